@@ -1,1 +1,90 @@
-//! Placeholder.
+//! The link between a worker of the edge and the brain, without I/O: bytes in, frames out.
+//!
+//! `protocol/link.md` is the source; the clause numbers in this crate are its numbers. [`Frame`]
+//! holds every
+//! frame of both directions and borrows from the bytes that it was read from, [`Deframer`] cuts a
+//! byte stream
+//! into frames, [`Credit`] keeps one direction's window.
+//!
+//! Invariant: whatever bytes come in, a result or an [`Error`] that names the broken clause goes
+//! out; nothing panics.
+#![forbid(unsafe_code)]
+
+mod credit;
+mod deframer;
+mod frame;
+mod list;
+mod wire;
+
+pub use credit::Credit;
+pub use deframer::{Deframer, RawFrame};
+pub use frame::Frame;
+pub use list::{Item, List, Metric, NumberedSession, Pair, Session, Value};
+pub use wire::Reader;
+
+/// Largest `length` of a frame: its type and its payload (2.1).
+pub const FRAME_BYTES_MAX: usize = 262_144;
+/// Smallest window a hello may grant (4.1).
+pub const WINDOW_BYTES_MIN: u32 = 524_288;
+/// Version that this crate speaks (3.2).
+pub const VERSION: u16 = 1;
+/// First bytes of both hellos.
+pub const MAGIC: [u8; 4] = *b"HLY1";
+/// Most connections in one DELIVER (7.3).
+pub const DELIVER_CONNS_MAX: usize = 8_192;
+/// Most metrics of one edge (3.4).
+pub const METRICS_MAX: usize = 256;
+/// Connection ids are below this (2.4).
+pub const CONN_LIMIT: u64 = 1 << 48;
+
+/// Flag bit: the body ends with this frame.
+pub const FLAG_END: u8 = 1;
+/// Flag bit of RESPONSE: close the connection after it.
+pub const FLAG_CLOSE: u8 = 2;
+/// Flag bit of REQUEST: the client sends the body only when told to.
+pub const FLAG_EXPECT: u8 = 4;
+
+/// What GOODBYE says (2.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum GoodbyeCode {
+    /// A frame that breaks a clause.
+    BadFrame = 1,
+    /// The two sides speak different versions.
+    Version = 2,
+    /// The handshake broke a clause, or took too long.
+    Handshake = 3,
+    /// Nothing was heard for too long.
+    Silence = 4,
+    /// More was sent or given back than the window allows.
+    FlowControl = 5,
+    /// This side stops.
+    Stopping = 6,
+    /// A newer link took this one's place.
+    Replaced = 7,
+    /// The queue for this link passed its bound.
+    Overloaded = 8,
+}
+
+/// A broken clause of `protocol/link.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// The clause's number, such as `"2.3"`.
+    pub clause: &'static str,
+    /// What was wrong, in a few words.
+    pub what: &'static str,
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} (link.md {})", self.what, self.clause)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl Error {
+    pub(crate) const fn new(clause: &'static str, what: &'static str) -> Self {
+        Error { clause, what }
+    }
+}

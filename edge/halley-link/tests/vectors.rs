@@ -1,0 +1,200 @@
+//! `protocol/vectors/`: the same files that the brain's suite reads.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a broken vector must fail"
+)]
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use halley_link::{Deframer, Frame, Item, List, Metric, NumberedSession, Pair, Session, Value};
+use serde_json::Value as Json;
+
+fn vectors(bad: bool) -> Vec<(String, Json)> {
+    let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../protocol/vectors");
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if name.ends_with(".json") && name.starts_with("bad-") == bad {
+            let text = std::fs::read_to_string(&path).unwrap();
+            found.push((name, serde_json::from_str(&text).unwrap()));
+        }
+    }
+    assert!(!found.is_empty());
+    found
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    assert_eq!(text.len() % 2, 0);
+    (0..text.len()).step_by(2).map(|i| u8::from_str_radix(&text[i..i + 2], 16).unwrap()).collect()
+}
+
+fn read(bytes: &[u8]) -> Result<Vec<u8>, halley_link::Error> {
+    let mut deframer = Deframer::new();
+    deframer.space()[..bytes.len()].copy_from_slice(bytes);
+    deframer.filled(bytes.len());
+    let raw = deframer.next()?.expect("a vector holds a whole frame");
+    assert_eq!(raw.cost, bytes.len());
+    let mut again = Vec::new();
+    Frame::decode(raw.kind, raw.payload)?.encode(&mut again);
+    Ok(again)
+}
+
+fn num(fields: &Json, name: &str) -> u64 {
+    fields[name].as_u64().unwrap_or_else(|| panic!("no number {name} in {fields}"))
+}
+
+fn text<'a>(fields: &'a Json, name: &str) -> &'a [u8] {
+    fields[name].as_str().unwrap_or_else(|| panic!("no text {name} in {fields}")).as_bytes()
+}
+
+fn items<'a, T: Item<'a>>(
+    fields: &'a Json,
+    name: &str,
+    item: impl Fn(&'a Json) -> T,
+) -> (u16, Vec<u8>) {
+    let list = fields[name].as_array().unwrap();
+    let mut out = Vec::new();
+    list.iter().for_each(|json| item(json).write(&mut out));
+    (list.len() as u16, out)
+}
+
+fn list_bytes<'a>(kind: &str, f: &'a Json) -> (u16, Vec<u8>) {
+    let pair = |j: &'a Json| Pair { name: text(j, "name"), value: text(j, "value") };
+    match kind {
+        "hello_brain" => items(f, "settings", pair),
+        "response" | "request" => items(f, "headers", pair),
+        "opened" | "close" => items(f, "sessions", |j| NumberedSession {
+            conn: num(j, "conn"),
+            user_number: num(j, "user_number") as u32,
+        }),
+        "open" => items(f, "sessions", |j| Session {
+            conn: num(j, "conn"),
+            transport: num(j, "transport") as u8,
+            user: text(j, "user"),
+        }),
+        "deliver" | "close_sessions" => items(f, "conns", |j| j.as_u64().unwrap()),
+        "stats" => items(f, "values", |j| Value(j.as_u64().unwrap())),
+        "hello_edge" => items(f, "metrics", |j| Metric {
+            name: text(j, "name"),
+            kind: num(j, "kind") as u8,
+            help: text(j, "help"),
+        }),
+        _ => (0, Vec::new()),
+    }
+}
+
+/// The frame that a vector's fields describe, written anew.
+fn write(kind: &str, f: &Json) -> Vec<u8> {
+    let (count, bytes) = list_bytes(kind, f);
+    let body = f["body"].as_str().map(unhex).unwrap_or_default();
+    let body = body.as_slice();
+    let conn = || num(f, "conn");
+    let flags = || num(f, "flags") as u8;
+    let frame = match kind {
+        "ping" => Frame::Ping { nonce: num(f, "nonce") },
+        "pong" => Frame::Pong { nonce: num(f, "nonce") },
+        "credit" => Frame::Credit { bytes: num(f, "bytes") as u32 },
+        "goodbye" => Frame::Goodbye { code: num(f, "code") as u8, reason: text(f, "reason") },
+        "hello_brain" => Frame::HelloBrain {
+            version: num(f, "version") as u16,
+            window: num(f, "window") as u32,
+            node: text(f, "node"),
+            settings: List::from_items(count, &bytes),
+        },
+        "opened" => Frame::Opened { sessions: List::from_items(count, &bytes) },
+        "refused" => Frame::Refused {
+            conn: conn(),
+            status: num(f, "status") as u16,
+            retry_after_s: num(f, "retry_after_s") as u16,
+            code: text(f, "code"),
+            message: text(f, "message"),
+        },
+        "deliver" => Frame::Deliver {
+            cursor: text(f, "cursor"),
+            data_offset: num(f, "data_offset") as u32,
+            event: text(f, "event"),
+            conns: List::from_items(count, &bytes),
+        },
+        "close_sessions" => Frame::CloseSessions {
+            reason: text(f, "reason"),
+            conns: List::from_items(count, &bytes),
+        },
+        "response" => Frame::Response {
+            conn: conn(),
+            status: num(f, "status") as u16,
+            flags: flags(),
+            body_bytes: num(f, "body_bytes"),
+            headers: List::from_items(count, &bytes),
+            body,
+        },
+        "response_body" => Frame::ResponseBody { conn: conn(), flags: flags(), body },
+        "request_credit" => Frame::RequestCredit { conn: conn(), bytes: num(f, "bytes") as u32 },
+        "shutdown" => Frame::Shutdown { drain_ms: num(f, "drain_ms") as u32 },
+        "sync_begin" => Frame::SyncBegin { sessions: num(f, "sessions") as u32 },
+        "sync_end" => Frame::SyncEnd,
+        "open" => Frame::Open { sessions: List::from_items(count, &bytes) },
+        "close" => Frame::Close { sessions: List::from_items(count, &bytes) },
+        "request" => Frame::Request {
+            conn: conn(),
+            listener: num(f, "listener") as u8,
+            flags: flags(),
+            method: text(f, "method"),
+            target: text(f, "target"),
+            headers: List::from_items(count, &bytes),
+            body,
+        },
+        "request_body" => Frame::RequestBody { conn: conn(), flags: flags(), body },
+        "request_gone" => Frame::RequestGone { conn: conn() },
+        "stats" => Frame::Stats { values: List::from_items(count, &bytes) },
+        "hello_edge" => Frame::HelloEdge {
+            version: num(f, "version") as u16,
+            window: num(f, "window") as u32,
+            pid: num(f, "pid") as u32,
+            worker: num(f, "worker") as u16,
+            workers: num(f, "workers") as u16,
+            build: text(f, "build"),
+            public_listen: text(f, "public_listen"),
+            api_listen: text(f, "api_listen"),
+            connections_max: num(f, "connections_max") as u32,
+            metrics: List::from_items(count, &bytes),
+        },
+        other => panic!("no frame {other}"),
+    };
+    let mut out = Vec::new();
+    frame.encode(&mut out);
+    out
+}
+
+#[test]
+fn every_vector_reads_and_writes_the_same_bytes() {
+    for (name, vector) in vectors(false) {
+        let hex = unhex(vector["hex"].as_str().unwrap());
+        let kind = vector["frame"].as_str().unwrap();
+        assert_eq!(write(kind, &vector["fields"]), hex, "{name}: encoding the fields");
+        assert_eq!(read(&hex).as_ref(), Ok(&hex), "{name}: decoding and encoding again");
+    }
+}
+
+#[test]
+fn every_bad_vector_is_refused_by_its_clause() {
+    for (name, vector) in vectors(true) {
+        let hex = unhex(vector["hex"].as_str().unwrap());
+        let clause = vector["clause"].as_str().unwrap();
+        assert_eq!(read(&hex).map_err(|e| e.clause), Err(clause), "{name}");
+    }
+}
+
+/// Style rule 3: a frame without a vector fails both suites.
+#[test]
+fn every_frame_type_has_a_vector() {
+    let seen: BTreeSet<u64> = vectors(false).iter().map(|(_, v)| num(v, "type")).collect();
+    let payload = [0u8; 64];
+    for kind in 0..=255u8 {
+        let unknown = Frame::decode(kind, &payload).is_err_and(|e| e.what == "unknown frame type");
+        assert_eq!(!unknown, seen.contains(&u64::from(kind)), "type {kind:#04x}");
+    }
+}
