@@ -13,18 +13,17 @@
 #![allow(unsafe_code)]
 
 mod process;
+mod timer;
 
 pub use process::{cpu_ns, pss_bytes};
+pub use timer::Timer;
 
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Turns the C convention "-1 and errno" into a `Result`.
 fn check(returned: libc::c_int) -> io::Result<()> {
-    if returned == -1 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    if returned == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Gives the calling thread a descriptor table of its own, and with it a limit of its own.
@@ -52,10 +51,7 @@ pub fn own_fd_table() -> io::Result<()> {
 /// # Errors
 /// What `getrlimit` and `setrlimit` report.
 pub fn descriptors_max() -> io::Result<u64> {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is a live, writable rlimit for the length of the call.
     check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
     if limit.rlim_cur < limit.rlim_max {
@@ -89,6 +85,21 @@ pub fn new_session() -> io::Result<()> {
     check(unsafe { libc::setsid() })
 }
 
+/// Lets a later `bind` to an address with port 0 leave the choice of the port to `connect`
+/// (`IP_BIND_ADDRESS_NO_PORT`). Otherwise the port is taken for all destinations at once.
+///
+/// # Errors
+/// `EBADF`, `ENOTSOCK` or `ENOPROTOOPT` for what isn't an Internet socket.
+pub fn bind_address_no_port(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    let size = size_of_val(&on) as libc::socklen_t;
+    let (level, name) = (libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT);
+    // SAFETY: `on` is live for the length of the call and `size` is its size.
+    check(unsafe {
+        libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const on).cast(), size)
+    })
+}
+
 /// `CLOCK_MONOTONIC` in nanoseconds. Unlike `std::time::Instant` the number means the same in
 /// every process of the machine, so one process can stamp what another measures.
 #[must_use]
@@ -105,10 +116,7 @@ pub fn thread_cpu_ns() -> u64 {
 /// Reads one clock. Fails with `EINVAL` for a clock that doesn't exist (a process that is gone);
 /// the fixed clocks above always exist.
 fn clock_ns(clock: libc::clockid_t) -> io::Result<u64> {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a live, writable timespec for the length of the call.
     check(unsafe { libc::clock_gettime(clock, &raw mut time) })?;
     Ok(time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs())
@@ -126,10 +134,7 @@ mod tests {
     fn the_limit_is_the_hard_one_afterwards() {
         let limit = descriptors_max().unwrap();
         let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
-        let line = limits
-            .lines()
-            .find(|line| line.starts_with("Max open files"))
-            .unwrap();
+        let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
         let words: Vec<&str> = line.split_whitespace().collect();
         assert_eq!(words[3..5], [limit.to_string(), limit.to_string()]);
     }
@@ -143,10 +148,7 @@ mod tests {
             // The thread's own view of its table has it, the process's (the main thread's) not.
             let own = format!("/proc/thread-self/fd/{highest}");
             let main = format!("/proc/self/fd/{highest}");
-            (
-                std::fs::read_link(own).is_ok(),
-                std::fs::read_link(main).is_ok(),
-            )
+            (std::fs::read_link(own).is_ok(), std::fs::read_link(main).is_ok())
         });
         assert_eq!(opened.join().unwrap(), (true, false));
     }
@@ -160,6 +162,19 @@ mod tests {
         let inside = std::thread::spawn(|| batch_scheduling().map(|()| policy()));
         assert_eq!(inside.join().unwrap().unwrap(), libc::SCHED_BATCH);
         assert_eq!(policy(), libc::SCHED_OTHER);
+    }
+
+    #[test]
+    fn a_port_can_be_chosen_late() {
+        use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+        // SAFETY: takes no pointers; the descriptor is checked before it is owned.
+        let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0) };
+        assert!(fd >= 0);
+        // SAFETY: just opened, and nobody else knows it.
+        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        bind_address_no_port(socket.as_fd()).unwrap();
+        let file = File::open("/dev/null").unwrap();
+        assert!(bind_address_no_port(file.as_fd()).is_err());
     }
 
     #[test]

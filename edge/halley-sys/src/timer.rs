@@ -1,0 +1,88 @@
+//! A timer that an epoll loop can wait for.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use crate::check;
+
+/// A `timerfd` on `CLOCK_MONOTONIC`: becomes readable at a given nanosecond, where the timeout of
+/// `epoll_wait` knows milliseconds only. Non-blocking and close-on-exec.
+///
+/// With edge-triggered epoll it needn't be read: setting it again re-arms the edge.
+#[derive(Debug)]
+pub struct Timer(OwnedFd);
+
+impl Timer {
+    /// A timer that isn't set.
+    ///
+    /// # Errors
+    /// When the table of descriptors is full.
+    pub fn new() -> io::Result<Self> {
+        let flags = libc::TFD_NONBLOCK | libc::TFD_CLOEXEC;
+        // SAFETY: takes no pointers.
+        let fd = unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) };
+        check(fd)?;
+        // SAFETY: `fd` was just opened by the call above, and nobody else knows it.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Sets it to the moment at which [`crate::monotonic_ns`] will be `at_ns`; a moment that is
+    /// past makes it readable at once. Replaces an earlier setting.
+    ///
+    /// # Errors
+    /// What `timerfd_settime` reports.
+    pub fn set(&self, at_ns: u64) -> io::Result<()> {
+        // All zeroes would disarm it.
+        let at_ns = at_ns.max(1);
+        let once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let value = libc::timespec {
+            tv_sec: (at_ns / 1_000_000_000) as libc::time_t,
+            tv_nsec: (at_ns % 1_000_000_000) as libc::c_long,
+        };
+        let setting = libc::itimerspec { it_interval: once, it_value: value };
+        let (fd, flags) = (self.0.as_raw_fd(), libc::TFD_TIMER_ABSTIME);
+        // SAFETY: `setting` is live and only read; the old setting isn't asked for.
+        check(unsafe { libc::timerfd_settime(fd, flags, &raw const setting, std::ptr::null_mut()) })
+    }
+}
+
+impl AsRawFd for Timer {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+impl AsFd for Timer {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::monotonic_ns;
+    use std::fs::File;
+    use std::io::{ErrorKind, Read};
+
+    #[test]
+    fn it_fires_at_its_time_and_once() {
+        let timer = Timer::new().unwrap();
+        let mut file = File::from(timer.as_fd().try_clone_to_owned().unwrap());
+        let mut count = [0u8; 8];
+        let at = monotonic_ns() + 10_000_000;
+        timer.set(at).unwrap();
+        while let Err(error) = file.read(&mut count) {
+            assert_eq!(error.kind(), ErrorKind::WouldBlock);
+            assert!(monotonic_ns() < at + 1_000_000_000, "it never fired");
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        assert!(monotonic_ns() >= at);
+        assert_eq!(u64::from_ne_bytes(count), 1);
+        assert!(file.read(&mut count).is_err());
+        timer.set(0).unwrap();
+        assert!(file.read(&mut count).is_ok(), "a moment in the past is now");
+    }
+}
