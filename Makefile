@@ -1,0 +1,61 @@
+# The front door. `make` alone prints what there is; tools/ has the scripts behind it.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+BASE := $(if $(REBAR_BASE_DIR),$(REBAR_BASE_DIR),_build)
+RELEASE := $(BASE)/default/rel/halley
+NATIVE := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),edge/target)/release
+BENCH ?=
+
+.PHONY: help run test build check bench fuzz docs clean install-run install-test native release
+
+help: ## print this table
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+run: build ## install what is missing, build, run in the foreground; Ctrl-C stops it
+	@echo
+	@echo "  Halley starts. When it is ready:"
+	@echo "    a page to try it     http://localhost:8080/demo"
+	@echo "    listen as ann        curl -N 'http://localhost:8080/v1/stream?user=ann'"
+	@echo "    publish about ann    curl -d '{\"subject\":\"ann\",\"data\":\"hello\"}'" \
+		"http://localhost:8081/v1/events"
+	@echo
+	@exec ./halley foreground
+
+test: install-test build ## install what is missing, run every test
+	@tools/test.sh
+
+build: install-run native release ## build the release and the native programs
+	@install -D $(NATIVE)/halley-edge $(RELEASE)/bin/halley-edge
+	@install -D $(NATIVE)/halley-load $(RELEASE)/bin/halley-load
+	@sed 's|@RELEASE@|$(RELEASE)|' tools/halley.in > halley
+	@chmod +x halley
+
+check: install-test ## what CI asks of the code itself: formats, lints, types, house rules
+	@tools/check.sh
+
+bench: build ## run the benchmark whole and print its table
+	@bench/run $(BENCH)
+
+fuzz: install-test ## fuzz each target for a minute (FUZZ_SECONDS=60)
+	@tools/fuzz.sh $${FUZZ_SECONDS:-60}
+
+docs: build ## write the reference pages from the schema and the tables in the code
+	@tools/docs.sh
+
+clean: ## remove what was built
+	rm -rf _build edge/target edge/fuzz/target halley
+
+install-run:
+	@tools/install.sh run
+
+install-test:
+	@tools/install.sh test
+
+native:
+	@cargo build --release --locked --manifest-path edge/Cargo.toml
+
+release:
+	@rebar3 release

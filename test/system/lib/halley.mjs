@@ -1,0 +1,232 @@
+// Starts the real release the way a person does (`./halley foreground`), on free ports and a
+// directory of its own, and stops it by process id. A failed test shows the tail of its log.
+
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import {
+  closeSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync, writeFileSync,
+} from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import nodeTest from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { api } from './client.mjs';
+import { sleep, until } from './wait.mjs';
+
+const LAUNCHER = fileURLToPath(new URL('../../../halley', import.meta.url));
+const START_MS_MAX = 20_000;
+const STOP_MS_MAX = 15_000;
+const LOG_TAIL_LINES = 25;
+
+const instances = new Set();
+
+// Whatever happens to the test run, nothing of it stays behind.
+process.on('exit', () => {
+  for (const instance of instances) instance.killAll();
+});
+
+/** A port that was free a moment ago. */
+export function freePort() {
+  return new Promise((resolve, reject) => {
+    const server = createServer();
+    server.once('error', reject);
+    server.listen(0, '127.0.0.1', () => {
+      const { port } = server.address();
+      server.close(() => resolve(port));
+    });
+  });
+}
+
+function readProc(pid, file) {
+  try {
+    return readFileSync(`/proc/${pid}/${file}`, 'utf8');
+  } catch {
+    return '';
+  }
+}
+
+/** Processes of that name which carry `mark` in their command line or environment. */
+function findProcesses(name, mark) {
+  return readdirSync('/proc')
+    .filter((entry) => /^\d+$/.test(entry))
+    .filter((pid) => readProc(pid, 'comm').trim() === name)
+    .filter((pid) => !/^State:\s+Z/m.test(readProc(pid, 'status')))
+    .filter((pid) => (readProc(pid, 'cmdline') + readProc(pid, 'environ')).includes(mark))
+    .map(Number);
+}
+
+export function isAlive(pid) {
+  const status = readProc(pid, 'status');
+  return status !== '' && !/^State:\s+Z/m.test(status);
+}
+
+/** Kills by process id; one that is gone already is fine. */
+export function kill(pid, signal) {
+  try {
+    process.kill(pid, signal);
+  } catch (error) {
+    if (error.code !== 'ESRCH') throw error;
+  }
+}
+
+class Halley {
+  #child = null;
+  #log = '';
+  #exit = null;
+
+  constructor({ publicPort, apiPort, settings, conf }) {
+    this.folder = mkdtempSync(join(tmpdir(), 'halley-system-'));
+    this.publicPort = publicPort;
+    this.apiPort = apiPort;
+    this.conf = conf;
+    this.settings = {
+      HALLEY_PUBLIC_LISTEN: `127.0.0.1:${publicPort}`,
+      HALLEY_API_LISTEN: `127.0.0.1:${apiPort}`,
+      HALLEY_DATA_DIR: join(this.folder, 'data'),
+      HALLEY_NODE_NAME: `halley-${publicPort}@127.0.0.1`,
+      HALLEY_EDGE_WORKERS: '2',
+      ...settings,
+    };
+    instances.add(this);
+  }
+
+  get publicUrl() {
+    return `http://127.0.0.1:${this.publicPort}`;
+  }
+
+  get apiUrl() {
+    return `http://127.0.0.1:${this.apiPort}`;
+  }
+
+  get log() {
+    return this.#log;
+  }
+
+  get logTail() {
+    return this.#log.trimEnd().split('\n').slice(-LOG_TAIL_LINES).join('\n');
+  }
+
+  /** Starts the launcher; says nothing yet about whether Halley runs. */
+  spawn() {
+    if (this.conf !== undefined) writeFileSync(join(this.folder, 'halley.conf'), this.conf);
+    const env = Object.fromEntries(
+      Object.entries({ ...process.env, ...this.settings }).filter(([, value]) => value !== null),
+    );
+    this.#exit = null;
+    this.#child = spawn(LAUNCHER, ['foreground'], {
+      cwd: this.folder, env, stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    this.stderr = '';
+    this.#child.stdout.on('data', (data) => { this.#log += data; });
+    this.#child.stderr.on('data', (data) => { this.#log += data; this.stderr += data; });
+    this.#child.once('close', (code, signal) => { this.#exit = { code, signal }; });
+    return this;
+  }
+
+  async start() {
+    this.spawn();
+    await this.ready();
+    return this;
+  }
+
+  async ready() {
+    try {
+      await until('Halley is ready', async () => {
+        if (this.#exit) throw new Error(`exited with ${JSON.stringify(this.#exit)}`);
+        return (await api(this, 'GET', '/readyz')).status === 200;
+      }, START_MS_MAX);
+    } catch (error) {
+      throw new Error(`${error.message}\nthe log's tail:\n${this.logTail}`);
+    }
+  }
+
+  get launcherPid() {
+    return this.#child.pid;
+  }
+
+  /** The one `beam.smp` of this instance. */
+  brainPid() {
+    const pids = findProcesses('beam.smp', this.folder);
+    assert.equal(pids.length, 1, `one brain, but found ${pids}`);
+    return pids[0];
+  }
+
+  /** The one `halley-edge` of this instance. */
+  edgePid() {
+    const pids = this.edgePids();
+    assert.equal(pids.length, 1, `one edge, but found ${pids}`);
+    return pids[0];
+  }
+
+  edgePids() {
+    return findProcesses('halley-edge', this.folder);
+  }
+
+  /** How the launcher ended: `{code, signal}`. */
+  exited(ms = STOP_MS_MAX) {
+    return until('the launcher has exited', () => this.#exit, ms);
+  }
+
+  async stop(signal = 'SIGTERM') {
+    if (!this.#exit) {
+      this.#child.kill(signal);
+      await this.exited();
+    }
+    const exit = this.#exit;
+    await until('the edge has stopped', () => this.edgePids().length === 0);
+    this.remove();
+    return exit;
+  }
+
+  killAll() {
+    const pids = [
+      ...findProcesses('beam.smp', this.folder),
+      ...findProcesses('halley-edge', this.folder),
+    ];
+    if (this.#child && !this.#exit) pids.push(this.#child.pid);
+    for (const pid of pids) kill(pid, 'SIGKILL');
+    this.remove();
+  }
+
+  remove() {
+    rmSync(this.folder, { recursive: true, force: true, maxRetries: 3 });
+    instances.delete(this);
+  }
+}
+
+/** A Halley that is not started yet. `settings` go to its environment; `null` removes one. */
+export async function prepare({ settings = {}, conf } = {}) {
+  const [publicPort, apiPort] = [await freePort(), await freePort()];
+  return new Halley({ publicPort, apiPort, settings, conf });
+}
+
+/** A Halley that answers. */
+export async function start(options) {
+  return (await prepare(options)).start();
+}
+
+/** A test whose failure shows the tail of each running instance's log. */
+export function test(name, body) {
+  nodeTest(name, async (context) => {
+    try {
+      await body(context);
+    } catch (error) {
+      await sleep(50);
+      for (const instance of instances) {
+        error.message += `\n  the log's tail (${instance.folder}):\n${instance.logTail}`;
+      }
+      error.stack = `${error.message}\n${String(error.stack).split('\n').slice(1).join('\n')}`;
+      throw error;
+    }
+  });
+}
+
+/** Writes a file into the scratch folder of an instance and gives its path. */
+export function scratchFile(halley, name, content) {
+  const path = join(halley.folder, name);
+  const file = openSync(path, 'w');
+  closeSync(file);
+  writeFileSync(path, content);
+  return path;
+}

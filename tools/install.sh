@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# Installs what a bare Debian 12 lacks: `tools/install.sh run` what building and running needs,
+# `tools/install.sh test` what the checks and tests need besides.
+#
+# It takes Debian's packages and, for the tests' Node packages, `npm ci` by the lock file;
+# nothing else. When nothing is missing it changes nothing, prints nothing and takes no second.
+set -euo pipefail
+
+cd "$(dirname "$0")/.."
+
+run_packages=(
+    erlang-base erlang-dev erlang-crypto erlang-mnesia erlang-tools erlang-xmerl
+    erlang-inets erlang-ssl erlang-public-key
+    erlang-jiffy erlang-cuttlefish erlang-getopt rebar3
+    gcc libc6-dev make curl ca-certificates procps
+)
+test_packages=(erlang-eunit erlang-common-test erlang-dialyzer erlang-proper erlang-meck g++)
+# The first Rust that knows edition 2024, and the first Node whose test runner has reporters.
+rust_minor_min=85
+node_major_min=18
+
+say() { printf '\033[1m%s\033[0m\n' "$*" >&2; }
+
+installed() { [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
+
+rust_is_new_enough() {
+    command -v cargo >/dev/null && command -v rustc >/dev/null || return 1
+    local version major minor
+    version=$(cd edge && rustc --version | cut -d' ' -f2)
+    IFS=. read -r major minor _ <<<"$version"
+    [ "$major" -gt 1 ] || [ "$minor" -ge "$rust_minor_min" ]
+}
+
+node_is_new_enough() {
+    command -v node >/dev/null && command -v npm >/dev/null || return 1
+    local version
+    version=$(node --version)
+    version=${version#v}
+    [ "${version%%.*}" -ge "$node_major_min" ]
+}
+
+missing=()
+want() {
+    local package
+    for package in "$@"; do
+        if ! installed "$package"; then missing+=("$package"); fi
+    done
+}
+
+install_missing() {
+    [ "${#missing[@]}" -gt 0 ] || return 0
+    local sudo=()
+    if [ "$(id -u)" -ne 0 ]; then
+        command -v sudo >/dev/null || {
+            say "These packages are missing, and only root can install them:"
+            say "  apt-get install --no-install-recommends ${missing[*]}"
+            exit 1
+        }
+        sudo=(sudo)
+    fi
+    command -v apt-get >/dev/null || {
+        say "This is no Debian: install by hand what these packages have: ${missing[*]}"
+        exit 1
+    }
+    say "Installing from Debian: ${missing[*]}"
+    "${sudo[@]}" apt-get update
+    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y --no-install-recommends "${missing[@]}"
+    hash -r
+    missing=()
+}
+
+install_node_packages() {
+    local folder=test/system
+    local stamp=$folder/node_modules/.package-lock.json
+    if [ ! -f "$stamp" ] || [ "$folder/package-lock.json" -nt "$stamp" ]; then
+        say "Installing the tests' Node packages"
+        npm ci --prefix "$folder" --no-audit --no-fund
+        touch "$stamp"
+    fi
+}
+
+want_run() {
+    want "${run_packages[@]}"
+    # Debian 12 carries a current Rust for its browsers under names of its own.
+    if ! rust_is_new_enough; then want cargo-web rustc-web; fi
+}
+
+want_test() {
+    want "${test_packages[@]}"
+    if ! node_is_new_enough; then want nodejs npm; fi
+    if ! command -v chromium >/dev/null; then want chromium; fi
+    if ! rust_is_new_enough; then
+        want rustfmt-web rust-web-clippy
+    elif ! command -v rustfmt >/dev/null || ! command -v cargo-clippy >/dev/null; then
+        if command -v rustup >/dev/null; then
+            say "Adding rustfmt and clippy by rustup"
+            rustup component add rustfmt clippy
+        else
+            want rustfmt-web rust-web-clippy
+        fi
+    fi
+}
+
+case "${1:-}" in
+    run) want_run; install_missing ;;
+    test) want_run; want_test; install_missing; install_node_packages ;;
+    *) echo "usage: tools/install.sh run|test" >&2; exit 2 ;;
+esac
