@@ -1,0 +1,144 @@
+%% The codec against protocol/vectors, and by property.
+-module(halley_edge_codec_tests).
+
+-include("halley_edge_proper.hrl").
+-include_lib("eunit/include/eunit.hrl").
+
+-define(TYPES, [16#01, 16#02, 16#03, 16#04, 16#10, 16#11, 16#12, 16#13, 16#14, 16#15, 16#16, 16#17,
+                16#18, 16#40, 16#41, 16#42, 16#43, 16#44, 16#45, 16#46, 16#47, 16#48]).
+-define(FREE, [16#01, 16#02, 16#03, 16#04, 16#10, 16#40]).
+
+%%% Vectors
+
+%% "Every frame has a vector", and this suite knows every frame.
+every_frame_has_a_vector_test() ->
+    ?assertEqual(?TYPES, lists:usort([Type || {_, Type, _, _} <- halley_edge_vectors:good()])).
+
+vectors_decode_test_() ->
+    [{Name, fun() ->
+        Cost = case lists:member(Type, ?FREE) of true -> 0; false -> byte_size(Bytes) end,
+        ?assertEqual({ok, [{Cost, Frame}], <<>>}, halley_edge_codec:deframe(Bytes))
+     end} || {Name, Type, Frame, Bytes} <- halley_edge_vectors:good()].
+
+vectors_encode_test_() ->
+    [{Name, fun() ->
+        ?assertEqual(Bytes, iolist_to_binary(halley_edge_codec:encode(Frame)))
+     end} || {Name, _, Frame, Bytes} <- halley_edge_vectors:good()].
+
+bad_vectors_test_() ->
+    Bad = halley_edge_vectors:bad(),
+    [?_assert(length(Bad) > 20) |
+     [{Name, fun() ->
+        ?assertMatch({error, {Clause, _}}, halley_edge_codec:deframe(Bytes))
+      end} || {Name, Clause, Bytes} <- Bad]].
+
+every_other_type_is_unknown_test() ->
+    [?assertMatch({error, {<<"2.3">>, _}}, halley_edge_codec:decode(Type, <<0:64>>))
+     || Type <- lists:seq(0, 255) -- ?TYPES].
+
+%% 7.3
+too_many_conns_test() ->
+    Deliver = fun(N) ->
+        iolist_to_binary(halley_edge_codec:encode_deliver(<<>>, 8, <<"{\"data\":0}">>, <<0:(N * 64)>>))
+    end,
+    ?assertMatch({ok, [_], <<>>}, halley_edge_codec:deframe(Deliver(8192))),
+    ?assertMatch({error, {<<"7.3">>, _}}, halley_edge_codec:deframe(Deliver(8193))).
+
+%% A handler may keep what it got for as long as it runs.
+request_does_not_keep_the_receive_buffer_test() ->
+    Frame = iolist_to_binary(halley_edge_codec:encode(
+        {request, 1, api, 1, <<"GET">>, <<"/">>, [], binary:copy(<<"b">>, 100)})),
+    Buffer = <<Frame/binary, 0:1000000>>,
+    {ok, [{_, {request, _, _, _, _, Target, _, Body}}], _} =
+        halley_edge_codec:deframe(binary:part(Buffer, 0, byte_size(Frame) + 1)),
+    [?assert(binary:referenced_byte_size(Part) < 200) || Part <- [Target, Body]].
+
+%%% Properties
+
+properties_test_() ->
+    [{atom_to_list(Name), {timeout, 60, fun() ->
+        ?assert(proper:quickcheck(Property, [{numtests, 300}, quiet]))
+     end}} || {Name, Property} <- [{roundtrip, prop_roundtrip()}, {split, prop_split()},
+                                   {garbage, prop_garbage()}, {damage, prop_damage()}]].
+
+prop_roundtrip() ->
+    ?FORALL(Frames, list(frame()), begin
+        {ok, Decoded, <<>>} = halley_edge_codec:deframe(bytes(Frames)),
+        [Frame || {_, Frame} <- Decoded] =:= Frames
+    end).
+
+%% However the stream is cut, the frames are the same.
+prop_split() ->
+    ?FORALL({Frames, Cuts}, {list(frame()), list(range(1, 60))}, begin
+        feed(bytes(Frames), Cuts, <<>>) =:= Frames
+    end).
+
+prop_garbage() ->
+    ?FORALL(Bytes, ?LET(Payload, binary(), oneof(
+        [Payload, ?LET(Type, oneof(?TYPES), <<(byte_size(Payload) + 1):32, Type, Payload/binary>>)])),
+        ends_well(Bytes)).
+
+%% One changed byte anywhere.
+prop_damage() ->
+    ?FORALL({Frame, At, Byte}, {frame(), non_neg_integer(), byte()}, begin
+        Bytes = bytes([Frame]),
+        Index = At rem byte_size(Bytes),
+        <<Before:Index/binary, _, After/binary>> = Bytes,
+        ends_well(<<Before/binary, Byte, After/binary>>)
+    end).
+
+ends_well(Bytes) ->
+    case halley_edge_codec:deframe(Bytes) of
+        {ok, Frames, Rest} -> is_list(Frames) andalso is_binary(Rest);
+        {error, {Clause, What}} -> is_binary(Clause) andalso is_binary(What)
+    end.
+
+feed(<<>>, _, <<>>) ->
+    [];
+feed(Bytes, Cuts, Rest) ->
+    {Cut, Later} = case Cuts of [C | Cs] -> {min(C, byte_size(Bytes)), Cs}; [] -> {byte_size(Bytes), []} end,
+    <<Piece:Cut/binary, Next/binary>> = Bytes,
+    {ok, Frames, NewRest} = halley_edge_codec:deframe(<<Rest/binary, Piece/binary>>),
+    [Frame || {_, Frame} <- Frames] ++ feed(Next, Later, NewRest).
+
+bytes(Frames) ->
+    iolist_to_binary([halley_edge_codec:encode(Frame) || Frame <- Frames]).
+
+frame() ->
+    oneof([{oneof([ping, pong]), u(64)}, {credit, u(32)}, {goodbye, range(1, 8), binary()},
+           {opened, list({conn(), u(32)})}, {refused, conn(), u(16), u(16), binary(), binary()},
+           deliver(), {close_sessions, binary(), list(conn())}, response(),
+           {response_body, conn(), range(0, 1), binary()}, {request_credit, conn(), u(32)},
+           {shutdown, u(32)}, hello_brain(), hello_edge(), {sync_begin, u(32)}, sync_end,
+           {open, list({conn(), range(1, 4), binary()})}, {close, list({conn(), u(32)})},
+           {request, conn(), oneof([public, api]), oneof([0, 1, 4, 5]), binary(), binary(),
+            list({name(), binary()}), binary()},
+           {request_body, conn(), range(0, 1), binary()}, {request_gone, conn()},
+           {stats, list(u(64))}]).
+
+deliver() ->
+    ?LET({Cursor, Before, Value, Conns}, {name(), binary(), non_empty(binary()), list(conn())},
+         {deliver, Cursor, byte_size(Before), <<Before/binary, Value/binary, $}>>,
+          << <<C:64>> || C <- Conns >>}).
+
+response() ->
+    ?LET({Flags, Body, More}, {range(0, 3), binary(), u(32)},
+         {response, conn(), u(16), Flags, byte_size(Body) + More * (1 - Flags band 1),
+          list({binary(), binary()}), Body}).
+
+hello_brain() ->
+    ?LET({Window, Node, Settings}, {window(), binary(), list({binary(), binary()})},
+         {hello_brain, #{version => 1, window => Window, node => Node, settings => Settings}}).
+
+hello_edge() ->
+    ?LET({Window, Pid, Worker, Texts, Metrics},
+         {window(), u(32), u(16), vector(3, binary()),
+          list({?LET(N, non_empty(name()), <<"halley_edge_", N/binary>>), oneof([counter, gauge]), binary()})},
+         {hello_edge, #{version => 1, window => Window, pid => Pid, worker => Worker, workers => 65535,
+                        build => hd(Texts), public_listen => lists:nth(2, Texts),
+                        api_listen => lists:nth(3, Texts), connections_max => Pid, metrics => Metrics}}).
+
+name() -> ?LET(Text, list(oneof([range($a, $z), range($0, $9), $_])), list_to_binary(Text)).
+conn() -> range(0, (1 bsl 48) - 1).
+window() -> range(524288, (1 bsl 32) - 1).
+u(Bits) -> range(0, (1 bsl Bits) - 1).

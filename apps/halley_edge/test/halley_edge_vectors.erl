@@ -1,0 +1,77 @@
+%% Reads protocol/vectors: the frames that both languages must agree on, as this side's codec writes them.
+-module(halley_edge_vectors).
+
+-export([good/0, bad/0]).
+
+%% {file, type byte, frame, bytes}
+good() ->
+    [{Name, maps:get(<<"type">>, V), frame(maps:get(<<"frame">>, V), maps:get(<<"fields">>, V)),
+      hex(maps:get(<<"hex">>, V))} || {Name, V} <- read(), not is_map_key(<<"clause">>, V)].
+
+%% {file, clause, bytes}
+bad() ->
+    [{Name, Clause, hex(maps:get(<<"hex">>, V))} || {Name, V = #{<<"clause">> := Clause}} <- read()].
+
+read() ->
+    Files = filelib:wildcard(filename:join(directory(filename:absname("")), "*.json")),
+    [begin
+         {ok, Text} = file:read_file(File),
+         {filename:basename(File), jiffy:decode(Text, [return_maps])}
+     end || File <- Files].
+
+%% Tests run in the project's root or somewhere below it.
+directory(Here) ->
+    Vectors = filename:join([Here, "protocol", "vectors"]),
+    case filelib:is_dir(Vectors) of
+        true -> Vectors;
+        false when Here =/= "/" -> directory(filename:dirname(Here))
+    end.
+
+frame(<<"ping">>, #{<<"nonce">> := N}) -> {ping, N};
+frame(<<"pong">>, #{<<"nonce">> := N}) -> {pong, N};
+frame(<<"credit">>, #{<<"bytes">> := N}) -> {credit, N};
+frame(<<"goodbye">>, #{<<"code">> := C, <<"reason">> := R}) -> {goodbye, C, R};
+frame(<<"hello_brain">>, F = #{<<"magic">> := <<"HLY1">>}) ->
+    {hello_brain, #{version => maps:get(<<"version">>, F), window => maps:get(<<"window">>, F),
+                    node => maps:get(<<"node">>, F), settings => pairs(<<"settings">>, F)}};
+frame(<<"opened">>, F) -> {opened, numbered(F)};
+frame(<<"refused">>, #{<<"conn">> := C, <<"status">> := S, <<"retry_after_s">> := R,
+                       <<"code">> := Code, <<"message">> := M}) -> {refused, C, S, R, Code, M};
+frame(<<"deliver">>, #{<<"cursor">> := C, <<"data_offset">> := O, <<"event">> := E,
+                       <<"conns">> := Conns}) -> {deliver, C, O, E, << <<N:64>> || N <- Conns >>};
+frame(<<"close_sessions">>, #{<<"reason">> := R, <<"conns">> := Conns}) ->
+    {close_sessions, R, Conns};
+frame(<<"response">>, F = #{<<"conn">> := C, <<"status">> := S, <<"flags">> := Flags,
+                            <<"body_bytes">> := N, <<"body">> := B}) ->
+    {response, C, S, Flags, N, pairs(<<"headers">>, F), hex(B)};
+frame(<<"response_body">>, #{<<"conn">> := C, <<"flags">> := Flags, <<"body">> := B}) ->
+    {response_body, C, Flags, hex(B)};
+frame(<<"request_credit">>, #{<<"conn">> := C, <<"bytes">> := N}) -> {request_credit, C, N};
+frame(<<"shutdown">>, #{<<"drain_ms">> := N}) -> {shutdown, N};
+frame(<<"hello_edge">>, F = #{<<"magic">> := <<"HLY1">>, <<"metrics">> := Metrics}) ->
+    Kinds = #{1 => counter, 2 => gauge},
+    Numbers = [version, window, pid, worker, workers, build, public_listen, api_listen, connections_max],
+    Hello = maps:from_list([{Key, maps:get(atom_to_binary(Key), F)} || Key <- Numbers]),
+    {hello_edge, Hello#{metrics => [{N, maps:get(K, Kinds), H}
+                                    || #{<<"name">> := N, <<"kind">> := K, <<"help">> := H} <- Metrics]}};
+frame(<<"sync_begin">>, #{<<"sessions">> := N}) -> {sync_begin, N};
+frame(<<"sync_end">>, _) -> sync_end;
+frame(<<"open">>, #{<<"sessions">> := List}) ->
+    {open, [{C, T, U} || #{<<"conn">> := C, <<"transport">> := T, <<"user">> := U} <- List]};
+frame(<<"close">>, F) -> {close, numbered(F)};
+frame(<<"request">>, F = #{<<"conn">> := C, <<"listener">> := L, <<"flags">> := Flags,
+                           <<"method">> := M, <<"target">> := T, <<"body">> := B}) ->
+    {request, C, maps:get(L, #{1 => public, 2 => api}), Flags, M, T, pairs(<<"headers">>, F), hex(B)};
+frame(<<"request_body">>, #{<<"conn">> := C, <<"flags">> := Flags, <<"body">> := B}) ->
+    {request_body, C, Flags, hex(B)};
+frame(<<"request_gone">>, #{<<"conn">> := C}) -> {request_gone, C};
+frame(<<"stats">>, #{<<"values">> := Values}) -> {stats, Values}.
+
+numbered(#{<<"sessions">> := List}) ->
+    [{C, N} || #{<<"conn">> := C, <<"user_number">> := N} <- List].
+
+pairs(Key, Fields) ->
+    [{N, V} || #{<<"name">> := N, <<"value">> := V} <- maps:get(Key, Fields)].
+
+hex(Digits) ->
+    binary:decode_hex(Digits).
