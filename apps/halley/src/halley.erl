@@ -1,0 +1,118 @@
+%% Halley: publish about a subject, and every connected follower has it.
+%%
+%% What Erlang code calls. Users and subjects are ids: 1..255 bytes of UTF-8. Every function may be called
+%% from any process.
+%%
+%% A process can be a session of a user: it logs in, receives `{halley, #{id, subject, at, data}}' for every
+%% event of what the user follows (objects in the data are maps), and is logged out when it dies. Its mailbox is its
+%% own: nothing is dropped and nothing is held back there.
+-module(halley).
+
+-export([publish/2, publish/3, publish_many/1]).
+-export([follow/1, follow/2, unfollow/1, unfollow/2, followers/1, following/1]).
+-export([login/1, login/2, logout/1, presence/1, close_sessions/1]).
+-export_type([id/0]).
+
+-type id() :: binary().
+
+%% Halley sends at most so many ids at a time while it makes a whole list.
+-define(PAGE, 1000).
+
+%% Publishes `Data', any term that jiffy can encode or `{json, Text}' with valid JSON on one line.
+%% `sessions': how many live sessions it was sent to.
+-spec publish(id(), term()) ->
+    {ok, #{id := id(), sessions := non_neg_integer()}} | {error, halley_router:error()}.
+publish(Subject, Data) ->
+    halley_router:publish(Subject, Data, #{}).
+
+%% With `#{id => Id}' the publisher chooses the event's id.
+-spec publish(id(), term(), halley_router:opts()) ->
+    {ok, #{id := id(), sessions := non_neg_integer()}} | {error, halley_router:error()}.
+publish(Subject, Data, Opts) ->
+    halley_router:publish(Subject, Data, Opts).
+
+%% Publishes a batch; results come in the order of the items, and each item fails alone.
+-spec publish_many([halley_router:item()]) ->
+    [{ok, #{id := id(), sessions := non_neg_integer()}} | {error, halley_router:error()}].
+publish_many(Items) ->
+    halley_router:publish_many(Items).
+
+%% Adds follows; when it returns, they are on disk and in effect for live sessions.
+-spec follow([{User :: id(), Subject :: id()}]) -> {ok, map()} | {error, term()}.
+follow(Pairs) ->
+    halley_follows:follow(Pairs).
+
+-spec follow(User :: id(), Subject :: id()) -> ok | {error, term()}.
+follow(User, Subject) ->
+    one(halley_follows:follow([{User, Subject}])).
+
+-spec unfollow([{User :: id(), Subject :: id()}]) -> {ok, map()} | {error, term()}.
+unfollow(Pairs) ->
+    halley_follows:unfollow(Pairs).
+
+-spec unfollow(User :: id(), Subject :: id()) -> ok | {error, term()}.
+unfollow(User, Subject) ->
+    one(halley_follows:unfollow([{User, Subject}])).
+
+one({ok, #{errors := [{_, Reason} | _]}}) -> {error, Reason};
+one({ok, _}) -> ok;
+one({error, _} = Error) -> Error.
+
+%% Everybody who follows a subject. For subjects with very many, page with `halley_follows:followers/3'.
+-spec followers(Subject :: id()) -> [User :: id()].
+followers(Subject) ->
+    all(fun(After) -> halley_follows:followers(Subject, After, ?PAGE) end, start).
+
+-spec following(User :: id()) -> [Subject :: id()].
+following(User) ->
+    all(fun(After) -> halley_follows:following(User, After, ?PAGE) end, start).
+
+all(Page, After) ->
+    case Page(After) of
+        {Ids, done} -> Ids;
+        {Ids, Next} -> Ids ++ all(Page, Next)
+    end.
+
+%% Makes the calling process a session of the user.
+-spec login(User :: id()) -> ok | {error, too_many_ids | {bad_id, term()}}.
+login(User) ->
+    login(User, self()).
+
+%% Makes a process of this node a session of the user. A process may be a session of several users.
+-spec login(User :: id(), pid()) -> ok | {error, too_many_ids | {bad_id, term()}}.
+login(User, Pid) when node(Pid) =:= node() ->
+    case halley_ids:intern([User]) of
+        {ok, [Number]} -> halley_directory:open(Number, Pid);
+        {error, _} = Error -> Error
+    end.
+
+%% Ends all sessions that the process is.
+-spec logout(pid()) -> ok.
+logout(Pid) ->
+    halley_directory:logout(Pid).
+
+%% Who is there, and how often. A user that was never heard of has no sessions.
+-spec presence(User :: id()) -> #{user := id(), sessions := non_neg_integer()}.
+presence(User) ->
+    #{user => User, sessions => length(sessions(User))}.
+
+%% Closes the user's sessions: connections are closed by their edge soon after this returns; processes are
+%% logged out at once and get `{halley_closed, User}'. Returns how many there were.
+-spec close_sessions(User :: id()) -> {ok, non_neg_integer()}.
+close_sessions(User) ->
+    Sessions = sessions(User),
+    lists:foreach(fun(Session) -> close_session(User, Session) end, Sessions),
+    {ok, length(Sessions)}.
+
+close_session(_, {link, Slot, Conn}) ->
+    halley_links:close_sessions(Slot, [Conn], <<"closed by the server">>);
+close_session(User, Pid) ->
+    ok = halley_directory:close(halley_ids:lookup(User), Pid),
+    Pid ! {halley_closed, User},
+    ok.
+
+sessions(User) ->
+    case halley_ids:lookup(User) of
+        undefined -> [];
+        Number -> halley_directory:sessions(Number)
+    end.

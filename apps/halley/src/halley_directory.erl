@@ -1,0 +1,400 @@
+%% The directory: who is online, and where.
+%%
+%% One word of `atomics' for each user number, in chunks that are made as numbers appear. A word is
+%%   0         the user is offline;
+%%   SEVERAL   the user's sessions are rows of the ETS bag `halley_directory_rows';
+%%   else      the user has one session, on a link: slot (10 bits, 1..1023) and conn (48 bits).
+%% A word is below 2^59, so it stays an immediate integer: reading one makes no garbage. Slot 0 is no
+%% slot, so SEVERAL = 1 is no session. A row is {user number, word | pid}.
+%%
+%% Reads take no lock and ask no process. A link opens and closes the only session of a user by one
+%% compare-and-exchange. Whatever involves rows goes through the owner, this gen_server.
+%%
+%% Who may change a word, and why that is enough:
+%%   0 -> session      any process (open). session -> 0: any process (close), if it is that session.
+%%   session -> SEVERAL, SEVERAL -> anything: the owner only.
+%% So a word that is SEVERAL is stable for the owner, and any other word can change beneath it: the owner
+%% exchanges, and starts again where it lost.
+%%   * Rows are inserted before the word becomes SEVERAL, and deleted after it is no longer. Under SEVERAL
+%%     there is always a row, even if the owner is killed between two steps. A reader that saw SEVERAL and
+%%     finds no rows has met the way back to one session, and reads the word again.
+%%   * One link process opens and closes its sessions in order, and waits for the owner where it needs it.
+%%     So a close never overtakes its open, and closing what isn't there changes nothing.
+%%   * `purge/1' shuts the slot, then scans words and rows, then lifts the mark. Whoever puts a session
+%%     into a word looks at the mark afterwards and takes its session back if the slot is shut. Either the
+%%     mark was there to be seen, or the word was there for the scan: nothing of a dead link stays behind.
+%%   * A killed owner is restarted over the same chunks and rows (they belong to the supervisor); it
+%%     deletes rows of words that aren't SEVERAL and monitors the processes again. The counts of users
+%%     and sessions may then be off by the one step that the kill interrupted.
+%%
+%% It is not durable, and knows neither ids nor follows.
+-module(halley_directory).
+-behaviour(gen_server).
+
+-export([new/0, start_link/0]).
+-export([open/2, close/2, logout/1, sessions/1, online/0]).
+-export([shut/1, shut_slots/0, purge/1]).
+-export([chunks/0, lookup/2, session/1]).
+-export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
+-export_type([session/0, slot/0, conn/0, word/0, chunks/0]).
+
+-type slot() :: 1..1023.
+-type conn() :: 0..16#FFFFFFFFFFFF.
+-type session() :: {link, slot(), conn()} | pid().
+%% A session on a link as one integer; sorting words groups them by slot.
+-type word() :: pos_integer().
+-type user_number() :: non_neg_integer().
+-opaque chunks() :: tuple().
+
+-define(ROWS, halley_directory_rows).
+-define(SEVERAL, 1).
+-define(CONN_BITS, 48).
+-define(CONN_MAX, 16#FFFFFFFFFFFF).
+-define(SLOT_MAX, 1023).
+%% 2^16 words are 512 KiB: small beside a million users, large beside a tuple's element.
+-define(CHUNK_BITS, 16).
+-define(CHUNK_WORDS, (1 bsl ?CHUNK_BITS)).
+-define(USER_NUMBER_MAX, 16#FFFFFFFF).
+-define(PURGE_ROWS, 500).
+
+-define(CHUNKS, {?MODULE, chunks}).
+-define(COUNTS, {?MODULE, counts}).
+-define(SHUT_SLOTS, {?MODULE, shut_slots}).
+-define(USERS, 1).
+-define(SESSIONS, 2).
+
+-type state() :: #{pid() => {reference(), [user_number()]}}.
+
+%% Makes the tables. The caller, a supervisor, owns them and outlives the owner of their contents.
+-spec new() -> ok.
+new() ->
+    ?ROWS = ets:new(?ROWS, [bag, named_table, public, {read_concurrency, true}]),
+    persistent_term:put(?COUNTS, counters:new(2, [atomics])),
+    persistent_term:put(?SHUT_SLOTS, atomics:new(?SLOT_MAX, [])),
+    persistent_term:put(?CHUNKS, {}).
+
+-spec start_link() -> gen_server:start_ret().
+start_link() ->
+    gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
+
+%% Opens a session. Opening the same one again changes nothing.
+-spec open(user_number(), session()) -> ok.
+open(User, {link, Slot, Conn}) ->
+    Word = word(Slot, Conn),
+    case exchange(User, 0, Word) of
+        ok ->
+            count(1, 1),
+            take_back_if_shut(User, Word);
+        Word ->
+            ok;
+        _ ->
+            call({open, User, Word})
+    end;
+open(User, Pid) when is_pid(Pid), User =< ?USER_NUMBER_MAX ->
+    call({open, User, Pid}).
+
+%% Closes exactly this session; if it isn't there, nothing changes.
+-spec close(user_number(), session()) -> ok.
+close(User, {link, Slot, Conn}) ->
+    close_word(User, word(Slot, Conn));
+close(User, Pid) when is_pid(Pid) ->
+    call({close, User, Pid}).
+
+%% Closes all sessions of a process.
+-spec logout(pid()) -> ok.
+logout(Pid) ->
+    call({logout, Pid}).
+
+-spec sessions(user_number()) -> [session()].
+sessions(User) ->
+    case lookup(chunks(), User) of
+        0 -> [];
+        Word when is_integer(Word) -> [session(Word)];
+        Rows -> [session(Row) || Row <- Rows]
+    end.
+
+%% For a fan-out: the chunks are fetched once, then each look-up is two steps.
+-spec chunks() -> chunks().
+chunks() ->
+    persistent_term:get(?CHUNKS).
+
+%% 0, one word, or several words and pids.
+-spec lookup(chunks(), user_number()) -> 0 | word() | [word() | pid()].
+lookup(Chunks, User) ->
+    case User bsr ?CHUNK_BITS of
+        Index when Index < tuple_size(Chunks) ->
+            case element(Index + 1, Chunks) of
+                none ->
+                    0;
+                Chunk ->
+                    case atomics:get(Chunk, User band (?CHUNK_WORDS - 1) + 1) of
+                        ?SEVERAL -> lookup_rows(Chunks, User);
+                        Word -> Word
+                    end
+            end;
+        _ ->
+            0
+    end.
+
+lookup_rows(Chunks, User) ->
+    case ets:lookup(?ROWS, User) of
+        [] -> lookup(Chunks, User);
+        Rows -> [Row || {_, Row} <- Rows]
+    end.
+
+%% The session that a look-up's word or pid stands for.
+-spec session(word() | pid()) -> session().
+session(Word) when is_integer(Word) -> {link, Word bsr ?CONN_BITS, Word band ?CONN_MAX};
+session(Pid) when is_pid(Pid) -> Pid.
+
+%% Marks a slot whose link has ended: from now on it takes no session.
+-spec shut(slot()) -> ok.
+shut(Slot) ->
+    atomics:put(persistent_term:get(?SHUT_SLOTS), Slot, 1).
+
+%% The slots that still have to be purged.
+-spec shut_slots() -> [slot()].
+shut_slots() ->
+    [Slot || Slot <- lists:seq(1, ?SLOT_MAX), is_shut(Slot)].
+
+is_shut(Slot) ->
+    atomics:get(persistent_term:get(?SHUT_SLOTS), Slot) =:= 1.
+
+%% Forgets every session of a link that ended, in the caller's process: 20 ms for a million users, and
+%% nobody else waits for it. The slot may be given to a new link when this returns.
+-spec purge(slot()) -> ok.
+purge(Slot) ->
+    ok = shut(Slot),
+    Chunks = chunks(),
+    _ = [purge_chunk(element(I, Chunks), (I - 1) bsl ?CHUNK_BITS, Slot)
+         || I <- lists:seq(1, tuple_size(Chunks))],
+    true = ets:safe_fixtable(?ROWS, true),
+    Low = word(Slot, 0),
+    High = word(Slot, ?CONN_MAX),
+    Spec = [{{'$1', '$2'}, [{'=<', Low, '$2'}, {'=<', '$2', High}], [{{'$1', '$2'}}]}],
+    try purge_rows(ets:select(?ROWS, Spec, ?PURGE_ROWS))
+    after ets:safe_fixtable(?ROWS, false)
+    end,
+    atomics:put(persistent_term:get(?SHUT_SLOTS), Slot, 0).
+
+purge_chunk(none, _, _) -> ok;
+purge_chunk(Chunk, First, Slot) -> purge_words(Chunk, First, Slot, ?CHUNK_WORDS).
+
+purge_words(_, _, _, 0) ->
+    ok;
+purge_words(Chunk, First, Slot, N) ->
+    case atomics:get(Chunk, N) of
+        Word when Word bsr ?CONN_BITS =:= Slot -> close_word(First + N - 1, Word);
+        _ -> ok
+    end,
+    purge_words(Chunk, First, Slot, N - 1).
+
+purge_rows('$end_of_table') ->
+    ok;
+purge_rows({Rows, Continuation}) ->
+    _ = [call({close, User, Word}) || {User, Word} <- Rows],
+    purge_rows(ets:select(Continuation)).
+
+-spec online() -> #{users := non_neg_integer(), sessions := non_neg_integer()}.
+online() ->
+    Counts = persistent_term:get(?COUNTS),
+    #{users => counters:get(Counts, ?USERS), sessions => counters:get(Counts, ?SESSIONS)}.
+
+%% --- words -----------------------------------------------------------------------------------------
+
+word(Slot, Conn) when Slot >= 1, Slot =< ?SLOT_MAX, Conn >= 0, Conn =< ?CONN_MAX ->
+    Slot bsl ?CONN_BITS bor Conn.
+
+close_word(User, Word) ->
+    case exchange(User, Word, 0) of
+        ok -> count(-1, -1);
+        ?SEVERAL -> call({close, User, Word});
+        _ -> ok
+    end.
+
+%% Looks at the mark after the word was put: see the header about purge.
+take_back_if_shut(User, Word) ->
+    case is_shut(Word bsr ?CONN_BITS) of
+        true -> close_word(User, Word);
+        false -> ok
+    end.
+
+%% `ok', or what was found in place of what was expected. A word that has no chunk is 0.
+exchange(User, Expected, New) ->
+    case chunk(User) of
+        none when Expected =:= 0 ->
+            ok = call({grow, User}),
+            exchange(User, Expected, New);
+        none ->
+            0;
+        Chunk ->
+            atomics:compare_exchange(Chunk, User band (?CHUNK_WORDS - 1) + 1, Expected, New)
+    end.
+
+chunk(User) ->
+    Chunks = chunks(),
+    case User bsr ?CHUNK_BITS of
+        Index when Index < tuple_size(Chunks) -> element(Index + 1, Chunks);
+        _ when User =< ?USER_NUMBER_MAX -> none
+    end.
+
+count(Users, Sessions) ->
+    Counts = persistent_term:get(?COUNTS),
+    counters:add(Counts, ?USERS, Users),
+    counters:add(Counts, ?SESSIONS, Sessions).
+
+%% The owner is local and never waits for others, so a call has no time limit: it ends when the owner
+%% answers or dies.
+call(Request) ->
+    gen_server:call(?MODULE, Request, infinity).
+
+%% --- the owner -------------------------------------------------------------------------------------
+
+-spec init([]) -> {ok, state()}.
+init([]) ->
+    {ok, recover(ets:first(?ROWS), #{})}.
+
+-spec handle_call(term(), gen_server:from(), state()) -> {reply, ok, state()}.
+handle_call({grow, User}, _, State) ->
+    {reply, grow(User bsr ?CHUNK_BITS, chunks()), State};
+handle_call({open, User, Row}, _, State) ->
+    ok = grow(User bsr ?CHUNK_BITS, chunks()),
+    owner_open(User, Row),
+    {reply, ok, monitor_process(User, Row, State)};
+handle_call({close, User, Row}, _, State) ->
+    owner_close(User, Row),
+    {reply, ok, demonitor_process(User, Row, State)};
+handle_call({logout, Pid}, _, State) ->
+    {reply, ok, owner_logout(Pid, State)}.
+
+-spec handle_cast(term(), state()) -> {noreply, state()}.
+handle_cast(_, State) ->
+    {noreply, State}.
+
+-spec handle_info(term(), state()) -> {noreply, state()}.
+handle_info({'DOWN', _, process, Pid, _}, State) ->
+    {noreply, owner_logout(Pid, State)};
+handle_info(_, State) ->
+    {noreply, State}.
+
+owner_open(User, Row) ->
+    case lookup(chunks(), User) of
+        Rows when is_list(Rows) ->
+            case lists:member(Row, Rows) of
+                true ->
+                    ok;
+                false ->
+                    true = ets:insert(?ROWS, {User, Row}),
+                    count(0, 1),
+                    close_if_shut(User, Row)
+            end;
+        Row ->
+            ok;
+        0 when is_integer(Row) ->
+            case exchange(User, 0, Row) of
+                ok ->
+                    count(1, 1),
+                    take_back_if_shut(User, Row);
+                _ ->
+                    owner_open(User, Row)
+            end;
+        Word when is_integer(Word) ->
+            to_several(User, Word, Row)
+    end.
+
+to_several(User, Word, Row) ->
+    Rows = [{User, R} || R <- [Word, Row], R =/= 0],
+    true = ets:insert(?ROWS, Rows),
+    case exchange(User, Word, ?SEVERAL) of
+        ok ->
+            count(case Word of 0 -> 1; _ -> 0 end, 1),
+            close_if_shut(User, Row);
+        _ ->
+            true = ets:delete(?ROWS, User),
+            owner_open(User, Row)
+    end.
+
+close_if_shut(User, Word) when is_integer(Word) ->
+    case is_shut(Word bsr ?CONN_BITS) of
+        true -> owner_close(User, Word);
+        false -> ok
+    end;
+close_if_shut(_, _) ->
+    ok.
+
+owner_close(User, Row) ->
+    case lookup(chunks(), User) of
+        Rows when is_list(Rows) ->
+            case lists:delete(Row, Rows) of
+                Rows ->
+                    ok;
+                [] ->
+                    to_word(User, 0),
+                    count(-1, -1);
+                [Word] when is_integer(Word) ->
+                    to_word(User, Word),
+                    count(0, -1),
+                    take_back_if_shut(User, Word);
+                _ ->
+                    true = ets:delete_object(?ROWS, {User, Row}),
+                    count(0, -1)
+            end;
+        Row ->
+            close_word(User, Row);
+        _ ->
+            ok
+    end.
+
+to_word(User, Word) ->
+    ok = exchange(User, ?SEVERAL, Word),
+    true = ets:delete(?ROWS, User).
+
+owner_logout(Pid, State) ->
+    case maps:take(Pid, State) of
+        {{Monitor, Users}, Rest} ->
+            true = demonitor(Monitor, [flush]),
+            lists:foreach(fun(User) -> owner_close(User, Pid) end, Users),
+            Rest;
+        error ->
+            State
+    end.
+
+monitor_process(User, Pid, State) when is_pid(Pid) ->
+    case State of
+        #{Pid := {Monitor, Users}} -> State#{Pid := {Monitor, lists:usort([User | Users])}};
+        #{} -> State#{Pid => {monitor(process, Pid), [User]}}
+    end;
+monitor_process(_, _, State) ->
+    State.
+
+demonitor_process(User, Pid, State) when is_map_key(Pid, State) ->
+    case map_get(Pid, State) of
+        {Monitor, [User]} ->
+            true = demonitor(Monitor, [flush]),
+            maps:remove(Pid, State);
+        {Monitor, Users} ->
+            State#{Pid := {Monitor, lists:delete(User, Users)}}
+    end;
+demonitor_process(_, _, State) ->
+    State.
+
+%% After a restart: rows without a word that points to them are left-overs of an interrupted step.
+recover('$end_of_table', State) ->
+    State;
+recover(User, State) ->
+    Next = ets:next(?ROWS, User),
+    case lookup(chunks(), User) of
+        Rows when is_list(Rows) ->
+            recover(Next, lists:foldl(fun(Row, S) -> monitor_process(User, Row, S) end, State, Rows));
+        _ ->
+            true = ets:delete(?ROWS, User),
+            recover(Next, State)
+    end.
+
+grow(Index, Chunks) when Index < tuple_size(Chunks), element(Index + 1, Chunks) =/= none ->
+    ok;
+grow(Index, Chunks) ->
+    Old = tuple_to_list(Chunks),
+    Wide = list_to_tuple(Old ++ lists:duplicate(max(0, Index + 1 - length(Old)), none)),
+    Chunk = atomics:new(?CHUNK_WORDS, [{signed, false}]),
+    persistent_term:put(?CHUNKS, setelement(Index + 1, Wide, Chunk)).

@@ -1,0 +1,68 @@
+%% An event: what is published about one subject.
+%%
+%% Its JSON text is made once, here, and is what every client sees, on every link and transport:
+%%   {"id":…,"subject":…,"at":…,"data":…}
+%% one line, data last, so that a transport that wants only the data cuts it out (link.md 7.1).
+%% `draft/3' does what can be done before the subject's shard has given the event its place in the
+%% subject's order; `event/3' finishes it there.
+%%
+%% Pure: no processes, no clock. Ids are judged by `halley_id' before they come here.
+-module(halley_event).
+
+-export([draft/3, event/3, encode_data/1, data/1, escape/1]).
+-export_type([event/0, draft/0, id/0]).
+
+-type id() :: binary().
+-type event() :: #{id := id(), subject := binary(),
+                   at := integer(),              % milliseconds since the epoch
+                   json := binary(),
+                   data_offset := pos_integer(), % where the data begins in json; it ends one byte before the end
+                   cursor := binary()}.
+-opaque draft() :: {Id :: id() | generated, Subject :: binary(), SubjectJson :: binary(), Data :: binary()}.
+
+%% An event that waits for its place. `Data' is valid JSON on one line.
+-spec draft(id() | generated, binary(), binary()) -> draft().
+draft(Id, Subject, Data) ->
+    {Id, Subject, escape(Subject), Data}.
+
+%% The event. `Generated' is its id unless the publisher chose one; it needs no escapes in JSON.
+-spec event(draft(), Generated :: id(), At :: integer()) -> event().
+event({generated, Subject, SubjectJson, Data}, Id, At) ->
+    build(Id, Id, Subject, SubjectJson, Data, At);
+event({Id, Subject, SubjectJson, Data}, _, At) ->
+    build(Id, escape(Id), Subject, SubjectJson, Data, At).
+
+build(Id, IdJson, Subject, SubjectJson, Data, At) ->
+    AtJson = integer_to_binary(At),
+    Json = <<"{\"id\":\"", IdJson/binary, "\",\"subject\":\"", SubjectJson/binary,
+             "\",\"at\":", AtJson/binary, ",\"data\":", Data/binary, $}>>,
+    #{id => Id, subject => Subject, at => At, json => Json,
+      data_offset => byte_size(Json) - byte_size(Data) - 1, cursor => <<>>}.
+
+%% The JSON text of a term as jiffy understands it, or of `{json, Text}', which is taken as it is.
+-spec encode_data(term() | {json, binary()}) -> {ok, binary()} | {error, {bad_data, term()}}.
+encode_data({json, Text}) when is_binary(Text) ->
+    {ok, Text};
+encode_data(Term) ->
+    try {ok, iolist_to_binary(jiffy:encode(Term))}
+    catch _:Reason -> {error, {bad_data, Reason}}
+    end.
+
+%% The data of an event as a term: objects are maps.
+-spec data(event()) -> jiffy:json_value().
+data(#{json := Json, data_offset := Offset}) ->
+    jiffy:decode(binary_part(Json, Offset, byte_size(Json) - Offset - 1), [return_maps]).
+
+%% What stands between the quotes of a JSON string. Most ids are plain ASCII and stay as they are.
+-spec escape(binary()) -> binary().
+escape(Text) ->
+    case is_plain(Text) of
+        true ->
+            Text;
+        false ->
+            Quoted = iolist_to_binary(jiffy:encode(Text)),
+            binary_part(Quoted, 1, byte_size(Quoted) - 2)
+    end.
+
+is_plain(<<C, Rest/binary>>) when C >= $\s, C < 16#7F, C =/= $", C =/= $\\ -> is_plain(Rest);
+is_plain(Rest) -> Rest =:= <<>>.

@@ -1,0 +1,77 @@
+%% Every bound and time of Halley that can matter to who runs it, in one table.
+%%
+%% A row is {Name, Default, Unit, Scope, Help}. The name ends in what it bounds. Scope is
+%%   config   set by the key `limits.<name>', used in the brain;
+%%   edge     the same, and sent to every edge in the link's handshake (protocol/link.md 5);
+%%   fixed    part of a protocol or of a data layout: it can be read here, not set.
+%% The configuration schema, the handshake and the reference page are made from this table.
+-module(halley_limits).
+
+-export([table/0, get/1, set/1, for_edge/0]).
+-compile({no_auto_import, [get/1]}).
+-export_type([name/0, row/0, scope/0]).
+
+-type name() :: atom().
+-type scope() :: config | edge | fixed.
+-type row() :: {name(), Default :: non_neg_integer(), Unit :: bytes | ms | count, scope(), Help :: string()}.
+
+-spec table() -> [row()].
+table() ->
+    [{id_bytes_max, 255, bytes, fixed, "longest id of a user, subject or event"},
+     {event_data_bytes_max, 65536, bytes, config, "largest data of an event"},
+     {publish_batch_max, 512, count, config, "events that a shard takes in one go"},
+     {publish_ms_max, 5000, ms, config, "how long a publisher waits for its shard"},
+     {shard_queue_events_max, 10000, count, config,
+      "events that wait for one shard; beyond it publishing is refused"},
+     {links_max, 1023, count, fixed, "workers that can be linked at the same time"},
+     {deliver_conns_max, 8192, count, fixed, "connections in one DELIVER frame"},
+     {frame_bytes_max, 262144, bytes, fixed, "largest frame of the link"},
+     {link_window_bytes, 2097152, bytes, config,
+      "what the brain and a worker may have on the way to each other, each direction"},
+     {link_queue_bytes_max, 67108864, bytes, edge,
+      "what may wait for one link; a link that passes it is closed"},
+     {link_queue_refuse_bytes, 33554432, bytes, config,
+      "with this much waiting for one link, publishing is refused"},
+     {heartbeat_ms, 1000, ms, fixed, "time between two PING of a link"},
+     {silence_ms, 10000, ms, fixed, "a link that is silent for longer is closed"},
+     {handshake_ms_max, 5000, ms, fixed, "time for a link's handshake"},
+     {stream_open_ms_max, 10000, ms, edge, "how long a stream waits for its session before 503"},
+     {request_line_bytes_max, 8192, bytes, edge, "longest request line; beyond it 414"},
+     {header_bytes_max, 16384, bytes, edge, "all headers of a request; beyond it 431"},
+     {headers_max, 64, count, edge, "headers of a request; beyond it 431"},
+     {request_ms_max, 30000, ms, edge,
+      "time for a request's head to arrive, and for an idle keep-alive connection to stay"},
+     {response_ms_max, 30000, ms, edge, "time for the brain's answer before 504"},
+     {request_window_bytes, 262144, bytes, edge, "how much of a request's body is on its way to the brain"},
+     {requests_in_flight_max, 4096, count, edge, "requests that one worker has at the brain; beyond it 503"},
+     {outbox_bytes_max, 1048576, bytes, edge,
+      "what waits for one connection; beyond it the connection is closed as a slow consumer"},
+     {outboxes_bytes_max, 268435456, bytes, edge,
+      "all outboxes of a worker; beyond it the longest are closed"},
+     {message_bytes_max, 65536, bytes, edge, "largest WebSocket message from a client"}].
+
+%% The value in force.
+-spec get(name()) -> non_neg_integer().
+get(Name) ->
+    case persistent_term:get(?MODULE, #{}) of
+        #{Name := Value} -> Value;
+        #{} -> default(Name)
+    end.
+
+default(Name) ->
+    {Name, Default, _, _, _} = lists:keyfind(Name, 1, table()),
+    Default.
+
+%% Puts values in force, the defaults for what isn't named. Done once, before anything reads them.
+-spec set(#{name() => non_neg_integer()}) -> ok.
+set(Values) ->
+    Defaults = maps:from_list([{Name, Default} || {Name, Default, _, _, _} <- table()]),
+    persistent_term:put(?MODULE, maps:merge(Defaults, Values)).
+
+%% The settings for HELLO_BRAIN: names and values as text.
+-spec for_edge() -> [{binary(), binary()}].
+for_edge() ->
+    Limits = [{atom_to_binary(Name), integer_to_binary(get(Name))}
+              || {Name, _, _, edge, _} <- table()],
+    Choices = application:get_env(halley, edge_settings, []),
+    Choices ++ Limits.

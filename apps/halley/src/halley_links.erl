@@ -1,0 +1,182 @@
+%% The registry of links: a slot for each, and the way to its writer.
+%%
+%% A link's writer registers and gets a slot (1..1023) and a counter of the bytes that wait for it.
+%%   {deliver, halley_event:event(), Conns}      Conns: packed u64, big-endian, at most 8192
+%%   {close_sessions, Reason :: binary(), Conns} Conns: a list
+%% are the messages it receives. `deliver/3' adds `cost/2' bytes to the counter before it sends; the
+%% writer subtracts as many when they were handed to the socket. The counter is what bounds a link's queue:
+%% past a share of `link_queue_bytes_max' `overloaded/0' turns true and the router refuses events; a link
+%% that passes the whole bound is closed by its own process (link.md 4.7).
+%%
+%% A slot is free again only when the directory has been purged of the dead link's sessions, and the slot
+%% that was free for the longest is given out first: a message or a session of a dead link
+%% never meets its slot's next owner.
+%%
+%% Delivering asks no process: it reads the ETS table, which belongs to the supervisor.
+%% A restarted registry monitors the writers that it finds there.
+-module(halley_links).
+-behaviour(gen_server).
+
+-export([new/0, start_link/0]).
+-export([register/2, deliver/3, close_sessions/3, cost/2, list/0, info/1, pressure/0, overloaded/0]).
+-export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
+-export_type([slot/0, info/0]).
+
+-type slot() :: halley_directory:slot().
+%% What a link says about itself, for metrics and health.
+-type info() :: map().
+
+-define(TABLE, halley_links).
+-define(SLOT_MAX, 1023).
+-define(OVERLOADED, {?MODULE, overloaded}).
+%% DELIVER without its cursor, event and conns (link.md 2).
+-define(DELIVER_BYTES, 16).
+
+-record(link, {slot :: slot(), writer :: pid(), queue :: counters:counters_ref(),
+               since :: integer(), info :: info()}).
+-record(state, {free :: queue:queue(slot()),
+                writers = #{} :: #{reference() => slot()},
+                purges = #{} :: #{reference() => slot()}}).
+
+%% Makes the table. The caller, a supervisor, owns it.
+-spec new() -> ok.
+new() ->
+    ?TABLE = ets:new(?TABLE, [named_table, public, {keypos, #link.slot}, {read_concurrency, true}]),
+    persistent_term:put(?OVERLOADED, atomics:new(1, [])).
+
+-spec start_link() -> gen_server:start_ret().
+start_link() ->
+    gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
+
+%% Gives a link its slot, and the counter (index 1) of the bytes that wait for its writer. When the writer
+%% dies the link has ended: its sessions are forgotten and its edge metrics kept in the sums.
+-spec register(Writer :: pid(), info()) ->
+    {ok, slot(), counters:counters_ref()} | {error, too_many_links}.
+register(Writer, Info) ->
+    gen_server:call(?MODULE, {register, Writer, Info}, infinity).
+
+%% Sends an event to connections of a link. `gone': the link has ended.
+-spec deliver(slot(), halley_event:event(), Conns :: binary()) -> ok | gone.
+deliver(Slot, Event, Conns) ->
+    case ets:lookup(?TABLE, Slot) of
+        [#link{writer = Writer, queue = Queue}] ->
+            counters:add(Queue, 1, cost(Event, Conns)),
+            note_pressure(counters:get(Queue, 1)),
+            Writer ! {deliver, Event, Conns},
+            ok;
+        [] ->
+            gone
+    end.
+
+%% The bytes of the DELIVER frame that one `deliver' message becomes.
+-spec cost(halley_event:event(), Conns :: binary()) -> pos_integer().
+cost(#{json := Json, cursor := Cursor}, Conns) ->
+    ?DELIVER_BYTES + byte_size(Cursor) + byte_size(Json) + byte_size(Conns).
+
+%% Asks a link to close connections; it does nothing if the link has ended.
+-spec close_sessions(slot(), [halley_directory:conn()], Reason :: binary()) -> ok.
+close_sessions(Slot, Conns, Reason) ->
+    case ets:lookup(?TABLE, Slot) of
+        [#link{writer = Writer}] -> Writer ! {close_sessions, Reason, Conns}, ok;
+        [] -> ok
+    end.
+
+-spec list() -> [#{slot := slot(), writer := pid(), queue_bytes := integer(),
+                   since := integer(), info := info()}].
+list() ->
+    [#{slot => L#link.slot, writer => L#link.writer, queue_bytes => counters:get(L#link.queue, 1),
+       since => L#link.since, info => L#link.info} || L <- ets:tab2list(?TABLE)].
+
+-spec info(slot()) -> info() | undefined.
+info(Slot) ->
+    case ets:lookup(?TABLE, Slot) of
+        [#link{info = Info}] -> Info;
+        [] -> undefined
+    end.
+
+%% The share of `link_queue_bytes_max' that the fullest link's queue uses; it may pass 1.
+-spec pressure() -> float().
+pressure() ->
+    fullest_bytes() / halley_limits:get(link_queue_bytes_max).
+
+%% Whether events must be refused because a link's queue is near its bound.
+-spec overloaded() -> boolean().
+overloaded() ->
+    Flag = persistent_term:get(?OVERLOADED),
+    atomics:get(Flag, 1) =:= 1 andalso still_overloaded(Flag).
+
+%% Clearing first and looking then: a delivery that passes the bound in between sets the flag again.
+still_overloaded(Flag) ->
+    ok = atomics:put(Flag, 1, 0),
+    note_pressure(fullest_bytes()),
+    atomics:get(Flag, 1) =:= 1.
+
+note_pressure(Bytes) ->
+    case Bytes >= halley_limits:get(link_queue_refuse_bytes) of
+        true -> atomics:put(persistent_term:get(?OVERLOADED), 1, 1);
+        false -> ok
+    end.
+
+fullest_bytes() ->
+    ets:foldl(fun(#link{queue = Queue}, Max) -> max(Max, counters:get(Queue, 1)) end, 0, ?TABLE).
+
+%% --- the owner -------------------------------------------------------------------------------------
+
+-spec init([]) -> {ok, #state{}}.
+init([]) ->
+    Links = ets:tab2list(?TABLE),
+    Taken = [Slot || #link{slot = Slot} <- Links],
+    Writers = maps:from_list([{monitor(process, W), S} || #link{slot = S, writer = W} <- Links]),
+    Shut = halley_directory:shut_slots() -- Taken,
+    Free = lists:seq(1, ?SLOT_MAX) -- (Taken ++ Shut),
+    {ok, #state{free = queue:from_list(Free), writers = Writers,
+                purges = lists:foldl(fun purge/2, #{}, Shut)}}.
+
+-spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}}.
+handle_call({register, Writer, Info}, _, State = #state{free = Free, writers = Writers}) ->
+    case queue:out(Free) of
+        {{value, Slot}, Rest} ->
+            Queue = counters:new(1, [atomics]),
+            Link = #link{slot = Slot, writer = Writer, queue = Queue,
+                         since = erlang:system_time(millisecond), info = Info},
+            true = ets:insert_new(?TABLE, Link),
+            Monitor = monitor(process, Writer),
+            {reply, {ok, Slot, Queue}, State#state{free = Rest, writers = Writers#{Monitor => Slot}}};
+        {empty, _} ->
+            {reply, {error, too_many_links}, State}
+    end.
+
+-spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
+handle_cast(_, State) ->
+    {noreply, State}.
+
+-spec handle_info(term(), #state{}) -> {noreply, #state{}}.
+handle_info({'DOWN', Monitor, process, _, Reason}, State = #state{writers = Writers}) ->
+    case maps:take(Monitor, Writers) of
+        {Slot, Rest} -> {noreply, link_down(Slot, State#state{writers = Rest})};
+        error -> {noreply, purge_ended(Monitor, Reason, State)}
+    end;
+handle_info(_, State) ->
+    {noreply, State}.
+
+%% Shut before the row goes: a registry that is killed in between finds one or the other.
+link_down(Slot, State = #state{purges = Purges}) ->
+    ok = halley_directory:shut(Slot),
+    ok = halley_metrics:edge_gone(Slot),
+    true = ets:delete(?TABLE, Slot),
+    State#state{purges = purge(Slot, Purges)}.
+
+%% A purge that was interrupted, because the directory's owner was restarted, is done again.
+purge_ended(Monitor, Reason, State = #state{purges = Purges, free = Free}) ->
+    case maps:take(Monitor, Purges) of
+        {Slot, Rest} when Reason =:= normal ->
+            State#state{free = queue:in(Slot, Free), purges = Rest};
+        {Slot, Rest} ->
+            State#state{purges = purge(Slot, Rest)};
+        error ->
+            State
+    end.
+
+purge(Slot, Purges) ->
+    {_, Monitor} = spawn_monitor(halley_directory, purge, [Slot]),
+    Purges#{Monitor => Slot}.

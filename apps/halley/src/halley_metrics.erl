@@ -1,0 +1,182 @@
+%% Metrics: what is counted, in one table, and the text that Prometheus scrapes.
+%%
+%% A row is {Name, Metric, Kind, Help}. `incr/1,2' counts by Name; gauges are computed when they are
+%% scraped. Rows with the same Metric and different labels stand together.
+%%
+%% The edge's metrics come from its workers, by link (STATS, link.md 3.4). A worker's counters are its own since it
+%% began, so they are kept by worker, not by link, and shown as the sum of all workers: a worker that
+%% lost its link and came back isn't counted twice, and a worker that is gone stays in the sum. So no
+%% counter goes backwards. Gauges are the sum over the workers that are linked now.
+%%
+%% It judges no names: the link does, before it hands them over.
+-module(halley_metrics).
+
+-export([new/0, table/0, incr/1, incr/2, edge/3, edge_gone/1, render/0]).
+-export_type([name/0, kind/0]).
+
+-type name() :: atom().
+-type kind() :: counter | gauge.
+-type definition() :: {Name :: binary(), kind(), Help :: binary()}.
+
+-define(EDGE, halley_metrics_edge).
+-define(COUNTERS, {?MODULE, counters}).
+%% Gone workers that are remembered one by one; more are folded into one row.
+-define(GONE_MAX, 1024).
+
+-spec table() -> [{name(), Metric :: string(), kind(), Help :: string()}].
+table() ->
+    counters_table() ++ [{Name, Metric, gauge, Help} || {Name, Metric, Help, _} <- gauges_table()].
+
+counters_table() ->
+    [{events_published, "halley_events_published_total", counter, "Events accepted"},
+     {deliveries, "halley_deliveries_total", counter, "Sessions that events were sent to"}
+     | [{Name, "halley_events_refused_total{reason=\"" ++ Reason ++ "\"}", counter,
+         "Events refused, by reason"}
+        || {Name, Reason} <- [{refused_bad_id, "bad_id"}, {refused_bad_data, "bad_data"},
+                              {refused_data_too_large, "data_too_large"},
+                              {refused_overloaded, "overloaded"},
+                              {refused_unavailable, "unavailable"}]]].
+
+gauges_table() ->
+    Memory = "Memory of the Erlang node by kind",
+    [{vm_memory, "halley_vm_memory_bytes", Memory, fun memory/0},
+     {vm_processes, "halley_vm_processes", "Erlang processes",
+      fun() -> erlang:system_info(process_count) end},
+     {vm_run_queue, "halley_vm_run_queue", "Processes and ports that are ready to run",
+      fun() -> erlang:statistics(total_run_queue_lengths) end},
+     {uptime, "halley_uptime_seconds", "Time since the Erlang node started",
+      fun() -> element(1, erlang:statistics(wall_clock)) div 1000 end},
+     {ids, "halley_ids", "Ids that have a user number", fun halley_ids:count/0},
+     {users_online, "halley_users_online", "Users with at least one session",
+      fun() -> maps:get(users, halley_directory:online()) end},
+     {sessions, "halley_sessions", "Sessions of all users",
+      fun() -> maps:get(sessions, halley_directory:online()) end},
+     {links, "halley_links", "Workers linked to the brain", fun() -> length(halley_links:list()) end},
+     {link_queue, "halley_link_queue_bytes", "Bytes that wait for all links",
+      fun() -> lists:sum([Bytes || #{queue_bytes := Bytes} <- halley_links:list()]) end},
+     {shard_queue, "halley_shard_queue_events", "Events that wait for all shards",
+      fun halley_shard:queued/0}].
+
+memory() ->
+    [{["kind=\"", atom_to_list(Kind), $"], Bytes} || {Kind, Bytes} <- erlang:memory()].
+
+%% Makes the counters and the table of the edge's metrics. The caller, a supervisor, owns it.
+-spec new() -> ok.
+new() ->
+    ?EDGE = ets:new(?EDGE, [named_table, public]),
+    Names = [Name || {Name, _, _, _} <- counters_table()],
+    Counters = counters:new(length(Names), [write_concurrency]),
+    Index = maps:from_list(lists:zip(Names, lists:seq(1, length(Names)))),
+    persistent_term:put(?COUNTERS, {Counters, Index}).
+
+-spec incr(name()) -> ok.
+incr(Name) ->
+    incr(Name, 1).
+
+-spec incr(name(), non_neg_integer()) -> ok.
+incr(Name, N) ->
+    {Counters, Index} = persistent_term:get(?COUNTERS),
+    counters:add(Counters, map_get(Name, Index), N).
+
+%% --- the edge's metrics ----------------------------------------------------------------------------
+
+%% What the worker at this link counts now; values stand in the order of the definitions.
+-spec edge(halley_links:slot(), [definition()], [non_neg_integer()]) -> ok.
+edge(Slot, Definitions, Values) ->
+    Worker = worker(Slot),
+    true = ets:insert(?EDGE, [{{worker, Worker}, live, Definitions, Values}, {{slot, Slot}, Worker}]),
+    ok.
+
+%% A link ended.
+-spec edge_gone(halley_links:slot()) -> ok.
+edge_gone(Slot) ->
+    case ets:take(?EDGE, {slot, Slot}) of
+        [{_, Worker}] ->
+            true = ets:update_element(?EDGE, {worker, Worker}, {2, gone}),
+            fold_gone(ets:select_count(?EDGE, [{{{worker, '_'}, gone, '_', '_'}, [], [true]}]));
+        [] ->
+            ok
+    end.
+
+%% A worker is its edge's pid and its index there, as far as its link said so.
+worker(Slot) ->
+    case ets:lookup(?EDGE, {slot, Slot}) of
+        [{_, Worker}] ->
+            Worker;
+        [] ->
+            case halley_links:info(Slot) of
+                #{pid := Pid, worker := Index} -> {Pid, Index};
+                _ -> make_ref()
+            end
+    end.
+
+fold_gone(N) when N =< ?GONE_MAX ->
+    ok;
+fold_gone(_) ->
+    Gone = ets:select(?EDGE, [{{{worker, '_'}, gone, '_', '_'}, [], ['$_']}]),
+    Sums = sums(Gone, #{}),
+    Definitions = [{Name, Kind, Help} || {Name, {Kind, Help, _}} <- maps:to_list(Sums)],
+    Values = [Value || {_, {_, _, Value}} <- maps:to_list(Sums)],
+    lists:foreach(fun({Key, _, _, _}) -> ets:delete(?EDGE, Key) end, Gone),
+    true = ets:insert(?EDGE, {{worker, folded}, gone, Definitions, Values}),
+    ok.
+
+sums([], Sums) ->
+    Sums;
+sums([{_, State, Definitions, Values} | Rows], Sums) ->
+    Shown = [{D, V} || {{_, Kind, _} = D, V} <- lists:zip(Definitions, Values),
+                       State =:= live orelse Kind =:= counter],
+    sums(Rows, lists:foldl(fun add/2, Sums, Shown)).
+
+add({{Name, Kind, Help}, Value}, Sums) ->
+    case Sums of
+        #{Name := {Kind, Help0, Sum}} -> Sums#{Name := {Kind, Help0, Sum + Value}};
+        #{Name := _} -> Sums;
+        #{} -> Sums#{Name => {Kind, Help, Value}}
+    end.
+
+%% --- text ------------------------------------------------------------------------------------------
+
+%% Prometheus' text format, version 0.0.4.
+-spec render() -> iodata().
+render() ->
+    [families(counter_samples()), families(gauge_samples()), families(edge_samples())].
+
+counter_samples() ->
+    {Counters, Index} = persistent_term:get(?COUNTERS),
+    [sample(Metric, counter, Help, counters:get(Counters, map_get(Name, Index)))
+     || {Name, Metric, _, Help} <- counters_table()].
+
+gauge_samples() ->
+    lists:append([gauge(Metric, Help, Fun()) || {_, Metric, Help, Fun} <- gauges_table()]).
+
+gauge(Metric, Help, Values) when is_list(Values) ->
+    [{Metric, ["{", Labels, "}"], gauge, Help, Value} || {Labels, Value} <- Values];
+gauge(Metric, Help, Value) ->
+    [{Metric, "", gauge, Help, Value}].
+
+edge_samples() ->
+    Rows = ets:select(?EDGE, [{{{worker, '_'}, '_', '_', '_'}, [], ['$_']}]),
+    [{Name, "", Kind, Help, Value} || {Name, {Kind, Help, Value}} <- lists:sort(maps:to_list(sums(Rows, #{})))].
+
+sample(Metric, Kind, Help, Value) ->
+    {Name, Labels} = lists:splitwith(fun(C) -> C =/= ${ end, Metric),
+    {Name, Labels, Kind, Help, Value}.
+
+families(Samples) ->
+    families(Samples, none).
+
+families([], _) ->
+    [];
+families([{Name, Labels, _, _, Value} | Samples], Name) ->
+    [line(Name, Labels, Value) | families(Samples, Name)];
+families([{Name, Labels, Kind, Help, Value} | Samples], _) ->
+    [["# HELP ", Name, $\s, escape_help(Help), "\n# TYPE ", Name, $\s, atom_to_list(Kind), $\n,
+      line(Name, Labels, Value)] | families(Samples, Name)].
+
+line(Name, Labels, Value) ->
+    [Name, Labels, $\s, integer_to_list(Value), $\n].
+
+escape_help(Help) ->
+    [case C of $\\ -> "\\\\"; $\n -> "\\n"; _ -> C end
+     || C <- unicode:characters_to_list(Help)].

@@ -1,0 +1,32 @@
+%% The brain's top supervisor.
+%%
+%% It owns the tables of the directory, the links and the metrics, and so they outlive the processes that write
+%% them: each of these is restarted alone over what it left.
+%%
+%% The store is different. Users that only logged in have their numbers in its memory, and the directory
+%% is indexed by them: without the store its contents mean nothing. So when the store gives up, the whole
+%% brain ends, and a new one meets the edges, which kept their connections.
+-module(halley_sup).
+-behaviour(supervisor).
+
+-export([start_link/0]).
+-export([init/1]).
+
+-spec start_link() -> supervisor:startlink_ret().
+start_link() ->
+    supervisor:start_link({local, ?MODULE}, ?MODULE, []).
+
+-spec init([]) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
+init([]) ->
+    ok = halley_metrics:new(),
+    ok = halley_directory:new(),
+    ok = halley_links:new(),
+    ok = halley_shard:new(),
+    Flags = #{strategy => one_for_one, intensity => 10, period => 10,
+              auto_shutdown => any_significant},
+    {ok, {Flags, [
+        #{id => halley_store_sup, start => {halley_store_sup, start_link, []},
+          type => supervisor, restart => temporary, significant => true},
+        #{id => halley_directory, start => {halley_directory, start_link, []}},
+        #{id => halley_links, start => {halley_links, start_link, []}},
+        #{id => halley_shard_sup, start => {halley_shard_sup, start_link, []}, type => supervisor}]}}.
