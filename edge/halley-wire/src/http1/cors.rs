@@ -1,0 +1,139 @@
+//! Which web pages may read what this server answers (Fetch standard, section 3.2 "CORS protocol").
+
+use std::fmt;
+
+use super::response::{Head, ResponseOptions};
+
+/// The origins that may read answers, as the setting `cors_origins` names them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Origins {
+    any: bool,
+    localhost: bool,
+    exact: Vec<Box<str>>,
+}
+
+/// A member of the setting that is no origin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadOrigin(pub String);
+
+impl fmt::Display for BadOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:?} is no origin: use *, localhost, or one like https://app.example.org",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for BadOrigin {}
+
+/// What one response tells the browser about the origin that asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Cors<'r> {
+    /// The value of `Access-Control-Allow-Origin`.
+    pub allow_origin: Option<&'r [u8]>,
+    /// Whether the answer depends on the origin, which caches must know.
+    pub vary: bool,
+}
+
+impl Origins {
+    /// Reads the setting: origins separated by commas, `*` for all of them, `localhost` for those
+    /// of this machine on any port; empty for none.
+    ///
+    /// # Errors
+    /// The first member that is no origin.
+    pub fn parse(setting: &str) -> Result<Origins, BadOrigin> {
+        let mut origins = Origins::default();
+        let members = setting.split(',').map(str::trim);
+        for member in members.filter(|member| !member.is_empty()) {
+            match member {
+                "*" => origins.any = true,
+                "localhost" => origins.localhost = true,
+                _ if is_origin(member) => {
+                    origins.exact.push(member.to_ascii_lowercase().into());
+                }
+                _ => return Err(BadOrigin(member.to_owned())),
+            }
+        }
+        Ok(origins)
+    }
+
+    /// What to tell a request that had this `Origin` header.
+    pub fn grant<'r>(&self, origin: Option<&'r [u8]>) -> Cors<'r> {
+        if self.any {
+            return Cors { allow_origin: Some(b"*"), vary: false };
+        }
+        Cors {
+            allow_origin: origin.filter(|origin| self.allows(origin)),
+            vary: self.localhost || !self.exact.is_empty(),
+        }
+    }
+
+    /// Whether pages of this origin may read answers.
+    pub fn allows(&self, origin: &[u8]) -> bool {
+        self.any
+            || (self.localhost && is_localhost(origin))
+            || self.exact.iter().any(|exact| exact.as_bytes() == origin)
+    }
+}
+
+impl Cors<'_> {
+    pub(super) fn write(&self, head: &mut Head<'_>) {
+        if let Some(origin) = self.allow_origin {
+            head.header("Access-Control-Allow-Origin", origin);
+        }
+        if self.vary {
+            head.header("Vary", b"Origin");
+        }
+    }
+}
+
+/// Appends the answer to OPTIONS: 204 with the methods of the path, comma-separated, and, if the
+/// origin is granted, what a preflight asks for.
+pub fn preflight(out: &mut Vec<u8>, methods: &str, options: &ResponseOptions<'_>) {
+    let options = ResponseOptions { allow: None, ..*options };
+    let mut head = Head::begin(out, 204, &options);
+    head.header("Allow", methods.as_bytes());
+    if options.cors.allow_origin.is_some() {
+        head.header("Access-Control-Allow-Methods", methods.as_bytes());
+        head.header("Access-Control-Allow-Headers", ALLOW_HEADERS);
+        head.header("Access-Control-Max-Age", MAX_AGE_S);
+    }
+    head.bodyless();
+}
+
+/// What EventSource polyfills and fetch send to streams and to the API.
+const ALLOW_HEADERS: &[u8] = b"accept, authorization, cache-control, content-type, last-event-id";
+
+/// Two hours: Chromium's upper bound.
+const MAX_AGE_S: &[u8] = b"7200";
+
+/// `scheme://host[:port]` with nothing after it; browsers send no more than that.
+fn is_origin(text: &str) -> bool {
+    strip_scheme(text.as_bytes()).is_some_and(|rest| {
+        let allowed = |&byte: &u8| byte.is_ascii_alphanumeric() || b"-._[]:".contains(&byte);
+        !rest.is_empty() && rest.iter().all(allowed)
+    })
+}
+
+/// An origin of this machine: browsers serialize it in lower case.
+fn is_localhost(origin: &[u8]) -> bool {
+    let Some(rest) = strip_scheme(origin) else {
+        return false;
+    };
+    let hosts: [&[u8]; 3] = [b"localhost", b"127.0.0.1", b"[::1]"];
+    let port = hosts.iter().find_map(|host| rest.strip_prefix(*host));
+    match port {
+        Some([]) => true,
+        Some([b':', digits @ ..]) => {
+            matches!(digits.len(), 1..=5) && digits.iter().all(u8::is_ascii_digit)
+        }
+        _ => false,
+    }
+}
+
+fn strip_scheme(origin: &[u8]) -> Option<&[u8]> {
+    let after = |scheme: &[u8]| origin.strip_prefix(scheme);
+    after(b"http://").or_else(|| after(b"https://"))
+}

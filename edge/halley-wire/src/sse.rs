@@ -1,0 +1,55 @@
+//! Server-sent events (HTML standard, section 9.2), as a response body.
+
+use crate::http1::body::{self, Framing};
+use crate::http1::response::{Head, ResponseOptions};
+
+/// Appends the head of a stream. Its body is framed by [`Framing::of`] the request's version.
+pub fn head(out: &mut Vec<u8>, options: &ResponseOptions<'_>) {
+    stream_head(out, "text/event-stream", options);
+}
+
+/// The head of a response that goes on until someone closes it, in a type that proxies shall
+/// neither keep, change nor hold back: `no-transform` also stops compression, `X-Accel-Buffering`
+/// is what nginx and its descendants listen to.
+pub(crate) fn stream_head(out: &mut Vec<u8>, content_type: &str, options: &ResponseOptions<'_>) {
+    let framing = Framing::of(options.version);
+    let options = ResponseOptions {
+        keep_alive: options.keep_alive && framing == Framing::Chunked,
+        ..*options
+    };
+    let mut head = Head::begin(out, 200, &options);
+    head.header("Content-Type", content_type.as_bytes());
+    head.header("Cache-Control", b"no-cache, no-transform");
+    head.header("X-Accel-Buffering", b"no");
+    head.framed(framing);
+}
+
+/// Appends what a new session reads first: the comment `welcome`, and after how many milliseconds
+/// a client that lost its connection shall come back.
+pub fn welcome(out: &mut Vec<u8>, framing: Framing, retry_ms: u32) {
+    let retry_ms = retry_ms.to_string();
+    let parts = [b": welcome\nretry: ".as_slice(), retry_ms.as_bytes(), b"\n\n"];
+    body::write(out, framing, &parts);
+}
+
+/// Appends one event. `json` is one line without control characters (link.md 7.1); `cursor` has
+/// no control characters either (7.2), and if it is empty there is no `id:`, so the client's last
+/// one stays.
+pub fn encode_event(out: &mut Vec<u8>, framing: Framing, cursor: &[u8], json: &[u8]) {
+    if cursor.is_empty() {
+        body::write(out, framing, &[b"data: ", json, b"\n\n"]);
+    } else {
+        let parts = [b"id: ".as_slice(), cursor, b"\ndata: ", json, b"\n\n"];
+        body::write(out, framing, &parts);
+    }
+}
+
+/// Appends a comment, which clients ignore and which keeps the way between open.
+pub fn heartbeat(out: &mut Vec<u8>, framing: Framing) {
+    body::write(out, framing, &[b":\n\n"]);
+}
+
+/// Appends the end of the stream.
+pub fn end(out: &mut Vec<u8>, framing: Framing) {
+    body::write_end(out, framing);
+}
