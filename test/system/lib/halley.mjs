@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import {
-  closeSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync, writeFileSync,
+  closeSync, mkdtempSync, openSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync,
 } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -54,6 +54,22 @@ function findProcesses(name, mark) {
     .filter((pid) => !/^State:\s+Z/m.test(readProc(pid, 'status')))
     .filter((pid) => (readProc(pid, 'cmdline') + readProc(pid, 'environ')).includes(mark))
     .map(Number);
+}
+
+/** The TCP ports that a process listens on. */
+export function listeningPorts(pid) {
+  const inodes = new Set(readdirSync(`/proc/${pid}/fd`).flatMap((fd) => {
+    try {
+      return [/^socket:\[(\d+)\]$/.exec(readlinkSync(`/proc/${pid}/fd/${fd}`))?.[1] ?? ''];
+    } catch {
+      return [];
+    }
+  }));
+  const rows = ['tcp', 'tcp6'].flatMap((table) => readProc('net', table).split('\n').slice(1));
+  const LISTEN = '0A';
+  return rows.map((row) => row.trim().split(/\s+/))
+    .filter((columns) => columns[3] === LISTEN && inodes.has(columns[9]))
+    .map((columns) => parseInt(columns[1].split(':')[1], 16));
 }
 
 export function isAlive(pid) {

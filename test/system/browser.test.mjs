@@ -1,0 +1,76 @@
+// A real browser's EventSource and WebSocket against the public listener.
+
+import assert from 'node:assert/strict';
+import { after, before } from 'node:test';
+import { follow, publish, sessionsOf } from './lib/client.mjs';
+import { openBrowser } from './lib/browser.mjs';
+import { assertEvent } from './lib/expect.mjs';
+import { kill, start, test } from './lib/halley.mjs';
+import { until } from './lib/wait.mjs';
+
+let halley;
+let browser;
+let page;
+before(async () => {
+  [halley, browser] = await Promise.all([start(), openBrowser()]);
+  page = await browser.newPage();
+  await page.goto(`${halley.publicUrl}/demo`);
+});
+after(async () => {
+  await browser.close();
+  await halley.stop();
+});
+
+/** What the page has received so far. */
+const received = () => page.evaluate(() => window.received);
+
+test('EventSource opens, gets events, and reconnects by itself after the edge died', async () => {
+  await page.evaluate(() => {
+    window.received = [];
+    window.source = new EventSource('/v1/stream?user=web');
+    window.source.onmessage = (message) => window.received.push(JSON.parse(message.data));
+  });
+  await until('the session is there', async () => await sessionsOf(halley, 'web') === 1);
+  await follow(halley, ['web', 'news']);
+  await publish(halley, 'news', 'Žluťoučký 🐎');
+  const [first] = await until('the event', async () => {
+    const all = await received();
+    return all.length === 1 ? all : null;
+  });
+  assertEvent(first, 'news', 'Žluťoučký 🐎');
+  kill(halley.edgePid(), 'SIGKILL');
+  await until('it is back', async () => await sessionsOf(halley, 'web') === 1
+    && await page.evaluate(() => window.source.readyState) === 1, 15_000);
+  await publish(halley, 'news', 2);
+  await until('the second event', async () => (await received()).length === 2);
+  await page.evaluate(() => window.source.close());
+  await until('no session', async () => await sessionsOf(halley, 'web') === 0);
+});
+
+test('WebSocket of the browser: events arrive as text, close is clean', async () => {
+  await page.evaluate(() => {
+    window.received = [];
+    window.socket = new WebSocket(`ws://${location.host}/v1/ws?user=webs`);
+    window.socket.onmessage = (message) => window.received.push(message.data);
+    window.socket.onclose = (event) => { window.closed = [event.code, event.wasClean]; };
+  });
+  await until('the session is there', async () => await sessionsOf(halley, 'webs') === 1);
+  await publish(halley, 'webs', [1]);
+  const text = await until('the event', async () =>
+    (await received()).find((message) => message.includes('"subject"')));
+  assertEvent(JSON.parse(text), 'webs', [1]);
+  await page.evaluate(() => window.socket.close(1000));
+  await until('closed', () => page.evaluate(() => window.closed !== undefined));
+  assert.deepEqual(await page.evaluate(() => window.closed), [1000, true]);
+});
+
+test('a page from another loopback origin may publish (CORS with a preflight)', async () => {
+  const status = await page.evaluate(async (url) => {
+    const answer = await fetch(`${url}/v1/events`, {
+      method: 'POST', headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ subject: 'cors', data: 1 }),
+    });
+    return answer.status;
+  }, halley.apiUrl);
+  assert.equal(status, 200);
+});

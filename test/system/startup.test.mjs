@@ -1,0 +1,184 @@
+// contract.md, "From a fresh checkout": "An unknown key, a bad value, a port in use: one clear
+// line on stderr that names the key, and exit 1", and how everything is stopped.
+
+import assert from 'node:assert/strict';
+import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { after } from 'node:test';
+import { follow, publish } from './lib/client.mjs';
+import { assertEvent } from './lib/expect.mjs';
+import { isAlive, kill, listeningPorts, prepare, start, test } from './lib/halley.mjs';
+import { closeStreams, sse } from './lib/streams.mjs';
+import { until } from './lib/wait.mjs';
+
+after(closeStreams);
+
+/** Starts, and insists on exit 1 and one line on stderr that has all of `parts`. */
+async function assertRefused(options, ...parts) {
+  const halley = await prepare(options);
+  try {
+    halley.spawn();
+    const exit = await halley.exited(20_000);
+    assert.equal(exit.code, 1, `exit code; the log:\n${halley.logTail}`);
+    const lines = halley.stderr.trimEnd().split('\n');
+    assert.equal(lines.length, 1, `one line on stderr, but got:\n${halley.stderr}`);
+    for (const part of parts) {
+      assert.ok(lines[0].includes(part), `${JSON.stringify(part)} in: ${lines[0]}`);
+    }
+    await until('no edge is left', () => halley.edgePids().length === 0);
+    assert.ok(!readdirSync(halley.folder).some((name) => name.includes('crash')), 'a crash dump');
+  } finally {
+    halley.killAll();
+  }
+}
+
+test('an unknown key in halley.conf is named', async () => {
+  await assertRefused({ conf: 'public.lisen = 127.0.0.1:1\n' }, 'public.lisen');
+});
+
+const badValues = [
+  ['public.listen', 'nonsense'], ['api.listen', '127.0.0.1:99999'], ['edge.workers', 'many'],
+  ['edge.workers', '0'], ['auth.mode', 'maybe'], ['store.backend', 'oracle'],
+  ['history.retention', 'soon'], ['node.name', 'no at sign'],
+];
+for (const [key, value] of badValues) {
+  const variable = `HALLEY_${key.toUpperCase().replace('.', '_')}`;
+  test(`a bad value is named with its key: ${key} = ${value}`, async () => {
+    await assertRefused({ conf: `${key} = ${value}\n`, settings: { [variable]: null } }, key);
+  });
+  test(`a bad value in the environment is named with its key: ${variable}=${value}`, async () => {
+    await assertRefused({ settings: { [variable]: value } }, key);
+  });
+}
+
+test('a line of halley.conf that is none is named by its number', async () => {
+  await assertRefused({ conf: 'auth.mode = none\nthis is no setting\n' }, 'halley.conf');
+});
+
+test('auth.mode = none on a public address refuses to start', async () => {
+  await assertRefused({ settings: { HALLEY_PUBLIC_LISTEN: '0.0.0.0:0' } }, 'auth.mode');
+});
+
+test('a data directory that cannot be made is named', async () => {
+  await assertRefused({ settings: { HALLEY_DATA_DIR: '/proc/halley' } }, 'data.dir');
+});
+
+test('a data directory that is a file is named', async () => {
+  const halley = await prepare();
+  const path = join(halley.folder, 'file');
+  writeFileSync(path, '');
+  try {
+    await assertRefused({ settings: { HALLEY_DATA_DIR: path } }, 'data.dir');
+  } finally {
+    halley.killAll();
+  }
+});
+
+for (const key of ['public.listen', 'api.listen']) {
+  test(`a port in use is named with its key: ${key}`, async () => {
+    const server = createServer();
+    await new Promise((resolve) => { server.listen(0, '127.0.0.1', resolve); });
+    const address = `127.0.0.1:${server.address().port}`;
+    try {
+      const variable = `HALLEY_${key.toUpperCase().replace('.', '_')}`;
+      await assertRefused({ settings: { [variable]: address } }, key, address);
+    } finally {
+      server.close();
+    }
+  });
+}
+
+test('halley.conf is read, and the environment goes before it', async () => {
+  const halley = await prepare();
+  halley.conf = `public.listen = 127.0.0.1:1\napi.listen = 127.0.0.1:${halley.apiPort}\n`;
+  halley.settings.HALLEY_API_LISTEN = null;
+  try {
+    await halley.start();
+    const stream = await sse(halley, 'conf');
+    await publish(halley, 'conf', 1);
+    assertEvent(await stream.event(), 'conf', 1);
+    stream.close();
+  } finally {
+    await halley.stop();
+  }
+});
+
+test('SIGTERM to the launcher stops brain and edge, status 0', async () => {
+  const halley = await start();
+  const pids = [halley.brainPid(), halley.edgePid()];
+  const stream = await sse(halley, 'bye');
+  assert.deepEqual(await halley.stop('SIGTERM'), { code: 0, signal: null });
+  await stream.ended();
+  assert.deepEqual(pids.map(isAlive), [false, false]);
+});
+
+test('Ctrl-C (SIGINT to the launcher and to all it started) stops both, status 0', async () => {
+  const halley = await start();
+  const pids = [halley.brainPid(), halley.edgePid()];
+  kill(pids[0], 'SIGINT');
+  kill(pids[1], 'SIGINT');
+  assert.deepEqual(await halley.stop('SIGINT'), { code: 0, signal: null });
+  assert.deepEqual(pids.map(isAlive), [false, false]);
+});
+
+test('SIGTERM to the brain is a clean stop of both', async () => {
+  const halley = await start();
+  kill(halley.brainPid(), 'SIGTERM');
+  assert.deepEqual(await halley.exited(), { code: 0, signal: null });
+  await halley.stop();
+});
+
+test('follows survive a clean stop and start', async () => {
+  const halley = await start();
+  await follow(halley, ['ann', 'news']);
+  const { folder } = halley;
+  kill(halley.launcherPid, 'SIGTERM');
+  await halley.exited();
+  await until('the edge has stopped', () => halley.edgePids().length === 0);
+  await halley.start();
+  assert.equal(halley.folder, folder);
+  assert.equal((await follow(halley, ['ann', 'news'])).already, 1);
+  await halley.stop();
+});
+
+test('a second Halley on the same data directory refuses to start and harms nothing', async () => {
+  const first = await start();
+  const data = first.settings.HALLEY_DATA_DIR;
+  await assertRefused({ settings: { HALLEY_DATA_DIR: data } }, 'data.dir');
+  const stream = await sse(first, 'ann');
+  await publish(first, 'ann', 1);
+  await stream.event();
+  await first.stop();
+});
+
+test('two instances side by side know nothing of each other', async () => {
+  const [left, right] = await Promise.all([start(), start()]);
+  const [onLeft, onRight] = [await sse(left, 'ann'), await sse(right, 'ann')];
+  assert.equal((await publish(left, 'ann', 'left')).sessions, 1);
+  assertEvent(await onLeft.event(), 'ann', 'left');
+  await onRight.quiet();
+  onLeft.close();
+  onRight.close();
+  await left.stop();
+  assert.equal((await publish(right, 'ann', 'right')).sessions, 0);
+  await right.stop();
+});
+
+test('nothing else listens on any port', async () => {
+  const halley = await start();
+  const ports = [halley.brainPid(), halley.edgePid()].flatMap(listeningPorts);
+  assert.deepEqual([...new Set(ports)].sort(), [halley.publicPort, halley.apiPort].sort());
+  await halley.stop();
+});
+
+test('a stale socket directory of a dead edge is no obstacle', async () => {
+  const halley = await start();
+  const [brain, edge] = [halley.brainPid(), halley.edgePid()];
+  kill(brain, 'SIGKILL');
+  kill(edge, 'SIGKILL');
+  await halley.exited();
+  mkdirSync(halley.settings.HALLEY_DATA_DIR, { recursive: true });
+  await halley.start();
+  await halley.stop();
+});

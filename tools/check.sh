@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# What CI asks of the code itself. Each step prints one line when it holds and its own output when
+# it doesn't; the first that fails ends the check.
+set -uo pipefail
+
+cd "$(dirname "$0")/.."
+FUZZ_SECONDS=${FUZZ_SECONDS:-5}
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+# step <what> <command>...
+step() {
+    local what=$1 started=$SECONDS
+    shift
+    if "$@" </dev/null >"$log" 2>&1; then
+        printf 'ok    %-44s %4d s\n' "$what" $((SECONDS - started))
+    else
+        cat "$log"
+        printf 'FAIL  %-44s (%s)\n' "$what" "$*" >&2
+        exit 1
+    fi
+}
+
+cargo_in_edge() { (cd edge && cargo "$@"); }
+
+step "house rules" node tools/tidy/tidy.mjs
+step "Erlang compiles without a warning" rebar3 compile
+step "Erlang tests compile without a warning" rebar3 as test compile
+step "xref" rebar3 xref
+step "dialyzer" rebar3 dialyzer
+step "Rust format" cargo_in_edge fmt --all --check
+step "clippy" cargo_in_edge clippy --workspace --all-targets --locked --quiet -- -D warnings
+step "fuzz targets, $FUZZ_SECONDS s each" tools/fuzz.sh "$FUZZ_SECONDS"
+printf 'check: all holds\n'

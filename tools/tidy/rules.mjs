@@ -1,0 +1,242 @@
+// The house rules. Each is a function of the tree (`Map` of path to text) that yields findings
+// `{rule, path, line, message}`. What a rule is for stands above it; the words are style.md's.
+
+import { dirname, join, normalize } from 'node:path/posix';
+import {
+  erlangCode, erlangExports, erlangFunctions, lineOf, rustCode, rustFunctions, withoutTests,
+} from './source.mjs';
+
+const COLUMNS_MAX = 100;
+const FILE_LINES_MAX = 400;
+const FUNCTION_LINES_MAX = 60;
+const EXPORTS_MAX = 15;
+
+const isErlang = (path) => /\.(erl|hrl)$/.test(path);
+const isRust = (path) => /\.rs$/.test(path);
+const isScript = (path) => /\.(mjs|js|sh|py)$/.test(path) || path === '.ci/run';
+const isCode = (path) => isErlang(path) || isRust(path) || isScript(path)
+  || /\.(config|src|in|escript|html|css|schema)$/.test(path);
+const isErlangSource = (path) => /^apps\/[^/]+\/src\/.*\.erl$/.test(path);
+const isRustTest = (path) => /\/(tests|benches|fuzz|fuzz_targets)\//.test(path)
+  || /(^|\/|_)tests?\.rs$/.test(path);
+
+function* matches(rule, path, text, pattern, message) {
+  for (const match of text.matchAll(pattern)) {
+    yield { rule, path, line: lineOf(text, match.index), message: message(match) };
+  }
+}
+
+/** Text that shows the same in every editor and review. */
+export function* layout(tree) {
+  for (const [path, text] of tree) {
+    if (!isCode(path)) continue;
+    const lines = text.split('\n');
+    for (const [index, line] of lines.entries()) {
+      const at = { rule: 'layout', path, line: index + 1 };
+      if ([...line].length > COLUMNS_MAX) {
+        yield { ...at, message: `${[...line].length} columns; ${COLUMNS_MAX} at most` };
+      }
+      if (/[ \t\r]$/.test(line)) yield { ...at, message: 'space at the end of the line' };
+      if (line.includes('\t')) yield { ...at, message: 'a tab' };
+    }
+    if (text !== '' && !text.endsWith('\n')) {
+      yield { rule: 'layout', path, line: lines.length, message: 'no newline at the end' };
+    }
+  }
+}
+
+/** Rooms stay small: files. */
+export function* fileLines(tree) {
+  for (const [path, text] of tree) {
+    const lines = text.split('\n').length - 1;
+    if ((isErlang(path) || isRust(path) || isScript(path)) && lines > FILE_LINES_MAX) {
+      yield { rule: 'file-lines', path, line: lines,
+        message: `${lines} lines; ${FILE_LINES_MAX} at most` };
+    }
+  }
+}
+
+/** Rooms stay small: functions. */
+export function* functionLines(tree) {
+  for (const [path, text] of tree) {
+    let functions = [];
+    if (isErlang(path)) functions = erlangFunctions(erlangCode(text));
+    else if (isRust(path)) functions = rustFunctions(rustCode(text));
+    for (const { name, line, lines } of functions) {
+      if (lines > FUNCTION_LINES_MAX) {
+        yield { rule: 'function-lines', path, line,
+          message: `${name} has ${lines} lines; ${FUNCTION_LINES_MAX} at most` };
+      }
+    }
+  }
+}
+
+/** A module with many doors is several modules. */
+export function* exportCount(tree) {
+  for (const [path, text] of tree) {
+    if (!isErlangSource(path)) continue;
+    const count = erlangExports(erlangCode(text)).length;
+    if (count > EXPORTS_MAX) {
+      yield { rule: 'exports', path, line: 1, message: `${count} exports; ${EXPORTS_MAX} at most` };
+    }
+  }
+}
+
+/** Input must not make atoms, functions or terms of its choice. */
+export function* erlangCalls(tree) {
+  for (const [path, text] of tree) {
+    if (!isErlangSource(path)) continue;
+    const code = erlangCode(text);
+    yield* matches('erlang-calls', path, code,
+      /\b(list_to_atom|binary_to_atom|list_to_existing_atom\s*\(\s*binary_to_list)\b/g,
+      (match) => `${match[1]}: atoms are never collected; look the word up in a list`);
+    yield* matches('erlang-calls', path, code, /\bbinary_to_term\s*\(([^(),]|\([^()]*\))*\)/g,
+      () => 'binary_to_term without [safe]');
+  }
+}
+
+/** A panic on input is a denial of service for every connection of the worker. */
+export function* rustCalls(tree) {
+  for (const [path, text] of tree) {
+    if (!isRust(path) || isRustTest(path)) continue;
+    yield* matches('rust-calls', path, withoutTests(rustCode(text)),
+      /\.(unwrap|expect|unwrap_err|expect_err)\s*\(|\b(panic|todo|unimplemented)!/g,
+      (match) => `${match[1] ?? match[2]} outside tests: say in the type what can go wrong`);
+  }
+}
+
+/** One crate holds all `unsafe`. */
+export function* rustUnsafe(tree) {
+  for (const [path, text] of tree) {
+    if (!isRust(path) || path.startsWith('edge/halley-sys/')) continue;
+    yield* matches('rust-unsafe', path, rustCode(text), /\bunsafe\b/g,
+      () => 'unsafe outside halley-sys');
+  }
+}
+
+// Spelled in two parts, so that this file passes its own rule.
+const MARK_WORDS = ['TO' + 'DO', 'FIX' + 'ME', 'X' + 'XX', 'HA' + 'CK'];
+const MARKS = new RegExp(`\\b(${MARK_WORDS.join('|')})\\b`, 'g');
+
+/** What is left to do is an issue, not a remark. */
+export function* marks(tree) {
+  for (const [path, text] of tree) {
+    if (!isCode(path) && path !== 'Makefile') continue;
+    yield* matches('marks', path, text, MARKS, (match) => `${match[1]} left in the text`);
+  }
+}
+
+const FORBIDDEN_ARROWS = {
+  ketama: /\b(halley(?:_[a-z0-9_]+)?|teleport(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
+  teleport: /\b(halley(?:_[a-z0-9_]+)?|ketama(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
+  halley: /\b(halley_(?:edge|api)(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
+  halley_edge: /\b(halley_api(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
+  halley_api: /\b(halley_edge(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
+};
+
+const CRATE_KNOWS = {
+  'halley-wire': [], 'halley-link': [], 'halley-sys': [],
+  'halley-edge': ['halley-wire', 'halley-link', 'halley-sys'],
+  'halley-load': ['halley-wire', 'halley-link', 'halley-sys'],
+};
+const IO_CRATES = ['mio', 'socket2', 'libc', 'tokio'];
+
+/** Who may know whom (docs/internals/ARCHITECTURE.md). */
+export function* arrows(tree) {
+  for (const [path, text] of tree) {
+    const app = /^apps\/([^/]+)\/src\/.*\.(erl|hrl)$/.exec(path)?.[1];
+    if (app in FORBIDDEN_ARROWS) {
+      yield* matches('arrows', path, erlangCode(text), FORBIDDEN_ARROWS[app],
+        (match) => `${app} must not call ${match[1]}`);
+    }
+    const crate = /^edge\/([^/]+)\/Cargo\.toml$/.exec(path)?.[1];
+    if (crate in CRATE_KNOWS) {
+      const isCodec = crate === 'halley-wire' || crate === 'halley-link';
+      for (const [index, line] of text.split('\n').entries()) {
+        const name = /^([a-z0-9-]+)\s*(=|\.workspace)/.exec(line)?.[1] ?? '';
+        const isStranger = name.startsWith('halley-') && !CRATE_KNOWS[crate].includes(name);
+        if (isStranger || (isCodec && IO_CRATES.includes(name))) {
+          yield { rule: 'arrows', path, line: index + 1,
+            message: `${crate} must not know ${name}` };
+        }
+      }
+    }
+  }
+}
+
+/** A reader who opens a file learns first what it is for. */
+export function* headers(tree) {
+  for (const [path, text] of tree) {
+    let isGood = true;
+    if (/\.erl$/.test(path)) isGood = /^(#!.*\n)?%%+ \S/.test(text);
+    else if (isRust(path)) isGood = /^(\/\/[^\n]*\n|#!\[[^\n]*\n|\s*\n)*\/\/! \S/.test(text);
+    else if (/\.(mjs|js)$/.test(path)) isGood = /^(#!.*\n)?(\/\/ \S|\/\*)/.test(text);
+    else if (/\.sh$/.test(path)) isGood = /^#!.*\n# \S/.test(text);
+    if (!isGood) {
+      yield { rule: 'headers', path, line: 1,
+        message: 'no comment at the top that says what it is' };
+    }
+  }
+}
+
+/** A link in the documents leads somewhere. */
+export function* links(tree) {
+  const folders = new Set([...tree.keys()].flatMap((path) => {
+    const parts = path.split('/').slice(0, -1);
+    return parts.map((_, index) => parts.slice(0, index + 1).join('/'));
+  }));
+  for (const [path, text] of tree) {
+    if (!path.endsWith('.md')) continue;
+    const prose = text.replace(/```[\s\S]*?```|`[^`\n]*`/g, (code) => code.replace(/[^\n]/g, ' '));
+    for (const match of prose.matchAll(/\]\(([^)\s]+)\)/g)) {
+      const target = match[1].split('#')[0];
+      if (target === '' || /^[a-z]+:/.test(target)) continue;
+      const file = normalize(join(dirname(path), target)).replace(/\/$/, '');
+      if (!tree.has(file) && !folders.has(file) && file !== '.') {
+        yield { rule: 'links', path, line: lineOf(prose, match.index),
+          message: `${match[1]} leads nowhere` };
+      }
+    }
+  }
+}
+
+/** "Every frame has a vector in `vectors/`, read by the suites of both languages." */
+export function* vectors(tree) {
+  const path = 'protocol/link.md';
+  const text = tree.get(path) ?? '';
+  const files = [...tree.keys()].filter((name) => name.startsWith('protocol/vectors/'))
+    .map((name) => name.slice('protocol/vectors/'.length).toLowerCase().split('.')[0]);
+  for (const match of text.matchAll(/^\| 0x[0-9a-f]{2} \| ([A-Z_]+) \|/gm)) {
+    if (!files.includes(match[1].toLowerCase())) {
+      yield { rule: 'vectors', path, line: lineOf(text, match.index),
+        message: `${match[1]} has no vector in protocol/vectors/` };
+    }
+  }
+}
+
+export const RULES = [
+  layout, fileLines, functionLines, exportCount, erlangCalls, rustCalls, rustUnsafe, marks, arrows,
+  headers, links, vectors,
+];
+
+/** All findings of all rules, in the order of files and lines. */
+export function findings(tree) {
+  const found = RULES.flatMap((rule) => [...rule(tree)]);
+  return found.sort((a, b) => a.path.localeCompare(b.path) || a.line - b.line);
+}
+
+/**
+ * Splits findings by the listed exceptions (`"<rule> <path>": "<reason>"`). An exception that
+ * nothing needs, or that gives no reason, is a finding too.
+ */
+export function judge(found, exceptions) {
+  const keyOf = ({ rule, path }) => `${rule} ${path}`;
+  const needed = new Set(found.map(keyOf));
+  const bad = found.filter((finding) => !(keyOf(finding) in exceptions));
+  for (const [key, reason] of Object.entries(exceptions)) {
+    const at = { rule: 'exceptions', path: 'tools/tidy/exceptions.json', line: 1 };
+    if (!needed.has(key)) bad.push({ ...at, message: `nothing needs: ${key}` });
+    if (String(reason).trim().length < 20) bad.push({ ...at, message: `no reason for: ${key}` });
+  }
+  return bad;
+}

@@ -1,0 +1,104 @@
+// A planted violation of each house rule is found, and what looks like one is not.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { findings, judge, RULES } from './rules.mjs';
+
+const ERL = 'apps/halley/src/halley_x.erl';
+const RUST = 'edge/halley-edge/src/x.rs';
+const ERL_HEAD = '%% Purpose.\n-module(halley_x).\n';
+const RUST_HEAD = '//! Purpose.\n';
+
+const rulesIn = (files) =>
+  findings(new Map(Object.entries(files))).map(({ rule, line }) => `${rule}:${line}`);
+
+const erlang = (code) => ({ [ERL]: `${ERL_HEAD}${code}\n` });
+const rust = (code) => ({ [RUST]: `${RUST_HEAD}${code}\n` });
+const many = (count, text) => `${text}\n`.repeat(count);
+
+const planted = {
+  'a line of 101 columns': [erlang(`%% ${'x'.repeat(98)}`), 'layout:3'],
+  'a space at the end': [rust('fn a() {} '), 'layout:2'],
+  'a tab': [erlang('\tok.'), 'layout:3'],
+  'no newline at the end': [{ [RUST]: '//! Purpose.' }, 'layout:1'],
+  'a file of 401 lines': [rust(many(400, '// x').trimEnd()), 'file-lines:401'],
+  'an Erlang function of 61 lines':
+    [erlang(`f(X) ->\n${many(59, '    X,')}    X.`), 'function-lines:3'],
+  'a Rust function of 61 lines': [rust(`fn f() {\n${many(59, '    x();')}}`), 'function-lines:2'],
+  '16 exports': [erlang(`-export([${Array.from({ length: 16 }, (_, n) => `f${n}/0`)}]).`),
+    'exports:1'],
+  'binary_to_term': [erlang('f(X) -> binary_to_term(X).'), 'erlang-calls:3'],
+  'erlang:binary_to_term': [erlang('f(X) -> erlang:binary_to_term(g(X)).'), 'erlang-calls:3'],
+  'list_to_atom': [erlang('f(X) -> list_to_atom(X).'), 'erlang-calls:3'],
+  'binary_to_atom': [erlang('f(X) -> binary_to_atom(X, utf8).'), 'erlang-calls:3'],
+  unwrap: [rust('fn f() { x().unwrap(); }'), 'rust-calls:2'],
+  expect: [rust('fn f() { x()\n    .expect("why"); }'), 'rust-calls:3'],
+  panic: [rust('fn f() { panic!("why"); }'), 'rust-calls:2'],
+  'unwrap after the tests': [rust('#[cfg(test)]\nmod tests { }\nfn f() { x().unwrap(); }'),
+    'rust-calls:4'],
+  unsafe: [rust('fn f() { unsafe { x() } }'), 'rust-unsafe:2'],
+  'a mark': [erlang(`%% ${'TO' + 'DO'}: later`), 'marks:3'],
+  'halley calls halley_api': [erlang('f() -> halley_api:handle().'), 'arrows:3'],
+  'halley calls halley_edge': [erlang('f() -> halley_edge_link:send().'), 'arrows:3'],
+  'halley_api calls halley_edge':
+    [{ 'apps/halley_api/src/a.erl': '%% P.\nf() -> halley_edge_x:g().\n' }, 'arrows:2'],
+  'halley_edge calls halley_api':
+    [{ 'apps/halley_edge/src/a.erl': '%% P.\nf() -> fun halley_api:g/0.\n' }, 'arrows:2'],
+  'teleport calls halley':
+    [{ 'apps/teleport/src/a.erl': '%% P.\nf() -> halley:g().\n' }, 'arrows:2'],
+  'ketama calls teleport':
+    [{ 'apps/ketama/src/a.erl': '%% P.\nf() -> teleport:g().\n' }, 'arrows:2'],
+  'halley-wire knows mio': [{ 'edge/halley-wire/Cargo.toml': 'mio = "1"\n' }, 'arrows:1'],
+  'halley-sys knows halley-edge':
+    [{ 'edge/halley-sys/Cargo.toml': 'halley-edge = "1"\n' }, 'arrows:1'],
+  'an Erlang module without a header': [{ [ERL]: '-module(halley_x).\n' }, 'headers:1'],
+  'a Rust file without a header': [{ [RUST]: 'fn f() {}\n' }, 'headers:1'],
+  'a script without a header': [{ 'tools/x.sh': '#!/bin/sh\nls\n' }, 'headers:1'],
+  'a link that leads nowhere': [{ 'docs/a.md': 'see [b](../b.md)\n' }, 'links:1'],
+  'a frame without a vector':
+    [{ 'protocol/link.md': '| 0x01 | PING | both | x |\n' }, 'vectors:1'],
+};
+for (const [what, [files, expected]] of Object.entries(planted)) {
+  test(`found: ${what}`, () => assert.deepEqual(rulesIn(files), [expected]));
+}
+
+const innocent = {
+  'a line of 100 columns': erlang(`%% ${'x'.repeat(97)}`),
+  'words in comments': erlang('%% never list_to_atom(X), never halley_api:call()\nf() -> ok.'),
+  'words in strings': erlang('f() -> "list_to_atom(X) % binary_to_term(X)".'),
+  'a quote as a character': erlang('f() -> [$", $\\", $%], g().'),
+  'binary_to_term with safe': erlang('f(X) -> binary_to_term(X, [safe]).'),
+  'an application asked by its name': erlang('f() -> application:get_env(halley_edge, handler).'),
+  'clauses with ends inside': erlang(`f(1) ->\n${many(30, '    a,')}    b;\nf(2) ->\n    c.`),
+  'unwrap in tests': rust('#[cfg(test)]\nmod tests {\n    fn f() { x().unwrap(); }\n}'),
+  'unwrap_or': rust('fn f() { x().unwrap_or(1); y().expected(); }'),
+  'words in Rust strings': rust('fn f() { g("unsafe { x.unwrap() }", \'"\', r#"unsafe"#); }'),
+  'a lifetime': rust("fn f<'a>(x: &'a str) -> &'a str { x }"),
+  'unsafe_code as a lint': rust('#![forbid(unsafe_code)]'),
+  'unsafe in halley-sys': { 'edge/halley-sys/src/x.rs': '//! P.\nfn f() { unsafe { x() } }\n' },
+  'a file declared as tests': rust('#[cfg(test)]\nmod tests;\nfn f() {}'),
+  'a link that leads somewhere': { 'docs/a.md': 'see [b](b.md#x)\n', 'docs/b.md': '# x\n' },
+  'a link out, and one in code': { 'docs/a.md': '[x](https://x.example) `[y](z.md)`\n' },
+  'a frame with a vector':
+    { 'protocol/link.md': '| 0x01 | PING | b | x |\n', 'protocol/vectors/ping.json': '{}' },
+};
+for (const [what, files] of Object.entries(innocent)) {
+  test(`not found: ${what}`, () => assert.deepEqual(rulesIn(files), []));
+}
+
+test('every rule has a planted violation', () => {
+  const found = new Set(Object.values(planted).map(([, expected]) => expected.split(':')[0]));
+  assert.equal(found.size, RULES.length);
+});
+
+test('an exception with a reason covers its rule and file alone', () => {
+  const found = findings(new Map(Object.entries(rust('fn f() { unsafe { x().unwrap() } }'))));
+  const bad = judge(found, { [`rust-unsafe ${RUST}`]: 'a reason that a stranger would accept' });
+  assert.deepEqual(bad.map(({ rule }) => rule), ['rust-calls']);
+});
+
+test('an exception without need or reason is a finding', () => {
+  assert.equal(judge([], { 'layout x': 'a reason that a stranger would accept' }).length, 1);
+  const found = findings(new Map(Object.entries(rust('fn f() { unsafe { x() } }'))));
+  assert.equal(judge(found, { [`rust-unsafe ${RUST}`]: 'because' }).length, 1);
+});
