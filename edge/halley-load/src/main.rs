@@ -10,13 +10,19 @@
 
 #![forbid(unsafe_code)]
 
+mod clients;
 mod error;
+mod floor;
 mod graph;
 mod progress;
+mod publish;
 mod report;
 mod rng;
+mod target;
 
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use clap::{Parser, Subcommand};
 
@@ -32,11 +38,20 @@ struct Arguments {
 enum Command {
     /// Generate an edge list: a scale-free graph, or groups
     Graph(graph::Options),
+    /// Open many streams and measure what they receive
+    Clients(clients::Options),
+    /// Publish events at a rate and measure the answers
+    Publish(publish::Options),
+    /// Measure the machine's limit: a bare loop of sends and a bare reader
+    Floor(floor::Options),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Graph(options) => graph::run(&options),
+        Command::Clients(options) => clients::run(&options),
+        Command::Publish(options) => publish::run(&options),
+        Command::Floor(options) => floor::run(&options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -50,4 +65,14 @@ fn main() -> ExitCode {
 /// How many threads run at once on this machine.
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// A flag that SIGINT and SIGTERM set, so that what was measured is still reported.
+fn stop_on_signals() -> error::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))
+            .map_err(error::Failure::io("can't watch for signals"))?;
+    }
+    Ok(stop)
 }

@@ -1,0 +1,220 @@
+//! `halley-load clients`: many streaming connections, and what they receive.
+//!
+//! Purpose: opens N streams, counts events and measures how long each took from the time its
+//! publisher meant to send it (the stamp that `halley-load publish` puts into the data) to its
+//! receipt. It shares the machine with the server, so it does as little as a bare reader can.
+//!
+//! Shape: this thread watches, reports and obeys ([`control`]); epoll threads ([`worker`]) do the
+//! rest, each with its own descriptor table, so there are as many of them as the connections need.
+//!
+//! What it is not: a client to build on. It doesn't resume by cursor and doesn't remove duplicates:
+//! what the server sends twice is counted twice.
+
+mod control;
+pub mod request;
+pub mod stream;
+pub mod users;
+mod window;
+mod worker;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+
+use crate::error::{Failure, Result};
+use crate::progress::Progress;
+use crate::report::{self, grouped};
+use crate::target::Target;
+use stream::Transport;
+use users::Users;
+use window::{Report, Windows};
+use worker::{Plan, Worker};
+
+/// Connections per thread where the limit of descriptors allows as many.
+const TABLE_CONNECTIONS_MAX: u64 = 18_000;
+/// Descriptors of a thread that aren't connections: what it inherits, epoll, room to breathe.
+const TABLE_RESERVE: u64 = 200;
+/// Connections per local address: of some 28,000 ports, so that finding a free one stays cheap.
+const SOURCE_CONNECTIONS_MAX: u64 = 20_000;
+/// How often the watching thread looks.
+const WATCH_EVERY: Duration = Duration::from_millis(50);
+
+/// What to connect.
+#[derive(Args, Debug)]
+pub struct Options {
+    /// The server's public address
+    #[arg(long, default_value = "http://127.0.0.1:8080")]
+    url: String,
+    /// How events are framed
+    #[arg(long, value_enum, default_value = "sse")]
+    transport: Transport,
+    /// How many connections to open
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=16_000_000))]
+    connections: u64,
+    /// Which users: first-last or first:count; by default 1 to the number of connections
+    #[arg(long, conflicts_with = "users_file")]
+    users: Option<String>,
+    /// Which users: a file with one id per line
+    #[arg(long)]
+    users_file: Option<PathBuf>,
+    /// Connections per second at most; 0 is as many as the server takes
+    #[arg(long, default_value_t = 0.0)]
+    rate: f64,
+    /// Connections between connect and welcome, over all threads
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..))]
+    opening: u64,
+    /// Threads at least; more are started where the limit of descriptors needs them. By default
+    /// one per core
+    #[arg(long)]
+    threads: Option<u64>,
+    /// Stay for so many seconds after the last welcome; by default until SIGINT or SIGTERM
+    #[arg(long)]
+    hold: Option<f64>,
+    /// Local addresses 127.0.0.x to connect from; by default as many as the ports need
+    #[arg(long)]
+    sources: Option<u32>,
+    /// Open lost connections again
+    #[arg(long)]
+    reconnect: bool,
+    /// Schedule the threads as SCHED_BATCH
+    #[arg(long)]
+    sched_batch: bool,
+    /// Obey lines on stdin (mark NAME, report, ready, quit), answer each by a JSON line on stdout
+    #[arg(long, conflicts_with = "hold")]
+    control: bool,
+    /// Also write the figures to this file as JSON
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+/// Runs the subcommand.
+///
+/// # Errors
+/// For options that can't be used, or if a thread can't be set up. Connections that fail are
+/// figures, not errors.
+pub fn run(options: &Options) -> Result<()> {
+    let plan = Arc::new(plan(options)?);
+    let stop = crate::stop_on_signals()?;
+    let mut windows = Windows::new(plan.threads);
+    let threads = start(&plan, options.connections, &windows)?;
+    if options.control {
+        control::obey(&mut windows, options.connections, &stop);
+    } else {
+        watch(&windows, options, &stop);
+    }
+    let report = windows.report();
+    plan.stop.store(true, Ordering::Relaxed);
+    for thread in threads {
+        match thread.join() {
+            Ok(result) => result.map_err(Failure::io("a thread of clients failed"))?,
+            Err(_) => return Err(Failure::Argument("a thread of clients panicked".to_owned())),
+        }
+    }
+    if !options.control {
+        print(&report);
+    }
+    report::write_json(options.json.as_deref(), &report)
+}
+
+fn plan(options: &Options) -> Result<Plan> {
+    let descriptors = halley_sys::descriptors_max()
+        .map_err(Failure::io("can't read the limit of descriptors"))?;
+    let per_thread = descriptors.saturating_sub(TABLE_RESERVE).clamp(1, TABLE_CONNECTIONS_MAX);
+    let target: Target = options.url.parse()?;
+    let users = match (&options.users, &options.users_file) {
+        (Some(text), _) => Users::parse(text)?,
+        (None, Some(path)) => Users::read(path)?,
+        (None, None) => Users::Range { first: 1, count: options.connections },
+    };
+    let needed = options.connections.div_ceil(SOURCE_CONNECTIONS_MAX);
+    let loopback = target.address.is_ipv4() && target.address.ip().is_loopback();
+    let sources = match options.sources {
+        Some(sources) if sources > 1 && !loopback => {
+            let what = format!("--sources needs a server on IPv4 loopback, not {}", target.host);
+            return Err(Failure::Argument(what));
+        }
+        Some(sources) => sources.max(1),
+        None if loopback => needed as u32,
+        None => 1,
+    };
+    let asked = options.threads.unwrap_or(crate::cores() as u64).max(1);
+    let threads =
+        asked.max(options.connections.div_ceil(per_thread)).min(options.connections) as usize;
+    Ok(Plan {
+        target,
+        transport: options.transport,
+        users,
+        sources,
+        threads,
+        opens_per_s: options.rate.max(0.0) / threads as f64,
+        opening_max: (options.opening as usize).div_ceil(threads),
+        reconnect: options.reconnect,
+        batch: options.sched_batch,
+        stop: AtomicBool::new(false),
+    })
+}
+
+type Handle = thread::JoinHandle<std::io::Result<()>>;
+
+fn start(plan: &Arc<Plan>, connections: u64, windows: &Windows) -> Result<Vec<Handle>> {
+    let all = plan.threads as u64;
+    let spawn = |thread: usize| {
+        let (plan, window) = (Arc::clone(plan), windows.of(thread));
+        let own = (connections - thread as u64).div_ceil(all) as usize;
+        thread::Builder::new()
+            .name(format!("clients-{thread}"))
+            .spawn(move || Worker::new(plan, thread, own, window)?.run())
+            .map_err(Failure::io("can't start a thread"))
+    };
+    (0..plan.threads).map(spawn).collect()
+}
+
+/// Shows how the connections come in, then waits for the end of the hold or for a signal.
+fn watch(windows: &Windows, options: &Options, stop: &AtomicBool) {
+    let progress = Progress::new("connections", options.connections);
+    let settled = || {
+        let (connected, given_up) = windows.settled();
+        progress.set(connected);
+        connected + given_up >= options.connections
+    };
+    while !settled() && !stop.load(Ordering::Relaxed) {
+        thread::sleep(WATCH_EVERY);
+    }
+    progress.finish();
+    if let Some(problem) = windows.report().first_problem {
+        eprintln!("halley-load: the first problem was: {problem}");
+    }
+    let hold = options.hold.map(|seconds| Duration::from_secs_f64(seconds.clamp(0.0, 1e8)));
+    let progress = hold.map(|hold| Progress::new("seconds held", hold.as_secs()));
+    let started = Instant::now();
+    while !stop.load(Ordering::Relaxed) && hold.is_none_or(|hold| started.elapsed() < hold) {
+        if let Some(progress) = &progress {
+            progress.set(started.elapsed().as_secs());
+        }
+        thread::sleep(WATCH_EVERY);
+    }
+    if let Some(progress) = &progress {
+        progress.finish();
+    }
+}
+
+fn print(report: &Report) {
+    let refused: Vec<String> =
+        report.refused.iter().map(|(status, count)| format!("{count} by {status}")).collect();
+    let per_s = |rate: f64| grouped(rate as u64);
+    report::print_table(&[
+        ("connected", grouped(report.connected)),
+        ("connects/s", per_s(report.connects_per_s)),
+        ("connect to welcome", report.welcome_ms.line()),
+        ("failed, lost", format!("{}, {} {}", report.failed, report.lost, refused.join(" "))),
+        ("events", grouped(report.events)),
+        ("events/s", per_s(report.events_per_s)),
+        ("bytes", grouped(report.bytes)),
+        ("latency", report.latency_ms.line()),
+        ("CPU of the clients", format!("{:.2} s", report.cpu_s)),
+    ]);
+}

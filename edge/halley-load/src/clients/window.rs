@@ -1,0 +1,281 @@
+//! What one thread of clients counted since the last `mark`, and what all counted together.
+//!
+//! Each thread owns one [`Window`] behind a mutex that it takes once per round of its epoll loop, so
+//! it is free almost always. A mark takes the mutexes of all threads before it resets any: no thread
+//! counts into the new window while another still counts into the old one.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::Serialize;
+
+use crate::report::{Latency, LatencyMs};
+
+/// Counters of one thread. Times are `CLOCK_MONOTONIC` nanoseconds; 0 means never.
+#[derive(Debug, Default)]
+pub struct Window {
+    /// Events received.
+    pub events: u64,
+    /// Of these, how many carried no time stamp and are missing in `latency`.
+    pub events_unstamped: u64,
+    /// Bytes received, framing included.
+    pub bytes: u64,
+    /// From the time that events are stamped with to their receipt.
+    pub latency: Latency,
+    /// Receipt of the first event.
+    pub first_event_ns: u64,
+    /// Receipt of the last event.
+    pub last_event_ns: u64,
+    /// The first connect.
+    pub first_connect_ns: u64,
+    /// The last welcome.
+    pub last_welcome_ns: u64,
+    /// From connect to welcome.
+    pub welcome: Latency,
+    /// Streams that ended after their welcome.
+    pub lost: u64,
+    /// Connections that failed before it.
+    pub failed: u64,
+    /// Of these, refused with an HTTP status.
+    pub refused: BTreeMap<u16, u64>,
+    /// Why the first one was lost or failed.
+    pub first_problem: Option<String>,
+    /// Streams that are welcomed and open: a gauge, not reset by a mark.
+    pub connected: u64,
+    /// Connections that failed for good: a gauge too.
+    pub given_up: u64,
+}
+
+impl Window {
+    /// Counts one event received at `now_ns`.
+    pub fn event(&mut self, stamp_ns: Option<u64>, now_ns: u64) {
+        self.events += 1;
+        if self.first_event_ns == 0 {
+            self.first_event_ns = now_ns;
+        }
+        self.last_event_ns = now_ns;
+        match stamp_ns {
+            Some(stamp_ns) => self.latency.record(now_ns.saturating_sub(stamp_ns)),
+            None => self.events_unstamped += 1,
+        }
+    }
+
+    /// Counts the welcome of a stream whose connect began at `opened_ns`.
+    pub fn welcomed(&mut self, opened_ns: u64, now_ns: u64) {
+        self.connected += 1;
+        self.last_welcome_ns = now_ns;
+        self.welcome.record(now_ns.saturating_sub(opened_ns));
+    }
+
+    /// Remembers the first problem's reason.
+    pub fn problem(&mut self, reason: impl FnOnce() -> String) {
+        if self.first_problem.is_none() {
+            self.first_problem = Some(reason());
+        }
+    }
+
+    fn reset(&mut self) {
+        let mut fresh =
+            Self { connected: self.connected, given_up: self.given_up, ..Self::default() };
+        std::mem::swap(&mut fresh.latency, &mut self.latency);
+        std::mem::swap(&mut fresh.welcome, &mut self.welcome);
+        fresh.latency.clear();
+        fresh.welcome.clear();
+        *self = fresh;
+    }
+
+    fn merge(&mut self, other: &Self) {
+        let earliest = |a: u64, b: u64| if a == 0 || b == 0 { a.max(b) } else { a.min(b) };
+        self.events += other.events;
+        self.events_unstamped += other.events_unstamped;
+        self.bytes += other.bytes;
+        self.latency.merge(&other.latency);
+        self.first_event_ns = earliest(self.first_event_ns, other.first_event_ns);
+        self.last_event_ns = self.last_event_ns.max(other.last_event_ns);
+        self.first_connect_ns = earliest(self.first_connect_ns, other.first_connect_ns);
+        self.last_welcome_ns = self.last_welcome_ns.max(other.last_welcome_ns);
+        self.welcome.merge(&other.welcome);
+        self.lost += other.lost;
+        self.failed += other.failed;
+        for (status, count) in &other.refused {
+            *self.refused.entry(*status).or_default() += count;
+        }
+        if self.first_problem.is_none() {
+            self.first_problem.clone_from(&other.first_problem);
+        }
+        self.connected += other.connected;
+        self.given_up += other.given_up;
+    }
+}
+
+/// A window as others see it.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// The mark that began it.
+    pub name: String,
+    /// When that was.
+    pub marked_ns: u64,
+    /// When this report was made.
+    pub reported_ns: u64,
+    /// Events received.
+    pub events: u64,
+    /// Those without a time stamp.
+    pub events_unstamped: u64,
+    /// Between the first and the last event; 0 for fewer than two.
+    pub events_per_s: f64,
+    /// Bytes received, framing included.
+    pub bytes: u64,
+    /// From the stamped time to the receipt.
+    pub latency_ms: LatencyMs,
+    /// Receipt of the first event, 0 if none.
+    pub first_event_ns: u64,
+    /// Receipt of the last event, 0 if none.
+    pub last_event_ns: u64,
+    /// Streams that are open now.
+    pub connected: u64,
+    /// Streams that ended after their welcome.
+    pub lost: u64,
+    /// Connections that failed before it.
+    pub failed: u64,
+    /// Of these, refused with an HTTP status.
+    pub refused: BTreeMap<u16, u64>,
+    /// Why the first one was lost or failed.
+    pub first_problem: Option<String>,
+    /// Welcomes between the first connect and the last welcome of this window.
+    pub connects_per_s: f64,
+    /// From connect to welcome.
+    pub welcome_ms: LatencyMs,
+    /// CPU time of this process since the mark.
+    pub cpu_s: f64,
+}
+
+/// The windows of all threads.
+#[derive(Debug)]
+pub struct Windows {
+    threads: Vec<Arc<Mutex<Window>>>,
+    name: String,
+    marked_ns: u64,
+    marked_cpu_ns: u64,
+}
+
+/// Locks a window. A thread that panicked has left it with counts that are still true.
+pub fn lock(window: &Mutex<Window>) -> MutexGuard<'_, Window> {
+    window.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn own_cpu_ns() -> u64 {
+    halley_sys::cpu_ns(std::process::id()).unwrap_or(0)
+}
+
+impl Windows {
+    /// Windows for `threads` threads, the first named `start`.
+    #[must_use]
+    pub fn new(threads: usize) -> Self {
+        Self {
+            threads: (0..threads).map(|_| Arc::default()).collect(),
+            name: "start".to_owned(),
+            marked_ns: halley_sys::monotonic_ns(),
+            marked_cpu_ns: own_cpu_ns(),
+        }
+    }
+
+    /// The window of one thread.
+    #[must_use]
+    pub fn of(&self, thread: usize) -> Arc<Mutex<Window>> {
+        Arc::clone(&self.threads[thread])
+    }
+
+    /// How many streams are welcomed and open, and how many connections failed for good.
+    #[must_use]
+    pub fn settled(&self) -> (u64, u64) {
+        self.threads.iter().fold((0, 0), |(connected, given_up), window| {
+            let window = lock(window);
+            (connected + window.connected, given_up + window.given_up)
+        })
+    }
+
+    /// Begins a new window in all threads at once.
+    pub fn mark(&mut self, name: &str) {
+        let mut all: Vec<_> = self.threads.iter().map(|window| lock(window)).collect();
+        for window in &mut all {
+            window.reset();
+        }
+        name.clone_into(&mut self.name);
+        self.marked_ns = halley_sys::monotonic_ns();
+        self.marked_cpu_ns = own_cpu_ns();
+    }
+
+    /// All that was counted since the mark.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let mut sum = Window::default();
+        for window in &self.threads {
+            sum.merge(&lock(window));
+        }
+        let rate = |count: u64, from_ns: u64, to_ns: u64| {
+            let seconds = to_ns.saturating_sub(from_ns) as f64 / 1e9;
+            if seconds > 0.0 && from_ns > 0 { count as f64 / seconds } else { 0.0 }
+        };
+        let welcome_ms = sum.welcome.summary();
+        Report {
+            name: self.name.clone(),
+            marked_ns: self.marked_ns,
+            reported_ns: halley_sys::monotonic_ns(),
+            events: sum.events,
+            events_unstamped: sum.events_unstamped,
+            events_per_s: rate(sum.events, sum.first_event_ns, sum.last_event_ns),
+            bytes: sum.bytes,
+            latency_ms: sum.latency.summary(),
+            first_event_ns: sum.first_event_ns,
+            last_event_ns: sum.last_event_ns,
+            connected: sum.connected,
+            lost: sum.lost,
+            failed: sum.failed,
+            refused: sum.refused,
+            first_problem: sum.first_problem,
+            connects_per_s: rate(welcome_ms.count, sum.first_connect_ns, sum.last_welcome_ns),
+            welcome_ms,
+            cpu_s: own_cpu_ns().saturating_sub(self.marked_cpu_ns) as f64 / 1e9,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_sums_threads_and_a_mark_forgets_all_but_the_gauges() {
+        let mut windows = Windows::new(2);
+        {
+            let first = windows.of(0);
+            let mut first = lock(&first);
+            first.first_connect_ns = 1_000_000_000;
+            first.welcomed(1_000_000_000, 1_500_000_000);
+            first.event(Some(2_000_000_000), 2_010_000_000);
+            first.refused.insert(503, 2);
+            let second = windows.of(1);
+            let mut second = lock(&second);
+            second.first_connect_ns = 1_100_000_000;
+            second.welcomed(1_100_000_000, 2_000_000_000);
+            second.event(None, 3_010_000_000);
+            second.refused.insert(503, 1);
+            second.problem(|| "first".to_owned());
+            second.problem(|| "second".to_owned());
+        }
+        let report = windows.report();
+        assert_eq!((report.events, report.events_unstamped, report.connected), (2, 1, 2));
+        assert_eq!(report.latency_ms.count, 1);
+        assert!((report.latency_ms.max - 10.0).abs() < 0.1);
+        assert!((report.events_per_s - 2.0).abs() < 1e-9);
+        assert!((report.connects_per_s - 2.0).abs() < 1e-9);
+        assert_eq!(report.refused.get(&503), Some(&3));
+        assert_eq!(report.first_problem.as_deref(), Some("first"));
+
+        windows.mark("next");
+        let report = windows.report();
+        assert_eq!((report.name.as_str(), report.events, report.connected), ("next", 0, 2));
+        assert_eq!((report.latency_ms.count, report.first_event_ns), (0, 0));
+        assert!(report.refused.is_empty() && report.first_problem.is_none());
+    }
+}

@@ -1,0 +1,329 @@
+//! `halley-load floor`: what the machine could do if a server had nothing else to do.
+//!
+//! Purpose: the denominator of the benchmark's ratios. T threads run a bare `send` loop over N
+//! loopback sockets, T threads a bare reader (epoll and `read`), nothing is framed, parsed or
+//! measured per message.
+//!
+//! What makes it honest:
+//! - The sockets are walked in a random permutation, drawn anew for each round. Events meet
+//!   connections in no order; in the order of opening the kernel's memory would be walked in a line,
+//!   and the figure would be a sixth better than any server can have.
+//! - A sender stays at most a round ahead of its reader. Without that it would fill the sockets, and
+//!   the reader would have many messages per `read`, which no client has that keeps up.
+//!
+//! Senders and readers are in pairs, each thread with its own descriptor table, as many pairs as the
+//! descriptors need.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use mio::{Events, Interest, Poll, Token};
+use serde::Serialize;
+
+use crate::error::{Failure, Result};
+use crate::progress::Progress;
+use crate::report::{self, grouped};
+use crate::rng::Rng;
+
+/// Sockets per pair where the limit of descriptors allows as many; all have one local address, and
+/// that has some 28,000 ports.
+const PAIR_SOCKETS_MAX: u64 = 18_000;
+/// Descriptors of a thread that aren't sockets of the walk.
+const TABLE_RESERVE: u64 = 200;
+/// Sends between two looks at the clock and at the reader.
+const SENDS_PER_LOOK: usize = 256;
+/// For connecting all sockets of a pair.
+const CONNECT_MAX: Duration = Duration::from_secs(60);
+/// The reader's buffer.
+const READ_BYTES: usize = 64 * 1024;
+/// How often the watching thread looks.
+const WATCH_EVERY: Duration = Duration::from_millis(50);
+
+/// What to send.
+#[derive(Args, Debug)]
+pub struct Options {
+    /// Sockets
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=16_000_000))]
+    connections: u64,
+    /// Sending threads, and as many reading ones; by default one per core
+    #[arg(long)]
+    threads: Option<u64>,
+    /// Bytes per send
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    bytes: u32,
+    /// For how long
+    #[arg(long, default_value_t = 5.0)]
+    seconds: f64,
+    /// Schedule the threads as SCHED_BATCH
+    #[arg(long)]
+    sched_batch: bool,
+    /// Also write the figures to this file as JSON
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Figures {
+    connections: u64,
+    pairs: u64,
+    bytes: u32,
+    seconds: f64,
+    /// Sends that a reader has received.
+    sends: u64,
+    sends_per_s: f64,
+    cpu_s: f64,
+    cpu_s_per_million: f64,
+    /// Reads with data, to see how many sends a read found.
+    reads: u64,
+}
+
+/// What the threads share.
+#[derive(Debug)]
+struct Shared {
+    bytes: usize,
+    batch: bool,
+    go: AtomicBool,
+    stop: AtomicBool,
+    /// Per pair: bytes and reads that the reader has done.
+    read: Vec<(AtomicU64, AtomicU64)>,
+}
+
+/// Runs the subcommand.
+///
+/// # Errors
+/// If sockets or threads can't be made.
+pub fn run(options: &Options) -> Result<()> {
+    let descriptors = halley_sys::descriptors_max()
+        .map_err(Failure::io("can't read the limit of descriptors"))?;
+    let per_pair = descriptors.saturating_sub(TABLE_RESERVE).clamp(1, PAIR_SOCKETS_MAX);
+    let asked = options.threads.unwrap_or(crate::cores() as u64).max(1);
+    let pairs = asked.max(options.connections.div_ceil(per_pair)).min(options.connections);
+    let stop = crate::stop_on_signals()?;
+    let shared = Arc::new(Shared {
+        bytes: options.bytes as usize,
+        batch: options.sched_batch,
+        go: AtomicBool::new(false),
+        stop: AtomicBool::new(false),
+        read: (0..pairs).map(|_| Default::default()).collect(),
+    });
+    let (ready, is_ready) = mpsc::channel();
+    let threads: Vec<_> = (0..pairs)
+        .flat_map(|pair| {
+            let own = (options.connections - pair).div_ceil(pairs) as usize;
+            start_pair(pair as usize, own, &shared, &ready)
+        })
+        .collect();
+    drop(ready);
+    let progress = Progress::new("sockets", options.connections);
+    let mut sockets = 0;
+    // Every reader says how many sockets it has, or drops its end when it fails.
+    for own in is_ready {
+        sockets += own;
+        progress.set(sockets);
+    }
+    progress.finish();
+
+    let measured =
+        if sockets == options.connections { Some(measure(options, &shared, &stop)) } else { None };
+    shared.stop.store(true, Ordering::Relaxed);
+    for thread in threads {
+        let result = thread.map_err(Failure::io("can't start a thread"))?.join();
+        let result = result.unwrap_or_else(|_| Err(io::Error::other("it panicked")));
+        result.map_err(Failure::io("a thread of the floor failed"))?;
+    }
+    let Some((seconds, sends, reads, cpu_s)) = measured else {
+        return Err(Failure::Argument(format!("only {sockets} sockets could be made")));
+    };
+    let figures = Figures {
+        connections: options.connections,
+        pairs,
+        bytes: options.bytes,
+        seconds,
+        sends,
+        sends_per_s: sends as f64 / seconds,
+        cpu_s,
+        cpu_s_per_million: cpu_s * 1e6 / sends as f64,
+        reads,
+    };
+    print(&figures);
+    report::write_json(options.json.as_deref(), &figures)
+}
+
+/// Lets the senders go; returns seconds, sends received, reads, and CPU seconds.
+fn measure(options: &Options, shared: &Shared, stop: &AtomicBool) -> (f64, u64, u64, f64) {
+    let cpu = || halley_sys::cpu_ns(std::process::id()).unwrap_or(0);
+    let sum = || {
+        shared.read.iter().fold((0, 0), |(bytes, reads), pair| {
+            (bytes + pair.0.load(Ordering::Relaxed), reads + pair.1.load(Ordering::Relaxed))
+        })
+    };
+    let length = Duration::from_secs_f64(options.seconds.clamp(0.01, 1e6));
+    let progress = Progress::new("seconds", length.as_secs());
+    let (cpu_before, started) = (cpu(), Instant::now());
+    shared.go.store(true, Ordering::Release);
+    while started.elapsed() < length && !stop.load(Ordering::Relaxed) {
+        thread::sleep(WATCH_EVERY.min(length.saturating_sub(started.elapsed())));
+        progress.set(started.elapsed().as_secs());
+    }
+    let (bytes, reads) = sum();
+    let seconds = started.elapsed().as_secs_f64();
+    let cpu_s = (cpu() - cpu_before) as f64 / 1e9;
+    progress.finish();
+    (seconds, bytes / shared.bytes as u64, reads, cpu_s)
+}
+
+type Started = io::Result<thread::JoinHandle<io::Result<()>>>;
+
+/// Starts a sender and a reader. They meet at a listener that the sender opens.
+fn start_pair(
+    pair: usize,
+    sockets: usize,
+    shared: &Arc<Shared>,
+    ready: &mpsc::Sender<u64>,
+) -> [Started; 2] {
+    let (address_in, address) = mpsc::sync_channel(1);
+    let (for_sender, for_reader) = (Arc::clone(shared), Arc::clone(shared));
+    let ready = ready.clone();
+    let sender = thread::Builder::new().name(format!("send-{pair}")).spawn(move || {
+        prepare(&for_sender)?;
+        let listener = TcpListener::bind(source(pair))?;
+        let _ = address_in.send(listener.local_addr()?);
+        send(pair, &accept(&listener, sockets)?, &for_sender)
+    });
+    let reader = thread::Builder::new().name(format!("read-{pair}")).spawn(move || {
+        prepare(&for_reader)?;
+        let address = address.recv().map_err(io::Error::other)?;
+        let sockets = connect(address, sockets)?;
+        let _ = ready.send(sockets.len() as u64);
+        drop(ready);
+        read(pair, sockets, &for_reader)
+    });
+    [sender, reader]
+}
+
+fn prepare(shared: &Shared) -> io::Result<()> {
+    halley_sys::own_fd_table()?;
+    if shared.batch { halley_sys::batch_scheduling() } else { Ok(()) }
+}
+
+/// Every pair has an address of its own, and so all the ports.
+fn source(pair: usize) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::from(0x7f00_0001 + pair as u32), 0))
+}
+
+fn accept(listener: &TcpListener, sockets: usize) -> io::Result<Vec<TcpStream>> {
+    listener.set_nonblocking(true)?;
+    let deadline = Instant::now() + CONNECT_MAX;
+    let mut accepted = Vec::with_capacity(sockets);
+    while accepted.len() < sockets {
+        match listener.accept() {
+            Ok((socket, _)) => {
+                socket.set_nonblocking(true)?;
+                socket.set_nodelay(true)?;
+                accepted.push(socket);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if Instant::now() > deadline {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                thread::sleep(Duration::from_micros(200));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(accepted)
+}
+
+/// Connects one after the other: a blocking connect waits for room in the listener's backlog.
+fn connect(address: SocketAddr, sockets: usize) -> io::Result<Vec<TcpStream>> {
+    let connect = |_| {
+        let socket = TcpStream::connect_timeout(&address, CONNECT_MAX)?;
+        socket.set_nonblocking(true)?;
+        Ok(socket)
+    };
+    (0..sockets).map(connect).collect()
+}
+
+/// The bare loop of sends.
+fn send(pair: usize, sockets: &[TcpStream], shared: &Shared) -> io::Result<()> {
+    let message = vec![b'x'; shared.bytes];
+    let mut order: Vec<u32> = (0..sockets.len() as u32).collect();
+    let mut rng = Rng::new(pair as u64);
+    let mut sent = 0;
+    while !shared.go.load(Ordering::Acquire) {
+        if shared.stop.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    loop {
+        rng.shuffle(&mut order);
+        for walk in order.chunks(SENDS_PER_LOOK) {
+            for &socket in walk {
+                match (&sockets[socket as usize]).write(&message) {
+                    Ok(size) => sent += size as u64,
+                    // Full: its turn comes again.
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            let ahead_max = (sockets.len() * shared.bytes) as u64;
+            while sent - shared.read[pair].0.load(Ordering::Relaxed) > ahead_max {
+                if shared.stop.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+                thread::yield_now();
+            }
+            if shared.stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// The bare reader.
+fn read(pair: usize, sockets: Vec<TcpStream>, shared: &Shared) -> io::Result<()> {
+    let mut poll = Poll::new()?;
+    let mut sockets: Vec<_> = sockets.into_iter().map(mio::net::TcpStream::from_std).collect();
+    for (token, socket) in sockets.iter_mut().enumerate() {
+        poll.registry().register(socket, Token(token), Interest::READABLE)?;
+    }
+    let (mut events, mut buffer) = (Events::with_capacity(1024), vec![0; READ_BYTES]);
+    let (bytes, reads) = &shared.read[pair];
+    while !shared.stop.load(Ordering::Relaxed) {
+        match poll.poll(&mut events, Some(WATCH_EVERY)) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+            _ => {}
+        }
+        for event in &events {
+            let Token(token) = event.token();
+            // The sender has gone: the run is over.
+            let size = match sockets[token].read(&mut buffer) {
+                Ok(0) => return Ok(()),
+                Ok(size) => size,
+                Err(_) => 0,
+            };
+            bytes.fetch_add(size as u64, Ordering::Relaxed);
+            reads.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    Ok(())
+}
+
+fn print(figures: &Figures) {
+    let per_read = figures.sends as f64 / (figures.reads as f64).max(1.0);
+    report::print_table(&[
+        ("sockets", grouped(figures.connections)),
+        ("pairs of threads", grouped(figures.pairs)),
+        ("sends received", grouped(figures.sends)),
+        ("sends/s", grouped(figures.sends_per_s as u64)),
+        ("CPU per million", format!("{:.2} s", figures.cpu_s_per_million)),
+        ("sends per read", format!("{per_read:.2}")),
+    ]);
+}

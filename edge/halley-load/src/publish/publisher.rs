@@ -1,0 +1,318 @@
+//! The publishing loop: one thread, a few keep-alive connections, one request at a time on each.
+//!
+//! Invariants: every request that was taken from the schedule ends as exactly one of answered (by
+//! status) or broken; a connection has at most one request on its way. Nothing queues here: what is
+//! due and finds no free connection stays in the schedule, which is arithmetic.
+//!
+//! The next request's time is waited for by a timer of the kernel in the same epoll: epoll's own
+//! timeout knows milliseconds, too coarse for thousands of requests a second.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use halley_sys::{Timer, monotonic_ns};
+use mio::net::TcpStream;
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
+
+use super::message::{Writer, read_answer};
+use super::schedule::Schedule;
+use crate::progress::Progress;
+use crate::report::Latency;
+use crate::target::Target;
+
+/// The timer's token; connections have their index.
+const TIMER: Token = Token(usize::MAX);
+/// How late the loop may notice that it shall stop.
+const TICK: Duration = Duration::from_millis(100);
+/// How long to wait at the end for what was due, and for the last answers.
+const DRAIN_NS_MAX: u64 = 5_000_000_000;
+/// Before a connection that broke is opened again.
+const REOPEN_NS: u64 = 100_000_000;
+/// Room for one read of an answer.
+const READ_BYTES: usize = 64 * 1024;
+
+/// What became of the requests.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Requests answered, by status.
+    pub statuses: BTreeMap<u16, u64>,
+    /// Requests whose connection broke before the answer.
+    pub broken: u64,
+    /// Requests that were due but never sent.
+    pub unsent: u64,
+    /// Events that the server took.
+    pub accepted: u64,
+    /// Events in requests that were answered, but not taken.
+    pub refused: u64,
+    /// The sum of `sessions` over the events taken.
+    pub sessions: u64,
+    /// From the time a request was due to its answer.
+    pub latency: Latency,
+    /// When the first request was due.
+    pub first_due_ns: u64,
+    /// When the last answer came.
+    pub last_answer_ns: u64,
+    /// Why the first connection broke.
+    pub first_problem: Option<String>,
+}
+
+struct Connection {
+    socket: Option<TcpStream>,
+    /// When the request on its way was due; `None` if there is none.
+    due_ns: Option<u64>,
+    request: Vec<u8>,
+    written: usize,
+    answer: Vec<u8>,
+    reopen_ns: u64,
+}
+
+/// One run.
+pub struct Publisher {
+    target: Target,
+    poll: Poll,
+    timer: Timer,
+    timer_ns: u64,
+    writer: Writer,
+    batch: u64,
+    schedule: Schedule,
+    connections: Vec<Connection>,
+    /// Connections without a request, the one used last on top: its memory is warm.
+    free: Vec<usize>,
+    buffer: Vec<u8>,
+    counts: Counts,
+}
+
+impl Publisher {
+    /// Opens `connections` connections.
+    ///
+    /// # Errors
+    /// If the system refuses a descriptor.
+    pub fn new(
+        target: Target,
+        connections: usize,
+        writer: Writer,
+        batch: u64,
+        schedule: Schedule,
+    ) -> io::Result<Self> {
+        let (poll, timer) = (Poll::new()?, Timer::new()?);
+        let timer_fd = timer.as_raw_fd();
+        poll.registry().register(&mut SourceFd(&timer_fd), TIMER, Interest::READABLE)?;
+        let closed = || Connection {
+            socket: None,
+            due_ns: None,
+            request: Vec::new(),
+            written: 0,
+            answer: Vec::new(),
+            reopen_ns: 0,
+        };
+        let mut publisher = Self {
+            target,
+            poll,
+            timer,
+            timer_ns: 0,
+            writer,
+            batch,
+            schedule,
+            connections: std::iter::repeat_with(closed).take(connections).collect(),
+            free: Vec::with_capacity(connections),
+            buffer: vec![0; READ_BYTES],
+            counts: Counts::default(),
+        };
+        for slot in (0..connections).rev() {
+            publisher.open(slot)?;
+        }
+        Ok(publisher)
+    }
+
+    fn open(&mut self, slot: usize) -> io::Result<()> {
+        let mut socket = TcpStream::connect(self.target.address)?;
+        socket.set_nodelay(true)?;
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        self.poll.registry().register(&mut socket, Token(slot), interest)?;
+        let connection = &mut self.connections[slot];
+        connection.socket = Some(socket);
+        connection.answer.clear();
+        self.free.push(slot);
+        Ok(())
+    }
+
+    /// Publishes by the schedule until its end or until `stop`, then waits a little for answers.
+    ///
+    /// # Errors
+    /// If epoll or the timer fails; what happens to a request is counted.
+    pub fn run(mut self, progress: &Progress, stop: &AtomicBool) -> io::Result<Counts> {
+        let mut events = Events::with_capacity(256);
+        let started_ns = monotonic_ns();
+        self.counts.first_due_ns = self.schedule.next_due_ns(started_ns).unwrap_or(started_ns);
+        loop {
+            let now = monotonic_ns();
+            progress.set((now - started_ns) / 1_000_000_000);
+            self.send_due(now);
+            let waiting = self.connections.iter().any(|c| c.due_ns.is_some());
+            let over = self.schedule.left() == 0 && now >= self.schedule.end_ns() && !waiting;
+            let late = now > self.schedule.end_ns() + DRAIN_NS_MAX;
+            if over || late || stop.load(Ordering::Relaxed) {
+                break;
+            }
+            self.set_timer(now)?;
+            match self.poll.poll(&mut events, Some(TICK)) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+                _ => {}
+            }
+            for event in &events {
+                if event.token() != TIMER {
+                    self.ready(event);
+                }
+            }
+            self.reopen();
+        }
+        self.counts.unsent = if stop.load(Ordering::Relaxed) { 0 } else { self.schedule.left() };
+        let unanswered = self.connections.iter().filter(|c| c.due_ns.is_some()).count();
+        self.counts.broken += unanswered as u64;
+        Ok(self.counts)
+    }
+
+    /// Sends what is due, as long as a connection is free.
+    fn send_due(&mut self, now_ns: u64) {
+        while let Some(&slot) = self.free.last() {
+            let Some(due_ns) = self.schedule.take(now_ns) else { return };
+            self.free.pop();
+            let connection = &mut self.connections[slot];
+            self.writer.write(due_ns, &mut connection.request);
+            connection.due_ns = Some(due_ns);
+            connection.written = 0;
+            if let Err(error) = connection.write() {
+                self.break_off(slot, &error.to_string());
+            }
+        }
+    }
+
+    /// Has the timer wake the loop for the next request, if that could be sent then.
+    fn set_timer(&mut self, now_ns: u64) -> io::Result<()> {
+        if self.free.is_empty() {
+            return Ok(());
+        }
+        let next_ns = self.schedule.next_due_ns(now_ns).unwrap_or(self.schedule.end_ns());
+        if next_ns == self.timer_ns {
+            return Ok(());
+        }
+        self.timer_ns = next_ns;
+        self.timer.set(next_ns)
+    }
+
+    fn ready(&mut self, event: &mio::event::Event) {
+        let Token(slot) = event.token();
+        let result = if event.is_writable() { self.connections[slot].write() } else { Ok(()) };
+        let result = result.map_err(|error| error.to_string()).and_then(|()| {
+            if event.is_readable() || event.is_read_closed() || event.is_error() {
+                self.read(slot)
+            } else {
+                Ok(())
+            }
+        });
+        if let Err(reason) = result {
+            self.break_off(slot, &reason);
+        }
+    }
+
+    /// Reads until the socket is empty; an error is why the connection is of no more use.
+    fn read(&mut self, slot: usize) -> Result<(), String> {
+        loop {
+            let connection = &mut self.connections[slot];
+            let Some(socket) = &mut connection.socket else { return Ok(()) };
+            match socket.read(&mut self.buffer) {
+                // An idle connection that the server is tired of: nothing was lost.
+                Ok(0) if connection.due_ns.is_none() => {
+                    self.close(slot);
+                    return Ok(());
+                }
+                Ok(0) => return Err("the server closed the connection".to_owned()),
+                Ok(size) => connection.answer.extend_from_slice(&self.buffer[..size]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error.to_string()),
+            }
+            self.answered(slot)?;
+        }
+    }
+
+    /// Counts the answer, if it is whole, and frees the connection for the next request.
+    fn answered(&mut self, slot: usize) -> Result<(), String> {
+        let connection = &mut self.connections[slot];
+        let answer = match read_answer(&connection.answer) {
+            Ok(Some(answer)) => answer,
+            Ok(None) => return Ok(()),
+            Err(bad) => return Err(format!("the server sent {}", bad.0)),
+        };
+        let Some(due_ns) = connection.due_ns.take() else {
+            return Err("the server sent an answer to no request".to_owned());
+        };
+        connection.answer.drain(..answer.bytes);
+        let counts = &mut self.counts;
+        counts.last_answer_ns = monotonic_ns();
+        counts.latency.record(counts.last_answer_ns.saturating_sub(due_ns));
+        *counts.statuses.entry(answer.status).or_default() += 1;
+        counts.accepted += answer.accepted;
+        counts.refused += self.batch.saturating_sub(answer.accepted);
+        counts.sessions += answer.sessions;
+        if answer.close {
+            self.close(slot);
+        } else {
+            self.free.push(slot);
+        }
+        Ok(())
+    }
+
+    /// A connection broke: its request, if any, is lost.
+    fn break_off(&mut self, slot: usize, reason: &str) {
+        if self.connections[slot].due_ns.take().is_some() {
+            self.counts.broken += 1;
+        }
+        self.counts.first_problem.get_or_insert_with(|| reason.to_owned());
+        self.close(slot);
+    }
+
+    fn close(&mut self, slot: usize) {
+        self.free.retain(|&free| free != slot);
+        self.connections[slot].socket = None;
+        self.connections[slot].reopen_ns = monotonic_ns() + REOPEN_NS;
+    }
+
+    /// Opens again what was closed a while ago.
+    fn reopen(&mut self) {
+        if self.connections.iter().all(|connection| connection.socket.is_some()) {
+            return;
+        }
+        let now = monotonic_ns();
+        for slot in 0..self.connections.len() {
+            let connection = &self.connections[slot];
+            if connection.socket.is_none() && connection.reopen_ns <= now {
+                if let Err(error) = self.open(slot) {
+                    self.break_off(slot, &error.to_string());
+                }
+            }
+        }
+    }
+}
+
+impl Connection {
+    /// Writes what is left of the request; what doesn't fit waits for the socket.
+    fn write(&mut self) -> io::Result<()> {
+        let Some(socket) = &mut self.socket else { return Ok(()) };
+        while self.due_ns.is_some() && self.written < self.request.len() {
+            match socket.write(&self.request[self.written..]) {
+                Ok(written) => self.written += written,
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected => return Ok(()),
+                    io::ErrorKind::Interrupted => {}
+                    _ => return Err(error),
+                },
+            }
+        }
+        Ok(())
+    }
+}
