@@ -1,2 +1,117 @@
-//! Placeholder.
-fn main() {}
+//! `halley-edge`: the process that owns every client socket.
+//!
+//! It holds workers: threads that share nothing, each with its own descriptor table, poll, listeners, connections and
+//! link to the brain (`docs/internals/ARCHITECTURE.md`). This file starts them and waits for a signal; a worker's life
+//! is in `worker.rs`.
+#![forbid(unsafe_code)]
+
+mod brain;
+mod close;
+mod config;
+mod deliver;
+mod exchange;
+mod http;
+mod link;
+mod listen;
+mod log;
+mod outbox;
+mod request;
+mod respond;
+mod settings;
+mod stats;
+mod stream;
+mod sweep;
+mod table;
+mod transport;
+mod websocket;
+mod wheel;
+mod worker;
+
+use std::io;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use clap::Parser;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::config::Config;
+use crate::worker::{Shared, Worker};
+
+fn main() -> ExitCode {
+    match run(Config::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(sentence) => {
+            log!("halley-edge: {sentence}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(mut config: Config) -> Result<(), String> {
+    // A session of its own, so that neither the brain's death nor Ctrl-C in its terminal reaches the edge. It fails
+    // only for a process that leads one already.
+    let _ = halley_sys::new_session();
+    let free = |key: &str, address| {
+        listen::probe(address).map_err(|e| format!("{key} = {address}: {}", reason(&e)))
+    };
+    config.public = free("public.listen", config.public)?;
+    config.api = free("api.listen", config.api)?;
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|e| e.to_string())?;
+    let shared = Arc::new(Shared { config, stop: AtomicU64::new(worker::RUN) });
+    let mut threads = Vec::new();
+    for index in 0..shared.config.workers {
+        threads.push(start(index, &shared)?);
+    }
+    std::thread::spawn({
+        let shared = Arc::clone(&shared);
+        move || {
+            // SIGHUP comes when the brain's terminal goes; the edge outlives that.
+            for signal in signals.forever().filter(|signal| *signal != SIGHUP) {
+                log!("signal {signal}: stopping");
+                shared.stop.store(0, Ordering::Relaxed);
+            }
+        }
+    });
+    let mut ends =
+        threads.into_iter().map(|thread| thread.join().unwrap_or(Err("a worker died".into())));
+    ends.find(Result::is_err).unwrap_or(Ok(()))
+}
+
+type WorkerThread = std::thread::JoinHandle<Result<(), String>>;
+
+/// Starts a worker and waits until it listens, so that an error is known before anything runs.
+fn start(index: u16, shared: &Arc<Shared>) -> Result<WorkerThread, String> {
+    let (ready, listening) = std::sync::mpsc::channel();
+    let shared = Arc::clone(shared);
+    let name = format!("worker-{index}");
+    let body = move || match Worker::new(index, shared)
+        .map_err(|e| format!("worker {index}: {}", reason(&e)))
+    {
+        Ok(worker) => {
+            let _ = ready.send(Ok(()));
+            worker.run().map_err(|e| format!("worker {index}: {e}"))
+        }
+        Err(sentence) => {
+            let _ = ready.send(Err(sentence.clone()));
+            Err(sentence)
+        }
+    };
+    let thread = std::thread::Builder::new().name(name).spawn(body).map_err(|e| e.to_string())?;
+    listening.recv().unwrap_or(Err(format!("worker {index} died")))?;
+    Ok(thread)
+}
+
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "the port is in use: stop the program that listens there, or choose another port".into()
+        }
+        io::ErrorKind::AddrNotAvailable => "this machine has no such address".into(),
+        io::ErrorKind::PermissionDenied => {
+            format!("{error}: choose a port above 1023 or a directory of your own")
+        }
+        _ => error.to_string(),
+    }
+}

@@ -1,0 +1,391 @@
+//! The worker and its brain: handshake, sync, frames, the link's end (`protocol/link.md`).
+
+use std::io;
+
+use halley_link::{Error, Frame, GoodbyeCode, Item, List, NumberedSession, Session, VERSION};
+
+use crate::deliver::Delivery;
+use crate::link::{HANDSHAKE_MS_MAX, HEARTBEAT_MS, Link, ReadEnd, SILENCE_MS, WINDOW_BYTES};
+use crate::respond::Answer;
+use crate::settings::Settings;
+use crate::stats::{self, Stat};
+use crate::stream::StreamError;
+use crate::table::{Phase, flag};
+use crate::transport::Transport;
+use crate::worker::{RUN, Worker};
+use crate::{log, request};
+
+/// What is read from the link in one round before anything is written: large enough for writes to gather when there is
+/// much to do, small enough that nobody else waits for long.
+const READ_BYTES_PER_ROUND: usize = 524_288;
+/// Sync goes on when the link's queue is below this.
+const SYNC_QUEUE_BYTES: usize = 262_144;
+/// Slots that the sync looks at in one round.
+const SYNC_SLOTS_PER_ROUND: u32 = 8_192;
+/// STATS is sent this often.
+const STATS_MS: u64 = 1_000;
+/// A batch is sent at this size at the latest.
+const BATCH_BYTES: usize = 65_536;
+
+/// Items of the round's OPEN or CLOSE. Bound: [`BATCH_BYTES`] and one item.
+#[derive(Default)]
+pub struct Batch {
+    count: u16,
+    bytes: Vec<u8>,
+}
+
+impl Batch {
+    /// Adds an item; true when the batch should be sent.
+    pub fn add<'a>(&mut self, item: &impl Item<'a>) -> bool {
+        item.write(&mut self.bytes);
+        self.count += 1;
+        self.bytes.len() >= BATCH_BYTES
+    }
+
+    fn clear(&mut self) {
+        *self = Batch::default();
+    }
+}
+
+/// An item of OPEN.
+pub fn session(conn: u64, transport: Transport, user: &[u8]) -> Session<'_> {
+    Session { conn, transport: transport.on_link(), user }
+}
+
+impl Worker {
+    /// Queues a frame for the brain; without a brain it is dropped, the next sync makes up for it.
+    pub(crate) fn send(&mut self, frame: &Frame<'_>) {
+        if let Some(link) = self.link.as_mut().filter(|link| link.up) {
+            link.send(frame);
+        }
+    }
+
+    /// May more be queued for the brain (4.6)?
+    pub(crate) fn link_has_room(&self) -> bool {
+        let most = self.settings.link_queue_bytes_max;
+        self.link.as_ref().is_some_and(|link| link.up && link.queued() < most)
+    }
+
+    /// Reads and deals with what the brain sent, up to a bound.
+    pub(crate) fn read_link(&mut self) {
+        let mut read = 0;
+        while self.link_readable && read < READ_BYTES_PER_ROUND {
+            let Some(link) = self.link.as_mut() else {
+                self.link_readable = false;
+                return;
+            };
+            match link.read(self.now_ms) {
+                Ok((ReadEnd::More, n)) => {
+                    read += n;
+                    self.frames();
+                }
+                Ok((ReadEnd::Drained, _)) => self.link_readable = false,
+                Ok((ReadEnd::Closed, _)) => self.link_lost("the brain closed it"),
+                Err(e) => self.link_lost(&e.to_string()),
+            }
+        }
+        self.sync();
+    }
+
+    fn frames(&mut self) {
+        let Some(link) = self.link.as_mut() else { return };
+        let mut deframer = link.take_frames();
+        let end = loop {
+            match deframer.next() {
+                Ok(Some(raw)) => {
+                    let frame = Frame::decode(raw.kind, raw.payload);
+                    if let Err(end) = frame.map_err(LinkEnd::from).and_then(|f| self.frame(&f)) {
+                        break Some(end);
+                    }
+                    if let Some(link) = self.link.as_mut() {
+                        link.dealt_with(&raw);
+                    }
+                }
+                Ok(None) => break None,
+                Err(error) => break Some(error.into()),
+            }
+        };
+        match (end, self.link.as_mut()) {
+            (None, Some(link)) => link.put_frames(deframer),
+            (Some(LinkEnd::Broken(code, why)), _) => {
+                self.stats.count(Stat::LinkErrors);
+                self.end_link(code, &why);
+            }
+            (Some(LinkEnd::Goodbye(why)), _) => self.link_lost(&why),
+            (None, None) => {}
+        }
+    }
+
+    fn frame(&mut self, frame: &Frame<'_>) -> Result<(), LinkEnd> {
+        let up = self.link.as_ref().is_some_and(|link| link.up);
+        match *frame {
+            Frame::HelloBrain { window, settings, node, version: _ } if !up => {
+                let settings = Settings::read(settings).map_err(|name| {
+                    LinkEnd::Broken(GoodbyeCode::Handshake, format!("setting {name} (3.3)"))
+                })?;
+                self.meet(window, settings, node)
+            }
+            Frame::Goodbye { reason, .. } => {
+                Err(LinkEnd::Goodbye(String::from_utf8_lossy(reason).into_owned()))
+            }
+            _ if !up => Err(LinkEnd::broken("3.1", "first frame is not HELLO_BRAIN")),
+            Frame::Ping { nonce } => {
+                self.send(&Frame::Pong { nonce });
+                Ok(())
+            }
+            Frame::Pong { .. } => Ok(()),
+            Frame::Credit { bytes } => match self.link.as_mut().map(|link| link.credited(bytes)) {
+                Some(Err(e)) => Err(LinkEnd::Broken(GoodbyeCode::FlowControl, e.to_string())),
+                _ => Ok(()),
+            },
+            Frame::Deliver { cursor, data_offset, event, conns } => {
+                self.deliver(Delivery { cursor, data_offset, event }, conns);
+                Ok(())
+            }
+            _ => self.seldom(frame),
+        }
+    }
+
+    fn seldom(&mut self, frame: &Frame<'_>) -> Result<(), LinkEnd> {
+        match *frame {
+            Frame::Opened { sessions } => sessions.iter().for_each(|s| self.opened(s)),
+            Frame::Refused { conn, status, retry_after_s, code, message } => {
+                let text = |bytes| std::str::from_utf8(bytes).unwrap_or("unreadable");
+                let (code, message) = (text(code), text(message));
+                self.refused(conn, &StreamError { status, retry_after_s, code, message });
+            }
+            Frame::CloseSessions { reason, conns } => {
+                let reason = String::from_utf8_lossy(reason);
+                for conn in conns.iter() {
+                    if let Some((index, _)) = self.table.find(conn) {
+                        self.close_gently(index, &reason);
+                    }
+                }
+            }
+            Frame::Response { conn, status, flags, body_bytes, headers, body } => {
+                self.response(conn, Answer { status, flags, body_bytes, headers, body });
+            }
+            Frame::ResponseBody { conn, flags, body } => self.response_body(conn, flags, body),
+            Frame::RequestCredit { conn, bytes } => self.request_credit(conn, bytes),
+            Frame::Shutdown { drain_ms } => {
+                let stop = u64::from(drain_ms).min(RUN - 1);
+                self.shared.stop.store(stop, std::sync::atomic::Ordering::Relaxed);
+            }
+            _ => return Err(LinkEnd::broken("2.5", "a frame of the other direction")),
+        }
+        Ok(())
+    }
+
+    /// The handshake: answers, takes the settings, begins the sync.
+    fn meet(&mut self, window: u32, settings: Settings, node: &[u8]) -> Result<(), LinkEnd> {
+        self.settings = settings;
+        self.open_listeners()
+            .map_err(|e| LinkEnd::Broken(GoodbyeCode::Handshake, format!("listeners: {e}")))?;
+        let (count, names) = stats::metrics();
+        let config = &self.shared.config;
+        let Some(link) = self.link.as_mut() else { return Ok(()) };
+        link.granted(window);
+        link.up = true;
+        link.send(&Frame::HelloEdge {
+            version: VERSION,
+            window: WINDOW_BYTES,
+            pid: std::process::id(),
+            worker: self.index,
+            workers: config.workers,
+            build: env!("CARGO_PKG_VERSION").as_bytes(),
+            public_listen: config.public.to_string().as_bytes(),
+            api_listen: config.api.to_string().as_bytes(),
+            connections_max: u32::try_from(self.connections_max).unwrap_or(u32::MAX),
+            metrics: List::from_items(count, &names),
+        });
+        self.stats.count(Stat::Meetings);
+        let sessions = self.forget_numbers();
+        if self.index == 0 {
+            log!("met {}: {sessions} sessions in worker 0", String::from_utf8_lossy(node));
+        }
+        self.send(&Frame::SyncBegin { sessions });
+        self.sync_next = Some(0);
+        Ok(())
+    }
+
+    /// Before a sync: what an earlier brain said of the sessions is void.
+    fn forget_numbers(&mut self) -> u32 {
+        let mut sessions = 0;
+        for index in 0..self.table.slots() {
+            let Some(slot) = self.table.get(index) else { continue };
+            slot.user_number = 0;
+            slot.clear(flag::ANNOUNCED);
+            match slot.phase {
+                Phase::Opening | Phase::Live => sessions += 1,
+                Phase::Left => self.table.remove(index),
+                Phase::Free | Phase::Http | Phase::Closing => {}
+            }
+        }
+        sessions
+    }
+
+    /// One round of the sync: announces what has not been announced, slot by slot (6.1, 6.3).
+    fn sync(&mut self) {
+        let Some(first) = self.sync_next else { return };
+        if self.link.as_ref().is_none_or(|link| link.queued() > SYNC_QUEUE_BYTES) {
+            return;
+        }
+        let end = self.table.slots().min(first.saturating_add(SYNC_SLOTS_PER_ROUND));
+        for index in first..end {
+            self.announce_session(index);
+        }
+        self.sync_next = Some(end);
+        if end >= self.table.slots() {
+            self.sync_next = None;
+            self.announce();
+            self.send(&Frame::SyncEnd);
+        }
+    }
+
+    /// Sends the round's OPEN and CLOSE. A connection that opened and closed in one round is in both, in this order.
+    pub(crate) fn announce(&mut self) {
+        let Some(link) = self.link.as_mut().filter(|link| link.up) else {
+            self.opens.clear();
+            self.closes.clear();
+            return;
+        };
+        if self.opens.count > 0 {
+            let sessions = List::from_items(self.opens.count, &self.opens.bytes);
+            link.send(&Frame::Open { sessions });
+            self.opens.clear();
+        }
+        if self.closes.count > 0 {
+            let sessions = List::from_items(self.closes.count, &self.closes.bytes);
+            link.send(&Frame::Close { sessions });
+            self.closes.clear();
+        }
+    }
+
+    fn opened(&mut self, session: NumberedSession) {
+        let Some((index, slot)) = self.table.find(session.conn) else { return };
+        slot.user_number = session.user_number;
+        let phase = slot.phase;
+        match phase {
+            Phase::Opening => self.welcome(index),
+            Phase::Left | Phase::Closing => {
+                let knew = slot.clear(flag::ANNOUNCED);
+                if phase == Phase::Left {
+                    self.table.remove(index);
+                }
+                if knew {
+                    self.tell_close(session);
+                }
+            }
+            Phase::Free | Phase::Http | Phase::Live => {}
+        }
+    }
+
+    fn refused(&mut self, conn: u64, error: &StreamError<'_>) {
+        let Some((index, slot)) = self.table.find(conn) else { return };
+        slot.clear(flag::ANNOUNCED);
+        match slot.phase {
+            Phase::Opening => self.refuse_stream(index, error),
+            Phase::Live => self.close_gently(index, error.message),
+            Phase::Left => self.table.remove(index),
+            Phase::Free | Phase::Http | Phase::Closing => {}
+        }
+    }
+
+    /// Heartbeats and their absence (4.5), the handshake's end (3.5), STATS.
+    pub(crate) fn link_time(&mut self) {
+        let now = self.now_ms;
+        let Some(link) = self.link.as_mut() else { return };
+        if !link.up {
+            if now > link.since_ms + HANDSHAKE_MS_MAX {
+                self.end_link(GoodbyeCode::Handshake, "no hello in time (3.5)");
+            }
+            return;
+        }
+        if now > link.heard_ms + SILENCE_MS {
+            self.stats.count(Stat::LinkErrors);
+            self.end_link(GoodbyeCode::Silence, "silence (4.5)");
+            return;
+        }
+        if now >= link.pinged_ms + HEARTBEAT_MS {
+            link.pinged_ms = now;
+            link.send(&Frame::Ping { nonce: now });
+        }
+        if now >= self.stats_sent_ms + STATS_MS {
+            self.stats_sent_ms = now;
+            self.send_stats();
+        }
+    }
+
+    fn send_stats(&mut self) {
+        let queued = self.link.as_ref().map_or(0, Link::queued);
+        self.stats.set(Stat::LinkQueueBytes, queued as u64);
+        self.stats.set(Stat::Connections, self.table.used() as u64);
+        let (count, items) = self.stats.items();
+        self.send(&Frame::Stats { values: List::from_items(count, &items) });
+    }
+
+    /// Writes what waits for the brain.
+    pub(crate) fn flush_link(&mut self) {
+        let result = self.link.as_mut().map_or(Ok(()), Link::flush);
+        if let Err(e) = result {
+            self.link_lost(&e.to_string());
+        }
+    }
+
+    /// Ends the link with a reason that the brain gets to know, if a last write succeeds.
+    pub(crate) fn end_link(&mut self, code: GoodbyeCode, why: &str) {
+        if let Some(link) = self.link.as_mut() {
+            link.send(&Frame::Goodbye { code: code as u8, reason: why.as_bytes() });
+            let _: io::Result<()> = link.flush();
+            self.link_lost(why);
+        }
+    }
+
+    /// The brain is away: connections stay, requests are told (8.7), sessions wait for the next meeting (9.2).
+    fn link_lost(&mut self, why: &str) {
+        if self.link.take().is_none() {
+            return;
+        }
+        log!("worker {}: link ended: {why}", self.index);
+        self.link_readable = false;
+        self.sync_next = None;
+        self.opens.clear();
+        self.closes.clear();
+        for index in 0..self.table.slots() {
+            let Some(slot) = self.table.get(index) else { continue };
+            let phase = slot.phase;
+            match phase {
+                Phase::Left => self.table.remove(index),
+                Phase::Http if self.exchange(index).is_some_and(|e| e.in_flight) => {
+                    self.refuse(index, &request::NO_BRAIN);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Why a link ends.
+enum LinkEnd {
+    /// The brain broke a clause.
+    Broken(GoodbyeCode, String),
+    /// The brain said goodbye.
+    Goodbye(String),
+}
+
+impl LinkEnd {
+    fn broken(clause: &'static str, what: &'static str) -> LinkEnd {
+        Error { clause, what }.into()
+    }
+}
+
+impl From<Error> for LinkEnd {
+    fn from(error: Error) -> LinkEnd {
+        let code = match error.clause {
+            "3.2" => GoodbyeCode::Version,
+            "3.1" | "4.1" => GoodbyeCode::Handshake,
+            _ => GoodbyeCode::BadFrame,
+        };
+        LinkEnd::Broken(code, error.to_string())
+    }
+}

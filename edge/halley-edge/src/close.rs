@@ -1,0 +1,157 @@
+//! How connections end, and what the brain hears of it.
+
+use std::io::Read;
+use std::net::Shutdown;
+
+use halley_link::{Frame, NumberedSession};
+use halley_wire::websocket::close_code;
+
+use crate::outbox;
+use crate::stats::Stat;
+use crate::table::{Detail, Phase, flag};
+use crate::transport::Transport;
+use crate::worker::Worker;
+
+/// How long a connection may take to read its last bytes and to close its side. Closing at once while the client still
+/// sends would make the kernel throw the answer away (RFC 9112 section 9.6).
+const LINGER_MS: u64 = 2_000;
+
+impl Worker {
+    /// Reads once; `None` when there is nothing more now, or when that was the end of the connection.
+    pub(crate) fn read(&mut self, index: u32, buffer: &mut [u8]) -> Option<usize> {
+        loop {
+            let slot = self.table.get(index)?;
+            match slot.socket.as_mut()?.read(buffer) {
+                Ok(n) if n > 0 => return Some(n),
+                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return None,
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Ok(_) => {
+                    self.drop_connection(index);
+                    return None;
+                }
+                Err(_) => {
+                    self.stats.count(Stat::Vanished);
+                    self.drop_connection(index);
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Throws away what a closing connection still sends.
+    pub(crate) fn discard(&mut self, index: u32) {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        while self.read(index, &mut scratch).is_some() {}
+        self.scratch = scratch;
+    }
+
+    /// Ends a connection at once.
+    pub(crate) fn drop_connection(&mut self, index: u32) {
+        self.request_gone(index);
+        self.leave(index);
+        let Some(slot) = self.table.get(index) else { return };
+        let lent = std::mem::replace(&mut slot.outbox, outbox::NONE);
+        slot.socket = None;
+        slot.detail = Detail::None;
+        slot.deadline = 0;
+        // 6.4: without its number the brain could not be told which session ended.
+        let waits = slot.has(flag::ANNOUNCED);
+        if waits {
+            slot.phase = Phase::Left;
+        } else {
+            self.table.remove(index);
+        }
+        if lent != outbox::NONE {
+            let dropped = self.pool.take_back(lent);
+            self.stats.sub(Stat::OutboxBytes, dropped as u64);
+        }
+    }
+
+    /// The session, if it is one, is over: counts, and tells the brain if it knows the number.
+    fn leave(&mut self, index: u32) {
+        let conn = self.table.conn(index);
+        let Some(slot) = self.table.get(index) else { return };
+        match slot.phase {
+            Phase::Live => self.stats.sub(Stat::Sessions, 1),
+            Phase::Opening => self.stats.sub(Stat::Opening, 1),
+            _ => {}
+        }
+        if slot.has(flag::ANNOUNCED) && slot.user_number != 0 {
+            slot.clear(flag::ANNOUNCED);
+            let user_number = slot.user_number;
+            self.tell_close(NumberedSession { conn, user_number });
+        }
+    }
+
+    /// CLOSE, with the round's others.
+    pub(crate) fn tell_close(&mut self, session: NumberedSession) {
+        if self.closes.add(&session) {
+            self.announce();
+        }
+    }
+
+    /// Lets the outbox go out, then closes.
+    pub(crate) fn close_after_flush(&mut self, index: u32) {
+        self.request_gone(index);
+        self.leave(index);
+        let Some(slot) = self.table.get(index) else { return };
+        if matches!(slot.phase, Phase::Free | Phase::Left) {
+            return;
+        }
+        slot.phase = Phase::Closing;
+        slot.detail = Detail::None;
+        let empty = slot.outbox == outbox::NONE;
+        self.set_deadline(index, LINGER_MS);
+        if empty {
+            self.last_was_written(index);
+        }
+    }
+
+    /// Says goodbye in the stream's own words, then closes.
+    pub(crate) fn close_gently(&mut self, index: u32, reason: &str) {
+        let Some(slot) = self.table.get(index) else { return };
+        let transport = slot.transport;
+        match slot.phase {
+            Phase::Live if transport == Transport::WebSocket => {
+                self.close_websocket(index, close_code::GOING_AWAY, reason);
+            }
+            Phase::Live => {
+                let mut out = Vec::new();
+                transport.end(&mut out, reason);
+                self.push(index, out.into());
+                self.close_after_flush(index);
+            }
+            Phase::Http => {
+                let busy = self.exchange(index).is_some_and(|exchange| exchange.in_flight);
+                if busy {
+                    self.refuse(index, &crate::request::NO_BRAIN);
+                } else {
+                    self.drop_connection(index);
+                }
+            }
+            Phase::Opening => self.drop_connection(index),
+            Phase::Free | Phase::Closing | Phase::Left => {}
+        }
+    }
+
+    /// The last byte is with the kernel: tells the client that none follows, and waits for its close.
+    pub(crate) fn last_was_written(&mut self, index: u32) {
+        let Some(slot) = self.table.get(index) else { return };
+        let shut = slot.socket.as_ref().is_some_and(|s| s.shutdown(Shutdown::Write).is_ok());
+        if shut {
+            self.discard(index);
+        } else {
+            self.drop_connection(index);
+        }
+    }
+
+    /// The client of a request that waits for the brain is gone, or no longer to be answered (8.6).
+    pub(crate) fn request_gone(&mut self, index: u32) {
+        let conn = self.table.conn(index);
+        let Some(exchange) = self.exchange(index) else { return };
+        if std::mem::take(&mut exchange.in_flight) {
+            self.stats.sub(Stat::RequestsInFlight, 1);
+            self.send(&Frame::RequestGone { conn });
+        }
+    }
+}

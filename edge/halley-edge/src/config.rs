@@ -1,0 +1,45 @@
+//! What the edge is told on its command line; everything else comes from the brain (`settings.rs`).
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Parser;
+
+/// Descriptors of a worker that are not connections: listeners, poll, link, standard streams and some to spare.
+const DESCRIPTORS_KEPT: u64 = 64;
+
+/// Halley's edge: holds client connections for a brain. The brain starts it; there is no need to do so by hand.
+#[derive(Clone, Debug, Parser)]
+#[command(version)]
+pub struct Config {
+    /// Address for clients' streams.
+    #[arg(long, value_name = "IP:PORT")]
+    pub public: SocketAddr,
+    /// Address for the server API.
+    #[arg(long, value_name = "IP:PORT")]
+    pub api: SocketAddr,
+    /// Threads; each has its own poll, descriptors and link.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub workers: u16,
+    /// Directory of the workers' link sockets.
+    #[arg(long, value_name = "DIR")]
+    pub socket_dir: PathBuf,
+    /// Most connections of all workers together; by default what the descriptors allow.
+    #[arg(long, value_name = "N")]
+    pub connections_max: Option<u32>,
+}
+
+impl Config {
+    /// Where a worker listens for the brain.
+    pub fn socket_path(&self, worker: u16) -> PathBuf {
+        self.socket_dir.join(format!("worker-{worker}.sock"))
+    }
+
+    /// Most connections of one worker, when a process or thread may hold `descriptors`.
+    pub fn worker_connections_max(&self, descriptors: u64) -> usize {
+        let possible = descriptors.saturating_sub(DESCRIPTORS_KEPT).max(1) as usize;
+        let wanted =
+            self.connections_max.map_or(usize::MAX, |n| (n as usize).div_ceil(self.workers.into()));
+        possible.min(wanted).min(crate::table::CONNECTIONS_LIMIT)
+    }
+}

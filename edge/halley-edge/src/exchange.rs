@@ -1,0 +1,86 @@
+//! One HTTP request and its answer, while it lasts.
+
+use halley_wire::http1::chunked::ChunkedDecoder;
+use halley_wire::http1::cors::Origins;
+use halley_wire::http1::date::HttpDate;
+use halley_wire::http1::head::{Request, Version};
+use halley_wire::http1::response::ResponseOptions;
+
+/// How far a request was read.
+#[derive(Default)]
+pub enum Stage {
+    /// A head is expected, or has begun.
+    #[default]
+    Head,
+    /// A body of which so many bytes are still to come.
+    Length(u64),
+    /// A chunked body.
+    Chunked(ChunkedDecoder),
+    /// The request is whole; the brain has it.
+    Answer,
+}
+
+/// What an answer must know of its request.
+pub struct Reply {
+    version: Version,
+    /// May the connection serve another request?
+    pub keep_alive: bool,
+    /// HEAD: the body is left out.
+    pub head_only: bool,
+    origin: Option<Box<[u8]>>,
+}
+
+impl Default for Reply {
+    /// For a request that couldn't be read.
+    fn default() -> Self {
+        Reply { version: Version::Http11, keep_alive: false, head_only: false, origin: None }
+    }
+}
+
+impl Reply {
+    /// Of this request.
+    pub fn to(request: &Request<'_>) -> Reply {
+        Reply {
+            version: request.version,
+            keep_alive: request.keep_alive,
+            head_only: request.method == "HEAD",
+            origin: request.header("origin").map(Into::into),
+        }
+    }
+
+    /// The same, for the connection's last answer.
+    pub fn last(self) -> Reply {
+        Reply { keep_alive: false, ..self }
+    }
+
+    /// As the wire crate wants it.
+    pub fn options(&self, origins: &Origins, date: HttpDate) -> ResponseOptions<'_> {
+        ResponseOptions {
+            version: self.version,
+            keep_alive: self.keep_alive,
+            head_only: self.head_only,
+            cors: origins.grant(self.origin.as_deref()),
+            date: Some(date),
+            ..ResponseOptions::default()
+        }
+    }
+}
+
+/// A request in the middle. Bounds: `unparsed` holds at most one read and a head that is not whole.
+#[derive(Default)]
+pub struct Exchange {
+    /// Bytes that were read and not used: a head's beginning, or what was sent ahead of the answer.
+    pub unparsed: Vec<u8>,
+    /// How far it was read.
+    pub stage: Stage,
+    /// Of the request that was read last.
+    pub reply: Reply,
+    /// Bytes of body that may still be sent to the brain (8.3).
+    pub window: usize,
+    /// The client waits for `100 Continue`.
+    pub expects: bool,
+    /// The brain has the request and has not answered it to the end.
+    pub in_flight: bool,
+    /// Bytes of the answer that the brain has yet to send; `None` before its head.
+    pub answer_left: Option<u64>,
+}

@@ -1,0 +1,212 @@
+//! Reading HTTP requests from a connection: heads, bodies, pipelining. Sans-I/O parsing is `halley-wire`'s; this file
+//! decides how much is read and what is kept.
+//!
+//! Bounds: a head by the head limits; of a body at most `request_window_bytes` are on their way to the brain;
+//! nothing is read ahead of an answer but what came with the request in one read.
+
+use halley_link::{FLAG_END, Frame};
+use halley_wire::http1::head::parse_request;
+
+use crate::exchange::{Exchange, Stage};
+use crate::stats::Stat;
+use crate::table::{Detail, Phase, flag};
+use crate::worker::{READ_BYTES, Worker};
+
+/// Answers that may wait in an outbox while further pipelined requests are read.
+const PIPELINED_BYTES_MAX: usize = 65_536;
+
+/// What one step did with the input.
+pub enum Step {
+    /// So many bytes were used; there may be more to do.
+    Used(usize),
+    /// Nothing more can be done now; the input is kept.
+    Wait,
+    /// The connection is no longer one for requests; the input is not ours.
+    Done,
+}
+
+impl Worker {
+    /// Reads requests until the socket is empty or something has to be waited for.
+    pub(crate) fn http_readable(&mut self, index: u32) {
+        loop {
+            let room = self.http_room(index);
+            let Some(slot) = self.table.get(index).filter(|slot| slot.phase == Phase::Http) else {
+                return;
+            };
+            if room == 0 {
+                slot.set(flag::UNREAD);
+                return;
+            }
+            slot.clear(flag::UNREAD);
+            let mut scratch = std::mem::take(&mut self.scratch);
+            let read = self.read(index, &mut scratch[..room]);
+            if let Some(n) = read {
+                self.http_bytes(index, &scratch[..n]);
+            }
+            self.scratch = scratch;
+            if read.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// How much may be read now.
+    fn http_room(&mut self, index: u32) -> usize {
+        let room = self.link_has_room();
+        let Some(slot) = self.table.get(index) else { return 0 };
+        let Detail::Http(exchange) = &slot.detail else { return READ_BYTES };
+        match exchange.stage {
+            Stage::Head => READ_BYTES,
+            Stage::Length(_) | Stage::Chunked(_) if room => exchange.window.min(READ_BYTES),
+            Stage::Length(_) | Stage::Chunked(_) => {
+                self.paused.push(index);
+                0
+            }
+            Stage::Answer => 0,
+        }
+    }
+
+    /// Goes on with bytes that were kept, then with the socket's.
+    pub(crate) fn resume_http(&mut self, index: u32) {
+        let Some(slot) = self.table.get(index).filter(|slot| slot.phase == Phase::Http) else {
+            return;
+        };
+        let kept = matches!(&slot.detail, Detail::Http(e) if !e.unparsed.is_empty());
+        if kept {
+            self.http_bytes(index, &[]);
+        }
+        if self.table.get(index).is_some_and(|s| s.phase == Phase::Http && s.has(flag::UNREAD)) {
+            self.http_readable(index);
+        }
+    }
+
+    /// Deals with bytes behind those that were kept.
+    fn http_bytes(&mut self, index: u32, bytes: &[u8]) {
+        let mut kept = match self.exchange(index) {
+            Some(exchange) => std::mem::take(&mut exchange.unparsed),
+            None => Vec::new(),
+        };
+        let mut input = if kept.is_empty() {
+            bytes
+        } else {
+            kept.extend_from_slice(bytes);
+            &kept
+        };
+        loop {
+            if input.is_empty() && !self.body_may_be_empty(index) {
+                return;
+            }
+            match self.http_step(index, input) {
+                Step::Used(n) => input = input.get(n..).unwrap_or_default(),
+                Step::Wait => {
+                    if let Some(exchange) = self.exchange_or_new(index) {
+                        exchange.unparsed = input.to_vec();
+                    }
+                    return;
+                }
+                Step::Done => return,
+            }
+        }
+    }
+
+    /// A body of length zero has to be ended though no bytes come.
+    fn body_may_be_empty(&mut self, index: u32) -> bool {
+        self.exchange(index).is_some_and(|e| matches!(e.stage, Stage::Length(0)))
+    }
+
+    fn http_step(&mut self, index: u32, input: &[u8]) -> Step {
+        let Some(slot) = self.table.get(index).filter(|slot| slot.phase == Phase::Http) else {
+            return Step::Done;
+        };
+        let outbox = slot.outbox;
+        let stage = match &slot.detail {
+            Detail::Http(exchange) => &exchange.stage,
+            _ => &Stage::Head,
+        };
+        match stage {
+            Stage::Answer => Step::Wait,
+            Stage::Length(_) | Stage::Chunked(_) => self.body_step(index, input),
+            Stage::Head => {
+                let waiting = self.pool.get(outbox).map_or(0, |outbox| outbox.bytes());
+                if waiting > PIPELINED_BYTES_MAX {
+                    Step::Wait
+                } else {
+                    self.head_step(index, input)
+                }
+            }
+        }
+    }
+
+    fn head_step(&mut self, index: u32, input: &[u8]) -> Step {
+        match parse_request(input, &self.settings.head) {
+            Ok(Some(request)) => {
+                self.stats.count(Stat::Requests);
+                let body = input.get(request.head_bytes..).unwrap_or_default();
+                match self.request(index, &request, body) {
+                    Some(used) => Step::Used(request.head_bytes + used),
+                    None => Step::Done,
+                }
+            }
+            Ok(None) => Step::Wait,
+            Err(error) => {
+                self.refuse(index, &error);
+                Step::Done
+            }
+        }
+    }
+
+    /// Sends on what is there of a body.
+    fn body_step(&mut self, index: u32, input: &[u8]) -> Step {
+        let conn = self.table.conn(index);
+        let Some(exchange) = self.exchange(index) else { return Step::Done };
+        let input = &input[..input.len().min(exchange.window)];
+        let (used, data, done) = match &mut exchange.stage {
+            Stage::Length(left) => {
+                let n = input.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left -= n as u64;
+                (n, &input[..n], *left == 0)
+            }
+            Stage::Chunked(decoder) => match decoder.decode(input) {
+                Ok(chunk) => {
+                    (chunk.consumed, input.get(chunk.data).unwrap_or_default(), chunk.done)
+                }
+                Err(error) => {
+                    self.refuse(index, &error);
+                    return Step::Done;
+                }
+            },
+            Stage::Head | Stage::Answer => return Step::Wait,
+        };
+        exchange.window -= data.len();
+        if done {
+            exchange.stage = Stage::Answer;
+        }
+        if !data.is_empty() || done {
+            let flags = if done { FLAG_END } else { 0 };
+            self.send(&Frame::RequestBody { conn, flags, body: data });
+        }
+        let ms = if done { self.settings.response_ms_max } else { self.settings.request_ms_max };
+        self.set_deadline(index, ms);
+        if used == 0 && !done { Step::Wait } else { Step::Used(used) }
+    }
+
+    /// The exchange of a connection that has one.
+    pub(crate) fn exchange(&mut self, index: u32) -> Option<&mut Exchange> {
+        match &mut self.table.get(index)?.detail {
+            Detail::Http(exchange) => Some(exchange),
+            _ => None,
+        }
+    }
+
+    /// The exchange of a connection, made if need be.
+    pub(crate) fn exchange_or_new(&mut self, index: u32) -> Option<&mut Exchange> {
+        let slot = self.table.get(index).filter(|slot| slot.phase == Phase::Http)?;
+        if !matches!(slot.detail, Detail::Http(_)) {
+            slot.detail = Detail::Http(Box::default());
+        }
+        match &mut slot.detail {
+            Detail::Http(exchange) => Some(exchange),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! What waits to be written to one connection.
+//!
+//! An outbox holds shared bytes: an event is encoded once and every outbox holds a reference. Outboxes are lent from a
+//! pool for as long as something waits; an idle connection has none.
+//!
+//! Bounds: `outbox_bytes_max` per connection and `outboxes_bytes_max` in all, kept by the worker
+//! (`deliver.rs`), which decides what happens there.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice, Write};
+use std::rc::Rc;
+
+/// Most pieces in one write; more than the kernel takes at once (`IOV_MAX`) can't be useful.
+const PIECES_MAX: usize = 64;
+/// Outboxes kept for lending; more are freed when they come back.
+const SPARE_MAX: usize = 4_096;
+/// An outbox that grew beyond this many places is freed, not kept.
+const SPARE_PLACES_MAX: usize = 16;
+
+/// How a write ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flush {
+    /// All was written.
+    Empty,
+    /// The socket is full; the rest waits.
+    Blocked,
+}
+
+/// One connection's outbox. Invariant: `done < pieces[0].len()` unless empty, and `bytes` is the sum of
+/// the pieces without `done`.
+#[derive(Default)]
+pub struct Outbox {
+    pieces: VecDeque<Rc<[u8]>>,
+    done: usize,
+    bytes: usize,
+}
+
+impl Outbox {
+    /// Bytes that wait.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Appends a piece.
+    pub fn push(&mut self, piece: Rc<[u8]>) {
+        if !piece.is_empty() {
+            self.bytes += piece.len();
+            self.pieces.push_back(piece);
+        }
+    }
+
+    /// Writes until empty or blocked. Gives the end, the bytes written and the number of writes.
+    ///
+    /// # Errors
+    /// What the socket says; the connection is lost then.
+    pub fn flush(&mut self, socket: &mut impl Write) -> io::Result<(Flush, usize, u64)> {
+        let (mut written, mut writes) = (0, 0);
+        while self.bytes > 0 {
+            writes += 1;
+            let result = match (self.pieces.front(), self.pieces.len()) {
+                (Some(piece), 1) => socket.write(&piece[self.done..]),
+                _ => self.write_pieces(socket),
+            };
+            match result {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => {
+                    written += n;
+                    self.advance(n);
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok((Flush::Blocked, written, writes));
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok((Flush::Empty, written, writes))
+    }
+
+    fn write_pieces(&self, socket: &mut impl Write) -> io::Result<usize> {
+        let mut slices = [IoSlice::new(&[]); PIECES_MAX];
+        let mut count = 0;
+        for (slice, piece) in slices.iter_mut().zip(&self.pieces) {
+            let skip = if count == 0 { self.done } else { 0 };
+            *slice = IoSlice::new(&piece[skip..]);
+            count += 1;
+        }
+        socket.write_vectored(&slices[..count])
+    }
+
+    fn advance(&mut self, n: usize) {
+        let n = n.min(self.bytes);
+        self.bytes -= n;
+        self.done += n;
+        while let Some(piece) = self.pieces.front() {
+            if self.done < piece.len() {
+                break;
+            }
+            self.done -= piece.len();
+            self.pieces.pop_front();
+        }
+    }
+
+    fn clear(&mut self) {
+        self.pieces.clear();
+        self.done = 0;
+        self.bytes = 0;
+    }
+}
+
+/// Marks a connection without an outbox.
+pub const NONE: u32 = u32::MAX;
+
+/// The worker's outboxes. A connection holds an index; [`NONE`] when nothing waits.
+#[derive(Default)]
+pub struct Pool {
+    boxes: Vec<Outbox>,
+    free: Vec<u32>,
+}
+
+impl Pool {
+    /// Lends an empty outbox.
+    pub fn lend(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.boxes.push(Outbox::default());
+            (self.boxes.len() - 1) as u32
+        })
+    }
+
+    /// The outbox that was lent as `index`.
+    pub fn get(&mut self, index: u32) -> Option<&mut Outbox> {
+        self.boxes.get_mut(index as usize)
+    }
+
+    /// Takes an outbox back; what is in it is dropped. Gives how many bytes that was.
+    pub fn take_back(&mut self, index: u32) -> usize {
+        let spare = self.free.len() < SPARE_MAX;
+        let Some(outbox) = self.boxes.get_mut(index as usize) else {
+            return 0;
+        };
+        let dropped = outbox.bytes;
+        if spare && outbox.pieces.capacity() <= SPARE_PLACES_MAX {
+            outbox.clear();
+        } else {
+            *outbox = Outbox::default();
+        }
+        self.free.push(index);
+        dropped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    /// A socket that takes `room` bytes and then blocks, at most `step` at once.
+    struct Narrow {
+        got: Vec<u8>,
+        room: usize,
+        step: usize,
+    }
+
+    impl Write for Narrow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let n = bytes.len().min(self.room).min(self.step);
+            if n == 0 {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            self.room -= n;
+            self.got.extend_from_slice(&bytes[..n]);
+            Ok(n)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn order_is_kept_over_partial_writes() {
+        let mut outbox = Outbox::default();
+        let mut expected = Vec::new();
+        for i in 0..200u8 {
+            let piece: Rc<[u8]> = vec![i; usize::from(i % 7) + 1].into();
+            expected.extend_from_slice(&piece);
+            outbox.push(piece);
+        }
+        let mut socket = Narrow { got: Vec::new(), room: 0, step: 3 };
+        assert_eq!(outbox.flush(&mut socket).unwrap(), (Flush::Blocked, 0, 1));
+        for _ in 0..expected.len() {
+            socket.room = 5;
+            if outbox.flush(&mut socket).unwrap().0 == Flush::Empty {
+                break;
+            }
+        }
+        assert_eq!(outbox.bytes(), 0);
+        assert_eq!(socket.got, expected);
+    }
+
+    #[test]
+    fn an_outbox_comes_back_empty() {
+        let mut pool = Pool::default();
+        let index = pool.lend();
+        pool.get(index).unwrap().push(vec![1, 2, 3].into());
+        assert_eq!(pool.take_back(index), 3);
+        assert_eq!(pool.lend(), index);
+        assert_eq!(pool.get(index).unwrap().bytes(), 0);
+    }
+}

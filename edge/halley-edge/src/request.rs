@@ -1,0 +1,161 @@
+//! Who answers a request: the edge itself (streams, preflights) or the brain (everything else).
+
+use halley_link::{FLAG_END, FLAG_EXPECT, Frame, Item, List, Pair};
+use halley_wire::HttpError;
+use halley_wire::http1::chunked::ChunkedDecoder;
+use halley_wire::http1::cors;
+use halley_wire::http1::head::{BodyFraming, Request};
+use halley_wire::target;
+
+use crate::exchange::{Reply, Stage};
+use crate::stats::Stat;
+use crate::table::flag;
+use crate::worker::Worker;
+
+/// What a public path is for.
+enum Stream {
+    /// `/v1/stream`
+    Events,
+    /// `/v1/ws`
+    WebSocket,
+    /// `/test/<user>`
+    Article,
+}
+
+/// Methods of the API, for preflights.
+const API_METHODS: &str = "GET, HEAD, POST, DELETE, OPTIONS";
+/// Methods of streams.
+const STREAM_METHODS: &str = "GET, HEAD, OPTIONS";
+
+/// Answer while there is no link.
+pub const NO_BRAIN: HttpError = HttpError::new(
+    503,
+    "brain_away",
+    "The brain behind this edge is away for a moment: streams stay open, try this request again.",
+);
+const BUSY: HttpError = HttpError::new(
+    503,
+    "requests_in_flight_max",
+    "Too many requests wait for an answer here: try again, or send events in batches (NDJSON).",
+);
+const HEADER_NAME_TOO_LONG: HttpError =
+    HttpError::new(431, "header_name_too_long", "A header's name has more than 255 bytes.");
+
+impl Worker {
+    /// Answers a request or passes it on. Gives how many bytes of the body were used, `None` when the connection is no
+    /// longer one for requests.
+    pub(crate) fn request(&mut self, index: u32, req: &Request<'_>, body: &[u8]) -> Option<usize> {
+        let api = self.table.get(index)?.has(flag::API);
+        let exchange = self.exchange_or_new(index)?;
+        exchange.reply = Reply::to(req);
+        exchange.answer_left = None;
+        let (path, _) = target::split(req.target);
+        if req.method == "OPTIONS" && req.header("access-control-request-method").is_some() {
+            return self.preflight(index, req, api);
+        }
+        let stream = match path {
+            "/v1/stream" if !api => Some(Stream::Events),
+            "/v1/ws" if !api => Some(Stream::WebSocket),
+            _ if !api && path.starts_with("/test/") => Some(Stream::Article),
+            _ => None,
+        };
+        match (stream, req.method) {
+            (None, _) => self.pass_on(index, req, api, body),
+            (Some(stream), "GET" | "HEAD") => self.stream_request(index, req, stream),
+            (Some(_), "OPTIONS") => self.preflight(index, req, api),
+            (Some(_), _) => self.wrong_method(index, req),
+        }
+    }
+
+    fn stream_request(&mut self, index: u32, req: &Request<'_>, stream: Stream) -> Option<usize> {
+        let opened = match stream {
+            _ if req.body != BodyFraming::None => {
+                Err(HttpError::new(400, "body_not_allowed", "A request for a stream has no body."))
+            }
+            Stream::Events => self.open_events(index, req),
+            Stream::WebSocket => self.open_websocket(index, req),
+            Stream::Article => self.open_article(index, req),
+        };
+        match opened {
+            Ok(()) if req.method == "HEAD" => Some(0),
+            Ok(()) => None,
+            Err(error) => self.local_error(index, req, &error),
+        }
+    }
+
+    fn preflight(&mut self, index: u32, req: &Request<'_>, api: bool) -> Option<usize> {
+        let methods = if api { API_METHODS } else { STREAM_METHODS };
+        self.local(index, req, |out, options| cors::preflight(out, methods, options))
+    }
+
+    fn wrong_method(&mut self, index: u32, req: &Request<'_>) -> Option<usize> {
+        self.stats.count(Stat::BadRequests);
+        self.local(index, req, |out, options| {
+            let options = halley_wire::http1::response::ResponseOptions {
+                allow: Some(STREAM_METHODS),
+                ..*options
+            };
+            let message = "A stream is asked for by GET.";
+            halley_wire::http1::response::json_error(
+                out,
+                405,
+                "method_not_allowed",
+                message,
+                &options,
+            );
+        })
+    }
+
+    /// Passes a request on to the brain.
+    fn pass_on(&mut self, index: u32, req: &Request<'_>, api: bool, body: &[u8]) -> Option<usize> {
+        if !self.link.as_ref().is_some_and(|link| link.up) {
+            return self.local_error(index, req, &NO_BRAIN);
+        }
+        let in_flight = self.stats.get(Stat::RequestsInFlight);
+        if in_flight >= self.settings.requests_in_flight_max || !self.link_has_room() {
+            return self.local_error(index, req, &BUSY);
+        }
+        let mut items = std::mem::take(&mut self.items);
+        items.clear();
+        let mut count = 0;
+        for (name, value) in req.headers.end_to_end() {
+            if name.len() > usize::from(u8::MAX) {
+                return self.local_error(index, req, &HEADER_NAME_TOO_LONG);
+            }
+            let lower = name.to_ascii_lowercase();
+            Pair { name: lower.as_bytes(), value }.write(&mut items);
+            count += 1;
+        }
+        let window = self.settings.request_window_bytes;
+        let whole = match req.body {
+            BodyFraming::None => Some(0),
+            BodyFraming::Length(n) if n <= body.len().min(window) as u64 => Some(n as usize),
+            BodyFraming::Length(_) | BodyFraming::Chunked => None,
+        };
+        let expects = whole.is_none() && req.expect_continue && body.is_empty();
+        let conn = self.table.conn(index);
+        self.send(&Frame::Request {
+            conn,
+            listener: if api { 2 } else { 1 },
+            flags: if whole.is_some() { FLAG_END } else { 0 }
+                | if expects { FLAG_EXPECT } else { 0 },
+            method: req.method.as_bytes(),
+            target: req.target.as_bytes(),
+            headers: List::from_items(count, &items),
+            body: &body[..whole.unwrap_or(0)],
+        });
+        self.items = items;
+        self.stats.add(Stat::RequestsInFlight, 1);
+        let exchange = self.exchange_or_new(index)?;
+        exchange.in_flight = true;
+        exchange.expects = expects;
+        exchange.window = if expects { 0 } else { window };
+        exchange.stage = match req.body {
+            BodyFraming::Length(n) if whole.is_none() => Stage::Length(n),
+            BodyFraming::Chunked => Stage::Chunked(ChunkedDecoder::new()),
+            _ => Stage::Answer,
+        };
+        self.set_deadline(index, self.settings.response_ms_max);
+        Some(whole.unwrap_or(0))
+    }
+}

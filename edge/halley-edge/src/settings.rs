@@ -1,0 +1,100 @@
+//! The brain's limits and choices for a worker, from HELLO_BRAIN (`protocol/link.md` §5).
+
+use halley_link::{List, Pair};
+use halley_wire::http1::cors::Origins;
+use halley_wire::http1::head::HeadLimits;
+
+/// One worker's settings. Lengths of time are in milliseconds, sizes in bytes.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Longest silence on a stream.
+    pub stream_heartbeat_ms: u64,
+    /// `retry:` of SSE.
+    pub stream_retry_ms: u32,
+    /// How long a stream may wait for its session.
+    pub stream_open_ms_max: u64,
+    /// Limits of HTTP heads.
+    pub head: HeadLimits,
+    /// For a whole head to arrive, and for an idle keep-alive connection.
+    pub request_ms_max: u64,
+    /// For the brain's answer.
+    pub response_ms_max: u64,
+    /// How much of a request's body may be on its way to the brain.
+    pub request_window_bytes: usize,
+    /// Requests that wait for the brain.
+    pub requests_in_flight_max: u64,
+    /// One connection's outbox.
+    pub outbox_bytes_max: usize,
+    /// All outboxes of the worker.
+    pub outboxes_bytes_max: usize,
+    /// A WebSocket message from a client.
+    pub message_bytes_max: usize,
+    /// Frames that wait for the link.
+    pub link_queue_bytes_max: usize,
+    /// Which pages may read answers.
+    pub origins: Origins,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            stream_heartbeat_ms: 30_000,
+            stream_retry_ms: 2_000,
+            stream_open_ms_max: 10_000,
+            head: HeadLimits::default(),
+            request_ms_max: 30_000,
+            response_ms_max: 60_000,
+            request_window_bytes: 262_144,
+            requests_in_flight_max: 4_096,
+            outbox_bytes_max: 1_048_576,
+            outboxes_bytes_max: 268_435_456,
+            message_bytes_max: 65_536,
+            link_queue_bytes_max: 16_777_216,
+            origins: Origins::default(),
+        }
+    }
+}
+
+impl Settings {
+    /// Reads the list of a HELLO_BRAIN over the defaults (3.3).
+    ///
+    /// # Errors
+    /// The name whose value can't be used.
+    pub fn read(list: List<'_, Pair<'_>>) -> Result<Settings, String> {
+        let mut settings = Settings::default();
+        for Pair { name, value } in list.iter() {
+            let text = std::str::from_utf8(value).ok();
+            if text.and_then(|value| settings.set(name, value)).is_none() {
+                return Err(String::from_utf8_lossy(name).into_owned());
+            }
+        }
+        Ok(settings)
+    }
+
+    /// `None` when the value can't be used; a name that is not known is ignored.
+    fn set(&mut self, name: &[u8], value: &str) -> Option<()> {
+        let number = || value.parse::<u32>().ok().filter(|n| *n > 0);
+        let ms = || number().map(u64::from);
+        let bytes = || number().map(|n| n as usize);
+        match name {
+            b"stream_heartbeat_ms" => self.stream_heartbeat_ms = ms().filter(|n| *n >= 100)?,
+            b"stream_retry_ms" => self.stream_retry_ms = number()?,
+            b"stream_open_ms_max" => self.stream_open_ms_max = ms()?,
+            b"request_line_bytes_max" => self.head.request_line_bytes_max = bytes()?,
+            b"header_bytes_max" => self.head.header_bytes_max = bytes()?,
+            b"headers_max" => self.head.headers_max = bytes()?,
+            b"request_ms_max" => self.request_ms_max = ms()?,
+            b"response_ms_max" => self.response_ms_max = ms()?,
+            b"request_window_bytes" => self.request_window_bytes = bytes()?,
+            b"requests_in_flight_max" => self.requests_in_flight_max = ms()?,
+            b"outbox_bytes_max" => self.outbox_bytes_max = bytes()?,
+            b"outboxes_bytes_max" => self.outboxes_bytes_max = bytes()?,
+            b"message_bytes_max" => self.message_bytes_max = bytes()?,
+            b"link_queue_bytes_max" => self.link_queue_bytes_max = bytes()?,
+            b"auth_mode" => return (value == "none").then_some(()),
+            b"cors_origins" => self.origins = Origins::parse(value).ok()?,
+            _ => {}
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,127 @@
+//! What a worker counts. The names travel in HELLO_EDGE, the values in STATS, in the same order (3.4).
+
+use halley_link::{Item, Metric, Value};
+
+macro_rules! stats {
+    ($($variant:ident $kind:ident $name:literal $help:literal;)*) => {
+        /// Index of a value.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(usize)]
+        pub enum Stat { $(#[doc = $help] $variant),* }
+
+        /// The table: name, kind (1 counter, 2 gauge), help.
+        const TABLE: &[(&str, u8, &str)] = &[$((concat!("halley_edge_", $name), kind!($kind), $help)),*];
+    };
+}
+
+macro_rules! kind {
+    (counter) => {
+        1
+    };
+    (gauge) => {
+        2
+    };
+}
+
+stats! {
+    Connections gauge "connections" "Open client connections.";
+    Sessions gauge "sessions" "Streams that have their session.";
+    Opening gauge "opening" "Streams that wait for their session.";
+    Accepted counter "accepted_total" "Connections accepted.";
+    Full counter "refused_connections_total" "Connections refused: edge.connections_max.";
+    Requests counter "requests_total" "HTTP requests read.";
+    RequestsInFlight gauge "requests_in_flight" "Requests that wait for the brain.";
+    BadRequests counter "bad_requests_total" "Requests answered with 4xx by the edge itself.";
+    Unavailable counter "unavailable_total" "Requests answered with 503 or 504 by the edge itself.";
+    Timeouts counter "timeouts_total" "Connections closed because a deadline passed.";
+    Streams counter "streams_total" "Streams opened.";
+    Delivered counter "delivered_total" "Events put into outboxes.";
+    Stale counter "stale_deliveries_total" "Events for connections that were gone.";
+    Writes counter "writes_total" "Writes to client sockets.";
+    Written counter "written_bytes_total" "Bytes written to client sockets.";
+    Blocked counter "blocked_writes_total" "Writes that met a full socket.";
+    SlowConsumers counter "slow_consumers_total" "Connections closed: outbox_bytes_max.";
+    OutboxFull counter "outboxes_full_total" "Connections closed: outboxes_bytes_max.";
+    OutboxBytes gauge "outbox_bytes" "Bytes waiting in outboxes.";
+    Heartbeats counter "heartbeats_total" "Heartbeats sent on silent streams.";
+    Vanished counter "vanished_total" "Connections that ended in an error or didn't answer.";
+    Messages counter "messages_total" "WebSocket messages received.";
+    ProtocolErrors counter "websocket_errors_total" "WebSocket connections failed by RFC 6455.";
+    LinkQueueBytes gauge "link_queue_bytes" "Bytes waiting for the link.";
+    Meetings counter "meetings_total" "Handshakes with a brain.";
+    LinkErrors counter "link_errors_total" "Links closed because of a broken clause or silence.";
+}
+
+/// The values of one worker.
+pub struct Stats([u64; TABLE.len()]);
+
+impl Stats {
+    /// All zero.
+    pub fn new() -> Self {
+        Stats([0; TABLE.len()])
+    }
+
+    /// Counts one.
+    pub fn count(&mut self, stat: Stat) {
+        self.add(stat, 1);
+    }
+
+    /// Adds `n`.
+    pub fn add(&mut self, stat: Stat, n: u64) {
+        self.0[stat as usize] = self.0[stat as usize].wrapping_add(n);
+    }
+
+    /// Takes `n` off a gauge.
+    pub fn sub(&mut self, stat: Stat, n: u64) {
+        self.0[stat as usize] = self.0[stat as usize].saturating_sub(n);
+    }
+
+    /// Sets a gauge.
+    pub fn set(&mut self, stat: Stat, value: u64) {
+        self.0[stat as usize] = value;
+    }
+
+    /// Reads one.
+    pub fn get(&self, stat: Stat) -> u64 {
+        self.0[stat as usize]
+    }
+
+    /// The values as items of STATS.
+    pub fn items(&self) -> (u16, Vec<u8>) {
+        let mut out = Vec::with_capacity(8 * self.0.len());
+        self.0.iter().for_each(|value| Value(*value).write(&mut out));
+        (self.0.len() as u16, out)
+    }
+}
+
+/// The names as items of HELLO_EDGE.
+pub fn metrics() -> (u16, Vec<u8>) {
+    let mut out = Vec::new();
+    for (name, kind, help) in TABLE {
+        Metric { name: name.as_bytes(), kind: *kind, help: help.as_bytes() }.write(&mut out);
+    }
+    (TABLE.len() as u16, out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 3.4: names match `[a-z][a-z0-9_]*`, start with `halley_edge_`, and no two are the same.
+    #[test]
+    fn names_are_those_of_prometheus() {
+        let mut names: Vec<_> = TABLE.iter().map(|(name, ..)| *name).collect();
+        for name in &names {
+            assert!(
+                name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+            );
+        }
+        for (name, kind, help) in TABLE {
+            assert_eq!(*kind == 1, name.ends_with("_total"), "{name}");
+            assert!(help.len() < 256 && help.ends_with('.'));
+        }
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), TABLE.len());
+    }
+}

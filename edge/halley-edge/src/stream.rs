@@ -1,0 +1,244 @@
+//! Streams: from the request to the session, and what their clients send.
+//!
+//! The answer's head and the welcome are made with the request and wait in [`Opening`] until the brain has the session:
+//! who reads `welcome` misses nothing that is published from then on (6.2).
+
+use halley_wire::HttpError;
+use halley_wire::http1::body::Framing;
+use halley_wire::http1::head::Request;
+use halley_wire::http1::response::{ResponseOptions, json_error};
+use halley_wire::websocket::{Decoder, handshake};
+use halley_wire::{article, ndjson, sse, target};
+
+use crate::brain::session;
+use crate::exchange::Reply;
+use crate::stats::Stat;
+use crate::table::{Detail, Phase, flag};
+use crate::transport::Transport;
+use crate::worker::Worker;
+
+/// Longest id of a user, in bytes; the brain knows the rest of the rules.
+const USER_BYTES_MAX: usize = 255;
+
+/// What a stream holds until its session is there.
+pub struct Opening {
+    answer: Vec<u8>,
+    reply: Reply,
+}
+
+const USER_MISSING: HttpError =
+    HttpError::new(400, "user_missing", "Say who is asking: add ?user=<id> to the address.");
+const USER_BAD: HttpError =
+    HttpError::new(400, "bad_user", "A user's id has 1 to 255 bytes of UTF-8.");
+const NOT_ACCEPTABLE: HttpError = HttpError::new(
+    406,
+    "not_acceptable",
+    "A stream comes as text/event-stream or as application/x-ndjson: accept one of them.",
+);
+const FOREIGN_ORIGIN: HttpError = HttpError::new(
+    403,
+    "origin_not_allowed",
+    "Pages of this origin may not open WebSockets here: add the origin to cors.origins.",
+);
+
+impl Worker {
+    /// `GET /v1/stream`
+    pub(crate) fn open_events(&mut self, index: u32, req: &Request<'_>) -> Result<(), HttpError> {
+        let user = target::query_value(req.target, "user")?.ok_or(USER_MISSING)?;
+        let retry_ms = self.settings.stream_retry_ms;
+        let framing = Framing::of(req.version);
+        if accepts(req, "application/x-ndjson") {
+            let kind = Transport::ndjson(req.version);
+            self.open_stream(index, req, kind, &user, |out, options| {
+                ndjson::head(out, options);
+                if !options.head_only {
+                    ndjson::welcome(out, framing);
+                }
+            })
+        } else if req.header("accept").is_none()
+            || accepts(req, "text/event-stream")
+            || accepts(req, "*/*")
+        {
+            let kind = Transport::sse(req.version);
+            self.open_stream(index, req, kind, &user, |out, options| {
+                sse::head(out, options);
+                if !options.head_only {
+                    sse::welcome(out, framing, retry_ms);
+                }
+            })
+        } else {
+            Err(NOT_ACCEPTABLE)
+        }
+    }
+
+    /// `GET /test/<user>`
+    pub(crate) fn open_article(&mut self, index: u32, req: &Request<'_>) -> Result<(), HttpError> {
+        let (path, _) = target::split(req.target);
+        let encoded = path.strip_prefix("/test/").unwrap_or_default();
+        let user = target::decode(encoded, target::Plus::Literal)?;
+        let kind = Transport::article(req.version);
+        let framing = Framing::of(req.version);
+        let path = path.to_owned();
+        self.open_stream(index, req, kind, &user, |out, options| {
+            article::head(out, options);
+            if !options.head_only {
+                article::welcome(out, framing, &path, &user);
+            }
+        })
+    }
+
+    /// `GET /v1/ws`
+    pub(crate) fn open_websocket(
+        &mut self,
+        index: u32,
+        req: &Request<'_>,
+    ) -> Result<(), HttpError> {
+        let accept = handshake::accept(req)?;
+        if !self.origin_allowed(req) {
+            return Err(FOREIGN_ORIGIN);
+        }
+        let user = target::query_value(req.target, "user")?.ok_or(USER_MISSING)?;
+        self.open_stream(index, req, Transport::WebSocket, &user, |out, options| {
+            handshake::response(out, &accept, options);
+        })
+    }
+
+    /// Browsers don't keep foreign pages from opening WebSockets; the server has to (RFC 6455 section 10.2).
+    fn origin_allowed(&self, req: &Request<'_>) -> bool {
+        let Some(origin) = req.header("origin") else { return true };
+        let authority = origin.splitn(3, |b| *b == b'/').nth(2);
+        let same = authority.is_some() && authority == req.header("host");
+        same || self.settings.origins.allows(origin)
+    }
+
+    fn open_stream(
+        &mut self,
+        index: u32,
+        req: &Request<'_>,
+        transport: Transport,
+        user: &str,
+        answer: impl FnOnce(&mut Vec<u8>, &ResponseOptions<'_>),
+    ) -> Result<(), HttpError> {
+        if user.is_empty() || user.len() > USER_BYTES_MAX {
+            return Err(USER_BAD);
+        }
+        if req.method == "HEAD" {
+            self.local(index, req, answer);
+            return Ok(());
+        }
+        let reply = Reply::to(req);
+        let mut out = Vec::new();
+        answer(&mut out, &reply.options(&self.settings.origins, self.date));
+        if let Some(slot) = self.table.get(index) {
+            slot.phase = Phase::Opening;
+            slot.transport = transport;
+            slot.user = user.as_bytes().into();
+            slot.detail = Detail::Opening(Box::new(Opening { answer: out, reply }));
+        }
+        self.stats.add(Stat::Opening, 1);
+        self.set_deadline(index, self.settings.stream_open_ms_max);
+        self.announce_session(index);
+        Ok(())
+    }
+
+    /// Tells the brain of a session, if there is a brain and it hasn't been told.
+    pub(crate) fn announce_session(&mut self, index: u32) {
+        if !self.link.as_ref().is_some_and(|link| link.up) {
+            return;
+        }
+        let conn = self.table.conn(index);
+        let Some(slot) = self.table.get(index) else { return };
+        let ours = matches!(slot.phase, Phase::Opening | Phase::Live);
+        if ours && !slot.has(flag::ANNOUNCED) {
+            slot.set(flag::ANNOUNCED);
+            let item = session(conn, slot.transport, &slot.user);
+            if self.opens.add(&item) {
+                self.announce();
+            }
+        }
+    }
+
+    /// The session is there: the client may know (6.2).
+    pub(crate) fn welcome(&mut self, index: u32) {
+        let Some(slot) = self.table.get(index) else { return };
+        if slot.phase != Phase::Opening {
+            return;
+        }
+        let next = match slot.transport {
+            Transport::WebSocket => Detail::WebSocket(Decoder::new()),
+            _ => Detail::None,
+        };
+        slot.phase = Phase::Live;
+        slot.deadline = 0;
+        let detail = std::mem::replace(&mut slot.detail, next);
+        self.stats.sub(Stat::Opening, 1);
+        self.stats.add(Stat::Sessions, 1);
+        self.stats.count(Stat::Streams);
+        if let Detail::Opening(opening) = detail {
+            self.push(index, opening.answer.into());
+        }
+    }
+
+    /// The stream doesn't come about: an HTTP error instead of its answer.
+    pub(crate) fn refuse_stream(&mut self, index: u32, error: &StreamError<'_>) {
+        self.count_error(error.status);
+        let (date, origins) = (self.date, self.settings.origins.clone());
+        let Some(slot) = self.table.get(index) else { return };
+        if let Detail::Opening(opening) = std::mem::replace(&mut slot.detail, Detail::None) {
+            let reply = opening.reply.last();
+            let retry_after_s = Some(error.retry_after_s.into()).filter(|s| *s > 0);
+            let options = ResponseOptions { retry_after_s, ..reply.options(&origins, date) };
+            let mut out = Vec::new();
+            json_error(&mut out, error.status, error.code, error.message, &options);
+            self.push(index, out.into());
+        }
+        self.close_after_flush(index);
+    }
+
+    /// Reads what a stream's client sends: messages of a WebSocket, nothing of interest otherwise.
+    pub(crate) fn stream_readable(&mut self, index: u32) {
+        loop {
+            let Some(slot) = self.table.get(index) else { return };
+            let websocket = slot.transport == Transport::WebSocket;
+            if slot.phase == Phase::Opening && websocket {
+                // Frames may come right behind the request; they wait in the socket for the decoder.
+                slot.set(flag::UNREAD);
+                return;
+            }
+            if !matches!(slot.phase, Phase::Opening | Phase::Live) {
+                return;
+            }
+            let mut scratch = std::mem::take(&mut self.scratch);
+            let read = self.read(index, &mut scratch);
+            if let (Some(n), true) = (read, websocket) {
+                self.messages(index, &mut scratch[..n]);
+            }
+            self.scratch = scratch;
+            if read.is_none() {
+                return;
+            }
+        }
+    }
+}
+
+/// Why a stream doesn't come about.
+pub struct StreamError<'a> {
+    /// HTTP status.
+    pub status: u16,
+    /// Seconds for `Retry-After`; 0 for none.
+    pub retry_after_s: u16,
+    /// The contract's code.
+    pub code: &'a str,
+    /// The contract's message.
+    pub message: &'a str,
+}
+
+/// Does the request accept this media type by name?
+fn accepts(req: &Request<'_>, media_type: &str) -> bool {
+    req.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("accept")).any(|(_, value)| {
+        value.split(|b| *b == b',').any(|range| {
+            let range = range.split(|b| *b == b';').next().unwrap_or_default();
+            range.trim_ascii().eq_ignore_ascii_case(media_type.as_bytes())
+        })
+    })
+}

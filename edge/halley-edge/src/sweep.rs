@@ -1,0 +1,134 @@
+//! Time: deadlines, and the sweep that keeps silent streams open.
+//!
+//! The sweep walks over the table once in half a heartbeat, a few slots a tick, so a stream is never silent for longer
+//! than a heartbeat, no timer belongs to it, and a million of them are not woken at once.
+
+use halley_wire::HttpError;
+
+use crate::exchange::Stage;
+use crate::stats::Stat;
+use crate::stream::StreamError;
+use crate::table::{Detail, Phase, flag};
+use crate::transport::Transport;
+use crate::wheel::{Look, TICK_MS};
+use crate::worker::Worker;
+
+const HEAD_LATE: HttpError = HttpError::new(
+    408,
+    "request_timeout",
+    "The request took longer to arrive than limits.request_ms_max allows.",
+);
+const ANSWER_LATE: HttpError = HttpError::new(
+    504,
+    "response_timeout",
+    "The brain took longer to answer than limits.response_ms_max allows.",
+);
+const SESSION_LATE: StreamError<'static> = StreamError {
+    status: 503,
+    retry_after_s: 1,
+    code: "brain_away",
+    message: "The brain behind this edge is away for a moment: open the stream again.",
+};
+
+impl Worker {
+    /// Gives a connection until so many milliseconds from now.
+    pub(crate) fn set_deadline(&mut self, index: u32, ms: u64) {
+        let tick = (self.now_ms + ms).div_ceil(TICK_MS);
+        let Some(slot) = self.table.get(index) else { return };
+        slot.deadline = u32::try_from(tick).unwrap_or(u32::MAX);
+        if slot.look == 0 || slot.look > slot.deadline {
+            let generation = slot.generation;
+            slot.look = self.wheel.promise(tick, Look { index, generation }) as u32;
+        }
+    }
+
+    /// Does what is due.
+    pub(crate) fn on_time(&mut self) {
+        let tick = self.now_ms / TICK_MS;
+        while let Some(looks) = self.wheel.due(tick) {
+            for look in looks {
+                self.look(look, tick as u32);
+            }
+        }
+        // After a long stop one walk over the table makes up for all that were missed.
+        self.swept = self.swept.max(tick.saturating_sub(self.ticks_of_a_sweep()));
+        while self.swept < tick {
+            self.swept += 1;
+            self.sweep();
+        }
+        self.link_time();
+    }
+
+    fn look(&mut self, look: Look, tick: u32) {
+        let Some(slot) = self.table.looked(look) else { return };
+        if slot.look > tick {
+            return;
+        }
+        slot.look = 0;
+        match slot.deadline {
+            0 => {}
+            late if late <= tick => self.late(look.index),
+            later => {
+                slot.look = self.wheel.promise(later.into(), look) as u32;
+            }
+        }
+    }
+
+    fn late(&mut self, index: u32) {
+        let Some(slot) = self.table.get(index) else { return };
+        match (slot.phase, &slot.detail) {
+            (Phase::Opening, _) => self.refuse_stream(index, &SESSION_LATE),
+            (Phase::Http, Detail::Http(exchange)) => {
+                let error =
+                    if matches!(exchange.stage, Stage::Answer) { ANSWER_LATE } else { HEAD_LATE };
+                self.refuse(index, &error);
+            }
+            // An idle connection, or one whose client doesn't take its last bytes.
+            (Phase::Http | Phase::Closing, _) => {
+                self.stats.count(Stat::Timeouts);
+                self.drop_connection(index);
+            }
+            (Phase::Free | Phase::Live | Phase::Left, _) => {}
+        }
+    }
+
+    fn ticks_of_a_sweep(&self) -> u64 {
+        (self.settings.stream_heartbeat_ms / 2 / TICK_MS).max(1)
+    }
+
+    /// Looks at one tick's share of the table.
+    fn sweep(&mut self) {
+        let slots = u64::from(self.table.slots());
+        for _ in 0..slots.div_ceil(self.ticks_of_a_sweep()) {
+            if self.sweep_next >= self.table.slots() {
+                self.sweep_next = 0;
+            }
+            self.heartbeat(self.sweep_next);
+            self.sweep_next += 1;
+        }
+    }
+
+    fn heartbeat(&mut self, index: u32) {
+        let Some(slot) = self.table.get(index) else { return };
+        if slot.phase != Phase::Live {
+            return;
+        }
+        let transport = slot.transport;
+        let active = slot.clear(flag::ACTIVE);
+        if transport == Transport::WebSocket {
+            // Only an answer shows that a WebSocket's client is there, so it is asked though events were written.
+            if slot.has(flag::PINGED) {
+                self.stats.count(Stat::Vanished);
+                self.silent_websocket(index);
+                return;
+            }
+            slot.set(flag::PINGED);
+        } else if active || slot.has(flag::BLOCKED) {
+            return;
+        }
+        self.stats.count(Stat::Heartbeats);
+        let mut out = Vec::new();
+        transport.heartbeat(&mut out);
+        self.push(index, out.into());
+    }
+}

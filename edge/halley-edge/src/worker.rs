@@ -1,0 +1,339 @@
+//! A worker: one thread, one poll, one descriptor table, one link. Everything that a client or the brain causes happens
+//! in [`Worker::run`]'s loop; the other files hold the worker's parts as `impl Worker` blocks:
+//!
+//! - `http.rs` reads requests, `request.rs` decides who answers them, `respond.rs` writes answers,
+//! - `stream.rs` opens streams and reads what their clients send, `websocket.rs` that of WebSockets,
+//! - `deliver.rs` fills and flushes outboxes, `close.rs` ends connections,
+//! - `brain.rs` deals with the link's frames, `sweep.rs` with time.
+//!
+//! Invariant: nothing blocks, and nothing is written to a socket before the round's input was dealt with
+//! ([`Worker::settle`]); so writes gather by themselves when there is much to do.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use halley_wire::http1::date::HttpDate;
+use mio::event::Event;
+use mio::net::{TcpListener, UnixListener};
+use mio::{Events, Interest, Poll, Token};
+
+use crate::brain::Batch;
+use crate::config::Config;
+use crate::link::Link;
+use crate::outbox::Pool;
+use crate::settings::Settings;
+use crate::stats::{Stat, Stats};
+use crate::table::{Phase, Table, flag};
+use crate::wheel::{TICK_MS, Wheel};
+use crate::{listen, log};
+
+const PUBLIC: Token = Token(0);
+const API: Token = Token(1);
+const LINK_LISTENER: Token = Token(2);
+/// The link's socket.
+pub const LINK: Token = Token(3);
+const FIRST_CONNECTION: usize = 16;
+const EVENTS_PER_ROUND: usize = 1_024;
+/// Connections accepted in one round, so that a storm of them doesn't starve those who are there.
+const ACCEPTS_PER_ROUND: usize = 256;
+/// What is read at once.
+pub const READ_BYTES: usize = 65_536;
+/// How long a stopping worker waits for last writes beyond the drain time.
+const STOP_MS: u64 = 1_000;
+
+/// Value of [`Shared::stop`] while the edge runs.
+pub const RUN: u64 = u64::MAX;
+
+/// What the threads of an edge share.
+pub struct Shared {
+    /// The command line.
+    pub config: Config,
+    /// [`RUN`], or within how many milliseconds to close everything.
+    pub stop: AtomicU64,
+}
+
+/// See the module.
+pub struct Worker {
+    pub(crate) index: u16,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) poll: Poll,
+    pub(crate) public: TcpListener,
+    pub(crate) api: TcpListener,
+    link_listener: UnixListener,
+    pub(crate) link: Option<Link>,
+    pub(crate) link_readable: bool,
+    /// Has there been a handshake? Clients are accepted from then on (3.6).
+    pub(crate) open: bool,
+    pub(crate) settings: Settings,
+    pub(crate) table: Table,
+    pub(crate) pool: Pool,
+    pub(crate) stats: Stats,
+    pub(crate) wheel: Wheel,
+    pub(crate) connections_max: usize,
+    /// Connections whose outbox has something new.
+    pub(crate) dirty: Vec<u32>,
+    /// HTTP connections that have bytes to go on with.
+    pub(crate) ready: Vec<u32>,
+    /// Uploads that wait until the link's queue is shorter.
+    pub(crate) paused: Vec<u32>,
+    pub(crate) opens: Batch,
+    pub(crate) closes: Batch,
+    /// The next slot that the sync looks at.
+    pub(crate) sync_next: Option<u32>,
+    pub(crate) sweep_next: u32,
+    pub(crate) swept: u64,
+    pub(crate) stats_sent_ms: u64,
+    pub(crate) scratch: Vec<u8>,
+    pub(crate) items: Vec<u8>,
+    accept_more: [bool; 2],
+    started: Instant,
+    pub(crate) now_ms: u64,
+    pub(crate) date: HttpDate,
+    date_ms: u64,
+    stop_at_ms: Option<u64>,
+}
+
+impl Worker {
+    /// A worker with a descriptor table of its own, for the calling thread, that listens.
+    ///
+    /// # Errors
+    /// What the kernel says to the addresses or the socket path.
+    pub fn new(index: u16, shared: Arc<Shared>) -> io::Result<Worker> {
+        halley_sys::own_fd_table()?;
+        let descriptors = halley_sys::descriptors_max()?;
+        let config = &shared.config;
+        let poll = Poll::new()?;
+        let mut link_listener = listen::unix(&config.socket_path(index))?;
+        poll.registry().register(&mut link_listener, LINK_LISTENER, Interest::READABLE)?;
+        Ok(Worker {
+            index,
+            public: listen::tcp(config.public)?,
+            api: listen::tcp(config.api)?,
+            connections_max: config.worker_connections_max(descriptors),
+            poll,
+            link_listener,
+            link: None,
+            link_readable: false,
+            open: false,
+            settings: Settings::default(),
+            table: Table::default(),
+            pool: Pool::default(),
+            stats: Stats::new(),
+            wheel: Wheel::new(),
+            dirty: Vec::new(),
+            ready: Vec::new(),
+            paused: Vec::new(),
+            opens: Batch::default(),
+            closes: Batch::default(),
+            sync_next: None,
+            sweep_next: 0,
+            swept: 0,
+            stats_sent_ms: 0,
+            scratch: vec![0; READ_BYTES],
+            items: Vec::new(),
+            accept_more: [false; 2],
+            started: Instant::now(),
+            now_ms: 0,
+            date: HttpDate::from_unix_s(0),
+            date_ms: 0,
+            stop_at_ms: None,
+            shared,
+        })
+    }
+
+    /// Works until the edge is told to stop.
+    ///
+    /// # Errors
+    /// When the poll itself fails, which it doesn't.
+    pub fn run(mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(EVENTS_PER_ROUND);
+        self.tell_time();
+        loop {
+            let pause = if self.has_more() { 0 } else { TICK_MS };
+            match self.poll.poll(&mut events, Some(Duration::from_millis(pause))) {
+                Err(e) if e.kind() != io::ErrorKind::Interrupted => return Err(e),
+                _ => {}
+            }
+            self.tell_time();
+            for event in &events {
+                self.on_event(event);
+            }
+            self.accept_rest();
+            self.read_link();
+            self.on_time();
+            self.settle();
+            if self.stopped() {
+                let _ = std::fs::remove_file(self.shared.config.socket_path(self.index));
+                return Ok(());
+            }
+        }
+    }
+
+    fn tell_time(&mut self) {
+        self.now_ms = self.started.elapsed().as_millis() as u64;
+        if self.now_ms >= self.date_ms {
+            let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            self.date = HttpDate::from_unix_s(unix.as_secs());
+            self.date_ms = self.now_ms + 1_000 - u64::from(unix.subsec_millis());
+        }
+    }
+
+    /// Is there something to do that no event will tell of?
+    fn has_more(&self) -> bool {
+        let sync = self.sync_next.is_some() && self.link_has_room();
+        self.link_readable || self.accept_more.contains(&true) || sync || !self.ready.is_empty()
+    }
+
+    fn on_event(&mut self, event: &Event) {
+        match event.token() {
+            PUBLIC => self.accept(false),
+            API => self.accept(true),
+            LINK_LISTENER => self.accept_link(),
+            LINK => self.link_readable |= event.is_readable(),
+            Token(token) => self.on_connection(token.wrapping_sub(FIRST_CONNECTION) as u32, event),
+        }
+    }
+
+    fn on_connection(&mut self, index: u32, event: &Event) {
+        if event.is_error() || (event.is_read_closed() && event.is_write_closed()) {
+            self.stats.count(Stat::Vanished);
+            self.drop_connection(index);
+            return;
+        }
+        if event.is_writable() {
+            self.on_writable(index);
+        }
+        if event.is_readable() {
+            self.on_readable(index);
+        }
+    }
+
+    /// Reads what a client sent.
+    pub(crate) fn on_readable(&mut self, index: u32) {
+        let Some(slot) = self.table.get(index) else { return };
+        match slot.phase {
+            Phase::Http => self.http_readable(index),
+            Phase::Opening | Phase::Live => self.stream_readable(index),
+            Phase::Closing => self.discard(index),
+            Phase::Free | Phase::Left => {}
+        }
+    }
+
+    fn accept_rest(&mut self) {
+        for api in [false, true] {
+            if std::mem::take(&mut self.accept_more[usize::from(api)]) {
+                self.accept(api);
+            }
+        }
+    }
+
+    fn accept(&mut self, api: bool) {
+        for _ in 0..ACCEPTS_PER_ROUND {
+            let listener = if api { &self.api } else { &self.public };
+            match listener.accept() {
+                Ok((socket, _)) => self.accepted(socket, api),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                // The client left before it was accepted, or descriptors ran out for a moment.
+                Err(_) => {}
+            }
+        }
+        self.accept_more[usize::from(api)] = true;
+    }
+
+    fn accepted(&mut self, socket: mio::net::TcpStream, api: bool) {
+        self.stats.count(Stat::Accepted);
+        if self.table.used() >= self.connections_max {
+            self.stats.count(Stat::Full);
+            self.turn_away(socket);
+            return;
+        }
+        let index = self.table.insert(socket, if api { flag::API } else { 0 });
+        let registry = self.poll.registry();
+        let token = Token(index as usize + FIRST_CONNECTION);
+        let socket = self.table.get(index).and_then(|slot| slot.socket.as_mut());
+        if socket.is_none_or(|s| registry.register(s, token, Interest::READABLE).is_err()) {
+            self.table.remove(index);
+            return;
+        }
+        self.set_deadline(index, self.settings.request_ms_max);
+    }
+
+    /// Asks the poll for writability as well, or not any more.
+    pub(crate) fn watch(&mut self, index: u32, writable: bool) {
+        let interest =
+            if writable { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+        let Some(slot) = self.table.get(index) else { return };
+        let token = Token(index as usize + FIRST_CONNECTION);
+        if let Some(socket) = slot.socket.as_mut() {
+            let _ = self.poll.registry().reregister(socket, token, interest);
+        }
+    }
+
+    /// Accepts the brain: the newest link takes the place of an older one (1.2).
+    fn accept_link(&mut self) {
+        while let Ok((mut socket, _)) = self.link_listener.accept() {
+            self.end_link(halley_link::GoodbyeCode::Replaced, "a newer link was dialled");
+            if self
+                .poll
+                .registry()
+                .register(&mut socket, LINK, Interest::READABLE | Interest::WRITABLE)
+                .is_ok()
+            {
+                self.link = Some(Link::new(socket, self.now_ms));
+                self.link_readable = true;
+            }
+        }
+    }
+
+    /// Begins to accept clients, after the first handshake.
+    pub(crate) fn open_listeners(&mut self) -> io::Result<()> {
+        if !self.open {
+            let registry = self.poll.registry();
+            registry.register(&mut self.public, PUBLIC, Interest::READABLE)?;
+            registry.register(&mut self.api, API, Interest::READABLE)?;
+            self.open = true;
+        }
+        let timeout = Duration::from_millis(self.settings.stream_heartbeat_ms / 2);
+        listen::set_user_timeout(&self.public, timeout)?;
+        listen::set_user_timeout(&self.api, timeout)
+    }
+
+    /// Writes everything that the round brought about.
+    fn settle(&mut self) {
+        while !self.dirty.is_empty() || !self.ready.is_empty() {
+            self.flush_dirty();
+            for index in std::mem::take(&mut self.ready) {
+                self.resume_http(index);
+            }
+        }
+        self.announce();
+        self.flush_link();
+        if self.link_has_room() {
+            for index in std::mem::take(&mut self.paused) {
+                self.resume_http(index);
+            }
+        }
+    }
+
+    /// Begins to stop when told to; true when all is done.
+    fn stopped(&mut self) -> bool {
+        let stop = self.shared.stop.load(Ordering::Relaxed);
+        if stop == RUN {
+            return false;
+        }
+        if self.stop_at_ms.is_none() {
+            log!("worker {}: closing {} connections", self.index, self.table.used());
+            self.stop_at_ms = Some(self.now_ms + stop + STOP_MS);
+            let _ = self.poll.registry().deregister(&mut self.public);
+            let _ = self.poll.registry().deregister(&mut self.api);
+            self.accept_more = [false; 2];
+            for index in 0..self.table.slots() {
+                self.close_gently(index, "stopping");
+            }
+            self.settle();
+        }
+        self.table.used() == 0 || self.stop_at_ms.is_some_and(|at| self.now_ms >= at)
+    }
+}
