@@ -1,0 +1,251 @@
+// The demo page: two people, each with a live stream, a list of whom they follow, and forms.
+// Streams come from this origin; follows and events go to the API listener, another port of this host.
+// Whatever came from outside enters the page as text, never as markup.
+
+const FEED_EVENTS_MAX = 50;
+const RECONNECT_MS = 2000;
+const FOLLOWING_MAX = 100;
+
+const byId = (id) => document.getElementById(id);
+
+function clone(template) {
+  const root = byId(template).content.firstElementChild.cloneNode(true);
+  const parts = {};
+  for (const part of root.querySelectorAll('[data-part]')) parts[part.dataset.part] = part;
+  return { root, parts };
+}
+
+function problem(text) {
+  byId('problem').textContent = text;
+  byId('problem').hidden = text === '';
+}
+
+/** The API listener, on whatever host name this page was opened with. */
+class Api {
+  constructor(port) {
+    this.base = `http://${location.hostname}:${port}`;
+  }
+
+  async call(method, path, type, body) {
+    let response;
+    try {
+      const headers = body === undefined ? {} : { 'content-type': type };
+      response = await fetch(this.base + path, { method, headers, body });
+    } catch {
+      throw new Error(`The API at ${this.base} can't be reached.`);
+    }
+    const answer = await response.json().catch(() => ({}));
+    if (response.ok) return answer;
+    throw new Error(answer.error?.message ?? `The API answered ${response.status}.`);
+  }
+
+  async follow(method, user, subject) {
+    const line = JSON.stringify({ user, subject });
+    const answer = await this.call(method, '/v1/follows', 'application/x-ndjson', line);
+    if (answer.errors.length > 0) throw new Error(answer.errors[0].error.message);
+    return answer;
+  }
+
+  following(user) {
+    return this.call('GET', `/v1/users/${encodeURIComponent(user)}/following?limit=${FOLLOWING_MAX}`);
+  }
+
+  publish(subject, data) {
+    return this.call('POST', '/v1/events', 'application/json', JSON.stringify({ subject, data }));
+  }
+}
+
+// For a POSIX shell, in single quotes.
+const quote = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+
+const curl = {
+  listen: (user) => `curl -N ${quote(`${location.origin}/v1/stream?user=${encodeURIComponent(user)}`)}`,
+  follow: (base, user, subject) =>
+    `curl --data ${quote(JSON.stringify({ user, subject }))} ${base}/v1/follows`,
+  publish: (base, subject, data) =>
+    `curl --data ${quote(JSON.stringify({ subject, data }))} ${base}/v1/events`,
+};
+
+function addCopyButtons(root) {
+  for (const box of root.querySelectorAll('.curl')) {
+    const code = box.querySelector('code');
+    const button = document.createElement('button');
+    button.type = 'button';
+    button.textContent = 'Copy';
+    button.dataset.testid = code.dataset.testid.replace('curl-', 'copy-');
+    button.setAttribute('aria-label', `Copy the ${code.dataset.part.replace('curl-', '')} command`);
+    button.addEventListener('click', async () => {
+      try {
+        await navigator.clipboard.writeText(code.textContent);
+        button.textContent = 'Copied';
+      } catch {
+        getSelection().selectAllChildren(code);
+        button.textContent = 'Selected';
+      }
+      setTimeout(() => { button.textContent = 'Copy'; }, 1500);
+    });
+    box.append(button);
+  }
+}
+
+class Person {
+  constructor(api, index, name, other) {
+    this.api = api;
+    this.name = name;
+    this.source = null;
+    const { root, parts } = clone('person');
+    this.root = root;
+    this.parts = parts;
+    root.dataset.testid = `person-${index}`;
+    root.setAttribute('aria-label', `Person ${index}`);
+    parts.name.value = name;
+    parts['follow-subject'].value = other;
+    parts['publish-subject'].value = name;
+    parts['publish-text'].value = `Hello from ${name}`;
+    addCopyButtons(root);
+    root.addEventListener('input', () => this.showCommands());
+    this.onSubmit(parts.who, () => this.become(parts.name.value));
+    this.onSubmit(parts.follow, () => this.follow(parts['follow-subject'].value));
+    this.onSubmit(parts.publish, () => this.publish());
+  }
+
+  onSubmit(form, action) {
+    form.addEventListener('submit', (event) => {
+      event.preventDefault();
+      this.attempt(action);
+    });
+  }
+
+  async attempt(action) {
+    try {
+      await action();
+    } catch (error) {
+      this.say(error.message, 'bad');
+    }
+  }
+
+  say(text, kind = 'good') {
+    this.parts.result.textContent = text;
+    this.parts.result.dataset.kind = kind;
+  }
+
+  become(name) {
+    if (this.parts['publish-subject'].value === this.name) this.parts['publish-subject'].value = name;
+    this.name = name;
+    this.say('');
+    this.parts.feed.replaceChildren();
+    this.parts.empty.hidden = false;
+    this.showCommands();
+    this.connect();
+    return this.showFollowing();
+  }
+
+  // --- the stream ---
+
+  connect() {
+    this.source?.close();
+    const source = new EventSource(`/v1/stream?user=${encodeURIComponent(this.name)}`);
+    this.source = source;
+    this.showState('connecting');
+    source.onopen = () => this.showState('connected');
+    source.onmessage = (message) => this.receive(JSON.parse(message.data));
+    source.onerror = () => {
+      // The browser itself tries again, except after an answer that was no stream.
+      this.showState(source.readyState === EventSource.CLOSED ? 'offline' : 'connecting');
+      if (source.readyState !== EventSource.CLOSED) return;
+      setTimeout(() => { if (this.source === source) this.connect(); }, RECONNECT_MS);
+    };
+  }
+
+  showState(state) {
+    if (this.parts.state.dataset.state === state) return;
+    this.parts.state.dataset.state = state;
+    this.parts.state.textContent = state;
+  }
+
+  receive(event) {
+    const { root, parts } = clone('event');
+    const at = new Date(event.at);
+    parts.time.dateTime = at.toISOString();
+    parts.time.textContent = at.toLocaleTimeString();
+    parts.time.title = `id ${event.id}`;
+    parts.subject.textContent = event.subject;
+    parts.data.textContent = typeof event.data === 'string' ? event.data : JSON.stringify(event.data);
+    this.parts.feed.prepend(root);
+    this.parts.empty.hidden = true;
+    while (this.parts.feed.childElementCount > FEED_EVENTS_MAX) this.parts.feed.lastElementChild.remove();
+  }
+
+  // --- follows and events ---
+
+  async follow(subject) {
+    await this.api.follow('POST', this.name, subject);
+    this.say(`${this.name} follows ${subject}.`);
+    await this.showFollowing();
+  }
+
+  async unfollow(subject) {
+    await this.api.follow('DELETE', this.name, subject);
+    this.say(`${this.name} no longer follows ${subject}.`);
+    await this.showFollowing();
+    this.parts['follow-subject'].focus();
+  }
+
+  async publish() {
+    const subject = this.parts['publish-subject'].value;
+    const { sessions } = await this.api.publish(subject, this.parts['publish-text'].value);
+    this.say(`Sent to ${sessions} live ${sessions === 1 ? 'session' : 'sessions'}.`);
+  }
+
+  async showFollowing() {
+    const { name } = this;
+    const { following, next } = await this.api.following(name);
+    if (name !== this.name) return;
+    const items = following.map((subject) => this.followed(subject));
+    const self = document.createElement('li');
+    self.className = 'self';
+    self.textContent = `${name} (oneself, always)`;
+    const more = document.createElement('li');
+    more.textContent = 'and more';
+    this.parts.following.replaceChildren(self, ...items, ...(next === null ? [] : [more]));
+  }
+
+  followed(subject) {
+    const item = document.createElement('li');
+    const button = document.createElement('button');
+    button.type = 'button';
+    button.textContent = '×';
+    button.setAttribute('aria-label', `Unfollow ${subject}`);
+    button.dataset.testid = 'unfollow';
+    button.addEventListener('click', () => this.attempt(() => this.unfollow(subject)));
+    const label = document.createElement('span');
+    label.textContent = subject;
+    label.dataset.testid = 'followed';
+    item.append(label, button);
+    return item;
+  }
+
+  showCommands() {
+    const { parts, api } = this;
+    const subject = parts['publish-subject'].value;
+    parts['curl-listen'].textContent = curl.listen(this.name);
+    parts['curl-follow'].textContent = curl.follow(api.base, this.name, parts['follow-subject'].value);
+    parts['curl-publish'].textContent = curl.publish(api.base, subject, parts['publish-text'].value);
+  }
+}
+
+async function start() {
+  let config;
+  try {
+    config = await (await fetch('/demo/config.json')).json();
+  } catch {
+    problem('The page could not learn where the API is; reload it when Halley runs.');
+    return;
+  }
+  const api = new Api(config.api_port);
+  const people = [new Person(api, 1, 'alice', 'bob'), new Person(api, 2, 'bob', 'alice')];
+  byId('people').replaceChildren(...people.map((person) => person.root));
+  for (const person of people) person.attempt(() => person.become(person.name));
+}
+
+start();

@@ -1,0 +1,71 @@
+%% Errors as clients see them: a status, a stable code for programs, a message for people.
+%%
+%% `{"error":{"code":…,"message":…}}' is the form everywhere: as a response's body and, in the answer to a
+%% body of many lines, in the place of one line's result. The message says what was wrong and what would be
+%% right. This module also says which answer each reason of the core becomes.
+-module(halley_api_error).
+
+-export([response/1, response/2, json/1, reason/1, bad_id/2, bad_json/1, closed/0]).
+-export_type([error/0]).
+
+-include("halley_api_limits.hrl").
+
+-type error() :: {Status :: 400..599, Code :: binary(), Message :: iodata()}.
+
+-spec response(error()) -> halley_api:response().
+response(Error) ->
+    response(Error, []).
+
+%% With more headers, such as Allow.
+-spec response(error(), [{binary(), iodata()}]) -> halley_api:response().
+response({Status, _, _} = Error, Headers) ->
+    {Status, [{<<"content-type">>, <<"application/json">>} | retry_after(Status, Headers)],
+     [json(Error), $\n]}.
+
+retry_after(503, Headers) -> [{<<"retry-after">>, integer_to_binary(?RETRY_AFTER_S)} | Headers];
+retry_after(_, Headers) -> Headers.
+
+%% The error as one line of JSON.
+-spec json(error()) -> iodata().
+json({_, Code, Message}) ->
+    ["{\"error\":{\"code\":\"", Code, "\",\"message\":", halley_api_json:string(Message), "}}"].
+
+-spec bad_json(iodata()) -> error().
+bad_json(What) ->
+    {400, <<"bad_json">>, What}.
+
+%% `Member' is where the id stood: `user', `subject' and so on.
+-spec bad_id(binary(), halley_id:reason()) -> error().
+bad_id(Member, Reason) ->
+    {400, <<"bad_", Member/binary>>, ["bad ", Member, ": ", halley_id:explain(Reason)]}.
+
+%% The client left before the body's end: an answer that nobody reads.
+-spec closed() -> error().
+closed() ->
+    {400, <<"bad_body">>, "the body ended early"}.
+
+%% What a reason of the core's functions becomes.
+-spec reason(term()) -> error().
+reason(overloaded) ->
+    {503, <<"overloaded">>, "nothing was accepted, the server has too much to do; try again soon"};
+reason(unavailable) ->
+    {503, <<"unavailable">>, "the server can't tell whether this was done; try again soon, with the same id"};
+reason(data_too_large) ->
+    Max = integer_to_list(halley_limits:get(event_data_bytes_max)),
+    {413, <<"data_too_large">>, ["an event's data has at most ", Max, " bytes of JSON"]};
+reason({bad_id, Member, Reason}) when Member =:= user; Member =:= subject ->
+    bad_id(atom_to_binary(Member), Reason);
+reason({bad_id, _}) ->
+    {400, <<"bad_id">>, "an id is 1 to 255 bytes of UTF-8 without control characters"};
+reason({unknown_id, Id}) ->
+    {400, <<"bad_after">>, ["after: no such id as ", Id, "; `next' of the page before is what goes there"]};
+reason(self) ->
+    {400, <<"self">>, "a user follows itself, always"};
+reason({bad_data, _}) ->
+    {400, <<"bad_data">>, "the data is not JSON"};
+reason({store_failed, _}) ->
+    {500, <<"store_failed">>, "the store failed; the server's log says why"};
+reason(too_many_ids) ->
+    {507, <<"too_many_ids">>, "the server knows as many ids as it can; no new user or subject fits in"};
+reason(_) ->
+    {500, <<"internal">>, "the server failed at this; its log says more"}.

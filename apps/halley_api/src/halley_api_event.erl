@@ -1,0 +1,46 @@
+%% One event of a request: `{"subject":S,"data":…,"id"?:…}' from JSON text to what publishing takes.
+%%
+%% A member that is not known, or is there twice, is an error rather than ignored: a misspelt `id' would
+%% silently take idempotency away.
+%% Pure; it is called for every event and so makes one pass over the members.
+-module(halley_api_event).
+
+-export([parse/1]).
+-export_type([event/0]).
+
+%% `Data' is the text of the event's data on one line, as the publisher wrote it.
+-type event() :: {Subject :: binary(), Data :: binary(), Opts :: #{id => binary()}}.
+
+-spec parse(binary()) -> {ok, event()} | {error, halley_api_error:error()}.
+parse(Text) ->
+    case halley_api_json:object(Text) of
+        {ok, Members} -> members(Members, 1, Text, undefined, undefined, #{});
+        {error, What} -> {error, halley_api_error:bad_json(What)}
+    end.
+
+members([{<<"subject">>, Value} | Rest], N, Text, undefined, Data, Opts) ->
+    case halley_api_id:from_json(Value, <<"subject">>) of
+        {ok, Subject} -> members(Rest, N + 1, Text, Subject, Data, Opts);
+        {error, _} = Error -> Error
+    end;
+members([{<<"data">>, _} | Rest], N, Text, Subject, undefined, Opts) ->
+    members(Rest, N + 1, Text, Subject, N, Opts);
+members([{<<"id">>, Value} | Rest], N, Text, Subject, Data, Opts) when not is_map_key(id, Opts) ->
+    case halley_api_id:from_json(Value, <<"id">>) of
+        {ok, Id} -> members(Rest, N + 1, Text, Subject, Data, Opts#{id => Id});
+        {error, _} = Error -> Error
+    end;
+members([{Member, _} | _], _, _, _, _, _)
+        when Member =:= <<"subject">>; Member =:= <<"data">>; Member =:= <<"id">> ->
+    bad(["member ", Member, " is there twice"]);
+members([{Member, _} | _], _, _, _, _, _) ->
+    bad(["unknown member ", halley_api_json:string(Member)]);
+members([], _, _, undefined, _, _) ->
+    bad("member subject is missing");
+members([], _, _, _, undefined, _) ->
+    bad("member data is missing");
+members([], _, Text, Subject, Data, Opts) ->
+    {ok, {Subject, halley_api_json:cut(Text, Data), Opts}}.
+
+bad(What) ->
+    {error, {400, <<"bad_event">>, [What, "; an event is {\"subject\":S,\"data\":any JSON,\"id\":optional}"]}}.

@@ -1,0 +1,121 @@
+%% POST /v1/events : publishes one event, or many.
+%%
+%% One, as application/json: `{"subject":S,"data":…,"id"?:…}' is answered by `{"id":…,"sessions":N}'.
+%% Many, as application/x-ndjson, one on each line: one result per line in the same order, each what the
+%% single form would have answered, so a bad line has its error in its place. Blank lines are skipped and
+%% get no result.
+%% Events of one request are published in the order of the lines, group by group as they arrive, so a client
+%% that breaks off has published what it sent. Results wait in memory, therefore a request takes
+%% ?BATCH_EVENTS_MAX events; the first beyond it ends the request with a 413, after the results of those before.
+-module(halley_api_events_h).
+-behaviour(halley_api).
+
+-export([handle/3]).
+
+-include("halley_api_limits.hrl").
+
+-record(many, {
+    lines :: halley_api_lines:lines(),
+    count = 0 :: non_neg_integer(),
+    %% Answers so far, the latest group first.
+    results = [] :: iodata()
+}).
+
+-spec handle(post, [], halley_api:request()) -> halley_api:response().
+handle(post, [], Request) ->
+    case halley_api_body:media_type(Request) of
+        <<"application/json">> -> one(Request);
+        undeclared -> one(Request);
+        <<"application/x-ndjson">> -> many(Request);
+        _ ->
+            Message = "events are application/json (one) or application/x-ndjson (one on each line)",
+            halley_api_error:response({415, <<"unsupported_media_type">>, Message})
+    end.
+
+%% Twice the data's bound leaves room for white space between its tokens.
+event_bytes_max() ->
+    2 * halley_limits:get(event_data_bytes_max) + ?EVENT_ENVELOPE_BYTES_MAX.
+
+%% --- one -------------------------------------------------------------------------------------------
+
+one(Request) ->
+    case halley_api_body:read(Request, event_bytes_max()) of
+        {ok, Body} -> publish(halley_api_event:parse(Body));
+        {error, too_large} -> halley_api_error:response(too_large(<<"body_too_large">>));
+        {error, closed} -> halley_api_error:response(halley_api_error:closed())
+    end.
+
+publish({ok, {Subject, Data, Opts}}) ->
+    case halley:publish(Subject, {json, Data}, Opts) of
+        {ok, Published} -> halley_api_reply:json(200, result(Published));
+        {error, Reason} -> halley_api_error:response(halley_api_error:reason(Reason))
+    end;
+publish({error, Error}) ->
+    halley_api_error:response(Error).
+
+too_large(Code) ->
+    {413, Code, ["an event has at most ", integer_to_list(event_bytes_max()), " bytes, of which its data has ",
+                 integer_to_list(halley_limits:get(event_data_bytes_max))]}.
+
+result(#{id := Id, sessions := Sessions}) ->
+    [<<"{\"id\":\"">>, halley_event:escape(Id), <<"\",\"sessions\":">>, integer_to_binary(Sessions), <<"}\n">>].
+
+%% --- many ------------------------------------------------------------------------------------------
+
+many(Request) ->
+    case halley_api_body:fold(fun chunk/2, #many{lines = halley_api_lines:new(event_bytes_max())}, Request) of
+        {done, #many{lines = Lines} = Read} ->
+            case block(halley_api_lines:finish(Lines), Read) of
+                {ok, #many{results = Results}} -> results(200, Results);
+                {stop, Results} -> results(413, Results)
+            end;
+        {stop, Results} -> results(413, Results);
+        {closed, _} -> halley_api_error:response(halley_api_error:closed())
+    end.
+
+results(Status, Results) ->
+    {Status, [{<<"content-type">>, <<"application/x-ndjson">>}], lists:reverse(Results)}.
+
+chunk(Chunk, #many{lines = Lines} = Many) ->
+    {Block, Next} = halley_api_lines:feed(Chunk, Lines),
+    block(Block, Many#many{lines = Next}).
+
+block(Block, Many) ->
+    Max = event_bytes_max(),
+    Texts = [text(Line, Max) || Line <- halley_api_lines:split(Block)],
+    groups([Text || Text <- Texts, Text =/= <<>>], Many).
+
+text(Line, Max) when byte_size(Line) =< Max -> halley_api_lines:trim(Line);
+text(_, _) -> too_long.
+
+groups([], Many) ->
+    {ok, Many};
+groups(_, #many{count = ?BATCH_EVENTS_MAX, results = Results}) ->
+    Message = ["a request takes ", integer_to_list(?BATCH_EVENTS_MAX),
+               " events; this one and those after it were not published, send them in another"],
+    {stop, [[halley_api_error:json({413, <<"too_many_events">>, Message}), $\n] | Results]};
+groups(Texts, #many{count = Count, results = Results} = Many) ->
+    Size = lists:min([length(Texts), ?BATCH_GROUP_EVENTS_MAX, ?BATCH_EVENTS_MAX - Count]),
+    {Group, Rest} = lists:split(Size, Texts),
+    groups(Rest, Many#many{count = Count + Size, results = [publish_group(Group) | Results]}).
+
+%% The results of a group as text, so that no decoded event outlives it.
+publish_group(Texts) ->
+    Parsed = [parse(Text) || Text <- Texts],
+    Published = halley:publish_many([{Subject, {json, Data}, Opts} || {ok, {Subject, Data, Opts}} <- Parsed]),
+    iolist_to_binary(merge(Parsed, Published)).
+
+parse(too_long) -> {error, too_large(<<"line_too_long">>)};
+parse(Text) -> halley_api_event:parse(Text).
+
+merge([{ok, _} | Parsed], [{ok, Published} | Results]) ->
+    [result(Published) | merge(Parsed, Results)];
+merge([{ok, _} | Parsed], [{error, Reason} | Results]) ->
+    [error_line(halley_api_error:reason(Reason)) | merge(Parsed, Results)];
+merge([{error, Error} | Parsed], Results) ->
+    [error_line(Error) | merge(Parsed, Results)];
+merge([], []) ->
+    [].
+
+error_line(Error) ->
+    [halley_api_error:json(Error), $\n].

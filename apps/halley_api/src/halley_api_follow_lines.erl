@@ -1,0 +1,60 @@
+%% Follows as NDJSON, `{"user":U,"subject":S}' on each line, and what both line formats have in common.
+%%
+%% A block of whole lines becomes the pairs that are good, in order; how many lines there were; and the lines
+%% that gave no pair, by their place in the block from 0, with the reason: so that whoever is told "the
+%% fifth pair failed" can find its line. A bad line spoils no other.
+%% Pure; blocks come from `halley_api_lines'.
+-module(halley_api_follow_lines).
+
+-export([parse/1, pair/2, line_too_long/0]).
+-export_type([parsed/0, skipped/0]).
+
+-include("halley_api_limits.hrl").
+
+-type skipped() :: [{Line :: non_neg_integer(), blank | halley_api_error:error()}].
+-type parsed() :: {[{User :: binary(), Subject :: binary()}], Lines :: non_neg_integer(), skipped()}.
+
+-spec parse(Block :: binary()) -> parsed().
+parse(Block) ->
+    lines(halley_api_lines:split(Block), 0, [], []).
+
+lines([Line | Rest], N, Pairs, Skipped) ->
+    case line(Line) of
+        {ok, Pair} -> lines(Rest, N + 1, [Pair | Pairs], Skipped);
+        Why -> lines(Rest, N + 1, Pairs, [{N, Why} | Skipped])
+    end;
+lines([], Lines, Pairs, Skipped) ->
+    {lists:reverse(Pairs), Lines, lists:reverse(Skipped)}.
+
+line(Line) when byte_size(Line) > ?FOLLOW_LINE_BYTES_MAX ->
+    line_too_long();
+line(Line) ->
+    case halley_api_json:object(Line) of
+        {ok, [{<<"user">>, User}, {<<"subject">>, Subject}]} -> from_json(User, Subject);
+        {ok, [{<<"subject">>, Subject}, {<<"user">>, User}]} -> from_json(User, Subject);
+        {ok, _} -> {400, <<"bad_follow">>, "a follow has exactly these members: {\"user\":U,\"subject\":S}"};
+        {error, What} -> blank_or(Line, What)
+    end.
+
+blank_or(Line, What) ->
+    case halley_api_lines:trim(Line) of
+        <<>> -> blank;
+        _ -> halley_api_error:bad_json(What)
+    end.
+
+from_json(User, Subject) ->
+    both(halley_api_id:from_json(User, <<"user">>), halley_api_id:from_json(Subject, <<"subject">>)).
+
+%% A pair of ids that did not come through JSON.
+-spec pair(binary(), binary()) -> {ok, {binary(), binary()}} | halley_api_error:error().
+pair(User, Subject) ->
+    both(halley_api_id:check(User, <<"user">>), halley_api_id:check(Subject, <<"subject">>)).
+
+both({ok, User}, {ok, Subject}) -> {ok, {User, Subject}};
+both({error, Error}, _) -> Error;
+both(_, {error, Error}) -> Error.
+
+-spec line_too_long() -> halley_api_error:error().
+line_too_long() ->
+    {413, <<"line_too_long">>,
+     ["the line is longer than ", integer_to_list(?FOLLOW_LINE_BYTES_MAX), " bytes"]}.

@@ -1,0 +1,122 @@
+%% JSON as the API needs it: an object's members by jiffy, and one member's text as it was written.
+%%
+%% An event's data must reach its followers as the publisher wrote it: `1.10' stays `1.10', a number of
+%% thirty digits keeps them all, members keep their order, escapes stay escapes. Decoding and encoding
+%% again would lose some of that, so `object/1' lets jiffy judge the text and `cut/2' cuts the member out.
+%%
+%% Invariants: `cut/2' is only for a text that `object/1' accepted, and so may rely on its grammar. What it
+%% gives is one line without control characters, as DELIVER needs (link.md 7.1).
+%% It is not a JSON parser: it judges nothing.
+-module(halley_api_json).
+
+-export([object/1, cut/2, string/1]).
+-export_type([members/0]).
+
+-include("halley_api_limits.hrl").
+
+%% An object as jiffy gives it: order and duplicates are kept.
+-type members() :: [{binary(), jiffy:json_value()}].
+
+%% Decodes a JSON object. The error says what is wrong and at which byte, counted from 1.
+-spec object(binary()) -> {ok, members()} | {error, iodata()}.
+object(Text) ->
+    case byte_size(Text) =< ?NUMBER_DIGITS_MAX orelse digits_fit(Text, 0) of
+        true -> decode(Text);
+        false -> {error, ["a number has more than ", integer_to_list(?NUMBER_DIGITS_MAX), " digits"]}
+    end.
+
+decode(Text) ->
+    try jiffy:decode(Text) of
+        {Members} -> {ok, Members};
+        Other -> {error, ["a JSON object was expected, not ", kind(Other)]}
+    catch
+        error:{Byte, Reason} when is_integer(Byte) ->
+            {error, ["the JSON is not valid at byte ", integer_to_list(Byte), ": ", explain(Reason)]};
+        error:{range, _} ->
+            {error, "a number is too large for a 64-bit float"};
+        _:_ ->
+            {error, "the text is not valid JSON"}
+    end.
+
+kind(Value) when is_list(Value) -> "an array";
+kind(Value) when is_binary(Value) -> "a string";
+kind(Value) when is_number(Value) -> "a number";
+kind(Value) -> atom_to_list(Value).
+
+explain(truncated_json) -> "the text ends before the JSON does";
+explain(invalid_trailing_data) -> "something follows the end of the JSON";
+explain(invalid_string) ->
+    "a string holds a control character, a bad escape, half a surrogate pair or bytes that are not UTF-8";
+explain(invalid_number) -> "a number is malformed";
+explain(invalid_literal) -> "only true, false and null are words";
+explain(invalid_json) -> "this is not expected here";
+explain(Reason) -> atom_to_list(Reason).
+
+%% Strings are stepped over as jiffy does, so up to the first error both see the same numbers.
+digits_fit(<<$", Rest/binary>>, _) -> digits_fit_string(Rest);
+digits_fit(<<C, Rest/binary>>, N) when C >= $0, C =< $9, N < ?NUMBER_DIGITS_MAX ->
+    digits_fit(Rest, N + 1);
+digits_fit(<<C, _/binary>>, _) when C >= $0, C =< $9 -> false;
+digits_fit(<<_, Rest/binary>>, _) -> digits_fit(Rest, 0);
+digits_fit(<<>>, _) -> true.
+
+digits_fit_string(<<$", Rest/binary>>) -> digits_fit(Rest, 0);
+digits_fit_string(<<$\\, _, Rest/binary>>) -> digits_fit_string(Rest);
+digits_fit_string(<<_, Rest/binary>>) -> digits_fit_string(Rest);
+digits_fit_string(<<>>) -> true.
+
+%% The text of an object's Nth member's value, on one line.
+-spec cut(binary(), pos_integer()) -> binary().
+cut(Text, N) ->
+    <<${, Members/binary>> = skip_space(Text),
+    Value = nth_value(N, Members),
+    one_line(binary_part(Value, 0, byte_size(Value) - byte_size(skip_value(Value)))).
+
+nth_value(N, Members) ->
+    <<$", Key/binary>> = skip_space(Members),
+    <<$:, AfterColon/binary>> = skip_space(skip_string(Key)),
+    case skip_space(AfterColon) of
+        Value when N =:= 1 ->
+            Value;
+        Value ->
+            <<$,, Next/binary>> = skip_space(skip_value(Value)),
+            nth_value(N - 1, Next)
+    end.
+
+skip_value(<<$", Rest/binary>>) -> skip_string(Rest);
+skip_value(<<${, Rest/binary>>) -> skip_nested(Rest, 1);
+skip_value(<<$[, Rest/binary>>) -> skip_nested(Rest, 1);
+skip_value(Scalar) -> skip_scalar(Scalar).
+
+skip_nested(Rest, 0) -> Rest;
+skip_nested(<<$", Rest/binary>>, Depth) -> skip_nested_string(Rest, Depth);
+skip_nested(<<C, Rest/binary>>, Depth) when C =:= ${; C =:= $[ -> skip_nested(Rest, Depth + 1);
+skip_nested(<<C, Rest/binary>>, Depth) when C =:= $}; C =:= $] -> skip_nested(Rest, Depth - 1);
+skip_nested(<<_, Rest/binary>>, Depth) -> skip_nested(Rest, Depth).
+
+skip_nested_string(<<$", Rest/binary>>, Depth) -> skip_nested(Rest, Depth);
+skip_nested_string(<<$\\, _, Rest/binary>>, Depth) -> skip_nested_string(Rest, Depth);
+skip_nested_string(<<_, Rest/binary>>, Depth) -> skip_nested_string(Rest, Depth).
+
+skip_string(<<$", Rest/binary>>) -> Rest;
+skip_string(<<$\\, _, Rest/binary>>) -> skip_string(Rest);
+skip_string(<<_, Rest/binary>>) -> skip_string(Rest).
+
+skip_scalar(<<C, _/binary>> = End) when C =:= $,; C =:= $}; C =< $\s -> End;
+skip_scalar(<<_, Rest/binary>>) -> skip_scalar(Rest).
+
+skip_space(<<C, Rest/binary>>) when C =< $\s -> skip_space(Rest);
+skip_space(Rest) -> Rest.
+
+%% jiffy refuses control characters inside strings, so what is found here stands between tokens.
+%% One search for each character: a single byte is found by memchr, a set of them is not.
+one_line(Value) ->
+    case lists:any(fun(C) -> binary:match(Value, C) =/= nomatch end, [<<"\n">>, <<"\t">>, <<"\r">>]) of
+        false -> Value;
+        true -> binary:replace(Value, [<<"\n">>, <<"\t">>, <<"\r">>], <<>>, [global])
+    end.
+
+%% A string as JSON text.
+-spec string(unicode:chardata()) -> iodata().
+string(Text) when is_binary(Text) -> jiffy:encode(Text, [force_utf8]);
+string(Text) -> jiffy:encode(unicode:characters_to_binary(Text), [force_utf8]).

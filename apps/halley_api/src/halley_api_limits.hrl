@@ -1,0 +1,34 @@
+%% Every bound of the HTTP API in one place; units last.
+
+%% A single event's body: twice the largest data, for whitespace between its tokens, and a share for
+%% subject and id written in escapes.
+-define(EVENT_ENVELOPE_BYTES_MAX, 8192).
+
+%% Digits of one number in JSON. jiffy turns a longer one into an Erlang integer in quadratic time.
+-define(NUMBER_DIGITS_MAX, 4096).
+
+%% Events of one NDJSON request: their results wait in memory until the last.
+-define(BATCH_EVENTS_MAX, 100000).
+
+%% Events that are handed to the core together.
+-define(BATCH_GROUP_EVENTS_MAX, 512).
+
+%% A line of a follows body: two ids in JSON, every byte of them an escape.
+-define(FOLLOW_LINE_BYTES_MAX, 4096).
+
+%% Lines whose follows are committed together. One such batch commits while the next is read.
+-define(FOLLOW_BATCH_LINES, 65536).
+
+%% How often, and after what pause, a batch is offered again to a store that is overloaded.
+-define(FOLLOW_BATCH_TRIES_MAX, 50).
+-define(FOLLOW_BATCH_RETRY_MS, 100).
+
+%% Errors that an import lists; the others are counted.
+-define(FOLLOW_ERRORS_LISTED_MAX, 100).
+
+%% A page of followers or of whom a user follows.
+-define(PAGE_LIMIT_DEFAULT, 100).
+-define(PAGE_LIMIT_MAX, 1000).
+
+%% When a client may try again after 503.
+-define(RETRY_AFTER_S, 1).

@@ -1,0 +1,33 @@
+%% What is about one user.
+%%
+%%   GET    /v1/users/U            presence: is the user there, how often, and how many follows both ways
+%%   GET    /v1/users/U/following  whom the user follows, page by page, as for followers
+%%   DELETE /v1/users/U/sessions   closes the user's connections
+%%
+%% A user that was never heard of is offline and follows nobody; it is not an error, as any id may follow or
+%% be followed the next moment.
+-module(halley_api_users_h).
+-behaviour(halley_api).
+
+-export([handle/3]).
+
+-spec handle(get | delete, [binary()], halley_api:request()) -> halley_api:response().
+handle(Method, [User | What], Request) ->
+    case halley_api_id:check(User, <<"user">>) of
+        {ok, Id} -> user(Method, Id, What, Request);
+        {error, Error} -> halley_api_error:response(Error)
+    end.
+
+user(get, User, [], _) ->
+    #{sessions := Sessions} = halley:presence(User),
+    halley_api_reply:json({[{<<"user">>, User},
+                            {<<"online">>, Sessions > 0},
+                            {<<"sessions">>, Sessions},
+                            {<<"following">>, halley_follows:count_following(User)},
+                            {<<"followers">>, halley_follows:count_followers(User)}]});
+user(get, User, [<<"following">>], Request) ->
+    Read = fun(After, Limit) -> halley_follows:following(User, After, Limit) end,
+    halley_api_reply:page(<<"following">>, Request, Read);
+user(delete, User, [<<"sessions">>], _) ->
+    {ok, Closed} = halley:close_sessions(User),
+    halley_api_reply:json({[{<<"closed">>, Closed}]}).

@@ -1,0 +1,39 @@
+-module(halley_api_event_tests).
+-include_lib("eunit/include/eunit.hrl").
+
+members_in_any_order_test() ->
+    ?assertEqual({ok, {<<"s">>, <<"[1.0]">>, #{}}},
+                 halley_api_event:parse(<<"{\"subject\":\"s\",\"data\":[1.0]}">>)),
+    ?assertEqual({ok, {<<"s">>, <<"null">>, #{id => <<"7">>}}},
+                 halley_api_event:parse(<<"{\"data\":null,\"id\":7,\"subject\":\"s\"}">>)).
+
+integers_are_ids_test() ->
+    ?assertMatch({ok, {<<"-12">>, _, _}}, halley_api_event:parse(<<"{\"subject\":-12,\"data\":0}">>)).
+
+errors_say_what_and_what_would_be_right_test_() ->
+    Long = binary:copy(<<"x">>, 256),
+    [{Code, ?_assertEqual({400, list_to_binary(Code), Message}, failed(Text))}
+     || {Text, Code, Message} <-
+            [{<<"{\"data\":1}">>, "bad_event", event("member subject is missing")},
+             {<<"{\"subject\":\"s\"}">>, "bad_event", event("member data is missing")},
+             {<<"{\"subject\":\"s\",\"data\":1,\"data\":2}">>, "bad_event", event("member data is there twice")},
+             {<<"{\"subject\":\"s\",\"subject\":\"t\",\"data\":2}">>, "bad_event",
+              event("member subject is there twice")},
+             {<<"{\"id\":\"s\",\"id\":\"t\",\"data\":2}">>, "bad_event", event("member id is there twice")},
+             {<<"{\"subject\":\"s\",\"data\":1,\"Id\":2}">>, "bad_event", event("unknown member \"Id\"")},
+             {<<"{\"subject\":\"\",\"data\":1}">>, "bad_subject", "bad subject: an id must not be empty"},
+             {<<"{\"subject\":null,\"data\":1}">>, "bad_subject", "bad subject: an id must be text"},
+             {<<"{\"subject\":1.5,\"data\":1}">>, "bad_subject", "bad subject: an id must be text"},
+             {<<"{\"subject\":{},\"data\":1}">>, "bad_subject", "bad subject: an id must be text"},
+             {<<"{\"subject\":\"", Long/binary, "\",\"data\":1}">>, "bad_subject",
+              "bad subject: an id must not be longer than 255 bytes"},
+             {<<"{\"subject\":\"s\",\"data\":1,\"id\":\"\\u0000\"}">>, "bad_id",
+              "bad id: an id must not contain control characters (U+0000 to U+001F, U+007F)"},
+             {<<"[]">>, "bad_json", "a JSON object was expected, not an array"}]].
+
+event(What) ->
+    What ++ "; an event is {\"subject\":S,\"data\":any JSON,\"id\":optional}".
+
+failed(Text) ->
+    {error, {Status, Code, Message}} = halley_api_event:parse(Text),
+    {Status, Code, unicode:characters_to_list(Message)}.
