@@ -43,7 +43,7 @@ fuzz: install-test ## fuzz each target for a minute (FUZZ_SECONDS=60)
 	@tools/fuzz.sh $${FUZZ_SECONDS:-60}
 
 docs: build ## write the reference pages from the schema and the tables in the code
-	@tools/docs.sh
+	@escript tools/docs.escript $(BASE)/default/lib write
 
 clean: ## remove what was built
 	rm -rf _build edge/target edge/fuzz/target halley

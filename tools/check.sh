@@ -4,6 +4,7 @@
 set -uo pipefail
 
 cd "$(dirname "$0")/.."
+libraries=${REBAR_BASE_DIR:-_build}/default/lib
 FUZZ_SECONDS=${FUZZ_SECONDS:-5}
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
@@ -26,6 +27,7 @@ cargo_in_edge() { (cd edge && cargo "$@"); }
 step "house rules" node tools/tidy/tidy.mjs
 step "Erlang compiles without a warning" rebar3 compile
 step "Erlang tests compile without a warning" rebar3 as test compile
+step "reference pages are what the code says" escript tools/docs.escript "$libraries" check
 step "xref" rebar3 xref
 step "dialyzer" rebar3 dialyzer
 step "Rust format" cargo_in_edge fmt --all --check
