@@ -1,10 +1,10 @@
 %% The HTTP API: from a request that the edge handed over to the answer it writes.
 %%
-%% `handle/1' is the handler that the link calls, in a process of its own for each request: a handler may
-%% wait and may die, alone; the link answers for it with 500. It finds the resource in the routes, judges the method, and calls the resource's
-%% module, `halley_api_<resource>_h', which implements `handle/3'.
-%% HEAD is answered as GET, the edge drops the body (link.md 8.4); CORS preflights stay at the edge.
-%% No sockets here and no HTTP syntax: both are the edge's.
+%% `handle/1' is the handler that the link calls, in a process of its own for each request: a
+%% handler may wait and may die, alone; the link answers for it with 500. It finds the resource in
+%% the routes, judges the method, and calls the resource's module, `halley_api_<resource>_h', which
+%% implements `handle/3'. HEAD is answered as GET, the edge drops the body (link.md 8.4); CORS
+%% preflights stay at the edge. No sockets here and no HTTP syntax: both are the edge's.
 -module(halley_api).
 
 -export([handle/1]).
@@ -73,14 +73,16 @@ names(delete) -> [<<"DELETE">>].
 
 %% A path that the other listener has is the likeliest mistake, so the answer names that listener.
 not_found(Listener, Path) ->
-    halley_api_error:response({404, <<"not_found">>, ["there is nothing at this path", hint(Listener, Path)]}).
+    Message = ["there is nothing at this path", hint(Listener, Path)],
+    halley_api_error:response({404, <<"not_found">>, Message}).
 
 hint(public, [<<"v1">> | _]) -> on("the API is", api);
 hint(public, [Path]) when Path =:= <<"metrics">>; Path =:= <<"healthz">>; Path =:= <<"readyz">> ->
     on([Path, " is"], api);
 hint(public, _) -> "; streams are at /v1/stream and /v1/ws";
 hint(api, [<<"demo">> | _]) -> on("the demo is", public);
-hint(api, [<<"v1">>, Stream]) when Stream =:= <<"stream">>; Stream =:= <<"ws">>; Stream =:= <<"poll">> ->
+hint(api, [<<"v1">>, Stream])
+        when Stream =:= <<"stream">>; Stream =:= <<"ws">>; Stream =:= <<"poll">> ->
     on("streams are", public);
 hint(api, _) -> "; docs/reference/http-api.md lists what the API has".
 

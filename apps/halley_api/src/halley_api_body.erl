@@ -1,7 +1,7 @@
 %% A request's body, whole or in chunks, and its media type.
 %%
-%% Reading a chunk from a streamed body is what grants the edge credit for the next (link.md 8.3), so a
-%% handler that stops reading stops the client.
+%% Reading a chunk from a streamed body is what grants the edge credit for the next (link.md 8.3),
+%% so a handler that stops reading stops the client.
 -module(halley_api_body).
 
 -export([read/2, fold/3, media_type/1]).
@@ -22,8 +22,8 @@ read(Request, BytesMax) ->
         {closed, _} -> {error, closed}
     end.
 
-%% Folds over a body's chunks as they arrive. `stop': the function wants no more; `closed': the client left
-%% before the end.
+%% Folds over a body's chunks as they arrive. `stop': the function wants no more; `closed': the
+%% client left before the end.
 -spec fold(fun((binary(), Acc) -> {ok, Acc} | {stop, Stop}), Acc, halley_api:request()) ->
     {done, Acc} | {stop, Stop} | {closed, Acc}.
 fold(Fun, Acc, #{body := {full, Body}}) ->
@@ -45,8 +45,8 @@ fold_stream(Fun, Acc, Read) ->
         {error, closed} -> {closed, Acc}
     end.
 
-%% The media type without parameters, lower case. `undeclared' stands for no type at all and for the one
-%% that `curl -d' sends unasked.
+%% The media type without parameters, lower case. `undeclared' stands for no type at all and for the
+%% one that `curl -d' sends unasked.
 -spec media_type(halley_api:request()) -> binary() | undeclared.
 media_type(#{headers := #{<<"content-type">> := <<"application/json">> = Type}}) ->
     Type;

@@ -1,7 +1,7 @@
 %% What the API needs to know of the configuration: where the listeners are and who may ask.
 %%
-%% The listeners' addresses are in the environment of `halley_edge', which is read here by name: the API
-%% tells people where the other listener is, it doesn't call the edge.
+%% The listeners' addresses are in the environment of `halley_edge', which is read here by name: the
+%% API tells people where the other listener is, it doesn't call the edge.
 -module(halley_api_config).
 
 -export([listen/1, port/1, auth_mode/0]).

@@ -1,8 +1,9 @@
 %% The demo: `GET /demo' on the public listener, a page where two people follow, publish and see.
 %%
-%% Only in auth.mode none, since it lets anybody be anybody. The page's files are in priv/demo, served as they
-%% are, by name from a fixed list: a path from outside never becomes the path of a file. `config.json' tells
-%% the page the API listener's port; it uses that port on its own host, and the edge answers CORS.
+%% Only in auth.mode none, since it lets anybody be anybody. The page's files are in priv/demo,
+%% served as they are, by name from a fixed list: a path from outside never becomes the path of a
+%% file. `config.json' tells the page the API listener's port; it uses that port on its own host,
+%% and the edge answers CORS.
 -module(halley_api_demo_h).
 -behaviour(halley_api).
 
@@ -45,13 +46,15 @@ headers(Type, Request) ->
      {<<"referrer-policy">>, <<"no-referrer">>},
      {<<"cache-control">>, <<"no-cache">>}].
 
-%% Nothing inline and nothing from elsewhere; the one other origin is the API listener's on the same host.
+%% Nothing inline and nothing from elsewhere; the one other origin is the API listener's on the same
+%% host.
 policy(Request) ->
     ["default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'",
      api_origin(Request), "; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"].
 
 api_origin(#{headers := #{<<"host">> := Host}}) ->
-    case re:run(Host, "^([a-zA-Z0-9.-]+|\\[[0-9a-fA-F:.]+\\])(:[0-9]+)?\\z", [{capture, [1], binary}]) of
+    NamePort = "^([a-zA-Z0-9.-]+|\\[[0-9a-fA-F:.]+\\])(:[0-9]+)?\\z",
+    case re:run(Host, NamePort, [{capture, [1], binary}]) of
         {match, [Name]} -> [" http://", Name, $:, integer_to_binary(halley_api_config:port(api))];
         nomatch -> ""
     end;

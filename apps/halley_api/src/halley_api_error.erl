@@ -1,8 +1,9 @@
 %% Errors as clients see them: a status, a stable code for programs, a message for people.
 %%
-%% `{"error":{"code":…,"message":…}}' is the form everywhere: as a response's body and, in the answer to a
-%% body of many lines, in the place of one line's result. The message says what was wrong and what would be
-%% right. This module also says which answer each reason of the core becomes.
+%% `{"error":{"code":…,"message":…}}' is the form everywhere: as a response's body and, in the
+%% answer to a body of many lines, in the place of one line's result. The message says what was
+%% wrong and what would be right. This module also says which answer each reason of the core
+%% becomes.
 -module(halley_api_error).
 
 -export([response/1, response/2, json/1, reason/1, bad_id/2, bad_json/1, closed/0]).
@@ -49,7 +50,7 @@ closed() ->
 reason(overloaded) ->
     {503, <<"overloaded">>, "nothing was accepted, the server has too much to do; try again soon"};
 reason(unavailable) ->
-    {503, <<"unavailable">>, "the server can't tell whether this was done; try again soon, with the same id"};
+    {503, <<"unavailable">>, "nobody knows whether this was done; try again soon with the same id"};
 reason(data_too_large) ->
     Max = integer_to_list(halley_limits:get(event_data_bytes_max)),
     {413, <<"data_too_large">>, ["an event's data has at most ", Max, " bytes of JSON"]};
@@ -58,7 +59,7 @@ reason({bad_id, Member, Reason}) when Member =:= user; Member =:= subject ->
 reason({bad_id, _}) ->
     {400, <<"bad_id">>, "an id is 1 to 255 bytes of UTF-8 without control characters"};
 reason({unknown_id, Id}) ->
-    {400, <<"bad_after">>, ["after: no such id as ", Id, "; `next' of the page before is what goes there"]};
+    {400, <<"bad_after">>, ["after: there is no id ", Id, "; take `next' of the page before"]};
 reason(self) ->
     {400, <<"self">>, "a user follows itself, always"};
 reason({bad_data, _}) ->
@@ -66,6 +67,6 @@ reason({bad_data, _}) ->
 reason({store_failed, _}) ->
     {500, <<"store_failed">>, "the store failed; the server's log says why"};
 reason(too_many_ids) ->
-    {507, <<"too_many_ids">>, "the server knows as many ids as it can; no new user or subject fits in"};
+    {507, <<"too_many_ids">>, "no new user or subject fits in; those known already still work"};
 reason(_) ->
     {500, <<"internal">>, "the server failed at this; its log says more"}.

@@ -1,8 +1,8 @@
-%% One event of a request: `{"subject":S,"data":…,"id"?:…}' from JSON text to what publishing takes.
+%% One event of a request: `{"subject":S,"data":…,"id"?:…}' from JSON to what publishing takes.
 %%
-%% A member that is not known, or is there twice, is an error rather than ignored: a misspelt `id' would
-%% silently take idempotency away.
-%% Pure; it is called for every event and so makes one pass over the members.
+%% A member that is not known, or is there twice, is an error rather than ignored: a misspelt `id'
+%% would silently take idempotency away. Pure; it is called for every event and so makes one pass
+%% over the members.
 -module(halley_api_event).
 
 -export([parse/1]).
@@ -43,4 +43,5 @@ members([], _, Text, Subject, Data, Opts) ->
     {ok, {Subject, halley_api_json:cut(Text, Data), Opts}}.
 
 bad(What) ->
-    {error, {400, <<"bad_event">>, [What, "; an event is {\"subject\":S,\"data\":any JSON,\"id\":optional}"]}}.
+    Right = "; an event is {\"subject\":S,\"data\":any JSON,\"id\":optional}",
+    {error, {400, <<"bad_event">>, [What, Right]}}.

@@ -1,12 +1,12 @@
 %% POST /v1/events : publishes one event, or many.
 %%
-%% One, as application/json: `{"subject":S,"data":…,"id"?:…}' is answered by `{"id":…,"sessions":N}'.
-%% Many, as application/x-ndjson, one on each line: one result per line in the same order, each what the
-%% single form would have answered, so a bad line has its error in its place. Blank lines are skipped and
-%% get no result.
-%% Events of one request are published in the order of the lines, group by group as they arrive, so a client
-%% that breaks off has published what it sent. Results wait in memory, therefore a request takes
-%% ?BATCH_EVENTS_MAX events; the first beyond it ends the request with a 413, after the results of those before.
+%% One, as application/json: `{"subject":S,"data":…,"id"?:…}' is answered by
+%% `{"id":…,"sessions":N}'. Many, as application/x-ndjson, one on each line: one result per line in
+%% the same order, each what the single form would have answered, so a bad line has its error in its
+%% place. Blank lines are skipped and get no result. Events of one request are published in the
+%% order of the lines, group by group as they arrive, so a client that breaks off has published what
+%% it sent. Results wait in memory, therefore a request takes ?BATCH_EVENTS_MAX events; the first
+%% beyond it ends the request with a 413, after the results of those before.
 -module(halley_api_events_h).
 -behaviour(halley_api).
 
@@ -28,7 +28,7 @@ handle(post, [], Request) ->
         undeclared -> one(Request);
         <<"application/x-ndjson">> -> many(Request);
         _ ->
-            Message = "events are application/json (one) or application/x-ndjson (one on each line)",
+            Message = "events are application/json (one) or application/x-ndjson (one per line)",
             halley_api_error:response({415, <<"unsupported_media_type">>, Message})
     end.
 
@@ -36,7 +36,7 @@ handle(post, [], Request) ->
 event_bytes_max() ->
     2 * halley_limits:get(event_data_bytes_max) + ?EVENT_ENVELOPE_BYTES_MAX.
 
-%% --- one -------------------------------------------------------------------------------------------
+%% --- one -----------------------------------------------------------------------------------------
 
 one(Request) ->
     case halley_api_body:read(Request, event_bytes_max()) of
@@ -54,16 +54,19 @@ publish({error, Error}) ->
     halley_api_error:response(Error).
 
 too_large(Code) ->
-    {413, Code, ["an event has at most ", integer_to_list(event_bytes_max()), " bytes, of which its data has ",
-                 integer_to_list(halley_limits:get(event_data_bytes_max))]}.
+    Event = integer_to_list(event_bytes_max()),
+    Data = integer_to_list(halley_limits:get(event_data_bytes_max)),
+    {413, Code, ["an event has at most ", Event, " bytes, its data ", Data]}.
 
 result(#{id := Id, sessions := Sessions}) ->
-    [<<"{\"id\":\"">>, halley_event:escape(Id), <<"\",\"sessions\":">>, integer_to_binary(Sessions), <<"}\n">>].
+    [<<"{\"id\":\"">>, halley_event:escape(Id),
+     <<"\",\"sessions\":">>, integer_to_binary(Sessions), <<"}\n">>].
 
-%% --- many ------------------------------------------------------------------------------------------
+%% --- many ----------------------------------------------------------------------------------------
 
 many(Request) ->
-    case halley_api_body:fold(fun chunk/2, #many{lines = halley_api_lines:new(event_bytes_max())}, Request) of
+    Many = #many{lines = halley_api_lines:new(event_bytes_max())},
+    case halley_api_body:fold(fun chunk/2, Many, Request) of
         {done, #many{lines = Lines} = Read} ->
             case block(halley_api_lines:finish(Lines), Read) of
                 {ok, #many{results = Results}} -> results(200, Results);
@@ -102,7 +105,8 @@ groups(Texts, #many{count = Count, results = Results} = Many) ->
 %% The results of a group as text, so that no decoded event outlives it.
 publish_group(Texts) ->
     Parsed = [parse(Text) || Text <- Texts],
-    Published = halley:publish_many([{Subject, {json, Data}, Opts} || {ok, {Subject, Data, Opts}} <- Parsed]),
+    Items = [{Subject, {json, Data}, Opts} || {ok, {Subject, Data, Opts}} <- Parsed],
+    Published = halley:publish_many(Items),
     iolist_to_binary(merge(Parsed, Published)).
 
 parse(too_long) -> {error, too_large(<<"line_too_long">>)};

@@ -1,18 +1,20 @@
-%% Follows as NDJSON, `{"user":U,"subject":S}' on each line, and what both line formats have in common.
+%% Follows as NDJSON, `{"user":U,"subject":S}' on each line, and what both line formats have in
+%% common.
 %%
-%% A block of whole lines becomes the pairs that are good, in order; how many lines there were; and the lines
-%% that gave no pair, by their place in the block from 0, with the reason: so that whoever is told "the
-%% fifth pair failed" can find its line. A bad line spoils no other.
-%% Pure; blocks come from `halley_api_lines'.
+%% A block of whole lines becomes the pairs that are good, in order; how many lines there were; and
+%% the lines that gave no pair, by their place in the block from 0, with the reason: so that whoever
+%% is told "the fifth pair failed" can find its line. A bad line spoils no other. Pure; blocks come
+%% from `halley_api_lines'.
 -module(halley_api_follow_lines).
 
 -export([parse/1, pair/2, line_too_long/0]).
--export_type([parsed/0, skipped/0]).
+-export_type([parsed/0, skipped/0, pair/0]).
 
 -include("halley_api_limits.hrl").
 
 -type skipped() :: [{Line :: non_neg_integer(), blank | halley_api_error:error()}].
--type parsed() :: {[{User :: binary(), Subject :: binary()}], Lines :: non_neg_integer(), skipped()}.
+-type pair() :: {User :: halley_id:id(), Subject :: halley_id:id()}.
+-type parsed() :: {[pair()], Lines :: non_neg_integer(), skipped()}.
 
 -spec parse(Block :: binary()) -> parsed().
 parse(Block) ->
@@ -32,7 +34,7 @@ line(Line) ->
     case halley_api_json:object(Line) of
         {ok, [{<<"user">>, User}, {<<"subject">>, Subject}]} -> from_json(User, Subject);
         {ok, [{<<"subject">>, Subject}, {<<"user">>, User}]} -> from_json(User, Subject);
-        {ok, _} -> {400, <<"bad_follow">>, "a follow has exactly these members: {\"user\":U,\"subject\":S}"};
+        {ok, _} -> {400, <<"bad_follow">>, "a follow is exactly {\"user\":U,\"subject\":S}"};
         {error, What} -> blank_or(Line, What)
     end.
 
@@ -43,10 +45,11 @@ blank_or(Line, What) ->
     end.
 
 from_json(User, Subject) ->
-    both(halley_api_id:from_json(User, <<"user">>), halley_api_id:from_json(Subject, <<"subject">>)).
+    both(halley_api_id:from_json(User, <<"user">>),
+         halley_api_id:from_json(Subject, <<"subject">>)).
 
 %% A pair of ids that did not come through JSON.
--spec pair(binary(), binary()) -> {ok, {binary(), binary()}} | halley_api_error:error().
+-spec pair(binary(), binary()) -> {ok, pair()} | halley_api_error:error().
 pair(User, Subject) ->
     both(halley_api_id:check(User, <<"user">>), halley_api_id:check(Subject, <<"subject">>)).
 

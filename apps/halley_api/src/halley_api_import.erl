@@ -1,12 +1,13 @@
-%% A body of follows, of any size: chunks to lines, lines to pairs, pairs to batches, batches to the store.
+%% A body of follows, of any size: chunks to lines, lines to pairs, pairs to batches, batches to the
+%% store.
 %%
-%% One batch commits, in a process of its own, while the next is read and parsed; when that one is full it
-%% waits for the first. So an import holds two batches at most, and both cores are busy. A commit that waits
-%% stops the reading, and that stops the client.
-%% Invariants: batches commit in the order of the lines. A line that gives no follow is counted as an error
-%% with its number and spoils no other. If the client leaves or the store refuses, the lines before are
-%% applied and stay so: an import may be repeated, what it had done is then `already'.
-%% It doesn't know whether it follows or unfollows: that is the function it is given.
+%% One batch commits, in a process of its own, while the next is read and parsed; when that one is
+%% full it waits for the first. So an import holds two batches at most, and both cores are busy. A
+%% commit that waits stops the reading, and that stops the client. Invariants: batches commit in the
+%% order of the lines. A line that gives no follow is counted as an error with its number and spoils
+%% no other. If the client leaves or the store refuses, the lines before are applied and stay so: an
+%% import may be repeated, what it had done is then `already'. It doesn't know whether it follows or
+%% unfollows: that is the function it is given.
 -module(halley_api_import).
 
 -export([run/3]).
@@ -21,7 +22,7 @@
                      errors := [{Line :: pos_integer(), halley_api_error:error()}],
                      errors_total := non_neg_integer(),
                      lines := non_neg_integer()}.
--type pairs() :: [{halley_id:id(), halley_id:id()}].
+-type pairs() :: [halley_api_follow_lines:pair()].
 -type apply() :: fun((pairs()) ->
     {ok, #{errors := [{non_neg_integer(), term()}], atom() => term()}} | {error, term()}).
 
@@ -44,8 +45,8 @@
     errors_total = 0 :: non_neg_integer()
 }).
 
-%% Runs an import to its end. `{stopped, Error, Outcome}': the store refused a batch; the outcome is of what
-%% was done before.
+%% Runs an import to its end. `{stopped, Error, Outcome}': the store refused a batch; the outcome is
+%% of what was done before.
 -spec run(halley_api:request(), format(), apply()) ->
     {ok, outcome()} | {stopped, halley_api_error:error(), outcome()} | closed.
 run(Request, Format, Apply) ->
@@ -136,12 +137,14 @@ settle(#import{commit = {Commit, Batch}} = Import) ->
 settled(#{errors := Failed} = Result, Batch, #import{counts = Counts} = Import) ->
     Add = fun(_, A, B) -> A + B end,
     Done = maps:filter(fun(_, Value) -> is_integer(Value) end, Result),
+    Sums = maps:merge_with(Add, Counts, Done),
     #batch{first_line = First, skipped = Skipped} = Batch,
     Bad = [{First + N, Error} || {N, Error} <- lists:reverse(Skipped), Error =/= blank],
     Refused = refused(Failed, Batch),
-    list_errors(lists:merge(Bad, Refused), Import#import{counts = maps:merge_with(Add, Counts, Done)}).
+    list_errors(lists:merge(Bad, Refused), Import#import{counts = Sums}).
 
-%% Pairs that the store refused, by line: their places, from 0, are those among the lines not skipped.
+%% Pairs that the store refused, by line: their places, from 0, are those among the lines not
+%% skipped.
 refused([], _) ->
     [];
 refused(Failed, #batch{first_line = First, skipped = Skipped}) ->

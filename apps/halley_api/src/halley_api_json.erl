@@ -1,18 +1,22 @@
 %% JSON as the API needs it: an object's members by jiffy, and one member's text as it was written.
 %%
-%% An event's data must reach its followers as the publisher wrote it: `1.10' stays `1.10', a number of
-%% thirty digits keeps them all, members keep their order, escapes stay escapes. Decoding and encoding
-%% again would lose some of that, so `object/1' lets jiffy judge the text and `cut/2' cuts the member out.
+%% An event's data must reach its followers as the publisher wrote it: `1.10' stays `1.10', a number
+%% of thirty digits keeps them all, members keep their order, escapes stay escapes. Decoding and
+%% encoding again would lose some of that, so `object/1' lets jiffy judge the text and `cut/2' cuts
+%% the member out.
 %%
-%% Invariants: `cut/2' is only for a text that `object/1' accepted, and so may rely on its grammar. What it
-%% gives is one line without control characters, as DELIVER needs (link.md 7.1).
-%% It is not a JSON parser: it judges nothing.
+%% Invariants: `cut/2' is only for a text that `object/1' accepted, and so may rely on its grammar.
+%% What it gives is one line without control characters, as DELIVER needs (link.md 7.1). It is not a
+%% JSON parser: it judges nothing.
 -module(halley_api_json).
 
 -export([object/1, cut/2, string/1]).
 -export_type([members/0]).
 
 -include("halley_api_limits.hrl").
+
+%% The white space of JSON that has no place in a line.
+-define(CONTROL_SPACE, [<<"\n">>, <<"\t">>, <<"\r">>]).
 
 %% An object as jiffy gives it: order and duplicates are kept.
 -type members() :: [{binary(), jiffy:json_value()}].
@@ -22,7 +26,8 @@
 object(Text) ->
     case byte_size(Text) =< ?NUMBER_DIGITS_MAX orelse digits_fit(Text, 0) of
         true -> decode(Text);
-        false -> {error, ["a number has more than ", integer_to_list(?NUMBER_DIGITS_MAX), " digits"]}
+        false ->
+            {error, ["a number has more than ", integer_to_list(?NUMBER_DIGITS_MAX), " digits"]}
     end.
 
 decode(Text) ->
@@ -31,7 +36,8 @@ decode(Text) ->
         Other -> {error, ["a JSON object was expected, not ", kind(Other)]}
     catch
         error:{Byte, Reason} when is_integer(Byte) ->
-            {error, ["the JSON is not valid at byte ", integer_to_list(Byte), ": ", explain(Reason)]};
+            At = integer_to_list(Byte),
+            {error, ["the JSON is not valid at byte ", At, ": ", explain(Reason)]};
         error:{range, _} ->
             {error, "a number is too large for a 64-bit float"};
         _:_ ->
@@ -46,7 +52,7 @@ kind(Value) -> atom_to_list(Value).
 explain(truncated_json) -> "the text ends before the JSON does";
 explain(invalid_trailing_data) -> "something follows the end of the JSON";
 explain(invalid_string) ->
-    "a string holds a control character, a bad escape, half a surrogate pair or bytes that are not UTF-8";
+    "a string holds a control character, a bad escape, half a surrogate pair or what is not UTF-8";
 explain(invalid_number) -> "a number is malformed";
 explain(invalid_literal) -> "only true, false and null are words";
 explain(invalid_json) -> "this is not expected here";
@@ -111,9 +117,9 @@ skip_space(Rest) -> Rest.
 %% jiffy refuses control characters inside strings, so what is found here stands between tokens.
 %% One search for each character: a single byte is found by memchr, a set of them is not.
 one_line(Value) ->
-    case lists:any(fun(C) -> binary:match(Value, C) =/= nomatch end, [<<"\n">>, <<"\t">>, <<"\r">>]) of
+    case lists:any(fun(C) -> binary:match(Value, C) =/= nomatch end, ?CONTROL_SPACE) of
         false -> Value;
-        true -> binary:replace(Value, [<<"\n">>, <<"\t">>, <<"\r">>], <<>>, [global])
+        true -> binary:replace(Value, ?CONTROL_SPACE, <<>>, [global])
     end.
 
 %% A string as JSON text.

@@ -6,4 +6,5 @@
 
 -spec handle(get, [], halley_api:request()) -> halley_api:response().
 handle(get, [], _) ->
-    {200, [{<<"content-type">>, <<"text/plain; version=0.0.4; charset=utf-8">>}], halley_metrics:render()}.
+    Type = <<"text/plain; version=0.0.4; charset=utf-8">>,
+    {200, [{<<"content-type">>, Type}], halley_metrics:render()}.

@@ -15,7 +15,8 @@ json(Term) ->
 json(Status, Text) ->
     {Status, [{<<"content-type">>, <<"application/json">>}], Text}.
 
-%% One page of ids: `?after=' and `&limit=' of the query, judged, and the function that reads a page.
+%% One page of ids: `?after=' and `&limit=' of the query, judged, and the function that reads a
+%% page.
 -spec page(binary(), halley_api:request(), fun((After, Limit) -> Page)) ->
     halley_api:response()
     when Page :: {[halley_id:id()], Next} | {error, {unknown_id, halley_id:id()}},
@@ -60,4 +61,5 @@ limit_of(_) ->
     bad_limit().
 
 bad_limit() ->
-    {error, {400, <<"bad_limit">>, ["limit is a number from 1 to ", integer_to_list(?PAGE_LIMIT_MAX)]}}.
+    Max = integer_to_list(?PAGE_LIMIT_MAX),
+    {error, {400, <<"bad_limit">>, ["limit is a number from 1 to ", Max]}}.

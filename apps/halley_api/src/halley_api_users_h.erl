@@ -1,11 +1,11 @@
 %% What is about one user.
 %%
-%%   GET    /v1/users/U            presence: is the user there, how often, and how many follows both ways
+%%   GET    /v1/users/U            presence, and how many follows there are both ways
 %%   GET    /v1/users/U/following  whom the user follows, page by page, as for followers
 %%   DELETE /v1/users/U/sessions   closes the user's connections
 %%
-%% A user that was never heard of is offline and follows nobody; it is not an error, as any id may follow or
-%% be followed the next moment.
+%% A user that was never heard of is offline and follows nobody; it is not an error, as any id may
+%% follow or be followed the next moment.
 -module(halley_api_users_h).
 -behaviour(halley_api).
 

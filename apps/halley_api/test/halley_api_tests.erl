@@ -26,7 +26,7 @@ handlers_test_() ->
               {pages, fun pages/0}, {bad_pages, fun bad_pages/0}, {users, fun users/0},
               {health, fun health/0}, {metrics, fun metrics/0}, {demo, fun demo/0}]]}.
 
-%% --- dispatch --------------------------------------------------------------------------------------
+%% --- dispatch ------------------------------------------------------------------------------------
 
 unknown_paths() ->
     Message = fun(Listener, Path) -> error(404, <<"not_found">>, call(Listener, <<"GET">>, Path, <<>>)) end,
@@ -48,7 +48,7 @@ wrong_methods() ->
     Options = {204, _, []} = call(api, <<"OPTIONS">>, ?FOLLOWS, <<>>),
     ?assertEqual(<<"POST, DELETE, OPTIONS">>, halley_api_fake:header(<<"allow">>, Options)).
 
-%% --- events ----------------------------------------------------------------------------------------
+%% --- events --------------------------------------------------------------------------------------
 
 one_event() ->
     Answer = {200, _, _} = publish(<<"{\"subject\":\"s\",\"data\":[1.10]}">>),
@@ -123,7 +123,7 @@ a_long_line_of_events() ->
     ?assertMatch([#{<<"error">> := #{<<"code">> := <<"line_too_long">>}}, #{<<"id">> := _}],
                  results(ndjson(halley_api_fake:stream(Chunks)))).
 
-%% --- follows ---------------------------------------------------------------------------------------
+%% --- follows -------------------------------------------------------------------------------------
 
 follows_of_both_formats() ->
     Expected = #{<<"added">> => 2, <<"already">> => 0, <<"errors">> => [], <<"errors_total">> => 0},
@@ -204,7 +204,7 @@ a_client_that_leaves() ->
     {400, _, _} = follow([binary:copy(<<"a b\n">>, 70000), closed]),
     ?assertMatch([_], committed(follow)).
 
-%% --- reads -----------------------------------------------------------------------------------------
+%% --- reads ---------------------------------------------------------------------------------------
 
 pages() ->
     [begin
@@ -254,7 +254,7 @@ metrics() ->
     Answer = {200, _, <<"halley_up 1\n">>} = get([<<"metrics">>], []),
     ?assertEqual(<<"text/plain; version=0.0.4; charset=utf-8">>, halley_api_fake:header(<<"content-type">>, Answer)).
 
-%% --- demo ------------------------------------------------------------------------------------------
+%% --- demo ----------------------------------------------------------------------------------------
 
 demo() ->
     Get = fun(Path) -> call(public, <<"GET">>, Path, <<>>) end,
@@ -274,7 +274,8 @@ demo() ->
     after application:unset_env(halley_api, auth_mode)
     end.
 
-%% The page may call the API of the host that it was loaded from, and a strange Host gets nothing into the header.
+%% The page may call the API of the host that it was loaded from, and a strange Host gets nothing
+%% into the header.
 demo_policy() ->
     Policy = fun(Host) ->
                      Request = halley_api_fake:request(public, <<"GET">>, [<<"demo">>], {full, <<>>}),
@@ -287,7 +288,7 @@ demo_policy() ->
     ?assertEqual(<<"'self' http://[::1]:8081">>, Policy(<<"[::1]:8080">>)),
     [?assertEqual(<<"'self'">>, Policy(Host)) || Host <- [<<>>, <<"a;script-src *">>, <<"a b">>, <<"a\n">>, <<"*">>]].
 
-%% --- helpers ---------------------------------------------------------------------------------------
+%% --- helpers -------------------------------------------------------------------------------------
 
 call(Listener, Method, Path, Body) ->
     halley_api:handle(halley_api_fake:request(Listener, Method, Path, {full, Body})).

@@ -16,7 +16,7 @@ properties() ->
      || {Name, N} <- [{prop_cutting_changes_no_lines, 500}, {prop_cutting_changes_no_import, 200},
                       {prop_any_bytes_are_answered, 500}, {prop_data_is_kept, 500}]].
 
-%% --- generators ------------------------------------------------------------------------------------
+%% --- generators ----------------------------------------------------------------------------------
 
 %% Bodies of what matters to lines and JSON, and some noise.
 body() ->
@@ -50,7 +50,7 @@ json(Size) ->
 valid(String) ->
     [C || C <- String, C < 16#D800 orelse C > 16#DFFF].
 
-%% --- properties ------------------------------------------------------------------------------------
+%% --- properties ----------------------------------------------------------------------------------
 
 prop_cutting_changes_no_lines() ->
     ?FORALL({Body, Chunks}, ?LET(B, body(), {B, chunks(B)}),
