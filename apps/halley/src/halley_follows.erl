@@ -1,0 +1,185 @@
+%% Who follows whom: the durable subscriptions.
+%%
+%% A write resolves ids to numbers and sorts in the caller's process, then waits for the one
+%% owner (`halley_follows_owner`), which commits what waits in groups. A reply means that the
+%% change is on disk and that every reader sees it. Calls by different processes take effect one
+%% after the other, in the order in which they reach the owner; the counts in the replies are
+%% exact.
+%%
+%% A read goes straight to ETS: two tables of packed pairs, one per direction (see
+%% `halley_pages_table`). It takes no lock and no snapshot: it sees every follow that stood from
+%% its beginning to its end, and of those that come or go meanwhile some.
+%%
+%% Every user follows itself, always. That follow is not stored, not counted and not listed here:
+%% following oneself is answered `already`, unfollowing oneself is the error `self`.
+-module(halley_follows).
+
+-export([follow/1, unfollow/1]).
+-export([fold_followers/3, followers_packed/1]).
+-export([followers/3, following/3, count_followers/1, count_following/1, count/0]).
+
+-export_type([error/0, failure/0]).
+
+-type id() :: halley_id:id().
+-type user_number() :: halley_id:user_number().
+-type error() :: {bad_id, user | subject, halley_id:reason()} | too_many_ids | self.
+%% `overloaded`: more waits at the owner than follows_queue_max pairs; nothing was changed by the
+%% slice of the call that met it.
+-type failure() :: overloaded | {store_failed, term()}.
+-type direction() :: halley_followers | halley_following.
+
+%% A long list is committed in slices of this many pairs.
+-define(SLICE_PAIRS, 100000).
+
+%% Makes each user follow its subject. Errors carry the pair's place in the list, from 0; the
+%% other pairs take effect. A list of more than 100,000 pairs is committed slice by slice: if a
+%% slice fails, those before it stand.
+-spec follow([{binary(), binary()}]) ->
+    {ok, #{added := non_neg_integer(), already := non_neg_integer(),
+           errors := [{non_neg_integer(), error()}]}}
+    | {error, failure()}.
+follow(Pairs) ->
+    case change(add, Pairs) of
+        {ok, Added, Already, Errors} ->
+            {ok, #{added => Added, already => Already, errors => Errors}};
+        {error, _} = Error -> Error
+    end.
+
+%% The opposite; `absent` counts what wasn't followed.
+-spec unfollow([{binary(), binary()}]) ->
+    {ok, #{removed := non_neg_integer(), absent := non_neg_integer(),
+           errors := [{non_neg_integer(), error()}]}}
+    | {error, failure()}.
+unfollow(Pairs) ->
+    case change(remove, Pairs) of
+        {ok, Removed, Absent, Errors} ->
+            {ok, #{removed => Removed, absent => Absent, errors => Errors}};
+        {error, _} = Error -> Error
+    end.
+
+change(Operation, Pairs) -> change(Operation, Pairs, 0, 0, 0, []).
+
+change(_, [], _, Changed, Same, Errors) ->
+    {ok, Changed, Same, lists:append(lists:reverse(Errors))};
+change(Operation, Pairs, Index, Changed, Same, Errors) ->
+    {Known, Unknown, Self, SliceEnd, Rest} = resolve(Pairs, Index),
+    {Keys, SliceErrors} = settle(Operation, Unknown, Self, Known),
+    case halley_follows_owner:change(Operation, Keys) of
+        {ok, N} ->
+            Unchanged = SliceEnd - Index - N - length(SliceErrors),
+            change(Operation, Rest, SliceEnd, Changed + N, Same + Unchanged,
+                   [SliceErrors | Errors]);
+        {error, _} = Error -> Error
+    end.
+
+%% Keys {user, subject} of the pairs whose ids have numbers, the pairs that need more thought, and
+%% the pairs of an id with itself.
+resolve(Pairs, Index) ->
+    resolve(Pairs, Index, Index + ?SLICE_PAIRS, <<>>, undefined, [], [], []).
+
+resolve([{User, User} | Pairs], Index, End, Last, LastNumber, Known, Unknown, Self)
+  when Index < End ->
+    resolve(Pairs, Index + 1, End, Last, LastNumber, Known, Unknown, [{Index, User} | Self]);
+resolve([{User, Subject} | Pairs], Index, End, Last, LastNumber, Known, Unknown, Self)
+  when Index < End ->
+    %% Imports come sorted by user more often than not.
+    U = case User of
+            Last -> LastNumber;
+            _ -> halley_ids:lookup(User)
+        end,
+    case halley_ids:lookup(Subject) of
+        S when is_integer(U), is_integer(S) ->
+            resolve(Pairs, Index + 1, End, User, U, [halley_pages:key(U, S) | Known],
+                    Unknown, Self);
+        _ ->
+            resolve(Pairs, Index + 1, End, User, U, Known,
+                    [{Index, User, Subject} | Unknown], Self)
+    end;
+resolve(Rest, Index, _, _, _, Known, Unknown, Self) ->
+    {Known, lists:reverse(Unknown), lists:reverse(Self), Index, Rest}.
+
+%% Gives the keys to change and the errors by index; whatever is neither changes nothing.
+settle(Operation, Unknown, Self, Known) ->
+    {Valid, Errors} = check(Unknown, [], []),
+    {Keys, IdErrors} = settle_unknown(Operation, Valid, Known),
+    {Keys, lists:keysort(1, settle_self(Operation, Self) ++ IdErrors ++ Errors)}.
+
+check([{Index, User, Subject} = Pair | Pairs], Valid, Errors) ->
+    case {halley_id:check(User), halley_id:check(Subject)} of
+        {ok, ok} -> check(Pairs, [Pair | Valid], Errors);
+        {{error, Reason}, _} -> check(Pairs, Valid, [{Index, {bad_id, user, Reason}} | Errors]);
+        {ok, {error, Reason}} -> check(Pairs, Valid, [{Index, {bad_id, subject, Reason}} | Errors])
+    end;
+check([], Valid, Errors) ->
+    {lists:reverse(Valid), Errors}.
+
+settle_self(Operation, Self) ->
+    lists:append([case halley_id:check(Id) of
+                      ok when Operation =:= add -> [];
+                      ok -> [{Index, self}];
+                      {error, Reason} -> [{Index, {bad_id, user, Reason}}]
+                  end || {Index, Id} <- Self]).
+
+settle_unknown(_, [], Keys) -> {Keys, []};
+settle_unknown(remove, _, Keys) -> {Keys, []};
+settle_unknown(add, Valid, Keys) ->
+    case halley_ids:intern(lists:append([[User, Subject] || {_, User, Subject} <- Valid])) of
+        {ok, Numbers} -> {add_keys(Numbers, Keys), []};
+        {error, Reason} -> {Keys, [{Index, Reason} || {Index, _, _} <- Valid]}
+    end.
+
+add_keys([U, S | Numbers], Keys) -> add_keys(Numbers, [halley_pages:key(U, S) | Keys]);
+add_keys([], Keys) -> Keys.
+
+%% Folds over the numbers of those who follow, ascending. The path of every publish.
+-spec fold_followers(fun((user_number(), Acc) -> Acc), Acc, user_number()) -> Acc.
+fold_followers(Fun, Acc, Subject) ->
+    halley_pages_table:fold(Fun, Acc, halley_followers, Subject).
+
+%% The same as binaries of <<Number:32, ...>>, ascending over all of them, none empty.
+-spec followers_packed(user_number()) -> [binary()].
+followers_packed(Subject) ->
+    halley_pages_table:slices(halley_followers, Subject).
+
+%% A page of a subject's followers, and after which to go on. The order is that of user numbers,
+%% which is that of the first appearance, and never changes.
+-spec followers(id(), After :: id() | start, Limit :: pos_integer()) ->
+    {[id()], Next :: id() | done} | {error, {unknown_id, id()}}.
+followers(Subject, After, Limit) -> list(halley_followers, Subject, After, Limit).
+
+%% A page of what a user follows, as followers/3.
+-spec following(id(), After :: id() | start, Limit :: pos_integer()) ->
+    {[id()], Next :: id() | done} | {error, {unknown_id, id()}}.
+following(User, After, Limit) -> list(halley_following, User, After, Limit).
+
+-spec list(direction(), id(), id() | start, pos_integer()) ->
+    {[id()], id() | done} | {error, {unknown_id, id()}}.
+list(Table, Id, After, Limit) when Limit > 0 ->
+    case {halley_ids:lookup(Id), After =/= start andalso halley_ids:lookup(After)} of
+        {_, undefined} -> {error, {unknown_id, After}};
+        {undefined, _} -> {[], done};
+        {Number, false} -> page(halley_pages_table:take(Table, Number, 0, Limit + 1), Limit);
+        {Number, From} -> page(halley_pages_table:take(Table, Number, From, Limit + 1), Limit)
+    end.
+
+page(Numbers, Limit) when length(Numbers) > Limit ->
+    Ids = lists:map(fun halley_ids:name/1, lists:sublist(Numbers, Limit)),
+    {Ids, lists:last(Ids)};
+page(Numbers, _) ->
+    {lists:map(fun halley_ids:name/1, Numbers), done}.
+
+-spec count_followers(id()) -> non_neg_integer().
+count_followers(Subject) -> count(halley_followers, Subject).
+
+-spec count_following(id()) -> non_neg_integer().
+count_following(User) -> count(halley_following, User).
+
+count(Table, Id) ->
+    case halley_ids:lookup(Id) of
+        undefined -> 0;
+        Number -> halley_pages_table:count(Table, Number)
+    end.
+
+%% All follows there are.
+-spec count() -> non_neg_integer().
+count() -> halley_follows_owner:count().
