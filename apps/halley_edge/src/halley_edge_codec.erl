@@ -11,8 +11,7 @@
 %% a part of another frame beyond the frame's life copies it.
 -module(halley_edge_codec).
 
--export([deframe/1, decode/2, encode/1, encode_deliver/4, encode_frame/2, cost/1, is_from_edge/1,
-         clause_text/1]).
+-export([deframe/1, decode/2, encode/1, encode_deliver/4, is_from_edge/1, goodbye/1]).
 -export_type([frame/0, problem/0, conn/0, headers/0]).
 
 -include("halley_edge.hrl").
@@ -334,14 +333,8 @@ encode_deliver(Cursor, DataOffset, Json, Conns) ->
     [<<Length:32, 16#13, (byte_size(Cursor)), Cursor/binary, DataOffset:32, JsonBytes:32>>, Json,
      <<(byte_size(Conns) div 8):16>>, Conns].
 
--spec encode_frame(Type :: byte(), Payload :: iodata()) -> iodata().
 encode_frame(Type, Payload) ->
     [<<(1 + iolist_size(Payload)):32, Type>>, Payload].
-
-%% What a whole, encoded frame costs (4.1).
--spec cost(iodata()) -> non_neg_integer().
-cost(Encoded) ->
-    iolist_size(Encoded).
 
 enc_pairs(Pairs) ->
     [<<(length(Pairs)):16>> | [[str8(Name), str16(Value)] || {Name, Value} <- Pairs]].
@@ -376,7 +369,17 @@ is_from_edge(Frame) ->
         _ -> true
     end.
 
-%% How a problem reads in GOODBYE and in the log.
--spec clause_text(problem()) -> binary().
-clause_text({Clause, What}) ->
-    <<Clause/binary, ": ", What/binary>>.
+%% The GOODBYE that answers a broken clause (1.3, 2.7).
+-spec goodbye(problem()) -> {goodbye, Code :: 1..8, Reason :: binary()}.
+goodbye({Clause, What}) ->
+    {goodbye, goodbye_code(Clause), <<Clause/binary, ": ", What/binary>>}.
+
+goodbye_code(<<"3.2">>) -> ?GOODBYE_VERSION;
+goodbye_code(<<"3.", _/binary>>) -> ?GOODBYE_HANDSHAKE;
+goodbye_code(<<"4.1">>) -> ?GOODBYE_HANDSHAKE;
+goodbye_code(<<"4.5">>) -> ?GOODBYE_SILENCE;
+goodbye_code(<<"4.7">>) -> ?GOODBYE_OVERLOADED;
+goodbye_code(<<"4.", _/binary>>) -> ?GOODBYE_FLOW_CONTROL;
+goodbye_code(<<"8.1">>) -> ?GOODBYE_FLOW_CONTROL;
+goodbye_code(<<"8.3">>) -> ?GOODBYE_FLOW_CONTROL;
+goodbye_code(_) -> ?GOODBYE_BAD_FRAME.

@@ -1,0 +1,19 @@
+%% The application. Stopping it stops the edge, too; a brain that dies leaves the edge running (protocol/link.md 9).
+-module(halley_edge_app).
+-behaviour(application).
+
+-export([start/2, prep_stop/1, stop/1]).
+
+-spec start(application:start_type(), term()) -> {ok, pid()} | {error, term()}.
+start(_, _) ->
+    halley_edge_sup:start_link().
+
+%% Here and not in the runner's terminate/2, which also runs when the runner is merely restarted.
+-spec prep_stop(State) -> State.
+prep_stop(State) ->
+    ok = halley_edge_runner:stop_edge(),
+    State.
+
+-spec stop(term()) -> ok.
+stop(_) ->
+    ok.

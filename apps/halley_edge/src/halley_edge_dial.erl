@@ -1,0 +1,110 @@
+%% Dials a worker and shakes hands (protocol/link.md 1.1, 3): synchronous, in the caller's process, bounded in time.
+%%
+%% Used by a link, which then lives on the socket, and by the runner, which wants to know who answers. What comes with
+%% HELLO_EDGE in the same read is handed on. A worker that breaks a clause gets its GOODBYE here.
+-module(halley_edge_dial).
+
+-export([dial/1, path/2, check_path/1, close/2, reason_text/1]).
+-export_type([meeting/0, reason/0]).
+
+-include("halley_edge.hrl").
+
+-type meeting() :: #{socket := gen_tcp:socket(), hello := map(), window := pos_integer(),
+                     frames := [{non_neg_integer(), halley_edge_codec:frame()}],
+                     rest := binary()}.
+-type reason() :: {broken, halley_edge_codec:problem()}      % the worker broke a clause, here
+                | {goodbye, 1..8, binary()}                  % the worker says that we did
+                | {connect | send | recv, inet:posix() | closed | timeout | badarg}
+                | handshake_timeout.
+
+%% sun_path of unix(7), without its final zero.
+-define(PATH_BYTES_MAX, 107).
+-define(CONNECT_MS_MAX, 2000).
+%% Above a frame, so that a write of one doesn't suspend the writer; below two, so that heartbeats don't wait behind more.
+-define(HIGH_WATERMARK, 393216).
+-define(LOW_WATERMARK, 131072).
+-define(RECEIVE_BYTES, 65536).
+
+-spec path(SocketDir :: file:filename_all(), Worker :: non_neg_integer()) -> binary().
+path(SocketDir, Worker) ->
+    Name = <<"worker-", (integer_to_binary(Worker))/binary, ".sock">>,
+    filename:join(unicode:characters_to_binary(SocketDir), Name).
+
+%% Whether the kernel can take this path.
+-spec check_path(binary()) -> ok | {error, {path_too_long, Bytes :: pos_integer(), Max :: pos_integer()}}.
+check_path(Path) when byte_size(Path) =< ?PATH_BYTES_MAX -> ok;
+check_path(Path) -> {error, {path_too_long, byte_size(Path), ?PATH_BYTES_MAX}}.
+
+%% Connects, sends HELLO_BRAIN and waits for HELLO_EDGE. The socket is passive and belongs to the caller.
+-spec dial(Path :: binary()) -> {ok, meeting()} | {error, reason()}.
+dial(Path) ->
+    Options = [binary, {active, false}, {packet, raw}, {buffer, ?RECEIVE_BYTES},
+               {high_watermark, ?HIGH_WATERMARK}, {low_watermark, ?LOW_WATERMARK}],
+    case gen_tcp:connect({local, Path}, 0, Options, ?CONNECT_MS_MAX) of
+        {ok, Socket} -> greet(Socket);
+        {error, Reason} -> {error, {connect, Reason}}
+    end.
+
+greet(Socket) ->
+    Window = max(?WINDOW_BYTES_MIN, halley_limits:get(link_window_bytes)),
+    Hello = {hello_brain, #{version => ?LINK_VERSION, window => Window,
+                            node => atom_to_binary(node()), settings => halley_limits:for_edge()}},
+    Deadline = now_ms() + halley_limits:get(handshake_ms_max),
+    case gen_tcp:send(Socket, halley_edge_codec:encode(Hello)) of
+        ok ->
+            answer(Socket, Window, await_hello(Socket, <<>>, Deadline));
+        {error, Reason} ->
+            ok = gen_tcp:close(Socket),
+            {error, {send, Reason}}
+    end.
+
+await_hello(Socket, Buffer, Deadline) ->
+    case gen_tcp:recv(Socket, 0, max(0, Deadline - now_ms())) of
+        {ok, Data} ->
+            case halley_edge_codec:deframe(<<Buffer/binary, Data/binary>>) of
+                {ok, [], Rest} -> await_hello(Socket, Rest, Deadline);
+                {ok, [{_, First} | Frames], Rest} -> {First, Frames, Rest};
+                {error, Problem} -> {broken, Problem}
+            end;
+        {error, timeout} ->
+            handshake_timeout;
+        {error, Reason} ->
+            {recv, Reason}
+    end.
+
+answer(Socket, Window, {{hello_edge, Hello}, Frames, Rest}) ->
+    {ok, #{socket => Socket, hello => Hello, window => Window, frames => Frames, rest => Rest}};
+answer(Socket, _, {{goodbye, _, _} = Goodbye, _, _}) ->
+    ok = gen_tcp:close(Socket),
+    {error, Goodbye};
+answer(Socket, Window, {_, _, _}) ->
+    answer(Socket, Window, {broken, {<<"3.1">>, <<"the first frame is not HELLO_EDGE">>}});
+answer(Socket, _, {broken, Problem} = Reason) ->
+    close(Socket, halley_edge_codec:goodbye(Problem)),
+    {error, Reason};
+answer(Socket, _, handshake_timeout) ->
+    close(Socket, halley_edge_codec:goodbye({<<"3.5">>, <<"no hello in time">>})),
+    {error, handshake_timeout};
+answer(Socket, _, Reason) ->
+    ok = gen_tcp:close(Socket),
+    {error, Reason}.
+
+%% Says goodbye and closes. It waits a second at most for a worker that doesn't read.
+-spec close(gen_tcp:socket(), halley_edge_codec:frame()) -> ok.
+close(Socket, Goodbye) ->
+    _ = gen_tcp:send(Socket, halley_edge_codec:encode(Goodbye)),
+    _ = inet:setopts(Socket, [{linger, {true, 1}}]),
+    gen_tcp:close(Socket).
+
+-spec reason_text(reason()) -> unicode:chardata().
+reason_text({broken, {Clause, What}}) -> ["the worker broke clause ", Clause, ": ", What];
+reason_text({goodbye, Code, Text}) -> io_lib:format("the worker said goodbye ~b: ~ts", [Code, printable(Text)]);
+reason_text(handshake_timeout) -> "the worker's hello did not come in time";
+reason_text({Step, Reason}) -> io_lib:format("~s: ~s", [Step, inet:format_error(Reason)]).
+
+%% A peer's text goes into the log without line breaks or control characters.
+printable(Text) ->
+    << <<(case C of _ when C >= 16#20, C < 16#7f -> C; _ -> $? end)>> || <<C>> <= Text >>.
+
+now_ms() ->
+    erlang:monotonic_time(millisecond).

@@ -1,0 +1,106 @@
+%% One request and its answer: a process per REQUEST, which runs the handler and dies alone.
+%%
+%% The link spawns it linked, so it never outlives its link. It parses the target, calls `handle/1' of the module that the
+%% environment names (`halley_edge', `handler'), and sends the answer from here to the writer. What a handler dies of becomes a 500;
+%% an answer that isn't one does too. Its heap is bounded; the link sees the kill and answers for it.
+%%
+%% A body that isn't whole in REQUEST is read by a fun, chunk by chunk: the link sends {body, Flags, Data}, and the edge gets
+%% credit for what the handler has consumed, that is, when it asks for more (protocol/link.md 8.3). In portions of half the
+%% window: the edge always has the other half to go on with.
+-module(halley_edge_exchange).
+
+-export([start/2, context/2]).
+-export([run/2]).
+-export_type([context/0]).
+
+-include_lib("kernel/include/logger.hrl").
+-include("halley_edge.hrl").
+
+-opaque context() :: {Link :: pid(), halley_edge_writer:handle(), Window :: pos_integer()}.
+
+%% What a handler may keep on its heap; binaries above 64 bytes are not on it. 64 MiB: some hundred times the largest JSON
+%% that fits a frame, so reaching it is a fault.
+-define(HEAP_WORDS_MAX, (64 bsl 20 div 8)).
+-define(BODY, {?MODULE, body}).
+
+%% What every exchange of a link shares. To be made by the link.
+-spec context(halley_edge_writer:handle(), RequestWindow :: pos_integer()) -> context().
+context(Writer, RequestWindow) ->
+    {self(), Writer, RequestWindow}.
+
+%% Takes a {request, ...} frame; the process is linked to the caller and ends with `normal' once it has answered.
+-spec start(halley_edge_codec:frame(), context()) -> pid().
+start(Request, Context) ->
+    HeapBound = #{size => ?HEAP_WORDS_MAX, kill => true, error_logger => false},
+    spawn_opt(?MODULE, run, [Request, Context], [link, {max_heap_size, HeapBound}]).
+
+-spec run(halley_edge_codec:frame(), context()) -> ok.
+run({request, Conn, Listener, Flags, Method, Target, Headers, Body}, {_, Writer, _} = Context) ->
+    Frames =
+        try
+            {Status, AnswerHeaders, AnswerBody} =
+                case halley_edge_request:parse(Listener, Method, Target, Headers) of
+                    {ok, Parsed} -> call(Parsed, body(Conn, Flags, Body, Context));
+                    {error, Answer} -> Answer
+                end,
+            halley_edge_request:response(Conn, Status, AnswerHeaders, AnswerBody, 0)
+        catch
+            Class:Reason:Stack -> crashed(Conn, Method, Class, Reason, Stack)
+        end,
+    halley_edge_writer:send(Writer, Frames).
+
+call(Parsed, Body) ->
+    case application:get_env(halley_edge, handler) of
+        {ok, Handler} ->
+            Handler:handle(Parsed#{body => Body});
+        undefined ->
+            halley_edge_request:error_response(503, <<"no_handler">>, <<"the API is not running">>)
+    end.
+
+%% The target isn't logged: it may carry a token.
+crashed(Conn, Method, Class, Reason, Stack) ->
+    ?LOG_ERROR("a handler of ~0tp crashed: ~0tp:~0tp ~0tp", [Method, Class, Reason, Stack]),
+    {Status, Headers, Body} =
+        halley_edge_request:error_response(500, <<"internal">>, <<"the request failed inside the server">>),
+    halley_edge_request:response(Conn, Status, Headers, Body, 0).
+
+body(_, Flags, Body, _) when Flags band ?FLAG_END =/= 0 ->
+    {full, Body};
+body(Conn, Flags, First, {_, _, Window} = Context) ->
+    Owed = case Flags band ?FLAG_EXPECT of 0 -> 0; _ -> Window end,
+    put(?BODY, {First, Owed, 0}),
+    {stream, fun() -> read(Conn, Context) end}.
+
+%% State in the dictionary: a read fun without arguments has no other place. {Next, Owed, Last}: a chunk that is here already, bytes
+%% consumed but not yet given back, and bytes that the handler holds; or done.
+read(Conn, {Link, _, Window}) ->
+    case get(?BODY) of
+        done ->
+            done;
+        {First, Owed, 0} when First =/= <<>> ->
+            put(?BODY, {<<>>, Owed, byte_size(First)}),
+            {ok, First};
+        {<<>>, Owed, Held} ->
+            more(give_back(Owed + Held, Window, Link, Conn))
+    end.
+
+give_back(Owed, Window, Link, Conn) when Owed * 2 >= Window ->
+    Link ! {request_credit, self(), Conn, Owed},
+    0;
+give_back(Owed, _, _, _) ->
+    Owed.
+
+more(Owed) ->
+    receive
+        {body, Flags, <<>>} when Flags band ?FLAG_END =:= 0 ->
+            more(Owed);
+        {body, Flags, Data} when Flags band ?FLAG_END =:= 0 ->
+            put(?BODY, {<<>>, Owed, byte_size(Data)}),
+            {ok, Data};
+        {body, _, <<>>} ->
+            put(?BODY, done),
+            done;
+        {body, _, Data} ->
+            put(?BODY, done),
+            {ok, Data}
+    end.

@@ -1,0 +1,99 @@
+%% The edge as a process of the operating system: its program, its command line, whether one is alive.
+%%
+%% The edge leads a session of its own and reads nothing from its port, so it outlives the port and the brain. What it prints
+%% comes as {Port, {data, {eol | noeol, Line}}}, its end as {Port, {exit_status, Status}}, to the process that called start/2.
+-module(halley_edge_process).
+
+-export([program/0, build/1, start/2, identify/1, is_alive/1, printable/1]).
+-export_type([identity/0, config/0]).
+
+-type config() :: #{public := string(), api := string(), workers := pos_integer(),
+                    socket_dir := file:filename_all(),
+                    connections_max := pos_integer() | undefined}.
+%% Process id and start time: a number that was used again is another process.
+-opaque identity() :: {Pid :: non_neg_integer(), StartTicks :: binary()}.
+
+-define(LINE_BYTES_MAX, 1024).
+-define(VERSION_MS_MAX, 5000).
+
+%% The program to run: `halley_edge' `program' of the environment, or the release's, or the one that cargo built last.
+-spec program() -> {ok, file:filename_all()} | {error, Line :: unicode:chardata()}.
+program() ->
+    Candidates = case application:get_env(halley_edge, program) of
+        {ok, Program} -> [Program];
+        undefined -> [filename:join([code:root_dir(), "bin", "halley-edge"]),
+                      filename:absname("edge/target/release/halley-edge")]
+    end,
+    case [File || File <- Candidates, filelib:is_regular(File)] of
+        [File | _] ->
+            {ok, File};
+        [] ->
+            {error, io_lib:format("the edge's program is missing (looked for ~ts); run make build",
+                                  [lists:join(", ", Candidates)])}
+    end.
+
+%% The build that a program would name in HELLO_EDGE: the last word that it prints for --version.
+-spec build(file:filename_all()) -> {ok, binary()} | unknown.
+build(Program) ->
+    Port = open_port({spawn_executable, Program},
+                     [{args, ["--version"]}, binary, in, exit_status, {line, ?LINE_BYTES_MAX}]),
+    version(Port, <<>>, erlang:monotonic_time(millisecond) + ?VERSION_MS_MAX).
+
+version(Port, Line, Deadline) ->
+    receive
+        {Port, {data, {_, Text}}} when Line =:= <<>> -> version(Port, Text, Deadline);
+        {Port, {data, _}} -> version(Port, Line, Deadline);
+        {Port, {exit_status, 0}} when Line =/= <<>> ->
+            {ok, lists:last(binary:split(Line, <<" ">>, [global, trim_all]))};
+        {Port, {exit_status, _}} -> unknown
+    after max(0, Deadline - erlang:monotonic_time(millisecond)) ->
+        port_close(Port),
+        unknown
+    end.
+
+-spec start(file:filename_all(), config()) -> {ok, port()} | {error, Line :: unicode:chardata()}.
+start(Program, Config) ->
+    Options = [{args, arguments(Config)}, binary, exit_status, stderr_to_stdout,
+               {line, ?LINE_BYTES_MAX}],
+    try {ok, open_port({spawn_executable, Program}, Options)}
+    catch
+        error:Reason ->
+            {error, io_lib:format("the edge's program ~ts cannot be run: ~0tp", [Program, Reason])}
+    end.
+
+arguments(#{public := Public, api := Api, workers := Workers, socket_dir := Dir,
+            connections_max := Max}) ->
+    ["--public", Public, "--api", Api, "--workers", integer_to_list(Workers), "--socket-dir", Dir
+     | case Max of undefined -> []; _ -> ["--connections-max", integer_to_list(Max)] end].
+
+%% What is needed to know later whether this process is still there.
+-spec identify(Pid :: non_neg_integer()) -> {ok, identity()} | gone.
+identify(Pid) ->
+    case stat(Pid) of
+        {ok, Ticks} -> {ok, {Pid, Ticks}};
+        gone -> gone
+    end.
+
+-spec is_alive(identity()) -> boolean().
+is_alive({Pid, Ticks}) ->
+    stat(Pid) =:= {ok, Ticks}.
+
+%% proc(5): the name is in parentheses and may hold anything, so fields are counted behind the last one:
+%% state is the first, start time the twentieth. A zombie only waits to be reaped.
+stat(Pid) ->
+    case file:read_file(["/proc/", integer_to_list(Pid), "/stat"]) of
+        {ok, Text} ->
+            After = lists:last(binary:split(Text, <<")">>, [global])),
+            case binary:split(After, <<" ">>, [global, trim_all]) of
+                [State | _] when State =:= <<"Z">>; State =:= <<"X">> -> gone;
+                Fields when length(Fields) >= 20 -> {ok, binary:copy(lists:nth(20, Fields))};
+                _ -> gone
+            end;
+        {error, _} ->
+            gone
+    end.
+
+%% A line of the edge's, fit for the log.
+-spec printable(binary()) -> binary().
+printable(Line) ->
+    << <<(case C of _ when C >= 16#20, C =/= 16#7f -> C; _ -> $? end)>> || <<C>> <= Line >>.

@@ -1,0 +1,204 @@
+%% Runs the edge: adopts the one that is there or starts one, watches it, starts it again when it dies, stops it when the
+%% application stops.
+%%
+%% start_link/0 returns when every worker has met the brain, so clients can come. An edge that can't start (its port is in use,
+%% its program is missing) ends the node with one line on stderr, but only now: later the runner tries again, after a wait
+%% that grows from nothing to five seconds.
+%%
+%% An edge that was started here tells its end through its port; of an adopted one only its process id is known, and /proc
+%% is asked about it twice a second. When the runner or the brain dies, the edge stays.
+-module(halley_edge_runner).
+-behaviour(gen_server).
+
+-export([start_link/0, stop_edge/0]).
+-export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
+
+-include_lib("kernel/include/logger.hrl").
+
+-define(MEET_MS_MAX, 15000).
+-define(STOP_MS_MAX, 10000).
+-define(POLL_MS, 500).
+-define(WAIT_MS_MIN, 200).
+-define(WAIT_MS_MAX, 5000).
+-define(LASTED_MS, 30000).
+
+-record(state, {
+    config :: halley_edge_process:config(),
+    program :: file:filename_all(),
+    edge :: {port, port()} | {adopted, halley_edge_process:identity()} | none | stopped,
+    since = 0 :: integer(),
+    wait_ms = 0 :: non_neg_integer(),
+    last_line = <<>> :: binary()
+}).
+
+-spec start_link() -> gen_server:start_ret().
+start_link() ->
+    gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
+
+%% Stops the edge and waits until it is gone, for a bounded time.
+-spec stop_edge() -> ok.
+stop_edge() ->
+    case whereis(?MODULE) of
+        undefined -> ok;
+        _ -> gen_server:call(?MODULE, stop_edge, infinity)
+    end.
+
+-spec init([]) -> {ok, #state{}}.
+init([]) ->
+    Config = config(),
+    ok = prepare_directory(Config),
+    Program = or_fail(halley_edge_process:program()),
+    Fresh = #state{config = Config, program = Program, edge = none},
+    case halley_edge_adoption:look(Config, halley_edge_process:build(Program)) of
+        {adopt, Identity} ->
+            _ = erlang:send_after(?POLL_MS, self(), poll),
+            {ok, meet(Fresh#state{edge = {adopted, Identity}, since = now_ms()})};
+        none ->
+            Port = or_fail(halley_edge_process:start(Program, Config)),
+            {ok, meet(Fresh#state{edge = {port, Port}, since = now_ms()})};
+        {error, Line} ->
+            halley_boot:fail(Line)
+    end.
+
+or_fail({ok, Value}) -> Value;
+or_fail({error, Line}) -> halley_boot:fail(Line).
+
+config() ->
+    Get = fun(Key, Default) -> application:get_env(halley_edge, Key, Default) end,
+    #{public => Get(public_listen, "127.0.0.1:8080"), api => Get(api_listen, "127.0.0.1:8081"),
+      workers => Get(workers, erlang:system_info(schedulers_online)),
+      socket_dir => filename:absname(Get(socket_dir, "data/edge")),
+      connections_max => Get(connections_max, undefined)}.
+
+%% Nobody else on the machine may talk to a worker: the directory is the owner's alone.
+prepare_directory(#{socket_dir := Dir, workers := Workers}) ->
+    case halley_edge_dial:check_path(halley_edge_dial:path(Dir, Workers - 1)) of
+        ok -> ok;
+        {error, {path_too_long, Bytes, Max}} ->
+            halley_boot:fail(io_lib:format("edge.socket_dir: ~ts is too long for Unix sockets (a path of ~b bytes, at most ~b)",
+                                           [Dir, Bytes, Max]))
+    end,
+    case {filelib:ensure_dir(filename:join(Dir, "x")), file:change_mode(Dir, 8#700)} of
+        {ok, ok} -> ok;
+        {Made, Changed} ->
+            {error, Reason} = case Made of ok -> Changed; _ -> Made end,
+            halley_boot:fail(io_lib:format("edge.socket_dir: cannot use ~ts: ~ts",
+                                           [Dir, file:format_error(Reason)]))
+    end.
+
+%%% The first meeting
+
+meet(#state{config = #{socket_dir := Dir, workers := Workers}} = State) ->
+    ok = halley_edge_dialer:connect(Dir, Workers, self()),
+    meet(lists:seq(0, Workers - 1), now_ms() + ?MEET_MS_MAX, State).
+
+meet([], _, State) ->
+    #state{config = #{public := Public, api := Api, workers := Workers}} = State,
+    ?LOG_NOTICE("edge is ready: streams at ~ts, API at ~ts, ~b workers", [Public, Api, Workers]),
+    State;
+meet(Awaited, Deadline, #state{edge = Edge} = State) ->
+    receive
+        {link_up, Worker, _} ->
+            meet(lists:delete(Worker, Awaited), Deadline, State);
+        {Port, {data, {_, Line}}} when Edge =:= {port, Port} ->
+            meet(Awaited, Deadline, said(Line, State));
+        {Port, {exit_status, Status}} when Edge =:= {port, Port} ->
+            halley_boot:fail(last_words(Status, State))
+    after max(0, Deadline - now_ms()) ->
+        halley_boot:fail(io_lib:format("the edge did not answer within ~b s; its workers ~0tp are silent",
+                                       [?MEET_MS_MAX div 1000, Awaited]))
+    end.
+
+last_words(Status, #state{last_line = Line} = State) ->
+    case drain(State) of
+        #state{last_line = <<>>} -> io_lib:format("the edge ended with status ~b", [Status]);
+        #state{last_line = <<"halley-edge: ", Sentence/binary>>} -> Sentence;
+        #state{last_line = Last} when Last =/= <<>> -> Last;
+        _ -> Line
+    end.
+
+%% Lines that were on their way when the process ended.
+drain(#state{edge = {port, Port}} = State) ->
+    receive {Port, {data, {_, Line}}} -> drain(said(Line, State))
+    after 50 -> State
+    end.
+
+said(Line, State) ->
+    Printable = halley_edge_process:printable(Line),
+    ?LOG_NOTICE("edge: ~ts", [Printable]),
+    State#state{last_line = Printable}.
+
+%%% Afterwards
+
+-spec handle_call(term(), gen_server:from(), #state{}) -> {reply, ok, #state{}}.
+handle_call(stop_edge, _, #state{edge = Edge} = State) when Edge =:= none; Edge =:= stopped ->
+    {reply, ok, State#state{edge = stopped}};
+handle_call(stop_edge, _, #state{config = #{socket_dir := Dir}, edge = Edge} = State) ->
+    DrainMs = application:get_env(halley_edge, drain_ms, 0),
+    case halley_edge_dialer:shutdown_edge(DrainMs) of
+        ok -> ok;
+        no_link -> _ = halley_edge_adoption:shutdown(Dir, DrainMs), ok
+    end,
+    await_stop(Edge, now_ms() + DrainMs + ?STOP_MS_MAX),
+    ok = halley_edge_dialer:disconnect(),
+    {reply, ok, State#state{edge = stopped}}.
+
+await_stop({port, Port} = Edge, Deadline) ->
+    receive
+        {Port, {exit_status, 0}} -> ok;
+        {Port, {exit_status, Status}} -> ?LOG_WARNING("the edge ended with status ~b", [Status]);
+        {Port, {data, {_, Line}}} ->
+            ?LOG_NOTICE("edge: ~ts", [halley_edge_process:printable(Line)]),
+            await_stop(Edge, Deadline)
+    after max(0, Deadline - now_ms()) ->
+        ?LOG_WARNING("the edge was asked to stop and still runs")
+    end;
+await_stop({adopted, Identity} = Edge, Deadline) ->
+    case {halley_edge_process:is_alive(Identity), now_ms() < Deadline} of
+        {false, _} -> ok;
+        {true, true} -> timer:sleep(20), await_stop(Edge, Deadline);
+        {true, false} -> ?LOG_WARNING("the edge was asked to stop and still runs")
+    end.
+
+-spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
+handle_cast(_, State) ->
+    {noreply, State}.
+
+-spec handle_info(term(), #state{}) -> {noreply, #state{}}.
+handle_info({Port, {data, {_, Line}}}, #state{edge = {port, Port}} = State) ->
+    {noreply, said(Line, State)};
+handle_info({Port, {exit_status, Status}}, #state{edge = {port, Port}} = State) ->
+    ?LOG_ERROR("the edge ended with status ~b", [Status]),
+    {noreply, restart_later(State)};
+handle_info(poll, #state{edge = {adopted, Identity}} = State) ->
+    case halley_edge_process:is_alive(Identity) of
+        true ->
+            _ = erlang:send_after(?POLL_MS, self(), poll),
+            {noreply, State};
+        false ->
+            ?LOG_ERROR("the adopted edge is gone"),
+            {noreply, restart_later(State)}
+    end;
+handle_info(start, #state{edge = none} = State) ->
+    {noreply, start(State)};
+handle_info(_, State) ->
+    {noreply, State}.
+
+restart_later(#state{since = Since, wait_ms = Waited} = State) ->
+    ok = halley_edge_dialer:disconnect(),
+    WaitMs = case now_ms() - Since >= ?LASTED_MS of true -> 0; false -> Waited end,
+    _ = erlang:send_after(WaitMs, self(), start),
+    State#state{edge = none, wait_ms = min(?WAIT_MS_MAX, max(?WAIT_MS_MIN, 2 * WaitMs))}.
+
+start(#state{program = Program, config = #{socket_dir := Dir, workers := Workers} = Config} = State) ->
+    case halley_edge_process:start(Program, Config) of
+        {ok, Port} ->
+            ok = halley_edge_dialer:connect(Dir, Workers, self()),
+            State#state{edge = {port, Port}, since = now_ms()};
+        {error, Line} ->
+            ?LOG_ERROR("~ts", [Line]),
+            restart_later(State#state{since = now_ms()})
+    end.
+
+now_ms() ->
+    erlang:monotonic_time(millisecond).
