@@ -1,0 +1,26 @@
+//! What the fuzz targets share: where to cut an input into reads.
+
+#![forbid(unsafe_code)]
+
+/// Cuts beyond this many add time and find nothing.
+const CUTS_MAX: usize = 64;
+
+/// Takes the cuts from the front of `data`: how many, then for each how far it lies from the one
+/// before. Gives them in ascending order, all within what is left, which ends the last piece.
+pub fn cuts(data: &[u8]) -> (Vec<usize>, &[u8]) {
+    let Some((&count, rest)) = data.split_first() else {
+        return (vec![0], data);
+    };
+    let count = usize::from(count).min(CUTS_MAX).min(rest.len());
+    let (steps, input) = rest.split_at(count);
+    let mut at = 0;
+    let mut cuts: Vec<usize> = steps
+        .iter()
+        .map(|&step| {
+            at = (at + usize::from(step)).min(input.len());
+            at
+        })
+        .collect();
+    cuts.push(input.len());
+    (cuts, input)
+}
