@@ -18,6 +18,7 @@
 -spec table() -> [row()].
 table() ->
     [{id_bytes_max, 255, bytes, fixed, "longest id of a user, subject or event"},
+     {ids_max, 16777216, count, config, "users and subjects together"},
      {event_data_bytes_max, 65536, bytes, config, "largest data of an event"},
      {publish_batch_max, 512, count, config, "events that a shard takes in one go"},
      {publish_ms_max, 5000, ms, config, "how long a publisher waits for its shard"},

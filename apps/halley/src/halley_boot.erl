@@ -1,0 +1,82 @@
+%% Start-up: from nothing to the point where the supervisor can start, and one clear line if it can't.
+%%
+%% The order: configuration, then the node's name (Mnesia's schema names its node), then the log. Until all of
+%% that and the tree stand, the log is silent, so that what goes wrong is told by exactly one line on stderr
+%% and exit status 1: no reports, no crash dump.
+%%
+%% The node gets a name but listens on nothing and asks no epmd.
+-module(halley_boot).
+
+-export([prepare/0, ready/0, explain/1, fail/1]).
+
+-include_lib("kernel/include/logger.hrl").
+
+%% Puts the configuration in force and names the node.
+-spec prepare() -> ok | {error, Line :: string()}.
+prepare() ->
+    ok = logger:set_primary_config(level, none),
+    case halley_config:load() of
+        {ok, #{env := Env, notices := Notices}} ->
+            lists:foreach(fun({App, Values}) -> set_env(App, Values) end, Env),
+            set_env(halley, [{notices, Notices}]),
+            {ok, Limits} = application:get_env(halley, limits),
+            set_env(halley, maps:to_list(Limits)),
+            ok = halley_limits:set(Limits),
+            {ok, Name} = application:get_env(halley, node_name),
+            name_node(Name);
+        {error, Line} ->
+            {error, Line}
+    end.
+
+%% Persistent: loading an application later must not undo it.
+set_env(App, Values) ->
+    application:set_env([{App, Values}], [{persistent, true}]).
+
+%% A node that already has a name keeps it, as in a test or a shell.
+name_node(Name) ->
+    Options = #{name_domain => longnames, dist_listen => false, hidden => true},
+    case is_alive() orelse net_kernel:start(Name, Options) of
+        true -> ok;
+        {ok, _} -> ok;
+        {error, Reason} ->
+            {error, lists:flatten(io_lib:format("node.name: the node cannot be named ~ts: ~0tp",
+                                                [Name, Reason]))}
+    end.
+
+%% The tree stands: from now on the log speaks.
+-spec ready() -> ok.
+ready() ->
+    {ok, Level} = application:get_env(halley, log_level),
+    ok = log_to_stderr(),
+    ok = logger:set_primary_config(level, Level),
+    {ok, Notices} = application:get_env(halley, notices),
+    lists:foreach(fun(Notice) -> ?LOG_NOTICE("~ts", [Notice]) end, Notices),
+    {ok, DataDir} = application:get_env(halley, data_dir),
+    ?LOG_NOTICE("brain ~ts is ready, data in ~ts", [node(), DataDir]).
+
+%% One line for each message. Progress reports tell of every process that starts: too much for a log.
+log_to_stderr() ->
+    _ = logger:remove_handler(default),
+    Template = [time, " ", level, " ", msg, "\n"],
+    logger:add_handler(default, logger_std_h,
+        #{config => #{type => standard_error},
+          filters => [{progress, {fun logger_filters:progress/2, stop}},
+                      {remote_gl, {fun logger_filters:remote_gl/2, stop}}],
+          filter_default => log,
+          formatter => {logger_formatter, #{single_line => true, template => Template,
+                                            chars_limit => 4096, time_designator => $\s}}}).
+
+%% The sentence in a failed supervisor's reason.
+-spec explain(term()) -> string().
+explain({shutdown, Reason}) -> explain(Reason);
+explain({failed_to_start_child, _, Reason}) -> explain(Reason);
+explain({error, Reason}) -> explain(Reason);
+explain(Line) when is_binary(Line) -> unicode:characters_to_list(Line);
+explain(Reason) -> lists:flatten(io_lib:format("the brain cannot start: ~0tP", [Reason, 30])).
+
+%% Ends the node: one line on stderr, exit status 1. For any part that cannot start.
+-spec fail(Line :: unicode:chardata()) -> no_return().
+fail(Line) ->
+    _ = logger:set_primary_config(level, none),
+    io:put_chars(standard_error, ["halley: ", Line, "\n"]),
+    erlang:halt(1).

@@ -1,0 +1,231 @@
+%% The configuration: one file and the environment, checked as a whole before anything starts.
+%%
+%% A key comes from the environment, else from the file, else from its default. `public.listen' is
+%% HALLEY_PUBLIC_LISTEN. The file is $HALLEY_CONF, or halley.conf in the working directory if there is one.
+%% Keys are those of priv/halley.schema and one `limits.<name>' for each configurable row of `halley_limits'.
+%%
+%% What is wrong is told in one sentence that names the key (or the variable, or the line) and says
+%% what would be right; the first mistake ends it. Nothing is put in force here: `halley_boot' does.
+%%
+%% The result, by application:
+%%   halley       node_name, data_dir (absolute), auth_mode, store_backend, log_level,
+%%                limits (a map), edge_settings (texts for the link's handshake)
+%%   halley_edge  public_listen, api_listen ("IP:port"), workers, socket_dir (absolute),
+%%                connections_max (only if it was set)
+%%   halley_api   auth_mode
+-module(halley_config).
+
+-export([load/0, load/2, keys/0, variable/1]).
+-export_type([config/0]).
+
+-type key() :: string().
+-type config() :: #{env := [{App :: atom(), [{atom(), term()}]}],
+                    notices := [string()]}.             % for the log: accepted, but of note
+
+-define(LINK_WINDOW_BYTES_MIN, 524288).
+%% A Unix socket's path has 108 bytes with its end; "/worker-1000.sock" is what follows the directory.
+-define(SOCKET_DIR_BYTES_MAX, 90).
+
+%% From the node's environment and working directory.
+-spec load() -> {ok, config()} | {error, Line :: string()}.
+load() ->
+    load(file(os:getenv("HALLEY_CONF")), os:env()).
+
+file(Unset) when Unset =:= false; Unset =:= "" ->
+    case filelib:is_file("halley.conf") of
+        true -> "halley.conf";
+        false -> none
+    end;
+file(File) ->
+    File.
+
+-spec load(none | file:filename(), [{Variable :: string(), Value :: string()}]) ->
+    {ok, config()} | {error, Line :: string()}.
+load(File, Environment) ->
+    try
+        Schema = schema(),
+        Keys = [key(Mapping) || Mapping <- element(2, Schema)],
+        FromFile = read(File),
+        lists:foreach(fun({Key, _}) -> known_key(Key, Keys, File) end, FromFile),
+        FromEnvironment = environment(Environment, Keys),
+        Given = maps:to_list(maps:merge(maps:from_list(FromFile), maps:from_list(FromEnvironment))),
+        finish(generate(Schema, Given))
+    catch
+        throw:{bad, Line} -> {error, lists:flatten(Line)}
+    end.
+
+%% What can be set, in the order of the schema, for the reference page.
+-spec keys() -> [#{key := key(), variable := string(), default := none | term(), doc := [string()]}].
+keys() ->
+    {_, Mappings, _} = schema(),
+    [#{key => key(M), variable => variable(key(M)), doc => cuttlefish_mapping:doc(M),
+       default => case cuttlefish_mapping:has_default(M) of
+                      true -> cuttlefish_mapping:default(M);
+                      false -> none
+                  end} || M <- Mappings].
+
+%% The environment variable that sets a key.
+-spec variable(key()) -> string().
+variable(Key) ->
+    "HALLEY_" ++ string:uppercase(lists:flatten(string:replace(Key, ".", "_", all))).
+
+bad(Format, Args) ->
+    throw({bad, io_lib:format(Format, Args)}).
+
+%% --- schema ----------------------------------------------------------------------------------------
+
+schema() ->
+    File = filename:join(code:priv_dir(halley), "halley.schema"),
+    {Translations, Mappings, Validators} = cuttlefish_schema:files([File]),
+    {Translations, Mappings ++ limit_mappings(), Validators}.
+
+limit_mappings() ->
+    [cuttlefish_mapping:parse(
+       {mapping, limit_key(Name), "halley." ++ limit_key(Name),
+        [{default, Default}, {datatype, integer}, {validators, ["count"]},
+         {doc, [Help ++ " (" ++ atom_to_list(Unit) ++ ")"]}]})
+     || {Name, Default, Unit, Scope, Help} <- halley_limits:table(), Scope =/= fixed].
+
+limit_key(Name) ->
+    "limits." ++ atom_to_list(Name).
+
+key(Mapping) ->
+    dotted(cuttlefish_mapping:variable(Mapping)).
+
+dotted(Variable) ->
+    lists:flatten(lists:join(".", Variable)).
+
+%% --- what was given --------------------------------------------------------------------------------
+
+read(none) ->
+    [];
+read(File) ->
+    case cuttlefish_conf:file(File) of
+        {errorlist, [{error, Reason} | _]} -> bad_file(File, Reason);
+        Pairs -> [{dotted(Variable), Value} || {Variable, Value} <- Pairs]
+    end.
+
+bad_file(File, {file_open, {_, Reason}}) ->
+    bad("~ts: cannot be read: ~ts", [File, file:format_error(Reason)]);
+bad_file(File, {conf_syntax, {_, {Line, _}}}) ->
+    bad("~ts: line ~b is not of the form key = value", [File, Line]);
+bad_file(File, Reason) ->
+    bad("~ts: ~ts", [File, cuttlefish_error:xlate(Reason)]).
+
+known_key(Key, Keys, File) ->
+    lists:member(Key, Keys) orelse
+        bad("~ts: there is no key ~ts; did you mean ~ts?", [File, Key, nearest(Key, Keys)]).
+
+environment(Environment, Keys) ->
+    Variables = maps:from_list([{variable(Key), Key} || Key <- Keys]),
+    [known_variable(Variable, Value, Variables)
+     || {"HALLEY_" ++ _ = Variable, Value} <- Environment, Variable =/= "HALLEY_CONF"].
+
+known_variable(Variable, Value, Variables) ->
+    case Variables of
+        #{Variable := Key} ->
+            {Key, Value};
+        #{} ->
+            bad("~ts: no key has this variable; did you mean ~ts?",
+                [Variable, nearest(Variable, maps:keys(Variables))])
+    end.
+
+nearest(Name, Names) ->
+    {_, Nearest} = lists:min([{cuttlefish_util:levenshtein(Name, N), N} || N <- Names]),
+    Nearest.
+
+%% --- values ----------------------------------------------------------------------------------------
+
+generate(Schema = {_, Mappings, _}, Given) ->
+    lists:foreach(fun({Key, Value}) -> convertible(Key, Value, Mappings) end, Given),
+    Conf = [{string:split(Key, ".", all), Value} || {Key, Value} <- Given],
+    case cuttlefish_generator:map(Schema, Conf) of
+        {error, validation, {errorlist, [{error, {validation, {Key, What}}} | _]}} ->
+            bad("~ts: ~ts; it is \"~ts\"", [Key, What, proplists:get_value(Key, Given)]);
+        {error, _, {errorlist, [{error, Reason} | _]}} ->
+            bad("halley.conf: ~ts", [cuttlefish_error:xlate(Reason)]);
+        Env ->
+            maps:from_list([{App, maps:from_list(Values)} || {App, Values} <- Env])
+    end.
+
+%% Cuttlefish would say it too, but not what would be right.
+convertible(Key, Value, Mappings) ->
+    [Mapping] = [M || M <- Mappings, key(M) =:= Key],
+    [Type] = cuttlefish_mapping:datatype(Mapping),
+    case cuttlefish_datatypes:from_string(Value, Type) of
+        {error, _} -> bad("~ts: must be ~ts; it is \"~ts\"", [Key, kind(Type), Value]);
+        _ -> ok
+    end.
+
+kind(integer) -> "a whole number";
+kind({duration, _}) -> "a duration such as 500ms, 25s or 10m";
+kind({enum, Words}) -> ["one of ", lists:join(", ", [io_lib:format("~ts", [W]) || W <- Words])].
+
+finish(#{halley := Brain, halley_edge := Edge}) ->
+    #{auth_mode := AuthMode, data_dir := DataDir} = Brain,
+    #{public_listen := Public, api_listen := Api} = Edge,
+    available(Brain),
+    protected(AuthMode, Public),
+    Public =/= Api orelse bad("api.listen: is ~ts, as public.listen is; give it a port of its own", [Api]),
+    Limits = limits(maps:get(limits, Brain)),
+    AbsoluteDir = filename:absname(DataDir),
+    SocketDir = socket_dir(maps:get(socket_dir, Edge, none), AbsoluteDir),
+    Workers = maps:get(workers, Edge, erlang:system_info(schedulers_online)),
+    {ok, #{env => [{halley, [{node_name, list_to_atom(maps:get(node_name, Brain))},
+                             {data_dir, AbsoluteDir}, {auth_mode, AuthMode},
+                             {store_backend, maps:get(store_backend, Brain)},
+                             {log_level, maps:get(log_level, Brain)},
+                             {limits, Limits}, {edge_settings, edge_settings(Brain)}]},
+                   {halley_edge, [{public_listen, Public}, {api_listen, Api}, {workers, Workers},
+                                  {socket_dir, SocketDir}
+                                  | [{connections_max, Max} || #{connections_max := Max} <- [Edge]]]},
+                   {halley_api, [{auth_mode, AuthMode}]}],
+           notices => notices(Brain, Api)}}.
+
+available(#{auth_mode := jwt}) ->
+    bad("auth.mode: jwt is not in this version; set it to none and listen on a loopback address", []);
+available(#{store_backend := postgres}) ->
+    bad("store.backend: postgres is not in this version; set it to mnesia", []);
+available(_) ->
+    ok.
+
+protected(none, Public) ->
+    halley_config_check:is_loopback(Public) orelse
+        bad("public.listen: ~ts can be reached from other machines, and with auth.mode = none anyone could "
+            "be any user; listen on a loopback address such as 127.0.0.1:8080", [Public]).
+
+limits(Given) ->
+    Limits = maps:from_list(Given),
+    #{link_window_bytes := Window, link_queue_bytes_max := Queue, link_queue_refuse_bytes := Refuse} = Limits,
+    Window >= ?LINK_WINDOW_BYTES_MIN orelse
+        bad("limits.link_window_bytes: must be ~b at least; it is ~b", [?LINK_WINDOW_BYTES_MIN, Window]),
+    Refuse < Queue orelse
+        bad("limits.link_queue_refuse_bytes: must be less than limits.link_queue_bytes_max; it is ~b of ~b",
+            [Refuse, Queue]),
+    Limits.
+
+socket_dir(none, DataDir) ->
+    fitting(filename:join(DataDir, "edge"), "set edge.socket_dir to a shorter one");
+socket_dir(Dir, _) ->
+    fitting(filename:absname(Dir), "choose a shorter one").
+
+fitting(Dir, Advice) ->
+    Bytes = byte_size(unicode:characters_to_binary(Dir)),
+    Bytes =< ?SOCKET_DIR_BYTES_MAX orelse
+        bad("edge.socket_dir: ~ts is too long for a Unix socket's path (~b bytes, at most ~b); ~ts",
+            [Dir, Bytes, ?SOCKET_DIR_BYTES_MAX, Advice]),
+    Dir.
+
+edge_settings(Brain) ->
+    #{stream_heartbeat_ms := Heartbeat, stream_retry_ms := Retry, auth_mode := AuthMode,
+      cors_origins := Origins} = Brain,
+    [{<<"stream_heartbeat_ms">>, integer_to_binary(Heartbeat)},
+     {<<"stream_retry_ms">>, integer_to_binary(Retry)},
+     {<<"auth_mode">>, atom_to_binary(AuthMode)},
+     {<<"cors_origins">>, unicode:characters_to_binary(Origins)}].
+
+notices(Brain, Api) ->
+    ["history.retention has no effect in this version" || is_map_key(history_retention_ms, Brain)]
+        ++ [lists:flatten(io_lib:format("api.listen: ~ts can be reached from other machines, and the API "
+                                        "asks nobody who they are", [Api]))
+            || not halley_config_check:is_loopback(Api)].
