@@ -25,6 +25,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use mio::{Events, Interest, Poll, Token};
 use serde::Serialize;
+use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::error::{Failure, Result};
 use crate::progress::Progress;
@@ -38,6 +39,8 @@ const PAIR_SOCKETS_MAX: u64 = 18_000;
 const TABLE_RESERVE: u64 = 200;
 /// Sends between two looks at the clock and at the reader.
 const SENDS_PER_LOOK: usize = 256;
+/// Connections that wait to be accepted; the system cuts it to its own limit.
+const BACKLOG: i32 = 16_384;
 /// For connecting all sockets of a pair.
 const CONNECT_MAX: Duration = Duration::from_secs(60);
 /// The reader's buffer.
@@ -192,7 +195,7 @@ fn start_pair(
     let ready = ready.clone();
     let sender = thread::Builder::new().name(format!("send-{pair}")).spawn(move || {
         prepare(&for_sender)?;
-        let listener = TcpListener::bind(source(pair))?;
+        let listener = listen(source(pair))?;
         let _ = address_in.send(listener.local_addr()?);
         send(pair, &accept(&listener, sockets)?, &for_sender)
     });
@@ -215,6 +218,14 @@ fn prepare(shared: &Shared) -> io::Result<()> {
 /// Every pair has an address of its own, and so all the ports.
 fn source(pair: usize) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::from(0x7f00_0001 + pair as u32), 0))
+}
+
+/// The standard library's backlog of 128 overflows here, and every overflow costs a second.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM.cloexec(), Some(Protocol::TCP))?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
 }
 
 fn accept(listener: &TcpListener, sockets: usize) -> io::Result<Vec<TcpStream>> {

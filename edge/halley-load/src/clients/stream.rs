@@ -319,7 +319,7 @@ impl Decoder {
 
     /// The number after the first `"t":`.
     fn stamp(&self, event: &[u8]) -> Option<u64> {
-        let digits = event.get(self.stamp.find(event)? + 4..)?;
+        let digits = event.get(self.stamp.find(event)? + 4..)?.trim_ascii_start();
         let count = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let value = digits[..count.min(19)].iter();
         (count > 0).then(|| value.fold(0, |value, digit| value * 10 + u64::from(digit - b'0')))

@@ -75,7 +75,7 @@ fn sse_counts_data_lines() {
         "retry: 1000\n: welcome\n\n",
         ":\n\n",
         "id: c1\ndata: {\"id\":\"1\",\"subject\":\"\\\"t\\\":9\",\"data\":{\"t\":123,\"x\":1}}\n\n",
-        "data: {\"data\":1}\n\ndata: {\"data\":{\"t\":7}}\n\n",
+        "data: {\"data\":1}\n\ndata: {\"data\":{\"t\": 7}}\n\n",
     ]);
     let expected = [Got::Welcome, Got::Event(Some(123)), Got::Event(None), Got::Event(Some(7))];
     reads_as(Transport::Sse, &bytes, &expected);

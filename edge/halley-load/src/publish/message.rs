@@ -11,11 +11,8 @@ use crate::rng::Rng;
 const HEADERS_MAX: usize = 64;
 /// The longest answer that is read.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// Digits of a time stamp: enough for a machine that has been up for a hundred days, so that all
-/// data is of one size.
-const STAMP_DIGITS: usize = 16;
-/// `{"t":` and the stamp and `}`.
-const DATA_BYTES_MIN: usize = 5 + STAMP_DIGITS + 1;
+/// `{"t":` before the stamp and `}` at the end.
+const DATA_BYTES_MIN: usize = 6;
 /// `,"pad":""`.
 const PAD_BYTES: usize = 9;
 
@@ -25,8 +22,9 @@ pub struct Writer {
     head: String,
     subjects: Subjects,
     batch: usize,
-    /// What follows the stamp in the data.
-    tail: String,
+    data_bytes: usize,
+    /// What data is padded with, as much as any needs.
+    pad: String,
     rng: Rng,
     body: Vec<u8>,
 }
@@ -40,11 +38,9 @@ impl Writer {
         let head = format!(
             "POST /v1/events HTTP/1.1\r\nHost: {host}\r\nContent-Type: {kind}\r\nContent-Length: "
         );
-        let tail = match data_bytes.saturating_sub(DATA_BYTES_MIN) {
-            room if room < PAD_BYTES => "}".to_owned(),
-            room => format!(",\"pad\":\"{}\"}}", "x".repeat(room - PAD_BYTES)),
-        };
-        Self { head, subjects, batch, tail, rng: Rng::new(seed), body: Vec::new() }
+        let pad = "x".repeat(data_bytes);
+        let (rng, body) = (Rng::new(seed), Vec::new());
+        Self { head, subjects, batch, data_bytes, pad, rng, body }
     }
 
     /// Puts the next request into `request`, which is cleared first. Its events carry `stamp_ns`.
@@ -57,11 +53,25 @@ impl Writer {
             }
             self.body.extend_from_slice(b"{\"subject\":");
             self.subjects.push(&mut self.rng, &mut self.body);
-            // Writing to a Vec can't fail.
-            let _ = write!(self.body, ",\"data\":{{\"t\":{stamp_ns:>STAMP_DIGITS$}{}}}", self.tail);
+            self.body.extend_from_slice(b",\"data\":");
+            self.push_data(stamp_ns);
+            self.body.push(b'}');
         }
+        // Writing to a Vec can't fail.
         let _ = write!(request, "{}{}\r\n\r\n", self.head, self.body.len());
         request.extend_from_slice(&self.body);
+    }
+
+    /// The stamp, and a pad that makes up for its number of digits.
+    fn push_data(&mut self, stamp_ns: u64) {
+        let digits = stamp_ns.checked_ilog10().unwrap_or(0) as usize + 1;
+        // Writing to a Vec can't fail.
+        let _ = write!(self.body, "{{\"t\":{stamp_ns}");
+        let room = self.data_bytes.saturating_sub(DATA_BYTES_MIN + digits);
+        if room >= PAD_BYTES {
+            let _ = write!(self.body, ",\"pad\":\"{}\"", &self.pad[..room - PAD_BYTES]);
+        }
+        self.body.push(b'}');
     }
 }
 
@@ -147,7 +157,7 @@ mod tests {
 
     #[test]
     fn the_data_has_the_size_that_was_asked_for_and_the_stamp() {
-        for bytes in [79, 31, 500] {
+        for bytes in [79, 30, 500] {
             for stamp in [7, 123_456_789_012_345] {
                 let body = body_of(&mut writer(1, bytes), stamp);
                 let data = body.split_once("\"data\":").unwrap().1;
