@@ -20,7 +20,7 @@
 
 %% What a handler may keep on its heap; binaries above 64 bytes are not on it. 64 MiB: some hundred times the largest JSON
 %% that fits a frame, so reaching it is a fault.
--define(HEAP_WORDS_MAX, (64 bsl 20 div 8)).
+-define(HEAP_WORDS_MAX, ((64 bsl 20) div 8)).
 -define(BODY, {?MODULE, body}).
 
 %% What every exchange of a link shares. To be made by the link.
