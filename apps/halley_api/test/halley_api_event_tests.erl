@@ -1,3 +1,4 @@
+%% One event from JSON text to what publishing takes.
 -module(halley_api_event_tests).
 -include_lib("eunit/include/eunit.hrl").
 
@@ -8,7 +9,8 @@ members_in_any_order_test() ->
                  halley_api_event:parse(<<"{\"data\":null,\"id\":7,\"subject\":\"s\"}">>)).
 
 integers_are_ids_test() ->
-    ?assertMatch({ok, {<<"-12">>, _, _}}, halley_api_event:parse(<<"{\"subject\":-12,\"data\":0}">>)).
+    Event = <<"{\"subject\":-12,\"data\":0}">>,
+    ?assertMatch({ok, {<<"-12">>, _, _}}, halley_api_event:parse(Event)).
 
 errors_say_what_and_what_would_be_right_test_() ->
     Long = binary:copy(<<"x">>, 256),
@@ -16,13 +18,18 @@ errors_say_what_and_what_would_be_right_test_() ->
      || {Text, Code, Message} <-
             [{<<"{\"data\":1}">>, "bad_event", event("member subject is missing")},
              {<<"{\"subject\":\"s\"}">>, "bad_event", event("member data is missing")},
-             {<<"{\"subject\":\"s\",\"data\":1,\"data\":2}">>, "bad_event", event("member data is there twice")},
+             {<<"{\"subject\":\"s\",\"data\":1,\"data\":2}">>, "bad_event",
+              event("member data is there twice")},
              {<<"{\"subject\":\"s\",\"subject\":\"t\",\"data\":2}">>, "bad_event",
               event("member subject is there twice")},
-             {<<"{\"id\":\"s\",\"id\":\"t\",\"data\":2}">>, "bad_event", event("member id is there twice")},
-             {<<"{\"subject\":\"s\",\"data\":1,\"Id\":2}">>, "bad_event", event("unknown member \"Id\"")},
-             {<<"{\"subject\":\"\",\"data\":1}">>, "bad_subject", "bad subject: an id must not be empty"},
-             {<<"{\"subject\":null,\"data\":1}">>, "bad_subject", "bad subject: an id must be text"},
+             {<<"{\"id\":\"s\",\"id\":\"t\",\"data\":2}">>, "bad_event",
+              event("member id is there twice")},
+             {<<"{\"subject\":\"s\",\"data\":1,\"Id\":2}">>, "bad_event",
+              event("unknown member \"Id\"")},
+             {<<"{\"subject\":\"\",\"data\":1}">>, "bad_subject",
+              "bad subject: an id must not be empty"},
+             {<<"{\"subject\":null,\"data\":1}">>, "bad_subject",
+              "bad subject: an id must be text"},
              {<<"{\"subject\":1.5,\"data\":1}">>, "bad_subject", "bad subject: an id must be text"},
              {<<"{\"subject\":{},\"data\":1}">>, "bad_subject", "bad subject: an id must be text"},
              {<<"{\"subject\":\"", Long/binary, "\",\"data\":1}">>, "bad_subject",

@@ -1,7 +1,11 @@
 %% A brain that records what the handlers ask of it, and requests as the link makes them.
 -module(halley_api_fake).
 
--export([start/0, stop/0, request/4, stream/1, header/2, json/1]).
+-include_lib("eunit/include/eunit.hrl").
+
+-export([start/0, stop/0, cases/1]).
+-export([get/1, get/2, call/4, call/5, call/6, stream/1]).
+-export([header/2, json/1, failed/3, says/2, committed/1]).
 
 -define(MODULES, [halley, halley_follows, halley_links, halley_metrics]).
 
@@ -13,11 +17,14 @@ start() ->
                    (#{}) -> {ok, #{id => <<"generated">>, sessions => 2}}
                 end,
     meck:expect(halley, publish, fun(_, {json, _}, Opts) -> Published(Opts) end),
-    meck:expect(halley, publish_many, fun(Items) -> [Published(Opts) || {_, {json, _}, Opts} <- Items] end),
+    meck:expect(halley, publish_many,
+                fun(Items) -> [Published(Opts) || {_, {json, _}, Opts} <- Items] end),
     meck:expect(halley, presence, fun(User) -> #{user => User, sessions => 1} end),
     meck:expect(halley, close_sessions, fun(_) -> {ok, 3} end),
-    meck:expect(halley_follows, follow, fun(Pairs) -> {ok, #{added => length(Pairs), already => 0, errors => []}} end),
-    meck:expect(halley_follows, unfollow, fun(Pairs) -> {ok, #{removed => length(Pairs), absent => 0, errors => []}} end),
+    meck:expect(halley_follows, follow,
+                fun(Pairs) -> {ok, #{added => length(Pairs), already => 0, errors => []}} end),
+    meck:expect(halley_follows, unfollow,
+                fun(Pairs) -> {ok, #{removed => length(Pairs), absent => 0, errors => []}} end),
     Page = fun(_, start, 2) -> {[<<"a">>, <<"b">>], <<"b">>};
               (_, <<"b">>, 2) -> {[<<"c">>], done};
               (_, _, _) -> {[<<"a">>, <<"b">>, <<"c">>], done}
@@ -27,27 +34,63 @@ start() ->
     meck:expect(halley_follows, count_following, fun(_) -> 4 end),
     meck:expect(halley_follows, count_followers, fun(_) -> 5 end),
     meck:expect(halley_links, list, fun() -> [#{}] end),
-    meck:expect(halley_metrics, render, fun() -> <<"halley_up 1\n">> end),
-    ok.
+    meck:expect(halley_metrics, render, fun() -> <<"halley_up 1\n">> end).
 
 -spec stop() -> ok.
 stop() ->
     meck:unload(?MODULES).
 
--spec request(halley_api:listener(), binary(), [binary()], halley_api:body()) -> halley_api:request().
-request(Listener, Method, Path, Body) ->
-    #{listener => Listener, method => Method, path => Path, query => [], headers => #{}, body => Body}.
+%% Tests that each have a brain of their own, named after their functions.
+-spec cases([fun(() -> term())]) -> term().
+cases(Cases) ->
+    Named = [{atom_to_list(element(2, erlang:fun_info(Case, name))), Case} || Case <- Cases],
+    {foreach, fun start/0, fun(_) -> stop() end, Named}.
+
+%% --- requests ------------------------------------------------------------------------------------
+
+%% Paths are written as text; parts may be any bytes.
+-spec get(string()) -> halley_api:response().
+get(Path) ->
+    get(Path, []).
+
+-spec get(string(), [{binary(), binary()}]) -> halley_api:response().
+get(Path, Query) ->
+    halley_api:handle((request(api, <<"GET">>, Path, {full, <<>>}))#{query := Query}).
+
+-spec call(halley_api:listener(), binary(), string(), binary() | halley_api:body()) ->
+    halley_api:response().
+call(Listener, Method, Path, Body) ->
+    halley_api:handle(request(Listener, Method, Path, Body)).
+
+-spec call(halley_api:listener(), binary(), string(), binary() | halley_api:body(), binary()) ->
+    halley_api:response().
+call(Listener, Method, Path, Body, Type) ->
+    call(Listener, Method, Path, Body, <<"content-type">>, Type).
+
+-spec call(halley_api:listener(), binary(), string(), binary() | halley_api:body(),
+           binary(), binary()) -> halley_api:response().
+call(Listener, Method, Path, Body, Header, Value) ->
+    halley_api:handle((request(Listener, Method, Path, Body))#{headers := #{Header => Value}}).
+
+request(Listener, Method, Path, Body) when is_binary(Body) ->
+    request(Listener, Method, Path, {full, Body});
+request(Listener, Method, "/" ++ Path, Body) ->
+    Parts = [list_to_binary(Part) || Part <- string:split(Path, "/", all)],
+    #{listener => Listener, method => Method, query => [], headers => #{}, body => Body,
+      path => case Parts of [<<>>] -> []; _ -> Parts end}.
 
 %% A body that arrives in chunks. What is read belongs to the process that reads.
 -spec stream([binary() | closed]) -> halley_api:body().
 stream(Chunks) ->
     Ref = make_ref(),
     put(Ref, Chunks),
-    {stream, fun() -> next(Ref, get(Ref)) end}.
+    {stream, fun() -> next(Ref, erlang:get(Ref)) end}.
 
 next(Ref, [closed | _]) -> put(Ref, []), {error, closed};
 next(Ref, [Chunk | Chunks]) -> put(Ref, Chunks), {ok, Chunk};
 next(_, []) -> done.
+
+%% --- answers -------------------------------------------------------------------------------------
 
 -spec header(binary(), halley_api:response()) -> binary() | undefined.
 header(Name, {_, Headers, _}) ->
@@ -59,3 +102,23 @@ header(Name, {_, Headers, _}) ->
 -spec json(halley_api:response()) -> jiffy:json_value().
 json({_, _, Body}) ->
     jiffy:decode(iolist_to_binary(Body), [return_maps]).
+
+%% Every error has the one form; its message is given back.
+-spec failed(pos_integer(), atom(), halley_api:response()) -> binary().
+failed(Status, Code, Answer) ->
+    ?assertMatch({Status, _, _}, Answer),
+    ?assertEqual(<<"application/json">>, header(<<"content-type">>, Answer)),
+    #{<<"error">> := #{<<"code">> := Given, <<"message">> := Message}} = json(Answer),
+    ?assertEqual(atom_to_binary(Code), Given),
+    ?assert(byte_size(Message) > 10),
+    Message.
+
+-spec says(string(), binary()) -> boolean().
+says(Part, Message) ->
+    string:find(Message, Part) =/= nomatch.
+
+%% The batches that the store was given.
+-spec committed(follow | unfollow) -> [[{binary(), binary()}]].
+committed(Function) ->
+    [Pairs || {_, {halley_follows, Called, [Pairs]}, _} <- meck:history(halley_follows),
+              Called =:= Function].

@@ -9,8 +9,12 @@ blocks_are_whole_lines_test() ->
     ?assertEqual(<<"th\n">>, halley_api_lines:finish(C)).
 
 a_long_line_holds_no_memory_test() ->
-    Feed = fun(_, Lines) -> {<<>>, Next} = halley_api_lines:feed(binary:copy(<<"x">>, 1000), Lines), Next end,
-    Fed = lists:foldl(Feed, halley_api_lines:new(10), lists:seq(1, 100)),
+    Feed = fun(Chunk, Lines) ->
+                   {<<>>, Next} = halley_api_lines:feed(Chunk, Lines),
+                   Next
+           end,
+    Chunks = lists:duplicate(100, binary:copy(<<"x">>, 1000)),
+    Fed = lists:foldl(Feed, halley_api_lines:new(10), Chunks),
     {Block, End} = halley_api_lines:feed(<<"xx\nnext\n">>, Fed),
     ?assertEqual(<<"xxxxxxxxxxx\nnext\n">>, Block),
     ?assertEqual(<<>>, halley_api_lines:finish(End)).
@@ -23,9 +27,11 @@ edge_list_test_() ->
             [{<<"1 2\n1 3\n2 3">>,
               {[{<<"1">>, <<"2">>}, {<<"1">>, <<"3">>}, {<<"2">>, <<"3">>}], 3, []}},
              {<<"1\t2\r\n  3   4\t ">>, {[{<<"1">>, <<"2">>}, {<<"3">>, <<"4">>}], 2, []}},
-             {<<"\n \t\r\na b\n">>, {[{<<"a">>, <<"b">>}], 4, [{0, blank}, {1, blank}, {3, blank}]}},
+             {<<"\n \t\r\na b\n">>,
+              {[{<<"a">>, <<"b">>}], 4, [{0, blank}, {1, blank}, {3, blank}]}},
              {<<"ä ö"/utf8>>, {[{<<"ä"/utf8>>, <<"ö"/utf8>>}], 1, []}},
-             {<<"a\na b c\nd e">>, {[{<<"d">>, <<"e">>}], 3, [{0, 400, bad_line}, {1, 400, bad_line}]}},
+             {<<"a\na b c\nd e">>,
+              {[{<<"d">>, <<"e">>}], 3, [{0, 400, bad_line}, {1, 400, bad_line}]}},
              {<<"a ", 255>>, {[], 1, [{0, 400, bad_subject}]}},
              {<<255, " a">>, {[], 1, [{0, 400, bad_user}]}},
              {<<"a b", 127>>, {[], 1, [{0, 400, bad_subject}]}},
@@ -38,8 +44,8 @@ a_line_that_is_too_long_is_an_error_in_its_place_test() ->
     Blanks = binary:copy(<<" ">>, 5000),
     ?assertEqual({[{<<"a">>, <<"b">>}, {<<"c">>, <<"d">>}], 3, [{1, 413, line_too_long}]},
                  edge_list(<<"a b\na", Blanks/binary, "b\nc d\n">>)),
-    ?assertEqual({[], 1, [{0, 413, line_too_long}]},
-                 codes(halley_api_follow_lines:parse(<<"{\"user\":", Blanks/binary, "1,\"subject\":2}\n">>))).
+    NdJson = <<"{\"user\":", Blanks/binary, "1,\"subject\":2}\n">>,
+    ?assertEqual({[], 1, [{0, 413, line_too_long}]}, codes(halley_api_follow_lines:parse(NdJson))).
 
 ndjson_test_() ->
     [{Text, ?_assertEqual(Parsed, codes(halley_api_follow_lines:parse(<<Text/binary, "\n">>)))}
@@ -50,7 +56,8 @@ ndjson_test_() ->
               {[{<<"1">>, <<"2">>}], 3, [{0, blank}, {1, blank}]}},
              {<<"{\"user\":1}\n{}\n{\"user\":1,\"user\":2}">>,
               {[], 3, [{N, 400, bad_follow} || N <- [0, 1, 2]]}},
-             {<<"x\n[]\n{\"user\":1,\"subject\":2}{}">>, {[], 3, [{N, 400, bad_json} || N <- [0, 1, 2]]}},
+             {<<"x\n[]\n{\"user\":1,\"subject\":2}{}">>,
+              {[], 3, [{N, 400, bad_json} || N <- [0, 1, 2]]}},
              {<<"{\"user\":\"\",\"subject\":2}\n{\"user\":1,\"subject\":null}">>,
               {[], 2, [{0, 400, bad_user}, {1, 400, bad_subject}]}}]].
 

@@ -1,6 +1,6 @@
 %% What the properties here use of PropEr, since Debian's erlang-proper comes without its header.
 -define(FORALL(X, Type, Property), proper:forall(Type, fun(X) -> Property end)).
 -define(LET(X, Type, Generator), proper_types:bind(Type, fun(X) -> Generator end, false)).
--define(WHENFAIL(Action, Property), proper:whenfail(fun() -> Action end, fun() -> Property end)).
 
--import(proper_types, [binary/0, boolean/0, float/0, frequency/1, integer/0, list/1, oneof/1, range/2, string/0]).
+-import(proper_types, [binary/0, boolean/0, float/0, frequency/1, integer/0, list/1, oneof/1]).
+-import(proper_types, [range/2, string/0]).

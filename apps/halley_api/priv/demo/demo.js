@@ -1,5 +1,5 @@
 // The demo page: two people, each with a live stream, a list of whom they follow, and forms.
-// Streams come from this origin; follows and events go to the API listener, another port of this host.
+// Streams come from this origin; follows and events go to the API listener, on another port.
 // Whatever came from outside enters the page as text, never as markup.
 
 const FEED_EVENTS_MAX = 50;
@@ -47,7 +47,8 @@ class Api {
   }
 
   following(user) {
-    return this.call('GET', `/v1/users/${encodeURIComponent(user)}/following?limit=${FOLLOWING_MAX}`);
+    const path = `/v1/users/${encodeURIComponent(user)}/following`;
+    return this.call('GET', `${path}?limit=${FOLLOWING_MAX}`);
   }
 
   publish(subject, data) {
@@ -58,8 +59,10 @@ class Api {
 // For a POSIX shell, in single quotes.
 const quote = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 
+const streamPath = (user) => `/v1/stream?user=${encodeURIComponent(user)}`;
+
 const curl = {
-  listen: (user) => `curl -N ${quote(`${location.origin}/v1/stream?user=${encodeURIComponent(user)}`)}`,
+  listen: (user) => `curl -N ${quote(location.origin + streamPath(user))}`,
   follow: (base, user, subject) =>
     `curl --data ${quote(JSON.stringify({ user, subject }))} ${base}/v1/follows`,
   publish: (base, subject, data) =>
@@ -130,7 +133,8 @@ class Person {
   }
 
   become(name) {
-    if (this.parts['publish-subject'].value === this.name) this.parts['publish-subject'].value = name;
+    const about = this.parts['publish-subject'];
+    if (about.value === this.name) about.value = name;
     this.name = name;
     this.say('');
     this.parts.feed.replaceChildren();
@@ -144,7 +148,7 @@ class Person {
 
   connect() {
     this.source?.close();
-    const source = new EventSource(`/v1/stream?user=${encodeURIComponent(this.name)}`);
+    const source = new EventSource(streamPath(this.name));
     this.source = source;
     this.showState('connecting');
     source.onopen = () => this.showState('connected');
@@ -165,15 +169,17 @@ class Person {
 
   receive(event) {
     const { root, parts } = clone('event');
+    const { feed, empty } = this.parts;
+    const { data } = event;
     const at = new Date(event.at);
     parts.time.dateTime = at.toISOString();
     parts.time.textContent = at.toLocaleTimeString();
     parts.time.title = `id ${event.id}`;
     parts.subject.textContent = event.subject;
-    parts.data.textContent = typeof event.data === 'string' ? event.data : JSON.stringify(event.data);
-    this.parts.feed.prepend(root);
-    this.parts.empty.hidden = true;
-    while (this.parts.feed.childElementCount > FEED_EVENTS_MAX) this.parts.feed.lastElementChild.remove();
+    parts.data.textContent = typeof data === 'string' ? data : JSON.stringify(data);
+    feed.prepend(root);
+    empty.hidden = true;
+    while (feed.childElementCount > FEED_EVENTS_MAX) feed.lastElementChild.remove();
   }
 
   // --- follows and events ---
@@ -226,11 +232,12 @@ class Person {
   }
 
   showCommands() {
-    const { parts, api } = this;
-    const subject = parts['publish-subject'].value;
-    parts['curl-listen'].textContent = curl.listen(this.name);
-    parts['curl-follow'].textContent = curl.follow(api.base, this.name, parts['follow-subject'].value);
-    parts['curl-publish'].textContent = curl.publish(api.base, subject, parts['publish-text'].value);
+    const { parts, name, api: { base } } = this;
+    const about = parts['publish-subject'].value;
+    const followed = parts['follow-subject'].value;
+    parts['curl-listen'].textContent = curl.listen(name);
+    parts['curl-follow'].textContent = curl.follow(base, name, followed);
+    parts['curl-publish'].textContent = curl.publish(base, about, parts['publish-text'].value);
   }
 }
 

@@ -1,0 +1,95 @@
+%% POST /v1/events, one and many, before a brain that records.
+-module(halley_api_events_tests).
+-include_lib("eunit/include/eunit.hrl").
+
+-import(halley_api_fake, [call/4, call/5, header/2, json/1, failed/3, stream/1]).
+
+-define(DATA_BYTES_MAX, 65536).
+
+events_test_() ->
+    halley_api_fake:cases([fun one/0, fun errors/0, fun bodies_are_bounded/0, fun content_types/0,
+                           fun many/0, fun too_many/0, fun a_long_line/0]).
+
+publish(Body) ->
+    call(api, <<"POST">>, "/v1/events", Body).
+
+publish_lines(Body) ->
+    call(api, <<"POST">>, "/v1/events", Body, <<"application/x-ndjson">>).
+
+results({_, _, Body}) ->
+    Lines = binary:split(iolist_to_binary(Body), <<"\n">>, [global, trim]),
+    [case jiffy:decode(Line, [return_maps]) of
+         #{<<"id">> := Id, <<"sessions">> := 2} -> Id;
+         #{<<"error">> := #{<<"code">> := Code}} -> binary_to_atom(Code)
+     end || Line <- Lines].
+
+one() ->
+    Answer = {200, _, _} = publish(<<"{\"subject\":\"s\",\"data\":[1.10]}">>),
+    ?assertEqual(#{<<"id">> => <<"generated">>, <<"sessions">> => 2}, json(Answer)),
+    ?assert(meck:called(halley, publish, [<<"s">>, {json, <<"[1.10]">>}, #{}])),
+    Chosen = publish(<<"{\"subject\":7,\"data\":null,\"id\":\"a \\\"b\\\" ä\"}"/utf8>>),
+    ?assertMatch(#{<<"id">> := <<"a \"b\" ä"/utf8>>}, json(Chosen)),
+    Chunks = [<<"{\"subject\":">>, <<"\"s\",">>, <<"\"data\":1}">>],
+    ?assertMatch({200, _, _}, publish(stream(Chunks))).
+
+errors() ->
+    failed(400, bad_json, publish(<<"{">>)),
+    failed(400, bad_json, publish(<<>>)),
+    failed(400, bad_event, publish(<<"{}">>)),
+    failed(400, bad_subject, publish(<<"{\"subject\":\"\",\"data\":1}">>)),
+    failed(400, bad_body, publish(stream([<<"{">>, closed]))),
+    [begin
+         meck:expect(halley, publish, fun(_, _, _) -> {error, Reason} end),
+         Answer = publish(<<"{\"subject\":\"s\",\"data\":1}">>),
+         failed(Status, Code, Answer),
+         ?assertEqual(Status =:= 503, header(<<"retry-after">>, Answer) =:= <<"1">>)
+     end || {Reason, Status, Code} <-
+                [{overloaded, 503, overloaded}, {unavailable, 503, unavailable},
+                 {data_too_large, 413, data_too_large}, {{bad_id, <<>>}, 400, bad_id},
+                 {odd, 500, internal}]].
+
+bodies_are_bounded() ->
+    Max = 2 * ?DATA_BYTES_MAX + 8192,
+    failed(413, body_too_large, publish(binary:copy(<<" ">>, Max + 1))),
+    failed(400, bad_json, publish(binary:copy(<<" ">>, Max))),
+    Endless = {stream, fun() -> {ok, binary:copy(<<" ">>, 10000)} end},
+    failed(413, body_too_large, publish(Endless)).
+
+content_types() ->
+    Event = <<"{\"subject\":\"s\",\"data\":1}">>,
+    [?assertMatch({Status, _, _}, call(api, <<"POST">>, "/v1/events", Event, Type))
+     || {Type, Status} <- [{<<"application/json">>, 200},
+                           {<<"Application/JSON; charset=utf-8">>, 200},
+                           {<<"application/x-www-form-urlencoded">>, 200},
+                           {<<>>, 200}, {<<";">>, 200},
+                           {<<"application/x-ndjson">>, 200},
+                           {<<"text/plain">>, 415}, {<<"text/html">>, 415}]].
+
+many() ->
+    Lines = [<<"{\"subject\":\"a\",\"data\":1,\"id\":\"1\"}\n">>, <<"nonsense\n">>, <<"\r\n">>,
+             <<"{\"subject\":\"b\",\"data\":2,\"id\":\"2\"}\r\n">>,
+             <<"{\"subject\":\"\",\"data\":2}\n">>,
+             <<"{\"subject\":\"a\",\"data\":3,\"id\":\"3\"}">>],
+    Answer = {200, _, _} = publish_lines(stream(Lines)),
+    ?assertEqual(<<"application/x-ndjson">>, header(<<"content-type">>, Answer)),
+    ?assertEqual([<<"1">>, bad_json, <<"2">>, bad_subject, <<"3">>], results(Answer)),
+    Groups = [Group || {_, {halley, publish_many, [Group]}, _} <- meck:history(halley)],
+    ?assertEqual([<<"a">>, <<"b">>, <<"a">>], [S || {S, _, _} <- lists:append(Groups)]),
+    meck:expect(halley, publish_many, fun(Group) -> [{error, overloaded} || _ <- Group] end),
+    ?assertEqual([overloaded], results(publish_lines(<<"{\"subject\":\"a\",\"data\":1}">>))),
+    ?assertMatch({200, _, []}, publish_lines(<<>>)).
+
+too_many() ->
+    Event = <<"{\"subject\":\"a\",\"data\":1}\n">>,
+    Fits = binary:copy(Event, 100000),
+    ?assertMatch({200, _, _}, publish_lines(Fits)),
+    Answer = {413, _, _} = publish_lines(stream([Fits, Event, Event])),
+    ?assertEqual(lists:duplicate(100000, <<"generated">>) ++ [too_many_events], results(Answer)).
+
+%% Whatever is kept of it, it is an error, and the next line is fine.
+a_long_line() ->
+    Blank = binary:copy(<<" ">>, 50000),
+    Chunks = [<<"{\"subject\":">>, Blank, Blank, Blank, Blank,
+              <<"1}\n{\"subject\":1,\"data\":1}\n">>],
+    [?assertEqual([line_too_long, <<"generated">>], results(publish_lines(Body)))
+     || Body <- [iolist_to_binary(Chunks), stream(Chunks)]].

@@ -1,0 +1,100 @@
+%% POST and DELETE /v1/follows, before a store that records.
+-module(halley_api_follows_tests).
+-include_lib("eunit/include/eunit.hrl").
+
+-import(halley_api_fake, [call/5, json/1, failed/3, says/2, stream/1, committed/1]).
+
+follows_test_() ->
+    halley_api_fake:cases([fun both_formats/0, fun unfollows/0, fun errors_have_their_lines/0,
+                           fun listed_errors_are_bounded/0, fun batches_commit_in_order/0,
+                           fun an_overloaded_store_is_asked_again/0,
+                           fun a_store_that_fails_ends_the_import/0, fun a_client_that_leaves/0]).
+
+follow(Body) ->
+    follow(Body, <<"text/plain">>).
+
+follow(Chunks, Type) when is_list(Chunks) ->
+    follow(stream(Chunks), Type);
+follow(Body, Type) ->
+    call(api, <<"POST">>, "/v1/follows", Body, Type).
+
+both_formats() ->
+    Expected = #{<<"added">> => 2, <<"already">> => 0, <<"errors">> => [], <<"errors_total">> => 0},
+    NdJson = <<"{\"user\":\"a\",\"subject\":\"b\"}\n{\"subject\":\"c\",\"user\":\"a\"}">>,
+    [begin
+         meck:reset(halley_follows),
+         ?assertEqual(Expected, json(follow(Body, Type))),
+         ?assertEqual([[{<<"a">>, <<"b">>}, {<<"a">>, <<"c">>}]], committed(follow))
+     end || {Body, Type} <-
+                [{NdJson, <<"application/x-ndjson">>}, {NdJson, <<"application/json">>},
+                 {NdJson, <<"application/x-www-form-urlencoded">>},
+                 {<<"\n ", NdJson/binary>>, <<>>},
+                 {<<"a b\na c\n">>, <<"text/plain; charset=utf-8">>}, {<<"\na b\na c">>, <<>>}]],
+    failed(415, unsupported_media_type, follow(<<"a b">>, <<"text/csv">>)),
+    ?assertMatch(#{<<"added">> := 0}, json(follow(<<>>))).
+
+unfollows() ->
+    Answer = call(api, <<"DELETE">>, "/v1/follows", <<"a b\nx\n">>, <<"text/plain">>),
+    ?assertMatch(#{<<"removed">> := 1, <<"absent">> := 0, <<"errors_total">> := 1}, json(Answer)),
+    ?assertEqual([{2, bad_line}], errors(Answer)),
+    ?assertEqual([[{<<"a">>, <<"b">>}]], committed(unfollow)).
+
+errors(Answer) ->
+    #{<<"errors">> := Errors} = json(Answer),
+    [{Line, binary_to_atom(Code)}
+     || #{<<"line">> := Line, <<"error">> := #{<<"code">> := Code}} <- Errors].
+
+%% The store names a pair by its place among those it was given; the client knows lines.
+errors_have_their_lines() ->
+    meck:expect(halley_follows, follow, fun refuse_bad/1),
+    Body = <<"a bad\n\na b\nx\n\na bad\na bad\na b\ny\na bad\n">>,
+    Expected = [{1, bad_subject}, {4, bad_line}, {6, bad_subject}, {7, bad_subject}, {9, bad_line},
+                {10, bad_subject}],
+    [begin
+         Answer = follow(Chunks),
+         ?assertMatch(#{<<"added">> := 2, <<"errors_total">> := 6}, json(Answer)),
+         ?assertEqual(Expected, errors(Answer))
+     end || Chunks <- [[Body], [<<C>> || <<C>> <= Body]]].
+
+refuse_bad(Pairs) ->
+    Numbered = lists:zip(lists:seq(0, length(Pairs) - 1), Pairs),
+    Bad = [{N, {bad_id, subject, control_character}} || {N, {_, <<"bad">>}} <- Numbered],
+    {ok, #{added => length(Pairs) - length(Bad), already => 0, errors => Bad}}.
+
+listed_errors_are_bounded() ->
+    Answer = follow([binary:copy(<<"x\n">>, 70000), <<"a b">>]),
+    ?assertMatch(#{<<"errors_total">> := 70000, <<"added">> := 1}, json(Answer)),
+    ?assertEqual([{N, bad_line} || N <- lists:seq(1, 100)], errors(Answer)).
+
+batches_commit_in_order() ->
+    Users = [integer_to_binary(N) || N <- lists:seq(1, 200000)],
+    Text = iolist_to_binary([[User, <<" s\n">>] || User <- Users]),
+    Chunks = [binary_part(Text, At, min(60000, byte_size(Text) - At))
+              || At <- lists:seq(0, byte_size(Text) - 1, 60000)],
+    ?assertMatch(#{<<"added">> := 200000}, json(follow(Chunks))),
+    Batches = committed(follow),
+    ?assertEqual([{User, <<"s">>} || User <- Users], lists:append(Batches)),
+    ?assert(lists:all(fun(Batch) -> length(Batch) < 80000 end, Batches)).
+
+an_overloaded_store_is_asked_again() ->
+    meck:expect(halley_follows, follow,
+                [{['_'], meck:seq([{error, overloaded},
+                                   {ok, #{added => 1, already => 0, errors => []}}])}]),
+    ?assertMatch(#{<<"added">> := 1}, json(follow(<<"a b\n">>))).
+
+a_store_that_fails_ends_the_import() ->
+    meck:expect(halley_follows, follow,
+                fun([{<<"a">>, _} | _] = Pairs) ->
+                        {ok, #{added => length(Pairs), already => 0, errors => []}};
+                   (_) -> {error, {store_failed, enospc}}
+                end),
+    Answer = follow([binary:copy(<<"a b\n">>, 70000), binary:copy(<<"b c\n">>, 70000),
+                     binary:copy(<<"a c\n">>, 200000)]),
+    ?assert(says("lines 1 to 70000 are done", failed(500, store_failed, Answer))),
+    ?assertMatch(#{<<"added">> := 70000}, json(Answer)),
+    meck:expect(halley_follows, follow, fun(_) -> exit(killed) end),
+    failed(500, internal, follow(<<"a b">>)).
+
+a_client_that_leaves() ->
+    failed(400, bad_body, follow([binary:copy(<<"a b\n">>, 70000), closed])),
+    ?assertMatch([_], committed(follow)).
