@@ -19,14 +19,14 @@ parse(Text) ->
     end.
 
 members([{<<"subject">>, Value} | Rest], N, Text, undefined, Data, Opts) ->
-    case halley_api_id:from_json(Value, <<"subject">>) of
+    case halley_api_id:check(Value, <<"subject">>) of
         {ok, Subject} -> members(Rest, N + 1, Text, Subject, Data, Opts);
         {error, _} = Error -> Error
     end;
 members([{<<"data">>, _} | Rest], N, Text, Subject, undefined, Opts) ->
     members(Rest, N + 1, Text, Subject, N, Opts);
 members([{<<"id">>, Value} | Rest], N, Text, Subject, Data, Opts) when not is_map_key(id, Opts) ->
-    case halley_api_id:from_json(Value, <<"id">>) of
+    case halley_api_id:check(Value, <<"id">>) of
         {ok, Id} -> members(Rest, N + 1, Text, Subject, Data, Opts#{id => Id});
         {error, _} = Error -> Error
     end;

@@ -45,17 +45,20 @@ blank_or(Line, What) ->
     end.
 
 from_json(User, Subject) ->
-    both(halley_api_id:from_json(User, <<"user">>),
-         halley_api_id:from_json(Subject, <<"subject">>)).
+    pair(text(User), text(Subject)).
 
-%% A pair of ids that did not come through JSON.
--spec pair(binary(), binary()) -> {ok, pair()} | halley_api_error:error().
+%% `123' in a table that follows come from is the user `"123"', as it is in a path.
+text(Id) when is_integer(Id) -> integer_to_binary(Id);
+text(Id) -> Id.
+
+%% A pair of what should be ids.
+-spec pair(term(), term()) -> {ok, pair()} | halley_api_error:error().
 pair(User, Subject) ->
-    both(halley_api_id:check(User, <<"user">>), halley_api_id:check(Subject, <<"subject">>)).
-
-both({ok, User}, {ok, Subject}) -> {ok, {User, Subject}};
-both({error, Error}, _) -> Error;
-both(_, {error, Error}) -> Error.
+    case {halley_api_id:check(User, <<"user">>), halley_api_id:check(Subject, <<"subject">>)} of
+        {{ok, _}, {ok, _}} -> {ok, {User, Subject}};
+        {{error, Error}, _} -> Error;
+        {_, {error, Error}} -> Error
+    end.
 
 -spec line_too_long() -> halley_api_error:error().
 line_too_long() ->

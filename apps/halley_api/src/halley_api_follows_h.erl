@@ -42,8 +42,10 @@ answer(_, closed) ->
 counts(Method, #{counts := Counts, errors := Errors, errors_total := Total}) ->
     {Done, NotDone} = case Method of post -> {added, already}; delete -> {removed, absent} end,
     [count(Done, Counts), ",", count(NotDone, Counts),
-     ",\"errors\":[", lists:join($,, [listed(Error) || Error <- Errors]),
-     "],\"errors_total\":", integer_to_binary(Total)].
+     ",\"errors\":[", lists:join($,, [listed(Error) || Error <- Errors]), "]", total(Total)].
+
+total(0) -> [];
+total(Total) -> [",\"errors_total\":", integer_to_binary(Total)].
 
 count(Name, Counts) ->
     [$", atom_to_binary(Name), "\":", integer_to_binary(maps:get(Name, Counts, 0))].

@@ -1,17 +1,9 @@
-%% Ids in request bodies: what `halley_id' allows, or an integer, which stands for its decimal text.
-%%
-%% `123' in JSON is the user `"123"', as it is in a path.
+%% Ids in requests: `halley_id' judges them, here its judgement becomes an error with a name.
 -module(halley_api_id).
 
--export([from_json/2, check/2]).
+-export([check/2]).
 
-%% An id from a decoded JSON value. `Member' names it in the error, whose code is `bad_<member>'.
--spec from_json(jiffy:json_value(), binary()) ->
-    {ok, halley_id:id()} | {error, halley_api_error:error()}.
-from_json(Id, Member) when is_integer(Id) -> check(integer_to_binary(Id), Member);
-from_json(Id, Member) -> check(Id, Member).
-
-%% An id from elsewhere: a path, an edge list.
+%% `Member' is where the id stands; it is in the error's code, `bad_<member>'.
 -spec check(term(), binary()) -> {ok, halley_id:id()} | {error, halley_api_error:error()}.
 check(Id, Member) ->
     case halley_id:check(Id) of

@@ -27,7 +27,7 @@ one() ->
     Answer = {200, _, _} = publish(<<"{\"subject\":\"s\",\"data\":[1.10]}">>),
     ?assertEqual(#{<<"id">> => <<"generated">>, <<"sessions">> => 2}, json(Answer)),
     ?assert(meck:called(halley, publish, [<<"s">>, {json, <<"[1.10]">>}, #{}])),
-    Chosen = publish(<<"{\"subject\":7,\"data\":null,\"id\":\"a \\\"b\\\" ä\"}"/utf8>>),
+    Chosen = publish(<<"{\"subject\":\"7\",\"data\":null,\"id\":\"a \\\"b\\\" ä\"}"/utf8>>),
     ?assertMatch(#{<<"id">> := <<"a \"b\" ä"/utf8>>}, json(Chosen)),
     Chunks = [<<"{\"subject\":">>, <<"\"s\",">>, <<"\"data\":1}">>],
     ?assertMatch({200, _, _}, publish(stream(Chunks))).
@@ -90,6 +90,6 @@ too_many() ->
 a_long_line() ->
     Blank = binary:copy(<<" ">>, 50000),
     Chunks = [<<"{\"subject\":">>, Blank, Blank, Blank, Blank,
-              <<"1}\n{\"subject\":1,\"data\":1}\n">>],
+              <<"1}\n{\"subject\":\"1\",\"data\":1}\n">>],
     [?assertEqual([line_too_long, <<"generated">>], results(publish_lines(Body)))
      || Body <- [iolist_to_binary(Chunks), stream(Chunks)]].

@@ -19,7 +19,7 @@ follow(Body, Type) ->
     call(api, <<"POST">>, "/v1/follows", Body, Type).
 
 both_formats() ->
-    Expected = #{<<"added">> => 2, <<"already">> => 0, <<"errors">> => [], <<"errors_total">> => 0},
+    Expected = #{<<"added">> => 2, <<"already">> => 0, <<"errors">> => []},
     NdJson = <<"{\"user\":\"a\",\"subject\":\"b\"}\n{\"subject\":\"c\",\"user\":\"a\"}">>,
     [begin
          meck:reset(halley_follows),
