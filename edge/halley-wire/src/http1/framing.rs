@@ -61,7 +61,7 @@ impl Gathered {
         // The lengths keep most fields from being compared at all.
         match name.len() {
             4 if name.eq_ignore_ascii_case("host") => self.host(value),
-            6 if name.eq_ignore_ascii_case("expect") => self.expect(value),
+            6 if name.eq_ignore_ascii_case("expect") => self.expectation(value),
             7 if name.eq_ignore_ascii_case("upgrade") => {
                 self.websocket |= list_has(value, b"websocket");
                 Ok(())
@@ -86,7 +86,7 @@ impl Gathered {
         Ok(())
     }
 
-    fn expect(&mut self, value: &[u8]) -> Result<(), HttpError> {
+    fn expectation(&mut self, value: &[u8]) -> Result<(), HttpError> {
         if !value.eq_ignore_ascii_case(b"100-continue") {
             return Err(HttpError::new(
                 417,
