@@ -15,7 +15,7 @@
 //! descriptors need.
 
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
@@ -28,19 +28,21 @@ use serde::Serialize;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::error::{Failure, Result};
+use crate::local::{self, SOURCE_CONNECTIONS_MAX};
 use crate::progress::Progress;
 use crate::report::{self, grouped};
 use crate::rng::Rng;
 
-/// Sockets per pair where the limit of descriptors allows as many; all have one local address, and
-/// that has some 28,000 ports.
+/// Sockets per pair where the limit of descriptors allows as many.
 const PAIR_SOCKETS_MAX: u64 = 18_000;
 /// Descriptors of a thread that aren't sockets of the walk.
 const TABLE_RESERVE: u64 = 200;
 /// Sends between two looks at the clock and at the reader.
 const SENDS_PER_LOOK: usize = 256;
-/// Connections that wait to be accepted; the system cuts it to its own limit.
-const BACKLOG: i32 = 16_384;
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 1024;
+/// Of these, how many are used.
+const CONNECTS_AHEAD_MAX: u64 = 256;
 /// For connecting all sockets of a pair.
 const CONNECT_MAX: Duration = Duration::from_secs(60);
 /// The reader's buffer.
@@ -93,8 +95,18 @@ struct Shared {
     batch: bool,
     go: AtomicBool,
     stop: AtomicBool,
-    /// Per pair: bytes and reads that the reader has done.
-    read: Vec<(AtomicU64, AtomicU64)>,
+    pairs: Vec<Pair>,
+}
+
+/// How far the two threads of a pair are.
+#[derive(Debug, Default)]
+struct Pair {
+    /// Sockets that the sender has.
+    accepted: AtomicU64,
+    /// Bytes that the reader has read.
+    bytes: AtomicU64,
+    /// Reads that it took.
+    reads: AtomicU64,
 }
 
 /// Runs the subcommand.
@@ -113,7 +125,7 @@ pub fn run(options: &Options) -> Result<()> {
         batch: options.sched_batch,
         go: AtomicBool::new(false),
         stop: AtomicBool::new(false),
-        read: (0..pairs).map(|_| Default::default()).collect(),
+        pairs: (0..pairs).map(|_| Pair::default()).collect(),
     });
     let (ready, is_ready) = mpsc::channel();
     let threads: Vec<_> = (0..pairs)
@@ -125,7 +137,7 @@ pub fn run(options: &Options) -> Result<()> {
     drop(ready);
     let progress = Progress::new("sockets", options.connections);
     let mut sockets = 0;
-    // Every reader says how many sockets it has, or drops its end when it fails.
+    // Every sender says how many sockets it has, or drops its end when it fails.
     for own in is_ready {
         sockets += own;
         progress.set(sockets);
@@ -162,8 +174,9 @@ pub fn run(options: &Options) -> Result<()> {
 fn measure(options: &Options, shared: &Shared, stop: &AtomicBool) -> (f64, u64, u64, f64) {
     let cpu = || halley_sys::cpu_ns(std::process::id()).unwrap_or(0);
     let sum = || {
-        shared.read.iter().fold((0, 0), |(bytes, reads), pair| {
-            (bytes + pair.0.load(Ordering::Relaxed), reads + pair.1.load(Ordering::Relaxed))
+        shared.pairs.iter().fold((0, 0), |(bytes, reads), pair| {
+            let (more, took) = (pair.bytes.load(Ordering::Relaxed), &pair.reads);
+            (bytes + more, reads + took.load(Ordering::Relaxed))
         })
     };
     let length = Duration::from_secs_f64(options.seconds.clamp(0.01, 1e6));
@@ -185,7 +198,7 @@ type Started = io::Result<thread::JoinHandle<io::Result<()>>>;
 
 /// Starts a sender and a reader. They meet at a listener that the sender opens.
 fn start_pair(
-    pair: usize,
+    number: usize,
     sockets: usize,
     shared: &Arc<Shared>,
     ready: &mpsc::Sender<u64>,
@@ -193,19 +206,21 @@ fn start_pair(
     let (address_in, address) = mpsc::sync_channel(1);
     let (for_sender, for_reader) = (Arc::clone(shared), Arc::clone(shared));
     let ready = ready.clone();
-    let sender = thread::Builder::new().name(format!("send-{pair}")).spawn(move || {
+    let sender = thread::Builder::new().name(format!("send-{number}")).spawn(move || {
         prepare(&for_sender)?;
-        let listener = listen(source(pair))?;
+        let listener = listen(local::loopback(number as u32))?;
         let _ = address_in.send(listener.local_addr()?);
-        send(pair, &accept(&listener, sockets)?, &for_sender)
-    });
-    let reader = thread::Builder::new().name(format!("read-{pair}")).spawn(move || {
-        prepare(&for_reader)?;
-        let address = address.recv().map_err(io::Error::other)?;
-        let sockets = connect(address, sockets)?;
+        let pair = &for_sender.pairs[number];
+        let sockets = accept(&listener, sockets, &pair.accepted)?;
         let _ = ready.send(sockets.len() as u64);
         drop(ready);
-        read(pair, sockets, &for_reader)
+        send(&sockets, Rng::new(number as u64), pair, &for_sender)
+    });
+    let reader = thread::Builder::new().name(format!("read-{number}")).spawn(move || {
+        prepare(&for_reader)?;
+        let address = address.recv().map_err(io::Error::other)?;
+        let pair = &for_reader.pairs[number];
+        read(connect(address, sockets, &pair.accepted)?, pair, &for_reader.stop)
     });
     [sender, reader]
 }
@@ -213,11 +228,6 @@ fn start_pair(
 fn prepare(shared: &Shared) -> io::Result<()> {
     halley_sys::own_fd_table()?;
     if shared.batch { halley_sys::batch_scheduling() } else { Ok(()) }
-}
-
-/// Every pair has an address of its own, and so all the ports.
-fn source(pair: usize) -> SocketAddr {
-    SocketAddr::from((Ipv4Addr::from(0x7f00_0001 + pair as u32), 0))
 }
 
 /// The standard library's backlog of 128 overflows here, and every overflow costs a second.
@@ -228,7 +238,7 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-fn accept(listener: &TcpListener, sockets: usize) -> io::Result<Vec<TcpStream>> {
+fn accept(listener: &TcpListener, sockets: usize, count: &AtomicU64) -> io::Result<Vec<TcpStream>> {
     listener.set_nonblocking(true)?;
     let deadline = Instant::now() + CONNECT_MAX;
     let mut accepted = Vec::with_capacity(sockets);
@@ -238,6 +248,7 @@ fn accept(listener: &TcpListener, sockets: usize) -> io::Result<Vec<TcpStream>> 
                 socket.set_nonblocking(true)?;
                 socket.set_nodelay(true)?;
                 accepted.push(socket);
+                count.store(accepted.len() as u64, Ordering::Relaxed);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 if Instant::now() > deadline {
@@ -251,21 +262,33 @@ fn accept(listener: &TcpListener, sockets: usize) -> io::Result<Vec<TcpStream>> 
     Ok(accepted)
 }
 
-/// Connects one after the other: a blocking connect waits for room in the listener's backlog.
-fn connect(address: SocketAddr, sockets: usize) -> io::Result<Vec<TcpStream>> {
-    let connect = |_| {
-        let socket = TcpStream::connect_timeout(&address, CONNECT_MAX)?;
-        socket.set_nonblocking(true)?;
-        Ok(socket)
-    };
-    (0..sockets).map(connect).collect()
+/// Connects all, but stays near what the other side has accepted: a backlog that overflows costs a
+/// second.
+fn connect(
+    address: SocketAddr,
+    sockets: usize,
+    accepted: &AtomicU64,
+) -> io::Result<Vec<TcpStream>> {
+    let sources = (sockets as u64).div_ceil(SOURCE_CONNECTIONS_MAX);
+    let deadline = Instant::now() + CONNECT_MAX;
+    let mut connected = Vec::with_capacity(sockets);
+    for index in 0..sockets as u64 {
+        let source = local::loopback((index % sources) as u32);
+        connected.push(local::connect(address, Some(source))?.into());
+        while index > accepted.load(Ordering::Relaxed) + CONNECTS_AHEAD_MAX {
+            if Instant::now() > deadline {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            thread::sleep(Duration::from_micros(200));
+        }
+    }
+    Ok(connected)
 }
 
 /// The bare loop of sends.
-fn send(pair: usize, sockets: &[TcpStream], shared: &Shared) -> io::Result<()> {
+fn send(sockets: &[TcpStream], mut rng: Rng, pair: &Pair, shared: &Shared) -> io::Result<()> {
     let message = vec![b'x'; shared.bytes];
     let mut order: Vec<u32> = (0..sockets.len() as u32).collect();
-    let mut rng = Rng::new(pair as u64);
     let mut sent = 0;
     while !shared.go.load(Ordering::Acquire) {
         if shared.stop.load(Ordering::Relaxed) {
@@ -285,7 +308,7 @@ fn send(pair: usize, sockets: &[TcpStream], shared: &Shared) -> io::Result<()> {
                 }
             }
             let ahead_max = (sockets.len() * shared.bytes) as u64;
-            while sent - shared.read[pair].0.load(Ordering::Relaxed) > ahead_max {
+            while sent - pair.bytes.load(Ordering::Relaxed) > ahead_max {
                 if shared.stop.load(Ordering::Relaxed) {
                     return Ok(());
                 }
@@ -299,15 +322,14 @@ fn send(pair: usize, sockets: &[TcpStream], shared: &Shared) -> io::Result<()> {
 }
 
 /// The bare reader.
-fn read(pair: usize, sockets: Vec<TcpStream>, shared: &Shared) -> io::Result<()> {
+fn read(sockets: Vec<TcpStream>, pair: &Pair, stop: &AtomicBool) -> io::Result<()> {
     let mut poll = Poll::new()?;
     let mut sockets: Vec<_> = sockets.into_iter().map(mio::net::TcpStream::from_std).collect();
     for (token, socket) in sockets.iter_mut().enumerate() {
         poll.registry().register(socket, Token(token), Interest::READABLE)?;
     }
     let (mut events, mut buffer) = (Events::with_capacity(1024), vec![0; READ_BYTES]);
-    let (bytes, reads) = &shared.read[pair];
-    while !shared.stop.load(Ordering::Relaxed) {
+    while !stop.load(Ordering::Relaxed) {
         match poll.poll(&mut events, Some(WATCH_EVERY)) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
             _ => {}
@@ -320,8 +342,8 @@ fn read(pair: usize, sockets: Vec<TcpStream>, shared: &Shared) -> io::Result<()>
                 Ok(size) => size,
                 Err(_) => 0,
             };
-            bytes.fetch_add(size as u64, Ordering::Relaxed);
-            reads.fetch_add(1, Ordering::Relaxed);
+            pair.bytes.fetch_add(size as u64, Ordering::Relaxed);
+            pair.reads.fetch_add(1, Ordering::Relaxed);
         }
     }
     Ok(())

@@ -14,6 +14,7 @@ mod clients;
 mod error;
 mod floor;
 mod graph;
+mod local;
 mod progress;
 mod publish;
 mod report;

@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 
 use crate::error::{Failure, Result};
+use crate::local::SOURCE_CONNECTIONS_MAX;
 use crate::progress::Progress;
 use crate::report::{self, grouped};
 use crate::target::Target;
@@ -38,8 +39,6 @@ use worker::{Plan, Worker};
 const TABLE_CONNECTIONS_MAX: u64 = 18_000;
 /// Descriptors of a thread that aren't connections: what it inherits, epoll, room to breathe.
 const TABLE_RESERVE: u64 = 200;
-/// Connections per local address: of some 28,000 ports, so that finding a free one stays cheap.
-const SOURCE_CONNECTIONS_MAX: u64 = 20_000;
 /// How often the watching thread looks.
 const WATCH_EVERY: Duration = Duration::from_millis(50);
 

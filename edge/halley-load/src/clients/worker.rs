@@ -12,8 +12,6 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -21,12 +19,12 @@ use std::time::Duration;
 use halley_sys::monotonic_ns;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
-use socket2::{Domain, Protocol, Socket, Type};
 
 use super::request;
 use super::stream::{Decoder, Item, Stream, StreamError, Transport};
 use super::users::Users;
 use super::window::{Window, lock};
+use crate::local;
 use crate::target::Target;
 
 /// The thread's read buffer: more than the largest event that a server sends by default.
@@ -212,18 +210,9 @@ impl Worker {
 
     /// Begins the connect and, where it is done at once as on loopback, sends the request.
     fn connect(&mut self, slot: usize, index: u64) -> io::Result<()> {
-        let address = self.plan.target.address;
-        let kind = Type::STREAM.nonblocking().cloexec();
-        let socket = Socket::new(Domain::for_address(address), kind, Some(Protocol::TCP))?;
-        if self.plan.sources > 1 {
-            halley_sys::bind_address_no_port(socket.as_fd())?;
-            socket.bind(&source(index, self.plan.sources).into())?;
-        }
-        match socket.connect(&address.into()) {
-            Err(error) if error.raw_os_error() != Some(IN_PROGRESS) => return Err(error),
-            _ => {}
-        }
-        let mut socket = TcpStream::from_std(socket.into());
+        let (address, sources) = (self.plan.target.address, u64::from(self.plan.sources));
+        let source = (sources > 1).then(|| local::loopback((index % sources) as u32));
+        let mut socket = TcpStream::from_std(local::connect(address, source)?.into());
         self.write_request(index);
         let mut interest = Interest::READABLE;
         match socket.write(&self.request) {
@@ -353,15 +342,6 @@ impl Worker {
             self.opening.pop_front();
         }
     }
-}
-
-/// `EINPROGRESS`: a non-blocking connect has begun.
-const IN_PROGRESS: i32 = 115;
-
-/// The local address of connection `index`: 127.0.0.1, 127.0.0.2, … in turn.
-fn source(index: u64, sources: u32) -> SocketAddr {
-    let offset = (index % u64::from(sources)) as u32;
-    SocketAddr::new(IpAddr::V4(Ipv4Addr::from(0x7f00_0001 + offset)), 0)
 }
 
 fn not_yet(error: &io::Error) -> bool {
