@@ -17,8 +17,8 @@ before(async () => {
   await page.goto(`${halley.publicUrl}/demo`);
 });
 after(async () => {
-  await browser.close();
-  await halley.stop();
+  await browser?.close();
+  await halley?.stop();
 });
 
 /** What the page has received so far. */

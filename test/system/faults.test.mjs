@@ -14,7 +14,7 @@ let halley;
 before(async () => { halley = await start(); });
 after(async () => {
   closeStreams();
-  await halley.stop();
+  await halley?.stop();
 });
 
 /** Kills the brain as the kernel would, and waits until the launcher has noticed. */

@@ -13,7 +13,7 @@ let halley;
 before(async () => { halley = await start(); });
 after(async () => {
   closeStreams();
-  await halley.stop();
+  await halley?.stop();
 });
 
 test('many sessions of one user, of every transport: each gets every event once', async () => {

@@ -14,7 +14,7 @@ let halley;
 before(async () => { halley = await start(); });
 after(async () => {
   closeStreams();
-  await halley.stop();
+  await halley?.stop();
 });
 
 const OPCODE = { continuation: 0, text: 1, binary: 2, close: 8, ping: 9, pong: 10 };

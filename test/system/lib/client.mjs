@@ -9,8 +9,14 @@ const CURL_MS_MAX = 20_000;
 
 /** One HTTP request; gives `{status, headers, body, json}`, `json` undefined if it is none. */
 export function http(method, url, { body, headers = {}, agent } = {}) {
+  // Node gives a DELETE no length by itself, and its body would be read as the next request.
+  const length = body === undefined ? {} : { 'content-length': Buffer.byteLength(body) };
+  // The path goes as it is: a URL object would resolve `..`, which is an id like any other.
+  const { hostname, port, origin } = new URL(url);
+  const path = url.slice(origin.length);
+  const options = { hostname, port, path, method, headers: { ...length, ...headers }, agent };
   const answer = new Promise((resolve, reject) => {
-    const outgoing = request(url, { method, headers, agent }, (incoming) => {
+    const outgoing = request(options, (incoming) => {
       const chunks = [];
       incoming.on('data', (chunk) => chunks.push(chunk));
       incoming.on('error', reject);

@@ -14,7 +14,7 @@ import { fileURLToPath } from 'node:url';
 import { api } from './client.mjs';
 import { sleep, until } from './wait.mjs';
 
-const LAUNCHER = fileURLToPath(new URL('../../../halley', import.meta.url));
+const LAUNCHER = process.env.LAUNCHER ?? fileURLToPath(new URL('../../../halley', import.meta.url));
 const START_MS_MAX = 20_000;
 const STOP_MS_MAX = 15_000;
 const LOG_TAIL_LINES = 25;
@@ -136,6 +136,8 @@ class Halley {
     this.stderr = '';
     this.#child.stdout.on('data', (data) => { this.#log += data; });
     this.#child.stderr.on('data', (data) => { this.#log += data; this.stderr += data; });
+    // A test that failed half-way must not keep the run alive; the exit hook clears up.
+    for (const handle of [this.#child, this.#child.stdout, this.#child.stderr]) handle.unref();
     this.#child.once('close', (code, signal) => { this.#exit = { code, signal }; });
     return this;
   }
@@ -153,7 +155,9 @@ class Halley {
         return (await api(this, 'GET', '/readyz')).status === 200;
       }, START_MS_MAX);
     } catch (error) {
-      throw new Error(`${error.message}\nthe log's tail:\n${this.logTail}`);
+      const tail = this.logTail;
+      this.killAll();
+      throw new Error(`${error.message}\nthe log's tail:\n${tail}`);
     }
   }
 

@@ -94,7 +94,7 @@ export async function sse(halley, user, headers = {}) {
         if (fields.data !== undefined) self.events.push(JSON.parse(fields.data));
         fields = {};
       } else {
-        const [, name, value] = /^([a-z]+): ?(.*)$/.exec(line);
+        const [, name, value] = /^([a-z]+): ?(.*)$/s.exec(line);
         fields[name] = value;
         self[`last_${name}`] = value;
       }
