@@ -42,6 +42,8 @@ file(File) ->
 -spec load(none | file:filename(), [{Variable :: string(), Value :: string()}]) ->
     {ok, config()} | {error, Line :: string()}.
 load(File, Environment) ->
+    %% It would log what is returned here in better words.
+    ok = logger:set_module_level([cuttlefish_conf, cuttlefish_error, cuttlefish_generator], none),
     try
         Schema = schema(),
         Keys = [key(Mapping) || Mapping <- element(2, Schema)],
@@ -100,13 +102,21 @@ dotted(Variable) ->
 read(none) ->
     [];
 read(File) ->
-    case cuttlefish_conf:file(File) of
-        {errorlist, [{error, Reason} | _]} -> bad_file(File, Reason);
+    case file:read_file(File) of
+        {ok, Text} -> is_utf8(Text) orelse bad("~ts: is not UTF-8 text", [File]);
+        {error, Reason} -> bad("~ts: cannot be read: ~ts", [File, file:format_error(Reason)])
+    end,
+    try cuttlefish_conf:file(File) of
+        {errorlist, [{error, Error} | _]} -> bad_file(File, Error);
         Pairs -> [{dotted(Variable), Value} || {Variable, Value} <- Pairs]
+    catch
+        throw:{unable_to_open, Included, Cause} ->
+            bad("~ts: cannot be read: ~ts", [Included, file:format_error(Cause)])
     end.
 
-bad_file(File, {file_open, {_, Reason}}) ->
-    bad("~ts: cannot be read: ~ts", [File, file:format_error(Reason)]);
+is_utf8(Text) ->
+    is_list(unicode:characters_to_list(Text)).
+
 bad_file(File, {conf_syntax, {_, {Line, _}}}) ->
     bad("~ts: line ~b is not of the form key = value", [File, Line]);
 bad_file(File, Reason) ->

@@ -1,0 +1,136 @@
+-module(halley_config_tests).
+
+-include_lib("eunit/include/eunit.hrl").
+
+env(App, Key, {ok, #{env := Env}}) ->
+    proplists:get_value(Key, proplists:get_value(App, Env)).
+
+by_environment(Variables) ->
+    halley_config:load(none, Variables).
+
+by_file(Text) ->
+    by_file(Text, []).
+
+by_file(Text, Variables) ->
+    File = filename:join("/tmp", "halley-config-test-" ++ os:getpid()
+                             ++ "-" ++ integer_to_list(erlang:unique_integer([positive]))),
+    ok = file:write_file(File, Text),
+    try halley_config:load(File, Variables)
+    after file:delete(File)
+    end.
+
+%% The contract's table of keys.
+defaults_are_the_contract_s_test_() ->
+    Config = by_environment([]),
+    [?_assertEqual('halley@127.0.0.1', env(halley, node_name, Config)),
+     ?_assertEqual(filename:absname("data"), env(halley, data_dir, Config)),
+     ?_assertEqual("127.0.0.1:8080", env(halley_edge, public_listen, Config)),
+     ?_assertEqual("127.0.0.1:8081", env(halley_edge, api_listen, Config)),
+     ?_assertEqual(erlang:system_info(schedulers_online), env(halley_edge, workers, Config)),
+     ?_assertEqual(undefined, env(halley_edge, connections_max, Config)),
+     ?_assertEqual(filename:absname("data/edge"), env(halley_edge, socket_dir, Config)),
+     ?_assertEqual(none, env(halley, auth_mode, Config)),
+     ?_assertEqual(none, env(halley_api, auth_mode, Config)),
+     ?_assertEqual(mnesia, env(halley, store_backend, Config)),
+     ?_assertMatch({ok, #{notices := []}}, Config)].
+
+environment_wins_over_file_test() ->
+    Config = by_file("edge.workers = 3\nlog.level = error\n", [{"HALLEY_EDGE_WORKERS", "5"}]),
+    ?assertEqual(5, env(halley_edge, workers, Config)),
+    ?assertEqual(error, env(halley, log_level, Config)).
+
+variables_of_keys_with_underscores_test() ->
+    ?assertEqual("HALLEY_EDGE_CONNECTIONS_MAX", halley_config:variable("edge.connections_max")),
+    ?assertEqual(77, env(halley_edge, connections_max,
+                         by_environment([{"HALLEY_EDGE_CONNECTIONS_MAX", "77"}]))).
+
+variables_of_keys_are_unique_and_documented_test() ->
+    Keys = halley_config:keys(),
+    Variables = [Variable || #{variable := Variable} <- Keys],
+    ?assertEqual(length(Variables), length(lists:usort(Variables))),
+    ?assertEqual([], [Key || #{key := Key, doc := []} <- Keys]).
+
+every_limit_has_a_key_test_() ->
+    Keys = [Key || #{key := Key} <- halley_config:keys()],
+    [?_assertEqual(Scope =/= fixed, lists:member("limits." ++ atom_to_list(Name), Keys))
+     || {Name, _, _, Scope, _} <- halley_limits:table()].
+
+limit_is_set_by_its_key_test() ->
+    Config = by_file("limits.outbox_bytes_max = 4096\n"),
+    ?assertMatch(#{outbox_bytes_max := 4096, headers_max := 64}, env(halley, limits, Config)).
+
+history_retention_is_accepted_with_a_notice_test() ->
+    ?assertMatch({ok, #{notices := ["history.retention has no effect in this version"]}},
+                 by_file("history.retention = 10m\n")).
+
+api_that_others_can_reach_is_noted_test() ->
+    ?assertMatch({ok, #{notices := ["api.listen: 0.0.0.0:9 can be reached" ++ _]}},
+                 by_environment([{"HALLEY_API_LISTEN", "0.0.0.0:9"}])).
+
+%% Each says what is wrong, by the key's name, in one line.
+mistakes_test_() ->
+    [{Variable ++ "=" ++ Value,
+      fun() ->
+          {error, Line} = by_environment([{Variable, Value}]),
+          ?assertEqual({match, [{0, length(Beginning)}]}, re:run(Line, "^\\Q" ++ Beginning ++ "\\E")),
+          ?assertEqual(nomatch, string:find(Line, "\n"))
+      end}
+     || {Variable, Value, Beginning} <-
+        [{"HALLEY_EDGE_WORKERS", "many", "edge.workers: must be a whole number; it is \"many\""},
+         {"HALLEY_EDGE_WORKERS", "0", "edge.workers: must be a whole number from 1 to 1000"},
+         {"HALLEY_EDGE_WORKERS", "1001", "edge.workers: must be a whole number from 1 to 1000"},
+         {"HALLEY_EDGE_WORKER", "1", "HALLEY_EDGE_WORKER: no key has this variable; did you mean "
+                                     "HALLEY_EDGE_WORKERS?"},
+         {"HALLEY_PUBLIC_LISTEN", "8080", "public.listen: must be an IP address and a port"},
+         {"HALLEY_PUBLIC_LISTEN", "127.0.0.1:0", "public.listen: must be an IP address and a port"},
+         {"HALLEY_PUBLIC_LISTEN", "127.0.0.1:65536", "public.listen: must be an IP address and a port"},
+         {"HALLEY_PUBLIC_LISTEN", "localhost:80", "public.listen: must be an IP address and a port"},
+         {"HALLEY_PUBLIC_LISTEN", "0.0.0.0:8080", "public.listen: 0.0.0.0:8080 can be reached from other"},
+         {"HALLEY_PUBLIC_LISTEN", "[::]:8080", "public.listen: [::]:8080 can be reached from other"},
+         {"HALLEY_PUBLIC_LISTEN", "127.0.0.1:8081", "api.listen: is 127.0.0.1:8081, as public.listen is"},
+         {"HALLEY_AUTH_MODE", "jwt", "auth.mode: jwt is not in this version"},
+         {"HALLEY_AUTH_MODE", "maybe", "auth.mode: must be one of none, jwt; it is \"maybe\""},
+         {"HALLEY_STORE_BACKEND", "postgres", "store.backend: postgres is not in this version"},
+         {"HALLEY_STREAM_HEARTBEAT", "often", "stream.heartbeat: must be a duration such as"},
+         {"HALLEY_STREAM_HEARTBEAT", "2h", "stream.heartbeat: must be a duration from 1s to 1h"},
+         {"HALLEY_HISTORY_RETENTION", "long", "history.retention: must be a duration such as"},
+         {"HALLEY_NODE_NAME", "halley", "node.name: must be a name and a host with a dot in it"},
+         {"HALLEY_DATA_DIR", "", "data.dir: must not be empty"},
+         {"HALLEY_DATA_DIR", "/" ++ lists:duplicate(100, $d), "edge.socket_dir: /ddd"},
+         {"HALLEY_CORS_ORIGINS", "example.org", "cors.origins: must be localhost, *, or a list"},
+         {"HALLEY_LIMITS_HEADERS_MAX", "-1", "limits.headers_max: must be a whole number from 1"},
+         {"HALLEY_LIMITS_LINK_WINDOW_BYTES", "9", "limits.link_window_bytes: must be 524288 at least"},
+         {"HALLEY_LIMITS_LINK_QUEUE_REFUSE_BYTES", "99999999",
+          "limits.link_queue_refuse_bytes: must be less than limits.link_queue_bytes_max"}]].
+
+unknown_key_test() ->
+    {error, Line} = by_file("edge.wrokers = 3\n"),
+    ?assertMatch({match, _}, re:run(Line, "there is no key edge.wrokers; did you mean edge.workers\\?$")).
+
+line_that_is_no_pair_test() ->
+    {error, Line} = by_file("edge.workers = 3\n# a comment\nwhat is this\n"),
+    ?assertMatch({match, _}, re:run(Line, "line 3 is not of the form key = value$")).
+
+file_that_cannot_be_read_test() ->
+    ?assertEqual({error, "/nonexistent/halley.conf: cannot be read: no such file or directory"},
+                 halley_config:load("/nonexistent/halley.conf", [])).
+
+bytes_that_are_no_text_test() ->
+    {error, Line} = by_file(<<"edge.workers = ", 255, 254, "\n">>),
+    ?assertMatch({match, _}, re:run(Line, ": is not UTF-8 text$")).
+
+included_file_that_is_not_there_test() ->
+    ?assertEqual({error, "/nonexistent: cannot be read: no such file or directory"},
+                 by_file("data.dir = $(</nonexistent)\n")).
+
+loopback_test_() ->
+    [?_assertEqual(Expected, halley_config_check:is_loopback(Listen))
+     || {Listen, Expected} <- [{"127.0.0.1:1", true}, {"127.9.9.9:1", true}, {"[::1]:1", true},
+                               {"10.0.0.1:1", false}, {"[::]:1", false}, {"[::ffff:10.0.0.1]:1", false}]].
+
+origins_test_() ->
+    [?_assertEqual(Expected, halley_config_check:origins(Text))
+     || {Text, Expected} <- [{"*", true}, {"localhost", true}, {"https://a.example", true},
+                             {"https://a.example, http://[::1]:80", true}, {"", false},
+                             {"https://a.example/path", false}, {"https://a.example,", false},
+                             {"https://a.example\r\nx: y", false}]].

@@ -1,0 +1,36 @@
+-module(halley_event_tests).
+
+-include_lib("eunit/include/eunit.hrl").
+
+event(Id, Subject, Data) ->
+    {ok, Json} = halley_event:encode_data(Data),
+    halley_event:event(halley_event:draft(Id, Subject, Json), <<"E-1-0">>, 1700000000000).
+
+%% link.md 7.1
+text_is_one_line_with_data_last_test() ->
+    Event = event(generated, <<"ann">>, {json, <<"{\"a\":1}">>}),
+    #{json := Json, data_offset := Offset} = Event,
+    ?assertEqual(<<"{\"id\":\"E-1-0\",\"subject\":\"ann\",\"at\":1700000000000,\"data\":{\"a\":1}}">>, Json),
+    ?assertEqual(<<"{\"a\":1}">>, binary_part(Json, Offset, byte_size(Json) - Offset - 1)),
+    ?assertMatch(#{id := <<"E-1-0">>, subject := <<"ann">>, at := 1700000000000, cursor := <<>>}, Event).
+
+ids_are_escaped_test_() ->
+    [?_assertMatch(#{<<"id">> := Id, <<"subject">> := Id},
+                   jiffy:decode(maps:get(json, event(Id, Id, 1)), [return_maps]))
+     || Id <- [<<"\"">>, <<"\\">>, <<"a\"b\\c">>, <<"Zoë Ünïcode"/utf8>>, <<"日本"/utf8>>, <<"{}">>,
+               binary:copy(<<"\\">>, 255)]].
+
+chosen_id_wins_test() ->
+    ?assertMatch(#{id := <<"mine">>}, event(<<"mine">>, <<"s">>, null)).
+
+data_as_a_term_test() ->
+    ?assertEqual(#{<<"a">> => [1, null, <<"x">>]},
+                 halley_event:data(event(generated, <<"s">>, #{a => [1, null, <<"x">>]}))).
+
+control_characters_in_data_are_escaped_test() ->
+    #{json := Json} = event(generated, <<"s">>, <<"a\nb", 0, 31>>),
+    ?assertEqual(nomatch, re:run(Json, "[\\x00-\\x1f]")).
+
+no_json_test_() ->
+    [?_assertMatch({error, {bad_data, _}}, halley_event:encode_data(Term))
+     || Term <- [self(), {a, b, c}, <<16#FF>>, [make_ref()]]].

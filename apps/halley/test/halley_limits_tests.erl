@@ -1,0 +1,55 @@
+-module(halley_limits_tests).
+
+-include_lib("eunit/include/eunit.hrl").
+
+%% Names of the settings in protocol/link.md 5 that are limits.
+-define(SETTINGS, [stream_open_ms_max, request_line_bytes_max, header_bytes_max, headers_max, request_ms_max,
+                   response_ms_max, request_window_bytes, requests_in_flight_max, outbox_bytes_max,
+                   outboxes_bytes_max, message_bytes_max, link_queue_bytes_max]).
+
+rows_are_whole_test_() ->
+    [{atom_to_list(Name),
+      [?_assert(is_integer(Default) andalso Default > 0),
+       ?_assert(lists:member(Unit, [bytes, ms, count])),
+       ?_assert(lists:member(Scope, [config, edge, fixed])),
+       ?_assert(length(Help) > 10),
+       ?_assertEqual(Unit, unit(atom_to_list(Name))),
+       ?_assertEqual(Default, halley_limits:get(Name))]}
+     || {Name, Default, Unit, Scope, Help} <- halley_limits:table()].
+
+unit(Name) ->
+    Words = string:lexemes(Name, "_"),
+    case {lists:member("bytes", Words), lists:member("ms", Words)} of
+        {true, false} -> bytes;
+        {false, true} -> ms;
+        {false, false} -> count
+    end.
+
+names_are_unique_test() ->
+    Names = [element(1, Row) || Row <- halley_limits:table()],
+    ?assertEqual(lists:usort(Names), lists:sort(Names)).
+
+handshake_carries_every_limit_of_the_edge_test() ->
+    Sent = [Name || {Name, _} <- halley_limits:for_edge()],
+    ?assertEqual([], [atom_to_binary(Name) || Name <- ?SETTINGS] -- Sent),
+    ?assert(lists:all(fun({Name, Value}) -> is_binary(Name) andalso is_binary(Value) end,
+                      halley_limits:for_edge())).
+
+configured_value_is_in_force_and_sent_test() ->
+    ok = halley_limits:set(#{headers_max => 7}),
+    try
+        ?assertEqual(7, halley_limits:get(headers_max)),
+        ?assertEqual({<<"headers_max">>, <<"7">>},
+                     lists:keyfind(<<"headers_max">>, 1, halley_limits:for_edge())),
+        ?assertEqual(255, halley_limits:get(id_bytes_max))
+    after
+        ok = halley_limits:set(#{})
+    end.
+
+handshake_carries_the_choices_of_the_configuration_test() ->
+    {ok, #{env := Env}} = halley_config:load(none, [{"HALLEY_STREAM_RETRY", "3s"}]),
+    {halley, Brain} = lists:keyfind(halley, 1, Env),
+    Settings = proplists:get_value(edge_settings, Brain),
+    ?assertEqual([{<<"auth_mode">>, <<"none">>}, {<<"cors_origins">>, <<"localhost">>},
+                  {<<"stream_heartbeat_ms">>, <<"25000">>}, {<<"stream_retry_ms">>, <<"3000">>}],
+                 lists:sort(Settings)).

@@ -1,0 +1,99 @@
+-module(halley_metrics_tests).
+
+-include_lib("eunit/include/eunit.hrl").
+
+-define(SENT, {<<"halley_edge_sent_total">>, counter, <<"Events \\ sent\nto clients">>}).
+-define(OPEN, {<<"halley_edge_connections">>, gauge, <<"Connections">>}).
+
+edge_test_() ->
+    {foreach,
+     fun() ->
+         Parts = [halley_metrics, halley_directory, halley_links, halley_shard],
+         [ok = Part:new() || Part <- Parts],
+         {ok, Directory} = halley_directory:start_link(),
+         {ok, Links} = halley_links:start_link(),
+         meck:new(halley_ids, [passthrough]),
+         meck:expect(halley_ids, count, 0, 42),
+         [Directory, Links]
+     end,
+     fun(Owners) ->
+         meck:unload(),
+         [gen_server:stop(Owner) || Owner <- Owners],
+         [ets:delete(Table) || Table <- [halley_metrics_edge, halley_directory_rows, halley_links]]
+     end,
+     [{Name, Test}
+      || {Name, Test} <- [{"values are the sum of the workers", fun sum_of_workers/0},
+                          {"a worker that is gone stays in the counters", fun gone_worker/0},
+                          {"a worker that comes back is not counted twice", fun worker_comes_back/0},
+                          {"very many gone workers are one row", fun many_gone_workers/0},
+                          {"the text is Prometheus'", fun text/0},
+                          {"counts", fun counts/0}]]}.
+
+linked(Index) ->
+    Writer = spawn(fun() -> receive stop -> ok end end),
+    {ok, Slot, _} = halley_links:register(Writer, #{pid => 100, worker => Index}),
+    Slot.
+
+value(Line) ->
+    Text = iolist_to_binary(halley_metrics:render()),
+    case re:run(Text, ["(?m)^\\Q", Line, "\\E ([0-9]+)$"], [{capture, all_but_first, list}]) of
+        {match, [Value]} -> list_to_integer(Value);
+        nomatch -> none
+    end.
+
+sum_of_workers() ->
+    [ok = halley_metrics:edge(linked(I), [?SENT, ?OPEN], [10 * I, I]) || I <- [1, 2]],
+    ?assertEqual(30, value("halley_edge_sent_total")),
+    ?assertEqual(3, value("halley_edge_connections")).
+
+gone_worker() ->
+    [One, Two] = [linked(I) || I <- [1, 2]],
+    [ok = halley_metrics:edge(Slot, [?SENT, ?OPEN], [10, 1]) || Slot <- [One, Two]],
+    ok = halley_metrics:edge_gone(One),
+    ok = halley_metrics:edge_gone(One),
+    ?assertEqual(20, value("halley_edge_sent_total")),
+    ?assertEqual(1, value("halley_edge_connections")).
+
+worker_comes_back() ->
+    One = linked(1),
+    ok = halley_metrics:edge(One, [?SENT], [10]),
+    ok = halley_metrics:edge_gone(One),
+    ok = halley_metrics:edge(linked(1), [?SENT], [15]),
+    ?assertEqual(15, value("halley_edge_sent_total")).
+
+many_gone_workers() ->
+    lists:foreach(fun(I) ->
+                      true = ets:insert(halley_metrics_edge,
+                                        {{worker, {200, I}}, gone, [?SENT, ?OPEN], [1, 1]})
+                  end, lists:seq(1, 2000)),
+    One = linked(1),
+    ok = halley_metrics:edge(One, [?SENT, ?OPEN], [5, 1]),
+    ok = halley_metrics:edge_gone(One),
+    ?assertEqual(2005, value("halley_edge_sent_total")),
+    ?assertEqual(none, value("halley_edge_connections")),
+    ?assert(ets:info(halley_metrics_edge, size) < 5).
+
+%% https://prometheus.io/docs/instrumenting/exposition_formats/
+text() ->
+    ok = halley_metrics:edge(linked(1), [?SENT], [1]),
+    Text = iolist_to_binary(halley_metrics:render()),
+    Lines = binary:split(Text, <<"\n">>, [global, trim]),
+    [?assertMatch({match, _}, re:run(Line, form(Line))) || Line <- Lines],
+    Types = [Line || <<"# TYPE ", Line/binary>> <- Lines],
+    ?assertEqual(lists:usort(Types), lists:sort(Types)),
+    ?assertNotEqual(nomatch, string:find(Text, <<"# HELP halley_edge_sent_total Events \\\\ sent\\nto clients\n"
+                                                 "# TYPE halley_edge_sent_total counter\n">>)),
+    [?assertNotEqual(nomatch, string:find(Text, ["\n# TYPE ", Metric, $\s]))
+     || {_, Full, _, _} <- tl(halley_metrics:table()), Metric <- [hd(string:split(Full, "{"))]].
+
+form(<<"# HELP", _/binary>>) -> "^# HELP [a-z][a-z0-9_]* .+$";
+form(<<"# TYPE", _/binary>>) -> "^# TYPE [a-z][a-z0-9_]* (counter|gauge)$";
+form(_) -> "^[a-z][a-z0-9_]*(\\{[a-z]+=\"[a-z_]+\"\\})? [0-9]+$".
+
+counts() ->
+    ok = halley_metrics:incr(deliveries, 5),
+    ok = halley_metrics:incr(deliveries),
+    ok = halley_metrics:incr(refused_overloaded),
+    ?assertEqual(6, value("halley_deliveries_total")),
+    ?assertEqual(1, value("halley_events_refused_total{reason=\"overloaded\"}")),
+    ?assertEqual(42, value("halley_ids")).
