@@ -1,0 +1,27 @@
+// What a figure depends on besides the code.
+
+import { execFileSync } from 'node:child_process';
+import { cpus, release, totalmem } from 'node:os';
+
+function first(command, ...args) {
+  try {
+    return execFileSync(command, args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] })
+      .split('\n')[0].trim();
+  } catch {
+    return 'unknown';
+  }
+}
+
+export function describeMachine() {
+  const otp = ['-noinput', '-eval', 'io:format("OTP ~s", [erlang:system_info(otp_release)]), halt().'];
+  return {
+    cores: cpus().length,
+    processor: cpus()[0].model.trim(),
+    memory_gb: Math.round(totalmem() / 2 ** 30),
+    kernel: release(),
+    erlang: first('erl', ...otp),
+    rust: first('rustc', '--version'),
+    commit: `${first('git', 'rev-parse', '--short', 'HEAD')}`
+      + (first('git', 'status', '--porcelain', '-uno') === '' ? '' : ' with changes'),
+  };
+}

@@ -1,0 +1,81 @@
+// From raw results to the table that people read.
+
+const median = (values) => {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[Math.floor(sorted.length / 2)];
+};
+const whole = (n) => Math.round(n).toLocaleString('en-US');
+const fixed = (n, digits = 2) => n.toFixed(digits);
+const perMillion = ({ cpu, received }) => ({
+  brain: (cpu.brain / received.events) * 1e6,
+  edge: (cpu.edge / received.events) * 1e6,
+});
+const rate = ({ received }) =>
+  received.events / ((received.last_event_ns - received.first_event_ns) / 1e9);
+
+/** Rows of the table: what, reached, asked. */
+export function figures({ plan, graph, groups }) {
+  return [...(graph ? graphRows(plan, graph) : []), ...(groups ? groupRows(plan, groups) : [])];
+}
+
+function graphRows(plan, { made, imported, brain_bytes: brain, connected, published, received, cpu }) {
+  const { latency_ms: ms } = received;
+  return [
+    ['**Real graph**', `${whole(plan.users)} users, ${whole(imported.answer.added)} follows`, ''],
+    ['graph generated', `${fixed(made.seconds)} s`, '≤ 10 s'],
+    ['import of follows', `${whole(imported.answer.added / imported.seconds)}/s`, '≥ 200,000/s'],
+    ['brain memory (PSS) with all follows', `${whole(brain / 1e6)} MB`, '≤ 1,500 MB'],
+    ['connections', `${whole(connected.connected)}, ${whole(connected.connects_per_s)}/s`, ''],
+    ['events published', `${whole(published.accepted)} in ${plan.seconds} s`, ''],
+    ['deliveries', `${whole(received.events)}, ${whole(rate({ received }))}/s`, ''],
+    ['publish to receipt p50 / p99 / p99.9',
+      `${fixed(ms.p50)} / ${fixed(ms.p99)} / ${fixed(ms.p99_9)} ms`, ''],
+    ['processor time, brain + edge', `${fixed(cpu.brain)} + ${fixed(cpu.edge)} s`, ''],
+  ];
+}
+
+function groupRows(plan, { connected, edge_bytes: edge, rated, most, floors }) {
+  const floor = median(floors.map((f) => f.sends_per_s));
+  const best = most.map(rate);
+  const cost = (windows, side) => median(windows.map((w) => perMillion(w)[side]));
+  const sum = (windows) => cost(windows, 'brain') + cost(windows, 'edge');
+  const ms = (name) => median(rated.map((w) => w.received.latency_ms[name]));
+  const ratio = median(best.map((b, i) => b / floors[i].sends_per_s));
+  return [
+    ['**Subjects with 16 followers**', `${whole(plan.connections)} SSE connections`, ''],
+    ['new connections, handshake to welcome', `${whole(connected.connects_per_s)}/s`, '≥ 15,000/s'],
+    ['edge memory (PSS) per idle connection',
+      `${whole((edge.idle - edge.before) / connected.connected)} bytes`, '≤ 200'],
+    ['edge memory (PSS) in all: empty, idle, after the load',
+      `${[edge.before, edge.idle, edge.after].map((b) => fixed(b / 1e6, 1)).join(', ')} MB`, ''],
+    ['deliveries/s at 4,000 single POSTs/s', whole(median(rated.map(rate))), '64,000'],
+    ['publish to receipt p50 / p99 / p99.9',
+      `${fixed(ms('p50'))} / ${fixed(ms('p99'))} / ${fixed(ms('p99_9'))} ms`, 'p99 ≤ 2 ms'],
+    ['processor seconds per million deliveries: brain + edge',
+      `${fixed(cost(rated, 'brain'))} + ${fixed(cost(rated, 'edge'))} = ${fixed(sum(rated))}`,
+      '≤ 11'],
+    ['most deliveries/s', whole(median(best)), ''],
+    ['the same: processor seconds per million', `${fixed(cost(most, 'brain'))} + `
+      + `${fixed(cost(most, 'edge'))} = ${fixed(sum(most))}`, ''],
+    ['floor: bare sends/s', whole(floor), ''],
+    ['**most deliveries to floor**', fixed(ratio), '≥ 0.85'],
+  ];
+}
+
+export function render({ plan, machine, started }, rows) {
+  const line = (cells) => `| ${cells.join(' | ')} |`;
+  return [
+    `# The push path, ${started.slice(0, 10)}`,
+    '',
+    `${machine.cores} cores (${machine.processor}), ${machine.memory_gb} GB, Linux ${machine.kernel}, `
+      + `${machine.erlang}, ${machine.rust}, commit ${machine.commit}. Server, clients and publisher share the cores.`,
+    '',
+    `Made by \`bench/run --users ${plan.users} --connections ${plan.connections} --seconds ${plan.seconds} `
+      + `--rounds ${plan.rounds} --workers ${plan.workers} --save\`; medians of ${plan.rounds} rounds, the floor in turns with them.`,
+    '',
+    line(['figure', 'reached', 'asked']),
+    line(['---', '---', '---']),
+    ...rows.map(line),
+    '',
+  ].join('\n');
+}
