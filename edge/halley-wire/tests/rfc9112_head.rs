@@ -296,6 +296,12 @@ fn fields_of_the_connection_stay_at_the_edge() {
     );
     let end_to_end: Vec<_> = request.headers.end_to_end().map(|(name, _)| name).collect();
     assert_eq!(end_to_end, ["Host", "X-End"]);
+    let options = |count| {
+        let options = "a,".repeat(count);
+        format!("GET / HTTP/1.1\r\nHost: h\r\nConnection: a\r\nConnection: {options}\r\n\r\n")
+    };
+    assert_eq!(refusal(&options(15)), (0, ""));
+    assert_eq!(refusal(&options(16)), (400, "bad_connection"));
 }
 
 /// http.md 1.3, 1.4, 1.8: the limits hold at their very byte, and before the head is complete.

@@ -9,6 +9,9 @@ use super::head::{BodyFraming, Version};
 use super::headers::{list_has, members};
 use crate::HttpError;
 
+/// Options that the `Connection` fields of a request may have together.
+const CONNECTION_OPTIONS_MAX: usize = 16;
+
 /// See the fields of the same names in [`super::head::Request`].
 pub(super) struct Conclusions {
     pub body: BodyFraming,
@@ -23,6 +26,7 @@ struct Gathered {
     hosts: usize,
     content_length: Option<u64>,
     transfer_codings: usize,
+    connection_options: usize,
     close: bool,
     keep_alive: bool,
     upgrade: bool,
@@ -66,12 +70,7 @@ impl Gathered {
                 self.websocket |= list_has(value, b"websocket");
                 Ok(())
             }
-            10 if name.eq_ignore_ascii_case("connection") => {
-                self.close |= list_has(value, b"close");
-                self.keep_alive |= list_has(value, b"keep-alive");
-                self.upgrade |= list_has(value, b"upgrade");
-                Ok(())
-            }
+            10 if name.eq_ignore_ascii_case("connection") => self.connection(value),
             14 if name.eq_ignore_ascii_case("content-length") => self.content_length(value),
             17 if name.eq_ignore_ascii_case("transfer-encoding") => self.transfer_encoding(value),
             _ => Ok(()),
@@ -95,6 +94,25 @@ impl Gathered {
             ));
         }
         self.expect_continue = true;
+        Ok(())
+    }
+
+    fn connection(&mut self, value: &[u8]) -> Result<(), HttpError> {
+        for option in members(value) {
+            self.close |= option.eq_ignore_ascii_case(b"close");
+            self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+            self.upgrade |= option.eq_ignore_ascii_case(b"upgrade");
+            self.connection_options += 1;
+        }
+        // Every field is compared with every option: without a bound a head of many options would
+        // cost milliseconds.
+        if self.connection_options > CONNECTION_OPTIONS_MAX {
+            return Err(HttpError::new(
+                400,
+                "bad_connection",
+                "The Connection header has more than 16 options; name fewer.",
+            ));
+        }
         Ok(())
     }
 

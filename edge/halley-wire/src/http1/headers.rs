@@ -34,16 +34,26 @@ impl<'b> Headers<'b> {
     /// names, `Content-Length` and `Expect`.
     pub fn end_to_end(&self) -> impl Iterator<Item = (&'b str, &'b [u8])> + use<'b> {
         let all = *self;
-        let listed = self.get("connection").is_some();
+        let listed = self.connection_options().any(|option| !is_usual(option));
         let stays = move |name: &str| stays_at_edge(name) || (listed && all.connection_names(name));
         self.iter().filter(move |(name, _)| !stays(name))
     }
 
     fn connection_names(&self, name: &str) -> bool {
-        self.iter().any(|(field, value)| {
-            field.eq_ignore_ascii_case("connection") && list_has(value, name.as_bytes())
-        })
+        self.connection_options().any(|option| option.eq_ignore_ascii_case(name.as_bytes()))
     }
+
+    fn connection_options(&self) -> impl Iterator<Item = &'b [u8]> + use<'b> {
+        let connection = |(name, _): &(&str, _)| name.eq_ignore_ascii_case("connection");
+        self.iter().filter(connection).flat_map(|(_, value)| members(value))
+    }
+}
+
+/// Whether a connection option is one of those that nearly all requests have, and that name no
+/// field which would not stay at the edge anyway.
+fn is_usual(option: &[u8]) -> bool {
+    let usual: [&[u8]; 3] = [b"keep-alive", b"close", b"upgrade"];
+    usual.iter().any(|other| option.eq_ignore_ascii_case(other))
 }
 
 impl<'b> IntoIterator for Headers<'b> {
