@@ -52,7 +52,7 @@ test('WebSocket of the browser: events arrive as text, close is clean', async ()
     window.received = [];
     window.socket = new WebSocket(`ws://${location.host}/v1/ws?user=webs`);
     window.socket.onmessage = (message) => window.received.push(message.data);
-    window.socket.onclose = (event) => { window.closed = [event.code, event.wasClean]; };
+    window.socket.onclose = (event) => { window.ending = [event.code, event.wasClean]; };
   });
   await until('the session is there', async () => await sessionsOf(halley, 'webs') === 1);
   await publish(halley, 'webs', [1]);
@@ -60,8 +60,8 @@ test('WebSocket of the browser: events arrive as text, close is clean', async ()
     (await received()).find((message) => message.includes('"subject"')));
   assertEvent(JSON.parse(text), 'webs', [1]);
   await page.evaluate(() => window.socket.close(1000));
-  await until('closed', () => page.evaluate(() => window.closed !== undefined));
-  assert.deepEqual(await page.evaluate(() => window.closed), [1000, true]);
+  await until('closed', () => page.evaluate(() => window.ending !== undefined));
+  assert.deepEqual(await page.evaluate(() => window.ending), [1000, true]);
 });
 
 test('a page from another loopback origin may publish (CORS with a preflight)', async () => {

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { after } from 'node:test';
 import { follow, publish } from './lib/client.mjs';
 import { assertEvent } from './lib/expect.mjs';
-import { isAlive, kill, listeningPorts, prepare, start, test } from './lib/halley.mjs';
+import { freePort, isAlive, kill, listeningPorts, prepare, start, test } from './lib/halley.mjs';
 import { closeStreams, sse } from './lib/streams.mjs';
 import { until } from './lib/wait.mjs';
 
@@ -57,7 +57,8 @@ test('a line of halley.conf that is none is named by its number', async () => {
 });
 
 test('auth.mode = none on a public address refuses to start', async () => {
-  await assertRefused({ settings: { HALLEY_PUBLIC_LISTEN: '0.0.0.0:0' } }, 'auth.mode');
+  const settings = { HALLEY_PUBLIC_LISTEN: `0.0.0.0:${await freePort()}` };
+  await assertRefused({ settings }, 'auth.mode', 'public.listen');
 });
 
 test('a data directory that cannot be made is named', async () => {

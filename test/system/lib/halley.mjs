@@ -58,13 +58,16 @@ function findProcesses(name, mark) {
 
 /** The TCP ports that a process listens on. */
 export function listeningPorts(pid) {
-  const inodes = new Set(readdirSync(`/proc/${pid}/fd`).flatMap((fd) => {
+  // Each worker of the edge has a descriptor table of its own, so ask every thread.
+  const folders = readdirSync(`/proc/${pid}/task`).map((task) => `/proc/${pid}/task/${task}/fd`);
+  const links = folders.flatMap((folder) => readdirSync(folder).map((fd) => {
     try {
-      return [/^socket:\[(\d+)\]$/.exec(readlinkSync(`/proc/${pid}/fd/${fd}`))?.[1] ?? ''];
+      return readlinkSync(join(folder, fd));
     } catch {
-      return [];
+      return ''; // closed in the meantime
     }
   }));
+  const inodes = new Set(links.map((link) => /^socket:\[(\d+)\]$/.exec(link)?.[1]));
   const rows = ['tcp', 'tcp6'].flatMap((table) => readProc('net', table).split('\n').slice(1));
   const LISTEN = '0A';
   return rows.map((row) => row.trim().split(/\s+/))
