@@ -6,13 +6,13 @@
 //!
 //! What makes it honest:
 //! - The sockets are walked in a random permutation, drawn anew for each round. Events meet
-//!   connections in no order; in the order of opening the kernel's memory would be walked in a line,
-//!   and the figure would be a sixth better than any server can have.
-//! - A sender stays at most a round ahead of its reader. Without that it would fill the sockets, and
-//!   the reader would have many messages per `read`, which no client has that keeps up.
+//!   connections in no order; in the order of opening the kernel's memory would be walked in a
+//!   line, and the figure would be a sixth better than any server can have.
+//! - A sender stays at most a round ahead of its reader. Without that it would fill the sockets,
+//!   and the reader would have many messages per `read`, which no client has that keeps up.
 //!
-//! Senders and readers are in pairs, each thread with its own descriptor table, as many pairs as the
-//! descriptors need.
+//! Senders and readers are in pairs, each thread with its own descriptor table, as many pairs as
+//! the descriptors need.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

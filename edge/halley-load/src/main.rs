@@ -2,11 +2,11 @@
 //!
 //! One binary, because they are used together: `graph` makes the follows, `clients` connects their
 //! users, `publish` publishes about their subjects, `floor` says what the machine could do at best.
-//! All share one clock (`CLOCK_MONOTONIC`), so `clients` measures from the moment at which `publish`
-//! meant to send.
+//! All share one clock (`CLOCK_MONOTONIC`), so `clients` measures from the moment at which
+//! `publish` meant to send.
 //!
-//! What it is not: a general HTTP load generator. It speaks what Halley speaks, and spends as little
-//! of the machine as it can, which it usually shares with the server under test.
+//! What it is not: a general HTTP load generator. It speaks what Halley speaks, and spends as
+//! little of the machine as it can, which it usually shares with the server under test.
 
 #![forbid(unsafe_code)]
 

@@ -23,13 +23,12 @@ pub struct Latency(Histogram<u64>);
 impl Latency {
     /// An empty one.
     ///
-    /// # Panics
-    /// Never: the bounds are constants that HdrHistogram accepts.
-    #[must_use]
-    #[allow(clippy::expect_used)]
-    pub fn new() -> Self {
+    /// # Errors
+    /// If HdrHistogram won't have these bounds.
+    pub fn new() -> Result<Self> {
         let histogram = Histogram::new_with_bounds(LATENCY_NS_MIN, LATENCY_NS_MAX, 3);
-        Self(histogram.expect("constant bounds"))
+        let why = |error| Failure::Argument(format!("can't make a histogram: {error}"));
+        histogram.map(Self).map_err(why)
     }
 
     /// Counts one latency.
@@ -60,12 +59,6 @@ impl Latency {
             p99_9: at(0.999),
             max: self.0.max() as f64 / 1e6,
         }
-    }
-}
-
-impl Default for Latency {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -136,6 +129,8 @@ pub fn write_json(path: Option<&Path>, figures: &impl Serialize) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     #[test]
@@ -146,7 +141,7 @@ mod tests {
 
     #[test]
     fn percentiles_are_in_milliseconds_and_merge() {
-        let (mut odd, mut even) = (Latency::new(), Latency::new());
+        let (mut odd, mut even) = (Latency::new().unwrap(), Latency::new().unwrap());
         for ms in 1..=1000u64 {
             let half = if ms % 2 == 1 { &mut odd } else { &mut even };
             half.record(ms * 1_000_000);
@@ -161,7 +156,7 @@ mod tests {
 
     #[test]
     fn the_longest_latencies_count_as_ten_minutes() {
-        let mut latency = Latency::new();
+        let mut latency = Latency::new().unwrap();
         latency.record(u64::MAX);
         assert!((599_000.0..602_000.0).contains(&latency.summary().max));
     }

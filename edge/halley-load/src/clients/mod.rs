@@ -98,12 +98,12 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<()> {
     let plan = Arc::new(plan(options)?);
     let stop = crate::stop_on_signals()?;
-    let mut windows = Windows::new(plan.threads);
+    let mut windows = Windows::new(plan.threads)?;
     let threads = start(&plan, options.connections, &windows)?;
     if options.control {
         control::obey(&mut windows, options.connections, &stop);
     } else {
-        watch(&windows, options, &stop);
+        watch(&mut windows, options, &stop);
     }
     let report = windows.report();
     plan.stop.store(true, Ordering::Relaxed);
@@ -173,7 +173,7 @@ fn start(plan: &Arc<Plan>, connections: u64, windows: &Windows) -> Result<Vec<Ha
 }
 
 /// Shows how the connections come in, then waits for the end of the hold or for a signal.
-fn watch(windows: &Windows, options: &Options, stop: &AtomicBool) {
+fn watch(windows: &mut Windows, options: &Options, stop: &AtomicBool) {
     let progress = Progress::new("connections", options.connections);
     let settled = || {
         let (connected, given_up) = windows.settled();

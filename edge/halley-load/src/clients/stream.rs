@@ -16,8 +16,8 @@
 //! the first `"t":`, which can't stand inside a JSON string: there its quotes are escaped.
 //!
 //! Invariants: a stream that stands between two events holds no memory but its [`Stream`] of two
-//! words. What is incomplete is kept in it and put before the next bytes by [`Stream::lend`], so the
-//! decoder always works on one piece of one shared buffer.
+//! words. What is incomplete is kept in it and put before the next bytes by [`Stream::lend`], so
+//! the decoder always works on one piece of one shared buffer.
 //!
 //! It shares no code with the edge's encoder on purpose: a mistake there shall show here.
 

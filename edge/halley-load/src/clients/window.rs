@@ -1,27 +1,41 @@
 //! What one thread of clients counted since the last `mark`, and what all counted together.
 //!
-//! Each thread owns one [`Window`] behind a mutex that it takes once per round of its epoll loop, so
-//! it is free almost always. A mark takes the mutexes of all threads before it resets any: no thread
-//! counts into the new window while another still counts into the old one.
+//! Each thread owns one [`Window`] behind a mutex that it takes once per round of its epoll loop,
+//! so it is free almost always. A mark takes the mutexes of all threads before it resets any: no
+//! thread counts into the new window while another still counts into the old one.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 
+use crate::error::Result;
 use crate::report::{Latency, LatencyMs};
 
-/// Counters of one thread. Times are `CLOCK_MONOTONIC` nanoseconds; 0 means never.
-#[derive(Debug, Default)]
+/// One thread's window.
+#[derive(Debug)]
 pub struct Window {
+    /// What a mark sets to zero.
+    pub counts: Counts,
+    /// From the time that events are stamped with to their receipt.
+    latency: Latency,
+    /// From connect to welcome.
+    welcome: Latency,
+    /// Streams that are welcomed and open: not reset by a mark.
+    pub connected: u64,
+    /// Connections that failed for good: not reset either.
+    pub given_up: u64,
+}
+
+/// Counters. Times are `CLOCK_MONOTONIC` nanoseconds; 0 means never.
+#[derive(Debug, Default)]
+pub struct Counts {
     /// Events received.
     pub events: u64,
-    /// Of these, how many carried no time stamp and are missing in `latency`.
+    /// Of these, how many carried no time stamp and are missing in the latencies.
     pub events_unstamped: u64,
     /// Bytes received, framing included.
     pub bytes: u64,
-    /// From the time that events are stamped with to their receipt.
-    pub latency: Latency,
     /// Receipt of the first event.
     pub first_event_ns: u64,
     /// Receipt of the last event.
@@ -30,8 +44,6 @@ pub struct Window {
     pub first_connect_ns: u64,
     /// The last welcome.
     pub last_welcome_ns: u64,
-    /// From connect to welcome.
-    pub welcome: Latency,
     /// Streams that ended after their welcome.
     pub lost: u64,
     /// Connections that failed before it.
@@ -40,33 +52,50 @@ pub struct Window {
     pub refused: BTreeMap<u16, u64>,
     /// Why the first one was lost or failed.
     pub first_problem: Option<String>,
-    /// Streams that are welcomed and open: a gauge, not reset by a mark.
-    pub connected: u64,
-    /// Connections that failed for good: a gauge too.
-    pub given_up: u64,
 }
 
 impl Window {
+    fn new() -> Result<Self> {
+        let (latency, welcome) = (Latency::new()?, Latency::new()?);
+        Ok(Self { counts: Counts::default(), latency, welcome, connected: 0, given_up: 0 })
+    }
+
     /// Counts one event received at `now_ns`.
     pub fn event(&mut self, stamp_ns: Option<u64>, now_ns: u64) {
-        self.events += 1;
-        if self.first_event_ns == 0 {
-            self.first_event_ns = now_ns;
+        self.counts.events += 1;
+        if self.counts.first_event_ns == 0 {
+            self.counts.first_event_ns = now_ns;
         }
-        self.last_event_ns = now_ns;
+        self.counts.last_event_ns = now_ns;
         match stamp_ns {
             Some(stamp_ns) => self.latency.record(now_ns.saturating_sub(stamp_ns)),
-            None => self.events_unstamped += 1,
+            None => self.counts.events_unstamped += 1,
         }
     }
 
     /// Counts the welcome of a stream whose connect began at `opened_ns`.
     pub fn welcomed(&mut self, opened_ns: u64, now_ns: u64) {
         self.connected += 1;
-        self.last_welcome_ns = now_ns;
+        self.counts.last_welcome_ns = now_ns;
         self.welcome.record(now_ns.saturating_sub(opened_ns));
     }
 
+    fn reset(&mut self) {
+        self.counts = Counts::default();
+        self.latency.clear();
+        self.welcome.clear();
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.counts.merge(&other.counts);
+        self.latency.merge(&other.latency);
+        self.welcome.merge(&other.welcome);
+        self.connected += other.connected;
+        self.given_up += other.given_up;
+    }
+}
+
+impl Counts {
     /// Remembers the first problem's reason.
     pub fn problem(&mut self, reason: impl FnOnce() -> String) {
         if self.first_problem.is_none() {
@@ -74,27 +103,15 @@ impl Window {
         }
     }
 
-    fn reset(&mut self) {
-        let mut fresh =
-            Self { connected: self.connected, given_up: self.given_up, ..Self::default() };
-        std::mem::swap(&mut fresh.latency, &mut self.latency);
-        std::mem::swap(&mut fresh.welcome, &mut self.welcome);
-        fresh.latency.clear();
-        fresh.welcome.clear();
-        *self = fresh;
-    }
-
     fn merge(&mut self, other: &Self) {
         let earliest = |a: u64, b: u64| if a == 0 || b == 0 { a.max(b) } else { a.min(b) };
         self.events += other.events;
         self.events_unstamped += other.events_unstamped;
         self.bytes += other.bytes;
-        self.latency.merge(&other.latency);
         self.first_event_ns = earliest(self.first_event_ns, other.first_event_ns);
         self.last_event_ns = self.last_event_ns.max(other.last_event_ns);
         self.first_connect_ns = earliest(self.first_connect_ns, other.first_connect_ns);
         self.last_welcome_ns = self.last_welcome_ns.max(other.last_welcome_ns);
-        self.welcome.merge(&other.welcome);
         self.lost += other.lost;
         self.failed += other.failed;
         for (status, count) in &other.refused {
@@ -103,8 +120,6 @@ impl Window {
         if self.first_problem.is_none() {
             self.first_problem.clone_from(&other.first_problem);
         }
-        self.connected += other.connected;
-        self.given_up += other.given_up;
     }
 }
 
@@ -153,6 +168,8 @@ pub struct Report {
 #[derive(Debug)]
 pub struct Windows {
     threads: Vec<Arc<Mutex<Window>>>,
+    /// Where reports add up.
+    sum: Window,
     name: String,
     marked_ns: u64,
     marked_cpu_ns: u64,
@@ -169,14 +186,18 @@ fn own_cpu_ns() -> u64 {
 
 impl Windows {
     /// Windows for `threads` threads, the first named `start`.
-    #[must_use]
-    pub fn new(threads: usize) -> Self {
-        Self {
-            threads: (0..threads).map(|_| Arc::default()).collect(),
+    ///
+    /// # Errors
+    /// Those of [`Latency::new`].
+    pub fn new(threads: usize) -> Result<Self> {
+        let window = |_| Window::new().map(|window| Arc::new(Mutex::new(window)));
+        Ok(Self {
+            threads: (0..threads).map(window).collect::<Result<_>>()?,
+            sum: Window::new()?,
             name: "start".to_owned(),
             marked_ns: halley_sys::monotonic_ns(),
             marked_cpu_ns: own_cpu_ns(),
-        }
+        })
     }
 
     /// The window of one thread.
@@ -207,11 +228,14 @@ impl Windows {
 
     /// All that was counted since the mark.
     #[must_use]
-    pub fn report(&self) -> Report {
-        let mut sum = Window::default();
+    pub fn report(&mut self) -> Report {
+        let sum = &mut self.sum;
+        sum.reset();
+        (sum.connected, sum.given_up) = (0, 0);
         for window in &self.threads {
             sum.merge(&lock(window));
         }
+        let counts = std::mem::take(&mut sum.counts);
         let rate = |count: u64, from_ns: u64, to_ns: u64| {
             let seconds = to_ns.saturating_sub(from_ns) as f64 / 1e9;
             if seconds > 0.0 && from_ns > 0 { count as f64 / seconds } else { 0.0 }
@@ -221,19 +245,19 @@ impl Windows {
             name: self.name.clone(),
             marked_ns: self.marked_ns,
             reported_ns: halley_sys::monotonic_ns(),
-            events: sum.events,
-            events_unstamped: sum.events_unstamped,
-            events_per_s: rate(sum.events, sum.first_event_ns, sum.last_event_ns),
-            bytes: sum.bytes,
+            events: counts.events,
+            events_unstamped: counts.events_unstamped,
+            events_per_s: rate(counts.events, counts.first_event_ns, counts.last_event_ns),
+            bytes: counts.bytes,
             latency_ms: sum.latency.summary(),
-            first_event_ns: sum.first_event_ns,
-            last_event_ns: sum.last_event_ns,
+            first_event_ns: counts.first_event_ns,
+            last_event_ns: counts.last_event_ns,
             connected: sum.connected,
-            lost: sum.lost,
-            failed: sum.failed,
-            refused: sum.refused,
-            first_problem: sum.first_problem,
-            connects_per_s: rate(welcome_ms.count, sum.first_connect_ns, sum.last_welcome_ns),
+            lost: counts.lost,
+            failed: counts.failed,
+            refused: counts.refused,
+            first_problem: counts.first_problem,
+            connects_per_s: rate(welcome_ms.count, counts.first_connect_ns, counts.last_welcome_ns),
             welcome_ms,
             cpu_s: own_cpu_ns().saturating_sub(self.marked_cpu_ns) as f64 / 1e9,
         }
@@ -242,26 +266,28 @@ impl Windows {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     #[test]
     fn a_report_sums_threads_and_a_mark_forgets_all_but_the_gauges() {
-        let mut windows = Windows::new(2);
+        let mut windows = Windows::new(2).unwrap();
         {
             let first = windows.of(0);
             let mut first = lock(&first);
-            first.first_connect_ns = 1_000_000_000;
+            first.counts.first_connect_ns = 1_000_000_000;
             first.welcomed(1_000_000_000, 1_500_000_000);
             first.event(Some(2_000_000_000), 2_010_000_000);
-            first.refused.insert(503, 2);
+            first.counts.refused.insert(503, 2);
             let second = windows.of(1);
             let mut second = lock(&second);
-            second.first_connect_ns = 1_100_000_000;
+            second.counts.first_connect_ns = 1_100_000_000;
             second.welcomed(1_100_000_000, 2_000_000_000);
             second.event(None, 3_010_000_000);
-            second.refused.insert(503, 1);
-            second.problem(|| "first".to_owned());
-            second.problem(|| "second".to_owned());
+            second.counts.refused.insert(503, 1);
+            second.counts.problem(|| "first".to_owned());
+            second.counts.problem(|| "second".to_owned());
         }
         let report = windows.report();
         assert_eq!((report.events, report.events_unstamped, report.connected), (2, 1, 2));

@@ -4,8 +4,8 @@
 //! ends as Over, or as Idle again where reconnecting is asked for. All reads go through one buffer
 //! of the thread; an event costs no allocation.
 //!
-//! Bounds: at most `opening_max` connections between connect and welcome; one that takes longer than
-//! [`OPENING_NS_MAX`] has failed.
+//! Bounds: at most `opening_max` connections between connect and welcome; one that takes longer
+//! than [`OPENING_NS_MAX`] has failed.
 //!
 //! Readiness is edge-triggered, so a read that fills its room is followed by another; a shorter one
 //! has emptied the socket (epoll(7)), unless the peer has closed as well.
@@ -191,8 +191,8 @@ impl Worker {
 
     fn open(&mut self, slot: usize, window: &mut Window) {
         let now = monotonic_ns();
-        if window.first_connect_ns == 0 {
-            window.first_connect_ns = now;
+        if window.counts.first_connect_ns == 0 {
+            window.counts.first_connect_ns = now;
         }
         let index = self.thread as u64 + slot as u64 * self.plan.threads as u64;
         let connection = &mut self.connections[slot];
@@ -282,7 +282,7 @@ impl Worker {
             Err(error) => return Err(describe(&error)),
         };
         let now = monotonic_ns();
-        window.bytes += size as u64;
+        window.counts.bytes += size as u64;
         let (phase, opened_ns) = (&mut connection.phase, connection.opened_ns);
         let opening_count = &mut self.opening_count;
         let mut sink = |item: Item<'_>| match item {
@@ -309,14 +309,14 @@ impl Worker {
             Phase::Idle | Phase::Over => return,
             Phase::Opening => {
                 self.opening_count -= 1;
-                window.failed += 1;
+                window.counts.failed += 1;
             }
             Phase::Live => {
                 window.connected -= 1;
-                window.lost += 1;
+                window.counts.lost += 1;
             }
         }
-        window.problem(reason);
+        window.counts.problem(reason);
         connection.socket = None;
         connection.stream = Stream::new();
         if self.plan.reconnect {
@@ -361,7 +361,7 @@ fn describe(error: &io::Error) -> String {
 fn explain(error: StreamError, window: &mut Window) -> String {
     match error {
         StreamError::Refused(status) => {
-            *window.refused.entry(status).or_default() += 1;
+            *window.counts.refused.entry(status).or_default() += 1;
             format!("the server answered {status}")
         }
         StreamError::Ended => "the server ended the stream".to_owned(),

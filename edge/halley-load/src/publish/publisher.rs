@@ -36,7 +36,7 @@ const REOPEN_NS: u64 = 100_000_000;
 const READ_BYTES: usize = 64 * 1024;
 
 /// What became of the requests.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Counts {
     /// Requests answered, by status.
     pub statuses: BTreeMap<u16, u64>,
@@ -58,6 +58,23 @@ pub struct Counts {
     pub last_answer_ns: u64,
     /// Why the first connection broke.
     pub first_problem: Option<String>,
+}
+
+impl Counts {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            statuses: BTreeMap::new(),
+            broken: 0,
+            unsent: 0,
+            accepted: 0,
+            refused: 0,
+            sessions: 0,
+            latency: Latency::new().map_err(io::Error::other)?,
+            first_due_ns: 0,
+            last_answer_ns: 0,
+            first_problem: None,
+        })
+    }
 }
 
 struct Connection {
@@ -120,7 +137,7 @@ impl Publisher {
             connections: std::iter::repeat_with(closed).take(connections).collect(),
             free: Vec::with_capacity(connections),
             buffer: vec![0; READ_BYTES],
-            counts: Counts::default(),
+            counts: Counts::new()?,
         };
         for slot in (0..connections).rev() {
             publisher.open(slot)?;
@@ -209,7 +226,7 @@ impl Publisher {
         let result = if event.is_writable() { self.connections[slot].write() } else { Ok(()) };
         let result = result.map_err(|error| error.to_string()).and_then(|()| {
             if event.is_readable() || event.is_read_closed() || event.is_error() {
-                self.read(slot)
+                self.read(slot, event.is_read_closed())
             } else {
                 Ok(())
             }
@@ -219,24 +236,29 @@ impl Publisher {
         }
     }
 
-    /// Reads until the socket is empty; an error is why the connection is of no more use.
-    fn read(&mut self, slot: usize) -> Result<(), String> {
+    /// Reads until the socket is empty, which a short read says as well unless the peer has closed.
+    /// An error is why the connection is of no more use.
+    fn read(&mut self, slot: usize, closed: bool) -> Result<(), String> {
         loop {
             let connection = &mut self.connections[slot];
             let Some(socket) = &mut connection.socket else { return Ok(()) };
-            match socket.read(&mut self.buffer) {
+            let size = match socket.read(&mut self.buffer) {
                 // An idle connection that the server is tired of: nothing was lost.
                 Ok(0) if connection.due_ns.is_none() => {
                     self.close(slot);
                     return Ok(());
                 }
                 Ok(0) => return Err("the server closed the connection".to_owned()),
-                Ok(size) => connection.answer.extend_from_slice(&self.buffer[..size]),
+                Ok(size) => size,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error.to_string()),
-            }
+            };
+            connection.answer.extend_from_slice(&self.buffer[..size]);
             self.answered(slot)?;
+            if size < self.buffer.len() && !closed {
+                return Ok(());
+            }
         }
     }
 
