@@ -15,8 +15,8 @@ use crate::transport::Transport;
 use crate::worker::{RUN, Worker};
 use crate::{log, request};
 
-/// What is read from the link in one round before anything is written: large enough for writes to gather when there is
-/// much to do, small enough that nobody else waits for long.
+/// What is read from the link in one round before anything is written: large enough for writes to
+/// gather when there is much to do, small enough that nobody else waits for long.
 const READ_BYTES_PER_ROUND: usize = 524_288;
 /// Sync goes on when the link's queue is below this.
 const SYNC_QUEUE_BYTES: usize = 262_144;
@@ -242,7 +242,8 @@ impl Worker {
         }
     }
 
-    /// Sends the round's OPEN and CLOSE. A connection that opened and closed in one round is in both, in this order.
+    /// Sends the round's OPEN and CLOSE. A connection that opened and closed in one round is in
+    /// both, in this order.
     pub(crate) fn announce(&mut self) {
         let Some(link) = self.link.as_mut().filter(|link| link.up) else {
             self.opens.clear();
@@ -341,7 +342,8 @@ impl Worker {
         }
     }
 
-    /// The brain is away: connections stay, requests are told (8.7), sessions wait for the next meeting (9.2).
+    /// The brain is away: connections stay, requests are told (8.7), sessions wait for the next
+    /// meeting (9.2).
     fn link_lost(&mut self, why: &str) {
         if self.link.take().is_none() {
             return;

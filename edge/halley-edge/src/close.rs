@@ -12,12 +12,14 @@ use crate::table::{Detail, Phase, flag};
 use crate::transport::Transport;
 use crate::worker::Worker;
 
-/// How long a connection may take to read its last bytes and to close its side. Closing at once while the client still
-/// sends would make the kernel throw the answer away (RFC 9112 section 9.6).
+/// How long a connection may take to read its last bytes and to close its side. Closing at once
+/// while the client still sends would make the kernel throw the answer away (RFC 9112 section
+/// 9.6).
 const LINGER_MS: u64 = 2_000;
 
 impl Worker {
-    /// Reads once; `None` when there is nothing more now, or when that was the end of the connection.
+    /// Reads once; `None` when there is nothing more now, or when that was the end of the
+    /// connection.
     pub(crate) fn read(&mut self, index: u32, buffer: &mut [u8]) -> Option<usize> {
         loop {
             let slot = self.table.get(index)?;
@@ -134,7 +136,8 @@ impl Worker {
         }
     }
 
-    /// The last byte is with the kernel: tells the client that none follows, and waits for its close.
+    /// The last byte is with the kernel: tells the client that none follows, and waits for its
+    /// close.
     pub(crate) fn last_was_written(&mut self, index: u32) {
         let Some(slot) = self.table.get(index) else { return };
         let shut = slot.socket.as_ref().is_some_and(|s| s.shutdown(Shutdown::Write).is_ok());

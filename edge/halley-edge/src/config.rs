@@ -5,10 +5,12 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
-/// Descriptors of a worker that are not connections: listeners, poll, link, standard streams and some to spare.
+/// Descriptors of a worker that are not connections: listeners, poll, link, standard streams and
+/// some to spare.
 const DESCRIPTORS_KEPT: u64 = 64;
 
-/// Halley's edge: holds client connections for a brain. The brain starts it; there is no need to do so by hand.
+/// Halley's edge: holds client connections for a brain. The brain starts it; there is no need to
+/// do so by hand.
 #[derive(Clone, Debug, Parser)]
 #[command(version)]
 pub struct Config {

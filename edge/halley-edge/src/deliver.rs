@@ -63,7 +63,8 @@ impl Worker {
             slot.outbox = self.pool.lend();
         }
         let Some(outbox) = self.pool.get(slot.outbox) else { return };
-        // The first piece always fits: a limit below one event would be a stream that can't deliver.
+        // The first piece always fits: a limit below one event would be a stream that can't
+        // deliver.
         let full = outbox.bytes() > 0
             && outbox.bytes() + piece.len() > self.settings.outbox_bytes_max
             && slot.phase == Phase::Live;
@@ -83,8 +84,8 @@ impl Worker {
         }
     }
 
-    /// All outboxes together are too large: the fullest connections go, down to seven eighths of the bound, so that the
-    /// search for them is rare.
+    /// All outboxes together are too large: the fullest connections go, down to seven eighths of
+    /// the bound, so that the search for them is rare.
     fn relieve(&mut self) {
         self.flush_dirty();
         let most = self.settings.outboxes_bytes_max as u64;

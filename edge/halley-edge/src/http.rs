@@ -1,8 +1,8 @@
-//! Reading HTTP requests from a connection: heads, bodies, pipelining. Sans-I/O parsing is `halley-wire`'s; this file
-//! decides how much is read and what is kept.
+//! Reading HTTP requests from a connection: heads, bodies, pipelining. Sans-I/O parsing is
+//! `halley-wire`'s; this file decides how much is read and what is kept.
 //!
-//! Bounds: a head by the head limits; of a body at most `request_window_bytes` are on their way to the brain;
-//! nothing is read ahead of an answer but what came with the request in one read.
+//! Bounds: a head by the head limits; of a body at most `request_window_bytes` are on their way
+//! to the brain; nothing is read ahead of an answer but what came with the request in one read.
 
 use halley_link::{FLAG_END, Frame};
 use halley_wire::http1::head::parse_request;

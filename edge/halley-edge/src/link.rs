@@ -1,15 +1,17 @@
-//! The worker's end of the link: its socket, its two windows, its queue. Frames are made and understood in
+//! The worker's end of the link: its socket, its two windows, its queue. Frames are made and
+//! understood in
 //! `brain.rs`; this file moves bytes and keeps section 4 of `protocol/link.md`.
 //!
-//! Invariant: frames are written whole and in order; free frames overtake costly ones only between two frames.
+//! Invariant: frames are written whole and in order; free frames overtake costly ones only
+//! between two frames.
 
 use std::io::{self, Read, Write};
 
 use halley_link::{Credit, Deframer, Error, Frame, RawFrame};
 use mio::net::UnixStream;
 
-/// What this side grants the brain. Large enough for a burst of deliveries, small enough that a stopped worker
-/// holds the brain's memory, not the kernel's.
+/// What this side grants the brain. Large enough for a burst of deliveries, small enough that a
+/// stopped worker holds the brain's memory, not the kernel's.
 pub const WINDOW_BYTES: u32 = 1_048_576;
 /// PING is sent this often (4.5).
 pub const HEARTBEAT_MS: u64 = 1_000;
@@ -148,7 +150,8 @@ impl Link {
                 match self.socket.write(&self.urgent) {
                     Ok(n) if n == self.urgent.len() => self.urgent.clear(),
                     Ok(n) => {
-                        // The rest of a free frame must come next: it goes on as if it had been paid for.
+                        // The rest of a free frame must come next: it goes on as if it had been
+                        // paid for.
                         let rest = self.urgent.split_off(n);
                         self.queue.splice(self.sent..self.sent, rest.iter().copied());
                         self.allowed += rest.len();
@@ -173,8 +176,8 @@ impl Link {
         }
     }
 
-    /// Spends credit on the frames that come next (4.2), not more than 64 KiB ahead of the writing, so that free frames
-    /// find a place between two frames soon.
+    /// Spends credit on the frames that come next (4.2), not more than 64 KiB ahead of the
+    /// writing, so that free frames find a place between two frames soon.
     fn allow(&mut self) {
         const AHEAD_BYTES: usize = 65_536;
         let Some(credit) = self.credit.as_mut() else { return };

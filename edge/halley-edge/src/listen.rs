@@ -9,12 +9,13 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 /// Connections that the kernel holds for a worker that is busy. `net.core.somaxconn` bounds it too.
 const BACKLOG: i32 = 65_535;
-/// What the kernel may hold of one connection's output. Small: what doesn't fit waits in the outbox, where it is
-/// shared, counted and bounded.
+/// What the kernel may hold of one connection's output. Small: what doesn't fit waits in the
+/// outbox, where it is shared, counted and bounded.
 const SEND_BUFFER_BYTES: usize = 262_144;
 
-/// Finds out whether an address is free and which port 0 becomes. Workers share a port by `SO_REUSEPORT`, which would
-/// share it with a second edge as well: so this takes it for a moment without.
+/// Finds out whether an address is free and which port 0 becomes. Workers share a port by
+/// `SO_REUSEPORT`, which would share it with a second edge as well: so this takes it for a moment
+/// without.
 ///
 /// # Errors
 /// What the kernel says to the address.
@@ -38,8 +39,8 @@ pub fn tcp(address: SocketAddr) -> io::Result<mio::net::TcpListener> {
     Ok(mio::net::TcpListener::from_std(socket.into()))
 }
 
-/// How long written bytes may stay unacknowledged before the kernel gives a connection up: so a client that
-/// vanished without a word is found by the next heartbeat.
+/// How long written bytes may stay unacknowledged before the kernel gives a connection up: so a
+/// client that vanished without a word is found by the next heartbeat.
 ///
 /// # Errors
 /// What the kernel says.
@@ -47,8 +48,8 @@ pub fn set_user_timeout(listener: &mio::net::TcpListener, timeout: Duration) -> 
     socket2::SockRef::from(listener).set_tcp_user_timeout(Some(timeout))
 }
 
-/// A worker's socket for the brain. A socket file that was left behind is replaced: the probe of the addresses has
-/// shown by now that no other edge runs here.
+/// A worker's socket for the brain. A socket file that was left behind is replaced: the probe of
+/// the addresses has shown by now that no other edge runs here.
 ///
 /// # Errors
 /// What the kernel says to the path.

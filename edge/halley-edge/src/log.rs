@@ -1,5 +1,5 @@
-//! One line per event worth a person's time, on stderr. The edge outlives the brain that reads its stderr, so an error
-//! in writing is nothing to die of.
+//! One line per event worth a person's time, on stderr. The edge outlives the brain that reads
+//! its stderr, so an error in writing is nothing to die of.
 
 use std::fmt::Arguments;
 use std::io::Write;

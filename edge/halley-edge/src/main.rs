@@ -1,8 +1,8 @@
 //! `halley-edge`: the process that owns every client socket.
 //!
-//! It holds workers: threads that share nothing, each with its own descriptor table, poll, listeners, connections and
-//! link to the brain (`docs/internals/ARCHITECTURE.md`). This file starts them and waits for a signal; a worker's life
-//! is in `worker.rs`.
+//! It holds workers: threads that share nothing, each with its own descriptor table, poll,
+//! listeners, connections and link to the brain (`docs/internals/ARCHITECTURE.md`). This file
+//! starts them and waits for a signal; a worker's life is in `worker.rs`.
 #![forbid(unsafe_code)]
 
 mod brain;
@@ -50,8 +50,8 @@ fn main() -> ExitCode {
 }
 
 fn run(mut config: Config) -> Result<(), String> {
-    // A session of its own, so that neither the brain's death nor Ctrl-C in its terminal reaches the edge. It fails
-    // only for a process that leads one already.
+    // A session of its own, so that neither the brain's death nor Ctrl-C in its terminal reaches
+    // the edge. It fails only for a process that leads one already.
     let _ = halley_sys::new_session();
     let free = |key: &str, address| {
         listen::probe(address).map_err(|e| format!("{key} = {address}: {}", reason(&e)))

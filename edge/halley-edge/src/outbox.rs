@@ -1,7 +1,7 @@
 //! What waits to be written to one connection.
 //!
-//! An outbox holds shared bytes: an event is encoded once and every outbox holds a reference. Outboxes are lent from a
-//! pool for as long as something waits; an idle connection has none.
+//! An outbox holds shared bytes: an event is encoded once and every outbox holds a reference.
+//! Outboxes are lent from a pool for as long as something waits; an idle connection has none.
 //!
 //! Bounds: `outbox_bytes_max` per connection and `outboxes_bytes_max` in all, kept by the worker
 //! (`deliver.rs`), which decides what happens there.
@@ -26,8 +26,8 @@ pub enum Flush {
     Blocked,
 }
 
-/// One connection's outbox. Invariant: `done < pieces[0].len()` unless empty, and `bytes` is the sum of
-/// the pieces without `done`.
+/// One connection's outbox. Invariant: `done < pieces[0].len()` unless empty, and `bytes` is the
+/// sum of the pieces without `done`.
 #[derive(Default)]
 pub struct Outbox {
     pieces: VecDeque<Rc<[u8]>>,

@@ -8,6 +8,7 @@ use halley_wire::http1::head::{BodyFraming, Request};
 use halley_wire::target;
 
 use crate::exchange::{Reply, Stage};
+use crate::respond::STREAM_METHODS;
 use crate::stats::Stat;
 use crate::table::flag;
 use crate::worker::Worker;
@@ -24,8 +25,6 @@ enum Stream {
 
 /// Methods of the API, for preflights.
 const API_METHODS: &str = "GET, HEAD, POST, DELETE, OPTIONS";
-/// Methods of streams.
-const STREAM_METHODS: &str = "GET, HEAD, OPTIONS";
 
 /// Answer while there is no link.
 pub const NO_BRAIN: HttpError = HttpError::new(
@@ -38,12 +37,14 @@ const BUSY: HttpError = HttpError::new(
     "requests_in_flight_max",
     "Too many requests wait for an answer here: try again, or send events in batches (NDJSON).",
 );
+const WRONG_METHOD: HttpError =
+    HttpError::new(405, "method_not_allowed", "A stream is asked for by GET.");
 const HEADER_NAME_TOO_LONG: HttpError =
     HttpError::new(431, "header_name_too_long", "A header's name has more than 255 bytes.");
 
 impl Worker {
-    /// Answers a request or passes it on. Gives how many bytes of the body were used, `None` when the connection is no
-    /// longer one for requests.
+    /// Answers a request or passes it on. Gives how many bytes of the body were used, `None` when
+    /// the connection is no longer one for requests.
     pub(crate) fn request(&mut self, index: u32, req: &Request<'_>, body: &[u8]) -> Option<usize> {
         let api = self.table.get(index)?.has(flag::API);
         let exchange = self.exchange_or_new(index)?;
@@ -63,7 +64,7 @@ impl Worker {
             (None, _) => self.pass_on(index, req, api, body),
             (Some(stream), "GET" | "HEAD") => self.stream_request(index, req, stream),
             (Some(_), "OPTIONS") => self.preflight(index, req, api),
-            (Some(_), _) => self.wrong_method(index, req),
+            (Some(_), _) => self.local_error(index, req, &WRONG_METHOD),
         }
     }
 
@@ -86,24 +87,6 @@ impl Worker {
     fn preflight(&mut self, index: u32, req: &Request<'_>, api: bool) -> Option<usize> {
         let methods = if api { API_METHODS } else { STREAM_METHODS };
         self.local(index, req, |out, options| cors::preflight(out, methods, options))
-    }
-
-    fn wrong_method(&mut self, index: u32, req: &Request<'_>) -> Option<usize> {
-        self.stats.count(Stat::BadRequests);
-        self.local(index, req, |out, options| {
-            let options = halley_wire::http1::response::ResponseOptions {
-                allow: Some(STREAM_METHODS),
-                ..*options
-            };
-            let message = "A stream is asked for by GET.";
-            halley_wire::http1::response::json_error(
-                out,
-                405,
-                "method_not_allowed",
-                message,
-                &options,
-            );
-        })
     }
 
     /// Passes a request on to the brain.

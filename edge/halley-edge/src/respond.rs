@@ -15,10 +15,12 @@ use crate::worker::Worker;
 
 /// The `Retry-After` of an edge that waits for its brain.
 const RETRY_AFTER_S: u32 = 1;
+/// Methods of the paths that the edge answers itself.
+pub const STREAM_METHODS: &str = "GET, HEAD, OPTIONS";
 
 impl Worker {
-    /// An answer of the edge's own to a request of which nothing has been passed on. The connection stays if the
-    /// request has no body.
+    /// An answer of the edge's own to a request of which nothing has been passed on. The
+    /// connection stays if the request has no body.
     pub(crate) fn local(
         &mut self,
         index: u32,
@@ -52,7 +54,8 @@ impl Worker {
         let error = *error;
         self.local(index, req, |out, options| {
             let retry_after_s = (error.status == 503).then_some(RETRY_AFTER_S);
-            http_error(out, &error, &ResponseOptions { retry_after_s, ..*options });
+            let allow = (error.status == 405).then_some(STREAM_METHODS);
+            http_error(out, &error, &ResponseOptions { retry_after_s, allow, ..*options });
         })
     }
 
@@ -166,7 +169,8 @@ impl Worker {
         }
     }
 
-    /// The answer is in the outbox: the connection is ready for the next request, and holds nothing if none has begun.
+    /// The answer is in the outbox: the connection is ready for the next request, and holds
+    /// nothing if none has begun.
     fn finish(&mut self, index: u32) {
         self.set_deadline(index, self.settings.request_ms_max);
         let Some(slot) = self.table.get(index) else { return };

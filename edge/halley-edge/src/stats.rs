@@ -1,4 +1,5 @@
-//! What a worker counts. The names travel in HELLO_EDGE, the values in STATS, in the same order (3.4).
+//! What a worker counts. The names travel in HELLO_EDGE, the values in STATS, in the same order
+//! (3.4).
 
 use halley_link::{Item, Metric, Value};
 
@@ -10,7 +11,8 @@ macro_rules! stats {
         pub enum Stat { $(#[doc = $help] $variant),* }
 
         /// The table: name, kind (1 counter, 2 gauge), help.
-        const TABLE: &[(&str, u8, &str)] = &[$((concat!("halley_edge_", $name), kind!($kind), $help)),*];
+        const TABLE: &[(&str, u8, &str)] =
+            &[$((concat!("halley_edge_", $name), kind!($kind), $help)),*];
     };
 }
 

@@ -1,7 +1,8 @@
 //! Streams: from the request to the session, and what their clients send.
 //!
-//! The answer's head and the welcome are made with the request and wait in [`Opening`] until the brain has the session:
-//! who reads `welcome` misses nothing that is published from then on (6.2).
+//! The answer's head and the welcome are made with the request and wait in [`Opening`] until the
+//! brain has the session: who reads `welcome` misses nothing that is published from then on
+//! (6.2).
 
 use halley_wire::HttpError;
 use halley_wire::http1::body::Framing;
@@ -103,7 +104,8 @@ impl Worker {
         })
     }
 
-    /// Browsers don't keep foreign pages from opening WebSockets; the server has to (RFC 6455 section 10.2).
+    /// Browsers don't keep foreign pages from opening WebSockets; the server has to (RFC 6455
+    /// section 10.2).
     fn origin_allowed(&self, req: &Request<'_>) -> bool {
         let Some(origin) = req.header("origin") else { return true };
         let authority = origin.splitn(3, |b| *b == b'/').nth(2);
@@ -201,7 +203,8 @@ impl Worker {
             let Some(slot) = self.table.get(index) else { return };
             let websocket = slot.transport == Transport::WebSocket;
             if slot.phase == Phase::Opening && websocket {
-                // Frames may come right behind the request; they wait in the socket for the decoder.
+                // Frames may come right behind the request; they wait in the socket for the
+                // decoder.
                 slot.set(flag::UNREAD);
                 return;
             }

@@ -1,7 +1,8 @@
 //! Time: deadlines, and the sweep that keeps silent streams open.
 //!
-//! The sweep walks over the table once in half a heartbeat, a few slots a tick, so a stream is never silent for longer
-//! than a heartbeat, no timer belongs to it, and a million of them are not woken at once.
+//! The sweep walks over the table once in half a heartbeat, a few slots a tick, so a stream is
+//! never silent for longer than a heartbeat, no timer belongs to it, and a million of them are
+//! not woken at once.
 
 use halley_wire::HttpError;
 
@@ -116,7 +117,8 @@ impl Worker {
         let transport = slot.transport;
         let active = slot.clear(flag::ACTIVE);
         if transport == Transport::WebSocket {
-            // Only an answer shows that a WebSocket's client is there, so it is asked though events were written.
+            // Only an answer shows that a WebSocket's client is there, so it is asked though
+            // events were written.
             if slot.has(flag::PINGED) {
                 self.stats.count(Stat::Vanished);
                 self.silent_websocket(index);

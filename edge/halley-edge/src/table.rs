@@ -1,11 +1,11 @@
 //! The worker's connections: dense slots in chunks.
 //!
-//! A slot is what an idle connection costs, so it holds no buffers: what is being read or written hangs on [`Detail`]
-//! and on an outbox, and both are gone when nothing happens. Chunks keep the table from doubling (and copying) when
-//! it grows.
+//! A slot is what an idle connection costs, so it holds no buffers: what is being read or written
+//! hangs on [`Detail`] and on an outbox, and both are gone when nothing happens. Chunks keep the
+//! table from doubling (and copying) when it grows.
 //!
-//! A connection id is `generation << 24 | index` (link.md 2.4); a slot's generation moves on when it is freed, so an id
-//! names one connection only.
+//! A connection id is `generation << 24 | index` (link.md 2.4); a slot's generation moves on when
+//! it is freed, so an id names one connection only.
 
 use std::collections::VecDeque;
 
@@ -98,8 +98,8 @@ pub struct Slot {
     pub detail: Detail,
 }
 
-// What an idle connection costs here; a larger slot is a decision, not an accident. (In debug builds mio's socket
-// also remembers its poll.)
+// What an idle connection costs here; a larger slot is a decision, not an accident. (In debug
+// builds mio's socket also remembers its poll.)
 #[cfg(not(debug_assertions))]
 const _: () = assert!(size_of::<Slot>() <= 64);
 

@@ -1,5 +1,5 @@
-//! What WebSocket clients send. There is nothing yet that a client may say, so a message is answered by an error; the
-//! protocol itself (ping, close, failure) is kept in full.
+//! What WebSocket clients send. There is nothing yet that a client may say, so a message is
+//! answered by an error; the protocol itself (ping, close, failure) is kept in full.
 
 use halley_wire::websocket::{Event, Failure, Rules, Sender, close_code, encode};
 
@@ -7,12 +7,15 @@ use crate::stats::Stat;
 use crate::table::{Detail, Phase, flag};
 use crate::worker::Worker;
 
-/// Pongs and answers to messages may wait in an outbox up to here; a client that asks for more and doesn't read is
-/// not answered.
+/// Pongs and answers to messages may wait in an outbox up to here; a client that asks for more
+/// and doesn't read is not answered.
 const ANSWERS_BYTES_MAX: usize = 65_536;
 
 /// Answer to a message.
-const NOT_UNDERSTOOD: &str = r#"{"error":{"code":"message_not_understood","message":"Clients only listen here: publish by POST /v1/events on the API listener."}}"#;
+const NOT_UNDERSTOOD: &str = concat!(
+    r#"{"error":{"code":"message_not_understood","message":"Clients only listen here: "#,
+    r#"publish by POST /v1/events on the API listener."}}"#
+);
 
 impl Worker {
     /// Decodes and answers what came in; `bytes` is unmasked in place.

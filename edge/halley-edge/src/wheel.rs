@@ -1,8 +1,9 @@
 //! Deadlines of connections: a coarse timer wheel.
 //!
-//! A connection's deadline lives in its slot and may be moved at will; the wheel only holds the promise to look at the
-//! connection not later than some tick. An entry that fires early (the deadline was moved on) is put in again by the
-//! caller; so a busy connection costs one entry per turn of its deadline, not one per request.
+//! A connection's deadline lives in its slot and may be moved at will; the wheel only holds the
+//! promise to look at the connection not later than some tick. An entry that fires early (the
+//! deadline was moved on) is put in again by the caller; so a busy connection costs one entry per
+//! turn of its deadline, not one per request.
 
 /// Length of a tick.
 pub const TICK_MS: u64 = 64;
@@ -37,7 +38,8 @@ impl Wheel {
         tick
     }
 
-    /// Takes the looks that were promised up to `tick`, one bucket a call; `None` when all are taken.
+    /// Takes the looks that were promised up to `tick`, one bucket a call; `None` when all are
+    /// taken.
     pub fn due(&mut self, tick: u64) -> Option<Vec<Look>> {
         while self.done < tick {
             self.done += 1;

@@ -1,13 +1,14 @@
-//! A worker: one thread, one poll, one descriptor table, one link. Everything that a client or the brain causes happens
-//! in [`Worker::run`]'s loop; the other files hold the worker's parts as `impl Worker` blocks:
+//! A worker: one thread, one poll, one descriptor table, one link. Everything that a client or
+//! the brain causes happens in [`Worker::run`]'s loop; the other files hold the worker's parts as
+//! `impl Worker` blocks:
 //!
 //! - `http.rs` reads requests, `request.rs` decides who answers them, `respond.rs` writes answers,
-//! - `stream.rs` opens streams and reads what their clients send, `websocket.rs` that of WebSockets,
+//! - `stream.rs` opens streams and reads what clients send, `websocket.rs` that of WebSockets,
 //! - `deliver.rs` fills and flushes outboxes, `close.rs` ends connections,
 //! - `brain.rs` deals with the link's frames, `sweep.rs` with time.
 //!
-//! Invariant: nothing blocks, and nothing is written to a socket before the round's input was dealt with
-//! ([`Worker::settle`]); so writes gather by themselves when there is much to do.
+//! Invariant: nothing blocks, and nothing is written to a socket before the round's input was
+//! dealt with ([`Worker::settle`]); so writes gather by themselves when there is much to do.
 
 use std::io;
 use std::sync::Arc;
