@@ -122,7 +122,7 @@ fn every_event_is_counted_once_for_every_transport() {
             &["--rate", "200", "--seconds", "0.5", "--subjects", "uniform:1-9"],
         );
         assert!(output.status.success(), "{}", stderr(&output));
-        assert_eq!(figures["events_accepted"], 100);
+        assert_eq!(figures["accepted"], 100);
         assert_eq!(figures["sessions"], 2000);
         assert_eq!(figures["requests"]["200"], 100);
         assert_eq!(figures["latency_ms"]["count"], 100);
@@ -149,10 +149,10 @@ fn batches_are_as_many_events_as_lines() {
     let options = ["--rate", "400", "--seconds", "0.5", "--batch", "20", "--subjects", "groups:2"];
     let (_, figures) = publish(&double, "batches", &options);
     let of = |name: &str| figures[name].as_u64().unwrap();
-    assert_eq!(of("events_accepted") + of("events_refused"), 200);
-    assert!((60..140).contains(&of("events_refused")), "half are about g0: {figures}");
+    assert_eq!(of("accepted") + of("refused"), 200);
+    assert!((60..140).contains(&of("refused")), "half are about g0: {figures}");
     assert_eq!(figures["requests"]["200"], 10);
-    assert_eq!(of("sessions"), 3 * of("events_accepted"));
+    assert_eq!(of("sessions"), 3 * of("accepted"));
     let expected = of("sessions");
     let report = clients.report_when(|report| report["events"] == expected);
     assert_eq!(report["events"], expected);
@@ -170,7 +170,7 @@ fn a_stalled_server_shows_as_latency() {
     let rate = ["--rate", "200", "--seconds", "0.8", "--subjects", "uniform:1-9"];
     let (_, figures) =
         publish(&double, "stall", &[&rate[..], &["--connections", "2"][..]].concat());
-    assert_eq!(figures["events_accepted"], 160, "all that was due was sent: {figures}");
+    assert_eq!(figures["accepted"], 160, "all that was due was sent: {figures}");
     assert_eq!(figures["requests_unsent"], 0);
     let report = clients.report_when(|report| report["events"] == 640);
     for latency in [&figures["latency_ms"], &report["latency_ms"]] {
@@ -194,7 +194,7 @@ fn refusals_and_broken_connections_are_told_apart() {
         (&figures["requests"]["503"], &figures["requests"]["200"]),
         (&12.into(), &48.into())
     );
-    assert_eq!((&figures["events_accepted"], &figures["events_refused"]), (&48.into(), &12.into()));
+    assert_eq!((&figures["accepted"], &figures["refused"]), (&48.into(), &12.into()));
     assert!(figures["first_problem"].as_str().unwrap().contains("closed"));
 }
 
@@ -205,7 +205,7 @@ fn a_closed_loop_takes_what_the_server_gives() {
         ["--closed", "--seconds", "0.3", "--connections", "4", "--subjects", "zipf:1-9:1"];
     let (output, figures) = publish(&double, "closed", &options);
     assert!(output.status.success(), "{}", stderr(&output));
-    assert!(figures["events_accepted"].as_u64().unwrap() > 200, "{figures}");
+    assert!(figures["accepted"].as_u64().unwrap() > 200, "{figures}");
     assert_eq!(figures["requests_broken"], 0);
     assert!(figures["latency_ms"]["max"].as_f64().unwrap() < 300.0);
 }

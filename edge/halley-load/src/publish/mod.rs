@@ -73,8 +73,8 @@ struct Figures {
     requests: BTreeMap<u16, u64>,
     requests_broken: u64,
     requests_unsent: u64,
-    events_accepted: u64,
-    events_refused: u64,
+    accepted: u64,
+    refused: u64,
     /// Events accepted between the first due time and the last answer.
     events_per_s: f64,
     sessions: u64,
@@ -118,7 +118,7 @@ pub fn run(options: &Options) -> Result<()> {
     let figures = figures(options, counts);
     print(&figures);
     report::write_json(options.json.as_deref(), &figures)?;
-    if figures.events_accepted == 0 {
+    if figures.accepted == 0 {
         let why = figures.first_problem.unwrap_or_else(|| "see the statuses above".to_owned());
         return Err(Failure::Argument(format!("no event was accepted: {why}")));
     }
@@ -134,8 +134,8 @@ fn figures(options: &Options, counts: Counts) -> Figures {
         requests: counts.statuses,
         requests_broken: counts.broken,
         requests_unsent: counts.unsent,
-        events_accepted: counts.accepted,
-        events_refused: counts.refused,
+        accepted: counts.accepted,
+        refused: counts.refused,
         events_per_s: per_s(counts.accepted),
         sessions: counts.sessions,
         sessions_per_s: per_s(counts.sessions),
@@ -152,8 +152,8 @@ fn print(figures: &Figures) {
         figures.requests.iter().map(|(status, n)| format!("{} by {status}", grouped(*n))).collect();
     let (broken, unsent) = (figures.requests_broken, figures.requests_unsent);
     report::print_table(&[
-        ("events accepted", grouped(figures.events_accepted)),
-        ("events refused", grouped(figures.events_refused)),
+        ("events accepted", grouped(figures.accepted)),
+        ("events refused", grouped(figures.refused)),
         ("events/s", grouped(figures.events_per_s as u64)),
         ("sessions", grouped(figures.sessions)),
         ("sessions/s", grouped(figures.sessions_per_s as u64)),
