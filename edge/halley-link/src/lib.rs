@@ -11,7 +11,9 @@
 #![forbid(unsafe_code)]
 
 mod credit;
+mod decode;
 mod deframer;
+mod encode;
 mod frame;
 mod list;
 mod wire;

@@ -134,22 +134,40 @@ fn write(kind: &str, f: &Json) -> Vec<u8> {
         "response_body" => Frame::ResponseBody { conn: conn(), flags: flags(), body },
         "request_credit" => Frame::RequestCredit { conn: conn(), bytes: num(f, "bytes") as u32 },
         "shutdown" => Frame::Shutdown { drain_ms: num(f, "drain_ms") as u32 },
+        _ => frame_of_edge(kind, f, count, &bytes, body),
+    };
+    let mut out = Vec::new();
+    frame.encode(&mut out);
+    out
+}
+
+/// The part of [`write`] for the edge's direction.
+fn frame_of_edge<'a>(
+    kind: &str,
+    f: &'a Json,
+    count: u16,
+    bytes: &'a [u8],
+    body: &'a [u8],
+) -> Frame<'a> {
+    let conn = || num(f, "conn");
+    let flags = || num(f, "flags") as u8;
+    match kind {
         "sync_begin" => Frame::SyncBegin { sessions: num(f, "sessions") as u32 },
         "sync_end" => Frame::SyncEnd,
-        "open" => Frame::Open { sessions: List::from_items(count, &bytes) },
-        "close" => Frame::Close { sessions: List::from_items(count, &bytes) },
+        "open" => Frame::Open { sessions: List::from_items(count, bytes) },
+        "close" => Frame::Close { sessions: List::from_items(count, bytes) },
         "request" => Frame::Request {
             conn: conn(),
             listener: num(f, "listener") as u8,
             flags: flags(),
             method: text(f, "method"),
             target: text(f, "target"),
-            headers: List::from_items(count, &bytes),
+            headers: List::from_items(count, bytes),
             body,
         },
         "request_body" => Frame::RequestBody { conn: conn(), flags: flags(), body },
         "request_gone" => Frame::RequestGone { conn: conn() },
-        "stats" => Frame::Stats { values: List::from_items(count, &bytes) },
+        "stats" => Frame::Stats { values: List::from_items(count, bytes) },
         "hello_edge" => Frame::HelloEdge {
             version: num(f, "version") as u16,
             window: num(f, "window") as u32,
@@ -160,13 +178,10 @@ fn write(kind: &str, f: &Json) -> Vec<u8> {
             public_listen: text(f, "public_listen"),
             api_listen: text(f, "api_listen"),
             connections_max: num(f, "connections_max") as u32,
-            metrics: List::from_items(count, &bytes),
+            metrics: List::from_items(count, bytes),
         },
         other => panic!("no frame {other}"),
-    };
-    let mut out = Vec::new();
-    frame.encode(&mut out);
-    out
+    }
 }
 
 #[test]

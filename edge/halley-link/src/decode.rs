@@ -1,0 +1,200 @@
+//! Reading frames: every field is checked, and what is wrong is named by its clause.
+
+use crate::wire::Reader;
+use crate::{
+    DELIVER_CONNS_MAX, Error, FLAG_CLOSE, FLAG_END, FLAG_EXPECT, Frame, List, MAGIC, METRICS_MAX,
+    Pair, VERSION, WINDOW_BYTES_MIN,
+};
+
+impl<'a> Frame<'a> {
+    /// Reads the payload of a frame of type `kind`.
+    ///
+    /// # Errors
+    /// The clause that the bytes break.
+    pub fn decode(kind: u8, payload: &'a [u8]) -> Result<Frame<'a>, Error> {
+        let mut reader = Reader::new(payload);
+        let frame = match kind {
+            0x40..0x80 => of_edge(kind, &mut reader)?,
+            0x10..0x40 => of_brain(kind, &mut reader)?,
+            _ => of_both(kind, &mut reader)?,
+        };
+        reader.end()?;
+        Ok(frame)
+    }
+}
+
+const UNKNOWN: Error = Error::new("2.3", "unknown frame type");
+
+fn of_both<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Frame<'a>, Error> {
+    Ok(match kind {
+        0x01 => Frame::Ping { nonce: r.u64()? },
+        0x02 => Frame::Pong { nonce: r.u64()? },
+        0x03 => Frame::Credit { bytes: r.u32()? },
+        0x04 => Frame::Goodbye {
+            code: match r.u8()? {
+                code @ 1..=8 => code,
+                _ => return Err(Error::new("2.7", "unknown goodbye code")),
+            },
+            reason: r.str16()?,
+        },
+        _ => return Err(UNKNOWN),
+    })
+}
+
+fn of_brain<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Frame<'a>, Error> {
+    Ok(match kind {
+        0x10 => {
+            magic(r)?;
+            Frame::HelloBrain {
+                version: version(r)?,
+                window: window(r)?,
+                node: r.str8()?,
+                settings: List::read(r)?,
+            }
+        }
+        0x11 => Frame::Opened { sessions: List::read(r)? },
+        0x12 => Frame::Refused {
+            conn: r.conn()?,
+            status: r.u16()?,
+            retry_after_s: r.u16()?,
+            code: r.str8()?,
+            message: r.str16()?,
+        },
+        0x13 => deliver(r)?,
+        0x14 => Frame::CloseSessions { reason: r.str8()?, conns: List::read(r)? },
+        0x15 => response(r)?,
+        0x16 => Frame::ResponseBody { conn: r.conn()?, flags: flags(r, FLAG_END)?, body: r.rest() },
+        0x17 => Frame::RequestCredit { conn: r.conn()?, bytes: r.u32()? },
+        0x18 => Frame::Shutdown { drain_ms: r.u32()? },
+        _ => return Err(UNKNOWN),
+    })
+}
+
+fn of_edge<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Frame<'a>, Error> {
+    Ok(match kind {
+        0x40 => hello_edge(r)?,
+        0x41 => Frame::SyncBegin { sessions: r.u32()? },
+        0x42 => Frame::SyncEnd,
+        0x43 => Frame::Open { sessions: List::read(r)? },
+        0x44 => Frame::Close { sessions: List::read(r)? },
+        0x45 => Frame::Request {
+            conn: r.conn()?,
+            listener: match r.u8()? {
+                listener @ 1..=2 => listener,
+                _ => return Err(Error::new("2.6", "unknown listener")),
+            },
+            flags: flags(r, FLAG_END | FLAG_EXPECT)?,
+            method: r.str8()?,
+            target: r.str16()?,
+            headers: headers(r)?,
+            body: r.rest(),
+        },
+        0x46 => Frame::RequestBody { conn: r.conn()?, flags: flags(r, FLAG_END)?, body: r.rest() },
+        0x47 => Frame::RequestGone { conn: r.conn()? },
+        0x48 => Frame::Stats { values: List::read(r)? },
+        _ => return Err(UNKNOWN),
+    })
+}
+
+fn magic(from: &mut Reader<'_>) -> Result<(), Error> {
+    if from.bytes(4)? == MAGIC {
+        Ok(())
+    } else {
+        Err(Error::new("3.1", "hello does not start with HLY1"))
+    }
+}
+
+fn version(from: &mut Reader<'_>) -> Result<u16, Error> {
+    match from.u16()? {
+        VERSION => Ok(VERSION),
+        _ => Err(Error::new("3.2", "peer speaks another version than 1")),
+    }
+}
+
+fn window(from: &mut Reader<'_>) -> Result<u32, Error> {
+    match from.u32()? {
+        window if window >= WINDOW_BYTES_MIN => Ok(window),
+        _ => Err(Error::new("4.1", "window is below 524288")),
+    }
+}
+
+fn headers<'a>(from: &mut Reader<'a>) -> Result<List<'a, Pair<'a>>, Error> {
+    let headers: List<'a, Pair<'a>> = List::read(from)?;
+    if headers.iter().any(|h| h.name.iter().any(u8::is_ascii_uppercase)) {
+        return Err(Error::new("8.2", "header name is not lower case"));
+    }
+    Ok(headers)
+}
+
+fn flags(from: &mut Reader<'_>, allowed: u8) -> Result<u8, Error> {
+    match from.u8()? {
+        flags if flags & !allowed == 0 => Ok(flags),
+        _ => Err(Error::new("2.6", "unknown flag")),
+    }
+}
+
+fn deliver<'a>(from: &mut Reader<'a>) -> Result<Frame<'a>, Error> {
+    let cursor = from.str8()?;
+    let plain = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+    if !cursor.iter().all(plain) {
+        return Err(Error::new("7.2", "cursor has other bytes than A-Z a-z 0-9 - _"));
+    }
+    let data_offset = from.u32()?;
+    let bytes = from.u32()? as usize;
+    let event = from.bytes(bytes)?;
+    if event.len() < 2 || data_offset as usize > event.len() - 1 {
+        return Err(Error::new("7.1", "data offset is outside of the event"));
+    }
+    if event.iter().any(|b| *b < 0x20) {
+        return Err(Error::new("7.1", "event has control characters"));
+    }
+    let conns: List<'a, u64> = List::read(from)?;
+    if conns.len() > DELIVER_CONNS_MAX {
+        return Err(Error::new("7.3", "too many connections in one deliver"));
+    }
+    Ok(Frame::Deliver { cursor, data_offset, event, conns })
+}
+
+fn response<'a>(from: &mut Reader<'a>) -> Result<Frame<'a>, Error> {
+    let conn = from.conn()?;
+    let status = from.u16()?;
+    let flags = flags(from, FLAG_END | FLAG_CLOSE)?;
+    let body_bytes = from.u64()?;
+    let headers = headers(from)?;
+    let body = from.rest();
+    let whole = flags & FLAG_END != 0;
+    if whole && body_bytes != body.len() as u64 || body_bytes < body.len() as u64 {
+        return Err(Error::new("8.4", "body is not as long as it says"));
+    }
+    Ok(Frame::Response { conn, status, flags, body_bytes, headers, body })
+}
+
+fn metric_name(name: &[u8]) -> bool {
+    name.starts_with(b"halley_edge_")
+        && name.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'_')
+}
+
+fn hello_edge<'a>(from: &mut Reader<'a>) -> Result<Frame<'a>, Error> {
+    magic(from)?;
+    let frame = Frame::HelloEdge {
+        version: version(from)?,
+        window: window(from)?,
+        pid: from.u32()?,
+        worker: from.u16()?,
+        workers: from.u16()?,
+        build: from.str8()?,
+        public_listen: from.str8()?,
+        api_listen: from.str8()?,
+        connections_max: from.u32()?,
+        metrics: List::read(from)?,
+    };
+    match frame {
+        Frame::HelloEdge { metrics, .. } if metrics.len() > METRICS_MAX => {
+            Err(Error::new("3.4", "more than 256 metrics"))
+        }
+        Frame::HelloEdge { metrics, .. } if !metrics.iter().all(|m| metric_name(m.name)) => {
+            Err(Error::new("3.4", "metric name is not halley_edge_[a-z0-9_]*"))
+        }
+        frame => Ok(frame),
+    }
+}

@@ -1,0 +1,128 @@
+//! Writing frames.
+
+use crate::wire::{put_str8, put_str16};
+use crate::{Frame, MAGIC};
+
+impl Frame<'_> {
+    /// Appends the whole frame with its length prefix.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&[0; 4]);
+        out.push(self.kind());
+        self.payload(out);
+        let length = (out.len() - start - 4) as u32;
+        out[start..start + 4].copy_from_slice(&length.to_be_bytes());
+    }
+
+    fn payload(&self, out: &mut Vec<u8>) {
+        match *self {
+            Frame::Ping { nonce } | Frame::Pong { nonce } => put_u64(out, nonce),
+            Frame::Credit { bytes } => put_u32(out, bytes),
+            Frame::Goodbye { code, reason } => {
+                out.push(code);
+                put_str16(out, reason);
+            }
+            Frame::HelloBrain { version, window, node, settings } => {
+                out.extend_from_slice(&MAGIC);
+                put_u16(out, version);
+                put_u32(out, window);
+                put_str8(out, node);
+                settings.write(out);
+            }
+            Frame::Opened { sessions } | Frame::Close { sessions } => sessions.write(out),
+            Frame::Refused { conn, status, retry_after_s, code, message } => {
+                put_u64(out, conn);
+                put_u16(out, status);
+                put_u16(out, retry_after_s);
+                put_str8(out, code);
+                put_str16(out, message);
+            }
+            Frame::Deliver { cursor, data_offset, event, conns } => {
+                put_str8(out, cursor);
+                put_u32(out, data_offset);
+                put_u32(out, event.len() as u32);
+                out.extend_from_slice(event);
+                conns.write(out);
+            }
+            Frame::CloseSessions { reason, conns } => {
+                put_str8(out, reason);
+                conns.write(out);
+            }
+            Frame::Response { conn, status, flags, body_bytes, headers, body } => {
+                put_u64(out, conn);
+                put_u16(out, status);
+                out.push(flags);
+                put_u64(out, body_bytes);
+                headers.write(out);
+                out.extend_from_slice(body);
+            }
+            Frame::ResponseBody { conn, flags, body }
+            | Frame::RequestBody { conn, flags, body } => {
+                put_u64(out, conn);
+                out.push(flags);
+                out.extend_from_slice(body);
+            }
+            Frame::RequestCredit { conn, bytes } => {
+                put_u64(out, conn);
+                put_u32(out, bytes);
+            }
+            Frame::Shutdown { drain_ms } => put_u32(out, drain_ms),
+            _ => self.payload_of_edge(out),
+        }
+    }
+
+    fn payload_of_edge(&self, out: &mut Vec<u8>) {
+        match *self {
+            Frame::HelloEdge {
+                version,
+                window,
+                pid,
+                worker,
+                workers,
+                build,
+                public_listen,
+                api_listen,
+                connections_max,
+                metrics,
+            } => {
+                out.extend_from_slice(&MAGIC);
+                put_u16(out, version);
+                put_u32(out, window);
+                put_u32(out, pid);
+                put_u16(out, worker);
+                put_u16(out, workers);
+                put_str8(out, build);
+                put_str8(out, public_listen);
+                put_str8(out, api_listen);
+                put_u32(out, connections_max);
+                metrics.write(out);
+            }
+            Frame::Request { conn, listener, flags, method, target, headers, body } => {
+                put_u64(out, conn);
+                out.push(listener);
+                out.push(flags);
+                put_str8(out, method);
+                put_str16(out, target);
+                headers.write(out);
+                out.extend_from_slice(body);
+            }
+            Frame::SyncBegin { sessions } => put_u32(out, sessions),
+            Frame::Open { sessions } => sessions.write(out),
+            Frame::RequestGone { conn } => put_u64(out, conn),
+            Frame::Stats { values } => values.write(out),
+            _ => {}
+        }
+    }
+}
+
+fn put_u16(out: &mut Vec<u8>, value: u16) {
+    out.extend_from_slice(&value.to_be_bytes());
+}
+
+fn put_u32(out: &mut Vec<u8>, value: u32) {
+    out.extend_from_slice(&value.to_be_bytes());
+}
+
+fn put_u64(out: &mut Vec<u8>, value: u64) {
+    out.extend_from_slice(&value.to_be_bytes());
+}
