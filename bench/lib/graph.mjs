@@ -1,5 +1,5 @@
-// Real input: a scale-free graph of a million users is imported through the API, some of them connect, and events are
-// published about subjects drawn from the graph.
+// Real input: a scale-free graph of a million users is imported through the API, some of them
+// connect, and events are published about subjects drawn from the graph.
 
 import { spawn } from 'node:child_process';
 import { writeFileSync, statSync } from 'node:fs';

@@ -1,5 +1,6 @@
-// The case that rivals are measured in: subjects with 16 followers, each follower connected once, over SSE. In one run: idle
-// memory, a fixed rate of single POSTs, the most that goes through in batches, and the machine's floor in turns with it.
+// The case that rivals are measured in: subjects with 16 followers, each follower connected once,
+// over SSE. In one run: idle memory, a fixed rate of single POSTs, the most that goes through in
+// batches, and the machine's floor in turns with it.
 
 import { join } from 'node:path';
 import { request } from 'node:http';

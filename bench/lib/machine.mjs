@@ -1,7 +1,7 @@
 // What a figure depends on besides the code.
 
 import { execFileSync } from 'node:child_process';
-import { cpus, release, totalmem } from 'node:os';
+import { cpus, release as kernel, totalmem } from 'node:os';
 
 function first(command, ...args) {
   try {
@@ -13,12 +13,13 @@ function first(command, ...args) {
 }
 
 export function describeMachine() {
-  const otp = ['-noinput', '-eval', 'io:format("OTP ~s", [erlang:system_info(otp_release)]), halt().'];
+  const release = 'io:format("OTP ~s", [erlang:system_info(otp_release)]), halt().';
+  const otp = ['-noinput', '-eval', release];
   return {
     cores: cpus().length,
     processor: cpus()[0].model.trim(),
     memory_gb: Math.round(totalmem() / 2 ** 30),
-    kernel: release(),
+    kernel: kernel(),
     erlang: first('erl', ...otp),
     rust: first('rustc', '--version'),
     commit: `${first('git', 'rev-parse', '--short', 'HEAD')}`

@@ -18,7 +18,8 @@ export function figures({ plan, graph, groups }) {
   return [...(graph ? graphRows(plan, graph) : []), ...(groups ? groupRows(plan, groups) : [])];
 }
 
-function graphRows(plan, { made, imported, brain_bytes: brain, connected, published, received, cpu }) {
+function graphRows(plan, graph) {
+  const { made, imported, brain_bytes: brain, connected, published, received, cpu } = graph;
   const { latency_ms: ms } = received;
   return [
     ['**Real graph**', `${whole(plan.users)} users, ${whole(imported.answer.added)} follows`, ''],
@@ -63,15 +64,18 @@ function groupRows(plan, { connected, edge_bytes: edge, rated, most, floors }) {
 }
 
 export function render({ plan, machine, started }, rows) {
+  const asked = ['users', 'connections', 'seconds', 'rounds', 'workers'];
+  const command = asked.map((name) => `--${name} ${plan[name]}`).join(' ');
   const line = (cells) => `| ${cells.join(' | ')} |`;
   return [
     `# The push path, ${started.slice(0, 10)}`,
     '',
-    `${machine.cores} cores (${machine.processor}), ${machine.memory_gb} GB, Linux ${machine.kernel}, `
-      + `${machine.erlang}, ${machine.rust}, commit ${machine.commit}. Server, clients and publisher share the cores.`,
+    `${machine.cores} cores (${machine.processor}), ${machine.memory_gb} GB, `
+      + `Linux ${machine.kernel}, ${machine.erlang}, ${machine.rust}, commit ${machine.commit}.`,
+    'Server, clients and publisher share the cores.',
     '',
-    `Made by \`bench/run --users ${plan.users} --connections ${plan.connections} --seconds ${plan.seconds} `
-      + `--rounds ${plan.rounds} --workers ${plan.workers} --save\`; medians of ${plan.rounds} rounds, the floor in turns with them.`,
+    `Made by \`bench/run ${command} --save\`; medians of ${plan.rounds} rounds, the floor in turns`,
+    'with them.',
     '',
     line(['figure', 'reached', 'asked']),
     line(['---', '---', '---']),
