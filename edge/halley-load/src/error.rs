@@ -6,8 +6,8 @@ use std::io;
 /// What went wrong.
 #[derive(Debug)]
 pub enum Failure {
-    /// An argument that can't be used: says what was wrong and what would be right.
-    Argument(String),
+    /// Says what was wrong and, of an argument, what would be right.
+    Message(String),
     /// The system refused something: what was being done, and its answer.
     Io(String, io::Error),
 }
@@ -25,7 +25,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Argument(message) => f.write_str(message),
+            Self::Message(message) => f.write_str(message),
             Self::Io(doing, error) => write!(f, "{doing}: {error}"),
         }
     }

@@ -153,7 +153,7 @@ pub fn run(options: &Options) -> Result<()> {
         result.map_err(Failure::io("a thread of the floor failed"))?;
     }
     let Some((seconds, sends, reads, cpu_s)) = measured else {
-        return Err(Failure::Argument(format!("only {sockets} sockets could be made")));
+        return Err(Failure::Message(format!("only {sockets} sockets could be made")));
     };
     let figures = Figures {
         connections: options.connections,

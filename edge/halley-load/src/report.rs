@@ -27,7 +27,7 @@ impl Latency {
     /// If HdrHistogram won't have these bounds.
     pub fn new() -> Result<Self> {
         let histogram = Histogram::new_with_bounds(LATENCY_NS_MIN, LATENCY_NS_MAX, 3);
-        let why = |error| Failure::Argument(format!("can't make a histogram: {error}"));
+        let why = |error| Failure::Message(format!("can't make a histogram: {error}"));
         histogram.map(Self).map_err(why)
     }
 
@@ -57,7 +57,8 @@ impl Latency {
             p90: at(0.9),
             p99: at(0.99),
             p99_9: at(0.999),
-            max: self.0.max() as f64 / 1e6,
+            // That of an empty histogram is the end of its first bucket.
+            max: if self.0.is_empty() { 0.0 } else { self.0.max() as f64 / 1e6 },
         }
     }
 }
@@ -107,11 +108,13 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// Prints a table of names and values, the values in one column.
+/// Prints a table of names and values, the values in one column. A reader who has gone (`| head`)
+/// is no error.
 pub fn print_table(rows: &[(&str, String)]) {
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let mut stdout = std::io::stdout().lock();
     for (name, value) in rows {
-        println!("{name:width$}  {value}");
+        let _ = writeln!(stdout, "{name:width$}  {value}");
     }
 }
 
@@ -152,6 +155,12 @@ mod tests {
         for (got, expected) in [(summary.p50, 500.0), (summary.p99, 990.0), (summary.max, 1000.0)] {
             assert!((got / expected - 1.0).abs() < 0.002, "{got} for {expected}");
         }
+    }
+
+    #[test]
+    fn nothing_measured_is_zero_everywhere() {
+        let zero = LatencyMs { count: 0, p50: 0.0, p90: 0.0, p99: 0.0, p99_9: 0.0, max: 0.0 };
+        assert_eq!(Latency::new().unwrap().summary(), zero);
     }
 
     #[test]

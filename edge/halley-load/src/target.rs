@@ -21,7 +21,7 @@ impl FromStr for Target {
     fn from_str(url: &str) -> Result<Self> {
         let bad = |what: &str| {
             let right = "expected http://host:port, as in http://127.0.0.1:8080";
-            Failure::Argument(format!("{url}: {what}; {right}"))
+            Failure::Message(format!("{url}: {what}; {right}"))
         };
         let rest = url.strip_prefix("http://").ok_or_else(|| bad("not an http URL"))?;
         let host = rest.strip_suffix('/').unwrap_or(rest);

@@ -298,7 +298,20 @@ fn a_graph_is_the_same_whatever_wrote_it() {
     let lines = String::from_utf8(text).unwrap();
     assert_eq!(lines.lines().count(), 5 * 3000 - 15);
     assert!(lines.starts_with("2 1\n3 1\n3 2\n"));
-    assert!(String::from_utf8(to_file.stdout).unwrap().contains("14,985 follows"));
+    assert!(String::from_utf8(to_file.stdout).unwrap().contains("follows  14,985\n"));
+}
+
+#[test]
+fn a_reader_who_leaves_is_no_panic() {
+    let double = Double::start(Faults::default());
+    let mut child = tool()
+        .args(["publish", "--url", &double.url, "--rate", "50", "--seconds", "0.1"])
+        .args(["--subjects", "groups:1"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    assert!(child.wait().unwrap().success());
 }
 
 #[test]

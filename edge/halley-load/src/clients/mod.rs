@@ -110,7 +110,7 @@ pub fn run(options: &Options) -> Result<()> {
     for thread in threads {
         match thread.join() {
             Ok(result) => result.map_err(Failure::io("a thread of clients failed"))?,
-            Err(_) => return Err(Failure::Argument("a thread of clients panicked".to_owned())),
+            Err(_) => return Err(Failure::Message("a thread of clients panicked".to_owned())),
         }
     }
     if !options.control {
@@ -134,7 +134,7 @@ fn plan(options: &Options) -> Result<Plan> {
     let sources = match options.sources {
         Some(sources) if sources > 1 && !loopback => {
             let what = format!("--sources needs a server on IPv4 loopback, not {}", target.host);
-            return Err(Failure::Argument(what));
+            return Err(Failure::Message(what));
         }
         Some(sources) => sources.max(1),
         None if loopback => needed as u32,

@@ -42,7 +42,7 @@ impl Users {
         };
         let (first, count) = range.ok_or_else(|| {
             let right = "expected first-last or first:count, as in 1-15000 or 1:15000";
-            Failure::Argument(format!("--users {text}: {right}"))
+            Failure::Message(format!("--users {text}: {right}"))
         })?;
         Ok(Self::Range { first, count })
     }
@@ -61,9 +61,7 @@ impl Users {
             ends.push(text.len());
         }
         if ends.is_empty() {
-            return Err(Failure::Argument(format!(
-                "{name}: no users in it, expected one per line"
-            )));
+            return Err(Failure::Message(format!("{name}: no users in it, expected one per line")));
         }
         Ok(Self::Lines { text, ends })
     }

@@ -151,12 +151,11 @@ pub fn run(options: &Options) -> Result<()> {
         follows_per_s: shape.follows() as f64 / seconds,
     };
     if !to_stdout {
-        println!(
-            "{} users, {} follows in {:.2} s",
-            report::grouped(figures.users),
-            report::grouped(figures.follows),
-            figures.seconds
-        );
+        report::print_table(&[
+            ("users", report::grouped(figures.users)),
+            ("follows", report::grouped(figures.follows)),
+            ("seconds", format!("{:.2}", figures.seconds)),
+        ]);
     }
     report::write_json(options.json.as_deref(), &figures)
 }

@@ -96,7 +96,7 @@ pub fn run(options: &Options) -> Result<()> {
     let positive = |number: f64| number.is_finite() && number > 0.0 && number <= 1e9;
     if !positive(options.seconds) || options.rate.is_some_and(|rate| !positive(rate)) {
         let what = "--rate and --seconds: expected a number above 0";
-        return Err(Failure::Argument(what.to_owned()));
+        return Err(Failure::Message(what.to_owned()));
     }
     let stop = crate::stop_on_signals()?;
     halley_sys::descriptors_max().map_err(Failure::io("can't read the limit of descriptors"))?;
@@ -120,7 +120,7 @@ pub fn run(options: &Options) -> Result<()> {
     report::write_json(options.json.as_deref(), &figures)?;
     if figures.accepted == 0 {
         let why = figures.first_problem.unwrap_or_else(|| "see the statuses above".to_owned());
-        return Err(Failure::Argument(format!("no event was accepted: {why}")));
+        return Err(Failure::Message(format!("no event was accepted: {why}")));
     }
     Ok(())
 }

@@ -57,7 +57,7 @@ impl Subjects {
             "graph" => graph(rest).map(Self::Followed),
             _ => None,
         };
-        parsed.ok_or_else(|| Failure::Argument(format!("--subjects {text}: {FORMS}")))
+        parsed.ok_or_else(|| Failure::Message(format!("--subjects {text}: {FORMS}")))
     }
 
     fn read(path: &Path) -> Result<Self> {
@@ -68,7 +68,7 @@ impl Subjects {
         let lines: Vec<Box<str>> =
             lines.map(|line| serde_json::Value::from(line).to_string().into_boxed_str()).collect();
         if lines.is_empty() {
-            return Err(Failure::Argument(format!(
+            return Err(Failure::Message(format!(
                 "{name}: no subjects in it, expected one a line"
             )));
         }
