@@ -1,0 +1,170 @@
+%% Start and stop of the brain in an Erlang node of its own, as an operator sees them: exit status, stderr.
+-module(halley_boot_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+
+-define(WAIT_MS, 20000).
+
+all() ->
+    [starts_and_stops_on_sigterm, log_is_one_line_for_a_message, node_listens_on_nothing,
+     config_unknown_key, config_bad_value, config_unknown_variable, config_file_missing,
+     data_dir_is_a_file, data_dir_is_in_use, store_of_another_node,
+     follows_survive_a_kill].
+
+init_per_testcase(_, Config) ->
+    [{dir, string:trim(os:cmd("mktemp -d"))} | Config].
+
+end_per_testcase(_, Config) ->
+    file:del_dir_r(proplists:get_value(dir, Config)).
+
+starts_and_stops_on_sigterm(Config) ->
+    Node = start_node(Config, []),
+    Ready = wait_line(Node, "is ready"),
+    ?assertMatch({match, _}, re:run(Ready, "notice brain halley@127.0.0.1 is ready, data in ")),
+    ok = signal(Node, "TERM"),
+    {0, _} = wait_exit(Node).
+
+log_is_one_line_for_a_message(Config) ->
+    Node = start_node(Config, [], "logger:error(\"two~nlines ~p\", [lists:seq(1, 200)])"),
+    _ = wait_line(Node, "is ready"),
+    Line = wait_line(Node, "lines"),
+    ?assertMatch({match, _}, re:run(Line, "^[0-9-]{10} [0-9:.]+\\S* error two, ?lines \\[1,2.*200\\]$")),
+    ok = signal(Node, "TERM"),
+    {0, _} = wait_exit(Node).
+
+node_listens_on_nothing(Config) ->
+    Node = start_node(Config, []),
+    _ = wait_line(Node, "is ready"),
+    ?assertEqual([], listening(os_pid(Node))),
+    ok = signal(Node, "TERM"),
+    {0, _} = wait_exit(Node),
+    Control = start_node(Config, [], "spawn(fun() -> {ok, _} = gen_tcp:listen(0, [{ip, loopback}]), "
+                                     "logger:notice(\"listens\"), receive never -> ok end end)"),
+    _ = wait_line(Control, "listens"),
+    ?assertMatch([_], listening(os_pid(Control))),
+    ok = signal(Control, "TERM"),
+    {0, _} = wait_exit(Control).
+
+config_unknown_key(Config) ->
+    File = write(Config, "halley.conf", "edge.wrokers = 3\n"),
+    fails(Config, [{"HALLEY_CONF", File}],
+          "halley: " ++ File ++ ": there is no key edge.wrokers; did you mean edge.workers\\?").
+
+config_bad_value(Config) ->
+    fails(Config, [{"HALLEY_EDGE_WORKERS", "lots"}],
+          "halley: edge.workers: must be a whole number; it is \"lots\"").
+
+config_unknown_variable(Config) ->
+    fails(Config, [{"HALLEY_EGDE_WORKERS", "3"}],
+          "halley: HALLEY_EGDE_WORKERS: no key has this variable; did you mean HALLEY_EDGE_WORKERS\\?").
+
+config_file_missing(Config) ->
+    fails(Config, [{"HALLEY_CONF", "/nonexistent.conf"}],
+          "halley: /nonexistent.conf: cannot be read: no such file or directory").
+
+data_dir_is_a_file(Config) ->
+    File = write(Config, "data", ""),
+    fails(Config, [{"HALLEY_DATA_DIR", File}], "halley: data.dir: .*" ++ File ++ ".*").
+
+data_dir_is_in_use(Config) ->
+    Node = start_node(Config, []),
+    _ = wait_line(Node, "is ready"),
+    fails(Config, [], "halley: data.dir: another running brain has .* open"),
+    ok = signal(Node, "TERM"),
+    {0, _} = wait_exit(Node).
+
+store_of_another_node(Config) ->
+    Node = start_node(Config, []),
+    _ = wait_line(Node, "is ready"),
+    ok = signal(Node, "TERM"),
+    {0, _} = wait_exit(Node),
+    fails(Config, [{"HALLEY_NODE_NAME", "other@127.0.0.1"}], "halley: node.name: .*other@127.0.0.1.*").
+
+follows_survive_a_kill(Config) ->
+    First = start_node(Config, [], "ok = halley:follow(<<\"ann\">>, <<\"bob\">>), "
+                                   "logger:notice(\"followed\")"),
+    _ = wait_line(First, "followed"),
+    ok = signal(First, "KILL"),
+    {137, _} = wait_exit(First),
+    Second = start_node(Config, [], "logger:notice(\"~p\", [halley:following(<<\"ann\">>)])"),
+    _ = wait_line(Second, "\\[<<\"bob\">>\\]"),
+    ok = signal(Second, "TERM"),
+    {0, _} = wait_exit(Second).
+
+%% --- helpers ---------------------------------------------------------------------------------------
+
+%% Exactly one line on stderr, nothing on stdout, exit status 1, and no crash dump.
+fails(Config, Environment, Pattern) ->
+    {1, Lines} = wait_exit(start_node(Config, Environment)),
+    [Line] = Lines,
+    ?assertMatch({match, _}, re:run(Line, ["^", Pattern, "$"]), Line),
+    ?assertNot(filelib:is_file(filename:join(proplists:get_value(dir, Config), "erl_crash.dump"))).
+
+start_node(Config, Environment) ->
+    start_node(Config, Environment, "ok").
+
+%% The port's process becomes the node, so its pid is the node's.
+start_node(Config, Environment, Expression) ->
+    Dir = proplists:get_value(dir, Config),
+    Ebin = filename:dirname(code:which(halley_app)),
+    %% A case that fails leaves its node behind: it ends by itself.
+    Start = "timer:apply_after(60000, erlang, halt, [3]), "
+            "{ok, _} = application:ensure_all_started(halley, permanent), " ++ Expression ++ ".",
+    Defaults = [{"HALLEY_DATA_DIR", filename:join(Dir, "data")}],
+    Clean = [{Variable, false} || {"HALLEY_" ++ _ = Variable, _} <- os:env()],
+    Port = open_port({spawn_executable, os:find_executable("sh")},
+                     [{args, ["-c", "exec erl -noshell -noinput -pa \"$1\" -eval \"$2\" 2>&1", "sh",
+                              Ebin, Start]},
+                      {env, Clean ++ Defaults ++ Environment}, {cd, Dir},
+                      {line, 10000}, exit_status, binary]),
+    {os_pid, OsPid} = erlang:port_info(Port, os_pid),
+    {Port, OsPid}.
+
+os_pid({_, OsPid}) ->
+    OsPid.
+
+signal({_, OsPid}, Signal) ->
+    "" = os:cmd(io_lib:format("kill -~s ~b", [Signal, OsPid])),
+    ok.
+
+wait_line(Node = {Port, _}, Pattern) ->
+    receive
+        {Port, {data, {eol, Line}}} ->
+            case re:run(Line, Pattern, [{capture, none}]) of
+                match -> Line;
+                nomatch -> wait_line(Node, Pattern)
+            end;
+        {Port, {exit_status, Status}} ->
+            error({exited, Status})
+    after ?WAIT_MS ->
+        error({no_line, Pattern})
+    end.
+
+wait_exit(Node) ->
+    wait_exit(Node, []).
+
+wait_exit({Port, _} = Node, Lines) ->
+    receive
+        {Port, {data, {_, Line}}} -> wait_exit(Node, [Line | Lines]);
+        {Port, {exit_status, Status}} -> {Status, lists:reverse(Lines)}
+    after ?WAIT_MS ->
+        error(node_does_not_end)
+    end.
+
+%% TCP sockets of a process that listen, by their inodes.
+listening(OsPid) ->
+    Inodes = [Inode || Link <- filelib:wildcard(io_lib:format("/proc/~b/fd/*", [OsPid])),
+                       {ok, "socket:[" ++ Inode} <- [file:read_link(Link)]],
+    Listening = [lists:nth(10, string:lexemes(Line, " "))
+                 || Table <- ["tcp", "tcp6"],
+                    {ok, Text} <- [file:read_file(io_lib:format("/proc/~b/net/~s", [OsPid, Table]))],
+                    Line <- string:lexemes(binary_to_list(Text), "\n"),
+                    lists:nth(4, string:lexemes(Line, " ")) =:= "0A"],
+    [Inode || Inode <- Listening, lists:member(Inode ++ "]", Inodes)].
+
+write(Config, Name, Text) ->
+    File = filename:join(proplists:get_value(dir, Config), Name),
+    ok = file:write_file(File, Text),
+    File.

@@ -1,0 +1,423 @@
+%% The brain without an edge: links are played by processes that register as their writers.
+-module(halley_brain_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+
+-define(WAIT_MS, 5000).
+
+all() ->
+    [follower_gets_event, subject_gets_its_own_events_once, follow_is_effective_at_once,
+     order_of_a_batch_is_kept, order_is_the_same_for_all, ids_are_unique,
+     bad_item_spoils_no_other, bad_id_is_refused, bad_data_is_refused, data_too_large_is_refused,
+     session_process_dies, session_process_is_dead_already, process_logs_out, user_with_many_sessions,
+     sessions_are_closed, link_gets_one_message_for_an_event, link_with_many_connections,
+     link_dies_and_is_purged, slot_is_not_reused_at_once, too_many_links,
+     overloaded_link_refuses_publish, overloaded_shard_refuses_publish,
+     shard_killed, shard_hangs, directory_owner_killed, directory_owner_killed_under_load,
+     purge_is_interrupted, links_owner_killed, store_gives_up].
+
+%% The supervisors' reports of what the cases kill would drown everything else.
+init_per_suite(Config) ->
+    #{level := Level} = logger:get_primary_config(),
+    ok = logger:set_primary_config(level, none),
+    [{log_level, Level} | Config].
+
+end_per_suite(Config) ->
+    logger:set_primary_config(level, proplists:get_value(log_level, Config)).
+
+init_per_testcase(_, Config) ->
+    Dir = string:trim(os:cmd("mktemp -d")),
+    ok = application:set_env(halley, data_dir, Dir),
+    ok = halley_limits:set(#{}),
+    Tester = self(),
+    {Keeper, _} = spawn_monitor(fun() -> keep_brain(Tester) end),
+    receive
+        {brain, Keeper, Brain} -> [{dir, Dir}, {keeper, Keeper}, {brain, Brain} | Config];
+        {'DOWN', _, process, Keeper, Reason} -> {fail, Reason}
+    after 30000 ->
+        {fail, brain_does_not_start}
+    end.
+
+end_per_testcase(_, Config) ->
+    Keeper = proplists:get_value(keeper, Config),
+    Monitor = monitor(process, Keeper),
+    Keeper ! stop,
+    receive {'DOWN', Monitor, process, Keeper, _} -> ok after 30000 -> exit(Keeper, kill) end,
+    ok = halley_store:close(),
+    ok = file:del_dir_r(proplists:get_value(dir, Config)).
+
+%% Cases run in processes of their own, so the brain needs a parent that stays.
+keep_brain(Tester) ->
+    process_flag(trap_exit, true),
+    {ok, Brain} = halley_sup:start_link(),
+    Tester ! {brain, self(), Brain},
+    receive
+        stop ->
+            Monitor = monitor(process, Brain),
+            exit(Brain, shutdown),
+            receive {'DOWN', Monitor, process, Brain, _} -> ok end;
+        {'EXIT', Brain, _} ->
+            ok
+    end.
+
+%% --- publishing ------------------------------------------------------------------------------------
+
+follower_gets_event(_) ->
+    ok = halley:follow(<<"ann">>, <<"bob">>),
+    ok = halley:login(<<"ann">>),
+    {ok, #{id := Id, sessions := 1}} = halley:publish(<<"bob">>, #{text => <<"hi">>}),
+    #{id := Id, subject := <<"bob">>, at := At, data := #{<<"text">> := <<"hi">>}} = event(),
+    ?assert(abs(At - erlang:system_time(millisecond)) < 5000),
+    {ok, #{sessions := 0}} = halley:publish(<<"nobody">>, 1).
+
+%% A user is a subject too, and following oneself changes nothing.
+subject_gets_its_own_events_once(_) ->
+    ok = halley:login(<<"ann">>),
+    ok = halley:follow(<<"ann">>, <<"ann">>),
+    {ok, #{sessions := 1}} = halley:publish(<<"ann">>, 1),
+    #{data := 1} = event(),
+    no_event().
+
+follow_is_effective_at_once(_) ->
+    ok = halley:login(<<"ann">>),
+    [begin
+         ok = halley:follow(<<"ann">>, <<"bob">>),
+         {ok, #{sessions := 1}} = halley:publish(<<"bob">>, N),
+         ok = halley:unfollow(<<"ann">>, <<"bob">>),
+         {ok, #{sessions := 0}} = halley:publish(<<"bob">>, N),
+         #{data := N} = event()
+     end || N <- lists:seq(1, 20)],
+    ?assertEqual([], halley:followers(<<"bob">>)).
+
+order_of_a_batch_is_kept(_) ->
+    Subjects = [<<"s", (integer_to_binary(N))/binary>> || N <- lists:seq(1, 20)],
+    {ok, _} = halley:follow([{<<"ann">>, Subject} || Subject <- Subjects]),
+    ok = halley:login(<<"ann">>),
+    Items = [{Subject, N, #{}} || N <- lists:seq(1, 60), Subject <- Subjects],
+    Results = halley:publish_many(Items),
+    Events = [event() || _ <- Items],
+    ?assertEqual([Id || {ok, #{id := Id}} <- Results],
+                 [id_of(Subject, N, Events) || {Subject, N, _} <- Items]),
+    [?assertEqual(lists:seq(1, 60), [N || #{subject := S, data := N} <- Events, S =:= Subject])
+     || Subject <- Subjects].
+
+id_of(Subject, Data, Events) ->
+    [Id] = [Id || #{id := Id, subject := S, data := D} <- Events, S =:= Subject, D =:= Data],
+    Id.
+
+order_is_the_same_for_all(_) ->
+    Followers = [start(fun() -> ok = halley:login(User), [event() || _ <- lists:seq(1, 200)] end)
+                 || User <- [<<"ann">>, <<"bea">>]],
+    {ok, _} = halley:follow([{User, <<"bob">>} || User <- [<<"ann">>, <<"bea">>]]),
+    wait(fun() -> maps:get(sessions, halley_directory:online()) =:= 2 end),
+    Publishers = [start(fun() -> [{ok, _} = halley:publish(<<"bob">>, [P, N]) || N <- lists:seq(1, 50)] end)
+                  || P <- lists:seq(1, 4)],
+    _ = [join(Publisher) || Publisher <- Publishers],
+    [Events, Events] = [join(Follower) || Follower <- Followers],
+    ?assertEqual(200, length(Events)).
+
+ids_are_unique(_) ->
+    Publish = fun() -> [begin
+                            {ok, #{id := Id}} = halley:publish(integer_to_binary(N), N),
+                            Id
+                        end || N <- lists:seq(1, 100)]
+              end,
+    Before = Publish(),
+    [ok = kill_and_wait(shard(N)) || N <- lists:seq(1, 8)],
+    Ids = Before ++ Publish(),
+    ?assertEqual(200, length(lists:usort(Ids))),
+    [?assertMatch({match, _}, re:run(Id, "^[0-9A-Z]+-[1-8]-[0-9A-Z]+$")) || Id <- Ids].
+
+bad_item_spoils_no_other(_) ->
+    ?assertMatch([{ok, #{id := <<"mine">>}}, {error, {bad_id, <<>>}}, {ok, _},
+                  {error, {bad_data, _}}, {error, {bad_id, <<255>>}}],
+                 halley:publish_many([{<<"a">>, 1, #{id => <<"mine">>}}, {<<>>, 1, #{}}, {<<"b">>, 1, #{}},
+                                      {<<"c">>, self(), #{}}, {<<"d">>, 1, #{id => <<255>>}}])),
+    ?assertEqual([], halley:publish_many([])).
+
+bad_id_is_refused(_) ->
+    Bad = [<<>>, binary:copy(<<"x">>, 256), <<16#FF>>, <<"a\nb">>, not_binary, 17],
+    [?assertEqual({error, {bad_id, Id}}, halley:publish(Id, 1)) || Id <- Bad],
+    [?assertMatch({error, {bad_id, _}}, halley:login(Id)) || Id <- Bad],
+    ?assertMatch({error, _}, halley:follow(<<"ann">>, <<>>)).
+
+bad_data_is_refused(_) ->
+    ?assertMatch({error, {bad_data, _}}, halley:publish(<<"a">>, fun() -> ok end)).
+
+data_too_large_is_refused(_) ->
+    Max = halley_limits:get(event_data_bytes_max),
+    {ok, _} = halley:publish(<<"a">>, binary:copy(<<"x">>, Max - 2)),
+    ?assertEqual({error, data_too_large}, halley:publish(<<"a">>, binary:copy(<<"x">>, Max - 1))).
+
+%% --- sessions --------------------------------------------------------------------------------------
+
+session_process_dies(_) ->
+    {Pid, Monitor} = spawn_monitor(fun() -> ok = halley:login(<<"ann">>), receive stop -> ok end end),
+    wait(fun() -> halley:presence(<<"ann">>) =:= #{user => <<"ann">>, sessions => 1} end),
+    exit(Pid, kill),
+    receive {'DOWN', Monitor, process, Pid, _} -> ok end,
+    wait(fun() -> halley:presence(<<"ann">>) =:= #{user => <<"ann">>, sessions => 0} end).
+
+session_process_is_dead_already(_) ->
+    {Pid, Monitor} = spawn_monitor(fun() -> ok end),
+    receive {'DOWN', Monitor, process, Pid, _} -> ok end,
+    ok = halley:login(<<"ann">>, Pid),
+    wait(fun() -> halley:presence(<<"ann">>) =:= #{user => <<"ann">>, sessions => 0} end).
+
+process_logs_out(_) ->
+    [ok = halley:login(User) || User <- [<<"ann">>, <<"ann">>, <<"bea">>]],
+    {ok, #{sessions := 1}} = halley:publish(<<"ann">>, 1),
+    ok = halley:logout(self()),
+    ok = halley:logout(self()),
+    {ok, #{sessions := 0}} = halley:publish(<<"bea">>, 1),
+    #{data := 1} = event(),
+    no_event().
+
+user_with_many_sessions(_) ->
+    Number = number(<<"ann">>),
+    Links = [link_with([]) || _ <- lists:seq(1, 3)],
+    [ok = halley_directory:open(Number, {link, Slot, Conn}) || {_, Slot, _} <- Links, Conn <- [1, 2]],
+    ok = halley:login(<<"ann">>),
+    {ok, #{sessions := 7}} = halley:publish(<<"ann">>, 1),
+    [?assertEqual([1, 2], lists:sort(delivered(Link))) || Link <- Links],
+    #{data := 1} = event().
+
+sessions_are_closed(_) ->
+    Number = number(<<"ann">>),
+    {Writer, Slot, _} = link_with([{Number, 5}]),
+    ok = halley:login(<<"ann">>),
+    {ok, 2} = halley:close_sessions(<<"ann">>),
+    receive {halley_closed, <<"ann">>} -> ok after ?WAIT_MS -> error(not_told) end,
+    receive {Writer, {close_sessions, Reason, [5]}} -> ?assert(is_binary(Reason))
+    after ?WAIT_MS -> error(link_not_told)
+    end,
+    ok = halley_directory:close(Number, {link, Slot, 5}),
+    {ok, 0} = halley:close_sessions(<<"ann">>),
+    {ok, 0} = halley:close_sessions(<<"never heard of">>).
+
+%% --- links -----------------------------------------------------------------------------------------
+
+link_gets_one_message_for_an_event(_) ->
+    Users = [integer_to_binary(N) || N <- lists:seq(1, 100)],
+    {ok, _} = halley:follow([{User, <<"bob">>} || User <- Users]),
+    {_, _, Queue} = Link = link_with([{number(User), binary_to_integer(User)} || User <- Users]),
+    {ok, #{sessions := 100}} = halley:publish(<<"bob">>, 1),
+    {Event, Conns} = message(Link),
+    ?assertEqual(lists:seq(1, 100), lists:sort([Conn || <<Conn:64>> <= Conns])),
+    ?assertEqual(halley_links:cost(Event, Conns), counters:get(Queue, 1)),
+    ?assert(byte_size(Conns) + byte_size(maps:get(json, Event)) < counters:get(Queue, 1)),
+    no_event().
+
+%% link.md 7.3
+link_with_many_connections(_) ->
+    Number = number(<<"ann">>),
+    Link = link_with([{Number, Conn} || Conn <- lists:seq(1, 8193)]),
+    {ok, #{sessions := 8193}} = halley:publish(<<"ann">>, 1),
+    {Event, First} = message(Link),
+    {Event, Second} = message(Link),
+    ?assertEqual([1, 8192], lists:sort([byte_size(Conns) div 8 || Conns <- [First, Second]])).
+
+link_dies_and_is_purged(_) ->
+    Users = [number(integer_to_binary(N)) || N <- lists:seq(1, 1000)],
+    {Writer, Slot, _} = link_with([{User, User} || User <- Users]),
+    {_, Other, _} = link_with([{hd(Users), 77}]),
+    exit(Writer, kill),
+    wait(fun() -> halley_directory:online() =:= #{users => 1, sessions => 1} end),
+    ?assertEqual([{link, Other, 77}], halley_directory:sessions(hd(Users))),
+    ?assertEqual(gone, halley_links:deliver(Slot, #{json => <<>>, cursor => <<>>}, <<1:64>>)),
+    ?assertEqual([Other], [S || #{slot := S} <- halley_links:list()]),
+    {ok, #{sessions := 0}} = halley:publish(<<"2">>, 1).
+
+slot_is_not_reused_at_once(_) ->
+    Slots = [begin
+                 {Writer, Slot, _} = link_with([]),
+                 exit(Writer, kill),
+                 wait(fun() -> halley_links:info(Slot) =:= undefined end),
+                 Slot
+             end || _ <- lists:seq(1, 50)],
+    ?assertEqual(50, length(lists:usort(Slots))).
+
+too_many_links(_) ->
+    Links = [link_with([]) || _ <- lists:seq(1, halley_limits:get(links_max))],
+    ?assertEqual({error, too_many_links}, halley_links:register(self(), #{})),
+    {Writer, Slot, _} = lists:last(Links),
+    exit(Writer, kill),
+    wait(fun() -> halley_links:info(Slot) =:= undefined andalso halley_directory:shut_slots() =:= [] end),
+    wait(fun() -> element(1, halley_links:register(self(), #{})) =:= ok end).
+
+overloaded_link_refuses_publish(_) ->
+    {_, _, Queue} = link_with([{number(<<"ann">>), 1}]),
+    ok = counters:add(Queue, 1, halley_limits:get(link_queue_refuse_bytes)),
+    {ok, #{sessions := 1}} = halley:publish(<<"ann">>, 1),
+    ?assert(halley_links:pressure() >= 0.5),
+    [{error, overloaded} = halley:publish(<<"ann">>, 1) || _ <- lists:seq(1, 3)],
+    [{error, overloaded}, {error, overloaded}] =
+        halley:publish_many([{<<"ann">>, 1, #{}}, {<<"bob">>, 1, #{}}]),
+    ok = counters:put(Queue, 1, 0),
+    {ok, #{sessions := 1}} = halley:publish(<<"ann">>, 1).
+
+overloaded_shard_refuses_publish(_) ->
+    ok = halley_limits:set(#{shard_queue_events_max => 10}),
+    Shard = shard(halley_shard:of_subject(<<"ann">>)),
+    ok = sys:suspend(Shard),
+    Publishers = [start(fun() -> halley:publish(<<"ann">>, N) end) || N <- lists:seq(1, 30)],
+    wait(fun() -> 20 =:= length([refused || {Pid, _} <- Publishers, not is_process_alive(Pid)]) end),
+    ok = sys:resume(Shard),
+    Results = [join(Publisher) || Publisher <- Publishers],
+    ?assertEqual(20, length([refused || {error, overloaded} <- Results])),
+    ?assertEqual(10, length([accepted || {ok, _} <- Results])),
+    ?assertEqual(0, halley_shard:queued()).
+
+%% --- what dies -------------------------------------------------------------------------------------
+
+shard_killed(_) ->
+    Shard = shard(halley_shard:of_subject(<<"ann">>)),
+    ok = sys:suspend(Shard),
+    Publisher = start(fun() -> halley:publish(<<"ann">>, 1) end),
+    wait(fun() -> halley_shard:queued() =:= 1 end),
+    exit(whereis(Shard), kill),
+    {error, unavailable} = join(Publisher),
+    wait(fun() -> element(1, halley:publish(<<"ann">>, 1)) =:= ok end),
+    ?assertEqual(0, halley_shard:queued()).
+
+shard_hangs(_) ->
+    ok = halley_limits:set(#{publish_ms_max => 50}),
+    Shard = shard(halley_shard:of_subject(<<"ann">>)),
+    ok = sys:suspend(Shard),
+    {error, unavailable} = halley:publish(<<"ann">>, 1),
+    ok = sys:resume(Shard),
+    {ok, _} = halley:publish(<<"ann">>, 1),
+    receive Late -> error({late, Late}) after 100 -> ok end.
+
+directory_owner_killed(_) ->
+    Number = number(<<"ann">>),
+    {_, Slot, _} = link_with([{Number, 1}]),
+    {Pid, _} = start(fun() -> ok = halley:login(<<"ann">>), receive stop -> ok end end),
+    wait(fun() -> length(halley_directory:sessions(Number)) =:= 2 end),
+    ok = kill_and_wait(halley_directory),
+    ?assertEqual(lists:sort([{link, Slot, 1}, Pid]), lists:sort(halley_directory:sessions(Number))),
+    exit(Pid, kill),
+    wait(fun() -> halley_directory:sessions(Number) =:= [{link, Slot, 1}] end).
+
+%% A caller whose request was interrupted dies, as a link does; its sessions are purged. The others' stay.
+directory_owner_killed_under_load(_) ->
+    Users = lists:seq(1, 5),
+    Actors = [{Slot, start(fun() -> toggle(Slot, Users, 3000) end)} || Slot <- lists:seq(1, 4)],
+    ok = kill_and_wait(halley_directory),
+    timer:sleep(20),
+    ok = kill_and_wait(halley_directory),
+    Results = [{Slot, catch join(Actor)} || {Slot, Actor} <- Actors],
+    [ok = halley_directory:purge(Slot) || {Slot, Result} <- Results, Result =/= done],
+    Alive = [Slot || {Slot, done} <- Results],
+    [?assertEqual([{link, Slot, 1} || Slot <- Alive], lists:sort(halley_directory:sessions(User)))
+     || User <- Users],
+    [ok = halley_directory:purge(Slot) || Slot <- Alive],
+    [?assertEqual([], halley_directory:sessions(User)) || User <- Users],
+    ?assertEqual([], ets:tab2list(halley_directory_rows)).
+
+toggle(Slot, Users, 0) ->
+    [ok = halley_directory:open(User, {link, Slot, 1}) || User <- Users],
+    done;
+toggle(Slot, Users, N) ->
+    User = lists:nth(1 + rand:uniform(length(Users)) - 1, Users),
+    ok = halley_directory:open(User, {link, Slot, 1}),
+    ok = halley_directory:close(User, {link, Slot, 1}),
+    toggle(Slot, Users, N - 1).
+
+%% The purge waits for the directory's owner when that is killed: it is done again.
+purge_is_interrupted(_) ->
+    Number = number(<<"ann">>),
+    {Writer, Slot, _} = link_with([{Number, 1}]),
+    ok = halley:login(<<"ann">>),
+    ok = sys:suspend(halley_directory),
+    exit(Writer, kill),
+    wait(fun() -> {message_queue_len, 1} =:=
+                      process_info(whereis(halley_directory), message_queue_len) end),
+    [Slot] = halley_directory:shut_slots(),
+    ok = kill_and_wait(halley_directory),
+    wait(fun() -> halley_directory:shut_slots() =:= [] end),
+    ?assertEqual([self()], halley_directory:sessions(Number)).
+
+links_owner_killed(_) ->
+    {Writer, Slot, _} = Link = link_with([{number(<<"ann">>), 9}]),
+    ok = kill_and_wait(halley_links),
+    {ok, #{sessions := 1}} = halley:publish(<<"ann">>, 1),
+    ?assertEqual([9], delivered(Link)),
+    {_, Other, _} = link_with([]),
+    ?assertNotEqual(Slot, Other),
+    exit(Writer, kill),
+    wait(fun() -> halley:presence(<<"ann">>) =:= #{user => <<"ann">>, sessions => 0} end).
+
+%% Numbers of users that only logged in die with the store: the brain ends and is started anew as a whole.
+store_gives_up(Config) ->
+    Brain = proplists:get_value(brain, Config),
+    Monitor = monitor(process, Brain),
+    exit(whereis(halley_store_sup), kill),
+    receive {'DOWN', Monitor, process, Brain, shutdown} -> ok
+    after ?WAIT_MS -> error(brain_lives_on)
+    end.
+
+%% --- helpers ---------------------------------------------------------------------------------------
+
+number(User) ->
+    {ok, [Number]} = halley_ids:intern([User]),
+    Number.
+
+shard(N) ->
+    list_to_existing_atom("halley_shard_" ++ integer_to_list(N)).
+
+%% A link with these sessions, whose writer forwards what it gets to the case.
+link_with(Sessions) ->
+    Case = self(),
+    Writer = spawn(fun() -> forward(Case) end),
+    {ok, Slot, Queue} = halley_links:register(Writer, #{}),
+    [ok = halley_directory:open(User, {link, Slot, Conn}) || {User, Conn} <- Sessions],
+    {Writer, Slot, Queue}.
+
+forward(Case) ->
+    receive Message -> Case ! {self(), Message} end,
+    forward(Case).
+
+message({Writer, _, _}) ->
+    receive {Writer, {deliver, Event, Conns}} -> {Event, Conns}
+    after ?WAIT_MS -> error(nothing_delivered)
+    end.
+
+delivered(Link) ->
+    {_, Conns} = message(Link),
+    [Conn || <<Conn:64>> <= Conns].
+
+event() ->
+    receive {halley, Event} -> Event after ?WAIT_MS -> error(no_event) end.
+
+no_event() ->
+    receive {halley, Event} -> error({unexpected, Event}) after 50 -> ok end.
+
+start(Fun) ->
+    spawn_monitor(fun() -> exit({result, Fun()}) end).
+
+join({Pid, Monitor}) ->
+    receive
+        {'DOWN', Monitor, process, Pid, {result, Result}} -> Result;
+        {'DOWN', Monitor, process, Pid, Reason} -> error(Reason)
+    after 30000 ->
+        error(hangs)
+    end.
+
+kill_and_wait(Name) ->
+    Pid = whereis(Name),
+    Monitor = monitor(process, Pid),
+    exit(Pid, kill),
+    receive {'DOWN', Monitor, process, Pid, _} -> ok end,
+    wait(fun() -> is_pid(whereis(Name)) end).
+
+wait(Condition) ->
+    wait(Condition, ?WAIT_MS div 5).
+
+wait(_, 0) ->
+    error(not_in_time);
+wait(Condition, N) ->
+    Condition() orelse begin timer:sleep(5), wait(Condition, N - 1) end,
+    ok.
