@@ -4,7 +4,9 @@
 %% handler may wait and may die, alone; the link answers for it with 500. It finds the resource in
 %% the routes, judges the method, and calls the resource's module, `halley_api_<resource>_h', which
 %% implements `handle/3'. HEAD is answered as GET, the edge drops the body (link.md 8.4); CORS
-%% preflights stay at the edge. No sockets here and no HTTP syntax: both are the edge's.
+%% preflights stay at the edge.
+%%
+%% No sockets here and no HTTP syntax: both are the edge's.
 -module(halley_api).
 
 -export([handle/1]).

@@ -52,10 +52,14 @@ media_type(#{headers := #{<<"content-type">> := <<"application/json">> = Type}})
     Type;
 media_type(#{headers := #{<<"content-type">> := Value}}) ->
     [Type | _] = binary:split(Value, <<";">>),
-    case string:lowercase(halley_api_lines:trim(Type)) of
+    case << <<(lower(C))>> || <<C>> <= halley_api_lines:trim(Type) >> of
         <<>> -> undeclared;
         <<"application/x-www-form-urlencoded">> -> undeclared;
         Known -> Known
     end;
 media_type(_) ->
     undeclared.
+
+%% A header may be any bytes, so nothing is taken for text that isn't ASCII.
+lower(C) when C >= $A, C =< $Z -> C + ($a - $A);
+lower(C) -> C.

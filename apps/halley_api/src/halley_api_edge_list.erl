@@ -4,7 +4,9 @@
 %% matter, and empty lines say nothing. The usual line, ASCII with one blank between the ids, is
 %% read byte by byte in one pass; any other line is set aside for `other_line/1', which is slower
 %% and explains what is wrong. Lines come grouped by user as a rule, so a user that repeats is the
-%% same term again. Pure; blocks come from `halley_api_lines'.
+%% same term again.
+%%
+%% Pure; blocks come from `halley_api_lines'.
 -module(halley_api_edge_list).
 
 -export([parse/1]).

@@ -1,8 +1,9 @@
 %% One event of a request: `{"subject":S,"data":…,"id"?:…}' from JSON to what publishing takes.
 %%
-%% A member that is not known, or is there twice, is an error rather than ignored: a misspelt `id'
-%% would silently take idempotency away. Pure; it is called for every event and so makes one pass
-%% over the members.
+%% A member that is not known, or is there twice, is an error rather than ignored: with a misspelt
+%% `id' the event would silently have another id than its publisher thinks.
+%%
+%% Pure; it is called for every event and so makes one pass over the members.
 -module(halley_api_event).
 
 -export([parse/1]).

@@ -1,12 +1,14 @@
 %% POST /v1/events : publishes one event, or many.
 %%
 %% One, as application/json: `{"subject":S,"data":…,"id"?:…}' is answered by
-%% `{"id":…,"sessions":N}'. Many, as application/x-ndjson, one on each line: one result per line in
-%% the same order, each what the single form would have answered, so a bad line has its error in its
-%% place. Blank lines are skipped and get no result. Events of one request are published in the
-%% order of the lines, group by group as they arrive, so a client that breaks off has published what
-%% it sent. Results wait in memory, therefore a request takes ?BATCH_EVENTS_MAX events; the first
-%% beyond it ends the request with a 413, after the results of those before.
+%% `{"id":…,"sessions":N}'.
+%%
+%% Many, as application/x-ndjson, one on each line: one result per line in the same order, each what
+%% the single form would have answered, so a bad line has its error in its place. Blank lines are
+%% skipped and get no result. Events of one request are published in the order of the lines, group
+%% by group as they arrive, so a client that breaks off has published what it sent. Results wait in
+%% memory, therefore a request takes ?BATCH_EVENTS_MAX events; the first beyond it ends the request
+%% with a 413, after the results of those before.
 -module(halley_api_events_h).
 -behaviour(halley_api).
 

@@ -2,10 +2,11 @@
 %%
 %% The body is NDJSON, `{"user":U,"subject":S}' on each line, or text/plain, `U S' on each line; if
 %% no type is declared, a body that begins with a brace is NDJSON. It may be of any size:
-%% `halley_api_import' keeps two batches in memory. The answer counts what was done and lists the
+%% `halley_api_import' keeps a few batches in memory. The answer counts what was done and lists the
 %% first lines that failed:
 %%   {"added":N,"already":N,"errors":[{"line":L,"error":{…}}…],"errors_total":N}
-%% and for DELETE `removed' and `absent' instead. Numbers of lines begin with 1.
+%% and for DELETE `removed' and `absent' instead. `errors_total' is there if anything failed.
+%% Numbers of lines begin with 1.
 -module(halley_api_follows_h).
 -behaviour(halley_api).
 

@@ -1,13 +1,18 @@
 %% A body of follows, of any size: chunks to lines, lines to pairs, pairs to batches, batches to the
 %% store.
 %%
-%% One batch commits, in a process of its own, while the next is read and parsed; when that one is
-%% full it waits for the first. So an import holds two batches at most, and both cores are busy. A
-%% commit that waits stops the reading, and that stops the client. Invariants: batches commit in the
-%% order of the lines. A line that gives no follow is counted as an error with its number and spoils
-%% no other. If the client leaves or the store refuses, the lines before are applied and stay so: an
-%% import may be repeated, what it had done is then `already'. It doesn't know whether it follows or
-%% unfollows: that is the function it is given.
+%% Batches commit, each in a process of its own, while the next is read and parsed; when as many are
+%% on their way as may be, it waits for the oldest. So an import holds a few batches at most, and
+%% the store looks up the ids of one while it writes another. A commit that waits stops the reading,
+%% and that stops the client.
+%%
+%% Invariants: batches are accounted for in the order of the lines; since all do the same, it
+%% doesn't matter which of two reaches the store first. A line that gives no follow is an error with
+%% its number and spoils no other. If the client leaves or the store refuses, the lines before are
+%% applied and stay so, perhaps some after them too: an import may be repeated, what it had done is
+%% `already'.
+%%
+%% It doesn't know whether it follows or unfollows: that is the function it is given.
 -module(halley_api_import).
 
 -export([run/3]).
@@ -39,7 +44,8 @@
     format :: format(),
     lines = halley_api_lines:new(?FOLLOW_LINE_BYTES_MAX) :: halley_api_lines:lines(),
     batch = #batch{first_line = 1} :: #batch{},
-    commit = none :: none | {reference(), #batch{}},
+    %% On their way to the store, the oldest first.
+    commits = [] :: [{reference(), #batch{}}],
     counts = #{} :: #{atom() => non_neg_integer()},
     errors = [] :: [{pos_integer(), halley_api_error:error()}],
     errors_total = 0 :: non_neg_integer()
@@ -54,7 +60,7 @@ run(Request, Format, Apply) ->
     case halley_api_body:fold(fun chunk/2, Import, Request) of
         {done, Read} -> finish(Read);
         {stop, {Error, At}} -> {stopped, Error, outcome(At)};
-        {closed, At} -> _ = settle(At), closed
+        {closed, At} -> _ = settle(At, 0), closed
     end.
 
 chunk(Chunk, #import{lines = Lines} = Import) ->
@@ -62,7 +68,7 @@ chunk(Chunk, #import{lines = Lines} = Import) ->
     commit_if_full(add(Block, Import#import{lines = Next})).
 
 finish(#import{lines = Lines} = Import) ->
-    Settle = fun({ok, Last}) -> settle(Last); (Stop) -> Stop end,
+    Settle = fun({ok, Last}) -> settle(Last, 0); (Stop) -> Stop end,
     case Settle(commit(add(halley_api_lines:finish(Lines), Import))) of
         {ok, End} -> {ok, outcome(End)};
         {stop, {Error, At}} -> {stopped, Error, outcome(At)}
@@ -99,14 +105,15 @@ commit_if_full(#import{batch = #batch{lines = Lines}} = Import) when Lines < ?FO
 commit_if_full(Import) ->
     commit(Import).
 
-%% Waits for the commit under way, then starts the next.
+%% Waits until one more commit may be under way, then starts it.
 commit(Import) ->
-    case settle(Import) of
-        {ok, #import{apply = Apply, batch = Batch} = Settled} ->
+    case settle(Import, ?FOLLOW_COMMITS_MAX - 1) of
+        {ok, #import{apply = Apply, batch = Batch, commits = Commits} = Settled} ->
             Pairs = lists:append(lists:reverse(Batch#batch.blocks)),
             {_, Commit} = spawn_monitor(fun() -> exit({result, apply_batch(Apply, Pairs, 0)}) end),
             Next = #batch{first_line = Batch#batch.first_line + Batch#batch.lines},
-            {ok, Settled#import{batch = Next, commit = {Commit, Batch#batch{blocks = []}}}};
+            {ok, Settled#import{batch = Next,
+                                commits = Commits ++ [{Commit, Batch#batch{blocks = []}}]}};
         Stop ->
             Stop
     end.
@@ -122,12 +129,13 @@ apply_batch(Apply, Pairs, Tries) ->
             Result
     end.
 
-settle(#import{commit = none} = Import) ->
+%% Accounts for the oldest commits until at most `Left' are under way.
+settle(#import{commits = Commits} = Import, Left) when length(Commits) =< Left ->
     {ok, Import};
-settle(#import{commit = {Commit, Batch}} = Import) ->
+settle(#import{commits = [{Commit, Batch} | Commits]} = Import, Left) ->
     receive
         {'DOWN', Commit, process, _, {result, {ok, Result}}} ->
-            {ok, settled(Result, Batch, Import#import{commit = none})};
+            settle(settled(Result, Batch, Import#import{commits = Commits}), Left);
         {'DOWN', Commit, process, _, {result, {error, Reason}}} ->
             {stop, {halley_api_error:reason(Reason), stopped(Batch, Import)}};
         {'DOWN', Commit, process, _, Reason} ->
@@ -173,7 +181,7 @@ list_errors(New, #import{errors = Listed, errors_total = Total} = Import) ->
 
 %% What was done ends before the batch that failed.
 stopped(#batch{first_line = First}, Import) ->
-    Import#import{batch = #batch{first_line = First}, commit = none}.
+    Import#import{batch = #batch{first_line = First}}.
 
 outcome(#import{counts = Counts, errors = Errors, errors_total = Total, batch = Batch}) ->
     #{counts => Counts, errors => Errors, errors_total => Total,

@@ -122,7 +122,7 @@ one_line(Value) ->
         true -> binary:replace(Value, ?CONTROL_SPACE, <<>>, [global])
     end.
 
-%% A string as JSON text.
--spec string(unicode:chardata()) -> iodata().
-string(Text) when is_binary(Text) -> jiffy:encode(Text, [force_utf8]);
-string(Text) -> jiffy:encode(unicode:characters_to_binary(Text), [force_utf8]).
+%% A string as JSON text; what isn't UTF-8 in it is replaced.
+-spec string(iodata()) -> iodata().
+string(Text) ->
+    jiffy:encode(iolist_to_binary(Text), [force_utf8]).

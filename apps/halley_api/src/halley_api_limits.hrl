@@ -16,8 +16,9 @@
 %% A line of a follows body: two ids in JSON, every byte of them an escape.
 -define(FOLLOW_LINE_BYTES_MAX, 4096).
 
-%% Lines whose follows are committed together. One such batch commits while the next is read.
+%% Lines whose follows are committed together, and batches of one import that commit at a time.
 -define(FOLLOW_BATCH_LINES, 65536).
+-define(FOLLOW_COMMITS_MAX, 2).
 
 %% How often, and after what pause, a batch is offered again to a store that is overloaded.
 -define(FOLLOW_BATCH_TRIES_MAX, 50).

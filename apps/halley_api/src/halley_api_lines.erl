@@ -2,10 +2,13 @@
 %%
 %% `feed/2' gives the lines that a chunk completes, as one block of whole lines, each with its line
 %% feed, so that a parser runs over many lines at once. `finish/1' gives what remains: the last line
-%% may lack its line feed. Invariants: the blocks joined are the body, however it was cut into
-%% chunks, except that of a line longer than the bound only some bytes are kept, always more than
-%% the bound, so that the parser sees a line that is too long in its place. The state holds at most
-%% the bound and one byte. It knows nothing of what is in a line. Pure.
+%% may lack its line feed.
+%%
+%% Invariants: the blocks joined are the body, however it was cut into chunks, except that of a line
+%% longer than the bound only some bytes are kept, always more than the bound, so that the parser
+%% sees a line that is too long in its place. The state holds at most the bound and one byte.
+%%
+%% It knows nothing of what is in a line. Pure.
 -module(halley_api_lines).
 
 -export([new/1, feed/2, finish/1, split/1, trim/1, first/1]).

@@ -12,7 +12,7 @@ properties_test_() ->
     {setup, fun halley_api_fake:start/0, fun(_) -> halley_api_fake:stop() end,
      [property(Name, Tests) || {Name, Tests} <- [{prop_cutting_changes_no_lines, 500},
                                                  {prop_cutting_changes_no_import, 200},
-                                                 {prop_any_bytes_are_answered, 500},
+                                                 {prop_any_bytes_are_answered, 2000},
                                                  {prop_data_is_kept, 500}]]}.
 
 property(Name, Tests) ->
@@ -98,9 +98,16 @@ prop_any_bytes_are_answered() ->
             lists:all(fun(Sent) -> is_answered(Listener, Name, Path, Sent, Declared) end,
                       [{full, Body}, halley_api_fake:stream(Chunks)])).
 
+%% A crash is shown here: Debian's PropEr asks for its stack in a way that OTP no longer knows.
 is_answered(Listener, Method, Path, Body, Type) ->
-    {Status, _, Answer} = halley_api_fake:call(Listener, Method, Path, Body, Type),
-    is_integer(iolist_size(Answer)) andalso Status < 500.
+    try
+        {Status, _, Answer} = halley_api_fake:call(Listener, Method, Path, Body, Type),
+        is_integer(iolist_size(Answer)) andalso Status < 500
+    catch
+        Class:Reason:Stack ->
+            io:format(user, "~ts ~tp~n~tp~n", [Method, Path, {Class, Reason, Stack}]),
+            false
+    end.
 
 %% What a publisher sends as data is what is published, byte for byte.
 prop_data_is_kept() ->
