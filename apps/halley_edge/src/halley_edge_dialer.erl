@@ -31,7 +31,7 @@ start_link() ->
 connect(SocketDir, Workers, Owner) ->
     gen_server:call(?MODULE, {connect, SocketDir, Workers, Owner}).
 
-%% Dials no more. Links that stand end by themselves with their workers.
+%% Dials no more, and ends the links that stand.
 -spec disconnect() -> ok.
 disconnect() ->
     gen_server:call(?MODULE, disconnect).
@@ -103,8 +103,10 @@ wait(Worker, #state{workers = Workers, round = Round} = State) ->
     _ = erlang:send_after(WaitMs, self(), {dial, Round, Worker}),
     State#state{workers = Workers#{Worker := #slot{wait_ms = min(2 * WaitMs, ?WAIT_MS_MAX)}}}.
 
-reset(#state{by_monitor = ByMonitor, round = Round}) ->
+reset(#state{by_monitor = ByMonitor, workers = Workers, round = Round}) ->
     lists:foreach(fun(Monitor) -> demonitor(Monitor, [flush]) end, maps:keys(ByMonitor)),
+    lists:foreach(fun halley_edge_link:stop/1,
+                  [Link || #slot{link = Link} <- maps:values(Workers), is_pid(Link)]),
     #state{round = Round + 1}.
 
 up(#state{workers = Workers}) ->

@@ -16,7 +16,7 @@
 -module(halley_edge_link).
 -behaviour(gen_server).
 
--export([start_link/2, shutdown_edge/2]).
+-export([start_link/2, stop/1, shutdown_edge/2]).
 -export([init/1, handle_continue/2, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 
 -include_lib("kernel/include/logger.hrl").
@@ -53,6 +53,11 @@ start_link(Path, Dialer) ->
 -spec shutdown_edge(pid(), DrainMs :: non_neg_integer()) -> ok.
 shutdown_edge(Link, DrainMs) ->
     gen_server:cast(Link, {shutdown_edge, DrainMs}).
+
+%% Ends the link, not the edge.
+-spec stop(pid()) -> ok.
+stop(Link) ->
+    gen_server:cast(Link, stop).
 
 %%% Meeting
 
@@ -99,7 +104,9 @@ copy(Key, Map) ->
 handle_call(_, _, State) ->
     {noreply, State}.
 
--spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
+-spec handle_cast(term(), #state{}) -> {noreply, #state{}} | {stop, term(), #state{}}.
+handle_cast(stop, State) ->
+    {stop, {shutdown, stopped}, State};
 handle_cast({shutdown_edge, DrainMs}, #state{writer = Writer} = State) when Writer =/= undefined ->
     send({shutdown, DrainMs}, State),
     {noreply, State};

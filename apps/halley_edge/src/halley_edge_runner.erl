@@ -45,6 +45,8 @@ stop_edge() ->
 
 -spec init([]) -> {ok, #state{}}.
 init([]) ->
+    %% Links of an earlier runner would be in the way of looking who is there.
+    ok = halley_edge_dialer:disconnect(),
     Config = config(),
     ok = prepare_directory(Config),
     Program = or_fail(halley_edge_process:program()),

@@ -1,0 +1,386 @@
+%% A link against a fake edge: clause by clause of protocol/link.md, and fault by fault.
+-module(halley_edge_link_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+-compile([export_all, nowarn_export_all]).
+
+suite() ->
+    [{timetrap, {seconds, 20}}].
+
+all() ->
+    [handshake_carries_the_settings, bad_magic, wrong_version, second_hello, first_frame_not_hello,
+     handshake_timeout, frame_too_large, unknown_type, wrong_direction, open_before_sync,
+     credit_is_given_back, credit_overflow, frames_wait_for_credit,
+     heartbeat_overtakes_large_frames, silence_closes, ping_flood_is_bounded,
+     open_and_close, bad_ids_are_refused, too_many_ids, forged_close_changes_nothing,
+     link_cut_during_sync, two_links_do_not_disturb, deliver_reaches_the_edge,
+     large_event_is_split_by_conns, close_sessions, slow_edge_bounded_queue, stats_reach_metrics,
+     stats_of_another_length].
+
+init_per_suite(Config) ->
+    Config.
+
+end_per_suite(_) ->
+    ok.
+
+init_per_testcase(Case, Config) ->
+    Brain = halley_edge_test_brain:start(limits(Case)),
+    Dir = string:trim(os:cmd("mktemp -d")),
+    [{brain, Brain}, {dir, Dir} | Config].
+
+end_per_testcase(_, Config) ->
+    ok = halley_edge_test_brain:stop(proplists:get_value(brain, Config)),
+    ok = file:del_dir_r(proplists:get_value(dir, Config)).
+
+limits(handshake_timeout) -> #{handshake_ms_max => 100};
+limits(silence_closes) -> #{silence_ms => 300, heartbeat_ms => 50};
+limits(heartbeat_overtakes_large_frames) -> #{heartbeat_ms => 50};
+limits(slow_edge_bounded_queue) -> #{link_queue_bytes_max => 4000000, heartbeat_ms => 100};
+limits(ping_flood_is_bounded) -> #{link_queue_bytes_max => 1000000, heartbeat_ms => 100};
+limits(too_many_ids) -> #{ids_max => 50};
+limits(_) -> #{}.
+
+%%% 3 Handshake
+
+handshake_carries_the_settings(Config) ->
+    Edge = edge(Config, fake_edge:hello()),
+    {hello_brain, Hello} = next(Edge, hello_brain),
+    ?assertMatch(#{version := 1, window := 2097152}, Hello),
+    ?assertEqual(lists:sort(halley_limits:for_edge()), lists:sort(maps:get(settings, Hello))),
+    receive {link_up, 0, #{build := <<"fake">>}} -> ok after 5000 -> error(not_up) end.
+
+bad_magic(Config) ->
+    refused_hello(Config, <<8:32, 16#40, "HLY", 1:16, 0:16>>, 3, <<"3.1">>).
+
+wrong_version(Config) ->
+    {goodbye, _, Reason} = refused_hello(Config, <<7:32, 16#40, "HLY1", 2:16>>, 2, <<"3.2">>),
+    %% "with both versions in the reason"
+    ?assertMatch({match, _}, re:run(Reason, "1.*2")).
+
+first_frame_not_hello(Config) ->
+    refused_hello(Config, halley_edge_codec:encode({ping, 1}), 3, <<"3.1">>).
+
+refused_hello(Config, Bytes, Code, Clause) ->
+    Edge = edge(Config, {raw, Bytes}),
+    expect_goodbye(Edge, Code, Clause).
+
+second_hello(Config) ->
+    Edge = linked(Config),
+    fake_edge:send(Edge, {hello_edge, fake_edge:hello()}),
+    expect_goodbye(Edge, 3, <<"3.1">>).
+
+handshake_timeout(Config) ->
+    Edge = edge(Config, none),
+    expect_goodbye(Edge, 3, <<"3.5">>).
+
+%%% 2 Frames
+
+frame_too_large(Config) ->
+    Edge = linked(Config),
+    fake_edge:send_raw(Edge, <<262145:32, 16#43>>),
+    expect_goodbye(Edge, 1, <<"2.1">>).
+
+unknown_type(Config) ->
+    Edge = linked(Config),
+    fake_edge:send_raw(Edge, <<1:32, 16#7f>>),
+    expect_goodbye(Edge, 1, <<"2.3">>).
+
+wrong_direction(Config) ->
+    Edge = linked(Config),
+    fake_edge:send(Edge, {shutdown, 0}),
+    expect_goodbye(Edge, 1, <<"2.3">>).
+
+open_before_sync(Config) ->
+    Edge = linked(Config),
+    fake_edge:send(Edge, {open, [{1, 1, <<"anna">>}]}),
+    expect_goodbye(Edge, 1, <<"6.1">>),
+    ?assertEqual([], sessions(<<"anna">>)).
+
+%%% 4 Flow control and heartbeats
+
+credit_is_given_back(Config) ->
+    Edge = synced(Config),
+    Body = {request_body, 1, 0, binary:copy(<<0>>, 100000)},
+    Cost = iolist_size(halley_edge_codec:encode(Body)),
+    [fake_edge:send(Edge, Body) || _ <- lists:seq(1, 100)],
+    Given = credits(Edge, 0, 100 * Cost - 2097152 div 4),
+    ?assert(Given =< 100 * Cost + 100).
+
+credits(_, Given, Enough) when Given > Enough ->
+    Given;
+credits(Edge, Given, Enough) ->
+    {credit, Bytes} = next(Edge, credit),
+    ?assert(Bytes =< 2097152 div 2),
+    credits(Edge, Given + Bytes, Enough).
+
+credit_overflow(Config) ->
+    Edge = linked(Config),
+    fake_edge:send(Edge, {credit, 1}),
+    expect_goodbye(Edge, 5, <<"4.3">>).
+
+%% "only while its credit is above zero; the last frame may take the credit below zero"
+frames_wait_for_credit(Config) ->
+    Edge = synced(Config, (fake_edge:hello())#{window := 524288}),
+    Slot = slot(0),
+    [deliver(Slot, N, 100000) || N <- lists:seq(1, 20)],
+    Sent = [next(Edge, deliver) || _ <- lists:seq(1, 6)],
+    ?assertEqual(none, quiet(Edge, deliver, 200)),
+    Cost = iolist_size(halley_edge_codec:encode(hd(Sent))),
+    ?assert(5 * Cost < 524288 andalso 6 * Cost > 524288),
+    fake_edge:send(Edge, {credit, 6 * Cost}),
+    [next(Edge, deliver) || _ <- lists:seq(1, 6)],
+    ?assertEqual(none, quiet(Edge, deliver, 200)).
+
+heartbeat_overtakes_large_frames(Config) ->
+    Edge = synced(Config, (fake_edge:hello())#{window := 524288}),
+    Slot = slot(0),
+    [deliver(Slot, N, 200000) || N <- lists:seq(1, 100)],
+    [next(Edge, deliver) || _ <- lists:seq(1, 3)],
+    %% 19 MB wait without credit. Pings and pongs don't.
+    Started = erlang:monotonic_time(millisecond),
+    fake_edge:send(Edge, {ping, 77}),
+    {pong, 77} = next(Edge, pong),
+    ?assert(erlang:monotonic_time(millisecond) - Started < 1000),
+    ?assertEqual(none, quiet(Edge, deliver, 50)).
+
+silence_closes(Config) ->
+    Edge = linked(Config),
+    timer:sleep(600),
+    ?assertMatch(#{0 := _}, halley_edge_dialer:links()),
+    fake_edge:mute(Edge),
+    expect_goodbye(Edge, 4, <<"4.5">>).
+
+%% PINGs are free, their answers wait in the brain if nobody reads them.
+ping_flood_is_bounded(Config) ->
+    Edge = linked(Config),
+    Link = link_process(0),
+    Monitor = monitor(process, Link),
+    Pings = binary:copy(halley_edge_codec:encode({ping, 0}), 400000),
+    fake_edge:send_raw(Edge, Pings),
+    fake_edge:pause(Edge),
+    receive {'DOWN', Monitor, _, _, {shutdown, {broken, {<<"4.7">>, _}}}} -> ok
+    after 10000 -> error({unbounded, process_info(Link, current_function)})
+    end,
+    fake_edge:resume(Edge).
+
+%%% 6 Sessions
+
+open_and_close(Config) ->
+    Edge = synced(Config),
+    Slot = slot(0),
+    fake_edge:send(Edge, {open, [{1, 1, <<"anna">>}, {2, 3, <<"anna">>}, {3, 2, <<"bert">>}]}),
+    {opened, Opened} = next(Edge, opened),
+    ?assertMatch([{1, A}, {2, A}, {3, B}] when A =/= B, lists:sort(Opened)),
+    ?assertEqual([{link, Slot, 1}, {link, Slot, 2}], sessions(<<"anna">>)),
+    [{1, Anna}] = [O || {1, _} = O <- Opened],
+    fake_edge:send(Edge, {close, [{1, Anna}]}),
+    until(fun() -> sessions(<<"anna">>) =:= [{link, Slot, 2}] end),
+    ?assertEqual([{link, Slot, 3}], sessions(<<"bert">>)).
+
+bad_ids_are_refused(Config) ->
+    Edge = synced(Config),
+    fake_edge:send(Edge, {open, [{1, 1, <<>>}, {2, 1, <<255>>}, {3, 1, <<"good">>}, {4, 1, <<"a\nb">>}]}),
+    {opened, [{3, _}]} = next(Edge, opened),
+    Refused = [next(Edge, refused) || _ <- [1, 2, 4]],
+    ?assertMatch([{refused, 1, 400, 0, <<"bad_user">>, _}, {refused, 2, 400, 0, _, _},
+                  {refused, 4, 400, 0, _, _}], lists:sort(Refused)).
+
+too_many_ids(Config) ->
+    Edge = synced(Config),
+    Free = halley_limits:get(ids_max) - halley_ids:count(),
+    Users = [{N, 1, <<"user", (integer_to_binary(N))/binary>>} || N <- lists:seq(1, Free + 3)],
+    fake_edge:send(Edge, {open, Users}),
+    {opened, Opened} = next(Edge, opened),
+    ?assertEqual(Free, length(Opened)),
+    [?assertMatch({refused, _, 503, _, <<"too_many_users">>, _}, next(Edge, refused)) || _ <- [1, 2, 3]].
+
+%% "a CLOSE for a session of another link changes nothing"
+forged_close_changes_nothing(Config) ->
+    [Honest, Forger] = pair(Config),
+    fake_edge:send(Honest, {open, [{7, 1, <<"anna">>}]}),
+    {opened, [{7, Number}]} = next(Honest, opened),
+    Before = sessions(<<"anna">>),
+    ?assertMatch([{link, _, 7}], Before),
+    fake_edge:send(Forger, {close, [{7, Number}, {8, Number}, {7, 4294967295}]}),
+    fake_edge:send(Forger, {open, [{9, 1, <<"zoe">>}]}),
+    {opened, _} = next(Forger, opened),
+    ?assertEqual(Before, sessions(<<"anna">>)).
+
+%% "state is replaced": nothing of a sync that broke off stays.
+link_cut_during_sync(Config) ->
+    Edge = linked(Config),
+    fake_edge:send(Edge, {sync_begin, 2}),
+    fake_edge:send(Edge, {open, [{1, 1, <<"anna">>}]}),
+    {opened, _} = next(Edge, opened),
+    ?assertMatch([_], sessions(<<"anna">>)),
+    fake_edge:cut(Edge),
+    {hello_brain, _} = next(Edge, hello_brain),
+    fake_edge:send(Edge, {sync_begin, 1}),
+    fake_edge:send(Edge, {open, [{5, 1, <<"anna">>}]}),
+    fake_edge:send(Edge, sync_end),
+    {opened, [{5, _}]} = next(Edge, opened),
+    until(fun() -> case sessions(<<"anna">>) of [{link, _, 5}] -> true; _ -> false end end).
+
+two_links_do_not_disturb(Config) ->
+    [Good, Bad] = pair(Config),
+    #{0 := GoodLink, 1 := BadLink} = halley_edge_dialer:links(),
+    fake_edge:send(Good, {open, [{1, 1, <<"anna">>}]}),
+    {opened, _} = next(Good, opened),
+    Monitor = monitor(process, BadLink),
+    fake_edge:send_raw(Bad, <<0:32>>),
+    expect_goodbye(Bad, 1, <<"2.1">>),
+    receive {'DOWN', Monitor, _, _, _} -> ok after 5000 -> error(still_there) end,
+    ?assert(is_process_alive(GoodLink)),
+    ?assertMatch([{link, _, 1}], sessions(<<"anna">>)),
+    {hello_brain, _} = next(Bad, hello_brain),
+    until(fun() -> map_size(halley_edge_dialer:links()) =:= 2 end),
+    ?assertEqual(GoodLink, maps:get(0, halley_edge_dialer:links())).
+
+%%% 7 Delivery
+
+deliver_reaches_the_edge(Config) ->
+    Edge = synced(Config),
+    Event = event(1, 10),
+    ok = halley_links:deliver(slot(0), Event, <<5:64, 9:64>>),
+    #{json := Json, data_offset := Offset} = Event,
+    ?assertEqual({deliver, <<>>, Offset, Json, <<5:64, 9:64>>}, next(Edge, deliver)),
+    until(fun() -> queued() =:= 0 end).
+
+%% A frame has 262,144 bytes: what doesn't fit travels with the event again.
+large_event_is_split_by_conns(Config) ->
+    Edge = synced(Config),
+    Conns = << <<N:64>> || N <- lists:seq(1, 8192) >>,
+    ok = halley_links:deliver(slot(0), event(1, 230000), Conns),
+    {deliver, _, _, Json, First} = next(Edge, deliver),
+    {deliver, _, _, Json, Second} = next(Edge, deliver),
+    {deliver, _, _, Json, Third} = next(Edge, deliver),
+    ?assertEqual(Conns, <<First/binary, Second/binary, Third/binary>>),
+    until(fun() -> queued() =:= 0 end).
+
+close_sessions(Config) ->
+    Edge = synced(Config),
+    Conns = lists:seq(1, 10000),
+    ok = halley_links:close_sessions(slot(0), Conns, <<"because">>),
+    {close_sessions, <<"because">>, First} = next(Edge, close_sessions),
+    {close_sessions, <<"because">>, Second} = next(Edge, close_sessions),
+    ?assertEqual(Conns, First ++ Second),
+    until(fun() -> queued() =:= 0 end).
+
+%% 4.7
+slow_edge_bounded_queue(Config) ->
+    Edge = synced(Config),
+    Slot = slot(0),
+    Link = link_process(0),
+    Monitor = monitor(process, Link),
+    fake_edge:pause(Edge),
+    [deliver(Slot, N, 60000) || N <- lists:seq(1, 100)],
+    receive {'DOWN', Monitor, _, _, {shutdown, {broken, {<<"4.7">>, _}}}} -> ok
+    after 10000 -> error(unbounded)
+    end,
+    fake_edge:resume(Edge),
+    until(fun() -> not lists:member(Slot, slots()) end).
+
+%%% 3.4 Metrics
+
+stats_reach_metrics(Config) ->
+    Metrics = [{<<"halley_edge_test_total">>, counter, <<"help">>}],
+    Edge = synced(Config, (fake_edge:hello())#{metrics := Metrics}),
+    fake_edge:send(Edge, {stats, [123456]}),
+    until(fun() ->
+        [] =/= ets:match_object(halley_metrics_edge, {'_', live, Metrics, [123456]})
+    end).
+
+stats_of_another_length(Config) ->
+    Edge = synced(Config),
+    fake_edge:send(Edge, {stats, [1]}),
+    expect_goodbye(Edge, 3, <<"3.4">>).
+
+%%% Helpers
+
+edge(Config, Hello) ->
+    Dir = proplists:get_value(dir, Config),
+    Edge = fake_edge:start(halley_edge_dial:path(Dir, 0), Hello),
+    ok = halley_edge_dialer:connect(Dir, 1, self()),
+    Edge.
+
+linked(Config) ->
+    linked(Config, fake_edge:hello()).
+
+linked(Config, Hello) ->
+    Edge = edge(Config, Hello),
+    up(0),
+    {hello_brain, _} = next(Edge, hello_brain),
+    Edge.
+
+synced(Config) ->
+    synced(Config, fake_edge:hello()).
+
+synced(Config, Hello) ->
+    Edge = linked(Config, Hello),
+    fake_edge:send(Edge, {sync_begin, 0}),
+    fake_edge:send(Edge, sync_end),
+    Edge.
+
+pair(Config) ->
+    Dir = proplists:get_value(dir, Config),
+    Edges = [fake_edge:start(halley_edge_dial:path(Dir, W), (fake_edge:hello())#{worker := W, workers := 2})
+             || W <- [0, 1]],
+    ok = halley_edge_dialer:connect(Dir, 2, self()),
+    [up(W) || W <- [0, 1]],
+    [next(Edge, hello_brain) || Edge <- Edges],
+    [begin fake_edge:send(Edge, {sync_begin, 0}), fake_edge:send(Edge, sync_end) end || Edge <- Edges],
+    Edges.
+
+up(Worker) ->
+    receive {link_up, Worker, _} -> ok after 5000 -> error(not_up) end.
+
+link_process(Worker) ->
+    maps:get(Worker, halley_edge_dialer:links()).
+
+slots() -> [S || #{slot := S} <- halley_links:list()].
+
+slot(Worker) ->
+    [Slot] = [S || #{slot := S, info := #{worker := W}} <- halley_links:list(), W =:= Worker],
+    Slot.
+
+queued() -> lists:sum([B || #{queue_bytes := B} <- halley_links:list()]).
+
+sessions(User) ->
+    case halley_ids:lookup(User) of
+        undefined -> [];
+        Number -> lists:sort(halley_directory:sessions(Number))
+    end.
+
+event(N, DataBytes) ->
+    Data = <<$", (binary:copy(<<"d">>, DataBytes))/binary, $">>,
+    halley_event:event(halley_event:draft(generated, <<"s">>, Data), integer_to_binary(N), 0).
+
+deliver(Slot, N, DataBytes) ->
+    halley_links:deliver(Slot, event(N, DataBytes), <<1:64>>).
+
+next(Edge, Tag) ->
+    fake_edge:expect(Edge, fun(Frame) -> is_tuple(Frame) andalso element(1, Frame) =:= Tag end).
+
+%% `none' if no such frame comes for a while.
+quiet(Edge, Tag, Ms) ->
+    receive
+        {Edge, Frame} when element(1, Frame) =:= Tag -> Frame
+    after Ms -> none
+    end.
+
+expect_goodbye(Edge, Code, Clause) ->
+    {goodbye, Code, Reason} = Goodbye = next(Edge, goodbye),
+    ?assertEqual(0, string:str(binary_to_list(Reason), binary_to_list(Clause)) - 1),
+    ok = fake_edge:expect_closed(Edge),
+    Goodbye.
+
+until(Fun) ->
+    until(Fun, 200).
+
+until(Fun, 0) ->
+    error({never_true, Fun});
+until(Fun, N) ->
+    case Fun() of
+        true -> ok;
+        false -> timer:sleep(20), until(Fun, N - 1)
+    end.

@@ -1,0 +1,220 @@
+%% Requests over a link: their answers, their bodies, and how they die alone (protocol/link.md 8).
+-module(halley_edge_request_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+-compile([export_all, nowarn_export_all]).
+
+-define(END, 1).
+-define(CLOSE, 2).
+-define(EXPECT, 4).
+
+suite() ->
+    [{timetrap, {seconds, 20}}].
+
+all() ->
+    [request_and_answer, head_and_query, bad_target_is_400, crash_is_500, nonsense_is_500,
+     heap_is_bounded, large_answer_is_split, gone_kills, link_end_kills, late_answer_is_504,
+     stalled_body_is_408, streamed_body, expect_waits_for_credit, body_over_window,
+     body_after_its_end, body_without_request_is_skipped, unread_body_stops_at_the_window,
+     connection_is_used_again, too_many_in_flight].
+
+init_per_testcase(Case, Config) ->
+    Brain = halley_edge_test_brain:start(limits(Case)),
+    Dir = string:trim(os:cmd("mktemp -d")),
+    Edge = fake_edge:start(halley_edge_dial:path(Dir, 0)),
+    ok = halley_edge_dialer:connect(Dir, 1, self()),
+    receive {link_up, 0, _} -> ok after 5000 -> error(not_up) end,
+    #{0 := Link} = halley_edge_dialer:links(),
+    [{brain, Brain}, {dir, Dir}, {edge, Edge}, {link, Link} | Config].
+
+end_per_testcase(_, Config) ->
+    ok = halley_edge_test_brain:stop(proplists:get_value(brain, Config)),
+    ok = file:del_dir_r(proplists:get_value(dir, Config)).
+
+limits(Case) when Case =:= late_answer_is_504; Case =:= stalled_body_is_408 ->
+    #{response_ms_max => 200, heartbeat_ms => 50};
+limits(too_many_in_flight) -> #{requests_in_flight_max => 10};
+limits(_) -> #{request_window_bytes => 100000}.
+
+request_and_answer(Config) ->
+    request(Config, 5, <<"POST">>, <<"/echo">>, ?END, <<"hello">>, [{<<"x-say">>, <<"a">>}, {<<"x-say">>, <<"b">>}]),
+    Body = <<"POST hello a, b">>,
+    Bytes = byte_size(Body),
+    ?assertEqual({response, 5, 200, ?END, Bytes, [{<<"content-type">>, <<"text/plain">>}], Body},
+                 next(Config, response)).
+
+head_and_query(Config) ->
+    request(Config, 5, <<"HEAD">>, <<"/echo?a=1&b=x+y%21&c">>),
+    ?assertMatch({response, 5, 200, ?END, _, _, <<"HEAD   a=1 b=x y! c=">>}, next(Config, response)).
+
+bad_target_is_400(Config) ->
+    [begin
+         request(Config, 5, <<"GET">>, Target),
+         ?assertMatch({response, 5, 400, ?END, _, _, <<"{\"error\":{\"code\":\"bad_target\"", _/binary>>},
+                      next(Config, response))
+     end || Target <- [<<"/%">>, <<"/%2">>, <<"/%zz">>, <<"/a?b=%">>, <<"nothing">>, <<>>]].
+
+crash_is_500(Config) ->
+    request(Config, 5, <<"GET">>, <<"/crash">>),
+    {response, 5, 500, ?END, _, Headers, Body} = next(Config, response),
+    ?assertEqual(<<"application/json">>, proplists:get_value(<<"content-type">>, Headers)),
+    ?assertMatch(#{<<"error">> := #{<<"code">> := <<"internal">>, <<"message">> := _}},
+                 jiffy:decode(Body, [return_maps])),
+    still_linked(Config).
+
+nonsense_is_500(Config) ->
+    request(Config, 5, <<"GET">>, <<"/nonsense">>),
+    ?assertMatch({response, 5, 500, _, _, _, _}, next(Config, response)),
+    still_linked(Config).
+
+heap_is_bounded(Config) ->
+    request(Config, 5, <<"GET">>, <<"/heap">>),
+    ?assertMatch({response, 5, 413, ?END bor ?CLOSE, _, _, _}, next(Config, response)),
+    still_linked(Config).
+
+large_answer_is_split(Config) ->
+    request(Config, 5, <<"GET">>, <<"/big/700000">>),
+    {response, 5, 200, 0, 700000, _, First} = next(Config, response),
+    Parts = rest_of_body(Config),
+    ?assertEqual(binary:copy(<<"x">>, 700000), iolist_to_binary([First | Parts])).
+
+rest_of_body(Config) ->
+    case next(Config, response_body) of
+        {response_body, 5, 0, Part} -> [Part | rest_of_body(Config)];
+        {response_body, 5, ?END, Part} -> [Part]
+    end.
+
+%% 8.6
+gone_kills(Config) ->
+    Handler = hanging(Config),
+    Monitor = monitor(process, Handler),
+    send(Config, {request_gone, 5}),
+    receive {'DOWN', Monitor, _, _, killed} -> ok after 5000 -> error(still_alive) end,
+    send(Config, {request_gone, 5}),
+    ?assertEqual([], answers(Config, 100)),
+    still_linked(Config).
+
+%% "a request never outlives its link"
+link_end_kills(Config) ->
+    Monitor = monitor(process, hanging(Config)),
+    fake_edge:cut(proplists:get_value(edge, Config)),
+    receive {'DOWN', Monitor, _, _, _} -> ok after 5000 -> error(still_alive) end.
+
+late_answer_is_504(Config) ->
+    Monitor = monitor(process, hanging(Config)),
+    ?assertMatch({response, 5, 504, ?END bor ?CLOSE, _, _, _}, next(Config, response)),
+    receive {'DOWN', Monitor, _, _, killed} -> ok after 5000 -> error(still_alive) end,
+    ?assertEqual([], answers(Config, 300)),
+    still_linked(Config).
+
+stalled_body_is_408(Config) ->
+    request(Config, 5, <<"POST">>, <<"/count">>, 0, <<"abc">>, []),
+    ?assertMatch({response, 5, 408, ?END bor ?CLOSE, _, _, _}, next(Config, response)).
+
+%% 8.3: ten times the window, and credit for all of it but the last part.
+streamed_body(Config) ->
+    request(Config, 5, <<"POST">>, <<"/count">>, 0, <<>>, []),
+    Sent = stream(Config, 1000000, 100000),
+    send(Config, {request_body, 5, ?END, <<"last">>}),
+    Answer = integer_to_binary(Sent + 4),
+    ?assertMatch({response, 5, 200, ?END, _, _, Answer}, next(Config, response)).
+
+%% The window left is always enough for the four bytes at the end.
+stream(Config, Left, Window) when Window < 20004 ->
+    {request_credit, 5, Bytes} = next(Config, request_credit),
+    stream(Config, Left, Window + Bytes);
+stream(_, Left, _) when Left =< 0 ->
+    0;
+stream(Config, Left, Window) ->
+    send(Config, {request_body, 5, 0, binary:copy(<<"z">>, 20000)}),
+    20000 + stream(Config, Left - 20000, Window - 20000).
+
+%% "the window is zero until the first REQUEST_CREDIT"
+expect_waits_for_credit(Config) ->
+    request(Config, 5, <<"POST">>, <<"/count">>, ?EXPECT, <<>>, []),
+    ?assertEqual({request_credit, 5, 100000}, next(Config, request_credit)),
+    send(Config, {request_body, 5, ?END, <<"four">>}),
+    ?assertMatch({response, 5, 200, _, _, _, <<"4">>}, next(Config, response)).
+
+body_over_window(Config) ->
+    request(Config, 5, <<"POST">>, <<"/unread">>, 0, binary:copy(<<"a">>, 99999), []),
+    send(Config, {request_body, 5, 0, <<"ab">>}),
+    expect_goodbye(Config, 5, <<"8.3">>).
+
+body_after_its_end(Config) ->
+    request(Config, 5, <<"GET">>, <<"/hang">>),
+    send(Config, {request_body, 5, 0, <<"ab">>}),
+    expect_goodbye(Config, 5, <<"8.3">>).
+
+%% 8.5, 8.6
+body_without_request_is_skipped(Config) ->
+    send(Config, {request_body, 77, 0, <<"ab">>}),
+    send(Config, {request_gone, 77}),
+    still_linked(Config).
+
+unread_body_stops_at_the_window(Config) ->
+    request(Config, 5, <<"POST">>, <<"/unread">>, 0, <<>>, []),
+    send(Config, {request_body, 5, 0, binary:copy(<<"a">>, 100000)}),
+    ?assertEqual(none, within(Config, request_credit, 200)),
+    still_linked(Config).
+
+connection_is_used_again(Config) ->
+    [begin
+         Body = integer_to_binary(N),
+         request(Config, 5, <<"POST">>, <<"/echo">>, ?END, Body, []),
+         Expected = <<"POST ", Body/binary, " ">>,
+         ?assertMatch({response, 5, 200, ?END, _, _, Expected}, next(Config, response))
+     end || N <- lists:seq(1, 500)],
+    still_linked(Config).
+
+%% The edge's own bound is 10; see halley_edge_requests for the factor of two.
+too_many_in_flight(Config) ->
+    [request(Config, N, <<"POST">>, <<"/count">>, 0, <<>>, []) || N <- lists:seq(1, 19)],
+    still_linked(Config),
+    [request(Config, N, <<"POST">>, <<"/count">>, 0, <<>>, []) || N <- [20, 21]],
+    expect_goodbye(Config, 5, <<"8.1">>).
+
+%%% Helpers
+
+hanging(Config) ->
+    request(Config, 5, <<"GET">>, <<"/hang">>),
+    hanging_process(100).
+
+hanging_process(N) when N > 0 ->
+    case whereis(hanging_handler) of
+        undefined -> timer:sleep(20), hanging_process(N - 1);
+        Pid -> Pid
+    end.
+
+request(Config, Conn, Method, Target) ->
+    request(Config, Conn, Method, Target, ?END, <<>>, []).
+
+request(Config, Conn, Method, Target, Flags, Body, Headers) ->
+    send(Config, {request, Conn, api, Flags, Method, Target, Headers, Body}).
+
+send(Config, Frame) ->
+    fake_edge:send(proplists:get_value(edge, Config), Frame).
+
+next(Config, Tag) ->
+    fake_edge:expect(proplists:get_value(edge, Config),
+                     fun(Frame) -> is_tuple(Frame) andalso element(1, Frame) =:= Tag end).
+
+within(Config, Tag, Ms) ->
+    Edge = proplists:get_value(edge, Config),
+    receive {Edge, Frame} when element(1, Frame) =:= Tag -> Frame
+    after Ms -> none
+    end.
+
+answers(Config, Ms) ->
+    timer:sleep(Ms),
+    [F || F <- fake_edge:flush(proplists:get_value(edge, Config)), element(1, F) =:= response].
+
+still_linked(Config) ->
+    request(Config, 1000, <<"GET">>, <<"/echo">>),
+    ?assertMatch({response, 1000, 200, _, _, _, _}, next(Config, response)),
+    ?assertEqual(#{0 => proplists:get_value(link, Config)}, halley_edge_dialer:links()).
+
+expect_goodbye(Config, Code, Clause) ->
+    {goodbye, Code, Reason} = next(Config, goodbye),
+    ?assertEqual(1, string:str(binary_to_list(Reason), binary_to_list(Clause))),
+    ok = fake_edge:expect_closed(proplists:get_value(edge, Config)).

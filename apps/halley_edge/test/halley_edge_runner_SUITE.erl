@@ -1,0 +1,211 @@
+%% The runner with real processes: the fake edge as a program of its own.
+-module(halley_edge_runner_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+-include_lib("kernel/include/file.hrl").
+-compile([export_all, nowarn_export_all]).
+
+suite() ->
+    [{timetrap, {seconds, 60}}].
+
+all() ->
+    [starts_and_stops, edge_exits_is_restarted, runner_dies_edge_stays, brain_dies_edge_is_adopted,
+     adopted_edge_exits_is_restarted, different_edge_is_replaced, port_in_use_fails, program_is_missing,
+     socket_dir_is_too_long, socket_dir_is_unusable, silent_stranger_is_named, addresses_are_compared,
+     identity_of_processes].
+
+init_per_testcase(_, Config) ->
+    process_flag(trap_exit, true),
+    Dir = string:trim(os:cmd("mktemp -d")),
+    Program = filename:join(Dir, "halley-edge"),
+    Beams = filename:dirname(code:which(fake_edge)),
+    App = filename:dirname(code:which(halley_edge_codec)),
+    Script = ["#!/bin/sh\necho $$ >> ", Dir, "/pids\n",
+              "exec erl +sbwt none -noshell -noinput -pa ", Beams, " ", App,
+              " -s fake_edge main -extra \"$@\"\n"],
+    ok = file:write_file(Program, Script),
+    ok = file:change_mode(Program, 8#700),
+    [application:set_env(halley_edge, Key, Value)
+     || {Key, Value} <- [{program, Program}, {public_listen, "127.0.0.1:8"}, {api_listen, "127.0.0.1:9"},
+                         {workers, 2}, {socket_dir, filename:join(Dir, "edge")}]],
+    meck:new(halley_boot, [passthrough, no_link]),
+    meck:expect(halley_boot, fail, fun(Line) -> exit({failed, lists:flatten(io_lib:format("~ts", [Line]))}) end),
+    [{brain, halley_edge_test_brain:start()}, {dir, Dir} | Config].
+
+end_per_testcase(_, Config) ->
+    Dir = proplists:get_value(dir, Config),
+    case whereis(halley_edge_runner) of
+        undefined -> ok;
+        Runner ->
+            _ = catch halley_edge_runner:stop_edge(),
+            kill(Runner)
+    end,
+    [signal("KILL", Pid) || Pid <- pids(Config), os_alive(Pid)],
+    ok = halley_edge_test_brain:stop(proplists:get_value(brain, Config)),
+    meck:unload(halley_boot),
+    ok = file:del_dir_r(Dir).
+
+starts_and_stops(Config) ->
+    {ok, _} = halley_edge_runner:start_link(),
+    ?assertEqual([0, 1], lists:sort(maps:keys(halley_edge_dialer:links()))),
+    {ok, #file_info{mode = Mode}} = file:read_file_info(filename:join(proplists:get_value(dir, Config), "edge")),
+    ?assertEqual(8#700, Mode band 8#777),
+    [Pid] = pids(Config),
+    ?assert(os_alive(Pid)),
+    ok = halley_edge_runner:stop_edge(),
+    ?assertNot(os_alive(Pid)),
+    %% It stays stopped.
+    timer:sleep(300),
+    ?assertEqual([Pid], pids(Config)).
+
+edge_exits_is_restarted(Config) ->
+    {ok, _} = halley_edge_runner:start_link(),
+    [First] = pids(Config),
+    signal("KILL", First),
+    linked_again(),
+    [First, Second] = pids(Config),
+    signal("KILL", Second),
+    linked_again(),
+    ?assertMatch([First, Second, _], pids(Config)).
+
+runner_dies_edge_stays(Config) ->
+    {ok, Runner} = halley_edge_runner:start_link(),
+    [Pid] = pids(Config),
+    kill(Runner),
+    ?assert(os_alive(Pid)),
+    {ok, _} = halley_edge_runner:start_link(),
+    ?assertEqual([Pid], edge_pids(Config)),
+    ok = halley_edge_runner:stop_edge(),
+    ?assertNot(os_alive(Pid)).
+
+%% The edge of a brain that was killed: here one that the test started itself.
+brain_dies_edge_is_adopted(Config) ->
+    Pid = start_edge(Config, "127.0.0.1:8"),
+    {ok, _} = halley_edge_runner:start_link(),
+    ?assertEqual([0, 1], lists:sort(maps:keys(halley_edge_dialer:links()))),
+    ?assertEqual([Pid], edge_pids(Config)),
+    ok = halley_edge_runner:stop_edge(),
+    ?assertNot(os_alive(Pid)).
+
+adopted_edge_exits_is_restarted(Config) ->
+    Pid = start_edge(Config, "127.0.0.1:8"),
+    {ok, _} = halley_edge_runner:start_link(),
+    signal("KILL", Pid),
+    linked_again(),
+    ?assertMatch([_], edge_pids(Config) -- [Pid]).
+
+different_edge_is_replaced(Config) ->
+    Pid = start_edge(Config, "127.0.0.2:8"),
+    {ok, _} = halley_edge_runner:start_link(),
+    ?assertNot(os_alive(Pid)),
+    ?assertMatch([_], edge_pids(Config) -- [Pid]),
+    ?assertEqual([0, 1], lists:sort(maps:keys(halley_edge_dialer:links()))).
+
+%% One clear line, as the edge said it.
+port_in_use_fails(_) ->
+    application:set_env(halley_edge, public_listen, "127.0.0.1:1"),
+    ?assertEqual("public.listen: port in use", failure()).
+
+program_is_missing(_) ->
+    application:set_env(halley_edge, program, "/nowhere/halley-edge"),
+    ?assertMatch({match, _}, re:run(failure(), "/nowhere/halley-edge.*make build")).
+
+socket_dir_is_too_long(Config) ->
+    Long = filename:join(proplists:get_value(dir, Config), lists:duplicate(100, $x)),
+    application:set_env(halley_edge, socket_dir, Long),
+    ?assertMatch("edge.socket_dir: " ++ _, failure()).
+
+socket_dir_is_unusable(Config) ->
+    File = filename:join(proplists:get_value(dir, Config), "file"),
+    ok = file:write_file(File, <<>>),
+    application:set_env(halley_edge, socket_dir, filename:join(File, "edge")),
+    ?assertMatch("edge.socket_dir: cannot use " ++ _, failure()).
+
+%% Something else listens there: it isn't touched.
+silent_stranger_is_named(Config) ->
+    ok = halley_limits:set(#{handshake_ms_max => 100}),
+    Dir = filename:join(proplists:get_value(dir, Config), "edge"),
+    ok = filelib:ensure_dir(filename:join(Dir, "x")),
+    Stranger = fake_edge:start(binary_to_list(halley_edge_dial:path(Dir, 0)), none),
+    ?assertMatch("edge.socket_dir: what listens at " ++ _, failure()),
+    ?assert(is_process_alive(Stranger)),
+    fake_edge:stop(Stranger).
+
+addresses_are_compared(Config) ->
+    Pid = start_edge(Config, "127.0.0.1:08"),
+    {ok, _} = halley_edge_runner:start_link(),
+    ?assertEqual([Pid], edge_pids(Config)).
+
+identity_of_processes(_) ->
+    {ok, Mine} = halley_edge_process:identify(list_to_integer(os:getpid())),
+    ?assert(halley_edge_process:is_alive(Mine)),
+    ?assertEqual(gone, halley_edge_process:identify(4194304)).
+
+%%% Helpers
+
+failure() ->
+    {error, {failed, Line}} = halley_edge_runner:start_link(),
+    Line.
+
+%% Pids of all runs of the program, `--version' excepted where it has ended.
+pids(Config) ->
+    [Pid || Pid <- run_pids(Config), was_edge(Pid)].
+
+edge_pids(Config) ->
+    [Pid || Pid <- pids(Config), os_alive(Pid)].
+
+run_pids(Config) ->
+    case file:read_file(filename:join(proplists:get_value(dir, Config), "pids")) of
+        {ok, Text} -> [binary_to_list(P) || P <- binary:split(Text, <<"\n">>, [global, trim_all])];
+        {error, enoent} -> []
+    end.
+
+%% The first run asks for the version.
+was_edge(Pid) ->
+    get({edge, Pid}) =:= true orelse is_running_edge(Pid).
+
+is_running_edge(Pid) ->
+    case file:read_file("/proc/" ++ Pid ++ "/cmdline") of
+        {ok, Line} ->
+            Is = binary:match(Line, <<"--socket-dir">>) =/= nomatch,
+            put({edge, Pid}, Is),
+            Is;
+        {error, _} ->
+            false
+    end.
+
+os_alive(Pid) ->
+    halley_edge_process:identify(list_to_integer(Pid)) =/= gone.
+
+start_edge(Config, Public) ->
+    Dir = filename:join(proplists:get_value(dir, Config), "edge"),
+    ok = filelib:ensure_dir(filename:join(Dir, "x")),
+    {ok, Program} = application:get_env(halley_edge, program),
+    {ok, _} = halley_edge_process:start(Program, #{public => Public, api => "127.0.0.1:9", workers => 2,
+                                                   socket_dir => Dir, connections_max => undefined}),
+    until(fun() -> length(filelib:wildcard(filename:join(Dir, "worker-*.sock"))) =:= 2 end),
+    [Pid] = edge_pids(Config),
+    Pid.
+
+signal(Name, Pid) ->
+    os:cmd("kill -" ++ Name ++ " " ++ Pid).
+
+linked_again() ->
+    until(fun() -> map_size(halley_edge_dialer:links()) =:= 0 end),
+    until(fun() -> map_size(halley_edge_dialer:links()) =:= 2 end).
+
+kill(Process) ->
+    Monitor = monitor(process, Process),
+    exit(Process, kill),
+    receive {'DOWN', Monitor, _, _, _} -> ok end.
+
+until(Fun) ->
+    until(Fun, 500).
+
+until(_, 0) ->
+    error(never_true);
+until(Fun, N) ->
+    case Fun() of
+        true -> ok;
+        false -> timer:sleep(20), until(Fun, N - 1)
+    end.
