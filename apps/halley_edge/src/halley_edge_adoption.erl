@@ -1,7 +1,9 @@
-%% Who is in the socket directory already? An edge outlives its brain, so a brain that starts may find one.
+%% Who is in the socket directory already? An edge outlives its brain, so a brain that starts may
+%% find one.
 %%
-%% The same build, listen addresses and number of workers: it is adopted, connections and all. Another one is asked to stop and waited
-%% for. Whatever can't be talked to is named, not touched: it may belong to somebody else.
+%% The same build, listen addresses and number of workers: it is adopted, connections and all.
+%% Another one is asked to stop and waited for. Whatever can't be talked to is named, not touched:
+%% it may belong to somebody else.
 -module(halley_edge_adoption).
 
 -export([look/2, shutdown/2]).
@@ -49,7 +51,8 @@ same_address(Ours, Its) ->
     normal(unicode:characters_to_binary(Ours)) =:= normal(Its).
 
 normal(Text) ->
-    case re:run(Text, "^\\[?([0-9a-fA-F.:]+?)\\]?:([0-9]{1,5})$", [{capture, all_but_first, list}]) of
+    Pattern = "^\\[?([0-9a-fA-F.:]+?)\\]?:([0-9]{1,5})$",
+    case re:run(Text, Pattern, [{capture, all_but_first, list}]) of
         {match, [Host, Port]} ->
             case inet:parse_strict_address(Host) of
                 {ok, Address} -> {Address, list_to_integer(Port)};
@@ -74,8 +77,8 @@ await_end(Socket, Path, Known, Deadline) ->
             timer:sleep(?POLL_MS),
             await_end(Socket, Path, Known, Deadline);
         {false, false} ->
-            {error, io_lib:format("edge.socket_dir: the edge at ~ts was asked to stop and did not within ~b s",
-                                  [Path, ?STOP_MS_MAX div 1000])}
+            {error, io_lib:format("edge.socket_dir: the edge at ~ts was asked to stop "
+                                  "and did not within ~b s", [Path, ?STOP_MS_MAX div 1000])}
     end.
 
 has_ended(_, {ok, Identity}) ->
@@ -84,7 +87,8 @@ has_ended(Socket, gone) ->
     gen_tcp:recv(Socket, 0, 0) =:= {error, closed}.
 
 %% Asks the edge to stop over a meeting of its own; for a stop without a link.
--spec shutdown(file:filename_all(), DrainMs :: non_neg_integer()) -> ok | {error, halley_edge_dial:reason()}.
+-spec shutdown(file:filename_all(), DrainMs :: non_neg_integer()) ->
+    ok | {error, halley_edge_dial:reason()}.
 shutdown(SocketDir, DrainMs) ->
     case halley_edge_dial:dial(halley_edge_dial:path(SocketDir, 0)) of
         {ok, #{socket := Socket}} ->

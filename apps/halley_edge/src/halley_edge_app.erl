@@ -1,4 +1,5 @@
-%% The application. Stopping it stops the edge, too; a brain that dies leaves the edge running (protocol/link.md 9).
+%% The application. Stopping it stops the edge, too; a brain that dies leaves the edge running
+%% (protocol/link.md 9).
 -module(halley_edge_app).
 -behaviour(application).
 

@@ -1,14 +1,17 @@
-%% The codec of the link (protocol/link.md): bytes in, frames out, and back. No I/O, no state, no clock.
+%% The codec of the link (protocol/link.md): bytes in, frames out, and back. No I/O, no state, no
+%% clock.
 %%
-%% It knows the frames of both directions, since a test plays the edge with the same codec that the brain uses;
-%% which direction is allowed where is the link's business (`is_from_edge/1`).
+%% It knows the frames of both directions, since a test plays the edge with the same codec that the
+%% brain uses; which direction is allowed where is the link's business (`is_from_edge/1`).
 %%
-%% Invariants: no atom comes from input; whatever decode/2 returns was checked against the clauses that concern a frame
-%% by itself (2.1 to 2.7, 3.1, 3.2, 3.4, 4.1, 7.1 to 7.3, 8.2, 8.4); what concerns the order of frames is not looked at here.
+%% Invariants: no atom comes from input; whatever decode/2 returns was checked against the clauses
+%% that concern a frame by itself (2.1 to 2.7, 3.1, 3.2, 3.4, 4.1, 7.1 to 7.3, 8.2, 8.4); what
+%% concerns the order of frames is not looked at here.
 %%
-%% Binaries in a decoded frame are parts of the buffer they came in, REQUEST and REQUEST_BODY excepted: those live as
-%% long as a handler, so they get memory of their own and a slow handler doesn't keep a receive buffer alive. Whoever keeps
-%% a part of another frame beyond the frame's life copies it.
+%% Binaries in a decoded frame are parts of the buffer they came in, REQUEST and REQUEST_BODY
+%% excepted: those live as long as a handler, so they get memory of their own and a slow handler
+%% doesn't keep a receive buffer alive. Whoever keeps a part of another frame beyond the frame's
+%% life copies it.
 -module(halley_edge_codec).
 
 -export([deframe/1, decode/2, encode/1, encode_deliver/4, is_from_edge/1, goodbye/1]).
@@ -56,8 +59,9 @@
 
 %%% Deframing
 
-%% All whole frames of Buffer, each with its price in credit (0 for a free one), and the bytes of the frame that
-%% isn't whole yet. The first broken frame makes the whole buffer an error: after it the link ends anyway.
+%% All whole frames of Buffer, each with its price in credit (0 for a free one), and the bytes of
+%% the frame that isn't whole yet. The first broken frame makes the whole buffer an error: after it
+%% the link ends anyway.
 -spec deframe(binary()) -> {ok, [{Cost :: non_neg_integer(), frame()}], Rest :: binary()}
                          | {error, problem()}.
 deframe(Buffer) ->
@@ -179,7 +183,8 @@ deliver(Cursor, DataOffset, Event, Count, Conns) ->
     _ = [conn(Conn) || <<Conn:64>> <= Conns],
     {deliver, Cursor, DataOffset, Event, Conns}.
 
-%% Magic and version come first and alone: what follows them in another version may have another shape.
+%% Magic and version come first and alone: what follows them in another version may have another
+%% shape.
 hello_window(<<"HLY1", ?LINK_VERSION:16, Window:32, Rest/binary>>) ->
     Window >= ?WINDOW_BYTES_MIN orelse breaks(<<"4.1">>, "a window of ~b bytes", [Window]),
     {Window, Rest};
@@ -268,7 +273,8 @@ text(Format, Args) ->
 
 %%% Encoding
 
-%% The whole frame, its length first. The caller keeps the bounds of link.md: a value that doesn't fit its field crashes.
+%% The whole frame, its length first. The caller keeps the bounds of link.md: a value that doesn't
+%% fit its field crashes.
 -spec encode(frame()) -> iodata().
 encode({opened, List}) ->
     encode_frame(16#11, [<<(length(List)):16>> | [<<C:64, N:32>> || {C, N} <- List]]);
@@ -286,7 +292,8 @@ encode({credit, Bytes}) ->
     <<5:32, 16#03, Bytes:32>>;
 encode({goodbye, Code, Reason}) ->
     encode_frame(16#04, [Code, str16(Reason)]);
-encode({hello_brain, #{version := Version, window := Window, node := Node, settings := Settings}}) ->
+encode({hello_brain, Hello}) ->
+    #{version := Version, window := Window, node := Node, settings := Settings} = Hello,
     encode_frame(16#10, [<<"HLY1", Version:16, Window:32>>, str8(Node), enc_pairs(Settings)]);
 encode({refused, Conn, Status, RetryAfterS, Code, Message}) ->
     encode_frame(16#12, [<<Conn:64, Status:16, RetryAfterS:16>>, str8(Code), str16(Message)]);

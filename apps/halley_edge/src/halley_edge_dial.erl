@@ -1,7 +1,9 @@
-%% Dials a worker and shakes hands (protocol/link.md 1.1, 3): synchronous, in the caller's process, bounded in time.
+%% Dials a worker and shakes hands (protocol/link.md 1.1, 3): synchronous, in the caller's process,
+%% bounded in time.
 %%
-%% Used by a link, which then lives on the socket, and by the runner, which wants to know who answers. What comes with
-%% HELLO_EDGE in the same read is handed on. A worker that breaks a clause gets its GOODBYE here.
+%% Used by a link, which then lives on the socket, and by the runner, which wants to know who
+%% answers. What comes with HELLO_EDGE in the same read is handed on. A worker that breaks a clause
+%% gets its GOODBYE here.
 -module(halley_edge_dial).
 
 -export([dial/1, path/2, check_path/1, close/2, reason_text/1]).
@@ -20,7 +22,8 @@
 %% sun_path of unix(7), without its final zero.
 -define(PATH_BYTES_MAX, 107).
 -define(CONNECT_MS_MAX, 2000).
-%% Above a frame, so that a write of one doesn't suspend the writer; below two, so that heartbeats don't wait behind more.
+%% Above a frame, so that a write of one doesn't suspend the writer; below two, so that heartbeats
+%% don't wait behind more.
 -define(HIGH_WATERMARK, 393216).
 -define(LOW_WATERMARK, 131072).
 -define(RECEIVE_BYTES, 65536).
@@ -31,11 +34,13 @@ path(SocketDir, Worker) ->
     filename:join(unicode:characters_to_binary(SocketDir), Name).
 
 %% Whether the kernel can take this path.
--spec check_path(binary()) -> ok | {error, {path_too_long, Bytes :: pos_integer(), Max :: pos_integer()}}.
+-spec check_path(binary()) ->
+    ok | {error, {path_too_long, Bytes :: pos_integer(), Max :: pos_integer()}}.
 check_path(Path) when byte_size(Path) =< ?PATH_BYTES_MAX -> ok;
 check_path(Path) -> {error, {path_too_long, byte_size(Path), ?PATH_BYTES_MAX}}.
 
-%% Connects, sends HELLO_BRAIN and waits for HELLO_EDGE. The socket is passive and belongs to the caller.
+%% Connects, sends HELLO_BRAIN and waits for HELLO_EDGE. The socket is passive and belongs to the
+%% caller.
 -spec dial(Path :: binary()) -> {ok, meeting()} | {error, reason()}.
 dial(Path) ->
     Options = [binary, {active, false}, {packet, raw}, {buffer, ?RECEIVE_BYTES},
@@ -98,7 +103,8 @@ close(Socket, Goodbye) ->
 
 -spec reason_text(reason()) -> unicode:chardata().
 reason_text({broken, {Clause, What}}) -> ["the worker broke clause ", Clause, ": ", What];
-reason_text({goodbye, Code, Text}) -> io_lib:format("the worker said goodbye ~b: ~ts", [Code, printable(Text)]);
+reason_text({goodbye, Code, Text}) ->
+    io_lib:format("the worker said goodbye ~b: ~ts", [Code, printable(Text)]);
 reason_text(handshake_timeout) -> "the worker's hello did not come in time";
 reason_text({Step, Reason}) -> io_lib:format("~s: ~s", [Step, inet:format_error(Reason)]).
 

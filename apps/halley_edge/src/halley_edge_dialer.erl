@@ -1,8 +1,8 @@
-%% Keeps one link to every worker of the edge: dials, and dials again when a link ends, for as long as the runner says that
-%% there is an edge.
+%% Keeps one link to every worker of the edge: dials, and dials again when a link ends, for as long
+%% as the runner says that there is an edge.
 %%
-%% A link is a process of its own under halley_edge_link_sup and dies alone; this process only watches and waits. The wait
-%% grows from 50 ms to a second, and starts anew once a link has lasted.
+%% A link is a process of its own under halley_edge_link_sup and dies alone; this process only
+%% watches and waits. The wait grows from 50 ms to a second, and starts anew once a link has lasted.
 -module(halley_edge_dialer).
 -behaviour(gen_server).
 
@@ -26,7 +26,8 @@
 start_link() ->
     gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 
-%% Links to workers 0 to Workers - 1. Owner receives {link_up, Worker, HelloEdge} whenever one stands.
+%% Links to workers 0 to Workers - 1. Owner receives {link_up, Worker, HelloEdge} whenever one
+%% stands.
 -spec connect(file:filename_all(), Workers :: pos_integer(), Owner :: pid()) -> ok.
 connect(SocketDir, Workers, Owner) ->
     gen_server:call(?MODULE, {connect, SocketDir, Workers, Owner}).
@@ -52,10 +53,11 @@ init([]) ->
 
 -spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}}.
 handle_call({connect, SocketDir, Workers, Owner}, _, State) ->
+    Indices = lists:seq(0, Workers - 1),
     Fresh = reset(State),
     Dialing = Fresh#state{socket_dir = SocketDir, owner = Owner,
-                          workers = maps:from_list([{W, #slot{}} || W <- lists:seq(0, Workers - 1)])},
-    {reply, ok, lists:foldl(fun dial/2, Dialing, lists:seq(0, Workers - 1))};
+                          workers = maps:from_list([{W, #slot{}} || W <- Indices])},
+    {reply, ok, lists:foldl(fun dial/2, Dialing, Indices)};
 handle_call(disconnect, _, State) ->
     {reply, ok, reset(State)};
 handle_call({shutdown_edge, DrainMs}, _, State) ->

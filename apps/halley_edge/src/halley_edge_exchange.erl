@@ -1,12 +1,14 @@
 %% One request and its answer: a process per REQUEST, which runs the handler and dies alone.
 %%
-%% The link spawns it linked, so it never outlives its link. It parses the target, calls `handle/1' of the module that the
-%% environment names (`halley_edge', `handler'), and sends the answer from here to the writer. What a handler dies of becomes a 500;
-%% an answer that isn't one does too. Its heap is bounded; the link sees the kill and answers for it.
+%% The link spawns it linked, so it never outlives its link. It parses the target, calls `handle/1'
+%% of the module that the environment names (`halley_edge', `handler'), and sends the answer from
+%% here to the writer. What a handler dies of becomes a 500; an answer that isn't one does too. Its
+%% heap is bounded; the link sees the kill and answers for it.
 %%
-%% A body that isn't whole in REQUEST is read by a fun, chunk by chunk: the link sends {body, Flags, Data}, and the edge gets
-%% credit for what the handler has consumed, that is, when it asks for more (protocol/link.md 8.3). In portions of half the
-%% window: the edge always has the other half to go on with.
+%% A body that isn't whole in REQUEST is read by a fun, chunk by chunk: the link sends {body, Flags,
+%% Data}, and the edge gets credit for what the handler has consumed, that is, when it asks for more
+%% (protocol/link.md 8.3). In portions of half the window: the edge always has the other half to go
+%% on with.
 -module(halley_edge_exchange).
 
 -export([start/2, context/2]).
@@ -18,8 +20,8 @@
 
 -opaque context() :: {Link :: pid(), halley_edge_writer:handle(), Window :: pos_integer()}.
 
-%% What a handler may keep on its heap; binaries above 64 bytes are not on it. 64 MiB: some hundred times the largest JSON
-%% that fits a frame, so reaching it is a fault.
+%% What a handler may keep on its heap; binaries above 64 bytes are not on it. 64 MiB: some hundred
+%% times the largest JSON that fits a frame, so reaching it is a fault.
 -define(HEAP_WORDS_MAX, ((64 bsl 20) div 8)).
 -define(BODY, {?MODULE, body}).
 
@@ -28,7 +30,8 @@
 context(Writer, RequestWindow) ->
     {self(), Writer, RequestWindow}.
 
-%% Takes a {request, ...} frame; the process is linked to the caller and ends with `normal' once it has answered.
+%% Takes a {request, ...} frame; the process is linked to the caller and ends with `normal' once it
+%% has answered.
 -spec start(halley_edge_codec:frame(), context()) -> pid().
 start(Request, Context) ->
     HeapBound = #{size => ?HEAP_WORDS_MAX, kill => true, error_logger => false},
@@ -61,7 +64,8 @@ call(Parsed, Body) ->
 crashed(Conn, Method, Class, Reason, Stack) ->
     ?LOG_ERROR("a handler of ~0tp crashed: ~0tp:~0tp ~0tp", [Method, Class, Reason, Stack]),
     {Status, Headers, Body} =
-        halley_edge_request:error_response(500, <<"internal">>, <<"the request failed inside the server">>),
+        halley_edge_request:error_response(500, <<"internal">>,
+                                           <<"the request failed inside the server">>),
     halley_edge_request:response(Conn, Status, Headers, Body, 0).
 
 body(_, Flags, Body, _) when Flags band ?FLAG_END =/= 0 ->
@@ -71,8 +75,9 @@ body(Conn, Flags, First, {_, _, Window} = Context) ->
     put(?BODY, {First, Owed, 0}),
     {stream, fun() -> read(Conn, Context) end}.
 
-%% State in the dictionary: a read fun without arguments has no other place. {Next, Owed, Last}: a chunk that is here already, bytes
-%% consumed but not yet given back, and bytes that the handler holds; or done.
+%% State in the dictionary: a read fun without arguments has no other place. {Next, Owed, Last}: a
+%% chunk that is here already, bytes consumed but not yet given back, and bytes that the handler
+%% holds; or done.
 read(Conn, {Link, _, Window}) ->
     case get(?BODY) of
         done ->

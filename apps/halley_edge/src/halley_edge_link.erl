@@ -1,18 +1,21 @@
 %% The reading half of a link: one process per worker of the edge (protocol/link.md).
 %%
-%% It dials, shakes hands, starts its writer, and from then on turns frames into what they ask for: sessions opened and closed
-%% in the directory, a process for each request, counters for the metrics. It decides nothing about events, and holds nothing
-%% about a connection: sessions are in the directory, under this link's slot; only open requests are in its state
+%% It dials, shakes hands, starts its writer, and from then on turns frames into what they ask for:
+%% sessions opened and closed in the directory, a process for each request, counters for the
+%% metrics. It decides nothing about events, and holds nothing about a connection: sessions are in
+%% the directory, under this link's slot; only open requests are in its state
 %% (halley_edge_requests).
 %%
-%% Whatever breaks a clause ends the link: GOODBYE with the clause, one line in the log, exit. Nothing is repaired; the
-%% registry forgets the slot's sessions when the writer dies, and halley_edge_dialer dials again.
+%% Whatever breaks a clause ends the link: GOODBYE with the clause, one line in the log, exit.
+%% Nothing is repaired; the registry forgets the slot's sessions when the writer dies, and
+%% halley_edge_dialer dials again.
 %%
-%% Credit (4.3): a frame is dealt with when its sessions are in the directory or refused, its request has a process, its body
-%% bytes are with that process (which request windows bound by themselves, 8.3), or there was nothing to do.
+%% Credit (4.3): a frame is dealt with when its sessions are in the directory or refused, its
+%% request has a process, its body bytes are with that process (which request windows bound by
+%% themselves, 8.3), or there was nothing to do.
 %%
-%% Lifetimes: writer and requests are linked to this process and none of them outlives it. A request's death is its answer's
-%% business; the writer's death is the link's.
+%% Lifetimes: writer and requests are linked to this process and none of them outlives it. A
+%% request's death is its answer's business; the writer's death is the link's.
 -module(halley_edge_link).
 -behaviour(gen_server).
 
@@ -77,8 +80,10 @@ handle_continue(dial, #state{path = Path} = State) ->
     end.
 
 %% An edge that isn't there yet is the dialer's patience, not news.
-log_refusal(_, {connect, _}) -> ok;
-log_refusal(Path, Reason) -> ?LOG_WARNING("link ~ts: ~ts", [Path, halley_edge_dial:reason_text(Reason)]).
+log_refusal(_, {connect, _}) ->
+    ok;
+log_refusal(Path, Reason) ->
+    ?LOG_WARNING("link ~ts: ~ts", [Path, halley_edge_dial:reason_text(Reason)]).
 
 met(#{socket := Socket, hello := Hello, window := Window, frames := Frames, rest := Rest}, State) ->
     #{window := Credit, worker := Worker, pid := OsPid} = Hello,
@@ -185,7 +190,8 @@ tick(#state{heard_at = HeardAt, writer = Writer, nonce = Nonce, requests = Reque
             bounded(State#state{requests = halley_edge_requests:tick(Requests), nonce = Nonce + 1})
     end.
 
-%% The writer watches its queue's bound itself, unless it is stuck in a write to a worker that doesn't read.
+%% The writer watches its queue's bound itself, unless it is stuck in a write to a worker that
+%% doesn't read.
 bounded(#state{writer = Writer} = State) ->
     Max = halley_limits:get(link_queue_bytes_max),
     case halley_edge_writer:queue_bytes(Writer) of
@@ -274,7 +280,8 @@ stats(Values, #state{hello = #{metrics := Metrics}} = State) ->
 
 %%% Sessions
 
-%% OPENED is sent after the directory knows, so that no event that is published after the client's welcome is missed (6.2).
+%% OPENED is sent after the directory knows, so that no event that is published after the client's
+%% welcome is missed (6.2).
 open(Opening, #state{slot = Slot} = State) ->
     {Opened, Refused} = halley_edge_sessions:open(Slot, Opening),
     send_opened(Opened, State),

@@ -1,7 +1,9 @@
-%% The edge as a process of the operating system: its program, its command line, whether one is alive.
+%% The edge as a process of the operating system: its program, its command line, whether one is
+%% alive.
 %%
-%% The edge leads a session of its own and reads nothing from its port, so it outlives the port and the brain. What it prints
-%% comes as {Port, {data, {eol | noeol, Line}}}, its end as {Port, {exit_status, Status}}, to the process that called start/2.
+%% The edge leads a session of its own and reads nothing from its port, so it outlives the port and
+%% the brain. What it prints comes as {Port, {data, {eol | noeol, Line}}}, its end as {Port,
+%% {exit_status, Status}}, to the process that called start/2.
 -module(halley_edge_process).
 
 -export([program/0, build/1, start/2, identify/1, is_alive/1, printable/1]).
@@ -16,7 +18,8 @@
 -define(LINE_BYTES_MAX, 1024).
 -define(VERSION_MS_MAX, 5000).
 
-%% The program to run: `halley_edge' `program' of the environment, or the release's, or the one that cargo built last.
+%% The program to run: `halley_edge' `program' of the environment, or the release's, or the one that
+%% cargo built last.
 -spec program() -> {ok, file:filename_all()} | {error, Line :: unicode:chardata()}.
 program() ->
     Candidates = case application:get_env(halley_edge, program) of
@@ -78,8 +81,8 @@ identify(Pid) ->
 is_alive({Pid, Ticks}) ->
     stat(Pid) =:= {ok, Ticks}.
 
-%% proc(5): the name is in parentheses and may hold anything, so fields are counted behind the last one:
-%% state is the first, start time the twentieth. A zombie only waits to be reaped.
+%% proc(5): the name is in parentheses and may hold anything, so fields are counted behind the last
+%% one: state is the first, start time the twentieth. A zombie only waits to be reaped.
 stat(Pid) ->
     case file:read_file(["/proc/", integer_to_list(Pid), "/stat"]) of
         {ok, Text} ->

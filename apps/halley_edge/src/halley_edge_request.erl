@@ -1,7 +1,9 @@
-%% A request as the handler sees it, made from what REQUEST carries (protocol/link.md 8), and an answer as frames.
+%% A request as the handler sees it, made from what REQUEST carries (protocol/link.md 8), and an
+%% answer as frames.
 %%
-%% Pure: bytes in, a map or frames out. It knows targets, queries and percent signs, not resources. The edge has judged
-%% HTTP's syntax already; what it lets through of a target is judged here, with a 400 for what isn't a path.
+%% Pure: bytes in, a map or frames out. It knows targets, queries and percent signs, not resources.
+%% The edge has judged HTTP's syntax already; what it lets through of a target is judged here, with
+%% a 400 for what isn't a path.
 -module(halley_edge_request).
 
 -export([parse/4, response/5, error_response/3]).
@@ -17,8 +19,8 @@
 %% A body's share in one frame: small enough that heartbeats don't wait long behind it.
 -define(BODY_BYTES, 65536).
 
-%% Path segments and query come percent-decoded; `+' is a space in a query. A header that came several times is
-%% one value with commas (RFC 9110 5.3).
+%% Path segments and query come percent-decoded; `+' is a space in a query. A header that came
+%% several times is one value with commas (RFC 9110 5.3).
 -spec parse(public | api, Method :: binary(), Target :: binary(), halley_edge_codec:headers()) ->
     {ok, parsed()} | {error, answer()}.
 parse(Listener, Method, Target, Headers) ->
@@ -28,8 +30,8 @@ parse(Listener, Method, Target, Headers) ->
                headers => headers(Headers, #{}), listener => Listener}}
     catch
         throw:bad_target ->
-            {error, error_response(400, <<"bad_target">>,
-                                   <<"the request target is not a path with valid percent-encoding">>)}
+            Message = <<"the request target is not a path with valid percent-encoding">>,
+            {error, error_response(400, <<"bad_target">>, Message)}
     end.
 
 split_target(<<$/, _/binary>> = Target) ->
@@ -108,9 +110,10 @@ headers([{Name, Value} | Rest], Map) ->
 headers([], Map) ->
     Map.
 
-%% RESPONSE and as many RESPONSE_BODY as the body needs, encoded. An answer that can't be encoded crashes.
--spec response(halley_edge_codec:conn(), 100..599, [{binary(), iodata()}], iodata(), Flags :: 0 | 2) ->
-    [binary(), ...].
+%% RESPONSE and as many RESPONSE_BODY as the body needs, encoded. An answer that can't be encoded
+%% crashes.
+-spec response(halley_edge_codec:conn(), Status :: 100..599, [{binary(), iodata()}],
+               Body :: iodata(), Flags :: 0 | 2) -> [binary(), ...].
 response(Conn, Status, Headers, Body, Flags) when Status >= 100, Status =< 599 ->
     case iolist_size(Body) of
         Bytes when Bytes =< ?BODY_BYTES ->

@@ -1,12 +1,15 @@
-%% The open requests of one link: which process answers for which connection, how much body the worker may send for it, and until
-%% when it must have answered. Held in the link's state; every function takes it and gives it back.
+%% The open requests of one link: which process answers for which connection, how much body the
+%% worker may send for it, and until when it must have answered. Held in the link's state; every
+%% function takes it and gives it back.
 %%
-%% A request ends when its process ends; the answer goes to the writer directly, before that. So the worker may know of an end that
-%% is still on its way here: a new REQUEST on the same connection replaces the old one, and the bound on requests in
-%% flight (protocol/link.md 5) is doubled before exceeding it breaks 8.1.
+%% A request ends when its process ends; the answer goes to the writer directly, before that. So the
+%% worker may know of an end that is still on its way here: a new REQUEST on the same connection
+%% replaces the old one, and the bound on requests in flight (protocol/link.md 5) is doubled before
+%% exceeding it breaks 8.1.
 %%
-%% An answer that is given here, for a process that was killed or out of time, closes the client's connection (CLOSE): if the process
-%% had sent its own a moment before, the client can't take the second one for the answer to its next request.
+%% An answer that is given here, for a process that was killed or out of time, closes the client's
+%% connection (CLOSE): if the process had sent its own a moment before, the client can't take the
+%% second one for the answer to its next request.
 -module(halley_edge_requests).
 
 -export([new/1, open/2, body/4, gone/2, credit/4, ended/3, tick/1]).
@@ -89,7 +92,7 @@ gone(Conn, Requests) ->
 credit(Pid, Conn, Bytes, #requests{by_conn = ByConn, writer = Writer} = Requests) ->
     case ByConn of
         #{Conn := #request{pid = Pid, whole = false, budget = Budget} = Entry} ->
-            send([iolist_to_binary(halley_edge_codec:encode({request_credit, Conn, Bytes}))], Writer),
+            send([halley_edge_codec:encode({request_credit, Conn, Bytes})], Writer),
             put_entry(Conn, Entry#request{budget = Budget + Bytes, alive_at = now_ms()}, Requests);
         #{} ->
             Requests
@@ -116,8 +119,8 @@ answer_for(_, normal, _) ->
     ok;
 answer_for(Conn, killed, Requests) ->
     ?LOG_WARNING("a request was stopped at the bound of its memory"),
-    answer(Conn, 413, <<"request_too_large">>,
-           <<"the request needs more memory than one may have; send it in smaller parts">>, Requests);
+    Message = <<"the request needs more memory than one may have; send it in smaller parts">>,
+    answer(Conn, 413, <<"request_too_large">>, Message, Requests);
 answer_for(Conn, Reason, Requests) ->
     ?LOG_ERROR("a request's process died: ~0tP", [Reason, 20]),
     answer(Conn, 500, <<"internal">>, <<"the request failed inside the server">>, Requests).

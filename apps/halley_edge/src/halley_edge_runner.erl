@@ -1,12 +1,13 @@
-%% Runs the edge: adopts the one that is there or starts one, watches it, starts it again when it dies, stops it when the
-%% application stops.
+%% Runs the edge: adopts the one that is there or starts one, watches it, starts it again when it
+%% dies, stops it when the application stops.
 %%
-%% start_link/0 returns when every worker has met the brain, so clients can come. An edge that can't start (its port is in use,
-%% its program is missing) ends the node with one line on stderr, but only now: later the runner tries again, after a wait
-%% that grows from nothing to five seconds.
+%% start_link/0 returns when every worker has met the brain, so clients can come. An edge that can't
+%% start (its port is in use, its program is missing) ends the node with one line on stderr, but
+%% only now: later the runner tries again, after a wait that grows from nothing to five seconds.
 %%
-%% An edge that was started here tells its end through its port; of an adopted one only its process id is known, and /proc
-%% is asked about it twice a second. When the runner or the brain dies, the edge stays.
+%% An edge that was started here tells its end through its port; of an adopted one only its process
+%% id is known, and /proc is asked about it twice a second. When the runner or the brain dies, the
+%% edge stays.
 -module(halley_edge_runner).
 -behaviour(gen_server).
 
@@ -77,8 +78,8 @@ prepare_directory(#{socket_dir := Dir, workers := Workers}) ->
     case halley_edge_dial:check_path(halley_edge_dial:path(Dir, Workers - 1)) of
         ok -> ok;
         {error, {path_too_long, Bytes, Max}} ->
-            halley_boot:fail(io_lib:format("edge.socket_dir: ~ts is too long for Unix sockets (a path of ~b bytes, at most ~b)",
-                                           [Dir, Bytes, Max]))
+            halley_boot:fail(io_lib:format("edge.socket_dir: ~ts is too long for Unix sockets "
+                                           "(a path of ~b bytes, at most ~b)", [Dir, Bytes, Max]))
     end,
     case {filelib:ensure_dir(filename:join(Dir, "x")), file:change_mode(Dir, 8#700)} of
         {ok, ok} -> ok;
@@ -107,7 +108,8 @@ meet(Awaited, Deadline, #state{edge = Edge} = State) ->
         {Port, {exit_status, Status}} when Edge =:= {port, Port} ->
             halley_boot:fail(last_words(Status, State))
     after max(0, Deadline - now_ms()) ->
-        halley_boot:fail(io_lib:format("the edge did not answer within ~b s; its workers ~0tp are silent",
+        halley_boot:fail(io_lib:format("the edge did not answer within ~b s; "
+                                       "its workers ~0tp are silent",
                                        [?MEET_MS_MAX div 1000, Awaited]))
     end.
 
@@ -192,7 +194,8 @@ restart_later(#state{since = Since, wait_ms = Waited} = State) ->
     _ = erlang:send_after(WaitMs, self(), start),
     State#state{edge = none, wait_ms = min(?WAIT_MS_MAX, max(?WAIT_MS_MIN, 2 * WaitMs))}.
 
-start(#state{program = Program, config = #{socket_dir := Dir, workers := Workers} = Config} = State) ->
+start(#state{program = Program, config = Config} = State) ->
+    #{socket_dir := Dir, workers := Workers} = Config,
     case halley_edge_process:start(Program, Config) of
         {ok, Port} ->
             ok = halley_edge_dialer:connect(Dir, Workers, self()),

@@ -1,7 +1,9 @@
-%% Opens sessions for what OPEN lists: ids become user numbers, numbers become sessions in the directory.
+%% Opens sessions for what OPEN lists: ids become user numbers, numbers become sessions in the
+%% directory.
 %%
-%% Numbers are looked up one by one and interned together. An id that is none is refused with 400, alone; when no number is
-%% free, those that need one are refused with 503 and the others open all the same.
+%% Numbers are looked up one by one and interned together. An id that is none is refused with 400,
+%% alone; when no number is free, those that need one are refused with 503 and the others open all
+%% the same.
 -module(halley_edge_sessions).
 
 -export([open/2]).

@@ -1,20 +1,23 @@
-%% The writing half of a link: one process per link, which turns messages into frames and keeps the credit that the
-%% worker granted (protocol/link.md 4).
+%% The writing half of a link: one process per link, which turns messages into frames and keeps the
+%% credit that the worker granted (protocol/link.md 4).
 %%
-%% It gathers: frames collect until 64 KiB are together or its mailbox is empty, then they are written at once, so
-%% batching needs no timer. Free frames (PING, PONG, CREDIT) go into the next write; costly ones wait in `waiting' while the
-%% credit is used up, so a worker that deals with nothing still hears heartbeats.
+%% It gathers: frames collect until 64 KiB are together or its mailbox is empty, then they are
+%% written at once, so batching needs no timer. Free frames (PING, PONG, CREDIT) go into the next
+%% write; costly ones wait in `waiting' while the credit is used up, so a worker that deals with
+%% nothing still hears heartbeats.
 %%
-%% The queue is bounded by bytes, not by messages: whoever sends a frame adds its bytes to the counter that halley_links
-%% gave the link (index 1), free ones too, and the writer subtracts them when they were handed to the socket.
-%% Beyond `link_queue_bytes_max' the link ends with GOODBYE 8 (4.7).
+%% The queue is bounded by bytes, not by messages: whoever sends a frame adds its bytes to the
+%% counter that halley_links gave the link (index 1), free ones too, and the writer subtracts them
+%% when they were handed to the socket. Beyond `link_queue_bytes_max' the link ends with GOODBYE 8
+%% (4.7).
 %%
-%% Messages: {deliver, Event, Conns} and {close_sessions, Reason, Conns} from halley_links, which counts the first and not the
-%% second; the others come through the functions here.
+%% Messages: {deliver, Event, Conns} and {close_sessions, Reason, Conns} from halley_links, which
+%% counts the first and not the second; the others come through the functions here.
 %%
-%% Writes go by erlang:port_command/2 and the driver's {inet_reply, ...} is taken from the mailbox in turn: gen_tcp:send/2
-%% would search the mailbox for it, past every event that waits there. A worker that doesn't read makes the port
-%% busy and suspends the writer; then the link (silence, or the queue's bound) ends both.
+%% Writes go by erlang:port_command/2 and the driver's {inet_reply, ...} is taken from the mailbox
+%% in turn: gen_tcp:send/2 would search the mailbox for it, past every event that waits there. A
+%% worker that doesn't read makes the port busy and suspends the writer; then the link (silence, or
+%% the queue's bound) ends both.
 %%
 %% Not here: reading, the meaning of frames, and when the link ends for any other reason.
 -module(halley_edge_writer).
@@ -44,7 +47,8 @@
     out_bytes = 0 :: non_neg_integer()
 }).
 
-%% Starts a writer for the calling link. It waits for attach/2, since only a registered writer has a counter.
+%% Starts a writer for the calling link. It waits for attach/2, since only a registered writer has a
+%% counter.
 -spec start_link(gen_tcp:socket(), Window :: pos_integer(), QueueBytesMax :: pos_integer()) ->
     {ok, pid()}.
 start_link(Socket, Window, QueueBytesMax) ->
@@ -136,16 +140,16 @@ handle({inet_reply, _, {error, Reason}}, _) ->
 
 %% One frame as a rule. An event that leaves no room for all its connections travels several times.
 deliver(Cursor, DataOffset, Json, Conns, State) ->
-    Free = ?FRAME_BYTES_MAX + 4 - ?DELIVER_HEAD_BYTES - byte_size(Cursor) - byte_size(Json),
+    Event = ?DELIVER_HEAD_BYTES + byte_size(Cursor) + byte_size(Json),
+    Free = ?FRAME_BYTES_MAX + 4 - Event,
     case byte_size(Conns) of
         Bytes when Bytes =< Free ->
             Frame = halley_edge_codec:encode_deliver(Cursor, DataOffset, Json, Conns),
-            enqueue(?DELIVER_HEAD_BYTES + byte_size(Cursor) + byte_size(Json) + Bytes, Frame, State);
+            enqueue(Event + Bytes, Frame, State);
         _ when Free >= 8 ->
             Part = Free div 8 * 8,
             <<First:Part/binary, Rest/binary>> = Conns,
-            Again = ?DELIVER_HEAD_BYTES + byte_size(Cursor) + byte_size(Json),
-            counters:add(State#state.queue, 1, Again),
+            counters:add(State#state.queue, 1, Event),
             deliver(Cursor, DataOffset, Json, Rest,
                     deliver(Cursor, DataOffset, Json, First, State))
     end.
@@ -160,7 +164,8 @@ close_sessions(Reason, Conns, State) ->
         _ -> close_sessions(Reason, Later, Next)
     end.
 
-%% Invariant: frames wait only while the credit is used up, so order is kept without looking at the queue.
+%% Invariant: frames wait only while the credit is used up, so order is kept without looking at the
+%% queue.
 enqueue(Cost, Frame, #state{credit = Credit} = State) when Credit > 0 ->
     #state{out = Out, out_bytes = Bytes} = State,
     gathered(State#state{credit = Credit - Cost, out = [Frame | Out], out_bytes = Bytes + Cost});

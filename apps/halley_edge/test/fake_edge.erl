@@ -1,5 +1,6 @@
-%% An edge for tests: one process per worker, which listens on a Unix socket and speaks the edge's side of the link with the
-%% codec, exactly as it is told. It is also a program (main/0), for the runner.
+%% An edge for tests: one process per worker, which listens on a Unix socket and speaks the edge's
+%% side of the link with the codec, exactly as it is told. It is also a program (main/0), for the
+%% runner.
 -module(fake_edge).
 
 -export([start/1, start/2, stop/1, send/2, send_raw/2, expect/2, expect_closed/1, flush/1, hello/0,
@@ -9,8 +10,9 @@
 -define(WAIT_MS, 5000).
 
 hello() ->
-    #{version => 1, window => 1048576, pid => list_to_integer(os:getpid()), worker => 0, workers => 1,
-      build => <<"fake">>, public_listen => <<"127.0.0.1:1">>, api_listen => <<"127.0.0.1:2">>,
+    #{version => 1, window => 1048576, pid => list_to_integer(os:getpid()),
+      worker => 0, workers => 1, build => <<"fake">>,
+      public_listen => <<"127.0.0.1:1">>, api_listen => <<"127.0.0.1:2">>,
       connections_max => 10, metrics => []}.
 
 start(Path) ->
@@ -128,7 +130,7 @@ main(Arguments) ->
             Count = list_to_integer(Workers),
             Hello = (hello())#{public_listen := list_to_binary(Public), workers := Count,
                                api_listen := list_to_binary(Api)},
-            [start(filename:join(Dir, "worker-" ++ integer_to_list(W) ++ ".sock"), Hello#{worker := W})
+            [start(halley_edge_dial:path(Dir, W), Hello#{worker := W})
              || W <- lists:seq(0, Count - 1)],
             until_shutdown()
     end.

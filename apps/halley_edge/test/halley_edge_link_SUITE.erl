@@ -179,7 +179,8 @@ open_and_close(Config) ->
 
 bad_ids_are_refused(Config) ->
     Edge = synced(Config),
-    fake_edge:send(Edge, {open, [{1, 1, <<>>}, {2, 1, <<255>>}, {3, 1, <<"good">>}, {4, 1, <<"a\nb">>}]}),
+    Users = [<<>>, <<255>>, <<"good">>, <<"a\nb">>],
+    fake_edge:send(Edge, {open, lists:zip3([1, 2, 3, 4], [1, 1, 1, 1], Users)}),
     {opened, [{3, _}]} = next(Edge, opened),
     Refused = [next(Edge, refused) || _ <- [1, 2, 4]],
     ?assertMatch([{refused, 1, 400, 0, <<"bad_user">>, _}, {refused, 2, 400, 0, _, _},
@@ -192,7 +193,8 @@ too_many_ids(Config) ->
     fake_edge:send(Edge, {open, Users}),
     {opened, Opened} = next(Edge, opened),
     ?assertEqual(Free, length(Opened)),
-    [?assertMatch({refused, _, 503, _, <<"too_many_users">>, _}, next(Edge, refused)) || _ <- [1, 2, 3]].
+    [?assertMatch({refused, _, 503, _, <<"too_many_users">>, _}, next(Edge, refused))
+     || _ <- [1, 2, 3]].
 
 %% "a CLOSE for a session of another link changes nothing"
 forged_close_changes_nothing(Config) ->
@@ -323,12 +325,13 @@ synced(Config, Hello) ->
 
 pair(Config) ->
     Dir = proplists:get_value(dir, Config),
-    Edges = [fake_edge:start(halley_edge_dial:path(Dir, W), (fake_edge:hello())#{worker := W, workers := 2})
+    Hello = (fake_edge:hello())#{workers := 2},
+    Edges = [fake_edge:start(halley_edge_dial:path(Dir, W), Hello#{worker := W})
              || W <- [0, 1]],
     ok = halley_edge_dialer:connect(Dir, 2, self()),
     [up(W) || W <- [0, 1]],
     [next(Edge, hello_brain) || Edge <- Edges],
-    [begin fake_edge:send(Edge, {sync_begin, 0}), fake_edge:send(Edge, sync_end) end || Edge <- Edges],
+    [fake_edge:send(Edge, Frame) || Edge <- Edges, Frame <- [{sync_begin, 0}, sync_end]],
     Edges.
 
 up(Worker) ->

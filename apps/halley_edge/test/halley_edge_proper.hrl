@@ -1,4 +1,5 @@
-%% The two macros of PropEr that the properties here use, since Debian's erlang-proper comes without its header.
+%% The two macros of PropEr that the properties here use, since Debian's erlang-proper comes without
+%% its header.
 -define(FORALL(X, Type, Property), proper:forall(Type, fun(X) -> Property end)).
 -define(LET(X, Type, Generator), proper_types:bind(Type, fun(X) -> Generator end, false)).
 

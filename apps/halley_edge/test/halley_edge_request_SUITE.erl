@@ -37,7 +37,8 @@ limits(too_many_in_flight) -> #{requests_in_flight_max => 10};
 limits(_) -> #{request_window_bytes => 100000}.
 
 request_and_answer(Config) ->
-    request(Config, 5, <<"POST">>, <<"/echo">>, ?END, <<"hello">>, [{<<"x-say">>, <<"a">>}, {<<"x-say">>, <<"b">>}]),
+    Twice = [{<<"x-say">>, <<"a">>}, {<<"x-say">>, <<"b">>}],
+    request(Config, 5, <<"POST">>, <<"/echo">>, ?END, <<"hello">>, Twice),
     Body = <<"POST hello a, b">>,
     Bytes = byte_size(Body),
     ?assertEqual({response, 5, 200, ?END, Bytes, [{<<"content-type">>, <<"text/plain">>}], Body},
@@ -45,13 +46,14 @@ request_and_answer(Config) ->
 
 head_and_query(Config) ->
     request(Config, 5, <<"HEAD">>, <<"/echo?a=1&b=x+y%21&c">>),
-    ?assertMatch({response, 5, 200, ?END, _, _, <<"HEAD   a=1 b=x y! c=">>}, next(Config, response)).
+    ?assertMatch({response, 5, 200, ?END, _, _, <<"HEAD   a=1 b=x y! c=">>},
+                 next(Config, response)).
 
 bad_target_is_400(Config) ->
     [begin
          request(Config, 5, <<"GET">>, Target),
-         ?assertMatch({response, 5, 400, ?END, _, _, <<"{\"error\":{\"code\":\"bad_target\"", _/binary>>},
-                      next(Config, response))
+         {response, 5, 400, ?END, _, _, Body} = next(Config, response),
+         ?assertMatch(<<"{\"error\":{\"code\":\"bad_target\"", _/binary>>, Body)
      end || Target <- [<<"/%">>, <<"/%2">>, <<"/%zz">>, <<"/a?b=%">>, <<"nothing">>, <<>>]].
 
 crash_is_500(Config) ->

@@ -10,9 +10,9 @@ suite() ->
 
 all() ->
     [starts_and_stops, edge_exits_is_restarted, runner_dies_edge_stays, brain_dies_edge_is_adopted,
-     adopted_edge_exits_is_restarted, different_edge_is_replaced, port_in_use_fails, program_is_missing,
-     socket_dir_is_too_long, socket_dir_is_unusable, silent_stranger_is_named, addresses_are_compared,
-     identity_of_processes].
+     adopted_edge_exits_is_restarted, different_edge_is_replaced, port_in_use_fails,
+     program_is_missing, socket_dir_is_too_long, socket_dir_is_unusable,
+     silent_stranger_is_named, addresses_are_compared, identity_of_processes].
 
 init_per_testcase(_, Config) ->
     process_flag(trap_exit, true),
@@ -26,10 +26,13 @@ init_per_testcase(_, Config) ->
     ok = file:write_file(Program, Script),
     ok = file:change_mode(Program, 8#700),
     [application:set_env(halley_edge, Key, Value)
-     || {Key, Value} <- [{program, Program}, {public_listen, "127.0.0.1:8"}, {api_listen, "127.0.0.1:9"},
-                         {workers, 2}, {socket_dir, filename:join(Dir, "edge")}]],
+     || {Key, Value} <- [{program, Program}, {public_listen, "127.0.0.1:8"},
+                         {api_listen, "127.0.0.1:9"}, {workers, 2},
+                         {socket_dir, filename:join(Dir, "edge")}]],
     meck:new(halley_boot, [passthrough, no_link]),
-    meck:expect(halley_boot, fail, fun(Line) -> exit({failed, lists:flatten(io_lib:format("~ts", [Line]))}) end),
+    meck:expect(halley_boot, fail, fun(Line) ->
+        exit({failed, unicode:characters_to_list(Line)})
+    end),
     [{brain, halley_edge_test_brain:start()}, {dir, Dir} | Config].
 
 end_per_testcase(_, Config) ->
@@ -48,7 +51,8 @@ end_per_testcase(_, Config) ->
 starts_and_stops(Config) ->
     {ok, _} = halley_edge_runner:start_link(),
     ?assertEqual([0, 1], lists:sort(maps:keys(halley_edge_dialer:links()))),
-    {ok, #file_info{mode = Mode}} = file:read_file_info(filename:join(proplists:get_value(dir, Config), "edge")),
+    SocketDir = filename:join(proplists:get_value(dir, Config), "edge"),
+    {ok, #file_info{mode = Mode}} = file:read_file_info(SocketDir),
     ?assertEqual(8#700, Mode band 8#777),
     [Pid] = pids(Config),
     ?assert(os_alive(Pid)),
@@ -181,8 +185,9 @@ start_edge(Config, Public) ->
     Dir = filename:join(proplists:get_value(dir, Config), "edge"),
     ok = filelib:ensure_dir(filename:join(Dir, "x")),
     {ok, Program} = application:get_env(halley_edge, program),
-    {ok, _} = halley_edge_process:start(Program, #{public => Public, api => "127.0.0.1:9", workers => 2,
-                                                   socket_dir => Dir, connections_max => undefined}),
+    Edge = #{public => Public, api => "127.0.0.1:9", workers => 2, socket_dir => Dir,
+             connections_max => undefined},
+    {ok, _} = halley_edge_process:start(Program, Edge),
     until(fun() -> length(filelib:wildcard(filename:join(Dir, "worker-*.sock"))) =:= 2 end),
     [Pid] = edge_pids(Config),
     Pid.

@@ -1,4 +1,5 @@
-%% As much of the brain's core as a link needs, without its store: ids in memory, directory, registry of links, metrics.
+%% As much of the brain's core as a link needs, without its store: ids in memory, directory,
+%% registry of links, metrics.
 -module(halley_edge_test_brain).
 
 -export([start/0, start/1, stop/1, handle/1]).
@@ -32,7 +33,8 @@ stop(Owner) ->
     Names = [halley_edge_dialer, halley_edge_link_sup, halley_links, halley_directory, halley_ids],
     Monitors = [monitor(process, P) || P <- [Owner | lists:map(fun whereis/1, Names)], is_pid(P)],
     exit(Owner, shutdown),
-    [receive {'DOWN', M, _, _, _} -> ok after 5000 -> error(brain_does_not_stop) end || M <- Monitors],
+    [receive {'DOWN', Monitor, _, _, _} -> ok after 5000 -> error(brain_does_not_stop) end
+     || Monitor <- Monitors],
     ok.
 
 %% The handler of the suites: the path says what it does.

@@ -1,4 +1,5 @@
-%% Reads protocol/vectors: the frames that both languages must agree on, as this side's codec writes them.
+%% Reads protocol/vectors: the frames that both languages must agree on, as this side's codec writes
+%% them.
 -module(halley_edge_vectors).
 
 -export([good/0, bad/0]).
@@ -10,7 +11,8 @@ good() ->
 
 %% {file, clause, bytes}
 bad() ->
-    [{Name, Clause, hex(maps:get(<<"hex">>, V))} || {Name, V = #{<<"clause">> := Clause}} <- read()].
+    [{Name, Clause, hex(maps:get(<<"hex">>, V))}
+     || {Name, V = #{<<"clause">> := Clause}} <- read()].
 
 read() ->
     Files = filelib:wildcard(filename:join(directory(filename:absname("")), "*.json")),
@@ -50,10 +52,13 @@ frame(<<"request_credit">>, #{<<"conn">> := C, <<"bytes">> := N}) -> {request_cr
 frame(<<"shutdown">>, #{<<"drain_ms">> := N}) -> {shutdown, N};
 frame(<<"hello_edge">>, F = #{<<"magic">> := <<"HLY1">>, <<"metrics">> := Metrics}) ->
     Kinds = #{1 => counter, 2 => gauge},
-    Numbers = [version, window, pid, worker, workers, build, public_listen, api_listen, connections_max],
-    Hello = maps:from_list([{Key, maps:get(atom_to_binary(Key), F)} || Key <- Numbers]),
-    {hello_edge, Hello#{metrics => [{N, maps:get(K, Kinds), H}
-                                    || #{<<"name">> := N, <<"kind">> := K, <<"help">> := H} <- Metrics]}};
+    Keys = [version, window, pid, worker, workers, build, public_listen, api_listen,
+            connections_max],
+    Hello = maps:from_list([{Key, maps:get(atom_to_binary(Key), F)} || Key <- Keys]),
+    Metric = fun(#{<<"name">> := N, <<"kind">> := K, <<"help">> := H}) ->
+        {N, maps:get(K, Kinds), H}
+    end,
+    {hello_edge, Hello#{metrics => lists:map(Metric, Metrics)}};
 frame(<<"sync_begin">>, #{<<"sessions">> := N}) -> {sync_begin, N};
 frame(<<"sync_end">>, _) -> sync_end;
 frame(<<"open">>, #{<<"sessions">> := List}) ->
@@ -61,7 +66,8 @@ frame(<<"open">>, #{<<"sessions">> := List}) ->
 frame(<<"close">>, F) -> {close, numbered(F)};
 frame(<<"request">>, F = #{<<"conn">> := C, <<"listener">> := L, <<"flags">> := Flags,
                            <<"method">> := M, <<"target">> := T, <<"body">> := B}) ->
-    {request, C, maps:get(L, #{1 => public, 2 => api}), Flags, M, T, pairs(<<"headers">>, F), hex(B)};
+    Listener = maps:get(L, #{1 => public, 2 => api}),
+    {request, C, Listener, Flags, M, T, pairs(<<"headers">>, F), hex(B)};
 frame(<<"request_body">>, #{<<"conn">> := C, <<"flags">> := Flags, <<"body">> := B}) ->
     {request_body, C, Flags, hex(B)};
 frame(<<"request_gone">>, #{<<"conn">> := C}) -> {request_gone, C};
