@@ -17,7 +17,8 @@
 -define(SINGLE_MS, 3000).
 
 main(Args) ->
-    [Users, Degree] = [list_to_integer(A) || A <- Args ++ lists:nthtail(length(Args), ["1000000", "15"])],
+    Defaults = lists:nthtail(length(Args), ["1000000", "15"]),
+    [Users, Degree] = [list_to_integer(Arg) || Arg <- Args ++ Defaults],
     Dir = string:trim(os:cmd("mktemp -d")),
     application:set_env(halley, data_dir, Dir),
     logger:set_primary_config(level, warning),
@@ -29,9 +30,12 @@ run(Dir, Users, Degree) ->
     Files = graph(Dir, Users, Degree),
     Empty = memory(),
     open(),
+    {CpuBefore, _} = statistics(runtime),
     {ImportMs, Added} = ms(fun() -> import(Files) end),
+    {CpuAfter, _} = statistics(runtime),
     row("follows added (the graph has a few twice)", Added, ""),
     row("import, parsing included", round(1000 * Users * Degree / ImportMs), "follows/s"),
+    row("  CPU time of it, all processes", us(CpuAfter - CpuBefore, Users * Degree), "us/follow"),
     row("memory of the VM after the import", mb(memory()), "MB"),
     {CheckpointMs, ok} = ms(fun halley_follows_owner:checkpoint/0),
     row("last checkpoint", round(CheckpointMs), "ms"),
@@ -39,7 +43,7 @@ run(Dir, Users, Degree) ->
     row("memory of the VM, settled", mb(memory()), "MB"),
     row("  of it before the store was opened", mb(Empty), "MB"),
     row("  resident, the whole process", resident_mb(), "MB"),
-    row("on disk", mb(list_to_integer(string:trim(os:cmd("du -sb " ++ Dir ++ "/mnesia | cut -f1")))), "MB"),
+    row("on disk", string:trim(os:cmd("du -sm " ++ Dir ++ "/mnesia | cut -f1")), "MiB"),
     close(),
     {OpenMs, _} = ms(fun open/0),
     row("open again", round(OpenMs), "ms"),

@@ -15,7 +15,8 @@
 -module(halley_follows_owner).
 -behaviour(gen_server).
 
--export([start_link/0, new_tables/0, change/2, count/0, checkpoint/0]).
+-export([start_link/0, new_tables/0, forget_tables/0]).
+-export([change/2, count/0, checkpoint/0]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
 -define(QUEUE_MAX, 1000000).
@@ -23,7 +24,7 @@
 -define(GROUP_PAIRS, 100000).
 %% A checkpoint begins when the journal has at least this many bytes and an eighth of what all
 %% follows would take in it, or, once nothing was asked for a while, if it is worth the effort.
--define(JOURNAL_BYTES, (8 bsl 20)).
+-define(JOURNAL_BYTES, (16 bsl 20)).
 -define(JOURNAL_BYTES_IDLE, (1 bsl 18)).
 -define(IDLE_MS, 3000).
 %% A journal this many times too large waits for the checkpoint that is on its way.
@@ -59,6 +60,10 @@ new_tables() ->
     _ = halley_pages_table:new(halley_following),
     persistent_term:put(?MODULE, atomics:new(3, [{signed, true}])).
 
+%% Makes the next owner load the tables from disk, as the first one does.
+-spec forget_tables() -> ok.
+forget_tables() -> atomics:put(persistent_term:get(?MODULE), ?LOADED, 0).
+
 %% Adds or removes follows given as keys (user, subject) in any order; gives how many changed. The
 %% sorting is the caller's work, and so in parallel with that of others.
 -spec change(halley_pages:operation(), [halley_pages:key()]) ->
@@ -71,26 +76,40 @@ change(Operation, Keys) ->
                      following = halley_pages:pack(Following),
                      followers = halley_pages:pack(Followers),
                      id_pages = id_pages(Operation, Following)},
+    case reserve(Change#change.pairs) of
+        true -> call(Change);
+        false -> {error, overloaded}
+    end.
+
+%% A call that is larger than the bound is taken when nothing else waits.
+reserve(Pairs) ->
     Atomics = persistent_term:get(?MODULE),
-    case atomics:add_get(Atomics, ?QUEUED, Change#change.pairs) of
-        Queued when Queued > Change#change.pairs ->
-            case Queued > halley_store:limit(follows_queue_max, ?QUEUE_MAX) of
-                true ->
-                    atomics:sub(Atomics, ?QUEUED, Change#change.pairs),
-                    {error, overloaded};
-                false -> gen_server:call(?MODULE, Change, infinity)
-            end;
-        _ ->
-            %% Nothing else waits: a call that is larger than the bound is taken alone.
-            gen_server:call(?MODULE, Change, infinity)
+    Queued = atomics:add_get(Atomics, ?QUEUED, Pairs),
+    case Queued =< Pairs orelse Queued =< queue_max() of
+        true -> true;
+        false ->
+            atomics:sub(Atomics, ?QUEUED, Pairs),
+            false
+    end.
+
+queue_max() -> application:get_env(halley, follows_queue_max, ?QUEUE_MAX).
+
+%% A caller learns of the owner's death as of any failure: what became of the change is unknown.
+call(Change) ->
+    try gen_server:call(?MODULE, Change, infinity)
+    catch exit:{Reason, {gen_server, call, _}} -> {error, {store_failed, Reason}}
     end.
 
 %% The pages of the ids that this change is to make durable.
 id_pages(remove, _) -> [];
-id_pages(add, Keys) ->
-    lists:usort([halley_ids:page_of(Number)
-                 || Key <- Keys, Number <- [Key bsr 32, Key band 16#ffffffff],
-                    not halley_ids:durable(Number)]).
+id_pages(add, Keys) -> halley_ids:not_durable(numbers(Keys, none, [])).
+
+numbers([Key | Keys], User, Numbers) when Key bsr 32 =:= User ->
+    numbers(Keys, User, [Key band 16#ffffffff | Numbers]);
+numbers([Key | Keys], _, Numbers) ->
+    numbers(Keys, Key bsr 32, [Key bsr 32, Key band 16#ffffffff | Numbers]);
+numbers([], _, Numbers) ->
+    Numbers.
 
 -spec count() -> non_neg_integer().
 count() -> atomics:get(persistent_term:get(?MODULE), ?COUNT).

@@ -9,7 +9,7 @@
 %%   halley_id_pages  {Number div 64, Page}: the ids in order, <<Length:8, Id/binary, ...>>;
 %%                    length 0 is a number without an id
 %% A page is written before the ids in it, so whoever finds a number finds its name. How many
-%% places of a page are durable is one word per page in `atomics`.
+%% places of a page are durable is one word per page in `atomics`; places fill in order.
 %%
 %% Callers are synchronous, so what waits here is bounded by what the callers are bounded by.
 -module(halley_ids).
@@ -17,7 +17,7 @@
 
 -export([start_link/0, new_tables/0]).
 -export([lookup/1, intern/1, name/1, count/0]).
--export([durable/1, page_of/1, rows/1, set_durable/1]).
+-export([not_durable/1, rows/1, set_durable/1]).
 -export([init/1, handle_call/3, handle_cast/2]).
 
 -export_type([id/0, user_number/0, page_number/0]).
@@ -30,7 +30,9 @@
 -define(IDS, halley_ids).
 -define(PAGES, halley_id_pages).
 -define(PLACES, 64).
--define(IDS_MAX, 16777216).
+%% The words of the atomics: the first page with a place that isn't durable, then each page's.
+-define(FIRST_OPEN, 1).
+-define(PLACE_OF(PageNumber), (PageNumber + 2)).
 
 -spec start_link() -> {ok, pid()} | {error, term()}.
 start_link() -> gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
@@ -46,11 +48,11 @@ new_tables() ->
                  '$end_of_table' -> 0;
                  Last -> Last
              end,
-    Pages = max(OnDisk, ids_max() div ?PLACES) + 1,
-    persistent_term:put({?MODULE, durable}, atomics:new(Pages, [{signed, false}])).
+    Words = ?PLACE_OF(max(OnDisk, ids_max() div ?PLACES)),
+    persistent_term:put({?MODULE, durable}, atomics:new(Words, [{signed, false}])).
 
 %% Numbers must stay below 2^27, see `halley_pages`.
-ids_max() -> min(16#7ffffff, halley_store:limit(ids_max, ?IDS_MAX)).
+ids_max() -> min(16#7ffffff, halley_limits:get(ids_max)).
 
 -spec lookup(id()) -> user_number() | undefined.
 lookup(Id) ->
@@ -99,25 +101,35 @@ page(PageNumber) ->
 -spec count() -> non_neg_integer().
 count() -> ets:info(?IDS, size).
 
-%% Whether a number would survive the brain.
--spec durable(user_number()) -> boolean().
-durable(Number) ->
-    atomics:get(durable_places(), Number div ?PLACES + 1) > Number rem ?PLACES.
-
--spec page_of(user_number()) -> page_number().
-page_of(Number) -> Number div ?PLACES.
+%% The pages of those numbers that wouldn't survive the brain yet.
+-spec not_durable([user_number()]) -> [page_number()].
+not_durable(Numbers) ->
+    Durable = durable_places(),
+    First = ?PLACES * atomics:get(Durable, ?FIRST_OPEN),
+    lists:usort([N div ?PLACES || N <- Numbers, N >= First,
+                                  atomics:get(Durable, ?PLACE_OF(N div ?PLACES)) =< N rem ?PLACES]).
 
 %% The rows that make the ids of these pages durable.
 -spec rows([page_number()]) -> [halley_store:row()].
 rows(PageNumbers) -> [{halley_id_page, P, page(P)} || P <- PageNumbers].
 
-%% To be called once the rows are on disk.
+%% To be called once the rows are on disk, by the owner of the follows.
 -spec set_durable([halley_store:row()]) -> ok.
 set_durable(Rows) ->
     Durable = durable_places(),
     lists:foreach(fun({halley_id_page, P, Page}) ->
-                          atomics:put(Durable, P + 1, places(Page, 0))
-                  end, Rows).
+                          atomics:put(Durable, ?PLACE_OF(P), places(Page, 0))
+                  end, Rows),
+    advance(Durable, atomics:get(Durable, ?FIRST_OPEN), maps:get(size, atomics:info(Durable))).
+
+%% Most numbers are below the first page that isn't durable as a whole: one comparison for them.
+advance(Durable, P, Size) when ?PLACE_OF(P) =< Size ->
+    case atomics:get(Durable, ?PLACE_OF(P)) of
+        ?PLACES -> advance(Durable, P + 1, Size);
+        _ -> atomics:put(Durable, ?FIRST_OPEN, P)
+    end;
+advance(Durable, P, _) ->
+    atomics:put(Durable, ?FIRST_OPEN, P).
 
 durable_places() -> persistent_term:get({?MODULE, durable}).
 

@@ -11,7 +11,7 @@
 
 -include_lib("kernel/include/file.hrl").
 
--export([open/0, close/0, limit/2, commit/1]).
+-export([open/0, close/0, commit/1]).
 
 -export_type([row/0]).
 
@@ -45,10 +45,6 @@ steps([]) -> ok.
 close() ->
     _ = mnesia:stop(),
     unlock().
-
-%% A limit of the configuration.
--spec limit(Name :: atom(), Default) -> Default when Default :: non_neg_integer().
-limit(Name, Default) -> application:get_env(halley, Name, Default).
 
 %% Writes rows in one transaction and returns when they are on disk.
 -spec commit([row()]) -> ok | {error, term()}.

@@ -1,0 +1,324 @@
+%% Follows are exact and durable, whatever happens to the processes that keep them.
+-module(halley_follows_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+-include("halley_store_proper.hrl").
+
+-export([all/0, suite/0, init_per_testcase/2, end_per_testcase/2]).
+-export([answers_count_exactly/1, errors_keep_their_place/1, self_follow_is_implicit/1,
+         lists_in_pages/1, fold_sees_what_is_listed/1, long_list_is_cut_in_slices/1,
+         concurrent_follow_unfollow_exact/1, reader_during_split/1, queue_full/1,
+         kill_owner_during_commit/1, kill_owner_during_checkpoint/1, kill_owner_while_loading/1,
+         restart_keeps_follows/1, journal_is_cut/1, brain_killed_after_reply/1, random_lives/1]).
+
+%% What the VM runs that brain_killed_after_reply kills.
+-export([follow_forever/1]).
+
+-import(halley_store_helper, [id/1, agree/0]).
+
+suite() -> [{timetrap, {seconds, 60}}].
+
+all() ->
+    [answers_count_exactly, errors_keep_their_place, self_follow_is_implicit, lists_in_pages,
+     fold_sees_what_is_listed, long_list_is_cut_in_slices, concurrent_follow_unfollow_exact,
+     reader_during_split, queue_full, kill_owner_during_commit, kill_owner_during_checkpoint,
+     kill_owner_while_loading, restart_keeps_follows, journal_is_cut, brain_killed_after_reply,
+     random_lives].
+
+init_per_testcase(Case, Config) ->
+    Dir = filename:join(proplists:get_value(priv_dir, Config), atom_to_list(Case)),
+    [{dir, Dir}, {sup, halley_store_helper:open(Dir)} | Config].
+
+end_per_testcase(_, Config) ->
+    application:unset_env(halley, follows_queue_max),
+    case whereis(halley_store_sup) of
+        undefined -> halley_store:close();
+        Sup -> halley_store_helper:close(Sup)
+    end,
+    Config.
+
+answers_count_exactly(_) ->
+    Pair = {<<"a">>, <<"b">>},
+    ?assertEqual({ok, #{added => 1, already => 1, errors => []}},
+                 halley_follows:follow([Pair, Pair])),
+    ?assertEqual({ok, #{added => 0, already => 1, errors => []}}, halley_follows:follow([Pair])),
+    ?assertEqual({ok, #{removed => 1, absent => 2, errors => []}},
+                 halley_follows:unfollow([Pair, Pair, {<<"a">>, <<"never seen">>}])),
+    ?assertEqual({ok, #{removed => 0, absent => 1, errors => []}}, halley_follows:unfollow([Pair])),
+    ?assertEqual({ok, #{added => 0, already => 0, errors => []}}, halley_follows:follow([])),
+    ?assertEqual(undefined, halley_ids:lookup(<<"never seen">>)).
+
+errors_keep_their_place(_) ->
+    Long = binary:copy(<<"x">>, 256),
+    ?assertEqual({ok, #{added => 1, already => 0,
+                        errors => [{0, {bad_id, user, empty}}, {2, {bad_id, subject, too_long}},
+                                   {3, {bad_id, user, not_utf8}}]}},
+                 halley_follows:follow([{<<>>, <<"b">>}, {<<"a">>, <<"b">>}, {<<"a">>, Long},
+                                        {<<255>>, <<255>>}])),
+    ?assertEqual([{<<"a">>, <<"b">>}], agree()).
+
+self_follow_is_implicit(_) ->
+    Self = {<<"a">>, <<"a">>},
+    ?assertEqual({ok, #{added => 0, already => 1, errors => []}}, halley_follows:follow([Self])),
+    ?assertEqual({ok, #{removed => 0, absent => 0, errors => [{0, self}]}},
+                 halley_follows:unfollow([Self])),
+    ?assertEqual({[], done}, halley_follows:followers(<<"a">>, start, 10)).
+
+lists_in_pages(_) ->
+    Users = [id(N) || N <- lists:seq(1, 3000)],
+    {ok, _} = halley_follows:follow([{User, <<"star">>} || User <- Users]),
+    Page = fun(After) -> halley_follows:followers(<<"star">>, After, 700) end,
+    ?assertEqual(Users, pages(Page, Page(start))),
+    ?assertEqual(3000, halley_follows:count_followers(<<"star">>)),
+    ?assertEqual({[<<"star">>], done}, halley_follows:following(<<"7">>, start, 1)),
+    ?assertEqual(1, halley_follows:count_following(<<"7">>)),
+    ?assertEqual({[], done}, halley_follows:followers(<<"nobody">>, start, 1)),
+    ?assertEqual({error, {unknown_id, <<"nobody">>}},
+                 halley_follows:followers(<<"star">>, <<"nobody">>, 1)).
+
+pages(_, {Ids, done}) -> Ids;
+pages(Page, {Ids, Next}) ->
+    ?assertEqual(700, length(Ids)),
+    Ids ++ pages(Page, Page(Next)).
+
+fold_sees_what_is_listed(_) ->
+    {ok, _} = halley_follows:follow([{id(N), id(N rem 3)} || N <- lists:seq(1, 5000)]),
+    Number = halley_ids:lookup(<<"1">>),
+    Numbers = lists:reverse(halley_follows:fold_followers(fun(N, Acc) -> [N | Acc] end, [],
+                                                          Number)),
+    ?assertEqual([id(N) || N <- lists:seq(4, 5000, 3)], [halley_ids:name(N) || N <- Numbers]),
+    ?assertEqual(Numbers, [N || Slice <- halley_follows:followers_packed(Number),
+                                <<N:32>> <= Slice]).
+
+long_list_is_cut_in_slices(_) ->
+    Pairs = [{id(N), id(N rem 100)} || N <- lists:seq(1, 250000)],
+    ?assertEqual({ok, #{added => 249901, already => 99, errors => [{250000, {bad_id, user, empty}}]}},
+                 halley_follows:follow(Pairs ++ [{<<>>, <<"b">>}])),
+    ?assertEqual(249901, length(agree())).
+
+%% Whatever the order, the sum of what was added less what was removed is what is there.
+concurrent_follow_unfollow_exact(_) ->
+    Sums = parallel(16, fun(_) -> lists:sum([random_change() || _ <- lists:seq(1, 150)]) end),
+    ?assertEqual(lists:sum(Sums), length(agree())).
+
+random_change() ->
+    Pairs = [{id(rand:uniform(5)), <<"s", (id(rand:uniform(5)))/binary>>}
+             || _ <- lists:seq(1, rand:uniform(3))],
+    case rand:uniform(2) of
+        1 ->
+            {ok, #{added := Added}} = halley_follows:follow(Pairs),
+            Added;
+        2 ->
+            {ok, #{removed := Removed}} = halley_follows:unfollow(Pairs),
+            -Removed
+    end.
+
+%% The even users follow throughout, the odd ones come and go, and pages split and vanish.
+reader_during_split(_) ->
+    Ids = [id(N) || N <- lists:seq(1, 8000)],
+    {ok, Numbers} = halley_ids:intern([<<"star">> | Ids]),
+    [Star | Users] = Numbers,
+    Even = [N || N <- Users, N rem 2 =:= 0],
+    {ok, _} = halley_follows:follow([{halley_ids:name(N), <<"star">>} || N <- Even]),
+    Odd = [{halley_ids:name(N), <<"star">>} || N <- Users, N rem 2 =:= 1],
+    Self = self(),
+    Reader = spawn_link(fun() -> Self ! {self(), read(Star, Even, 0)} end),
+    Before = ets:info(halley_followers, size),
+    Sizes = [begin
+                 {ok, #{added := 4000}} = halley_follows:follow(Odd),
+                 Size = ets:info(halley_followers, size),
+                 {ok, #{removed := 4000}} = halley_follows:unfollow(Odd),
+                 Size
+             end || _ <- lists:seq(1, 20)],
+    Reader ! stop,
+    ?assert(lists:max(Sizes) > Before),
+    receive {Reader, Reads} -> ?assert(Reads > 20) end.
+
+read(Star, Even, Reads) ->
+    Members = [N || Slice <- halley_follows:followers_packed(Star), <<N:32>> <= Slice],
+    ?assertEqual(lists:usort(Members), Members),
+    ?assertEqual([], ordsets:subtract(Even, Members)),
+    receive stop -> Reads
+    after 0 -> read(Star, Even, Reads + 1)
+    end.
+
+queue_full(_) ->
+    application:set_env(halley, follows_queue_max, 10),
+    ok = sys:suspend(halley_follows_owner),
+    Self = self(),
+    Follow = fun(First) ->
+                     halley_follows:follow([{id(N), <<"s">>} || N <- lists:seq(First, First + 4)])
+             end,
+    Waiting = [spawn_link(fun() -> Self ! {self(), Follow(N)} end) || N <- [10, 20]],
+    timer:sleep(200),
+    ?assertEqual({error, overloaded}, Follow(30)),
+    ok = sys:resume(halley_follows_owner),
+    [receive {Pid, Answer} -> ?assertMatch({ok, #{added := 5}}, Answer) end || Pid <- Waiting],
+    ?assertMatch({ok, #{added := 5}}, Follow(30)),
+    ?assertEqual(15, length(agree())).
+
+%% Every follow that was answered stands; one that wasn't may stand or not, in both directions.
+kill_owner_during_commit(_) ->
+    Killer = spawn_link(fun Kill() ->
+                                timer:sleep(60),
+                                ok = halley_store_helper:kill(halley_follows_owner),
+                                receive stop -> ok after 0 -> Kill() end
+                        end),
+    Answered = lists:append(parallel(8, fun(P) -> follow_until_failed(P, 3) end)),
+    Killer ! stop,
+    halley_store_helper:await_owner(),
+    ?assert(length(Answered) > 8),
+    ?assertEqual([], lists:usort(Answered) -- agree()).
+
+%% Three deaths witnessed, then it is enough.
+follow_until_failed(P, Deaths) -> follow_until_failed(P, Deaths, 1, []).
+
+follow_until_failed(_, 0, _, Answered) -> Answered;
+follow_until_failed(P, Deaths, N, Answered) ->
+    Pair = {<<(id(P))/binary, "-", (id(N))/binary>>, <<"s">>},
+    case halley_follows:follow([Pair]) of
+        {ok, _} -> follow_until_failed(P, Deaths, N + 1, [Pair | Answered]);
+        {error, {store_failed, _}} ->
+            halley_store_helper:await_owner(),
+            follow_until_failed(P, Deaths - 1, N + 1, Answered)
+    end.
+
+kill_owner_during_checkpoint(Config) ->
+    Pairs = random_pairs(60000),
+    {ok, _} = halley_follows:follow(Pairs),
+    ok = halley_follows_owner:checkpoint(),
+    Gone = lists:sublist(Pairs, 20000),
+    {ok, _} = halley_follows:unfollow(Gone),
+    More = random_pairs(20000),
+    {ok, _} = halley_follows:follow(More),
+    spawn(fun halley_follows_owner:checkpoint/0),
+    timer:sleep(30),
+    ok = halley_store_helper:kill(halley_follows_owner),
+    Expected = ordsets:union(ordsets:subtract(lists:usort(Pairs), lists:usort(Gone)),
+                             lists:usort(More)),
+    ?assertEqual(Expected, lists:sort(agree())),
+    halley_store_helper:reopen(proplists:get_value(sup, Config), proplists:get_value(dir, Config)),
+    ?assertEqual(Expected, lists:sort(agree())).
+
+%% Tables that were left half loaded are not taken for the whole.
+kill_owner_while_loading(_) ->
+    Pairs = random_pairs(30000),
+    {ok, _} = halley_follows:follow(Pairs),
+    ok = halley_follows_owner:checkpoint(),
+    ok = supervisor:terminate_child(halley_store_sup, halley_follows_owner),
+    ok = halley_follows_owner:forget_tables(),
+    true = ets:delete(halley_followers, ets:last(halley_followers)),
+    {ok, _} = supervisor:restart_child(halley_store_sup, halley_follows_owner),
+    ?assertEqual(lists:usort(Pairs), lists:sort(agree())).
+
+restart_keeps_follows(Config) ->
+    Pairs = random_pairs(20000),
+    {ok, _} = halley_follows:follow(Pairs),
+    Number = halley_ids:lookup(<<"1">>),
+    Sup = halley_store_helper:reopen(proplists:get_value(sup, Config),
+                                     proplists:get_value(dir, Config)),
+    ?assertEqual(lists:usort(Pairs), lists:sort(agree())),
+    ?assertEqual(Number, halley_ids:lookup(<<"1">>)),
+    ok = halley_follows_owner:checkpoint(),
+    halley_store_helper:reopen(Sup, proplists:get_value(dir, Config)),
+    ?assertEqual(lists:usort(Pairs), lists:sort(agree())).
+
+journal_is_cut(_) ->
+    {ok, _} = halley_follows:follow(random_pairs(1000)),
+    ?assertNotEqual(0, ets:info(halley_follow_journal, size)),
+    ok = halley_follows_owner:checkpoint(),
+    ?assertEqual(0, ets:info(halley_follow_journal, size)),
+    ?assertEqual(ets:tab2list(halley_followers),
+                 [{Fence, Page} || {_, Fence, Page} <- ets:tab2list(halley_followers_page)]).
+
+%% A VM of its own follows, tells what was answered, and is killed with SIGKILL in the middle.
+brain_killed_after_reply(Config) ->
+    Dir = proplists:get_value(dir, Config),
+    halley_store_helper:close(proplists:get_value(sup, Config)),
+    Port = open_port({spawn_executable, os:find_executable("erl")},
+                     [{args, ["-noinput" | lists:append([["-pa", P] || P <- code:get_path()])]
+                           ++ ["-eval", "halley_follows_SUITE:follow_forever(\"" ++ Dir ++ "\")."]},
+                      {line, 100}, exit_status]),
+    {os_pid, Pid} = erlang:port_info(Port, os_pid),
+    Answered = answered(Port, 300),
+    "" = os:cmd("kill -9 " ++ integer_to_list(Pid)),
+    receive {Port, {exit_status, 137}} -> ok end,
+    halley_store_helper:open(Dir),
+    ?assertEqual([], lists:seq(1, Answered) -- [binary_to_integer(U) || {U, <<"s">>} <- agree()]).
+
+follow_forever(Dir) ->
+    halley_store_helper:open(Dir),
+    follow_forever_from(1).
+
+follow_forever_from(N) ->
+    {ok, #{added := 1}} = halley_follows:follow([{id(N), <<"s">>}]),
+    io:format("~b~n", [N]),
+    follow_forever_from(N + 1).
+
+answered(Port, Until) ->
+    receive
+        {Port, {data, {eol, Line}}} ->
+            case list_to_integer(Line) of
+                N when N >= Until -> N;
+                _ -> answered(Port, Until)
+            end
+    end.
+
+%% Random changes, checkpoints, deaths and restarts against a set of pairs.
+random_lives(Config) ->
+    Dir = proplists:get_value(dir, Config),
+    halley_store_helper:close(proplists:get_value(sup, Config)),
+    true = proper:quickcheck(prop_lives(Dir), [{numtests, 15}, {to_file, user}]),
+    halley_store_helper:open(Dir).
+
+prop_lives(Dir) ->
+    ?FORALL(Life, resize(15, list(step())),
+            begin
+                Home = filename:join(Dir, integer_to_list(erlang:unique_integer([positive]))),
+                halley_store_helper:open(Home),
+                Set = lists:foldl(fun(Step, Set) -> live(Step, Set, Home) end, [], Life),
+                Result = lists:sort(agree()) =:= Set,
+                halley_store_helper:close(whereis(halley_store_sup)),
+                Result
+            end).
+
+step() ->
+    frequency([{6, {follow, pairs()}}, {4, {unfollow, pairs()}}, {2, checkpoint},
+               {1, kill_owner}, {1, kill_ids}, {1, reopen}]).
+
+%% Many followers for few subjects, so that pages split.
+pairs() ->
+    resize(300, list(?LET({U, S}, {range(1, 900), range(1, 4)},
+                          {id(U), <<"s", (id(S))/binary>>}))).
+
+live({follow, Pairs}, Set, _) ->
+    {ok, #{added := Added}} = halley_follows:follow(Pairs),
+    New = ordsets:union(Set, lists:usort(Pairs)),
+    Added = length(New) - length(Set),
+    New;
+live({unfollow, Pairs}, Set, _) ->
+    {ok, #{removed := Removed}} = halley_follows:unfollow(Pairs),
+    New = ordsets:subtract(Set, lists:usort(Pairs)),
+    Removed = length(Set) - length(New),
+    New;
+live(checkpoint, Set, _) ->
+    ok = halley_follows_owner:checkpoint(),
+    Set;
+live(kill_owner, Set, _) ->
+    ok = halley_store_helper:kill(halley_follows_owner),
+    Set;
+live(kill_ids, Set, _) ->
+    ok = halley_store_helper:kill(halley_ids),
+    Set;
+live(reopen, Set, Home) ->
+    halley_store_helper:reopen(whereis(halley_store_sup), Home),
+    Set.
+
+random_pairs(N) ->
+    [{id(rand:uniform(5000)), <<"s", (id(rand:uniform(5000)))/binary>>}
+     || _ <- lists:seq(1, N)].
+
+parallel(N, Fun) ->
+    Self = self(),
+    Pids = [spawn_link(fun() -> Self ! {self(), Fun(P)} end) || P <- lists:seq(1, N)],
+    [receive {Pid, Result} -> Result end || Pid <- Pids].

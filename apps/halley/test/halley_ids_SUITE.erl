@@ -1,0 +1,136 @@
+%% Ids keep their numbers, the store opens or says why not.
+-module(halley_ids_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-export([all/0, suite/0, init_per_testcase/2, end_per_testcase/2]).
+-export([numbers_are_dense/1, concurrent_interns_agree/1, too_many_ids/1, bad_id/1,
+         killed_ids_come_back/1, only_followed_ids_survive/1, names_survive_gaps/1,
+         table_keeps_no_buffer/1, directory_unwritable/1, directory_in_use/1, other_node_name/1]).
+
+-import(halley_store_helper, [id/1]).
+
+suite() -> [{timetrap, {seconds, 60}}].
+
+all() ->
+    [numbers_are_dense, concurrent_interns_agree, too_many_ids, bad_id, killed_ids_come_back,
+     only_followed_ids_survive, names_survive_gaps, table_keeps_no_buffer, directory_unwritable,
+     directory_in_use, other_node_name].
+
+init_per_testcase(Case, Config) ->
+    Dir = filename:join(proplists:get_value(priv_dir, Config), atom_to_list(Case)),
+    [{dir, Dir}, {sup, halley_store_helper:open(Dir)} | Config].
+
+end_per_testcase(_, Config) ->
+    halley_limits:set(#{}),
+    case whereis(halley_store_sup) of
+        undefined -> halley_store:close();
+        Sup -> halley_store_helper:close(Sup)
+    end,
+    Config.
+
+numbers_are_dense(_) ->
+    Ids = [id(N) || N <- lists:seq(1, 1000)],
+    ?assertEqual({ok, lists:seq(1, 1000)}, halley_ids:intern(Ids)),
+    ?assertEqual({ok, [7, 1001, 1001]}, halley_ids:intern([<<"7">>, <<"new">>, <<"new">>])),
+    ?assertEqual(1001, halley_ids:count()),
+    ?assertEqual(Ids, [halley_ids:name(N) || N <- lists:seq(1, 1000)]),
+    ?assertEqual(undefined, halley_ids:lookup(<<"nobody">>)),
+    ?assertError({no_such_user_number, 1002}, halley_ids:name(1002)).
+
+concurrent_interns_agree(_) ->
+    Self = self(),
+    Ids = [id(N) || N <- lists:seq(1, 500)],
+    Pids = [spawn_link(fun() -> Self ! {self(), halley_ids:intern(Ids)} end)
+            || _ <- lists:seq(1, 8)],
+    [Numbers] = lists:usort([receive {Pid, {ok, Ns}} -> Ns end || Pid <- Pids]),
+    ?assertEqual(lists:seq(1, 500), lists:sort(Numbers)).
+
+too_many_ids(_) ->
+    halley_limits:set(#{ids_max => 10}),
+    {ok, _} = halley_ids:intern([id(N) || N <- lists:seq(1, 9)]),
+    ?assertEqual({error, too_many_ids}, halley_ids:intern([<<"x">>, <<"y">>])),
+    ?assertEqual(undefined, halley_ids:lookup(<<"x">>)),
+    ?assertEqual({ok, #{added => 1, already => 0,
+                        errors => [{1, too_many_ids}, {2, too_many_ids}]}},
+                 halley_follows:follow([{<<"1">>, <<"2">>}, {<<"x">>, <<"1">>},
+                                        {<<"1">>, <<"y">>}])),
+    ?assertEqual({ok, [10]}, halley_ids:intern([<<"z">>])).
+
+bad_id(_) ->
+    Bad = <<"line\nbreak">>,
+    ?assertEqual({error, {bad_id, Bad}}, halley_ids:intern([<<"good">>, Bad])),
+    ?assertEqual(undefined, halley_ids:lookup(<<"good">>)).
+
+%% Numbers that are only in memory outlive the process that gave them.
+killed_ids_come_back(_) ->
+    {ok, Numbers} = halley_ids:intern([id(N) || N <- lists:seq(1, 200)]),
+    true = ets:delete(halley_ids, <<"200">>),
+    ok = halley_store_helper:kill(halley_ids),
+    ?assertEqual({ok, Numbers}, halley_ids:intern([id(N) || N <- lists:seq(1, 200)])),
+    ?assertEqual({ok, [201]}, halley_ids:intern([<<"201">>])).
+
+only_followed_ids_survive(Config) ->
+    {ok, [1, 2]} = halley_ids:intern([<<"a">>, <<"b">>]),
+    {ok, _} = halley_follows:follow([{<<"a">>, <<"b">>}]),
+    {ok, _} = halley_ids:intern([id(N) || N <- lists:seq(1, 200)]),
+    halley_store_helper:reopen(proplists:get_value(sup, Config), proplists:get_value(dir, Config)),
+    ?assertEqual([1, 2], [halley_ids:lookup(Id) || Id <- [<<"a">>, <<"b">>]]),
+    ?assertEqual(undefined, halley_ids:lookup(<<"200">>)),
+    ?assertEqual({ok, [3]}, halley_ids:intern([<<"200">>])).
+
+%% Pages in between were never written; what was followed keeps number and name.
+names_survive_gaps(Config) ->
+    {ok, _} = halley_ids:intern([id(N) || N <- lists:seq(1, 1000)]),
+    {ok, _} = halley_follows:follow([{<<"10">>, <<"990">>}]),
+    halley_store_helper:reopen(proplists:get_value(sup, Config), proplists:get_value(dir, Config)),
+    ?assertEqual({10, 990}, {halley_ids:lookup(<<"10">>), halley_ids:lookup(<<"990">>)}),
+    ?assertEqual(undefined, halley_ids:lookup(<<"500">>)),
+    {ok, [New]} = halley_ids:intern([<<"500">>]),
+    ?assert(New > 990),
+    {ok, _} = halley_follows:follow([{<<"500">>, <<"990">>}]),
+    ?assertEqual({[<<"10">>, <<"500">>], done}, halley_follows:followers(<<"990">>, start, 5)).
+
+%% Ids are cut from import buffers of 64 KB; the table must not keep those.
+table_keeps_no_buffer(_) ->
+    Buffer = binary:copy(<<"x">>, 65536),
+    {ok, [Number]} = halley_ids:intern([binary:part(Buffer, 0, 200)]),
+    [{Id, Number}] = ets:lookup(halley_ids, binary:part(Buffer, 0, 200)),
+    ?assertEqual(200, binary:referenced_byte_size(Id)),
+    ?assertEqual(200, binary:referenced_byte_size(halley_ids:name(Number))).
+
+%% Root may write anywhere, so a directory that can't be made stands for one without the right.
+directory_unwritable(Config) ->
+    halley_store_helper:close(proplists:get_value(sup, Config)),
+    File = filename:join(proplists:get_value(priv_dir, Config), "a_file"),
+    ok = file:write_file(File, <<>>),
+    application:set_env(halley, data_dir, File),
+    {error, Text} = halley_store_sup:start_link(),
+    ?assertMatch({match, _}, re:run(Text, "^data.dir: cannot write in .*a_file/mnesia: ")).
+
+directory_in_use(Config) ->
+    Dir = proplists:get_value(dir, Config),
+    halley_store_helper:close(proplists:get_value(sup, Config)),
+    Eval = "application:set_env(halley, data_dir, \"" ++ Dir ++ "\"),"
+           " ok = halley_store:open(), io:format(\"open~n\"), timer:sleep(infinity).",
+    Port = open_port({spawn_executable, os:find_executable("erl")},
+                     [{args, ["-noinput", "-pa", filename:dirname(code:which(halley_store)),
+                              "-eval", Eval]}, {line, 100}, exit_status]),
+    {os_pid, Pid} = erlang:port_info(Port, os_pid),
+    receive {Port, {data, {eol, "open"}}} -> ok end,
+    {error, Text} = halley_store_sup:start_link(),
+    "" = os:cmd("kill -9 " ++ integer_to_list(Pid)),
+    receive {Port, {exit_status, 137}} -> ok end,
+    ?assertMatch({match, _}, re:run(Text, "^data.dir: another running brain has .* open$")),
+    halley_store_helper:open(Dir).
+
+other_node_name(Config) ->
+    Dir = proplists:get_value(dir, Config),
+    halley_store_helper:close(proplists:get_value(sup, Config)),
+    Eval = "application:set_env(halley, data_dir, \"" ++ Dir ++ "\"),"
+           "{error, Text} = halley_store:open(), io:put_chars([Text, 10]), halt().",
+    Output = os:cmd("erl -noinput -start_epmd false -dist_listen false -sname other@localhost"
+                    " -pa " ++ filename:dirname(code:which(halley_store)) ++ " -eval '"
+                    ++ Eval ++ "'"),
+    ?assertMatch({match, _}, re:run(Output, "node.name: the store in .* belongs to node "
+                                            "nonode@nohost, this one is other@localhost")).

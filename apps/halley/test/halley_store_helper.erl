@@ -1,0 +1,53 @@
+%% A store of its own for a test case, opened and closed in the test's VM.
+-module(halley_store_helper).
+
+-export([open/1, close/1, reopen/2, kill/1, await_owner/0, agree/0, id/1]).
+
+open(Dir) ->
+    application:set_env(halley, data_dir, Dir),
+    {ok, Sup} = halley_store_sup:start_link(),
+    unlink(Sup),
+    Sup.
+
+%% For init_per_testcase, whose process ends before the case: the supervisor is not linked.
+close(Sup) ->
+    Ref = monitor(process, Sup),
+    exit(Sup, shutdown),
+    receive {'DOWN', Ref, process, _, _} -> ok
+    after 10000 -> exit(Sup, kill)
+    end,
+    halley_store:close().
+
+reopen(Sup, Dir) ->
+    close(Sup),
+    open(Dir).
+
+%% Kills a named process and returns when another has its name.
+kill(Name) ->
+    Pid = whereis(Name),
+    exit(Pid, kill),
+    await(fun() -> is_pid(whereis(Name)) andalso whereis(Name) =/= Pid end, 200),
+    _ = sys:get_state(Name),
+    ok.
+
+await_owner() ->
+    await(fun() -> is_pid(whereis(halley_follows_owner)) end, 200),
+    _ = sys:get_state(halley_follows_owner),
+    ok.
+
+await(Condition, Tries) when Tries > 0 ->
+    case Condition() of
+        true -> ok;
+        false -> timer:sleep(10), await(Condition, Tries - 1)
+    end.
+
+%% Both directions hold the same pairs, as many as are counted. Gives them, user first.
+agree() ->
+    Following = [Key || <<Key:64>> <= halley_pages_table:pairs(halley_following)],
+    Followers = [halley_pages:swap(Key)
+                 || <<Key:64>> <= halley_pages_table:pairs(halley_followers)],
+    Following = lists:sort(Followers),
+    true = length(Following) =:= halley_follows:count(),
+    [{halley_ids:name(Key bsr 32), halley_ids:name(Key band 16#ffffffff)} || Key <- Following].
+
+id(N) -> integer_to_binary(N).
