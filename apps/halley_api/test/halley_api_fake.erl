@@ -43,8 +43,11 @@ stop() ->
 %% Tests that each have a brain of their own, named after their functions.
 -spec cases([fun(() -> term())]) -> term().
 cases(Cases) ->
-    Named = [{atom_to_list(element(2, erlang:fun_info(Case, name))), Case} || Case <- Cases],
-    {foreach, fun start/0, fun(_) -> stop() end, Named}.
+    Named = fun(Case) ->
+                    {name, Name} = erlang:fun_info(Case, name),
+                    {atom_to_list(Name), {timeout, 30, Case}}
+            end,
+    {foreach, fun start/0, fun(_) -> stop() end, lists:map(Named, Cases)}.
 
 %% --- requests ------------------------------------------------------------------------------------
 
