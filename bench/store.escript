@@ -107,7 +107,8 @@ reads(Users) ->
 singles(Users) ->
     End = erlang:monotonic_time(millisecond) + ?SINGLE_MS,
     Counts = pmap(fun(_) -> single(Users, End, 0) end, lists:seq(1, ?CALLERS), ?CALLERS),
-    row("single follows, 64 callers, durable", round(lists:sum(Counts) * 1000 / ?SINGLE_MS), "calls/s"),
+    row("single follows, 64 callers, durable", round(lists:sum(Counts) * 1000 / ?SINGLE_MS),
+        "calls/s"),
     {AloneMs, _} = ms(fun() -> [one(Users) || _ <- lists:seq(1, 500)] end),
     row("single follow, one caller, durable", us(AloneMs, 500), "us").
 

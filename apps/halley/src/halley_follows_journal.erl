@@ -18,7 +18,7 @@
 %% A the user, B the subject, 0 to add, 1 to remove.
 -module(halley_follows_journal).
 
--export([entry/2, row/2, rows/0, load/0, replay/0, checkpoint/1]).
+-export([entry/2, row/2, rows/0, load/0, replay/0, checkpoint/1, steps/2]).
 
 -define(JOURNAL, halley_follow_journal).
 %% The tables that are read, and their checkpoints in Mnesia.
@@ -94,11 +94,17 @@ checkpoint(Sequence) ->
     ok.
 
 save(Table, Saved) ->
-    {Fences, Changed} = scan(Table, Saved, ets:first(Table), [], []),
+    {Changed, Gone} = steps(Table, Saved),
     in_chunks(fun(Row) -> mnesia:write(Row) end, Changed),
-    OnDisk = ets:select(Saved, [{{'_', '$1', '_'}, [], ['$1']}]),
-    Gone = ordsets:subtract(OnDisk, Fences),
     in_chunks(fun(Fence) -> mnesia:delete({Saved, Fence}) end, Gone).
+
+%% What brings a checkpoint up to its table: rows to write and then fences to delete, each in the
+%% order in which that must be done.
+-spec steps(atom(), atom()) -> {[halley_store:row()], [halley_pages:key()]}.
+steps(Table, Saved) ->
+    {Fences, Changed} = scan(Table, Saved, ets:first(Table), [], []),
+    OnDisk = ets:select(Saved, [{{'_', '$1', '_'}, [], ['$1']}]),
+    {Changed, ordsets:subtract(OnDisk, Fences)}.
 
 %% Reads as every reader does, upwards, so that a split meanwhile hides nothing. The changed pages
 %% come out highest fence first.

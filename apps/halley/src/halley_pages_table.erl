@@ -13,7 +13,7 @@
 %% What a page is belongs to `halley_pages`. This is not durable: see `halley_follows_journal`.
 -module(halley_pages_table).
 
--export([new/1, change/3, load/2]).
+-export([new/1, change/3, rows/3, load/2]).
 -export([fold/4, slices/2, count/2, take/4, pairs/1, size/1]).
 
 -type table() :: atom().
@@ -43,8 +43,12 @@ change(Operation, Table, <<Key:64, _/binary>> = Pairs, Changed) ->
 put_page(Table, Fence, <<>>, _) ->
     true = ets:delete(Table, Fence);
 put_page(Table, Fence, New, Next) ->
-    Pieces = halley_pages:split(New, Fence, Next),
-    lists:foreach(fun(Piece) -> ets:insert(Table, Piece) end, lists:reverse(Pieces)).
+    lists:foreach(fun(Row) -> ets:insert(Table, Row) end, rows(Fence, New, Next)).
+
+%% The rows that a changed page becomes, in the order in which they must be written.
+-spec rows(halley_pages:key(), halley_pages:page(), halley_pages:key() | infinity) ->
+    [{halley_pages:key(), halley_pages:page()}].
+rows(Fence, New, Next) -> lists:reverse(halley_pages:split(New, Fence, Next)).
 
 %% The first page's fence is 0, also when there is no page yet.
 fence(Table, Key) ->

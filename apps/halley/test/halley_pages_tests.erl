@@ -46,18 +46,20 @@ appended_pages_are_full_test() ->
     {Full, [_]} = lists:split(length(Pieces) - 1, Pieces),
     [?assert(byte_size(Page) > halley_pages:page_bytes_max() - 60) || {_, Page} <- Full].
 
-random_changes_test_() ->
-    {timeout, 60, ?_assert(proper:quickcheck(prop_halley_pages:prop_change(),
-                                             [{numtests, 300}, {to_file, user}]))}.
+random_changes_test_() -> holds(prop_halley_pages:prop_change(), 300).
 
-random_splits_test_() ->
-    {timeout, 60, ?_assert(proper:quickcheck(prop_halley_pages:prop_split(),
-                                             [{numtests, 200}, {to_file, user}]))}.
+random_splits_test_() -> holds(prop_halley_pages:prop_split(), 200).
 
-random_tables_test_() ->
-    {timeout, 60, ?_assert(proper:quickcheck(prop_halley_pages:prop_table(),
-                                             [{numtests, 150}, {to_file, user}]))}.
+random_tables_test_() -> holds(prop_halley_pages:prop_table(), 150).
+
+random_readers_during_split_test_() ->
+    holds(prop_halley_pages:prop_reader_during_split(), 150).
 
 random_checkpoints_cut_short_test_() ->
-    {timeout, 60, ?_assert(proper:quickcheck(prop_halley_pages:prop_checkpoint_cut_short(),
-                                             [{numtests, 100}, {to_file, user}]))}.
+    holds(prop_halley_pages:prop_checkpoint_cut_short(), 100).
+
+holds(Property, Tests) ->
+    {timeout, 60, fun() ->
+                          Result = proper:quickcheck(Property, [quiet, {numtests, Tests}]),
+                          ?assertEqual({true, undefined}, {Result, proper:counterexample()})
+                  end}.

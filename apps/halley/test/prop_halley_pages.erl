@@ -3,7 +3,8 @@
 
 -include("halley_store_proper.hrl").
 
--export([prop_change/0, prop_split/0, prop_table/0, prop_checkpoint_cut_short/0]).
+-export([prop_change/0, prop_split/0, prop_table/0, prop_reader_during_split/0,
+         prop_checkpoint_cut_short/0]).
 
 -define(TABLE, prop_halley_pages_table).
 
@@ -94,8 +95,7 @@ prop_checkpoint_cut_short() ->
     ?FORALL({Before, Since, Later, Cut}, {changes(), changes(), changes(), range(0, 1000)},
             begin
                 Old = with_table(fun() -> run(Before, []), ets:tab2list(?TABLE) end),
-                New = with_table(fun() -> reopen(Old, Since), ets:tab2list(?TABLE) end),
-                OnDisk = cut_short(Old, New, Cut),
+                OnDisk = with_table(fun() -> reopen(Old, Since), cut_short(Old, Cut) end),
                 Opened = with_table(fun() -> reopen(OnDisk, Since ++ Later),
                                              halley_pages_table:pairs(?TABLE) end),
                 Set = lists:foldl(fun({Op, Keys}, S) -> model(Op, Keys, S) end, [],
@@ -107,13 +107,38 @@ reopen(Rows, Journal) ->
     halley_pages_table:load(?TABLE, Rows),
     [halley_pages_table:change(Op, ?TABLE, halley_pages:pack(Keys)) || {Op, Keys} <- Journal].
 
-%% Pages from the highest fence down, then deletions, as far as Cut thousandths of the way.
-cut_short(Old, New, Cut) ->
-    Steps = [{put, Row} || Row <- lists:reverse(New), not lists:member(Row, Old)]
-        ++ [{delete, Fence} || {Fence, _} <- Old, not lists:keymember(Fence, 1, New)],
+%% What is on disk when a checkpoint got as far as Cut thousandths of its way.
+cut_short(Old, Cut) ->
+    Saved = ets:new(saved, [ordered_set, {keypos, 2}]),
+    ets:insert(Saved, [{saved, Fence, Page} || {Fence, Page} <- Old]),
+    {Changed, Gone} = halley_follows_journal:steps(?TABLE, Saved),
+    Steps = [{write, {saved, Fence, Page}} || {_, Fence, Page} <- Changed]
+        ++ [{delete, Fence} || Fence <- Gone],
     Done = lists:sublist(Steps, length(Steps) * Cut div 1000),
-    lists:keysort(1, lists:foldl(fun({put, {Fence, _} = Row}, Disk) ->
-                                         lists:keystore(Fence, 1, Disk, Row);
-                                    ({delete, Fence}, Disk) ->
-                                         lists:keydelete(Fence, 1, Disk)
-                                 end, Old, Done)).
+    lists:foreach(fun({write, Row}) -> ets:insert(Saved, Row);
+                     ({delete, Fence}) -> ets:delete(Saved, Fence)
+                  end, Done),
+    OnDisk = [{Fence, Page} || {_, Fence, Page} <- ets:tab2list(Saved)],
+    ets:delete(Saved),
+    OnDisk.
+
+%% A reader that comes between any two writes of a split misses nobody who was there before.
+prop_reader_during_split() ->
+    ?FORALL({Before, Keys}, {changes(), keys()},
+            with_table(fun() -> misses_nobody(run(Before, []), Keys) end)).
+
+misses_nobody(_, []) -> true;
+misses_nobody(Set, [Key | _] = Keys) ->
+    Fence = case ets:prev(?TABLE, Key + 1) of '$end_of_table' -> 0; Prev -> Prev end,
+    Next = case ets:next(?TABLE, Fence) of '$end_of_table' -> infinity; N -> N end,
+    Page = case ets:lookup(?TABLE, Fence) of [{_, P}] -> P; [] -> <<>> end,
+    {New, _, _} = halley_pages:change(add, Page, halley_pages:pack(Keys), Next),
+    lists:all(fun(Row) ->
+                      ets:insert(?TABLE, Row),
+                      lists:all(fun(A) -> sees_all(A, Set) end, lists:seq(1, 60))
+              end, halley_pages_table:rows(Fence, New, Next)).
+
+sees_all(A, Set) ->
+    Members = [B || Slice <- halley_pages_table:slices(?TABLE, A), <<B:32>> <= Slice],
+    lists:usort(Members) =:= Members
+        andalso [Key band 16#ffffffff || Key <- Set, Key bsr 32 =:= A] -- Members =:= [].
