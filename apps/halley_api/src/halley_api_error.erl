@@ -27,7 +27,7 @@ retry_after(503, Headers) -> [{<<"retry-after">>, integer_to_binary(?RETRY_AFTER
 retry_after(_, Headers) -> Headers.
 
 %% The error as one line of JSON.
--spec json(error()) -> iodata().
+-spec json(error()) -> iolist().
 json({_, Code, Message}) ->
     ["{\"error\":{\"code\":\"", Code, "\",\"message\":", halley_api_json:string(Message), "}}"].
 

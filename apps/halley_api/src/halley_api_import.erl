@@ -16,6 +16,7 @@
 -module(halley_api_import).
 
 -export([run/3]).
+-export([commit/2]).
 -export_type([outcome/0, apply/0, format/0]).
 
 -include("halley_api_limits.hrl").
@@ -110,13 +111,18 @@ commit(Import) ->
     case settle(Import, ?FOLLOW_COMMITS_MAX - 1) of
         {ok, #import{apply = Apply, batch = Batch, commits = Commits} = Settled} ->
             Pairs = lists:append(lists:reverse(Batch#batch.blocks)),
-            {_, Commit} = spawn_monitor(fun() -> exit({result, apply_batch(Apply, Pairs, 0)}) end),
+            {_, Commit} = spawn_monitor(?MODULE, commit, [Apply, Pairs]),
             Next = #batch{first_line = Batch#batch.first_line + Batch#batch.lines},
             {ok, Settled#import{batch = Next,
                                 commits = Commits ++ [{Commit, Batch#batch{blocks = []}}]}};
         Stop ->
             Stop
     end.
+
+%% What the process of one batch runs; the result is the reason of its end.
+-spec commit(apply(), pairs()) -> no_return().
+commit(Apply, Pairs) ->
+    exit({result, apply_batch(Apply, Pairs, 0)}).
 
 apply_batch(_, [], _) ->
     {ok, #{errors => []}};
