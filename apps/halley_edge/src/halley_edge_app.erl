@@ -7,7 +7,10 @@
 
 -spec start(application:start_type(), term()) -> {ok, pid()} | {error, term()}.
 start(_, _) ->
-    halley_edge_sup:start_link().
+    case halley_edge_sup:start_link() of
+        {ok, Pid} -> {ok, Pid};
+        {error, Reason} -> {error, Reason}
+    end.
 
 %% Here and not in the runner's terminate/2, which also runs when the runner is merely restarted.
 -spec prep_stop(State) -> State.

@@ -333,7 +333,7 @@ encode_from_edge({stats, Values}) ->
 
 %% DELIVER from its parts; neither the JSON nor the packed connection ids are copied.
 -spec encode_deliver(Cursor :: binary(), DataOffset :: non_neg_integer(), Json :: iodata(),
-                     Conns :: binary()) -> iodata().
+                     Conns :: binary()) -> iolist().
 encode_deliver(Cursor, DataOffset, Json, Conns) ->
     JsonBytes = iolist_size(Json),
     Length = 12 + byte_size(Cursor) + JsonBytes + byte_size(Conns),

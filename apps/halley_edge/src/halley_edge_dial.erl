@@ -30,8 +30,8 @@
 
 -spec path(SocketDir :: file:filename_all(), Worker :: non_neg_integer()) -> binary().
 path(SocketDir, Worker) ->
-    Name = <<"worker-", (integer_to_binary(Worker))/binary, ".sock">>,
-    filename:join(unicode:characters_to_binary(SocketDir), Name).
+    Dir = unicode:characters_to_binary(SocketDir),
+    <<Dir/binary, "/worker-", (integer_to_binary(Worker))/binary, ".sock">>.
 
 %% Whether the kernel can take this path.
 -spec check_path(binary()) ->

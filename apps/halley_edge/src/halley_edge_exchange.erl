@@ -23,6 +23,9 @@
 %% What a handler may keep on its heap; binaries above 64 bytes are not on it. 64 MiB: some hundred
 %% times the largest JSON that fits a frame, so reaching it is a fault.
 -define(HEAP_WORDS_MAX, ((64 bsl 20) div 8)).
+%% Room for a small request and its answer without a collection: one twentieth less CPU of the
+%% brain at 4,000 requests a second than with the default.
+-define(HEAP_WORDS_MIN, 1598).
 -define(BODY, {?MODULE, body}).
 
 %% What every exchange of a link shares. To be made by the link.
@@ -35,7 +38,10 @@ context(Writer, RequestWindow) ->
 -spec start(halley_edge_codec:frame(), context()) -> pid().
 start(Request, Context) ->
     HeapBound = #{size => ?HEAP_WORDS_MAX, kill => true, error_logger => false},
-    spawn_opt(?MODULE, run, [Request, Context], [link, {max_heap_size, HeapBound}]).
+    Options = [link, {min_heap_size, ?HEAP_WORDS_MIN}, {max_heap_size, HeapBound}],
+    Pid = spawn_opt(?MODULE, run, [Request, Context], Options),
+    true = is_pid(Pid),
+    Pid.
 
 -spec run(halley_edge_codec:frame(), context()) -> ok.
 run({request, Conn, Listener, Flags, Method, Target, Headers, Body}, {_, Writer, _} = Context) ->

@@ -207,6 +207,7 @@ write(Out, #state{socket = Socket}) ->
         error:_ -> exit({shutdown, {send, closed}})
     end.
 
+-spec fail(halley_edge_codec:problem(), #state{}) -> no_return().
 fail(Problem, #state{link = Link} = State) ->
     Link ! {broken, Problem},
     stop(halley_edge_codec:goodbye(Problem), State).
