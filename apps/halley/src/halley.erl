@@ -1,11 +1,11 @@
 %% Halley: publish about a subject, and every connected follower has it.
 %%
-%% What Erlang code calls. Users and subjects are ids: 1..255 bytes of UTF-8. Every function may be called
-%% from any process.
+%% What Erlang code calls. Users and subjects are ids: 1..255 bytes of UTF-8. Every function may
+%% be called from any process.
 %%
-%% A process can be a session of a user: it logs in, receives `{halley, #{id, subject, at, data}}' for every
-%% event of what the user follows (objects in the data are maps), and is logged out when it dies. Its mailbox is its
-%% own: nothing is dropped and nothing is held back there.
+%% A process can be a session of a user: it logs in, receives `{halley, #{id, subject, at, data}}'
+%% for every event of what the user follows (objects in the data are maps), and is logged out when
+%% it dies. Its mailbox is its own: nothing is dropped and nothing is held back there.
 -module(halley).
 
 -export([publish/2, publish/3, publish_many/1]).
@@ -58,7 +58,8 @@ one({ok, #{errors := [{_, Reason} | _]}}) -> {error, Reason};
 one({ok, _}) -> ok;
 one({error, _} = Error) -> Error.
 
-%% Everybody who follows a subject. For subjects with very many, page with `halley_follows:followers/3'.
+%% Everybody who follows a subject. For subjects with very many, page with
+%% `halley_follows:followers/3'.
 -spec followers(Subject :: id()) -> [User :: id()].
 followers(Subject) ->
     all(fun(After) -> halley_follows:followers(Subject, After, ?PAGE) end, start).
@@ -96,8 +97,8 @@ logout(Pid) ->
 presence(User) ->
     #{user => User, sessions => length(sessions(User))}.
 
-%% Closes the user's sessions: connections are closed by their edge soon after this returns; processes are
-%% logged out at once and get `{halley_closed, User}'. Returns how many there were.
+%% Closes the user's sessions: connections are closed by their edge soon after this returns;
+%% processes are logged out at once and get `{halley_closed, User}'. Returns how many there were.
 -spec close_sessions(User :: id()) -> {ok, non_neg_integer()}.
 close_sessions(User) ->
     Sessions = sessions(User),

@@ -1,4 +1,5 @@
-%% The application: configuration, node name, log and store come first, in this order; see `halley_boot'.
+%% The application: configuration, node name, log and store come first, in this order; see
+%% `halley_boot'.
 -module(halley_app).
 -behaviour(application).
 

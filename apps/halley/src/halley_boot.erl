@@ -1,8 +1,9 @@
-%% Start-up: from nothing to the point where the supervisor can start, and one clear line if it can't.
+%% Start-up: from nothing to the point where the supervisor can start, and one clear line if it
+%% can't.
 %%
-%% The order: configuration, then the node's name (Mnesia's schema names its node), then the log. Until all of
-%% that and the tree stand, the log is silent, so that what goes wrong is told by exactly one line on stderr
-%% and exit status 1: no reports, no crash dump.
+%% The order: configuration, then the node's name (Mnesia's schema names its node), then the log.
+%% Until all of that and the tree stand, the log is silent, so that what goes wrong is told by
+%% exactly one line on stderr and exit status 1: no reports, no crash dump.
 %%
 %% The node gets a name but listens on nothing and asks no epmd.
 -module(halley_boot).
@@ -54,7 +55,8 @@ ready() ->
     {ok, DataDir} = application:get_env(halley, data_dir),
     ?LOG_NOTICE("brain ~ts is ready, data in ~ts", [node(), DataDir]).
 
-%% One line for each message. Progress reports tell of every process that starts: too much for a log.
+%% One line for each message. Progress reports tell of every process that starts: too much for a
+%% log.
 log_to_stderr() ->
     _ = logger:remove_handler(default),
     Template = [time, " ", level, " ", msg, "\n"],

@@ -1,8 +1,9 @@
 %% The configuration: one file and the environment, checked as a whole before anything starts.
 %%
 %% A key comes from the environment, else from the file, else from its default. `public.listen' is
-%% HALLEY_PUBLIC_LISTEN. The file is $HALLEY_CONF, or halley.conf in the working directory if there is one.
-%% Keys are those of priv/halley.schema and one `limits.<name>' for each configurable row of `halley_limits'.
+%% HALLEY_PUBLIC_LISTEN. The file is $HALLEY_CONF, or halley.conf in the working directory if
+%% there is one. Keys are those of priv/halley.schema and one `limits.<name>' for each
+%% configurable row of `halley_limits'.
 %%
 %% What is wrong is told in one sentence that names the key (or the variable, or the line) and says
 %% what would be right; the first mistake ends it. Nothing is put in force here: `halley_boot' does.
@@ -23,7 +24,8 @@
                     notices := [string()]}.             % for the log: accepted, but of note
 
 -define(LINK_WINDOW_BYTES_MIN, 524288).
-%% A Unix socket's path has 108 bytes with its end; "/worker-1000.sock" is what follows the directory.
+%% A Unix socket's path has 108 bytes with its end; "/worker-1000.sock" is what follows the
+%% directory.
 -define(SOCKET_DIR_BYTES_MAX, 90).
 
 %% From the node's environment and working directory.
@@ -57,7 +59,8 @@ load(File, Environment) ->
     end.
 
 %% What can be set, in the order of the schema, for the reference page.
--spec keys() -> [#{key := key(), variable := string(), default := none | term(), doc := [string()]}].
+-spec keys() -> [#{key := key(), variable := string(), default := none | term(),
+                   doc := [string()]}].
 keys() ->
     {_, Mappings, _} = schema(),
     [#{key => key(M), variable => variable(key(M)), doc => cuttlefish_mapping:doc(M),
@@ -74,7 +77,7 @@ variable(Key) ->
 bad(Format, Args) ->
     throw({bad, io_lib:format(Format, Args)}).
 
-%% --- schema ----------------------------------------------------------------------------------------
+%% --- schema ------------------------------------------------------------------------------------
 
 schema() ->
     File = filename:join(code:priv_dir(halley), "halley.schema"),
@@ -97,7 +100,7 @@ key(Mapping) ->
 dotted(Variable) ->
     lists:flatten(lists:join(".", Variable)).
 
-%% --- what was given --------------------------------------------------------------------------------
+%% --- what was given ----------------------------------------------------------------------------
 
 read(none) ->
     [];
@@ -144,7 +147,7 @@ nearest(Name, Names) ->
     {_, Nearest} = lists:min([{cuttlefish_util:levenshtein(Name, N), N} || N <- Names]),
     Nearest.
 
-%% --- values ----------------------------------------------------------------------------------------
+%% --- values ------------------------------------------------------------------------------------
 
 generate(Schema = {_, Mappings, _}, Given) ->
     lists:foreach(fun({Key, Value}) -> convertible(Key, Value, Mappings) end, Given),
@@ -176,7 +179,8 @@ finish(#{halley := Brain, halley_edge := Edge}) ->
     #{public_listen := Public, api_listen := Api} = Edge,
     available(Brain),
     protected(AuthMode, Public),
-    Public =/= Api orelse bad("api.listen: is ~ts, as public.listen is; give it a port of its own", [Api]),
+    Public =/= Api orelse
+        bad("api.listen: is ~ts, as public.listen is; give it a port of its own", [Api]),
     Limits = limits(maps:get(limits, Brain)),
     AbsoluteDir = filename:absname(DataDir),
     SocketDir = socket_dir(maps:get(socket_dir, Edge, none), AbsoluteDir),
@@ -187,13 +191,16 @@ finish(#{halley := Brain, halley_edge := Edge}) ->
                              {log_level, maps:get(log_level, Brain)},
                              {limits, Limits}, {edge_settings, edge_settings(Brain)}]},
                    {halley_edge, [{public_listen, Public}, {api_listen, Api}, {workers, Workers},
-                                  {socket_dir, SocketDir}
-                                  | [{connections_max, Max} || #{connections_max := Max} <- [Edge]]]},
+                                  {socket_dir, SocketDir} | connections_max(Edge)]},
                    {halley_api, [{auth_mode, AuthMode}]}],
            notices => notices(Brain, Api)}}.
 
+connections_max(#{connections_max := Max}) -> [{connections_max, Max}];
+connections_max(_) -> [].
+
 available(#{auth_mode := jwt}) ->
-    bad("auth.mode: jwt is not in this version; set it to none and listen on a loopback address", []);
+    bad("auth.mode: jwt is not in this version; set it to none and listen on a loopback address",
+        []);
 available(#{store_backend := postgres}) ->
     bad("store.backend: postgres is not in this version; set it to mnesia", []);
 available(_) ->
@@ -201,17 +208,20 @@ available(_) ->
 
 protected(none, Public) ->
     halley_config_check:is_loopback(Public) orelse
-        bad("public.listen: ~ts can be reached from other machines, and with auth.mode = none anyone could "
-            "be any user; listen on a loopback address such as 127.0.0.1:8080", [Public]).
+        bad("public.listen: ~ts can be reached from other machines, and with auth.mode = none "
+            "anyone could be any user; listen on a loopback address such as 127.0.0.1:8080",
+            [Public]).
 
 limits(Given) ->
     Limits = maps:from_list(Given),
-    #{link_window_bytes := Window, link_queue_bytes_max := Queue, link_queue_refuse_bytes := Refuse} = Limits,
+    #{link_window_bytes := Window, link_queue_bytes_max := Queue,
+      link_queue_refuse_bytes := Refuse} = Limits,
     Window >= ?LINK_WINDOW_BYTES_MIN orelse
-        bad("limits.link_window_bytes: must be ~b at least; it is ~b", [?LINK_WINDOW_BYTES_MIN, Window]),
+        bad("limits.link_window_bytes: must be ~b at least; it is ~b",
+            [?LINK_WINDOW_BYTES_MIN, Window]),
     Refuse < Queue orelse
-        bad("limits.link_queue_refuse_bytes: must be less than limits.link_queue_bytes_max; it is ~b of ~b",
-            [Refuse, Queue]),
+        bad("limits.link_queue_refuse_bytes: must be less than limits.link_queue_bytes_max; "
+            "it is ~b of ~b", [Refuse, Queue]),
     Limits.
 
 socket_dir(none, DataDir) ->
@@ -236,6 +246,5 @@ edge_settings(Brain) ->
 
 notices(Brain, Api) ->
     ["history.retention has no effect in this version" || is_map_key(history_retention_ms, Brain)]
-        ++ [lists:flatten(io_lib:format("api.listen: ~ts can be reached from other machines, and the API "
-                                        "asks nobody who they are", [Api]))
-            || not halley_config_check:is_loopback(Api)].
+        ++ ["api.listen: " ++ Api ++ " can be reached from other machines, and the API asks nobody "
+            "who they are" || not halley_config_check:is_loopback(Api)].

@@ -1,11 +1,11 @@
 %% The directory: who is online, and where.
 %%
-%% One word of `atomics' for each user number, in chunks that are made as numbers appear. A word is
+%% One word for each user number (`halley_directory_words'). A word is
 %%   0         the user is offline;
 %%   SEVERAL   the user's sessions are rows of the ETS bag `halley_directory_rows';
 %%   else      the user has one session, on a link: slot (10 bits, 1..1023) and conn (48 bits).
-%% A word is below 2^59, so it stays an immediate integer: reading one makes no garbage. Slot 0 is no
-%% slot, so SEVERAL = 1 is no session. A row is {user number, word | pid}.
+%% A word is below 2^59, so it stays an immediate integer: reading one makes no garbage. Slot 0 is
+%% no slot, so SEVERAL = 1 is no session. A row is {user number, word | pid}.
 %%
 %% Reads take no lock and ask no process. A link opens and closes the only session of a user by one
 %% compare-and-exchange. Whatever involves rows goes through the owner, this gen_server.
@@ -13,19 +13,20 @@
 %% Who may change a word, and why that is enough:
 %%   0 -> session      any process (open). session -> 0: any process (close), if it is that session.
 %%   session -> SEVERAL, SEVERAL -> anything: the owner only.
-%% So a word that is SEVERAL is stable for the owner, and any other word can change beneath it: the owner
-%% exchanges, and starts again where it lost.
-%%   * Rows are inserted before the word becomes SEVERAL, and deleted after it is no longer. Under SEVERAL
-%%     there is always a row, even if the owner is killed between two steps. A reader that saw SEVERAL and
-%%     finds no rows has met the way back to one session, and reads the word again.
-%%   * One link process opens and closes its sessions in order, and waits for the owner where it needs it.
-%%     So a close never overtakes its open, and closing what isn't there changes nothing.
-%%   * `purge/1' shuts the slot, then scans words and rows, then lifts the mark. Whoever puts a session
-%%     into a word looks at the mark afterwards and takes its session back if the slot is shut. Either the
-%%     mark was there to be seen, or the word was there for the scan: nothing of a dead link stays behind.
+%% So a word that is SEVERAL is stable for the owner, and any other word can change beneath it:
+%% the owner exchanges, and starts again where it lost.
+%%   * Rows are inserted before the word becomes SEVERAL, and deleted after it is no longer. Under
+%%     SEVERAL there is always a row, even if the owner is killed between two steps. A reader that
+%%     saw SEVERAL and finds no rows has met the way back to one session, and reads the word again.
+%%   * One link process opens and closes its sessions in order, and waits for the owner where it
+%%     needs it. So a close never overtakes its open, and closing what isn't there changes nothing.
+%%   * `purge/1' shuts the slot, then scans words and rows, then lifts the mark. Whoever puts a
+%%     session into a word looks at the mark afterwards and takes its session back if the slot is
+%%     shut. Either the mark was there to be seen, or the word was there for the scan: nothing of
+%%     a dead link stays behind.
 %%   * A killed owner is restarted over the same chunks and rows (they belong to the supervisor); it
-%%     deletes rows of words that aren't SEVERAL and monitors the processes again. The counts of users
-%%     and sessions may then be off by the one step that the kill interrupted.
+%%     deletes rows of words that aren't SEVERAL and monitors the processes again. The counts of
+%%     users and sessions may then be off by the one step that the kill interrupted.
 %%
 %% It is not durable, and knows neither ids nor follows.
 -module(halley_directory).
@@ -34,9 +35,9 @@
 -export([new/0, start_link/0]).
 -export([open/2, close/2, logout/1, sessions/1, online/0]).
 -export([shut/1, shut_slots/0, purge/1]).
--export([chunks/0, lookup/2, session/1]).
+-export([lookup/2, session/1]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
--export_type([session/0, slot/0, conn/0, word/0, chunks/0]).
+-export_type([session/0, slot/0, conn/0, word/0]).
 
 -type slot() :: 1..1023.
 -type conn() :: 0..16#FFFFFFFFFFFF.
@@ -44,20 +45,15 @@
 %% A session on a link as one integer; sorting words groups them by slot.
 -type word() :: pos_integer().
 -type user_number() :: non_neg_integer().
--opaque chunks() :: tuple().
 
 -define(ROWS, halley_directory_rows).
 -define(SEVERAL, 1).
 -define(CONN_BITS, 48).
 -define(CONN_MAX, 16#FFFFFFFFFFFF).
 -define(SLOT_MAX, 1023).
-%% 2^16 words are 512 KiB: small beside a million users, large beside a tuple's element.
--define(CHUNK_BITS, 16).
--define(CHUNK_WORDS, (1 bsl ?CHUNK_BITS)).
 -define(USER_NUMBER_MAX, 16#FFFFFFFF).
 -define(PURGE_ROWS, 500).
 
--define(CHUNKS, {?MODULE, chunks}).
 -define(COUNTS, {?MODULE, counts}).
 -define(SHUT_SLOTS, {?MODULE, shut_slots}).
 -define(USERS, 1).
@@ -71,7 +67,7 @@ new() ->
     ?ROWS = ets:new(?ROWS, [bag, named_table, public, {read_concurrency, true}]),
     persistent_term:put(?COUNTS, counters:new(2, [atomics])),
     persistent_term:put(?SHUT_SLOTS, atomics:new(?SLOT_MAX, [])),
-    persistent_term:put(?CHUNKS, {}).
+    halley_directory_words:new().
 
 -spec start_link() -> gen_server:start_ret().
 start_link() ->
@@ -107,33 +103,18 @@ logout(Pid) ->
 
 -spec sessions(user_number()) -> [session()].
 sessions(User) ->
-    case lookup(chunks(), User) of
+    case lookup(halley_directory_words:chunks(), User) of
         0 -> [];
         Word when is_integer(Word) -> [session(Word)];
         Rows -> [session(Row) || Row <- Rows]
     end.
 
-%% For a fan-out: the chunks are fetched once, then each look-up is two steps.
--spec chunks() -> chunks().
-chunks() ->
-    persistent_term:get(?CHUNKS).
-
-%% 0, one word, or several words and pids.
--spec lookup(chunks(), user_number()) -> 0 | word() | [word() | pid()].
+%% 0, one word, or several words and pids. A fan-out fetches the chunks once.
+-spec lookup(halley_directory_words:chunks(), user_number()) -> 0 | word() | [word() | pid()].
 lookup(Chunks, User) ->
-    case User bsr ?CHUNK_BITS of
-        Index when Index < tuple_size(Chunks) ->
-            case element(Index + 1, Chunks) of
-                none ->
-                    0;
-                Chunk ->
-                    case atomics:get(Chunk, User band (?CHUNK_WORDS - 1) + 1) of
-                        ?SEVERAL -> lookup_rows(Chunks, User);
-                        Word -> Word
-                    end
-            end;
-        _ ->
-            0
+    case halley_directory_words:get(Chunks, User) of
+        ?SEVERAL -> lookup_rows(Chunks, User);
+        Word -> Word
     end.
 
 lookup_rows(Chunks, User) ->
@@ -160,14 +141,12 @@ shut_slots() ->
 is_shut(Slot) ->
     atomics:get(persistent_term:get(?SHUT_SLOTS), Slot) =:= 1.
 
-%% Forgets every session of a link that ended, in the caller's process: 20 ms for a million users, and
-%% nobody else waits for it. The slot may be given to a new link when this returns.
+%% Forgets every session of a link that ended, in the caller's process: 20 ms for a million users,
+%% and nobody else waits for it. The slot may be given to a new link when this returns.
 -spec purge(slot()) -> ok.
 purge(Slot) ->
     ok = shut(Slot),
-    Chunks = chunks(),
-    _ = [purge_chunk(element(I, Chunks), (I - 1) bsl ?CHUNK_BITS, Slot)
-         || I <- lists:seq(1, tuple_size(Chunks))],
+    halley_directory_words:foreach(fun(User, Word) -> purge_word(Slot, User, Word) end),
     true = ets:safe_fixtable(?ROWS, true),
     Low = word(Slot, 0),
     High = word(Slot, ?CONN_MAX),
@@ -177,17 +156,8 @@ purge(Slot) ->
     end,
     atomics:put(persistent_term:get(?SHUT_SLOTS), Slot, 0).
 
-purge_chunk(none, _, _) -> ok;
-purge_chunk(Chunk, First, Slot) -> purge_words(Chunk, First, Slot, ?CHUNK_WORDS).
-
-purge_words(_, _, _, 0) ->
-    ok;
-purge_words(Chunk, First, Slot, N) ->
-    case atomics:get(Chunk, N) of
-        Word when Word bsr ?CONN_BITS =:= Slot -> close_word(First + N - 1, Word);
-        _ -> ok
-    end,
-    purge_words(Chunk, First, Slot, N - 1).
+purge_word(Slot, User, Word) when Word bsr ?CONN_BITS =:= Slot -> close_word(User, Word);
+purge_word(_, _, _) -> ok.
 
 purge_rows('$end_of_table') ->
     ok;
@@ -200,11 +170,13 @@ online() ->
     Counts = persistent_term:get(?COUNTS),
     #{users => counters:get(Counts, ?USERS), sessions => counters:get(Counts, ?SESSIONS)}.
 
-%% --- words -----------------------------------------------------------------------------------------
+%% --- words -------------------------------------------------------------------------------------
 
 word(Slot, Conn) when Slot >= 1, Slot =< ?SLOT_MAX, Conn >= 0, Conn =< ?CONN_MAX ->
     Slot bsl ?CONN_BITS bor Conn.
 
+%% In the owner it never finds SEVERAL, or it would call itself: it is called for words that are none,
+%% and nobody else makes them so.
 close_word(User, Word) ->
     case exchange(User, Word, 0) of
         ok -> count(-1, -1);
@@ -219,23 +191,16 @@ take_back_if_shut(User, Word) ->
         false -> ok
     end.
 
-%% `ok', or what was found in place of what was expected. A word that has no chunk is 0.
+%% `ok', or what was found in place of what was expected.
 exchange(User, Expected, New) ->
-    case chunk(User) of
-        none when Expected =:= 0 ->
+    case halley_directory_words:exchange(User, Expected, New) of
+        no_chunk when Expected =:= 0 ->
             ok = call({grow, User}),
             exchange(User, Expected, New);
-        none ->
+        no_chunk ->
             0;
-        Chunk ->
-            atomics:compare_exchange(Chunk, User band (?CHUNK_WORDS - 1) + 1, Expected, New)
-    end.
-
-chunk(User) ->
-    Chunks = chunks(),
-    case User bsr ?CHUNK_BITS of
-        Index when Index < tuple_size(Chunks) -> element(Index + 1, Chunks);
-        _ when User =< ?USER_NUMBER_MAX -> none
+        Result ->
+            Result
     end.
 
 count(Users, Sessions) ->
@@ -243,12 +208,12 @@ count(Users, Sessions) ->
     counters:add(Counts, ?USERS, Users),
     counters:add(Counts, ?SESSIONS, Sessions).
 
-%% The owner is local and never waits for others, so a call has no time limit: it ends when the owner
-%% answers or dies.
+%% The owner is local and never waits for others, so a call has no time limit: it ends when the
+%% owner answers or dies.
 call(Request) ->
     gen_server:call(?MODULE, Request, infinity).
 
-%% --- the owner -------------------------------------------------------------------------------------
+%% --- the owner ---------------------------------------------------------------------------------
 
 -spec init([]) -> {ok, state()}.
 init([]) ->
@@ -256,9 +221,9 @@ init([]) ->
 
 -spec handle_call(term(), gen_server:from(), state()) -> {reply, ok, state()}.
 handle_call({grow, User}, _, State) ->
-    {reply, grow(User bsr ?CHUNK_BITS, chunks()), State};
+    {reply, halley_directory_words:grow(User), State};
 handle_call({open, User, Row}, _, State) ->
-    ok = grow(User bsr ?CHUNK_BITS, chunks()),
+    ok = halley_directory_words:grow(User),
     owner_open(User, Row),
     {reply, ok, monitor_process(User, Row, State)};
 handle_call({close, User, Row}, _, State) ->
@@ -278,7 +243,7 @@ handle_info(_, State) ->
     {noreply, State}.
 
 owner_open(User, Row) ->
-    case lookup(chunks(), User) of
+    case lookup(halley_directory_words:chunks(), User) of
         Rows when is_list(Rows) ->
             case lists:member(Row, Rows) of
                 true ->
@@ -323,7 +288,7 @@ close_if_shut(_, _) ->
     ok.
 
 owner_close(User, Row) ->
-    case lookup(chunks(), User) of
+    case lookup(halley_directory_words:chunks(), User) of
         Rows when is_list(Rows) ->
             case lists:delete(Row, Rows) of
                 Rows ->
@@ -383,18 +348,11 @@ recover('$end_of_table', State) ->
     State;
 recover(User, State) ->
     Next = ets:next(?ROWS, User),
-    case lookup(chunks(), User) of
+    case lookup(halley_directory_words:chunks(), User) of
         Rows when is_list(Rows) ->
-            recover(Next, lists:foldl(fun(Row, S) -> monitor_process(User, Row, S) end, State, Rows));
+            Monitor = fun(Row, S) -> monitor_process(User, Row, S) end,
+            recover(Next, lists:foldl(Monitor, State, Rows));
         _ ->
             true = ets:delete(?ROWS, User),
             recover(Next, State)
     end.
-
-grow(Index, Chunks) when Index < tuple_size(Chunks), element(Index + 1, Chunks) =/= none ->
-    ok;
-grow(Index, Chunks) ->
-    Old = tuple_to_list(Chunks),
-    Wide = list_to_tuple(Old ++ lists:duplicate(max(0, Index + 1 - length(Old)), none)),
-    Chunk = atomics:new(?CHUNK_WORDS, [{signed, false}]),
-    persistent_term:put(?CHUNKS, setelement(Index + 1, Wide, Chunk)).

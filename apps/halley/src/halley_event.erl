@@ -16,9 +16,10 @@
 -type event() :: #{id := id(), subject := binary(),
                    at := integer(),              % milliseconds since the epoch
                    json := binary(),
-                   data_offset := pos_integer(), % where the data begins in json; it ends one byte before the end
+                   data_offset := pos_integer(), % where data begins in json; a brace follows it
                    cursor := binary()}.
--opaque draft() :: {Id :: id() | generated, Subject :: binary(), SubjectJson :: binary(), Data :: binary()}.
+-opaque draft() :: {Id :: id() | generated, Subject :: binary(), SubjectJson :: binary(),
+                   Data :: binary()}.
 
 %% An event that waits for its place. `Data' is valid JSON on one line.
 -spec draft(id() | generated, binary(), binary()) -> draft().

@@ -13,12 +13,15 @@
 
 -type name() :: atom().
 -type scope() :: config | edge | fixed.
--type row() :: {name(), Default :: non_neg_integer(), Unit :: bytes | ms | count, scope(), Help :: string()}.
+-type row() :: {name(), Default :: non_neg_integer(), Unit :: bytes | ms | count, scope(),
+                Help :: string()}.
 
 -spec table() -> [row()].
 table() ->
     [{id_bytes_max, 255, bytes, fixed, "longest id of a user, subject or event"},
      {ids_max, 16777216, count, config, "users and subjects together"},
+     {follows_queue_max, 1000000, count, config,
+      "follows that wait to be written; beyond it follows are refused"},
      {event_data_bytes_max, 65536, bytes, config, "largest data of an event"},
      {publish_batch_max, 512, count, config, "events that a shard takes in one go"},
      {publish_ms_max, 5000, ms, config, "how long a publisher waits for its shard"},
@@ -43,8 +46,10 @@ table() ->
      {request_ms_max, 30000, ms, edge,
       "time for a request's head to arrive, and for an idle keep-alive connection to stay"},
      {response_ms_max, 30000, ms, edge, "time for the brain's answer before 504"},
-     {request_window_bytes, 262144, bytes, edge, "how much of a request's body is on its way to the brain"},
-     {requests_in_flight_max, 4096, count, edge, "requests that one worker has at the brain; beyond it 503"},
+     {request_window_bytes, 262144, bytes, edge,
+      "how much of a request's body is on its way to the brain"},
+     {requests_in_flight_max, 4096, count, edge,
+      "requests that one worker has at the brain; beyond it 503"},
      {outbox_bytes_max, 1048576, bytes, edge,
       "what waits for one connection; beyond it the connection is closed as a slow consumer"},
      {outboxes_bytes_max, 268435456, bytes, edge,

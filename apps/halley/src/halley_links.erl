@@ -4,12 +4,12 @@
 %%   {deliver, halley_event:event(), Conns}      Conns: packed u64, big-endian, at most 8192
 %%   {close_sessions, Reason :: binary(), Conns} Conns: a list
 %% are the messages it receives. `deliver/3' adds `cost/2' bytes to the counter before it sends; the
-%% writer subtracts as many when they were handed to the socket. The counter is what bounds a link's queue:
-%% past a share of `link_queue_bytes_max' `overloaded/0' turns true and the router refuses events; a link
-%% that passes the whole bound is closed by its own process (link.md 4.7).
+%% writer subtracts as many when they were handed to the socket. The counter is what bounds a
+%% link's queue: past a share of `link_queue_bytes_max' `overloaded/0' turns true and the router
+%% refuses events; a link that passes the whole bound is closed by its own process (link.md 4.7).
 %%
-%% A slot is free again only when the directory has been purged of the dead link's sessions, and the slot
-%% that was free for the longest is given out first: a message or a session of a dead link
+%% A slot is free again only when the directory has been purged of the dead link's sessions, and
+%% the slot that was free for the longest is given out first: a message or a session of a dead link
 %% never meets its slot's next owner.
 %%
 %% Delivering asks no process: it reads the ETS table, which belongs to the supervisor.
@@ -18,7 +18,8 @@
 -behaviour(gen_server).
 
 -export([new/0, start_link/0]).
--export([register/2, deliver/3, close_sessions/3, cost/2, list/0, info/1, pressure/0, overloaded/0]).
+-export([register/2, deliver/3, close_sessions/3, cost/2]).
+-export([list/0, info/1, pressure/0, overloaded/0]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 -export_type([slot/0, info/0]).
 
@@ -48,8 +49,9 @@ new() ->
 start_link() ->
     gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 
-%% Gives a link its slot, and the counter (index 1) of the bytes that wait for its writer. When the writer
-%% dies the link has ended: its sessions are forgotten and its edge metrics kept in the sums.
+%% Gives a link its slot, and the counter (index 1) of the bytes that wait for its writer. When
+%% the writer dies the link has ended: its sessions are forgotten and its edge metrics kept in the
+%% sums.
 -spec register(Writer :: pid(), info()) ->
     {ok, slot(), counters:counters_ref()} | {error, too_many_links}.
 register(Writer, Info) ->
@@ -120,7 +122,7 @@ note_pressure(Bytes) ->
 fullest_bytes() ->
     ets:foldl(fun(#link{queue = Queue}, Max) -> max(Max, counters:get(Queue, 1)) end, 0, ?TABLE).
 
-%% --- the owner -------------------------------------------------------------------------------------
+%% --- the owner ---------------------------------------------------------------------------------
 
 -spec init([]) -> {ok, #state{}}.
 init([]) ->
@@ -141,7 +143,8 @@ handle_call({register, Writer, Info}, _, State = #state{free = Free, writers = W
                          since = erlang:system_time(millisecond), info = Info},
             true = ets:insert_new(?TABLE, Link),
             Monitor = monitor(process, Writer),
-            {reply, {ok, Slot, Queue}, State#state{free = Rest, writers = Writers#{Monitor => Slot}}};
+            {reply, {ok, Slot, Queue},
+             State#state{free = Rest, writers = Writers#{Monitor => Slot}}};
         {empty, _} ->
             {reply, {error, too_many_links}, State}
     end.

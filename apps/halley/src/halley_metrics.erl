@@ -3,10 +3,11 @@
 %% A row is {Name, Metric, Kind, Help}. `incr/1,2' counts by Name; gauges are computed when they are
 %% scraped. Rows with the same Metric and different labels stand together.
 %%
-%% The edge's metrics come from its workers, by link (STATS, link.md 3.4). A worker's counters are its own since it
-%% began, so they are kept by worker, not by link, and shown as the sum of all workers: a worker that
-%% lost its link and came back isn't counted twice, and a worker that is gone stays in the sum. So no
-%% counter goes backwards. Gauges are the sum over the workers that are linked now.
+%% The edge's metrics come from its workers, by link (STATS, link.md 3.4). A worker's counters are
+%% its own since it began, so they are kept by worker, not by link, and shown as the sum of all
+%% workers: a worker that lost its link and came back isn't counted twice, and a worker that is
+%% gone stays in the sum. So no counter goes backwards. Gauges are the sum over the workers that
+%% are linked now.
 %%
 %% It judges no names: the link does, before it hands them over.
 -module(halley_metrics).
@@ -51,7 +52,8 @@ gauges_table() ->
       fun() -> maps:get(users, halley_directory:online()) end},
      {sessions, "halley_sessions", "Sessions of all users",
       fun() -> maps:get(sessions, halley_directory:online()) end},
-     {links, "halley_links", "Workers linked to the brain", fun() -> length(halley_links:list()) end},
+     {links, "halley_links", "Workers linked to the brain",
+      fun() -> length(halley_links:list()) end},
      {link_queue, "halley_link_queue_bytes", "Bytes that wait for all links",
       fun() -> lists:sum([Bytes || #{queue_bytes := Bytes} <- halley_links:list()]) end},
      {shard_queue, "halley_shard_queue_events", "Events that wait for all shards",
@@ -78,13 +80,14 @@ incr(Name, N) ->
     {Counters, Index} = persistent_term:get(?COUNTERS),
     counters:add(Counters, map_get(Name, Index), N).
 
-%% --- the edge's metrics ----------------------------------------------------------------------------
+%% --- the edge's metrics ------------------------------------------------------------------------
 
 %% What the worker at this link counts now; values stand in the order of the definitions.
 -spec edge(halley_links:slot(), [definition()], [non_neg_integer()]) -> ok.
 edge(Slot, Definitions, Values) ->
     Worker = worker(Slot),
-    true = ets:insert(?EDGE, [{{worker, Worker}, live, Definitions, Values}, {{slot, Slot}, Worker}]),
+    true = ets:insert(?EDGE, [{{worker, Worker}, live, Definitions, Values},
+                              {{slot, Slot}, Worker}]),
     ok.
 
 %% A link ended.
@@ -135,7 +138,7 @@ add({{Name, Kind, Help}, Value}, Sums) ->
         #{} -> Sums#{Name => {Kind, Help, Value}}
     end.
 
-%% --- text ------------------------------------------------------------------------------------------
+%% --- text --------------------------------------------------------------------------------------
 
 %% Prometheus' text format, version 0.0.4.
 -spec render() -> iodata().
@@ -157,7 +160,8 @@ gauge(Metric, Help, Value) ->
 
 edge_samples() ->
     Rows = ets:select(?EDGE, [{{{worker, '_'}, '_', '_', '_'}, [], ['$_']}]),
-    [{Name, "", Kind, Help, Value} || {Name, {Kind, Help, Value}} <- lists:sort(maps:to_list(sums(Rows, #{})))].
+    [{Name, "", Kind, Help, Value}
+     || {Name, {Kind, Help, Value}} <- lists:sort(maps:to_list(sums(Rows, #{})))].
 
 sample(Metric, Kind, Help, Value) ->
     {Name, Labels} = lists:splitwith(fun(C) -> C =/= ${ end, Metric),

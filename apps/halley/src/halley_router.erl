@@ -1,10 +1,11 @@
 %% The way in: checks what is published and hands it to the subject's shard.
 %%
-%% Everything that can be refused is refused here, in the publisher's own process and before any part of
-%% the event was accepted: ids, data, and overload (a link's queue near its bound, a shard's queue at its).
-%% What passes gets its place in the order in `halley_shard'.
+%% Everything that can be refused is refused here, in the publisher's own process and before any
+%% part of the event was accepted: ids, data, and overload (a link's queue near its bound, a
+%% shard's queue at its). What passes gets its place in the order in `halley_shard'.
 %%
-%% A batch keeps the order of its events within each subject. One bad event gets an error in its place and spoils no other.
+%% A batch keeps the order of its events within each subject. One bad event gets an error in its
+%% place and spoils no other.
 -module(halley_router).
 
 -export([publish/3, publish_many/1]).
@@ -16,7 +17,7 @@
                | data_too_large            % more than `event_data_bytes_max' of JSON
                | {bad_data, term()}        % no JSON
                | overloaded                % nothing was accepted; try again later
-               | unavailable.              % the shard died or is too slow: it may or may not be published
+               | unavailable.              % the shard died or hangs: it may be published or not
 -type item() :: {Subject :: binary(), Data :: term() | {json, binary()}, opts()}.
 -type result() :: {ok, halley_shard:result()} | {error, error()}.
 

@@ -1,13 +1,14 @@
 %% A shard: one order for every subject that hashes to it, and the fan-out.
 %%
-%% The shard gives an event its id and time, folds over the subject's followers and the subject itself,
-%% looks each up in the directory, and sends every link one message for the event (more beyond 8192
-%% connections). A process that is a session gets `{halley, #{id, subject, at, data}}' with the data decoded.
+%% The shard gives an event its id and time, folds over the subject's followers and the subject
+%% itself, looks each up in the directory, and sends every link one message for the event (more
+%% beyond 8192 connections). A process that is a session gets `{halley, #{id, subject, at, data}}'
+%% with the data decoded.
 %%
-%% Invariants: a subject belongs to one shard for as long as ?SHARDS stays what it is, so what a follower
-%% gets about a subject comes in the order of the answers. Ids are unique: a shard's start in microseconds,
-%% its number, and a count. Events that wait for a shard are counted before they are sent to it,
-%% and never more than `shard_queue_events_max'.
+%% Invariants: a subject belongs to one shard for as long as ?SHARDS stays what it is, so what a
+%% follower gets about a subject comes in the order of the answers. Ids are unique: a shard's
+%% start in microseconds, its number, and a count. Events that wait for a shard are counted before
+%% they are sent to it, and never more than `shard_queue_events_max'.
 %%
 %% It checks nothing: `halley_router' did. It keeps nothing but its count, so a killed shard loses
 %% no more than the events that waited for it, and their publishers are told.
@@ -45,7 +46,8 @@ of_subject(Subject) ->
     erlang:phash2(Subject, ?SHARDS) + 1.
 
 %% Publishes drafts of subjects of this shard, in order; results are in the same order.
-%% `unavailable': the shard died or was too slow, and some or all of the drafts may have been published.
+%% `unavailable': the shard died or was too slow, and some or all of the drafts may have been
+%% published.
 -spec publish(index(), [halley_event:draft()]) ->
     {ok, [result()]} | {error, overloaded | unavailable}.
 publish(Shard, Drafts) ->
@@ -56,7 +58,8 @@ publish(Shard, Drafts) ->
             ok = atomics:sub(Queued, Shard, N),
             {error, overloaded};
         false ->
-            try {ok, gen_server:call(name(Shard), {publish, N, Drafts}, halley_limits:get(publish_ms_max))}
+            TimeoutMs = halley_limits:get(publish_ms_max),
+            try {ok, gen_server:call(name(Shard), {publish, N, Drafts}, TimeoutMs)}
             catch exit:_ -> {error, unavailable}
             end
     end.
@@ -101,16 +104,16 @@ publish_one(Draft, State = #state{epoch = Epoch, seq = Seq}) ->
     Sessions = send(Event, receivers(Subject)),
     {#{id => Id, sessions => Sessions}, State#state{seq = Seq + 1}}.
 
-%% --- fan-out ---------------------------------------------------------------------------------------
+%% --- fan-out -----------------------------------------------------------------------------------
 
-%% The sessions of the followers and of the subject itself, sorted: words of one slot stand together and
-%% processes come last. A user that is met twice counts once.
+%% The sessions of the followers and of the subject itself, sorted: words of one slot stand
+%% together and processes come last. A user that is met twice counts once.
 receivers(Subject) ->
     case halley_ids:lookup(Subject) of
         undefined ->
             [];
         Number ->
-            Chunks = halley_directory:chunks(),
+            Chunks = halley_directory_words:chunks(),
             Add = fun(User, Acc) -> add(halley_directory:lookup(Chunks, User), Acc) end,
             case halley_follows:fold_followers(Add, Add(Number, []), Number) of
                 [_, _ | _] = Found -> lists:usort(Found);

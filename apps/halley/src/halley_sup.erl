@@ -1,11 +1,11 @@
 %% The brain's top supervisor.
 %%
-%% It owns the tables of the directory, the links and the metrics, and so they outlive the processes that write
-%% them: each of these is restarted alone over what it left.
+%% It owns the tables of the directory, the links and the metrics, and so they outlive the
+%% processes that write them: each of these is restarted alone over what it left.
 %%
-%% The store is different. Users that only logged in have their numbers in its memory, and the directory
-%% is indexed by them: without the store its contents mean nothing. So when the store gives up, the whole
-%% brain ends, and a new one meets the edges, which kept their connections.
+%% The store is different. Users that only logged in have their numbers in its memory, and the
+%% directory is indexed by them: without the store its contents mean nothing. So when the store
+%% gives up, the whole brain ends, and a new one meets the edges, which kept their connections.
 -module(halley_sup).
 -behaviour(supervisor).
 
@@ -29,4 +29,5 @@ init([]) ->
           type => supervisor, restart => temporary, significant => true},
         #{id => halley_directory, start => {halley_directory, start_link, []}},
         #{id => halley_links, start => {halley_links, start_link, []}},
-        #{id => halley_shard_sup, start => {halley_shard_sup, start_link, []}, type => supervisor}]}}.
+        #{id => halley_shard_sup, start => {halley_shard_sup, start_link, []},
+          type => supervisor}]}}.

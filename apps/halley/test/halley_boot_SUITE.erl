@@ -1,4 +1,5 @@
-%% Start and stop of the brain in an Erlang node of its own, as an operator sees them: exit status, stderr.
+%% Start and stop of the brain in an Erlang node of its own, as an operator sees them: exit
+%% status, stderr.
 -module(halley_boot_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -30,7 +31,8 @@ log_is_one_line_for_a_message(Config) ->
     Node = start_node(Config, [], "logger:error(\"two~nlines ~p\", [lists:seq(1, 200)])"),
     _ = wait_line(Node, "is ready"),
     Line = wait_line(Node, "lines"),
-    ?assertMatch({match, _}, re:run(Line, "^[0-9-]{10} [0-9:.]+\\S* error two, ?lines \\[1,2.*200\\]$")),
+    ?assertMatch({match, _},
+                 re:run(Line, "^[0-9-]{10} [0-9:.]+\\S* error two, ?lines \\[1,2.*200\\]$")),
     ok = signal(Node, "TERM"),
     {0, _} = wait_exit(Node).
 
@@ -40,8 +42,9 @@ node_listens_on_nothing(Config) ->
     ?assertEqual([], listening(os_pid(Node))),
     ok = signal(Node, "TERM"),
     {0, _} = wait_exit(Node),
-    Control = start_node(Config, [], "spawn(fun() -> {ok, _} = gen_tcp:listen(0, [{ip, loopback}]), "
-                                     "logger:notice(\"listens\"), receive never -> ok end end)"),
+    Control = start_node(Config, [],
+                         "spawn(fun() -> {ok, _} = gen_tcp:listen(0, [{ip, loopback}]), "
+                         "logger:notice(\"listens\"), receive never -> ok end end)"),
     _ = wait_line(Control, "listens"),
     ?assertMatch([_], listening(os_pid(Control))),
     ok = signal(Control, "TERM"),
@@ -58,7 +61,8 @@ config_bad_value(Config) ->
 
 config_unknown_variable(Config) ->
     fails(Config, [{"HALLEY_EGDE_WORKERS", "3"}],
-          "halley: HALLEY_EGDE_WORKERS: no key has this variable; did you mean HALLEY_EDGE_WORKERS\\?").
+          "halley: HALLEY_EGDE_WORKERS: no key has this variable; "
+          "did you mean HALLEY_EDGE_WORKERS\\?").
 
 config_file_missing(Config) ->
     fails(Config, [{"HALLEY_CONF", "/nonexistent.conf"}],
@@ -80,7 +84,8 @@ store_of_another_node(Config) ->
     _ = wait_line(Node, "is ready"),
     ok = signal(Node, "TERM"),
     {0, _} = wait_exit(Node),
-    fails(Config, [{"HALLEY_NODE_NAME", "other@127.0.0.1"}], "halley: node.name: .*other@127.0.0.1.*").
+    fails(Config, [{"HALLEY_NODE_NAME", "other@127.0.0.1"}],
+          "halley: node.name: .*other@127.0.0.1.*").
 
 follows_survive_a_kill(Config) ->
     First = start_node(Config, [], "ok = halley:follow(<<\"ann\">>, <<\"bob\">>), "
@@ -93,7 +98,7 @@ follows_survive_a_kill(Config) ->
     ok = signal(Second, "TERM"),
     {0, _} = wait_exit(Second).
 
-%% --- helpers ---------------------------------------------------------------------------------------
+%% --- helpers -----------------------------------------------------------------------------------
 
 %% Exactly one line on stderr, nothing on stdout, exit status 1, and no crash dump.
 fails(Config, Environment, Pattern) ->
@@ -157,9 +162,10 @@ wait_exit({Port, _} = Node, Lines) ->
 listening(OsPid) ->
     Inodes = [Inode || Link <- filelib:wildcard(io_lib:format("/proc/~b/fd/*", [OsPid])),
                        {ok, "socket:[" ++ Inode} <- [file:read_link(Link)]],
+    Tables = [io_lib:format("/proc/~b/net/~s", [OsPid, Table]) || Table <- ["tcp", "tcp6"]],
     Listening = [lists:nth(10, string:lexemes(Line, " "))
-                 || Table <- ["tcp", "tcp6"],
-                    {ok, Text} <- [file:read_file(io_lib:format("/proc/~b/net/~s", [OsPid, Table]))],
+                 || Table <- Tables,
+                    {ok, Text} <- [file:read_file(Table)],
                     Line <- string:lexemes(binary_to_list(Text), "\n"),
                     lists:nth(4, string:lexemes(Line, " ")) =:= "0A"],
     [Inode || Inode <- Listening, lists:member(Inode ++ "]", Inodes)].

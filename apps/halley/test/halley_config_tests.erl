@@ -72,7 +72,7 @@ mistakes_test_() ->
     [{Variable ++ "=" ++ Value,
       fun() ->
           {error, Line} = by_environment([{Variable, Value}]),
-          ?assertEqual({match, [{0, length(Beginning)}]}, re:run(Line, "^\\Q" ++ Beginning ++ "\\E")),
+          ?assertEqual(Beginning, string:slice(Line, 0, length(Beginning))),
           ?assertEqual(nomatch, string:find(Line, "\n"))
       end}
      || {Variable, Value, Beginning} <-
@@ -83,11 +83,11 @@ mistakes_test_() ->
                                      "HALLEY_EDGE_WORKERS?"},
          {"HALLEY_PUBLIC_LISTEN", "8080", "public.listen: must be an IP address and a port"},
          {"HALLEY_PUBLIC_LISTEN", "127.0.0.1:0", "public.listen: must be an IP address and a port"},
-         {"HALLEY_PUBLIC_LISTEN", "127.0.0.1:65536", "public.listen: must be an IP address and a port"},
-         {"HALLEY_PUBLIC_LISTEN", "localhost:80", "public.listen: must be an IP address and a port"},
-         {"HALLEY_PUBLIC_LISTEN", "0.0.0.0:8080", "public.listen: 0.0.0.0:8080 can be reached from other"},
-         {"HALLEY_PUBLIC_LISTEN", "[::]:8080", "public.listen: [::]:8080 can be reached from other"},
-         {"HALLEY_PUBLIC_LISTEN", "127.0.0.1:8081", "api.listen: is 127.0.0.1:8081, as public.listen is"},
+         {"HALLEY_PUBLIC_LISTEN", "127.0.0.1:65536", "public.listen: must be an IP address"},
+         {"HALLEY_PUBLIC_LISTEN", "localhost:80", "public.listen: must be an IP address"},
+         {"HALLEY_PUBLIC_LISTEN", "0.0.0.0:8080", "public.listen: 0.0.0.0:8080 can be reached"},
+         {"HALLEY_PUBLIC_LISTEN", "[::]:8080", "public.listen: [::]:8080 can be reached"},
+         {"HALLEY_PUBLIC_LISTEN", "127.0.0.1:8081", "api.listen: is 127.0.0.1:8081, as public"},
          {"HALLEY_AUTH_MODE", "jwt", "auth.mode: jwt is not in this version"},
          {"HALLEY_AUTH_MODE", "maybe", "auth.mode: must be one of none, jwt; it is \"maybe\""},
          {"HALLEY_STORE_BACKEND", "postgres", "store.backend: postgres is not in this version"},
@@ -99,13 +99,14 @@ mistakes_test_() ->
          {"HALLEY_DATA_DIR", "/" ++ lists:duplicate(100, $d), "edge.socket_dir: /ddd"},
          {"HALLEY_CORS_ORIGINS", "example.org", "cors.origins: must be localhost, *, or a list"},
          {"HALLEY_LIMITS_HEADERS_MAX", "-1", "limits.headers_max: must be a whole number from 1"},
-         {"HALLEY_LIMITS_LINK_WINDOW_BYTES", "9", "limits.link_window_bytes: must be 524288 at least"},
+         {"HALLEY_LIMITS_LINK_WINDOW_BYTES", "9", "limits.link_window_bytes: must be 524288"},
          {"HALLEY_LIMITS_LINK_QUEUE_REFUSE_BYTES", "99999999",
           "limits.link_queue_refuse_bytes: must be less than limits.link_queue_bytes_max"}]].
 
 unknown_key_test() ->
     {error, Line} = by_file("edge.wrokers = 3\n"),
-    ?assertMatch({match, _}, re:run(Line, "there is no key edge.wrokers; did you mean edge.workers\\?$")).
+    ?assertMatch({match, _},
+                 re:run(Line, "there is no key edge.wrokers; did you mean edge.workers\\?$")).
 
 line_that_is_no_pair_test() ->
     {error, Line} = by_file("edge.workers = 3\n# a comment\nwhat is this\n"),
@@ -126,7 +127,8 @@ included_file_that_is_not_there_test() ->
 loopback_test_() ->
     [?_assertEqual(Expected, halley_config_check:is_loopback(Listen))
      || {Listen, Expected} <- [{"127.0.0.1:1", true}, {"127.9.9.9:1", true}, {"[::1]:1", true},
-                               {"10.0.0.1:1", false}, {"[::]:1", false}, {"[::ffff:10.0.0.1]:1", false}]].
+                               {"10.0.0.1:1", false}, {"[::]:1", false},
+                               {"[::ffff:10.0.0.1]:1", false}]].
 
 origins_test_() ->
     [?_assertEqual(Expected, halley_config_check:origins(Text))

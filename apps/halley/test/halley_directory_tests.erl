@@ -31,7 +31,7 @@ directory_test_() ->
 one_session() ->
     ok = halley_directory:open(7, {link, 3, 99}),
     ok = halley_directory:open(7, {link, 3, 99}),
-    Word = halley_directory:lookup(halley_directory:chunks(), 7),
+    Word = halley_directory:lookup(halley_directory_words:chunks(), 7),
     ?assertEqual({link, 3, 99}, halley_directory:session(Word)),
     ?assertEqual(#{users => 1, sessions => 1}, halley_directory:online()).
 
@@ -42,7 +42,7 @@ several_and_back() ->
     ok = halley_directory:close(7, self()),
     ok = halley_directory:close(7, {link, 1, 1}),
     ?assertEqual(#{users => 1, sessions => 1}, halley_directory:online()),
-    ?assert(is_integer(halley_directory:lookup(halley_directory:chunks(), 7))),
+    ?assert(is_integer(halley_directory:lookup(halley_directory_words:chunks(), 7))),
     ok = halley_directory:close(7, {link, 2, 1}),
     ?assertEqual([], halley_directory:sessions(7)),
     ?assertEqual([], ets:tab2list(halley_directory_rows)).
@@ -56,7 +56,7 @@ close_absent() ->
 
 largest_word() ->
     ok = halley_directory:open(7, {link, 1023, 16#FFFFFFFFFFFF}),
-    Word = halley_directory:lookup(halley_directory:chunks(), 7),
+    Word = halley_directory:lookup(halley_directory_words:chunks(), 7),
     ?assertEqual(0, erts_debug:flat_size(Word)),
     ?assertEqual([{link, 1023, 16#FFFFFFFFFFFF}], halley_directory:sessions(7)).
 

@@ -10,15 +10,17 @@ event(Id, Subject, Data) ->
 text_is_one_line_with_data_last_test() ->
     Event = event(generated, <<"ann">>, {json, <<"{\"a\":1}">>}),
     #{json := Json, data_offset := Offset} = Event,
-    ?assertEqual(<<"{\"id\":\"E-1-0\",\"subject\":\"ann\",\"at\":1700000000000,\"data\":{\"a\":1}}">>, Json),
+    ?assertEqual(<<"{\"id\":\"E-1-0\",\"subject\":\"ann\","
+                   "\"at\":1700000000000,\"data\":{\"a\":1}}">>, Json),
     ?assertEqual(<<"{\"a\":1}">>, binary_part(Json, Offset, byte_size(Json) - Offset - 1)),
-    ?assertMatch(#{id := <<"E-1-0">>, subject := <<"ann">>, at := 1700000000000, cursor := <<>>}, Event).
+    ?assertMatch(#{id := <<"E-1-0">>, subject := <<"ann">>, at := 1700000000000, cursor := <<>>},
+                 Event).
 
 ids_are_escaped_test_() ->
     [?_assertMatch(#{<<"id">> := Id, <<"subject">> := Id},
                    jiffy:decode(maps:get(json, event(Id, Id, 1)), [return_maps]))
-     || Id <- [<<"\"">>, <<"\\">>, <<"a\"b\\c">>, <<"Zoë Ünïcode"/utf8>>, <<"日本"/utf8>>, <<"{}">>,
-               binary:copy(<<"\\">>, 255)]].
+     || Id <- [<<"\"">>, <<"\\">>, <<"a\"b\\c">>, <<"Zoë Ünïcode"/utf8>>, <<"日本"/utf8>>,
+               <<"{}">>, binary:copy(<<"\\">>, 255)]].
 
 chosen_id_wins_test() ->
     ?assertMatch(#{id := <<"mine">>}, event(<<"mine">>, <<"s">>, null)).

@@ -3,9 +3,9 @@
 -include_lib("eunit/include/eunit.hrl").
 
 %% Names of the settings in protocol/link.md 5 that are limits.
--define(SETTINGS, [stream_open_ms_max, request_line_bytes_max, header_bytes_max, headers_max, request_ms_max,
-                   response_ms_max, request_window_bytes, requests_in_flight_max, outbox_bytes_max,
-                   outboxes_bytes_max, message_bytes_max, link_queue_bytes_max]).
+-define(SETTINGS, [stream_open_ms_max, request_line_bytes_max, header_bytes_max, headers_max,
+                   request_ms_max, response_ms_max, request_window_bytes, requests_in_flight_max,
+                   outbox_bytes_max, outboxes_bytes_max, message_bytes_max, link_queue_bytes_max]).
 
 rows_are_whole_test_() ->
     [{atom_to_list(Name),

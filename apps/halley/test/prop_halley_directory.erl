@@ -1,8 +1,9 @@
-%% The directory against a model: links and processes open and close sessions at the same time, readers
-%% read all the while, and in the end the directory holds what each of them believes.
+%% The directory against a model: links and processes open and close sessions at the same time,
+%% readers read all the while, and in the end the directory holds what each of them believes.
 %%
-%% Every actor owns its sessions alone, so its own order decides about them and the model is a set that is
-%% folded over its commands. What can go wrong is the transitions of a user's word beneath them.
+%% Every actor owns its sessions alone, so its own order decides about them and the model is a set
+%% that is folded over its commands. What can go wrong is the transitions of a user's word beneath
+%% them.
 -module(prop_halley_directory).
 
 -export([prop_state_equals_model/0, prop_shut_slot_stays_empty/0]).
@@ -36,7 +37,8 @@ state_equals_model(Links, Processes, Gone) ->
     [DeadPid | _] = Pids,
     ok = end_session_processes([DeadPid]),
     ok = halley_directory:purge(Gone),
-    Expected = [Entry || {_, Session} = Entry <- lists:append(Models), alive(Session, Gone, DeadPid)]
+    Expected = [Entry || {_, Session} = Entry <- lists:append(Models),
+                         alive(Session, Gone, DeadPid)]
         ++ [{User, {link, ?STABLE_SLOT, User}} || User <- ?USERS],
     Found = [{User, Session} || User <- ?USERS, Session <- halley_directory:sessions(User)],
     Missed = stop_reader(Reader),
@@ -48,20 +50,22 @@ state_equals_model(Links, Processes, Gone) ->
                   andalso lists:sort(Expected) =:= lists:sort(Found)
                   andalso Online =:= #{users => length(?USERS), sessions => length(Expected)}).
 
-%% A link that goes on opening after its slot was shut leaves nothing there, whatever others do meanwhile.
+%% A link that goes on opening after its slot was shut leaves nothing there, whatever others do
+%% meanwhile.
 prop_shut_slot_stays_empty() ->
     ?FORALL(Links, vector(?SLOTS, list(command())),
             with_directory(fun() -> shut_slot_stays_empty(Links) end)).
 
 shut_slot_stays_empty(Links) ->
     ok = halley_directory:shut(1),
-    Models = [join(Actor) || Actor <- [link_actor(Slot, Commands) || {Slot, Commands} <- number(Links)]],
+    Actors = [link_actor(Slot, Commands) || {Slot, Commands} <- number(Links)],
+    Models = [join(Actor) || Actor <- Actors],
     Expected = [Entry || {_, {link, Slot, _}} = Entry <- lists:append(Models), Slot =/= 1],
     Found = [{User, Session} || User <- ?USERS, Session <- halley_directory:sessions(User)],
     lists:sort(Expected) =:= lists:sort(Found)
         andalso maps:get(sessions, halley_directory:online()) =:= length(Expected).
 
-%% --- actors ----------------------------------------------------------------------------------------
+%% --- actors ------------------------------------------------------------------------------------
 
 link_actor(Slot, Commands) ->
     start(fun() -> run(Commands, fun(N) -> {link, Slot, N} end) end).
@@ -85,9 +89,10 @@ read_until_stopped(Missed) ->
     receive
         stop -> Missed
     after 0 ->
-        read_until_stopped(Missed + length(
-            [User || User <- ?USERS,
-                     not lists:member({link, ?STABLE_SLOT, User}, halley_directory:sessions(User))]))
+        Unseen = [User || User <- ?USERS,
+                          Sessions <- [halley_directory:sessions(User)],
+                          not lists:member({link, ?STABLE_SLOT, User}, Sessions)],
+        read_until_stopped(Missed + length(Unseen))
     end.
 
 stop_reader({Pid, _} = Reader) ->
@@ -105,8 +110,9 @@ join({Pid, Monitor}) ->
         error(actor_hangs)
     end.
 
-%% The directory's owner hears of a death after those who monitor the process themselves, at times: a call
-%% that follows a signal from the same process doesn't overtake it, so logging out makes sure.
+%% The directory's owner hears of a death after those who monitor the process themselves, at
+%% times: a call that follows a signal from the same process doesn't overtake it, so logging out
+%% makes sure.
 end_session_processes(Pids) ->
     lists:foreach(fun(Pid) -> exit(Pid, kill), halley_directory:logout(Pid) end, Pids).
 
