@@ -2,9 +2,10 @@
 
 use std::io;
 
-use halley_link::{Error, Frame, GoodbyeCode, Item, List, NumberedSession, Session, VERSION};
+use halley_link::{Frame, GoodbyeCode, Item, List, NumberedSession, Session, VERSION};
 
 use crate::deliver::Delivery;
+use crate::goodbye::LinkEnd;
 use crate::link::{HANDSHAKE_MS_MAX, HEARTBEAT_MS, Link, ReadEnd, SILENCE_MS, WINDOW_BYTES};
 use crate::respond::Answer;
 use crate::settings::Settings;
@@ -94,7 +95,8 @@ impl Worker {
             match deframer.next() {
                 Ok(Some(raw)) => {
                     let frame = Frame::decode(raw.kind, raw.payload);
-                    if let Err(end) = frame.map_err(LinkEnd::from).and_then(|f| self.frame(&f)) {
+                    let frame = frame.map_err(|error| LinkEnd::unread(error, &raw));
+                    if let Err(end) = frame.and_then(|frame| self.frame(&frame)) {
                         break Some(end);
                     }
                     if let Some(link) = self.link.as_mut() {
@@ -171,6 +173,7 @@ impl Worker {
                 let stop = u64::from(drain_ms).min(RUN - 1);
                 self.shared.stop.store(stop, std::sync::atomic::Ordering::Relaxed);
             }
+            Frame::HelloBrain { .. } => return Err(LinkEnd::broken("3.1", "a second hello")),
             _ => return Err(LinkEnd::broken("2.5", "a frame of the other direction")),
         }
         Ok(())
@@ -224,12 +227,15 @@ impl Worker {
         sessions
     }
 
+    /// Is there a sync, and room for more of it?
+    pub(crate) fn sync_may_go_on(&self) -> bool {
+        let room = |link: &Link| link.queued() <= SYNC_QUEUE_BYTES;
+        self.sync_next.is_some() && self.link.as_ref().is_some_and(room)
+    }
+
     /// One round of the sync: announces what has not been announced, slot by slot (6.1, 6.3).
     fn sync(&mut self) {
-        let Some(first) = self.sync_next else { return };
-        if self.link.as_ref().is_none_or(|link| link.queued() > SYNC_QUEUE_BYTES) {
-            return;
-        }
+        let Some(first) = self.sync_next.filter(|_| self.sync_may_go_on()) else { return };
         let end = self.table.slots().min(first.saturating_add(SYNC_SLOTS_PER_ROUND));
         for index in first..end {
             self.announce_session(index);
@@ -364,30 +370,5 @@ impl Worker {
                 _ => {}
             }
         }
-    }
-}
-
-/// Why a link ends.
-enum LinkEnd {
-    /// The brain broke a clause.
-    Broken(GoodbyeCode, String),
-    /// The brain said goodbye.
-    Goodbye(String),
-}
-
-impl LinkEnd {
-    fn broken(clause: &'static str, what: &'static str) -> LinkEnd {
-        Error { clause, what }.into()
-    }
-}
-
-impl From<Error> for LinkEnd {
-    fn from(error: Error) -> LinkEnd {
-        let code = match error.clause {
-            "3.2" => GoodbyeCode::Version,
-            "3.1" | "4.1" => GoodbyeCode::Handshake,
-            _ => GoodbyeCode::BadFrame,
-        };
-        LinkEnd::Broken(code, error.to_string())
     }
 }

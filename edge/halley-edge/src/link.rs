@@ -134,7 +134,8 @@ impl Link {
         if Frame::costs(raw.kind) {
             self.dealt += raw.cost as u32;
             if self.dealt >= WINDOW_BYTES / 4 {
-                let bytes = std::mem::take(&mut self.dealt);
+                let bytes = self.dealt.min(WINDOW_BYTES / 2);
+                self.dealt -= bytes;
                 self.send(&Frame::Credit { bytes });
             }
         }
@@ -145,6 +146,12 @@ impl Link {
     /// # Errors
     /// What the socket says.
     pub fn flush(&mut self) -> io::Result<()> {
+        let result = self.write_all();
+        self.reclaim();
+        result
+    }
+
+    fn write_all(&mut self) -> io::Result<()> {
         loop {
             if self.sent == self.allowed && !self.urgent.is_empty() {
                 match self.socket.write(&self.urgent) {
@@ -158,13 +165,13 @@ impl Link {
                         self.urgent.clear();
                     }
                     Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                     Err(e) => return Err(e),
                 }
                 continue;
             }
             self.allow();
             if self.sent == self.allowed {
-                self.reclaim();
                 return Ok(());
             }
             match self.socket.write(&self.queue[self.sent..self.allowed]) {
@@ -195,12 +202,12 @@ impl Link {
         if self.sent == self.queue.len() {
             self.queue.clear();
             self.queue.shrink_to(KEPT_BYTES);
-        } else if self.sent > self.queue.len() / 2 {
+        } else if self.sent > KEPT_BYTES && self.sent > self.queue.len() / 2 {
             self.queue.drain(..self.sent);
         } else {
             return;
         }
-        self.allowed = 0;
+        self.allowed -= self.sent;
         self.sent = 0;
     }
 }

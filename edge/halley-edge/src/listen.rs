@@ -13,14 +13,13 @@ const BACKLOG: i32 = 65_535;
 /// outbox, where it is shared, counted and bounded.
 const SEND_BUFFER_BYTES: usize = 262_144;
 
-/// Finds out whether an address is free and which port 0 becomes. Workers share a port by
-/// `SO_REUSEPORT`, which would share it with a second edge as well: so this takes it for a moment
-/// without.
+/// Takes an address for a moment, to find out whether it is free. Workers share a port by
+/// `SO_REUSEPORT`, which would share it with a second edge as well: so this is without.
 ///
 /// # Errors
 /// What the kernel says to the address.
-pub fn probe(address: SocketAddr) -> io::Result<SocketAddr> {
-    TcpListener::bind(address)?.local_addr()
+pub fn probe(address: SocketAddr) -> io::Result<TcpListener> {
+    TcpListener::bind(address)
 }
 
 /// One worker's share of an address. Accepted sockets inherit the options.

@@ -10,6 +10,7 @@ mod close;
 mod config;
 mod deliver;
 mod exchange;
+mod goodbye;
 mod http;
 mod link;
 mod listen;
@@ -28,6 +29,7 @@ mod wheel;
 mod worker;
 
 use std::io;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,11 +55,7 @@ fn run(mut config: Config) -> Result<(), String> {
     // A session of its own, so that neither the brain's death nor Ctrl-C in its terminal reaches
     // the edge. It fails only for a process that leads one already.
     let _ = halley_sys::new_session();
-    let free = |key: &str, address| {
-        listen::probe(address).map_err(|e| format!("{key} = {address}: {}", reason(&e)))
-    };
-    config.public = free("public.listen", config.public)?;
-    config.api = free("api.listen", config.api)?;
+    take_addresses(&mut config)?;
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|e| e.to_string())?;
     let shared = Arc::new(Shared { config, stop: AtomicU64::new(worker::RUN) });
     let mut threads = Vec::new();
@@ -77,6 +75,21 @@ fn run(mut config: Config) -> Result<(), String> {
     let mut ends =
         threads.into_iter().map(|thread| thread.join().unwrap_or(Err("a worker died".into())));
     ends.find(Result::is_err).unwrap_or(Ok(()))
+}
+
+/// Finds out whether the addresses are free, and which ports a 0 becomes. Both are held until both
+/// are known, as they must not be one.
+fn take_addresses(config: &mut Config) -> Result<(), String> {
+    let take = |key: &str, address: &mut SocketAddr| {
+        let held = listen::probe(*address)
+            .and_then(|held| Ok((held.local_addr()?, held)))
+            .map_err(|e| format!("{key} = {address}: {}", reason(&e)))?;
+        *address = held.0;
+        Ok::<_, String>(held.1)
+    };
+    let _public = take("public.listen", &mut config.public)?;
+    let _api = take("api.listen", &mut config.api)?;
+    Ok(())
 }
 
 type WorkerThread = std::thread::JoinHandle<Result<(), String>>;

@@ -1,18 +1,21 @@
 //! Time: deadlines, and the sweep that keeps silent streams open.
 //!
-//! The sweep walks over the table once in half a heartbeat, a few slots a tick, so a stream is
-//! never silent for longer than a heartbeat, no timer belongs to it, and a million of them are
-//! not woken at once.
+//! The sweep walks over the table once in a third of a heartbeat, a few slots a tick, so no timer
+//! belongs to a stream and a million of them are not woken at once. A stream is silent for two
+//! thirds at most, and what is written then is acknowledged in another third (`listen.rs`) or the
+//! client is gone. A WebSocket is asked by a ping in every second walk and looked at in the next.
 
 use halley_wire::HttpError;
 
-use crate::exchange::Stage;
 use crate::stats::Stat;
 use crate::stream::StreamError;
 use crate::table::{Detail, Phase, flag};
 use crate::transport::Transport;
 use crate::wheel::{Look, TICK_MS};
 use crate::worker::Worker;
+
+/// Walks over the table in `stream_heartbeat_ms`.
+pub const WALKS: u64 = 3;
 
 const HEAD_LATE: HttpError = HttpError::new(
     408,
@@ -80,8 +83,7 @@ impl Worker {
         match (slot.phase, &slot.detail) {
             (Phase::Opening, _) => self.refuse_stream(index, &SESSION_LATE),
             (Phase::Http, Detail::Http(exchange)) => {
-                let error =
-                    if matches!(exchange.stage, Stage::Answer) { ANSWER_LATE } else { HEAD_LATE };
+                let error = if exchange.brain_is_next() { ANSWER_LATE } else { HEAD_LATE };
                 self.refuse(index, &error);
             }
             // An idle connection, or one whose client doesn't take its last bytes.
@@ -94,7 +96,7 @@ impl Worker {
     }
 
     fn ticks_of_a_sweep(&self) -> u64 {
-        (self.settings.stream_heartbeat_ms / 2 / TICK_MS).max(1)
+        (self.settings.stream_heartbeat_ms / WALKS / TICK_MS).max(1)
     }
 
     /// Looks at one tick's share of the table.
@@ -103,6 +105,7 @@ impl Worker {
         for _ in 0..slots.div_ceil(self.ticks_of_a_sweep()) {
             if self.sweep_next >= self.table.slots() {
                 self.sweep_next = 0;
+                self.sweep_asks = !self.sweep_asks;
             }
             self.heartbeat(self.sweep_next);
             self.sweep_next += 1;
@@ -116,16 +119,20 @@ impl Worker {
         }
         let transport = slot.transport;
         let active = slot.clear(flag::ACTIVE);
+        let blocked = slot.has(flag::BLOCKED);
         if transport == Transport::WebSocket {
             // Only an answer shows that a WebSocket's client is there, so it is asked though
-            // events were written.
-            if slot.has(flag::PINGED) {
+            // events were written. While it takes what stands before the ping, it is there.
+            if slot.has(flag::PINGED) && !(blocked && active) {
                 self.stats.count(Stat::Vanished);
                 self.silent_websocket(index);
                 return;
             }
+            if !self.sweep_asks || slot.has(flag::PINGED) {
+                return;
+            }
             slot.set(flag::PINGED);
-        } else if active || slot.has(flag::BLOCKED) {
+        } else if active || blocked {
             return;
         }
         self.stats.count(Stat::Heartbeats);

@@ -26,6 +26,7 @@ use crate::link::Link;
 use crate::outbox::Pool;
 use crate::settings::Settings;
 use crate::stats::{Stat, Stats};
+use crate::sweep::WALKS;
 use crate::table::{Phase, Table, flag};
 use crate::wheel::{TICK_MS, Wheel};
 use crate::{listen, log};
@@ -75,7 +76,8 @@ pub struct Worker {
     pub(crate) connections_max: usize,
     /// Connections whose outbox has something new.
     pub(crate) dirty: Vec<u32>,
-    /// HTTP connections that have bytes to go on with.
+    /// Connections that have bytes to go on with: kept ones, or some in the socket of which no
+    /// event will tell.
     pub(crate) ready: Vec<u32>,
     /// Uploads that wait until the link's queue is shorter.
     pub(crate) paused: Vec<u32>,
@@ -85,10 +87,14 @@ pub struct Worker {
     pub(crate) sync_next: Option<u32>,
     pub(crate) sweep_next: u32,
     pub(crate) swept: u64,
+    /// Does this walk of the sweep send pings?
+    pub(crate) sweep_asks: bool,
     pub(crate) stats_sent_ms: u64,
     pub(crate) scratch: Vec<u8>,
     pub(crate) items: Vec<u8>,
     accept_more: [bool; 2],
+    /// The kernel had nothing for one more connection: the next try has a tick's time.
+    accept_failed: bool,
     started: Instant,
     pub(crate) now_ms: u64,
     pub(crate) date: HttpDate,
@@ -131,10 +137,12 @@ impl Worker {
             sync_next: None,
             sweep_next: 0,
             swept: 0,
+            sweep_asks: true,
             stats_sent_ms: 0,
             scratch: vec![0; READ_BYTES],
             items: Vec::new(),
             accept_more: [false; 2],
+            accept_failed: false,
             started: Instant::now(),
             now_ms: 0,
             date: HttpDate::from_unix_s(0),
@@ -183,8 +191,10 @@ impl Worker {
 
     /// Is there something to do that no event will tell of?
     fn has_more(&self) -> bool {
-        let sync = self.sync_next.is_some() && self.link_has_room();
-        self.link_readable || self.accept_more.contains(&true) || sync || !self.ready.is_empty()
+        let accept = self.accept_more.contains(&true) && !self.accept_failed;
+        let upload = !self.paused.is_empty() && self.link_has_room();
+        let write = !self.ready.is_empty() || !self.dirty.is_empty();
+        self.link_readable || accept || upload || write || self.sync_may_go_on()
     }
 
     fn on_event(&mut self, event: &Event) {
@@ -193,13 +203,23 @@ impl Worker {
             API => self.accept(true),
             LINK_LISTENER => self.accept_link(),
             LINK => self.link_readable |= event.is_readable(),
-            Token(token) => self.on_connection(token.wrapping_sub(FIRST_CONNECTION) as u32, event),
+            // By connection id: an event of one that was dropped in this round must not meet the
+            // one that was accepted into its slot.
+            Token(token) => {
+                let conn = token.wrapping_sub(FIRST_CONNECTION) as u64;
+                if let Some((index, _)) = self.table.find(conn) {
+                    self.on_connection(index, event);
+                }
+            }
         }
     }
 
     fn on_connection(&mut self, index: u32, event: &Event) {
         if event.is_error() || (event.is_read_closed() && event.is_write_closed()) {
-            self.stats.count(Stat::Vanished);
+            // Both sides closed is how a connection in phase Closing ends well.
+            if event.is_error() {
+                self.stats.count(Stat::Vanished);
+            }
             self.drop_connection(index);
             return;
         }
@@ -223,6 +243,7 @@ impl Worker {
     }
 
     fn accept_rest(&mut self) {
+        self.accept_failed = false;
         for api in [false, true] {
             if std::mem::take(&mut self.accept_more[usize::from(api)]) {
                 self.accept(api);
@@ -236,8 +257,13 @@ impl Worker {
             match listener.accept() {
                 Ok((socket, _)) => self.accepted(socket, api),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
-                // The client left before it was accepted, or descriptors ran out for a moment.
-                Err(_) => {}
+                // The client left before it was accepted.
+                Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => {}
+                // Descriptors or memory ran out. The listener won't be announced again.
+                Err(_) => {
+                    self.accept_failed = true;
+                    break;
+                }
             }
         }
         self.accept_more[usize::from(api)] = true;
@@ -251,8 +277,8 @@ impl Worker {
             return;
         }
         let index = self.table.insert(socket, if api { flag::API } else { 0 });
+        let token = self.token(index);
         let registry = self.poll.registry();
-        let token = Token(index as usize + FIRST_CONNECTION);
         let socket = self.table.get(index).and_then(|slot| slot.socket.as_mut());
         if socket.is_none_or(|s| registry.register(s, token, Interest::READABLE).is_err()) {
             self.table.remove(index);
@@ -261,12 +287,16 @@ impl Worker {
         self.set_deadline(index, self.settings.request_ms_max);
     }
 
+    fn token(&mut self, index: u32) -> Token {
+        Token(self.table.conn(index) as usize + FIRST_CONNECTION)
+    }
+
     /// Asks the poll for writability as well, or not any more.
     pub(crate) fn watch(&mut self, index: u32, writable: bool) {
         let interest =
             if writable { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+        let token = self.token(index);
         let Some(slot) = self.table.get(index) else { return };
-        let token = Token(index as usize + FIRST_CONNECTION);
         if let Some(socket) = slot.socket.as_mut() {
             let _ = self.poll.registry().reregister(socket, token, interest);
         }
@@ -296,24 +326,37 @@ impl Worker {
             registry.register(&mut self.api, API, Interest::READABLE)?;
             self.open = true;
         }
-        let timeout = Duration::from_millis(self.settings.stream_heartbeat_ms / 2);
+        let timeout = Duration::from_millis(self.settings.stream_heartbeat_ms / WALKS);
         listen::set_user_timeout(&self.public, timeout)?;
         listen::set_user_timeout(&self.api, timeout)
     }
 
-    /// Writes everything that the round brought about.
+    /// Writes everything that the round brought about. Every connection gets one turn: one whose
+    /// client sends without end must not keep the others waiting, so what is ready after its turn
+    /// is for the next round.
     fn settle(&mut self) {
-        while !self.dirty.is_empty() || !self.ready.is_empty() {
-            self.flush_dirty();
-            for index in std::mem::take(&mut self.ready) {
-                self.resume_http(index);
-            }
+        if self.link_has_room() {
+            self.ready.append(&mut self.paused);
         }
+        self.flush_dirty();
+        for index in std::mem::take(&mut self.ready) {
+            self.resume(index);
+        }
+        self.flush_dirty();
         self.announce();
         self.flush_link();
-        if self.link_has_room() {
-            for index in std::mem::take(&mut self.paused) {
-                self.resume_http(index);
+    }
+
+    /// Goes on with a connection that waited for its turn.
+    fn resume(&mut self, index: u32) {
+        let Some(slot) = self.table.get(index) else { return };
+        match slot.phase {
+            Phase::Http => self.resume_http(index),
+            Phase::Free | Phase::Left => {}
+            Phase::Opening | Phase::Live | Phase::Closing => {
+                if slot.clear(flag::UNREAD) {
+                    self.on_readable(index);
+                }
             }
         }
     }
