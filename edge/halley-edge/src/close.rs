@@ -6,6 +6,7 @@ use std::net::Shutdown;
 use halley_link::{Frame, NumberedSession};
 use halley_wire::websocket::close_code;
 
+use crate::http::READS_PER_TURN;
 use crate::outbox;
 use crate::stats::Stat;
 use crate::table::{Detail, Phase, flag};
@@ -43,8 +44,11 @@ impl Worker {
     /// Throws away what a closing connection still sends.
     pub(crate) fn discard(&mut self, index: u32) {
         let mut scratch = std::mem::take(&mut self.scratch);
-        while self.read(index, &mut scratch).is_some() {}
+        let more = (0..READS_PER_TURN).all(|_| self.read(index, &mut scratch).is_some());
         self.scratch = scratch;
+        if more {
+            self.turn_is_over(index);
+        }
     }
 
     /// Ends a connection at once.
@@ -100,10 +104,13 @@ impl Worker {
         if matches!(slot.phase, Phase::Free | Phase::Left) {
             return;
         }
+        // An answer may take its time on a slow way; a stream's last words may not.
+        let answer = slot.phase == Phase::Http;
         slot.phase = Phase::Closing;
         slot.detail = Detail::None;
         let empty = slot.outbox == outbox::NONE;
-        self.set_deadline(index, LINGER_MS);
+        let ms = if answer { self.settings.request_ms_max } else { LINGER_MS };
+        self.set_deadline(index, ms);
         if empty {
             self.last_was_written(index);
         }
@@ -142,7 +149,9 @@ impl Worker {
         let Some(slot) = self.table.get(index) else { return };
         let shut = slot.socket.as_ref().is_some_and(|s| s.shutdown(Shutdown::Write).is_ok());
         if shut {
-            self.discard(index);
+            self.set_deadline(index, LINGER_MS);
+            // Not at once: the buffer for reading may be in use.
+            self.turn_is_over(index);
         } else {
             self.drop_connection(index);
         }

@@ -6,7 +6,7 @@ use halley_link::List;
 
 use crate::outbox::{self, Flush};
 use crate::stats::Stat;
-use crate::table::{Phase, flag};
+use crate::table::{Detail, Phase, flag};
 use crate::transport::TRANSPORTS;
 use crate::worker::Worker;
 
@@ -143,7 +143,10 @@ impl Worker {
         let Some(slot) = self.table.get(index) else { return };
         let Some(socket) = slot.socket.as_mut() else { return };
         let Some(outbox) = self.pool.get(slot.outbox) else { return };
+        let before = outbox.bytes();
         let flushed = outbox.flush(socket);
+        // An error may come after a part was written; the rest is counted off with the outbox.
+        self.stats.sub(Stat::OutboxBytes, (before - outbox.bytes()) as u64);
         slot.set(flag::ACTIVE);
         let Ok((end, bytes, writes)) = flushed else {
             self.stats.count(Stat::Vanished);
@@ -152,7 +155,6 @@ impl Worker {
         };
         self.stats.add(Stat::Writes, writes);
         self.stats.add(Stat::Written, bytes as u64);
-        self.stats.sub(Stat::OutboxBytes, bytes as u64);
         match end {
             Flush::Blocked => {
                 slot.set(flag::BLOCKED);
@@ -172,10 +174,10 @@ impl Worker {
         let Some(slot) = self.table.get(index) else { return };
         match slot.phase {
             Phase::Closing => self.last_was_written(index),
-            Phase::Http => self.ready.push(index),
-            Phase::Live => {
-                if slot.clear(flag::UNREAD) {
-                    self.stream_readable(index);
+            Phase::Http | Phase::Live => {
+                let kept = matches!(&slot.detail, Detail::Http(e) if !e.unparsed.is_empty());
+                if kept || slot.has(flag::UNREAD) {
+                    self.ready.push(index);
                 }
             }
             Phase::Free | Phase::Opening | Phase::Left => {}

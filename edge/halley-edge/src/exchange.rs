@@ -84,3 +84,10 @@ pub struct Exchange {
     /// Bytes of the answer that the brain has yet to send; `None` before its head.
     pub answer_left: Option<u64>,
 }
+
+impl Exchange {
+    /// Is it the brain that is waited for: for its answer, or until it takes more of the body?
+    pub fn brain_is_next(&self) -> bool {
+        matches!(self.stage, Stage::Answer) || self.in_flight && self.window == 0
+    }
+}

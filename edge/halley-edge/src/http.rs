@@ -8,12 +8,16 @@ use halley_link::{FLAG_END, Frame};
 use halley_wire::http1::head::parse_request;
 
 use crate::exchange::{Exchange, Stage};
+use crate::outbox;
+use crate::settings::Settings;
 use crate::stats::Stat;
 use crate::table::{Detail, Phase, flag};
 use crate::worker::{READ_BYTES, Worker};
 
 /// Answers that may wait in an outbox while further pipelined requests are read.
 const PIPELINED_BYTES_MAX: usize = 65_536;
+/// Reads of one connection before others have their turn.
+pub const READS_PER_TURN: usize = 4;
 
 /// What one step did with the input.
 pub enum Step {
@@ -26,9 +30,10 @@ pub enum Step {
 }
 
 impl Worker {
-    /// Reads requests until the socket is empty or something has to be waited for.
+    /// Reads requests until the socket is empty, something has to be waited for, or the turn is
+    /// over.
     pub(crate) fn http_readable(&mut self, index: u32) {
-        loop {
+        for _ in 0..READS_PER_TURN {
             let room = self.http_room(index);
             let Some(slot) = self.table.get(index).filter(|slot| slot.phase == Phase::Http) else {
                 return;
@@ -48,22 +53,44 @@ impl Worker {
                 return;
             }
         }
+        self.turn_is_over(index);
     }
 
-    /// How much may be read now.
+    /// The socket may have more: reads on in the next round.
+    pub(crate) fn turn_is_over(&mut self, index: u32) {
+        let Some(slot) = self.table.get(index).filter(|slot| slot.socket.is_some()) else { return };
+        slot.set(flag::UNREAD);
+        self.ready.push(index);
+    }
+
+    /// How much may be read now. Whatever makes this 0 wakes the connection when it is over.
     fn http_room(&mut self, index: u32) -> usize {
         let room = self.link_has_room();
+        let answers_wait = self.answers_wait(index);
         let Some(slot) = self.table.get(index) else { return 0 };
-        let Detail::Http(exchange) = &slot.detail else { return READ_BYTES };
-        match exchange.stage {
+        let stage = match &slot.detail {
+            Detail::Http(exchange) => &exchange.stage,
+            _ => &Stage::Head,
+        };
+        match stage {
+            Stage::Head if answers_wait => 0,
             Stage::Head => READ_BYTES,
-            Stage::Length(_) | Stage::Chunked(_) if room => exchange.window.min(READ_BYTES),
+            Stage::Length(_) | Stage::Chunked(_) if room => {
+                self.exchange(index).map_or(0, |exchange| exchange.window.min(READ_BYTES))
+            }
             Stage::Length(_) | Stage::Chunked(_) => {
                 self.paused.push(index);
                 0
             }
             Stage::Answer => 0,
         }
+    }
+
+    /// Does the client not take its answers as fast as it asks for them? Then it is read again
+    /// when the outbox is empty.
+    fn answers_wait(&mut self, index: u32) -> bool {
+        let outbox = self.table.get(index).map_or(outbox::NONE, |slot| slot.outbox);
+        self.pool.get(outbox).is_some_and(|outbox| outbox.bytes() > PIPELINED_BYTES_MAX)
     }
 
     /// Goes on with bytes that were kept, then with the socket's.
@@ -86,39 +113,40 @@ impl Worker {
             Some(exchange) => std::mem::take(&mut exchange.unparsed),
             None => Vec::new(),
         };
-        let mut input = if kept.is_empty() {
+        let begins = kept.is_empty();
+        let mut input = if begins {
             bytes
         } else {
             kept.extend_from_slice(bytes);
             &kept
         };
         loop {
-            if input.is_empty() && !self.body_may_be_empty(index) {
+            if input.is_empty() {
                 return;
             }
             match self.http_step(index, input) {
                 Step::Used(n) => input = input.get(n..).unwrap_or_default(),
-                Step::Wait => {
-                    if let Some(exchange) = self.exchange_or_new(index) {
-                        exchange.unparsed = input.to_vec();
-                    }
-                    return;
-                }
+                Step::Wait => return self.keep(index, input, begins),
                 Step::Done => return,
             }
         }
     }
 
-    /// A body of length zero has to be ended though no bytes come.
-    fn body_may_be_empty(&mut self, index: u32) -> bool {
-        self.exchange(index).is_some_and(|e| matches!(e.stage, Stage::Length(0)))
+    /// Keeps bytes until more come, or until the answer before them is written.
+    fn keep(&mut self, index: u32, input: &[u8], begins: bool) {
+        let Some(exchange) = self.exchange_or_new(index) else { return };
+        exchange.unparsed = input.to_vec();
+        // 3.5: a head has its time from its first byte, however long the connection was idle.
+        if begins && matches!(exchange.stage, Stage::Head) {
+            self.set_deadline(index, self.settings.request_ms_max);
+        }
     }
 
     fn http_step(&mut self, index: u32, input: &[u8]) -> Step {
+        let answers_wait = self.answers_wait(index);
         let Some(slot) = self.table.get(index).filter(|slot| slot.phase == Phase::Http) else {
             return Step::Done;
         };
-        let outbox = slot.outbox;
         let stage = match &slot.detail {
             Detail::Http(exchange) => &exchange.stage,
             _ => &Stage::Head,
@@ -126,14 +154,8 @@ impl Worker {
         match stage {
             Stage::Answer => Step::Wait,
             Stage::Length(_) | Stage::Chunked(_) => self.body_step(index, input),
-            Stage::Head => {
-                let waiting = self.pool.get(outbox).map_or(0, |outbox| outbox.bytes());
-                if waiting > PIPELINED_BYTES_MAX {
-                    Step::Wait
-                } else {
-                    self.head_step(index, input)
-                }
-            }
+            Stage::Head if answers_wait => Step::Wait,
+            Stage::Head => self.head_step(index, input),
         }
     }
 
@@ -185,9 +207,16 @@ impl Worker {
             let flags = if done { FLAG_END } else { 0 };
             self.send(&Frame::RequestBody { conn, flags, body: data });
         }
-        let ms = if done { self.settings.response_ms_max } else { self.settings.request_ms_max };
-        self.set_deadline(index, ms);
+        self.set_body_deadline(index);
         if used == 0 && !done { Step::Wait } else { Step::Used(used) }
+    }
+
+    /// Who lets the other wait now, the brain or the client, has this much time.
+    pub(crate) fn set_body_deadline(&mut self, index: u32) {
+        let Some(exchange) = self.exchange(index) else { return };
+        let brain = exchange.brain_is_next();
+        let Settings { request_ms_max, response_ms_max, .. } = self.settings;
+        self.set_deadline(index, if brain { response_ms_max } else { request_ms_max });
     }
 
     /// The exchange of a connection that has one.

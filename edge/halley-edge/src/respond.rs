@@ -8,7 +8,7 @@ use halley_wire::http1::head::{BodyFraming, Request};
 use halley_wire::http1::headers::stays_at_edge;
 use halley_wire::http1::response::{Head, ResponseOptions, http_error, json_error};
 
-use crate::exchange::Stage;
+use crate::exchange::{Exchange, Stage};
 use crate::stats::Stat;
 use crate::table::Detail;
 use crate::worker::Worker;
@@ -114,6 +114,12 @@ impl Worker {
         // 8.5: what is left of the body is not read, so the next request can't be found.
         let unread = !matches!(exchange.stage, Stage::Answer);
         exchange.reply.keep_alive &= !unread && answer.flags & FLAG_CLOSE == 0;
+        exchange.stage = Stage::Answer;
+        if unread {
+            exchange.unparsed = Vec::new();
+        }
+        let bodyless = matches!(answer.status, 204 | 304);
+        exchange.reply.head_only |= bodyless;
         exchange.answer_left = Some(answer.body_bytes - answer.body.len() as u64);
         let head_only = exchange.reply.head_only;
         let mut out = Vec::with_capacity(256 + answer.body.len());
@@ -127,9 +133,10 @@ impl Worker {
                 }
             }
         }
-        match answer.status {
-            204 | 304 => head.bodyless(),
-            _ => head.length(answer.body_bytes),
+        if bodyless {
+            head.bodyless();
+        } else {
+            head.length(answer.body_bytes);
         }
         if !head_only {
             out.extend_from_slice(answer.body);
@@ -156,12 +163,15 @@ impl Worker {
     }
 
     fn answered(&mut self, index: u32, flags: u8) {
+        // The connection may have gone in `push`, and its request with it.
+        let Some(exchange) = self.exchange(index).filter(|e| e.in_flight) else { return };
         if flags & FLAG_END == 0 {
+            self.set_deadline(index, self.settings.response_ms_max);
             return;
         }
+        exchange.in_flight = false;
         self.stats.sub(Stat::RequestsInFlight, 1);
         let Some(exchange) = self.exchange(index) else { return };
-        exchange.in_flight = false;
         if exchange.reply.keep_alive {
             self.finish(index);
         } else {
@@ -176,7 +186,11 @@ impl Worker {
         let Some(slot) = self.table.get(index) else { return };
         match &mut slot.detail {
             Detail::Http(exchange) if exchange.unparsed.is_empty() => slot.detail = Detail::None,
-            Detail::Http(exchange) => exchange.stage = Stage::Head,
+            // What is known of this request must not colour an error of the next one.
+            Detail::Http(exchange) => {
+                let unparsed = std::mem::take(&mut exchange.unparsed);
+                **exchange = Exchange { unparsed, ..Exchange::default() };
+            }
             _ => {}
         }
     }
@@ -190,6 +204,7 @@ impl Worker {
         if std::mem::take(&mut exchange.expects) && exchange.answer_left.is_none() {
             self.push(index, Rc::from(halley_wire::http1::response::CONTINUE));
         }
+        self.set_body_deadline(index);
         self.resume_http(index);
     }
 }

@@ -4,6 +4,12 @@ use halley_link::{List, Pair};
 use halley_wire::http1::cors::Origins;
 use halley_wire::http1::head::HeadLimits;
 
+/// Largest value of `request_line_bytes_max` and `header_bytes_max`; a header's value is a `str16`
+/// on the link.
+const HEAD_LINES_BYTES_MAX: usize = 32_768;
+/// Largest value of `headers_max` (http.md 1.8).
+const HEADERS_MAX: usize = 100;
+
 /// One worker's settings. Lengths of time are in milliseconds, sizes in bytes.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -76,13 +82,15 @@ impl Settings {
         let number = || value.parse::<u32>().ok().filter(|n| *n > 0);
         let ms = || number().map(u64::from);
         let bytes = || number().map(|n| n as usize);
+        // A head travels in one frame (link.md 2.1), with a body of up to three reads behind it.
+        let of_head = || bytes().filter(|n| *n <= HEAD_LINES_BYTES_MAX);
         match name {
             b"stream_heartbeat_ms" => self.stream_heartbeat_ms = ms().filter(|n| *n >= 100)?,
             b"stream_retry_ms" => self.stream_retry_ms = number()?,
             b"stream_open_ms_max" => self.stream_open_ms_max = ms()?,
-            b"request_line_bytes_max" => self.head.request_line_bytes_max = bytes()?,
-            b"header_bytes_max" => self.head.header_bytes_max = bytes()?,
-            b"headers_max" => self.head.headers_max = bytes()?,
+            b"request_line_bytes_max" => self.head.request_line_bytes_max = of_head()?,
+            b"header_bytes_max" => self.head.header_bytes_max = of_head()?,
+            b"headers_max" => self.head.headers_max = bytes().filter(|n| *n <= HEADERS_MAX)?,
             b"request_ms_max" => self.request_ms_max = ms()?,
             b"response_ms_max" => self.response_ms_max = ms()?,
             b"request_window_bytes" => self.request_window_bytes = bytes()?,

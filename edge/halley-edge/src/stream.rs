@@ -13,6 +13,7 @@ use halley_wire::{article, ndjson, sse, target};
 
 use crate::brain::session;
 use crate::exchange::Reply;
+use crate::http::READS_PER_TURN;
 use crate::stats::Stat;
 use crate::table::{Detail, Phase, flag};
 use crate::transport::Transport;
@@ -35,6 +36,11 @@ const NOT_ACCEPTABLE: HttpError = HttpError::new(
     406,
     "not_acceptable",
     "A stream comes as text/event-stream or as application/x-ndjson: accept one of them.",
+);
+const BRAIN_BUSY: HttpError = HttpError::new(
+    503,
+    "brain_busy",
+    "The brain behind this edge has more to do than it can at the moment: open the stream again.",
 );
 const FOREIGN_ORIGIN: HttpError = HttpError::new(
     403,
@@ -124,6 +130,10 @@ impl Worker {
         if user.is_empty() || user.len() > USER_BYTES_MAX {
             return Err(USER_BAD);
         }
+        // 4.6. Without a link the stream may wait for one; behind a full queue it would wait in it.
+        if self.link.as_ref().is_some_and(|link| link.up) && !self.link_has_room() {
+            return Err(BRAIN_BUSY);
+        }
         if req.method == "HEAD" {
             self.local(index, req, answer);
             return Ok(());
@@ -199,7 +209,7 @@ impl Worker {
 
     /// Reads what a stream's client sends: messages of a WebSocket, nothing of interest otherwise.
     pub(crate) fn stream_readable(&mut self, index: u32) {
-        loop {
+        for _ in 0..READS_PER_TURN {
             let Some(slot) = self.table.get(index) else { return };
             let websocket = slot.transport == Transport::WebSocket;
             if slot.phase == Phase::Opening && websocket {
@@ -221,6 +231,7 @@ impl Worker {
                 return;
             }
         }
+        self.turn_is_over(index);
     }
 }
 
