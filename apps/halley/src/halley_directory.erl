@@ -33,9 +33,8 @@
 -behaviour(gen_server).
 
 -export([new/0, start_link/0]).
--export([open/2, close/2, logout/1, sessions/1, online/0]).
+-export([open/2, close/2, logout/1, lookup/2, sessions/1, online/0]).
 -export([shut/1, shut_slots/0, purge/1]).
--export([lookup/2, session/1]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 -export_type([session/0, slot/0, conn/0, word/0]).
 
@@ -124,7 +123,6 @@ lookup_rows(Chunks, User) ->
     end.
 
 %% The session that a look-up's word or pid stands for.
--spec session(word() | pid()) -> session().
 session(Word) when is_integer(Word) -> {link, Word bsr ?CONN_BITS, Word band ?CONN_MAX};
 session(Pid) when is_pid(Pid) -> Pid.
 
@@ -175,8 +173,8 @@ online() ->
 word(Slot, Conn) when Slot >= 1, Slot =< ?SLOT_MAX, Conn >= 0, Conn =< ?CONN_MAX ->
     Slot bsl ?CONN_BITS bor Conn.
 
-%% In the owner it never finds SEVERAL, or it would call itself: it is called for words that are none,
-%% and nobody else makes them so.
+%% In the owner it never finds SEVERAL, or it would call itself: it is called for words that are
+%% none, and nobody else makes them so.
 close_word(User, Word) ->
     case exchange(User, Word, 0) of
         ok -> count(-1, -1);

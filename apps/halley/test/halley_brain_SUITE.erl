@@ -4,6 +4,8 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -compile([export_all, nowarn_export_all]).
+-import(halley_test_brain, [number/1, shard/1, link_with/1, message/1, delivered/1, event/0,
+                            no_event/0, spawn_actor/1, join/1, kill_and_wait/1, wait/1]).
 
 -define(WAIT_MS, 5000).
 
@@ -29,39 +31,10 @@ end_per_suite(Config) ->
     logger:set_primary_config(level, proplists:get_value(log_level, Config)).
 
 init_per_testcase(_, Config) ->
-    Dir = string:trim(os:cmd("mktemp -d")),
-    ok = application:set_env(halley, data_dir, Dir),
-    ok = halley_limits:set(#{}),
-    Tester = self(),
-    {Keeper, _} = spawn_monitor(fun() -> keep_brain(Tester) end),
-    receive
-        {brain, Keeper, Brain} -> [{dir, Dir}, {keeper, Keeper}, {brain, Brain} | Config];
-        {'DOWN', _, process, Keeper, Reason} -> {fail, Reason}
-    after 30000 ->
-        {fail, brain_does_not_start}
-    end.
+    halley_test_brain:start(Config).
 
 end_per_testcase(_, Config) ->
-    Keeper = proplists:get_value(keeper, Config),
-    Monitor = monitor(process, Keeper),
-    Keeper ! stop,
-    receive {'DOWN', Monitor, process, Keeper, _} -> ok after 30000 -> exit(Keeper, kill) end,
-    ok = halley_store:close(),
-    ok = file:del_dir_r(proplists:get_value(dir, Config)).
-
-%% Cases run in processes of their own, so the brain needs a parent that stays.
-keep_brain(Tester) ->
-    process_flag(trap_exit, true),
-    {ok, Brain} = halley_sup:start_link(),
-    Tester ! {brain, self(), Brain},
-    receive
-        stop ->
-            Monitor = monitor(process, Brain),
-            exit(Brain, shutdown),
-            receive {'DOWN', Monitor, process, Brain, _} -> ok end;
-        {'EXIT', Brain, _} ->
-            ok
-    end.
+    halley_test_brain:stop(Config).
 
 %% --- publishing --------------------------------------------------------------------------------
 
@@ -109,12 +82,13 @@ id_of(Subject, Data, Events) ->
     Id.
 
 order_is_the_same_for_all(_) ->
-    Followers = [start(fun() -> ok = halley:login(User), [event() || _ <- lists:seq(1, 200)] end)
+    Follow = fun(User) -> ok = halley:login(User), [event() || _ <- lists:seq(1, 200)] end,
+    Followers = [spawn_actor(fun() -> Follow(User) end)
                  || User <- [<<"ann">>, <<"bea">>]],
     {ok, _} = halley:follow([{User, <<"bob">>} || User <- [<<"ann">>, <<"bea">>]]),
     wait(fun() -> maps:get(sessions, halley_directory:online()) =:= 2 end),
     Publish = fun(P) -> [{ok, _} = halley:publish(<<"bob">>, [P, N]) || N <- lists:seq(1, 50)] end,
-    Publishers = [start(fun() -> Publish(P) end) || P <- lists:seq(1, 4)],
+    Publishers = [spawn_actor(fun() -> Publish(P) end) || P <- lists:seq(1, 4)],
     _ = [join(Publisher) || Publisher <- Publishers],
     [Events, Events] = [join(Follower) || Follower <- Followers],
     ?assertEqual(200, length(Events)).
@@ -156,7 +130,7 @@ data_too_large_is_refused(_) ->
 %% --- sessions ----------------------------------------------------------------------------------
 
 session_process_dies(_) ->
-    {Pid, Monitor} = start(fun() -> ok = halley:login(<<"ann">>), receive stop -> ok end end),
+    {Pid, Monitor} = spawn_actor(fun() -> ok = halley:login(<<"ann">>), receive stop -> ok end end),
     wait(fun() -> halley:presence(<<"ann">>) =:= #{user => <<"ann">>, sessions => 1} end),
     exit(Pid, kill),
     receive {'DOWN', Monitor, process, Pid, _} -> ok end,
@@ -265,7 +239,7 @@ overloaded_shard_refuses_publish(_) ->
     ok = halley_limits:set(#{shard_queue_events_max => 10}),
     Shard = shard(halley_shard:of_subject(<<"ann">>)),
     ok = sys:suspend(Shard),
-    Publishers = [start(fun() -> halley:publish(<<"ann">>, N) end) || N <- lists:seq(1, 30)],
+    Publishers = [spawn_actor(fun() -> halley:publish(<<"ann">>, N) end) || N <- lists:seq(1, 30)],
     wait(fun() -> 20 =:= length([refused || {P, _} <- Publishers, not is_process_alive(P)]) end),
     ok = sys:resume(Shard),
     Results = [join(Publisher) || Publisher <- Publishers],
@@ -278,7 +252,7 @@ overloaded_shard_refuses_publish(_) ->
 shard_killed(_) ->
     Shard = shard(halley_shard:of_subject(<<"ann">>)),
     ok = sys:suspend(Shard),
-    Publisher = start(fun() -> halley:publish(<<"ann">>, 1) end),
+    Publisher = spawn_actor(fun() -> halley:publish(<<"ann">>, 1) end),
     wait(fun() -> halley_shard:queued() =:= 1 end),
     exit(whereis(Shard), kill),
     {error, unavailable} = join(Publisher),
@@ -297,7 +271,7 @@ shard_hangs(_) ->
 directory_owner_killed(_) ->
     Number = number(<<"ann">>),
     {_, Slot, _} = link_with([{Number, 1}]),
-    {Pid, _} = start(fun() -> ok = halley:login(<<"ann">>), receive stop -> ok end end),
+    {Pid, _} = spawn_actor(fun() -> ok = halley:login(<<"ann">>), receive stop -> ok end end),
     wait(fun() -> length(halley_directory:sessions(Number)) =:= 2 end),
     ok = kill_and_wait(halley_directory),
     ?assertEqual(lists:sort([{link, Slot, 1}, Pid]), lists:sort(halley_directory:sessions(Number))),
@@ -308,7 +282,8 @@ directory_owner_killed(_) ->
 %% others' stay.
 directory_owner_killed_under_load(_) ->
     Users = lists:seq(1, 5),
-    Actors = [{Slot, start(fun() -> toggle(Slot, Users, 3000) end)} || Slot <- lists:seq(1, 4)],
+    Actors = [{Slot, spawn_actor(fun() -> toggle(Slot, Users, 3000) end)}
+              || Slot <- lists:seq(1, 4)],
     ok = kill_and_wait(halley_directory),
     timer:sleep(20),
     ok = kill_and_wait(halley_directory),
@@ -363,66 +338,3 @@ store_gives_up(Config) ->
     receive {'DOWN', Monitor, process, Brain, shutdown} -> ok
     after ?WAIT_MS -> error(brain_lives_on)
     end.
-
-%% --- helpers -----------------------------------------------------------------------------------
-
-number(User) ->
-    {ok, [Number]} = halley_ids:intern([User]),
-    Number.
-
-shard(N) ->
-    list_to_existing_atom("halley_shard_" ++ integer_to_list(N)).
-
-%% A link with these sessions, whose writer forwards what it gets to the case.
-link_with(Sessions) ->
-    Case = self(),
-    Writer = spawn(fun() -> forward(Case) end),
-    {ok, Slot, Queue} = halley_links:register(Writer, #{}),
-    [ok = halley_directory:open(User, {link, Slot, Conn}) || {User, Conn} <- Sessions],
-    {Writer, Slot, Queue}.
-
-forward(Case) ->
-    receive Message -> Case ! {self(), Message} end,
-    forward(Case).
-
-message({Writer, _, _}) ->
-    receive {Writer, {deliver, Event, Conns}} -> {Event, Conns}
-    after ?WAIT_MS -> error(nothing_delivered)
-    end.
-
-delivered(Link) ->
-    {_, Conns} = message(Link),
-    [Conn || <<Conn:64>> <= Conns].
-
-event() ->
-    receive {halley, Event} -> Event after ?WAIT_MS -> error(no_event) end.
-
-no_event() ->
-    receive {halley, Event} -> error({unexpected, Event}) after 50 -> ok end.
-
-start(Fun) ->
-    spawn_monitor(fun() -> exit({result, Fun()}) end).
-
-join({Pid, Monitor}) ->
-    receive
-        {'DOWN', Monitor, process, Pid, {result, Result}} -> Result;
-        {'DOWN', Monitor, process, Pid, Reason} -> error(Reason)
-    after 30000 ->
-        error(hangs)
-    end.
-
-kill_and_wait(Name) ->
-    Pid = whereis(Name),
-    Monitor = monitor(process, Pid),
-    exit(Pid, kill),
-    receive {'DOWN', Monitor, process, Pid, _} -> ok end,
-    wait(fun() -> is_pid(whereis(Name)) end).
-
-wait(Condition) ->
-    wait(Condition, ?WAIT_MS div 5).
-
-wait(_, 0) ->
-    error(not_in_time);
-wait(Condition, N) ->
-    Condition() orelse begin timer:sleep(5), wait(Condition, N - 1) end,
-    ok.

@@ -1,3 +1,4 @@
+%% The configuration: what each key gives, and what each mistake is told.
 -module(halley_config_tests).
 
 -include_lib("eunit/include/eunit.hrl").

@@ -1,3 +1,4 @@
+%% Events and their JSON text.
 -module(halley_event_tests).
 
 -include_lib("eunit/include/eunit.hrl").

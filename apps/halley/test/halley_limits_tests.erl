@@ -1,3 +1,4 @@
+%% The table of limits, and what is made from it.
 -module(halley_limits_tests).
 
 -include_lib("eunit/include/eunit.hrl").

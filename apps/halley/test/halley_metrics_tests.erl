@@ -1,3 +1,4 @@
+%% Metrics: sums over workers that come and go, and the text for Prometheus.
 -module(halley_metrics_tests).
 
 -include_lib("eunit/include/eunit.hrl").

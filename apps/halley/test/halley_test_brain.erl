@@ -1,0 +1,105 @@
+%% A brain for the cases of a suite, and links played by processes that register as their writers.
+-module(halley_test_brain).
+
+-export([start/1, stop/1]).
+-export([number/1, shard/1, link_with/1, message/1, delivered/1, event/0, no_event/0]).
+-export([spawn_actor/1, join/1, kill_and_wait/1, wait/1]).
+
+-define(WAIT_MS, 5000).
+
+start(Config) ->
+    Dir = string:trim(os:cmd("mktemp -d")),
+    ok = application:set_env(halley, data_dir, Dir),
+    ok = halley_limits:set(#{}),
+    Tester = self(),
+    {Keeper, _} = spawn_monitor(fun() -> keep_brain(Tester) end),
+    receive
+        {brain, Keeper, Brain} -> [{dir, Dir}, {keeper, Keeper}, {brain, Brain} | Config];
+        {'DOWN', _, process, Keeper, Reason} -> {fail, Reason}
+    after 30000 ->
+        {fail, brain_does_not_start}
+    end.
+
+stop(Config) ->
+    Keeper = proplists:get_value(keeper, Config),
+    Monitor = monitor(process, Keeper),
+    Keeper ! stop,
+    receive {'DOWN', Monitor, process, Keeper, _} -> ok after 30000 -> exit(Keeper, kill) end,
+    ok = halley_store:close(),
+    ok = file:del_dir_r(proplists:get_value(dir, Config)).
+
+%% Cases run in processes of their own, so the brain needs a parent that stays.
+keep_brain(Tester) ->
+    process_flag(trap_exit, true),
+    {ok, Brain} = halley_sup:start_link(),
+    Tester ! {brain, self(), Brain},
+    receive
+        stop ->
+            Monitor = monitor(process, Brain),
+            exit(Brain, shutdown),
+            receive {'DOWN', Monitor, process, Brain, _} -> ok end;
+        {'EXIT', Brain, _} ->
+            ok
+    end.
+
+number(User) ->
+    {ok, [Number]} = halley_ids:intern([User]),
+    Number.
+
+shard(N) ->
+    list_to_existing_atom("halley_shard_" ++ integer_to_list(N)).
+
+%% A link with these sessions, whose writer forwards what it gets to the case.
+link_with(Sessions) ->
+    Case = self(),
+    Writer = spawn(fun() -> forward(Case) end),
+    {ok, Slot, Queue} = halley_links:register(Writer, #{}),
+    [ok = halley_directory:open(User, {link, Slot, Conn}) || {User, Conn} <- Sessions],
+    {Writer, Slot, Queue}.
+
+forward(Case) ->
+    receive Message -> Case ! {self(), Message} end,
+    forward(Case).
+
+message({Writer, _, _}) ->
+    receive {Writer, {deliver, Event, Conns}} -> {Event, Conns}
+    after ?WAIT_MS -> error(nothing_delivered)
+    end.
+
+delivered(Link) ->
+    {_, Conns} = message(Link),
+    [Conn || <<Conn:64>> <= Conns].
+
+event() ->
+    receive {halley, Event} -> Event after ?WAIT_MS -> error(no_event) end.
+
+no_event() ->
+    receive {halley, Event} -> error({unexpected, Event}) after 50 -> ok end.
+
+%% A process whose result `join/1' gives.
+spawn_actor(Fun) ->
+    spawn_monitor(fun() -> exit({result, Fun()}) end).
+
+join({Pid, Monitor}) ->
+    receive
+        {'DOWN', Monitor, process, Pid, {result, Result}} -> Result;
+        {'DOWN', Monitor, process, Pid, Reason} -> error(Reason)
+    after 30000 ->
+        error(hangs)
+    end.
+
+kill_and_wait(Name) ->
+    Pid = whereis(Name),
+    Monitor = monitor(process, Pid),
+    exit(Pid, kill),
+    receive {'DOWN', Monitor, process, Pid, _} -> ok end,
+    wait(fun() -> is_pid(whereis(Name)) end).
+
+wait(Condition) ->
+    wait(Condition, ?WAIT_MS div 5).
+
+wait(_, 0) ->
+    error(not_in_time);
+wait(Condition, N) ->
+    Condition() orelse begin timer:sleep(5), wait(Condition, N - 1) end,
+    ok.
