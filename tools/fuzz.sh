@@ -25,11 +25,13 @@ export RUSTFLAGS=${RUSTFLAGS//$'\n'/ }
 cargo build --release --locked --quiet --target "$host"
 
 for target in $targets; do
-    corpus=corpus/$target
+    # The first directory is written to: what is found there stays out of the tree's seeds.
+    found=$CARGO_TARGET_DIR/corpus/$target
+    seeds=corpus/$target
     artifacts=artifacts/$target/
-    mkdir -p "$corpus" "$artifacts"
+    mkdir -p "$found" "$seeds" "$artifacts"
     log=$(mktemp)
-    if "$CARGO_TARGET_DIR/$host/release/$target" "$corpus" -artifact_prefix="$artifacts" \
+    if "$CARGO_TARGET_DIR/$host/release/$target" "$found" "$seeds" -artifact_prefix="$artifacts" \
         -max_total_time="$seconds" -timeout=5 -rss_limit_mb=1024 -max_len=65536 \
         -print_final_stats=1 >"$log" 2>&1
     then

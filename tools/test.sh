@@ -43,17 +43,20 @@ count_system() {
          END { if (seen) print passed, failed }'
 }
 
-# suite <name> <counter> <command>...
+# suite <name> <seconds at most> <counter> <command>...
 suite() {
-    local name=$1 counter=$2 log="$logs/$1" status passed failed started=$SECONDS
-    shift 2
+    local name=$1 seconds_max=$2 counter=$3 log="$logs/$1" status passed failed started=$SECONDS
+    shift 3
     printf '\n== %s: %s\n' "$name" "$*"
-    "$@" 2>&1 | tee "$log"
+    timeout --kill-after=10 "$seconds_max" "$@" </dev/null 2>&1 | tee "$log"
     status=${PIPESTATUS[0]}
     read -r passed failed < <(sed 's/\x1b\[[0-9;]*m//g' "$log" | "$counter"; echo)
     passed=${passed:-0}
     failed=${failed:-0}
-    if [ "$status" -ne 0 ] && [ "$failed" -eq 0 ]; then failed=1; fi
+    if [ "$status" -ne 0 ] && [ "$failed" -eq 0 ]; then
+        echo "$name ended with status $status (124 and 137: over its $seconds_max s)" >&2
+        failed=1
+    fi
     if [ "$status" -eq 0 ] && [ "$passed" -eq 0 ]; then
         echo "$name ran no test" >&2
         failed=1
@@ -64,11 +67,11 @@ suite() {
         "$name" "$passed" "$failed" $((SECONDS - started)))")
 }
 
-suite rust count_cargo cargo test --workspace --locked --quiet --manifest-path edge/Cargo.toml
-suite eunit count_eunit rebar3 eunit
-suite ct count_ct rebar3 ct --readable=false
-suite tidy count_node node tools/tidy/tidy.test.mjs
-suite system count_system node test/system/run.mjs
+suite rust 400 count_cargo cargo test --workspace --locked --quiet --manifest-path edge/Cargo.toml
+suite eunit 200 count_eunit rebar3 eunit
+suite ct 300 count_ct rebar3 ct --readable=false
+suite tidy 30 count_node node tools/tidy/tidy.test.mjs
+suite system 240 count_system node test/system/run.mjs
 
 printf '\n== summary\n'
 printf '%s\n' "${summary[@]}"

@@ -141,6 +141,17 @@ test('SIGTERM to the edge alone: it stops cleanly and is restarted', async () =>
   await halley.ready();
 });
 
+test('an edge that hangs keeps nobody from stopping: SIGTERM ends both all the same', async () => {
+  const other = await start();
+  const edge = other.edgePid();
+  kill(edge, 'SIGSTOP');
+  try {
+    assert.equal((await other.stop()).code, 0);
+  } finally {
+    kill(edge, 'SIGKILL');
+  }
+});
+
 test('a client that vanishes is not online any more', async () => {
   const streams = await Promise.all([...Array(20).keys()].map(() => sse(halley, 'vanish')));
   assert.equal(await sessionsOf(halley, 'vanish'), 20);
