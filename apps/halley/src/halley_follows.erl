@@ -91,9 +91,9 @@ resolve([{User, Subject} | Pairs], Index, End, Last, LastNumber, Known, Unknown,
         S when is_integer(U), is_integer(S) ->
             resolve(Pairs, Index + 1, End, User, U, [halley_pages:key(U, S) | Known],
                     Unknown, Self);
-        _ ->
+        S ->
             resolve(Pairs, Index + 1, End, User, U, Known,
-                    [{Index, User, Subject} | Unknown], Self)
+                    [{Index, {User, U}, {Subject, S}} | Unknown], Self)
     end;
 resolve(Rest, Index, _, _, _, Known, Unknown, Self) ->
     {Known, lists:reverse(Unknown), lists:reverse(Self), Index, Rest}.
@@ -105,13 +105,16 @@ settle(Operation, Unknown, Self, Known) ->
     {Keys, lists:keysort(1, settle_self(Operation, Self) ++ IdErrors ++ Errors)}.
 
 check([{Index, User, Subject} = Pair | Pairs], Valid, Errors) ->
-    case {halley_id:check(User), halley_id:check(Subject)} of
+    case {check_id(User), check_id(Subject)} of
         {ok, ok} -> check(Pairs, [Pair | Valid], Errors);
         {{error, Reason}, _} -> check(Pairs, Valid, [{Index, {bad_id, user, Reason}} | Errors]);
         {ok, {error, Reason}} -> check(Pairs, Valid, [{Index, {bad_id, subject, Reason}} | Errors])
     end;
 check([], Valid, Errors) ->
     {lists:reverse(Valid), Errors}.
+
+check_id({Id, undefined}) -> halley_id:check(Id);
+check_id({_, _}) -> ok.
 
 settle_self(Operation, Self) ->
     lists:append([case halley_id:check(Id) of
@@ -123,13 +126,23 @@ settle_self(Operation, Self) ->
 settle_unknown(_, [], Keys) -> {Keys, []};
 settle_unknown(remove, _, Keys) -> {Keys, []};
 settle_unknown(add, Valid, Keys) ->
-    case halley_ids:intern(lists:append([[User, Subject] || {_, User, Subject} <- Valid])) of
-        {ok, Numbers} -> {add_keys(Numbers, Keys), []};
-        {error, Reason} -> {Keys, [{Index, Reason} || {Index, _, _} <- Valid]}
+    case halley_ids:intern(new_ids(Valid, none)) of
+        {ok, _} ->
+            {[halley_pages:key(number(User), number(Subject)) || {_, User, Subject} <- Valid]
+             ++ Keys, []};
+        {error, Reason} ->
+            {Keys, [{Index, Reason} || {Index, _, _} <- Valid]}
     end.
 
-add_keys([U, S | Numbers], Keys) -> add_keys(Numbers, [halley_pages:key(U, S) | Keys]);
-add_keys([], Keys) -> Keys.
+%% In the order of appearance; a user that follows many at once is named once.
+new_ids([{_, {User, undefined}, Subject} | Pairs], Last) when User =/= Last ->
+    [User | new_ids([{0, {User, known}, Subject} | Pairs], User)];
+new_ids([{_, _, {Subject, undefined}} | Pairs], Last) -> [Subject | new_ids(Pairs, Last)];
+new_ids([_ | Pairs], Last) -> new_ids(Pairs, Last);
+new_ids([], _) -> [].
+
+number({Id, undefined}) -> halley_ids:lookup(Id);
+number({_, Number}) -> Number.
 
 %% Folds over the numbers of those who follow, ascending. The path of every publish.
 -spec fold_followers(fun((user_number(), Acc) -> Acc), Acc, user_number()) -> Acc.

@@ -31,7 +31,7 @@
 
 -type sequence() :: non_neg_integer().
 
--spec entry(halley_pages:operation(), halley_pages:packed()) -> iodata().
+-spec entry(halley_pages:operation(), halley_pages:packed()) -> iolist().
 entry(Operation, Pairs) ->
     Code = case Operation of add -> 0; remove -> 1 end,
     [<<Code, (byte_size(Pairs) div 8):32>>, Pairs].

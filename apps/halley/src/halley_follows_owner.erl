@@ -19,7 +19,6 @@
 -export([change/2, count/0, checkpoint/0]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
--define(QUEUE_MAX, 1000000).
 %% A group closes when it has this many pairs, or when nothing more waits.
 -define(GROUP_PAIRS, 100000).
 %% A checkpoint begins when the journal has at least this many bytes and an eighth of what all
@@ -50,14 +49,14 @@
                 journal_bytes :: non_neg_integer(),
                 checkpoint = none :: none | {reference(), Bytes :: non_neg_integer()}}).
 
--spec start_link() -> {ok, pid()} | {error, term()}.
+-spec start_link() -> gen_server:start_ret().
 start_link() -> gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 
 %% For the supervisor, which is to own them.
 -spec new_tables() -> ok.
 new_tables() ->
-    _ = halley_pages_table:new(halley_followers),
-    _ = halley_pages_table:new(halley_following),
+    ok = halley_pages_table:new(halley_followers),
+    ok = halley_pages_table:new(halley_following),
     persistent_term:put(?MODULE, atomics:new(3, [{signed, true}])).
 
 %% Makes the next owner load the tables from disk, as the first one does.
@@ -92,7 +91,7 @@ reserve(Pairs) ->
             false
     end.
 
-queue_max() -> application:get_env(halley, follows_queue_max, ?QUEUE_MAX).
+queue_max() -> halley_limits:get(follows_queue_max).
 
 %% A caller learns of the owner's death as of any failure: what became of the change is unknown.
 call(Change) ->

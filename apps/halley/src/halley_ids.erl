@@ -34,7 +34,7 @@
 -define(FIRST_OPEN, 1).
 -define(PLACE_OF(PageNumber), (PageNumber + 2)).
 
--spec start_link() -> {ok, pid()} | {error, term()}.
+-spec start_link() -> gen_server:start_ret().
 start_link() -> gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 
 %% For the supervisor, which is to own them.
@@ -188,7 +188,7 @@ append([], _) -> ok;
 append(Ids, Next) ->
     P = Next div ?PLACES,
     {Here, There} = split_at(?PLACES - Next rem ?PLACES, Ids),
-    Page = iolist_to_binary([page(P) | [[byte_size(Id) | Id] || Id <- Here]]),
+    Page = iolist_to_binary([page(P), [[byte_size(Id), Id] || Id <- Here]]),
     true = ets:insert(?PAGES, {P, Page}),
     true = ets:insert(?IDS, lists:zip(Here, lists:seq(Next, Next + length(Here) - 1))),
     append(There, Next + length(Here)).

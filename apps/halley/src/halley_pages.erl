@@ -64,7 +64,7 @@ change(Operation, Page, Tail, At, Kept, Pairs, Limit, Budget, Out, Changed) ->
                     change(Operation, Page, TailAfter, After, Kept, Rest, Limit,
                            Budget - Taken, Out, Changed);
                 {New, N} ->
-                    Out1 = [Out, binary:part(Page, Kept, Start - Kept) | group(A, New)],
+                    Out1 = [Out, binary:part(Page, Kept, Start - Kept), group(A, New)],
                     change(Operation, Page, TailAfter, After, After, Rest, Limit,
                            Budget - Taken, Out1, Changed + N)
             end;
@@ -72,7 +72,7 @@ change(Operation, Page, Tail, At, Kept, Pairs, Limit, Budget, Out, Changed) ->
             {Page, 0, Pairs};
         none ->
             Last = binary:part(Page, Kept, byte_size(Page) - Kept),
-            {iolist_to_binary([Out | Last]), Changed, Pairs}
+            {iolist_to_binary([Out, Last]), Changed, Pairs}
     end.
 
 %% The leading pairs of one A, as far as limit and budget allow.
@@ -102,7 +102,7 @@ group_bytes(Members) -> 6 + byte_size(Members).
 group(A, Members) ->
     case iolist_size(Members) of
         0 -> [];
-        Bytes -> [<<A:32, (Bytes div 4):16>> | Members]
+        Bytes -> [<<A:32, (Bytes div 4):16>>, Members]
     end.
 
 change_members(add, Members, Bs) -> add_members(Members, 0, Bs, [], 0);
@@ -113,19 +113,19 @@ add_members(Members, Kept, [B | Bs], Out, N) ->
     case position(Members, B, Kept) of
         {found, _} -> add_members(Members, Kept, Bs, Out, N);
         {absent, At} ->
-            add_members(Members, At, Bs, [Out, slice(Members, Kept, At) | <<B:32>>], N + 1)
+            add_members(Members, At, Bs, [Out, slice(Members, Kept, At), <<B:32>>], N + 1)
     end;
 add_members(Members, Kept, [], Out, N) ->
-    {[Out | slice(Members, Kept, byte_size(Members) div 4)], N}.
+    {[Out, slice(Members, Kept, byte_size(Members) div 4)], N}.
 
 remove_members(Members, Kept, [B | Bs], Out, N) ->
     case position(Members, B, Kept) of
         {found, At} ->
-            remove_members(Members, At + 1, Bs, [Out | slice(Members, Kept, At)], N + 1);
+            remove_members(Members, At + 1, Bs, [Out, slice(Members, Kept, At)], N + 1);
         {absent, _} -> remove_members(Members, Kept, Bs, Out, N)
     end;
 remove_members(Members, Kept, [], Out, N) ->
-    {[Out | slice(Members, Kept, byte_size(Members) div 4)], N}.
+    {[Out, slice(Members, Kept, byte_size(Members) div 4)], N}.
 
 slice(Members, From, To) -> binary:part(Members, 4 * From, 4 * (To - From)).
 
@@ -173,20 +173,20 @@ split(<<A:32, N:16, Members:N/binary-unit:32, Rest/binary>>, Fence, Goal, Bytes,
     if
         Bytes >= Goal -> cut(A, Members, Rest, Fence, Goal, Piece);
         N =< Room, (GroupBytes =< ?CUT_BYTES orelse N =< Wanted) ->
-            split(Rest, Fence, Goal, Bytes + GroupBytes, [Piece, <<A:32, N:16>> | Members]);
+            split(Rest, Fence, Goal, Bytes + GroupBytes, [Piece, <<A:32, N:16>>, Members]);
         GroupBytes =< ?CUT_BYTES; Room < 1 ->
             cut(A, Members, Rest, Fence, Goal, Piece);
         true ->
             Fit = min(Room, Wanted),
             <<Here:Fit/binary-unit:32, There/binary>> = Members,
-            cut(A, There, Rest, Fence, Goal, [Piece, <<A:32, Fit:16>> | Here])
+            cut(A, There, Rest, Fence, Goal, [Piece, <<A:32, Fit:16>>, Here])
     end;
 split(<<>>, Fence, _, _, Piece) ->
     [{Fence, iolist_to_binary(Piece)}].
 
 cut(A, <<B:32, _/binary>> = Members, Rest, Fence, Goal, Piece) ->
     N = byte_size(Members) div 4,
-    Left = iolist_to_binary([<<A:32, N:16>>, Members | Rest]),
+    Left = iolist_to_binary([<<A:32, N:16>>, Members, Rest]),
     [{Fence, iolist_to_binary(Piece)} | split(Left, key(A, B), Goal, 0, [])].
 
 %% The part of a page that is below a key.

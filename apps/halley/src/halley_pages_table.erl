@@ -24,9 +24,10 @@
 -define(MERGE_BYTES, 2048).
 
 %% The table outlives the process that writes it: the caller owns it.
--spec new(table()) -> table().
+-spec new(table()) -> ok.
 new(Table) ->
-    ets:new(Table, [ordered_set, public, named_table, {read_concurrency, true}]).
+    Table = ets:new(Table, [ordered_set, public, named_table, {read_concurrency, true}]),
+    ok.
 
 %% Adds or removes packed pairs; gives how many made a difference. For the one writer.
 -spec change(halley_pages:operation(), table(), halley_pages:packed()) -> non_neg_integer().
@@ -159,7 +160,7 @@ last(Members, _) ->
 
 -spec count(table(), halley_id:user_number()) -> non_neg_integer().
 count(Table, A) ->
-    lists:sum([byte_size(Slice) div 4 || Slice <- slices(Table, A)]).
+    iolist_size(slices(Table, A)) div 4.
 
 %% At most Limit members of A that are greater than After, ascending.
 -spec take(table(), halley_id:user_number(), After :: integer(), pos_integer()) ->

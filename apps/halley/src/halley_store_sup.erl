@@ -9,7 +9,7 @@
 -export([init/1]).
 
 %% `{error, Text}` if the store cannot be opened: one sentence for the operator.
--spec start_link() -> {ok, pid()} | {error, binary() | term()}.
+-spec start_link() -> supervisor:startlink_ret().
 start_link() ->
     case halley_store:open() of
         ok -> supervisor:start_link({local, ?MODULE}, ?MODULE, []);

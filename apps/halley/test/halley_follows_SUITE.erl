@@ -30,7 +30,7 @@ init_per_testcase(Case, Config) ->
     [{dir, Dir}, {sup, halley_store_helper:open(Dir)} | Config].
 
 end_per_testcase(_, Config) ->
-    application:unset_env(halley, follows_queue_max),
+    halley_limits:set(#{}),
     case whereis(halley_store_sup) of
         undefined -> halley_store:close();
         Sup -> halley_store_helper:close(Sup)
@@ -144,7 +144,7 @@ read(Star, Even, Reads) ->
     end.
 
 queue_full(_) ->
-    application:set_env(halley, follows_queue_max, 10),
+    halley_limits:set(#{follows_queue_max => 10}),
     ok = sys:suspend(halley_follows_owner),
     Self = self(),
     Follow = fun(First) ->
