@@ -48,6 +48,7 @@ gauges_table() ->
      {uptime, "halley_uptime_seconds", "Time since the Erlang node started",
       fun() -> element(1, erlang:statistics(wall_clock)) div 1000 end},
      {ids, "halley_ids", "Ids that have a user number", fun halley_ids:count/0},
+     {follows, "halley_follows", "Follows stored", fun halley_follows:count/0},
      {users_online, "halley_users_online", "Users with at least one session",
       fun() -> maps:get(users, halley_directory:online()) end},
      {sessions, "halley_sessions", "Sessions of all users",

@@ -68,7 +68,8 @@ publish(Shard, Drafts) ->
 -spec queued() -> non_neg_integer().
 queued() ->
     Queued = persistent_term:get(?QUEUED),
-    lists:sum([max(0, atomics:get(Queued, Shard)) || Shard <- lists:seq(1, ?SHARDS)]).
+    lists:foldl(fun(Shard, Sum) -> Sum + max(0, atomics:get(Queued, Shard)) end,
+                0, lists:seq(1, ?SHARDS)).
 
 name(1) -> halley_shard_1;
 name(2) -> halley_shard_2;

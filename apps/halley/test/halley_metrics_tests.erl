@@ -15,6 +15,8 @@ edge_test_() ->
          {ok, Links} = halley_links:start_link(),
          meck:new(halley_ids, [passthrough]),
          meck:expect(halley_ids, count, 0, 42),
+         meck:new(halley_follows, [passthrough]),
+         meck:expect(halley_follows, count, 0, 43),
          [Directory, Links]
      end,
      fun(Owners) ->
@@ -98,4 +100,5 @@ counts() ->
     ok = halley_metrics:incr(refused_overloaded),
     ?assertEqual(6, value("halley_deliveries_total")),
     ?assertEqual(1, value("halley_events_refused_total{reason=\"overloaded\"}")),
-    ?assertEqual(42, value("halley_ids")).
+    ?assertEqual(42, value("halley_ids")),
+    ?assertEqual(43, value("halley_follows")).
