@@ -51,11 +51,13 @@ test('POST /v1/events keeps an id that the publisher chose', async () => {
   stream.close();
 });
 
-test('a number as an id is its decimal text', async () => {
+test('in follows, which come from tables, a number is the id of its decimal text', async () => {
   const stream = await sse(halley, '123');
-  const answer = await api(halley, 'POST', '/v1/events', '{"subject":123,"data":1}');
-  assert.equal(answer.json.sessions, 1);
-  assertEvent(await stream.event(), '123', 1);
+  const answer = await api(halley, 'POST', '/v1/follows', '{"user":123,"subject":45}\n',
+    { 'content-type': 'application/x-ndjson' });
+  assertAnswer(answer.json, { added: 1, already: 0, errors: [] });
+  await publish(halley, '45', 1);
+  assertEvent(await stream.event(), '45', 1);
   stream.close();
 });
 
@@ -63,7 +65,7 @@ const badEvents = {
   'no JSON': '{"subject":', 'no object': '[1]', 'no subject': '{"data":1}',
   'no data': '{"subject":"a"}', 'an empty subject': '{"subject":"","data":1}',
   'a subject of 256 bytes': JSON.stringify({ subject: 'x'.repeat(256), data: 1 }),
-  'a subject that is no id': '{"subject":{},"data":1}',
+  'a subject that is no text': '{"subject":7,"data":1}',
   'an id that is no string': '{"subject":"a","data":1,"id":[]}', 'nothing': '',
 };
 for (const [what, body] of Object.entries(badEvents)) {

@@ -112,7 +112,7 @@ test('a name that is none is told on the page', async () => {
     /255/.test(await person(1).getByTestId('result').textContent()));
 });
 
-test('the page and its parts are served with their types, and nothing else of the disk', async () => {
+test('the page and its parts are served with their types, nothing else is', async () => {
   const types = { '/demo': /^text\/html/, '/demo/demo.js': /javascript/,
     '/demo/demo.css': /^text\/css/, '/demo/icon.svg': /^image\/svg/ };
   for (const [path, type] of Object.entries(types)) {
