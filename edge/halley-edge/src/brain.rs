@@ -171,7 +171,7 @@ impl Worker {
             Frame::RequestCredit { conn, bytes } => self.request_credit(conn, bytes),
             Frame::Shutdown { drain_ms } => {
                 let stop = u64::from(drain_ms).min(RUN - 1);
-                self.shared.stop.store(stop, std::sync::atomic::Ordering::Relaxed);
+                self.shared.stop.fetch_min(stop, std::sync::atomic::Ordering::Relaxed);
             }
             Frame::HelloBrain { .. } => return Err(LinkEnd::broken("3.1", "a second hello")),
             _ => return Err(LinkEnd::broken("2.5", "a frame of the other direction")),

@@ -29,7 +29,7 @@ impl Worker {
                 Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return None,
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
                 Ok(_) => {
-                    self.drop_connection(index);
+                    self.said_all(index);
                     return None;
                 }
                 Err(_) => {
@@ -38,6 +38,16 @@ impl Worker {
                     return None;
                 }
             }
+        }
+    }
+
+    /// The client closed its side. One that asked may still wait for what is in the outbox.
+    fn said_all(&mut self, index: u32) {
+        let Some(slot) = self.table.get(index) else { return };
+        match slot.phase {
+            Phase::Http if slot.outbox != outbox::NONE => self.close_after_flush(index),
+            Phase::Closing if slot.outbox != outbox::NONE => {}
+            _ => self.drop_connection(index),
         }
     }
 

@@ -20,6 +20,7 @@ mod request;
 mod respond;
 mod settings;
 mod stats;
+mod stop;
 mod stream;
 mod sweep;
 mod table;

@@ -5,14 +5,14 @@
 //! - `http.rs` reads requests, `request.rs` decides who answers them, `respond.rs` writes answers,
 //! - `stream.rs` opens streams and reads what clients send, `websocket.rs` that of WebSockets,
 //! - `deliver.rs` fills and flushes outboxes, `close.rs` ends connections,
-//! - `brain.rs` deals with the link's frames, `sweep.rs` with time.
+//! - `brain.rs` deals with the link's frames, `sweep.rs` with time, `stop.rs` with the end.
 //!
 //! Invariant: nothing blocks, and nothing is written to a socket before the round's input was
 //! dealt with ([`Worker::settle`]); so writes gather by themselves when there is much to do.
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use halley_wire::http1::date::HttpDate;
@@ -23,13 +23,14 @@ use mio::{Events, Interest, Poll, Token};
 use crate::brain::Batch;
 use crate::config::Config;
 use crate::link::Link;
+use crate::listen;
 use crate::outbox::Pool;
 use crate::settings::Settings;
 use crate::stats::{Stat, Stats};
+use crate::stop::Stopping;
 use crate::sweep::WALKS;
 use crate::table::{Phase, Table, flag};
 use crate::wheel::{TICK_MS, Wheel};
-use crate::{listen, log};
 
 const PUBLIC: Token = Token(0);
 const API: Token = Token(1);
@@ -42,8 +43,6 @@ const EVENTS_PER_ROUND: usize = 1_024;
 const ACCEPTS_PER_ROUND: usize = 256;
 /// What is read at once.
 pub const READ_BYTES: usize = 65_536;
-/// How long a stopping worker waits for last writes beyond the drain time.
-const STOP_MS: u64 = 1_000;
 
 /// Value of [`Shared::stop`] while the edge runs.
 pub const RUN: u64 = u64::MAX;
@@ -92,14 +91,14 @@ pub struct Worker {
     pub(crate) stats_sent_ms: u64,
     pub(crate) scratch: Vec<u8>,
     pub(crate) items: Vec<u8>,
-    accept_more: [bool; 2],
+    pub(crate) accept_more: [bool; 2],
     /// The kernel had nothing for one more connection: the next try has a tick's time.
     accept_failed: bool,
     started: Instant,
     pub(crate) now_ms: u64,
     pub(crate) date: HttpDate,
     date_ms: u64,
-    stop_at_ms: Option<u64>,
+    pub(crate) stopping: Option<Stopping>,
 }
 
 impl Worker {
@@ -147,7 +146,7 @@ impl Worker {
             now_ms: 0,
             date: HttpDate::from_unix_s(0),
             date_ms: 0,
-            stop_at_ms: None,
+            stopping: None,
             shared,
         })
     }
@@ -174,6 +173,7 @@ impl Worker {
             self.on_time();
             self.settle();
             if self.stopped() {
+                self.end_link(halley_link::GoodbyeCode::Stopping, "the edge stops");
                 let _ = std::fs::remove_file(self.shared.config.socket_path(self.index));
                 return Ok(());
             }
@@ -320,7 +320,7 @@ impl Worker {
 
     /// Begins to accept clients, after the first handshake.
     pub(crate) fn open_listeners(&mut self) -> io::Result<()> {
-        if !self.open {
+        if !self.open && self.stopping.is_none() {
             let registry = self.poll.registry();
             registry.register(&mut self.public, PUBLIC, Interest::READABLE)?;
             registry.register(&mut self.api, API, Interest::READABLE)?;
@@ -334,7 +334,7 @@ impl Worker {
     /// Writes everything that the round brought about. Every connection gets one turn: one whose
     /// client sends without end must not keep the others waiting, so what is ready after its turn
     /// is for the next round.
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         if self.link_has_room() {
             self.ready.append(&mut self.paused);
         }
@@ -359,25 +359,5 @@ impl Worker {
                 }
             }
         }
-    }
-
-    /// Begins to stop when told to; true when all is done.
-    fn stopped(&mut self) -> bool {
-        let stop = self.shared.stop.load(Ordering::Relaxed);
-        if stop == RUN {
-            return false;
-        }
-        if self.stop_at_ms.is_none() {
-            log!("worker {}: closing {} connections", self.index, self.table.used());
-            self.stop_at_ms = Some(self.now_ms + stop + STOP_MS);
-            let _ = self.poll.registry().deregister(&mut self.public);
-            let _ = self.poll.registry().deregister(&mut self.api);
-            self.accept_more = [false; 2];
-            for index in 0..self.table.slots() {
-                self.close_gently(index, "stopping");
-            }
-            self.settle();
-        }
-        self.table.used() == 0 || self.stop_at_ms.is_some_and(|at| self.now_ms >= at)
     }
 }
