@@ -1,0 +1,375 @@
+//! The test double of the brain, and the edge process that it drives.
+
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use halley_link::{Deframer, FLAG_END, Frame, Item, List, NumberedSession, Pair, VERSION};
+
+use crate::client::Client;
+
+/// Bound of every wait.
+pub const WAIT: Duration = Duration::from_secs(8);
+/// What the brain grants the edge unless a test says otherwise.
+pub const WINDOW: u32 = 1_048_576;
+
+/// Addresses of the edge, from HELLO_EDGE, and the process.
+pub struct Edge {
+    pub child: Child,
+    pub dir: PathBuf,
+    pub public: SocketAddr,
+    pub api: SocketAddr,
+}
+
+impl Drop for Edge {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// A directory and a loopback address of the test's own, so that no two edges share a port.
+fn place() -> (PathBuf, String) {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    let (pid, n) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let dir = std::env::temp_dir().join(format!("halley-edge-{pid}-{n}"));
+    std::fs::create_dir_all(&dir).unwrap();
+    (dir, format!("127.{}.{}.{n}:0", 1 + pid % 250, 1 + pid / 250 % 250))
+}
+
+/// The command of an edge in a place of its own; what the arguments leave open is filled in.
+pub fn command(arguments: &[&str]) -> (Command, PathBuf) {
+    let (dir, address) = place();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_halley-edge"));
+    for (name, value) in [("--public", &*address), ("--api", &*address), ("--workers", "1")] {
+        if !arguments.contains(&name) {
+            command.args([name, value]);
+        }
+    }
+    command.args(arguments).arg("--socket-dir").arg(&dir).stderr(Stdio::null());
+    (command, dir)
+}
+
+impl Edge {
+    /// An edge that no brain has met.
+    pub fn alone(arguments: &[&str]) -> Edge {
+        let (mut command, dir) = command(arguments);
+        let child = command.spawn().unwrap();
+        let nowhere = "127.0.0.1:0".parse().unwrap();
+        Edge { child, dir, public: nowhere, api: nowhere }
+    }
+
+    /// An edge and the brain that met it with these settings.
+    pub fn start(settings: &[(&str, &str)]) -> (Edge, Brain) {
+        Edge::start_with(&[], settings, WINDOW)
+    }
+
+    pub fn start_with(arguments: &[&str], settings: &[(&str, &str)], window: u32) -> (Edge, Brain) {
+        let mut edge = Edge::alone(arguments);
+        let mut brain = edge.dial();
+        brain.hello(settings, window);
+        match brain.next() {
+            Seen::HelloEdge { public, api } => {
+                edge.public = public.parse().unwrap();
+                edge.api = api.parse().unwrap();
+            }
+            other => panic!("not HELLO_EDGE: {other:?}"),
+        }
+        assert_eq!(brain.next(), Seen::SyncBegin(0));
+        assert_eq!(brain.next(), Seen::SyncEnd);
+        (edge, brain)
+    }
+
+    /// Dials worker 0; waits for a process that is just starting.
+    pub fn dial(&self) -> Brain {
+        let path = self.dir.join("worker-0.sock");
+        let end = Instant::now() + WAIT;
+        loop {
+            match UnixStream::connect(&path) {
+                Ok(socket) => return Brain::new(socket),
+                Err(e) => assert!(Instant::now() < end, "{e}"),
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// A client of the public listener.
+    pub fn public(&self) -> Client {
+        Client::to(self.public)
+    }
+
+    /// A client of the API listener.
+    pub fn api(&self) -> Client {
+        Client::to(self.api)
+    }
+
+    /// The exit code, once the process has ended.
+    pub fn exit_code(&mut self) -> Option<i32> {
+        let end = Instant::now() + WAIT;
+        while Instant::now() < end {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("the edge didn't end");
+    }
+}
+
+/// A frame of the edge, owned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seen {
+    HelloEdge {
+        public: String,
+        api: String,
+    },
+    SyncBegin(u32),
+    SyncEnd,
+    /// Connection, transport, user.
+    Open(Vec<(u64, u8, String)>),
+    /// Connection, user number.
+    Close(Vec<(u64, u32)>),
+    Request(Request),
+    /// Connection, flags, bytes.
+    Body(u64, u8, Vec<u8>),
+    Gone(u64),
+    Pong(u64),
+    /// Code and reason.
+    Goodbye(u8, String),
+    /// The edge closed the link.
+    End,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    pub conn: u64,
+    pub listener: u8,
+    pub flags: u8,
+    pub method: String,
+    pub target: String,
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn seen(frame: &Frame<'_>) -> Seen {
+    match *frame {
+        Frame::HelloEdge { public_listen, api_listen, .. } => {
+            Seen::HelloEdge { public: text(public_listen), api: text(api_listen) }
+        }
+        Frame::SyncBegin { sessions } => Seen::SyncBegin(sessions),
+        Frame::SyncEnd => Seen::SyncEnd,
+        Frame::Open { sessions } => {
+            Seen::Open(sessions.iter().map(|s| (s.conn, s.transport, text(s.user))).collect())
+        }
+        Frame::Close { sessions } => {
+            Seen::Close(sessions.iter().map(|s| (s.conn, s.user_number)).collect())
+        }
+        Frame::Request { conn, listener, flags, method, target, headers, body } => {
+            let headers = headers.iter().map(|h| (text(h.name), text(h.value))).collect();
+            let (method, target, body) = (text(method), text(target), body.to_vec());
+            Seen::Request(Request { conn, listener, flags, method, target, headers, body })
+        }
+        Frame::RequestBody { conn, flags, body } => Seen::Body(conn, flags, body.to_vec()),
+        Frame::RequestGone { conn } => Seen::Gone(conn),
+        Frame::Pong { nonce } => Seen::Pong(nonce),
+        Frame::Goodbye { code, reason } => Seen::Goodbye(code, text(reason)),
+        ref other => panic!("not for a brain: {other:?}"),
+    }
+}
+
+/// One link.
+pub struct Brain {
+    pub socket: UnixStream,
+    frames: Deframer,
+    metrics: Vec<String>,
+    stats: Vec<u64>,
+    /// Give credit back for what was read (4.3)?
+    pub generous: bool,
+    /// Costly bytes that were read.
+    pub costly: usize,
+}
+
+impl Brain {
+    fn new(socket: UnixStream) -> Brain {
+        socket.set_read_timeout(Some(WAIT)).unwrap();
+        socket.set_write_timeout(Some(WAIT)).unwrap();
+        let (metrics, stats) = (Vec::new(), Vec::new());
+        Brain { socket, frames: Deframer::new(), metrics, stats, generous: true, costly: 0 }
+    }
+
+    pub fn send(&mut self, frame: &Frame<'_>) {
+        let mut out = Vec::new();
+        frame.encode(&mut out);
+        self.socket.write_all(&out).unwrap();
+    }
+
+    pub fn hello(&mut self, settings: &[(&str, &str)], window: u32) {
+        let mut items = Vec::new();
+        for (name, value) in settings {
+            Pair { name: name.as_bytes(), value: value.as_bytes() }.write(&mut items);
+        }
+        self.send(&Frame::HelloBrain {
+            version: VERSION,
+            window,
+            node: b"test@127.0.0.1",
+            settings: List::from_items(settings.len() as u16, &items),
+        });
+    }
+
+    /// The next frame; PING is answered, STATS is kept, CREDIT is taken note of.
+    pub fn next(&mut self) -> Seen {
+        loop {
+            if let Some(seen) = self.buffered() {
+                return seen;
+            }
+            match self.socket.read(self.frames.space()) {
+                Ok(0) => return Seen::End,
+                Ok(n) => self.frames.filled(n),
+                Err(e) if e.kind() == std::io::ErrorKind::ConnectionReset => return Seen::End,
+                Err(e) => panic!("the edge is silent: {e}"),
+            }
+        }
+    }
+
+    fn buffered(&mut self) -> Option<Seen> {
+        while let Some(raw) = self.frames.next().unwrap() {
+            let cost = if Frame::costs(raw.kind) { raw.cost } else { 0 };
+            let (mut answer, mut out) = (None, None);
+            match Frame::decode(raw.kind, raw.payload).unwrap() {
+                Frame::Ping { nonce } => answer = Some(Frame::Pong { nonce }),
+                Frame::Credit { .. } => {}
+                Frame::Stats { values } => self.stats = values.iter().map(|v| v.0).collect(),
+                frame => {
+                    if let Frame::HelloEdge { metrics, .. } = frame {
+                        self.metrics = metrics.iter().map(|metric| text(metric.name)).collect();
+                    }
+                    out = Some(seen(&frame));
+                }
+            }
+            self.costly += cost;
+            if self.generous && cost > 0 {
+                self.send(&Frame::Credit { bytes: cost as u32 });
+            }
+            answer.iter().for_each(|frame| self.send(frame));
+            if out.is_some() {
+                return out;
+            }
+        }
+        None
+    }
+
+    /// Reads until the metric has the value; other frames must not come meanwhile.
+    pub fn stat_becomes(&mut self, name: &str, value: u64) {
+        let at = self.metrics.iter().position(|n| *n == format!("halley_edge_{name}")).unwrap();
+        let end = Instant::now() + WAIT;
+        while self.stats.get(at) != Some(&value) {
+            assert!(Instant::now() < end, "{name} is {:?}, not {value}", self.stats.get(at));
+            assert_eq!(self.buffered(), None);
+            if self.stats.get(at) != Some(&value) {
+                let n = self.socket.read(self.frames.space()).unwrap();
+                self.frames.filled(n);
+            }
+        }
+    }
+
+    /// Nothing comes for so long (but PING, CREDIT, STATS).
+    pub fn expect_silence(&mut self, ms: u64) {
+        let end = Instant::now() + Duration::from_millis(ms);
+        loop {
+            assert_eq!(self.buffered(), None);
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            self.socket.set_read_timeout(Some(left)).unwrap();
+            if let Ok(n) = self.socket.read(self.frames.space()) {
+                assert_ne!(n, 0, "the edge closed the link");
+                self.frames.filled(n);
+            }
+        }
+        self.socket.set_read_timeout(Some(WAIT)).unwrap();
+    }
+
+    /// The connection, transport and user of the one session that opens next.
+    pub fn open(&mut self) -> (u64, u8, String) {
+        match self.next() {
+            Seen::Open(mut sessions) if sessions.len() == 1 => sessions.remove(0),
+            other => panic!("not OPEN of one: {other:?}"),
+        }
+    }
+
+    pub fn request(&mut self) -> Request {
+        match self.next() {
+            Seen::Request(request) => request,
+            other => panic!("not REQUEST: {other:?}"),
+        }
+    }
+
+    pub fn opened(&mut self, conn: u64, user_number: u32) {
+        let mut items = Vec::new();
+        NumberedSession { conn, user_number }.write(&mut items);
+        self.send(&Frame::Opened { sessions: List::from_items(1, &items) });
+    }
+
+    pub fn refused(&mut self, conn: u64, status: u16) {
+        let (code, message) = (b"no".as_slice(), b"not now".as_slice());
+        self.send(&Frame::Refused { conn, status, retry_after_s: 7, code, message });
+    }
+
+    /// DELIVER of an event whose data is this JSON text; gives the event.
+    pub fn deliver(&mut self, cursor: &str, data: &str, conns: &[u64]) -> String {
+        let head = r#"{"id":"1","subject":"s","at":1,"data":"#;
+        let event = format!("{head}{data}}}");
+        let items = conn_items(conns);
+        self.send(&Frame::Deliver {
+            cursor: cursor.as_bytes(),
+            data_offset: head.len() as u32,
+            event: event.as_bytes(),
+            conns: List::from_items(conns.len() as u16, &items),
+        });
+        event
+    }
+
+    pub fn close_sessions(&mut self, reason: &str, conns: &[u64]) {
+        let items = conn_items(conns);
+        let conns = List::from_items(conns.len() as u16, &items);
+        self.send(&Frame::CloseSessions { reason: reason.as_bytes(), conns });
+    }
+
+    /// A whole answer.
+    pub fn respond(&mut self, conn: u64, status: u16, body: &str) {
+        self.response(conn, status, FLAG_END, body.len() as u64, &[], body.as_bytes());
+    }
+
+    pub fn response(
+        &mut self,
+        conn: u64,
+        status: u16,
+        flags: u8,
+        body_bytes: u64,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) {
+        let mut items = Vec::new();
+        for (name, value) in headers {
+            Pair { name: name.as_bytes(), value: value.as_bytes() }.write(&mut items);
+        }
+        let headers = List::from_items(headers.len() as u16, &items);
+        self.send(&Frame::Response { conn, status, flags, body_bytes, headers, body });
+    }
+}
+
+fn conn_items(conns: &[u64]) -> Vec<u8> {
+    let mut items = Vec::new();
+    conns.iter().for_each(|conn| conn.write(&mut items));
+    items
+}

@@ -1,0 +1,201 @@
+//! Bad clients, slow clients, too many clients, and a brain that dies.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use crate::brain::{Edge, Seen, WINDOW};
+use crate::client::{Client, sse, sse_event};
+
+/// 8.7: "When a link ends, the worker answers its open requests with 503 and `Retry-After: 1`."
+/// 9.2: "A brain that leaves without SHUTDOWN leaves the edge and its connections in place".
+#[test]
+fn a_brain_that_dies() {
+    let (edge, mut brain) = Edge::start(&[]);
+    let (mut stream, conn) = sse(&edge, &mut brain, "u");
+    let mut client = edge.api();
+    client.ask("GET", "/x", "");
+    brain.request();
+    let mut upload = edge.api();
+    upload.send("POST /y HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\npart");
+    brain.request();
+    drop(brain);
+    for client in [&mut client, &mut upload] {
+        let response = client.response();
+        assert_eq!((response.status, response.header("retry-after")), (503, Some("1")));
+    }
+    let mut client = edge.api();
+    client.ask("GET", "/z", "");
+    assert_eq!(client.response().status, 503);
+    stream.expect_silence(50);
+    let mut brain = edge.dial();
+    brain.hello(&[], WINDOW);
+    assert!(matches!(brain.next(), Seen::HelloEdge { .. }));
+    assert_eq!(brain.next(), Seen::SyncBegin(1));
+    assert_eq!(brain.open().0, conn);
+    assert_eq!(brain.next(), Seen::SyncEnd);
+    brain.opened(conn, 1);
+    let event = brain.deliver("c", "1", &[conn]);
+    stream.expect_chunk(&sse_event("c", &event));
+    client.ask("GET", "/again", "");
+    assert_eq!(brain.request().target, "/again");
+    brain.stat_becomes("requests_in_flight", 1);
+}
+
+/// 5, `outbox_bytes_max`: "per connection; beyond it the connection is closed as a slow consumer".
+/// Others are not disturbed.
+#[test]
+fn a_slow_consumer() {
+    let (edge, mut brain) = Edge::start(&[("outbox_bytes_max", "200000")]);
+    let (slow, slow_conn) = sse(&edge, &mut brain, "slow");
+    let (mut other, other_conn) = sse(&edge, &mut brain, "other");
+    let data = format!("\"{}\"", "x".repeat(60_000));
+    let end = Instant::now() + Duration::from_secs(5);
+    let mut event = String::new();
+    let mut rounds = 0;
+    brain.socket.set_nonblocking(false).unwrap();
+    while Instant::now() < end && rounds < 300 {
+        event = brain.deliver("c", &data, &[slow_conn, other_conn]);
+        other.expect_chunk(&sse_event("c", &event));
+        rounds += 1;
+    }
+    assert_eq!(rounds, 300, "18 MB are more than any kernel buffer takes");
+    assert_eq!(brain.next(), Seen::Close(vec![(slow_conn, 1_000)]));
+    brain.stat_becomes("slow_consumers_total", 1);
+    brain.stat_becomes("outbox_bytes", 0);
+    assert!(!event.is_empty());
+    drop(slow);
+}
+
+/// 5, `outboxes_bytes_max`: "per worker, all outboxes together; beyond it the longest outboxes are
+/// closed".
+#[test]
+fn all_outboxes_together() {
+    let limits = [("outboxes_bytes_max", "3000000"), ("outbox_bytes_max", "100000000")];
+    let (edge, mut brain) = Edge::start(&limits);
+    let (long, long_conn) = sse(&edge, &mut brain, "long");
+    let (mut short, short_conn) = sse(&edge, &mut brain, "short");
+    let data = format!("\"{}\"", "x".repeat(60_000));
+    for _ in 0..200 {
+        brain.deliver("c", &data, &[long_conn]);
+    }
+    assert_eq!(brain.next(), Seen::Close(vec![(long_conn, 1_000)]));
+    let event = brain.deliver("c", "1", &[short_conn]);
+    short.expect_chunk(&sse_event("c", &event));
+    brain.stat_becomes("outboxes_full_total", 1);
+    brain.stat_becomes("outbox_bytes", 0);
+    drop(long);
+}
+
+/// http.md 3.5: "A head that takes longer than `request_ms_max` gets 408; a connection that is
+/// idle between requests for as long is closed without a word."
+#[test]
+fn slow_heads_and_idle_connections() {
+    let (edge, mut brain) = Edge::start(&[("request_ms_max", "300")]);
+    let mut slow = edge.api();
+    let mut idle = edge.api();
+    let mut kept = edge.api();
+    kept.ask("GET", "/x", "");
+    let conn = brain.request().conn;
+    brain.respond(conn, 200, "x");
+    assert_eq!(kept.response().body, "x");
+    let started = Instant::now();
+    slow.send("GET / HTTP/1.1\r\n");
+    let drip = std::thread::spawn({
+        let mut socket = slow.socket.try_clone().unwrap();
+        move || {
+            while socket.write_all(b"A").is_ok() && started.elapsed() < Duration::from_secs(3) {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+    });
+    let response = slow.response();
+    assert_eq!(response.status, 408);
+    assert!(started.elapsed() < Duration::from_millis(1_500));
+    idle.expect_end();
+    kept.expect_end();
+    drop(slow);
+    drip.join().unwrap();
+}
+
+/// http.md 3.5: a head has its time from its first byte, however long the connection was idle.
+#[test]
+fn a_head_that_begins_late() {
+    let (edge, mut brain) = Edge::start(&[("request_ms_max", "600")]);
+    let mut client = edge.api();
+    std::thread::sleep(Duration::from_millis(400));
+    client.send("GET /x HTT");
+    std::thread::sleep(Duration::from_millis(400));
+    client.send("P/1.1\r\nHost: h\r\n\r\n");
+    assert_eq!(brain.request().target, "/x");
+}
+
+/// contract, `edge.connections_max`: "refused beyond it with 503 and Retry-After".
+#[test]
+fn too_many_connections() {
+    let (edge, mut brain) = Edge::start_with(&["--connections-max", "2"], &[], WINDOW);
+    let (_one, _) = sse(&edge, &mut brain, "a");
+    let (two, b) = sse(&edge, &mut brain, "b");
+    let mut third = edge.public();
+    let response = third.response();
+    assert_eq!((response.status, response.header("retry-after")), (503, Some("5")));
+    assert!(response.body.contains("connections_max"));
+    third.expect_end();
+    drop(two);
+    assert_eq!(brain.next(), Seen::Close(vec![(b, 1_000)]));
+    sse(&edge, &mut brain, "c");
+}
+
+/// http.md 3.2, and this suite's own bound: a client that asks without reading its answers is not
+/// read any more; nothing of it grows in memory.
+#[test]
+fn a_client_that_only_asks() {
+    let (edge, mut brain) = Edge::start(&[]);
+    let mut client = edge.api();
+    let one = "OPTIONS /p HTTP/1.1\r\nHost: h\r\nAccess-Control-Request-Method: GET\r\n\r\n";
+    let many = one.repeat(500);
+    client.socket.set_write_timeout(Some(Duration::from_millis(400))).unwrap();
+    let mut sent = 0;
+    let blocked = loop {
+        match client.socket.write(&many.as_bytes()[sent % one.len()..]) {
+            Ok(n) => sent += n,
+            Err(_) => break true,
+        }
+        if sent > 64_000_000 {
+            break false;
+        }
+    };
+    assert!(blocked, "64 MB were taken");
+    brain.expect_silence(10);
+    // All that was asked is answered once the client reads.
+    client.socket.shutdown(std::net::Shutdown::Write).unwrap();
+    let answers = String::from_utf8(client.rest()).unwrap();
+    assert_eq!(answers.matches("HTTP/1.1 204 ").count(), sent / one.len());
+}
+
+/// A client that asks and reads as fast as it can keeps nobody waiting.
+#[test]
+fn a_busy_client_leaves_room() {
+    let (edge, mut brain) = Edge::start(&[]);
+    let client = edge.api();
+    let mut reader = client.socket.try_clone().unwrap();
+    let mut writer = client.socket.try_clone().unwrap();
+    let one = "OPTIONS /p HTTP/1.1\r\nHost: h\r\nAccess-Control-Request-Method: GET\r\n\r\n";
+    let many = one.repeat(700);
+    let end = Instant::now() + Duration::from_millis(1_200);
+    let write = std::thread::spawn(move || {
+        while Instant::now() < end && writer.write_all(many.as_bytes()).is_ok() {}
+        let _ = writer.shutdown(std::net::Shutdown::Write);
+    });
+    let read = std::thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
+    for _ in 0..10 {
+        let started = Instant::now();
+        let mut other: Client = edge.api();
+        other.ask("GET", "/x", "");
+        let conn = brain.request().conn;
+        brain.respond(conn, 200, "x");
+        assert_eq!(other.response().body, "x");
+        assert!(started.elapsed() < Duration::from_millis(900), "{:?}", started.elapsed());
+    }
+    write.join().unwrap();
+    let _ = read.join().unwrap();
+}

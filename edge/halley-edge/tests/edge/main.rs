@@ -1,0 +1,16 @@
+//! The real `halley-edge`, driven from outside: a brain over its Unix socket (`brain.rs`), clients
+//! over TCP (`client.rs`). Every test quotes the clause that it proves; a clause without a page's
+//! name is one of `protocol/link.md`.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod bodies;
+mod brain;
+mod client;
+mod faults;
+mod flow;
+mod handshake;
+mod process;
+mod requests;
+mod sessions;
+mod streams;
+mod websocket;

@@ -1,0 +1,256 @@
+//! Clause 8 and http.md 1 to 6: requests that the brain or the edge itself answers.
+
+use halley_link::{FLAG_CLOSE, FLAG_END, Frame};
+
+use crate::brain::{Edge, Seen};
+
+/// 8.1: "Every HTTP request that the edge doesn't answer itself travels as REQUEST." 8.2: "Header
+/// names are lower case. Hop-by-hop headers, `content-length` and `expect` stay at the edge." 8.3:
+/// "With END the body is whole."
+#[test]
+fn a_request_and_its_answer() {
+    let (edge, mut brain) = Edge::start(&[]);
+    let mut client = edge.api();
+    client.send(
+        "POST /v1/events?a=b HTTP/1.1\r\nHost: h\r\nX-Thing: One\r\nContent-Length: 4\r\n\
+         Connection: x-hop\r\nX-Hop: 1\r\n\r\nbody",
+    );
+    let request = brain.request();
+    assert_eq!((request.listener, request.flags), (2, FLAG_END));
+    assert_eq!((request.method.as_str(), request.target.as_str()), ("POST", "/v1/events?a=b"));
+    let headers = [("host".into(), "h".into()), ("x-thing".into(), "One".into())];
+    assert_eq!((request.headers.as_slice(), request.body.as_slice()), (&headers[..], &b"body"[..]));
+    let answer = [("content-type", "text/plain"), ("x-a", "one\r\nx-b: two"), ("bad name", "x")];
+    brain.response(request.conn, 201, FLAG_END, 2, &answer, b"ok");
+    let response = client.response();
+    assert_eq!((response.status, response.body.as_str()), (201, "ok"));
+    assert_eq!(response.header("content-type"), Some("text/plain"));
+    assert_eq!(response.header("x-a"), Some("one  x-b: two"), "http.md 5.5");
+    assert!(response.header("x-b").is_none() && response.header("bad name").is_none());
+    client.ask("GET", "/next", "");
+    assert_eq!(brain.request().target, "/next", "http.md 3.1: the connection stays");
+}
+
+/// http.md 3.2: "Requests may be pipelined; they are answered in their order, one at a time".
+#[test]
+fn pipelined_requests() {
+    let (edge, mut brain) = Edge::start(&[]);
+    let mut client = edge.api();
+    let preflight = "OPTIONS /p HTTP/1.1\r\nHost: h\r\nAccess-Control-Request-Method: GET\r\n\r\n";
+    let get = |path| format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n");
+    client.send(format!("{}{preflight}{}{}", get("/1"), get("/2"), get("/3")));
+    for path in ["/1", "/2", "/3"] {
+        let request = brain.request();
+        assert_eq!(request.target, path);
+        brain.expect_silence(30);
+        brain.respond(request.conn, 200, path);
+    }
+    assert_eq!(client.response().body, "/1");
+    assert_eq!(client.response().status, 204);
+    assert_eq!(client.response().body, "/2");
+    assert_eq!(client.response().body, "/3");
+}
+
+/// http.md 3.4, 5.2: a bad request behind an answered HEAD gets its error, with a body.
+#[test]
+fn a_bad_request_behind_a_good_one() {
+    let (edge, mut brain) = Edge::start(&[]);
+    let mut client = edge.api();
+    client.send("HEAD /1 HTTP/1.1\r\nHost: h\r\n\r\nGET  /2 HTTP/1.1\r\n\r\n");
+    let conn = brain.request().conn;
+    brain.respond(conn, 200, "body of HEAD");
+    assert!(client.head().contains("\r\nContent-Length: 12\r\n"));
+    let response = client.response();
+    assert_eq!(response.status, 400);
+    assert!(response.body.starts_with(r#"{"error":{"code":"#), "{}", response.body);
+    client.expect_end();
+}
+
+/// 8.4: "RESPONSE and, without END, RESPONSE_BODY frames. `body_bytes` is the length of the whole
+/// body."
+#[test]
+fn an_answer_in_several_frames() {
+    let (edge, mut brain) = Edge::start(&[]);
+    let mut client = edge.api();
+    client.ask("GET", "/large", "");
+    let conn = brain.request().conn;
+    brain.response(conn, 200, 0, 9, &[], b"abc");
+    brain.send(&Frame::ResponseBody { conn, flags: 0, body: b"def" });
+    brain.send(&Frame::ResponseBody { conn, flags: FLAG_END, body: b"ghi" });
+    assert_eq!(client.response().body, "abcdefghi");
+    client.ask("GET", "/next", "");
+    assert_eq!(brain.request().target, "/next");
+}
+
+/// 8.4: a body that is not as long as it says can't be told from its beginning by the client, but
+/// by the connection's end.
+#[test]
+fn an_answer_of_another_length() {
+    let (edge, mut brain) = Edge::start(&[]);
+    for (flags, body) in [(FLAG_END, &b"de"[..]), (0, &b"defgh"[..])] {
+        let mut client = edge.api();
+        client.ask("GET", "/large", "");
+        let conn = brain.request().conn;
+        brain.response(conn, 200, 0, 6, &[], b"abc");
+        brain.send(&Frame::ResponseBody { conn, flags, body });
+        assert_eq!(brain.next(), Seen::Gone(conn));
+        let rest = String::from_utf8(client.rest()).unwrap();
+        assert!(rest.is_empty() || rest.ends_with("abc"), "{rest}");
+    }
+    brain.stat_becomes("requests_in_flight", 0);
+}
+
+/// 8.4: "For HEAD the edge drops the body." http.md 5.1: 204 and 304 have none.
+#[test]
+fn answers_without_a_body() {
+    let (edge, mut brain) = Edge::start(&[]);
+    let mut client = edge.api();
+    for (method, status) in [("HEAD", 200), ("GET", 204), ("GET", 304)] {
+        client.ask(method, "/x", "");
+        let conn = brain.request().conn;
+        brain.response(conn, status, 0, 8, &[], b"drop");
+        brain.send(&Frame::ResponseBody { conn, flags: FLAG_END, body: b"this" });
+        let head = client.head();
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{head}");
+        assert_eq!(head.contains("Content-Length: 8"), status == 200, "{head}");
+    }
+    client.expect_silence(50);
+}
+
+/// 2.6: "bit 1 CLOSE (RESPONSE: close the connection after it)". http.md 3.1: "it says so".
+#[test]
+fn the_brain_may_close() {
+    let (edge, mut brain) = Edge::start(&[]);
+    let mut client = edge.api();
+    client.ask("GET", "/x", "");
+    let conn = brain.request().conn;
+    brain.response(conn, 200, FLAG_END | FLAG_CLOSE, 1, &[], b"x");
+    assert_eq!(client.response().header("connection"), Some("close"));
+    client.expect_end();
+}
+
+/// 8.6: "REQUEST_GONE tells that the client left; the brain sends nothing more for it, and what is
+/// on its way is skipped."
+#[test]
+fn a_client_that_leaves_before_the_answer() {
+    let (edge, mut brain) = Edge::start(&[]);
+    let mut client = edge.api();
+    client.ask("GET", "/x", "");
+    let conn = brain.request().conn;
+    client.reset();
+    assert_eq!(brain.next(), Seen::Gone(conn));
+    brain.respond(conn, 200, "late");
+    brain.stat_becomes("requests_in_flight", 0);
+    brain.stat_becomes("connections", 0);
+}
+
+/// http.md 3.4: a client that closes its side after the request still gets its answer.
+#[test]
+fn a_client_that_has_said_all() {
+    let (edge, mut brain) = Edge::start(&[]);
+    let mut client = edge.api();
+    client.ask("GET", "/x", "");
+    client.socket.shutdown(std::net::Shutdown::Write).unwrap();
+    let conn = brain.request().conn;
+    brain.respond(conn, 200, "answer");
+    assert_eq!(client.response().body, "answer");
+    client.expect_end();
+}
+
+/// 5, `response_ms_max`: "how long the brain may take for an answer before 504".
+#[test]
+fn a_brain_that_does_not_answer() {
+    let (edge, mut brain) = Edge::start(&[("response_ms_max", "150")]);
+    let mut client = edge.api();
+    client.ask("GET", "/x", "");
+    let conn = brain.request().conn;
+    assert_eq!(client.response().status, 504);
+    client.expect_end();
+    assert_eq!(brain.next(), Seen::Gone(conn));
+}
+
+/// 5, `requests_in_flight_max`: "beyond it 503". http.md 5.4: "503 has `Retry-After`".
+#[test]
+fn too_many_requests_in_flight() {
+    let (edge, mut brain) = Edge::start(&[("requests_in_flight_max", "1")]);
+    let (mut one, mut two) = (edge.api(), edge.api());
+    one.ask("GET", "/1", "");
+    let conn = brain.request().conn;
+    two.ask("GET", "/2", "");
+    let response = two.response();
+    assert_eq!((response.status, response.header("retry-after")), (503, Some("1")));
+    brain.respond(conn, 200, "1");
+    assert_eq!(one.response().body, "1");
+    two.ask("GET", "/3", "");
+    assert_eq!(brain.request().target, "/3");
+}
+
+/// http.md 5.4: "405 has `Allow`". An unknown path is the brain's to answer.
+#[test]
+fn wrong_methods_and_unknown_paths() {
+    let (edge, mut brain) = Edge::start(&[]);
+    let mut client = edge.public();
+    for path in ["/v1/stream?user=u", "/v1/ws?user=u", "/test/u"] {
+        client.ask("DELETE", path, "");
+        let response = client.response();
+        assert_eq!((response.status, response.header("allow")), (405, Some("GET, HEAD, OPTIONS")));
+    }
+    client.ask("GET", "/nowhere", "");
+    let request = brain.request();
+    assert_eq!((request.listener, request.target.as_str()), (1, "/nowhere"));
+    brain.respond(request.conn, 404, "{}");
+    assert_eq!(client.response().status, 404);
+    let mut client = edge.api();
+    client.ask("GET", "/v1/stream?user=u", "");
+    assert_eq!(brain.request().target, "/v1/stream?user=u", "streams are for the public listener");
+}
+
+/// http.md 5.3, 4.2 and the contract: what a stream's request lacks is said.
+#[test]
+fn requests_for_streams_that_are_wrong() {
+    let (edge, _brain) = Edge::start(&[]);
+    let mut client = edge.public();
+    let long = format!("/v1/stream?user={}", "x".repeat(256));
+    let cases = [
+        ("/v1/stream", "", 400, "user_missing"),
+        ("/v1/stream?user=", "", 400, "bad_user"),
+        (&long, "", 400, "bad_user"),
+        ("/test/", "", 400, "bad_user"),
+        ("/v1/stream?user=a&user=b", "", 400, "duplicate_parameter"),
+        ("/v1/stream?user=%ff", "", 400, "bad_text"),
+        ("/v1/stream?user=u", "Accept: image/png\r\n", 406, "not_acceptable"),
+    ];
+    for (target, lines, status, code) in cases {
+        client.ask("GET", target, lines);
+        let response = client.response();
+        assert_eq!(response.status, status, "{target}");
+        assert!(response.body.contains(&format!("\"code\":\"{code}\"")), "{}", response.body);
+    }
+    client.send("GET /v1/stream?user=u HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx");
+    assert_eq!(client.response().status, 400);
+    client.expect_end();
+}
+
+/// http.md 6.2, 6.3: "an origin in it is repeated, another gets no such header"; "OPTIONS gets 204
+/// with `Allow` and, for an origin that is allowed, what a preflight asks for".
+#[test]
+fn origins() {
+    let (edge, mut brain) = Edge::start(&[("cors_origins", "https://app.example")]);
+    let mut client = edge.api();
+    for (origin, allowed) in [("https://app.example", true), ("https://evil.example", false)] {
+        let granted = allowed.then_some(origin);
+        let lines = format!("Origin: {origin}\r\nAccess-Control-Request-Method: POST\r\n");
+        client.ask("OPTIONS", "/v1/events", &lines);
+        let response = client.response();
+        assert_eq!(response.status, 204);
+        assert_eq!(response.header("access-control-allow-origin"), granted);
+        assert_eq!(response.header("access-control-allow-methods").is_some(), allowed);
+        client.ask("GET", "/x", &format!("Origin: {origin}\r\n"));
+        let conn = brain.request().conn;
+        let forged = [("access-control-allow-origin", "*")];
+        brain.response(conn, 200, FLAG_END, 0, &forged, b"");
+        let response = client.response();
+        assert_eq!(response.header("access-control-allow-origin"), granted);
+        assert_eq!(response.header("vary"), Some("Origin"));
+    }
+}
