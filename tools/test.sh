@@ -67,7 +67,8 @@ suite() {
         "$name" "$passed" "$failed" $((SECONDS - started)))")
 }
 
-suite rust 400 count_cargo cargo test --workspace --locked --quiet --manifest-path edge/Cargo.toml
+suite rust 400 count_cargo \
+    cargo test --workspace --no-fail-fast --locked --quiet --manifest-path edge/Cargo.toml
 suite eunit 200 count_eunit rebar3 eunit
 suite ct 300 count_ct rebar3 ct --readable=false
 suite tidy 30 count_node node tools/tidy/tidy.test.mjs
