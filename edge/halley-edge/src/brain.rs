@@ -131,6 +131,10 @@ impl Worker {
                 Err(LinkEnd::Goodbye(String::from_utf8_lossy(reason).into_owned()))
             }
             _ if !up => Err(LinkEnd::broken("3.1", "first frame is not HELLO_BRAIN")),
+            Frame::Ping { .. } if self.link.as_ref().is_some_and(Link::overloaded) => {
+                let why = "pings whose answers nobody reads".into();
+                Err(LinkEnd::Broken(GoodbyeCode::Overloaded, why))
+            }
             Frame::Ping { nonce } => {
                 self.send(&Frame::Pong { nonce });
                 Ok(())

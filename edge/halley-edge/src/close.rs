@@ -9,6 +9,7 @@ use halley_wire::websocket::close_code;
 use crate::http::READS_PER_TURN;
 use crate::outbox;
 use crate::stats::Stat;
+use crate::sweep::SESSION_LATE;
 use crate::table::{Detail, Phase, flag};
 use crate::transport::Transport;
 use crate::worker::Worker;
@@ -148,7 +149,7 @@ impl Worker {
                     self.drop_connection(index);
                 }
             }
-            Phase::Opening => self.drop_connection(index),
+            Phase::Opening => self.refuse_stream(index, &SESSION_LATE),
             Phase::Free | Phase::Closing | Phase::Left => {}
         }
     }

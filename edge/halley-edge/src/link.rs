@@ -20,6 +20,9 @@ pub const SILENCE_MS: u64 = 10_000;
 /// The handshake takes no longer than this (3.5).
 pub const HANDSHAKE_MS_MAX: u64 = 5_000;
 
+/// Free frames that may wait: more than two sides with manners ever have.
+const URGENT_BYTES_MAX: usize = 65_536;
+
 /// How a read ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadEnd {
@@ -99,6 +102,11 @@ impl Link {
     /// Bytes that wait.
     pub fn queued(&self) -> usize {
         self.queue.len() - self.sent
+    }
+
+    /// Does the brain leave so many free frames unread that there is no end to it?
+    pub fn overloaded(&self) -> bool {
+        self.urgent.len() > URGENT_BYTES_MAX
     }
 
     /// Reads once.

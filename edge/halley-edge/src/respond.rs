@@ -89,7 +89,7 @@ impl Worker {
 
     /// A connection beyond the last: told so as far as one write goes.
     pub(crate) fn turn_away(&mut self, mut socket: mio::net::TcpStream) {
-        use std::io::Write;
+        use std::io::{Read, Write};
         let options = ResponseOptions {
             retry_after_s: Some(5),
             date: Some(self.date),
@@ -100,6 +100,9 @@ impl Worker {
         let mut out = Vec::new();
         json_error(&mut out, 503, "connections_max", message, &options);
         let _ = socket.write(&out);
+        // A request that is left unread would make the kernel reset the connection, answer and all.
+        let _ = socket.read(&mut self.scratch);
+        let _ = socket.shutdown(std::net::Shutdown::Write);
     }
 
     /// RESPONSE: the brain's answer, or its beginning.

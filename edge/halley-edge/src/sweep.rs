@@ -27,7 +27,8 @@ const ANSWER_LATE: HttpError = HttpError::new(
     "response_timeout",
     "The brain took longer to answer than limits.response_ms_max allows.",
 );
-const SESSION_LATE: StreamError<'static> = StreamError {
+/// Answer to a stream that can't have its session here and now.
+pub const SESSION_LATE: StreamError<'static> = StreamError {
     status: 503,
     retry_after_s: 1,
     code: "brain_away",

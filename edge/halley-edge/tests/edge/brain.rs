@@ -212,6 +212,13 @@ impl Brain {
         self.socket.write_all(&out).unwrap();
     }
 
+    /// Sends what nobody may be there for any more.
+    fn reply(&mut self, frame: &Frame<'_>) {
+        let mut out = Vec::new();
+        frame.encode(&mut out);
+        let _ = self.socket.write_all(&out);
+    }
+
     pub fn hello(&mut self, settings: &[(&str, &str)], window: u32) {
         let mut items = Vec::new();
         for (name, value) in settings {
@@ -257,9 +264,9 @@ impl Brain {
             }
             self.costly += cost;
             if self.generous && cost > 0 {
-                self.send(&Frame::Credit { bytes: cost as u32 });
+                self.reply(&Frame::Credit { bytes: cost as u32 });
             }
-            answer.iter().for_each(|frame| self.send(frame));
+            answer.iter().for_each(|frame| self.reply(frame));
             if out.is_some() {
                 return out;
             }

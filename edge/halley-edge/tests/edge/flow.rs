@@ -87,6 +87,20 @@ fn too_much_credit() {
     }
 }
 
+/// 4.4: what is free is bounded as well: a brain that only asks is let go.
+#[test]
+fn pings_whose_answers_nobody_reads() {
+    let (edge, mut brain) = Edge::start(&[]);
+    let mut ping = Vec::new();
+    (0..1_000).for_each(|nonce| Frame::Ping { nonce }.encode(&mut ping));
+    let ended = (0..10_000).any(|_| {
+        use std::io::Write;
+        brain.socket.write_all(&ping).is_err()
+    });
+    assert!(ended, "130 MB of pings were taken");
+    crate::handshake::meets_again(&edge);
+}
+
 /// 4.5: "answers PING with PONG of the same nonce".
 #[test]
 fn ping_is_answered() {

@@ -15,6 +15,14 @@ fn goodbye(seen: Seen) -> (u8, String) {
     }
 }
 
+/// The worker has no sessions and takes the next brain.
+pub fn meets_again(edge: &Edge) {
+    let mut brain = edge.dial();
+    brain.hello(&[], WINDOW);
+    assert!(matches!(brain.next(), Seen::HelloEdge { .. }));
+    assert_eq!([brain.next(), brain.next()], [Seen::SyncBegin(0), Seen::SyncEnd]);
+}
+
 /// 3.6: "A worker accepts no client before its first handshake."
 #[test]
 fn no_client_is_accepted_before_the_handshake() {
@@ -121,11 +129,11 @@ fn a_brain_that_says_nothing() {
 #[test]
 fn a_newer_link_replaces_the_old_one() {
     let (edge, mut old) = Edge::start(&[]);
-    let mut new = edge.dial();
+    let new = edge.dial();
     assert_eq!(goodbye(old.next()).0, 7);
     assert_eq!(old.next(), Seen::End);
-    new.hello(&[], WINDOW);
-    assert!(matches!(new.next(), Seen::HelloEdge { .. }));
+    drop(new);
+    meets_again(&edge);
 }
 
 /// 2.3: "A frame that is too short, too long or of an unknown type breaks this clause." The

@@ -69,6 +69,42 @@ fn shutdown_tells_the_brain() {
     assert_eq!(edge.exit_code(), Some(0));
 }
 
+/// 9.1: a stream that waits for its session is told to come back, a request as well.
+#[test]
+fn shutdown_answers_who_waits() {
+    let (mut edge, mut brain) = Edge::start(&[]);
+    let mut stream = edge.public();
+    stream.ask("GET", "/v1/stream?user=u", "");
+    brain.open();
+    let mut request = edge.api();
+    request.ask("GET", "/x", "");
+    brain.request();
+    brain.send(&Frame::Shutdown { drain_ms: 0 });
+    for client in [&mut stream, &mut request] {
+        let response = client.response();
+        assert_eq!((response.status, response.header("retry-after")), (503, Some("1")));
+        client.expect_end();
+    }
+    drop((stream, request));
+    assert_eq!(edge.exit_code(), Some(0));
+}
+
+/// 9.1: "close their connections over `drain_ms`"; a signal cuts it short.
+#[test]
+fn a_drain_takes_its_time_unless_a_signal_comes() {
+    let (mut edge, mut brain) = Edge::start(&[]);
+    let mut clients: Vec<_> = (0..8).map(|i| sse(&edge, &mut brain, &format!("u{i}")).0).collect();
+    // A slot has its turn by its place among the 1,024 of a small table: here two in a second.
+    brain.send(&Frame::Shutdown { drain_ms: 600_000 });
+    clients[7].expect_silence(300);
+    signal(&edge, "-TERM");
+    for client in &mut clients {
+        client.expect("0\r\n\r\n");
+    }
+    drop(clients);
+    assert_eq!(edge.exit_code(), Some(0));
+}
+
 fn one_line(arguments: &[&str]) -> (Option<i32>, String) {
     let (mut command, dir) = command(arguments);
     let output = command.stderr(Stdio::piped()).output().unwrap();
