@@ -172,6 +172,41 @@ fn a_client_that_only_asks() {
     assert_eq!(answers.matches("HTTP/1.1 204 ").count(), sent / one.len());
 }
 
+/// Whatever is waited for, waiting costs nothing: no worker spins.
+#[test]
+fn waiting_is_idle() {
+    let limits = [("request_window_bytes", "10"), ("link_queue_bytes_max", "1000000")];
+    let (edge, mut brain) = Edge::start(&limits);
+    let (slow, slow_conn) = sse(&edge, &mut brain, "slow");
+    let data = format!("\"{}\"", "x".repeat(60_000));
+    for _ in 0..12 {
+        brain.deliver("c", &data, &[slow_conn]);
+    }
+    let mut pipelined = edge.api();
+    pipelined.send("GET /1 HTTP/1.1\r\nHost: h\r\n\r\nGET /2 HTTP/1.1\r\nHost: h\r\n\r\n");
+    brain.request();
+    pipelined.send("GET /3 HTTP/1.1\r\nHost: h\r\n\r\n");
+    let mut upload = edge.api();
+    upload.send("POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n");
+    upload.send("x".repeat(50));
+    brain.request();
+    assert!(matches!(brain.next(), Seen::Body(..)));
+    let mut opening = edge.public();
+    opening.ask("GET", "/v1/ws?user=w", crate::websocket::UPGRADE);
+    brain.open();
+    opening.send([0x89, 0x80, 0, 0, 0, 0]);
+    let mut closing = edge.api();
+    closing.send("nonsense\r\n\r\n");
+    assert_eq!(closing.response().status, 400);
+    brain.expect_silence(100);
+    let cpu = || halley_sys::cpu_ns(edge.child.id()).unwrap();
+    let before = cpu();
+    std::thread::sleep(Duration::from_millis(600));
+    let used = Duration::from_nanos(cpu() - before);
+    assert!(used < Duration::from_millis(100), "{used:?} of 600 ms");
+    drop((slow, pipelined, upload, opening, closing));
+}
+
 /// A client that asks and reads as fast as it can keeps nobody waiting.
 #[test]
 fn a_busy_client_leaves_room() {
