@@ -48,7 +48,7 @@ name_node(Name) ->
 -spec ready() -> ok.
 ready() ->
     {ok, Level} = application:get_env(halley, log_level),
-    ok = log_to_stderr(),
+    ok = log_to_stdout(),
     ok = logger:set_primary_config(level, Level),
     {ok, Notices} = application:get_env(halley, notices),
     lists:foreach(fun(Notice) -> ?LOG_NOTICE("~ts", [Notice]) end, Notices),
@@ -57,11 +57,11 @@ ready() ->
 
 %% One line for each message. Progress reports tell of every process that starts: too much for a
 %% log.
-log_to_stderr() ->
+log_to_stdout() ->
     _ = logger:remove_handler(default),
     Template = [time, " ", level, " ", msg, "\n"],
     logger:add_handler(default, logger_std_h,
-        #{config => #{type => standard_error},
+        #{config => #{type => standard_io},
           filters => [{progress, {fun logger_filters:progress/2, stop}},
                       {remote_gl, {fun logger_filters:remote_gl/2, stop}}],
           filter_default => log,

@@ -120,6 +120,7 @@ read(File) ->
 is_utf8(Text) ->
     is_list(unicode:characters_to_list(Text)).
 
+-spec bad_file(term(), term()) -> no_return().
 bad_file(File, {conf_syntax, {_, {Line, _}}}) ->
     bad("~ts: line ~b is not of the form key = value", [File, Line]);
 bad_file(File, Reason) ->

@@ -1,9 +1,10 @@
 %% Runs the edge: adopts the one that is there or starts one, watches it, starts it again when it
 %% dies, stops it when the application stops.
 %%
-%% start_link/0 returns when every worker has met the brain, so clients can come. An edge that can't
-%% start (its port is in use, its program is missing) ends the node with one line on stderr, but
-%% only now: later the runner tries again, after a wait that grows from nothing to five seconds.
+%% start_link/0 returns before the workers have met the brain: an application that is still starting
+%% can't be stopped cleanly, and would leave its edge behind. An edge that can't start (its port is in
+%% use, its program is missing) ends the node with one line on stderr, but only the first time:
+%% later the runner tries again, after a wait that grows from nothing to five seconds.
 %%
 %% An edge that was started here tells its end through its port; of an adopted one only its process
 %% id is known, and /proc is asked about it twice a second. When the runner or the brain dies, the
@@ -11,8 +12,8 @@
 -module(halley_edge_runner).
 -behaviour(gen_server).
 
--export([start_link/0, stop_edge/0]).
--export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
+-export([start_link/0, await_met/0, stop_edge/0]).
+-export([init/1, handle_continue/2, handle_call/3, handle_cast/2, handle_info/2]).
 
 -include_lib("kernel/include/logger.hrl").
 
@@ -36,6 +37,11 @@
 start_link() ->
     gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 
+%% Returns when every worker has met the brain, so clients can come.
+-spec await_met() -> ok.
+await_met() ->
+    gen_server:call(?MODULE, await_met, infinity).
+
 %% Stops the edge and waits until it is gone, for a bounded time.
 -spec stop_edge() -> ok.
 stop_edge() ->
@@ -44,21 +50,24 @@ stop_edge() ->
         _ -> gen_server:call(?MODULE, stop_edge, infinity)
     end.
 
--spec init([]) -> {ok, #state{}}.
+-spec init([]) -> {ok, #state{}, {continue, begin_with}}.
 init([]) ->
     %% Links of an earlier runner would be in the way of looking who is there.
     ok = halley_edge_dialer:disconnect(),
     Config = config(),
     ok = prepare_directory(Config),
     Program = or_fail(halley_edge_process:program()),
-    Fresh = #state{config = Config, program = Program, edge = none},
+    {ok, #state{config = Config, program = Program, edge = none}, {continue, begin_with}}.
+
+-spec handle_continue(begin_with, #state{}) -> {noreply, #state{}}.
+handle_continue(begin_with, #state{config = Config, program = Program} = Fresh) ->
     case halley_edge_adoption:look(Config, halley_edge_process:build(Program)) of
         {adopt, Identity} ->
             _ = erlang:send_after(?POLL_MS, self(), poll),
-            {ok, meet(Fresh#state{edge = {adopted, Identity}, since = now_ms()})};
+            {noreply, meet(Fresh#state{edge = {adopted, Identity}, since = now_ms()})};
         none ->
             Port = or_fail(halley_edge_process:start(Program, Config)),
-            {ok, meet(Fresh#state{edge = {port, Port}, since = now_ms()})};
+            {noreply, meet(Fresh#state{edge = {port, Port}, since = now_ms()})};
         {error, Line} ->
             halley_boot:fail(Line)
     end.
@@ -135,6 +144,8 @@ said(Line, State) ->
 %%% Afterwards
 
 -spec handle_call(term(), gen_server:from(), #state{}) -> {reply, ok, #state{}}.
+handle_call(await_met, _, State) ->
+    {reply, ok, State};
 handle_call(stop_edge, _, #state{edge = Edge} = State) when Edge =:= none; Edge =:= stopped ->
     {reply, ok, State#state{edge = stopped}};
 handle_call(stop_edge, _, #state{config = #{socket_dir := Dir}, edge = Edge} = State) ->
@@ -155,14 +166,22 @@ await_stop({port, Port} = Edge, Deadline) ->
             ?LOG_NOTICE("edge: ~ts", [halley_edge_process:printable(Line)]),
             await_stop(Edge, Deadline)
     after max(0, Deadline - now_ms()) ->
-        ?LOG_WARNING("the edge was asked to stop and still runs")
+        {os_pid, Pid} = erlang:port_info(Port, os_pid),
+        case halley_edge_process:identify(Pid) of
+            {ok, Identity} -> kill(Identity);
+            gone -> ok
+        end
     end;
 await_stop({adopted, Identity} = Edge, Deadline) ->
     case {halley_edge_process:is_alive(Identity), now_ms() < Deadline} of
         {false, _} -> ok;
         {true, true} -> timer:sleep(20), await_stop(Edge, Deadline);
-        {true, false} -> ?LOG_WARNING("the edge was asked to stop and still runs")
+        {true, false} -> kill(Identity)
     end.
+
+kill(Identity) ->
+    ?LOG_WARNING("the edge was asked to stop and still runs: killing it"),
+    halley_edge_process:kill(Identity).
 
 -spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
 handle_cast(_, State) ->

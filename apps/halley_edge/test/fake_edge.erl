@@ -65,7 +65,8 @@ flush(Edge) ->
 
 listen(Path, Hello, Owner) ->
     _ = file:delete(Path),
-    {ok, Listen} = gen_tcp:listen(0, [binary, {ifaddr, {local, Path}}, {active, false}]),
+    {ok, Listen} = gen_tcp:listen(0, [binary, {ifaddr, {local, Path}}, {active, false},
+                                     {linger, {true, 0}}]),
     Owner ! {self(), listening},
     accept(Listen, Hello, Owner).
 

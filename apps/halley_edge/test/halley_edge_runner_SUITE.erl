@@ -49,7 +49,7 @@ end_per_testcase(_, Config) ->
     ok = file:del_dir_r(Dir).
 
 starts_and_stops(Config) ->
-    {ok, _} = halley_edge_runner:start_link(),
+    {ok, _} = start_runner(),
     ?assertEqual([0, 1], lists:sort(maps:keys(halley_edge_dialer:links()))),
     SocketDir = filename:join(proplists:get_value(dir, Config), "edge"),
     {ok, #file_info{mode = Mode}} = file:read_file_info(SocketDir),
@@ -63,7 +63,7 @@ starts_and_stops(Config) ->
     ?assertEqual([Pid], pids(Config)).
 
 edge_exits_is_restarted(Config) ->
-    {ok, _} = halley_edge_runner:start_link(),
+    {ok, _} = start_runner(),
     [First] = pids(Config),
     signal("KILL", First),
     linked_again(),
@@ -73,11 +73,11 @@ edge_exits_is_restarted(Config) ->
     ?assertMatch([First, Second, _], pids(Config)).
 
 runner_dies_edge_stays(Config) ->
-    {ok, Runner} = halley_edge_runner:start_link(),
+    {ok, Runner} = start_runner(),
     [Pid] = pids(Config),
     kill(Runner),
     ?assert(os_alive(Pid)),
-    {ok, _} = halley_edge_runner:start_link(),
+    {ok, _} = start_runner(),
     ?assertEqual([Pid], edge_pids(Config)),
     ok = halley_edge_runner:stop_edge(),
     ?assertNot(os_alive(Pid)).
@@ -85,7 +85,7 @@ runner_dies_edge_stays(Config) ->
 %% The edge of a brain that was killed: here one that the test started itself.
 brain_dies_edge_is_adopted(Config) ->
     Pid = start_edge(Config, "127.0.0.1:8"),
-    {ok, _} = halley_edge_runner:start_link(),
+    {ok, _} = start_runner(),
     ?assertEqual([0, 1], lists:sort(maps:keys(halley_edge_dialer:links()))),
     ?assertEqual([Pid], edge_pids(Config)),
     ok = halley_edge_runner:stop_edge(),
@@ -93,14 +93,14 @@ brain_dies_edge_is_adopted(Config) ->
 
 adopted_edge_exits_is_restarted(Config) ->
     Pid = start_edge(Config, "127.0.0.1:8"),
-    {ok, _} = halley_edge_runner:start_link(),
+    {ok, _} = start_runner(),
     signal("KILL", Pid),
     linked_again(),
     ?assertMatch([_], edge_pids(Config) -- [Pid]).
 
 different_edge_is_replaced(Config) ->
     Pid = start_edge(Config, "127.0.0.2:8"),
-    {ok, _} = halley_edge_runner:start_link(),
+    {ok, _} = start_runner(),
     ?assertNot(os_alive(Pid)),
     ?assertMatch([_], edge_pids(Config) -- [Pid]),
     ?assertEqual([0, 1], lists:sort(maps:keys(halley_edge_dialer:links()))).
@@ -137,7 +137,7 @@ silent_stranger_is_named(Config) ->
 
 addresses_are_compared(Config) ->
     Pid = start_edge(Config, "127.0.0.1:08"),
-    {ok, _} = halley_edge_runner:start_link(),
+    {ok, _} = start_runner(),
     ?assertEqual([Pid], edge_pids(Config)).
 
 identity_of_processes(_) ->
@@ -147,8 +147,19 @@ identity_of_processes(_) ->
 
 %%% Helpers
 
+start_runner() ->
+    {ok, Runner} = halley_edge_runner:start_link(),
+    ok = halley_edge_runner:await_met(),
+    {ok, Runner}.
+
+%% How a start fails: at once, or when the edge doesn't come up.
 failure() ->
-    {error, {failed, Line}} = halley_edge_runner:start_link(),
+    Trapped = process_flag(trap_exit, true),
+    Line = case halley_edge_runner:start_link() of
+        {error, {failed, AtOnce}} -> AtOnce;
+        {ok, Runner} -> receive {'EXIT', Runner, {failed, Later}} -> Later after 20000 -> error(ran) end
+    end,
+    process_flag(trap_exit, Trapped),
     Line.
 
 %% Pids of all runs of the program, `--version' excepted where it has ended.
