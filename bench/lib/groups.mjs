@@ -14,8 +14,8 @@ const FOLLOWERS = 16;
 /** 64,000 deliveries/s. */
 const EVENTS_PER_S = 4_000;
 const SETTLE_MS = 3_000;
-/** Batches for the most that goes through: few connections, each with its next request ready. */
-const MOST = { connections: 8, batch: 64 };
+/** Batches for the most that goes through: enough events in flight for writes to gather. */
+const MOST = { connections: 16, batch: 256 };
 const FLOOR_SECONDS = 8;
 
 export async function groups(halley, plan, folder) {
@@ -36,6 +36,7 @@ export async function groups(halley, plan, folder) {
   const rated = [];
   const most = [];
   const floors = [];
+  const paced = [];
   for (let round = 1; round <= plan.rounds; round += 1) {
     say(`groups: round ${round} of ${plan.rounds}: ${EVENTS_PER_S} events/s, single POSTs`);
     rated.push(await window(halley, clients, () => publish('--rate', `${EVENTS_PER_S}`,
@@ -48,10 +49,13 @@ export async function groups(halley, plan, folder) {
     say(`groups: round ${round} of ${plan.rounds}: the floor, ${bytes} bytes a send`);
     floors.push(await load('floor', '--connections', `${plan.connections}`,
       '--threads', `${plan.workers}`, '--bytes', `${bytes}`, '--seconds', `${FLOOR_SECONDS}`));
+    paced.push(await load('floor', '--connections', `${plan.connections}`,
+      '--threads', `${plan.workers}`, '--bytes', `${bytes}`, '--seconds', `${FLOOR_SECONDS}`,
+      '--rate', `${EVENTS_PER_S * FOLLOWERS}`));
   }
   const after = pssBytes(edge);
   await clients.quit();
-  return { connected, edge_bytes: { before, idle, after }, rated, most, floors };
+  return { connected, edge_bytes: { before, idle, after }, rated, most, floors, paced };
 }
 
 /** One stretch of publishing: what was published, what was received, what it cost. */

@@ -35,7 +35,7 @@ function graphRows(plan, graph) {
   ];
 }
 
-function groupRows(plan, { connected, edge_bytes: edge, rated, most, floors }) {
+function groupRows(plan, { connected, edge_bytes: edge, rated, most, floors, paced }) {
   const floor = median(floors.map((f) => f.sends_per_s));
   const best = most.map(rate);
   const cost = (windows, side) => median(windows.map((w) => perMillion(w)[side]));
@@ -55,10 +55,14 @@ function groupRows(plan, { connected, edge_bytes: edge, rated, most, floors }) {
     ['processor seconds per million deliveries: brain + edge',
       `${fixed(cost(rated, 'brain'))} + ${fixed(cost(rated, 'edge'))} = ${fixed(sum(rated))}`,
       '≤ 11'],
+    ['the same of bare senders at the same rate (floor)',
+      fixed(median(paced.map((f) => f.sender_cpu_s_per_million))), ''],
     ['most deliveries/s', whole(median(best)), ''],
     ['the same: processor seconds per million', `${fixed(cost(most, 'brain'))} + `
       + `${fixed(cost(most, 'edge'))} = ${fixed(sum(most))}`, ''],
     ['floor: bare sends/s', whole(floor), ''],
+    ['the same: processor seconds per million, senders alone',
+      fixed(median(floors.map((f) => f.sender_cpu_s_per_million))), ''],
     ['**most deliveries to floor**', fixed(ratio), '≥ 0.85'],
   ];
 }

@@ -16,7 +16,7 @@
 %%   halley_api   auth_mode
 -module(halley_config).
 
--export([load/0, load/2, keys/0, variable/1]).
+-export([load/0, load/2, keys/0, variable/1, cores/0]).
 -export_type([config/0]).
 
 -type key() :: string().
@@ -185,7 +185,7 @@ finish(#{halley := Brain, halley_edge := Edge}) ->
     Limits = limits(maps:get(limits, Brain)),
     AbsoluteDir = filename:absname(DataDir),
     SocketDir = socket_dir(maps:get(socket_dir, Edge, none), AbsoluteDir),
-    Workers = maps:get(workers, Edge, erlang:system_info(schedulers_online)),
+    Workers = maps:get(workers, Edge, cores()),
     {ok, #{env => [{halley, [{node_name, list_to_atom(maps:get(node_name, Brain))},
                              {data_dir, AbsoluteDir}, {auth_mode, AuthMode},
                              {store_backend, maps:get(store_backend, Brain)},
@@ -195,6 +195,15 @@ finish(#{halley := Brain, halley_edge := Edge}) ->
                                   {socket_dir, SocketDir} | connections_max(Edge)]},
                    {halley_api, [{auth_mode, AuthMode}]}],
            notices => notices(Brain, Api)}}.
+
+%% Processors that this node may use. Not the number of schedulers, which is smaller: the edge's
+%% workers share them with the brain.
+-spec cores() -> pos_integer().
+cores() ->
+    case erlang:system_info(logical_processors_available) of
+        unknown -> erlang:system_info(schedulers_online);
+        Cores -> Cores
+    end.
 
 connections_max(#{connections_max := Max}) -> [{connections_max, Max}];
 connections_max(_) -> [].

@@ -45,7 +45,8 @@ check_path(Path) -> {error, {path_too_long, byte_size(Path), ?PATH_BYTES_MAX}}.
 dial(Path) ->
     %% Without linger the emulator's halt would wait for a worker that reads nothing.
     Options = [binary, {active, false}, {packet, raw}, {buffer, ?RECEIVE_BYTES},
-               {linger, {true, 1}}, {high_watermark, ?HIGH_WATERMARK}, {low_watermark, ?LOW_WATERMARK}],
+               {linger, {true, 1}},
+               {high_watermark, ?HIGH_WATERMARK}, {low_watermark, ?LOW_WATERMARK}],
     case gen_tcp:connect({local, Path}, 0, Options, ?CONNECT_MS_MAX) of
         {ok, Socket} -> greet(Socket);
         {error, Reason} -> {error, {connect, Reason}}

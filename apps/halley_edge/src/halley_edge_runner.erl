@@ -1,10 +1,10 @@
 %% Runs the edge: adopts the one that is there or starts one, watches it, starts it again when it
 %% dies, stops it when the application stops.
 %%
-%% start_link/0 returns before the workers have met the brain: an application that is still starting
-%% can't be stopped cleanly, and would leave its edge behind. An edge that can't start (its port is in
-%% use, its program is missing) ends the node with one line on stderr, but only the first time:
-%% later the runner tries again, after a wait that grows from nothing to five seconds.
+%% start_link/0 returns before the workers have met the brain: an application that is still
+%% starting can't be stopped cleanly, and would leave its edge behind. An edge that can't start (its
+%% port is in use, its program is missing) ends the node with one line on stderr, but only the first
+%% time: later the runner tries again, after a wait that grows from nothing to five seconds.
 %%
 %% An edge that was started here tells its end through its port; of an adopted one only its process
 %% id is known, and /proc is asked about it twice a second. When the runner or the brain dies, the
@@ -78,7 +78,7 @@ or_fail({error, Line}) -> halley_boot:fail(Line).
 config() ->
     Get = fun(Key, Default) -> application:get_env(halley_edge, Key, Default) end,
     #{public => Get(public_listen, "127.0.0.1:8080"), api => Get(api_listen, "127.0.0.1:8081"),
-      workers => Get(workers, erlang:system_info(schedulers_online)),
+      workers => Get(workers, halley_config:cores()),
       socket_dir => filename:absname(Get(socket_dir, "data/edge")),
       connections_max => Get(connections_max, undefined)}.
 

@@ -157,7 +157,10 @@ failure() ->
     Trapped = process_flag(trap_exit, true),
     Line = case halley_edge_runner:start_link() of
         {error, {failed, AtOnce}} -> AtOnce;
-        {ok, Runner} -> receive {'EXIT', Runner, {failed, Later}} -> Later after 20000 -> error(ran) end
+        {ok, Runner} ->
+            receive {'EXIT', Runner, {failed, Later}} -> Later
+            after 20000 -> error(ran)
+            end
     end,
     process_flag(trap_exit, Trapped),
     Line.

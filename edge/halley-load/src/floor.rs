@@ -39,6 +39,8 @@ const PAIR_SOCKETS_MAX: u64 = 18_000;
 const TABLE_RESERVE: u64 = 200;
 /// Sends between two looks at the clock and at the reader.
 const SENDS_PER_LOOK: usize = 256;
+/// Sends of one burst at a rate: half of sixteen followers, as two workers share them.
+const BURST: usize = 8;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
 /// Of these, how many are used.
@@ -65,6 +67,10 @@ pub struct Options {
     /// For how long
     #[arg(long, default_value_t = 5.0)]
     seconds: f64,
+    /// Sends per second of all threads, in bursts as an event's followers make them; by default
+    /// as many as go
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    rate: Option<u64>,
     /// Schedule the threads as SCHED_BATCH
     #[arg(long)]
     sched_batch: bool,
@@ -84,6 +90,8 @@ struct Figures {
     sends_per_s: f64,
     cpu_s: f64,
     cpu_s_per_million: f64,
+    /// The senders' part of it: what a server that does nothing else would cost.
+    sender_cpu_s_per_million: f64,
     /// Reads with data, to see how many sends a read found.
     reads: u64,
 }
@@ -92,6 +100,8 @@ struct Figures {
 #[derive(Debug)]
 struct Shared {
     bytes: usize,
+    /// Time between two bursts of one sender; none for as many as go.
+    pause: Option<Duration>,
     batch: bool,
     go: AtomicBool,
     stop: AtomicBool,
@@ -107,6 +117,8 @@ struct Pair {
     bytes: AtomicU64,
     /// Reads that it took.
     reads: AtomicU64,
+    /// Nanoseconds of processor time of the sender since it began to send.
+    sender_cpu_ns: AtomicU64,
 }
 
 /// Runs the subcommand.
@@ -122,6 +134,9 @@ pub fn run(options: &Options) -> Result<()> {
     let stop = crate::stop_on_signals()?;
     let shared = Arc::new(Shared {
         bytes: options.bytes as usize,
+        pause: options
+            .rate
+            .map(|rate| Duration::from_secs_f64(BURST as f64 * pairs as f64 / rate as f64)),
         batch: options.sched_batch,
         go: AtomicBool::new(false),
         stop: AtomicBool::new(false),
@@ -155,6 +170,8 @@ pub fn run(options: &Options) -> Result<()> {
     let Some((seconds, sends, reads, cpu_s)) = measured else {
         return Err(Failure::Message(format!("only {sockets} sockets could be made")));
     };
+    let sender_cpu_ns: u64 =
+        shared.pairs.iter().map(|pair| pair.sender_cpu_ns.load(Ordering::Relaxed)).sum();
     let figures = Figures {
         connections: options.connections,
         pairs,
@@ -164,6 +181,7 @@ pub fn run(options: &Options) -> Result<()> {
         sends_per_s: sends as f64 / seconds,
         cpu_s,
         cpu_s_per_million: cpu_s * 1e6 / sends as f64,
+        sender_cpu_s_per_million: sender_cpu_ns as f64 / 1e3 / sends as f64,
         reads,
     };
     print(&figures);
@@ -296,9 +314,12 @@ fn send(sockets: &[TcpStream], mut rng: Rng, pair: &Pair, shared: &Shared) -> io
         }
         thread::sleep(Duration::from_millis(1));
     }
+    let cpu_before = halley_sys::thread_cpu_ns();
+    let at_once = if shared.pause.is_some() { BURST } else { SENDS_PER_LOOK };
+    let mut due = Instant::now();
     loop {
         rng.shuffle(&mut order);
-        for walk in order.chunks(SENDS_PER_LOOK) {
+        for walk in order.chunks(at_once) {
             for &socket in walk {
                 match (&sockets[socket as usize]).write(&message) {
                     Ok(size) => sent += size as u64,
@@ -306,6 +327,12 @@ fn send(sockets: &[TcpStream], mut rng: Rng, pair: &Pair, shared: &Shared) -> io
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Err(error) => return Err(error),
                 }
+            }
+            let cpu = halley_sys::thread_cpu_ns() - cpu_before;
+            pair.sender_cpu_ns.store(cpu, Ordering::Relaxed);
+            if let Some(pause) = shared.pause {
+                due += pause;
+                thread::sleep(due.saturating_duration_since(Instant::now()));
             }
             let ahead_max = (sockets.len() * shared.bytes) as u64;
             while sent - pair.bytes.load(Ordering::Relaxed) > ahead_max {
@@ -357,6 +384,7 @@ fn print(figures: &Figures) {
         ("sends received", grouped(figures.sends)),
         ("sends/s", grouped(figures.sends_per_s as u64)),
         ("CPU per million", format!("{:.2} s", figures.cpu_s_per_million)),
+        ("of that, senders", format!("{:.2} s", figures.sender_cpu_s_per_million)),
         ("sends per read", format!("{per_read:.2}")),
     ]);
 }
