@@ -108,6 +108,13 @@ struct Shared {
     pairs: Vec<Pair>,
 }
 
+impl Shared {
+    /// Processor time of all senders since they began to send.
+    fn sender_cpu_ns(&self) -> u64 {
+        self.pairs.iter().map(|pair| pair.sender_cpu_ns.load(Ordering::Relaxed)).sum()
+    }
+}
+
 /// How far the two threads of a pair are.
 #[derive(Debug, Default)]
 struct Pair {
@@ -170,8 +177,6 @@ pub fn run(options: &Options) -> Result<()> {
     let Some((seconds, sends, reads, cpu_s)) = measured else {
         return Err(Failure::Message(format!("only {sockets} sockets could be made")));
     };
-    let sender_cpu_ns: u64 =
-        shared.pairs.iter().map(|pair| pair.sender_cpu_ns.load(Ordering::Relaxed)).sum();
     let figures = Figures {
         connections: options.connections,
         pairs,
@@ -181,7 +186,7 @@ pub fn run(options: &Options) -> Result<()> {
         sends_per_s: sends as f64 / seconds,
         cpu_s,
         cpu_s_per_million: cpu_s * 1e6 / sends as f64,
-        sender_cpu_s_per_million: sender_cpu_ns as f64 / 1e3 / sends as f64,
+        sender_cpu_s_per_million: shared.sender_cpu_ns() as f64 / 1e3 / sends as f64,
         reads,
     };
     print(&figures);
