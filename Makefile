@@ -36,7 +36,7 @@ build: install-run native release ## build the release and the native programs
 check: install-test ## what CI asks of the code itself: formats, lints, types, house rules
 	@tools/check.sh
 
-bench: build ## run the benchmark whole and print its table
+bench: install-test build ## run the benchmark whole and print its table
 	@bench/run $(BENCH)
 
 fuzz: install-test ## fuzz each target for a minute (FUZZ_SECONDS=60)
