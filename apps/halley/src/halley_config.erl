@@ -16,7 +16,7 @@
 %%   halley_api   auth_mode
 -module(halley_config).
 
--export([load/0, load/2, keys/0, variable/1, cores/0]).
+-export([load/0, load/2, effective/0, keys/0, variable/1, cores/0]).
 -export_type([config/0]).
 
 -type key() :: string().
@@ -48,14 +48,34 @@ load(File, Environment) ->
     ok = logger:set_module_level([cuttlefish_conf, cuttlefish_error, cuttlefish_generator], none),
     try
         Schema = schema(),
-        Keys = [key(Mapping) || Mapping <- element(2, Schema)],
-        FromFile = read(File),
-        lists:foreach(fun({Key, _}) -> known_key(Key, Keys, File) end, FromFile),
-        FromEnvironment = environment(Environment, Keys),
-        Given = maps:to_list(maps:merge(maps:from_list(FromFile), maps:from_list(FromEnvironment))),
-        finish(generate(Schema, Given))
+        finish(generate(Schema, maps:to_list(given(Schema, File, Environment))))
     catch
         throw:{bad, Line} -> {error, lists:flatten(Line)}
+    end.
+
+%% What was set, the environment before the file.
+given(Schema, File, Environment) ->
+    Keys = [key(Mapping) || Mapping <- element(2, Schema)],
+    FromFile = read(File),
+    lists:foreach(fun({Key, _}) -> known_key(Key, Keys, File) end, FromFile),
+    maps:merge(maps:from_list(FromFile), maps:from_list(environment(Environment, Keys))).
+
+%% Every key as it is in force, in the order of the schema, for a person to read. `none' is a key
+%% without a default that is not set.
+-spec effective() -> {ok, [{key(), Value :: term(), default | set}]} | {error, Line :: string()}.
+effective() ->
+    case load() of
+        {ok, _} ->
+            Given = given(schema(), file(os:getenv("HALLEY_CONF")), os:env()),
+            {ok, [effective(Key, Default, Given) || #{key := Key, default := Default} <- keys()]};
+        {error, Line} ->
+            {error, Line}
+    end.
+
+effective(Key, Default, Given) ->
+    case Given of
+        #{Key := Value} -> {Key, Value, set};
+        #{} -> {Key, Default, default}
     end.
 
 %% What can be set, in the order of the schema, for the reference page.

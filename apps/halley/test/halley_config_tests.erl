@@ -137,3 +137,15 @@ origins_test_() ->
                              {"https://a.example, http://[::1]:80", true}, {"", false},
                              {"https://a.example/path", false}, {"https://a.example,", false},
                              {"https://a.example\r\nx: y", false}]].
+
+%% What `./halley config' shows: every key once, what was set before the defaults.
+effective_shows_what_is_in_force_test() ->
+    true = os:putenv("HALLEY_API_LISTEN", "127.0.0.1:9999"),
+    try
+        {ok, Keys} = halley_config:effective(),
+        ?assertEqual([maps:get(key, K) || K <- halley_config:keys()], [K || {K, _, _} <- Keys]),
+        ?assert(lists:member({"api.listen", "127.0.0.1:9999", set}, Keys)),
+        ?assert(lists:member({"public.listen", "127.0.0.1:8080", default}, Keys))
+    after
+        os:unsetenv("HALLEY_API_LISTEN")
+    end.
