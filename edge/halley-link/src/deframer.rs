@@ -77,9 +77,4 @@ impl Deframer {
         let split = rest[..length].split_first();
         Ok(split.map(|(kind, payload)| RawFrame { kind: *kind, payload, cost: 4 + length }))
     }
-
-    /// Drops everything, as for a new stream.
-    pub fn clear(&mut self) {
-        *self = Self::default();
-    }
 }
