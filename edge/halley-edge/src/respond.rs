@@ -27,7 +27,7 @@ impl Worker {
         req: &Request<'_>,
         write: impl FnOnce(&mut Vec<u8>, &ResponseOptions<'_>),
     ) -> Option<usize> {
-        let (date, origins) = (self.date, self.settings.origins.clone());
+        let (date, origins) = (self.date, Rc::clone(&self.settings.origins));
         let exchange = self.exchange_or_new(index)?;
         exchange.reply.keep_alive &= req.body == BodyFraming::None;
         let keep_alive = exchange.reply.keep_alive;
@@ -63,7 +63,7 @@ impl Worker {
     pub(crate) fn refuse(&mut self, index: u32, error: &HttpError) {
         self.count_error(error.status);
         self.request_gone(index);
-        let (date, origins) = (self.date, self.settings.origins.clone());
+        let (date, origins) = (self.date, Rc::clone(&self.settings.origins));
         let begun = self.exchange(index).is_some_and(|e| e.answer_left.is_some());
         if !begun {
             let reply =
@@ -108,7 +108,7 @@ impl Worker {
     /// RESPONSE: the brain's answer, or its beginning.
     pub(crate) fn response(&mut self, conn: u64, answer: Answer<'_>) {
         let Some((index, _)) = self.table.find(conn) else { return };
-        let (date, origins) = (self.date, self.settings.origins.clone());
+        let (date, origins) = (self.date, Rc::clone(&self.settings.origins));
         let Some(exchange) =
             self.exchange(index).filter(|e| e.in_flight && e.answer_left.is_none())
         else {

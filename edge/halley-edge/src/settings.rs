@@ -1,5 +1,7 @@
 //! The brain's limits and choices for a worker, from HELLO_BRAIN (`protocol/link.md` §5).
 
+use std::rc::Rc;
+
 use halley_link::{List, Pair};
 use halley_wire::http1::cors::Origins;
 use halley_wire::http1::head::HeadLimits;
@@ -38,7 +40,7 @@ pub struct Settings {
     /// Frames that wait for the link.
     pub link_queue_bytes_max: usize,
     /// Which pages may read answers.
-    pub origins: Origins,
+    pub origins: Rc<Origins>,
 }
 
 impl Default for Settings {
@@ -56,7 +58,7 @@ impl Default for Settings {
             outboxes_bytes_max: 268_435_456,
             message_bytes_max: 65_536,
             link_queue_bytes_max: 16_777_216,
-            origins: Origins::default(),
+            origins: Rc::default(),
         }
     }
 }
@@ -100,7 +102,7 @@ impl Settings {
             b"message_bytes_max" => self.message_bytes_max = bytes()?,
             b"link_queue_bytes_max" => self.link_queue_bytes_max = bytes()?,
             b"auth_mode" => return (value == "none").then_some(()),
-            b"cors_origins" => self.origins = Origins::parse(value).ok()?,
+            b"cors_origins" => self.origins = Rc::new(Origins::parse(value).ok()?),
             _ => {}
         }
         Some(())

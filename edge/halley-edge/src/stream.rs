@@ -4,6 +4,8 @@
 //! brain has the session: who reads `welcome` misses nothing that is published from then on
 //! (6.2).
 
+use std::rc::Rc;
+
 use halley_wire::HttpError;
 use halley_wire::http1::body::Framing;
 use halley_wire::http1::head::Request;
@@ -194,7 +196,7 @@ impl Worker {
     /// The stream doesn't come about: an HTTP error instead of its answer.
     pub(crate) fn refuse_stream(&mut self, index: u32, error: &StreamError<'_>) {
         self.count_error(error.status);
-        let (date, origins) = (self.date, self.settings.origins.clone());
+        let (date, origins) = (self.date, Rc::clone(&self.settings.origins));
         let Some(slot) = self.table.get(index) else { return };
         if let Detail::Opening(opening) = std::mem::replace(&mut slot.detail, Detail::None) {
             let reply = opening.reply.last();
