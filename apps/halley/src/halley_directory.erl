@@ -139,8 +139,8 @@ shut_slots() ->
 is_shut(Slot) ->
     atomics:get(persistent_term:get(?SHUT_SLOTS), Slot) =:= 1.
 
-%% Forgets every session of a link that ended, in the caller's process: 20 ms for a million users,
-%% and nobody else waits for it. The slot may be given to a new link when this returns.
+%% Forgets every session of a link that ended, in the caller's process,
+%% so nobody else waits for the scan. The slot may be given to a new link when this returns.
 -spec purge(slot()) -> ok.
 purge(Slot) ->
     ok = shut(Slot),
