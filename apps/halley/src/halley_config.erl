@@ -10,7 +10,7 @@
 %%
 %% The result, by application:
 %%   halley       node_name, data_dir (absolute), auth_mode, store_backend, log_level,
-%%                limits (a map), edge_settings (texts for the link's handshake)
+%%                history_retention_ms, history_bytes, drain_ms, limits (a map), edge_settings (texts for the link's handshake)
 %%   halley_edge  public_listen, api_listen ("IP:port"), workers, socket_dir (absolute),
 %%                connections_max (only if it was set)
 %%   halley_api   auth_mode
@@ -192,6 +192,7 @@ convertible(Key, Value, Mappings) ->
     end.
 
 kind(integer) -> "a whole number";
+kind(bytesize) -> "a number of bytes such as 500MB or 4GB";
 kind({duration, _}) -> "a duration such as 500ms, 25s or 10m";
 kind({enum, Words}) -> ["one of ", lists:join(", ", [io_lib:format("~ts", [W]) || W <- Words])].
 
@@ -210,11 +211,14 @@ finish(#{halley := Brain, halley_edge := Edge}) ->
                              {data_dir, AbsoluteDir}, {auth_mode, AuthMode},
                              {store_backend, maps:get(store_backend, Brain)},
                              {log_level, maps:get(log_level, Brain)},
+                             {history_retention_ms, maps:get(history_retention_ms, Brain)},
+                             {history_bytes, maps:get(history_bytes, Brain)},
+                             {drain_ms, maps:get(drain_ms, Brain)},
                              {limits, Limits}, {edge_settings, edge_settings(Brain)}]},
                    {halley_edge, [{public_listen, Public}, {api_listen, Api}, {workers, Workers},
                                   {socket_dir, SocketDir} | connections_max(Edge)]},
                    {halley_api, [{auth_mode, AuthMode}]}],
-           notices => notices(Brain, Api)}}.
+           notices => notices(Api)}}.
 
 %% Processors that this node may use. Not the number of schedulers, which is smaller: the edge's
 %% workers share them with the brain.
@@ -268,13 +272,15 @@ fitting(Dir, Advice) ->
 
 edge_settings(Brain) ->
     #{stream_heartbeat_ms := Heartbeat, stream_retry_ms := Retry, auth_mode := AuthMode,
-      cors_origins := Origins} = Brain,
+      cors_origins := Origins, slow_consumer := SlowConsumer,
+      admission_per_s_max := Admission} = Brain,
     [{<<"stream_heartbeat_ms">>, integer_to_binary(Heartbeat)},
      {<<"stream_retry_ms">>, integer_to_binary(Retry)},
      {<<"auth_mode">>, atom_to_binary(AuthMode)},
+     {<<"slow_consumer">>, atom_to_binary(SlowConsumer)},
+     {<<"admission_per_s_max">>, integer_to_binary(Admission)},
      {<<"cors_origins">>, unicode:characters_to_binary(Origins)}].
 
-notices(Brain, Api) ->
-    ["history.retention has no effect in this version" || is_map_key(history_retention_ms, Brain)]
-        ++ ["api.listen: " ++ Api ++ " can be reached from other machines, and the API asks nobody "
+notices(Api) ->
+    ["api.listen: " ++ Api ++ " can be reached from other machines, and the API asks nobody "
             "who they are" || not halley_config_check:is_loopback(Api)].

@@ -30,12 +30,40 @@ table() ->
 
 counters_table() ->
     [{events_published, "halley_events_published_total", counter, "Events accepted"},
-     {deliveries, "halley_deliveries_total", counter, "Sessions that events were sent to"}
+     {deliveries, "halley_deliveries_total", counter, "Sessions that events were sent to"},
+     {events_repeated, "halley_events_repeated_total", counter,
+      "Events whose id was published before; the first answer was given again"},
+     {history_events, "halley_history_events_written_total", counter,
+      "Events written to the history"},
+     {history_bytes, "halley_history_bytes_written_total", counter,
+      "Bytes written to the history"},
+     {history_commits, "halley_history_commits_total", counter,
+      "Groups of events that were synced to disk together"},
+     {history_errors, "halley_history_errors_total", counter,
+      "Groups of events that could not be written"},
+     {history_damaged, "halley_history_damaged_records_total", counter,
+      "Records of the history that could not be read back"},
+     {replays, "halley_replays_total", counter, "Sessions that came back with a cursor"},
+     {replayed_events, "halley_replayed_events_total", counter,
+      "Events sent to sessions that had missed them"},
+     {catchups, "halley_catchups_total", counter,
+      "Links that were sent what they had missed"},
+     {catchup_events, "halley_catchup_events_total", counter,
+      "Events that links were sent again or late"},
+     {links_behind, "halley_links_behind_total", counter,
+      "Times that a link's queue was full"},
+     {gap_too_old, "halley_gaps_total{reason=\"too_old\"}", counter, "Gaps told, by reason"},
+     {gap_malformed, "halley_gaps_total{reason=\"malformed\"}", counter,
+      "Gaps told, by reason"},
+     {gap_other_store, "halley_gaps_total{reason=\"other_store\"}", counter,
+      "Gaps told, by reason"},
+     {gap_damaged, "halley_gaps_total{reason=\"damaged\"}", counter, "Gaps told, by reason"}
      | [{Name, "halley_events_refused_total{reason=\"" ++ Reason ++ "\"}", counter,
          "Events refused, by reason"}
         || {Name, Reason} <- [{refused_bad_id, "bad_id"}, {refused_bad_data, "bad_data"},
                               {refused_data_too_large, "data_too_large"},
                               {refused_overloaded, "overloaded"},
+                              {refused_history, "history"},
                               {refused_unavailable, "unavailable"}]]].
 
 gauges_table() ->
