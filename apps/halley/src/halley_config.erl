@@ -10,7 +10,8 @@
 %%
 %% The result, by application:
 %%   halley       node_name, data_dir (absolute), auth_mode, store_backend, log_level,
-%%                history_retention_ms, history_bytes, drain_ms, limits (a map), edge_settings (texts for the link's handshake)
+%%                history_retention_ms, history_bytes, drain_ms, limits (a map),
+%%                edge_settings (texts for the link's handshake)
 %%   halley_edge  public_listen, api_listen ("IP:port"), workers, socket_dir (absolute),
 %%                connections_max (only if it was set)
 %%   halley_api   auth_mode
@@ -212,7 +213,8 @@ finish(#{halley := Brain, halley_edge := Edge}) ->
                              {store_backend, maps:get(store_backend, Brain)},
                              {log_level, maps:get(log_level, Brain)},
                              {history_retention_ms, maps:get(history_retention_ms, Brain)},
-                             {history_bytes, maps:get(history_bytes, Brain)},
+                             %% Cuttlefish reads 4.5GB as a float.
+                             {history_bytes, trunc(maps:get(history_bytes, Brain))},
                              {drain_ms, maps:get(drain_ms, Brain)},
                              {limits, Limits}, {edge_settings, edge_settings(Brain)}]},
                    {halley_edge, [{public_listen, Public}, {api_listen, Api}, {workers, Workers},

@@ -60,9 +60,23 @@ limit_is_set_by_its_key_test() ->
     Config = by_file("limits.outbox_bytes_max = 4096\n"),
     ?assertMatch(#{outbox_bytes_max := 4096, headers_max := 64}, env(halley, limits, Config)).
 
-history_retention_is_accepted_with_a_notice_test() ->
-    ?assertMatch({ok, #{notices := ["history.retention has no effect in this version"]}},
-                 by_file("history.retention = 10m\n")).
+history_and_drain_are_in_force_in_their_units_test_() ->
+    Defaults = by_environment([]),
+    Given = by_file("history.retention = 2h\nhistory.bytes = 1.5GB\ndrain.time = 1ms\n"),
+    [?_assertEqual(Expected, env(halley, Key, Config))
+     || {Expected, Key, Config} <- [{600000, history_retention_ms, Defaults},
+                                    {4 bsl 30, history_bytes, Defaults},
+                                    {10000, drain_ms, Defaults},
+                                    {7200000, history_retention_ms, Given},
+                                    {3 bsl 29, history_bytes, Given},
+                                    {1, drain_ms, Given}]].
+
+%% What concerns the edge goes to it by the names of link.md 5.
+choices_are_sent_to_the_edge_test() ->
+    Config = by_file("public.slow_consumer = latest_per_subject\nadmission.rate = 250\n"),
+    Settings = env(halley, edge_settings, Config),
+    ?assertEqual(<<"latest_per_subject">>, proplists:get_value(<<"slow_consumer">>, Settings)),
+    ?assertEqual(<<"250">>, proplists:get_value(<<"admission_per_s_max">>, Settings)).
 
 api_that_others_can_reach_is_noted_test() ->
     ?assertMatch({ok, #{notices := ["api.listen: 0.0.0.0:9 can be reached" ++ _]}},
@@ -95,6 +109,18 @@ mistakes_test_() ->
          {"HALLEY_STREAM_HEARTBEAT", "often", "stream.heartbeat: must be a duration such as"},
          {"HALLEY_STREAM_HEARTBEAT", "2h", "stream.heartbeat: must be a duration from 1s to 1h"},
          {"HALLEY_HISTORY_RETENTION", "long", "history.retention: must be a duration such as"},
+         {"HALLEY_HISTORY_RETENTION", "999ms", "history.retention: must be a duration from 1s to"},
+         {"HALLEY_HISTORY_RETENTION", "31d", "history.retention: must be a duration from 1s to 30d"},
+         {"HALLEY_HISTORY_BYTES", "much", "history.bytes: must be a number of bytes such as 500MB"},
+         {"HALLEY_HISTORY_BYTES", "-4GB", "history.bytes: must be"},
+         {"HALLEY_HISTORY_BYTES", "1000KB", "history.bytes: must be 1MB at least"},
+         {"HALLEY_PUBLIC_SLOW_CONSUMER", "ignore", "public.slow_consumer: must be one of "
+                                                   "disconnect, drop_oldest, latest_per_subject"},
+         {"HALLEY_ADMISSION_RATE", "0", "admission.rate: must be a whole number from 1 to"},
+         {"HALLEY_ADMISSION_RATE", "all", "admission.rate: must be a whole number; it is \"all\""},
+         {"HALLEY_DRAIN_TIME", "soon", "drain.time: must be a duration such as"},
+         {"HALLEY_DRAIN_TIME", "0s", "drain.time: must be a duration"},
+         {"HALLEY_DRAIN_TIME", "61m", "drain.time: must be a duration from 1ms to 1h"},
          {"HALLEY_NODE_NAME", "halley", "node.name: must be a name and a host with a dot in it"},
          {"HALLEY_DATA_DIR", "", "data.dir: must not be empty"},
          {"HALLEY_DATA_DIR", "/" ++ lists:duplicate(100, $d), "edge.socket_dir: /ddd"},

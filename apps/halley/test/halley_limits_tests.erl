@@ -6,7 +6,8 @@
 %% Names of the settings in protocol/link.md 5 that are limits.
 -define(SETTINGS, [stream_open_ms_max, request_line_bytes_max, header_bytes_max, headers_max,
                    request_ms_max, response_ms_max, request_window_bytes, requests_in_flight_max,
-                   outbox_bytes_max, outboxes_bytes_max, message_bytes_max, link_queue_bytes_max]).
+                   outbox_bytes_max, outbox_ms_max, outboxes_bytes_max, hold_bytes_max, poll_ms_max,
+                   admission_wait_ms_max, message_bytes_max, link_queue_bytes_max]).
 
 rows_are_whole_test_() ->
     [{atom_to_list(Name),
@@ -47,10 +48,24 @@ configured_value_is_in_force_and_sent_test() ->
         ok = halley_limits:set(#{})
     end.
 
+%% protocol/link.md 3.3: a number that is no use to the edge, 0, would end the handshake.
+numbers_for_the_edge_are_above_zero_test() ->
+    Choices = [<<"auth_mode">>, <<"cors_origins">>, <<"slow_consumer">>],
+    {ok, #{env := Env}} = halley_config:load(none, []),
+    Settings = proplists:get_value(edge_settings, proplists:get_value(halley, Env)),
+    Numbers = [Value || {Name, Value} <- Settings ++ halley_limits:for_edge(),
+                        not lists:member(Name, Choices)],
+    ?assert(lists:all(fun(Value) -> binary_to_integer(Value) > 0 end, Numbers)),
+    Zero = [{halley_config:variable("limits." ++ atom_to_list(Name)), "0"}
+            || {Name, _, _, edge, _} <- halley_limits:table()],
+    [?assertMatch({error, "limits." ++ _}, halley_config:load(none, [Variable]))
+     || Variable <- Zero].
+
 handshake_carries_the_choices_of_the_configuration_test() ->
     {ok, #{env := Env}} = halley_config:load(none, [{"HALLEY_STREAM_RETRY", "3s"}]),
     {halley, Brain} = lists:keyfind(halley, 1, Env),
     Settings = proplists:get_value(edge_settings, Brain),
-    ?assertEqual([{<<"auth_mode">>, <<"none">>}, {<<"cors_origins">>, <<"localhost">>},
+    ?assertEqual([{<<"admission_per_s_max">>, <<"10000">>}, {<<"auth_mode">>, <<"none">>},
+                  {<<"cors_origins">>, <<"localhost">>}, {<<"slow_consumer">>, <<"disconnect">>},
                   {<<"stream_heartbeat_ms">>, <<"25000">>}, {<<"stream_retry_ms">>, <<"3000">>}],
                  lists:sort(Settings)).
