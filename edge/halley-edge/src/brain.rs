@@ -2,9 +2,10 @@
 
 use std::io;
 
-use halley_link::{Frame, GoodbyeCode, Item, List, NumberedSession, Session, VERSION};
+use halley_link::{
+    CloseReason, ClosedSession, Frame, GoodbyeCode, Item, List, NumberedSession, Session, VERSION,
+};
 
-use crate::deliver::Delivery;
 use crate::goodbye::LinkEnd;
 use crate::link::{HANDSHAKE_MS_MAX, HEARTBEAT_MS, Link, ReadEnd, SILENCE_MS, WINDOW_BYTES};
 use crate::respond::Answer;
@@ -50,7 +51,7 @@ impl Batch {
 
 /// An item of OPEN.
 pub fn session(conn: u64, transport: Transport, user: &[u8]) -> Session<'_> {
-    Session { conn, transport: transport.on_link(), user }
+    Session { conn, transport: transport.on_link(), user, cursor: b"" }
 }
 
 impl Worker {
@@ -144,8 +145,8 @@ impl Worker {
                 Some(Err(e)) => Err(LinkEnd::Broken(GoodbyeCode::FlowControl, e.to_string())),
                 _ => Ok(()),
             },
-            Frame::Deliver { cursor, data_offset, event, conns } => {
-                self.deliver(Delivery { cursor, data_offset, event }, conns);
+            Frame::Deliver { event, conns } => {
+                self.deliver(&event, conns);
                 Ok(())
             }
             _ => self.seldom(frame),
@@ -154,7 +155,7 @@ impl Worker {
 
     fn seldom(&mut self, frame: &Frame<'_>) -> Result<(), LinkEnd> {
         match *frame {
-            Frame::Opened { sessions } => sessions.iter().for_each(|s| self.opened(s)),
+            Frame::Opened { sessions, cursor: _ } => sessions.iter().for_each(|s| self.opened(s)),
             Frame::Refused { conn, status, retry_after_s, code, message } => {
                 let text = |bytes| std::str::from_utf8(bytes).unwrap_or("unreadable");
                 let (code, message) = (text(code), text(message));
@@ -210,7 +211,7 @@ impl Worker {
         if self.index == 0 {
             log!("met {}: {sessions} sessions in worker 0", String::from_utf8_lossy(node));
         }
-        self.send(&Frame::SyncBegin { sessions });
+        self.send(&Frame::SyncBegin { sessions, cursor: b"" });
         self.sync_next = Some(0);
         Ok(())
     }
@@ -284,7 +285,9 @@ impl Worker {
                     self.table.remove(index);
                 }
                 if knew {
-                    self.tell_close(session);
+                    let NumberedSession { conn, user_number } = session;
+                    let reason = CloseReason::Client;
+                    self.tell_close(ClosedSession { conn, user_number, reason });
                 }
             }
             Phase::Free | Phase::Http | Phase::Live => {}

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::net::Shutdown;
 
-use halley_link::{Frame, NumberedSession};
+use halley_link::{CloseReason, ClosedSession, Frame};
 use halley_wire::websocket::close_code;
 
 use crate::http::READS_PER_TURN;
@@ -96,12 +96,13 @@ impl Worker {
         if slot.has(flag::ANNOUNCED) && slot.user_number != 0 {
             slot.clear(flag::ANNOUNCED);
             let user_number = slot.user_number;
-            self.tell_close(NumberedSession { conn, user_number });
+            let reason = CloseReason::Client;
+            self.tell_close(ClosedSession { conn, user_number, reason });
         }
     }
 
     /// CLOSE, with the round's others.
-    pub(crate) fn tell_close(&mut self, session: NumberedSession) {
+    pub(crate) fn tell_close(&mut self, session: ClosedSession) {
         if self.closes.add(&session) {
             self.announce();
         }

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use halley_link::List;
+use halley_link::{Event, List};
 
 use crate::outbox::{self, Flush};
 use crate::stats::Stat;
@@ -10,20 +10,9 @@ use crate::table::{Detail, Phase, flag};
 use crate::transport::TRANSPORTS;
 use crate::worker::Worker;
 
-/// An event as DELIVER brings it (7.1, 7.2).
-#[derive(Clone, Copy)]
-pub struct Delivery<'a> {
-    /// See 7.2.
-    pub cursor: &'a [u8],
-    /// See 7.1.
-    pub data_offset: u32,
-    /// The JSON text that clients see.
-    pub event: &'a [u8],
-}
-
 impl Worker {
     /// Puts an event into the outboxes of these connections.
-    pub(crate) fn deliver(&mut self, delivery: Delivery<'_>, conns: List<'_, u64>) {
+    pub(crate) fn deliver(&mut self, event: &Event<'_>, conns: List<'_, u64>) {
         let mut encoded: [Option<Rc<[u8]>>; TRANSPORTS] = [const { None }; TRANSPORTS];
         let (mut delivered, mut stale) = (0, 0);
         for conn in conns.iter() {
@@ -41,8 +30,8 @@ impl Worker {
                 }
             }
             let piece = encoded[transport as usize].get_or_insert_with(|| {
-                let mut out = Vec::with_capacity(delivery.event.len() + 64);
-                transport.event(&mut out, delivery.cursor, delivery.event, delivery.data_offset);
+                let mut out = Vec::with_capacity(event.json.len() + 64);
+                transport.event(&mut out, event.cursor, event.json, event.data_offset);
                 out.into()
             });
             let piece = Rc::clone(piece);

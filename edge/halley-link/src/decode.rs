@@ -2,8 +2,9 @@
 
 use crate::wire::Reader;
 use crate::{
-    DELIVER_CONNS_MAX, Error, FLAG_CLOSE, FLAG_END, FLAG_EXPECT, Frame, List, MAGIC, METRICS_MAX,
-    Pair, VERSION, WINDOW_BYTES_MIN,
+    DELIVER_CONNS_MAX, Error, Event, FLAG_CLOSE, FLAG_END, FLAG_EXPECT, FLAG_LAST, Frame, Item,
+    List, MAGIC, METRICS_MAX, Pair, SHARDS_MAX, SessionState, TRANSPORT_MAX, VERSION, Value,
+    WINDOW_BYTES_MIN,
 };
 
 impl<'a> Frame<'a> {
@@ -52,7 +53,7 @@ fn of_brain<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Frame<'a>, Error> {
                 settings: List::read(r)?,
             }
         }
-        0x11 => Frame::Opened { sessions: List::read(r)? },
+        0x11 => Frame::Opened { cursor: r.cursor()?, sessions: List::read(r)? },
         0x12 => Frame::Refused {
             conn: r.conn()?,
             status: r.u16()?,
@@ -66,6 +67,22 @@ fn of_brain<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Frame<'a>, Error> {
         0x16 => Frame::ResponseBody { conn: r.conn()?, flags: flags(r, FLAG_END)?, body: r.rest() },
         0x17 => Frame::RequestCredit { conn: r.conn()?, bytes: r.u32()? },
         0x18 => Frame::Shutdown { drain_ms: r.u32()? },
+        0x19 => Frame::Replay {
+            conn: r.conn()?,
+            flags: flags(r, FLAG_LAST)?,
+            cursor: r.cursor()?,
+            heads: heads(r)?,
+            items: List::read(r)?,
+        },
+        0x1a => Frame::Gap {
+            reason: gap_reason(r)?,
+            from: r.u64()?,
+            to: r.u64()?,
+            cursor: r.cursor()?,
+            conns: List::read(r)?,
+        },
+        0x1b => Frame::Cursor { cursor: r.cursor()? },
+        0x1c => Frame::Inspect { token: r.u32()?, conn: r.conn()? },
         _ => return Err(UNKNOWN),
     })
 }
@@ -73,7 +90,7 @@ fn of_brain<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Frame<'a>, Error> {
 fn of_edge<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Frame<'a>, Error> {
     Ok(match kind {
         0x40 => hello_edge(r)?,
-        0x41 => Frame::SyncBegin { sessions: r.u32()? },
+        0x41 => Frame::SyncBegin { sessions: r.u32()?, cursor: r.cursor()? },
         0x42 => Frame::SyncEnd,
         0x43 => Frame::Open { sessions: List::read(r)? },
         0x44 => Frame::Close { sessions: List::read(r)? },
@@ -92,6 +109,8 @@ fn of_edge<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Frame<'a>, Error> {
         0x46 => Frame::RequestBody { conn: r.conn()?, flags: flags(r, FLAG_END)?, body: r.rest() },
         0x47 => Frame::RequestGone { conn: r.conn()? },
         0x48 => Frame::Stats { values: List::read(r)? },
+        0x49 => Frame::Replayed { conn: r.conn()? },
+        0x4a => inspected(r)?,
         _ => return Err(UNKNOWN),
     })
 }
@@ -107,7 +126,7 @@ fn magic(from: &mut Reader<'_>) -> Result<(), Error> {
 fn version(from: &mut Reader<'_>) -> Result<u16, Error> {
     match from.u16()? {
         VERSION => Ok(VERSION),
-        _ => Err(Error::new("3.2", "peer speaks another version than 1")),
+        _ => Err(Error::new("3.2", "peer speaks another version than 2")),
     }
 }
 
@@ -134,25 +153,52 @@ fn flags(from: &mut Reader<'_>, allowed: u8) -> Result<u8, Error> {
 }
 
 fn deliver<'a>(from: &mut Reader<'a>) -> Result<Frame<'a>, Error> {
-    let cursor = from.str8()?;
-    let plain = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
-    if !cursor.iter().all(plain) {
-        return Err(Error::new("7.2", "cursor has other bytes than A-Z a-z 0-9 - _"));
-    }
-    let data_offset = from.u32()?;
-    let bytes = from.u32()? as usize;
-    let event = from.bytes(bytes)?;
-    if event.len() < 2 || data_offset as usize > event.len() - 1 {
-        return Err(Error::new("7.1", "data offset is outside of the event"));
-    }
-    if event.iter().any(|b| *b < 0x20) {
-        return Err(Error::new("7.1", "event has control characters"));
-    }
+    let event = Event::read(from)?;
     let conns: List<'a, u64> = List::read(from)?;
     if conns.len() > DELIVER_CONNS_MAX {
         return Err(Error::new("7.3", "too many connections in one deliver"));
     }
-    Ok(Frame::Deliver { cursor, data_offset, event, conns })
+    Ok(Frame::Deliver { event, conns })
+}
+
+fn heads<'a>(from: &mut Reader<'a>) -> Result<List<'a, Value>, Error> {
+    let heads: List<'a, Value> = List::read8(from)?;
+    if heads.len() > usize::from(SHARDS_MAX) {
+        return Err(Error::new("2.6", "heads of more than 64 shards"));
+    }
+    Ok(heads)
+}
+
+fn gap_reason<'a>(from: &mut Reader<'a>) -> Result<&'a [u8], Error> {
+    match from.str8()? {
+        reason @ (b"too_old" | b"malformed" | b"other_store" | b"damaged") => Ok(reason),
+        _ => Err(Error::new("10.4", "unknown reason of a gap")),
+    }
+}
+
+fn inspected<'a>(from: &mut Reader<'a>) -> Result<Frame<'a>, Error> {
+    Ok(Frame::Inspected {
+        token: from.u32()?,
+        conn: from.conn()?,
+        state: match from.u8()? {
+            0 => SessionState::Unknown,
+            1 => SessionState::Opening,
+            2 => SessionState::Held,
+            3 => SessionState::Live,
+            4 => SessionState::Closing,
+            _ => return Err(Error::new("2.8", "unknown state of a session")),
+        },
+        transport: match from.u8()? {
+            transport @ 0..=TRANSPORT_MAX => transport,
+            _ => return Err(Error::new("2.6", "unknown transport")),
+        },
+        outbox_bytes: from.u32()?,
+        outbox_pieces: from.u32()?,
+        outbox_ms: from.u32()?,
+        held: from.u32()?,
+        dropped: from.u32()?,
+        conflated: from.u32()?,
+    })
 }
 
 fn response<'a>(from: &mut Reader<'a>) -> Result<Frame<'a>, Error> {

@@ -1,7 +1,7 @@
 //! Writing frames.
 
 use crate::wire::{put_str8, put_str16};
-use crate::{Frame, MAGIC};
+use crate::{Frame, Item, MAGIC};
 
 impl Frame<'_> {
     /// Appends the whole frame with its length prefix.
@@ -29,7 +29,16 @@ impl Frame<'_> {
                 put_str8(out, node);
                 settings.write(out);
             }
-            Frame::Opened { sessions } | Frame::Close { sessions } => sessions.write(out),
+            _ => self.payload_of_brain(out),
+        }
+    }
+
+    fn payload_of_brain(&self, out: &mut Vec<u8>) {
+        match *self {
+            Frame::Opened { cursor, sessions } => {
+                put_str8(out, cursor);
+                sessions.write(out);
+            }
             Frame::Refused { conn, status, retry_after_s, code, message } => {
                 put_u64(out, conn);
                 put_u16(out, status);
@@ -37,11 +46,8 @@ impl Frame<'_> {
                 put_str8(out, code);
                 put_str16(out, message);
             }
-            Frame::Deliver { cursor, data_offset, event, conns } => {
-                put_str8(out, cursor);
-                put_u32(out, data_offset);
-                put_u32(out, event.len() as u32);
-                out.extend_from_slice(event);
+            Frame::Deliver { event, conns } => {
+                event.write(out);
                 conns.write(out);
             }
             Frame::CloseSessions { reason, conns } => {
@@ -56,8 +62,7 @@ impl Frame<'_> {
                 headers.write(out);
                 out.extend_from_slice(body);
             }
-            Frame::ResponseBody { conn, flags, body }
-            | Frame::RequestBody { conn, flags, body } => {
+            Frame::ResponseBody { conn, flags, body } => {
                 put_u64(out, conn);
                 out.push(flags);
                 out.extend_from_slice(body);
@@ -67,6 +72,25 @@ impl Frame<'_> {
                 put_u32(out, bytes);
             }
             Frame::Shutdown { drain_ms } => put_u32(out, drain_ms),
+            Frame::Replay { conn, flags, cursor, heads, items } => {
+                put_u64(out, conn);
+                out.push(flags);
+                put_str8(out, cursor);
+                heads.write8(out);
+                items.write(out);
+            }
+            Frame::Gap { reason, from, to, cursor, conns } => {
+                put_str8(out, reason);
+                put_u64(out, from);
+                put_u64(out, to);
+                put_str8(out, cursor);
+                conns.write(out);
+            }
+            Frame::Cursor { cursor } => put_str8(out, cursor),
+            Frame::Inspect { token, conn } => {
+                put_u32(out, token);
+                put_u64(out, conn);
+            }
             _ => self.payload_of_edge(out),
         }
     }
@@ -106,10 +130,39 @@ impl Frame<'_> {
                 headers.write(out);
                 out.extend_from_slice(body);
             }
-            Frame::SyncBegin { sessions } => put_u32(out, sessions),
+            Frame::RequestBody { conn, flags, body } => {
+                put_u64(out, conn);
+                out.push(flags);
+                out.extend_from_slice(body);
+            }
+            Frame::SyncBegin { sessions, cursor } => {
+                put_u32(out, sessions);
+                put_str8(out, cursor);
+            }
             Frame::Open { sessions } => sessions.write(out),
-            Frame::RequestGone { conn } => put_u64(out, conn),
+            Frame::Close { sessions } => sessions.write(out),
+            Frame::RequestGone { conn } | Frame::Replayed { conn } => put_u64(out, conn),
             Frame::Stats { values } => values.write(out),
+            Frame::Inspected {
+                token,
+                conn,
+                state,
+                transport,
+                outbox_bytes,
+                outbox_pieces,
+                outbox_ms,
+                held,
+                dropped,
+                conflated,
+            } => {
+                put_u32(out, token);
+                put_u64(out, conn);
+                out.push(state as u8);
+                out.push(transport);
+                for number in [outbox_bytes, outbox_pieces, outbox_ms, held, dropped, conflated] {
+                    put_u32(out, number);
+                }
+            }
             _ => {}
         }
     }

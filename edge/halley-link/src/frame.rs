@@ -1,6 +1,7 @@
 //! Every frame of the link (2.5). `decode.rs` reads them, `encode.rs` writes them.
 
-use crate::list::{List, Metric, NumberedSession, Pair, Session, Value};
+use crate::SessionState;
+use crate::list::{ClosedSession, Event, List, Metric, NumberedSession, Pair, Session, Value};
 
 /// A frame that borrows from the bytes it was read from. Fields are those of the table in
 /// `protocol/link.md` §2.
@@ -27,6 +28,7 @@ pub enum Frame<'a> {
         settings: List<'a, Pair<'a>>,
     },
     Opened {
+        cursor: &'a [u8],
         sessions: List<'a, NumberedSession>,
     },
     Refused {
@@ -37,9 +39,7 @@ pub enum Frame<'a> {
         message: &'a [u8],
     },
     Deliver {
-        cursor: &'a [u8],
-        data_offset: u32,
-        event: &'a [u8],
+        event: Event<'a>,
         conns: List<'a, u64>,
     },
     CloseSessions {
@@ -66,6 +66,27 @@ pub enum Frame<'a> {
     Shutdown {
         drain_ms: u32,
     },
+    Replay {
+        conn: u64,
+        flags: u8,
+        cursor: &'a [u8],
+        heads: List<'a, Value>,
+        items: List<'a, Event<'a>>,
+    },
+    Gap {
+        reason: &'a [u8],
+        from: u64,
+        to: u64,
+        cursor: &'a [u8],
+        conns: List<'a, u64>,
+    },
+    Cursor {
+        cursor: &'a [u8],
+    },
+    Inspect {
+        token: u32,
+        conn: u64,
+    },
     HelloEdge {
         version: u16,
         window: u32,
@@ -80,13 +101,14 @@ pub enum Frame<'a> {
     },
     SyncBegin {
         sessions: u32,
+        cursor: &'a [u8],
     },
     SyncEnd,
     Open {
         sessions: List<'a, Session<'a>>,
     },
     Close {
-        sessions: List<'a, NumberedSession>,
+        sessions: List<'a, ClosedSession>,
     },
     Request {
         conn: u64,
@@ -108,6 +130,21 @@ pub enum Frame<'a> {
     Stats {
         values: List<'a, Value>,
     },
+    Replayed {
+        conn: u64,
+    },
+    Inspected {
+        token: u32,
+        conn: u64,
+        state: SessionState,
+        transport: u8,
+        outbox_bytes: u32,
+        outbox_pieces: u32,
+        outbox_ms: u32,
+        held: u32,
+        dropped: u32,
+        conflated: u32,
+    },
 }
 
 impl Frame<'_> {
@@ -128,6 +165,10 @@ impl Frame<'_> {
             Frame::ResponseBody { .. } => 0x16,
             Frame::RequestCredit { .. } => 0x17,
             Frame::Shutdown { .. } => 0x18,
+            Frame::Replay { .. } => 0x19,
+            Frame::Gap { .. } => 0x1a,
+            Frame::Cursor { .. } => 0x1b,
+            Frame::Inspect { .. } => 0x1c,
             Frame::HelloEdge { .. } => 0x40,
             Frame::SyncBegin { .. } => 0x41,
             Frame::SyncEnd => 0x42,
@@ -137,6 +178,8 @@ impl Frame<'_> {
             Frame::RequestBody { .. } => 0x46,
             Frame::RequestGone { .. } => 0x47,
             Frame::Stats { .. } => 0x48,
+            Frame::Replayed { .. } => 0x49,
+            Frame::Inspected { .. } => 0x4a,
         }
     }
 

@@ -21,7 +21,7 @@ mod wire;
 pub use credit::Credit;
 pub use deframer::{Deframer, RawFrame};
 pub use frame::Frame;
-pub use list::{Item, List, Metric, NumberedSession, Pair, Session, Value};
+pub use list::{ClosedSession, Event, Item, List, Metric, NumberedSession, Pair, Session, Value};
 pub use wire::Reader;
 
 /// Largest `length` of a frame: its type and its payload (2.1).
@@ -29,7 +29,7 @@ pub const FRAME_BYTES_MAX: usize = 262_144;
 /// Smallest window a hello may grant (4.1).
 pub const WINDOW_BYTES_MIN: u32 = 524_288;
 /// Version that this crate speaks (3.2).
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// First bytes of both hellos.
 pub const MAGIC: [u8; 4] = *b"HLY1";
 /// Most connections in one DELIVER (7.3).
@@ -38,6 +38,12 @@ pub const DELIVER_CONNS_MAX: usize = 8_192;
 pub const METRICS_MAX: usize = 256;
 /// Connection ids are below this (2.4).
 pub const CONN_LIMIT: u64 = 1 << 48;
+/// Most shards of a brain, which number events from 1 on (2.6).
+pub const SHARDS_MAX: u8 = 64;
+/// Longest cursor (7.2).
+pub const CURSOR_BYTES_MAX: usize = 255;
+/// Highest number of a transport (2.6).
+pub const TRANSPORT_MAX: u8 = 5;
 
 /// Flag bit: the body ends with this frame.
 pub const FLAG_END: u8 = 1;
@@ -45,6 +51,68 @@ pub const FLAG_END: u8 = 1;
 pub const FLAG_CLOSE: u8 = 2;
 /// Flag bit of REQUEST: the client sends the body only when told to.
 pub const FLAG_EXPECT: u8 = 4;
+/// Flag bit of REPLAY: the session has what it missed (10.5).
+pub const FLAG_LAST: u8 = 8;
+
+/// Can this be a cursor (7.2)? The empty one says that there is none.
+#[must_use]
+pub fn is_cursor(bytes: &[u8]) -> bool {
+    let plain = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+    bytes.len() <= CURSOR_BYTES_MAX && bytes.iter().all(plain)
+}
+
+/// Why a session ended, as CLOSE says it (2.8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum CloseReason {
+    /// The client closed.
+    Client = 1,
+    /// The client vanished.
+    Vanished = 2,
+    /// What waits for the client, or is held for it, passed its bound.
+    SlowConsumer = 3,
+    /// The brain asked for it (CLOSE_SESSIONS).
+    CloseSessions = 4,
+    /// The edge stops.
+    Stopping = 5,
+    /// The client broke its protocol.
+    Protocol = 6,
+    /// A poll was answered.
+    Poll = 7,
+}
+
+impl CloseReason {
+    /// The reason of this number.
+    #[must_use]
+    pub fn of(number: u8) -> Option<CloseReason> {
+        Some(match number {
+            1 => CloseReason::Client,
+            2 => CloseReason::Vanished,
+            3 => CloseReason::SlowConsumer,
+            4 => CloseReason::CloseSessions,
+            5 => CloseReason::Stopping,
+            6 => CloseReason::Protocol,
+            7 => CloseReason::Poll,
+            _ => return None,
+        })
+    }
+}
+
+/// What a connection is, as INSPECTED says it (2.8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum SessionState {
+    /// The worker does not know the connection.
+    Unknown = 0,
+    /// Waits for OPENED.
+    Opening = 1,
+    /// Waits for the end of its replay (10.2).
+    Held = 2,
+    /// Gets its events.
+    Live = 3,
+    /// Ends.
+    Closing = 4,
+}
 
 /// What GOODBYE says (2.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
-//! `list16(x)`: a count and that many items, borrowed from a frame or built for one (2.2).
+//! `list16(x)` and `list8(x)`: a count and that many items, borrowed from a frame or built for one (2.2).
 
 use std::marker::PhantomData;
 
-use crate::Error;
 use crate::wire::{Reader, put_str8, put_str16};
+use crate::{CloseReason, Error, SHARDS_MAX, TRANSPORT_MAX};
 
 /// What a [`List`] can hold.
 pub trait Item<'a>: Sized {
@@ -28,6 +28,16 @@ pub struct List<'a, T> {
 impl<'a, T: Item<'a>> List<'a, T> {
     pub(crate) fn read(from: &mut Reader<'a>) -> Result<Self, Error> {
         let count = from.u16()?;
+        Self::read_items(from, count)
+    }
+
+    /// A `list8`.
+    pub(crate) fn read8(from: &mut Reader<'a>) -> Result<Self, Error> {
+        let count = from.u8()?.into();
+        Self::read_items(from, count)
+    }
+
+    fn read_items(from: &mut Reader<'a>, count: u16) -> Result<Self, Error> {
         let bytes = from.remaining();
         for _ in 0..count {
             T::read(from)?;
@@ -44,6 +54,12 @@ impl<'a, T: Item<'a>> List<'a, T> {
 
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.count.to_be_bytes());
+        out.extend_from_slice(self.bytes);
+    }
+
+    /// As a `list8`; a longer one can't come from [`List::read8`], and its count would be cut.
+    pub(crate) fn write8(&self, out: &mut Vec<u8>) {
+        out.push(self.count as u8);
         out.extend_from_slice(self.bytes);
     }
 
@@ -89,7 +105,7 @@ impl<'a> Item<'a> for u64 {
     }
 }
 
-/// A value of STATS; any u64, unlike a connection id.
+/// A value of STATS or a head of REPLAY; any u64, unlike a connection id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Value(pub u64);
 
@@ -123,7 +139,7 @@ impl<'a> Item<'a> for Pair<'a> {
     }
 }
 
-/// A connection and the number of its user, of OPENED and CLOSE.
+/// A connection and the number of its user, of OPENED.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NumberedSession {
     /// Connection id.
@@ -143,6 +159,34 @@ impl<'a> Item<'a> for NumberedSession {
     }
 }
 
+/// A session that ended, of CLOSE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClosedSession {
+    /// Connection id.
+    pub conn: u64,
+    /// What OPENED said.
+    pub user_number: u32,
+    /// Why it ended.
+    pub reason: CloseReason,
+}
+
+impl<'a> Item<'a> for ClosedSession {
+    fn read(from: &mut Reader<'a>) -> Result<Self, Error> {
+        let unknown = Error::new("2.8", "unknown reason of a close");
+        Ok(ClosedSession {
+            conn: from.conn()?,
+            user_number: from.u32()?,
+            reason: CloseReason::of(from.u8()?).ok_or(unknown)?,
+        })
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.conn.to_be_bytes());
+        out.extend_from_slice(&self.user_number.to_be_bytes());
+        out.push(self.reason as u8);
+    }
+}
+
 /// A session that opens, of OPEN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Session<'a> {
@@ -152,21 +196,95 @@ pub struct Session<'a> {
     pub transport: u8,
     /// The user's id.
     pub user: &'a [u8],
+    /// What the client goes on behind; empty for none.
+    pub cursor: &'a [u8],
 }
 
 impl<'a> Item<'a> for Session<'a> {
     fn read(from: &mut Reader<'a>) -> Result<Self, Error> {
-        let session = Session { conn: from.conn()?, transport: from.u8()?, user: from.str8()? };
-        match session.transport {
-            1..=4 => Ok(session),
-            _ => Err(Error::new("2.6", "unknown transport")),
-        }
+        Ok(Session {
+            conn: from.conn()?,
+            transport: match from.u8()? {
+                transport @ 1..=TRANSPORT_MAX => transport,
+                _ => return Err(Error::new("2.6", "unknown transport")),
+            },
+            user: from.str8()?,
+            cursor: from.cursor()?,
+        })
     }
 
     fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.conn.to_be_bytes());
         out.push(self.transport);
         put_str8(out, self.user);
+        put_str8(out, self.cursor);
+    }
+}
+
+/// One event, of DELIVER and REPLAY: the table's `item` (2.2, 7.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event<'a> {
+    /// Who numbered it, from 1 to [`SHARDS_MAX`].
+    pub shard: u8,
+    /// Its number, which grows within the shard.
+    pub seq: u64,
+    /// Milliseconds since 1970.
+    pub at: u64,
+    /// Where the value of `"data"` begins in `json`.
+    pub data_offset: u32,
+    /// Where the subject begins in `json`, behind its quote.
+    pub subject_offset: u16,
+    /// Length of the subject as it stands in `json`.
+    pub subject_bytes: u16,
+    /// What a client that has read it goes on behind; may be empty (7.2).
+    pub cursor: &'a [u8],
+    /// The JSON text that clients see.
+    pub json: &'a [u8],
+}
+
+impl<'a> Event<'a> {
+    /// The subject as it stands in the text, escapes and all; offsets were checked when it was
+    /// read.
+    #[must_use]
+    pub fn subject(&self) -> &'a [u8] {
+        let start = usize::from(self.subject_offset);
+        self.json.get(start..start + usize::from(self.subject_bytes)).unwrap_or_default()
+    }
+}
+
+impl<'a> Item<'a> for Event<'a> {
+    fn read(from: &mut Reader<'a>) -> Result<Self, Error> {
+        let shard = match from.u8()? {
+            shard @ 1..=SHARDS_MAX => shard,
+            _ => return Err(Error::new("2.6", "shard is not 1 to 64")),
+        };
+        let (seq, at, data_offset) = (from.u64()?, from.u64()?, from.u32()?);
+        let (subject_offset, subject_bytes) = (from.u16()?, from.u16()?);
+        let cursor = from.cursor()?;
+        let bytes = from.u32()? as usize;
+        let json = from.bytes(bytes)?;
+        if json.len() < 2 || data_offset as usize > json.len() - 1 {
+            return Err(Error::new("7.1", "data offset is outside of the event"));
+        }
+        if usize::from(subject_offset) + usize::from(subject_bytes) > json.len() {
+            return Err(Error::new("7.1", "subject is outside of the event"));
+        }
+        if json.iter().any(|b| *b < 0x20) {
+            return Err(Error::new("7.1", "event has control characters"));
+        }
+        Ok(Event { shard, seq, at, data_offset, subject_offset, subject_bytes, cursor, json })
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        out.push(self.shard);
+        out.extend_from_slice(&self.seq.to_be_bytes());
+        out.extend_from_slice(&self.at.to_be_bytes());
+        out.extend_from_slice(&self.data_offset.to_be_bytes());
+        out.extend_from_slice(&self.subject_offset.to_be_bytes());
+        out.extend_from_slice(&self.subject_bytes.to_be_bytes());
+        put_str8(out, self.cursor);
+        out.extend_from_slice(&(self.json.len() as u32).to_be_bytes());
+        out.extend_from_slice(self.json);
     }
 }
 

@@ -60,6 +60,14 @@ impl<'a> Reader<'a> {
         self.bytes(usize::from(n))
     }
 
+    pub(crate) fn cursor(&mut self) -> Result<&'a [u8], Error> {
+        let cursor = self.str8()?;
+        if !crate::is_cursor(cursor) {
+            return Err(Error::new("7.2", "cursor has other bytes than A-Z a-z 0-9 - _"));
+        }
+        Ok(cursor)
+    }
+
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)
     }

@@ -45,7 +45,10 @@ proptest! {
             NumberedSession { conn: *conn, user_number: *user_number }.write(&mut items);
         }
         let frames = [
-            Frame::Close { sessions: List::from_items(sessions.len() as u16, &items) },
+            Frame::Opened {
+                cursor: b"c",
+                sessions: List::from_items(sessions.len() as u16, &items),
+            },
             Frame::RequestBody { conn: 7, flags: 1, body: &body },
             Frame::SyncEnd,
         ];

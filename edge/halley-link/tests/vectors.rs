@@ -9,7 +9,10 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use halley_link::{Deframer, Frame, Item, List, Metric, NumberedSession, Pair, Session, Value};
+use halley_link::{
+    CloseReason, ClosedSession, Deframer, Event, Frame, Item, List, Metric, NumberedSession, Pair,
+    Session, SessionState, Value,
+};
 use serde_json::Value as Json;
 
 fn vectors(bad: bool) -> Vec<(String, Json)> {
@@ -67,16 +70,23 @@ fn list_bytes<'a>(kind: &str, f: &'a Json) -> (u16, Vec<u8>) {
     match kind {
         "hello_brain" => items(f, "settings", pair),
         "response" | "request" => items(f, "headers", pair),
-        "opened" | "close" => items(f, "sessions", |j| NumberedSession {
+        "opened" => items(f, "sessions", |j| NumberedSession {
             conn: num(j, "conn"),
             user_number: num(j, "user_number") as u32,
+        }),
+        "close" => items(f, "sessions", |j| ClosedSession {
+            conn: num(j, "conn"),
+            user_number: num(j, "user_number") as u32,
+            reason: CloseReason::of(num(j, "reason") as u8).unwrap(),
         }),
         "open" => items(f, "sessions", |j| Session {
             conn: num(j, "conn"),
             transport: num(j, "transport") as u8,
             user: text(j, "user"),
+            cursor: text(j, "cursor"),
         }),
-        "deliver" | "close_sessions" => items(f, "conns", |j| j.as_u64().unwrap()),
+        "replay" => items(f, "items", event),
+        "deliver" | "close_sessions" | "gap" => items(f, "conns", |j| j.as_u64().unwrap()),
         "stats" => items(f, "values", |j| Value(j.as_u64().unwrap())),
         "hello_edge" => items(f, "metrics", |j| Metric {
             name: text(j, "name"),
@@ -84,6 +94,19 @@ fn list_bytes<'a>(kind: &str, f: &'a Json) -> (u16, Vec<u8>) {
             help: text(j, "help"),
         }),
         _ => (0, Vec::new()),
+    }
+}
+
+fn event(j: &Json) -> Event<'_> {
+    Event {
+        shard: num(j, "shard") as u8,
+        seq: num(j, "seq"),
+        at: num(j, "at"),
+        data_offset: num(j, "data_offset") as u32,
+        subject_offset: num(j, "subject_offset") as u16,
+        subject_bytes: num(j, "subject_bytes") as u16,
+        cursor: text(j, "cursor"),
+        json: text(j, "event"),
     }
 }
 
@@ -105,7 +128,9 @@ fn write(kind: &str, f: &Json) -> Vec<u8> {
             node: text(f, "node"),
             settings: List::from_items(count, &bytes),
         },
-        "opened" => Frame::Opened { sessions: List::from_items(count, &bytes) },
+        "opened" => {
+            Frame::Opened { cursor: text(f, "cursor"), sessions: List::from_items(count, &bytes) }
+        }
         "refused" => Frame::Refused {
             conn: conn(),
             status: num(f, "status") as u16,
@@ -113,12 +138,7 @@ fn write(kind: &str, f: &Json) -> Vec<u8> {
             code: text(f, "code"),
             message: text(f, "message"),
         },
-        "deliver" => Frame::Deliver {
-            cursor: text(f, "cursor"),
-            data_offset: num(f, "data_offset") as u32,
-            event: text(f, "event"),
-            conns: List::from_items(count, &bytes),
-        },
+        "deliver" => Frame::Deliver { event: event(f), conns: List::from_items(count, &bytes) },
         "close_sessions" => Frame::CloseSessions {
             reason: text(f, "reason"),
             conns: List::from_items(count, &bytes),
@@ -134,11 +154,43 @@ fn write(kind: &str, f: &Json) -> Vec<u8> {
         "response_body" => Frame::ResponseBody { conn: conn(), flags: flags(), body },
         "request_credit" => Frame::RequestCredit { conn: conn(), bytes: num(f, "bytes") as u32 },
         "shutdown" => Frame::Shutdown { drain_ms: num(f, "drain_ms") as u32 },
+        "replay" | "gap" | "cursor" | "inspect" => return write_replaying(kind, f, count, &bytes),
         _ => frame_of_edge(kind, f, count, &bytes, body),
     };
+    encoded(&frame)
+}
+
+fn encoded(frame: &Frame<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     frame.encode(&mut out);
     out
+}
+
+/// The part of [`write`] for section 10 and the brain's direction.
+fn write_replaying(kind: &str, f: &Json, count: u16, bytes: &[u8]) -> Vec<u8> {
+    let cursor = || text(f, "cursor");
+    let conn = || num(f, "conn");
+    match kind {
+        "replay" => {
+            let (n, heads) = items(f, "heads", |j| Value(j.as_u64().unwrap()));
+            encoded(&Frame::Replay {
+                conn: conn(),
+                flags: num(f, "flags") as u8,
+                cursor: cursor(),
+                heads: List::from_items(n, &heads),
+                items: List::from_items(count, bytes),
+            })
+        }
+        "gap" => encoded(&Frame::Gap {
+            reason: text(f, "reason"),
+            from: num(f, "from"),
+            to: num(f, "to"),
+            cursor: cursor(),
+            conns: List::from_items(count, bytes),
+        }),
+        "cursor" => encoded(&Frame::Cursor { cursor: cursor() }),
+        _ => encoded(&Frame::Inspect { token: num(f, "token") as u32, conn: conn() }),
+    }
 }
 
 /// The part of [`write`] for the edge's direction.
@@ -152,7 +204,9 @@ fn frame_of_edge<'a>(
     let conn = || num(f, "conn");
     let flags = || num(f, "flags") as u8;
     match kind {
-        "sync_begin" => Frame::SyncBegin { sessions: num(f, "sessions") as u32 },
+        "sync_begin" => {
+            Frame::SyncBegin { sessions: num(f, "sessions") as u32, cursor: text(f, "cursor") }
+        }
         "sync_end" => Frame::SyncEnd,
         "open" => Frame::Open { sessions: List::from_items(count, bytes) },
         "close" => Frame::Close { sessions: List::from_items(count, bytes) },
@@ -168,6 +222,19 @@ fn frame_of_edge<'a>(
         "request_body" => Frame::RequestBody { conn: conn(), flags: flags(), body },
         "request_gone" => Frame::RequestGone { conn: conn() },
         "stats" => Frame::Stats { values: List::from_items(count, bytes) },
+        "replayed" => Frame::Replayed { conn: conn() },
+        "inspected" => Frame::Inspected {
+            token: num(f, "token") as u32,
+            conn: conn(),
+            state: state(num(f, "state")),
+            transport: num(f, "transport") as u8,
+            outbox_bytes: num(f, "outbox_bytes") as u32,
+            outbox_pieces: num(f, "outbox_pieces") as u32,
+            outbox_ms: num(f, "outbox_ms") as u32,
+            held: num(f, "held") as u32,
+            dropped: num(f, "dropped") as u32,
+            conflated: num(f, "conflated") as u32,
+        },
         "hello_edge" => Frame::HelloEdge {
             version: num(f, "version") as u16,
             window: num(f, "window") as u32,
@@ -181,6 +248,17 @@ fn frame_of_edge<'a>(
             metrics: List::from_items(count, bytes),
         },
         other => panic!("no frame {other}"),
+    }
+}
+
+fn state(number: u64) -> SessionState {
+    match number {
+        0 => SessionState::Unknown,
+        1 => SessionState::Opening,
+        2 => SessionState::Held,
+        3 => SessionState::Live,
+        4 => SessionState::Closing,
+        other => panic!("no state {other}"),
     }
 }
 

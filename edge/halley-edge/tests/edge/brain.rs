@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use halley_link::{Deframer, FLAG_END, Frame, Item, List, NumberedSession, Pair, VERSION};
+use halley_link::{Deframer, Event, FLAG_END, Frame, Item, List, NumberedSession, Pair, VERSION};
 
 use crate::client::Client;
 
@@ -165,7 +165,7 @@ fn seen(frame: &Frame<'_>) -> Seen {
         Frame::HelloEdge { public_listen, api_listen, .. } => {
             Seen::HelloEdge { public: text(public_listen), api: text(api_listen) }
         }
-        Frame::SyncBegin { sessions } => Seen::SyncBegin(sessions),
+        Frame::SyncBegin { sessions, .. } => Seen::SyncBegin(sessions),
         Frame::SyncEnd => Seen::SyncEnd,
         Frame::Open { sessions } => {
             Seen::Open(sessions.iter().map(|s| (s.conn, s.transport, text(s.user))).collect())
@@ -324,7 +324,7 @@ impl Brain {
     pub fn opened(&mut self, conn: u64, user_number: u32) {
         let mut items = Vec::new();
         NumberedSession { conn, user_number }.write(&mut items);
-        self.send(&Frame::Opened { sessions: List::from_items(1, &items) });
+        self.send(&Frame::Opened { cursor: b"", sessions: List::from_items(1, &items) });
     }
 
     pub fn refused(&mut self, conn: u64, status: u16) {
@@ -338,9 +338,16 @@ impl Brain {
         let event = format!("{head}{data}}}");
         let items = conn_items(conns);
         self.send(&Frame::Deliver {
-            cursor: cursor.as_bytes(),
-            data_offset: head.len() as u32,
-            event: event.as_bytes(),
+            event: Event {
+                shard: 1,
+                seq: 1,
+                at: 1,
+                data_offset: head.len() as u32,
+                subject_offset: 21,
+                subject_bytes: 1,
+                cursor: cursor.as_bytes(),
+                json: event.as_bytes(),
+            },
             conns: List::from_items(conns.len() as u16, &items),
         });
         event
