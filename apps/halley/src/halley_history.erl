@@ -1,0 +1,160 @@
+%% The history: what was published within the retention, on disk, and the numbers that order it.
+%%
+%% This is the door; docs/internals/history.md says what is behind it. Reads are atomics, ETS and
+%% the log's files; the only writer is `halley_history_log'.
+%%
+%% A shard publishes so: `draw/1' (its head moves), look up who is online, send, `append/3'. What
+%% was drawn must be appended, or passed by a later `mark/1', or else `await/2' waits for it.
+%%
+%% An unfollow is a record as well. It is found in the chain of its user, who always follows
+%% itself: subject is the user, id is the subject that was unfollowed. Its seq is drawn after the
+%% unfollow took effect, so it is above that of every event the user still was to get. It belongs
+%% to no shard's order: a replay that bounds the chain by the heads could miss it, so `unfollows/2'
+%% gives all above a seq.
+%%
+%% Not here: cursors, what a replay does, who is told of a gap.
+-module(halley_history).
+
+-export([new/0, draw/1, mark/1, heads/0, written/0, floor/0, store/0, await/2]).
+-export([refusing/0, append/3, claim/2, shard_started/1, unfollowed/1]).
+-export([find/1, chain/3, unfollows/2, info/0]).
+-export_type([seq/0, vector/0, entry/0, reply/0, info/0, range/0]).
+
+-type seq() :: halley_history_words:seq().
+-type vector() :: halley_history_words:vector().
+%% An event of `halley_event' that has its seq.
+-type entry() :: #{id := binary(), subject := binary(), at := integer(), json := binary(),
+                   data_offset := pos_integer(), seq := seq(),
+                   subject_offset => non_neg_integer(), subject_bytes => non_neg_integer(),
+                   sessions => non_neg_integer(),  % of the first answer; 0 without
+                   chosen => boolean(),            % the publisher chose the id and claimed it
+                   atom() => term()}.
+%% Who gets an answer once the entries, and all before them, are on disk.
+-type reply() :: none | {gen_server:from(), Answer :: term(), OnError :: term()}.
+%% Seqs of which some can't be read back, and the times of the events around them.
+-type range() :: {FromSeq :: seq(), ToSeq :: seq(), FromMs :: integer(), ToMs :: integer()}.
+-type info() :: #{store := non_neg_integer(), floor := seq(),
+                  floor_at := integer(),           % of the last event that is gone; 0: none is
+                  oldest_at := integer() | none,   % of the oldest event that is retained
+                  events := non_neg_integer(), bytes := non_neg_integer(),
+                  queue_bytes := non_neg_integer(), damaged := [range()]}.
+
+-define(AWAIT_POLL_MS, 1).
+
+%% Makes the tables. The caller, a supervisor, owns them.
+-spec new() -> ok.
+new() ->
+    ok = halley_history_words:new(),
+    ok = halley_history_index:new(),
+    ok = halley_history_claims:new(),
+    halley_history_cache:new().
+
+%% The next seq; the shard's head moves to it. Only the shard itself may call it, and before it
+%% looks up who is online.
+-spec draw(halley_shard:index()) -> seq().
+draw(Shard) -> halley_history_words:draw(Shard).
+
+%% Moves the shard's head to what all shards have drawn, and tells the log, so that a quiet
+%% shard's part of the vectors doesn't grow old. Only the shard itself may call it.
+-spec mark(halley_shard:index()) -> seq().
+mark(Shard) ->
+    case halley_history_words:mark(Shard) of
+        {moved, Seq} ->
+            ok = halley_history_log:mark(Shard, Seq),
+            Seq;
+        {same, Seq} ->
+            Seq
+    end.
+
+%% What each shard has drawn.
+-spec heads() -> vector().
+heads() -> halley_history_words:heads().
+
+%% What of it the log has written and indexed.
+-spec written() -> vector().
+written() -> halley_history_words:written().
+
+%% The highest seq that retention has dropped.
+-spec floor() -> seq().
+floor() -> halley_history_words:get(floor).
+
+%% Names this store: its seqs mean nothing in another.
+-spec store() -> 0..16#FFFFFFFF.
+store() -> halley_history_words:get(store).
+
+%% Waits until the written heads have reached a vector.
+-spec await(vector(), TimeoutMs :: non_neg_integer()) -> ok | timeout.
+await(Vector, TimeoutMs) ->
+    await_until(tuple_to_list(Vector), erlang:monotonic_time(millisecond) + TimeoutMs).
+
+await_until(Seqs, DeadlineMs) ->
+    Reached = lists:zipwith(fun(Written, Seq) -> Written >= Seq end,
+                            tuple_to_list(written()), Seqs),
+    case lists:member(false, Reached) of
+        false -> ok;
+        true ->
+            case erlang:monotonic_time(millisecond) >= DeadlineMs of
+                true -> timeout;
+                false ->
+                    receive after ?AWAIT_POLL_MS -> ok end,
+                    await_until(Seqs, DeadlineMs)
+            end
+    end.
+
+%% Why nothing may be published now. Asked before any part of an event is accepted.
+-spec refusing() -> false | overloaded | disk_full | failed.
+refusing() ->
+    case halley_history_words:get_refusing() of
+        false ->
+            Waiting = halley_history_words:get(queue_bytes),
+            Waiting > halley_limits:get(history_queue_bytes_max) andalso overloaded;
+        Reason ->
+            Reason
+    end.
+
+%% Hands entries to the log, in the order of their seqs; `Reply' is answered by the log. Without
+%% entries it is answered when all that was written so far is on disk.
+-spec append(halley_shard:index(), [entry()], reply()) -> ok.
+append(Shard, Entries, Reply) -> halley_history_log:append(Shard, Entries, Reply).
+
+%% Before an event with a chosen id is published: `fresh', and the id is the shard's until the
+%% event is indexed or could not be written; `busy', it is another's; or the first answer, which is
+%% on disk once an `append/3' without entries is answered.
+-spec claim(halley_shard:index(), binary()) ->
+    fresh | busy | {known, #{id := binary(), sessions := non_neg_integer()}}.
+claim(Shard, Id) -> halley_history_claims:claim(Shard, Id).
+
+%% For a shard that starts, before it does anything else: the claims of the one before it end, and
+%% what that one drew and never appended is waited for no more.
+-spec shard_started(halley_shard:index()) -> ok.
+shard_started(Shard) -> halley_history_log:shard_started(Shard).
+
+%% To be called after the unfollows took effect and before they are answered; returns when they
+%% are on disk, or can't be.
+-spec unfollowed([{UserId :: binary(), SubjectId :: binary()}]) -> ok.
+unfollowed(Pairs) -> halley_history_log:unfollowed(Pairs).
+
+%% The event with this id, within the retention.
+-spec find(binary()) -> {ok, seq()} | none.
+find(Id) -> halley_history_claims:find(Id).
+
+%% The seqs of what may concern a subject, `After < Seq =< UpTo', newest first. It is chosen by a
+%% hash: the record decides.
+-spec chain(binary(), After :: seq(), UpTo :: seq()) -> [seq()].
+chain(SubjectId, After, UpTo) -> halley_history_index:chain(SubjectId, After, UpTo).
+
+%% The seqs of what may be unfollows of a user, `After < Seq', newest first. With the smallest part
+%% of the user's cursor as `After' it has all unfollows since then.
+-spec unfollows(binary(), After :: seq()) -> [seq()].
+unfollows(UserId, After) -> halley_history_index:unfollows(UserId, After).
+
+-spec info() -> info().
+info() ->
+    Events = halley_history_words:get(events),
+    #{store => store(), floor => floor(),
+      floor_at => halley_history_words:get(floor_at),
+      oldest_at => case Events of 0 -> none; _ -> halley_history_words:get(oldest_at) end,
+      events => Events,
+      bytes => halley_history_words:get(bytes),
+      queue_bytes => max(0, halley_history_words:get(queue_bytes)),
+      damaged => halley_history_index:damaged()}.

@@ -1,0 +1,127 @@
+%% The numbers that shards, log and readers of the history share: one array of atomics.
+%%
+%% Who writes what: a shard its own head; everyone the counter and the queue's bytes, by adding;
+%% `halley_history_log' all the rest. Readers need no lock and no message.
+%%
+%% Invariants: a shard's head is at most the counter; its written head is at most its head; both
+%% only rise. No seq above `reserved' is ever drawn, and `reserved' is on disk before it is here.
+-module(halley_history_words).
+
+-export([new/0, draw/0, draw/1, mark/1, heads/0, written/0, written/2, head/1]).
+-export([get/1, put/2, add/2, get_refusing/0, put_refusing/1]).
+-compile({no_auto_import, [get/1, put/2]}).
+-export_type([word/0, seq/0, vector/0]).
+
+-type seq() :: 0..16#FFFFFFFFFFFF.
+%% One seq for each shard.
+-type vector() :: tuple().
+-type word() :: counter        % the last seq that was drawn
+              | reserved       % the last seq that may be drawn
+              | floor          % events up to it are not promised any more
+              | floor_at       % when the last of them was published
+              | oldest_at      % when the oldest retained event was published, 0 for none
+              | queue_bytes    % what waits for the log
+              | segment        % number of the segment that is written to
+              | position       % its length as far as it is written
+              | oldest_segment
+              | store
+              | events         % in retention
+              | bytes.         % on disk
+
+-define(HEADS, 16).
+-define(REFUSING, 13).
+
+%% Everything is zero.
+-spec new() -> ok.
+new() ->
+    persistent_term:put(?MODULE, atomics:new(?HEADS + 2 * halley_shard:count(), [])).
+
+ref() -> persistent_term:get(?MODULE).
+
+%% The next seq; the shard's head moves to it. Only the shard itself may call it.
+-spec draw(halley_shard:index()) -> seq().
+draw(Shard) ->
+    Ref = ref(),
+    Seq = draw_from(Ref),
+    ok = atomics:put(Ref, ?HEADS + Shard, Seq),
+    Seq.
+
+%% The next seq, for what belongs to no shard's order.
+-spec draw() -> seq().
+draw() ->
+    draw_from(ref()).
+
+%% The reservation is renewed when half of it is used, and publishing is refused when that fails.
+%% So two million drawn seqs separate this assertion from what can happen.
+draw_from(Ref) ->
+    Seq = atomics:add_get(Ref, place(counter), 1),
+    true = Seq =< atomics:get(Ref, place(reserved)),
+    Seq.
+
+%% Moves the shard's head to the counter: it will draw nothing up to there. Only the shard itself
+%% may call it. `same': the head was there before.
+-spec mark(halley_shard:index()) -> {moved | same, seq()}.
+mark(Shard) ->
+    Ref = ref(),
+    Seq = atomics:get(Ref, place(counter)),
+    case atomics:exchange(Ref, ?HEADS + Shard, Seq) of
+        Seq -> {same, Seq};
+        _ -> {moved, Seq}
+    end.
+
+-spec heads() -> vector().
+heads() -> vector(?HEADS).
+
+-spec written() -> vector().
+written() -> vector(?HEADS + halley_shard:count()).
+
+vector(Before) ->
+    Ref = ref(),
+    list_to_tuple([atomics:get(Ref, Before + Shard) || Shard <- lists:seq(1, halley_shard:count())]).
+
+-spec head(halley_shard:index()) -> seq().
+head(Shard) -> atomics:get(ref(), ?HEADS + Shard).
+
+%% Raises the written head of a shard.
+-spec written(halley_shard:index(), seq()) -> ok.
+written(Shard, Seq) ->
+    Ref = ref(),
+    Place = ?HEADS + halley_shard:count() + Shard,
+    case atomics:get(Ref, Place) < Seq of
+        true -> atomics:put(Ref, Place, Seq);
+        false -> ok
+    end.
+
+-spec get(word()) -> integer().
+get(Word) -> atomics:get(ref(), place(Word)).
+
+-spec put(word(), integer()) -> ok.
+put(Word, Value) -> atomics:put(ref(), place(Word), Value).
+
+-spec add(word(), integer()) -> ok.
+add(Word, Value) -> atomics:add(ref(), place(Word), Value).
+
+-spec get_refusing() -> false | disk_full | failed.
+get_refusing() ->
+    case atomics:get(ref(), ?REFUSING) of
+        0 -> false;
+        1 -> disk_full;
+        2 -> failed
+    end.
+
+-spec put_refusing(false | disk_full | failed) -> ok.
+put_refusing(Refusing) ->
+    atomics:put(ref(), ?REFUSING, case Refusing of false -> 0; disk_full -> 1; failed -> 2 end).
+
+place(counter) -> 1;
+place(reserved) -> 2;
+place(floor) -> 3;
+place(floor_at) -> 4;
+place(oldest_at) -> 5;
+place(queue_bytes) -> 6;
+place(segment) -> 7;
+place(position) -> 8;
+place(oldest_segment) -> 9;
+place(store) -> 10;
+place(events) -> 11;
+place(bytes) -> 12.
