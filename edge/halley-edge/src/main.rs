@@ -28,6 +28,7 @@ mod transport;
 mod websocket;
 mod wheel;
 mod worker;
+mod write;
 
 use std::io;
 use std::net::SocketAddr;

@@ -4,7 +4,7 @@
 //!
 //! - `http.rs` reads requests, `request.rs` decides who answers them, `respond.rs` writes answers,
 //! - `stream.rs` opens streams and reads what clients send, `websocket.rs` that of WebSockets,
-//! - `deliver.rs` fills and flushes outboxes, `close.rs` ends connections,
+//! - `deliver.rs` fills outboxes, `write.rs` writes them, `close.rs` ends connections,
 //! - `brain.rs` deals with the link's frames, `sweep.rs` with time, `stop.rs` with the end.
 //!
 //! Invariant: nothing blocks, and nothing is written to a socket before the round's input was

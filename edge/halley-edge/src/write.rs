@@ -1,0 +1,141 @@
+//! From outboxes to sockets: gather, write, wait for those that are full.
+
+use std::rc::Rc;
+
+use crate::outbox::{self, Flush};
+use crate::stats::Stat;
+use crate::table::{Detail, Phase, flag};
+use crate::worker::Worker;
+
+impl Worker {
+    /// Puts a piece into a connection's outbox; it is written when the round settles.
+    pub(crate) fn push(&mut self, index: u32, piece: Rc<[u8]>) {
+        let Some(slot) = self.table.get(index) else { return };
+        if slot.socket.is_none() {
+            return;
+        }
+        if slot.outbox == outbox::NONE {
+            slot.outbox = self.pool.lend();
+        }
+        let Some(outbox) = self.pool.get(slot.outbox) else { return };
+        // The first piece always fits: a limit below one event would be a stream that can't
+        // deliver.
+        let full = outbox.bytes() > 0
+            && outbox.bytes() + piece.len() > self.settings.outbox_bytes_max
+            && slot.phase == Phase::Live;
+        if full {
+            self.stats.count(Stat::SlowConsumers);
+            self.drop_connection(index);
+            return;
+        }
+        self.stats.add(Stat::OutboxBytes, piece.len() as u64);
+        outbox.push(piece);
+        if !slot.has(flag::DIRTY) {
+            slot.set(flag::DIRTY);
+            self.dirty.push(index);
+        }
+        if self.stats.get(Stat::OutboxBytes) > self.settings.outboxes_bytes_max as u64 {
+            self.relieve();
+        }
+    }
+
+    /// All outboxes together are too large: the fullest connections go, down to seven eighths of
+    /// the bound, so that the search for them is rare.
+    fn relieve(&mut self) {
+        self.flush_dirty();
+        let most = self.settings.outboxes_bytes_max as u64;
+        if self.stats.get(Stat::OutboxBytes) <= most {
+            return;
+        }
+        let owners = self.outboxes_by_size();
+        for index in owners {
+            if self.stats.get(Stat::OutboxBytes) <= most / 8 * 7 {
+                return;
+            }
+            self.stats.count(Stat::OutboxFull);
+            self.drop_connection(index);
+        }
+    }
+
+    /// Connections with an outbox, the fullest first.
+    fn outboxes_by_size(&mut self) -> Vec<u32> {
+        let mut sizes = Vec::new();
+        for index in 0..self.table.slots() {
+            let Some(slot) = self.table.get(index) else { continue };
+            if let Some(outbox) = self.pool.get(slot.outbox) {
+                sizes.push((outbox.bytes(), index));
+            }
+        }
+        sizes.sort_unstable_by(|a, b| b.cmp(a));
+        sizes.into_iter().map(|(_, index)| index).collect()
+    }
+
+    /// Writes every outbox that got something.
+    pub(crate) fn flush_dirty(&mut self) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        for index in dirty.drain(..) {
+            let Some(slot) = self.table.get(index) else { continue };
+            if slot.clear(flag::DIRTY) && !slot.has(flag::BLOCKED) {
+                self.flush(index);
+            }
+        }
+        // Ending a connection may have made others dirty; else the list's memory is used again.
+        if self.dirty.is_empty() {
+            self.dirty = dirty;
+        }
+    }
+
+    /// The socket takes bytes again.
+    pub(crate) fn on_writable(&mut self, index: u32) {
+        let Some(slot) = self.table.get(index) else { return };
+        if slot.clear(flag::BLOCKED) {
+            self.watch(index, false);
+            self.flush(index);
+        }
+    }
+
+    fn flush(&mut self, index: u32) {
+        let Some(slot) = self.table.get(index) else { return };
+        let Some(socket) = slot.socket.as_mut() else { return };
+        let Some(outbox) = self.pool.get(slot.outbox) else { return };
+        let before = outbox.bytes();
+        let flushed = outbox.flush(socket);
+        // An error may come after a part was written; the rest is counted off with the outbox.
+        self.stats.sub(Stat::OutboxBytes, (before - outbox.bytes()) as u64);
+        slot.set(flag::ACTIVE);
+        let Ok((end, bytes, writes)) = flushed else {
+            self.stats.count(Stat::Vanished);
+            self.drop_connection(index);
+            return;
+        };
+        self.stats.add(Stat::Writes, writes);
+        self.stats.add(Stat::Written, bytes as u64);
+        match end {
+            Flush::Blocked => {
+                slot.set(flag::BLOCKED);
+                self.stats.count(Stat::Blocked);
+                self.watch(index, true);
+            }
+            Flush::Empty => {
+                self.pool.take_back(slot.outbox);
+                slot.outbox = outbox::NONE;
+                self.flushed(index);
+            }
+        }
+    }
+
+    /// Everything was written: goes on with what waited for that.
+    fn flushed(&mut self, index: u32) {
+        let Some(slot) = self.table.get(index) else { return };
+        match slot.phase {
+            Phase::Closing => self.last_was_written(index),
+            Phase::Http | Phase::Live => {
+                let kept = matches!(&slot.detail, Detail::Http(e) if !e.unparsed.is_empty());
+                if kept || slot.has(flag::UNREAD) {
+                    self.ready.push(index);
+                }
+            }
+            Phase::Free | Phase::Opening | Phase::Left => {}
+        }
+    }
+}
