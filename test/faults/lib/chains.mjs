@@ -1,0 +1,177 @@
+// A user's entries, read as *chains*: connections that a cursor ties together.
+//
+// A chain begins with a welcome to a client that had no cursor. While the client comes back with
+// cursors it goes on; when it comes back without one (or with one that is none), it is left and
+// the next begins. What a chain has *kept* is what its client knows: an event or gap that came
+// after the cursor with which the client went on doesn't count, the server has to bring it again.
+// So a client that crashes, and one that goes back to an old cursor, are the same case.
+//
+// Here is found what a single user's entries show: an order that is wrong, a copy on the same
+// connection, a gap or a close without cause. What is missing needs all of the history: verdict.mjs.
+
+const CLOSE_GRACE_MS = 3_000;
+
+class Chain {
+  kept = [];
+  opened = null;
+  left = null;
+  /** id -> the first kept entry */
+  first = new Map();
+  /** subject -> the kept entry whose publish was begun last */
+  newest = new Map();
+
+  constructor(connect) {
+    this.connect = connect;
+  }
+
+  /** The client goes on from a cursor that covers `count` of what is kept. */
+  rewind(count, events) {
+    if (count === this.kept.length) return;
+    const kept = this.kept.slice(0, count);
+    this.kept = [];
+    this.first.clear();
+    this.newest.clear();
+    for (const entry of kept) this.keep(entry, events.get(entry.id));
+  }
+
+  keep(entry, event) {
+    this.kept.push(entry);
+    if (entry.type !== 'event' || !event || this.first.has(entry.id)) return;
+    this.first.set(entry.id, entry);
+    const newest = this.newest.get(entry.subject);
+    if (!newest || newest.event.begun < event.begun) {
+      this.newest.set(entry.subject, { entry, event });
+    }
+  }
+}
+
+/** Was the user a follower for the whole of the time from `begun` to `acked`? `'maybe'` if it
+ *  changed in between. */
+export function followed(history, user, event, until = event.acked ?? Infinity) {
+  if (event.subject === user) return 'yes';
+  const operations = history.follows.get(user)?.get(event.subject) ?? [];
+  let last = null;
+  for (const operation of operations) if (operation.begun < until) last = operation;
+  if (last === null) return 'no';
+  if (last.acked === null || last.acked > event.begun) return 'maybe';
+  return last.op === 'follow' ? 'yes' : 'no';
+}
+
+const duringFault = (history, entry, effect) => history.faults.some((fault) =>
+  fault[effect] && fault.begun < entry.t
+    && (fault.ended === null || entry.ms <= fault.endedMs + CLOSE_GRACE_MS));
+
+class Reader {
+  chains = [];
+  found = [];
+  duplicates = { afterResume: 0, afterRetry: 0 };
+  gaps = {};
+  received = 0;
+  connections = 0;
+  #chain = null;
+  #stalls = new Set();
+
+  constructor(history, user) {
+    this.history = history;
+    this.user = user;
+  }
+
+  #violation(kind, entry, text, more = {}) {
+    this.found.push({ kind, user: this.user, t: entry.t, text, ...more });
+  }
+
+  connect(entry) {
+    if (entry.keep === 'none' || entry.keep === 'bad' || this.#chain === null) {
+      if (this.#chain) this.#chain.left = entry;
+      this.#chain = new Chain(entry);
+      this.chains.push(this.#chain);
+    } else {
+      this.#chain.rewind(entry.keep, this.history.events);
+    }
+    this.connections += 1;
+  }
+
+  open(entry) {
+    this.#chain.opened ??= entry;
+  }
+
+  stall(entry) {
+    this.#stalls.add(entry.conn);
+  }
+
+  garbled(entry) {
+    this.#violation('garbled', entry, `bytes that are no event: ${entry.text}`);
+  }
+
+  event(entry) {
+    this.received += 1;
+    const chain = this.#chain;
+    const event = this.history.events.get(entry.id);
+    const about = { id: entry.id, subject: entry.subject };
+    if (!event || event.subject !== entry.subject || event.n !== entry.n || !entry.whole) {
+      this.#violation('garbled', entry, 'an event that was not published like this', about);
+      chain.keep(entry, undefined);
+      return;
+    }
+    if (followed(this.history, this.user, event, entry.t) === 'no') {
+      this.#violation('uninvited', entry, 'an event about a subject that was not followed', about);
+    }
+    if (event.acked !== null && event.acked < chain.connect.t) {
+      this.#violation('stray', entry, 'an event from before a connection without cursor', about);
+    }
+    const first = chain.first.get(entry.id);
+    if (first) this.#copy(entry, first, event);
+    else this.#order(entry, event);
+    chain.keep(entry, event);
+  }
+
+  #copy(entry, first, event) {
+    if (first.conn !== entry.conn) this.duplicates.afterResume += 1;
+    else if (event.unknown > 0) this.duplicates.afterRetry += 1;
+    else {
+      this.#violation('doubled', entry, 'the same event twice on one connection',
+        { id: entry.id, subject: entry.subject });
+    }
+  }
+
+  #order(entry, event) {
+    const newest = this.#chain.newest.get(entry.subject);
+    if (newest && event.acked !== null && event.acked < newest.event.begun
+        && !this.history.damage.has(entry.id)) {
+      this.#violation('reordered', entry, `after ${newest.entry.id}, which was published later`,
+        { id: entry.id, subject: entry.subject });
+    }
+  }
+
+  gap(entry) {
+    this.gaps[entry.reason] = (this.gaps[entry.reason] ?? 0) + 1;
+    entry.just = this.#isJust(entry);
+    if (!entry.just) this.#violation('unjust gap', entry, `a gap without cause: ${entry.reason}`);
+    this.#chain.keep(entry);
+  }
+
+  #isJust({ reason, conn, t }) {
+    const { profile, damage, faults } = this.history;
+    switch (reason) {
+      case 'malformed':
+      case 'other_store': return this.#chain.connect.keep === 'bad';
+      case 'too_old': return profile.retentionMs !== undefined;
+      case 'damaged': return damage.size > 0 && faults.some((f) => f.damages && f.begun < t);
+      case 'slow_consumer': return profile.policy !== 'disconnect' && this.#stalls.has(conn);
+      default: return false;
+    }
+  }
+
+  close(entry) {
+    if (entry.by === 'client' || entry.transport === 'poll') return;
+    if (this.#stalls.has(entry.conn) || duringFault(this.history, entry, 'closes')) return;
+    this.#violation('dropped', entry, `a connection dropped without cause: ${entry.why}`);
+  }
+}
+
+/** Reads what one user saw; gives `{chains, found, duplicates, gaps, received, connections}`. */
+export function readUser(history, user) {
+  const reader = new Reader(history, user);
+  for (const entry of history.user(user)) reader[entry.type](entry);
+  return reader;
+}

@@ -1,0 +1,94 @@
+// What happened in a round, as the checker saw it: the input of `judge` in verdict.mjs.
+//
+// Every observation gets a *tick*: the checker is one thread, so the ticks order all that it saw
+// and did. `begun` is the tick before a request was written, `acked` the tick after its answer was
+// read; the server acted somewhere in between. Milliseconds are kept beside it for people, and for
+// what a gap says.
+//
+//   events   id -> {id, subject, n, ack, begun, begunMs, acked, ackedMs, unknown}
+//            `unknown` counts attempts whose outcome nobody can know
+//   follows  user -> subject -> [{op: 'follow' | 'unfollow', begun, acked}], one at a time
+//   users    user -> entries in order, each with `t` and `ms`:
+//              connect {conn, transport, keep}  keep: how many of the kept events and gaps the
+//                        cursor covers, 'none' without one, 'bad' with one that is none
+//              open    {conn}                   the welcome, or the answer of a first poll
+//              event   {conn, id, subject, n, at, data ok or not}
+//              gap     {conn, from, to, reason}
+//              stall   {conn}                   the client stops reading for a while
+//              garbled {conn, text}             bytes that are no event, gap, cursor or heartbeat
+//              close   {conn, by: 'client' | 'server', why}
+//   faults   [{name, begun, ended, begunMs, endedMs, closes, kills}]
+//            closes: what the fault does to connections allows the server to close them;
+//            kills: the brain died
+//   damage   id -> what the checker did to its record in the log
+//
+// It is data and a clock. It judges nothing.
+
+export class History {
+  #tick = 0;
+  events = new Map();
+  follows = new Map();
+  users = new Map();
+  faults = [];
+  damage = new Map();
+
+  /** @param profile what the round promises, see profiles.mjs: policy, retentionMs, clockSlackMs */
+  constructor(profile) {
+    this.profile = profile;
+  }
+
+  tick() {
+    this.#tick += 1;
+    return this.#tick;
+  }
+
+  publishBegun(id, subject, n, ack) {
+    const event = { id, subject, n, ack, begun: this.tick(), begunMs: Date.now(),
+      acked: null, ackedMs: null, unknown: 0 };
+    this.events.set(id, event);
+    return event;
+  }
+
+  publishAcked(event) {
+    if (event.acked !== null) return;
+    event.acked = this.tick();
+    event.ackedMs = Date.now();
+  }
+
+  /** Gives the operation; `followAcked` takes it. */
+  followBegun(op, user, subject) {
+    if (!this.follows.has(user)) this.follows.set(user, new Map());
+    const subjects = this.follows.get(user);
+    if (!subjects.has(subject)) subjects.set(subject, []);
+    const operation = { op, begun: this.tick(), acked: null };
+    subjects.get(subject).push(operation);
+    return operation;
+  }
+
+  followAcked(operation) {
+    operation.acked = this.tick();
+  }
+
+  user(user) {
+    if (!this.users.has(user)) this.users.set(user, []);
+    return this.users.get(user);
+  }
+
+  note(user, type, more) {
+    const entry = { t: this.tick(), ms: Date.now(), type, ...more };
+    this.user(user).push(entry);
+    return entry;
+  }
+
+  faultBegun(name, effects = {}) {
+    const fault = { name, begun: this.tick(), begunMs: Date.now(), ended: null, endedMs: null,
+      ...effects };
+    this.faults.push(fault);
+    return fault;
+  }
+
+  faultEnded(fault) {
+    fault.ended = this.tick();
+    fault.endedMs = Date.now();
+  }
+}

@@ -1,0 +1,152 @@
+// The verdict: what the history of a round proves.
+//
+// For every user and every event that was acknowledged: if the user followed the subject from
+// before the publish was begun until after it was acknowledged, and had been welcomed before, the
+// event is *owed*. What is owed and not kept (chains.mjs) is lost, unless
+//   - a gap says so, for a cause that this round has, and its times cover the event's; or
+//   - the checker itself took the record out of the log; or
+//   - the publisher asked for `ack: memory` and the brain was killed right after; or
+//   - the policy keeps only the newest event of a subject, and a newer one came.
+// A client that left its chain can't show that the last events were lost on it, but a hole before
+// something newer about the same subject is a loss as well.
+//
+// A pure function: the same history gives the same verdict, and verdict.test.mjs feeds it lies.
+
+import { followed, readUser } from './chains.mjs';
+
+/** How long after its acknowledgement an event that is only in memory may die with the brain. */
+const MEMORY_MS = 5_000;
+/** Retention isn't exact: a segment goes as a whole. But it never goes early. */
+const AGE_SLACK_MS = 500;
+const VIOLATIONS_MAX = 1_000;
+
+const bySubject = (events) => {
+  const map = new Map();
+  for (const event of events.values()) {
+    if (!map.has(event.subject)) map.set(event.subject, []);
+    map.get(event.subject).push(event);
+  }
+  return map;
+};
+
+/** The times that a gap has to cover: the event's own, if any client has ever seen it. */
+function timesOf(event, ats, profile) {
+  const at = ats.get(event.id);
+  if (at !== undefined) return [at, at];
+  const slack = profile.clockSlackMs ?? 0;
+  return [event.begunMs - slack, event.ackedMs + slack];
+}
+
+function covers(gap, [earliest, latest]) {
+  return (gap.from === null || gap.from <= latest) && (gap.to === null || gap.to >= earliest);
+}
+
+function excusedByGap(event, chain, context) {
+  const { history, ats } = context;
+  const times = timesOf(event, ats, history.profile);
+  const gap = chain.kept.find((entry) => entry.type === 'gap' && entry.just
+    && covers(entry, times) && isCause(entry, event, context));
+  return gap && `gap: ${gap.reason}`;
+}
+
+function isCause(gap, event, { history: { profile, damage } }) {
+  if (gap.reason === 'damaged') return damage.has(event.id);
+  if (gap.reason !== 'too_old') return true;
+  return profile.retentionBytes !== undefined
+    || gap.ms - event.begunMs >= profile.retentionMs - AGE_SLACK_MS;
+}
+
+function diedInMemory(event, { history }) {
+  return event.ack === 'memory' && history.faults.some((fault) => fault.kills
+    && (fault.endedMs ?? Infinity) >= event.ackedMs
+    && fault.begunMs <= event.ackedMs + MEMORY_MS);
+}
+
+/** Why an owed event may be missing, or undefined. */
+function excuse(event, chain, context) {
+  const gap = excusedByGap(event, chain, context);
+  if (gap) return gap;
+  if (context.history.damage.has(event.id)) return `not told: ${context.history.damage.get(event.id)}`;
+  if (diedInMemory(event, context)) return 'ack: memory, and the brain was killed';
+  if (context.history.profile.policy === 'latest_per_subject' && context.stalled
+      && isBefore(event, chain)) return 'a newer one came instead';
+  return undefined;
+}
+
+const isBefore = (event, chain) =>
+  event.acked < (chain.newest.get(event.subject)?.event.begun ?? -1);
+
+/** Everything that one chain owes, checked; gives what is missing. */
+function checkChain(chain, user, context, tally) {
+  const missing = [];
+  if (chain.opened === null) return missing;
+  const subjects = new Set([user, ...(context.history.follows.get(user)?.keys() ?? [])]);
+  for (const subject of subjects) {
+    for (const event of context.events.get(subject) ?? []) {
+      if (event.acked === null || event.begun < chain.opened.t) continue;
+      if (followed(context.history, user, event) !== 'yes') continue;
+      if (chain.left && !isBefore(event, chain) && !chain.first.has(event.id)) {
+        if (event.begun < chain.left.t) tally.undecided += 1;
+        continue;
+      }
+      tally.checked += 1;
+      if (chain.first.has(event.id)) continue;
+      const why = excuse(event, chain, context);
+      if (why === undefined) missing.push(event);
+      else tally.excused[why] = (tally.excused[why] ?? 0) + 1;
+    }
+  }
+  return missing;
+}
+
+function addCounts(sum, more) {
+  for (const [key, count] of Object.entries(more)) sum[key] = (sum[key] ?? 0) + count;
+}
+
+/** The server's own times of events, from whoever has seen them. */
+function eventTimes(history) {
+  const ats = new Map();
+  for (const entries of history.users.values()) {
+    for (const entry of entries) if (entry.type === 'event') ats.set(entry.id, entry.at);
+  }
+  return ats;
+}
+
+/**
+ * Judges a history (history.mjs).
+ *
+ * Gives `{ok, violations, tally}`. A violation is `{kind, user, t, text, id?, subject?}`; its kind
+ * is lost, reordered, doubled, uninvited, stray, garbled, dropped, unjust gap or unacknowledged.
+ */
+export function judge(history) {
+  const context = { history, events: bySubject(history.events), ats: eventTimes(history) };
+  const tally = { published: history.events.size, acked: 0, received: 0, checked: 0,
+    connections: 0, undecided: 0, duplicates: {}, gaps: {}, excused: {}, faults: {} };
+  const violations = [];
+  for (const event of history.events.values()) {
+    if (event.acked !== null) tally.acked += 1;
+    else {
+      violations.push({ kind: 'unacknowledged', t: event.begun, id: event.id,
+        subject: event.subject, text: `never acknowledged, ${event.unknown} attempts` });
+    }
+  }
+  for (const user of history.users.keys()) {
+    const reader = readUser(history, user);
+    context.stalled = history.user(user).some((entry) => entry.type === 'stall');
+    violations.push(...reader.found);
+    tally.received += reader.received;
+    tally.connections += reader.connections;
+    addCounts(tally.duplicates, reader.duplicates);
+    addCounts(tally.gaps, reader.gaps);
+    for (const chain of reader.chains) {
+      for (const event of checkChain(chain, user, context, tally)) {
+        violations.push({ kind: 'lost', user, t: event.acked, id: event.id,
+          subject: event.subject, text: 'owed, and not delivered' });
+      }
+    }
+  }
+  for (const { name } of history.faults) addCounts(tally.faults, { [name]: 1 });
+  violations.sort((a, b) => a.t - b.t);
+  return { ok: violations.length === 0, violations: violations.slice(0, VIOLATIONS_MAX),
+    violationCount: violations.length, tally };
+}

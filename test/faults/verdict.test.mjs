@@ -1,0 +1,242 @@
+// A checker that can't fail proves nothing: histories with one lie each, and the verdict on them.
+
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { History } from './lib/history.mjs';
+import { timeline } from './lib/timeline.mjs';
+import { judge } from './lib/verdict.mjs';
+
+/** A story in which ann follows news; `say` notes what her client sees on connection 1. */
+class Story {
+  conn = 1;
+
+  constructor(profile = { policy: 'disconnect' }) {
+    this.history = new History(profile);
+    this.follow('follow');
+  }
+
+  follow(op, user = 'ann') {
+    const operation = this.history.followBegun(op, user, 'news');
+    this.history.followAcked(operation);
+    return this;
+  }
+
+  publish(id, { subject = 'news', ack = 'disk', unknown = 0 } = {}) {
+    const event = this.history.publishBegun(id, subject, Number(id.slice(1)), ack);
+    event.unknown = unknown;
+    this.history.publishAcked(event);
+    return this;
+  }
+
+  say(type, more) {
+    this.history.note('ann', type, { conn: this.conn, transport: 'sse', ...more });
+    return this;
+  }
+
+  begin(keep = 'none') {
+    this.conn += 1;
+    return this.say('connect', { keep }).say('open');
+  }
+
+  gets(id, more) {
+    const at = this.history.events.get(id)?.begunMs;
+    return this.say('event', { id, subject: 'news', n: Number(id.slice(1)), at, whole: true,
+      ...more });
+  }
+
+  fault(effects) {
+    this.history.faultEnded(this.history.faultBegun('fault', effects));
+    return this;
+  }
+
+  verdict() {
+    return judge(this.history);
+  }
+}
+
+const kinds = (told) => told.verdict().violations.map(({ kind }) => kind).sort();
+const story = (profile) => new Story(profile).begin();
+
+test('all delivered, in order: no violation, and every pair was checked', () => {
+  const { ok, tally } = story().publish('e1').gets('e1').publish('e2').gets('e2').verdict();
+  assert.equal(ok, true);
+  assert.equal(tally.checked, 2);
+});
+
+test('a lost event is found, the last one as well', () => {
+  assert.deepEqual(kinds(story().publish('e1').publish('e2').gets('e2')), ['lost']);
+  assert.deepEqual(kinds(story().publish('e1').gets('e1').publish('e2')), ['lost']);
+});
+
+test('an event about the user itself is owed without a follow', () => {
+  assert.deepEqual(kinds(story().publish('e1', { subject: 'ann' })), ['lost']);
+});
+
+test('an event lost on a resume is found: the hole between replay and live', () => {
+  const resumed = story().publish('e1').gets('e1').say('close', { by: 'client' })
+    .publish('e2').begin(1).publish('e3').gets('e3');
+  assert.deepEqual(kinds(resumed), ['lost']);
+});
+
+test('what came after the cursor of a resume has to come again', () => {
+  const again = () => story().publish('e1').gets('e1').publish('e2').gets('e2').begin(1);
+  assert.deepEqual(kinds(again()), ['lost']);
+  const { ok, tally } = again().gets('e2').verdict();
+  assert.equal(ok, true);
+  assert.deepEqual(tally.duplicates, { afterResume: 0, afterRetry: 0 });
+});
+
+test('reordered events are found, also where a resume repeats them', () => {
+  const wrong = story().publish('e1').publish('e2').gets('e2').gets('e1');
+  assert.deepEqual(kinds(wrong), ['reordered']);
+  const replay = story().publish('e1').gets('e1').publish('e2').gets('e2').begin(0)
+    .gets('e2').gets('e1');
+  assert.deepEqual(kinds(replay), ['reordered']);
+});
+
+test('events that were published at the same time have no order', () => {
+  const { history } = story();
+  const both = ['e1', 'e2'].map((id) => history.publishBegun(id, 'news', Number(id[1]), 'disk'));
+  for (const event of both) history.publishAcked(event);
+  for (const id of ['e2', 'e1']) {
+    history.note('ann', 'event', { conn: 2, id, subject: 'news', n: Number(id[1]), whole: true });
+  }
+  assert.equal(judge(history).ok, true);
+});
+
+test('a doubled event on one connection is found', () => {
+  assert.deepEqual(kinds(story().publish('e1').gets('e1').gets('e1')), ['doubled']);
+});
+
+test('a copy is right after a resume, and where the outcome of a publish was unknown', () => {
+  const resumed = story().publish('e1').gets('e1').begin(1).gets('e1').verdict();
+  assert.deepEqual([resumed.ok, resumed.tally.duplicates.afterResume], [true, 1]);
+  const retried = story().publish('e1', { unknown: 1 }).gets('e1').gets('e1').verdict();
+  assert.deepEqual([retried.ok, retried.tally.duplicates.afterRetry], [true, 1]);
+});
+
+test('an event with other data, subject or number, or a stranger, is garbled', () => {
+  for (const lie of [{ whole: false }, { subject: 'else' }, { n: 7 }]) {
+    assert.ok(kinds(story().publish('e1').gets('e1', lie)).includes('garbled'));
+  }
+  assert.deepEqual(kinds(story().gets('e9')), ['garbled']);
+});
+
+test('an event after the unfollow, and one without any follow, is uninvited', () => {
+  const left = story().follow('unfollow').publish('e1').gets('e1');
+  assert.deepEqual(kinds(left), ['uninvited']);
+  const never = new History({ policy: 'disconnect' });
+  const alone = Object.assign(Object.create(Story.prototype), { history: never, conn: 1 });
+  assert.deepEqual(kinds(alone.begin().publish('e1').gets('e1')), ['uninvited']);
+});
+
+test('a follow or unfollow at the same time as the publish: either is right', () => {
+  for (const op of ['follow', 'unfollow']) {
+    for (const comes of [true, false]) {
+      const race = story().follow(op === 'follow' ? 'unfollow' : 'follow');
+      const operation = race.history.followBegun(op, 'ann', 'news');
+      race.publish('e1');
+      race.history.followAcked(operation);
+      if (comes) race.gets('e1');
+      assert.equal(race.verdict().ok, true, `${op}, comes: ${comes}`);
+    }
+  }
+});
+
+test('what was published before the unfollow is owed to who comes back after it', () => {
+  const away = story().say('close', { by: 'client' }).publish('e1').follow('unfollow').begin(0);
+  assert.deepEqual(kinds(away), ['lost']);
+});
+
+test('without a cursor nothing from before is owed, and nothing of it may come', () => {
+  const fresh = () => story().publish('e1').gets('e1').publish('e2').begin('none');
+  assert.equal(fresh().verdict().ok, true);
+  assert.equal(fresh().verdict().tally.undecided, 1);
+  assert.deepEqual(kinds(fresh().gets('e1')), ['stray']);
+});
+
+test('a hole in a chain that was left is a loss all the same', () => {
+  const left = story().publish('e1').publish('e2').gets('e2').begin('none');
+  assert.deepEqual(kinds(left), ['lost']);
+});
+
+test('a silent hole is a loss; a gap that covers it in time is none, if it has a cause', () => {
+  const hole = (more, profile) => {
+    const told = new Story(profile).begin().publish('e1').publish('e2');
+    const { begunMs } = told.history.events.get('e1');
+    told.say('gap', { from: begunMs - 1, to: begunMs + 1, reason: 'too_old', ...more });
+    return kinds(told.gets('e2'));
+  };
+  const short = { policy: 'disconnect', retentionMs: 0 };
+  assert.deepEqual(hole({}, short), []);
+  assert.deepEqual(hole({ from: null, to: null }, short), []);
+  assert.deepEqual(hole({ from: 1, to: 2 }, short), ['lost']);
+  assert.deepEqual(hole({}, { policy: 'disconnect' }), ['lost', 'unjust gap']);
+  assert.deepEqual(hole({}, { policy: 'disconnect', retentionMs: 60_000 }), ['lost']);
+  assert.deepEqual(hole({ reason: 'damaged' }, short), ['lost', 'unjust gap']);
+  assert.deepEqual(hole({ reason: 'slow_consumer' }, short), ['lost', 'unjust gap']);
+});
+
+test('a gap that a client with a good cursor gets for a bad one is unjust', () => {
+  assert.deepEqual(kinds(story().begin(0).say('gap', { from: null, to: null,
+    reason: 'malformed' })), ['unjust gap']);
+  assert.deepEqual(kinds(story().begin('bad').say('gap', { from: null, to: null,
+    reason: 'malformed' })), []);
+});
+
+test('damage excuses the events whose records the checker damaged, no others', () => {
+  const damaged = () => {
+    const told = story().publish('e1').publish('e2').fault({ damages: true });
+    told.history.damage.set('e1', 'the tail was cut');
+    return told;
+  };
+  assert.deepEqual(kinds(damaged()), ['lost']);
+  const { ok, tally } = damaged().gets('e2').verdict();
+  assert.equal(ok, true);
+  assert.deepEqual(tally.excused, { 'not told: the tail was cut': 1 });
+  const both = damaged().say('gap', { from: null, to: null, reason: 'damaged' });
+  assert.deepEqual(kinds(both), ['lost']);
+});
+
+test('ack: memory may die with the brain; ack: disk may not, and not without a kill', () => {
+  const dies = (ack, effects) =>
+    kinds(story().publish('e1', { ack }).fault(effects));
+  assert.deepEqual(dies('memory', { kills: true }), []);
+  assert.deepEqual(dies('disk', { kills: true }), ['lost']);
+  assert.deepEqual(dies('memory', {}), ['lost']);
+});
+
+test('drop-oldest and latest-per-subject excuse what they should, for a stalled client', () => {
+  const stalled = (policy) => story({ policy }).say('stall').publish('e1').publish('e2');
+  assert.deepEqual(kinds(stalled('latest_per_subject').gets('e2')), []);
+  assert.deepEqual(kinds(stalled('latest_per_subject').gets('e1')), ['lost']);
+  assert.deepEqual(kinds(stalled('drop_oldest').gets('e2')), ['lost']);
+  const told = stalled('drop_oldest').say('gap', { from: null, to: null,
+    reason: 'slow_consumer' });
+  assert.deepEqual(kinds(told.gets('e2')), []);
+  assert.deepEqual(kinds(story({ policy: 'latest_per_subject' })
+    .publish('e1').publish('e2').gets('e2')), ['lost']);
+});
+
+test('a connection that the server closes needs a cause', () => {
+  const closed = () => story().say('close', { by: 'server', why: 'end' });
+  assert.deepEqual(kinds(closed()), ['dropped']);
+  assert.deepEqual(kinds(story().fault({ kills: true }).say('close', { by: 'server' })),
+    ['dropped'], 'a kill of the brain is no cause');
+  assert.deepEqual(kinds(story().fault({ closes: true }).say('close', { by: 'server' })), []);
+  assert.deepEqual(kinds(story().say('stall').say('close', { by: 'server' })), []);
+});
+
+test('a publish that is never acknowledged is found', () => {
+  const stuck = story();
+  stuck.history.publishBegun('e1', 'news', 1, 'disk');
+  assert.deepEqual(kinds(stuck), ['unacknowledged']);
+});
+
+test('the timeline of a failure names the publish, the event and the fault', () => {
+  const lost = story().publish('e1').fault({ kills: true }).publish('e2').gets('e2');
+  const [violation] = lost.verdict().violations;
+  const text = timeline(lost.history, violation).join('\n');
+  for (const part of ['publish e1 about news begun', 'publish e1 acknowledged', 'fault',
+    'ann: event', 'ann follow news acknowledged']) assert.ok(text.includes(part), part);
+});
