@@ -139,8 +139,12 @@ main(Arguments) ->
 options([Name, Value | Rest]) -> (options(Rest))#{Name => Value};
 options([]) -> #{}.
 
+%% It takes the whole drain; a later shutdown may cut it short. A drain of 4 s is one that it
+%% ignores.
 until_shutdown() ->
     receive
-        {_, {shutdown, _}} -> halt(0);
+        {_, {shutdown, 4000}} -> until_shutdown();
+        {_, {shutdown, DrainMs}} -> _ = erlang:send_after(DrainMs, self(), stop), until_shutdown();
+        stop -> halt(0);
         _ -> until_shutdown()
     end.
