@@ -12,7 +12,7 @@ use crate::respond::Answer;
 use crate::settings::Settings;
 use crate::stats::{self, Stat};
 use crate::stream::StreamError;
-use crate::table::{Phase, flag};
+use crate::table::{Detail, Phase, flag};
 use crate::transport::Transport;
 use crate::worker::{RUN, Worker};
 use crate::{log, request};
@@ -165,7 +165,7 @@ impl Worker {
                 let reason = String::from_utf8_lossy(reason);
                 for conn in conns.iter() {
                     if let Some((index, _)) = self.table.find(conn) {
-                        self.close_gently(index, &reason);
+                        self.close_gently(index, &reason, CloseReason::CloseSessions);
                     }
                 }
             }
@@ -226,7 +226,7 @@ impl Worker {
             match slot.phase {
                 Phase::Opening | Phase::Live => sessions += 1,
                 Phase::Left => self.table.remove(index),
-                Phase::Free | Phase::Http | Phase::Closing => {}
+                Phase::Free | Phase::Http | Phase::Waiting | Phase::Closing => {}
             }
         }
         sessions
@@ -281,16 +281,19 @@ impl Worker {
             Phase::Opening => self.welcome(index),
             Phase::Left | Phase::Closing => {
                 let knew = slot.clear(flag::ANNOUNCED);
+                let reason = match slot.detail {
+                    Detail::Ended(reason) => reason,
+                    _ => CloseReason::Client,
+                };
                 if phase == Phase::Left {
                     self.table.remove(index);
                 }
                 if knew {
                     let NumberedSession { conn, user_number } = session;
-                    let reason = CloseReason::Client;
                     self.tell_close(ClosedSession { conn, user_number, reason });
                 }
             }
-            Phase::Free | Phase::Http | Phase::Live => {}
+            Phase::Free | Phase::Http | Phase::Waiting | Phase::Live => {}
         }
     }
 
@@ -298,8 +301,10 @@ impl Worker {
         let Some((index, slot)) = self.table.find(conn) else { return };
         slot.clear(flag::ANNOUNCED);
         match slot.phase {
-            Phase::Opening => self.refuse_stream(index, error),
-            Phase::Live => self.close_gently(index, error.message),
+            Phase::Waiting | Phase::Opening => self.refuse_stream(index, error),
+            Phase::Live => {
+                self.close_gently(index, error.message, CloseReason::CloseSessions);
+            }
             Phase::Left => self.table.remove(index),
             Phase::Free | Phase::Http | Phase::Closing => {}
         }

@@ -35,7 +35,7 @@ impl Worker {
                 }
                 Err(_) => {
                     self.stats.count(Stat::Vanished);
-                    self.drop_connection(index);
+                    self.drop_connection(index, CloseReason::Vanished);
                     return None;
                 }
             }
@@ -46,9 +46,11 @@ impl Worker {
     fn said_all(&mut self, index: u32) {
         let Some(slot) = self.table.get(index) else { return };
         match slot.phase {
-            Phase::Http if slot.outbox != outbox::NONE => self.close_after_flush(index),
+            Phase::Http if slot.outbox != outbox::NONE => {
+                self.close_after_flush(index, CloseReason::Client);
+            }
             Phase::Closing if slot.outbox != outbox::NONE => {}
-            _ => self.drop_connection(index),
+            _ => self.drop_connection(index, CloseReason::Client),
         }
     }
 
@@ -63,13 +65,12 @@ impl Worker {
     }
 
     /// Ends a connection at once.
-    pub(crate) fn drop_connection(&mut self, index: u32) {
+    pub(crate) fn drop_connection(&mut self, index: u32, reason: CloseReason) {
         self.request_gone(index);
-        self.leave(index);
+        self.leave(index, reason);
         let Some(slot) = self.table.get(index) else { return };
         let lent = std::mem::replace(&mut slot.outbox, outbox::NONE);
         slot.socket = None;
-        slot.detail = Detail::None;
         slot.deadline = 0;
         // 6.4: without its number the brain could not be told which session ended.
         let waits = slot.has(flag::ANNOUNCED);
@@ -85,19 +86,25 @@ impl Worker {
     }
 
     /// The session, if it is one, is over: counts, and tells the brain if it knows the number.
-    fn leave(&mut self, index: u32) {
+    fn leave(&mut self, index: u32, reason: CloseReason) {
         let conn = self.table.conn(index);
         let Some(slot) = self.table.get(index) else { return };
         match slot.phase {
             Phase::Live => self.stats.sub(Stat::Sessions, 1),
+            Phase::Waiting => self.stats.sub(Stat::Waiting, 1),
             Phase::Opening => self.stats.sub(Stat::Opening, 1),
             _ => {}
         }
-        if slot.has(flag::ANNOUNCED) && slot.user_number != 0 {
+        // Who ended it first has the reason: a closing connection is left by its client as well.
+        if !slot.has(flag::ANNOUNCED) {
+            slot.detail = Detail::None;
+        } else if slot.user_number != 0 {
             slot.clear(flag::ANNOUNCED);
+            slot.detail = Detail::None;
             let user_number = slot.user_number;
-            let reason = CloseReason::Client;
             self.tell_close(ClosedSession { conn, user_number, reason });
+        } else if !matches!(slot.detail, Detail::Ended(_)) {
+            slot.detail = Detail::Ended(reason);
         }
     }
 
@@ -109,9 +116,9 @@ impl Worker {
     }
 
     /// Lets the outbox go out, then closes.
-    pub(crate) fn close_after_flush(&mut self, index: u32) {
+    pub(crate) fn close_after_flush(&mut self, index: u32, reason: CloseReason) {
         self.request_gone(index);
-        self.leave(index);
+        self.leave(index, reason);
         let Some(slot) = self.table.get(index) else { return };
         if matches!(slot.phase, Phase::Free | Phase::Left) {
             return;
@@ -119,7 +126,6 @@ impl Worker {
         // An answer may take its time on a slow way; a stream's last words may not.
         let answer = slot.phase == Phase::Http;
         slot.phase = Phase::Closing;
-        slot.detail = Detail::None;
         let empty = slot.outbox == outbox::NONE;
         let ms = if answer { self.settings.request_ms_max } else { LINGER_MS };
         self.set_deadline(index, ms);
@@ -129,28 +135,28 @@ impl Worker {
     }
 
     /// Says goodbye in the stream's own words, then closes.
-    pub(crate) fn close_gently(&mut self, index: u32, reason: &str) {
+    pub(crate) fn close_gently(&mut self, index: u32, text: &str, reason: CloseReason) {
         let Some(slot) = self.table.get(index) else { return };
         let transport = slot.transport;
         match slot.phase {
             Phase::Live if transport == Transport::WebSocket => {
-                self.close_websocket(index, close_code::GOING_AWAY, reason);
+                self.close_websocket(index, close_code::GOING_AWAY, text, reason);
             }
             Phase::Live => {
                 let mut out = Vec::new();
-                transport.end(&mut out, reason);
+                transport.end(&mut out, text);
                 self.push(index, out.into());
-                self.close_after_flush(index);
+                self.close_after_flush(index, reason);
             }
             Phase::Http => {
                 let busy = self.exchange(index).is_some_and(|exchange| exchange.in_flight);
                 if busy {
                     self.refuse(index, &crate::request::NO_BRAIN);
                 } else {
-                    self.drop_connection(index);
+                    self.drop_connection(index, reason);
                 }
             }
-            Phase::Opening => self.refuse_stream(index, &SESSION_LATE),
+            Phase::Waiting | Phase::Opening => self.refuse_stream(index, &SESSION_LATE),
             Phase::Free | Phase::Closing | Phase::Left => {}
         }
     }
@@ -165,7 +171,7 @@ impl Worker {
             // Not at once: the buffer for reading may be in use.
             self.turn_is_over(index);
         } else {
-            self.drop_connection(index);
+            self.drop_connection(index, CloseReason::Client);
         }
     }
 

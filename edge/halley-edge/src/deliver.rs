@@ -34,7 +34,7 @@ impl Worker {
                 out.into()
             });
             let piece = Rc::clone(piece);
-            self.push(index, piece);
+            self.push(index, piece.into());
             delivered += 1;
         }
         self.stats.add(Stat::Delivered, delivered);

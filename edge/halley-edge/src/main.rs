@@ -5,6 +5,7 @@
 //! starts them and waits for a signal; a worker's life is in `worker.rs`.
 #![forbid(unsafe_code)]
 
+mod admit;
 mod brain;
 mod close;
 mod config;

@@ -17,6 +17,43 @@ const SPARE_MAX: usize = 4_096;
 /// An outbox that grew beyond this many places is freed, not kept.
 const SPARE_PLACES_MAX: usize = 16;
 
+/// What is known of an event that waits, so that a slow consumer's outbox can be relieved of it.
+/// Made once per event, and only when `slow_consumer` asks for more than a disconnect.
+#[derive(Debug, PartialEq, Eq)]
+pub struct EventMark {
+    /// The event's time, in milliseconds since 1970.
+    pub at: u64,
+    /// What it is about.
+    pub subject: Box<[u8]>,
+}
+
+/// Bytes that are written together.
+#[derive(Clone, Debug)]
+pub struct Piece {
+    /// As they go to the socket.
+    pub bytes: Rc<[u8]>,
+    /// The event that they are, if they are one that may be dropped.
+    pub event: Option<Rc<EventMark>>,
+}
+
+impl From<Rc<[u8]>> for Piece {
+    fn from(bytes: Rc<[u8]>) -> Piece {
+        Piece { bytes, event: None }
+    }
+}
+
+impl From<Vec<u8>> for Piece {
+    fn from(bytes: Vec<u8>) -> Piece {
+        Rc::<[u8]>::from(bytes).into()
+    }
+}
+
+impl From<&[u8]> for Piece {
+    fn from(bytes: &[u8]) -> Piece {
+        Rc::<[u8]>::from(bytes).into()
+    }
+}
+
 /// How a write ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flush {
@@ -30,7 +67,7 @@ pub enum Flush {
 /// sum of the pieces without `done`.
 #[derive(Default)]
 pub struct Outbox {
-    pieces: VecDeque<Rc<[u8]>>,
+    pieces: VecDeque<Piece>,
     done: usize,
     bytes: usize,
 }
@@ -42,9 +79,9 @@ impl Outbox {
     }
 
     /// Appends a piece.
-    pub fn push(&mut self, piece: Rc<[u8]>) {
-        if !piece.is_empty() {
-            self.bytes += piece.len();
+    pub fn push(&mut self, piece: Piece) {
+        if !piece.bytes.is_empty() {
+            self.bytes += piece.bytes.len();
             self.pieces.push_back(piece);
         }
     }
@@ -58,7 +95,7 @@ impl Outbox {
         while self.bytes > 0 {
             writes += 1;
             let result = match (self.pieces.front(), self.pieces.len()) {
-                (Some(piece), 1) => socket.write(&piece[self.done..]),
+                (Some(piece), 1) => socket.write(&piece.bytes[self.done..]),
                 _ => self.write_pieces(socket),
             };
             match result {
@@ -82,7 +119,7 @@ impl Outbox {
         let mut count = 0;
         for (slice, piece) in slices.iter_mut().zip(&self.pieces) {
             let skip = if count == 0 { self.done } else { 0 };
-            *slice = IoSlice::new(&piece[skip..]);
+            *slice = IoSlice::new(&piece.bytes[skip..]);
             count += 1;
         }
         socket.write_vectored(&slices[..count])
@@ -93,10 +130,10 @@ impl Outbox {
         self.bytes -= n;
         self.done += n;
         while let Some(piece) = self.pieces.front() {
-            if self.done < piece.len() {
+            if self.done < piece.bytes.len() {
                 break;
             }
-            self.done -= piece.len();
+            self.done -= piece.bytes.len();
             self.pieces.pop_front();
         }
     }
@@ -184,7 +221,7 @@ mod tests {
         for i in 0..200u8 {
             let piece: Rc<[u8]> = vec![i; usize::from(i % 7) + 1].into();
             expected.extend_from_slice(&piece);
-            outbox.push(piece);
+            outbox.push(piece.into());
         }
         let mut socket = Narrow { got: Vec::new(), room: 0, step: 3 };
         assert_eq!(outbox.flush(&mut socket).unwrap(), (Flush::Blocked, 0, 1));

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use halley_link::{FLAG_CLOSE, FLAG_END, List, Pair};
+use halley_link::{CloseReason, FLAG_CLOSE, FLAG_END, List, Pair};
 use halley_wire::HttpError;
 use halley_wire::http1::head::{BodyFraming, Request};
 use halley_wire::http1::headers::stays_at_edge;
@@ -38,7 +38,7 @@ impl Worker {
             self.finish(index);
             Some(0)
         } else {
-            self.close_after_flush(index);
+            self.close_after_flush(index, CloseReason::Client);
             None
         }
     }
@@ -75,7 +75,7 @@ impl Worker {
             http_error(&mut out, error, &options);
             self.push(index, out.into());
         }
-        self.close_after_flush(index);
+        self.close_after_flush(index, CloseReason::Client);
     }
 
     /// Counts an error that the edge answers by itself.
@@ -157,10 +157,10 @@ impl Worker {
         match left.checked_sub(body.len() as u64) {
             Some(left) if flags & FLAG_END == 0 || left == 0 => exchange.answer_left = Some(left),
             // The head has promised another length: only a close can tell the client.
-            _ => return self.drop_connection(index),
+            _ => return self.drop_connection(index, CloseReason::Client),
         }
         if !head_only {
-            self.push(index, Rc::from(body));
+            self.push(index, body.into());
         }
         self.answered(index, flags);
     }
@@ -178,7 +178,7 @@ impl Worker {
         if exchange.reply.keep_alive {
             self.finish(index);
         } else {
-            self.close_after_flush(index);
+            self.close_after_flush(index, CloseReason::Client);
         }
     }
 
@@ -205,7 +205,7 @@ impl Worker {
         let Some(exchange) = self.exchange(index) else { return };
         exchange.window = exchange.window.saturating_add(bytes as usize).min(most);
         if std::mem::take(&mut exchange.expects) && exchange.answer_left.is_none() {
-            self.push(index, Rc::from(halley_wire::http1::response::CONTINUE));
+            self.push(index, halley_wire::http1::response::CONTINUE.into());
         }
         self.set_body_deadline(index);
         self.resume_http(index);

@@ -28,6 +28,7 @@ macro_rules! kind {
 stats! {
     Connections gauge "connections" "Open client connections.";
     Sessions gauge "sessions" "Streams that have their session.";
+    Waiting gauge "waiting" "Streams that wait to be admitted.";
     Opening gauge "opening" "Streams that wait for their session.";
     Accepted counter "accepted_total" "Connections accepted.";
     Full counter "refused_connections_total" "Connections refused: edge.connections_max.";

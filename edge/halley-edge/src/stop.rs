@@ -3,6 +3,8 @@
 
 use std::sync::atomic::Ordering;
 
+use halley_link::CloseReason;
+
 use crate::log;
 use crate::worker::{RUN, Worker};
 
@@ -33,7 +35,7 @@ impl Worker {
             _ => slots,
         };
         for index in next..due {
-            self.close_gently(index, "stopping");
+            self.close_gently(index, "stopping", CloseReason::Stopping);
         }
         self.stopping = Some(Stopping { since_ms, next: due.max(next) });
         self.settle();

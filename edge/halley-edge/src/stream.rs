@@ -6,6 +6,7 @@
 
 use std::rc::Rc;
 
+use halley_link::CloseReason;
 use halley_wire::HttpError;
 use halley_wire::http1::body::Framing;
 use halley_wire::http1::head::Request;
@@ -144,14 +145,12 @@ impl Worker {
         let mut out = Vec::new();
         answer(&mut out, &reply.options(&self.settings.origins, self.date));
         if let Some(slot) = self.table.get(index) {
-            slot.phase = Phase::Opening;
+            slot.phase = Phase::Waiting;
             slot.transport = transport;
             slot.user = user.as_bytes().into();
             slot.detail = Detail::Opening(Box::new(Opening { answer: out, reply }));
         }
-        self.stats.add(Stat::Opening, 1);
-        self.set_deadline(index, self.settings.stream_open_ms_max);
-        self.announce_session(index);
+        self.admit(index);
         Ok(())
     }
 
@@ -206,7 +205,8 @@ impl Worker {
             json_error(&mut out, error.status, error.code, error.message, &options);
             self.push(index, out.into());
         }
-        self.close_after_flush(index);
+        // There is no session that could have ended for a reason of its own.
+        self.close_after_flush(index, CloseReason::Client);
     }
 
     /// Reads what a stream's client sends: messages of a WebSocket, nothing of interest otherwise.
@@ -214,13 +214,13 @@ impl Worker {
         for _ in 0..READS_PER_TURN {
             let Some(slot) = self.table.get(index) else { return };
             let websocket = slot.transport == Transport::WebSocket;
-            if slot.phase == Phase::Opening && websocket {
+            if matches!(slot.phase, Phase::Waiting | Phase::Opening) && websocket {
                 // Frames may come right behind the request; they wait in the socket for the
                 // decoder.
                 slot.set(flag::UNREAD);
                 return;
             }
-            if !matches!(slot.phase, Phase::Opening | Phase::Live) {
+            if !matches!(slot.phase, Phase::Waiting | Phase::Opening | Phase::Live) {
                 return;
             }
             let mut scratch = std::mem::take(&mut self.scratch);

@@ -5,6 +5,7 @@
 //! thirds at most, and what is written then is acknowledged in another third (`listen.rs`) or the
 //! client is gone. A WebSocket is asked by a ping in every second walk and looked at in the next.
 
+use halley_link::CloseReason;
 use halley_wire::HttpError;
 
 use crate::stats::Stat;
@@ -82,7 +83,7 @@ impl Worker {
     fn late(&mut self, index: u32) {
         let Some(slot) = self.table.get(index) else { return };
         match (slot.phase, &slot.detail) {
-            (Phase::Opening, _) => self.refuse_stream(index, &SESSION_LATE),
+            (Phase::Waiting | Phase::Opening, _) => self.refuse_stream(index, &SESSION_LATE),
             (Phase::Http, Detail::Http(exchange)) => {
                 let error = if exchange.brain_is_next() { ANSWER_LATE } else { HEAD_LATE };
                 self.refuse(index, &error);
@@ -90,7 +91,7 @@ impl Worker {
             // An idle connection, or one whose client doesn't take its last bytes.
             (Phase::Http | Phase::Closing, _) => {
                 self.stats.count(Stat::Timeouts);
-                self.drop_connection(index);
+                self.drop_connection(index, CloseReason::Client);
             }
             (Phase::Free | Phase::Live | Phase::Left, _) => {}
         }

@@ -9,6 +9,7 @@
 
 use std::collections::VecDeque;
 
+use halley_link::CloseReason;
 use halley_wire::websocket::Decoder;
 use mio::net::TcpStream;
 
@@ -32,6 +33,8 @@ pub enum Phase {
     Free,
     /// Speaks HTTP requests and answers.
     Http,
+    /// A stream that waits to be admitted; the brain hasn't heard of it.
+    Waiting,
     /// A stream that waits for its session.
     Opening,
     /// A stream with its session.
@@ -52,6 +55,8 @@ pub enum Detail {
     Opening(Box<Opening>),
     /// What a WebSocket's client sends; one empty pointer between messages.
     WebSocket(Decoder),
+    /// It ended before OPENED, for this reason (6.4).
+    Ended(CloseReason),
 }
 
 /// Bits of [`Slot::flags`].

@@ -1,6 +1,7 @@
 //! What WebSocket clients send. There is nothing yet that a client may say, so a message is
 //! answered by an error; the protocol itself (ping, close, failure) is kept in full.
 
+use halley_link::CloseReason;
 use halley_wire::websocket::{Event, Failure, Rules, Sender, close_code, encode};
 
 use crate::stats::Stat;
@@ -62,7 +63,7 @@ impl Worker {
             Event::Close(code) => {
                 encode::close(&mut out, *code, "");
                 self.push(index, out.into());
-                self.close_after_flush(index);
+                self.close_after_flush(index, CloseReason::Client);
                 return false;
             }
         }
@@ -77,19 +78,25 @@ impl Worker {
     /// RFC 6455 section 7.1.7.
     fn fail_websocket(&mut self, index: u32, failure: &Failure) {
         self.stats.count(Stat::ProtocolErrors);
-        self.close_websocket(index, failure.code, failure.reason);
+        self.close_websocket(index, failure.code, failure.reason, CloseReason::Protocol);
     }
 
     /// Says why, and closes.
-    pub(crate) fn close_websocket(&mut self, index: u32, code: u16, reason: &str) {
+    pub(crate) fn close_websocket(
+        &mut self,
+        index: u32,
+        code: u16,
+        text: &str,
+        reason: CloseReason,
+    ) {
         let mut out = Vec::new();
-        encode::close(&mut out, Some(code), reason);
+        encode::close(&mut out, Some(code), text);
         self.push(index, out.into());
-        self.close_after_flush(index);
+        self.close_after_flush(index, reason);
     }
 
     /// A client that didn't answer a ping.
     pub(crate) fn silent_websocket(&mut self, index: u32) {
-        self.close_websocket(index, close_code::GOING_AWAY, "no pong");
+        self.close_websocket(index, close_code::GOING_AWAY, "no pong", CloseReason::Vanished);
     }
 }

@@ -4,6 +4,7 @@
 //!
 //! - `http.rs` reads requests, `request.rs` decides who answers them, `respond.rs` writes answers,
 //! - `stream.rs` opens streams and reads what clients send, `websocket.rs` that of WebSockets,
+//!   `admit.rs` says when a stream gets its session,
 //! - `deliver.rs` fills outboxes, `write.rs` writes them, `close.rs` ends connections,
 //! - `brain.rs` deals with the link's frames, `sweep.rs` with time, `stop.rs` with the end.
 //!
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use halley_link::CloseReason;
 use halley_wire::http1::date::HttpDate;
 use mio::event::Event;
 use mio::net::{TcpListener, UnixListener};
@@ -217,10 +219,13 @@ impl Worker {
     fn on_connection(&mut self, index: u32, event: &Event) {
         if event.is_error() || (event.is_read_closed() && event.is_write_closed()) {
             // Both sides closed is how a connection in phase Closing ends well.
-            if event.is_error() {
+            let reason = if event.is_error() {
                 self.stats.count(Stat::Vanished);
-            }
-            self.drop_connection(index);
+                CloseReason::Vanished
+            } else {
+                CloseReason::Client
+            };
+            self.drop_connection(index, reason);
             return;
         }
         if event.is_writable() {
@@ -236,7 +241,7 @@ impl Worker {
         let Some(slot) = self.table.get(index) else { return };
         match slot.phase {
             Phase::Http => self.http_readable(index),
-            Phase::Opening | Phase::Live => self.stream_readable(index),
+            Phase::Waiting | Phase::Opening | Phase::Live => self.stream_readable(index),
             Phase::Closing => self.discard(index),
             Phase::Free | Phase::Left => {}
         }
@@ -353,7 +358,7 @@ impl Worker {
         match slot.phase {
             Phase::Http => self.resume_http(index),
             Phase::Free | Phase::Left => {}
-            Phase::Opening | Phase::Live | Phase::Closing => {
+            Phase::Waiting | Phase::Opening | Phase::Live | Phase::Closing => {
                 if slot.clear(flag::UNREAD) {
                     self.on_readable(index);
                 }

@@ -1,15 +1,15 @@
 //! From outboxes to sockets: gather, write, wait for those that are full.
 
-use std::rc::Rc;
+use halley_link::CloseReason;
 
-use crate::outbox::{self, Flush};
+use crate::outbox::{self, Flush, Piece};
 use crate::stats::Stat;
 use crate::table::{Detail, Phase, flag};
 use crate::worker::Worker;
 
 impl Worker {
     /// Puts a piece into a connection's outbox; it is written when the round settles.
-    pub(crate) fn push(&mut self, index: u32, piece: Rc<[u8]>) {
+    pub(crate) fn push(&mut self, index: u32, piece: Piece) {
         let Some(slot) = self.table.get(index) else { return };
         if slot.socket.is_none() {
             return;
@@ -21,14 +21,14 @@ impl Worker {
         // The first piece always fits: a limit below one event would be a stream that can't
         // deliver.
         let full = outbox.bytes() > 0
-            && outbox.bytes() + piece.len() > self.settings.outbox_bytes_max
+            && outbox.bytes() + piece.bytes.len() > self.settings.outbox_bytes_max
             && slot.phase == Phase::Live;
         if full {
             self.stats.count(Stat::SlowConsumers);
-            self.drop_connection(index);
+            self.drop_connection(index, CloseReason::SlowConsumer);
             return;
         }
-        self.stats.add(Stat::OutboxBytes, piece.len() as u64);
+        self.stats.add(Stat::OutboxBytes, piece.bytes.len() as u64);
         outbox.push(piece);
         if !slot.has(flag::DIRTY) {
             slot.set(flag::DIRTY);
@@ -53,7 +53,7 @@ impl Worker {
                 return;
             }
             self.stats.count(Stat::OutboxFull);
-            self.drop_connection(index);
+            self.drop_connection(index, CloseReason::SlowConsumer);
         }
     }
 
@@ -105,7 +105,7 @@ impl Worker {
         slot.set(flag::ACTIVE);
         let Ok((end, bytes, writes)) = flushed else {
             self.stats.count(Stat::Vanished);
-            self.drop_connection(index);
+            self.drop_connection(index, CloseReason::Vanished);
             return;
         };
         self.stats.add(Stat::Writes, writes);
@@ -135,7 +135,7 @@ impl Worker {
                     self.ready.push(index);
                 }
             }
-            Phase::Free | Phase::Opening | Phase::Left => {}
+            Phase::Free | Phase::Waiting | Phase::Opening | Phase::Left => {}
         }
     }
 }
