@@ -17,6 +17,7 @@ mod link;
 mod listen;
 mod log;
 mod outbox;
+mod random;
 mod request;
 mod respond;
 mod settings;

@@ -12,6 +12,17 @@ const HEAD_LINES_BYTES_MAX: usize = 32_768;
 /// Largest value of `headers_max` (http.md 1.8).
 const HEADERS_MAX: usize = 100;
 
+/// What happens to a slow consumer (http.md 12).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlowConsumer {
+    /// It is disconnected; with its cursor it loses nothing.
+    Disconnect,
+    /// The oldest events that wait are dropped, and a gap says so.
+    DropOldest,
+    /// Of each subject only the newest event waits.
+    LatestPerSubject,
+}
+
 /// One worker's settings. Lengths of time are in milliseconds, sizes in bytes.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -33,6 +44,18 @@ pub struct Settings {
     pub requests_in_flight_max: u64,
     /// One connection's outbox.
     pub outbox_bytes_max: usize,
+    /// How long a client may take nothing of what waits for it.
+    pub outbox_ms_max: u64,
+    /// What happens beyond the two.
+    pub slow_consumer: SlowConsumer,
+    /// Live events held for one session while its replay runs.
+    pub hold_bytes_max: usize,
+    /// Longest `timeout` of a long-poll.
+    pub poll_ms_max: u64,
+    /// Streams and polls that get their session in a second.
+    pub admission_per_s_max: u32,
+    /// How long a stream may wait for that.
+    pub admission_wait_ms_max: u64,
     /// All outboxes of the worker.
     pub outboxes_bytes_max: usize,
     /// A WebSocket message from a client.
@@ -55,6 +78,12 @@ impl Default for Settings {
             request_window_bytes: 262_144,
             requests_in_flight_max: 4_096,
             outbox_bytes_max: 1_048_576,
+            outbox_ms_max: 30_000,
+            slow_consumer: SlowConsumer::Disconnect,
+            hold_bytes_max: 1_048_576,
+            poll_ms_max: 60_000,
+            admission_per_s_max: 10_000,
+            admission_wait_ms_max: 5_000,
             outboxes_bytes_max: 268_435_456,
             message_bytes_max: 65_536,
             link_queue_bytes_max: 16_777_216,
@@ -98,6 +127,19 @@ impl Settings {
             b"request_window_bytes" => self.request_window_bytes = bytes()?,
             b"requests_in_flight_max" => self.requests_in_flight_max = ms()?,
             b"outbox_bytes_max" => self.outbox_bytes_max = bytes()?,
+            b"outbox_ms_max" => self.outbox_ms_max = ms()?,
+            b"slow_consumer" => {
+                self.slow_consumer = match value {
+                    "disconnect" => SlowConsumer::Disconnect,
+                    "drop_oldest" => SlowConsumer::DropOldest,
+                    "latest_per_subject" => SlowConsumer::LatestPerSubject,
+                    _ => return None,
+                }
+            }
+            b"hold_bytes_max" => self.hold_bytes_max = bytes()?,
+            b"poll_ms_max" => self.poll_ms_max = ms()?,
+            b"admission_per_s_max" => self.admission_per_s_max = number()?,
+            b"admission_wait_ms_max" => self.admission_wait_ms_max = ms()?,
             b"outboxes_bytes_max" => self.outboxes_bytes_max = bytes()?,
             b"message_bytes_max" => self.message_bytes_max = bytes()?,
             b"link_queue_bytes_max" => self.link_queue_bytes_max = bytes()?,

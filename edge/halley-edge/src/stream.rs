@@ -55,7 +55,7 @@ impl Worker {
     /// `GET /v1/stream`
     pub(crate) fn open_events(&mut self, index: u32, req: &Request<'_>) -> Result<(), HttpError> {
         let user = target::query_value(req.target, "user")?.ok_or(USER_MISSING)?;
-        let retry_ms = self.settings.stream_retry_ms;
+        let retry_ms = self.random.around(self.settings.stream_retry_ms);
         let framing = Framing::of(req.version);
         if accepts(req, "application/x-ndjson") {
             let kind = Transport::ndjson(req.version);

@@ -27,6 +27,7 @@ use crate::config::Config;
 use crate::link::Link;
 use crate::listen;
 use crate::outbox::Pool;
+use crate::random::Random;
 use crate::settings::Settings;
 use crate::stats::{Stat, Stats};
 use crate::stop::Stopping;
@@ -98,6 +99,7 @@ pub struct Worker {
     accept_failed: bool,
     started: Instant,
     pub(crate) now_ms: u64,
+    pub(crate) random: Random,
     pub(crate) date: HttpDate,
     date_ms: u64,
     pub(crate) stopping: Option<Stopping>,
@@ -146,6 +148,7 @@ impl Worker {
             accept_failed: false,
             started: Instant::now(),
             now_ms: 0,
+            random: Random::new(),
             date: HttpDate::from_unix_s(0),
             date_ms: 0,
             stopping: None,

@@ -142,7 +142,7 @@ pub fn stream(edge: &Edge, brain: &mut Brain, target: &str, lines: &str) -> (Cli
     (client, conn, head)
 }
 
-pub const SSE_WELCOME: &str = ": welcome\nretry: 2000\n\n";
+pub const SSE_WELCOME: &str = ": welcome\nretry: 1\n\n";
 
 /// An SSE stream whose client has read the welcome.
 pub fn sse(edge: &Edge, brain: &mut Brain, user: &str) -> (Client, u64) {

@@ -9,13 +9,13 @@ use crate::client::{header, sse, sse_event, stream};
 /// `data: <json>`, an empty line, and without a cursor there is no `id:`".
 #[test]
 fn sse_in_chunks() {
-    let (edge, mut brain) = Edge::start(&[("stream_retry_ms", "1234")]);
+    let (edge, mut brain) = Edge::start(&[]);
     let (mut client, conn, head) =
         stream(&edge, &mut brain, "/v1/stream?user=u", "Accept: text/event-stream\r\n");
     assert_eq!(header(&head, "content-type"), Some("text/event-stream"));
     assert_eq!(header(&head, "cache-control"), Some("no-cache, no-transform"));
     assert_eq!(header(&head, "transfer-encoding"), Some("chunked"));
-    client.expect_chunk(": welcome\nretry: 1234\n\n");
+    client.expect_chunk(": welcome\nretry: 1\n\n");
     let event = brain.deliver("c-1", r#"{"a":[1,2]}"#, &[conn]);
     assert_eq!(event, r#"{"id":"1","subject":"s","at":1,"data":{"a":[1,2]}}"#);
     client.expect_chunk(&format!("id: c-1\ndata: {event}\n\n"));
