@@ -4,41 +4,68 @@
 %%   {"id":…,"subject":…,"at":…,"data":…}
 %% one line, data last, so that a transport that wants only the data cuts it out (link.md 7.1).
 %% `draft/3' does what can be done before the subject's shard has given the event its place in the
-%% subject's order; `event/3' finishes it there.
+%% subject's order; `event/4' finishes it there.
+%%
+%% A generated id is `<store>-<seq>', both in base 36: short, and unique for ever, since a store
+%% never uses a seq again.
 %%
 %% Pure: no processes, no clock. Ids are judged by `halley_id' before they come here.
 -module(halley_event).
 
--export([draft/3, event/3, encode_data/1, data/1, escape/1]).
--export_type([event/0, draft/0, id/0]).
+-export([draft/3, chosen_id/1, id_prefix/1, event/4, encode_data/1, data/1, escape/1]).
+-export_type([event/0, draft/0, id/0, id_prefix/0]).
 
 -type id() :: binary().
 -type event() :: #{id := id(), subject := binary(),
+                   shard := halley_shard:index(),
+                   seq := halley_cursor:seq(),
                    at := integer(),              % milliseconds since the epoch
                    json := binary(),
                    data_offset := pos_integer(), % where data begins in json; a brace follows it
-                   cursor := binary()}.
+                   subject_offset := pos_integer(),    % where the subject stands in json,
+                   subject_bytes := pos_integer(),     % without its quotes
+                   cursor := binary(),           % empty where the link's writer makes it
+                   sessions => non_neg_integer(),      % for the history: the first answer,
+                   chosen => boolean(),                % and whether the publisher chose the id
+                   kind => event}.                     % a record of the history
 -opaque draft() :: {Id :: id() | generated, Subject :: binary(), SubjectJson :: binary(),
                    Data :: binary()}.
+%% What the ids that are generated for a store's events begin with.
+-type id_prefix() :: binary().
+
+%% Of `{"id":"' and of `","subject":"'.
+-define(ID_OFFSET, 7).
+-define(BETWEEN_BYTES, 13).
 
 %% An event that waits for its place. `Data' is valid JSON on one line.
 -spec draft(id() | generated, binary(), binary()) -> draft().
 draft(Id, Subject, Data) ->
     {Id, Subject, escape(Subject), Data}.
 
-%% The event. `Generated' is its id unless the publisher chose one; it needs no escapes in JSON.
--spec event(draft(), Generated :: id(), At :: integer()) -> event().
-event({generated, Subject, SubjectJson, Data}, Id, At) ->
-    build(Id, Id, Subject, SubjectJson, Data, At);
-event({Id, Subject, SubjectJson, Data}, _, At) ->
-    build(Id, escape(Id), Subject, SubjectJson, Data, At).
+-spec chosen_id(draft()) -> id() | generated.
+chosen_id({Id, _, _, _}) -> Id.
 
-build(Id, IdJson, Subject, SubjectJson, Data, At) ->
+-spec id_prefix(halley_cursor:store()) -> id_prefix().
+id_prefix(Store) ->
+    <<(integer_to_binary(Store, 36))/binary, $->>.
+
+%% The event, at its place in the order of its shard.
+-spec event(draft(), id_prefix(), {halley_shard:index(), halley_cursor:seq()}, At :: integer()) ->
+    event().
+event({generated, Subject, SubjectJson, Data}, Prefix, {_, Seq} = Place, At) ->
+    Id = <<Prefix/binary, (integer_to_binary(Seq, 36))/binary>>,
+    build(Id, Id, Subject, SubjectJson, Data, Place, At);
+event({Id, Subject, SubjectJson, Data}, _, Place, At) ->
+    build(Id, escape(Id), Subject, SubjectJson, Data, Place, At).
+
+build(Id, IdJson, Subject, SubjectJson, Data, {Shard, Seq}, At) ->
     AtJson = integer_to_binary(At),
     Json = <<"{\"id\":\"", IdJson/binary, "\",\"subject\":\"", SubjectJson/binary,
              "\",\"at\":", AtJson/binary, ",\"data\":", Data/binary, $}>>,
-    #{id => Id, subject => Subject, at => At, json => Json,
-      data_offset => byte_size(Json) - byte_size(Data) - 1, cursor => <<>>}.
+    #{id => Id, subject => Subject, shard => Shard, seq => Seq, at => At, json => Json,
+      data_offset => byte_size(Json) - byte_size(Data) - 1,
+      subject_offset => ?ID_OFFSET + byte_size(IdJson) + ?BETWEEN_BYTES,
+      subject_bytes => byte_size(SubjectJson), cursor => <<>>}.
 
 %% The JSON text of a term as jiffy understands it, or of `{json, Text}', which is taken as it is.
 -spec encode_data(term() | {json, binary()}) -> {ok, binary()} | {error, {bad_data, term()}}.

@@ -2,11 +2,24 @@
 %%
 %% A link's writer registers and gets a slot (1..1023) and a counter of the bytes that wait for it.
 %%   {deliver, halley_event:event(), Conns}      Conns: packed u64, big-endian, at most 8192
+%%   {mark, Shard, Seq}                          the shard has nothing more for anyone up to Seq
+%%   behind                                      the link has been marked behind; see below
 %%   {close_sessions, Reason :: binary(), Conns} Conns: a list
-%% are the messages it receives. `deliver/3' adds `cost/2' bytes to the counter before it sends; the
-%% writer subtracts as many when they were handed to the socket. The counter is what bounds a
-%% link's queue: past a share of `link_queue_bytes_max' `overloaded/0' turns true and the router
-%% refuses events; a link that passes the whole bound is closed by its own process (link.md 4.7).
+%% are the messages it receives. The first two come from the shard alone, so they stay in its order.
+%% `deliver/3' adds `cost/2' bytes to the counter before it sends; the writer subtracts as many when
+%% they were handed to the socket.
+%%
+%% The counter is what bounds a link's queue. An event that would take it past
+%% `link_queue_bytes_max' is not sent: the link is *behind*, and as long as it is, neither events
+%% nor marks are sent to it (link.md 4.7, 10.6). When the queue has drained, the writer calls
+%% `resume/1', reads the heads after that, and gets from the history what is not above them.
+%% Nothing falls between: a shard moves its head before it looks at the mark, so an event that
+%% found the link behind is not above heads that are read after the mark was cleared. `behind' is
+%% sent once each time that the mark is set, because a writer that drained before it was set would
+%% sleep; the mark, not the message, says how things stand.
+%%
+%% A single slow link refuses nobody anything. `overloaded/0' turns true when every link has
+%% `link_queue_refuse_bytes' waiting: then it is the brain that is too fast.
 %%
 %% A slot is free again only when the directory has been purged of the dead link's sessions, and
 %% the slot that was free for the longest is given out first: a message or a session of a dead link
@@ -18,7 +31,8 @@
 -behaviour(gen_server).
 
 -export([new/0, start_link/0]).
--export([register/2, deliver/3, close_sessions/3, cost/2]).
+-export([register/2, deliver/3, mark/2, close_sessions/3, cost/2]).
+-export([is_behind/1, resume/1]).
 -export([list/0, info/1, pressure/0, overloaded/0]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 -export_type([slot/0, info/0]).
@@ -30,8 +44,9 @@
 -define(TABLE, halley_links).
 -define(SLOT_MAX, 1023).
 -define(OVERLOADED, {?MODULE, overloaded}).
+-define(BEHIND, {?MODULE, behind}).
 %% DELIVER without its cursor, event and conns (link.md 2).
--define(DELIVER_BYTES, 16).
+-define(DELIVER_BYTES, 37).
 
 -record(link, {slot :: slot(), writer :: pid(), queue :: counters:counters_ref(),
                since :: integer(), info :: info()}).
@@ -43,6 +58,7 @@
 -spec new() -> ok.
 new() ->
     ?TABLE = ets:new(?TABLE, [named_table, public, {keypos, #link.slot}, {read_concurrency, true}]),
+    persistent_term:put(?BEHIND, atomics:new(?SLOT_MAX, [])),
     persistent_term:put(?OVERLOADED, atomics:new(1, [])).
 
 -spec start_link() -> gen_server:start_ret().
@@ -57,23 +73,67 @@ start_link() ->
 register(Writer, Info) ->
     gen_server:call(?MODULE, {register, Writer, Info}, infinity).
 
-%% Sends an event to connections of a link. `gone': the link has ended.
--spec deliver(slot(), halley_event:event(), Conns :: binary()) -> ok | gone.
+%% Sends an event to connections of a link. `gone': the link has ended. `behind': it gets the event
+%% from the history, later.
+-spec deliver(slot(), halley_event:event(), Conns :: binary()) -> ok | behind | gone.
 deliver(Slot, Event, Conns) ->
     case ets:lookup(?TABLE, Slot) of
-        [#link{writer = Writer, queue = Queue}] ->
-            counters:add(Queue, 1, cost(Event, Conns)),
-            note_pressure(counters:get(Queue, 1)),
-            Writer ! {deliver, Event, Conns},
-            ok;
+        [Link] ->
+            Behind = persistent_term:get(?BEHIND),
+            case atomics:get(Behind, Slot) of
+                0 -> deliver(Link, Behind, Event, Conns);
+                1 -> behind
+            end;
         [] ->
             gone
     end.
 
-%% The bytes of the DELIVER frame that one `deliver' message becomes.
+deliver(#link{slot = Slot, writer = Writer, queue = Queue}, Behind, Event, Conns) ->
+    Cost = cost(Event, Conns),
+    Waiting = counters:get(Queue, 1) + Cost,
+    note_pressure(Waiting),
+    case Waiting > halley_limits:get(link_queue_bytes_max) of
+        false ->
+            counters:add(Queue, 1, Cost),
+            Writer ! {deliver, Event, Conns},
+            ok;
+        true ->
+            case atomics:exchange(Behind, Slot, 1) of
+                0 ->
+                    halley_metrics:incr(links_behind),
+                    Writer ! behind,
+                    behind;
+                1 ->
+                    behind
+            end
+    end.
+
+%% The bytes of the DELIVER frame that one `deliver' message becomes, without the cursor that the
+%% writer puts in.
 -spec cost(halley_event:event(), Conns :: binary()) -> pos_integer().
 cost(#{json := Json, cursor := Cursor}, Conns) ->
     ?DELIVER_BYTES + byte_size(Cursor) + byte_size(Json) + byte_size(Conns).
+
+%% Tells every link that isn't behind how far the shard is. Only the shard calls it.
+-spec mark(halley_shard:index(), halley_cursor:seq()) -> ok.
+mark(Shard, Seq) ->
+    Behind = persistent_term:get(?BEHIND),
+    Message = {mark, Shard, Seq},
+    Mark = fun(#link{slot = Slot, writer = Writer}, ok) ->
+               atomics:get(Behind, Slot) =:= 0 andalso (Writer ! Message),
+               ok
+           end,
+    ets:foldl(Mark, ok, ?TABLE).
+
+%% Whether events for this link have been left to the history.
+-spec is_behind(slot()) -> boolean().
+is_behind(Slot) ->
+    atomics:get(persistent_term:get(?BEHIND), Slot) =:= 1.
+
+%% Events are sent to the link again. The writer calls it, and reads the heads afterwards.
+-spec resume(slot()) -> ok.
+resume(Slot) ->
+    atomics:put(persistent_term:get(?BEHIND), Slot, 0).
 
 %% Asks a link to close connections; it does nothing if the link has ended.
 -spec close_sessions(slot(), [halley_directory:conn()], Reason :: binary()) -> ok.
@@ -101,7 +161,7 @@ info(Slot) ->
 pressure() ->
     fullest_bytes() / halley_limits:get(link_queue_bytes_max).
 
-%% Whether events must be refused because a link's queue is near its bound.
+%% Whether events must be refused because every link's queue is near its bound.
 -spec overloaded() -> boolean().
 overloaded() ->
     Flag = persistent_term:get(?OVERLOADED),
@@ -110,8 +170,31 @@ overloaded() ->
 %% Clearing first and looking then: a delivery that passes the bound in between sets the flag again.
 still_overloaded(Flag) ->
     ok = atomics:put(Flag, 1, 0),
-    note_pressure(fullest_bytes()),
-    atomics:get(Flag, 1) =:= 1.
+    case all_full() of
+        true ->
+            ok = atomics:put(Flag, 1, 1),
+            true;
+        false ->
+            false
+    end.
+
+%% It ends at the first link that has room, so a slow link among others costs little.
+all_full() ->
+    true = ets:safe_fixtable(?TABLE, true),
+    try
+        First = ets:first(?TABLE),
+        First =/= '$end_of_table' andalso full_from(First)
+    after
+        ets:safe_fixtable(?TABLE, false)
+    end.
+
+full_from('$end_of_table') -> true;
+full_from(Slot) -> is_full(ets:lookup(?TABLE, Slot)) andalso full_from(ets:next(?TABLE, Slot)).
+
+is_full([#link{queue = Queue}]) ->
+    counters:get(Queue, 1) >= halley_limits:get(link_queue_refuse_bytes);
+is_full([]) ->
+    true.
 
 note_pressure(Bytes) ->
     case Bytes >= halley_limits:get(link_queue_refuse_bytes) of
@@ -141,6 +224,7 @@ handle_call({register, Writer, Info}, _, State = #state{free = Free, writers = W
             Queue = counters:new(1, [atomics]),
             Link = #link{slot = Slot, writer = Writer, queue = Queue,
                          since = erlang:system_time(millisecond), info = Info},
+            ok = resume(Slot),
             true = ets:insert_new(?TABLE, Link),
             Monitor = monitor(process, Writer),
             {reply, {ok, Slot, Queue},

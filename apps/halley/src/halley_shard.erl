@@ -98,10 +98,9 @@ handle_call({publish, N, Drafts}, _, State) ->
 handle_cast(_, State) ->
     {noreply, State}.
 
-publish_one(Draft, State = #state{epoch = Epoch, seq = Seq}) ->
-    Generated = <<Epoch/binary, (integer_to_binary(Seq, 36))/binary>>,
+publish_one(Draft, State = #state{shard = Shard, epoch = Epoch, seq = Seq}) ->
     Event = #{id := Id, subject := Subject} =
-        halley_event:event(Draft, Generated, erlang:system_time(millisecond)),
+        halley_event:event(Draft, Epoch, {Shard, Seq}, erlang:system_time(millisecond)),
     Sessions = send(Event, receivers(Subject)),
     {#{id => Id, sessions => Sessions}, State#state{seq = Seq + 1}}.
 
@@ -151,6 +150,6 @@ pack(Words) -> << <<0:16, Word:?CONN_BITS>> || Word <- Words >>.
 
 deliver(Slot, Event, Conns) ->
     case halley_links:deliver(Slot, Event, Conns) of
-        ok -> byte_size(Conns) div 8;
-        gone -> 0
+        gone -> 0;
+        _ -> byte_size(Conns) div 8
     end.

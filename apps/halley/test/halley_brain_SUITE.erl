@@ -17,7 +17,8 @@ all() ->
      user_with_many_sessions,
      sessions_are_closed, link_gets_one_message_for_an_event, link_with_many_connections,
      link_dies_and_is_purged, slot_is_not_reused_at_once, too_many_links,
-     overloaded_link_refuses_publish, overloaded_shard_refuses_publish,
+     overloaded_links_refuse_publish, link_falls_behind,
+     overloaded_shard_refuses_publish,
      shard_killed, shard_hangs, directory_owner_killed, directory_owner_killed_under_load,
      purge_is_interrupted, links_owner_killed, store_gives_up].
 
@@ -224,16 +225,39 @@ too_many_links(_) ->
     wait(fun() -> halley_links:info(Slot) =:= undefined end),
     wait(fun() -> element(1, halley_links:register(self(), #{})) =:= ok end).
 
-overloaded_link_refuses_publish(_) ->
+%% link.md 4.7: one slow link refuses nobody anything, all of them do.
+overloaded_links_refuse_publish(_) ->
     {_, _, Queue} = link_with([{number(<<"ann">>), 1}]),
+    {_, _, Other} = link_with([]),
     ok = counters:add(Queue, 1, halley_limits:get(link_queue_refuse_bytes)),
-    {ok, #{sessions := 1}} = halley:publish(<<"ann">>, 1),
+    [{ok, #{sessions := 1}} = halley:publish(<<"ann">>, 1) || _ <- lists:seq(1, 3)],
     ?assert(halley_links:pressure() >= 0.5),
+    ok = counters:add(Other, 1, halley_limits:get(link_queue_refuse_bytes)),
     [{error, overloaded} = halley:publish(<<"ann">>, 1) || _ <- lists:seq(1, 3)],
     [{error, overloaded}, {error, overloaded}] =
         halley:publish_many([{<<"ann">>, 1, #{}}, {<<"bob">>, 1, #{}}]),
-    ok = counters:put(Queue, 1, 0),
+    ok = counters:put(Other, 1, 0),
     {ok, #{sessions := 1}} = halley:publish(<<"ann">>, 1).
+
+%% link.md 4.7
+link_falls_behind(_) ->
+    {Writer, Slot, Queue} = Link = link_with([{number(<<"ann">>), 1}]),
+    Max = halley_limits:get(link_queue_bytes_max),
+    ok = counters:put(Queue, 1, Max),
+    {ok, #{sessions := 1}} = halley:publish(<<"ann">>, 1),
+    ?assert(halley_links:is_behind(Slot)),
+    receive {Writer, behind} -> ok after ?WAIT_MS -> error(not_told) end,
+    ok = counters:put(Queue, 1, 0),
+    {ok, #{sessions := 1}} = halley:publish(<<"ann">>, 2),
+    ok = halley_links:mark(1, 17),
+    receive {Writer, Message} -> error({sent_to_a_link_that_is_behind, Message}) after 50 -> ok end,
+    ?assertEqual(0, counters:get(Queue, 1)),
+    ok = halley_links:resume(Slot),
+    ?assertNot(halley_links:is_behind(Slot)),
+    ok = halley_links:mark(1, 18),
+    {ok, #{sessions := 1}} = halley:publish(<<"ann">>, 3),
+    receive {Writer, {mark, 1, 18}} -> ok after ?WAIT_MS -> error(not_marked) end,
+    ?assertEqual([1], delivered(Link)).
 
 overloaded_shard_refuses_publish(_) ->
     ok = halley_limits:set(#{shard_queue_events_max => 10}),

@@ -5,17 +5,32 @@
 
 event(Id, Subject, Data) ->
     {ok, Json} = halley_event:encode_data(Data),
-    halley_event:event(halley_event:draft(Id, Subject, Json), <<"E-1-0">>, 1700000000000).
+    halley_event:event(halley_event:draft(Id, Subject, Json), halley_event:id_prefix(14), {3, 35},
+                       1700000000000).
 
 %% link.md 7.1
 text_is_one_line_with_data_last_test() ->
     Event = event(generated, <<"ann">>, {json, <<"{\"a\":1}">>}),
     #{json := Json, data_offset := Offset} = Event,
-    ?assertEqual(<<"{\"id\":\"E-1-0\",\"subject\":\"ann\","
+    ?assertEqual(<<"{\"id\":\"E-Z\",\"subject\":\"ann\","
                    "\"at\":1700000000000,\"data\":{\"a\":1}}">>, Json),
     ?assertEqual(<<"{\"a\":1}">>, binary_part(Json, Offset, byte_size(Json) - Offset - 1)),
-    ?assertMatch(#{id := <<"E-1-0">>, subject := <<"ann">>, at := 1700000000000, cursor := <<>>},
+    ?assertMatch(#{id := <<"E-Z">>, subject := <<"ann">>, shard := 3, seq := 35,
+                   at := 1700000000000, cursor := <<>>},
                  Event).
+
+%% link.md 7.1
+subject_stands_where_it_is_said_test_() ->
+    [?_assertEqual(halley_event:escape(Subject), binary_part(Json, Offset, Bytes))
+     || Id <- [generated, <<"mine">>, <<"\"">>, binary:copy(<<"\\">>, 255)],
+        Subject <- [<<"a">>, <<"a\"b\\c">>, <<"Zoë"/utf8>>, binary:copy(<<"\"">>, 255)],
+        #{json := Json, subject_offset := Offset, subject_bytes := Bytes}
+            <- [event(Id, Subject, 1)]].
+
+draft_knows_a_chosen_id_test() ->
+    ?assertEqual([generated, <<"mine">>],
+                 [halley_event:chosen_id(halley_event:draft(Id, <<"s">>, <<"1">>))
+                  || Id <- [generated, <<"mine">>]]).
 
 ids_are_escaped_test_() ->
     [?_assertMatch(#{<<"id">> := Id, <<"subject">> := Id},
