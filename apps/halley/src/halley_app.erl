@@ -15,6 +15,7 @@ start(_, _) ->
 start_tree() ->
     case halley_sup:start_link() of
         {ok, Pid} ->
+            ok = halley_drain:install(),
             ok = halley_boot:ready(),
             {ok, Pid};
         {error, Reason} ->
@@ -23,4 +24,5 @@ start_tree() ->
 
 -spec stop(term()) -> ok.
 stop(_) ->
-    ok.
+    ok = halley_pidfile:remove(),
+    halley_drain:remove().

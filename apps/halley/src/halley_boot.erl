@@ -53,7 +53,17 @@ ready() ->
     {ok, Notices} = application:get_env(halley, notices),
     lists:foreach(fun(Notice) -> ?LOG_NOTICE("~ts", [Notice]) end, Notices),
     {ok, DataDir} = application:get_env(halley, data_dir),
+    leave_pid(),
     ?LOG_NOTICE("brain ~ts is ready, data in ~ts", [node(), DataDir]).
+
+%% Not worth refusing to start: a full disk has its own answers.
+leave_pid() ->
+    case halley_pidfile:write(running) of
+        ok -> ok;
+        {error, Reason} ->
+            ?LOG_WARNING("data.dir: halley.pid cannot be written (~ts), so `./halley drain` "
+                         "will not find this brain", [file:format_error(Reason)])
+    end.
 
 %% One line for each message. Progress reports tell of every process that starts: too much for a
 %% log.
@@ -79,6 +89,7 @@ explain(Reason) -> lists:flatten(io_lib:format("the brain cannot start: ~0tP", [
 %% Ends the node: one line on stderr, exit status 1. For any part that cannot start.
 -spec fail(Line :: unicode:chardata()) -> no_return().
 fail(Line) ->
+    ok = halley_pidfile:remove(),
     _ = logger:set_primary_config(level, none),
     io:put_chars(standard_error, ["halley: ", Line, "\n"]),
     erlang:halt(1).

@@ -9,7 +9,9 @@
 -define(WAIT_MS, 20000).
 
 all() ->
-    [starts_and_stops_on_sigterm, log_is_one_line_for_a_message, node_listens_on_nothing,
+    [starts_and_stops_on_sigterm, sigterm_drains_first, second_sigterm_cuts_the_drain_short,
+     drain_that_fails_stops_all_the_same, pid_file_is_written_and_removed,
+     refused_start_leaves_the_pid_file_of_another, log_is_one_line_for_a_message, node_listens_on_nothing,
      config_unknown_key, config_bad_value, config_unknown_variable, config_file_missing,
      data_dir_is_a_file, data_dir_is_in_use, store_of_another_node,
      follows_survive_a_kill].
@@ -24,6 +26,69 @@ starts_and_stops_on_sigterm(Config) ->
     Node = start_node(Config, []),
     Ready = wait_line(Node, "is ready"),
     ?assertMatch({match, _}, re:run(Ready, "notice brain halley@127.0.0.1 is ready, data in ")),
+    ok = signal(Node, "TERM"),
+    {0, _} = wait_exit(Node).
+
+%% The brain answers while its edge drains, and ends when that is gone.
+sigterm_drains_first(Config) ->
+    Edge = "fun(Ms) -> logger:notice(\"edge stops in ~b, ~p, ~p\", "
+           "[Ms, halley_drain:is_draining(), halley:publish(<<\"s\">>, 1)]), timer:sleep(Ms) end",
+    Node = start_node(Config, [{"HALLEY_DRAIN_TIME", "1s"}], "halley_drain:set_edge(" ++ Edge ++ ")"),
+    _ = wait_line(Node, "is ready"),
+    ok = signal(Node, "TERM"),
+    _ = wait_line(Node, "notice draining: 0 sessions over 1.0 s"),
+    _ = wait_line(Node, "edge stops in 1000, true, {ok,#{"),
+    ?assertMatch([_, _, <<"draining 0">>], pid_file(Config)),
+    _ = wait_line(Node, "notice drained after 1.[0-9] s, stopping"),
+    {0, _} = wait_exit(Node),
+    ?assertEqual(none, pid_file(Config)).
+
+second_sigterm_cuts_the_drain_short(Config) ->
+    Edge = "fun(0) -> waits ! stop, ok; (Ms) -> register(waits, self()), "
+           "receive stop -> ok after Ms -> ok end end",
+    Node = start_node(Config, [{"HALLEY_DRAIN_TIME", "50s"}],
+                      "halley_drain:set_edge(" ++ Edge ++ ")"),
+    _ = wait_line(Node, "is ready"),
+    ok = signal(Node, "TERM"),
+    _ = wait_line(Node, "draining"),
+    timer:sleep(200),
+    ok = signal(Node, "TERM"),
+    _ = wait_line(Node, "asked again to stop: closing 0 sessions at once"),
+    _ = wait_line(Node, "notice drained after 0.[0-9] s, stopping"),
+    {0, _} = wait_exit(Node).
+
+drain_that_fails_stops_all_the_same(Config) ->
+    Node = start_node(Config, [], "halley_drain:set_edge(fun(_) -> exit(no_luck) end)"),
+    _ = wait_line(Node, "is ready"),
+    ok = signal(Node, "TERM"),
+    _ = wait_line(Node, "error the edge could not be stopped: no_luck"),
+    {0, _} = wait_exit(Node).
+
+pid_file_is_written_and_removed(Config) ->
+    Node = start_node(Config, []),
+    _ = wait_line(Node, "is ready"),
+    Pid = integer_to_binary(os_pid(Node)),
+    {ok, Stat} = file:read_file(<<"/proc/", Pid/binary, "/stat">>),
+    [Pid, Started, <<"running">>] = pid_file(Config),
+    %% proc(5): starttime is the 22nd field; erl's name has no blanks.
+    ?assertEqual(Started, lists:nth(22, binary:split(Stat, <<" ">>, [global]))),
+    ok = signal(Node, "KILL"),
+    {137, _} = wait_exit(Node),
+    ?assertMatch([Pid, Started, _], pid_file(Config)),
+    Next = start_node(Config, []),
+    _ = wait_line(Next, "is ready"),
+    NextPid = integer_to_binary(os_pid(Next)),
+    ?assertMatch([NextPid, _, <<"running">>], pid_file(Config)),
+    ok = signal(Next, "TERM"),
+    {0, _} = wait_exit(Next),
+    ?assertEqual(none, pid_file(Config)).
+
+refused_start_leaves_the_pid_file_of_another(Config) ->
+    Node = start_node(Config, []),
+    _ = wait_line(Node, "is ready"),
+    Before = pid_file(Config),
+    fails(Config, [], "halley: data.dir: another running brain has .* open"),
+    ?assertEqual(Before, pid_file(Config)),
     ok = signal(Node, "TERM"),
     {0, _} = wait_exit(Node).
 
@@ -126,6 +191,12 @@ start_node(Config, Environment, Expression) ->
                       {line, 10000}, exit_status, binary]),
     {os_pid, OsPid} = erlang:port_info(Port, os_pid),
     {Port, OsPid}.
+
+pid_file(Config) ->
+    case file:read_file(filename:join(proplists:get_value(dir, Config), "data/halley.pid")) of
+        {ok, Text} -> binary:split(Text, <<"\n">>, [global, trim]);
+        {error, enoent} -> none
+    end.
 
 os_pid({_, OsPid}) ->
     OsPid.

@@ -1,5 +1,5 @@
-%% The application. Stopping it stops the edge, too; a brain that dies leaves the edge running
-%% (protocol/link.md 9).
+%% The application. Stopping it stops the edge, too, unless SIGTERM's drain did already; a brain that
+%% dies leaves the edge running (protocol/link.md 9).
 -module(halley_edge_app).
 -behaviour(application).
 
@@ -8,14 +8,16 @@
 -spec start(application:start_type(), term()) -> {ok, pid()} | {error, term()}.
 start(_, _) ->
     case halley_edge_sup:start_link() of
-        {ok, Pid} -> {ok, Pid};
+        {ok, Pid} ->
+            ok = halley_drain:set_edge(fun halley_edge_runner:stop_edge/1),
+            {ok, Pid};
         {error, Reason} -> {error, Reason}
     end.
 
 %% Here and not in the runner's terminate/2, which also runs when the runner is merely restarted.
 -spec prep_stop(State) -> State.
 prep_stop(State) ->
-    ok = halley_edge_runner:stop_edge(),
+    ok = halley_edge_runner:stop_edge(application:get_env(halley, drain_ms, 0)),
     State.
 
 -spec stop(term()) -> ok.

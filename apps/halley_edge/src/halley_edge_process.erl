@@ -6,7 +6,7 @@
 %% {exit_status, Status}}, to the process that called start/2.
 -module(halley_edge_process).
 
--export([program/0, build/1, start/2, identify/1, is_alive/1, kill/1, printable/1]).
+-export([program/0, build/1, start/2, identify/1, is_alive/1, terminate/1, kill/1, printable/1]).
 -export_type([identity/0, config/0]).
 
 -type config() :: #{public := string(), api := string(), workers := pos_integer(),
@@ -81,11 +81,19 @@ identify(Pid) ->
 is_alive({Pid, Ticks}) ->
     stat(Pid) =:= {ok, Ticks}.
 
+%% For one that can't be talked to: SIGTERM.
+-spec terminate(identity()) -> ok.
+terminate(Identity) ->
+    signal("TERM", Identity).
+
 %% For one that was asked to stop and doesn't: SIGKILL.
 -spec kill(identity()) -> ok.
-kill({Pid, _} = Identity) ->
+kill(Identity) ->
+    signal("KILL", Identity).
+
+signal(Name, {Pid, _} = Identity) ->
     case is_alive(Identity) of
-        true -> _ = os:cmd("kill -KILL " ++ integer_to_list(Pid)), ok;
+        true -> _ = os:cmd(["kill -", Name, $\s, integer_to_list(Pid)]), ok;
         false -> ok
     end.
 

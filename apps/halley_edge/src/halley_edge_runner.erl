@@ -1,5 +1,5 @@
 %% Runs the edge: adopts the one that is there or starts one, watches it, starts it again when it
-%% dies, stops it when the application stops.
+%% dies, stops it when the brain stops.
 %%
 %% start_link/0 returns before the workers have met the brain: an application that is still
 %% starting can't be stopped cleanly, and would leave its edge behind. An edge that can't start (its
@@ -7,12 +7,15 @@
 %% time: later the runner tries again, after a wait that grows from nothing to five seconds.
 %%
 %% An edge that was started here tells its end through its port; of an adopted one only its process
-%% id is known, and /proc is asked about it twice a second. When the runner or the brain dies, the
-%% edge stays.
+%% id is known, and /proc is asked about it twice a second, more often while it stops. When the
+%% runner or the brain dies, the edge stays.
+%%
+%% A stop is a SHUTDOWN and a deadline, after which the edge is killed. Links stay up meanwhile: a
+%% drain is no reason to lose an event. A second stop may shorten the first.
 -module(halley_edge_runner).
 -behaviour(gen_server).
 
--export([start_link/0, await_met/0, stop_edge/0]).
+-export([start_link/0, await_met/0, stop_edge/1]).
 -export([init/1, handle_continue/2, handle_call/3, handle_cast/2, handle_info/2]).
 
 -include_lib("kernel/include/logger.hrl").
@@ -20,6 +23,7 @@
 -define(MEET_MS_MAX, 15000).
 -define(STOP_MS_MAX, 10000).
 -define(POLL_MS, 500).
+-define(STOPPING_POLL_MS, 20).
 -define(WAIT_MS_MIN, 200).
 -define(WAIT_MS_MAX, 5000).
 -define(LASTED_MS, 30000).
@@ -30,7 +34,9 @@
     edge :: {port, port()} | {adopted, halley_edge_process:identity()} | none | stopped,
     since = 0 :: integer(),
     wait_ms = 0 :: non_neg_integer(),
-    last_line = <<>> :: binary()
+    last_line = <<>> :: binary(),
+    %% Who waits for the edge's end, and the timer that ends their patience.
+    stopping = no :: no | {[gen_server:from()], Deadline :: integer(), reference()}
 }).
 
 -spec start_link() -> gen_server:start_ret().
@@ -42,12 +48,13 @@ start_link() ->
 await_met() ->
     gen_server:call(?MODULE, await_met, infinity).
 
-%% Stops the edge and waits until it is gone, for a bounded time.
--spec stop_edge() -> ok.
-stop_edge() ->
+%% Asks the edge to close its connections within DrainMs and to stop, and returns when it is gone; it
+%% is killed ?STOP_MS_MAX later. May be called again meanwhile, with less.
+-spec stop_edge(DrainMs :: non_neg_integer()) -> ok.
+stop_edge(DrainMs) ->
     case whereis(?MODULE) of
         undefined -> ok;
-        _ -> gen_server:call(?MODULE, stop_edge, infinity)
+        _ -> gen_server:call(?MODULE, {stop_edge, DrainMs}, infinity)
     end.
 
 -spec init([]) -> {ok, #state{}, {continue, begin_with}}.
@@ -143,45 +150,57 @@ said(Line, State) ->
 
 %%% Afterwards
 
--spec handle_call(term(), gen_server:from(), #state{}) -> {reply, ok, #state{}}.
+-spec handle_call(term(), gen_server:from(), #state{}) ->
+    {reply, ok, #state{}} | {noreply, #state{}}.
 handle_call(await_met, _, State) ->
     {reply, ok, State};
-handle_call(stop_edge, _, #state{edge = Edge} = State) when Edge =:= none; Edge =:= stopped ->
+handle_call({stop_edge, _}, _, #state{edge = Edge} = State) when Edge =:= none; Edge =:= stopped ->
     {reply, ok, State#state{edge = stopped}};
-handle_call(stop_edge, _, #state{config = #{socket_dir := Dir}, edge = Edge} = State) ->
-    DrainMs = application:get_env(halley_edge, drain_ms, 0),
+handle_call({stop_edge, DrainMs}, From, State) ->
+    ok = shut_down(DrainMs, State),
+    {noreply, stopping(From, now_ms() + DrainMs + ?STOP_MS_MAX, State)}.
+
+%% By a link, or by a meeting of its own, or, if the edge can't be talked to, by a signal.
+shut_down(DrainMs, #state{config = #{socket_dir := Dir}, edge = Edge}) ->
     case halley_edge_dialer:shutdown_edge(DrainMs) of
         ok -> ok;
-        no_link -> _ = halley_edge_adoption:shutdown(Dir, DrainMs), ok
-    end,
-    await_stop(Edge, now_ms() + DrainMs + ?STOP_MS_MAX),
-    ok = halley_edge_dialer:disconnect(),
-    {reply, ok, State#state{edge = stopped}}.
-
-await_stop({port, Port} = Edge, Deadline) ->
-    receive
-        {Port, {exit_status, 0}} -> ok;
-        {Port, {exit_status, Status}} -> ?LOG_WARNING("the edge ended with status ~b", [Status]);
-        {Port, {data, {_, Line}}} ->
-            ?LOG_NOTICE("edge: ~ts", [halley_edge_process:printable(Line)]),
-            await_stop(Edge, Deadline)
-    after max(0, Deadline - now_ms()) ->
-        {os_pid, Pid} = erlang:port_info(Port, os_pid),
-        case halley_edge_process:identify(Pid) of
-            {ok, Identity} -> kill(Identity);
-            gone -> ok
-        end
-    end;
-await_stop({adopted, Identity} = Edge, Deadline) ->
-    case {halley_edge_process:is_alive(Identity), now_ms() < Deadline} of
-        {false, _} -> ok;
-        {true, true} -> timer:sleep(20), await_stop(Edge, Deadline);
-        {true, false} -> kill(Identity)
+        no_link ->
+            case halley_edge_adoption:shutdown(Dir, DrainMs) of
+                ok -> ok;
+                {error, _} -> signal(fun halley_edge_process:terminate/1, Edge)
+            end
     end.
 
-kill(Identity) ->
-    ?LOG_WARNING("the edge was asked to stop and still runs: killing it"),
-    halley_edge_process:kill(Identity).
+signal(Signal, {adopted, Identity}) ->
+    Signal(Identity);
+signal(Signal, {port, Port}) ->
+    maybe_signal(Signal, erlang:port_info(Port, os_pid)).
+
+maybe_signal(_, undefined) ->
+    ok;
+maybe_signal(Signal, {os_pid, Pid}) ->
+    case halley_edge_process:identify(Pid) of
+        {ok, Identity} -> Signal(Identity);
+        gone -> ok
+    end.
+
+stopping(From, Deadline, #state{stopping = no} = State) ->
+    self() ! poll,
+    State#state{stopping = {[From], Deadline, deadline(Deadline)}};
+stopping(From, Deadline, #state{stopping = {Waiting, Earlier, Timer}} = State) ->
+    _ = erlang:cancel_timer(Timer),
+    Sooner = min(Deadline, Earlier),
+    State#state{stopping = {[From | Waiting], Sooner, deadline(Sooner)}}.
+
+deadline(Deadline) ->
+    erlang:send_after(Deadline, self(), too_late, [{abs, true}]).
+
+%% The edge is gone.
+stopped(#state{stopping = {Waiting, _, Timer}} = State) ->
+    _ = erlang:cancel_timer(Timer),
+    ok = halley_edge_dialer:disconnect(),
+    lists:foreach(fun(From) -> gen_server:reply(From, ok) end, Waiting),
+    State#state{edge = stopped, stopping = no}.
 
 -spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
 handle_cast(_, State) ->
@@ -191,21 +210,36 @@ handle_cast(_, State) ->
 handle_info({Port, {data, {_, Line}}}, #state{edge = {port, Port}} = State) ->
     {noreply, said(Line, State)};
 handle_info({Port, {exit_status, Status}}, #state{edge = {port, Port}} = State) ->
-    ?LOG_ERROR("the edge ended with status ~b", [Status]),
-    {noreply, restart_later(State)};
-handle_info(poll, #state{edge = {adopted, Identity}} = State) ->
+    {noreply, ended(Status, State)};
+handle_info(poll, #state{edge = {adopted, Identity}, stopping = Stopping} = State) ->
     case halley_edge_process:is_alive(Identity) of
         true ->
-            _ = erlang:send_after(?POLL_MS, self(), poll),
+            PollMs = case Stopping of no -> ?POLL_MS; _ -> ?STOPPING_POLL_MS end,
+            _ = erlang:send_after(PollMs, self(), poll),
             {noreply, State};
         false ->
-            ?LOG_ERROR("the adopted edge is gone"),
-            {noreply, restart_later(State)}
+            {noreply, ended(adopted, State)}
     end;
+handle_info(too_late, #state{edge = Edge, stopping = {_, _, _}} = State) ->
+    ?LOG_WARNING("the edge was asked to stop and still runs: killing it"),
+    ok = signal(fun halley_edge_process:kill/1, Edge),
+    {noreply, State};
 handle_info(start, #state{edge = none} = State) ->
     {noreply, start(State)};
 handle_info(_, State) ->
     {noreply, State}.
+
+ended(Status, #state{stopping = no} = State) ->
+    ?LOG_ERROR("the edge ended ~ts", [status(Status)]),
+    restart_later(State);
+ended(Status, State) when Status =:= 0; Status =:= adopted ->
+    stopped(State);
+ended(Status, State) ->
+    ?LOG_WARNING("the edge ended ~ts", [status(Status)]),
+    stopped(State).
+
+status(adopted) -> "(it was adopted, so nobody knows how)";
+status(Status) -> io_lib:format("with status ~b", [Status]).
 
 restart_later(#state{since = Since, wait_ms = Waited} = State) ->
     ok = halley_edge_dialer:disconnect(),

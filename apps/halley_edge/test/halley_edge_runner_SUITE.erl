@@ -9,7 +9,9 @@ suite() ->
     [{timetrap, {seconds, 60}}].
 
 all() ->
-    [starts_and_stops, edge_exits_is_restarted, runner_dies_edge_stays, brain_dies_edge_is_adopted,
+    [starts_and_stops, drain_is_waited_for_with_links_up, second_stop_cuts_a_drain_short,
+     edge_dies_in_a_drain_stays_dead, edge_that_does_not_stop_is_killed,
+     adopted_edge_that_cannot_be_talked_to_gets_a_signal, edge_exits_is_restarted, runner_dies_edge_stays, brain_dies_edge_is_adopted,
      adopted_edge_exits_is_restarted, different_edge_is_replaced, port_in_use_fails,
      program_is_missing, socket_dir_is_too_long, socket_dir_is_unusable,
      silent_stranger_is_named, addresses_are_compared, identity_of_processes].
@@ -40,7 +42,7 @@ end_per_testcase(_, Config) ->
     case whereis(halley_edge_runner) of
         undefined -> ok;
         Runner ->
-            _ = catch halley_edge_runner:stop_edge(),
+            _ = catch halley_edge_runner:stop_edge(0),
             kill(Runner)
     end,
     [signal("KILL", Pid) || Pid <- pids(Config), os_alive(Pid)],
@@ -56,11 +58,61 @@ starts_and_stops(Config) ->
     ?assertEqual(8#700, Mode band 8#777),
     [Pid] = pids(Config),
     ?assert(os_alive(Pid)),
-    ok = halley_edge_runner:stop_edge(),
+    ok = halley_edge_runner:stop_edge(0),
     ?assertNot(os_alive(Pid)),
     %% It stays stopped.
     timer:sleep(300),
     ?assertEqual([Pid], pids(Config)).
+
+%% protocol/link.md 9.1: the process exits when the drain is over, not before; the brain goes on
+%% with it until then.
+drain_is_waited_for_with_links_up(Config) ->
+    {ok, _} = start_runner(),
+    [Pid] = pids(Config),
+    Stopping = stop_in_background(1500),
+    timer:sleep(700),
+    ?assert(os_alive(Pid)),
+    ?assertEqual([0, 1], lists:sort(maps:keys(halley_edge_dialer:links()))),
+    1500 = stopped(Stopping, 1500, 4000),
+    ?assertNot(os_alive(Pid)),
+    ?assertEqual(#{}, halley_edge_dialer:links()),
+    ok = halley_edge_runner:stop_edge(0).
+
+second_stop_cuts_a_drain_short(Config) ->
+    {ok, _} = start_runner(),
+    [Pid] = pids(Config),
+    Stopping = stop_in_background(30000),
+    timer:sleep(200),
+    ok = halley_edge_runner:stop_edge(0),
+    ?assertNot(os_alive(Pid)),
+    30000 = stopped(Stopping, 0, 5000).
+
+edge_dies_in_a_drain_stays_dead(Config) ->
+    {ok, _} = start_runner(),
+    [Pid] = pids(Config),
+    Stopping = stop_in_background(30000),
+    timer:sleep(200),
+    signal("KILL", Pid),
+    30000 = stopped(Stopping, 0, 5000),
+    timer:sleep(300),
+    ?assertEqual([], edge_pids(Config)).
+
+edge_that_does_not_stop_is_killed(Config) ->
+    {ok, _} = start_runner(),
+    [Pid] = pids(Config),
+    Stopping = stop_in_background(4000),
+    4000 = stopped(Stopping, 14000, 20000),
+    ?assertNot(os_alive(Pid)).
+
+%% It hangs, so neither a link nor a meeting helps.
+adopted_edge_that_cannot_be_talked_to_gets_a_signal(Config) ->
+    Pid = start_edge(Config, "127.0.0.1:8"),
+    {ok, _} = start_runner(),
+    ok = halley_edge_dialer:disconnect(),
+    [ok = file:delete(Socket)
+     || Socket <- filelib:wildcard(filename:join([proplists:get_value(dir, Config), "edge", "*"]))],
+    ok = halley_edge_runner:stop_edge(0),
+    ?assertNot(os_alive(Pid)).
 
 edge_exits_is_restarted(Config) ->
     {ok, _} = start_runner(),
@@ -79,7 +131,7 @@ runner_dies_edge_stays(Config) ->
     ?assert(os_alive(Pid)),
     {ok, _} = start_runner(),
     ?assertEqual([Pid], edge_pids(Config)),
-    ok = halley_edge_runner:stop_edge(),
+    ok = halley_edge_runner:stop_edge(0),
     ?assertNot(os_alive(Pid)).
 
 %% The edge of a brain that was killed: here one that the test started itself.
@@ -88,7 +140,7 @@ brain_dies_edge_is_adopted(Config) ->
     {ok, _} = start_runner(),
     ?assertEqual([0, 1], lists:sort(maps:keys(halley_edge_dialer:links()))),
     ?assertEqual([Pid], edge_pids(Config)),
-    ok = halley_edge_runner:stop_edge(),
+    ok = halley_edge_runner:stop_edge(0),
     ?assertNot(os_alive(Pid)).
 
 adopted_edge_exits_is_restarted(Config) ->
@@ -146,6 +198,24 @@ identity_of_processes(_) ->
     ?assertEqual(gone, halley_edge_process:identify(4194304)).
 
 %%% Helpers
+
+stop_in_background(DrainMs) ->
+    Began = erlang:monotonic_time(millisecond),
+    {_, Monitor} = spawn_monitor(fun() ->
+        ok = halley_edge_runner:stop_edge(DrainMs),
+        exit({stopped, DrainMs})
+    end),
+    {Monitor, Began}.
+
+stopped({Monitor, Began}, MsMin, MsMax) ->
+    receive
+        {'DOWN', Monitor, process, _, {stopped, DrainMs}} ->
+            TookMs = erlang:monotonic_time(millisecond) - Began,
+            ?assert(TookMs >= MsMin andalso TookMs =< MsMax),
+            DrainMs
+    after MsMax ->
+        error(edge_does_not_stop)
+    end.
 
 start_runner() ->
     {ok, Runner} = halley_edge_runner:start_link(),
