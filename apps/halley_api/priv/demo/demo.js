@@ -1,8 +1,12 @@
 // The demo page: two people, each with a live stream, a list of whom they follow, and forms.
 // Streams come from this origin; follows and events go to the API listener, on another port.
 // Whatever came from outside enters the page as text, never as markup.
+//
+// Nothing is lost while someone is away: the page keeps the cursor of the last event it has seen and
+// comes back with it. What a resume brings twice has the same id and is shown once.
 
 const FEED_EVENTS_MAX = 50;
+const SEEN_IDS_MAX = 1000;
 const RECONNECT_MS = 2000;
 const FOLLOWING_MAX = 100;
 
@@ -59,7 +63,18 @@ class Api {
 // For a POSIX shell, in single quotes.
 const quote = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 
-const streamPath = (user) => `/v1/stream?user=${encodeURIComponent(user)}`;
+const streamPath = (user, cursor = '') =>
+  `/v1/stream?user=${encodeURIComponent(user)}${cursor === '' ? '' : `&cursor=${cursor}`}`;
+
+/** Where a stream that has seen nothing yet would go on; empty if nobody says. */
+async function cursorNow(user) {
+  try {
+    const answer = await fetch(`/v1/poll?user=${encodeURIComponent(user)}&timeout=0`);
+    return answer.ok ? (await answer.json()).cursor : '';
+  } catch {
+    return '';
+  }
+}
 
 const curl = {
   listen: (user) => `curl -N ${quote(location.origin + streamPath(user))}`,
@@ -96,6 +111,8 @@ class Person {
     this.api = api;
     this.name = name;
     this.source = null;
+    this.cursor = '';
+    this.seen = new Set();
     const { root, parts } = clone('person');
     this.root = root;
     this.parts = parts;
@@ -110,6 +127,7 @@ class Person {
     this.onSubmit(parts.who, () => this.become(parts.name.value));
     this.onSubmit(parts.follow, () => this.follow(parts['follow-subject'].value));
     this.onSubmit(parts.publish, () => this.publish());
+    parts.away.addEventListener('click', () => this.leaveOrReturn());
   }
 
   onSubmit(form, action) {
@@ -140,25 +158,57 @@ class Person {
     this.parts.feed.replaceChildren();
     this.parts.empty.hidden = false;
     this.showCommands();
-    this.connect();
+    this.startAfresh(name);
     return this.showFollowing();
   }
 
   // --- the stream ---
 
-  connect() {
+  async startAfresh(name) {
     this.source?.close();
-    const source = new EventSource(streamPath(this.name));
+    this.source = null;
+    this.seen.clear();
+    this.showState('connecting');
+    const cursor = await cursorNow(name);
+    if (this.name !== name || this.source !== null) return;
+    this.cursor = cursor;
+    this.connect();
+  }
+
+  connect(cursor = '') {
+    this.source?.close();
+    const source = new EventSource(streamPath(this.name, cursor));
     this.source = source;
+    this.parts.away.textContent = 'Go away';
     this.showState('connecting');
     source.onopen = () => this.showState('connected');
-    source.onmessage = (message) => this.receive(JSON.parse(message.data));
+    source.onmessage = (message) => {
+      this.cursor = message.lastEventId;
+      this.receive(JSON.parse(message.data));
+    };
+    source.addEventListener('gap', (message) => {
+      this.cursor = message.lastEventId;
+      this.showGap(JSON.parse(message.data).gap);
+    });
     source.onerror = () => {
-      // The browser itself tries again, except after an answer that was no stream.
+      // The browser itself tries again, cursor and all, except after an answer that was no stream.
       this.showState(source.readyState === EventSource.CLOSED ? 'offline' : 'connecting');
       if (source.readyState !== EventSource.CLOSED) return;
-      setTimeout(() => { if (this.source === source) this.connect(); }, RECONNECT_MS);
+      setTimeout(() => { if (this.source === source) this.connect(this.cursor); }, RECONNECT_MS);
     };
+  }
+
+  leaveOrReturn() {
+    if (this.source === null) {
+      this.connect(this.cursor);
+      this.say(`${this.name} is back, and gets what was missed.`);
+      return;
+    }
+    this.source.close();
+    this.source = null;
+    this.parts.away.textContent = 'Come back';
+    this.showState('away');
+    this.say(`${this.name} is away. What is published now is not lost.`);
   }
 
   showState(state) {
@@ -167,19 +217,42 @@ class Person {
     this.parts.state.textContent = state;
   }
 
+  isNew(id) {
+    if (this.seen.has(id)) return false;
+    this.seen.add(id);
+    if (this.seen.size > SEEN_IDS_MAX) this.seen.delete(this.seen.values().next().value);
+    return true;
+  }
+
   receive(event) {
+    if (!this.isNew(event.id)) return;
+    const { data } = event;
+    const text = typeof data === 'string' ? data : JSON.stringify(data);
+    this.show(event.at, event.subject, text, `id ${event.id}`);
+  }
+
+  showGap({ from, to, reason }) {
+    const time = (at) => (at === null ? 'some time' : new Date(at).toLocaleTimeString());
+    const text = `Something from ${time(from)} to ${time(to)} may be missing.`;
+    const why = reason.replaceAll('_', ' ');
+    const shown = this.show(to ?? Date.now(), 'gap', text, why);
+    shown.classList.add('gap');
+    shown.dataset.testid = 'gap';
+  }
+
+  show(time, about, text, title) {
     const { root, parts } = clone('event');
     const { feed, empty } = this.parts;
-    const { data } = event;
-    const at = new Date(event.at);
+    const at = new Date(time);
     parts.time.dateTime = at.toISOString();
     parts.time.textContent = at.toLocaleTimeString();
-    parts.time.title = `id ${event.id}`;
-    parts.subject.textContent = event.subject;
-    parts.data.textContent = typeof data === 'string' ? data : JSON.stringify(data);
+    parts.time.title = title;
+    parts.subject.textContent = about;
+    parts.data.textContent = text;
     feed.prepend(root);
     empty.hidden = true;
     while (feed.childElementCount > FEED_EVENTS_MAX) feed.lastElementChild.remove();
+    return root;
   }
 
   // --- follows and events ---
@@ -200,7 +273,7 @@ class Person {
   async publish() {
     const subject = this.parts['publish-subject'].value;
     const { sessions } = await this.api.publish(subject, this.parts['publish-text'].value);
-    this.say(`Sent to ${sessions} live ${sessions === 1 ? 'session' : 'sessions'}.`);
+    this.say(`Kept, and sent to ${sessions} live ${sessions === 1 ? 'session' : 'sessions'}.`);
   }
 
   async showFollowing() {
