@@ -9,7 +9,7 @@ RELEASE := $(BASE)/default/rel/halley
 NATIVE := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),edge/target)/release
 BENCH ?=
 
-.PHONY: help run test build check bench fuzz docs clean install-run install-test native release
+.PHONY: help run test build check bench faults fuzz docs clean install-run install-test native release
 
 help: ## print this table
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -38,6 +38,9 @@ check: install-test ## what CI asks of the code itself: formats, lints, types, h
 
 bench: install-test build ## run the benchmark whole and print its table
 	@bench/run $(BENCH)
+
+faults: install-test build ## inject faults at random, prove that nothing is lost (FAULTS_SECONDS=600)
+	@node test/faults/run.mjs
 
 fuzz: install-test ## fuzz each target for a minute (FUZZ_SECONDS=60)
 	@tools/fuzz.sh $${FUZZ_SECONDS:-60}

@@ -1,3 +1,5 @@
+// What a failure's seed is worth: the same choices again.
+
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { Random } from './lib/random.mjs';

@@ -6,8 +6,8 @@
 // after the cursor with which the client went on doesn't count, the server has to bring it again.
 // So a client that crashes, and one that goes back to an old cursor, are the same case.
 //
-// Here is found what a single user's entries show: an order that is wrong, a copy on the same
-// connection, a gap or a close without cause. What is missing needs all of the history: verdict.mjs.
+// Here is found what one user's entries show: a wrong order, a copy on the same connection, a gap
+// or a close without cause. What is missing needs all of the history: verdict.mjs.
 
 const CLOSE_GRACE_MS = 3_000;
 
@@ -127,8 +127,9 @@ class Reader {
 
   #copy(entry, first, event) {
     if (first.conn !== entry.conn) this.duplicates.afterResume += 1;
-    else if (event.unknown > 0) this.duplicates.afterRetry += 1;
-    else {
+    else if (event.unknown > 0 || this.history.damage.has(entry.id)) {
+      this.duplicates.afterRetry += 1;
+    } else {
       this.#violation('doubled', entry, 'the same event twice on one connection',
         { id: entry.id, subject: entry.subject });
     }

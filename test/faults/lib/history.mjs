@@ -7,7 +7,8 @@
 //
 //   events   id -> {id, subject, n, ack, begun, begunMs, acked, ackedMs, unknown}
 //            `unknown` counts attempts whose outcome nobody can know
-//   follows  user -> subject -> [{op: 'follow' | 'unfollow', begun, acked}], one at a time
+//   follows  user -> subject -> [{op: 'follow' | 'unfollow', begun, begunMs, acked}], one at
+//            a time
 //   users    user -> entries in order, each with `t` and `ms`:
 //              connect {conn, transport, keep}  keep: how many of the kept events and gaps the
 //                        cursor covers, 'none' without one, 'bad' with one that is none
@@ -17,9 +18,9 @@
 //              stall   {conn}                   the client stops reading for a while
 //              garbled {conn, text}             bytes that are no event, gap, cursor or heartbeat
 //              close   {conn, by: 'client' | 'server', why}
-//   faults   [{name, begun, ended, begunMs, endedMs, closes, kills}]
+//   faults   [{name, begun, ended, begunMs, endedMs, closes, kills, damages}]
 //            closes: what the fault does to connections allows the server to close them;
-//            kills: the brain died
+//            kills: the brain died; damages: bytes of the log were changed
 //   damage   id -> what the checker did to its record in the log
 //
 // It is data and a clock. It judges nothing.
@@ -60,7 +61,7 @@ export class History {
     if (!this.follows.has(user)) this.follows.set(user, new Map());
     const subjects = this.follows.get(user);
     if (!subjects.has(subject)) subjects.set(subject, []);
-    const operation = { op, begun: this.tick(), acked: null };
+    const operation = { op, begun: this.tick(), begunMs: Date.now(), acked: null };
     subjects.get(subject).push(operation);
     return operation;
   }

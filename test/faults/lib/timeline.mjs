@@ -10,7 +10,7 @@ function entryText(entry) {
   return `${type} ${JSON.stringify(rest)}`;
 }
 
-/** The user's entries that matter: connections, gaps, the event itself, its subject's neighbours. */
+/** What matters of a user: connections, gaps, the event itself, its neighbours of the subject. */
 function userLines(history, { user, id, subject, t }) {
   const entries = history.users.get(user) ?? [];
   const near = entries.findIndex((entry) => entry.t >= t);

@@ -18,6 +18,8 @@ import { followed, readUser } from './chains.mjs';
 const MEMORY_MS = 5_000;
 /** Retention isn't exact: a segment goes as a whole. But it never goes early. */
 const AGE_SLACK_MS = 500;
+/** An unfollow that is older than this isn't in the tail that a fault cuts. */
+const UNFOLLOW_MS = 2_000;
 const VIOLATIONS_MAX = 1_000;
 
 const bySubject = (events) => {
@@ -49,8 +51,18 @@ function excusedByGap(event, chain, context) {
   return gap && `gap: ${gap.reason}`;
 }
 
-function isCause(gap, event, { history: { profile, damage } }) {
-  if (gap.reason === 'damaged') return damage.has(event.id);
+/** Who left a subject is still owed what was published before: a record in the log says so, and
+ *  that record can be the one that was damaged. */
+function lostItsUnfollow(event, { history, user }) {
+  const left = (history.follows.get(user)?.get(event.subject) ?? [])
+    .filter(({ op, begun }) => op === 'unfollow' && begun > event.begun);
+  return left.some(({ begun, begunMs }) => history.faults.some((fault) => fault.damages
+    && fault.begun > begun && (fault.anywhere || fault.begunMs - begunMs < UNFOLLOW_MS)));
+}
+
+function isCause(gap, event, context) {
+  const { profile, damage } = context.history;
+  if (gap.reason === 'damaged') return damage.has(event.id) || lostItsUnfollow(event, context);
   if (gap.reason !== 'too_old') return true;
   return profile.retentionBytes !== undefined
     || gap.ms - event.begunMs >= profile.retentionMs - AGE_SLACK_MS;
@@ -66,7 +78,9 @@ function diedInMemory(event, { history }) {
 function excuse(event, chain, context) {
   const gap = excusedByGap(event, chain, context);
   if (gap) return gap;
-  if (context.history.damage.has(event.id)) return `not told: ${context.history.damage.get(event.id)}`;
+  const damage = context.history.damage.get(event.id);
+  if (damage) return `not told: ${damage}`;
+  if (lostItsUnfollow(event, context)) return 'not told: the record of an unfollow was damaged';
   if (diedInMemory(event, context)) return 'ack: memory, and the brain was killed';
   if (context.history.profile.policy === 'latest_per_subject' && context.stalled
       && isBefore(event, chain)) return 'a newer one came instead';
@@ -132,6 +146,7 @@ export function judge(history) {
   }
   for (const user of history.users.keys()) {
     const reader = readUser(history, user);
+    context.user = user;
     context.stalled = history.user(user).some((entry) => entry.type === 'stall');
     violations.push(...reader.found);
     tally.received += reader.received;

@@ -159,7 +159,7 @@ class Halley {
       }, START_MS_MAX);
     } catch (error) {
       const tail = this.logTail;
-      this.killAll();
+      this.killProcesses();
       throw new Error(`${error.message}\nthe log's tail:\n${tail}`);
     }
   }
@@ -192,24 +192,34 @@ class Halley {
   }
 
   async stop(signal = 'SIGTERM') {
+    const exit = await this.terminate(signal);
+    this.remove();
+    return exit;
+  }
+
+  /** Stops brain and edge and keeps the folder, so that it can be started again. */
+  async terminate(signal = 'SIGTERM') {
     if (!this.#exit) {
       this.#child.kill(signal);
       await this.exited();
     }
     const exit = this.#exit;
     await until('the edge has stopped', () => this.edgePids().length === 0);
-    this.remove();
     return exit;
   }
 
   killAll() {
+    this.killProcesses();
+    this.remove();
+  }
+
+  killProcesses() {
     const pids = [
       ...findProcesses('beam.smp', this.folder),
       ...findProcesses('halley-edge', this.folder),
     ];
     if (this.#child && !this.#exit) pids.push(this.#child.pid);
     for (const pid of pids) kill(pid, 'SIGKILL');
-    this.remove();
   }
 
   remove() {

@@ -1,0 +1,8 @@
+// A client is away for longer than a short retention: what it missed is told by a gap.
+
+export default {
+  name: 'away-long', lane: 'client', weight: 0.5,
+  async inject({ clients }, random) {
+    random.pick(clients).drop({ awayMs: random.int(3_500, 6_000) });
+  },
+};

@@ -1,0 +1,10 @@
+// Brain and edge die at the same moment, as in a power cut that spares the disk.
+
+export default {
+  name: 'kill-both', lane: 'server', weight: 2, effects: { kills: true, closes: true },
+  async inject({ server }) {
+    server.killEdge();
+    await server.killBrain();
+    await server.startBrain();
+  },
+};

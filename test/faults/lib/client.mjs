@@ -1,0 +1,170 @@
+// One user's client: it opens a connection, notes what comes, and comes back when it is dropped.
+//
+// It keeps the last cursor and how many events and gaps that covers (its *position*), so that the
+// verdict knows what it may count on. Faults act through `drop`, `dieMidFrame` and `stall`; how
+// it comes back next is in the order they give: `{cursor: 'last' | 'old' | 'none' | 'bad'}`.
+
+import { sleep } from '../../system/lib/wait.mjs';
+import { TRANSPORTS, openConnection } from './transports.mjs';
+
+const CURSORS_MAX = 64;
+const RETRY_MS = [20, 250];
+/** Cursors that are none, and one that has the shape of one, from no store. */
+const BAD_CURSORS = ['x', 'AAAA', '%00', 'a'.repeat(300), 'AQAAAAEAAAAAAAAA'];
+
+let connections = 0;
+
+export class Client {
+  #position = 0;
+  #cursors = [];
+  #connection = null;
+  #conn = 0;
+  #next = { cursor: 'last', awayMs: 0 };
+  #stopped = false;
+  #entered;
+
+  constructor(world, user, random) {
+    this.world = world;
+    this.user = user;
+    this.random = random;
+    this.transport = random.pick(TRANSPORTS);
+    // Half of them change the transport with every connection: the cursor is the same for all.
+    this.wanders = random.chance(0.5);
+    this.stalled = false;
+  }
+
+  get isConnected() {
+    return this.#connection !== null;
+  }
+
+  /** Runs until `stop`. */
+  async run() {
+    while (!this.#stopped) {
+      const { awayMs } = this.#next;
+      if (awayMs > 0) await this.#rest(awayMs);
+      if (this.#stopped) break;
+      await this.#session();
+      if (this.#next.awayMs === 0) {
+        await sleep(this.random.int(...RETRY_MS));
+      }
+    }
+  }
+
+  /** Away for `ms`, or until `settle`. */
+  async #rest(ms) {
+    await Promise.race([sleep(ms), new Promise((resolve) => { this.#entered = resolve; })]);
+  }
+
+  #choose() {
+    const order = this.#next;
+    this.#next = { cursor: 'last', awayMs: 0 };
+    const last = this.#cursors.at(-1);
+    if (order.cursor === 'bad') {
+      this.#cursors = [];
+      return { keep: 'bad', cursor: this.random.pick(BAD_CURSORS) };
+    }
+    if (last === undefined || order.cursor === 'none') {
+      this.#cursors = [];
+      return { keep: 'none' };
+    }
+    if (order.cursor === 'old') {
+      this.#cursors.length = this.random.int(1, this.#cursors.length);
+      return this.#cursors.at(-1);
+    }
+    return last;
+  }
+
+  async #session() {
+    const { keep, cursor } = this.#choose();
+    if (this.wanders) this.transport = this.random.pick(TRANSPORTS);
+    connections += 1;
+    this.#conn = connections;
+    this.#position = typeof keep === 'number' ? keep : 0;
+    this.#note('connect', { keep, cursor });
+    this.stalled = false;
+    await new Promise((resolve) => {
+      this.#connection = openConnection(this.transport, this.world.publicPort,
+        this.#listener(resolve), { user: this.user, cursor, byHeader: this.random.chance(0.5) });
+    });
+  }
+
+  #note(type, more = {}) {
+    this.world.history.note(this.user, type,
+      { conn: this.#conn, transport: this.transport, ...more });
+  }
+
+  #listener(resolve) {
+    return {
+      open: () => this.#note('open'),
+      event: (event, cursor) => {
+        this.#position += 1;
+        this.#note('event', this.world.publisher.check(event));
+        this.#cursor(cursor);
+      },
+      gap: ({ from, to, reason }, cursor) => {
+        this.#position += 1;
+        this.#note('gap', { from, to, reason });
+        this.#cursor(cursor);
+      },
+      cursor: (cursor) => this.#cursor(cursor),
+      garbled: (text) => this.#note('garbled', { text }),
+      refused: (status) => this.world.refused(status),
+      again: () => this.#nextPoll(),
+      closed: (by, why) => {
+        this.#connection = null;
+        this.#note('close', { by, why });
+        resolve();
+      },
+    };
+  }
+
+  /** A poll's answer is an end, and the next one a resume. */
+  #nextPoll() {
+    this.#note('close', { by: 'client', why: 'answered' });
+    connections += 1;
+    this.#conn = connections;
+    this.#note('connect', { keep: this.#position });
+  }
+
+  #cursor(cursor) {
+    if (cursor === undefined) return;
+    this.#cursors.push({ cursor, keep: this.#position });
+    if (this.#cursors.length > CURSORS_MAX) this.#cursors.shift();
+  }
+
+  /** The client goes away, for `awayMs`. */
+  drop(order) {
+    this.#next = { cursor: 'last', awayMs: 0, ...order };
+    this.#connection?.finish('client', 'dropped');
+  }
+
+  /** The client dies when the next bytes come. */
+  dieMidFrame(fraction, order) {
+    this.#next = { cursor: 'last', awayMs: 0, ...order };
+    this.#connection?.dieMidFrame(fraction);
+  }
+
+  /** The client reads nothing for `ms`. */
+  async stall(ms) {
+    const connection = this.#connection;
+    if (!connection) return;
+    this.stalled = true;
+    this.#note('stall', { forMs: ms });
+    connection.pause();
+    await sleep(ms);
+    connection.resume();
+    this.stalled = false;
+  }
+
+  /** No more being away: whoever is comes back with its cursor. */
+  settle() {
+    this.#next = { ...this.#next, awayMs: 0 };
+    this.#entered?.();
+  }
+
+  stop() {
+    this.#stopped = true;
+    this.#entered?.();
+    this.#connection?.finish('client', 'the round is over');
+  }
+}

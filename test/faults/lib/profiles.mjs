@@ -1,0 +1,52 @@
+// A round's Halley: its settings, what they promise (`policy`, `retentionMs`, for the verdict), and
+// which faults make sense there. The round of each kind comes as often as its weight.
+
+const SHORT = {
+  HALLEY_STREAM_HEARTBEAT: '2s',
+  HALLEY_STREAM_RETRY: '100ms',
+  HALLEY_DRAIN_TIME: '500ms',
+  HALLEY_LOG_LEVEL: 'notice',
+};
+
+// A stalled client has to be noticed while the fault lasts.
+const IMPATIENT = {
+  ...SHORT,
+  HALLEY_LIMITS_OUTBOX_BYTES_MAX: '131072',
+  HALLEY_LIMITS_OUTBOX_MS_MAX: '1500',
+};
+
+export const PROFILES = [
+  {
+    name: 'all', weight: 6, settings: SHORT, promise: { policy: 'disconnect' },
+    without: ['disk-full', 'clock-step', 'stall-and-flood'],
+  },
+  {
+    name: 'drop-oldest', weight: 1, promise: { policy: 'drop_oldest' },
+    settings: { ...IMPATIENT, HALLEY_PUBLIC_SLOW_CONSUMER: 'drop_oldest' },
+    without: ['disk-full', 'clock-step'],
+  },
+  {
+    name: 'latest', weight: 1, promise: { policy: 'latest_per_subject' },
+    settings: { ...IMPATIENT, HALLEY_PUBLIC_SLOW_CONSUMER: 'latest_per_subject' },
+    without: ['disk-full', 'clock-step'],
+  },
+  {
+    name: 'slow', weight: 1, promise: { policy: 'disconnect' }, settings: IMPATIENT,
+    without: ['disk-full', 'clock-step'],
+  },
+  {
+    name: 'retention', weight: 1, promise: { policy: 'disconnect', retentionMs: 3_000 },
+    settings: {
+      ...SHORT, HALLEY_HISTORY_RETENTION: '3s', HALLEY_LIMITS_HISTORY_SEGMENT_BYTES: '65536',
+    },
+    without: ['disk-full', 'clock-step', 'stall-and-flood'],
+  },
+  {
+    name: 'small-disk', weight: 1, promise: { policy: 'disconnect' }, settings: SHORT,
+    diskBytes: 24 * 1024 * 1024, without: ['clock-step', 'stall-and-flood'],
+  },
+  {
+    name: 'clock', weight: 1, promise: { policy: 'disconnect', clockSlackMs: 7_200_000 },
+    settings: SHORT, fakesClock: true, without: ['disk-full', 'stall-and-flood'],
+  },
+];

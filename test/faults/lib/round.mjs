@@ -1,0 +1,114 @@
+// One round: a Halley of one profile, its publishers and clients, faults in several lanes side by
+// side for some seconds, then quiet until everything owed has come, then the verdict.
+//
+// Lanes don't wait for each other, so a client dies while the brain is being killed. What could not
+// go on at the same time (two things that stop the server) is in one lane.
+
+import { api } from '../../system/lib/client.mjs';
+import { sleep, within } from '../../system/lib/wait.mjs';
+import { FAULTS } from './catalogue.mjs';
+import { Server } from './server.mjs';
+import { judge } from './verdict.mjs';
+import { World } from './world.mjs';
+
+/** How long a lane rests between two faults: [least, most] ms. */
+const RESTS = {
+  server: [50, 800], link: [100, 1_200], client: [20, 300], follow: [100, 800],
+  flood: [200, 1_500],
+};
+const FAULT_MS_MAX = 45_000;
+const SETTLE_MS_MAX = 20_000;
+const PUBLISHED_MS_MAX = 20_000;
+const END_MS_MAX = 15_000;
+
+async function injectOne(world, fault, random) {
+  const record = world.history.faultBegun(fault.name, fault.effects);
+  try {
+    const note = await within(`fault ${fault.name}`,
+      Promise.resolve(fault.inject(world, random)), FAULT_MS_MAX);
+    if (note) record.note = note;
+  } catch (error) {
+    world.wrong(`fault ${fault.name}: ${error.message}`);
+  }
+  world.history.faultEnded(record);
+}
+
+/** Injects the faults of a lane, one after the other, until `endsAt`. */
+async function runLane(world, lane, faults, endsAt) {
+  const random = world.random.fork(lane);
+  for (;;) {
+    await sleep(random.int(...RESTS[lane]));
+    const left = (endsAt - Date.now()) / 1000;
+    const possible = faults.filter(({ seconds = 0 }) => seconds < left);
+    if (left <= 0 || possible.length === 0 || world.wrongs.length > 0) return;
+    const fault = random.weighted(possible);
+    // Clients are many: what happens to one doesn't keep another from its fault.
+    const injected = injectOne(world, fault, random.fork(fault.name));
+    if (lane !== 'client') await injected;
+  }
+}
+
+/** The lanes of a profile; `only` names the faults that are wanted, all without it. */
+function lanesOf(profile, only) {
+  const faults = FAULTS.filter(({ name }) => !profile.without.includes(name)
+    && (only === undefined || only.includes(name)));
+  const lanes = new Map();
+  for (const fault of faults) lanes.set(fault.lane, [...lanes.get(fault.lane) ?? [], fault]);
+  return lanes;
+}
+
+const isMissing = (verdict) => verdict.violations.some(({ kind }) =>
+  kind === 'lost' || kind === 'unacknowledged');
+
+/** No more faults: everyone comes back, and what is owed gets its time to come. */
+async function settle(world) {
+  for (const client of world.clients) client.settle();
+  world.publisher.stop();
+  await within('every publish is acknowledged', world.publishing, PUBLISHED_MS_MAX)
+    .catch((error) => world.wrong(error.message));
+  const end = Date.now() + SETTLE_MS_MAX;
+  for (;;) {
+    for (const client of world.clients) client.settle();
+    const verdict = judge(world.history);
+    if (!isMissing(verdict) || Date.now() >= end || world.wrongs.length > 0) return;
+    await sleep(250);
+  }
+}
+
+/** What the server itself says about the first event that is missing. */
+async function traceOf(world, { id, user }) {
+  if (!id || !user) return undefined;
+  try {
+    const path = `/v1/events/${encodeURIComponent(id)}/trace?user=${user}`;
+    return (await api(world.server.halley, 'GET', path)).body;
+  } catch (error) {
+    return error.message;
+  }
+}
+
+/**
+ * Runs a round; gives `{verdict, history, wrongs, refusals, answers, trace, log}`.
+ * `tick(world)` is called once a second while faults are injected.
+ */
+export async function runRound({ profile, random, seconds, mark, only, tick }) {
+  const server = await Server.start(profile);
+  const world = new World(profile, server, random, mark);
+  const watch = setInterval(() => tick?.(world), 1_000);
+  try {
+    await world.begin();
+    const endsAt = Date.now() + seconds * 1_000;
+    await Promise.all([...lanesOf(profile, only)].map(([lane, faults]) =>
+      runLane(world, lane, faults, endsAt)));
+    await settle(world);
+    const first = judge(world.history).violations[0];
+    const trace = first && await traceOf(world, first);
+    await within('clients and publishers end', world.end(), END_MS_MAX);
+    const verdict = judge(world.history);
+    return { verdict, history: world.history, wrongs: world.wrongs, refusals: world.refusals,
+      answers: world.publisher.answers, trace, log: server.halley.log };
+  } finally {
+    clearInterval(watch);
+    await world.end().catch(() => {});
+    server.remove();
+  }
+}

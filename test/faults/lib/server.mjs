@@ -1,0 +1,126 @@
+// The Halley of a round, with what faults do to it: its processes, its log, its disk, its clock.
+
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { connect } from 'node:net';
+import { join } from 'node:path';
+import { kill, prepare } from '../../system/lib/halley.mjs';
+import { sleep, until } from '../../system/lib/wait.mjs';
+
+const BACK_MS_MAX = 15_000;
+const FAKETIME = '/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1';
+
+/** Why a profile can't be run on this machine, or undefined. */
+export function missing(profile) {
+  if (profile.fakesClock && !existsSync(FAKETIME)) return 'no libfaketime (package faketime)';
+  if (profile.diskBytes && process.getuid() !== 0) return 'mounting a tmpfs takes root';
+  return undefined;
+}
+
+export class Server {
+  #mounted = null;
+
+  static async start(profile) {
+    const server = new Server();
+    const halley = await prepare({ settings: profile.settings });
+    server.halley = halley;
+    server.dataDir = halley.settings.HALLEY_DATA_DIR;
+    server.clockFile = join(halley.folder, 'clock');
+    try {
+      if (profile.diskBytes) server.#mount(profile.diskBytes);
+      if (profile.fakesClock) server.#fakeClock();
+      await halley.start();
+    } catch (error) {
+      server.remove();
+      throw error;
+    }
+    return server;
+  }
+
+  #mount(bytes) {
+    mkdirSync(this.dataDir, { recursive: true });
+    execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${bytes}`, 'tmpfs', this.dataDir]);
+    this.#mounted = this.dataDir;
+  }
+
+  #fakeClock() {
+    this.setClock(0);
+    Object.assign(this.halley.settings, {
+      LD_PRELOAD: FAKETIME, FAKETIME_TIMESTAMP_FILE: this.clockFile, FAKETIME_NO_CACHE: '1',
+      FAKETIME_DONT_FAKE_MONOTONIC: '1', DONT_FAKE_MONOTONIC: '1',
+    });
+  }
+
+  /** The server's wall clock is `seconds` off from now on. */
+  setClock(seconds) {
+    writeFileSync(this.clockFile, `${seconds < 0 ? '' : '+'}${seconds}\n`);
+  }
+
+  get workers() {
+    return Number(this.halley.settings.HALLEY_EDGE_WORKERS);
+  }
+
+  /** The segments of the history, oldest first. */
+  segments() {
+    const folder = join(this.dataDir, 'history');
+    return readdirSync(folder).filter((name) => name.endsWith('.log')).sort()
+      .map((name) => join(folder, name));
+  }
+
+  async killBrain() {
+    kill(this.halley.brainPid(), 'SIGKILL');
+    await this.halley.exited();
+  }
+
+  async startBrain() {
+    await this.halley.start();
+  }
+
+  killEdge() {
+    kill(this.halley.edgePid(), 'SIGKILL');
+  }
+
+  /** Waits until there is an edge and the brain is linked with it. */
+  async edgeIsBack() {
+    await until('another edge is there', () => this.halley.edgePids().length === 1, BACK_MS_MAX);
+    await this.isReady();
+  }
+
+  async isReady() {
+    await this.halley.ready();
+  }
+
+  /** The edge, or the brain, does nothing for `ms`. */
+  async freeze(which, ms) {
+    const pid = which === 'edge' ? this.halley.edgePid() : this.halley.brainPid();
+    kill(pid, 'SIGSTOP');
+    try {
+      await sleep(ms);
+    } finally {
+      kill(pid, 'SIGCONT');
+    }
+  }
+
+  /** Dials a worker as a brain would, and goes away: the newest link wins, the old one is cut. */
+  cutLink(worker) {
+    const socket = connect(join(this.dataDir, 'edge', `worker-${worker}.sock`));
+    return new Promise((resolve) => {
+      socket.once('error', resolve);
+      socket.once('connect', () => {
+        socket.end();
+        resolve();
+      });
+      socket.once('close', resolve);
+    });
+  }
+
+  /** Kills what is left and takes the disk away. */
+  remove() {
+    if (this.halley) {
+      this.halley.killProcesses();
+      if (this.#mounted) execFileSync('umount', ['-l', this.#mounted]);
+      this.#mounted = null;
+      this.halley.remove();
+    }
+  }
+}

@@ -1,0 +1,52 @@
+// The result of all rounds as a table for people.
+
+const sorted = (counts) => Object.entries(counts).sort(([, a], [, b]) => b - a);
+
+function addAll(sum, tally) {
+  for (const [key, value] of Object.entries(tally)) {
+    if (typeof value === 'number') sum[key] = (sum[key] ?? 0) + value;
+    else addAll(sum[key] ??= {}, value);
+  }
+}
+
+/** The sum of what rounds gave. */
+export function sumUp(results) {
+  const sum = { kinds: {} };
+  for (const { verdict, wrongs } of results) {
+    addAll(sum, verdict.tally);
+    for (const { kind } of verdict.violations) sum.kinds[kind] = (sum.kinds[kind] ?? 0) + 1;
+    if (wrongs.length > 0) sum.kinds.wrong = (sum.kinds.wrong ?? 0) + wrongs.length;
+  }
+  return sum;
+}
+
+const KINDS = ['lost', 'reordered', 'doubled', 'uninvited', 'stray', 'garbled', 'dropped',
+  'unjust gap', 'unacknowledged', 'wrong'];
+
+const NAMES = { afterResume: 'after a resume', afterRetry: 'publish tried again' };
+
+function* rows(sum, notRun) {
+  yield ['events published', sum.published ?? 0];
+  yield ['events acknowledged', sum.acked ?? 0];
+  yield ['connections', sum.connections ?? 0];
+  yield ['deliveries received', sum.received ?? 0];
+  yield ['deliveries that were owed, checked', sum.checked ?? 0];
+  yield ['undecided (client forgot its cursor)', sum.undecided ?? 0];
+  for (const [cause, count] of sorted(sum.duplicates ?? {})) {
+    yield [`duplicates: ${NAMES[cause]}`, count];
+  }
+  for (const [reason, count] of sorted(sum.gaps ?? {})) yield [`gap events: ${reason}`, count];
+  for (const [why, count] of sorted(sum.excused ?? {})) yield [`missing, ${why}`, count];
+  const faults = sum.faults ?? {};
+  yield ['faults', Object.values(faults).reduce((all, count) => all + count, 0)];
+  for (const [name, count] of sorted(faults)) yield [`  ${name}`, count];
+  for (const why of notRun) yield [`  not run: ${why}`, ''];
+  for (const kind of KINDS) yield [kind, sum.kinds[kind] ?? 0];
+}
+
+export function table(results, notRun) {
+  const all = [...rows(sumUp(results), notRun)];
+  const width = Math.max(...all.map(([name]) => name.length));
+  return all.map(([name, value]) =>
+    `  ${name.padEnd(width)} ${String(value).padStart(9)}`).join('\n');
+}

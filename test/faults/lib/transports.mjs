@@ -1,0 +1,254 @@
+// A connection of each transport. All say what they receive in the same words, to `listener`:
+//
+//   open()                 the welcome; what is published from now on is owed
+//   event(json, cursor)    gap(gap, cursor)    cursor(cursor)    garbled(text)
+//   refused(status)        an answer that is no stream: 503, or `: busy`
+//   closed(by, why)        once, at the end; nothing comes after it
+//
+// On sockets of their own, not on a library's: a client that dies in the middle of a frame is made
+// by cutting the bytes where the fault says so.
+
+import { randomBytes } from 'node:crypto';
+import { connect } from 'node:net';
+import { parseJson } from '../../system/lib/client.mjs';
+import {
+  FrameReader, HttpReader, NdjsonReader, SseReader, clientFrame, valueOf,
+} from './bytes.mjs';
+
+const OPEN_MS_MAX = 15_000;
+const POLL_S = 5;
+const POLL_SLACK_MS = 15_000;
+
+class Connection {
+  #socket;
+  #timer;
+  #done = false;
+  #cut = null;
+
+  constructor(port, listener) {
+    this.listener = listener;
+    this.#socket = connect({ port, host: '127.0.0.1', noDelay: true });
+    this.#socket.on('data', (bytes) => this.#receive(bytes));
+    this.#socket.on('error', (error) => this.finish('server', error.code ?? error.message));
+    this.#socket.on('end', () => this.finish('server', 'end'));
+    this.#socket.on('close', () => this.finish('server', 'closed'));
+    this.patience(OPEN_MS_MAX, 'no welcome in time');
+  }
+
+  /** Gives up unless it is called again, or `settled`, within `ms`. */
+  patience(ms, why) {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.finish('client', why), ms);
+  }
+
+  settled() {
+    clearTimeout(this.#timer);
+  }
+
+  send(bytes) {
+    if (!this.#done) this.#socket.write(bytes);
+  }
+
+  get isDone() {
+    return this.#done;
+  }
+
+  #receive(bytes) {
+    if (this.#done) return;
+    const whole = this.#cut === null;
+    const part = whole ? bytes : bytes.subarray(0, Math.floor(bytes.length * this.#cut));
+    try {
+      this.feed(part);
+    } catch (error) {
+      this.listener.garbled(error.message);
+      this.finish('client', 'garbled');
+    }
+    if (!whole) this.finish('client', 'killed in the middle of a frame');
+  }
+
+  /** The client dies when the next bytes come, having read this fraction of them. */
+  dieMidFrame(fraction) {
+    this.#cut = fraction;
+  }
+
+  pause() {
+    this.#socket.pause();
+  }
+
+  resume() {
+    this.#socket.resume();
+  }
+
+  finish(by, why) {
+    if (this.#done) return;
+    this.#done = true;
+    clearTimeout(this.#timer);
+    if (by === 'client') this.#socket.resetAndDestroy();
+    else this.#socket.destroy();
+    this.listener.closed(by, why);
+  }
+
+  /** One value of a stream, as the readers of bytes.mjs give them. */
+  take(value) {
+    const { listener } = this;
+    if (this.isDone) return;
+    if (value.garbled !== undefined) listener.garbled(value.garbled);
+    else if (value.event) listener.event(value.event, value.cursor);
+    else if (value.gap) listener.gap(value.gap, value.cursor);
+    else {
+      if (value.welcome) this.welcomed();
+      if (value.cursor) listener.cursor(value.cursor);
+    }
+  }
+
+  #isOpen = false;
+
+  welcomed() {
+    if (this.#isOpen) return;
+    this.#isOpen = true;
+    this.settled();
+    this.listener.open();
+  }
+}
+
+const target = (path, user, cursor) => `${path}?user=${encodeURIComponent(user)}`
+  + (cursor === undefined ? '' : `&cursor=${encodeURIComponent(cursor)}`);
+
+class HttpStream extends Connection {
+  #http = new HttpReader();
+  #body;
+
+  constructor(port, listener, { user, cursor, byHeader }, accept, body) {
+    super(port, listener);
+    this.#body = body;
+    const header = cursor !== undefined && byHeader ? `Last-Event-ID: ${cursor}\r\n` : '';
+    const path = target('/v1/stream', user, byHeader ? undefined : cursor);
+    this.send(`GET ${path} HTTP/1.1\r\nHost: h\r\nAccept: ${accept}\r\n${header}\r\n`);
+  }
+
+  feed(bytes) {
+    for (const { head, body, end } of this.#http.feed(bytes)) {
+      if (this.isDone) return;
+      if (head && head.status !== 200) {
+        this.listener.refused(head.status);
+        this.finish('client', `refused with ${head.status}`);
+      }
+      if (body) for (const value of this.#body.feed(body)) this.#value(value);
+      if (end) this.finish('server', 'the last chunk');
+    }
+  }
+
+  #value(value) {
+    if (value.busy) {
+      this.listener.refused('busy');
+      this.finish('client', 'refused as busy');
+    } else {
+      this.take(value);
+    }
+  }
+}
+
+class WebSocketStream extends Connection {
+  #http = new HttpReader();
+  #frames = null;
+  #hasCursor;
+
+  constructor(port, listener, { user, cursor }) {
+    super(port, listener);
+    this.#hasCursor = cursor !== undefined;
+    this.send(`GET ${target('/v1/ws', user, cursor)} HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\n`
+      + 'Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n'
+      + `Sec-WebSocket-Key: ${randomBytes(16).toString('base64')}\r\n\r\n`);
+  }
+
+  feed(bytes) {
+    if (this.#frames) return this.#feedFrames(bytes);
+    for (const { head } of this.#http.feed(bytes)) {
+      if (head?.status === 101) {
+        this.#frames = new FrameReader();
+        // Who came with a cursor has nothing to learn from a welcome.
+        if (this.#hasCursor) this.welcomed();
+        return this.#feedFrames(this.#http.takeRest());
+      }
+      if (head) {
+        this.listener.refused(head.status);
+        this.finish('client', `refused with ${head.status}`);
+      }
+    }
+    return undefined;
+  }
+
+  #feedFrames(bytes) {
+    for (const { opcode, payload } of this.#frames.feed(bytes)) {
+      if (opcode === 1) this.take({ welcome: true, ...valueOf(payload.toString()) });
+      else if (opcode === 8) this.finish('server', `close frame ${payload.toString('hex')}`);
+      else if (opcode === 9) this.send(clientFrame(10, payload));
+      else this.listener.garbled(`opcode ${opcode}`);
+    }
+  }
+}
+
+/** One poll after the other on one connection; each is a resume of its own. */
+class Poll extends Connection {
+  #http = new HttpReader();
+  #body = [];
+  #user;
+
+  constructor(port, listener, { user, cursor }) {
+    super(port, listener);
+    this.#user = user;
+    if (cursor !== undefined) this.welcomed();
+    this.#ask(cursor);
+  }
+
+  #ask(cursor) {
+    const timeout = cursor === undefined ? 0 : POLL_S;
+    this.patience(POLL_S * 1000 + POLL_SLACK_MS, 'a poll without answer');
+    this.send(`GET ${target('/v1/poll', this.#user, cursor)}&timeout=${timeout} HTTP/1.1\r\n`
+      + 'Host: h\r\n\r\n');
+  }
+
+  feed(bytes) {
+    for (const { head, body, end } of this.#http.feed(bytes)) {
+      if (this.isDone) return;
+      if (head && head.status !== 200) {
+        this.listener.refused(head.status);
+        this.finish('client', `refused with ${head.status}`);
+      }
+      if (body) this.#body.push(body);
+      if (end) this.#answer(Buffer.concat(this.#body.splice(0)).toString());
+    }
+  }
+
+  #answer(text) {
+    const { events, gap, cursor } = parseJson(text) ?? {};
+    if (!Array.isArray(events) || typeof cursor !== 'string') {
+      this.listener.garbled(text.slice(0, 200));
+      this.finish('client', 'garbled');
+      return;
+    }
+    this.welcomed();
+    if (gap) this.listener.gap(gap);
+    for (const event of events) this.listener.event(event);
+    this.listener.cursor(cursor);
+    if (this.isDone) return;
+    this.listener.again();
+    this.#ask(cursor);
+  }
+}
+
+const makers = {
+  sse: (port, listener, how) =>
+    new HttpStream(port, listener, how, 'text/event-stream', new SseReader()),
+  ndjson: (port, listener, how) =>
+    new HttpStream(port, listener, how, 'application/x-ndjson', new NdjsonReader()),
+  ws: (port, listener, how) => new WebSocketStream(port, listener, how),
+  poll: (port, listener, how) => new Poll(port, listener, how),
+};
+
+export const TRANSPORTS = Object.keys(makers);
+
+/** Opens a connection; `how` is `{user, cursor?, byHeader}`. */
+export function openConnection(transport, port, listener, how) {
+  return makers[transport](port, listener, how);
+}
