@@ -5,12 +5,18 @@
 //! | `ready` | waits until every connection is welcomed or has failed | a report |
 //! | `mark NAME` | begins a new window in all threads at once | `{"marked":NAME,"at_ns":…}` |
 //! | `report` | nothing else | a report of the window so far ([`super::window::Report`]) |
+//! | `drop` | closes all connections and opens none | `{"done":"drop","at_ns":…}`, once it is done |
+//! | `return cursors [PER_S]` | opens them again, with the cursors they know | likewise |
+//! | `return strangers [PER_S]` | opens them again, without | likewise |
+//! | `expect FILE` | who hasn't seen the numbers in FILE (`publish --numbers`) owes them | likewise |
+//! | `flow [SINCE_NS]` | who gets an event that was due since then flows | likewise |
 //! | `quit` | ends the program | none |
 //!
-//! An unknown command is answered by `{"error":…}`. The end of stdin is `quit`, so clients don't
+//! `at_ns` is when the order was given. A command that can't be obeyed is answered by `{"error":…}`. The end of stdin is `quit`, so clients don't
 //! outlive the benchmark that started them. Streams may end without any command; a report says so.
 
 use std::io::{self, BufRead, Write};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
@@ -19,6 +25,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::WATCH_EVERY;
+use super::order::{Order, Orders};
 use super::window::Windows;
 use crate::progress::Progress;
 
@@ -26,7 +33,7 @@ use crate::progress::Progress;
 const COMMANDS_MAX: usize = 16;
 
 /// Obeys until `quit`, the end of stdin, or `stop`.
-pub fn obey(windows: &mut Windows, connections: u64, stop: &AtomicBool) {
+pub fn obey(windows: &mut Windows, orders: &mut Orders, connections: u64, stop: &AtomicBool) {
     let commands = read_commands();
     while !stop.load(Ordering::Relaxed) {
         let line = match commands.recv_timeout(WATCH_EVERY) {
@@ -46,10 +53,47 @@ pub fn obey(windows: &mut Windows, connections: u64, stop: &AtomicBool) {
                 windows.mark(argument);
                 answer(&json!({"marked": argument, "at_ns": halley_sys::monotonic_ns()}));
             }
-            _ => answer(
-                &json!({"error": format!("{line}: expected mark NAME, report, ready or quit")}),
-            ),
+            _ => {
+                let at_ns = halley_sys::monotonic_ns();
+                let done = order(command, argument, orders).and_then(|order| {
+                    let late = || "a thread of clients didn't obey within 30 s".to_owned();
+                    orders.give(&order, windows).then_some(()).ok_or_else(late)
+                });
+                match done {
+                    Ok(()) => answer(&json!({"done": command, "at_ns": at_ns})),
+                    Err(error) => answer(&json!({"error": format!("{line}: {error}")})),
+                }
+            }
         }
+    }
+}
+
+/// Reads an order. The error says what would be right.
+fn order(command: &str, argument: &str, orders: &Orders) -> Result<Order, String> {
+    let mut words = argument.split(' ');
+    match (command, words.next().unwrap_or_default(), words.next()) {
+        ("drop", "", None) => Ok(Order::Drop),
+        ("return", who @ ("cursors" | "strangers"), rate) => {
+            let per_s = rate.map_or(Some(0.0), |rate| rate.parse::<f64>().ok());
+            let per_s = per_s.filter(|per_s| per_s.is_finite() && *per_s >= 0.0);
+            let per_s = per_s.ok_or("expected connections per second, as in return cursors 500")?;
+            let opens_per_s = per_s / orders.threads().max(1) as f64;
+            Ok(Order::Return { with_cursors: who == "cursors", opens_per_s })
+        }
+        ("expect", _, _) => {
+            let follows = orders.follows.as_ref().ok_or("expected --follows FILE at the start")?;
+            let numbers =
+                follows.numbers(Path::new(argument)).map_err(|error| error.to_string())?;
+            Ok(Order::Expect(numbers))
+        }
+        ("flow", "", None) => Ok(Order::Flow(halley_sys::monotonic_ns())),
+        ("flow", since_ns, None) => {
+            let bad = |_| "expected nanoseconds of CLOCK_MONOTONIC".to_owned();
+            since_ns.parse().map(Order::Flow).map_err(bad)
+        }
+        _ => Err("expected mark NAME, report, ready, drop, return cursors|strangers [PER_S], \
+                  expect FILE, flow [SINCE_NS] or quit"
+            .to_owned()),
     }
 }
 

@@ -7,12 +7,22 @@
 //! Shape: this thread watches, reports and obeys ([`control`]); epoll threads ([`worker`]) do the
 //! rest, each with its own descriptor table, so there are as many of them as the connections need.
 //!
-//! What it is not: a client to build on. It doesn't resume by cursor and doesn't remove duplicates:
-//! what the server sends twice is counted twice.
+//! With `--cursors` each client remembers its cursor and comes back with it; with `--follows` it
+//! checks the numbers that `halley-load publish --numbers` gives to the events of each subject.
+//!
+//! What it is not: a client to build on. It doesn't remove duplicates: what the server sends twice
+//! is counted twice.
 
 mod control;
+pub mod event;
+pub mod follows;
+mod framing;
+mod order;
+mod plan;
+mod reason;
 pub mod request;
 pub mod stream;
+mod track;
 pub mod users;
 mod window;
 mod worker;
@@ -30,10 +40,13 @@ use crate::local::SOURCE_CONNECTIONS_MAX;
 use crate::progress::Progress;
 use crate::report::{self, grouped};
 use crate::target::Target;
+use follows::Follows;
+use order::Orders;
+use plan::Plan;
 use stream::Transport;
 use users::Users;
 use window::{Report, Windows};
-use worker::{Plan, Worker};
+use worker::Worker;
 
 /// Connections per thread where the limit of descriptors allows as many.
 const TABLE_CONNECTIONS_MAX: u64 = 18_000;
@@ -76,13 +89,20 @@ pub struct Options {
     /// Local addresses 127.0.0.x to connect from; by default as many as the ports need
     #[arg(long)]
     sources: Option<u32>,
-    /// Open lost connections again
+    /// Open lost connections again, after as long as the server said
     #[arg(long)]
     reconnect: bool,
+    /// Remember each client's cursor and come back with it
+    #[arg(long)]
+    cursors: bool,
+    /// Check the numbers of what the users follow: lines of USER SUBJECT in this file
+    #[arg(long, requires = "cursors")]
+    follows: Option<PathBuf>,
     /// Schedule the threads as SCHED_BATCH
     #[arg(long)]
     sched_batch: bool,
-    /// Obey lines on stdin (mark NAME, report, ready, quit), answer each by a JSON line on stdout
+    /// Obey lines on stdin (mark NAME, report, ready, drop, return cursors|strangers [PER_S],
+    /// expect FILE, flow [SINCE_NS], quit), answer each by a JSON line on stdout
     #[arg(long, conflicts_with = "hold")]
     control: bool,
     /// Also write the figures to this file as JSON
@@ -99,9 +119,10 @@ pub fn run(options: &Options) -> Result<()> {
     let plan = Arc::new(plan(options)?);
     let stop = crate::stop_on_signals()?;
     let mut windows = Windows::new(plan.threads)?;
-    let threads = start(&plan, options.connections, &windows)?;
+    let mut orders = Orders::new(plan.follows.clone());
+    let threads = start(&plan, options.connections, &windows, &mut orders)?;
     if options.control {
-        control::obey(&mut windows, options.connections, &stop);
+        control::obey(&mut windows, &mut orders, options.connections, &stop);
     } else {
         watch(&mut windows, options, &stop);
     }
@@ -129,6 +150,12 @@ fn plan(options: &Options) -> Result<Plan> {
         (None, Some(path)) => Users::read(path)?,
         (None, None) => Users::Range { first: 1, count: options.connections },
     };
+    if options.cursors && options.transport == Transport::Test {
+        let what = "--cursors: /test/<user> has none; expected another --transport";
+        return Err(Failure::Message(what.to_owned()));
+    }
+    let read = |path| Follows::read(path, &users, options.connections);
+    let follows = options.follows.as_deref().map(read).transpose()?.map(Arc::new);
     let needed = options.connections.div_ceil(SOURCE_CONNECTIONS_MAX);
     let loopback = target.address.is_ipv4() && target.address.ip().is_loopback();
     let sources = match options.sources {
@@ -152,6 +179,8 @@ fn plan(options: &Options) -> Result<Plan> {
         opens_per_s: options.rate.max(0.0) / threads as f64,
         opening_max: (options.opening as usize).div_ceil(threads),
         reconnect: options.reconnect,
+        cursors: options.cursors,
+        follows,
         batch: options.sched_batch,
         stop: AtomicBool::new(false),
     })
@@ -159,14 +188,19 @@ fn plan(options: &Options) -> Result<Plan> {
 
 type Handle = thread::JoinHandle<std::io::Result<()>>;
 
-fn start(plan: &Arc<Plan>, connections: u64, windows: &Windows) -> Result<Vec<Handle>> {
+fn start(
+    plan: &Arc<Plan>,
+    connections: u64,
+    windows: &Windows,
+    orders: &mut Orders,
+) -> Result<Vec<Handle>> {
     let all = plan.threads as u64;
     let spawn = |thread: usize| {
-        let (plan, window) = (Arc::clone(plan), windows.of(thread));
+        let (plan, window, mailbox) = (Arc::clone(plan), windows.of(thread), orders.mailbox());
         let own = (connections - thread as u64).div_ceil(all) as usize;
         thread::Builder::new()
             .name(format!("clients-{thread}"))
-            .spawn(move || Worker::new(plan, thread, own, window)?.run())
+            .spawn(move || Worker::new(plan, thread, own, window, mailbox)?.run())
             .map_err(Failure::io("can't start a thread"))
     };
     (0..plan.threads).map(spawn).collect()
@@ -210,6 +244,7 @@ fn print(report: &Report) {
         ("connects/s", per_s(report.connects_per_s)),
         ("connect to welcome", report.welcome_ms.line()),
         ("failed, lost", format!("{}, {} {}", report.failed, report.lost, refused.join(" "))),
+        ("busy, gaps told", format!("{}, {}", report.busy, report.found.gaps_told)),
         ("events", grouped(report.events)),
         ("events/s", per_s(report.events_per_s)),
         ("bytes", grouped(report.bytes)),

@@ -9,8 +9,15 @@ const WS_KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 /// What the server must answer to it.
 pub const WS_ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 
-/// Puts the request of `user` into `request`, which is cleared first.
-pub fn write(transport: Transport, host: &str, user: &str, request: &mut Vec<u8>) {
+/// Puts the request of `user` into `request`, which is cleared first. With a cursor the stream goes
+/// on behind it, said in the way that is usual for the transport.
+pub fn write(
+    transport: Transport,
+    host: &str,
+    user: &str,
+    cursor: Option<&[u8]>,
+    request: &mut Vec<u8>,
+) {
     request.clear();
     let path: &[u8] = match transport {
         Transport::Sse | Transport::Ndjson => b"GET /v1/stream?user=",
@@ -19,11 +26,23 @@ pub fn write(transport: Transport, host: &str, user: &str, request: &mut Vec<u8>
     };
     request.extend_from_slice(path);
     push_encoded(user, request);
+    // Cursors are of characters that a target can have (link.md 7.2).
+    if let (Some(cursor), Transport::Ndjson | Transport::Ws) = (cursor, transport) {
+        request.extend_from_slice(b"&cursor=");
+        request.extend_from_slice(cursor);
+    }
     request.extend_from_slice(b" HTTP/1.1\r\nHost: ");
     request.extend_from_slice(host.as_bytes());
     request.extend_from_slice(b"\r\n");
     match transport {
-        Transport::Sse => request.extend_from_slice(b"Accept: text/event-stream\r\n"),
+        Transport::Sse => {
+            request.extend_from_slice(b"Accept: text/event-stream\r\n");
+            if let Some(cursor) = cursor {
+                request.extend_from_slice(b"Last-Event-ID: ");
+                request.extend_from_slice(cursor);
+                request.extend_from_slice(b"\r\n");
+            }
+        }
         Transport::Ndjson => request.extend_from_slice(b"Accept: application/x-ndjson\r\n"),
         Transport::Test => {}
         Transport::Ws => {
@@ -53,21 +72,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_whole_and_name_the_user() {
+    fn requests_are_whole_and_name_the_user_and_the_cursor() {
         let wanted = [
-            (Transport::Sse, "/v1/stream?user=a%2Fb"),
-            (Transport::Ndjson, "/v1/stream?user=a%2Fb"),
-            (Transport::Ws, "/v1/ws?user=a%2Fb"),
-            (Transport::Test, "/test/a%2Fb"),
+            (Transport::Sse, "/v1/stream?user=a%2Fb", "/v1/stream?user=a%2Fb"),
+            (Transport::Ndjson, "/v1/stream?user=a%2Fb", "/v1/stream?user=a%2Fb&cursor=C-1"),
+            (Transport::Ws, "/v1/ws?user=a%2Fb", "/v1/ws?user=a%2Fb&cursor=C-1"),
+            (Transport::Test, "/test/a%2Fb", "/test/a%2Fb"),
         ];
-        for (transport, target) in wanted {
-            let mut bytes = Vec::new();
-            write(transport, "h:1", "a/b", &mut bytes);
-            let mut headers = [httparse::EMPTY_HEADER; 8];
-            let mut request = httparse::Request::new(&mut headers);
-            assert!(request.parse(&bytes).unwrap().is_complete());
-            assert_eq!(request.path, Some(target));
-            assert_eq!(request.headers[0].value, b"h:1");
+        for (transport, without, with) in wanted {
+            for (cursor, target) in [(None, without), (Some(&b"C-1"[..]), with)] {
+                let mut bytes = Vec::new();
+                write(transport, "h:1", "a/b", cursor, &mut bytes);
+                let mut headers = [httparse::EMPTY_HEADER; 8];
+                let mut request = httparse::Request::new(&mut headers);
+                assert!(request.parse(&bytes).unwrap().is_complete());
+                assert_eq!(request.path, Some(target));
+                assert_eq!(request.headers[0].value, b"h:1");
+                let id = request.headers.iter().find(|header| header.name == "Last-Event-ID");
+                let expected = cursor.filter(|_| transport == Transport::Sse);
+                assert_eq!(id.map(|header| header.value), expected);
+            }
         }
     }
 

@@ -1,7 +1,8 @@
 //! Reads a stream of events, whatever its transport, as cheaply as it can be done.
 //!
 //! Purpose: bytes in, items out ([`Item`]): that the welcome came, that an event came and which
-//! time it was stamped with, that a ping wants its pong. No I/O, no clock.
+//! time it was stamped with, the cursor behind it, a gap, that a ping wants its pong. No I/O, no
+//! clock.
 //!
 //! Protocol, per transport (the outside contract, "Client side"):
 //!
@@ -12,8 +13,8 @@
 //! | WebSocket | frames (RFC 6455) | the response's head | a text or binary message |
 //! | `/test/<user>` | chunks | the first chunk | every other that isn't blank |
 //!
-//! A JSON text that begins with `{"welcome"` is never an event. The time stamp is the number after
-//! the first `"t":`, which can't stand inside a JSON string: there its quotes are escaped.
+//! What the JSON texts say is [`super::event`]'s. In SSE an `id:` counts from the empty line behind
+//! it (HTML standard, 9.2.6); a refusal's `Retry-After` and a stream's `retry:` are the same item.
 //!
 //! Invariants: a stream that stands between two events holds no memory but its [`Stream`] of two
 //! words. What is incomplete is kept in it and put before the next bytes by [`Stream::lend`], so
@@ -21,12 +22,13 @@
 //!
 //! It shares no code with the edge's encoder on purpose: a mistake there shall show here.
 
-use memchr::{memchr, memmem};
+use memchr::memchr;
+
+use super::event::{self, Event, Message};
+use super::framing::{chunk, frame_header};
 
 /// The head of a response may have this many headers.
 const HEADERS_MAX: usize = 64;
-/// The size line of a chunk, extensions included.
-const CHUNK_LINE_BYTES_MAX: usize = 256;
 
 /// How events are framed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -46,8 +48,16 @@ pub enum Transport {
 pub enum Item<'a> {
     /// The server has a session for this stream: events flow from here on.
     Welcome,
-    /// An event, and the time at which its publisher meant to send it.
-    Event(Option<u64>),
+    /// An event.
+    Event(Event<'a>),
+    /// All that came before is behind this cursor.
+    Cursor(&'a [u8]),
+    /// The server says that events are missing here.
+    Gap,
+    /// The server says when to come back after a loss, in milliseconds.
+    Retry(u32),
+    /// The server admits nobody more at the moment and ends the stream.
+    Busy,
     /// A WebSocket ping and what the pong must carry.
     Ping(&'a [u8]),
 }
@@ -88,6 +98,8 @@ struct Held {
     raw: Vec<u8>,
     /// Decoded: part of a line or of a fragmented message.
     part: Vec<u8>,
+    /// An `id:` whose empty line hasn't come.
+    id: Vec<u8>,
 }
 
 impl Stream {
@@ -117,7 +129,8 @@ impl Stream {
     fn hold(&mut self, rest: &[u8]) {
         if !rest.is_empty() {
             self.held.get_or_insert_default().raw.extend_from_slice(rest);
-        } else if self.held.as_ref().is_some_and(|held| held.part.is_empty()) {
+        } else if self.held.as_ref().is_some_and(|held| held.part.is_empty() && held.id.is_empty())
+        {
             self.held = None;
         }
     }
@@ -140,6 +153,17 @@ impl Stream {
         self.held.as_mut().map_or_else(Vec::new, |held| std::mem::take(&mut held.part))
     }
 
+    /// Keeps an `id:` for the empty line, which may come with other bytes.
+    fn keep_id(&mut self, id: &[u8]) {
+        let kept = &mut self.held.get_or_insert_default().id;
+        kept.clear();
+        kept.extend_from_slice(&id[..id.len().min(event::CURSOR_BYTES_MAX + 1)]);
+    }
+
+    fn take_id(&mut self) -> Vec<u8> {
+        self.held.as_mut().map_or_else(Vec::new, |held| std::mem::take(&mut held.id))
+    }
+
     fn welcome(&mut self, sink: &mut impl FnMut(Item<'_>)) {
         if !self.welcomed {
             self.welcomed = true;
@@ -152,15 +176,16 @@ impl Stream {
 #[derive(Debug)]
 pub struct Decoder {
     transport: Transport,
-    stamp: memmem::Finder<'static>,
+    cursors: bool,
     part_bytes_max: usize,
 }
 
 impl Decoder {
-    /// A decoder that holds at most `part_bytes_max` of a line or message that came in pieces.
+    /// A decoder that holds at most `part_bytes_max` of a line or message that came in pieces, and
+    /// looks for the cursors of SSE only where somebody wants them.
     #[must_use]
-    pub fn new(transport: Transport, part_bytes_max: usize) -> Self {
-        Self { transport, stamp: memmem::Finder::new(b"\"t\":"), part_bytes_max }
+    pub fn new(transport: Transport, cursors: bool, part_bytes_max: usize) -> Self {
+        Self { transport, cursors, part_bytes_max }
     }
 
     /// Decodes `bytes`: what [`Stream::lend`] put there and what was read behind it.
@@ -215,15 +240,18 @@ impl Decoder {
             Ok(httparse::Status::Partial) => return Ok(None),
             Err(_) => return Err(StreamError::Malformed("not an HTTP/1.1 response")),
         };
-        let status = response.code.unwrap_or(0);
-        let wanted = if self.transport == Transport::Ws { 101 } else { 200 };
-        if status != wanted {
-            return Err(StreamError::Refused(status));
-        }
         let header = |name: &str| {
             let found = response.headers.iter().find(|h| h.name.eq_ignore_ascii_case(name));
             found.map(|h| h.value)
         };
+        let status = response.code.unwrap_or(0);
+        let wanted = if self.transport == Transport::Ws { 101 } else { 200 };
+        if status != wanted {
+            if let Some(seconds) = header("retry-after").and_then(event::digits) {
+                sink(Item::Retry(seconds.saturating_mul(1000).try_into().unwrap_or(u32::MAX)));
+            }
+            return Err(StreamError::Refused(status));
+        }
         stream.stage = if self.transport == Transport::Ws {
             if header("sec-websocket-accept") != Some(super::request::WS_ACCEPT.as_bytes()) {
                 return Err(StreamError::Malformed("a wrong Sec-WebSocket-Accept"));
@@ -252,34 +280,64 @@ impl Decoder {
                 return Ok(());
             }
             if stream.welcomed {
-                sink(Item::Event(self.stamp(payload)));
+                sink(Item::Event(Event { json: payload }));
             }
             stream.welcome(sink);
             return Ok(());
         }
         let mut rest = payload;
+        // An event's `id:` and its empty line are in one chunk as a rule: no copy then.
+        let mut id = None;
         while let Some(end) = memchr(b'\n', rest) {
             if stream.has_part() {
                 stream.add_part(&rest[..end], self.part_bytes_max)?;
                 let line = stream.take_part();
-                self.line(stream, &line, sink);
+                let mut part_id = id.take();
+                self.line(stream, &line, &mut part_id, sink);
+                if let Some(part_id) = part_id {
+                    stream.keep_id(part_id);
+                }
             } else {
-                self.line(stream, &rest[..end], sink);
+                self.line(stream, &rest[..end], &mut id, sink);
             }
             rest = &rest[end + 1..];
+        }
+        if let Some(id) = id {
+            stream.keep_id(id);
         }
         if rest.is_empty() { Ok(()) } else { stream.add_part(rest, self.part_bytes_max) }
     }
 
-    fn line(&self, stream: &mut Stream, line: &[u8], sink: &mut impl FnMut(Item<'_>)) {
-        if self.transport == Transport::Sse {
-            if line.starts_with(b"data:") {
-                sink(Item::Event(self.stamp(line)));
-            } else if line.starts_with(b": welcome") {
-                stream.welcome(sink);
+    /// One line; `id` is that of the SSE event that the line belongs to.
+    fn line<'a>(
+        &self,
+        stream: &mut Stream,
+        line: &'a [u8],
+        id: &mut Option<&'a [u8]>,
+        sink: &mut impl FnMut(Item<'_>),
+    ) {
+        if self.transport != Transport::Sse {
+            if !line.is_empty() && line != b"\r" {
+                message(line, sink);
             }
-        } else if !line.is_empty() && line != b"\r" && !is_welcome(line) {
-            sink(Item::Event(self.stamp(line)));
+            return;
+        }
+        if let Some(data) = line.strip_prefix(b"data:") {
+            message(data.trim_ascii_start(), sink);
+        } else if line.is_empty() && self.cursors {
+            let kept = stream.take_id();
+            let id = id.take().unwrap_or(&kept);
+            if !id.is_empty() {
+                sink(Item::Cursor(id));
+            }
+        } else if let Some(value) = line.strip_prefix(b"id:") {
+            *id = self.cursors.then_some(value.trim_ascii_start());
+        } else if let Some(ms) = line.strip_prefix(b"retry:").and_then(event::digits) {
+            sink(Item::Retry(ms.try_into().unwrap_or(u32::MAX)));
+        } else if line.starts_with(b": welcome") {
+            stream.welcome(sink);
+        } else if line.starts_with(b": busy") {
+            sink(Item::Busy);
         }
     }
 
@@ -296,11 +354,11 @@ impl Decoder {
         };
         let last = bytes[0] & 0x80 != 0;
         match bytes[0] & 0x0f {
-            0x0..=0x2 if last && !stream.has_part() => self.message(payload, sink),
+            0x0..=0x2 if last && !stream.has_part() => message(payload, sink),
             0x0..=0x2 => {
                 stream.add_part(payload, self.part_bytes_max)?;
                 if last {
-                    self.message(&stream.take_part(), sink);
+                    message(&stream.take_part(), sink);
                 }
             }
             0x8 => return Err(StreamError::Ended),
@@ -310,69 +368,19 @@ impl Decoder {
         }
         Ok(Some(header + length))
     }
-
-    fn message(&self, message: &[u8], sink: &mut impl FnMut(Item<'_>)) {
-        if !is_welcome(message) {
-            sink(Item::Event(self.stamp(message)));
-        }
-    }
-
-    /// The number after the first `"t":`.
-    fn stamp(&self, event: &[u8]) -> Option<u64> {
-        let digits = event.get(self.stamp.find(event)? + 4..)?.trim_ascii_start();
-        let count = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let value = digits[..count.min(19)].iter();
-        (count > 0).then(|| value.fold(0, |value, digit| value * 10 + u64::from(digit - b'0')))
-    }
 }
 
-fn is_welcome(json: &[u8]) -> bool {
-    json.starts_with(b"{\"welcome\"")
-}
-
-/// The next chunk's payload and its length with framing (RFC 9112, 7.1); `None` if it isn't whole.
-fn chunk(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, StreamError> {
-    const BAD: StreamError = StreamError::Malformed("a bad chunk");
-    let Some(line) = memchr(b'\n', bytes) else {
-        return if bytes.len() > CHUNK_LINE_BYTES_MAX { Err(BAD) } else { Ok(None) };
-    };
-    let mut size = 0usize;
-    let mut digits = 0;
-    for &byte in &bytes[..line] {
-        let Some(digit) = (byte as char).to_digit(16) else { break };
-        size = size.checked_mul(16).ok_or(BAD)? + digit as usize;
-        digits += 1;
+/// One JSON text.
+fn message(json: &[u8], sink: &mut impl FnMut(Item<'_>)) {
+    let (cursor, message) = event::read(json);
+    match message {
+        Message::Event(event) => sink(Item::Event(event)),
+        Message::Gap => sink(Item::Gap),
+        Message::Nothing => {}
     }
-    if digits == 0 {
-        return Err(BAD);
+    if let Some(cursor) = cursor {
+        sink(Item::Cursor(cursor));
     }
-    let start = line + 1;
-    let end = start.checked_add(size).ok_or(BAD)?;
-    match bytes.get(end..).and_then(|rest| rest.get(..2)) {
-        Some(b"\r\n") => Ok(Some((&bytes[start..end], end + 2))),
-        Some(_) => Err(BAD),
-        None => Ok(None),
-    }
-}
-
-/// Lengths of a frame's header and payload; `None` if the header isn't whole.
-fn frame_header(bytes: &[u8]) -> Result<Option<(usize, usize)>, StreamError> {
-    let &[first, second, ..] = bytes else { return Ok(None) };
-    if first & 0x70 != 0 {
-        return Err(StreamError::Malformed("a WebSocket extension nobody asked for"));
-    }
-    if second & 0x80 != 0 {
-        return Err(StreamError::Malformed("a masked frame from a server"));
-    }
-    let big_endian = |digits: &[u8]| digits.iter().fold(0usize, |n, &b| n << 8 | usize::from(b));
-    Ok(match second {
-        126 => bytes.get(2..4).map(|digits| (4, big_endian(digits))),
-        127 if bytes.get(2).is_some_and(|&byte| byte != 0) => {
-            return Err(StreamError::Malformed("a frame of impossible length"));
-        }
-        127 => bytes.get(2..10).map(|digits| (10, big_endian(digits))),
-        short => Some((2, usize::from(short))),
-    })
 }
 
 #[cfg(test)]

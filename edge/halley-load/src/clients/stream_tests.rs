@@ -11,12 +11,19 @@ const BUFFER: usize = 4096;
 enum Got {
     Welcome,
     Event(Option<u64>),
+    Cursor(&'static str),
+    Gap,
+    Retry(u32),
+    Busy,
     Ping(Vec<u8>),
 }
 
+/// The cursors of the tests: what was read, to be compared.
+const CURSORS: [&str; 4] = ["c1", "c2", "c3", "c4"];
+
 /// Feeds `pieces` as reads of a shared buffer; returns the items and how it ended.
 fn read(transport: Transport, pieces: &[&[u8]]) -> (Vec<Got>, Result<(), StreamError>) {
-    let decoder = Decoder::new(transport, BUFFER);
+    let decoder = Decoder::new(transport, true, BUFFER);
     let mut stream = Stream::new();
     let mut got = Vec::new();
     let mut buffer = vec![0; BUFFER];
@@ -24,7 +31,14 @@ fn read(transport: Transport, pieces: &[&[u8]]) -> (Vec<Got>, Result<(), StreamE
         let mut sink = |item: Item<'_>| {
             got.push(match item {
                 Item::Welcome => Got::Welcome,
-                Item::Event(stamp) => Got::Event(stamp),
+                Item::Event(event) => Got::Event(event.stamp()),
+                Item::Cursor(cursor) => {
+                    let known = CURSORS.iter().find(|known| known.as_bytes() == cursor);
+                    Got::Cursor(known.unwrap_or(&"another"))
+                }
+                Item::Gap => Got::Gap,
+                Item::Retry(ms) => Got::Retry(ms),
+                Item::Busy => Got::Busy,
                 Item::Ping(payload) => Got::Ping(payload.to_vec()),
             });
         };
@@ -77,8 +91,76 @@ fn sse_counts_data_lines() {
         "id: c1\ndata: {\"id\":\"1\",\"subject\":\"\\\"t\\\":9\",\"data\":{\"t\":123,\"x\":1}}\n\n",
         "data: {\"data\":1}\n\ndata: {\"data\":{\"t\": 7}}\n\n",
     ]);
-    let expected = [Got::Welcome, Got::Event(Some(123)), Got::Event(None), Got::Event(Some(7))];
+    let expected = [
+        Got::Retry(1000),
+        Got::Welcome,
+        Got::Event(Some(123)),
+        Got::Cursor("c1"),
+        Got::Event(None),
+        Got::Event(Some(7)),
+    ];
     reads_as(Transport::Sse, &bytes, &expected);
+}
+
+/// `protocol/http.md` 7.3, 10.3, 13.2; an `id:` counts from the empty line behind it.
+#[test]
+fn sse_cursors_gaps_and_busy_answers() {
+    let bytes = chunked(&[
+        ": welcome\nretry: 2000\nid: c1\n\n",
+        "id: c2\n\n",
+        ":\n\n",
+        "id: c3\nevent: gap\ndata: {\"gap\":{\"from\":null,\"to\":1,\"reason\":\"too_old\"}}\n\n",
+        "event: gap\ndata: {\"gap\":{}}\n\n",
+        "id: c4\ndata: {\"data\":{\"t\":5}}\n",
+    ]);
+    let expected = [
+        Got::Welcome,
+        Got::Retry(2000),
+        Got::Cursor("c1"),
+        Got::Cursor("c2"),
+        Got::Gap,
+        Got::Cursor("c3"),
+        Got::Gap,
+        Got::Event(Some(5)),
+    ];
+    reads_as(Transport::Sse, &bytes, &expected);
+    let busy = b"HTTP/1.1 200 OK\r\nContent-Length: 21\r\n\r\n: busy\nretry: 1500\n\n";
+    reads_as(Transport::Sse, busy, &[Got::Busy, Got::Retry(1500)]);
+}
+
+/// `protocol/http.md` 7.4, 9.6, 10.3.
+#[test]
+fn json_cursors_and_gaps() {
+    let texts = [
+        r#"{"cursor":"c1"}"#,
+        r#"{"cursor":"c2","id":"1","subject":"a","at":1,"data":{"t":3}}"#,
+        r#"{"cursor":"c3","gap":{"from":1,"to":2,"reason":"damaged"}}"#,
+        r#"{"gap":{"from":1,"to":2,"reason":"slow_consumer"}}"#,
+        r#"{"id":"2","subject":"a","at":1,"data":{"t":4}}"#,
+    ];
+    let expected = [
+        Got::Welcome,
+        Got::Cursor("c1"),
+        Got::Event(Some(3)),
+        Got::Cursor("c2"),
+        Got::Gap,
+        Got::Cursor("c3"),
+        Got::Gap,
+        Got::Event(Some(4)),
+    ];
+    let lines = texts.map(|text| format!("{text}\n"));
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    reads_as(Transport::Ndjson, &chunked(&lines), &expected);
+    let frames = texts.map(|text| [&[0x81, text.len() as u8], text.as_bytes()].concat());
+    let frames: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
+    reads_as(Transport::Ws, &upgraded(&frames), &expected);
+}
+
+#[test]
+fn a_refusal_says_when_to_come_back() {
+    let bytes = b"HTTP/1.1 503 Busy\r\nRetry-After: 7\r\n\r\n";
+    let (got, end) = read(Transport::Ndjson, &[bytes]);
+    assert_eq!((got, end), (vec![Got::Retry(7000)], Err(StreamError::Refused(503))));
 }
 
 #[test]
@@ -133,7 +215,7 @@ fn websocket_messages_pings_and_lengths() {
 
 #[test]
 fn a_stream_between_events_holds_no_memory() {
-    let decoder = Decoder::new(Transport::Sse, BUFFER);
+    let decoder = Decoder::new(Transport::Sse, false, BUFFER);
     let mut stream = Stream::new();
     let bytes = chunked(&[": welcome\n\n", "data: 1\n\n"]);
     decoder.feed(&mut stream, &bytes[..bytes.len() - 4], &mut |_| ()).unwrap();

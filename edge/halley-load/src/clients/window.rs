@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 
+use super::track::{Found, Standing};
 use crate::error::Result;
 use crate::report::{Latency, LatencyMs};
 
@@ -25,6 +26,10 @@ pub struct Window {
     pub connected: u64,
     /// Connections that failed for good: not reset either.
     pub given_up: u64,
+    /// Orders that the thread has obeyed: not reset either.
+    pub obeyed: u64,
+    /// How the clients stand by cursors and numbers: not reset either.
+    pub standing: Standing,
 }
 
 /// Counters. Times are `CLOCK_MONOTONIC` nanoseconds; 0 means never.
@@ -50,14 +55,25 @@ pub struct Counts {
     pub failed: u64,
     /// Of these, refused with an HTTP status.
     pub refused: BTreeMap<u16, u64>,
+    /// Told to come back later by a stream that ended at once.
+    pub busy: u64,
+    /// What was wrong with cursors and numbers.
+    pub found: Found,
     /// Why the first one was lost or failed.
     pub first_problem: Option<String>,
 }
 
 impl Window {
     fn new() -> Result<Self> {
-        let (latency, welcome) = (Latency::new()?, Latency::new()?);
-        Ok(Self { counts: Counts::default(), latency, welcome, connected: 0, given_up: 0 })
+        Ok(Self {
+            counts: Counts::default(),
+            latency: Latency::new()?,
+            welcome: Latency::new()?,
+            connected: 0,
+            given_up: 0,
+            obeyed: 0,
+            standing: Standing::default(),
+        })
     }
 
     /// Counts one event received at `now_ns`.
@@ -92,6 +108,7 @@ impl Window {
         self.welcome.merge(&other.welcome);
         self.connected += other.connected;
         self.given_up += other.given_up;
+        self.standing.merge(&other.standing);
     }
 }
 
@@ -117,6 +134,8 @@ impl Counts {
         for (status, count) in &other.refused {
             *self.refused.entry(*status).or_default() += count;
         }
+        self.busy += other.busy;
+        self.found.merge(&other.found);
         if self.first_problem.is_none() {
             self.first_problem.clone_from(&other.first_problem);
         }
@@ -154,8 +173,16 @@ pub struct Report {
     pub failed: u64,
     /// Of these, refused with an HTTP status.
     pub refused: BTreeMap<u16, u64>,
+    /// Of these, told to come back later by a stream that ended at once.
+    pub busy: u64,
+    /// What was wrong with cursors and numbers.
+    pub found: Found,
+    /// How the clients stand by cursors and numbers.
+    pub standing: Standing,
     /// Why the first one was lost or failed.
     pub first_problem: Option<String>,
+    /// The last welcome, 0 if none.
+    pub last_welcome_ns: u64,
     /// Welcomes between the first connect and the last welcome of this window.
     pub connects_per_s: f64,
     /// From connect to welcome.
@@ -215,6 +242,12 @@ impl Windows {
         })
     }
 
+    /// How many orders every thread has obeyed.
+    #[must_use]
+    pub fn obeyed(&self) -> u64 {
+        self.threads.iter().map(|window| lock(window).obeyed).min().unwrap_or(0)
+    }
+
     /// Begins a new window in all threads at once.
     pub fn mark(&mut self, name: &str) {
         let mut all: Vec<_> = self.threads.iter().map(|window| lock(window)).collect();
@@ -231,7 +264,7 @@ impl Windows {
     pub fn report(&mut self) -> Report {
         let sum = &mut self.sum;
         sum.reset();
-        (sum.connected, sum.given_up) = (0, 0);
+        (sum.connected, sum.given_up, sum.standing) = (0, 0, Standing::default());
         for window in &self.threads {
             sum.merge(&lock(window));
         }
@@ -256,6 +289,10 @@ impl Windows {
             lost: counts.lost,
             failed: counts.failed,
             refused: counts.refused,
+            busy: counts.busy,
+            found: counts.found,
+            standing: sum.standing,
+            last_welcome_ns: counts.last_welcome_ns,
             first_problem: counts.first_problem,
             connects_per_s: rate(welcome_ms.count, counts.first_connect_ns, counts.last_welcome_ns),
             welcome_ms,

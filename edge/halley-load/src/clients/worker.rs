@@ -1,8 +1,9 @@
 //! One thread of clients: its own descriptor table, one epoll loop, up to some 18,000 streams.
 //!
 //! Protocol: every connection goes Idle → Opening (connect and request sent) → Live (welcomed) and
-//! ends as Over, or as Idle again where reconnecting is asked for. All reads go through one buffer
-//! of the thread; an event costs no allocation.
+//! ends as Over, or as Idle again where reconnecting is asked for: after as long as the server said
+//! (`retry:`, `Retry-After`), as a browser does. By order ([`super::order`]) all become Idle at once
+//! and are opened again. All reads go through one buffer of the thread; an event costs no allocation.
 //!
 //! Bounds: at most `opening_max` connections between connect and welcome; one that takes longer
 //! than [`OPENING_NS_MAX`] has failed.
@@ -10,9 +11,11 @@
 //! Readiness is edge-triggered, so a read that fills its room is followed by another; a shorter one
 //! has emptied the socket (epoll(7)), unless the peer has closed as well.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::io::{self, Read, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -20,12 +23,14 @@ use halley_sys::monotonic_ns;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
+use super::order::Order;
+use super::plan::Plan;
+use super::reason::{describe, explain, not_yet};
 use super::request;
-use super::stream::{Decoder, Item, Stream, StreamError, Transport};
-use super::users::Users;
+use super::stream::{Decoder, Item, Stream};
+use super::track::Tracker;
 use super::window::{Window, lock};
 use crate::local;
-use crate::target::Target;
 
 /// The thread's read buffer: more than the largest event that a server sends by default.
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -33,35 +38,12 @@ const BUFFER_BYTES: usize = 256 * 1024;
 const EVENTS_MAX: usize = 1024;
 /// From connect to welcome.
 const OPENING_NS_MAX: u64 = 30_000_000_000;
-/// Before a lost connection is opened again.
-const RECONNECT_NS: u64 = 500_000_000;
-/// How late the thread may notice that it shall stop.
+/// Before a lost connection is opened again, where the server didn't say.
+const RECONNECT_MS: u32 = 500;
+/// How late the thread may notice that it shall stop, or has an order.
 const TICK: Duration = Duration::from_millis(100);
-
-/// What all threads share.
-#[derive(Debug)]
-pub struct Plan {
-    /// The server.
-    pub target: Target,
-    /// How events are framed.
-    pub transport: Transport,
-    /// Who connects.
-    pub users: Users,
-    /// Local addresses to connect from; 1 leaves the choice to the system.
-    pub sources: u32,
-    /// How many threads there are.
-    pub threads: usize,
-    /// Connections per second and thread; 0 for as many as the server takes.
-    pub opens_per_s: f64,
-    /// Connections between connect and welcome, per thread.
-    pub opening_max: usize,
-    /// Whether lost and failed connections are opened again.
-    pub reconnect: bool,
-    /// Whether the threads are scheduled as `SCHED_BATCH`.
-    pub batch: bool,
-    /// Set when all shall stop.
-    pub stop: AtomicBool,
-}
+/// The same where orders are to be timed.
+const TRACKING_TICK: Duration = Duration::from_millis(5);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -79,6 +61,8 @@ struct Connection {
     /// The request is still to be sent: the connect hadn't finished.
     unsent: bool,
     opened_ns: u64,
+    /// How long the server wants to be left alone after a loss.
+    retry_ms: u32,
 }
 
 /// One thread's loop.
@@ -87,16 +71,21 @@ pub struct Worker {
     /// Which thread this is; its connections are those whose index is this modulo the threads.
     thread: usize,
     window: Arc<Mutex<Window>>,
+    orders: Receiver<Order>,
+    /// Where cursors or numbers are of interest.
+    tracker: Option<Tracker>,
     poll: Poll,
     decoder: Decoder,
     buffer: Vec<u8>,
     request: Vec<u8>,
     connections: Vec<Connection>,
-    /// The next connection that was never opened.
+    /// The next connection that was never opened, or not since the last return.
     next: usize,
+    /// Since when connections are opened, and how many in a second; 0 for no limit.
     started_ns: u64,
+    opens_per_s: f64,
     /// Slots to open again, and when.
-    again: VecDeque<(u64, usize)>,
+    again: BinaryHeap<Reverse<(u64, usize)>>,
     /// Slots in the order of their connects, those that are Live by now included.
     opening: VecDeque<(u64, usize)>,
     opening_count: usize,
@@ -112,6 +101,7 @@ impl Worker {
         thread: usize,
         connections: usize,
         window: Arc<Mutex<Window>>,
+        orders: Receiver<Order>,
     ) -> io::Result<Self> {
         halley_sys::own_fd_table()?;
         if plan.batch {
@@ -123,19 +113,25 @@ impl Worker {
             phase: Phase::Idle,
             unsent: false,
             opened_ns: 0,
+            retry_ms: RECONNECT_MS,
         };
+        let indices = (0..connections).map(|slot| thread + slot * plan.threads);
+        let follows = plan.follows.clone().unwrap_or_default();
         Ok(Self {
-            decoder: Decoder::new(plan.transport, BUFFER_BYTES),
+            decoder: Decoder::new(plan.transport, plan.cursors, BUFFER_BYTES),
+            tracker: plan.cursors.then(|| Tracker::new(follows, indices)),
+            opens_per_s: plan.opens_per_s,
             plan,
             thread,
             window,
+            orders,
             poll: Poll::new()?,
             buffer: vec![0; BUFFER_BYTES],
             request: Vec::new(),
             connections: std::iter::repeat_with(idle).take(connections).collect(),
             next: 0,
             started_ns: monotonic_ns(),
-            again: VecDeque::new(),
+            again: BinaryHeap::new(),
             opening: VecDeque::new(),
             opening_count: 0,
         })
@@ -149,6 +145,9 @@ impl Worker {
         let mut events = Events::with_capacity(EVENTS_MAX);
         let window = Arc::clone(&self.window);
         while !self.plan.stop.load(Ordering::Relaxed) {
+            if let Ok(order) = self.orders.try_recv() {
+                self.obey(order, &mut lock(&window));
+            }
             let wait = self.open_due(&mut lock(&window));
             match self.poll.poll(&mut events, Some(wait)) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
@@ -159,17 +158,54 @@ impl Worker {
                 self.ready(event, window);
             }
             self.expire(window);
+            if let Some(tracker) = &mut self.tracker {
+                window.counts.found.merge(&std::mem::take(&mut tracker.found));
+                window.standing = tracker.standing;
+            }
         }
         Ok(())
+    }
+
+    fn obey(&mut self, order: Order, window: &mut Window) {
+        match order {
+            Order::Drop => self.leave(window),
+            Order::Return { with_cursors, opens_per_s } => {
+                if let Some(tracker) = self.tracker.as_mut().filter(|_| !with_cursors) {
+                    (0..self.connections.len()).for_each(|slot| tracker.forget(slot));
+                }
+                self.leave(window);
+                (self.next, self.opens_per_s) = (0, opens_per_s);
+                self.started_ns = monotonic_ns();
+            }
+            Order::Expect(numbers) => {
+                self.tracker.iter_mut().for_each(|tracker| tracker.expect(Arc::clone(&numbers)));
+            }
+            Order::Flow(since) => self.tracker.iter_mut().for_each(|tracker| tracker.flow(since)),
+        }
+        window.standing = self.tracker.as_ref().map_or(window.standing, |tracker| tracker.standing);
+        window.obeyed += 1;
+    }
+
+    /// Closes everything and opens nothing until told to.
+    fn leave(&mut self, window: &mut Window) {
+        for connection in &mut self.connections {
+            (connection.socket, connection.stream) = (None, Stream::new());
+            connection.phase = Phase::Idle;
+        }
+        self.again.clear();
+        self.opening.clear();
+        (window.connected, window.given_up, self.opening_count) = (0, 0, 0);
+        self.next = self.connections.len();
     }
 
     /// Opens what is due and fits in; returns how long to wait for what isn't due yet.
     fn open_due(&mut self, window: &mut Window) -> Duration {
         let now = monotonic_ns();
+        let tick = if self.tracker.is_some() { TRACKING_TICK } else { TICK };
         while self.opening_count < self.plan.opening_max {
-            if let Some(&(due, slot)) = self.again.front() {
+            if let Some(&Reverse((due, slot))) = self.again.peek() {
                 if due <= now {
-                    self.again.pop_front();
+                    self.again.pop();
                     self.open(slot, window);
                     continue;
                 }
@@ -177,16 +213,16 @@ impl Worker {
             if self.next == self.connections.len() {
                 break;
             }
-            if self.plan.opens_per_s > 0.0 {
-                let due = self.started_ns + (self.next as f64 * 1e9 / self.plan.opens_per_s) as u64;
+            if self.opens_per_s > 0.0 {
+                let due = self.started_ns + (self.next as f64 * 1e9 / self.opens_per_s) as u64;
                 if due > now {
-                    return TICK.min(Duration::from_nanos(due - now));
+                    return tick.min(Duration::from_nanos(due - now));
                 }
             }
             self.next += 1;
             self.open(self.next - 1, window);
         }
-        TICK
+        tick
     }
 
     fn open(&mut self, slot: usize, window: &mut Window) {
@@ -213,7 +249,7 @@ impl Worker {
         let (address, sources) = (self.plan.target.address, u64::from(self.plan.sources));
         let source = (sources > 1).then(|| local::loopback((index % sources) as u32));
         let mut socket = TcpStream::from_std(local::connect(address, source)?.into());
-        self.write_request(index);
+        self.write_request(slot, index);
         let mut interest = Interest::READABLE;
         match socket.write(&self.request) {
             Ok(written) if written == self.request.len() => self.connections[slot].unsent = false,
@@ -226,10 +262,11 @@ impl Worker {
         Ok(())
     }
 
-    fn write_request(&mut self, index: u64) {
+    fn write_request(&mut self, slot: usize, index: u64) {
         let (plan, request) = (&self.plan, &mut self.request);
+        let cursor = self.tracker.as_ref().and_then(|tracker| tracker.cursor_of(slot));
         plan.users.with(index, |user| {
-            request::write(plan.transport, &plan.target.host, user, request);
+            request::write(plan.transport, &plan.target.host, user, cursor, request);
         });
     }
 
@@ -256,7 +293,7 @@ impl Worker {
 
     fn send_request(&mut self, slot: usize) -> io::Result<()> {
         let index = self.thread as u64 + slot as u64 * self.plan.threads as u64;
-        self.write_request(index);
+        self.write_request(slot, index);
         let connection = &mut self.connections[slot];
         let Some(socket) = &mut connection.socket else { return Ok(()) };
         match socket.write(&self.request) {
@@ -283,22 +320,38 @@ impl Worker {
         };
         let now = monotonic_ns();
         window.counts.bytes += size as u64;
-        let (phase, opened_ns) = (&mut connection.phase, connection.opened_ns);
-        let opening_count = &mut self.opening_count;
-        let mut sink = |item: Item<'_>| match item {
-            Item::Event(stamp) => window.event(stamp, now),
-            Item::Welcome => {
+        let Connection { phase, opened_ns, retry_ms, .. } = connection;
+        let (opening_count, tracker) = (&mut self.opening_count, &mut self.tracker);
+        let mut is_busy = false;
+        let mut sink = |item: Item<'_>| match (item, tracker.as_mut()) {
+            (Item::Event(event), tracker) => {
+                let stamp = event.stamp();
+                window.event(stamp, now);
+                if let Some(tracker) = tracker {
+                    tracker.event(slot, event, stamp, now);
+                }
+            }
+            (Item::Cursor(cursor), Some(tracker)) => tracker.cursor(slot, cursor),
+            (Item::Cursor(_), None) => {}
+            (Item::Gap, _) => window.counts.found.gaps_told += 1,
+            (Item::Retry(ms), _) => *retry_ms = ms,
+            (Item::Busy, _) => is_busy = true,
+            (Item::Welcome, _) => {
                 *phase = Phase::Live;
                 *opening_count -= 1;
-                window.welcomed(opened_ns, now);
+                window.welcomed(*opened_ns, now);
             }
-            Item::Ping(payload) => {
+            (Item::Ping(payload), _) => {
                 // A socket too full for eleven bytes shows soon enough as a lost stream.
                 let _ = socket.write(&request::pong(payload));
             }
         };
         let bytes = &self.buffer[..held + size];
         let end = self.decoder.feed(&mut connection.stream, bytes, &mut sink);
+        if is_busy {
+            window.counts.busy += 1;
+            return Err("the server is busy".to_owned());
+        }
         end.map(|()| more).map_err(|error| explain(error, window))
     }
 
@@ -321,7 +374,8 @@ impl Worker {
         connection.stream = Stream::new();
         if self.plan.reconnect {
             connection.phase = Phase::Idle;
-            self.again.push_back((monotonic_ns() + RECONNECT_NS, slot));
+            let due_ns = monotonic_ns() + u64::from(connection.retry_ms) * 1_000_000;
+            self.again.push(Reverse((due_ns, slot)));
         } else {
             connection.phase = Phase::Over;
             window.given_up += 1;
@@ -341,30 +395,5 @@ impl Worker {
             }
             self.opening.pop_front();
         }
-    }
-}
-
-fn not_yet(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected)
-}
-
-fn describe(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::AddrNotAvailable => {
-            format!("{error}: no local port is free, raise --sources")
-        }
-        _ => error.to_string(),
-    }
-}
-
-/// Says why a stream is over, and counts a refusal by its status.
-fn explain(error: StreamError, window: &mut Window) -> String {
-    match error {
-        StreamError::Refused(status) => {
-            *window.counts.refused.entry(status).or_default() += 1;
-            format!("the server answered {status}")
-        }
-        StreamError::Ended => "the server ended the stream".to_owned(),
-        StreamError::Malformed(what) => format!("the server sent {what}"),
     }
 }

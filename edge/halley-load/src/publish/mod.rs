@@ -4,10 +4,17 @@
 //! ([`schedule`] says why that and not the time of sending); `halley-load clients` on the same
 //! machine measures from there.
 //!
+//! With `--numbers` the events of each subject are numbered, have ids that this program chose, and
+//! are sent again until the server has taken them ([`numbers`]): whatever dies in between, a client
+//! knows which events it must have got.
+//!
 //! What it is not: a generator for many cores. One thread publishes more than a brain on two cores
 //! takes, and costs less of them than two would.
 
+mod connection;
+mod counts;
 mod message;
+mod numbers;
 mod publisher;
 mod schedule;
 mod subjects;
@@ -22,8 +29,10 @@ use crate::error::{Failure, Result};
 use crate::progress::Progress;
 use crate::report::{self, LatencyMs, grouped};
 use crate::target::Target;
-use message::Writer;
-use publisher::{Counts, Publisher};
+use counts::Counts;
+use message::{Ack, Form, Writer};
+use numbers::Numbers;
+use publisher::Publisher;
 use schedule::Schedule;
 use subjects::Subjects;
 
@@ -34,14 +43,22 @@ pub struct Options {
     #[arg(long, default_value = "http://127.0.0.1:8081")]
     url: String,
     /// Events per second, on schedule whatever the server does
-    #[arg(long, required_unless_present = "closed")]
+    #[arg(long, required_unless_present_any = ["closed", "publishers"])]
     rate: Option<f64>,
     /// Instead: the next request as soon as a connection is free
     #[arg(long, conflicts_with = "rate")]
     closed: bool,
+    /// Instead: so many publishers, each with one event after the other (--closed on as many
+    /// connections)
+    #[arg(long, conflicts_with_all = ["rate", "closed", "connections", "batch"])]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    publishers: Option<u32>,
     /// For how long
     #[arg(long, default_value_t = 10.0)]
     seconds: f64,
+    /// End after so many events, if that is before the time
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    events: Option<u64>,
     /// Keep-alive connections, one request at a time on each
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     connections: u32,
@@ -54,6 +71,19 @@ pub struct Options {
     /// uniform:LO-HI, zipf:LO-HI:EXPONENT, groups:COUNT, graph:USERS:DEGREE[:SEED] or file:FILE
     #[arg(long)]
     subjects: String,
+    /// Take the subjects in turn instead of drawing them
+    #[arg(long)]
+    in_turn: bool,
+    /// What the server shall have done before it answers; by default it decides
+    #[arg(long, value_enum)]
+    ack: Option<Ack>,
+    /// Choose the events' ids
+    #[arg(long)]
+    ids: bool,
+    /// Number the events of each subject, going on from this file if it is there, choose their ids,
+    /// send them again until they are taken, and write the last numbers to the file
+    #[arg(long)]
+    numbers: Option<PathBuf>,
     /// The same seed draws the same subjects
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -73,6 +103,7 @@ struct Figures {
     requests: BTreeMap<u16, u64>,
     requests_broken: u64,
     requests_unsent: u64,
+    requests_resent: u64,
     accepted: u64,
     refused: u64,
     /// Events accepted between the first due time and the last answer.
@@ -103,17 +134,23 @@ pub fn run(options: &Options) -> Result<()> {
     if options.sched_batch {
         halley_sys::batch_scheduling().map_err(Failure::io("can't schedule as SCHED_BATCH"))?;
     }
-    let (batch, bytes) = (options.batch as usize, options.bytes as usize);
-    let writer = Writer::new(&target.host, subjects, batch, bytes, options.seed);
+    let connections = options.publishers.unwrap_or(options.connections);
+    let numbers = |path| Numbers::read(path, &subjects, u64::from(connections * options.batch));
+    let numbers = options.numbers.as_deref().map(numbers).transpose()?;
+    let writer = Writer::new(&target.host, subjects, form(options), numbers);
     // A moment to connect, so that the first requests aren't late for that.
     let start_ns = halley_sys::monotonic_ns() + 20_000_000;
     let requests_per_s = options.rate.map(|rate| rate / f64::from(options.batch));
-    let schedule = Schedule::new(start_ns, (options.seconds * 1e9) as u64, requests_per_s);
+    let requests_max = options.events.map(|events| events.div_ceil(u64::from(options.batch)));
+    let schedule = Schedule::new(start_ns, (options.seconds * 1e9) as u64, requests_per_s)
+        .with_requests_max(requests_max.unwrap_or(u64::MAX));
     let progress = Progress::new("seconds", options.seconds.ceil() as u64);
-    let counts =
-        Publisher::new(target, options.connections as usize, writer, batch as u64, schedule)
-            .and_then(|publisher| publisher.run(&progress, &stop))
-            .map_err(Failure::io("publishing failed"))?;
+    let (counts, writer) = Publisher::new(target, connections as usize, writer, schedule)
+        .and_then(|publisher| publisher.run(&progress, &stop))
+        .map_err(Failure::io("publishing failed"))?;
+    if let (Some(path), Some((numbers, subjects))) = (&options.numbers, writer.into_numbers()) {
+        numbers.write(path, &subjects)?;
+    }
     progress.finish();
     let figures = figures(options, counts);
     print(&figures);
@@ -125,6 +162,19 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
+fn form(options: &Options) -> Form {
+    // No other run on this machine begins at the same nanosecond.
+    let run = format!("{:x}-", halley_sys::monotonic_ns());
+    Form {
+        batch: options.batch as usize,
+        data_bytes: options.bytes as usize,
+        ack: options.ack,
+        ids: (options.ids || options.numbers.is_some()).then_some(run),
+        in_turn: options.in_turn,
+        seed: options.seed,
+    }
+}
+
 fn figures(options: &Options, counts: Counts) -> Figures {
     let seconds = counts.last_answer_ns.saturating_sub(counts.first_due_ns) as f64 / 1e9;
     let per_s = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
@@ -134,6 +184,7 @@ fn figures(options: &Options, counts: Counts) -> Figures {
         requests: counts.statuses,
         requests_broken: counts.broken,
         requests_unsent: counts.unsent,
+        requests_resent: counts.resent,
         accepted: counts.accepted,
         refused: counts.refused,
         events_per_s: per_s(counts.accepted),
@@ -151,6 +202,7 @@ fn print(figures: &Figures) {
     let statuses: Vec<String> =
         figures.requests.iter().map(|(status, n)| format!("{} by {status}", grouped(*n))).collect();
     let (broken, unsent) = (figures.requests_broken, figures.requests_unsent);
+    let resent = figures.requests_resent;
     report::print_table(&[
         ("events accepted", grouped(figures.accepted)),
         ("events refused", grouped(figures.refused)),
@@ -158,7 +210,7 @@ fn print(figures: &Figures) {
         ("sessions", grouped(figures.sessions)),
         ("sessions/s", grouped(figures.sessions_per_s as u64)),
         ("requests answered", statuses.join(", ")),
-        ("broken, unsent", format!("{broken}, {unsent}")),
+        ("broken, unsent, resent", format!("{broken}, {unsent}, {resent}")),
         ("due to answer", figures.latency_ms.line()),
         ("CPU of the publisher", format!("{:.2} s", figures.cpu_s)),
     ]);

@@ -4,11 +4,13 @@
 //! status) or broken; a connection has at most one request on its way. Nothing queues here: what is
 //! due and finds no free connection stays in the schedule, which is arithmetic.
 //!
+//! Numbered events must not be lost on the way: their request stays with its connection and is sent
+//! again, with the same ids, until the server has taken all of its events.
+//!
 //! The next request's time is waited for by a timer of the kernel in the same epoll: epoll's own
 //! timeout knows milliseconds, too coarse for thousands of requests a second.
 
-use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -18,74 +20,27 @@ use mio::net::TcpStream;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
-use super::message::{Writer, read_answer};
+use super::connection::Connection;
+use super::counts::Counts;
+use super::message::{Answer, Writer, read_answer};
 use super::schedule::Schedule;
 use crate::progress::Progress;
-use crate::report::Latency;
 use crate::target::Target;
 
 /// The timer's token; connections have their index.
 const TIMER: Token = Token(usize::MAX);
 /// How late the loop may notice that it shall stop.
 const TICK: Duration = Duration::from_millis(100);
+/// The same where requests wait to be sent again.
+const RESEND_TICK: Duration = Duration::from_millis(10);
 /// How long to wait at the end for what was due, and for the last answers.
 const DRAIN_NS_MAX: u64 = 5_000_000_000;
-/// Before a connection that broke is opened again.
+/// The same where every event must be taken.
+const NUMBERED_DRAIN_NS_MAX: u64 = 60_000_000_000;
+/// Before a connection that broke is opened again, and a request that wasn't taken sent again.
 const REOPEN_NS: u64 = 100_000_000;
 /// Room for one read of an answer.
 const READ_BYTES: usize = 64 * 1024;
-
-/// What became of the requests.
-#[derive(Debug)]
-pub struct Counts {
-    /// Requests answered, by status.
-    pub statuses: BTreeMap<u16, u64>,
-    /// Requests whose connection broke before the answer.
-    pub broken: u64,
-    /// Requests that were due but never sent.
-    pub unsent: u64,
-    /// Events that the server took.
-    pub accepted: u64,
-    /// Events in requests that were answered, but not taken.
-    pub refused: u64,
-    /// The sum of `sessions` over the events taken.
-    pub sessions: u64,
-    /// From the time a request was due to its answer.
-    pub latency: Latency,
-    /// When the first request was due.
-    pub first_due_ns: u64,
-    /// When the last answer came.
-    pub last_answer_ns: u64,
-    /// Why the first connection broke.
-    pub first_problem: Option<String>,
-}
-
-impl Counts {
-    fn new() -> io::Result<Self> {
-        Ok(Self {
-            statuses: BTreeMap::new(),
-            broken: 0,
-            unsent: 0,
-            accepted: 0,
-            refused: 0,
-            sessions: 0,
-            latency: Latency::new().map_err(io::Error::other)?,
-            first_due_ns: 0,
-            last_answer_ns: 0,
-            first_problem: None,
-        })
-    }
-}
-
-struct Connection {
-    socket: Option<TcpStream>,
-    /// When the request on its way was due; `None` if there is none.
-    due_ns: Option<u64>,
-    request: Vec<u8>,
-    written: usize,
-    answer: Vec<u8>,
-    reopen_ns: u64,
-}
 
 /// One run.
 pub struct Publisher {
@@ -94,7 +49,6 @@ pub struct Publisher {
     timer: Timer,
     timer_ns: u64,
     writer: Writer,
-    batch: u64,
     schedule: Schedule,
     connections: Vec<Connection>,
     /// Connections without a request, the one used last on top: its memory is warm.
@@ -112,29 +66,19 @@ impl Publisher {
         target: Target,
         connections: usize,
         writer: Writer,
-        batch: u64,
         schedule: Schedule,
     ) -> io::Result<Self> {
         let (poll, timer) = (Poll::new()?, Timer::new()?);
         let timer_fd = timer.as_raw_fd();
         poll.registry().register(&mut SourceFd(&timer_fd), TIMER, Interest::READABLE)?;
-        let closed = || Connection {
-            socket: None,
-            due_ns: None,
-            request: Vec::new(),
-            written: 0,
-            answer: Vec::new(),
-            reopen_ns: 0,
-        };
         let mut publisher = Self {
             target,
             poll,
             timer,
             timer_ns: 0,
             writer,
-            batch,
             schedule,
-            connections: std::iter::repeat_with(closed).take(connections).collect(),
+            connections: std::iter::repeat_with(Connection::closed).take(connections).collect(),
             free: Vec::with_capacity(connections),
             buffer: vec![0; READ_BYTES],
             counts: Counts::new()?,
@@ -153,30 +97,43 @@ impl Publisher {
         let connection = &mut self.connections[slot];
         connection.socket = Some(socket);
         connection.answer.clear();
-        self.free.push(slot);
+        // What was on its way when the last one broke goes out with the first readiness.
+        (connection.written, connection.resend_ns) = (0, None);
+        if connection.due_ns.is_none() {
+            self.free.push(slot);
+        }
         Ok(())
     }
 
     /// Publishes by the schedule until its end or until `stop`, then waits a little for answers.
+    /// Numbered events that are on their way at a `stop` are waited for as well.
     ///
     /// # Errors
     /// If epoll or the timer fails; what happens to a request is counted.
-    pub fn run(mut self, progress: &Progress, stop: &AtomicBool) -> io::Result<Counts> {
+    pub fn run(mut self, progress: &Progress, stop: &AtomicBool) -> io::Result<(Counts, Writer)> {
+        let numbered = self.writer.is_numbered();
+        let drain_ns_max = if numbered { NUMBERED_DRAIN_NS_MAX } else { DRAIN_NS_MAX };
+        let tick = if numbered { RESEND_TICK } else { TICK };
+        let mut end_ns = self.schedule.end_ns();
         let mut events = Events::with_capacity(256);
         let started_ns = monotonic_ns();
         self.counts.first_due_ns = self.schedule.next_due_ns(started_ns).unwrap_or(started_ns);
         loop {
             let now = monotonic_ns();
             progress.set((now - started_ns) / 1_000_000_000);
-            self.send_due(now);
+            let stopped = stop.load(Ordering::Relaxed);
+            if stopped {
+                end_ns = end_ns.min(now);
+            } else {
+                self.send_due(now);
+            }
             let waiting = self.connections.iter().any(|c| c.due_ns.is_some());
-            let over = self.schedule.left() == 0 && now >= self.schedule.end_ns() && !waiting;
-            let late = now > self.schedule.end_ns() + DRAIN_NS_MAX;
-            if over || late || stop.load(Ordering::Relaxed) {
+            let over = (stopped || self.schedule.is_over(now)) && !waiting;
+            if over || now > end_ns + drain_ns_max || stopped && !numbered {
                 break;
             }
             self.set_timer(now)?;
-            match self.poll.poll(&mut events, Some(TICK)) {
+            match self.poll.poll(&mut events, Some(tick)) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
                 _ => {}
             }
@@ -185,12 +142,12 @@ impl Publisher {
                     self.ready(event);
                 }
             }
-            self.reopen();
+            self.repair();
         }
         self.counts.unsent = if stop.load(Ordering::Relaxed) { 0 } else { self.schedule.left() };
         let unanswered = self.connections.iter().filter(|c| c.due_ns.is_some()).count();
         self.counts.broken += unanswered as u64;
-        Ok(self.counts)
+        Ok((self.counts, self.writer))
     }
 
     /// Sends what is due, as long as a connection is free.
@@ -199,7 +156,7 @@ impl Publisher {
             let Some(due_ns) = self.schedule.take(now_ns) else { return };
             self.free.pop();
             let connection = &mut self.connections[slot];
-            self.writer.write(due_ns, &mut connection.request);
+            self.writer.write(due_ns, &mut connection.request, &mut connection.about);
             connection.due_ns = Some(due_ns);
             connection.written = 0;
             if let Err(error) = connection.write() {
@@ -270,28 +227,49 @@ impl Publisher {
             Ok(None) => return Ok(()),
             Err(bad) => return Err(format!("the server sent {}", bad.0)),
         };
-        let Some(due_ns) = connection.due_ns.take() else {
+        let Some(due_ns) = connection.due_ns else {
             return Err("the server sent an answer to no request".to_owned());
         };
         connection.answer.drain(..answer.bytes);
-        let counts = &mut self.counts;
-        counts.last_answer_ns = monotonic_ns();
-        counts.latency.record(counts.last_answer_ns.saturating_sub(due_ns));
-        *counts.statuses.entry(answer.status).or_default() += 1;
-        counts.accepted += answer.accepted;
-        counts.refused += self.batch.saturating_sub(answer.accepted);
-        counts.sessions += answer.sessions;
+        *self.counts.statuses.entry(answer.status).or_default() += 1;
+        if self.is_to_be_resent(&answer) {
+            self.counts.resent += 1;
+            self.connections[slot].resend_ns = Some(monotonic_ns() + REOPEN_NS);
+        } else {
+            self.connections[slot].due_ns = None;
+            self.count(slot, due_ns, &answer);
+        }
         if answer.close {
             self.close(slot);
-        } else {
+        } else if self.connections[slot].due_ns.is_none() {
             self.free.push(slot);
         }
         Ok(())
     }
 
-    /// A connection broke: its request, if any, is lost.
+    /// Numbered events that the server couldn't take now; what it will never take is not among them.
+    fn is_to_be_resent(&self, answer: &Answer) -> bool {
+        let whole = answer.status == 200 && answer.accepted == self.writer.batch();
+        let never = (400..500).contains(&answer.status) && answer.status != 429;
+        self.writer.is_numbered() && !whole && !never
+    }
+
+    fn count(&mut self, slot: usize, due_ns: u64, answer: &Answer) {
+        let counts = &mut self.counts;
+        counts.last_answer_ns = monotonic_ns();
+        counts.latency.record(counts.last_answer_ns.saturating_sub(due_ns));
+        counts.accepted += answer.accepted;
+        counts.refused += self.writer.batch().saturating_sub(answer.accepted);
+        counts.sessions += answer.sessions;
+        self.writer.taken(&self.connections[slot].about);
+    }
+
+    /// A connection broke: its request, if any, is lost, or to be sent again.
     fn break_off(&mut self, slot: usize, reason: &str) {
-        if self.connections[slot].due_ns.take().is_some() {
+        let connection = &mut self.connections[slot];
+        if self.writer.is_numbered() {
+            self.counts.resent += u64::from(connection.due_ns.is_some() && connection.written > 0);
+        } else if connection.due_ns.take().is_some() {
             self.counts.broken += 1;
         }
         self.counts.first_problem.get_or_insert_with(|| reason.to_owned());
@@ -304,37 +282,25 @@ impl Publisher {
         self.connections[slot].reopen_ns = monotonic_ns() + REOPEN_NS;
     }
 
-    /// Opens again what was closed a while ago.
-    fn reopen(&mut self) {
-        if self.connections.iter().all(|connection| connection.socket.is_some()) {
+    /// Opens again what was closed a while ago, and sends again what wasn't taken.
+    fn repair(&mut self) {
+        if self.connections.iter().all(Connection::is_settled) {
             return;
         }
         let now = monotonic_ns();
         for slot in 0..self.connections.len() {
-            let connection = &self.connections[slot];
-            if connection.socket.is_none() && connection.reopen_ns <= now {
-                if let Err(error) = self.open(slot) {
-                    self.break_off(slot, &error.to_string());
-                }
+            let connection = &mut self.connections[slot];
+            let result = if connection.socket.is_none() && connection.reopen_ns <= now {
+                self.open(slot)
+            } else if connection.resend_ns.is_some_and(|resend_ns| resend_ns <= now) {
+                (connection.written, connection.resend_ns) = (0, None);
+                connection.write()
+            } else {
+                Ok(())
+            };
+            if let Err(error) = result {
+                self.break_off(slot, &error.to_string());
             }
         }
-    }
-}
-
-impl Connection {
-    /// Writes what is left of the request; what doesn't fit waits for the socket.
-    fn write(&mut self) -> io::Result<()> {
-        let Some(socket) = &mut self.socket else { return Ok(()) };
-        while self.due_ns.is_some() && self.written < self.request.len() {
-            match socket.write(&self.request[self.written..]) {
-                Ok(written) => self.written += written,
-                Err(error) => match error.kind() {
-                    io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected => return Ok(()),
-                    io::ErrorKind::Interrupted => {}
-                    _ => return Err(error),
-                },
-            }
-        }
-        Ok(())
     }
 }

@@ -15,6 +15,8 @@ pub struct Schedule {
     /// Between two requests; 0 is a closed loop.
     interval_ns: f64,
     taken: u64,
+    /// Requests in all, whatever the time.
+    requests_max: u64,
 }
 
 impl Schedule {
@@ -22,7 +24,14 @@ impl Schedule {
     #[must_use]
     pub fn new(start_ns: u64, length_ns: u64, requests_per_s: Option<f64>) -> Self {
         let interval_ns = requests_per_s.map_or(0.0, |rate| 1e9 / rate);
-        Self { start_ns, end_ns: start_ns + length_ns, interval_ns, taken: 0 }
+        let end_ns = start_ns + length_ns;
+        Self { start_ns, end_ns, interval_ns, taken: 0, requests_max: u64::MAX }
+    }
+
+    /// The same, with an end after so many requests.
+    #[must_use]
+    pub fn with_requests_max(self, requests_max: u64) -> Self {
+        Self { requests_max, ..self }
     }
 
     /// When the next request is due: `None` if that is after the end. A closed loop's is due `now`.
@@ -33,7 +42,7 @@ impl Schedule {
         } else {
             self.start_ns + (self.taken as f64 * self.interval_ns) as u64
         };
-        (due_ns < self.end_ns).then_some(due_ns)
+        (due_ns < self.end_ns && self.taken < self.requests_max).then_some(due_ns)
     }
 
     /// Takes the next request if it is due, and returns when it was.
@@ -43,14 +52,24 @@ impl Schedule {
         Some(due_ns)
     }
 
-    /// How many requests are due before the end but weren't taken: none in a closed loop.
+    /// How many requests are due before the end but weren't taken. A closed loop has some left only
+    /// if it has to come to a number of requests.
     #[must_use]
     pub fn left(&self) -> u64 {
         if self.interval_ns == 0.0 {
-            return 0;
+            let bounded = self.requests_max < u64::MAX;
+            return if bounded { self.requests_max - self.taken } else { 0 };
         }
         let length_ns = (self.end_ns - self.start_ns) as f64;
-        ((length_ns / self.interval_ns).ceil() as u64).saturating_sub(self.taken)
+        let due = (length_ns / self.interval_ns).ceil() as u64;
+        due.min(self.requests_max).saturating_sub(self.taken)
+    }
+
+    /// Whether there will be nothing more to take.
+    #[must_use]
+    pub fn is_over(&self, now_ns: u64) -> bool {
+        let closed = self.interval_ns == 0.0;
+        self.taken >= self.requests_max || now_ns >= self.end_ns && (closed || self.left() == 0)
     }
 
     /// The end.
@@ -85,7 +104,19 @@ mod tests {
         let mut schedule = Schedule::new(1_000, 500, None);
         assert_eq!(schedule.take(1_200), Some(1_200));
         assert_eq!(schedule.take(1_200), Some(1_200));
+        assert!(!schedule.is_over(1_499) && schedule.is_over(1_500));
         assert_eq!(schedule.take(1_500), None);
         assert_eq!(schedule.left(), 0);
+    }
+
+    #[test]
+    fn a_number_of_requests_is_an_end_too() {
+        for per_s in [None, Some(1e9)] {
+            let mut schedule = Schedule::new(1_000, 500, per_s).with_requests_max(2);
+            assert_eq!((schedule.take(1_000), schedule.left()), (Some(1_000), 1));
+            assert!(!schedule.is_over(1_100));
+            assert!(schedule.take(1_100).is_some() && schedule.is_over(1_100));
+            assert_eq!((schedule.take(1_200), schedule.left()), (None, 0));
+        }
     }
 }

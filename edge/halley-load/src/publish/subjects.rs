@@ -1,5 +1,6 @@
 //! What events are about: how subjects are drawn.
 
+use std::io::Write;
 use std::path::Path;
 
 use crate::error::{Failure, Result};
@@ -75,25 +76,43 @@ impl Subjects {
         Ok(Self::Lines(lines))
     }
 
-    /// Draws one and appends it to `json`, quotes included.
-    pub fn push(&self, rng: &mut Rng, json: &mut Vec<u8>) {
-        use std::io::Write;
+    /// How many there are. They are numbered from 0.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        match self {
+            Self::Uniform { count, .. } | Self::Groups(count) => *count,
+            Self::Zipf { sums, .. } => sums.len() as u64,
+            Self::Followed(graph) => graph.users(),
+            Self::Lines(lines) => lines.len() as u64,
+        }
+    }
+
+    /// Draws one.
+    #[must_use]
+    pub fn draw(&self, rng: &mut Rng) -> u64 {
+        match self {
+            Self::Uniform { count, .. } | Self::Groups(count) => rng.below(*count),
+            Self::Zipf { sums, .. } => {
+                let drawn = rng.unit() * sums.last().copied().unwrap_or(0.0);
+                sums.partition_point(|&sum| sum <= drawn) as u64
+            }
+            Self::Followed(graph) => graph.popular_subject(rng.next()),
+            Self::Lines(lines) => scale(rng.next(), lines.len() as u64),
+        }
+    }
+
+    /// Appends the one with this number to `json`, quotes included.
+    pub fn push(&self, number: u64, json: &mut Vec<u8>) {
         // Writing to a Vec can't fail.
         let _ = match self {
-            Self::Uniform { first, count } => write!(json, "\"{}\"", first + rng.below(*count)),
-            Self::Zipf { first, sums } => {
-                let total = sums.last().copied().unwrap_or(0.0);
-                let drawn = rng.unit() * total;
-                let rank = sums.partition_point(|&sum| sum <= drawn) as u64;
-                write!(json, "\"{}\"", first + rank)
+            Self::Uniform { first, .. } | Self::Zipf { first, .. } => {
+                write!(json, "\"{}\"", first + number)
             }
-            Self::Groups(count) => write!(json, "\"g{}\"", rng.below(*count)),
-            Self::Followed(graph) => {
-                write!(json, "\"{}\"", graph.popular_subject(rng.next()) + 1)
-            }
+            Self::Groups(_) => write!(json, "\"g{number}\""),
+            Self::Followed(_) => write!(json, "\"{}\"", number + 1),
             Self::Lines(lines) => {
-                let line = scale(rng.next(), lines.len() as u64) as usize;
-                json.write_all(lines[line].as_bytes())
+                let line = lines.get(number as usize).map_or("\"\"", |line| line);
+                json.write_all(line.as_bytes())
             }
         };
     }
@@ -138,7 +157,9 @@ mod tests {
         let mut counts = BTreeMap::new();
         for _ in 0..draws {
             let mut json = Vec::new();
-            subjects.push(&mut rng, &mut json);
+            let number = subjects.draw(&mut rng);
+            assert!(number < subjects.count());
+            subjects.push(number, &mut json);
             let subject: String = serde_json::from_slice(&json).unwrap();
             *counts.entry(subject).or_default() += 1;
         }

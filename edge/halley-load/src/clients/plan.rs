@@ -1,0 +1,38 @@
+//! What is to be connected, and how.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::follows::Follows;
+use super::stream::Transport;
+use super::users::Users;
+use crate::target::Target;
+
+/// What all threads share.
+#[derive(Debug)]
+pub struct Plan {
+    /// The server.
+    pub target: Target,
+    /// How events are framed.
+    pub transport: Transport,
+    /// Who connects.
+    pub users: Users,
+    /// Local addresses to connect from; 1 leaves the choice to the system.
+    pub sources: u32,
+    /// How many threads there are.
+    pub threads: usize,
+    /// Connections per second and thread; 0 for as many as the server takes.
+    pub opens_per_s: f64,
+    /// Whether cursors are remembered and shown on return.
+    pub cursors: bool,
+    /// What the clients follow, where their numbers are to be checked.
+    pub follows: Option<Arc<Follows>>,
+    /// Connections between connect and welcome, per thread.
+    pub opening_max: usize,
+    /// Whether lost and failed connections are opened again.
+    pub reconnect: bool,
+    /// Whether the threads are scheduled as `SCHED_BATCH`.
+    pub batch: bool,
+    /// Set when all shall stop.
+    pub stop: AtomicBool,
+}
