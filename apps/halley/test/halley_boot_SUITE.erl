@@ -11,7 +11,8 @@
 all() ->
     [starts_and_stops_on_sigterm, sigterm_drains_first, second_sigterm_cuts_the_drain_short,
      drain_that_fails_stops_all_the_same, pid_file_is_written_and_removed,
-     refused_start_leaves_the_pid_file_of_another, log_is_one_line_for_a_message, node_listens_on_nothing,
+     refused_start_leaves_the_pid_file_of_another, log_is_one_line_for_a_message,
+     node_listens_on_nothing,
      config_unknown_key, config_bad_value, config_unknown_variable, config_file_missing,
      data_dir_is_a_file, data_dir_is_in_use, store_of_another_node,
      follows_survive_a_kill].
@@ -33,7 +34,8 @@ starts_and_stops_on_sigterm(Config) ->
 sigterm_drains_first(Config) ->
     Edge = "fun(Ms) -> logger:notice(\"edge stops in ~b, ~p, ~p\", "
            "[Ms, halley_drain:is_draining(), halley:publish(<<\"s\">>, 1)]), timer:sleep(Ms) end",
-    Node = start_node(Config, [{"HALLEY_DRAIN_TIME", "1s"}], "halley_drain:set_edge(" ++ Edge ++ ")"),
+    Node = start_node(Config, [{"HALLEY_DRAIN_TIME", "1s"}],
+                      "halley_drain:set_edge(" ++ Edge ++ ")"),
     _ = wait_line(Node, "is ready"),
     ok = signal(Node, "TERM"),
     _ = wait_line(Node, "notice draining: 0 sessions over 1.0 s"),

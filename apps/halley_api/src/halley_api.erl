@@ -26,13 +26,14 @@
 %% The routes: listener and path to a resource's module, the methods it has, and its arguments.
 -spec route(listener(), [binary()]) -> {module(), [method()], [binary()]} | not_found.
 route(api, [<<"v1">>, <<"events">>]) -> {halley_api_events_h, [post], []};
+route(api, [<<"v1">>, <<"history">>]) -> {halley_api_history_h, [get], []};
 route(api, [<<"v1">>, <<"follows">>]) -> {halley_api_follows_h, [post, delete], []};
 route(api, [<<"v1">>, <<"subjects">>, S, <<"followers">>]) -> {halley_api_subjects_h, [get], [S]};
 route(api, [<<"v1">>, <<"users">>, U]) -> {halley_api_users_h, [get], [U]};
 route(api, [<<"v1">>, <<"users">>, U, <<"following">>]) ->
     {halley_api_users_h, [get], [U, <<"following">>]};
 route(api, [<<"v1">>, <<"users">>, U, <<"sessions">>]) ->
-    {halley_api_users_h, [delete], [U, <<"sessions">>]};
+    {halley_api_users_h, [get, delete], [U, <<"sessions">>]};
 route(api, [<<"metrics">>]) -> {halley_api_metrics_h, [get], []};
 route(api, [<<"healthz">> = Probe]) -> {halley_api_health_h, [get], [Probe]};
 route(api, [<<"readyz">> = Probe]) -> {halley_api_health_h, [get], [Probe]};
@@ -81,7 +82,7 @@ not_found(Listener, Path) ->
 hint(public, [<<"v1">> | _]) -> on("the API is", api);
 hint(public, [Path]) when Path =:= <<"metrics">>; Path =:= <<"healthz">>; Path =:= <<"readyz">> ->
     on([Path, " is"], api);
-hint(public, _) -> "; streams are at /v1/stream and /v1/ws";
+hint(public, _) -> "; streams are at /v1/stream, /v1/ws and /v1/poll";
 hint(api, [<<"demo">> | _]) -> on("the demo is", public);
 hint(api, [<<"v1">>, Stream])
         when Stream =:= <<"stream">>; Stream =:= <<"ws">>; Stream =:= <<"poll">> ->

@@ -19,12 +19,17 @@ response(Error) ->
 
 %% With more headers, such as Allow.
 -spec response(error(), [{binary(), iodata()}]) -> halley_api:response().
-response({Status, _, _} = Error, Headers) ->
-    {Status, [{<<"content-type">>, <<"application/json">>} | retry_after(Status, Headers)],
+response({Status, Code, _} = Error, Headers) ->
+    {Status, [{<<"content-type">>, <<"application/json">>} | retry_after(Status, Code) ++ Headers],
      [json(Error), $\n]}.
 
-retry_after(503, Headers) -> [{<<"retry-after">>, integer_to_binary(?RETRY_AFTER_S)} | Headers];
-retry_after(_, Headers) -> Headers.
+%% Room on a disk takes longer than a queue.
+retry_after(503, Code) when Code =:= <<"disk_full">>; Code =:= <<"history_failed">> ->
+    [{<<"retry-after">>, integer_to_binary(?RETRY_AFTER_DISK_S)}];
+retry_after(503, _) ->
+    [{<<"retry-after">>, integer_to_binary(?RETRY_AFTER_S)}];
+retry_after(_, _) ->
+    [].
 
 %% The error as one line of JSON.
 -spec json(error()) -> iolist().
@@ -51,6 +56,14 @@ reason(overloaded) ->
     {503, <<"overloaded">>, "nothing was accepted, the server has too much to do; try again soon"};
 reason(unavailable) ->
     {503, <<"unavailable">>, "nobody knows whether this was done; try again soon with the same id"};
+reason(disk_full) ->
+    {503, <<"disk_full">>,
+     ["nothing was accepted, the disk is full: free space in data.dir = ", data_dir(),
+      ", or set history.bytes lower and start again"]};
+reason(Failed) when Failed =:= history_failed; Failed =:= failed ->
+    {503, <<"history_failed">>,
+     ["the history in data.dir = ", data_dir(), " cannot be written, the server's log says why; "
+      "nobody knows whether this was done, try again with the same id"]};
 reason(data_too_large) ->
     Max = integer_to_list(halley_limits:get(event_data_bytes_max)),
     {413, <<"data_too_large">>, ["an event's data has at most ", Max, " bytes of JSON"]};
@@ -70,3 +83,6 @@ reason(too_many_ids) ->
     {507, <<"too_many_ids">>, "no new user or subject fits in; those known already still work"};
 reason(_) ->
     {500, <<"internal">>, "the server failed at this; its log says more"}.
+
+data_dir() ->
+    unicode:characters_to_binary(application:get_env(halley, data_dir, "data")).

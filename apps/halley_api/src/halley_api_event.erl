@@ -1,4 +1,5 @@
-%% One event of a request: `{"subject":S,"data":…,"id"?:…}' from JSON to what publishing takes.
+%% One event of a request: `{"subject":S,"data":…,"id"?:…,"ack"?:…}' from JSON to what publishing
+%% takes.
 %%
 %% A member that is not known, or is there twice, is an error rather than ignored: with a misspelt
 %% `id' the event would silently have another id than its publisher thinks.
@@ -10,7 +11,8 @@
 -export_type([event/0]).
 
 %% `Data' is the text of the event's data on one line, as the publisher wrote it.
--type event() :: {Subject :: binary(), Data :: binary(), Opts :: #{id => binary()}}.
+-type event() :: {Subject :: binary(), Data :: binary(),
+                  Opts :: #{id => binary(), ack => memory | disk}}.
 
 -spec parse(binary()) -> {ok, event()} | {error, halley_api_error:error()}.
 parse(Text) ->
@@ -31,8 +33,14 @@ members([{<<"id">>, Value} | Rest], N, Text, Subject, Data, Opts) when not is_ma
         {ok, Id} -> members(Rest, N + 1, Text, Subject, Data, Opts#{id => Id});
         {error, _} = Error -> Error
     end;
+members([{<<"ack">>, Value} | Rest], N, Text, Subject, Data, Opts) when not is_map_key(ack, Opts) ->
+    case ack(Value) of
+        {ok, Ack} -> members(Rest, N + 1, Text, Subject, Data, Opts#{ack => Ack});
+        {error, _} = Error -> Error
+    end;
 members([{Member, _} | _], _, _, _, _, _)
-        when Member =:= <<"subject">>; Member =:= <<"data">>; Member =:= <<"id">> ->
+        when Member =:= <<"subject">>; Member =:= <<"data">>; Member =:= <<"id">>;
+             Member =:= <<"ack">> ->
     bad(["member ", Member, " is there twice"]);
 members([{Member, _} | _], _, _, _, _, _) ->
     bad(["unknown member ", halley_api_json:string(Member)]);
@@ -43,6 +51,12 @@ members([], _, _, _, undefined, _) ->
 members([], _, Text, Subject, Data, Opts) ->
     {ok, {Subject, halley_api_json:cut(Text, Data), Opts}}.
 
+ack(<<"disk">>) -> {ok, disk};
+ack(<<"memory">>) -> {ok, memory};
+ack(_) ->
+    {error, {400, <<"bad_ack">>, "ack is \"disk\" (answered when the event is on disk, which it is "
+                                 "without one) or \"memory\" (when it is on its way)"}}.
+
 bad(What) ->
-    Right = "; an event is {\"subject\":S,\"data\":any JSON,\"id\":optional}",
+    Right = "; an event is {\"subject\":S,\"data\":any JSON,\"id\":optional,\"ack\":optional}",
     {error, {400, <<"bad_event">>, [What, Right]}}.

@@ -1,8 +1,9 @@
 %% GET /healthz : the brain runs and answers. GET /readyz : it can do its work.
 %%
 %% Liveness is for a supervisor that restarts what hangs, readiness for a load balancer that sends
-%% requests elsewhere meanwhile: the store is open and at least one worker is linked. A request that
-%% comes through a worker proves a link, except in the moment when it ends.
+%% requests elsewhere meanwhile: nobody asked for a stop, the store is open, the history takes
+%% events, and at least one worker is linked. A request that comes through a worker proves a link,
+%% except in the moment when it ends.
 -module(halley_api_health_h).
 -behaviour(halley_api).
 
@@ -12,7 +13,7 @@
 handle(get, [<<"healthz">>], _) ->
     halley_api_reply:json({[{<<"status">>, <<"ok">>}]});
 handle(get, [<<"readyz">>], _) ->
-    case first_problem([fun store/0, fun links/0]) of
+    case first_problem([fun drain/0, fun store/0, fun history/0, fun links/0]) of
         none -> halley_api_reply:json({[{<<"status">>, <<"ready">>}]});
         Reason -> halley_api_error:response({503, <<"not_ready">>, Reason})
     end.
@@ -24,6 +25,20 @@ first_problem([Check | Checks]) ->
     end;
 first_problem([]) ->
     none.
+
+drain() ->
+    case halley_drain:is_draining() of
+        true -> "the server is draining: it was asked to stop";
+        false -> ok
+    end.
+
+history() ->
+    case halley_history:refusing() of
+        false -> ok;
+        overloaded -> "the history has more to write than it can";
+        disk_full -> "the disk of the history is full";
+        failed -> "the history cannot be written; the server's log says why"
+    end.
 
 store() ->
     case whereis(halley_follows_owner) of

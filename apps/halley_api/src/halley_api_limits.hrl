@@ -31,5 +31,14 @@
 -define(PAGE_LIMIT_DEFAULT, 100).
 -define(PAGE_LIMIT_MAX, 1000).
 
-%% When a client may try again after 503.
+%% When a client may try again after 503, and when if a disk is the reason.
 -define(RETRY_AFTER_S, 1).
+-define(RETRY_AFTER_DISK_S, 10).
+
+%% Sessions of one user that are listed, and how long all their workers together may take to say
+%% what they know of them.
+-define(SESSIONS_LISTED_MAX, 1000).
+-define(INSPECT_MS_MAX, 2000).
+
+%% Damaged ranges of the history that are listed.
+-define(DAMAGED_LISTED_MAX, 100).

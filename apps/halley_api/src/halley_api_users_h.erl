@@ -2,6 +2,7 @@
 %%
 %%   GET    /v1/users/U            presence, and how many follows there are both ways
 %%   GET    /v1/users/U/following  whom the user follows, page by page, as for followers
+%%   GET    /v1/users/U/sessions   the live sessions, and what waits for each
 %%   DELETE /v1/users/U/sessions   closes the user's connections
 %%
 %% A user that was never heard of is offline and follows nobody; it is not an error, as any id may
@@ -10,6 +11,8 @@
 -behaviour(halley_api).
 
 -export([handle/3]).
+
+-include("halley_api_limits.hrl").
 
 -spec handle(get | delete, [binary()], halley_api:request()) -> halley_api:response().
 handle(Method, [User | What], Request) ->
@@ -28,6 +31,16 @@ user(get, User, [], _) ->
 user(get, User, [<<"following">>], Request) ->
     Read = fun(After, Limit) -> halley_follows:following(User, After, Limit) end,
     halley_api_reply:page(<<"following">>, Request, Read);
+user(get, User, [<<"sessions">>], _) ->
+    Sessions = sessions(halley_ids:lookup(User)),
+    Listed = lists:sublist(Sessions, ?SESSIONS_LISTED_MAX),
+    Seen = [halley_api_sessions:json(One) || One <- halley_api_sessions:seen(Listed)],
+    halley_api_reply:json({[{<<"user">>, User},
+                            {<<"sessions">>, Seen},
+                            {<<"sessions_total">>, length(Sessions)}]});
 user(delete, User, [<<"sessions">>], _) ->
     {ok, Closed} = halley:close_sessions(User),
     halley_api_reply:json({[{<<"closed">>, Closed}]}).
+
+sessions(undefined) -> [];
+sessions(Number) -> halley_directory:sessions(Number).

@@ -8,6 +8,19 @@ members_in_any_order_test() ->
     ?assertEqual({ok, {<<"s">>, <<"null">>, #{id => <<"7">>}}},
                  halley_api_event:parse(<<"{\"data\":null,\"id\":\"7\",\"subject\":\"s\"}">>)).
 
+ack_is_disk_or_memory_test_() ->
+    Parse = fun(Ack) ->
+                halley_api_event:parse(<<"{\"ack\":", Ack/binary, ",\"data\":1,\"subject\":\"s\"}">>)
+            end,
+    [?_assertEqual({ok, {<<"s">>, <<"1">>, #{ack => memory}}}, Parse(<<"\"memory\"">>)),
+     ?_assertEqual({ok, {<<"s">>, <<"1">>, #{ack => disk}}}, Parse(<<"\"disk\"">>)),
+     [?_assertMatch({error, {400, <<"bad_ack">>, <<"ack is \"disk\" ", _/binary>>}},
+                    binary_message(Parse(Ack)))
+      || Ack <- [<<"\"Disk\"">>, <<"\"\"">>, <<"null">>, <<"true">>, <<"[\"disk\"]">>]]].
+
+binary_message({error, {Status, Code, Message}}) ->
+    {error, {Status, Code, iolist_to_binary(Message)}}.
+
 errors_say_what_and_what_would_be_right_test_() ->
     Long = binary:copy(<<"x">>, 256),
     [{Code, ?_assertEqual({400, list_to_binary(Code), Message}, failed(Text))}
@@ -22,6 +35,8 @@ errors_say_what_and_what_would_be_right_test_() ->
               event("member subject is there twice")},
              {<<"{\"id\":\"s\",\"id\":\"t\",\"data\":2}">>, "bad_event",
               event("member id is there twice")},
+             {<<"{\"ack\":\"disk\",\"ack\":\"disk\",\"data\":2}">>, "bad_event",
+              event("member ack is there twice")},
              {<<"{\"subject\":\"s\",\"data\":1,\"Id\":2}">>, "bad_event",
               event("unknown member \"Id\"")},
              {<<"{\"subject\":\"\",\"data\":1}">>, "bad_subject",
@@ -37,7 +52,7 @@ errors_say_what_and_what_would_be_right_test_() ->
              {<<"[]">>, "bad_json", "a JSON object was expected, not an array"}]].
 
 event(What) ->
-    What ++ "; an event is {\"subject\":S,\"data\":any JSON,\"id\":optional}".
+    What ++ "; an event is {\"subject\":S,\"data\":any JSON,\"id\":optional,\"ack\":optional}".
 
 failed(Text) ->
     {error, {Status, Code, Message}} = halley_api_event:parse(Text),

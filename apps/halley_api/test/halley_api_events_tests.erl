@@ -2,12 +2,13 @@
 -module(halley_api_events_tests).
 -include_lib("eunit/include/eunit.hrl").
 
--import(halley_api_fake, [call/4, call/5, header/2, json/1, failed/3, stream/1]).
+-import(halley_api_fake, [call/4, call/5, header/2, json/1, failed/3, says/2, stream/1]).
 
 -define(DATA_BYTES_MAX, 65536).
 
 events_test_() ->
-    halley_api_fake:cases([fun one/0, fun errors/0, fun bodies_are_bounded/0, fun content_types/0,
+    halley_api_fake:cases([fun one/0, fun errors/0, fun a_full_disk_is_named/0, fun acks/0,
+                           fun lines_fail_alone/0, fun bodies_are_bounded/0, fun content_types/0,
                            fun many/0, fun too_many/0, fun a_long_line/0]).
 
 publish(Body) ->
@@ -42,11 +43,47 @@ errors() ->
          meck:expect(halley, publish, fun(_, _, _) -> {error, Reason} end),
          Answer = publish(<<"{\"subject\":\"s\",\"data\":1}">>),
          failed(Status, Code, Answer),
-         ?assertEqual(Status =:= 503, header(<<"retry-after">>, Answer) =:= <<"1">>)
-     end || {Reason, Status, Code} <-
-                [{overloaded, 503, overloaded}, {unavailable, 503, unavailable},
-                 {data_too_large, 413, data_too_large}, {{bad_id, <<>>}, 400, bad_id},
-                 {odd, 500, internal}]].
+         ?assertEqual(RetryAfter, header(<<"retry-after">>, Answer))
+     end || {Reason, Status, Code, RetryAfter} <-
+                [{overloaded, 503, overloaded, <<"1">>}, {unavailable, 503, unavailable, <<"1">>},
+                 {disk_full, 503, disk_full, <<"10">>},
+                 {history_failed, 503, history_failed, <<"10">>},
+                 {data_too_large, 413, data_too_large, undefined},
+                 {{bad_id, <<>>}, 400, bad_id, undefined}, {odd, 500, internal, undefined}]].
+
+%% Who runs the server is told what to do about it.
+a_full_disk_is_named() ->
+    application:set_env(halley, data_dir, "/srv/häl"),
+    meck:expect(halley, publish, fun(_, _, _) -> {error, disk_full} end),
+    try
+        Message = failed(503, disk_full, publish(<<"{\"subject\":\"s\",\"data\":1}">>)),
+        ?assert(says(<<"free space in data.dir = /srv/häl, or set history.bytes"/utf8>>, Message))
+    after
+        application:unset_env(halley, data_dir)
+    end.
+
+%% What is asked for reaches the core, line by line.
+acks() ->
+    failed(400, bad_ack, publish(<<"{\"subject\":\"s\",\"data\":1,\"ack\":\"both\"}">>)),
+    {200, _, _} = publish(<<"{\"subject\":\"s\",\"data\":1,\"ack\":\"memory\"}">>),
+    ?assert(meck:called(halley, publish, [<<"s">>, {json, <<"1">>}, #{ack => memory}])),
+    Lines = [<<"{\"subject\":\"a\",\"data\":1,\"id\":\"1\",\"ack\":\"disk\"}\n">>,
+             <<"{\"subject\":\"a\",\"data\":1,\"id\":\"2\",\"ack\":1}\n">>,
+             <<"{\"subject\":\"a\",\"data\":1,\"id\":\"3\",\"ack\":\"memory\"}\n">>,
+             <<"{\"subject\":\"a\",\"data\":1,\"id\":\"4\"}\n">>],
+    Answer = {200, _, _} = publish_lines(stream(Lines)),
+    ?assertEqual([<<"1">>, bad_ack, <<"3">>, <<"4">>], results(Answer)),
+    Groups = [Group || {_, {halley, publish_many, [Group]}, _} <- meck:history(halley)],
+    ?assertEqual([#{id => <<"1">>, ack => disk}, #{id => <<"3">>, ack => memory},
+                  #{id => <<"4">>}], [Opts || {_, _, Opts} <- lists:append(Groups)]).
+
+%% Each line has a result of its own, whatever becomes of the others.
+lines_fail_alone() ->
+    meck:expect(halley, publish_many,
+                fun([_, _, _]) -> [{ok, #{id => <<"1">>, sessions => 2}}, {error, disk_full},
+                                   {error, overloaded}] end),
+    Lines = binary:copy(<<"{\"subject\":\"a\",\"data\":1}\n">>, 3),
+    ?assertEqual([<<"1">>, disk_full, overloaded], results({200, _, _} = publish_lines(Lines))).
 
 bodies_are_bounded() ->
     Max = 2 * ?DATA_BYTES_MAX + 8192,

@@ -7,7 +7,8 @@
 -export([get/1, get/2, call/4, call/5, call/6, stream/1]).
 -export([header/2, json/1, failed/3, says/2, committed/1]).
 
--define(MODULES, [halley, halley_follows, halley_links, halley_metrics]).
+-define(MODULES, [halley, halley_directory, halley_drain, halley_follows, halley_history,
+                  halley_ids, halley_links, halley_metrics]).
 
 %% Publishing gives ids in order and two sessions; every user follows a, b and c.
 -spec start() -> ok.
@@ -33,7 +34,11 @@ start() ->
     meck:expect(halley_follows, following, Page),
     meck:expect(halley_follows, count_following, fun(_) -> 4 end),
     meck:expect(halley_follows, count_followers, fun(_) -> 5 end),
+    meck:expect(halley_ids, lookup, fun(<<"nobody">>) -> undefined; (_) -> 7 end),
+    meck:expect(halley_directory, sessions, fun(7) -> [] end),
     meck:expect(halley_links, list, fun() -> [#{}] end),
+    meck:expect(halley_drain, is_draining, fun() -> false end),
+    meck:expect(halley_history, refusing, fun() -> false end),
     meck:expect(halley_metrics, render, fun() -> <<"halley_up 1\n">> end).
 
 -spec stop() -> ok.

@@ -7,8 +7,8 @@
 
 handlers_test_() ->
     halley_api_fake:cases([fun unknown_paths/0, fun wrong_methods/0, fun pages/0, fun bad_pages/0,
-                           fun users/0, fun health/0, fun metrics/0, fun demo/0,
-                           fun demo_policy/0]).
+                           fun users/0, fun sessions/0, fun sessions_are_bounded/0, fun health/0,
+                           fun history/0, fun metrics/0, fun demo/0, fun demo_policy/0]).
 
 %% --- dispatch ------------------------------------------------------------------------------------
 
@@ -66,6 +66,42 @@ users() ->
     ?assertEqual(#{<<"closed">> => 3}, json(Close)),
     ?assert(meck:called(halley, close_sessions, [<<"123">>])).
 
+sessions() ->
+    ?assertEqual(#{<<"user">> => <<"nobody">>, <<"sessions">> => [], <<"sessions_total">> => 0},
+                 json(get("/v1/users/nobody/sessions"))),
+    Live = [{link, 1, 10}, {link, 1, 11}, {link, 2, 12}, self()],
+    meck:expect(halley_directory, sessions, fun(7) -> Live end),
+    meck:expect(halley_links, info, fun(1) -> #{worker => 3, pid => 99}; (2) -> undefined end),
+    Waiting = #{state => 3, transport => 1, outbox_bytes => 5, outbox_pieces => 2, outbox_ms => 7,
+                held => 0, dropped => 1, conflated => 4},
+    inspected(fun([{1, 10}, {1, 11}, {2, 12}], Ms) when Ms =< 2000 ->
+                      #{{1, 10} => Waiting, {1, 11} => Waiting#{state := 0}}
+              end),
+    Answer = json(get("/v1/users/u/sessions")),
+    ?assertEqual([#{<<"worker">> => 3, <<"edge">> => 99, <<"transport">> => <<"sse">>,
+                    <<"state">> => <<"live">>, <<"outbox_bytes">> => 5, <<"outbox_events">> => 2,
+                    <<"outbox_ms">> => 7, <<"held">> => 0, <<"dropped">> => 1,
+                    <<"conflated">> => 4},
+                  #{<<"worker">> => 3, <<"edge">> => 99, <<"transport">> => <<"unknown">>,
+                    <<"state">> => <<"gone">>},
+                  #{<<"transport">> => <<"unknown">>, <<"state">> => <<"unknown">>},
+                  #{<<"transport">> => <<"process">>, <<"state">> => <<"live">>}],
+                 maps:get(<<"sessions">>, Answer)),
+    failed(400, bad_user, get("/v1/users//sessions")).
+
+%% However many there are: a thousand are asked about, all are counted.
+sessions_are_bounded() ->
+    Many = [{link, 1, Conn} || Conn <- lists:seq(1, 1500)],
+    meck:expect(halley_directory, sessions, fun(7) -> Many end),
+    meck:expect(halley_links, info, fun(1) -> #{worker => 0, pid => 99} end),
+    inspected(fun(Asked, _) -> 1000 = length(Asked), #{} end),
+    #{<<"sessions">> := Listed, <<"sessions_total">> := 1500} = json(get("/v1/users/u/sessions")),
+    ?assertEqual(1000, length(Listed)).
+
+inspected(Inspect) ->
+    meck:expect(halley_links, inspect_for_test, Inspect),
+    application:set_env(halley, inspect, {halley_links, inspect_for_test}).
+
 %% --- probes --------------------------------------------------------------------------------------
 
 health() ->
@@ -75,11 +111,45 @@ health() ->
     register(halley_follows_owner, Store),
     try
         ?assertMatch({200, _, _}, get("/readyz")),
+        [begin
+             meck:expect(halley_history, refusing, fun() -> Reason end),
+             ?assert(says(Part, failed(503, not_ready, get("/readyz"))))
+         end || {Reason, Part} <- [{disk_full, "disk of the history is full"},
+                                   {overloaded, "more to write"}, {failed, "cannot be written"}]],
+        meck:expect(halley_history, refusing, fun() -> false end),
+        meck:expect(halley_drain, is_draining, fun() -> true end),
+        ?assert(says("draining", failed(503, not_ready, get("/readyz")))),
+        ?assertMatch({200, _, _}, get("/healthz")),
+        meck:expect(halley_drain, is_draining, fun() -> false end),
         meck:expect(halley_links, list, fun() -> [] end),
         ?assert(says("linked", failed(503, not_ready, get("/readyz"))))
     after
         Store ! stop
     end.
+
+history() ->
+    Info = #{store => 16#beef, floor => 7, floor_at => 0, oldest_at => none, events => 0,
+             bytes => 0, queue_bytes => 3, damaged => []},
+    meck:expect(halley_history, info, fun() -> Info end),
+    application:set_env(halley, history_retention_ms, 600000),
+    try
+        ?assertEqual(#{<<"store">> => <<"0000beef">>, <<"events">> => 0, <<"bytes">> => 0,
+                       <<"bytes_max">> => null, <<"retention_ms">> => 600000,
+                       <<"oldest_at">> => null, <<"floor">> => 7, <<"floor_at">> => null,
+                       <<"queue_bytes">> => 3, <<"refusing">> => null, <<"damaged">> => [],
+                       <<"damaged_total">> => 0}, json(get("/v1/history")))
+    after
+        application:unset_env(halley, history_retention_ms)
+    end,
+    Damaged = [{N, N + 1, 1000 * N, 1000 * N + 5} || N <- lists:seq(1, 200)],
+    meck:expect(halley_history, info,
+                fun() -> Info#{oldest_at := 17, floor_at := 16, damaged := Damaged} end),
+    meck:expect(halley_history, refusing, fun() -> disk_full end),
+    #{<<"damaged">> := Listed} = Answer = json(get("/v1/history")),
+    ?assertMatch(#{<<"oldest_at">> := 17, <<"floor_at">> := 16, <<"damaged_total">> := 200,
+                   <<"refusing">> := <<"disk_full">>}, Answer),
+    ?assertEqual(#{<<"from">> => 1000, <<"to">> => 1005}, hd(Listed)),
+    ?assertEqual(100, length(Listed)).
 
 metrics() ->
     Answer = {200, _, <<"halley_up 1\n">>} = get("/metrics"),
