@@ -3,105 +3,13 @@
 #![allow(clippy::unwrap_used)]
 
 mod double;
+mod program;
 
-use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Stdio;
+use std::time::Duration;
 
 use double::{Double, Faults};
-use serde_json::Value;
-
-fn tool() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_halley-load"))
-}
-
-fn run(arguments: &[&str]) -> Output {
-    tool().args(arguments).output().unwrap()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
-}
-
-/// A path for this test alone, removed with the value.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let name = format!("halley-load-{}-{name}", std::process::id());
-        Self(std::env::temp_dir().join(name))
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
-
-    fn json(&self) -> Value {
-        serde_json::from_str(&std::fs::read_to_string(&self.0).unwrap()).unwrap()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
-/// Runs `publish` and returns its figures.
-fn publish(double: &Double, name: &str, arguments: &[&str]) -> (Output, Value) {
-    let file = Scratch::new(name);
-    let mut all = vec!["publish", "--url", &double.url, "--json", file.path()];
-    all.extend(arguments);
-    let output = run(&all);
-    (output, file.json())
-}
-
-/// Clients under control.
-struct Clients {
-    child: Child,
-    commands: ChildStdin,
-    answers: BufReader<ChildStdout>,
-}
-
-impl Clients {
-    fn start(double: &Double, arguments: &[&str]) -> Self {
-        let mut child = tool()
-            .args(["clients", "--control", "--url", &double.url])
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let commands = child.stdin.take().unwrap();
-        let answers = BufReader::new(child.stdout.take().unwrap());
-        Self { child, commands, answers }
-    }
-
-    fn ask(&mut self, command: &str) -> Value {
-        writeln!(self.commands, "{command}").unwrap();
-        let mut line = String::new();
-        self.answers.read_line(&mut line).unwrap();
-        serde_json::from_str(&line).unwrap()
-    }
-
-    /// Asks for reports until one satisfies `wanted`, for five seconds at most.
-    fn report_when(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
-        let deadline = Instant::now() + Duration::from_secs(5);
-        loop {
-            let report = self.ask("report");
-            if wanted(&report) || Instant::now() > deadline {
-                return report;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    fn quit(mut self) {
-        writeln!(self.commands, "quit").unwrap();
-        assert!(self.child.wait().unwrap().success());
-    }
-}
+use program::{Clients, Scratch, publish, run, stderr, tool};
 
 #[test]
 fn every_event_is_counted_once_for_every_transport() {

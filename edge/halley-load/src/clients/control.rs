@@ -5,15 +5,17 @@
 //! | `ready` | waits until every connection is welcomed or has failed | a report |
 //! | `mark NAME` | begins a new window in all threads at once | `{"marked":NAME,"at_ns":…}` |
 //! | `report` | nothing else | a report of the window so far ([`super::window::Report`]) |
-//! | `drop` | closes all connections and opens none | `{"done":"drop","at_ns":…}`, once it is done |
+//! | `drop` | closes all connections and opens none | `{"done":"drop","at_ns":…}` once it is |
 //! | `return cursors [PER_S]` | opens them again, with the cursors they know | likewise |
 //! | `return strangers [PER_S]` | opens them again, without | likewise |
-//! | `expect FILE` | who hasn't seen the numbers in FILE (`publish --numbers`) owes them | likewise |
+//! | `expect FILE` | who hasn't seen the numbers in FILE owes them | likewise |
 //! | `flow [SINCE_NS]` | who gets an event that was due since then flows | likewise |
 //! | `quit` | ends the program | none |
 //!
-//! `at_ns` is when the order was given. A command that can't be obeyed is answered by `{"error":…}`. The end of stdin is `quit`, so clients don't
-//! outlive the benchmark that started them. Streams may end without any command; a report says so.
+//! `at_ns` is when the order was given; FILE is what `halley-load publish --numbers` wrote. A
+//! command that can't be obeyed is answered by `{"error":…}`. The end of stdin is `quit`, so
+//! clients don't outlive the benchmark that started them. Streams may end without any command; a
+//! report says so.
 
 use std::io::{self, BufRead, Write};
 use std::path::Path;

@@ -7,9 +7,9 @@
 //! | `{"cursor":C,…}` and any other | an event |
 //! | `{"welcome"…` | nothing |
 //!
-//! The members that are looked for can't stand inside a JSON string: there their quotes are escaped.
-//! So the first `"t":` is the stamp and the first `"n":` the number, as long as they are in events
-//! that `halley-load publish` wrote.
+//! The members that are looked for can't stand inside a JSON string, where their quotes would be
+//! escaped. So the first `"t":` is the stamp and the first `"n":` the number, as long as they are
+//! in events that `halley-load publish` wrote.
 
 use std::sync::LazyLock;
 

@@ -64,7 +64,7 @@ pub struct Standing {
 pub struct Tracker {
     follows: Arc<Follows>,
     clients: Vec<Client>,
-    /// What [`Tracker::expect`] was told; empty before.
+    /// What [`Tracker::owe`] was told; empty before.
     expected: Numbers,
     flow_ns: u64,
     /// What was found since it was last taken.
@@ -145,7 +145,7 @@ impl Tracker {
     }
 
     /// From now on the client must have seen all numbers up to these.
-    pub fn expect(&mut self, numbers: Numbers) {
+    pub fn owe(&mut self, numbers: Numbers) {
         (self.standing.owing, self.standing.owed, self.standing.last_caught_up_ns) = (0, 0, 0);
         for client in &mut self.clients {
             let owed = |row: &Row| numbers.get(row.subject as usize).map_or(0, |n| row.missing(*n));

@@ -42,7 +42,7 @@ fn who_has_all_that_was_expected_owes_nothing() {
     (numbers[a as usize], numbers[b as usize]) = (3, 1);
     see(&mut tracker, 0, "a", 1, 10);
     see(&mut tracker, 1, "a", 2, 10);
-    tracker.expect(numbers.into());
+    tracker.owe(numbers.into());
     assert_eq!((tracker.standing.owing, tracker.standing.owed), (2, 2 + 3));
     for (slot, subject, number, at) in
         [(0, "a", 2, 20), (0, "a", 3, 30), (1, "b", 1, 40), (1, "a", 3, 50), (1, "a", 4, 60)]
@@ -64,7 +64,7 @@ fn who_comes_back_as_a_stranger_starts_anew() {
     tracker.cursor(0, &[b'x'; CURSOR_BYTES_MAX + 1]);
     assert_eq!(tracker.cursor_of(0), Some(&b"c1"[..]));
     see(&mut tracker, 0, "a", 1, 10);
-    tracker.expect(Arc::new([9]));
+    tracker.owe(Arc::new([9]));
     tracker.forget(0);
     assert_eq!(tracker.standing, Standing::default());
     assert_eq!(tracker.cursor_of(0), None);

@@ -2,8 +2,9 @@
 //!
 //! Protocol: every connection goes Idle → Opening (connect and request sent) → Live (welcomed) and
 //! ends as Over, or as Idle again where reconnecting is asked for: after as long as the server said
-//! (`retry:`, `Retry-After`), as a browser does. By order ([`super::order`]) all become Idle at once
-//! and are opened again. All reads go through one buffer of the thread; an event costs no allocation.
+//! (`retry:`, `Retry-After`), as a browser does. By order ([`super::order`]) all become Idle at
+//! once, and are opened again. All reads go through one buffer of the thread; an event costs no
+//! allocation.
 //!
 //! Bounds: at most `opening_max` connections between connect and welcome; one that takes longer
 //! than [`OPENING_NS_MAX`] has failed.
@@ -178,7 +179,7 @@ impl Worker {
                 self.started_ns = monotonic_ns();
             }
             Order::Expect(numbers) => {
-                self.tracker.iter_mut().for_each(|tracker| tracker.expect(Arc::clone(&numbers)));
+                self.tracker.iter_mut().for_each(|tracker| tracker.owe(Arc::clone(&numbers)));
             }
             Order::Flow(since) => self.tracker.iter_mut().for_each(|tracker| tracker.flow(since)),
         }

@@ -83,8 +83,19 @@ impl Writer {
         self.numbers.is_some()
     }
 
-    /// Puts the next request into `request`, which is cleared first, and the numbers of its subjects
-    /// into `about`. Its events carry `stamp_ns`.
+    /// Whether the next request can be written: numbered events whose subjects come in turn wait
+    /// for the one before about the same subject, so that each gets as many.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        let Some(numbers) = self.numbers.as_ref().filter(|_| self.form.in_turn) else {
+            return true;
+        };
+        let count = self.subjects.count();
+        (0..self.batch()).all(|event| numbers.is_free((self.events + event) % count))
+    }
+
+    /// Puts the next request into `request`, which is cleared first, and the numbers of the
+    /// subjects into `about`. Its events carry `stamp_ns`.
     pub fn write(&mut self, stamp_ns: u64, request: &mut Vec<u8>, about: &mut Vec<u64>) {
         request.clear();
         about.clear();

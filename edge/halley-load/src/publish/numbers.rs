@@ -1,8 +1,8 @@
-//! Numbers of events: each subject's are numbered from 1, without a gap and in the order in which the
-//! server gets them, so that a client that follows the subject knows what it has missed.
+//! Numbers of events: each subject's are numbered from 1, without a gap and in the order in which
+//! the server gets them, so that a client that follows the subject knows what it has missed.
 //!
-//! Invariant: of each subject at most one event is on its way. It is sent again until the server has
-//! taken it, so a number that was given away is taken sooner or later, before the next one is.
+//! Invariant: of each subject at most one event is on its way. It is sent again until the server
+//! has taken it, so a number that was given away is taken sooner or later, before the next one is.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
@@ -79,6 +79,12 @@ impl Numbers {
         let mut file = BufWriter::new(File::create(path).map_err(cannot())?);
         serde_json::to_writer(&mut file, &all).map_err(|error| cannot()(error.into()))?;
         file.flush().map_err(cannot())
+    }
+
+    /// Whether no event about the subject is on its way.
+    #[must_use]
+    pub fn is_free(&self, subject: u64) -> bool {
+        !self.busy.contains(&subject)
     }
 
     /// The next number of a subject; `None` while one is on its way.

@@ -153,6 +153,9 @@ impl Publisher {
     /// Sends what is due, as long as a connection is free.
     fn send_due(&mut self, now_ns: u64) {
         while let Some(&slot) = self.free.last() {
+            if !self.writer.is_ready() {
+                return;
+            }
             let Some(due_ns) = self.schedule.take(now_ns) else { return };
             self.free.pop();
             let connection = &mut self.connections[slot];
@@ -167,7 +170,7 @@ impl Publisher {
 
     /// Has the timer wake the loop for the next request, if that could be sent then.
     fn set_timer(&mut self, now_ns: u64) -> io::Result<()> {
-        if self.free.is_empty() {
+        if self.free.is_empty() || !self.writer.is_ready() {
             return Ok(());
         }
         let next_ns = self.schedule.next_due_ns(now_ns).unwrap_or(self.schedule.end_ns());
@@ -247,7 +250,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Numbered events that the server couldn't take now; what it will never take is not among them.
+    /// Numbered events that the server couldn't take now, as opposed to those it never will.
     fn is_to_be_resent(&self, answer: &Answer) -> bool {
         let whole = answer.status == 200 && answer.accepted == self.writer.batch();
         let never = (400..500).contains(&answer.status) && answer.status != 429;

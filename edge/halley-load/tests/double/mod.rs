@@ -1,7 +1,11 @@
 //! A server just good enough to prove that the load tools count right.
 //!
 //! It speaks both listeners on one port: streams of every transport, and `POST /v1/events`, whose
-//! events go to every open stream. A thread per connection; faults by [`Faults`].
+//! events go to every open stream. It keeps all events: a cursor is how many there were, and a
+//! stream with one gets the later ones first. A thread per connection; faults by [`Faults`].
+
+// Each test program uses a part of it.
+#![allow(dead_code)]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -23,6 +27,14 @@ pub struct Faults {
     pub bad_subject: Option<&'static str>,
     /// Streams are refused with this status.
     pub stream_status: Option<u16>,
+    /// So many streams are told to come back after 50 ms.
+    pub busy: AtomicU64,
+    /// The event with this number (counted from 1) reaches no stream.
+    pub lose: Option<usize>,
+    /// So many events before the cursor come once more.
+    pub repeat: usize,
+    /// Cursors are answered by a gap, and nothing that was missed.
+    pub forgetful: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +49,8 @@ enum Kind {
 struct State {
     faults: Faults,
     requests: AtomicU64,
+    /// Events as they were published.
+    log: Mutex<Vec<String>>,
     /// Held through a stall: one request is dealt with at a time.
     streams: Mutex<Vec<(Kind, TcpStream)>>,
     users: Mutex<Vec<String>>,
@@ -86,6 +100,12 @@ impl Double {
         }
     }
 
+    /// All events as they were published.
+    pub fn events(&self) -> Vec<serde_json::Value> {
+        let log = self.state.log.lock().unwrap();
+        log.iter().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
     /// The users of all streams that were opened, sorted.
     pub fn users(&self) -> Vec<String> {
         let mut users = self.state.users.lock().unwrap().clone();
@@ -106,6 +126,7 @@ fn serve(socket: TcpStream, state: &State) {
     let mut reader = BufReader::new(socket.try_clone().unwrap());
     loop {
         let (mut target, mut accept, mut length) = (String::new(), String::new(), 0);
+        let mut cursor = None;
         let mut line = String::new();
         while reader.read_line(&mut line).is_ok_and(|size| size > 2) {
             let lower = line.to_ascii_lowercase();
@@ -115,6 +136,8 @@ fn serve(socket: TcpStream, state: &State) {
                 length = value.trim().parse().unwrap();
             } else if let Some(value) = lower.strip_prefix("accept:") {
                 value.trim().clone_into(&mut accept);
+            } else if let Some(value) = lower.strip_prefix("last-event-id:") {
+                cursor = Some(value.trim().parse().unwrap());
             }
             line.clear();
         }
@@ -122,7 +145,10 @@ fn serve(socket: TcpStream, state: &State) {
             return;
         }
         if !target.starts_with("/v1/events") {
-            open(&target, &accept, socket, state);
+            let at = target.find("&cursor=").unwrap_or(target.len());
+            let parameter = target.split_off(at);
+            cursor = cursor.or(parameter.strip_prefix("&cursor=").map(|c| c.parse().unwrap()));
+            open(&target, &accept, cursor, socket, state);
             return;
         }
         let mut body = vec![0; length];
@@ -134,13 +160,25 @@ fn serve(socket: TcpStream, state: &State) {
 }
 
 /// Begins a stream and leaves it among the open ones.
-fn open(target: &str, accept: &str, mut socket: TcpStream, state: &State) {
+fn open(target: &str, accept: &str, cursor: Option<usize>, mut socket: TcpStream, state: &State) {
     if let Some(status) = state.faults.stream_status {
         let _ = write!(socket, "HTTP/1.1 {status} No\r\nContent-Length: 0\r\n\r\n");
         return;
     }
+    let one_less = |n: u64| n.checked_sub(1);
+    if state.faults.busy.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
+        let body = ": busy\nretry: 50\n\n";
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+        let _ = socket.write_all((head + body).as_bytes());
+        // Kept open, as a server may: the client is to leave by itself.
+        let _ = socket.read(&mut [0]);
+        return;
+    }
     let user = target.rsplit(['=', '/']).next().unwrap().to_owned();
     let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    // Registered first: whoever has the welcome gets every event from then on.
+    let mut streams = state.streams.lock().unwrap();
+    let log = state.log.lock().unwrap();
     let (kind, welcome) = if target.starts_with("/test/") {
         (Kind::Test, format!("{head}7\r\nwelcome\r\n"))
     } else if target.starts_with("/v1/ws") {
@@ -151,9 +189,20 @@ fn open(target: &str, accept: &str, mut socket: TcpStream, state: &State) {
     } else {
         (Kind::Sse, format!("{head}b\r\n: welcome\n\n\r\n"))
     };
-    // Registered first: whoever has the welcome gets every event from then on.
-    let mut streams = state.streams.lock().unwrap();
     socket.write_all(welcome.as_bytes()).unwrap();
+    match cursor {
+        None => socket.write_all(&message(kind, log.len(), "")).unwrap(),
+        Some(_) if state.faults.forgetful => {
+            let gap = "\"gap\":{\"from\":null,\"to\":null,\"reason\":\"too_old\"}";
+            socket.write_all(&message(kind, log.len(), gap)).unwrap();
+        }
+        Some(cursor) => {
+            let from = cursor.saturating_sub(state.faults.repeat);
+            for (at, line) in log.iter().enumerate().skip(from) {
+                socket.write_all(&frame(kind, at + 1, line)).unwrap();
+            }
+        }
+    }
     streams.push((kind, socket));
     state.users.lock().unwrap().push(user);
 }
@@ -182,8 +231,11 @@ fn publish(body: &[u8], mut socket: &TcpStream, state: &State) -> bool {
             answer.push_str("{\"error\":{\"code\":\"bad\"}}\n");
             continue;
         }
-        for (kind, stream) in streams.iter_mut() {
-            let _ = stream.write_all(&frame(*kind, line, &event));
+        let mut log = state.log.lock().unwrap();
+        log.push(line.to_owned());
+        let heard = state.faults.lose != Some(log.len());
+        for (kind, stream) in streams.iter_mut().filter(|_| heard) {
+            let _ = stream.write_all(&frame(*kind, log.len(), line));
         }
         answer.push_str(&format!("{{\"id\":\"{request}\",\"sessions\":{}}}\n", streams.len()));
     }
@@ -191,17 +243,33 @@ fn publish(body: &[u8], mut socket: &TcpStream, state: &State) -> bool {
     socket.write_all((head + &answer).as_bytes()).is_ok()
 }
 
-fn frame(kind: Kind, line: &str, event: &serde_json::Value) -> Vec<u8> {
+/// An event; the cursor behind it is its number.
+fn frame(kind: Kind, number: usize, line: &str) -> Vec<u8> {
+    message(kind, number, &line[1..line.len() - 1])
+}
+
+/// A message whose JSON object has these members; without any, the cursor alone.
+fn message(kind: Kind, cursor: usize, members: &str) -> Vec<u8> {
     let chunk = |text: String| format!("{:x}\r\n{text}\r\n", text.len()).into_bytes();
+    let comma = if members.is_empty() { "" } else { "," };
+    let json = format!("{{\"cursor\":\"{cursor}\"{comma}{members}}}");
     match kind {
-        Kind::Sse => chunk(format!("id: 1\ndata: {line}\n\n")),
-        Kind::Ndjson => chunk(format!("{line}\n")),
-        Kind::Test => chunk(event["data"].to_string()),
+        Kind::Sse if members.is_empty() => chunk(format!("id: {cursor}\n\n")),
+        Kind::Sse => chunk(format!("id: {cursor}\ndata: {{{members}}}\n\n")),
+        Kind::Ndjson => chunk(format!("{json}\n")),
+        Kind::Test if members.is_empty() => chunk("\n".to_owned()),
+        Kind::Test => {
+            let event: serde_json::Value = serde_json::from_str(&json).unwrap();
+            chunk(event["data"].to_string())
+        }
         Kind::Ws => {
-            let length = u16::try_from(line.len()).unwrap();
-            let mut frame = vec![0x81, 126];
-            frame.extend(length.to_be_bytes());
-            frame.extend(line.as_bytes());
+            let length = u16::try_from(json.len()).unwrap();
+            let mut frame = if length < 126 {
+                vec![0x81, length as u8]
+            } else {
+                [&[0x81, 126][..], &length.to_be_bytes()].concat()
+            };
+            frame.extend(json.as_bytes());
             frame
         }
     }
