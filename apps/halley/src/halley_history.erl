@@ -17,7 +17,7 @@
 
 -export([new/0, draw/1, mark/1, heads/0, written/0, floor/0, store/0, await/2]).
 -export([refusing/0, append/3, claim/2, shard_started/1, unfollowed/1]).
--export([find/1, chain/3, unfollows/2, info/0]).
+-export([find/1, chain/3, unfollows/2, unfollows_of/2, seqs/3, info/0]).
 -export_type([seq/0, vector/0, entry/0, reply/0, info/0, range/0]).
 
 -type seq() :: halley_history_words:seq().
@@ -147,6 +147,15 @@ chain(SubjectId, After, UpTo) -> halley_history_index:chain(SubjectId, After, Up
 %% of the user's cursor as `After' it has all unfollows since then.
 -spec unfollows(binary(), After :: seq()) -> [seq()].
 unfollows(UserId, After) -> halley_history_index:unfollows(UserId, After).
+
+%% The same by the subject that was unfollowed.
+-spec unfollows_of(binary(), After :: seq()) -> [seq()].
+unfollows_of(SubjectId, After) -> halley_history_index:unfollows_of(SubjectId, After).
+
+%% The oldest seqs, at most `Max', that have a record: `After < Seq =< UpTo'; and up to where
+%% these are all.
+-spec seqs(After :: seq(), UpTo :: seq(), Max :: pos_integer()) -> {[seq()], seq()}.
+seqs(After, UpTo, Max) -> halley_history_index:seqs(After, UpTo, Max).
 
 -spec info() -> info().
 info() ->

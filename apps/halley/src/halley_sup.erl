@@ -6,6 +6,7 @@
 %% The store is different. Users that only logged in have their numbers in its memory, and the
 %% directory is indexed by them: without the store its contents mean nothing. So when the store
 %% gives up, the whole brain ends, and a new one meets the edges, which kept their connections.
+%% So is the history's log: what it had taken and not yet written is only in its memory.
 -module(halley_sup).
 -behaviour(supervisor).
 
@@ -22,11 +23,14 @@ init([]) ->
     ok = halley_directory:new(),
     ok = halley_links:new(),
     ok = halley_shard:new(),
+    ok = halley_history:new(),
     Flags = #{strategy => one_for_one, intensity => 10, period => 10,
               auto_shutdown => any_significant},
     {ok, {Flags, [
         #{id => halley_store_sup, start => {halley_store_sup, start_link, []},
           type => supervisor, restart => temporary, significant => true},
+        #{id => halley_history_log, start => {halley_history_log, start_link, []},
+          shutdown => 30000, restart => temporary, significant => true},
         #{id => halley_directory, start => {halley_directory, start_link, []}},
         #{id => halley_links, start => {halley_links, start_link, []}},
         #{id => halley_shard_sup, start => {halley_shard_sup, start_link, []},

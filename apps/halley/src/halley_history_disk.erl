@@ -1,0 +1,362 @@
+%% The history's files as the log's process writes them: the segment that grows, those before it,
+%% and the ledger.
+%%
+%% `write/2' gives records their place, `sync/1' makes all of them durable, `tick/1' is called once
+%% in a while and does what time asks for. A failure is returned, never thrown, and leaves a state
+%% that can be used: what was not written is cut off, and a segment that could not be synced is
+%% left for a new one, because what the kernel still has of it can't be trusted.
+%%
+%% It keeps the words of place and size (`halley_history_words') up to date. It knows no publishers
+%% and no heads: `halley_history_log' does.
+-module(halley_history_disk).
+
+-export([open/1, write/2, sync/1, is_dirty/1, tick/1, drop/1, probe/1, lose/2, close/1, renew/1]).
+-export_type([disk/0, packed/0, failure/0]).
+
+-record(disk, {dir :: file:name_all(), store :: non_neg_integer(),
+               ledger :: halley_history_ledger:ledger(),
+               file = none :: none | halley_history_segment:descriptor(),
+               current :: halley_history_retention:segment(),
+               next_number :: non_neg_integer(),
+               segments = [] :: [halley_history_retention:segment()],
+               placed = 0 :: non_neg_integer(),    % where the last place record is
+               dirty = false :: boolean(),
+               ids = [] :: [pos_integer()],        % written since the last sync, id chosen
+               lost = [] :: [halley_history:range()]}). % to be written as soon as it is possible
+-opaque disk() :: #disk{}.
+-type packed() :: #{kind := event | unfollow, shard := halley_shard:index(), seq := pos_integer(),
+                    at := integer(), id := binary(), subject := binary(), chosen := boolean(),
+                    sessions := non_neg_integer(), bytes := pos_integer(), record := iodata()}.
+-type failure() :: {error, term(), disk()}.
+
+-define(RESERVED, 4194304).
+-define(PLACE_BYTES, 65536).
+-define(PROBE_BYTES, 65536).
+
+%% Recovers, sets the words, and begins a new segment.
+-spec open(file:name_all()) -> {ok, disk()} | {error, binary()}.
+open(Dir) ->
+    ok = halley_history_index:clear(),
+    case halley_history_recovery:recover(Dir) of
+        {ok, Recovered} ->
+            case begin_anew(Dir, Recovered) of
+                {ok, Disk} -> {ok, Disk};
+                {error, Reason, _} -> unwritable(Dir, Reason)
+            end;
+        {error, Reason} ->
+            unwritable(Dir, Reason)
+    end.
+
+unwritable(Dir, Reason) ->
+    {error, unicode:characters_to_binary(
+        io_lib:format("data.dir: the history cannot write in ~ts: ~ts",
+                      [Dir, file:format_error(Reason)]))}.
+
+begin_anew(Dir, #{ledger := Ledger, store := Store, counter := Counter, segments := Segments,
+                  number := Number, damaged := Damaged, lost := Lost}) ->
+    ok = halley_history_words:put(store, Store),
+    ok = halley_history_words:put(counter, Counter),
+    lists:foreach(fun({Word, Value}) -> halley_history_words:put(Word, Value) end,
+                  [{events, sum(events, Segments)}, {bytes, sum(bytes, Segments)},
+                   {floor_at, hd([At || #{first_at := At} <- Segments, At =/= none] ++ [0])}]),
+    ok = halley_history_index:set_damaged(Damaged),
+    Disk = #disk{dir = Dir, store = Store, ledger = Ledger, segments = Segments,
+                 current = last(Segments, Counter), next_number = Number, lost = Lost},
+    case reserve(Disk, Counter) of
+        {ok, Reserved} ->
+            case begin_segment(Reserved) of
+                {ok, Begun} -> {ok, drop(Begun)};
+                Error -> Error
+            end;
+        Error -> Error
+    end.
+
+sum(Key, Segments) -> lists:foldl(fun(Segment, Sum) -> map_get(Key, Segment) + Sum end, 0, Segments).
+
+%% What stands for the segment before the first.
+last([], Counter) -> new_segment(0, Counter, 0);
+last(Segments, _) -> lists:last(Segments).
+
+new_segment(Number, Base, Bytes) ->
+    NowMs = erlang:monotonic_time(millisecond),
+    #{number => Number, base => Base, bytes => Bytes, events => 0, first_at => none,
+      last_at => none, began_ms => NowMs, ended_ms => NowMs}.
+
+%% --- writing -------------------------------------------------------------------------------------
+
+%% Writes records in this order and indexes them.
+-spec write([packed()], disk()) -> {ok, disk()} | failure().
+write([], Disk) ->
+    {ok, Disk};
+write(Packed, Disk0) ->
+    Bytes = sum(bytes, Packed),
+    case make_room(Bytes, Disk0) of
+        {ok, Disk = #disk{file = File, current = #{bytes := Position}}} ->
+            {Prefix, PrefixBytes} = prefix(Disk),
+            Records = [Prefix | [Record || #{record := Record} <- Packed]],
+            case halley_history_segment:write(File, Position, Records) of
+                ok ->
+                    Written = Disk#disk{lost = [], placed = placed(PrefixBytes, Disk)},
+                    {ok, written(Packed, Position + PrefixBytes, Written)};
+                {error, Reason} ->
+                    {error, Reason, cut(Disk)}
+            end;
+        Error ->
+            Error
+    end.
+
+%% What is due before the records: ranges that could not be written, and how far seqs are drawn.
+prefix(#disk{store = Store, lost = Lost, placed = Placed, current = #{bytes := Position}}) ->
+    Ranges = [halley_history_record:lost(Store, {From, FromMs}, {To, ToMs})
+              || {From, To, FromMs, ToMs} <- Lost],
+    Place = case Position - Placed >= ?PLACE_BYTES of
+        true -> [halley_history_record:place(Store, halley_history_words:get(counter), now_ms())];
+        false -> []
+    end,
+    {Records, Bytes} = lists:unzip(Ranges ++ Place),
+    {Records, lists:sum(Bytes)}.
+
+placed(_, #disk{placed = Placed, current = #{bytes := Position}})
+  when Position - Placed < ?PLACE_BYTES -> Placed;
+placed(_, #disk{current = #{bytes := Position}}) -> Position.
+
+now_ms() -> erlang:system_time(millisecond).
+
+%% Readers look no further than the written position: it is there before the first entry is.
+written(Packed, Position, Disk = #disk{current = Current, ids = Ids}) ->
+    #{number := Number, bytes := Begin, events := Events, first_at := FirstAt} = Current,
+    End = Position + sum(bytes, Packed),
+    ok = halley_history_words:put(position, End),
+    {End, NewIds} = lists:foldl(fun(One, Acc) -> index(One, Number, Acc) end,
+                                {Position, Ids}, Packed),
+    #{at := At} = hd(Packed),
+    First = case FirstAt of none -> At; _ -> FirstAt end,
+    N = length(Packed),
+    ok = halley_history_words:add(events, N),
+    ok = halley_history_words:add(bytes, End - Begin),
+    ok = first_at(FirstAt, First, Disk),
+    Grown = Current#{bytes := End, events := Events + N, first_at := First,
+                     last_at := map_get(at, lists:last(Packed)),
+                     ended_ms := erlang:monotonic_time(millisecond)},
+    Disk#disk{current = Grown, dirty = true, ids = NewIds}.
+
+index(#{kind := event, shard := Shard, seq := Seq, id := Id, subject := Subject,
+        chosen := Chosen, sessions := Sessions, bytes := Bytes}, Number, {Position, Ids}) ->
+    ok = halley_history_index:event(Shard, {Seq, Id, Subject}, Chosen, Sessions, Number, Position),
+    {Position + Bytes, case Chosen of true -> [Seq | Ids]; false -> Ids end};
+index(#{kind := unfollow, shard := Shard, seq := Seq, subject := User, id := Subject,
+        bytes := Bytes}, Number, {Position, Ids}) ->
+    ok = halley_history_index:unfollow(Shard, {Seq, User, Subject}, Number, Position),
+    {Position + Bytes, Ids}.
+
+first_at(none, At, #disk{segments = Segments}) ->
+    case [First || #{first_at := First} <- Segments, First =/= none] of
+        [] -> halley_history_words:put(oldest_at, At);
+        _ -> ok
+    end;
+first_at(_, _, _) ->
+    ok.
+
+%% Where a write failed there may be a part of it.
+cut(Disk = #disk{file = none}) ->
+    Disk;
+cut(Disk = #disk{file = File, current = #{bytes := Position}}) ->
+    case halley_history_segment:cut(File, Position) of
+        ok -> Disk;
+        {error, _} ->
+            case sync(Disk) of
+                {ok, Synced} -> leave(Synced);
+                {error, _, Left} -> Left
+            end
+    end.
+
+%% Lets go of a segment that can't be trusted to take more.
+leave(Disk = #disk{file = none}) -> Disk;
+leave(Disk = #disk{file = File, segments = Segments, current = Current}) ->
+    ok = halley_history_segment:close(File),
+    Disk#disk{file = none, dirty = false, segments = Segments ++ [Current]}.
+
+%% --- segments ------------------------------------------------------------------------------------
+
+make_room(_, Disk = #disk{file = none}) ->
+    begin_segment(Disk);
+make_room(Bytes, Disk = #disk{current = #{bytes := Position, events := Events}}) ->
+    Max = halley_history_retention:segment_bytes_max(
+        halley_limits:get(history_segment_bytes), bytes_max()),
+    case Position + Bytes > Max andalso Events > 0 of
+        true -> rotate(Disk);
+        false -> {ok, Disk}
+    end.
+
+rotate(Disk) ->
+    case sync(Disk) of
+        {ok, Synced} -> begin_segment(Synced);
+        Error -> Error
+    end.
+
+%% The old segment stays in use if the new one can't begin.
+begin_segment(Disk = #disk{dir = Dir, store = Store, ledger = Ledger, next_number = Number,
+                           current = #{number := Previous, bytes := PreviousBytes}}) ->
+    Counter = halley_history_words:get(counter),
+    Header = #{store => Store, number => Number, previous => Previous,
+               previous_bytes => PreviousBytes, base => Counter,
+               stamp => halley_history_clock:stamp()},
+    case halley_history_segment:create(Dir, Header) of
+        {ok, File} ->
+            Sealed = seal(Disk),
+            Position = halley_history_segment:header_bytes(),
+            ok = halley_history_words:put(position, 0),
+            ok = halley_history_words:put(segment, Number),
+            ok = halley_history_words:put(position, Position),
+            ok = halley_history_words:add(bytes, Position),
+            ok = halley_history_ledger:synced(Ledger, Number, Position, Counter),
+            {ok, Sealed#disk{file = File, current = new_segment(Number, Counter, Position),
+                             next_number = Number + 1, placed = Position}};
+        {error, Reason} ->
+            {error, Reason, Disk#disk{next_number = Number + 1}}
+    end.
+
+seal(Disk = #disk{file = none}) -> Disk;
+seal(Disk = #disk{file = File, segments = Segments, current = Current}) ->
+    ok = halley_history_segment:close(File),
+    Disk#disk{file = none, segments = Segments ++ [Current]}.
+
+%% --- durability ----------------------------------------------------------------------------------
+
+-spec is_dirty(disk()) -> boolean().
+is_dirty(#disk{dirty = Dirty}) -> Dirty.
+
+%% Returns when all that was written is on disk.
+-spec sync(disk()) -> {ok, disk()} | failure().
+sync(Disk = #disk{dirty = false}) ->
+    {ok, Disk};
+sync(Disk = #disk{file = File, ledger = Ledger, current = #{number := Number, bytes := Bytes}}) ->
+    Counter = halley_history_words:get(counter),
+    case halley_history_segment:sync(File) of
+        ok ->
+            ok = halley_history_ledger:synced(Ledger, Number, Bytes, Counter),
+            {ok, Disk#disk{dirty = false, ids = []}};
+        {error, Reason} ->
+            lists:foreach(fun halley_history_index:forget_id/1, Disk#disk.ids),
+            {error, Reason, (leave(Disk))#disk{ids = []}}
+    end.
+
+%% Events of these seqs are not in the files. Said by a record as soon as one can be written.
+-spec lose(halley_history:range(), disk()) -> disk().
+lose(Range, Disk = #disk{lost = Lost}) ->
+    Ranges = halley_history_retention:merge(Range, halley_history_index:damaged()),
+    ok = halley_history_index:set_damaged(Ranges),
+    Disk#disk{lost = halley_history_retention:merge(Range, Lost)}.
+
+%% Whether an event could be written now. Leaves what it had to say of lost ranges.
+-spec probe(disk()) -> {ok, disk()} | failure().
+probe(Disk = #disk{file = none}) ->
+    case begin_segment(Disk) of
+        {ok, Begun} -> probe(Begun);
+        Error -> Error
+    end;
+probe(Disk = #disk{file = File, current = Current = #{bytes := Position}}) ->
+    {Records, Bytes} = prefix(Disk),
+    End = Position + Bytes,
+    case halley_history_segment:write(File, Position, [Records, <<0:(8 * ?PROBE_BYTES)>>]) of
+        ok ->
+            ok = halley_history_words:add(bytes, Bytes),
+            ok = halley_history_words:put(position, End),
+            Probed = Disk#disk{current = Current#{bytes := End}, lost = [], dirty = true,
+                               placed = placed(Bytes, Disk)},
+            case sync(cut(Probed)) of
+                {ok, Synced} -> renew(Synced);
+                Error -> Error
+            end;
+        {error, Reason} ->
+            {error, Reason, cut(Disk)}
+    end.
+
+%% Renews the reservation when half of it is used.
+-spec renew(disk()) -> {ok, disk()} | failure().
+renew(Disk) ->
+    Counter = halley_history_words:get(counter),
+    case halley_history_words:get(reserved) - Counter < ?RESERVED div 2 of
+        true -> reserve(Disk, Counter);
+        false -> {ok, Disk}
+    end.
+
+reserve(Disk = #disk{store = Store, ledger = Ledger}, Counter) ->
+    Reserved = Counter + ?RESERVED,
+    case halley_history_ledger:reserve({Store, Reserved}, Ledger) of
+        {ok, Renewed} ->
+            ok = halley_history_words:put(reserved, Reserved),
+            {ok, Disk#disk{ledger = Renewed}};
+        {error, Reason} ->
+            {error, Reason, Disk}
+    end.
+
+%% --- time ----------------------------------------------------------------------------------------
+
+%% Leaves a segment that is old enough, drops those that are too old or too many, and syncs what
+%% nobody waited for.
+-spec tick(disk()) -> {ok, disk()} | failure().
+tick(Disk) ->
+    case leave_old(Disk) of
+        {ok, Left} -> sync(drop(Left));
+        {error, Reason, Left} -> {error, Reason, drop(Left)}
+    end.
+
+leave_old(Disk = #disk{file = none}) ->
+    {ok, Disk};
+leave_old(Disk = #disk{current = #{events := 0}}) ->
+    {ok, Disk};
+leave_old(Disk = #disk{current = #{began_ms := BeganMs}}) ->
+    MaxMs = halley_history_retention:segment_ms_max(retention_ms()),
+    case erlang:monotonic_time(millisecond) - BeganMs >= MaxMs of
+        true -> rotate(Disk);
+        false -> {ok, Disk}
+    end.
+
+%% Deletes what retention doesn't keep.
+-spec drop(disk()) -> disk().
+drop(Disk = #disk{segments = Segments, current = Current, file = File}) ->
+    CurrentBytes = case File of none -> 0; _ -> map_get(bytes, Current) end,
+    Rule = #{retention_ms => retention_ms(), bytes_max => bytes_max(),
+             now_ms => erlang:monotonic_time(millisecond)},
+    {Gone, Retained} = halley_history_retention:split(Segments, CurrentBytes, Rule),
+    Oldest = case Retained of [First | _] -> First; [] -> Current end,
+    ok = raise_floor(Gone, Oldest, Retained ++ [Current]),
+    lists:foreach(fun(#{number := Number}) -> halley_history_segment:delete(Disk#disk.dir, Number)
+                  end, Gone),
+    Disk#disk{segments = Retained}.
+
+%% The floor is the base of the oldest segment: no record before it has a higher seq. It rises
+%% before anything goes, so who misses something then sees why.
+raise_floor(Gone, #{base := Base, number := Number}, Segments) ->
+    Floor = max(Base, halley_history_words:get(floor)),
+    ok = halley_history_words:put(floor, Floor),
+    ok = halley_history_words:put(oldest_segment, Number),
+    _ = [halley_history_words:put(floor_at, At) || #{last_at := At} <- Gone, At =/= none],
+    Oldest = [At || #{first_at := At} <- Segments, At =/= none],
+    ok = halley_history_words:put(oldest_at, hd(Oldest ++ [0])),
+    ok = halley_history_words:add(events, -sum(events, Gone)),
+    ok = halley_history_words:add(bytes, -sum(bytes, Gone)),
+    Damaged = halley_history_index:damaged(),
+    case halley_history_retention:above(Floor, Damaged) of
+        Damaged -> ok;
+        Above -> halley_history_index:set_damaged(Above)
+    end,
+    halley_history_index:drop_below(Floor).
+
+retention_ms() -> application:get_env(halley, history_retention_ms, 600000).
+bytes_max() -> application:get_env(halley, history_bytes, 4 bsl 30).
+
+%% Syncs, and gives back what of the reservation isn't used.
+-spec close(disk()) -> ok.
+close(Disk) ->
+    Synced = case sync(Disk) of
+        {ok, Ok} -> Ok;
+        {error, _, Failed} -> Failed
+    end,
+    Counter = halley_history_words:get(counter),
+    ok = halley_history_words:put(reserved, Counter),
+    _ = halley_history_ledger:reserve({Synced#disk.store, Counter}, Synced#disk.ledger),
+    ok = halley_history_ledger:close(Synced#disk.ledger),
+    _ = leave(Synced),
+    ok.

@@ -1,0 +1,262 @@
+%% The index of the history: 32 bytes for each seq, none of the events' data.
+%%
+%% Four words in `atomics', by seq, in chunks that come and go whole:
+%%   1  the seq of the previous event in the subject's bucket (48 bits), a tag of the subject (16)
+%%   2  the same for the event's id; of an unfollow, for the subject that was unfollowed
+%%   3  segment (32), offset in it (32): where the record is
+%%   4  sessions of the first answer (32), kind and flags (8), shard (8)
+%% and four arrays of bucket heads: subjects, ids, users that unfollowed, subjects that were. So
+%% what concerns a subject is a chain from the newest back. Buckets hold no names: the tag passes one stranger in
+%% 65,536, and the record decides.
+%%
+%% Invariants: only the log's process writes, an entry before the head that leads to it. A bucket
+%% of subjects belongs to one shard, and unfollows have buckets of their own, so along these chains
+%% seqs only fall and a walk may stop early. Events of several shards meet in a bucket of ids, in
+%% the order of the log: that walk stops only at what is gone.
+-module(halley_history_index).
+
+-export([new/0, clear/0, event/6, unfollow/4, forget_id/1]).
+-export([chain/3, unfollows/2, unfollows_of/2, seqs/3, candidates/1, lookup/1]).
+-export([drop_below/1, memory/0, damaged/0, set_damaged/1]).
+-export_type([position/0]).
+
+-type position() :: #{segment := non_neg_integer(), offset := non_neg_integer(),
+                      sessions := non_neg_integer(), kind := event | unfollow,
+                      chosen := boolean(), shard := halley_shard:index()}.
+
+%% 256 KB: a brain that was killed begins in a new chunk, and a partial one should be cheap.
+-define(CHUNK_BITS, 13).
+-define(CHUNK, (1 bsl ?CHUNK_BITS)).
+%% Per shard; 2^18 for all.
+-define(SUBJECT_BITS, 15).
+-define(ID_BITS, 18).
+-define(UNFOLLOW_BITS, 14).
+-define(HASH, (1 bsl 32)).
+-define(CHOSEN, 1).
+-define(UNFOLLOW, 2).
+
+-spec new() -> ok.
+new() ->
+    ?MODULE = ets:new(?MODULE, [named_table, public, {read_concurrency, true}]),
+    clear().
+
+%% Forgets everything, as the log's process does before it reads the segments.
+-spec clear() -> ok.
+clear() ->
+    true = ets:delete_all_objects(?MODULE),
+    Heads = {atomics:new(halley_shard:count() bsl ?SUBJECT_BITS, [{signed, false}]),
+             atomics:new(1 bsl ?ID_BITS, [{signed, false}]),
+             atomics:new(1 bsl ?UNFOLLOW_BITS, [{signed, false}]),
+             atomics:new(1 bsl ?UNFOLLOW_BITS, [{signed, false}])},
+    persistent_term:put(?MODULE, Heads).
+
+%% --- writing, by the log's process alone ---------------------------------------------------------
+
+-spec event(halley_shard:index(), {Seq :: pos_integer(), Id :: binary(), Subject :: binary()},
+            Chosen :: boolean(), Sessions :: non_neg_integer(), Segment :: non_neg_integer(),
+            Offset :: non_neg_integer()) -> ok.
+event(Shard, {Seq, Id, Subject}, Chosen, Sessions, Segment, Offset) ->
+    {Subjects, Ids, _, _} = persistent_term:get(?MODULE),
+    {SubjectBucket, SubjectTag} = subject_bucket(Shard, Subject),
+    {IdBucket, IdTag} = id_bucket(Id),
+    Flags = case Chosen of true -> ?CHOSEN; false -> 0 end,
+    Chunk = make_chunk(Seq bsr ?CHUNK_BITS),
+    Place = place(Seq),
+    put_entry(Chunk, Place, Segment, Offset, Sessions, Flags, Shard),
+    link(Subjects, SubjectBucket, Chunk, Place, Seq, SubjectTag),
+    link(Ids, IdBucket, Chunk, Place + 1, Seq, IdTag).
+
+-spec unfollow(halley_shard:index(),
+               {Seq :: pos_integer(), User :: binary(), Subject :: binary()},
+               Segment :: non_neg_integer(), Offset :: non_neg_integer()) -> ok.
+unfollow(Shard, {Seq, User, Subject}, Segment, Offset) ->
+    {_, _, Users, Subjects} = persistent_term:get(?MODULE),
+    {UserBucket, UserTag} = unfollow_bucket(User),
+    {SubjectBucket, SubjectTag} = unfollow_bucket(Subject),
+    Chunk = make_chunk(Seq bsr ?CHUNK_BITS),
+    Place = place(Seq),
+    put_entry(Chunk, Place, Segment, Offset, 0, ?UNFOLLOW, Shard),
+    link(Users, UserBucket, Chunk, Place, Seq, UserTag),
+    link(Subjects, SubjectBucket, Chunk, Place + 1, Seq, SubjectTag).
+
+put_entry(Chunk, Place, Segment, Offset, Sessions, Flags, Shard) ->
+    ok = atomics:put(Chunk, Place + 2, Segment bsl 32 bor Offset),
+    ok = atomics:put(Chunk, Place + 3, Sessions bsl 32 bor Flags bsl 8 bor Shard).
+
+link(Heads, Bucket, Chunk, Place, Seq, Tag) ->
+    ok = atomics:put(Chunk, Place, atomics:get(Heads, Bucket) bsl 16 bor Tag),
+    ok = atomics:put(Heads, Bucket, Seq).
+
+make_chunk(Number) ->
+    case ets:lookup(?MODULE, Number) of
+        [{_, Chunk}] -> Chunk;
+        [] ->
+            Chunk = atomics:new(4 * ?CHUNK, [{signed, false}]),
+            true = ets:insert(?MODULE, {Number, Chunk}),
+            Chunk
+    end.
+
+place(Seq) -> 4 * (Seq band (?CHUNK - 1)) + 1.
+
+%% The event stays, but its id may be published again: it isn't certain to be on disk.
+-spec forget_id(pos_integer()) -> ok.
+forget_id(Seq) ->
+    case chunk(Seq bsr ?CHUNK_BITS) of
+        none -> ok;
+        Chunk ->
+            Place = place(Seq) + 3,
+            Word = atomics:get(Chunk, Place),
+            atomics:put(Chunk, Place, Word band bnot (?CHOSEN bsl 8))
+    end.
+
+%% Lets go of the chunks that have only seqs up to the floor.
+-spec drop_below(Floor :: non_neg_integer()) -> ok.
+drop_below(Floor) ->
+    First = (Floor + 1) bsr ?CHUNK_BITS,
+    Guard = [{is_integer, '$1'}, {'<', '$1', First}],
+    _ = ets:select_delete(?MODULE, [{{'$1', '_'}, Guard, [true]}]),
+    ok.
+
+%% --- reading, by anyone --------------------------------------------------------------------------
+
+%% Seqs of what may concern the subject, newest first: `After < Seq =< UpTo'.
+-spec chain(binary(), non_neg_integer(), non_neg_integer()) -> [pos_integer()].
+chain(Subject, After, UpTo) ->
+    {Subjects, _, _, _} = persistent_term:get(?MODULE),
+    {Bucket, Tag} = subject_bucket(halley_shard:of_subject(Subject), Subject),
+    Stop = max(After, halley_history_words:get(floor)),
+    Found = walk(atomics:get(Subjects, Bucket), Tag, 0, Stop, UpTo, none, none),
+    case unfollows(Subject, Stop) of
+        [] -> Found;
+        Unfollows -> merge(Found, [Seq || Seq <- Unfollows, Seq =< UpTo])
+    end.
+
+%% Seqs of what may be unfollows of the user, newest first: `After < Seq'.
+-spec unfollows(binary(), non_neg_integer()) -> [pos_integer()].
+unfollows(User, After) ->
+    {_, _, Users, _} = persistent_term:get(?MODULE),
+    unfollows(Users, User, 0, After).
+
+%% Seqs of what may be unfollows of the subject by anyone, newest first: `After < Seq'.
+-spec unfollows_of(binary(), non_neg_integer()) -> [pos_integer()].
+unfollows_of(Subject, After) ->
+    {_, _, _, Subjects} = persistent_term:get(?MODULE),
+    unfollows(Subjects, Subject, 1, After).
+
+unfollows(Heads, Name, Word, After) ->
+    {Bucket, Tag} = unfollow_bucket(Name),
+    Stop = max(After, halley_history_words:get(floor)),
+    walk(atomics:get(Heads, Bucket), Tag, Word, Stop, infinity, none, none).
+
+%% The oldest seqs that have a record, `After < Seq =< UpTo', at most `Max', and up to where that
+%% is all there are.
+-spec seqs(non_neg_integer(), non_neg_integer(), pos_integer()) ->
+    {[pos_integer()], UpTo :: non_neg_integer()}.
+seqs(After, UpTo, Max) ->
+    First = max(After, halley_history_words:get(floor)) + 1,
+    seqs_from(First, UpTo, Max, none, none, []).
+
+seqs_from(Seq, UpTo, _, _, _, Found) when Seq > UpTo ->
+    {lists:reverse(Found), UpTo};
+seqs_from(_, _, 0, _, _, [Last | _] = Found) ->
+    {lists:reverse(Found), Last};
+seqs_from(Seq, UpTo, Max, Number, Chunk, Found) when Seq bsr ?CHUNK_BITS =:= Number ->
+    case atomics:get(Chunk, place(Seq) + 2) of
+        0 -> seqs_from(Seq + 1, UpTo, Max, Number, Chunk, Found);
+        _ -> seqs_from(Seq + 1, UpTo, Max - 1, Number, Chunk, [Seq | Found])
+    end;
+seqs_from(Seq, UpTo, Max, _, _, Found) ->
+    Number = Seq bsr ?CHUNK_BITS,
+    case chunk(Number) of
+        none -> seqs_from((Number + 1) bsl ?CHUNK_BITS, UpTo, Max, none, none, Found);
+        Chunk -> seqs_from(Seq, UpTo, Max, Number, Chunk, Found)
+    end.
+
+%% Seqs of what may have the id, newest first.
+-spec candidates(binary()) -> [pos_integer()].
+candidates(Id) ->
+    {_, Ids, _, _} = persistent_term:get(?MODULE),
+    {Bucket, Tag} = id_bucket(Id),
+    Floor = halley_history_words:get(floor),
+    walk(atomics:get(Ids, Bucket), Tag, 1, Floor, infinity, none, none).
+
+%% A chunk that is gone had only what is gone.
+walk(Seq, _, _, Stop, _, _, _) when Seq =< Stop ->
+    [];
+walk(Seq, Tag, Word, Stop, UpTo, Number, Chunk) when Seq bsr ?CHUNK_BITS =:= Number ->
+    Link = atomics:get(Chunk, place(Seq) + Word),
+    case Link band 16#FFFF of
+        Tag when Seq =< UpTo ->
+            [Seq | walk(Link bsr 16, Tag, Word, Stop, UpTo, Number, Chunk)];
+        _ ->
+            walk(Link bsr 16, Tag, Word, Stop, UpTo, Number, Chunk)
+    end;
+walk(Seq, Tag, Word, Stop, UpTo, _, _) ->
+    Number = Seq bsr ?CHUNK_BITS,
+    case chunk(Number) of
+        none -> [];
+        Chunk -> walk(Seq, Tag, Word, Stop, UpTo, Number, Chunk)
+    end.
+
+merge([A | As], [B | _] = Bs) when A >= B -> [A | merge(As, Bs)];
+merge(As, [B | Bs]) -> [B | merge(As, Bs)];
+merge(As, []) -> As.
+
+%% Where the record of this seq is.
+-spec lookup(non_neg_integer()) -> {ok, position()} | none.
+lookup(Seq) ->
+    case chunk(Seq bsr ?CHUNK_BITS) of
+        none -> none;
+        Chunk -> position(atomics:get(Chunk, place(Seq) + 2), atomics:get(Chunk, place(Seq) + 3))
+    end.
+
+position(0, _) ->
+    none;
+position(Where, What) ->
+    Flags = What bsr 8 band 16#FF,
+    {ok, #{segment => Where bsr 32, offset => Where band 16#FFFFFFFF, sessions => What bsr 32,
+           kind => case Flags band ?UNFOLLOW of 0 -> event; _ -> unfollow end,
+           chosen => Flags band ?CHOSEN =/= 0, shard => What band 16#FF}}.
+
+chunk(Number) ->
+    case ets:lookup(?MODULE, Number) of
+        [{_, Chunk}] -> Chunk;
+        [] -> none
+    end.
+
+%% --- buckets -------------------------------------------------------------------------------------
+
+%% Not the hash that chose the shard, or the tag would say nothing new within it.
+subject_bucket(Shard, Subject) ->
+    Hash = erlang:phash2([subject | Subject], ?HASH),
+    {(Shard - 1) bsl ?SUBJECT_BITS + Hash bsr (32 - ?SUBJECT_BITS) + 1, Hash band 16#FFFF}.
+
+id_bucket(Id) ->
+    Hash = erlang:phash2([id | Id], ?HASH),
+    {Hash band (1 bsl ?ID_BITS - 1) + 1, erlang:phash2(Id, 1 bsl 16)}.
+
+unfollow_bucket(User) ->
+    Hash = erlang:phash2([unfollow | User], ?HASH),
+    {Hash bsr (32 - ?UNFOLLOW_BITS) + 1, Hash band 16#FFFF}.
+
+%% --- the rest ------------------------------------------------------------------------------------
+
+%% Bytes of the chunks and of the heads.
+-spec memory() -> non_neg_integer().
+memory() ->
+    Heads = tuple_to_list(persistent_term:get(?MODULE)),
+    Chunks = [Chunk || {Number, Chunk} <- ets:tab2list(?MODULE), is_integer(Number)],
+    lists:sum([maps:get(memory, atomics:info(Ref)) || Ref <- Heads ++ Chunks]).
+
+%% Ranges that are damaged or were lost; kept here because it is of the same life.
+-spec damaged() -> [halley_history:range()].
+damaged() ->
+    case ets:lookup(?MODULE, damaged) of
+        [{_, Ranges}] -> Ranges;
+        [] -> []
+    end.
+
+-spec set_damaged([halley_history:range()]) -> ok.
+set_damaged(Ranges) ->
+    true = ets:insert(?MODULE, {damaged, Ranges}),
+    ok.

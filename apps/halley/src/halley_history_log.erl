@@ -1,0 +1,312 @@
+%% The one process that writes the history.
+%%
+%% It takes what waits in its mailbox, until that is empty or there are history_commit_bytes_max of
+%% it; writes it, indexes it, raises the written heads, calls fdatasync once if somebody waits, and
+%% answers all. Meanwhile the next group gathers: a thousand publishers share a few syncs, a lone
+%% one waits for nobody.
+%%
+%% Records are packed by who appends. What is appended is counted in `queue_bytes' before it is
+%% sent, so `halley_history:refusing/0' can refuse before anything is accepted.
+%%
+%% A group that can't be written is cut off; its publishers get their `OnError', and publishing is
+%% refused until a probe, once a second, succeeds. The written heads rise all the same: nobody
+%% waits for what won't come. If an event of the group was answered already, or to nobody, its seqs
+%% are noted as lost, for which a returning session is told a gap.
+%%
+%% Messages of one sender come in order, so a shard's appends and marks do. Those of two senders
+%% may overtake each other, even if one was sent after the other (the mailbox is off heap, and
+%% signals to it are taken in parallel). So what a shard that died had sent is only certain to be
+%% here after another message of this process to itself: see `settle'.
+%%
+%% If it crashes, the brain ends: the index would lack what the file has.
+-module(halley_history_log).
+-behaviour(gen_server).
+
+-export([start_link/0, append/3, mark/2, unfollowed/1, shard_started/1, directory/0]).
+-export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
+
+-include_lib("kernel/include/logger.hrl").
+
+-define(TICK_MS, 250).
+-define(PROBE_MS, 1000).
+%% What an entry takes in the mailbox beyond its record.
+-define(ENTRY_BYTES, 256).
+%% Unfollows that are sent in one go.
+-define(UNFOLLOWS, 500).
+-define(SETTLE_ROUNDS, 2).
+
+-type item() :: {append, halley_shard:index(), [halley_history_disk:packed()],
+                 Bytes :: pos_integer(), halley_history:reply()}
+              | {mark, halley_shard:index(), halley_history:seq()}
+              | {unfollowed, [{binary(), binary()}], Bytes :: pos_integer(), reference()}.
+-record(state, {disk :: halley_history_disk:disk(), refusing = false :: false | disk_full | failed,
+                probed_ms = 0 :: integer()}).
+
+-spec start_link() -> gen_server:start_ret().
+start_link() ->
+    Dir = filename:join(application:get_env(halley, data_dir, "data"), "history"),
+    persistent_term:put({?MODULE, directory}, filename:absname(Dir)),
+    gen_server:start_link({local, ?MODULE}, ?MODULE, [],
+                          [{spawn_opt, [{message_queue_data, off_heap}]}]).
+
+%% Where the segments are.
+-spec directory() -> file:name_all().
+directory() -> persistent_term:get({?MODULE, directory}).
+
+-spec append(halley_shard:index(), [halley_history:entry()], halley_history:reply()) -> ok.
+append(Shard, Entries, Reply) ->
+    Store = halley_history_words:get(store),
+    {Packed, Bytes} = lists:mapfoldl(fun(Entry, Sum) -> pack(Store, Shard, Entry, Sum) end,
+                                     ?ENTRY_BYTES, Entries),
+    send({append, Shard, Packed, Bytes, Reply}, Bytes).
+
+pack(Store, Shard, #{seq := Seq, id := Id, subject := Subject, at := At} = Entry, Sum) ->
+    {Record, Bytes} = halley_history_record:event(Store, Shard, Entry),
+    {#{kind => event, shard => Shard, seq => Seq, at => At, id => Id, subject => Subject,
+       chosen => maps:get(chosen, Entry, false), sessions => maps:get(sessions, Entry, 0),
+       bytes => Bytes, record => Record}, Sum + Bytes + ?ENTRY_BYTES}.
+
+-spec mark(halley_shard:index(), halley_history:seq()) -> ok.
+mark(Shard, Seq) ->
+    send({mark, Shard, Seq}, 0).
+
+send(Item, Bytes) ->
+    ok = halley_history_words:add(queue_bytes, Bytes),
+    ?MODULE ! {history, Item},
+    ok.
+
+%% Waits for each portion before the next is sent, so that much to unfollow doesn't fill the queue.
+-spec unfollowed([{binary(), binary()}]) -> ok.
+unfollowed([]) ->
+    ok;
+unfollowed(Pairs) ->
+    {Portion, Rest} = lists:split(min(?UNFOLLOWS, length(Pairs)), Pairs),
+    Alias = erlang:monitor(process, ?MODULE, [{alias, reply_demonitor}]),
+    Bytes = length(Portion) * 2 * ?ENTRY_BYTES,
+    ok = send({unfollowed, Portion, Bytes, Alias}, Bytes),
+    receive
+        {Alias, written} -> unfollowed(Rest);
+        {'DOWN', Alias, process, _, Reason} -> exit(Reason)
+    end.
+
+-spec shard_started(halley_shard:index()) -> ok.
+shard_started(Shard) ->
+    gen_server:call(?MODULE, {shard_started, Shard}, infinity).
+
+-spec init([]) -> {ok, #state{}} | {stop, term()}.
+init([]) ->
+    process_flag(trap_exit, true),
+    case halley_history_disk:open(directory()) of
+        {ok, Disk} ->
+            Start = halley_history_words:get(counter),
+            lists:foreach(fun(Shard) ->
+                              _ = halley_history_words:mark(Shard),
+                              ok = halley_history_words:written(Shard, Start)
+                          end, lists:seq(1, halley_shard:count())),
+            tick(),
+            {ok, #state{disk = Disk}};
+        {error, Line} ->
+            {stop, Line}
+    end.
+
+-spec handle_call({shard_started, halley_shard:index()}, gen_server:from(), #state{}) ->
+    {noreply, #state{}}.
+handle_call({shard_started, Shard}, From, State) ->
+    settle(Shard, halley_history_words:head(Shard), From, ?SETTLE_ROUNDS),
+    {noreply, State}.
+
+%% Everything that was sent before this message was handled is in the mailbox before the next one
+%% of this process to itself is taken from it.
+settle(Shard, Head, From, Rounds) ->
+    self() ! {settle, Shard, Head, From, Rounds}.
+
+-spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
+handle_cast(_, State) ->
+    {noreply, State}.
+
+-spec handle_info(term(), #state{}) -> {noreply, #state{}}.
+handle_info({history, Item}, State) ->
+    {noreply, commit(gather(Item), State)};
+handle_info({settle, Shard, Head, From, 0}, State) ->
+    ok = halley_history_words:written(Shard, Head),
+    ok = halley_history_claims:shard_ended(Shard),
+    gen_server:reply(From, ok),
+    {noreply, State};
+handle_info({settle, Shard, Head, From, Rounds}, State) ->
+    settle(Shard, Head, From, Rounds - 1),
+    {noreply, State};
+handle_info(tick, State) ->
+    Ticked = ticked(State),
+    tick(),
+    {noreply, Ticked};
+handle_info(_, State) ->
+    {noreply, State}.
+
+-spec terminate(term(), #state{}) -> ok.
+terminate(_, State) ->
+    #state{disk = Disk} = drain(State),
+    halley_history_disk:close(Disk).
+
+drain(State) ->
+    receive
+        {history, Item} -> drain(commit(gather(Item), State))
+    after 0 ->
+        State
+    end.
+
+tick() ->
+    erlang:send_after(?TICK_MS, self(), tick).
+
+%% --- a group -------------------------------------------------------------------------------------
+
+-spec gather(item()) -> [item()].
+gather(Item) ->
+    lists:reverse(gather([Item], bytes(Item), halley_limits:get(history_commit_bytes_max))).
+
+gather(Items, Bytes, Max) when Bytes >= Max ->
+    Items;
+gather(Items, Bytes, Max) ->
+    receive
+        {history, Item} -> gather([Item | Items], Bytes + bytes(Item), Max)
+    after 0 ->
+        Items
+    end.
+
+bytes({append, _, _, Bytes, _}) -> Bytes;
+bytes({unfollowed, _, Bytes, _}) -> Bytes;
+bytes({mark, _, _}) -> ?ENTRY_BYTES.
+
+commit(Items, State = #state{disk = Disk}) ->
+    Packed = lists:append([packed(Item) || Item <- Items]),
+    Committed = case halley_history_disk:write(Packed, Disk) of
+        {ok, Written} ->
+            count(Packed),
+            ok = finish(Items, Packed),
+            answer(Items, State#state{disk = Written});
+        {error, Reason, Failed} ->
+            Lost = lose(Items, Packed, Failed),
+            ok = finish(Items, Packed),
+            fail(Items, Reason, State#state{disk = Lost})
+    end,
+    Queued = lists:sum([queued(Item) || Item <- Items]),
+    ok = halley_history_words:add(queue_bytes, -Queued),
+    renew(Committed).
+
+%% What `send/2' counted.
+queued({mark, _, _}) -> 0;
+queued(Item) -> bytes(Item).
+
+packed({append, _, Packed, _, _}) -> Packed;
+packed({mark, _, _}) -> [];
+packed({unfollowed, Pairs, _, _}) ->
+    Store = halley_history_words:get(store),
+    At = erlang:system_time(millisecond),
+    [pack_unfollow(Store, At, Pair) || Pair <- Pairs].
+
+pack_unfollow(Store, At, {User, Subject} = Pair) ->
+    Seq = halley_history_words:draw(),
+    Shard = halley_shard:of_subject(User),
+    {Record, Bytes} = halley_history_record:unfollow(Store, Shard, Seq, At, Pair),
+    #{kind => unfollow, shard => Shard, seq => Seq, at => At, id => Subject, subject => User,
+      chosen => false, sessions => 0, bytes => Bytes, record => Record}.
+
+count([]) ->
+    ok;
+count(Packed) ->
+    ok = halley_metrics:incr(history_events, length(Packed)),
+    halley_metrics:incr(history_bytes, lists:sum([Bytes || #{bytes := Bytes} <- Packed])).
+
+%% What was waited for in the index is there, or never will be.
+finish(Items, Packed) ->
+    lists:foreach(fun raise/1, Items),
+    lists:foreach(fun halley_history_claims:ended/1, [Id || #{chosen := true, id := Id} <- Packed]).
+
+raise({append, _, [], _, _}) -> ok;
+raise({append, Shard, Packed, _, _}) ->
+    halley_history_words:written(Shard, map_get(seq, lists:last(Packed)));
+raise({mark, Shard, Seq}) -> halley_history_words:written(Shard, Seq);
+raise({unfollowed, _, _, _}) -> ok.
+
+answer(Items, State = #state{disk = Disk}) ->
+    case lists:any(fun waits/1, Items) of
+        false -> State;
+        true ->
+            Dirty = halley_history_disk:is_dirty(Disk),
+            case halley_history_disk:sync(Disk) of
+                {ok, Synced} ->
+                    _ = [halley_metrics:incr(history_commits) || Dirty],
+                    lists:foreach(fun(Item) -> reply(Item, ok) end, Items),
+                    State#state{disk = Synced};
+                {error, Reason, Failed} ->
+                    fail(Items, Reason, State#state{disk = Failed})
+            end
+    end.
+
+waits({append, _, _, _, none}) -> false;
+waits({mark, _, _}) -> false;
+waits(_) -> true.
+
+reply({append, _, _, _, {From, Answer, _}}, ok) -> gen_server:reply(From, Answer);
+reply({append, _, _, _, {From, _, OnError}}, error) -> gen_server:reply(From, OnError);
+reply({unfollowed, _, _, Alias}, _) ->
+    _ = Alias ! {Alias, written},
+    ok;
+reply(_, _) -> ok.
+
+%% --- failure -------------------------------------------------------------------------------------
+
+%% Who waits for the disk learns that the event isn't there, and may publish it again. For the
+%% others the history has a hole, and says so.
+lose(Items, Packed, Disk) ->
+    case lists:any(fun is_silent/1, Items) of
+        true ->
+            Seqs = [Seq || #{seq := Seq} <- Packed],
+            Times = [At || #{at := At} <- Packed],
+            halley_history_disk:lose({lists:min(Seqs), lists:max(Seqs),
+                                      lists:min(Times), lists:max(Times)}, Disk);
+        false ->
+            Disk
+    end.
+
+is_silent({append, _, [_ | _], _, none}) -> true;
+is_silent({unfollowed, _, _, _}) -> true;
+is_silent(_) -> false.
+
+fail(Items, Reason, State) ->
+    lists:foreach(fun(Item) -> reply(Item, error) end, Items),
+    failed(Reason, State).
+
+failed(Reason, State = #state{refusing = Before}) ->
+    ok = halley_metrics:incr(history_errors),
+    Refusing = case Reason of enospc -> disk_full; edquot -> disk_full; _ -> failed end,
+    ok = halley_history_words:put_refusing(Refusing),
+    _ = [?LOG_ERROR("history: cannot write in ~ts: ~ts; publishing is refused until it can",
+                    [directory(), file:format_error(Reason)]) || Refusing =/= Before],
+    State#state{refusing = Refusing, probed_ms = erlang:monotonic_time(millisecond)}.
+
+renew(State = #state{disk = Disk}) ->
+    case halley_history_disk:renew(Disk) of
+        {ok, Renewed} -> State#state{disk = Renewed};
+        {error, Reason, Failed} -> failed(Reason, State#state{disk = Failed})
+    end.
+
+ticked(State = #state{disk = Disk, refusing = false}) ->
+    case halley_history_disk:tick(Disk) of
+        {ok, Ticked} -> renew(State#state{disk = Ticked});
+        {error, Reason, Failed} -> failed(Reason, State#state{disk = Failed})
+    end;
+ticked(State = #state{disk = Disk, probed_ms = ProbedMs}) ->
+    %% Retention goes on: it may be what makes room.
+    Dropped = halley_history_disk:drop(Disk),
+    NowMs = erlang:monotonic_time(millisecond),
+    case NowMs - ProbedMs >= ?PROBE_MS of
+        false -> State#state{disk = Dropped};
+        true -> probed(halley_history_disk:probe(Dropped), State#state{probed_ms = NowMs})
+    end.
+
+probed({ok, Disk}, State) ->
+    ok = halley_history_words:put_refusing(false),
+    ?LOG_NOTICE("history: it can be written again"),
+    State#state{disk = Disk, refusing = false};
+probed({error, _, Disk}, State) ->
+    State#state{disk = Disk}.

@@ -1,0 +1,133 @@
+%% Reads records of the history back, by seq.
+%%
+%% A reader belongs to one process: it holds descriptors of a few segments, and the block that it
+%% used last. Other blocks are shared (`halley_history_cache'). What it gives is a copy of the
+%% record, so that an event that waits somewhere doesn't keep a whole block in memory.
+%%
+%% Every read verifies checksum, kind and seq. What isn't what the index says is `damaged', and
+%% counted; what retention took, before or while it was read, is `expired'.
+-module(halley_history_reader).
+
+-export([new/0, read/2, close/1]).
+-export_type([reader/0, record/0]).
+
+-type record() ::
+    #{kind := event | unfollow, shard := halley_shard:index(), seq := halley_history:seq(),
+      at := integer(), id := binary(), subject := binary(), sessions := non_neg_integer(),
+      chosen := boolean(), json := binary(), data_offset := non_neg_integer(),
+      subject_offset := non_neg_integer(), subject_bytes := non_neg_integer()}.
+-record(reader, {files = [] :: [{halley_history_segment:number_(),
+                                 halley_history_segment:descriptor()}],
+                 block = {none, 0, <<>>} ::
+                     {halley_history_segment:number_() | none, non_neg_integer(), binary()}}).
+-opaque reader() :: #reader{}.
+
+%% Open at the same time, the one used last first.
+-define(FILES_MAX, 4).
+
+-spec new() -> reader().
+new() -> #reader{}.
+
+%% Ends the reader: a deleted segment takes its place on disk for as long as a descriptor is open.
+-spec close(reader()) -> ok.
+close(#reader{files = Files}) ->
+    lists:foreach(fun({_, File}) -> halley_history_segment:close(File) end, Files).
+
+-spec read(halley_history:seq(), reader()) ->
+    {ok, record(), reader()} | {expired | damaged, reader()}.
+read(Seq, Reader) ->
+    case Seq > halley_history_words:get(floor) andalso halley_history_index:lookup(Seq) of
+        {ok, #{segment := Segment, offset := Offset, kind := Kind}} ->
+            try verify(record(Segment, Offset, Reader), Kind, Seq)
+            catch throw:{failed, Failed} -> missing(Seq, Failed)
+            end;
+        _ ->
+            {expired, Reader}
+    end.
+
+verify({Body, Reader}, Kind, Seq) ->
+    case halley_history_record:body(Body) of
+        {ok, #{kind := Kind, seq := Seq} = Record} -> {ok, Record, Reader};
+        _ -> throw({failed, Reader})
+    end.
+
+missing(Seq, Reader) ->
+    case halley_history_words:get(floor) of
+        Floor when Floor >= Seq ->
+            {expired, Reader};
+        _ ->
+            ok = halley_metrics:incr(history_damaged),
+            {damaged, Reader}
+    end.
+
+%% The body of the record at this place, a copy.
+record(Segment, Offset, Reader) ->
+    HeadBytes = halley_history_record:head_bytes(),
+    {Bytes, Reader1} = bytes(Segment, Offset, HeadBytes, Reader),
+    case decode(Bytes) of
+        {more, Wanted} ->
+            {More, Reader2} = bytes(Segment, Offset, Wanted, Reader1),
+            decoded(decode(More), Reader2);
+        Decoded ->
+            decoded(Decoded, Reader1)
+    end.
+
+decode(Bytes) ->
+    halley_history_record:decode(halley_history_words:get(store), Bytes).
+
+decoded({ok, Body, _}, Reader) -> {binary:copy(Body), Reader};
+decoded(_, Reader) -> throw({failed, Reader}).
+
+%% The bytes from here to the end of the block, or `Needed' bytes if that isn't enough; fewer only
+%% at the end of what is written.
+bytes(Segment, Offset, Needed, Reader) ->
+    BlockBytes = halley_history_cache:block_bytes(),
+    Number = Offset div BlockBytes,
+    Skip = Offset rem BlockBytes,
+    {Block, Reader1} = block(Segment, Number, min(BlockBytes, Skip + Needed), Reader),
+    case Block of
+        <<_:Skip/binary, Bytes/binary>> when byte_size(Bytes) >= Needed;
+                                             byte_size(Block) < BlockBytes ->
+            {Bytes, Reader1};
+        <<_:Skip/binary, Bytes/binary>> ->
+            {More, Reader2} = bytes(Segment, (Number + 1) * BlockBytes,
+                                    Needed - byte_size(Bytes), Reader1),
+            {<<Bytes/binary, More/binary>>, Reader2};
+        _ ->
+            throw({failed, Reader1})
+    end.
+
+block(Segment, Number, Needed, Reader = #reader{block = {Segment, Number, Block}})
+  when byte_size(Block) >= Needed ->
+    {Block, Reader};
+block(Segment, Number, Needed, Reader) ->
+    Read = fun(Position, Bytes) -> read_file(Segment, Position, Bytes, Reader) end,
+    case halley_history_cache:block(Segment, Number, Needed, Read) of
+        {ok, Block} -> {Block, Reader#reader{block = {Segment, Number, Block}}};
+        {opened, Reader1} -> block(Segment, Number, Needed, Reader1);
+        {error, _} -> throw({failed, Reader})
+    end.
+
+%% A segment that isn't open yet is opened first, and then asked for again.
+read_file(Segment, Position, Bytes, Reader = #reader{files = Files}) ->
+    case lists:keyfind(Segment, 1, Files) of
+        {_, File} ->
+            case halley_history_segment:read(File, Position, Bytes) of
+                {ok, _} = Ok -> Ok;
+                eof -> {error, eof};
+                Error -> Error
+            end;
+        false ->
+            case halley_history_segment:open(halley_history_log:directory(), Segment) of
+                {ok, File} -> {opened, Reader#reader{files = keep([{Segment, File} | Files])}};
+                Error -> Error
+            end
+    end.
+
+%% Closes what is too many, and what retention has deleted.
+keep(Files) ->
+    Oldest = halley_history_words:get(oldest_segment),
+    {Retained, Deleted} = lists:partition(fun({Segment, _}) -> Segment >= Oldest end, Files),
+    {Kept, TooMany} = lists:split(min(?FILES_MAX, length(Retained)), Retained),
+    lists:foreach(fun({_, File}) -> halley_history_segment:close(File) end, TooMany ++ Deleted),
+    Kept.

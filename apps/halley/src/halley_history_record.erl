@@ -1,0 +1,139 @@
+%% Codec of the history's records (docs/internals/history.md, "Files"). Bytes in, bytes out.
+%%
+%%   magic:32 length:32 crc:32 body                              length is that of the body
+%%   body: kind:8 shard:8 flags:8 seq:64 at:64 sessions:32 data_offset:32 subject_offset:16
+%%         subject_bytes:16 id:str8 subject:str8 json
+%%
+%%   event     what was published
+%%   unfollow  subject is the user, id the subject that it follows no more; no json
+%%   lost      events from seq `from' (at `from_at') to `seq' (at `at') could not be written
+%%   place     every record before this one has at most this seq
+%%
+%% The checksum covers length and body and starts from the store's id, so a record of another
+%% store is none. The magic begins with a byte that UTF-8 never has: whatever is published, no
+%% event's text can pass for a record when damage makes `resync/2' search for the next one.
+%%
+%% Input is hostile in the sense of a failing disk: any bytes give an error, not a crash, and no
+%% length is believed before it is compared with what is there and with ?BODY_BYTES_MAX.
+-module(halley_history_record).
+
+-export([event/3, unfollow/5, lost/3, place/3]).
+-export([decode/2, body/1, resync/2, head_bytes/0, bytes_max/0]).
+-export_type([record/0]).
+
+-type store() :: 0..16#FFFFFFFF.
+-type record() ::
+    #{kind := event | unfollow, shard := halley_shard:index(), seq := non_neg_integer(),
+      at := integer(), id := binary(), subject := binary(), sessions := non_neg_integer(),
+      chosen := boolean(), json := binary(), data_offset := non_neg_integer(),
+      subject_offset := non_neg_integer(), subject_bytes := non_neg_integer()}
+  | #{kind := lost, seq := non_neg_integer(), at := integer(), from := non_neg_integer(),
+      from_at := integer()}
+  | #{kind := place, seq := non_neg_integer(), at := integer()}.
+
+-define(MAGIC, 16#FF48524C).
+-define(HEAD_BYTES, 12).
+%% Above any event: the largest frame of the link is far smaller.
+-define(BODY_BYTES_MAX, 4194304).
+-define(EVENT, 1).
+-define(UNFOLLOW, 2).
+-define(LOST, 3).
+-define(PLACE, 4).
+-define(CHOSEN, 1).
+
+-spec event(store(), halley_shard:index(), halley_history:entry()) ->
+    {iodata(), Bytes :: pos_integer()}.
+event(Store, Shard, #{id := Id, subject := Subject, seq := Seq, at := At, json := Json,
+                      data_offset := DataOffset} = Entry) ->
+    Flags = case Entry of #{chosen := true} -> ?CHOSEN; #{} -> 0 end,
+    Body = <<?EVENT, Shard, Flags, Seq:64, At:64, (maps:get(sessions, Entry, 0)):32,
+             DataOffset:32, (maps:get(subject_offset, Entry, 0)):16,
+             (maps:get(subject_bytes, Entry, 0)):16, (byte_size(Id)), Id/binary,
+             (byte_size(Subject)), Subject/binary>>,
+    pack(Store, Body, Json).
+
+-spec unfollow(store(), halley_shard:index(), non_neg_integer(), integer(),
+               {binary(), binary()}) -> {iodata(), pos_integer()}.
+unfollow(Store, Shard, Seq, At, {User, Subject}) ->
+    Body = <<?UNFOLLOW, Shard, 0, Seq:64, At:64, 0:32, 0:32, 0:16, 0:16,
+             (byte_size(Subject)), Subject/binary, (byte_size(User)), User/binary>>,
+    pack(Store, Body, <<>>).
+
+-spec lost(store(), {non_neg_integer(), integer()}, {non_neg_integer(), integer()}) ->
+    {iodata(), pos_integer()}.
+lost(Store, {From, FromAt}, {To, ToAt}) ->
+    pack(Store, <<?LOST, 0, 0, To:64, ToAt:64, From:64, FromAt:64>>, <<>>).
+
+-spec place(store(), non_neg_integer(), integer()) -> {iodata(), pos_integer()}.
+place(Store, Seq, At) ->
+    pack(Store, <<?PLACE, 0, 0, Seq:64, At:64>>, <<>>).
+
+pack(Store, Body, Json) ->
+    Length = byte_size(Body) + byte_size(Json),
+    Crc = crc(Store, Length, [Body, Json]),
+    {[<<?MAGIC:32, Length:32, Crc:32, Body/binary>>, Json], ?HEAD_BYTES + Length}.
+
+crc(Store, Length, Body) ->
+    erlang:crc32(erlang:crc32(Store, <<Length:32>>), Body).
+
+%% The record at the beginning of the bytes: its body, checksum verified. `more': the bytes end
+%% before the record does; so many would do for the next attempt.
+-spec decode(store(), binary()) ->
+    {ok, Body :: binary(), Bytes :: pos_integer()} | {more, pos_integer()} | damaged.
+decode(Store, <<?MAGIC:32, Length:32, Crc:32, Rest/binary>>) when Length =< ?BODY_BYTES_MAX ->
+    case Rest of
+        <<Body:Length/binary, _/binary>> ->
+            case crc(Store, Length, Body) of
+                Crc -> {ok, Body, ?HEAD_BYTES + Length};
+                _ -> damaged
+            end;
+        _ ->
+            {more, ?HEAD_BYTES + Length}
+    end;
+decode(_, Bytes) when byte_size(Bytes) < ?HEAD_BYTES ->
+    Head = <<?MAGIC:32>>,
+    Common = min(4, byte_size(Bytes)),
+    case binary:longest_common_prefix([Head, Bytes]) of
+        Common -> {more, ?HEAD_BYTES};
+        _ -> damaged
+    end;
+decode(_, _) ->
+    damaged.
+
+%% What a body says. Its binaries are parts of the body.
+-spec body(binary()) -> {ok, record()} | damaged.
+body(<<?EVENT, Shard, Flags, Seq:64, At:64/signed, Sessions:32, DataOffset:32, SubjectOffset:16,
+       SubjectBytes:16, IdBytes, Id:IdBytes/binary, Bytes, Subject:Bytes/binary, Json/binary>>) ->
+    {ok, #{kind => event, shard => Shard, seq => Seq, at => At, id => Id, subject => Subject,
+           sessions => Sessions, chosen => Flags band ?CHOSEN =/= 0, json => Json,
+           data_offset => DataOffset, subject_offset => SubjectOffset,
+           subject_bytes => SubjectBytes}};
+body(<<?UNFOLLOW, Shard, _, Seq:64, At:64/signed, Sessions:32, DataOffset:32, SubjectOffset:16,
+       SubjectBytes:16, IdBytes, Id:IdBytes/binary, Bytes, Subject:Bytes/binary, Json/binary>>) ->
+    {ok, #{kind => unfollow, shard => Shard, seq => Seq, at => At, id => Id, subject => Subject,
+           sessions => Sessions, chosen => false, json => Json,
+           data_offset => DataOffset, subject_offset => SubjectOffset,
+           subject_bytes => SubjectBytes}};
+body(<<?LOST, _, _, Seq:64, At:64/signed, From:64, FromAt:64/signed>>) ->
+    {ok, #{kind => lost, seq => Seq, at => At, from => From, from_at => FromAt}};
+body(<<?PLACE, _, _, Seq:64, At:64/signed>>) ->
+    {ok, #{kind => place, seq => Seq, at => At}};
+body(_) ->
+    damaged.
+
+%% The next position after `From' where a record may begin. `none': not before this position.
+-spec resync(binary(), From :: non_neg_integer()) ->
+    {ok, non_neg_integer()} | {none, non_neg_integer()}.
+resync(Bytes, From) ->
+    Size = byte_size(Bytes),
+    case From < Size andalso binary:match(Bytes, <<?MAGIC:32>>, [{scope, {From, Size - From}}]) of
+        {Position, _} -> {ok, Position};
+        _ -> {none, max(From, Size - 3)}
+    end.
+
+-spec head_bytes() -> pos_integer().
+head_bytes() -> ?HEAD_BYTES.
+
+%% The longest record.
+-spec bytes_max() -> pos_integer().
+bytes_max() -> ?HEAD_BYTES + ?BODY_BYTES_MAX.

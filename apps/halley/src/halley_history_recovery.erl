@@ -1,0 +1,253 @@
+%% What the history finds on disk when it starts: reads all segments in order, fills the index,
+%% and says what is missing.
+%%
+%% Damage is a range of seqs. Below it, it begins at the highest seq met before; above, it ends at
+%% the next proof of how far seqs had been drawn: a `place' record, the base of the next segment,
+%% or, at the end, the note of the last sync or the reservation. Only its upper end decides who is
+%% told of a gap, and that end is never too low.
+%%
+%% A torn tail is what a brain that is killed while it writes leaves: it is cut, and nobody who was
+%% answered lost anything. If the note of the last sync says that there was more on disk, somebody
+%% did, and the cut is a damaged range as well.
+%%
+%% Nothing found in the files can stop it; only a directory in which it can't write does.
+-module(halley_history_recovery).
+
+-export([recover/1]).
+-export_type([recovered/0]).
+
+-include_lib("kernel/include/logger.hrl").
+
+-type recovered() :: #{ledger := halley_history_ledger:ledger(),
+                       store := non_neg_integer(),
+                       counter := non_neg_integer(),  % no seq above it was drawn
+                       segments := [halley_history_retention:segment()],
+                       number := non_neg_integer(),   % free for the next segment
+                       damaged := [halley_history:range()],
+                       lost := [halley_history:range()]}.  % of these, what no segment shows
+
+-record(found, {dir :: file:name_all(), store :: non_neg_integer(),
+                now :: halley_history_clock:stamp(), now_ms :: integer(),
+                segment :: halley_history_retention:segment() | undefined,
+                segments = [] :: [halley_history_retention:segment()],
+                last_seq = 0 :: non_neg_integer(), last_at = none :: integer() | none,
+                torn = none :: none | {non_neg_integer(), non_neg_integer()},
+                %% Damage whose upper end isn't known yet.
+                open = none :: none | {From :: non_neg_integer(), FromMs :: integer(),
+                                       ToMs :: integer() | none},
+                damaged = [] :: [halley_history:range()]}).
+
+%% Above whatever could have been drawn since the newest segment began.
+-define(UNKNOWN_RESERVATION, (1 bsl 32)).
+
+%% The words and the index must be new. Fills the index; the words are left to the caller.
+-spec recover(file:name_all()) -> {ok, recovered()} | {error, term()}.
+recover(Dir) ->
+    case {filelib:ensure_dir(filename:join(Dir, "store")), halley_history_ledger:open(Dir)} of
+        {ok, {ok, Ledger}} ->
+            case halley_history_segment:list(Dir) of
+                {ok, Numbers} -> {ok, recover(Dir, Ledger, Numbers)};
+                Error -> Error
+            end;
+        {ok, Error} -> Error;
+        {Error, _} -> Error
+    end.
+
+recover(Dir, Ledger0, Numbers) ->
+    {Store, Reserved, Ledger} = identity(Dir, Ledger0, Numbers),
+    Begun = #found{dir = Dir, store = Store, now = halley_history_clock:stamp(),
+                   now_ms = erlang:monotonic_time(millisecond)},
+    Scanned = lists:foldl(fun segment/2, Begun, Numbers),
+    Counter = case Reserved of
+        unknown -> Scanned#found.last_seq + ?UNKNOWN_RESERVATION;
+        _ -> max(Reserved, Scanned#found.last_seq)
+    end,
+    Note = halley_history_ledger:last_synced(Ledger, Store),
+    {Lost, Ended} = last_segment(Note, Counter, Scanned),
+    #found{segments = Segments, damaged = Damaged} = Ended,
+    #{ledger => Ledger, store => Store, counter => Counter, damaged => Damaged,
+      lost => Lost, segments => lists:reverse(aged(Note, Ended, Segments)),
+      number => 1 + lists:max([0 | Numbers] ++ [N || #{segment := N} <- [Note]])}.
+
+%% The store's id is in the ledger and in every header.
+identity(Dir, Ledger, Numbers) ->
+    case halley_history_ledger:read(Ledger) of
+        {ok, Store, Reserved, Read} -> {Store, Reserved, Read};
+        none -> identity_from_headers(Dir, Ledger, Numbers)
+    end.
+
+identity_from_headers(_, Ledger, []) ->
+    {new_store(), 0, Ledger};
+identity_from_headers(Dir, Ledger, [Number | Numbers]) ->
+    case halley_history_segment:read_header(Dir, Number) of
+        {ok, #{store := Store}} ->
+            ?LOG_WARNING("history: ~ts/store is missing or damaged; the segments name the store",
+                         [Dir]),
+            {Store, unknown, Ledger};
+        none when Numbers =:= [] ->
+            {new_store(), unknown, Ledger};
+        none ->
+            identity_from_headers(Dir, Ledger, Numbers)
+    end.
+
+new_store() ->
+    <<Store:32>> = crypto:strong_rand_bytes(4),
+    Store.
+
+%% --- one segment ---------------------------------------------------------------------------------
+
+segment(Number, Found = #found{dir = Dir, store = Store, last_seq = LastSeq}) ->
+    Segment = #{number => Number, base => LastSeq, bytes => 0, events => 0, first_at => none,
+                last_at => none, began_ms => Found#found.now_ms, ended_ms => unknown},
+    Begun = Found#found{segment = Segment},
+    Path = halley_history_segment:path(Dir, Number),
+    case halley_history_segment:scan(Path, Store, fun met/2, Begun) of
+        {ok, End, Scanned = #found{segment = Ended}} ->
+            push(Ended#{bytes := End}, Scanned);
+        {error, Reason} ->
+            ?LOG_ERROR("history: ~ts cannot be read: ~ts", [Path, file:format_error(Reason)]),
+            push(Segment#{bytes := filelib:file_size(Path)}, damage(Begun))
+    end.
+
+push(Segment, Found = #found{segments = Segments}) ->
+    Found#found{segment = undefined, segments = [Segment | Segments]}.
+
+met({record, Offset, #{kind := event} = Record}, Found = #found{segment = #{number := Number}}) ->
+    #{shard := Shard, seq := Seq, id := Id, subject := Subject, sessions := Sessions,
+      chosen := Chosen, at := At} = Record,
+    case Shard >= 1 andalso Shard =< halley_shard:count() of
+        true ->
+            ok = halley_history_index:event(Shard, {Seq, Id, Subject}, Chosen, Sessions, Number,
+                                            Offset),
+            count(Seq, At, Found);
+        false -> damage(Found)
+    end;
+met({record, Offset, #{kind := unfollow} = Record},
+    Found = #found{segment = #{number := Number}}) ->
+    #{shard := Shard, seq := Seq, subject := User, id := Subject, at := At} = Record,
+    ok = halley_history_index:unfollow(Shard, {Seq, User, Subject}, Number, Offset),
+    count(Seq, At, Found);
+met({record, _, #{kind := place, seq := Seq}}, Found) ->
+    close(Seq, Found);
+met({record, _, #{kind := lost} = Lost}, Found = #found{damaged = Damaged}) ->
+    #{from := From, seq := To, from_at := FromAt, at := ToAt} = Lost,
+    Found#found{damaged = halley_history_retention:merge({From, To, FromAt, ToAt}, Damaged)};
+met({damaged, From, To}, Found = #found{segment = #{number := Number}}) ->
+    ?LOG_ERROR("history: ~b bytes are damaged in segment ~.16b at ~b", [To - From, Number, From]),
+    damage(Found#found{torn = none});
+met({torn, 0, To}, Found = #found{torn = {_, _}}) ->
+    %% No header that could say whether the torn tail before it matters.
+    damage(Found#found{torn = {0, To}});
+met({torn, From, To}, Found) ->
+    Found#found{torn = {From, To}};
+met({header, Header}, Found) ->
+    header(Header, Found).
+
+count(Seq, At, Found = #found{segment = Segment, last_seq = LastSeq, open = Open}) ->
+    #{events := Events, first_at := FirstAt} = Segment,
+    First = case FirstAt of none -> At; _ -> FirstAt end,
+    Found#found{segment = Segment#{events := Events + 1, first_at := First, last_at := At},
+                last_seq = max(Seq, LastSeq), last_at = At,
+                open = passed(Open, At)}.
+
+passed({From, FromMs, none}, At) -> {From, FromMs, At};
+passed(Open, _) -> Open.
+
+%% Something is missing here.
+damage(Found = #found{open = {From, FromMs, _}}) ->
+    Found#found{open = {From, FromMs, none}};
+damage(Found = #found{open = none, last_seq = Seq, last_at = At}) ->
+    Found#found{open = {Seq + 1, case At of none -> 0; _ -> At end, none}}.
+
+%% No record before here has a seq above this one.
+close(_, Found = #found{open = none}) ->
+    Found;
+close(Seq, Found = #found{open = {From, FromMs, ToMs}, damaged = Damaged, now = {_, _, NowMs}}) ->
+    Range = {min(From, Seq), Seq, FromMs, case ToMs of none -> NowMs; _ -> ToMs end},
+    Found#found{open = none, damaged = halley_history_retention:merge(Range, Damaged)}.
+
+%% A header says what must stand before it.
+header(#{base := Base, stamp := Stamp} = Header, Found0) ->
+    Found = #found{segments = Segments, segment = Segment} = judge_previous(Header, Found0),
+    BeganMs = Found#found.now_ms - halley_history_clock:age_ms(Stamp, Found#found.now),
+    Aged = case Segments of
+        [Previous | Others] -> [Previous#{ended_ms := BeganMs} | Others];
+        [] -> []
+    end,
+    close(Base, Found#found{segment = Segment#{base := Base, began_ms := BeganMs},
+                            segments = Aged}).
+
+judge_previous(_, Found = #found{segments = []}) ->
+    Found;
+judge_previous(#{previous := Number, previous_bytes := Bytes},
+               Found = #found{segments = [#{number := Number, bytes := End} | _]}) ->
+    case End < Bytes of
+        true ->
+            ?LOG_ERROR("history: ~b bytes are missing at the end of segment ~.16b",
+                       [Bytes - End, Number]),
+            damage(Found#found{torn = none});
+        false -> Found#found{torn = none}
+    end;
+judge_previous(#{previous := Previous}, Found) ->
+    ?LOG_ERROR("history: segment ~.16b is missing", [Previous]),
+    damage(Found#found{torn = none}).
+
+%% --- the end -------------------------------------------------------------------------------------
+
+%% What the note shows is lost is shown by no segment once the next one has begun.
+last_segment(Note, Counter, Found = #found{segments = Segments}) ->
+    Cut = cut(Segments, Found),
+    case is_short(Note, Segments) of
+        true ->
+            #{counter := To0, stamp := {_, _, ToMs}} = Note,
+            To = max(To0, Cut#found.last_seq),
+            ?LOG_ERROR("history: the newest segment ends before what was on disk; events up to ~b "
+                       "may be lost", [To]),
+            Damaged = #found{open = {From, FromMs, _}} = damage(Cut),
+            {[{min(From, To), To, FromMs, ToMs}],
+             close(To, Damaged#found{open = {From, FromMs, ToMs}})};
+        false ->
+            {[], close(Counter, Cut)}
+    end.
+
+is_short(none, _) -> false;
+is_short(#{position := Position}, []) ->
+    Position > halley_history_segment:header_bytes();
+is_short(#{segment := Number, position := Position}, [#{number := Last, bytes := End} | _]) ->
+    Number > Last andalso Position > halley_history_segment:header_bytes()
+        orelse Number =:= Last andalso Position > End.
+
+%% Cuts the torn tail. A segment without any record is deleted.
+cut([#{number := Number, bytes := End} | Segments], Found = #found{dir = Dir, torn = Torn}) ->
+    Path = halley_history_segment:path(Dir, Number),
+    _ = case Torn of
+        none -> ok;
+        {From, To} ->
+            ?LOG_WARNING("history: the torn tail of ~ts is cut, ~b bytes", [Path, To - From]),
+            halley_history_segment:truncate(Dir, Number, End)
+    end,
+    case End =< halley_history_segment:header_bytes() of
+        true ->
+            _ = halley_history_segment:delete(Dir, Number),
+            Found#found{segments = Segments, torn = none};
+        false ->
+            Found#found{torn = none}
+    end;
+cut([], Found) ->
+    Found.
+
+%% When the newest records were written: the header of the next segment said so, or the note, or
+%% else the record itself by the wall clock.
+aged(Note, Found, Segments) ->
+    [case Segment of
+         #{ended_ms := unknown} -> Segment#{ended_ms := ended_ms(Note, Segment, Found)};
+         #{} -> Segment
+     end || Segment <- Segments].
+
+ended_ms(#{segment := Number, stamp := Stamp}, #{number := Number},
+         #found{now = Now, now_ms = NowMs}) ->
+    NowMs - halley_history_clock:age_ms(Stamp, Now);
+ended_ms(_, #{last_at := none}, #found{now_ms = NowMs}) ->
+    NowMs;
+ended_ms(_, #{last_at := At}, #found{now = Now, now_ms = NowMs}) ->
+    NowMs - halley_history_clock:age_ms({0, 0, At}, Now).
