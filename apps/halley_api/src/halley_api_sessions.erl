@@ -1,14 +1,12 @@
 %% Live sessions as the API shows them: what the brain knows of each, joined with what its worker
 %% says of the connection (INSPECT, protocol/link.md 10.8).
 %%
-%% The link is not known here: the environment names the function that asks the workers (`halley',
-%% `inspect'), as {Module, Function}, called with all connections and a time in milliseconds,
+%% The link is not known here: the environment names the function that asks a worker (`halley',
+%% `inspect'), as {Module, Function}, called with slot, connection and a time in milliseconds. It
+%% gives {ok, Map} with the fields of INSPECTED, `timeout', or `gone' when the link is.
 %%
-%%   inspect([{halley_links:slot(), Conn}], TimeoutMs) ->
-%%       #{{halley_links:slot(), Conn} => #{state := 0..4, transport := 0..5, ...}}
-%%
-%% and answered within that time with as many as are known by then. A connection that is missing
-%% there has the state `unknown': its worker hangs, or its link has just ended.
+%% Workers are asked side by side, each about one connection after the other, and all of them
+%% together until a deadline: a worker that hangs costs the answers about its own connections only.
 -module(halley_api_sessions).
 
 -export([seen/1, json/1]).
@@ -35,9 +33,37 @@ inspect([]) ->
     #{};
 inspect(Connections) ->
     case application:get_env(halley, inspect) of
-        {ok, {Module, Function}} -> Module:Function(Connections, ?INSPECT_MS_MAX);
+        {ok, Inspect} -> inspect_slots(Inspect, Connections);
         undefined -> #{}
     end.
+
+inspect_slots(Inspect, Connections) ->
+    Deadline = now_ms() + ?INSPECT_MS_MAX,
+    BySlot = maps:to_list(maps:groups_from_list(fun({Slot, _}) -> Slot end, Connections)),
+    Askers = [spawn_monitor(fun() -> exit({seen, ask(Inspect, OfSlot, Deadline)}) end)
+              || {_, OfSlot} <- BySlot],
+    lists:foldl(fun(Asker, Seen) -> maps:merge(Seen, seen_by(Asker)) end, #{}, Askers).
+
+%% It ends soon after the deadline by itself.
+seen_by({Pid, Monitor}) ->
+    receive
+        {'DOWN', Monitor, process, Pid, {seen, Seen}} -> Seen;
+        {'DOWN', Monitor, process, Pid, _} -> #{}
+    end.
+
+ask({Module, Function} = Inspect, [{Slot, Conn} = Connection | Rest], Deadline) ->
+    case Deadline - now_ms() of
+        LeftMs when LeftMs > 0 ->
+            case Module:Function(Slot, Conn, LeftMs) of
+                {ok, Inspected} -> (ask(Inspect, Rest, Deadline))#{Connection => Inspected};
+                gone -> (ask(Inspect, Rest, Deadline))#{Connection => gone};
+                timeout -> #{}
+            end;
+        _ ->
+            #{}
+    end;
+ask(_, [], _) ->
+    #{}.
 
 see({link, Slot, Conn}, Inspected) ->
     maps:merge(worker(halley_links:info(Slot)), connection(maps:find({Slot, Conn}, Inspected)));
@@ -47,29 +73,19 @@ see(_, _) ->
 worker(#{worker := Worker, pid := Pid}) -> #{worker => Worker, edge => Pid};
 worker(_) -> #{}.
 
-connection({ok, #{state := 0}}) ->
+%% A worker's `unknown' is a connection that it no longer has.
+connection({ok, #{state := State} = Inspected}) when State =/= unknown ->
+    #{transport := Transport, outbox_bytes := Bytes, outbox_pieces := Pieces, outbox_ms := Ms,
+      held := Held, dropped := Dropped, conflated := Conflated} = Inspected,
+    #{state => State, transport => Transport, outbox_bytes => Bytes, outbox_events => Pieces,
+      outbox_ms => Ms, held => Held, dropped => Dropped, conflated => Conflated};
+connection({ok, _}) ->
     #{state => gone, transport => unknown};
-connection({ok, #{state := State, transport := Transport, outbox_bytes := Bytes,
-                  outbox_pieces := Pieces, outbox_ms := Ms, held := Held, dropped := Dropped,
-                  conflated := Conflated}}) ->
-    #{state => state(State), transport => transport(Transport), outbox_bytes => Bytes,
-      outbox_events => Pieces, outbox_ms => Ms, held => Held, dropped => Dropped,
-      conflated => Conflated};
 connection(error) ->
     #{state => unknown, transport => unknown}.
 
-%% protocol/link.md 2.8 and 2.6.
-state(1) -> opening;
-state(2) -> held;
-state(3) -> live;
-state(4) -> closing.
-
-transport(1) -> sse;
-transport(2) -> ndjson;
-transport(3) -> websocket;
-transport(4) -> test;
-transport(5) -> poll;
-transport(_) -> unknown.
+now_ms() ->
+    erlang:monotonic_time(millisecond).
 
 -spec json(seen()) -> jiffy:json_value().
 json(Seen) ->

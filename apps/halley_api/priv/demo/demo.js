@@ -2,8 +2,8 @@
 // Streams come from this origin; follows and events go to the API listener, on another port.
 // Whatever came from outside enters the page as text, never as markup.
 //
-// Nothing is lost while someone is away: the page keeps the cursor of the last event it has seen and
-// comes back with it. What a resume brings twice has the same id and is shown once.
+// Nothing is lost while someone is away: the page keeps the cursor of the last event it has seen
+// and comes back with it. What a resume brings twice has the same id and is shown once.
 
 const FEED_EVENTS_MAX = 50;
 const SEEN_IDS_MAX = 1000;
