@@ -56,22 +56,28 @@ begin_anew(Dir, #{ledger := Ledger, store := Store, counter := Counter, segments
                   number := Number, damaged := Damaged, lost := Lost}) ->
     ok = halley_history_words:put(store, Store),
     ok = halley_history_words:put(counter, Counter),
-    lists:foreach(fun({Word, Value}) -> halley_history_words:put(Word, Value) end,
-                  [{events, sum(events, Segments)}, {bytes, sum(bytes, Segments)},
-                   {floor_at, hd([At || #{first_at := At} <- Segments, At =/= none] ++ [0])}]),
+    ok = halley_history_words:put(events, sum(events, Segments)),
+    ok = halley_history_words:put(bytes, sum(bytes, Segments)),
     ok = halley_history_index:set_damaged(Damaged),
     Disk = #disk{dir = Dir, store = Store, ledger = Ledger, segments = Segments,
                  current = last(Segments, Counter), next_number = Number, lost = Lost},
     case reserve(Disk, Counter) of
         {ok, Reserved} ->
             case begin_segment(Reserved) of
-                {ok, Begun} -> {ok, drop(Begun)};
+                {ok, Begun} -> {ok, drop(floor_at(Begun))};
                 Error -> Error
             end;
         Error -> Error
     end.
 
-sum(Key, Segments) -> lists:foldl(fun(Segment, Sum) -> map_get(Key, Segment) + Sum end, 0, Segments).
+sum(Key, Maps) -> lists:foldl(fun(Map, Sum) -> map_get(Key, Map) + Sum end, 0, Maps).
+
+%% What was dropped by the brain before is older than what is here, and by how much isn't known.
+floor_at(Disk = #disk{segments = Segments, current = Current}) ->
+    Bases = [Base || #{base := Base} <- Segments ++ [Current]],
+    Times = [At || #{first_at := At} <- Segments, At =/= none] ++ [now_ms()],
+    ok = halley_history_words:put(floor_at, case hd(Bases) of 0 -> 0; _ -> hd(Times) end),
+    Disk.
 
 %% What stands for the segment before the first.
 last([], Counter) -> new_segment(0, Counter, 0);
@@ -331,8 +337,8 @@ drop(Disk = #disk{segments = Segments, current = Current, file = File}) ->
 raise_floor(Gone, #{base := Base, number := Number}, Segments) ->
     Floor = max(Base, halley_history_words:get(floor)),
     ok = halley_history_words:put(floor, Floor),
-    ok = halley_history_words:put(oldest_segment, Number),
     _ = [halley_history_words:put(floor_at, At) || #{last_at := At} <- Gone, At =/= none],
+    ok = halley_history_words:put(oldest_segment, Number),
     Oldest = [At || #{first_at := At} <- Segments, At =/= none],
     ok = halley_history_words:put(oldest_at, hd(Oldest ++ [0])),
     ok = halley_history_words:add(events, -sum(events, Gone)),

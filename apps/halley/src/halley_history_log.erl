@@ -112,13 +112,14 @@ init([]) ->
 -spec handle_call({shard_started, halley_shard:index()}, gen_server:from(), #state{}) ->
     {noreply, #state{}}.
 handle_call({shard_started, Shard}, From, State) ->
-    settle(Shard, halley_history_words:head(Shard), From, ?SETTLE_ROUNDS),
+    ok = settle(Shard, halley_history_words:head(Shard), From, ?SETTLE_ROUNDS),
     {noreply, State}.
 
 %% Everything that was sent before this message was handled is in the mailbox before the next one
 %% of this process to itself is taken from it.
 settle(Shard, Head, From, Rounds) ->
-    self() ! {settle, Shard, Head, From, Rounds}.
+    self() ! {settle, Shard, Head, From, Rounds},
+    ok.
 
 -spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
 handle_cast(_, State) ->
@@ -133,7 +134,7 @@ handle_info({settle, Shard, Head, From, 0}, State) ->
     gen_server:reply(From, ok),
     {noreply, State};
 handle_info({settle, Shard, Head, From, Rounds}, State) ->
-    settle(Shard, Head, From, Rounds - 1),
+    ok = settle(Shard, Head, From, Rounds - 1),
     {noreply, State};
 handle_info(tick, State) ->
     Ticked = ticked(State),

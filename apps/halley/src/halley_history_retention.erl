@@ -13,7 +13,7 @@
                      first_at := integer() | none,        % when its first event was published
                      last_at := integer() | none,
                      began_ms := integer(),               % monotonic
-                     ended_ms := integer()}.              % monotonic, of its newest record
+                     ended_ms := integer() | unknown}.    % monotonic, of its newest record
 -type rule() :: #{retention_ms := pos_integer(), bytes_max := pos_integer(),
                   now_ms := integer()}.
 
@@ -32,7 +32,7 @@ split(Segments, Bytes, Rule) ->
 
 split([#{bytes := Bytes, ended_ms := EndedMs} = Segment | Segments], Total,
       #{retention_ms := RetentionMs, bytes_max := BytesMax, now_ms := NowMs} = Rule, Gone)
-  when Total > BytesMax; NowMs - EndedMs > RetentionMs ->
+  when Total > BytesMax; is_integer(EndedMs), NowMs - EndedMs > RetentionMs ->
     split(Segments, Total - Bytes, Rule, [Segment | Gone]);
 split(Segments, _, _, Gone) ->
     {lists:reverse(Gone), Segments}.

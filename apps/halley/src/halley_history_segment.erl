@@ -1,6 +1,7 @@
 %% The files of the history's records: `<number>.log', sixteen hex digits. Each begins with a header
 %%
-%%   "HALLEYLG" version:16 0:16 store:32 number:32 previous:32 previous_bytes:64 base:64 stamp crc:32
+%%   "HALLEYLG" version:16 0:16 store:32 number:32 previous:32 previous_bytes:64 base:64 stamp
+%%   crc:32
 %%
 %% and goes on with records (`halley_history_record'). `previous' and `previous_bytes' name the
 %% segment before and its length when it was left, so what is missing in between shows. `base' is
@@ -61,7 +62,7 @@ create(Dir, Header = #{number := Number}) ->
                 ok -> {ok, File};
                 Error ->
                     close(File),
-                    delete(Dir, Number),
+                    _ = delete(Dir, Number),
                     Error
             end;
         Error -> Error

@@ -77,7 +77,8 @@ written() -> vector(?HEADS + halley_shard:count()).
 
 vector(Before) ->
     Ref = ref(),
-    list_to_tuple([atomics:get(Ref, Before + Shard) || Shard <- lists:seq(1, halley_shard:count())]).
+    Shards = lists:seq(1, halley_shard:count()),
+    list_to_tuple([atomics:get(Ref, Before + Shard) || Shard <- Shards]).
 
 -spec head(halley_shard:index()) -> seq().
 head(Shard) -> atomics:get(ref(), ?HEADS + Shard).

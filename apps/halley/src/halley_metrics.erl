@@ -85,8 +85,22 @@ gauges_table() ->
       fun() -> length(halley_links:list()) end},
      {link_queue, "halley_link_queue_bytes", "Bytes that wait for all links",
       fun() -> lists:sum([Bytes || #{queue_bytes := Bytes} <- halley_links:list()]) end},
+     {history, "halley_history_events", "Events in the history",
+      fun() -> maps:get(events, halley_history:info()) end},
+     {history_disk, "halley_history_bytes", "Bytes of the history on disk",
+      fun() -> maps:get(bytes, halley_history:info()) end},
+     {history_age, "halley_history_age_seconds", "Age of the oldest event in the history",
+      fun history_age/0},
+     {history_queue, "halley_history_queue_bytes", "Bytes that wait to be written to the history",
+      fun() -> maps:get(queue_bytes, halley_history:info()) end},
      {shard_queue, "halley_shard_queue_events", "Events that wait for all shards",
       fun halley_shard:queued/0}].
+
+history_age() ->
+    case halley_history:info() of
+        #{oldest_at := none} -> 0;
+        #{oldest_at := At} -> max(0, erlang:system_time(millisecond) - At) div 1000
+    end.
 
 memory() ->
     [{["kind=\"", atom_to_list(Kind), $"], Bytes} || {Kind, Bytes} <- erlang:memory()].
