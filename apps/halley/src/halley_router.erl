@@ -1,25 +1,39 @@
 %% The way in: checks what is published and hands it to the subject's shard.
 %%
 %% Everything that can be refused is refused here, in the publisher's own process and before any
-%% part of the event was accepted: ids, data, and overload (a link's queue near its bound, a
-%% shard's queue at its). What passes gets its place in the order in `halley_shard'.
+%% part of the event was accepted: ids, data, a history that can't be written, and overload (every
+%% link's queue near its bound, the log's or a shard's at its own). What passes gets its place in
+%% the order in `halley_shard'.
 %%
 %% A batch keeps the order of its events within each subject. One bad event gets an error in its
-%% place and spoils no other.
+%% place and spoils no other. All shards work on their portions of a batch at the same time.
+%%
+%% An event whose chosen id is just being published by someone else is asked for again until the
+%% first answer is there, so that its publisher gets the same.
 -module(halley_router).
 
 -export([publish/3, publish_many/1]).
 -export_type([opts/0, error/0, item/0]).
 
-%% `id': chosen by the publisher; one is generated without it.
--type opts() :: #{id => halley_event:id()}.
+%% `id': chosen by the publisher; one is generated without it. The same id within the retention
+%%       gets the first answer again, and no second event.
+%% `ack': when the answer comes. `disk' (the default): when the event is on disk, and so will be
+%%       delivered whatever fails. `memory': when it is on its way to the sessions. A batch waits for
+%%       the disk unless all its items say `memory'.
+-type opts() :: #{id => halley_event:id(), ack => halley_shard:ack()}.
 -type error() :: {bad_id, term()}          % a subject or event id that is none
+               | {bad_option, ack}
                | data_too_large            % more than `event_data_bytes_max' of JSON
                | {bad_data, term()}        % no JSON
                | overloaded                % nothing was accepted; try again later
+               | disk_full                 % nothing was accepted, and won't be until there's room
+               | history_failed            % the disk can't be written: published perhaps, durable no
                | unavailable.              % the shard died or hangs: it may be published or not
 -type item() :: {Subject :: binary(), Data :: term() | {json, binary()}, opts()}.
 -type result() :: {ok, halley_shard:result()} | {error, error()}.
+
+%% How long an event with an id that is busy waits before it is asked for again.
+-define(BUSY_MS, 3).
 
 -spec publish(binary(), term() | {json, binary()}, opts()) -> result().
 publish(Subject, Data, Opts) ->
@@ -29,65 +43,116 @@ publish(Subject, Data, Opts) ->
 %% Results come in the order of the items.
 -spec publish_many([item()]) -> [result()].
 publish_many(Items) ->
-    Results = case halley_links:overloaded() of
-        true -> [{error, overloaded} || _ <- Items];
-        false -> publish_drafts([draft(Item) || Item <- Items])
+    Results = case refusing() of
+        false -> publish_drafts([draft(Item) || Item <- Items]);
+        Reason -> [{error, Reason} || _ <- Items]
     end,
-    count(Results),
+    lists:foreach(fun count/1, Results),
     Results.
+
+refusing() ->
+    case halley_history:refusing() of
+        false -> halley_links:overloaded() andalso overloaded;
+        failed -> history_failed;
+        Reason -> Reason
+    end.
 
 draft({Subject, Data, Opts}) ->
     Id = maps:get(id, Opts, generated),
+    Ack = maps:get(ack, Opts, disk),
     case {halley_id:check(Subject), Id =:= generated orelse halley_id:check(Id)} of
         {{error, _}, _} -> {error, {bad_id, Subject}};
         {ok, {error, _}} -> {error, {bad_id, Id}};
-        {ok, _} -> draft(Id, Subject, halley_event:encode_data(Data))
+        {ok, _} when Ack =/= disk, Ack =/= memory -> {error, {bad_option, ack}};
+        {ok, _} -> draft(Ack, Id, Subject, halley_event:encode_data(Data))
     end.
 
-draft(Id, Subject, {ok, Json}) ->
+draft(Ack, Id, Subject, {ok, Json}) ->
     case byte_size(Json) =< halley_limits:get(event_data_bytes_max) of
-        true -> {halley_shard:of_subject(Subject), halley_event:draft(Id, Subject, Json)};
+        true -> {halley_shard:of_subject(Subject), Ack, halley_event:draft(Id, Subject, Json)};
         false -> {error, data_too_large}
     end;
-draft(_, _, Error) ->
+draft(_, _, _, Error) ->
     Error.
 
 publish_drafts([{error, _} = Error]) ->
     [Error];
-publish_drafts([{Shard, Draft}]) ->
-    results(halley_shard:publish(Shard, [Draft]), [Draft]);
+publish_drafts([{Shard, Ack, Draft}]) ->
+    case halley_shard:publish(Shard, Ack, [Draft]) of
+        {ok, [busy]} -> [Result || {_, Result} <- again(Ack, #{Shard => [{1, Draft}]}, deadline())];
+        {ok, [Result]} -> [{ok, Result}];
+        {error, _} = Error -> [Error]
+    end;
 publish_drafts(Checked) ->
     Numbered = lists:zip(lists:seq(1, length(Checked)), Checked),
     Errors = [{N, Error} || {N, {error, _} = Error} <- Numbered],
-    Shards = maps:groups_from_list(fun({_, {Shard, _}}) -> Shard end,
-                                   fun({N, {_, Draft}}) -> {N, Draft} end,
-                                   [Item || {_, {Shard, _}} = Item <- Numbered, Shard =/= error]),
-    Published = lists:append([publish_shard(Shard) || Shard <- maps:to_list(Shards)]),
-    [Result || {_, Result} <- lists:keysort(1, Errors ++ Published)].
+    Good = [{N, Shard, Draft} || {N, {Shard, _, Draft}} <- Numbered],
+    Ack = case lists:any(fun(Draft) -> element(2, Draft) =:= disk end, Checked) of
+        true -> disk;
+        false -> memory
+    end,
+    Shards = maps:groups_from_list(fun({_, Shard, _}) -> Shard end,
+                                   fun({N, _, Draft}) -> {N, Draft} end, Good),
+    [Result || {_, Result} <- lists:keysort(1, Errors ++ rounds(Ack, Shards))].
 
-%% In portions, so that a shard serves others between them.
-publish_shard({Shard, Drafts}) ->
-    publish_portions(Shard, Drafts, halley_limits:get(publish_batch_max)).
-
-publish_portions(_, [], _) ->
+%% In rounds of one portion for each shard, so that a shard serves others between them.
+rounds(_, Shards) when map_size(Shards) =:= 0 ->
     [];
-publish_portions(Shard, Drafts, Max) ->
-    {Portion, Rest} = lists:split(min(Max, length(Drafts)), Drafts),
-    {Numbers, Bare} = lists:unzip(Portion),
-    lists:zip(Numbers, results(halley_shard:publish(Shard, Bare), Bare))
-        ++ publish_portions(Shard, Rest, Max).
+rounds(Ack, Shards) ->
+    Max = halley_limits:get(publish_batch_max),
+    Portions = [{Shard, lists:sublist(Drafts, Max)} || {Shard, Drafts} <- maps:to_list(Shards)],
+    Rest = maps:filtermap(fun(_, Drafts) -> more(Drafts, Max) end, Shards),
+    {Results, Busy} = round(Ack, Portions),
+    Results ++ again(Ack, Busy, deadline()) ++ next_rounds(Ack, Rest).
 
-results({ok, Results}, _) -> [{ok, Result} || Result <- Results];
-results({error, _} = Error, Drafts) -> [Error || _ <- Drafts].
+more(Drafts, Max) ->
+    length(Drafts) > Max andalso {true, lists:nthtail(Max, Drafts)}.
 
-count(Results) ->
-    lists:foreach(fun count_result/1, Results).
+%% What a long batch has published already may be what nobody can keep up with.
+next_rounds(_, Shards) when map_size(Shards) =:= 0 ->
+    [];
+next_rounds(Ack, Shards) ->
+    case refusing() of
+        false -> rounds(Ack, Shards);
+        Reason -> [{N, {error, Reason}} || Drafts <- maps:values(Shards), {N, _} <- Drafts]
+    end.
 
-count_result({ok, #{sessions := Sessions}}) ->
-    halley_metrics:incr(events_published),
-    halley_metrics:incr(deliveries, Sessions);
-count_result({error, {bad_id, _}}) -> halley_metrics:incr(refused_bad_id);
-count_result({error, {bad_data, _}}) -> halley_metrics:incr(refused_bad_data);
-count_result({error, data_too_large}) -> halley_metrics:incr(refused_data_too_large);
-count_result({error, overloaded}) -> halley_metrics:incr(refused_overloaded);
-count_result({error, unavailable}) -> halley_metrics:incr(refused_unavailable).
+round(Ack, Portions) ->
+    Bare = [{Shard, Ack, [Draft || {_, Draft} <- Drafts]} || {Shard, Drafts} <- Portions],
+    Sorted = [results(Portion, Answer)
+              || {Portion, Answer} <- lists:zip(Portions, halley_shard:publish_all(Bare))],
+    {Results, Busy} = lists:unzip(Sorted),
+    {lists:append(Results), maps:from_list([B || {_, [_ | _]} = B <- Busy])}.
+
+results({Shard, Drafts}, {ok, Results}) ->
+    Pairs = lists:zip(Drafts, Results),
+    {[{N, {ok, Result}} || {{N, _}, Result} <- Pairs, Result =/= busy],
+     {Shard, [Draft || {Draft, busy} <- Pairs]}};
+results({Shard, Drafts}, {error, _} = Error) ->
+    {[{N, Error} || {N, _} <- Drafts], {Shard, []}}.
+
+deadline() ->
+    erlang:monotonic_time(millisecond) + halley_limits:get(publish_ms_max).
+
+again(_, Busy, _) when map_size(Busy) =:= 0 ->
+    [];
+again(Ack, Busy, DeadlineMs) ->
+    receive after ?BUSY_MS -> ok end,
+    case erlang:monotonic_time(millisecond) < DeadlineMs of
+        true ->
+            {Results, StillBusy} = round(Ack, maps:to_list(Busy)),
+            Results ++ again(Ack, StillBusy, DeadlineMs);
+        false ->
+            [{N, {error, unavailable}} || Drafts <- maps:values(Busy), {N, _} <- Drafts]
+    end.
+
+%% What is accepted was counted by its shard.
+count({ok, _}) -> ok;
+count({error, {bad_id, _}}) -> halley_metrics:incr(refused_bad_id);
+count({error, {bad_option, _}}) -> ok;
+count({error, {bad_data, _}}) -> halley_metrics:incr(refused_bad_data);
+count({error, data_too_large}) -> halley_metrics:incr(refused_data_too_large);
+count({error, overloaded}) -> halley_metrics:incr(refused_overloaded);
+count({error, disk_full}) -> halley_metrics:incr(refused_history);
+count({error, history_failed}) -> halley_metrics:incr(refused_history);
+count({error, unavailable}) -> halley_metrics:incr(refused_unavailable).

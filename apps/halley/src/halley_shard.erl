@@ -1,37 +1,51 @@
-%% A shard: one order for every subject that hashes to it, and the fan-out.
+%% A shard: one order for every subject that hashes to it.
 %%
-%% The shard gives an event its id and time, folds over the subject's followers and the subject
-%% itself, looks each up in the directory, and sends every link one message for the event (more
-%% beyond 8192 connections). A process that is a session gets `{halley, #{id, subject, at, data}}'
-%% with the data decoded.
+%% For each event, in this order:
+%%   1. draw its seq from the history, which moves the shard's head;
+%%   2. look up who is online and send it to them (`halley_fanout');
+%%   3. hand it to the history's log, together with who waits for an answer.
+%% So whoever opens a session and reads the heads afterwards knows that events above them find the
+%% session, and that the others are, or soon will be, in the log (docs/internals/delivery.md). The
+%% fan-out doesn't wait for the disk; a publisher that asked for `disk' does, and the log answers.
+%%
+%% Four times a second, if anything was published anywhere, and when asked by `mark_all/0', a shard
+%% says how far it is: its head moves to the counter and every link is told. Events and marks are
+%% sent to links from here alone, so they stay in order.
 %%
 %% Invariants: a subject belongs to one shard for as long as ?SHARDS stays what it is, so what a
-%% follower gets about a subject comes in the order of the answers. Ids are unique: a shard's
-%% start in microseconds, its number, and a count. Events that wait for a shard are counted before
-%% they are sent to it, and never more than `shard_queue_events_max'.
+%% follower gets about a subject comes in the order of the answers. Events that wait for a shard
+%% are counted before they are sent to it, and never more than `shard_queue_events_max'.
 %%
-%% It checks nothing: `halley_router' did. It keeps nothing but its count, so a killed shard loses
-%% no more than the events that waited for it, and their publishers are told.
+%% It checks nothing: `halley_router' did. It keeps nothing that another couldn't begin with, so a
+%% killed shard loses no more than the events that waited for it, and their publishers are told.
 -module(halley_shard).
 -behaviour(gen_server).
 
--export([new/0, start_link/1, count/0, of_subject/1, publish/2, queued/0]).
--export([init/1, handle_call/3, handle_cast/2]).
--export_type([index/0, result/0]).
+-export([new/0, start_link/1, count/0, of_subject/1, publish/3, publish_all/1, queued/0, mark_all/0]).
+-export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
+-export_type([index/0, result/0, answer/0, ack/0]).
 
 -define(SHARDS, 8).
+%% One count of waiting events for each shard, then one flag each: a mark is asked for already.
 -define(QUEUED, {?MODULE, queued}).
--define(CONNS_MAX, 8192).
--define(CONN_BITS, 48).
+-define(ASKED(Shard), (?SHARDS + (Shard))).
+-define(MARK_MS, 250).
 
 -type index() :: 1..?SHARDS.
+%% What a publisher waits for: that the event is on its way, or that it is on disk as well.
+-type ack() :: memory | disk.
 -type result() :: #{id := halley_event:id(), sessions := non_neg_integer()}.
--record(state, {shard :: index(), epoch :: binary(), seq = 0 :: non_neg_integer()}).
+%% `busy': the id that was chosen is being published just now; ask again for its answer.
+%% `unavailable': the shard or the log died or was too slow, and some or all of the drafts may have
+%% been published. `history_failed': the same, and the disk is why.
+-type answer() :: {ok, [result() | busy]} | {error, overloaded | unavailable | history_failed}.
+-record(state, {shard :: index(), id_prefix :: halley_event:id_prefix(),
+                marked = 0 :: halley_cursor:seq()}).
 
 %% Makes the counts of waiting events.
 -spec new() -> ok.
 new() ->
-    persistent_term:put(?QUEUED, atomics:new(?SHARDS, [])).
+    persistent_term:put(?QUEUED, atomics:new(2 * ?SHARDS, [])).
 
 -spec start_link(index()) -> gen_server:start_ret().
 start_link(Shard) ->
@@ -46,22 +60,49 @@ of_subject(Subject) ->
     erlang:phash2(Subject, ?SHARDS) + 1.
 
 %% Publishes drafts of subjects of this shard, in order; results are in the same order.
-%% `unavailable': the shard died or was too slow, and some or all of the drafts may have been
-%% published.
--spec publish(index(), [halley_event:draft()]) ->
-    {ok, [result()]} | {error, overloaded | unavailable}.
-publish(Shard, Drafts) ->
+-spec publish(index(), ack(), [halley_event:draft()]) -> answer().
+publish(Shard, Ack, Drafts) ->
+    case reserve(Shard, length(Drafts)) of
+        true ->
+            try gen_server:call(name(Shard), {publish, Ack, Drafts},
+                                halley_limits:get(publish_ms_max))
+            catch exit:_ -> {error, unavailable}
+            end;
+        false ->
+            {error, overloaded}
+    end.
+
+%% The same for several shards at once, so that they wait for the disk together.
+-spec publish_all([{index(), ack(), [halley_event:draft()]}]) -> [answer()].
+publish_all([{Shard, Ack, Drafts}]) ->
+    [publish(Shard, Ack, Drafts)];
+publish_all(Requests) ->
+    Until = erlang:monotonic_time(millisecond) + halley_limits:get(publish_ms_max),
+    [answer(Sent, Until) || Sent <- [send_request(Request) || Request <- Requests]].
+
+send_request({Shard, Ack, Drafts}) ->
+    case reserve(Shard, length(Drafts)) of
+        true -> gen_server:send_request(name(Shard), {publish, Ack, Drafts});
+        false -> overloaded
+    end.
+
+answer(overloaded, _) ->
+    {error, overloaded};
+answer(Request, Until) ->
+    TimeoutMs = max(0, Until - erlang:monotonic_time(millisecond)),
+    case gen_server:receive_response(Request, TimeoutMs) of
+        {reply, Answer} -> Answer;
+        _ -> {error, unavailable}
+    end.
+
+reserve(Shard, N) ->
     Queued = persistent_term:get(?QUEUED),
-    N = length(Drafts),
     case atomics:add_get(Queued, Shard, N) > halley_limits:get(shard_queue_events_max) of
         true ->
             ok = atomics:sub(Queued, Shard, N),
-            {error, overloaded};
+            false;
         false ->
-            TimeoutMs = halley_limits:get(publish_ms_max),
-            try {ok, gen_server:call(name(Shard), {publish, N, Drafts}, TimeoutMs)}
-            catch exit:_ -> {error, unavailable}
-            end
+            true
     end.
 
 %% Events that wait for all shards together.
@@ -70,6 +111,15 @@ queued() ->
     Queued = persistent_term:get(?QUEUED),
     lists:foldl(fun(Shard, Sum) -> Sum + max(0, atomics:get(Queued, Shard)) end,
                 0, lists:seq(1, ?SHARDS)).
+
+%% Asks all shards to mark their places now: every link that isn't behind gets a mark of each.
+-spec mark_all() -> ok.
+mark_all() ->
+    Flags = persistent_term:get(?QUEUED),
+    lists:foreach(fun(Shard) ->
+                      atomics:exchange(Flags, ?ASKED(Shard), 1) =:= 0
+                          andalso gen_server:cast(name(Shard), mark)
+                  end, lists:seq(1, ?SHARDS)).
 
 name(1) -> halley_shard_1;
 name(2) -> halley_shard_2;
@@ -82,74 +132,86 @@ name(8) -> halley_shard_8.
 
 -spec init(index()) -> {ok, #state{}}.
 init(Shard) ->
-    ok = atomics:put(persistent_term:get(?QUEUED), Shard, 0),
-    Start = integer_to_binary(erlang:system_time(microsecond), 36),
-    Epoch = <<Start/binary, $-, (integer_to_binary(Shard))/binary, $->>,
-    {ok, #state{shard = Shard, epoch = Epoch}}.
+    Words = persistent_term:get(?QUEUED),
+    ok = atomics:put(Words, Shard, 0),
+    ok = atomics:put(Words, ?ASKED(Shard), 0),
+    ok = halley_history:shard_started(Shard),
+    mark_later(),
+    {ok, #state{shard = Shard, id_prefix = halley_event:id_prefix(halley_history:store())}}.
 
--spec handle_call({publish, pos_integer(), [halley_event:draft()]}, gen_server:from(), #state{}) ->
-    {reply, [result()], #state{}}.
-handle_call({publish, N, Drafts}, _, State) ->
-    ok = atomics:sub(persistent_term:get(?QUEUED), State#state.shard, N),
-    {Results, Next} = lists:mapfoldl(fun publish_one/2, State, Drafts),
-    {reply, Results, Next}.
-
--spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
-handle_cast(_, State) ->
+-spec handle_call({publish, ack(), [halley_event:draft()]}, gen_server:from(), #state{}) ->
+    {noreply, #state{}}.
+handle_call({publish, Ack, Drafts}, From, State = #state{shard = Shard}) ->
+    ok = atomics:sub(persistent_term:get(?QUEUED), Shard, length(Drafts)),
+    {Results, Entries} = publish_drafts(Drafts, State, [], []),
+    ok = count(Entries),
+    ok = answer(Ack, Shard, From, Results, Entries),
     {noreply, State}.
 
-publish_one(Draft, State = #state{shard = Shard, epoch = Epoch, seq = Seq}) ->
-    Event = #{id := Id, subject := Subject} =
-        halley_event:event(Draft, Epoch, {Shard, Seq}, erlang:system_time(millisecond)),
-    Sessions = send(Event, receivers(Subject)),
-    {#{id => Id, sessions => Sessions}, State#state{seq = Seq + 1}}.
+-spec handle_cast(mark, #state{}) -> {noreply, #state{}}.
+handle_cast(mark, State = #state{shard = Shard}) ->
+    %% Cleared first: who asks from now on is served by the next one.
+    ok = atomics:put(persistent_term:get(?QUEUED), ?ASKED(Shard), 0),
+    {noreply, mark(State)}.
 
-%% --- fan-out -----------------------------------------------------------------------------------
+-spec handle_info(term(), #state{}) -> {noreply, #state{}}.
+handle_info(mark, State = #state{marked = Marked}) ->
+    mark_later(),
+    case lists:max(tuple_to_list(halley_history:heads())) of
+        Marked -> {noreply, State};
+        _ -> {noreply, mark(State)}
+    end;
+handle_info(_, State) ->
+    {noreply, State}.
 
-%% The sessions of the followers and of the subject itself, sorted: words of one slot stand
-%% together and processes come last. A user that is met twice counts once.
-receivers(Subject) ->
-    case halley_ids:lookup(Subject) of
-        undefined ->
-            [];
-        Number ->
-            Chunks = halley_directory_words:chunks(),
-            Add = fun(User, Acc) -> add(halley_directory:lookup(Chunks, User), Acc) end,
-            case halley_follows:fold_followers(Add, Add(Number, []), Number) of
-                [_, _ | _] = Found -> lists:usort(Found);
-                Few -> Few
-            end
+mark_later() ->
+    _ = erlang:send_after(?MARK_MS, self(), mark),
+    ok.
+
+mark(State = #state{shard = Shard}) ->
+    Seq = halley_history:mark(Shard),
+    ok = halley_links:mark(Shard, Seq),
+    State#state{marked = Seq}.
+
+publish_drafts([], _, Results, Entries) ->
+    {lists:reverse(Results), lists:reverse(Entries)};
+publish_drafts([Draft | Drafts], State, Results, Entries) ->
+    case claim(halley_event:chosen_id(Draft), State) of
+        {known, First} ->
+            halley_metrics:incr(events_repeated),
+            publish_drafts(Drafts, State, [First | Results], Entries);
+        busy ->
+            publish_drafts(Drafts, State, [busy | Results], Entries);
+        Fresh ->
+            Entry = #{id := Id, sessions := Sessions} = publish_one(Draft, Fresh, State),
+            publish_drafts(Drafts, State, [#{id => Id, sessions => Sessions} | Results],
+                           [Entry | Entries])
     end.
 
-add(0, Acc) -> Acc;
-add(Word, Acc) when is_integer(Word) -> [Word | Acc];
-add([], Acc) -> Acc;
-add([Row | Rows], Acc) -> add(Rows, [Row | Acc]).
+claim(generated, _) -> generated;
+claim(Id, #state{shard = Shard}) -> halley_history:claim(Shard, Id).
 
-send(Event, Receivers) ->
-    send(Event, Receivers, 0).
+publish_one(Draft, Fresh, #state{shard = Shard, id_prefix = Prefix}) ->
+    Place = {Shard, halley_history:draw(Shard)},
+    Event = #{subject := Subject} =
+        halley_event:event(Draft, Prefix, Place, erlang:system_time(millisecond)),
+    Sessions = halley_fanout:send(Event, halley_fanout:receivers(Subject)),
+    Event#{sessions => Sessions, chosen => Fresh =:= fresh}.
 
-send(_, [], Sent) ->
-    Sent;
-send(Event, [Pid | _] = Pids, Sent) when is_pid(Pid) ->
-    Message = {halley, (maps:with([id, subject, at], Event))#{data => halley_event:data(Event)}},
-    lists:foreach(fun(P) -> P ! Message end, Pids),
-    Sent + length(Pids);
-send(Event, [Word | Rest], Sent) ->
-    Slot = Word bsr ?CONN_BITS,
-    {Words, Others} = take_slot(Rest, Slot, 1, [Word]),
-    send(Event, Others, Sent + deliver(Slot, Event, pack(Words))).
+count([]) ->
+    ok;
+count(Entries) ->
+    halley_metrics:incr(events_published, length(Entries)),
+    halley_metrics:incr(deliveries, lists:sum([Sessions || #{sessions := Sessions} <- Entries])).
 
-take_slot([Word | Rest], Slot, N, Taken) when Word bsr ?CONN_BITS =:= Slot, N < ?CONNS_MAX ->
-    take_slot(Rest, Slot, N + 1, [Word | Taken]);
-take_slot(Rest, _, _, Taken) ->
-    {Taken, Rest}.
-
-pack([Word]) -> <<0:16, Word:?CONN_BITS>>;
-pack(Words) -> << <<0:16, Word:?CONN_BITS>> || Word <- Words >>.
-
-deliver(Slot, Event, Conns) ->
-    case halley_links:deliver(Slot, Event, Conns) of
-        gone -> 0;
-        _ -> byte_size(Conns) div 8
-    end.
+%% A first answer that is given again may not be on disk yet; then it waits like any other, with
+%% nothing to write.
+answer(disk, Shard, From, Results, Entries) ->
+    case Entries =:= [] andalso lists:all(fun(Result) -> Result =:= busy end, Results) of
+        true -> gen_server:reply(From, {ok, Results});
+        false -> halley_history:append(Shard, Entries,
+                                       {From, {ok, Results}, {error, history_failed}})
+    end;
+answer(memory, Shard, From, Results, Entries) ->
+    Entries =:= [] orelse halley_history:append(Shard, Entries, none),
+    gen_server:reply(From, {ok, Results}).

@@ -3,8 +3,9 @@
 %%   rebar3 as test shell --eval 'halley_publish_bench:run(), halt().'
 %%
 %% It starts the brain over a store in a temporary directory and plays two links. It prints the
-%% microseconds of one `halley:publish/2' from one caller (checks, shard, fan-out, the messages to
-%% the links), and the events per second that eight callers reach together.
+%% microseconds of one `halley:publish/3' from one caller (checks, shard, fan-out, the messages to
+%% the links), and the events per second that eight callers reach together; once for each `ack',
+%% and once more for `publish_many/1'.
 -module(halley_publish_bench).
 
 -export([run/0]).
@@ -13,6 +14,7 @@
 -define(FOLLOWERS, 16).
 -define(EVENTS, 20000).
 -define(CALLERS, 8).
+-define(BATCH, 1000).
 
 -spec run() -> ok.
 run() ->
@@ -31,15 +33,26 @@ run() ->
 measure() ->
     ok = populate(),
     Data = {json, <<"{\"text\":\"an ordinary message of an ordinary length\"}">>},
+    lists:foreach(fun(Ack) -> measure(Ack, Data) end, [memory, disk]),
+    measure_batches(Data).
+
+measure(Ack, Data) ->
     Publish = fun(N) ->
                   Subject = integer_to_binary(N rem ?SUBJECTS),
-                  {ok, #{sessions := ?FOLLOWERS}} = halley:publish(Subject, Data)
+                  {ok, #{sessions := ?FOLLOWERS}} = halley:publish(Subject, Data, #{ack => Ack})
               end,
-    _ = repeat(Publish, ?EVENTS),
-    One = lists:min([repeat(Publish, ?EVENTS) || _ <- lists:seq(1, 3)]),
-    {AllUs, _} = timer:tc(fun() -> together(fun() -> repeat(Publish, ?EVENTS) end) end),
-    io:format("~b followers: ~.1f us per publish from one caller, ~b events/s from ~b callers~n",
-              [?FOLLOWERS, One / ?EVENTS, ?CALLERS * ?EVENTS * 1000000 div AllUs, ?CALLERS]).
+    Events = case Ack of memory -> ?EVENTS; disk -> ?EVENTS div 10 end,
+    _ = repeat(Publish, Events),
+    One = lists:min([repeat(Publish, Events) || _ <- lists:seq(1, 3)]),
+    {AllUs, _} = timer:tc(fun() -> together(fun() -> repeat(Publish, Events) end) end),
+    io:format("~p, ~b followers: ~.1f us per publish from one caller, ~b/s from ~b callers~n",
+              [Ack, ?FOLLOWERS, One / Events, ?CALLERS * Events * 1000000 div AllUs, ?CALLERS]).
+
+measure_batches(Data) ->
+    Items = [{integer_to_binary(N rem ?SUBJECTS), Data, #{}} || N <- lists:seq(1, ?BATCH)],
+    {Us, _} = timer:tc(fun() -> [halley:publish_many(Items) || _ <- lists:seq(1, 10)] end),
+    io:format("batches of ~b, ~b followers: ~.1f us per event from one caller~n",
+              [?BATCH, ?FOLLOWERS, Us / (10 * ?BATCH)]).
 
 populate() ->
     Links = [start_link_double() || _ <- [1, 2]],
@@ -61,9 +74,12 @@ start_link_double() ->
     Slot.
 
 drain(Queue) ->
-    receive {deliver, Event, Conns} ->
-        ok = counters:sub(Queue, 1, halley_links:cost(Event, Conns)),
-        drain(Queue)
+    receive
+        {deliver, Event, Conns} ->
+            ok = counters:sub(Queue, 1, halley_links:cost(Event, Conns)),
+            drain(Queue);
+        {mark, _, _} ->
+            drain(Queue)
     end.
 
 repeat(Publish, Times) ->

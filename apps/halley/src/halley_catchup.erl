@@ -1,0 +1,137 @@
+%% What one link has missed: after a sync, and when it was behind (link.md 10.6).
+%%
+%% All events between two vectors, in ascending seqs, each fanned out to the sessions on this link
+%% only. So the cost is that of the events, not of the sessions. The link's writer asks for one
+%% batch after the other, each up to a vector that the log has written, and holds what comes live
+%% meanwhile.
+%%
+%% An event goes to who follows its subject now, and to who has unfollowed it since: they followed
+%% it when it was published. An unfollow is in the history before it takes effect, so whoever is
+%% missing among the first is found among the second. Who followed only later gets it as well.
+%%
+%% Each event carries its cursor: the link's when it has passed. Gaps are for every session of the
+%% link, and told before the events of their batch.
+%%
+%% It holds nothing and no file: what it reads with is lent to it.
+-module(halley_catchup).
+
+-export([next/5]).
+
+%% What an event takes in a frame beyond its JSON and its connections.
+-define(ITEM_BYTES, 96).
+
+-type vector() :: halley_cursor:vector().
+-type reader() :: halley_history_reader:reader().
+-record(batch, {slot :: halley_links:slot(), from :: vector(), up_to :: vector(),
+                items = [] :: [{halley_event:event(), Conns :: binary()}],
+                gaps = [] :: [halley_replay:gap()],
+                bytes_left :: integer()}).
+
+%% At most `events_max' events of the history are looked at, and about `bytes_max' bytes given. The
+%% vector that comes back is where the next batch begins; when it is `done', it is at least `UpTo'.
+-spec next(halley_links:slot(), From :: vector(), UpTo :: vector(), halley_replay:limits(),
+           reader()) ->
+    {[{halley_event:event(), Conns :: binary()}], Next :: vector(), more | done,
+     [halley_replay:gap()], reader()}.
+next(Slot, Start, UpTo, #{events_max := EventsMax, bytes_max := BytesMax}, Reader) ->
+    {From, TooOld} = above_floor(Start, UpTo),
+    case begin_at(From, UpTo) of
+        reached ->
+            {[], From, done, TooOld, Reader};
+        After ->
+            {Seqs, To} = halley_history:seqs(After, halley_vector:largest(UpTo), EventsMax),
+            Batch = #batch{slot = Slot, from = From, up_to = UpTo, gaps = TooOld,
+                           bytes_left = BytesMax},
+            {Last, Read, NextReader} = read(Seqs, To, Batch, Reader),
+            give(After, Last, Read, NextReader)
+    end.
+
+give(After, Last, #batch{from = From, up_to = UpTo, items = Items, gaps = Gaps}, Reader) ->
+    Next = halley_vector:advance(Last, From, UpTo),
+    What = case halley_vector:is_reached(UpTo, Next) of true -> done; false -> more end,
+    Damage = [gap(FromMs, ToMs, damaged, From) || {First, To, FromMs, ToMs} <- damaged(),
+                                                  After < To, To =< Last,
+                                                  halley_vector:is_crossed(First, To, From, UpTo)],
+    {lists:reverse(Items), Next, What, lists:reverse(Gaps) ++ Damage, Reader}.
+
+damaged() ->
+    #{damaged := Ranges} = halley_history:info(),
+    Ranges.
+
+gap(FromMs, ToMs, Reason, Vector) ->
+    halley_metrics:incr(case Reason of too_old -> gap_too_old; damaged -> gap_damaged end),
+    NowS = erlang:system_time(second),
+    #{from => FromMs, to => ToMs, reason => Reason,
+      cursor => halley_cursor:encode(halley_history:store(), NowS, Vector)}.
+
+%% A shard that has nothing new doesn't count: its part may be as old as it likes.
+above_floor(From, UpTo) ->
+    Floor = halley_history:floor(),
+    case begin_at(From, UpTo) of
+        After when is_integer(After), After < Floor ->
+            #{floor_at := FloorMs} = halley_history:info(),
+            Raised = halley_vector:at_least(Floor, From),
+            {Raised, [gap(0, FloorMs, too_old, Raised)]};
+        _ ->
+            {From, []}
+    end.
+
+begin_at(From, UpTo) ->
+    case [F || {F, U} <- lists:zip(tuple_to_list(From), tuple_to_list(UpTo)), F < U] of
+        [] -> reached;
+        Behind -> lists:min(Behind)
+    end.
+
+%% Gives the last seq that was dealt with.
+read([], To, Batch, Reader) ->
+    {To, Batch, Reader};
+read([Seq | _], _, #batch{bytes_left = Left, items = [_ | _]} = Batch, Reader) when Left =< 0 ->
+    {Seq - 1, Batch, Reader};
+read([Seq | Seqs], To, #batch{from = From, up_to = UpTo} = Batch, Reader) ->
+    case halley_history_reader:read(Seq, Reader) of
+        {ok, #{kind := event, shard := Shard} = Record, Next}
+          when Seq > element(Shard, From), Seq =< element(Shard, UpTo) ->
+            {Read, NextReader} = event(Record, Batch, Next),
+            read(Seqs, To, Read, NextReader);
+        {ok, _, Next} ->
+            read(Seqs, To, Batch, Next);
+        {damaged, Next} ->
+            Gap = gap(0, erlang:system_time(millisecond), damaged, From),
+            read(Seqs, To, Batch#batch{gaps = [Gap | Batch#batch.gaps]}, Next);
+        {expired, Next} ->
+            %% Retention was here in the meantime; the next batch begins below the floor and says
+            %% so, unless nothing but this is left.
+            #{floor_at := FloorMs} = halley_history:info(),
+            Raised = halley_vector:at_least(halley_history:floor(), From),
+            Gap = gap(0, FloorMs, too_old, Raised),
+            read([S || S <- Seqs, S > halley_history:floor()], To,
+                 Batch#batch{from = Raised, gaps = [Gap | Batch#batch.gaps]}, Next)
+    end.
+
+event(#{seq := Seq, subject := Subject, at := AtMs, json := Json} = Record, Batch, Reader) ->
+    #batch{slot = Slot, from = From, up_to = UpTo, items = Items, bytes_left = Left} = Batch,
+    Present = halley_fanout:receivers(Subject, Slot),
+    {Former, Next} = former_followers(Subject, Seq, Reader),
+    case halley_fanout:conns(halley_fanout:with_users(Former, Slot, Present)) of
+        [] ->
+            {Batch, Next};
+        Conns ->
+            Vector = halley_vector:advance(Seq, From, UpTo),
+            Cursor = halley_cursor:encode(halley_history:store(), AtMs div 1000, Vector),
+            Event = Record#{cursor => Cursor},
+            Bytes = lists:sum([?ITEM_BYTES + byte_size(Json) + byte_size(C) || C <- Conns]),
+            {Batch#batch{items = lists:reverse([{Event, C} || C <- Conns], Items),
+                         bytes_left = Left - Bytes}, Next}
+    end.
+
+former_followers(Subject, Seq, Reader) ->
+    lists:foldl(fun(Unfollow, {Users, R}) ->
+                    case halley_history_reader:read(Unfollow, R) of
+                        {ok, #{kind := unfollow, subject := User, id := Subject}, Next} ->
+                            {[User | Users], Next};
+                        {ok, _, Next} ->
+                            {Users, Next};
+                        {_, Next} ->
+                            {Users, Next}
+                    end
+                end, {[], Reader}, halley_history:unfollows_of(Subject, Seq)).

@@ -1,0 +1,232 @@
+%% A replay: what one user missed, in order.
+%%
+%% It begins with the cursor that a client brought and is asked for batches, each up to a vector
+%% that the log has written (`halley_history:written/0', or heads that were waited for). Whoever
+%% asks frames them, paces them, and opens the session in time (docs/internals/delivery.md,
+%% "Coming back").
+%%
+%% It works in passes. A pass takes what the user follows now, and what it has unfollowed since its
+%% cursor, walks the chain of each of these subjects, and keeps the oldest few thousand of the seqs
+%% found there; they are read as the batches need them. The follows are read anew in each pass, so
+%% a subject that is followed while the replay runs is in it from there on. They are read before
+%% the unfollows: an unfollow is in the history before it takes effect, so a subject that is missing
+%% among the first is found among the second.
+%%
+%% Invariants: every event up to `vector', of what the user followed, was given. An event's own
+%% cursor is the vector of the moment behind it, so who leaves in the middle misses nothing. Events
+%% come in ascending seqs within a pass, and a pass begins above the one before it, so those about
+%% one subject are in order. Nothing above the vector that was asked for is ever given: it comes
+%% live.
+%%
+%% A gap stands where it is: events before it were given, those behind it follow.
+%%
+%% It holds no process and no file: what it reads with is lent to it.
+-module(halley_replay).
+
+-export([new/2, next/4, cursor/1, vector/1]).
+-export_type([replay/0, gap/0, limits/0]).
+
+%% Candidates that a pass keeps.
+-define(PASS_EVENTS_MAX, 4096).
+%% What an event takes in a frame beyond its JSON.
+-define(ITEM_BYTES, 96).
+-define(FOLLOWING_PAGE, 1000).
+
+-record(pass, {up_to :: halley_cursor:vector(),
+               %% Ascending. What comes from the chain of a subject may be about another one, or a
+               %% gap is at this place.
+               candidates :: [{halley_cursor:seq(), halley_id:id() | gap()}],
+               %% Where the vector is when the candidates are used up.
+               ends_at :: halley_cursor:vector()}).
+-record(replay, {user :: halley_id:id(),
+                 vector :: halley_cursor:vector(),
+                 at :: non_neg_integer(),      % seconds since 1970; for the next cursor
+                 told = 0 :: halley_cursor:seq(),      % up to here damage was told
+                 pass = none :: none | #pass{}}).
+-opaque replay() :: #replay{}.
+%% Milliseconds since 1970, 0 where nobody knows.
+-type gap() :: #{from := non_neg_integer(), to := non_neg_integer(),
+                 reason := malformed | other_store | too_old | damaged,
+                 cursor => halley_cursor:token()}.
+-type limits() :: #{events_max := pos_integer(), bytes_max := pos_integer()}.
+-type reader() :: halley_history_reader:reader().
+
+%% A replay for the user of this cursor. With a gap it goes on behind it: from the oldest event
+%% there is, or from now on.
+-spec new(halley_id:id(), halley_cursor:token()) -> {ok, replay()} | {gap, gap(), replay()}.
+new(User, Token) ->
+    halley_metrics:incr(replays),
+    case halley_cursor:decode(Token) of
+        {ok, #{store := Store, at := At, vector := Vector}} ->
+            new(User, Store =:= halley_history:store(), At, Vector);
+        error ->
+            from_now(User, malformed, 0)
+    end.
+
+new(User, false, At, _) ->
+    from_now(User, other_store, At * 1000);
+new(User, true, At, Vector) ->
+    %% Nobody was given what was never drawn.
+    case halley_vector:largest(Vector) > halley_vector:largest(halley_history:heads()) of
+        true -> from_now(User, malformed, 0);
+        false -> above_floor(#replay{user = User, vector = Vector, at = At})
+    end.
+
+from_now(User, Reason, FromMs) ->
+    NowMs = erlang:system_time(millisecond),
+    Replay = #replay{user = User, vector = halley_history:heads(), at = NowMs div 1000},
+    gap(#{from => FromMs, to => NowMs, reason => Reason}, Replay).
+
+above_floor(#replay{vector = Vector, at = At} = Replay) ->
+    Floor = halley_history:floor(),
+    case halley_vector:smallest(Vector) >= Floor of
+        true ->
+            {ok, Replay};
+        false ->
+            #{floor_at := FloorMs} = halley_history:info(),
+            gap(#{from => At * 1000, to => FloorMs, reason => too_old},
+                Replay#replay{vector = halley_vector:at_least(Floor, Vector), pass = none})
+    end.
+
+gap(#{reason := Reason} = Gap, Replay) ->
+    halley_metrics:incr(counter(Reason)),
+    {gap, Gap#{cursor => cursor(Replay)}, Replay}.
+
+counter(too_old) -> gap_too_old;
+counter(malformed) -> gap_malformed;
+counter(other_store) -> gap_other_store;
+counter(damaged) -> gap_damaged.
+
+%% All that was given so far.
+-spec vector(replay()) -> halley_cursor:vector().
+vector(#replay{vector = Vector}) ->
+    Vector.
+
+-spec cursor(replay()) -> halley_cursor:token().
+cursor(#replay{vector = Vector, at = At}) ->
+    halley_cursor:encode(halley_history:store(), At, Vector).
+
+%% The next events, oldest first, at least one unless the replay is `done' or meets a gap. `done':
+%% there is nothing more up to this vector. A gap comes behind the events, and the replay goes on.
+-spec next(replay(), UpTo :: halley_cursor:vector(), limits(), reader()) ->
+    {[halley_event:event()], more | done | {gap, gap()}, replay(), reader()}.
+next(Replay, UpTo, #{events_max := EventsMax, bytes_max := BytesMax}, Reader) ->
+    {Events, What, Next, NextReader} = fill(Replay, UpTo, EventsMax, BytesMax, [], Reader),
+    Events =:= [] orelse halley_metrics:incr(replayed_events, length(Events)),
+    {lists:reverse(Events), What, Next, NextReader}.
+
+fill(#replay{pass = none} = Replay, UpTo, EventsLeft, BytesLeft, Events, Reader) ->
+    case halley_vector:is_reached(UpTo, Replay#replay.vector) of
+        true ->
+            {Events, done, Replay, Reader};
+        false ->
+            case above_floor(Replay) of
+                {ok, _} ->
+                    {Started, NextReader} = start_pass(Replay, UpTo, Reader),
+                    fill(Started, UpTo, EventsLeft, BytesLeft, Events, NextReader);
+                {gap, Gap, Next} ->
+                    {Events, {gap, Gap}, Next, Reader}
+            end
+    end;
+fill(#replay{pass = #pass{candidates = [], ends_at = Vector}} = Replay, UpTo, EventsLeft,
+     BytesLeft, Events, Reader) ->
+    fill(Replay#replay{vector = Vector, pass = none}, UpTo, EventsLeft, BytesLeft, Events, Reader);
+fill(Replay, _, EventsLeft, BytesLeft, Events, Reader)
+  when EventsLeft =< 0; BytesLeft =< 0, Events =/= [] ->
+    {Events, more, Replay, Reader};
+fill(#replay{pass = #pass{candidates = [{Seq, Gap} | _]}} = Replay, _, _, _, Events, Reader)
+  when is_map(Gap) ->
+    {gap, Told, Next} = gap(Gap, passed(Seq, Replay#replay{told = Seq})),
+    {Events, {gap, Told}, Next, Reader};
+fill(#replay{pass = #pass{candidates = [{Seq, Subject} | _]}} = Replay, UpTo, EventsLeft,
+     BytesLeft, Events, Reader) ->
+    case halley_history_reader:read(Seq, Reader) of
+        {ok, #{kind := event, subject := Subject, at := AtMs, json := Json} = Record, Next} ->
+            Passed = passed(Seq, Replay#replay{at = AtMs div 1000}),
+            fill(Passed, UpTo, EventsLeft - 1, BytesLeft - byte_size(Json) - ?ITEM_BYTES,
+                 [Record#{cursor => cursor(Passed)} | Events], Next);
+        {ok, _, Next} ->
+            fill(skipped(Replay), UpTo, EventsLeft, BytesLeft, Events, Next);
+        {damaged, Next} ->
+            Gap = #{from => Replay#replay.at * 1000, to => erlang:system_time(millisecond),
+                    reason => damaged},
+            {gap, Told, Passed} = gap(Gap, passed(Seq, Replay)),
+            {Events, {gap, Told}, Passed, Next};
+        {expired, Next} ->
+            %% Retention was here in the meantime, and the next pass says so.
+            fill(Replay#replay{pass = none}, UpTo, EventsLeft, BytesLeft, Events, Next)
+    end.
+
+passed(Seq, #replay{vector = Vector, pass = #pass{up_to = UpTo}} = Replay) ->
+    (skipped(Replay))#replay{vector = halley_vector:advance(Seq, Vector, UpTo)}.
+
+skipped(#replay{pass = #pass{candidates = [_ | Rest]} = Pass} = Replay) ->
+    Replay#replay{pass = Pass#pass{candidates = Rest}}.
+
+%% --- passes --------------------------------------------------------------------------------------
+
+start_pass(#replay{user = User, vector = Vector, told = Told} = Replay, UpTo, Reader) ->
+    Following = [User | following(User, start)],
+    {Unfollowed, Next} = unfollowed(User, Following, Vector, Reader),
+    Found = [candidates(Subject, Vector, UpTo, infinity) || Subject <- Following]
+        ++ [candidates(Subject, Vector, UpTo, Last) || {Subject, Last} <- Unfollowed]
+        ++ [damage(Vector, UpTo, Told)],
+    {Kept, EndsAt} = oldest(lists:sort(lists:append(Found)), Vector, UpTo),
+    {Replay#replay{pass = #pass{up_to = UpTo, candidates = Kept, ends_at = EndsAt}}, Next}.
+
+following(User, After) ->
+    case halley_follows:following(User, After, ?FOLLOWING_PAGE) of
+        {Subjects, done} -> Subjects;
+        {Subjects, Next} -> Subjects ++ following(User, Next)
+    end.
+
+%% Subjects that the user followed at its cursor or later and doesn't follow now, each with the seq
+%% of its last unfollow: up to there its events are the user's.
+unfollowed(User, Following, Vector, Reader) ->
+    case halley_history:unfollows(User, halley_vector:smallest(Vector)) of
+        [] ->
+            {[], Reader};
+        Seqs ->
+            {Last, Next} = lists:foldl(fun(Seq, Acc) -> unfollow(Seq, User, Acc) end,
+                                       {#{}, Reader}, Seqs),
+            {maps:to_list(maps:without(Following, Last)), Next}
+    end.
+
+%% Newest first, so the first one of a subject stays. One that can't be read is within what the
+%% history knows as damaged, or expired.
+unfollow(Seq, User, {Last, Reader}) ->
+    case halley_history_reader:read(Seq, Reader) of
+        {ok, #{kind := unfollow, subject := User, id := Subject}, Next}
+          when not is_map_key(Subject, Last) ->
+            {Last#{Subject => Seq}, Next};
+        {ok, _, Next} ->
+            {Last, Next};
+        {_, Next} ->
+            {Last, Next}
+    end.
+
+candidates(Subject, Vector, UpTo, Last) ->
+    Shard = halley_shard:of_subject(Subject),
+    case {element(Shard, Vector), min(Last, element(Shard, UpTo))} of
+        {After, To} when After < To ->
+            [{Seq, Subject} || Seq <- halley_history:chain(Subject, After, To)];
+        _ ->
+            []
+    end.
+
+%% A damaged range is told where it ends.
+damage(Vector, UpTo, Told) ->
+    #{damaged := Ranges} = halley_history:info(),
+    [{To, #{from => FromMs, to => ToMs, reason => damaged}}
+     || {From, To, FromMs, ToMs} <- Ranges, To > Told, halley_vector:is_crossed(From, To, Vector, UpTo)].
+
+%% Several chains may have the same seq, so the cut is made between seqs.
+oldest(Sorted, Vector, UpTo) ->
+    case length(Sorted) > ?PASS_EVENTS_MAX of
+        false ->
+            {Sorted, halley_vector:advance(halley_vector:largest(UpTo), Vector, UpTo)};
+        true ->
+            {Seq, _} = lists:nth(?PASS_EVENTS_MAX + 1, Sorted),
+            {[Candidate || {S, _} = Candidate <- lists:sublist(Sorted, ?PASS_EVENTS_MAX), S < Seq],
+             halley_vector:advance(Seq - 1, Vector, UpTo)}
+    end.
