@@ -5,8 +5,10 @@ use std::io;
 use halley_link::{
     CloseReason, ClosedSession, Frame, GoodbyeCode, Item, List, NumberedSession, Session, VERSION,
 };
+use halley_wire::Gap;
 
 use crate::goodbye::LinkEnd;
+use crate::hold::Replay;
 use crate::link::{HANDSHAKE_MS_MAX, HEARTBEAT_MS, Link, ReadEnd, SILENCE_MS, WINDOW_BYTES};
 use crate::respond::Answer;
 use crate::settings::Settings;
@@ -50,8 +52,13 @@ impl Batch {
 }
 
 /// An item of OPEN.
-pub fn session(conn: u64, transport: Transport, user: &[u8]) -> Session<'_> {
-    Session { conn, transport: transport.on_link(), user, cursor: b"" }
+pub fn session<'a>(
+    conn: u64,
+    transport: Transport,
+    user: &'a [u8],
+    cursor: &'a [u8],
+) -> Session<'a> {
+    Session { conn, transport: transport.on_link(), user, cursor }
 }
 
 impl Worker {
@@ -155,7 +162,19 @@ impl Worker {
 
     fn seldom(&mut self, frame: &Frame<'_>) -> Result<(), LinkEnd> {
         match *frame {
-            Frame::Opened { sessions, cursor: _ } => sessions.iter().for_each(|s| self.opened(s)),
+            Frame::Opened { cursor, sessions } => {
+                sessions.iter().for_each(|session| self.opened(session, cursor));
+                self.link_cursor_begins(cursor);
+            }
+            Frame::Replay { conn, flags, cursor, heads, items } => {
+                self.replay(conn, &Replay { flags, cursor, heads, items });
+            }
+            Frame::Gap { reason, from, to, cursor, conns } => {
+                let reason = std::str::from_utf8(reason).unwrap_or_default();
+                self.gap(&Gap { reason, from, to }, cursor, conns);
+            }
+            Frame::Cursor { cursor } => self.link_cursor_moved(cursor),
+            Frame::Inspect { token, conn } => self.inspect(token, conn),
             Frame::Refused { conn, status, retry_after_s, code, message } => {
                 let text = |bytes| std::str::from_utf8(bytes).unwrap_or("unreadable");
                 let (code, message) = (text(code), text(message));
@@ -211,7 +230,8 @@ impl Worker {
         if self.index == 0 {
             log!("met {}: {sessions} sessions in worker 0", String::from_utf8_lossy(node));
         }
-        self.send(&Frame::SyncBegin { sessions, cursor: b"" });
+        let cursor = self.link_cursor.clone();
+        self.send(&Frame::SyncBegin { sessions, cursor: &cursor });
         self.sync_next = Some(0);
         Ok(())
     }
@@ -273,12 +293,15 @@ impl Worker {
         }
     }
 
-    fn opened(&mut self, session: NumberedSession) {
+    fn opened(&mut self, session: NumberedSession, cursor: &[u8]) {
         let Some((index, slot)) = self.table.find(session.conn) else { return };
         slot.user_number = session.user_number;
         let phase = slot.phase;
         match phase {
-            Phase::Opening => self.welcome(index),
+            Phase::Opening if slot.transport == Transport::Poll => self.poll_opened(index, cursor),
+            Phase::Opening => self.welcome(index, cursor),
+            // A poll that another brain opened may have waited for its number.
+            Phase::Live => self.poll_due_if_late(index),
             Phase::Left | Phase::Closing => {
                 let knew = slot.clear(flag::ANNOUNCED);
                 let reason = match slot.detail {
@@ -293,7 +316,7 @@ impl Worker {
                     self.tell_close(ClosedSession { conn, user_number, reason });
                 }
             }
-            Phase::Free | Phase::Http | Phase::Waiting | Phase::Live => {}
+            Phase::Free | Phase::Http | Phase::Waiting => {}
         }
     }
 
@@ -371,6 +394,7 @@ impl Worker {
         self.sync_next = None;
         self.opens.clear();
         self.closes.clear();
+        self.owe_nothing();
         for index in 0..self.table.slots() {
             let Some(slot) = self.table.get(index) else { continue };
             let phase = slot.phase;
@@ -379,6 +403,7 @@ impl Worker {
                 Phase::Http if self.exchange(index).is_some_and(|e| e.in_flight) => {
                     self.refuse(index, &request::NO_BRAIN);
                 }
+                Phase::Live => self.poll_due_if_late(index),
                 _ => {}
             }
         }

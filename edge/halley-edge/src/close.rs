@@ -86,7 +86,8 @@ impl Worker {
     }
 
     /// The session, if it is one, is over: counts, and tells the brain if it knows the number.
-    fn leave(&mut self, index: u32, reason: CloseReason) {
+    pub(crate) fn leave(&mut self, index: u32, reason: CloseReason) {
+        self.forget_hold(index);
         let conn = self.table.conn(index);
         let Some(slot) = self.table.get(index) else { return };
         match slot.phase {
@@ -142,6 +143,7 @@ impl Worker {
             Phase::Live if transport == Transport::WebSocket => {
                 self.close_websocket(index, close_code::GOING_AWAY, text, reason);
             }
+            Phase::Live if transport == Transport::Poll => self.answer_poll(index, reason, false),
             Phase::Live => {
                 let mut out = Vec::new();
                 transport.end(&mut out, text);

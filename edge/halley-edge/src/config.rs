@@ -26,6 +26,10 @@ pub struct Config {
     /// Directory of the workers' link sockets.
     #[arg(long, value_name = "DIR")]
     pub socket_dir: PathBuf,
+    /// Over how long a signal spreads the closing of streams; a second one closes them at once.
+    /// When the brain stops the edge it says how long.
+    #[arg(long, value_name = "MS", default_value_t = 10_000)]
+    pub drain_ms: u32,
     /// Most connections of all workers together; by default what the descriptors allow.
     #[arg(long, value_name = "N")]
     pub connections_max: Option<u32>,

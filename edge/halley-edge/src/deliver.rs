@@ -2,17 +2,51 @@
 
 use std::rc::Rc;
 
-use halley_link::{Event, List};
+use halley_link::{DELIVER_CONNS_MAX, Event, List};
 
+use crate::outbox::{EventMark, Piece};
+use crate::settings::{Settings, SlowConsumer};
 use crate::stats::Stat;
-use crate::table::Phase;
-use crate::transport::TRANSPORTS;
+use crate::table::{Phase, flag};
+use crate::transport::{TRANSPORTS, Transport};
 use crate::worker::Worker;
 
+/// One event in the making: encoded for each kind of stream when the first of that kind asks.
+pub struct Encoder<'e> {
+    event: &'e Event<'e>,
+    encoded: [Option<Rc<[u8]>>; TRANSPORTS],
+    mark: Option<Rc<EventMark>>,
+}
+
+impl<'e> Encoder<'e> {
+    /// Of this event; nothing is encoded yet.
+    pub fn new(event: &'e Event<'e>, settings: &Settings) -> Encoder<'e> {
+        let mark = || Rc::new(EventMark { at: event.at, subject: event.subject().into() });
+        let mark = (settings.slow_consumer != SlowConsumer::Disconnect).then(mark);
+        Encoder { mark, ..Encoder::unmarked(event) }
+    }
+
+    /// Of an event that is not dropped from an outbox.
+    pub fn unmarked(event: &'e Event<'e>) -> Encoder<'e> {
+        Encoder { event, encoded: [const { None }; TRANSPORTS], mark: None }
+    }
+
+    /// What a stream of this kind writes.
+    pub fn piece(&mut self, transport: Transport) -> Piece {
+        let event = self.event;
+        let bytes = self.encoded[transport as usize].get_or_insert_with(|| {
+            let mut out = Vec::with_capacity(event.json.len() + event.cursor.len() + 64);
+            transport.event(&mut out, event.cursor, event.json, event.data_offset);
+            out.into()
+        });
+        Piece { bytes: Rc::clone(bytes), event: self.mark.clone() }
+    }
+}
+
 impl Worker {
-    /// Puts an event into the outboxes of these connections.
+    /// DELIVER: puts an event into the outboxes of these connections.
     pub(crate) fn deliver(&mut self, event: &Event<'_>, conns: List<'_, u64>) {
-        let mut encoded: [Option<Rc<[u8]>>; TRANSPORTS] = [const { None }; TRANSPORTS];
+        let mut encoder = Encoder::new(event, &self.settings);
         let (mut delivered, mut stale) = (0, 0);
         for conn in conns.iter() {
             let Some((index, slot)) = self.table.find(conn) else {
@@ -20,24 +54,30 @@ impl Worker {
                 continue;
             };
             let transport = slot.transport;
+            let aside = slot.has(flag::ASIDE);
             match slot.phase {
                 Phase::Live => {}
-                Phase::Opening => self.welcome(index),
+                Phase::Opening if aside => {}
+                Phase::Opening => self.welcome(index, b""),
                 _ => {
                     stale += 1;
                     continue;
                 }
             }
-            let piece = encoded[transport as usize].get_or_insert_with(|| {
-                let mut out = Vec::with_capacity(event.json.len() + 64);
-                transport.event(&mut out, event.cursor, event.json, event.data_offset);
-                out.into()
-            });
-            let piece = Rc::clone(piece);
-            self.push(index, piece.into());
-            delivered += 1;
+            let piece = encoder.piece(transport);
+            if aside {
+                self.set_aside(index, event, piece);
+            } else {
+                self.push(index, piece);
+                delivered += 1;
+            }
         }
         self.stats.add(Stat::Delivered, delivered);
         self.stats.add(Stat::Stale, stale);
+        // An event for more connections than one frame holds goes on in the next one (7.3), and
+        // the link has not passed it before that.
+        if conns.len() < DELIVER_CONNS_MAX {
+            self.link_cursor_moved(event.cursor);
+        }
     }
 }

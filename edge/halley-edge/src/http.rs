@@ -127,7 +127,7 @@ impl Worker {
             match self.http_step(index, input) {
                 Step::Used(n) => input = input.get(n..).unwrap_or_default(),
                 Step::Wait => return self.keep(index, input, begins),
-                Step::Done => return,
+                Step::Done => return self.read_ahead(index, input),
             }
         }
     }

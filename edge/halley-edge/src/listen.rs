@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
@@ -39,12 +40,13 @@ pub fn tcp(address: SocketAddr) -> io::Result<mio::net::TcpListener> {
 }
 
 /// How long written bytes may stay unacknowledged before the kernel gives a connection up: so a
-/// client that vanished without a word is found by the next heartbeat.
+/// client that vanished without a word is found by the next heartbeat. Accepted sockets inherit
+/// it. The kernel counts a client that takes nothing as one of these (`write.rs`).
 ///
 /// # Errors
 /// What the kernel says.
-pub fn set_user_timeout(listener: &mio::net::TcpListener, timeout: Duration) -> io::Result<()> {
-    socket2::SockRef::from(listener).set_tcp_user_timeout(Some(timeout))
+pub fn set_user_timeout(socket: &impl AsFd, timeout: Duration) -> io::Result<()> {
+    socket2::SockRef::from(socket).set_tcp_user_timeout(Some(timeout))
 }
 
 /// A worker's socket for the brain. A socket file that was left behind is replaced: the probe of

@@ -9,18 +9,23 @@ mod admit;
 mod brain;
 mod close;
 mod config;
+mod cursor;
 mod deliver;
 mod exchange;
 mod goodbye;
+mod hold;
 mod http;
+mod inspect;
 mod link;
 mod listen;
 mod log;
 mod outbox;
+mod poll;
 mod random;
 mod request;
 mod respond;
 mod settings;
+mod slow;
 mod stats;
 mod stop;
 mod stream;
@@ -72,7 +77,12 @@ fn run(mut config: Config) -> Result<(), String> {
             // SIGHUP comes when the brain's terminal goes; the edge outlives that.
             for signal in signals.forever().filter(|signal| *signal != SIGHUP) {
                 log!("signal {signal}: stopping");
-                shared.stop.store(0, Ordering::Relaxed);
+                let first = u64::from(shared.config.drain_ms);
+                // Whoever asks again, or while the brain has it drained, doesn't want to wait.
+                let (run, order) = (worker::RUN, Ordering::Relaxed);
+                if shared.stop.compare_exchange(run, first, order, order).is_err() {
+                    shared.stop.store(0, order);
+                }
             }
         }
     });

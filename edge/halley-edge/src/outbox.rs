@@ -10,6 +10,8 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};
 use std::rc::Rc;
 
+use crate::slow::Losses;
+
 /// Most pieces in one write; more than the kernel takes at once (`IOV_MAX`) can't be useful.
 const PIECES_MAX: usize = 64;
 /// Outboxes kept for lending; more are freed when they come back.
@@ -34,6 +36,13 @@ pub struct Piece {
     pub bytes: Rc<[u8]>,
     /// The event that they are, if they are one that may be dropped.
     pub event: Option<Rc<EventMark>>,
+}
+
+impl Piece {
+    /// Its bytes' number.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
 }
 
 impl From<Rc<[u8]>> for Piece {
@@ -67,9 +76,12 @@ pub enum Flush {
 /// sum of the pieces without `done`.
 #[derive(Default)]
 pub struct Outbox {
-    pieces: VecDeque<Piece>,
-    done: usize,
-    bytes: usize,
+    pub(crate) pieces: VecDeque<Piece>,
+    pub(crate) done: usize,
+    pub(crate) bytes: usize,
+    /// When the socket took something last, or didn't for the first time; 0 before that.
+    moved_ms: u64,
+    pub(crate) losses: Option<Box<Losses>>,
 }
 
 impl Outbox {
@@ -78,10 +90,32 @@ impl Outbox {
         self.bytes
     }
 
+    /// Pieces that wait.
+    pub fn pieces(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// For how long the socket has taken nothing of what waits.
+    pub fn stalled_ms(&self, now_ms: u64) -> u64 {
+        if self.moved_ms == 0 { 0 } else { now_ms.saturating_sub(self.moved_ms) }
+    }
+
+    /// The socket was full, after it took `bytes`.
+    pub fn blocked(&mut self, bytes: usize, now_ms: u64) {
+        if bytes > 0 || self.moved_ms == 0 {
+            self.moved_ms = now_ms.max(1);
+        }
+    }
+
+    /// Events dropped from it, and events that a newer one replaced.
+    pub fn losses(&self) -> (u32, u32) {
+        self.losses.as_ref().map_or((0, 0), |losses| (losses.dropped, losses.conflated))
+    }
+
     /// Appends a piece.
     pub fn push(&mut self, piece: Piece) {
         if !piece.bytes.is_empty() {
-            self.bytes += piece.bytes.len();
+            self.bytes += piece.len();
             self.pieces.push_back(piece);
         }
     }
@@ -130,10 +164,10 @@ impl Outbox {
         self.bytes -= n;
         self.done += n;
         while let Some(piece) = self.pieces.front() {
-            if self.done < piece.bytes.len() {
+            if self.done < piece.len() {
                 break;
             }
-            self.done -= piece.bytes.len();
+            self.done -= piece.len();
             self.pieces.pop_front();
         }
     }
@@ -142,6 +176,8 @@ impl Outbox {
         self.pieces.clear();
         self.done = 0;
         self.bytes = 0;
+        self.moved_ms = 0;
+        self.losses = None;
     }
 }
 
@@ -162,6 +198,23 @@ impl Pool {
             self.boxes.push(Outbox::default());
             (self.boxes.len() - 1) as u32
         })
+    }
+
+    /// Gives memory back after many were lent at once: what is free at the table's end goes, and
+    /// the next are lent from its beginning, so that its end becomes free.
+    pub fn trim(&mut self) {
+        if self.free.len() <= SPARE_MAX.max(self.boxes.len() / 2) {
+            return;
+        }
+        self.free.sort_unstable_by(|a, b| b.cmp(a));
+        let last_is_free = |pool: &Pool, place: usize| {
+            pool.free.get(place).is_some_and(|last| *last as usize + 1 == pool.boxes.len() - place)
+        };
+        let gone = (0..self.free.len() - SPARE_MAX).take_while(|n| last_is_free(self, *n)).count();
+        self.free.drain(..gone);
+        self.boxes.truncate(self.boxes.len() - gone);
+        self.free.shrink_to(2 * self.free.len());
+        self.boxes.shrink_to(2 * self.boxes.len());
     }
 
     /// The outbox that was lent as `index`.
@@ -233,6 +286,31 @@ mod tests {
         }
         assert_eq!(outbox.bytes(), 0);
         assert_eq!(socket.got, expected);
+    }
+
+    /// A broadcast to everyone must not cost memory for ever.
+    #[test]
+    fn a_pool_shrinks_again() {
+        let mut pool = Pool::default();
+        let lent: Vec<u32> = (0..50_000).map(|_| pool.lend()).collect();
+        pool.get(20_000).unwrap().push(b"waits".as_slice().into());
+        lent.iter().filter(|index| **index != 20_000).for_each(|index| {
+            pool.take_back(*index);
+        });
+        pool.trim();
+        assert_eq!(pool.boxes.len(), 20_001, "up to the one that is lent");
+        assert_eq!(pool.get(20_000).unwrap().bytes(), 5);
+        let mut again: Vec<u32> = (0..20_000).map(|_| pool.lend()).collect();
+        assert_eq!((again[0], pool.boxes.len()), (0, 20_001), "lent from the beginning");
+        again.sort_unstable();
+        assert!(again.windows(2).all(|pair| pair[0] < pair[1]), "none twice");
+        again.push(20_000);
+        again.iter().for_each(|index| {
+            pool.take_back(*index);
+        });
+        pool.trim();
+        assert_eq!((pool.boxes.len(), pool.free.len()), (SPARE_MAX, SPARE_MAX));
+        assert!(pool.boxes.capacity() <= 2 * SPARE_MAX);
     }
 
     #[test]

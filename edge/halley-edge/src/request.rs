@@ -21,6 +21,8 @@ enum Stream {
     WebSocket,
     /// `/test/<user>`
     Article,
+    /// `/v1/poll`
+    Poll,
 }
 
 /// Methods of the API, for preflights.
@@ -38,7 +40,7 @@ const BUSY: HttpError = HttpError::new(
     "Too many requests wait for an answer here: try again, or send events in batches (NDJSON).",
 );
 const WRONG_METHOD: HttpError =
-    HttpError::new(405, "method_not_allowed", "A stream is asked for by GET.");
+    HttpError::new(405, "method_not_allowed", "A stream or a poll is asked for by GET.");
 const HEADER_NAME_TOO_LONG: HttpError =
     HttpError::new(431, "header_name_too_long", "A header's name has more than 255 bytes.");
 
@@ -56,6 +58,7 @@ impl Worker {
         }
         let stream = match path {
             "/v1/stream" if !api => Some(Stream::Events),
+            "/v1/poll" if !api => Some(Stream::Poll),
             "/v1/ws" if !api => Some(Stream::WebSocket),
             _ if !api && path.starts_with("/test/") => Some(Stream::Article),
             _ => None,
@@ -69,15 +72,18 @@ impl Worker {
     }
 
     fn stream_request(&mut self, index: u32, req: &Request<'_>, stream: Stream) -> Option<usize> {
-        let opened = match stream {
+        let opened = match &stream {
             _ if req.body != BodyFraming::None => {
-                Err(HttpError::new(400, "body_not_allowed", "A request for a stream has no body."))
+                Err(HttpError::new(400, "body_not_allowed", "A request for events has no body."))
             }
             Stream::Events => self.open_events(index, req),
             Stream::WebSocket => self.open_websocket(index, req),
             Stream::Article => self.open_article(index, req),
+            Stream::Poll => self.open_poll(index, req),
         };
         match opened {
+            // What comes behind the request is the next one.
+            Ok(()) if matches!(stream, Stream::Poll) => Some(0),
             Ok(()) if req.method == "HEAD" => Some(0),
             Ok(()) => None,
             Err(error) => self.local_error(index, req, &error),

@@ -184,7 +184,7 @@ impl Worker {
 
     /// The answer is in the outbox: the connection is ready for the next request, and holds
     /// nothing if none has begun.
-    fn finish(&mut self, index: u32) {
+    pub(crate) fn finish(&mut self, index: u32) {
         self.set_deadline(index, self.settings.request_ms_max);
         let Some(slot) = self.table.get(index) else { return };
         match &mut slot.detail {

@@ -6,6 +6,8 @@ use halley_link::{List, Pair};
 use halley_wire::http1::cors::Origins;
 use halley_wire::http1::head::HeadLimits;
 
+use crate::sweep::WALKS;
+
 /// Largest value of `request_line_bytes_max` and `header_bytes_max`; a header's value is a `str16`
 /// on the link.
 const HEAD_LINES_BYTES_MAX: usize = 32_768;
@@ -93,6 +95,11 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// How long written bytes may stay unacknowledged: a heartbeat's last part (`sweep.rs`).
+    pub fn user_timeout_ms(&self) -> u64 {
+        self.stream_heartbeat_ms / WALKS
+    }
+
     /// Reads the list of a HELLO_BRAIN over the defaults (3.3).
     ///
     /// # Errors

@@ -29,6 +29,7 @@ stats! {
     Connections gauge "connections" "Open client connections.";
     Sessions gauge "sessions" "Streams that have their session.";
     Waiting gauge "waiting" "Streams that wait to be admitted.";
+    Busy counter "busy_total" "Streams and polls told to come back: admission.rate.";
     Opening gauge "opening" "Streams that wait for their session.";
     Accepted counter "accepted_total" "Connections accepted.";
     Full counter "refused_connections_total" "Connections refused: edge.connections_max.";
@@ -39,11 +40,18 @@ stats! {
     Timeouts counter "timeouts_total" "Connections closed because a deadline passed.";
     Streams counter "streams_total" "Streams opened.";
     Delivered counter "delivered_total" "Events put into outboxes.";
+    Held gauge "held_sessions" "Sessions that wait for the end of their replay.";
+    Replayed counter "replayed_total" "Events of replays put into outboxes and answers.";
+    Polls counter "polls_total" "Polls answered.";
     Stale counter "stale_deliveries_total" "Events for connections that were gone.";
     Writes counter "writes_total" "Writes to client sockets.";
     Written counter "written_bytes_total" "Bytes written to client sockets.";
     Blocked counter "blocked_writes_total" "Writes that met a full socket.";
-    SlowConsumers counter "slow_consumers_total" "Connections closed: outbox_bytes_max.";
+    SlowConsumers counter "slow_consumers_total"
+        "Connections closed: outbox_bytes_max, outbox_ms_max or hold_bytes_max.";
+    EventsDropped counter "events_dropped_total" "Waiting events that drop_oldest dropped.";
+    EventsConflated counter "events_conflated_total"
+        "Waiting events that a newer one replaced: latest_per_subject.";
     OutboxFull counter "outboxes_full_total" "Connections closed: outboxes_bytes_max.";
     OutboxBytes gauge "outbox_bytes" "Bytes waiting in outboxes.";
     Heartbeats counter "heartbeats_total" "Heartbeats sent on silent streams.";

@@ -1,8 +1,8 @@
 //! Streams: from the request to the session, and what their clients send.
 //!
-//! The answer's head and the welcome are made with the request and wait in [`Opening`] until the
-//! brain has the session: who reads `welcome` misses nothing that is published from then on
-//! (6.2).
+//! The answer's head is made with the request and waits in [`Opening`] until the brain has the
+//! session. Then comes the welcome, with the cursor that the brain gave: who reads it misses nothing
+//! that is published from then on (6.2).
 
 use std::rc::Rc;
 
@@ -15,8 +15,11 @@ use halley_wire::websocket::{Decoder, handshake};
 use halley_wire::{article, ndjson, sse, target};
 
 use crate::brain::session;
+use crate::cursor;
 use crate::exchange::Reply;
+use crate::hold::Hold;
 use crate::http::READS_PER_TURN;
+use crate::poll::Poll;
 use crate::stats::Stat;
 use crate::table::{Detail, Phase, flag};
 use crate::transport::Transport;
@@ -25,13 +28,27 @@ use crate::worker::Worker;
 /// Longest id of a user, in bytes; the brain knows the rest of the rules.
 const USER_BYTES_MAX: usize = 255;
 
-/// What a stream holds until its session is there.
+/// What a stream holds until its session is there, and a poll until it is answered.
 pub struct Opening {
     answer: Vec<u8>,
-    reply: Reply,
+    /// Of the request.
+    pub reply: Reply,
+    /// What the answer to a poll is going to be.
+    pub poll: Option<Poll>,
 }
 
-const USER_MISSING: HttpError =
+/// What a request wants.
+pub struct SessionRequest<'a> {
+    /// How its events shall look.
+    pub transport: Transport,
+    /// Whose events.
+    pub user: &'a str,
+    /// Behind what; empty for what comes from now on.
+    pub cursor: &'a [u8],
+}
+
+/// Answer to who doesn't say who it is.
+pub const USER_MISSING: HttpError =
     HttpError::new(400, "user_missing", "Say who is asking: add ?user=<id> to the address.");
 const USER_BAD: HttpError =
     HttpError::new(400, "bad_user", "A user's id has 1 to 255 bytes of UTF-8.");
@@ -55,27 +72,18 @@ impl Worker {
     /// `GET /v1/stream`
     pub(crate) fn open_events(&mut self, index: u32, req: &Request<'_>) -> Result<(), HttpError> {
         let user = target::query_value(req.target, "user")?.ok_or(USER_MISSING)?;
-        let retry_ms = self.random.around(self.settings.stream_retry_ms);
-        let framing = Framing::of(req.version);
+        let (user, cursor) = (&*user, &cursor::of_request(req)?);
         if accepts(req, "application/x-ndjson") {
-            let kind = Transport::ndjson(req.version);
-            self.open_stream(index, req, kind, &user, |out, options| {
-                ndjson::head(out, options);
-                if !options.head_only {
-                    ndjson::welcome(out, framing);
-                }
-            })
+            let transport = Transport::ndjson(req.version);
+            let wanted = SessionRequest { transport, user, cursor };
+            self.open_session(index, req, &wanted, ndjson::head)
         } else if req.header("accept").is_none()
             || accepts(req, "text/event-stream")
             || accepts(req, "*/*")
         {
-            let kind = Transport::sse(req.version);
-            self.open_stream(index, req, kind, &user, |out, options| {
-                sse::head(out, options);
-                if !options.head_only {
-                    sse::welcome(out, framing, retry_ms);
-                }
-            })
+            let transport = Transport::sse(req.version);
+            let wanted = SessionRequest { transport, user, cursor };
+            self.open_session(index, req, &wanted, sse::head)
         } else {
             Err(NOT_ACCEPTABLE)
         }
@@ -86,10 +94,11 @@ impl Worker {
         let (path, _) = target::split(req.target);
         let encoded = path.strip_prefix("/test/").unwrap_or_default();
         let user = target::decode(encoded, target::Plus::Literal)?;
-        let kind = Transport::article(req.version);
+        let transport = Transport::article(req.version);
         let framing = Framing::of(req.version);
         let path = path.to_owned();
-        self.open_stream(index, req, kind, &user, |out, options| {
+        let wanted = SessionRequest { transport, user: &user, cursor: b"" };
+        self.open_session(index, req, &wanted, |out, options| {
             article::head(out, options);
             if !options.head_only {
                 article::welcome(out, framing, &path, &user);
@@ -108,7 +117,10 @@ impl Worker {
             return Err(FOREIGN_ORIGIN);
         }
         let user = target::query_value(req.target, "user")?.ok_or(USER_MISSING)?;
-        self.open_stream(index, req, Transport::WebSocket, &user, |out, options| {
+        let cursor = cursor::of_target(req)?;
+        let (transport, user) = (Transport::WebSocket, &*user);
+        let wanted = SessionRequest { transport, user, cursor: &cursor };
+        self.open_session(index, req, &wanted, |out, options| {
             handshake::response(out, &accept, options);
         })
     }
@@ -122,14 +134,15 @@ impl Worker {
         same || self.settings.origins.allows(origin)
     }
 
-    fn open_stream(
+    /// Asks for a session; `answer` writes what the client reads before the welcome.
+    pub(crate) fn open_session(
         &mut self,
         index: u32,
         req: &Request<'_>,
-        transport: Transport,
-        user: &str,
+        wanted: &SessionRequest<'_>,
         answer: impl FnOnce(&mut Vec<u8>, &ResponseOptions<'_>),
     ) -> Result<(), HttpError> {
+        let SessionRequest { transport, user, cursor } = *wanted;
         if user.is_empty() || user.len() > USER_BYTES_MAX {
             return Err(USER_BAD);
         }
@@ -148,7 +161,10 @@ impl Worker {
             slot.phase = Phase::Waiting;
             slot.transport = transport;
             slot.user = user.as_bytes().into();
-            slot.detail = Detail::Opening(Box::new(Opening { answer: out, reply }));
+            slot.detail = Detail::Opening(Box::new(Opening { answer: out, reply, poll: None }));
+        }
+        if !cursor.is_empty() {
+            self.hold(index, cursor);
         }
         self.admit(index);
         Ok(())
@@ -161,35 +177,49 @@ impl Worker {
         }
         let conn = self.table.conn(index);
         let Some(slot) = self.table.get(index) else { return };
+        // 10.6: who is held goes on from a cursor of its own, all others from the link's.
+        let hold = if slot.has(flag::ASIDE) { self.holds.get(&index) } else { None };
+        let cursor = hold.map_or(b"".as_slice(), Hold::cursor);
         let ours = matches!(slot.phase, Phase::Opening | Phase::Live);
         if ours && !slot.has(flag::ANNOUNCED) {
             slot.set(flag::ANNOUNCED);
-            let item = session(conn, slot.transport, &slot.user);
+            let item = session(conn, slot.transport, &slot.user, cursor);
             if self.opens.add(&item) {
                 self.announce();
             }
         }
     }
 
-    /// The session is there: the client may know (6.2).
-    pub(crate) fn welcome(&mut self, index: u32) {
+    /// The session is there: the client may know (6.2), and what it goes on behind.
+    pub(crate) fn welcome(&mut self, index: u32, cursor: &[u8]) {
         let Some(slot) = self.table.get(index) else { return };
-        if slot.phase != Phase::Opening {
+        // A poll says nothing before it has an answer, so it can wait for OPENED.
+        if slot.phase != Phase::Opening || slot.transport == Transport::Poll {
             return;
         }
-        let next = match slot.transport {
+        let transport = slot.transport;
+        let next = match transport {
             Transport::WebSocket => Detail::WebSocket(Decoder::new()),
             _ => Detail::None,
         };
+        let detail = std::mem::replace(&mut slot.detail, next);
+        self.begin_session(index);
+        if let Detail::Opening(opening) = detail {
+            let mut out = opening.answer;
+            let retry_ms = self.random.around(self.settings.stream_retry_ms);
+            transport.welcome(&mut out, retry_ms, cursor);
+            self.push(index, out.into());
+        }
+    }
+
+    /// From Opening to Live.
+    pub(crate) fn begin_session(&mut self, index: u32) {
+        let Some(slot) = self.table.get(index) else { return };
         slot.phase = Phase::Live;
         slot.deadline = 0;
-        let detail = std::mem::replace(&mut slot.detail, next);
         self.stats.sub(Stat::Opening, 1);
         self.stats.add(Stat::Sessions, 1);
         self.stats.count(Stat::Streams);
-        if let Detail::Opening(opening) = detail {
-            self.push(index, opening.answer.into());
-        }
     }
 
     /// The stream doesn't come about: an HTTP error instead of its answer.
@@ -213,6 +243,9 @@ impl Worker {
     pub(crate) fn stream_readable(&mut self, index: u32) {
         for _ in 0..READS_PER_TURN {
             let Some(slot) = self.table.get(index) else { return };
+            if slot.transport == Transport::Poll {
+                return self.poll_readable(index);
+            }
             let websocket = slot.transport == Transport::WebSocket;
             if matches!(slot.phase, Phase::Waiting | Phase::Opening) && websocket {
                 // Frames may come right behind the request; they wait in the socket for the

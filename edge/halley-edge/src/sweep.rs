@@ -93,7 +93,9 @@ impl Worker {
                 self.stats.count(Stat::Timeouts);
                 self.drop_connection(index, CloseReason::Client);
             }
-            (Phase::Free | Phase::Live | Phase::Left, _) => {}
+            (Phase::Live, Detail::Opening(_)) => self.answer_poll_soon(index),
+            (Phase::Live, _) => self.look_at_outbox(index),
+            (Phase::Free | Phase::Left, _) => {}
         }
     }
 
@@ -106,12 +108,22 @@ impl Worker {
         let slots = u64::from(self.table.slots());
         for _ in 0..slots.div_ceil(self.ticks_of_a_sweep()) {
             if self.sweep_next >= self.table.slots() {
-                self.sweep_next = 0;
-                self.sweep_asks = !self.sweep_asks;
+                self.begin_walk();
             }
             self.heartbeat(self.sweep_next);
             self.sweep_next += 1;
         }
+    }
+
+    fn begin_walk(&mut self) {
+        self.sweep_next = 0;
+        self.sweep_asks = !self.sweep_asks;
+        if self.sweep_asks {
+            // http.md 9.6, for all WebSockets at once: to remember it for each would cost memory.
+            self.cursor_moved = self.asked_cursor != self.link_cursor;
+            self.asked_cursor.clone_from(&self.link_cursor);
+        }
+        self.pool.trim();
     }
 
     fn heartbeat(&mut self, index: u32) {
@@ -120,26 +132,35 @@ impl Worker {
             return;
         }
         let transport = slot.transport;
-        let active = slot.clear(flag::ACTIVE);
-        let blocked = slot.has(flag::BLOCKED);
+        let (active, aside) = (slot.clear(flag::ACTIVE), slot.has(flag::ASIDE));
+        if slot.has(flag::BLOCKED) {
+            // Nothing reaches this client now, no question either: `outbox_ms_max` is its time.
+            slot.clear(flag::PINGED);
+            return;
+        }
         if transport == Transport::WebSocket {
             // Only an answer shows that a WebSocket's client is there, so it is asked though
-            // events were written. While it takes what stands before the ping, it is there.
-            if slot.has(flag::PINGED) && !(blocked && active) {
+            // events were written.
+            if slot.has(flag::PINGED) {
                 self.stats.count(Stat::Vanished);
                 self.silent_websocket(index);
                 return;
             }
-            if !self.sweep_asks || slot.has(flag::PINGED) {
+            if !self.sweep_asks {
                 return;
             }
             slot.set(flag::PINGED);
-        } else if active || blocked {
+        } else if active {
             return;
         }
-        self.stats.count(Stat::Heartbeats);
         let mut out = Vec::new();
-        transport.heartbeat(&mut out);
-        self.push(index, out.into());
+        // 10.1: all up to here was put into the outbox before. A held session has another cursor.
+        let unmoved = transport == Transport::WebSocket && !self.cursor_moved;
+        let cursor = if unmoved || aside { b"" } else { &*self.link_cursor };
+        transport.heartbeat(&mut out, cursor);
+        if !out.is_empty() {
+            self.stats.count(Stat::Heartbeats);
+            self.push(index, out.into());
+        }
     }
 }

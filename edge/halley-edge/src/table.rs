@@ -51,7 +51,7 @@ pub enum Detail {
     None,
     /// An HTTP request or answer in the middle.
     Http(Box<Exchange>),
-    /// A stream's answer, until the session is there.
+    /// A stream's answer until the session is there, a poll's until there is one.
     Opening(Box<Opening>),
     /// What a WebSocket's client sends; one empty pointer between messages.
     WebSocket(Decoder),
@@ -75,6 +75,8 @@ pub mod flag {
     pub const ACTIVE: u8 = 32;
     /// A WebSocket ping has no answer yet.
     pub const PINGED: u8 = 64;
+    /// Its events don't go into the outbox: it is held (`hold.rs`), or a poll (`poll.rs`).
+    pub const ASIDE: u8 = 128;
 }
 
 /// One connection.
@@ -186,6 +188,14 @@ impl Table {
             *slot = Slot::free((slot.generation + 1) & GENERATION_MASK);
             self.used -= 1;
             self.free.push_back(index);
+        }
+    }
+
+    /// Gives a connection a new id; frames, events and looks that name the old one miss it.
+    pub fn renew(&mut self, index: u32) {
+        if let Some(slot) = self.get(index) {
+            slot.generation = (slot.generation + 1) & GENERATION_MASK;
+            slot.look = 0;
         }
     }
 

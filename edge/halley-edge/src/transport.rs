@@ -3,7 +3,7 @@
 use halley_wire::http1::body::Framing;
 use halley_wire::http1::head::Version;
 use halley_wire::websocket::{close_code, encode};
-use halley_wire::{article, ndjson, sse};
+use halley_wire::{Gap, article, ndjson, sse};
 
 /// A transport and its framing. The numbers index the encodings of one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,10 +23,12 @@ pub enum Transport {
     ArticleChunked,
     /// The article's endpoint until the close.
     ArticlePlain,
+    /// A long-poll: its events are parts of one answer (`poll.rs`).
+    Poll,
 }
 
 /// Number of kinds.
-pub const TRANSPORTS: usize = 7;
+pub const TRANSPORTS: usize = 8;
 
 impl Transport {
     /// Server-sent events for a client of this version.
@@ -60,10 +62,12 @@ impl Transport {
             Transport::NdjsonChunked | Transport::NdjsonPlain => 2,
             Transport::WebSocket => 3,
             Transport::ArticleChunked | Transport::ArticlePlain => 4,
+            Transport::Poll => 5,
         }
     }
 
-    fn framing(self) -> Framing {
+    /// How its bytes are framed.
+    pub fn framing(self) -> Framing {
         match self {
             Transport::SseChunked | Transport::NdjsonChunked | Transport::ArticleChunked => {
                 Framing::Chunked
@@ -72,7 +76,23 @@ impl Transport {
         }
     }
 
-    /// Appends one event; the arguments are those of DELIVER (7.1, 7.2).
+    /// Appends what a new session reads first, behind the head of the answer (http.md 7.3, 7.4,
+    /// 9.6). `cursor` is what it goes on behind, empty if the client knows it.
+    pub fn welcome(self, out: &mut Vec<u8>, retry_ms: u32, cursor: &[u8]) {
+        let framing = self.framing();
+        match self {
+            Transport::SseChunked | Transport::SsePlain => {
+                sse::welcome(out, framing, retry_ms, cursor);
+            }
+            Transport::NdjsonChunked | Transport::NdjsonPlain => {
+                ndjson::heartbeat(out, framing, cursor);
+            }
+            Transport::WebSocket => cursor_message(out, cursor),
+            Transport::ArticleChunked | Transport::ArticlePlain | Transport::Poll => {}
+        }
+    }
+
+    /// Appends one event; the arguments are those of an item of the link (7.1, 7.2).
     pub fn event(self, out: &mut Vec<u8>, cursor: &[u8], event: &[u8], data_offset: u32) {
         let framing = self.framing();
         match self {
@@ -87,17 +107,54 @@ impl Transport {
                 let data = article::data_of(event, data_offset as usize).unwrap_or_default();
                 article::encode_event(out, framing, data);
             }
+            Transport::Poll => out.extend_from_slice(event),
         }
     }
 
-    /// Appends what keeps a silent stream open.
-    pub fn heartbeat(self, out: &mut Vec<u8>) {
+    /// Appends a gap event (http.md 10.3).
+    pub fn gap(self, out: &mut Vec<u8>, cursor: &[u8], gap: &Gap<'_>) {
         let framing = self.framing();
         match self {
-            Transport::SseChunked | Transport::SsePlain => sse::heartbeat(out, framing),
-            Transport::NdjsonChunked | Transport::NdjsonPlain => ndjson::heartbeat(out, framing),
-            Transport::WebSocket => encode::ping(out, b""),
+            Transport::SseChunked | Transport::SsePlain => {
+                sse::encode_gap(out, framing, cursor, &gap.object());
+            }
+            Transport::NdjsonChunked | Transport::NdjsonPlain => {
+                ndjson::encode_event(out, framing, cursor, &gap.object());
+            }
+            Transport::WebSocket => encode::event(out, cursor, &gap.object()),
+            Transport::ArticleChunked | Transport::ArticlePlain | Transport::Poll => {}
+        }
+    }
+
+    /// Appends what keeps a silent stream open, with the cursor where one is known.
+    pub fn heartbeat(self, out: &mut Vec<u8>, cursor: &[u8]) {
+        let framing = self.framing();
+        match self {
+            Transport::SseChunked | Transport::SsePlain => sse::heartbeat(out, framing, cursor),
+            Transport::NdjsonChunked | Transport::NdjsonPlain => {
+                ndjson::heartbeat(out, framing, cursor);
+            }
+            Transport::WebSocket => {
+                cursor_message(out, cursor);
+                encode::ping(out, b"");
+            }
             Transport::ArticleChunked | Transport::ArticlePlain => article::heartbeat(out, framing),
+            Transport::Poll => {}
+        }
+    }
+
+    /// Appends what a client shall know before the edge stops (http.md 13.4).
+    pub fn last_words(self, out: &mut Vec<u8>, cursor: &[u8], retry_ms: u64) {
+        let framing = self.framing();
+        match self {
+            Transport::SseChunked | Transport::SsePlain => {
+                sse::last_words(out, framing, retry_ms, cursor);
+            }
+            Transport::NdjsonChunked | Transport::NdjsonPlain if !cursor.is_empty() => {
+                ndjson::heartbeat(out, framing, cursor);
+            }
+            Transport::WebSocket => cursor_message(out, cursor),
+            _ => {}
         }
     }
 
@@ -109,6 +166,14 @@ impl Transport {
             Transport::NdjsonChunked | Transport::NdjsonPlain => ndjson::end(out, framing),
             Transport::WebSocket => encode::close(out, Some(close_code::GOING_AWAY), reason),
             Transport::ArticleChunked | Transport::ArticlePlain => article::end(out, framing),
+            Transport::Poll => {}
         }
+    }
+}
+
+/// A WebSocket's message that has only a cursor.
+fn cursor_message(out: &mut Vec<u8>, cursor: &[u8]) {
+    if !cursor.is_empty() {
+        encode::event(out, cursor, b"{}");
     }
 }

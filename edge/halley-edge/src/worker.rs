@@ -5,12 +5,15 @@
 //! - `http.rs` reads requests, `request.rs` decides who answers them, `respond.rs` writes answers,
 //! - `stream.rs` opens streams and reads what clients send, `websocket.rs` that of WebSockets,
 //!   `admit.rs` says when a stream gets its session,
+//! - `hold.rs` keeps what waits for a replay, `poll.rs` what is going to answer a poll, `cursor.rs`
+//!   says up to where the worker and its clients are,
 //! - `deliver.rs` fills outboxes, `write.rs` writes them, `close.rs` ends connections,
 //! - `brain.rs` deals with the link's frames, `sweep.rs` with time, `stop.rs` with the end.
 //!
 //! Invariant: nothing blocks, and nothing is written to a socket before the round's input was
 //! dealt with ([`Worker::settle`]); so writes gather by themselves when there is much to do.
 
+use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -22,8 +25,10 @@ use mio::event::Event;
 use mio::net::{TcpListener, UnixListener};
 use mio::{Events, Interest, Poll, Token};
 
+use crate::admit::Admission;
 use crate::brain::Batch;
 use crate::config::Config;
+use crate::hold::Hold;
 use crate::link::Link;
 use crate::listen;
 use crate::outbox::Pool;
@@ -31,7 +36,6 @@ use crate::random::Random;
 use crate::settings::Settings;
 use crate::stats::{Stat, Stats};
 use crate::stop::Stopping;
-use crate::sweep::WALKS;
 use crate::table::{Phase, Table, flag};
 use crate::wheel::{TICK_MS, Wheel};
 
@@ -63,8 +67,10 @@ pub struct Worker {
     pub(crate) index: u16,
     pub(crate) shared: Arc<Shared>,
     pub(crate) poll: Poll,
-    pub(crate) public: TcpListener,
-    pub(crate) api: TcpListener,
+    /// Until the worker stops.
+    pub(crate) public: Option<TcpListener>,
+    /// Until its streams are closed.
+    pub(crate) api: Option<TcpListener>,
     link_listener: UnixListener,
     pub(crate) link: Option<Link>,
     pub(crate) link_readable: bool,
@@ -83,14 +89,25 @@ pub struct Worker {
     pub(crate) ready: Vec<u32>,
     /// Uploads that wait until the link's queue is shorter.
     pub(crate) paused: Vec<u32>,
+    pub(crate) admission: Admission,
     pub(crate) opens: Batch,
     pub(crate) closes: Batch,
     /// The next slot that the sync looks at.
     pub(crate) sync_next: Option<u32>,
+    /// By index: the sessions that wait for the end of their replay.
+    pub(crate) holds: HashMap<u32, Hold>,
+    /// By connection id: polls that have their answer, or no more time.
+    pub(crate) polls_due: Vec<u64>,
+    /// See 10.1; empty until a brain has said one.
+    pub(crate) link_cursor: Vec<u8>,
     pub(crate) sweep_next: u32,
     pub(crate) swept: u64,
     /// Does this walk of the sweep send pings?
     pub(crate) sweep_asks: bool,
+    /// The link's cursor at the beginning of the last walk that sent pings.
+    pub(crate) asked_cursor: Vec<u8>,
+    /// Did it move until this walk?
+    pub(crate) cursor_moved: bool,
     pub(crate) stats_sent_ms: u64,
     pub(crate) scratch: Vec<u8>,
     pub(crate) items: Vec<u8>,
@@ -119,8 +136,8 @@ impl Worker {
         poll.registry().register(&mut link_listener, LINK_LISTENER, Interest::READABLE)?;
         Ok(Worker {
             index,
-            public: listen::tcp(config.public)?,
-            api: listen::tcp(config.api)?,
+            public: Some(listen::tcp(config.public)?),
+            api: Some(listen::tcp(config.api)?),
             connections_max: config.worker_connections_max(descriptors),
             poll,
             link_listener,
@@ -135,12 +152,18 @@ impl Worker {
             dirty: Vec::new(),
             ready: Vec::new(),
             paused: Vec::new(),
+            admission: Admission::default(),
             opens: Batch::default(),
             closes: Batch::default(),
             sync_next: None,
+            holds: HashMap::new(),
+            polls_due: Vec::new(),
+            link_cursor: Vec::new(),
             sweep_next: 0,
             swept: 0,
             sweep_asks: true,
+            asked_cursor: Vec::new(),
+            cursor_moved: false,
             stats_sent_ms: 0,
             scratch: vec![0; READ_BYTES],
             items: Vec::new(),
@@ -176,6 +199,7 @@ impl Worker {
             self.accept_rest();
             self.read_link();
             self.on_time();
+            self.admit_waiting();
             self.settle();
             if self.stopped() {
                 self.end_link(halley_link::GoodbyeCode::Stopping, "the edge stops");
@@ -234,6 +258,11 @@ impl Worker {
         if event.is_writable() {
             self.on_writable(index);
         }
+        // Who polls can't be told anything any more; who has asked only may still be answered.
+        if event.is_read_closed() && self.poll(index).is_some() {
+            self.drop_connection(index, CloseReason::Client);
+            return;
+        }
         if event.is_readable() {
             self.on_readable(index);
         }
@@ -262,6 +291,7 @@ impl Worker {
     fn accept(&mut self, api: bool) {
         for _ in 0..ACCEPTS_PER_ROUND {
             let listener = if api { &self.api } else { &self.public };
+            let Some(listener) = listener else { return };
             match listener.accept() {
                 Ok((socket, _)) => self.accepted(socket, api),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
@@ -328,15 +358,17 @@ impl Worker {
 
     /// Begins to accept clients, after the first handshake.
     pub(crate) fn open_listeners(&mut self) -> io::Result<()> {
-        if !self.open && self.stopping.is_none() {
-            let registry = self.poll.registry();
-            registry.register(&mut self.public, PUBLIC, Interest::READABLE)?;
-            registry.register(&mut self.api, API, Interest::READABLE)?;
-            self.open = true;
+        let timeout = Duration::from_millis(self.settings.user_timeout_ms());
+        let registry = self.poll.registry();
+        for (listener, token) in [(&mut self.public, PUBLIC), (&mut self.api, API)] {
+            let Some(listener) = listener else { continue };
+            if !self.open {
+                registry.register(listener, token, Interest::READABLE)?;
+            }
+            listen::set_user_timeout(listener, timeout)?;
         }
-        let timeout = Duration::from_millis(self.settings.stream_heartbeat_ms / WALKS);
-        listen::set_user_timeout(&self.public, timeout)?;
-        listen::set_user_timeout(&self.api, timeout)
+        self.open = true;
+        Ok(())
     }
 
     /// Writes everything that the round brought about. Every connection gets one turn: one whose
@@ -346,6 +378,7 @@ impl Worker {
         if self.link_has_room() {
             self.ready.append(&mut self.paused);
         }
+        self.answer_polls();
         self.flush_dirty();
         for index in std::mem::take(&mut self.ready) {
             self.resume(index);

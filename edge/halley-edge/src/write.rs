@@ -1,7 +1,12 @@
-//! From outboxes to sockets: gather, write, wait for those that are full.
+//! From outboxes to sockets: gather, write, wait for those that are full, and not forever (http.md
+//! 12). What goes from an outbox that is too full is `slow.rs`'s.
+
+use std::time::Duration;
 
 use halley_link::CloseReason;
+use halley_wire::Gap;
 
+use crate::listen;
 use crate::outbox::{self, Flush, Piece};
 use crate::stats::Stat;
 use crate::table::{Detail, Phase, flag};
@@ -21,21 +26,88 @@ impl Worker {
         // The first piece always fits: a limit below one event would be a stream that can't
         // deliver.
         let full = outbox.bytes() > 0
-            && outbox.bytes() + piece.bytes.len() > self.settings.outbox_bytes_max
-            && slot.phase == Phase::Live;
-        if full {
-            self.stats.count(Stat::SlowConsumers);
-            self.drop_connection(index, CloseReason::SlowConsumer);
-            return;
-        }
-        self.stats.add(Stat::OutboxBytes, piece.bytes.len() as u64);
+            && outbox.bytes() + piece.len() > self.settings.outbox_bytes_max
+            && slot.phase == Phase::Live
+            && !slot.has(flag::ASIDE);
+        self.stats.add(Stat::OutboxBytes, piece.len() as u64);
         outbox.push(piece);
         if !slot.has(flag::DIRTY) {
             slot.set(flag::DIRTY);
             self.dirty.push(index);
         }
+        if full {
+            self.outbox_full(index);
+        }
         if self.stats.get(Stat::OutboxBytes) > self.settings.outboxes_bytes_max as u64 {
             self.relieve();
+        }
+    }
+
+    /// More waits than may wait: what the socket takes goes first, as a round may bring more than
+    /// the bound to a client that is as fast as can be. Then what `slow_consumer` says.
+    fn outbox_full(&mut self, index: u32) {
+        let Some(slot) = self.table.get(index) else { return };
+        if !slot.has(flag::BLOCKED) {
+            self.flush(index);
+        }
+        let most = self.settings.outbox_bytes_max;
+        let Some(slot) = self.table.get(index) else { return };
+        let Some(outbox) = self.pool.get(slot.outbox) else { return };
+        let before = outbox.bytes();
+        if before <= most || outbox.pieces() < 2 {
+            return;
+        }
+        let transport = slot.transport;
+        let relief = outbox.relieve(self.settings.slow_consumer, most, |from, to| {
+            let mut out = Vec::new();
+            transport.gap(&mut out, b"", &Gap { reason: "slow_consumer", from, to });
+            out
+        });
+        let after = outbox.bytes();
+        self.stats.sub(Stat::OutboxBytes, before as u64);
+        self.stats.add(Stat::OutboxBytes, after as u64);
+        self.stats.add(Stat::EventsDropped, relief.dropped.into());
+        self.stats.add(Stat::EventsConflated, relief.conflated.into());
+        if !relief.enough {
+            self.slow_consumer(index);
+        }
+    }
+
+    fn slow_consumer(&mut self, index: u32) {
+        self.stats.count(Stat::SlowConsumers);
+        self.drop_connection(index, CloseReason::SlowConsumer);
+    }
+
+    /// A stream's socket is full: someone has to look whether it stays so.
+    fn watch_outbox(&mut self, index: u32) {
+        let first = self.settings.outbox_ms_max.min(self.settings.user_timeout_ms() / 2);
+        self.set_deadline(index, first);
+    }
+
+    /// The look that was promised: at a stream that has its outbox still, or again.
+    ///
+    /// The kernel gives up a connection whose client takes nothing for the time that it may leave a
+    /// heartbeat unacknowledged, though the client may be there. So it gets more time while
+    /// `outbox_ms_max` decides; that takes a call to the kernel now and then, and none for a client
+    /// that is only behind by a moment.
+    pub(crate) fn look_at_outbox(&mut self, index: u32) {
+        let now = self.now_ms;
+        let most = self.settings.outbox_ms_max;
+        let usual = self.settings.user_timeout_ms();
+        let Some(slot) = self.table.get(index) else { return };
+        let Some(socket) = slot.socket.as_ref() else { return };
+        slot.deadline = 0;
+        let (timeout, left) = match self.pool.get(slot.outbox) {
+            None => (usual, None),
+            Some(outbox) => (most + usual, Some(most.saturating_sub(outbox.stalled_ms(now)))),
+        };
+        if left == Some(0) {
+            return self.slow_consumer(index);
+        }
+        // A socket that refuses the option is one that has failed; its next write will tell.
+        let _ = listen::set_user_timeout(socket, Duration::from_millis(timeout));
+        if let Some(left) = left {
+            self.set_deadline(index, left);
         }
     }
 
@@ -112,9 +184,14 @@ impl Worker {
         self.stats.add(Stat::Written, bytes as u64);
         match end {
             Flush::Blocked => {
+                outbox.blocked(bytes, self.now_ms);
+                let unwatched = slot.phase == Phase::Live && slot.deadline == 0;
                 slot.set(flag::BLOCKED);
                 self.stats.count(Stat::Blocked);
                 self.watch(index, true);
+                if unwatched {
+                    self.watch_outbox(index);
+                }
             }
             Flush::Empty => {
                 self.pool.take_back(slot.outbox);
@@ -133,6 +210,9 @@ impl Worker {
                 let kept = matches!(&slot.detail, Detail::Http(e) if !e.unparsed.is_empty());
                 if kept || slot.has(flag::UNREAD) {
                     self.ready.push(index);
+                }
+                if slot.has(flag::ASIDE) {
+                    self.replayed(index);
                 }
             }
             Phase::Free | Phase::Waiting | Phase::Opening | Phase::Left => {}

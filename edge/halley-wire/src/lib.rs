@@ -2,7 +2,8 @@
 //!
 //! - [`http1`]: request heads, chunked bodies, response heads, CORS (RFC 9110, RFC 9112, Fetch).
 //! - [`target`]: paths and queries, decoded.
-//! - [`sse`], [`ndjson`], [`article`]: the three streams that are HTTP response bodies.
+//! - [`sse`], [`ndjson`], [`article`]: the three streams that are HTTP response bodies; [`poll`]: the
+//!   answer that is none.
 //! - [`websocket`]: RFC 6455, the server's side in full and what load tools need of the client's.
 //!
 //! `protocol/http.md` says in numbered clauses what is accepted, refused and written.
@@ -19,12 +20,15 @@
 
 pub mod article;
 mod error;
+mod gap;
 pub mod http1;
 mod json;
 pub mod ndjson;
+pub mod poll;
 pub mod sse;
 pub mod target;
 pub mod websocket;
 
 pub use error::HttpError;
+pub use gap::Gap;
 pub use json::escape as json_escape;

@@ -24,11 +24,12 @@ pub(crate) fn stream_head(out: &mut Vec<u8>, content_type: &str, options: &Respo
     head.framed(framing);
 }
 
-/// Appends what a new session reads first: the comment `welcome`, and after how many milliseconds
-/// a client that lost its connection shall come back.
-pub fn welcome(out: &mut Vec<u8>, framing: Framing, retry_ms: u32) {
+/// Appends what a new session reads first: the comment `welcome`, after how many milliseconds a
+/// client that lost its connection shall come back, and what it goes on behind then, if anything.
+pub fn welcome(out: &mut Vec<u8>, framing: Framing, retry_ms: u32, cursor: &[u8]) {
     let retry_ms = retry_ms.to_string();
-    let parts = [b": welcome\nretry: ".as_slice(), retry_ms.as_bytes(), b"\n\n"];
+    let id: &[u8] = if cursor.is_empty() { b"" } else { b"\nid: " };
+    let parts = [b": welcome\nretry: ".as_slice(), retry_ms.as_bytes(), id, cursor, b"\n\n"];
     body::write(out, framing, &parts);
 }
 
@@ -44,9 +45,38 @@ pub fn encode_event(out: &mut Vec<u8>, framing: Framing, cursor: &[u8], json: &[
     }
 }
 
-/// Appends a comment, which clients ignore and which keeps the way between open.
-pub fn heartbeat(out: &mut Vec<u8>, framing: Framing) {
-    body::write(out, framing, &[b":\n\n"]);
+/// Appends a gap event; `json` is [`crate::Gap::object`].
+pub fn encode_gap(out: &mut Vec<u8>, framing: Framing, cursor: &[u8], json: &[u8]) {
+    let id: &[u8] = if cursor.is_empty() { b"" } else { b"\nid: " };
+    body::write(out, framing, &[b"event: gap", id, cursor, b"\ndata: ", json, b"\n\n"]);
+}
+
+/// Appends what keeps the way between open: the cursor, of which clients take note without an
+/// event, or a comment, which they ignore.
+pub fn heartbeat(out: &mut Vec<u8>, framing: Framing, cursor: &[u8]) {
+    if cursor.is_empty() {
+        body::write(out, framing, &[b":\n\n"]);
+    } else {
+        body::write(out, framing, &[b"id: ", cursor, b"\n\n"]);
+    }
+}
+
+/// Appends all of a stream that can't be had now: a comment, and after how many milliseconds to come
+/// back. An `EventSource` heeds this, where it gives up after an error.
+pub fn busy(out: &mut Vec<u8>, framing: Framing, retry_ms: u64) {
+    let retry_ms = retry_ms.to_string();
+    body::write(out, framing, &[b": busy\nretry: ", retry_ms.as_bytes(), b"\n\n"]);
+    end(out, framing);
+}
+
+/// Appends what a client shall know before the stream ends: where it goes on, if that is known, and
+/// after how many milliseconds.
+pub fn last_words(out: &mut Vec<u8>, framing: Framing, retry_ms: u64, cursor: &[u8]) {
+    let id: &[u8] = if cursor.is_empty() { b"" } else { b"id: " };
+    let line: &[u8] = if cursor.is_empty() { b"" } else { b"\n" };
+    let retry_ms = retry_ms.to_string();
+    let parts = [id, cursor, line, b"retry: ", retry_ms.as_bytes(), b"\n\n"];
+    body::write(out, framing, &parts);
 }
 
 /// Appends the end of the stream.

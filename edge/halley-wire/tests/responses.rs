@@ -8,7 +8,8 @@ use halley_wire::http1::date::HttpDate;
 use halley_wire::http1::head::Version;
 use halley_wire::http1::headers::stays_at_edge;
 use halley_wire::http1::response::{self, ResponseOptions};
-use halley_wire::{HttpError, article, ndjson, sse};
+use halley_wire::websocket::encode;
+use halley_wire::{Gap, HttpError, article, ndjson, poll, sse};
 
 const KEEP: ResponseOptions<'static> = ResponseOptions {
     version: Version::Http11,
@@ -180,10 +181,10 @@ fn sse_byte_by_byte() {
     assert_eq!(written(|out| sse::head(out, &old)), head);
     let body = |framing| {
         written(|out| {
-            sse::welcome(out, framing, 3_000);
+            sse::welcome(out, framing, 3_000, b"");
             sse::encode_event(out, framing, b"c1", b"{\"id\":1}");
             sse::encode_event(out, framing, b"", b"{\"id\":2}");
-            sse::heartbeat(out, framing);
+            sse::heartbeat(out, framing, b"");
             sse::end(out, framing);
         })
     };
@@ -198,6 +199,60 @@ fn sse_byte_by_byte() {
     );
 }
 
+/// http.md 7.3, 10.3: the cursor is an `id:` of its own in welcome and heartbeat, which a browser
+/// takes note of without an event.
+#[test]
+fn sse_with_cursors_and_gaps() {
+    let gap = Gap { reason: "too_old", from: 1, to: 2 }.object();
+    let json = r#"{"gap":{"from":1,"to":2,"reason":"too_old"}}"#;
+    let body = written(|out| {
+        sse::welcome(out, Framing::Plain, 1_500, b"c-0");
+        sse::heartbeat(out, Framing::Plain, b"c-1");
+        sse::encode_gap(out, Framing::Plain, b"c-2", &gap);
+        sse::encode_gap(out, Framing::Plain, b"", &gap);
+    });
+    assert_eq!(
+        body,
+        format!(
+            ": welcome\nretry: 1500\nid: c-0\n\nid: c-1\n\n\
+             event: gap\nid: c-2\ndata: {json}\n\nevent: gap\ndata: {json}\n\n"
+        )
+    );
+    let chunk = written(|out| sse::heartbeat(out, Framing::Chunked, b"c-1"));
+    assert_eq!(chunk, "9\r\nid: c-1\n\n\r\n");
+}
+
+/// http.md 7.4, 9.6, 10.3: the object of a welcome or a heartbeat has the cursor alone; a gap's has
+/// it first.
+#[test]
+fn lines_and_messages_with_cursors_and_gaps() {
+    let gap = Gap { reason: "damaged", from: 0, to: 2 }.object();
+    let body = written(|out| {
+        ndjson::heartbeat(out, Framing::Plain, b"c-0");
+        ndjson::encode_event(out, Framing::Plain, b"c-1", &gap);
+        ndjson::encode_event(out, Framing::Plain, b"", &gap);
+    });
+    let inner = r#""gap":{"from":null,"to":2,"reason":"damaged"}}"#;
+    let expected = format!("{}\n{{\"cursor\":\"c-1\",{inner}\n{{{inner}\n", r#"{"cursor":"c-0"}"#);
+    assert_eq!(body, expected);
+    let mut message = Vec::new();
+    encode::event(&mut message, b"c-0", b"{}");
+    assert_eq!(message, b"\x81\x10{\"cursor\":\"c-0\"}");
+}
+
+/// http.md 11.1, 11.4: a whole answer; HEAD's has no length, as none is known before the events.
+#[test]
+fn a_polls_answer() {
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nCache-Control: no-store\r\n";
+    let events = [r#"{"id":"1"}"#];
+    let answer = poll::Answer { gap: None, events: &events, cursor: b"c" };
+    let text = written(|out| poll::answer(out, &answer, &KEEP));
+    let body = r#"{"events":[{"id":"1"}],"cursor":"c"}"#;
+    assert_eq!(text, format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()));
+    let head_only = ResponseOptions { head_only: true, ..KEEP };
+    assert_eq!(written(|out| poll::answer(out, &answer, &head_only)), format!("{head}\r\n"));
+}
+
 /// http.md 7.4.
 #[test]
 fn ndjson_byte_by_byte() {
@@ -205,10 +260,10 @@ fn ndjson_byte_by_byte() {
     assert!(head.contains("\r\nContent-Type: application/x-ndjson\r\n"), "{head}");
     let body = |framing| {
         written(|out| {
-            ndjson::welcome(out, framing);
+            ndjson::heartbeat(out, framing, b"");
             ndjson::encode_event(out, framing, b"c1", b"{\"id\":1}");
             ndjson::encode_event(out, framing, b"", b"{\"id\":2}");
-            ndjson::heartbeat(out, framing);
+            ndjson::heartbeat(out, framing, b"");
             ndjson::end(out, framing);
         })
     };

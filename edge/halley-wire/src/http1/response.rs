@@ -234,7 +234,7 @@ pub fn reason(status: u16) -> &'static str {
     }
 }
 
-fn write_decimal(out: &mut Vec<u8>, value: u64) {
+pub(crate) fn write_decimal(out: &mut Vec<u8>, value: u64) {
     let mut digits = [0_u8; 20];
     let mut rest = value;
     let mut used = 0;

@@ -1,0 +1,215 @@
+//! Replays at the edge (`protocol/link.md` 10): who waits for the end of one, and what waits with
+//! it.
+//!
+//! A session that came with a cursor is *held*: the brain sends what it missed (REPLAY), at the
+//! client's pace (REPLAYED), while live events wait here. LAST says up to which number of each
+//! shard the replay was complete; what waits above it is written then, the rest was replayed. So
+//! nothing comes twice and nothing is left out, whatever was published meanwhile.
+//!
+//! Holds belong to the worker, not to the slot: an idle connection has none. A hold outlives the
+//! link: the next brain gets the session with its own cursor and replays on (10.6).
+//!
+//! Bound: `hold_bytes_max` per session, its entries counted with what they hold.
+
+use std::collections::VecDeque;
+
+use halley_link::{CloseReason, Event, FLAG_LAST, Frame, List, SHARDS_MAX, Value};
+
+use crate::deliver::Encoder;
+use crate::outbox::{self, Piece};
+use crate::stats::Stat;
+use crate::table::{Phase, flag};
+use crate::worker::Worker;
+
+/// A live event that waits for the end of a replay.
+struct Held {
+    shard: u8,
+    seq: u64,
+    piece: Piece,
+}
+
+/// One session's replay. Invariant: `events` is in the order of the link, and `bytes` is what they
+/// cost.
+pub struct Hold {
+    cursor: Box<[u8]>,
+    events: VecDeque<Held>,
+    bytes: usize,
+    /// A REPLAY was read that has not been answered yet.
+    owes: bool,
+}
+
+impl Hold {
+    /// Of a session that goes on behind this cursor.
+    pub fn new(cursor: &[u8]) -> Hold {
+        Hold { cursor: cursor.into(), events: VecDeque::new(), bytes: 0, owes: false }
+    }
+
+    /// What a brain has to replay from: the client's own cursor, or the one it was sent last.
+    pub fn cursor(&self) -> &[u8] {
+        &self.cursor
+    }
+
+    /// The client was sent something with this cursor, unless it is empty.
+    pub fn moved(&mut self, cursor: &[u8]) {
+        if !cursor.is_empty() {
+            self.cursor = cursor.into();
+        }
+    }
+
+    /// Events that wait.
+    pub fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// Keeps a live event; false when that would pass the bound.
+    pub fn keep(&mut self, shard: u8, seq: u64, piece: Piece, bytes_max: usize) -> bool {
+        let bytes = self.bytes + piece.len() + size_of::<Held>();
+        if bytes > bytes_max {
+            return false;
+        }
+        self.bytes = bytes;
+        self.events.push_back(Held { shard, seq, piece });
+        true
+    }
+
+    /// The replay was complete up to these heads: gives what is newer, in order (10.5).
+    pub fn released(self, heads: List<'_, Value>) -> impl Iterator<Item = Piece> {
+        let mut upto = [0; SHARDS_MAX as usize];
+        for (place, head) in upto.iter_mut().zip(heads.iter()) {
+            *place = head.0;
+        }
+        let newer = move |held: &Held| {
+            let head = upto.get(usize::from(held.shard).wrapping_sub(1));
+            head.is_none_or(|head| held.seq > *head)
+        };
+        self.events.into_iter().filter(newer).map(|held| held.piece)
+    }
+}
+
+/// REPLAY without its connection.
+pub struct Replay<'a> {
+    /// LAST or nothing.
+    pub flags: u8,
+    /// Of LAST: the link's from then on.
+    pub cursor: &'a [u8],
+    /// Of LAST: see 10.5.
+    pub heads: List<'a, Value>,
+    /// What the session missed.
+    pub items: List<'a, Event<'a>>,
+}
+
+impl Worker {
+    /// A live event of a session whose events don't go into its outbox at once.
+    pub(crate) fn set_aside(&mut self, index: u32, event: &Event<'_>, piece: Piece) {
+        let bytes_max = self.settings.hold_bytes_max;
+        let kept = match self.holds.get_mut(&index) {
+            Some(hold) => hold.keep(event.shard, event.seq, piece, bytes_max),
+            None => self.gather(index, piece, bytes_max),
+        };
+        if !kept {
+            self.stats.count(Stat::SlowConsumers);
+            self.drop_connection(index, CloseReason::SlowConsumer);
+        }
+    }
+
+    /// REPLAY: what a session missed, or the end of that.
+    pub(crate) fn replay(&mut self, conn: u64, replay: &Replay<'_>) {
+        let last = replay.flags & FLAG_LAST != 0;
+        if last {
+            self.link_cursor_moved(replay.cursor);
+        }
+        let Some((index, _)) = self.table.find(conn) else { return };
+        if !self.holds.contains_key(&index) {
+            return;
+        }
+        // Like a DELIVER, a REPLAY before OPENED counts as OPENED for the welcome (6.2).
+        self.welcome(index, b"");
+        for event in replay.items.iter() {
+            self.replay_event(index, &event);
+        }
+        if last {
+            self.release(index, replay.heads);
+        } else if let Some(hold) = self.holds.get_mut(&index) {
+            hold.owes = true;
+            self.replayed(index);
+        }
+        self.poll_due_if_it_has_something(index);
+    }
+
+    fn replay_event(&mut self, index: u32, event: &Event<'_>) {
+        let Some(slot) = self.table.get(index) else { return };
+        let transport = slot.transport;
+        // Unmarked: what is paced by the client itself is no slow consumer's loss (http.md 12).
+        let piece = Encoder::unmarked(event).piece(transport);
+        let Some(hold) = self.holds.get_mut(&index) else { return };
+        hold.moved(event.cursor);
+        self.stats.count(Stat::Replayed);
+        self.pass(index, piece);
+    }
+
+    /// To the client: into the answer of a poll, into the outbox of a stream.
+    fn pass(&mut self, index: u32, piece: Piece) {
+        if self.poll(index).is_some() {
+            self.gather(index, piece, usize::MAX);
+        } else {
+            self.push(index, piece);
+        }
+    }
+
+    /// LAST: the session is held no longer.
+    fn release(&mut self, index: u32, heads: List<'_, Value>) {
+        let Some(hold) = self.holds.remove(&index) else { return };
+        let mut delivered = 0;
+        // While the flag is set the outbox takes what was held, though it may pass its bound.
+        for piece in hold.released(heads) {
+            self.pass(index, piece);
+            delivered += 1;
+        }
+        self.stats.add(Stat::Delivered, delivered);
+        self.stats.sub(Stat::Held, 1);
+        let polls = self.poll(index).is_some();
+        if let Some(slot) = self.table.get(index).filter(|_| !polls) {
+            slot.clear(flag::ASIDE);
+        }
+    }
+
+    /// Answers REPLAY if one waits for that and the outbox is empty (10.3).
+    pub(crate) fn replayed(&mut self, index: u32) {
+        let conn = self.table.conn(index);
+        let Some(slot) = self.table.get(index) else { return };
+        let waits = slot.outbox != outbox::NONE || slot.phase != Phase::Live;
+        if waits || self.poll(index).is_some_and(|poll| poll.has_something()) {
+            return;
+        }
+        if self.holds.get_mut(&index).is_some_and(|hold| std::mem::take(&mut hold.owes)) {
+            self.send(&Frame::Replayed { conn });
+        }
+    }
+
+    /// Does the session wait for the end of a replay?
+    pub(crate) fn is_held(&self, index: u32) -> bool {
+        self.holds.contains_key(&index)
+    }
+
+    /// Holds a session that came with a cursor.
+    pub(crate) fn hold(&mut self, index: u32, cursor: &[u8]) {
+        let Some(slot) = self.table.get(index) else { return };
+        slot.set(flag::ASIDE);
+        if self.holds.insert(index, Hold::new(cursor)).is_none() {
+            self.stats.add(Stat::Held, 1);
+        }
+    }
+
+    /// The session is over, and what was held for it.
+    pub(crate) fn forget_hold(&mut self, index: u32) {
+        let aside = self.table.get(index).is_some_and(|slot| slot.clear(flag::ASIDE));
+        if aside && self.holds.remove(&index).is_some() {
+            self.stats.sub(Stat::Held, 1);
+        }
+    }
+
+    /// The link is gone, and with it the replays that it carried.
+    pub(crate) fn owe_nothing(&mut self) {
+        self.holds.values_mut().for_each(|hold| hold.owes = false);
+    }
+}
