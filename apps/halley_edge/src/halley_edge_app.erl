@@ -15,10 +15,14 @@ start(_, _) ->
         {error, Reason} -> {error, Reason}
     end.
 
-%% Here and not in the runner's terminate/2, which also runs when the runner is merely restarted.
+%% Here and not in the runner's terminate/2, which also runs when the runner is merely restarted. A
+%% brain whose core has died is not stopped by anybody: its edge keeps the connections for the next.
 -spec prep_stop(State) -> State.
 prep_stop(State) ->
-    ok = halley_edge_runner:stop_edge(application:get_env(halley, drain_ms, 0)),
+    case whereis(halley_sup) of
+        undefined -> ok;
+        _ -> ok = halley_edge_runner:stop_edge(application:get_env(halley, drain_ms, 0))
+    end,
     State.
 
 -spec stop(term()) -> ok.

@@ -10,7 +10,7 @@ suite() ->
 
 all() ->
     [starts_and_stops, drain_is_waited_for_with_links_up, second_stop_cuts_a_drain_short,
-     edge_dies_in_a_drain_stays_dead, edge_that_does_not_stop_is_killed,
+     core_dies_edge_stays, edge_dies_in_a_drain_stays_dead, edge_that_does_not_stop_is_killed,
      adopted_edge_that_cannot_be_talked_to_gets_a_signal, edge_exits_is_restarted, runner_dies_edge_stays, brain_dies_edge_is_adopted,
      adopted_edge_exits_is_restarted, different_edge_is_replaced, port_in_use_fails,
      program_is_missing, socket_dir_is_too_long, socket_dir_is_unusable,
@@ -86,6 +86,18 @@ second_stop_cuts_a_drain_short(Config) ->
     ok = halley_edge_runner:stop_edge(0),
     ?assertNot(os_alive(Pid)),
     30000 = stopped(Stopping, 0, 5000).
+
+%% protocol/link.md 9.2: a brain whose store gave up ends without SHUTDOWN.
+core_dies_edge_stays(Config) ->
+    {ok, _} = start_runner(),
+    [Pid] = pids(Config),
+    state = halley_edge_app:prep_stop(state),
+    ?assert(os_alive(Pid)),
+    Core = spawn(fun() -> receive never -> ok end end),
+    register(halley_sup, Core),
+    state = halley_edge_app:prep_stop(state),
+    ?assertNot(os_alive(Pid)),
+    kill(Core).
 
 edge_dies_in_a_drain_stays_dead(Config) ->
     {ok, _} = start_runner(),
