@@ -6,6 +6,7 @@
 mod bodies;
 mod brain;
 mod client;
+mod edge;
 mod faults;
 mod flow;
 mod handshake;
