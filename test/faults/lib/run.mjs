@@ -1,5 +1,5 @@
-// Rounds, one after the other, for as long as asked. Each has a seed of its own, made from the run's;
-// a failure says it, and `FAULTS_ROUND_SEED` with `FAULTS_PROFILE` plays that round alone.
+// Rounds, one after the other, for as long as asked. Each has a seed of its own, made from the one
+// of the run; a failure says it, and `FAULTS_ROUND_SEED` plays that round alone.
 
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
