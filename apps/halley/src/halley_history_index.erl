@@ -6,8 +6,8 @@
 %%   3  segment (32), offset in it (32): where the record is
 %%   4  sessions of the first answer (32), kind and flags (8), shard (8)
 %% and four arrays of bucket heads: subjects, ids, users that unfollowed, subjects that were. So
-%% what concerns a subject is a chain from the newest back. Buckets hold no names: the tag passes one stranger in
-%% 65,536, and the record decides.
+%% what concerns a subject is a chain from the newest back. Buckets hold no names: the tag lets one
+%% stranger in 65,536 pass, and the record decides.
 %%
 %% Invariants: only the log's process writes, an entry before the head that leads to it. A bucket
 %% of subjects belongs to one shard, and unfollows have buckets of their own, so along these chains
