@@ -26,6 +26,7 @@
 %% The routes: listener and path to a resource's module, the methods it has, and its arguments.
 -spec route(listener(), [binary()]) -> {module(), [method()], [binary()]} | not_found.
 route(api, [<<"v1">>, <<"events">>]) -> {halley_api_events_h, [post], []};
+route(api, [<<"v1">>, <<"events">>, Id, <<"trace">>]) -> {halley_api_trace_h, [get], [Id]};
 route(api, [<<"v1">>, <<"history">>]) -> {halley_api_history_h, [get], []};
 route(api, [<<"v1">>, <<"follows">>]) -> {halley_api_follows_h, [post, delete], []};
 route(api, [<<"v1">>, <<"subjects">>, S, <<"followers">>]) -> {halley_api_subjects_h, [get], [S]};

@@ -8,7 +8,7 @@
 -export([header/2, json/1, failed/3, says/2, committed/1]).
 
 -define(MODULES, [halley, halley_directory, halley_drain, halley_follows, halley_history,
-                  halley_ids, halley_links, halley_metrics]).
+                  halley_ids, halley_links, halley_metrics, halley_trace]).
 
 %% Publishing gives ids in order and two sessions; every user follows a, b and c.
 -spec start() -> ok.

@@ -7,8 +7,9 @@
 
 handlers_test_() ->
     halley_api_fake:cases([fun unknown_paths/0, fun wrong_methods/0, fun pages/0, fun bad_pages/0,
-                           fun users/0, fun sessions/0, fun sessions_are_bounded/0, fun health/0,
-                           fun history/0, fun metrics/0, fun demo/0, fun demo_policy/0]).
+                           fun users/0, fun sessions/0, fun sessions_are_bounded/0, fun trace/0,
+                           fun health/0, fun history/0, fun metrics/0, fun demo/0,
+                           fun demo_policy/0]).
 
 %% --- dispatch ------------------------------------------------------------------------------------
 
@@ -108,6 +109,27 @@ sessions_are_bounded() ->
     ?assertEqual(1000, length(Listed)),
     [?assertEqual(case Worker of 1 -> <<"live">>; _ -> <<"unknown">> end, State)
      || #{<<"worker">> := Worker, <<"state">> := State} <- Listed].
+
+trace() ->
+    Trace = fun(User) -> get("/v1/events/e 1/trace", [{<<"user">>, User}]) end,
+    Known = #{event => #{id => <<"e 1">>, subject => <<"s">>, at => 1000}, followed => true,
+              sessions => [#{session => self(), passed => true}],
+              ended => [#{at => 900, reason => slow_consumer}]},
+    meck:expect(halley_trace, trace, fun(<<"e 1">>, <<"u">>) -> {ok, Known};
+                                        (_, _) -> {error, not_found} end),
+    #{<<"verdict">> := Verdict} = Answer = json(Trace(<<"u">>)),
+    ?assert(says("Written", Verdict)),
+    ?assertEqual(#{<<"event">> => #{<<"id">> => <<"e 1">>, <<"subject">> => <<"s">>,
+                                    <<"at">> => 1000},
+                   <<"user">> => <<"u">>, <<"followed">> => true,
+                   <<"sessions">> => [#{<<"transport">> => <<"process">>,
+                                        <<"state">> => <<"live">>, <<"passed">> => true}],
+                   <<"ended">> => [#{<<"at">> => 900, <<"reason">> => <<"slow_consumer">>}]},
+                 maps:remove(<<"verdict">>, Answer)),
+    ?assert(says("never published, or it is older", failed(404, unknown_event, Trace(<<"v">>)))),
+    failed(400, bad_user, Trace(<<>>)),
+    failed(400, bad_user, get("/v1/events/e 1/trace")),
+    failed(400, bad_id, get("/v1/events//trace", [{<<"user">>, <<"u">>}])).
 
 inspected(Inspect) ->
     meck:expect(halley_links, inspect_for_test, Inspect),

@@ -1,0 +1,42 @@
+%% GET /v1/events/ID/trace?user=U : why a user has an event, or hasn't.
+%%
+%% From what is known now: what the history and the brain remember (`halley_trace'), what the
+%% workers say of the user's live connections (`halley_api_sessions'), and one sentence that says
+%% what it means (`halley_api_verdict').
+-module(halley_api_trace_h).
+-behaviour(halley_api).
+
+-export([handle/3]).
+
+-include("halley_api_limits.hrl").
+
+-spec handle(get, [binary()], halley_api:request()) -> halley_api:response().
+handle(get, [Event], #{query := Query}) ->
+    User = proplists:get_value(<<"user">>, Query, <<>>),
+    case {halley_api_id:check(Event, <<"id">>), halley_api_id:check(User, <<"user">>)} of
+        {{ok, _}, {ok, _}} -> trace(halley_trace:trace(Event, User), User);
+        {{error, Error}, _} -> halley_api_error:response(Error);
+        {_, {error, Error}} -> halley_api_error:response(Error)
+    end.
+
+trace({error, not_found}, _) ->
+    Message = "no event has this id: it was never published, or it is older than the history goes "
+              "back (history.retention, history.bytes)",
+    halley_api_error:response({404, <<"unknown_event">>, Message});
+trace({ok, #{event := Event, followed := Followed, sessions := Sessions, ended := Ended}}, User) ->
+    #{id := Id, subject := Subject, at := At} = Event,
+    Seen = seen(lists:sublist(Sessions, ?SESSIONS_LISTED_MAX)),
+    Verdict = halley_api_verdict:sentence(#{followed => Followed, sessions => Seen,
+                                            ended => Ended}),
+    halley_api_reply:json({[
+        {<<"event">>, {[{<<"id">>, Id}, {<<"subject">>, Subject}, {<<"at">>, At}]}},
+        {<<"user">>, User},
+        {<<"followed">>, Followed},
+        {<<"sessions">>, [halley_api_sessions:json(Session) || Session <- Seen]},
+        {<<"ended">>, [{[{<<"at">>, EndedAt}, {<<"reason">>, atom_to_binary(Reason)}]}
+                       || #{at := EndedAt, reason := Reason} <- Ended]},
+        {<<"verdict">>, unicode:characters_to_binary(Verdict)}]}).
+
+seen(Sessions) ->
+    Seen = halley_api_sessions:seen([Session || #{session := Session} <- Sessions]),
+    lists:zipwith(fun(#{passed := Passed}, One) -> One#{passed => Passed} end, Sessions, Seen).
