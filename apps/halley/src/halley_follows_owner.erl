@@ -76,8 +76,11 @@ change(Operation, Keys) ->
                      followers = halley_pages:pack(Followers),
                      id_pages = id_pages(Operation, Following)},
     case reserve(Change#change.pairs) of
-        true -> call(Change);
-        false -> {error, overloaded}
+        true ->
+            Operation =:= remove andalso halley_unfollows:record(Following),
+            call(Change);
+        false ->
+            {error, overloaded}
     end.
 
 %% A call that is larger than the bound is taken when nothing else waits.

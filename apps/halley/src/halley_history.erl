@@ -7,17 +7,17 @@
 %% was drawn must be appended, or passed by a later `mark/1', or else `await/2' waits for it.
 %%
 %% An unfollow is a record as well. It is found in the chain of its user, who always follows
-%% itself: subject is the user, id is the subject that was unfollowed. Its seq is drawn after the
-%% unfollow took effect, so it is above that of every event the user still was to get. It belongs
-%% to no shard's order: a replay that bounds the chain by the heads could miss it, so `unfollows/2'
-%% gives all above a seq.
+%% itself: subject is the user, id is the subject that was unfollowed. It is written before the
+%% unfollow takes effect, and its seq is drawn after all that was published before that was asked
+%% for (`halley_unfollows'). It belongs to no shard's order: a replay that bounds the chain by the
+%% heads could miss it, so `unfollows/2' gives all above a seq.
 %%
 %% Not here: cursors, what a replay does, who is told of a gap.
 -module(halley_history).
 
 -export([new/0, draw/1, mark/1, heads/0, written/0, floor/0, store/0, await/2]).
 -export([refusing/0, append/3, claim/2, shard_started/1, unfollowed/1]).
--export([find/1, chain/3, unfollows/2, unfollows_of/2, seqs/3, info/0]).
+-export([find/1, chain/3, has_events/1, unfollows/2, unfollows_of/2, seqs/3, info/0]).
 -export_type([seq/0, vector/0, entry/0, reply/0, info/0, range/0]).
 
 -type seq() :: halley_history_words:seq().
@@ -129,8 +129,7 @@ claim(Shard, Id) -> halley_history_claims:claim(Shard, Id).
 -spec shard_started(halley_shard:index()) -> ok.
 shard_started(Shard) -> halley_history_log:shard_started(Shard).
 
-%% To be called after the unfollows took effect and before they are answered; returns when they
-%% are on disk, or can't be.
+%% To be called before the unfollows take effect; returns when they are on disk, or can't be.
 -spec unfollowed([{UserId :: binary(), SubjectId :: binary()}]) -> ok.
 unfollowed(Pairs) -> halley_history_log:unfollowed(Pairs).
 
@@ -142,6 +141,10 @@ find(Id) -> halley_history_claims:find(Id).
 %% hash: the record decides.
 -spec chain(binary(), After :: seq(), UpTo :: seq()) -> [seq()].
 chain(SubjectId, After, UpTo) -> halley_history_index:chain(SubjectId, After, UpTo).
+
+%% Whether the history may have any event about a subject.
+-spec has_events(binary()) -> boolean().
+has_events(SubjectId) -> halley_history_index:has_events(SubjectId).
 
 %% The seqs of what may be unfollows of a user, `After < Seq', newest first. With the smallest part
 %% of the user's cursor as `After' it has all unfollows since then.

@@ -16,7 +16,7 @@
 -module(halley_history_index).
 
 -export([new/0, clear/0, event/6, unfollow/4, forget_id/1]).
--export([chain/3, unfollows/2, unfollows_of/2, seqs/3, candidates/1, lookup/1]).
+-export([chain/3, has_events/1, unfollows/2, unfollows_of/2, seqs/3, candidates/1, lookup/1]).
 -export([drop_below/1, memory/0, damaged/0, set_damaged/1]).
 -export_type([position/0]).
 
@@ -129,6 +129,24 @@ chain(Subject, After, UpTo) ->
     case unfollows(Subject, Stop) of
         [] -> Found;
         Unfollows -> merge(Found, [Seq || Seq <- Unfollows, Seq =< UpTo])
+    end.
+
+%% Whether anything may concern the subject.
+-spec has_events(binary()) -> boolean().
+has_events(Subject) ->
+    {Subjects, _, _, _} = persistent_term:get(?MODULE),
+    {Bucket, Tag} = subject_bucket(halley_shard:of_subject(Subject), Subject),
+    has_tag(atomics:get(Subjects, Bucket), Tag, halley_history_words:get(floor)).
+
+has_tag(Seq, _, Floor) when Seq =< Floor ->
+    false;
+has_tag(Seq, Tag, Floor) ->
+    case chunk(Seq bsr ?CHUNK_BITS) of
+        none ->
+            false;
+        Chunk ->
+            Link = atomics:get(Chunk, place(Seq)),
+            Link band 16#FFFF =:= Tag orelse has_tag(Link bsr 16, Tag, Floor)
     end.
 
 %% Seqs of what may be unfollows of the user, newest first: `After < Seq'.

@@ -1,13 +1,23 @@
-%% A store of its own for a test case, opened and closed in the test's VM.
+%% A store of its own for a test case, opened and closed in the test's VM. There is no history: a
+%% double of it knows of no events, so no unfollow is recorded.
 -module(halley_store_helper).
 
 -export([open/1, close/1, reopen/2, kill/1, await_owner/0, agree/0, id/1]).
 
 open(Dir) ->
+    no_history(),
     application:set_env(halley, data_dir, Dir),
     {ok, Sup} = halley_store_sup:start_link(),
     unlink(Sup),
     Sup.
+
+no_history() ->
+    no_double(),
+    ok = meck:new(halley_history, [no_link]),
+    ok = meck:expect(halley_history, heads, 0, {}),
+    ok = meck:expect(halley_history, await, 2, ok),
+    ok = meck:expect(halley_history, has_events, 1, false),
+    ok = meck:expect(halley_history, unfollowed, 1, ok).
 
 %% For init_per_testcase, whose process ends before the case: the supervisor is not linked.
 close(Sup) ->
@@ -16,7 +26,11 @@ close(Sup) ->
     receive {'DOWN', Ref, process, _, _} -> ok
     after 10000 -> exit(Sup, kill)
     end,
+    no_double(),
     halley_store:close().
+
+no_double() ->
+    whereis(halley_history_meck) =:= undefined orelse meck:unload(halley_history).
 
 reopen(Sup, Dir) ->
     close(Sup),
