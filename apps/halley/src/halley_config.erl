@@ -25,6 +25,8 @@
                     notices := [string()]}.             % for the log: accepted, but of note
 
 -define(LINK_WINDOW_BYTES_MIN, 524288).
+%% A DELIVER frame of 262,144 bytes has 8,192 connections and an event; ids take some of it.
+-define(EVENT_DATA_BYTES_MAX, 180224).
 %% A Unix socket's path has 108 bytes with its end; "/worker-1000.sock" is what follows the
 %% directory.
 -define(SOCKET_DIR_BYTES_MAX, 90).
@@ -251,13 +253,16 @@ protected(none, Public) ->
 limits(Given) ->
     Limits = maps:from_list(Given),
     #{link_window_bytes := Window, link_queue_bytes_max := Queue,
-      link_queue_refuse_bytes := Refuse} = Limits,
+      link_queue_refuse_bytes := Refuse, event_data_bytes_max := Data} = Limits,
     Window >= ?LINK_WINDOW_BYTES_MIN orelse
         bad("limits.link_window_bytes: must be ~b at least; it is ~b",
             [?LINK_WINDOW_BYTES_MIN, Window]),
     Refuse < Queue orelse
         bad("limits.link_queue_refuse_bytes: must be less than limits.link_queue_bytes_max; "
             "it is ~b of ~b", [Refuse, Queue]),
+    Data =< ?EVENT_DATA_BYTES_MAX orelse
+        bad("limits.event_data_bytes_max: must be ~b at most, so that an event fits a frame of the "
+            "link; it is ~b", [?EVENT_DATA_BYTES_MAX, Data]),
     Limits.
 
 socket_dir(none, DataDir) ->
