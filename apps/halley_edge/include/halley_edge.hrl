@@ -1,15 +1,19 @@
 %% Constants of protocol/link.md that more than one module needs.
 
--define(LINK_VERSION, 1).
+-define(LINK_VERSION, 2).
 -define(FRAME_BYTES_MAX, 262144).           % 2.1
 -define(CONN_LIMIT, (1 bsl 48)).            % 2.4
 -define(WINDOW_BYTES_MIN, 524288).          % 4.1
+-define(CURSOR_BYTES_MAX, 255).             % 7.2
 -define(DELIVER_CONNS_MAX, 8192).           % 7.3
 
 %% 2.6
 -define(FLAG_END, 1).
 -define(FLAG_CLOSE, 2).
 -define(FLAG_EXPECT, 4).
+-define(FLAG_LAST, 8).
+-define(SHARDS_MAX, 64).
+-define(TRANSPORT_POLL, 5).
 
 %% 2.7
 -define(GOODBYE_BAD_FRAME, 1).

@@ -1,12 +1,12 @@
-%% The codec of the link (protocol/link.md): bytes in, frames out, and back. No I/O, no state, no
-%% clock.
+%% The codec of the link (protocol/link.md): bytes in, frames out, and back (halley_edge_encoder
+%% has the way back). No I/O, no state, no clock.
 %%
 %% It knows the frames of both directions, since a test plays the edge with the same codec that the
 %% brain uses; which direction is allowed where is the link's business (`is_from_edge/1`).
 %%
 %% Invariants: no atom comes from input; whatever decode/2 returns was checked against the clauses
-%% that concern a frame by itself (2.1 to 2.7, 3.1, 3.2, 3.4, 4.1, 7.1 to 7.3, 8.2, 8.4); what
-%% concerns the order of frames is not looked at here.
+%% that concern a frame by itself (2.1 to 2.8, 3.1, 3.2, 3.4, 4.1, 7.1 to 7.3, 8.2, 8.4, 10.4);
+%% what concerns the order of frames is not looked at here.
 %%
 %% Binaries in a decoded frame are parts of the buffer they came in, REQUEST and REQUEST_BODY
 %% excepted: those live as long as a handler, so they get memory of their own and a slow handler
@@ -14,14 +14,25 @@
 %% life copies it.
 -module(halley_edge_codec).
 
--export([deframe/1, decode/2, encode/1, encode_deliver/4, is_from_edge/1, goodbye/1]).
--export_type([frame/0, problem/0, conn/0, headers/0]).
+-export([deframe/1, decode/2, encode/1, is_from_edge/1, goodbye/1]).
+-export_type([frame/0, item/0, session/0, inspected/0, problem/0, conn/0, headers/0]).
 
 -include("halley_edge.hrl").
 
 -type conn() :: 0..16#ffffffffffff.
 -type headers() :: [{binary(), binary()}].
--type flags() :: 0..7.
+-type flags() :: 0..15.
+%% One event (2.2). What is encoded may be an event of the brain, which has more.
+-type item() :: #{shard := 1..64, seq := non_neg_integer(), at := non_neg_integer(),
+                  data_offset := non_neg_integer(), subject_offset := non_neg_integer(),
+                  subject_bytes := non_neg_integer(), cursor := binary(), json := binary(),
+                  _ => _}.
+%% What OPEN says about one.
+-type session() :: {conn(), Transport :: 1..5, User :: binary(), Cursor :: binary()}.
+-type inspected() :: #{state := 0..4, transport := 0..5, outbox_bytes := non_neg_integer(),
+                       outbox_pieces := non_neg_integer(), outbox_ms := non_neg_integer(),
+                       held := non_neg_integer(), dropped := non_neg_integer(),
+                       conflated := non_neg_integer()}.
 -type problem() :: {Clause :: binary(), What :: binary()}.
 -type frame() ::
     {ping | pong, Nonce :: non_neg_integer()}
@@ -29,31 +40,37 @@
   | {goodbye, Code :: 1..8, Reason :: binary()}
   | {hello_brain, #{version := non_neg_integer(), window := pos_integer(), node := binary(),
                     settings := headers()}}
-  | {opened, [{conn(), UserNumber :: non_neg_integer()}]}
+  | {opened, Cursor :: binary(), [{conn(), UserNumber :: non_neg_integer()}]}
   | {refused, conn(), Status :: non_neg_integer(), RetryAfterS :: non_neg_integer(),
      Code :: binary(), Message :: binary()}
-  | {deliver, Cursor :: binary(), DataOffset :: non_neg_integer(), Event :: iodata(),
-     Conns :: binary()}                                          % packed, eight bytes each
+  | {deliver, item(), Conns :: binary()}                         % packed, eight bytes each
   | {close_sessions, Reason :: binary(), [conn()]}
   | {response, conn(), Status :: non_neg_integer(), flags(), BodyBytes :: non_neg_integer(),
      [{iodata(), iodata()}], Body :: iodata()}
   | {response_body, conn(), flags(), Body :: iodata()}
   | {request_credit, conn(), Bytes :: non_neg_integer()}
   | {shutdown, DrainMs :: non_neg_integer()}
+  | {replay, conn(), flags(), Cursor :: binary(), Heads :: [non_neg_integer()], [item()]}
+  | {gap, Reason :: binary(), FromMs :: non_neg_integer(), ToMs :: non_neg_integer(),
+     Cursor :: binary(), [conn()]}
+  | {cursor, binary()}
+  | {inspect, Token :: non_neg_integer(), conn()}
   | {hello_edge, #{version := non_neg_integer(), window := pos_integer(), pid := non_neg_integer(),
                    worker := non_neg_integer(), workers := non_neg_integer(), build := binary(),
                    public_listen := binary(), api_listen := binary(),
                    connections_max := non_neg_integer(),
                    metrics := [{Name :: binary(), counter | gauge, Help :: binary()}]}}
-  | {sync_begin, Sessions :: non_neg_integer()}
+  | {sync_begin, Sessions :: non_neg_integer(), Cursor :: binary()}
   | sync_end
-  | {open, [{conn(), Transport :: 1..4, User :: binary()}]}
-  | {close, [{conn(), UserNumber :: non_neg_integer()}]}
+  | {open, [session()]}
+  | {close, [{conn(), UserNumber :: non_neg_integer(), Reason :: 1..7}]}
   | {request, conn(), Listener :: public | api, flags(), Method :: binary(), Target :: binary(),
      headers(), Body :: binary()}
   | {request_body, conn(), flags(), Body :: binary()}
   | {request_gone, conn()}
-  | {stats, [non_neg_integer()]}.
+  | {stats, [non_neg_integer()]}
+  | {replayed, conn()}
+  | {inspected, Token :: non_neg_integer(), conn(), inspected()}.
 
 -define(METRICS_MAX, 256).                                        % 3.4
 
@@ -93,13 +110,16 @@ decode(Type, Payload) ->
         throw:{Clause, What} -> {error, {Clause, What}}
     end.
 
-%% The three of the hot path come first.
+%% Those of the hot path come first.
 frame(16#45, Borrowed) ->
     request(binary:copy(Borrowed));
 frame(16#43, <<Count:16, List/binary>>) ->
     {open, sessions_opening(Count, List)};
-frame(16#44, <<Count:16, List/binary>>) when byte_size(List) =:= 12 * Count ->
-    {close, conns_and_numbers(List)};
+frame(16#44, <<Count:16, List/binary>>) when byte_size(List) =:= 13 * Count ->
+    {close, [{conn(Conn), Number, close_reason(Reason)}
+             || <<Conn:64, Number:32, Reason>> <= List]};
+frame(16#49, <<Conn:64>>) ->
+    {replayed, conn(Conn)};
 frame(16#01, <<Nonce:64>>) ->
     {ping, Nonce};
 frame(16#02, <<Nonce:64>>) ->
@@ -109,35 +129,10 @@ frame(16#03, <<Bytes:32>>) ->
 frame(16#04, <<Code, Length:16, Reason:Length/binary>>) ->
     Code >= 1 andalso Code =< 8 orelse breaks(<<"2.7">>, "GOODBYE with code ~b", [Code]),
     {goodbye, Code, Reason};
-frame(16#10, Payload) ->
-    hello_brain(hello_window(Payload));
-frame(16#11, <<Count:16, List/binary>>) when byte_size(List) =:= 12 * Count ->
-    {opened, conns_and_numbers(List)};
-frame(16#12, <<Conn:64, Status:16, RetryAfterS:16, L1, Code:L1/binary, L2:16,
-               Message:L2/binary>>) ->
-    {refused, conn(Conn), Status, RetryAfterS, Code, Message};
-frame(16#13, <<L1, Cursor:L1/binary, DataOffset:32, L2:32, Event:L2/binary, Count:16,
-               Conns/binary>>) when byte_size(Conns) =:= 8 * Count ->
-    deliver(Cursor, DataOffset, Event, Count, Conns);
-frame(16#14, <<Length, Reason:Length/binary, Count:16, List/binary>>)
-  when byte_size(List) =:= 8 * Count ->
-    {close_sessions, Reason, [conn(Conn) || <<Conn:64>> <= List]};
-frame(16#15, <<Conn:64, Status:16, Flags, BodyBytes:64, Count:16, Rest/binary>>) ->
-    {Headers, Body} = pairs(Count, Rest, []),
-    flags(Flags, ?FLAG_END bor ?FLAG_CLOSE),
-    Flags band ?FLAG_END =:= 0 orelse byte_size(Body) =:= BodyBytes orelse
-        breaks(<<"8.4">>, "a body of ~b bytes announced as ~b", [byte_size(Body), BodyBytes]),
-    {response, conn(Conn), Status, Flags, BodyBytes, Headers, Body};
-frame(16#16, <<Conn:64, Flags, Body/binary>>) ->
-    {response_body, conn(Conn), flags(Flags, ?FLAG_END), Body};
-frame(16#17, <<Conn:64, Bytes:32>>) ->
-    {request_credit, conn(Conn), Bytes};
-frame(16#18, <<DrainMs:32>>) ->
-    {shutdown, DrainMs};
 frame(16#40, Payload) ->
     hello_edge(hello_window(Payload));
-frame(16#41, <<Sessions:32>>) ->
-    {sync_begin, Sessions};
+frame(16#41, <<Sessions:32, Length, Cursor:Length/binary>>) ->
+    {sync_begin, Sessions, cursor(Cursor)};
 frame(16#42, <<>>) ->
     sync_end;
 frame(16#46, <<Conn:64, Flags, Body/binary>>) ->
@@ -146,7 +141,52 @@ frame(16#47, <<Conn:64>>) ->
     {request_gone, conn(Conn)};
 frame(16#48, <<Count:16, List/binary>>) when byte_size(List) =:= 8 * Count ->
     {stats, [Value || <<Value:64>> <= List]};
+frame(16#4A, <<Token:32, Conn:64, State, Transport, OutboxBytes:32, OutboxPieces:32, OutboxMs:32,
+               Held:32, Dropped:32, Conflated:32>>) ->
+    State =< 4 orelse breaks(<<"2.8">>, "state ~b", [State]),
+    Transport =< 5 orelse breaks(<<"2.6">>, "transport ~b", [Transport]),
+    {inspected, Token, conn(Conn),
+     #{state => State, transport => Transport, outbox_bytes => OutboxBytes,
+       outbox_pieces => OutboxPieces, outbox_ms => OutboxMs, held => Held, dropped => Dropped,
+       conflated => Conflated}};
 frame(Type, Payload) ->
+    frame_of_brain(Type, Payload).
+
+frame_of_brain(16#10, Payload) ->
+    hello_brain(hello_window(Payload));
+frame_of_brain(16#11, <<Length, Cursor:Length/binary, Count:16, List/binary>>)
+  when byte_size(List) =:= 12 * Count ->
+    {opened, cursor(Cursor), [{conn(Conn), Number} || <<Conn:64, Number:32>> <= List]};
+frame_of_brain(16#12, <<Conn:64, Status:16, RetryAfterS:16, L1, Code:L1/binary, L2:16,
+               Message:L2/binary>>) ->
+    {refused, conn(Conn), Status, RetryAfterS, Code, Message};
+frame_of_brain(16#13, Payload) ->
+    deliver(Payload);
+frame_of_brain(16#14, <<Length, Reason:Length/binary, Count:16, List/binary>>)
+  when byte_size(List) =:= 8 * Count ->
+    {close_sessions, Reason, [conn(Conn) || <<Conn:64>> <= List]};
+frame_of_brain(16#15, <<Conn:64, Status:16, Flags, BodyBytes:64, Count:16, Rest/binary>>) ->
+    {Headers, Body} = pairs(Count, Rest, []),
+    flags(Flags, ?FLAG_END bor ?FLAG_CLOSE),
+    Flags band ?FLAG_END =:= 0 orelse byte_size(Body) =:= BodyBytes orelse
+        breaks(<<"8.4">>, "a body of ~b bytes announced as ~b", [byte_size(Body), BodyBytes]),
+    {response, conn(Conn), Status, Flags, BodyBytes, Headers, Body};
+frame_of_brain(16#16, <<Conn:64, Flags, Body/binary>>) ->
+    {response_body, conn(Conn), flags(Flags, ?FLAG_END), Body};
+frame_of_brain(16#17, <<Conn:64, Bytes:32>>) ->
+    {request_credit, conn(Conn), Bytes};
+frame_of_brain(16#18, <<DrainMs:32>>) ->
+    {shutdown, DrainMs};
+frame_of_brain(16#19, <<Conn:64, Flags, Length, Cursor:Length/binary, Count, Rest/binary>>) ->
+    replay(conn(Conn), flags(Flags, ?FLAG_LAST), cursor(Cursor), Count, Rest);
+frame_of_brain(16#1A, <<L1, Reason:L1/binary, From:64, To:64, L2, Cursor:L2/binary, Count:16,
+               List/binary>>) when byte_size(List) =:= 8 * Count ->
+    {gap, gap_reason(Reason), From, To, cursor(Cursor), [conn(Conn) || <<Conn:64>> <= List]};
+frame_of_brain(16#1B, <<Length, Cursor:Length/binary>>) ->
+    {cursor, cursor(Cursor)};
+frame_of_brain(16#1C, <<Token:32, Conn:64>>) ->
+    {inspect, Token, conn(Conn)};
+frame_of_brain(Type, Payload) ->
     shape(Type, Payload).
 
 -spec shape(byte(), binary()) -> no_return().
@@ -164,24 +204,55 @@ request(Payload) ->
 
 sessions_opening(0, <<>>) ->
     [];
-sessions_opening(N, <<Conn:64, Transport, Length, User:Length/binary, Rest/binary>>) when N > 0 ->
-    Transport >= 1 andalso Transport =< 4 orelse
+sessions_opening(N, <<Conn:64, Transport, L1, User:L1/binary, L2, Cursor:L2/binary,
+                     Rest/binary>>) when N > 0 ->
+    Transport >= 1 andalso Transport =< 5 orelse
         breaks(<<"2.6">>, "transport ~b", [Transport]),
-    [{conn(Conn), Transport, User} | sessions_opening(N - 1, Rest)];
+    [{conn(Conn), Transport, User, cursor(Cursor)} | sessions_opening(N - 1, Rest)];
 sessions_opening(_, List) ->
     shape(16#43, List).
 
-conns_and_numbers(List) ->
-    [{conn(Conn), Number} || <<Conn:64, Number:32>> <= List].
+deliver(Payload) ->
+    case item(Payload) of
+        {Item, <<Count:16, Conns/binary>>} when byte_size(Conns) =:= 8 * Count ->
+            Count =< ?DELIVER_CONNS_MAX orelse breaks(<<"7.3">>, "~b connections", [Count]),
+            _ = [conn(Conn) || <<Conn:64>> <= Conns],
+            {deliver, Item, Conns};
+        _ ->
+            shape(16#13, Payload)
+    end.
 
-deliver(Cursor, DataOffset, Event, Count, Conns) ->
-    DataOffset + 2 =< byte_size(Event) orelse
-        breaks(<<"7.1">>, "data_offset ~b in ~b bytes", [DataOffset, byte_size(Event)]),
-    lists:all(fun is_cursor_character/1, binary_to_list(Cursor)) orelse
-        breaks(<<"7.2">>, "a cursor of other characters than [A-Za-z0-9_-]", []),
-    Count =< ?DELIVER_CONNS_MAX orelse breaks(<<"7.3">>, "~b connections", [Count]),
-    _ = [conn(Conn) || <<Conn:64>> <= Conns],
-    {deliver, Cursor, DataOffset, Event, Conns}.
+replay(Conn, Flags, Cursor, HeadsCount, Rest) ->
+    HeadsCount =< ?SHARDS_MAX orelse breaks(<<"2.6">>, "~b heads", [HeadsCount]),
+    HeadsBytes = 8 * HeadsCount,
+    case Rest of
+        <<Heads:HeadsBytes/binary, Count:16, List/binary>> ->
+            {replay, Conn, Flags, Cursor, [Seq || <<Seq:64>> <= Heads], items(Count, List)};
+        _ ->
+            shape(16#19, Rest)
+    end.
+
+items(0, <<>>) ->
+    [];
+items(N, List) when N > 0 ->
+    {Item, Rest} = item(List),
+    [Item | items(N - 1, Rest)];
+items(0, List) ->
+    shape(16#19, List).
+
+item(<<Shard, Seq:64, At:64, DataOffset:32, SubjectOffset:16, SubjectBytes:16, L1,
+       Cursor:L1/binary, L2:32, Json:L2/binary, Rest/binary>>) ->
+    Shard >= 1 andalso Shard =< ?SHARDS_MAX orelse breaks(<<"2.6">>, "shard ~b", [Shard]),
+    DataOffset + 2 =< L2 orelse
+        breaks(<<"7.1">>, "data_offset ~b in ~b bytes", [DataOffset, L2]),
+    SubjectOffset + SubjectBytes =< L2 orelse
+        breaks(<<"7.1">>, "~b bytes of subject at ~b in ~b", [SubjectBytes, SubjectOffset, L2]),
+    is_one_line(Json) orelse breaks(<<"7.1">>, "a control character in an event", []),
+    {#{shard => Shard, seq => Seq, at => At, data_offset => DataOffset,
+       subject_offset => SubjectOffset, subject_bytes => SubjectBytes, cursor => cursor(Cursor),
+       json => Json}, Rest};
+item(_) ->
+    breaks(<<"2.3">>, "an item that ends too early", []).
 
 %% Magic and version come first and alone: what follows them in another version may have another
 %% shape.
@@ -238,6 +309,18 @@ conn(Conn) -> breaks(<<"2.4">>, "connection id ~b", [Conn]).
 flags(Flags, Known) when Flags bor Known =:= Known -> Flags;
 flags(Flags, _) -> breaks(<<"2.6">>, "flags ~b", [Flags]).
 
+close_reason(Reason) when Reason >= 1, Reason =< 7 -> Reason;
+close_reason(Reason) -> breaks(<<"2.8">>, "reason ~b of a CLOSE", [Reason]).
+
+gap_reason(Reason) when Reason =:= <<"too_old">>; Reason =:= <<"malformed">>;
+                        Reason =:= <<"other_store">>; Reason =:= <<"damaged">> -> Reason;
+gap_reason(_) -> breaks(<<"10.4">>, "an unknown reason of a GAP", []).
+
+cursor(Cursor) when byte_size(Cursor) =< ?CURSOR_BYTES_MAX ->
+    is_cursor(Cursor) orelse
+        breaks(<<"7.2">>, "a cursor of other characters than [A-Za-z0-9_-]", []),
+    Cursor.
+
 listener(1) -> public;
 listener(2) -> api;
 listener(Listener) -> breaks(<<"2.6">>, "listener ~b", [Listener]).
@@ -260,9 +343,12 @@ is_metric_rest(<<C, Rest/binary>>) when C >= $a, C =< $z; C >= $0, C =< $9; C =:
 is_metric_rest(Rest) ->
     Rest =:= <<>>.
 
-is_cursor_character(C) ->
-    C >= $a andalso C =< $z orelse C >= $A andalso C =< $Z orelse C >= $0 andalso C =< $9
-        orelse C =:= $_ orelse C =:= $-.
+is_cursor(<<C, Rest/binary>>) when C >= $a, C =< $z; C >= $A, C =< $Z; C >= $0, C =< $9;
+                                   C =:= $_; C =:= $- -> is_cursor(Rest);
+is_cursor(Rest) -> Rest =:= <<>>.
+
+is_one_line(<<C, Rest/binary>>) when C >= $\s, C =/= 16#7f -> is_one_line(Rest);
+is_one_line(Rest) -> Rest =:= <<>>.
 
 -spec breaks(binary(), string(), [term()]) -> no_return().
 breaks(Clause, Format, Args) ->
@@ -271,98 +357,12 @@ breaks(Clause, Format, Args) ->
 text(Format, Args) ->
     unicode:characters_to_binary(io_lib:format(Format, Args)).
 
-%%% Encoding
-
-%% The whole frame, its length first. The caller keeps the bounds of link.md: a value that doesn't
-%% fit its field crashes.
--spec encode(frame()) -> iodata().
-encode({opened, List}) ->
-    encode_frame(16#11, [<<(length(List)):16>> | [<<C:64, N:32>> || {C, N} <- List]]);
-encode({response, Conn, Status, Flags, BodyBytes, Headers, Body}) ->
-    encode_frame(16#15, [<<Conn:64, Status:16, Flags, BodyBytes:64>>, enc_pairs(Headers), Body]);
-encode({response_body, Conn, Flags, Body}) ->
-    encode_frame(16#16, [<<Conn:64, Flags>>, Body]);
-encode({deliver, Cursor, DataOffset, Event, Conns}) ->
-    encode_deliver(Cursor, DataOffset, Event, Conns);
-encode({ping, Nonce}) ->
-    <<9:32, 16#01, Nonce:64>>;
-encode({pong, Nonce}) ->
-    <<9:32, 16#02, Nonce:64>>;
-encode({credit, Bytes}) ->
-    <<5:32, 16#03, Bytes:32>>;
-encode({goodbye, Code, Reason}) ->
-    encode_frame(16#04, [Code, str16(Reason)]);
-encode({hello_brain, Hello}) ->
-    #{version := Version, window := Window, node := Node, settings := Settings} = Hello,
-    encode_frame(16#10, [<<"HLY1", Version:16, Window:32>>, str8(Node), enc_pairs(Settings)]);
-encode({refused, Conn, Status, RetryAfterS, Code, Message}) ->
-    encode_frame(16#12, [<<Conn:64, Status:16, RetryAfterS:16>>, str8(Code), str16(Message)]);
-encode({close_sessions, Reason, Conns}) ->
-    encode_frame(16#14, [str8(Reason), <<(length(Conns)):16>> | [<<C:64>> || C <- Conns]]);
-encode({request_credit, Conn, Bytes}) ->
-    <<13:32, 16#17, Conn:64, Bytes:32>>;
-encode({shutdown, DrainMs}) ->
-    <<5:32, 16#18, DrainMs:32>>;
-encode(Frame) ->
-    encode_from_edge(Frame).
-
-encode_from_edge({hello_edge, Hello}) ->
-    #{version := Version, window := Window, pid := Pid, worker := Worker, workers := Workers,
-      build := Build, public_listen := Public, api_listen := Api, connections_max := Max,
-      metrics := Metrics} = Hello,
-    encode_frame(16#40, [<<"HLY1", Version:16, Window:32, Pid:32, Worker:16, Workers:16>>,
-                         str8(Build), str8(Public), str8(Api), <<Max:32, (length(Metrics)):16>>
-                         | [[str8(N), enc_kind(K), str8(H)] || {N, K, H} <- Metrics]]);
-encode_from_edge({sync_begin, Sessions}) ->
-    <<5:32, 16#41, Sessions:32>>;
-encode_from_edge(sync_end) ->
-    <<1:32, 16#42>>;
-encode_from_edge({open, List}) ->
-    encode_frame(16#43, [<<(length(List)):16>> | [[<<C:64, T>>, str8(U)] || {C, T, U} <- List]]);
-encode_from_edge({close, List}) ->
-    encode_frame(16#44, [<<(length(List)):16>> | [<<C:64, N:32>> || {C, N} <- List]]);
-encode_from_edge({request, Conn, Listener, Flags, Method, Target, Headers, Body}) ->
-    encode_frame(16#45, [<<Conn:64, (enc_listener(Listener)), Flags>>, str8(Method), str16(Target),
-                         enc_pairs(Headers), Body]);
-encode_from_edge({request_body, Conn, Flags, Body}) ->
-    encode_frame(16#46, [<<Conn:64, Flags>>, Body]);
-encode_from_edge({request_gone, Conn}) ->
-    <<9:32, 16#47, Conn:64>>;
-encode_from_edge({stats, Values}) ->
-    encode_frame(16#48, [<<(length(Values)):16>> | [<<V:64>> || V <- Values]]).
-
-%% DELIVER from its parts; neither the JSON nor the packed connection ids are copied.
--spec encode_deliver(Cursor :: binary(), DataOffset :: non_neg_integer(), Json :: iodata(),
-                     Conns :: binary()) -> iolist().
-encode_deliver(Cursor, DataOffset, Json, Conns) ->
-    JsonBytes = iolist_size(Json),
-    Length = 12 + byte_size(Cursor) + JsonBytes + byte_size(Conns),
-    [<<Length:32, 16#13, (byte_size(Cursor)), Cursor/binary, DataOffset:32, JsonBytes:32>>, Json,
-     <<(byte_size(Conns) div 8):16>>, Conns].
-
-encode_frame(Type, Payload) ->
-    [<<(1 + iolist_size(Payload)):32, Type>>, Payload].
-
-enc_pairs(Pairs) ->
-    [<<(length(Pairs)):16>> | [[str8(Name), str16(Value)] || {Name, Value} <- Pairs]].
-
-enc_kind(counter) -> 1;
-enc_kind(gauge) -> 2.
-
-enc_listener(public) -> 1;
-enc_listener(api) -> 2.
-
-str8(Data) ->
-    Size = iolist_size(Data),
-    true = Size =< 255,
-    [Size, Data].
-
-str16(Data) ->
-    Size = iolist_size(Data),
-    true = Size =< 65535,
-    [<<Size:16>>, Data].
-
 %%% About frames
+
+%% The whole frame, its length first. A value that doesn't fit its field crashes.
+-spec encode(frame()) -> iodata().
+encode(Frame) ->
+    halley_edge_encoder:encode(Frame).
 
 %% Whether an edge may send this frame. The other frames have no known type in this direction (2.3).
 -spec is_from_edge(frame()) -> boolean().
@@ -372,7 +372,8 @@ is_from_edge(Frame) ->
     case element(1, Frame) of
         Tag when Tag =:= hello_brain; Tag =:= opened; Tag =:= refused; Tag =:= deliver;
                  Tag =:= close_sessions; Tag =:= response; Tag =:= response_body;
-                 Tag =:= request_credit; Tag =:= shutdown -> false;
+                 Tag =:= request_credit; Tag =:= shutdown; Tag =:= replay; Tag =:= gap;
+                 Tag =:= cursor; Tag =:= inspect -> false;
         _ -> true
     end.
 

@@ -1,10 +1,10 @@
 %% The reading half of a link: one process per worker of the edge (protocol/link.md).
 %%
 %% It dials, shakes hands, starts its writer, and from then on turns frames into what they ask for:
-%% sessions opened and closed in the directory, a process for each request, counters for the
-%% metrics. It decides nothing about events, and holds nothing about a connection: sessions are in
-%% the directory, under this link's slot; only open requests are in its state
-%% (halley_edge_requests).
+%% sessions opened and closed (halley_edge_sessions), a process for each request, counters for the
+%% metrics. It decides nothing about events, and holds little about a connection: sessions are in
+%% the directory, under this link's slot; only those whose replay goes on, open requests
+%% (halley_edge_requests) and inspections are in its state.
 %%
 %% Whatever breaks a clause ends the link: GOODBYE with the clause, one line in the log, exit.
 %% Nothing is repaired; the registry forgets the slot's sessions when the writer dies, and
@@ -14,19 +14,20 @@
 %% request has a process, its body bytes are with that process (which request windows bound by
 %% themselves, 8.3), or there was nothing to do.
 %%
-%% Lifetimes: writer and requests are linked to this process and none of them outlives it. A
-%% request's death is its answer's business; the writer's death is the link's.
+%% Lifetimes: writer, replays (halley_edge_replays) and requests are linked to this process and none
+%% of them outlives it. A request's death is its answer's business; that of the others is the
+%% link's.
 -module(halley_edge_link).
 -behaviour(gen_server).
 
--export([start_link/2, stop/1, shutdown_edge/2]).
+-export([start_link/2, stop/1, shutdown_edge/2, inspect/3]).
 -export([init/1, handle_continue/2, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 
 -include_lib("kernel/include/logger.hrl").
 -include("halley_edge.hrl").
 
 -define(READS, 64).                  % messages before the socket asks whether to go on
--define(OPENED_MAX, 16384).          % per frame: OPEN's entries are smaller than OPENED's
+-define(INSPECT_MS_SPARE, 100).      % for a link that has just something else to do
 
 -record(state, {
     path :: binary(),
@@ -36,6 +37,9 @@
     writer :: halley_edge_writer:handle() | undefined,
     writer_pid :: pid() | undefined,
     slot :: halley_links:slot() | undefined,
+    replays :: pid() | undefined,
+    sessions :: halley_edge_sessions:sessions() | undefined,
+    inspections = halley_edge_inspections:new() :: halley_edge_inspections:inspections(),
     requests :: halley_edge_requests:requests() | undefined,
     buffer = <<>> :: binary(),
     sync = before :: before | running | done,
@@ -62,6 +66,22 @@ shutdown_edge(Link, DrainMs) ->
 stop(Link) ->
     gen_server:cast(Link, stop).
 
+%% What a connection of the link with this slot has waiting (10.8): a map of the fields of
+%% INSPECTED, `state' and `transport' as atoms. `gone': there is no such link any more.
+-spec inspect(halley_links:slot(), halley_edge_codec:conn(), TimeoutMs :: pos_integer()) ->
+    {ok, map()} | timeout | gone.
+inspect(Slot, Conn, TimeoutMs) ->
+    case halley_links:info(Slot) of
+        #{link := Link} ->
+            try gen_server:call(Link, {inspect, Conn, TimeoutMs}, TimeoutMs + ?INSPECT_MS_SPARE)
+            catch
+                exit:{timeout, _} -> timeout;
+                exit:_ -> gone
+            end;
+        _ ->
+            gone
+    end.
+
 %%% Meeting
 
 -spec init({binary(), pid()}) -> {ok, #state{}, {continue, dial}}.
@@ -87,16 +107,18 @@ log_refusal(Path, Reason) ->
 
 met(#{socket := Socket, hello := Hello, window := Window, frames := Frames, rest := Rest}, State) ->
     #{window := Credit, worker := Worker, pid := OsPid} = Hello,
-    QueueBytesMax = halley_limits:get(link_queue_bytes_max),
-    {ok, WriterPid} = halley_edge_writer:start_link(Socket, Credit, QueueBytesMax),
+    {ok, WriterPid} = halley_edge_writer:start_link(Socket, Credit),
     {ok, Slot, Queue} = halley_links:register(WriterPid, #{worker => Worker, pid => OsPid,
-                                                           build => copy(build, Hello)}),
-    Writer = halley_edge_writer:attach(WriterPid, Queue),
+                                                           build => copy(build, Hello),
+                                                           link => self()}),
+    Writer = halley_edge_writer:attach(WriterPid, Slot, Queue, halley_history:heads()),
+    Replays = halley_edge_replays:start_link(self(), Writer),
     State#state.dialer ! {up, self(), Hello},
     _ = erlang:send_after(halley_limits:get(heartbeat_ms), self(), tick),
     self() ! read,
     take(Frames, State#state{
         socket = Socket, writer = Writer, writer_pid = WriterPid, slot = Slot, hello = Hello,
+        replays = Replays, sessions = halley_edge_sessions:new(Slot, Worker, Writer, Replays),
         requests = halley_edge_requests:new(Writer), buffer = Rest, window = Window,
         allowance = Window, heard_at = now_ms()}).
 
@@ -105,7 +127,16 @@ copy(Key, Map) ->
 
 %%% Messages
 
--spec handle_call(term(), gen_server:from(), #state{}) -> {noreply, #state{}}.
+-spec handle_call(term(), gen_server:from(), #state{}) ->
+    {noreply, #state{}} | {reply, timeout, #state{}}.
+handle_call({inspect, Conn, TimeoutMs}, From, #state{inspections = Inspections} = State) ->
+    case halley_edge_inspections:ask(From, Conn, TimeoutMs, Inspections) of
+        {Frame, Asked} ->
+            send(Frame, State),
+            {noreply, State#state{inspections = Asked}};
+        full ->
+            {reply, timeout, State}
+    end;
 handle_call(_, _, State) ->
     {noreply, State}.
 
@@ -121,7 +152,14 @@ handle_cast(_, State) ->
 -spec handle_info(term(), #state{}) -> {noreply, #state{}} | {stop, term(), #state{}}.
 handle_info({tcp, Socket, Data}, #state{socket = Socket, buffer = Buffer} = State) ->
     handled(received(halley_edge_codec:deframe(append(Buffer, Data)), State));
-handle_info({'EXIT', Pid, Reason}, #state{writer_pid = Pid} = State) ->
+handle_info({enter, Replays, Conns}, #state{replays = Replays, sessions = Sessions} = State) ->
+    ok = halley_edge_sessions:enter(Conns, Sessions),
+    {noreply, State};
+handle_info({replay_ended, Replays, Conn}, #state{replays = Replays} = State) ->
+    Sessions = halley_edge_sessions:replay_ended(Conn, State#state.sessions),
+    {noreply, State#state{sessions = Sessions}};
+handle_info({'EXIT', Pid, Reason}, #state{writer_pid = Writer, replays = Replays} = State)
+  when Pid =:= Writer; Pid =:= Replays ->
     {stop, Reason, State};
 handle_info({'EXIT', Pid, Reason}, #state{requests = Requests} = State) ->
     {noreply, State#state{requests = halley_edge_requests:ended(Pid, Reason, Requests)}};
@@ -187,13 +225,15 @@ tick(#state{heard_at = HeardAt, writer = Writer, nonce = Nonce, requests = Reque
         _ ->
             _ = erlang:send_after(halley_limits:get(heartbeat_ms), self(), tick),
             ok = halley_edge_writer:free(Writer, {ping, Nonce}),
-            bounded(State#state{requests = halley_edge_requests:tick(Requests), nonce = Nonce + 1})
+            Inspections = halley_edge_inspections:expire(State#state.inspections),
+            bounded(State#state{requests = halley_edge_requests:tick(Requests), nonce = Nonce + 1,
+                                inspections = Inspections})
     end.
 
 %% The writer watches its queue's bound itself, unless it is stuck in a write to a worker that
 %% doesn't read.
 bounded(#state{writer = Writer} = State) ->
-    Max = halley_limits:get(link_queue_bytes_max),
+    Max = halley_edge_writer:bytes_max(),
     case halley_edge_writer:queue_bytes(Writer) of
         Queued when Queued =< Max ->
             State;
@@ -249,19 +289,28 @@ costly({request_body, Conn, Flags, Data}, State) ->
     requests(halley_edge_requests:body(Conn, Flags, Data, State#state.requests), State);
 costly({request_gone, Conn}, State) ->
     requests(halley_edge_requests:gone(Conn, State#state.requests), State);
-costly({sync_begin, _}, #state{sync = before} = State) ->
+costly({sync_begin, Sessions, Cursor}, #state{sync = before, writer = Writer} = State) ->
+    Start = halley_edge_catchup:begins(Sessions, Cursor, halley_history:store(),
+                                       halley_history:heads(), erlang:system_time(millisecond)),
+    ok = halley_edge_writer:sync_begin(Writer, Start),
     State#state{sync = running};
-costly(sync_end, #state{sync = running} = State) ->
+costly(sync_end, #state{sync = running, writer = Writer} = State) ->
+    ok = halley_edge_writer:sync_end(Writer),
     State#state{sync = done};
 costly({stats, Values}, State) ->
     stats(Values, State);
-costly({open, Opening}, #state{sync = Sync} = State) when Sync =/= before ->
-    open(Opening, State);
-costly({close, Closing}, #state{sync = Sync, slot = Slot} = State) when Sync =/= before ->
-    lists:foreach(fun({Conn, Number}) ->
-        ok = halley_directory:close(Number, {link, Slot, Conn})
-    end, Closing),
+costly({open, Opening}, #state{sync = Sync, sessions = Sessions} = State) when Sync =/= before ->
+    case halley_edge_sessions:open(Opening, Sessions) of
+        {ok, Opened} -> State#state{sessions = Opened};
+        {broken, Problem} -> {broken, Problem, State}
+    end;
+costly({close, Closing}, #state{sync = Sync, sessions = Sessions} = State) when Sync =/= before ->
+    State#state{sessions = halley_edge_sessions:close(Closing, Sessions)};
+costly({replayed, Conn}, #state{replays = Replays} = State) ->
+    ok = halley_edge_replays:replayed(Replays, Conn),
     State;
+costly({inspected, Token, Conn, Seen}, #state{inspections = Inspections} = State) ->
+    State#state{inspections = halley_edge_inspections:answered(Token, Conn, Seen, Inspections)};
 costly(Frame, State) ->
     case halley_edge_codec:is_from_edge(Frame) of
         true -> broken(<<"6.1">>, "a frame out of its place in the sync", [], State);
@@ -277,23 +326,6 @@ stats(Values, #state{hello = #{metrics := Metrics}, slot = Slot} = State)
     State;
 stats(Values, #state{hello = #{metrics := Metrics}} = State) ->
     broken(<<"3.4">>, "~b values for ~b metrics", [length(Values), length(Metrics)], State).
-
-%%% Sessions
-
-%% OPENED is sent after the directory knows, so that no event that is published after the client's
-%% welcome is missed (6.2).
-open(Opening, #state{slot = Slot} = State) ->
-    {Opened, Refused} = halley_edge_sessions:open(Slot, Opening),
-    send_opened(Opened, State),
-    lists:foreach(fun(Refusal) -> send(Refusal, State) end, Refused),
-    State.
-
-send_opened([], _) ->
-    ok;
-send_opened(Opened, State) ->
-    {Now, Later} = lists:split(min(?OPENED_MAX, length(Opened)), Opened),
-    send({opened, Now}, State),
-    send_opened(Later, State).
 
 send(Frame, #state{writer = Writer}) ->
     halley_edge_writer:send(Writer, [iolist_to_binary(halley_edge_codec:encode(Frame))]).

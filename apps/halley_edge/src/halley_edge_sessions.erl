@@ -1,30 +1,133 @@
-%% Opens sessions for what OPEN lists: ids become user numbers, numbers become sessions in the
-%% directory.
+%% The sessions of one link: what OPEN and CLOSE do. Held in the link's state; every function that
+%% changes it gives it back.
 %%
-%% Numbers are looked up one by one and interned together. An id that is none is refused with 400,
-%% alone; when no number is free, those that need one are refused with 503 and the others open all
-%% the same.
+%% Ids become user numbers, looked up one by one and interned together. An id that is none is
+%% refused with 400, alone; when no number is free, those that need one are refused with 503 and
+%% the others open all the same.
+%%
+%% A session without a cursor is in the directory before its OPENED is sent, so that no event that
+%% is published after the client's welcome is missed (protocol/link.md 6.2). One with a cursor is
+%% *held* (10.2): it is in the directory only once its replay is nearly done, and this process alone
+%% puts it there and takes it out, so a CLOSE that came first is never followed by an open.
+%%
+%% Sessions that live are not known here, only those whose replay goes on.
 -module(halley_edge_sessions).
 
--export([open/2]).
+-export([new/4, open/2, close/2, enter/2, replay_ended/2]).
+-export_type([sessions/0]).
 
--type opening() :: {halley_edge_codec:conn(), Transport :: 1..4, User :: binary()}.
 -type opened() :: {halley_edge_codec:conn(), UserNumber :: non_neg_integer()}.
 
 -define(RETRY_AFTER_S, 5).
+-define(OPENED_MAX, 16384).          % per frame: OPEN's entries are smaller than OPENED's
+%% A worker has as many connections, and more are none of an honest one.
+-define(HELD_MAX, (1 bsl 24)).
 
-%% What OPENED lists, in order, and the REFUSED frames.
--spec open(halley_links:slot(), [opening()]) -> {[opened()], [halley_edge_codec:frame()]}.
-open(Slot, Opening) ->
+-record(sessions, {
+    slot :: halley_links:slot(),
+    worker :: non_neg_integer(),
+    writer :: halley_edge_writer:handle(),
+    replays :: pid(),
+    held = #{} :: #{halley_edge_codec:conn() => UserNumber :: non_neg_integer()}
+}).
+-opaque sessions() :: #sessions{}.
+
+-spec new(halley_links:slot(), Worker :: non_neg_integer(), halley_edge_writer:handle(),
+          Replays :: pid()) -> sessions().
+new(Slot, Worker, Writer, Replays) ->
+    #sessions{slot = Slot, worker = Worker, writer = Writer, replays = Replays}.
+
+%% OPEN came. OPENED goes out first for those that are held, then for the others.
+-spec open([halley_edge_codec:session()], sessions()) ->
+    {ok, sessions()} | {broken, halley_edge_codec:problem()}.
+open(Opening, #sessions{writer = Writer, replays = Replays} = Sessions) ->
+    {Here, Behind} = lists:partition(fun({_, _, _, Cursor}) -> Cursor =:= <<>> end, Opening),
+    {Live, Refused} = numbers([{Conn, User} || {Conn, _, User, _} <- Here]),
+    {Waiting, AlsoRefused} = numbers([{Conn, User} || {Conn, _, User, _} <- Behind]),
+    case hold(Waiting, Sessions) of
+        {broken, _} = Broken ->
+            Broken;
+        Next ->
+            in_parts(Waiting, fun(Part) -> send({opened, <<>>, Part}, Writer) end),
+            Waiting =:= [] orelse
+                halley_edge_replays:add(Replays, replays(Behind, maps:from_list(Waiting))),
+            lists:foreach(fun(Session) -> enter_one(Session, Next) end, Live),
+            in_parts(Live, fun(Part) -> halley_edge_writer:opened(Writer, Part) end),
+            lists:foreach(fun(Refusal) -> send(Refusal, Writer) end, Refused ++ AlsoRefused),
+            {ok, Next}
+    end.
+
+hold(Waiting, #sessions{held = Held} = Sessions) ->
+    More = maps:merge(Held, maps:from_list(Waiting)),
+    case map_size(More) =:= map_size(Held) + length(Waiting) andalso map_size(More) =< ?HELD_MAX of
+        true -> Sessions#sessions{held = More};
+        false -> {broken, {<<"6.3">>, <<"a session that is open already">>}}
+    end.
+
+replays(Behind, Numbers) ->
+    [{Conn, maps:get(Conn, Numbers), Transport, binary:copy(Cursor)}
+     || {Conn, Transport, _, Cursor} <- Behind, is_map_key(Conn, Numbers)].
+
+enter_one({Conn, Number}, #sessions{slot = Slot}) ->
+    ok = halley_directory:open(Number, {link, Slot, Conn}).
+
+in_parts([], _) ->
+    ok;
+in_parts(Opened, Send) ->
+    {Now, Later} = lists:split(min(?OPENED_MAX, length(Opened)), Opened),
+    ok = Send(Now),
+    in_parts(Later, Send).
+
+%% CLOSE came.
+-spec close([{halley_edge_codec:conn(), UserNumber :: non_neg_integer(), Reason :: 1..7}],
+            sessions()) -> sessions().
+close(Closing, Sessions) ->
+    lists:foldl(fun close_one/2, Sessions, Closing).
+
+close_one({Conn, Number, Reason}, #sessions{slot = Slot, worker = Worker} = Sessions) ->
+    ok = halley_directory:close(Number, {link, Slot, Conn}),
+    _ = {reason(Reason), Worker},
+    #sessions{held = Held, replays = Replays} = Sessions,
+    case maps:take(Conn, Held) of
+        {_, Rest} ->
+            ok = halley_edge_replays:cancel(Replays, Conn),
+            Sessions#sessions{held = Rest};
+        error ->
+            Sessions
+    end.
+
+%% protocol/link.md 2.8
+reason(1) -> closed;
+reason(2) -> vanished;
+reason(3) -> slow_consumer;
+reason(4) -> close_sessions;
+reason(5) -> edge_stops;
+reason(6) -> broke_protocol;
+reason(7) -> poll_answered.
+
+%% Replays that are nearly done: those that are still held go into the directory.
+-spec enter([halley_edge_codec:conn()], sessions()) -> ok.
+enter(Conns, #sessions{held = Held, replays = Replays} = Sessions) ->
+    Entering = maps:with(Conns, Held),
+    lists:foreach(fun(Session) -> enter_one(Session, Sessions) end, maps:to_list(Entering)),
+    halley_edge_replays:entered(Replays, maps:keys(Entering)).
+
+%% Nothing more is replayed to this session.
+-spec replay_ended(halley_edge_codec:conn(), sessions()) -> sessions().
+replay_ended(Conn, #sessions{held = Held} = Sessions) ->
+    Sessions#sessions{held = maps:remove(Conn, Held)}.
+
+%%% Numbers
+
+%% Those that have one now, in order, and the REFUSED frames.
+-spec numbers([{halley_edge_codec:conn(), User :: binary()}]) ->
+    {[opened()], [halley_edge_codec:frame()]}.
+numbers(Opening) ->
     {Known, Unknown, Bad} = sort(Opening, [], [], []),
     {New, Full} = intern(Unknown),
-    Opened = lists:reverse(Known, New),
-    lists:foreach(fun({Conn, Number}) ->
-        ok = halley_directory:open(Number, {link, Slot, Conn})
-    end, Opened),
-    {Opened, Bad ++ Full}.
+    {lists:reverse(Known, New), Bad ++ Full}.
 
-sort([{Conn, _, User} | Rest], Known, Unknown, Bad) ->
+sort([{Conn, User} | Rest], Known, Unknown, Bad) ->
     case halley_ids:lookup(User) of
         undefined ->
             case halley_id:check(User) of
@@ -61,3 +164,6 @@ bad_id(Conn, Reason) ->
 full(Conn) ->
     {refused, Conn, 503, ?RETRY_AFTER_S, <<"too_many_users">>,
      <<"the server has no room for another user; raise limits.ids_max">>}.
+
+send(Frame, Writer) ->
+    halley_edge_writer:send(Writer, [iolist_to_binary(halley_edge_codec:encode(Frame))]).

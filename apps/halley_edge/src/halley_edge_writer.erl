@@ -1,65 +1,67 @@
-%% The writing half of a link: one process per link, which turns messages into frames and keeps the
-%% credit that the worker granted (protocol/link.md 4).
+%% The writing half of a link: one process per link, which turns messages into frames, puts the
+%% link's cursor into them (halley_edge_place), and keeps the credit that the worker granted
+%% (protocol/link.md 4).
 %%
 %% It gathers: frames collect until 64 KiB are together or its mailbox is empty, then they are
-%% written at once, so batching needs no timer. Free frames (PING, PONG, CREDIT) go into the next
-%% write; costly ones wait in `waiting' while the credit is used up, so a worker that deals with
-%% nothing still hears heartbeats.
+%% written at once, so batching needs no timer (halley_edge_output).
 %%
 %% The queue is bounded by bytes, not by messages: whoever sends a frame adds its bytes to the
 %% counter that halley_links gave the link (index 1), free ones too, and the writer subtracts them
-%% when they were handed to the socket. Beyond `link_queue_bytes_max' the link ends with GOODBYE 8
-%% (4.7).
+%% when they were handed to the socket. Events stop at `link_queue_bytes_max': halley_links sends
+%% none and the link is behind. Once the backlog is small the writer starts a catch-up, as it does
+%% when a sync began at an older cursor (10.6). Other frames may take as much again; beyond that the
+%% link ends with GOODBYE 8 (4.7).
 %%
-%% Messages: {deliver, Event, Conns} and {close_sessions, Reason, Conns} from halley_links, which
-%% counts the first and not the second; the others come through the functions here.
+%% Messages: {deliver, Event, Conns}, {mark, Shard, Seq} and {close_sessions, Reason, Conns} from
+%% halley_links, which counts the first and not the others; the rest comes through the functions
+%% here and in halley_edge_catchup.
 %%
-%% Writes go by erlang:port_command/2 and the driver's {inet_reply, ...} is taken from the mailbox
-%% in turn: gen_tcp:send/2 would search the mailbox for it, past every event that waits there. A
-%% worker that doesn't read makes the port busy and suspends the writer; then the link (silence, or
-%% the queue's bound) ends both.
+%% An event's cursor says that the event is passed only in the last of its frames: a worker that
+%% read some of them and lost the link gets the event again, for all.
 %%
 %% Not here: reading, the meaning of frames, and when the link ends for any other reason.
 -module(halley_edge_writer).
 
--export([start_link/3, attach/2, send/2, free/2, credit/2, goodbye/2, queue_bytes/1]).
--export([init/4]).
+-export([start_link/2, attach/4, send/2, free/2, credit/2, goodbye/2, queue_bytes/1, bytes_max/0]).
+-export([opened/2, last/4, sync_begin/2, sync_end/1]).
+-export([init/3]).
 -export_type([handle/0]).
 
 -include("halley_edge.hrl").
 
 -opaque handle() :: {pid(), counters:counters_ref()}.
 
--define(FLUSH_BYTES, 65536).
-%% Conns per frame where the list isn't bounded by who sends it.
 -define(CLOSE_CONNS_MAX, 8192).
--define(DELIVER_HEAD_BYTES, 16).
+%% A message with as many connections may have another with the same event behind it.
+-define(CONNS_BYTES_FULL, (8 * ?DELIVER_CONNS_MAX)).
+-define(CURSOR_MS, 250).             % between CURSOR frames
+-define(MARK_MS, 10).                % between requests for marks
 
 -record(state, {
-    link :: pid(),
-    socket :: gen_tcp:socket(),
-    window :: pos_integer(),
-    credit :: integer(),
-    queue :: counters:counters_ref(),
-    queue_bytes_max :: pos_integer(),
-    waiting = queue:new() :: queue:queue({pos_integer(), iodata()}),
-    out = [] :: iolist(),            % in reverse
-    out_bytes = 0 :: non_neg_integer()
+    slot :: halley_links:slot(),
+    output :: halley_edge_output:output(),
+    low_bytes :: pos_integer(),      % below it the backlog is small
+    place :: halley_edge_place:place(),
+    catchup = none :: none | {pid(), running | waiting},
+    %% A CURSOR is sent when the timer comes if the vector moved without a frame that told it.
+    cursor_due = no :: no | idle | moved,
+    marks_asked = false :: boolean()
 }).
 
-%% Starts a writer for the calling link. It waits for attach/2, since only a registered writer has a
+%% Starts a writer for the calling link. It waits for attach/4, since only a registered writer has a
 %% counter.
--spec start_link(gen_tcp:socket(), Window :: pos_integer(), QueueBytesMax :: pos_integer()) ->
-    {ok, pid()}.
-start_link(Socket, Window, QueueBytesMax) ->
+-spec start_link(gen_tcp:socket(), Window :: pos_integer()) -> {ok, pid()}.
+start_link(Socket, Window) ->
     Link = self(),
     Options = [link, {message_queue_data, off_heap}, {fullsweep_after, 20}],
-    {ok, spawn_opt(?MODULE, init, [Link, Socket, Window, QueueBytesMax], Options)}.
+    {ok, spawn_opt(?MODULE, init, [Link, Socket, Window], Options)}.
 
-%% Hands over the counter that halley_links:register/2 gave for this writer.
--spec attach(pid(), counters:counters_ref()) -> handle().
-attach(Writer, Queue) ->
-    Writer ! {attach, Queue},
+%% Hands over what halley_links:register/2 gave for this writer, and the heads as they were then or
+%% later: the vector to begin with.
+-spec attach(pid(), halley_links:slot(), counters:counters_ref(), halley_history:vector()) ->
+    handle().
+attach(Writer, Slot, Queue, Heads) ->
+    Writer ! {attach, Slot, Queue, Heads},
     {Writer, Queue}.
 
 %% Queues whole, encoded, costly frames; they stay together and in order.
@@ -83,6 +85,40 @@ credit({Writer, _}, Bytes) ->
     Writer ! {credit, Bytes},
     ok.
 
+%% Queues OPENED with the link's cursor of that moment, for sessions that came without one.
+-spec opened(handle(), [{halley_edge_codec:conn(), non_neg_integer()}]) -> ok.
+opened({Writer, Queue}, Opened) ->
+    Counted = iolist_size(halley_edge_codec:encode({opened, <<>>, Opened})),
+    counters:add(Queue, 1, Counted),
+    Writer ! {opened, Counted, Opened},
+    ok.
+
+%% Queues the REPLAY with LAST; it is sent, with the link's cursor, once that has reached the heads.
+%% Heads of later calls must not be below those of earlier ones.
+-spec last(handle(), halley_edge_codec:conn(), Heads :: halley_history:vector(),
+           [halley_edge_codec:item()]) -> ok.
+last({Writer, Queue}, Conn, Heads, Items) ->
+    Counted = iolist_size(last_frame(Conn, <<>>, Heads, Items)),
+    counters:add(Queue, 1, Counted),
+    Writer ! {last, Counted, Conn, Heads, Items},
+    ok.
+
+last_frame(Conn, Cursor, Heads, Items) ->
+    halley_edge_codec:encode({replay, Conn, ?FLAG_LAST, Cursor, tuple_to_list(Heads), Items}).
+
+%% SYNC_BEGIN came. The worker gets a CURSOR before any session is opened, so that it never has a
+%% session without knowing where the link stands.
+-spec sync_begin(handle(), halley_edge_catchup:start()) -> ok.
+sync_begin({Writer, _}, Start) ->
+    Writer ! {sync_begin, Start},
+    ok.
+
+%% SYNC_END came and all sessions that it ends are in the directory.
+-spec sync_end(handle()) -> ok.
+sync_end({Writer, _}) ->
+    Writer ! sync_end,
+    ok.
+
 %% Writes GOODBYE behind what is already written, drops what waits, and ends the writer.
 -spec goodbye(handle(), {goodbye, 1..8, binary()}) -> ok.
 goodbye({Writer, _}, Goodbye) ->
@@ -94,125 +130,269 @@ goodbye({Writer, _}, Goodbye) ->
 queue_bytes({_, Queue}) ->
     counters:get(Queue, 1).
 
--spec init(pid(), gen_tcp:socket(), pos_integer(), pos_integer()) -> no_return().
-init(Link, Socket, Window, QueueBytesMax) ->
+%% What may wait before the link ends.
+-spec bytes_max() -> pos_integer().
+bytes_max() ->
+    2 * halley_limits:get(link_queue_bytes_max).
+
+-spec init(pid(), gen_tcp:socket(), pos_integer()) -> no_return().
+init(Link, Socket, Window) ->
     receive
-        {attach, Queue} ->
-            idle(#state{link = Link, socket = Socket, window = Window, credit = Window,
-                        queue = Queue, queue_bytes_max = QueueBytesMax})
+        {attach, Slot, Queue, Heads} ->
+            Output = halley_edge_output:new(Link, Socket, Window, Queue, bytes_max()),
+            idle(#state{slot = Slot, output = Output,
+                        place = halley_edge_place:new(halley_history:store(), Heads),
+                        low_bytes = halley_limits:get(replay_queue_bytes_max)})
     end.
 
 idle(State) ->
+    Ready = behind(pace(State)),
     receive
-        Message -> busy(handle(Message, State))
+        Message -> busy(handle(Message, clock(Ready)))
     end.
 
-busy(#state{out_bytes = Bytes} = State) when Bytes >= ?FLUSH_BYTES ->
-    busy(flush(State));
 busy(State) ->
     receive
         Message -> busy(handle(Message, State))
     after 0 ->
-        idle(flush(State))
+        idle(output(halley_edge_output:flush(State#state.output), State))
     end.
 
+output(Output, State) ->
+    State#state{output = Output}.
+
+clock(#state{place = Place} = State) ->
+    State#state{place = halley_edge_place:clock(erlang:system_time(second), Place)}.
+
 handle({deliver, Event, Conns}, State) ->
-    #{json := Json, data_offset := DataOffset, cursor := Cursor} = Event,
-    deliver(Cursor, DataOffset, Json, Conns, State);
-handle({send, Frames}, State) ->
-    lists:foldl(fun(Frame, S) -> enqueue(byte_size(Frame), Frame, S) end, State, Frames);
+    settle(event(Event, Conns, State));
+handle({send, Frames}, #state{output = Output} = State) ->
+    output(lists:foldl(fun halley_edge_output:frame/2, Output, Frames), State);
 handle({inet_reply, _, ok}, State) ->
     State;
-handle({free, Frame}, #state{out = Out, out_bytes = Bytes} = State) ->
-    State#state{out = [Frame | Out], out_bytes = Bytes + byte_size(Frame)};
-handle({credit, Bytes}, #state{credit = Credit, window = Window} = State)
-  when Credit + Bytes =< Window ->
-    drain(State#state{credit = Credit + Bytes});
-handle({credit, Bytes}, #state{credit = Credit, window = Window} = State) ->
-    What = io_lib:format("CREDIT ~b on top of ~b in a window of ~b", [Bytes, Credit, Window]),
-    fail({<<"4.3">>, iolist_to_binary(What)}, State);
+handle({mark, Shard, Seq}, State) ->
+    settle(mark(Shard, Seq, State));
+handle({free, Frame}, #state{output = Output} = State) ->
+    output(halley_edge_output:free(Frame, Output), State);
+handle({credit, Bytes}, #state{output = Output} = State) ->
+    pace(clock(output(halley_edge_output:credit(Bytes, Output), State)));
+handle({opened, Counted, Opened}, State) ->
+    {Cursor, Next} = cursor(State),
+    queue(Counted, halley_edge_codec:encode({opened, Cursor, Opened}), Next);
+handle({last, Counted, Conn, Heads, Items}, #state{place = Place} = State) ->
+    Waiter = {Counted, Conn, Items},
+    settle(State#state{place = halley_edge_place:await(Heads, Waiter, Place)});
+handle({catchup, Pid, What}, #state{catchup = {Pid, _}} = State) ->
+    settle(catchup(What, State));
 handle({close_sessions, Reason, Conns}, State) ->
     close_sessions(Reason, Conns, State);
-handle({goodbye, _, _} = Goodbye, State) ->
-    stop(Goodbye, State);
+handle(cursor_due, State) ->
+    cursor_due(State);
+handle(ask_marks, State) ->
+    settle(State#state{marks_asked = false});
+handle({sync_begin, Start}, State) ->
+    begin_at(Start, State);
+handle(sync_end, State) ->
+    sync_ended(State);
+handle({goodbye, _, _} = Goodbye, #state{output = Output}) ->
+    halley_edge_output:stop(Goodbye, Output);
+handle(behind, State) ->
+    State;
 handle({inet_reply, _, {error, Reason}}, _) ->
     exit({shutdown, {send, Reason}}).
 
-%% One frame as a rule. An event that leaves no room for all its connections travels several times.
-deliver(Cursor, DataOffset, Json, Conns, State) ->
-    Event = ?DELIVER_HEAD_BYTES + byte_size(Cursor) + byte_size(Json),
-    Free = ?FRAME_BYTES_MAX + 4 - Event,
-    case byte_size(Conns) of
-        Bytes when Bytes =< Free ->
-            Frame = halley_edge_codec:encode_deliver(Cursor, DataOffset, Json, Conns),
-            enqueue(Event + Bytes, Frame, State);
-        _ when Free >= 8 ->
-            Part = Free div 8 * 8,
-            <<First:Part/binary, Rest/binary>> = Conns,
-            counters:add(State#state.queue, 1, Event),
-            deliver(Cursor, DataOffset, Json, Rest,
-                    deliver(Cursor, DataOffset, Json, First, State))
+%%% Events and where the link stands
+
+event(Event, Conns, #state{place = Place} = State) ->
+    case halley_edge_place:mode(Place) of
+        live ->
+            deliver(Event, Conns, halley_links:cost(Event, Conns), State);
+        holding ->
+            State#state{place = halley_edge_place:keep({Event, Conns}, Place)};
+        skipping ->
+            uncount(halley_links:cost(Event, Conns), State)
     end.
+
+%% One frame as a rule. An event that leaves no room for all its connections travels several times.
+%% Counted is what the queue's counter knows of it.
+deliver(#{shard := Shard, seq := Seq} = Event, Conns, Counted, #state{place = Place} = State) ->
+    Room = conns_room(Event),
+    case byte_size(Conns) of
+        Bytes when Bytes =< Room, Bytes < ?CONNS_BYTES_FULL ->
+            Passed = halley_edge_place:passed(Shard, Seq, Place),
+            deliver_frame(Event, Conns, Counted, State#state{place = Passed});
+        Bytes when Bytes =< Room ->
+            deliver_frame(Event, Conns, Counted, State);
+        _ ->
+            <<First:Room/binary, Rest/binary>> = Conns,
+            deliver(Event, Rest, 0, deliver_frame(Event, First, Counted, State))
+    end.
+
+conns_room(#{json := Json}) ->
+    Free = ?FRAME_BYTES_MAX + 4 - ?CURSOR_BYTES_MAX
+               - halley_edge_encoder:deliver_bytes(<<>>, Json, <<>>),
+    min(?CONNS_BYTES_FULL, Free div 8 * 8).
+
+deliver_frame(#{json := Json} = Event, Conns, Counted, State) ->
+    {Cursor, Next} = cursor(State),
+    Bytes = halley_edge_encoder:deliver_bytes(Cursor, Json, Conns),
+    Frame = halley_edge_encoder:encode_deliver(Cursor, Event, Conns),
+    Counted =:= Bytes orelse halley_edge_output:count(Bytes - Counted, Next#state.output),
+    told(output(halley_edge_output:enqueue(Bytes, Frame, Next#state.output), Next)).
+
+cursor(#state{place = Place} = State) ->
+    {Cursor, Next} = halley_edge_place:cursor(Place),
+    {Cursor, State#state{place = Next}}.
+
+%% A frame tells the worker where the link stands.
+told(#state{cursor_due = moved} = State) -> State#state{cursor_due = idle};
+told(State) -> State.
+
+mark(Shard, Seq, #state{place = Place} = State) ->
+    case halley_edge_place:marked(Shard, Seq, Place) of
+        {moved, Next} -> moved(State#state{place = Next});
+        {same, Next} -> State#state{place = Next}
+    end.
+
+moved(#state{cursor_due = no} = State) ->
+    _ = erlang:send_after(?CURSOR_MS, self(), cursor_due),
+    State#state{cursor_due = moved};
+moved(State) ->
+    State#state{cursor_due = moved}.
+
+cursor_due(#state{cursor_due = moved} = State) ->
+    tell_cursor(State#state{cursor_due = no});
+cursor_due(State) ->
+    State#state{cursor_due = no}.
+
+tell_cursor(State) ->
+    {Cursor, Next} = cursor(State),
+    queue(0, halley_edge_codec:encode({cursor, Cursor}), Next).
+
+%% What waited for the vector is sent; while something waits, the shards are asked to mark.
+settle(#state{place = Place} = State) ->
+    case halley_edge_place:awaits(Place) of
+        false ->
+            State;
+        true ->
+            {Reached, Next} = halley_edge_place:reached(Place),
+            ask_marks(lists:foldl(fun last_reached/2, State#state{place = Next}, Reached))
+    end.
+
+last_reached({Heads, {Counted, Conn, Items}}, State) ->
+    {Cursor, Next} = cursor(State),
+    queue(Counted, last_frame(Conn, Cursor, Heads, Items), told(Next)).
+
+ask_marks(#state{marks_asked = false, place = Place, slot = Slot} = State) ->
+    Useful = halley_edge_place:awaits(Place) andalso halley_edge_place:mode(Place) =:= live
+        andalso not halley_links:is_behind(Slot),
+    case Useful of
+        true ->
+            ok = halley_shard:mark_all(),
+            _ = erlang:send_after(?MARK_MS, self(), ask_marks),
+            State#state{marks_asked = true};
+        false ->
+            State
+    end;
+ask_marks(State) ->
+    State.
+
+%%% Syncs and catch-ups
+
+begin_at(here, State) ->
+    tell_cursor(State);
+begin_at({from, Vector}, #state{place = Place} = State) ->
+    Older = halley_edge_place:move_to(Vector, Place),
+    tell_cursor(State#state{place = halley_edge_place:skip(Older)});
+begin_at({gap, Reason, FromMs, ToMs}, State) ->
+    ok = halley_metrics:incr(case Reason of
+        malformed -> gap_malformed;
+        other_store -> gap_other_store
+    end),
+    {Cursor, Next} = cursor(State),
+    Gap = #{reason => Reason, from => FromMs, to => ToMs, cursor => Cursor},
+    tell_cursor(gap(Gap, Next)).
+
+%% To every session of the worker.
+gap(#{reason := Reason, from := FromMs, to := ToMs, cursor := Cursor}, State) ->
+    Frame = {gap, atom_to_binary(Reason), FromMs, ToMs, Cursor, []},
+    queue(0, halley_edge_codec:encode(Frame), State).
+
+sync_ended(#state{catchup = none, place = Place} = State) ->
+    case halley_edge_place:mode(Place) of
+        skipping -> start_catchup(State);
+        live -> State
+    end.
+
+start_catchup(#state{slot = Slot, place = Place} = State) ->
+    Catchup = halley_edge_catchup:start_link(Slot, halley_edge_place:vector(Place)),
+    State#state{catchup = {Catchup, running}, place = halley_edge_place:skip(Place)}.
+
+%% A catch-up goes on when what waits is little.
+pace(#state{catchup = {Pid, waiting}} = State) ->
+    case is_little(State) of
+        true ->
+            ok = halley_edge_catchup:go_on(Pid),
+            State#state{catchup = {Pid, running}};
+        false ->
+            State
+    end;
+pace(State) ->
+    State.
+
+%% A link that is behind catches up when what waits is little. Never in the midst of a message:
+%% what is sent then would be sent again.
+behind(#state{catchup = none, slot = Slot, place = Place} = State) ->
+    Begins = halley_links:is_behind(Slot) andalso is_little(State)
+        andalso halley_edge_place:mode(Place) =:= live,
+    case Begins of
+        true -> start_catchup(State);
+        false -> State
+    end;
+behind(State) ->
+    State.
+
+is_little(#state{output = Output, low_bytes = Low}) ->
+    halley_edge_output:backlog(Output) < Low.
+
+catchup({portion, Gaps, Events, Next}, State) ->
+    Told = lists:foldl(fun gap/2, State, Gaps),
+    #state{place = Place, catchup = {Pid, _}} = Sent = lists:foldl(fun({Event, Conns}, S) ->
+        deliver(Event, Conns, 0, S)
+    end, Told, Events),
+    pace(moved(Sent#state{catchup = {Pid, waiting},
+                          place = halley_edge_place:move_to(Next, Place)}));
+catchup(hold, #state{place = Place, catchup = {Pid, _}} = State) ->
+    ok = halley_edge_catchup:go_on(Pid),
+    State#state{place = halley_edge_place:hold(Place)};
+catchup({reached, Heads}, #state{place = Place} = State) ->
+    {Held, Marks, Live} = halley_edge_place:release(Heads, Place),
+    Sent = lists:foldl(fun({Event, Conns}, S) -> release(Event, Conns, Heads, S) end,
+                       moved(State#state{place = Live, catchup = none}), Held),
+    lists:foldl(fun({Shard, Seq}, S) -> mark(Shard, Seq, S) end, Sent, Marks).
+
+release(#{shard := Shard, seq := Seq} = Event, Conns, Heads, State)
+  when Seq =< element(Shard, Heads) ->
+    uncount(halley_links:cost(Event, Conns), State);
+release(Event, Conns, _, State) ->
+    deliver(Event, Conns, halley_links:cost(Event, Conns), State).
+
+%%% Frames
+
+%% A frame of which the queue's counter knows `Counted' bytes.
+queue(Counted, Frame, #state{output = Output} = State) ->
+    Whole = iolist_to_binary(Frame),
+    ok = halley_edge_output:count(byte_size(Whole) - Counted, Output),
+    output(halley_edge_output:frame(Whole, Output), State).
+
+uncount(Bytes, #state{output = Output} = State) ->
+    ok = halley_edge_output:count(-Bytes, Output),
+    State.
 
 close_sessions(Reason, Conns, State) ->
     {Now, Later} = lists:split(min(?CLOSE_CONNS_MAX, length(Conns)), Conns),
-    Frame = iolist_to_binary(halley_edge_codec:encode({close_sessions, Reason, Now})),
-    counters:add(State#state.queue, 1, byte_size(Frame)),
-    Next = enqueue(byte_size(Frame), Frame, State),
+    Next = queue(0, halley_edge_codec:encode({close_sessions, Reason, Now}), State),
     case Later of
         [] -> Next;
         _ -> close_sessions(Reason, Later, Next)
     end.
-
-%% Invariant: frames wait only while the credit is used up, so order is kept without looking at the
-%% queue.
-enqueue(Cost, Frame, #state{credit = Credit} = State) when Credit > 0 ->
-    #state{out = Out, out_bytes = Bytes} = State,
-    gathered(State#state{credit = Credit - Cost, out = [Frame | Out], out_bytes = Bytes + Cost});
-enqueue(Cost, Frame, #state{waiting = Waiting} = State) ->
-    bounded(State#state{waiting = queue:in({Cost, Frame}, Waiting)}).
-
-gathered(#state{out_bytes = Bytes} = State) when Bytes >= ?FLUSH_BYTES -> flush(State);
-gathered(State) -> State.
-
-drain(#state{credit = Credit, waiting = Waiting} = State) when Credit > 0 ->
-    case queue:out(Waiting) of
-        {{value, {Cost, Frame}}, Rest} -> drain(enqueue(Cost, Frame, State#state{waiting = Rest}));
-        {empty, _} -> State
-    end;
-drain(State) ->
-    State.
-
-bounded(#state{queue = Queue, queue_bytes_max = Max} = State) ->
-    case counters:get(Queue, 1) of
-        Bytes when Bytes =< Max ->
-            State;
-        Bytes ->
-            What = io_lib:format("~b bytes wait for the link, at most ~b may", [Bytes, Max]),
-            fail({<<"4.7">>, iolist_to_binary(What)}, State)
-    end.
-
-flush(#state{out_bytes = 0} = State) ->
-    State;
-flush(#state{out = Out, out_bytes = Bytes, queue = Queue} = State) ->
-    write(Out, State),
-    counters:sub(Queue, 1, Bytes),
-    State#state{out = [], out_bytes = 0}.
-
-%% One binary: the driver writes at most sixteen parts of an iovec in one go and queues the rest.
-write(Out, #state{socket = Socket}) ->
-    try erlang:port_command(Socket, iolist_to_binary(lists:reverse(Out))) of
-        true -> ok
-    catch
-        error:_ -> exit({shutdown, {send, closed}})
-    end.
-
--spec fail(halley_edge_codec:problem(), #state{}) -> no_return().
-fail(Problem, #state{link = Link} = State) ->
-    Link ! {broken, Problem},
-    stop(halley_edge_codec:goodbye(Problem), State).
-
--spec stop({goodbye, 1..8, binary()}, #state{}) -> no_return().
-stop(Goodbye, #state{out = Out} = State) ->
-    write([halley_edge_codec:encode(Goodbye) | Out], State),
-    exit({shutdown, goodbye}).

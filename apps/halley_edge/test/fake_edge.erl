@@ -10,7 +10,7 @@
 -define(WAIT_MS, 5000).
 
 hello() ->
-    #{version => 1, window => 1048576, pid => list_to_integer(os:getpid()),
+    #{version => 2, window => 1048576, pid => list_to_integer(os:getpid()),
       worker => 0, workers => 1, build => <<"fake">>,
       public_listen => <<"127.0.0.1:1">>, api_listen => <<"127.0.0.1:2">>,
       connections_max => 10, metrics => []}.

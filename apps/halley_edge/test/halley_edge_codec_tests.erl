@@ -5,7 +5,8 @@
 -include_lib("eunit/include/eunit.hrl").
 
 -define(TYPES, [16#01, 16#02, 16#03, 16#04, 16#10, 16#11, 16#12, 16#13, 16#14, 16#15, 16#16, 16#17,
-                16#18, 16#40, 16#41, 16#42, 16#43, 16#44, 16#45, 16#46, 16#47, 16#48]).
+                16#18, 16#19, 16#1A, 16#1B, 16#1C, 16#40, 16#41, 16#42, 16#43, 16#44, 16#45, 16#46,
+                16#47, 16#48, 16#49, 16#4A]).
 -define(FREE, [16#01, 16#02, 16#03, 16#04, 16#10, 16#40]).
 
 %%% Vectors
@@ -40,10 +41,25 @@ every_other_type_is_unknown_test() ->
 too_many_conns_test() ->
     Deliver = fun(N) ->
         Conns = <<0:(N * 64)>>,
-        iolist_to_binary(halley_edge_codec:encode_deliver(<<>>, 8, <<"{\"data\":0}">>, Conns))
+        iolist_to_binary(halley_edge_codec:encode({deliver, smallest_item(), Conns}))
     end,
     ?assertMatch({ok, [_], <<>>}, halley_edge_codec:deframe(Deliver(8192))),
     ?assertMatch({error, {<<"7.3">>, _}}, halley_edge_codec:deframe(Deliver(8193))).
+
+%% What the writer counts on before it encodes.
+sizes_are_those_of_the_frames_test() ->
+    Item = smallest_item(),
+    Frame = halley_edge_encoder:encode_deliver(<<"abc">>, Item, <<0:128>>),
+    ?assertEqual(iolist_size(Frame),
+                 halley_edge_encoder:deliver_bytes(<<"abc">>, maps:get(json, Item), <<0:128>>)),
+    Replay = fun(Items) ->
+        iolist_size(halley_edge_codec:encode({replay, 1, 0, <<>>, [], Items}))
+    end,
+    ?assertEqual(Replay([Item]) - Replay([]), halley_edge_encoder:item_bytes(Item)).
+
+smallest_item() ->
+    #{shard => 1, seq => 1, at => 0, data_offset => 8, subject_offset => 0, subject_bytes => 0,
+      cursor => <<>>, json => <<"{\"data\":0}">>}.
 
 %% A handler may keep what it got for as long as it runs.
 request_does_not_keep_the_receive_buffer_test() ->
@@ -112,20 +128,39 @@ bytes(Frames) ->
 
 frame() ->
     oneof([{oneof([ping, pong]), u(64)}, {credit, u(32)}, {goodbye, range(1, 8), binary()},
-           {opened, list({conn(), u(32)})}, {refused, conn(), u(16), u(16), binary(), binary()},
-           deliver(), {close_sessions, binary(), list(conn())}, response(),
+           {opened, name(), list({conn(), u(32)})},
+           {refused, conn(), u(16), u(16), binary(), binary()},
+           {deliver, item(), ?LET(Conns, list(conn()), << <<C:64>> || C <- Conns >>)},
+           {replay, conn(), oneof([0, 8]), name(), list(u(64)), list(item())},
+           {gap, gap_reason(), u(64), u(64), name(), list(conn())},
+           {cursor, name()}, {inspect, u(32), conn()},
+           {close_sessions, binary(), list(conn())}, response(),
            {response_body, conn(), range(0, 1), binary()}, {request_credit, conn(), u(32)},
-           {shutdown, u(32)}, hello_brain(), hello_edge(), {sync_begin, u(32)}, sync_end,
-           {open, list({conn(), range(1, 4), binary()})}, {close, list({conn(), u(32)})},
+           {shutdown, u(32)}, hello_brain(), hello_edge(), {sync_begin, u(32), name()}, sync_end,
+           {open, list({conn(), range(1, 5), binary(), name()})},
+           {close, list({conn(), u(32), range(1, 7)})}, {replayed, conn()}, inspected(),
            {request, conn(), oneof([public, api]), oneof([0, 1, 4, 5]), binary(), binary(),
             list({name(), binary()}), binary()},
            {request_body, conn(), range(0, 1), binary()}, {request_gone, conn()},
            {stats, list(u(64))}]).
 
-deliver() ->
-    ?LET({Cursor, Before, Value, Conns}, {name(), binary(), non_empty(binary()), list(conn())},
-         {deliver, Cursor, byte_size(Before), <<Before/binary, Value/binary, $}>>,
-          << <<C:64>> || C <- Conns >>}).
+gap_reason() ->
+    oneof([<<"too_old">>, <<"malformed">>, <<"other_store">>, <<"damaged">>]).
+
+item() ->
+    ?LET({Shard, Seq, At, Cursor, Before, Value, SubjectBytes},
+         {range(1, 64), u(64), u(64), name(), name(), non_empty(name()), range(0, 2)},
+         #{shard => Shard, seq => Seq, at => At, data_offset => byte_size(Before),
+           subject_offset => byte_size(Before), subject_bytes => SubjectBytes, cursor => Cursor,
+           json => <<Before/binary, Value/binary, $}>>}).
+
+inspected() ->
+    ?LET({Token, Conn, State, Transport, [Bytes, Pieces, Ms, Held, Dropped, Conflated]},
+         {u(32), conn(), range(0, 4), range(0, 5), vector(6, u(32))},
+         {inspected, Token, Conn,
+          #{state => State, transport => Transport, outbox_bytes => Bytes,
+            outbox_pieces => Pieces, outbox_ms => Ms, held => Held, dropped => Dropped,
+            conflated => Conflated}}).
 
 response() ->
     ?LET({Flags, Body, More}, {range(0, 3), binary(), u(32)},
@@ -134,13 +169,13 @@ response() ->
 
 hello_brain() ->
     ?LET({Window, Node, Settings}, {window(), binary(), list({binary(), binary()})},
-         {hello_brain, #{version => 1, window => Window, node => Node, settings => Settings}}).
+         {hello_brain, #{version => 2, window => Window, node => Node, settings => Settings}}).
 
 hello_edge() ->
     ?LET({Window, Pid, Worker, Texts, Metrics},
          {window(), u(32), u(16), vector(3, binary()),
           list({metric_name(), oneof([counter, gauge]), binary()})},
-         {hello_edge, #{version => 1, window => Window, pid => Pid, worker => Worker,
+         {hello_edge, #{version => 2, window => Window, pid => Pid, worker => Worker,
                         workers => 65535, build => hd(Texts), public_listen => lists:nth(2, Texts),
                         api_listen => lists:nth(3, Texts), connections_max => Pid,
                         metrics => Metrics}}).

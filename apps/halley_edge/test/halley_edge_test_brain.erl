@@ -1,5 +1,5 @@
-%% As much of the brain's core as a link needs, without its store: ids in memory, directory,
-%% registry of links, metrics.
+%% A brain for the suites of the link: the whole of halley, in a directory of its own, and the
+%% link's processes without the runner.
 -module(halley_edge_test_brain).
 
 -export([start/0, start/1, stop/1, handle/1]).
@@ -9,32 +9,44 @@ start() ->
 
 %% Limits: those that differ from the defaults.
 start(Limits) ->
-    Starter = self(),
-    Owner = spawn(fun() ->
-        ok = halley_limits:set(Limits),
-        halley_id_page = ets:new(halley_id_page, [named_table, public, ordered_set]),
-        ok = halley_ids:new_tables(),
-        ok = halley_metrics:new(),
-        ok = halley_directory:new(),
-        ok = halley_links:new(),
-        {ok, _} = halley_ids:start_link(),
-        {ok, _} = halley_directory:start_link(),
-        {ok, _} = halley_links:start_link(),
-        {ok, _} = halley_edge_link_sup:start_link(),
-        {ok, _} = halley_edge_dialer:start_link(),
-        Starter ! {self(), ready},
-        receive stop -> ok end
-    end),
-    receive {Owner, ready} -> ok after 5000 -> error(no_test_brain) end,
-    application:set_env(halley_edge, handler, ?MODULE),
-    Owner.
+    Dir = string:trim(os:cmd("mktemp -d")),
+    start(Limits, Dir).
 
-stop(Owner) ->
-    Names = [halley_edge_dialer, halley_edge_link_sup, halley_links, halley_directory, halley_ids],
-    Monitors = [monitor(process, P) || P <- [Owner | lists:map(fun whereis/1, Names)], is_pid(P)],
-    exit(Owner, shutdown),
-    [receive {'DOWN', Monitor, _, _, _} -> ok after 5000 -> error(brain_does_not_stop) end
-     || Monitor <- Monitors],
+%% Cases run in processes of their own, so the brain needs a parent that stays.
+start(Limits, Dir) ->
+    ok = application:set_env(halley, data_dir, Dir),
+    ok = application:set_env(halley_edge, handler, ?MODULE),
+    ok = halley_limits:set(Limits),
+    Starter = self(),
+    {Keeper, Monitor} = spawn_monitor(fun() -> keep(Starter, Dir) end),
+    receive
+        {Keeper, ready} -> demonitor(Monitor, [flush]), Keeper;
+        {'DOWN', Monitor, process, Keeper, Reason} -> error({no_test_brain, Reason})
+    after 30000 ->
+        error(no_test_brain)
+    end.
+
+keep(Starter, Dir) ->
+    process_flag(trap_exit, true),
+    {ok, Brain} = halley_sup:start_link(),
+    {ok, Links} = halley_edge_link_sup:start_link(),
+    {ok, Dialer} = halley_edge_dialer:start_link(),
+    Starter ! {self(), ready},
+    receive stop -> ok end,
+    [begin
+         Monitor = monitor(process, Pid),
+         exit(Pid, shutdown),
+         receive {'DOWN', Monitor, process, Pid, _} -> ok end
+     end || Pid <- [Dialer, Links, Brain]],
+    ok = halley_store:close(),
+    ok = file:del_dir_r(Dir).
+
+stop(Keeper) ->
+    Monitor = monitor(process, Keeper),
+    Keeper ! stop,
+    receive {'DOWN', Monitor, process, Keeper, Reason} -> Reason
+    after 30000 -> error(brain_does_not_stop)
+    end,
     ok.
 
 %% The handler of the suites: the path says what it does.

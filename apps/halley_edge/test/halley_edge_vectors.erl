@@ -36,11 +36,23 @@ frame(<<"goodbye">>, #{<<"code">> := C, <<"reason">> := R}) -> {goodbye, C, R};
 frame(<<"hello_brain">>, F = #{<<"magic">> := <<"HLY1">>}) ->
     {hello_brain, #{version => maps:get(<<"version">>, F), window => maps:get(<<"window">>, F),
                     node => maps:get(<<"node">>, F), settings => pairs(<<"settings">>, F)}};
-frame(<<"opened">>, F) -> {opened, numbered(F)};
+frame(<<"opened">>, #{<<"sessions">> := List, <<"cursor">> := Cursor}) ->
+    {opened, Cursor, [{C, N} || #{<<"conn">> := C, <<"user_number">> := N} <- List]};
 frame(<<"refused">>, #{<<"conn">> := C, <<"status">> := S, <<"retry_after_s">> := R,
                        <<"code">> := Code, <<"message">> := M}) -> {refused, C, S, R, Code, M};
-frame(<<"deliver">>, #{<<"cursor">> := C, <<"data_offset">> := O, <<"event">> := E,
-                       <<"conns">> := Conns}) -> {deliver, C, O, E, << <<N:64>> || N <- Conns >>};
+frame(<<"deliver">>, F = #{<<"conns">> := Conns}) ->
+    {deliver, item(F), << <<N:64>> || N <- Conns >>};
+frame(<<"replay">>, #{<<"conn">> := C, <<"flags">> := Flags, <<"cursor">> := Cursor,
+                      <<"heads">> := Heads, <<"items">> := Items}) ->
+    {replay, C, Flags, Cursor, Heads, lists:map(fun item/1, Items)};
+frame(<<"gap">>, #{<<"reason">> := R, <<"from">> := From, <<"to">> := To, <<"cursor">> := Cursor,
+                   <<"conns">> := Conns}) -> {gap, R, From, To, Cursor, Conns};
+frame(<<"cursor">>, #{<<"cursor">> := Cursor}) -> {cursor, Cursor};
+frame(<<"inspect">>, #{<<"token">> := T, <<"conn">> := C}) -> {inspect, T, C};
+frame(<<"replayed">>, #{<<"conn">> := C}) -> {replayed, C};
+frame(<<"inspected">>, F = #{<<"token">> := T, <<"conn">> := C}) ->
+    Keys = [state, transport, outbox_bytes, outbox_pieces, outbox_ms, held, dropped, conflated],
+    {inspected, T, C, maps:from_list([{K, maps:get(atom_to_binary(K), F)} || K <- Keys])};
 frame(<<"close_sessions">>, #{<<"reason">> := R, <<"conns">> := Conns}) ->
     {close_sessions, R, Conns};
 frame(<<"response">>, F = #{<<"conn">> := C, <<"status">> := S, <<"flags">> := Flags,
@@ -59,11 +71,13 @@ frame(<<"hello_edge">>, F = #{<<"magic">> := <<"HLY1">>, <<"metrics">> := Metric
         {N, maps:get(K, Kinds), H}
     end,
     {hello_edge, Hello#{metrics => lists:map(Metric, Metrics)}};
-frame(<<"sync_begin">>, #{<<"sessions">> := N}) -> {sync_begin, N};
+frame(<<"sync_begin">>, #{<<"sessions">> := N, <<"cursor">> := C}) -> {sync_begin, N, C};
 frame(<<"sync_end">>, _) -> sync_end;
 frame(<<"open">>, #{<<"sessions">> := List}) ->
-    {open, [{C, T, U} || #{<<"conn">> := C, <<"transport">> := T, <<"user">> := U} <- List]};
-frame(<<"close">>, F) -> {close, numbered(F)};
+    {open, [{C, T, U, Cursor} || #{<<"conn">> := C, <<"transport">> := T, <<"user">> := U,
+                                   <<"cursor">> := Cursor} <- List]};
+frame(<<"close">>, #{<<"sessions">> := List}) ->
+    {close, [{C, N, R} || #{<<"conn">> := C, <<"user_number">> := N, <<"reason">> := R} <- List]};
 frame(<<"request">>, F = #{<<"conn">> := C, <<"listener">> := L, <<"flags">> := Flags,
                            <<"method">> := M, <<"target">> := T, <<"body">> := B}) ->
     Listener = maps:get(L, #{1 => public, 2 => api}),
@@ -73,8 +87,9 @@ frame(<<"request_body">>, #{<<"conn">> := C, <<"flags">> := Flags, <<"body">> :=
 frame(<<"request_gone">>, #{<<"conn">> := C}) -> {request_gone, C};
 frame(<<"stats">>, #{<<"values">> := Values}) -> {stats, Values}.
 
-numbered(#{<<"sessions">> := List}) ->
-    [{C, N} || #{<<"conn">> := C, <<"user_number">> := N} <- List].
+item(Fields = #{<<"event">> := Json}) ->
+    Keys = [shard, seq, at, data_offset, subject_offset, subject_bytes, cursor],
+    maps:from_list([{json, Json} | [{K, maps:get(atom_to_binary(K), Fields)} || K <- Keys]]).
 
 pairs(Key, Fields) ->
     [{N, V} || #{<<"name">> := N, <<"value">> := V} <- maps:get(Key, Fields)].

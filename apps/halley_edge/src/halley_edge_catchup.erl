@@ -1,0 +1,103 @@
+%% Sends a link what it has missed: the events since its cursor, out of the history, to those of its
+%% sessions that they concern (protocol/link.md 10.6). One process for each catch-up, linked to the
+%% link's writer, which starts it (docs/internals/delivery.md).
+%%
+%% First rounds go up to what is written, as often as that has moved on by more than one portion;
+%% the writer drops live events meanwhile. Then the writer holds them, the link isn't behind any
+%% more, the heads are read, and the last round goes up to these: whatever is above them is with the
+%% writer, whatever is not is in the history.
+%%
+%% The writer answers every message by go_on/1 when little waits for the link. If the link falls
+%% behind in the last round, that round ends all the same, and the writer starts the next catch-up.
+-module(halley_edge_catchup).
+
+-export([begins/5, start_link/2, go_on/1]).
+-export_type([start/0]).
+
+%% Where a link's cursor begins: here and now, at an older vector, or here behind a gap.
+-type start() :: here | {from, halley_history:vector()}
+               | {gap, malformed | other_store, FromMs :: non_neg_integer(),
+                  ToMs :: non_neg_integer()}.
+
+%% How long one wait for the log takes before it is begun again.
+-define(AWAIT_MS, 1000).
+
+-record(state, {writer :: pid(), slot :: halley_links:slot(), limits :: map(),
+                reader :: halley_history_reader:reader()}).
+
+%% What SYNC_BEGIN's cursor means for a worker with so many sessions. Whether it is too old is seen
+%% when the catch-up runs.
+-spec begins(Sessions :: non_neg_integer(), Cursor :: binary(), halley_cursor:store(),
+             Heads :: halley_history:vector(), NowMs :: non_neg_integer()) -> start().
+begins(0, _, _, _, _) ->
+    here;
+begins(_, <<>>, _, _, _) ->
+    here;
+begins(_, Cursor, Store, Heads, NowMs) ->
+    case halley_cursor:decode(Cursor) of
+        {ok, #{store := Store, at := Seconds, vector := Vector}} ->
+            %% Nobody was given what was never drawn.
+            case halley_vector:is_reached(Vector, Heads) of
+                true -> {from, Vector};
+                false -> {gap, malformed, Seconds * 1000, NowMs}
+            end;
+        {ok, #{at := Seconds}} ->
+            {gap, other_store, Seconds * 1000, NowMs};
+        error ->
+            {gap, malformed, 0, NowMs}
+    end.
+
+%% To be called by the writer, which receives {catchup, Pid, What} with
+%%   {portion, [Gap], [{Event, Conns}], Next}   to be sent; then the link stands at Next
+%%   hold                                       live events are to be held from now on
+%%   {reached, Heads}                           all is sent up to there; the end
+-spec start_link(halley_links:slot(), From :: halley_history:vector()) -> pid().
+start_link(Slot, From) ->
+    Writer = self(),
+    ok = halley_metrics:incr(catchups),
+    spawn_link(fun() -> run(Writer, Slot, From) end).
+
+%% The writer has dealt with the last message and takes another.
+-spec go_on(pid()) -> ok.
+go_on(Catchup) ->
+    Catchup ! {go_on, self()},
+    ok.
+
+run(Writer, Slot, From) ->
+    State = #state{writer = Writer, slot = Slot, reader = halley_history_reader:new(),
+                   limits = #{events_max => halley_limits:get(catchup_events_max),
+                              bytes_max => halley_limits:get(replay_queue_bytes_max)}},
+    {Near, Nearer} = first_rounds(From, State),
+    ok = tell(hold, Nearer),
+    ok = halley_links:resume(Slot),
+    Heads = halley_history:heads(),
+    ok = await(Heads),
+    {_, _, #state{reader = Reader}} = round(Near, Heads, 0, Nearer),
+    Writer ! {catchup, self(), {reached, Heads}},
+    halley_history_reader:close(Reader).
+
+first_rounds(From, State) ->
+    case round(From, halley_history:written(), 0, State) of
+        {Next, Portions, Later} when Portions > 1 -> first_rounds(Next, Later);
+        {Next, _, Later} -> {Next, Later}
+    end.
+
+round(From, UpTo, Portions, #state{slot = Slot, limits = Limits, reader = Reader} = State) ->
+    {Events, Next, More, Gaps, Rest} = halley_catchup:next(Slot, From, UpTo, Limits, Reader),
+    ok = halley_metrics:incr(catchup_events, length(Events)),
+    Later = State#state{reader = Rest},
+    ok = tell({portion, Gaps, Events, Next}, Later),
+    case More of
+        more -> round(Next, UpTo, Portions + 1, Later);
+        done -> {Next, Portions + 1, Later}
+    end.
+
+tell(What, #state{writer = Writer}) ->
+    Writer ! {catchup, self(), What},
+    receive {go_on, Writer} -> ok end.
+
+await(Heads) ->
+    case halley_history:await(Heads, ?AWAIT_MS) of
+        ok -> ok;
+        timeout -> await(Heads)
+    end.

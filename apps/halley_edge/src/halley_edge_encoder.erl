@@ -1,0 +1,140 @@
+%% The encoding half of halley_edge_codec: frames to bytes. Pure; the caller keeps the bounds of
+%% link.md.
+-module(halley_edge_encoder).
+
+-export([encode/1, encode_deliver/3, deliver_bytes/3, item_bytes/1]).
+
+-include("halley_edge.hrl").
+
+%% An item without its cursor and event (2.2); a DELIVER without those and its connections: length,
+%% type, item, count.
+-define(ITEM_HEAD_BYTES, 30).
+-define(DELIVER_HEAD_BYTES, (4 + 1 + ?ITEM_HEAD_BYTES + 2)).
+
+%% The whole frame, its length first. The caller keeps the bounds of link.md: a value that doesn't
+%% fit its field crashes.
+-spec encode(halley_edge_codec:frame()) -> iodata().
+encode({opened, Cursor, List}) ->
+    encode_frame(16#11, [str8(Cursor), <<(length(List)):16>>
+                         | [<<C:64, N:32>> || {C, N} <- List]]);
+encode({response, Conn, Status, Flags, BodyBytes, Headers, Body}) ->
+    encode_frame(16#15, [<<Conn:64, Status:16, Flags, BodyBytes:64>>, enc_pairs(Headers), Body]);
+encode({response_body, Conn, Flags, Body}) ->
+    encode_frame(16#16, [<<Conn:64, Flags>>, Body]);
+encode({deliver, #{cursor := Cursor} = Item, Conns}) ->
+    encode_deliver(Cursor, Item, Conns);
+encode({replay, Conn, Flags, Cursor, Heads, Items}) ->
+    encode_frame(16#19, [<<Conn:64, Flags>>, str8(Cursor), length(Heads),
+                         [<<Seq:64>> || Seq <- Heads], <<(length(Items)):16>>
+                         | lists:map(fun item/1, Items)]);
+encode({ping, Nonce}) ->
+    <<9:32, 16#01, Nonce:64>>;
+encode({pong, Nonce}) ->
+    <<9:32, 16#02, Nonce:64>>;
+encode({credit, Bytes}) ->
+    <<5:32, 16#03, Bytes:32>>;
+encode({goodbye, Code, Reason}) ->
+    encode_frame(16#04, [Code, str16(Reason)]);
+encode({hello_brain, Hello}) ->
+    #{version := Version, window := Window, node := Node, settings := Settings} = Hello,
+    encode_frame(16#10, [<<"HLY1", Version:16, Window:32>>, str8(Node), enc_pairs(Settings)]);
+encode({refused, Conn, Status, RetryAfterS, Code, Message}) ->
+    encode_frame(16#12, [<<Conn:64, Status:16, RetryAfterS:16>>, str8(Code), str16(Message)]);
+encode({close_sessions, Reason, Conns}) ->
+    encode_frame(16#14, [str8(Reason), <<(length(Conns)):16>> | [<<C:64>> || C <- Conns]]);
+encode({request_credit, Conn, Bytes}) ->
+    <<13:32, 16#17, Conn:64, Bytes:32>>;
+encode({shutdown, DrainMs}) ->
+    <<5:32, 16#18, DrainMs:32>>;
+encode({gap, Reason, From, To, Cursor, Conns}) ->
+    encode_frame(16#1A, [str8(Reason), <<From:64, To:64>>, str8(Cursor),
+                         <<(length(Conns)):16>> | [<<C:64>> || C <- Conns]]);
+encode({cursor, Cursor}) ->
+    encode_frame(16#1B, str8(Cursor));
+encode({inspect, Token, Conn}) ->
+    <<13:32, 16#1C, Token:32, Conn:64>>;
+encode(Frame) ->
+    encode_from_edge(Frame).
+
+encode_from_edge({hello_edge, Hello}) ->
+    #{version := Version, window := Window, pid := Pid, worker := Worker, workers := Workers,
+      build := Build, public_listen := Public, api_listen := Api, connections_max := Max,
+      metrics := Metrics} = Hello,
+    encode_frame(16#40, [<<"HLY1", Version:16, Window:32, Pid:32, Worker:16, Workers:16>>,
+                         str8(Build), str8(Public), str8(Api), <<Max:32, (length(Metrics)):16>>
+                         | [[str8(N), enc_kind(K), str8(H)] || {N, K, H} <- Metrics]]);
+encode_from_edge({sync_begin, Sessions, Cursor}) ->
+    encode_frame(16#41, [<<Sessions:32>>, str8(Cursor)]);
+encode_from_edge(sync_end) ->
+    <<1:32, 16#42>>;
+encode_from_edge({open, List}) ->
+    encode_frame(16#43, [<<(length(List)):16>>
+                         | [[<<C:64, T>>, str8(U), str8(Cur)] || {C, T, U, Cur} <- List]]);
+encode_from_edge({close, List}) ->
+    encode_frame(16#44, [<<(length(List)):16>> | [<<C:64, N:32, R>> || {C, N, R} <- List]]);
+encode_from_edge({request, Conn, Listener, Flags, Method, Target, Headers, Body}) ->
+    encode_frame(16#45, [<<Conn:64, (enc_listener(Listener)), Flags>>, str8(Method), str16(Target),
+                         enc_pairs(Headers), Body]);
+encode_from_edge({request_body, Conn, Flags, Body}) ->
+    encode_frame(16#46, [<<Conn:64, Flags>>, Body]);
+encode_from_edge({request_gone, Conn}) ->
+    <<9:32, 16#47, Conn:64>>;
+encode_from_edge({stats, Values}) ->
+    encode_frame(16#48, [<<(length(Values)):16>> | [<<V:64>> || V <- Values]]);
+encode_from_edge({replayed, Conn}) ->
+    <<9:32, 16#49, Conn:64>>;
+encode_from_edge({inspected, Token, Conn, Seen}) ->
+    #{state := State, transport := Transport, outbox_bytes := OutboxBytes,
+      outbox_pieces := OutboxPieces, outbox_ms := OutboxMs, held := Held, dropped := Dropped,
+      conflated := Conflated} = Seen,
+    <<39:32, 16#4A, Token:32, Conn:64, State, Transport, OutboxBytes:32, OutboxPieces:32,
+      OutboxMs:32, Held:32, Dropped:32, Conflated:32>>.
+
+%% DELIVER with the link's cursor instead of the item's own; neither the JSON nor the packed
+%% connection ids are copied.
+-spec encode_deliver(Cursor :: binary(), halley_edge_codec:item(), Conns :: binary()) ->
+    iolist().
+encode_deliver(Cursor, Item, Conns) ->
+    #{shard := Shard, seq := Seq, at := At, data_offset := DataOffset, json := Json,
+      subject_offset := SubjectOffset, subject_bytes := SubjectBytes} = Item,
+    Length = deliver_bytes(Cursor, Json, Conns) - 4,
+    [<<Length:32, 16#13, Shard, Seq:64, At:64, DataOffset:32, SubjectOffset:16, SubjectBytes:16,
+       (byte_size(Cursor)), Cursor/binary, (byte_size(Json)):32>>, Json,
+     <<(byte_size(Conns) div 8):16>>, Conns].
+
+%% The bytes of a DELIVER frame, with its length.
+-spec deliver_bytes(Cursor :: binary(), Json :: binary(), Conns :: binary()) -> pos_integer().
+deliver_bytes(Cursor, Json, Conns) ->
+    ?DELIVER_HEAD_BYTES + byte_size(Cursor) + byte_size(Json) + byte_size(Conns).
+
+%% The bytes that an item takes in a REPLAY.
+-spec item_bytes(halley_edge_codec:item()) -> pos_integer().
+item_bytes(#{cursor := Cursor, json := Json}) ->
+    ?ITEM_HEAD_BYTES + byte_size(Cursor) + byte_size(Json).
+
+item(#{shard := Shard, seq := Seq, at := At, data_offset := DataOffset, json := Json,
+       subject_offset := SubjectOffset, subject_bytes := SubjectBytes, cursor := Cursor}) ->
+    [<<Shard, Seq:64, At:64, DataOffset:32, SubjectOffset:16, SubjectBytes:16,
+       (byte_size(Cursor)), Cursor/binary, (byte_size(Json)):32>> | Json].
+
+encode_frame(Type, Payload) ->
+    [<<(1 + iolist_size(Payload)):32, Type>>, Payload].
+
+enc_pairs(Pairs) ->
+    [<<(length(Pairs)):16>> | [[str8(Name), str16(Value)] || {Name, Value} <- Pairs]].
+
+enc_kind(counter) -> 1;
+enc_kind(gauge) -> 2.
+
+enc_listener(public) -> 1;
+enc_listener(api) -> 2.
+
+str8(Data) ->
+    Size = iolist_size(Data),
+    true = Size =< 255,
+    [Size, Data].
+
+str16(Data) ->
+    Size = iolist_size(Data),
+    true = Size =< 65535,
+    [<<Size:16>>, Data].

@@ -1,0 +1,131 @@
+%% Where a link stands: the vector of what has passed it, and what waits for the vector to move.
+%% Pure; halley_edge_writer acts on what it gives.
+%%
+%% A message of a shard passes the writer behind all earlier ones of that shard, so the vector's
+%% part for a shard is the seq of the shard's last message. It becomes the link's cursor
+%% (protocol/link.md 10.1): "whatever concerns a live session of this worker, up to here, has been
+%% sent on the link".
+%%
+%% Three modes:
+%%   live      what comes is sent;
+%%   skipping  what comes is dropped: a catch-up has yet to read its heads, and whatever was drawn
+%%             before that is not above them;
+%%   holding   what comes is kept in order: a catch-up is on its way to its heads. Once there,
+%%             what isn't above them is dropped and the rest is sent.
+%% The vector moves by the catch-up alone while the mode isn't live.
+%%
+%% LAST frames of replays wait until the vector has reached their heads (10.5). Heads that are read
+%% later are not below earlier ones, so only the first of those that wait is looked at.
+-module(halley_edge_place).
+
+-export([new/2, move_to/2, skip/1, hold/1, release/2, mode/1]).
+-export([passed/3, marked/3, keep/2, cursor/1, clock/2, vector/1]).
+-export([await/3, reached/1, awaits/1]).
+-export_type([place/0, mode/0]).
+
+-type mode() :: live | skipping | holding.
+
+-record(place, {
+    store :: halley_cursor:store(),
+    vector :: halley_history:vector(),
+    seconds = 0 :: non_neg_integer(),
+    cursor = none :: binary() | none,             % of the vector, once asked for
+    mode = live :: mode(),
+    held = [] :: [term()],                        % in reverse
+    marks = #{} :: #{pos_integer() => halley_history:seq()},
+    awaiting = queue:new() :: queue:queue({halley_history:vector(), term()})
+}).
+-opaque place() :: #place{}.
+
+-spec new(halley_cursor:store(), halley_history:vector()) -> place().
+new(Store, Vector) ->
+    #place{store = Store, vector = Vector}.
+
+%% Puts the vector elsewhere, back as well.
+-spec move_to(halley_history:vector(), place()) -> place().
+move_to(Vector, Place) ->
+    Place#place{vector = Vector, cursor = none}.
+
+-spec mode(place()) -> mode().
+mode(#place{mode = Mode}) -> Mode.
+
+-spec vector(place()) -> halley_history:vector().
+vector(#place{vector = Vector}) -> Vector.
+
+-spec skip(place()) -> place().
+skip(Place) ->
+    Place#place{mode = skipping}.
+
+-spec hold(place()) -> place().
+hold(Place) ->
+    Place#place{mode = holding, held = [], marks = #{}}.
+
+%% Keeps a message while holding.
+-spec keep(Message :: term(), place()) -> place().
+keep(Message, #place{held = Held} = Place) ->
+    Place#place{held = [Message | Held]}.
+
+%% The catch-up has reached its heads: live again, with what was held, in order, and the marks that
+%% came meanwhile, which are to be applied behind it.
+-spec release(Heads :: halley_history:vector(), place()) ->
+    {[term()], [{Shard :: pos_integer(), halley_history:seq()}], place()}.
+release(Heads, #place{vector = Vector, held = Held, marks = Marks} = Place) ->
+    Furthest = halley_vector:advance(halley_vector:largest(Heads), Vector, Heads),
+    {lists:reverse(Held), maps:to_list(Marks),
+     Place#place{mode = live, held = [], marks = #{}, vector = Furthest, cursor = none}}.
+
+%% An event of a shard is sent with the next cursor.
+-spec passed(Shard :: pos_integer(), halley_history:seq(), place()) -> place().
+passed(Shard, Seq, #place{vector = Vector} = Place) when Seq > element(Shard, Vector) ->
+    Place#place{vector = setelement(Shard, Vector, Seq), cursor = none};
+passed(_, _, Place) ->
+    Place.
+
+%% A shard has marked its place.
+-spec marked(Shard :: pos_integer(), halley_history:seq(), place()) -> {moved | same, place()}.
+marked(_, _, #place{mode = skipping} = Place) ->
+    {same, Place};
+marked(Shard, Seq, #place{mode = holding, marks = Marks} = Place) ->
+    {same, Place#place{marks = Marks#{Shard => Seq}}};
+marked(Shard, Seq, #place{vector = Vector} = Place) when Seq > element(Shard, Vector) ->
+    {moved, passed(Shard, Seq, Place)};
+marked(_, _, Place) ->
+    {same, Place}.
+
+%% The time that cursors carry; to be told often enough.
+-spec clock(Seconds :: non_neg_integer(), place()) -> place().
+clock(Seconds, #place{seconds = Seconds} = Place) -> Place;
+clock(Seconds, Place) -> Place#place{seconds = Seconds, cursor = none}.
+
+-spec cursor(place()) -> {binary(), place()}.
+cursor(#place{cursor = none, store = Store, seconds = Seconds, vector = Vector} = Place) ->
+    Cursor = halley_cursor:encode(Store, Seconds, Vector),
+    {Cursor, Place#place{cursor = Cursor}};
+cursor(#place{cursor = Cursor} = Place) ->
+    {Cursor, Place}.
+
+%% Something waits for the vector to reach Heads.
+-spec await(Heads :: halley_history:vector(), Waiter :: term(), place()) -> place().
+await(Heads, Waiter, #place{awaiting = Awaiting} = Place) ->
+    Place#place{awaiting = queue:in({Heads, Waiter}, Awaiting)}.
+
+%% Those that need wait no longer, in order.
+-spec reached(place()) -> {[{Heads :: halley_history:vector(), Waiter :: term()}], place()}.
+reached(#place{awaiting = Awaiting, vector = Vector} = Place) ->
+    {Reached, Rest} = reached(Awaiting, Vector, []),
+    {Reached, Place#place{awaiting = Rest}}.
+
+reached(Awaiting, Vector, Reached) ->
+    case queue:peek(Awaiting) of
+        {value, {Heads, _} = First} ->
+            case halley_vector:is_reached(Heads, Vector) of
+                true -> reached(queue:drop(Awaiting), Vector, [First | Reached]);
+                false -> {lists:reverse(Reached), Awaiting}
+            end;
+        empty ->
+            {lists:reverse(Reached), Awaiting}
+    end.
+
+-spec awaits(place()) -> boolean().
+awaits(#place{awaiting = Awaiting}) ->
+    not queue:is_empty(Awaiting).

@@ -1,0 +1,269 @@
+%% Replays: the sessions of one link that came back with a cursor get what they missed
+%% (protocol/link.md 10, docs/internals/delivery.md). One process per link, linked to it.
+%%
+%% The worker holds live events for such a session until LAST. Sessions take turns, one batch each:
+%%   1. Batches up to what the log has written. After each the session waits for REPLAYED, so it
+%%      takes its client's pace and delays nobody.
+%%   2. When it had all of it, the link puts it into the directory, unless it has been closed: the
+%%      link alone opens and closes its sessions. Then the heads are read and awaited, once for all
+%%      that are ready. Whatever is above the heads finds the session.
+%%   3. The rest up to the heads, and LAST, which the writer keeps until the link's cursor has
+%%      reached them (10.5).
+%%
+%% A poll's first REPLAY with items is its last (10.7).
+%%
+%% Batches are made while less than `replay_queue_bytes_max' waits for the link. At most
+%% `replays_max' sessions that are in the midst of a replay keep its state between two turns; the
+%% others keep their cursor, from which it is made again.
+-module(halley_edge_replays).
+
+-export([start_link/2, add/2, replayed/2, cancel/2, entered/2]).
+-export([init/2]).
+-export_type([held/0]).
+
+-include("halley_edge.hrl").
+
+%% A session that is held.
+-type held() :: {halley_edge_codec:conn(), UserNumber :: non_neg_integer(), Transport :: 1..5,
+                 Cursor :: binary()}.
+
+-define(PAUSE_MS, 2).                % while the link has enough to do
+-define(AWAIT_MS, 1).                % between looks at what is written
+%% So that a batch and one event more fit a frame, with what halley_replay doesn't count.
+-define(BATCH_EVENTS_MAX, 512).
+-define(FRAME_SPARE_BYTES, 32768).
+
+-record(session, {
+    user :: non_neg_integer(),
+    transport :: 1..5,
+    cursor :: binary(),                               % up to here it has got everything
+    replay = none :: none | halley_replay:replay(),
+    counted = false :: boolean(),                     % as one that keeps its state
+    %% Whether it had all that was written; then, up to which heads it gets the rest.
+    rest = unknown :: unknown | little | halley_history:vector(),
+    %% turn: its order among the turns; sent: waits for REPLAYED; ready: for the directory and
+    %% the heads.
+    phase :: {turn, Order :: non_neg_integer()} | sent | ready
+}).
+-record(state, {
+    link :: pid(),
+    writer :: halley_edge_writer:handle(),
+    reader :: halley_history_reader:reader(),
+    limits :: map(),
+    queue_bytes_max :: pos_integer(),
+    replays_max :: pos_integer(),
+    kept = 0 :: non_neg_integer(),                    % sessions with the state of their replay
+    sessions = #{} :: #{halley_edge_codec:conn() => #session{}},
+    turns = gb_sets:new() :: gb_sets:set({Order :: integer(), halley_edge_codec:conn()}),
+    order = 0 :: non_neg_integer(),
+    ready = [] :: [halley_edge_codec:conn()],         % for the directory
+    group = none :: none | entering
+                  | {awaits, halley_history:vector(), [halley_edge_codec:conn()]}
+}).
+
+%% To be called by the link. It receives {enter, Pid, [Conn]}, the sessions to be put into the
+%% directory, and answers by entered/2; and {replay_ended, Pid, Conn}.
+-spec start_link(Link :: pid(), halley_edge_writer:handle()) -> pid().
+start_link(Link, Writer) ->
+    spawn_opt(?MODULE, init, [Link, Writer], [link, {message_queue_data, off_heap}]).
+
+%% Sessions that came with a cursor and got their OPENED.
+-spec add(pid(), [held()]) -> ok.
+add(Replays, Held) ->
+    Replays ! {add, Held},
+    ok.
+
+%% What was replayed has left the session's outbox.
+-spec replayed(pid(), halley_edge_codec:conn()) -> ok.
+replayed(Replays, Conn) ->
+    Replays ! {replayed, Conn},
+    ok.
+
+%% The session has been closed.
+-spec cancel(pid(), halley_edge_codec:conn()) -> ok.
+cancel(Replays, Conn) ->
+    Replays ! {cancel, Conn},
+    ok.
+
+%% Those of the sessions that were to enter that are in the directory now.
+-spec entered(pid(), [halley_edge_codec:conn()]) -> ok.
+entered(Replays, Conns) ->
+    Replays ! {entered, Conns},
+    ok.
+
+-spec init(pid(), halley_edge_writer:handle()) -> no_return().
+init(Link, Writer) ->
+    BytesMax = ?FRAME_BYTES_MAX - ?FRAME_SPARE_BYTES - halley_limits:get(event_data_bytes_max),
+    Limits = #{events_max => min(?BATCH_EVENTS_MAX, halley_limits:get(replay_events_max)),
+               bytes_max => max(1, min(BytesMax, halley_limits:get(replay_bytes_max)))},
+    loop(#state{link = Link, writer = Writer, limits = Limits,
+                reader = halley_history_reader:new(),
+                queue_bytes_max = halley_limits:get(replay_queue_bytes_max),
+                replays_max = halley_limits:get(replays_max)}).
+
+loop(State) ->
+    Ready = group(State),
+    Doing = doing(Ready),
+    receive
+        Message -> loop(handle(Message, Ready))
+    after wait_ms(Doing, Ready) ->
+        case Doing of
+            turn -> loop(turn(Ready));
+            _ -> loop(Ready)
+        end
+    end.
+
+doing(#state{turns = Turns, writer = Writer, queue_bytes_max = Max}) ->
+    case gb_sets:is_empty(Turns) of
+        true ->
+            nothing;
+        false ->
+            case halley_edge_writer:queue_bytes(Writer) < Max of
+                true -> turn;
+                false -> pause
+            end
+    end.
+
+wait_ms(turn, _) -> 0;
+wait_ms(_, #state{group = {awaits, _, _}}) -> ?AWAIT_MS;
+wait_ms(pause, _) -> ?PAUSE_MS;
+wait_ms(nothing, _) -> infinity.
+
+handle({add, Held}, State) ->
+    lists:foldl(fun({Conn, User, Transport, Cursor}, S) ->
+        take_turn(Conn, #session{user = User, transport = Transport, cursor = Cursor,
+                                 phase = ready}, S)
+    end, State, Held);
+handle({replayed, Conn}, #state{sessions = Sessions} = State) ->
+    case Sessions of
+        #{Conn := #session{phase = sent, rest = little} = Session} -> ready(Conn, Session, State);
+        #{Conn := #session{phase = sent} = Session} -> take_turn(Conn, Session, State);
+        #{} -> State
+    end;
+handle({cancel, Conn}, #state{sessions = Sessions, turns = Turns} = State) ->
+    case maps:take(Conn, Sessions) of
+        {#session{phase = {turn, Order}} = Session, Rest} ->
+            forgotten(Session, State#state{sessions = Rest,
+                                           turns = gb_sets:delete({Order, Conn}, Turns)});
+        {Session, Rest} ->
+            forgotten(Session, State#state{sessions = Rest});
+        error ->
+            State
+    end;
+handle({entered, Conns}, #state{group = entering} = State) ->
+    State#state{group = {awaits, halley_history:heads(), Conns}}.
+
+take_turn(Conn, Session, #state{sessions = Sessions, turns = Turns, order = Order} = State) ->
+    State#state{sessions = Sessions#{Conn => Session#session{phase = {turn, Order}}},
+                turns = gb_sets:add({Order, Conn}, Turns), order = Order + 1}.
+
+ready(Conn, Session, #state{sessions = Sessions, ready = Ready} = State) ->
+    State#state{sessions = Sessions#{Conn => Session#session{phase = ready}},
+                ready = [Conn | Ready]}.
+
+forgotten(#session{counted = true}, #state{kept = Kept} = State) -> State#state{kept = Kept - 1};
+forgotten(_, State) -> State.
+
+%%% Entering, many at a time
+
+group(#state{group = none, ready = [_ | _] = Ready, sessions = Sessions, link = Link} = State) ->
+    case [Conn || Conn <- Ready, is_map_key(Conn, Sessions)] of
+        [] ->
+            State#state{ready = []};
+        Conns ->
+            Link ! {enter, self(), Conns},
+            State#state{ready = [], group = entering}
+    end;
+group(#state{group = {awaits, Heads, Conns}} = State) ->
+    case halley_history:await(Heads, 0) of
+        ok ->
+            group(lists:foldl(fun(Conn, S) -> rest(Conn, Heads, S) end,
+                              State#state{group = none}, Conns));
+        timeout ->
+            State
+    end;
+group(State) ->
+    State.
+
+rest(Conn, Heads, #state{sessions = Sessions} = State) ->
+    case Sessions of
+        #{Conn := Session} -> take_turn(Conn, Session#session{rest = Heads}, State);
+        #{} -> State
+    end.
+
+%%% Turns
+
+turn(#state{turns = Turns, sessions = Sessions} = State) ->
+    {{_, Conn}, Later} = gb_sets:take_smallest(Turns),
+    {Session, Others} = maps:take(Conn, Sessions),
+    Next = forgotten(Session, State#state{turns = Later, sessions = Others}),
+    batch(Conn, begun(Conn, Session#session{counted = false}, Next), Next).
+
+begun(Conn, #session{replay = none, user = User, cursor = Cursor} = Session, State) ->
+    case halley_replay:new(halley_ids:name(User), Cursor) of
+        {ok, Replay} ->
+            Session#session{replay = Replay};
+        {gap, Gap, Replay} ->
+            gap(Conn, Gap, State),
+            Session#session{replay = Replay}
+    end;
+begun(_, Session, _) ->
+    Session.
+
+batch(Conn, #session{replay = Replay, rest = Rest} = Session, State) ->
+    UpTo = case is_tuple(Rest) of true -> Rest; false -> halley_history:written() end,
+    #state{limits = Limits, reader = Reader} = State,
+    {Events, What, Next, Later} = halley_replay:next(Replay, UpTo, Limits, Reader),
+    batch(What, Events, Conn, Session#session{replay = Next}, State#state{reader = Later}).
+
+batch(done, Events, Conn, #session{rest = Heads}, #state{writer = Writer} = State)
+  when is_tuple(Heads) ->
+    ok = halley_edge_writer:last(Writer, Conn, Heads, Events),
+    ended(Conn, State);
+batch(done, [], Conn, Session, State) ->
+    ready(Conn, Session#session{rest = little}, State);
+batch(done, Events, Conn, Session, State) ->
+    replay(Conn, Events, State),
+    sent(Conn, Session#session{rest = little}, State);
+batch(more, Events, Conn, Session, State) ->
+    {Kept, Next} = keep(Session, State),
+    replay(Conn, Events, State),
+    sent(Conn, Kept, Next);
+batch({gap, Gap}, [], Conn, Session, State) ->
+    gap(Conn, Gap, State),
+    {Kept, Next} = keep(Session, State),
+    take_turn(Conn, Kept, Next);
+batch({gap, Gap}, Events, Conn, Session, State) ->
+    {Kept, Next} = keep(Session, State),
+    replay(Conn, Events, State),
+    gap(Conn, Gap, State),
+    sent(Conn, Kept, Next).
+
+sent(Conn, #session{transport = ?TRANSPORT_POLL} = Session, State) ->
+    ended(Conn, forgotten(Session, State));
+sent(Conn, Session, #state{sessions = Sessions} = State) ->
+    State#state{sessions = Sessions#{Conn => Session#session{phase = sent}}}.
+
+ended(Conn, #state{link = Link} = State) ->
+    Link ! {replay_ended, self(), Conn},
+    State.
+
+%% In the midst of a replay its state is large.
+keep(#session{replay = Replay} = Session, #state{kept = Kept, replays_max = Max} = State) ->
+    case Kept < Max of
+        true ->
+            {Session#session{counted = true}, State#state{kept = Kept + 1}};
+        false ->
+            {Session#session{replay = none, cursor = halley_replay:cursor(Replay)}, State}
+    end.
+
+replay(Conn, Events, #state{writer = Writer}) ->
+    #{cursor := Cursor} = lists:last(Events),
+    send({replay, Conn, 0, Cursor, [], Events}, Writer).
+
+gap(Conn, Gap, #state{writer = Writer}) ->
+    #{reason := Reason, from := FromMs, to := ToMs, cursor := Cursor} = Gap,
+    send({gap, atom_to_binary(Reason), FromMs, ToMs, Cursor, [Conn]}, Writer).
+
+send(Frame, Writer) ->
+    halley_edge_writer:send(Writer, [iolist_to_binary(halley_edge_codec:encode(Frame))]).
