@@ -39,6 +39,7 @@ start() ->
     meck:expect(halley_links, list, fun() -> [#{}] end),
     meck:expect(halley_drain, is_draining, fun() -> false end),
     meck:expect(halley_history, refusing, fun() -> false end),
+    meck:expect(halley_trace, trace, fun(_, _) -> {error, not_found} end),
     meck:expect(halley_metrics, render, fun() -> <<"halley_up 1\n">> end).
 
 -spec stop() -> ok.

@@ -26,7 +26,8 @@ property(Name, Tests) ->
 body() ->
     Part = oneof([<<"a b\n">>, <<"1 2\n">>, <<"x  y\r\n">>, <<"\n">>, <<"z">>, <<" ">>, <<"{">>,
                   <<"a b c\n">>, <<"\"">>, <<"{\"user\":1,\"subject\":\"s\"}\n">>,
-                  <<"{\"subject\":\"s\",\"data\":1}\n">>]),
+                  <<"{\"subject\":\"s\",\"data\":1}\n">>,
+                  <<"{\"ack\":\"memory\",\"subject\":\"s\",\"data\":1}\n">>, <<"{\"ack\":">>]),
     ?LET(Parts, list(frequency([{6, Part}, {1, binary()}])), iolist_to_binary(Parts)).
 
 %% A body, and the same in chunks, empty ones among them.
@@ -59,7 +60,7 @@ path() ->
            | [?LET(T, Text, Before ++ T ++ After)
               || {Before, After} <- [{"/v1/users/", ""}, {"/v1/users/", "/following"}, {"/", ""},
                                      {"/v1/subjects/", "/followers"}, {"/v1/users/", "/sessions"},
-                                     {"/demo/", ""}]]]).
+                                     {"/demo/", ""}, {"/v1/events/", "/trace"}]]]).
 
 %% --- properties ----------------------------------------------------------------------------------
 
