@@ -10,7 +10,7 @@
 
 -export([publish/2, publish/3, publish_many/1]).
 -export([follow/1, follow/2, unfollow/1, unfollow/2, followers/1, following/1]).
--export([login/1, login/2, logout/1, presence/1, close_sessions/1]).
+-export([login/1, login/2, logout/1, presence/1, sessions/1, close_sessions/1]).
 -export_type([id/0]).
 
 -type id() :: binary().
@@ -19,13 +19,20 @@
 -define(PAGE, 1000).
 
 %% Publishes `Data', any term that jiffy can encode or `{json, Text}' with valid JSON on one line.
-%% `sessions': how many live sessions it was sent to.
+%% `sessions': how many live sessions it was sent to. When it returns `ok', the event is on disk:
+%% whoever follows the subject now gets it, live or when it comes back within the retention.
 -spec publish(id(), term()) ->
     {ok, #{id := id(), sessions := non_neg_integer()}} | {error, halley_router:error()}.
 publish(Subject, Data) ->
     halley_router:publish(Subject, Data, #{}).
 
-%% With `#{id => Id}' the publisher chooses the event's id.
+%% Options:
+%%   id    the publisher chooses the event's id. The same id again, within the retention, gives the
+%%         first answer again, whichever subject it names, and no second event.
+%%   ack   `disk', or `memory': then it returns when the event is on its way to the sessions that are
+%%         there, some milliseconds earlier, and a brain that is killed just then forgets it.
+%% `overloaded', `disk_full': nothing was accepted. `unavailable', `history_failed': it may have been
+%% sent to sessions; publish it again with the same id to be sure.
 -spec publish(id(), term(), halley_router:opts()) ->
     {ok, #{id := id(), sessions := non_neg_integer()}} | {error, halley_router:error()}.
 publish(Subject, Data, Opts) ->
@@ -112,6 +119,8 @@ close_session(User, Pid) ->
     Pid ! {halley_closed, User},
     ok.
 
+%% The sessions of a user: processes, and connections of links.
+-spec sessions(User :: id()) -> [halley_directory:session()].
 sessions(User) ->
     case halley_ids:lookup(User) of
         undefined -> [];

@@ -22,6 +22,7 @@ init([]) ->
     ok = halley_metrics:new(),
     ok = halley_directory:new(),
     ok = halley_links:new(),
+    ok = halley_closings:new(),
     ok = halley_shard:new(),
     ok = halley_history:new(),
     Flags = #{strategy => one_for_one, intensity => 10, period => 10,

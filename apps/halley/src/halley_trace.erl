@@ -1,0 +1,85 @@
+%% Why has a user got an event, or not? What the brain knows of it.
+%%
+%% From the history: the event itself, and whether the user followed its subject (now, or when it
+%% was published as far as the unfollows since then say; who followed only later counts as well).
+%% From the directory and the links: the user's sessions and whether the event has passed to their
+%% links. From `halley_closings': sessions that ended since. What waits in a connection's outbox
+%% only its worker knows: whoever asks joins that (INSPECT), and finds the words.
+-module(halley_trace).
+
+-export([trace/2]).
+-export_type([trace/0]).
+
+-type trace() ::
+    #{event := #{id := halley_id:id(), subject := halley_id:id(), at := integer(),
+                 seq := halley_cursor:seq(), shard := halley_shard:index(),
+                 %% When it was published.
+                 sessions := non_neg_integer()},
+      followed := boolean(),
+      %% When the user unfollowed the subject, if that was after the event.
+      unfollowed_at := integer() | none,
+      %% `passed': it isn't above what has been sent to the session's link.
+      sessions := [#{session := halley_directory:session(), passed := boolean()}],
+      %% Since the event, the latest first.
+      ended := [halley_closings:closing()]}.
+
+-spec trace(halley_event:id(), User :: halley_id:id()) -> {ok, trace()} | {error, not_found}.
+trace(EventId, User) ->
+    Reader = halley_history_reader:new(),
+    case find(EventId, Reader) of
+        {ok, Record, Next} ->
+            {Unfollowed, Last} = unfollowed_at(Record, User, Next),
+            ok = halley_history_reader:close(Last),
+            {ok, trace(Record, User, Unfollowed, halley_ids:lookup(User))};
+        {not_found, Next} ->
+            ok = halley_history_reader:close(Next),
+            {error, not_found}
+    end.
+
+find(EventId, Reader) ->
+    case halley_history:find(EventId) of
+        {ok, Seq} ->
+            case halley_history_reader:read(Seq, Reader) of
+                {ok, #{kind := event, id := EventId} = Record, Next} -> {ok, Record, Next};
+                {ok, _, Next} -> {not_found, Next};
+                {_, Next} -> {not_found, Next}
+            end;
+        none ->
+            {not_found, Reader}
+    end.
+
+trace(#{subject := Subject, at := At, seq := Seq, shard := Shard} = Record, User, Unfollowed,
+      Number) ->
+    #{event => maps:with([id, subject, at, seq, shard, sessions], Record),
+      followed => User =:= Subject orelse Unfollowed =/= none orelse follows(Number, Subject),
+      unfollowed_at => Unfollowed,
+      sessions => [#{session => Session, passed => passed(Session, Shard, Seq)}
+                   || N <- [Number], N =/= undefined, Session <- halley_directory:sessions(N)],
+      ended => [Closing || N <- [Number], N =/= undefined,
+                           #{at := ClosedAt} = Closing <- halley_closings:of_user(N),
+                           ClosedAt >= At]}.
+
+%% The first unfollow behind the event.
+unfollowed_at(#{subject := Subject, seq := Seq}, User, Reader) ->
+    lists:foldl(fun(Unfollow, {At, R}) ->
+                    case halley_history_reader:read(Unfollow, R) of
+                        {ok, #{kind := unfollow, subject := User, id := Subject, at := Earlier},
+                         Next} -> {Earlier, Next};
+                        {ok, _, Next} -> {At, Next};
+                        {_, Next} -> {At, Next}
+                    end
+                end, {none, Reader}, halley_history:unfollows(User, Seq)).
+
+follows(undefined, _) ->
+    false;
+follows(Number, Subject) ->
+    case halley_ids:lookup(Subject) of
+        undefined -> false;
+        S -> halley_pages_table:take(halley_following, Number, S - 1, 1) =:= [S]
+    end.
+
+%% What the shard has sent has passed, unless the link was left to the history.
+passed({link, Slot, _}, Shard, Seq) ->
+    element(Shard, halley_history:heads()) >= Seq andalso not halley_links:is_behind(Slot);
+passed(_, _, _) ->
+    true.
