@@ -30,7 +30,7 @@ block_bytes() -> ?BLOCK_BYTES.
             Read :: fun((non_neg_integer(), pos_integer()) -> {ok, binary()} | Failure)) ->
     {ok, binary()} | Failure.
 block(Segment, Block, Needed, Read) ->
-    Key = Segment bsl 32 bor Block,
+    Key = (Segment bsl 32) bor Block,
     case ets:lookup(?MODULE, Key) of
         [{_, Bytes}] when byte_size(Bytes) >= Needed -> {ok, Bytes};
         Found -> fill(Key, Segment, Block, Found, Read)

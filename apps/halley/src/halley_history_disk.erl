@@ -19,6 +19,7 @@
                current :: halley_history_retention:segment(),
                next_number :: non_neg_integer(),
                segments = [] :: [halley_history_retention:segment()],
+               highest = 0 :: non_neg_integer(),   % seq that was written, or lost
                placed = 0 :: non_neg_integer(),    % where the last place record is
                dirty = false :: boolean(),
                ids = [] :: [pos_integer()],        % written since the last sync, id chosen
@@ -53,14 +54,16 @@ unwritable(Dir, Reason) ->
                       [Dir, file:format_error(Reason)]))}.
 
 begin_anew(Dir, #{ledger := Ledger, store := Store, counter := Counter, segments := Segments,
-                  number := Number, damaged := Damaged, lost := Lost}) ->
+                  number := Number, highest := Highest, damaged := Damaged,
+                  lost := Lost}) ->
     ok = halley_history_words:put(store, Store),
     ok = halley_history_words:put(counter, Counter),
     ok = halley_history_words:put(events, sum(events, Segments)),
     ok = halley_history_words:put(bytes, sum(bytes, Segments)),
     ok = halley_history_index:set_damaged(Damaged),
     Disk = #disk{dir = Dir, store = Store, ledger = Ledger, segments = Segments,
-                 current = last(Segments, Counter), next_number = Number, lost = Lost},
+                 current = last(Segments), next_number = Number, highest = Highest,
+                 lost = Lost},
     case reserve(Disk, Counter) of
         {ok, Reserved} ->
             case begin_segment(Reserved) of
@@ -80,8 +83,8 @@ floor_at(Disk = #disk{segments = Segments, current = Current}) ->
     Disk.
 
 %% What stands for the segment before the first.
-last([], Counter) -> new_segment(0, Counter, 0);
-last(Segments, _) -> lists:last(Segments).
+last([]) -> new_segment(0, 0, 0);
+last(Segments) -> lists:last(Segments).
 
 new_segment(Number, Base, Bytes) ->
     NowMs = erlang:monotonic_time(millisecond),
@@ -111,12 +114,12 @@ write(Packed, Disk0) ->
             Error
     end.
 
-%% What is due before the records: ranges that could not be written, and how far seqs are drawn.
-prefix(#disk{store = Store, lost = Lost, placed = Placed, current = #{bytes := Position}}) ->
+%% What is due before the records: ranges that could not be written, and how far seqs have come.
+prefix(#disk{store = Store, highest = Highest, lost = Lost, placed = Placed, current = #{bytes := Position}}) ->
     Ranges = [halley_history_record:lost(Store, {From, FromMs}, {To, ToMs})
               || {From, To, FromMs, ToMs} <- Lost],
     Place = case Position - Placed >= ?PLACE_BYTES of
-        true -> [halley_history_record:place(Store, halley_history_words:get(counter), now_ms())];
+        true -> [halley_history_record:place(Store, Highest, now_ms())];
         false -> []
     end,
     {Records, Bytes} = lists:unzip(Ranges ++ Place),
@@ -144,7 +147,8 @@ written(Packed, Position, Disk = #disk{current = Current, ids = Ids}) ->
     Grown = Current#{bytes := End, events := Events + N, first_at := First,
                      last_at := map_get(at, lists:last(Packed)),
                      ended_ms := erlang:monotonic_time(millisecond)},
-    Disk#disk{current = Grown, dirty = true, ids = NewIds}.
+    Highest = lists:max([Disk#disk.highest | [Seq || #{seq := Seq} <- Packed]]),
+    Disk#disk{current = Grown, highest = Highest, dirty = true, ids = NewIds}.
 
 index(#{kind := event, shard := Shard, seq := Seq, id := Id, subject := Subject,
         chosen := Chosen, sessions := Sessions, bytes := Bytes}, Number, {Position, Ids}) ->
@@ -201,11 +205,10 @@ rotate(Disk) ->
     end.
 
 %% The old segment stays in use if the new one can't begin.
-begin_segment(Disk = #disk{dir = Dir, store = Store, ledger = Ledger, next_number = Number,
+begin_segment(Disk = #disk{dir = Dir, store = Store, ledger = Ledger, next_number = Number, highest = Highest,
                            current = #{number := Previous, bytes := PreviousBytes}}) ->
-    Counter = halley_history_words:get(counter),
     Header = #{store => Store, number => Number, previous => Previous,
-               previous_bytes => PreviousBytes, base => Counter,
+               previous_bytes => PreviousBytes, base => Highest,
                stamp => halley_history_clock:stamp()},
     case halley_history_segment:create(Dir, Header) of
         {ok, File} ->
@@ -215,8 +218,8 @@ begin_segment(Disk = #disk{dir = Dir, store = Store, ledger = Ledger, next_numbe
             ok = halley_history_words:put(segment, Number),
             ok = halley_history_words:put(position, Position),
             ok = halley_history_words:add(bytes, Position),
-            ok = halley_history_ledger:synced(Ledger, Number, Position, Counter),
-            {ok, Sealed#disk{file = File, current = new_segment(Number, Counter, Position),
+            ok = halley_history_ledger:synced(Ledger, Number, Position, Highest),
+            {ok, Sealed#disk{file = File, current = new_segment(Number, Highest, Position),
                              next_number = Number + 1, placed = Position}};
         {error, Reason} ->
             {error, Reason, Disk#disk{next_number = Number + 1}}
@@ -236,11 +239,11 @@ is_dirty(#disk{dirty = Dirty}) -> Dirty.
 -spec sync(disk()) -> {ok, disk()} | failure().
 sync(Disk = #disk{dirty = false}) ->
     {ok, Disk};
-sync(Disk = #disk{file = File, ledger = Ledger, current = #{number := Number, bytes := Bytes}}) ->
-    Counter = halley_history_words:get(counter),
+sync(Disk = #disk{file = File, ledger = Ledger, highest = Highest,
+                  current = #{number := Number, bytes := Bytes}}) ->
     case halley_history_segment:sync(File) of
         ok ->
-            ok = halley_history_ledger:synced(Ledger, Number, Bytes, Counter),
+            ok = halley_history_ledger:synced(Ledger, Number, Bytes, Highest),
             {ok, Disk#disk{dirty = false, ids = []}};
         {error, Reason} ->
             lists:foreach(fun halley_history_index:forget_id/1, Disk#disk.ids),
@@ -249,10 +252,10 @@ sync(Disk = #disk{file = File, ledger = Ledger, current = #{number := Number, by
 
 %% Events of these seqs are not in the files. Said by a record as soon as one can be written.
 -spec lose(halley_history:range(), disk()) -> disk().
-lose(Range, Disk = #disk{lost = Lost}) ->
+lose({_, To, _, _} = Range, Disk = #disk{lost = Lost, highest = Highest}) ->
     Ranges = halley_history_retention:merge(Range, halley_history_index:damaged()),
     ok = halley_history_index:set_damaged(Ranges),
-    Disk#disk{lost = halley_history_retention:merge(Range, Lost)}.
+    Disk#disk{lost = halley_history_retention:merge(Range, Lost), highest = max(To, Highest)}.
 
 %% Whether an event could be written now. Leaves what it had to say of lost ranges.
 -spec probe(disk()) -> {ok, disk()} | failure().

@@ -80,11 +80,11 @@ unfollow(Shard, {Seq, User, Subject}, Segment, Offset) ->
     link(Subjects, SubjectBucket, Chunk, Place + 1, Seq, SubjectTag).
 
 put_entry(Chunk, Place, Segment, Offset, Sessions, Flags, Shard) ->
-    ok = atomics:put(Chunk, Place + 2, Segment bsl 32 bor Offset),
-    ok = atomics:put(Chunk, Place + 3, Sessions bsl 32 bor Flags bsl 8 bor Shard).
+    ok = atomics:put(Chunk, Place + 2, (Segment bsl 32) bor Offset),
+    ok = atomics:put(Chunk, Place + 3, (Sessions bsl 32) bor (Flags bsl 8) bor Shard).
 
 link(Heads, Bucket, Chunk, Place, Seq, Tag) ->
-    ok = atomics:put(Chunk, Place, atomics:get(Heads, Bucket) bsl 16 bor Tag),
+    ok = atomics:put(Chunk, Place, (atomics:get(Heads, Bucket) bsl 16) bor Tag),
     ok = atomics:put(Heads, Bucket, Seq).
 
 make_chunk(Number) ->
@@ -231,7 +231,7 @@ lookup(Seq) ->
 position(0, _) ->
     none;
 position(Where, What) ->
-    Flags = What bsr 8 band 16#FF,
+    Flags = (What bsr 8) band 16#FF,
     {ok, #{segment => Where bsr 32, offset => Where band 16#FFFFFFFF, sessions => What bsr 32,
            kind => case Flags band ?UNFOLLOW of 0 -> event; _ -> unfollow end,
            chosen => Flags band ?CHOSEN =/= 0, shard => What band 16#FF}}.
@@ -247,15 +247,16 @@ chunk(Number) ->
 %% Not the hash that chose the shard, or the tag would say nothing new within it.
 subject_bucket(Shard, Subject) ->
     Hash = erlang:phash2([subject | Subject], ?HASH),
-    {(Shard - 1) bsl ?SUBJECT_BITS + Hash bsr (32 - ?SUBJECT_BITS) + 1, Hash band 16#FFFF}.
+    Within = Hash bsr (32 - ?SUBJECT_BITS),
+    {((Shard - 1) bsl ?SUBJECT_BITS) + Within + 1, Hash band 16#FFFF}.
 
 id_bucket(Id) ->
     Hash = erlang:phash2([id | Id], ?HASH),
-    {Hash band (1 bsl ?ID_BITS - 1) + 1, erlang:phash2(Id, 1 bsl 16)}.
+    {(Hash bsr (32 - ?ID_BITS)) + 1, Hash band 16#FFFF}.
 
 unfollow_bucket(User) ->
     Hash = erlang:phash2([unfollow | User], ?HASH),
-    {Hash bsr (32 - ?UNFOLLOW_BITS) + 1, Hash band 16#FFFF}.
+    {(Hash bsr (32 - ?UNFOLLOW_BITS)) + 1, Hash band 16#FFFF}.
 
 %% --- the rest ------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@
 %%           down the note may be old, or torn and then none; it never claims too much.
 %%
 %%   slot    "HALLEYST" version:16 generation:64 store:32 reserved:64 crc:32
-%%   synced  "HALLEYSY" store:32 segment:32 position:64 counter:64 stamp crc:32
+%%   synced  "HALLEYSY" store:32 segment:32 position:64 highest:64 stamp crc:32
 -module(halley_history_ledger).
 
 -export([open/1, read/1, reserve/2, synced/4, last_synced/2, close/1]).
@@ -18,7 +18,7 @@
                  store = 0 :: non_neg_integer(), generation = 0 :: non_neg_integer()}).
 -opaque ledger() :: #ledger{}.
 -type note() :: #{segment := non_neg_integer(), position := non_neg_integer(),
-                  counter := non_neg_integer(), stamp := halley_history_clock:stamp()}.
+                  highest := non_neg_integer(), stamp := halley_history_clock:stamp()}.
 
 -define(STORE_MAGIC, "HALLEYST").
 -define(SYNCED_MAGIC, "HALLEYSY").
@@ -87,20 +87,20 @@ reserve({Store, Reserved}, Ledger = #ledger{store_file = File, generation = Gene
 
 %% Notes that a segment is on disk up to a position. A note that can't be written is missed only
 %% by who comes to look for lost events, so nobody is told.
--spec synced(ledger(), non_neg_integer(), non_neg_integer(), Counter :: non_neg_integer()) -> ok.
-synced(#ledger{synced_file = File, store = Store}, Segment, Position, Counter) ->
+-spec synced(ledger(), non_neg_integer(), non_neg_integer(), Highest :: non_neg_integer()) -> ok.
+synced(#ledger{synced_file = File, store = Store}, Segment, Position, Highest) ->
     Stamp = halley_history_clock:pack(halley_history_clock:stamp()),
-    Fields = <<?SYNCED_MAGIC, Store:32, Segment:32, Position:64, Counter:64, Stamp/binary>>,
+    Fields = <<?SYNCED_MAGIC, Store:32, Segment:32, Position:64, Highest:64, Stamp/binary>>,
     _ = file:pwrite(File, 0, <<Fields/binary, (erlang:crc32(Fields)):32>>),
     ok.
 
 -spec last_synced(ledger(), Store :: non_neg_integer()) -> note() | none.
 last_synced(#ledger{synced_file = File}, Store) ->
     case file:pread(File, 0, ?SYNCED_BYTES) of
-        {ok, <<?SYNCED_MAGIC, Store:32, Segment:32, Position:64, Counter:64, Stamp:20/binary,
+        {ok, <<?SYNCED_MAGIC, Store:32, Segment:32, Position:64, Highest:64, Stamp:20/binary,
                Crc:32>> = Bytes} ->
             case erlang:crc32(binary_part(Bytes, 0, ?SYNCED_BYTES - 4)) of
-                Crc -> #{segment => Segment, position => Position, counter => Counter,
+                Crc -> #{segment => Segment, position => Position, highest => Highest,
                          stamp => halley_history_clock:unpack(Stamp)};
                 _ -> none
             end;

@@ -1,10 +1,10 @@
 %% What the history finds on disk when it starts: reads all segments in order, fills the index,
 %% and says what is missing.
 %%
-%% Damage is a range of seqs. Below it, it begins at the highest seq met before; above, it ends at
-%% the next proof of how far seqs had been drawn: a `place' record, the base of the next segment,
-%% or, at the end, the note of the last sync or the reservation. Only its upper end decides who is
-%% told of a gap, and that end is never too low.
+%% Damage is a range of seqs. It begins behind the highest seq met before, and ends at the next
+%% proof of the highest seq written by then: a `place' record, the base of the next segment, or, at
+%% the end, the note of the last sync or the reservation. Only its upper end decides who is told of
+%% a gap, and that end is never too low.
 %%
 %% A torn tail is what a brain that is killed while it writes leaves: it is cut, and nobody who was
 %% answered lost anything. If the note of the last sync says that there was more on disk, somebody
@@ -21,6 +21,7 @@
 -type recovered() :: #{ledger := halley_history_ledger:ledger(),
                        store := non_neg_integer(),
                        counter := non_neg_integer(),  % no seq above it was drawn
+                       highest := non_neg_integer(),  % none above it was written
                        segments := [halley_history_retention:segment()],
                        number := non_neg_integer(),   % free for the next segment
                        damaged := [halley_history:range()],
@@ -66,8 +67,13 @@ recover(Dir, Ledger0, Numbers) ->
     {Lost, Ended} = last_segment(Note, Counter, Scanned),
     #found{segments = Segments, damaged = Damaged} = Ended,
     #{ledger => Ledger, store => Store, counter => Counter, damaged => Damaged,
-      lost => Lost, segments => lists:reverse(aged(Note, Ended, Segments)),
+      highest => highest(Counter, Ended), lost => Lost, segments => lists:reverse(aged(Note, Ended, Segments)),
       number => 1 + lists:max([0 | Numbers] ++ [N || #{segment := N} <- [Note]])}.
+
+%% A directory whose segments are gone says nothing about what they had.
+highest(Counter, #found{segments = []}) -> Counter;
+highest(_, #found{last_seq = LastSeq, damaged = Damaged}) ->
+    lists:max([LastSeq | [To || {_, To, _, _} <- Damaged]]).
 
 %% The store's id is in the ledger and in every header.
 identity(Dir, Ledger, Numbers) ->
@@ -199,7 +205,7 @@ last_segment(Note, Counter, Found = #found{segments = Segments}) ->
     Cut = cut(Segments, Found),
     case is_short(Note, Segments) of
         true ->
-            #{counter := To0, stamp := {_, _, ToMs}} = Note,
+            #{highest := To0, stamp := {_, _, ToMs}} = Note,
             To = max(To0, Cut#found.last_seq),
             ?LOG_ERROR("history: the newest segment ends before what was on disk; events up to ~b "
                        "may be lost", [To]),

@@ -8,7 +8,7 @@
 -export_type([segment/0, rule/0]).
 
 -type segment() :: #{number := halley_history_segment:number_(),
-                     base := non_neg_integer(),           % see halley_history_segment
+                     base := non_neg_integer(),           % no seq in the segments before is higher
                      bytes := non_neg_integer(), events := non_neg_integer(),
                      first_at := integer() | none,        % when its first event was published
                      last_at := integer() | none,

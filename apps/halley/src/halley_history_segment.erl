@@ -5,7 +5,7 @@
 %%
 %% and goes on with records (`halley_history_record'). `previous' and `previous_bytes' name the
 %% segment before and its length when it was left, so what is missing in between shows. `base' is
-%% the highest seq that was drawn when the segment began: all records before it have at most that.
+%% the highest seq that had been written when the segment began.
 %%
 %% A segment is written by one process and read by any number of others through descriptors of
 %% their own. Nothing here is cached, and nothing is decided: `scan/4' tells what it finds.

@@ -1,0 +1,140 @@
+%% A history of its own for a test case: the log's process without the rest of the brain.
+-module(halley_history_helper).
+
+-export([with/2, start/1, stop/0, kill/0, restart/0, directory/0]).
+-export([entry/2, entry/3, publish/2, publish/3, publish_all/1, wait_written/0]).
+-export([segments/0, newest/0, readable/1, events/0, damage/3, until/1, silently/1]).
+
+%% Runs a fun over a new history in a directory that is removed afterwards.
+with(Env, Fun) ->
+    Dir = string:trim(os:cmd("mktemp -d")),
+    Limits = maps:from_list([{Key, Value} || {limit, Key, Value} <- Env]),
+    ok = halley_limits:set(Limits),
+    [application:set_env(halley, Key, Value) || {Key, Value} <- Env],
+    application:set_env(halley, data_dir, Dir),
+    ok = halley_metrics:new(),
+    try
+        start(new),
+        Fun()
+    after
+        stop(),
+        [ets:delete(Table) || Table <- [halley_metrics_edge, halley_history_index,
+                                        halley_history_claims, halley_history_cache]],
+        [application:unset_env(halley, Key) || {Key, _} <- Env],
+        application:unset_env(halley, data_dir),
+        ok = halley_limits:set(#{}),
+        file:del_dir_r(Dir)
+    end.
+
+start(new) ->
+    ok = halley_history:new(),
+    start(again);
+start(again) ->
+    {ok, Pid} = halley_history_log:start_link(),
+    unlink(Pid),
+    Pid.
+
+stop() ->
+    case whereis(halley_history_log) of
+        undefined -> ok;
+        Pid -> gen_server:stop(Pid)
+    end.
+
+%% As the kernel would: nothing is closed, nothing is given back.
+kill() ->
+    case whereis(halley_history_log) of
+        undefined -> ok;
+        Pid ->
+            Ref = monitor(process, Pid),
+            exit(Pid, kill),
+            receive {'DOWN', Ref, process, Pid, _} -> ok end
+    end,
+    [ets:delete(Table) || Table <- [halley_history_index, halley_history_claims,
+                                    halley_history_cache]],
+    ok.
+
+restart() ->
+    kill(),
+    start(new).
+
+directory() -> halley_history_log:directory().
+
+entry(Subject, Data) ->
+    entry(Subject, Data, #{}).
+
+entry(Subject, Data, More) ->
+    Seq = halley_history:draw(halley_shard:of_subject(Subject)),
+    Id = maps:get(id, More, <<"e", (integer_to_binary(Seq))/binary>>),
+    Json = <<"{\"id\":\"", Id/binary, "\",\"data\":", Data/binary, "}">>,
+    maps:merge(#{id => Id, subject => Subject, at => erlang:system_time(millisecond),
+                 json => Json, data_offset => byte_size(Json) - byte_size(Data) - 1,
+                 seq => Seq, sessions => 2}, More).
+
+%% Publishes one event and waits for the disk.
+publish(Subject, Data) ->
+    publish(Subject, Data, #{}).
+
+publish(Subject, Data, More) ->
+    Entry = #{seq := Seq} = entry(Subject, Data, More),
+    {append([Entry], Subject), Seq}.
+
+publish_all([]) -> [];
+publish_all(Subjects) ->
+    Entries = [{Subject, entry(Subject, <<"1">>)} || Subject <- Subjects],
+    [ok = halley_history:append(halley_shard:of_subject(Subject), [Entry], none)
+     || {Subject, Entry} <- Entries],
+    ok = append([], hd(Subjects)),
+    [Seq || {_, #{seq := Seq}} <- Entries].
+
+append(Entries, Subject) ->
+    Ref = make_ref(),
+    ok = halley_history:append(halley_shard:of_subject(Subject), Entries,
+                               {{self(), Ref}, ok, error}),
+    receive {Ref, Answer} -> Answer after 10000 -> exit(no_answer) end.
+
+%% As the shards do.
+wait_written() ->
+    [halley_history:mark(Shard) || Shard <- lists:seq(1, halley_shard:count())],
+    ok = halley_history:await(halley_history:heads(), 10000).
+
+segments() ->
+    {ok, Numbers} = halley_history_segment:list(directory()),
+    [halley_history_segment:path(directory(), Number) || Number <- Numbers].
+
+newest() -> lists:last(segments()).
+
+%% What reading these seqs gives: {Seq, ok | expired | damaged}.
+readable(Seqs) ->
+    {Results, Reader} = lists:mapfoldl(
+        fun(Seq, Reader) ->
+            case halley_history_reader:read(Seq, Reader) of
+                {ok, #{seq := Seq}, Next} -> {{Seq, ok}, Next};
+                {Failure, Next} -> {{Seq, Failure}, Next}
+            end
+        end, halley_history_reader:new(), Seqs),
+    ok = halley_history_reader:close(Reader),
+    Results.
+
+events() -> maps:get(events, halley_history:info()).
+
+%% Changes the bytes of a file at a position by a fun.
+damage(Path, Position, Fun) ->
+    {ok, Bytes} = file:read_file(Path),
+    <<Before:Position/binary, Byte, After/binary>> = Bytes,
+    ok = file:write_file(Path, [Before, Fun(Byte), After]).
+
+until(Condition) -> until(Condition, 500).
+
+until(Condition, Tries) ->
+    case Condition() of
+        true -> ok;
+        false when Tries > 0 ->
+            timer:sleep(10),
+            until(Condition, Tries - 1)
+    end.
+
+%% What is damaged on purpose needn't be in the test's log.
+silently(Fun) ->
+    #{level := Level} = logger:get_primary_config(),
+    ok = logger:set_primary_config(level, none),
+    try Fun() after logger:set_primary_config(level, Level) end.

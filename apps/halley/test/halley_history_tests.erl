@@ -1,0 +1,270 @@
+%% The history as shards and replays use it: order, chains, claims, groups, retention, failures.
+-module(halley_history_tests).
+
+-include_lib("eunit/include/eunit.hrl").
+
+-define(H, halley_history_helper).
+-define(DAY_MS, 86400000).
+
+history_test_() ->
+    {foreach, fun() -> ok end, fun(_) -> ok end,
+     [{timeout, 60, {Title, fun() -> ?H:silently(fun() -> ?H:with(Env, Fun) end) end}}
+      || {Title, Env, Fun} <- cases()]}.
+
+cases() ->
+    [{"written heads follow the heads", [], fun heads/0},
+     {"chains against a model", [], fun chains/0},
+     {"shards don't meet in a bucket", [], fun shards_apart/0},
+     {"an unfollow is in its user's chain", [], fun unfollow/0},
+     {"a chosen id is claimed once and then known", [], fun claims/0},
+     {"what a shard that died had claimed and drawn", [], fun shard_started/0},
+     {"a thousand publishers share a few syncs", [], fun group_commit/0},
+     {"an append without entries waits for what was written before", [], fun empty_append/0},
+     {"retention by age", [{history_retention_ms, 1000}], fun retention_by_age/0},
+     {"a step of the wall clock changes nothing", [{history_retention_ms, 60000}],
+      fun clock_step/0},
+     {"retention by bytes", [{history_bytes, 1048576}], fun retention_by_bytes/0},
+     {"the queue is bounded", [{limit, history_queue_bytes_max, 100000}], fun overloaded/0},
+     {"the index takes 64 bytes an event at most, and none of its data", [],
+      fun index_memory/0},
+     {"a full disk", [], fun disk_full/0},
+     {"a failing fdatasync", [], fun sync_fails/0},
+     {"records longer than a block, and the cache's bound",
+      [{limit, history_cache_bytes_max, 262144}], fun long_records/0}].
+
+heads() ->
+    [{ok, _} = ?H:publish(integer_to_binary(N), <<"1">>) || N <- lists:seq(1, 20)],
+    ok = ?H:wait_written(),
+    ?assertEqual(halley_history:heads(), halley_history:written()),
+    ?assertEqual(lists:duplicate(8, 20), tuple_to_list(halley_history:heads())),
+    Seq = halley_history:draw(3),
+    ?assertEqual(Seq, element(3, halley_history:heads())),
+    ?assertEqual(timeout, halley_history:await(halley_history:heads(), 20)).
+
+%% A few subjects with many events, many with few; strangers may be among the candidates, but
+%% nothing that is asked for is missing, and the order is that of the seqs.
+chains() ->
+    rand:seed(exsss, 7),
+    Subjects = [integer_to_binary(trunc(100 * math:pow(rand:uniform(), 4)))
+                || _ <- lists:seq(1, 3000)],
+    Pairs = lists:zip(?H:publish_all(Subjects), Subjects),
+    [begin
+         After = rand:uniform(3000),
+         UpTo = After + rand:uniform(1000),
+         Chain = halley_history:chain(Subject, After, UpTo),
+         ?assertEqual(lists:reverse(lists:usort(Chain)), Chain),
+         ?assertEqual([], [Seq || {Seq, S} <- Pairs, S =:= Subject, Seq > After, Seq =< UpTo]
+                          -- Chain),
+         ?assertEqual([], [Seq || Seq <- Chain, Seq =< After orelse Seq > UpTo])
+     end || Subject <- lists:usort(Subjects)],
+    ?assertEqual([{Seq, ok} || {Seq, _} <- Pairs], ?H:readable([Seq || {Seq, _} <- Pairs])),
+    {SomeSeq, _} = lists:nth(1500, Pairs),
+    ?assertEqual({ok, SomeSeq}, halley_history:find(<<"e", (integer_to_binary(SomeSeq))/binary>>)),
+    ?assertEqual(none, halley_history:find(<<"nobody">>)).
+
+%% The shards' events reach the log in the opposite order of their seqs. A chain that two shards
+%% shared would have an older seq before a newer one, and a walk would stop too early.
+shards_apart() ->
+    Subjects = [integer_to_binary(N) || N <- lists:seq(1, 8000)],
+    Entries = [?H:entry(Subject, <<"1">>) || Subject <- Subjects],
+    Shards = maps:groups_from_list(fun(#{subject := S}) -> halley_shard:of_subject(S) end, Entries),
+    [ok = halley_history:append(Shard, Own, none)
+     || {Shard, Own} <- lists:reverse(lists:keysort(1, maps:to_list(Shards)))],
+    ok = ?H:wait_written(),
+    ?assertEqual([], [Seq || #{seq := Seq, subject := Subject} <- Entries,
+                             not lists:member(Seq, halley_history:chain(Subject, Seq - 1, 9000))]).
+
+unfollow() ->
+    {ok, Before} = ?H:publish(<<"s">>, <<"1">>),
+    ok = halley_history:unfollowed([{<<"u">>, <<"s">>}, {<<"u">>, <<"t">>}]),
+    {ok, Behind} = ?H:publish(<<"s">>, <<"2">>),
+    [Second, First] = halley_history:chain(<<"u">>, 0, Behind),
+    ?assert(Before < First andalso First < Second andalso Second < Behind),
+    ?assertEqual([Second, First], halley_history:unfollows(<<"u">>, Before)),
+    {ok, Record, _} = halley_history_reader:read(First, halley_history_reader:new()),
+    ?assertMatch(#{kind := unfollow, subject := <<"u">>, id := <<"s">>}, Record),
+    ?H:restart(),
+    ?assertEqual([Second, First], halley_history:unfollows(<<"u">>, 0)),
+    ?assertEqual([], halley_history:unfollows(<<"u">>, Second)).
+
+claims() ->
+    Chosen = #{id => <<"order-1">>, chosen => true, sessions => 5},
+    ?assertEqual(fresh, halley_history:claim(1, <<"order-1">>)),
+    ?assertEqual(busy, halley_history:claim(2, <<"order-1">>)),
+    {ok, Seq} = ?H:publish(<<"s">>, <<"1">>, Chosen),
+    Known = {known, #{id => <<"order-1">>, sessions => 5}},
+    ?assertEqual(Known, halley_history:claim(2, <<"order-1">>)),
+    ?assertEqual(Known, halley_history:claim(1, <<"order-1">>)),
+    ?assertEqual({ok, Seq}, halley_history:find(<<"order-1">>)),
+    ?H:restart(),
+    ?assertEqual(Known, halley_history:claim(2, <<"order-1">>)).
+
+shard_started() ->
+    fresh = halley_history:claim(4, <<"a">>),
+    fresh = halley_history:claim(5, <<"b">>),
+    Drawn = halley_history:draw(4),
+    ok = halley_history:shard_started(4),
+    ?assertEqual(Drawn, element(4, halley_history:written())),
+    ?assertEqual(fresh, halley_history:claim(4, <<"a">>)),
+    ?assertEqual(busy, halley_history:claim(4, <<"b">>)).
+
+%% Each of a thousand processes publishes one event and waits for the disk.
+group_commit() ->
+    ok = meck:new(halley_history_segment, [passthrough]),
+    try
+        Publishers = [spawn_monitor(fun() -> {ok, _} = ?H:publish(integer_to_binary(N), <<"1">>)
+                                    end) || N <- lists:seq(1, 1000)],
+        [receive {'DOWN', Ref, process, _, Reason} -> ?assertEqual(normal, Reason) end
+         || {_, Ref} <- Publishers],
+        ?assertEqual(1000, ?H:events()),
+        Syncs = meck:num_calls(halley_history_segment, sync, '_'),
+        ?assert(Syncs >= 1 andalso Syncs =< 200, Syncs)
+    after
+        meck:unload(halley_history_segment)
+    end.
+
+empty_append() ->
+    ok = meck:new(halley_history_segment, [passthrough]),
+    try
+        Entry = ?H:entry(<<"s">>, <<"1">>),
+        ok = halley_history:append(halley_shard:of_subject(<<"s">>), [Entry], none),
+        Ref = make_ref(),
+        ok = halley_history:append(1, [], {{self(), Ref}, synced, error}),
+        receive {Ref, synced} -> ok end,
+        Syncs = meck:num_calls(halley_history_segment, sync, '_'),
+        ?assert(Syncs >= 1),
+        ok = halley_history:append(1, [], {{self(), Ref}, synced, error}),
+        receive {Ref, synced} -> ok end,
+        ?assertEqual(Syncs, meck:num_calls(halley_history_segment, sync, '_'))
+    after
+        meck:unload(halley_history_segment)
+    end.
+
+retention_by_age() ->
+    {ok, First} = ?H:publish(<<"s">>, <<"1">>),
+    ?H:until(fun() -> halley_history:floor() >= First end),
+    ?assertEqual([{First, expired}], ?H:readable([First])),
+    ?assertEqual([], halley_history:chain(<<"s">>, 0, First)),
+    ?assertEqual(none, halley_history:find(<<"e1">>)),
+    ?H:until(fun() -> ?H:events() =:= 0 end),
+    ?assertMatch(#{oldest_at := none, floor_at := At} when At > 0, halley_history:info()),
+    {ok, Later} = ?H:publish(<<"s">>, <<"2">>),
+    ?assertEqual([{Later, ok}], ?H:readable([Later])),
+    ?assertEqual([Later], halley_history:chain(<<"s">>, 0, Later)).
+
+%% The records' times are a day old and a day ahead; their segments are new, and stay across a
+%% restart of the brain.
+clock_step() ->
+    NowMs = erlang:system_time(millisecond),
+    Seqs = [element(2, ?H:publish(<<"s">>, <<"1">>, #{at => NowMs + Step}))
+            || Step <- [-?DAY_MS, ?DAY_MS, -?DAY_MS]],
+    timer:sleep(600),
+    ?assertEqual([{Seq, ok} || Seq <- Seqs], ?H:readable(Seqs)),
+    ?H:restart(),
+    timer:sleep(600),
+    ?assertEqual([{Seq, ok} || Seq <- Seqs], ?H:readable(Seqs)).
+
+retention_by_bytes() ->
+    Data = [$", binary:copy(<<"x">>, 10000), $"],
+    Seqs = [element(2, ?H:publish(<<"s">>, iolist_to_binary(Data))) || _ <- lists:seq(1, 200)],
+    ?H:until(fun() -> maps:get(bytes, halley_history:info()) =< 1048576 end),
+    Floor = halley_history:floor(),
+    ?assert(Floor > 0),
+    {Gone, Kept} = lists:partition(fun(Seq) -> Seq =< Floor end, Seqs),
+    ?assertEqual([{Seq, expired} || Seq <- Gone] ++ [{Seq, ok} || Seq <- Kept],
+                 ?H:readable(Seqs)),
+    ?assert(length(Kept) > 70, length(Kept)),
+    ?assertEqual(length(Kept), ?H:events()),
+    OnDisk = lists:sum([filelib:file_size(Path) || Path <- ?H:segments()]),
+    ?assertEqual(OnDisk, maps:get(bytes, halley_history:info())),
+    ?H:restart(),
+    ?assertEqual(Floor, halley_history:floor()),
+    ?assertEqual([{Seq, ok} || Seq <- Kept], ?H:readable(Kept)).
+
+overloaded() ->
+    Log = whereis(halley_history_log),
+    ?assertEqual(false, halley_history:refusing()),
+    ok = sys:suspend(Log),
+    Fill = fun() -> ok = halley_history:append(1, [?H:entry(<<"s">>, <<"1">>)], none) end,
+    [Fill() || _ <- lists:seq(1, 400)],
+    ?assertEqual(overloaded, halley_history:refusing()),
+    ok = sys:resume(Log),
+    ?H:until(fun() -> halley_history:refusing() =:= false end),
+    ?H:until(fun() -> maps:get(queue_bytes, halley_history:info()) =:= 0 end).
+
+%% "brain memory per event within retention: <= 64 bytes and none of its data"
+index_memory() ->
+    N = 200000,
+    Data = iolist_to_binary([$", binary:copy(<<"x">>, 2000), $"]),
+    Heads = halley_history_index:memory(),
+    garbage_collect(),
+    Before = erlang:memory(total),
+    [begin
+         Subject = integer_to_binary(I rem 5000),
+         ok = halley_history:append(halley_shard:of_subject(Subject), [?H:entry(Subject, Data)],
+                                    none),
+         I rem 2000 =:= 0 andalso ?H:wait_written()
+     end || I <- lists:seq(1, N)],
+    ok = ?H:wait_written(),
+    [garbage_collect(Pid) || Pid <- [self(), whereis(halley_history_log)]],
+    ?assertEqual(N, ?H:events()),
+    ?assert(halley_history_index:memory() - Heads =< 64 * N),
+    Grown = erlang:memory(total) - Before,
+    ?assert(Grown =< 64 * N, Grown).
+
+disk_full() ->
+    {ok, First} = ?H:publish(<<"s">>, <<"1">>),
+    ok = meck:new(halley_history_segment, [passthrough]),
+    Full = fun(File, Position, Bytes) ->
+        Part = binary_part(iolist_to_binary(Bytes), 0, 7),
+        ok = meck:passthrough([File, Position, Part]),
+        {error, enospc}
+    end,
+    Lost = try
+        meck:expect(halley_history_segment, write, Full),
+        {error, Refused} = ?H:publish(<<"s">>, <<"2">>, #{id => <<"again">>, chosen => true}),
+        ?assertEqual(disk_full, halley_history:refusing()),
+        ?assertEqual(fresh, halley_history:claim(1, <<"again">>)),
+        ?assertEqual(Refused, element(halley_shard:of_subject(<<"s">>),
+                                      halley_history:written())),
+        ?assertEqual([], maps:get(damaged, halley_history:info())),
+        Entry = #{seq := Unanswered} = ?H:entry(<<"s">>, <<"3">>),
+        ok = halley_history:append(halley_shard:of_subject(<<"s">>), [Entry], none),
+        ok = ?H:wait_written(),
+        ?assertMatch([{Unanswered, Unanswered, _, _}], maps:get(damaged, halley_history:info())),
+        Unanswered
+    after
+        meck:unload(halley_history_segment)
+    end,
+    ?H:until(fun() -> halley_history:refusing() =:= false end),
+    {ok, Last} = ?H:publish(<<"s">>, <<"4">>),
+    Chain = halley_history:chain(<<"s">>, 0, Last),
+    ?assertEqual([Last, First], Chain),
+    ?H:restart(),
+    ?assertMatch([{Lost, Lost, _, _}], maps:get(damaged, halley_history:info())),
+    ?assertEqual(Chain, halley_history:chain(<<"s">>, 0, Last)),
+    ?assertEqual([{Last, ok}, {First, ok}], ?H:readable(Chain)).
+
+sync_fails() ->
+    {ok, First} = ?H:publish(<<"s">>, <<"1">>),
+    Segments = length(?H:segments()),
+    ok = meck:new(halley_history_segment, [passthrough]),
+    try
+        meck:expect(halley_history_segment, sync, fun(_) -> {error, eio} end),
+        ?assertMatch({error, _}, ?H:publish(<<"s">>, <<"2">>, #{id => <<"x">>, chosen => true})),
+        ?assertEqual(failed, halley_history:refusing()),
+        ?assertEqual(fresh, halley_history:claim(1, <<"x">>))
+    after
+        meck:unload(halley_history_segment)
+    end,
+    ?H:until(fun() -> halley_history:refusing() =:= false end),
+    {ok, Last} = ?H:publish(<<"s">>, <<"3">>),
+    ?assertEqual(Segments + 1, length(?H:segments())),
+    ?assertEqual([{First, ok}, {Last, ok}], ?H:readable([First, Last])).
+
+long_records() ->
+    Data = fun(Bytes) -> iolist_to_binary([$", binary:copy(<<"y">>, Bytes), $"]) end,
+    Sizes = [70000 + 1000 * N || N <- lists:seq(1, 20)] ++ [65536 * N - 60 || N <- [1, 2, 3]],
+    Seqs = [element(2, ?H:publish(<<"s">>, Data(Size))) || Size <- Sizes],
+    [?assertEqual([{Seq, ok} || Seq <- Seqs], ?H:readable(Seqs)) || _ <- [1, 2]],
+    ?assert(halley_history_cache:bytes() =< 262144).
