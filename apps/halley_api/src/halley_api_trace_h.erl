@@ -23,18 +23,21 @@ trace({error, not_found}, _) ->
     Message = "no event has this id: it was never published, or it is older than the history goes "
               "back (history.retention, history.bytes)",
     halley_api_error:response({404, <<"unknown_event">>, Message});
-trace({ok, #{event := Event, followed := Followed, sessions := Sessions, ended := Ended}}, User) ->
-    #{id := Id, subject := Subject, at := At} = Event,
+trace({ok, #{event := Event, sessions := Sessions, ended := Ended} = Trace}, User) ->
+    #{followed := Followed, unfollowed_at := UnfollowedAt} = Trace,
     Seen = seen(lists:sublist(Sessions, ?SESSIONS_LISTED_MAX)),
     Verdict = halley_api_verdict:sentence(#{followed => Followed, sessions => Seen,
                                             ended => Ended}),
     halley_api_reply:json({[
-        {<<"event">>, {[{<<"id">>, Id}, {<<"subject">>, Subject}, {<<"at">>, At}]}},
+        {<<"event">>, {[{atom_to_binary(Key), map_get(Key, Event)}
+                        || Key <- [id, subject, at, sessions]]}},
         {<<"user">>, User},
         {<<"followed">>, Followed},
+        {<<"unfollowed_at">>, case UnfollowedAt of none -> null; _ -> UnfollowedAt end},
         {<<"sessions">>, [halley_api_sessions:json(Session) || Session <- Seen]},
-        {<<"ended">>, [{[{<<"at">>, EndedAt}, {<<"reason">>, atom_to_binary(Reason)}]}
-                       || #{at := EndedAt, reason := Reason} <- Ended]},
+        {<<"ended">>, [{[{<<"at">>, At}, {<<"reason">>, atom_to_binary(Reason)}]}
+                       || #{at := At, reason := Reason} <-
+                              lists:sublist(Ended, ?SESSIONS_LISTED_MAX)]},
         {<<"verdict">>, unicode:characters_to_binary(Verdict)}]}).
 
 seen(Sessions) ->

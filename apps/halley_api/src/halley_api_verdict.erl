@@ -16,8 +16,8 @@
 -spec sentence(#{followed := boolean(), sessions := [session()],
                  ended := [ended()], _ => _}) -> unicode:chardata().
 sentence(#{followed := false}) ->
-    "The user did not follow the subject when the event was published, so it was never meant for "
-    "this user.";
+    "The user did not follow the subject when the event was published, and does not now: it was "
+    "never meant for this user.";
 sentence(#{sessions := [], ended := []}) ->
     "The user had no session since the event was published; it comes with the cursor of the next "
     "one, within the retention.";
