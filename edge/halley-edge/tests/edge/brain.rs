@@ -1,10 +1,14 @@
 //! The test double of the brain.
 
+use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use halley_link::{Deframer, Event, FLAG_END, Frame, Item, List, NumberedSession, Pair, VERSION};
+use halley_link::{
+    CloseReason, Deframer, Event, FLAG_END, Frame, Item, List, NumberedSession, Pair, SessionState,
+    VERSION,
+};
 
 pub use crate::edge::{Edge, command};
 
@@ -22,15 +26,18 @@ pub enum Seen {
     },
     SyncBegin(u32),
     SyncEnd,
-    /// Connection, transport, user.
+    /// Connection, transport, user; the cursors are [`Brain::cursors`].
     Open(Vec<(u64, u8, String)>),
-    /// Connection, user number.
+    /// Connection, user number; the reasons are [`Brain::reasons`].
     Close(Vec<(u64, u32)>),
     Request(Request),
     /// Connection, flags, bytes.
     Body(u64, u8, Vec<u8>),
     Gone(u64),
     Pong(u64),
+    Replayed(u64),
+    /// Token, connection, state, transport, pieces in the outbox, held events.
+    Inspected(u32, u64, SessionState, u8, u32, u32),
     /// Code and reason.
     Goodbye(u8, String),
     /// The edge closed the link.
@@ -73,6 +80,10 @@ fn seen(frame: &Frame<'_>) -> Seen {
         Frame::RequestBody { conn, flags, body } => Seen::Body(conn, flags, body.to_vec()),
         Frame::RequestGone { conn } => Seen::Gone(conn),
         Frame::Pong { nonce } => Seen::Pong(nonce),
+        Frame::Replayed { conn } => Seen::Replayed(conn),
+        Frame::Inspected { token, conn, state, transport, outbox_pieces, held, .. } => {
+            Seen::Inspected(token, conn, state, transport, outbox_pieces, held)
+        }
         Frame::Goodbye { code, reason } => Seen::Goodbye(code, text(reason)),
         ref other => panic!("not for a brain: {other:?}"),
     }
@@ -84,18 +95,33 @@ pub struct Brain {
     frames: Deframer,
     metrics: Vec<String>,
     stats: Vec<u64>,
+    /// Of the last SYNC_BEGIN.
+    pub sync_cursor: String,
     /// Give credit back for what was read (4.3)?
     pub generous: bool,
     /// Costly bytes that were read.
     pub costly: usize,
+    /// By connection: why its session ended (2.8).
+    pub reasons: HashMap<u64, CloseReason>,
+    /// By connection: what its client goes on behind (6.2).
+    pub cursors: HashMap<u64, String>,
 }
 
 impl Brain {
     pub fn new(socket: UnixStream) -> Brain {
         socket.set_read_timeout(Some(WAIT)).unwrap();
         socket.set_write_timeout(Some(WAIT)).unwrap();
-        let (metrics, stats) = (Vec::new(), Vec::new());
-        Brain { socket, frames: Deframer::new(), metrics, stats, generous: true, costly: 0 }
+        Brain {
+            socket,
+            frames: Deframer::new(),
+            metrics: Vec::new(),
+            stats: Vec::new(),
+            sync_cursor: String::new(),
+            generous: true,
+            costly: 0,
+            reasons: HashMap::new(),
+            cursors: HashMap::new(),
+        }
     }
 
     pub fn send(&mut self, frame: &Frame<'_>) {
@@ -151,8 +177,18 @@ impl Brain {
                 Frame::Credit { .. } => {}
                 Frame::Stats { values } => self.stats = values.iter().map(|v| v.0).collect(),
                 frame => {
-                    if let Frame::HelloEdge { metrics, .. } = frame {
-                        self.metrics = metrics.iter().map(|metric| text(metric.name)).collect();
+                    match frame {
+                        Frame::HelloEdge { metrics, .. } => {
+                            self.metrics = metrics.iter().map(|metric| text(metric.name)).collect();
+                        }
+                        Frame::Close { sessions } => {
+                            self.reasons.extend(sessions.iter().map(|s| (s.conn, s.reason)));
+                        }
+                        Frame::Open { sessions } => {
+                            self.cursors.extend(sessions.iter().map(|s| (s.conn, text(s.cursor))));
+                        }
+                        Frame::SyncBegin { cursor, .. } => self.sync_cursor = text(cursor),
+                        _ => {}
                     }
                     out = Some(seen(&frame));
                 }
@@ -183,14 +219,15 @@ impl Brain {
         }
     }
 
-    /// Nothing comes for so long (but PING, CREDIT, STATS).
-    pub fn expect_silence(&mut self, ms: u64) {
+    /// The next frame, if one comes within so long.
+    pub fn next_within(&mut self, ms: u64) -> Option<Seen> {
         let end = Instant::now() + Duration::from_millis(ms);
         loop {
-            assert_eq!(self.buffered(), None);
+            let seen = self.buffered();
             let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
+            if seen.is_some() || left.is_zero() {
+                self.socket.set_read_timeout(Some(WAIT)).unwrap();
+                return seen;
             }
             self.socket.set_read_timeout(Some(left)).unwrap();
             if let Ok(n) = self.socket.read(self.frames.space()) {
@@ -198,7 +235,11 @@ impl Brain {
                 self.frames.filled(n);
             }
         }
-        self.socket.set_read_timeout(Some(WAIT)).unwrap();
+    }
+
+    /// Nothing comes for so long (but PING, CREDIT, STATS).
+    pub fn expect_silence(&mut self, ms: u64) {
+        assert_eq!(self.next_within(ms), None);
     }
 
     /// The connection, transport and user of the one session that opens next.
@@ -277,7 +318,7 @@ impl Brain {
     }
 }
 
-fn conn_items(conns: &[u64]) -> Vec<u8> {
+pub fn conn_items(conns: &[u64]) -> Vec<u8> {
     let mut items = Vec::new();
     conns.iter().for_each(|conn| conn.write(&mut items));
     items

@@ -3,15 +3,21 @@
 //! name is one of `protocol/link.md`.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+mod admission;
 mod bodies;
 mod brain;
 mod client;
+mod cursors;
+mod drain;
 mod edge;
 mod faults;
 mod flow;
 mod handshake;
+mod holds;
 mod process;
+mod replaying;
 mod requests;
 mod sessions;
+mod slow;
 mod streams;
 mod websocket;
