@@ -10,7 +10,7 @@
 %% and no heads: `halley_history_log' does.
 -module(halley_history_disk).
 
--export([open/1, write/2, sync/1, is_dirty/1, tick/1, drop/1, probe/1, lose/2, close/1, renew/1]).
+-export([open/1, write/2, sync/1, is_dirty/1, tick/1, drop/1, probe/1, lose/2, close/1, renew/1, reserved_step/0]).
 -export_type([disk/0, packed/0, failure/0]).
 
 -record(disk, {dir :: file:name_all(), store :: non_neg_integer(),
@@ -289,6 +289,10 @@ renew(Disk) ->
         true -> reserve(Disk, Counter);
         false -> {ok, Disk}
     end.
+
+%% So many seqs at most are reserved beyond those that were drawn.
+-spec reserved_step() -> pos_integer().
+reserved_step() -> ?RESERVED.
 
 reserve(Disk = #disk{store = Store, ledger = Ledger}, Counter) ->
     Reserved = Counter + ?RESERVED,

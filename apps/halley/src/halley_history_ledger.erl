@@ -1,7 +1,7 @@
 %% What the history must know of itself beside its records, in two small files.
 %%
 %% `store'   the store's id and the reservation: no seq above it was ever drawn. Two slots, written
-%%           in turn and synced, so a torn write costs the newer of them and never both.
+%%           in turn and synced, so a torn write costs one of them and never both.
 %% `synced'  up to where the newest segment was on disk when the log last said so. Written after
 %%           each sync and never synced itself: it survives the brain, and that is what it is for.
 %%           A file that is shorter than it says lost what was acknowledged. If the machine went
@@ -11,7 +11,7 @@
 %%   synced  "HALLEYSY" store:32 segment:32 position:64 highest:64 stamp crc:32
 -module(halley_history_ledger).
 
--export([open/1, read/1, reserve/2, synced/4, last_synced/2, close/1]).
+-export([open/1, read/2, reserve/2, synced/4, last_synced/2, close/1]).
 -export_type([ledger/0, note/0]).
 
 -record(ledger, {store_file :: file:fd(), synced_file :: file:fd(),
@@ -50,15 +50,20 @@ close(#ledger{store_file = StoreFile, synced_file = SyncedFile}) ->
     _ = file:close(SyncedFile),
     ok.
 
-%% The store's id and reservation, from the newer good slot.
--spec read(ledger()) -> {ok, Store :: non_neg_integer(), Reserved :: non_neg_integer(), ledger()}
-                      | none.
-read(Ledger = #ledger{store_file = File}) ->
+%% The store's id and reservation, from the newer good slot. If the other slot isn't good it may
+%% have been the newer one: it reserved at most `Step' more than this one.
+-spec read(ledger(), Step :: pos_integer()) ->
+    {ok, Store :: non_neg_integer(), Reserved :: non_neg_integer(), ledger()} | none.
+read(Ledger = #ledger{store_file = File}, Step) ->
     Slots = [slot(file:pread(File, Slot * ?SLOT_DISTANCE, ?SLOT_BYTES)) || Slot <- [0, 1]],
-    case lists:max([none | Slots]) of
-        {Generation, Store, Reserved} ->
+    case lists:sort([Slot || Slot <- Slots, Slot =/= none]) of
+        [_, {Generation, Store, Reserved}] ->
             {ok, Store, Reserved, Ledger#ledger{store = Store, generation = Generation}};
-        none -> none
+        [{Generation, Store, Reserved}] ->
+            {ok, Store, Reserved + Step,
+             Ledger#ledger{store = Store, generation = Generation + 2}};
+        [] ->
+            none
     end.
 
 slot({ok, <<?STORE_MAGIC, ?VERSION:16, Generation:64, Store:32, Reserved:64, Crc:32>> = Bytes}) ->

@@ -77,7 +77,7 @@ highest(_, #found{last_seq = LastSeq, damaged = Damaged}) ->
 
 %% The store's id is in the ledger and in every header.
 identity(Dir, Ledger, Numbers) ->
-    case halley_history_ledger:read(Ledger) of
+    case halley_history_ledger:read(Ledger, halley_history_disk:reserved_step()) of
         {ok, Store, Reserved, Read} -> {Store, Reserved, Read};
         none -> identity_from_headers(Dir, Ledger, Numbers)
     end.

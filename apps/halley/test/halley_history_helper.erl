@@ -18,8 +18,8 @@ with(Env, Fun) ->
         Fun()
     after
         stop(),
-        [ets:delete(Table) || Table <- [halley_metrics_edge, halley_history_index,
-                                        halley_history_claims, halley_history_cache]],
+        forget(),
+        ets:delete(halley_metrics_edge),
         [application:unset_env(halley, Key) || {Key, _} <- Env],
         application:unset_env(halley, data_dir),
         ok = halley_limits:set(#{}),
@@ -49,8 +49,11 @@ kill() ->
             exit(Pid, kill),
             receive {'DOWN', Ref, process, Pid, _} -> ok end
     end,
+    forget().
+
+forget() ->
     [ets:delete(Table) || Table <- [halley_history_index, halley_history_claims,
-                                    halley_history_cache]],
+                                    halley_history_cache], ets:info(Table) =/= undefined],
     ok.
 
 restart() ->

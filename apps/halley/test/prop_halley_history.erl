@@ -21,7 +21,7 @@ prop_any_bytes() ->
 is_judged(damaged) -> true;
 is_judged({ok, #{kind := _, seq := _}}) -> true.
 
-%% Bits flip anywhere in the segments of a brain that was killed. The next one starts; every event
+%% Bits flip anywhere in the files of a brain that was killed. The next one starts; every event
 %% is read back as it was, or lies in a range that is told as damaged.
 prop_flipped_bits() ->
     ?FORALL({Events, Flips}, {range(1, 40), resize(6, list({range(0, 1 bsl 30), range(0, 7)}))},
@@ -53,8 +53,8 @@ flipped(Events, Flips) ->
 few_lost(Lost, Flips) -> Lost =< Flips.
 
 flip(Place, Bit) ->
-    Segments = ?H:segments(),
-    Path = lists:nth(Place rem length(Segments) + 1, Segments),
+    Paths = filelib:wildcard(filename:join(?H:directory(), "*")),
+    Path = lists:nth(Place rem length(Paths) + 1, Paths),
     case filelib:file_size(Path) of
         0 -> ok;
         Size -> ?H:damage(Path, Place div 7 rem Size, fun(Byte) -> Byte bxor (1 bsl Bit) end)
