@@ -13,8 +13,8 @@ const SEED = 1;
 /** Rate of events for this part; what it gives in deliveries depends on who is connected. */
 const EVENTS_PER_S = 2_000;
 
-export async function realGraph(halley, plan, folder) {
-  const { users, degree } = plan;
+/** Generates the graph and imports it. */
+export async function importGraph(halley, { users, degree }, folder) {
   const file = join(folder, `graph-${users}-${degree}-${SEED}.txt`);
   say(`graph: generating ${users} users with ${degree} follows each`);
   const made = await load('graph', '--users', `${users}`, '--degree', `${degree}`,
@@ -23,6 +23,12 @@ export async function realGraph(halley, plan, folder) {
   say(`graph: importing ${statSync(file).size} bytes through POST /v1/follows`);
   const { result: imported, cpu: importCpu } = await cpuDuring(halley, () => upload(halley, file));
   say(`graph: ${imported.answer.added} follows in ${imported.seconds.toFixed(1)} s`);
+  return { made, empty_bytes: empty, imported, importCpu };
+}
+
+export async function realGraph(halley, plan, folder) {
+  const { users, degree } = plan;
+  const graph = await importGraph(halley, plan, folder);
   await sleep(5_000);
   const brain = pssBytes(halley.brainPid());
 
@@ -40,8 +46,7 @@ export async function realGraph(halley, plan, folder) {
   await sleep(1_000);
   const received = await clients.ask('report');
   await clients.quit();
-  return { made, imported, importCpu, empty_bytes: empty, brain_bytes: brain, connected,
-    published, received, cpu };
+  return { ...graph, brain_bytes: brain, connected, published, received, cpu };
 }
 
 /** Streams a file to POST /v1/follows in chunks, as a person would. */

@@ -6,16 +6,16 @@ import { join } from 'node:path';
 import { request } from 'node:http';
 import { readFileSync } from 'node:fs';
 import { sleep } from '../../test/system/lib/wait.mjs';
+import { FOLLOWERS } from './crowd.mjs';
 import { Clients, load } from './load.mjs';
 import { cpuDuring, pssBytes } from './process.mjs';
 import { say } from './say.mjs';
 
-const FOLLOWERS = 16;
 /** 64,000 deliveries/s. */
-const EVENTS_PER_S = 4_000;
+export const EVENTS_PER_S = 4_000;
 const SETTLE_MS = 3_000;
 /** Batches for the most that goes through: enough events in flight for writes to gather. */
-const MOST = { connections: 16, batch: 256 };
+export const MOST = { connections: 16, batch: 256 };
 const FLOOR_SECONDS = 8;
 
 export async function groups(halley, plan, folder) {
@@ -59,7 +59,7 @@ export async function groups(halley, plan, folder) {
 }
 
 /** One stretch of publishing: what was published, what was received, what it cost. */
-async function window(halley, clients, publish) {
+export async function window(halley, clients, publish) {
   await sleep(SETTLE_MS);
   await clients.ask('mark window');
   const { result: published, cpu } = await cpuDuring(halley, async () => {
@@ -70,7 +70,7 @@ async function window(halley, clients, publish) {
   return { published, received: await clients.ask('report'), cpu };
 }
 
-function post(url, body) {
+export function post(url, body) {
   return new Promise((resolve, reject) => {
     const outgoing = request(url, { method: 'POST', headers: { 'content-type': 'text/plain' } },
       (answer) => {

@@ -1,11 +1,7 @@
 // From raw results to the table that people read.
 
-const median = (values) => {
-  const sorted = [...values].sort((a, b) => a - b);
-  return sorted[Math.floor(sorted.length / 2)];
-};
-const whole = (n) => Math.round(n).toLocaleString('en-US');
-const fixed = (n, digits = 2) => n.toFixed(digits);
+import { fixed, median, whole } from './words.mjs';
+
 const perMillion = ({ cpu, received }) => ({
   brain: (cpu.brain / received.events) * 1e6,
   edge: (cpu.edge / received.events) * 1e6,
@@ -13,12 +9,9 @@ const perMillion = ({ cpu, received }) => ({
 const rate = ({ received }) =>
   received.events / ((received.last_event_ns - received.first_event_ns) / 1e9);
 
-/** Rows of the table: what, reached, asked. */
-export function figures({ plan, graph, groups }) {
-  return [...(graph ? graphRows(plan, graph) : []), ...(groups ? groupRows(plan, groups) : [])];
-}
+// Rows of a table are: what, reached, asked.
 
-function graphRows(plan, graph) {
+export function graphRows(plan, graph) {
   const { made, imported, brain_bytes: brain, connected, published, received, cpu } = graph;
   const { latency_ms: ms } = received;
   return [
@@ -35,7 +28,7 @@ function graphRows(plan, graph) {
   ];
 }
 
-function groupRows(plan, { connected, edge_bytes: edge, rated, most, floors, paced }) {
+export function groupRows(plan, { connected, edge_bytes: edge, rated, most, floors, paced }) {
   const floor = median(floors.map((f) => f.sends_per_s));
   const best = most.map(rate);
   const cost = (windows, side) => median(windows.map((w) => perMillion(w)[side]));
@@ -67,19 +60,17 @@ function groupRows(plan, { connected, edge_bytes: edge, rated, most, floors, pac
   ];
 }
 
-export function render({ plan, machine, started }, rows) {
-  const asked = ['users', 'connections', 'seconds', 'rounds', 'workers'];
-  const command = asked.map((name) => `--${name} ${plan[name]}`).join(' ');
+/** The document: what was measured on what, how to do it again, and the table. */
+export function render({ plan, machine, started, command }, rows) {
   const line = (cells) => `| ${cells.join(' | ')} |`;
   return [
-    `# The push path, ${started.slice(0, 10)}`,
+    `# ${plan.title}, ${started.slice(0, 10)}`,
     '',
     `${machine.cores} cores (${machine.processor}), ${machine.memory_gb} GB, `
       + `Linux ${machine.kernel}, ${machine.erlang}, ${machine.rust}, commit ${machine.commit}.`,
     'Server, clients and publisher share the cores.',
     '',
-    `Made by \`bench/run ${command} --save\`; medians of ${plan.rounds} rounds, the floor in turns`,
-    'with them.',
+    `Made by \`${command}\`; medians of ${plan.rounds} rounds where nothing else is said.`,
     '',
     line(['figure', 'reached', 'asked']),
     line(['---', '---', '---']),
