@@ -256,8 +256,9 @@ impl Worker {
         }
         let link = self.link_cursor.clone();
         match self.poll(index) {
-            Some(poll) if !poll.cursor.is_empty() && *poll.link_was == *link => {
-                poll.cursor.to_vec()
+            // The link has brought nothing since the brain named another cursor: that is nearer.
+            Some(poll) if poll.events.is_empty() && *poll.link_was == *link => {
+                if poll.cursor.is_empty() { link } else { poll.cursor.to_vec() }
             }
             _ => link,
         }

@@ -14,6 +14,7 @@ mod faults;
 mod flow;
 mod handshake;
 mod holds;
+mod polls;
 mod process;
 mod replaying;
 mod requests;
