@@ -55,7 +55,6 @@
 %% there is, or from now on.
 -spec new(halley_id:id(), halley_cursor:token()) -> {ok, replay()} | {gap, gap(), replay()}.
 new(User, Token) ->
-    halley_metrics:incr(replays),
     case halley_cursor:decode(Token) of
         {ok, #{store := Store, at := At, vector := Vector}} ->
             new(User, Store =:= halley_history:store(), At, Vector);

@@ -1,0 +1,93 @@
+%% Micro-benchmark of replays: users who each missed a hundred events come back.
+%%
+%%   erl -noshell -pa _build/test/lib/*/ebin _build/test/lib/halley/test \
+%%       -eval 'halley_replay_bench:run(), halt().'
+%%
+%% It starts the brain over a store in a temporary directory, lets users follow fifteen subjects
+%% each, publishes, and replays them one after the other in one process, as one link would. It
+%% prints the microseconds per replayed event, with a cache that has nothing and with one that has
+%% all, and the same for a link that catches up.
+-module(halley_replay_bench).
+
+-export([run/0]).
+
+-define(USERS, 3000).
+-define(FOLLOWS, 15).
+-define(SUBJECTS, 2000).
+-define(EVENTS, 13334).
+-define(LIMITS, #{events_max => 256, bytes_max => 131072}).
+
+-spec run() -> ok.
+run() ->
+    Dir = string:trim(os:cmd("mktemp -d")),
+    ok = application:set_env(halley, data_dir, Dir),
+    ok = halley_limits:set(#{}),
+    {ok, Brain} = halley_sup:start_link(),
+    try measure()
+    after
+        unlink(Brain),
+        exit(Brain, shutdown),
+        ok = halley_store:close(),
+        ok = file:del_dir_r(Dir)
+    end.
+
+measure() ->
+    Users = [<<"user ", (integer_to_binary(U))/binary>> || U <- lists:seq(1, ?USERS)],
+    Pairs = [{User, subject(I * ?FOLLOWS + F)}
+             || {I, User} <- lists:zip(lists:seq(1, ?USERS), Users), F <- lists:seq(1, ?FOLLOWS)],
+    {ok, _} = halley:follow(Pairs),
+    {ok, _} = halley_ids:intern(Users),
+    Slot = link(),
+    lists:foreach(fun(User) ->
+                      Number = halley_ids:lookup(User),
+                      ok = halley_directory:open(Number, {link, Slot, Number})
+                  end, Users),
+    From = halley_history:heads(),
+    Cursor = halley_cursor:encode(halley_history:store(), erlang:system_time(second), From),
+    Data = {json, <<"{\"text\":\"an ordinary message of an ordinary length\"}">>},
+    _ = halley:publish_many([{subject(N * 7919), Data, #{}} || N <- lists:seq(1, ?EVENTS)]),
+    UpTo = halley_history:heads(),
+    ok = halley_history:await(UpTo, 5000),
+    [begin
+         {Us, N} = timer:tc(fun() -> replay(Users, Cursor, UpTo) end),
+         io:format("replay, ~s: ~b events, ~.2f us per event~n", [Cache, N, Us / N])
+     end || Cache <- ["cold cache", "warm cache", "warm cache"]],
+    {CatchUs, C} = timer:tc(fun() -> catch_up(Slot, From, UpTo) end),
+    io:format("catch-up: ~b events to ~b sessions, ~.2f us per event~n",
+              [?EVENTS, C, CatchUs / ?EVENTS]).
+
+subject(N) -> integer_to_binary(N rem ?SUBJECTS).
+
+link() ->
+    Writer = spawn_link(fun drain/0),
+    {ok, Slot, _} = halley_links:register(Writer, #{}),
+    Slot.
+
+drain() ->
+    receive _ -> drain() end.
+
+replay(Users, Cursor, UpTo) ->
+    {N, Reader} = lists:foldl(fun(User, {Sum, Reader}) ->
+                                  {ok, Replay} = halley_replay:new(User, Cursor),
+                                  batches(Replay, UpTo, Sum, Reader)
+                              end, {0, halley_history_reader:new()}, Users),
+    ok = halley_history_reader:close(Reader),
+    N.
+
+batches(Replay, UpTo, Sum, Reader) ->
+    case halley_replay:next(Replay, UpTo, ?LIMITS, Reader) of
+        {Events, done, _, Next} -> {Sum + length(Events), Next};
+        {Events, more, Later, Next} -> batches(Later, UpTo, Sum + length(Events), Next)
+    end.
+
+catch_up(Slot, From, UpTo) ->
+    catch_up(Slot, From, UpTo, 0, halley_history_reader:new()).
+
+catch_up(Slot, From, UpTo, Sum, Reader) ->
+    Limits = #{events_max => 512, bytes_max => 1048576},
+    {Events, Next, What, [], NextReader} = halley_catchup:next(Slot, From, UpTo, Limits, Reader),
+    Sent = Sum + lists:sum([byte_size(Conns) div 8 || {_, Conns} <- Events]),
+    case What of
+        done -> Sent;
+        more -> catch_up(Slot, Next, UpTo, Sent, NextReader)
+    end.
