@@ -1,0 +1,247 @@
+//! link.md 9.1 and http.md 13.4: an edge that stops, and what it says before that.
+
+use std::time::{Duration, Instant};
+
+use halley_link::{CloseReason, Frame};
+
+use crate::brain::{Brain, Edge, Seen};
+use crate::client::{Client, header, sse, sse_event, stream};
+use crate::process::signal;
+
+/// The next chunk of a chunked body.
+pub fn chunk(client: &mut Client) -> String {
+    let mut length = Vec::new();
+    while !length.ends_with(b"\r\n") {
+        length.extend(client.bytes(1));
+    }
+    let length = usize::from_str_radix(String::from_utf8(length).unwrap().trim(), 16).unwrap();
+    let bytes = client.bytes(length + 2);
+    String::from_utf8(bytes[..length].to_vec()).unwrap()
+}
+
+/// The milliseconds of a chunk that has `retry:`.
+pub fn retry(chunk: &str) -> u64 {
+    let line = chunk.lines().find_map(|line| line.strip_prefix("retry: "));
+    line.unwrap_or_else(|| panic!("no retry in {chunk:?}")).parse().unwrap()
+}
+
+fn cursor(brain: &mut Brain, cursor: &str) {
+    brain.send(&Frame::Cursor { cursor: cursor.as_bytes() });
+}
+
+/// So many SSE streams whose clients have read their welcome.
+fn crowd(edge: &Edge, brain: &mut Brain, count: usize) -> Vec<(Client, u64)> {
+    (0..count).map(|i| sse(edge, brain, &format!("u{i}"))).collect()
+}
+
+/// 9.1: "close their connections over `drain_ms`", but one client is no reason to wait. http.md
+/// 13.4: "a last `retry:` into each SSE stream, spread over the time of the drain, and the cursor".
+#[test]
+fn one_client_hears_where_to_go_on_and_is_gone() {
+    let (mut edge, mut brain) = Edge::start(&[("stream_retry_ms", "2000")]);
+    let (mut client, conn, _) = stream(&edge, &mut brain, "/v1/stream?user=u", "");
+    chunk(&mut client);
+    let event = brain.deliver("c-1", "1", &[conn]);
+    cursor(&mut brain, "c-2");
+    client.expect_chunk(&sse_event("c-1", &event));
+    let started = Instant::now();
+    brain.send(&Frame::Shutdown { drain_ms: 60_000 });
+    let last = chunk(&mut client);
+    assert!(last.starts_with("id: c-2\nretry: "), "{last:?}");
+    assert!((1_000..=61_000).contains(&retry(&last)), "{last:?}");
+    client.expect("0\r\n\r\n");
+    client.expect_end();
+    drop(client);
+    assert_eq!(brain.next(), Seen::Close(vec![(conn, 1_000)]));
+    assert_eq!(brain.reasons[&conn], CloseReason::Stopping);
+    assert!(matches!(brain.next(), Seen::Goodbye(6, _)));
+    assert_eq!(edge.exit_code(), Some(0));
+    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+}
+
+/// http.md 13.4, 7.4, 9.6: the cursor in each transport's own words, behind what waits.
+#[test]
+fn last_words_of_every_transport() {
+    let (mut edge, mut brain) = Edge::start(&[]);
+    let (mut ndjson, a, _) =
+        stream(&edge, &mut brain, "/v1/stream?user=a", "Accept: application/x-ndjson\r\n");
+    let (mut websocket, b) = crate::websocket::open(&edge, &mut brain, "b");
+    let (mut article, c, _) = stream(&edge, &mut brain, "/test/c", "");
+    chunk(&mut ndjson);
+    chunk(&mut article);
+    let event = brain.deliver("c-1", "1", &[a, b, c]);
+    cursor(&mut brain, "c-2");
+    brain.send(&Frame::Shutdown { drain_ms: 1 });
+    let spliced = format!("{{\"cursor\":\"c-1\",{}", &event[1..]);
+    ndjson.expect_chunk(&format!("{spliced}\n"));
+    ndjson.expect_chunk("{\"cursor\":\"c-2\"}\n");
+    ndjson.expect("0\r\n\r\n");
+    crate::websocket::expect_text(&mut websocket, &spliced);
+    crate::websocket::expect_text(&mut websocket, "{\"cursor\":\"c-2\"}");
+    let (first, payload) = crate::websocket::frame(&mut websocket);
+    assert_eq!((first, &payload[..2]), (0x88, &[0x03, 0xe9][..]), "RFC 6455 7.4.1: going away");
+    article.expect_chunk("1");
+    article.expect("0\r\n\r\n");
+    drop((ndjson, websocket, article));
+    assert_eq!(edge.exit_code(), Some(0));
+}
+
+/// 9.1: "close their connections over `drain_ms`": evenly, and events flow until a stream's turn.
+#[test]
+fn two_thousand_clients_go_one_after_the_other() {
+    let (mut edge, mut brain) = Edge::start(&[("stream_retry_ms", "2000")]);
+    let mut clients = Vec::new();
+    for i in 0..2_000 {
+        let (mut client, conn, _) = stream(&edge, &mut brain, &format!("/v1/stream?user=u{i}"), "");
+        chunk(&mut client);
+        clients.push((client, conn));
+    }
+    cursor(&mut brain, "c-1");
+    let started = Instant::now();
+    brain.send(&Frame::Shutdown { drain_ms: 2_000 });
+    std::thread::sleep(Duration::from_millis(500));
+    // Half a second later most are there, and get what is new.
+    let conns: Vec<u64> = clients.iter().map(|(_, conn)| *conn).collect();
+    let event = brain.deliver("c-2", "1", &conns);
+    let (mut ends, mut told, mut retries) = (Vec::new(), 0, Vec::new());
+    for (client, _) in &mut clients {
+        let mut last = chunk(client);
+        let got = last == sse_event("c-2", &event);
+        if got {
+            told += 1;
+            last = chunk(client);
+        }
+        // Who got the event goes on behind it.
+        let cursor = if got { "c-2" } else { "c-1" };
+        assert!(last.starts_with(&format!("id: {cursor}\nretry: ")), "{last:?}");
+        retries.push(retry(&last));
+        client.expect("0\r\n\r\n");
+        client.expect_end();
+        ends.push(started.elapsed().as_millis());
+    }
+    assert!((1_200..=1_800).contains(&told), "{told} of 2,000 were there after 500 ms of 2,000");
+    for (at, expected) in [(1_000, 1_000), (1_500, 1_500)] {
+        let gone = ends.iter().filter(|end| **end < at).count();
+        assert!(gone.abs_diff(expected) < 300, "{gone} of 2,000 after {at} ms");
+    }
+    let (low, high) = (retries.iter().min().unwrap(), retries.iter().max().unwrap());
+    assert!(*low >= 1_000 && *high <= 3_000 && high - low > 1_800, "{low} to {high}");
+    drop(clients);
+    assert_eq!(edge.exit_code(), Some(0));
+}
+
+/// 9.1: "a second signal cuts it short", and a signal cuts the brain's drain short.
+#[test]
+fn a_signal_cuts_a_drain_short() {
+    let (mut edge, mut brain) = Edge::start(&[]);
+    let mut clients = crowd(&edge, &mut brain, 1_200);
+    brain.send(&Frame::Shutdown { drain_ms: 600_000 });
+    // At 500 a second this takes more than two seconds.
+    clients[1_199].0.expect_silence(300);
+    let started = Instant::now();
+    signal(&edge, "-TERM");
+    for (client, _) in &mut clients {
+        assert!(client.rest().ends_with(b"0\r\n\r\n"));
+    }
+    assert!(started.elapsed() < Duration::from_millis(1_200), "{:?}", started.elapsed());
+    drop(clients);
+    assert_eq!(edge.exit_code(), Some(0));
+}
+
+/// A signal drains as the brain would have it done, over `--drain-ms`.
+#[test]
+fn a_first_signal_drains() {
+    let (mut edge, mut brain) = Edge::start_with(&["--drain-ms", "1000"], &[], 1 << 20);
+    let mut clients = crowd(&edge, &mut brain, 600);
+    signal(&edge, "-INT");
+    let started = Instant::now();
+    assert!(clients[599].0.rest().ends_with(b"0\r\n\r\n"));
+    assert!(started.elapsed() > Duration::from_millis(700), "{:?}", started.elapsed());
+    drop(clients);
+    assert_eq!(edge.exit_code(), Some(0));
+}
+
+/// 9.1: "workers stop accepting", and the API is served until the streams are closed.
+#[test]
+fn a_drain_takes_no_newcomers_and_serves_publishers() {
+    let (mut edge, mut brain) = Edge::start(&[]);
+    let clients = crowd(&edge, &mut brain, 600);
+    let mut idle = edge.public();
+    idle.ask("OPTIONS", "/v1/stream", "");
+    idle.response();
+    // A public connection that is in the middle of a request can still ask for a stream.
+    let mut late = edge.public();
+    late.ask("GET", "/v1/page", "");
+    let page = brain.request().conn;
+    let mut publisher = edge.api();
+    brain.send(&Frame::Shutdown { drain_ms: 60_000 });
+    idle.expect_end();
+    let refused = std::net::TcpStream::connect_timeout(&edge.public, Duration::from_secs(1));
+    assert!(refused.is_err(), "nobody listens for clients any more");
+    brain.respond(page, 200, "page");
+    assert_eq!(late.response().body, "page");
+    late.ask("GET", "/v1/stream?user=late", "Accept: application/x-ndjson\r\n");
+    let response = late.response();
+    assert_eq!(response.status, 503);
+    assert!(response.body.contains("\"busy\"") && response.header("retry-after").is_some());
+    publisher.ask("GET", "/1", "");
+    for publisher in [&mut publisher, &mut edge.api()] {
+        publisher.ask("GET", "/2", "");
+    }
+    let mut answered = 0;
+    while answered < 3 {
+        if let Seen::Request(request) = brain.next() {
+            brain.respond(request.conn, 200, "x");
+            answered += 1;
+        }
+    }
+    assert_eq!(publisher.response().body, "x");
+    drop((clients, late, publisher));
+    assert_eq!(edge.exit_code(), Some(0));
+}
+
+/// 9.1: a stream that waits for its session is told when to come back: an SSE stream in a way that
+/// an EventSource heeds (http.md 13.2). A request has a moment for its answer, then 503.
+#[test]
+fn who_waits_is_told() {
+    let (mut edge, mut brain) = Edge::start(&[]);
+    let mut sse = edge.public();
+    sse.ask("GET", "/v1/stream?user=u", "Accept: text/event-stream\r\n");
+    brain.open();
+    let mut ndjson = edge.public();
+    ndjson.ask("GET", "/v1/stream?user=u", "Accept: application/x-ndjson\r\n");
+    brain.open();
+    let (mut answered, mut unanswered) = (edge.api(), edge.api());
+    answered.ask("GET", "/x", "");
+    let conn = brain.request().conn;
+    unanswered.ask("GET", "/y", "");
+    brain.request();
+    brain.send(&Frame::Shutdown { drain_ms: 1 });
+    let head = sse.head();
+    assert!(head.starts_with("HTTP/1.1 200 ") && header(&head, "connection") == Some("close"));
+    let busy = chunk(&mut sse);
+    assert!(busy.starts_with(": busy\n") && retry(&busy) >= 1_000, "{busy:?}");
+    sse.expect("0\r\n\r\n");
+    sse.expect_end();
+    let response = ndjson.response();
+    assert_eq!(response.status, 503);
+    assert!(response.header("retry-after").unwrap().parse::<u64>().unwrap() >= 1);
+    ndjson.expect_end();
+    brain.respond(conn, 200, "in time");
+    assert_eq!(answered.response().body, "in time");
+    let response = unanswered.response();
+    assert_eq!((response.status, response.header("retry-after")), (503, Some("1")));
+    unanswered.expect_end();
+    drop((sse, ndjson, answered, unanswered));
+    assert_eq!(edge.exit_code(), Some(0));
+}
+
+/// 9.1: "SHUTDOWN asks the whole edge to stop", workers that met no brain as well.
+#[test]
+fn shutdown_reaches_every_worker() {
+    let (mut edge, mut brain) = Edge::start_with(&["--workers", "2"], &[], 1 << 20);
+    let started = Instant::now();
+    brain.send(&Frame::Shutdown { drain_ms: 100 });
+    assert_eq!(edge.exit_code(), Some(0));
+    assert!(started.elapsed() < Duration::from_secs(3));
+}
