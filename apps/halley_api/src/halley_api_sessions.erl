@@ -15,13 +15,14 @@
 -include("halley_api_limits.hrl").
 
 %% `process': an Erlang process of the brain's node, which has no outbox. Numbers of bytes, of
-%% events and of milliseconds are there when the worker has answered.
+%% events and of milliseconds are there when the worker has answered. A trace adds `passed'.
 -type seen() :: #{state := opening | held | live | closing | gone | unknown,
                   transport := sse | ndjson | websocket | test | poll | process | unknown,
                   worker => non_neg_integer(), edge => pos_integer(),
                   outbox_bytes => non_neg_integer(), outbox_events => non_neg_integer(),
                   outbox_ms => non_neg_integer(), held => non_neg_integer(),
-                  dropped => non_neg_integer(), conflated => non_neg_integer()}.
+                  dropped => non_neg_integer(), conflated => non_neg_integer(),
+                  passed => boolean()}.
 
 %% In the order of the sessions. It takes ?INSPECT_MS_MAX at most, however many they are.
 -spec seen([halley_directory:session()]) -> [seen()].
