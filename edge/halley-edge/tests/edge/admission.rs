@@ -50,8 +50,8 @@ fn the_rate_and_the_order_are_kept() {
 }
 
 /// 13.2: "To an SSE stream that is a complete answer, 200, with the comment `: busy` and `retry:`
-/// [...]; to all others 503 `busy` with `Retry-After`. Both times are spread at random over the time
-/// that the waiting ones need, and 1 s at least."
+/// [...]; to all others 503 `busy` with `Retry-After`. Both times are spread at random over the
+/// time that the waiting ones need, and 1 s at least."
 #[test]
 fn who_would_wait_too_long_is_told_when_to_come_back() {
     // Four wait, for a second each: all others ask before the first of these has its turn.
