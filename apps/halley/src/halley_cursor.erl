@@ -45,10 +45,23 @@
 
 %% `Seconds': since 1970, when the last of it was seen.
 -spec encode(store(), Seconds :: non_neg_integer(), vector()) -> token().
+encode(Store, Seconds, {N, N, N, N, N, N, N, N}) ->
+    %% Replays make little else.
+    encode_head(Store, Seconds, N, <<N:24, 0>>);
 encode(Store, Seconds, {A, B, C, D, E, F, G, H} = Vector) ->
     Max = max(max(max(A, B), max(C, D)), max(max(E, F), max(G, H))),
-    Head = <<?PART, Store:32, Seconds:32, Max:48, (others(Vector, Max))>>,
-    base64url(deltas(Vector, Max, Head), <<>>).
+    encode_head(Store, Seconds, Max,
+                deltas(Vector, Max, <<Max:24, (others(Vector, Max))>>)).
+
+%% Small integers of 48 bits: building the bytes and matching them again costs twice as much.
+%% `Tail' begins in the midst of Max.
+encode_head(Store, Seconds, Max, Tail) ->
+    X = (?PART bsl 40) bor (Store bsl 8) bor (Seconds bsr 24),
+    Y = ((Seconds band 16#FFFFFF) bsl 24) bor (Max bsr 24),
+    base64url(Tail, <<?SIX(X, 42), ?SIX(X, 36), ?SIX(X, 30), ?SIX(X, 24),
+                      ?SIX(X, 18), ?SIX(X, 12), ?SIX(X, 6), ?SIX(X, 0),
+                      ?SIX(Y, 42), ?SIX(Y, 36), ?SIX(Y, 30), ?SIX(Y, 24),
+                      ?SIX(Y, 18), ?SIX(Y, 12), ?SIX(Y, 6), ?SIX(Y, 0)>>).
 
 others({A, B, C, D, E, F, G, H}, Max) ->
     bit(A, Max, 1) bor bit(B, Max, 2) bor bit(C, Max, 4) bor bit(D, Max, 8)
@@ -62,22 +75,24 @@ deltas({A, B, C, D, E, F, G, H}, Max, Acc0) ->
     delta(Max - H, delta(Max - G, delta(Max - F, delta(Max - E, Acc1)))).
 
 delta(0, Acc) -> Acc;
-delta(Delta, Acc) -> varint(Delta, Acc).
+delta(N, Acc) when N < 16#80 -> <<Acc/binary, N>>;
+delta(N, Acc) when N < 16#4000 -> <<Acc/binary, (N bor 16#80), (N bsr 7)>>;
+delta(N, Acc) -> delta(N bsr 7, <<Acc/binary, (N bor 16#80)>>).
 
-varint(N, Acc) when N < 16#80 -> <<Acc/binary, N>>;
-varint(N, Acc) when N < 16#4000 -> <<Acc/binary, (N bor 16#80), (N bsr 7)>>;
-varint(N, Acc) -> varint(N bsr 7, <<Acc/binary, (N bor 16#80)>>).
-
-%% Shifts of a small integer: matching six bits at a time costs three times as much.
 base64url(<<X:48, Rest/binary>>, Acc) ->
     base64url(Rest, <<Acc/binary, ?SIX(X, 42), ?SIX(X, 36), ?SIX(X, 30), ?SIX(X, 24),
                       ?SIX(X, 18), ?SIX(X, 12), ?SIX(X, 6), ?SIX(X, 0)>>);
 base64url(<<X:24, Rest/binary>>, Acc) ->
-    base64url(Rest, <<Acc/binary, ?SIX(X, 18), ?SIX(X, 12), ?SIX(X, 6), ?SIX(X, 0)>>);
+    base64url(Rest, four(X, Acc));
+base64url(<<X:16>>, Acc) ->
+    four(X bsl 8, Acc);
+base64url(<<X>>, Acc) ->
+    four(X bsl 16, Acc);
 base64url(<<>>, Acc) ->
-    Acc;
-base64url(Rest, Acc) ->
-    base64url(<<Rest/binary, 0>>, Acc).
+    Acc.
+
+four(X, Acc) ->
+    <<Acc/binary, ?SIX(X, 18), ?SIX(X, 12), ?SIX(X, 6), ?SIX(X, 0)>>.
 
 %% Takes whatever a client sends.
 -spec decode(binary()) ->

@@ -33,6 +33,9 @@
 -define(FOLLOWING_PAGE, 1000).
 
 -record(pass, {up_to :: halley_cursor:vector(),
+               %% Passing a seq in between takes all shards there.
+               plain_from :: halley_cursor:seq(),
+               plain_to :: halley_cursor:seq(),
                %% Ascending. What comes from the chain of a subject may be about another one, or a
                %% gap is at this place.
                candidates :: [{halley_cursor:seq(), halley_id:id() | gap()}],
@@ -156,8 +159,13 @@ fill(#replay{pass = #pass{candidates = [{Seq, Subject} | _]}} = Replay, UpTo, Ev
             fill(Replay#replay{pass = none}, UpTo, EventsLeft, BytesLeft, Events, Next)
     end.
 
-passed(Seq, #replay{vector = Vector, pass = #pass{up_to = UpTo}} = Replay) ->
-    (skipped(Replay))#replay{vector = halley_vector:advance(Seq, Vector, UpTo)}.
+passed(N, #replay{pass = #pass{candidates = [_ | Rest], plain_from = From, plain_to = To} = Pass}
+       = Replay) when N >= From, N =< To ->
+    Replay#replay{vector = {N, N, N, N, N, N, N, N}, pass = Pass#pass{candidates = Rest}};
+passed(N, #replay{vector = Vector, pass = #pass{candidates = [_ | Rest], up_to = UpTo} = Pass}
+       = Replay) ->
+    Replay#replay{vector = halley_vector:advance(N, Vector, UpTo),
+                  pass = Pass#pass{candidates = Rest}}.
 
 skipped(#replay{pass = #pass{candidates = [_ | Rest]} = Pass} = Replay) ->
     Replay#replay{pass = Pass#pass{candidates = Rest}}.
@@ -171,7 +179,10 @@ start_pass(#replay{user = User, vector = Vector, told = Told} = Replay, UpTo, Re
         ++ [candidates(Subject, Vector, UpTo, Last) || {Subject, Last} <- Unfollowed]
         ++ [damage(Vector, UpTo, Told)],
     {Kept, EndsAt} = oldest(lists:sort(lists:append(Found)), Vector, UpTo),
-    {Replay#replay{pass = #pass{up_to = UpTo, candidates = Kept, ends_at = EndsAt}}, Next}.
+    Pass = #pass{up_to = UpTo, candidates = Kept, ends_at = EndsAt,
+                 plain_from = halley_vector:largest(Vector),
+                 plain_to = halley_vector:smallest(UpTo)},
+    {Replay#replay{pass = Pass}, Next}.
 
 following(User, After) ->
     case halley_follows:following(User, After, ?FOLLOWING_PAGE) of
