@@ -2,9 +2,7 @@
 
 use std::io;
 
-use halley_link::{
-    CloseReason, ClosedSession, Frame, GoodbyeCode, Item, List, NumberedSession, Session, VERSION,
-};
+use halley_link::{CloseReason, ClosedSession, Frame, GoodbyeCode, List, NumberedSession, VERSION};
 use halley_wire::Gap;
 
 use crate::goodbye::LinkEnd;
@@ -22,45 +20,8 @@ use crate::{log, request};
 /// What is read from the link in one round before anything is written: large enough for writes to
 /// gather when there is much to do, small enough that nobody else waits for long.
 const READ_BYTES_PER_ROUND: usize = 524_288;
-/// Sync goes on when the link's queue is below this.
-const SYNC_QUEUE_BYTES: usize = 262_144;
-/// Slots that the sync looks at in one round.
-const SYNC_SLOTS_PER_ROUND: u32 = 8_192;
 /// STATS is sent this often.
 const STATS_MS: u64 = 1_000;
-/// A batch is sent at this size at the latest.
-const BATCH_BYTES: usize = 65_536;
-
-/// Items of the round's OPEN or CLOSE. Bound: [`BATCH_BYTES`] and one item.
-#[derive(Default)]
-pub struct Batch {
-    count: u16,
-    bytes: Vec<u8>,
-}
-
-impl Batch {
-    /// Adds an item; true when the batch should be sent.
-    pub fn add<'a>(&mut self, item: &impl Item<'a>) -> bool {
-        item.write(&mut self.bytes);
-        self.count += 1;
-        self.bytes.len() >= BATCH_BYTES
-    }
-
-    fn clear(&mut self) {
-        *self = Batch::default();
-    }
-}
-
-/// An item of OPEN.
-pub fn session<'a>(
-    conn: u64,
-    transport: Transport,
-    user: &'a [u8],
-    cursor: &'a [u8],
-) -> Session<'a> {
-    Session { conn, transport: transport.on_link(), user, cursor }
-}
-
 impl Worker {
     /// Queues a frame for the brain; without a brain it is dropped, the next sync makes up for it.
     pub(crate) fn send(&mut self, frame: &Frame<'_>) {
@@ -234,63 +195,6 @@ impl Worker {
         self.send(&Frame::SyncBegin { sessions, cursor: &cursor });
         self.sync_next = Some(0);
         Ok(())
-    }
-
-    /// Before a sync: what an earlier brain said of the sessions is void.
-    fn forget_numbers(&mut self) -> u32 {
-        let mut sessions = 0;
-        for index in 0..self.table.slots() {
-            let Some(slot) = self.table.get(index) else { continue };
-            slot.user_number = 0;
-            slot.clear(flag::ANNOUNCED);
-            match slot.phase {
-                Phase::Opening | Phase::Live => sessions += 1,
-                Phase::Left => self.table.remove(index),
-                Phase::Free | Phase::Http | Phase::Waiting | Phase::Closing => {}
-            }
-        }
-        sessions
-    }
-
-    /// Is there a sync, and room for more of it?
-    pub(crate) fn sync_may_go_on(&self) -> bool {
-        let room = |link: &Link| link.queued() <= SYNC_QUEUE_BYTES;
-        self.sync_next.is_some() && self.link.as_ref().is_some_and(room)
-    }
-
-    /// One round of the sync: announces what has not been announced, slot by slot (6.1, 6.3).
-    fn sync(&mut self) {
-        let Some(first) = self.sync_next.filter(|_| self.sync_may_go_on()) else { return };
-        let end = self.table.slots().min(first.saturating_add(SYNC_SLOTS_PER_ROUND));
-        for index in first..end {
-            self.announce_session(index);
-        }
-        self.sync_next = Some(end);
-        if end >= self.table.slots() {
-            self.sync_next = None;
-            self.announce();
-            self.send(&Frame::SyncEnd);
-        }
-    }
-
-    /// Sends the round's OPEN and CLOSE. A connection that opened and closed in one round is in
-    /// both, in this order.
-    pub(crate) fn announce(&mut self) {
-        let Some(link) = self.link.as_mut().filter(|link| link.up) else {
-            self.opens.clear();
-            self.closes.clear();
-            return;
-        };
-        if self.opens.count > 0 {
-            let sessions = List::from_items(self.opens.count, &self.opens.bytes);
-            link.send(&Frame::Open { sessions });
-            self.opens.clear();
-        }
-        if self.closes.count > 0 {
-            let sessions = List::from_items(self.closes.count, &self.closes.bytes);
-            link.send(&Frame::Close { sessions });
-            self.closes.clear();
-        }
     }
 
     fn opened(&mut self, session: NumberedSession, cursor: &[u8]) {

@@ -149,7 +149,7 @@ impl Worker {
 
     /// To the client: into the answer of a poll, into the outbox of a stream.
     fn pass(&mut self, index: u32, piece: Piece) {
-        if self.poll(index).is_some() {
+        if self.poll_of(index).is_some() {
             self.gather(index, piece, usize::MAX);
         } else {
             self.push(index, piece);
@@ -167,7 +167,7 @@ impl Worker {
         }
         self.stats.add(Stat::Delivered, delivered);
         self.stats.sub(Stat::Held, 1);
-        let polls = self.poll(index).is_some();
+        let polls = self.poll_of(index).is_some();
         if let Some(slot) = self.table.get(index).filter(|_| !polls) {
             slot.clear(flag::ASIDE);
         }
@@ -178,7 +178,7 @@ impl Worker {
         let conn = self.table.conn(index);
         let Some(slot) = self.table.get(index) else { return };
         let waits = slot.outbox != outbox::NONE || slot.phase != Phase::Live;
-        if waits || self.poll(index).is_some_and(|poll| poll.has_something()) {
+        if waits || self.poll_of(index).is_some_and(|poll| poll.has_something()) {
             return;
         }
         if self.holds.get_mut(&index).is_some_and(|hold| std::mem::take(&mut hold.owes)) {
@@ -211,5 +211,144 @@ impl Worker {
     /// The link is gone, and with it the replays that it carried.
     pub(crate) fn owe_nothing(&mut self) {
         self.holds.values_mut().for_each(|hold| hold.owes = false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use halley_link::Item;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SHARDS: usize = 3;
+
+    fn piece(seq: u64) -> Piece {
+        seq.to_be_bytes().to_vec().into()
+    }
+
+    fn seqs(pieces: impl Iterator<Item = Piece>) -> Vec<u64> {
+        let seq = |piece: Piece| u64::from_be_bytes((*piece.bytes).try_into().unwrap());
+        pieces.map(seq).collect()
+    }
+
+    fn released(hold: Hold, heads: &[u64]) -> Vec<u64> {
+        let mut items = Vec::new();
+        heads.iter().for_each(|head| Value(*head).write(&mut items));
+        seqs(hold.released(List::from_items(heads.len() as u16, &items)))
+    }
+
+    /// What the brain does in the order of the link, as `docs/internals/delivery.md` has it.
+    struct Brain {
+        /// Shard of each event; its seq is its place.
+        shards: Vec<usize>,
+        /// From this event on the session is in the directory.
+        opened: usize,
+        /// Drawn when the heads were read, `opened` or later.
+        heads_at: usize,
+        /// For each event that is delivered, how many others' deliveries overtake it.
+        delays: Vec<usize>,
+    }
+
+    impl Brain {
+        fn heads(&self) -> Vec<u64> {
+            let last = |shard| {
+                let of_shard = |seq: &usize| self.shards[*seq] == shard;
+                (0..self.heads_at).rfind(of_shard).map_or(0, |seq| seq as u64)
+            };
+            (0..SHARDS).map(last).collect()
+        }
+
+        /// Deliveries in an order in which each shard keeps its own.
+        fn deliveries(&self) -> Vec<usize> {
+            let mut order: Vec<_> = (self.opened..self.shards.len()).collect();
+            order.sort_by_key(|seq| seq + self.delays[*seq]);
+            let mut own: Vec<Vec<usize>> = vec![Vec::new(); SHARDS];
+            order.iter().for_each(|seq| own[self.shards[*seq]].push(*seq));
+            own.iter_mut().for_each(|seqs| seqs.sort_unstable_by(|a, b| b.cmp(a)));
+            order.iter().map(|seq| own[self.shards[*seq]].pop().unwrap()).collect()
+        }
+
+        /// Runs it; `cuts` are the numbers of deliveries between one REPLAY and the next.
+        fn client(&self, from: usize, cuts: &[usize]) -> Vec<u64> {
+            let mut hold = Hold::new(b"c");
+            let mut seen = Vec::new();
+            let mut missed = (from..self.heads_at).map(|seq| seq as u64).peekable();
+            let heads = self.heads();
+            let concerned = |seq: &usize| heads[self.shards[*seq]] >= *seq as u64;
+            let deliveries = self.deliveries();
+            // 10.5: "the brain sends LAST only when the link's cursor is not below the heads".
+            let passed = deliveries.iter().rposition(concerned).map_or(0, |place| place + 1);
+            let mut cuts = cuts.iter();
+            let mut next = 0;
+            let mut keep = |hold: &mut Hold, upto: usize| {
+                for seq in &deliveries[next..upto.max(next)] {
+                    let shard = self.shards[*seq] as u8 + 1;
+                    assert!(hold.keep(shard, *seq as u64, piece(*seq as u64), usize::MAX));
+                }
+                next = upto.max(next);
+                next
+            };
+            let mut at = 0;
+            while missed.peek().is_some() {
+                at = keep(&mut hold, (at + cuts.next().unwrap_or(&0)).min(deliveries.len()));
+                seen.extend(missed.by_ref().take(2));
+            }
+            let last = (at + cuts.next().unwrap_or(&0)).clamp(passed, deliveries.len());
+            let at = keep(&mut hold, last);
+            seen.extend(released(hold, &heads));
+            seen.extend(deliveries[at..].iter().map(|seq| *seq as u64));
+            seen
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(512))]
+
+        /// 10.2, 10.3, 10.5: however deliveries, replays and LAST interleave, the client gets each
+        /// event once, and those of a shard in order.
+        #[test]
+        fn each_event_once_and_in_order(
+            shards in prop::collection::vec(0..SHARDS, 1..60),
+            places in prop::collection::vec(0usize..60, 3),
+            delays in prop::collection::vec(0usize..9, 61),
+            cuts in prop::collection::vec(0usize..5, 0..40),
+        ) {
+            // Seq 0 is nobody's: a head of 0 means that the shard has drawn none.
+            let shards: Vec<_> = std::iter::once(0).chain(shards).collect();
+            let mut places: Vec<_> = places.iter().map(|p| 1 + p % shards.len()).collect();
+            places.sort_unstable();
+            let (from, opened, heads_at) = (places[0], places[1], places[2]);
+            let brain = Brain { shards, opened, heads_at, delays };
+            let seen = brain.client(from, &cuts);
+            let mut sorted = seen.clone();
+            sorted.sort_unstable();
+            let all: Vec<u64> = (from..brain.shards.len()).map(|seq| seq as u64).collect();
+            prop_assert_eq!(sorted, all);
+            for shard in 0..SHARDS {
+                let own = seen.iter().filter(|seq| brain.shards[**seq as usize] == shard);
+                prop_assert!(own.is_sorted(), "shard {}: {:?}", shard, seen);
+            }
+        }
+    }
+
+    /// 10.5: a shard that the heads don't name had no event to replay.
+    #[test]
+    fn shards_beyond_the_heads_keep_all() {
+        let mut hold = Hold::new(b"c");
+        for (shard, seq) in [(1, 5), (64, 1), (2, 6), (1, 7)] {
+            assert!(hold.keep(shard, seq, piece(seq), 10_000));
+        }
+        assert_eq!(released(hold, &[5]), [1, 6, 7]);
+    }
+
+    /// 10.2: "`hold_bytes_max` bytes of events at most".
+    #[test]
+    fn the_bound_is_kept() {
+        let mut hold = Hold::new(b"c");
+        let kept = (1..1_000).take_while(|seq| hold.keep(1, *seq, piece(*seq), 1_000)).count();
+        assert_eq!(kept, 1_000 / (8 + size_of::<Held>()));
+        assert_eq!(hold.len(), kept);
     }
 }

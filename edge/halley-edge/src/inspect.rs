@@ -10,10 +10,10 @@ use crate::worker::Worker;
 impl Worker {
     /// Answers INSPECT.
     pub(crate) fn inspect(&mut self, token: u32, conn: u64) {
-        let (held, now) = (self.holds.len() > 0, self.now_ms);
+        let now = self.now_ms;
         let found = self.table.find(conn).filter(|(_, slot)| slot.phase != Phase::Http);
         let Some((index, slot)) = found else { return self.send(&unknown(token, conn)) };
-        let hold = if held { self.holds.get(&index) } else { None };
+        let hold = self.holds.get(&index);
         let state = match slot.phase {
             Phase::Waiting | Phase::Opening => SessionState::Opening,
             Phase::Live if hold.is_some() => SessionState::Held,

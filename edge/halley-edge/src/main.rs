@@ -5,6 +5,7 @@
 //! starts them and waits for a signal; a worker's life is in `worker.rs`.
 #![forbid(unsafe_code)]
 
+mod accept;
 mod admit;
 mod brain;
 mod close;
@@ -30,6 +31,7 @@ mod stats;
 mod stop;
 mod stream;
 mod sweep;
+mod sync;
 mod table;
 mod transport;
 mod websocket;

@@ -112,7 +112,7 @@ impl Worker {
     }
 
     /// The poll of a connection that has one.
-    pub(crate) fn poll(&mut self, index: u32) -> Option<&mut Poll> {
+    pub(crate) fn poll_of(&mut self, index: u32) -> Option<&mut Poll> {
         match &mut self.table.get(index)?.detail {
             Detail::Opening(opening) => opening.poll.as_mut(),
             _ => None,
@@ -125,7 +125,7 @@ impl Worker {
         let now_ms = self.now_ms;
         self.poll_begins(index, cursor);
         self.begin_session(index);
-        let Some(poll) = self.poll(index) else { return };
+        let Some(poll) = self.poll_of(index) else { return };
         let left_ms = poll.until_ms.saturating_sub(now_ms);
         if left_ms == 0 && !held {
             return self.answer_poll_soon(index);
@@ -138,7 +138,7 @@ impl Worker {
     /// The brain said where the poll is, which is nearer than what the link said before.
     fn poll_begins(&mut self, index: u32, cursor: &[u8]) {
         let link_was = self.link_cursor.as_slice().into();
-        if let Some(poll) = self.poll(index).filter(|_| !cursor.is_empty()) {
+        if let Some(poll) = self.poll_of(index).filter(|_| !cursor.is_empty()) {
             poll.cursor = cursor.into();
             poll.link_was = link_was;
         }
@@ -147,7 +147,7 @@ impl Worker {
     /// Puts an event into a poll's answer; false when there is no room for it.
     pub(crate) fn gather(&mut self, index: u32, piece: Piece, bytes_max: usize) -> bool {
         let held = self.is_held(index);
-        let Some(poll) = self.poll(index) else { return false };
+        let Some(poll) = self.poll_of(index) else { return false };
         if piece.len() > bytes_max.saturating_sub(poll.bytes) {
             return false;
         }
@@ -163,7 +163,7 @@ impl Worker {
     /// A gap that concerns a poll; false if the connection has none.
     pub(crate) fn poll_gap(&mut self, index: u32, gap: &Gap<'_>, cursor: &[u8]) -> bool {
         let held = self.is_held(index);
-        let Some(poll) = self.poll(index) else { return false };
+        let Some(poll) = self.poll_of(index) else { return false };
         poll.note(gap);
         self.poll_begins(index, cursor);
         if !held {
@@ -174,7 +174,7 @@ impl Worker {
 
     /// A REPLAY was dealt with: if it brought something, the poll is answered.
     pub(crate) fn poll_due_if_it_has_something(&mut self, index: u32) {
-        if self.poll(index).is_some_and(|poll| poll.has_something()) {
+        if self.poll_of(index).is_some_and(|poll| poll.has_something()) {
             self.answer_poll_soon(index);
         }
     }
@@ -184,7 +184,7 @@ impl Worker {
         let wait_ms = if self.is_held(index) { HELD_MS_MIN } else { 0 };
         let now_ms = self.now_ms;
         let late = |poll: &mut Poll| poll.until_ms + wait_ms <= now_ms;
-        if self.poll(index).is_some_and(|poll| poll.has_something() || late(poll)) {
+        if self.poll_of(index).is_some_and(|poll| poll.has_something() || late(poll)) {
             self.answer_poll_soon(index);
         }
     }
@@ -255,7 +255,7 @@ impl Worker {
             return hold.cursor().to_vec();
         }
         let link = self.link_cursor.clone();
-        match self.poll(index) {
+        match self.poll_of(index) {
             // The link has brought nothing since the brain named another cursor: that is nearer.
             Some(poll) if poll.events.is_empty() && *poll.link_was == *link => {
                 if poll.cursor.is_empty() { link } else { poll.cursor.to_vec() }
@@ -274,7 +274,7 @@ impl Worker {
 
     /// Keeps what came behind the request of a poll.
     pub(crate) fn read_ahead(&mut self, index: u32, bytes: &[u8]) {
-        if let Some(poll) = self.poll(index) {
+        if let Some(poll) = self.poll_of(index) {
             poll.unparsed.extend_from_slice(bytes);
         }
     }
@@ -282,7 +282,7 @@ impl Worker {
     /// Reads what a waiting client sends: the next request, or its end.
     pub(crate) fn poll_readable(&mut self, index: u32) {
         loop {
-            let Some(poll) = self.poll(index) else { return };
+            let Some(poll) = self.poll_of(index) else { return };
             let room = AHEAD_BYTES_MAX.saturating_sub(poll.unparsed.len());
             if room == 0 {
                 if let Some(slot) = self.table.get(index) {

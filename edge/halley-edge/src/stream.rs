@@ -1,8 +1,8 @@
 //! Streams: from the request to the session, and what their clients send.
 //!
 //! The answer's head is made with the request and waits in [`Opening`] until the brain has the
-//! session. Then comes the welcome, with the cursor that the brain gave: who reads it misses nothing
-//! that is published from then on (6.2).
+//! session. Then comes the welcome, with the cursor that the brain gave: who reads it misses
+//! nothing that is published from then on (6.2).
 
 use std::rc::Rc;
 
@@ -14,10 +14,8 @@ use halley_wire::http1::response::{ResponseOptions, json_error};
 use halley_wire::websocket::{Decoder, handshake};
 use halley_wire::{article, ndjson, sse, target};
 
-use crate::brain::session;
 use crate::cursor;
 use crate::exchange::Reply;
-use crate::hold::Hold;
 use crate::http::READS_PER_TURN;
 use crate::poll::Poll;
 use crate::stats::Stat;
@@ -168,26 +166,6 @@ impl Worker {
         }
         self.admit(index);
         Ok(())
-    }
-
-    /// Tells the brain of a session, if there is a brain and it hasn't been told.
-    pub(crate) fn announce_session(&mut self, index: u32) {
-        if !self.link.as_ref().is_some_and(|link| link.up) {
-            return;
-        }
-        let conn = self.table.conn(index);
-        let Some(slot) = self.table.get(index) else { return };
-        // 10.6: who is held goes on from a cursor of its own, all others from the link's.
-        let hold = if slot.has(flag::ASIDE) { self.holds.get(&index) } else { None };
-        let cursor = hold.map_or(b"".as_slice(), Hold::cursor);
-        let ours = matches!(slot.phase, Phase::Opening | Phase::Live);
-        if ours && !slot.has(flag::ANNOUNCED) {
-            slot.set(flag::ANNOUNCED);
-            let item = session(conn, slot.transport, &slot.user, cursor);
-            if self.opens.add(&item) {
-                self.announce();
-            }
-        }
     }
 
     /// The session is there: the client may know (6.2), and what it goes on behind.

@@ -2,13 +2,14 @@
 //! the brain causes happens in [`Worker::run`]'s loop; the other files hold the worker's parts as
 //! `impl Worker` blocks:
 //!
+//! - `accept.rs` takes connections and the link in,
 //! - `http.rs` reads requests, `request.rs` decides who answers them, `respond.rs` writes answers,
 //! - `stream.rs` opens streams and reads what clients send, `websocket.rs` that of WebSockets,
 //!   `admit.rs` says when a stream gets its session,
-//! - `hold.rs` keeps what waits for a replay, `poll.rs` what is going to answer a poll, `cursor.rs`
-//!   says up to where the worker and its clients are,
-//! - `deliver.rs` fills outboxes, `write.rs` writes them, `close.rs` ends connections,
-//! - `brain.rs` deals with the link's frames, `sweep.rs` with time, `stop.rs` with the end.
+//! - `deliver.rs` fills outboxes, `hold.rs` what waits for a replay, `poll.rs` answers,
+//! - `write.rs` writes outboxes, `close.rs` ends connections,
+//! - `brain.rs` deals with the link's frames, `sync.rs` and `cursor.rs` tell who is where,
+//! - `sweep.rs` deals with time, `stop.rs` with the end.
 //!
 //! Invariant: nothing blocks, and nothing is written to a socket before the round's input was
 //! dealt with ([`Worker::settle`]); so writes gather by themselves when there is much to do.
@@ -26,7 +27,6 @@ use mio::net::{TcpListener, UnixListener};
 use mio::{Events, Interest, Poll, Token};
 
 use crate::admit::Admission;
-use crate::brain::Batch;
 use crate::config::Config;
 use crate::hold::Hold;
 use crate::link::Link;
@@ -36,18 +36,19 @@ use crate::random::Random;
 use crate::settings::Settings;
 use crate::stats::{Stat, Stats};
 use crate::stop::Stopping;
+use crate::sync::Batch;
 use crate::table::{Phase, Table, flag};
 use crate::wheel::{TICK_MS, Wheel};
 
-const PUBLIC: Token = Token(0);
-const API: Token = Token(1);
+/// The listener for clients' streams.
+pub const PUBLIC: Token = Token(0);
+/// The listener for the server API.
+pub const API: Token = Token(1);
 const LINK_LISTENER: Token = Token(2);
 /// The link's socket.
 pub const LINK: Token = Token(3);
 const FIRST_CONNECTION: usize = 16;
 const EVENTS_PER_ROUND: usize = 1_024;
-/// Connections accepted in one round, so that a storm of them doesn't starve those who are there.
-const ACCEPTS_PER_ROUND: usize = 256;
 /// What is read at once.
 pub const READ_BYTES: usize = 65_536;
 
@@ -71,7 +72,7 @@ pub struct Worker {
     pub(crate) public: Option<TcpListener>,
     /// Until its streams are closed.
     pub(crate) api: Option<TcpListener>,
-    link_listener: UnixListener,
+    pub(crate) link_listener: UnixListener,
     pub(crate) link: Option<Link>,
     pub(crate) link_readable: bool,
     /// Has there been a handshake? Clients are accepted from then on (3.6).
@@ -113,7 +114,7 @@ pub struct Worker {
     pub(crate) items: Vec<u8>,
     pub(crate) accept_more: [bool; 2],
     /// The kernel had nothing for one more connection: the next try has a tick's time.
-    accept_failed: bool,
+    pub(crate) accept_failed: bool,
     started: Instant,
     pub(crate) now_ms: u64,
     pub(crate) random: Random,
@@ -244,24 +245,20 @@ impl Worker {
     }
 
     fn on_connection(&mut self, index: u32, event: &Event) {
-        if event.is_error() || (event.is_read_closed() && event.is_write_closed()) {
-            // Both sides closed is how a connection in phase Closing ends well.
+        // Both sides closed is how a connection in phase Closing ends well. Who polls and closes
+        // one side has left; another request's answer may still be read.
+        let polls = self.poll_of(index).is_some();
+        if event.is_error() || event.is_read_closed() && (event.is_write_closed() || polls) {
             let reason = if event.is_error() {
                 self.stats.count(Stat::Vanished);
                 CloseReason::Vanished
             } else {
                 CloseReason::Client
             };
-            self.drop_connection(index, reason);
-            return;
+            return self.drop_connection(index, reason);
         }
         if event.is_writable() {
             self.on_writable(index);
-        }
-        // Who polls can't be told anything any more; who has asked only may still be answered.
-        if event.is_read_closed() && self.poll(index).is_some() {
-            self.drop_connection(index, CloseReason::Client);
-            return;
         }
         if event.is_readable() {
             self.on_readable(index);
@@ -279,53 +276,8 @@ impl Worker {
         }
     }
 
-    fn accept_rest(&mut self) {
-        self.accept_failed = false;
-        for api in [false, true] {
-            if std::mem::take(&mut self.accept_more[usize::from(api)]) {
-                self.accept(api);
-            }
-        }
-    }
-
-    fn accept(&mut self, api: bool) {
-        for _ in 0..ACCEPTS_PER_ROUND {
-            let listener = if api { &self.api } else { &self.public };
-            let Some(listener) = listener else { return };
-            match listener.accept() {
-                Ok((socket, _)) => self.accepted(socket, api),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
-                // The client left before it was accepted.
-                Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => {}
-                // Descriptors or memory ran out. The listener won't be announced again.
-                Err(_) => {
-                    self.accept_failed = true;
-                    break;
-                }
-            }
-        }
-        self.accept_more[usize::from(api)] = true;
-    }
-
-    fn accepted(&mut self, socket: mio::net::TcpStream, api: bool) {
-        self.stats.count(Stat::Accepted);
-        if self.table.used() >= self.connections_max {
-            self.stats.count(Stat::Full);
-            self.turn_away(socket);
-            return;
-        }
-        let index = self.table.insert(socket, if api { flag::API } else { 0 });
-        let token = self.token(index);
-        let registry = self.poll.registry();
-        let socket = self.table.get(index).and_then(|slot| slot.socket.as_mut());
-        if socket.is_none_or(|s| registry.register(s, token, Interest::READABLE).is_err()) {
-            self.table.remove(index);
-            return;
-        }
-        self.set_deadline(index, self.settings.request_ms_max);
-    }
-
-    fn token(&mut self, index: u32) -> Token {
+    /// By which the poll names a connection.
+    pub(crate) fn token(&mut self, index: u32) -> Token {
         Token(self.table.conn(index) as usize + FIRST_CONNECTION)
     }
 
@@ -338,37 +290,6 @@ impl Worker {
         if let Some(socket) = slot.socket.as_mut() {
             let _ = self.poll.registry().reregister(socket, token, interest);
         }
-    }
-
-    /// Accepts the brain: the newest link takes the place of an older one (1.2).
-    fn accept_link(&mut self) {
-        while let Ok((mut socket, _)) = self.link_listener.accept() {
-            self.end_link(halley_link::GoodbyeCode::Replaced, "a newer link was dialled");
-            if self
-                .poll
-                .registry()
-                .register(&mut socket, LINK, Interest::READABLE | Interest::WRITABLE)
-                .is_ok()
-            {
-                self.link = Some(Link::new(socket, self.now_ms));
-                self.link_readable = true;
-            }
-        }
-    }
-
-    /// Begins to accept clients, after the first handshake.
-    pub(crate) fn open_listeners(&mut self) -> io::Result<()> {
-        let timeout = Duration::from_millis(self.settings.user_timeout_ms());
-        let registry = self.poll.registry();
-        for (listener, token) in [(&mut self.public, PUBLIC), (&mut self.api, API)] {
-            let Some(listener) = listener else { continue };
-            if !self.open {
-                registry.register(listener, token, Interest::READABLE)?;
-            }
-            listen::set_user_timeout(listener, timeout)?;
-        }
-        self.open = true;
-        Ok(())
     }
 
     /// Writes everything that the round brought about. Every connection gets one turn: one whose

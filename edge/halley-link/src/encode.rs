@@ -72,6 +72,13 @@ impl Frame<'_> {
                 put_u32(out, bytes);
             }
             Frame::Shutdown { drain_ms } => put_u32(out, drain_ms),
+            _ => self.payload_of_replays(out),
+        }
+    }
+
+    /// The brain's part of section 10.
+    fn payload_of_replays(&self, out: &mut Vec<u8>) {
+        match *self {
             Frame::Replay { conn, flags, cursor, heads, items } => {
                 put_u64(out, conn);
                 out.push(flags);
@@ -143,27 +150,31 @@ impl Frame<'_> {
             Frame::Close { sessions } => sessions.write(out),
             Frame::RequestGone { conn } | Frame::Replayed { conn } => put_u64(out, conn),
             Frame::Stats { values } => values.write(out),
-            Frame::Inspected {
-                token,
-                conn,
-                state,
-                transport,
-                outbox_bytes,
-                outbox_pieces,
-                outbox_ms,
-                held,
-                dropped,
-                conflated,
-            } => {
-                put_u32(out, token);
-                put_u64(out, conn);
-                out.push(state as u8);
-                out.push(transport);
-                for number in [outbox_bytes, outbox_pieces, outbox_ms, held, dropped, conflated] {
-                    put_u32(out, number);
-                }
+            _ => self.payload_of_inspection(out),
+        }
+    }
+
+    fn payload_of_inspection(&self, out: &mut Vec<u8>) {
+        if let Frame::Inspected {
+            token,
+            conn,
+            state,
+            transport,
+            outbox_bytes,
+            outbox_pieces,
+            outbox_ms,
+            held,
+            dropped,
+            conflated,
+        } = *self
+        {
+            put_u32(out, token);
+            put_u64(out, conn);
+            out.push(state as u8);
+            out.push(transport);
+            for number in [outbox_bytes, outbox_pieces, outbox_ms, held, dropped, conflated] {
+                put_u32(out, number);
             }
-            _ => {}
         }
     }
 }

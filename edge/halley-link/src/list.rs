@@ -1,4 +1,5 @@
-//! `list16(x)` and `list8(x)`: a count and that many items, borrowed from a frame or built for one (2.2).
+//! `list16(x)` and `list8(x)`: a count and that many items, borrowed from a frame or built for one
+//! (2.2).
 
 use std::marker::PhantomData;
 

@@ -2,8 +2,8 @@
 //!
 //! - [`http1`]: request heads, chunked bodies, response heads, CORS (RFC 9110, RFC 9112, Fetch).
 //! - [`target`]: paths and queries, decoded.
-//! - [`sse`], [`ndjson`], [`article`]: the three streams that are HTTP response bodies; [`poll`]: the
-//!   answer that is none.
+//! - [`sse`], [`ndjson`], [`article`]: the three streams that are HTTP response bodies; [`poll`]:
+//!   the answer that is none.
 //! - [`websocket`]: RFC 6455, the server's side in full and what load tools need of the client's.
 //!
 //! `protocol/http.md` says in numbered clauses what is accepted, refused and written.

@@ -61,8 +61,8 @@ pub fn heartbeat(out: &mut Vec<u8>, framing: Framing, cursor: &[u8]) {
     }
 }
 
-/// Appends all of a stream that can't be had now: a comment, and after how many milliseconds to come
-/// back. An `EventSource` heeds this, where it gives up after an error.
+/// Appends all of a stream that can't be had now: a comment, and after how many milliseconds to
+/// come back. An `EventSource` heeds this, where it gives up after an error.
 pub fn busy(out: &mut Vec<u8>, framing: Framing, retry_ms: u64) {
     let retry_ms = retry_ms.to_string();
     body::write(out, framing, &[b": busy\nretry: ", retry_ms.as_bytes(), b"\n\n"]);

@@ -1,5 +1,5 @@
-//! Cursors: what clients come back with (http.md 10), what they are told (http.md 7.3, 7.4, 9.6), and
-//! the link's own (10.1).
+//! Cursors: what clients come back with (http.md 10), what they are told (http.md 7.3, 7.4, 9.6),
+//! and the link's own (10.1).
 
 use crate::brain::{Edge, Seen};
 use crate::client::{SSE_WELCOME, sse, stream};
@@ -126,9 +126,9 @@ fn an_event_in_several_frames() {
     assert_eq!(cursor, "c2");
 }
 
-/// 10.1: "streams pass it on with their heartbeats". http.md 7.3: "a heartbeat is `id: <cursor>` and
-/// an empty line where the cursor is known"; 7.4: "`{"cursor":…}` comes first and is the heartbeat".
-/// A held session's cursor is another (10.2).
+/// 10.1: "streams pass it on with their heartbeats". http.md 7.3: "a heartbeat is `id: <cursor>`
+/// and an empty line where the cursor is known"; 7.4: "`{"cursor":…}` comes first and is the
+/// heartbeat". A held session's cursor is another (10.2).
 #[test]
 fn heartbeats() {
     let (edge, mut brain) = Edge::start(&[("stream_heartbeat_ms", "600")]);

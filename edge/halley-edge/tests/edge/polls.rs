@@ -35,9 +35,9 @@ fn answered(client: &mut Client, brain: &mut Brain, session: (u64, u32)) -> Resp
     response
 }
 
-/// 11.3: "`timeout=0` fetches a cursor to begin with"; 11.4: "The connection stays open for the next
-/// one (3.1). `Cache-Control: no-store`." 2.4: the next poll has another connection id, so what is
-/// on its way for the first one, which may be another user's, never reaches it.
+/// 11.3: "`timeout=0` fetches a cursor to begin with"; 11.4: "The connection stays open for the
+/// next one (3.1). `Cache-Control: no-store`." 2.4: the next poll has another connection id, so what
+/// is on its way for the first one, which may be another user's, never reaches it.
 #[test]
 fn a_cursor_to_begin_with_and_the_next_poll() {
     let (edge, mut brain) = Edge::start(&[]);
@@ -153,8 +153,8 @@ fn a_gap() {
     assert_eq!(response.body, expected);
 }
 
-/// 11.2: "anything else is 400 `bad_timeout`"; "longer than `poll_ms_max` counts as that". The rest is
-/// as for streams: who is asking, other methods, HEAD, preflights.
+/// 11.2: "anything else is 400 `bad_timeout`"; "longer than `poll_ms_max` counts as that". The rest
+/// is as for streams: who is asking, other methods, HEAD, preflights.
 #[test]
 fn other_requests() {
     let (edge, mut brain) = Edge::start(&[("poll_ms_max", "200"), ("cors_origins", "*")]);
@@ -255,8 +255,8 @@ fn a_client_that_leaves() {
     brain.stat_becomes("connections", 0);
 }
 
-/// Brain away: a poll waits for its session as streams do (`stream_open_ms_max`), then 503; one that
-/// has its session waits on, and goes on with the next brain or its time.
+/// Brain away: a poll waits for its session as streams do (`stream_open_ms_max`), then 503; one
+/// that has its session waits on, and goes on with the next brain or its time.
 #[test]
 fn a_brain_that_is_away() {
     let (edge, mut brain) = Edge::start(&[("stream_open_ms_max", "300")]);
