@@ -191,10 +191,14 @@ class Person {
       this.showGap(JSON.parse(message.data).gap);
     });
     source.onerror = () => {
-      // The browser itself tries again, cursor and all, except after an answer that was no stream.
-      this.showState(source.readyState === EventSource.CLOSED ? 'offline' : 'connecting');
-      if (source.readyState !== EventSource.CLOSED) return;
-      setTimeout(() => { if (this.source === source) this.connect(this.cursor); }, RECONNECT_MS);
+      // The browser tries again by itself, with the cursor it has; not after an answer that was no
+      // stream, and not well where the URL has a cursor, which would go before the newer one.
+      const isOver = source.readyState === EventSource.CLOSED;
+      this.showState(isOver ? 'offline' : 'connecting');
+      if (!isOver && cursor === '') return;
+      source.close();
+      const again = () => { if (this.source === source) this.connect(this.cursor); };
+      setTimeout(again, RECONNECT_MS * (0.5 + Math.random()));
     };
   }
 
