@@ -1,0 +1,355 @@
+%% Nothing is lost between the brain and a worker: protocol/link.md 10, against the real history and
+%% a worker that does what the page says.
+-module(halley_edge_history_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+-compile([export_all, nowarn_export_all]).
+
+suite() ->
+    [{timetrap, {seconds, 40}}].
+
+all() ->
+    [cursor_is_exact, cursor_without_a_deliver, opened_has_the_links_cursor,
+     replay_then_live, replay_in_batches, replay_of_nothing, stalled_client_delays_nobody,
+     close_cancels_a_replay, gap_malformed, gap_other_store, poll_gets_one_replay,
+     poll_with_nothing_missed, behind_catches_up, cut_in_the_middle, cut_in_a_replay,
+     sync_without_a_cursor, sync_with_a_cursor_of_another_store, held_session_opened_twice,
+     inspect_answers, inspections_are_bounded].
+
+init_per_testcase(Case, Config) ->
+    Brain = halley_edge_test_brain:start(limits(Case)),
+    Dir = string:trim(os:cmd("mktemp -d")),
+    [{brain, Brain}, {dir, Dir} | Config].
+
+end_per_testcase(_, Config) ->
+    ok = halley_edge_test_brain:stop(proplists:get_value(brain, Config)),
+    ok = file:del_dir_r(proplists:get_value(dir, Config)).
+
+limits(replay_in_batches) -> #{replay_events_max => 7, replays_max => 2};
+limits(behind_catches_up) -> #{link_queue_bytes_max => 300000, replay_queue_bytes_max => 50000};
+limits(_) -> #{}.
+
+%%% 10.1 The link's cursor
+
+%% "whatever concerns a live session of this worker, up to here, has been sent on the link", with
+%% two shards in turn.
+cursor_is_exact(Config) ->
+    [A, B] = subjects_of_two_shards(),
+    follow([{<<"anna">>, A}, {<<"anna">>, B}]),
+    Opened = ready(fake_worker:open(1, <<"anna">>, worker(Config))),
+    [publish(Subject, N) || N <- lists:seq(1, 20), Subject <- [A, B]],
+    Worker = fake_worker:until(saw(1, 40), Opened),
+    lists:foldl(fun(Item = #{shard := Shard, seq := Seq}, Before) ->
+        Vector = vector(Item),
+        ?assertEqual(Seq, element(Shard, Vector)),
+        Others = lists:seq(1, tuple_size(Vector)) -- [Shard],
+        Before =:= none orelse
+            [?assert(element(S, Vector) >= element(S, Before)) || S <- Others],
+        Vector
+    end, none, fake_worker:seen(1, Worker)),
+    ordered_and_once(1, 40, Worker).
+
+%% "The brain sends CURSOR when the cursor has moved without a DELIVER"
+cursor_without_a_deliver(Config) ->
+    Worker = ready(fake_worker:open(1, <<"anna">>, worker(Config))),
+    {ok, _} = halley:publish(<<"nobody's">>, 1),
+    Heads = halley_history:heads(),
+    Moved = fake_worker:until(fun(W) ->
+        {ok, #{vector := Vector}} = halley_cursor:decode(fake_worker:cursor(W)),
+        halley_vector:is_reached(Heads, Vector)
+    end, Worker),
+    ?assertEqual([], fake_worker:seen(1, Moved)).
+
+%% 6.2 "OPENED has the cursor for the welcome, empty for sessions that came with one of their own."
+%% What is published after the welcome is behind its cursor.
+opened_has_the_links_cursor(Config) ->
+    Worker = ready(fake_worker:open(1, <<"anna">>, worker(Config))),
+    Welcome = fake_worker:cursor(1, Worker),
+    publish(<<"anna">>, 1),
+    Away = fake_worker:close(1, 1, Worker),
+    publish(<<"anna">>, 2),
+    Back = live(2, fake_worker:open(2, <<"anna">>, Welcome, Away)),
+    ?assertEqual([1, 2], numbers(2, Back)).
+
+%%% 10.2 to 10.5 Replays
+
+replay_then_live(Config) ->
+    Subjects = [<<"s", (integer_to_binary(N))/binary>> || N <- lists:seq(1, 5)],
+    Users = [<<"u", (integer_to_binary(N))/binary>> || N <- lists:seq(1, 20)],
+    follow([{User, Subject} || User <- Users, Subject <- Subjects]),
+    Worker = worker(Config),
+    Cursor = cursor_now(),
+    [publish(Subject, N) || N <- lists:seq(1, 60), Subject <- Subjects],
+    Publisher = publisher(Subjects, 61, 260),
+    Opened = lists:foldl(fun({Conn, User}, W) ->
+        fake_worker:run(3, fake_worker:open(Conn, User, Cursor, W))
+    end, Worker, lists:enumerate(Users)),
+    Total = 260 * length(Subjects),
+    Done = fake_worker:until(fun(W) ->
+        lists:all(fun(Conn) -> length(fake_worker:seen(Conn, W)) >= Total end, lists:seq(1, 20))
+    end, Opened),
+    join(Publisher),
+    [begin
+         ?assertEqual(live, fake_worker:state(Conn, Done)),
+         ordered_and_once(Conn, Total, Done)
+     end || Conn <- lists:seq(1, 20)].
+
+%% More than fits a batch, for more sessions than keep their state.
+replay_in_batches(Config) ->
+    Worker = worker(Config),
+    Cursor = cursor_now(),
+    [publish(<<"anna">>, N) || N <- lists:seq(1, 100)],
+    Opened = lists:foldl(fun(Conn, W) -> fake_worker:open(Conn, <<"anna">>, Cursor, W) end,
+                         Worker, lists:seq(1, 10)),
+    Done = lists:foldl(fun live/2, Opened, lists:seq(1, 10)),
+    [begin
+         ordered_and_once(Conn, 100, Done),
+         ?assert(fake_worker:replays(Conn, Done) >= 100 div 7)
+     end || Conn <- lists:seq(1, 10)].
+
+replay_of_nothing(Config) ->
+    Worker = worker(Config),
+    publish(<<"anna">>, 1),
+    Back = live(1, fake_worker:open(1, <<"anna">>, cursor_now(), Worker)),
+    publish(<<"anna">>, 2),
+    ?assertEqual([2], numbers(1, fake_worker:until(saw(1, 1), Back))),
+    ?assertEqual(1, fake_worker:replays(1, Back)).
+
+%% "a replay takes the client's pace"
+stalled_client_delays_nobody(Config) ->
+    Worker = worker(Config),
+    Cursor = cursor_now(),
+    [publish(<<"anna">>, N) || N <- lists:seq(1, 10)],
+    Stalled = fake_worker:stall(1, fake_worker:open(1, <<"anna">>, Cursor, Worker)),
+    Done = live(2, fake_worker:open(2, <<"anna">>, Cursor, fake_worker:run(100, Stalled))),
+    ?assertEqual(held, fake_worker:state(1, Done)),
+    ?assertEqual(1, fake_worker:replays(1, Done)),
+    ?assertEqual([{link, slot(), 2}], sessions(<<"anna">>)).
+
+%% The link alone puts a session into the directory, and a CLOSE that came first is last.
+close_cancels_a_replay(Config) ->
+    Worker = worker(Config),
+    Cursor = cursor_now(),
+    publish(<<"anna">>, 1),
+    Stalled = fake_worker:stall(1, fake_worker:open(1, <<"anna">>, Cursor, Worker)),
+    Waiting = fake_worker:until(saw(1, 1), Stalled),
+    fake_edge:send(maps:get(edge, Waiting), {replayed, 1}),
+    Closed = fake_worker:close(1, 2, Waiting),
+    Done = live(2, fake_worker:open(2, <<"bert">>, Cursor, Closed)),
+    until(fun() -> sessions(<<"anna">>) =:= [] end),
+    ?assertEqual([{link, slot(), 2}], sessions(<<"bert">>)),
+    Done.
+
+%%% 10.4 Gaps
+
+gap_malformed(Config) ->
+    Back = live(1, fake_worker:open(1, <<"anna">>, <<"-">>, worker(Config))),
+    ?assertMatch([{<<"malformed">>, 0, _}], fake_worker:gaps(1, Back)),
+    publish(<<"anna">>, 1),
+    ?assertEqual([1], numbers(1, fake_worker:until(saw(1, 1), Back))).
+
+gap_other_store(Config) ->
+    Foreign = halley_cursor:encode(halley_history:store() bxor 1, 1700000000,
+                                   halley_history:heads()),
+    Back = live(1, fake_worker:open(1, <<"anna">>, Foreign, worker(Config))),
+    ?assertMatch([{<<"other_store">>, 1700000000000, _}], fake_worker:gaps(1, Back)).
+
+%%% 10.7 Polls
+
+poll_gets_one_replay(Config) ->
+    Worker = worker(Config),
+    Cursor = cursor_now(),
+    publish(<<"anna">>, 1),
+    Polled = fake_worker:until(saw(1, 1), fake_worker:open(1, 5, <<"anna">>, Cursor, Worker)),
+    publish(<<"anna">>, 2),
+    Later = fake_worker:run(300, Polled),
+    ?assertEqual({[1], 1}, {numbers(1, Later), fake_worker:replays(1, Later)}),
+    Next = fake_worker:cursor(1, Later),
+    Again = fake_worker:open(2, 5, <<"anna">>, Next, fake_worker:close(1, 7, Later)),
+    ?assertEqual([2], numbers(2, fake_worker:until(saw(2, 1), Again))).
+
+poll_with_nothing_missed(Config) ->
+    Polled = live(1, fake_worker:open(1, 5, <<"anna">>, cursor_now(), worker(Config))),
+    publish(<<"anna">>, 1),
+    ?assertEqual([1], numbers(1, fake_worker:until(saw(1, 1), Polled))).
+
+%%% 4.7, 10.6 Links that were behind or came back
+
+%% "Events beyond it are not queued"; "so a slow edge costs nobody else anything"
+behind_catches_up(Config) ->
+    follow([{<<"anna">>, S} || S <- [<<"a">>, <<"b">>, <<"c">>]]),
+    Worker = ready(fake_worker:open(1, <<"anna">>, worker(Config))),
+    Starving = fake_worker:run(50, fake_worker:starve(Worker)),
+    Text = binary:copy(<<"x">>, 2000),
+    Publish = fun(From, To) ->
+        [{ok, _} = halley:publish(S, #{n => N, text => Text}, #{ack => memory})
+         || N <- lists:seq(From, To), S <- [<<"a">>, <<"b">>, <<"c">>]]
+    end,
+    Publish(1, 500),
+    ?assert(halley_links:is_behind(slot())),
+    ?assert(queued() =< 2 * 300000),
+    Publisher = spawn_monitor(fun() -> Publish(501, 700) end),
+    Fed = fake_worker:until(saw(1, 2100), fake_worker:feed(Starving)),
+    join(Publisher),
+    ordered_and_once(1, 2100, fake_worker:run(200, Fed)),
+    ?assertNot(halley_links:is_behind(slot())),
+    until(fun() -> queued() =:= 0 end).
+
+cut_in_the_middle(Config) ->
+    Conns = lists:seq(1, 20),
+    follow([{user(Conn), S} || Conn <- Conns, S <- [<<"a">>, <<"b">>, <<"c">>]]),
+    Opened = ready(lists:foldl(fun(Conn, W) -> fake_worker:open(Conn, user(Conn), W) end,
+                               worker(Config), Conns)),
+    Publisher = publisher([<<"a">>, <<"b">>, <<"c">>], 1, 400),
+    Cut = lists:foldl(fun(_, W) -> fake_worker:cut(fake_worker:run(150, W)) end, Opened,
+                      [1, 2, 3]),
+    join(Publisher),
+    Done = fake_worker:until(fun(W) ->
+        lists:all(fun(Conn) -> length(fake_worker:seen(Conn, W)) >= 1200 end, Conns)
+    end, Cut),
+    [ordered_and_once(Conn, 1200, fake_worker:run(50, Done)) || Conn <- Conns].
+
+%% "Sessions that were held come with their own cursor in the sync ... what was held for them stays
+%% held."
+cut_in_a_replay(Config) ->
+    follow([{<<"anna">>, S} || S <- [<<"a">>, <<"b">>]]),
+    Worker = worker(Config),
+    Cursor = cursor_now(),
+    [publish(S, N) || N <- lists:seq(1, 300), S <- [<<"a">>, <<"b">>]],
+    Publisher = publisher([<<"a">>, <<"b">>], 301, 400),
+    Opened = lists:foldl(fun(Conn, W) -> fake_worker:open(Conn, <<"anna">>, Cursor, W) end,
+                         Worker, lists:seq(1, 30)),
+    Some = fake_worker:until(saw(1, 1), Opened),
+    Done = fake_worker:until(fun(W) ->
+        lists:all(fun(Conn) -> length(fake_worker:seen(Conn, W)) >= 800 end, lists:seq(1, 30))
+    end, fake_worker:cut(Some)),
+    join(Publisher),
+    [ordered_and_once(Conn, 800, fake_worker:run(20, Done)) || Conn <- lists:seq(1, 30)].
+
+%% A worker that never had a cursor has nothing to catch up.
+sync_without_a_cursor(Config) ->
+    publish(<<"anna">>, 1),
+    Worker = worker(Config),
+    ?assertMatch({ok, _}, halley_cursor:decode(fake_worker:cursor(Worker))),
+    Live = ready(fake_worker:open(1, <<"anna">>, Worker)),
+    publish(<<"anna">>, 2),
+    ?assertEqual([2], numbers(1, fake_worker:until(saw(1, 1), Live))).
+
+sync_with_a_cursor_of_another_store(Config) ->
+    Worker = ready(fake_worker:open(1, <<"anna">>, worker(Config))),
+    Foreign = halley_cursor:encode(halley_history:store() bxor 1, 1700000000,
+                                   halley_history:heads()),
+    Back = fake_worker:until(fun(W) -> fake_worker:gaps(1, W) =/= [] end,
+                             (fake_worker:cut(Worker))#{cursor := Foreign}),
+    ?assertMatch([{<<"other_store">>, 1700000000000, _}], fake_worker:gaps(1, Back)),
+    publish(<<"anna">>, 1),
+    ?assertEqual([1], numbers(1, fake_worker:until(saw(1, 1), Back))).
+
+%% 6.3 "each is sent once"
+held_session_opened_twice(Config) ->
+    Worker = worker(Config),
+    Opened = fake_worker:stall(1, fake_worker:open(1, <<"anna">>, <<"-">>, Worker)),
+    Edge = maps:get(edge, Opened),
+    fake_edge:send(Edge, {open, [{2, 1, <<"bert">>, <<"-">>}, {2, 1, <<"zoe">>, <<"-">>}]}),
+    {goodbye, 1, <<"6.3", _/binary>>} =
+        fake_edge:expect(Edge, fun(Frame) -> element(1, Frame) =:= goodbye end).
+
+%%% 10.8 Inspections
+
+inspect_answers(Config) ->
+    Edge = maps:get(edge, worker(Config)),
+    Slot = slot(),
+    Asking = spawn_monitor(fun() -> exit(halley_edge_link:inspect(Slot, 7, 2000)) end),
+    {inspect, Token, 7} = fake_edge:expect(Edge, fun(Frame) -> element(1, Frame) =:= inspect end),
+    Seen = #{state => 2, transport => 3, outbox_bytes => 10, outbox_pieces => 2, outbox_ms => 5,
+             held => 4, dropped => 0, conflated => 1},
+    fake_edge:send(Edge, {inspected, Token + 1, 7, Seen}),
+    fake_edge:send(Edge, {inspected, Token, 7, Seen}),
+    ?assertEqual({ok, Seen#{state := held, transport := websocket}}, join(Asking)),
+    ?assertEqual(timeout, halley_edge_link:inspect(Slot, 8, 50)),
+    ?assertEqual(gone, halley_edge_link:inspect(Slot + 1, 8, 50)).
+
+%% Those that were never answered make room again.
+inspections_are_bounded(Config) ->
+    _ = worker(Config),
+    Slot = slot(),
+    Askers = [spawn_monitor(fun() -> exit(halley_edge_link:inspect(Slot, 8, 300)) end)
+              || _ <- lists:seq(1, 200)],
+    [?assertEqual(timeout, join(Asker)) || Asker <- Askers],
+    ?assertEqual(timeout, halley_edge_link:inspect(Slot, 8, 2500)).
+
+%%% Helpers
+
+%% A worker that is linked and has nothing to sync.
+worker(Config) ->
+    Dir = proplists:get_value(dir, Config),
+    Edge = fake_edge:start(halley_edge_dial:path(Dir, 0)),
+    ok = halley_edge_dialer:connect(Dir, 1, self()),
+    fake_worker:until(fun(W) -> fake_worker:cursor(W) =/= <<>> end, fake_worker:new(Edge)).
+
+ready(Worker) -> fake_worker:until(fun fake_worker:connected/1, Worker).
+
+live(Conn, Worker) ->
+    fake_worker:until(fun(W) -> fake_worker:state(Conn, W) =:= live end, Worker).
+
+saw(Conn, N) -> fun(Worker) -> length(fake_worker:seen(Conn, Worker)) >= N end.
+
+%% A cursor that has seen everything published so far.
+cursor_now() ->
+    halley_cursor:encode(halley_history:store(), erlang:system_time(second),
+                         halley_history:heads()).
+
+vector(#{cursor := Cursor}) ->
+    {ok, #{vector := Vector}} = halley_cursor:decode(Cursor),
+    Vector.
+
+follow(Pairs) ->
+    {ok, #{errors := []}} = halley:follow(Pairs).
+
+publish(Subject, N) ->
+    {ok, _} = halley:publish(Subject, N).
+
+publisher(Subjects, From, To) ->
+    spawn_monitor(fun() ->
+        [{ok, _} = halley:publish(S, N) || N <- lists:seq(From, To), S <- Subjects]
+    end).
+
+join({Pid, Monitor}) ->
+    receive {'DOWN', Monitor, process, Pid, Reason} -> Reason after 30000 -> error(hangs) end.
+
+subjects_of_two_shards() ->
+    [First | Rest] = [<<"s", (integer_to_binary(N))/binary>> || N <- lists:seq(1, 50)],
+    Shard = halley_shard:of_subject(First),
+    [First, hd([S || S <- Rest, halley_shard:of_subject(S) =/= Shard])].
+
+user(Conn) -> <<"user", (integer_to_binary(Conn))/binary>>.
+
+data(#{json := Json}) ->
+    #{<<"subject">> := Subject, <<"data">> := Data} = jiffy:decode(Json, [return_maps]),
+    {Subject, case Data of #{<<"n">> := N} -> N; N -> N end}.
+
+numbers(Conn, Worker) -> [N || {_, N} <- lists:map(fun data/1, fake_worker:seen(Conn, Worker))].
+
+%% Every event exactly once, those about a subject in their order.
+ordered_and_once(Conn, Total, Worker) ->
+    Seen = lists:map(fun data/1, fake_worker:seen(Conn, Worker)),
+    ?assertEqual(Total, length(Seen)),
+    BySubject = maps:groups_from_list(fun({S, _}) -> S end, fun({_, N}) -> N end, Seen),
+    [?assertEqual(lists:seq(1, length(Ns)), Ns) || Ns <- maps:values(BySubject)].
+
+slot() ->
+    [#{slot := Slot}] = halley_links:list(),
+    Slot.
+
+queued() -> lists:sum([B || #{queue_bytes := B} <- halley_links:list()]).
+
+sessions(User) ->
+    case halley_ids:lookup(User) of
+        undefined -> [];
+        Number -> lists:sort(halley_directory:sessions(Number))
+    end.
+
+until(Fun) -> until(Fun, 200).
+
+until(Fun, 0) -> error({never_true, Fun});
+until(Fun, N) -> Fun() orelse begin timer:sleep(20), until(Fun, N - 1) end.
