@@ -27,12 +27,12 @@ publish(Subject, Data) ->
     halley_router:publish(Subject, Data, #{}).
 
 %% Options:
-%%   id    the publisher chooses the event's id. The same id again, within the retention, gives the
-%%         first answer again, whichever subject it names, and no second event.
-%%   ack   `disk', or `memory': then it returns when the event is on its way to the sessions that are
-%%         there, some milliseconds earlier, and a brain that is killed just then forgets it.
-%% `overloaded', `disk_full': nothing was accepted. `unavailable', `history_failed': it may have been
-%% sent to sessions; publish it again with the same id to be sure.
+%%   id    the publisher chooses the event's id. The same id again, within the retention, gives
+%%         the first answer again, whichever subject it names, and no second event.
+%%   ack   `disk', or `memory': then it returns when the event is on its way to the sessions that
+%%         are there, some milliseconds earlier, and a brain that is killed just then forgets it.
+%% `overloaded', `disk_full': nothing was accepted. `unavailable', `history_failed': it may have
+%% been sent to sessions; publish it again with the same id to be sure.
 -spec publish(id(), term(), halley_router:opts()) ->
     {ok, #{id := id(), sessions := non_neg_integer()}} | {error, halley_router:error()}.
 publish(Subject, Data, Opts) ->

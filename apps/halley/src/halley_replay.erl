@@ -228,7 +228,8 @@ candidates(Subject, Vector, UpTo, Last) ->
 damage(Vector, UpTo, Told) ->
     #{damaged := Ranges} = halley_history:info(),
     [{To, #{from => FromMs, to => ToMs, reason => damaged}}
-     || {From, To, FromMs, ToMs} <- Ranges, To > Told, halley_vector:is_crossed(From, To, Vector, UpTo)].
+     || {From, To, FromMs, ToMs} <- Ranges, To > Told,
+        halley_vector:is_crossed(From, To, Vector, UpTo)].
 
 %% Several chains may have the same seq, so the cut is made between seqs.
 oldest(Sorted, Vector, UpTo) ->
@@ -237,6 +238,7 @@ oldest(Sorted, Vector, UpTo) ->
             {Sorted, halley_vector:advance(halley_vector:largest(UpTo), Vector, UpTo)};
         true ->
             {Seq, _} = lists:nth(?PASS_EVENTS_MAX + 1, Sorted),
-            {[Candidate || {S, _} = Candidate <- lists:sublist(Sorted, ?PASS_EVENTS_MAX), S < Seq],
+            Oldest = lists:sublist(Sorted, ?PASS_EVENTS_MAX),
+            {[Candidate || {S, _} = Candidate <- Oldest, S < Seq],
              halley_vector:advance(Seq - 1, Vector, UpTo)}
     end.

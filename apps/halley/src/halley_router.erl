@@ -18,8 +18,8 @@
 %% `id': chosen by the publisher; one is generated without it. The same id within the retention
 %%       gets the first answer again, and no second event.
 %% `ack': when the answer comes. `disk' (the default): when the event is on disk, and so will be
-%%       delivered whatever fails. `memory': when it is on its way to the sessions. A batch waits for
-%%       the disk unless all its items say `memory'.
+%%       delivered whatever fails. `memory': when it is on its way to the sessions. A batch waits
+%%       for the disk unless all its items say `memory'.
 -type opts() :: #{id => halley_event:id(), ack => halley_shard:ack()}.
 -type error() :: {bad_id, term()}          % a subject or event id that is none
                | {bad_option, ack}
@@ -27,7 +27,7 @@
                | {bad_data, term()}        % no JSON
                | overloaded                % nothing was accepted; try again later
                | disk_full                 % nothing was accepted, and won't be until there's room
-               | history_failed            % the disk can't be written: published perhaps, durable no
+               | history_failed            % the disk can't be written: sent perhaps, not durable
                | unavailable.              % the shard died or hangs: it may be published or not
 -type item() :: {Subject :: binary(), Data :: term() | {json, binary()}, opts()}.
 -type result() :: {ok, halley_shard:result()} | {error, error()}.

@@ -21,7 +21,8 @@
 -module(halley_shard).
 -behaviour(gen_server).
 
--export([new/0, start_link/1, count/0, of_subject/1, publish/3, publish_all/1, queued/0, mark_all/0]).
+-export([new/0, start_link/1, count/0, of_subject/1]).
+-export([publish/3, publish_all/1, queued/0, mark_all/0]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 -export_type([index/0, result/0, answer/0, ack/0]).
 

@@ -1,10 +1,10 @@
-%% What a user missed, and what a link missed, out of a real history.
+%% What a user missed, out of a real history.
 -module(halley_replay_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
 
 -compile([export_all, nowarn_export_all]).
--import(halley_test_brain, [number/1, link_with/1]).
+-import(halley_test_brain, [publish/2, publish_all/1, follow_all/2, drop_up_to/1, damage/1]).
 
 -define(LIMITS, #{events_max => 256, bytes_max => 131072}).
 -define(WAIT_MS, 5000).
@@ -14,10 +14,7 @@ all() ->
      batches_are_bounded, more_than_a_pass, unfollowed_meanwhile, followed_meanwhile,
      unfollowed_and_followed_again, published_while_it_runs, nothing_above_what_was_asked_for,
      malformed, other_store, future, too_old, too_old_in_the_middle, damaged_record, damaged_range,
-     chain_with_strangers,
-     link_missed_events, link_missed_nothing, link_batches_are_bounded,
-     link_gets_what_was_unfollowed_since, link_event_with_many_connections,
-     link_too_old, link_damaged, hole_in_the_seqs_is_crossed].
+     chain_with_strangers].
 
 init_per_testcase(_, Config) ->
     halley_test_brain:start(Config).
@@ -27,13 +24,6 @@ end_per_testcase(_, Config) ->
     halley_test_brain:stop(Config).
 
 %% --- helpers -------------------------------------------------------------------------------------
-
-publish(Subject, N) ->
-    {ok, #{id := Id}} = halley:publish(Subject, N),
-    Id.
-
-publish_all(Items) ->
-    [Id || {ok, #{id := Id}} <- halley:publish_many([{S, N, #{}} || {S, N} <- Items])].
 
 %% A cursor of now.
 cursor() ->
@@ -77,10 +67,6 @@ ids(Events) -> [Id || #{id := Id} <- Events].
 seqs(Events) -> [Seq || #{seq := Seq} <- Events].
 
 subjects(N) -> [<<"s", (integer_to_binary(I))/binary>> || I <- lists:seq(1, N)].
-
-follow_all(User, Subjects) ->
-    {ok, _} = halley:follow([{User, Subject} || Subject <- Subjects]),
-    ok.
 
 %% --- one user ------------------------------------------------------------------------------------
 
@@ -243,10 +229,6 @@ too_old(_) ->
     {ok, AfterGap} = halley_replay:new(<<"ann">>, map_get(cursor, Gap)),
     ?assertEqual(ids(Later), ids(all(AfterGap, ?LIMITS))).
 
-drop_up_to(#{seq := Seq}) ->
-    ok = halley_history_words:put(floor_at, 7000),
-    halley_history_words:put(floor, Seq).
-
 too_old_in_the_middle(_) ->
     Start = cursor(),
     publish_all([{<<"ann">>, N} || N <- lists:seq(1, 10)]),
@@ -268,18 +250,6 @@ damaged_record(_) ->
     {Before, [#{reason := damaged, cursor := Cursor} | After]} = lists:split(4, Found),
     ?assertEqual(lists:delete(lists:nth(5, Ids), Ids), ids(Before ++ After)),
     ?assertEqual(ids(After), ids(replay(<<"ann">>, Cursor))).
-
-%% Flips a bit of the record on disk. It must not have been read before.
-damage(Seq) ->
-    {ok, #{segment := Segment, offset := Offset}} = halley_history_index:lookup(Seq),
-    {ok, File} = file:open(halley_history_segment:path(halley_history_log:directory(), Segment),
-                           [read, write, raw, binary]),
-    {ok, <<Byte>>} = file:pread(File, Offset + 20, 1),
-    ok = file:pwrite(File, Offset + 20, <<(Byte bxor 1)>>),
-    ok = file:close(File),
-    true = ets:delete_all_objects(halley_history_cache),
-    true = ets:insert(halley_history_cache, {next, 0}),
-    ok.
 
 damaged_range(_) ->
     Start = cursor(),
@@ -306,113 +276,3 @@ chain_with_strangers(_) ->
                          meck:passthrough([Subject, After, UpTo]) ++ Strangers
                      end),
     ?assertEqual(lists:seq(1, 5), [halley_event:data(E) || E <- replay(<<"ann">>, Start)]).
-
-%% --- one link ------------------------------------------------------------------------------------
-
-caught_up(Slot, From) -> caught_up(Slot, From, #{events_max => 512, bytes_max => 1000000}).
-
-caught_up(Slot, From, Limits) ->
-    UpTo = halley_history:heads(),
-    ok = halley_history:await(UpTo, ?WAIT_MS),
-    caught_up(Slot, From, UpTo, Limits, halley_history_reader:new()).
-
-%% Gaps and {Event, [Conn]}.
-caught_up(Slot, From, UpTo, Limits, Reader) ->
-    {Events, Next, What, Gaps, NextReader} =
-        halley_catchup:next(Slot, From, UpTo, Limits, Reader),
-    Given = Gaps ++ [{Event, lists:sort([Conn || <<Conn:64>> <= Conns])}
-                     || {Event, Conns} <- Events],
-    case What of
-        done ->
-            ?assert(halley_vector:is_reached(UpTo, Next)),
-            Given;
-        more ->
-            ?assertNotEqual(From, Next),
-            Given ++ caught_up(Slot, Next, UpTo, Limits, NextReader)
-    end.
-
-link_missed_events(_) ->
-    ok = follow_all(<<"ann">>, [<<"bob">>]),
-    ok = follow_all(<<"cid">>, [<<"bob">>]),
-    {_, Slot, _} = link_with([{number(<<"ann">>), 1}, {number(<<"ann">>), 2},
-                              {number(<<"bob">>), 3}]),
-    {_, Other, _} = link_with([{number(<<"cid">>), 4}]),
-    ok = halley:login(<<"ann">>),
-    From = halley_history:heads(),
-    publish_all([{<<"bob">>, 1}, {<<"ann">>, 2}, {<<"stranger">>, 3}, {<<"bob">>, 4}]),
-    Given = caught_up(Slot, From),
-    ?assertEqual([{1, [1, 2, 3]}, {2, [1, 2]}, {4, [1, 2, 3]}],
-                 lists:sort([{halley_event:data(E), Conns} || {E, Conns} <- Given])),
-    ?assertEqual([1, 4], [halley_event:data(E) || {#{subject := <<"bob">>} = E, _} <- Given]),
-    ?assertEqual([{1, [4]}, {4, [4]}],
-                 [{halley_event:data(E), Conns} || {E, Conns} <- caught_up(Other, From)]),
-    %% Each event's cursor is where the link is behind it.
-    [begin
-         {ok, #{vector := Vector}} = halley_cursor:decode(Cursor),
-         ?assertEqual(lists:nthtail(N, Given), caught_up(Slot, Vector))
-     end || {N, {#{cursor := Cursor}, _}} <- lists:zip(lists:seq(1, length(Given)), Given)].
-
-link_missed_nothing(_) ->
-    {_, Slot, _} = link_with([{number(<<"ann">>), 1}]),
-    publish(<<"ann">>, 1),
-    ?assertEqual([], caught_up(Slot, halley_history:heads())).
-
-link_batches_are_bounded(_) ->
-    {_, Slot, _} = link_with([{number(<<"ann">>), 1}]),
-    From = halley_history:heads(),
-    Ids = publish_all([{Subject, binary:copy(<<"x">>, 500)}
-                       || _ <- lists:seq(1, 50), Subject <- [<<"ann">>, <<"bob">>]]),
-    Mine = [Id || {Id, N} <- lists:zip(Ids, lists:seq(1, 100)), N rem 2 =:= 1],
-    [?assertEqual(Mine, [Id || {#{id := Id}, [1]} <- caught_up(Slot, From, Limits)])
-     || Limits <- [#{events_max => 1, bytes_max => 100000}, #{events_max => 7, bytes_max => 100},
-                   #{events_max => 1000, bytes_max => 5000}]].
-
-link_gets_what_was_unfollowed_since(_) ->
-    ok = follow_all(<<"ann">>, [<<"bob">>]),
-    {_, Slot, _} = link_with([{number(<<"ann">>), 1}]),
-    From = halley_history:heads(),
-    publish(<<"bob">>, 1),
-    ok = halley:unfollow(<<"ann">>, <<"bob">>),
-    publish(<<"bob">>, 2),
-    ?assertEqual([1], [halley_event:data(E) || {E, [1]} <- caught_up(Slot, From)]).
-
-%% link.md 7.3
-link_event_with_many_connections(_) ->
-    Number = number(<<"ann">>),
-    {_, Slot, _} = link_with([{Number, Conn} || Conn <- lists:seq(1, 8193)]),
-    From = halley_history:heads(),
-    publish(<<"ann">>, 1),
-    [{Event, First}, {Event, Second}] = caught_up(Slot, From),
-    ?assertEqual(lists:seq(1, 8193), lists:sort(First ++ Second)),
-    ?assertEqual([1, 8192], lists:sort([length(First), length(Second)])).
-
-link_too_old(_) ->
-    {_, Slot, _} = link_with([{number(<<"ann">>), 1}]),
-    From = halley_history:heads(),
-    publish_all([{<<"ann">>, N} || N <- lists:seq(1, 10)]),
-    {Fifth, _} = lists:nth(5, caught_up(Slot, From)),
-    ok = drop_up_to(Fifth),
-    [#{reason := too_old, to := 7000} | Given] = caught_up(Slot, From),
-    ?assertEqual(lists:seq(6, 10), [halley_event:data(E) || {E, [1]} <- Given]).
-
-link_damaged(_) ->
-    {_, Slot, _} = link_with([{number(<<"ann">>), 1}]),
-    From = halley_history:heads(),
-    Ids = publish_all([{<<"ann">>, N} || N <- lists:seq(1, 9)]),
-    {ok, Seq} = halley_history:find(lists:nth(5, Ids)),
-    ok = damage(Seq),
-    Given = caught_up(Slot, From, #{events_max => 3, bytes_max => 100000}),
-    ?assertMatch([#{reason := damaged}], [Gap || #{reason := _} = Gap <- Given]),
-    ?assertEqual(lists:seq(1, 9) -- [5], [halley_event:data(E) || {E, _} <- Given]),
-    ok = halley_history_index:set_damaged([{Seq, Seq, 1, 2}]),
-    ?assertMatch([#{reason := damaged}, #{from := 1, to := 2, reason := damaged}],
-                 lists:sort([Gap || #{reason := _} = Gap <- caught_up(Slot, From)])).
-
-%% A brain begins above what its predecessor had reserved.
-hole_in_the_seqs_is_crossed(_) ->
-    {_, Slot, _} = link_with([{number(<<"ann">>), 1}]),
-    From = {0, 0, 0, 0, 0, 0, 0, 0},
-    publish(<<"ann">>, 1),
-    {Us, Given} = timer:tc(fun() -> caught_up(Slot, From) end),
-    ?assertMatch([{_, [1]}], Given),
-    ?assert(Us < 1000000).

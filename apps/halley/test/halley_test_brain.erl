@@ -2,6 +2,7 @@
 -module(halley_test_brain).
 
 -export([start/1, stop/1]).
+-export([publish/2, publish_all/1, follow_all/2, drop_up_to/1, damage/1]).
 -export([number/1, shard/1, link_with/1, message/1, delivered/1, event/0, no_event/0]).
 -export([spawn_actor/1, join/1, kill_and_wait/1, wait/1]).
 
@@ -41,6 +42,35 @@ keep_brain(Tester) ->
         {'EXIT', Brain, _} ->
             ok
     end.
+
+%% The event's id.
+publish(Subject, Data) ->
+    {ok, #{id := Id}} = halley:publish(Subject, Data),
+    Id.
+
+publish_all(Items) ->
+    [Id || {ok, #{id := Id}} <- halley:publish_many([{S, Data, #{}} || {S, Data} <- Items])].
+
+follow_all(User, Subjects) ->
+    {ok, _} = halley:follow([{User, Subject} || Subject <- Subjects]),
+    ok.
+
+%% As if retention had taken this event and what is before it.
+drop_up_to(#{seq := Seq}) ->
+    ok = halley_history_words:put(floor_at, 7000),
+    halley_history_words:put(floor, Seq).
+
+%% Flips a bit of the record on disk.
+damage(Seq) ->
+    {ok, #{segment := Segment, offset := Offset}} = halley_history_index:lookup(Seq),
+    {ok, File} = file:open(halley_history_segment:path(halley_history_log:directory(), Segment),
+                           [read, write, raw, binary]),
+    {ok, <<Byte>>} = file:pread(File, Offset + 20, 1),
+    ok = file:pwrite(File, Offset + 20, <<(Byte bxor 1)>>),
+    ok = file:close(File),
+    true = ets:delete_all_objects(halley_history_cache),
+    true = ets:insert(halley_history_cache, {next, 0}),
+    ok.
 
 number(User) ->
     {ok, [Number]} = halley_ids:intern([User]),

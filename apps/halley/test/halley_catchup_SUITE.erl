@@ -1,0 +1,128 @@
+%% What a link missed, out of a real history.
+-module(halley_catchup_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+-import(halley_test_brain, [number/1, link_with/1, publish/2, publish_all/1, follow_all/2,
+                            drop_up_to/1, damage/1]).
+
+-define(WAIT_MS, 5000).
+
+all() ->
+    [missed_events, missed_nothing, batches_are_bounded, unfollowed_since,
+     event_with_many_connections, too_old, damaged, hole_in_the_seqs_is_crossed].
+
+init_per_testcase(_, Config) ->
+    halley_test_brain:start(Config).
+
+end_per_testcase(_, Config) ->
+    halley_test_brain:stop(Config).
+
+caught_up(Slot, From) -> caught_up(Slot, From, #{events_max => 512, bytes_max => 1000000}).
+
+caught_up(Slot, From, Limits) ->
+    UpTo = halley_history:heads(),
+    ok = halley_history:await(UpTo, ?WAIT_MS),
+    caught_up(Slot, From, UpTo, Limits, halley_history_reader:new()).
+
+%% Gaps and {Event, [Conn]}.
+caught_up(Slot, From, UpTo, Limits, Reader) ->
+    {Events, Next, What, Gaps, NextReader} =
+        halley_catchup:next(Slot, From, UpTo, Limits, Reader),
+    Given = Gaps ++ [{Event, lists:sort([Conn || <<Conn:64>> <= Conns])}
+                     || {Event, Conns} <- Events],
+    case What of
+        done ->
+            ?assert(halley_vector:is_reached(UpTo, Next)),
+            Given;
+        more ->
+            ?assertNotEqual(From, Next),
+            Given ++ caught_up(Slot, Next, UpTo, Limits, NextReader)
+    end.
+
+missed_events(_) ->
+    ok = follow_all(<<"ann">>, [<<"bob">>]),
+    ok = follow_all(<<"cid">>, [<<"bob">>]),
+    {_, Slot, _} = link_with([{number(<<"ann">>), 1}, {number(<<"ann">>), 2},
+                              {number(<<"bob">>), 3}]),
+    {_, Other, _} = link_with([{number(<<"cid">>), 4}]),
+    ok = halley:login(<<"ann">>),
+    From = halley_history:heads(),
+    publish_all([{<<"bob">>, 1}, {<<"ann">>, 2}, {<<"stranger">>, 3}, {<<"bob">>, 4}]),
+    Given = caught_up(Slot, From),
+    ?assertEqual([{1, [1, 2, 3]}, {2, [1, 2]}, {4, [1, 2, 3]}],
+                 lists:sort([{halley_event:data(E), Conns} || {E, Conns} <- Given])),
+    ?assertEqual([1, 4], [halley_event:data(E) || {#{subject := <<"bob">>} = E, _} <- Given]),
+    ?assertEqual([{1, [4]}, {4, [4]}],
+                 [{halley_event:data(E), Conns} || {E, Conns} <- caught_up(Other, From)]),
+    %% Each event's cursor is where the link is behind it.
+    [begin
+         {ok, #{vector := Vector}} = halley_cursor:decode(Cursor),
+         ?assertEqual(lists:nthtail(N, Given), caught_up(Slot, Vector))
+     end || {N, {#{cursor := Cursor}, _}} <- lists:zip(lists:seq(1, length(Given)), Given)].
+
+missed_nothing(_) ->
+    {_, Slot, _} = link_with([{number(<<"ann">>), 1}]),
+    publish(<<"ann">>, 1),
+    ?assertEqual([], caught_up(Slot, halley_history:heads())).
+
+batches_are_bounded(_) ->
+    {_, Slot, _} = link_with([{number(<<"ann">>), 1}]),
+    From = halley_history:heads(),
+    Ids = publish_all([{Subject, binary:copy(<<"x">>, 500)}
+                       || _ <- lists:seq(1, 50), Subject <- [<<"ann">>, <<"bob">>]]),
+    Mine = [Id || {Id, N} <- lists:zip(Ids, lists:seq(1, 100)), N rem 2 =:= 1],
+    [?assertEqual(Mine, [Id || {#{id := Id}, [1]} <- caught_up(Slot, From, Limits)])
+     || Limits <- [#{events_max => 1, bytes_max => 100000}, #{events_max => 7, bytes_max => 100},
+                   #{events_max => 1000, bytes_max => 5000}]].
+
+unfollowed_since(_) ->
+    ok = follow_all(<<"ann">>, [<<"bob">>]),
+    {_, Slot, _} = link_with([{number(<<"ann">>), 1}]),
+    From = halley_history:heads(),
+    publish(<<"bob">>, 1),
+    ok = halley:unfollow(<<"ann">>, <<"bob">>),
+    publish(<<"bob">>, 2),
+    ?assertEqual([1], [halley_event:data(E) || {E, [1]} <- caught_up(Slot, From)]).
+
+%% link.md 7.3
+event_with_many_connections(_) ->
+    Number = number(<<"ann">>),
+    {_, Slot, _} = link_with([{Number, Conn} || Conn <- lists:seq(1, 8193)]),
+    From = halley_history:heads(),
+    publish(<<"ann">>, 1),
+    [{Event, First}, {Event, Second}] = caught_up(Slot, From),
+    ?assertEqual(lists:seq(1, 8193), lists:sort(First ++ Second)),
+    ?assertEqual([1, 8192], lists:sort([length(First), length(Second)])).
+
+too_old(_) ->
+    {_, Slot, _} = link_with([{number(<<"ann">>), 1}]),
+    From = halley_history:heads(),
+    publish_all([{<<"ann">>, N} || N <- lists:seq(1, 10)]),
+    {Fifth, _} = lists:nth(5, caught_up(Slot, From)),
+    ok = drop_up_to(Fifth),
+    [#{reason := too_old, to := 7000} | Given] = caught_up(Slot, From),
+    ?assertEqual(lists:seq(6, 10), [halley_event:data(E) || {E, [1]} <- Given]).
+
+damaged(_) ->
+    {_, Slot, _} = link_with([{number(<<"ann">>), 1}]),
+    From = halley_history:heads(),
+    Ids = publish_all([{<<"ann">>, N} || N <- lists:seq(1, 9)]),
+    {ok, Seq} = halley_history:find(lists:nth(5, Ids)),
+    ok = damage(Seq),
+    Given = caught_up(Slot, From, #{events_max => 3, bytes_max => 100000}),
+    ?assertMatch([#{reason := damaged}], [Gap || #{reason := _} = Gap <- Given]),
+    ?assertEqual(lists:seq(1, 9) -- [5], [halley_event:data(E) || {E, _} <- Given]),
+    ok = halley_history_index:set_damaged([{Seq, Seq, 1, 2}]),
+    ?assertMatch([#{reason := damaged}, #{from := 1, to := 2, reason := damaged}],
+                 lists:sort([Gap || #{reason := _} = Gap <- caught_up(Slot, From)])).
+
+%% A brain begins above what its predecessor had reserved.
+hole_in_the_seqs_is_crossed(_) ->
+    {_, Slot, _} = link_with([{number(<<"ann">>), 1}]),
+    From = {0, 0, 0, 0, 0, 0, 0, 0},
+    publish(<<"ann">>, 1),
+    {Us, Given} = timer:tc(fun() -> caught_up(Slot, From) end),
+    ?assertMatch([{_, [1]}], Given),
+    ?assert(Us < 1000000).
