@@ -10,7 +10,8 @@
 %% and no heads: `halley_history_log' does.
 -module(halley_history_disk).
 
--export([open/1, write/2, sync/1, is_dirty/1, tick/1, drop/1, probe/1, lose/2, close/1, renew/1, reserved_step/0]).
+-export([open/1, write/2, sync/1, is_dirty/1, tick/1, starve/1, probe/1, lose/2, close/1]).
+-export([renew/1, reserved_step/0]).
 -export_type([disk/0, packed/0, failure/0]).
 
 -record(disk, {dir :: file:name_all(), store :: non_neg_integer(),
@@ -115,7 +116,8 @@ write(Packed, Disk0) ->
     end.
 
 %% What is due before the records: ranges that could not be written, and how far seqs have come.
-prefix(#disk{store = Store, highest = Highest, lost = Lost, placed = Placed, current = #{bytes := Position}}) ->
+prefix(#disk{store = Store, highest = Highest, lost = Lost, placed = Placed,
+             current = #{bytes := Position}}) ->
     Ranges = [halley_history_record:lost(Store, {From, FromMs}, {To, ToMs})
               || {From, To, FromMs, ToMs} <- Lost],
     Place = case Position - Placed >= ?PLACE_BYTES of
@@ -173,11 +175,13 @@ cut(Disk = #disk{file = none}) ->
 cut(Disk = #disk{file = File, current = #{bytes := Position}}) ->
     case halley_history_segment:cut(File, Position) of
         ok -> Disk;
-        {error, _} ->
-            case sync(Disk) of
-                {ok, Synced} -> leave(Synced);
-                {error, _, Left} -> Left
-            end
+        {error, _} -> abandon(Disk)
+    end.
+
+abandon(Disk) ->
+    case sync(Disk) of
+        {ok, Synced} -> leave(Synced);
+        {error, _, Left} -> Left
     end.
 
 %% Lets go of a segment that can't be trusted to take more.
@@ -205,7 +209,8 @@ rotate(Disk) ->
     end.
 
 %% The old segment stays in use if the new one can't begin.
-begin_segment(Disk = #disk{dir = Dir, store = Store, ledger = Ledger, next_number = Number, highest = Highest,
+begin_segment(Disk = #disk{dir = Dir, store = Store, ledger = Ledger, next_number = Number,
+                           highest = Highest,
                            current = #{number := Previous, bytes := PreviousBytes}}) ->
     Header = #{store => Store, number => Number, previous => Previous,
                previous_bytes => PreviousBytes, base => Highest,
@@ -315,33 +320,47 @@ tick(Disk) ->
         {error, Reason, Left} -> {error, Reason, drop(Left)}
     end.
 
-leave_old(Disk = #disk{file = none}) ->
-    {ok, Disk};
-leave_old(Disk = #disk{current = #{events := 0}}) ->
-    {ok, Disk};
-leave_old(Disk = #disk{current = #{began_ms := BeganMs}}) ->
-    MaxMs = halley_history_retention:segment_ms_max(retention_ms()),
-    case erlang:monotonic_time(millisecond) - BeganMs >= MaxMs of
+leave_old(Disk) ->
+    case is_old(Disk) of
         true -> rotate(Disk);
         false -> {ok, Disk}
     end.
 
+is_old(#disk{file = none}) ->
+    false;
+is_old(#disk{current = #{events := 0}}) ->
+    false;
+is_old(#disk{current = #{began_ms := BeganMs}}) ->
+    erlang:monotonic_time(millisecond) - BeganMs
+        >= halley_history_retention:segment_ms_max(retention_ms()).
+
+%% Instead of `tick/1' while nothing can be written. The segment is left without one that follows,
+%% for which there may be no room: retention can only delete what isn't written to.
+-spec starve(disk()) -> disk().
+starve(Disk) ->
+    case is_old(Disk) of
+        true -> drop(abandon(Disk));
+        false -> drop(Disk)
+    end.
+
 %% Deletes what retention doesn't keep.
--spec drop(disk()) -> disk().
 drop(Disk = #disk{segments = Segments, current = Current, file = File}) ->
     CurrentBytes = case File of none -> 0; _ -> map_get(bytes, Current) end,
     Rule = #{retention_ms => retention_ms(), bytes_max => bytes_max(),
              now_ms => erlang:monotonic_time(millisecond)},
     {Gone, Retained} = halley_history_retention:split(Segments, CurrentBytes, Rule),
-    Oldest = case Retained of [First | _] -> First; [] -> Current end,
-    ok = raise_floor(Gone, Oldest, Retained ++ [Current]),
+    Rest = case File of
+        none -> Retained ++ [new_segment(Disk#disk.next_number, Disk#disk.highest, 0)];
+        _ -> Retained ++ [Current]
+    end,
+    ok = raise_floor(Gone, Rest),
     lists:foreach(fun(#{number := Number}) -> halley_history_segment:delete(Disk#disk.dir, Number)
                   end, Gone),
     Disk#disk{segments = Retained}.
 
 %% The floor is the base of the oldest segment: no record before it has a higher seq. It rises
 %% before anything goes, so who misses something then sees why.
-raise_floor(Gone, #{base := Base, number := Number}, Segments) ->
+raise_floor(Gone, [#{base := Base, number := Number} | _] = Segments) ->
     Floor = max(Base, halley_history_words:get(floor)),
     ok = halley_history_words:put(floor, Floor),
     _ = [halley_history_words:put(floor_at, At) || #{last_at := At} <- Gone, At =/= none],

@@ -298,7 +298,7 @@ ticked(State = #state{disk = Disk, refusing = false}) ->
     end;
 ticked(State = #state{disk = Disk, probed_ms = ProbedMs}) ->
     %% Retention goes on: it may be what makes room.
-    Dropped = halley_history_disk:drop(Disk),
+    Dropped = halley_history_disk:starve(Disk),
     NowMs = erlang:monotonic_time(millisecond),
     case NowMs - ProbedMs >= ?PROBE_MS of
         false -> State#state{disk = Dropped};

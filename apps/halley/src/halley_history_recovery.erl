@@ -67,7 +67,8 @@ recover(Dir, Ledger0, Numbers) ->
     {Lost, Ended} = last_segment(Note, Counter, Scanned),
     #found{segments = Segments, damaged = Damaged} = Ended,
     #{ledger => Ledger, store => Store, counter => Counter, damaged => Damaged,
-      highest => highest(Counter, Ended), lost => Lost, segments => lists:reverse(aged(Note, Ended, Segments)),
+      highest => highest(Counter, Ended), lost => Lost,
+      segments => lists:reverse(aged(Note, Ended, Segments)),
       number => 1 + lists:max([0 | Numbers] ++ [N || #{segment := N} <- [Note]])}.
 
 %% A directory whose segments are gone says nothing about what they had.

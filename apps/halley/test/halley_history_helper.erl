@@ -1,13 +1,16 @@
 %% A history of its own for a test case: the log's process without the rest of the brain.
 -module(halley_history_helper).
 
--export([with/2, start/1, stop/0, kill/0, restart/0, directory/0]).
+-export([with/2, with_in/3, start/1, stop/0, kill/0, restart/0, directory/0]).
 -export([entry/2, entry/3, publish/2, publish/3, publish_all/1, wait_written/0]).
--export([segments/0, newest/0, readable/1, events/0, damage/3, until/1, silently/1]).
+-export([segments/0, newest/0, readable/1, events/0, damage/3, until/1, until/2, silently/1]).
 
 %% Runs a fun over a new history in a directory that is removed afterwards.
 with(Env, Fun) ->
     Dir = string:trim(os:cmd("mktemp -d")),
+    try with_in(Dir, Env, Fun) after file:del_dir_r(Dir) end.
+
+with_in(Dir, Env, Fun) ->
     Limits = maps:from_list([{Key, Value} || {limit, Key, Value} <- Env]),
     ok = halley_limits:set(Limits),
     [application:set_env(halley, Key, Value) || {Key, Value} <- Env],
@@ -22,8 +25,7 @@ with(Env, Fun) ->
         ets:delete(halley_metrics_edge),
         [application:unset_env(halley, Key) || {Key, _} <- Env],
         application:unset_env(halley, data_dir),
-        ok = halley_limits:set(#{}),
-        file:del_dir_r(Dir)
+        ok = halley_limits:set(#{})
     end.
 
 start(new) ->
