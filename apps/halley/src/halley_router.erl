@@ -9,7 +9,8 @@
 %% place and spoils no other. All shards work on their portions of a batch at the same time.
 %%
 %% An event whose chosen id is just being published by someone else is asked for again until the
-%% first answer is there, so that its publisher gets the same.
+%% first answer is there, so that its publisher gets the same. Which of them is the first isn't
+%% said, in a batch over several subjects neither.
 -module(halley_router).
 
 -export([publish/3, publish_many/1]).
