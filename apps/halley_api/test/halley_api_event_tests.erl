@@ -10,7 +10,8 @@ members_in_any_order_test() ->
 
 ack_is_disk_or_memory_test_() ->
     Parse = fun(Ack) ->
-                halley_api_event:parse(<<"{\"ack\":", Ack/binary, ",\"data\":1,\"subject\":\"s\"}">>)
+                Rest = <<",\"data\":1,\"subject\":\"s\"}">>,
+                halley_api_event:parse(<<"{\"ack\":", Ack/binary, Rest/binary>>)
             end,
     [?_assertEqual({ok, {<<"s">>, <<"1">>, #{ack => memory}}}, Parse(<<"\"memory\"">>)),
      ?_assertEqual({ok, {<<"s">>, <<"1">>, #{ack => disk}}}, Parse(<<"\"disk\"">>)),

@@ -48,8 +48,8 @@ start_link() ->
 await_met() ->
     gen_server:call(?MODULE, await_met, infinity).
 
-%% Asks the edge to close its connections within DrainMs and to stop, and returns when it is gone; it
-%% is killed ?STOP_MS_MAX later. May be called again meanwhile, with less.
+%% Asks the edge to close its connections within DrainMs and to stop, and returns when it is gone;
+%% it is killed ?STOP_MS_MAX later. May be called again meanwhile, with less.
 -spec stop_edge(DrainMs :: non_neg_integer()) -> ok.
 stop_edge(DrainMs) ->
     case whereis(?MODULE) of

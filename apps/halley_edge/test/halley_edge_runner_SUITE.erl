@@ -11,7 +11,8 @@ suite() ->
 all() ->
     [starts_and_stops, drain_is_waited_for_with_links_up, second_stop_cuts_a_drain_short,
      core_dies_edge_stays, edge_dies_in_a_drain_stays_dead, edge_that_does_not_stop_is_killed,
-     adopted_edge_that_cannot_be_talked_to_gets_a_signal, edge_exits_is_restarted, runner_dies_edge_stays, brain_dies_edge_is_adopted,
+     adopted_edge_that_cannot_be_talked_to_gets_a_signal, edge_exits_is_restarted,
+     runner_dies_edge_stays, brain_dies_edge_is_adopted,
      adopted_edge_exits_is_restarted, different_edge_is_replaced, port_in_use_fails,
      program_is_missing, socket_dir_is_too_long, socket_dir_is_unusable,
      silent_stranger_is_named, addresses_are_compared, identity_of_processes].
