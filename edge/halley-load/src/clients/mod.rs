@@ -44,6 +44,7 @@ use follows::Follows;
 use order::Orders;
 use plan::Plan;
 use stream::Transport;
+use track::Found;
 use users::Users;
 use window::{Report, Windows};
 use worker::Worker;
@@ -238,6 +239,7 @@ fn watch(windows: &mut Windows, options: &Options, stop: &AtomicBool) {
 fn print(report: &Report) {
     let refused: Vec<String> =
         report.refused.iter().map(|(status, count)| format!("{count} by {status}")).collect();
+    let Found { duplicates, order_breaks, gaps, .. } = report.found;
     let per_s = |rate: f64| grouped(rate as u64);
     report::print_table(&[
         ("connected", grouped(report.connected)),
@@ -245,6 +247,7 @@ fn print(report: &Report) {
         ("connect to welcome", report.welcome_ms.line()),
         ("failed, lost", format!("{}, {} {}", report.failed, report.lost, refused.join(" "))),
         ("busy, gaps told", format!("{}, {}", report.busy, report.found.gaps_told)),
+        ("numbers twice, late, left out", format!("{duplicates}, {order_breaks}, {gaps}")),
         ("events", grouped(report.events)),
         ("events/s", per_s(report.events_per_s)),
         ("bytes", grouped(report.bytes)),
