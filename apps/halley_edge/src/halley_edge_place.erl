@@ -14,8 +14,8 @@
 %%             what isn't above them is dropped and the rest is sent.
 %% The vector moves by the catch-up alone while the mode isn't live.
 %%
-%% LAST frames of replays wait until the vector has reached their heads (10.5). Heads that are read
-%% later are not below earlier ones, so only the first of those that wait is looked at.
+%% LAST frames of replays wait until the vector has reached their heads (10.5). They leave in the
+%% order they came, so only the first of those that wait is looked at.
 -module(halley_edge_place).
 
 -export([new/2, move_to/2, skip/1, hold/1, release/2, mode/1]).

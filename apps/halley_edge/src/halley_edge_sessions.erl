@@ -86,7 +86,8 @@ close(Closing, Sessions) ->
 
 close_one({Conn, Number, Reason}, #sessions{slot = Slot, worker = Worker} = Sessions) ->
     ok = halley_directory:close(Number, {link, Slot, Conn}),
-    _ = {reason(Reason), Worker},
+    ok = halley_closings:record(Number, #{worker => Worker, conn => Conn,
+                                          reason => reason(Reason)}),
     #sessions{held = Held, replays = Replays} = Sessions,
     case maps:take(Conn, Held) of
         {_, Rest} ->

@@ -93,8 +93,8 @@ opened({Writer, Queue}, Opened) ->
     Writer ! {opened, Counted, Opened},
     ok.
 
-%% Queues the REPLAY with LAST; it is sent, with the link's cursor, once that has reached the heads.
-%% Heads of later calls must not be below those of earlier ones.
+%% Queues the REPLAY with LAST; it is sent, with the link's cursor, once that has reached the heads
+%% and those of the LASTs before it.
 -spec last(handle(), halley_edge_codec:conn(), Heads :: halley_history:vector(),
            [halley_edge_codec:item()]) -> ok.
 last({Writer, Queue}, Conn, Heads, Items) ->

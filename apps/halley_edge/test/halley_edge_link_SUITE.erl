@@ -175,6 +175,7 @@ open_and_close(Config) ->
     [{1, Anna}] = [O || {1, _} = O <- Opened],
     fake_edge:send(Edge, {close, [{1, Anna, 1}]}),
     until(fun() -> sessions(<<"anna">>) =:= [{link, Slot, 2}] end),
+    ?assertMatch([#{reason := closed, worker := 0, conn := 1}], halley_closings:of_user(Anna)),
     ?assertEqual([{link, Slot, 3}], sessions(<<"bert">>)).
 
 bad_ids_are_refused(Config) ->

@@ -1,0 +1,122 @@
+%% Many sessions that come back at once: how long until all of them have what they missed, while
+%% others publish and listen. To be run by hand:
+%%
+%%   erl -noshell -pa ... -run halley_edge_replay_bench main 15000 100
+%%
+%% The worker is a socket that answers REPLAY with REPLAYED and gives credit back at once; what it
+%% would write to clients is not measured here.
+-module(halley_edge_replay_bench).
+
+-export([main/1, run/2, deliver/1]).
+
+-define(LIVE_MS, 2).
+
+main([Sessions, Missed]) ->
+    run(list_to_integer(Sessions), list_to_integer(Missed)),
+    halt(0).
+
+run(Sessions, Missed) ->
+    Brain = halley_edge_test_brain:start(#{}),
+    Dir = string:trim(os:cmd("mktemp -d")),
+    Users = [<<"user", (integer_to_binary(N))/binary>> || N <- lists:seq(1, Sessions)],
+    Subjects = Sessions div 10,
+    Subject = fun(N) -> <<"subject", (integer_to_binary(N rem Subjects))/binary>> end,
+    [{ok, _} = halley:follow(Part) || Part <- parts([{User, Subject(N)}
+                                                     || {N, User} <- lists:enumerate(Users)])],
+    Cursor = halley_cursor:encode(halley_history:store(), erlang:system_time(second),
+                                  halley_history:heads()),
+    {PublishUs, _} = timer:tc(fun() ->
+        [[{ok, _} = halley:publish(Subject(S), #{n => N, text => binary:copy(<<"x">>, 100)},
+                                   #{ack => memory}) || S <- lists:seq(1, Subjects)]
+         || N <- lists:seq(1, Missed)]
+    end),
+    {ok, _} = halley:publish(<<"last">>, 1),
+    io:format("published ~b events in ~b ms~n", [Subjects * Missed, PublishUs div 1000]),
+    Live = spawn_link(fun() -> live([]) end),
+    {Us, Items} = timer:tc(fun() -> worker(Dir, Users, Cursor) end),
+    Live ! {stop, self()},
+    Worst = receive {live, Publishes} -> lists:nthtail(length(Publishes) * 99 div 100,
+                                                       lists:sort(Publishes))
+            end,
+    io:format("~b sessions, ~b events in ~b ms; live p99 ~b us (publish to session in the brain)~n",
+              [Sessions, Items, Us div 1000, hd(Worst)]),
+    ok = halley_edge_test_brain:stop(Brain),
+    ok = file:del_dir_r(Dir).
+
+parts([]) -> [];
+parts(List) ->
+    {Part, Rest} = lists:split(min(5000, length(List)), List),
+    [Part | parts(Rest)].
+
+%% Publishes and waits for the event, over and over.
+live(Us) ->
+    ok = halley:login(<<"live">>),
+    Started = erlang:monotonic_time(microsecond),
+    {ok, _} = halley:publish(<<"live">>, 1, #{ack => memory}),
+    receive {halley, _} -> ok end,
+    Took = erlang:monotonic_time(microsecond) - Started,
+    receive {stop, From} -> From ! {live, [Took | Us]}
+    after ?LIVE_MS -> live([Took | Us])
+    end.
+
+worker(Dir, Users, Cursor) ->
+    Path = halley_edge_dial:path(Dir, 0),
+    {ok, Listen} = gen_tcp:listen(0, [binary, {ifaddr, {local, Path}}, {active, false}]),
+    ok = halley_edge_dialer:connect(Dir, 1, self()),
+    {ok, Socket} = gen_tcp:accept(Listen),
+    Hello = (fake_edge:hello())#{window := 2097152},
+    send(Socket, [{hello_edge, Hello}, {sync_begin, 0, <<>>}, sync_end]),
+    Opening = [{Conn, 1, User, Cursor} || {Conn, User} <- lists:enumerate(Users)],
+    send(Socket, [{open, lists:sublist(Opening, From, 1000)}
+                  || From <- lists:seq(1, length(Opening), 1000)]),
+    serve(Socket, <<>>, length(Users), 0).
+
+send(Socket, Frames) ->
+    ok = gen_tcp:send(Socket, [halley_edge_codec:encode(Frame) || Frame <- Frames]).
+
+serve(_, _, 0, Items) ->
+    Items;
+serve(Socket, Buffer, Left, Items) ->
+    {ok, Data} = gen_tcp:recv(Socket, 0, 30000),
+    {Out, Cost, Done, More, Rest} = frames(<<Buffer/binary, Data/binary>>, [], 0, 0, 0),
+    ok = gen_tcp:send(Socket, [halley_edge_codec:encode({credit, Cost}) || Cost > 0] ++ Out),
+    serve(Socket, Rest, Left - Done, Items + More).
+
+frames(<<Length:32, Frame:Length/binary, Rest/binary>>, Out, Cost, Done, Items) ->
+    case Frame of
+        <<16#19, Conn:64, Flags, L, _:L/binary, H, _:H/binary-unit:64, N:16, _/binary>> ->
+            Answer = case Flags of
+                0 -> [halley_edge_codec:encode({replayed, Conn})];
+                8 -> []
+            end,
+            frames(Rest, Answer ++ Out, Cost + Length + 4, Done + Flags div 8, Items + N);
+        <<16#01, Nonce:64>> ->
+            frames(Rest, [halley_edge_codec:encode({pong, Nonce}) | Out], Cost, Done, Items);
+        <<Type, _/binary>> when Type =< 4; Type =:= 16#10 ->
+            frames(Rest, Out, Cost, Done, Items);
+        _ ->
+            frames(Rest, Out, Cost + Length + 4, Done, Items)
+    end;
+frames(Rest, Out, Cost, Done, Items) ->
+    {Out, Cost, Done, Items, Rest}.
+
+%% Microseconds that a DELIVER costs the writer before the socket: the cursor and the frame.
+deliver(N) ->
+    Data = <<"{\"text\":\"", (binary:copy(<<"x">>, 100))/binary, "\"}">>,
+    Events = [halley_event:event(halley_event:draft(generated, <<"s">>, Data), <<"p-">>,
+                                 {1 + Seq rem 8, Seq}, 0) || Seq <- lists:seq(1, 64)],
+    Place = halley_edge_place:clock(1700000000, halley_edge_place:new(7, list_to_tuple(
+        lists:duplicate(8, 0)))),
+    {Us, _} = timer:tc(fun() -> deliver(N, 0, Events, Place) end),
+    Us / N.
+
+deliver(0, _, _, _) ->
+    ok;
+deliver(N, Base, Events, Place) ->
+    deliver(max(0, N - 64), Base + 64, Events, lists:foldl(fun(Event, P) ->
+        #{shard := Shard, seq := Seq} = Event,
+        {Cursor, Next} = halley_edge_place:cursor(
+            halley_edge_place:passed(Shard, Base + Seq, P)),
+        _ = halley_edge_encoder:encode_deliver(Cursor, Event, <<1:64>>),
+        Next
+    end, Place, Events)).
