@@ -236,12 +236,16 @@ answer(Items, State = #state{disk = Disk}) ->
             case halley_history_disk:sync(Disk) of
                 {ok, Synced} ->
                     _ = [halley_metrics:incr(history_commits) || Dirty],
-                    lists:foreach(fun(Item) -> reply(Item, ok) end, Items),
+                    lists:foreach(fun(Item) -> reply(Item, outcome(Item, State)) end, Items),
                     State#state{disk = Synced};
                 {error, Reason, Failed} ->
                     fail(Items, Reason, State#state{disk = Failed})
             end
     end.
+
+%% Who asks for what was written before may mean something that a sync failed for.
+outcome({append, _, [], _, _}, #state{refusing = Refusing}) when Refusing =/= false -> error;
+outcome(_, _) -> ok.
 
 waits({append, _, _, _, none}) -> false;
 waits({mark, _, _}) -> false;

@@ -287,6 +287,10 @@ sync_fails() ->
         meck:expect(halley_history_segment, sync, fun(_) -> {error, eio} end),
         ?assertMatch({error, _}, ?H:publish(<<"s">>, <<"2">>, #{id => <<"x">>, chosen => true})),
         ?assertEqual(failed, halley_history:refusing()),
+        %% Who was told of <<"x">> just before is not told that it is on disk.
+        Ref = make_ref(),
+        ok = halley_history:append(1, [], {{self(), Ref}, synced, error}),
+        ?assertEqual(error, receive {Ref, Answer} -> Answer end),
         ?assertEqual(fresh, halley_history:claim(1, <<"x">>))
     after
         meck:unload(halley_history_segment)
