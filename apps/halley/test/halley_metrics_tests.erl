@@ -9,7 +9,7 @@
 edge_test_() ->
     {foreach,
      fun() ->
-         Parts = [halley_metrics, halley_directory, halley_links, halley_shard],
+         Parts = [halley_metrics, halley_directory, halley_links, halley_shard, halley_history],
          [ok = Part:new() || Part <- Parts],
          {ok, Directory} = halley_directory:start_link(),
          {ok, Links} = halley_links:start_link(),
@@ -22,7 +22,9 @@ edge_test_() ->
      fun(Owners) ->
          meck:unload(),
          [gen_server:stop(Owner) || Owner <- Owners],
-         [ets:delete(Table) || Table <- [halley_metrics_edge, halley_directory_rows, halley_links]]
+         [ets:delete(Table)
+          || Table <- [halley_metrics_edge, halley_directory_rows, halley_links,
+                       halley_history_index, halley_history_claims, halley_history_cache]]
      end,
      [{Name, Test}
       || {Name, Test} <- [{"values are the sum of the workers", fun sum_of_workers/0},
