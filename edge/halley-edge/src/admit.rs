@@ -2,8 +2,8 @@
 //!
 //! After a fault everyone comes back at once. A stream that is admitted costs the brain a look-up
 //! and perhaps a replay, so the worker lets them through at a pace, in their order, and tells those
-//! who would wait too long when to come again. Sessions that are there already have no part in this,
-//! nor has the sync with a new brain.
+//! who would wait too long when to come again. Sessions that are there already have no part in
+//! this, nor has the sync with a new brain.
 //!
 //! Bound: `admission_per_s_max * admission_wait_ms_max` streams wait, each in phase Waiting; the
 //! queue holds their ids, and at most as many of streams that have left.

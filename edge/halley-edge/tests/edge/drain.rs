@@ -236,6 +236,36 @@ fn who_waits_is_told() {
     assert_eq!(edge.exit_code(), Some(0));
 }
 
+/// http.md 11.3, 13.4: a poll gets its answer, "with no events and the cursor", and the connection
+/// ends. A session that is held goes on behind what its client knows: the link's cursor is another
+/// (link.md 10.2).
+#[test]
+fn polls_and_held_sessions() {
+    let (mut edge, mut brain) = Edge::start(&[]);
+    let (mut held, conn, _) = stream(&edge, &mut brain, "/v1/stream?user=h&cursor=c-0", "");
+    held.expect_chunk(crate::client::SSE_WELCOME);
+    let mut poll = edge.public();
+    poll.ask("GET", "/v1/poll?user=p&timeout=20", "");
+    let (polling, ..) = brain.open();
+    brain.opened(polling, 7);
+    brain.expect_silence(50);
+    cursor(&mut brain, "c-9");
+    brain.send(&Frame::Shutdown { drain_ms: 1 });
+    let last = chunk(&mut held);
+    assert!(last.starts_with("retry: "), "{last:?}");
+    held.expect("0\r\n\r\n");
+    let response = poll.response();
+    assert_eq!((response.status, response.header("connection")), (200, Some("close")));
+    assert!(response.body.starts_with(r#"{"events":[],"cursor":""#), "{}", response.body);
+    poll.expect_end();
+    drop((held, poll));
+    while !(brain.reasons.contains_key(&conn) && brain.reasons.contains_key(&polling)) {
+        assert!(matches!(brain.next(), Seen::Close(_)));
+    }
+    assert!(brain.reasons.values().all(|reason| *reason == CloseReason::Stopping));
+    assert_eq!(edge.exit_code(), Some(0));
+}
+
 /// 9.1: "SHUTDOWN asks the whole edge to stop", workers that met no brain as well.
 #[test]
 fn shutdown_reaches_every_worker() {

@@ -1,8 +1,8 @@
 //! Clause 6: sync, opening, refusing and closing sessions.
 
-use halley_link::{FLAG_END, Frame};
+use halley_link::{CloseReason, FLAG_END, Frame};
 
-use crate::brain::{Edge, Seen, WINDOW};
+use crate::brain::{Brain, Edge, Seen, WINDOW};
 use crate::client::{SSE_WELCOME, sse, sse_event, stream};
 
 /// 6.1: "the worker sends SYNC_BEGIN, its sessions as OPEN frames, and SYNC_END"; 6.3: "each is
@@ -220,4 +220,36 @@ fn head_of_a_stream_opens_nothing() {
     assert!(client.head().contains("\r\nContent-Type: text/event-stream\r\n"));
     let (_, _, head) = stream(&edge, &mut brain, "/v1/stream?user=u", "");
     assert!(head.contains("\r\nX-Accel-Buffering: no\r\n"), "http.md 7.1: {head}");
+}
+
+/// 2.8: "Reasons of CLOSE: 1 the client closed, 2 the client vanished, [...] 4 CLOSE_SESSIONS,
+/// [...] 6 the client broke its protocol". The others are in `slow.rs`, `drain.rs`, `polls.rs`.
+#[test]
+fn why_a_session_ended() {
+    let (edge, mut brain) = Edge::start(&[]);
+    let ends = |brain: &mut Brain, conn: u64, reason: CloseReason| {
+        assert_eq!(brain.next(), Seen::Close(vec![(conn, 1_000)]));
+        assert_eq!(brain.reasons[&conn], reason);
+    };
+    let (client, conn) = sse(&edge, &mut brain, "closed");
+    drop(client);
+    ends(&mut brain, conn, CloseReason::Client);
+    let (client, conn) = sse(&edge, &mut brain, "reset");
+    client.reset();
+    ends(&mut brain, conn, CloseReason::Vanished);
+    let (client, conn) = sse(&edge, &mut brain, "asked");
+    brain.close_sessions("enough", &[conn]);
+    ends(&mut brain, conn, CloseReason::CloseSessions);
+    drop(client);
+    let (mut client, conn) = crate::websocket::open(&edge, &mut brain, "unmasked");
+    client.send([0x81, 0x00]);
+    ends(&mut brain, conn, CloseReason::Protocol);
+    // 6.4: one that ended before OPENED keeps its reason until then.
+    let mut client = edge.public();
+    client.ask("GET", "/v1/stream?user=early", "");
+    let (conn, ..) = brain.open();
+    client.reset();
+    brain.stat_becomes("opening", 0);
+    brain.opened(conn, 1_000);
+    ends(&mut brain, conn, CloseReason::Vanished);
 }
