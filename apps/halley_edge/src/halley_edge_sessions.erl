@@ -20,7 +20,7 @@
 
 -define(RETRY_AFTER_S, 5).
 -define(OPENED_MAX, 16384).          % per frame: OPEN's entries are smaller than OPENED's
-%% A worker has as many connections, and more are none of an honest one.
+%% The slots of a worker's table (2.4).
 -define(HELD_MAX, (1 bsl 24)).
 
 -record(sessions, {
@@ -59,9 +59,10 @@ open(Opening, #sessions{writer = Writer, replays = Replays} = Sessions) ->
 
 hold(Waiting, #sessions{held = Held} = Sessions) ->
     More = maps:merge(Held, maps:from_list(Waiting)),
-    case map_size(More) =:= map_size(Held) + length(Waiting) andalso map_size(More) =< ?HELD_MAX of
-        true -> Sessions#sessions{held = More};
-        false -> {broken, {<<"6.3">>, <<"a session that is open already">>}}
+    case map_size(More) of
+        N when N > ?HELD_MAX -> {broken, {<<"2.4">>, <<"more sessions than a worker can have">>}};
+        N when N =:= map_size(Held) + length(Waiting) -> Sessions#sessions{held = More};
+        _ -> {broken, {<<"6.3">>, <<"a session that is open already">>}}
     end.
 
 replays(Behind, Numbers) ->

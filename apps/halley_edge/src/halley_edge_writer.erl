@@ -322,7 +322,9 @@ sync_ended(#state{catchup = none, place = Place} = State) ->
     case halley_edge_place:mode(Place) of
         skipping -> start_catchup(State);
         live -> State
-    end.
+    end;
+sync_ended(State) ->
+    State.
 
 start_catchup(#state{slot = Slot, place = Place} = State) ->
     Catchup = halley_edge_catchup:start_link(Slot, halley_edge_place:vector(Place)),

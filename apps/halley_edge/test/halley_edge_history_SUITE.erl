@@ -11,18 +11,22 @@ suite() ->
 all() ->
     [cursor_is_exact, cursor_without_a_deliver, opened_has_the_links_cursor,
      replay_then_live, replay_in_batches, replay_of_nothing, stalled_client_delays_nobody,
-     close_cancels_a_replay, gap_malformed, gap_other_store, poll_gets_one_replay,
+     close_cancels_a_replay, gap_malformed, gap_other_store, gap_too_old, poll_gets_one_replay,
      poll_with_nothing_missed, behind_catches_up, cut_in_the_middle, cut_in_a_replay,
-     sync_without_a_cursor, sync_with_a_cursor_of_another_store, held_session_opened_twice,
+     sync_without_a_cursor, sync_with_a_cursor_of_another_store,
+     sync_with_a_cursor_too_old, held_session_opened_twice,
      inspect_answers, inspections_are_bounded].
 
 init_per_testcase(Case, Config) ->
+    _ = [application:set_env(halley, history_bytes, 300000)
+         || lists:member(Case, [gap_too_old, sync_with_a_cursor_too_old])],
     Brain = halley_edge_test_brain:start(limits(Case)),
     Dir = string:trim(os:cmd("mktemp -d")),
     [{brain, Brain}, {dir, Dir} | Config].
 
 end_per_testcase(_, Config) ->
     ok = halley_edge_test_brain:stop(proplists:get_value(brain, Config)),
+    ok = application:unset_env(halley, history_bytes),
     ok = file:del_dir_r(proplists:get_value(dir, Config)).
 
 limits(replay_in_batches) -> #{replay_events_max => 7, replays_max => 2};
@@ -154,6 +158,16 @@ gap_other_store(Config) ->
     Back = live(1, fake_worker:open(1, <<"anna">>, Foreign, worker(Config))),
     ?assertMatch([{<<"other_store">>, 1700000000000, _}], fake_worker:gaps(1, Back)).
 
+%% What the history has still is told behind the gap.
+gap_too_old(Config) ->
+    Worker = worker(Config),
+    Cursor = cursor_now(),
+    more_than_is_kept(),
+    publish(<<"anna">>, 1),
+    Back = live(1, fake_worker:open(1, <<"anna">>, Cursor, Worker)),
+    ?assertMatch([{<<"too_old">>, _, _} | _], fake_worker:gaps(1, Back)),
+    ?assertEqual([1], numbers(1, Back)).
+
 %%% 10.7 Polls
 
 poll_gets_one_replay(Config) ->
@@ -245,6 +259,19 @@ sync_with_a_cursor_of_another_store(Config) ->
     publish(<<"anna">>, 1),
     ?assertEqual([1], numbers(1, fake_worker:until(saw(1, 1), Back))).
 
+sync_with_a_cursor_too_old(Config) ->
+    Worker = ready(fake_worker:open(1, <<"anna">>, worker(Config))),
+    #{cursor := Old} = Worker,
+    more_than_is_kept(),
+    publish(<<"anna">>, 1),
+    Here = fake_worker:until(saw(1, 1), Worker),
+    Back = fake_worker:until(fun(W) -> fake_worker:gaps(1, W) =/= [] end,
+                             (fake_worker:cut(Here))#{cursor := Old}),
+    ?assertMatch([{<<"too_old">>, _, _} | _], fake_worker:gaps(1, Back)),
+    publish(<<"anna">>, 2),
+    %% What was read behind the old cursor comes again, and nothing else is missing.
+    ?assertEqual([1, 1, 2], numbers(1, fake_worker:until(saw(1, 3), Back))).
+
 %% 6.3 "each is sent once"
 held_session_opened_twice(Config) ->
     Worker = worker(Config),
@@ -298,6 +325,11 @@ saw(Conn, N) -> fun(Worker) -> length(fake_worker:seen(Conn, Worker)) >= N end.
 cursor_now() ->
     halley_cursor:encode(halley_history:store(), erlang:system_time(second),
                          halley_history:heads()).
+
+more_than_is_kept() ->
+    Text = binary:copy(<<"x">>, 20000),
+    [{ok, _} = halley:publish(<<"nobody's">>, Text) || _ <- lists:seq(1, 60)],
+    until(fun() -> halley_history:floor() > 10 end).
 
 vector(#{cursor := Cursor}) ->
     {ok, #{vector := Vector}} = halley_cursor:decode(Cursor),

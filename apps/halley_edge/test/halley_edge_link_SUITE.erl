@@ -8,13 +8,13 @@ suite() ->
     [{timetrap, {seconds, 20}}].
 
 all() ->
-    [handshake_carries_the_settings, bad_magic, wrong_version, second_hello, first_frame_not_hello,
-     handshake_timeout, frame_too_large, unknown_type, wrong_direction, open_before_sync,
-     credit_is_given_back, credit_overflow, frames_wait_for_credit,
-     heartbeat_overtakes_large_frames, silence_closes, ping_flood_is_bounded,
-     open_and_close, bad_ids_are_refused, too_many_ids, forged_close_changes_nothing,
-     link_cut_during_sync, two_links_do_not_disturb, deliver_reaches_the_edge,
-     large_event_is_split_by_conns, close_sessions, stats_reach_metrics,
+    [handshake_carries_the_settings, bad_magic, wrong_version, second_hello,
+     first_frame_not_hello, handshake_timeout, frame_too_large, unknown_type, wrong_direction,
+     open_before_sync, credit_is_given_back, credit_overflow, frames_wait_for_credit,
+     heartbeat_overtakes_large_frames, silence_closes, ping_flood_is_bounded, open_and_close,
+     bad_ids_are_refused, too_many_ids, forged_close_changes_nothing, link_cut_during_sync,
+     two_links_do_not_disturb, deliver_reaches_the_edge, large_event_is_split_by_conns,
+     full_deliver_may_have_another_behind_it, close_sessions, stats_reach_metrics,
      stats_of_another_length].
 
 init_per_suite(Config) ->
@@ -264,6 +264,19 @@ large_event_is_split_by_conns(Config) ->
     ?assertEqual(Conns, <<First/binary, Second/binary, Third/binary>>),
     until(fun() -> queued() =:= 0 end).
 
+%% A shard sends an event to more than 8,192 connections in several messages. Their cursors don't
+%% say that the event has passed until it has.
+full_deliver_may_have_another_behind_it(Config) ->
+    Edge = synced(Config),
+    Slot = slot(0),
+    Event = #{seq := Seq} = event(1, 10),
+    ok = halley_links:deliver(Slot, Event, << <<N:64>> || N <- lists:seq(1, 8192) >>),
+    ok = halley_links:deliver(Slot, Event, <<9000:64>>),
+    {deliver, First, _} = next(Edge, deliver),
+    {deliver, Second, _} = next(Edge, deliver),
+    ?assert(element(1, vector(First)) < Seq),
+    ?assertEqual(Seq, element(1, vector(Second))).
+
 close_sessions(Config) ->
     Edge = synced(Config),
     Conns = lists:seq(1, 10000),
@@ -355,6 +368,10 @@ deliver(Slot, N, DataBytes) ->
 
 next(Edge, Tag) ->
     fake_edge:expect(Edge, fun(Frame) -> is_tuple(Frame) andalso element(1, Frame) =:= Tag end).
+
+vector(#{cursor := Cursor}) ->
+    {ok, #{vector := Vector}} = halley_cursor:decode(Cursor),
+    Vector.
 
 %% `none' if no such frame comes for a while.
 quiet(Edge, Tag, Ms) ->

@@ -1,0 +1,78 @@
+%% Where a link stands (docs/internals/delivery.md, protocol/link.md 10.1, 10.5, 10.6).
+-module(halley_edge_place_tests).
+
+-include_lib("eunit/include/eunit.hrl").
+
+-define(STORE, 7).
+-define(ZERO, {0, 0, 0, 0, 0, 0, 0, 0}).
+
+%% "whatever concerns a live session of this worker, up to here, has been sent"
+cursor_follows_every_shard_test() ->
+    Passed = pass([{1, 5}, {3, 6}, {1, 9}], place()),
+    ?assertEqual({9, 0, 6, 0, 0, 0, 0, 0}, vector(Passed)),
+    {moved, Marked} = halley_edge_place:marked(2, 12, Passed),
+    ?assertEqual({9, 12, 6, 0, 0, 0, 0, 0}, vector(Marked)),
+    ?assertMatch({same, _}, halley_edge_place:marked(2, 12, Marked)).
+
+%% An event in several messages, the second behind a mark of another shard.
+vector_never_goes_back_test() ->
+    ?assertEqual({9, 0, 0, 0, 0, 0, 0, 0}, vector(pass([{1, 9}, {1, 4}, {1, 9}], place()))).
+
+cursor_has_the_time_test() ->
+    {Cursor, Place} = halley_edge_place:cursor(halley_edge_place:clock(1700000000, place())),
+    ?assertMatch({ok, #{store := ?STORE, at := 1700000000}}, halley_cursor:decode(Cursor)),
+    ?assertEqual({Cursor, Place}, halley_edge_place:cursor(Place)).
+
+%% Before a catch-up has read its heads, marks say nothing: what they are about may be missing.
+skipping_ignores_marks_test() ->
+    Skipping = halley_edge_place:skip(place()),
+    {same, Same} = halley_edge_place:marked(1, 100, Skipping),
+    ?assertEqual(?ZERO, halley_edge_place:vector(Same)).
+
+held_until_the_heads_test() ->
+    Holding = halley_edge_place:hold(halley_edge_place:skip(place())),
+    Kept = lists:foldl(fun halley_edge_place:keep/2, Holding, [a, b, c]),
+    {same, Marked} = halley_edge_place:marked(2, 50, Kept),
+    ?assertEqual(?ZERO, halley_edge_place:vector(Marked)),
+    {Held, Marks, Live} = halley_edge_place:release({9, 8, 7, 6, 5, 4, 3, 2}, Marked),
+    ?assertEqual({[a, b, c], [{2, 50}], live}, {Held, Marks, halley_edge_place:mode(Live)}),
+    ?assertEqual({9, 8, 7, 6, 5, 4, 3, 2}, vector(Live)).
+
+%% "the brain sends LAST only when the link's cursor is not below the heads"
+last_waits_for_every_part_test() ->
+    Waiting = halley_edge_place:await({2, 2, 0, 0, 0, 0, 0, 0}, first,
+                                      pass([{1, 2}], place())),
+    ?assertMatch({[], _}, halley_edge_place:reached(Waiting)),
+    Second = halley_edge_place:await({1, 1, 0, 0, 0, 0, 0, 0}, second, Waiting),
+    {Reached, Rest} = halley_edge_place:reached(pass([{2, 3}], Second)),
+    ?assertMatch([{_, first}, {_, second}], Reached),
+    ?assertNot(halley_edge_place:awaits(Rest)).
+
+%% 6.1, 10.6: what the cursor of SYNC_BEGIN means.
+begins_test_() ->
+    Heads = {9, 9, 9, 9, 9, 9, 9, 9},
+    Begins = fun(Sessions, Cursor) ->
+        halley_edge_catchup:begins(Sessions, Cursor, ?STORE, Heads, 1700000009000)
+    end,
+    Cursor = fun(Store, Vector) -> halley_cursor:encode(Store, 1700000000, Vector) end,
+    [?_assertEqual(here, Begins(0, Cursor(?STORE, ?ZERO))),
+     ?_assertEqual(here, Begins(3, <<>>)),
+     ?_assertEqual({from, ?ZERO}, Begins(3, Cursor(?STORE, ?ZERO))),
+     ?_assertEqual({from, Heads}, Begins(3, Cursor(?STORE, Heads))),
+     ?_assertEqual({gap, malformed, 1700000000000, 1700000009000},
+                   Begins(3, Cursor(?STORE, setelement(4, Heads, 10)))),
+     ?_assertEqual({gap, other_store, 1700000000000, 1700000009000},
+                   Begins(3, Cursor(?STORE + 1, ?ZERO))),
+     ?_assertEqual({gap, malformed, 0, 1700000009000}, Begins(3, <<"nonsense">>))].
+
+place() ->
+    halley_edge_place:new(?STORE, ?ZERO).
+
+pass(Events, Place) ->
+    lists:foldl(fun({Shard, Seq}, P) -> halley_edge_place:passed(Shard, Seq, P) end, Place, Events).
+
+%% As the cursor says it.
+vector(Place) ->
+    {Cursor, _} = halley_edge_place:cursor(Place),
+    {ok, #{vector := Vector}} = halley_cursor:decode(Cursor),
+    Vector.
