@@ -83,7 +83,7 @@ test('what came after the cursor of a resume has to come again', () => {
   assert.deepEqual(kinds(again()), ['lost']);
   const { ok, tally } = again().gets('e2').verdict();
   assert.equal(ok, true);
-  assert.deepEqual(tally.duplicates, { afterResume: 0, afterRetry: 0 });
+  assert.deepEqual(tally.duplicates, { afterResume: 0, afterRetry: 0, early: 0 });
 });
 
 test('reordered events are found, also where a resume repeats them', () => {
@@ -153,6 +153,8 @@ test('without a cursor nothing from before is owed, and nothing of it may come',
   assert.equal(fresh().verdict().ok, true);
   assert.equal(fresh().verdict().tally.undecided, 1);
   assert.deepEqual(kinds(fresh().gets('e1')), ['stray']);
+  const { ok, tally } = fresh().begin(0).gets('e2').verdict();
+  assert.deepEqual([ok, tally.duplicates.early], [true, 1]);
 });
 
 test('a hole in a chain that was left is a loss all the same', () => {

@@ -2,7 +2,7 @@
 // brain wakes up, finds it so and dials again. No connection may drop. Rare, as it takes long.
 
 export default {
-  name: 'freeze-brain-long', lane: 'server', weight: 0.4, seconds: 13,
+  name: 'freeze-brain-long', lane: 'server', weight: 0.4, seconds: 13, effects: { links: true },
   async inject({ server }) {
     await server.freeze('brain', 11_500);
     await server.isReady();

@@ -61,10 +61,15 @@ const duringFault = (history, entry, effect) => history.faults.some((fault) =>
   fault[effect] && fault.begun < entry.t
     && (fault.ended === null || entry.ms <= fault.endedMs + CLOSE_GRACE_MS));
 
+/** A link was away at some time after the publish was begun and before the event came. */
+const linkBroke = ({ faults }, event, entry) => faults.some((fault) =>
+  (fault.kills || fault.closes || fault.links) && fault.begun < entry.t
+    && (fault.endedMs ?? Infinity) + CLOSE_GRACE_MS >= event.begunMs);
+
 class Reader {
   chains = [];
   found = [];
-  duplicates = { afterResume: 0, afterRetry: 0 };
+  duplicates = { afterResume: 0, afterRetry: 0, early: 0 };
   gaps = {};
   received = 0;
   connections = 0;
@@ -117,7 +122,11 @@ class Reader {
       this.#violation('uninvited', entry, 'an event about a subject that was not followed', about);
     }
     if (event.acked !== null && event.acked < chain.connect.t) {
-      this.#violation('stray', entry, 'an event from before a connection without cursor', about);
+      // A welcome's cursor is the link's (link.md 10.1): it may be a little older than the welcome.
+      // And a link that comes back sends what it missed to whoever is there then.
+      const isResumed = entry.conn !== chain.connect.conn;
+      if (isResumed || linkBroke(this.history, event, entry)) this.duplicates.early += 1;
+      else this.#violation('stray', entry, 'from before a connection without cursor', about);
     }
     const first = chain.first.get(entry.id);
     if (first) this.#copy(entry, first, event);

@@ -29,6 +29,11 @@ function progress(profile, say) {
   };
 }
 
+/** The history for other tools: maps become lists of pairs. */
+function asJson(history) {
+  return JSON.stringify(history, (_, value) => (value instanceof Map ? [...value] : value));
+}
+
 /** Says what failed, and writes all of it to a folder. */
 function report(result, say) {
   const { verdict, wrongs, history, trace, log, profile, seed } = result;
@@ -51,6 +56,7 @@ function report(result, say) {
     `${JSON.stringify(violation)}\n${timeline(history, violation).join('\n')}\n`);
   writeFileSync(join(folder, 'violations.txt'), stories.slice(0, 50).join('\n'));
   writeFileSync(join(folder, 'halley.log'), log);
+  if (history) writeFileSync(join(folder, 'history.json'), asJson(history));
   say(`all of it: ${folder}`);
 }
 

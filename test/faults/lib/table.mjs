@@ -23,7 +23,8 @@ export function sumUp(results) {
 const KINDS = ['lost', 'reordered', 'doubled', 'uninvited', 'stray', 'garbled', 'dropped',
   'unjust gap', 'unacknowledged', 'wrong'];
 
-const NAMES = { afterResume: 'after a resume', afterRetry: 'publish tried again' };
+const NAMES = { afterResume: 'after a resume', afterRetry: 'publish tried again',
+  early: 'from before the first welcome' };
 
 function* rows(sum, notRun) {
   yield ['events published', sum.published ?? 0];

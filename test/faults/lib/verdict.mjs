@@ -52,20 +52,26 @@ function excusedByGap(event, chain, context) {
 }
 
 /** Who left a subject is still owed what was published before: a record in the log says so, and
- *  that record can be the one that was damaged. */
-function lostItsUnfollow(event, { history, user }) {
+ *  that record can be the one that was damaged. Where a bit flipped the server knows, and tells. */
+function lostItsUnfollow(event, { history, user }, isTold) {
   const left = (history.follows.get(user)?.get(event.subject) ?? [])
     .filter(({ op, begun }) => op === 'unfollow' && begun > event.begun);
   return left.some(({ begun, begunMs }) => history.faults.some((fault) => fault.damages
-    && fault.begun > begun && (fault.anywhere || fault.begunMs - begunMs < UNFOLLOW_MS)));
+    && fault.begun > begun
+    && (fault.anywhere ? isTold : fault.begunMs - begunMs < UNFOLLOW_MS)));
 }
 
+const isTooOld = (gap, event, { retentionMs = Infinity }) =>
+  gap.ms - event.begunMs >= retentionMs - AGE_SLACK_MS;
+
+/** One gap can have both causes; it names the damage then. */
 function isCause(gap, event, context) {
   const { profile, damage } = context.history;
-  if (gap.reason === 'damaged') return damage.has(event.id) || lostItsUnfollow(event, context);
-  if (gap.reason !== 'too_old') return true;
-  return profile.retentionBytes !== undefined
-    || gap.ms - event.begunMs >= profile.retentionMs - AGE_SLACK_MS;
+  if (gap.reason === 'damaged') {
+    return damage.has(event.id) || isTooOld(gap, event, profile)
+      || lostItsUnfollow(event, context, true);
+  }
+  return gap.reason !== 'too_old' || isTooOld(gap, event, profile);
 }
 
 function diedInMemory(event, { history }) {
@@ -80,7 +86,7 @@ function excuse(event, chain, context) {
   if (gap) return gap;
   const damage = context.history.damage.get(event.id);
   if (damage) return `not told: ${damage}`;
-  if (lostItsUnfollow(event, context)) return 'not told: the record of an unfollow was damaged';
+  if (lostItsUnfollow(event, context, false)) return 'not told: an unfollow was cut off';
   if (diedInMemory(event, context)) return 'ack: memory, and the brain was killed';
   if (context.history.profile.policy === 'latest_per_subject' && context.stalled
       && isBefore(event, chain)) return 'a newer one came instead';

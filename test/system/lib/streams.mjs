@@ -3,26 +3,31 @@
 
 import { request } from 'node:http';
 import WebSocket from 'ws';
-import { Queue, within } from './wait.mjs';
+import { http } from './client.mjs';
+import { Queue, until, within } from './wait.mjs';
 
-const open = new Set();
+const streams = new Set();
 
 /** Closes every stream that a test file left open. */
 export function closeStreams() {
-  for (const stream of open) stream.close();
+  for (const stream of streams) stream.close();
 }
 
 class Stream {
   events = new Queue();
   comments = new Queue();
+  gaps = new Queue();
+  /** The last cursor that came, with an event, a gap, a heartbeat or the welcome. */
+  cursor;
 
   constructor() {
-    open.add(this);
+    streams.add(this);
     let resolve;
     this.closed = new Promise((done) => { resolve = done; });
     this.markClosed = (why) => {
       this.isClosed = true;
       this.events.end(why);
+      this.gaps.end(why);
       resolve(why);
     };
   }
@@ -35,13 +40,19 @@ class Stream {
     return this.events.none(what, ms);
   }
 
+  /** Waits for a cursor and gives it: where a client that goes away now goes on. */
+  async place() {
+    await until('a cursor', () => this.cursor);
+    return this.cursor;
+  }
+
   /** The connection was ended by the other side. */
   ended(ms) {
     return within('the stream has ended', this.closed, ms);
   }
 
   close() {
-    open.delete(this);
+    streams.delete(this);
     this.drop();
   }
 }
@@ -82,16 +93,36 @@ function byLine(take) {
   };
 }
 
+/** `/v1/stream?user=...`, with `cursor` where there is one. */
+const target = (path, user, cursor) => `${path}?user=${encodeURIComponent(user)}`
+  + (cursor === undefined ? '' : `&cursor=${encodeURIComponent(cursor)}`);
+
+/** Sorts a value of NDJSON or WebSocket (http.md 7.4, 9.6, 10.3) into the stream's queues. */
+function take(stream, value) {
+  if (value.cursor !== undefined) stream.cursor = value.cursor;
+  if ('gap' in value) stream.gaps.push(value.gap);
+  else if ('subject' in value) stream.events.push(value);
+  else stream.comments.push(value);
+}
+
+/** Sorts an event of an event stream, as a browser would dispatch it. */
+function dispatch(stream, fields) {
+  if (fields.id !== undefined) stream.cursor = fields.id;
+  if (fields.data === undefined) return;
+  if (fields.event === 'gap') stream.gaps.push(JSON.parse(fields.data).gap);
+  else stream.events.push(JSON.parse(fields.data));
+}
+
 /** An SSE session (`GET /v1/stream`), ready when its welcome has come. */
-export async function sse(halley, user, headers = {}) {
+export async function sse(halley, user, headers = {}, cursor = undefined) {
   let fields = {};
   const stream = new HttpStream(
-    `${halley.publicUrl}/v1/stream?user=${encodeURIComponent(user)}`,
+    halley.publicUrl + target('/v1/stream', user, cursor),
     { accept: 'text/event-stream', ...headers },
     byLine((self, line) => {
       if (line.startsWith(':')) self.comments.push(line);
       else if (line === '') {
-        if (fields.data !== undefined) self.events.push(JSON.parse(fields.data));
+        dispatch(self, fields);
         fields = {};
       } else {
         const [, name, value] = /^([a-z]+): ?(.*)$/s.exec(line);
@@ -106,15 +137,12 @@ export async function sse(halley, user, headers = {}) {
 }
 
 /** An NDJSON session; the line that opens it, if any, is in `comments`. */
-export async function ndjson(halley, user) {
+export async function ndjson(halley, user, headers = {}, cursor = undefined) {
   const stream = new HttpStream(
-    `${halley.publicUrl}/v1/stream?user=${encodeURIComponent(user)}`,
-    { accept: 'application/x-ndjson' },
+    halley.publicUrl + target('/v1/stream', user, cursor),
+    { accept: 'application/x-ndjson', ...headers },
     byLine((self, line) => {
-      if (line.trim() === '') return;
-      const value = JSON.parse(line);
-      if ('subject' in value) self.events.push(value);
-      else self.comments.push(value);
+      if (line.trim() !== '') take(self, JSON.parse(line));
     }),
   );
   await within('an answer to the stream request', stream.answered);
@@ -132,14 +160,13 @@ export async function article(halley, user) {
 }
 
 /** A WebSocket session by the `ws` library. */
-export async function ws(halley, user, options = {}) {
+export async function ws(halley, user, options = {}, cursor = undefined) {
   const stream = new Stream();
-  const url = `${halley.publicUrl.replace('http', 'ws')}/v1/ws?user=${encodeURIComponent(user)}`;
+  const url = halley.publicUrl.replace('http', 'ws') + target('/v1/ws', user, cursor);
   stream.socket = new WebSocket(url, { perMessageDeflate: false, ...options });
   stream.socket.on('message', (data, isBinary) => {
     const value = JSON.parse(data.toString());
-    if ('subject' in value) stream.events.push({ ...value, isBinary });
-    else stream.comments.push(value);
+    take(stream, 'subject' in value ? { ...value, isBinary } : value);
   });
   stream.socket.on('close', (code, reason) => {
     stream.markClosed({ code, reason: reason.toString() });
@@ -152,3 +179,34 @@ export async function ws(halley, user, options = {}) {
   stream.socket.on('error', () => {});
   return stream;
 }
+
+/** One poll; gives the answer, with `events`, `gap` and `cursor` of its JSON beside the rest. */
+export async function poll(halley, user, { cursor, timeout, agent, headers } = {}) {
+  const path = target('/v1/poll', user, cursor)
+    + (timeout === undefined ? '' : `&timeout=${timeout}`);
+  const answer = await http('GET', halley.publicUrl + path, { agent, headers });
+  const { events, gap, cursor: next } = answer.json ?? {};
+  return { ...answer, events, gap, cursor: next };
+}
+
+/** A poll that goes on by itself, behind the same face as the streams. */
+export async function polls(halley, user, _options = {}, cursor = undefined) {
+  const stream = new Stream();
+  stream.drop = () => stream.markClosed('closed');
+  const first = cursor ?? (await poll(halley, user, { timeout: 0 })).cursor;
+  stream.cursor = first;
+  const run = async () => {
+    while (!stream.isClosed) {
+      const answer = await poll(halley, user, { cursor: stream.cursor, timeout: 1 });
+      if (stream.isClosed) return;
+      if (answer.gap) stream.gaps.push(answer.gap);
+      for (const event of answer.events) stream.events.push(event);
+      stream.cursor = answer.cursor;
+    }
+  };
+  run().catch((error) => stream.markClosed(error.message));
+  return stream;
+}
+
+/** Every transport that has cursors, by name: `open[transport](halley, user, options, cursor)`. */
+export const open = { sse, ndjson, ws, poll: polls };

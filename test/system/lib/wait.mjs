@@ -65,6 +65,11 @@ export class Queue {
     });
   }
 
+  /** Everything that has arrived and was not taken yet. */
+  drain() {
+    return this.#items.splice(0);
+  }
+
   async take(count, what = 'items', ms = PATIENCE_MS) {
     const items = [];
     while (items.length < count) {
