@@ -32,7 +32,7 @@
 
 -export([new/0, start_link/0]).
 -export([register/2, deliver/3, mark/2, close_sessions/3, cost/2]).
--export([is_behind/1, resume/1]).
+-export([is_behind/1, resume/1, leave_to_history/0]).
 -export([list/0, info/1, pressure/0, overloaded/0]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 -export_type([slot/0, info/0]).
@@ -98,14 +98,18 @@ deliver(#link{slot = Slot, writer = Writer, queue = Queue}, Behind, Event, Conns
             Writer ! {deliver, Event, Conns},
             ok;
         true ->
-            case atomics:exchange(Behind, Slot, 1) of
-                0 ->
-                    halley_metrics:incr(links_behind),
-                    Writer ! behind,
-                    behind;
-                1 ->
-                    behind
-            end
+            halley_metrics:incr(links_behind, set_behind(Behind, Slot, Writer)),
+            behind
+    end.
+
+%% 1 if it wasn't before.
+set_behind(Behind, Slot, Writer) ->
+    case atomics:exchange(Behind, Slot, 1) of
+        0 ->
+            Writer ! behind,
+            1;
+        1 ->
+            0
     end.
 
 %% The bytes of the DELIVER frame that one `deliver' message becomes, without the cursor that the
@@ -124,6 +128,19 @@ mark(Shard, Seq) ->
                ok
            end,
     ets:foldl(Mark, ok, ?TABLE).
+
+%% Marks every link behind, whatever waits there. For a shard that starts in place of one that
+%% died: what two processes send may overtake each other, so its first mark could arrive before the
+%% last events of the other one. Now it finds no link that takes it, and the events come from the
+%% history.
+-spec leave_to_history() -> ok.
+leave_to_history() ->
+    Behind = persistent_term:get(?BEHIND),
+    Leave = fun(#link{slot = Slot, writer = Writer}, ok) ->
+                _ = set_behind(Behind, Slot, Writer),
+                ok
+            end,
+    ets:foldl(Leave, ok, ?TABLE).
 
 %% Whether events for this link have been left to the history.
 -spec is_behind(slot()) -> boolean().

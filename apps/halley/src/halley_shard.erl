@@ -18,6 +18,8 @@
 %%
 %% It checks nothing: `halley_router' did. It keeps nothing that another couldn't begin with, so a
 %% killed shard loses no more than the events that waited for it, and their publishers are told.
+%% What it had sent may be overtaken by what the next one sends, so that one begins by leaving all
+%% links to the history.
 -module(halley_shard).
 -behaviour(gen_server).
 
@@ -136,6 +138,7 @@ init(Shard) ->
     Words = persistent_term:get(?QUEUED),
     ok = atomics:put(Words, Shard, 0),
     ok = atomics:put(Words, ?ASKED(Shard), 0),
+    ok = halley_links:leave_to_history(),
     ok = halley_history:shard_started(Shard),
     mark_later(),
     {ok, #state{shard = Shard, id_prefix = halley_event:id_prefix(halley_history:store())}}.

@@ -1,0 +1,201 @@
+%% The central claim of docs/internals/delivery.md, against the real shards, history, links and
+%% directory: random publishes, sessions that come and go with their cursors, follows that change,
+%% links that stall until they are behind, links that are lost and come back, shards that are
+%% killed. `halley_model_link' plays the links.
+%%
+%% In the end every user has each event that was acknowledged and that it followed from before the
+%% publish to after the answer, from its first session on; none twice; those about one subject in
+%% order; and no gap was told.
+-module(halley_delivery_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+-import(halley_test_brain, [spawn_actor/1, join/1, shard/1, kill_and_wait/1]).
+
+-define(LINKS, 3).
+-define(USERS, [<<"u", (integer_to_binary(N))/binary>> || N <- lists:seq(1, 12)]).
+-define(SUBJECTS, [<<"s", (integer_to_binary(N))/binary>> || N <- lists:seq(1, 8)]).
+-define(PUBLISHERS, 3).
+-define(WAIT_MS, 10000).
+
+%% Of the user: its link, its cursor, and since when it has been there.
+-record(client, {link = none :: none | 1..?LINKS, cursor = none, since = none}).
+-record(world, {log, links, clients, clock, follows = #{}}).
+
+all() -> [nothing_lost_calm, nothing_lost, nothing_lost_when_follows_change,
+          nothing_lost_when_shards_die].
+
+init_per_testcase(_, Config) ->
+    #{level := Level} = logger:get_primary_config(),
+    ok = logger:set_primary_config(level, none),
+    halley_test_brain:start([{log_level, Level} | Config]).
+
+end_per_testcase(_, Config) ->
+    halley_test_brain:stop(Config),
+    logger:set_primary_config(level, proplists:get_value(log_level, Config)).
+
+nothing_lost_calm(_) ->
+    run([open, close], 150).
+
+nothing_lost(_) ->
+    run([open, open, close, stall, lose], 300).
+
+nothing_lost_when_follows_change(_) ->
+    run([open, open, close, stall, lose, follow, follow, unfollow, unfollow], 300).
+
+nothing_lost_when_shards_die(_) ->
+    run([open, open, close, stall, lose, follow, unfollow, kill], 150).
+
+run(Steps, Times) ->
+    Seed = erlang:phash2({erlang:unique_integer(), os:getpid(), os:timestamp()}),
+    ct:pal("seed ~b", [Seed]),
+    _ = rand:seed(exsss, Seed),
+    ok = halley_limits:set(#{link_queue_bytes_max => 2000, link_queue_refuse_bytes => 1 bsl 40}),
+    Log = halley_model_link:new_log(),
+    Links = maps:from_list([{N, halley_model_link:start(Log)} || N <- lists:seq(1, ?LINKS)]),
+    Clients = maps:from_list([{User, #client{}} || User <- ?USERS]),
+    World = lists:foldl(fun(User, W) -> step(open, User, W) end,
+                        followed(#world{log = Log, links = Links, clients = Clients,
+                                        clock = atomics:new(1, [])}), ?USERS),
+    Publishers = [spawn_actor(fun() -> publish_until_stopped(World, N, []) end)
+                  || N <- lists:seq(1, ?PUBLISHERS)],
+    Moved = lists:foldl(fun(_, W) -> step(pick(Steps), pick(?USERS), W) end, World,
+                        lists:seq(1, Times)),
+    _ = [Pid ! stop || {Pid, _} <- Publishers],
+    Published = lists:append([join(Publisher) || Publisher <- Publishers]),
+    Ended = lists:foldl(fun back/2, Moved, ?USERS),
+    _ = [settle(Link) || Link <- maps:values(Ended#world.links)],
+    Due = [judge(User, Published, Ended) || User <- ?USERS],
+    ct:pal("~b published, ~b were due, behind ~p", [length(Published), lists:sum(Due), behind()]),
+    ?assert(lists:sum(Due) > Times),
+    _ = [halley_model_link:lose(Link) || Link <- maps:values(Ended#world.links)].
+
+behind() ->
+    {match, [N]} = re:run(halley_metrics:render(), "halley_links_behind_total ([0-9]+)",
+                          [{capture, all_but_first, list}]),
+    list_to_integer(N).
+
+pick(List) -> lists:nth(rand:uniform(length(List)), List).
+
+now(#world{clock = Clock}) -> atomics:add_get(Clock, 1, 1).
+
+settle(Link) -> settle(Link, ?WAIT_MS div 10).
+
+settle(_, 0) -> error(never_settles);
+settle(Link, N) ->
+    halley_model_link:settled(Link)
+        orelse begin
+                   ok = halley_shard:mark_all(),
+                   timer:sleep(10),
+                   settle(Link, N - 1)
+               end.
+
+%% --- what happens --------------------------------------------------------------------------------
+
+followed(World) ->
+    lists:foldl(fun({User, Subject}, W) -> follow(User, Subject, W) end, World,
+                [{User, Subject} || User <- ?USERS, Subject <- ?SUBJECTS, rand:uniform(2) =:= 1]).
+
+%% Times when a follow was certain: from behind its answer to before the next unfollow.
+follow(User, Subject, #world{follows = Follows} = World) ->
+    ok = halley:follow(User, Subject),
+    case Follows of
+        #{{User, Subject} := [{_, open} | _]} -> World;
+        #{} ->
+            Times = [{now(World), open} | maps:get({User, Subject}, Follows, [])],
+            World#world{follows = Follows#{{User, Subject} => Times}}
+    end.
+
+unfollow(User, Subject, #world{follows = Follows} = World) ->
+    Ended = case Follows of
+        #{{User, Subject} := [{From, open} | Times]} ->
+            World#world{follows = Follows#{{User, Subject} := [{From, now(World)} | Times]}};
+        #{} ->
+            World
+    end,
+    ok = halley:unfollow(User, Subject),
+    Ended.
+
+step(open, User, #world{clients = Clients, links = Links} = World) ->
+    case Clients of
+        #{User := #client{link = none, cursor = Cursor, since = Since} = Client} ->
+            N = rand:uniform(?LINKS),
+            ok = halley_model_link:open(map_get(N, Links), User, Cursor),
+            First = case Since of none -> now(World); _ -> Since end,
+            World#world{clients = Clients#{User := Client#client{link = N, since = First}}};
+        #{} ->
+            timer:sleep(rand:uniform(10)),
+            World
+    end;
+step(close, User, #world{clients = Clients, links = Links} = World) ->
+    case Clients of
+        #{User := #client{link = N} = Client} when N =/= none ->
+            Cursor = halley_model_link:close(map_get(N, Links), User),
+            World#world{clients = Clients#{User := Client#client{link = none, cursor = Cursor}}};
+        #{} ->
+            World
+    end;
+step(stall, _, #world{links = Links} = World) ->
+    ok = halley_model_link:stall(map_get(rand:uniform(?LINKS), Links), rand:uniform(60)),
+    World;
+step(lose, _, #world{links = Links} = World) ->
+    N = rand:uniform(?LINKS),
+    Saved = halley_model_link:lose(map_get(N, Links)),
+    timer:sleep(rand:uniform(20)),
+    World#world{links = Links#{N := halley_model_link:start(Saved)}};
+step(follow, User, World) ->
+    follow(User, pick(?SUBJECTS), World);
+step(unfollow, User, World) ->
+    unfollow(User, pick(?SUBJECTS), World);
+step(kill, _, World) ->
+    %% So often that no supervisor gives up.
+    case rand:uniform(8) of
+        1 -> ok = kill_and_wait(shard(rand:uniform(halley_shard:count())));
+        _ -> timer:sleep(10)
+    end,
+    World.
+
+back(User, #world{clients = Clients} = World) ->
+    case Clients of
+        #{User := #client{link = none}} -> step(open, User, World);
+        #{} -> World
+    end.
+
+%% {Id, Subject, Began, Ended} of what was acknowledged.
+publish_until_stopped(World, Seed, Published) ->
+    receive stop -> Published
+    after 0 ->
+        Subject = pick(?SUBJECTS ++ ?USERS),
+        Began = now(World),
+        case halley:publish(Subject, Seed, #{ack => pick([memory, disk])}) of
+            {ok, #{id := Id}} ->
+                Ended = now(World),
+                publish_until_stopped(World, Seed, [{Id, Subject, Began, Ended} | Published]);
+            {error, unavailable} ->
+                publish_until_stopped(World, Seed, Published)
+        end
+    end.
+
+%% --- what must be so -----------------------------------------------------------------------------
+
+judge(User, Published, #world{log = Log} = World) ->
+    Received = halley_model_link:received(User, Log),
+    ?assertEqual([], [Gap || #{reason := _} = Gap <- Received]),
+    Ids = [Id || #{id := Id} <- Received],
+    ?assertEqual({User, []}, {User, Ids -- lists:usort(Ids)}),
+    Due = [Id || {Id, Subject, Began, Ended} <- Published,
+                 is_due(User, Subject, Began, Ended, World)],
+    ?assertEqual({User, []}, {User, Due -- Ids}),
+    lists:foldl(fun(#{subject := Subject, seq := Seq}, Last) ->
+                    ?assert(Seq > maps:get(Subject, Last, 0)),
+                    Last#{Subject => Seq}
+                end, #{}, Received),
+    length(Due).
+
+is_due(User, Subject, Began, Ended, #world{clients = Clients, follows = Follows}) ->
+    #{User := #client{since = Since}} = Clients,
+    Began > Since andalso
+        (User =:= Subject orelse
+         lists:any(fun({From, To}) -> From < Began andalso Ended < To end,
+                   maps:get({User, Subject}, Follows, []))).
