@@ -10,7 +10,7 @@
 %% and no heads: `halley_history_log' does.
 -module(halley_history_disk).
 
--export([open/1, write/2, sync/1, is_dirty/1, tick/1, starve/1, probe/1, lose/2, close/1]).
+-export([open/1, write/2, sync/1, note/1, is_dirty/1, tick/1, starve/1, probe/1, lose/2, close/1]).
 -export([renew/1, reserved_step/0]).
 -export_type([disk/0, packed/0, failure/0]).
 
@@ -23,6 +23,7 @@
                highest = 0 :: non_neg_integer(),   % seq that was written, or lost
                placed = 0 :: non_neg_integer(),    % where the last place record is
                dirty = false :: boolean(),
+               noted = true :: boolean(),          % that the last sync was done
                ids = [] :: [pos_integer()],        % written since the last sync, id chosen
                lost = [] :: [halley_history:range()]}). % to be written as soon as it is possible
 -opaque disk() :: #disk{}.
@@ -244,16 +245,23 @@ is_dirty(#disk{dirty = Dirty}) -> Dirty.
 -spec sync(disk()) -> {ok, disk()} | failure().
 sync(Disk = #disk{dirty = false}) ->
     {ok, Disk};
-sync(Disk = #disk{file = File, ledger = Ledger, highest = Highest,
-                  current = #{number := Number, bytes := Bytes}}) ->
+sync(Disk = #disk{file = File}) ->
     case halley_history_segment:sync(File) of
         ok ->
-            ok = halley_history_ledger:synced(Ledger, Number, Bytes, Highest),
-            {ok, Disk#disk{dirty = false, ids = []}};
+            {ok, Disk#disk{dirty = false, noted = false, ids = []}};
         {error, Reason} ->
             lists:foreach(fun halley_history_index:forget_id/1, Disk#disk.ids),
             {error, Reason, (leave(Disk))#disk{ids = []}}
     end.
+
+%% Notes what is on disk. Not a part of `sync/1', so that who waits for that doesn't wait for this.
+-spec note(disk()) -> disk().
+note(Disk = #disk{noted = false, dirty = false, ledger = Ledger, highest = Highest,
+                  current = #{number := Number, bytes := Bytes}}) ->
+    ok = halley_history_ledger:synced(Ledger, Number, Bytes, Highest),
+    Disk#disk{noted = true};
+note(Disk) ->
+    Disk.
 
 %% Events of these seqs are not in the files. Said by a record as soon as one can be written.
 -spec lose(halley_history:range(), disk()) -> disk().
@@ -326,13 +334,9 @@ leave_old(Disk) ->
         false -> {ok, Disk}
     end.
 
-is_old(#disk{file = none}) ->
-    false;
-is_old(#disk{current = #{events := 0}}) ->
-    false;
-is_old(#disk{current = #{began_ms := BeganMs}}) ->
-    erlang:monotonic_time(millisecond) - BeganMs
-        >= halley_history_retention:segment_ms_max(retention_ms()).
+is_old(#disk{file = File, current = #{events := Events, began_ms := BeganMs}}) ->
+    MaxMs = halley_history_retention:segment_ms_max(retention_ms()),
+    File =/= none andalso Events > 0 andalso erlang:monotonic_time(millisecond) - BeganMs >= MaxMs.
 
 %% Instead of `tick/1' while nothing can be written. The segment is left without one that follows,
 %% for which there may be no room: retention can only delete what isn't written to.
@@ -389,6 +393,7 @@ close(Disk) ->
     Counter = halley_history_words:get(counter),
     ok = halley_history_words:put(reserved, Counter),
     _ = halley_history_ledger:reserve({Synced#disk.store, Counter}, Synced#disk.ledger),
+    _ = note(Synced),
     ok = halley_history_ledger:close(Synced#disk.ledger),
     _ = leave(Synced),
     ok.

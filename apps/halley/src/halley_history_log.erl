@@ -237,7 +237,7 @@ answer(Items, State = #state{disk = Disk}) ->
                 {ok, Synced} ->
                     _ = [halley_metrics:incr(history_commits) || Dirty],
                     lists:foreach(fun(Item) -> reply(Item, outcome(Item, State)) end, Items),
-                    State#state{disk = Synced};
+                    State#state{disk = halley_history_disk:note(Synced)};
                 {error, Reason, Failed} ->
                     fail(Items, Reason, State#state{disk = Failed})
             end
@@ -297,7 +297,7 @@ renew(State = #state{disk = Disk}) ->
 
 ticked(State = #state{disk = Disk, refusing = false}) ->
     case halley_history_disk:tick(Disk) of
-        {ok, Ticked} -> renew(State#state{disk = Ticked});
+        {ok, Ticked} -> renew(State#state{disk = halley_history_disk:note(Ticked)});
         {error, Reason, Failed} -> failed(Reason, State#state{disk = Failed})
     end;
 ticked(State = #state{disk = Disk, probed_ms = ProbedMs}) ->
