@@ -5,7 +5,7 @@
 %% until run/2 or until/2 takes them. Every LAST is checked: the link's cursor is not below it.
 -module(fake_worker).
 
--export([new/1, open/3, open/4, open/5, close/3, cut/1, until/2, run/2, connected/1]).
+-export([new/1, open/3, open/4, open/5, close/3, cut/1, cut/2, until/2, run/2, connected/1]).
 -export([seen/2, state/2, cursor/1, cursor/2, gaps/2, replays/2, stall/2, starve/1, feed/1]).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -14,8 +14,8 @@
 
 %% The fake edge must be connected to by a brain; its HELLO_BRAIN may have come already.
 new(Edge) ->
-    #{edge => Edge, cursor => <<>>, sessions => #{}, gaps => [], cut => false, starving => false,
-      owed => 0}.
+    #{edge => Edge, cursor => <<>>, sessions => #{}, gaps => [], cut => false, says => own,
+      starving => false, owed => 0}.
 
 open(Conn, User, Worker) ->
     open(Conn, User, <<>>, Worker).
@@ -41,6 +41,10 @@ close(Conn, Reason, Worker = #{edge := Edge, sessions := Sessions}) ->
 cut(Worker = #{edge := Edge}) ->
     ok = fake_edge:cut(Edge),
     Worker#{cut := true}.
+
+%% The same, and the worker comes back with another cursor than its own.
+cut(Cursor, Worker) ->
+    (cut(Worker))#{says := Cursor}.
 
 %% Takes frames until the condition holds.
 until(Condition, Worker) ->
@@ -110,7 +114,8 @@ paid(Frame, Worker = #{edge := Edge, starving := Starving, owed := Owed}) ->
     end.
 
 %% A new brain: everything is told anew.
-got({hello_brain, _}, Worker = #{edge := Edge, cursor := Cursor, sessions := Sessions}) ->
+got({hello_brain, _}, Worker = #{edge := Edge, says := Says, sessions := Sessions}) ->
+    Cursor = case Says of own -> cursor(Worker); _ -> Says end,
     ok = fake_edge:send(Edge, {sync_begin, map_size(Sessions), Cursor}),
     [ok = fake_edge:send(Edge, {open, [{Conn, Transport, User, case State of
                                            held -> Own;
@@ -119,7 +124,7 @@ got({hello_brain, _}, Worker = #{edge := Edge, cursor := Cursor, sessions := Ses
      || {Conn, #{transport := Transport, user := User, state := State, cursor := Own}}
             <- maps:to_list(Sessions)],
     ok = fake_edge:send(Edge, sync_end),
-    Worker#{cut := false, owed := 0};
+    Worker#{cut := false, says := own, owed := 0};
 got({opened, Cursor, Opened}, Worker) ->
     lists:foldl(fun({Conn, Number}, W) ->
         change(Conn, fun(Session = #{cursor := Own}) ->

@@ -254,7 +254,7 @@ sync_with_a_cursor_of_another_store(Config) ->
     Foreign = halley_cursor:encode(halley_history:store() bxor 1, 1700000000,
                                    halley_history:heads()),
     Back = fake_worker:until(fun(W) -> fake_worker:gaps(1, W) =/= [] end,
-                             (fake_worker:cut(Worker))#{cursor := Foreign}),
+                             fake_worker:cut(Foreign, Worker)),
     ?assertMatch([{<<"other_store">>, 1700000000000, _}], fake_worker:gaps(1, Back)),
     publish(<<"anna">>, 1),
     ?assertEqual([1], numbers(1, fake_worker:until(saw(1, 1), Back))).
@@ -266,7 +266,7 @@ sync_with_a_cursor_too_old(Config) ->
     publish(<<"anna">>, 1),
     Here = fake_worker:until(saw(1, 1), Worker),
     Back = fake_worker:until(fun(W) -> fake_worker:gaps(1, W) =/= [] end,
-                             (fake_worker:cut(Here))#{cursor := Old}),
+                             fake_worker:cut(Old, Here)),
     ?assertMatch([{<<"too_old">>, _, _} | _], fake_worker:gaps(1, Back)),
     publish(<<"anna">>, 2),
     %% What was read behind the old cursor comes again, and nothing else is missing.
