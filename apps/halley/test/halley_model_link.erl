@@ -185,10 +185,15 @@ last({Conn, Heads, Given}, State) ->
 catch_up(#state{slot = Slot, vector = From} = State) ->
     {Near, Nearer} = round(From, halley_history:written(), State),
     ok = halley_links:resume(Slot),
+    pause(),
     Heads = halley_history:heads(),
     ok = halley_history:await(Heads, ?WAIT_MS),
     {Reached, Caught} = round(Near, Heads, Nearer),
     settle(Caught#state{vector = Reached}).
+
+%% Where the order of two steps matters, something should happen between them.
+pause() ->
+    rand:uniform(3) =:= 1 andalso timer:sleep(rand:uniform(3)).
 
 round(From, UpTo, #state{slot = Slot, reader = Reader, sessions = Sessions, log = Log} = State) ->
     {Events, Next, What, Gaps, Later} = halley_catchup:next(Slot, From, UpTo, ?LIMITS, Reader),
@@ -210,6 +215,7 @@ replay(Link, Conn, User, Cursor, Slot) ->
     {ok, Replay} = halley_replay:new(User, Cursor),
     Near = batches(Link, Conn, Replay),
     ok = halley_directory:open(number(User), {link, Slot, Conn}),
+    pause(),
     Heads = halley_history:heads(),
     ok = halley_history:await(Heads, ?WAIT_MS),
     Link ! {last, Conn, Heads, rest(Near, Heads)}.

@@ -15,7 +15,8 @@ all() ->
      same_id_after_a_shard_died, id_that_stays_busy, batch_over_all_shards, long_batch,
      history_that_cannot_be_written, history_that_is_too_slow, write_fails,
      shards_mark_their_places, idle_shards_are_quiet, marks_when_asked,
-     mark_is_behind_the_events, unfollow_of_quiet_subject_is_not_recorded].
+     mark_is_behind_the_events, shard_that_starts_anew_leaves_links_to_the_history,
+     unfollow_of_quiet_subject_is_not_recorded].
 
 init_per_testcase(_, Config) ->
     #{level := Level} = logger:get_primary_config(),
@@ -216,6 +217,18 @@ ascending(Writer, Shard, Last, N) ->
     after 100 ->
         N
     end.
+
+%% Its first mark could overtake the last events of the one that died.
+shard_that_starts_anew_leaves_links_to_the_history(_) ->
+    {Writer, Slot, _} = Link = link_with([]),
+    ok = kill_and_wait(shard(3)),
+    receive {Writer, behind} -> ok after ?WAIT_MS -> error(not_told) end,
+    ?assert(halley_links:is_behind(Slot)),
+    {ok, _} = halley:publish(<<"ann">>, 1),
+    ?assertEqual([], marks(Link)),
+    ok = halley_links:resume(Slot),
+    ok = halley_shard:mark_all(),
+    ?assertEqual(halley_shard:count(), length(marks(Link))).
 
 unfollow_of_quiet_subject_is_not_recorded(_) ->
     {ok, _} = halley:follow([{<<"ann">>, S} || S <- [<<"quiet">>, <<"loud">>]]),

@@ -13,8 +13,8 @@ all() ->
     [missed_events_in_order, nothing_missed, own_events_and_strangers, each_event_has_its_cursor,
      batches_are_bounded, more_than_a_pass, unfollowed_meanwhile, followed_meanwhile,
      unfollowed_and_followed_again, published_while_it_runs, nothing_above_what_was_asked_for,
-     malformed, other_store, future, too_old, too_old_in_the_middle, damaged_record, damaged_range,
-     chain_with_strangers].
+     shards_at_different_places, malformed, other_store, future, too_old, too_old_in_the_middle,
+     damaged_record, damaged_range, chain_with_strangers].
 
 init_per_testcase(_, Config) ->
     halley_test_brain:start(Config).
@@ -193,6 +193,23 @@ nothing_above_what_was_asked_for(_) ->
                                                    halley_history_reader:new()),
     ?assertEqual(lists:sort(Ids), lists:sort(ids(Events))),
     ?assertEqual(8, length(all(Replay, ?LIMITS))).
+
+%% One shard's log may be ahead of another's.
+shards_at_different_places(_) ->
+    ok = follow_all(<<"ann">>, subjects(8)),
+    Cursor = cursor(),
+    {ok, #{vector := Before}} = halley_cursor:decode(Cursor),
+    Ids = publish_all([{Subject, N} || N <- lists:seq(1, 3), Subject <- subjects(8)]),
+    ok = await(fun halley_history:heads/0),
+    [begin
+         UpTo = setelement(Shard, halley_history:heads(), element(Shard, Before)),
+         {Events, done, Replay, _} = halley_replay:next(new(<<"ann">>, Cursor), UpTo, ?LIMITS,
+                                                        halley_history_reader:new()),
+         Late = all(Replay, ?LIMITS),
+         ?assertEqual([], [E || #{shard := S} = E <- Events, S =:= Shard]),
+         ?assertEqual([], [E || #{shard := S} = E <- Late, S =/= Shard]),
+         ?assertEqual(lists:sort(Ids), lists:sort(ids(Events ++ Late)))
+     end || Shard <- lists:seq(1, halley_shard:count())].
 
 %% --- gaps ----------------------------------------------------------------------------------------
 
