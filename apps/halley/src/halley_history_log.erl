@@ -2,8 +2,9 @@
 %%
 %% It takes what waits in its mailbox, until that is empty or there are history_commit_bytes_max of
 %% it; writes it, indexes it, raises the written heads, calls fdatasync once if somebody waits, and
-%% answers all. Meanwhile the next group gathers: a thousand publishers share a few syncs, a lone
-%% one waits for nobody.
+%% answers all. Meanwhile the next group gathers: a thousand publishers share a few syncs. Where
+%% several publishers waited for the last group, the next one waits a millisecond for them, as a
+%% sync costs more processor time than their events; a lone publisher waits for nobody.
 %%
 %% Records are packed by who appends. What is appended is counted in `queue_bytes' before it is
 %% sent, so `halley_history:refusing/0' can refuse before anything is accepted.
@@ -40,7 +41,8 @@
               | {mark, halley_shard:index(), halley_history:seq()}
               | {unfollowed, [{binary(), binary()}], Bytes :: pos_integer(), reference()}.
 -record(state, {disk :: halley_history_disk:disk(), refusing = false :: false | disk_full | failed,
-                probed_ms = 0 :: integer()}).
+                probed_ms = 0 :: integer(),
+                patience_ms = 0 :: 0 | 1}).   % how long the next group waits for more
 
 -spec start_link() -> gen_server:start_ret().
 start_link() ->
@@ -126,8 +128,8 @@ handle_cast(_, State) ->
     {noreply, State}.
 
 -spec handle_info(term(), #state{}) -> {noreply, #state{}}.
-handle_info({history, Item}, State) ->
-    {noreply, commit(gather(Item), State)};
+handle_info({history, Item}, State = #state{patience_ms = PatienceMs}) ->
+    {noreply, commit(gather(Item, PatienceMs), State)};
 handle_info({settle, Shard, Head, From, 0}, State) ->
     ok = halley_history_words:written(Shard, Head),
     ok = halley_history_claims:shard_ended(Shard),
@@ -150,7 +152,7 @@ terminate(_, State) ->
 
 drain(State) ->
     receive
-        {history, Item} -> drain(commit(gather(Item), State))
+        {history, Item} -> drain(commit(gather(Item, 0), State))
     after 0 ->
         State
     end.
@@ -160,18 +162,24 @@ tick() ->
 
 %% --- a group -------------------------------------------------------------------------------------
 
--spec gather(item()) -> [item()].
-gather(Item) ->
-    lists:reverse(gather([Item], bytes(Item), halley_limits:get(history_commit_bytes_max))).
+-spec gather(item(), PatienceMs :: 0 | 1) -> [item()].
+gather(Item, PatienceMs) ->
+    Max = halley_limits:get(history_commit_bytes_max),
+    lists:reverse(gather([Item], bytes(Item), Max, PatienceMs)).
 
-gather(Items, Bytes, Max) when Bytes >= Max ->
+gather(Items, Bytes, Max, _) when Bytes >= Max ->
     Items;
-gather(Items, Bytes, Max) ->
+gather(Items, Bytes, Max, PatienceMs) ->
     receive
-        {history, Item} -> gather([Item | Items], Bytes + bytes(Item), Max)
+        {history, Item} -> gather([Item | Items], Bytes + bytes(Item), Max, PatienceMs)
     after 0 ->
-        Items
+        wait(Items, Bytes, Max, PatienceMs)
     end.
+
+wait(Items, _, _, 0) ->
+    Items;
+wait(Items, Bytes, Max, PatienceMs) ->
+    receive after PatienceMs -> gather(Items, Bytes, Max, 0) end.
 
 bytes({append, _, _, Bytes, _}) -> Bytes;
 bytes({unfollowed, _, Bytes, _}) -> Bytes;
@@ -191,7 +199,20 @@ commit(Items, State = #state{disk = Disk}) ->
     end,
     Queued = lists:sum([queued(Item) || Item <- Items]),
     ok = halley_history_words:add(queue_bytes, -Queued),
-    renew(Committed).
+    renew(Committed#state{patience_ms = patience_ms(Items)}).
+
+%% In a crowd the next tick notes it: a note for each sync would be one more write.
+noted(Items, State = #state{disk = Disk}) ->
+    case patience_ms(Items) of
+        0 -> State#state{disk = halley_history_disk:note(Disk)};
+        _ -> State
+    end.
+
+patience_ms(Items) ->
+    case [Item || Item <- Items, waits(Item)] of
+        [_, _ | _] -> 1;
+        _ -> 0
+    end.
 
 %% What `send/2' counted.
 queued({mark, _, _}) -> 0;
@@ -237,7 +258,7 @@ answer(Items, State = #state{disk = Disk}) ->
                 {ok, Synced} ->
                     _ = [halley_metrics:incr(history_commits) || Dirty],
                     lists:foreach(fun(Item) -> reply(Item, outcome(Item, State)) end, Items),
-                    State#state{disk = halley_history_disk:note(Synced)};
+                    noted(Items, State#state{disk = Synced});
                 {error, Reason, Failed} ->
                     fail(Items, Reason, State#state{disk = Failed})
             end
