@@ -9,7 +9,9 @@
 //! Holds belong to the worker, not to the slot: an idle connection has none. A hold outlives the
 //! link: the next brain gets the session with its own cursor and replays on (10.6).
 //!
-//! Bound: `hold_bytes_max` per session, its entries counted with what they hold.
+//! Bounds: `hold_bytes_max` per session, its entries counted with what they hold, and
+//! `outboxes_bytes_max` for all holds together. Who passes one is closed and comes back with its
+//! cursor; nothing is lost.
 
 use std::collections::VecDeque;
 
@@ -20,6 +22,9 @@ use crate::outbox::{self, Piece};
 use crate::stats::Stat;
 use crate::table::{Phase, flag};
 use crate::worker::Worker;
+
+/// A map of holds that is this large gives memory back when most of them are gone.
+const HOLDS_KEPT: usize = 1_024;
 
 /// A live event that waits for the end of a replay.
 struct Held {
@@ -102,9 +107,18 @@ impl Worker {
     /// A live event of a session whose events don't go into its outbox at once.
     pub(crate) fn set_aside(&mut self, index: u32, event: &Event<'_>, piece: Piece) {
         let bytes_max = self.settings.hold_bytes_max;
+        let all = self.stats.get(Stat::HeldBytes);
         let kept = match self.holds.get_mut(&index) {
-            Some(hold) => hold.keep(event.shard, event.seq, piece, bytes_max),
-            None => self.gather(index, piece, bytes_max),
+            Some(hold) => {
+                let before = hold.bytes;
+                let kept = hold.keep(event.shard, event.seq, piece, bytes_max);
+                self.stats.add(Stat::HeldBytes, (hold.bytes - before) as u64);
+                kept && all <= self.settings.outboxes_bytes_max as u64
+            }
+            None => {
+                self.stats.count(Stat::Delivered);
+                self.gather(index, piece, bytes_max)
+            }
         };
         if !kept {
             self.stats.count(Stat::SlowConsumers);
@@ -158,7 +172,7 @@ impl Worker {
 
     /// LAST: the session is held no longer.
     fn release(&mut self, index: u32, heads: List<'_, Value>) {
-        let Some(hold) = self.holds.remove(&index) else { return };
+        let Some(hold) = self.take_hold(index) else { return };
         let mut delivered = 0;
         // While the flag is set the outbox takes what was held, though it may pass its bound.
         for piece in hold.released(heads) {
@@ -166,7 +180,6 @@ impl Worker {
             delivered += 1;
         }
         self.stats.add(Stat::Delivered, delivered);
-        self.stats.sub(Stat::Held, 1);
         let polls = self.poll_of(index).is_some();
         if let Some(slot) = self.table.get(index).filter(|_| !polls) {
             slot.clear(flag::ASIDE);
@@ -203,9 +216,20 @@ impl Worker {
     /// The session is over, and what was held for it.
     pub(crate) fn forget_hold(&mut self, index: u32) {
         let aside = self.table.get(index).is_some_and(|slot| slot.clear(flag::ASIDE));
-        if aside && self.holds.remove(&index).is_some() {
-            self.stats.sub(Stat::Held, 1);
+        if aside {
+            self.take_hold(index);
         }
+    }
+
+    fn take_hold(&mut self, index: u32) -> Option<Hold> {
+        let hold = self.holds.remove(&index)?;
+        self.stats.sub(Stat::Held, 1);
+        self.stats.sub(Stat::HeldBytes, hold.bytes as u64);
+        let left = self.holds.len();
+        if self.holds.capacity() > HOLDS_KEPT.max(8 * left) {
+            self.holds.shrink_to(2 * left);
+        }
+        Some(hold)
     }
 
     /// The link is gone, and with it the replays that it carried.

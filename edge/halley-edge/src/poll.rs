@@ -19,7 +19,7 @@ use halley_wire::{Gap, HttpError, poll, target};
 
 use crate::cursor;
 use crate::exchange::Exchange;
-use crate::outbox::Piece;
+use crate::outbox::{self, Piece};
 use crate::stats::Stat;
 use crate::stream::{SessionRequest, USER_MISSING};
 use crate::table::{Detail, Phase, flag};
@@ -153,7 +153,6 @@ impl Worker {
         }
         poll.bytes += piece.len();
         poll.events.push(piece.bytes);
-        self.stats.count(Stat::Delivered);
         if !held {
             self.answer_poll_soon(index);
         }
@@ -227,25 +226,29 @@ impl Worker {
         let mut out = Vec::new();
         poll::answer(&mut out, &answer, &reply.options(&origins, date));
         self.stats.count(Stat::Polls);
+        if !reply.keep_alive {
+            self.push(index, out.into());
+            self.close_after_flush(index, reason);
+            // A long answer may take its time, unlike a stream's last words.
+            if self.table.get(index).is_some_and(|slot| slot.outbox != outbox::NONE) {
+                self.set_deadline(index, self.settings.request_ms_max);
+            }
+            return;
+        }
         self.leave(index, reason);
         let Some(slot) = self.table.get(index) else { return };
         slot.clear(flag::ANNOUNCED);
         slot.phase = Phase::Http;
         slot.user = Box::default();
         slot.user_number = 0;
-        let keep_alive = reply.keep_alive;
         let unparsed = poll.unparsed;
         slot.detail = Detail::Http(Box::new(Exchange { unparsed, reply, ..Exchange::default() }));
         self.renew(index);
         self.push(index, out.into());
-        if keep_alive {
-            self.finish(index);
-            if let Some(slot) = self.table.get(index) {
-                slot.set(flag::UNREAD);
-                self.ready.push(index);
-            }
-        } else {
-            self.close_after_flush(index, reason);
+        self.finish(index);
+        if let Some(slot) = self.table.get(index) {
+            slot.set(flag::UNREAD);
+            self.ready.push(index);
         }
     }
 
@@ -268,14 +271,23 @@ impl Worker {
     /// one must not meet it.
     fn renew(&mut self, index: u32) {
         self.table.renew(index);
+        self.watch_again(index);
+    }
+
+    /// Asks for the socket's events anew, under the connection's present id.
+    fn watch_again(&mut self, index: u32) {
         let blocked = self.table.get(index).is_some_and(|slot| slot.has(flag::BLOCKED));
         self.watch(index, blocked);
     }
 
     /// Keeps what came behind the request of a poll.
     pub(crate) fn read_ahead(&mut self, index: u32, bytes: &[u8]) {
-        if let Some(poll) = self.poll_of(index) {
-            poll.unparsed.extend_from_slice(bytes);
+        let Some(poll) = self.poll_of(index) else { return };
+        poll.unparsed.extend_from_slice(bytes);
+        if poll.unparsed.len() >= AHEAD_BYTES_MAX {
+            // Nothing more is read, so only an event tells that the client has left; it may have
+            // come together with the request.
+            self.watch_again(index);
         }
     }
 

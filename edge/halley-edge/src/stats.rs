@@ -41,6 +41,7 @@ stats! {
     Streams counter "streams_total" "Streams opened.";
     Delivered counter "delivered_total" "Events put into outboxes.";
     Held gauge "held_sessions" "Sessions that wait for the end of their replay.";
+    HeldBytes gauge "held_bytes" "Bytes of the live events that wait with them.";
     Replayed counter "replayed_total" "Events of replays put into outboxes and answers.";
     Polls counter "polls_total" "Polls answered.";
     Stale counter "stale_deliveries_total" "Events for connections that were gone.";

@@ -155,7 +155,9 @@ impl Brain {
 
     /// The next frame; PING is answered, STATS is kept, CREDIT is taken note of.
     pub fn next(&mut self) -> Seen {
+        let end = Instant::now() + WAIT;
         loop {
+            assert!(Instant::now() < end, "nothing but pings");
             if let Some(seen) = self.buffered() {
                 return seen;
             }

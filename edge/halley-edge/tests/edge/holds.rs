@@ -98,6 +98,25 @@ fn more_is_held_than_may_be() {
     brain.stat_becomes("held_sessions", 0);
 }
 
+/// 5, `outboxes_bytes_max`: "per worker, all outboxes together", and all that is held beside them.
+#[test]
+fn all_holds_together() {
+    let (edge, mut brain) = Edge::start(&[("outboxes_bytes_max", "3000")]);
+    let (_one, one) = behind(&edge, &mut brain, "c0");
+    let (_other, other) = behind(&edge, &mut brain, "c0");
+    for seq in 1..20 {
+        brain.live((1, seq, "l"), &[one]);
+    }
+    for seq in 20..40 {
+        brain.live((1, seq, "l"), &[other]);
+    }
+    assert_eq!(brain.next(), Seen::Close(vec![(other, 1_000)]));
+    assert_eq!(brain.reasons[&other], CloseReason::SlowConsumer);
+    assert!(matches!(brain.inspect(1, one), Seen::Inspected(.., 19)));
+    brain.last(one, "l39", &[39], &[]);
+    brain.stat_becomes("held_bytes", 0);
+}
+
 /// 10.6: "Sessions that were held come with their own cursor in the sync (the one they were opened
 /// with, or that of the last replayed event) and are replayed one by one; what was held for them
 /// stays held." 10.1: live ones come without.

@@ -36,8 +36,8 @@ fn answered(client: &mut Client, brain: &mut Brain, session: (u64, u32)) -> Resp
 }
 
 /// 11.3: "`timeout=0` fetches a cursor to begin with"; 11.4: "The connection stays open for the
-/// next one (3.1). `Cache-Control: no-store`." 2.4: the next poll has another connection id, so what
-/// is on its way for the first one, which may be another user's, never reaches it.
+/// next one (3.1). `Cache-Control: no-store`." 2.4: the next poll has another connection id, so
+/// what is on its way for the first one, which may be another user's, never reaches it.
 #[test]
 fn a_cursor_to_begin_with_and_the_next_poll() {
     let (edge, mut brain) = Edge::start(&[]);
@@ -302,4 +302,22 @@ fn close_sessions() {
     client.expect_end();
     assert_eq!(brain.next(), Seen::Close(vec![(conn, 7)]));
     assert_eq!(brain.reasons[&conn], CloseReason::CloseSessions);
+}
+
+/// 6.4: "a connection that ends before OPENED waits for it": also one that had an earlier brain's.
+#[test]
+fn closed_without_its_number() {
+    let (edge, mut brain) = Edge::start(&[]);
+    let (mut client, conn) = ask(&edge, &mut brain, "timeout=20", "");
+    brain.opened_at(conn, 7, "o1");
+    assert!(matches!(brain.inspect(1, conn), Seen::Inspected(..)));
+    let (mut brain, ..) = meet_again(&edge, brain);
+    brain.close_sessions("moved", &[conn]);
+    assert_eq!(client.response().body, body(&[], "o1"));
+    client.expect_end();
+    drop(client);
+    brain.expect_silence(50);
+    brain.opened(conn, 17);
+    assert_eq!(brain.next(), Seen::Close(vec![(conn, 17)]));
+    brain.stat_becomes("connections", 0);
 }
