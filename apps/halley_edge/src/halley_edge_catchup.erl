@@ -14,10 +14,11 @@
 -export([begins/5, start_link/2, go_on/1]).
 -export_type([start/0]).
 
-%% Where a link's cursor begins: here and now, at an older vector, or here behind a gap.
+%% Where a link's cursor begins: here and now; or at a vector from which it catches up once the
+%% sessions are known, in the second case behind a gap.
 -type start() :: here | {from, halley_history:vector()}
                | {gap, malformed | other_store, FromMs :: non_neg_integer(),
-                  ToMs :: non_neg_integer()}.
+                  ToMs :: non_neg_integer(), halley_history:vector()}.
 
 %% How long one wait for the log takes before it is begun again.
 -define(AWAIT_MS, 1000).
@@ -25,26 +26,27 @@
 -record(state, {writer :: pid(), slot :: halley_links:slot(), limits :: map(),
                 reader :: halley_history_reader:reader()}).
 
-%% What SYNC_BEGIN's cursor means for a worker with so many sessions. Whether it is too old is seen
-%% when the catch-up runs.
+%% What SYNC_BEGIN's cursor means for a worker with so many sessions, at a time when these were the
+%% heads, or a moment later. Whether the cursor is too old is seen when the catch-up runs. What is
+%% published before the sessions are in the directory comes with a catch-up, whatever the cursor.
 -spec begins(Sessions :: non_neg_integer(), Cursor :: binary(), halley_cursor:store(),
              Heads :: halley_history:vector(), NowMs :: non_neg_integer()) -> start().
 begins(0, _, _, _, _) ->
     here;
-begins(_, <<>>, _, _, _) ->
-    here;
+begins(_, <<>>, _, Heads, _) ->
+    {from, Heads};
 begins(_, Cursor, Store, Heads, NowMs) ->
     case halley_cursor:decode(Cursor) of
         {ok, #{store := Store, at := Seconds, vector := Vector}} ->
             %% Nobody was given what was never drawn.
             case halley_vector:is_reached(Vector, Heads) of
                 true -> {from, Vector};
-                false -> {gap, malformed, Seconds * 1000, NowMs}
+                false -> {gap, malformed, Seconds * 1000, NowMs, Heads}
             end;
         {ok, #{at := Seconds}} ->
-            {gap, other_store, Seconds * 1000, NowMs};
+            {gap, other_store, Seconds * 1000, NowMs, Heads};
         error ->
-            {gap, malformed, 0, NowMs}
+            {gap, malformed, 0, NowMs, Heads}
     end.
 
 %% To be called by the writer, which receives {catchup, Pid, What} with

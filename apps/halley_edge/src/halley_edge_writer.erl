@@ -301,17 +301,17 @@ ask_marks(State) ->
 
 begin_at(here, State) ->
     tell_cursor(State);
-begin_at({from, Vector}, #state{place = Place} = State) ->
-    Older = halley_edge_place:move_to(Vector, Place),
-    tell_cursor(State#state{place = halley_edge_place:skip(Older)});
-begin_at({gap, Reason, FromMs, ToMs}, State) ->
-    ok = halley_metrics:incr(case Reason of
-        malformed -> gap_malformed;
-        other_store -> gap_other_store
-    end),
-    {Cursor, Next} = cursor(State),
+begin_at({from, Vector}, State) ->
+    tell_cursor(older(Vector, State));
+begin_at({gap, Reason, FromMs, ToMs, Vector}, State) ->
+    Counter = case Reason of malformed -> gap_malformed; other_store -> gap_other_store end,
+    ok = halley_metrics:incr(Counter),
+    {Cursor, Next} = cursor(older(Vector, State)),
     Gap = #{reason => Reason, from => FromMs, to => ToMs, cursor => Cursor},
     tell_cursor(gap(Gap, Next)).
+
+older(Vector, #state{place = Place} = State) ->
+    State#state{place = halley_edge_place:skip(halley_edge_place:move_to(Vector, Place))}.
 
 %% To every session of the worker.
 gap(#{reason := Reason, from := FromMs, to := ToMs, cursor := Cursor}, State) ->

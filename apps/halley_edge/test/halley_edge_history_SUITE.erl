@@ -14,7 +14,7 @@ all() ->
      close_cancels_a_replay, gap_malformed, gap_other_store, gap_too_old, poll_gets_one_replay,
      poll_with_nothing_missed, behind_catches_up, cut_in_the_middle, cut_in_a_replay,
      sync_without_a_cursor, sync_with_a_cursor_of_another_store,
-     sync_with_a_cursor_too_old, held_session_opened_twice,
+     sync_with_a_cursor_too_old, published_in_a_sync, held_session_opened_twice,
      inspect_answers, inspections_are_bounded].
 
 init_per_testcase(Case, Config) ->
@@ -89,9 +89,7 @@ replay_then_live(Config) ->
         fake_worker:run(3, fake_worker:open(Conn, User, Cursor, W))
     end, Worker, lists:enumerate(Users)),
     Total = 260 * length(Subjects),
-    Done = fake_worker:until(fun(W) ->
-        lists:all(fun(Conn) -> length(fake_worker:seen(Conn, W)) >= Total end, lists:seq(1, 20))
-    end, Opened),
+    Done = fake_worker:until(all_saw(lists:seq(1, 20), Total), Opened),
     join(Publisher),
     [begin
          ?assertEqual(live, fake_worker:state(Conn, Done)),
@@ -218,9 +216,7 @@ cut_in_the_middle(Config) ->
     Cut = lists:foldl(fun(_, W) -> fake_worker:cut(fake_worker:run(150, W)) end, Opened,
                       [1, 2, 3]),
     join(Publisher),
-    Done = fake_worker:until(fun(W) ->
-        lists:all(fun(Conn) -> length(fake_worker:seen(Conn, W)) >= 1200 end, Conns)
-    end, Cut),
+    Done = fake_worker:until(all_saw(Conns, 1200), Cut),
     [ordered_and_once(Conn, 1200, fake_worker:run(50, Done)) || Conn <- Conns].
 
 %% "Sessions that were held come with their own cursor in the sync ... what was held for them stays
@@ -234,9 +230,7 @@ cut_in_a_replay(Config) ->
     Opened = lists:foldl(fun(Conn, W) -> fake_worker:open(Conn, <<"anna">>, Cursor, W) end,
                          Worker, lists:seq(1, 30)),
     Some = fake_worker:until(saw(1, 1), Opened),
-    Done = fake_worker:until(fun(W) ->
-        lists:all(fun(Conn) -> length(fake_worker:seen(Conn, W)) >= 800 end, lists:seq(1, 30))
-    end, fake_worker:cut(Some)),
+    Done = fake_worker:until(all_saw(lists:seq(1, 30), 800), fake_worker:cut(Some)),
     join(Publisher),
     [ordered_and_once(Conn, 800, fake_worker:run(20, Done)) || Conn <- lists:seq(1, 30)].
 
@@ -271,6 +265,24 @@ sync_with_a_cursor_too_old(Config) ->
     publish(<<"anna">>, 2),
     %% What was read behind the old cursor comes again, and nothing else is missing.
     ?assertEqual([1, 1, 2], numbers(1, fake_worker:until(saw(1, 3), Back))).
+
+%% Whatever the cursor was: what is published while the sessions are told comes with a catch-up.
+published_in_a_sync(Config) ->
+    Worker = ready(fake_worker:open(1, <<"anna">>, worker(Config))),
+    Edge = maps:get(edge, Worker),
+    Foreign = halley_cursor:encode(halley_history:store() bxor 1, 1, halley_history:heads()),
+    [begin
+         ok = fake_edge:cut(Edge),
+         _ = fake_edge:expect(Edge, fun(Frame) -> element(1, Frame) =:= hello_brain end),
+         fake_edge:send(Edge, {sync_begin, 1, Cursor}),
+         _ = fake_edge:expect(Edge, fun(Frame) -> element(1, Frame) =:= cursor end),
+         publish(<<"anna">>, N),
+         fake_edge:send(Edge, {open, [{1, 1, <<"anna">>, <<>>}]}),
+         fake_edge:send(Edge, sync_end),
+         {deliver, Item, _} =
+             fake_edge:expect(Edge, fun(Frame) -> element(1, Frame) =:= deliver end),
+         ?assertEqual({<<"anna">>, N}, data(Item))
+     end || {N, Cursor} <- [{1, <<>>}, {2, Foreign}, {3, <<"nonsense">>}]].
 
 %% 6.3 "each is sent once"
 held_session_opened_twice(Config) ->
@@ -320,6 +332,8 @@ live(Conn, Worker) ->
     fake_worker:until(fun(W) -> fake_worker:state(Conn, W) =:= live end, Worker).
 
 saw(Conn, N) -> fun(Worker) -> length(fake_worker:seen(Conn, Worker)) >= N end.
+
+all_saw(Conns, N) -> fun(Worker) -> lists:all(fun(C) -> (saw(C, N))(Worker) end, Conns) end.
 
 %% A cursor that has seen everything published so far.
 cursor_now() ->

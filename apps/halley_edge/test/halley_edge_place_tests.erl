@@ -56,14 +56,14 @@ begins_test_() ->
     end,
     Cursor = fun(Store, Vector) -> halley_cursor:encode(Store, 1700000000, Vector) end,
     [?_assertEqual(here, Begins(0, Cursor(?STORE, ?ZERO))),
-     ?_assertEqual(here, Begins(3, <<>>)),
+     ?_assertEqual({from, Heads}, Begins(3, <<>>)),
      ?_assertEqual({from, ?ZERO}, Begins(3, Cursor(?STORE, ?ZERO))),
      ?_assertEqual({from, Heads}, Begins(3, Cursor(?STORE, Heads))),
-     ?_assertEqual({gap, malformed, 1700000000000, 1700000009000},
+     ?_assertEqual({gap, malformed, 1700000000000, 1700000009000, Heads},
                    Begins(3, Cursor(?STORE, setelement(4, Heads, 10)))),
-     ?_assertEqual({gap, other_store, 1700000000000, 1700000009000},
+     ?_assertEqual({gap, other_store, 1700000000000, 1700000009000, Heads},
                    Begins(3, Cursor(?STORE + 1, ?ZERO))),
-     ?_assertEqual({gap, malformed, 0, 1700000009000}, Begins(3, <<"nonsense">>))].
+     ?_assertEqual({gap, malformed, 0, 1700000009000, Heads}, Begins(3, <<"nonsense">>))].
 
 place() ->
     halley_edge_place:new(?STORE, ?ZERO).
