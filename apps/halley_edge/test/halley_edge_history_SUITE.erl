@@ -386,9 +386,7 @@ ordered_and_once(Conn, Total, Worker) ->
 slot() ->
     [#{slot := Slot}] = halley_links:list(),
     Slot.
-
 queued() -> lists:sum([B || #{queue_bytes := B} <- halley_links:list()]).
-
 sessions(User) ->
     case halley_ids:lookup(User) of
         undefined -> [];
