@@ -73,15 +73,15 @@ for (const from of Object.keys(open)) {
   });
 }
 
-test('10.1 Last-Event-ID does the same; the parameter goes before it; an empty one is none',
+test('10.1 Last-Event-ID does the same; it goes before the parameter; an empty one is none',
   async () => {
   const early = await now('cat');
   await publish(halley, 'cat', 1);
   const { cursor: late } = await poll(halley, 'cat', { cursor: early, timeout: 5 });
   const byHeader = await sse(halley, 'cat', { 'last-event-id': early });
   assert.deepEqual(data(await byHeader.events.take(1)), [1]);
-  const both = await sse(halley, 'cat', { 'last-event-id': early }, late);
-  await both.quiet('what the parameter has seen', 200);
+  const both = await sse(halley, 'cat', { 'last-event-id': late }, early);
+  await both.quiet('what the header has seen', 200);
   const empty = await sse(halley, 'cat', { 'last-event-id': '' }, '');
   await empty.quiet('history', 200);
   await empty.gaps.none('a gap');

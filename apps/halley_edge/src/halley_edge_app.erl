@@ -1,5 +1,5 @@
-%% The application. Stopping it stops the edge, too, unless SIGTERM's drain did already; a brain that
-%% dies leaves the edge running (protocol/link.md 9).
+%% The application. Stopping it stops the edge, too, unless SIGTERM's drain did already; a brain
+%% that dies leaves the edge running (protocol/link.md 9).
 -module(halley_edge_app).
 -behaviour(application).
 

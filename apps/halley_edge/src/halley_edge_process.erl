@@ -66,7 +66,10 @@ start(Program, Config) ->
 
 arguments(#{public := Public, api := Api, workers := Workers, socket_dir := Dir,
             connections_max := Max}) ->
-    ["--public", Public, "--api", Api, "--workers", integer_to_list(Workers), "--socket-dir", Dir
+    %% For an edge that gets a SIGTERM of its own.
+    DrainMs = application:get_env(halley, drain_ms, 10000),
+    ["--public", Public, "--api", Api, "--workers", integer_to_list(Workers), "--socket-dir", Dir,
+     "--drain-ms", integer_to_list(DrainMs)
      | case Max of undefined -> []; _ -> ["--connections-max", integer_to_list(Max)] end].
 
 %% What is needed to know later whether this process is still there.

@@ -75,16 +75,15 @@ pub fn of_target(req: &Request<'_>) -> Result<Vec<u8>, HttpError> {
     Ok(checked(cursor.as_bytes()))
 }
 
-/// Likewise, and if there is none, from the header that an EventSource comes back with.
+/// Likewise, but the header goes first: an EventSource comes back to the address that it was made
+/// with, and says in the header where it really was.
 ///
 /// # Errors
 /// 400 as for any parameter.
 pub fn of_request(req: &Request<'_>) -> Result<Vec<u8>, HttpError> {
     let cursor = of_target(req)?;
-    if cursor.is_empty() {
-        return Ok(checked(req.header("last-event-id").unwrap_or_default()));
-    }
-    Ok(cursor)
+    let header = req.header("last-event-id").unwrap_or_default();
+    Ok(if header.is_empty() { cursor } else { checked(header) })
 }
 
 fn checked(cursor: &[u8]) -> Vec<u8> {

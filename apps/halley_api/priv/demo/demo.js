@@ -192,10 +192,10 @@ class Person {
     });
     source.onerror = () => {
       // The browser tries again by itself, with the cursor it has; not after an answer that was no
-      // stream, and not well where the URL has a cursor, which would go before the newer one.
+      // stream.
       const isOver = source.readyState === EventSource.CLOSED;
       this.showState(isOver ? 'offline' : 'connecting');
-      if (!isOver && cursor === '') return;
+      if (!isOver) return;
       source.close();
       const again = () => { if (this.source === source) this.connect(this.cursor); };
       setTimeout(again, RECONNECT_MS * (0.5 + Math.random()));

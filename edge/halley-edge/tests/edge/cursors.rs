@@ -7,7 +7,7 @@ use crate::replaying::{meet_again, sse_json};
 use crate::websocket::{UPGRADE, expect_text};
 
 /// http.md 10.1: "A stream goes on behind `?cursor=<cursor>` or the header `Last-Event-ID`; the
-/// parameter goes before the header. An empty one is none." 6.2: "one that is longer than 255 bytes
+/// header goes before the parameter. An empty one is none." 6.2: "one that is longer than 255 bytes
 /// or has bytes other than 7.2 allows travels as `-`".
 #[test]
 fn what_a_client_goes_on_behind() {
@@ -22,7 +22,8 @@ fn what_a_client_goes_on_behind() {
         ("/v1/stream?user=u&cursor=", "", ""),
         ("/v1/stream?user=u&cursor=a-Z_9", "", "a-Z_9"),
         ("/v1/stream?user=u", "Last-Event-ID: h\r\n", "h"),
-        ("/v1/stream?user=u&cursor=p", "Last-Event-ID: h\r\n", "p"),
+        ("/v1/stream?user=u&cursor=p", "Last-Event-ID: h\r\n", "h"),
+        ("/v1/stream?user=u&cursor=p", "Last-Event-ID:\r\n", "p"),
         ("/v1/stream?user=u&cursor=", "Last-Event-ID: h\r\n", "h"),
         ("/v1/stream?user=u", "Last-Event-ID:\r\n", ""),
         ("/v1/stream?user=u", "Last-Event-ID: a b\r\n", "-"),
