@@ -142,7 +142,7 @@ test('SIGTERM to the edge alone: it stops cleanly and is restarted', async () =>
 });
 
 test('an edge that hangs keeps nobody from stopping: SIGTERM ends both all the same', async () => {
-  const other = await start();
+  const other = await start({ settings: { HALLEY_DRAIN_TIME: '1s' } });
   const edge = other.edgePid();
   kill(edge, 'SIGSTOP');
   try {

@@ -11,6 +11,7 @@ import { after, before } from 'node:test';
 import { api, follow, publish, sessionsOf } from './lib/client.mjs';
 import { assertError } from './lib/expect.mjs';
 import { kill, prepare, start, test } from './lib/halley.mjs';
+import { Raw } from './lib/raw.mjs';
 import { closeStreams, open, poll, sse } from './lib/streams.mjs';
 import { sleep, until } from './lib/wait.mjs';
 
@@ -150,6 +151,14 @@ test('a damaged record: a gap tells who comes back over it, and the others are t
   assert.equal(gap.reason, 'damaged');
   assert.ok(gap.from <= Date.now() && gap.to >= gap.from, JSON.stringify(gap));
   assert.deepEqual(data(events), ['damaged-1', 'damaged-3']);
+  // Who leaves between the gap and what follows it, and comes back with the gap's own cursor.
+  const raw = await Raw.open(halley.publicPort);
+  raw.send(`GET /v1/stream?user=kim&cursor=${cursor} HTTP/1.1\r\nHost: h\r\n`
+    + 'Accept: application/x-ndjson\r\n\r\n');
+  const line = await until('the gap', () => /\{"cursor":"([^"]+)","gap"/.exec(raw.bytes));
+  raw.close();
+  const before = line.input.slice(0, line.index).match(/damaged-\d/g) ?? [];
+  assert.deepEqual([...before, ...await since('kim', line[1])], ['damaged-1', 'damaged-3']);
 });
 
 test('history.retention: a cursor that is older gets a gap with its times, then live events',
