@@ -16,7 +16,8 @@
 -module(halley_history_index).
 
 -export([new/0, clear/0, event/6, unfollow/4, forget_id/1]).
--export([chain/3, has_events/1, unfollows/2, unfollows_of/2, seqs/3, candidates/1, lookup/1]).
+-export([chain/3, has_events/1, unfollows/2, unfollows_of/2, seqs/3, candidates/1, lookup/1,
+         where/1]).
 -export([drop_below/1, memory/0, damaged/0, set_damaged/1]).
 -export_type([position/0]).
 
@@ -226,6 +227,20 @@ lookup(Seq) ->
     case chunk(Seq bsr ?CHUNK_BITS) of
         none -> none;
         Chunk -> position(atomics:get(Chunk, place(Seq) + 2), atomics:get(Chunk, place(Seq) + 3))
+    end.
+
+%% The same without the rest.
+-spec where(non_neg_integer()) ->
+    {Segment :: non_neg_integer(), Offset :: non_neg_integer()} | none.
+where(Seq) ->
+    case chunk(Seq bsr ?CHUNK_BITS) of
+        none ->
+            none;
+        Chunk ->
+            case atomics:get(Chunk, place(Seq) + 2) of
+                0 -> none;
+                Where -> {Where bsr 32, Where band 16#FFFFFFFF}
+            end
     end.
 
 position(0, _) ->

@@ -1,14 +1,15 @@
 %% Reads records of the history back, by seq.
 %%
 %% A reader belongs to one process: it holds descriptors of a few segments, and the block that it
-%% used last. Other blocks are shared (`halley_history_cache'). What it gives is a copy of the
-%% record, so that an event that waits somewhere doesn't keep a whole block in memory.
+%% used last. Other blocks are shared (`halley_history_cache'). `read/2' gives a copy of the record,
+%% so that an event that waits somewhere doesn't keep a whole block in memory. `event/3' gives a
+%% part of the block, for who puts it into a frame at once.
 %%
 %% Every read verifies checksum, kind and seq. What isn't what the index says is `damaged', and
 %% counted; what retention took, before or while it was read, is `expired'.
 -module(halley_history_reader).
 
--export([new/0, read/2, close/1]).
+-export([new/0, read/2, event/3, close/1]).
 -export_type([reader/0, record/0]).
 
 -type record() ::
@@ -46,9 +47,28 @@ read(Seq, Reader) ->
     end.
 
 verify({Body, Reader}, Kind, Seq) ->
-    case halley_history_record:body(Body) of
+    case halley_history_record:body(binary:copy(Body)) of
         {ok, #{kind := Kind, seq := Seq} = Record} -> {ok, Record, Reader};
         _ -> throw({failed, Reader})
+    end.
+
+%% The body of this event if it is about this subject; `other' if it isn't, or is an unfollow.
+-spec event(halley_history:seq(), binary(), reader()) ->
+    {ok, AtMs :: integer(), Body :: binary(), reader()} | {other | expired | damaged, reader()}.
+event(Seq, Subject, Reader) ->
+    case Seq > halley_history_words:get(floor) andalso halley_history_index:where(Seq) of
+        {Segment, Offset} ->
+            try record(Segment, Offset, Reader) of
+                {Body, Next} ->
+                    case halley_history_record:about(Subject, Seq, Body) of
+                        {ok, AtMs} -> {ok, AtMs, Body, Next};
+                        other -> {other, Next};
+                        damaged -> missing(Seq, Next)
+                    end
+            catch throw:{failed, Failed} -> missing(Seq, Failed)
+            end;
+        _ ->
+            {expired, Reader}
     end.
 
 missing(Seq, Reader) ->
@@ -60,7 +80,7 @@ missing(Seq, Reader) ->
             {damaged, Reader}
     end.
 
-%% The body of the record at this place, a copy.
+%% The body of the record at this place.
 record(Segment, Offset, Reader) ->
     HeadBytes = halley_history_record:head_bytes(),
     {Bytes, Reader1} = bytes(Segment, Offset, HeadBytes, Reader),
@@ -75,7 +95,7 @@ record(Segment, Offset, Reader) ->
 decode(Bytes) ->
     halley_history_record:decode(halley_history_words:get(store), Bytes).
 
-decoded({ok, Body, _}, Reader) -> {binary:copy(Body), Reader};
+decoded({ok, Body, _}, Reader) -> {Body, Reader};
 decoded(_, Reader) -> throw({failed, Reader}).
 
 %% The bytes from here to the end of the block, or `Needed' bytes if that isn't enough; fewer only

@@ -18,7 +18,7 @@
 -module(halley_history_record).
 
 -export([event/3, unfollow/5, lost/3, place/3]).
--export([decode/2, body/1, resync/2, head_bytes/0, bytes_max/0]).
+-export([decode/2, body/1, about/3, item/1, resync/2, head_bytes/0, bytes_max/0]).
 -export_type([record/0]).
 
 -type store() :: 0..16#FFFFFFFF.
@@ -120,6 +120,30 @@ body(<<?PLACE, _, _, Seq:64, At:64/signed>>) ->
     {ok, #{kind => place, seq => Seq, at => At}};
 body(_) ->
     damaged.
+
+%% Whether this is the body of the event with this seq and subject, and when it was published;
+%% `other': it is about another subject, or an unfollow. Nothing is copied.
+-spec about(Subject :: binary(), Seq :: non_neg_integer(), Body :: binary()) ->
+    {ok, AtMs :: integer()} | other | damaged.
+about(Subject, Seq, <<?EVENT, _:16, Seq:64, At:64/signed, _:96, IdBytes, _:IdBytes/binary, Bytes,
+                      Its:Bytes/binary, _/binary>>) ->
+    case Its of
+        Subject -> {ok, At};
+        _ -> other
+    end;
+about(_, Seq, <<?UNFOLLOW, _:16, Seq:64, _/binary>>) ->
+    other;
+about(_, _, _) ->
+    damaged.
+
+%% What a frame has of an event: its numbers, from the shard on, and its text, a part of the body.
+-spec item(Body :: binary()) ->
+    {Shard :: halley_shard:index(), Seq :: non_neg_integer(), At :: integer(),
+     DataOffset :: non_neg_integer(), SubjectOffset :: non_neg_integer(),
+     SubjectBytes :: non_neg_integer(), Json :: binary()}.
+item(<<?EVENT, Shard, _, Seq:64, At:64/signed, _:32, DataOffset:32, SubjectOffset:16,
+       SubjectBytes:16, IdBytes, _:IdBytes/binary, Bytes, _:Bytes/binary, Json/binary>>) ->
+    {Shard, Seq, At, DataOffset, SubjectOffset, SubjectBytes, Json}.
 
 %% The next position after `From' where a record may begin. `none': not before this position.
 -spec resync(binary(), From :: non_neg_integer()) ->

@@ -23,13 +23,13 @@
 %% It holds no process and no file: what it reads with is lent to it.
 -module(halley_replay).
 
--export([new/2, next/4, cursor/1, vector/1]).
--export_type([replay/0, gap/0, limits/0]).
+-export([new/2, next/6, cursor/1, vector/1]).
+-export_type([replay/0, gap/0, limits/0, take/1]).
 
 %% Candidates that a pass keeps.
 -define(PASS_EVENTS_MAX, 4096).
-%% What an event takes in a frame beyond its JSON.
--define(ITEM_BYTES, 96).
+%% What an event takes in a frame beyond its record.
+-define(ITEM_BYTES, 64).
 -define(FOLLOWING_PAGE, 1000).
 
 -record(pass, {up_to :: halley_cursor:vector(),
@@ -52,7 +52,13 @@
                  reason := malformed | other_store | too_old | damaged,
                  cursor => halley_cursor:token()}.
 -type limits() :: #{events_max := pos_integer(), bytes_max := pos_integer()}.
+%% The body is a part of a block of the log: who keeps it copies it (halley_history_record:body/1
+%% and item/1 say what it holds).
+-type take(Acc) :: fun((Body :: binary(), halley_cursor:token(), Acc) -> Acc).
 -type reader() :: halley_history_reader:reader().
+
+-record(batch, {take :: take(term()), acc :: term(), events_left :: integer(),
+                bytes_left :: integer(), store :: halley_cursor:store(), reader :: reader()}).
 
 %% A replay for the user of this cursor. With a gap it goes on behind it: from the oldest event
 %% there is, or from now on.
@@ -75,8 +81,10 @@ new(User, true, At, Vector) ->
     end.
 
 from_now(User, Reason, FromMs) ->
+    %% The heads first: an event in between is in the gap and in the replay, not in neither.
+    Heads = halley_history:heads(),
     NowMs = erlang:system_time(millisecond),
-    Replay = #replay{user = User, vector = halley_history:heads(), at = NowMs div 1000},
+    Replay = #replay{user = User, vector = Heads, at = NowMs div 1000},
     gap(#{from => FromMs, to => NowMs, reason => Reason}, Replay).
 
 above_floor(#replay{vector = Vector, at = At} = Replay) ->
@@ -108,67 +116,92 @@ vector(#replay{vector = Vector}) ->
 cursor(#replay{vector = Vector, at = At}) ->
     halley_cursor:encode(halley_history:store(), At, Vector).
 
-%% The next events, oldest first, at least one unless the replay is `done' or meets a gap. `done':
-%% there is nothing more up to this vector. A gap comes behind the events, and the replay goes on.
--spec next(replay(), UpTo :: halley_cursor:vector(), limits(), reader()) ->
-    {[halley_event:event()], more | done | {gap, gap()}, replay(), reader()}.
-next(Replay, UpTo, #{events_max := EventsMax, bytes_max := BytesMax}, Reader) ->
-    {Events, What, Next, NextReader} = fill(Replay, UpTo, EventsMax, BytesMax, [], Reader),
-    Events =:= [] orelse halley_metrics:incr(replayed_events, length(Events)),
-    {lists:reverse(Events), What, Next, NextReader}.
+%% The next events, oldest first, each given to `Take' with its cursor; at least one unless the
+%% replay is `done' or meets a gap. `done': there is nothing more up to this vector. A gap comes
+%% behind the events, and the replay goes on.
+-spec next(replay(), UpTo :: halley_cursor:vector(), limits(), take(Acc), Acc, reader()) ->
+    {Acc, more | done | {gap, gap()}, replay(), reader()}.
+next(Replay, UpTo, #{events_max := EventsMax, bytes_max := BytesMax}, Take, Acc, Reader) ->
+    Batch = #batch{take = Take, acc = Acc, events_left = EventsMax, bytes_left = BytesMax,
+                   store = halley_history:store(), reader = Reader},
+    {What, Next, #batch{acc = Taken, events_left = Left, reader = NextReader}} =
+        fill(Replay, UpTo, Batch),
+    Given = EventsMax - Left,
+    Given =:= 0 orelse halley_metrics:incr(replayed_events, Given),
+    {Taken, What, Next, NextReader}.
 
-fill(#replay{pass = none} = Replay, UpTo, EventsLeft, BytesLeft, Events, Reader) ->
+fill(#replay{pass = none} = Replay, UpTo, #batch{reader = Reader} = Batch) ->
     case halley_vector:is_reached(UpTo, Replay#replay.vector) of
         true ->
-            {Events, done, Replay, Reader};
+            {done, Replay, Batch};
         false ->
             case above_floor(Replay) of
                 {ok, _} ->
                     {Started, NextReader} = start_pass(Replay, UpTo, Reader),
-                    fill(Started, UpTo, EventsLeft, BytesLeft, Events, NextReader);
+                    fill(Started, UpTo, Batch#batch{reader = NextReader});
                 {gap, Gap, Next} ->
-                    {Events, {gap, Gap}, Next, Reader}
+                    {{gap, Gap}, Next, Batch}
             end
     end;
-fill(#replay{pass = #pass{candidates = [], ends_at = Vector}} = Replay, UpTo, EventsLeft,
-     BytesLeft, Events, Reader) ->
-    fill(Replay#replay{vector = Vector, pass = none}, UpTo, EventsLeft, BytesLeft, Events, Reader);
-fill(Replay, _, EventsLeft, BytesLeft, Events, Reader)
-  when EventsLeft =< 0; BytesLeft =< 0, Events =/= [] ->
-    {Events, more, Replay, Reader};
-fill(#replay{pass = #pass{candidates = [{Seq, Gap} | _]}} = Replay, _, _, _, Events, Reader)
-  when is_map(Gap) ->
-    {gap, Told, Next} = gap(Gap, passed(Seq, Replay#replay{told = Seq})),
-    {Events, {gap, Told}, Next, Reader};
-fill(#replay{pass = #pass{candidates = [{Seq, Subject} | _]}} = Replay, UpTo, EventsLeft,
-     BytesLeft, Events, Reader) ->
-    case halley_history_reader:read(Seq, Reader) of
-        {ok, #{kind := event, subject := Subject, at := AtMs, json := Json} = Record, Next} ->
-            Passed = passed(Seq, Replay#replay{at = AtMs div 1000}),
-            fill(Passed, UpTo, EventsLeft - 1, BytesLeft - byte_size(Json) - ?ITEM_BYTES,
-                 [Record#{cursor => cursor(Passed)} | Events], Next);
-        {ok, _, Next} ->
-            fill(skipped(Replay), UpTo, EventsLeft, BytesLeft, Events, Next);
-        {damaged, Next} ->
-            Gap = #{from => Replay#replay.at * 1000, to => erlang:system_time(millisecond),
+fill(#replay{pass = #pass{candidates = Candidates, ends_at = EndsAt}} = Replay, UpTo, Batch) ->
+    {Stopped, Left, Passed, Next} = take(Candidates, none, Replay, Batch),
+    Given = passed(Passed, Left, Replay),
+    case Stopped of
+        used ->
+            fill(Given#replay{vector = EndsAt, pass = none}, UpTo, Next);
+        full ->
+            {more, Given, Next};
+        {gap, Seq, Gap} ->
+            {gap, Told, Behind} = gap(Gap, passed({Seq, Given#replay.at}, tl(Left),
+                                                  Given#replay{told = Seq})),
+            {{gap, Told}, Behind, Next};
+        {damaged, Seq} ->
+            Gap = #{from => Given#replay.at * 1000, to => erlang:system_time(millisecond),
                     reason => damaged},
-            {gap, Told, Passed} = gap(Gap, passed(Seq, Replay)),
-            {Events, {gap, Told}, Passed, Next};
-        {expired, Next} ->
+            {gap, Told, Behind} = gap(Gap, passed({Seq, Given#replay.at}, tl(Left), Given)),
+            {{gap, Told}, Behind, Next};
+        expired ->
             %% Retention was here in the meantime, and the next pass says so.
-            fill(Replay#replay{pass = none}, UpTo, EventsLeft, BytesLeft, Events, Next)
+            fill(Given#replay{pass = none}, UpTo, Next)
     end.
 
-passed(N, #replay{pass = #pass{candidates = [_ | Rest], plain_from = From, plain_to = To} = Pass}
-       = Replay) when N >= From, N =< To ->
-    Replay#replay{vector = {N, N, N, N, N, N, N, N}, pass = Pass#pass{candidates = Rest}};
-passed(N, #replay{vector = Vector, pass = #pass{candidates = [_ | Rest], up_to = UpTo} = Pass}
-       = Replay) ->
-    Replay#replay{vector = halley_vector:advance(N, Vector, UpTo),
-                  pass = Pass#pass{candidates = Rest}}.
+%% `Passed': seq and second of the last event that was given.
+take([], Passed, _, Batch) ->
+    {used, [], Passed, Batch};
+take(Left, Passed, _, #batch{events_left = EventsLeft, bytes_left = BytesLeft} = Batch)
+  when EventsLeft =< 0; BytesLeft =< 0 ->
+    {full, Left, Passed, Batch};
+take([{Seq, Gap} | _] = Left, Passed, _, Batch) when is_map(Gap) ->
+    {{gap, Seq, Gap}, Left, Passed, Batch};
+take([{Seq, Subject} | Rest] = Left, Passed, Replay, #batch{reader = Reader} = Batch) ->
+    case halley_history_reader:event(Seq, Subject, Reader) of
+        {ok, AtMs, Body, Next} ->
+            #batch{take = Take, acc = Acc, events_left = EventsLeft, bytes_left = BytesLeft,
+                   store = Store} = Batch,
+            At = AtMs div 1000,
+            Cursor = halley_cursor:encode(Store, At, behind(Seq, Replay)),
+            take(Rest, {Seq, At}, Replay,
+                 Batch#batch{acc = Take(Body, Cursor, Acc), events_left = EventsLeft - 1,
+                             bytes_left = BytesLeft - byte_size(Body) - ?ITEM_BYTES,
+                             reader = Next});
+        {other, Next} ->
+            take(Rest, Passed, Replay, Batch#batch{reader = Next});
+        {damaged, Next} ->
+            {{damaged, Seq}, Left, Passed, Batch#batch{reader = Next}};
+        {expired, Next} ->
+            {expired, Left, Passed, Batch#batch{reader = Next}}
+    end.
 
-skipped(#replay{pass = #pass{candidates = [_ | Rest]} = Pass} = Replay) ->
-    Replay#replay{pass = Pass#pass{candidates = Rest}}.
+passed(none, Left, #replay{pass = Pass} = Replay) ->
+    Replay#replay{pass = Pass#pass{candidates = Left}};
+passed({Seq, At}, Left, #replay{pass = Pass} = Replay) ->
+    Replay#replay{vector = behind(Seq, Replay), at = At, pass = Pass#pass{candidates = Left}}.
+
+%% The vector when a seq of the pass has been passed.
+behind(N, #replay{pass = #pass{plain_from = From, plain_to = To}}) when N >= From, N =< To ->
+    {N, N, N, N, N, N, N, N};
+behind(N, #replay{vector = Vector, pass = #pass{up_to = UpTo}}) ->
+    halley_vector:advance(N, Vector, UpTo).
 
 %% --- passes --------------------------------------------------------------------------------------
 

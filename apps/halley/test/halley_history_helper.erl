@@ -3,6 +3,7 @@
 
 -export([with/2, with_in/3, start/1, stop/0, kill/0, restart/0, directory/0]).
 -export([entry/2, entry/3, publish/2, publish/3, publish_all/1, wait_written/0]).
+-export([replayed/4]).
 -export([segments/0, newest/0, readable/1, events/0, damage/3, until/1, until/2, silently/1]).
 
 %% Runs a fun over a new history in a directory that is removed afterwards.
@@ -94,13 +95,22 @@ publish_all(Subjects) ->
 append(Entries, Subject) ->
     Ref = make_ref(),
     ok = halley_history:append(halley_shard:of_subject(Subject), Entries,
-                               {{self(), Ref}, ok, error}),
+                               {{self(), Ref}, ok}),
     receive {Ref, Answer} -> Answer after 10000 -> exit(no_answer) end.
 
 %% As the shards do.
 wait_written() ->
     [halley_history:mark(Shard) || Shard <- lists:seq(1, halley_shard:count())],
     ok = halley_history:await(halley_history:heads(), 10000).
+
+%% A batch of a replay as a list: events with their cursors.
+replayed(Replay, UpTo, Limits, Reader) ->
+    Take = fun(Body, Cursor, Events) ->
+        {ok, Event} = halley_history_record:body(Body),
+        [Event#{cursor => Cursor} | Events]
+    end,
+    {Events, What, Next, Later} = halley_replay:next(Replay, UpTo, Limits, Take, [], Reader),
+    {lists:reverse(Events), What, Next, Later}.
 
 segments() ->
     {ok, Numbers} = halley_history_segment:list(directory()),

@@ -237,7 +237,7 @@ rest(Replay, Heads) ->
 
 next(Replay, UpTo) ->
     Reader = halley_history_reader:new(),
-    {Events, What, Next, Later} = halley_replay:next(Replay, UpTo, ?LIMITS, Reader),
+    {Events, What, Next, Later} = halley_history_helper:replayed(Replay, UpTo, ?LIMITS, Reader),
     ok = halley_history_reader:close(Later),
     case What of
         {gap, Gap} -> {Events ++ [Gap], more, Next};

@@ -4,6 +4,7 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -compile([export_all, nowarn_export_all]).
+-import(halley_history_helper, [replayed/4]).
 -import(halley_test_brain, [publish/2, publish_all/1, follow_all/2, drop_up_to/1, damage/1]).
 
 -define(LIMITS, #{events_max => 256, bytes_max => 131072}).
@@ -48,7 +49,7 @@ all(Replay, Limits) ->
     all(Replay, UpTo, Limits, halley_history_reader:new()).
 
 all(Replay, UpTo, #{events_max := Max} = Limits, Reader) ->
-    {Events, What, Next, NextReader} = halley_replay:next(Replay, UpTo, Limits, Reader),
+    {Events, What, Next, NextReader} = replayed(Replay, UpTo, Limits, Reader),
     ?assert(length(Events) =< Max),
     case What of
         done ->
@@ -119,7 +120,7 @@ batches_are_bounded(_) ->
     [?assertEqual(lists:sort(Ids), lists:sort(ids(all(new(<<"ann">>, Cursor), Limits))))
      || Limits <- [#{events_max => 1, bytes_max => 100000}, #{events_max => 7, bytes_max => 100000},
                    #{events_max => 100, bytes_max => 1}]],
-    {Few, more, _, _} = halley_replay:next(new(<<"ann">>, Cursor), halley_history:written(),
+    {Few, more, _, _} = replayed(new(<<"ann">>, Cursor), halley_history:written(),
                                            #{events_max => 100, bytes_max => 5000},
                                            halley_history_reader:new()),
     ?assert(length(Few) =< 5).
@@ -149,7 +150,7 @@ followed_meanwhile(_) ->
     Cursor = cursor(),
     Ids = publish_all([{<<"bob">>, 1}, {<<"bob">>, 2}]),
     Limits = #{events_max => 1, bytes_max => 100000},
-    {First, more, Replay, _} = halley_replay:next(new(<<"ann">>, Cursor), halley_history:written(),
+    {First, more, Replay, _} = replayed(new(<<"ann">>, Cursor), halley_history:written(),
                                                   Limits, halley_history_reader:new()),
     ok = halley:follow(<<"ann">>, <<"cid">>),
     Id = publish(<<"cid">>, 1),
@@ -172,7 +173,7 @@ published_while_it_runs(_) ->
     Step = fun(N, {Replay, Ids, Got}) ->
                New = publish_all([{<<"bob">>, N} || _ <- lists:seq(1, 5)]),
                {Events, _, Next, Reader} =
-                   halley_replay:next(Replay, halley_history:written(), Limits,
+                   replayed(Replay, halley_history:written(), Limits,
                                       halley_history_reader:new()),
                ok = halley_history_reader:close(Reader),
                {Next, Ids ++ New, Got ++ Events}
@@ -189,7 +190,7 @@ nothing_above_what_was_asked_for(_) ->
     UpTo = halley_history:heads(),
     publish_all([{Subject, 2} || Subject <- subjects(8)]),
     ok = await(fun halley_history:heads/0),
-    {Events, done, Replay, _} = halley_replay:next(new(<<"ann">>, Cursor), UpTo, ?LIMITS,
+    {Events, done, Replay, _} = replayed(new(<<"ann">>, Cursor), UpTo, ?LIMITS,
                                                    halley_history_reader:new()),
     ?assertEqual(lists:sort(Ids), lists:sort(ids(Events))),
     ?assertEqual(8, length(all(Replay, ?LIMITS))).
@@ -203,7 +204,7 @@ shards_at_different_places(_) ->
     ok = await(fun halley_history:heads/0),
     [begin
          UpTo = setelement(Shard, halley_history:heads(), element(Shard, Before)),
-         {Events, done, Replay, _} = halley_replay:next(new(<<"ann">>, Cursor), UpTo, ?LIMITS,
+         {Events, done, Replay, _} = replayed(new(<<"ann">>, Cursor), UpTo, ?LIMITS,
                                                         halley_history_reader:new()),
          Late = all(Replay, ?LIMITS),
          ?assertEqual([], [E || #{shard := S} = E <- Events, S =:= Shard]),
@@ -251,7 +252,7 @@ too_old_in_the_middle(_) ->
     publish_all([{<<"ann">>, N} || N <- lists:seq(1, 10)]),
     [First, _, _, _, Fifth | Later] = replay(<<"ann">>, Start),
     {[Got], more, Replay, _} =
-        halley_replay:next(new(<<"ann">>, Start), halley_history:written(),
+        replayed(new(<<"ann">>, Start), halley_history:written(),
                            #{events_max => 1, bytes_max => 1000}, halley_history_reader:new()),
     ?assertEqual(ids([First]), ids([Got])),
     ok = drop_up_to(Fifth),

@@ -81,9 +81,10 @@ replay(Users, Cursor, UpTo) ->
     N.
 
 batches(Replay, UpTo, Sum, Reader) ->
-    case halley_replay:next(Replay, UpTo, ?LIMITS, Reader) of
-        {Events, done, _, Next} -> {Sum + length(Events), Next};
-        {Events, more, Later, Next} -> batches(Later, UpTo, Sum + length(Events), Next)
+    Count = fun(_, _, N) -> N + 1 end,
+    case halley_replay:next(Replay, UpTo, ?LIMITS, Count, Sum, Reader) of
+        {N, done, _, Next} -> {N, Next};
+        {N, more, Later, Next} -> batches(Later, UpTo, N, Next)
     end.
 
 catch_up(Slot, From, UpTo) ->

@@ -2,7 +2,9 @@
 %% link.md.
 -module(halley_edge_encoder).
 
--export([encode/1, encode_deliver/3, deliver_bytes/3, item_bytes/1]).
+-export([encode/1, encode_deliver/3, deliver_bytes/3, encode_replay/5,
+         no_items/0, add_item/3]).
+-export_type([items/0]).
 
 -include("halley_edge.hrl").
 
@@ -10,6 +12,9 @@
 %% type, item, count.
 -define(ITEM_HEAD_BYTES, 30).
 -define(DELIVER_HEAD_BYTES, (4 + 1 + ?ITEM_HEAD_BYTES + 2)).
+
+%% Items of a REPLAY, one behind the other, and how many; the cursor is that of the last.
+-type items() :: {Count :: non_neg_integer(), Cursor :: binary(), Items :: iodata()}.
 
 %% The whole frame, its length first. The caller keeps the bounds of link.md: a value that doesn't
 %% fit its field crashes.
@@ -24,9 +29,7 @@ encode({response_body, Conn, Flags, Body}) ->
 encode({deliver, #{cursor := Cursor} = Item, Conns}) ->
     encode_deliver(Cursor, Item, Conns);
 encode({replay, Conn, Flags, Cursor, Heads, Items}) ->
-    encode_frame(16#19, [<<Conn:64, Flags>>, str8(Cursor), length(Heads),
-                         [<<Seq:64>> || Seq <- Heads], <<(length(Items)):16>>
-                         | lists:map(fun item/1, Items)]);
+    encode_replay(Conn, Flags, Cursor, Heads, {length(Items), <<>>, lists:map(fun item/1, Items)});
 encode({ping, Nonce}) ->
     <<9:32, 16#01, Nonce:64>>;
 encode({pong, Nonce}) ->
@@ -107,10 +110,26 @@ encode_deliver(Cursor, Item, Conns) ->
 deliver_bytes(Cursor, Json, Conns) ->
     ?DELIVER_HEAD_BYTES + byte_size(Cursor) + byte_size(Json) + byte_size(Conns).
 
-%% The bytes that an item takes in a REPLAY.
--spec item_bytes(halley_edge_codec:item()) -> pos_integer().
-item_bytes(#{cursor := Cursor, json := Json}) ->
-    ?ITEM_HEAD_BYTES + byte_size(Cursor) + byte_size(Json).
+%% REPLAY with items that are encoded already.
+-spec encode_replay(halley_edge_codec:conn(), halley_edge_codec:flags(), Cursor :: binary(),
+                    Heads :: [non_neg_integer()], items()) -> iolist().
+encode_replay(Conn, Flags, Cursor, Heads, {Count, _, Items}) ->
+    encode_frame(16#19, [<<Conn:64, Flags>>, str8(Cursor), length(Heads),
+                         [<<Seq:64>> || Seq <- Heads], <<Count:16>> | Items]).
+
+-spec no_items() -> items().
+no_items() ->
+    {0, <<>>, <<>>}.
+
+%% One item more, from the body of its record (halley_history_record). The binary is appended to in
+%% place.
+-spec add_item(Body :: binary(), Cursor :: binary(), items()) -> items().
+add_item(Body, Cursor, {Count, _, Items}) ->
+    {Shard, Seq, At, DataOffset, SubjectOffset, SubjectBytes, Json} =
+        halley_history_record:item(Body),
+    {Count + 1, Cursor,
+     <<Items/binary, Shard, Seq:64, At:64, DataOffset:32, SubjectOffset:16, SubjectBytes:16,
+       (byte_size(Cursor)), Cursor/binary, (byte_size(Json)):32, Json/binary>>}.
 
 item(#{shard := Shard, seq := Seq, at := At, data_offset := DataOffset, json := Json,
        subject_offset := SubjectOffset, subject_bytes := SubjectBytes, cursor := Cursor}) ->

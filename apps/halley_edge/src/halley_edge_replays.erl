@@ -130,6 +130,7 @@ wait_ms(pause, _) -> ?PAUSE_MS;
 wait_ms(nothing, _) -> infinity.
 
 handle({add, Held}, State) ->
+    ok = halley_metrics:incr(replays, length(Held)),
     lists:foldl(fun({Conn, User, Transport, Cursor}, S) ->
         take_turn(Conn, #session{user = User, transport = Transport, cursor = Cursor,
                                  phase = ready}, S)
@@ -213,29 +214,31 @@ begun(_, Session, _) ->
 batch(Conn, #session{replay = Replay, rest = Rest} = Session, State) ->
     UpTo = case is_tuple(Rest) of true -> Rest; false -> halley_history:written() end,
     #state{limits = Limits, reader = Reader} = State,
-    {Events, What, Next, Later} = halley_replay:next(Replay, UpTo, Limits, Reader),
-    batch(What, Events, Conn, Session#session{replay = Next}, State#state{reader = Later}).
+    {Items, What, Next, Later} =
+        halley_replay:next(Replay, UpTo, Limits, fun halley_edge_encoder:add_item/3,
+                           halley_edge_encoder:no_items(), Reader),
+    batch(What, Items, Conn, Session#session{replay = Next}, State#state{reader = Later}).
 
-batch(done, Events, Conn, #session{rest = Heads}, #state{writer = Writer} = State)
+batch(done, Items, Conn, #session{rest = Heads}, #state{writer = Writer} = State)
   when is_tuple(Heads) ->
-    ok = halley_edge_writer:last(Writer, Conn, Heads, Events),
+    ok = halley_edge_writer:last(Writer, Conn, Heads, Items),
     ended(Conn, State);
-batch(done, [], Conn, Session, State) ->
+batch(done, {0, _, _}, Conn, Session, State) ->
     ready(Conn, Session#session{rest = little}, State);
-batch(done, Events, Conn, Session, State) ->
-    replay(Conn, Events, State),
+batch(done, Items, Conn, Session, State) ->
+    replay(Conn, Items, State),
     sent(Conn, Session#session{rest = little}, State);
-batch(more, Events, Conn, Session, State) ->
+batch(more, Items, Conn, Session, State) ->
     {Kept, Next} = keep(Session, State),
-    replay(Conn, Events, State),
+    replay(Conn, Items, State),
     sent(Conn, Kept, Next);
-batch({gap, Gap}, [], Conn, Session, State) ->
+batch({gap, Gap}, {0, _, _}, Conn, Session, State) ->
     gap(Conn, Gap, State),
     {Kept, Next} = keep(Session, State),
     take_turn(Conn, Kept, Next);
-batch({gap, Gap}, Events, Conn, Session, State) ->
+batch({gap, Gap}, Items, Conn, Session, State) ->
     {Kept, Next} = keep(Session, State),
-    replay(Conn, Events, State),
+    replay(Conn, Items, State),
     gap(Conn, Gap, State),
     sent(Conn, Kept, Next).
 
@@ -257,13 +260,13 @@ keep(#session{replay = Replay} = Session, #state{kept = Kept, replays_max = Max}
             {Session#session{replay = none, cursor = halley_replay:cursor(Replay)}, State}
     end.
 
-replay(Conn, Events, #state{writer = Writer}) ->
-    #{cursor := Cursor} = lists:last(Events),
-    send({replay, Conn, 0, Cursor, [], Events}, Writer).
+replay(Conn, {_, Cursor, _} = Items, #state{writer = Writer}) ->
+    write(halley_edge_encoder:encode_replay(Conn, 0, Cursor, [], Items), Writer).
 
 gap(Conn, Gap, #state{writer = Writer}) ->
     #{reason := Reason, from := FromMs, to := ToMs, cursor := Cursor} = Gap,
-    send({gap, atom_to_binary(Reason), FromMs, ToMs, Cursor, [Conn]}, Writer).
+    Frame = {gap, atom_to_binary(Reason), FromMs, ToMs, Cursor, [Conn]},
+    write(halley_edge_codec:encode(Frame), Writer).
 
-send(Frame, Writer) ->
-    halley_edge_writer:send(Writer, [iolist_to_binary(halley_edge_codec:encode(Frame))]).
+write(Frame, Writer) ->
+    halley_edge_writer:send(Writer, [iolist_to_binary(Frame)]).

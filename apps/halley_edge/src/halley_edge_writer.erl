@@ -96,7 +96,7 @@ opened({Writer, Queue}, Opened) ->
 %% Queues the REPLAY with LAST; it is sent, with the link's cursor, once that has reached the heads
 %% and those of the LASTs before it.
 -spec last(handle(), halley_edge_codec:conn(), Heads :: halley_history:vector(),
-           [halley_edge_codec:item()]) -> ok.
+           halley_edge_encoder:items()) -> ok.
 last({Writer, Queue}, Conn, Heads, Items) ->
     Counted = iolist_size(last_frame(Conn, <<>>, Heads, Items)),
     counters:add(Queue, 1, Counted),
@@ -104,7 +104,7 @@ last({Writer, Queue}, Conn, Heads, Items) ->
     ok.
 
 last_frame(Conn, Cursor, Heads, Items) ->
-    halley_edge_codec:encode({replay, Conn, ?FLAG_LAST, Cursor, tuple_to_list(Heads), Items}).
+    halley_edge_encoder:encode_replay(Conn, ?FLAG_LAST, Cursor, tuple_to_list(Heads), Items).
 
 %% SYNC_BEGIN came. The worker gets a CURSOR before any session is opened, so that it never has a
 %% session without knowing where the link stands.

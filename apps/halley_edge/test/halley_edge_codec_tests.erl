@@ -51,11 +51,24 @@ sizes_are_those_of_the_frames_test() ->
     Item = smallest_item(),
     Frame = halley_edge_encoder:encode_deliver(<<"abc">>, Item, <<0:128>>),
     ?assertEqual(iolist_size(Frame),
-                 halley_edge_encoder:deliver_bytes(<<"abc">>, maps:get(json, Item), <<0:128>>)),
-    Replay = fun(Items) ->
-        iolist_size(halley_edge_codec:encode({replay, 1, 0, <<>>, [], Items}))
+                 halley_edge_encoder:deliver_bytes(<<"abc">>, maps:get(json, Item), <<0:128>>)).
+
+%% 2.2: an item made of a record of the history is that of the event.
+items_of_records_test() ->
+    Event = fun(N) ->
+        Draft = halley_event:draft(generated, <<"subject">>, <<"{\"n\":1}">>),
+        halley_event:event(Draft, <<"p-">>, {3, 1000 + N}, 1700000000000 + N)
     end,
-    ?assertEqual(Replay([Item]) - Replay([]), halley_edge_encoder:item_bytes(Item)).
+    Events = [(Event(N))#{cursor => <<"cursor ", (integer_to_binary(N))/binary>>}
+              || N <- lists:seq(1, 3)],
+    Items = lists:foldl(fun(#{cursor := Cursor} = E, Acc) ->
+        {Record, _} = halley_history_record:event(7, 3, E),
+        {ok, Body, _} = halley_history_record:decode(7, iolist_to_binary(Record)),
+        halley_edge_encoder:add_item(Body, Cursor, Acc)
+    end, halley_edge_encoder:no_items(), Events),
+    ?assertMatch({3, <<"cursor 3">>, _}, Items),
+    ?assertEqual(iolist_to_binary(halley_edge_codec:encode({replay, 1, 8, <<"c">>, [5], Events})),
+                 iolist_to_binary(halley_edge_encoder:encode_replay(1, 8, <<"c">>, [5], Items))).
 
 smallest_item() ->
     #{shard => 1, seq => 1, at => 0, data_offset => 8, subject_offset => 0, subject_bytes => 0,
