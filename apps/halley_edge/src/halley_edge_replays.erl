@@ -33,6 +33,13 @@
 -define(BATCH_EVENTS_MAX, 512).
 -define(FRAME_SPARE_BYTES, 32768).
 
+%% Each look at a block of the log counts with all its 64 KB as garbage to be, though the cache owns
+%% it: with the emulator's own numbers every fifth event is a collection. Blocks that the cache has
+%% let go may stay for as long as it takes to look at so many, 32 MB.
+-define(BLOCKS_WORDS, 4194304).
+%% A dozen batches.
+-define(HEAP_WORDS, 131072).
+
 -record(session, {
     user :: non_neg_integer(),
     transport :: 1..5,
@@ -65,7 +72,9 @@
 %% directory, and answers by entered/2; and {replay_ended, Pid, Conn}.
 -spec start_link(Link :: pid(), halley_edge_writer:handle()) -> pid().
 start_link(Link, Writer) ->
-    spawn_opt(?MODULE, init, [Link, Writer], [link, {message_queue_data, off_heap}]).
+    spawn_opt(?MODULE, init, [Link, Writer], [link, {message_queue_data, off_heap},
+                                              {min_heap_size, ?HEAP_WORDS},
+                                              {min_bin_vheap_size, ?BLOCKS_WORDS}]).
 
 %% Sessions that came with a cursor and got their OPENED.
 -spec add(pid(), [held()]) -> ok.
