@@ -117,7 +117,7 @@ history(Run) ->
 publish_history(N) ->
     {Shard, Entry} = entry(N),
     Ref = make_ref(),
-    ok = halley_history:append(Shard, [Entry], {{self(), Ref}, ok, error}),
+    ok = halley_history:append(Shard, [Entry], {{self(), Ref}, ok}),
     receive {Ref, ok} -> ok end.
 
 disk_log(Dir, Make) ->

@@ -29,8 +29,9 @@
                    sessions => non_neg_integer(),  % of the first answer; 0 without
                    chosen => boolean(),            % the publisher chose the id and claimed it
                    atom() => term()}.
-%% Who gets an answer once the entries, and all before them, are on disk.
--type reply() :: none | {gen_server:from(), Answer :: term(), OnError :: term()}.
+%% Who gets an answer once the entries, and all before them, are on disk. If they can't be, the
+%% answer is `{error, disk_full}' or `{error, history_failed}'.
+-type reply() :: none | {gen_server:from(), Answer :: term()}.
 %% Seqs of which some can't be read back, and the times of the events around them.
 -type range() :: {FromSeq :: seq(), ToSeq :: seq(), FromMs :: integer(), ToMs :: integer()}.
 -type info() :: #{store := non_neg_integer(), floor := seq(),

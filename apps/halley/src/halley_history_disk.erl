@@ -1,22 +1,26 @@
 %% The history's files as the log's process writes them: the segment that grows, those before it,
 %% and the ledger.
 %%
-%% `write/2' gives records their place, `sync/1' makes all of them durable, `tick/1' is called once
-%% in a while and does what time asks for. A failure is returned, never thrown, and leaves a state
-%% that can be used: what was not written is cut off, and a segment that could not be synced is
-%% left for a new one, because what the kernel still has of it can't be trusted.
+%% `write/3' gives records their place, `sync/1' makes all of them durable, `tick/1' is called once
+%% in a while and does what time asks for. A write that somebody waits for goes through to the disk
+%% at once if all before it is there: that is one system call instead of two. A failure is returned,
+%% never thrown, and leaves a state that can be used: what was not written is cut off, and a segment
+%% that could not be synced is left for a new one, because what the kernel still has of it can't be
+%% trusted.
 %%
 %% It keeps the words of place and size (`halley_history_words') up to date. It knows no publishers
 %% and no heads: `halley_history_log' does.
 -module(halley_history_disk).
 
--export([open/1, write/2, sync/1, note/1, is_dirty/1, tick/1, starve/1, probe/1, lose/2, close/1]).
+-export([open/1, write/3, sync/1, note/1, is_dirty/1, tick/1, starve/1, probe/1, lose/2, close/1]).
 -export([renew/1, reserved_step/0]).
 -export_type([disk/0, packed/0, failure/0]).
 
+-include("halley_history.hrl").
+
 -record(disk, {dir :: file:name_all(), store :: non_neg_integer(),
                ledger :: halley_history_ledger:ledger(),
-               file = none :: none | halley_history_segment:descriptor(),
+               file = none :: none | halley_history_segment:output(),
                current :: halley_history_retention:segment(),
                next_number :: non_neg_integer(),
                segments = [] :: [halley_history_retention:segment()],
@@ -27,9 +31,7 @@
                ids = [] :: [pos_integer()],        % written since the last sync, id chosen
                lost = [] :: [halley_history:range()]}). % to be written as soon as it is possible
 -opaque disk() :: #disk{}.
--type packed() :: #{kind := event | unfollow, shard := halley_shard:index(), seq := pos_integer(),
-                    at := integer(), id := binary(), subject := binary(), chosen := boolean(),
-                    sessions := non_neg_integer(), bytes := pos_integer(), record := iodata()}.
+-type packed() :: #packed{}.
 -type failure() :: {error, term(), disk()}.
 
 -define(RESERVED, 4194304).
@@ -56,16 +58,14 @@ unwritable(Dir, Reason) ->
                       [Dir, file:format_error(Reason)]))}.
 
 begin_anew(Dir, #{ledger := Ledger, store := Store, counter := Counter, segments := Segments,
-                  number := Number, highest := Highest, damaged := Damaged,
-                  lost := Lost}) ->
+                  number := Number, highest := Highest, damaged := Damaged, lost := Lost}) ->
     ok = halley_history_words:put(store, Store),
     ok = halley_history_words:put(counter, Counter),
     ok = halley_history_words:put(events, sum(events, Segments)),
     ok = halley_history_words:put(bytes, sum(bytes, Segments)),
     ok = halley_history_index:set_damaged(Damaged),
     Disk = #disk{dir = Dir, store = Store, ledger = Ledger, segments = Segments,
-                 current = last(Segments), next_number = Number, highest = Highest,
-                 lost = Lost},
+                 current = last(Segments), next_number = Number, highest = Highest, lost = Lost},
     case reserve(Disk, Counter) of
         {ok, Reserved} ->
             case begin_segment(Reserved) of
@@ -95,70 +95,77 @@ new_segment(Number, Base, Bytes) ->
 
 %% --- writing -------------------------------------------------------------------------------------
 
-%% Writes records in this order and indexes them.
--spec write([packed()], disk()) -> {ok, disk()} | failure().
-write([], Disk) ->
+%% Writes records in this order and indexes them. `IsAwaited': `sync/1' follows.
+-spec write([packed()], IsAwaited :: boolean(), disk()) -> {ok, disk()} | failure().
+write([], _, Disk) ->
     {ok, Disk};
-write(Packed, Disk0) ->
-    Bytes = sum(bytes, Packed),
-    case make_room(Bytes, Disk0) of
-        {ok, Disk = #disk{file = File, current = #{bytes := Position}}} ->
-            {Prefix, PrefixBytes} = prefix(Disk),
-            Records = [Prefix | [Record || #{record := Record} <- Packed]],
-            case halley_history_segment:write(File, Position, Records) of
-                ok ->
-                    Written = Disk#disk{lost = [], placed = placed(PrefixBytes, Disk)},
-                    {ok, written(Packed, Position + PrefixBytes, Written)};
-                {error, Reason} ->
-                    {error, Reason, cut(Disk)}
-            end;
+write(Packed, IsAwaited, Disk0) ->
+    case make_room(record_bytes(Packed), Disk0) of
+        {ok, Disk = #disk{dirty = Dirty}} when Dirty; not IsAwaited ->
+            write(Packed, fun halley_history_segment:write/3, true, Disk);
+        {ok, Disk} ->
+            write(Packed, fun halley_history_segment:write_through/3, false, Disk);
         Error ->
             Error
     end.
+
+write(Packed, Write, Dirty, Disk = #disk{file = File, current = #{bytes := Position}}) ->
+    {Prefix, PrefixBytes, Placed} = prefix(Disk),
+    case Write(File, Position, [Prefix | [Record || #packed{record = Record} <- Packed]]) of
+        ok ->
+            Written = written(Packed, Position + PrefixBytes,
+                              Disk#disk{lost = [], placed = Placed, dirty = Dirty}),
+            {ok, case Dirty of true -> Written; false -> Written#disk{noted = false, ids = []} end};
+        {error, Reason} ->
+            {error, Reason, cut(Dirty, Reason, Disk)}
+    end.
+
+%% The segment is sound if there was no room; what else failed on its way to the disk says nothing
+%% about what follows.
+cut(false, Reason, Disk) when Reason =/= enospc, Reason =/= edquot -> leave(cut(Disk));
+cut(_, _, Disk) -> cut(Disk).
+
+record_bytes(Packed) -> lists:foldl(fun(#packed{bytes = Bytes}, Sum) -> Bytes + Sum end, 0, Packed).
 
 %% What is due before the records: ranges that could not be written, and how far seqs have come.
 prefix(#disk{store = Store, highest = Highest, lost = Lost, placed = Placed,
              current = #{bytes := Position}}) ->
     Ranges = [halley_history_record:lost(Store, {From, FromMs}, {To, ToMs})
               || {From, To, FromMs, ToMs} <- Lost],
-    Place = case Position - Placed >= ?PLACE_BYTES of
-        true -> [halley_history_record:place(Store, Highest, now_ms())];
-        false -> []
+    {Place, PlacedNow} = case Position - Placed >= ?PLACE_BYTES of
+        true -> {[halley_history_record:place(Store, Highest, now_ms())], Position};
+        false -> {[], Placed}
     end,
     {Records, Bytes} = lists:unzip(Ranges ++ Place),
-    {Records, lists:sum(Bytes)}.
-
-placed(_, #disk{placed = Placed, current = #{bytes := Position}})
-  when Position - Placed < ?PLACE_BYTES -> Placed;
-placed(_, #disk{current = #{bytes := Position}}) -> Position.
+    {Records, lists:sum(Bytes), PlacedNow}.
 
 now_ms() -> erlang:system_time(millisecond).
 
 %% Readers look no further than the written position: it is there before the first entry is.
 written(Packed, Position, Disk = #disk{current = Current, ids = Ids}) ->
     #{number := Number, bytes := Begin, events := Events, first_at := FirstAt} = Current,
-    End = Position + sum(bytes, Packed),
+    End = Position + record_bytes(Packed),
     ok = halley_history_words:put(position, End),
     {End, NewIds} = lists:foldl(fun(One, Acc) -> index(One, Number, Acc) end,
                                 {Position, Ids}, Packed),
-    #{at := At} = hd(Packed),
+    #packed{at = At} = hd(Packed),
     First = case FirstAt of none -> At; _ -> FirstAt end,
     N = length(Packed),
     ok = halley_history_words:add(events, N),
     ok = halley_history_words:add(bytes, End - Begin),
     ok = first_at(FirstAt, First, Disk),
     Grown = Current#{bytes := End, events := Events + N, first_at := First,
-                     last_at := map_get(at, lists:last(Packed)),
+                     last_at := (lists:last(Packed))#packed.at,
                      ended_ms := erlang:monotonic_time(millisecond)},
-    Highest = lists:max([Disk#disk.highest | [Seq || #{seq := Seq} <- Packed]]),
-    Disk#disk{current = Grown, highest = Highest, dirty = true, ids = NewIds}.
+    Highest = lists:max([Disk#disk.highest | [Seq || #packed{seq = Seq} <- Packed]]),
+    Disk#disk{current = Grown, highest = Highest, ids = NewIds}.
 
-index(#{kind := event, shard := Shard, seq := Seq, id := Id, subject := Subject,
-        chosen := Chosen, sessions := Sessions, bytes := Bytes}, Number, {Position, Ids}) ->
+index(#packed{kind = event, shard = Shard, seq = Seq, id = Id, subject = Subject,
+              chosen = Chosen, sessions = Sessions, bytes = Bytes}, Number, {Position, Ids}) ->
     ok = halley_history_index:event(Shard, {Seq, Id, Subject}, Chosen, Sessions, Number, Position),
     {Position + Bytes, case Chosen of true -> [Seq | Ids]; false -> Ids end};
-index(#{kind := unfollow, shard := Shard, seq := Seq, subject := User, id := Subject,
-        bytes := Bytes}, Number, {Position, Ids}) ->
+index(#packed{kind = unfollow, shard = Shard, seq = Seq, subject = User, id = Subject,
+              bytes = Bytes}, Number, {Position, Ids}) ->
     ok = halley_history_index:unfollow(Shard, {Seq, User, Subject}, Number, Position),
     {Position + Bytes, Ids}.
 
@@ -185,8 +192,9 @@ abandon(Disk) ->
         {error, _, Left} -> Left
     end.
 
-%% Lets go of a segment that can't be trusted to take more.
-leave(Disk = #disk{file = none}) -> Disk;
+%% Lets go of a segment.
+leave(Disk = #disk{file = none}) ->
+    Disk;
 leave(Disk = #disk{file = File, segments = Segments, current = Current}) ->
     ok = halley_history_segment:close(File),
     Disk#disk{file = none, dirty = false, segments = Segments ++ [Current]}.
@@ -218,23 +226,18 @@ begin_segment(Disk = #disk{dir = Dir, store = Store, ledger = Ledger, next_numbe
                stamp => halley_history_clock:stamp()},
     case halley_history_segment:create(Dir, Header) of
         {ok, File} ->
-            Sealed = seal(Disk),
+            Left = leave(Disk),
             Position = halley_history_segment:header_bytes(),
             ok = halley_history_words:put(position, 0),
             ok = halley_history_words:put(segment, Number),
             ok = halley_history_words:put(position, Position),
             ok = halley_history_words:add(bytes, Position),
             ok = halley_history_ledger:synced(Ledger, Number, Position, Highest),
-            {ok, Sealed#disk{file = File, current = new_segment(Number, Highest, Position),
+            {ok, Left#disk{file = File, current = new_segment(Number, Highest, Position),
                              next_number = Number + 1, placed = Position}};
         {error, Reason} ->
             {error, Reason, Disk#disk{next_number = Number + 1}}
     end.
-
-seal(Disk = #disk{file = none}) -> Disk;
-seal(Disk = #disk{file = File, segments = Segments, current = Current}) ->
-    ok = halley_history_segment:close(File),
-    Disk#disk{file = none, segments = Segments ++ [Current]}.
 
 %% --- durability ----------------------------------------------------------------------------------
 
@@ -278,14 +281,14 @@ probe(Disk = #disk{file = none}) ->
         Error -> Error
     end;
 probe(Disk = #disk{file = File, current = Current = #{bytes := Position}}) ->
-    {Records, Bytes} = prefix(Disk),
+    {Records, Bytes, Placed} = prefix(Disk),
     End = Position + Bytes,
     case halley_history_segment:write(File, Position, [Records, <<0:(8 * ?PROBE_BYTES)>>]) of
         ok ->
             ok = halley_history_words:add(bytes, Bytes),
             ok = halley_history_words:put(position, End),
             Probed = Disk#disk{current = Current#{bytes := End}, lost = [], dirty = true,
-                               placed = placed(Bytes, Disk)},
+                               placed = Placed},
             case sync(cut(Probed)) of
                 {ok, Synced} -> renew(Synced);
                 Error -> Error
@@ -386,10 +389,7 @@ bytes_max() -> application:get_env(halley, history_bytes, 4 bsl 30).
 %% Syncs, and gives back what of the reservation isn't used.
 -spec close(disk()) -> ok.
 close(Disk) ->
-    Synced = case sync(Disk) of
-        {ok, Ok} -> Ok;
-        {error, _, Failed} -> Failed
-    end,
+    Synced = case sync(Disk) of {ok, Ok} -> Ok; {error, _, Failed} -> Failed end,
     Counter = halley_history_words:get(counter),
     ok = halley_history_words:put(reserved, Counter),
     _ = halley_history_ledger:reserve({Synced#disk.store, Counter}, Synced#disk.ledger),

@@ -1,15 +1,16 @@
 %% The one process that writes the history.
 %%
 %% It takes what waits in its mailbox, until that is empty or there are history_commit_bytes_max of
-%% it; writes it, indexes it, raises the written heads, calls fdatasync once if somebody waits, and
-%% answers all. Meanwhile the next group gathers: a thousand publishers share a few syncs. Where
-%% several publishers waited for the last group, the next one waits a millisecond for them, as a
-%% sync costs more processor time than their events; a lone publisher waits for nobody.
+%% it; writes it, through to the disk if somebody waits, indexes it, raises the written heads, and
+%% answers all. Meanwhile the next group gathers: a thousand publishers share a few syncs. A sync
+%% costs more processor time than an event. So where several publishers waited for the last group,
+%% the next one waits a millisecond for them, and again for as long as that brings more, three
+%% times at most; a lone publisher waits for nobody.
 %%
 %% Records are packed by who appends. What is appended is counted in `queue_bytes' before it is
 %% sent, so `halley_history:refusing/0' can refuse before anything is accepted.
 %%
-%% A group that can't be written is cut off; its publishers get their `OnError', and publishing is
+%% A group that can't be written is cut off; its publishers are told why, and publishing is
 %% refused until a probe, once a second, succeeds. The written heads rise all the same: nobody
 %% waits for what won't come. If an event of the group was answered already, or to nobody, its seqs
 %% are noted as lost, for which a returning session is told a gap.
@@ -27,9 +28,12 @@
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 
 -include_lib("kernel/include/logger.hrl").
+-include("halley_history.hrl").
 
 -define(TICK_MS, 250).
 -define(PROBE_MS, 1000).
+%% How often a group in a crowd waits a millisecond for more.
+-define(PATIENCE, 3).
 %% What an entry takes in the mailbox beyond its record.
 -define(ENTRY_BYTES, 256).
 %% Unfollows that are sent in one go.
@@ -42,7 +46,7 @@
               | {unfollowed, [{binary(), binary()}], Bytes :: pos_integer(), reference()}.
 -record(state, {disk :: halley_history_disk:disk(), refusing = false :: false | disk_full | failed,
                 probed_ms = 0 :: integer(),
-                patience_ms = 0 :: 0 | 1}).   % how long the next group waits for more
+                patience = 0 :: 0..?PATIENCE}). % how often the next group waits for more
 
 -spec start_link() -> gen_server:start_ret().
 start_link() ->
@@ -64,9 +68,9 @@ append(Shard, Entries, Reply) ->
 
 pack(Store, Shard, #{seq := Seq, id := Id, subject := Subject, at := At} = Entry, Sum) ->
     {Record, Bytes} = halley_history_record:event(Store, Shard, Entry),
-    {#{kind => event, shard => Shard, seq => Seq, at => At, id => Id, subject => Subject,
-       chosen => maps:get(chosen, Entry, false), sessions => maps:get(sessions, Entry, 0),
-       bytes => Bytes, record => Record}, Sum + Bytes + ?ENTRY_BYTES}.
+    {#packed{shard = Shard, seq = Seq, at = At, id = Id, subject = Subject,
+             chosen = maps:get(chosen, Entry, false), sessions = maps:get(sessions, Entry, 0),
+             bytes = Bytes, record = Record}, Sum + Bytes + ?ENTRY_BYTES}.
 
 -spec mark(halley_shard:index(), halley_history:seq()) -> ok.
 mark(Shard, Seq) ->
@@ -128,8 +132,8 @@ handle_cast(_, State) ->
     {noreply, State}.
 
 -spec handle_info(term(), #state{}) -> {noreply, #state{}}.
-handle_info({history, Item}, State = #state{patience_ms = PatienceMs}) ->
-    {noreply, commit(gather(Item, PatienceMs), State)};
+handle_info({history, Item}, State = #state{patience = Patience}) ->
+    {noreply, commit(gather(Item, Patience), State)};
 handle_info({settle, Shard, Head, From, 0}, State) ->
     ok = halley_history_words:written(Shard, Head),
     ok = halley_history_claims:shard_ended(Shard),
@@ -162,24 +166,25 @@ tick() ->
 
 %% --- a group -------------------------------------------------------------------------------------
 
--spec gather(item(), PatienceMs :: 0 | 1) -> [item()].
-gather(Item, PatienceMs) ->
+-spec gather(item(), Patience :: 0..?PATIENCE) -> [item()].
+gather(Item, Patience) ->
     Max = halley_limits:get(history_commit_bytes_max),
-    lists:reverse(gather([Item], bytes(Item), Max, PatienceMs)).
+    lists:reverse(gather([Item], bytes(Item), Max, [], Patience)).
 
-gather(Items, Bytes, Max, _) when Bytes >= Max ->
+%% `Before': what there was before the last wait.
+gather(Items, Bytes, Max, _, _) when Bytes >= Max ->
     Items;
-gather(Items, Bytes, Max, PatienceMs) ->
+gather(Items, Bytes, Max, Before, Patience) ->
     receive
-        {history, Item} -> gather([Item | Items], Bytes + bytes(Item), Max, PatienceMs)
+        {history, Item} -> gather([Item | Items], Bytes + bytes(Item), Max, Before, Patience)
     after 0 ->
-        wait(Items, Bytes, Max, PatienceMs)
+        wait(Items, Bytes, Max, Before, Patience)
     end.
 
-wait(Items, _, _, 0) ->
-    Items;
-wait(Items, Bytes, Max, PatienceMs) ->
-    receive after PatienceMs -> gather(Items, Bytes, Max, 0) end.
+wait(Items, _, _, _, 0) -> Items;
+wait(Items, _, _, Items, _) -> Items;
+wait(Items, Bytes, Max, _, Patience) ->
+    receive after 1 -> gather(Items, Bytes, Max, Items, Patience - 1) end.
 
 bytes({append, _, _, Bytes, _}) -> Bytes;
 bytes({unfollowed, _, Bytes, _}) -> Bytes;
@@ -187,11 +192,12 @@ bytes({mark, _, _}) -> ?ENTRY_BYTES.
 
 commit(Items, State = #state{disk = Disk}) ->
     Packed = lists:append([packed(Item) || Item <- Items]),
-    Committed = case halley_history_disk:write(Packed, Disk) of
+    Waiting = length([Item || Item <- Items, waits(Item)]),
+    Committed = case halley_history_disk:write(Packed, Waiting > 0, Disk) of
         {ok, Written} ->
             count(Packed),
             ok = finish(Items, Packed),
-            answer(Items, State#state{disk = Written});
+            answer(Waiting, Items, Packed, State#state{disk = Written});
         {error, Reason, Failed} ->
             Lost = lose(Items, Packed, Failed),
             ok = finish(Items, Packed),
@@ -199,20 +205,7 @@ commit(Items, State = #state{disk = Disk}) ->
     end,
     Queued = lists:sum([queued(Item) || Item <- Items]),
     ok = halley_history_words:add(queue_bytes, -Queued),
-    renew(Committed#state{patience_ms = patience_ms(Items)}).
-
-%% In a crowd the next tick notes it: a note for each sync would be one more write.
-noted(Items, State = #state{disk = Disk}) ->
-    case patience_ms(Items) of
-        0 -> State#state{disk = halley_history_disk:note(Disk)};
-        _ -> State
-    end.
-
-patience_ms(Items) ->
-    case [Item || Item <- Items, waits(Item)] of
-        [_, _ | _] -> 1;
-        _ -> 0
-    end.
+    renew(Committed#state{patience = case Waiting > 1 of true -> ?PATIENCE; false -> 0 end}).
 
 %% What `send/2' counted.
 queued({mark, _, _}) -> 0;
@@ -229,51 +222,55 @@ pack_unfollow(Store, At, {User, Subject} = Pair) ->
     Seq = halley_history_words:draw(),
     Shard = halley_shard:of_subject(User),
     {Record, Bytes} = halley_history_record:unfollow(Store, Shard, Seq, At, Pair),
-    #{kind => unfollow, shard => Shard, seq => Seq, at => At, id => Subject, subject => User,
-      chosen => false, sessions => 0, bytes => Bytes, record => Record}.
+    #packed{kind = unfollow, shard = Shard, seq = Seq, at = At, id = Subject, subject = User,
+            bytes = Bytes, record = Record}.
 
 count([]) ->
     ok;
 count(Packed) ->
     ok = halley_metrics:incr(history_events, length(Packed)),
-    halley_metrics:incr(history_bytes, lists:sum([Bytes || #{bytes := Bytes} <- Packed])).
+    halley_metrics:incr(history_bytes, lists:sum([Bytes || #packed{bytes = Bytes} <- Packed])).
 
 %% What was waited for in the index is there, or never will be.
 finish(Items, Packed) ->
     lists:foreach(fun raise/1, Items),
-    lists:foreach(fun halley_history_claims:ended/1, [Id || #{chosen := true, id := Id} <- Packed]).
+    lists:foreach(fun halley_history_claims:ended/1,
+                  [Id || #packed{chosen = true, id = Id} <- Packed]).
 
 raise({append, _, [], _, _}) -> ok;
 raise({append, Shard, Packed, _, _}) ->
-    halley_history_words:written(Shard, map_get(seq, lists:last(Packed)));
+    halley_history_words:written(Shard, (lists:last(Packed))#packed.seq);
 raise({mark, Shard, Seq}) -> halley_history_words:written(Shard, Seq);
 raise({unfollowed, _, _, _}) -> ok.
 
-answer(Items, State = #state{disk = Disk}) ->
-    case lists:any(fun waits/1, Items) of
-        false -> State;
-        true ->
-            Dirty = halley_history_disk:is_dirty(Disk),
-            case halley_history_disk:sync(Disk) of
-                {ok, Synced} ->
-                    _ = [halley_metrics:incr(history_commits) || Dirty],
-                    lists:foreach(fun(Item) -> reply(Item, outcome(Item, State)) end, Items),
-                    noted(Items, State#state{disk = Synced});
-                {error, Reason, Failed} ->
-                    fail(Items, Reason, State#state{disk = Failed})
-            end
+answer(0, _, _, State) ->
+    State;
+answer(Waiting, Items, Packed, State = #state{disk = Disk}) ->
+    HasCommitted = Packed =/= [] orelse halley_history_disk:is_dirty(Disk),
+    case halley_history_disk:sync(Disk) of
+        {ok, Synced} ->
+            _ = [halley_metrics:incr(history_commits) || HasCommitted],
+            lists:foreach(fun(Item) -> reply(Item, outcome(Item, State)) end, Items),
+            noted(Waiting, State#state{disk = Synced});
+        {error, Reason, Failed} ->
+            fail(Items, Reason, State#state{disk = Failed})
     end.
 
+%% In a crowd the next tick notes it: a note for each sync would be one more write.
+noted(1, State = #state{disk = Disk}) -> State#state{disk = halley_history_disk:note(Disk)};
+noted(_, State) -> State.
+
 %% Who asks for what was written before may mean something that a sync failed for.
-outcome({append, _, [], _, _}, #state{refusing = Refusing}) when Refusing =/= false -> error;
-outcome(_, _) -> ok.
+outcome({append, _, [], _, _}, #state{refusing = Refusing}) -> Refusing;
+outcome(_, _) -> false.
 
 waits({append, _, _, _, none}) -> false;
 waits({mark, _, _}) -> false;
 waits(_) -> true.
 
-reply({append, _, _, _, {From, Answer, _}}, ok) -> gen_server:reply(From, Answer);
-reply({append, _, _, _, {From, _, OnError}}, error) -> gen_server:reply(From, OnError);
+reply({append, _, _, _, {From, Answer}}, false) -> gen_server:reply(From, Answer);
+reply({append, _, _, _, {From, _}}, disk_full) -> gen_server:reply(From, {error, disk_full});
+reply({append, _, _, _, {From, _}}, failed) -> gen_server:reply(From, {error, history_failed});
 reply({unfollowed, _, _, Alias}, _) ->
     _ = Alias ! {Alias, written},
     ok;
@@ -286,8 +283,8 @@ reply(_, _) -> ok.
 lose(Items, Packed, Disk) ->
     case lists:any(fun is_silent/1, Items) of
         true ->
-            Seqs = [Seq || #{seq := Seq} <- Packed],
-            Times = [At || #{at := At} <- Packed],
+            Seqs = [Seq || #packed{seq = Seq} <- Packed],
+            Times = [At || #packed{at = At} <- Packed],
             halley_history_disk:lose({lists:min(Seqs), lists:max(Seqs),
                                       lists:min(Times), lists:max(Times)}, Disk);
         false ->
@@ -299,12 +296,17 @@ is_silent({unfollowed, _, _, _}) -> true;
 is_silent(_) -> false.
 
 fail(Items, Reason, State) ->
-    lists:foreach(fun(Item) -> reply(Item, error) end, Items),
+    Refusing = refusing(Reason),
+    lists:foreach(fun(Item) -> reply(Item, Refusing) end, Items),
     failed(Reason, State).
+
+refusing(enospc) -> disk_full;
+refusing(edquot) -> disk_full;
+refusing(_) -> failed.
 
 failed(Reason, State = #state{refusing = Before}) ->
     ok = halley_metrics:incr(history_errors),
-    Refusing = case Reason of enospc -> disk_full; edquot -> disk_full; _ -> failed end,
+    Refusing = refusing(Reason),
     ok = halley_history_words:put_refusing(Refusing),
     _ = [?LOG_ERROR("history: cannot write in ~ts: ~ts; publishing is refused until it can",
                     [directory(), file:format_error(Reason)]) || Refusing =/= Before],

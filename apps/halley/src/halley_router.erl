@@ -27,7 +27,7 @@
                | data_too_large            % more than `event_data_bytes_max' of JSON
                | {bad_data, term()}        % no JSON
                | overloaded                % nothing was accepted; try again later
-               | disk_full                 % nothing was accepted, and won't be until there's room
+               | disk_full                 % not durable, as nothing will be until there's room
                | history_failed            % the disk can't be written: sent perhaps, not durable
                | unavailable.              % the shard died or hangs: it may be published or not
 -type item() :: {Subject :: binary(), Data :: term() | {json, binary()}, opts()}.

@@ -40,8 +40,9 @@
 -type result() :: #{id := halley_event:id(), sessions := non_neg_integer()}.
 %% `busy': the id that was chosen is being published just now; ask again for its answer.
 %% `unavailable': the shard or the log died or was too slow, and some or all of the drafts may have
-%% been published. `history_failed': the same, and the disk is why.
--type answer() :: {ok, [result() | busy]} | {error, overloaded | unavailable | history_failed}.
+%% been published. `history_failed' and `disk_full': the same, and the disk is why.
+-type answer() :: {ok, [result() | busy]} | {error, error()}.
+-type error() :: overloaded | unavailable | history_failed | disk_full.
 -record(state, {shard :: index(), id_prefix :: halley_event:id_prefix(),
                 marked = 0 :: halley_cursor:seq()}).
 
@@ -213,8 +214,7 @@ count(Entries) ->
 answer(disk, Shard, From, Results, Entries) ->
     case Entries =:= [] andalso lists:all(fun(Result) -> Result =:= busy end, Results) of
         true -> gen_server:reply(From, {ok, Results});
-        false -> halley_history:append(Shard, Entries,
-                                       {From, {ok, Results}, {error, history_failed}})
+        false -> halley_history:append(Shard, Entries, {From, {ok, Results}})
     end;
 answer(memory, Shard, From, Results, Entries) ->
     Entries =:= [] orelse halley_history:append(Shard, Entries, none),

@@ -28,7 +28,8 @@ cases() ->
      {"the index takes 64 bytes an event at most, and none of its data", [],
       fun index_memory/0},
      {"a full disk", [], fun disk_full/0},
-     {"a failing fdatasync", [], fun sync_fails/0},
+     {"a write through to the disk that fails", [], fun() -> sync_fails(fun() -> ok end) end},
+     {"a failing fdatasync", [], fun() -> sync_fails(fun write_unsynced/0) end},
      {"records longer than a block, and the cache's bound",
       [{limit, history_cache_bytes_max, 262144}], fun long_records/0}].
 
@@ -117,7 +118,7 @@ group_commit() ->
         [receive {'DOWN', Ref, process, _, Reason} -> ?assertEqual(normal, Reason) end
          || {_, Ref} <- Publishers],
         ?assertEqual(1000, ?H:events()),
-        Syncs = meck:num_calls(halley_history_segment, sync, '_'),
+        Syncs = syncs(),
         ?assert(Syncs >= 1 andalso Syncs =< 200, Syncs)
     after
         meck:unload(halley_history_segment)
@@ -129,16 +130,20 @@ empty_append() ->
         Entry = ?H:entry(<<"s">>, <<"1">>),
         ok = halley_history:append(halley_shard:of_subject(<<"s">>), [Entry], none),
         Ref = make_ref(),
-        ok = halley_history:append(1, [], {{self(), Ref}, synced, error}),
+        ok = halley_history:append(1, [], {{self(), Ref}, synced}),
         receive {Ref, synced} -> ok end,
-        Syncs = meck:num_calls(halley_history_segment, sync, '_'),
+        Syncs = syncs(),
         ?assert(Syncs >= 1),
-        ok = halley_history:append(1, [], {{self(), Ref}, synced, error}),
+        ok = halley_history:append(1, [], {{self(), Ref}, synced}),
         receive {Ref, synced} -> ok end,
-        ?assertEqual(Syncs, meck:num_calls(halley_history_segment, sync, '_'))
+        ?assertEqual(Syncs, syncs())
     after
         meck:unload(halley_history_segment)
     end.
+
+syncs() ->
+    meck:num_calls(halley_history_segment, sync, '_')
+        + meck:num_calls(halley_history_segment, write_through, '_').
 
 retention_by_age() ->
     {ok, First} = ?H:publish(<<"s">>, <<"1">>),
@@ -225,7 +230,9 @@ disk_full() ->
     end,
     Lost = try
         meck:expect(halley_history_segment, write, Full),
-        {error, Refused} = ?H:publish(<<"s">>, <<"2">>, #{id => <<"again">>, chosen => true}),
+        meck:expect(halley_history_segment, write_through, Full),
+        Again = #{id => <<"again">>, chosen => true},
+        {{error, disk_full}, Refused} = ?H:publish(<<"s">>, <<"2">>, Again),
         ?assertEqual(disk_full, halley_history:refusing()),
         ?assertEqual(fresh, halley_history:claim(1, <<"again">>)),
         ?assertEqual(Refused, element(halley_shard:of_subject(<<"s">>),
@@ -268,7 +275,7 @@ full_file_system() ->
     Data = iolist_to_binary([$", binary:copy(<<"x">>, 20000), $"]),
     Results = [?H:publish(<<"s">>, Data) || _ <- lists:seq(1, 250)],
     Stored = [Seq || {ok, Seq} <- Results],
-    Refused = [Seq || {error, Seq} <- Results],
+    Refused = [Seq || {{error, disk_full}, Seq} <- Results],
     ?assert(length(Stored) > 150),
     ?assert(length(Refused) > 10),
     ?assertEqual(disk_full, halley_history:refusing()),
@@ -279,18 +286,26 @@ full_file_system() ->
     ?assertEqual([{Later, ok}], ?H:readable([Later])),
     ?assertEqual([], maps:get(damaged, halley_history:info())).
 
-sync_fails() ->
+write_unsynced() ->
+    Entry = ?H:entry(<<"t">>, <<"0">>),
+    ok = halley_history:append(halley_shard:of_subject(<<"t">>), [Entry], none),
+    ok = ?H:wait_written().
+
+sync_fails(Prepare) ->
     {ok, First} = ?H:publish(<<"s">>, <<"1">>),
     Segments = length(?H:segments()),
+    Prepare(),
     ok = meck:new(halley_history_segment, [passthrough]),
     try
         meck:expect(halley_history_segment, sync, fun(_) -> {error, eio} end),
-        ?assertMatch({error, _}, ?H:publish(<<"s">>, <<"2">>, #{id => <<"x">>, chosen => true})),
+        meck:expect(halley_history_segment, write_through, fun(_, _, _) -> {error, eio} end),
+        Chosen = #{id => <<"x">>, chosen => true},
+        {{error, history_failed}, _} = ?H:publish(<<"s">>, <<"2">>, Chosen),
         ?assertEqual(failed, halley_history:refusing()),
         %% Who was told of <<"x">> just before is not told that it is on disk.
         Ref = make_ref(),
-        ok = halley_history:append(1, [], {{self(), Ref}, synced, error}),
-        ?assertEqual(error, receive {Ref, Answer} -> Answer end),
+        ok = halley_history:append(1, [], {{self(), Ref}, synced}),
+        ?assertEqual({error, history_failed}, receive {Ref, Answer} -> Answer end),
         ?assertEqual(fresh, halley_history:claim(1, <<"x">>))
     after
         meck:unload(halley_history_segment)

@@ -155,8 +155,8 @@ write_fails(_) ->
     ok = halley:login(<<"ann">>),
     ok = meck:new(halley_history, [passthrough, no_link]),
     ok = meck:expect(halley_history, append,
-                     fun(_, _, {From, _, OnError}) -> gen_server:reply(From, OnError), ok end),
-    ?assertEqual({error, history_failed}, halley:publish(<<"ann">>, 1)),
+                     fun(_, _, {From, _}) -> gen_server:reply(From, {error, disk_full}) end),
+    ?assertEqual({error, disk_full}, halley:publish(<<"ann">>, 1)),
     #{data := 1} = event().
 
 %% --- marks ---------------------------------------------------------------------------------------
