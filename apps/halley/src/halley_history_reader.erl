@@ -9,7 +9,7 @@
 %% counted; what retention took, before or while it was read, is `expired'.
 -module(halley_history_reader).
 
--export([new/0, read/2, event/3, close/1]).
+-export([new/0, read/2, event/3, close/1, vheap_words/0]).
 -export_type([reader/0, record/0]).
 
 -type record() ::
@@ -25,6 +25,15 @@
 
 %% Open at the same time, the one used last first.
 -define(FILES_MAX, 4).
+
+%% Each look at a block counts with all its 64 KB as garbage to be, though the cache owns it.
+-define(VHEAP_WORDS, 4194304).
+
+%% The `min_bin_vheap_size' of a process that reads much: with the emulator's own number every fifth
+%% read is a collection. Blocks that the cache has let go may stay as long as it takes to look at
+%% so many, 32 MB.
+-spec vheap_words() -> pos_integer().
+vheap_words() -> ?VHEAP_WORDS.
 
 -spec new() -> reader().
 new() -> #reader{}.

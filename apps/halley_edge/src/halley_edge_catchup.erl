@@ -57,7 +57,8 @@ begins(_, Cursor, Store, Heads, NowMs) ->
 start_link(Slot, From) ->
     Writer = self(),
     ok = halley_metrics:incr(catchups),
-    spawn_link(fun() -> run(Writer, Slot, From) end).
+    spawn_opt(fun() -> run(Writer, Slot, From) end,
+              [link, {min_bin_vheap_size, halley_history_reader:vheap_words()}]).
 
 %% The writer has dealt with the last message and takes another.
 -spec go_on(pid()) -> ok.

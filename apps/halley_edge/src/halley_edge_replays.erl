@@ -12,7 +12,9 @@
 %%
 %% A poll's first REPLAY with items is its last (10.7).
 %%
-%% Batches are made while less than `replay_queue_bytes_max' waits for the link. At most
+%% Live events come first: the process has a low priority, so that it has every eighth turn at most
+%% while what carries them wants to run, and makes batches only while less than
+%% `replay_queue_bytes_max' waits for the link. At most
 %% `replays_max' sessions that are in the midst of a replay keep its state between two turns; the
 %% others keep their cursor, from which it is made again.
 -module(halley_edge_replays).
@@ -33,10 +35,6 @@
 -define(BATCH_EVENTS_MAX, 512).
 -define(FRAME_SPARE_BYTES, 32768).
 
-%% Each look at a block of the log counts with all its 64 KB as garbage to be, though the cache owns
-%% it: with the emulator's own numbers every fifth event is a collection. Blocks that the cache has
-%% let go may stay for as long as it takes to look at so many, 32 MB.
--define(BLOCKS_WORDS, 4194304).
 %% A dozen batches.
 -define(HEAP_WORDS, 131072).
 
@@ -72,9 +70,10 @@
 %% directory, and answers by entered/2; and {replay_ended, Pid, Conn}.
 -spec start_link(Link :: pid(), halley_edge_writer:handle()) -> pid().
 start_link(Link, Writer) ->
-    spawn_opt(?MODULE, init, [Link, Writer], [link, {message_queue_data, off_heap},
+    spawn_opt(?MODULE, init, [Link, Writer], [link, {priority, low}, {message_queue_data, off_heap},
                                               {min_heap_size, ?HEAP_WORDS},
-                                              {min_bin_vheap_size, ?BLOCKS_WORDS}]).
+                                              {min_bin_vheap_size,
+                                               halley_history_reader:vheap_words()}]).
 
 %% Sessions that came with a cursor and got their OPENED.
 -spec add(pid(), [held()]) -> ok.
