@@ -3,7 +3,8 @@
 %%
 %% The order: configuration, then the node's name (Mnesia's schema names its node), then the log.
 %% Until all of that and the tree stand, the log is silent, so that what goes wrong is told by
-%% exactly one line on stderr and exit status 1: no reports, no crash dump.
+%% exactly one line on stderr and exit status 1: no reports, no crash dump. Only what the history
+%% finds and mends is said at once: nobody would ever say it again.
 %%
 %% The node gets a name but listens on nothing and asks no epmd.
 -module(halley_boot).
@@ -11,6 +12,8 @@
 -export([prepare/0, ready/0, explain/1, fail/1]).
 
 -include_lib("kernel/include/logger.hrl").
+
+-define(SPEAKS_EARLY, halley_history_recovery).
 
 %% Puts the configuration in force and names the node.
 -spec prepare() -> ok | {error, Line :: string()}.
@@ -23,6 +26,9 @@ prepare() ->
             {ok, Limits} = application:get_env(halley, limits),
             set_env(halley, maps:to_list(Limits)),
             ok = halley_limits:set(Limits),
+            ok = log_to_stdout(),
+            {ok, Level} = application:get_env(halley, log_level),
+            ok = logger:set_module_level(?SPEAKS_EARLY, Level),
             {ok, Name} = application:get_env(halley, node_name),
             name_node(Name);
         {error, Line} ->
@@ -48,8 +54,8 @@ name_node(Name) ->
 -spec ready() -> ok.
 ready() ->
     {ok, Level} = application:get_env(halley, log_level),
-    ok = log_to_stdout(),
     ok = logger:set_primary_config(level, Level),
+    ok = logger:unset_module_level(?SPEAKS_EARLY),
     {ok, Notices} = application:get_env(halley, notices),
     lists:foreach(fun(Notice) -> ?LOG_NOTICE("~ts", [Notice]) end, Notices),
     {ok, DataDir} = application:get_env(halley, data_dir),

@@ -211,7 +211,7 @@ start_pass(#replay{user = User, vector = Vector, told = Told} = Replay, UpTo, Re
     Found = [candidates(Subject, Vector, UpTo, infinity) || Subject <- Following]
         ++ [candidates(Subject, Vector, UpTo, Last) || {Subject, Last} <- Unfollowed]
         ++ [damage(Vector, UpTo, Told)],
-    {Kept, EndsAt} = oldest(lists:sort(lists:append(Found)), Vector, UpTo),
+    {Kept, EndsAt} = oldest(lists:sort(fun is_before/2, lists:append(Found)), Vector, UpTo),
     Pass = #pass{up_to = UpTo, candidates = Kept, ends_at = EndsAt,
                  plain_from = halley_vector:largest(Vector),
                  plain_to = halley_vector:smallest(UpTo)},
@@ -252,17 +252,21 @@ candidates(Subject, Vector, UpTo, Last) ->
     Shard = halley_shard:of_subject(Subject),
     case {element(Shard, Vector), min(Last, element(Shard, UpTo))} of
         {After, To} when After < To ->
-            [{Seq, Subject} || Seq <- halley_history:chain(Subject, After, To)];
+            [{Seq, Subject} || Seq <- halley_history_index:events(Shard, Subject, After, To)];
         _ ->
             []
     end.
 
 %% A damaged range is told where it ends.
 damage(Vector, UpTo, Told) ->
-    #{damaged := Ranges} = halley_history:info(),
     [{To, #{from => FromMs, to => ToMs, reason => damaged}}
-     || {From, To, FromMs, ToMs} <- Ranges, To > Told,
+     || {From, To, FromMs, ToMs} <- halley_history_index:damaged(), To > Told,
         halley_vector:is_crossed(From, To, Vector, UpTo)].
+
+%% A range may end at the seq of a good event, which then goes first: the gap's cursor says that
+%% everything up to there was given.
+is_before({Seq, Event}, {Seq, Other}) -> not is_map(Event) orelse is_map(Other);
+is_before({Seq, _}, {OtherSeq, _}) -> Seq < OtherSeq.
 
 %% Several chains may have the same seq, so the cut is made between seqs.
 oldest(Sorted, Vector, UpTo) ->

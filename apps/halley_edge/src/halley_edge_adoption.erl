@@ -9,16 +9,18 @@
 -export([look/2, shutdown/2]).
 
 -include_lib("kernel/include/logger.hrl").
+-include("halley_edge.hrl").
 
 -define(STOP_MS_MAX, 10000).
 -define(POLL_MS, 20).
+-define(DIALS, 50).
 
 %% `Build' is that of the program that would be started, if it is known.
 -spec look(halley_edge_process:config(), Build :: {ok, binary()} | unknown) ->
     {adopt, halley_edge_process:identity()} | none | {error, Line :: unicode:chardata()}.
 look(#{socket_dir := Dir} = Config, Build) ->
     Path = halley_edge_dial:path(Dir, 0),
-    case halley_edge_dial:dial(Path) of
+    case dial(Path, ?DIALS) of
         {ok, #{socket := Socket, hello := #{pid := Pid} = Hello}} ->
             case {halley_edge_process:identify(Pid), differences(Config, Build, Hello)} of
                 {{ok, Identity}, []} ->
@@ -36,6 +38,16 @@ look(#{socket_dir := Dir} = Config, Build) ->
             {error, io_lib:format("edge.socket_dir: what listens at ~ts cannot be talked to (~ts); "
                                   "stop it, or set another directory",
                                   [Path, halley_edge_dial:reason_text(Reason)])}
+    end.
+
+%% A worker that says it was dialled again (1.2) is there, and whoever did that may be gone.
+dial(Path, Dials) ->
+    case halley_edge_dial:dial(Path) of
+        {error, {goodbye, ?GOODBYE_REPLACED, _}} when Dials > 1 ->
+            timer:sleep(?POLL_MS),
+            dial(Path, Dials - 1);
+        Dialled ->
+            Dialled
     end.
 
 differences(#{public := Public, api := Api, workers := Workers}, Build, Hello) ->

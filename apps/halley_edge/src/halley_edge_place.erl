@@ -15,12 +15,14 @@
 %% The vector moves by the catch-up alone while the mode isn't live.
 %%
 %% LAST frames of replays wait until the vector has reached their heads (10.5). They leave in the
-%% order they came, so only the first of those that wait is looked at.
+%% order they came, so only the first of those that wait is looked at. OPENED waits likewise, so
+%% that a client's first cursor is not below what was published before it came; but only while the
+%% mode is live, as a catch-up may take longer than a client's patience.
 -module(halley_edge_place).
 
 -export([new/2, move_to/2, skip/1, hold/1, release/2, mode/1]).
 -export([passed/3, marked/3, keep/2, cursor/1, clock/2, vector/1]).
--export([await/3, reached/1, awaits/1]).
+-export([await/3, await_opening/3, reached/1, awaits/1]).
 -export_type([place/0, mode/0]).
 
 -type mode() :: live | skipping | holding.
@@ -33,7 +35,8 @@
     mode = live :: mode(),
     held = [] :: [term()],                        % in reverse
     marks = #{} :: #{pos_integer() => halley_history:seq()},
-    awaiting = queue:new() :: queue:queue({halley_history:vector(), term()})
+    awaiting = queue:new() :: queue:queue({halley_history:vector(), term()}),
+    openings = [] :: [{halley_history:vector(), term()}]      % newest first
 }).
 -opaque place() :: #place{}.
 
@@ -109,11 +112,19 @@ cursor(#place{cursor = Cursor} = Place) ->
 await(Heads, Waiter, #place{awaiting = Awaiting} = Place) ->
     Place#place{awaiting = queue:in({Heads, Waiter}, Awaiting)}.
 
-%% Those that need wait no longer, in order.
+%% Likewise, as long as the mode is live.
+-spec await_opening(Heads :: halley_history:vector(), Waiter :: term(), place()) -> place().
+await_opening(Heads, Waiter, #place{openings = Openings} = Place) ->
+    Place#place{openings = [{Heads, Waiter} | Openings]}.
+
+%% Those that need wait no longer, in order, the openings first.
 -spec reached(place()) -> {[{Heads :: halley_history:vector(), Waiter :: term()}], place()}.
-reached(#place{awaiting = Awaiting, vector = Vector} = Place) ->
+reached(#place{awaiting = Awaiting, openings = Openings, vector = Vector, mode = Mode} = Place) ->
     {Reached, Rest} = reached(Awaiting, Vector, []),
-    {Reached, Place#place{awaiting = Rest}}.
+    {Waiting, Opened} = lists:partition(fun({Heads, _}) ->
+        Mode =:= live andalso not halley_vector:is_reached(Heads, Vector)
+    end, Openings),
+    {lists:reverse(Opened, Reached), Place#place{awaiting = Rest, openings = Waiting}}.
 
 reached(Awaiting, Vector, Reached) ->
     case queue:peek(Awaiting) of
@@ -127,5 +138,5 @@ reached(Awaiting, Vector, Reached) ->
     end.
 
 -spec awaits(place()) -> boolean().
-awaits(#place{awaiting = Awaiting}) ->
-    not queue:is_empty(Awaiting).
+awaits(#place{awaiting = Awaiting, openings = Openings}) ->
+    Openings =/= [] orelse not queue:is_empty(Awaiting).

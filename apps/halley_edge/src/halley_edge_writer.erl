@@ -13,8 +13,7 @@
 %% link ends with GOODBYE 8 (4.7).
 %%
 %% Messages: {deliver, Event, Conns}, {mark, Shard, Seq} and {close_sessions, Reason, Conns} from
-%% halley_links, which counts the first and not the others; the rest comes through the functions
-%% here and in halley_edge_catchup.
+%% halley_links, which counts the first only; the rest by functions here and in halley_edge_catchup.
 %%
 %% An event's cursor says that the event is passed only in the last of its frames: a worker that
 %% read some of them and lost the link gets the event again, for all.
@@ -56,8 +55,7 @@ start_link(Socket, Window) ->
     Options = [link, {message_queue_data, off_heap}, {fullsweep_after, 20}],
     {ok, spawn_opt(?MODULE, init, [Link, Socket, Window], Options)}.
 
-%% Hands over what halley_links:register/2 gave for this writer, and the heads as they were then or
-%% later: the vector to begin with.
+%% Hands over what halley_links:register/2 gave, and heads of then or later to begin with.
 -spec attach(pid(), halley_links:slot(), counters:counters_ref(), halley_history:vector()) ->
     handle().
 attach(Writer, Slot, Queue, Heads) ->
@@ -85,12 +83,13 @@ credit({Writer, _}, Bytes) ->
     Writer ! {credit, Bytes},
     ok.
 
-%% Queues OPENED with the link's cursor of that moment, for sessions that came without one.
+%% Queues OPENED for sessions that came without a cursor and are in the directory. It is sent with
+%% the link's once that has reached the present heads, so that nothing from before comes back by it.
 -spec opened(handle(), [{halley_edge_codec:conn(), non_neg_integer()}]) -> ok.
 opened({Writer, Queue}, Opened) ->
     Counted = iolist_size(halley_edge_codec:encode({opened, <<>>, Opened})),
     counters:add(Queue, 1, Counted),
-    Writer ! {opened, Counted, Opened},
+    Writer ! {opened, Counted, halley_history:heads(), Opened},
     ok.
 
 %% Queues the REPLAY with LAST; it is sent, with the link's cursor, once that has reached the heads
@@ -106,8 +105,7 @@ last({Writer, Queue}, Conn, Heads, Items) ->
 last_frame(Conn, Cursor, Heads, Items) ->
     halley_edge_encoder:encode_replay(Conn, ?FLAG_LAST, Cursor, tuple_to_list(Heads), Items).
 
-%% SYNC_BEGIN came. The worker gets a CURSOR before any session is opened, so that it never has a
-%% session without knowing where the link stands.
+%% SYNC_BEGIN came. The worker gets a CURSOR before any session is opened: it always knows its place.
 -spec sync_begin(handle(), halley_edge_catchup:start()) -> ok.
 sync_begin({Writer, _}, Start) ->
     Writer ! {sync_begin, Start},
@@ -125,7 +123,6 @@ goodbye({Writer, _}, Goodbye) ->
     Writer ! Goodbye,
     ok.
 
-%% What waits to be written.
 -spec queue_bytes(handle()) -> integer().
 queue_bytes({_, Queue}) ->
     counters:get(Queue, 1).
@@ -176,9 +173,9 @@ handle({free, Frame}, #state{output = Output} = State) ->
     output(halley_edge_output:free(Frame, Output), State);
 handle({credit, Bytes}, #state{output = Output} = State) ->
     pace(clock(output(halley_edge_output:credit(Bytes, Output), State)));
-handle({opened, Counted, Opened}, State) ->
-    {Cursor, Next} = cursor(State),
-    queue(Counted, halley_edge_codec:encode({opened, Cursor, Opened}), Next);
+handle({opened, Counted, Heads, Opened}, #state{place = Place} = State) ->
+    Waiter = {opened, Counted, Opened},
+    settle(State#state{place = halley_edge_place:await_opening(Heads, Waiter, Place)});
 handle({last, Counted, Conn, Heads, Items}, #state{place = Place} = State) ->
     Waiter = {Counted, Conn, Items},
     settle(State#state{place = halley_edge_place:await(Heads, Waiter, Place)});
@@ -276,10 +273,13 @@ settle(#state{place = Place} = State) ->
             State;
         true ->
             {Reached, Next} = halley_edge_place:reached(Place),
-            ask_marks(lists:foldl(fun last_reached/2, State#state{place = Next}, Reached))
+            ask_marks(lists:foldl(fun reached/2, State#state{place = Next}, Reached))
     end.
 
-last_reached({Heads, {Counted, Conn, Items}}, State) ->
+reached({_, {opened, Counted, Opened}}, State) ->
+    {Cursor, Next} = cursor(State),
+    queue(Counted, halley_edge_codec:encode({opened, Cursor, Opened}), Next);
+reached({Heads, {Counted, Conn, Items}}, State) ->
     {Cursor, Next} = cursor(State),
     queue(Counted, last_frame(Conn, Cursor, Heads, Items), told(Next)).
 

@@ -143,7 +143,10 @@ impl Worker {
         }
         if last {
             self.release(index, replay.heads);
-        } else if let Some(hold) = self.holds.get_mut(&index) {
+            self.poll_goes_live(index);
+            return;
+        }
+        if let Some(hold) = self.holds.get_mut(&index) {
             hold.owes = true;
             self.replayed(index);
         }

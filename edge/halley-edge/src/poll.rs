@@ -188,6 +188,18 @@ impl Worker {
         }
     }
 
+    /// A poll is held no longer: it is answered, or has what is left of its own time.
+    pub(crate) fn poll_goes_live(&mut self, index: u32) {
+        let now_ms = self.now_ms;
+        let Some(poll) = self.poll_of(index) else { return };
+        let left_ms = poll.until_ms.saturating_sub(now_ms);
+        if poll.has_something() || left_ms == 0 {
+            self.answer_poll_soon(index);
+        } else {
+            self.set_deadline(index, left_ms);
+        }
+    }
+
     /// At the end of the round: more of what the round brings goes into the same answer.
     pub(crate) fn answer_poll_soon(&mut self, index: u32) {
         let conn = self.table.conn(index);
