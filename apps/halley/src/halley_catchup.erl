@@ -17,9 +17,6 @@
 
 -export([next/5]).
 
-%% What an event takes in a frame beyond its JSON and its connections.
--define(ITEM_BYTES, 96).
-
 -type vector() :: halley_cursor:vector().
 -type reader() :: halley_history_reader:reader().
 -record(batch, {slot :: halley_links:slot(), from :: vector(), up_to :: vector(),
@@ -108,20 +105,19 @@ read([Seq | Seqs], To, #batch{from = From, up_to = UpTo} = Batch, Reader) ->
                  Batch#batch{from = Raised, gaps = [Gap | Batch#batch.gaps]}, Next)
     end.
 
-event(#{seq := Seq, subject := Subject, at := AtMs, json := Json} = Record, Batch, Reader) ->
+event(#{seq := Seq, subject := Subject, at := AtMs} = Record, Batch, Reader) ->
     #batch{slot = Slot, from = From, up_to = UpTo, items = Items, bytes_left = Left} = Batch,
     Present = halley_fanout:receivers(Subject, Slot),
     {Former, Next} = former_followers(Subject, Seq, Reader),
     case halley_fanout:conns(halley_fanout:with_users(Former, Slot, Present)) of
-        [] ->
+        <<>> ->
             {Batch, Next};
         Conns ->
             Vector = halley_vector:advance(Seq, From, UpTo),
             Cursor = halley_cursor:encode(halley_history:store(), AtMs div 1000, Vector),
             Event = Record#{cursor => Cursor},
-            Bytes = lists:sum([?ITEM_BYTES + byte_size(Json) + byte_size(C) || C <- Conns]),
-            {Batch#batch{items = lists:reverse([{Event, C} || C <- Conns], Items),
-                         bytes_left = Left - Bytes}, Next}
+            {Batch#batch{items = [{Event, Conns} | Items],
+                         bytes_left = Left - halley_links:cost(Event, Conns)}, Next}
     end.
 
 former_followers(Subject, Seq, Reader) ->

@@ -4,8 +4,9 @@
 %% `halley_directory' words (and pids) in ascending order: words of one slot stand together and
 %% processes come last. A user that is met twice counts once.
 %%
-%% A link gets one message for an event, more beyond 8192 connections (link.md 7.3). A process that
-%% is a session gets `{halley, #{id, subject, at, data}}' with the data decoded.
+%% A link gets one message for an event, whatever the number of its connections: so it gets all of
+%% the event now or, if it is behind, all of it later. A process that is a session gets
+%% `{halley, #{id, subject, at, data}}' with the data decoded.
 %%
 %% It reads and sends; order is the caller's: for live events the subject's shard
 %% (`halley_shard'), for what one link has missed its writer (`halley_catchup').
@@ -16,7 +17,6 @@
 
 -opaque receivers() :: [halley_directory:word() | pid()].
 
--define(CONNS_MAX, 8192).
 -define(CONN_BITS, 48).
 
 -spec receivers(halley_id:id()) -> receivers().
@@ -67,12 +67,9 @@ add_at(Slot, [Pid | Rows], Acc) when is_pid(Pid) -> add_at(Slot, Rows, Acc);
 add_at(Slot, [Word | Rows], Acc) -> add_at(Slot, Rows, add_at(Slot, Word, Acc)).
 
 %% Receivers on one link as `halley_links:deliver/3' takes them.
--spec conns(receivers()) -> [Conns :: binary()].
-conns([]) ->
-    [];
-conns([Word | Rest]) ->
-    {Words, Others} = take_slot(Rest, Word bsr ?CONN_BITS, 1, [Word]),
-    [pack(Words) | conns(Others)].
+-spec conns(receivers()) -> Conns :: binary().
+conns(Words) ->
+    pack(Words).
 
 %% How many sessions it was sent to. A link that is behind counts: its sessions get the event from
 %% the history.
@@ -88,12 +85,12 @@ send(Event, [Pid | _] = Pids, Sent) when is_pid(Pid) ->
     Sent + length(Pids);
 send(Event, [Word | Rest], Sent) ->
     Slot = Word bsr ?CONN_BITS,
-    {Words, Others} = take_slot(Rest, Slot, 1, [Word]),
+    {Words, Others} = take_slot(Rest, Slot, [Word]),
     send(Event, Others, Sent + deliver(Slot, Event, pack(Words))).
 
-take_slot([Word | Rest], Slot, N, Taken) when Word bsr ?CONN_BITS =:= Slot, N < ?CONNS_MAX ->
-    take_slot(Rest, Slot, N + 1, [Word | Taken]);
-take_slot(Rest, _, _, Taken) ->
+take_slot([Word | Rest], Slot, Taken) when is_integer(Word), Word bsr ?CONN_BITS =:= Slot ->
+    take_slot(Rest, Slot, [Word | Taken]);
+take_slot(Rest, _, Taken) ->
     {Taken, Rest}.
 
 pack([Word]) -> <<0:16, Word:?CONN_BITS>>;

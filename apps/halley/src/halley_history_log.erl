@@ -4,8 +4,8 @@
 %% it; writes it, through to the disk if somebody waits, indexes it, raises the written heads, and
 %% answers all. Meanwhile the next group gathers: a thousand publishers share a few syncs. A sync
 %% costs more processor time than an event. So where several publishers waited for the last group,
-%% the next one waits a millisecond for them, and again for as long as that brings more, three
-%% times at most; a lone publisher waits for nobody.
+%% the next one waits, a millisecond at a time, until there are as many again, until that brings no
+%% more, or for three milliseconds; a lone publisher waits for nobody.
 %%
 %% Records are packed by who appends. What is appended is counted in `queue_bytes' before it is
 %% sent, so `halley_history:refusing/0' can refuse before anything is accepted.
@@ -32,8 +32,8 @@
 
 -define(TICK_MS, 250).
 -define(PROBE_MS, 1000).
-%% How often a group in a crowd waits a millisecond for more.
--define(PATIENCE, 3).
+%% How long a group in a crowd waits for more.
+-define(PATIENCE_MS, 3).
 %% What an entry takes in the mailbox beyond its record.
 -define(ENTRY_BYTES, 256).
 %% Unfollows that are sent in one go.
@@ -46,7 +46,7 @@
               | {unfollowed, [{binary(), binary()}], Bytes :: pos_integer(), reference()}.
 -record(state, {disk :: halley_history_disk:disk(), refusing = false :: false | disk_full | failed,
                 probed_ms = 0 :: integer(),
-                patience = 0 :: 0..?PATIENCE}). % how often the next group waits for more
+                crowd = 0 :: non_neg_integer()}).   % who waited for the last group
 
 -spec start_link() -> gen_server:start_ret().
 start_link() ->
@@ -132,8 +132,8 @@ handle_cast(_, State) ->
     {noreply, State}.
 
 -spec handle_info(term(), #state{}) -> {noreply, #state{}}.
-handle_info({history, Item}, State = #state{patience = Patience}) ->
-    {noreply, commit(gather(Item, Patience), State)};
+handle_info({history, Item}, State = #state{crowd = Crowd}) ->
+    {noreply, commit(gather(Item, Crowd), State)};
 handle_info({settle, Shard, Head, From, 0}, State) ->
     ok = halley_history_words:written(Shard, Head),
     ok = halley_history_claims:shard_ended(Shard),
@@ -166,25 +166,38 @@ tick() ->
 
 %% --- a group -------------------------------------------------------------------------------------
 
--spec gather(item(), Patience :: 0..?PATIENCE) -> [item()].
-gather(Item, Patience) ->
-    Max = halley_limits:get(history_commit_bytes_max),
-    lists:reverse(gather([Item], bytes(Item), Max, [], Patience)).
+-spec gather(item(), Crowd :: non_neg_integer()) -> [item()].
+gather(Item, Crowd) ->
+    {Items, Bytes} = take([Item], bytes(Item)),
+    lists:reverse(case Crowd > 1 of
+        true -> wait(Items, Bytes, Crowd, erlang:monotonic_time(millisecond) + ?PATIENCE_MS);
+        false -> Items
+    end).
 
-%% `Before': what there was before the last wait.
-gather(Items, Bytes, Max, _, _) when Bytes >= Max ->
-    Items;
-gather(Items, Bytes, Max, Before, Patience) ->
-    receive
-        {history, Item} -> gather([Item | Items], Bytes + bytes(Item), Max, Before, Patience)
-    after 0 ->
-        wait(Items, Bytes, Max, Before, Patience)
+take(Items, Bytes) ->
+    case Bytes < halley_limits:get(history_commit_bytes_max) of
+        true ->
+            receive {history, Item} -> take([Item | Items], Bytes + bytes(Item))
+            after 0 -> {Items, Bytes}
+            end;
+        false ->
+            {Items, Bytes}
     end.
 
-wait(Items, _, _, _, 0) -> Items;
-wait(Items, _, _, Items, _) -> Items;
-wait(Items, Bytes, Max, _, Patience) ->
-    receive after 1 -> gather(Items, Bytes, Max, Items, Patience - 1) end.
+wait(Items, Bytes, Crowd, UntilMs) ->
+    IsEnough = length(Items) >= Crowd
+        orelse Bytes >= halley_limits:get(history_commit_bytes_max)
+        orelse erlang:monotonic_time(millisecond) >= UntilMs,
+    case IsEnough of
+        true ->
+            Items;
+        false ->
+            receive after 1 -> ok end,
+            case take(Items, Bytes) of
+                {Items, _} -> Items;
+                {More, MoreBytes} -> wait(More, MoreBytes, Crowd, UntilMs)
+            end
+    end.
 
 bytes({append, _, _, Bytes, _}) -> Bytes;
 bytes({unfollowed, _, Bytes, _}) -> Bytes;
@@ -205,7 +218,7 @@ commit(Items, State = #state{disk = Disk}) ->
     end,
     Queued = lists:sum([queued(Item) || Item <- Items]),
     ok = halley_history_words:add(queue_bytes, -Queued),
-    renew(Committed#state{patience = case Waiting > 1 of true -> ?PATIENCE; false -> 0 end}).
+    renew(Committed#state{crowd = Waiting}).
 
 %% What `send/2' counted.
 queued({mark, _, _}) -> 0;

@@ -1,7 +1,7 @@
 %% The registry of links: a slot for each, and the way to its writer.
 %%
 %% A link's writer registers and gets a slot (1..1023) and a counter of the bytes that wait for it.
-%%   {deliver, halley_event:event(), Conns}      Conns: packed u64, big-endian, at most 8192
+%%   {deliver, halley_event:event(), Conns}      Conns: packed u64, big-endian, all of the link
 %%   {mark, Shard, Seq}                          the shard has nothing more for anyone up to Seq
 %%   behind                                      the link has been marked behind; see below
 %%   {close_sessions, Reason :: binary(), Conns} Conns: a list
@@ -47,6 +47,8 @@
 -define(BEHIND, {?MODULE, behind}).
 %% DELIVER without its cursor, event and conns (link.md 2).
 -define(DELIVER_BYTES, 37).
+%% Of the connections in one (7.3).
+-define(CONNS_BYTES_MAX, (8 * 8192)).
 
 -record(link, {slot :: slot(), writer :: pid(), queue :: counters:counters_ref(),
                since :: integer(), info :: info()}).
@@ -112,11 +114,12 @@ set_behind(Behind, Slot, Writer) ->
             0
     end.
 
-%% The bytes of the DELIVER frame that one `deliver' message becomes, without the cursor that the
+%% The bytes of the DELIVER frames that one `deliver' message becomes, without the cursors that the
 %% writer puts in.
 -spec cost(halley_event:event(), Conns :: binary()) -> pos_integer().
 cost(#{json := Json, cursor := Cursor}, Conns) ->
-    ?DELIVER_BYTES + byte_size(Cursor) + byte_size(Json) + byte_size(Conns).
+    Frames = 1 + byte_size(Conns) div ?CONNS_BYTES_MAX,
+    Frames * (?DELIVER_BYTES + byte_size(Cursor) + byte_size(Json)) + byte_size(Conns).
 
 %% Tells every link that isn't behind how far the shard is. Only the shard calls it.
 -spec mark(halley_shard:index(), halley_cursor:seq()) -> ok.
