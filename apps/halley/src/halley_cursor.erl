@@ -46,22 +46,22 @@
 %% `Seconds': since 1970, when the last of it was seen.
 -spec encode(store(), Seconds :: non_neg_integer(), vector()) -> token().
 encode(Store, Seconds, {N, N, N, N, N, N, N, N}) ->
-    %% Replays make little else.
-    encode_head(Store, Seconds, N, <<N:24, 0>>);
+    %% Replays make little else: <<N:24, 0>>, padded.
+    Head = encode_head(Store, Seconds, N),
+    <<Head/binary, ?SIX(N, 18), ?SIX(N, 12), ?SIX(N, 6), ?SIX(N, 0), "AAAA">>;
 encode(Store, Seconds, {A, B, C, D, E, F, G, H} = Vector) ->
     Max = max(max(max(A, B), max(C, D)), max(max(E, F), max(G, H))),
-    encode_head(Store, Seconds, Max,
-                deltas(Vector, Max, <<Max:24, (others(Vector, Max))>>)).
+    base64url(deltas(Vector, Max, <<Max:24, (others(Vector, Max))>>),
+              encode_head(Store, Seconds, Max)).
 
-%% Small integers of 48 bits: building the bytes and matching them again costs twice as much.
-%% `Tail' begins in the midst of Max.
-encode_head(Store, Seconds, Max, Tail) ->
+%% Up to the midst of Max. Small integers of 48 bits: building the bytes and matching them again
+%% costs twice as much.
+encode_head(Store, Seconds, Max) ->
     X = (?PART bsl 40) bor (Store bsl 8) bor (Seconds bsr 24),
     Y = ((Seconds band 16#FFFFFF) bsl 24) bor (Max bsr 24),
-    base64url(Tail, <<?SIX(X, 42), ?SIX(X, 36), ?SIX(X, 30), ?SIX(X, 24),
-                      ?SIX(X, 18), ?SIX(X, 12), ?SIX(X, 6), ?SIX(X, 0),
-                      ?SIX(Y, 42), ?SIX(Y, 36), ?SIX(Y, 30), ?SIX(Y, 24),
-                      ?SIX(Y, 18), ?SIX(Y, 12), ?SIX(Y, 6), ?SIX(Y, 0)>>).
+    <<?SIX(X, 42), ?SIX(X, 36), ?SIX(X, 30), ?SIX(X, 24), ?SIX(X, 18), ?SIX(X, 12), ?SIX(X, 6),
+      ?SIX(X, 0), ?SIX(Y, 42), ?SIX(Y, 36), ?SIX(Y, 30), ?SIX(Y, 24), ?SIX(Y, 18), ?SIX(Y, 12),
+      ?SIX(Y, 6), ?SIX(Y, 0)>>.
 
 others({A, B, C, D, E, F, G, H}, Max) ->
     bit(A, Max, 1) bor bit(B, Max, 2) bor bit(C, Max, 4) bor bit(D, Max, 8)

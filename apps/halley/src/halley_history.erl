@@ -6,11 +6,10 @@
 %% A shard publishes so: `draw/1' (its head moves), look up who is online, send, `append/3'. What
 %% was drawn must be appended, or passed by a later `mark/1', or else `await/2' waits for it.
 %%
-%% An unfollow is a record as well. It is found in the chain of its user, who always follows
-%% itself: subject is the user, id is the subject that was unfollowed. It is written before the
-%% unfollow takes effect, and its seq is drawn after all that was published before that was asked
-%% for (`halley_unfollows'). It belongs to no shard's order: a replay that bounds the chain by the
-%% heads could miss it, so `unfollows/2' gives all above a seq.
+%% An unfollow is a record as well: subject is the user, id is the subject that was unfollowed. It
+%% is written before the unfollow takes effect, and its seq is drawn after all that was published
+%% before that was asked for (`halley_unfollows'). It belongs to no shard's order, so heads don't
+%% bound it: it has chains of its own, and `unfollows/2' gives all above a seq.
 %%
 %% Not here: cursors, what a replay does, who is told of a gap.
 -module(halley_history).

@@ -120,16 +120,16 @@ drop_below(Floor) ->
 
 %% --- reading, by anyone --------------------------------------------------------------------------
 
-%% Seqs of what may concern the subject, newest first: `After < Seq =< UpTo'.
+%% Seqs of what may be events of the subject, newest first: `After < Seq =< UpTo'.
 -spec chain(binary(), non_neg_integer(), non_neg_integer()) -> [pos_integer()].
 chain(Subject, After, UpTo) ->
     {Subjects, _, _, _} = persistent_term:get(?MODULE),
     {Bucket, Tag} = subject_bucket(halley_shard:of_subject(Subject), Subject),
-    Stop = max(After, halley_history_words:get(floor)),
-    Found = walk(atomics:get(Subjects, Bucket), Tag, 0, Stop, UpTo, none, none),
-    case unfollows(Subject, Stop) of
-        [] -> Found;
-        Unfollows -> merge(Found, [Seq || Seq <- Unfollows, Seq =< UpTo])
+    case atomics:get(Subjects, Bucket) of
+        Head when Head =< After ->
+            [];
+        Head ->
+            walk(Head, Tag, 0, max(After, halley_history_words:get(floor)), UpTo, none, none)
     end.
 
 %% Whether anything may concern the subject.
@@ -216,10 +216,6 @@ walk(Seq, Tag, Word, Stop, UpTo, _, _) ->
         none -> [];
         Chunk -> walk(Seq, Tag, Word, Stop, UpTo, Number, Chunk)
     end.
-
-merge([A | As], [B | _] = Bs) when A >= B -> [A | merge(As, Bs)];
-merge(As, [B | Bs]) -> [B | merge(As, Bs)];
-merge(As, []) -> As.
 
 %% Where the record of this seq is.
 -spec lookup(non_neg_integer()) -> {ok, position()} | none.

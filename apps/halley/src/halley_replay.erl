@@ -252,7 +252,7 @@ candidates(Subject, Vector, UpTo, Last) ->
     Shard = halley_shard:of_subject(Subject),
     case {element(Shard, Vector), min(Last, element(Shard, UpTo))} of
         {After, To} when After < To ->
-            [{Seq, Subject} || Seq <- halley_history_index:events(Shard, Subject, After, To)];
+            [{Seq, Subject} || Seq <- halley_history:chain(Subject, After, To)];
         _ ->
             []
     end.
