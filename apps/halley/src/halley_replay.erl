@@ -211,7 +211,9 @@ start_pass(#replay{user = User, vector = Vector, told = Told} = Replay, UpTo, Re
     Found = [candidates(Subject, Vector, UpTo, infinity) || Subject <- Following]
         ++ [candidates(Subject, Vector, UpTo, Last) || {Subject, Last} <- Unfollowed]
         ++ [damage(Vector, UpTo, Told)],
-    {Kept, EndsAt} = oldest(lists:sort(fun is_before/2, lists:append(Found)), Vector, UpTo),
+    %% A range may end at the seq of a good event, which stays before it: the gap's cursor says that
+    %% everything up to there was given.
+    {Kept, EndsAt} = oldest(lists:keysort(1, lists:append(Found)), Vector, UpTo),
     Pass = #pass{up_to = UpTo, candidates = Kept, ends_at = EndsAt,
                  plain_from = halley_vector:largest(Vector),
                  plain_to = halley_vector:smallest(UpTo)},
@@ -262,11 +264,6 @@ damage(Vector, UpTo, Told) ->
     [{To, #{from => FromMs, to => ToMs, reason => damaged}}
      || {From, To, FromMs, ToMs} <- halley_history_index:damaged(), To > Told,
         halley_vector:is_crossed(From, To, Vector, UpTo)].
-
-%% A range may end at the seq of a good event, which then goes first: the gap's cursor says that
-%% everything up to there was given.
-is_before({Seq, Event}, {Seq, Other}) -> not is_map(Event) orelse is_map(Other);
-is_before({Seq, _}, {OtherSeq, _}) -> Seq < OtherSeq.
 
 %% Several chains may have the same seq, so the cut is made between seqs.
 oldest(Sorted, Vector, UpTo) ->
