@@ -37,6 +37,8 @@
 -define(RESERVED, 4194304).
 -define(PLACE_BYTES, 65536).
 -define(PROBE_BYTES, 65536).
+%% More isn't copied into one binary, as a write through needs it.
+-define(THROUGH_BYTES_MAX, 65536).
 
 %% Recovers, sets the words, and begins a new segment.
 -spec open(file:name_all()) -> {ok, disk()} | {error, binary()}.
@@ -100,8 +102,9 @@ new_segment(Number, Base, Bytes) ->
 write([], _, Disk) ->
     {ok, Disk};
 write(Packed, IsAwaited, Disk0) ->
-    case make_room(record_bytes(Packed), Disk0) of
-        {ok, Disk = #disk{dirty = Dirty}} when Dirty; not IsAwaited ->
+    Bytes = record_bytes(Packed),
+    case make_room(Bytes, Disk0) of
+        {ok, Disk = #disk{dirty = Dirty}} when Dirty; not IsAwaited; Bytes > ?THROUGH_BYTES_MAX ->
             write(Packed, fun halley_history_segment:write/3, true, Disk);
         {ok, Disk} ->
             write(Packed, fun halley_history_segment:write_through/3, false, Disk);
@@ -148,8 +151,7 @@ written(Packed, Position, Disk = #disk{current = Current, ids = Ids}) ->
     ok = halley_history_words:put(position, End),
     {End, NewIds} = lists:foldl(fun(One, Acc) -> index(One, Number, Acc) end,
                                 {Position, Ids}, Packed),
-    #packed{at = At} = hd(Packed),
-    First = case FirstAt of none -> At; _ -> FirstAt end,
+    First = case FirstAt of none -> (hd(Packed))#packed.at; _ -> FirstAt end,
     N = length(Packed),
     ok = halley_history_words:add(events, N),
     ok = halley_history_words:add(bytes, End - Begin),
@@ -361,8 +363,7 @@ drop(Disk = #disk{segments = Segments, current = Current, file = File}) ->
         _ -> Retained ++ [Current]
     end,
     ok = raise_floor(Gone, Rest),
-    lists:foreach(fun(#{number := Number}) -> halley_history_segment:delete(Disk#disk.dir, Number)
-                  end, Gone),
+    _ = [halley_history_segment:delete(Disk#disk.dir, N) || #{number := N} <- Gone],
     Disk#disk{segments = Retained}.
 
 %% The floor is the base of the oldest segment: no record before it has a higher seq. It rises

@@ -89,9 +89,11 @@ steps([]) -> ok.
 -spec write(output(), Position :: non_neg_integer(), iodata()) -> ok | {error, term()}.
 write({File, _}, Position, Bytes) -> file:pwrite(File, Position, Bytes).
 
-%% Returns when these bytes are on disk. What `write/3' wrote before isn't by that.
+%% Returns when these bytes are on disk. What `write/3' wrote before isn't by that. One binary: of
+%% many pieces each thousand would be synced by itself.
 -spec write_through(output(), Position :: non_neg_integer(), iodata()) -> ok | {error, term()}.
-write_through({_, Through}, Position, Bytes) -> file:pwrite(Through, Position, Bytes).
+write_through({_, Through}, Position, Bytes) ->
+    file:pwrite(Through, Position, iolist_to_binary(Bytes)).
 
 -spec sync(output()) -> ok | {error, term()}.
 sync({File, _}) -> file:datasync(File).
