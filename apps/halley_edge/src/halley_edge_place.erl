@@ -22,7 +22,7 @@
 
 -export([new/2, move_to/2, skip/1, hold/1, release/2, mode/1]).
 -export([passed/3, marked/3, keep/2, cursor/1, clock/2, vector/1]).
--export([await/3, await_opening/3, reached/1, awaits/1]).
+-export([await/4, reached/1, awaits/1]).
 -export_type([place/0, mode/0]).
 
 -type mode() :: live | skipping | holding.
@@ -107,14 +107,11 @@ cursor(#place{cursor = none, store = Store, seconds = Seconds, vector = Vector} 
 cursor(#place{cursor = Cursor} = Place) ->
     {Cursor, Place}.
 
-%% Something waits for the vector to reach Heads.
--spec await(Heads :: halley_history:vector(), Waiter :: term(), place()) -> place().
-await(Heads, Waiter, #place{awaiting = Awaiting} = Place) ->
-    Place#place{awaiting = queue:in({Heads, Waiter}, Awaiting)}.
-
-%% Likewise, as long as the mode is live.
--spec await_opening(Heads :: halley_history:vector(), Waiter :: term(), place()) -> place().
-await_opening(Heads, Waiter, #place{openings = Openings} = Place) ->
+%% Something waits for the vector to reach Heads; an opening only as long as the mode is live.
+-spec await(last | opening, Heads :: halley_history:vector(), Waiter :: term(), place()) -> place().
+await(last, Heads, Waiter, #place{awaiting = Awaiting} = Place) ->
+    Place#place{awaiting = queue:in({Heads, Waiter}, Awaiting)};
+await(opening, Heads, Waiter, #place{openings = Openings} = Place) ->
     Place#place{openings = [{Heads, Waiter} | Openings]}.
 
 %% Those that need wait no longer, in order, the openings first.

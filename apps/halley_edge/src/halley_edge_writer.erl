@@ -105,7 +105,7 @@ last({Writer, Queue}, Conn, Heads, Items) ->
 last_frame(Conn, Cursor, Heads, Items) ->
     halley_edge_encoder:encode_replay(Conn, ?FLAG_LAST, Cursor, tuple_to_list(Heads), Items).
 
-%% SYNC_BEGIN came. The worker gets a CURSOR before any session is opened: it always knows its place.
+%% SYNC_BEGIN came. The worker gets a CURSOR before any session is opened.
 -spec sync_begin(handle(), halley_edge_catchup:start()) -> ok.
 sync_begin({Writer, _}, Start) ->
     Writer ! {sync_begin, Start},
@@ -175,10 +175,10 @@ handle({credit, Bytes}, #state{output = Output} = State) ->
     pace(clock(output(halley_edge_output:credit(Bytes, Output), State)));
 handle({opened, Counted, Heads, Opened}, #state{place = Place} = State) ->
     Waiter = {opened, Counted, Opened},
-    settle(State#state{place = halley_edge_place:await_opening(Heads, Waiter, Place)});
+    settle(State#state{place = halley_edge_place:await(opening, Heads, Waiter, Place)});
 handle({last, Counted, Conn, Heads, Items}, #state{place = Place} = State) ->
     Waiter = {Counted, Conn, Items},
-    settle(State#state{place = halley_edge_place:await(Heads, Waiter, Place)});
+    settle(State#state{place = halley_edge_place:await(last, Heads, Waiter, Place)});
 handle({catchup, Pid, What}, #state{catchup = {Pid, _}} = State) ->
     settle(catchup(What, State));
 handle({close_sessions, Reason, Conns}, State) ->

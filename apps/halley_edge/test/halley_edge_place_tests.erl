@@ -40,12 +40,21 @@ held_until_the_heads_test() ->
 
 %% "the brain sends LAST only when the link's cursor is not below the heads"
 last_waits_for_every_part_test() ->
-    Waiting = halley_edge_place:await({2, 2, 0, 0, 0, 0, 0, 0}, first,
+    Waiting = halley_edge_place:await(last, {2, 2, 0, 0, 0, 0, 0, 0}, first,
                                       pass([{1, 2}], place())),
     ?assertMatch({[], _}, halley_edge_place:reached(Waiting)),
-    Second = halley_edge_place:await({1, 1, 0, 0, 0, 0, 0, 0}, second, Waiting),
+    Second = halley_edge_place:await(last, {1, 1, 0, 0, 0, 0, 0, 0}, second, Waiting),
     {Reached, Rest} = halley_edge_place:reached(pass([{2, 3}], Second)),
     ?assertMatch([{_, first}, {_, second}], Reached),
+    ?assertNot(halley_edge_place:awaits(Rest)).
+
+%% A first cursor isn't below what was published before; a catch-up keeps nobody waiting.
+opening_waits_while_live_test() ->
+    Heads = {0, 3, 0, 0, 0, 0, 0, 0},
+    Waiting = halley_edge_place:await(opening, Heads, opened, place()),
+    ?assertMatch({[], _}, halley_edge_place:reached(Waiting)),
+    ?assertMatch({[{Heads, opened}], _}, halley_edge_place:reached(pass([{2, 3}], Waiting))),
+    {[{Heads, opened}], Rest} = halley_edge_place:reached(halley_edge_place:skip(Waiting)),
     ?assertNot(halley_edge_place:awaits(Rest)).
 
 %% 6.1, 10.6: what the cursor of SYNC_BEGIN means.
