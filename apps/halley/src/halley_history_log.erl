@@ -39,6 +39,8 @@
 %% Unfollows that are sent in one go.
 -define(UNFOLLOWS, 500).
 -define(SETTLE_ROUNDS, 2).
+%% Words. Room for a group and its records: without it half of the collections find nothing.
+-define(HEAP, [{min_heap_size, 65536}, {min_bin_vheap_size, 524288}]).
 
 -type item() :: {append, halley_shard:index(), [halley_history_disk:packed()],
                  Bytes :: pos_integer(), halley_history:reply()}
@@ -53,7 +55,7 @@ start_link() ->
     Dir = filename:join(application:get_env(halley, data_dir, "data"), "history"),
     persistent_term:put({?MODULE, directory}, filename:absname(Dir)),
     gen_server:start_link({local, ?MODULE}, ?MODULE, [],
-                          [{spawn_opt, [{message_queue_data, off_heap}]}]).
+                          [{spawn_opt, [{message_queue_data, off_heap} | ?HEAP]}]).
 
 %% Where the segments are.
 -spec directory() -> file:name_all().

@@ -33,6 +33,8 @@
 -define(QUEUED, {?MODULE, queued}).
 -define(ASKED(Shard), (?SHARDS + (Shard))).
 -define(MARK_MS, 250).
+%% Words. Room for a batch of events and its receivers: fewer collections that find nothing.
+-define(HEAP, [{min_heap_size, 16384}, {min_bin_vheap_size, 131072}]).
 
 -type index() :: 1..?SHARDS.
 %% What a publisher waits for: that the event is on its way, or that it is on disk as well.
@@ -53,7 +55,7 @@ new() ->
 
 -spec start_link(index()) -> gen_server:start_ret().
 start_link(Shard) ->
-    gen_server:start_link({local, name(Shard)}, ?MODULE, Shard, []).
+    gen_server:start_link({local, name(Shard)}, ?MODULE, Shard, [{spawn_opt, ?HEAP}]).
 
 -spec count() -> pos_integer().
 count() ->

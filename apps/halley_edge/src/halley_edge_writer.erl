@@ -47,12 +47,13 @@
     marks_asked = false :: boolean()
 }).
 
-%% Starts a writer for the calling link. It waits for attach/4, since only a registered writer has a
-%% counter.
+%% Starts a writer for the calling link. It waits for attach/4.
 -spec start_link(gen_tcp:socket(), Window :: pos_integer()) -> {ok, pid()}.
 start_link(Socket, Window) ->
     Link = self(),
-    Options = [link, {message_queue_data, off_heap}, {fullsweep_after, 20}],
+    %% In words: room for the frames of a flush, so that fewer collections find nothing.
+    Options = [link, {message_queue_data, off_heap}, {fullsweep_after, 20},
+               {min_heap_size, 16384}, {min_bin_vheap_size, 131072}],
     {ok, spawn_opt(?MODULE, init, [Link, Socket, Window], Options)}.
 
 %% Hands over what halley_links:register/2 gave, and heads of then or later to begin with.
@@ -127,7 +128,6 @@ goodbye({Writer, _}, Goodbye) ->
 queue_bytes({_, Queue}) ->
     counters:get(Queue, 1).
 
-%% What may wait before the link ends.
 -spec bytes_max() -> pos_integer().
 bytes_max() ->
     2 * halley_limits:get(link_queue_bytes_max).
