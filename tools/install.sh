@@ -90,6 +90,8 @@ want_test() {
     want "${test_packages[@]}"
     if ! node_is_new_enough; then want nodejs npm; fi
     if ! command -v chromium >/dev/null; then want chromium; fi
+    # The checker steps the server's clock by it (test/faults).
+    if ! command -v faketime >/dev/null; then want faketime; fi
     if ! rust_is_new_enough; then
         want rustfmt-web rust-web-clippy
     elif ! command -v rustfmt >/dev/null || ! command -v cargo-clippy >/dev/null; then
