@@ -31,8 +31,6 @@
 -opaque handle() :: {pid(), counters:counters_ref()}.
 
 -define(CLOSE_CONNS_MAX, 8192).
-%% A message with as many connections may have another with the same event behind it.
--define(CONNS_BYTES_FULL, (8 * ?DELIVER_CONNS_MAX)).
 -define(CURSOR_MS, 250).             % between CURSOR frames
 -define(MARK_MS, 10).                % between requests for marks
 
@@ -215,11 +213,9 @@ event(Event, Conns, #state{place = Place} = State) ->
 deliver(#{shard := Shard, seq := Seq} = Event, Conns, Counted, #state{place = Place} = State) ->
     Room = conns_room(Event),
     case byte_size(Conns) of
-        Bytes when Bytes =< Room, Bytes < ?CONNS_BYTES_FULL ->
+        Bytes when Bytes =< Room ->
             Passed = halley_edge_place:passed(Shard, Seq, Place),
             deliver_frame(Event, Conns, Counted, State#state{place = Passed});
-        Bytes when Bytes =< Room ->
-            deliver_frame(Event, Conns, Counted, State);
         _ ->
             <<First:Room/binary, Rest/binary>> = Conns,
             deliver(Event, Rest, 0, deliver_frame(Event, First, Counted, State))
@@ -228,7 +224,7 @@ deliver(#{shard := Shard, seq := Seq} = Event, Conns, Counted, #state{place = Pl
 conns_room(#{json := Json}) ->
     Free = ?FRAME_BYTES_MAX + 4 - ?CURSOR_BYTES_MAX
                - halley_edge_encoder:deliver_bytes(<<>>, Json, <<>>),
-    min(?CONNS_BYTES_FULL, Free div 8 * 8).
+    min(8 * ?DELIVER_CONNS_MAX, Free div 8 * 8).
 
 deliver_frame(#{json := Json} = Event, Conns, Counted, State) ->
     {Cursor, Next} = cursor(State),

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use halley_link::{DELIVER_CONNS_MAX, Event, List};
+use halley_link::{Event, List};
 
 use crate::outbox::{EventMark, Piece};
 use crate::settings::{Settings, SlowConsumer};
@@ -74,10 +74,6 @@ impl Worker {
         }
         self.stats.add(Stat::Delivered, delivered);
         self.stats.add(Stat::Stale, stale);
-        // An event for more connections than one frame holds goes on in the next one (7.3), and
-        // the link has not passed it before that.
-        if conns.len() < DELIVER_CONNS_MAX {
-            self.link_cursor_moved(event.cursor);
-        }
+        self.link_cursor_moved(event.cursor);
     }
 }
