@@ -61,6 +61,7 @@ counters_table() ->
      | [{Name, "halley_events_refused_total{reason=\"" ++ Reason ++ "\"}", counter,
          "Events refused, by reason"}
         || {Name, Reason} <- [{refused_bad_id, "bad_id"}, {refused_bad_data, "bad_data"},
+                              {refused_bad_option, "bad_option"},
                               {refused_data_too_large, "data_too_large"},
                               {refused_overloaded, "overloaded"},
                               {refused_history, "history"},

@@ -150,7 +150,7 @@ again(Ack, Busy, DeadlineMs) ->
 %% What is accepted was counted by its shard.
 count({ok, _}) -> ok;
 count({error, {bad_id, _}}) -> halley_metrics:incr(refused_bad_id);
-count({error, {bad_option, _}}) -> ok;
+count({error, {bad_option, _}}) -> halley_metrics:incr(refused_bad_option);
 count({error, {bad_data, _}}) -> halley_metrics:incr(refused_bad_data);
 count({error, data_too_large}) -> halley_metrics:incr(refused_data_too_large);
 count({error, overloaded}) -> halley_metrics:incr(refused_overloaded);
