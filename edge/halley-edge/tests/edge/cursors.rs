@@ -111,8 +111,8 @@ fn the_links_cursor() {
     assert_eq!(cursor, "l4");
 }
 
-/// 7.3: "All but the last have the cursor of before the event, so that a link that ends between them
-/// leaves it to the next one." So the worker's cursor is that of the last frame, however full.
+/// 7.3: "All but the last have the cursor of before the event, so that a link that ends between
+/// them leaves it to the next one." So the worker's cursor is that of the last frame, however full.
 #[test]
 fn an_event_in_several_frames() {
     let (edge, mut brain) = Edge::start(&[]);
