@@ -18,17 +18,7 @@
 
 -spec run() -> ok.
 run() ->
-    Dir = string:trim(os:cmd("mktemp -d")),
-    ok = application:set_env(halley, data_dir, Dir),
-    ok = halley_limits:set(#{}),
-    {ok, Brain} = halley_sup:start_link(),
-    try measure()
-    after
-        unlink(Brain),
-        exit(Brain, shutdown),
-        ok = halley_store:close(),
-        ok = file:del_dir_r(Dir)
-    end.
+    halley_bench_brain:with(fun measure/0).
 
 measure() ->
     ok = populate(),
