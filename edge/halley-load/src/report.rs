@@ -47,6 +47,14 @@ impl Latency {
         let _ = self.0.add(&other.0);
     }
 
+    /// Leaves what `later`, which has counted on from here, has more than this.
+    pub fn turn_into_difference(&mut self, later: &Self) {
+        let mut difference = later.0.clone();
+        // Fails only if something counted here isn't there: then all of `later` is news.
+        let _ = difference.subtract(&self.0);
+        self.0 = difference;
+    }
+
     /// The percentiles that every report shows.
     #[must_use]
     pub fn summary(&self) -> LatencyMs {

@@ -5,6 +5,7 @@
 //! | `ready` | waits until every connection is welcomed or has failed | a report |
 //! | `mark NAME` | begins a new window in all threads at once | `{"marked":NAME,"at_ns":…}` |
 //! | `report` | nothing else | a report of the window so far ([`super::window::Report`]) |
+//! | `interval` | nothing else | what came since the last one ([`super::interval::Interval`]) |
 //! | `drop` | closes all connections and opens none | `{"done":"drop","at_ns":…}` once it is |
 //! | `return cursors [PER_S]` | opens them again, with the cursors they know | likewise |
 //! | `return strangers [PER_S]` | opens them again, without | likewise |
@@ -27,26 +28,38 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::WATCH_EVERY;
+use super::interval::Intervals;
 use super::order::{Order, Orders};
 use super::window::Windows;
+use crate::error::Result;
 use crate::progress::Progress;
 
 /// Commands that wait to be obeyed; the one who sends more waits.
 const COMMANDS_MAX: usize = 16;
 
 /// Obeys until `quit`, the end of stdin, or `stop`.
-pub fn obey(windows: &mut Windows, orders: &mut Orders, connections: u64, stop: &AtomicBool) {
+///
+/// # Errors
+/// Those of [`Intervals::new`].
+pub fn obey(
+    windows: &mut Windows,
+    orders: &mut Orders,
+    connections: u64,
+    stop: &AtomicBool,
+) -> Result<()> {
+    let mut intervals = Intervals::new()?;
     let commands = read_commands();
     while !stop.load(Ordering::Relaxed) {
         let line = match commands.recv_timeout(WATCH_EVERY) {
             Ok(line) => line,
             Err(RecvTimeoutError::Timeout) => continue,
-            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
         };
         let (command, argument) = line.split_once(' ').unwrap_or((&line, ""));
         match command {
-            "quit" => return,
+            "quit" => return Ok(()),
             "report" => answer(&windows.report()),
+            "interval" => answer(&intervals.look(windows)),
             "ready" => {
                 wait_until_settled(windows, connections, stop);
                 answer(&windows.report());
@@ -68,10 +81,11 @@ pub fn obey(windows: &mut Windows, orders: &mut Orders, connections: u64, stop: 
             }
         }
     }
+    Ok(())
 }
 
 /// Reads an order. The error says what would be right.
-fn order(command: &str, argument: &str, orders: &Orders) -> Result<Order, String> {
+fn order(command: &str, argument: &str, orders: &Orders) -> std::result::Result<Order, String> {
     let mut words = argument.split(' ');
     match (command, words.next().unwrap_or_default(), words.next()) {
         ("drop", "", None) => Ok(Order::Drop),
@@ -93,8 +107,8 @@ fn order(command: &str, argument: &str, orders: &Orders) -> Result<Order, String
             let bad = |_| "expected nanoseconds of CLOCK_MONOTONIC".to_owned();
             since_ns.parse().map(Order::Flow).map_err(bad)
         }
-        _ => Err("expected mark NAME, report, ready, drop, return cursors|strangers [PER_S], \
-                  expect FILE, flow [SINCE_NS] or quit"
+        _ => Err("expected mark NAME, report, interval, ready, drop, \
+                  return cursors|strangers [PER_S], expect FILE, flow [SINCE_NS] or quit"
             .to_owned()),
     }
 }

@@ -17,6 +17,7 @@ mod control;
 pub mod event;
 pub mod follows;
 mod framing;
+mod interval;
 mod order;
 mod plan;
 mod reason;
@@ -102,8 +103,8 @@ pub struct Options {
     /// Schedule the threads as SCHED_BATCH
     #[arg(long)]
     sched_batch: bool,
-    /// Obey lines on stdin (mark NAME, report, ready, drop, return cursors|strangers [PER_S],
-    /// expect FILE, flow [SINCE_NS], quit), answer each by a JSON line on stdout
+    /// Obey lines on stdin (mark NAME, report, interval, ready, drop, return cursors|strangers
+    /// [PER_S], expect FILE, flow [SINCE_NS], quit), answer each by a JSON line on stdout
     #[arg(long, conflicts_with = "hold")]
     control: bool,
     /// Also write the figures to this file as JSON
@@ -123,7 +124,7 @@ pub fn run(options: &Options) -> Result<()> {
     let mut orders = Orders::new(plan.follows.clone());
     let threads = start(&plan, options.connections, &windows, &mut orders)?;
     if options.control {
-        control::obey(&mut windows, &mut orders, options.connections, &stop);
+        control::obey(&mut windows, &mut orders, options.connections, &stop)?;
     } else {
         watch(&mut windows, options, &stop);
     }

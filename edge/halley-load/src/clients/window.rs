@@ -96,6 +96,12 @@ impl Window {
         self.welcome.record(now_ns.saturating_sub(opened_ns));
     }
 
+    /// How long the events of this window took.
+    #[must_use]
+    pub fn latency(&self) -> &Latency {
+        &self.latency
+    }
+
     fn reset(&mut self) {
         self.counts = Counts::default();
         self.latency.clear();
@@ -246,6 +252,17 @@ impl Windows {
     #[must_use]
     pub fn obeyed(&self) -> u64 {
         self.threads.iter().map(|window| lock(window).obeyed).min().unwrap_or(0)
+    }
+
+    /// When the window began.
+    #[must_use]
+    pub fn marked_ns(&self) -> u64 {
+        self.marked_ns
+    }
+
+    /// Shows the windows one after the other, each locked meanwhile.
+    pub fn each(&self, mut look: impl FnMut(&Window)) {
+        self.threads.iter().for_each(|window| look(&lock(window)));
     }
 
     /// Begins a new window in all threads at once.
