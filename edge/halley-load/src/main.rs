@@ -5,8 +5,9 @@
 //! All share one clock (`CLOCK_MONOTONIC`), so `clients` measures from the moment at which
 //! `publish` meant to send.
 //!
-//! What it is not: a general HTTP load generator. It speaks what Halley speaks, and spends as
-//! little of the machine as it can, which it usually shares with the server under test.
+//! What it is not: a general load generator. It speaks what Halley speaks and, to compare, what
+//! some rivals do ([`speak`]), and spends as little of the machine as it can, which it usually
+//! shares with the server under test.
 
 #![forbid(unsafe_code)]
 
@@ -15,10 +16,13 @@ mod error;
 mod floor;
 mod graph;
 mod local;
+mod nats;
+mod path;
 mod progress;
 mod publish;
 mod report;
 mod rng;
+mod speak;
 mod target;
 
 use std::process::ExitCode;

@@ -5,6 +5,10 @@ use std::str::FromStr;
 
 use crate::error::{Failure, Result};
 
+/// The schemes that are understood, and the port that each means where none is given. TLS is not:
+/// it would be most of what is measured.
+const SCHEMES: [(&str, u16); 3] = [("http", 80), ("ws", 80), ("nats", 4222)];
+
 /// A server's address, and what to call it in `Host`.
 #[derive(Debug, Clone)]
 pub struct Target {
@@ -17,13 +21,15 @@ pub struct Target {
 impl FromStr for Target {
     type Err = Failure;
 
-    /// Takes `http://host[:port]` with nothing after it but a slash.
+    /// Takes `http://host[:port]` with nothing after it but a slash; `ws` and `nats` likewise.
     fn from_str(url: &str) -> Result<Self> {
         let bad = |what: &str| {
             let right = "expected http://host:port, as in http://127.0.0.1:8080";
             Failure::Message(format!("{url}: {what}; {right}"))
         };
-        let rest = url.strip_prefix("http://").ok_or_else(|| bad("not an http URL"))?;
+        let (scheme, rest) = url.split_once("://").unwrap_or_default();
+        let known = SCHEMES.iter().find(|(name, _)| *name == scheme);
+        let (_, port) = known.ok_or_else(|| bad("not an http, ws or nats URL"))?;
         let host = rest.strip_suffix('/').unwrap_or(rest);
         if host.is_empty() || host.contains(['/', '?', '#', '@', ' ']) {
             return Err(bad("no path, query or user is possible here"));
@@ -32,7 +38,7 @@ impl FromStr for Target {
             if host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
                 host.to_owned()
             } else {
-                format!("{host}:80")
+                format!("{host}:{port}")
             };
         let mut addresses = with_port
             .to_socket_addrs()
@@ -69,6 +75,8 @@ mod tests {
         assert_eq!(target.host, "127.0.0.1:8080");
         let target: Target = "http://127.0.0.1".parse().unwrap();
         assert_eq!(target.address.port(), 80);
+        let target: Target = "nats://127.0.0.1".parse().unwrap();
+        assert_eq!(target.address.port(), 4222);
         for bad in
             ["127.0.0.1:80", "https://a:1", "http://", "http://127.0.0.1:80/v1", "http://:x:"]
         {

@@ -9,7 +9,8 @@
 //!
 //! The members that are looked for can't stand inside a JSON string, where their quotes would be
 //! escaped. So the first `"t":` is the stamp and the first `"n":` the number, as long as they are
-//! in events that `halley-load publish` wrote.
+//! in events that `halley-load publish` wrote. A rival that takes the data for a text brings it
+//! inside a string: a stamp is looked for there as well, if it isn't where it should be.
 
 use std::sync::LazyLock;
 
@@ -21,6 +22,7 @@ pub const CURSOR_BYTES_MAX: usize = 255;
 
 // Made once: a search as short as these costs less than its preparation.
 static STAMP: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"t\":"));
+static QUOTED_STAMP: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(br#"\"t\":"#));
 static NUMBER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"n\":"));
 static SUBJECT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"subject\":\""));
 
@@ -46,7 +48,7 @@ impl<'a> Event<'a> {
     /// When its publisher meant to send it, `CLOCK_MONOTONIC` nanoseconds.
     #[must_use]
     pub fn stamp(&self) -> Option<u64> {
-        self.after(&STAMP).and_then(digits)
+        self.after(&STAMP).or_else(|| self.after(&QUOTED_STAMP)).and_then(digits)
     }
 
     /// Which of its subject's events it is.

@@ -10,19 +10,30 @@
 //! With `--cursors` each client remembers its cursor and comes back with it; with `--follows` it
 //! checks the numbers that `halley-load publish --numbers` gives to the events of each subject.
 //!
+//! With `--speak` the same clients are those of another server ([`crate::speak`]): all but what a
+//! [`protocol`] says is the same code.
+//!
 //! What it is not: a client to build on. It doesn't remove duplicates: what the server sends twice
 //! is counted twice.
 
+mod chunked;
+mod connection;
 mod control;
 pub mod event;
 pub mod follows;
-mod framing;
+pub mod framing;
+mod halley;
 mod interval;
+mod nats;
+mod nchan;
 mod order;
 mod plan;
+mod protocol;
 mod reason;
-pub mod request;
-pub mod stream;
+mod socketio;
+mod stream;
+#[cfg(test)]
+mod stream_tests;
 mod track;
 pub mod users;
 mod window;
@@ -40,11 +51,13 @@ use crate::error::{Failure, Result};
 use crate::local::SOURCE_CONNECTIONS_MAX;
 use crate::progress::Progress;
 use crate::report::{self, grouped};
+use crate::speak::Speak;
 use crate::target::Target;
 use follows::Follows;
+use halley::Transport;
 use order::Orders;
 use plan::Plan;
-use stream::Transport;
+use protocol::Protocol;
 use track::Found;
 use users::Users;
 use window::{Report, Windows};
@@ -63,9 +76,18 @@ pub struct Options {
     /// The server's public address
     #[arg(long, default_value = "http://127.0.0.1:8080")]
     url: String,
-    /// How events are framed
-    #[arg(long, value_enum, default_value = "sse")]
-    transport: Transport,
+    /// What the server speaks
+    #[arg(long, value_enum, default_value = "halley")]
+    speak: Speak,
+    /// How Halley shall frame events; by default sse
+    #[arg(long, value_enum)]
+    transport: Option<Transport>,
+    /// Where another server's streams are, as /sub/{channel} or /test/{user}
+    #[arg(long)]
+    path: Option<String>,
+    /// Another server's users are in the channels g0, g1, … of so many each
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..))]
+    group_size: u64,
     /// How many connections to open
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=16_000_000))]
     connections: u64,
@@ -152,10 +174,6 @@ fn plan(options: &Options) -> Result<Plan> {
         (None, Some(path)) => Users::read(path)?,
         (None, None) => Users::Range { first: 1, count: options.connections },
     };
-    if options.cursors && options.transport == Transport::Test {
-        let what = "--cursors: /test/<user> has none; expected another --transport";
-        return Err(Failure::Message(what.to_owned()));
-    }
     let read = |path| Follows::read(path, &users, options.connections);
     let follows = options.follows.as_deref().map(read).transpose()?.map(Arc::new);
     let needed = options.connections.div_ceil(SOURCE_CONNECTIONS_MAX);
@@ -174,8 +192,9 @@ fn plan(options: &Options) -> Result<Plan> {
         asked.max(options.connections.div_ceil(per_thread)).min(options.connections) as usize;
     Ok(Plan {
         target,
-        transport: options.transport,
+        protocol: spoken(options)?,
         users,
+        group_size: options.group_size,
         sources,
         threads,
         opens_per_s: options.rate.max(0.0) / threads as f64,
@@ -186,6 +205,27 @@ fn plan(options: &Options) -> Result<Plan> {
         batch: options.sched_batch,
         stop: AtomicBool::new(false),
     })
+}
+
+/// What the server speaks, if the options go together.
+fn spoken(options: &Options) -> Result<Box<dyn Protocol>> {
+    let transport = options.transport.unwrap_or(Transport::Sse);
+    let wrong = match options.speak {
+        Speak::Halley if options.cursors && transport == Transport::Test => {
+            "--cursors: /test/<user> has none; expected another --transport"
+        }
+        Speak::Halley if options.path.is_some() => {
+            "--path: Halley's are given by --transport; expected another --speak"
+        }
+        Speak::Halley => "",
+        _ if options.transport.is_some() => "--transport: expected it with --speak halley alone",
+        _ if options.cursors => "--cursors: expected it with --speak halley alone",
+        _ => "",
+    };
+    if !wrong.is_empty() {
+        return Err(Failure::Message(wrong.to_owned()));
+    }
+    protocol::new(options.speak, transport, options.cursors, options.path.as_deref())
 }
 
 type Handle = thread::JoinHandle<std::io::Result<()>>;

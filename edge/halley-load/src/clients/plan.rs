@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::follows::Follows;
-use super::stream::Transport;
+use super::protocol::{Protocol, Who};
 use super::users::Users;
+use crate::speak::channel;
 use crate::target::Target;
 
 /// What all threads share.
@@ -13,10 +14,12 @@ use crate::target::Target;
 pub struct Plan {
     /// The server.
     pub target: Target,
-    /// How events are framed.
-    pub transport: Transport,
+    /// What it speaks.
+    pub protocol: Box<dyn Protocol>,
     /// Who connects.
     pub users: Users,
+    /// How many users share a channel, where the server has channels.
+    pub group_size: u64,
     /// Local addresses to connect from; 1 leaves the choice to the system.
     pub sources: u32,
     /// How many threads there are.
@@ -35,4 +38,12 @@ pub struct Plan {
     pub batch: bool,
     /// Set when all shall stop.
     pub stop: AtomicBool,
+}
+
+impl Plan {
+    /// Calls `with` with who the client with this index is.
+    pub fn who(&self, index: u64, cursor: Option<&[u8]>, with: impl FnOnce(&Who<'_>)) {
+        let channel = channel(self.users.position(index), self.group_size);
+        self.users.with(index, |user| with(&Who { user, channel: &channel, cursor }));
+    }
 }

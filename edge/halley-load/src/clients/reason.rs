@@ -28,6 +28,7 @@ pub fn explain(error: StreamError, window: &mut Window) -> String {
             format!("the server answered {status}")
         }
         StreamError::Ended => "the server ended the stream".to_owned(),
+        StreamError::Said(what) => format!("the server said {what}"),
         StreamError::Malformed(what) => format!("the server sent {what}"),
     }
 }

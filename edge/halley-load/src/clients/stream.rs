@@ -1,20 +1,9 @@
-//! Reads a stream of events, whatever its transport, as cheaply as it can be done.
+//! The framing of a stream of events, whatever is spoken inside, as cheaply as it can be read.
 //!
 //! Purpose: bytes in, items out ([`Item`]): that the welcome came, that an event came and which
 //! time it was stamped with, the cursor behind it, a gap, that a ping wants its pong. No I/O, no
-//! clock.
-//!
-//! Protocol, per transport (the outside contract, "Client side"):
-//!
-//! | transport | framing | welcome | event |
-//! | --- | --- | --- | --- |
-//! | SSE | lines in chunks | `: welcome` | a `data:` line |
-//! | NDJSON | lines in chunks | the response's head | a line that isn't empty |
-//! | WebSocket | frames (RFC 6455) | the response's head | a text or binary message |
-//! | `/test/<user>` | chunks | the first chunk | every other that isn't blank |
-//!
-//! What the JSON texts say is [`super::event`]'s. In SSE an `id:` counts from the empty line behind
-//! it (HTML standard, 9.2.6); a refusal's `Retry-After` and a stream's `retry:` are the same item.
+//! clock. Here stands what all servers share: the head of a response, then chunks (RFC 9112, 7.1),
+//! a body without any, or WebSocket frames (RFC 6455). What is inside is a [`Protocol`]'s.
 //!
 //! Invariants: a stream that stands between two events holds no memory but its [`Stream`] of two
 //! words. What is incomplete is kept in it and put before the next bytes by [`Stream::lend`], so
@@ -24,24 +13,17 @@
 
 use memchr::memchr;
 
-use super::event::{self, Event, Message};
-use super::framing::{chunk, frame_header};
+use super::event::{self, Event};
+use super::framing::{WS_ACCEPT, chunk, frame_header};
+use super::protocol::{Framing, Prompt, Protocol, Sink};
 
 /// The head of a response may have this many headers.
 const HEADERS_MAX: usize = 64;
-
-/// How events are framed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Transport {
-    /// `GET /v1/stream`, `text/event-stream`
-    Sse,
-    /// `GET /v1/stream`, `application/x-ndjson`
-    Ndjson,
-    /// `GET /v1/ws`
-    Ws,
-    /// `GET /test/<user>`
-    Test,
-}
+/// A line or message that comes in pieces: more than the largest event that a server sends by
+/// default.
+const PART_BYTES_MAX: usize = 256 * 1024;
+/// What is kept of what a server says when it ends a stream.
+const SAID_CHARS_MAX: usize = 200;
 
 /// What a stream brought.
 #[derive(Debug, PartialEq, Eq)]
@@ -60,17 +42,29 @@ pub enum Item<'a> {
     Busy,
     /// A WebSocket ping and what the pong must carry.
     Ping(&'a [u8]),
+    /// The server waits for what [`Protocol::push_reply`] says.
+    Prompt(Prompt),
 }
 
 /// Why a stream can't be read further.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StreamError {
     /// The server answered with another status.
     Refused(u16),
     /// The server ended the stream in order.
     Ended,
+    /// The server said why it ends the stream.
+    Said(String),
     /// The server broke the transport's rules.
     Malformed(&'static str),
+}
+
+impl StreamError {
+    /// The server's own words, as far as they are of use.
+    #[must_use]
+    pub fn said(what: &[u8]) -> Self {
+        Self::Said(String::from_utf8_lossy(what).chars().take(SAID_CHARS_MAX).collect())
+    }
 }
 
 /// What the bytes at hand are.
@@ -88,6 +82,7 @@ enum Stage {
 pub struct Stream {
     stage: Stage,
     welcomed: bool,
+    greeted: bool,
     held: Option<Box<Held>>,
 }
 
@@ -106,7 +101,7 @@ impl Stream {
     /// A stream whose response hasn't begun.
     #[must_use]
     pub fn new() -> Self {
-        Self { stage: Stage::Head, welcomed: false, held: None }
+        Self { stage: Stage::Head, welcomed: false, greeted: false, held: None }
     }
 
     /// Puts what is held undecoded at the start of `buffer` and returns its length: the next bytes
@@ -135,254 +130,204 @@ impl Stream {
         }
     }
 
-    fn has_part(&self) -> bool {
+    /// Whether anything incomplete is held in memory.
+    #[cfg(test)]
+    pub fn is_holding(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// Whether there is an incomplete line or message.
+    #[must_use]
+    pub fn has_part(&self) -> bool {
         self.held.as_ref().is_some_and(|held| !held.part.is_empty())
     }
 
-    /// Adds to the incomplete line or message; refuses to let it grow over `limit`.
-    fn add_part(&mut self, bytes: &[u8], limit: usize) -> Result<(), StreamError> {
+    /// Adds to the incomplete line or message.
+    ///
+    /// # Errors
+    /// If it becomes longer than any should be.
+    pub fn add_part(&mut self, bytes: &[u8]) -> Result<(), StreamError> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
         let part = &mut self.held.get_or_insert_default().part;
-        if part.len() + bytes.len() > limit {
+        if part.len() + bytes.len() > PART_BYTES_MAX {
             return Err(StreamError::Malformed("a line or message too long to read"));
         }
         part.extend_from_slice(bytes);
         Ok(())
     }
 
-    fn take_part(&mut self) -> Vec<u8> {
+    /// Takes the incomplete line or message, to be completed.
+    #[must_use]
+    pub fn take_part(&mut self) -> Vec<u8> {
         self.held.as_mut().map_or_else(Vec::new, |held| std::mem::take(&mut held.part))
     }
 
+    /// Calls `line` with each line that has come to its end, the part before it included, and keeps
+    /// what is left.
+    ///
+    /// # Errors
+    /// Those of [`Stream::add_part`].
+    pub fn lines(
+        &mut self,
+        piece: &[u8],
+        mut line: impl FnMut(&mut Self, &[u8]),
+    ) -> Result<(), StreamError> {
+        let mut rest = piece;
+        while let Some(end) = memchr(b'\n', rest) {
+            if self.has_part() {
+                self.add_part(&rest[..end])?;
+                let part = self.take_part();
+                line(self, &part);
+            } else {
+                line(self, &rest[..end]);
+            }
+            rest = &rest[end + 1..];
+        }
+        self.add_part(rest)
+    }
+
     /// Keeps an `id:` for the empty line, which may come with other bytes.
-    fn keep_id(&mut self, id: &[u8]) {
+    pub fn keep_id(&mut self, id: &[u8]) {
         let kept = &mut self.held.get_or_insert_default().id;
         kept.clear();
         kept.extend_from_slice(&id[..id.len().min(event::CURSOR_BYTES_MAX + 1)]);
     }
 
-    fn take_id(&mut self) -> Vec<u8> {
+    /// Takes what [`Stream::keep_id`] kept; empty if that was nothing.
+    #[must_use]
+    pub fn take_id(&mut self) -> Vec<u8> {
         self.held.as_mut().map_or_else(Vec::new, |held| std::mem::take(&mut held.id))
     }
 
-    fn welcome(&mut self, sink: &mut impl FnMut(Item<'_>)) {
+    /// Whether the welcome has come.
+    #[must_use]
+    pub fn is_welcomed(&self) -> bool {
+        self.welcomed
+    }
+
+    /// The welcome has come; a second one is none.
+    pub fn welcome(&mut self, sink: Sink<'_>) {
         if !self.welcomed {
             self.welcomed = true;
             sink(Item::Welcome);
         }
     }
-}
 
-/// Decodes the streams of one transport.
-#[derive(Debug)]
-pub struct Decoder {
-    transport: Transport,
-    cursors: bool,
-    part_bytes_max: usize,
-}
-
-impl Decoder {
-    /// A decoder that holds at most `part_bytes_max` of a line or message that came in pieces, and
-    /// looks for the cursors of SSE only where somebody wants them.
-    #[must_use]
-    pub fn new(transport: Transport, cursors: bool, part_bytes_max: usize) -> Self {
-        Self { transport, cursors, part_bytes_max }
+    /// The server's greeting has come. Says whether it is the first.
+    pub fn greeted(&mut self) -> bool {
+        !std::mem::replace(&mut self.greeted, true)
     }
+}
 
-    /// Decodes `bytes`: what [`Stream::lend`] put there and what was read behind it.
-    ///
-    /// # Errors
-    /// When the stream is at its end, for one reason or another.
-    pub fn feed(
-        &self,
-        stream: &mut Stream,
-        bytes: &[u8],
-        sink: &mut impl FnMut(Item<'_>),
-    ) -> Result<(), StreamError> {
-        let mut rest = bytes;
-        loop {
-            let step = match stream.stage {
-                Stage::Head => self.head(stream, rest, sink)?,
-                Stage::Chunks => match chunk(rest)? {
-                    Some(([], _)) => return Err(StreamError::Ended),
-                    Some((payload, length)) => {
-                        self.payload(stream, payload, sink)?;
-                        Some(length)
-                    }
-                    None => None,
-                },
-                Stage::Plain if rest.is_empty() => None,
-                Stage::Plain => {
-                    self.payload(stream, rest, sink)?;
-                    Some(rest.len())
+/// Decodes `bytes`: what [`Stream::lend`] put there and what was read behind it.
+///
+/// # Errors
+/// When the stream is at its end, for one reason or another.
+pub fn feed(
+    protocol: &dyn Protocol,
+    stream: &mut Stream,
+    bytes: &[u8],
+    sink: Sink<'_>,
+) -> Result<(), StreamError> {
+    let mut rest = bytes;
+    loop {
+        let step = match stream.stage {
+            Stage::Head => head(protocol, stream, rest, sink)?,
+            Stage::Chunks => match chunk(rest).map_err(StreamError::Malformed)? {
+                Some(([], _)) => return Err(StreamError::Ended),
+                Some((payload, length)) => {
+                    protocol.read(stream, payload, sink)?;
+                    Some(length)
                 }
-                Stage::Frames => self.frame(stream, rest, sink)?,
-            };
-            match step {
-                Some(used) => rest = rest.get(used..).unwrap_or_default(),
-                None => break,
+                None => None,
+            },
+            Stage::Plain if rest.is_empty() => None,
+            Stage::Plain => {
+                protocol.read(stream, rest, sink)?;
+                Some(rest.len())
             }
-        }
-        stream.hold(rest);
-        Ok(())
-    }
-
-    /// Reads the response's head; returns its length once it is whole.
-    fn head(
-        &self,
-        stream: &mut Stream,
-        bytes: &[u8],
-        sink: &mut impl FnMut(Item<'_>),
-    ) -> Result<Option<usize>, StreamError> {
-        let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
-        let mut response = httparse::Response::new(&mut headers);
-        let length = match response.parse(bytes) {
-            Ok(httparse::Status::Complete(length)) => length,
-            Ok(httparse::Status::Partial) => return Ok(None),
-            Err(_) => return Err(StreamError::Malformed("not an HTTP/1.1 response")),
+            Stage::Frames => frame(protocol, stream, rest, sink)?,
         };
-        let header = |name: &str| {
-            let found = response.headers.iter().find(|h| h.name.eq_ignore_ascii_case(name));
-            found.map(|h| h.value)
-        };
-        let status = response.code.unwrap_or(0);
-        let wanted = if self.transport == Transport::Ws { 101 } else { 200 };
-        if status != wanted {
-            if let Some(seconds) = header("retry-after").and_then(event::digits) {
-                sink(Item::Retry(seconds.saturating_mul(1000).try_into().unwrap_or(u32::MAX)));
-            }
-            return Err(StreamError::Refused(status));
-        }
-        stream.stage = if self.transport == Transport::Ws {
-            if header("sec-websocket-accept") != Some(super::request::WS_ACCEPT.as_bytes()) {
-                return Err(StreamError::Malformed("a wrong Sec-WebSocket-Accept"));
-            }
-            Stage::Frames
-        } else if header("transfer-encoding").is_some_and(|v| v.eq_ignore_ascii_case(b"chunked")) {
-            Stage::Chunks
-        } else {
-            Stage::Plain
-        };
-        if matches!(self.transport, Transport::Ws | Transport::Ndjson) {
-            stream.welcome(sink);
-        }
-        Ok(Some(length))
-    }
-
-    /// The bytes of one chunk: lines, or for `/test/<user>` one event.
-    fn payload(
-        &self,
-        stream: &mut Stream,
-        payload: &[u8],
-        sink: &mut impl FnMut(Item<'_>),
-    ) -> Result<(), StreamError> {
-        if self.transport == Transport::Test {
-            if payload.iter().all(u8::is_ascii_whitespace) {
-                return Ok(());
-            }
-            if stream.welcomed {
-                sink(Item::Event(Event { json: payload }));
-            }
-            stream.welcome(sink);
-            return Ok(());
-        }
-        let mut rest = payload;
-        // An event's `id:` and its empty line are in one chunk as a rule: no copy then.
-        let mut id = None;
-        while let Some(end) = memchr(b'\n', rest) {
-            if stream.has_part() {
-                stream.add_part(&rest[..end], self.part_bytes_max)?;
-                let line = stream.take_part();
-                let mut part_id = id.take();
-                self.line(stream, &line, &mut part_id, sink);
-                if let Some(part_id) = part_id {
-                    stream.keep_id(part_id);
-                }
-            } else {
-                self.line(stream, &rest[..end], &mut id, sink);
-            }
-            rest = &rest[end + 1..];
-        }
-        if let Some(id) = id {
-            stream.keep_id(id);
-        }
-        if rest.is_empty() { Ok(()) } else { stream.add_part(rest, self.part_bytes_max) }
-    }
-
-    /// One line; `id` is that of the SSE event that the line belongs to.
-    fn line<'a>(
-        &self,
-        stream: &mut Stream,
-        line: &'a [u8],
-        id: &mut Option<&'a [u8]>,
-        sink: &mut impl FnMut(Item<'_>),
-    ) {
-        if self.transport != Transport::Sse {
-            if !line.is_empty() && line != b"\r" {
-                message(line, sink);
-            }
-            return;
-        }
-        if let Some(data) = line.strip_prefix(b"data:") {
-            message(data.trim_ascii_start(), sink);
-        } else if line.is_empty() && self.cursors {
-            let kept = stream.take_id();
-            let id = id.take().unwrap_or(&kept);
-            if !id.is_empty() {
-                sink(Item::Cursor(id));
-            }
-        } else if let Some(value) = line.strip_prefix(b"id:") {
-            *id = self.cursors.then_some(value.trim_ascii_start());
-        } else if let Some(ms) = line.strip_prefix(b"retry:").and_then(event::digits) {
-            sink(Item::Retry(ms.try_into().unwrap_or(u32::MAX)));
-        } else if line.starts_with(b": welcome") {
-            stream.welcome(sink);
-        } else if line.starts_with(b": busy") {
-            sink(Item::Busy);
+        match step {
+            Some(used) => rest = rest.get(used..).unwrap_or_default(),
+            None => break,
         }
     }
-
-    /// Reads one frame (RFC 6455, 5.2); returns its length once it is whole.
-    fn frame(
-        &self,
-        stream: &mut Stream,
-        bytes: &[u8],
-        sink: &mut impl FnMut(Item<'_>),
-    ) -> Result<Option<usize>, StreamError> {
-        let Some((header, length)) = frame_header(bytes)? else { return Ok(None) };
-        let Some(payload) = bytes.get(header..).and_then(|rest| rest.get(..length)) else {
-            return Ok(None);
-        };
-        let last = bytes[0] & 0x80 != 0;
-        match bytes[0] & 0x0f {
-            0x0..=0x2 if last && !stream.has_part() => message(payload, sink),
-            0x0..=0x2 => {
-                stream.add_part(payload, self.part_bytes_max)?;
-                if last {
-                    message(&stream.take_part(), sink);
-                }
-            }
-            0x8 => return Err(StreamError::Ended),
-            0x9 => sink(Item::Ping(payload)),
-            0xa => {}
-            _ => return Err(StreamError::Malformed("an unknown WebSocket opcode")),
-        }
-        Ok(Some(header + length))
-    }
+    stream.hold(rest);
+    Ok(())
 }
 
-/// One JSON text.
-fn message(json: &[u8], sink: &mut impl FnMut(Item<'_>)) {
-    let (cursor, message) = event::read(json);
-    match message {
-        Message::Event(event) => sink(Item::Event(event)),
-        Message::Gap => sink(Item::Gap),
-        Message::Nothing => {}
+/// Reads the response's head; returns its length once it is whole.
+fn head(
+    protocol: &dyn Protocol,
+    stream: &mut Stream,
+    bytes: &[u8],
+    sink: Sink<'_>,
+) -> Result<Option<usize>, StreamError> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut response = httparse::Response::new(&mut headers);
+    let length = match response.parse(bytes) {
+        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(_) => return Err(StreamError::Malformed("not an HTTP/1.1 response")),
+    };
+    let header = |name: &str| {
+        let found = response.headers.iter().find(|h| h.name.eq_ignore_ascii_case(name));
+        found.map(|h| h.value)
+    };
+    let status = response.code.unwrap_or(0);
+    let upgrade = protocol.framing() != Framing::Body;
+    if status != if upgrade { 101 } else { 200 } {
+        if let Some(seconds) = header("retry-after").and_then(event::digits) {
+            sink(Item::Retry(seconds.saturating_mul(1000).try_into().unwrap_or(u32::MAX)));
+        }
+        return Err(StreamError::Refused(status));
     }
-    if let Some(cursor) = cursor {
-        sink(Item::Cursor(cursor));
-    }
+    stream.stage = if upgrade {
+        if header("sec-websocket-accept") != Some(WS_ACCEPT.as_bytes()) {
+            return Err(StreamError::Malformed("a wrong Sec-WebSocket-Accept"));
+        }
+        Stage::Frames
+    } else if header("transfer-encoding").is_some_and(|v| v.eq_ignore_ascii_case(b"chunked")) {
+        Stage::Chunks
+    } else {
+        Stage::Plain
+    };
+    protocol.begin(stream, sink);
+    Ok(Some(length))
 }
 
-#[cfg(test)]
-#[path = "stream_tests.rs"]
-mod tests;
+/// Reads one frame (RFC 6455, 5.2); returns its length once it is whole.
+fn frame(
+    protocol: &dyn Protocol,
+    stream: &mut Stream,
+    bytes: &[u8],
+    sink: Sink<'_>,
+) -> Result<Option<usize>, StreamError> {
+    let header = frame_header(bytes).map_err(StreamError::Malformed)?;
+    let Some((header, length)) = header else { return Ok(None) };
+    let Some(payload) = bytes.get(header..).and_then(|rest| rest.get(..length)) else {
+        return Ok(None);
+    };
+    let last = bytes[0] & 0x80 != 0;
+    match bytes[0] & 0x0f {
+        0x0..=0x2 if protocol.framing() == Framing::Bytes => {
+            protocol.read(stream, payload, sink)?;
+        }
+        0x0..=0x2 if last && !stream.has_part() => protocol.read(stream, payload, sink)?,
+        0x0..=0x2 => {
+            stream.add_part(payload)?;
+            if last {
+                let message = stream.take_part();
+                protocol.read(stream, &message, sink)?;
+            }
+        }
+        0x8 => return Err(StreamError::Ended),
+        0x9 => sink(Item::Ping(payload)),
+        0xa => {}
+        _ => return Err(StreamError::Malformed("an unknown WebSocket opcode")),
+    }
+    Ok(Some(header + length))
+}

@@ -1,14 +1,18 @@
-//! Every transport, whole and cut at every byte: the items must be the same.
+//! What the tests of all protocols share: a stream is read whole and cut at every byte, and the
+//! items must be the same.
 
 #![allow(clippy::unwrap_used)]
 
-use super::*;
+use super::framing::WS_ACCEPT;
+use super::protocol::{Prompt, Protocol};
+use super::stream::{Item, Stream, StreamError, feed};
 
-const BUFFER: usize = 4096;
+/// The buffer of the tests.
+pub const BUFFER: usize = 64 * 1024;
 
 /// What [`Item`] says, without its lifetime.
 #[derive(Debug, Clone, PartialEq)]
-enum Got {
+pub enum Got {
     Welcome,
     Event(Option<u64>),
     Cursor(&'static str),
@@ -16,14 +20,14 @@ enum Got {
     Retry(u32),
     Busy,
     Ping(Vec<u8>),
+    Prompt(Prompt),
 }
 
 /// The cursors of the tests: what was read, to be compared.
 const CURSORS: [&str; 4] = ["c1", "c2", "c3", "c4"];
 
 /// Feeds `pieces` as reads of a shared buffer; returns the items and how it ended.
-fn read(transport: Transport, pieces: &[&[u8]]) -> (Vec<Got>, Result<(), StreamError>) {
-    let decoder = Decoder::new(transport, true, BUFFER);
+pub fn read(protocol: &dyn Protocol, pieces: &[&[u8]]) -> (Vec<Got>, Result<(), StreamError>) {
     let mut stream = Stream::new();
     let mut got = Vec::new();
     let mut buffer = vec![0; BUFFER];
@@ -40,6 +44,7 @@ fn read(transport: Transport, pieces: &[&[u8]]) -> (Vec<Got>, Result<(), StreamE
                 Item::Retry(ms) => Got::Retry(ms),
                 Item::Busy => Got::Busy,
                 Item::Ping(payload) => Got::Ping(payload.to_vec()),
+                Item::Prompt(prompt) => Got::Prompt(prompt),
             });
         };
         let start = match stream.lend(&mut buffer) {
@@ -48,7 +53,7 @@ fn read(transport: Transport, pieces: &[&[u8]]) -> (Vec<Got>, Result<(), StreamE
         };
         let end = start + piece.len();
         buffer[start..end].copy_from_slice(piece);
-        if let Err(error) = decoder.feed(&mut stream, &buffer[..end], &mut sink) {
+        if let Err(error) = feed(protocol, &mut stream, &buffer[..end], &mut sink) {
             return (got, Err(error));
         }
     }
@@ -56,18 +61,19 @@ fn read(transport: Transport, pieces: &[&[u8]]) -> (Vec<Got>, Result<(), StreamE
 }
 
 /// Checks the items for the whole, for every cut in two, and byte by byte.
-fn reads_as(transport: Transport, bytes: &[u8], expected: &[Got]) {
-    assert_eq!(read(transport, &[bytes]), (expected.to_vec(), Ok(())));
+pub fn reads_as(protocol: &dyn Protocol, bytes: &[u8], expected: &[Got]) {
+    assert_eq!(read(protocol, &[bytes]), (expected.to_vec(), Ok(())));
     for cut in 1..bytes.len() {
         let (before, after) = bytes.split_at(cut);
-        let (got, end) = read(transport, &[before, after]);
+        let (got, end) = read(protocol, &[before, after]);
         assert_eq!((got.as_slice(), end), (expected, Ok(())), "cut at {cut}");
     }
     let single: Vec<&[u8]> = bytes.chunks(1).collect();
-    assert_eq!(read(transport, &single), (expected.to_vec(), Ok(())));
+    assert_eq!(read(protocol, &single), (expected.to_vec(), Ok(())));
 }
 
-fn chunked(chunks: &[&str]) -> Vec<u8> {
+/// An answer of these chunks.
+pub fn chunked(chunks: &[&str]) -> Vec<u8> {
     let mut bytes = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
     for chunk in chunks {
         bytes.extend(format!("{:x}\r\n{chunk}\r\n", chunk.len()).into_bytes());
@@ -75,193 +81,39 @@ fn chunked(chunks: &[&str]) -> Vec<u8> {
     bytes
 }
 
-fn upgraded(frames: &[&[u8]]) -> Vec<u8> {
-    let accept = crate::clients::request::WS_ACCEPT;
-    let head = format!("HTTP/1.1 101 Switching\r\nsec-websocket-accept: {accept}\r\n\r\n");
+/// An answer of these frames.
+pub fn upgraded(frames: &[&[u8]]) -> Vec<u8> {
+    let head = format!("HTTP/1.1 101 Switching\r\nsec-websocket-accept: {WS_ACCEPT}\r\n\r\n");
     let mut bytes = head.into_bytes();
     bytes.extend(frames.concat());
     bytes
 }
 
-#[test]
-fn sse_counts_data_lines() {
-    let bytes = chunked(&[
-        "retry: 1000\n: welcome\n\n",
-        ":\n\n",
-        "id: c1\ndata: {\"id\":\"1\",\"subject\":\"\\\"t\\\":9\",\"data\":{\"t\":123,\"x\":1}}\n\n",
-        "data: {\"data\":1}\n\ndata: {\"data\":{\"t\": 7}}\n\n",
-    ]);
-    let expected = [
-        Got::Retry(1000),
-        Got::Welcome,
-        Got::Event(Some(123)),
-        Got::Cursor("c1"),
-        Got::Event(None),
-        Got::Event(Some(7)),
-    ];
-    reads_as(Transport::Sse, &bytes, &expected);
+/// A text message of fewer than 64 KiB.
+pub fn text(text: &str) -> Vec<u8> {
+    framed(0x81, text.as_bytes())
 }
 
-/// `protocol/http.md` 7.3, 10.3, 13.2; an `id:` counts from the empty line behind it.
-#[test]
-fn sse_cursors_gaps_and_busy_answers() {
-    let bytes = chunked(&[
-        ": welcome\nretry: 2000\nid: c1\n\n",
-        "id: c2\n\n",
-        ":\n\n",
-        "id: c3\nevent: gap\ndata: {\"gap\":{\"from\":null,\"to\":1,\"reason\":\"too_old\"}}\n\n",
-        "event: gap\ndata: {\"gap\":{}}\n\n",
-        "id: c4\ndata: {\"data\":{\"t\":5}}\n",
-    ]);
-    let expected = [
-        Got::Welcome,
-        Got::Retry(2000),
-        Got::Cursor("c1"),
-        Got::Cursor("c2"),
-        Got::Gap,
-        Got::Cursor("c3"),
-        Got::Gap,
-        Got::Event(Some(5)),
-    ];
-    reads_as(Transport::Sse, &bytes, &expected);
-    let busy = b"HTTP/1.1 200 OK\r\nContent-Length: 21\r\n\r\n: busy\nretry: 1500\n\n";
-    reads_as(Transport::Sse, busy, &[Got::Busy, Got::Retry(1500)]);
+/// A binary message of fewer than 64 KiB.
+pub fn binary(bytes: &[u8]) -> Vec<u8> {
+    framed(0x82, bytes)
 }
 
-/// `protocol/http.md` 7.4, 9.6, 10.3.
-#[test]
-fn json_cursors_and_gaps() {
-    let texts = [
-        r#"{"cursor":"c1"}"#,
-        r#"{"cursor":"c2","id":"1","subject":"a","at":1,"data":{"t":3}}"#,
-        r#"{"cursor":"c3","gap":{"from":1,"to":2,"reason":"damaged"}}"#,
-        r#"{"gap":{"from":1,"to":2,"reason":"slow_consumer"}}"#,
-        r#"{"id":"2","subject":"a","at":1,"data":{"t":4}}"#,
-    ];
-    let expected = [
-        Got::Welcome,
-        Got::Cursor("c1"),
-        Got::Event(Some(3)),
-        Got::Cursor("c2"),
-        Got::Gap,
-        Got::Cursor("c3"),
-        Got::Gap,
-        Got::Event(Some(4)),
-    ];
-    let lines = texts.map(|text| format!("{text}\n"));
-    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-    reads_as(Transport::Ndjson, &chunked(&lines), &expected);
-    let frames = texts.map(|text| [&[0x81, text.len() as u8], text.as_bytes()].concat());
-    let frames: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
-    reads_as(Transport::Ws, &upgraded(&frames), &expected);
-}
-
-#[test]
-fn a_refusal_says_when_to_come_back() {
-    let bytes = b"HTTP/1.1 503 Busy\r\nRetry-After: 7\r\n\r\n";
-    let (got, end) = read(Transport::Ndjson, &[bytes]);
-    assert_eq!((got, end), (vec![Got::Retry(7000)], Err(StreamError::Refused(503))));
-}
-
-#[test]
-fn an_event_may_be_spread_over_chunks() {
-    let bytes = chunked(&[": wel", "come\n\nda", "ta: {\"t\":1", "2}\n", "\n"]);
-    reads_as(Transport::Sse, &bytes, &[Got::Welcome, Got::Event(Some(12))]);
-}
-
-#[test]
-fn a_body_without_chunks_is_read_to_its_end() {
-    let bytes = b"HTTP/1.1 200 OK\r\n\r\n: welcome\n\ndata: {\"t\":5}\n\n";
-    reads_as(Transport::Sse, bytes, &[Got::Welcome, Got::Event(Some(5))]);
-}
-
-#[test]
-fn ndjson_counts_lines_but_not_heartbeats() {
-    let bytes = chunked(&["{\"welcome\":true}\n", "\n", "{\"data\":{\"t\":3}}\n{\"data\":0}\n"]);
-    let expected = [Got::Welcome, Got::Event(Some(3)), Got::Event(None)];
-    reads_as(Transport::Ndjson, &bytes, &expected);
-}
-
-#[test]
-fn test_streams_count_chunks_after_the_first() {
-    let bytes = chunked(&["welcome!", "{\"t\":4}", "\n", "\"hello\"", "{\"t\":6}"]);
-    let expected = [Got::Welcome, Got::Event(Some(4)), Got::Event(None), Got::Event(Some(6))];
-    reads_as(Transport::Test, &bytes, &expected);
-}
-
-#[test]
-fn websocket_messages_pings_and_lengths() {
-    let long = format!("{{\"t\":8,\"pad\":\"{}\"}}", "x".repeat(200));
-    let mut long_frame = vec![0x81, 126, 0, long.len() as u8];
-    long_frame.extend(long.as_bytes());
-    let bytes = upgraded(&[
-        b"\x81\x07{\"t\":1}",
-        b"\x89\x02hi",
-        &long_frame,
-        b"\x01\x03{\"t\x8a\x00\x00\x03\":2\x80\x01}",
-        b"\x81\x0e{\"welcome\":{}}",
-        b"\x82\x7f\x00\x00\x00\x00\x00\x00\x00\x07{\"t\":3}",
-    ]);
-    let expected = [
-        Got::Welcome,
-        Got::Event(Some(1)),
-        Got::Ping(b"hi".to_vec()),
-        Got::Event(Some(8)),
-        Got::Event(Some(2)),
-        Got::Event(Some(3)),
-    ];
-    reads_as(Transport::Ws, &bytes, &expected);
-}
-
-#[test]
-fn a_stream_between_events_holds_no_memory() {
-    let decoder = Decoder::new(Transport::Sse, false, BUFFER);
-    let mut stream = Stream::new();
-    let bytes = chunked(&[": welcome\n\n", "data: 1\n\n"]);
-    decoder.feed(&mut stream, &bytes[..bytes.len() - 4], &mut |_| ()).unwrap();
-    assert!(stream.held.is_some());
-    let mut buffer = vec![0; BUFFER];
-    let start = stream.lend(&mut buffer).unwrap();
-    buffer[start..start + 4].copy_from_slice(&bytes[bytes.len() - 4..]);
-    decoder.feed(&mut stream, &buffer[..start + 4], &mut |_| ()).unwrap();
-    assert!(stream.held.is_none());
-}
-
-#[test]
-fn ends_are_told_apart() {
-    let end = |transport, bytes: &[u8]| read(transport, &[bytes]).1.unwrap_err();
-    let malformed = |transport, bytes: &[u8]| {
-        let error = end(transport, bytes);
-        assert!(matches!(error, StreamError::Malformed(_)), "{error:?}");
-    };
-    assert_eq!(end(Transport::Sse, b"HTTP/1.1 503 Busy\r\n\r\n"), StreamError::Refused(503));
-    assert_eq!(end(Transport::Ws, b"HTTP/1.1 200 OK\r\n\r\n"), StreamError::Refused(200));
-    assert_eq!(end(Transport::Sse, &chunked(&[": welcome\n", ""])), StreamError::Ended);
-    assert_eq!(end(Transport::Ws, &upgraded(&[b"\x88\x02\x03\xe8"])), StreamError::Ended);
-    malformed(Transport::Sse, b"SSH-2.0-OpenSSH\r\n\r\n");
-    malformed(Transport::Ws, b"HTTP/1.1 101 S\r\nSec-WebSocket-Accept: x\r\n\r\n");
-    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
-    for body in ["xyz\r\n", "3\r\nabcd\r\n", "\r\n", "fffffffffffffffffff\r\n"] {
-        malformed(Transport::Sse, format!("{head}{body}").as_bytes());
+fn framed(first: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(payload.len()).unwrap();
+    let mut frame = vec![first];
+    if length < 126 {
+        frame.push(length as u8);
+    } else {
+        frame.push(126);
+        frame.extend(length.to_be_bytes());
     }
-    malformed(Transport::Ws, &upgraded(&[b"\x81\x81aaaaa"]));
-    malformed(Transport::Ws, &upgraded(&[b"\xc1\x00"]));
-    malformed(Transport::Ws, &upgraded(&[b"\x83\x00"]));
-    malformed(Transport::Ws, &upgraded(&[b"\x81\x7f\xff\x00\x00\x00\x00\x00\x00\x00"]));
+    frame.extend(payload);
+    frame
 }
 
-#[test]
-fn what_never_ends_is_given_up() {
-    let mut bytes = chunked(&[]);
-    bytes.extend(b"ffff\r\n");
-    let filler = vec![b'x'; BUFFER / 4];
-    let (_, end) =
-        read(Transport::Sse, &[&bytes, &filler, &filler, &filler, &filler[..900], b"x", b"x"]);
-    assert!(end.is_ok(), "it still fits: {end:?}");
-    let endless: Vec<String> = vec!["y".repeat(1000); 6];
-    let lines: Vec<&str> = endless.iter().map(String::as_str).collect();
-    let whole = chunked(&lines);
-    let pieces: Vec<&[u8]> = whole.chunks(500).collect();
-    let (_, end) = read(Transport::Sse, &pieces);
-    assert!(matches!(end, Err(StreamError::Malformed(_))), "{end:?}");
+/// How a stream ends that is read in pieces of a kilobyte.
+pub fn ends_as(protocol: &dyn Protocol, bytes: &[u8]) -> StreamError {
+    let pieces: Vec<&[u8]> = bytes.chunks(1024).collect();
+    read(protocol, &pieces).1.unwrap_err()
 }

@@ -66,6 +66,16 @@ impl Users {
         Ok(Self::Lines { text, ends })
     }
 
+    /// The position of connection `index` among all users, counted from 0: of numbers the user 1
+    /// is the first, whichever of them are connected here.
+    #[must_use]
+    pub fn position(&self, index: u64) -> u64 {
+        match self {
+            Self::Range { first, count } => (first + index % count).saturating_sub(1),
+            Self::Lines { ends, .. } => index % ends.len() as u64,
+        }
+    }
+
     /// Calls `with` with the id of connection `index`.
     pub fn with<R>(&self, index: u64, with: impl FnOnce(&str) -> R) -> R {
         match self {
@@ -93,6 +103,9 @@ mod tests {
     fn ranges_wrap_around() {
         assert_eq!(of(&Users::parse("5-7").unwrap(), 0..4), ["5", "6", "7", "5"]);
         assert_eq!(of(&Users::parse("1:2").unwrap(), 0..3), ["1", "2", "1"]);
+        let positions = |users: &Users| [0, 1, 2, 3].map(|index| users.position(index));
+        assert_eq!(positions(&Users::parse("5-7").unwrap()), [4, 5, 6, 4]);
+        assert_eq!(positions(&Users::parse("0-9").unwrap()), [0, 0, 1, 2]);
         for bad in ["", "7", "7-5", "1:0", "a-b", "-1"] {
             assert!(Users::parse(bad).is_err(), "{bad}");
         }

@@ -24,11 +24,12 @@ use halley_sys::monotonic_ns;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
+use super::connection::{Connection, Phase};
+use super::framing::{PONG, push_frame};
 use super::order::Order;
 use super::plan::Plan;
 use super::reason::{describe, explain, not_yet};
-use super::request;
-use super::stream::{Decoder, Item, Stream};
+use super::stream::{Item, Stream, feed};
 use super::track::Tracker;
 use super::window::{Window, lock};
 use crate::local;
@@ -39,32 +40,10 @@ const BUFFER_BYTES: usize = 256 * 1024;
 const EVENTS_MAX: usize = 1024;
 /// From connect to welcome.
 const OPENING_NS_MAX: u64 = 30_000_000_000;
-/// Before a lost connection is opened again, where the server didn't say.
-const RECONNECT_MS: u32 = 500;
 /// How late the thread may notice that it shall stop, or has an order.
 const TICK: Duration = Duration::from_millis(100);
 /// The same where orders are to be timed.
 const TRACKING_TICK: Duration = Duration::from_millis(5);
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    Idle,
-    Opening,
-    Live,
-    Over,
-}
-
-#[derive(Debug)]
-struct Connection {
-    socket: Option<TcpStream>,
-    stream: Stream,
-    phase: Phase,
-    /// The request is still to be sent: the connect hadn't finished.
-    unsent: bool,
-    opened_ns: u64,
-    /// How long the server wants to be left alone after a loss.
-    retry_ms: u32,
-}
 
 /// One thread's loop.
 pub struct Worker {
@@ -76,9 +55,9 @@ pub struct Worker {
     /// Where cursors or numbers are of interest.
     tracker: Option<Tracker>,
     poll: Poll,
-    decoder: Decoder,
     buffer: Vec<u8>,
-    request: Vec<u8>,
+    /// What is said next: a request, or the reply to a prompt.
+    words: Vec<u8>,
     connections: Vec<Connection>,
     /// The next connection that was never opened, or not since the last return.
     next: usize,
@@ -108,18 +87,9 @@ impl Worker {
         if plan.batch {
             halley_sys::batch_scheduling()?;
         }
-        let idle = || Connection {
-            socket: None,
-            stream: Stream::new(),
-            phase: Phase::Idle,
-            unsent: false,
-            opened_ns: 0,
-            retry_ms: RECONNECT_MS,
-        };
         let indices = (0..connections).map(|slot| thread + slot * plan.threads);
         let follows = plan.follows.clone().unwrap_or_default();
         Ok(Self {
-            decoder: Decoder::new(plan.transport, plan.cursors, BUFFER_BYTES),
             tracker: plan.cursors.then(|| Tracker::new(follows, indices)),
             opens_per_s: plan.opens_per_s,
             plan,
@@ -128,8 +98,8 @@ impl Worker {
             orders,
             poll: Poll::new()?,
             buffer: vec![0; BUFFER_BYTES],
-            request: Vec::new(),
-            connections: std::iter::repeat_with(idle).take(connections).collect(),
+            words: Vec::new(),
+            connections: std::iter::repeat_with(Connection::idle).take(connections).collect(),
             next: 0,
             started_ns: monotonic_ns(),
             again: BinaryHeap::new(),
@@ -190,8 +160,7 @@ impl Worker {
     /// Closes everything and opens nothing until told to.
     fn leave(&mut self, window: &mut Window) {
         for connection in &mut self.connections {
-            (connection.socket, connection.stream) = (None, Stream::new());
-            connection.phase = Phase::Idle;
+            connection.close(Phase::Idle);
         }
         self.again.clear();
         self.opening.clear();
@@ -250,10 +219,10 @@ impl Worker {
         let (address, sources) = (self.plan.target.address, u64::from(self.plan.sources));
         let source = (sources > 1).then(|| local::loopback((index % sources) as u32));
         let mut socket = TcpStream::from_std(local::connect(address, source)?.into());
-        self.write_request(slot, index);
+        self.prepare_request(slot, index);
         let mut interest = Interest::READABLE;
-        match socket.write(&self.request) {
-            Ok(written) if written == self.request.len() => self.connections[slot].unsent = false,
+        match socket.write(&self.words) {
+            Ok(written) if written == self.words.len() => self.connections[slot].unsent = false,
             Ok(_) => return Err(io::ErrorKind::WriteZero.into()),
             Err(error) if not_yet(&error) => interest |= Interest::WRITABLE,
             Err(error) => return Err(error),
@@ -263,12 +232,11 @@ impl Worker {
         Ok(())
     }
 
-    fn write_request(&mut self, slot: usize, index: u64) {
-        let (plan, request) = (&self.plan, &mut self.request);
+    fn prepare_request(&mut self, slot: usize, index: u64) {
+        let (plan, words) = (&self.plan, &mut self.words);
         let cursor = self.tracker.as_ref().and_then(|tracker| tracker.cursor_of(slot));
-        plan.users.with(index, |user| {
-            request::write(plan.transport, &plan.target.host, user, cursor, request);
-        });
+        words.clear();
+        plan.who(index, cursor, |who| plan.protocol.push_request(&plan.target.host, who, words));
     }
 
     /// Something happened to one socket.
@@ -294,11 +262,11 @@ impl Worker {
 
     fn send_request(&mut self, slot: usize) -> io::Result<()> {
         let index = self.thread as u64 + slot as u64 * self.plan.threads as u64;
-        self.write_request(slot, index);
+        self.prepare_request(slot, index);
         let connection = &mut self.connections[slot];
         let Some(socket) = &mut connection.socket else { return Ok(()) };
-        match socket.write(&self.request) {
-            Ok(written) if written == self.request.len() => connection.unsent = false,
+        match socket.write(&self.words) {
+            Ok(written) if written == self.words.len() => connection.unsent = false,
             Ok(_) => return Err(io::ErrorKind::WriteZero.into()),
             Err(error) if not_yet(&error) => return Ok(()),
             Err(error) => return Err(error),
@@ -323,6 +291,7 @@ impl Worker {
         window.counts.bytes += size as u64;
         let Connection { phase, opened_ns, retry_ms, .. } = connection;
         let (opening_count, tracker) = (&mut self.opening_count, &mut self.tracker);
+        let (plan, words) = (&self.plan, &mut self.words);
         let mut is_busy = false;
         let mut sink = |item: Item<'_>| match (item, tracker.as_mut()) {
             (Item::Event(event), tracker) => {
@@ -343,12 +312,20 @@ impl Worker {
                 window.welcomed(*opened_ns, now);
             }
             (Item::Ping(payload), _) => {
-                // A socket too full for eleven bytes shows soon enough as a lost stream.
-                let _ = socket.write(&request::pong(payload));
+                words.clear();
+                push_frame(PONG, payload, words);
+                // A socket too full for so few bytes shows soon enough as a lost stream.
+                let _ = socket.write(words);
+            }
+            (Item::Prompt(prompt), _) => {
+                words.clear();
+                let index = self.thread as u64 + slot as u64 * plan.threads as u64;
+                plan.who(index, None, |who| plan.protocol.push_reply(prompt, who, words));
+                let _ = socket.write(words);
             }
         };
         let bytes = &self.buffer[..held + size];
-        let end = self.decoder.feed(&mut connection.stream, bytes, &mut sink);
+        let end = feed(&*plan.protocol, &mut connection.stream, bytes, &mut sink);
         if is_busy {
             window.counts.busy += 1;
             return Err("the server is busy".to_owned());
@@ -371,14 +348,12 @@ impl Worker {
             }
         }
         window.counts.problem(reason);
-        connection.socket = None;
-        connection.stream = Stream::new();
         if self.plan.reconnect {
-            connection.phase = Phase::Idle;
+            connection.close(Phase::Idle);
             let due_ns = monotonic_ns() + u64::from(connection.retry_ms) * 1_000_000;
             self.again.push(Reverse((due_ns, slot)));
         } else {
-            connection.phase = Phase::Over;
+            connection.close(Phase::Over);
             window.given_up += 1;
         }
     }
