@@ -40,6 +40,11 @@ pub struct Admission {
 }
 
 impl Admission {
+    /// Gives back what a storm left.
+    pub fn trim(&mut self) {
+        self.waiting.shrink_to(2 * self.waiting.len());
+    }
+
     /// Takes a token, if there is one by now.
     fn take(&mut self, now_ms: u64, per_s: u32) -> bool {
         let per_s = u64::from(per_s);
@@ -119,13 +124,14 @@ impl Worker {
         let retry_ms = RETRY_MS_MIN + self.random.up_to(spread_ms);
         self.stats.count(Stat::Busy);
         let Some(slot) = self.table.get(index) else { return };
-        if !matches!(slot.transport, Transport::SseChunked | Transport::SsePlain) {
+        let transport = slot.transport;
+        if !matches!(transport, Transport::SseChunked | Transport::SsePlain) {
             let retry_after_s = u16::try_from(retry_ms.div_ceil(1_000)).unwrap_or(u16::MAX);
             return self.refuse_stream(index, &StreamError { retry_after_s, ..BUSY });
         }
         let (date, origins) = (self.date, Rc::clone(&self.settings.origins));
-        if let Detail::Opening(opening) = std::mem::replace(&mut slot.detail, Detail::None) {
-            let framing = slot.transport.framing();
+        if let Detail::Opening(opening) = self.table.take_detail(index) {
+            let framing = transport.framing();
             let reply = opening.reply.last();
             let options: ResponseOptions<'_> = reply.options(&origins, date);
             let mut out = Vec::new();

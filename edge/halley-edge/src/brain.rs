@@ -12,7 +12,7 @@ use crate::respond::Answer;
 use crate::settings::Settings;
 use crate::stats::{self, Stat};
 use crate::stream::StreamError;
-use crate::table::{Detail, Phase, flag};
+use crate::table::{Phase, flag};
 use crate::transport::Transport;
 use crate::worker::{RUN, Worker};
 use crate::{log, request};
@@ -208,10 +208,7 @@ impl Worker {
             Phase::Live => self.poll_due_if_late(index),
             Phase::Left | Phase::Closing => {
                 let knew = slot.clear(flag::ANNOUNCED);
-                let reason = match slot.detail {
-                    Detail::Ended(reason) => reason,
-                    _ => CloseReason::Client,
-                };
+                let reason = slot.ended.unwrap_or(CloseReason::Client);
                 if phase == Phase::Left {
                     self.table.remove(index);
                 }

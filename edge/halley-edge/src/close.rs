@@ -10,7 +10,7 @@ use crate::http::READS_PER_TURN;
 use crate::outbox;
 use crate::stats::Stat;
 use crate::sweep::SESSION_LATE;
-use crate::table::{Detail, Phase, flag};
+use crate::table::{Phase, flag};
 use crate::transport::Transport;
 use crate::worker::Worker;
 
@@ -98,14 +98,15 @@ impl Worker {
         }
         // Who ended it first has the reason: a closing connection is left by its client as well.
         if !slot.has(flag::ANNOUNCED) {
-            slot.detail = Detail::None;
+            self.table.take_detail(index);
         } else if slot.user_number != 0 {
             slot.clear(flag::ANNOUNCED);
-            slot.detail = Detail::None;
             let user_number = slot.user_number;
+            self.table.take_detail(index);
             self.tell_close(ClosedSession { conn, user_number, reason });
-        } else if !matches!(slot.detail, Detail::Ended(_)) {
-            slot.detail = Detail::Ended(reason);
+        } else {
+            slot.ended.get_or_insert(reason);
+            self.table.take_detail(index);
         }
     }
 

@@ -67,9 +67,8 @@ impl Worker {
     fn http_room(&mut self, index: u32) -> usize {
         let room = self.link_has_room();
         let answers_wait = self.answers_wait(index);
-        let Some(slot) = self.table.get(index) else { return 0 };
-        let stage = match &slot.detail {
-            Detail::Http(exchange) => &exchange.stage,
+        let stage = match self.table.detail(index) {
+            Some(Detail::Http(exchange)) => &exchange.stage,
             _ => &Stage::Head,
         };
         match stage {
@@ -95,11 +94,10 @@ impl Worker {
 
     /// Goes on with bytes that were kept, then with the socket's.
     pub(crate) fn resume_http(&mut self, index: u32) {
-        let Some(slot) = self.table.get(index).filter(|slot| slot.phase == Phase::Http) else {
+        if self.table.get(index).is_none_or(|slot| slot.phase != Phase::Http) {
             return;
-        };
-        let kept = matches!(&slot.detail, Detail::Http(e) if !e.unparsed.is_empty());
-        if kept {
+        }
+        if self.kept(index) {
             self.http_bytes(index, &[]);
         }
         if self.table.get(index).is_some_and(|s| s.phase == Phase::Http && s.has(flag::UNREAD)) {
@@ -144,11 +142,11 @@ impl Worker {
 
     fn http_step(&mut self, index: u32, input: &[u8]) -> Step {
         let answers_wait = self.answers_wait(index);
-        let Some(slot) = self.table.get(index).filter(|slot| slot.phase == Phase::Http) else {
+        if self.table.get(index).is_none_or(|slot| slot.phase != Phase::Http) {
             return Step::Done;
-        };
-        let stage = match &slot.detail {
-            Detail::Http(exchange) => &exchange.stage,
+        }
+        let stage = match self.table.detail(index) {
+            Some(Detail::Http(exchange)) => &exchange.stage,
             _ => &Stage::Head,
         };
         match stage {
@@ -221,21 +219,23 @@ impl Worker {
 
     /// The exchange of a connection that has one.
     pub(crate) fn exchange(&mut self, index: u32) -> Option<&mut Exchange> {
-        match &mut self.table.get(index)?.detail {
+        match self.table.detail(index)? {
             Detail::Http(exchange) => Some(exchange),
             _ => None,
         }
     }
 
+    /// Does a connection have bytes that were read and not used?
+    pub(crate) fn kept(&mut self, index: u32) -> bool {
+        self.exchange(index).is_some_and(|exchange| !exchange.unparsed.is_empty())
+    }
+
     /// The exchange of a connection, made if need be.
     pub(crate) fn exchange_or_new(&mut self, index: u32) -> Option<&mut Exchange> {
-        let slot = self.table.get(index).filter(|slot| slot.phase == Phase::Http)?;
-        if !matches!(slot.detail, Detail::Http(_)) {
-            slot.detail = Detail::Http(Box::default());
+        self.table.get(index).filter(|slot| slot.phase == Phase::Http)?;
+        if !matches!(self.table.detail(index), Some(Detail::Http(_))) {
+            self.table.set_detail(index, Detail::Http(Box::default()));
         }
-        match &mut slot.detail {
-            Detail::Http(exchange) => Some(exchange),
-            _ => None,
-        }
+        self.exchange(index)
     }
 }

@@ -20,6 +20,9 @@ pub const SILENCE_MS: u64 = 10_000;
 /// The handshake takes no longer than this (3.5).
 pub const HANDSHAKE_MS_MAX: u64 = 5_000;
 
+/// A link that brings so much in so long is busy.
+const BUSY_BYTES: usize = 8_192;
+const BUSY_MS: u64 = 1_000;
 /// Free frames that may wait: more than two sides with manners ever have.
 const URGENT_BYTES_MAX: usize = 65_536;
 
@@ -47,6 +50,11 @@ pub struct Link {
     urgent: Vec<u8>,
     /// What was dealt with and not yet given back.
     dealt: u32,
+    /// Bytes in the deframer.
+    unread: usize,
+    /// Bytes read since `counted_ms`; see [`Link::release`].
+    lately: usize,
+    counted_ms: u64,
     /// Was HELLO_BRAIN understood?
     pub up: bool,
     /// When it was dialled.
@@ -69,6 +77,9 @@ impl Link {
             allowed: 0,
             urgent: Vec::new(),
             dealt: 0,
+            unread: 0,
+            lately: 0,
+            counted_ms: now_ms,
             up: false,
             since_ms: now_ms,
             heard_ms: now_ms,
@@ -118,13 +129,36 @@ impl Link {
             Ok(0) => Ok((ReadEnd::Closed, 0)),
             Ok(n) => {
                 self.deframer.filled(n);
+                self.unread += n;
+                self.lately += n;
                 self.heard_ms = now_ms;
                 Ok((ReadEnd::More, n))
             }
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok((ReadEnd::Drained, 0)),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                self.release(now_ms);
+                Ok((ReadEnd::Drained, 0))
+            }
             Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok((ReadEnd::More, 0)),
             Err(e) => Err(e),
         }
+    }
+
+    /// The socket is empty: on a quiet link the deframer's buffer goes, as it is 64 KiB for each of
+    /// many workers; on a busy one it stays, as making it costs as much as a write.
+    fn release(&mut self, now_ms: u64) {
+        if self.unread == 0 && self.lately < BUSY_BYTES {
+            self.deframer = Deframer::new();
+        }
+        if now_ms >= self.counted_ms + BUSY_MS {
+            self.lately = 0;
+            self.counted_ms = now_ms;
+        }
+    }
+
+    /// Gives back what a storm left in the queues.
+    pub fn trim(&mut self) {
+        self.queue.shrink_to_fit();
+        self.urgent.shrink_to_fit();
     }
 
     /// Takes the deframer out, so that its frames can be dealt with while the link is used.
@@ -139,6 +173,7 @@ impl Link {
 
     /// A frame was dealt with: gives its cost back, a quarter of the window at a time (4.3).
     pub fn dealt_with(&mut self, raw: &RawFrame<'_>) {
+        self.unread = self.unread.saturating_sub(raw.cost);
         if Frame::costs(raw.kind) {
             self.dealt += raw.cost as u32;
             if self.dealt >= WINDOW_BYTES / 4 {

@@ -10,12 +10,12 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};
 use std::rc::Rc;
 
+pub use crate::slab::NONE;
+use crate::slab::Slab;
 use crate::slow::Losses;
 
 /// Most pieces in one write; more than the kernel takes at once (`IOV_MAX`) can't be useful.
 const PIECES_MAX: usize = 64;
-/// Outboxes kept for lending; more are freed when they come back.
-const SPARE_MAX: usize = 4_096;
 /// An outbox that grew beyond this many places is freed, not kept.
 const SPARE_PLACES_MAX: usize = 16;
 
@@ -181,60 +181,36 @@ impl Outbox {
     }
 }
 
-/// Marks a connection without an outbox.
-pub const NONE: u32 = u32::MAX;
-
-/// The worker's outboxes. A connection holds an index; [`NONE`] when nothing waits.
+/// The worker's outboxes. A connection holds a number; [`NONE`] when nothing waits.
 #[derive(Default)]
-pub struct Pool {
-    boxes: Vec<Outbox>,
-    free: Vec<u32>,
-}
+pub struct Pool(Slab<Outbox>);
 
 impl Pool {
     /// Lends an empty outbox.
     pub fn lend(&mut self) -> u32 {
-        self.free.pop().unwrap_or_else(|| {
-            self.boxes.push(Outbox::default());
-            (self.boxes.len() - 1) as u32
-        })
+        self.0.lend()
     }
 
-    /// Gives memory back after many were lent at once: what is free at the table's end goes, and
-    /// the next are lent from its beginning, so that its end becomes free.
+    /// Gives memory back after many were lent at once.
     pub fn trim(&mut self) {
-        if self.free.len() <= SPARE_MAX.max(self.boxes.len() / 2) {
-            return;
-        }
-        self.free.sort_unstable_by(|a, b| b.cmp(a));
-        let last_is_free = |pool: &Pool, place: usize| {
-            pool.free.get(place).is_some_and(|last| *last as usize + 1 == pool.boxes.len() - place)
-        };
-        let gone = (0..self.free.len() - SPARE_MAX).take_while(|n| last_is_free(self, *n)).count();
-        self.free.drain(..gone);
-        self.boxes.truncate(self.boxes.len() - gone);
-        self.free.shrink_to(2 * self.free.len());
-        self.boxes.shrink_to(2 * self.boxes.len());
+        self.0.trim();
     }
 
-    /// The outbox that was lent as `index`.
-    pub fn get(&mut self, index: u32) -> Option<&mut Outbox> {
-        self.boxes.get_mut(index as usize)
+    /// The outbox that was lent as `number`.
+    pub fn get(&mut self, number: u32) -> Option<&mut Outbox> {
+        self.0.get(number)
     }
 
     /// Takes an outbox back; what is in it is dropped. Gives how many bytes that was.
-    pub fn take_back(&mut self, index: u32) -> usize {
-        let spare = self.free.len() < SPARE_MAX;
-        let Some(outbox) = self.boxes.get_mut(index as usize) else {
-            return 0;
-        };
+    pub fn take_back(&mut self, number: u32) -> usize {
+        let Some(outbox) = self.0.get(number) else { return 0 };
         let dropped = outbox.bytes;
-        if spare && outbox.pieces.capacity() <= SPARE_PLACES_MAX {
+        if outbox.pieces.capacity() <= SPARE_PLACES_MAX {
             outbox.clear();
         } else {
             *outbox = Outbox::default();
         }
-        self.free.push(index);
+        self.0.give_back(number);
         dropped
     }
 }
@@ -286,31 +262,6 @@ mod tests {
         }
         assert_eq!(outbox.bytes(), 0);
         assert_eq!(socket.got, expected);
-    }
-
-    /// A broadcast to everyone must not cost memory for ever.
-    #[test]
-    fn a_pool_shrinks_again() {
-        let mut pool = Pool::default();
-        let lent: Vec<u32> = (0..50_000).map(|_| pool.lend()).collect();
-        pool.get(20_000).unwrap().push(b"waits".as_slice().into());
-        lent.iter().filter(|index| **index != 20_000).for_each(|index| {
-            pool.take_back(*index);
-        });
-        pool.trim();
-        assert_eq!(pool.boxes.len(), 20_001, "up to the one that is lent");
-        assert_eq!(pool.get(20_000).unwrap().bytes(), 5);
-        let mut again: Vec<u32> = (0..20_000).map(|_| pool.lend()).collect();
-        assert_eq!((again[0], pool.boxes.len()), (0, 20_001), "lent from the beginning");
-        again.sort_unstable();
-        assert!(again.windows(2).all(|pair| pair[0] < pair[1]), "none twice");
-        again.push(20_000);
-        again.iter().for_each(|index| {
-            pool.take_back(*index);
-        });
-        pool.trim();
-        assert_eq!((pool.boxes.len(), pool.free.len()), (SPARE_MAX, SPARE_MAX));
-        assert!(pool.boxes.capacity() <= 2 * SPARE_MAX);
     }
 
     #[test]

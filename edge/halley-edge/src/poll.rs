@@ -93,8 +93,7 @@ impl Worker {
                 poll::answer(out, &poll::Answer { gap: None, events, cursor: b"" }, options);
             }
         })?;
-        let Some(slot) = self.table.get(index) else { return Ok(()) };
-        if let Detail::Opening(opening) = &mut slot.detail {
+        if let Some(Detail::Opening(opening)) = self.table.detail(index) {
             opening.poll = Some(Poll {
                 until_ms,
                 events: Vec::new(),
@@ -105,7 +104,9 @@ impl Worker {
                 unparsed: Vec::new(),
             });
             // Its events are set aside, and whether the client has left is to be seen.
-            slot.set(flag::ASIDE | flag::UNREAD);
+            if let Some(slot) = self.table.get(index) {
+                slot.set(flag::ASIDE | flag::UNREAD);
+            }
             self.ready.push(index);
         }
         Ok(())
@@ -113,7 +114,7 @@ impl Worker {
 
     /// The poll of a connection that has one.
     pub(crate) fn poll_of(&mut self, index: u32) -> Option<&mut Poll> {
-        match &mut self.table.get(index)?.detail {
+        match self.table.detail(index)? {
             Detail::Opening(opening) => opening.poll.as_mut(),
             _ => None,
         }
@@ -226,10 +227,7 @@ impl Worker {
     pub(crate) fn answer_poll(&mut self, index: u32, reason: CloseReason, keep: bool) {
         let (date, origins) = (self.date, Rc::clone(&self.settings.origins));
         let cursor = self.poll_cursor(index);
-        let Some(slot) = self.table.get(index) else { return };
-        let Detail::Opening(opening) = std::mem::replace(&mut slot.detail, Detail::None) else {
-            return;
-        };
+        let Detail::Opening(opening) = self.table.take_detail(index) else { return };
         let Some(poll) = opening.poll else { return };
         let reply = if keep { opening.reply } else { opening.reply.last() };
         let gap = poll.gap.as_ref();
@@ -251,10 +249,11 @@ impl Worker {
         let Some(slot) = self.table.get(index) else { return };
         slot.clear(flag::ANNOUNCED);
         slot.phase = Phase::Http;
-        slot.user = Box::default();
         slot.user_number = 0;
         let unparsed = poll.unparsed;
-        slot.detail = Detail::Http(Box::new(Exchange { unparsed, reply, ..Exchange::default() }));
+        let exchange = Exchange { unparsed, reply, ..Exchange::default() };
+        self.table.set_user(index, b"");
+        self.table.set_detail(index, Detail::Http(Box::new(exchange)));
         self.renew(index);
         self.push(index, out.into());
         self.finish(index);

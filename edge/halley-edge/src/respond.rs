@@ -10,7 +10,6 @@ use halley_wire::http1::response::{Head, ResponseOptions, http_error, json_error
 
 use crate::exchange::{Exchange, Stage};
 use crate::stats::Stat;
-use crate::table::Detail;
 use crate::worker::Worker;
 
 /// The `Retry-After` of an edge that waits for its brain.
@@ -186,15 +185,13 @@ impl Worker {
     /// nothing if none has begun.
     pub(crate) fn finish(&mut self, index: u32) {
         self.set_deadline(index, self.settings.request_ms_max);
-        let Some(slot) = self.table.get(index) else { return };
-        match &mut slot.detail {
-            Detail::Http(exchange) if exchange.unparsed.is_empty() => slot.detail = Detail::None,
-            // What is known of this request must not colour an error of the next one.
-            Detail::Http(exchange) => {
-                let unparsed = std::mem::take(&mut exchange.unparsed);
-                **exchange = Exchange { unparsed, ..Exchange::default() };
-            }
-            _ => {}
+        let Some(exchange) = self.exchange(index) else { return };
+        // What is known of this request must not colour an error of the next one.
+        let unparsed = std::mem::take(&mut exchange.unparsed);
+        if unparsed.is_empty() {
+            self.table.take_detail(index);
+        } else {
+            *exchange = Exchange { unparsed, ..Exchange::default() };
         }
     }
 

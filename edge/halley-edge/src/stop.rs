@@ -15,9 +15,8 @@ use std::sync::atomic::Ordering;
 use halley_link::CloseReason;
 
 use crate::log;
-use crate::outbox;
 use crate::stats::Stat;
-use crate::table::{Detail, Phase, flag};
+use crate::table::{Phase, flag};
 use crate::transport::Transport;
 use crate::worker::{RUN, Worker};
 
@@ -76,7 +75,7 @@ impl Worker {
         let mut streams = 0;
         for index in 0..self.table.slots() {
             let Some(slot) = self.table.get(index) else { continue };
-            let idle = matches!(slot.detail, Detail::None) && slot.outbox == outbox::NONE;
+            let idle = slot.is_idle();
             match slot.phase {
                 Phase::Waiting | Phase::Opening | Phase::Live => streams += 1,
                 Phase::Http if idle && !slot.has(flag::API) => {

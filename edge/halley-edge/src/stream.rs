@@ -11,7 +11,7 @@ use halley_wire::HttpError;
 use halley_wire::http1::body::Framing;
 use halley_wire::http1::head::Request;
 use halley_wire::http1::response::{ResponseOptions, json_error};
-use halley_wire::websocket::{Decoder, handshake};
+use halley_wire::websocket::handshake;
 use halley_wire::{article, ndjson, sse, target};
 
 use crate::cursor;
@@ -158,9 +158,10 @@ impl Worker {
         if let Some(slot) = self.table.get(index) {
             slot.phase = Phase::Waiting;
             slot.transport = transport;
-            slot.user = user.as_bytes().into();
-            slot.detail = Detail::Opening(Box::new(Opening { answer: out, reply, poll: None }));
         }
+        self.table.set_user(index, user.as_bytes());
+        let opening = Box::new(Opening { answer: out, reply, poll: None });
+        self.table.set_detail(index, Detail::Opening(opening));
         if !cursor.is_empty() {
             self.hold(index, cursor);
         }
@@ -176,11 +177,7 @@ impl Worker {
             return;
         }
         let transport = slot.transport;
-        let next = match transport {
-            Transport::WebSocket => Detail::WebSocket(Decoder::new()),
-            _ => Detail::None,
-        };
-        let detail = std::mem::replace(&mut slot.detail, next);
+        let detail = self.table.take_detail(index);
         self.begin_session(index);
         if let Detail::Opening(opening) = detail {
             let mut out = opening.answer;
@@ -204,8 +201,7 @@ impl Worker {
     pub(crate) fn refuse_stream(&mut self, index: u32, error: &StreamError<'_>) {
         self.count_error(error.status);
         let (date, origins) = (self.date, Rc::clone(&self.settings.origins));
-        let Some(slot) = self.table.get(index) else { return };
-        if let Detail::Opening(opening) = std::mem::replace(&mut slot.detail, Detail::None) {
+        if let Detail::Opening(opening) = self.table.take_detail(index) {
             let reply = opening.reply.last();
             let retry_after_s = Some(error.retry_after_s.into()).filter(|s| *s > 0);
             let options = ResponseOptions { retry_after_s, ..reply.options(&origins, date) };

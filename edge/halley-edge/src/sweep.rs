@@ -12,7 +12,7 @@ use crate::stats::Stat;
 use crate::stream::StreamError;
 use crate::table::{Detail, Phase, flag};
 use crate::transport::Transport;
-use crate::wheel::{Look, TICK_MS};
+use crate::wheel::{Mark, TICK_MS};
 use crate::worker::Worker;
 
 /// Walks over the table in `stream_heartbeat_ms`.
@@ -42,18 +42,17 @@ impl Worker {
         let tick = (self.now_ms + ms).div_ceil(TICK_MS);
         let Some(slot) = self.table.get(index) else { return };
         slot.deadline = u32::try_from(tick).unwrap_or(u32::MAX);
-        if slot.look == 0 || slot.look > slot.deadline {
-            let generation = slot.generation;
-            slot.look = self.wheel.promise(tick, Look { index, generation }) as u32;
+        if slot.look.is_none_or(|mark| self.wheel.tick(mark) > tick) {
+            slot.look = Some(self.wheel.promise(tick, index));
         }
     }
 
     /// Does what is due.
     pub(crate) fn on_time(&mut self) {
         let tick = self.now_ms / TICK_MS;
-        while let Some(looks) = self.wheel.due(tick) {
-            for look in looks {
-                self.look(look, tick as u32);
+        while let Some((mark, looks)) = self.wheel.due(tick) {
+            for index in looks {
+                self.look(index, mark, tick as u32);
             }
         }
         // After a long stop one walk over the table makes up for all that were missed.
@@ -65,26 +64,24 @@ impl Worker {
         self.link_time();
     }
 
-    fn look(&mut self, look: Look, tick: u32) {
-        let Some(slot) = self.table.looked(look) else { return };
-        if slot.look > tick {
+    fn look(&mut self, index: u32, mark: Mark, tick: u32) {
+        let Some(slot) = self.table.get(index).filter(|slot| slot.look == Some(mark)) else {
             return;
-        }
-        slot.look = 0;
+        };
+        slot.look = None;
         match slot.deadline {
             0 => {}
-            late if late <= tick => self.late(look.index),
-            later => {
-                slot.look = self.wheel.promise(later.into(), look) as u32;
-            }
+            late if late <= tick => self.late(index),
+            later => slot.look = Some(self.wheel.promise(later.into(), index)),
         }
     }
 
     fn late(&mut self, index: u32) {
         let Some(slot) = self.table.get(index) else { return };
-        match (slot.phase, &slot.detail) {
+        let phase = slot.phase;
+        match (phase, self.table.detail(index)) {
             (Phase::Waiting | Phase::Opening, _) => self.refuse_stream(index, &SESSION_LATE),
-            (Phase::Http, Detail::Http(exchange)) => {
+            (Phase::Http, Some(Detail::Http(exchange))) => {
                 let error = if exchange.brain_is_next() { ANSWER_LATE } else { HEAD_LATE };
                 self.refuse(index, &error);
             }
@@ -93,7 +90,7 @@ impl Worker {
                 self.stats.count(Stat::Timeouts);
                 self.drop_connection(index, CloseReason::Client);
             }
-            (Phase::Live, Detail::Opening(_)) => self.answer_poll_soon(index),
+            (Phase::Live, Some(Detail::Opening(_))) => self.answer_poll_soon(index),
             (Phase::Live, _) => self.look_at_outbox(index),
             (Phase::Free | Phase::Left, _) => {}
         }
@@ -123,7 +120,7 @@ impl Worker {
             self.cursor_moved = self.asked_cursor != self.link_cursor;
             self.asked_cursor.clone_from(&self.link_cursor);
         }
-        self.pool.trim();
+        self.trim();
     }
 
     fn heartbeat(&mut self, index: u32) {

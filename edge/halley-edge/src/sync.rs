@@ -42,6 +42,9 @@ impl Worker {
         let mut sessions = 0;
         for index in 0..self.table.slots() {
             let Some(slot) = self.table.get(index) else { continue };
+            if slot.phase == Phase::Free {
+                continue;
+            }
             slot.user_number = 0;
             slot.clear(flag::ANNOUNCED);
             match slot.phase {
@@ -87,7 +90,8 @@ impl Worker {
         let ours = matches!(slot.phase, Phase::Opening | Phase::Live);
         if ours && !slot.has(flag::ANNOUNCED) {
             slot.set(flag::ANNOUNCED);
-            let (transport, user) = (slot.transport.on_link(), &*slot.user);
+            let transport = slot.transport.on_link();
+            let user = self.table.user(index);
             let item = Session { conn, transport, user, cursor };
             if self.opens.add(&item) {
                 self.announce();

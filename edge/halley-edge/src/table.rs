@@ -1,28 +1,28 @@
 //! The worker's connections: dense slots in chunks.
 //!
-//! A slot is what an idle connection costs, so it holds no buffers: what is being read or written
-//! hangs on [`Detail`] and on an outbox, and both are gone when nothing happens. Chunks keep the
-//! table from doubling (and copying) when it grows.
+//! A slot is what an idle connection costs, so it holds numbers only: what is being read or written
+//! is a [`Detail`] or an outbox, lent from slabs and gone when nothing happens; the user's id is in
+//! [`Names`]. Chunks keep the table from doubling (and copying) when it grows.
 //!
 //! A connection id is `generation << 24 | index` (link.md 2.4); a slot's generation moves on when
 //! it is freed, so an id names one connection only.
-
-use std::collections::VecDeque;
 
 use halley_link::CloseReason;
 use halley_wire::websocket::Decoder;
 use mio::net::TcpStream;
 
 use crate::exchange::Exchange;
-use crate::outbox;
+use crate::names::{Name, Names};
+use crate::slab::{NONE, Slab};
 use crate::stream::Opening;
 use crate::transport::Transport;
-use crate::wheel::Look;
+use crate::wheel::Mark;
 
 const CHUNK: usize = 1_024;
 const INDEX_BITS: u32 = 24;
 const INDEX_MASK: u64 = (1 << INDEX_BITS) - 1;
-const GENERATION_MASK: u32 = (1 << 24) - 1;
+/// A slot's `tag` holds its flags in this many bits and its generation above them.
+const FLAG_BITS: u32 = 8;
 /// Connections that a table can hold.
 pub const CONNECTIONS_LIMIT: usize = 1 << INDEX_BITS;
 
@@ -46,20 +46,20 @@ pub enum Phase {
 }
 
 /// What a connection needs only while something happens on it.
+#[derive(Default)]
 pub enum Detail {
     /// Nothing.
+    #[default]
     None,
     /// An HTTP request or answer in the middle.
     Http(Box<Exchange>),
     /// A stream's answer until the session is there, a poll's until there is one.
     Opening(Box<Opening>),
-    /// What a WebSocket's client sends; one empty pointer between messages.
+    /// A frame or message in the middle that a WebSocket's client sends.
     WebSocket(Decoder),
-    /// It ended before OPENED, for this reason (6.4).
-    Ended(CloseReason),
 }
 
-/// Bits of [`Slot::flags`].
+/// Flags of a slot.
 pub mod flag {
     /// Came in over the API listener.
     pub const API: u8 = 1;
@@ -83,74 +83,97 @@ pub mod flag {
 pub struct Slot {
     /// The client's socket.
     pub socket: Option<TcpStream>,
-    /// See the module.
-    pub generation: u32,
-    /// What the brain calls the user; 0 before OPENED.
+    /// What the brain calls the user; 0 before OPENED. Of a free slot: the next free one.
     pub user_number: u32,
-    /// Index in the pool, or [`outbox::NONE`].
+    /// In the pool of outboxes, or [`NONE`].
     pub outbox: u32,
     /// Tick at which the connection is late; 0 for never.
     pub deadline: u32,
-    /// Tick at which the wheel will look; 0 for no look.
-    pub look: u32,
+    /// See [`FLAG_BITS`].
+    tag: u32,
+    detail: u32,
+    user: Name,
+    /// The look that the wheel has promised.
+    pub look: Option<Mark>,
     /// Where it is in its life.
     pub phase: Phase,
     /// What the stream is; meaningless for HTTP.
     pub transport: Transport,
-    /// See [`flag`].
-    pub flags: u8,
-    /// The stream's user.
-    pub user: Box<[u8]>,
-    /// See [`Detail`].
-    pub detail: Detail,
+    /// The session ended before OPENED, for this reason (6.4).
+    pub ended: Option<CloseReason>,
 }
 
-// What an idle connection costs here; a larger slot is a decision, not an accident. (In debug
-// builds mio's socket also remembers its poll.)
+// What an idle connection costs here, two to a cache line; a larger slot is a decision, not an
+// accident. (In debug builds mio's socket also remembers its poll.)
 #[cfg(not(debug_assertions))]
-const _: () = assert!(size_of::<Slot>() <= 64);
+const _: () = assert!(size_of::<Slot>() == 32);
 
 impl Slot {
     fn free(generation: u32) -> Slot {
         Slot {
             socket: None,
-            generation,
-            user_number: 0,
-            outbox: outbox::NONE,
+            user_number: NONE,
+            outbox: NONE,
             deadline: 0,
-            look: 0,
+            tag: generation << FLAG_BITS,
+            detail: NONE,
+            user: Name::NONE,
+            look: None,
             phase: Phase::Free,
             transport: Transport::SseChunked,
-            flags: 0,
-            user: Box::default(),
-            detail: Detail::None,
+            ended: None,
         }
+    }
+
+    fn generation(&self) -> u32 {
+        self.tag >> FLAG_BITS
+    }
+
+    /// Does nothing happen on it?
+    pub fn is_idle(&self) -> bool {
+        self.detail == NONE && self.outbox == NONE
     }
 
     /// Is the flag set?
     pub fn has(&self, flag: u8) -> bool {
-        self.flags & flag != 0
+        self.tag & u32::from(flag) != 0
     }
 
     /// Sets the flag.
     pub fn set(&mut self, flag: u8) {
-        self.flags |= flag;
+        self.tag |= u32::from(flag);
     }
 
     /// Clears the flag and tells whether it was set.
     pub fn clear(&mut self, flag: u8) -> bool {
         let had = self.has(flag);
-        self.flags &= !flag;
+        self.tag &= !u32::from(flag);
         had
     }
 }
 
-/// The slots. Invariant: the indices in `free` are the slots in phase `Free`, each once.
-#[derive(Default)]
+/// The slots, and what hangs on them. Invariant: `first_free` begins a list of the slots in phase
+/// `Free`, each once, and `last_free` is its end; both are [`NONE`] when there is none.
 pub struct Table {
     chunks: Vec<Box<[Slot]>>,
-    free: VecDeque<u32>,
+    first_free: u32,
+    last_free: u32,
     used: usize,
+    details: Slab<Detail>,
+    names: Names,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Table {
+            chunks: Vec::new(),
+            first_free: NONE,
+            last_free: NONE,
+            used: 0,
+            details: Slab::default(),
+            names: Names::default(),
+        }
+    }
 }
 
 impl Table {
@@ -166,37 +189,104 @@ impl Table {
 
     /// Puts a connection in. The oldest free slot is taken, so that generations last.
     pub fn insert(&mut self, socket: TcpStream, flags: u8) -> u32 {
-        if self.free.is_empty() {
+        if self.first_free == NONE {
             let first = self.slots();
             self.chunks.push((0..CHUNK).map(|_| Slot::free(0)).collect());
-            self.free.extend(first..first + CHUNK as u32);
+            (first..first + CHUNK as u32).for_each(|index| self.append_free(index));
         }
-        let index = self.free.pop_front().unwrap_or(0);
+        let index = self.first_free;
         if let Some(slot) = self.get(index) {
+            let next = std::mem::take(&mut slot.user_number);
             slot.socket = Some(socket);
             slot.phase = Phase::Http;
-            slot.flags = flags;
+            slot.set(flags);
+            self.first_free = next;
         }
         self.used += 1;
         index
+    }
+
+    fn append_free(&mut self, index: u32) {
+        if self.first_free == NONE {
+            self.first_free = index;
+        } else if let Some(last) = self.get(self.last_free) {
+            last.user_number = index;
+        }
+        self.last_free = index;
     }
 
     /// Frees a slot and closes its socket.
     pub fn remove(&mut self, index: u32) {
         let Some(slot) = self.get(index) else { return };
         if slot.phase != Phase::Free {
-            *slot = Slot::free((slot.generation + 1) & GENERATION_MASK);
+            self.take_detail(index);
+            self.set_user(index, b"");
+            if let Some(slot) = self.get(index) {
+                *slot = Slot::free(slot.generation() + 1);
+            }
             self.used -= 1;
-            self.free.push_back(index);
+            self.append_free(index);
         }
     }
 
-    /// Gives a connection a new id; frames, events and looks that name the old one miss it.
+    /// Gives a connection a new id; frames and events that name the old one miss it.
     pub fn renew(&mut self, index: u32) {
         if let Some(slot) = self.get(index) {
-            slot.generation = (slot.generation + 1) & GENERATION_MASK;
-            slot.look = 0;
+            slot.tag = slot.tag.wrapping_add(1 << FLAG_BITS);
         }
+    }
+
+    /// What happens on a connection, if anything does.
+    pub fn detail(&mut self, index: u32) -> Option<&mut Detail> {
+        let number = self.get(index)?.detail;
+        self.details.get(number)
+    }
+
+    /// Takes out what happens on a connection.
+    pub fn take_detail(&mut self, index: u32) -> Detail {
+        let Some(slot) = self.get(index) else { return Detail::None };
+        let number = std::mem::replace(&mut slot.detail, NONE);
+        let Some(detail) = self.details.get(number).map(std::mem::take) else {
+            return Detail::None;
+        };
+        self.details.give_back(number);
+        detail
+    }
+
+    /// Hangs on a connection what happens there.
+    pub fn set_detail(&mut self, index: u32, detail: Detail) {
+        let Some(slot) = self.get(index) else { return };
+        let mut number = slot.detail;
+        if number == NONE {
+            number = self.details.lend();
+        }
+        if let Some(slot) = self.get(index) {
+            slot.detail = number;
+        }
+        if let Some(place) = self.details.get(number) {
+            *place = detail;
+        }
+    }
+
+    /// The stream's user; empty for HTTP.
+    pub fn user(&mut self, index: u32) -> &[u8] {
+        let name = self.get(index).map_or(Name::NONE, |slot| slot.user);
+        self.names.get(name)
+    }
+
+    /// Says whose stream a connection is.
+    pub fn set_user(&mut self, index: u32, user: &[u8]) {
+        let old = self.get(index).map_or(Name::NONE, |slot| slot.user);
+        self.names.forget(old);
+        let name = self.names.keep(user);
+        if let Some(slot) = self.get(index) {
+            slot.user = name;
+        }
+    }
+
+    /// Gives back what a storm left.
+    pub fn trim(&mut self) {
+        self.details.trim();
     }
 
     /// The slot at an index.
@@ -209,19 +299,14 @@ impl Table {
     pub fn find(&mut self, conn: u64) -> Option<(u32, &mut Slot)> {
         let index = (conn & INDEX_MASK) as u32;
         let slot = self.get(index)?;
-        let there = slot.phase != Phase::Free && u64::from(slot.generation) == conn >> INDEX_BITS;
+        let there = slot.phase != Phase::Free && u64::from(slot.generation()) == conn >> INDEX_BITS;
         there.then_some((index, slot))
-    }
-
-    /// The slot that the wheel looks for, if it is still the same connection.
-    pub fn looked(&mut self, look: Look) -> Option<&mut Slot> {
-        self.get(look.index).filter(|s| s.phase != Phase::Free && s.generation == look.generation)
     }
 
     /// The connection id of a slot.
     pub fn conn(&mut self, index: u32) -> u64 {
         self.get(index)
-            .map_or(0, |slot| u64::from(slot.generation) << INDEX_BITS | u64::from(index))
+            .map_or(0, |slot| u64::from(slot.generation()) << INDEX_BITS | u64::from(index))
     }
 }
 
@@ -254,5 +339,25 @@ mod tests {
             table.remove(index);
         }
         assert_eq!((table.used(), table.slots()), (0, CHUNK as u32));
+    }
+
+    /// What is lent to a connection goes with it, and each slot is free once.
+    #[test]
+    fn a_slot_takes_all_with_it() {
+        let mut table = Table::default();
+        let indices: Vec<u32> = (0..50).map(|_| table.insert(socket(), 0)).collect();
+        for index in &indices {
+            table.set_user(*index, format!("user {index}").as_bytes());
+            table.set_detail(*index, Detail::Http(Box::default()));
+            assert_eq!(table.user(*index), format!("user {index}").as_bytes());
+        }
+        assert_eq!(table.details.lent(), 50);
+        indices.iter().rev().for_each(|index| table.remove(*index));
+        assert_eq!((table.details.lent(), table.user(7)), (0, b"".as_slice()));
+        let mut again: Vec<u32> = (0..CHUNK).map(|_| table.insert(socket(), 0)).collect();
+        assert_eq!(table.slots(), CHUNK as u32, "before the table grows");
+        again.sort_unstable();
+        again.dedup();
+        assert_eq!(again.len(), CHUNK);
     }
 }

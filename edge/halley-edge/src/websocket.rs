@@ -2,7 +2,7 @@
 //! answered by an error; the protocol itself (ping, close, failure) is kept in full.
 
 use halley_link::CloseReason;
-use halley_wire::websocket::{Event, Failure, Rules, Sender, close_code, encode};
+use halley_wire::websocket::{Decoder, Event, Failure, Rules, Sender, close_code, encode};
 
 use crate::stats::Stat;
 use crate::table::{Detail, Phase, flag};
@@ -25,9 +25,12 @@ impl Worker {
             Rules { sender: Sender::Client, message_bytes_max: self.settings.message_bytes_max };
         let Some(slot) = self.table.get(index) else { return };
         slot.clear(flag::PINGED);
-        let Detail::WebSocket(decoder) = &mut slot.detail else { return };
-        // The decoder is lent for the loop, so that the worker can answer meanwhile.
-        let mut decoder = std::mem::take(decoder);
+        // Taken out for the loop, so that the worker can answer meanwhile; without one, nothing is
+        // in the middle.
+        let mut decoder = match self.table.take_detail(index) {
+            Detail::WebSocket(decoder) => decoder,
+            _ => Decoder::new(),
+        };
         let mut rest = bytes;
         while !rest.is_empty() {
             match decoder.decode(rest, &rules) {
@@ -43,10 +46,9 @@ impl Worker {
                 Err(failure) => return self.fail_websocket(index, &failure),
             }
         }
-        if let Some(slot) = self.table.get(index) {
-            if slot.phase == Phase::Live {
-                slot.detail = Detail::WebSocket(decoder);
-            }
+        let live = self.table.get(index).is_some_and(|slot| slot.phase == Phase::Live);
+        if live && !decoder.is_idle() {
+            self.table.set_detail(index, Detail::WebSocket(decoder));
         }
     }
 

@@ -1,72 +1,100 @@
 //! Deadlines of connections: a coarse timer wheel.
 //!
 //! A connection's deadline lives in its slot and may be moved at will; the wheel only holds the
-//! promise to look at the connection not later than some tick. An entry that fires early (the
-//! deadline was moved on) is put in again by the caller; so a busy connection costs one entry per
-//! turn of its deadline, not one per request.
+//! promise to look at the connection not later than some tick: its index in a bucket, and the
+//! bucket's [`Mark`] in its slot. A look that finds another mark there was overtaken by an earlier
+//! one, or meets the slot's next owner, and is none. One that comes early (the deadline was moved
+//! on, or lies beyond the horizon) is promised again by the caller; so a busy connection costs one
+//! entry per turn of the wheel, not one per request, and an idle one nothing.
+
+use std::num::NonZeroU8;
 
 /// Length of a tick.
 pub const TICK_MS: u64 = 64;
-const SLOTS: u64 = 1_024;
+/// The horizon, in ticks. Short, because what a storm of new connections leaves in the wheel is
+/// there for so long.
+const BUCKETS: u64 = 128;
 
-/// One look at a connection: its slot and the slot's generation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Look {
-    /// Index in the table.
-    pub index: u32,
-    /// Generation of the slot when the look was promised.
-    pub generation: u32,
-}
+/// The bucket of a look, counted from 1.
+pub type Mark = NonZeroU8;
 
-/// Ticks are counted from the worker's start. Invariant: every bucket but those of the next
-/// [`SLOTS`] ticks is empty.
+/// Ticks are counted from the worker's start. Invariant: the bucket of the tick that was dealt with
+/// last is empty.
 pub struct Wheel {
-    buckets: Vec<Vec<Look>>,
+    buckets: Vec<Vec<u32>>,
     done: u64,
 }
 
 impl Wheel {
     /// An empty wheel at tick 0.
     pub fn new() -> Self {
-        Wheel { buckets: vec![Vec::new(); SLOTS as usize], done: 0 }
+        Wheel { buckets: vec![Vec::new(); BUCKETS as usize], done: 0 }
     }
 
-    /// Promises a look at `tick`, or at the wheel's horizon if that is nearer. Gives the tick.
-    pub fn promise(&mut self, tick: u64, look: Look) -> u64 {
-        let tick = tick.clamp(self.done + 1, self.done + SLOTS - 1);
-        self.buckets[(tick % SLOTS) as usize].push(look);
-        tick
+    /// Promises a look at the connection `index` at `tick`, or at the wheel's horizon if that is
+    /// nearer.
+    pub fn promise(&mut self, tick: u64, index: u32) -> Mark {
+        let tick = tick.clamp(self.done + 1, self.done + BUCKETS - 1);
+        let bucket = tick % BUCKETS;
+        self.buckets[bucket as usize].push(index);
+        mark(bucket)
+    }
+
+    /// The tick at which the look with this mark comes.
+    pub fn tick(&self, mark: Mark) -> u64 {
+        let next = self.done + 1;
+        next + (u64::from(mark.get()) - 1 + BUCKETS - next % BUCKETS) % BUCKETS
     }
 
     /// Takes the looks that were promised up to `tick`, one bucket a call; `None` when all are
     /// taken.
-    pub fn due(&mut self, tick: u64) -> Option<Vec<Look>> {
+    pub fn due(&mut self, tick: u64) -> Option<(Mark, Vec<u32>)> {
         while self.done < tick {
             self.done += 1;
-            let bucket = &mut self.buckets[(self.done % SLOTS) as usize];
+            let number = self.done % BUCKETS;
+            let bucket = &mut self.buckets[number as usize];
             if !bucket.is_empty() {
-                return Some(std::mem::take(bucket));
+                return Some((mark(number), std::mem::take(bucket)));
             }
         }
         None
     }
 }
 
+fn mark(bucket: u64) -> Mark {
+    Mark::MIN.saturating_add(bucket as u8)
+}
+
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
     #[test]
     fn looks_come_at_their_tick_and_once() {
         let mut wheel = Wheel::new();
-        let look = |index| Look { index, generation: 0 };
-        assert_eq!(wheel.promise(5, look(1)), 5);
-        assert_eq!(wheel.promise(0, look(2)), 1, "the past is the next tick");
-        assert_eq!(wheel.promise(1_000_000, look(3)), SLOTS - 1, "the horizon");
-        assert_eq!(wheel.due(4), Some(vec![look(2)]));
+        let first = wheel.promise(5, 1);
+        let past = wheel.promise(0, 2);
+        let far = wheel.promise(1_000_000, 3);
+        assert_eq!(wheel.tick(first), 5);
+        assert_eq!(wheel.tick(past), 1, "the past is the next tick");
+        assert_eq!(wheel.tick(far), BUCKETS - 1, "the horizon");
+        assert_eq!(wheel.due(4), Some((past, vec![2])));
         assert_eq!(wheel.due(4), None);
-        assert_eq!(wheel.due(2_000), Some(vec![look(1)]));
-        assert_eq!(wheel.due(2_000), Some(vec![look(3)]));
+        assert_eq!(wheel.due(2_000), Some((first, vec![1])));
+        assert_eq!(wheel.due(2_000), Some((far, vec![3])));
         assert_eq!(wheel.due(2_000), None);
+    }
+
+    #[test]
+    fn a_mark_tells_its_tick_wherever_the_wheel_stands() {
+        let mut wheel = Wheel::new();
+        for now in 0..3 * BUCKETS {
+            while wheel.due(now).is_some() {}
+            for ahead in 1..BUCKETS {
+                let mark = wheel.promise(now + ahead, 0);
+                assert_eq!(wheel.tick(mark), now + ahead);
+            }
+        }
     }
 }

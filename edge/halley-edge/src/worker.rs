@@ -309,6 +309,20 @@ impl Worker {
         self.flush_link();
     }
 
+    /// Gives back what a storm left in the worker's own lists; called now and then.
+    pub(crate) fn trim(&mut self) {
+        self.pool.trim();
+        self.table.trim();
+        self.admission.trim();
+        self.holds.shrink_to_fit();
+        for list in [&mut self.dirty, &mut self.ready, &mut self.paused] {
+            list.shrink_to_fit();
+        }
+        if let Some(link) = self.link.as_mut() {
+            link.trim();
+        }
+    }
+
     /// Goes on with a connection that waited for its turn.
     fn resume(&mut self, index: u32) {
         let Some(slot) = self.table.get(index) else { return };

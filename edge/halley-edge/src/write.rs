@@ -9,7 +9,7 @@ use halley_wire::Gap;
 use crate::listen;
 use crate::outbox::{self, Flush, Piece};
 use crate::stats::Stat;
-use crate::table::{Detail, Phase, flag};
+use crate::table::{Phase, flag};
 use crate::worker::Worker;
 
 impl Worker {
@@ -207,11 +207,11 @@ impl Worker {
         match slot.phase {
             Phase::Closing => self.last_was_written(index),
             Phase::Http | Phase::Live => {
-                let kept = matches!(&slot.detail, Detail::Http(e) if !e.unparsed.is_empty());
-                if kept || slot.has(flag::UNREAD) {
+                let (unread, aside) = (slot.has(flag::UNREAD), slot.has(flag::ASIDE));
+                if unread || self.kept(index) {
                     self.ready.push(index);
                 }
-                if slot.has(flag::ASIDE) {
+                if aside {
                     self.replayed(index);
                 }
             }
