@@ -1,0 +1,86 @@
+// What a connection costs while nothing happens on it: the edge's memory before anybody came, after
+// all have connected, after a storm of deliveries, and when all have left; and where the kernel's
+// share stands beside it.
+
+import { join } from 'node:path';
+import { readFileSync } from 'node:fs';
+import { sleep } from '../../test/system/lib/wait.mjs';
+import { FOLLOWERS } from './crowd.mjs';
+import { MOST, post } from './groups.mjs';
+import { Clients, load } from './load.mjs';
+import { pssBytes } from './process.mjs';
+import { say } from './say.mjs';
+import { fixed, whole } from './words.mjs';
+
+/** Longer than deadlines that a connection had while it opened, and than a walk of the sweep. */
+const REST_MS = 25_000;
+const SOON_MS = 3_000;
+/** A second publishing is a storm; the time of `--seconds` is for what is measured by rates. */
+const STORM_SECONDS = 10;
+
+export async function idle(halley, plan, folder) {
+  const count = Math.ceil(plan.connections / FOLLOWERS);
+  const file = join(folder, 'groups.txt');
+  await load('graph', '--groups', `${count}`, '--size', `${FOLLOWERS}`, '--out', file);
+  await post(`${halley.apiUrl}/v1/follows`, readFileSync(file));
+  const samples = {};
+  const sample = async (name, ms) => {
+    await sleep(ms);
+    samples[name] = { edge: parts(halley.edgePid()), brain: pssBytes(halley.brainPid()),
+      kernel: kernelBytes() };
+    say(`idle: ${name}: edge ${fixed(samples[name].edge.pss / 1e6)} MB`);
+  };
+  await sample('empty', SOON_MS);
+  const clients = new Clients('--url', halley.publicUrl, '--connections', `${plan.connections}`,
+    '--threads', `${plan.workers}`);
+  const connected = await clients.ask('ready');
+  say(`idle: ${connected.connected} connected, ${whole(connected.connects_per_s)}/s`);
+  await sample('connected', SOON_MS);
+  await sample('rested', REST_MS);
+  await clients.ask('mark storm');
+  const published = await load('publish', '--url', halley.apiUrl, '--closed',
+    '--connections', `${MOST.connections}`, '--batch', `${MOST.batch}`,
+    '--seconds', `${STORM_SECONDS}`, '--subjects', `groups:${count}`);
+  await sleep(SOON_MS);
+  const received = await clients.ask('report');
+  await sample('stormed', 0);
+  await sample('rested again', REST_MS);
+  await clients.quit();
+  await sample('left', REST_MS);
+  return { connected, published, received, samples };
+}
+
+/** The edge's PSS, and what of it is memory of its own. */
+function parts(pid) {
+  const rollup = readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8');
+  const of = (name) => Number(new RegExp(`^${name}:\\s+(\\d+) kB$`, 'm').exec(rollup)[1]) * 1024;
+  return { pss: pssBytes(pid), anonymous: of('Pss_Anon') };
+}
+
+/** The whole machine's slab: sockets of both ends, polls, descriptors. */
+function kernelBytes() {
+  const info = readFileSync('/proc/meminfo', 'utf8');
+  return Number(/^Slab:\s+(\d+) kB$/m.exec(info)[1]) * 1024;
+}
+
+export function idleRows(plan, { connected, received, samples }) {
+  const { connected: n } = connected;
+  const row = (title, name, asked = '') => {
+    const { pss } = samples[name].edge;
+    const each = pss / n;
+    const more = (pss - samples.empty.edge.pss) / n;
+    return [title, `${fixed(pss / 1e6)} MB: ${fixed(each, 1)}, ${fixed(more, 1)} bytes`, asked];
+  };
+  const kernel = (samples.rested.kernel - samples.empty.kernel) / n;
+  return [
+    ['**Idle connections**',
+      `${whole(n)} SSE on ${plan.workers} workers, ${whole(connected.connects_per_s)}/s`, ''],
+    ['edge memory (PSS), nobody there', `${fixed(samples.empty.edge.pss / 1e6)} MB`, ''],
+    ['all connected: PSS; a connection with and without that', ...row('', 'connected').slice(1)],
+    row('at rest', 'rested', '≤ 100 bytes at 1,000,000'),
+    [`after ${whole(received.events)} deliveries`, ...row('', 'stormed').slice(1)],
+    row('at rest again', 'rested again'),
+    row('all have left', 'left'),
+    ["kernel's slab, both ends, a connection", `${whole(kernel)} bytes`, ''],
+  ];
+}
