@@ -44,6 +44,12 @@ impl FromStr for Path {
 }
 
 impl Path {
+    /// Whether it has a place for a user: a publisher has none to put there.
+    #[must_use]
+    pub fn has_user(&self) -> bool {
+        self.0.contains(&Part::User)
+    }
+
     /// Appends the path of this user and channel, percent-encoded.
     pub fn push(&self, user: &str, channel: &str, out: &mut Vec<u8>) {
         for part in &self.0 {

@@ -8,13 +8,21 @@
 //! are sent again until the server has taken them ([`numbers`]): whatever dies in between, a client
 //! knows which events it must have got.
 //!
+//! With `--speak` the same events go to another server ([`crate::speak`]): all but what a
+//! [`protocol`] says is the same code. Such a server is told the data alone.
+//!
 //! What it is not: a generator for many cores. One thread publishes more than a brain on two cores
 //! takes, and costs less of them than two would.
 
 mod connection;
 mod counts;
-mod message;
+mod events;
+mod halley;
+mod http;
+mod nats;
 mod numbers;
+mod post;
+mod protocol;
 mod publisher;
 mod schedule;
 mod subjects;
@@ -28,9 +36,10 @@ use serde::Serialize;
 use crate::error::{Failure, Result};
 use crate::progress::Progress;
 use crate::report::{self, LatencyMs, grouped};
+use crate::speak::Speak;
 use crate::target::Target;
 use counts::Counts;
-use message::{Ack, Form, Writer};
+use events::{Ack, Events, Form};
 use numbers::Numbers;
 use publisher::Publisher;
 use schedule::Schedule;
@@ -42,6 +51,12 @@ pub struct Options {
     /// The server's API address
     #[arg(long, default_value = "http://127.0.0.1:8081")]
     url: String,
+    /// What the server speaks
+    #[arg(long, value_enum, default_value = "halley")]
+    speak: Speak,
+    /// Where another server takes a message by POST, as /pub/{channel}
+    #[arg(long)]
+    path: Option<String>,
     /// Events per second, on schedule whatever the server does
     #[arg(long, required_unless_present_any = ["closed", "publishers"])]
     rate: Option<f64>,
@@ -59,10 +74,10 @@ pub struct Options {
     /// End after so many events, if that is before the time
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     events: Option<u64>,
-    /// Keep-alive connections, one request at a time on each
-    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    connections: u32,
-    /// Events per request: more than one are sent as NDJSON
+    /// Keep-alive connections, one request at a time on each; by default 32, for NATS 4
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    connections: Option<u32>,
+    /// Events per request: more than one are sent to Halley as NDJSON
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     batch: u32,
     /// Size of each event's data as JSON
@@ -129,15 +144,19 @@ pub fn run(options: &Options) -> Result<()> {
         let what = "--rate and --seconds: expected a number above 0";
         return Err(Failure::Message(what.to_owned()));
     }
+    check(options)?;
+    let path = options.path.as_deref();
+    let protocol = protocol::new(options.speak, &target.host, options.batch as usize, path)?;
     let stop = crate::stop_on_signals()?;
     halley_sys::descriptors_max().map_err(Failure::io("can't read the limit of descriptors"))?;
     if options.sched_batch {
         halley_sys::batch_scheduling().map_err(Failure::io("can't schedule as SCHED_BATCH"))?;
     }
-    let connections = options.publishers.unwrap_or(options.connections);
+    let usual = if options.speak == Speak::Nats { 4 } else { 32 };
+    let connections = options.publishers.or(options.connections).unwrap_or(usual);
     let numbers = |path| Numbers::read(path, &subjects, u64::from(connections * options.batch));
     let numbers = options.numbers.as_deref().map(numbers).transpose()?;
-    let writer = Writer::new(&target.host, subjects, form(options), numbers);
+    let events = Events::new(subjects, form(options), numbers);
     // A moment to connect, so that the first requests aren't late for that.
     let start_ns = halley_sys::monotonic_ns() + 20_000_000;
     let requests_per_s = options.rate.map(|rate| rate / f64::from(options.batch));
@@ -145,10 +164,10 @@ pub fn run(options: &Options) -> Result<()> {
     let schedule = Schedule::new(start_ns, (options.seconds * 1e9) as u64, requests_per_s)
         .with_requests_max(requests_max.unwrap_or(u64::MAX));
     let progress = Progress::new("seconds", options.seconds.ceil() as u64);
-    let (counts, writer) = Publisher::new(target, connections as usize, writer, schedule)
+    let (counts, events) = Publisher::new(target, connections as usize, protocol, events, schedule)
         .and_then(|publisher| publisher.run(&progress, &stop))
         .map_err(Failure::io("publishing failed"))?;
-    if let (Some(path), Some((numbers, subjects))) = (&options.numbers, writer.into_numbers()) {
+    if let (Some(path), Some((numbers, subjects))) = (&options.numbers, events.into_numbers()) {
         numbers.write(path, &subjects)?;
     }
     progress.finish();
@@ -160,6 +179,22 @@ pub fn run(options: &Options) -> Result<()> {
         return Err(Failure::Message(format!("no event was accepted: {why}")));
     }
     Ok(())
+}
+
+/// Whether the options go together.
+fn check(options: &Options) -> Result<()> {
+    let halley = options.speak == Speak::Halley;
+    let posts = !halley && options.speak != Speak::Nats;
+    let chosen = options.ack.is_some() || options.ids || options.numbers.is_some();
+    let wrong = match options {
+        _ if chosen && !halley => {
+            "--ack, --ids, --numbers: expected them with --speak halley alone"
+        }
+        _ if options.batch > 1 && posts => "--batch: expected it with --speak halley or nats alone",
+        _ if options.path.is_some() && !posts => "--path: expected another --speak",
+        _ => return Ok(()),
+    };
+    Err(Failure::Message(wrong.to_owned()))
 }
 
 fn form(options: &Options) -> Form {

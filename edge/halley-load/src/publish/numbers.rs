@@ -54,7 +54,7 @@ impl Numbers {
         if path.exists() {
             let known = read_numbers(path)?;
             for (subject, last) in numbers.last.iter_mut().enumerate() {
-                *last = known.get(&name(subjects, subject)).copied().unwrap_or(0);
+                *last = known.get(&subjects.name(subject as u64).to_string()).copied().unwrap_or(0);
             }
         }
         Ok(numbers)
@@ -72,7 +72,7 @@ impl Numbers {
         }
         for (subject, &last) in self.last.iter().enumerate() {
             if last > 0 {
-                all.insert(name(subjects, subject), last);
+                all.insert(subjects.name(subject as u64).to_string(), last);
             }
         }
         let cannot = || Failure::io(format!("can't write {}", path.display()));
@@ -103,12 +103,6 @@ impl Numbers {
             self.busy.remove(subject);
         }
     }
-}
-
-fn name(subjects: &Subjects, subject: usize) -> String {
-    let mut json = Vec::new();
-    subjects.push(subject as u64, &mut json);
-    serde_json::from_slice(&json).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -4,6 +4,10 @@
 //! status) or broken; a connection has at most one request on its way. Nothing queues here: what is
 //! due and finds no free connection stays in the schedule, which is arithmetic.
 //!
+//! Where a server doesn't answer by itself ([`Protocol::fence`]), all that is due goes out together
+//! and more may follow, until [`FENCE_REQUESTS`] are unanswered on the connection: then the fence
+//! goes out as well, and its answer is waited for. A last one confirms what is left at the end.
+//!
 //! Numbered events must not be lost on the way: their request stays with its connection and is sent
 //! again, with the same ids, until the server has taken all of its events.
 //!
@@ -22,7 +26,9 @@ use mio::{Events, Interest, Poll, Token};
 
 use super::connection::Connection;
 use super::counts::Counts;
-use super::message::{Answer, Writer, read_answer};
+use super::events::Events as Source;
+use super::http::ANSWER_BYTES_MAX;
+use super::protocol::{Answer, BadAnswer, Protocol, Said};
 use super::schedule::Schedule;
 use crate::progress::Progress;
 use crate::target::Target;
@@ -39,6 +45,10 @@ const DRAIN_NS_MAX: u64 = 5_000_000_000;
 const NUMBERED_DRAIN_NS_MAX: u64 = 60_000_000_000;
 /// Before a connection that broke is opened again, and a request that wasn't taken sent again.
 const REOPEN_NS: u64 = 100_000_000;
+/// Requests on one connection before the server is asked whether it has taken them.
+const FENCE_REQUESTS: u64 = 256;
+/// What is to be said to a server in between, while it doesn't listen.
+const WORDS_BYTES_MAX: usize = 64 * 1024;
 /// Room for one read of an answer.
 const READ_BYTES: usize = 64 * 1024;
 
@@ -48,7 +58,8 @@ pub struct Publisher {
     poll: Poll,
     timer: Timer,
     timer_ns: u64,
-    writer: Writer,
+    protocol: Box<dyn Protocol>,
+    source: Source,
     schedule: Schedule,
     connections: Vec<Connection>,
     /// Connections without a request, the one used last on top: its memory is warm.
@@ -65,7 +76,8 @@ impl Publisher {
     pub fn new(
         target: Target,
         connections: usize,
-        writer: Writer,
+        protocol: Box<dyn Protocol>,
+        source: Source,
         schedule: Schedule,
     ) -> io::Result<Self> {
         let (poll, timer) = (Poll::new()?, Timer::new()?);
@@ -76,7 +88,8 @@ impl Publisher {
             poll,
             timer,
             timer_ns: 0,
-            writer,
+            protocol,
+            source,
             schedule,
             connections: std::iter::repeat_with(Connection::closed).take(connections).collect(),
             free: Vec::with_capacity(connections),
@@ -97,6 +110,8 @@ impl Publisher {
         let connection = &mut self.connections[slot];
         connection.socket = Some(socket);
         connection.answer.clear();
+        connection.words.clear();
+        connection.words.extend_from_slice(self.protocol.greeting());
         // What was on its way when the last one broke goes out with the first readiness.
         (connection.written, connection.resend_ns) = (0, None);
         if connection.due_ns.is_none() {
@@ -110,8 +125,9 @@ impl Publisher {
     ///
     /// # Errors
     /// If epoll or the timer fails; what happens to a request is counted.
-    pub fn run(mut self, progress: &Progress, stop: &AtomicBool) -> io::Result<(Counts, Writer)> {
-        let numbered = self.writer.is_numbered();
+    pub fn run(mut self, progress: &Progress, stop: &AtomicBool) -> io::Result<(Counts, Source)> {
+        let numbered = self.source.is_numbered();
+        let fenced = self.protocol.fence().is_some();
         let drain_ns_max = if numbered { NUMBERED_DRAIN_NS_MAX } else { DRAIN_NS_MAX };
         let tick = if numbered { RESEND_TICK } else { TICK };
         let mut end_ns = self.schedule.end_ns();
@@ -127,9 +143,12 @@ impl Publisher {
             } else {
                 self.send_due(now);
             }
-            let waiting = self.connections.iter().any(|c| c.due_ns.is_some());
+            if fenced && (stopped || self.schedule.is_over(now)) {
+                self.send_last_fences(now);
+            }
+            let waiting = self.connections.iter().any(|c| c.due_ns.is_some() || !c.is_written());
             let over = (stopped || self.schedule.is_over(now)) && !waiting;
-            if over || now > end_ns + drain_ns_max || stopped && !numbered {
+            if over || now > end_ns + drain_ns_max || stopped && !numbered && !fenced {
                 break;
             }
             self.set_timer(now)?;
@@ -145,32 +164,79 @@ impl Publisher {
             self.repair();
         }
         self.counts.unsent = if stop.load(Ordering::Relaxed) { 0 } else { self.schedule.left() };
-        let unanswered = self.connections.iter().filter(|c| c.due_ns.is_some()).count();
-        self.counts.broken += unanswered as u64;
-        Ok((self.counts, self.writer))
+        self.counts.broken += self.connections.iter().map(|c| c.unanswered).sum::<u64>();
+        Ok((self.counts, self.source))
     }
 
     /// Sends what is due, as long as a connection is free.
     fn send_due(&mut self, now_ns: u64) {
         while let Some(&slot) = self.free.last() {
-            if !self.writer.is_ready() {
+            if !self.source.is_ready() {
                 return;
             }
             let Some(due_ns) = self.schedule.take(now_ns) else { return };
             self.free.pop();
-            let connection = &mut self.connections[slot];
-            self.writer.write(due_ns, &mut connection.request, &mut connection.about);
-            connection.due_ns = Some(due_ns);
-            connection.written = 0;
-            if let Err(error) = connection.write() {
-                self.break_off(slot, &error.to_string());
+            self.connections[slot].clear_request();
+            self.push_request(slot, due_ns);
+            if self.protocol.fence().is_none() {
+                self.connections[slot].due_ns = Some(due_ns);
+            } else {
+                self.gather(slot, due_ns, now_ns);
             }
+            self.send(slot);
+        }
+    }
+
+    fn push_request(&mut self, slot: usize, due_ns: u64) {
+        let Connection { request, about, unanswered, .. } = &mut self.connections[slot];
+        self.protocol.push_request(&mut self.source, due_ns, request, about);
+        *unanswered += 1;
+    }
+
+    /// Puts what else is due behind the first request, and the fence if it is time for one.
+    fn gather(&mut self, slot: usize, first_due_ns: u64, now_ns: u64) {
+        let mut last_due_ns = first_due_ns;
+        while self.connections[slot].unanswered < FENCE_REQUESTS {
+            let Some(due_ns) = self.schedule.take(now_ns) else { return };
+            self.push_request(slot, due_ns);
+            last_due_ns = due_ns;
+        }
+        self.push_fence(slot, last_due_ns);
+    }
+
+    fn push_fence(&mut self, slot: usize, due_ns: u64) {
+        let connection = &mut self.connections[slot];
+        connection.request.extend_from_slice(self.protocol.fence().unwrap_or_default());
+        connection.due_ns = Some(due_ns);
+    }
+
+    /// Asks whether what is left without an answer was taken.
+    fn send_last_fences(&mut self, now_ns: u64) {
+        for slot in 0..self.connections.len() {
+            let connection = &self.connections[slot];
+            if connection.unanswered > 0 && connection.due_ns.is_none() {
+                self.free.retain(|&free| free != slot);
+                self.push_fence(slot, now_ns);
+                self.send(slot);
+            }
+        }
+    }
+
+    /// Writes the request; the connection is free again if nothing is to be waited for.
+    fn send(&mut self, slot: usize) {
+        let connection = &mut self.connections[slot];
+        match connection.write() {
+            Ok(()) if connection.is_written() && connection.due_ns.is_none() => {
+                self.free.push(slot);
+            }
+            Ok(()) => {}
+            Err(error) => self.break_off(slot, &error.to_string()),
         }
     }
 
     /// Has the timer wake the loop for the next request, if that could be sent then.
     fn set_timer(&mut self, now_ns: u64) -> io::Result<()> {
-        if self.free.is_empty() || !self.writer.is_ready() {
+        if self.free.is_empty() || !self.source.is_ready() {
             return Ok(());
         }
         let next_ns = self.schedule.next_due_ns(now_ns).unwrap_or(self.schedule.end_ns());
@@ -183,16 +249,17 @@ impl Publisher {
 
     fn ready(&mut self, event: &mio::event::Event) {
         let Token(slot) = event.token();
-        let result = if event.is_writable() { self.connections[slot].write() } else { Ok(()) };
-        let result = result.map_err(|error| error.to_string()).and_then(|()| {
-            if event.is_readable() || event.is_read_closed() || event.is_error() {
-                self.read(slot, event.is_read_closed())
-            } else {
-                Ok(())
+        if event.is_writable() {
+            if !self.connections[slot].is_written() {
+                self.send(slot);
+            } else if let Err(error) = self.connections[slot].write() {
+                self.break_off(slot, &error.to_string());
             }
-        });
-        if let Err(reason) = result {
-            self.break_off(slot, &reason);
+        }
+        if event.is_readable() || event.is_read_closed() || event.is_error() {
+            if let Err(reason) = self.read(slot, event.is_read_closed()) {
+                self.break_off(slot, &reason);
+            }
         }
     }
 
@@ -204,7 +271,7 @@ impl Publisher {
             let Some(socket) = &mut connection.socket else { return Ok(()) };
             let size = match socket.read(&mut self.buffer) {
                 // An idle connection that the server is tired of: nothing was lost.
-                Ok(0) if connection.due_ns.is_none() => {
+                Ok(0) if connection.unanswered == 0 => {
                     self.close(slot);
                     return Ok(());
                 }
@@ -215,34 +282,54 @@ impl Publisher {
                 Err(error) => return Err(error.to_string()),
             };
             connection.answer.extend_from_slice(&self.buffer[..size]);
-            self.answered(slot)?;
+            self.listen(slot)?;
             if size < self.buffer.len() && !closed {
                 return Ok(());
             }
         }
     }
 
-    /// Counts the answer, if it is whole, and frees the connection for the next request.
-    fn answered(&mut self, slot: usize) -> Result<(), String> {
+    /// Takes in all that the server has said.
+    fn listen(&mut self, slot: usize) -> Result<(), String> {
+        loop {
+            let connection = &mut self.connections[slot];
+            let bad = |BadAnswer(what)| format!("the server sent {what}");
+            let said = self.protocol.read(&connection.answer).map_err(bad)?;
+            let Some((said, length)) = said else { break };
+            connection.answer.drain(..length);
+            match said {
+                Said::Nothing => {}
+                Said::Prompt(words) => {
+                    connection.words.extend_from_slice(words);
+                    connection.write().map_err(|error| error.to_string())?;
+                }
+                Said::Answer(answer) => self.answered(slot, &answer)?,
+            }
+        }
+        let connection = &self.connections[slot];
+        if connection.answer.len() > ANSWER_BYTES_MAX || connection.words.len() > WORDS_BYTES_MAX {
+            return Err("the server says much and doesn't listen".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Counts the answer and frees the connection for the next request.
+    fn answered(&mut self, slot: usize, answer: &Answer) -> Result<(), String> {
         let connection = &mut self.connections[slot];
-        let answer = match read_answer(&connection.answer) {
-            Ok(Some(answer)) => answer,
-            Ok(None) => return Ok(()),
-            Err(bad) => return Err(format!("the server sent {}", bad.0)),
-        };
         let Some(due_ns) = connection.due_ns else {
             return Err("the server sent an answer to no request".to_owned());
         };
-        connection.answer.drain(..answer.bytes);
-        *self.counts.statuses.entry(answer.status).or_default() += 1;
-        if self.is_to_be_resent(&answer) {
+        *self.counts.statuses.entry(answer.status).or_default() += connection.unanswered;
+        // What is answered before it is all sent can't be followed by anything.
+        let close = answer.close || !connection.is_written();
+        if self.is_to_be_resent(answer) {
             self.counts.resent += 1;
             self.connections[slot].resend_ns = Some(monotonic_ns() + REOPEN_NS);
         } else {
             self.connections[slot].due_ns = None;
-            self.count(slot, due_ns, &answer);
+            self.count(slot, due_ns, answer);
         }
-        if answer.close {
+        if close {
             self.close(slot);
         } else if self.connections[slot].due_ns.is_none() {
             self.free.push(slot);
@@ -252,28 +339,30 @@ impl Publisher {
 
     /// Numbered events that the server couldn't take now, as opposed to those it never will.
     fn is_to_be_resent(&self, answer: &Answer) -> bool {
-        let whole = answer.status == 200 && answer.accepted == self.writer.batch();
+        let whole = answer.status == 200 && answer.accepted == self.source.batch();
         let never = (400..500).contains(&answer.status) && answer.status != 429;
-        self.writer.is_numbered() && !whole && !never
+        self.source.is_numbered() && !whole && !never
     }
 
     fn count(&mut self, slot: usize, due_ns: u64, answer: &Answer) {
-        let counts = &mut self.counts;
+        let (counts, connection) = (&mut self.counts, &mut self.connections[slot]);
+        let sent = std::mem::take(&mut connection.unanswered) * self.source.batch();
+        let accepted = answer.accepted.min(sent);
         counts.last_answer_ns = monotonic_ns();
         counts.latency.record(counts.last_answer_ns.saturating_sub(due_ns));
-        counts.accepted += answer.accepted;
-        counts.refused += self.writer.batch().saturating_sub(answer.accepted);
+        counts.accepted += accepted;
+        counts.refused += sent - accepted;
         counts.sessions += answer.sessions;
-        self.writer.taken(&self.connections[slot].about);
+        self.source.taken(&connection.about);
     }
 
     /// A connection broke: its request, if any, is lost, or to be sent again.
     fn break_off(&mut self, slot: usize, reason: &str) {
         let connection = &mut self.connections[slot];
-        if self.writer.is_numbered() {
+        if self.source.is_numbered() {
             self.counts.resent += u64::from(connection.due_ns.is_some() && connection.written > 0);
-        } else if connection.due_ns.take().is_some() {
-            self.counts.broken += 1;
+        } else {
+            self.counts.broken += connection.give_up();
         }
         self.counts.first_problem.get_or_insert_with(|| reason.to_owned());
         self.close(slot);
@@ -281,8 +370,7 @@ impl Publisher {
 
     fn close(&mut self, slot: usize) {
         self.free.retain(|&free| free != slot);
-        self.connections[slot].socket = None;
-        self.connections[slot].reopen_ns = monotonic_ns() + REOPEN_NS;
+        self.connections[slot].close(monotonic_ns() + REOPEN_NS);
     }
 
     /// Opens again what was closed a while ago, and sends again what wasn't taken.

@@ -1,5 +1,6 @@
 //! What events are about: how subjects are drawn.
 
+use std::fmt;
 use std::io::Write;
 use std::path::Path;
 
@@ -35,8 +36,26 @@ pub enum Subjects {
     Groups(u64),
     /// Users of a generated graph, in proportion to their followers.
     Followed(Graph),
-    /// The lines of a file, each as likely, as JSON strings.
+    /// The lines of a file, each as likely.
     Lines(Vec<Box<str>>),
+}
+
+/// A subject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Name<'a> {
+    /// A word and a number.
+    Numbered(&'static str, u64),
+    /// Any text.
+    Text(&'a str),
+}
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Numbered(word, number) => write!(f, "{word}{number}"),
+            Self::Text(text) => f.write_str(text),
+        }
+    }
 }
 
 impl Subjects {
@@ -66,8 +85,7 @@ impl Subjects {
         let text =
             std::fs::read_to_string(path).map_err(Failure::io(format!("can't read {name}")))?;
         let lines = text.lines().filter(|line| !line.is_empty());
-        let lines: Vec<Box<str>> =
-            lines.map(|line| serde_json::Value::from(line).to_string().into_boxed_str()).collect();
+        let lines: Vec<Box<str>> = lines.map(Into::into).collect();
         if lines.is_empty() {
             return Err(Failure::Message(format!(
                 "{name}: no subjects in it, expected one a line"
@@ -101,20 +119,26 @@ impl Subjects {
         }
     }
 
+    /// The one with this number.
+    #[must_use]
+    pub fn name(&self, number: u64) -> Name<'_> {
+        match self {
+            Self::Uniform { first, .. } | Self::Zipf { first, .. } => {
+                Name::Numbered("", first + number)
+            }
+            Self::Groups(_) => Name::Numbered("g", number),
+            Self::Followed(_) => Name::Numbered("", number + 1),
+            Self::Lines(lines) => Name::Text(lines.get(number as usize).map_or("", |line| line)),
+        }
+    }
+
     /// Appends the one with this number to `json`, quotes included.
     pub fn push(&self, number: u64, json: &mut Vec<u8>) {
         // Writing to a Vec can't fail.
-        let _ = match self {
-            Self::Uniform { first, .. } | Self::Zipf { first, .. } => {
-                write!(json, "\"{}\"", first + number)
-            }
-            Self::Groups(_) => write!(json, "\"g{number}\""),
-            Self::Followed(_) => write!(json, "\"{}\"", number + 1),
-            Self::Lines(lines) => {
-                let line = lines.get(number as usize).map_or("\"\"", |line| line);
-                json.write_all(line.as_bytes())
-            }
-        };
+        match self.name(number) {
+            Name::Text(text) => drop(serde_json::to_writer(json, text)),
+            name @ Name::Numbered(..) => drop(write!(json, "\"{name}\"")),
+        }
     }
 }
 
@@ -161,6 +185,7 @@ mod tests {
             assert!(number < subjects.count());
             subjects.push(number, &mut json);
             let subject: String = serde_json::from_slice(&json).unwrap();
+            assert_eq!(subjects.name(number).to_string(), subject);
             *counts.entry(subject).or_default() += 1;
         }
         counts
