@@ -91,7 +91,7 @@ checkpoint(Sequence) ->
     Old = ets:select(?JOURNAL, [{{'_', '$1', '_'}, [{'=<', '$1', Sequence}], ['$1']}]),
     in_chunks(fun(Key) -> mnesia:delete({?JOURNAL, Key}) end, Old),
     dumped = mnesia:dump_log(),
-    ok.
+    halley_store_compaction:run_if_wasteful().
 
 save(Table, Saved) ->
     {Changed, Gone} = steps(Table, Saved),
