@@ -50,7 +50,7 @@ export async function realGraph(halley, plan, folder) {
 }
 
 /** Streams a file to POST /v1/follows in chunks, as a person would. */
-async function upload(halley, file) {
+export async function upload(halley, file) {
   const began = process.hrtime.bigint();
   const child = spawn('curl', ['-sS', '-X', 'POST', '-T', file, '-H', 'content-type: text/plain',
     `${halley.apiUrl}/v1/follows`], { stdio: ['ignore', 'pipe', 'inherit'] });

@@ -8,23 +8,33 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { sleep } from '../../test/system/lib/wait.mjs';
 
-const PROGRAM = process.env.LOAD_PROGRAM
+export const PROGRAM = process.env.LOAD_PROGRAM
   ?? fileURLToPath(new URL('../../edge/target/release/halley-load', import.meta.url));
 /** Between two reports of clients that are waited for. */
 const LOOK_MS = 50;
 /** What is kept of what clients say on stderr. */
 const STDERR_CHARS = 2_000;
 
-const running = new Set();
+/** Child and subcommand of what runs. */
+const running = new Map();
 
 // Whatever happens to the benchmark, its load ends with it.
 process.on('exit', () => {
-  for (const child of running) child.kill('SIGKILL');
+  killLoad();
 });
+
+/** Ends all load at once. */
+export function killLoad() {
+  for (const child of running.keys()) child.kill('SIGKILL');
+}
+
+/** Process ids of a subcommand's processes. */
+export const pidsOf = (subcommand) =>
+  [...running].filter(([, name]) => name === subcommand).map(([child]) => child.pid);
 
 function start(args, stdio) {
   const child = spawn(PROGRAM, args, { stdio });
-  running.add(child);
+  running.set(child, args[0]);
   const closed = new Promise((resolve) => { child.once('close', resolve); });
   closed.then(() => running.delete(child));
   return { child, closed };

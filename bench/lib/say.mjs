@@ -1,8 +1,23 @@
-// Progress for a person, on stderr.
+// Progress for a person, on stderr: lines that stay, and on a terminal one that is overwritten.
 
 const began = Date.now();
+const CLEAR = '\r\x1b[2K';
+
+let live = '';
+
+const stamped = (text) => {
+  const seconds = String(Math.round((Date.now() - began) / 1000)).padStart(4);
+  return `${seconds} s  ${text}`;
+};
 
 export function say(text) {
-  const seconds = String(Math.round((Date.now() - began) / 1000)).padStart(4);
-  process.stderr.write(`${seconds} s  ${text}\n`);
+  process.stderr.write(`${live === '' ? '' : CLEAR}${stamped(text)}\n${live}`);
+}
+
+/** Shows `text` in the place of the last such text; '' takes it away. Without a terminal: nothing. */
+export function sayNow(text) {
+  if (!process.stderr.isTTY) return;
+  const columns = process.stderr.columns ?? 100;
+  live = text === '' ? '' : stamped(text).slice(0, columns - 1);
+  process.stderr.write(`${CLEAR}${live}`);
 }

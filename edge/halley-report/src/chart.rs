@@ -1,13 +1,14 @@
 //! One plot: areas on top of each other, or lines, over the time of the run.
 
 use plotters::coord::Shift;
-use plotters::coord::ranged1d::{Ranged, ValueFormatter};
+use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
+use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
 use crate::error::{Failure, Result};
 use crate::paint::{Hue, Paint, themed};
 use crate::record::Mark;
-use crate::scale::{Point, Unit, clock, thin};
+use crate::scale::{Point, Unit, clock, stretches, thin};
 
 const WIDTH: u32 = 960;
 const HEIGHT: u32 = 300;
@@ -17,6 +18,11 @@ const LABELS_X: usize = 12;
 const LABELS_Y: usize = 6;
 /// Room over the highest value.
 const HEADROOM: f64 = 1.08;
+/// A silence that lasts for this part of the run, or so many seconds, cuts a line.
+const GAP_SHARE: f64 = 0.01;
+const GAP_S_MIN: f64 = 1.6;
+/// Between the numbers of two marks; one that is nearer has its line alone.
+const NUMBER_PX_MIN: i32 = 15;
 /// The lowest latency that is drawn, so that a logarithm has an end.
 const LOG_MIN: f64 = 0.1;
 
@@ -69,6 +75,8 @@ pub struct Plot {
     /// The picture.
     pub svg: String,
 }
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 fn drawing<E: std::error::Error>(error: E) -> Failure {
     Failure::Drawing(error.to_string())
@@ -127,14 +135,14 @@ impl Chart {
 
     fn draw_on<Y>(
         &self,
-        root: &DrawingArea<SVGBackend<'_>, Shift>,
+        root: &Area<'_>,
         (length_s, bottom, top): (f64, f64, f64),
         axis: Y,
         curves: &[(Hue, Vec<Point>)],
         marks: &[Mark],
     ) -> Result<()>
     where
-        Y: plotters::coord::ranged1d::AsRangedCoord<Value = f64>,
+        Y: AsRangedCoord<Value = f64>,
         Y::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
     {
         let text = ("sans-serif", FONT_PX).into_font().color(&Paint::Ink.stand_in());
@@ -160,27 +168,49 @@ impl Chart {
             .map_err(drawing)?;
         for (hue, points) in curves {
             let colour = Paint::Series(*hue).stand_in();
-            let points = points.iter().map(|&(t, value)| (t, value.clamp(bottom, top)));
+            let inside = |&(t, value): &Point| (t, value.clamp(bottom, top));
             if self.shape == Shape::Stacked {
-                chart.draw_series(AreaSeries::new(points, 0.0, colour)).map_err(drawing)?;
-            } else {
-                let line = colour.stroke_width(2);
-                chart.draw_series(LineSeries::new(points, line)).map_err(drawing)?;
+                let area = AreaSeries::new(points.iter().map(inside), 0.0, colour);
+                chart.draw_series(area).map_err(drawing)?;
+                continue;
+            }
+            // Without events there is no latency; what others have seen has few points.
+            let gap_s = match self.shape {
+                Shape::LogLines => GAP_S_MIN.max(length_s * GAP_SHARE),
+                _ => f64::INFINITY,
+            };
+            for stretch in stretches(points, gap_s) {
+                let line = LineSeries::new(stretch.iter().map(inside), colour.stroke_width(2));
+                chart.draw_series(line).map_err(drawing)?;
             }
         }
-        let ink = Paint::Ink.stand_in();
-        let number = ("sans-serif", MARK_FONT_PX).into_font().color(&ink);
-        for (index, mark) in marks.iter().enumerate() {
-            let line = vec![(mark.t_s, bottom), (mark.t_s, top)];
-            let style = ink.mix(0.45).stroke_width(1);
-            chart.draw_series([PathElement::new(line, style)]).map_err(drawing)?;
-            let (x, y) = chart.backend_coord(&(mark.t_s, top));
-            let label = (index + 1).to_string();
-            root.draw(&Text::new(label, (x - 3, (y - 13).max(0)), number.clone()))
-                .map_err(drawing)?;
-        }
-        Ok(())
+        draw_marks(root, &mut chart, (bottom, top), marks)
     }
+}
+
+/// A line for each mark, with its number over it where there is room.
+fn draw_marks<Y: Ranged<ValueType = f64>>(
+    root: &Area<'_>,
+    chart: &mut ChartContext<'_, SVGBackend<'_>, Cartesian2d<RangedCoordf64, Y>>,
+    (bottom, top): (f64, f64),
+    marks: &[Mark],
+) -> Result<()> {
+    let ink = Paint::Ink.stand_in();
+    let number = ("sans-serif", MARK_FONT_PX).into_font().color(&ink);
+    let mut number_x = i32::MIN;
+    for (index, mark) in marks.iter().enumerate() {
+        let line = vec![(mark.t_s, bottom), (mark.t_s, top)];
+        let style = ink.mix(0.45).stroke_width(1);
+        chart.draw_series([PathElement::new(line, style)]).map_err(drawing)?;
+        let (x, y) = chart.backend_coord(&(mark.t_s, top));
+        if x < number_x.saturating_add(NUMBER_PX_MIN) {
+            continue;
+        }
+        number_x = x;
+        let label = (index + 1).to_string();
+        root.draw(&Text::new(label, (x - 3, (y - 13).max(0)), number.clone())).map_err(drawing)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -74,6 +74,11 @@ pub fn thin(points: &[Point]) -> Vec<Point> {
     thinned
 }
 
+/// The stretches of a series between which nothing was seen for more than `gap_s` seconds.
+pub fn stretches(points: &[Point], gap_s: f64) -> impl Iterator<Item = &[Point]> {
+    points.chunk_by(move |before, after| after.0 - before.0 <= gap_s)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,5 +121,12 @@ mod tests {
     fn a_short_series_stays_as_it_is() {
         assert_eq!(thin(&[(0.0, 3.0), (1.0, 2.0)]), [(0.0, 3.0), (1.0, 2.0)]);
         assert!(thin(&[]).is_empty());
+    }
+
+    #[test]
+    fn a_series_is_cut_where_nothing_was_seen() {
+        let points = [(0.0, 1.0), (0.5, 1.0), (9.0, 1.0)];
+        let cut: Vec<_> = stretches(&points, 3.0).collect();
+        assert_eq!(cut, [&points[..2], &points[2..]]);
     }
 }
