@@ -9,10 +9,11 @@ RELEASE := $(BASE)/default/rel/halley
 NATIVE := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),edge/target)/release
 BENCH ?=
 
-.PHONY: help run test build check bench faults fuzz docs clean install-run install-test native release
+.PHONY: help run test build check bench bench-rivals faults fuzz docs clean \
+	install-run install-test install-rivals native release
 
 help: ## print this table
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 run: build ## install what is missing, build, run in the foreground; Ctrl-C stops it
 	@echo
@@ -39,6 +40,9 @@ check: install-test ## what CI asks of the code itself: formats, lints, types, h
 bench: install-test build ## run the benchmark whole and print its table
 	@bench/run $(BENCH)
 
+bench-rivals: install-test install-rivals build ## measure Halley and its rivals in one run
+	@bench/rivals/run $(BENCH)
+
 faults: install-test build ## inject faults at random, prove that nothing is lost (FAULTS_SECONDS=600)
 	@node test/faults/run.mjs
 
@@ -56,6 +60,9 @@ install-run:
 
 install-test:
 	@tools/install.sh test
+
+install-rivals:
+	@tools/install.sh rivals
 
 native:
 	@cargo build --release --locked --manifest-path edge/Cargo.toml

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Installs what a bare Debian 12 lacks: `tools/install.sh run` what building and running needs,
-# `tools/install.sh test` what the checks and tests need besides.
+# `tools/install.sh test` what the checks and tests need besides, `tools/install.sh rivals` the
+# servers that `make bench-rivals` measures.
 #
-# It takes Debian's packages and, for the tests' Node packages, `npm ci` by the lock file;
+# It takes Debian's packages and, for Node packages, `npm ci` by the lock file;
 # nothing else. When nothing is missing it changes nothing, prints nothing and takes no second.
 set -euo pipefail
 
@@ -15,6 +16,7 @@ run_packages=(
     gcc libc6-dev make curl ca-certificates procps
 )
 test_packages=(erlang-eunit erlang-common-test erlang-dialyzer erlang-proper erlang-meck g++)
+rivals_packages=(nginx libnginx-mod-nchan nats-server libevent-dev erlang-mochiweb)
 # The first Rust that knows edition 2024, and the first Node whose test runner has reporters.
 rust_minor_min=85
 node_major_min=18
@@ -70,11 +72,30 @@ install_missing() {
     missing=()
 }
 
+# Debian starts a server when it is installed, and at each boot. The benchmark starts its own, so
+# what is installed for it stays off; a server that was there before is left alone.
+install_missing_servers() {
+    local policy=/usr/sbin/policy-rc.d service
+    local packages=" ${missing[*]} "
+    as_root=()
+    if [ "$(id -u)" -ne 0 ]; then as_root=(sudo); fi
+    if [ "${#missing[@]}" -gt 0 ] && [ ! -e "$policy" ] && "${as_root[@]}" true; then
+        trap '"${as_root[@]}" rm -f /usr/sbin/policy-rc.d' EXIT
+        printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" install -m 755 /dev/stdin "$policy"
+    fi
+    install_missing
+    for service in nginx nats-server; do
+        if [[ $packages == *" $service "* ]] && [ -d /run/systemd/system ]; then
+            "${as_root[@]}" systemctl disable "$service"
+        fi
+    done
+}
+
 install_node_packages() {
-    local folder=test/system
+    local folder=$1 what=$2
     local stamp=$folder/node_modules/.package-lock.json
     if [ ! -f "$stamp" ] || [ "$folder/package-lock.json" -nt "$stamp" ]; then
-        say "Installing the tests' Node packages"
+        say "Installing the Node packages of $what"
         npm ci --prefix "$folder" --no-audit --no-fund
         touch "$stamp"
     fi
@@ -106,6 +127,9 @@ want_test() {
 
 case "${1:-}" in
     run) want_run; install_missing ;;
-    test) want_run; want_test; install_missing; install_node_packages ;;
-    *) echo "usage: tools/install.sh run|test" >&2; exit 2 ;;
+    test) want_run; want_test; install_missing
+        install_node_packages test/system "the tests" ;;
+    rivals) want "${rivals_packages[@]}"; install_missing_servers
+        install_node_packages bench/rivals/socketio "Socket.IO" ;;
+    *) echo "usage: tools/install.sh run|test|rivals" >&2; exit 2 ;;
 esac

@@ -6,7 +6,7 @@
 %% As there: one process per connection, which hibernates between messages; one router, which knows
 %% who is logged in; one subscription manager, which keeps who follows whom in Mnesia. What differs
 %% is what seventeen years demand, and is said where it does: supervision, the tuple modules of
-%% today's mochiweb, a way to publish and to follow over HTTP, an answer when a client leaves.
+%% today's mochiweb, a way to publish and to follow over HTTP.
 %%
 %% What it is not: made faster. Its figures are those of the design.
 -module(comet).

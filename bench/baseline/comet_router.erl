@@ -16,7 +16,8 @@
 start_link() ->
     gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 
-%% @doc Sends `{router_msg, Msg}' to everyone who follows `Id', and to `Id' itself; says to how many.
+%% @doc Sends `{router_msg, Msg}' to everyone who follows `Id', and to `Id' itself; says to how
+%% many.
 -spec send(comet_subsmanager:id(), Msg :: iodata()) -> {ok, non_neg_integer()}.
 send(Id, Msg) ->
     gen_server:call(?MODULE, {send, Id, Msg}).

@@ -7,7 +7,8 @@
 
 -behaviour(gen_server).
 
--export([first_run/0, start_link/0, add_subscriptions/1, remove_subscriptions/1, get_subscribers/1]).
+-export([first_run/0, start_link/0]).
+-export([add_subscriptions/1, remove_subscriptions/1, get_subscribers/1]).
 -export([init/1, handle_call/3, handle_cast/2]).
 
 -export_type([id/0]).

@@ -1,0 +1,30 @@
+// The servers that are compared, by the name that `--only` knows. Each has
+//
+//     title        what the table calls it
+//     needs        what must be there, and what to call it: lib/needs.mjs
+//     version()    which one it is; null if the commit says it
+//     start(plan)  starts it and gives
+//                    pids()    the ids of all its processes
+//                    clients   what `halley-load clients` is told to reach it
+//                    publish   the same for `halley-load publish`
+//                    most      what that is told besides to publish as much as goes through
+//                    follow()  has it learn who follows what, where connecting doesn't tell it
+//                    stop()
+
+import { evhttp, mochiweb } from './article.mjs';
+import { posts, sse, ws } from './halley.mjs';
+import { nats } from './nats.mjs';
+import { nchan } from './nchan.mjs';
+import { clustered, single } from './socketio.mjs';
+
+export const RIVALS = {
+  halley: sse,
+  'halley-ws': ws,
+  'halley-posts': posts,
+  nchan,
+  nats,
+  socketio: single,
+  'socketio-cluster': clustered,
+  evhttp,
+  mochiweb,
+};
