@@ -50,8 +50,13 @@ impl Drop for Scratch {
 
 /// Runs `publish` and returns its figures.
 pub fn publish(double: &Double, name: &str, arguments: &[&str]) -> (Output, Value) {
+    publish_to(&double.url, name, arguments)
+}
+
+/// Runs `publish` for this server and returns its figures.
+pub fn publish_to(url: &str, name: &str, arguments: &[&str]) -> (Output, Value) {
     let file = Scratch::new(name);
-    let mut all = vec!["publish", "--url", &double.url, "--json", file.path()];
+    let mut all = vec!["publish", "--url", url, "--json", file.path()];
     all.extend(arguments);
     let output = run(&all);
     (output, file.json())
@@ -66,8 +71,13 @@ pub struct Clients {
 
 impl Clients {
     pub fn start(double: &Double, arguments: &[&str]) -> Self {
+        Self::of(&double.url, arguments)
+    }
+
+    /// Clients of this server.
+    pub fn of(url: &str, arguments: &[&str]) -> Self {
         let mut child = tool()
-            .args(["clients", "--control", "--url", &double.url])
+            .args(["clients", "--control", "--url", url])
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
