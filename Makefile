@@ -8,12 +8,14 @@ BASE := $(if $(REBAR_BASE_DIR),$(REBAR_BASE_DIR),_build)
 RELEASE := $(BASE)/default/rel/halley
 NATIVE := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),edge/target)/release
 BENCH ?=
+N ?= 1000000
+HOURS ?= 1
 
-.PHONY: help run test build check bench bench-rivals faults fuzz docs clean \
+.PHONY: help run test build check bench bench-rivals bench-million bench-soak faults fuzz docs clean \
 	install-run install-test install-rivals native release
 
 help: ## print this table
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 run: build ## install what is missing, build, run in the foreground; Ctrl-C stops it
 	@echo
@@ -42,6 +44,12 @@ bench: install-test build ## run the benchmark whole and print its table
 
 bench-rivals: install-test install-rivals build ## measure Halley and its rivals in one run
 	@bench/rivals/run $(BENCH)
+
+bench-million: install-test build ## hold a million connections through it all (N=1000000)
+	@bench/million/run --connections $(N) $(BENCH)
+
+bench-soak: install-test build ## publish for hours, is memory flat? (HOURS=1, the article's: 24)
+	@bench/million/soak --hours $(HOURS) $(BENCH)
 
 faults: install-test build ## inject faults at random, prove that nothing is lost (FAULTS_SECONDS=600)
 	@node test/faults/run.mjs

@@ -20,21 +20,26 @@ export function connectClients(stage, connections, ...more) {
     '--sched-batch', ...more);
 }
 
-/** Measures what a connection costs, and says whether all will fit. */
-export async function probe(stage) {
-  const { plan, pids } = stage;
-  const count = Math.min(PROBE_CONNECTIONS, plan.connections);
-  const [edge, kernel] = [pssOf(pids.edge), kernelMemory().all];
-  // Their histograms and stacks are there from the start; what comes after is the connections'.
+/** Memory by part with so many connections. */
+async function holding(stage, count) {
   const clients = connectClients(stage, count, '--threads', '1');
-  await clients.ask('interval');
-  const empty = pssOf(pidsOf('clients'));
   await clients.ask('ready');
   await sleep(PROBE_SETTLE_MS);
-  const each = { edge: (pssOf(pids.edge) - edge) / count,
-    clients: Math.max(0, pssOf(pidsOf('clients')) - empty) / count,
-    kernel: (kernelMemory().all - kernel) / count };
+  const held = { edge: pssOf(stage.pids.edge), clients: pssOf(pidsOf('clients')),
+    kernel: kernelMemory().all };
   await clients.quit();
+  return held;
+}
+
+/** Measures what a connection costs, and says whether all will fit. */
+export async function probe(stage) {
+  const { plan } = stage;
+  const count = Math.min(PROBE_CONNECTIONS, plan.connections);
+  // Few and many of them: the difference is the connections', without what each program has anyway.
+  const few = Math.ceil(count / 10);
+  const [less, more] = [await holding(stage, few), await holding(stage, count)];
+  const each = Object.fromEntries(Object.entries(more).map(([part, bytes]) =>
+    [part, Math.max(0, bytes - less[part]) / (count - few)]));
   const needed = needs(plan.connections, each);
   const available = availableBytes();
   const gb = (bytes) => `${fixed(bytes / 1e9, 2)} GB`;

@@ -4,8 +4,11 @@ import { pssBytes } from '../lib/process.mjs';
 import { availableBytes, meminfo, read } from './facts.mjs';
 
 const PAGE_BYTES = 4_096;
-/** Slabs that are named in results. */
-const SLABS_SHOWN = 12;
+/** Slab caches that a socket, its file and its place in an epoll are made from. */
+const SOCKET_SLABS = [
+  'TCP', 'sock_inode_cache', 'filp', 'dentry', 'eventpoll_epi', 'eventpoll_pwq', 'lsm_file_cache',
+  'lsm_inode_cache', 'skbuff_head_cache', 'skbuff_small_head', 'skbuff_fclone_cache',
+];
 
 /** A process that is gone has no memory. */
 export function pssOf(pids) {
@@ -46,9 +49,9 @@ export function slabs() {
   }));
 }
 
-/** The caches that grew most, in bytes per connection. */
+/** By how much each cache of sockets grew, in bytes per connection, the most first. */
 export function slabGrowth(before, after, connections) {
-  const grown = Object.entries(after).map(([name, bytes]) => [name, bytes - (before[name] ?? 0)]);
-  return Object.fromEntries(grown.sort((a, b) => b[1] - a[1]).slice(0, SLABS_SHOWN)
-    .filter(([, bytes]) => bytes > 0).map(([name, bytes]) => [name, bytes / connections]));
+  const grown = SOCKET_SLABS.filter((name) => after[name] > (before[name] ?? 0))
+    .map((name) => [name, (after[name] - (before[name] ?? 0)) / connections]);
+  return Object.fromEntries(grown.sort((a, b) => b[1] - a[1]));
 }

@@ -22,8 +22,10 @@ function connectRows({ connections, degree }, { graph, connect }) {
   const each = (bytes) => `${whole(bytes / connections)} bytes`;
   const kernel = after.kernel.all - before.kernel.all;
   const taken = before.kernel.available - after.kernel.available;
-  const slabs = Object.entries(connect.slab_bytes_per_connection).slice(0, 6)
-    .map(([name, bytes]) => `${name} ${whole(bytes)}`).join(', ');
+  const grown = Object.entries(connect.slab_bytes_per_connection);
+  const slabs = grown.length === 0 ? 'only root can read them'
+    : `${whole(grown.reduce((sum, [, bytes]) => sum + bytes, 0))} bytes: ${grown
+      .map(([name, bytes]) => `${name} ${whole(bytes)}`).join(', ')}`;
   const brain = graph === undefined ? [] : [
     [`brain (PSS) per online user with ${degree} follows`,
       each(after.brain - graph.empty_bytes), '≤ 600'],
@@ -38,7 +40,7 @@ function connectRows({ connections, degree }, { graph, connect }) {
     ['edge (PSS) per idle connection', each(after.edge), '≤ 100'],
     ...brain,
     ['kernel per connection, both ends', each(kernel), ''],
-    ['of it the largest slab caches', slabs === '' ? 'only root can read them' : slabs, ''],
+    ['of it slab caches of sockets, files and epoll', slabs, ''],
     ['load clients (PSS) per connection', each(after.clients), ''],
     ['in all: brain, edge, kernel, clients',
       [after.brain, after.edge, kernel, after.clients].map(gb).join(', '), ''],
