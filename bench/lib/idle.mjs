@@ -12,11 +12,11 @@ import { pssBytes } from './process.mjs';
 import { say } from './say.mjs';
 import { fixed, whole } from './words.mjs';
 
-/** Longer than deadlines that a connection had while it opened, and than a walk of the sweep. */
-const REST_MS = 25_000;
+/** Longer than the wheel's horizon, and than the two walks of the sweep after which all is trimmed. */
+const REST_MS = 22_000;
 const SOON_MS = 3_000;
-/** A second publishing is a storm; the time of `--seconds` is for what is measured by rates. */
-const STORM_SECONDS = 10;
+/** Not `--seconds`, which is for what is measured by rates. */
+const STORM_SECONDS = 8;
 
 export async function idle(halley, plan, folder) {
   const count = Math.ceil(plan.connections / FOLLOWERS);

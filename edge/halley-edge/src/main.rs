@@ -27,6 +27,8 @@ mod random;
 mod request;
 mod respond;
 mod settings;
+#[cfg(test)]
+mod sizes;
 mod slab;
 mod slow;
 mod stats;
@@ -54,7 +56,12 @@ use signal_hook::iterator::Signals;
 use crate::config::Config;
 use crate::worker::{Shared, Worker};
 
+/// For what it gives back to the kernel after a storm; see docs/internals/memory.md.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
+    std::hint::black_box(halley_sys::allocator_settings());
     match run(Config::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(sentence) => {

@@ -103,10 +103,14 @@ pub struct Slot {
     pub ended: Option<CloseReason>,
 }
 
-// What an idle connection costs here, two to a cache line; a larger slot is a decision, not an
-// accident. (In debug builds mio's socket also remembers its poll.)
+/// What an idle connection costs here, two to a cache line; a larger slot is a decision, not an
+/// accident.
+#[cfg(any(test, not(debug_assertions)))]
+pub const SLOT_BYTES: usize = 32;
+
+// In debug builds mio's socket also remembers its poll.
 #[cfg(not(debug_assertions))]
-const _: () = assert!(size_of::<Slot>() == 32);
+const _: () = assert!(size_of::<Slot>() == SLOT_BYTES);
 
 impl Slot {
     fn free(generation: u32) -> Slot {

@@ -12,9 +12,11 @@
 
 #![allow(unsafe_code)]
 
+mod allocator;
 mod process;
 mod timer;
 
+pub use allocator::allocator_settings;
 pub use process::{cpu_ns, pss_bytes};
 pub use timer::Timer;
 

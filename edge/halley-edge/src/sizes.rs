@@ -1,0 +1,31 @@
+//! The sizes that `docs/internals/memory.md` speaks of are those of the code: the page's table is
+//! read by this test.
+
+use crate::exchange::Exchange;
+use crate::hold::Hold;
+use crate::outbox::{Outbox, Piece};
+use crate::stream::Opening;
+use crate::table::{Detail, SLOT_BYTES};
+use crate::wheel::Mark;
+
+const PAGE: &str = include_str!("../../../docs/internals/memory.md");
+
+#[test]
+fn the_page_says_what_is() {
+    let sizes = [
+        ("Slot", SLOT_BYTES),
+        ("Detail", size_of::<Detail>()),
+        ("Exchange", size_of::<Exchange>()),
+        ("Opening", size_of::<Opening>()),
+        ("Hold", size_of::<Hold>()),
+        ("Outbox", size_of::<Outbox>()),
+        ("Piece", size_of::<Piece>()),
+        ("Option<Mark>", size_of::<Option<Mark>>()),
+    ];
+    let missing: Vec<String> = sizes
+        .iter()
+        .map(|(name, bytes)| format!("| `{name}` | {bytes} |"))
+        .filter(|row| !PAGE.contains(row))
+        .collect();
+    assert!(missing.is_empty(), "memory.md lacks {missing:#?}");
+}
