@@ -12,7 +12,7 @@ import { pssBytes } from './process.mjs';
 import { say } from './say.mjs';
 import { fixed, whole } from './words.mjs';
 
-/** Longer than the wheel's horizon, and than the two walks of the sweep after which all is trimmed. */
+/** Longer than the wheel's horizon, and than two walks of the sweep, after which all is trimmed. */
 const REST_MS = 22_000;
 const SOON_MS = 3_000;
 /** Not `--seconds`, which is for what is measured by rates. */

@@ -1,6 +1,7 @@
-//! The ids of a worker's users, packed: places of the id's length and a byte, rounded up to four, in
-//! chunks for each such size. An id is named by four bytes, the size and the place; an allocation of
-//! its own would take a pointer, a length and an allocator's rounding for seven bytes of text.
+//! The ids of a worker's users, packed: places of the id's length and a byte, rounded up to four,
+//! in chunks for each such size. An id is named by four bytes, the size and the place; an
+//! allocation of its own would take a pointer, a length and an allocator's rounding for seven bytes
+//! of text.
 //!
 //! Not interned: a user with several connections to one worker is rare, and finding it would cost
 //! more than the bytes.

@@ -1,8 +1,8 @@
 //! Things that few connections have at a time, named by a number of four bytes.
 //!
 //! A number that was given back is lent again, so what the thing had allocated may serve the next.
-//! How many are kept for that follows the use: [`Slab::trim`], called now and then, keeps as many as
-//! were lent at once since the last call.
+//! How many are kept for that follows the use: [`Slab::trim`], called now and then, keeps as many
+//! as were lent at once since the last call.
 
 /// Marks a connection that has none.
 pub const NONE: u32 = u32::MAX;
