@@ -45,8 +45,8 @@ const BURST: usize = 8;
 const BACKLOG: i32 = 1024;
 /// Of these, how many are used.
 const CONNECTS_AHEAD_MAX: u64 = 256;
-/// For connecting all sockets of a pair.
-const CONNECT_MAX: Duration = Duration::from_secs(60);
+/// For connecting the next socket of a pair. How long all take depends on how many there are.
+const CONNECT_MAX: Duration = Duration::from_secs(30);
 /// The reader's buffer.
 const READ_BYTES: usize = 64 * 1024;
 /// How often the watching thread looks.
@@ -263,11 +263,12 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 
 fn accept(listener: &TcpListener, sockets: usize, count: &AtomicU64) -> io::Result<Vec<TcpStream>> {
     listener.set_nonblocking(true)?;
-    let deadline = Instant::now() + CONNECT_MAX;
+    let mut deadline = Instant::now() + CONNECT_MAX;
     let mut accepted = Vec::with_capacity(sockets);
     while accepted.len() < sockets {
         match listener.accept() {
             Ok((socket, _)) => {
+                deadline = Instant::now() + CONNECT_MAX;
                 socket.set_nonblocking(true)?;
                 socket.set_nodelay(true)?;
                 accepted.push(socket);
@@ -293,9 +294,9 @@ fn connect(
     accepted: &AtomicU64,
 ) -> io::Result<Vec<TcpStream>> {
     let sources = (sockets as u64).div_ceil(SOURCE_CONNECTIONS_MAX);
-    let deadline = Instant::now() + CONNECT_MAX;
     let mut connected = Vec::with_capacity(sockets);
     for index in 0..sockets as u64 {
+        let deadline = Instant::now() + CONNECT_MAX;
         let source = local::loopback((index % sources) as u32);
         connected.push(local::connect(address, Some(source))?.into());
         while index > accepted.load(Ordering::Relaxed) + CONNECTS_AHEAD_MAX {
