@@ -11,7 +11,7 @@ BENCH ?=
 N ?= 1000000
 HOURS ?= 1
 
-.PHONY: help run test build check bench bench-rivals bench-million bench-soak faults fuzz docs clean \
+.PHONY: help run test build check bench bench-rivals bench-smp bench-million bench-soak faults fuzz docs clean \
 	install-run install-test install-rivals native release
 
 help: ## print this table
@@ -44,6 +44,10 @@ bench: install-test build ## run the benchmark whole and print its table
 
 bench-rivals: install-test install-rivals build ## measure Halley and its rivals in one run
 	@bench/rivals/run $(BENCH)
+
+bench-smp: install-test build ## one scheduler or two, and the emulator's flags
+	@tools/install.sh smp
+	@bench/smp/run $(BENCH)
 
 bench-million: install-test build ## hold a million connections through it all (N=1000000)
 	@bench/million/run --connections $(N) $(BENCH)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what a bare Debian 12 lacks: `tools/install.sh run` what building and running needs,
 # `tools/install.sh test` what the checks and tests need besides, `tools/install.sh rivals` the
-# servers that `make bench-rivals` measures.
+# servers that `make bench-rivals` measures, `tools/install.sh smp` the load of `make bench-smp`.
 #
 # It takes Debian's packages and, for Node packages, `npm ci` by the lock file;
 # nothing else. When nothing is missing it changes nothing, prints nothing and takes no second.
@@ -131,5 +131,6 @@ case "${1:-}" in
         install_node_packages test/system "the tests" ;;
     rivals) want "${rivals_packages[@]}"; install_missing_servers
         install_node_packages bench/rivals/socketio "Socket.IO" ;;
-    *) echo "usage: tools/install.sh run|test|rivals" >&2; exit 2 ;;
+    smp) want apache2-utils; install_missing ;;
+    *) echo "usage: tools/install.sh run|test|rivals|smp" >&2; exit 2 ;;
 esac
