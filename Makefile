@@ -11,8 +11,8 @@ BENCH ?=
 N ?= 1000000
 HOURS ?= 1
 
-.PHONY: help run test build check bench bench-rivals bench-smp bench-million bench-soak faults fuzz docs clean \
-	install-run install-test install-rivals native release
+.PHONY: help run test build check bench bench-rivals bench-smp bench-million bench-soak \
+	faults fuzz docs clean install-run install-test install-rivals native release
 
 help: ## print this table
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
