@@ -28,7 +28,7 @@ const BRAIN_BYTES_PER_USER = 900;
 /** One thread of the clients: histograms, buffers, stack. */
 const CLIENT_THREAD_BYTES = 600_000;
 /** Two ends of an idle connection. A few may seem to cost less: slabs have room to spare. */
-const KERNEL_BYTES_MIN = 7_000;
+export const KERNEL_BYTES_MIN = 7_000;
 const CLIENTS_PER_THREAD = 18_000;
 
 /** Workers for N connections when one descriptor table has so many places. */
@@ -101,7 +101,7 @@ export function needs(connections, { edge, clients, kernel }) {
     brain: connections * BRAIN_BYTES_PER_USER,
     edge: connections * edge,
     clients: connections * clients + threads * CLIENT_THREAD_BYTES,
-    kernel: connections * Math.max(kernel, KERNEL_BYTES_MIN),
+    kernel: connections * kernel,
   };
   const all = Object.values(parts).reduce((sum, bytes) => sum + bytes, 0);
   return { ...parts, all, per_connection: all / connections };

@@ -4,7 +4,7 @@ import { sleep } from '../../test/system/lib/wait.mjs';
 import { importGraph } from '../lib/graph.mjs';
 import { Clients, pidsOf } from '../lib/load.mjs';
 import { fixed, whole } from '../lib/words.mjs';
-import { needs } from './check.mjs';
+import { KERNEL_BYTES_MIN, needs } from './check.mjs';
 import { availableBytes } from './facts.mjs';
 import { kernelMemory, pssOf, slabGrowth, slabs } from './memory.mjs';
 
@@ -40,6 +40,7 @@ export async function probe(stage) {
   const [less, more] = [await holding(stage, few), await holding(stage, count)];
   const each = Object.fromEntries(Object.entries(more).map(([part, bytes]) =>
     [part, Math.max(0, bytes - less[part]) / (count - few)]));
+  each.kernel = Math.max(each.kernel, KERNEL_BYTES_MIN);
   const needed = needs(plan.connections, each);
   const available = availableBytes();
   const gb = (bytes) => `${fixed(bytes / 1e9, 2)} GB`;

@@ -14,16 +14,16 @@ import { Stage } from './stage.mjs';
 /**
  * Runs `phases` (name to `async (stage) => result`) with a Halley of its own. `title`, `command`
  * and `name` (of the results' directory, unless `out` gives one) are texts; `rows(found)` makes
- * the table; `more` goes into result.json as it is.
+ * the table; `watch` are options of the recorder; `more` goes into result.json as it is.
  */
-export async function runLong(plan, phases, { title, command, name, out, rows, everyMs, more }) {
+export async function runLong(plan, phases, { title, command, name, out, rows, watch, more }) {
   const work = fileURLToPath(new URL('../work/', import.meta.url));
   mkdirSync(work, { recursive: true });
   const folder = makeFolder(out, name);
   const machine = describeMachine();
   const started = new Date().toISOString();
   const stage = new Stage(plan, work);
-  const recorder = new Recorder(join(folder, 'samples.jsonl'), () => stage.pids, everyMs);
+  const recorder = new Recorder(join(folder, 'samples.jsonl'), () => stage.pids, watch);
   stage.recorder = recorder;
   for (const signal of ['SIGINT', 'SIGTERM']) {
     process.once(signal, () => recorder.stop(new Stop(`It was interrupted (${signal}).`)));
@@ -43,12 +43,13 @@ export async function runLong(plan, phases, { title, command, name, out, rows, e
   }
   killLoad();
   await recorder.end();
-  await stage.stopHalley().catch((error) => say(`the end of Halley: ${error.message}`));
+  await stage.close().catch((error) => say(`the end of Halley: ${error.message}`));
 
   const heading = `${title}, ${started.slice(0, 10)}`;
   const paragraphs = about({ machine, command, seconds: recorder.seconds });
   const table = writeResults(folder, { title: heading, about: paragraphs,
     rows: rows(stage.found), stopped, ...more, plan, machine, started, found: stage.found });
-  console.log(`\n${table}`);
   say(`saved ${folder}: report.html, table.md, result.json, samples.jsonl`);
+  // A phase that was left in the middle may wait for something still.
+  process.stdout.write(`\n${table}`, () => process.exit());
 }

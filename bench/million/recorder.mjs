@@ -23,7 +23,7 @@ export const SAMPLE_MS = 500;
 const PSS_SHARE_MAX = 0.02;
 /** Between two lines of progress where nobody watches a terminal. */
 const LINE_MS = 10_000;
-/** Memory that must stay available; below it the machine would choose a victim itself. */
+/** Memory that stays available unless told otherwise; with less the machine chooses a victim. */
 const KEPT_BYTES = Math.max(400e6, 0.02 * totalmem());
 const TICKS_PER_S = 100;
 const NS_PER_S = 1e9;
@@ -54,12 +54,14 @@ export class Recorder {
   #loop;
   #reject;
   #everyMs;
+  #keptBytes;
   #lineAt = 0;
 
   /** `server` gives `{brain, edge}`, each a list of process ids, whenever it is asked. */
-  constructor(path, server, everyMs = SAMPLE_MS) {
+  constructor(path, server, { everyMs = SAMPLE_MS, keptBytes = KEPT_BYTES } = {}) {
     this.#file = createWriteStream(path);
     this.#everyMs = everyMs;
+    this.#keptBytes = keptBytes;
     this.#server = server;
     this.samples = [];
     this.stopped = new Promise((_, reject) => { this.#reject = reject; });
@@ -185,8 +187,9 @@ export class Recorder {
     const ask = async (clients) => {
       try {
         return [clients, await clients.ask('interval')];
-      } catch {
-        return [clients, null]; // they have ended; whoever started them is told by the next step
+      } catch (error) {
+        if (this.#watched.has(clients)) this.stop(new Stop(this.#withMemory(error.message)));
+        return [clients, null];
       }
     };
     const answers = await Promise.all([...this.#watched.keys()].map(ask));
@@ -246,14 +249,22 @@ export class Recorder {
     }
   }
 
-  #guard({ memory_bytes: bytes, connected = 0 }) {
-    if (bytes.available > KEPT_BYTES) return;
+  /** The sentence, and what memory was last seen to be used for. */
+  #withMemory(sentence) {
+    if (this.last === undefined) return sentence;
+    const { memory_bytes: bytes } = this.last;
     const gb = (part) => `${part} ${fixed(bytes[part] / 1e9, 2)} GB`;
+    return `${sentence}. Last seen in use: ${['brain', 'edge', 'clients', 'kernel'].map(gb)
+      .join(', ')}; ${whole(bytes.available / 1e6)} MB were available.`;
+  }
+
+  #guard({ memory_bytes: bytes, connected = 0 }) {
+    if (bytes.available > this.#keptBytes) return;
+    if (!this.#running) return;
+    this.#running = false;
     this.mark('memory ran out: the clients are ended');
+    this.stop(new Stop(this.#withMemory(`The machine's memory ran out at ${whole(connected)} `
+      + `connections: ${whole(this.#keptBytes / 1e6)} MB are kept so that the machine lives`)));
     killLoad();
-    this.stop(new Stop(`The machine's memory ran out at ${whole(connected)} connections: `
-      + `${whole(bytes.available / 1e6)} MB were left, and ${whole(KEPT_BYTES / 1e6)} MB are kept `
-      + `so that the machine lives. In use: ${['brain', 'edge', 'clients', 'kernel'].map(gb)
-        .join(', ')}.`));
   }
 }

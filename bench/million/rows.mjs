@@ -93,8 +93,8 @@ const crowdRow = ({ crowd: { size, lost, gaps, gaps_told: told, duplicates, orde
 function brainRows(plan, { killBrain: result }) {
   return [
     ['kill to the new brain being ready', `${fixed(result.ready_s)} s`, ''],
-    [`then until ${whole(result.sessions)} sessions are known again`,
-      result.sessions >= result.expected ? `${fixed(Math.max(0, result.sync_s))} s`
+    [`kill until ${whole(result.sessions)} sessions are known again`,
+      result.sessions >= result.expected ? `${fixed(result.synced_s)} s`
         : `never all: ${whole(result.expected)} are connected`, '≤ 10 s'],
     ['kill to events flowing to all of the crowd', `${fixed(result.flowing_s)} s`, ''],
     ['connections dropped', whole(result.dropped), '0'],

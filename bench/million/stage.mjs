@@ -13,6 +13,7 @@ const START_MS_MAX = 120_000;
 export class Stage {
   /** Process ids, found after each start: /proc is too much to look through for every sample. */
   #pids = { brain: [], edge: [] };
+  #isOver = false;
 
   constructor(plan, folder) {
     this.plan = plan;
@@ -26,15 +27,18 @@ export class Stage {
 
   async startHalley() {
     const { workers, heartbeat } = this.plan;
-    this.halley = await prepare({ settings: {
+    const halley = await prepare({ settings: {
       HALLEY_EDGE_WORKERS: `${workers}`, HALLEY_LOG_LEVEL: 'warning', HALLEY_DRAIN_TIME: '1s',
       ...(heartbeat && { HALLEY_STREAM_HEARTBEAT: heartbeat }),
     } });
+    if (this.#isOver) return;
+    this.halley = halley;
     await this.startAgain();
   }
 
   /** Starts the launcher and waits until Halley is ready, which takes long with a big store. */
   async startAgain() {
+    if (this.#isOver) return;
     this.halley.spawn();
     try {
       await until('Halley is ready', async () => {
@@ -53,8 +57,15 @@ export class Stage {
 
   async stopHalley() {
     this.#pids = { brain: [], edge: [] };
-    await this.halley?.stop();
+    const { halley } = this;
     this.halley = undefined;
+    await halley?.stop();
+  }
+
+  /** The end: a phase that was left in the middle starts nothing any more. */
+  close() {
+    this.#isOver = true;
+    return this.stopHalley();
   }
 
   metrics() {

@@ -1,5 +1,5 @@
-// The long run of the benchmark, small: its judgement of a machine, its phases, and that a run which
-// ends before its time leaves a report that says where and why.
+// The long run of the benchmark, small: its judgement of a machine, its phases, and that a run
+// which ends before its time leaves a report that says where and why.
 
 import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
@@ -84,7 +84,7 @@ async function withFolder(body) {
   }
 }
 
-test('a small run has all its phases in table, report and samples', () => withFolder(async (out) => {
+test('a small run has its phases in table, report and samples', () => withFolder(async (out) => {
   await promisify(execFile)(RUN, ['--connections', '400', '--seconds', '1', '--out', out,
     '--without', 'probe,rates,everyone,killEdge,floor'], { timeout: RUN_MS_MAX });
   const { found, stopped, rows } = JSON.parse(readFileSync(join(out, 'result.json'), 'utf8'));
@@ -98,8 +98,19 @@ test('a small run has all its phases in table, report and samples', () => withFo
   assert.ok(lines.some(({ connected, memory_bytes: bytes }) =>
     connected >= 400 && bytes.edge > 0 && bytes.brain > 0));
   assert.ok(lines.some(({ mark }) => mark === 'kill -9 of the brain'));
-  assert.match(readFileSync(join(out, 'report.html'), 'utf8'), /<svg role="img" aria-label="Memory/);
+  const report = readFileSync(join(out, 'report.html'), 'utf8');
+  assert.match(report, /<svg role="img" aria-label="Memory by part"/);
   assert.match(readFileSync(join(out, 'table.md'), 'utf8'), /\| connections dropped \| 0 \|/);
+}));
+
+test('a run that takes too much memory ends and says so', () => withFolder(async (out) => {
+  const everything = '1000000000';
+  const run = promisify(execFile)(RUN, ['--connections', '200', '--out', out,
+    '--kept-mb', everything], { timeout: RUN_MS_MAX });
+  await assert.rejects(run, ({ code }) => code === 1);
+  const { stopped } = JSON.parse(readFileSync(join(out, 'result.json'), 'utf8'));
+  assert.match(stopped.why, /memory ran out at 0 connections.* MB were available/);
+  assert.match(readFileSync(join(out, 'table.md'), 'utf8'), /\*\*It stopped at: start\.\*\*/);
 }));
 
 test('a run that is interrupted says so in its report', () => withFolder(async (out) => {
