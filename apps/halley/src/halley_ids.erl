@@ -4,12 +4,12 @@
 %% refers to it: the owner of the follows writes the id's page in the same transaction. A number
 %% that never became durable is forgotten with the brain, and so is what referred to it.
 %%
-%% Two ETS tables, owned by `halley_store_sup`, written here, read by anyone:
-%%   halley_ids       {Id, Number}
-%%   halley_id_pages  {Number div 64, Page}: the ids in order, <<Length:8, Id/binary, ...>>;
-%%                    length 0 is a number without an id
-%% A page is written before the ids in it, so whoever finds a number finds its name. How many
-%% places of a page are durable is one word per page in `atomics`; places fill in order.
+%% Written here, read by anyone:
+%%   halley_id_pages   an ETS table that `halley_store_sup` owns, {Number div 64, Page}: the ids in
+%%                     order, <<Length:8, Id/binary, ...>>; length 0 is a number without an id
+%%   halley_ids_index  from an id's hash to its number; the page says whether it is that id
+%% A page is written before its ids are in the index, so whoever finds a number finds its name. How
+%% many places of a page are durable is one word per page in `atomics`; places fill in order.
 %%
 %% Callers are synchronous, so what waits here is bounded by what the callers are bounded by.
 -module(halley_ids).
@@ -27,7 +27,6 @@
 -type page_number() :: non_neg_integer().
 -type state() :: #{next := user_number()}.
 
--define(IDS, halley_ids).
 -define(PAGES, halley_id_pages).
 -define(PLACES, 64).
 %% The words of the atomics: the first page with a place that isn't durable, then each page's.
@@ -40,9 +39,8 @@ start_link() -> gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 %% For the supervisor, which is to own them.
 -spec new_tables() -> ok.
 new_tables() ->
-    Options = [public, named_table, {read_concurrency, true}],
-    ?IDS = ets:new(?IDS, [set | Options]),
-    ?PAGES = ets:new(?PAGES, [ordered_set | Options]),
+    ?PAGES = ets:new(?PAGES, [set, public, named_table, {read_concurrency, true}]),
+    ok = halley_ids_index:publish(halley_ids_index:new(0)),
     %% A store may hold more ids than a limit that was lowered since.
     OnDisk = case ets:last(halley_id_page) of
                  '$end_of_table' -> 0;
@@ -55,13 +53,9 @@ new_tables() ->
 ids_max() -> min(16#7ffffff, halley_limits:get(ids_max)).
 
 -spec lookup(id()) -> user_number() | undefined.
-lookup(Id) ->
-    %% Not lookup_element/3: raising costs as much as the stack is deep, and an import of new ids
-    %% asks from within long lists.
-    case ets:lookup(?IDS, Id) of
-        [{_, Number}] -> Number;
-        [] -> undefined
-    end.
+lookup(Id) -> halley_ids_index:lookup(Id, fun holds/2).
+
+holds(Number, Id) -> id_at(Number rem ?PLACES, page(Number div ?PLACES)) =:= Id.
 
 %% Numbers for ids, in their order; those that have none get one, all or none.
 -spec intern([binary()]) ->
@@ -72,9 +66,7 @@ intern(Ids) ->
         [Bad | _] -> {error, {bad_id, Bad}};
         [] when Missing =:= [] -> {ok, [lookup(Id) || Id <- Ids]};
         [] ->
-            %% A copy, so that the table doesn't hold the buffer that an id was cut from.
-            case gen_server:call(?MODULE, {intern, lists:map(fun binary:copy/1, Missing)},
-                                 infinity) of
+            case gen_server:call(?MODULE, {intern, Missing}, infinity) of
                 ok -> {ok, [lookup(Id) || Id <- Ids]};
                 {error, _} = Error -> Error
             end
@@ -99,7 +91,7 @@ page(PageNumber) ->
     end.
 
 -spec count() -> non_neg_integer().
-count() -> ets:info(?IDS, size).
+count() -> halley_ids_index:count().
 
 %% The pages of those numbers that wouldn't survive the brain yet.
 -spec not_durable([user_number()]) -> [page_number()].
@@ -136,30 +128,28 @@ durable_places() -> persistent_term:get({?MODULE, durable}).
 places(<<N, _:N/binary, Rest/binary>>, Places) -> places(Rest, Places + 1);
 places(<<>>, Places) -> Places.
 
-%% After a crash the pages are all there, perhaps without the last ids: both tables are rebuilt
-%% from the pages, those in memory if there are any, otherwise those on disk.
+%% After a crash the pages are all there, and the index perhaps without the last ids: it is made
+%% anew from the pages, those in memory if there are any, otherwise those on disk.
 -spec init([]) -> {ok, state()}.
 init([]) ->
     ets:info(?PAGES, size) =:= 0 andalso load_pages(),
-    case ets:last(?PAGES) of
-        '$end_of_table' ->
-            true = ets:insert(?PAGES, {0, <<0>>}),
-            {ok, #{next => 1}};
-        Last ->
-            ets:foldl(fun({P, Page}, ok) -> insert_ids(P * ?PLACES, Page) end, ok, ?PAGES),
-            {ok, #{next => Last * ?PLACES + places(page(Last), 0)}}
-    end.
+    ets:info(?PAGES, size) =:= 0 andalso ets:insert(?PAGES, {0, <<0>>}),
+    Empty = halley_ids_index:new(?PLACES * ets:info(?PAGES, size)),
+    {Index, Last} = ets:foldl(fun({P, Page}, {Index, Last}) ->
+                                      {halley_ids_index:add(ids(P * ?PLACES, Page), Index),
+                                       max(P, Last)}
+                              end, {Empty, 0}, ?PAGES),
+    ok = halley_ids_index:publish(Index),
+    {ok, #{next => Last * ?PLACES + places(page(Last), 0)}}.
 
 load_pages() ->
     Rows = ets:tab2list(halley_id_page),
     true = ets:insert(?PAGES, [{P, Page} || {_, P, Page} <- Rows]),
     set_durable(Rows).
 
-insert_ids(Number, <<0, Rest/binary>>) -> insert_ids(Number + 1, Rest);
-insert_ids(Number, <<N, Id:N/binary, Rest/binary>>) ->
-    true = ets:insert(?IDS, {binary:copy(Id), Number}),
-    insert_ids(Number + 1, Rest);
-insert_ids(_, <<>>) -> ok.
+ids(Number, <<0, Rest/binary>>) -> ids(Number + 1, Rest);
+ids(Number, <<N, Id:N/binary, Rest/binary>>) -> [{Id, Number} | ids(Number + 1, Rest)];
+ids(_, <<>>) -> [].
 
 -spec handle_call({intern, [id()]}, gen_server:from(), state()) ->
     {reply, ok | {error, too_many_ids}, state()}.
@@ -190,7 +180,7 @@ append(Ids, Next) ->
     {Here, There} = split_at(?PLACES - Next rem ?PLACES, Ids),
     Page = iolist_to_binary([page(P), [[byte_size(Id), Id] || Id <- Here]]),
     true = ets:insert(?PAGES, {P, Page}),
-    true = ets:insert(?IDS, lists:zip(Here, lists:seq(Next, Next + length(Here) - 1))),
+    ok = halley_ids_index:insert(lists:zip(Here, lists:seq(Next, Next + length(Here) - 1))),
     append(There, Next + length(Here)).
 
 split_at(N, [Id | Ids]) when N > 0 ->

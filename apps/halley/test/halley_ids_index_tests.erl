@@ -1,0 +1,72 @@
+%% The index against a map, through growth, equal hashes and readers in between.
+-module(halley_ids_index_tests).
+
+-include_lib("eunit/include/eunit.hrl").
+
+-define(IDS, 20000).
+
+holds(Number, Id) -> ets:lookup(?MODULE, Number) =:= [{Number, Id}].
+
+index_test_() ->
+    {setup,
+     fun() ->
+         ?MODULE = ets:new(?MODULE, [named_table, public, {read_concurrency, true}]),
+         halley_ids_index:publish(halley_ids_index:new(0))
+     end,
+     fun(_) ->
+         persistent_term:erase(halley_ids_index),
+         ets:delete(?MODULE)
+     end,
+     [fun empty/0, fun grows/0, {timeout, 30, fun readers_while_it_grows/0},
+      fun a_hash_alone_is_no_id/0, fun made_anew/0]}.
+
+lookup(Id) -> halley_ids_index:lookup(Id, fun holds/2).
+
+insert(Ids) ->
+    true = ets:insert(?MODULE, [{Number, Id} || {Id, Number} <- Ids]),
+    halley_ids_index:insert(Ids).
+
+id(N) -> <<"user-", (integer_to_binary(N))/binary>>.
+
+empty() ->
+    ?assertEqual(0, halley_ids_index:count()),
+    ?assertEqual(undefined, lookup(<<"nobody">>)).
+
+%% In portions that pass one and several doublings.
+grows() ->
+    lists:foreach(fun({From, To}) -> ok = insert([{id(N), N} || N <- lists:seq(From, To)]) end,
+                  [{1, 1}, {2, 769}, {770, 771}, {772, ?IDS}]),
+    ?assertEqual(?IDS, halley_ids_index:count()),
+    ?assertEqual(lists:seq(1, ?IDS), [lookup(id(N)) || N <- lists:seq(1, ?IDS)]),
+    ?assertEqual([], [N || N <- lists:seq(?IDS + 1, 2 * ?IDS), lookup(id(N)) =/= undefined]).
+
+%% Whoever asks for an id that was there when it began finds it, whatever grows meanwhile.
+readers_while_it_grows() ->
+    Known = atomics:new(1, []),
+    ok = atomics:put(Known, 1, ?IDS),
+    Readers = [spawn_monitor(fun() -> read(Known, 4 * ?IDS) end) || _ <- [1, 2, 3]],
+    lists:foreach(fun(N) ->
+        ok = insert([{id(N), N}]),
+        ok = atomics:put(Known, 1, N)
+    end, lists:seq(?IDS + 1, 4 * ?IDS)),
+    [receive {'DOWN', Monitor, process, Pid, Reason} -> ?assertEqual(normal, Reason) end
+     || {Pid, Monitor} <- Readers].
+
+read(Known, End) ->
+    case atomics:get(Known, 1) of
+        End -> ok;
+        Now ->
+            [true = lookup(id(N)) =:= N || N <- [Now, rand:uniform(Now)]],
+            read(Known, End)
+    end.
+
+%% With names that always differ, as those of another id with the same hash.
+a_hash_alone_is_no_id() ->
+    ?assertEqual(undefined, halley_ids_index:lookup(id(1), fun(_, _) -> false end)),
+    ?assertEqual(1, halley_ids_index:lookup(id(1), fun(Number, _) -> Number =:= 1 end)).
+
+made_anew() ->
+    Index = halley_ids_index:add([{id(3), 3}], halley_ids_index:new(?IDS)),
+    ?assertEqual(4, lookup(id(4))),
+    ok = halley_ids_index:publish(Index),
+    ?assertEqual({3, undefined, 1}, {lookup(id(3)), lookup(id(4)), halley_ids_index:count()}).
