@@ -20,8 +20,9 @@ import { say } from './say.mjs';
 import { fixed, whole } from './words.mjs';
 
 /** Longer than the brain waits before it writes its checkpoint. */
-const SETTLE_MS = 6_000;
-const SYNTHETIC_WORKERS = 8;
+const SETTLE_MS = 5_000;
+/** With the edge's two, as many links as a million connections need at 20,000 descriptors each. */
+const SYNTHETIC_WORKERS = 54;
 const EVENTS_PER_S = 2_000;
 const LOGIN_MS_MAX = 100_000;
 const source = (name) => fileURLToPath(new URL(`../memory/${name}`, import.meta.url));
