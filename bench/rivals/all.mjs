@@ -5,6 +5,7 @@
 //     version()    which one it is; null if the commit says it
 //     start(plan)  starts it and gives
 //                    pids()    the ids of all its processes
+//                    parts()   of these, by name, what is worth a figure of its own
 //                    clients   what `halley-load clients` is told to reach it
 //                    publish   the same for `halley-load publish`
 //                    most      what that is told besides to publish as much as goes through

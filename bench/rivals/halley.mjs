@@ -19,6 +19,7 @@ const halley = (title, transport, most) => ({
     return {
       follow: () => post(`${server.apiUrl}/v1/follows`, follows(plan.connections)),
       pids: () => [server.brainPid(), server.edgePid()],
+      parts: () => ({ brain: server.brainPid(), edge: server.edgePid() }),
       clients: ['--speak', 'halley', '--url', server.publicUrl, '--transport', transport],
       publish: ['--speak', 'halley', '--url', server.apiUrl],
       most,

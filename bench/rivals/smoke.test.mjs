@@ -11,7 +11,7 @@ import { RIVALS } from './all.mjs';
 import { lacking } from './lib/needs.mjs';
 import { family, Program, scratch } from './lib/program.mjs';
 import { rows } from './lib/table.mjs';
-import { turn } from './lib/turn.mjs';
+import { isHeld, turn } from './lib/turn.mjs';
 
 const PLAN = {
   connections: 50, seconds: 1, rate: 100, workers: 2, publishers: 4, bytes: 128, rounds: 1,
@@ -70,19 +70,29 @@ test('a server goes with its children, by force if it must', async () => {
   assert.deepEqual(pids.filter(isAlive), []);
 });
 
+test('a rate is held if nearly all came through, nobody long after it was due', () => {
+  const window = (events, p99) => ({ received: {
+    events, first_event_ns: 0, last_event_ns: 2e9, latency_ms: { p99 },
+  } });
+  assert.equal(isHeld(window(3_200, 5), 100), true);
+  assert.equal(isHeld(window(3_000, 5), 100), false, 'it ran behind');
+  assert.equal(isHeld(window(3_200, 2_000), 100), false, 'it was late');
+});
+
 test('the table has a row for each server, measured or not, and for the floor', () => {
   const window = { cpu: 2, due: 200, events_per_s: 10, received: {
     events: 100, first_event_ns: 0, last_event_ns: 1e9, latency_ms: { p50: 1, p99: 2 },
   } };
-  const turns = [{ round: 0, connected: { connected: 10 }, before: { pss: 0, slab: 0 },
-    idle: { pss: 5_000, slab: 80_000 }, rated: window, most: window }];
+  const turns = [{ round: 0, connected: { connected: 10 },
+    before: { pss: 0, slab: 0, parts: { p: 0 } },
+    idle: { pss: 5_000, slab: 80_000, parts: { p: 1_000 } }, rated: window, most: window }];
   const servers = { a: { title: 'A', version: '1', turns },
     b: { title: 'B', version: null, turns: [], problem: 'not installed: b' } };
   const floors = [{ most: { sends_per_s: 200, sender_cpu_s_per_million: 4 },
     rated: { sender_cpu_s_per_million: 5 } }];
   const [a, bare, b] = rows({ plan: PLAN, servers, floors });
-  assert.deepEqual(a, ['A, 1', '500', '1.00 / 2.00', '160', '20000.0', '100', '0.50', '20000.0',
-    '50 %']);
+  assert.deepEqual(a, ['A, 1', '500 (p 100)', '1.00 / 2.00', '100', '20000.0', '100', '0.50',
+    '20000.0', '50 %']);
   assert.deepEqual(bare.slice(4), ['5.0', '200', '1.00', '4.0', '0']);
   assert.deepEqual(b.slice(0, 2), ['B', 'not installed: b']);
 });

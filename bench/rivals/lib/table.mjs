@@ -11,6 +11,8 @@ const HEAD = ['server', 'bytes per idle connection', 'p50 / p99, ms', 'at delive
 const middle = (turns, of) => median(turns.map(of));
 const perConnection = ({ idle, before, connected }) =>
   (idle.pss - before.pss) / connected.connected;
+const partPerConnection = (name) => ({ idle, before, connected }) =>
+  (idle.parts[name] - before.parts[name]) / connected.connected;
 const kernelPerEnd = ({ idle, before, connected }) =>
   (idle.slab - before.slab) / (2 * connected.connected);
 const missing = ({ received, due }) => Math.max(0, due - received.events);
@@ -23,13 +25,21 @@ function notDelivered(turns) {
   return share === 0 ? '0' : `${(share * 100).toPrecision(2)} %`;
 }
 
+/** All of a server's memory, and its parts' where it has parts. */
+function memory(turns) {
+  const parts = Object.keys(turns[0].idle.parts)
+    .map((name) => `${name} ${whole(middle(turns, partPerConnection(name)))}`);
+  const all = whole(middle(turns, perConnection));
+  return parts.length === 0 ? all : `${all} (${parts.join(', ')})`;
+}
+
 function rivalRow(title, turns, floors) {
   const ms = (name) => fixed(middle(turns, ({ rated }) => rated.received.latency_ms[name]));
   return [
     title,
-    whole(middle(turns, perConnection)),
+    memory(turns),
     `${ms('p50')} / ${ms('p99')}`,
-    whole(middle(turns, ({ rated }) => rated.events_per_s * FOLLOWERS)),
+    whole(middle(turns, ({ rated }) => rateOf(rated))),
     fixed(middle(turns, ({ rated }) => cpuPerMillion(rated)), 1),
     whole(middle(turns, ({ most }) => rateOf(most))),
     fixed(median(turns.map(({ most, round }) => rateOf(most) / floors[round].most.sends_per_s))),
@@ -66,10 +76,11 @@ const notes = (plan, kernel) => [
     + `channels of ${FOLLOWERS} followers, events of 79 bytes of JSON; no TLS, no compression, no `
     + 'history but Halley\'s. Server, clients and publisher share the cores.',
   'Bytes per idle connection are PSS of all of a server\'s processes, without the kernel\'s: '
-    + `${whole(kernel)} bytes of slab per socket end, clients' ends among them, whichever server.`,
+    + `${whole(kernel)} bytes of slab per socket end, clients' ends among them, whichever server. `
+    + 'Where follows are stored before anybody connects, they are counted too.',
   'p50 and p99 are from the moment at which an event was due to the client\'s read, at '
-    + `${whole(plan.rate)} single POSTs/s (NATS: PUBs); a server that doesn't hold that gets `
-    + 'three quarters of the most it does. The most is by single POSTs, the next as soon as one is '
+    + `${whole(plan.rate)} single POSTs/s (NATS: PUBs); who doesn't hold that gets three `
+    + 'quarters of what came through. The most is by single POSTs, the next as soon as one is '
     + `answered, on ${plan.publishers} connections; by NDJSON batches where nothing else is said `
     + 'at Halley, which has them; by pipelined PUBs at NATS. It is held against the floor of its '
     + 'own round.',
