@@ -9,8 +9,7 @@
 %% it when it was published. An unfollow is in the history before it takes effect, so whoever is
 %% missing among the first is found among the second. Who followed only later gets it as well.
 %%
-%% Each event carries its cursor: the link's when it has passed. Gaps are for every session of the
-%% link, and told before the events of their batch.
+%% Gaps are for every session of the link, and told before the events of their batch.
 %%
 %% It holds nothing and no file: what it reads with is lent to it.
 -module(halley_catchup).
@@ -20,7 +19,7 @@
 -type vector() :: halley_cursor:vector().
 -type reader() :: halley_history_reader:reader().
 -record(batch, {slot :: halley_links:slot(), from :: vector(), up_to :: vector(),
-                items = [] :: [{halley_event:event(), Conns :: binary()}],
+                items = [] :: [{halley_event:delivery(), Conns :: binary()}],
                 gaps = [] :: [halley_replay:gap()],
                 bytes_left :: integer()}).
 
@@ -28,7 +27,7 @@
 %% vector that comes back is where the next batch begins; when it is `done', it is at least `UpTo'.
 -spec next(halley_links:slot(), From :: vector(), UpTo :: vector(), halley_replay:limits(),
            reader()) ->
-    {[{halley_event:event(), Conns :: binary()}], Next :: vector(), more | done,
+    {[{halley_event:delivery(), Conns :: binary()}], Next :: vector(), more | done,
      [halley_replay:gap()], reader()}.
 next(Slot, Start, UpTo, #{events_max := EventsMax, bytes_max := BytesMax}, Reader) ->
     {From, TooOld} = above_floor(Start, UpTo),
@@ -105,19 +104,17 @@ read([Seq | Seqs], To, #batch{from = From, up_to = UpTo} = Batch, Reader) ->
                  Batch#batch{from = Raised, gaps = [Gap | Batch#batch.gaps]}, Next)
     end.
 
-event(#{seq := Seq, subject := Subject, at := AtMs} = Record, Batch, Reader) ->
-    #batch{slot = Slot, from = From, up_to = UpTo, items = Items, bytes_left = Left} = Batch,
+event(#{seq := Seq, subject := Subject} = Record, Batch, Reader) ->
+    #batch{slot = Slot, items = Items, bytes_left = Left} = Batch,
     Present = halley_fanout:receivers(Subject, Slot),
     {Former, Next} = former_followers(Subject, Seq, Reader),
     case halley_fanout:conns(halley_fanout:with_users(Former, Slot, Present)) of
         <<>> ->
             {Batch, Next};
         Conns ->
-            Vector = halley_vector:advance(Seq, From, UpTo),
-            Cursor = halley_cursor:encode(halley_history:store(), AtMs div 1000, Vector),
-            Event = Record#{cursor => Cursor},
-            {Batch#batch{items = [{Event, Conns} | Items],
-                         bytes_left = Left - halley_links:cost(Event, Conns)}, Next}
+            Delivery = halley_event:delivery(Record),
+            {Batch#batch{items = [{Delivery, Conns} | Items],
+                         bytes_left = Left - halley_links:cost(Delivery, Conns)}, Next}
     end.
 
 former_followers(Subject, Seq, Reader) ->

@@ -3,7 +3,8 @@
 %% Its JSON text is made once, here, and is what every client sees, on every link and transport:
 %%   {"id":…,"subject":…,"at":…,"data":…}
 %% one line, data last, so that a transport that wants only the data cuts it out (link.md 7.1).
-%% `draft/3' does what can be done before the subject's shard has given the event its place in the
+%% It is made as links carry it, behind its numbers, so that who writes to a link copies bytes and
+%% encodes nothing. `draft/3' does what can be done before the subject's shard has given the event its place in the
 %% subject's order; `event/4' finishes it there.
 %%
 %% A generated id is `<store>-<seq>', both in base 36: short, and unique for ever, since a store
@@ -12,30 +13,31 @@
 %% Pure: no processes, no clock. Ids are judged by `halley_id' before they come here.
 -module(halley_event).
 
--export([draft/3, chosen_id/1, id_prefix/1, event/4, encode_data/1, data/1, escape/1]).
--export_type([event/0, draft/0, id/0, id_prefix/0]).
+-export([draft/3, chosen_id/1, id_prefix/1, event/4, delivery/1, encode_data/1, data/1, escape/1]).
+-export_type([event/0, delivery/0, wire/0, draft/0, id/0, id_prefix/0]).
 
 -type id() :: binary().
 -type event() :: #{id := id(), subject := binary(),
                    shard := halley_shard:index(),
                    seq := halley_cursor:seq(),
-                   at := integer(),              % milliseconds since the epoch
-                   json := binary(),
-                   data_offset := pos_integer(), % where data begins in json; a brace follows it
-                   subject_offset := pos_integer(),    % where the subject stands in json,
-                   subject_bytes := pos_integer(),     % without its quotes
-                   cursor := binary(),           % empty where the link's writer makes it
-                   sessions => non_neg_integer(),      % for the history: the first answer,
-                   chosen => boolean(),                % and whether the publisher chose the id
-                   kind => event}.                     % a record of the history
+                   at := integer(),                % milliseconds since the epoch
+                   wire := wire(),
+                   sessions := non_neg_integer(),  % for the history: the first answer,
+                   chosen := boolean()}.           % and whether the publisher chose the id
+%% The item of link.md 2.2, its cursor empty: 30 bytes of numbers, then the JSON text.
+-type wire() :: binary().
+%% What a link needs of an event.
+-type delivery() :: {halley_shard:index(), halley_cursor:seq(), wire()}.
 -opaque draft() :: {Id :: id() | generated, Subject :: binary(), SubjectJson :: binary(),
                    Data :: binary()}.
 %% What the ids that are generated for a store's events begin with.
 -type id_prefix() :: binary().
 
-%% Of `{"id":"' and of `","subject":"'.
+%% Of `{"id":"', `","subject":"', `","at":' and `,"data":'.
 -define(ID_OFFSET, 7).
--define(BETWEEN_BYTES, 13).
+-define(TO_SUBJECT_BYTES, 13).
+-define(TO_AT_BYTES, 7).
+-define(TO_DATA_BYTES, 8).
 
 %% An event that waits for its place. `Data' is valid JSON on one line.
 -spec draft(id() | generated, binary(), binary()) -> draft().
@@ -60,12 +62,24 @@ event({Id, Subject, SubjectJson, Data}, _, Place, At) ->
 
 build(Id, IdJson, Subject, SubjectJson, Data, {Shard, Seq}, At) ->
     AtJson = integer_to_binary(At),
-    Json = <<"{\"id\":\"", IdJson/binary, "\",\"subject\":\"", SubjectJson/binary,
+    SubjectOffset = ?ID_OFFSET + byte_size(IdJson) + ?TO_SUBJECT_BYTES,
+    SubjectBytes = byte_size(SubjectJson),
+    DataOffset = SubjectOffset + SubjectBytes + ?TO_AT_BYTES + byte_size(AtJson) + ?TO_DATA_BYTES,
+    Wire = <<Shard, Seq:64, At:64, DataOffset:32, SubjectOffset:16, SubjectBytes:16, 0,
+             (DataOffset + byte_size(Data) + 1):32,
+             "{\"id\":\"", IdJson/binary, "\",\"subject\":\"", SubjectJson/binary,
              "\",\"at\":", AtJson/binary, ",\"data\":", Data/binary, $}>>,
-    #{id => Id, subject => Subject, shard => Shard, seq => Seq, at => At, json => Json,
-      data_offset => byte_size(Json) - byte_size(Data) - 1,
-      subject_offset => ?ID_OFFSET + byte_size(IdJson) + ?BETWEEN_BYTES,
-      subject_bytes => byte_size(SubjectJson), cursor => <<>>}.
+    #{id => Id, subject => Subject, shard => Shard, seq => Seq, at => At, wire => Wire,
+      sessions => 0, chosen => false}.
+
+%% Of an event, or of its record in the history.
+-spec delivery(event() | halley_history_record:record()) -> delivery().
+delivery(#{shard := Shard, seq := Seq, wire := Wire}) ->
+    {Shard, Seq, Wire};
+delivery(#{shard := Shard, seq := Seq, at := At, json := Json, data_offset := DataOffset,
+           subject_offset := SubjectOffset, subject_bytes := SubjectBytes}) ->
+    {Shard, Seq, <<Shard, Seq:64, At:64, DataOffset:32, SubjectOffset:16, SubjectBytes:16, 0,
+                   (byte_size(Json)):32, Json/binary>>}.
 
 %% The JSON text of a term as jiffy understands it, or of `{json, Text}', which is taken as it is.
 -spec encode_data(term() | {json, binary()}) -> {ok, binary()} | {error, {bad_data, term()}}.
@@ -76,9 +90,14 @@ encode_data(Term) ->
     catch _:Reason -> {error, {bad_data, Reason}}
     end.
 
-%% The data of an event as a term: objects are maps.
--spec data(event()) -> jiffy:json_value().
+%% The data of an event, or of its record in the history, as a term: objects are maps.
+-spec data(event() | halley_history_record:record()) -> jiffy:json_value().
+data(#{wire := <<_:17/binary, Offset:32, _:9/binary, Json/binary>>}) ->
+    data(Json, Offset);
 data(#{json := Json, data_offset := Offset}) ->
+    data(Json, Offset).
+
+data(Json, Offset) ->
     jiffy:decode(binary_part(Json, Offset, byte_size(Json) - Offset - 1), [return_maps]).
 
 %% What stands between the quotes of a JSON string. Most ids are plain ASCII and stay as they are.

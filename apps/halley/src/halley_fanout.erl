@@ -74,19 +74,21 @@ conns(Words) ->
 %% How many sessions it was sent to. A link that is behind counts: its sessions get the event from
 %% the history.
 -spec send(halley_event:event(), receivers()) -> non_neg_integer().
+send(_, []) ->
+    0;
 send(Event, Receivers) ->
-    send(Event, Receivers, 0).
+    send(Event, halley_event:delivery(Event), Receivers, 0).
 
-send(_, [], Sent) ->
+send(_, _, [], Sent) ->
     Sent;
-send(Event, [Pid | _] = Pids, Sent) when is_pid(Pid) ->
+send(Event, _, [Pid | _] = Pids, Sent) when is_pid(Pid) ->
     Message = {halley, (maps:with([id, subject, at], Event))#{data => halley_event:data(Event)}},
     lists:foreach(fun(P) -> P ! Message end, Pids),
     Sent + length(Pids);
-send(Event, [Word | Rest], Sent) ->
+send(Event, Delivery, [Word | Rest], Sent) ->
     Slot = Word bsr ?CONN_BITS,
     {Words, Others} = take_slot(Rest, Slot, [Word]),
-    send(Event, Others, Sent + deliver(Slot, Event, pack(Words))).
+    send(Event, Delivery, Others, Sent + deliver(Slot, Delivery, pack(Words))).
 
 take_slot([Word | Rest], Slot, Taken) when is_integer(Word), Word bsr ?CONN_BITS =:= Slot ->
     take_slot(Rest, Slot, [Word | Taken]);
@@ -96,8 +98,8 @@ take_slot(Rest, _, Taken) ->
 pack([Word]) -> <<0:16, Word:?CONN_BITS>>;
 pack(Words) -> << <<0:16, Word:?CONN_BITS>> || Word <- Words >>.
 
-deliver(Slot, Event, Conns) ->
-    case halley_links:deliver(Slot, Event, Conns) of
+deliver(Slot, Delivery, Conns) ->
+    case halley_links:deliver(Slot, Delivery, Conns) of
         gone -> 0;
         _ -> byte_size(Conns) div 8
     end.

@@ -21,13 +21,8 @@
 
 -type seq() :: halley_history_words:seq().
 -type vector() :: halley_history_words:vector().
-%% An event of `halley_event' that has its seq.
--type entry() :: #{id := binary(), subject := binary(), at := integer(), json := binary(),
-                   data_offset := pos_integer(), seq := seq(),
-                   subject_offset => non_neg_integer(), subject_bytes => non_neg_integer(),
-                   sessions => non_neg_integer(),  % of the first answer; 0 without
-                   chosen => boolean(),            % the publisher chose the id and claimed it
-                   atom() => term()}.
+%% `chosen': its publisher has claimed the id as well.
+-type entry() :: halley_event:event().
 %% Who gets an answer once the entries, and all before them, are on disk. If they can't be, the
 %% answer is `{error, disk_full}' or `{error, history_failed}'.
 -type reply() :: none | {gen_server:from(), Answer :: term()}.

@@ -68,11 +68,11 @@ append(Shard, Entries, Reply) ->
                                      ?ENTRY_BYTES, Entries),
     send({append, Shard, Packed, Bytes, Reply}, Bytes).
 
-pack(Store, Shard, #{seq := Seq, id := Id, subject := Subject, at := At} = Entry, Sum) ->
-    {Record, Bytes} = halley_history_record:event(Store, Shard, Entry),
-    {#packed{shard = Shard, seq = Seq, at = At, id = Id, subject = Subject,
-             chosen = maps:get(chosen, Entry, false), sessions = maps:get(sessions, Entry, 0),
-             bytes = Bytes, record = Record}, Sum + Bytes + ?ENTRY_BYTES}.
+pack(Store, Shard, #{seq := Seq, id := Id, subject := Subject, at := At, chosen := Chosen,
+                     sessions := Sessions} = Event, Sum) ->
+    {Record, Bytes} = halley_history_record:event(Store, Shard, Event),
+    {#packed{shard = Shard, seq = Seq, at = At, id = Id, subject = Subject, chosen = Chosen,
+             sessions = Sessions, bytes = Bytes, record = Record}, Sum + Bytes + ?ENTRY_BYTES}.
 
 -spec mark(halley_shard:index(), halley_history:seq()) -> ok.
 mark(Shard, Seq) ->

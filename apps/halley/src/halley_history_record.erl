@@ -43,13 +43,13 @@
 
 -spec event(store(), halley_shard:index(), halley_history:entry()) ->
     {iodata(), Bytes :: pos_integer()}.
-event(Store, Shard, #{id := Id, subject := Subject, seq := Seq, at := At, json := Json,
-                      data_offset := DataOffset} = Entry) ->
-    Flags = case Entry of #{chosen := true} -> ?CHOSEN; #{} -> 0 end,
-    Body = <<?EVENT, Shard, Flags, Seq:64, At:64, (maps:get(sessions, Entry, 0)):32,
-             DataOffset:32, (maps:get(subject_offset, Entry, 0)):16,
-             (maps:get(subject_bytes, Entry, 0)):16, (byte_size(Id)), Id/binary,
-             (byte_size(Subject)), Subject/binary>>,
+event(Store, Shard, #{id := Id, subject := Subject, seq := Seq, at := At, wire := Wire,
+                      sessions := Sessions, chosen := Chosen}) ->
+    Flags = case Chosen of true -> ?CHOSEN; false -> 0 end,
+    %% The offsets stand in the same order there.
+    <<_:17/binary, Offsets:8/binary, 0, _:32, Json/binary>> = Wire,
+    Body = <<?EVENT, Shard, Flags, Seq:64, At:64, Sessions:32, Offsets/binary,
+             (byte_size(Id)), Id/binary, (byte_size(Subject)), Subject/binary>>,
     pack(Store, Body, Json).
 
 -spec unfollow(store(), halley_shard:index(), non_neg_integer(), integer(),
@@ -70,11 +70,11 @@ place(Store, Seq, At) ->
 
 pack(Store, Body, Json) ->
     Length = byte_size(Body) + byte_size(Json),
-    Crc = crc(Store, Length, [Body, Json]),
+    Crc = crc(Store, Length, [Body | Json]),
     {[<<?MAGIC:32, Length:32, Crc:32, Body/binary>>, Json], ?HEAD_BYTES + Length}.
 
 crc(Store, Length, Body) ->
-    erlang:crc32(erlang:crc32(Store, <<Length:32>>), Body).
+    erlang:crc32(Store, [<<Length:32>> | Body]).
 
 %% The record at the beginning of the bytes: its body, checksum verified. `more': the bytes end
 %% before the record does; so many would do for the next attempt.

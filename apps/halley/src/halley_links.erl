@@ -1,7 +1,7 @@
 %% The registry of links: a slot for each, and the way to its writer.
 %%
 %% A link's writer registers and gets a slot (1..1023) and a counter of the bytes that wait for it.
-%%   {deliver, halley_event:event(), Conns}      Conns: packed u64, big-endian, all of the link
+%%   {deliver, halley_event:delivery(), Conns}   Conns: packed u64, big-endian, all of the link
 %%   {mark, Shard, Seq}                          the shard has nothing more for anyone up to Seq
 %%   behind                                      the link has been marked behind; see below
 %%   {close_sessions, Reason :: binary(), Conns} Conns: a list
@@ -41,24 +41,27 @@
 %% What a link says about itself, for metrics and health.
 -type info() :: map().
 
+%% The way of every event; what is only asked for stands apart, so that a look-up doesn't copy it.
 -define(TABLE, halley_links).
+-define(ABOUT, halley_links_about).
 -define(SLOT_MAX, 1023).
 -define(OVERLOADED, {?MODULE, overloaded}).
 -define(BEHIND, {?MODULE, behind}).
-%% DELIVER without its cursor, event and conns (link.md 2).
--define(DELIVER_BYTES, 37).
+%% DELIVER without its item and conns (link.md 2).
+-define(DELIVER_BYTES, 7).
 %% Of the connections in one (7.3).
 -define(CONNS_BYTES_MAX, (8 * 8192)).
 
--record(link, {slot :: slot(), writer :: pid(), queue :: counters:counters_ref(),
-               since :: integer(), info :: info()}).
+-record(link, {slot :: slot(), writer :: pid(), queue :: counters:counters_ref()}).
+-record(about, {slot :: slot(), since :: integer(), info :: info()}).
 -record(state, {free :: queue:queue(slot()),
                 writers = #{} :: #{reference() => slot()},
                 purges = #{} :: #{reference() => slot()}}).
 
-%% Makes the table. The caller, a supervisor, owns it.
+%% Makes the tables. The caller, a supervisor, owns them.
 -spec new() -> ok.
 new() ->
+    ?ABOUT = ets:new(?ABOUT, [named_table, public, {keypos, #about.slot}]),
     ?TABLE = ets:new(?TABLE, [named_table, public, {keypos, #link.slot}, {read_concurrency, true}]),
     persistent_term:put(?BEHIND, atomics:new(?SLOT_MAX, [])),
     persistent_term:put(?OVERLOADED, atomics:new(1, [])).
@@ -77,27 +80,27 @@ register(Writer, Info) ->
 
 %% Sends an event to connections of a link. `gone': the link has ended. `behind': it gets the event
 %% from the history, later.
--spec deliver(slot(), halley_event:event(), Conns :: binary()) -> ok | behind | gone.
-deliver(Slot, Event, Conns) ->
+-spec deliver(slot(), halley_event:delivery(), Conns :: binary()) -> ok | behind | gone.
+deliver(Slot, Delivery, Conns) ->
     case ets:lookup(?TABLE, Slot) of
         [Link] ->
             Behind = persistent_term:get(?BEHIND),
             case atomics:get(Behind, Slot) of
-                0 -> deliver(Link, Behind, Event, Conns);
+                0 -> deliver(Link, Behind, Delivery, Conns);
                 1 -> behind
             end;
         [] ->
             gone
     end.
 
-deliver(#link{slot = Slot, writer = Writer, queue = Queue}, Behind, Event, Conns) ->
-    Cost = cost(Event, Conns),
+deliver(#link{slot = Slot, writer = Writer, queue = Queue}, Behind, Delivery, Conns) ->
+    Cost = cost(Delivery, Conns),
     Waiting = counters:get(Queue, 1) + Cost,
     note_pressure(Waiting),
     case Waiting > halley_limits:get(link_queue_bytes_max) of
         false ->
             counters:add(Queue, 1, Cost),
-            Writer ! {deliver, Event, Conns},
+            Writer ! {deliver, Delivery, Conns},
             ok;
         true ->
             halley_metrics:incr(links_behind, set_behind(Behind, Slot, Writer)),
@@ -115,11 +118,11 @@ set_behind(Behind, Slot, Writer) ->
     end.
 
 %% The bytes of the DELIVER frames that one `deliver' message becomes, without the cursors that the
-%% writer puts in.
--spec cost(halley_event:event(), Conns :: binary()) -> pos_integer().
-cost(#{json := Json, cursor := Cursor}, Conns) ->
+%% writer puts into them when there are several.
+-spec cost(halley_event:delivery(), Conns :: binary()) -> pos_integer().
+cost({_, _, Wire}, Conns) ->
     Frames = 1 + byte_size(Conns) div ?CONNS_BYTES_MAX,
-    Frames * (?DELIVER_BYTES + byte_size(Cursor) + byte_size(Json)) + byte_size(Conns).
+    Frames * (?DELIVER_BYTES + byte_size(Wire)) + byte_size(Conns).
 
 %% Tells every link that isn't behind how far the shard is. Only the shard calls it.
 -spec mark(halley_shard:index(), halley_cursor:seq()) -> ok.
@@ -166,13 +169,15 @@ close_sessions(Slot, Conns, Reason) ->
 -spec list() -> [#{slot := slot(), writer := pid(), queue_bytes := integer(),
                    since := integer(), info := info()}].
 list() ->
-    [#{slot => L#link.slot, writer => L#link.writer, queue_bytes => counters:get(L#link.queue, 1),
-       since => L#link.since, info => L#link.info} || L <- ets:tab2list(?TABLE)].
+    [#{slot => Slot, writer => Writer, queue_bytes => counters:get(Queue, 1),
+       since => Since, info => Info}
+     || #link{slot = Slot, writer = Writer, queue = Queue} <- ets:tab2list(?TABLE),
+        #about{since = Since, info = Info} <- ets:lookup(?ABOUT, Slot)].
 
 -spec info(slot()) -> info() | undefined.
 info(Slot) ->
-    case ets:lookup(?TABLE, Slot) of
-        [#link{info = Info}] -> Info;
+    case ets:lookup(?ABOUT, Slot) of
+        [#about{info = Info}] -> Info;
         [] -> undefined
     end.
 
@@ -242,10 +247,10 @@ handle_call({register, Writer, Info}, _, State = #state{free = Free, writers = W
     case queue:out(Free) of
         {{value, Slot}, Rest} ->
             Queue = counters:new(1, [atomics]),
-            Link = #link{slot = Slot, writer = Writer, queue = Queue,
-                         since = erlang:system_time(millisecond), info = Info},
+            About = #about{slot = Slot, since = erlang:system_time(millisecond), info = Info},
             ok = resume(Slot),
-            true = ets:insert_new(?TABLE, Link),
+            true = ets:insert(?ABOUT, About),
+            true = ets:insert_new(?TABLE, #link{slot = Slot, writer = Writer, queue = Queue}),
             Monitor = monitor(process, Writer),
             {reply, {ok, Slot, Queue},
              State#state{free = Rest, writers = Writers#{Monitor => Slot}}};
@@ -271,6 +276,7 @@ link_down(Slot, State = #state{purges = Purges}) ->
     ok = halley_directory:shut(Slot),
     ok = halley_metrics:edge_gone(Slot),
     true = ets:delete(?TABLE, Slot),
+    true = ets:delete(?ABOUT, Slot),
     State#state{purges = purge(Slot, Purges)}.
 
 %% A purge that was interrupted, because the directory's owner was restarted, is done again.

@@ -203,7 +203,7 @@ publish_one(Draft, Fresh, #state{shard = Shard, id_prefix = Prefix}) ->
     Event = #{subject := Subject} =
         halley_event:event(Draft, Prefix, Place, erlang:system_time(millisecond)),
     Sessions = halley_fanout:send(Event, halley_fanout:receivers(Subject)),
-    Event#{sessions => Sessions, chosen => Fresh =:= fresh}.
+    Event#{sessions := Sessions, chosen := Fresh =:= fresh}.
 
 count([]) ->
     ok;

@@ -183,10 +183,10 @@ link_gets_one_message_for_an_event(_) ->
     {ok, _} = halley:follow([{User, <<"bob">>} || User <- Users]),
     {_, _, Queue} = Link = link_with([{number(User), binary_to_integer(User)} || User <- Users]),
     {ok, #{sessions := 100}} = halley:publish(<<"bob">>, 1),
-    {Event, Conns} = message(Link),
+    {{_, _, Wire} = Delivery, Conns} = message(Link),
     ?assertEqual(lists:seq(1, 100), lists:sort([Conn || <<Conn:64>> <= Conns])),
-    ?assertEqual(halley_links:cost(Event, Conns), counters:get(Queue, 1)),
-    ?assert(byte_size(Conns) + byte_size(maps:get(json, Event)) < counters:get(Queue, 1)),
+    ?assertEqual(halley_links:cost(Delivery, Conns), counters:get(Queue, 1)),
+    ?assert(byte_size(Conns) + byte_size(Wire) < counters:get(Queue, 1)),
     no_event().
 
 %% link.md 7.3
@@ -194,10 +194,10 @@ link_with_many_connections(_) ->
     Number = number(<<"ann">>),
     Link = link_with([{Number, Conn} || Conn <- lists:seq(1, 8193)]),
     {ok, #{sessions := 8193}} = halley:publish(<<"ann">>, 1),
-    {#{json := Json} = Event, Conns} = message(Link),
+    {{_, _, Wire} = Delivery, Conns} = message(Link),
     ?assertEqual(lists:seq(1, 8193), lists:sort([Conn || <<Conn:64>> <= Conns])),
     %% Two frames.
-    ?assert(halley_links:cost(Event, Conns) > 8 * 8193 + 2 * byte_size(Json)).
+    ?assert(halley_links:cost(Delivery, Conns) > 8 * 8193 + 2 * byte_size(Wire)).
 
 link_dies_and_is_purged(_) ->
     Users = [number(integer_to_binary(N)) || N <- lists:seq(1, 1000)],
@@ -206,7 +206,7 @@ link_dies_and_is_purged(_) ->
     exit(Writer, kill),
     wait(fun() -> halley_directory:online() =:= #{users => 1, sessions => 1} end),
     ?assertEqual([{link, Other, 77}], halley_directory:sessions(hd(Users))),
-    ?assertEqual(gone, halley_links:deliver(Slot, #{json => <<>>, cursor => <<>>}, <<1:64>>)),
+    ?assertEqual(gone, halley_links:deliver(Slot, {1, 1, <<>>}, <<1:64>>)),
     ?assertEqual([Other], [S || #{slot := S} <- halley_links:list()]),
     {ok, #{sessions := 0}} = halley:publish(<<"2">>, 1).
 

@@ -18,6 +18,21 @@ round_trip_test() ->
 token_is_what_it_was_test() ->
     ?assertEqual(<<"AQDA_-5lU_EAAAAAABOIFgHoB9wk">>, token()).
 
+%% link.md 10.9: the edge makes and reads the same, from the same file.
+tokens_of_the_link_test() ->
+    {ok, Text} = file:read_file(filename:join(protocol(), "cursors.json")),
+    #{<<"cursors">> := Cursors} = jiffy:decode(Text, [return_maps]),
+    ?assert(length(Cursors) >= 6),
+    [?assertEqual({Token, {ok, #{store => Store, at => Seconds, vector => Vector}}},
+                  {halley_cursor:encode(Store, Seconds, Vector), halley_cursor:decode(Token)})
+     || #{<<"store">> := Store, <<"seconds">> := Seconds, <<"vector">> := Seqs,
+          <<"token">> := Token} <- Cursors,
+        Vector <- [list_to_tuple(Seqs)]].
+
+protocol() ->
+    Here = proplists:get_value(source, ?MODULE:module_info(compile)),
+    filename:join(filename:dirname(Here), "../../../protocol").
+
 vector_has_one_seq_for_each_shard_test() ->
     ?assertMatch({ok, _}, halley_cursor:decode(halley_cursor:encode(1, 1, vector(7)))).
 

@@ -11,13 +11,30 @@ event(Id, Subject, Data) ->
 %% link.md 7.1
 text_is_one_line_with_data_last_test() ->
     Event = event(generated, <<"ann">>, {json, <<"{\"a\":1}">>}),
-    #{json := Json, data_offset := Offset} = Event,
+    #{json := Json, data_offset := Offset} = text(Event),
     ?assertEqual(<<"{\"id\":\"E-Z\",\"subject\":\"ann\","
                    "\"at\":1700000000000,\"data\":{\"a\":1}}">>, Json),
     ?assertEqual(<<"{\"a\":1}">>, binary_part(Json, Offset, byte_size(Json) - Offset - 1)),
     ?assertMatch(#{id := <<"E-Z">>, subject := <<"ann">>, shard := 3, seq := 35,
-                   at := 1700000000000, cursor := <<>>},
+                   at := 1700000000000, sessions := 0, chosen := false},
                  Event).
+
+%% link.md 2.2, with an empty cursor
+text(#{wire := Wire}) ->
+    <<3, 35:64, 1700000000000:64, DataOffset:32, SubjectOffset:16, SubjectBytes:16, 0, Bytes:32,
+      Json:Bytes/binary>> = Wire,
+    #{json => Json, data_offset => DataOffset, subject_offset => SubjectOffset,
+      subject_bytes => SubjectBytes}.
+
+%% What is made of an event and of its record in the history is the same.
+delivery_test() ->
+    Event = event(<<"mine">>, <<"a\"b">>, #{a => 1}),
+    {Record, _} = halley_history_record:event(7, 3, Event),
+    {ok, Body, _} = halley_history_record:decode(7, iolist_to_binary(Record)),
+    {ok, Read} = halley_history_record:body(Body),
+    ?assertEqual({3, 35, maps:get(wire, Event)}, halley_event:delivery(Event)),
+    ?assertEqual(halley_event:delivery(Event), halley_event:delivery(Read)),
+    ?assertEqual(halley_event:data(Event), halley_event:data(Read)).
 
 %% link.md 7.1
 subject_stands_where_it_is_said_test_() ->
@@ -25,7 +42,7 @@ subject_stands_where_it_is_said_test_() ->
      || Id <- [generated, <<"mine">>, <<"\"">>, binary:copy(<<"\\">>, 255)],
         Subject <- [<<"a">>, <<"a\"b\\c">>, <<"Zoë"/utf8>>, binary:copy(<<"\"">>, 255)],
         #{json := Json, subject_offset := Offset, subject_bytes := Bytes}
-            <- [event(Id, Subject, 1)]].
+            <- [text(event(Id, Subject, 1))]].
 
 draft_knows_a_chosen_id_test() ->
     ?assertEqual([generated, <<"mine">>],
@@ -34,7 +51,7 @@ draft_knows_a_chosen_id_test() ->
 
 ids_are_escaped_test_() ->
     [?_assertMatch(#{<<"id">> := Id, <<"subject">> := Id},
-                   jiffy:decode(maps:get(json, event(Id, Id, 1)), [return_maps]))
+                   jiffy:decode(maps:get(json, text(event(Id, Id, 1))), [return_maps]))
      || Id <- [<<"\"">>, <<"\\">>, <<"a\"b\\c">>, <<"Zoë Ünïcode"/utf8>>, <<"日本"/utf8>>,
                <<"{}">>, binary:copy(<<"\\">>, 255)]].
 
@@ -46,7 +63,7 @@ data_as_a_term_test() ->
                  halley_event:data(event(generated, <<"s">>, #{a => [1, null, <<"x">>]}))).
 
 control_characters_in_data_are_escaped_test() ->
-    #{json := Json} = event(generated, <<"s">>, <<"a\nb", 0, 31>>),
+    #{json := Json} = text(event(generated, <<"s">>, <<"a\nb", 0, 31>>)),
     ?assertEqual(nomatch, re:run(Json, "[\\x00-\\x1f]")).
 
 no_json_test_() ->

@@ -71,10 +71,10 @@ entry(Subject, Data) ->
 entry(Subject, Data, More) ->
     Seq = halley_history:draw(halley_shard:of_subject(Subject)),
     Id = maps:get(id, More, <<"e", (integer_to_binary(Seq))/binary>>),
-    Json = <<"{\"id\":\"", Id/binary, "\",\"data\":", Data/binary, "}">>,
-    maps:merge(#{id => Id, subject => Subject, at => erlang:system_time(millisecond),
-                 json => Json, data_offset => byte_size(Json) - byte_size(Data) - 1,
-                 seq => Seq, sessions => 2}, More).
+    At = maps:get(at, More, erlang:system_time(millisecond)),
+    Place = {halley_shard:of_subject(Subject), Seq},
+    Event = halley_event:event(halley_event:draft(Id, Subject, Data), <<>>, Place, At),
+    maps:merge(Event#{sessions := 2}, More).
 
 %% Publishes one event and waits for the disk.
 publish(Subject, Data) ->

@@ -23,7 +23,7 @@ edge_test_() ->
          meck:unload(),
          [gen_server:stop(Owner) || Owner <- Owners],
          [ets:delete(Table)
-          || Table <- [halley_metrics_edge, halley_directory_rows, halley_links,
+          || Table <- [halley_metrics_edge, halley_directory_rows, halley_links, halley_links_about,
                        halley_history_index, halley_history_claims, halley_history_cache]]
      end,
      [{Name, Test}

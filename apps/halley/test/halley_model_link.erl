@@ -103,10 +103,10 @@ cursor(#state{vector = Vector}) ->
 handle_info({stall, Ms}, State) ->
     timer:sleep(Ms),
     State;
-handle_info({deliver, #{shard := Shard, seq := Seq} = Event, Conns}, State) ->
-    ok = counters:sub(State#state.queue, 1, halley_links:cost(Event, Conns)),
+handle_info({deliver, {Shard, Seq, _} = Delivery, Conns}, State) ->
+    ok = counters:sub(State#state.queue, 1, halley_links:cost(Delivery, Conns)),
     case Seq > element(Shard, State#state.vector) of
-        true -> passed(Shard, Seq, deliver(Event, Conns, State));
+        true -> passed(Shard, Seq, deliver(Delivery, Conns, State));
         false -> State
     end;
 handle_info({mark, Shard, Seq}, State) ->
@@ -131,7 +131,8 @@ passed(Shard, Seq, #state{vector = Vector} = State) ->
         false -> State
     end.
 
-deliver(Event, Conns, State) ->
+deliver(Delivery, Conns, State) ->
+    Event = halley_test_brain:event(Delivery),
     lists:foldl(fun(Conn, S) -> live_event(Conn, Event, S) end, State,
                 [Conn || <<Conn:64>> <= Conns]).
 
@@ -198,7 +199,7 @@ pause() ->
 round(From, UpTo, #state{slot = Slot, reader = Reader, sessions = Sessions, log = Log} = State) ->
     {Events, Next, What, Gaps, Later} = halley_catchup:next(Slot, From, UpTo, ?LIMITS, Reader),
     _ = [give(User, Gap, Log) || Gap <- Gaps, {User, _} <- maps:values(Sessions)],
-    Given = lists:foldl(fun({Event, Conns}, S) -> deliver(Event, Conns, S) end,
+    Given = lists:foldl(fun({Delivery, Conns}, S) -> deliver(Delivery, Conns, S) end,
                         State#state{reader = Later}, Events),
     case What of
         more -> round(Next, UpTo, Given);

@@ -206,7 +206,7 @@ mark_is_behind_the_events(_) ->
 
 ascending(Writer, Shard, Last, N) ->
     receive
-        {Writer, {deliver, #{shard := Shard, seq := Seq}, _}} when Seq > Last ->
+        {Writer, {deliver, {Shard, Seq, _}, _}} when Seq > Last ->
             ascending(Writer, Shard, Seq, N + 1);
         {Writer, {mark, Shard, Seq}} when Seq >= Last ->
             ascending(Writer, Shard, Seq, N);

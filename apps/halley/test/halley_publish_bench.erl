@@ -65,8 +65,8 @@ start_link_double() ->
 
 drain(Queue) ->
     receive
-        {deliver, Event, Conns} ->
-            ok = counters:sub(Queue, 1, halley_links:cost(Event, Conns)),
+        {deliver, Delivery, Conns} ->
+            ok = counters:sub(Queue, 1, halley_links:cost(Delivery, Conns)),
             drain(Queue);
         {mark, _, _} ->
             drain(Queue)

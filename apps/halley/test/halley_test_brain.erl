@@ -3,7 +3,7 @@
 
 -export([start/1, stop/1]).
 -export([publish/2, publish_all/1, follow_all/2, drop_up_to/1, damage/1]).
--export([number/1, shard/1, link_with/1, message/1, delivered/1, event/0, no_event/0]).
+-export([number/1, shard/1, link_with/1, message/1, delivered/1, event/0, event/1, no_event/0]).
 -export([spawn_actor/1, join/1, kill_and_wait/1, wait/1]).
 
 -define(WAIT_MS, 5000).
@@ -92,9 +92,16 @@ forward(Case) ->
     forward(Case).
 
 message({Writer, _, _}) ->
-    receive {Writer, {deliver, Event, Conns}} -> {Event, Conns}
+    receive {Writer, {deliver, Delivery, Conns}} -> {Delivery, Conns}
     after ?WAIT_MS -> error(nothing_delivered)
     end.
+
+%% A delivery as a map.
+event({Shard, Seq, <<Shard, Seq:64, At:64, DataOffset:32, _:32, 0, Bytes:32, Json:Bytes/binary>>}) ->
+    #{<<"id">> := Id, <<"subject">> := Subject, <<"at">> := At} =
+        jiffy:decode(Json, [return_maps]),
+    #{id => Id, subject => Subject, shard => Shard, seq => Seq, at => At, json => Json,
+      data_offset => DataOffset}.
 
 delivered(Link) ->
     {_, Conns} = message(Link),

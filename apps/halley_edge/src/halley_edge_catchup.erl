@@ -50,7 +50,7 @@ begins(_, Cursor, Store, Heads, NowMs) ->
     end.
 
 %% To be called by the writer, which receives {catchup, Pid, What} with
-%%   {portion, [Gap], [{Event, Conns}], Next}   to be sent; then the link stands at Next
+%%   {portion, [Gap], [{Delivery, Conns}], Next}   to be sent; then the link stands at Next
 %%   hold                                       live events are to be held from now on
 %%   {reached, Heads}                           all is sent up to there; the end
 -spec start_link(halley_links:slot(), From :: halley_history:vector()) -> pid().

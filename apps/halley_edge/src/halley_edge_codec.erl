@@ -22,11 +22,10 @@
 -type conn() :: 0..16#ffffffffffff.
 -type headers() :: [{binary(), binary()}].
 -type flags() :: 0..15.
-%% One event (2.2). What is encoded may be an event of the brain, which has more.
+%% One event (2.2).
 -type item() :: #{shard := 1..64, seq := non_neg_integer(), at := non_neg_integer(),
                   data_offset := non_neg_integer(), subject_offset := non_neg_integer(),
-                  subject_bytes := non_neg_integer(), cursor := binary(), json := binary(),
-                  _ => _}.
+                  subject_bytes := non_neg_integer(), cursor := binary(), json := binary()}.
 %% What OPEN says about one.
 -type session() :: {conn(), Transport :: 1..5, User :: binary(), Cursor :: binary()}.
 -type inspected() :: #{state := 0..4, transport := 0..5, outbox_bytes := non_neg_integer(),

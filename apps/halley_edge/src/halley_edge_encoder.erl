@@ -8,10 +8,8 @@
 
 -include("halley_edge.hrl").
 
-%% An item without its cursor and event (2.2); a DELIVER without those and its connections: length,
-%% type, item, count.
--define(ITEM_HEAD_BYTES, 30).
--define(DELIVER_HEAD_BYTES, (4 + 1 + ?ITEM_HEAD_BYTES + 2)).
+%% A DELIVER without its item and its connections: length, type, count.
+-define(DELIVER_HEAD_BYTES, (4 + 1 + 2)).
 
 %% Items of a REPLAY, one behind the other, and how many; the cursor is that of the last.
 -type items() :: {Count :: non_neg_integer(), Cursor :: binary(), Items :: iodata()}.
@@ -26,8 +24,8 @@ encode({response, Conn, Status, Flags, BodyBytes, Headers, Body}) ->
     encode_frame(16#15, [<<Conn:64, Status:16, Flags, BodyBytes:64>>, enc_pairs(Headers), Body]);
 encode({response_body, Conn, Flags, Body}) ->
     encode_frame(16#16, [<<Conn:64, Flags>>, Body]);
-encode({deliver, #{cursor := Cursor} = Item, Conns}) ->
-    encode_deliver(Cursor, Item, Conns);
+encode({deliver, Item, Conns}) ->
+    encode_frame(16#13, [item(Item), <<(byte_size(Conns) div 8):16>> | Conns]);
 encode({replay, Conn, Flags, Cursor, Heads, Items}) ->
     encode_replay(Conn, Flags, Cursor, Heads, {length(Items), <<>>, lists:map(fun item/1, Items)});
 encode({ping, Nonce}) ->
@@ -93,22 +91,21 @@ encode_from_edge({inspected, Token, Conn, Seen}) ->
     <<39:32, 16#4A, Token:32, Conn:64, State, Transport, OutboxBytes:32, OutboxPieces:32,
       OutboxMs:32, Held:32, Dropped:32, Conflated:32>>.
 
-%% DELIVER with the link's cursor instead of the item's own; neither the JSON nor the packed
-%% connection ids are copied.
--spec encode_deliver(Cursor :: binary(), halley_edge_codec:item(), Conns :: binary()) ->
-    iolist().
-encode_deliver(Cursor, Item, Conns) ->
-    #{shard := Shard, seq := Seq, at := At, data_offset := DataOffset, json := Json,
-      subject_offset := SubjectOffset, subject_bytes := SubjectBytes} = Item,
-    Length = deliver_bytes(Cursor, Json, Conns) - 4,
-    [<<Length:32, 16#13, Shard, Seq:64, At:64, DataOffset:32, SubjectOffset:16, SubjectBytes:16,
-       (byte_size(Cursor)), Cursor/binary, (byte_size(Json)):32>>, Json,
+%% DELIVER of an event as the brain made it; neither that nor the packed connection ids are copied.
+%% Cursor: empty where the worker moves the link's by itself (10.9).
+-spec encode_deliver(Cursor :: binary(), halley_event:wire(), Conns :: binary()) -> iolist().
+encode_deliver(<<>>, Wire, Conns) ->
+    Length = deliver_bytes(<<>>, Wire, Conns) - 4,
+    [<<Length:32, 16#13>>, Wire, <<(byte_size(Conns) div 8):16>>, Conns];
+encode_deliver(Cursor, <<Numbers:25/binary, 0, Text/binary>> = Wire, Conns) ->
+    Length = deliver_bytes(Cursor, Wire, Conns) - 4,
+    [<<Length:32, 16#13>>, Numbers, byte_size(Cursor), Cursor, Text,
      <<(byte_size(Conns) div 8):16>>, Conns].
 
 %% The bytes of a DELIVER frame, with its length.
--spec deliver_bytes(Cursor :: binary(), Json :: binary(), Conns :: binary()) -> pos_integer().
-deliver_bytes(Cursor, Json, Conns) ->
-    ?DELIVER_HEAD_BYTES + byte_size(Cursor) + byte_size(Json) + byte_size(Conns).
+-spec deliver_bytes(Cursor :: binary(), halley_event:wire(), Conns :: binary()) -> pos_integer().
+deliver_bytes(Cursor, Wire, Conns) ->
+    ?DELIVER_HEAD_BYTES + byte_size(Cursor) + byte_size(Wire) + byte_size(Conns).
 
 %% REPLAY with items that are encoded already.
 -spec encode_replay(halley_edge_codec:conn(), halley_edge_codec:flags(), Cursor :: binary(),

@@ -1,5 +1,5 @@
-%% The writing half of a link: one process per link, which turns messages into frames, puts the
-%% link's cursor into them (halley_edge_place), and keeps the credit that the worker granted
+%% The writing half of a link: one process per link, which turns messages into frames, knows where
+%% the link stands (halley_edge_place), and keeps the credit that the worker granted
 %% (protocol/link.md 4).
 %%
 %% It gathers: frames collect until 64 KiB are together or its mailbox is empty, then they are
@@ -12,11 +12,12 @@
 %% when a sync began at an older cursor (10.6). Other frames may take as much again; beyond that the
 %% link ends with GOODBYE 8 (4.7).
 %%
-%% Messages: {deliver, Event, Conns}, {mark, Shard, Seq} and {close_sessions, Reason, Conns} from
+%% Messages: {deliver, Delivery, Conns}, {mark, Shard, Seq} and {close_sessions, Reason, Conns} from
 %% halley_links, which counts the first only; the rest by functions here and in halley_edge_catchup.
 %%
-%% An event's cursor says that the event is passed only in the last of its frames: a worker that
-%% read some of them and lost the link gets the event again, for all.
+%% An event moves the worker's cursor by its number alone (10.9). One that takes several frames says
+%% its cursor in each, and only in the last that it is passed: a worker that read some of them and
+%% lost the link gets the event again, for all.
 %%
 %% Not here: reading, the meaning of frames, and when the link ends for any other reason.
 -module(halley_edge_writer).
@@ -159,8 +160,8 @@ output(Output, State) ->
 clock(#state{place = Place} = State) ->
     State#state{place = halley_edge_place:clock(erlang:system_time(second), Place)}.
 
-handle({deliver, Event, Conns}, State) ->
-    settle(event(Event, Conns, State));
+handle({deliver, Delivery, Conns}, State) ->
+    settle(event(Delivery, Conns, State));
 handle({send, Frames}, #state{output = Output} = State) ->
     output(lists:foldl(fun halley_edge_output:frame/2, Output, Frames), State);
 handle({inet_reply, _, ok}, State) ->
@@ -198,46 +199,54 @@ handle({inet_reply, _, {error, Reason}}, _) ->
 
 %%% Events and where the link stands
 
-event(Event, Conns, #state{place = Place} = State) ->
+event(Delivery, Conns, #state{place = Place} = State) ->
     case halley_edge_place:mode(Place) of
         live ->
-            deliver(Event, Conns, halley_links:cost(Event, Conns), State);
+            deliver(Delivery, Conns, halley_links:cost(Delivery, Conns), State);
         holding ->
-            State#state{place = halley_edge_place:keep({Event, Conns}, Place)};
+            State#state{place = halley_edge_place:keep({Delivery, Conns}, Place)};
         skipping ->
-            uncount(halley_links:cost(Event, Conns), State)
+            uncount(halley_links:cost(Delivery, Conns), State)
     end.
 
 %% One frame as a rule. An event that leaves no room for all its connections travels several times.
 %% Counted is what the queue's counter knows of it.
-deliver(#{shard := Shard, seq := Seq} = Event, Conns, Counted, #state{place = Place} = State) ->
-    Room = conns_room(Event),
-    case byte_size(Conns) of
-        Bytes when Bytes =< Room ->
-            Passed = halley_edge_place:passed(Shard, Seq, Place),
-            deliver_frame(Event, Conns, Counted, State#state{place = Passed});
-        _ ->
-            <<First:Room/binary, Rest/binary>> = Conns,
-            deliver(Event, Rest, 0, deliver_frame(Event, First, Counted, State))
+deliver({Shard, Seq, Wire} = Delivery, Conns, Counted, #state{place = Place} = State) ->
+    Passed = State#state{place = halley_edge_place:passed(Shard, Seq, Place)},
+    case conns_room(Wire) of
+        Room when byte_size(Conns) =< Room ->
+            deliver_frame(<<>>, Wire, Conns, Counted, Passed);
+        Room ->
+            {Before, Still} = cursor(State),
+            deliver_parts(Before, Delivery, Conns, Room, Counted, Still)
     end.
 
-conns_room(#{json := Json}) ->
+deliver_parts(Before, {_, _, Wire} = Delivery, Conns, Room, Counted, State)
+  when byte_size(Conns) > Room ->
+    <<First:Room/binary, Rest/binary>> = Conns,
+    Next = deliver_frame(Before, Wire, First, Counted, State),
+    deliver_parts(Before, Delivery, Rest, Room, 0, Next);
+deliver_parts(_, {Shard, Seq, Wire}, Conns, _, Counted, #state{place = Place} = State) ->
+    Passed = halley_edge_place:passed(Shard, Seq, Place),
+    {Cursor, Next} = cursor(State#state{place = Passed}),
+    deliver_frame(Cursor, Wire, Conns, Counted, Next).
+
+conns_room(Wire) ->
     Free = ?FRAME_BYTES_MAX + 4 - ?CURSOR_BYTES_MAX
-               - halley_edge_encoder:deliver_bytes(<<>>, Json, <<>>),
+               - halley_edge_encoder:deliver_bytes(<<>>, Wire, <<>>),
     min(8 * ?DELIVER_CONNS_MAX, Free div 8 * 8).
 
-deliver_frame(#{json := Json} = Event, Conns, Counted, State) ->
-    {Cursor, Next} = cursor(State),
-    Bytes = halley_edge_encoder:deliver_bytes(Cursor, Json, Conns),
-    Frame = halley_edge_encoder:encode_deliver(Cursor, Event, Conns),
-    Counted =:= Bytes orelse halley_edge_output:count(Bytes - Counted, Next#state.output),
-    told(output(halley_edge_output:enqueue(Bytes, Frame, Next#state.output), Next)).
+deliver_frame(Cursor, Wire, Conns, Counted, #state{output = Output} = State) ->
+    Bytes = halley_edge_encoder:deliver_bytes(Cursor, Wire, Conns),
+    Frame = halley_edge_encoder:encode_deliver(Cursor, Wire, Conns),
+    Counted =:= Bytes orelse halley_edge_output:count(Bytes - Counted, Output),
+    State#state{output = halley_edge_output:enqueue(Bytes, Frame, Output)}.
 
 cursor(#state{place = Place} = State) ->
     {Cursor, Next} = halley_edge_place:cursor(Place),
     {Cursor, State#state{place = Next}}.
 
-%% A frame tells the worker where the link stands.
+%% A frame that tells the worker where the link stands.
 told(#state{cursor_due = moved} = State) -> State#state{cursor_due = idle};
 told(State) -> State.
 
@@ -355,8 +364,8 @@ is_little(#state{output = Output, low_bytes = Low}) ->
 
 catchup({portion, Gaps, Events, Next}, State) ->
     Told = lists:foldl(fun gap/2, State, Gaps),
-    #state{place = Place, catchup = {Pid, _}} = Sent = lists:foldl(fun({Event, Conns}, S) ->
-        deliver(Event, Conns, 0, S)
+    #state{place = Place, catchup = {Pid, _}} = Sent = lists:foldl(fun({Delivery, Conns}, S) ->
+        deliver(Delivery, Conns, 0, S)
     end, Told, Events),
     pace(moved(Sent#state{catchup = {Pid, waiting},
                           place = halley_edge_place:move_to(Next, Place)}));
@@ -365,15 +374,14 @@ catchup(hold, #state{place = Place, catchup = {Pid, _}} = State) ->
     State#state{place = halley_edge_place:hold(Place)};
 catchup({reached, Heads}, #state{place = Place} = State) ->
     {Held, Marks, Live} = halley_edge_place:release(Heads, Place),
-    Sent = lists:foldl(fun({Event, Conns}, S) -> release(Event, Conns, Heads, S) end,
+    Sent = lists:foldl(fun({Delivery, Conns}, S) -> release(Delivery, Conns, Heads, S) end,
                        moved(State#state{place = Live, catchup = none}), Held),
     lists:foldl(fun({Shard, Seq}, S) -> mark(Shard, Seq, S) end, Sent, Marks).
 
-release(#{shard := Shard, seq := Seq} = Event, Conns, Heads, State)
-  when Seq =< element(Shard, Heads) ->
-    uncount(halley_links:cost(Event, Conns), State);
-release(Event, Conns, _, State) ->
-    deliver(Event, Conns, halley_links:cost(Event, Conns), State).
+release({Shard, Seq, _} = Delivery, Conns, Heads, State) when Seq =< element(Shard, Heads) ->
+    uncount(halley_links:cost(Delivery, Conns), State);
+release(Delivery, Conns, _, State) ->
+    deliver(Delivery, Conns, halley_links:cost(Delivery, Conns), State).
 
 %%% Frames
 

@@ -125,14 +125,16 @@ got({hello_brain, _}, Worker = #{edge := Edge, says := Says, sessions := Session
             <- maps:to_list(Sessions)],
     ok = fake_edge:send(Edge, sync_end),
     Worker#{cut := false, says := own, owed := 0};
-got({opened, Cursor, Opened}, Worker) ->
+got({opened, Cursor, Opened}, Before) ->
+    Worker = Before#{cursor := case Cursor of <<>> -> cursor(Before); _ -> Cursor end},
     lists:foldl(fun({Conn, Number}, W) ->
         change(Conn, fun(Session = #{cursor := Own}) ->
             Session#{number := Number, cursor := case Own of <<>> -> Cursor; _ -> Own end}
         end, W)
     end, Worker, Opened);
-got({deliver, Item = #{cursor := Cursor}, Conns}, Worker) ->
-    ?assertNotEqual(<<>>, Cursor),
+got({deliver, Bare, Conns}, Worker) ->
+    Cursor = passed(Bare, cursor(Worker)),
+    Item = Bare#{cursor := Cursor},
     lists:foldl(fun(Conn, W) ->
         change(Conn, fun
             (Session = #{state := held, held := Held}) -> Session#{held := [Item | Held]};
@@ -161,6 +163,14 @@ got(_, Worker) ->
 
 gap(Conn, Gap, Worker) ->
     change(Conn, fun(Session = #{gaps := Gaps}) -> Session#{gaps := [Gap | Gaps]} end, Worker).
+
+%% 10.9: an event without a cursor moves the link's.
+passed(#{cursor := <<>>, shard := Shard, seq := Seq, at := At}, Cursor) ->
+    {ok, #{store := Store, at := Seconds, vector := Vector}} = halley_cursor:decode(Cursor),
+    Moved = setelement(Shard, Vector, max(Seq, element(Shard, Vector))),
+    halley_cursor:encode(Store, max(Seconds, At div 1000), Moved);
+passed(#{cursor := Cursor}, _) ->
+    Cursor.
 
 %% 10.5: what was held and isn't above the shard's head is dropped, the rest is written.
 last(Conn, Cursor, Heads, Worker) ->

@@ -48,10 +48,19 @@ too_many_conns_test() ->
 
 %% What the writer counts on before it encodes.
 sizes_are_those_of_the_frames_test() ->
+    {_, _, Wire} = halley_event:delivery(smallest_item()),
+    [?assertEqual(iolist_size(halley_edge_encoder:encode_deliver(Cursor, Wire, <<0:128>>)),
+                  halley_edge_encoder:deliver_bytes(Cursor, Wire, <<0:128>>))
+     || Cursor <- [<<>>, <<"abc">>]].
+
+%% An event as the brain made it is the frame that its fields make.
+deliver_of_an_event_test() ->
     Item = smallest_item(),
-    Frame = halley_edge_encoder:encode_deliver(<<"abc">>, Item, <<0:128>>),
-    ?assertEqual(iolist_size(Frame),
-                 halley_edge_encoder:deliver_bytes(<<"abc">>, maps:get(json, Item), <<0:128>>)).
+    {_, _, Wire} = halley_event:delivery(Item),
+    [?assertEqual(
+        iolist_to_binary(halley_edge_codec:encode({deliver, Item#{cursor := Cursor}, <<7:64>>})),
+        iolist_to_binary(halley_edge_encoder:encode_deliver(Cursor, Wire, <<7:64>>)))
+     || Cursor <- [<<>>, <<"abc">>]].
 
 %% 2.2: an item made of a record of the history is that of the event.
 items_of_records_test() ->
@@ -59,15 +68,20 @@ items_of_records_test() ->
         Draft = halley_event:draft(generated, <<"subject">>, <<"{\"n\":1}">>),
         halley_event:event(Draft, <<"p-">>, {3, 1000 + N}, 1700000000000 + N)
     end,
-    Events = [(Event(N))#{cursor => <<"cursor ", (integer_to_binary(N))/binary>>}
-              || N <- lists:seq(1, 3)],
-    Items = lists:foldl(fun(#{cursor := Cursor} = E, Acc) ->
-        {Record, _} = halley_history_record:event(7, 3, E),
-        {ok, Body, _} = halley_history_record:decode(7, iolist_to_binary(Record)),
+    Bodies = [begin
+                  {Record, _} = halley_history_record:event(7, 3, Event(N)),
+                  {ok, Body, _} = halley_history_record:decode(7, iolist_to_binary(Record)),
+                  {Body, <<"cursor ", (integer_to_binary(N))/binary>>}
+              end || N <- lists:seq(1, 3)],
+    Items = lists:foldl(fun({Body, Cursor}, Acc) ->
         halley_edge_encoder:add_item(Body, Cursor, Acc)
-    end, halley_edge_encoder:no_items(), Events),
+    end, halley_edge_encoder:no_items(), Bodies),
     ?assertMatch({3, <<"cursor 3">>, _}, Items),
-    ?assertEqual(iolist_to_binary(halley_edge_codec:encode({replay, 1, 8, <<"c">>, [5], Events})),
+    Records = [begin
+                   {ok, Record} = halley_history_record:body(Body),
+                   Record#{cursor => Cursor}
+               end || {Body, Cursor} <- Bodies],
+    ?assertEqual(iolist_to_binary(halley_edge_codec:encode({replay, 1, 8, <<"c">>, [5], Records})),
                  iolist_to_binary(halley_edge_encoder:encode_replay(1, 8, <<"c">>, [5], Items))).
 
 smallest_item() ->

@@ -100,11 +100,12 @@ frames(<<Length:32, Frame:Length/binary, Rest/binary>>, Out, Cost, Done, Items) 
 frames(Rest, Out, Cost, Done, Items) ->
     {Out, Cost, Done, Items, Rest}.
 
-%% Microseconds that a DELIVER costs the writer before the socket: the cursor and the frame.
+%% Microseconds that a DELIVER costs the writer before the socket.
 deliver(N) ->
     Data = <<"{\"text\":\"", (binary:copy(<<"x">>, 100))/binary, "\"}">>,
-    Events = [halley_event:event(halley_event:draft(generated, <<"s">>, Data), <<"p-">>,
-                                 {1 + Seq rem 8, Seq}, 0) || Seq <- lists:seq(1, 64)],
+    Draft = halley_event:draft(generated, <<"s">>, Data),
+    Events = [halley_event:delivery(halley_event:event(Draft, <<"p-">>, {1 + Seq rem 8, Seq}, 0))
+              || Seq <- lists:seq(1, 64)],
     Place = halley_edge_place:clock(1700000000, halley_edge_place:new(7, list_to_tuple(
         lists:duplicate(8, 0)))),
     {Us, _} = timer:tc(fun() -> deliver(N, 0, Events, Place) end),
@@ -113,10 +114,7 @@ deliver(N) ->
 deliver(0, _, _, _) ->
     ok;
 deliver(N, Base, Events, Place) ->
-    deliver(max(0, N - 64), Base + 64, Events, lists:foldl(fun(Event, P) ->
-        #{shard := Shard, seq := Seq} = Event,
-        {Cursor, Next} = halley_edge_place:cursor(
-            halley_edge_place:passed(Shard, Base + Seq, P)),
-        _ = halley_edge_encoder:encode_deliver(Cursor, Event, <<1:64>>),
-        Next
+    deliver(max(0, N - 64), Base + 64, Events, lists:foldl(fun({Shard, Seq, Wire}, P) ->
+        _ = halley_edge_encoder:encode_deliver(<<>>, Wire, <<1:64>>),
+        halley_edge_place:passed(Shard, Base + Seq, P)
     end, Place, Events)).

@@ -113,10 +113,7 @@ impl Worker {
                 Some(Err(e)) => Err(LinkEnd::Broken(GoodbyeCode::FlowControl, e.to_string())),
                 _ => Ok(()),
             },
-            Frame::Deliver { event, conns } => {
-                self.deliver(&event, conns);
-                Ok(())
-            }
+            Frame::Deliver { event, conns } => self.deliver(&event, conns),
             _ => self.seldom(frame),
         }
     }
@@ -124,8 +121,8 @@ impl Worker {
     fn seldom(&mut self, frame: &Frame<'_>) -> Result<(), LinkEnd> {
         match *frame {
             Frame::Opened { cursor, sessions } => {
+                self.link_cursor_moved(cursor);
                 sessions.iter().for_each(|session| self.opened(session, cursor));
-                self.link_cursor_begins(cursor);
             }
             Frame::Replay { conn, flags, cursor, heads, items } => {
                 self.replay(conn, &Replay { flags, cursor, heads, items });

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use halley_link::{Event, List};
 
+use crate::goodbye::LinkEnd;
 use crate::outbox::{EventMark, Piece};
 use crate::settings::{Settings, SlowConsumer};
 use crate::stats::Stat;
@@ -45,7 +46,24 @@ impl<'e> Encoder<'e> {
 
 impl Worker {
     /// DELIVER: puts an event into the outboxes of these connections.
-    pub(crate) fn deliver(&mut self, event: &Event<'_>, conns: List<'_, u64>) {
+    ///
+    /// # Errors
+    /// The link's, if the event has no cursor and can't move the link's.
+    pub(crate) fn deliver(
+        &mut self,
+        event: &Event<'_>,
+        conns: List<'_, u64>,
+    ) -> Result<(), LinkEnd> {
+        self.link_cursor_passes(event)?;
+        // A copy: what is done for a connection may look at the link's own.
+        let mut cursor = std::mem::take(&mut self.event_cursor);
+        cursor.clone_from(&self.link_cursor);
+        self.fan_out(&Event { cursor: &cursor, ..*event }, conns);
+        self.event_cursor = cursor;
+        Ok(())
+    }
+
+    fn fan_out(&mut self, event: &Event<'_>, conns: List<'_, u64>) {
         let mut encoder = Encoder::new(event, &self.settings);
         let (mut delivered, mut stale) = (0, 0);
         for conn in conns.iter() {
@@ -74,6 +92,5 @@ impl Worker {
         }
         self.stats.add(Stat::Delivered, delivered);
         self.stats.add(Stat::Stale, stale);
-        self.link_cursor_moved(event.cursor);
     }
 }

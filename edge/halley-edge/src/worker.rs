@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use halley_link::CloseReason;
+use halley_link::{CloseReason, Cursor};
 use halley_wire::http1::date::HttpDate;
 use mio::event::Event;
 use mio::net::{TcpListener, UnixListener};
@@ -101,6 +101,10 @@ pub struct Worker {
     pub(crate) polls_due: Vec<u64>,
     /// See 10.1; empty until a brain has said one.
     pub(crate) link_cursor: Vec<u8>,
+    /// The same, once an event had to move it.
+    pub(crate) link_place: Option<Cursor>,
+    /// That of the event in hand.
+    pub(crate) event_cursor: Vec<u8>,
     pub(crate) sweep_next: u32,
     pub(crate) swept: u64,
     /// Does this walk of the sweep send pings?
@@ -160,6 +164,8 @@ impl Worker {
             holds: HashMap::new(),
             polls_due: Vec::new(),
             link_cursor: Vec::new(),
+            link_place: None,
+            event_cursor: Vec::new(),
             sweep_next: 0,
             swept: 0,
             sweep_asks: true,

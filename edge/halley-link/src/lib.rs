@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod credit;
+mod cursor;
 mod decode;
 mod deframer;
 mod encode;
@@ -19,6 +20,7 @@ mod list;
 mod wire;
 
 pub use credit::Credit;
+pub use cursor::Cursor;
 pub use deframer::{Deframer, RawFrame};
 pub use frame::Frame;
 pub use list::{ClosedSession, Event, Item, List, Metric, NumberedSession, Pair, Session, Value};

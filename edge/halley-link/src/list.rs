@@ -237,7 +237,7 @@ pub struct Event<'a> {
     pub subject_offset: u16,
     /// Length of the subject as it stands in `json`.
     pub subject_bytes: u16,
-    /// What a client that has read it goes on behind; may be empty (7.2).
+    /// What a client that has read it goes on behind; may be empty (7.2, 10.9).
     pub cursor: &'a [u8],
     /// The JSON text that clients see.
     pub json: &'a [u8],

@@ -74,12 +74,12 @@ fn welcomes() {
     }
     // 6.2: "empty for sessions that came with one of their own".
     let (mut client, conn, _) = stream(&edge, &mut brain, "/v1/ws?user=u", UPGRADE);
-    let event = brain.deliver("", "1", &[conn]);
-    expect_text(&mut client, &event);
+    let event = brain.deliver("c-1", "1", &[conn]);
+    expect_text(&mut client, &format!("{{\"cursor\":\"c-1\",{}", &event[1..]));
 }
 
-/// 10.1: "The *link's cursor* is that of the last DELIVER, CURSOR or REPLAY with LAST that the
-/// worker has read"; 6.1: "SYNC_BEGIN has the link's cursor as the worker last read it, from any
+/// 10.1: "The *link's cursor* is that of the last DELIVER, CURSOR, OPENED or REPLAY with LAST that
+/// the worker has read, unless that one was empty"; 6.1: "SYNC_BEGIN has the link's cursor as the worker last read it, from any
 /// brain; it is empty if there was none."
 #[test]
 fn the_links_cursor() {
@@ -100,7 +100,6 @@ fn the_links_cursor() {
     client.expect_chunk(&sse_json(1, "d1"));
     let (mut brain, cursor, _) = meet_again(&edge, brain);
     assert_eq!(cursor, "d1");
-    brain.live((1, 2, ""), &[]);
     brain.cursor("c3");
     assert!(matches!(brain.inspect(1, 0), Seen::Inspected(..)));
     let (mut brain, cursor, _) = meet_again(&edge, brain);
@@ -109,6 +108,33 @@ fn the_links_cursor() {
     assert!(matches!(brain.inspect(1, 0), Seen::Inspected(..)));
     let (_, cursor, _) = meet_again(&edge, brain);
     assert_eq!(cursor, "l4");
+}
+
+/// 10.9: "A DELIVER with an empty cursor moves the link's by itself, which then is the event's as
+/// well"; one "after a link's cursor of another layout, or of a shard that it lacks, breaks this
+/// clause".
+#[test]
+fn an_event_moves_the_links_cursor() {
+    // Of `cursors.json`: all shards are at 35. Then the first is at 40, and time stands still.
+    const AT_35: &str = "AQAAAA5lU_EAAAAAAAAjAAAA";
+    const FIRST_AT_40: &str = "AQAAAA5lU_EAAAAAAAAo_gUFBQUFBQUA";
+    let (edge, mut brain) = Edge::start(&[]);
+    let (mut client, conn) = sse(&edge, &mut brain, "u");
+    brain.cursor(AT_35);
+    brain.live((1, 40, ""), &[conn]);
+    client.expect_chunk(&sse_json(40, FIRST_AT_40));
+    brain.live((1, 39, ""), &[conn]);
+    client.expect_chunk(&sse_json(39, FIRST_AT_40));
+    let (mut brain, cursor, _) = meet_again(&edge, brain);
+    assert_eq!(cursor, FIRST_AT_40);
+    brain.live((9, 41, ""), &[conn]);
+    assert!(matches!(brain.next(), Seen::Goodbye(_, why) if why.contains("10.9")));
+    let (mut brain, cursor, _) = meet_again(&edge, brain);
+    assert_eq!(cursor, FIRST_AT_40);
+    brain.cursor("c1");
+    brain.live((1, 41, ""), &[conn]);
+    assert!(matches!(brain.next(), Seen::Goodbye(_, why) if why.contains("10.9")));
+    client.expect_silence(50);
 }
 
 /// 7.3: "All but the last have the cursor of before the event, so that a link that ends between

@@ -128,7 +128,7 @@ fn its_time_is_over() {
     early.expect_silence(50);
     brain.opened_at(conn, 9, "o3");
     let response = answered(&mut early, &mut brain, (conn, 9));
-    assert_eq!(response.body, body(&[3], "l3"));
+    assert_eq!(response.body, body(&[3], "o3"));
 }
 
 /// 11.1: "with `"gap":{…}` before `events` where there is one".

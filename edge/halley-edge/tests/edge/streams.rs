@@ -16,11 +16,11 @@ fn sse_in_chunks() {
     assert_eq!(header(&head, "cache-control"), Some("no-cache, no-transform"));
     assert_eq!(header(&head, "transfer-encoding"), Some("chunked"));
     client.expect_chunk(": welcome\nretry: 1\n\n");
+    let event = brain.deliver("", "null", &[conn]);
+    client.expect_chunk(&format!("data: {event}\n\n"));
     let event = brain.deliver("c-1", r#"{"a":[1,2]}"#, &[conn]);
     assert_eq!(event, r#"{"id":"1","subject":"s","at":1,"data":{"a":[1,2]}}"#);
     client.expect_chunk(&format!("id: c-1\ndata: {event}\n\n"));
-    let event = brain.deliver("", "null", &[conn]);
-    client.expect_chunk(&format!("data: {event}\n\n"));
 }
 
 /// http.md 7.2: "To HTTP/1.0 it is plain, with `Connection: close`."
@@ -50,10 +50,10 @@ fn ndjson() {
         stream(&edge, &mut brain, "/v1/stream?user=u", "Accept: application/x-ndjson\r\n");
     assert_eq!(header(&head, "content-type"), Some("application/x-ndjson"));
     client.expect_chunk("\n");
-    let event = brain.deliver("c_1", "1", &[conn]);
-    client.expect_chunk(&format!("{{\"cursor\":\"c_1\",{}\n", &event[1..]));
     let event = brain.deliver("", "1", &[conn]);
     client.expect_chunk(&format!("{event}\n"));
+    let event = brain.deliver("c_1", "1", &[conn]);
+    client.expect_chunk(&format!("{{\"cursor\":\"c_1\",{}\n", &event[1..]));
     brain.close_sessions("", &[conn]);
     client.expect("0\r\n\r\n");
     client.expect_end();
