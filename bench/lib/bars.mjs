@@ -1,5 +1,6 @@
 // Small multiples of horizontal bars as one SVG: a panel for each figure, a bar for each setting, a
-// dot for each round, so that what is noise shows as such. Pure: numbers in, text out.
+// dot for each round, so that what is noise shows as such; a ring for one beyond the edge. Pure:
+// numbers in, text out.
 
 const WIDTH = 420;
 const LABEL = 110;
@@ -9,6 +10,8 @@ const HEAD = 54;
 const GAP = 24;
 const COLUMNS = 2;
 const DOT_RADIUS = 2.5;
+/** What a panel shows beyond its longest bar, so that one bad round doesn't flatten the others. */
+const SPARE = 1.15;
 
 const STYLE = `
   text { font: 12px system-ui, sans-serif; fill: #222 }
@@ -16,9 +19,11 @@ const STYLE = `
   .note { fill: #666; font-size: 11px }
   .bar { fill: #7da7d9 } .bar.low { fill: #d9a77d }
   .dot { fill: #123; fill-opacity: .75 }
+  .beyond { fill: none; stroke: #123 }
   rect.back { fill: #fff }
   @media (prefers-color-scheme: dark) {
-    text { fill: #ddd } .note { fill: #999 } .dot { fill: #fff } rect.back { fill: #1a1a1a }
+    text { fill: #ddd } .note { fill: #999 } .dot { fill: #fff }
+    .beyond { fill: none; stroke: #fff } rect.back { fill: #1a1a1a }
   }`;
 
 const escape = (text) => `${text}`.replace(/[&<>"]/g,
@@ -49,15 +54,15 @@ export function bars(heading, panels) {
 }
 
 function panelOf({ title, note, lower, bars: rows }) {
-  const most = Math.max(...rows.flatMap(({ value, rounds }) => [value, ...rounds]), 1e-9);
-  const scale = (value) => (value / most) * (WIDTH - LABEL - VALUE);
+  const most = Math.max(...rows.map(({ value }) => value * SPARE), 1e-9);
+  const scale = (value) => (Math.min(value, most) / most) * (WIDTH - LABEL - VALUE);
   return [
     `<text class="title" y="14">${escape(title)}</text>`,
     `<text class="note" y="32">${escape(note)}${lower ? '; less is better' : ''}</text>`,
     ...rows.map(({ label, value, rounds, text }, i) => {
       const y = HEAD + i * ROW - 10;
-      const dots = rounds.map((round) => `<circle class="dot" r="${DOT_RADIUS}" `
-        + `cx="${(LABEL + scale(round)).toFixed(1)}" cy="${y + ROW / 2 - 2}"/>`);
+      const dots = rounds.map((round) => `<circle class="${round > most ? 'beyond' : 'dot'}" `
+        + `r="${DOT_RADIUS}" cx="${(LABEL + scale(round)).toFixed(1)}" cy="${y + ROW / 2 - 2}"/>`);
       return `<text y="${y + 13}">${escape(label)}</text>`
         + `<rect class="bar${lower ? ' low' : ''}" x="${LABEL}" y="${y}" height="${ROW - 5}" `
         + `width="${scale(value).toFixed(1)}"/>${dots.join('')}`
