@@ -90,7 +90,9 @@ login(User) ->
 -spec login(User :: id(), pid()) -> ok | {error, too_many_ids | {bad_id, term()}}.
 login(User, Pid) when node(Pid) =:= node() ->
     case halley_ids:intern([User]) of
-        {ok, [Number]} -> halley_directory:open(Number, Pid);
+        {ok, [Number]} ->
+            ok = halley_directory:open(Number, Pid),
+            halley_groups:changed(Number);
         {error, _} = Error -> Error
     end.
 

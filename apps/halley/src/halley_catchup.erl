@@ -21,6 +21,8 @@
 -record(batch, {slot :: halley_links:slot(), from :: vector(), up_to :: vector(),
                 items = [] :: [{halley_event:delivery(), Conns :: binary()}],
                 gaps = [] :: [halley_replay:gap()],
+                %% Of subjects that this batch has met.
+                present = #{} :: #{halley_id:id() => halley_fanout:receivers()},
                 bytes_left :: integer()}).
 
 %% At most `events_max' events of the history are looked at, and about `bytes_max' bytes given. The
@@ -105,16 +107,27 @@ read([Seq | Seqs], To, #batch{from = From, up_to = UpTo} = Batch, Reader) ->
     end.
 
 event(#{seq := Seq, subject := Subject} = Record, Batch, Reader) ->
-    #batch{slot = Slot, items = Items, bytes_left = Left} = Batch,
-    Present = halley_fanout:receivers(Subject, Slot),
+    {Present, #batch{slot = Slot, items = Items, bytes_left = Left} = Met} =
+        present(Subject, Batch),
     {Former, Next} = former_followers(Subject, Seq, Reader),
     case halley_fanout:conns(halley_fanout:with_users(Former, Slot, Present)) of
         <<>> ->
-            {Batch, Next};
+            {Met, Next};
         Conns ->
             Delivery = halley_event:delivery(Record),
-            {Batch#batch{items = [{Delivery, Conns} | Items],
+            {Met#batch{items = [{Delivery, Conns} | Items],
                          bytes_left = Left - halley_links:cost(Delivery, Conns)}, Next}
+    end.
+
+%% Looked up once for a batch, since a celebrity's followers are many. Who opens a session later
+%% doesn't need the batch's events: they are not above heads that were read before it began.
+present(Subject, #batch{slot = Slot, present = Present} = Batch) ->
+    case Present of
+        #{Subject := Receivers} ->
+            {Receivers, Batch};
+        #{} ->
+            Receivers = halley_fanout:receivers(Subject, Slot),
+            {Receivers, Batch#batch{present = Present#{Subject => Receivers}}}
     end.
 
 former_followers(Subject, Seq, Reader) ->

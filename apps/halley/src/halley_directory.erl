@@ -20,7 +20,7 @@
 %%     saw SEVERAL and finds no rows has met the way back to one session, and reads the word again.
 %%   * One link process opens and closes its sessions in order, and waits for the owner where it
 %%     needs it. So a close never overtakes its open, and closing what isn't there changes nothing.
-%%   * `purge/1' shuts the slot, then scans words and rows, then lifts the mark. Whoever puts a
+%%   * `purge/2' shuts the slot, then scans words and rows, then lifts the mark. Whoever puts a
 %%     session into a word looks at the mark afterwards and takes its session back if the slot is
 %%     shut. Either the mark was there to be seen, or the word was there for the scan: nothing of
 %%     a dead link stays behind.
@@ -34,7 +34,7 @@
 
 -export([new/0, start_link/0]).
 -export([open/2, close/2, logout/1, lookup/2, sessions/1, online/0]).
--export([shut/1, shut_slots/0, purge/1]).
+-export([shut/1, shut_slots/0, purge/2]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 -export_type([session/0, slot/0, conn/0, word/0]).
 
@@ -141,27 +141,35 @@ is_shut(Slot) ->
 
 %% Forgets every session of a link that ended, in the caller's process,
 %% so nobody else waits for the scan. The slot may be given to a new link when this returns.
--spec purge(slot()) -> ok.
-purge(Slot) ->
+%% Purged is called for each user that had a session there, behind its end.
+-spec purge(slot(), Purged :: fun((user_number()) -> ok)) -> ok.
+purge(Slot, Purged) ->
     ok = shut(Slot),
-    halley_directory_words:foreach(fun(User, Word) -> purge_word(Slot, User, Word) end),
+    Purge = fun(User, Word) -> purge_word(Slot, User, Word, Purged) end,
+    halley_directory_words:foreach(Purge),
     true = ets:safe_fixtable(?ROWS, true),
     Low = word(Slot, 0),
     High = word(Slot, ?CONN_MAX),
     Spec = [{{'$1', '$2'}, [{'=<', Low, '$2'}, {'=<', '$2', High}], [{{'$1', '$2'}}]}],
-    try purge_rows(ets:select(?ROWS, Spec, ?PURGE_ROWS))
+    try purge_rows(ets:select(?ROWS, Spec, ?PURGE_ROWS), Purged)
     after ets:safe_fixtable(?ROWS, false)
     end,
     atomics:put(persistent_term:get(?SHUT_SLOTS), Slot, 0).
 
-purge_word(Slot, User, Word) when Word bsr ?CONN_BITS =:= Slot -> close_word(User, Word);
-purge_word(_, _, _) -> ok.
+purge_word(Slot, User, Word, Purged) when Word bsr ?CONN_BITS =:= Slot ->
+    _ = close_word(User, Word),
+    Purged(User);
+purge_word(_, _, _, _) ->
+    ok.
 
-purge_rows('$end_of_table') ->
+purge_rows('$end_of_table', _) ->
     ok;
-purge_rows({Rows, Continuation}) ->
-    _ = [call({close, User, Word}) || {User, Word} <- Rows],
-    purge_rows(ets:select(Continuation)).
+purge_rows({Rows, Continuation}, Purged) ->
+    lists:foreach(fun({User, Word}) ->
+        ok = call({close, User, Word}),
+        Purged(User)
+    end, Rows),
+    purge_rows(ets:select(Continuation), Purged).
 
 -spec online() -> #{users := non_neg_integer(), sessions := non_neg_integer()}.
 online() ->

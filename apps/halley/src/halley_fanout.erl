@@ -12,7 +12,8 @@
 %% (`halley_shard'), for what one link has missed its writer (`halley_catchup').
 -module(halley_fanout).
 
--export([receivers/1, receivers/2, with_users/3, conns/1, send/2]).
+-export([receivers/1, receivers/2, with_users/3, beyond/3, conns/1, by_slot/1]).
+-export([send/2, send_group/4]).
 -export_type([receivers/0]).
 
 -opaque receivers() :: [halley_directory:word() | pid()].
@@ -26,9 +27,16 @@ receivers(Subject) ->
             [];
         Number ->
             Chunks = halley_directory_words:chunks(),
-            Add = fun(User, Acc) -> add(halley_directory:lookup(Chunks, User), Acc) end,
-            sorted(halley_follows:fold_followers(Add, Add(Number, []), Number))
+            Slices = halley_follows:followers_packed(Number),
+            ok = halley_groups:crowd(Number, iolist_size(Slices) div 4),
+            Own = add(halley_directory:lookup(Chunks, Number), []),
+            sorted(lists:foldl(fun(Slice, Acc) -> add_all(Slice, Chunks, Acc) end, Own, Slices))
     end.
+
+add_all(<<User:32, Rest/binary>>, Chunks, Acc) ->
+    add_all(Rest, Chunks, add(halley_directory:lookup(Chunks, User), Acc));
+add_all(<<>>, _, Acc) ->
+    Acc.
 
 sorted([_, _ | _] = Found) -> lists:usort(Found);
 sorted(Few) -> Few.
@@ -60,6 +68,24 @@ with_users(Users, Slot, Receivers) ->
     sorted(lists:foldl(fun(N, Acc) -> add_at(Slot, halley_directory:lookup(Chunks, N), Acc) end,
                        Receivers, Numbers)).
 
+%% Of a group: the followers beyond the user that it is filled up to, and the processes among the
+%% sessions of these members.
+-spec beyond(Subject :: halley_id:user_number(), UpTo :: integer() | all,
+             [halley_id:user_number()]) -> receivers().
+beyond(Subject, UpTo, Members) ->
+    Chunks = halley_directory_words:chunks(),
+    Processes = [Pid || User <- Members, Rows <- [halley_directory:lookup(Chunks, User)],
+                        is_list(Rows), Pid <- Rows, is_pid(Pid)],
+    sorted(beyond(UpTo, Subject, Chunks, Processes)).
+
+beyond(all, _, _, Acc) ->
+    Acc;
+beyond(UpTo, Subject, Chunks, Acc) ->
+    Add = fun(User, A) when User > UpTo -> add(halley_directory:lookup(Chunks, User), A);
+             (_, A) -> A
+          end,
+    halley_follows:fold_followers(Add, Acc, Subject).
+
 add_at(Slot, Word, Acc) when is_integer(Word), Word bsr ?CONN_BITS =:= Slot -> [Word | Acc];
 add_at(_, Word, Acc) when is_integer(Word) -> Acc;
 add_at(_, [], Acc) -> Acc;
@@ -89,6 +115,37 @@ send(Event, Delivery, [Word | Rest], Sent) ->
     Slot = Word bsr ?CONN_BITS,
     {Words, Others} = take_slot(Rest, Slot, [Word]),
     send(Event, Delivery, Others, Sent + deliver(Slot, Delivery, pack(Words))).
+
+%% Sends an event to a group, on these links, and to others beside it. Gives how many of the others
+%% it was sent to, and which of the links have ended. A link gets one message, for both.
+-spec send_group(halley_event:event(), Group :: halley_id:user_number(), [halley_links:slot()],
+                 receivers()) -> {non_neg_integer(), [halley_links:slot()]}.
+send_group(Event, Group, Slots, Receivers) ->
+    Delivery = halley_event:delivery(Event),
+    {Words, Pids} = lists:splitwith(fun is_integer/1, Receivers),
+    Others = maps:from_list(by_slot(Words)),
+    {Sent, Gone} = lists:foldl(fun(Slot, {N, Ended}) ->
+        Conns = maps:get(Slot, Others, <<>>),
+        case halley_links:deliver(Slot, Delivery, {group, Group, Conns}) of
+            gone -> {N, [Slot | Ended]};
+            _ -> {N + byte_size(Conns) div 8, Ended}
+        end
+    end, {0, []}, Slots),
+    Rest = [deliver(Slot, Delivery, Conns)
+            || {Slot, Conns} <- maps:to_list(maps:without(Slots, Others))],
+    {Sent + lists:sum(Rest) + send(Event, Pids), Gone}.
+
+%% The connections of each link.
+-spec by_slot([halley_directory:word()]) -> [{halley_links:slot(), Conns :: binary()}].
+by_slot(Words) ->
+    slots(lists:sort(Words)).
+
+slots([]) ->
+    [];
+slots([Word | Rest]) ->
+    Slot = Word bsr ?CONN_BITS,
+    {Words, Others} = take_slot(Rest, Slot, [Word]),
+    [{Slot, pack(Words)} | slots(Others)].
 
 take_slot([Word | Rest], Slot, Taken) when is_integer(Word), Word bsr ?CONN_BITS =:= Slot ->
     take_slot(Rest, Slot, [Word | Taken]);

@@ -15,7 +15,7 @@
 -module(halley_follows).
 
 -export([follow/1, unfollow/1]).
--export([fold_followers/3, followers_packed/1]).
+-export([fold_followers/3, followers_packed/1, is_follower/2]).
 -export([followers/3, following/3, count_followers/1, count_following/1, count/0]).
 
 -export_type([error/0, failure/0]).
@@ -153,6 +153,12 @@ fold_followers(Fun, Acc, Subject) ->
 -spec followers_packed(user_number()) -> [binary()].
 followers_packed(Subject) ->
     halley_pages_table:slices(halley_followers, Subject).
+
+%% Whether a user follows a subject, itself included.
+-spec is_follower(user_number(), Subject :: user_number()) -> boolean().
+is_follower(User, User) -> true;
+is_follower(User, Subject) ->
+    halley_pages_table:take(halley_followers, Subject, User - 1, 1) =:= [User].
 
 %% A page of a subject's followers, and after which to go on. The order is that of user numbers,
 %% which is that of the first appearance, and never changes.

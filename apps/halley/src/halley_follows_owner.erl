@@ -129,6 +129,7 @@ init([]) ->
     atomics:get(Atomics, ?LOADED) =:= 0 andalso halley_follows_journal:load(),
     atomics:put(Atomics, ?LOADED, 1),
     ok = halley_follows_journal:replay(),
+    ok = halley_groups:refresh(),
     atomics:put(Atomics, ?QUEUED, 0),
     atomics:put(Atomics, ?COUNT, halley_pages_table:size(halley_following)),
     {Next, Rows} = halley_follows_journal:rows(),
@@ -204,6 +205,7 @@ release(Pairs) ->
 apply_change(#change{operation = Operation} = Change) ->
     _ = halley_pages_table:change(Operation, halley_followers, Change#change.followers),
     N = halley_pages_table:change(Operation, halley_following, Change#change.following),
+    ok = halley_groups:followed(Change#change.followers),
     Atomics = persistent_term:get(?MODULE),
     case Operation of
         add -> atomics:add(Atomics, ?COUNT, N);

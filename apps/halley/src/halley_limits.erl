@@ -18,6 +18,9 @@
 
 -spec table() -> [row()].
 table() ->
+    of_brain() ++ of_link_and_edge().
+
+of_brain() ->
     [{id_bytes_max, 255, bytes, fixed, "longest id of a user, subject or event"},
      {ids_max, 16777216, count, config, "users and subjects together"},
      {follows_queue_max, 1000000, count, config,
@@ -49,8 +52,18 @@ table() ->
       "with this much waiting for a link, its replays pause"},
      {catchup_events_max, 512, count, config,
       "events that a link that was behind gets in one go"},
-     {closings_max, 100000, count, config, "ended sessions that are remembered for traces"},
-     {heartbeat_ms, 1000, ms, fixed, "time between two PING of a link"},
+     {group_followers_min, 10000, count, config,
+      "with so many followers a subject becomes a group that the workers hold"},
+     {group_followers_low, 8000, count, config, "with fewer it is one no longer"},
+     {groups_max, 256, count, config, "groups at the same time; other subjects are looked up"},
+     {group_fill_per_s_max, 200000, count, config,
+      "followers that are looked up in a second to fill a new group"},
+     {group_marks_max, 20000, count, config,
+      "changes of groups that wait to be told to the workers; beyond it sessions open slower"},
+     {closings_max, 100000, count, config, "ended sessions that are remembered for traces"}].
+
+of_link_and_edge() ->
+    [{heartbeat_ms, 1000, ms, fixed, "time between two PING of a link"},
      {silence_ms, 10000, ms, fixed, "a link that is silent for longer is closed"},
      {handshake_ms_max, 5000, ms, fixed, "time for a link's handshake"},
      {stream_open_ms_max, 10000, ms, edge, "how long a stream waits for its session before 503"},

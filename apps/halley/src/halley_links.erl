@@ -1,13 +1,15 @@
 %% The registry of links: a slot for each, and the way to its writer.
 %%
 %% A link's writer registers and gets a slot (1..1023) and a counter of the bytes that wait for it.
-%%   {deliver, halley_event:delivery(), Conns}   Conns: packed u64, big-endian, all of the link
+%%   {deliver, halley_event:delivery(), to()}    an event to connections, or to a group and others
+%%   {members, join | leave, Group, Conns}       members of a group; they are sent though it is
+%%   {end_group, Group}                          behind, since no history has them
 %%   {mark, Shard, Seq}                          the shard has nothing more for anyone up to Seq
 %%   behind                                      the link has been marked behind; see below
 %%   {close_sessions, Reason :: binary(), Conns} Conns: a list
-%% are the messages it receives. The first two come from the shard alone, so they stay in its order.
-%% `deliver/3' adds `cost/2' bytes to the counter before it sends; the writer subtracts as many when
-%% they were handed to the socket.
+%% are the messages it receives. All but the last two come from the shard alone, so they stay in its
+%% order. `deliver/3' and `members/4' add `cost/2' bytes and those of the connections to the counter
+%% before they send; the writer subtracts as many when they were handed to the socket.
 %%
 %% The counter is what bounds a link's queue. An event that would take it past
 %% `link_queue_bytes_max' is not sent: the link is *behind*, and as long as it is, neither events
@@ -31,15 +33,17 @@
 -behaviour(gen_server).
 
 -export([new/0, start_link/0]).
--export([register/2, deliver/3, mark/2, close_sessions/3, cost/2]).
+-export([register/2, deliver/3, members/4, end_group/1, mark/2, close_sessions/3, cost/2]).
 -export([is_behind/1, resume/1, leave_to_history/0]).
 -export([list/0, info/1, pressure/0, overloaded/0]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
--export_type([slot/0, info/0]).
+-export_type([slot/0, info/0, to/0]).
 
 -type slot() :: halley_directory:slot().
 %% What a link says about itself, for metrics and health.
 -type info() :: map().
+%% Packed u64, big-endian, all of the link; or a group, and connections that aren't its members.
+-type to() :: Conns :: binary() | {group, halley_id:user_number(), Conns :: binary()}.
 
 %% The way of every event; what is only asked for stands apart, so that a look-up doesn't copy it.
 -define(TABLE, halley_links).
@@ -47,8 +51,9 @@
 -define(SLOT_MAX, 1023).
 -define(OVERLOADED, {?MODULE, overloaded}).
 -define(BEHIND, {?MODULE, behind}).
-%% DELIVER without its item and conns (link.md 2).
+%% DELIVER without its item and conns, GROUP_DELIVER without its item (link.md 2).
 -define(DELIVER_BYTES, 7).
+-define(GROUP_DELIVER_BYTES, 9).
 %% Of the connections in one (7.3).
 -define(CONNS_BYTES_MAX, (8 * 8192)).
 
@@ -80,27 +85,27 @@ register(Writer, Info) ->
 
 %% Sends an event to connections of a link. `gone': the link has ended. `behind': it gets the event
 %% from the history, later.
--spec deliver(slot(), halley_event:delivery(), Conns :: binary()) -> ok | behind | gone.
-deliver(Slot, Delivery, Conns) ->
+-spec deliver(slot(), halley_event:delivery(), to()) -> ok | behind | gone.
+deliver(Slot, Delivery, To) ->
     case ets:lookup(?TABLE, Slot) of
         [Link] ->
             Behind = persistent_term:get(?BEHIND),
             case atomics:get(Behind, Slot) of
-                0 -> deliver(Link, Behind, Delivery, Conns);
+                0 -> deliver(Link, Behind, Delivery, To);
                 1 -> behind
             end;
         [] ->
             gone
     end.
 
-deliver(#link{slot = Slot, writer = Writer, queue = Queue}, Behind, Delivery, Conns) ->
-    Cost = cost(Delivery, Conns),
+deliver(#link{slot = Slot, writer = Writer, queue = Queue}, Behind, Delivery, To) ->
+    Cost = cost(Delivery, To),
     Waiting = counters:get(Queue, 1) + Cost,
     note_pressure(Waiting),
     case Waiting > halley_limits:get(link_queue_bytes_max) of
         false ->
             counters:add(Queue, 1, Cost),
-            Writer ! {deliver, Delivery, Conns},
+            Writer ! {deliver, Delivery, To},
             ok;
         true ->
             halley_metrics:incr(links_behind, set_behind(Behind, Slot, Writer)),
@@ -119,10 +124,32 @@ set_behind(Behind, Slot, Writer) ->
 
 %% The bytes of the DELIVER frames that one `deliver' message becomes, without the cursors that the
 %% writer puts into them when there are several.
--spec cost(halley_event:delivery(), Conns :: binary()) -> pos_integer().
+-spec cost(halley_event:delivery(), to()) -> pos_integer().
+cost({_, _, Wire}, {group, _, <<>>}) ->
+    ?GROUP_DELIVER_BYTES + byte_size(Wire);
+cost({_, _, Wire} = Delivery, {group, _, Conns}) ->
+    ?GROUP_DELIVER_BYTES + byte_size(Wire) + cost(Delivery, Conns);
 cost({_, _, Wire}, Conns) ->
     Frames = 1 + byte_size(Conns) div ?CONNS_BYTES_MAX,
     Frames * (?DELIVER_BYTES + byte_size(Wire)) + byte_size(Conns).
+
+%% Tells a link of members of a group. The subject's shard alone calls it, so it stays in order with
+%% the group's events. Nothing is told to a link that has ended: its sessions are no members.
+-spec members(slot(), join | leave, Group :: halley_id:user_number(), Conns :: binary()) -> ok.
+members(Slot, What, Group, Conns) ->
+    case ets:lookup(?TABLE, Slot) of
+        [#link{writer = Writer, queue = Queue}] ->
+            counters:add(Queue, 1, byte_size(Conns)),
+            Writer ! {members, What, Group, Conns},
+            ok;
+        [] ->
+            ok
+    end.
+
+%% Tells every link that a group is none any more. Only the subject's shard calls it.
+-spec end_group(Group :: halley_id:user_number()) -> ok.
+end_group(Group) ->
+    ets:foldl(fun(#link{writer = Writer}, ok) -> Writer ! {end_group, Group}, ok end, ok, ?TABLE).
 
 %% Tells every link that isn't behind how far the shard is. Only the shard calls it.
 -spec mark(halley_shard:index(), halley_cursor:seq()) -> ok.
@@ -291,5 +318,5 @@ purge_ended(Monitor, Reason, State = #state{purges = Purges, free = Free}) ->
     end.
 
 purge(Slot, Purges) ->
-    {_, Monitor} = spawn_monitor(halley_directory, purge, [Slot]),
+    {_, Monitor} = spawn_monitor(halley_directory, purge, [Slot, fun halley_groups:changed/1]),
     Purges#{Monitor => Slot}.

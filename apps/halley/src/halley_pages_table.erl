@@ -14,7 +14,7 @@
 -module(halley_pages_table).
 
 -export([new/1, change/3, rows/3, load/2]).
--export([fold/4, slices/2, count/2, take/4, pairs/1, size/1]).
+-export([fold/4, slices/2, count/2, take/4, spread/2, pairs/1, size/1]).
 
 -type table() :: atom().
 
@@ -188,6 +188,21 @@ take_members(<<B:32, Rest/binary>>, _, Limit, Taken) when Limit > 0 ->
     take_members(Rest, B, Limit - 1, [B | Taken]);
 take_members(_, After, Limit, Taken) ->
     {lists:reverse(Taken), Limit, After}.
+
+%% Those A that at least so many fences belong to, found by walking over the fences alone. An A
+%% without that many is never among them; one whose pages change meanwhile may be.
+-spec spread(table(), Fences :: pos_integer()) -> [halley_id:user_number()].
+spread(Table, Fences) ->
+    spread(Table, Fences, ets:first(Table), -1, 0, []).
+
+spread(Table, Min, Fence, A, N, Found) when is_integer(Fence), Fence bsr 32 =:= A ->
+    spread(Table, Min, ets:next(Table, Fence), A, N + 1, Found);
+spread(Table, Min, Fence, A, N, Found) ->
+    Spread = case N >= Min of true -> [A | Found]; false -> Found end,
+    case Fence of
+        '$end_of_table' -> Spread;
+        _ -> spread(Table, Min, ets:next(Table, Fence), Fence bsr 32, 1, Spread)
+    end.
 
 %% Everything, packed. For tests and checks, not for a large store.
 -spec pairs(table()) -> halley_pages:packed().

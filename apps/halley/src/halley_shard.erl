@@ -10,7 +10,8 @@
 %%
 %% Four times a second, if anything was published anywhere, and when asked by `mark_all/0', a shard
 %% says how far it is: its head moves to the counter and every link is told. Events and marks are
-%% sent to links from here alone, so they stay in order.
+%% sent to links from here alone, so they stay in order; and so is what concerns the members of its
+%% groups (`halley_groups_shard').
 %%
 %% Invariants: a subject belongs to one shard for as long as ?SHARDS stays what it is, so what a
 %% follower gets about a subject comes in the order of the answers. Events that wait for a shard
@@ -24,14 +25,16 @@
 -behaviour(gen_server).
 
 -export([new/0, start_link/1, count/0, of_subject/1]).
--export([publish/3, publish_all/1, queued/0, mark_all/0]).
+-export([publish/3, publish_all/1, queued/0, mark_all/0, settle/2, group/2]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 -export_type([index/0, result/0, answer/0, ack/0]).
 
 -define(SHARDS, 8).
-%% One count of waiting events for each shard, then one flag each: a mark is asked for already.
+%% One count of waiting events for each shard, then one flag each: a mark is asked for already; then
+%% one more: that groups be settled.
 -define(QUEUED, {?MODULE, queued}).
 -define(ASKED(Shard), (?SHARDS + (Shard))).
+-define(ASKED_TO_SETTLE(Shard), (2 * ?SHARDS + (Shard))).
 -define(MARK_MS, 250).
 %% Words. Room for a batch of events and its receivers: fewer collections that find nothing.
 -define(HEAP, [{min_heap_size, 16384}, {min_bin_vheap_size, 131072}]).
@@ -46,12 +49,13 @@
 -type answer() :: {ok, [result() | busy]} | {error, error()}.
 -type error() :: overloaded | unavailable | history_failed | disk_full.
 -record(state, {shard :: index(), id_prefix :: halley_event:id_prefix(),
-                marked = 0 :: halley_cursor:seq()}).
+                marked = 0 :: halley_cursor:seq(),
+                groups = halley_groups_shard:new() :: halley_groups_shard:groups()}).
 
 %% Makes the counts of waiting events.
 -spec new() -> ok.
 new() ->
-    persistent_term:put(?QUEUED, atomics:new(2 * ?SHARDS, [])).
+    persistent_term:put(?QUEUED, atomics:new(3 * ?SHARDS, [])).
 
 -spec start_link(index()) -> gen_server:start_ret().
 start_link(Shard) ->
@@ -127,6 +131,25 @@ mark_all() ->
                           andalso gen_server:cast(name(Shard), mark)
                   end, lists:seq(1, ?SHARDS)).
 
+%% Marks were left for groups of this shard. `wait' returns when it has dealt with some.
+-spec settle(index(), wait | no_wait) -> ok.
+settle(Shard, no_wait) ->
+    Flags = persistent_term:get(?QUEUED),
+    _ = atomics:exchange(Flags, ?ASKED_TO_SETTLE(Shard), 1) =:= 0
+        andalso gen_server:cast(name(Shard), settle),
+    ok;
+settle(Shard, wait) ->
+    ok = settle(Shard, no_wait),
+    %% A shard that is dying or late has had its marks kept.
+    try gen_server:call(name(Shard), settle, halley_limits:get(publish_ms_max))
+    catch exit:_ -> ok
+    end.
+
+%% For `halley_groups'.
+-spec group(index(), halley_groups_shard:request()) -> ok.
+group(Shard, Request) ->
+    gen_server:cast(name(Shard), {group, Request}).
+
 name(1) -> halley_shard_1;
 name(2) -> halley_shard_2;
 name(3) -> halley_shard_3;
@@ -141,21 +164,31 @@ init(Shard) ->
     Words = persistent_term:get(?QUEUED),
     ok = atomics:put(Words, Shard, 0),
     ok = atomics:put(Words, ?ASKED(Shard), 0),
+    ok = atomics:put(Words, ?ASKED_TO_SETTLE(Shard), 0),
     ok = halley_links:leave_to_history(),
     ok = halley_history:shard_started(Shard),
+    ok = halley_groups:shard_started(Shard),
     mark_later(),
     {ok, #state{shard = Shard, id_prefix = halley_event:id_prefix(halley_history:store())}}.
 
--spec handle_call({publish, ack(), [halley_event:draft()]}, gen_server:from(), #state{}) ->
-    {noreply, #state{}}.
+-spec handle_call({publish, ack(), [halley_event:draft()]} | settle, gen_server:from(), #state{}) ->
+    {noreply, #state{}} | {reply, ok, #state{}}.
 handle_call({publish, Ack, Drafts}, From, State = #state{shard = Shard}) ->
     ok = atomics:sub(persistent_term:get(?QUEUED), Shard, length(Drafts)),
-    {Results, Entries} = publish_drafts(Drafts, State, [], []),
+    {Results, Entries, Next} = publish_drafts(Drafts, State, [], []),
     ok = count(Entries),
     ok = answer(Ack, Shard, From, Results, Entries),
-    {noreply, State}.
+    {noreply, Next};
+handle_call(settle, _, State) ->
+    {reply, ok, settle_some(State)}.
 
--spec handle_cast(mark, #state{}) -> {noreply, #state{}}.
+-spec handle_cast(mark | settle | {group, halley_groups_shard:request()}, #state{}) ->
+    {noreply, #state{}}.
+handle_cast(settle, State = #state{shard = Shard}) ->
+    ok = atomics:put(persistent_term:get(?QUEUED), ?ASKED_TO_SETTLE(Shard), 0),
+    {noreply, settle_some(State)};
+handle_cast({group, Request}, State = #state{groups = Groups}) ->
+    {noreply, grouped(halley_groups_shard:handle(Request, Groups), State)};
 handle_cast(mark, State = #state{shard = Shard}) ->
     %% Cleared first: who asks from now on is served by the next one.
     ok = atomics:put(persistent_term:get(?QUEUED), ?ASKED(Shard), 0),
@@ -180,8 +213,18 @@ mark(State = #state{shard = Shard}) ->
     ok = halley_links:mark(Shard, Seq),
     State#state{marked = Seq}.
 
-publish_drafts([], _, Results, Entries) ->
-    {lists:reverse(Results), lists:reverse(Entries)};
+%% What is left is for later: behind the publishes that wait.
+settle_some(State = #state{shard = Shard, groups = Groups}) ->
+    {More, Settled} = halley_groups_shard:settle_some(Groups),
+    _ = More =:= more andalso settle(Shard, no_wait),
+    grouped(Settled, State).
+
+grouped(Groups, State = #state{shard = Shard}) ->
+    ok = halley_groups:members(Shard, halley_groups_shard:members(Groups)),
+    State#state{groups = Groups}.
+
+publish_drafts([], State, Results, Entries) ->
+    {lists:reverse(Results), lists:reverse(Entries), State};
 publish_drafts([Draft | Drafts], State, Results, Entries) ->
     case claim(halley_event:chosen_id(Draft), State) of
         {known, First} ->
@@ -190,20 +233,25 @@ publish_drafts([Draft | Drafts], State, Results, Entries) ->
         busy ->
             publish_drafts(Drafts, State, [busy | Results], Entries);
         Fresh ->
-            Entry = #{id := Id, sessions := Sessions} = publish_one(Draft, Fresh, State),
-            publish_drafts(Drafts, State, [#{id => Id, sessions => Sessions} | Results],
+            {#{id := Id, sessions := Sessions} = Entry, Next} = publish_one(Draft, Fresh, State),
+            publish_drafts(Drafts, Next, [#{id => Id, sessions => Sessions} | Results],
                            [Entry | Entries])
     end.
 
 claim(generated, _) -> generated;
 claim(Id, #state{shard = Shard}) -> halley_history:claim(Shard, Id).
 
-publish_one(Draft, Fresh, #state{shard = Shard, id_prefix = Prefix}) ->
+publish_one(Draft, Fresh, State = #state{shard = Shard, id_prefix = Prefix}) ->
     Place = {Shard, halley_history:draw(Shard)},
-    Event = #{subject := Subject} =
-        halley_event:event(Draft, Prefix, Place, erlang:system_time(millisecond)),
-    Sessions = halley_fanout:send(Event, halley_fanout:receivers(Subject)),
-    Event#{sessions := Sessions, chosen := Fresh =:= fresh}.
+    Event = halley_event:event(Draft, Prefix, Place, erlang:system_time(millisecond)),
+    {Sessions, Next} = fan_out(Event, State),
+    {Event#{sessions := Sessions, chosen := Fresh =:= fresh}, Next}.
+
+fan_out(#{subject := Subject} = Event, State = #state{groups = Groups}) ->
+    case halley_groups_shard:publish(Event, halley_ids:lookup(Subject), Groups) of
+        none -> {halley_fanout:send(Event, halley_fanout:receivers(Subject)), State};
+        {Sessions, Sent} -> {Sessions, State#state{groups = Sent}}
+    end.
 
 count([]) ->
     ok;

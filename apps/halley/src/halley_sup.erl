@@ -25,6 +25,7 @@ init([]) ->
     ok = halley_closings:new(),
     ok = halley_shard:new(),
     ok = halley_history:new(),
+    ok = halley_groups:new(),
     Flags = #{strategy => one_for_one, intensity => 10, period => 10,
               auto_shutdown => any_significant},
     {ok, {Flags, [
@@ -34,5 +35,6 @@ init([]) ->
           shutdown => 30000, restart => temporary, significant => true},
         #{id => halley_directory, start => {halley_directory, start_link, []}},
         #{id => halley_links, start => {halley_links, start_link, []}},
+        #{id => halley_groups, start => {halley_groups, start_link, []}},
         #{id => halley_shard_sup, start => {halley_shard_sup, start_link, []},
           type => supervisor}]}}.

@@ -314,11 +314,12 @@ directory_owner_killed_under_load(_) ->
     timer:sleep(20),
     ok = kill_and_wait(halley_directory),
     Results = [{Slot, catch join(Actor)} || {Slot, Actor} <- Actors],
-    [ok = halley_directory:purge(Slot) || {Slot, Result} <- Results, Result =/= done],
+    [ok = halley_directory:purge(Slot, fun(_) -> ok end)
+     || {Slot, Result} <- Results, Result =/= done],
     Alive = [Slot || {Slot, done} <- Results],
     [?assertEqual([{link, Slot, 1} || Slot <- Alive], lists:sort(halley_directory:sessions(User)))
      || User <- Users],
-    [ok = halley_directory:purge(Slot) || Slot <- Alive],
+    [ok = halley_directory:purge(Slot, fun(_) -> ok end) || Slot <- Alive],
     [?assertEqual([], halley_directory:sessions(User)) || User <- Users],
     ?assertEqual([], ets:tab2list(halley_directory_rows)).
 

@@ -21,10 +21,12 @@
 
 %% Of the user: its link, its cursor, and since when it has been there.
 -record(client, {link = none :: none | 1..?LINKS, cursor = none, since = none}).
--record(world, {log, links, clients, clock, follows = #{}}).
+-record(world, {log, links, clients, clock, follows = #{},
+                gone = #{}}).       % {User, Subject} => when the answer to the unfollow was there
 
 all() -> [nothing_lost_calm, nothing_lost, nothing_lost_when_follows_change,
-          nothing_lost_when_shards_die].
+          nothing_lost_when_shards_die, nothing_lost_in_groups,
+          nothing_lost_when_groups_come_and_go].
 
 init_per_testcase(_, Config) ->
     #{level := Level} = logger:get_primary_config(),
@@ -47,11 +49,28 @@ nothing_lost_when_follows_change(_) ->
 nothing_lost_when_shards_die(_) ->
     run([open, open, close, stall, lose, follow, unfollow, kill], 150).
 
+%% Every subject is a group from its second follower on.
+nothing_lost_in_groups(_) ->
+    run([open, open, close, stall, lose, follow, unfollow, kill], 300,
+        #{group_followers_min => 2, group_followers_low => 1}),
+    ?assert(metric("halley_group_deliveries_total") > 100).
+
+%% About as many followers as the limits: groups begin and end all the time, and are filled slowly.
+nothing_lost_when_groups_come_and_go(_) ->
+    run([open, close, stall, lose, follow, follow, unfollow, unfollow, regroup], 400,
+        #{group_followers_min => 6, group_followers_low => 5, group_fill_per_s_max => 20000,
+          link_queue_bytes_max => 1 bsl 20}),
+    ?assert(metric("halley_group_deliveries_total") > 100).
+
 run(Steps, Times) ->
+    run(Steps, Times, #{}).
+
+run(Steps, Times, Limits) ->
     Seed = erlang:phash2({erlang:unique_integer(), os:getpid(), os:timestamp()}),
     ct:pal("seed ~b", [Seed]),
     _ = rand:seed(exsss, Seed),
-    ok = halley_limits:set(#{link_queue_bytes_max => 2000, link_queue_refuse_bytes => 1 bsl 40}),
+    ok = halley_limits:set(maps:merge(#{link_queue_bytes_max => 2000,
+                                        link_queue_refuse_bytes => 1 bsl 40}, Limits)),
     Log = halley_model_link:new_log(),
     Links = maps:from_list([{N, halley_model_link:start(Log)} || N <- lists:seq(1, ?LINKS)]),
     Clients = maps:from_list([{User, #client{}} || User <- ?USERS]),
@@ -67,12 +86,15 @@ run(Steps, Times) ->
     Ended = lists:foldl(fun back/2, Moved, ?USERS),
     _ = [settle(Link) || Link <- maps:values(Ended#world.links)],
     Due = [judge(User, Published, Ended) || User <- ?USERS],
+    lists:foreach(fun counted/1, ?SUBJECTS ++ ?USERS),
     ct:pal("~b published, ~b were due, behind ~p", [length(Published), lists:sum(Due), behind()]),
     ?assert(lists:sum(Due) > Times),
     _ = [halley_model_link:lose(Link) || Link <- maps:values(Ended#world.links)].
 
-behind() ->
-    {match, [N]} = re:run(halley_metrics:render(), "halley_links_behind_total ([0-9]+)",
+behind() -> metric("halley_links_behind_total").
+
+metric(Name) ->
+    {match, [N]} = re:run(halley_metrics:render(), Name ++ " ([0-9]+)",
                           [{capture, all_but_first, list}]),
     list_to_integer(N).
 
@@ -98,13 +120,14 @@ followed(World) ->
                 [{User, Subject} || User <- ?USERS, Subject <- ?SUBJECTS, rand:uniform(2) =:= 1]).
 
 %% Times when a follow was certain: from behind its answer to before the next unfollow.
-follow(User, Subject, #world{follows = Follows} = World) ->
+follow(User, Subject, #world{follows = Follows, gone = Gone} = World) ->
     ok = halley:follow(User, Subject),
     case Follows of
         #{{User, Subject} := [{_, open} | _]} -> World;
         #{} ->
             Times = [{now(World), open} | maps:get({User, Subject}, Follows, [])],
-            World#world{follows = Follows#{{User, Subject} => Times}}
+            World#world{follows = Follows#{{User, Subject} => Times},
+                        gone = maps:remove({User, Subject}, Gone)}
     end.
 
 unfollow(User, Subject, #world{follows = Follows} = World) ->
@@ -115,7 +138,10 @@ unfollow(User, Subject, #world{follows = Follows} = World) ->
             World
     end,
     ok = halley:unfollow(User, Subject),
-    Ended.
+    case Ended of
+        World -> World;
+        #world{gone = Gone} -> Ended#world{gone = Gone#{{User, Subject} => now(World)}}
+    end.
 
 step(open, User, #world{clients = Clients, links = Links} = World) ->
     case Clients of
@@ -148,6 +174,15 @@ step(follow, User, World) ->
     follow(User, pick(?SUBJECTS), World);
 step(unfollow, User, World) ->
     unfollow(User, pick(?SUBJECTS), World);
+step(regroup, User, World) ->
+    %% The owner of the groups dies, or begins them all again.
+    %% So seldom that no supervisor gives up.
+    case rand:uniform(20) of
+        1 -> ok = kill_and_wait(halley_groups);
+        2 -> ok = halley_groups:refresh();
+        _ -> ok
+    end,
+    step(open, User, World);
 step(kill, _, World) ->
     %% So often that no supervisor gives up.
     case rand:uniform(8) of
@@ -187,11 +222,29 @@ judge(User, Published, #world{log = Log} = World) ->
     Due = [Id || {Id, Subject, Began, Ended} <- Published,
                  is_due(User, Subject, Began, Ended, World)],
     ?assertEqual({User, []}, {User, Due -- Ids}),
+    Foreign = [Id || {Id, Subject, Began, _} <- Published,
+                     is_foreign(User, Subject, Began, World)],
+    ?assertEqual({User, []}, {User, Foreign -- (Foreign -- Ids)}),
     lists:foldl(fun(#{subject := Subject, seq := Seq}, Last) ->
                     ?assert(Seq > maps:get(Subject, Last, 0)),
                     Last#{Subject => Seq}
                 end, #{}, Received),
     length(Due).
+
+%% The user doesn't follow, and if it did, it had its answer that this is over before the publish.
+is_foreign(User, Subject, Began, #world{follows = Follows, gone = Gone}) ->
+    case Gone of
+        _ when User =:= Subject -> false;
+        #{{User, Subject} := Answered} -> Answered < Began;
+        #{} -> not is_map_key({User, Subject}, Follows)
+    end.
+
+%% Groups know how many sessions they reach.
+counted(Subject) ->
+    {ok, #{sessions := Sessions}} = halley:publish(Subject, last),
+    Expected = [Session || User <- lists:usort([Subject | halley:followers(Subject)]),
+                           Session <- halley:sessions(User)],
+    ?assertEqual({Subject, length(Expected)}, {Subject, Sessions}).
 
 is_due(User, Subject, Began, Ended, #world{clients = Clients, follows = Follows}) ->
     #{User := #client{since = Since}} = Clients,

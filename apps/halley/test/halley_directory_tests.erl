@@ -75,5 +75,5 @@ memory() ->
     [ok = halley_directory:open(User, {link, 1, User}) || User <- lists:seq(0, 999999)],
     ?assertEqual(1000000, maps:get(users, halley_directory:online())),
     ?assert(erlang:memory(system) - Before < 9 * 1024 * 1024),
-    ok = halley_directory:purge(1),
+    ok = halley_directory:purge(1, fun(_) -> ok end),
     ?assertEqual(#{users => 0, sessions => 0}, halley_directory:online()).

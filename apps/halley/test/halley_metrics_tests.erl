@@ -9,7 +9,8 @@
 edge_test_() ->
     {foreach,
      fun() ->
-         Parts = [halley_metrics, halley_directory, halley_links, halley_shard, halley_history],
+         Parts = [halley_metrics, halley_directory, halley_links, halley_shard, halley_history,
+                  halley_groups],
          [ok = Part:new() || Part <- Parts],
          {ok, Directory} = halley_directory:start_link(),
          {ok, Links} = halley_links:start_link(),
@@ -24,7 +25,8 @@ edge_test_() ->
          [gen_server:stop(Owner) || Owner <- Owners],
          [ets:delete(Table)
           || Table <- [halley_metrics_edge, halley_directory_rows, halley_links, halley_links_about,
-                       halley_history_index, halley_history_claims, halley_history_cache]]
+                       halley_history_index, halley_history_claims, halley_history_cache,
+                       halley_groups, halley_groups_marks]]
      end,
      [{Name, Test}
       || {Name, Test} <- [{"values are the sum of the workers", fun sum_of_workers/0},

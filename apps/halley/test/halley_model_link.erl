@@ -10,6 +10,7 @@
 -define(WAIT_MS, 10000).
 
 -record(state, {log, slot, queue, vector, reader,
+                groups = #{},       % User number => #{Conn => []}
                 sessions = #{},     % Conn => {User, live | {held, Cursor, [Event]}}
                 lasts = []}).       % {Conn, Heads, [Event]}
 
@@ -52,8 +53,7 @@ sync(Vector, Sessions, Log) ->
     {ok, Slot, Queue} = halley_links:register(self(), #{}),
     State = #state{log = Log, slot = Slot, queue = Queue, vector = Vector, sessions = Sessions,
                    reader = halley_history_reader:new()},
-    _ = [halley_directory:open(number(User), {link, Slot, Conn})
-         || {Conn, {User, live}} <- maps:to_list(Sessions)],
+    _ = [enter(User, Slot, Conn) || {Conn, {User, live}} <- maps:to_list(Sessions)],
     _ = [start_replay(Conn, User, Cursor, Slot)
          || {Conn, {User, {held, Cursor, _}}} <- maps:to_list(Sessions)],
     loop(catch_up(State)).
@@ -61,6 +61,12 @@ sync(Vector, Sessions, Log) ->
 number(User) ->
     {ok, [Number]} = halley_ids:intern([User]),
     Number.
+
+enter(User, Slot, Conn) ->
+    Number = number(User),
+    ok = halley_directory:open(Number, {link, Slot, Conn}),
+    pause(),
+    halley_groups:changed(Number).
 
 loop(State) ->
     receive
@@ -77,7 +83,8 @@ loop(State) ->
 
 handle({open, User, none}, #state{slot = Slot, sessions = Sessions} = State) ->
     Conn = erlang:unique_integer([positive]),
-    ok = halley_directory:open(number(User), {link, Slot, Conn}),
+    %% The worker knows the connection before the brain does.
+    ok = enter(User, Slot, Conn),
     {ok, State#state{sessions = Sessions#{Conn => {User, live}}}};
 handle({open, User, Cursor}, #state{slot = Slot, sessions = Sessions} = State) ->
     Conn = erlang:unique_integer([positive]),
@@ -86,11 +93,13 @@ handle({open, User, Cursor}, #state{slot = Slot, sessions = Sessions} = State) -
 handle({close, User}, #state{slot = Slot, sessions = Sessions, lasts = Lasts} = State) ->
     [{Conn, Mode}] = [{Conn, Mode} || {Conn, {U, Mode}} <- maps:to_list(Sessions), U =:= User],
     ok = halley_directory:close(number(User), {link, Slot, Conn}),
+    ok = halley_groups:changed(number(User)),
     Cursor = case Mode of
         live -> cursor(State);
         {held, Own, _} -> Own
     end,
-    {Cursor, State#state{sessions = maps:remove(Conn, Sessions),
+    Groups = maps:map(fun(_, Members) -> maps:remove(Conn, Members) end, State#state.groups),
+    {Cursor, State#state{sessions = maps:remove(Conn, Sessions), groups = Groups,
                          lasts = lists:keydelete(Conn, 1, Lasts)}};
 handle(settled, #state{vector = Vector, sessions = Sessions, slot = Slot} = State) ->
     Live = [User || {User, live} <- maps:values(Sessions)],
@@ -103,12 +112,24 @@ cursor(#state{vector = Vector}) ->
 handle_info({stall, Ms}, State) ->
     timer:sleep(Ms),
     State;
-handle_info({deliver, {Shard, Seq, _} = Delivery, Conns}, State) ->
-    ok = counters:sub(State#state.queue, 1, halley_links:cost(Delivery, Conns)),
+handle_info({deliver, {Shard, Seq, _} = Delivery, To}, State) ->
+    ok = counters:sub(State#state.queue, 1, halley_links:cost(Delivery, To)),
     case Seq > element(Shard, State#state.vector) of
-        true -> passed(Shard, Seq, deliver(Delivery, Conns, State));
+        true -> passed(Shard, Seq, deliver(Delivery, To, State));
         false -> State
     end;
+handle_info({members, What, Group, Conns}, #state{queue = Queue, groups = Groups} = State) ->
+    ok = counters:sub(Queue, 1, byte_size(Conns)),
+    Told = maps:from_keys([Conn || <<Conn:64>> <= Conns], []),
+    Members = maps:get(Group, Groups, #{}),
+    Changed = case What of
+        %% One that has closed is nobody any more.
+        join -> maps:merge(Members, maps:with(maps:keys(State#state.sessions), Told));
+        leave -> maps:without(maps:keys(Told), Members)
+    end,
+    State#state{groups = Groups#{Group => Changed}};
+handle_info({end_group, Group}, #state{groups = Groups} = State) ->
+    State#state{groups = maps:remove(Group, Groups)};
 handle_info({mark, Shard, Seq}, State) ->
     passed(Shard, Seq, State);
 handle_info(behind, #state{slot = Slot} = State) ->
@@ -131,10 +152,14 @@ passed(Shard, Seq, #state{vector = Vector} = State) ->
         false -> State
     end.
 
-deliver(Delivery, Conns, State) ->
+deliver(Delivery, To, State) ->
     Event = halley_test_brain:event(Delivery),
-    lists:foldl(fun(Conn, S) -> live_event(Conn, Event, S) end, State,
-                [Conn || <<Conn:64>> <= Conns]).
+    lists:foldl(fun(Conn, S) -> live_event(Conn, Event, S) end, State, conns(To, State)).
+
+conns({group, Group, Conns}, #state{groups = Groups} = State) ->
+    maps:keys(maps:get(Group, Groups, #{})) ++ conns(Conns, State);
+conns(Conns, _) ->
+    [Conn || <<Conn:64>> <= Conns].
 
 live_event(Conn, Event, #state{sessions = Sessions, log = Log} = State) ->
     case Sessions of
@@ -215,7 +240,7 @@ start_replay(Conn, User, Cursor, Slot) ->
 replay(Link, Conn, User, Cursor, Slot) ->
     {ok, Replay} = halley_replay:new(User, Cursor),
     Near = batches(Link, Conn, Replay),
-    ok = halley_directory:open(number(User), {link, Slot, Conn}),
+    ok = enter(User, Slot, Conn),
     pause(),
     Heads = halley_history:heads(),
     ok = halley_history:await(Heads, ?WAIT_MS),

@@ -36,7 +36,7 @@ state_equals_model(Links, Processes, Gone) ->
     Models = [join(Actor) || Actor <- Actors],
     [DeadPid | _] = Pids,
     ok = end_session_processes([DeadPid]),
-    ok = halley_directory:purge(Gone),
+    ok = halley_directory:purge(Gone, fun(_) -> ok end),
     Expected = [Entry || {_, Session} = Entry <- lists:append(Models),
                          alive(Session, Gone, DeadPid)]
         ++ [{User, {link, ?STABLE_SLOT, User}} || User <- ?USERS],

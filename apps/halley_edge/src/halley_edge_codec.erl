@@ -14,12 +14,14 @@
 %% life copies it.
 -module(halley_edge_codec).
 
--export([deframe/1, decode/2, encode/1, is_from_edge/1, goodbye/1]).
+-export([deframe/1, decode/2, encode/1, is_from_edge/1]).
 -export_type([frame/0, item/0, session/0, inspected/0, problem/0, conn/0, headers/0]).
 
 -include("halley_edge.hrl").
 
 -type conn() :: 0..16#ffffffffffff.
+%% A subject's user number.
+-type group() :: 0..16#ffffffff.
 -type headers() :: [{binary(), binary()}].
 -type flags() :: 0..15.
 %% One event (2.2).
@@ -43,6 +45,9 @@
   | {refused, conn(), Status :: non_neg_integer(), RetryAfterS :: non_neg_integer(),
      Code :: binary(), Message :: binary()}
   | {deliver, item(), Conns :: binary()}                         % packed, eight bytes each
+  | {group_deliver, group(), item()}
+  | {group_join | group_leave, group(), Conns :: binary()}       % packed, eight bytes each
+  | {group_end, group()}
   | {close_sessions, Reason :: binary(), [conn()]}
   | {response, conn(), Status :: non_neg_integer(), flags(), BodyBytes :: non_neg_integer(),
      [{iodata(), iodata()}], Body :: iodata()}
@@ -185,8 +190,23 @@ frame_of_brain(16#1B, <<Length, Cursor:Length/binary>>) ->
     {cursor, cursor(Cursor)};
 frame_of_brain(16#1C, <<Token:32, Conn:64>>) ->
     {inspect, Token, conn(Conn)};
+frame_of_brain(16#20, <<Group:32, Payload/binary>>) ->
+    case item(Payload) of
+        {Item, <<>>} -> {group_deliver, Group, Item};
+        _ -> shape(16#20, Payload)
+    end;
+frame_of_brain(16#21, <<Group:32, Count:16, Conns/binary>>) when byte_size(Conns) =:= 8 * Count ->
+    {group_join, Group, members(Conns)};
+frame_of_brain(16#22, <<Group:32, Count:16, Conns/binary>>) when byte_size(Conns) =:= 8 * Count ->
+    {group_leave, Group, members(Conns)};
+frame_of_brain(16#23, <<Group:32>>) ->
+    {group_end, Group};
 frame_of_brain(Type, Payload) ->
     shape(Type, Payload).
+
+members(Conns) ->
+    _ = [conn(Conn) || <<Conn:64>> <= Conns],
+    Conns.
 
 -spec shape(byte(), binary()) -> no_return().
 shape(Type, Payload) ->
@@ -372,21 +392,7 @@ is_from_edge(Frame) ->
         Tag when Tag =:= hello_brain; Tag =:= opened; Tag =:= refused; Tag =:= deliver;
                  Tag =:= close_sessions; Tag =:= response; Tag =:= response_body;
                  Tag =:= request_credit; Tag =:= shutdown; Tag =:= replay; Tag =:= gap;
-                 Tag =:= cursor; Tag =:= inspect -> false;
+                 Tag =:= cursor; Tag =:= inspect; Tag =:= group_deliver; Tag =:= group_join;
+                 Tag =:= group_leave; Tag =:= group_end -> false;
         _ -> true
     end.
-
-%% The GOODBYE that answers a broken clause (1.3, 2.7).
--spec goodbye(problem()) -> {goodbye, Code :: 1..8, Reason :: binary()}.
-goodbye({Clause, What}) ->
-    {goodbye, goodbye_code(Clause), <<Clause/binary, ": ", What/binary>>}.
-
-goodbye_code(<<"3.2">>) -> ?GOODBYE_VERSION;
-goodbye_code(<<"3.", _/binary>>) -> ?GOODBYE_HANDSHAKE;
-goodbye_code(<<"4.1">>) -> ?GOODBYE_HANDSHAKE;
-goodbye_code(<<"4.5">>) -> ?GOODBYE_SILENCE;
-goodbye_code(<<"4.7">>) -> ?GOODBYE_OVERLOADED;
-goodbye_code(<<"4.", _/binary>>) -> ?GOODBYE_FLOW_CONTROL;
-goodbye_code(<<"8.1">>) -> ?GOODBYE_FLOW_CONTROL;
-goodbye_code(<<"8.3">>) -> ?GOODBYE_FLOW_CONTROL;
-goodbye_code(_) -> ?GOODBYE_BAD_FRAME.

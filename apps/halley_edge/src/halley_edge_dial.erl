@@ -87,10 +87,10 @@ answer(Socket, _, {{goodbye, _, _} = Goodbye, _, _}) ->
 answer(Socket, Window, {_, _, _}) ->
     answer(Socket, Window, {broken, {<<"3.1">>, <<"the first frame is not HELLO_EDGE">>}});
 answer(Socket, _, {broken, Problem} = Reason) ->
-    close(Socket, halley_edge_codec:goodbye(Problem)),
+    close(Socket, halley_edge_goodbye:answer(Problem)),
     {error, Reason};
 answer(Socket, _, handshake_timeout) ->
-    close(Socket, halley_edge_codec:goodbye({<<"3.5">>, <<"no hello in time">>})),
+    close(Socket, halley_edge_goodbye:answer({<<"3.5">>, <<"no hello in time">>})),
     {error, handshake_timeout};
 answer(Socket, _, Reason) ->
     ok = gen_tcp:close(Socket),

@@ -2,7 +2,8 @@
 %% link.md.
 -module(halley_edge_encoder).
 
--export([encode/1, encode_deliver/3, deliver_bytes/3, encode_replay/5,
+-export([encode/1, encode_deliver/3, deliver_bytes/3, encode_group_deliver/3,
+         group_deliver_bytes/2, encode_members/3, encode_replay/5,
          no_items/0, add_item/3]).
 -export_type([items/0]).
 
@@ -10,6 +11,8 @@
 
 %% A DELIVER without its item and its connections: length, type, count.
 -define(DELIVER_HEAD_BYTES, (4 + 1 + 2)).
+%% A GROUP_DELIVER without its item: length, type, group.
+-define(GROUP_DELIVER_HEAD_BYTES, (4 + 1 + 4)).
 
 %% Items of a REPLAY, one behind the other, and how many; the cursor is that of the last.
 -type items() :: {Count :: non_neg_integer(), Cursor :: binary(), Items :: iodata()}.
@@ -26,6 +29,14 @@ encode({response_body, Conn, Flags, Body}) ->
     encode_frame(16#16, [<<Conn:64, Flags>>, Body]);
 encode({deliver, Item, Conns}) ->
     encode_frame(16#13, [item(Item), <<(byte_size(Conns) div 8):16>> | Conns]);
+encode({group_deliver, Group, Item}) ->
+    encode_frame(16#20, [<<Group:32>> | item(Item)]);
+encode({group_join, Group, Conns}) ->
+    encode_members(join, Group, Conns);
+encode({group_leave, Group, Conns}) ->
+    encode_members(leave, Group, Conns);
+encode({group_end, Group}) ->
+    <<5:32, 16#23, Group:32>>;
 encode({replay, Conn, Flags, Cursor, Heads, Items}) ->
     encode_replay(Conn, Flags, Cursor, Heads, {length(Items), <<>>, lists:map(fun item/1, Items)});
 encode({ping, Nonce}) ->
@@ -106,6 +117,25 @@ encode_deliver(Cursor, <<Numbers:25/binary, 0, Text/binary>> = Wire, Conns) ->
 -spec deliver_bytes(Cursor :: binary(), halley_event:wire(), Conns :: binary()) -> pos_integer().
 deliver_bytes(Cursor, Wire, Conns) ->
     ?DELIVER_HEAD_BYTES + byte_size(Cursor) + byte_size(Wire) + byte_size(Conns).
+
+%% GROUP_DELIVER, likewise.
+-spec encode_group_deliver(Cursor :: binary(), halley_event:wire(), Group :: 0..16#ffffffff) ->
+    iolist().
+encode_group_deliver(Cursor, <<Numbers:25/binary, 0, Text/binary>> = Wire, Group) ->
+    Length = group_deliver_bytes(Cursor, Wire) - 4,
+    [<<Length:32, 16#20, Group:32>>, Numbers, byte_size(Cursor), Cursor, Text].
+
+%% Its bytes, with its length.
+-spec group_deliver_bytes(Cursor :: binary(), halley_event:wire()) -> pos_integer().
+group_deliver_bytes(Cursor, Wire) ->
+    ?GROUP_DELIVER_HEAD_BYTES + byte_size(Cursor) + byte_size(Wire).
+
+%% GROUP_JOIN or GROUP_LEAVE with packed connections, as many as a frame may have.
+-spec encode_members(join | leave, Group :: 0..16#ffffffff, Conns :: binary()) -> iolist().
+encode_members(join, Group, Conns) ->
+    encode_frame(16#21, [<<Group:32, (byte_size(Conns) div 8):16>>, Conns]);
+encode_members(leave, Group, Conns) ->
+    encode_frame(16#22, [<<Group:32, (byte_size(Conns) div 8):16>>, Conns]).
 
 %% REPLAY with items that are encoded already.
 -spec encode_replay(halley_edge_codec:conn(), halley_edge_codec:flags(), Cursor :: binary(),

@@ -212,7 +212,7 @@ terminate(Reason, #state{socket = Socket, writer = Writer, writer_pid = Pid}) ->
     _ = inet:setopts(Socket, [{linger, {true, 1}}]),
     gen_tcp:close(Socket).
 
-goodbye({shutdown, {broken, Problem}}) -> halley_edge_codec:goodbye(Problem);
+goodbye({shutdown, {broken, Problem}}) -> halley_edge_goodbye:answer(Problem);
 goodbye(_) -> {goodbye, ?GOODBYE_STOPPING, <<"the brain stops this link">>}.
 
 %%% Time

@@ -122,7 +122,7 @@ write(Out, #output{socket = Socket}) ->
 -spec fail(halley_edge_codec:problem(), output()) -> no_return().
 fail(Problem, #output{link = Link} = Output) ->
     Link ! {broken, Problem},
-    stop(halley_edge_codec:goodbye(Problem), Output).
+    stop(halley_edge_goodbye:answer(Problem), Output).
 
 %% Writes GOODBYE behind what is gathered and ends the writer.
 -spec stop({goodbye, 1..8, binary()}, output()) -> no_return().

@@ -70,7 +70,8 @@ replays(Behind, Numbers) ->
      || {Conn, Transport, _, Cursor} <- Behind, is_map_key(Conn, Numbers)].
 
 enter_one({Conn, Number}, #sessions{slot = Slot}) ->
-    ok = halley_directory:open(Number, {link, Slot, Conn}).
+    ok = halley_directory:open(Number, {link, Slot, Conn}),
+    halley_groups:changed(Number).
 
 in_parts([], _) ->
     ok;
@@ -87,6 +88,7 @@ close(Closing, Sessions) ->
 
 close_one({Conn, Number, Reason}, #sessions{slot = Slot, worker = Worker} = Sessions) ->
     ok = halley_directory:close(Number, {link, Slot, Conn}),
+    ok = halley_groups:changed(Number),
     ok = halley_closings:record(Number, #{worker => Worker, conn => Conn,
                                           reason => reason(Reason)}),
     #sessions{held = Held, replays = Replays} = Sessions,

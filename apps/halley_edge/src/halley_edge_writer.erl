@@ -12,12 +12,10 @@
 %% when a sync began at an older cursor (10.6). Other frames may take as much again; beyond that the
 %% link ends with GOODBYE 8 (4.7).
 %%
-%% Messages: {deliver, Delivery, Conns}, {mark, Shard, Seq} and {close_sessions, Reason, Conns} from
-%% halley_links, which counts the first only; the rest by functions here and in halley_edge_catchup.
-%%
-%% An event moves the worker's cursor by its number alone (10.9). One that takes several frames says
-%% its cursor in each, and only in the last that it is passed: a worker that read some of them and
-%% lost the link gets the event again, for all.
+%% Messages from halley_links, which counts the first two only: {deliver, Delivery, To}, {members,
+%% What, Group, Conns}, {end_group, Group}, {mark, Shard, Seq}, {close_sessions, Reason, Conns}; the
+%% rest by functions here and in halley_edge_catchup. What concerns groups keeps its place among the
+%% events: while these are held, so is it (docs/internals/celebrities.md).
 %%
 %% Not here: reading, the meaning of frames, and when the link ends for any other reason.
 -module(halley_edge_writer).
@@ -160,14 +158,18 @@ output(Output, State) ->
 clock(#state{place = Place} = State) ->
     State#state{place = halley_edge_place:clock(erlang:system_time(second), Place)}.
 
-handle({deliver, Delivery, Conns}, State) ->
-    settle(event(Delivery, Conns, State));
+handle({deliver, Delivery, To}, State) ->
+    settle(event(Delivery, To, State));
 handle({send, Frames}, #state{output = Output} = State) ->
     output(lists:foldl(fun halley_edge_output:frame/2, Output, Frames), State);
 handle({inet_reply, _, ok}, State) ->
     State;
 handle({mark, Shard, Seq}, State) ->
     settle(mark(Shard, Seq, State));
+handle({members, _, _, _} = Members, State) ->
+    of_group(Members, State);
+handle({end_group, _} = End, State) ->
+    of_group(End, State);
 handle({free, Frame}, #state{output = Output} = State) ->
     output(halley_edge_output:free(Frame, Output), State);
 handle({credit, Bytes}, #state{output = Output} = State) ->
@@ -199,48 +201,39 @@ handle({inet_reply, _, {error, Reason}}, _) ->
 
 %%% Events and where the link stands
 
-event(Delivery, Conns, #state{place = Place} = State) ->
+event(Delivery, To, #state{place = Place} = State) ->
     case halley_edge_place:mode(Place) of
         live ->
-            deliver(Delivery, Conns, halley_links:cost(Delivery, Conns), State);
+            deliver(Delivery, To, halley_links:cost(Delivery, To), State);
         holding ->
-            State#state{place = halley_edge_place:keep({Delivery, Conns}, Place)};
+            State#state{place = halley_edge_place:keep({Delivery, To}, Place)};
         skipping ->
-            uncount(halley_links:cost(Delivery, Conns), State)
+            uncount(halley_links:cost(Delivery, To), State)
     end.
 
-%% One frame as a rule. An event that leaves no room for all its connections travels several times.
 %% Counted is what the queue's counter knows of it.
-deliver({Shard, Seq, Wire} = Delivery, Conns, Counted, #state{place = Place} = State) ->
-    Passed = State#state{place = halley_edge_place:passed(Shard, Seq, Place)},
-    case conns_room(Wire) of
-        Room when byte_size(Conns) =< Room ->
-            deliver_frame(<<>>, Wire, Conns, Counted, Passed);
-        Room ->
-            {Before, Still} = cursor(State),
-            deliver_parts(Before, Delivery, Conns, Room, Counted, Still)
+deliver(Delivery, To, Counted, #state{place = Place} = State) ->
+    {Frames, Passed} = halley_edge_delivery:frames(Delivery, To, Place),
+    enqueue(Frames, Counted, State#state{place = Passed}).
+
+enqueue([{Bytes, Frame}], Counted, #state{output = Output} = State) ->
+    Counted =:= Bytes orelse halley_edge_output:count(Bytes - Counted, Output),
+    State#state{output = halley_edge_output:enqueue(Bytes, Frame, Output)};
+enqueue([First | Rest], Counted, State) ->
+    enqueue(Rest, 0, enqueue([First], Counted, State)).
+
+%% A catch-up looks nothing up in groups, so their changes need not wait for it; but they must not
+%% overtake events that are held.
+of_group(Message, #state{place = Place} = State) ->
+    case halley_edge_place:mode(Place) of
+        holding -> State#state{place = halley_edge_place:keep(Message, Place)};
+        _ -> tell_group(Message, State)
     end.
 
-deliver_parts(Before, {_, _, Wire} = Delivery, Conns, Room, Counted, State)
-  when byte_size(Conns) > Room ->
-    <<First:Room/binary, Rest/binary>> = Conns,
-    Next = deliver_frame(Before, Wire, First, Counted, State),
-    deliver_parts(Before, Delivery, Rest, Room, 0, Next);
-deliver_parts(_, {Shard, Seq, Wire}, Conns, _, Counted, #state{place = Place} = State) ->
-    Passed = halley_edge_place:passed(Shard, Seq, Place),
-    {Cursor, Next} = cursor(State#state{place = Passed}),
-    deliver_frame(Cursor, Wire, Conns, Counted, Next).
-
-conns_room(Wire) ->
-    Free = ?FRAME_BYTES_MAX + 4 - ?CURSOR_BYTES_MAX
-               - halley_edge_encoder:deliver_bytes(<<>>, Wire, <<>>),
-    min(8 * ?DELIVER_CONNS_MAX, Free div 8 * 8).
-
-deliver_frame(Cursor, Wire, Conns, Counted, #state{output = Output} = State) ->
-    Bytes = halley_edge_encoder:deliver_bytes(Cursor, Wire, Conns),
-    Frame = halley_edge_encoder:encode_deliver(Cursor, Wire, Conns),
-    Counted =:= Bytes orelse halley_edge_output:count(Bytes - Counted, Output),
-    State#state{output = halley_edge_output:enqueue(Bytes, Frame, Output)}.
+tell_group({members, What, Group, Conns}, State) ->
+    enqueue(halley_edge_delivery:members(What, Group, Conns), byte_size(Conns), State);
+tell_group({end_group, Group}, State) ->
+    queue(0, halley_edge_codec:encode({group_end, Group}), State).
 
 cursor(#state{place = Place} = State) ->
     {Cursor, Next} = halley_edge_place:cursor(Place),
@@ -374,14 +367,16 @@ catchup(hold, #state{place = Place, catchup = {Pid, _}} = State) ->
     State#state{place = halley_edge_place:hold(Place)};
 catchup({reached, Heads}, #state{place = Place} = State) ->
     {Held, Marks, Live} = halley_edge_place:release(Heads, Place),
-    Sent = lists:foldl(fun({Delivery, Conns}, S) -> release(Delivery, Conns, Heads, S) end,
+    Sent = lists:foldl(fun(Kept, S) -> release(Kept, Heads, S) end,
                        moved(State#state{place = Live, catchup = none}), Held),
     lists:foldl(fun({Shard, Seq}, S) -> mark(Shard, Seq, S) end, Sent, Marks).
 
-release({Shard, Seq, _} = Delivery, Conns, Heads, State) when Seq =< element(Shard, Heads) ->
-    uncount(halley_links:cost(Delivery, Conns), State);
-release(Delivery, Conns, _, State) ->
-    deliver(Delivery, Conns, halley_links:cost(Delivery, Conns), State).
+release({{Shard, Seq, _} = Delivery, To}, Heads, State) when Seq =< element(Shard, Heads) ->
+    uncount(halley_links:cost(Delivery, To), State);
+release({{_, _, _} = Delivery, To}, _, State) ->
+    deliver(Delivery, To, halley_links:cost(Delivery, To), State);
+release(OfGroup, _, State) ->
+    tell_group(OfGroup, State).
 
 %%% Frames
 

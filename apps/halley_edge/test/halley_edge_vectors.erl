@@ -49,6 +49,7 @@ frame(<<"gap">>, #{<<"reason">> := R, <<"from">> := From, <<"to">> := To, <<"cur
                    <<"conns">> := Conns}) -> {gap, R, From, To, Cursor, Conns};
 frame(<<"cursor">>, #{<<"cursor">> := Cursor}) -> {cursor, Cursor};
 frame(<<"inspect">>, #{<<"token">> := T, <<"conn">> := C}) -> {inspect, T, C};
+frame(<<"group_", What/binary>>, F) -> of_group(What, F);
 frame(<<"replayed">>, #{<<"conn">> := C}) -> {replayed, C};
 frame(<<"inspected">>, F = #{<<"token">> := T, <<"conn">> := C}) ->
     Keys = [state, transport, outbox_bytes, outbox_pieces, outbox_ms, held, dropped, conflated],
@@ -96,3 +97,9 @@ pairs(Key, Fields) ->
 
 hex(Digits) ->
     binary:decode_hex(Digits).
+
+of_group(<<"deliver">>, F = #{<<"group">> := Group}) -> {group_deliver, Group, item(F)};
+of_group(<<"end">>, #{<<"group">> := Group}) -> {group_end, Group};
+of_group(What, #{<<"group">> := Group, <<"conns">> := Conns}) ->
+    Tag = case What of <<"join">> -> group_join; <<"leave">> -> group_leave end,
+    {Tag, Group, << <<N:64>> || N <- Conns >>}.

@@ -36,10 +36,15 @@ impl Worker {
         self.link.as_ref().is_some_and(|link| link.up && link.queued() < most)
     }
 
+    /// Is there anything to read, and room for it?
+    pub(crate) fn link_may_be_read(&self) -> bool {
+        self.link_readable && !self.groups.full()
+    }
+
     /// Reads and deals with what the brain sent, up to a bound.
     pub(crate) fn read_link(&mut self) {
         let mut read = 0;
-        while self.link_readable && read < READ_BYTES_PER_ROUND {
+        while self.link_may_be_read() && read < READ_BYTES_PER_ROUND {
             let Some(link) = self.link.as_mut() else {
                 self.link_readable = false;
                 return;
@@ -114,6 +119,7 @@ impl Worker {
                 _ => Ok(()),
             },
             Frame::Deliver { event, conns } => self.deliver(&event, conns),
+            Frame::GroupDeliver { group, event } => self.group_deliver(group, &event),
             _ => self.seldom(frame),
         }
     }
@@ -133,6 +139,9 @@ impl Worker {
             }
             Frame::Cursor { cursor } => self.link_cursor_moved(cursor),
             Frame::Inspect { token, conn } => self.inspect(token, conn),
+            Frame::GroupJoin { group, conns } => self.group_join(group, conns)?,
+            Frame::GroupLeave { group, conns } => self.group_leave(group, conns),
+            Frame::GroupEnd { group } => self.group_end(group),
             Frame::Refused { conn, status, retry_after_s, code, message } => {
                 let text = |bytes| std::str::from_utf8(bytes).unwrap_or("unreadable");
                 let (code, message) = (text(code), text(message));
@@ -184,6 +193,7 @@ impl Worker {
             metrics: List::from_items(count, &names),
         });
         self.stats.count(Stat::Meetings);
+        self.end_groups();
         let sessions = self.forget_numbers();
         if self.index == 0 {
             log!("met {}: {sessions} sessions in worker 0", String::from_utf8_lossy(node));
@@ -197,6 +207,9 @@ impl Worker {
     fn opened(&mut self, session: NumberedSession, cursor: &[u8]) {
         let Some((index, slot)) = self.table.find(session.conn) else { return };
         slot.user_number = session.user_number;
+        // What was read before OPENED is written before it, and counts as OPENED (6.2).
+        self.overdue(index);
+        let Some(slot) = self.table.get(index) else { return };
         let phase = slot.phase;
         match phase {
             Phase::Opening if slot.transport == Transport::Poll => self.poll_opened(index, cursor),

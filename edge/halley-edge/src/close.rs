@@ -88,6 +88,7 @@ impl Worker {
     /// The session, if it is one, is over: counts, and tells the brain if it knows the number.
     pub(crate) fn leave(&mut self, index: u32, reason: CloseReason) {
         self.forget_hold(index);
+        self.strike(index);
         let conn = self.table.conn(index);
         let Some(slot) = self.table.get(index) else { return };
         match slot.phase {

@@ -44,6 +44,7 @@ impl Worker {
     pub(crate) fn gap(&mut self, gap: &Gap<'_>, cursor: &[u8], conns: List<'_, u64>) {
         for conn in conns.iter() {
             if let Some((index, _)) = self.table.find(conn) {
+                self.overdue(index);
                 self.welcome(index, b"");
                 self.tell_gap(index, gap, cursor);
             }
@@ -60,6 +61,7 @@ impl Worker {
     }
 
     fn tell_gap(&mut self, index: u32, gap: &Gap<'_>, cursor: &[u8]) {
+        self.overdue(index);
         let Some(slot) = self.table.get(index) else { return };
         let transport = slot.transport;
         if !matches!(slot.phase, Phase::Opening | Phase::Live) {

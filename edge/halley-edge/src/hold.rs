@@ -105,13 +105,13 @@ pub struct Replay<'a> {
 
 impl Worker {
     /// A live event of a session whose events don't go into its outbox at once.
-    pub(crate) fn set_aside(&mut self, index: u32, event: &Event<'_>, piece: Piece) {
+    pub(crate) fn set_aside(&mut self, index: u32, shard: u8, seq: u64, piece: Piece) {
         let bytes_max = self.settings.hold_bytes_max;
         let all = self.stats.get(Stat::HeldBytes);
         let kept = match self.holds.get_mut(&index) {
             Some(hold) => {
                 let before = hold.bytes;
-                let kept = hold.keep(event.shard, event.seq, piece, bytes_max);
+                let kept = hold.keep(shard, seq, piece, bytes_max);
                 self.stats.add(Stat::HeldBytes, (hold.bytes - before) as u64);
                 kept && all <= self.settings.outboxes_bytes_max as u64
             }
@@ -136,6 +136,7 @@ impl Worker {
         if !self.holds.contains_key(&index) {
             return;
         }
+        self.overdue(index);
         // Like a DELIVER, a REPLAY before OPENED counts as OPENED for the welcome (6.2).
         self.welcome(index, b"");
         for event in replay.items.iter() {

@@ -10,10 +10,12 @@ mod admit;
 mod brain;
 mod close;
 mod config;
+mod crowd;
 mod cursor;
 mod deliver;
 mod exchange;
 mod goodbye;
+mod groups;
 mod hold;
 mod http;
 mod inspect;
@@ -77,7 +79,8 @@ fn run(mut config: Config) -> Result<(), String> {
     let _ = halley_sys::new_session();
     take_addresses(&mut config)?;
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|e| e.to_string())?;
-    let shared = Arc::new(Shared { config, stop: AtomicU64::new(worker::RUN) });
+    let shared =
+        Arc::new(Shared { config, turns: crowd::Turns::new(), stop: AtomicU64::new(worker::RUN) });
     let mut threads = Vec::new();
     for index in 0..shared.config.workers {
         threads.push(start(index, &shared)?);

@@ -226,6 +226,7 @@ impl Worker {
     /// `keep` is true.
     pub(crate) fn answer_poll(&mut self, index: u32, reason: CloseReason, keep: bool) {
         let (date, origins) = (self.date, Rc::clone(&self.settings.origins));
+        self.overdue(index);
         let cursor = self.poll_cursor(index);
         let Detail::Opening(opening) = self.table.take_detail(index) else { return };
         let Some(poll) = opening.poll else { return };

@@ -44,6 +44,12 @@ stats! {
     HeldBytes gauge "held_bytes" "Bytes of the live events that wait with them.";
     Replayed counter "replayed_total" "Events of replays put into outboxes and answers.";
     Polls counter "polls_total" "Polls answered.";
+    Groups gauge "groups" "Groups that have members here.";
+    GroupMembers gauge "group_members" "Members of all groups.";
+    GroupEvents counter "group_events_total" "Events of groups read from the link.";
+    GroupDelivered counter "group_delivered_total"
+        "Events put into outboxes and answers of members.";
+    UnderWay gauge "group_events_under_way" "Events of groups that not all members have yet.";
     Stale counter "stale_deliveries_total" "Events for connections that were gone.";
     Writes counter "writes_total" "Writes to client sockets.";
     Written counter "written_bytes_total" "Bytes written to client sockets.";

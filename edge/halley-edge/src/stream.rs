@@ -183,7 +183,8 @@ impl Worker {
             let mut out = opening.answer;
             let retry_ms = self.random.around(self.settings.stream_retry_ms);
             transport.welcome(&mut out, retry_ms, cursor);
-            self.push(index, out.into());
+            // Nothing comes before it.
+            self.put(index, out.into());
         }
     }
 
@@ -200,6 +201,7 @@ impl Worker {
     /// The stream doesn't come about: an HTTP error instead of its answer.
     pub(crate) fn refuse_stream(&mut self, index: u32, error: &StreamError<'_>) {
         self.count_error(error.status);
+        self.strike(index);
         let (date, origins) = (self.date, Rc::clone(&self.settings.origins));
         if let Detail::Opening(opening) = self.table.take_detail(index) {
             let reply = opening.reply.last();

@@ -6,7 +6,8 @@
 //! - `http.rs` reads requests, `request.rs` decides who answers them, `respond.rs` writes answers,
 //! - `stream.rs` opens streams and reads what clients send, `websocket.rs` that of WebSockets,
 //!   `admit.rs` says when a stream gets its session,
-//! - `deliver.rs` fills outboxes, `hold.rs` what waits for a replay, `poll.rs` answers,
+//! - `deliver.rs` fills outboxes, `groups.rs` and `crowd.rs` those of a subject's whole crowd,
+//!   `hold.rs` what waits for a replay, `poll.rs` answers,
 //! - `write.rs` writes outboxes, `close.rs` ends connections,
 //! - `brain.rs` deals with the link's frames, `sync.rs` and `cursor.rs` tell who is where,
 //! - `sweep.rs` deals with time, `stop.rs` with the end.
@@ -28,6 +29,8 @@ use mio::{Events, Interest, Poll, Token};
 
 use crate::admit::Admission;
 use crate::config::Config;
+use crate::crowd::{Kept, TURN_WAIT_MS, Turn, Turns};
+use crate::groups::Groups;
 use crate::hold::Hold;
 use crate::link::Link;
 use crate::listen;
@@ -59,6 +62,8 @@ pub const RUN: u64 = u64::MAX;
 pub struct Shared {
     /// The command line.
     pub config: Config,
+    /// See [`Turns`].
+    pub turns: Turns,
     /// [`RUN`], or within how many milliseconds to close everything.
     pub stop: AtomicU64,
 }
@@ -95,6 +100,8 @@ pub struct Worker {
     pub(crate) closes: Batch,
     /// The next slot that the sync looks at.
     pub(crate) sync_next: Option<u32>,
+    pub(crate) groups: Groups<Kept>,
+    pub(crate) turn: Turn,
     /// By index: the sessions that wait for the end of their replay.
     pub(crate) holds: HashMap<u32, Hold>,
     /// By connection id: polls that have their answer, or no more time.
@@ -161,6 +168,8 @@ impl Worker {
             opens: Batch::default(),
             closes: Batch::default(),
             sync_next: None,
+            groups: Groups::default(),
+            turn: Turn::default(),
             holds: HashMap::new(),
             polls_due: Vec::new(),
             link_cursor: Vec::new(),
@@ -194,7 +203,13 @@ impl Worker {
         let mut events = Events::with_capacity(EVENTS_PER_ROUND);
         self.tell_time();
         loop {
-            let pause = if self.has_more() { 0 } else { TICK_MS };
+            let pause = if self.has_more() {
+                0
+            } else if self.groups.under_way() > 0 {
+                TURN_WAIT_MS
+            } else {
+                TICK_MS
+            };
             match self.poll.poll(&mut events, Some(Duration::from_millis(pause))) {
                 Err(e) if e.kind() != io::ErrorKind::Interrupted => return Err(e),
                 _ => {}
@@ -230,7 +245,12 @@ impl Worker {
         let accept = self.accept_more.contains(&true) && !self.accept_failed;
         let upload = !self.paused.is_empty() && self.link_has_room();
         let write = !self.ready.is_empty() || !self.dirty.is_empty();
-        self.link_readable || accept || upload || write || self.sync_may_go_on()
+        self.link_may_be_read()
+            || self.has_turn()
+            || accept
+            || upload
+            || write
+            || self.sync_may_go_on()
     }
 
     fn on_event(&mut self, event: &Event) {
@@ -305,6 +325,7 @@ impl Worker {
         if self.link_has_room() {
             self.ready.append(&mut self.paused);
         }
+        self.serve_groups();
         self.answer_polls();
         self.flush_dirty();
         for index in std::mem::take(&mut self.ready) {

@@ -13,8 +13,15 @@ use crate::table::{Phase, flag};
 use crate::worker::Worker;
 
 impl Worker {
-    /// Puts a piece into a connection's outbox; it is written when the round settles.
+    /// Puts a piece into a connection's outbox, behind what is under way for it; it is written when
+    /// the round settles.
     pub(crate) fn push(&mut self, index: u32, piece: Piece) {
+        self.overdue(index);
+        self.put(index, piece);
+    }
+
+    /// The same for who knows that nothing is under way, or that this comes first.
+    pub(crate) fn put(&mut self, index: u32, piece: Piece) {
         let Some(slot) = self.table.get(index) else { return };
         if slot.socket.is_none() {
             return;

@@ -83,6 +83,10 @@ fn of_brain<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Frame<'a>, Error> {
         },
         0x1b => Frame::Cursor { cursor: r.cursor()? },
         0x1c => Frame::Inspect { token: r.u32()?, conn: r.conn()? },
+        0x20 => Frame::GroupDeliver { group: r.u32()?, event: Event::read(r)? },
+        0x21 => Frame::GroupJoin { group: r.u32()?, conns: List::read(r)? },
+        0x22 => Frame::GroupLeave { group: r.u32()?, conns: List::read(r)? },
+        0x23 => Frame::GroupEnd { group: r.u32()? },
         _ => return Err(UNKNOWN),
     })
 }

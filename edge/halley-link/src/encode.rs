@@ -76,7 +76,7 @@ impl Frame<'_> {
         }
     }
 
-    /// The brain's part of section 10.
+    /// The brain's part of sections 10 and 11.
     fn payload_of_replays(&self, out: &mut Vec<u8>) {
         match *self {
             Frame::Replay { conn, flags, cursor, heads, items } => {
@@ -98,6 +98,15 @@ impl Frame<'_> {
                 put_u32(out, token);
                 put_u64(out, conn);
             }
+            Frame::GroupDeliver { group, event } => {
+                put_u32(out, group);
+                event.write(out);
+            }
+            Frame::GroupJoin { group, conns } | Frame::GroupLeave { group, conns } => {
+                put_u32(out, group);
+                conns.write(out);
+            }
+            Frame::GroupEnd { group } => put_u32(out, group),
             _ => self.payload_of_edge(out),
         }
     }

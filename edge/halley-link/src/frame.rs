@@ -87,6 +87,21 @@ pub enum Frame<'a> {
         token: u32,
         conn: u64,
     },
+    GroupDeliver {
+        group: u32,
+        event: Event<'a>,
+    },
+    GroupJoin {
+        group: u32,
+        conns: List<'a, u64>,
+    },
+    GroupLeave {
+        group: u32,
+        conns: List<'a, u64>,
+    },
+    GroupEnd {
+        group: u32,
+    },
     HelloEdge {
         version: u16,
         window: u32,
@@ -169,6 +184,10 @@ impl Frame<'_> {
             Frame::Gap { .. } => 0x1a,
             Frame::Cursor { .. } => 0x1b,
             Frame::Inspect { .. } => 0x1c,
+            Frame::GroupDeliver { .. } => 0x20,
+            Frame::GroupJoin { .. } => 0x21,
+            Frame::GroupLeave { .. } => 0x22,
+            Frame::GroupEnd { .. } => 0x23,
             Frame::HelloEdge { .. } => 0x40,
             Frame::SyncBegin { .. } => 0x41,
             Frame::SyncEnd => 0x42,

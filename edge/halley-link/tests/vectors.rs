@@ -86,7 +86,9 @@ fn list_bytes<'a>(kind: &str, f: &'a Json) -> (u16, Vec<u8>) {
             cursor: text(j, "cursor"),
         }),
         "replay" => items(f, "items", event),
-        "deliver" | "close_sessions" | "gap" => items(f, "conns", |j| j.as_u64().unwrap()),
+        "deliver" | "close_sessions" | "gap" | "group_join" | "group_leave" => {
+            items(f, "conns", |j| j.as_u64().unwrap())
+        }
         "stats" => items(f, "values", |j| Value(j.as_u64().unwrap())),
         "hello_edge" => items(f, "metrics", |j| Metric {
             name: text(j, "name"),
@@ -155,9 +157,22 @@ fn write(kind: &str, f: &Json) -> Vec<u8> {
         "request_credit" => Frame::RequestCredit { conn: conn(), bytes: num(f, "bytes") as u32 },
         "shutdown" => Frame::Shutdown { drain_ms: num(f, "drain_ms") as u32 },
         "replay" | "gap" | "cursor" | "inspect" => return write_replaying(kind, f, count, &bytes),
+        "group_deliver" | "group_join" | "group_leave" | "group_end" => {
+            return write_of_group(kind, f, List::from_items(count, &bytes));
+        }
         _ => frame_of_edge(kind, f, count, &bytes, body),
     };
     encoded(&frame)
+}
+
+fn write_of_group(kind: &str, f: &Json, conns: List<'_, u64>) -> Vec<u8> {
+    let group = num(f, "group") as u32;
+    encoded(&match kind {
+        "group_deliver" => Frame::GroupDeliver { group, event: event(f) },
+        "group_join" => Frame::GroupJoin { group, conns },
+        "group_leave" => Frame::GroupLeave { group, conns },
+        _ => Frame::GroupEnd { group },
+    })
 }
 
 fn encoded(frame: &Frame<'_>) -> Vec<u8> {

@@ -49,4 +49,12 @@ export const PROFILES = [
     name: 'clock', weight: 1, promise: { policy: 'disconnect', clockSlackMs: 7_200_000 },
     settings: SHORT, fakesClock: true, without: ['disk-full', 'stall-and-flood'],
   },
+  {
+    // Every subject with two followers is a group, and becomes one while the faults go on.
+    name: 'groups', weight: 3, promise: { policy: 'disconnect' },
+    settings: {
+      ...SHORT, HALLEY_LIMITS_GROUP_FOLLOWERS_MIN: '2', HALLEY_LIMITS_GROUP_FOLLOWERS_LOW: '1',
+    },
+    without: ['disk-full', 'clock-step', 'stall-and-flood'],
+  },
 ];

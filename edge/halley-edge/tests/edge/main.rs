@@ -12,6 +12,7 @@ mod drain;
 mod edge;
 mod faults;
 mod flow;
+mod groups;
 mod handshake;
 mod holds;
 mod polls;

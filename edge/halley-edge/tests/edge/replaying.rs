@@ -18,7 +18,7 @@ pub fn sse_json(seq: u64, cursor: &str) -> String {
     crate::client::sse_event(cursor, &json(seq))
 }
 
-fn event<'a>((shard, seq, cursor): Numbered<'a>, json: &'a str) -> Event<'a> {
+pub fn event<'a>((shard, seq, cursor): Numbered<'a>, json: &'a str) -> Event<'a> {
     let data_offset = json.len() - seq.to_string().len() - 1;
     Event {
         shard,

@@ -1,0 +1,149 @@
+%% The groups of one shard: what the shard does so that its workers know their members, and how an
+%% event goes to a group (docs/internals/celebrities.md).
+%%
+%% Members that join and leave, a group's end and its events all go to the links from the shard's
+%% process, so a worker reads them in this order. Before an event the subject's marks are settled:
+%% the truth about each marked user is read and told. The caller has drawn the event's seq before.
+%%
+%% A group is filled up to some user number: marked users beyond are left to the filling, and an
+%% event is sent to the followers beyond by look-up. A portion of the filling was read a moment ago:
+%% what was marked since the portion was asked for (`touched') is read again here.
+%%
+%% It decides nothing about which subjects are groups; `halley_groups' does, and is answered
+%%   {filled, Subject, Ref, UpTo}   the group is filled up to there: another portion
+%%   {lost, Subject, Ref}           this shard has no such group; it was restarted
+-module(halley_groups_shard).
+
+-export([new/0, handle/2, publish/3, settle_some/1, members/1]).
+-export_type([groups/0, request/0]).
+
+-type user_number() :: halley_id:user_number().
+%% Groups are filled up to this user, at first up to none.
+-type up_to() :: -1 | user_number() | all.
+-type request() ::
+    {start, Subject :: user_number(), reference(), Owner :: pid()}
+  | {fill, Subject :: user_number(), reference(), Owner :: pid(), up_to(),
+     [{user_number(), halley_groups_members:found()}]}
+  | {stop, Subject :: user_number()}.
+
+%% Marks that are settled in one turn: about a millisecond.
+-define(SETTLE_MAX, 256).
+
+-record(group, {
+    ref :: reference(),
+    up_to = -1 :: up_to(),
+    touched = #{} :: #{user_number() => []},
+    members = halley_groups_members:new() :: halley_groups_members:members(),
+    %% Links that were told of members.
+    slots = #{} :: #{halley_links:slot() => []}
+}).
+-opaque groups() :: #{user_number() => #group{}}.
+
+-spec new() -> groups().
+new() ->
+    #{}.
+
+-spec handle(request(), groups()) -> groups().
+handle({start, Subject, Ref, Owner}, Groups) ->
+    %% What another shard or another start had told is void.
+    ok = halley_links:end_group(Subject),
+    %% The subject's own sessions get its events, whether it is beyond or not.
+    Own = settle(Subject, [Subject], #group{ref = Ref}),
+    Owner ! {filled, Subject, Ref, -1},
+    Groups#{Subject => Own};
+handle({fill, Subject, Ref, Owner, UpTo, Found}, Groups) ->
+    case Groups of
+        #{Subject := #group{ref = Ref} = Group} ->
+            Filled = fill(Subject, UpTo, Found, Group),
+            Owner ! {filled, Subject, Ref, UpTo},
+            Groups#{Subject := Filled};
+        #{} ->
+            Owner ! {lost, Subject, Ref},
+            Groups
+    end;
+handle({stop, Subject}, Groups) ->
+    ok = halley_links:end_group(Subject),
+    _ = halley_groups_marks:take_all(Subject),
+    maps:remove(Subject, Groups).
+
+%% Sends an event of a subject that is a group; gives the number of sessions it was sent to.
+%% `none': the subject is no group of this shard.
+-spec publish(halley_event:event(), Subject :: user_number() | undefined, groups()) ->
+    none | {Sessions :: non_neg_integer(), groups()}.
+publish(Event, Subject, Groups) ->
+    case Groups of
+        #{Subject := Group} ->
+            Settled = settle(Subject, halley_groups_marks:take_all(Subject), Group),
+            {Sessions, Sent} = send(Event, Subject, Settled),
+            {Sessions, Groups#{Subject := Sent}};
+        #{} ->
+            none
+    end.
+
+send(Event, Subject, #group{up_to = UpTo, members = Members, slots = Slots} = Group) ->
+    Processes = halley_groups_members:with_processes(Members),
+    Others = halley_fanout:beyond(Subject, UpTo, Processes),
+    {Sent, Gone} = halley_fanout:send_group(Event, Subject, maps:keys(Slots), Others),
+    InGroup = halley_groups_members:count(Members),
+    ok = halley_metrics:incr(group_events),
+    ok = halley_metrics:incr(group_deliveries, InGroup),
+    {Sent + InGroup, Group#group{slots = maps:without(Gone, Slots)}}.
+
+%% Settles some marks of each group; `more' if there may be others. Between events, so that few are
+%% left when one comes.
+-spec settle_some(groups()) -> {more | done, groups()}.
+settle_some(Groups) ->
+    maps:fold(fun(Subject, Group, {More, Settled}) ->
+        {Users, MoreHere} = halley_groups_marks:take(Subject, ?SETTLE_MAX),
+        {case MoreHere of more -> more; done -> More end,
+         Settled#{Subject := settle(Subject, Users, Group)}}
+    end, {done, Groups}, Groups).
+
+%% Of all groups together.
+-spec members(groups()) -> non_neg_integer().
+members(Groups) ->
+    maps:fold(fun(_, #group{members = Members}, Sum) ->
+        Sum + halley_groups_members:count(Members)
+    end, 0, Groups).
+
+fill(Subject, UpTo, Found, #group{up_to = From, touched = Touched} = Group) ->
+    Filled = Group#group{up_to = UpTo, touched = #{}},
+    Read = [{User, true, Sessions} || {User, Sessions} <- Found, not is_map_key(User, Touched)],
+    Again = [User || User <- maps:keys(Touched), is_within(User, From, UpTo)],
+    settle(Subject, Again, tell(Subject, Read, Filled)).
+
+is_within(User, From, all) -> User > From;
+is_within(User, From, UpTo) -> User > From andalso User =< UpTo.
+
+%% The marks of these users have been taken; now the truth is read.
+settle(_, [], Group) ->
+    Group;
+settle(Subject, Users, #group{up_to = UpTo} = Group) ->
+    Chunks = halley_directory_words:chunks(),
+    {Here, Beyond} = lists:partition(fun(User) ->
+        User =:= Subject orelse is_within(User, -1, UpTo)
+    end, Users),
+    Truths = [{User, halley_follows:is_follower(User, Subject),
+               halley_directory:lookup(Chunks, User)} || User <- Here],
+    tell(Subject, Truths, touch(Beyond, Group)).
+
+touch([], Group) ->
+    Group;
+touch(Users, #group{touched = Touched} = Group) ->
+    Group#group{touched = lists:foldl(fun(User, T) -> T#{User => []} end, Touched, Users)}.
+
+tell(Subject, Truths, #group{members = Members, slots = Slots} = Group) ->
+    {Joining, Leaving, Settled} = lists:foldl(fun one/2, {[], [], Members}, Truths),
+    _ = [halley_links:members(Slot, leave, Subject, Conns)
+         || {Slot, Conns} <- halley_fanout:by_slot(Leaving)],
+    Reached = [begin
+                   ok = halley_links:members(Slot, join, Subject, Conns),
+                   Slot
+               end || {Slot, Conns} <- halley_fanout:by_slot(Joining)],
+    Group#group{members = Settled, slots = maps:merge(Slots, maps:from_keys(Reached, []))}.
+
+one({User, Follows, Found}, {Joining, Leaving, Members}) ->
+    case halley_groups_members:settle(User, Follows, Found, Members) of
+        {join, Words, Settled} -> {Words ++ Joining, Leaving, Settled};
+        {leave, Words, Settled} -> {Joining, Words ++ Leaving, Settled}
+    end.

@@ -1,0 +1,65 @@
+%% What one message to a link becomes: the frames of an event, and those of a group's members. Pure.
+%%
+%% An event is one frame as a rule, which moves the worker's cursor by its number alone (link.md
+%% 10.9). One that takes several says its cursor in each, and only in the last that it is passed: a
+%% worker that read some of them and lost the link gets the event again, for all. To a group it is
+%% GROUP_DELIVER, behind DELIVER to the connections beside it.
+-module(halley_edge_delivery).
+
+-export([frames/3, members/3]).
+-export_type([frame/0]).
+
+-include("halley_edge.hrl").
+
+%% With its size.
+-type frame() :: {Bytes :: pos_integer(), iolist()}.
+
+%% The event is passed in the place that comes back.
+-spec frames(halley_event:delivery(), halley_links:to(), halley_edge_place:place()) ->
+    {[frame()], halley_edge_place:place()}.
+frames({Shard, Seq, Wire}, {group, Group, <<>>}, Place) ->
+    {[group(<<>>, Wire, Group)], halley_edge_place:passed(Shard, Seq, Place)};
+frames({Shard, Seq, Wire}, {group, Group, Conns}, Place) ->
+    {Before, After, Passed} = cursors(Shard, Seq, Place),
+    {deliver(Before, Before, Wire, Conns, room(Wire)) ++ [group(After, Wire, Group)], Passed};
+frames({Shard, Seq, Wire}, Conns, Place) ->
+    case room(Wire) of
+        Room when byte_size(Conns) =< Room ->
+            {[deliver(<<>>, Wire, Conns)], halley_edge_place:passed(Shard, Seq, Place)};
+        Room ->
+            {Before, After, Passed} = cursors(Shard, Seq, Place),
+            {deliver(Before, After, Wire, Conns, Room), Passed}
+    end.
+
+cursors(Shard, Seq, Place) ->
+    {Before, Still} = halley_edge_place:cursor(Place),
+    {After, Passed} = halley_edge_place:cursor(halley_edge_place:passed(Shard, Seq, Still)),
+    {Before, After, Passed}.
+
+deliver(_, After, Wire, Conns, Room) when byte_size(Conns) =< Room ->
+    [deliver(After, Wire, Conns)];
+deliver(Before, After, Wire, Conns, Room) ->
+    <<Now:Room/binary, Later/binary>> = Conns,
+    [deliver(Before, Wire, Now) | deliver(Before, After, Wire, Later, Room)].
+
+deliver(Cursor, Wire, Conns) ->
+    {halley_edge_encoder:deliver_bytes(Cursor, Wire, Conns),
+     halley_edge_encoder:encode_deliver(Cursor, Wire, Conns)}.
+
+group(Cursor, Wire, Group) ->
+    {halley_edge_encoder:group_deliver_bytes(Cursor, Wire),
+     halley_edge_encoder:encode_group_deliver(Cursor, Wire, Group)}.
+
+%% For packed connection ids beside the event in one frame (2.1, 7.3).
+room(Wire) ->
+    Free = ?FRAME_BYTES_MAX + 4 - ?CURSOR_BYTES_MAX
+               - halley_edge_encoder:deliver_bytes(<<>>, Wire, <<>>),
+    min(8 * ?DELIVER_CONNS_MAX, Free div 8 * 8).
+
+%% GROUP_JOIN or GROUP_LEAVE of so many.
+-spec members(join | leave, halley_id:user_number(), Conns :: binary()) -> [frame()].
+members(What, Group, Conns) when byte_size(Conns) =< 8 * ?DELIVER_CONNS_MAX ->
+    Frame = halley_edge_encoder:encode_members(What, Group, Conns),
+    [{iolist_size(Frame), Frame}];
+members(What, Group, <<Now:(8 * ?DELIVER_CONNS_MAX)/binary, Later/binary>>) ->
+    members(What, Group, Now) ++ members(What, Group, Later).

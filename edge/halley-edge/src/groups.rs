@@ -1,0 +1,340 @@
+//! Groups (`protocol/link.md` 11, `docs/internals/celebrities.md`): which connections are members,
+//! and the events that are on their way to them.
+//!
+//! A group's members are one bit per slot of the table. An event of a group isn't put into all
+//! outboxes at once: it is *under way* with a copy of the bits, and each round serves a slice of
+//! them, so nobody waits for thousands of writes. The copy is what joining and leaving don't
+//! change: they come behind the event.
+//!
+//! Order per connection: whatever is to be written to a connection, what is under way for it goes
+//! first ([`Worker::overdue`]).
+//!
+//! Invariant: a bit, in a group or under way, stands for a session in phase Opening or Live that
+//! has had its slot since; [`Groups::strike`] is called before it loses either.
+//!
+//! Bounds: [`GROUPS_MAX`] groups, [`UNDER_WAY_MAX`] events; beyond these the link isn't read.
+
+use std::collections::{HashMap, VecDeque};
+
+/// Groups that a worker holds (11.2).
+pub const GROUPS_MAX: usize = 1_024;
+/// Events under way; with so many the link isn't read.
+pub const UNDER_WAY_MAX: usize = 32;
+
+/// A set of slots. Invariant: `count` is the number of bits that are set.
+#[derive(Clone, Debug, Default)]
+pub struct Bits {
+    words: Vec<u64>,
+    count: usize,
+}
+
+impl Bits {
+    /// Puts a slot in; false if it was there.
+    pub fn set(&mut self, index: u32) -> bool {
+        let (word, bit) = place(index);
+        if self.words.len() <= word {
+            self.words.resize(word + 1, 0);
+        }
+        let added = self.words.get_mut(word).is_some_and(|word| {
+            let added = *word & bit == 0;
+            *word |= bit;
+            added
+        });
+        self.count += usize::from(added);
+        added
+    }
+
+    /// Takes a slot out; false if it wasn't there.
+    pub fn clear(&mut self, index: u32) -> bool {
+        let (word, bit) = place(index);
+        let removed = self.words.get_mut(word).is_some_and(|word| {
+            let removed = *word & bit != 0;
+            *word &= !bit;
+            removed
+        });
+        self.count -= usize::from(removed);
+        removed
+    }
+
+    /// Slots in it.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// The first slot that is in it, looking from the word `from` on, which moves there.
+    fn first(&self, from: &mut usize) -> Option<u32> {
+        if self.count == 0 {
+            return None;
+        }
+        let (skipped, word) =
+            self.words.iter().skip(*from).enumerate().find(|(_, word)| **word != 0)?;
+        *from += skipped;
+        Some(*from as u32 * u64::BITS + word.trailing_zeros())
+    }
+}
+
+fn place(index: u32) -> (usize, u64) {
+    ((index / u64::BITS) as usize, 1 << (index % u64::BITS))
+}
+
+/// An event on its way to those who haven't got it. No bit below the word `from` is set.
+struct UnderWay<E> {
+    members: Bits,
+    from: usize,
+    event: E,
+}
+
+/// The groups of a worker, and the events under way, oldest first.
+pub struct Groups<E> {
+    groups: HashMap<u32, Bits>,
+    under_way: VecDeque<UnderWay<E>>,
+}
+
+impl<E> Default for Groups<E> {
+    fn default() -> Self {
+        Groups { groups: HashMap::new(), under_way: VecDeque::new() }
+    }
+}
+
+/// More than [`GROUPS_MAX`] groups.
+#[derive(Debug, PartialEq, Eq)]
+pub struct TooMany;
+
+impl<E> Groups<E> {
+    /// Makes a session a member; once more changes nothing.
+    ///
+    /// # Errors
+    /// When that takes another group and there are [`GROUPS_MAX`].
+    pub fn join(&mut self, group: u32, index: u32) -> Result<bool, TooMany> {
+        if self.groups.len() >= GROUPS_MAX && !self.groups.contains_key(&group) {
+            return Err(TooMany);
+        }
+        Ok(self.groups.entry(group).or_default().set(index))
+    }
+
+    /// A session is no member any more, or wasn't.
+    pub fn leave(&mut self, group: u32, index: u32) -> bool {
+        self.groups.get_mut(&group).is_some_and(|members| members.clear(index))
+    }
+
+    /// Forgets a group, or one that there isn't; gives how many members it had.
+    pub fn end(&mut self, group: u32) -> usize {
+        self.groups.remove(&group).map_or(0, |members| members.len())
+    }
+
+    /// Forgets all groups. What is under way stays so.
+    pub fn end_all(&mut self) {
+        self.groups = HashMap::new();
+    }
+
+    /// A session ends: it is no member of anything, and nothing is under way for it. Gives how many
+    /// groups it was a member of.
+    pub fn strike(&mut self, index: u32) -> usize {
+        self.under_way.iter_mut().for_each(|event| {
+            event.members.clear(index);
+        });
+        self.groups.values_mut().map(|members| usize::from(members.clear(index))).sum()
+    }
+
+    /// An event begins its way to who is a member now.
+    pub fn begin(&mut self, group: u32, event: impl FnOnce() -> E) {
+        if let Some(members) = self.groups.get(&group).filter(|members| members.len() > 0) {
+            let members = members.clone();
+            self.under_way.push_back(UnderWay { members, from: 0, event: event() });
+        }
+    }
+
+    /// The oldest event that is under way to this session, which has it from now on.
+    pub fn take(&mut self, index: u32) -> Option<&mut E> {
+        self.under_way
+            .iter_mut()
+            .find_map(|event| event.members.clear(index).then_some(&mut event.event))
+    }
+
+    /// The next session to serve; none when nothing is under way. Events that all have are
+    /// forgotten on the way.
+    pub fn next(&mut self) -> Option<u32> {
+        while let Some(event) = self.under_way.front_mut() {
+            if let Some(index) = event.members.first(&mut event.from) {
+                return Some(index);
+            }
+            self.under_way.pop_front();
+        }
+        self.under_way.shrink_to(UNDER_WAY_MAX);
+        None
+    }
+
+    /// Groups.
+    pub fn len(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Events under way.
+    pub fn under_way(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// Must the link wait?
+    pub fn full(&self) -> bool {
+        self.under_way.len() >= UNDER_WAY_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SLOTS: u32 = 150;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Join(u32, u32),
+        Leave(u32, u32),
+        End(u32),
+        EndAll,
+        Strike(u32),
+        Event(u32),
+        /// Something else is written to this slot.
+        Other(u32),
+        /// A slice of so many members.
+        Slice(usize),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let slot = || prop_oneof![0..8u32, 0..SLOTS];
+        let group = || 1..4u32;
+        prop_oneof![
+            6 => (group(), slot()).prop_map(|(group, slot)| Step::Join(group, slot)),
+            2 => (group(), slot()).prop_map(|(group, slot)| Step::Leave(group, slot)),
+            1 => group().prop_map(Step::End),
+            1 => Just(Step::EndAll),
+            2 => slot().prop_map(Step::Strike),
+            4 => group().prop_map(Step::Event),
+            2 => slot().prop_map(Step::Other),
+            3 => (0..6usize).prop_map(Step::Slice),
+        ]
+    }
+
+    /// What a client sees: events by number, and other writes by a number of their own.
+    #[derive(Default)]
+    struct Model {
+        groups: BTreeMap<u32, BTreeSet<u32>>,
+        /// For the session in each slot, what it has to see in the end.
+        due: BTreeMap<u32, Vec<usize>>,
+    }
+
+    #[derive(Default)]
+    struct Run {
+        groups: Groups<usize>,
+        seen: BTreeMap<u32, Vec<usize>>,
+    }
+
+    impl Run {
+        fn overdue(&mut self, slot: u32) {
+            while let Some(event) = self.groups.take(slot) {
+                self.seen.entry(slot).or_default().push(*event);
+            }
+        }
+
+        fn slice(&mut self, members: usize) {
+            for _ in 0..members {
+                let Some(slot) = self.groups.next() else { return };
+                self.overdue(slot);
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(1024))]
+
+        /// 11.4: GROUP_DELIVER does at each member what DELIVER does, whatever comes in between:
+        /// each event once, none that is from before or behind the membership, in order with
+        /// whatever else is written.
+        #[test]
+        fn as_if_delivered_at_once(steps in prop::collection::vec(step(), 0..120)) {
+            let (mut model, mut run) = (Model::default(), Run::default());
+            for (number, step) in steps.into_iter().enumerate() {
+                match step {
+                    Step::Join(group, slot) => {
+                        let added = model.groups.entry(group).or_default().insert(slot);
+                        prop_assert_eq!(run.groups.join(group, slot), Ok(added));
+                    }
+                    Step::Leave(group, slot) => {
+                        let removed = model.groups.get_mut(&group).is_some_and(|g| g.remove(&slot));
+                        prop_assert_eq!(run.groups.leave(group, slot), removed);
+                    }
+                    Step::End(group) => {
+                        let members = model.groups.remove(&group).map_or(0, |group| group.len());
+                        prop_assert_eq!(run.groups.end(group), members);
+                    }
+                    Step::EndAll => {
+                        model.groups.clear();
+                        run.groups.end_all();
+                    }
+                    Step::Strike(slot) => {
+                        let groups = model.groups.values_mut();
+                        let of = groups.map(|group| usize::from(group.remove(&slot))).sum();
+                        prop_assert_eq!(run.groups.strike(slot), of);
+                        // The slot's next session has seen nothing; the old one may miss the end.
+                        let due = model.due.remove(&slot).unwrap_or_default();
+                        let seen = run.seen.remove(&slot).unwrap_or_default();
+                        prop_assert!(due.starts_with(&seen));
+                    }
+                    Step::Event(group) => {
+                        for slot in model.groups.get(&group).into_iter().flatten() {
+                            model.due.entry(*slot).or_default().push(number);
+                        }
+                        run.groups.begin(group, || number);
+                    }
+                    Step::Other(slot) => {
+                        model.due.entry(slot).or_default().push(number);
+                        run.overdue(slot);
+                        run.seen.entry(slot).or_default().push(number);
+                        prop_assert_eq!(&run.seen[&slot], &model.due[&slot]);
+                    }
+                    Step::Slice(members) => run.slice(members),
+                }
+            }
+            run.slice(usize::MAX);
+            prop_assert_eq!(run.groups.under_way(), 0);
+            prop_assert_eq!(run.seen, model.due);
+        }
+    }
+
+    /// 11.2: "A worker holds at most 1,024 groups".
+    #[test]
+    fn groups_are_bounded() {
+        let mut groups = Groups::<()>::default();
+        for group in 0..GROUPS_MAX as u32 {
+            assert_eq!(groups.join(group, 7), Ok(true));
+        }
+        assert_eq!(groups.join(9_999, 7), Err(TooMany));
+        assert_eq!(groups.join(1, 8), Ok(true), "one that is there has room");
+        assert_eq!(groups.end(3), 1);
+        assert_eq!(groups.join(9_999, 7), Ok(true));
+    }
+
+    /// Members that share a slice get several events in one turn, and the link waits at the bound.
+    #[test]
+    fn who_is_served_has_all_that_is_under_way() {
+        let mut run = Run::default();
+        run.groups.join(1, 3).unwrap();
+        run.groups.join(1, 140).unwrap();
+        for number in 0..UNDER_WAY_MAX {
+            assert!(!run.groups.full());
+            run.groups.begin(1, || number);
+        }
+        assert!(run.groups.full());
+        run.slice(1);
+        assert_eq!(run.seen[&3], (0..UNDER_WAY_MAX).collect::<Vec<_>>());
+        assert!(!run.seen.contains_key(&140));
+        run.slice(2);
+        assert_eq!(run.seen[&140].len(), UNDER_WAY_MAX);
+        assert_eq!(run.groups.under_way(), 0);
+    }
+}
