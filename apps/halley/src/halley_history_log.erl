@@ -5,7 +5,8 @@
 %% answers all. Meanwhile the next group gathers: a thousand publishers share a few syncs. A sync
 %% costs more processor time than an event. So where several publishers waited for the last group,
 %% the next one waits, a millisecond at a time, until there are as many again, until that brings no
-%% more, or for three milliseconds; a lone publisher waits for nobody.
+%% more, or for three milliseconds; a lone publisher waits for nobody. What nobody waits for is
+%% written with the next that somebody waits for, or after two milliseconds.
 %%
 %% Records are packed by who appends. What is appended is counted in `queue_bytes' before it is
 %% sent, so `halley_history:refusing/0' can refuse before anything is accepted.
@@ -34,6 +35,8 @@
 -define(PROBE_MS, 1000).
 %% How long a group in a crowd waits for more.
 -define(PATIENCE_MS, 3).
+%% How long what nobody waits for stays in memory.
+-define(LINGER_MS, 2).
 %% What an entry takes in the mailbox beyond its record.
 -define(ENTRY_BYTES, 256).
 %% Unfollows that are sent in one go.
@@ -170,11 +173,39 @@ tick() ->
 
 -spec gather(item(), Crowd :: non_neg_integer()) -> [item()].
 gather(Item, Crowd) ->
-    {Items, Bytes} = take([Item], bytes(Item)),
+    NowMs = erlang:monotonic_time(millisecond),
+    {Items, Bytes} = linger(take([Item], bytes(Item)), NowMs + ?LINGER_MS),
     lists:reverse(case Crowd > 1 of
-        true -> wait(Items, Bytes, Crowd, erlang:monotonic_time(millisecond) + ?PATIENCE_MS);
+        true -> wait(Items, Bytes, Crowd, NowMs + ?PATIENCE_MS);
         false -> Items
     end).
+
+linger({Items, Bytes}, UntilMs) ->
+    case lists:any(fun waits/1, Items) of
+        true -> {Items, Bytes};
+        false -> linger(Items, Bytes, UntilMs)
+    end.
+
+%% Nobody waits for these items.
+linger(Items, Bytes, UntilMs) ->
+    LeftMs = max(0, UntilMs - erlang:monotonic_time(millisecond)),
+    case Bytes < halley_limits:get(history_commit_bytes_max) of
+        true ->
+            receive
+                {history, Item} ->
+                    linger_with(Item, [Item | Items], Bytes + bytes(Item), UntilMs)
+            after LeftMs ->
+                {Items, Bytes}
+            end;
+        false ->
+            {Items, Bytes}
+    end.
+
+linger_with(Item, Items, Bytes, UntilMs) ->
+    case waits(Item) of
+        true -> take(Items, Bytes);
+        false -> linger(Items, Bytes, UntilMs)
+    end.
 
 take(Items, Bytes) ->
     case Bytes < halley_limits:get(history_commit_bytes_max) of
