@@ -120,7 +120,7 @@ tune() {
     # and small events never come near the usual 16 KB (tcp_wmem) and 128 KB (tcp_rmem).
     # tcp_max_orphans and tcp_max_tw_buckets are left alone as well: beyond them the kernel forgets
     # closed connections sooner, which on loopback does no harm and takes less memory.
-    # An entry for each connection, where a firewall tracks them. To exempt loopback is better still.
+    # An entry for each connection, where a firewall tracks them; better, exempt loopback.
     at_least /proc/sys/net/netfilter/nf_conntrack_max $((connections + 100000))
     # Nanoseconds for which an idle processor of a virtual machine looks for work before it halts.
     # A halted one is woken through the hypervisor at each wake-up of a thread; this makes that rare

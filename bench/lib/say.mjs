@@ -14,7 +14,7 @@ export function say(text) {
   process.stderr.write(`${live === '' ? '' : CLEAR}${stamped(text)}\n${live}`);
 }
 
-/** Shows `text` in the place of the last such text; '' takes it away. Without a terminal: nothing. */
+/** Shows `text` in the place of the last such; '' takes it away. Nothing without a terminal. */
 export function sayNow(text) {
   if (!process.stderr.isTTY) return;
   const columns = process.stderr.columns ?? 100;

@@ -97,7 +97,8 @@ message({Writer, _, _}) ->
     end.
 
 %% A delivery as a map.
-event({Shard, Seq, <<Shard, Seq:64, At:64, DataOffset:32, _:32, 0, Bytes:32, Json:Bytes/binary>>}) ->
+event({Shard, Seq, Wire}) ->
+    <<Shard, Seq:64, At:64, DataOffset:32, _:32, 0, Bytes:32, Json:Bytes/binary>> = Wire,
     #{<<"id">> := Id, <<"subject">> := Subject, <<"at">> := At} =
         jiffy:decode(Json, [return_maps]),
     #{id => Id, subject => Subject, shard => Shard, seq => Seq, at => At, json => Json,

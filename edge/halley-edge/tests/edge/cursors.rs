@@ -79,8 +79,8 @@ fn welcomes() {
 }
 
 /// 10.1: "The *link's cursor* is that of the last DELIVER, CURSOR, OPENED or REPLAY with LAST that
-/// the worker has read, unless that one was empty"; 6.1: "SYNC_BEGIN has the link's cursor as the worker last read it, from any
-/// brain; it is empty if there was none."
+/// the worker has read, unless that one was empty"; 6.1: "SYNC_BEGIN has the link's cursor as the
+/// worker last read it, from any brain; it is empty if there was none."
 #[test]
 fn the_links_cursor() {
     let (edge, brain) = Edge::start(&[]);
