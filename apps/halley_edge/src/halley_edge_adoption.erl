@@ -40,15 +40,23 @@ look(#{socket_dir := Dir} = Config, Build) ->
                                   [Path, halley_edge_dial:reason_text(Reason)])}
     end.
 
-%% A worker that says it was dialled again (1.2) is there, and whoever did that may be gone.
+%% A worker that says it was dialled again (1.2), or closes before it could say so, is there, and
+%% whoever dialled may be gone.
 dial(Path, Dials) ->
     case halley_edge_dial:dial(Path) of
         {error, {goodbye, ?GOODBYE_REPLACED, _}} when Dials > 1 ->
-            timer:sleep(?POLL_MS),
-            dial(Path, Dials - 1);
+            dial_again(Path, Dials);
+        {error, {Step, Reason}} when Dials > 1, Step =:= send orelse Step =:= recv,
+                                     Reason =:= closed orelse Reason =:= epipe
+                                         orelse Reason =:= econnreset ->
+            dial_again(Path, Dials);
         Dialled ->
             Dialled
     end.
+
+dial_again(Path, Dials) ->
+    timer:sleep(?POLL_MS),
+    dial(Path, Dials - 1).
 
 differences(#{public := Public, api := Api, workers := Workers}, Build, Hello) ->
     #{public_listen := ItsPublic, api_listen := ItsApi, workers := ItsWorkers,
