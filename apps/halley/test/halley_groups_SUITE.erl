@@ -1,0 +1,142 @@
+%% A group while it is filled: the test plays the subject's shard and the filling step by step, so
+%% that what takes microseconds in a brain has its races. A link's writer forwards what it gets.
+-module(halley_groups_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+-import(halley_test_brain, [number/1, link_with/1]).
+
+-define(WAIT_MS, 5000).
+
+all() -> [a_portion_that_is_out_of_date, events_while_it_is_filled, a_shard_that_knows_nothing,
+          members_that_are_processes].
+
+init_per_testcase(_, Config) -> halley_test_brain:start(Config).
+
+end_per_testcase(_, Config) -> halley_test_brain:stop(Config).
+
+%% Between the reading of a portion and its arrival one user unfollows, one logs in, one logs out
+%% and in again elsewhere.
+a_portion_that_is_out_of_date(_) ->
+    [A, B, C, D] = followers([<<"a">>, <<"b">>, <<"c">>, <<"d">>]),
+    {_, Slot, _} = Link = link_with([{A, 1}, {B, 2}, {D, 4}]),
+    {_, OtherSlot, _} = Other = link_with([]),
+    {Ref, Started} = started(),
+    {all, Found} = halley_groups_fill:portion(star(), -1),
+    ok = halley:unfollow(<<"a">>, <<"star">>),
+    ok = halley_directory:open(C, {link, Slot, 3}),
+    ok = halley_directory:close(D, {link, Slot, 4}),
+    ok = halley_directory:open(D, {link, OtherSlot, 5}),
+    [new = halley_groups_marks:leave(star(), User) || User <- [A, C, D]],
+    {done, Touched} = halley_groups_shard:settle_some(Started),
+    Filled = halley_groups_shard:handle({fill, star(), Ref, self(), all, Found}, Touched),
+    ?assertEqual([{join, [2]}, {join, [3]}], lists:sort([told(Link), told(Link)])),
+    ?assertEqual({join, [5]}, told(Other)),
+    ?assertEqual(3, halley_groups_shard:members(Filled)),
+    nothing(Link),
+    nothing(Other).
+
+%% One message for a link: to the group as far as it is filled, and by look-up beyond.
+events_while_it_is_filled(_) ->
+    [A, B, C] = followers([<<"a">>, <<"b">>, <<"c">>]),
+    Link = link_with([{A, 1}, {B, 2}, {C, 3}, {star(), 9}]),
+    Far = link_with([{C, 4}]),
+    {Ref, Started} = started(),
+    ?assertEqual({join, [9]}, told(Link)),
+    Half = halley_groups_shard:handle({fill, star(), Ref, self(), A, [{A, found(A)}]}, Started),
+    ?assertEqual({join, [1]}, told(Link)),
+    {5, Sent} = halley_groups_shard:publish(event(1), star(), Half),
+    ?assertEqual({star(), [2, 3]}, delivered(Link)),
+    ?assertEqual({none, [4]}, delivered(Far)),
+    Found = [{User, found(User)} || User <- [B, C]],
+    Whole = halley_groups_shard:handle({fill, star(), Ref, self(), all, Found}, Sent),
+    ?assertEqual({join, [2, 3]}, told(Link)),
+    ?assertEqual({join, [4]}, told(Far)),
+    {5, Again} = halley_groups_shard:publish(event(2), star(), Whole),
+    ?assertEqual({star(), []}, delivered(Link)),
+    ?assertEqual({star(), []}, delivered(Far)),
+    Stopped = halley_groups_shard:handle({stop, star()}, Again),
+    ?assertEqual(ended, told(Link)),
+    ?assertEqual(none, halley_groups_shard:publish(event(3), star(), Stopped)).
+
+%% A shard that was restarted, or a start that another one has replaced.
+a_shard_that_knows_nothing(_) ->
+    Ref = make_ref(),
+    New = halley_groups_shard:new(),
+    ?assertEqual(New, halley_groups_shard:handle({fill, star(), Ref, self(), all, []}, New)),
+    receive {lost, Star, Ref} -> ?assertEqual(star(), Star) after ?WAIT_MS -> error(not_told) end.
+
+%% They are looked up for each event, and get one about a subject that two of their users follow
+%% once.
+members_that_are_processes(_) ->
+    [A, B] = followers([<<"a">>, <<"b">>]),
+    Link = link_with([{A, 1}]),
+    [ok = halley_directory:open(User, self()) || User <- [A, B]],
+    {Ref, Started} = started(),
+    {all, Found} = halley_groups_fill:portion(star(), -1),
+    Filled = halley_groups_shard:handle({fill, star(), Ref, self(), all, Found}, Started),
+    ?assertEqual({join, [1]}, told(Link)),
+    {2, Sent} = halley_groups_shard:publish(event(1), star(), Filled),
+    #{data := 1} = halley_test_brain:event(),
+    ok = halley:logout(self()),
+    {1, _} = halley_groups_shard:publish(event(2), star(), Sent),
+    halley_test_brain:no_event().
+
+%% --- the shard's part ----------------------------------------------------------------------------
+
+star() -> number(<<"star">>).
+
+followers(Users) ->
+    {ok, _} = halley:follow([{User, <<"star">>} || User <- Users]),
+    [number(User) || User <- Users].
+
+found(User) -> halley_directory:lookup(halley_directory_words:chunks(), User).
+
+started() ->
+    Ref = make_ref(),
+    Star = star(),
+    Started = halley_groups_shard:handle({start, Star, Ref, self()}, halley_groups_shard:new()),
+    receive {filled, Star, Ref, -1} -> {Ref, Started} after ?WAIT_MS -> error(not_started) end.
+
+event(Data) ->
+    Draft = halley_event:draft(generated, <<"star">>, integer_to_binary(Data)),
+    Prefix = halley_event:id_prefix(halley_history:store()),
+    halley_event:event(Draft, Prefix, {1, Data}, 0).
+
+%% --- what a writer got, but for marks and ends ---------------------------------------------------
+
+told(Link) ->
+    case next(Link) of
+        {members, What, Group, Conns} ->
+            ?assertEqual(star(), Group),
+            {What, lists:sort([Conn || <<Conn:64>> <= Conns])};
+        {end_group, _} ->
+            ended
+    end.
+
+delivered(Link) ->
+    {deliver, _, To} = next(Link),
+    {Group, Conns} = case To of
+        {group, G, C} -> {G, C};
+        _ -> {none, To}
+    end,
+    {Group, lists:sort([Conn || <<Conn:64>> <= Conns])}.
+
+next({Writer, _, _} = Link) ->
+    receive
+        {Writer, {mark, _, _}} -> next(Link);
+        {Writer, {end_group, _} = Message} ->
+            %% Of the start, before anything else.
+            case get({begun, Writer}) of
+                undefined -> put({begun, Writer}, yes), next(Link);
+                yes -> Message
+            end;
+        {Writer, Message} -> Message
+    after ?WAIT_MS -> error(nothing_told)
+    end.
+
+nothing({Writer, _, _}) ->
+    receive {Writer, {members, _, _, _} = Message} -> error({unexpected, Message})
+    after 50 -> ok
+    end.
