@@ -208,6 +208,18 @@ test('ack: memory may die with the brain; ack: disk may not, and not without a k
   assert.deepEqual(dies('memory', {}), ['lost']);
 });
 
+test('ack: memory may find no room in the log, if a gap says so; ack: disk may not', () => {
+  const full = (ack, gaps, effects = { fills: true }) => {
+    const told = story().fault(effects).publish('e1', { ack });
+    for (const gap of gaps) told.say('gap', { from: null, to: null, ...gap });
+    return kinds(told.publish('e2').gets('e2'));
+  };
+  assert.deepEqual(full('memory', [{ reason: 'damaged' }]), []);
+  assert.deepEqual(full('memory', []), ['lost']);
+  assert.deepEqual(full('disk', [{ reason: 'damaged' }]), ['lost']);
+  assert.deepEqual(full('memory', [{ reason: 'damaged' }], {}), ['lost', 'unjust gap']);
+});
+
 test('drop-oldest and latest-per-subject excuse what they should, for a stalled client', () => {
   const stalled = (policy) => story({ policy }).say('stall').publish('e1').publish('e2');
   assert.deepEqual(kinds(stalled('latest_per_subject').gets('e2')), []);

@@ -22,7 +22,7 @@ function fill(file) {
 }
 
 export default {
-  name: 'disk-full', lane: 'server', weight: 12,
+  name: 'disk-full', lane: 'server', weight: 12, effects: { fills: true },
   async inject(world, random) {
     const ballast = join(world.server.dataDir, 'ballast');
     fill(ballast);

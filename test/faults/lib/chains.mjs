@@ -166,7 +166,8 @@ class Reader {
       case 'malformed':
       case 'other_store': return this.#chain.connect.keep === 'bad';
       case 'too_old': return profile.retentionMs !== undefined;
-      case 'damaged': return damage.size > 0 && faults.some((f) => f.damages && f.begun < t);
+      case 'damaged': return faults.some((f) => f.begun < t
+        && (f.fills || (f.damages && damage.size > 0)));
       case 'slow_consumer': return profile.policy !== 'disconnect' && this.#stalls.has(conn);
       default: return false;
     }

@@ -18,9 +18,10 @@
 //              stall   {conn}                   the client stops reading for a while
 //              garbled {conn, text}             bytes that are no event, gap, cursor or heartbeat
 //              close   {conn, by: 'client' | 'server', why}
-//   faults   [{name, begun, ended, begunMs, endedMs, closes, kills, damages, links}]
+//   faults   [{name, begun, ended, begunMs, endedMs, closes, kills, damages, fills, links}]
 //            closes: what the fault does to connections allows the server to close them;
-//            kills: the brain died; damages: bytes of the log were changed;
+//            kills: the brain died; damages: bytes of the log were changed; fills: the log could
+//            not be written;
 //            links: a link was cut
 //   damage   id -> what the checker did to its record in the log
 //

@@ -6,6 +6,7 @@
 //   - a gap says so, for a cause that this round has, and its times cover the event's; or
 //   - the checker itself took the record out of the log; or
 //   - the publisher asked for `ack: memory` and the brain was killed right after; or
+//   - it asked for that, the log could not be written just then, and a gap says so; or
 //   - the policy keeps only the newest event of a subject, and a newer one came.
 // A client that left its chain can't show that the last events were lost on it, but a hole before
 // something newer about the same subject is a loss as well.
@@ -69,9 +70,15 @@ function isCause(gap, event, context) {
   const { profile, damage } = context.history;
   if (gap.reason === 'damaged') {
     return damage.has(event.id) || isTooOld(gap, event, profile)
-      || lostItsUnfollow(event, context, true);
+      || lostItsUnfollow(event, context, true) || foundNoRoom(event, context);
   }
   return gap.reason !== 'too_old' || isTooOld(gap, event, profile);
+}
+
+/** Acknowledged before it was to be written, and then it could not be. */
+function foundNoRoom(event, { history }) {
+  return event.ack === 'memory' && history.faults.some((fault) => fault.fills
+    && fault.begunMs <= event.ackedMs + MEMORY_MS && (fault.endedMs ?? Infinity) >= event.begunMs);
 }
 
 function diedInMemory(event, { history }) {
