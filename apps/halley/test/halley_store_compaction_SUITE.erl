@@ -83,7 +83,8 @@ holes_go_back(_) ->
     Before = carriers(),
     ok = halley_store_compaction:run_if_wasteful(),
     settle(),
-    ?assert(carriers() < Before * 2 div 3).
+    %% Half of the 48 MB of holes; what other suites have left in this emulator doesn't count.
+    ?assert(Before - carriers() > 24 bsl 20).
 
 fill(N, Holes) when N > 40 -> Holes;
 fill(N, Holes) ->
