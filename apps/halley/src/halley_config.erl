@@ -27,6 +27,8 @@
 -define(LINK_WINDOW_BYTES_MIN, 524288).
 %% A DELIVER frame of 262,144 bytes has 8,192 connections and an event; ids take some of it.
 -define(EVENT_DATA_BYTES_MAX, 180224).
+%% link.md 11.2
+-define(GROUPS_MAX, 1024).
 %% A Unix socket's path has 108 bytes with its end; "/worker-1000.sock" is what follows the
 %% directory.
 -define(SOCKET_DIR_BYTES_MAX, 90).
@@ -253,7 +255,8 @@ protected(none, Public) ->
 limits(Given) ->
     Limits = maps:from_list(Given),
     #{link_window_bytes := Window, link_queue_bytes_max := Queue,
-      link_queue_refuse_bytes := Refuse, event_data_bytes_max := Data} = Limits,
+      link_queue_refuse_bytes := Refuse, event_data_bytes_max := Data,
+      groups_max := Groups} = Limits,
     Window >= ?LINK_WINDOW_BYTES_MIN orelse
         bad("limits.link_window_bytes: must be ~b at least; it is ~b",
             [?LINK_WINDOW_BYTES_MIN, Window]),
@@ -263,6 +266,9 @@ limits(Given) ->
     Data =< ?EVENT_DATA_BYTES_MAX orelse
         bad("limits.event_data_bytes_max: must be ~b at most, so that an event fits a frame of the "
             "link; it is ~b", [?EVENT_DATA_BYTES_MAX, Data]),
+    Groups =< ?GROUPS_MAX orelse
+        bad("limits.groups_max: must be ~b at most, as many as a worker takes; it is ~b",
+            [?GROUPS_MAX, Groups]),
     Limits.
 
 socket_dir(none, DataDir) ->

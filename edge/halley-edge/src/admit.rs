@@ -123,6 +123,8 @@ impl Worker {
     pub(crate) fn busy(&mut self, index: u32, spread_ms: u64) {
         let retry_ms = RETRY_MS_MIN + self.random.up_to(spread_ms);
         self.stats.count(Stat::Busy);
+        // Nothing may come before the head of the answer.
+        self.strike(index);
         let Some(slot) = self.table.get(index) else { return };
         let transport = slot.transport;
         if !matches!(transport, Transport::SseChunked | Transport::SsePlain) {

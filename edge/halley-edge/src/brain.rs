@@ -19,7 +19,7 @@ use crate::{log, request};
 
 /// What is read from the link in one round before anything is written: large enough for writes to
 /// gather when there is much to do, small enough that nobody else waits for long.
-const READ_BYTES_PER_ROUND: usize = 524_288;
+const READ_BYTES_PER_ROUND: usize = 2_097_152;
 /// STATS is sent this often.
 const STATS_MS: u64 = 1_000;
 impl Worker {
@@ -38,27 +38,35 @@ impl Worker {
 
     /// Is there anything to read, and room for it?
     pub(crate) fn link_may_be_read(&self) -> bool {
-        self.link_readable && !self.groups.full()
+        self.link_readable && !self.link_waits()
+    }
+
+    /// Must what the brain sent wait for groups to be served? A handshake adds nothing to that.
+    fn link_waits(&self) -> bool {
+        self.groups.full() && self.link.as_ref().is_some_and(|link| link.up)
     }
 
     /// Reads and deals with what the brain sent, up to a bound.
     pub(crate) fn read_link(&mut self) {
         let mut read = 0;
         while self.link_may_be_read() && read < READ_BYTES_PER_ROUND {
+            // First those that were left because they had to wait.
+            self.frames();
+            if self.link_waits() {
+                break;
+            }
             let Some(link) = self.link.as_mut() else {
                 self.link_readable = false;
                 return;
             };
             match link.read(self.now_ms) {
-                Ok((ReadEnd::More, n)) => {
-                    read += n;
-                    self.frames();
-                }
+                Ok((ReadEnd::More, n)) => read += n,
                 Ok((ReadEnd::Drained, _)) => self.link_readable = false,
                 Ok((ReadEnd::Closed, _)) => self.link_lost("the brain closed it"),
                 Err(e) => self.link_lost(&e.to_string()),
             }
         }
+        self.frames();
         self.sync();
     }
 
@@ -66,6 +74,9 @@ impl Worker {
         let Some(link) = self.link.as_mut() else { return };
         let mut deframer = link.take_frames();
         let end = loop {
+            if self.link_waits() {
+                break None;
+            }
             match deframer.next() {
                 Ok(Some(raw)) => {
                     let frame = Frame::decode(raw.kind, raw.payload);
@@ -247,7 +258,12 @@ impl Worker {
     /// Heartbeats and their absence (4.5), the handshake's end (3.5), STATS.
     pub(crate) fn link_time(&mut self) {
         let now = self.now_ms;
+        let waits = self.link_waits();
         let Some(link) = self.link.as_mut() else { return };
+        if waits {
+            // Nobody listens, so there is no silence.
+            link.heard_ms = now;
+        }
         if !link.up {
             if now > link.since_ms + HANDSHAKE_MS_MAX {
                 self.end_link(GoodbyeCode::Handshake, "no hello in time (3.5)");

@@ -164,7 +164,8 @@ impl Worker {
         }
         let Some(slot) = self.table.get(index) else { return };
         let transport = slot.transport;
-        while let Some(event) = self.groups.take(index) {
+        let mut from = 0;
+        while let Some(event) = self.groups.take(index, &mut from) {
             let (shard, seq, piece) = (event.shard, event.seq, event.piece(transport));
             self.give(index, shard, seq, piece);
         }

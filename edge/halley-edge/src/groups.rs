@@ -144,11 +144,13 @@ impl<E> Groups<E> {
         }
     }
 
-    /// The oldest event that is under way to this session, which has it from now on.
-    pub fn take(&mut self, index: u32) -> Option<&mut E> {
-        self.under_way
-            .iter_mut()
-            .find_map(|event| event.members.clear(index).then_some(&mut event.event))
+    /// The oldest event that is under way to this session, which has it from now on. Events before
+    /// the `from`-th are none, and it moves behind the one that is found.
+    pub fn take(&mut self, index: u32, from: &mut usize) -> Option<&mut E> {
+        self.under_way.iter_mut().enumerate().skip(*from).find_map(|(place, event)| {
+            *from = place + 1;
+            event.members.clear(index).then_some(&mut event.event)
+        })
     }
 
     /// The next session to serve; none when nothing is under way. Events that all have are
@@ -236,7 +238,8 @@ mod tests {
 
     impl Run {
         fn overdue(&mut self, slot: u32) {
-            while let Some(event) = self.groups.take(slot) {
+            let mut from = 0;
+            while let Some(event) = self.groups.take(slot, &mut from) {
                 self.seen.entry(slot).or_default().push(*event);
             }
         }

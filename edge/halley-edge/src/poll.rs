@@ -249,6 +249,7 @@ impl Worker {
         self.leave(index, reason);
         let Some(slot) = self.table.get(index) else { return };
         slot.clear(flag::ANNOUNCED);
+        slot.ended = None;
         slot.phase = Phase::Http;
         slot.user_number = 0;
         let unparsed = poll.unparsed;
