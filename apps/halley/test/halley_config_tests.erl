@@ -129,7 +129,7 @@ mistakes_test_() ->
          {"HALLEY_LIMITS_LINK_WINDOW_BYTES", "9", "limits.link_window_bytes: must be 524288"},
          {"HALLEY_LIMITS_EVENT_DATA_BYTES_MAX", "180225",
           "limits.event_data_bytes_max: must be 180224 at most, so that an event fits a frame"},
-         {"HALLEY_LIMITS_EVENT_DATA_BYTES_MAX", "1025",
+         {"HALLEY_LIMITS_GROUPS_MAX", "1025",
           "limits.groups_max: must be 1024 at most, as many as a worker takes"},
          {"HALLEY_LIMITS_LINK_QUEUE_REFUSE_BYTES", "99999999",
           "limits.link_queue_refuse_bytes: must be less than limits.link_queue_bytes_max"}]].
