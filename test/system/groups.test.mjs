@@ -143,7 +143,8 @@ test('a crowd, a cursor, and both kills', async () => {
   const again = await Promise.all(few.map((stream, n) =>
     ndjson(halley, users[n], {}, n === 0 ? back.cursor : stream.cursor)));
   await isGroup('comet');
-  assert.equal((await publish(halley, 'comet', 6)).sessions, 300);
+  // Who is still being replayed is no session yet, and gets it all the same.
+  await publish(halley, 'comet', 6);
   for (const stream of again) assert.deepEqual(await upTo(stream, 6), [5, 6]);
   closeStreams();
 });
