@@ -38,8 +38,7 @@ context(Writer, RequestWindow) ->
 -spec start(halley_edge_codec:frame(), context()) -> pid().
 start(Request, Context) ->
     HeapBound = #{size => ?HEAP_WORDS_MAX, kill => true, error_logger => false},
-    Words = ?HEAP_WORDS_MIN + byte_size(element(8, Request)),
-    Options = [link, {min_heap_size, Words}, {max_heap_size, HeapBound}],
+    Options = [link, {min_heap_size, ?HEAP_WORDS_MIN}, {max_heap_size, HeapBound}],
     Pid = spawn_opt(?MODULE, run, [Request, Context], Options),
     true = is_pid(Pid),
     Pid.
