@@ -130,6 +130,13 @@ impl Brain {
         self.socket.write_all(&out).unwrap();
     }
 
+    /// Sends frames in one write, so that they are read together.
+    pub fn send_together(&mut self, frames: &[Frame<'_>]) {
+        let mut out = Vec::new();
+        frames.iter().for_each(|frame| frame.encode(&mut out));
+        self.socket.write_all(&out).unwrap();
+    }
+
     /// Sends what nobody may be there for any more.
     fn reply(&mut self, frame: &Frame<'_>) {
         let mut out = Vec::new();

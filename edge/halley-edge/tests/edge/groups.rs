@@ -91,6 +91,30 @@ fn a_crowd_gets_everything_in_order() {
     brain.stat_becomes("delivered_total", (2 * CROWD + some.len()) as u64);
 }
 
+/// More events than may be under way, in one read: the rest waits in the link's buffer, and nothing
+/// more needs to come for it to be dealt with.
+#[test]
+fn a_burst_waits_for_the_crowd() {
+    const EVENTS: u64 = 200;
+    let (edge, mut brain) = Edge::start(&[]);
+    let (mut clients, conns): (Vec<_>, Vec<_>) =
+        (0..8).map(|n| sse(&edge, &mut brain, &format!("u{n}"))).unzip();
+    join(&mut brain, GROUP, &conns);
+    let texts: Vec<String> = (1..=EVENTS).map(json).collect();
+    let frames: Vec<Frame<'_>> = (1..=EVENTS)
+        .zip(&texts)
+        .map(|(seq, text)| Frame::GroupDeliver { group: GROUP, event: event((1, seq, "c"), text) })
+        .collect();
+    brain.send_together(&frames);
+    for client in &mut clients {
+        for seq in 1..=EVENTS {
+            client.expect_chunk(&sse_json(seq, "c"));
+        }
+    }
+    brain.stat_becomes("group_events_under_way", 0);
+    brain.stat_becomes("group_events_total", EVENTS);
+}
+
 /// 11.4: "Members are those of the moment when it is read."
 #[test]
 fn members_of_the_moment() {
