@@ -16,6 +16,8 @@ const isRust = (path) => /\.rs$/.test(path);
 const isScript = (path) => /\.(mjs|js|sh|py)$/.test(path) || path === '.ci/run';
 const isCode = (path) => isErlang(path) || isRust(path) || isScript(path)
   || /\.(config|src|in|escript|html|css|schema)$/.test(path);
+// What runs wrote is kept as it was written.
+const isResult = (path) => path.startsWith('bench/results/');
 const isErlangSource = (path) => /^apps\/[^/]+\/src\/.*\.erl$/.test(path);
 const isRustTest = (path) => /\/(tests|benches|fuzz|fuzz_targets)\//.test(path)
   || /(^|\/|_)tests?\.rs$/.test(path);
@@ -29,7 +31,7 @@ function* matches(rule, path, text, pattern, message) {
 /** Text that shows the same in every editor and review. */
 export function* layout(tree) {
   for (const [path, text] of tree) {
-    if (!isCode(path)) continue;
+    if (!isCode(path) || isResult(path)) continue;
     const lines = text.split('\n');
     for (const [index, line] of lines.entries()) {
       const at = { rule: 'layout', path, line: index + 1 };

@@ -77,6 +77,7 @@ const innocent = {
   'unsafe_code as a lint': rust('#![forbid(unsafe_code)]'),
   'unsafe in halley-sys': { 'edge/halley-sys/src/x.rs': '//! P.\nfn f() { unsafe { x() } }\n' },
   'a file declared as tests': rust('#[cfg(test)]\nmod tests;\nfn f() {}'),
+  'what a run wrote': { 'bench/results/2026-01-01-1/report.html': `<p>${'x'.repeat(200)}</p>` },
   'a link that leads somewhere': { 'docs/a.md': 'see [b](b.md#x)\n', 'docs/b.md': '# x\n' },
   'a link out, and one in code': { 'docs/a.md': '[x](https://x.example) `[y](z.md)`\n' },
   'a frame with a vector':
