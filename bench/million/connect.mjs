@@ -8,6 +8,8 @@ import { KERNEL_BYTES_MIN, needs } from './check.mjs';
 import { availableBytes } from './facts.mjs';
 import { kernelMemory, pssOf, slabGrowth, slabs } from './memory.mjs';
 
+/** Some fifty client threads on a few cores would wake for each message of theirs otherwise. */
+const PAUSE_MS = 4;
 /** Enough that slabs and tables have grown by more than their steps. */
 const PROBE_CONNECTIONS = 4_000;
 const PROBE_SETTLE_MS = 1_000;
@@ -17,7 +19,7 @@ const STALL_S = 30;
 /** Starts clients for users 1..N, or for those of a file. */
 export function connectClients(stage, connections, ...more) {
   return new Clients('--url', stage.halley.publicUrl, '--connections', `${connections}`,
-    '--sched-batch', ...more);
+    '--sched-batch', '--pause-ms', `${PAUSE_MS}`, ...more);
 }
 
 /** Memory by part with so many connections. */

@@ -125,6 +125,10 @@ pub struct Options {
     /// Schedule the threads as SCHED_BATCH
     #[arg(long)]
     sched_batch: bool,
+    /// Wait so many milliseconds before the next look at the sockets: many threads that wake for
+    /// each message are a load of their own. Latencies are up to that longer
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=100))]
+    pause_ms: u64,
     /// Obey lines on stdin (mark NAME, report, interval, ready, drop, return cursors|strangers
     /// [PER_S], expect FILE, flow [SINCE_NS], quit), answer each by a JSON line on stdout
     #[arg(long, conflicts_with = "hold")]
@@ -203,6 +207,7 @@ fn plan(options: &Options) -> Result<Plan> {
         cursors: options.cursors,
         follows,
         batch: options.sched_batch,
+        pause: Duration::from_millis(options.pause_ms),
         stop: AtomicBool::new(false),
     })
 }

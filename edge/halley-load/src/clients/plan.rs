@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use super::follows::Follows;
 use super::protocol::{Protocol, Who};
@@ -36,6 +37,9 @@ pub struct Plan {
     pub reconnect: bool,
     /// Whether the threads are scheduled as `SCHED_BATCH`.
     pub batch: bool,
+    /// Before the next look at the sockets after one that found something, unless connections
+    /// are being opened.
+    pub pause: Duration,
     /// Set when all shall stop.
     pub stop: AtomicBool,
 }

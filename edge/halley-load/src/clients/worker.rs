@@ -18,6 +18,7 @@ use std::io::{self, Read, Write};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::Duration;
 
 use halley_sys::monotonic_ns;
@@ -40,6 +41,8 @@ const BUFFER_BYTES: usize = 256 * 1024;
 const EVENTS_MAX: usize = 1024;
 /// From connect to welcome.
 const OPENING_NS_MAX: u64 = 30_000_000_000;
+/// For how long a thread opens nothing after a connection was refused.
+const REFUSED_NS: u64 = 100_000_000;
 /// How late the thread may notice that it shall stop, or has an order.
 const TICK: Duration = Duration::from_millis(100);
 /// The same where orders are to be timed.
@@ -69,6 +72,8 @@ pub struct Worker {
     /// Slots in the order of their connects, those that are Live by now included.
     opening: VecDeque<(u64, usize)>,
     opening_count: usize,
+    /// Until when nothing is opened.
+    refused_until_ns: u64,
 }
 
 impl Worker {
@@ -105,6 +110,7 @@ impl Worker {
             again: BinaryHeap::new(),
             opening: VecDeque::new(),
             opening_count: 0,
+            refused_until_ns: 0,
         })
     }
 
@@ -120,6 +126,9 @@ impl Worker {
                 self.obey(order, &mut lock(&window));
             }
             let wait = self.open_due(&mut lock(&window));
+            if self.opening_count == 0 && !events.is_empty() {
+                thread::sleep(self.plan.pause);
+            }
             match self.poll.poll(&mut events, Some(wait)) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
                 _ => {}
@@ -172,7 +181,7 @@ impl Worker {
     fn open_due(&mut self, window: &mut Window) -> Duration {
         let now = monotonic_ns();
         let tick = if self.tracker.is_some() { TRACKING_TICK } else { TICK };
-        while self.opening_count < self.plan.opening_max {
+        while self.opening_count < self.plan.opening_max && self.refused_until_ns <= now {
             if let Some(&Reverse((due, slot))) = self.again.peek() {
                 if due <= now {
                     self.again.pop();
@@ -210,8 +219,17 @@ impl Worker {
         self.opening_count += 1;
         match self.connect(slot, index) {
             Ok(()) => {}
-            Err(error) => self.end(slot, window, || describe(&error)),
+            Err(error) => self.broken(slot, &error, window),
         }
+    }
+
+    /// A connection that the system refuses or breaks. Where nobody listens, the others wait a
+    /// moment: clients that are refused cost elsewhere what here the starting server needs.
+    fn broken(&mut self, slot: usize, error: &io::Error, window: &mut Window) {
+        if error.kind() == io::ErrorKind::ConnectionRefused {
+            self.refused_until_ns = monotonic_ns() + REFUSED_NS;
+        }
+        self.end(slot, window, || describe(error));
     }
 
     /// Begins the connect and, where it is done at once as on loopback, sends the request.
@@ -244,7 +262,7 @@ impl Worker {
         let Token(slot) = event.token();
         if self.connections[slot].unsent && (event.is_writable() || event.is_error()) {
             if let Err(error) = self.send_request(slot) {
-                self.end(slot, window, || describe(&error));
+                self.broken(slot, &error, window);
                 return;
             }
         }
