@@ -3,9 +3,11 @@
 -define(LINK_VERSION, 2).
 -define(FRAME_BYTES_MAX, 262144).           % 2.1
 -define(CONN_LIMIT, (1 bsl 48)).            % 2.4
+-define(METRICS_MAX, 256).                  % 3.4
 -define(WINDOW_BYTES_MIN, 524288).          % 4.1
 -define(CURSOR_BYTES_MAX, 255).             % 7.2
 -define(DELIVER_CONNS_MAX, 8192).           % 7.3
+-define(KEYS_BYTES_MAX, 65536).             % 12.2
 
 %% 2.6
 -define(FLAG_END, 1).

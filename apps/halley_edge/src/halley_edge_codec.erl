@@ -5,7 +5,7 @@
 %% brain uses; which direction is allowed where is the link's business (`is_from_edge/1`).
 %%
 %% Invariants: no atom comes from input; whatever decode/2 returns was checked against the clauses
-%% that concern a frame by itself (2.1 to 2.8, 3.1, 3.2, 3.4, 4.1, 7.1 to 7.3, 8.2, 8.4, 10.4);
+%% that concern a frame by itself (2.1 to 2.8, 3.1, 3.2, 3.4, 4.1, 7.1 to 7.3, 8.2, 8.4, 10.4, 12);
 %% what concerns the order of frames is not looked at here.
 %%
 %% Binaries in a decoded frame are parts of the buffer they came in, REQUEST and REQUEST_BODY
@@ -57,7 +57,7 @@
   | {replay, conn(), flags(), Cursor :: binary(), Heads :: [non_neg_integer()], [item()]}
   | {gap, Reason :: binary(), FromMs :: non_neg_integer(), ToMs :: non_neg_integer(),
      Cursor :: binary(), [conn()]}
-  | {cursor, binary()}
+  | {cursor, binary()} | {keys, JwkSet :: iodata()}
   | {inspect, Token :: non_neg_integer(), conn()}
   | {hello_edge, #{version := non_neg_integer(), window := pos_integer(), pid := non_neg_integer(),
                    worker := non_neg_integer(), workers := non_neg_integer(), build := binary(),
@@ -76,8 +76,6 @@
   | {replayed, conn()}
   | {inspected, Token :: non_neg_integer(), conn(), inspected()}.
 
--define(METRICS_MAX, 256).                                        % 3.4
-
 %%% Deframing
 
 %% All whole frames of Buffer, each with its price in credit (0 for a free one), and the bytes of
@@ -94,7 +92,7 @@ deframe(<<Length:32, Type, Rest/binary>>, Frames) when byte_size(Rest) >= Length
     PayloadBytes = Length - 1,
     <<Payload:PayloadBytes/binary, Next/binary>> = Rest,
     case decode(Type, Payload) of
-        {ok, Frame} when Type =< 16#04; Type =:= 16#10; Type =:= 16#40 ->
+        {ok, Frame} when Type =< 16#04; Type =:= 16#10; Type =:= 16#1D; Type =:= 16#40 ->
             deframe(Next, [{0, Frame} | Frames]);
         {ok, Frame} ->
             deframe(Next, [{4 + Length, Frame} | Frames]);
@@ -190,6 +188,9 @@ frame_of_brain(16#1B, <<Length, Cursor:Length/binary>>) ->
     {cursor, cursor(Cursor)};
 frame_of_brain(16#1C, <<Token:32, Conn:64>>) ->
     {inspect, Token, conn(Conn)};
+frame_of_brain(16#1D, Keys) ->
+    byte_size(Keys) =< ?KEYS_BYTES_MAX orelse breaks(<<"12.2">>, "KEYS are too long", []),
+    {keys, Keys};
 frame_of_brain(16#20, <<Group:32, Payload/binary>>) ->
     case item(Payload) of
         {Item, <<>>} -> {group_deliver, Group, Item};
@@ -392,7 +393,7 @@ is_from_edge(Frame) ->
         Tag when Tag =:= hello_brain; Tag =:= opened; Tag =:= refused; Tag =:= deliver;
                  Tag =:= close_sessions; Tag =:= response; Tag =:= response_body;
                  Tag =:= request_credit; Tag =:= shutdown; Tag =:= replay; Tag =:= gap;
-                 Tag =:= cursor; Tag =:= inspect; Tag =:= group_deliver; Tag =:= group_join;
-                 Tag =:= group_leave; Tag =:= group_end -> false;
+                 Tag =:= cursor; Tag =:= inspect; Tag =:= keys; Tag =:= group_deliver;
+                 Tag =:= group_join; Tag =:= group_leave; Tag =:= group_end -> false;
         _ -> true
     end.

@@ -65,6 +65,8 @@ encode({cursor, Cursor}) ->
     encode_frame(16#1B, str8(Cursor));
 encode({inspect, Token, Conn}) ->
     <<13:32, 16#1C, Token:32, Conn:64>>;
+encode({keys, Keys}) ->
+    encode_frame(16#1D, Keys);
 encode(Frame) ->
     encode_from_edge(Frame).
 

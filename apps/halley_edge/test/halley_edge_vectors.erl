@@ -49,6 +49,7 @@ frame(<<"gap">>, #{<<"reason">> := R, <<"from">> := From, <<"to">> := To, <<"cur
                    <<"conns">> := Conns}) -> {gap, R, From, To, Cursor, Conns};
 frame(<<"cursor">>, #{<<"cursor">> := Cursor}) -> {cursor, Cursor};
 frame(<<"inspect">>, #{<<"token">> := T, <<"conn">> := C}) -> {inspect, T, C};
+frame(<<"keys">>, #{<<"keys">> := Keys}) -> {keys, Keys};
 frame(<<"group_", What/binary>>, F) -> of_group(What, F);
 frame(<<"replayed">>, #{<<"conn">> := C}) -> {replayed, C};
 frame(<<"inspected">>, F = #{<<"token">> := T, <<"conn">> := C}) ->

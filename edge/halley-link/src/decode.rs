@@ -3,8 +3,8 @@
 use crate::wire::Reader;
 use crate::{
     DELIVER_CONNS_MAX, Error, Event, FLAG_CLOSE, FLAG_END, FLAG_EXPECT, FLAG_LAST, Frame, Item,
-    List, MAGIC, METRICS_MAX, Pair, SHARDS_MAX, SessionState, TRANSPORT_MAX, VERSION, Value,
-    WINDOW_BYTES_MIN,
+    KEYS_BYTES_MAX, List, MAGIC, METRICS_MAX, Pair, SHARDS_MAX, SessionState, TRANSPORT_MAX,
+    VERSION, Value, WINDOW_BYTES_MIN,
 };
 
 impl<'a> Frame<'a> {
@@ -83,6 +83,7 @@ fn of_brain<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Frame<'a>, Error> {
         },
         0x1b => Frame::Cursor { cursor: r.cursor()? },
         0x1c => Frame::Inspect { token: r.u32()?, conn: r.conn()? },
+        0x1d => Frame::Keys { keys: keys(r)? },
         0x20 => Frame::GroupDeliver { group: r.u32()?, event: Event::read(r)? },
         0x21 => Frame::GroupJoin { group: r.u32()?, conns: List::read(r)? },
         0x22 => Frame::GroupLeave { group: r.u32()?, conns: List::read(r)? },
@@ -171,6 +172,13 @@ fn heads<'a>(from: &mut Reader<'a>) -> Result<List<'a, Value>, Error> {
         return Err(Error::new("2.6", "heads of more than 64 shards"));
     }
     Ok(heads)
+}
+
+fn keys<'a>(from: &mut Reader<'a>) -> Result<&'a [u8], Error> {
+    match from.rest() {
+        keys if keys.len() <= KEYS_BYTES_MAX => Ok(keys),
+        _ => Err(Error::new("12.2", "keys have more than 65536 bytes")),
+    }
 }
 
 fn gap_reason<'a>(from: &mut Reader<'a>) -> Result<&'a [u8], Error> {

@@ -76,7 +76,7 @@ impl Frame<'_> {
         }
     }
 
-    /// The brain's part of sections 10 and 11.
+    /// The brain's part of sections 10 to 12.
     fn payload_of_replays(&self, out: &mut Vec<u8>) {
         match *self {
             Frame::Replay { conn, flags, cursor, heads, items } => {
@@ -94,6 +94,7 @@ impl Frame<'_> {
                 conns.write(out);
             }
             Frame::Cursor { cursor } => put_str8(out, cursor),
+            Frame::Keys { keys } => out.extend_from_slice(keys),
             Frame::Inspect { token, conn } => {
                 put_u32(out, token);
                 put_u64(out, conn);

@@ -87,6 +87,9 @@ pub enum Frame<'a> {
         token: u32,
         conn: u64,
     },
+    Keys {
+        keys: &'a [u8],
+    },
     GroupDeliver {
         group: u32,
         event: Event<'a>,
@@ -184,6 +187,7 @@ impl Frame<'_> {
             Frame::Gap { .. } => 0x1a,
             Frame::Cursor { .. } => 0x1b,
             Frame::Inspect { .. } => 0x1c,
+            Frame::Keys { .. } => 0x1d,
             Frame::GroupDeliver { .. } => 0x20,
             Frame::GroupJoin { .. } => 0x21,
             Frame::GroupLeave { .. } => 0x22,
@@ -205,6 +209,6 @@ impl Frame<'_> {
     /// Does a frame of this type cost credit (4.1)?
     #[must_use]
     pub fn costs(kind: u8) -> bool {
-        !matches!(kind, 0x01..=0x04 | 0x10 | 0x40)
+        !matches!(kind, 0x01..=0x04 | 0x10 | 0x1d | 0x40)
     }
 }

@@ -44,6 +44,8 @@ pub const CONN_LIMIT: u64 = 1 << 48;
 pub const SHARDS_MAX: u8 = 64;
 /// Longest cursor (7.2).
 pub const CURSOR_BYTES_MAX: usize = 255;
+/// Longest JWK Set in KEYS (12.2).
+pub const KEYS_BYTES_MAX: usize = 65_536;
 /// Highest number of a transport (2.6).
 pub const TRANSPORT_MAX: u8 = 5;
 

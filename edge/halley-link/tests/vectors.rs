@@ -155,6 +155,7 @@ fn write(kind: &str, f: &Json) -> Vec<u8> {
         },
         "response_body" => Frame::ResponseBody { conn: conn(), flags: flags(), body },
         "request_credit" => Frame::RequestCredit { conn: conn(), bytes: num(f, "bytes") as u32 },
+        "keys" => Frame::Keys { keys: text(f, "keys") },
         "shutdown" => Frame::Shutdown { drain_ms: num(f, "drain_ms") as u32 },
         "replay" | "gap" | "cursor" | "inspect" => return write_replaying(kind, f, count, &bytes),
         "group_deliver" | "group_join" | "group_leave" | "group_end" => {
@@ -305,4 +306,19 @@ fn every_frame_type_has_a_vector() {
         let unknown = Frame::decode(kind, &payload).is_err_and(|e| e.what == "unknown frame type");
         assert_eq!(!unknown, seen.contains(&u64::from(kind)), "type {kind:#04x}");
     }
+}
+
+/// 12.2: "of at most 65,536 bytes". A vector would be as long.
+#[test]
+fn keys_have_a_bound() {
+    let keys = vec![b' '; 65_537];
+    assert!(Frame::decode(0x1d, &keys[1..]).is_ok());
+    assert_eq!(Frame::decode(0x1d, &keys).map_err(|e| e.clause), Err("12.2"));
+}
+
+/// 4.1: "PING, PONG, CREDIT, GOODBYE, KEYS and the hellos are free".
+#[test]
+fn these_frames_are_free() {
+    let free: Vec<u8> = (0..=255).filter(|kind| !Frame::costs(*kind)).collect();
+    assert_eq!(free, [0x01, 0x02, 0x03, 0x04, 0x10, 0x1d, 0x40]);
 }
