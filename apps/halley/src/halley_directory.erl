@@ -24,6 +24,8 @@
 %%     session into a word looks at the mark afterwards and takes its session back if the slot is
 %%     shut. Either the mark was there to be seen, or the word was there for the scan: nothing of
 %%     a dead link stays behind.
+%%   * A process that ends is logged out by the owner, who calls `Ended' for each of its users
+%%     behind that. Whoever closes a session of a link knows of it himself.
 %%   * A killed owner is restarted over the same chunks and rows (they belong to the supervisor); it
 %%     deletes rows of words that aren't SEVERAL and monitors the processes again. The counts of
 %%     users and sessions may then be off by the one step that the kill interrupted.
@@ -32,7 +34,7 @@
 -module(halley_directory).
 -behaviour(gen_server).
 
--export([new/0, start_link/0]).
+-export([new/0, start_link/1]).
 -export([open/2, close/2, logout/1, lookup/2, sessions/1, online/0]).
 -export([shut/1, shut_slots/0, purge/2]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
@@ -58,7 +60,10 @@
 -define(USERS, 1).
 -define(SESSIONS, 2).
 
--type state() :: #{pid() => {reference(), [user_number()]}}.
+-record(state, {
+    ended :: fun((user_number()) -> ok),
+    processes = #{} :: #{pid() => {reference(), [user_number()]}}
+}).
 
 %% Makes the tables. The caller, a supervisor, owns them and outlives the owner of their contents.
 -spec new() -> ok.
@@ -68,9 +73,11 @@ new() ->
     persistent_term:put(?SHUT_SLOTS, atomics:new(?SLOT_MAX, [])),
     halley_directory_words:new().
 
--spec start_link() -> gen_server:start_ret().
-start_link() ->
-    gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
+%% Ended is called in the owner for each user of whom a session that is a process has ended. It must
+%% not wait, nor ask the owner.
+-spec start_link(Ended :: fun((user_number()) -> ok)) -> gen_server:start_ret().
+start_link(Ended) ->
+    gen_server:start_link({local, ?MODULE}, ?MODULE, Ended, []).
 
 %% Opens a session. Opening the same one again changes nothing.
 -spec open(user_number(), session()) -> ok.
@@ -221,11 +228,11 @@ call(Request) ->
 
 %% --- the owner ---------------------------------------------------------------------------------
 
--spec init([]) -> {ok, state()}.
-init([]) ->
-    {ok, recover(ets:first(?ROWS), #{})}.
+-spec init(fun((user_number()) -> ok)) -> {ok, #state{}}.
+init(Ended) ->
+    {ok, recover(ets:first(?ROWS), #state{ended = Ended})}.
 
--spec handle_call(term(), gen_server:from(), state()) -> {reply, ok, state()}.
+-spec handle_call(term(), gen_server:from(), #state{}) -> {reply, ok, #state{}}.
 handle_call({grow, User}, _, State) ->
     {reply, halley_directory_words:grow(User), State};
 handle_call({open, User, Row}, _, State) ->
@@ -238,11 +245,11 @@ handle_call({close, User, Row}, _, State) ->
 handle_call({logout, Pid}, _, State) ->
     {reply, ok, owner_logout(Pid, State)}.
 
--spec handle_cast(term(), state()) -> {noreply, state()}.
+-spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
 handle_cast(_, State) ->
     {noreply, State}.
 
--spec handle_info(term(), state()) -> {noreply, state()}.
+-spec handle_info(term(), #state{}) -> {noreply, #state{}}.
 handle_info({'DOWN', _, process, Pid, _}, State) ->
     {noreply, owner_logout(Pid, State)};
 handle_info(_, State) ->
@@ -320,31 +327,37 @@ to_word(User, Word) ->
     ok = exchange(User, ?SEVERAL, Word),
     true = ets:delete(?ROWS, User).
 
-owner_logout(Pid, State) ->
-    case maps:take(Pid, State) of
+owner_logout(Pid, #state{processes = Processes, ended = Ended} = State) ->
+    case maps:take(Pid, Processes) of
         {{Monitor, Users}, Rest} ->
             true = demonitor(Monitor, [flush]),
-            lists:foreach(fun(User) -> owner_close(User, Pid) end, Users),
-            Rest;
+            lists:foreach(fun(User) ->
+                owner_close(User, Pid),
+                ok = Ended(User)
+            end, Users),
+            State#state{processes = Rest};
         error ->
             State
     end.
 
-monitor_process(User, Pid, State) when is_pid(Pid) ->
-    case State of
-        #{Pid := {Monitor, Users}} -> State#{Pid := {Monitor, lists:usort([User | Users])}};
-        #{} -> State#{Pid => {monitor(process, Pid), [User]}}
-    end;
+monitor_process(User, Pid, #state{processes = Processes} = State) when is_pid(Pid) ->
+    Known = case Processes of
+        #{Pid := {Monitor, Users}} -> {Monitor, lists:usort([User | Users])};
+        #{} -> {monitor(process, Pid), [User]}
+    end,
+    State#state{processes = Processes#{Pid => Known}};
 monitor_process(_, _, State) ->
     State.
 
-demonitor_process(User, Pid, State) when is_map_key(Pid, State) ->
-    case map_get(Pid, State) of
+demonitor_process(User, Pid, #state{processes = Processes, ended = Ended} = State)
+  when is_map_key(Pid, Processes) ->
+    ok = Ended(User),
+    case map_get(Pid, Processes) of
         {Monitor, [User]} ->
             true = demonitor(Monitor, [flush]),
-            maps:remove(Pid, State);
+            State#state{processes = maps:remove(Pid, Processes)};
         {Monitor, Users} ->
-            State#{Pid := {Monitor, lists:delete(User, Users)}}
+            State#state{processes = Processes#{Pid := {Monitor, lists:delete(User, Users)}}}
     end;
 demonitor_process(_, _, State) ->
     State.

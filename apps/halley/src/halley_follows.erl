@@ -16,7 +16,7 @@
 
 -export([follow/1, unfollow/1]).
 -export([fold_followers/3, followers_packed/1, is_follower/2]).
--export([followers/3, following/3, count_followers/1, count_following/1, count/0]).
+-export([followers/3, following/3, count_followers/1, count_following/1, count/0, changes/0]).
 
 -export_type([error/0, failure/0]).
 
@@ -202,3 +202,7 @@ count(Table, Id) ->
 %% All follows there are.
 -spec count() -> non_neg_integer().
 count() -> halley_follows_owner:count().
+
+%% A number that grows whenever follows change, though their count may not.
+-spec changes() -> non_neg_integer().
+changes() -> halley_follows_owner:changes().

@@ -8,7 +8,7 @@
 %% what is to be, so the last one about a pair decides, however much of the journal the pages had
 %% already seen. Therefore
 %%   a checkpoint may read the tables while they change, as any reader may;
-%%   the tables that a crash of the owner leaves half changed are repaired by the same replay;
+%%   the tables that a crash of the owner leaves half changed are repaired by the last row alone;
 %%   a checkpoint may be cut short anywhere, provided that no pair is lost that the journal
 %%   doesn't hold: pages are written from the highest fence down, so whatever a page on disk has
 %%   lost to a split stands to its right already; pages are deleted after that; the journal is
@@ -18,7 +18,7 @@
 %% A the user, B the subject, 0 to add, 1 to remove.
 -module(halley_follows_journal).
 
--export([entry/2, row/2, rows/0, load/0, replay/0, checkpoint/1, steps/2]).
+-export([entry/2, row/2, rows/0, load/0, replay/0, replay_last/0, checkpoint/1, steps/2]).
 
 -define(JOURNAL, halley_follow_journal).
 %% The tables that are read, and their checkpoints in Mnesia.
@@ -66,7 +66,7 @@ replay() ->
 
 replay([<<>> | Rows], Operation, Run, N) -> replay(Rows, Operation, Run, N);
 replay([<<Code, Count:32, Pairs:Count/binary-unit:64, Rest/binary>> | Rows], Operation, Run, N) ->
-    case case Code of 0 -> add; 1 -> remove end of
+    case operation(Code) of
         Operation when N < ?REPLAY_PAIRS ->
             replay([Rest | Rows], Operation, [Pairs | Run], N + Count);
         Next ->
@@ -75,6 +75,32 @@ replay([<<Code, Count:32, Pairs:Count/binary-unit:64, Rest/binary>> | Rows], Ope
     end;
 replay([], Operation, Run, _) ->
     replay_run(Operation, Run).
+
+%% Applies the last row again to tables that readers use: each pair as its last change says, so
+%% that no reader sees it as it was before. Gives the row's pairs <<Subject:32, User:32, ...>>.
+-spec replay_last() -> halley_pages:packed().
+replay_last() ->
+    Latest = latest(last_row(), #{}),
+    Keys = fun(Operation) -> [Key || {Key, O} <- maps:to_list(Latest), O =:= Operation] end,
+    replay_run(remove, [halley_pages:pack(Keys(remove))]),
+    replay_run(add, [halley_pages:pack(Keys(add))]),
+    halley_pages:pack(lists:sort(lists:map(fun halley_pages:swap/1, maps:keys(Latest)))).
+
+last_row() ->
+    case ets:lookup(?JOURNAL, ets:last(?JOURNAL)) of
+        [{_, _, Entries}] -> Entries;
+        [] -> <<>>
+    end.
+
+latest(<<Code, Count:32, Pairs:Count/binary-unit:64, Rest/binary>>, Latest) ->
+    Operation = operation(Code),
+    latest(Rest, lists:foldl(fun(Key, L) -> L#{Key => Operation} end, Latest,
+                             [Key || <<Key:64>> <= Pairs]));
+latest(<<>>, Latest) ->
+    Latest.
+
+operation(0) -> add;
+operation(1) -> remove.
 
 replay_run(Operation, Run) ->
     Following = lists:usort([Key || Pairs <- Run, <<Key:64>> <= Pairs]),

@@ -7,7 +7,8 @@
 %% counts exact.
 %%
 %% The journal comes before the tables: what a reader sees is on disk. If the owner dies in
-%% between, the next one replays the journal onto the tables, which the supervisor kept.
+%% between, the next one applies the journal's last row again to the tables, which the supervisor
+%% kept.
 %%
 %% What waits is bounded by follows_queue_max pairs, reserved by the callers before they send;
 %% beyond it a call is refused as `overloaded`. A caller that dies after it reserved and before it
@@ -16,7 +17,7 @@
 -behaviour(gen_server).
 
 -export([start_link/0, new_tables/0, forget_tables/0]).
--export([change/2, count/0, checkpoint/0]).
+-export([change/2, count/0, changes/0, checkpoint/0]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
 %% A group closes when it has this many pairs, or when nothing more waits.
@@ -35,6 +36,7 @@
 -define(QUEUED, 1).
 -define(COUNT, 2).
 -define(LOADED, 3).
+-define(CHANGES, 4).
 
 -record(change, {from :: gen_server:from() | caller,
                  operation :: halley_pages:operation(),
@@ -57,7 +59,7 @@ start_link() -> gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 new_tables() ->
     ok = halley_pages_table:new(halley_followers),
     ok = halley_pages_table:new(halley_following),
-    persistent_term:put(?MODULE, atomics:new(3, [{signed, true}])).
+    persistent_term:put(?MODULE, atomics:new(4, [{signed, true}])).
 
 %% Makes the next owner load the tables from disk, as the first one does.
 -spec forget_tables() -> ok.
@@ -116,6 +118,9 @@ numbers([], _, Numbers) ->
 -spec count() -> non_neg_integer().
 count() -> atomics:get(persistent_term:get(?MODULE), ?COUNT).
 
+-spec changes() -> non_neg_integer().
+changes() -> atomics:get(persistent_term:get(?MODULE), ?CHANGES).
+
 %% Writes the pages and cuts the journal, now; returns when that is done. For tests and tools: the
 %% owner does it by itself in time.
 -spec checkpoint() -> ok.
@@ -125,16 +130,23 @@ checkpoint() ->
 -spec init([]) -> {ok, #state{}, timeout()}.
 init([]) ->
     Atomics = persistent_term:get(?MODULE),
+    ok = recover(atomics:get(Atomics, ?LOADED)),
     %% Tables that a predecessor left half loaded must not be taken for the whole.
-    atomics:get(Atomics, ?LOADED) =:= 0 andalso halley_follows_journal:load(),
     atomics:put(Atomics, ?LOADED, 1),
-    ok = halley_follows_journal:replay(),
-    ok = halley_groups:refresh(),
     atomics:put(Atomics, ?QUEUED, 0),
+    atomics:add(Atomics, ?CHANGES, 1),
     atomics:put(Atomics, ?COUNT, halley_pages_table:size(halley_following)),
     {Next, Rows} = halley_follows_journal:rows(),
     Bytes = lists:sum([byte_size(Entries) + ?ROW_BYTES || {_, _, Entries} <- Rows]),
     {ok, #state{sequence = Next, journal_bytes = Bytes}, ?IDLE_MS}.
+
+%% An owner that dies has the tables half changed by one row of the journal at most, and its pairs
+%% unmarked: it applies one after the other.
+recover(0) ->
+    ok = halley_follows_journal:load(),
+    halley_follows_journal:replay();
+recover(1) ->
+    halley_groups:followed(halley_follows_journal:replay_last()).
 
 -spec handle_call(#change{} | checkpoint, gen_server:from(), #state{}) ->
     {noreply, #state{}, timeout()} | {reply, ok, #state{}, timeout()} |
@@ -207,6 +219,7 @@ apply_change(#change{operation = Operation} = Change) ->
     N = halley_pages_table:change(Operation, halley_following, Change#change.following),
     ok = halley_groups:followed(Change#change.followers),
     Atomics = persistent_term:get(?MODULE),
+    atomics:add(Atomics, ?CHANGES, N),
     case Operation of
         add -> atomics:add(Atomics, ?COUNT, N);
         remove -> atomics:sub(Atomics, ?COUNT, N)

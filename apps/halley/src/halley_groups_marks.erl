@@ -1,68 +1,68 @@
-%% Marks: (subject, user) where a group may not know the latest about a user.
+%% Marks: (filling, user) where a group may not know the latest about a user.
 %%
 %% Whoever changes the truth (who follows, who is online) leaves a mark behind the change, and only
 %% then goes on; the subject's shard takes the mark away and reads the truth behind that. So a
 %% change that was not read has its mark still (docs/internals/celebrities.md).
 %%
-%% A mark that is there already is not left twice, so there are never more than pairs; the number
-%% is counted, and `halley_groups' lets those who leave marks wait beyond `group_marks_max'.
+%% A mark that is there already is not left twice, so there are never more than pairs of a group and
+%% a user; `halley_groups' lets those who leave marks wait beyond `group_marks_max'.
 %%
-%% The table belongs to the supervisor. It knows neither groups nor members.
+%% The table belongs to the supervisor. It knows neither groups nor members; for whom marks may be
+%% left says `halley_groups_table'.
 -module(halley_groups_marks).
 
--export([new/0, leave/2, take/2, take_all/1, count/0]).
+-export([new/0, leave/2, take_back/2, take/2, take_all/1, count/0]).
 
 -type user_number() :: halley_id:user_number().
+-type filling() :: halley_groups_table:filling().
 
 -define(TABLE, ?MODULE).
--define(COUNT, {?MODULE, count}).
 
-%% Makes the table. The caller, a supervisor, owns it.
+%% Makes the table. The caller, a supervisor, owns it. Whoever leaves a new mark asks how many there
+%% are, so they are counted in one place.
 -spec new() -> ok.
 new() ->
-    ?TABLE = ets:new(?TABLE, [ordered_set, named_table, public, {write_concurrency, true}]),
-    persistent_term:put(?COUNT, atomics:new(1, [{signed, true}])).
+    ?TABLE = ets:new(?TABLE, [ordered_set, named_table, public, {write_concurrency, true},
+                              {decentralized_counters, false}]),
+    ok.
 
 %% `new': the mark wasn't there, so somebody has to be told.
--spec leave(Subject :: user_number(), user_number()) -> new | there.
-leave(Subject, User) ->
-    case ets:insert_new(?TABLE, {{Subject, User}}) of
-        true ->
-            ok = atomics:add(persistent_term:get(?COUNT), 1, 1),
-            new;
-        false ->
-            there
+-spec leave(filling(), user_number()) -> new | there.
+leave(Filling, User) ->
+    case ets:insert_new(?TABLE, {{Filling, User}}) of
+        true -> new;
+        false -> there
     end.
 
-%% Takes the first marks of a subject, and says whether there may be more.
--spec take(Subject :: user_number(), Max :: pos_integer()) -> {[user_number()], more | done}.
-take(Subject, Max) ->
-    take(Subject, -1, Max, []).
+%% As if it hadn't been left.
+-spec take_back(filling(), user_number()) -> ok.
+take_back(Filling, User) ->
+    true = ets:delete(?TABLE, {Filling, User}),
+    ok.
+
+%% Takes the first marks of a filling, and says whether there may be more.
+-spec take(filling(), Max :: pos_integer()) -> {[user_number()], more | done}.
+take(Filling, Max) ->
+    take(Filling, -1, Max, []).
 
 take(_, _, 0, Taken) ->
-    taken(Taken, more);
-take(Subject, Last, Left, Taken) ->
-    case ets:next(?TABLE, {Subject, Last}) of
-        {Subject, User} = Key ->
+    {lists:reverse(Taken), more};
+take(Filling, Last, Left, Taken) ->
+    case ets:next(?TABLE, {Filling, Last}) of
+        {Filling, User} = Key ->
             true = ets:delete(?TABLE, Key),
-            take(Subject, User, Left - 1, [User | Taken]);
+            take(Filling, User, Left - 1, [User | Taken]);
         _ ->
-            taken(Taken, done)
+            {lists:reverse(Taken), done}
     end.
 
-taken([], More) ->
-    {[], More};
-taken(Taken, More) ->
-    ok = atomics:sub(persistent_term:get(?COUNT), 1, length(Taken)),
-    {lists:reverse(Taken), More}.
-
 %% Takes all that were there when it was called. One walk, so it ends however many come meanwhile.
--spec take_all(Subject :: user_number()) -> [user_number()].
-take_all(Subject) ->
-    {Users, _} = take(Subject, -1, -1, []),
+-spec take_all(filling()) -> [user_number()].
+take_all(Filling) ->
+    {Users, _} = take(Filling, -1, -1, []),
     Users.
 
-%% Marks of all subjects.
+%% Marks of all groups.
 -spec count() -> non_neg_integer().
 count() ->
-    max(0, atomics:get(persistent_term:get(?COUNT), 1)).
+    ets:info(?TABLE, size).

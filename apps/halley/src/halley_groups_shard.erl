@@ -9,9 +9,12 @@
 %% event is sent to the followers beyond by look-up. A portion of the filling was read a moment ago:
 %% what was marked since the portion was asked for (`touched') is read again here.
 %%
+%% A group that begins or ends here is put into `halley_groups_table', or taken out, in the same
+%% turn, for those who leave marks.
+%%
 %% It decides nothing about which subjects are groups; `halley_groups' does, and is answered
-%%   {filled, Subject, Ref, UpTo}   the group is filled up to there: another portion
-%%   {lost, Subject, Ref}           this shard has no such group; it was restarted
+%%   {filled, Filling, UpTo}       the group is filled up to there: another portion
+%%   {lost, Subject, Filling}      this shard has no such group; it was restarted
 -module(halley_groups_shard).
 
 -export([new/0, handle/2, publish/3, settle_some/1, members/1]).
@@ -21,8 +24,8 @@
 %% Groups are filled up to this user, at first up to none.
 -type up_to() :: -1 | user_number() | all.
 -type request() ::
-    {start, Subject :: user_number(), reference(), Owner :: pid()}
-  | {fill, Subject :: user_number(), reference(), Owner :: pid(), up_to(),
+    {start, halley_groups_table:row(), Owner :: pid()}
+  | {fill, Subject :: user_number(), halley_groups_table:filling(), Owner :: pid(), up_to(),
      [{user_number(), halley_groups_members:found()}]}
   | {stop, Subject :: user_number()}.
 
@@ -30,7 +33,7 @@
 -define(SETTLE_MAX, 256).
 
 -record(group, {
-    ref :: reference(),
+    filling :: halley_groups_table:filling(),
     up_to = -1 :: up_to(),
     touched = #{} :: #{user_number() => []},
     members = halley_groups_members:new() :: halley_groups_members:members(),
@@ -44,27 +47,31 @@ new() ->
     #{}.
 
 -spec handle(request(), groups()) -> groups().
-handle({start, Subject, Ref, Owner}, Groups) ->
+handle({start, {Subject, _, Filling} = Row, Owner}, Groups) ->
     %% What another shard or another start had told is void.
-    ok = halley_links:end_group(Subject),
+    ok = stop(Subject),
+    ok = halley_groups_table:open(Row),
     %% The subject's own sessions get its events, whether it is beyond or not.
-    Own = settle(Subject, [Subject], #group{ref = Ref}),
-    Owner ! {filled, Subject, Ref, -1},
+    Own = settle(Subject, [Subject], #group{filling = Filling}),
+    Owner ! {filled, Filling, -1},
     Groups#{Subject => Own};
-handle({fill, Subject, Ref, Owner, UpTo, Found}, Groups) ->
+handle({fill, Subject, Filling, Owner, UpTo, Found}, Groups) ->
     case Groups of
-        #{Subject := #group{ref = Ref} = Group} ->
+        #{Subject := #group{filling = Filling} = Group} ->
             Filled = fill(Subject, UpTo, Found, Group),
-            Owner ! {filled, Subject, Ref, UpTo},
+            Owner ! {filled, Filling, UpTo},
             Groups#{Subject := Filled};
         #{} ->
-            Owner ! {lost, Subject, Ref},
+            Owner ! {lost, Subject, Filling},
             Groups
     end;
 handle({stop, Subject}, Groups) ->
-    ok = halley_links:end_group(Subject),
-    _ = halley_groups_marks:take_all(Subject),
+    ok = stop(Subject),
     maps:remove(Subject, Groups).
+
+stop(Subject) ->
+    ok = halley_links:end_group(Subject),
+    halley_groups_table:close(Subject).
 
 %% Sends an event of a subject that is a group; gives the number of sessions it was sent to.
 %% `none': the subject is no group of this shard.
@@ -72,8 +79,8 @@ handle({stop, Subject}, Groups) ->
     none | {Sessions :: non_neg_integer(), groups()}.
 publish(Event, Subject, Groups) ->
     case Groups of
-        #{Subject := Group} ->
-            Settled = settle(Subject, halley_groups_marks:take_all(Subject), Group),
+        #{Subject := #group{filling = Filling} = Group} ->
+            Settled = settle(Subject, halley_groups_marks:take_all(Filling), Group),
             {Sessions, Sent} = send(Event, Subject, Settled),
             {Sessions, Groups#{Subject := Sent}};
         #{} ->
@@ -93,8 +100,8 @@ send(Event, Subject, #group{up_to = UpTo, members = Members, slots = Slots} = Gr
 %% left when one comes.
 -spec settle_some(groups()) -> {more | done, groups()}.
 settle_some(Groups) ->
-    maps:fold(fun(Subject, Group, {More, Settled}) ->
-        {Users, MoreHere} = halley_groups_marks:take(Subject, ?SETTLE_MAX),
+    maps:fold(fun(Subject, #group{filling = Filling} = Group, {More, Settled}) ->
+        {Users, MoreHere} = halley_groups_marks:take(Filling, ?SETTLE_MAX),
         {case MoreHere of more -> more; done -> More end,
          Settled#{Subject := settle(Subject, Users, Group)}}
     end, {done, Groups}, Groups).

@@ -175,11 +175,12 @@ step(follow, User, World) ->
 step(unfollow, User, World) ->
     unfollow(User, pick(?SUBJECTS), World);
 step(regroup, User, World) ->
-    %% The owner of the groups dies, or begins them all again.
+    %% The owner of the groups dies, or begins those of a shard again.
     %% So seldom that no supervisor gives up.
     case rand:uniform(20) of
         1 -> ok = kill_and_wait(halley_groups);
-        2 -> ok = halley_groups:refresh();
+        2 -> gen_server:cast(halley_groups,
+                             {shard_started, rand:uniform(halley_shard:count())});
         _ -> ok
     end,
     step(open, User, World);

@@ -13,7 +13,7 @@ directory_test_() ->
     {foreach,
      fun() ->
          ok = halley_directory:new(),
-         {ok, Owner} = halley_directory:start_link(),
+         {ok, Owner} = halley_directory:start_link(fun(_) -> ok end),
          Owner
      end,
      fun(Owner) ->

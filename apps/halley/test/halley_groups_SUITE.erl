@@ -5,12 +5,12 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -compile([export_all, nowarn_export_all]).
--import(halley_test_brain, [number/1, link_with/1]).
+-import(halley_test_brain, [number/1, link_with/1, wait/1]).
 
 -define(WAIT_MS, 5000).
 
 all() -> [a_portion_that_is_out_of_date, events_while_it_is_filled, a_shard_that_knows_nothing,
-          members_that_are_processes].
+          members_that_are_processes, processes_that_end, a_mark_that_comes_too_late].
 
 init_per_testcase(_, Config) -> halley_test_brain:start(Config).
 
@@ -22,15 +22,16 @@ a_portion_that_is_out_of_date(_) ->
     [A, B, C, D] = followers([<<"a">>, <<"b">>, <<"c">>, <<"d">>]),
     {_, Slot, _} = Link = link_with([{A, 1}, {B, 2}, {D, 4}]),
     {_, OtherSlot, _} = Other = link_with([]),
-    {Ref, Started} = started(),
+    {Filling, Started} = started(),
     {all, Found} = halley_groups_fill:portion(star(), -1),
     ok = halley:unfollow(<<"a">>, <<"star">>),
     ok = halley_directory:open(C, {link, Slot, 3}),
     ok = halley_directory:close(D, {link, Slot, 4}),
     ok = halley_directory:open(D, {link, OtherSlot, 5}),
-    [new = halley_groups_marks:leave(star(), User) || User <- [A, C, D]],
+    there = halley_groups_marks:leave(Filling, A),
+    [new = halley_groups_marks:leave(Filling, User) || User <- [C, D]],
     {done, Touched} = halley_groups_shard:settle_some(Started),
-    Filled = halley_groups_shard:handle({fill, star(), Ref, self(), all, Found}, Touched),
+    Filled = halley_groups_shard:handle({fill, star(), Filling, self(), all, Found}, Touched),
     ?assertEqual([{join, [2]}, {join, [3]}], lists:sort([told(Link), told(Link)])),
     ?assertEqual({join, [5]}, told(Other)),
     ?assertEqual(3, halley_groups_shard:members(Filled)),
@@ -42,15 +43,15 @@ events_while_it_is_filled(_) ->
     [A, B, C] = followers([<<"a">>, <<"b">>, <<"c">>]),
     Link = link_with([{A, 1}, {B, 2}, {C, 3}, {star(), 9}]),
     Far = link_with([{C, 4}]),
-    {Ref, Started} = started(),
+    {Filling, Started} = started(),
     ?assertEqual({join, [9]}, told(Link)),
-    Half = halley_groups_shard:handle({fill, star(), Ref, self(), A, [{A, found(A)}]}, Started),
+    Half = halley_groups_shard:handle({fill, star(), Filling, self(), A, [{A, found(A)}]}, Started),
     ?assertEqual({join, [1]}, told(Link)),
     {5, Sent} = halley_groups_shard:publish(event(1), star(), Half),
     ?assertEqual({star(), [2, 3]}, delivered(Link)),
     ?assertEqual({none, [4]}, delivered(Far)),
     Found = [{User, found(User)} || User <- [B, C]],
-    Whole = halley_groups_shard:handle({fill, star(), Ref, self(), all, Found}, Sent),
+    Whole = halley_groups_shard:handle({fill, star(), Filling, self(), all, Found}, Sent),
     ?assertEqual({join, [2, 3]}, told(Link)),
     ?assertEqual({join, [4]}, told(Far)),
     {5, Again} = halley_groups_shard:publish(event(2), star(), Whole),
@@ -58,14 +59,17 @@ events_while_it_is_filled(_) ->
     ?assertEqual({star(), []}, delivered(Far)),
     Stopped = halley_groups_shard:handle({stop, star()}, Again),
     ?assertEqual(ended, told(Link)),
-    ?assertEqual(none, halley_groups_shard:publish(event(3), star(), Stopped)).
+    ?assertEqual(none, halley_groups_shard:publish(event(3), star(), Stopped)),
+    ?assertEqual([], halley_groups_table:lookup(star())).
 
 %% A shard that was restarted, or a start that another one has replaced.
 a_shard_that_knows_nothing(_) ->
-    Ref = make_ref(),
+    Filling = filling(),
     New = halley_groups_shard:new(),
-    ?assertEqual(New, halley_groups_shard:handle({fill, star(), Ref, self(), all, []}, New)),
-    receive {lost, Star, Ref} -> ?assertEqual(star(), Star) after ?WAIT_MS -> error(not_told) end.
+    ?assertEqual(New, halley_groups_shard:handle({fill, star(), Filling, self(), all, []}, New)),
+    receive {lost, Star, Filling} -> ?assertEqual(star(), Star)
+    after ?WAIT_MS -> error(not_told)
+    end.
 
 %% They are looked up for each event, and get one about a subject that two of their users follow
 %% once.
@@ -73,15 +77,47 @@ members_that_are_processes(_) ->
     [A, B] = followers([<<"a">>, <<"b">>]),
     Link = link_with([{A, 1}]),
     [ok = halley_directory:open(User, self()) || User <- [A, B]],
-    {Ref, Started} = started(),
+    {Filling, Started} = started(),
     {all, Found} = halley_groups_fill:portion(star(), -1),
-    Filled = halley_groups_shard:handle({fill, star(), Ref, self(), all, Found}, Started),
+    Filled = halley_groups_shard:handle({fill, star(), Filling, self(), all, Found}, Started),
     ?assertEqual({join, [1]}, told(Link)),
     {2, Sent} = halley_groups_shard:publish(event(1), star(), Filled),
     #{data := 1} = halley_test_brain:event(),
     ok = halley:logout(self()),
     {1, _} = halley_groups_shard:publish(event(2), star(), Sent),
     halley_test_brain:no_event().
+
+%% However a process stops to be a session, its users leave the list of those who are looked up.
+processes_that_end(_) ->
+    [A, B, C] = followers([<<"a">>, <<"b">>, <<"c">>]),
+    Dying = spawn(fun() -> receive die -> ok end end),
+    [ok = halley:login(User, self()) || User <- [<<"a">>, <<"b">>]],
+    ok = halley:login(<<"c">>, Dying),
+    {Filling, Started} = started(),
+    {all, Found} = halley_groups_fill:portion(star(), -1),
+    Filled = halley_groups_shard:handle({fill, star(), Filling, self(), all, Found}, Started),
+    ?assertEqual([], halley_groups_marks:take_all(Filling)),
+    {ok, 1} = halley:close_sessions(<<"a">>),
+    ?assertEqual([A], halley_groups_marks:take_all(Filling)),
+    ok = halley:logout(self()),
+    ?assertEqual([B], halley_groups_marks:take_all(Filling)),
+    Dying ! die,
+    wait(fun() -> halley_groups_marks:count() =:= 1 end),
+    ?assertEqual([C], halley_groups_marks:take_all(Filling)),
+    _ = halley_groups_shard:handle({stop, star()}, Filled).
+
+%% Somebody saw the group, and leaves its mark when the group has ended, or is another one.
+a_mark_that_comes_too_late(_) ->
+    [A] = followers([<<"a">>]),
+    {_, Started} = started(),
+    [Row] = halley_groups_table:lookup(star()),
+    ?assertEqual(new, halley_groups_table:mark(Row, A)),
+    _ = halley_groups_shard:handle({stop, star()}, Started),
+    ?assertEqual(ended, halley_groups_table:mark(Row, A)),
+    {_, Again} = started(),
+    ?assertEqual(ended, halley_groups_table:mark(Row, A)),
+    ?assertEqual(0, halley_groups_marks:count()),
+    _ = halley_groups_shard:handle({stop, star()}, Again).
 
 %% --- the shard's part ----------------------------------------------------------------------------
 
@@ -94,10 +130,12 @@ followers(Users) ->
 found(User) -> halley_directory:lookup(halley_directory_words:chunks(), User).
 
 started() ->
-    Ref = make_ref(),
-    Star = star(),
-    Started = halley_groups_shard:handle({start, Star, Ref, self()}, halley_groups_shard:new()),
-    receive {filled, Star, Ref, -1} -> {Ref, Started} after ?WAIT_MS -> error(not_started) end.
+    Filling = filling(),
+    Row = {star(), halley_shard:of_subject(<<"star">>), Filling},
+    Started = halley_groups_shard:handle({start, Row, self()}, halley_groups_shard:new()),
+    receive {filled, Filling, -1} -> {Filling, Started} after ?WAIT_MS -> error(not_started) end.
+
+filling() -> erlang:unique_integer([positive, monotonic]).
 
 event(Data) ->
     Draft = halley_event:draft(generated, <<"star">>, integer_to_binary(Data)),

@@ -12,7 +12,7 @@ edge_test_() ->
          Parts = [halley_metrics, halley_directory, halley_links, halley_shard, halley_history,
                   halley_groups],
          [ok = Part:new() || Part <- Parts],
-         {ok, Directory} = halley_directory:start_link(),
+         {ok, Directory} = halley_directory:start_link(fun(_) -> ok end),
          {ok, Links} = halley_links:start_link(),
          meck:new(halley_ids, [passthrough]),
          meck:expect(halley_ids, count, 0, 42),
@@ -26,7 +26,7 @@ edge_test_() ->
          [ets:delete(Table)
           || Table <- [halley_metrics_edge, halley_directory_rows, halley_links, halley_links_about,
                        halley_history_index, halley_history_claims, halley_history_cache,
-                       halley_groups, halley_groups_marks]]
+                       halley_groups_table, halley_groups_marks]]
      end,
      [{Name, Test}
       || {Name, Test} <- [{"values are the sum of the workers", fun sum_of_workers/0},

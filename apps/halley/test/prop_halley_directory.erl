@@ -124,7 +124,7 @@ number(List) ->
 
 with_directory(Fun) ->
     ok = halley_directory:new(),
-    {ok, Owner} = halley_directory:start_link(),
+    {ok, Owner} = halley_directory:start_link(fun(_) -> ok end),
     try Fun()
     after
         gen_server:stop(Owner),
