@@ -27,6 +27,7 @@
 -include("halley_edge.hrl").
 
 -define(READS, 64).                  % messages before the socket asks whether to go on
+-define(QUIET_BYTES, 4096).          % that wait for a link which does little
 -define(INSPECT_MS_SPARE, 100).      % for a link that has just something else to do
 
 -record(state, {
@@ -48,7 +49,8 @@
     allowance = 0 :: integer(),
     dealt = 0 :: non_neg_integer(),
     heard_at = 0 :: integer(),
-    nonce = 0 :: non_neg_integer()
+    nonce = 0 :: non_neg_integer(),
+    looks = halley_edge_rest:new() :: halley_edge_rest:looks()
 }).
 
 %% Starts a link to the worker at Path. It tells the dialer {up, self(), HelloEdge} when it stands.
@@ -226,8 +228,16 @@ tick(#state{heard_at = HeardAt, writer = Writer, nonce = Nonce, requests = Reque
             _ = erlang:send_after(halley_limits:get(heartbeat_ms), self(), tick),
             ok = halley_edge_writer:free(Writer, {ping, Nonce}),
             Inspections = halley_edge_inspections:expire(State#state.inspections),
-            bounded(State#state{requests = halley_edge_requests:tick(Requests), nonce = Nonce + 1,
-                                inspections = Inspections})
+            bounded(rest(State#state{requests = halley_edge_requests:tick(Requests),
+                                     nonce = Nonce + 1, inspections = Inspections}))
+    end.
+
+%% The heaps of a login or a storm: on 56 links they were a quarter of the brain's memory
+%% (docs/internals/memory.md). A writer that may be stuck in a write isn't looked at.
+rest(#state{writer = Writer, writer_pid = Pid, replays = Replays, looks = Looks} = State) ->
+    case halley_edge_writer:queue_bytes(Writer) < ?QUIET_BYTES of
+        true -> State#state{looks = halley_edge_rest:look([self(), Pid, Replays], Looks)};
+        false -> State
     end.
 
 %% The writer watches its queue's bound itself, unless it is stuck in a write to a worker that
