@@ -9,7 +9,10 @@ import { describeMachine } from '../lib/machine.mjs';
 import { say } from '../lib/say.mjs';
 import { Recorder, Stop } from './recorder.mjs';
 import { about, makeFolder, writeResults } from './results.mjs';
+import { stoppedRows } from './rows.mjs';
 import { Stage } from './stage.mjs';
+
+const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 
 /**
  * Runs `phases` (name to `async (stage) => result`) with a Halley of its own. `title`, `command`
@@ -37,7 +40,7 @@ export async function runLong(plan, phases, { title, command, name, out, rows, w
       stage.found[phase] = await recorder.unlessStopped(run(stage));
     }
   } catch (error) {
-    stopped = { phase: recorder.phase, why: error.message };
+    stopped = { phase: recorder.phase, why: error.message.replaceAll(ROOT, '') };
     say(`stopped: ${error instanceof Stop ? error.message : error.stack}`);
     process.exitCode = 1;
   }
@@ -48,7 +51,7 @@ export async function runLong(plan, phases, { title, command, name, out, rows, w
   const heading = `${title}, ${started.slice(0, 10)}`;
   const paragraphs = about({ machine, command, seconds: recorder.seconds });
   const table = writeResults(folder, { title: heading, about: paragraphs,
-    rows: rows(stage.found), stopped, ...more, plan, machine, started, found: stage.found });
+    rows: [...rows(stage.found), ...stopped ? stoppedRows(recorder.samples) : []], stopped, ...more, plan, machine, started, found: stage.found });
   say(`saved ${folder}: report.html, table.md, result.json, samples.jsonl`);
   // A phase that was left in the middle may wait for something still.
   process.stdout.write(`\n${table}`, () => process.exit());

@@ -142,3 +142,18 @@ export function rowsOf(plan, found) {
     .flatMap(([phase, rows]) => [[HEAD[phase], '', ''], ...rows(plan, found)])
     .map(([what, reached, asked]) => [what, reached, asks ? asked : '']);
 }
+
+/** Of a run that couldn't go on: the sample with the most connections. */
+export function stoppedRows(samples) {
+  const most = samples.reduce((best, sample) =>
+    ((sample.connected ?? 0) >= (best.connected ?? 0) ? sample : best), {});
+  if (!most.connected) return [];
+  const { brain, edge, kernel, clients, slab } = most.memory_bytes;
+  return [
+    ['**Before it stopped**', '', ''],
+    ['most connections at once', whole(most.connected), ''],
+    ['brain, edge, kernel, clients', [brain, edge, kernel, clients].map(gb).join(', '), ''],
+    ['of the kernel\'s, in slab caches', gb(slab), ''],
+    ['kernel per connection, both ends', `${whole(kernel / most.connected)} bytes`, ''],
+  ];
+}
