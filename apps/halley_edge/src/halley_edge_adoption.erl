@@ -2,8 +2,10 @@
 %% find one.
 %%
 %% The same build, listen addresses and number of workers: it is adopted, connections and all.
-%% Another one is asked to stop and waited for. Whatever can't be talked to is named, not touched:
-%% it may belong to somebody else.
+%% Another one is asked to stop and waited for. One of another version of the link understands no
+%% SHUTDOWN: it is drained by SIGTERM, if its command line names the same socket directory, so an
+%% upgrade needs nobody's hands. Whatever else can't be talked to is named, not touched: it may
+%% belong to somebody else.
 -module(halley_edge_adoption).
 
 -export([look/2, shutdown/2]).
@@ -34,6 +36,8 @@ look(#{socket_dir := Dir} = Config, Build) ->
             end;
         {error, {connect, _}} ->
             none;
+        {error, {version, Peer, What}} ->
+            retire(Path, Dir, Peer, What);
         {error, Reason} ->
             {error, io_lib:format("edge.socket_dir: what listens at ~ts cannot be talked to (~ts); "
                                   "stop it, or set another directory",
@@ -84,27 +88,56 @@ normal(Text) ->
 
 replace(Socket, Path, Known) ->
     _ = gen_tcp:send(Socket, halley_edge_codec:encode({shutdown, 0})),
-    Deadline = erlang:monotonic_time(millisecond) + ?STOP_MS_MAX,
-    Result = await_end(Socket, Path, Known, Deadline),
+    Result = await_end(Path, has_ended(Socket, Known), ?STOP_MS_MAX),
     ok = gen_tcp:close(Socket),
     Result.
 
-await_end(Socket, Path, Known, Deadline) ->
-    case {has_ended(Socket, Known), erlang:monotonic_time(millisecond) < Deadline} of
+has_ended(_, {ok, Identity}) ->
+    fun() -> not halley_edge_process:is_alive(Identity) end;
+has_ended(Socket, gone) ->
+    fun() -> gen_tcp:recv(Socket, 0, 0) =:= {error, closed} end.
+
+retire(Path, Dir, Peer, What) ->
+    case own_edge(Peer, Dir) of
+        {ok, Pid, Identity} ->
+            DrainMs = application:get_env(halley, drain_ms, 10000),
+            ?LOG_NOTICE("the edge that runs here already, pid ~b, is of another version of Halley "
+                        "(~ts): it is stopped, which may take ~b s, and a new one started; "
+                        "nothing is to be done", [Pid, printable(What), DrainMs div 1000]),
+            ok = halley_edge_process:terminate(Identity),
+            HasEnded = fun() -> not halley_edge_process:is_alive(Identity) end,
+            await_end(Path, HasEnded, DrainMs + ?STOP_MS_MAX);
+        unknown ->
+            {error, io_lib:format("edge.socket_dir: what listens at ~ts is an edge of another "
+                                  "version of Halley (~ts) and was not started for this directory; "
+                                  "stop it, or set another directory", [Path, printable(What)])}
+    end.
+
+own_edge({pid, Pid}, Dir) ->
+    case {halley_edge_process:identify(Pid), halley_edge_process:names(Pid, Dir)} of
+        {{ok, Identity}, true} -> {ok, Pid, Identity};
+        _ -> unknown
+    end;
+own_edge(unknown, _) ->
+    unknown.
+
+printable(What) ->
+    halley_edge_process:printable(What).
+
+await_end(Path, HasEnded, MsMax) ->
+    await_end(Path, HasEnded, MsMax, erlang:monotonic_time(millisecond) + MsMax).
+
+await_end(Path, HasEnded, MsMax, Deadline) ->
+    case {HasEnded(), erlang:monotonic_time(millisecond) < Deadline} of
         {true, _} ->
             none;
         {false, true} ->
             timer:sleep(?POLL_MS),
-            await_end(Socket, Path, Known, Deadline);
+            await_end(Path, HasEnded, MsMax, Deadline);
         {false, false} ->
             {error, io_lib:format("edge.socket_dir: the edge at ~ts was asked to stop "
-                                  "and did not within ~b s", [Path, ?STOP_MS_MAX div 1000])}
+                                  "and did not within ~b s", [Path, MsMax div 1000])}
     end.
-
-has_ended(_, {ok, Identity}) ->
-    not halley_edge_process:is_alive(Identity);
-has_ended(Socket, gone) ->
-    gen_tcp:recv(Socket, 0, 0) =:= {error, closed}.
 
 %% Asks the edge to stop over a meeting of its own; for a stop without a link.
 -spec shutdown(file:filename_all(), DrainMs :: non_neg_integer()) ->

@@ -3,19 +3,23 @@
 %%
 %% Used by a link, which then lives on the socket, and by the runner, which wants to know who
 %% answers. What comes with HELLO_EDGE in the same read is handed on. A worker that breaks a clause
-%% gets its GOODBYE here.
+%% gets its GOODBYE here. One of another version says no more than that (3.2), so who it is comes
+%% from the kernel.
 -module(halley_edge_dial).
 
 -export([dial/1, path/2, check_path/1, close/2, reason_text/1]).
--export_type([meeting/0, reason/0]).
+-export_type([meeting/0, reason/0, peer/0]).
 
 -include("halley_edge.hrl").
 
 -type meeting() :: #{socket := gen_tcp:socket(), hello := map(), window := pos_integer(),
                      frames := [{non_neg_integer(), halley_edge_codec:frame()}],
                      rest := binary()}.
+%% The process that listens there.
+-type peer() :: {pid, pos_integer()} | unknown.
 -type reason() :: {broken, halley_edge_codec:problem()}      % the worker broke a clause, here
                 | {goodbye, 1..8, binary()}                  % the worker says that we did
+                | {version, peer(), What :: binary()}        % clause 3.2, whoever saw it
                 | {connect | send | recv, inet:posix() | closed | timeout | badarg}
                 | handshake_timeout.
 
@@ -27,6 +31,8 @@
 -define(HIGH_WATERMARK, 393216).
 -define(LOW_WATERMARK, 131072).
 -define(RECEIVE_BYTES, 65536).
+-define(SOL_SOCKET, 1).
+-define(SO_PEERCRED, 17).
 
 -spec path(SocketDir :: file:filename_all(), Worker :: non_neg_integer()) -> binary().
 path(SocketDir, Worker) ->
@@ -81,11 +87,19 @@ await_hello(Socket, Buffer, Deadline) ->
 
 answer(Socket, Window, {{hello_edge, Hello}, Frames, Rest}) ->
     {ok, #{socket => Socket, hello => Hello, window => Window, frames => Frames, rest => Rest}};
+answer(Socket, _, {{goodbye, ?GOODBYE_VERSION, What}, _, _}) ->
+    Peer = peer(Socket),
+    ok = gen_tcp:close(Socket),
+    {error, {version, Peer, What}};
 answer(Socket, _, {{goodbye, _, _} = Goodbye, _, _}) ->
     ok = gen_tcp:close(Socket),
     {error, Goodbye};
 answer(Socket, Window, {_, _, _}) ->
     answer(Socket, Window, {broken, {<<"3.1">>, <<"the first frame is not HELLO_EDGE">>}});
+answer(Socket, _, {broken, {<<"3.2">>, What} = Problem}) ->
+    Peer = peer(Socket),
+    close(Socket, halley_edge_goodbye:answer(Problem)),
+    {error, {version, Peer, What}};
 answer(Socket, _, {broken, Problem} = Reason) ->
     close(Socket, halley_edge_goodbye:answer(Problem)),
     {error, Reason};
@@ -95,6 +109,13 @@ answer(Socket, _, handshake_timeout) ->
 answer(Socket, _, Reason) ->
     ok = gen_tcp:close(Socket),
     {error, Reason}.
+
+%% unix(7), SO_PEERCRED: a pid_t and two more. Of a stream it is who listens.
+peer(Socket) ->
+    case inet:getopts(Socket, [{raw, ?SOL_SOCKET, ?SO_PEERCRED, 12}]) of
+        {ok, [{raw, _, _, <<Pid:32/native, _:8/binary>>}]} when Pid > 0 -> {pid, Pid};
+        _ -> unknown
+    end.
 
 %% Says goodbye and closes. It waits a second at most for a worker that doesn't read.
 -spec close(gen_tcp:socket(), halley_edge_codec:frame()) -> ok.
@@ -107,6 +128,9 @@ close(Socket, Goodbye) ->
 reason_text({broken, {Clause, What}}) -> ["the worker broke clause ", Clause, ": ", What];
 reason_text({goodbye, Code, Text}) ->
     io_lib:format("the worker said goodbye ~b: ~ts", [Code, printable(Text)]);
+reason_text({version, _, What}) ->
+    ["the edge and this brain are of different versions of Halley, restart the brain to have the "
+     "edge replaced: ", printable(What)];
 reason_text(handshake_timeout) -> "the worker's hello did not come in time";
 reason_text({Step, Reason}) -> io_lib:format("~s: ~s", [Step, inet:format_error(Reason)]).
 

@@ -6,7 +6,8 @@
 %% {exit_status, Status}}, to the process that called start/2.
 -module(halley_edge_process).
 
--export([program/0, build/1, start/2, identify/1, is_alive/1, terminate/1, kill/1, printable/1]).
+-export([program/0, build/1, start/2, identify/1, names/2, is_alive/1, terminate/1, kill/1,
+         printable/1]).
 -export_type([identity/0, config/0]).
 
 -type config() :: #{public := string(), api := string(), workers := pos_integer(),
@@ -78,6 +79,17 @@ identify(Pid) ->
     case stat(Pid) of
         {ok, Ticks} -> {ok, {Pid, Ticks}};
         gone -> gone
+    end.
+
+%% Is this one of the words of a process's command line?
+-spec names(Pid :: non_neg_integer(), file:filename_all()) -> boolean().
+names(Pid, Word) ->
+    case file:read_file(["/proc/", integer_to_list(Pid), "/cmdline"]) of
+        {ok, Line} ->
+            Words = binary:split(Line, <<0>>, [global]),
+            lists:member(unicode:characters_to_binary(Word), Words);
+        {error, _} ->
+            false
     end.
 
 -spec is_alive(identity()) -> boolean().

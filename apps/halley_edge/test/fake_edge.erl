@@ -7,10 +7,12 @@
          cut/1, mute/1, pause/1, resume/1]).
 -export([main/0]).
 
+-include("halley_edge.hrl").
+
 -define(WAIT_MS, 5000).
 
 hello() ->
-    #{version => 2, window => 1048576, pid => list_to_integer(os:getpid()),
+    #{version => ?LINK_VERSION, window => 1048576, pid => list_to_integer(os:getpid()),
       worker => 0, workers => 1, build => <<"fake">>,
       public_listen => <<"127.0.0.1:1">>, api_listen => <<"127.0.0.1:2">>,
       connections_max => 10, metrics => []}.
@@ -18,7 +20,8 @@ hello() ->
 start(Path) ->
     start(Path, hello()).
 
-%% Hello: a map, or `none' for a worker that never answers. The caller receives {Edge, Frame} and
+%% Hello: a map, `none' for a worker that never answers, or {older, Version} for one that says so
+%% (3.2). The caller receives {Edge, Frame} and
 %% {Edge, closed}; PING is answered unless the fake is told otherwise.
 start(Path, Hello) ->
     Owner = self(),
@@ -77,6 +80,14 @@ accept(Listen, Hello, Owner) ->
 
 serve(Socket, Buffer, Listen, Hello, Owner) ->
     receive
+        {tcp, Socket, <<_:32, 16#10, "HLY1", Theirs:16, _/binary>>}
+          when element(1, Hello) =:= older ->
+            {older, Ours} = Hello,
+            What = io_lib:format("the brain speaks version ~b, this edge ~b (3.2)", [Theirs, Ours]),
+            Goodbye = {goodbye, ?GOODBYE_VERSION, iolist_to_binary(What)},
+            ok = gen_tcp:send(Socket, halley_edge_codec:encode(Goodbye)),
+            ok = gen_tcp:close(Socket),
+            accept(Listen, Hello, Owner);
         {tcp, Socket, Data} ->
             {ok, Frames, Rest} = halley_edge_codec:deframe(<<Buffer/binary, Data/binary>>),
             [got(Frame, Socket, Hello, Owner) || {_, Frame} <- Frames],
@@ -113,7 +124,8 @@ got(Frame, _, _, Owner) ->
 
 %%% As a program
 
-%% Arguments are those of halley-edge. A public port of 1 stands for one that is in use.
+%% Arguments are those of halley-edge. A public port of 1 stands for one that is in use, one of 2
+%% for an edge that speaks version 2 of the link; a SIGTERM stops it.
 main() ->
     main(init:get_plain_arguments()).
 
@@ -131,8 +143,11 @@ main(Arguments) ->
             Count = list_to_integer(Workers),
             Hello = (hello())#{public_listen := list_to_binary(Public), workers := Count,
                                api_listen := list_to_binary(Api)},
-            [start(halley_edge_dial:path(Dir, W), Hello#{worker := W})
-             || W <- lists:seq(0, Count - 1)],
+            IsOlder = lists:suffix(":2", Public),
+            [start(halley_edge_dial:path(Dir, W), case IsOlder of
+                true -> {older, 2};
+                false -> Hello#{worker := W}
+            end) || W <- lists:seq(0, Count - 1)],
             until_shutdown()
     end.
 

@@ -44,7 +44,7 @@ limits(_) -> #{}.
 handshake_carries_the_settings(Config) ->
     Edge = edge(Config, fake_edge:hello()),
     {hello_brain, Hello} = next(Edge, hello_brain),
-    ?assertMatch(#{version := 2, window := 2097152}, Hello),
+    ?assertMatch(#{version := 3, window := 2097152}, Hello),
     ?assertEqual(lists:sort(halley_limits:for_edge()), lists:sort(maps:get(settings, Hello))),
     receive {link_up, 0, #{build := <<"fake">>}} -> ok after 5000 -> error(not_up) end.
 
@@ -52,7 +52,7 @@ bad_magic(Config) ->
     refused_hello(Config, <<8:32, 16#40, "HLY", 2:16, 0:16>>, 3, <<"3.1">>).
 
 wrong_version(Config) ->
-    {goodbye, _, Reason} = refused_hello(Config, <<7:32, 16#40, "HLY1", 3:16>>, 2, <<"3.2">>),
+    {goodbye, _, Reason} = refused_hello(Config, <<7:32, 16#40, "HLY1", 4:16>>, 2, <<"3.2">>),
     %% "with both versions in the reason"
     ?assertMatch({match, _}, re:run(Reason, "2.*3")).
 

@@ -13,7 +13,8 @@ all() ->
      core_dies_edge_stays, edge_dies_in_a_drain_stays_dead, edge_that_does_not_stop_is_killed,
      adopted_edge_that_cannot_be_talked_to_gets_a_signal, edge_exits_is_restarted,
      runner_dies_edge_stays, brain_dies_edge_is_adopted,
-     adopted_edge_exits_is_restarted, different_edge_is_replaced, port_in_use_fails,
+     adopted_edge_exits_is_restarted, different_edge_is_replaced, older_edge_is_replaced,
+     older_edge_of_another_directory_is_named, port_in_use_fails,
      program_is_missing, socket_dir_is_too_long, socket_dir_is_unusable,
      silent_stranger_is_named, addresses_are_compared, identity_of_processes].
 
@@ -169,6 +170,24 @@ different_edge_is_replaced(Config) ->
     ?assertNot(os_alive(Pid)),
     ?assertMatch([_], edge_pids(Config) -- [Pid]),
     ?assertEqual([0, 1], lists:sort(maps:keys(halley_edge_dialer:links()))).
+
+%% protocol/link.md 3.2: "the brain asks it to stop by SIGTERM, which drains it, and starts its
+%% own."
+older_edge_is_replaced(Config) ->
+    Pid = start_edge(Config, "127.0.0.1:2"),
+    {ok, _} = start_runner(),
+    ?assertNot(os_alive(Pid)),
+    ?assertMatch([_], edge_pids(Config) -- [Pid]),
+    ?assertEqual([0, 1], lists:sort(maps:keys(halley_edge_dialer:links()))).
+
+%% Its command line doesn't name the directory, so it isn't touched.
+older_edge_of_another_directory_is_named(Config) ->
+    Dir = filename:join(proplists:get_value(dir, Config), "edge"),
+    ok = filelib:ensure_dir(filename:join(Dir, "x")),
+    Stranger = fake_edge:start(binary_to_list(halley_edge_dial:path(Dir, 0)), {older, 2}),
+    ?assertMatch({match, _}, re:run(failure(), "another version.*speaks version 3, this edge 2")),
+    ?assert(is_process_alive(Stranger)),
+    fake_edge:stop(Stranger).
 
 %% One clear line, as the edge said it.
 port_in_use_fails(_) ->

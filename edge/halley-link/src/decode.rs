@@ -131,7 +131,7 @@ fn magic(from: &mut Reader<'_>) -> Result<(), Error> {
 fn version(from: &mut Reader<'_>) -> Result<u16, Error> {
     match from.u16()? {
         VERSION => Ok(VERSION),
-        _ => Err(Error::new("3.2", "peer speaks another version than 2")),
+        _ => Err(Error::new("3.2", "peer speaks another version than 3")),
     }
 }
 

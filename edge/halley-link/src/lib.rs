@@ -31,7 +31,7 @@ pub const FRAME_BYTES_MAX: usize = 262_144;
 /// Smallest window a hello may grant (4.1).
 pub const WINDOW_BYTES_MIN: u32 = 524_288;
 /// Version that this crate speaks (3.2).
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// First bytes of both hellos.
 pub const MAGIC: [u8; 4] = *b"HLY1";
 /// Most connections in one DELIVER (7.3).
