@@ -43,7 +43,7 @@ impl Worker {
 
     /// Must what the brain sent wait for groups to be served? A handshake adds nothing to that.
     fn link_waits(&self) -> bool {
-        self.groups.full() && self.link.as_ref().is_some_and(|link| link.up)
+        self.groups_are_full() && self.link.as_ref().is_some_and(|link| link.up)
     }
 
     /// Reads and deals with what the brain sent, up to a bound.

@@ -8,6 +8,8 @@ use clap::Parser;
 /// Descriptors of a worker that are not connections: listeners, poll, link, standard streams and
 /// some to spare.
 const DESCRIPTORS_KEPT: u64 = 64;
+/// Descriptors of a worker for each worker: all polls and wakers (`turns.rs`).
+const DESCRIPTORS_SHARED: u64 = 2;
 
 /// Halley's edge: holds client connections for a brain. The brain starts it; there is no need to
 /// do so by hand.
@@ -43,7 +45,8 @@ impl Config {
 
     /// Most connections of one worker, when a process or thread may hold `descriptors`.
     pub fn worker_connections_max(&self, descriptors: u64) -> usize {
-        let possible = descriptors.saturating_sub(DESCRIPTORS_KEPT).max(1) as usize;
+        let kept = DESCRIPTORS_KEPT + DESCRIPTORS_SHARED * u64::from(self.workers);
+        let possible = descriptors.saturating_sub(kept).max(1) as usize;
         let wanted =
             self.connections_max.map_or(usize::MAX, |n| (n as usize).div_ceil(self.workers.into()));
         possible.min(wanted).min(crate::table::CONNECTIONS_LIMIT)

@@ -1,10 +1,14 @@
 //! Groups at work (`protocol/link.md` 11): members come and go, and their events are written in
-//! slices. Which slots are members and what is under way is `groups.rs`'s.
+//! slices, by turns (`turns.rs`). Which slots are members and what is under way is `groups.rs`'s.
 //!
-//! More workers than processors would all write at once, and each ordinary event would wait for a
-//! processor behind them. So workers take [`Turns`]; whoever waits for one serves everything else.
-
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+//! How fast the brain brings a group's events says nothing about how fast a member takes them: they
+//! come together and wait here together. So no more of them is under way than a third of an outbox;
+//! a member in whose outbox they would be more is late, and passed over until its outbox is empty;
+//! and all members wait while half of `outboxes_bytes_max` is full. For this the worker has
+//! patience, at most twice [`PATIENCE_MS`], and with a member that has used it up none until its
+//! outbox was empty: it gets everything at once, and then http.md 12 says whether it is a slow
+//! consumer. So a client that reads isn't closed because of when its events were written, and one
+//! that doesn't read holds the others up only once.
 
 use halley_link::{Event, List};
 
@@ -17,37 +21,14 @@ use crate::table::{Phase, flag};
 use crate::transport::Transport;
 use crate::worker::Worker;
 
-/// Members that are served in a round: about a millisecond of writes.
+/// Members that are served in a round, and bytes for them: about a millisecond of writes.
 const SLICE: usize = 256;
+const SLICE_BYTES: u64 = 1_048_576;
 /// Members that are served before another worker has its turn.
 const TURN: usize = 16_384;
-/// How long a worker sleeps at most while it waits for its turn.
-pub const TURN_WAIT_MS: u64 = 4;
-
-/// How many workers of an edge write groups' events at the same time.
-pub struct Turns {
-    free: AtomicUsize,
-    wanted: AtomicBool,
-}
-
-impl Turns {
-    /// As many as there are processors.
-    pub fn new() -> Turns {
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        Turns { free: AtomicUsize::new(processors), wanted: AtomicBool::new(false) }
-    }
-
-    fn take(&self) -> bool {
-        let one_less = |free: usize| free.checked_sub(1);
-        let taken = self.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok();
-        self.wanted.store(!taken, Ordering::Relaxed);
-        taken
-    }
-
-    fn give_back(&self) {
-        self.free.fetch_add(1, Ordering::Relaxed);
-    }
-}
+/// How long the worker waits for members that have no room; twice that if they have none just after
+/// it looked.
+const PATIENCE_MS: u64 = 200;
 
 /// An event that is kept until all members have it, encoded once for each kind of stream.
 pub struct Kept {
@@ -92,11 +73,11 @@ impl Kept {
     }
 }
 
-/// A worker's turn.
+/// Since when the worker has patience; 0 while it needs none.
 #[derive(Default)]
-pub struct Turn {
-    has: bool,
-    served: usize,
+pub struct Patience {
+    late_ms: u64,
+    crowded_ms: u64,
 }
 
 impl Worker {
@@ -153,7 +134,8 @@ impl Worker {
     pub(crate) fn group_deliver(&mut self, group: u32, event: &Event<'_>) -> Result<(), LinkEnd> {
         self.link_cursor_passes(event)?;
         self.stats.count(Stat::GroupEvents);
-        self.groups.begin(group, || Kept::new(event, &self.link_cursor, &self.settings));
+        let bytes = event.json.len() + self.link_cursor.len();
+        self.groups.begin(group, bytes, || Kept::new(event, &self.link_cursor, &self.settings));
         Ok(())
     }
 
@@ -169,6 +151,7 @@ impl Worker {
             let (shard, seq, piece) = (event.shard, event.seq, event.piece(transport));
             self.give(index, shard, seq, piece);
         }
+        self.groups.has_room(index);
     }
 
     /// The same, by the connection's id.
@@ -195,33 +178,101 @@ impl Worker {
         }
     }
 
+    /// What groups' events may fill of an outbox: as much is under way at most, and as much again
+    /// is left for what else is written.
+    fn groups_share(&self) -> usize {
+        (self.settings.outbox_bytes_max / 3).min(self.settings.outboxes_bytes_max / 16)
+    }
+
+    /// Must the link wait for members to be served?
+    pub(crate) fn groups_are_full(&self) -> bool {
+        self.groups.full(self.groups_share())
+    }
+
     /// Serves a slice of those for whom something is under way.
     pub(crate) fn serve_groups(&mut self) {
-        if self.groups.under_way() == 0 || !self.take_turn() {
-            return;
+        if self.groups.under_way() > 0 {
+            self.lose_patience();
         }
-        for _ in 0..SLICE {
-            let Some(index) = self.groups.next() else { break };
-            self.overdue(index);
-            self.turn.served += 1;
-        }
-        let others = self.shared.turns.wanted.load(Ordering::Relaxed);
-        if self.groups.next().is_none() || self.turn.served >= TURN && others {
-            self.turn = Turn::default();
-            self.shared.turns.give_back();
+        if self.groups.next().is_none() {
+            self.turn.give_back();
+            self.turn_served = 0;
+        } else if self.turn.take() {
+            self.serve_slice();
         }
         self.stats.set(Stat::UnderWay, self.groups.under_way() as u64);
     }
 
-    fn take_turn(&mut self) -> bool {
-        if !self.turn.has {
-            self.turn.has = self.shared.turns.take();
+    fn serve_slice(&mut self) {
+        let before = self.stats.get(Stat::OutboxBytes);
+        let mut served = 0;
+        while served < SLICE
+            && self.stats.get(Stat::OutboxBytes) < before + SLICE_BYTES
+            && !self.crowded()
+        {
+            let Some(index) = self.groups.next() else { break };
+            if self.has_room(index) {
+                self.overdue(index);
+            } else {
+                self.groups.is_late(index);
+            }
+            served += 1;
         }
-        self.turn.has
+        self.turn_served += served;
+        let goes_on = !self.crowded() && self.groups.next().is_some();
+        if !goes_on || self.turn_served >= TURN && self.turn.others_wait() {
+            self.turn.give_back();
+            self.turn_served = 0;
+        }
+        if goes_on {
+            self.turn.take();
+        }
     }
 
-    /// Does the worker go on with a group at once?
-    pub(crate) fn has_turn(&self) -> bool {
-        self.turn.has
+    /// Has a session's outbox room for whatever is under way? One that is empty has.
+    fn has_room(&mut self, index: u32) -> bool {
+        let (under_way, most) = (self.groups.bytes(), self.groups_share());
+        let Some(slot) = self.table.get(index) else { return true };
+        if slot.phase != Phase::Live || slot.has(flag::ASIDE) {
+            return true;
+        }
+        let outbox = self.pool.get(slot.outbox);
+        outbox.is_none_or(|outbox| outbox.is_hurried() || outbox.bytes() + under_way <= most)
+    }
+
+    /// Does too much wait in all outboxes together for more of groups' events?
+    fn crowded(&mut self) -> bool {
+        let most = self.settings.outboxes_bytes_max as u64 / 2;
+        let crowded_ms = &mut self.patience.crowded_ms;
+        if self.stats.get(Stat::OutboxBytes) <= most {
+            *crowded_ms = 0;
+            return false;
+        }
+        if *crowded_ms == 0 {
+            *crowded_ms = self.now_ms.max(1);
+        }
+        self.now_ms < *crowded_ms + PATIENCE_MS
+    }
+
+    /// Who has been late for long enough gets what is under way, and is asked no more.
+    fn lose_patience(&mut self) {
+        if !self.groups.any_late() {
+            self.patience.late_ms = 0;
+        } else if self.patience.late_ms == 0 {
+            self.patience.late_ms = self.now_ms.max(1);
+        } else if self.now_ms >= self.patience.late_ms + PATIENCE_MS {
+            self.patience.late_ms = self.now_ms;
+            for index in self.groups.impatient() {
+                self.hurry(index);
+            }
+        }
+    }
+
+    fn hurry(&mut self, index: u32) {
+        let Some(slot) = self.table.get(index) else { return };
+        if let Some(outbox) = self.pool.get(slot.outbox) {
+            outbox.hurry();
+        }
+        self.overdue(index);
     }
 }

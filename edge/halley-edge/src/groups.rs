@@ -9,78 +9,31 @@
 //! Order per connection: whatever is to be written to a connection, what is under way for it goes
 //! first ([`Worker::overdue`]).
 //!
-//! Invariant: a bit, in a group or under way, stands for a session in phase Opening or Live that
-//! has had its slot since; [`Groups::strike`] is called before it loses either.
+//! A session whose outbox has no room for what is under way to it is *late*: it is passed over
+//! until it has room, or until the worker's patience is over (`crowd.rs`).
 //!
-//! Bounds: [`GROUPS_MAX`] groups, [`UNDER_WAY_MAX`] events; beyond these the link isn't read.
+//! Invariants: a bit, in a group, under way or late, stands for a session in phase Opening or Live
+//! that has had its slot since; [`Groups::strike`] is called before it loses either. `bytes` is the
+//! sum of the events under way.
+//!
+//! Bounds: [`GROUPS_MAX`] groups; [`UNDER_WAY_MAX`] events under way, and so many bytes of them
+//! that all fit into an outbox ([`Groups::full`]): beyond these the link isn't read.
 
 use std::collections::{HashMap, VecDeque};
+
+use crate::bits::Bits;
 
 /// Groups that a worker holds (11.2).
 pub const GROUPS_MAX: usize = 1_024;
 /// Events under way; with so many the link isn't read.
 pub const UNDER_WAY_MAX: usize = 32;
 
-/// A set of slots. Invariant: `count` is the number of bits that are set.
-#[derive(Clone, Debug, Default)]
-pub struct Bits {
-    words: Vec<u64>,
-    count: usize,
-}
-
-impl Bits {
-    /// Puts a slot in; false if it was there.
-    pub fn set(&mut self, index: u32) -> bool {
-        let (word, bit) = place(index);
-        if self.words.len() <= word {
-            self.words.resize(word + 1, 0);
-        }
-        let added = self.words.get_mut(word).is_some_and(|word| {
-            let added = *word & bit == 0;
-            *word |= bit;
-            added
-        });
-        self.count += usize::from(added);
-        added
-    }
-
-    /// Takes a slot out; false if it wasn't there.
-    pub fn clear(&mut self, index: u32) -> bool {
-        let (word, bit) = place(index);
-        let removed = self.words.get_mut(word).is_some_and(|word| {
-            let removed = *word & bit != 0;
-            *word &= !bit;
-            removed
-        });
-        self.count -= usize::from(removed);
-        removed
-    }
-
-    /// Slots in it.
-    pub fn len(&self) -> usize {
-        self.count
-    }
-
-    /// The first slot that is in it, looking from the word `from` on, which moves there.
-    fn first(&self, from: &mut usize) -> Option<u32> {
-        if self.count == 0 {
-            return None;
-        }
-        let (skipped, word) =
-            self.words.iter().skip(*from).enumerate().find(|(_, word)| **word != 0)?;
-        *from += skipped;
-        Some(*from as u32 * u64::BITS + word.trailing_zeros())
-    }
-}
-
-fn place(index: u32) -> (usize, u64) {
-    ((index / u64::BITS) as usize, 1 << (index % u64::BITS))
-}
-
-/// An event on its way to those who haven't got it. No bit below the word `from` is set.
+/// An event on its way to those who haven't got it. No bit below the word `from` is set but of
+/// sessions that are late.
 struct UnderWay<E> {
     members: Bits,
     from: usize,
+    bytes: usize,
     event: E,
 }
 
@@ -88,11 +41,15 @@ struct UnderWay<E> {
 pub struct Groups<E> {
     groups: HashMap<u32, Bits>,
     under_way: VecDeque<UnderWay<E>>,
+    bytes: usize,
+    /// Since the last [`Groups::impatient`], and since the one before it.
+    late: [Bits; 2],
 }
 
 impl<E> Default for Groups<E> {
     fn default() -> Self {
-        Groups { groups: HashMap::new(), under_way: VecDeque::new() }
+        let (groups, under_way) = (HashMap::new(), VecDeque::new());
+        Groups { groups, under_way, bytes: 0, late: Default::default() }
     }
 }
 
@@ -130,17 +87,21 @@ impl<E> Groups<E> {
     /// A session ends: it is no member of anything, and nothing is under way for it. Gives how many
     /// groups it was a member of.
     pub fn strike(&mut self, index: u32) -> usize {
+        self.late.iter_mut().for_each(|late| {
+            late.clear(index);
+        });
         self.under_way.iter_mut().for_each(|event| {
             event.members.clear(index);
         });
         self.groups.values_mut().map(|members| usize::from(members.clear(index))).sum()
     }
 
-    /// An event begins its way to who is a member now.
-    pub fn begin(&mut self, group: u32, event: impl FnOnce() -> E) {
+    /// An event of so many bytes begins its way to who is a member now.
+    pub fn begin(&mut self, group: u32, bytes: usize, event: impl FnOnce() -> E) {
         if let Some(members) = self.groups.get(&group).filter(|members| members.len() > 0) {
             let members = members.clone();
-            self.under_way.push_back(UnderWay { members, from: 0, event: event() });
+            self.bytes += bytes;
+            self.under_way.push_back(UnderWay { members, from: 0, bytes, event: event() });
         }
     }
 
@@ -153,17 +114,49 @@ impl<E> Groups<E> {
         })
     }
 
-    /// The next session to serve; none when nothing is under way. Events that all have are
-    /// forgotten on the way.
+    /// The next session to serve; none when nothing is under way but to who is late. Events that
+    /// all have are forgotten on the way.
     pub fn next(&mut self) -> Option<u32> {
-        while let Some(event) = self.under_way.front_mut() {
-            if let Some(index) = event.members.first(&mut event.from) {
-                return Some(index);
-            }
+        while let Some(event) = self.under_way.front().filter(|event| event.members.len() == 0) {
+            self.bytes -= event.bytes;
             self.under_way.pop_front();
         }
-        self.under_way.shrink_to(UNDER_WAY_MAX);
-        None
+        let late = &self.late;
+        self.under_way.iter_mut().find_map(|event| event.members.first(&mut event.from, late))
+    }
+
+    /// A session has no room for what is under way to it: it is passed over from now on.
+    pub fn is_late(&mut self, index: u32) {
+        let [newly, since] = &mut self.late;
+        if !since.has(index) {
+            newly.set(index);
+        }
+    }
+
+    /// A session has room again, or has got what was under way to it.
+    pub fn has_room(&mut self, index: u32) {
+        let [newly, since] = &mut self.late;
+        // It is in one of the two at most.
+        if newly.clear(index) || since.clear(index) {
+            let word = Bits::word_of(index);
+            self.under_way.iter_mut().for_each(|event| event.from = event.from.min(word));
+        }
+    }
+
+    /// Is anybody late?
+    pub fn any_late(&self) -> bool {
+        self.late.iter().any(|late| late.len() > 0)
+    }
+
+    /// Who has been late since the last time that this was asked. They stay so.
+    pub fn impatient(&mut self) -> Vec<u32> {
+        let [newly, since] = &mut self.late;
+        let all = since.all();
+        newly.all().into_iter().for_each(|index| {
+            since.set(index);
+        });
+        *newly = Bits::default();
+        all
     }
 
     /// Groups.
@@ -176,9 +169,19 @@ impl<E> Groups<E> {
         self.under_way.len()
     }
 
-    /// Must the link wait?
-    pub fn full(&self) -> bool {
-        self.under_way.len() >= UNDER_WAY_MAX
+    /// Is any of them on its way to this session?
+    pub fn is_under_way(&self, index: u32) -> bool {
+        self.under_way.iter().any(|event| event.members.has(index))
+    }
+
+    /// Bytes of the events under way.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Must the link wait, where so many bytes may be under way?
+    pub fn full(&self, bytes_max: usize) -> bool {
+        self.under_way.len() >= UNDER_WAY_MAX || self.bytes >= bytes_max
     }
 }
 
@@ -203,8 +206,11 @@ mod tests {
         Event(u32),
         /// Something else is written to this slot.
         Other(u32),
-        /// A slice of so many members.
-        Slice(usize),
+        /// A slice of so many members; of those with an odd slot, so many have no room.
+        Slice(usize, usize),
+        /// There is room again.
+        Room(u32),
+        Impatient,
     }
 
     fn step() -> impl Strategy<Value = Step> {
@@ -218,7 +224,9 @@ mod tests {
             2 => slot().prop_map(Step::Strike),
             4 => group().prop_map(Step::Event),
             2 => slot().prop_map(Step::Other),
-            3 => (0..6usize).prop_map(Step::Slice),
+            3 => (0..6usize, 0..3usize).prop_map(|(all, late)| Step::Slice(all, late)),
+            2 => slot().prop_map(Step::Room),
+            1 => Just(Step::Impatient),
         ]
     }
 
@@ -242,12 +250,26 @@ mod tests {
             while let Some(event) = self.groups.take(slot, &mut from) {
                 self.seen.entry(slot).or_default().push(*event);
             }
+            self.groups.has_room(slot);
         }
 
-        fn slice(&mut self, members: usize) {
+        fn slice(&mut self, members: usize, mut late: usize) {
             for _ in 0..members {
                 let Some(slot) = self.groups.next() else { return };
-                self.overdue(slot);
+                if slot % 2 == 1 && late > 0 {
+                    late -= 1;
+                    self.groups.is_late(slot);
+                } else {
+                    self.overdue(slot);
+                }
+            }
+        }
+
+        /// Twice, as who has just become late is given time.
+        fn end(&mut self) {
+            for _ in 0..2 {
+                self.slice(usize::MAX, 0);
+                self.groups.impatient().into_iter().for_each(|slot| self.overdue(slot));
             }
         }
     }
@@ -292,7 +314,7 @@ mod tests {
                         for slot in model.groups.get(&group).into_iter().flatten() {
                             model.due.entry(*slot).or_default().push(number);
                         }
-                        run.groups.begin(group, || number);
+                        run.groups.begin(group, 1, || number);
                     }
                     Step::Other(slot) => {
                         model.due.entry(slot).or_default().push(number);
@@ -300,11 +322,17 @@ mod tests {
                         run.seen.entry(slot).or_default().push(number);
                         prop_assert_eq!(&run.seen[&slot], &model.due[&slot]);
                     }
-                    Step::Slice(members) => run.slice(members),
+                    Step::Slice(members, late) => run.slice(members, late),
+                    Step::Room(slot) => run.groups.has_room(slot),
+                    Step::Impatient => {
+                        run.groups.impatient().into_iter().for_each(|slot| run.overdue(slot));
+                    }
                 }
             }
-            run.slice(usize::MAX);
-            prop_assert_eq!(run.groups.under_way(), 0);
+            run.end();
+            prop_assert_eq!(run.groups.next(), None);
+            prop_assert_eq!((run.groups.under_way(), run.groups.bytes()), (0, 0));
+            prop_assert!(!run.groups.any_late());
             prop_assert_eq!(run.seen, model.due);
         }
     }
@@ -322,22 +350,48 @@ mod tests {
         assert_eq!(groups.join(9_999, 7), Ok(true));
     }
 
-    /// Members that share a slice get several events in one turn, and the link waits at the bound.
+    /// Members that share a slice get several events in one turn, and the link waits at the bounds.
     #[test]
     fn who_is_served_has_all_that_is_under_way() {
         let mut run = Run::default();
         run.groups.join(1, 3).unwrap();
         run.groups.join(1, 140).unwrap();
         for number in 0..UNDER_WAY_MAX {
-            assert!(!run.groups.full());
-            run.groups.begin(1, || number);
+            assert!(!run.groups.full(1_000));
+            run.groups.begin(1, 10, || number);
         }
-        assert!(run.groups.full());
-        run.slice(1);
+        assert!(run.groups.full(1_000) && run.groups.full(10 * UNDER_WAY_MAX));
+        run.slice(1, 0);
         assert_eq!(run.seen[&3], (0..UNDER_WAY_MAX).collect::<Vec<_>>());
         assert!(!run.seen.contains_key(&140));
-        run.slice(2);
+        run.slice(2, 0);
         assert_eq!(run.seen[&140].len(), UNDER_WAY_MAX);
-        assert_eq!(run.groups.under_way(), 0);
+        assert_eq!((run.groups.under_way(), run.groups.bytes()), (0, 0));
+        run.groups.begin(1, 999, || 0);
+        assert!(!run.groups.full(1_000));
+        run.groups.begin(1, 1, || 1);
+        assert!(run.groups.full(1_000));
+    }
+
+    /// Nobody waits for who is late, and who is late is asked about once for each patience.
+    #[test]
+    fn who_is_late_is_passed_over() {
+        let mut run = Run::default();
+        for slot in [3, 5, 140] {
+            run.groups.join(1, slot).unwrap();
+        }
+        run.groups.begin(1, 1, || 0);
+        run.slice(9, 2);
+        assert_eq!(run.seen.keys().collect::<Vec<_>>(), [&140]);
+        assert_eq!(run.groups.impatient(), [0; 0]);
+        run.groups.has_room(5);
+        run.slice(9, 0);
+        assert_eq!(run.seen.keys().collect::<Vec<_>>(), [&5, &140]);
+        run.groups.begin(1, 1, || 1);
+        run.slice(9, 0);
+        assert_eq!(run.groups.impatient(), [3]);
+        run.overdue(3);
+        assert_eq!(run.seen[&3], [0, 1]);
+        assert_eq!((run.groups.next(), run.groups.any_late()), (None, false));
     }
 }

@@ -7,6 +7,7 @@
 
 mod accept;
 mod admit;
+mod bits;
 mod brain;
 mod close;
 mod config;
@@ -40,6 +41,7 @@ mod sweep;
 mod sync;
 mod table;
 mod transport;
+mod turns;
 mod websocket;
 mod wheel;
 mod worker;
@@ -52,10 +54,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::Parser;
+use mio::Poll;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::config::Config;
+use crate::turns::Turns;
 use crate::worker::{Shared, Worker};
 
 /// For what it gives back to the kernel after a storm; see docs/internals/memory.md.
@@ -79,11 +83,12 @@ fn run(mut config: Config) -> Result<(), String> {
     let _ = halley_sys::new_session();
     take_addresses(&mut config)?;
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|e| e.to_string())?;
-    let shared =
-        Arc::new(Shared { config, turns: crowd::Turns::new(), stop: AtomicU64::new(worker::RUN) });
+    let (turns, polls) = Turns::new(config.workers).map_err(|e| reason(&e))?;
+    let (turns, stop) = (Arc::new(turns), AtomicU64::new(worker::RUN));
+    let shared = Arc::new(Shared { config, turns, stop });
     let mut threads = Vec::new();
-    for index in 0..shared.config.workers {
-        threads.push(start(index, &shared)?);
+    for (index, poll) in (0..).zip(polls) {
+        threads.push(start(index, poll, &shared)?);
     }
     std::thread::spawn({
         let shared = Arc::clone(&shared);
@@ -123,11 +128,11 @@ fn take_addresses(config: &mut Config) -> Result<(), String> {
 type WorkerThread = std::thread::JoinHandle<Result<(), String>>;
 
 /// Starts a worker and waits until it listens, so that an error is known before anything runs.
-fn start(index: u16, shared: &Arc<Shared>) -> Result<WorkerThread, String> {
+fn start(index: u16, poll: Poll, shared: &Arc<Shared>) -> Result<WorkerThread, String> {
     let (ready, listening) = std::sync::mpsc::channel();
     let shared = Arc::clone(shared);
     let name = format!("worker-{index}");
-    let body = move || match Worker::new(index, shared)
+    let body = move || match Worker::new(index, poll, shared)
         .map_err(|e| format!("worker {index}: {}", reason(&e)))
     {
         Ok(worker) => {

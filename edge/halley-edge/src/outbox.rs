@@ -81,6 +81,8 @@ pub struct Outbox {
     pub(crate) bytes: usize,
     /// When the socket took something last, or didn't for the first time; 0 before that.
     moved_ms: u64,
+    /// See [`Outbox::hurry`].
+    hurried: bool,
     pub(crate) losses: Option<Box<Losses>>,
 }
 
@@ -105,6 +107,16 @@ impl Outbox {
         if bytes > 0 || self.moved_ms == 0 {
             self.moved_ms = now_ms.max(1);
         }
+    }
+
+    /// Nobody waits any more, until it is empty, for room in it (`crowd.rs`).
+    pub fn hurry(&mut self) {
+        self.hurried = true;
+    }
+
+    /// Was it told to hurry?
+    pub fn is_hurried(&self) -> bool {
+        self.hurried
     }
 
     /// Events dropped from it, and events that a newer one replaced.
@@ -177,6 +189,7 @@ impl Outbox {
         self.done = 0;
         self.bytes = 0;
         self.moved_ms = 0;
+        self.hurried = false;
         self.losses = None;
     }
 }

@@ -4,6 +4,10 @@
 //! belongs to a stream and a million of them are not woken at once. A stream is silent for two
 //! thirds at most, and what is written then is acknowledged in another third (`listen.rs`) or the
 //! client is gone. A WebSocket is asked by a ping in every second walk and looked at in the next.
+//!
+//! A million streams' heartbeats are tens of thousands of writes a second, and they have time.
+//! While any worker of the edge writes a group's event the walk rests, a tenth of a heartbeat at
+//! most, and makes up for it at twice its pace; who is about to get such an event needs none.
 
 use halley_link::CloseReason;
 use halley_wire::HttpError;
@@ -17,6 +21,8 @@ use crate::worker::Worker;
 
 /// Walks over the table in `stream_heartbeat_ms`.
 pub const WALKS: u64 = 3;
+/// Of a heartbeat the part for which a walk may rest.
+const RESTS: u64 = 10;
 
 const HEAD_LATE: HttpError = HttpError::new(
     408,
@@ -35,6 +41,15 @@ pub const SESSION_LATE: StreamError<'static> = StreamError {
     code: "brain_away",
     message: "The brain behind this edge is away for a moment: open the stream again.",
 };
+
+/// The tick up to which the walk goes now, when it went up to `swept` and so many ticks have passed
+/// since it was last asked; it may `rest` for so many behind the present one.
+fn upto(tick: u64, passed: u64, swept: u64, rest: Option<u64>) -> u64 {
+    match rest {
+        Some(ticks) => tick.saturating_sub(ticks),
+        None => tick.min(swept + 2 * passed),
+    }
+}
 
 impl Worker {
     /// Gives a connection until so many milliseconds from now.
@@ -57,7 +72,8 @@ impl Worker {
         }
         // After a long stop one walk over the table makes up for all that were missed.
         self.swept = self.swept.max(tick.saturating_sub(self.ticks_of_a_sweep()));
-        while self.swept < tick {
+        let upto = self.sweep_upto(tick);
+        while self.swept < upto {
             self.swept += 1;
             self.sweep();
         }
@@ -98,6 +114,12 @@ impl Worker {
 
     fn ticks_of_a_sweep(&self) -> u64 {
         (self.settings.stream_heartbeat_ms / WALKS / TICK_MS).max(1)
+    }
+
+    fn sweep_upto(&mut self, tick: u64) -> u64 {
+        let passed = tick.saturating_sub(std::mem::replace(&mut self.ticked, tick));
+        let rest = self.settings.stream_heartbeat_ms / RESTS / TICK_MS;
+        upto(tick, passed, self.swept, self.shared.turns.any_taken().then_some(rest))
     }
 
     /// Looks at one tick's share of the table.
@@ -147,7 +169,7 @@ impl Worker {
                 return;
             }
             slot.set(flag::PINGED);
-        } else if active {
+        } else if active || self.groups.is_under_way(index) {
             return;
         }
         let mut out = Vec::new();
@@ -159,5 +181,36 @@ impl Worker {
             self.stats.count(Stat::Heartbeats);
             self.push(index, out.into());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_walk_rests_and_makes_up_for_it() {
+        const REST: u64 = 46;
+        let (mut swept, mut most) = (0, 0);
+        for tick in 1..=300 {
+            let resting = (100..200).contains(&tick);
+            let before = swept;
+            swept = swept.max(upto(tick, 1, swept, resting.then_some(REST)));
+            assert!(swept <= tick && swept - before <= 2, "no burst at {tick}");
+            assert_eq!(upto(tick, 0, swept, None), swept, "nor in the rounds of one tick");
+            most = most.max(tick - swept);
+            let behind = match tick {
+                0..100 => 0,
+                100..200 => (tick - 99).min(REST),
+                _ => REST.saturating_sub(tick - 199),
+            };
+            assert_eq!(tick - swept, behind, "at {tick}");
+        }
+        assert_eq!(most, REST);
+    }
+
+    #[test]
+    fn after_a_long_stop_all_is_due() {
+        assert_eq!(upto(10_000, 9_900, 100, None), 10_000);
     }
 }

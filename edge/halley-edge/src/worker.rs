@@ -6,8 +6,8 @@
 //! - `http.rs` reads requests, `request.rs` decides who answers them, `respond.rs` writes answers,
 //! - `stream.rs` opens streams and reads what clients send, `websocket.rs` that of WebSockets,
 //!   `admit.rs` says when a stream gets its session,
-//! - `deliver.rs` fills outboxes, `groups.rs` and `crowd.rs` those of a subject's whole crowd,
-//!   `hold.rs` what waits for a replay, `poll.rs` answers,
+//! - `deliver.rs` fills outboxes, `groups.rs`, `crowd.rs` and `turns.rs` those of a subject's whole
+//!   crowd, `hold.rs` what waits for a replay, `poll.rs` answers,
 //! - `write.rs` writes outboxes, `close.rs` ends connections,
 //! - `brain.rs` deals with the link's frames, `sync.rs` and `cursor.rs` tell who is where,
 //! - `sweep.rs` deals with time, `stop.rs` with the end.
@@ -29,7 +29,7 @@ use mio::{Events, Interest, Poll, Token};
 
 use crate::admit::Admission;
 use crate::config::Config;
-use crate::crowd::{Kept, TURN_WAIT_MS, Turn, Turns};
+use crate::crowd::{Kept, Patience};
 use crate::groups::Groups;
 use crate::hold::Hold;
 use crate::link::Link;
@@ -41,6 +41,7 @@ use crate::stats::{Stat, Stats};
 use crate::stop::Stopping;
 use crate::sync::Batch;
 use crate::table::{Phase, Table, flag};
+use crate::turns::{Turn, Turns, WAKE};
 use crate::wheel::{TICK_MS, Wheel};
 
 /// The listener for clients' streams.
@@ -63,7 +64,7 @@ pub struct Shared {
     /// The command line.
     pub config: Config,
     /// See [`Turns`].
-    pub turns: Turns,
+    pub turns: Arc<Turns>,
     /// [`RUN`], or within how many milliseconds to close everything.
     pub stop: AtomicU64,
 }
@@ -102,6 +103,9 @@ pub struct Worker {
     pub(crate) sync_next: Option<u32>,
     pub(crate) groups: Groups<Kept>,
     pub(crate) turn: Turn,
+    /// Members that were served in this turn.
+    pub(crate) turn_served: usize,
+    pub(crate) patience: Patience,
     /// By index: the sessions that wait for the end of their replay.
     pub(crate) holds: HashMap<u32, Hold>,
     /// By connection id: polls that have their answer, or no more time.
@@ -114,6 +118,8 @@ pub struct Worker {
     pub(crate) event_cursor: Vec<u8>,
     pub(crate) sweep_next: u32,
     pub(crate) swept: u64,
+    /// The tick at which the sweep was last thought of.
+    pub(crate) ticked: u64,
     /// Does this walk of the sweep send pings?
     pub(crate) sweep_asks: bool,
     /// The link's cursor at the beginning of the last walk that sent pings.
@@ -135,15 +141,15 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A worker with a descriptor table of its own, for the calling thread, that listens.
+    /// A worker with a descriptor table of its own, for the calling thread, that listens. The poll
+    /// is one of [`Turns::new`].
     ///
     /// # Errors
     /// What the kernel says to the addresses or the socket path.
-    pub fn new(index: u16, shared: Arc<Shared>) -> io::Result<Worker> {
+    pub fn new(index: u16, poll: Poll, shared: Arc<Shared>) -> io::Result<Worker> {
         halley_sys::own_fd_table()?;
         let descriptors = halley_sys::descriptors_max()?;
         let config = &shared.config;
-        let poll = Poll::new()?;
         let mut link_listener = listen::unix(&config.socket_path(index))?;
         poll.registry().register(&mut link_listener, LINK_LISTENER, Interest::READABLE)?;
         Ok(Worker {
@@ -169,7 +175,9 @@ impl Worker {
             closes: Batch::default(),
             sync_next: None,
             groups: Groups::default(),
-            turn: Turn::default(),
+            turn: Turn::new(Arc::clone(&shared.turns), index),
+            turn_served: 0,
+            patience: Patience::default(),
             holds: HashMap::new(),
             polls_due: Vec::new(),
             link_cursor: Vec::new(),
@@ -177,6 +185,7 @@ impl Worker {
             event_cursor: Vec::new(),
             sweep_next: 0,
             swept: 0,
+            ticked: 0,
             sweep_asks: true,
             asked_cursor: Vec::new(),
             cursor_moved: false,
@@ -203,13 +212,7 @@ impl Worker {
         let mut events = Events::with_capacity(EVENTS_PER_ROUND);
         self.tell_time();
         loop {
-            let pause = if self.has_more() {
-                0
-            } else if self.groups.under_way() > 0 {
-                TURN_WAIT_MS
-            } else {
-                TICK_MS
-            };
+            let pause = if self.has_more() { 0 } else { TICK_MS };
             match self.poll.poll(&mut events, Some(Duration::from_millis(pause))) {
                 Err(e) if e.kind() != io::ErrorKind::Interrupted => return Err(e),
                 _ => {}
@@ -246,7 +249,7 @@ impl Worker {
         let upload = !self.paused.is_empty() && self.link_has_room();
         let write = !self.ready.is_empty() || !self.dirty.is_empty();
         self.link_may_be_read()
-            || self.has_turn()
+            || self.turn.is_taken()
             || accept
             || upload
             || write
@@ -259,6 +262,8 @@ impl Worker {
             API => self.accept(true),
             LINK_LISTENER => self.accept_link(),
             LINK => self.link_readable |= event.is_readable(),
+            // The round is for what it waited for.
+            WAKE => {}
             // By connection id: an event of one that was dropped in this round must not meet the
             // one that was accepted into its slot.
             Token(token) => {

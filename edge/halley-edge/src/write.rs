@@ -203,6 +203,7 @@ impl Worker {
             Flush::Empty => {
                 self.pool.take_back(slot.outbox);
                 slot.outbox = outbox::NONE;
+                self.groups.has_room(index);
                 self.flushed(index);
             }
         }

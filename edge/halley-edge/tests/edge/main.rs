@@ -7,6 +7,7 @@ mod admission;
 mod bodies;
 mod brain;
 mod client;
+mod crowds;
 mod cursors;
 mod drain;
 mod edge;
