@@ -81,6 +81,7 @@ packet_pages=$((connections / 4))
 
 tcp_mem() {
     local file=/proc/sys/net/ipv4/tcp_mem low pressure high
+    [ -e "$file" ] || return 0 # it is the machine's, not a network namespace's
     read -r low pressure high < "$file"
     if [ "$pressure" -ge "$packet_pages" ]; then
         printf '%-50s %-24s is enough\n' net/ipv4/tcp_mem "$low $pressure $high"
@@ -116,6 +117,8 @@ tune() {
     # Pages for packets of all sockets: a low mark, one from which windows get small, the end. Only
     # what is on its way takes memory; an idle socket takes none of it.
     tcp_mem
+    # The hash table of connections has its size from boot; what `thash_entries=` on the kernel's
+    # command line sets, no sysctl does. With fewer buckets than sockets each packet costs more.
     # One socket's buffers (least, usual, most) are left alone: they are limits, not reservations,
     # and small events never come near the usual 16 KB (tcp_wmem) and 128 KB (tcp_rmem).
     # tcp_max_orphans and tcp_max_tw_buckets are left alone as well: beyond them the kernel forgets

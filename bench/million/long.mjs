@@ -51,7 +51,8 @@ export async function runLong(plan, phases, { title, command, name, out, rows, w
   const heading = `${title}, ${started.slice(0, 10)}`;
   const paragraphs = about({ machine, command, seconds: recorder.seconds });
   const table = writeResults(folder, { title: heading, about: paragraphs,
-    rows: [...rows(stage.found), ...stopped ? stoppedRows(recorder.samples) : []], stopped, ...more, plan, machine, started, found: stage.found });
+    rows: [...rows(stage.found), ...stopped ? stoppedRows(recorder.samples) : []], stopped,
+    ...more, plan, machine, started, found: stage.found });
   say(`saved ${folder}: report.html, table.md, result.json, samples.jsonl`);
   // A phase that was left in the middle may wait for something still.
   process.stdout.write(`\n${table}`, () => process.exit());

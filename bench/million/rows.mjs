@@ -1,6 +1,7 @@
 // From what the phases found to the table that people read: what, reached, asked.
 
 import { fixed, median, whole } from '../lib/words.mjs';
+import { buckets } from './network.mjs';
 
 /** What is asked is asked of a million. */
 const ASKED_FROM = 1_000_000;
@@ -39,6 +40,8 @@ function connectRows({ connections, degree }, { graph, connect }) {
       `${fixed(report.welcome_ms.p50)} / ${fixed(report.welcome_ms.p99)} ms`, ''],
     ['edge (PSS) per idle connection', each(after.edge), '≤ 100'],
     ...brain,
+    ...(buckets() ? [['the kernel\'s hash table of TCP connections',
+      `${whole(buckets())} buckets`, '']] : []),
     ['kernel per connection, both ends', each(kernel), ''],
     ['of it slab caches of sockets, files and epoll', slabs, ''],
     ['load clients (PSS) per connection', each(after.clients), ''],
