@@ -4,7 +4,7 @@
 // namespace can have a table of its own size (net.ipv4.tcp_child_ehash_entries, Linux 6.1); a
 // machine that is to hold as many gets it at boot (thash_entries=).
 
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { say } from '../lib/say.mjs';
 import { whole } from '../lib/words.mjs';
@@ -21,6 +21,11 @@ const PROGRAMS = ['/usr/bin/unshare', '/usr/sbin/ip'];
 export const buckets = () =>
   (existsSync(HERE) ? Math.abs(Number(readFileSync(HERE, 'utf8'))) : undefined);
 
+/** A container may forbid it to root as well. */
+const isPossible = () => process.getuid?.() === 0
+  && [FOR_CHILDREN, ...PROGRAMS].every(existsSync)
+  && spawnSync(PROGRAMS[0], ['--net', 'true']).status === 0;
+
 /**
  * Runs this program again inside, with a bucket for each socket of `connections`, and ends with
  * it. Returns where that can't be had or isn't needed: not root, an older kernel, a table that is
@@ -28,8 +33,7 @@ export const buckets = () =>
  */
 export async function enterOwnNetwork(connections) {
   const wanted = Math.min(BUCKETS_MAX, 2 ** Math.ceil(Math.log2(2 * connections)));
-  const can = process.getuid?.() === 0 && [FOR_CHILDREN, ...PROGRAMS].every(existsSync);
-  if (process.env[INSIDE] || !can || buckets() >= wanted) return;
+  if (process.env[INSIDE] || !isPossible() || buckets() >= wanted) return;
   const before = readFileSync(FOR_CHILDREN, 'utf8');
   writeFileSync(FOR_CHILDREN, `${wanted}\n`);
   say(`a network namespace with ${whole(wanted)} buckets for TCP, instead of ${whole(buckets())}`);
