@@ -8,7 +8,8 @@
 %% what is to be, so the last one about a pair decides, however much of the journal the pages had
 %% already seen. Therefore
 %%   a checkpoint may read the tables while they change, as any reader may;
-%%   the tables that a crash of the owner leaves half changed are repaired by the last row alone;
+%%   the tables that a crash of the owner leaves half changed are repaired by the last row alone,
+%%   once the splits that it had begun are ended;
 %%   a checkpoint may be cut short anywhere, provided that no pair is lost that the journal
 %%   doesn't hold: pages are written from the highest fence down, so whatever a page on disk has
 %%   lost to a split stands to its right already; pages are deleted after that; the journal is
@@ -80,6 +81,7 @@ replay([], Operation, Run, _) ->
 %% that no reader sees it as it was before. Gives the row's pairs <<Subject:32, User:32, ...>>.
 -spec replay_last() -> halley_pages:packed().
 replay_last() ->
+    lists:foreach(fun({Table, _}) -> ok = halley_pages_table:trim(Table) end, ?DIRECTIONS),
     Latest = latest(last_row(), #{}),
     Keys = fun(Operation) -> [Key || {Key, O} <- maps:to_list(Latest), O =:= Operation] end,
     replay_run(remove, [halley_pages:pack(Keys(remove))]),

@@ -119,10 +119,9 @@ crowd(Subject, Followers) ->
         false -> ok
     end.
 
-%% A shard was started, and has no groups. It says so before it does anything else.
+%% A shard was started, and has no groups.
 -spec shard_started(halley_shard:index()) -> ok.
 shard_started(Shard) ->
-    ok = halley_groups_table:close_shard(Shard),
     ok = members(Shard, 0),
     gen_server:cast(?MODULE, {shard_started, Shard}).
 

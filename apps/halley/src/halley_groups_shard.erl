@@ -17,7 +17,7 @@
 %%   {lost, Subject, Filling}      this shard has no such group; it was restarted
 -module(halley_groups_shard).
 
--export([new/0, handle/2, publish/3, settle_some/1, members/1]).
+-export([new/1, handle/2, publish/3, settle_some/1, members/1]).
 -export_type([groups/0, request/0]).
 
 -type user_number() :: halley_id:user_number().
@@ -42,8 +42,10 @@
 }).
 -opaque groups() :: #{user_number() => #group{}}.
 
--spec new() -> groups().
-new() ->
+%% What a shard begins with. Groups of another one of this index, which died, have ended.
+-spec new(halley_shard:index()) -> groups().
+new(Shard) ->
+    _ = [ok = stop(Subject) || {Subject, S, _} <- halley_groups_table:list(), S =:= Shard],
     #{}.
 
 -spec handle(request(), groups()) -> groups().

@@ -6,8 +6,8 @@
 %% Only the subject's shard writes its rows: a row is there exactly while the shard has the group.
 %%   `open/1'    before anything of the group is read: what changed before is found by the reading,
 %%               and what changes from now on leaves a mark;
-%%   `close/1'   in the turn in which the group ends: an event of before has gone to the group with
-%%               its marks settled, one of later is looked up.
+%%   `close/1'   in the turn in which the group ends, behind the word of it to the links: an event
+%%               of before has gone to the group with its marks settled, one of later is looked up.
 %% So a mark can always be settled by somebody, and nobody leaves one where nobody settles.
 %%
 %% A mark that comes too late is taken back: whoever leaves one looks at the row again afterwards,
@@ -17,7 +17,7 @@
 %% The table belongs to the supervisor. It knows neither members nor follows.
 -module(halley_groups_table).
 
--export([new/0, open/1, close/1, close_shard/1, lookup/1, list/0, size/0, mark/2]).
+-export([new/0, open/1, close/1, lookup/1, list/0, size/0, mark/2]).
 -export_type([row/0, filling/0]).
 -compile({no_auto_import, [size/1]}).
 
@@ -44,12 +44,6 @@ open(Row) ->
 close(Subject) ->
     lists:foreach(fun({_, _, Filling}) -> halley_groups_marks:take_all(Filling) end,
                   ets:take(?TABLE, Subject)).
-
-%% The shard has no groups any more.
--spec close_shard(halley_shard:index()) -> ok.
-close_shard(Shard) ->
-    lists:foreach(fun([Subject]) -> close(Subject) end,
-                  ets:match(?TABLE, {'$1', Shard, '_'})).
 
 -spec lookup(user_number()) -> [row()].
 lookup(Subject) ->

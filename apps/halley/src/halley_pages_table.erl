@@ -13,7 +13,7 @@
 %% What a page is belongs to `halley_pages`. This is not durable: see `halley_follows_journal`.
 -module(halley_pages_table).
 
--export([new/1, change/3, rows/3, load/2]).
+-export([new/1, change/3, rows/3, load/2, trim/1]).
 -export([fold/4, slices/2, count/2, take/4, spread/2, pairs/1, size/1]).
 
 -type table() :: atom().
@@ -87,6 +87,20 @@ load(Table, [{Fence, Page}, {Next, NextPage} = NextRow | Rows]) ->
     end;
 load(Table, [Row]) -> load_row(Table, Row);
 load(_, []) -> ok.
+
+%% Ends the splits that a writer that died had begun: drops what a page has beyond the next fence,
+%% where the newer one of the two is. For the next writer, before it changes anything.
+-spec trim(table()) -> ok.
+trim(Table) -> trim(Table, ets:first(Table)).
+
+trim(_, '$end_of_table') -> ok;
+trim(Table, Fence) ->
+    Page = page(Table, Fence),
+    case halley_pages:until(next(Table, Fence), Page) of
+        Page -> ok;
+        Kept -> put_page(Table, Fence, Kept, next(Table, Fence))
+    end,
+    trim(Table, ets:next(Table, Fence)).
 
 first_fence([{Fence, _} | _]) -> Fence;
 first_fence([]) -> infinity.

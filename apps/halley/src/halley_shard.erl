@@ -50,7 +50,7 @@
 -type error() :: overloaded | unavailable | history_failed | disk_full.
 -record(state, {shard :: index(), id_prefix :: halley_event:id_prefix(),
                 marked = 0 :: halley_cursor:seq(),
-                groups = halley_groups_shard:new() :: halley_groups_shard:groups()}).
+                groups :: halley_groups_shard:groups()}).
 
 %% Makes the counts of waiting events.
 -spec new() -> ok.
@@ -167,9 +167,11 @@ init(Shard) ->
     ok = atomics:put(Words, ?ASKED_TO_SETTLE(Shard), 0),
     ok = halley_links:leave_to_history(),
     ok = halley_history:shard_started(Shard),
+    Groups = halley_groups_shard:new(Shard),
     ok = halley_groups:shard_started(Shard),
     mark_later(),
-    {ok, #state{shard = Shard, id_prefix = halley_event:id_prefix(halley_history:store())}}.
+    {ok, #state{shard = Shard, id_prefix = halley_event:id_prefix(halley_history:store()),
+                groups = Groups}}.
 
 -spec handle_call({publish, ack(), [halley_event:draft()]} | settle, gen_server:from(), #state{}) ->
     {noreply, #state{}} | {reply, ok, #state{}}.

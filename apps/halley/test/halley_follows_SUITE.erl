@@ -8,7 +8,8 @@
 -export([answers_count_exactly/1, errors_keep_their_place/1, self_follow_is_implicit/1,
          lists_in_pages/1, fold_sees_what_is_listed/1, long_list_is_cut_in_slices/1,
          concurrent_follow_unfollow_exact/1, reader_during_split/1, queue_full/1,
-         kill_owner_during_commit/1, kill_owner_during_checkpoint/1, kill_owner_while_loading/1,
+         kill_owner_during_commit/1, killed_in_a_split/1, kill_owner_during_checkpoint/1,
+         kill_owner_while_loading/1,
          restart_keeps_follows/1, journal_is_cut/1, brain_killed_after_reply/1, random_lives/1]).
 
 %% What the VM runs that brain_killed_after_reply kills.
@@ -21,9 +22,9 @@ suite() -> [{timetrap, {seconds, 60}}].
 all() ->
     [answers_count_exactly, errors_keep_their_place, self_follow_is_implicit, lists_in_pages,
      fold_sees_what_is_listed, long_list_is_cut_in_slices, concurrent_follow_unfollow_exact,
-     reader_during_split, queue_full, kill_owner_during_commit, kill_owner_during_checkpoint,
-     kill_owner_while_loading, restart_keeps_follows, journal_is_cut, brain_killed_after_reply,
-     random_lives].
+     reader_during_split, queue_full, kill_owner_during_commit, killed_in_a_split,
+     kill_owner_during_checkpoint, kill_owner_while_loading, restart_keeps_follows,
+     journal_is_cut, brain_killed_after_reply, random_lives].
 
 init_per_testcase(Case, Config) ->
     Dir = filename:join(proplists:get_value(priv_dir, Config), atom_to_list(Case)),
@@ -183,6 +184,20 @@ follow_until_failed(P, Deaths, N, Answered) ->
             halley_store_helper:await_owner(),
             follow_until_failed(P, Deaths - 1, N + 1, Answered)
     end.
+
+%% The owner died when the right half of a page had been written, and the left one not yet.
+killed_in_a_split(_) ->
+    Pairs = [{<<"u">>, id(N)} || N <- lists:seq(1, 1500)],
+    {ok, _} = halley_follows:follow(Pairs),
+    [{Fence, Left}, {_, Right} | _] = ets:tab2list(halley_following),
+    {Whole, _, <<>>} = halley_pages:change(add, Left, halley_pages:pairs(Right), infinity),
+    true = ets:insert(halley_following, {Fence, Whole}),
+    ok = halley_store_helper:kill(halley_follows_owner),
+    {_, Last} = Gone = lists:last(Pairs),
+    ?assertMatch({ok, #{removed := 1}}, halley_follows:unfollow([Gone])),
+    {Following, done} = halley_follows:following(<<"u">>, start, 2000),
+    ?assertNot(lists:member(Last, Following)),
+    ?assertEqual(lists:sort(Pairs -- [Gone]), lists:sort(agree())).
 
 kill_owner_during_checkpoint(Config) ->
     Pairs = random_pairs(60000),

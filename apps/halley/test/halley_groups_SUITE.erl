@@ -65,7 +65,7 @@ events_while_it_is_filled(_) ->
 %% A shard that was restarted, or a start that another one has replaced.
 a_shard_that_knows_nothing(_) ->
     Filling = filling(),
-    New = halley_groups_shard:new(),
+    New = halley_groups_shard:new(shard()),
     ?assertEqual(New, halley_groups_shard:handle({fill, star(), Filling, self(), all, []}, New)),
     receive {lost, Star, Filling} -> ?assertEqual(star(), Star)
     after ?WAIT_MS -> error(not_told)
@@ -131,9 +131,11 @@ found(User) -> halley_directory:lookup(halley_directory_words:chunks(), User).
 
 started() ->
     Filling = filling(),
-    Row = {star(), halley_shard:of_subject(<<"star">>), Filling},
-    Started = halley_groups_shard:handle({start, Row, self()}, halley_groups_shard:new()),
+    Row = {star(), shard(), Filling},
+    Started = halley_groups_shard:handle({start, Row, self()}, halley_groups_shard:new(shard())),
     receive {filled, Filling, -1} -> {Filling, Started} after ?WAIT_MS -> error(not_started) end.
+
+shard() -> halley_shard:of_subject(<<"star">>).
 
 filling() -> erlang:unique_integer([positive, monotonic]).
 

@@ -83,21 +83,24 @@ the_owner_of_follows_dies(_) ->
     [?assertMatch({Star, {ok, #{sessions := 1}}}, {Star, halley:publish(Star, 2)})
      || Star <- [<<"sun">>, <<"moon">>]].
 
-%% Its groups are none until they are filled again: no row stands, and no mark waits for it.
+%% Its groups are none until they are filled again: no row stands, no mark waits for it, and the
+%% workers forget them.
 a_shard_dies(_) ->
     Users = crowd([<<"sun">>]),
-    {_, Slot, _} = link_with([]),
+    {Writer, Slot, _} = link_with([]),
     group(<<"sun">>),
-    [{_, Shard, Filling}] = halley_groups_table:list(),
+    [{Sun, Shard, Filling}] = halley_groups_table:list(),
+    ok = told_of_end(Writer, Sun),
     ok = sys:suspend(halley_groups),
     kill_and_wait(shard(Shard)),
     {ok, _} = halley:publish(<<"sun">>, 2),
+    ok = told_of_end(Writer, Sun),
     ?assertEqual([], halley_groups_table:list()),
     [open(User, Slot, User) || User <- Users],
     ?assertEqual(0, halley_groups_marks:count()),
     ?assertMatch({ok, #{sessions := 3}}, halley:publish(<<"sun">>, 3)),
     ok = sys:resume(halley_groups),
-    wait(fun() -> lists:member({number(<<"sun">>), filled}, halley_groups:list()) end),
+    wait(fun() -> lists:member({Sun, filled}, halley_groups:list()) end),
     ?assertMatch([{_, Shard, Later}] when Later > Filling, halley_groups_table:list()),
     ?assertMatch({ok, #{sessions := 3}}, halley:publish(<<"sun">>, 4)).
 
@@ -193,6 +196,9 @@ crowd(Stars) ->
     Users = lists:sublist(users(), 3),
     {ok, _} = halley:follow([{User, Star} || User <- Users, Star <- Stars]),
     [number(User) || User <- Users].
+
+told_of_end(Writer, Subject) ->
+    receive {Writer, {end_group, Subject}} -> ok after 1000 -> not_told end.
 
 unfollow(Pairs) ->
     {ok, _} = halley_follows:unfollow(Pairs),
