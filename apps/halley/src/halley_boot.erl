@@ -1,7 +1,8 @@
 %% Start-up: from nothing to the point where the supervisor can start, and one clear line if it
 %% can't.
 %%
-%% The order: configuration, then the node's name (Mnesia's schema names its node), then the log.
+%% The order: configuration, the keys that it names, then the node's name (Mnesia's schema names its
+%% node), then the log.
 %% Until all of that and the tree stand, the log is silent, so that what goes wrong is told by
 %% exactly one line on stderr and exit status 1: no reports, no crash dump. Only what the history
 %% finds and mends is said at once: nobody would ever say it again.
@@ -29,18 +30,36 @@ prepare() ->
             ok = log_to_stdout(),
             {ok, Level} = application:get_env(halley, log_level),
             ok = logger:set_module_level(?SPEAKS_EARLY, Level),
-            {ok, Name} = application:get_env(halley, node_name),
-            name_node(Name);
+            %% What the edge inherits of the environment must not be that.
+            true = os:unsetenv(halley_config:variable("auth.hmac_secret")),
+            checked([fun check_keys/0, fun check_api/0, fun name_node/0]);
         {error, Line} ->
             {error, Line}
     end.
+
+checked([Check | Checks]) ->
+    case Check() of
+        ok -> checked(Checks);
+        {error, Line} -> {error, Line}
+    end;
+checked([]) ->
+    ok.
+
+check_keys() ->
+    {ok, Source} = application:get_env(halley, token_keys),
+    halley_token_keys:check_source(Source).
+
+check_api() ->
+    {ok, Listen} = application:get_env(halley_edge, api_listen),
+    halley_server_keys:check_start(Listen).
 
 %% Persistent: loading an application later must not undo it.
 set_env(App, Values) ->
     application:set_env([{App, Values}], [{persistent, true}]).
 
 %% A node that already has a name keeps it, as in a test or a shell.
-name_node(Name) ->
+name_node() ->
+    {ok, Name} = application:get_env(halley, node_name),
     Options = #{name_domain => longnames, dist_listen => false, hidden => true},
     case is_alive() orelse net_kernel:start(Name, Options) of
         true -> ok;
@@ -79,7 +98,8 @@ log_to_stdout() ->
     logger:add_handler(default, logger_std_h,
         #{config => #{type => standard_io},
           filters => [{progress, {fun logger_filters:progress/2, stop}},
-                      {remote_gl, {fun logger_filters:remote_gl/2, stop}}],
+                      {remote_gl, {fun logger_filters:remote_gl/2, stop}},
+                      {data, {fun halley_log_data:filter/2, none}}],
           filter_default => log,
           formatter => {logger_formatter, #{single_line => true, template => Template,
                                             chars_limit => 4096, time_designator => $\s}}}).

@@ -9,7 +9,8 @@
 %% what would be right; the first mistake ends it. Nothing is put in force here: `halley_boot' does.
 %%
 %% The result, by application:
-%%   halley       node_name, data_dir (absolute), auth_mode, store_backend, log_level,
+%%   halley       node_name, data_dir (absolute), auth_mode, token_keys (a source, whose secret
+%%                cannot be printed), api_on_loopback, store_backend, log_level,
 %%                history_retention_ms, history_bytes, drain_ms, limits (a map),
 %%                edge_settings (texts for the link's handshake)
 %%   halley_edge  public_listen, api_listen ("IP:port"), workers, socket_dir (absolute),
@@ -17,13 +18,15 @@
 %%   halley_api   auth_mode
 -module(halley_config).
 
--export([load/0, load/2, effective/0, keys/0, variable/1, cores/0]).
+-export([load/0, load/2, value/3, effective/0, keys/0, variable/1, cores/0]).
 -export_type([config/0]).
 
 -type key() :: string().
 -type config() :: #{env := [{App :: atom(), [{atom(), term()}]}],
                     notices := [string()]}.             % for the log: accepted, but of note
 
+%% Keys whose values are told to nobody.
+-define(SECRETS, ["auth.hmac_secret"]).
 -define(LINK_WINDOW_BYTES_MIN, 524288).
 %% A DELIVER frame of 262,144 bytes has 8,192 connections and an event; ids take some of it.
 -define(EVENT_DATA_BYTES_MAX, 180224).
@@ -58,6 +61,11 @@ load(File, Environment) ->
         throw:{bad, Line} -> {error, lists:flatten(Line)}
     end.
 
+%% One value of the result.
+-spec value(App :: atom(), atom(), config()) -> term().
+value(App, Key, #{env := Env}) ->
+    proplists:get_value(Key, proplists:get_value(App, Env)).
+
 %% What was set, the environment before the file.
 given(Schema, File, Environment) ->
     Keys = [key(Mapping) || Mapping <- element(2, Schema)],
@@ -70,17 +78,29 @@ given(Schema, File, Environment) ->
 -spec effective() -> {ok, [{key(), Value :: term(), default | set}]} | {error, Line :: string()}.
 effective() ->
     case load() of
-        {ok, _} ->
-            Given = given(schema(), file(os:getenv("HALLEY_CONF")), os:env()),
-            {ok, [effective(Key, Default, Given) || #{key := Key, default := Default} <- keys()]};
+        {ok, Config} ->
+            case halley_token_keys:check_source(value(halley, token_keys, Config)) of
+                ok ->
+                    Given = given(schema(), file(os:getenv("HALLEY_CONF")), os:env()),
+                    {ok, [effective(Key, Default, Given)
+                          || #{key := Key, default := Default} <- keys()]};
+                {error, Line} ->
+                    {error, Line}
+            end;
         {error, Line} ->
             {error, Line}
     end.
 
 effective(Key, Default, Given) ->
     case Given of
-        #{Key := Value} -> {Key, Value, set};
+        #{Key := Value} -> {Key, shown(Key, Value), set};
         #{} -> {Key, Default, default}
+    end.
+
+shown(Key, Value) ->
+    case lists:member(Key, ?SECRETS) of
+        true -> "(a secret)";
+        false -> Value
     end.
 
 %% What can be set, in the order of the schema, for the reference page.
@@ -180,7 +200,8 @@ generate(Schema = {_, Mappings, _}, Given) ->
     Conf = [{string:split(Key, ".", all), Value} || {Key, Value} <- Given],
     case cuttlefish_generator:map(Schema, Conf) of
         {error, validation, {errorlist, [{error, {validation, {Key, What}}} | _]}} ->
-            bad("~ts: ~ts; it is \"~ts\"", [Key, What, proplists:get_value(Key, Given)]);
+            Value = shown(Key, proplists:get_value(Key, Given)),
+            bad("~ts: ~ts; it is \"~ts\"", [Key, What, Value]);
         {error, _, {errorlist, [{error, Reason} | _]}} ->
             bad("halley.conf: ~ts", [cuttlefish_error:xlate(Reason)]);
         Env ->
@@ -206,6 +227,7 @@ finish(#{halley := Brain, halley_edge := Edge}) ->
     #{public_listen := Public, api_listen := Api} = Edge,
     available(Brain),
     protected(AuthMode, Public),
+    explained(halley_config_auth:check(Brain)),
     Public =/= Api orelse
         bad("api.listen: is ~ts, as public.listen is; give it a port of its own", [Api]),
     Limits = limits(maps:get(limits, Brain)),
@@ -214,6 +236,8 @@ finish(#{halley := Brain, halley_edge := Edge}) ->
     Workers = maps:get(workers, Edge, cores()),
     {ok, #{env => [{halley, [{node_name, list_to_atom(maps:get(node_name, Brain))},
                              {data_dir, AbsoluteDir}, {auth_mode, AuthMode},
+                             {token_keys, halley_config_auth:token_keys(Brain)},
+                             {api_on_loopback, halley_config_check:is_loopback(Api)},
                              {store_backend, maps:get(store_backend, Brain)},
                              {log_level, maps:get(log_level, Brain)},
                              {history_retention_ms, maps:get(history_retention_ms, Brain)},
@@ -238,9 +262,6 @@ cores() ->
 connections_max(#{connections_max := Max}) -> [{connections_max, Max}];
 connections_max(_) -> [].
 
-available(#{auth_mode := jwt}) ->
-    bad("auth.mode: jwt is not in this version; set it to none and listen on a loopback address",
-        []);
 available(#{store_backend := postgres}) ->
     bad("store.backend: postgres is not in this version; set it to mnesia", []);
 available(_) ->
@@ -249,8 +270,13 @@ available(_) ->
 protected(none, Public) ->
     halley_config_check:is_loopback(Public) orelse
         bad("public.listen: ~ts can be reached from other machines, and with auth.mode = none "
-            "anyone could be any user; listen on a loopback address such as 127.0.0.1:8080",
-            [Public]).
+            "anyone could be any user; set auth.mode = jwt and auth.keys, or listen on a loopback "
+            "address such as 127.0.0.1:8080", [Public]);
+protected(jwt, _) ->
+    ok.
+
+explained(ok) -> ok;
+explained({error, Line}) -> bad("~ts", [Line]).
 
 limits(Given) ->
     Limits = maps:from_list(Given),
@@ -289,11 +315,11 @@ edge_settings(Brain) ->
       admission_per_s_max := Admission} = Brain,
     [{<<"stream_heartbeat_ms">>, integer_to_binary(Heartbeat)},
      {<<"stream_retry_ms">>, integer_to_binary(Retry)},
-     {<<"auth_mode">>, atom_to_binary(AuthMode)},
-     {<<"slow_consumer">>, atom_to_binary(SlowConsumer)},
+     {<<"auth_mode">>, atom_to_binary(AuthMode)} | halley_config_auth:edge_settings(Brain)] ++
+    [{<<"slow_consumer">>, atom_to_binary(SlowConsumer)},
      {<<"admission_per_s_max">>, integer_to_binary(Admission)},
      {<<"cors_origins">>, unicode:characters_to_binary(Origins)}].
 
 notices(Api) ->
-    ["api.listen: " ++ Api ++ " can be reached from other machines, and the API asks nobody "
-            "who they are" || not halley_config_check:is_loopback(Api)].
+    ["api.listen: " ++ Api ++ " can be reached from other machines, and what passes there, keys "
+            "and events, is not encrypted" || not halley_config_check:is_loopback(Api)].

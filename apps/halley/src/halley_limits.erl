@@ -60,7 +60,9 @@ of_brain() ->
       "followers that are looked up in a second to fill a new group"},
      {group_marks_max, 20000, count, config,
       "changes of groups that wait to be told to the workers; beyond it sessions open slower"},
-     {closings_max, 100000, count, config, "ended sessions that are remembered for traces"}].
+     {closings_max, 100000, count, config, "ended sessions that are remembered for traces"},
+     {server_keys_max, 1000, count, fixed, "server keys"},
+     {token_keys_bytes_max, 262144, bytes, fixed, "largest file of keys for clients' tokens"}].
 
 of_link_and_edge() ->
     [{heartbeat_ms, 1000, ms, fixed, "time between two PING of a link"},

@@ -55,20 +55,32 @@ counters_table() ->
       "Events that links were sent again or late"},
      {links_behind, "halley_links_behind_total", counter,
       "Times that a link's queue was full"},
+     {token_keys_changes, "halley_token_keys_changes_total", counter,
+      "Times that the keys of clients' tokens were replaced"},
+     {token_keys_errors, "halley_token_keys_errors_total", counter,
+      "Times that the file of the keys of clients' tokens could not be used"},
+     {server_keys_errors, "halley_server_keys_errors_total", counter,
+      "Times that the file of the server keys could not be used"},
      {gap_too_old, "halley_gaps_total{reason=\"too_old\"}", counter, "Gaps told, by reason"},
      {gap_malformed, "halley_gaps_total{reason=\"malformed\"}", counter,
       "Gaps told, by reason"},
      {gap_other_store, "halley_gaps_total{reason=\"other_store\"}", counter,
       "Gaps told, by reason"},
-     {gap_damaged, "halley_gaps_total{reason=\"damaged\"}", counter, "Gaps told, by reason"}
-     | [{Name, "halley_events_refused_total{reason=\"" ++ Reason ++ "\"}", counter,
+     {gap_damaged, "halley_gaps_total{reason=\"damaged\"}", counter, "Gaps told, by reason"}]
+    ++ refusals_table().
+
+refusals_table() ->
+    [{Name, "halley_requests_refused_total{reason=\"" ++ atom_to_list(Name) ++ "\"}", counter,
+      "Requests refused for lack of a key, a scope or a right, by reason"}
+     || Name <- [key_missing, key_unknown, scope_missing, right_missing]]
+    ++ [{Name, "halley_events_refused_total{reason=\"" ++ Reason ++ "\"}", counter,
          "Events refused, by reason"}
         || {Name, Reason} <- [{refused_bad_id, "bad_id"}, {refused_bad_data, "bad_data"},
                               {refused_bad_option, "bad_option"},
                               {refused_data_too_large, "data_too_large"},
                               {refused_overloaded, "overloaded"},
                               {refused_history, "history"},
-                              {refused_unavailable, "unavailable"}]]].
+                              {refused_unavailable, "unavailable"}]].
 
 gauges_table() ->
     Memory = "Memory of the Erlang node by kind",

@@ -26,6 +26,8 @@ init([]) ->
     ok = halley_shard:new(),
     ok = halley_history:new(),
     ok = halley_groups:new(),
+    ok = halley_token_keys:new(),
+    ok = halley_server_keys:new(),
     Flags = #{strategy => one_for_one, intensity => 10, period => 10,
               auto_shutdown => any_significant},
     {ok, {Flags, [
@@ -37,5 +39,7 @@ init([]) ->
           start => {halley_directory, start_link, [fun halley_groups:ended/1]}},
         #{id => halley_links, start => {halley_links, start_link, []}},
         #{id => halley_groups, start => {halley_groups, start_link, []}},
+        #{id => halley_token_keys, start => {halley_token_keys, start_link, []}},
+        #{id => halley_server_keys, start => {halley_server_keys, start_link, []}},
         #{id => halley_shard_sup, start => {halley_shard_sup, start_link, []},
           type => supervisor}]}}.

@@ -32,6 +32,8 @@ defaults_are_the_contract_s_test_() ->
      ?_assertEqual(filename:absname("data/edge"), env(halley_edge, socket_dir, Config)),
      ?_assertEqual(none, env(halley, auth_mode, Config)),
      ?_assertEqual(none, env(halley_api, auth_mode, Config)),
+     ?_assertEqual(none, env(halley, token_keys, Config)),
+     ?_assertEqual(true, env(halley, api_on_loopback, Config)),
      ?_assertEqual(mnesia, env(halley, store_backend, Config)),
      ?_assertMatch({ok, #{notices := []}}, Config)].
 
@@ -103,7 +105,10 @@ mistakes_test_() ->
          {"HALLEY_PUBLIC_LISTEN", "0.0.0.0:8080", "public.listen: 0.0.0.0:8080 can be reached"},
          {"HALLEY_PUBLIC_LISTEN", "[::]:8080", "public.listen: [::]:8080 can be reached"},
          {"HALLEY_PUBLIC_LISTEN", "127.0.0.1:8081", "api.listen: is 127.0.0.1:8081, as public"},
-         {"HALLEY_AUTH_MODE", "jwt", "auth.mode: jwt is not in this version"},
+         {"HALLEY_AUTH_MODE", "jwt", "auth.mode: jwt needs the keys of the tokens; set auth.keys"},
+         {"HALLEY_AUTH_KEYS", "/x", "auth.keys: there are keys for tokens, and auth.mode = none"},
+         {"HALLEY_AUTH_LEEWAY", "11m", "auth.leeway: must be a duration from 1ms to 10m"},
+         {"HALLEY_AUTH_ISSUER", [1], "auth.issuer: must have 1024 characters at most"},
          {"HALLEY_AUTH_MODE", "maybe", "auth.mode: must be one of none, jwt; it is \"maybe\""},
          {"HALLEY_STORE_BACKEND", "postgres", "store.backend: postgres is not in this version"},
          {"HALLEY_STREAM_HEARTBEAT", "often", "stream.heartbeat: must be a duration such as"},
@@ -133,6 +138,32 @@ mistakes_test_() ->
           "limits.groups_max: must be 1024 at most, as many as a worker takes"},
          {"HALLEY_LIMITS_LINK_QUEUE_REFUSE_BYTES", "99999999",
           "limits.link_queue_refuse_bytes: must be less than limits.link_queue_bytes_max"}]].
+
+%% auth.* together: where the keys come from, and what the edge is told.
+tokens_test() ->
+    Secret = "a secret of thirty-two characters",
+    Config = by_environment([{"HALLEY_AUTH_MODE", "jwt"}, {"HALLEY_AUTH_HMAC_SECRET", Secret},
+                             {"HALLEY_AUTH_AUDIENCE", "halley"}, {"HALLEY_AUTH_LEEWAY", "3s"},
+                             {"HALLEY_PUBLIC_LISTEN", "0.0.0.0:8080"}]),
+    {secret, Fun} = env(halley, token_keys, Config),
+    ?assertEqual(list_to_binary(Secret), Fun()),
+    ?assertEqual(nomatch, string:find(io_lib:format("~p", [Config]), "thirty-two")),
+    Settings = env(halley, edge_settings, Config),
+    ?assertEqual([<<"jwt">>, <<>>, <<"halley">>, <<"3000">>],
+                 [proplists:get_value(Name, Settings)
+                  || Name <- [<<"auth_mode">>, <<"auth_issuer">>, <<"auth_audience">>,
+                              <<"auth_leeway_ms">>]]).
+
+token_mistakes_test_() ->
+    Jwt = {"HALLEY_AUTH_MODE", "jwt"},
+    [fun() ->
+         {error, Line} = by_environment([Jwt | Variables]),
+         ?assertEqual(Beginning, string:slice(Line, 0, length(Beginning))),
+         ?assertEqual(nomatch, string:find(Line, "hush"))
+     end || {Variables, Beginning} <-
+        [{[{"HALLEY_AUTH_HMAC_SECRET", "hush"}], "auth.hmac_secret: the secret has 4 bytes; HS256"},
+         {[{"HALLEY_AUTH_HMAC_SECRET", "hush"}, {"HALLEY_AUTH_KEYS", "/x"}],
+          "auth.hmac_secret: auth.keys is set as well; keys come from one place"}]].
 
 unknown_key_test() ->
     {error, Line} = by_file("edge.wrokers = 3\n"),
@@ -167,6 +198,18 @@ origins_test_() ->
                              {"https://a.example, http://[::1]:80", true}, {"", false},
                              {"https://a.example/path", false}, {"https://a.example,", false},
                              {"https://a.example\r\nx: y", false}]].
+
+%% ... but no secret.
+effective_hides_secrets_test() ->
+    Given = [{"HALLEY_AUTH_MODE", "jwt"},
+             {"HALLEY_AUTH_HMAC_SECRET", "a secret of thirty-two characters"}],
+    [true = os:putenv(Variable, Value) || {Variable, Value} <- Given],
+    try
+        {ok, Keys} = halley_config:effective(),
+        ?assert(lists:member({"auth.hmac_secret", "(a secret)", set}, Keys))
+    after
+        [os:unsetenv(Variable) || {Variable, _} <- Given]
+    end.
 
 %% What `./halley config' shows: every key once, what was set before the defaults.
 effective_shows_what_is_in_force_test() ->

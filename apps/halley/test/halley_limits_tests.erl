@@ -67,5 +67,5 @@ handshake_carries_the_choices_of_the_configuration_test() ->
     Settings = proplists:get_value(edge_settings, Brain),
     ?assertEqual([{<<"admission_per_s_max">>, <<"10000">>}, {<<"auth_mode">>, <<"none">>},
                   {<<"cors_origins">>, <<"localhost">>}, {<<"slow_consumer">>, <<"disconnect">>},
-                  {<<"stream_heartbeat_ms">>, <<"25000">>}, {<<"stream_retry_ms">>, <<"3000">>}],
+                  {<<"stream_heartbeat_ms">>, <<"45000">>}, {<<"stream_retry_ms">>, <<"3000">>}],
                  lists:sort(Settings)).

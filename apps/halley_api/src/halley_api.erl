@@ -2,15 +2,17 @@
 %%
 %% `handle/1' is the handler that the link calls, in a process of its own for each request: a
 %% handler may wait and may die, alone; the link answers for it with 500. It finds the resource in
-%% the routes, judges the method, and calls the resource's module, `halley_api_<resource>_h', which
-%% implements `handle/3'. HEAD is answered as GET, the edge drops the body (link.md 8.4); CORS
-%% preflights stay at the edge.
+%% the routes, has `halley_api_access' judge who asks, then the method, and calls the resource's
+%% module, `halley_api_<resource>_h', which implements `handle/3'. HEAD is answered as GET, the edge
+%% drops the body (link.md 8.4); CORS preflights stay at the edge.
+%%
+%% Who may not ask is told nothing but that: not even whether there is something at the path.
 %%
 %% No sockets here and no HTTP syntax: both are the edge's.
 -module(halley_api).
 
--export([handle/1]).
--export_type([request/0, response/0, method/0, body/0, listener/0]).
+-export([handle/1, routes/0]).
+-export_type([request/0, response/0, method/0, body/0, listener/0, route/0]).
 
 -type listener() :: public | api.
 -type body() :: {full, binary()} | {stream, fun(() -> {ok, binary()} | done | {error, closed})}.
@@ -18,47 +20,86 @@
                      headers := #{binary() => binary()}, listener := listener(), body := body(),
                      _ => _}.
 -type response() :: {Status :: 100..599, Headers :: [{binary(), iodata()}], Body :: iodata()}.
--type method() :: get | post | delete.
+-type method() :: get | post | put | delete.
+%% `'_'' is any part of the path and becomes an argument; `'...'' is all that follows. Behind the
+%% module: more arguments, and for each method what it needs.
+-type route() :: {listener(), [binary() | '_'] | nonempty_improper_list(binary(), '...'), module(),
+                  Fixed :: [binary()], [{method(), halley_api_access:need()}]}.
 
 %% `Args' are the parts of the path that the route leaves open.
 -callback handle(method(), Args :: [binary()], request()) -> response().
 
-%% The routes: listener and path to a resource's module, the methods it has, and its arguments.
--spec route(listener(), [binary()]) -> {module(), [method()], [binary()]} | not_found.
-route(api, [<<"v1">>, <<"events">>]) -> {halley_api_events_h, [post], []};
-route(api, [<<"v1">>, <<"events">>, Id, <<"trace">>]) -> {halley_api_trace_h, [get], [Id]};
-route(api, [<<"v1">>, <<"history">>]) -> {halley_api_history_h, [get], []};
-route(api, [<<"v1">>, <<"follows">>]) -> {halley_api_follows_h, [post, delete], []};
-route(api, [<<"v1">>, <<"subjects">>, S, <<"followers">>]) -> {halley_api_subjects_h, [get], [S]};
-route(api, [<<"v1">>, <<"users">>, U]) -> {halley_api_users_h, [get], [U]};
-route(api, [<<"v1">>, <<"users">>, U, <<"following">>]) ->
-    {halley_api_users_h, [get], [U, <<"following">>]};
-route(api, [<<"v1">>, <<"users">>, U, <<"sessions">>]) ->
-    {halley_api_users_h, [get, delete], [U, <<"sessions">>]};
-route(api, [<<"metrics">>]) -> {halley_api_metrics_h, [get], []};
-route(api, [<<"healthz">> = Probe]) -> {halley_api_health_h, [get], [Probe]};
-route(api, [<<"readyz">> = Probe]) -> {halley_api_health_h, [get], [Probe]};
-route(public, []) -> {halley_api_demo_h, [get], []};
-route(public, [<<"demo">> | Asset]) -> {halley_api_demo_h, [get], [<<"demo">> | Asset]};
-route(_, _) -> not_found.
+%% Every resource, the busiest first.
+-spec routes() -> [route()].
+routes() ->
+    [{api, [<<"v1">>, <<"events">>], halley_api_events_h, [], [{post, publish}]},
+     {public, [<<"v1">>, <<"me">>, <<"events">>], halley_api_me_h, [<<"events">>], [{post, user}]},
+     {public, [<<"v1">>, <<"me">>, <<"follows">>], halley_api_me_h, [<<"follows">>],
+      [{get, user}, {post, user}, {delete, user}]},
+     {public, [<<"v1">>, <<"me">>, <<"follows">>, '_'], halley_api_me_h, [<<"follow">>],
+      [{put, user}, {delete, user}]},
+     {public, [<<"v1">>, <<"me">>, <<"presence">>, '_'], halley_api_me_h, [<<"presence">>],
+      [{get, user}]},
+     {api, [<<"v1">>, <<"events">>, '_', <<"trace">>], halley_api_trace_h, [], [{get, read}]},
+     {api, [<<"v1">>, <<"history">>], halley_api_history_h, [], [{get, read}]},
+     {api, [<<"v1">>, <<"follows">>], halley_api_follows_h, [], [{post, follow}, {delete, follow}]},
+     {api, [<<"v1">>, <<"subjects">>, '_', <<"followers">>], halley_api_subjects_h, [],
+      [{get, read}]},
+     {api, [<<"v1">>, <<"users">>, '_'], halley_api_users_h, [], [{get, read}]},
+     {api, [<<"v1">>, <<"users">>, '_', <<"following">>], halley_api_users_h, [<<"following">>],
+      [{get, read}]},
+     {api, [<<"v1">>, <<"users">>, '_', <<"sessions">>], halley_api_users_h, [<<"sessions">>],
+      [{get, read}, {delete, admin}]},
+     {api, [<<"metrics">>], halley_api_metrics_h, [], [{get, read}]},
+     {api, [<<"healthz">>], halley_api_health_h, [<<"healthz">>], [{get, nothing}]},
+     {api, [<<"readyz">>], halley_api_health_h, [<<"readyz">>], [{get, nothing}]},
+     {public, [], halley_api_demo_h, [], [{get, nothing}]},
+     {public, [<<"demo">> | '...'], halley_api_demo_h, [<<"demo">>], [{get, nothing}]}].
 
 -spec handle(request()) -> response().
 handle(#{listener := Listener, path := Path, method := Name} = Request) ->
-    case route(Listener, Path) of
-        {Module, Methods, Args} -> call(Module, Methods, method(Name), Args, Request);
-        not_found -> not_found(Listener, Path)
+    Method = method(Name),
+    Found = route(Listener, Path, routes()),
+    case halley_api_access:judge(need(Method, Found), Request) of
+        ok -> call(Found, Method, Request);
+        {refused, Answer} -> Answer
     end.
 
-call(Module, Methods, Method, Args, Request) ->
-    case lists:member(Method, Methods) of
-        true -> Module:handle(Method, Args, Request);
+route(Listener, Path, [{Listener, Pattern, Module, Fixed, Methods} | Routes]) ->
+    case matches(Pattern, Path) of
+        no -> route(Listener, Path, Routes);
+        Parts -> {Module, Methods, Parts, Fixed}
+    end;
+route(Listener, Path, [_ | Routes]) -> route(Listener, Path, Routes);
+route(_, _, []) -> not_found.
+
+matches([Part | Pattern], [Part | Path]) -> matches(Pattern, Path);
+matches(['_' | Pattern], [Part | Path]) ->
+    case matches(Pattern, Path) of
+        no -> no;
+        Parts -> [Part | Parts]
+    end;
+matches([], []) -> [];
+matches('...', Path) -> Path;
+matches(_, _) -> no.
+
+%% What has no need of its own, such as a path that isn't there, needs any key.
+need(Method, {_, Methods, _, _}) -> proplists:get_value(Method, Methods, known);
+need(_, not_found) -> known.
+
+call({Module, Methods, Parts, Fixed}, Method, Request) ->
+    case lists:keymember(Method, 1, Methods) of
+        true -> Module:handle(Method, Fixed ++ Parts, Request);
         false when Method =:= options -> {204, [{<<"allow">>, allow(Methods)}], []};
         false -> method_not_allowed(Methods, Request)
-    end.
+    end;
+call(not_found, _, #{listener := Listener, path := Path}) ->
+    not_found(Listener, Path).
 
 method(<<"GET">>) -> get;
 method(<<"HEAD">>) -> get;
 method(<<"POST">>) -> post;
+method(<<"PUT">>) -> put;
 method(<<"DELETE">>) -> delete;
 method(<<"OPTIONS">>) -> options;
 method(_) -> unknown.
@@ -71,24 +112,30 @@ method_not_allowed(Methods, #{method := Name}) ->
 allow(Methods) ->
     lists:join(<<", ">>, lists:flatmap(fun names/1, Methods) ++ [<<"OPTIONS">>]).
 
-names(get) -> [<<"GET">>, <<"HEAD">>];
-names(post) -> [<<"POST">>];
-names(delete) -> [<<"DELETE">>].
+names({get, _}) -> [<<"GET">>, <<"HEAD">>];
+names({post, _}) -> [<<"POST">>];
+names({put, _}) -> [<<"PUT">>];
+names({delete, _}) -> [<<"DELETE">>].
 
-%% A path that the other listener has is the likeliest mistake, so the answer names that listener.
+%% A path that the other listener has is the likeliest mistake, so the answer names that listener:
+%% to whoever may know where it is.
 not_found(Listener, Path) ->
-    Message = ["there is nothing at this path", hint(Listener, Path)],
+    Hint = hint(Listener, Path, halley_api_config:auth_mode()),
+    Message = ["there is nothing at this path", Hint],
     halley_api_error:response({404, <<"not_found">>, Message}).
 
-hint(public, [<<"v1">> | _]) -> on("the API is", api);
-hint(public, [Path]) when Path =:= <<"metrics">>; Path =:= <<"healthz">>; Path =:= <<"readyz">> ->
+hint(public, _, jwt) -> "; streams are at /v1/stream, /v1/ws and /v1/poll";
+hint(public, [<<"v1">> | _], none) -> on("the API is", api);
+hint(public, [Path], none)
+        when Path =:= <<"metrics">>; Path =:= <<"healthz">>; Path =:= <<"readyz">> ->
     on([Path, " is"], api);
-hint(public, _) -> "; streams are at /v1/stream, /v1/ws and /v1/poll";
-hint(api, [<<"demo">> | _]) -> on("the demo is", public);
-hint(api, [<<"v1">>, Stream])
+hint(public, _, none) -> "; streams are at /v1/stream, /v1/ws and /v1/poll";
+hint(api, [<<"demo">> | _], _) -> on("the demo is", public);
+hint(api, [<<"v1">>, <<"me">> | _], _) -> on("what is about oneself is", public);
+hint(api, [<<"v1">>, Stream], _)
         when Stream =:= <<"stream">>; Stream =:= <<"ws">>; Stream =:= <<"poll">> ->
     on("streams are", public);
-hint(api, _) -> "; docs/reference/http-api.md lists what the API has".
+hint(api, _, _) -> "; docs/reference/http-api.md lists what the API has".
 
 on(What, Listener) ->
     {Key, Address} = halley_api_config:listen(Listener),

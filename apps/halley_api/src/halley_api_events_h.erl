@@ -12,11 +12,20 @@
 -module(halley_api_events_h).
 -behaviour(halley_api).
 
--export([handle/3]).
+-export([handle/3, publish/2]).
+-export_type([publisher/0]).
 
 -include("halley_api_limits.hrl").
 
+%% What a publisher may do: each event is judged, and may be changed, before it is published; and
+%% what is told of it afterwards, as JSON on a line.
+-type publisher() ::
+    {Judge :: fun((halley_api_event:event()) ->
+                      {ok, halley_api_event:event()} | {error, halley_api_error:error()}),
+     Told :: fun((#{id := binary(), sessions := non_neg_integer(), _ => _}) -> iodata())}.
+
 -record(many, {
+    publisher :: publisher(),
     lines :: halley_api_lines:lines(),
     count = 0 :: non_neg_integer(),
     %% Answers so far, the latest group first.
@@ -25,10 +34,15 @@
 
 -spec handle(post, [], halley_api:request()) -> halley_api:response().
 handle(post, [], Request) ->
+    publish(Request, {fun(Event) -> {ok, Event} end, fun result/1}).
+
+%% The same for another publisher than a server.
+-spec publish(halley_api:request(), publisher()) -> halley_api:response().
+publish(Request, Publisher) ->
     case halley_api_body:media_type(Request) of
-        <<"application/json">> -> one(Request);
-        undeclared -> one(Request);
-        <<"application/x-ndjson">> -> many(Request);
+        <<"application/json">> -> one(Request, Publisher);
+        undeclared -> one(Request, Publisher);
+        <<"application/x-ndjson">> -> many(Request, Publisher);
         _ ->
             Message = "events are application/json (one) or application/x-ndjson (one per line)",
             halley_api_error:response({415, <<"unsupported_media_type">>, Message})
@@ -40,19 +54,25 @@ event_bytes_max() ->
 
 %% --- one -----------------------------------------------------------------------------------------
 
-one(Request) ->
+one(Request, {Judge, Told}) ->
     case halley_api_body:read(Request, event_bytes_max()) of
-        {ok, Body} -> publish(halley_api_event:parse(Body));
+        {ok, Body} -> publish_one(parsed(Body, Judge), Told);
         {error, too_large} -> halley_api_error:response(too_large(<<"body_too_large">>));
         {error, closed} -> halley_api_error:response(halley_api_error:closed())
     end.
 
-publish({ok, {Subject, Data, Opts}}) ->
+parsed(Text, Judge) ->
+    case halley_api_event:parse(Text) of
+        {ok, Event} -> Judge(Event);
+        {error, _} = Error -> Error
+    end.
+
+publish_one({ok, {Subject, Data, Opts}}, Told) ->
     case halley:publish(Subject, {json, Data}, Opts) of
-        {ok, Published} -> halley_api_reply:json(200, result(Published));
+        {ok, Published} -> halley_api_reply:json(200, Told(Published));
         {error, Reason} -> halley_api_error:response(halley_api_error:reason(Reason))
     end;
-publish({error, Error}) ->
+publish_one({error, Error}, _) ->
     halley_api_error:response(Error).
 
 too_large(Code) ->
@@ -66,8 +86,8 @@ result(#{id := Id, sessions := Sessions}) ->
 
 %% --- many ----------------------------------------------------------------------------------------
 
-many(Request) ->
-    Many = #many{lines = halley_api_lines:new(event_bytes_max())},
+many(Request, Publisher) ->
+    Many = #many{publisher = Publisher, lines = halley_api_lines:new(event_bytes_max())},
     case halley_api_body:fold(fun chunk/2, Many, Request) of
         {done, #many{lines = Lines} = Read} ->
             case block(halley_api_lines:finish(Lines), Read) of
@@ -99,28 +119,29 @@ groups(_, #many{count = ?BATCH_EVENTS_MAX, results = Results}) ->
     Message = ["a request takes ", integer_to_list(?BATCH_EVENTS_MAX),
                " events; this one and those after it were not published, send them in another"],
     {stop, [[halley_api_error:json({413, <<"too_many_events">>, Message}), $\n] | Results]};
-groups(Texts, #many{count = Count, results = Results} = Many) ->
+groups(Texts, #many{publisher = Publisher, count = Count, results = Results} = Many) ->
     Size = lists:min([length(Texts), ?BATCH_GROUP_EVENTS_MAX, ?BATCH_EVENTS_MAX - Count]),
     {Group, Rest} = lists:split(Size, Texts),
-    groups(Rest, Many#many{count = Count + Size, results = [publish_group(Group) | Results]}).
+    groups(Rest, Many#many{count = Count + Size,
+                            results = [publish_group(Group, Publisher) | Results]}).
 
 %% The results of a group as text, so that no decoded event outlives it.
-publish_group(Texts) ->
-    Parsed = [parse(Text) || Text <- Texts],
+publish_group(Texts, {Judge, Told}) ->
+    Parsed = [parse(Text, Judge) || Text <- Texts],
     Items = [{Subject, {json, Data}, Opts} || {ok, {Subject, Data, Opts}} <- Parsed],
     Published = halley:publish_many(Items),
-    iolist_to_binary(merge(Parsed, Published)).
+    iolist_to_binary(merge(Parsed, Published, Told)).
 
-parse(too_long) -> {error, too_large(<<"line_too_long">>)};
-parse(Text) -> halley_api_event:parse(Text).
+parse(too_long, _) -> {error, too_large(<<"line_too_long">>)};
+parse(Text, Judge) -> parsed(Text, Judge).
 
-merge([{ok, _} | Parsed], [{ok, Published} | Results]) ->
-    [result(Published) | merge(Parsed, Results)];
-merge([{ok, _} | Parsed], [{error, Reason} | Results]) ->
-    [error_line(halley_api_error:reason(Reason)) | merge(Parsed, Results)];
-merge([{error, Error} | Parsed], Results) ->
-    [error_line(Error) | merge(Parsed, Results)];
-merge([], []) ->
+merge([{ok, _} | Parsed], [{ok, Published} | Results], Told) ->
+    [Told(Published) | merge(Parsed, Results, Told)];
+merge([{ok, _} | Parsed], [{error, Reason} | Results], Told) ->
+    [error_line(halley_api_error:reason(Reason)) | merge(Parsed, Results, Told)];
+merge([{error, Error} | Parsed], Results, Told) ->
+    [error_line(Error) | merge(Parsed, Results, Told)];
+merge([], [], _) ->
     [].
 
 error_line(Error) ->

@@ -8,7 +8,7 @@
 %% Pure; blocks come from `halley_api_lines'.
 -module(halley_api_follow_lines).
 
--export([parse/1, pair/2, line_too_long/0]).
+-export([parse/1, parse_own/3, pair/2, line_too_long/0]).
 -export_type([parsed/0, skipped/0, pair/0]).
 
 -include("halley_api_limits.hrl").
@@ -19,15 +19,45 @@
 
 -spec parse(Block :: binary()) -> parsed().
 parse(Block) ->
-    lines(halley_api_lines:split(Block), 0, [], []).
+    lines(halley_api_lines:split(Block), fun line/1).
 
-lines([Line | Rest], N, Pairs, Skipped) ->
-    case line(Line) of
-        {ok, Pair} -> lines(Rest, N + 1, [Pair | Pairs], Skipped);
-        Why -> lines(Rest, N + 1, Pairs, [{N, Why} | Skipped])
+%% The same for follows of one user, `{"subject":S}' on each line; `Judge' says which subjects.
+-spec parse_own(Block :: binary(), User :: halley_id:id(),
+                Judge :: fun((halley_id:id()) -> ok | {error, halley_api_error:error()})) ->
+    parsed().
+parse_own(Block, User, Judge) ->
+    lines(halley_api_lines:split(Block), fun(Line) -> own_line(Line, User, Judge) end).
+
+lines(Lines, Read) ->
+    lines(Lines, Read, 0, [], []).
+
+lines([Line | Rest], Read, N, Pairs, Skipped) ->
+    case Read(Line) of
+        {ok, Pair} -> lines(Rest, Read, N + 1, [Pair | Pairs], Skipped);
+        Why -> lines(Rest, Read, N + 1, Pairs, [{N, Why} | Skipped])
     end;
-lines([], Lines, Pairs, Skipped) ->
+lines([], _, Lines, Pairs, Skipped) ->
     {lists:reverse(Pairs), Lines, lists:reverse(Skipped)}.
+
+own_line(Line, _, _) when byte_size(Line) > ?FOLLOW_LINE_BYTES_MAX ->
+    line_too_long();
+own_line(Line, User, Judge) ->
+    case halley_api_json:object(Line) of
+        {ok, [{<<"subject">>, Subject}]} -> own(User, text(Subject), Judge);
+        {ok, _} -> {400, <<"bad_follow">>, "a follow of one's own is exactly {\"subject\":S}"};
+        {error, What} -> blank_or(Line, What)
+    end.
+
+own(User, Subject, Judge) ->
+    case halley_api_id:check(Subject, <<"subject">>) of
+        {ok, Id} ->
+            case Judge(Id) of
+                ok -> {ok, {User, Id}};
+                {error, Error} -> Error
+            end;
+        {error, Error} ->
+            Error
+    end.
 
 line(Line) when byte_size(Line) > ?FOLLOW_LINE_BYTES_MAX ->
     line_too_long();

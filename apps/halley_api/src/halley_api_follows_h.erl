@@ -10,7 +10,7 @@
 -module(halley_api_follows_h).
 -behaviour(halley_api).
 
--export([handle/3]).
+-export([handle/3, run/3]).
 
 -spec handle(post | delete, [], halley_api:request()) -> halley_api:response().
 handle(Method, [], Request) ->
@@ -19,8 +19,13 @@ handle(Method, [], Request) ->
             Message = "follows are application/x-ndjson or text/plain",
             halley_api_error:response({415, <<"unsupported_media_type">>, Message});
         Format ->
-            answer(Method, halley_api_import:run(Request, Format, apply_fun(Method)))
+            run(Method, Request, Format)
     end.
+
+%% The same for a body of another format.
+-spec run(post | delete, halley_api:request(), halley_api_import:format()) -> halley_api:response().
+run(Method, Request, Format) ->
+    answer(Method, halley_api_import:run(Request, Format, apply_fun(Method))).
 
 format(<<"application/x-ndjson">>) -> ndjson;
 format(<<"application/json">>) -> ndjson;

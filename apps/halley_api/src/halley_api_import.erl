@@ -22,7 +22,8 @@
 -include("halley_api_limits.hrl").
 
 %% `undeclared': a body that begins with a brace is NDJSON.
--type format() :: ndjson | edge_list | undeclared.
+-type format() :: ndjson | edge_list | undeclared
+                | {lines, fun((Block :: binary()) -> halley_api_follow_lines:parsed())}.
 %% Counts of what was done by name, such as `added', and the lines that failed. `lines' were read.
 -type outcome() :: #{counts := #{atom() => non_neg_integer()},
                      errors := [{Line :: pos_integer(), halley_api_error:error()}],
@@ -98,6 +99,7 @@ format(undeclared, Block) ->
 format(Declared, _) ->
     Declared.
 
+parse({lines, Parse}, Block) -> Parse(Block);
 parse(ndjson, Block) -> halley_api_follow_lines:parse(Block);
 parse(_, Block) -> halley_api_edge_list:parse(Block).
 

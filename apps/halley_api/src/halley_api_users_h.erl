@@ -15,7 +15,8 @@
 -include("halley_api_limits.hrl").
 
 -spec handle(get | delete, [binary()], halley_api:request()) -> halley_api:response().
-handle(Method, [User | What], Request) ->
+handle(Method, Args, Request) ->
+    [User | What] = lists:reverse(Args),
     case halley_api_id:check(User, <<"user">>) of
         {ok, Id} -> user(Method, Id, What, Request);
         {error, Error} -> halley_api_error:response(Error)

@@ -4,15 +4,17 @@
 -include_lib("eunit/include/eunit.hrl").
 
 -export([start/0, stop/0, cases/1]).
--export([get/1, get/2, call/4, call/5, call/6, stream/1]).
+-export([get/1, get/2, call/4, call/5, call/6, as_user/5, with_headers/4, stream/1]).
 -export([header/2, json/1, failed/3, says/2, committed/1]).
 
 -define(MODULES, [halley, halley_directory, halley_drain, halley_follows, halley_history,
                   halley_ids, halley_links, halley_metrics, halley_trace]).
 
-%% Publishing gives ids in order and two sessions; every user follows a, b and c.
+%% Publishing gives ids in order and two sessions; every user follows a, b and c. No server key is
+%% needed.
 -spec start() -> ok.
 start() ->
+    ok = halley_server_keys:force(false, []),
     [ok = meck:new(M, [non_strict, no_link]) || M <- ?MODULES],
     Published = fun(#{id := Id}) -> {ok, #{id => Id, sessions => 2}};
                    (#{}) -> {ok, #{id => <<"generated">>, sessions => 2}}
@@ -40,6 +42,7 @@ start() ->
     meck:expect(halley_drain, is_draining, fun() -> false end),
     meck:expect(halley_history, refusing, fun() -> false end),
     meck:expect(halley_trace, trace, fun(_, _) -> {error, not_found} end),
+    meck:expect(halley_metrics, incr, fun(_) -> ok end),
     meck:expect(halley_metrics, render, fun() -> <<"halley_up 1\n">> end).
 
 -spec stop() -> ok.
@@ -80,6 +83,23 @@ call(Listener, Method, Path, Body, Type) ->
            binary(), binary()) -> halley_api:response().
 call(Listener, Method, Path, Body, Header, Value) ->
     halley_api:handle((request(Listener, Method, Path, Body))#{headers := #{Header => Value}}).
+
+%% As the edge hands over what a user asks, with the rights of the user's token.
+-spec as_user({binary(), binary()}, binary(), string(), binary() | halley_api:body(), binary()) ->
+    halley_api:response().
+as_user({User, Rights}, Method, Path, Body, Type) ->
+    Request = with_headers(public, Method, Path, #{<<"halley-user">> => User,
+                                                   <<"halley-rights">> => Rights,
+                                                   <<"content-type">> => Type}),
+    halley_api:handle(Request#{body := case Body of
+                                           _ when is_binary(Body) -> {full, Body};
+                                           _ -> Body
+                                       end}).
+
+-spec with_headers(halley_api:listener(), binary(), string(), #{binary() => binary()}) ->
+    halley_api:request().
+with_headers(Listener, Method, Path, Headers) ->
+    (request(Listener, Method, Path, <<>>))#{headers := Headers}.
 
 request(Listener, Method, Path, Body) when is_binary(Body) ->
     request(Listener, Method, Path, {full, Body});

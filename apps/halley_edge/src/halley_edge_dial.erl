@@ -12,7 +12,9 @@
 
 -include("halley_edge.hrl").
 
+%% `token_keys': the version of the keys that the worker was sent.
 -type meeting() :: #{socket := gen_tcp:socket(), hello := map(), window := pos_integer(),
+                     token_keys := none | halley_token_keys:version(),
                      frames := [{non_neg_integer(), halley_edge_codec:frame()}],
                      rest := binary()}.
 %% The process that listens there.
@@ -45,8 +47,8 @@ path(SocketDir, Worker) ->
 check_path(Path) when byte_size(Path) =< ?PATH_BYTES_MAX -> ok;
 check_path(Path) -> {error, {path_too_long, byte_size(Path), ?PATH_BYTES_MAX}}.
 
-%% Connects, sends HELLO_BRAIN and waits for HELLO_EDGE. The socket is passive and belongs to the
-%% caller.
+%% Connects, sends HELLO_BRAIN with the keys of tokens behind it (12.1), and waits for HELLO_EDGE.
+%% The socket is passive and belongs to the caller.
 -spec dial(Path :: binary()) -> {ok, meeting()} | {error, reason()}.
 dial(Path) ->
     %% Without linger the emulator's halt would wait for a worker that reads nothing.
@@ -63,13 +65,20 @@ greet(Socket) ->
     Hello = {hello_brain, #{version => ?LINK_VERSION, window => Window,
                             node => atom_to_binary(node()), settings => halley_limits:for_edge()}},
     Deadline = now_ms() + halley_limits:get(handshake_ms_max),
-    case gen_tcp:send(Socket, halley_edge_codec:encode(Hello)) of
+    {Version, Keys} = token_keys(halley_token_keys:current()),
+    case gen_tcp:send(Socket, [halley_edge_codec:encode(Hello) | Keys]) of
         ok ->
-            answer(Socket, Window, await_hello(Socket, <<>>, Deadline));
+            met(Version, answer(Socket, Window, await_hello(Socket, <<>>, Deadline)));
         {error, Reason} ->
             ok = gen_tcp:close(Socket),
             {error, {send, Reason}}
     end.
+
+token_keys(none) -> {none, []};
+token_keys({Version, Set}) -> {Version, halley_edge_codec:encode({keys, Set})}.
+
+met(Version, {ok, Meeting}) -> {ok, Meeting#{token_keys => Version}};
+met(_, {error, _} = Error) -> Error.
 
 await_hello(Socket, Buffer, Deadline) ->
     case gen_tcp:recv(Socket, 0, max(0, Deadline - now_ms())) of

@@ -66,9 +66,10 @@ call(Parsed, Body) ->
             halley_edge_request:error_response(503, <<"no_handler">>, <<"the API is not running">>)
     end.
 
-%% The target isn't logged: it may carry a token.
+%% The target isn't logged, it may carry a token; nor is what the handler had in its hands.
 crashed(Conn, Method, Class, Reason, Stack) ->
-    ?LOG_ERROR("a handler of ~0tp crashed: ~0tp:~0tp ~0tp", [Method, Class, Reason, Stack]),
+    ?LOG_ERROR("a handler of ~0tp crashed: ~0tp:~0tp ~0tp",
+               [Method, Class | halley_log_data:without([Reason, Stack])]),
     {Status, Headers, Body} =
         halley_edge_request:error_response(500, <<"internal">>,
                                            <<"the request failed inside the server">>),

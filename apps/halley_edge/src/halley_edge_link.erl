@@ -6,6 +6,9 @@
 %% the directory, under this link's slot; only those whose replay goes on, open requests
 %% (halley_edge_requests) and inspections are in its state.
 %%
+%% It tells its worker the keys of tokens when they change (12.1): by their version it knows whether
+%% they did, as `token_keys_changed' may come late or, before the link is registered, not at all.
+%%
 %% Whatever breaks a clause ends the link: GOODBYE with the clause, one line in the log, exit.
 %% Nothing is repaired; the registry forgets the slot's sessions when the writer dies, and
 %% halley_edge_dialer dials again.
@@ -42,6 +45,7 @@
     sessions :: halley_edge_sessions:sessions() | undefined,
     inspections = halley_edge_inspections:new() :: halley_edge_inspections:inspections(),
     requests :: halley_edge_requests:requests() | undefined,
+    token_keys = none :: none | halley_token_keys:version(),
     buffer = <<>> :: binary(),
     sync = before :: before | running | done,
     window :: pos_integer() | undefined,
@@ -107,7 +111,8 @@ log_refusal(_, {connect, _}) ->
 log_refusal(Path, Reason) ->
     ?LOG_WARNING("link ~ts: ~ts", [Path, halley_edge_dial:reason_text(Reason)]).
 
-met(#{socket := Socket, hello := Hello, window := Window, frames := Frames, rest := Rest}, State) ->
+met(#{socket := Socket, hello := Hello, window := Window} = Meeting, State) ->
+    #{frames := Frames, rest := Rest, token_keys := TokenKeys} = Meeting,
     #{window := Credit, worker := Worker, pid := OsPid} = Hello,
     {ok, WriterPid} = halley_edge_writer:start_link(Socket, Credit),
     {ok, Slot, Queue} = halley_links:register(WriterPid, #{worker => Worker, pid => OsPid,
@@ -118,11 +123,12 @@ met(#{socket := Socket, hello := Hello, window := Window, frames := Frames, rest
     State#state.dialer ! {up, self(), Hello},
     _ = erlang:send_after(halley_limits:get(heartbeat_ms), self(), tick),
     self() ! read,
-    take(Frames, State#state{
+    take(Frames, token_keys(State#state{
         socket = Socket, writer = Writer, writer_pid = WriterPid, slot = Slot, hello = Hello,
-        replays = Replays, sessions = halley_edge_sessions:new(Slot, Worker, Writer, Replays),
+        token_keys = TokenKeys, replays = Replays,
+        sessions = halley_edge_sessions:new(Slot, Worker, Writer, Replays),
         requests = halley_edge_requests:new(Writer), buffer = Rest, window = Window,
-        allowance = Window, heard_at = now_ms()}).
+        allowance = Window, heard_at = now_ms()})).
 
 copy(Key, Map) ->
     binary:copy(maps:get(Key, Map)).
@@ -167,6 +173,8 @@ handle_info({'EXIT', Pid, Reason}, #state{requests = Requests} = State) ->
     {noreply, State#state{requests = halley_edge_requests:ended(Pid, Reason, Requests)}};
 handle_info({request_credit, Pid, Conn, Bytes}, #state{requests = Requests} = State) ->
     {noreply, State#state{requests = halley_edge_requests:credit(Pid, Conn, Bytes, Requests)}};
+handle_info(token_keys_changed, #state{writer = Writer} = State) when Writer =/= undefined ->
+    {noreply, token_keys(State)};
 handle_info({tcp_passive, Socket}, #state{socket = Socket} = State) ->
     read(State);
 handle_info(read, State) ->
@@ -216,6 +224,16 @@ terminate(Reason, #state{socket = Socket, writer = Writer, writer_pid = Pid}) ->
 
 goodbye({shutdown, {broken, Problem}}) -> halley_edge_goodbye:answer(Problem);
 goodbye(_) -> {goodbye, ?GOODBYE_STOPPING, <<"the brain stops this link">>}.
+
+%% They are told if they aren't those that the worker has.
+token_keys(#state{token_keys = Version, writer = Writer} = State) ->
+    case halley_token_keys:current() of
+        {New, Set} when New =/= Version ->
+            ok = halley_edge_writer:free(Writer, {keys, Set}),
+            State#state{token_keys = New};
+        _ ->
+            State
+    end.
 
 %%% Time
 

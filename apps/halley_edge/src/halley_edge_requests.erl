@@ -122,7 +122,7 @@ answer_for(Conn, killed, Requests) ->
     Message = <<"the request needs more memory than one may have; send it in smaller parts">>,
     answer(Conn, 413, <<"request_too_large">>, Message, Requests);
 answer_for(Conn, Reason, Requests) ->
-    ?LOG_ERROR("a request's process died: ~0tP", [Reason, 20]),
+    ?LOG_ERROR("a request's process died: ~0tP", [halley_log_data:without(Reason), 20]),
     answer(Conn, 500, <<"internal">>, <<"the request failed inside the server">>, Requests).
 
 %% Ends what had no progress for `response_ms_max'. To be called about once a second.

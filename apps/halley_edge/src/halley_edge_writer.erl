@@ -68,9 +68,9 @@ send({Writer, Queue}, Frames) ->
     ok.
 
 %% Queues a frame that costs no credit.
--spec free(handle(), {ping | pong, non_neg_integer()} | {credit, non_neg_integer()}) -> ok.
+-spec free(handle(), {ping | pong | credit, non_neg_integer()} | {keys, halley_jwks:set()}) -> ok.
 free({Writer, Queue}, Frame) ->
-    Encoded = halley_edge_codec:encode(Frame),
+    Encoded = iolist_to_binary(halley_edge_codec:encode(Frame)),
     counters:add(Queue, 1, byte_size(Encoded)),
     Writer ! {free, Encoded},
     ok.

@@ -1,0 +1,102 @@
+%% `./halley key': makes, lists and revokes server keys. It runs in an emulator of its own and works
+%% on the file of `data.dir', whether or not a brain runs.
+%%
+%% What a person asked for goes to stdout, what was wrong to stderr in one line; the exit status is
+%% 0 or 1. A new key is on stdout alone, so that a script can take it.
+-module(halley_key_command).
+
+-export([main/0, run/3]).
+-export_type([result/0]).
+
+-type result() :: {ok, Out :: unicode:chardata(), Note :: unicode:chardata()}
+                | {error, Line :: unicode:chardata()}.
+
+-define(USAGE, "usage: ./halley key create <name> --scope publish,follow,read,admin"
+               " | key list | key revoke <name>").
+
+%% The arguments are those behind -extra.
+-spec main() -> no_return().
+main() ->
+    case halley_config:load() of
+        {ok, Config} ->
+            DataDir = halley_config:value(halley, data_dir, Config),
+            Arguments = [unicode:characters_to_binary(A) || A <- init:get_plain_arguments()],
+            finish(run(Arguments, DataDir, erlang:system_time(second)));
+        {error, Line} ->
+            finish({error, Line})
+    end.
+
+finish({ok, Out, Note}) ->
+    io:put_chars(Out),
+    io:put_chars(standard_error, Note),
+    halt(0);
+finish({error, Line}) ->
+    io:put_chars(standard_error, ["halley: ", Line, "\n"]),
+    halt(1).
+
+-spec run([binary()], DataDir :: file:filename_all(), NowS :: non_neg_integer()) -> result().
+run([<<"create">>, Name, <<"--scope">>, Scopes], DataDir, NowS) ->
+    case {halley_server_key:check_name(Name), halley_server_key:scopes(Scopes)} of
+        {ok, {ok, Known}} -> create(Name, Known, DataDir, NowS);
+        {{error, Reason}, _} -> {error, Reason};
+        {_, {error, Reason}} -> {error, Reason}
+    end;
+run([<<"create">>, _], _, _) ->
+    {error, "a key needs scopes: --scope and any of publish, follow, read, admin, with commas"};
+run([<<"list">>], DataDir, _) ->
+    case halley_server_keys_file:read(DataDir) of
+        {ok, Keys} -> {ok, table(Keys), []};
+        {error, _} = Error -> Error
+    end;
+run([<<"revoke">>, Name], DataDir, _) ->
+    revoke(Name, DataDir);
+run(_, _, _) ->
+    {error, ?USAGE}.
+
+create(Name, Scopes, DataDir, NowS) ->
+    {Text, Key} = halley_server_key:new(Name, Scopes, NowS),
+    Add = fun(Keys) ->
+        case [N || #{name := N} <- Keys, N =:= Name] of
+            [] -> {ok, Keys ++ [Key]};
+            _ -> {error, ["there is a key ", Name, " already; revoke it first, or take another "
+                          "name"]}
+        end
+    end,
+    case halley_server_keys_file:change(DataDir, Add) of
+        ok -> {ok, [Text, $\n], ["This is the only time that the key is shown. Servers send it as "
+                                 "`Authorization: Bearer ", hidden(Text), "`.\n"]};
+        {error, _} = Error -> Error
+    end.
+
+hidden(Text) ->
+    {ok, Id} = halley_server_key:id(Text),
+    ["hk_", Id, "_..."].
+
+revoke(Name, DataDir) ->
+    Remove = fun(Keys) ->
+        case lists:partition(fun(#{name := N}) -> N =:= Name end, Keys) of
+            {[], _} -> {error, ["there is no key ", Name, "; `./halley key list` shows them"]};
+            {_, Others} -> self() ! {left, length(Others)}, {ok, Others}
+        end
+    end,
+    case halley_server_keys_file:change(DataDir, Remove) of
+        ok -> {ok, ["revoked ", Name, $\n], warning(receive {left, Left} -> Left end)};
+        {error, _} = Error -> Error
+    end.
+
+warning(0) ->
+    "That was the last key: an API listener on loopback is open to every process of the machine "
+    "now.\n";
+warning(_) ->
+    [].
+
+table([]) ->
+    "there is no server key\n";
+table(Keys) ->
+    Rows = [{"NAME", "ID", "SCOPES", "MADE"} |
+            [{Name, Id, lists:join(",", [atom_to_list(Scope) || Scope <- Scopes]),
+              calendar:system_time_to_rfc3339(CreatedS, [{offset, "Z"}])}
+             || #{name := Name, id := Id, scopes := Scopes, created_s := CreatedS} <- Keys]],
+    Width = lists:max([iolist_size(Name) || {Name, _, _, _} <- Rows]),
+    [io_lib:format("~*ts  ~-16ts  ~-26ts  ~ts~n", [-Width, Name, Id, Scopes, Made])
+     || {Name, Id, Scopes, Made} <- Rows].

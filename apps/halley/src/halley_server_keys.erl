@@ -1,0 +1,172 @@
+%% The server keys in force: whether the API needs one, and what each may do.
+%%
+%% A key is needed as soon as one exists, and always where the API listener is not on loopback:
+%% there the brain doesn't start without any (`check_start/1').
+%%
+%% `./halley key' writes the file (`halley_server_keys_file'); this process looks at it ?LOOK_MS and
+%% puts what it finds into a persistent term, which every request reads without asking anybody. A
+%% request with a key that isn't known has the file looked at before it is refused, so a new key
+%% works at once; a revoked one is refused within ?LOOK_MS.
+%%
+%% Invariants: as long as nothing is in force every key is refused and one is needed. A file that
+%% turns out broken, or is gone, changes nothing: the keys of before stay in force, one line in the
+%% log and a counter say so. Nothing here holds a key itself, only digests.
+-module(halley_server_keys).
+-behaviour(gen_server).
+
+-export([new/0, start_link/0, check_start/1, check/1, force/2]).
+-export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
+-export_type([verdict/0]).
+
+-include_lib("kernel/include/logger.hrl").
+
+%% `open': no key is needed. `missing': the header isn't there, or has no server key.
+-type verdict() :: open | {ok, [halley_server_key:scope()]} | missing | unknown.
+
+-define(LOOK_MS, 250).
+-define(BYTES_PER_KEY_MAX, 512).
+-define(CLOSED, #{needed => true, keys => #{}}).
+
+-record(state, {path :: file:filename_all(), seen :: halley_watched:seen()}).
+
+%% Puts what is in the data directory in force. Done once, before the API is there.
+-spec new() -> ok.
+new() ->
+    {ok, Keys} = halley_server_keys_file:read(data_dir()),
+    force(is_needed(Keys), Keys).
+
+-spec start_link() -> gen_server:start_ret().
+start_link() ->
+    gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
+
+%% Whether the API may listen where it is to listen. The error is one sentence for the operator.
+-spec check_start(ApiListen :: string()) -> ok | {error, string()}.
+check_start(ApiListen) ->
+    case {halley_server_keys_file:read(data_dir()), halley_config_check:is_loopback(ApiListen)} of
+        {{error, Reason}, _} ->
+            {error, unicode:characters_to_list(Reason)};
+        {{ok, []}, false} ->
+            {error, "api.listen: " ++ ApiListen ++ " can be reached from other machines, and there "
+                    "is no server key; make one first, such as by "
+                    "`./halley key create <name> --scope publish,follow,read`, or listen on a "
+                    "loopback address"};
+        {{ok, _}, _} ->
+            ok
+    end.
+
+%% Judges the value of an Authorization header.
+-spec check(binary() | undefined) -> verdict().
+check(Authorization) ->
+    case persistent_term:get(?MODULE, ?CLOSED) of
+        #{needed := false} -> open;
+        #{keys := Keys} -> key(bearer(Authorization), Keys)
+    end.
+
+%% RFC 9110, 11.1: the scheme's name is case-insensitive.
+bearer(<<Scheme:6/binary, $\s, Text/binary>>)
+        when Scheme =:= <<"Bearer">>; Scheme =:= <<"bearer">>; Scheme =:= <<"BEARER">> ->
+    Text;
+bearer(_) ->
+    <<>>.
+
+key(Text, Keys) ->
+    case halley_server_key:id(Text) of
+        {ok, Id} -> known(Text, Id, Keys);
+        error -> missing
+    end.
+
+known(Text, Id, Keys) ->
+    case Keys of
+        #{Id := Key} -> opens(Text, Key);
+        #{} -> perhaps_new(Text, Id)
+    end.
+
+perhaps_new(Text, Id) ->
+    try gen_server:call(?MODULE, look) of
+        ok ->
+            #{keys := Keys} = persistent_term:get(?MODULE, ?CLOSED),
+            case Keys of
+                #{Id := Key} -> opens(Text, Key);
+                #{} -> unknown
+            end
+    catch
+        exit:_ -> unknown
+    end.
+
+opens(Text, #{scopes := Scopes} = Key) ->
+    case halley_server_key:opens(Text, Key) of
+        true -> {ok, Scopes};
+        false -> unknown
+    end.
+
+%% Puts keys in force; for this module and for tests.
+-spec force(IsNeeded :: boolean(), [halley_server_key:key()]) -> ok.
+force(IsNeeded, Keys) ->
+    ById = maps:from_list([{Id, Key} || #{id := Id} = Key <- Keys]),
+    persistent_term:put(?MODULE, #{needed => IsNeeded, keys => ById}).
+
+is_needed(Keys) ->
+    Keys =/= [] orelse not application:get_env(halley, api_on_loopback, false).
+
+data_dir() ->
+    application:get_env(halley, data_dir, "data").
+
+%% --- the process -------------------------------------------------------------------------------
+
+-spec init([]) -> {ok, #state{}}.
+init([]) ->
+    State = #state{path = halley_server_keys_file:path(data_dir()), seen = halley_watched:never()},
+    {ok, look_later(look(State))}.
+
+-spec handle_call(term(), gen_server:from(), #state{}) -> {reply, ok, #state{}}.
+handle_call(look, _, State) ->
+    {reply, ok, look(State)}.
+
+-spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
+handle_cast(_, State) ->
+    {noreply, State}.
+
+-spec handle_info(term(), #state{}) -> {noreply, #state{}}.
+handle_info(look, State) ->
+    {noreply, look_later(look(State))};
+handle_info(_, State) ->
+    {noreply, State}.
+
+look_later(State) ->
+    _ = erlang:send_after(?LOOK_MS, self(), look),
+    State.
+
+look(#state{path = Path, seen = Seen} = State) ->
+    BytesMax = ?BYTES_PER_KEY_MAX * halley_limits:get(server_keys_max),
+    case halley_watched:read(Path, BytesMax, Seen) of
+        {unchanged, Now} ->
+            State#state{seen = Now};
+        {changed, Bytes, Now} ->
+            changed(halley_server_keys_file:parse(Bytes), Path),
+            State#state{seen = Now};
+        {error, Reason, Now} ->
+            is_news(Reason) andalso failed(Path, halley_watched:explain(Reason)),
+            State#state{seen = Now}
+    end.
+
+%% There is no file before the first key.
+is_news(enoent) -> map_size(map_get(keys, persistent_term:get(?MODULE, ?CLOSED))) > 0;
+is_news(_) -> true.
+
+changed({ok, Keys}, _) ->
+    Before = persistent_term:get(?MODULE, ?CLOSED),
+    force(is_needed(Keys), Keys),
+    After = persistent_term:get(?MODULE),
+    Before =:= After orelse
+        ?LOG_NOTICE("server keys: ~b in force; the API ~ts",
+                    [length(Keys), case After of
+                                       #{needed := true} -> "needs one";
+                                       #{needed := false} -> "is open to this machine"
+                                   end]),
+    ok;
+changed({error, Reason}, Path) ->
+    failed(Path, Reason).
+
+failed(Path, Reason) ->
+    halley_metrics:incr(server_keys_errors),
+    ?LOG_ERROR("~ts: ~ts; the server keys of before stay in force", [Path, Reason]).

@@ -1,0 +1,145 @@
+%% The keys that clients' tokens are checked with: read from the configuration's source, told to
+%% every edge, read again when a file changes.
+%%
+%% The brain checks no token: it judges the keys (`halley_jwks') and hands them over, in the
+%% handshake and whenever they change (link.md 12). `current/0' has the set in force and its
+%% version. After a change every link is sent `token_keys_changed'; a link compares versions when it
+%% registers, and so misses none.
+%%
+%% Invariants: in `auth.mode = jwt' there is always a set, since the brain doesn't start without
+%% one. A file that turns out broken changes nothing: the set of before stays in force, one line in
+%% the log and a counter say so. The process' state holds no key, and the configured secret is
+%% behind a fun, so neither can be printed.
+-module(halley_token_keys).
+-behaviour(gen_server).
+
+-export([new/0, start_link/0, check_source/1, current/0]).
+-export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
+-export_type([source/0, version/0]).
+
+-include_lib("kernel/include/logger.hrl").
+
+-type source() :: none
+                | {secret, fun(() -> binary())}
+                | {jwks_file | secret_file, file:filename_all()}.
+%% Equal if and only if the sets are.
+-type version() :: binary().
+
+-define(LOOK_MS, 1000).
+
+-record(state, {source :: source(), seen :: halley_watched:seen()}).
+
+%% Puts the source's keys in force, for a supervisor to do once, before there are links.
+-spec new() -> ok.
+new() ->
+    case read(source()) of
+        none -> _ = persistent_term:erase(?MODULE), ok;
+        {ok, Set} -> _ = put_in_force(Set), ok
+    end.
+
+-spec start_link() -> gen_server:start_ret().
+start_link() ->
+    gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
+
+%% Whether the source gives keys. The error is one sentence for the operator.
+-spec check_source(source()) -> ok | {error, string()}.
+check_source(Source) ->
+    case read(Source) of
+        {error, Line} -> {error, Line};
+        _ -> ok
+    end.
+
+%% `none': nobody needs a token.
+-spec current() -> none | {version(), halley_jwks:set()}.
+current() ->
+    persistent_term:get(?MODULE, none).
+
+source() ->
+    application:get_env(halley, token_keys, none).
+
+read(none) ->
+    none;
+read({secret, Secret}) ->
+    told("auth.hmac_secret", halley_jwks:of_secret(Secret()));
+read({Kind, Path}) ->
+    Result = case halley_watched:read(Path, bytes_max(), halley_watched:never()) of
+        {changed, Bytes, _} -> parse(Kind, Bytes);
+        {error, Reason, _} -> {error, halley_watched:explain(Reason)}
+    end,
+    told([key(Kind), ": ", Path], Result).
+
+told(_, {ok, _} = Set) -> Set;
+told(What, {error, Reason}) -> {error, unicode:characters_to_list([What, ": ", Reason])}.
+
+key(jwks_file) -> "auth.keys";
+key(secret_file) -> "auth.hmac_secret_file".
+
+parse(jwks_file, Bytes) -> halley_jwks:parse(Bytes);
+parse(secret_file, Bytes) -> halley_jwks:of_secret(string:trim(Bytes, trailing, "\r\n")).
+
+bytes_max() ->
+    halley_limits:get(token_keys_bytes_max).
+
+%% Whether they are others than before.
+put_in_force(Set) ->
+    Before = current(),
+    persistent_term:put(?MODULE, {crypto:hash(sha256, Set), Set}),
+    Before =/= current().
+
+%% --- the process -------------------------------------------------------------------------------
+
+-spec init([]) -> {ok, #state{}}.
+init([]) ->
+    {ok, look_later(#state{source = source(), seen = halley_watched:never()})}.
+
+-spec handle_call(term(), gen_server:from(), #state{}) -> {noreply, #state{}}.
+handle_call(_, _, State) ->
+    {noreply, State}.
+
+-spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
+handle_cast(_, State) ->
+    {noreply, State}.
+
+-spec handle_info(term(), #state{}) -> {noreply, #state{}}.
+handle_info(look, State) ->
+    {noreply, look_later(look(State))};
+handle_info(_, State) ->
+    {noreply, State}.
+
+look_later(#state{source = {Kind, _}} = State) when Kind =/= secret ->
+    _ = erlang:send_after(?LOOK_MS, self(), look),
+    State;
+look_later(State) ->
+    State.
+
+look(#state{source = {Kind, Path}, seen = Seen} = State) ->
+    case halley_watched:read(Path, bytes_max(), Seen) of
+        {unchanged, Now} ->
+            State#state{seen = Now};
+        {changed, Bytes, Now} ->
+            changed(parse(Kind, Bytes), State),
+            State#state{seen = Now};
+        {error, Reason, Now} ->
+            failed(halley_watched:explain(Reason), State),
+            State#state{seen = Now}
+    end.
+
+changed({ok, Set}, #state{source = {Kind, Path}}) ->
+    case put_in_force(Set) of
+        true ->
+            halley_metrics:incr(token_keys_changes),
+            ?LOG_NOTICE("~ts: ~ts has changed; its keys are in force", [key(Kind), Path]),
+            tell_links();
+        false ->
+            ok
+    end;
+changed({error, Reason}, State) ->
+    failed(Reason, State).
+
+failed(Reason, #state{source = {Kind, Path}}) ->
+    halley_metrics:incr(token_keys_errors),
+    ?LOG_ERROR("~ts: ~ts: ~ts; the keys of before stay in force", [key(Kind), Path, Reason]).
+
+tell_links() ->
+    _ = [Link ! token_keys_changed || #{info := #{link := Link}} <- halley_links:list()],
+    ok.

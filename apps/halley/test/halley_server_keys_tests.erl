@@ -1,0 +1,187 @@
+%% Server keys: what one looks like, what `./halley key' does, and what a running brain makes of it.
+-module(halley_server_keys_tests).
+
+-include_lib("eunit/include/eunit.hrl").
+-include_lib("kernel/include/file.hrl").
+
+-define(NOW_S, 1700000000).
+
+%% --- one key -----------------------------------------------------------------------------------
+
+a_key_opens_what_it_was_made_for_test() ->
+    {Text, Key} = halley_server_key:new(<<"web">>, [publish], ?NOW_S),
+    {Other, _} = halley_server_key:new(<<"web">>, [publish], ?NOW_S),
+    ?assertMatch({match, _}, re:run(Text, "^hk_[0-9a-f]{16}_[0-9a-f]{64}$")),
+    ?assertEqual({ok, maps:get(id, Key)}, halley_server_key:id(Text)),
+    ?assert(halley_server_key:opens(Text, Key)),
+    ?assertNot(halley_server_key:opens(Other, Key)),
+    [?assertNot(halley_server_key:opens(changed(Text, At), Key))
+     || At <- lists:seq(0, byte_size(Text) - 1)],
+    ?assertEqual(error, halley_server_key:id(<<Text/binary, "0">>)).
+
+changed(Text, At) ->
+    <<Before:At/binary, C, After/binary>> = Text,
+    <<Before/binary, (C bxor 1), After/binary>>.
+
+%% What is stored gives the key back without its secret, and the secret can't be had from it.
+a_line_holds_no_secret_test() ->
+    {Text, Key} = halley_server_key:new(<<"web-1">>, [publish, read], ?NOW_S),
+    Line = iolist_to_binary(halley_server_key:line(Key)),
+    ?assertEqual({ok, Key}, halley_server_key:from_line(Line)),
+    <<"hk_", _:16/binary, "_", Secret/binary>> = Text,
+    ?assertEqual(nomatch, binary:match(Line, Secret)).
+
+lines_that_are_no_keys_test_() ->
+    {_, Key} = halley_server_key:new(<<"web">>, [read], ?NOW_S),
+    Line = iolist_to_binary(halley_server_key:line(Key)),
+    [?_assertEqual(error, halley_server_key:from_line(Bad))
+     || Bad <- [<<>>, <<"{}">>, <<"null">>, binary_part(Line, 0, 50),
+                binary:replace(Line, <<"\"read\"">>, <<"\"root\"">>),
+                binary:replace(Line, <<"\"read\"">>, <<>>),
+                binary:replace(Line, <<"\"web\"">>, <<"\"a b\"">>),
+                binary:replace(Line, <<"\"web\"">>, <<"7">>),
+                binary:replace(Line, <<"1700000000">>, <<"\"\"">>)]].
+
+scopes_test_() ->
+    [?_assertEqual({ok, [publish, admin]}, halley_server_key:scopes(<<"admin,publish">>)),
+     ?_assertMatch({error, _}, halley_server_key:scopes(<<>>)),
+     ?_assertMatch({error, _}, halley_server_key:scopes(<<"publish,">>)),
+     ?_assertMatch({error, _}, halley_server_key:scopes(<<"publish, read">>)),
+     ?_assertMatch({error, _}, halley_server_key:scopes(<<"root">>))].
+
+%% --- a running brain ---------------------------------------------------------------------------
+
+brain_test_() ->
+    Cases = [fun open_without_keys/1, fun a_new_key_works_at_once/1, fun revoked_is_refused/1,
+             fun never_open_beyond_loopback/1, fun a_broken_file_changes_nothing/1,
+             fun a_file_that_goes_changes_nothing/1, fun headers/1, fun no_secret_in_the_state/1],
+    {foreach, fun start/0, fun stop/1,
+     [fun(Brain) -> {atom_to_list(name(Case)), {timeout, 20, fun() -> Case(Brain) end}} end
+      || Case <- Cases]}.
+
+name(Case) ->
+    element(2, erlang:fun_info(Case, name)).
+
+start() ->
+    Dir = string:trim(os:cmd("mktemp -d")),
+    application:set_env(halley, data_dir, Dir),
+    application:set_env(halley, api_on_loopback, true),
+    ok = meck:new(halley_metrics, [no_link]),
+    meck:expect(halley_metrics, incr, fun(_) -> ok end),
+    ok = logger:set_module_level(halley_server_keys, none),
+    ok = halley_server_keys:new(),
+    {ok, Pid} = halley_server_keys:start_link(),
+    {Dir, Pid}.
+
+stop({Dir, Pid}) ->
+    unlink(Pid),
+    exit(Pid, kill),
+    meck:unload(halley_metrics),
+    ok = logger:unset_module_level(halley_server_keys),
+    [application:unset_env(halley, Key) || Key <- [data_dir, api_on_loopback]],
+    ok = file:del_dir_r(Dir).
+
+create(Dir, Name, Scopes) ->
+    {ok, Out, _} = run(Dir, [<<"create">>, Name, <<"--scope">>, Scopes]),
+    string:trim(iolist_to_binary(Out)).
+
+run(Dir, Arguments) ->
+    halley_key_command:run(Arguments, Dir, ?NOW_S).
+
+check(Text) ->
+    halley_server_keys:check(<<"Bearer ", Text/binary>>).
+
+until(Expected, Fun) ->
+    until(Expected, Fun, 100).
+
+until(Expected, Fun, Tries) ->
+    case Fun() of
+        Expected -> ok;
+        _ when Tries > 0 -> timer:sleep(50), until(Expected, Fun, Tries - 1);
+        Other -> ?assertEqual(Expected, Other)
+    end.
+
+open_without_keys({Dir, _}) ->
+    ?assertEqual(open, halley_server_keys:check(undefined)),
+    ?assertMatch({ok, "there is no server key\n", _}, run(Dir, [<<"list">>])).
+
+%% The first key is what makes keys needed, so that takes effect when the file is looked at; a
+%% second one is looked for when it is shown.
+a_new_key_works_at_once({Dir, _}) ->
+    First = create(Dir, <<"web">>, <<"publish,read">>),
+    until({ok, [publish, read]}, fun() -> check(First) end),
+    ?assertEqual(missing, halley_server_keys:check(undefined)),
+    Second = create(Dir, <<"import">>, <<"follow">>),
+    ?assertEqual({ok, [follow]}, check(Second)),
+    {ok, Table, _} = run(Dir, [<<"list">>]),
+    [_, Web, Import] = string:lexemes(unicode:characters_to_list(Table), "\n"),
+    ?assertMatch({match, _}, re:run(Web, "^web +[0-9a-f]{16}  publish,read +2023-11-14T22:13:20Z")),
+    ?assertMatch({match, _}, re:run(Import, "^import +[0-9a-f]{16}  follow ")),
+    {error, Line} = run(Dir, [<<"create">>, <<"web">>, <<"--scope">>, <<"read">>]),
+    ?assert(string:find(Line, "already") =/= nomatch),
+    {ok, #file_info{mode = Mode}} = file:read_file_info(halley_server_keys_file:path(Dir)),
+    ?assertEqual(8#600, Mode band 8#777).
+
+revoked_is_refused({Dir, _}) ->
+    [First, Second] = [create(Dir, Name, <<"read">>) || Name <- [<<"a">>, <<"b">>]],
+    until({ok, [read]}, fun() -> check(First) end),
+    {ok, _, []} = run(Dir, [<<"revoke">>, <<"a">>]),
+    until(unknown, fun() -> check(First) end),
+    ?assertEqual({ok, [read]}, check(Second)),
+    ?assertMatch({error, _}, run(Dir, [<<"revoke">>, <<"a">>])),
+    {ok, _, Warning} = run(Dir, [<<"revoke">>, <<"b">>]),
+    ?assert(string:find(Warning, "last key") =/= nomatch),
+    until(open, fun() -> check(Second) end).
+
+never_open_beyond_loopback({Dir, _}) ->
+    application:set_env(halley, api_on_loopback, false),
+    ok = halley_server_keys:new(),
+    ?assertEqual(missing, halley_server_keys:check(undefined)),
+    {error, Line} = halley_server_keys:check_start("0.0.0.0:8081"),
+    [?assert(string:find(Line, Part) =/= nomatch)
+     || Part <- ["api.listen: 0.0.0.0:8081", "./halley key create"]],
+    ?assertEqual(ok, halley_server_keys:check_start("127.0.0.1:8081")),
+    Key = create(Dir, <<"a">>, <<"read">>),
+    ?assertEqual(ok, halley_server_keys:check_start("0.0.0.0:8081")),
+    ?assertEqual({ok, [read]}, check(Key)),
+    {ok, _, _} = run(Dir, [<<"revoke">>, <<"a">>]),
+    until(unknown, fun() -> check(Key) end).
+
+a_broken_file_changes_nothing({Dir, _}) ->
+    Key = create(Dir, <<"a">>, <<"read">>),
+    until({ok, [read]}, fun() -> check(Key) end),
+    ok = file:write_file(halley_server_keys_file:path(Dir), "nonsense\n"),
+    Errors = fun() -> meck:num_calls(halley_metrics, incr, [server_keys_errors]) end,
+    until(1, Errors),
+    timer:sleep(600),
+    ?assertEqual(1, Errors()),
+    ?assertEqual({ok, [read]}, check(Key)),
+    {error, Line} = halley_server_keys:check_start("127.0.0.1:1"),
+    ?assert(string:find(Line, "server-keys: line 1 is no server key") =/= nomatch),
+    ?assertMatch({error, _}, run(Dir, [<<"create">>, <<"b">>, <<"--scope">>, <<"read">>])).
+
+%% Nobody opens the API by removing a file.
+a_file_that_goes_changes_nothing({Dir, _}) ->
+    Key = create(Dir, <<"a">>, <<"read">>),
+    until({ok, [read]}, fun() -> check(Key) end),
+    ok = file:delete(halley_server_keys_file:path(Dir)),
+    until(1, fun() -> meck:num_calls(halley_metrics, incr, [server_keys_errors]) end),
+    ?assertEqual({ok, [read]}, check(Key)),
+    ?assertEqual(missing, halley_server_keys:check(undefined)).
+
+headers({Dir, _}) ->
+    Key = create(Dir, <<"a">>, <<"read">>),
+    until({ok, [read]}, fun() -> check(Key) end),
+    ?assertEqual({ok, [read]}, halley_server_keys:check(<<"bearer ", Key/binary>>)),
+    [?assertEqual(missing, halley_server_keys:check(Header))
+     || Header <- [undefined, <<>>, <<"Bearer">>, <<"Bearer ">>, <<"Basic ", Key/binary>>, Key,
+                   <<"Bearer x">>, <<"Bearer ", Key/binary, " ">>, <<"Bearer hk_">>]],
+    ?assertEqual(unknown, check(changed(Key, 4))),
+    ?assertEqual(unknown, check(changed(Key, byte_size(Key) - 1))).
+
+no_secret_in_the_state({Dir, Pid}) ->
+    Key = create(Dir, <<"a">>, <<"read">>),
+    until({ok, [read]}, fun() -> check(Key) end),
+    <<"hk_", _:16/binary, "_", Secret/binary>> = Key,
+    State = unicode:characters_to_binary(io_lib:format("~p", [sys:get_status(Pid)])),
+    ?assertEqual(nomatch, binary:match(State, Secret)).

@@ -1,0 +1,85 @@
+%% Who asks, and whether they may: judged before anything else is done for a request.
+%%
+%% On the API listener it is a server with a server key, and what it may do are its key's scopes
+%% (`halley_server_keys'). On the public listener it is a user, whom the edge has made sure of: it
+%% takes `halley-user' and `halley-rights' from the token, and lets no client send headers of these
+%% names (link.md 12.6).
+%%
+%% Each route says what it needs; `halley_api' has the table.
+-module(halley_api_access).
+
+-export([judge/2, user/1]).
+-export_type([need/0]).
+
+%% `known': any server key, whatever its scopes. `user': a user of the public listener.
+-type need() :: halley_server_key:scope() | known | user | nothing.
+
+-spec judge(need(), halley_api:request()) -> ok | {refused, halley_api:response()}.
+judge(nothing, _) ->
+    ok;
+judge(user, Request) ->
+    case user_id(Request) of
+        {ok, _} -> ok;
+        missing -> {refused, user_missing(halley_api_config:auth_mode())}
+    end;
+judge(known, #{listener := public}) ->
+    ok;
+judge(Need, #{listener := api, headers := Headers}) ->
+    case halley_server_keys:check(maps:get(<<"authorization">>, Headers, undefined)) of
+        open -> ok;
+        {ok, Scopes} -> scope(Need, Scopes);
+        Refused -> {refused, key_refused(Refused)}
+    end.
+
+scope(known, _) ->
+    ok;
+scope(Scope, Scopes) ->
+    case lists:member(Scope, Scopes) of
+        true -> ok;
+        false -> {refused, scope_missing(atom_to_binary(Scope))}
+    end.
+
+%% The user and the rights that a token gave, for a request that `judge/2' let pass as a user's.
+-spec user(halley_api:request()) -> {halley_id:id(), halley_api_rights:rights()}.
+user(#{headers := Headers} = Request) ->
+    {ok, User} = user_id(Request),
+    {User, halley_api_rights:parse(maps:get(<<"halley-rights">>, Headers, <<>>))}.
+
+user_id(#{listener := public, headers := #{<<"halley-user">> := User}}) ->
+    case halley_id:check(User) of
+        ok -> {ok, User};
+        {error, _} -> missing
+    end;
+user_id(_) ->
+    missing.
+
+%% --- refusals ------------------------------------------------------------------------------------
+
+user_missing(jwt) ->
+    unauthorized(<<"token_missing">>,
+                 "a token is needed here: send it as Authorization: Bearer <token>");
+user_missing(none) ->
+    halley_api_error:response({401, <<"user_missing">>, "say who you are: ?user=U"}).
+
+key_refused(missing) ->
+    halley_metrics:incr(key_missing),
+    unauthorized(<<"key_missing">>,
+                 "a server key is needed here: send it as Authorization: Bearer hk_...; "
+                 "`./halley key create` makes one");
+key_refused(unknown) ->
+    halley_metrics:incr(key_unknown),
+    unauthorized(<<"key_unknown">>,
+                 "this server key does not exist: it was revoked, or is not the whole key").
+
+%% RFC 9110, 15.5.2: a 401 names the scheme.
+unauthorized(Code, Message) ->
+    halley_api_error:response({401, Code, Message},
+                              [{<<"www-authenticate">>, <<"Bearer realm=\"halley\"">>}]).
+
+%% RFC 6750, 3.1.
+scope_missing(Scope) ->
+    halley_metrics:incr(scope_missing),
+    Challenge = ["Bearer realm=\"halley\", error=\"insufficient_scope\", scope=\"", Scope, $"],
+    halley_api_error:response({403, <<"scope_missing">>,
+                               ["this server key has not the scope ", Scope, ", which this needs"]},
+                              [{<<"www-authenticate">>, Challenge}]).

@@ -1,0 +1,119 @@
+%% What users do for themselves, on the public listener, within the rights of their tokens.
+%%
+%%   POST   /v1/me/events      publishes, as on the API listener; the answer has the event's id
+%%   GET    /v1/me/follows     whom the user follows, page by page
+%%   POST   /v1/me/follows     follows, `{"subject":S}' on each line; DELETE unfollows
+%%   PUT    /v1/me/follows/S   follows S; DELETE unfollows
+%%   GET    /v1/me/presence/S  whether S is online; one's own always
+%%
+%% How many sessions there are is not a client's business, so it is in none of the answers. The `id'
+%% that a client chooses for an event stands behind `me:<user>:', so that nobody can take an id
+%% before a server or another user does, which would make theirs a repetition.
+-module(halley_api_me_h).
+-behaviour(halley_api).
+
+-export([handle/3]).
+
+-spec handle(get | post | put | delete, [binary()], halley_api:request()) -> halley_api:response().
+handle(Method, What, Request) ->
+    {User, Rights} = halley_api_access:user(Request),
+    me(Method, What, User, Rights, Request).
+
+me(post, [<<"events">>], User, Rights, Request) ->
+    Judge = fun({Subject, Data, Opts}) ->
+        case right(publish, Subject, Rights) of
+            ok -> own_id(User, Subject, Data, Opts);
+            {error, _} = Error -> Error
+        end
+    end,
+    halley_api_events_h:publish(Request, {Judge, fun published/1});
+me(get, [<<"follows">>], User, _, Request) ->
+    Read = fun(After, Limit) -> halley_follows:following(User, After, Limit) end,
+    halley_api_reply:page(<<"following">>, Request, Read);
+me(Method, [<<"follows">>], User, Rights, Request) ->
+    Judge = fun(Subject) -> right(follow, Subject, Rights) end,
+    case halley_api_body:media_type(Request) of
+        Type when Type =:= <<"application/x-ndjson">>; Type =:= <<"application/json">>;
+                  Type =:= undeclared ->
+            Parse = fun(Block) -> halley_api_follow_lines:parse_own(Block, User, Judge) end,
+            halley_api_follows_h:run(Method, Request, {lines, Parse});
+        _ ->
+            Message = "follows of one's own are application/x-ndjson",
+            halley_api_error:response({415, <<"unsupported_media_type">>, Message})
+    end;
+me(Method, [<<"follow">>, Subject], User, Rights, _) ->
+    case judged(follow, Subject, Rights) of
+        ok -> followed(Method, apply_to(Method, [{User, Subject}]));
+        {error, Error} -> halley_api_error:response(Error)
+    end;
+me(get, [<<"presence">>, User], User, _, _) ->
+    presence(User);
+me(get, [<<"presence">>, Subject], _, Rights, _) ->
+    case judged(presence, Subject, Rights) of
+        ok -> presence(Subject);
+        {error, Error} -> halley_api_error:response(Error)
+    end.
+
+%% --- rights --------------------------------------------------------------------------------------
+
+judged(Action, Subject, Rights) ->
+    case halley_api_id:check(Subject, <<"subject">>) of
+        {ok, Id} -> right(Action, Id, Rights);
+        {error, _} = Error -> Error
+    end.
+
+right(Action, Subject, Rights) ->
+    case halley_api_rights:allows(Action, Subject, Rights) of
+        true ->
+            ok;
+        false ->
+            halley_metrics:incr(right_missing),
+            Name = atom_to_binary(Action),
+            {error, {403, <<"right_missing">>,
+                     ["the token gives no right to ", words(Action), $\s, Subject,
+                      ": no pattern in \"", Name, "\" of its claim \"halley\" matches"]}}
+    end.
+
+words(publish) -> "publish about";
+words(follow) -> "follow or unfollow";
+words(presence) -> "see the presence of".
+
+%% --- events --------------------------------------------------------------------------------------
+
+own_id(User, Subject, Data, #{id := Id} = Opts) ->
+    case halley_api_id:check(own_id(User, Id), <<"id">>) of
+        {ok, Own} -> {ok, {Subject, Data, Opts#{id := Own}}};
+        {error, _} = Error -> Error
+    end;
+own_id(_, Subject, Data, Opts) ->
+    {ok, {Subject, Data, Opts}}.
+
+%% A colon in the user's id is escaped, so that the next one is where the id begins.
+own_id(User, Id) ->
+    Escaped = << <<(escaped(C))/binary>> || <<C>> <= User >>,
+    <<"me:", Escaped/binary, $:, Id/binary>>.
+
+escaped($:) -> <<"%3A">>;
+escaped($%) -> <<"%25">>;
+escaped(C) -> <<C>>.
+
+published(#{id := Id}) ->
+    [<<"{\"id\":\"">>, halley_event:escape(Id), <<"\"}\n">>].
+
+%% --- follows and presence ------------------------------------------------------------------------
+
+apply_to(put, Pairs) -> halley_follows:follow(Pairs);
+apply_to(delete, Pairs) -> halley_follows:unfollow(Pairs).
+
+followed(put, {ok, #{errors := [], added := Added, already := Already}}) ->
+    halley_api_reply:json({[{<<"added">>, Added}, {<<"already">>, Already}]});
+followed(delete, {ok, #{errors := [], removed := Removed, absent := Absent}}) ->
+    halley_api_reply:json({[{<<"removed">>, Removed}, {<<"absent">>, Absent}]});
+followed(_, {ok, #{errors := [{_, Reason} | _]}}) ->
+    halley_api_error:response(halley_api_error:reason(Reason));
+followed(_, {error, Reason}) ->
+    halley_api_error:response(halley_api_error:reason(Reason)).
+
+presence(User) ->
+    #{sessions := Sessions} = halley:presence(User),
+    halley_api_reply:json({[{<<"user">>, User}, {<<"online">>, Sessions > 0}]}).

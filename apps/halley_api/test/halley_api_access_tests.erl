@@ -1,0 +1,268 @@
+%% Who may ask for what: every route with every kind of asker, and what users may do by tokens.
+-module(halley_api_access_tests).
+
+-include("halley_api_proper.hrl").
+-include_lib("eunit/include/eunit.hrl").
+
+-import(halley_api_fake, [as_user/5, with_headers/4, header/2, json/1, failed/3, says/2]).
+
+-define(EVERYTHING, <<"{\"publish\":[\"*\"],\"follow\":[\"*\"],\"presence\":[\"*\"]}">>).
+-define(NDJSON, <<"application/x-ndjson">>).
+-define(JSON, <<"application/json">>).
+
+access_test_() ->
+    halley_api_fake:cases([fun every_route_needs_its_scope/0, fun open_without_keys/0,
+                           fun nobody_learns_what_there_is/0, fun public_has_nothing_of_the_api/0,
+                           fun users_need_a_token/0, fun publishing/0, fun publishing_many/0,
+                           fun ids_of_users_are_their_own/0, fun following/0,
+                           fun following_many/0, fun presence/0, fun no_address_for_strangers/0]).
+
+%% --- server keys ---------------------------------------------------------------------------------
+
+with_keys(Scopes) ->
+    {Text, Key} = halley_server_key:new(<<"test">>, Scopes, 0),
+    ok = halley_server_keys:force(true, [Key]),
+    <<"Bearer ", Text/binary>>.
+
+%% A path of the route, with something for its open parts.
+path(Pattern) -> lists:flatten(["/", lists:join("/", parts(Pattern))]).
+
+parts(['_' | Rest]) -> ["x" | parts(Rest)];
+parts([Part | Rest]) -> [binary_to_list(Part) | parts(Rest)];
+parts(_) -> [].
+
+method(Method) -> list_to_binary(string:uppercase(atom_to_list(Method))).
+
+call(Listener, Method, Path, Headers) ->
+    try halley_api:handle(with_headers(Listener, Method, Path, Headers))
+    catch _:_ -> passed
+    end.
+
+refusal({Status, _, _} = Answer) when Status =:= 401; Status =:= 403 ->
+    #{<<"error">> := #{<<"code">> := Code}} = json(Answer),
+    {Status, Code};
+refusal(_) ->
+    none.
+
+of_api() ->
+    [{method(Method), path(Pattern), Need}
+     || {api, Pattern, _, _, Methods} <- halley_api:routes(), {Method, Need} <- Methods].
+
+%% Walks the table: without a key 401, with every other scope 403, with its own one neither.
+every_route_needs_its_scope() ->
+    Scopes = halley_server_key:scopes(),
+    Needs = [Need || {_, _, Need} <- of_api()],
+    ?assertEqual([admin, follow, nothing, publish, read], lists:usort(Needs)),
+    ?assertEqual(["/healthz", "/readyz"], [Path || {_, Path, nothing} <- of_api()]),
+    [begin
+         Ask = fun(Headers) -> refusal(call(api, Method, Path, Headers)) end,
+         Key = with_keys(case Need of nothing -> [read]; _ -> [Need] end),
+         Others = with_keys(Scopes -- [Need]),
+         {Unknown, _} = halley_server_key:new(<<"test">>, Scopes, 0),
+         case Need of
+             nothing ->
+                 [?assertEqual(none, Ask(Headers)) || Headers <- [#{}, #{auth() => Key}]];
+             _ ->
+                 ?assertEqual({401, <<"key_missing">>}, Ask(#{})),
+                 ?assertEqual({401, <<"key_unknown">>},
+                              Ask(#{auth() => <<"Bearer ", Unknown/binary>>})),
+                 ?assertEqual({401, <<"key_unknown">>}, Ask(#{auth() => Key})),
+                 ?assertEqual({403, <<"scope_missing">>}, Ask(#{auth() => Others})),
+                 ?assertEqual(none, Ask(#{auth() => with_keys([Need])}))
+         end
+     end || {Method, Path, Need} <- of_api()].
+
+auth() -> <<"authorization">>.
+
+nobody_learns_what_there_is() ->
+    Key = with_keys([publish]),
+    [?assertEqual({401, <<"key_missing">>}, refusal(call(api, Method, Path, #{})))
+     || {Method, Path} <- [{<<"GET">>, "/nowhere"}, {<<"PATCH">>, "/v1/events"}, {<<"GET">>, "/"},
+                           {<<"OPTIONS">>, "/v1/follows"}]],
+    failed(404, not_found, call(api, <<"GET">>, "/nowhere", #{auth() => Key})),
+    failed(405, method_not_allowed, call(api, <<"PATCH">>, "/v1/events", #{auth() => Key})),
+    Missing = call(api, <<"GET">>, "/metrics", #{}),
+    ?assertEqual(<<"Bearer realm=\"halley\"">>, header(<<"www-authenticate">>, Missing)),
+    Scope = call(api, <<"GET">>, "/metrics", #{auth() => Key}),
+    ?assert(says("the scope read", failed(403, scope_missing, Scope))),
+    ?assert(says("scope=\"read\"", header(<<"www-authenticate">>, Scope))).
+
+open_without_keys() ->
+    [?assertEqual(none, refusal(call(api, Method, Path, #{}))) || {Method, Path, _} <- of_api()].
+
+%% --- users ---------------------------------------------------------------------------------------
+
+%% Even who is a user with all rights and shows a server's key gets nothing of the API there.
+public_has_nothing_of_the_api() ->
+    Headers = #{auth() => with_keys(halley_server_key:scopes()), <<"halley-user">> => <<"u">>,
+                <<"halley-rights">> => ?EVERYTHING},
+    [failed(404, not_found, call(public, Method, Path, Headers)) || {Method, Path, _} <- of_api()],
+    [?assertMatch({public, [<<"v1">>, <<"me">> | _], halley_api_me_h, _, _}, Route)
+     || {public, _, Module, _, _} = Route <- halley_api:routes(), Module =/= halley_api_demo_h].
+
+of_me() ->
+    [{method(Method), path(Pattern)}
+     || {public, Pattern, halley_api_me_h, _, Methods} <- halley_api:routes(),
+        {Method, Need} <- Methods, ?assertEqual(user, Need) =:= ok].
+
+users_need_a_token() ->
+    ?assertEqual(7, length(of_me())),
+    [begin
+         application:set_env(halley_api, auth_mode, Mode),
+         try
+             [begin
+                  failed(401, Code, call(public, Method, Path, Headers)),
+                  ok
+              end || {Method, Path} <- of_me(),
+                     Headers <- [#{}, #{<<"halley-rights">> => ?EVERYTHING},
+                                 #{<<"halley-user">> => <<>>}, #{<<"halley-user">> => <<255>>},
+                                 #{auth() => <<"Bearer x">>}]]
+         after application:unset_env(halley_api, auth_mode)
+         end
+     end || {Mode, Code} <- [{jwt, token_missing}, {none, user_missing}]],
+    %% Nor is there anything of one's own on the API listener.
+    [failed(404, not_found, call(api, Method, Path, #{<<"halley-user">> => <<"u">>,
+                                                     <<"halley-rights">> => ?EVERYTHING}))
+     || {Method, Path} <- of_me()].
+
+rights(Name, Patterns) ->
+    {<<"u">>, iolist_to_binary(jiffy:encode(#{Name => Patterns}))}.
+
+publish(User, Body) ->
+    as_user(User, <<"POST">>, "/v1/me/events", Body, ?JSON).
+
+publishing() ->
+    User = rights(publish, [<<"room/*">>, <<"u">>]),
+    ?assertEqual(#{<<"id">> => <<"generated">>},
+                 json(publish(User, <<"{\"subject\":\"room/1\",\"data\":1}">>))),
+    ?assertMatch({200, _, _}, publish(User, <<"{\"subject\":\"u\",\"data\":1}">>)),
+    Refused = publish(User, <<"{\"subject\":\"roof\",\"data\":1}">>),
+    ?assert(says("publish about roof", failed(403, right_missing, Refused))),
+    failed(403, right_missing, publish({<<"u">>, <<>>}, <<"{\"subject\":\"u\",\"data\":1}">>)),
+    failed(403, right_missing, publish(rights(follow, [<<"*">>]),
+                                       <<"{\"subject\":\"u\",\"data\":1}">>)),
+    failed(400, bad_json, publish(User, <<"{">>)),
+    ?assertEqual(2, meck:num_calls(halley, publish, '_')).
+
+publishing_many() ->
+    Body = <<"{\"subject\":\"a1\",\"data\":1}\n{\"subject\":\"b1\",\"data\":1}\n"
+             "{\"subject\":\"a2\",\"data\":1,\"id\":\"x\"}\n">>,
+    Answer = {200, _, Text} = as_user(rights(publish, [<<"a*">>]), <<"POST">>, "/v1/me/events",
+                                      Body, ?NDJSON),
+    ?assertEqual(?NDJSON, header(<<"content-type">>, Answer)),
+    Lines = binary:split(iolist_to_binary(Text), <<"\n">>, [global, trim]),
+    ?assertMatch([#{<<"id">> := <<"generated">>},
+                  #{<<"error">> := #{<<"code">> := <<"right_missing">>}},
+                  #{<<"id">> := <<"me:u:x">>}],
+                 [jiffy:decode(Line, [return_maps]) || Line <- Lines]).
+
+%% No two users' ids are the same, whatever the ids.
+ids_of_users_are_their_own() ->
+    Id = fun(User, Chosen) ->
+        Body = iolist_to_binary(jiffy:encode(#{subject => <<"s">>, data => 1, id => Chosen})),
+        maps:get(<<"id">>, json(publish({User, ?EVERYTHING}, Body)))
+    end,
+    Ids = [Id(User, Chosen) || {User, Chosen} <- [{<<"a">>, <<"b:c">>}, {<<"a:b">>, <<"c">>},
+                                                  {<<"a%3Ab">>, <<"c">>}, {<<"a">>, <<"b%3Ac">>}]],
+    ?assertEqual(4, length(lists:usort(Ids))),
+    ?assertEqual(<<"me:a:b:c">>, hd(Ids)),
+    Long = iolist_to_binary(["{\"subject\":\"s\",\"data\":1,\"id\":\"", lists:duplicate(253, $x),
+                             "\"}"]),
+    failed(400, bad_id, publish({<<"u">>, ?EVERYTHING}, Long)).
+
+following() ->
+    User = rights(follow, [<<"team-*">>]),
+    Ask = fun(Method, Path) -> as_user(User, Method, Path, <<>>, <<>>) end,
+    ?assertEqual(#{<<"added">> => 1, <<"already">> => 0},
+                 json(Ask(<<"PUT">>, "/v1/me/follows/team-1"))),
+    ?assertEqual([[{<<"u">>, <<"team-1">>}]], halley_api_fake:committed(follow)),
+    ?assertEqual(#{<<"removed">> => 1, <<"absent">> => 0},
+                 json(Ask(<<"DELETE">>, "/v1/me/follows/team-2"))),
+    ?assertEqual([[{<<"u">>, <<"team-2">>}]], halley_api_fake:committed(unfollow)),
+    [failed(403, right_missing, Ask(Method, "/v1/me/follows/other"))
+     || Method <- [<<"PUT">>, <<"DELETE">>]],
+    failed(400, bad_subject, Ask(<<"PUT">>, "/v1/me/follows/" ++ lists:duplicate(256, $x))),
+    ?assertMatch(#{<<"following">> := [<<"a">>, <<"b">>, <<"c">>]},
+                 json(Ask(<<"GET">>, "/v1/me/follows"))),
+    ?assert(meck:called(halley_follows, following, [<<"u">>, start, 100])),
+    meck:expect(halley_follows, follow,
+                fun(_) -> {ok, #{added => 0, already => 0, errors => [{1, self}]}} end),
+    failed(400, self, as_user({<<"u">>, ?EVERYTHING}, <<"PUT">>, "/v1/me/follows/u", <<>>, <<>>)),
+    meck:expect(halley_follows, follow, fun(_) -> {error, overloaded} end),
+    failed(503, overloaded, Ask(<<"PUT">>, "/v1/me/follows/team-1")).
+
+following_many() ->
+    User = rights(follow, [<<"a">>, <<"b">>]),
+    Body = <<"{\"subject\":\"a\"}\n{\"subject\":\"c\"}\n\n{\"user\":\"v\",\"subject\":\"a\"}\n"
+             "{\"subject\":\"b\"}">>,
+    Post = fun(Method, Type) -> as_user(User, Method, "/v1/me/follows", Body, Type) end,
+    #{<<"added">> := 2, <<"errors">> := Errors} = json(Post(<<"POST">>, ?NDJSON)),
+    ?assertMatch([#{<<"line">> := 2, <<"error">> := #{<<"code">> := <<"right_missing">>}},
+                  #{<<"line">> := 4, <<"error">> := #{<<"code">> := <<"bad_follow">>}}], Errors),
+    ?assertEqual([[{<<"u">>, <<"a">>}, {<<"u">>, <<"b">>}]], halley_api_fake:committed(follow)),
+    ?assertMatch(#{<<"removed">> := 2}, json(Post(<<"DELETE">>, ?NDJSON))),
+    failed(415, unsupported_media_type, Post(<<"POST">>, <<"text/plain">>)).
+
+presence() ->
+    Ask = fun(User, Path) -> as_user(User, <<"GET">>, Path, <<>>, <<>>) end,
+    ?assertEqual(#{<<"user">> => <<"u">>, <<"online">> => true},
+                 json(Ask({<<"u">>, <<"{}">>}, "/v1/me/presence/u"))),
+    ?assertMatch(#{<<"online">> := true},
+                 json(Ask(rights(presence, [<<"v*">>]), "/v1/me/presence/vera"))),
+    failed(403, right_missing, Ask(rights(presence, [<<"v*">>]), "/v1/me/presence/ann")),
+    failed(403, right_missing, Ask({<<"u">>, <<"{}">>}, "/v1/me/presence/ann")),
+    meck:expect(halley, presence, fun(User) -> #{user => User, sessions => 0} end),
+    ?assertMatch(#{<<"online">> := false}, json(Ask({<<"u">>, <<"{}">>}, "/v1/me/presence/u"))).
+
+%% Where the API is, is nothing for the internet.
+no_address_for_strangers() ->
+    application:set_env(halley_api, auth_mode, jwt),
+    try
+        [?assertNot(says("listen", failed(404, not_found, call(public, <<"GET">>, Path, #{}))))
+         || Path <- ["/v1/events", "/metrics", "/healthz", "/x"]]
+    after application:unset_env(halley_api, auth_mode)
+    end.
+
+%% --- rights --------------------------------------------------------------------------------------
+
+mistakes_in_claims_give_nothing_test_() ->
+    [?_assertNot(halley_api_rights:allows(publish, <<"s">>, halley_api_rights:parse(Text)))
+     || Text <- [<<>>, <<"null">>, <<"[]">>, <<"{">>, <<"\"*\"">>, <<"{\"publish\":\"*\"}">>,
+                 <<"{\"publish\":{\"s\":1}}">>, <<"{\"publish\":[[\"s\"]]}">>,
+                 <<"{\"publish\":[1,null,\"\"]}">>, <<"{\"publish\":[\"s*\",\"*\"]">>,
+                 <<"{\"publish\":[],\"publish\":[\"*\"]}">>, <<"{\"Publish\":[\"*\"]}">>,
+                 <<"{\"follow\":[\"*\"],\"presence\":[\"*\"]}">>]].
+
+%% A pattern is an id, or a prefix and `*'; a `*' elsewhere means itself.
+patterns_test_() ->
+    [?_assertEqual(Expected, halley_api_rights:allows(follow, Subject, halley_api_rights:parse(
+        iolist_to_binary(jiffy:encode(#{follow => [Pattern]})))))
+     || {Pattern, Subject, Expected} <-
+        [{<<"*">>, <<"a">>, true}, {<<"a">>, <<"a">>, true}, {<<"a">>, <<"ab">>, false},
+         {<<"a*">>, <<"a">>, true}, {<<"a*">>, <<"ab">>, true}, {<<"a*">>, <<"ba">>, false},
+         {<<"ab*">>, <<"a">>, false}, {<<"a*b">>, <<"axb">>, false}, {<<"a*b">>, <<"a*b">>, true},
+         {<<"a**">>, <<"a*x">>, true}, {<<"a**">>, <<"ax">>, false}, {<<>>, <<"a">>, false}]].
+
+properties_test_() ->
+    {timeout, 60, [?_assert(proper:quickcheck(prop_patterns(), [{numtests, 1000}, quiet])),
+                   ?_assert(proper:quickcheck(prop_any_text(), [{numtests, 1000}, quiet]))]}.
+
+%% What is allowed is what some pattern says, by another way of saying it.
+prop_patterns() ->
+    ?FORALL({Patterns, Subject}, {list(word()), word()}, begin
+        Rights = halley_api_rights:parse(iolist_to_binary(jiffy:encode(#{publish => Patterns}))),
+        Expected = lists:any(fun(Pattern) -> means(binary_to_list(Pattern),
+                                                   binary_to_list(Subject)) end, Patterns),
+        halley_api_rights:allows(publish, Subject, Rights) =:= Expected
+    end).
+
+means("*", _) -> true;
+means([C | Pattern], [C | Subject]) -> means(Pattern, Subject);
+means(Pattern, Subject) -> Pattern =:= Subject.
+
+word() -> ?LET(Text, list(oneof([$a, $b, $*])), list_to_binary(Text)).
+
+prop_any_text() ->
+    ?FORALL(Text, oneof([binary(), ?LET(B, binary(), <<"{\"publish\":[\"", B/binary>>)]), begin
+        not halley_api_rights:allows(follow, <<"s">>, halley_api_rights:parse(Text))
+    end).
