@@ -44,6 +44,11 @@ const WRONG_METHOD: HttpError =
 const HEADER_NAME_TOO_LONG: HttpError =
     HttpError::new(431, "header_name_too_long", "A header's name has more than 255 bytes.");
 
+/// Does a header say what only the edge may say (link.md 12.6)?
+fn is_ours(name: &str) -> bool {
+    name.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("halley-"))
+}
+
 impl Worker {
     /// Answers a request or passes it on. Gives how many bytes of the body were used, `None` when
     /// the connection is no longer one for requests.
@@ -107,7 +112,7 @@ impl Worker {
         let mut items = std::mem::take(&mut self.items);
         items.clear();
         let mut count = 0;
-        for (name, value) in req.headers.end_to_end() {
+        for (name, value) in req.headers.end_to_end().filter(|(name, _)| !is_ours(name)) {
             if name.len() > usize::from(u8::MAX) {
                 return self.local_error(index, req, &HEADER_NAME_TOO_LONG);
             }

@@ -31,6 +31,20 @@ fn a_request_and_its_answer() {
     assert_eq!(brain.request().target, "/next", "http.md 3.1: the connection stays");
 }
 
+/// 12.6: "Headers whose names begin with `halley-` never travel from clients, from no listener".
+#[test]
+fn headers_that_only_the_edge_may_say() {
+    let (edge, mut brain) = Edge::start(&[]);
+    let head = "GET /v1/me/follows HTTP/1.1\r\nHost: h\r\nHalley-User: bob\r\n\
+                halley-rights: {\"publish\":[\"*\"]}\r\nX-Halley: 1\r\n\r\n";
+    for mut client in [edge.api(), edge.public()] {
+        client.send(head);
+        let request = brain.request();
+        let names: Vec<_> = request.headers.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["host", "x-halley"]);
+    }
+}
+
 /// http.md 3.2: "Requests may be pipelined; they are answered in their order, one at a time".
 #[test]
 fn pipelined_requests() {
