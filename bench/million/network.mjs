@@ -13,8 +13,8 @@ const FOR_CHILDREN = '/proc/sys/net/ipv4/tcp_child_ehash_entries';
 const HERE = '/proc/sys/net/ipv4/tcp_ehash_entries';
 /** The kernel's own limit. */
 const BUCKETS_MAX = 1 << 24;
-/** Tells the run that it is inside. */
-const INSIDE = 'HALLEY_BENCH_INSIDE';
+/** Tells the run that it is inside. (Halley refuses a HALLEY_ that it doesn't know.) */
+const INSIDE = 'BENCH_INSIDE';
 const PROGRAMS = ['/usr/bin/unshare', '/usr/sbin/ip'];
 
 /** Buckets of the table that is in use; undefined where the kernel doesn't say. */
