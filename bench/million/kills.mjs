@@ -94,7 +94,9 @@ export function killEdge(stage) {
     await until('another edge runs alone', () => {
       const [edge, ...others] = halley.edgePids();
       return edge !== undefined && edge !== old && others.length === 0;
-    }, SESSIONS_MS_MAX);
+    }, SESSIONS_MS_MAX).catch(async (error) => {
+      throw new Error(`${error.message}. ${await stage.symptoms()}`);
+    });
     const connected = () => recorder.lastOf(clients)?.connected;
     const back = (count) => recorder.until('connections after the edge was killed', connected,
       count, RETURN_STALL_S, () => stage.symptoms());

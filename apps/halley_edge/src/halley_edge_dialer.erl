@@ -26,26 +26,29 @@
 start_link() ->
     gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 
+%% Calls wait for as long as it takes: on a machine that a million clients keep busy that is longer
+%% than five seconds, and nobody here would have another use for an answer that is late.
+
 %% Links to workers 0 to Workers - 1. Owner receives {link_up, Worker, HelloEdge} whenever one
 %% stands.
 -spec connect(file:filename_all(), Workers :: pos_integer(), Owner :: pid()) -> ok.
 connect(SocketDir, Workers, Owner) ->
-    gen_server:call(?MODULE, {connect, SocketDir, Workers, Owner}).
+    gen_server:call(?MODULE, {connect, SocketDir, Workers, Owner}, infinity).
 
 %% Dials no more, and ends the links that stand.
 -spec disconnect() -> ok.
 disconnect() ->
-    gen_server:call(?MODULE, disconnect).
+    gen_server:call(?MODULE, disconnect, infinity).
 
 %% Asks the edge to stop, over any link that stands.
 -spec shutdown_edge(DrainMs :: non_neg_integer()) -> ok | no_link.
 shutdown_edge(DrainMs) ->
-    gen_server:call(?MODULE, {shutdown_edge, DrainMs}).
+    gen_server:call(?MODULE, {shutdown_edge, DrainMs}, infinity).
 
 %% The workers that are linked, and the processes of their links.
 -spec links() -> #{worker() => pid()}.
 links() ->
-    gen_server:call(?MODULE, links).
+    gen_server:call(?MODULE, links, infinity).
 
 -spec init([]) -> {ok, #state{}}.
 init([]) ->

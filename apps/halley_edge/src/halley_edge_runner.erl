@@ -3,8 +3,9 @@
 %%
 %% start_link/0 returns before the workers have met the brain: an application that is still
 %% starting can't be stopped cleanly, and would leave its edge behind. An edge that can't start (its
-%% port is in use, its program is missing) ends the node with one line on stderr, but only the first
-%% time: later the runner tries again, after a wait that grows from nothing to five seconds.
+%% port is in use, its program is missing) ends the node with one line on stderr, but only the
+%% first time: once the brain has met an edge, the runner tries again, after a wait that grows from
+%% nothing to five seconds, and so does the next runner, if this one crashed.
 %%
 %% An edge that was started here tells its end through its port; of an adopted one only its process
 %% id is known, and /proc is asked about it twice a second, more often while it stops. When the
@@ -74,10 +75,27 @@ handle_continue(begin_with, #state{config = Config, program = Program} = Fresh) 
             _ = erlang:send_after(?POLL_MS, self(), poll),
             {noreply, meet(Fresh#state{edge = {adopted, Identity}, since = now_ms()})};
         none ->
-            Port = or_fail(halley_edge_process:start(Program, Config)),
-            {noreply, meet(Fresh#state{edge = {port, Port}, since = now_ms()})};
+            {noreply, begin_with(halley_edge_process:start(Program, Config),
+                                 Fresh#state{since = now_ms()})};
         {error, Line} ->
-            halley_boot:fail(Line)
+            {noreply, cannot(Line, fun() -> begin_later(Fresh) end)}
+    end.
+
+begin_with({ok, Port}, State) ->
+    meet(State#state{edge = {port, Port}});
+begin_with({error, Line}, State) ->
+    cannot(Line, fun() -> restart_later(State) end).
+
+%% An edge that was killed with a million connections is there for a while, and can't be talked to.
+begin_later(State) ->
+    _ = erlang:send_after(?WAIT_MS_MAX, self(), begin_again),
+    State.
+
+%% A runner that crashed mustn't take the brain with it.
+cannot(Line, Otherwise) ->
+    case application:get_env(halley_edge, has_met, false) of
+        false -> halley_boot:fail(Line);
+        true -> ?LOG_ERROR("~ts", [Line]), Otherwise()
     end.
 
 %% Rather no start than an edge that refuses every meeting (link.md 12).
@@ -122,6 +140,7 @@ meet(#state{config = #{socket_dir := Dir, workers := Workers}} = State) ->
 meet([], _, State) ->
     #state{config = #{public := Public, api := Api, workers := Workers}} = State,
     ?LOG_NOTICE("edge is ready: streams at ~ts, API at ~ts, ~b workers", [Public, Api, Workers]),
+    ok = application:set_env(halley_edge, has_met, true),
     State;
 meet(Awaited, Deadline, #state{edge = Edge} = State) ->
     receive
@@ -130,11 +149,11 @@ meet(Awaited, Deadline, #state{edge = Edge} = State) ->
         {Port, {data, {_, Line}}} when Edge =:= {port, Port} ->
             meet(Awaited, Deadline, said(Line, State));
         {Port, {exit_status, Status}} when Edge =:= {port, Port} ->
-            halley_boot:fail(last_words(Status, State))
+            cannot(last_words(Status, State), fun() -> restart_later(State) end)
     after max(0, Deadline - now_ms()) ->
-        halley_boot:fail(io_lib:format("the edge did not answer within ~b s; "
-                                       "its workers ~0tp are silent",
-                                       [?MEET_MS_MAX div 1000, Awaited]))
+        Line = io_lib:format("the edge did not answer within ~b s; its workers ~0tp are silent",
+                             [?MEET_MS_MAX div 1000, Awaited]),
+        cannot(Line, fun() -> State end)
     end.
 
 last_words(Status, #state{last_line = Line} = State) ->
@@ -234,6 +253,8 @@ handle_info(too_late, #state{edge = Edge, stopping = {_, _, _}} = State) ->
     {noreply, State};
 handle_info(start, #state{edge = none} = State) ->
     {noreply, start(State)};
+handle_info(begin_again, #state{edge = none} = State) ->
+    handle_continue(begin_with, State);
 handle_info(_, State) ->
     {noreply, State}.
 

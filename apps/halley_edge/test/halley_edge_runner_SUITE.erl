@@ -16,7 +16,8 @@ all() ->
      adopted_edge_exits_is_restarted, different_edge_is_replaced, older_edge_is_replaced,
      older_edge_of_another_directory_is_named, port_in_use_fails,
      program_is_missing, socket_dir_is_too_long, socket_dir_is_unusable,
-     silent_stranger_is_named, addresses_are_compared, identity_of_processes].
+     silent_stranger_is_named, a_later_runner_waits, addresses_are_compared,
+     identity_of_processes].
 
 init_per_testcase(_, Config) ->
     process_flag(trap_exit, true),
@@ -49,6 +50,7 @@ end_per_testcase(_, Config) ->
     end,
     [signal("KILL", Pid) || Pid <- pids(Config), os_alive(Pid)],
     ok = halley_edge_test_brain:stop(proplists:get_value(brain, Config)),
+    application:unset_env(halley_edge, has_met),
     meck:unload(halley_boot),
     ok = file:del_dir_r(Dir).
 
@@ -218,6 +220,20 @@ silent_stranger_is_named(Config) ->
     ?assertMatch("edge.socket_dir: what listens at " ++ _, failure()),
     ?assert(is_process_alive(Stranger)),
     fake_edge:stop(Stranger).
+
+%% The first runner has met an edge; the next one finds something that is silent, such as an edge
+%% that dies slowly, and waits until it is gone.
+a_later_runner_waits(Config) ->
+    ok = halley_limits:set(#{handshake_ms_max => 100}),
+    application:set_env(halley_edge, has_met, true),
+    Dir = filename:join(proplists:get_value(dir, Config), "edge"),
+    ok = filelib:ensure_dir(filename:join(Dir, "x")),
+    Stranger = fake_edge:start(binary_to_list(halley_edge_dial:path(Dir, 0)), none),
+    {ok, _} = start_runner(),
+    ?assertEqual([], edge_pids(Config)),
+    fake_edge:stop(Stranger),
+    ok = halley_limits:set(#{handshake_ms_max => 5000}),
+    until(fun() -> edge_pids(Config) =/= [] end).
 
 addresses_are_compared(Config) ->
     Pid = start_edge(Config, "127.0.0.1:08"),
