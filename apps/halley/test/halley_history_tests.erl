@@ -297,7 +297,10 @@ sync_fails(Prepare) ->
     Segments = length(?H:segments()),
     Prepare(),
     ok = meck:new(halley_history_segment, [passthrough]),
+    %% The log tries each second whether it can write again: here not before it may.
+    ok = meck:new(halley_history_disk, [passthrough]),
     try
+        meck:expect(halley_history_disk, probe, fun(Disk) -> {error, eio, Disk} end),
         meck:expect(halley_history_segment, sync, fun(_) -> {error, eio} end),
         meck:expect(halley_history_segment, write_through, fun(_, _, _) -> {error, eio} end),
         Chosen = #{id => <<"x">>, chosen => true},
@@ -309,6 +312,7 @@ sync_fails(Prepare) ->
         ?assertEqual({error, history_failed}, receive {Ref, Answer} -> Answer end),
         ?assertEqual(fresh, halley_history:claim(1, <<"x">>))
     after
+        meck:unload(halley_history_disk),
         meck:unload(halley_history_segment)
     end,
     ?H:until(fun() -> halley_history:refusing() =:= false end),
