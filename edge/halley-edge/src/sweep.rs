@@ -7,8 +7,8 @@
 //!
 //! A million streams' heartbeats are tens of thousands of writes a second, and they have time.
 //! While any worker of the edge writes a group's event the walk rests, a tenth of a heartbeat at
-//! most behind the clock, and then goes on at its pace: a faster one would leave a WebSocket's client
-//! less time for its answer. Who is about to get such an event needs no heartbeat.
+//! most behind the clock, and then goes on at its pace: a faster one would leave a WebSocket's
+//! client less time for its answer. Who is about to get such an event needs no heartbeat.
 
 use halley_link::CloseReason;
 use halley_wire::HttpError;
