@@ -59,7 +59,9 @@ user_missing(jwt) ->
     unauthorized(<<"token_missing">>,
                  "a token is needed here: send it as Authorization: Bearer <token>");
 user_missing(none) ->
-    halley_api_error:response({401, <<"user_missing">>, "say who you are: ?user=U"}).
+    halley_api_error:response({401, <<"user_missing">>,
+                               "this version's edge doesn't say yet who asks: let a server do it, "
+                               "on the API listener"}).
 
 key_refused(missing) ->
     halley_metrics:incr(key_missing),
