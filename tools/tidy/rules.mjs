@@ -137,10 +137,11 @@ const FORBIDDEN_ARROWS = {
 };
 
 const CRATE_KNOWS = {
-  'halley-wire': [], 'halley-link': [], 'halley-sys': [],
-  'halley-edge': ['halley-wire', 'halley-link', 'halley-sys'],
+  'halley-wire': [], 'halley-link': [], 'halley-token': [], 'halley-sys': [],
+  'halley-edge': ['halley-wire', 'halley-link', 'halley-token', 'halley-sys'],
   'halley-load': ['halley-wire', 'halley-link', 'halley-sys'],
 };
+const PURE_CRATES = ['halley-wire', 'halley-link', 'halley-token'];
 const IO_CRATES = ['mio', 'socket2', 'libc', 'tokio'];
 
 /** Who may know whom (docs/internals/ARCHITECTURE.md). */
@@ -153,11 +154,11 @@ export function* arrows(tree) {
     }
     const crate = /^edge\/([^/]+)\/Cargo\.toml$/.exec(path)?.[1];
     if (crate in CRATE_KNOWS) {
-      const isCodec = crate === 'halley-wire' || crate === 'halley-link';
+      const isPure = PURE_CRATES.includes(crate);
       for (const [index, line] of text.split('\n').entries()) {
         const name = /^([a-z0-9-]+)\s*(=|\.workspace)/.exec(line)?.[1] ?? '';
         const isStranger = name.startsWith('halley-') && !CRATE_KNOWS[crate].includes(name);
-        if (isStranger || (isCodec && IO_CRATES.includes(name))) {
+        if (isStranger || (isPure && IO_CRATES.includes(name))) {
           yield { rule: 'arrows', path, line: index + 1,
             message: `${crate} must not know ${name}` };
         }
