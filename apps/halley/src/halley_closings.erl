@@ -13,7 +13,7 @@
 -define(DRAWN, {?MODULE, drawn}).
 
 -type reason() :: closed | vanished | slow_consumer | close_sessions | edge_stops
-                | broke_protocol | poll_answered.
+                | broke_protocol | poll_answered | token_expired.
 %% `at': milliseconds since 1970.
 -type closing() :: #{at := integer(), reason := reason(), worker := non_neg_integer(),
                      conn := halley_directory:conn()}.

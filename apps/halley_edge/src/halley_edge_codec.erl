@@ -67,7 +67,7 @@
   | {sync_begin, Sessions :: non_neg_integer(), Cursor :: binary()}
   | sync_end
   | {open, [session()]}
-  | {close, [{conn(), UserNumber :: non_neg_integer(), Reason :: 1..7}]}
+  | {close, [{conn(), UserNumber :: non_neg_integer(), Reason :: 1..8}]}
   | {request, conn(), Listener :: public | api, flags(), Method :: binary(), Target :: binary(),
      headers(), Body :: binary()}
   | {request_body, conn(), flags(), Body :: binary()}
@@ -329,7 +329,7 @@ conn(Conn) -> breaks(<<"2.4">>, "connection id ~b", [Conn]).
 flags(Flags, Known) when Flags bor Known =:= Known -> Flags;
 flags(Flags, _) -> breaks(<<"2.6">>, "flags ~b", [Flags]).
 
-close_reason(Reason) when Reason >= 1, Reason =< 7 -> Reason;
+close_reason(Reason) when Reason >= 1, Reason =< 8 -> Reason;
 close_reason(Reason) -> breaks(<<"2.8">>, "reason ~b of a CLOSE", [Reason]).
 
 gap_reason(Reason) when Reason =:= <<"too_old">>; Reason =:= <<"malformed">>;

@@ -107,7 +107,8 @@ reason(3) -> slow_consumer;
 reason(4) -> close_sessions;
 reason(5) -> edge_stops;
 reason(6) -> broke_protocol;
-reason(7) -> poll_answered.
+reason(7) -> poll_answered;
+reason(8) -> token_expired.
 
 %% Replays that are nearly done: those that are still held go into the directory.
 -spec enter([halley_edge_codec:conn()], sessions()) -> ok.

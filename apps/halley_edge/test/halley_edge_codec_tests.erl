@@ -165,7 +165,7 @@ frame() ->
            {response_body, conn(), range(0, 1), binary()}, {request_credit, conn(), u(32)},
            {shutdown, u(32)}, hello_brain(), hello_edge(), {sync_begin, u(32), name()}, sync_end,
            {open, list({conn(), range(1, 5), binary(), name()})},
-           {close, list({conn(), u(32), range(1, 7)})}, {replayed, conn()}, inspected(),
+           {close, list({conn(), u(32), range(1, 8)})}, {replayed, conn()}, inspected(),
            {request, conn(), oneof([public, api]), oneof([0, 1, 4, 5]), binary(), binary(),
             list({name(), binary()}), binary()},
            {request_body, conn(), range(0, 1), binary()}, {request_gone, conn()},
@@ -196,13 +196,13 @@ response() ->
 
 hello_brain() ->
     ?LET({Window, Node, Settings}, {window(), binary(), list({binary(), binary()})},
-         {hello_brain, #{version => 3, window => Window, node => Node, settings => Settings}}).
+         {hello_brain, #{version => 4, window => Window, node => Node, settings => Settings}}).
 
 hello_edge() ->
     ?LET({Window, Pid, Worker, Texts, Metrics},
          {window(), u(32), u(16), vector(3, binary()),
           list({metric_name(), oneof([counter, gauge]), binary()})},
-         {hello_edge, #{version => 3, window => Window, pid => Pid, worker => Worker,
+         {hello_edge, #{version => 4, window => Window, pid => Pid, worker => Worker,
                         workers => 65535, build => hd(Texts), public_listen => lists:nth(2, Texts),
                         api_listen => lists:nth(3, Texts), connections_max => Pid,
                         metrics => Metrics}}).

@@ -44,7 +44,7 @@ limits(_) -> #{}.
 handshake_carries_the_settings(Config) ->
     Edge = edge(Config, fake_edge:hello()),
     {hello_brain, Hello} = next(Edge, hello_brain),
-    ?assertMatch(#{version := 3, window := 2097152}, Hello),
+    ?assertMatch(#{version := 4, window := 2097152}, Hello),
     ?assertEqual(lists:sort(halley_limits:for_edge()), lists:sort(maps:get(settings, Hello))),
     receive {link_up, 0, #{build := <<"fake">>}} -> ok after 5000 -> error(not_up) end.
 

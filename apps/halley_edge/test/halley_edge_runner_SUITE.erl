@@ -187,7 +187,7 @@ older_edge_of_another_directory_is_named(Config) ->
     Dir = filename:join(proplists:get_value(dir, Config), "edge"),
     ok = filelib:ensure_dir(filename:join(Dir, "x")),
     Stranger = fake_edge:start(binary_to_list(halley_edge_dial:path(Dir, 0)), {older, 2}),
-    ?assertMatch({match, _}, re:run(failure(), "another version.*speaks version 3, this edge 2")),
+    ?assertMatch({match, _}, re:run(failure(), "another version.*speaks version 4, this edge 2")),
     ?assert(is_process_alive(Stranger)),
     fake_edge:stop(Stranger).
 

@@ -31,7 +31,7 @@ pub const FRAME_BYTES_MAX: usize = 262_144;
 /// Smallest window a hello may grant (4.1).
 pub const WINDOW_BYTES_MIN: u32 = 524_288;
 /// Version that this crate speaks (3.2).
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 /// First bytes of both hellos.
 pub const MAGIC: [u8; 4] = *b"HLY1";
 /// Most connections in one DELIVER (7.3).
@@ -83,6 +83,8 @@ pub enum CloseReason {
     Protocol = 6,
     /// A poll was answered.
     Poll = 7,
+    /// Its token has expired (12.8).
+    Expired = 8,
 }
 
 impl CloseReason {
@@ -97,6 +99,7 @@ impl CloseReason {
             5 => CloseReason::Stopping,
             6 => CloseReason::Protocol,
             7 => CloseReason::Poll,
+            8 => CloseReason::Expired,
             _ => return None,
         })
     }
