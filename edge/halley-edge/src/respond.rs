@@ -5,7 +5,7 @@ use std::rc::Rc;
 use halley_link::{CloseReason, FLAG_CLOSE, FLAG_END, List, Pair};
 use halley_wire::HttpError;
 use halley_wire::http1::head::{BodyFraming, Request};
-use halley_wire::http1::headers::stays_at_edge;
+use halley_wire::http1::headers::{is_tchar, stays_at_edge};
 use halley_wire::http1::response::{Head, ResponseOptions, http_error, json_error};
 
 use crate::exchange::{Exchange, Stage};
@@ -130,7 +130,7 @@ impl Worker {
         for Pair { name, value } in answer.headers.iter() {
             if let Ok(name) = std::str::from_utf8(name) {
                 let cors = name.starts_with("access-control-");
-                if !stays_at_edge(name) && !cors && name.bytes().all(is_token) {
+                if !stays_at_edge(name) && !cors && name.bytes().all(is_tchar) {
                     head.header(name, value);
                 }
             }
@@ -221,9 +221,4 @@ pub struct Answer<'a> {
     pub headers: List<'a, Pair<'a>>,
     /// The body or its beginning; not longer than `body_bytes` (8.4, checked by the codec).
     pub body: &'a [u8],
-}
-
-/// RFC 9110 section 5.6.2.
-fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

@@ -41,7 +41,7 @@ fn chunks_are_put_together() {
 
 #[test]
 fn what_breaks_the_grammar_is_refused() {
-    let table: [&[u8]; 24] = [
+    let table: [&[u8]; 27] = [
         b"\r\n",
         b";a\r\n",
         b"g\r\n",
@@ -69,6 +69,9 @@ fn what_breaks_the_grammar_is_refused() {
         b"0\r\nA: \x01",
         b"0\r\n A: b",
         b"0\r\n:b",
+        b"0\r\nA : b",
+        b"0\r\nGET / HTTP/1.1\r\n",
+        b"0\r\nA\r\n",
     ];
     for input in table {
         let error = decode(input).map_err(|error| (error.status, error.code));
@@ -93,8 +96,9 @@ fn extensions_and_trailers_are_bounded() {
     assert!(decode("1;aaa\r\nx\r\n".repeat(max / 4 + 1).as_bytes()).is_err());
     assert!(decode(format!("1{};", " ".repeat(max + 1)).as_bytes()).is_err());
     let max = TRAILER_BYTES_MAX as usize;
-    let trailer = |bytes: usize| format!("0\r\nA{}\r\n\r\n", "t".repeat(bytes));
-    assert!(decode(trailer(max - 1).as_bytes()).is_ok());
-    assert!(decode(trailer(max).as_bytes()).is_err());
-    assert!(decode(format!("0\r\n{}", "AAAA\r\n".repeat(max / 4 + 1)).as_bytes()).is_err());
+    let trailer = |bytes: usize| format!("0\r\nA:{}\r\n\r\n", "t".repeat(bytes));
+    assert!(decode(trailer(max - 2).as_bytes()).is_ok());
+    assert!(decode(trailer(max - 1).as_bytes()).is_err());
+    assert!(decode(format!("0\r\n{}:", "A".repeat(max + 1)).as_bytes()).is_err());
+    assert!(decode(format!("0\r\n{}", "A: b\r\n".repeat(max / 4 + 1)).as_bytes()).is_err());
 }

@@ -203,7 +203,12 @@ fn targets_are_reduced_to_path_and_query() {
         ("GET", "/a?b=%20", Ok("/a?b=%20")),
         ("GET", "//a", Ok("//a")),
         ("GET", "http://h/a?b", Ok("/a?b")),
-        ("GET", "HTTPS://h:1/", Ok("/")),
+        ("GET", "HTTPS://H:443/", Ok("/")),
+        ("GET", "http://h:80/", Ok("/")),
+        // Not the Host's.
+        ("GET", "http://h:443/", Err((400, "bad_host"))),
+        ("GET", "http://i/", Err((400, "bad_host"))),
+        ("GET", "http://h@h/", Err((400, "bad_target"))),
         ("GET", "http://h", Ok("/")),
         ("OPTIONS", "*", Ok("*")),
         ("GET", "*", Err((400, "bad_target"))),

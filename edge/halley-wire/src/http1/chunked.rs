@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use memchr::memchr2;
 
+use super::headers::is_tchar;
 use crate::HttpError;
 
 /// Bytes of chunk extensions in one body, which this server ignores.
@@ -56,6 +57,7 @@ enum State {
     DataCr,
     DataLf,
     TrailerLineStart,
+    TrailerName,
     TrailerLine,
     TrailerLineLf,
     LastLf,
@@ -142,8 +144,13 @@ impl ChunkedDecoder {
             (State::DataCr, b'\r') => Ok(State::DataLf),
             (State::DataLf, b'\n') => Ok(State::NEXT_CHUNK),
             (State::TrailerLineStart, b'\r') => Ok(State::LastLf),
-            // A line that begins with white space would be folded, one with a colon has no name.
-            (State::TrailerLineStart, b'!'..=b'~') if byte != b':' => Ok(State::TrailerLine),
+            // What has no name and colon is no field: another reader could see a request in it.
+            (State::TrailerLineStart, _) if is_tchar(byte) => Ok(State::TrailerName),
+            (State::TrailerName, _) if byte == b':' || is_tchar(byte) => {
+                self.trailer_bytes += 1;
+                within(self.trailer_bytes, TRAILER_BYTES_MAX)?;
+                Ok(if byte == b':' { State::TrailerLine } else { State::TrailerName })
+            }
             (State::TrailerLineLf, b'\n') => Ok(State::TrailerLineStart),
             (State::LastLf, b'\n') => Ok(State::Done),
             (State::Size { .. } | State::BeforeExtension { .. }, _) => Err(BAD_SIZE),
@@ -161,7 +168,7 @@ impl ChunkedDecoder {
         Ok(taken as usize)
     }
 
-    /// Takes what `input` has of a trailer line, up to the CR.
+    /// Takes what `input` has of a trailer line's value, up to the CR.
     fn trailer(&mut self, input: &[u8]) -> Result<usize, HttpError> {
         let (taken, ended) = line(input, self.trailer_bytes, TRAILER_BYTES_MAX)?;
         self.trailer_bytes += taken;
@@ -202,7 +209,7 @@ const BAD_LINE: HttpError = HttpError::new(
     400,
     "bad_chunk",
     "A chunk's size, its data and the trailer's lines must each end in CR LF, without other \
-     control characters before it.",
+     control characters before it; a trailer's line is a name, a colon and a value.",
 );
 const TOO_MUCH: HttpError = HttpError::new(
     400,

@@ -20,9 +20,28 @@ pub(super) struct Conclusions {
     pub upgrade_websocket: bool,
 }
 
+/// The authority of a target in absolute form.
+#[derive(Clone, Copy)]
+pub(super) struct Authority<'b> {
+    pub host: &'b str,
+    /// The scheme's own port, as `:80`.
+    pub scheme_port: &'static str,
+}
+
+impl Authority<'_> {
+    /// Whether a `Host` of this value names the same, the scheme's own port aside.
+    fn is(&self, host: &[u8]) -> bool {
+        let port = self.scheme_port.as_bytes();
+        let own = self.host.as_bytes();
+        let bare = |host| <[u8]>::strip_suffix(host, port).unwrap_or(host).to_ascii_lowercase();
+        bare(own) == bare(host)
+    }
+}
+
 /// The fields that matter here, gathered in one walk.
 #[derive(Default)]
-struct Gathered {
+struct Gathered<'b> {
+    authority: Option<Authority<'b>>,
     hosts: usize,
     content_length: Option<u64>,
     transfer_codings: usize,
@@ -38,8 +57,12 @@ impl Conclusions {
     /// # Errors
     /// 400 for `Host` and the framing fields, 413 for a length above 64 bits, 417 for an unknown
     /// expectation, 501 for an unknown transfer coding.
-    pub fn of(version: Version, headers: &[Header<'_>]) -> Result<Conclusions, HttpError> {
-        let mut gathered = Gathered::default();
+    pub fn of(
+        version: Version,
+        authority: Option<Authority<'_>>,
+        headers: &[Header<'_>],
+    ) -> Result<Conclusions, HttpError> {
+        let mut gathered = Gathered { authority, ..Gathered::default() };
         for header in headers {
             gathered.take(header)?;
         }
@@ -59,7 +82,7 @@ impl Conclusions {
     }
 }
 
-impl Gathered {
+impl Gathered<'_> {
     fn take(&mut self, header: &Header<'_>) -> Result<(), HttpError> {
         let (name, value) = (header.name, header.value);
         // The lengths keep most fields from being compared at all.
@@ -81,6 +104,16 @@ impl Gathered {
         self.hosts += 1;
         if self.hosts > 1 || !value.iter().all(|&byte| is_host_byte(byte)) {
             return Err(BAD_HOST);
+        }
+        // RFC 9112 section 3.2.2 has the target win. Where the two differ somebody on the way may
+        // have gone by the other, so neither does.
+        if self.authority.is_some_and(|authority| !authority.is(value)) {
+            return Err(HttpError::new(
+                400,
+                "bad_host",
+                "The request's target names another host than its Host header; send the path \
+                 alone, or the same host in both.",
+            ));
         }
         Ok(())
     }
@@ -191,6 +224,6 @@ const BAD_CONTENT_LENGTH: HttpError = HttpError::new(
 
 /// The bytes of `uri-host [":" port]` (RFC 3986 section 3.2.2). That their order makes sense is
 /// not checked: nothing here depends on it.
-fn is_host_byte(byte: u8) -> bool {
+pub(super) fn is_host_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+;=:[]".contains(&byte)
 }

@@ -12,7 +12,7 @@ use std::mem::MaybeUninit;
 
 use memchr::memchr;
 
-use super::framing::Conclusions;
+use super::framing::{Authority, Conclusions, is_host_byte};
 use super::headers::Headers;
 use crate::HttpError;
 
@@ -127,8 +127,8 @@ pub fn parse_request<'b>(
         return Err(BAD_REQUEST_LINE);
     };
     let version = if minor == 0 { Version::Http10 } else { Version::Http11 };
-    let target = origin_form(method, target)?;
-    let conclusions = Conclusions::of(version, parsed.headers)?;
+    let (authority, target) = origin_form(method, target)?;
+    let conclusions = Conclusions::of(version, authority, parsed.headers)?;
     let lines_end = head_bytes - CRLF_BYTES;
     let lines = seen.get(scan.headers_start..lines_end).unwrap_or_default();
     Ok(Some(Request {
@@ -253,8 +253,12 @@ fn names_a_version(seen: &[u8]) -> bool {
     digit.is_some_and(u8::is_ascii_digit)
 }
 
-/// The target as path and query (RFC 9112 section 3.2).
-fn origin_form<'b>(method: &str, target: &'b str) -> Result<&'b str, HttpError> {
+/// The target as path and query, and what the absolute form says before them (RFC 9112 section
+/// 3.2).
+fn origin_form<'b>(
+    method: &str,
+    target: &'b str,
+) -> Result<(Option<Authority<'b>>, &'b str), HttpError> {
     const BAD_TARGET: HttpError = HttpError::new(
         400,
         "bad_target",
@@ -279,21 +283,21 @@ fn origin_form<'b>(method: &str, target: &'b str) -> Result<&'b str, HttpError> 
         return Err(BAD_TARGET);
     }
     if target.starts_with('/') || (target == "*" && method == "OPTIONS") {
-        return Ok(target);
+        return Ok((None, target));
     }
-    let authority_and_path = strip_scheme(target).ok_or(BAD_TARGET)?;
-    match authority_and_path.find(['/', '?']) {
-        None if !authority_and_path.is_empty() => Ok("/"),
-        Some(at) if at > 0 && authority_and_path[at..].starts_with('/') => {
-            Ok(&authority_and_path[at..])
-        }
-        _ => Err(BAD_TARGET),
+    let (rest, scheme_port) = strip_scheme(target).ok_or(BAD_TARGET)?;
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    // No user information either, which is there to look like a host (RFC 9110 section 4.2.4).
+    if host.is_empty() || !host.bytes().all(is_host_byte) {
+        return Err(BAD_TARGET);
     }
+    Ok((Some(Authority { host, scheme_port }), if path.is_empty() { "/" } else { path }))
 }
 
-fn strip_scheme(target: &str) -> Option<&str> {
-    ["http://", "https://"].iter().find_map(|scheme| {
+/// What follows the scheme, and the port that the scheme means without saying it.
+fn strip_scheme(target: &str) -> Option<(&str, &'static str)> {
+    [("http://", ":80"), ("https://", ":443")].into_iter().find_map(|(scheme, port)| {
         let (head, rest) = target.split_at_checked(scheme.len())?;
-        head.eq_ignore_ascii_case(scheme).then_some(rest)
+        head.eq_ignore_ascii_case(scheme).then_some((rest, port))
     })
 }

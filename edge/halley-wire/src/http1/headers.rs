@@ -103,6 +103,11 @@ pub fn stays_at_edge(name: &str) -> bool {
     NAMES.iter().any(|other| name.eq_ignore_ascii_case(other))
 }
 
+/// Whether names of methods and fields may have this byte (RFC 9110 section 5.6.2).
+pub fn is_tchar(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
 /// Whether the comma-separated list `value` has `token` as a member, whatever the case.
 pub(crate) fn list_has(value: &[u8], token: &[u8]) -> bool {
     members(value).any(|member| member.eq_ignore_ascii_case(token))
