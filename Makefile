@@ -58,7 +58,7 @@ bench-soak: install-test build ## publish for hours, is memory flat? (HOURS=1, t
 faults: install-test build ## inject faults at random, prove that nothing is lost (FAULTS_SECONDS=600)
 	@node test/faults/run.mjs
 
-fuzz: install-test ## fuzz each target for a minute (FUZZ_SECONDS=60)
+fuzz: install-test ## fuzz each target for a minute (FUZZ_SECONDS=60, FUZZ_RUNS=0: no bound)
 	@tools/fuzz.sh $${FUZZ_SECONDS:-60}
 
 docs: build ## write the reference pages from the schema and the tables in the code

@@ -1,5 +1,11 @@
 #!/usr/bin/env bash
-# Builds every fuzz target and runs each for the given number of seconds (default 5).
+# Builds every fuzz target and runs one after the other, each until its seconds or its executions
+# are over, whichever comes first; then prints a table of what was run.
+#
+#   tools/fuzz.sh [<seconds>] [<target>...]
+#
+#   FUZZ_SECONDS   how long each target runs, if it isn't the first argument (5)
+#   FUZZ_RUNS      how many executions it makes at most (0: no bound)
 #
 # This is libFuzzer with coverage feedback on the stable compiler: the instrumentation flags are
 # stable ones, so neither a nightly toolchain nor cargo-fuzz is needed. What is missing against
@@ -8,10 +14,13 @@
 set -euo pipefail
 
 cd "$(dirname "$0")/../edge/fuzz"
-seconds=${1:-5}
+seconds=${1:-${FUZZ_SECONDS:-5}}
+runs=${FUZZ_RUNS:-0}
+shift $(($# > 0 ? 1 : 0))
 host=$(rustc -vV | sed -n 's/^host: //p')
-targets=$(cargo metadata --no-deps --format-version 1 --locked \
-    | tr ',' '\n' | sed -n 's/.*"src_path":".*\/fuzz_targets\/\([a-z0-9_]*\)\.rs".*/\1/p' | sort -u)
+all=$(cargo metadata --no-deps --format-version 1 --locked | tr ',' '\n' \
+    | sed -n 's/.*"src_path":".*\/fuzz_targets\/\([a-z0-9_]*\)\.rs".*/\1/p' | sort -u)
+targets=${*:-$all}
 [ -n "$targets" ] || { echo "fuzz: no targets in edge/fuzz" >&2; exit 1; }
 
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}
@@ -24,23 +33,49 @@ export RUSTFLAGS=${RUSTFLAGS//$'\n'/ }
 # With --target the flags reach the fuzzed crates but not their build scripts.
 cargo build --release --locked --quiet --target "$host"
 
+# stat <name> <log>: one of libFuzzer's numbers at the end of a run.
+stat() { sed -n "s/^stat::$1: *//p" "$2"; }
+
+# watch <pid> <target> <log>: a line that tells how far it is, where somebody looks.
+watch() {
+    [ -t 2 ] || return 0
+    local started=$SECONDS done
+    while kill -0 "$1" 2>/dev/null; do
+        done=$(tail -c 300 "$3" | tr '\r' '\n' | sed -n 's/^#\([0-9]*\).*/\1/p' | tail -1)
+        printf '\r%-12s %12s executions, %4d of %d s' \
+            "$2" "${done:-0}" $((SECONDS - started)) "$seconds" >&2
+        sleep 1
+    done
+    printf '\r\033[K' >&2
+}
+
+printf '%-12s %12s %6s %12s %10s\n' target executions s executions/s inputs
 for target in $targets; do
     # The first directory is written to: what is found there stays out of the tree's seeds.
     found=$CARGO_TARGET_DIR/corpus/$target
     seeds=corpus/$target
     artifacts=artifacts/$target/
     mkdir -p "$found" "$seeds" "$artifacts"
+    # What earlier runs found that no other input covers; see README.md.
+    if [ -f "corpus/$target.tar.gz" ]; then
+        tar --extract --gzip --file "corpus/$target.tar.gz" --directory "$found"
+    fi
+    dictionary=()
+    if [ -f "dictionaries/$target" ]; then dictionary=(-dict="dictionaries/$target"); fi
     log=$(mktemp)
-    if "$CARGO_TARGET_DIR/$host/release/$target" "$found" "$seeds" -artifact_prefix="$artifacts" \
-        -max_total_time="$seconds" -timeout=5 -rss_limit_mb=1024 -max_len=65536 \
-        -print_final_stats=1 >"$log" 2>&1
-    then
-        runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
-        printf 'fuzz %-24s %10s runs in %s s, nothing found\n' "$target" "$runs" "$seconds"
-        rm -f "$log"
-    else
+    started=$SECONDS
+    "$CARGO_TARGET_DIR/$host/release/$target" "$found" "$seeds" -artifact_prefix="$artifacts" \
+        "${dictionary[@]}" -max_total_time="$seconds" -runs="$((runs > 0 ? runs : -1))" \
+        -timeout=5 -rss_limit_mb=1024 -max_len=4096 -print_final_stats=1 >"$log" 2>&1 &
+    fuzzer=$!
+    watch "$fuzzer" "$target" "$log"
+    if ! wait "$fuzzer"; then
         tail -40 "$log" >&2
         echo "fuzz $target failed; the input is in edge/fuzz/$artifacts" >&2
         exit 1
     fi
+    printf '%-12s %12s %6d %12s %10d\n' "$target" "$(stat number_of_executed_units "$log")" \
+        $((SECONDS - started)) "$(stat average_exec_per_sec "$log")" \
+        "$(find "$found" -type f | wc -l)"
+    rm -f "$log"
 done

@@ -1,8 +1,11 @@
-//! Chunked bodies: no panic, progress, no dependence on the cuts.
+//! Chunked bodies: no panic, progress, no dependence on the cuts, the same end and the same bytes
+//! as the second reader finds, and what is written in chunks is read again.
 
 #![no_main]
 
+use halley_fuzz::second::{self, Verdict};
 use halley_wire::HttpError;
+use halley_wire::http1::body::{self, Framing};
 use halley_wire::http1::chunked::ChunkedDecoder;
 use libfuzzer_sys::fuzz_target;
 
@@ -10,7 +13,27 @@ fuzz_target!(|data: &[u8]| {
     let (cuts, input) = halley_fuzz::cuts(data);
     let whole = decode(input, &[input.len()]);
     assert_eq!(decode(input, &cuts), whole);
+    match (&whole, second::chunked(input)) {
+        ((body, Ok(Some(end))), Verdict::Is(second)) => {
+            assert_eq!((body, end), (&second.0, &second.1))
+        }
+        ((_, Ok(None) | Err(_)), Verdict::Unfinished) | ((_, Err(_)), Verdict::Refused) => {}
+        (first, second) => panic!("{first:?} and {second:?}"),
+    }
+    written_and_read(input, &cuts);
 });
+
+/// Writes `body` in chunks that end at the cuts, and reads them whole.
+fn written_and_read(body: &[u8], cuts: &[usize]) {
+    let (mut out, mut start) = (Vec::new(), 0);
+    for &end in cuts {
+        body::write(&mut out, Framing::Chunked, &[&body[start..end]]);
+        start = end;
+    }
+    body::write_end(&mut out, Framing::Chunked);
+    let end = out.len();
+    assert_eq!(decode(&out, &[end]), (body.to_vec(), Ok(Some(end))));
+}
 
 /// The body up to its end or the error, and at which byte it ended, if it did.
 fn decode(input: &[u8], cuts: &[usize]) -> (Vec<u8>, Result<Option<usize>, HttpError>) {

@@ -1,7 +1,10 @@
-//! Request heads: no panic, no dependence on the cuts, limits kept, an accepted head is coherent.
+//! Request heads: no panic, no dependence on the cuts, limits kept, an accepted head is coherent
+//! and the same that the second reader accepts.
 
 #![no_main]
 
+use halley_fuzz::second::{self, Verdict};
+use halley_wire::HttpError;
 use halley_wire::http1::head::{BodyFraming, HeadLimits, Request, Version, parse_request};
 use halley_wire::http1::response::{self, ResponseOptions};
 use halley_wire::target;
@@ -23,6 +26,7 @@ fuzz_target!(|data: &[u8]| {
         .find(|said| !matches!(said, Ok(None)))
         .unwrap_or(Ok(None));
     assert_eq!(first_said, whole);
+    second_reader_agrees(&whole, input, &limits);
     match whole {
         Ok(None) => assert!(input.len() < limits.head_bytes_max()),
         Ok(Some(request)) => coherent(&request, input, &limits),
@@ -33,6 +37,34 @@ fuzz_target!(|data: &[u8]| {
         }
     }
 });
+
+fn second_reader_agrees(
+    said: &Result<Option<Request<'_>>, HttpError>,
+    input: &[u8],
+    limits: &HeadLimits,
+) {
+    let second = second::head(input, &halley_fuzz::second_limits(limits));
+    match (said, second) {
+        (Ok(Some(request)), Verdict::Is(head)) => {
+            assert_eq!(request.method.as_bytes(), head.method);
+            assert_eq!(request.target.as_bytes(), head.target);
+            assert_eq!(request.head_bytes, head.end);
+            assert_eq!(request.keep_alive, head.keep_alive);
+            let body = match request.body {
+                BodyFraming::None => second::Body::None,
+                BodyFraming::Length(length) => second::Body::Length(length),
+                BodyFraming::Chunked => second::Body::Chunked,
+            };
+            assert_eq!(body, head.body);
+            let fields = request.headers.iter();
+            let fields = fields.map(|(name, value)| (name.as_bytes().to_vec(), value.to_vec()));
+            assert_eq!(fields.collect::<Vec<_>>(), head.fields);
+        }
+        // What is wrong may be seen before the head's end.
+        (Ok(None) | Err(_), Verdict::Unfinished) | (Err(_), Verdict::Refused) => {}
+        (first, second) => panic!("{first:?} and {second:?}"),
+    }
+}
 
 fn coherent(request: &Request<'_>, input: &[u8], limits: &HeadLimits) {
     assert!(request.head_bytes <= input.len().min(limits.head_bytes_max()));

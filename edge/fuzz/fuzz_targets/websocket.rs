@@ -1,13 +1,16 @@
-//! WebSocket frames of both sides: no panic, no dependence on the cuts, limits kept.
+//! WebSocket frames of both sides: no panic, no dependence on the cuts, limits kept, the same
+//! events and failures as the second reader finds, and what is written is read again.
 
 #![no_main]
 
-use std::borrow::Cow;
-
-use halley_wire::websocket::{Decoder, Event, Failure, Rules, Sender, close_code};
+use halley_fuzz::connection::into_owned;
+use halley_fuzz::second::frames::{self, frames};
+use halley_wire::websocket::{Decoder, Event, Failure, Rules, Sender, client, close_code, encode};
 use libfuzzer_sys::fuzz_target;
 
 const MESSAGE_BYTES_MAX: usize = 300;
+
+type Read = (Vec<Event<'static>>, Result<(), Failure>);
 
 fuzz_target!(|data: &[u8]| {
     let (cuts, input) = halley_fuzz::cuts(data);
@@ -24,13 +27,80 @@ fuzz_target!(|data: &[u8]| {
             Event::Close(code) => assert!(code.is_none_or(close_code::may_travel)),
         }
     }
+    second_reader_agrees(&whole, input, sender);
+    written_and_read(&whole.0, &cuts);
 });
 
-fn decode(
-    input: &[u8],
-    cuts: &[usize],
-    rules: &Rules,
-) -> (Vec<Event<'static>>, Result<(), Failure>) {
+fn second_reader_agrees((events, end): &Read, input: &[u8], sender: Sender) {
+    let second = frames(input, sender == Sender::Client, MESSAGE_BYTES_MAX);
+    let seen: Vec<_> = events.iter().map(seen).collect();
+    // The reason of a close is read, checked and forgotten.
+    let known: Vec<_> = second.events.iter().map(without_reason).collect();
+    assert_eq!(seen, known);
+    match second.failure {
+        Some(code) => assert_eq!(end.map_err(|failure| failure.code), Err(code)),
+        None => assert!(!second.finished || end.is_ok()),
+    }
+}
+
+fn seen(event: &Event<'_>) -> frames::Event {
+    let (opcode, payload) = match event {
+        Event::Text(text) => (1, text.as_bytes().to_vec()),
+        Event::Binary(bytes) => (2, bytes.to_vec()),
+        Event::Close(code) => (8, code.map_or_else(Vec::new, |code| code.to_be_bytes().to_vec())),
+        Event::Ping(bytes) => (9, bytes.to_vec()),
+        Event::Pong(bytes) => (10, bytes.to_vec()),
+    };
+    frames::Event { opcode, payload }
+}
+
+fn without_reason(event: &frames::Event) -> frames::Event {
+    let kept = if event.opcode == 8 { event.payload.len().min(2) } else { event.payload.len() };
+    frames::Event { opcode: event.opcode, payload: event.payload[..kept].to_vec() }
+}
+
+/// Writes the events as each side would, and reads them, cut at the same places.
+fn written_and_read(events: &[Event<'static>], cuts: &[usize]) {
+    let (mut of_server, mut of_client) = (Vec::new(), Vec::new());
+    for event in events {
+        let key = [cuts.len() as u8, 0xa5, 0, 0xff];
+        match event {
+            Event::Text(text) => {
+                encode::text(&mut of_server, text);
+                client::text(&mut of_client, text, key);
+            }
+            Event::Binary(bytes) => {
+                encode::binary(&mut of_server, bytes);
+                client::binary(&mut of_client, bytes, key);
+            }
+            Event::Ping(bytes) => {
+                encode::ping(&mut of_server, bytes);
+                client::ping(&mut of_client, bytes, key);
+            }
+            Event::Pong(bytes) => {
+                encode::pong(&mut of_server, bytes);
+                client::pong(&mut of_client, bytes, key);
+            }
+            Event::Close(code) => {
+                encode::close(&mut of_server, *code, "");
+                client::close(&mut of_client, code.unwrap_or(close_code::NORMAL), key);
+            }
+        }
+    }
+    for (sender, out) in [(Sender::Server, of_server), (Sender::Client, of_client)] {
+        let rules = Rules { sender, message_bytes_max: MESSAGE_BYTES_MAX };
+        let mut places: Vec<usize> = cuts.iter().map(|&cut| cut.min(out.len())).collect();
+        places.push(out.len());
+        let (mut read, end) = decode(&out, &places, &rules);
+        if let (Sender::Client, Some(Event::Close(code))) = (sender, read.last_mut()) {
+            let sent = matches!(events.last(), Some(Event::Close(Some(_))));
+            *code = code.filter(|_| sent);
+        }
+        assert_eq!((read.as_slice(), end), (events, Ok(())));
+    }
+}
+
+fn decode(input: &[u8], cuts: &[usize], rules: &Rules) -> Read {
     let mut input = input.to_vec();
     let mut decoder = Decoder::new();
     let (mut events, mut at) = (Vec::new(), 0);
@@ -52,15 +122,4 @@ fn decode(
         }
     }
     (events, Ok(()))
-}
-
-fn into_owned(event: Event<'_>) -> Event<'static> {
-    let owned = |bytes: Cow<'_, [u8]>| Cow::Owned(bytes.into_owned());
-    match event {
-        Event::Text(text) => Event::Text(Cow::Owned(text.into_owned())),
-        Event::Binary(bytes) => Event::Binary(owned(bytes)),
-        Event::Ping(bytes) => Event::Ping(owned(bytes)),
-        Event::Pong(bytes) => Event::Pong(owned(bytes)),
-        Event::Close(code) => Event::Close(code),
-    }
 }

@@ -1,6 +1,12 @@
-//! What the fuzz targets share: where to cut an input into reads.
+//! What the fuzz targets share: where to cut an input into reads, and the two readers of which one
+//! is the tests' walk through `halley-wire`, the other a simple one that knows nothing of it.
 
 #![forbid(unsafe_code)]
+
+#[path = "../../halley-wire/tests/connection/mod.rs"]
+pub mod connection;
+#[path = "../../halley-wire/tests/second/mod.rs"]
+pub mod second;
 
 /// Cuts beyond this many add time and find nothing.
 const CUTS_MAX: usize = 64;
@@ -23,4 +29,13 @@ pub fn cuts(data: &[u8]) -> (Vec<usize>, &[u8]) {
         .collect();
     cuts.push(input.len());
     (cuts, input)
+}
+
+/// The limits of a head as the second reader takes them.
+pub fn second_limits(limits: &halley_wire::http1::head::HeadLimits) -> second::Limits {
+    second::Limits {
+        request_line_bytes_max: limits.request_line_bytes_max,
+        header_bytes_max: limits.header_bytes_max,
+        headers_max: limits.headers_max,
+    }
 }
