@@ -17,6 +17,8 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod claims;
+mod json;
 mod keys;
 mod refusal;
 
