@@ -22,7 +22,9 @@
 
 -type id() :: halley_id:id().
 -type user_number() :: halley_id:user_number().
--type error() :: {bad_id, user | subject, halley_id:reason()} | too_many_ids | self.
+%% `too_many_follows': the user follows `follows_per_user_max' subjects.
+-type error() :: {bad_id, user | subject, halley_id:reason()} | too_many_ids | self
+               | too_many_follows.
 %% `overloaded`: more waits at the owner than follows_queue_max pairs; nothing was changed by the
 %% slice of the call that met it.
 -type failure() :: overloaded | {store_failed, term()}.
@@ -65,11 +67,29 @@ change(Operation, Pairs, Index, Changed, Same, Errors) ->
     {Known, Unknown, Self, SliceEnd, Rest} = resolve(Pairs, Index),
     {Keys, SliceErrors} = settle(Operation, Unknown, Self, Known),
     case halley_follows_owner:change(Operation, Keys) of
-        {ok, N} ->
-            Unchanged = SliceEnd - Index - N - length(SliceErrors),
+        {ok, N, Refused} ->
+            AllErrors = lists:merge(SliceErrors, too_many(Refused, Pairs, Index, SliceEnd)),
+            Unchanged = SliceEnd - Index - N - length(AllErrors),
             change(Operation, Rest, SliceEnd, Changed + N, Same + Unchanged,
-                   [SliceErrors | Errors]);
+                   [AllErrors | Errors]);
         {error, _} = Error -> Error
+    end.
+
+%% The places of pairs that were refused, looked up once more: it is rare.
+too_many([], _, _, _) ->
+    [];
+too_many(Refused, Pairs, Index, End) ->
+    IsRefused = maps:from_keys(Refused, true),
+    Errors = [{I, too_many_follows}
+              || {I, {User, Subject}} <- lists:enumerate(Index, lists:sublist(Pairs, End - Index)),
+                 is_map_key(known_key(User, Subject), IsRefused)],
+    halley_metrics:incr(too_many_follows, length(Errors)),
+    Errors.
+
+known_key(User, Subject) ->
+    case {halley_ids:lookup(User), halley_ids:lookup(Subject)} of
+        {U, S} when is_integer(U), is_integer(S) -> halley_pages:key(U, S);
+        _ -> none
     end.
 
 %% Keys {user, subject} of the pairs whose ids have numbers, the pairs that need more thought, and

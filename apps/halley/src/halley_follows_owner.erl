@@ -10,6 +10,10 @@
 %% between, the next one applies the journal's last row again to the tables, which the supervisor
 %% kept.
 %%
+%% No user gets more than `follows_per_user_max' subjects (`halley_follows_bound'). A change is
+%% judged before it is written, so the journal has nothing that was refused; where one of its users
+%% may be near the bound, the group before it is committed first, so that the tables say all.
+%%
 %% What waits is bounded by follows_queue_max pairs, reserved by the callers before they send;
 %% beyond it a call is refused as `overloaded`. A caller that dies after it reserved and before it
 %% sent leaves its reservation; reservations are forgotten when the mailbox is empty.
@@ -41,6 +45,9 @@
 -record(change, {from :: gen_server:from() | caller,
                  operation :: halley_pages:operation(),
                  pairs :: pos_integer(),
+                 %% Most pairs of one user.
+                 most :: pos_integer(),
+                 refused = [] :: [halley_pages:key()],
                  following :: halley_pages:packed(),
                  followers :: halley_pages:packed(),
                  id_pages :: [halley_ids:page_number()]}).
@@ -48,6 +55,7 @@
 -record(state, {sequence :: non_neg_integer(),
                 waiting = [] :: [#change{}],
                 waiting_pairs = 0 :: non_neg_integer(),
+                waiting_most = 0 :: non_neg_integer(),
                 journal_bytes :: non_neg_integer(),
                 checkpoint = none :: none | {reference(), Bytes :: non_neg_integer()}}).
 
@@ -65,17 +73,29 @@ new_tables() ->
 -spec forget_tables() -> ok.
 forget_tables() -> atomics:put(persistent_term:get(?MODULE), ?LOADED, 0).
 
-%% Adds or removes follows given as keys (user, subject) in any order; gives how many changed. The
-%% sorting is the caller's work, and so in parallel with that of others.
+%% Adds or removes follows given as keys (user, subject) in any order; gives how many changed, and
+%% those that would have been too many for their users. The sorting is the caller's work, and so in
+%% parallel with that of others.
 -spec change(halley_pages:operation(), [halley_pages:key()]) ->
-    {ok, non_neg_integer()} | {error, halley_follows:failure()}.
-change(_, []) -> {ok, 0};
+    {ok, non_neg_integer(), Refused :: [halley_pages:key()]} | {error, halley_follows:failure()}.
 change(Operation, Keys) ->
     Following = lists:usort(Keys),
+    Most = halley_follows_bound:most(Following),
+    Packed = halley_pages:pack(Following),
+    case refused(Operation, Packed, Most) of
+        [] -> change(Operation, Following, Packed, Most);
+        Refused ->
+            case change(Operation, lists:subtract(Following, Refused)) of
+                {ok, N, More} -> {ok, N, Refused ++ More};
+                {error, _} = Error -> Error
+            end
+    end.
+
+change(_, [], _, _) -> {ok, 0, []};
+change(Operation, Following, Packed, Most) ->
     Followers = lists:sort([halley_pages:swap(Key) || Key <- Following]),
-    Change = #change{from = caller, operation = Operation, pairs = length(Following),
-                     following = halley_pages:pack(Following),
-                     followers = halley_pages:pack(Followers),
+    Change = #change{from = caller, operation = Operation, pairs = length(Following), most = Most,
+                     following = Packed, followers = halley_pages:pack(Followers),
                      id_pages = id_pages(Operation, Following)},
     case reserve(Change#change.pairs) of
         true ->
@@ -84,6 +104,15 @@ change(Operation, Keys) ->
         false ->
             {error, overloaded}
     end.
+
+refused(remove, _, _) -> [];
+refused(add, Packed, Most) ->
+    case halley_follows_bound:is_near(Packed, bound() - Most) of
+        true -> halley_follows_bound:refused(Packed, bound());
+        false -> []
+    end.
+
+bound() -> halley_limits:get(follows_per_user_max).
 
 %% A call that is larger than the bound is taken when nothing else waits.
 reserve(Pairs) ->
@@ -152,13 +181,7 @@ recover(1) ->
     {noreply, #state{}, timeout()} | {reply, ok, #state{}, timeout()} |
     {stop, term(), #state{}}.
 handle_call(#change{} = Change, From, State) ->
-    #state{waiting = Waiting, waiting_pairs = Pairs} = State,
-    Gathered = State#state{waiting = [Change#change{from = From} | Waiting],
-                           waiting_pairs = Pairs + Change#change.pairs},
-    case Gathered#state.waiting_pairs >= ?GROUP_PAIRS of
-        true -> commit(Gathered);
-        false -> {noreply, Gathered, 0}
-    end;
+    judge(Change#change{from = From}, State);
 handle_call(checkpoint, _, State) ->
     Idle = await_checkpoint(start_checkpoint(await_checkpoint(State))),
     {reply, ok, Idle, timeout_ms(Idle)}.
@@ -181,6 +204,46 @@ handle_info({'DOWN', Ref, process, _, normal}, #state{checkpoint = {Ref, Bytes}}
 handle_info(_, State) ->
     {noreply, State, timeout_ms(State)}.
 
+judge(#change{following = Following} = Change, State) ->
+    case {is_near(Change, State), State#state.waiting} of
+        {false, _} ->
+            gather(Change, State);
+        {true, []} ->
+            gather(without(halley_follows_bound:refused(Following, bound()), Change), State);
+        {true, _} ->
+            case commit(State) of
+                {noreply, Committed, _} -> judge(Change, Committed);
+                Stop -> Stop
+            end
+    end.
+
+is_near(#change{operation = add, following = Following, most = Most}, State) ->
+    halley_follows_bound:is_near(Following, bound() - Most - State#state.waiting_most);
+is_near(#change{operation = remove}, _) ->
+    false.
+
+without([], Change) -> Change;
+without(Refused, #change{following = Following, followers = Followers} = Change) ->
+    Left = keys(Following) -- Refused,
+    Swapped = keys(Followers) -- [halley_pages:swap(Key) || Key <- Refused],
+    Change#change{refused = Refused, following = halley_pages:pack(Left),
+                  followers = halley_pages:pack(Swapped)}.
+
+keys(Packed) -> [Key || <<Key:64>> <= Packed].
+
+gather(#change{following = <<>>} = Change, #state{waiting = []} = State) ->
+    release(Change#change.pairs),
+    gen_server:reply(Change#change.from, {ok, 0, Change#change.refused}),
+    {noreply, State, timeout_ms(State)};
+gather(Change, #state{waiting = Waiting, waiting_pairs = Pairs, waiting_most = Most} = State) ->
+    Gathered = State#state{waiting = [Change | Waiting],
+                           waiting_pairs = Pairs + Change#change.pairs,
+                           waiting_most = Most + Change#change.most},
+    case Gathered#state.waiting_pairs >= ?GROUP_PAIRS of
+        true -> commit(Gathered);
+        false -> {noreply, Gathered, 0}
+    end.
+
 timeout_ms(#state{waiting = []}) -> ?IDLE_MS;
 timeout_ms(_) -> 0.
 
@@ -193,7 +256,7 @@ commit(State) ->
              || C <- Changes]),
     Result = halley_store:commit(IdRows ++ [Row]),
     release(State#state.waiting_pairs),
-    Taken = State#state{waiting = [], waiting_pairs = 0},
+    Taken = State#state{waiting = [], waiting_pairs = 0, waiting_most = 0},
     case Result of
         ok ->
             halley_ids:set_durable(IdRows),
@@ -224,7 +287,7 @@ apply_change(#change{operation = Operation} = Change) ->
         add -> atomics:add(Atomics, ?COUNT, N);
         remove -> atomics:sub(Atomics, ?COUNT, N)
     end,
-    gen_server:reply(Change#change.from, {ok, N}).
+    gen_server:reply(Change#change.from, {ok, N, Change#change.refused}).
 
 journalled({_, Sequence, Entries}, State) ->
     Bytes = State#state.journal_bytes + byte_size(Entries) + ?ROW_BYTES,

@@ -25,6 +25,7 @@ of_brain() ->
      {ids_max, 16777216, count, config, "users and subjects together"},
      {follows_queue_max, 1000000, count, config,
       "follows that wait to be written; beyond it follows are refused"},
+     {follows_per_user_max, 100000, count, config, "subjects that one user may follow"},
      {event_data_bytes_max, 65536, bytes, config, "largest data of an event"},
      {publish_batch_max, 512, count, config, "events that a shard takes in one go"},
      {publish_ms_max, 5000, ms, config, "how long a publisher waits for its shard"},

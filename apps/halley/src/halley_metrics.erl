@@ -73,6 +73,8 @@ refusals_table() ->
     [{Name, "halley_requests_refused_total{reason=\"" ++ atom_to_list(Name) ++ "\"}", counter,
       "Requests refused for lack of a key, a scope or a right, by reason"}
      || Name <- [key_missing, key_unknown, scope_missing, right_missing]]
+    ++ [{too_many_follows, "halley_follows_refused_total{reason=\"too_many_follows\"}", counter,
+         "Follows refused because their users follow as many as they may"}]
     ++ [{Name, "halley_events_refused_total{reason=\"" ++ Reason ++ "\"}", counter,
          "Events refused, by reason"}
         || {Name, Reason} <- [{refused_bad_id, "bad_id"}, {refused_bad_data, "bad_data"},

@@ -14,7 +14,7 @@
 -module(halley_pages_table).
 
 -export([new/1, change/3, rows/3, load/2, trim/1]).
--export([fold/4, slices/2, count/2, take/4, spread/2, pairs/1, size/1]).
+-export([fold/4, slices/2, count/2, take/4, page_end/2, spread/2, pairs/1, size/1]).
 
 -type table() :: atom().
 
@@ -202,6 +202,10 @@ take_members(<<B:32, Rest/binary>>, _, Limit, Taken) when Limit > 0 ->
     take_members(Rest, B, Limit - 1, [B | Taken]);
 take_members(_, After, Limit, Taken) ->
     {lists:reverse(Taken), Limit, After}.
+
+%% Where the page ends that a key belongs to: all of its pairs are below this.
+-spec page_end(table(), halley_pages:key()) -> halley_pages:key() | infinity.
+page_end(Table, Key) -> next(Table, fence(Table, Key)).
 
 %% Those A that at least so many fences belong to, found by walking over the fences alone. An A
 %% without that many is never among them; one whose pages change meanwhile may be.

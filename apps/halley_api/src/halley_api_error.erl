@@ -75,6 +75,10 @@ reason({unknown_id, Id}) ->
     {400, <<"bad_after">>, ["after: there is no id ", Id, "; take `next' of the page before"]};
 reason(self) ->
     {400, <<"self">>, "a user follows itself, always"};
+reason(too_many_follows) ->
+    Max = integer_to_list(halley_limits:get(follows_per_user_max)),
+    {409, <<"too_many_follows">>,
+     ["the user follows ", Max, " subjects, as many as it may; unfollow some first"]};
 reason({bad_data, _}) ->
     {400, <<"bad_data">>, "the data is not JSON"};
 reason({store_failed, _}) ->

@@ -6,6 +6,7 @@
 
 follows_test_() ->
     halley_api_fake:cases([fun both_formats/0, fun unfollows/0, fun errors_have_their_lines/0,
+                           fun too_many_follows_have_their_lines/0,
                            fun listed_errors_are_bounded/0,
                            fun batches_are_bounded_and_whole/0,
                            fun an_overloaded_store_is_asked_again/0,
@@ -56,6 +57,15 @@ errors_have_their_lines() ->
          ?assertMatch(#{<<"added">> := 2, <<"errors_total">> := 6}, json(Answer)),
          ?assertEqual(Expected, errors(Answer))
      end || Chunks <- [[Body], [<<C>> || <<C>> <= Body]]].
+
+%% Of one follow it is the answer's status, of many a line's error, as any other.
+too_many_follows_have_their_lines() ->
+    meck:expect(halley_follows, follow, fun([_, _]) ->
+        {ok, #{added => 1, already => 0, errors => [{1, too_many_follows}]}}
+    end),
+    Answer = follow(<<"a b\na c\n">>),
+    ?assertEqual([{2, too_many_follows}], errors(Answer)),
+    ?assertMatch({409, _, _}, halley_api_error:reason(too_many_follows)).
 
 refuse_bad(Pairs) ->
     Numbered = lists:zip(lists:seq(0, length(Pairs) - 1), Pairs),

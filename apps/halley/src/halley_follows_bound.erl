@@ -1,0 +1,88 @@
+%% How many subjects a user may follow, `follows_per_user_max': which follows pass it.
+%%
+%% It is judged exactly where follows are written, by their one owner, one change after the other;
+%% callers judge as well, so that who is at the bound costs the owner nothing.
+%%
+%% Counting must not cost what a follow costs. Pairs come sorted, and a page holds
+%% ?PAGE_MEMBERS_MAX members of one user at most: whoever's whole range lies in one page has no
+%% more, and of a page full of such users only the fences are looked at. Users are counted only
+%% where they have more than two pages, or where the bound is small.
+%%
+%% Follows from before the bound was lowered stay; what is followed already is never refused.
+-module(halley_follows_bound).
+
+-export([most/1, is_near/2, refused/2]).
+
+%% What a page of 4,096 bytes holds behind its group's 6.
+-define(PAGE_MEMBERS_MAX, 1022).
+-define(TABLE, halley_following).
+
+%% The most pairs that one user has among these keys, which are ascending.
+-spec most([halley_pages:key()]) -> non_neg_integer().
+most(Keys) -> most(Keys, none, 0, 0).
+
+most([Key | Keys], User, N, Most) when Key bsr 32 =:= User -> most(Keys, User, N + 1, Most);
+most([Key | Keys], _, N, Most) -> most(Keys, Key bsr 32, 1, max(N, Most));
+most([], _, N, Most) -> max(N, Most).
+
+%% Whether one of the users may follow more than `Room' subjects now. It may say so of users who
+%% don't: then `refused/2' finds nothing.
+-spec is_near(halley_pages:packed(), Room :: integer()) -> boolean().
+is_near(<<>>, _) -> false;
+is_near(_, Room) when Room < 0 -> true;
+is_near(<<User:32, _:32, _/binary>> = Pairs, Room) when Room < 2 * ?PAGE_MEMBERS_MAX ->
+    halley_pages_table:count(?TABLE, User) > Room orelse is_near(behind(User, Pairs), Room);
+is_near(<<User:32, _:32, _/binary>> = Pairs, Room) ->
+    End = halley_pages_table:page_end(?TABLE, halley_pages:key(User, 0)),
+    case not_within(End, Pairs) of
+        Pairs -> is_many(User, End, Room) orelse is_near(behind(User, Pairs), Room);
+        Others -> is_near(Others, Room)
+    end.
+
+%% A user whose pairs go on behind its first page, but as a rule not behind the second one.
+is_many(User, End, Room) ->
+    halley_pages_table:page_end(?TABLE, End) < halley_pages:key(User + 1, 0)
+        andalso halley_pages_table:count(?TABLE, User) > Room.
+
+behind(User, <<User:32, _:32, Pairs/binary>>) -> behind(User, Pairs);
+behind(_, Pairs) -> Pairs.
+
+%% From the first user on whose range passes the page's end: found by halves, as pairs ascend.
+not_within(infinity, _) -> <<>>;
+not_within(End, Pairs) -> not_within(End bsr 32, Pairs, 0, byte_size(Pairs) div 8).
+
+%% Users before `From' are below the one that the page ends in, those from `To' on are not.
+not_within(_, Pairs, At, At) ->
+    <<_:At/binary-unit:64, Rest/binary>> = Pairs,
+    Rest;
+not_within(Last, Pairs, From, To) ->
+    Middle = (From + To) div 2,
+    case Pairs of
+        <<_:Middle/binary-unit:64, User:32, _/binary>> when User < Last ->
+            not_within(Last, Pairs, Middle + 1, To);
+        _ ->
+            not_within(Last, Pairs, From, Middle)
+    end.
+
+%% The pairs, as keys, that would take their users past `Max', if they were added in their order.
+-spec refused(halley_pages:packed(), Max :: pos_integer()) -> [halley_pages:key()].
+refused(<<>>, _) ->
+    [];
+refused(<<User:32, _:32, _/binary>> = Pairs, Max) ->
+    Rest = behind(User, Pairs),
+    Bytes = byte_size(Pairs) - byte_size(Rest),
+    <<Own:Bytes/binary, _/binary>> = Pairs,
+    case halley_pages_table:count(?TABLE, User) of
+        Count when Count + Bytes div 8 =< Max -> refused(Rest, Max);
+        Count -> of_user(Own, max(0, Max - Count), User) ++ refused(Rest, Max)
+    end.
+
+of_user(<<Key:64, Own/binary>>, Room, User) ->
+    Subject = Key band 16#ffffffff,
+    case halley_pages_table:take(?TABLE, User, Subject - 1, 1) of
+        [Subject] -> of_user(Own, Room, User);
+        _ when Room > 0 -> of_user(Own, Room - 1, User);
+        _ -> [Key | of_user(Own, Room, User)]
+    end;
+of_user(<<>>, _, _) ->
+    [].

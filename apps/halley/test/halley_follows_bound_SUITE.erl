@@ -1,0 +1,143 @@
+%% No user follows more than `follows_per_user_max' subjects, whoever asks and however many at once.
+-module(halley_follows_bound_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+-include("halley_store_proper.hrl").
+
+-export([all/0, suite/0, init_per_testcase/2, end_per_testcase/2]).
+-export([refusals_keep_their_place/1, concurrent_follows_exact/1, over_many_pages/1,
+         lowered_bound_takes_nothing/1, refused_stay_refused/1, random_changes/1]).
+
+-import(halley_store_helper, [id/1, agree/0]).
+
+suite() -> [{timetrap, {seconds, 60}}].
+
+all() ->
+    [refusals_keep_their_place, concurrent_follows_exact, over_many_pages,
+     lowered_bound_takes_nothing, refused_stay_refused, random_changes].
+
+init_per_testcase(Case, Config) ->
+    Dir = filename:join(proplists:get_value(priv_dir, Config), atom_to_list(Case)),
+    [{dir, Dir}, {sup, halley_store_helper:open(Dir)} | Config].
+
+end_per_testcase(_, Config) ->
+    halley_limits:set(#{}),
+    halley_store_helper:close(whereis(halley_store_sup)),
+    Config.
+
+bound(Max) ->
+    halley_limits:set(#{follows_per_user_max => Max}),
+    ets:whereis(halley_metrics_edge) =:= undefined andalso halley_metrics:new(),
+    ok.
+
+follow(User, Subjects) ->
+    {ok, Answer} = halley_follows:follow([{User, id(S)} || S <- Subjects]),
+    Answer.
+
+refusals_keep_their_place(_) ->
+    bound(3),
+    ?assertEqual(#{added => 2, already => 0, errors => []}, follow(<<"a">>, [1, 2])),
+    %% What is followed already is no new follow, a user's others spoil nobody else's.
+    ?assertEqual({ok, #{added => 2, already => 2,
+                        errors => [{2, {bad_id, subject, empty}}, {4, too_many_follows},
+                                   {5, too_many_follows}]}},
+                 halley_follows:follow([{<<"a">>, id(1)}, {<<"a">>, id(3)}, {<<"a">>, <<>>},
+                                        {<<"b">>, id(1)}, {<<"a">>, id(4)}, {<<"a">>, id(4)},
+                                        {<<"a">>, <<"a">>}])),
+    ?assertEqual(#{added => 0, already => 0, errors => [{0, too_many_follows}]},
+                 follow(<<"a">>, [5])),
+    {ok, #{removed := 1}} = halley_follows:unfollow([{<<"a">>, id(2)}]),
+    ?assertEqual(#{added => 1, already => 0, errors => []}, follow(<<"a">>, [5])),
+    ?assertEqual(4, length(agree())).
+
+%% Single follows and small lists by many at once share groups; not one too many gets in, and not
+%% one is refused that had room.
+concurrent_follows_exact(_) ->
+    bound(50),
+    Answers = parallel(24, fun(P) ->
+        [follow(<<"u">>, lists:seq(100 * P + N, 100 * P + N + N rem 3)) || N <- lists:seq(1, 10)]
+            ++ [follow(id(P), [P + 1])]
+    end),
+    Added = lists:sum([N || #{added := N} <- lists:append(Answers)]),
+    ?assertEqual(50, halley_follows:count_following(<<"u">>)),
+    ?assertEqual(50 + 24, Added),
+    ?assertEqual(50 + 24, length(agree())).
+
+%% A user's follows over several pages, and users who share one with others.
+over_many_pages(_) ->
+    bound(5000),
+    Answer = follow(<<"u">>, lists:seq(1, 4990)),
+    ?assertMatch(#{added := 4990, errors := []}, Answer),
+    {ok, _} = halley_follows:follow([{id(N), id(N + 1)} || N <- lists:seq(10000, 12000)]),
+    #{added := 10, errors := Errors} = follow(<<"u">>, lists:seq(5001, 5030)),
+    ?assertEqual(20, length(Errors)),
+    ?assertMatch(#{added := 5000, errors := [_, _, _]}, follow(<<"v">>, lists:seq(1, 5003))),
+    ?assertEqual(5000, halley_follows:count_following(<<"u">>)),
+    ?assertEqual(5000 + 2001 + 5000, length(agree())).
+
+lowered_bound_takes_nothing(_) ->
+    bound(10),
+    follow(<<"u">>, lists:seq(1, 10)),
+    bound(4),
+    ?assertEqual(10, halley_follows:count_following(<<"u">>)),
+    ?assertEqual(#{added => 0, already => 1, errors => [{1, too_many_follows}]},
+                 follow(<<"u">>, [10, 11])).
+
+%% The journal has nothing that was refused.
+refused_stay_refused(Config) ->
+    bound(5),
+    parallel(8, fun(P) -> follow(<<"u">>, [10 * P, 10 * P + 1]) end),
+    Before = agree(),
+    ok = halley_store_helper:kill(halley_follows_owner),
+    ?assertEqual(Before, agree()),
+    halley_store_helper:reopen(whereis(halley_store_sup), proplists:get_value(dir, Config)),
+    ?assertEqual(lists:sort(Before), lists:sort(agree())),
+    ?assertEqual(5, halley_follows:count_following(<<"u">>)).
+
+%% Against a model: with a bound below and one above what a page holds of one user.
+random_changes(Config) ->
+    Dir = proplists:get_value(dir, Config),
+    halley_store_helper:close(whereis(halley_store_sup)),
+    true = proper:quickcheck(prop_bound(Dir), [{numtests, 40}]),
+    halley_store_helper:open(Dir).
+
+prop_bound(Dir) ->
+    ?FORALL({Max, Steps}, {oneof([7, 1100]), resize(12, list(step()))},
+            begin
+                Home = filename:join(Dir, integer_to_list(erlang:unique_integer([positive]))),
+                halley_store_helper:open(Home),
+                bound(Max),
+                Set = lists:foldl(fun(Step, Set) -> live(Step, Set, Max) end, [], Steps),
+                Result = lists:sort(agree()) =:= Set,
+                halley_store_helper:close(whereis(halley_store_sup)),
+                Result
+            end).
+
+step() ->
+    {frequency([{3, follow}, {1, unfollow}]),
+     resize(40, list(?LET({U, From, N}, {range(1, 4), range(1, 1500), oneof([1, 2, 300])},
+                          [{id(U), <<"s", (id(S))/binary>>} || S <- lists:seq(From, From + N)])))}.
+
+live({follow, Lists}, Set, Max) ->
+    Pairs = lists:append(Lists),
+    {ok, #{added := Added, already := Already, errors := Errors}} = halley_follows:follow(Pairs),
+    New = ordsets:from_list(agree()),
+    ?assertEqual(length(Pairs), Added + Already + length(Errors)),
+    ?assertEqual(length(New) - length(Set), Added),
+    ?assertEqual([], ordsets:subtract(Set, New)),
+    Refused = ordsets:from_list([lists:nth(I + 1, Pairs) || {I, too_many_follows} <- Errors]),
+    ?assertEqual(ordsets:union(Set, ordsets:from_list(Pairs)), ordsets:union(New, Refused)),
+    ?assert(ordsets:is_disjoint(New, Refused)),
+    %% Refused only where there is no room, and nobody has too many.
+    [?assertEqual(Max, length([S || {U, S} <- New, U =:= User])) || {User, _} <- Refused],
+    [?assert(length([S || {U, S} <- New, U =:= id(User)]) =< Max) || User <- lists:seq(1, 4)],
+    New;
+live({unfollow, Lists}, Set, _) ->
+    Pairs = lists:append(Lists),
+    {ok, _} = halley_follows:unfollow(Pairs),
+    ordsets:subtract(Set, ordsets:from_list(Pairs)).
+
+parallel(N, Fun) ->
+    Self = self(),
+    Pids = [spawn_link(fun() -> Self ! {self(), Fun(P)} end) || P <- lists:seq(1, N)],
+    [receive {Pid, Result} -> Result end || Pid <- Pids].
