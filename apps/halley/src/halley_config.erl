@@ -292,6 +292,9 @@ limits(Given) ->
     Data =< ?EVENT_DATA_BYTES_MAX orelse
         bad("limits.event_data_bytes_max: must be ~b at most, so that an event fits a frame of the "
             "link; it is ~b", [?EVENT_DATA_BYTES_MAX, Data]),
+    [bad("limits.~ts: must be 100 at most; it is ~b", [Name, Percent])
+     || {Name, _, percent, _, _} <- halley_limits:table(),
+        Percent <- [maps:get(Name, Limits)], Percent > 100],
     Groups =< ?GROUPS_MAX orelse
         bad("limits.groups_max: must be ~b at most, as many as a worker takes; it is ~b",
             [?GROUPS_MAX, Groups]),
@@ -318,7 +321,8 @@ edge_settings(Brain) ->
      {<<"auth_mode">>, atom_to_binary(AuthMode)} | halley_config_auth:edge_settings(Brain)] ++
     [{<<"slow_consumer">>, atom_to_binary(SlowConsumer)},
      {<<"admission_per_s_max">>, integer_to_binary(Admission)},
-     {<<"cors_origins">>, unicode:characters_to_binary(Origins)}].
+     {<<"cors_origins">>, unicode:characters_to_binary(Origins)}
+     | halley_config_doors:edge_settings(Brain)].
 
 notices(Api) ->
     ["api.listen: " ++ Api ++ " can be reached from other machines, and what passes there, keys "

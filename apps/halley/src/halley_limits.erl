@@ -13,7 +13,7 @@
 
 -type name() :: atom().
 -type scope() :: config | edge | fixed.
--type row() :: {name(), Default :: non_neg_integer(), Unit :: bytes | ms | count, scope(),
+-type row() :: {name(), Default :: non_neg_integer(), Unit :: bytes | ms | count | percent, scope(),
                 Help :: string()}.
 
 -spec table() -> [row()].
@@ -75,11 +75,24 @@ of_link_and_edge() ->
      {headers_max, 64, count, edge, "headers of a request; beyond it 431"},
      {request_ms_max, 30000, ms, edge,
       "time for a request's head to arrive, and for an idle keep-alive connection to stay"},
+     {first_byte_ms_max, 10000, ms, edge,
+      "how long a connection may stay without having sent anything"},
      {response_ms_max, 30000, ms, edge, "time for the brain's answer before 504"},
      {request_window_bytes, 262144, bytes, edge,
       "how much of a request's body is on its way to the brain"},
      {requests_in_flight_max, 4096, count, edge,
       "requests that one worker has at the brain; beyond it 503"},
+     {connections_per_address_max, 10000, count, edge,
+      "connections of one address, an IPv6 address counting as its /64; beyond it 429"},
+     {newcomers_percent_max, 50, percent, edge,
+      "of the connections that may be, how many may not have sent a whole request yet; beyond it "
+      "the oldest of them are closed"},
+     {requests_per_address_per_s_max, 1000, count, edge,
+      "requests of one address in a second at public.listen; beyond it 429"},
+     {requests_per_user_per_s_max, 100, count, edge,
+      "requests and messages of one user in a second at public.listen; beyond it 429"},
+     {requests_burst_ms, 10000, ms, edge,
+      "of both rates as much may come at once as in so long"},
      {outbox_bytes_max, 1048576, bytes, edge,
       "what waits for one connection; beyond it public.slow_consumer says what happens"},
      {outbox_ms_max, 30000, ms, edge,

@@ -7,12 +7,15 @@
 -define(SETTINGS, [stream_open_ms_max, request_line_bytes_max, header_bytes_max, headers_max,
                    request_ms_max, response_ms_max, request_window_bytes, requests_in_flight_max,
                    outbox_bytes_max, outbox_ms_max, outboxes_bytes_max, hold_bytes_max, poll_ms_max,
-                   admission_wait_ms_max, message_bytes_max, link_queue_bytes_max]).
+                   admission_wait_ms_max, message_bytes_max, link_queue_bytes_max,
+                   first_byte_ms_max, connections_per_address_max, newcomers_percent_max,
+                   requests_per_address_per_s_max, requests_per_user_per_s_max,
+                   requests_burst_ms]).
 
 rows_are_whole_test_() ->
     [{atom_to_list(Name),
       [?_assert(is_integer(Default) andalso Default > 0),
-       ?_assert(lists:member(Unit, [bytes, ms, count])),
+       ?_assert(lists:member(Unit, [bytes, ms, count, percent])),
        ?_assert(lists:member(Scope, [config, edge, fixed])),
        ?_assert(length(Help) > 10),
        ?_assertEqual(Unit, unit(atom_to_list(Name))),
@@ -21,10 +24,10 @@ rows_are_whole_test_() ->
 
 unit(Name) ->
     Words = string:lexemes(Name, "_"),
-    case {lists:member("bytes", Words), lists:member("ms", Words)} of
-        {true, false} -> bytes;
-        {false, true} -> ms;
-        {false, false} -> count
+    Units = [{"bytes", bytes}, {"ms", ms}, {"percent", percent}],
+    case [Unit || {Word, Unit} <- Units, lists:member(Word, Words)] of
+        [] -> count;
+        [Unit] -> Unit
     end.
 
 names_are_unique_test() ->
@@ -50,7 +53,8 @@ configured_value_is_in_force_and_sent_test() ->
 
 %% protocol/link.md 3.3: a number that is no use to the edge, 0, would end the handshake.
 numbers_for_the_edge_are_above_zero_test() ->
-    Choices = [<<"auth_mode">>, <<"cors_origins">>, <<"slow_consumer">>],
+    Choices = [<<"auth_mode">>, <<"cors_origins">>, <<"slow_consumer">>,
+               <<"limits_exempt">>],
     {ok, #{env := Env}} = halley_config:load(none, []),
     Settings = proplists:get_value(edge_settings, proplists:get_value(halley, Env)),
     Numbers = [Value || {Name, Value} <- Settings ++ halley_limits:for_edge(),
@@ -66,6 +70,8 @@ handshake_carries_the_choices_of_the_configuration_test() ->
     {halley, Brain} = lists:keyfind(halley, 1, Env),
     Settings = proplists:get_value(edge_settings, Brain),
     ?assertEqual([{<<"admission_per_s_max">>, <<"10000">>}, {<<"auth_mode">>, <<"none">>},
-                  {<<"cors_origins">>, <<"localhost">>}, {<<"slow_consumer">>, <<"disconnect">>},
+                  {<<"cors_origins">>, <<"localhost">>},
+                  {<<"limits_exempt">>, <<"127.0.0.0/8,::1">>},
+                  {<<"slow_consumer">>, <<"disconnect">>},
                   {<<"stream_heartbeat_ms">>, <<"45000">>}, {<<"stream_retry_ms">>, <<"3000">>}],
                  lists:sort(Settings)).

@@ -1,6 +1,7 @@
 //! Taking in: clients from the two listeners, the brain from the worker's socket.
 
 use std::io;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use mio::Interest;
@@ -31,7 +32,7 @@ impl Worker {
             let listener = if api { &self.api } else { &self.public };
             let Some(listener) = listener else { return };
             match listener.accept() {
-                Ok((socket, _)) => self.accepted(socket, api),
+                Ok((socket, peer)) => self.accepted(socket, peer.ip(), api),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
                 // The client left before it was accepted.
                 Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -45,14 +46,13 @@ impl Worker {
         self.accept_more[usize::from(api)] = true;
     }
 
-    fn accepted(&mut self, socket: mio::net::TcpStream, api: bool) {
+    fn accepted(&mut self, socket: mio::net::TcpStream, peer: IpAddr, api: bool) {
         self.stats.count(Stat::Accepted);
-        if self.table.used() >= self.connections_max {
-            self.stats.count(Stat::Full);
-            self.turn_away(socket);
-            return;
+        let address = self.address_of(peer);
+        if let Err(error) = self.enter(address) {
+            return self.turn_away(socket, &error);
         }
-        let index = self.table.insert(socket, if api { flag::API } else { 0 });
+        let index = self.table.insert(socket, if api { flag::API } else { 0 }, address);
         let token = self.token(index);
         let registry = self.poll.registry();
         let socket = self.table.get(index).and_then(|slot| slot.socket.as_mut());
@@ -60,7 +60,7 @@ impl Worker {
             self.table.remove(index);
             return;
         }
-        self.set_deadline(index, self.settings.request_ms_max);
+        self.set_deadline(index, self.settings.first_byte_ms_max);
     }
 
     /// Accepts the brain: the newest link takes the place of an older one (1.2).

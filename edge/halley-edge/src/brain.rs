@@ -289,6 +289,7 @@ impl Worker {
         let queued = self.link.as_ref().map_or(0, Link::queued);
         self.stats.set(Stat::LinkQueueBytes, queued as u64);
         self.stats.set(Stat::Connections, self.table.used() as u64);
+        self.stats.set(Stat::Newcomers, self.table.newcomers() as u64);
         let (count, items) = self.stats.items();
         self.send(&Frame::Stats { values: List::from_items(count, &items) });
     }

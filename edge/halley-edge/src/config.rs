@@ -47,8 +47,7 @@ impl Config {
     pub fn worker_connections_max(&self, descriptors: u64) -> usize {
         let kept = DESCRIPTORS_KEPT + DESCRIPTORS_SHARED * u64::from(self.workers);
         let possible = descriptors.saturating_sub(kept).max(1) as usize;
-        let wanted =
-            self.connections_max.map_or(usize::MAX, |n| (n as usize).div_ceil(self.workers.into()));
+        let wanted = self.connections_max.map_or(usize::MAX, |n| n as usize);
         possible.min(wanted).min(crate::table::CONNECTIONS_LIMIT)
     }
 }

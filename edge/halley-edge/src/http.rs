@@ -161,6 +161,7 @@ impl Worker {
         match parse_request(input, &self.settings.head) {
             Ok(Some(request)) => {
                 self.stats.count(Stat::Requests);
+                self.table.asked(index);
                 let body = input.get(request.head_bytes..).unwrap_or_default();
                 match self.request(index, &request, body) {
                     Some(used) => Step::Used(request.head_bytes + used),

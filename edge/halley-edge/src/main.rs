@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod address;
 mod admit;
 mod bits;
 mod brain;
@@ -14,19 +15,24 @@ mod config;
 mod crowd;
 mod cursor;
 mod deliver;
+mod doors;
 mod exchange;
 mod goodbye;
 mod groups;
 mod hold;
 mod http;
 mod inspect;
+mod limits;
 mod link;
 mod listen;
 mod log;
 mod names;
+mod networks;
+mod newcomers;
 mod outbox;
 mod poll;
 mod random;
+mod rates;
 mod request;
 mod respond;
 mod settings;
@@ -59,6 +65,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::config::Config;
+use crate::doors::Doors;
 use crate::turns::Turns;
 use crate::worker::{Shared, Worker};
 
@@ -85,7 +92,8 @@ fn run(mut config: Config) -> Result<(), String> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|e| e.to_string())?;
     let (turns, polls) = Turns::new(config.workers).map_err(|e| reason(&e))?;
     let (turns, stop) = (Arc::new(turns), AtomicU64::new(worker::RUN));
-    let shared = Arc::new(Shared { config, turns, stop });
+    let doors = Arc::new(Doors::new(config.connections_max));
+    let shared = Arc::new(Shared { config, turns, stop, doors });
     let mut threads = Vec::new();
     for (index, poll) in (0..).zip(polls) {
         threads.push(start(index, poll, &shared)?);

@@ -58,6 +58,9 @@ impl Worker {
         exchange.reply = Reply::to(req);
         exchange.answer_left = None;
         let (path, _) = target::split(req.target);
+        if let Err(error) = self.may_ask(index, api) {
+            return self.local_error(index, req, &error);
+        }
         if req.method == "OPTIONS" && req.header("access-control-request-method").is_some() {
             return self.preflight(index, req, api);
         }
@@ -74,6 +77,11 @@ impl Worker {
             (Some(_), "OPTIONS") => self.preflight(index, req, api),
             (Some(_), _) => self.local_error(index, req, &WRONG_METHOD),
         }
+    }
+
+    /// The API's clients are known by their keys; there the brain counts.
+    fn may_ask(&mut self, index: u32, api: bool) -> Result<(), HttpError> {
+        if api { Ok(()) } else { self.address_may_ask(index) }
     }
 
     fn stream_request(&mut self, index: u32, req: &Request<'_>, stream: Stream) -> Option<usize> {

@@ -6,7 +6,7 @@ use halley_link::{CloseReason, FLAG_CLOSE, FLAG_END, List, Pair};
 use halley_wire::HttpError;
 use halley_wire::http1::head::{BodyFraming, Request};
 use halley_wire::http1::headers::{is_tchar, stays_at_edge};
-use halley_wire::http1::response::{Head, ResponseOptions, http_error, json_error};
+use halley_wire::http1::response::{Head, ResponseOptions, http_error};
 
 use crate::exchange::{Exchange, Stage};
 use crate::stats::Stat;
@@ -84,24 +84,6 @@ impl Worker {
             503 | 504 => self.stats.count(Stat::Unavailable),
             _ => self.stats.count(Stat::BadRequests),
         }
-    }
-
-    /// A connection beyond the last: told so as far as one write goes.
-    pub(crate) fn turn_away(&mut self, mut socket: mio::net::TcpStream) {
-        use std::io::{Read, Write};
-        let options = ResponseOptions {
-            retry_after_s: Some(5),
-            date: Some(self.date),
-            ..ResponseOptions::default()
-        };
-        let message = "This edge holds as many connections as edge.connections_max allows: \
-                       try again later, or raise it.";
-        let mut out = Vec::new();
-        json_error(&mut out, 503, "connections_max", message, &options);
-        let _ = socket.write(&out);
-        // A request that is left unread would make the kernel reset the connection, answer and all.
-        let _ = socket.read(&mut self.scratch);
-        let _ = socket.shutdown(std::net::Shutdown::Write);
     }
 
     /// RESPONSE: the brain's answer, or its beginning.

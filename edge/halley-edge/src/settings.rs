@@ -6,6 +6,7 @@ use halley_link::{List, Pair};
 use halley_wire::http1::cors::Origins;
 use halley_wire::http1::head::HeadLimits;
 
+use crate::networks::Networks;
 use crate::sweep::WALKS;
 
 /// Largest value of `request_line_bytes_max` and `header_bytes_max`; a header's value is a `str16`
@@ -38,6 +39,20 @@ pub struct Settings {
     pub head: HeadLimits,
     /// For a whole head to arrive, and for an idle keep-alive connection.
     pub request_ms_max: u64,
+    /// For the first byte of a connection.
+    pub first_byte_ms_max: u64,
+    /// Connections of one address.
+    pub connections_per_address_max: u32,
+    /// Requests of one address in a second.
+    pub requests_per_address_per_s_max: u32,
+    /// The same of one user.
+    pub requests_per_user_per_s_max: u32,
+    /// What of the two may come at once: as much as in so long.
+    pub requests_burst_ms: u64,
+    /// Of the connections that may be, how many percent may not have asked for anything yet.
+    pub newcomers_percent_max: usize,
+    /// Addresses that limits by address don't concern.
+    pub exempt: Rc<Networks>,
     /// For the brain's answer.
     pub response_ms_max: u64,
     /// How much of a request's body may be on its way to the brain.
@@ -76,6 +91,13 @@ impl Default for Settings {
             stream_open_ms_max: 10_000,
             head: HeadLimits::default(),
             request_ms_max: 30_000,
+            first_byte_ms_max: 10_000,
+            connections_per_address_max: 10_000,
+            requests_per_address_per_s_max: 1_000,
+            requests_per_user_per_s_max: 100,
+            requests_burst_ms: 10_000,
+            newcomers_percent_max: 50,
+            exempt: Rc::default(),
             response_ms_max: 60_000,
             request_window_bytes: 262_144,
             requests_in_flight_max: 4_096,
@@ -130,6 +152,17 @@ impl Settings {
             b"header_bytes_max" => self.head.header_bytes_max = of_head()?,
             b"headers_max" => self.head.headers_max = bytes().filter(|n| *n <= HEADERS_MAX)?,
             b"request_ms_max" => self.request_ms_max = ms()?,
+            b"first_byte_ms_max" => self.first_byte_ms_max = ms()?,
+            b"connections_per_address_max" => self.connections_per_address_max = number()?,
+            b"requests_per_address_per_s_max" => {
+                self.requests_per_address_per_s_max = number()?;
+            }
+            b"requests_per_user_per_s_max" => self.requests_per_user_per_s_max = number()?,
+            b"requests_burst_ms" => self.requests_burst_ms = ms()?,
+            b"newcomers_percent_max" => {
+                self.newcomers_percent_max = bytes().filter(|n| *n <= 100)?;
+            }
+            b"limits_exempt" => self.exempt = Rc::new(Networks::parse(value)?),
             b"response_ms_max" => self.response_ms_max = ms()?,
             b"request_window_bytes" => self.request_window_bytes = bytes()?,
             b"requests_in_flight_max" => self.requests_in_flight_max = ms()?,

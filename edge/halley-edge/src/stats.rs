@@ -33,6 +33,14 @@ stats! {
     Opening gauge "opening" "Streams that wait for their session.";
     Accepted counter "accepted_total" "Connections accepted.";
     Full counter "refused_connections_total" "Connections refused: edge.connections_max.";
+    AddressFull counter "refused_by_address_total"
+        "Connections refused: connections_per_address_max.";
+    Newcomers gauge "newcomers" "Connections that have not sent a whole request yet.";
+    NewcomersDropped counter "newcomers_dropped_total"
+        "Connections closed before their first request to make room: newcomers_percent_max.";
+    AddressAsks counter "rate_by_address_total"
+        "Requests refused: requests_per_address_per_s_max.";
+    UserAsks counter "rate_by_user_total" "Requests refused: requests_per_user_per_s_max.";
     Requests counter "requests_total" "HTTP requests read.";
     RequestsInFlight gauge "requests_in_flight" "Requests that wait for the brain.";
     BadRequests counter "bad_requests_total" "Requests answered with 4xx by the edge itself.";

@@ -144,6 +144,7 @@ impl Worker {
         if user.is_empty() || user.len() > USER_BYTES_MAX {
             return Err(USER_BAD);
         }
+        self.user_may_ask(user.as_bytes())?;
         // 4.6. Without a link the stream may wait for one; behind a full queue it would wait in it.
         if self.link.as_ref().is_some_and(|link| link.up) && !self.link_has_room() {
             return Err(BRAIN_BUSY);

@@ -7,12 +7,17 @@
 //! A connection id is `generation << 24 | index` (link.md 2.4); a slot's generation moves on when
 //! it is freed, so an id names one connection only.
 
+use std::sync::Arc;
+
 use halley_link::CloseReason;
 use halley_wire::websocket::Decoder;
 use mio::net::TcpStream;
 
+use crate::address::{Address, Addresses};
+use crate::doors::Doors;
 use crate::exchange::Exchange;
 use crate::names::{Name, Names};
+use crate::newcomers::Newcomers;
 use crate::slab::{NONE, Slab};
 use crate::stream::Opening;
 use crate::transport::Transport;
@@ -22,7 +27,7 @@ const CHUNK: usize = 1_024;
 const INDEX_BITS: u32 = 24;
 const INDEX_MASK: u64 = (1 << INDEX_BITS) - 1;
 /// A slot's `tag` holds its flags in this many bits and its generation above them.
-const FLAG_BITS: u32 = 8;
+const FLAG_BITS: u32 = 10;
 /// Connections that a table can hold.
 pub const CONNECTIONS_LIMIT: usize = 1 << INDEX_BITS;
 
@@ -62,21 +67,23 @@ pub enum Detail {
 /// Flags of a slot.
 pub mod flag {
     /// Came in over the API listener.
-    pub const API: u8 = 1;
+    pub const API: u16 = 1;
     /// Is in the list of connections to flush.
-    pub const DIRTY: u8 = 2;
+    pub const DIRTY: u16 = 2;
     /// The poll tells when the socket takes bytes again.
-    pub const BLOCKED: u8 = 4;
+    pub const BLOCKED: u16 = 4;
     /// The socket may have bytes that were left there on purpose.
-    pub const UNREAD: u8 = 8;
+    pub const UNREAD: u16 = 8;
     /// The brain knows, or is about to know, this session on the present link.
-    pub const ANNOUNCED: u8 = 16;
+    pub const ANNOUNCED: u16 = 16;
     /// Something was written since the last sweep.
-    pub const ACTIVE: u8 = 32;
+    pub const ACTIVE: u16 = 32;
     /// A WebSocket ping has no answer yet.
-    pub const PINGED: u8 = 64;
+    pub const PINGED: u16 = 64;
     /// Its events don't go into the outbox: it is held (`hold.rs`), or a poll (`poll.rs`).
-    pub const ASIDE: u8 = 128;
+    pub const ASIDE: u16 = 128;
+    /// Has not sent a whole request yet.
+    pub const NEWCOMER: u16 = 256;
 }
 
 /// One connection.
@@ -139,17 +146,17 @@ impl Slot {
     }
 
     /// Is the flag set?
-    pub fn has(&self, flag: u8) -> bool {
+    pub fn has(&self, flag: u16) -> bool {
         self.tag & u32::from(flag) != 0
     }
 
     /// Sets the flag.
-    pub fn set(&mut self, flag: u8) {
+    pub fn set(&mut self, flag: u16) {
         self.tag |= u32::from(flag);
     }
 
     /// Clears the flag and tells whether it was set.
-    pub fn clear(&mut self, flag: u8) -> bool {
+    pub fn clear(&mut self, flag: u16) -> bool {
         let had = self.has(flag);
         self.tag &= !u32::from(flag);
         had
@@ -165,10 +172,14 @@ pub struct Table {
     used: usize,
     details: Slab<Detail>,
     names: Names,
+    addresses: Addresses,
+    pub(crate) newcomers: Newcomers,
+    pub(crate) doors: Arc<Doors>,
 }
 
-impl Default for Table {
-    fn default() -> Self {
+impl Table {
+    /// An empty one, whose connections the doors have let in.
+    pub fn new(doors: Arc<Doors>) -> Self {
         Table {
             chunks: Vec::new(),
             first_free: NONE,
@@ -176,11 +187,12 @@ impl Default for Table {
             used: 0,
             details: Slab::default(),
             names: Names::default(),
+            addresses: Addresses::default(),
+            newcomers: Newcomers::default(),
+            doors,
         }
     }
-}
 
-impl Table {
     /// Connections in the table.
     pub fn used(&self) -> usize {
         self.used
@@ -192,7 +204,7 @@ impl Table {
     }
 
     /// Puts a connection in. The oldest free slot is taken, so that generations last.
-    pub fn insert(&mut self, socket: TcpStream, flags: u8) -> u32 {
+    pub fn insert(&mut self, socket: TcpStream, flags: u16, address: Address) -> u32 {
         if self.first_free == NONE {
             let first = self.slots();
             self.chunks.push((0..CHUNK).map(|_| Slot::free(0)).collect());
@@ -203,10 +215,12 @@ impl Table {
             let next = std::mem::take(&mut slot.user_number);
             slot.socket = Some(socket);
             slot.phase = Phase::Http;
-            slot.set(flags);
+            slot.set(flags | flag::NEWCOMER);
             self.first_free = next;
         }
         self.used += 1;
+        self.addresses.set(index, address);
+        self.came(index);
         index
     }
 
@@ -225,12 +239,20 @@ impl Table {
         if slot.phase != Phase::Free {
             self.take_detail(index);
             self.set_user(index, b"");
+            self.asked(index);
+            self.doors.leave(self.address(index));
+            self.addresses.set(index, Address::NONE);
             if let Some(slot) = self.get(index) {
                 *slot = Slot::free(slot.generation() + 1);
             }
             self.used -= 1;
             self.append_free(index);
         }
+    }
+
+    /// Where a connection comes from.
+    pub fn address(&self, index: u32) -> Address {
+        self.addresses.get(index)
     }
 
     /// Gives a connection a new id; frames and events that name the old one miss it.
@@ -291,6 +313,7 @@ impl Table {
     /// Gives back what a storm left.
     pub fn trim(&mut self) {
         self.details.trim();
+        self.forget_who_asked();
     }
 
     /// The slot at an index.
@@ -315,7 +338,7 @@ impl Table {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
@@ -325,18 +348,27 @@ mod tests {
         TcpStream::from_std(stream)
     }
 
+    pub fn table() -> Table {
+        Table::new(Arc::new(Doors::new(None)))
+    }
+
+    pub fn enter(table: &mut Table) -> u32 {
+        table.doors.enter(Address::NONE, 1).unwrap();
+        table.insert(socket(), 0, Address::NONE)
+    }
+
     /// 2.4: a frame about a connection that is gone never meets its successor.
     #[test]
     fn an_id_names_one_connection() {
-        let mut table = Table::default();
-        let first = table.insert(socket(), 0);
+        let mut table = table();
+        let first = enter(&mut table);
         let conn = table.conn(first);
         assert!(table.find(conn).is_some());
         table.remove(first);
         assert!(table.find(conn).is_none());
         let mut seen = vec![conn];
         for _ in 0..CHUNK + 1 {
-            let index = table.insert(socket(), 0);
+            let index = enter(&mut table);
             let conn = table.conn(index);
             assert!(!seen.contains(&conn));
             seen.push(conn);
@@ -348,8 +380,8 @@ mod tests {
     /// What is lent to a connection goes with it, and each slot is free once.
     #[test]
     fn a_slot_takes_all_with_it() {
-        let mut table = Table::default();
-        let indices: Vec<u32> = (0..50).map(|_| table.insert(socket(), 0)).collect();
+        let mut table = table();
+        let indices: Vec<u32> = (0..50).map(|_| enter(&mut table)).collect();
         for index in &indices {
             table.set_user(*index, format!("user {index}").as_bytes());
             table.set_detail(*index, Detail::Http(Box::default()));
@@ -358,7 +390,7 @@ mod tests {
         assert_eq!(table.details.lent(), 50);
         indices.iter().rev().for_each(|index| table.remove(*index));
         assert_eq!((table.details.lent(), table.user(7)), (0, b"".as_slice()));
-        let mut again: Vec<u32> = (0..CHUNK).map(|_| table.insert(socket(), 0)).collect();
+        let mut again: Vec<u32> = (0..CHUNK).map(|_| enter(&mut table)).collect();
         assert_eq!(table.slots(), CHUNK as u32, "before the table grows");
         again.sort_unstable();
         again.dedup();

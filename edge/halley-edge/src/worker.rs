@@ -2,7 +2,7 @@
 //! the brain causes happens in [`Worker::run`]'s loop; the other files hold the worker's parts as
 //! `impl Worker` blocks:
 //!
-//! - `accept.rs` takes connections and the link in,
+//! - `accept.rs` takes connections and the link in, `limits.rs` says who may not come in,
 //! - `http.rs` reads requests, `request.rs` decides who answers them, `respond.rs` writes answers,
 //! - `stream.rs` opens streams and reads what clients send, `websocket.rs` that of WebSockets,
 //!   `admit.rs` says when a stream gets its session,
@@ -30,6 +30,7 @@ use mio::{Events, Interest, Poll, Token};
 use crate::admit::Admission;
 use crate::config::Config;
 use crate::crowd::{Kept, Patience};
+use crate::doors::Doors;
 use crate::groups::Groups;
 use crate::hold::Hold;
 use crate::link::Link;
@@ -65,6 +66,8 @@ pub struct Shared {
     pub config: Config,
     /// See [`Turns`].
     pub turns: Arc<Turns>,
+    /// See [`Doors`].
+    pub doors: Arc<Doors>,
     /// [`RUN`], or within how many milliseconds to close everything.
     pub stop: AtomicU64,
 }
@@ -88,7 +91,10 @@ pub struct Worker {
     pub(crate) pool: Pool,
     pub(crate) stats: Stats,
     pub(crate) wheel: Wheel,
+    /// What the worker's descriptors allow.
     pub(crate) connections_max: usize,
+    /// Refused connections that were told so in this second.
+    pub(crate) turned_away: u32,
     /// Connections whose outbox has something new.
     pub(crate) dirty: Vec<u32>,
     /// Connections that have bytes to go on with: kept ones, or some in the socket of which no
@@ -157,13 +163,14 @@ impl Worker {
             public: Some(listen::tcp(config.public)?),
             api: Some(listen::tcp(config.api)?),
             connections_max: config.worker_connections_max(descriptors),
+            turned_away: 0,
             poll,
             link_listener,
             link: None,
             link_readable: false,
             open: false,
             settings: Settings::default(),
-            table: Table::default(),
+            table: Table::new(Arc::clone(&shared.doors)),
             pool: Pool::default(),
             stats: Stats::new(),
             wheel: Wheel::new(),
@@ -239,6 +246,7 @@ impl Worker {
         if self.now_ms >= self.date_ms {
             let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             self.date = HttpDate::from_unix_s(unix.as_secs());
+            self.turned_away = 0;
             self.date_ms = self.now_ms + 1_000 - u64::from(unix.subsec_millis());
         }
     }

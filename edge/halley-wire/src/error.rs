@@ -13,12 +13,19 @@ pub struct HttpError {
     pub code: &'static str,
     /// The contract's `error.message`, for people.
     pub message: &'static str,
+    /// Seconds after which it is worth trying again, if that is known; at least 1.
+    pub retry_after_s: Option<u32>,
 }
 
 impl HttpError {
     /// An error of this status, code and message.
     pub const fn new(status: u16, code: &'static str, message: &'static str) -> HttpError {
-        HttpError { status, code, message }
+        HttpError { status, code, message, retry_after_s: None }
+    }
+
+    /// The same, with `Retry-After`.
+    pub const fn after(self, seconds: u32) -> HttpError {
+        HttpError { retry_after_s: Some(seconds), ..self }
     }
 }
 

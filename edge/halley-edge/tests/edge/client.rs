@@ -33,7 +33,10 @@ pub fn header<'h>(head: &'h str, name: &str) -> Option<&'h str> {
 
 impl Client {
     pub fn to(address: SocketAddr) -> Client {
-        let socket = TcpStream::connect_timeout(&address, WAIT).unwrap();
+        Client::of(TcpStream::connect_timeout(&address, WAIT).unwrap())
+    }
+
+    pub fn of(socket: TcpStream) -> Client {
         socket.set_read_timeout(Some(WAIT)).unwrap();
         socket.set_write_timeout(Some(WAIT)).unwrap();
         Client { socket, read: Vec::new() }

@@ -78,9 +78,23 @@ impl Edge {
         (edge, brain)
     }
 
+    /// The brain of another worker, which met it with these settings.
+    pub fn meet(&self, worker: u16, settings: &[(&str, &str)]) -> Brain {
+        let mut brain = self.dial_worker(worker);
+        brain.hello(settings, WINDOW);
+        assert!(matches!(brain.next(), Seen::HelloEdge { .. }));
+        assert_eq!(brain.next(), Seen::SyncBegin(0));
+        assert_eq!(brain.next(), Seen::SyncEnd);
+        brain
+    }
+
     /// Dials worker 0; waits for a process that is just starting.
     pub fn dial(&self) -> Brain {
-        let path = self.dir.join("worker-0.sock");
+        self.dial_worker(0)
+    }
+
+    fn dial_worker(&self, worker: u16) -> Brain {
+        let path = self.dir.join(format!("worker-{worker}.sock"));
         let end = Instant::now() + WAIT;
         loop {
             match UnixStream::connect(&path) {

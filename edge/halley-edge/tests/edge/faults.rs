@@ -87,10 +87,12 @@ fn all_outboxes_together() {
 }
 
 /// http.md 3.5: "A head that takes longer than `request_ms_max` gets 408; a connection that is
-/// idle between requests for as long is closed without a word."
+/// idle between requests for as long is closed without a word, one that has sent nothing at all
+/// after `first_byte_ms_max`."
 #[test]
 fn slow_heads_and_idle_connections() {
-    let (edge, mut brain) = Edge::start(&[("request_ms_max", "300")]);
+    let settings = [("request_ms_max", "300"), ("first_byte_ms_max", "300")];
+    let (edge, mut brain) = Edge::start(&settings);
     let mut slow = edge.api();
     let mut idle = edge.api();
     let mut kept = edge.api();

@@ -16,6 +16,7 @@ mod flow;
 mod groups;
 mod handshake;
 mod holds;
+mod limits;
 mod polls;
 mod process;
 mod replaying;

@@ -178,7 +178,9 @@ pub fn json_error(
 
 /// Appends `error` as [`json_error`] does.
 pub fn http_error(out: &mut Vec<u8>, error: &HttpError, options: &ResponseOptions<'_>) {
-    json_error(out, error.status, error.code, error.message, options);
+    let retry_after_s = error.retry_after_s.or(options.retry_after_s);
+    let options = ResponseOptions { retry_after_s, ..*options };
+    json_error(out, error.status, error.code, error.message, &options);
 }
 
 /// The interim response that asks a client for the body it holds back.

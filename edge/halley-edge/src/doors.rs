@@ -1,0 +1,120 @@
+//! What the workers share to judge who may come in: how many connections there are, in all and from
+//! each address, and how often each address and each user asks (`protocol/http.md` 16).
+//!
+//! Nothing here waits: all of it is atomics, and a look costs a few of them.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::address::{Address, Hasher, Held};
+use crate::rates::Rates;
+
+/// Why somebody stays outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// `edge.connections_max`.
+    All,
+    /// `connections_per_address_max`.
+    Address,
+}
+
+/// See the module. Invariant: `connections` and `held` are what all tables have, and those that are
+/// just being accepted.
+pub struct Doors {
+    /// Names addresses and users in the tables below.
+    pub hasher: Hasher,
+    /// Requests by address.
+    pub by_address: Rates,
+    /// Requests by user.
+    pub by_user: Rates,
+    held: Held,
+    connections: AtomicUsize,
+    newcomers: AtomicUsize,
+    connections_max: usize,
+}
+
+impl Doors {
+    /// Of an edge that may have so many connections.
+    pub fn new(connections_max: Option<u32>) -> Doors {
+        Doors {
+            hasher: Hasher::new(),
+            by_address: Rates::new(),
+            by_user: Rates::new(),
+            held: Held::default(),
+            connections: AtomicUsize::new(0),
+            newcomers: AtomicUsize::new(0),
+            connections_max: connections_max.map_or(usize::MAX, |most| most as usize),
+        }
+    }
+
+    /// Most connections of all workers together.
+    pub fn connections_max(&self) -> usize {
+        self.connections_max
+    }
+
+    /// Is there no place for another?
+    pub fn are_full(&self) -> bool {
+        self.connections.load(Ordering::Relaxed) >= self.connections_max
+    }
+
+    /// Counts a connection, unless there are too many.
+    ///
+    /// # Errors
+    /// What there is too much of; then nothing was counted.
+    pub fn enter(&self, address: Address, most_of_address: u32) -> Result<(), Full> {
+        if self.connections.fetch_add(1, Ordering::Relaxed) >= self.connections_max {
+            self.connections.fetch_sub(1, Ordering::Relaxed);
+            return Err(Full::All);
+        }
+        if !self.held.enter(address, most_of_address) {
+            self.connections.fetch_sub(1, Ordering::Relaxed);
+            return Err(Full::Address);
+        }
+        Ok(())
+    }
+
+    /// Connections of all workers that have not sent a whole request yet.
+    pub fn newcomers(&self) -> usize {
+        self.newcomers.load(Ordering::Relaxed)
+    }
+
+    /// One of them came.
+    pub fn newcomer_came(&self) {
+        self.newcomers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One of them has asked, or is gone.
+    pub fn newcomer_asked(&self) {
+        self.newcomers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// A connection that was counted, by this address, is gone.
+    pub fn leave(&self, address: Address) {
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+        self.held.leave(address);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    /// http.md 16.1: "`edge.connections_max` holds for all workers together", and what is refused
+    /// for one reason isn't counted for the other.
+    #[test]
+    fn both_bounds_are_exact() {
+        let doors = Doors::new(Some(3));
+        let of = |ip: &str| Address::counted(doors.hasher.address(ip.parse().unwrap()));
+        let (ann, bob) = (of("192.0.2.1"), of("192.0.2.2"));
+        assert_eq!(doors.enter(ann, 1), Ok(()));
+        assert_eq!(doors.enter(ann, 1), Err(Full::Address));
+        assert_eq!(doors.enter(bob, 1), Ok(()));
+        assert_eq!(doors.enter(Address::NONE, 1), Ok(()));
+        assert_eq!(doors.enter(Address::NONE, 1), Err(Full::All));
+        doors.leave(ann);
+        assert_eq!(doors.enter(ann, 1), Ok(()));
+        [ann, bob, Address::NONE].into_iter().for_each(|address| doors.leave(address));
+        assert_eq!(doors.connections.load(Ordering::Relaxed), 0);
+        assert!(doors.held.is_empty());
+    }
+}

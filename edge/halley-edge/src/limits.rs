@@ -1,0 +1,145 @@
+//! Who is told to come back later (`protocol/http.md` 16): connections and requests beyond what one
+//! address, one user or the edge may have, and how they hear of it.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Shutdown};
+use std::sync::Arc;
+
+use halley_link::CloseReason;
+use halley_wire::HttpError;
+use halley_wire::http1::response::{ResponseOptions, http_error};
+use mio::net::TcpStream;
+
+use crate::address::Address;
+use crate::doors::Full;
+use crate::rates::Rate;
+use crate::stats::Stat;
+use crate::worker::Worker;
+
+/// Refused connections that are told why in a second. A flood of them is closed without a word, so
+/// that it costs little more than to accept it.
+const TURNED_AWAY_PER_S: u32 = 500;
+
+const EDGE_FULL: HttpError = HttpError::new(
+    503,
+    "connections_max",
+    "This edge holds as many connections as edge.connections_max allows: try again later, or \
+     raise it.",
+)
+.after(5);
+const ADDRESS_FULL: HttpError = HttpError::new(
+    429,
+    "too_many_connections",
+    "Your address holds as many connections as limits.connections_per_address_max allows: close \
+     some, and try again later.",
+)
+.after(5);
+const ADDRESS_ASKS: HttpError = HttpError::new(
+    429,
+    "too_many_requests",
+    "Your address asks more often than limits.requests_per_address_per_s_max allows: come back as \
+     Retry-After says.",
+);
+const USER_ASKS: HttpError = HttpError::new(
+    429,
+    "too_many_requests",
+    "This user asks more often than limits.requests_per_user_per_s_max allows: come back as \
+     Retry-After says.",
+);
+
+impl Worker {
+    /// What a client's address counts as: none for the exempt ones.
+    pub(crate) fn address_of(&self, ip: IpAddr) -> Address {
+        if self.settings.exempt.contain(ip) {
+            return Address::NONE;
+        }
+        Address::counted(self.shared.doors.hasher.address(ip))
+    }
+
+    /// Counts a connection that was accepted, if there may be one more.
+    ///
+    /// # Errors
+    /// What it is told. Nothing was counted then.
+    pub(crate) fn enter(&mut self, address: Address) -> Result<(), HttpError> {
+        self.make_room();
+        let most = self.settings.connections_per_address_max;
+        let full = if self.table.used() >= self.connections_max {
+            Err(Full::All)
+        } else {
+            self.shared.doors.enter(address, most)
+        };
+        full.map_err(|full| match full {
+            Full::All => {
+                self.stats.count(Stat::Full);
+                EDGE_FULL
+            }
+            Full::Address => {
+                self.stats.count(Stat::AddressFull);
+                ADDRESS_FULL
+            }
+        })
+    }
+
+    /// Drops connections that have not asked for anything yet, the oldest first, while there are
+    /// more than their share of all places, or no place for another (16.5).
+    fn make_room(&mut self) {
+        let doors = Arc::clone(&self.shared.doors);
+        let workers = usize::from(self.shared.config.workers);
+        let places = self.connections_max.saturating_mul(workers).min(doors.connections_max());
+        let share = places.saturating_mul(self.settings.newcomers_percent_max) / 100;
+        loop {
+            let full = doors.are_full() || self.table.used() >= self.connections_max;
+            if !full && doors.newcomers() < share.max(1) {
+                return;
+            }
+            let Some(index) = self.table.oldest_newcomer() else { return };
+            self.stats.count(Stat::NewcomersDropped);
+            self.drop_connection(index, CloseReason::Client);
+        }
+    }
+
+    /// Counts a request of a connection's address.
+    ///
+    /// # Errors
+    /// 429 if it is one too many (16.3).
+    pub(crate) fn address_may_ask(&mut self, index: u32) -> Result<(), HttpError> {
+        let Some(key) = self.table.address(index).key() else { return Ok(()) };
+        let rate = self.rate(self.settings.requests_per_address_per_s_max);
+        self.shared.doors.by_address.take(key, rate).map_err(|seconds| {
+            self.stats.count(Stat::AddressAsks);
+            ADDRESS_ASKS.after(seconds)
+        })
+    }
+
+    /// Counts a request of a user: of any kind, over HTTP or a WebSocket.
+    ///
+    /// # Errors
+    /// 429 if it is one too many (16.3).
+    pub(crate) fn user_may_ask(&mut self, user: &[u8]) -> Result<(), HttpError> {
+        let key = self.shared.doors.hasher.name(user);
+        let rate = self.rate(self.settings.requests_per_user_per_s_max);
+        self.shared.doors.by_user.take(key, rate).map_err(|seconds| {
+            self.stats.count(Stat::UserAsks);
+            USER_ASKS.after(seconds)
+        })
+    }
+
+    fn rate(&self, per_s: u32) -> Rate {
+        Rate { per_s, burst_ms: self.settings.requests_burst_ms }
+    }
+
+    /// A connection that may not come in: told so as far as one write goes.
+    pub(crate) fn turn_away(&mut self, mut socket: TcpStream, error: &HttpError) {
+        if self.turned_away >= TURNED_AWAY_PER_S {
+            return;
+        }
+        self.turned_away += 1;
+        let options = ResponseOptions { date: Some(self.date), ..ResponseOptions::default() };
+        let mut out = Vec::new();
+        http_error(&mut out, error, &options);
+        let _ = socket.write(&out);
+        // A request that is left unread would make the kernel reset the connection, answer and all.
+        let _ = socket.read(&mut self.scratch);
+        let _ = socket.shutdown(Shutdown::Write);
+    }
+}

@@ -1,0 +1,111 @@
+//! Connections that have not sent a whole request yet, in the order in which they came.
+//!
+//! They are what somebody holds who opens connections and asks for nothing, or for it byte by byte;
+//! so they are the first to go when places get few (`protocol/http.md` 16.5).
+//!
+//! Bound: the queue holds the ids of at most twice as many as there are, and [`SPARE`].
+
+use std::collections::VecDeque;
+
+use crate::table::{Table, flag};
+
+/// Ids that may lie there of connections that have asked, or are gone, before they are looked for.
+const SPARE: usize = 1_024;
+
+/// See the module.
+#[derive(Default)]
+pub struct Newcomers {
+    queue: VecDeque<u64>,
+    count: usize,
+}
+
+impl Table {
+    /// A connection came in.
+    pub(crate) fn came(&mut self, index: u32) {
+        if self.newcomers.queue.len() > 2 * self.newcomers.count + SPARE {
+            self.forget_who_asked();
+        }
+        let conn = self.conn(index);
+        self.newcomers.queue.push_back(conn);
+        self.newcomers.count += 1;
+        self.doors.newcomer_came();
+    }
+
+    /// A connection has sent a whole request, or is gone.
+    pub fn asked(&mut self, index: u32) {
+        if self.get(index).is_some_and(|slot| slot.clear(flag::NEWCOMER)) {
+            self.newcomers.count -= 1;
+            self.doors.newcomer_asked();
+        }
+    }
+
+    /// Connections that have not sent a whole request yet.
+    pub fn newcomers(&self) -> usize {
+        self.newcomers.count
+    }
+
+    /// The one of them that came first.
+    pub fn oldest_newcomer(&mut self) -> Option<u32> {
+        while let Some(conn) = self.newcomers.queue.front().copied() {
+            if self.is_newcomer(conn) {
+                return self.find(conn).map(|(index, _)| index);
+            }
+            self.newcomers.queue.pop_front();
+        }
+        None
+    }
+
+    /// Gives back what is kept of those that have asked.
+    pub(crate) fn forget_who_asked(&mut self) {
+        let mut queue = std::mem::take(&mut self.newcomers.queue);
+        queue.retain(|conn| self.is_newcomer(*conn));
+        queue.shrink_to(2 * queue.len());
+        self.newcomers.queue = queue;
+    }
+
+    fn is_newcomer(&mut self, conn: u64) -> bool {
+        self.find(conn).is_some_and(|(_, slot)| slot.has(flag::NEWCOMER))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::table::tests::{enter, table};
+
+    /// http.md 16.5: "the oldest first".
+    #[test]
+    fn the_oldest_goes_first() {
+        let mut table = table();
+        let indices: Vec<u32> = (0..6).map(|_| enter(&mut table)).collect();
+        table.asked(indices[0]);
+        table.asked(indices[0]);
+        table.remove(indices[1]);
+        assert_eq!((table.newcomers(), table.oldest_newcomer()), (4, Some(indices[2])));
+        table.remove(indices[2]);
+        table.asked(indices[4]);
+        assert_eq!((table.newcomers(), table.oldest_newcomer()), (2, Some(indices[3])));
+        table.remove(indices[3]);
+        table.remove(indices[5]);
+        table.remove(indices[4]);
+        assert_eq!((table.newcomers(), table.oldest_newcomer()), (0, None));
+    }
+
+    /// An old newcomer in front keeps what came after it from being forgotten one by one.
+    #[test]
+    fn the_queue_is_bounded() {
+        let mut table = table();
+        let first = enter(&mut table);
+        for _ in 0..5 * SPARE {
+            let index = enter(&mut table);
+            table.asked(index);
+            table.remove(index);
+        }
+        assert!(table.newcomers.queue.len() <= SPARE + 4, "{}", table.newcomers.queue.len());
+        assert_eq!((table.newcomers(), table.oldest_newcomer()), (1, Some(first)));
+        table.trim();
+        assert_eq!(table.newcomers.queue.len(), 1);
+        assert!(table.newcomers.queue.capacity() < 16);
+    }
+}

@@ -1,0 +1,236 @@
+//! http.md 16: how many connections and requests come from one address, and from one user.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, Socket, Type};
+
+use crate::brain::{Brain, Edge, Seen, WAIT, WINDOW};
+use crate::client::{Client, Response, sse, sse_event};
+
+/// A client of the public listener that comes from this address.
+fn from(edge: &Edge, ip: &str) -> Client {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    let ip: IpAddr = ip.parse().unwrap();
+    socket.bind(&SocketAddr::new(ip, 0).into()).unwrap();
+    socket.connect_timeout(&edge.public.into(), WAIT).unwrap();
+    Client::of(socket.into())
+}
+
+fn refusal(client: &mut Client, status: u16, code: &str) -> Response {
+    let response = client.response();
+    assert_eq!(response.status, status, "{response:?}");
+    assert!(response.body.contains(&format!("\"{code}\"")), "{response:?}");
+    assert!(response.header("retry-after").unwrap().parse::<u32>().unwrap() >= 1);
+    response
+}
+
+fn preflight(client: &mut Client) {
+    client.ask("OPTIONS", "/v1/stream", "Access-Control-Request-Method: GET\r\n");
+}
+
+/// 16.1: "`connections_per_address_max` connections may come from one address [...] What an opening
+/// added its close takes away." 16.2: "429 `too_many_connections`".
+#[test]
+fn connections_of_an_address() {
+    let (edge, mut brain) = Edge::start(&[("connections_per_address_max", "3")]);
+    let mut ours: Vec<Client> = (0..3).map(|_| from(&edge, "127.0.0.9")).collect();
+    // One that asks for something has been accepted.
+    ours.iter_mut().for_each(|client| {
+        preflight(client);
+        assert_eq!(client.response().status, 204);
+    });
+    let mut fourth = from(&edge, "127.0.0.9");
+    refusal(&mut fourth, 429, "too_many_connections");
+    fourth.expect_end();
+    let mut other = from(&edge, "127.0.0.10");
+    preflight(&mut other);
+    assert_eq!(other.response().status, 204, "another address");
+    brain.stat_becomes("refused_by_address_total", 1);
+    // However it ends: closed, reset, refused, or by the edge.
+    ours.remove(0).reset();
+    drop(ours.remove(0));
+    ours[0].send("nonsense\r\n\r\n");
+    assert_eq!(ours[0].response().status, 400);
+    drop(ours);
+    brain.stat_becomes("connections", 1);
+    let mut again: Vec<Client> = (0..3).map(|_| from(&edge, "127.0.0.9")).collect();
+    again.iter_mut().for_each(|client| {
+        preflight(client);
+        assert_eq!(client.response().status, 204);
+    });
+}
+
+/// 16.1: "Addresses in `limits.exempt` [...] are only counted in all."
+#[test]
+fn exempt_addresses() {
+    let settings = [
+        ("connections_per_address_max", "1"),
+        ("requests_per_address_per_s_max", "1"),
+        ("requests_burst_ms", "1000"),
+        ("limits_exempt", "10.0.0.0/8, 127.0.0.9"),
+    ];
+    let (edge, _brain) = Edge::start(&settings);
+    let mut exempt: Vec<Client> = (0..5).map(|_| from(&edge, "127.0.0.9")).collect();
+    for client in exempt.iter_mut() {
+        preflight(client);
+        assert_eq!(client.response().status, 204);
+    }
+    let mut counted = from(&edge, "127.0.0.10");
+    preflight(&mut counted);
+    assert_eq!(counted.response().status, 204);
+    preflight(&mut counted);
+    refusal(&mut counted, 429, "too_many_requests");
+    refusal(&mut from(&edge, "127.0.0.10"), 429, "too_many_connections");
+}
+
+/// 16.1: "both hold for all workers together".
+#[test]
+fn workers_count_together() {
+    let settings = [("connections_per_address_max", "5")];
+    let arguments = ["--workers", "3", "--connections-max", "8"];
+    let (edge, _brain) = Edge::start_with(&arguments, &settings, WINDOW);
+    let _others: Vec<Brain> = (1..3).map(|worker| edge.meet(worker, &settings)).collect();
+    let answers = |ip: &str, count: usize| -> (Vec<Client>, Vec<u16>) {
+        let one = |_| {
+            let mut client = from(&edge, ip);
+            preflight(&mut client);
+            let status = client.response().status;
+            (client, status)
+        };
+        (0..count).map(one).unzip()
+    };
+    let count = |statuses: &[u16], wanted: u16| statuses.iter().filter(|s| **s == wanted).count();
+    let (ours, statuses) = answers("127.0.0.9", 9);
+    assert_eq!((count(&statuses, 204), count(&statuses, 429)), (5, 4));
+    let (theirs, statuses) = answers("127.0.0.10", 6);
+    assert_eq!((count(&statuses, 204), count(&statuses, 503)), (3, 3));
+    drop((ours, theirs));
+    let end = Instant::now() + WAIT;
+    while count(&answers("127.0.0.9", 5).1, 204) < 5 {
+        assert!(Instant::now() < end, "places that are free again");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// 16.2: "A worker answers 500 of them in a second; more are closed without a word", and who is
+/// there doesn't notice.
+#[test]
+fn a_flood_of_refused_connections() {
+    let (edge, mut brain) = Edge::start(&[("connections_per_address_max", "1")]);
+    let (mut stream, conn) = sse(&edge, &mut brain, "ann");
+    let mut clients: Vec<Client> = (0..3_000).map(|_| edge.public()).collect();
+    let event = brain.deliver("c1", "1", &[conn]);
+    stream.expect_chunk(&sse_event("c1", &event));
+    let answered = clients.iter_mut().filter_map(|client| {
+        let text = client.rest();
+        (!text.is_empty()).then(|| assert!(text.starts_with(b"HTTP/1.1 429 ")))
+    });
+    let answered = answered.count();
+    assert!((1..2_900).contains(&answered), "{answered}");
+    brain.stat_becomes("refused_by_address_total", 3_000);
+}
+
+/// 16.3: "A request too many gets 429 `too_many_requests`, counts for nothing, and `Retry-After`
+/// says when one more passes, in whole seconds. The connection stays".
+#[test]
+fn requests_of_an_address() {
+    let settings = [("requests_per_address_per_s_max", "1"), ("requests_burst_ms", "3000")];
+    let (edge, mut brain) = Edge::start(&settings);
+    let mut client = from(&edge, "127.0.0.9");
+    for _ in 0..3 {
+        preflight(&mut client);
+        assert_eq!(client.response().status, 204);
+    }
+    // Whatever is asked for, also what the brain would answer, on any connection.
+    let mut second = from(&edge, "127.0.0.9");
+    for target in ["/v1/stream?user=a", "/v1/poll?user=a", "/v1/me/follows?user=a", "/x"] {
+        second.ask("GET", target, "");
+        assert_eq!(refusal(&mut second, 429, "too_many_requests").header("retry-after"), Some("1"));
+    }
+    brain.stat_becomes("rate_by_address_total", 4);
+    let mut other = from(&edge, "127.0.0.10");
+    preflight(&mut other);
+    assert_eq!(other.response().status, 204);
+    std::thread::sleep(Duration::from_millis(1_050));
+    preflight(&mut client);
+    assert_eq!(client.response().status, 204, "as Retry-After said");
+    // The API counts by key, in the brain.
+    let mut api = edge.api();
+    for _ in 0..9 {
+        api.ask("OPTIONS", "/v1/events", "Access-Control-Request-Method: GET\r\n");
+        assert_eq!(api.response().status, 204);
+    }
+}
+
+/// 16.3: "where a stream, a poll or an operation says or proves whose it is, by user".
+#[test]
+fn requests_of_a_user() {
+    let settings = [("requests_per_user_per_s_max", "1"), ("requests_burst_ms", "2000")];
+    let (edge, mut brain) = Edge::start(&settings);
+    sse(&edge, &mut brain, "ann");
+    let mut poll = from(&edge, "127.0.0.9");
+    poll.ask("GET", "/v1/poll?user=ann&timeout=0", "");
+    let asked = loop {
+        match brain.next() {
+            Seen::Open(sessions) => break sessions,
+            Seen::Close(_) => {}
+            other => panic!("not OPEN: {other:?}"),
+        }
+    };
+    brain.opened(asked[0].0, 7);
+    assert_eq!(poll.response().status, 200);
+    assert!(matches!(brain.next(), Seen::Close(_)));
+    for target in ["/v1/poll?user=ann", "/v1/stream?user=ann", "/test/ann"] {
+        let mut client = from(&edge, "127.0.0.10");
+        client.ask("GET", target, "");
+        refusal(&mut client, 429, "too_many_requests");
+        // Another user, on the same connection.
+        preflight(&mut client);
+        assert_eq!(client.response().status, 204);
+    }
+    brain.stat_becomes("rate_by_user_total", 3);
+    sse(&edge, &mut brain, "bob");
+}
+
+/// 16.5: "Beyond it, and when there is no place left, they are closed to make room, the oldest
+/// first, without a word."
+#[test]
+fn newcomers_make_room() {
+    let settings = [("newcomers_percent_max", "50")];
+    let (edge, mut brain) = Edge::start_with(&["--connections-max", "8"], &settings, WINDOW);
+    let mut slow: Vec<Client> = (0..4).map(|_| edge.public()).collect();
+    for client in &mut slow {
+        client.send("GET /v1/stream?user=sl");
+    }
+    brain.stat_becomes("newcomers", 4);
+    let (_ann, _) = sse(&edge, &mut brain, "ann");
+    slow.remove(0).expect_end();
+    brain.stat_becomes("newcomers_dropped_total", 1);
+    // The others have their time, and three more that ask fill the table.
+    let _more: Vec<Client> = ["b", "c", "d"].map(|user| sse(&edge, &mut brain, user).0).into();
+    brain.stat_becomes("newcomers", 3);
+    brain.stat_becomes("connections", 7);
+    let _last: Vec<Client> = ["e", "f", "g", "h"].map(|user| sse(&edge, &mut brain, user).0).into();
+    slow.iter_mut().for_each(Client::expect_end);
+    let mut ninth = edge.public();
+    refusal(&mut ninth, 503, "connections_max");
+    brain.stat_becomes("newcomers", 0);
+    brain.stat_becomes("newcomers_dropped_total", 4);
+}
+
+/// http.md 3.5: "one that has sent nothing at all after `first_byte_ms_max`".
+#[test]
+fn a_connection_that_says_nothing() {
+    let (edge, mut brain) = Edge::start(&[("first_byte_ms_max", "300")]);
+    let mut silent = edge.public();
+    let mut slow = edge.public();
+    slow.send("GET /v1/stream?u");
+    silent.expect_end();
+    brain.stat_becomes("timeouts_total", 1);
+    slow.expect_silence(400);
+    slow.send("ser=ann HTTP/1.1\r\nHost: h\r\n\r\n");
+    let (conn, ..) = brain.open();
+    brain.opened(conn, 1);
+    assert!(slow.head().starts_with("HTTP/1.1 200 "));
+}
