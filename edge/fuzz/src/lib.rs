@@ -3,9 +3,9 @@
 
 #![forbid(unsafe_code)]
 
-#[path = "../../halley-wire/tests/connection/mod.rs"]
+#[path = "../../halley-wire/tests/tables/connection.rs"]
 pub mod connection;
-#[path = "../../halley-wire/tests/second/mod.rs"]
+#[path = "../../halley-wire/tests/tables/second/mod.rs"]
 pub mod second;
 
 /// Cuts beyond this many add time and find nothing.

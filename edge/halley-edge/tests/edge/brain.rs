@@ -73,7 +73,8 @@ fn seen(frame: &Frame<'_>) -> Seen {
             Seen::Close(sessions.iter().map(|s| (s.conn, s.user_number)).collect())
         }
         Frame::Request { conn, listener, flags, method, target, headers, body } => {
-            let headers = headers.iter().map(|h| (text(h.name), text(h.value))).collect();
+            let value = |value| String::from_utf8_lossy(value).into_owned();
+            let headers = headers.iter().map(|h| (text(h.name), value(h.value))).collect();
             let (method, target, body) = (text(method), text(target), body.to_vec());
             Seen::Request(Request { conn, listener, flags, method, target, headers, body })
         }

@@ -24,4 +24,5 @@ mod requests;
 mod sessions;
 mod slow;
 mod streams;
+mod tables;
 mod websocket;

@@ -71,14 +71,27 @@ impl Connection {
         Connection { limits, rules, kept, stage: Stage::Head, keep_alive: true, said, used: 0 }
     }
 
-    /// Is nothing under way, so that the next byte begins a request?
+    /// Is nothing under way, so that the next byte begins a request or a frame?
     pub fn is_open(&self) -> bool {
-        matches!(self.stage, Stage::Head) && self.kept.is_empty()
+        match &self.stage {
+            Stage::Head => self.kept.is_empty(),
+            Stage::Frames(decoder) => decoder.is_idle(),
+            Stage::Length(_) | Stage::Chunked(_) | Stage::Closed => false,
+        }
     }
 
     /// Is nothing more read?
     pub fn is_closed(&self) -> bool {
         matches!(self.stage, Stage::Closed)
+    }
+
+    /// What comes next, in the words of the tables.
+    pub fn then(&self) -> &'static str {
+        match () {
+            () if self.is_closed() => "closed",
+            () if self.is_open() => "open",
+            () => "waits",
+        }
     }
 
     /// How many bytes wait for the rest of their head.

@@ -59,9 +59,7 @@ pub fn head(input: &[u8], limits: &Limits) -> Verdict<Head> {
         && fields_bytes <= limits.header_bytes_max
         && fields.len() <= limits.headers_max;
     match accepted(line, fields) {
-        Some((method, target, fields, body, keep_alive)) if fits => {
-            Is(Head { method, target, fields, body, keep_alive, end })
-        }
+        Some(head) if fits => Is(Head { end, ..head }),
         _ => Refused,
     }
 }
@@ -81,7 +79,8 @@ fn lines_to_empty(input: &[u8]) -> Option<Vec<&[u8]>> {
 
 type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
-fn accepted(line: &[u8], lines: &[&[u8]]) -> Option<(Vec<u8>, Vec<u8>, Fields, Body, bool)> {
+/// The head of these lines, whose end is still 0.
+fn accepted(line: &[u8], lines: &[&[u8]]) -> Option<Head> {
     let words: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
     let [method, target, version] = words[..] else { return None };
     let modern = match version {
@@ -113,7 +112,7 @@ fn accepted(line: &[u8], lines: &[&[u8]]) -> Option<(Vec<u8>, Vec<u8>, Fields, B
     let has =
         |name: &str| options.iter().any(|option| option.eq_ignore_ascii_case(name.as_bytes()));
     let keep_alive = !has("close") && (modern || has("keep-alive"));
-    Some((method.to_vec(), path, fields, body, keep_alive))
+    Some(Head { method: method.to_vec(), target: path, fields, body, keep_alive, end: 0 })
 }
 
 /// Clause 1.7.
