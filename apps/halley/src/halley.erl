@@ -82,17 +82,20 @@ all(Page, After) ->
     end.
 
 %% Makes the calling process a session of the user.
--spec login(User :: id()) -> ok | {error, too_many_ids | {bad_id, term()}}.
+-spec login(User :: id()) -> ok | {error, too_many_sessions | too_many_ids | {bad_id, term()}}.
 login(User) ->
     login(User, self()).
 
 %% Makes a process of this node a session of the user. A process may be a session of several users.
--spec login(User :: id(), pid()) -> ok | {error, too_many_ids | {bad_id, term()}}.
+-spec login(User :: id(), pid()) ->
+    ok | {error, too_many_sessions | too_many_ids | {bad_id, term()}}.
 login(User, Pid) when node(Pid) =:= node() ->
     case halley_ids:intern([User]) of
         {ok, [Number]} ->
-            ok = halley_directory:open(Number, Pid),
-            halley_groups:changed(Number);
+            case halley_sessions:open(Number, Pid) of
+                ok -> halley_groups:changed(Number);
+                full -> {error, too_many_sessions}
+            end;
         {error, _} = Error -> Error
     end.
 

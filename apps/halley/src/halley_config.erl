@@ -11,8 +11,8 @@
 %% The result, by application:
 %%   halley       node_name, data_dir (absolute), auth_mode, token_keys (a source, whose secret
 %%                cannot be printed), api_on_loopback, store_backend, log_level,
-%%                history_retention_ms, history_bytes, drain_ms, limits (a map),
-%%                edge_settings (texts for the link's handshake)
+%%                history_retention_ms, history_bytes, drain_ms, sessions_over_limit,
+%%                limits (a map), edge_settings (texts for the link's handshake)
 %%   halley_edge  public_listen, api_listen ("IP:port"), workers, socket_dir (absolute),
 %%                connections_max (only if it was set)
 %%   halley_api   auth_mode
@@ -244,6 +244,7 @@ finish(#{halley := Brain, halley_edge := Edge}) ->
                              %% Cuttlefish reads 4.5GB as a float.
                              {history_bytes, trunc(maps:get(history_bytes, Brain))},
                              {drain_ms, maps:get(drain_ms, Brain)},
+                             {sessions_over_limit, maps:get(sessions_over_limit, Brain)},
                              {limits, Limits}, {edge_settings, edge_settings(Brain)}]},
                    {halley_edge, [{public_listen, Public}, {api_listen, Api}, {workers, Workers},
                                   {socket_dir, SocketDir} | connections_max(Edge)]},

@@ -35,7 +35,7 @@
 -behaviour(gen_server).
 
 -export([new/0, start_link/1]).
--export([open/2, close/2, logout/1, lookup/2, sessions/1, online/0]).
+-export([open/3, close/2, logout/1, lookup/2, sessions/1, online/0]).
 -export([shut/1, shut_slots/0, purge/2]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 -export_type([session/0, slot/0, conn/0, word/0]).
@@ -79,9 +79,11 @@ new() ->
 start_link(Ended) ->
     gen_server:start_link({local, ?MODULE}, ?MODULE, Ended, []).
 
-%% Opens a session. Opening the same one again changes nothing.
--spec open(user_number(), session()) -> ok.
-open(User, {link, Slot, Conn}) ->
+%% Opens a session, unless the user has as many as `Max'. Others that it has are told, the oldest
+%% first. Opening the same one again changes nothing.
+-spec open(user_number(), session(), Max :: pos_integer() | infinity) ->
+    ok | {several, Others :: [session()]} | full.
+open(User, {link, Slot, Conn}, Max) ->
     Word = word(Slot, Conn),
     case exchange(User, 0, Word) of
         ok ->
@@ -90,10 +92,10 @@ open(User, {link, Slot, Conn}) ->
         Word ->
             ok;
         _ ->
-            call({open, User, Word})
+            call({open, User, Word, Max})
     end;
-open(User, Pid) when is_pid(Pid), User =< ?USER_NUMBER_MAX ->
-    call({open, User, Pid}).
+open(User, Pid, Max) when is_pid(Pid), User =< ?USER_NUMBER_MAX ->
+    call({open, User, Pid, Max}).
 
 %% Closes exactly this session; if it isn't there, nothing changes.
 -spec close(user_number(), session()) -> ok.
@@ -232,13 +234,15 @@ call(Request) ->
 init(Ended) ->
     {ok, recover(ets:first(?ROWS), #state{ended = Ended})}.
 
--spec handle_call(term(), gen_server:from(), #state{}) -> {reply, ok, #state{}}.
+-spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}}.
 handle_call({grow, User}, _, State) ->
     {reply, halley_directory_words:grow(User), State};
-handle_call({open, User, Row}, _, State) ->
+handle_call({open, User, Row, Max}, _, State) ->
     ok = halley_directory_words:grow(User),
-    owner_open(User, Row),
-    {reply, ok, monitor_process(User, Row, State)};
+    case owner_open(User, Row, Max) of
+        full -> {reply, full, State};
+        Opened -> {reply, Opened, monitor_process(User, Row, State)}
+    end;
 handle_call({close, User, Row}, _, State) ->
     owner_close(User, Row),
     {reply, ok, demonitor_process(User, Row, State)};
@@ -255,16 +259,20 @@ handle_info({'DOWN', _, process, Pid, _}, State) ->
 handle_info(_, State) ->
     {noreply, State}.
 
-owner_open(User, Row) ->
+owner_open(User, Row, Max) ->
     case lookup(halley_directory_words:chunks(), User) of
         Rows when is_list(Rows) ->
-            case lists:member(Row, Rows) of
-                true ->
+            case {lists:member(Row, Rows), length(Rows) >= Max} of
+                {true, _} ->
                     ok;
-                false ->
+                {false, true} ->
+                    full;
+                {false, false} ->
                     true = ets:insert(?ROWS, {User, Row}),
                     count(0, 1),
-                    close_if_shut(User, Row)
+                    close_if_shut(User, Row),
+                    %% A bag gives its rows in the order of their insertion.
+                    {several, lists:map(fun session/1, Rows)}
             end;
         Row ->
             ok;
@@ -274,22 +282,25 @@ owner_open(User, Row) ->
                     count(1, 1),
                     take_back_if_shut(User, Row);
                 _ ->
-                    owner_open(User, Row)
+                    owner_open(User, Row, Max)
             end;
+        Word when Word =/= 0, Max =< 1 ->
+            full;
         Word when is_integer(Word) ->
-            to_several(User, Word, Row)
+            to_several(User, Word, Row, Max)
     end.
 
-to_several(User, Word, Row) ->
-    Rows = [{User, R} || R <- [Word, Row], R =/= 0],
-    true = ets:insert(?ROWS, Rows),
+to_several(User, Word, Row, Max) ->
+    %% One by one: a list would not keep its order.
+    [true = ets:insert(?ROWS, {User, R}) || R <- [Word, Row], R =/= 0],
     case exchange(User, Word, ?SEVERAL) of
         ok ->
             count(case Word of 0 -> 1; _ -> 0 end, 1),
-            close_if_shut(User, Row);
+            close_if_shut(User, Row),
+            case Word of 0 -> ok; _ -> {several, [session(Word)]} end;
         _ ->
             true = ets:delete(?ROWS, User),
-            owner_open(User, Row)
+            owner_open(User, Row, Max)
     end.
 
 close_if_shut(User, Word) when is_integer(Word) ->

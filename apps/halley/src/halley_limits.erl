@@ -26,6 +26,8 @@ of_brain() ->
      {follows_queue_max, 1000000, count, config,
       "follows that wait to be written; beyond it follows are refused"},
      {follows_per_user_max, 100000, count, config, "subjects that one user may follow"},
+     {sessions_per_user_max, 1000, count, config,
+      "sessions of one user at the same time; beyond it sessions.over_limit says what happens"},
      {event_data_bytes_max, 65536, bytes, config, "largest data of an event"},
      {publish_batch_max, 512, count, config, "events that a shard takes in one go"},
      {publish_ms_max, 5000, ms, config, "how long a publisher waits for its shard"},

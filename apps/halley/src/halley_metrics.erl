@@ -73,7 +73,13 @@ refusals_table() ->
     [{Name, "halley_requests_refused_total{reason=\"" ++ atom_to_list(Name) ++ "\"}", counter,
       "Requests refused for lack of a key, a scope or a right, by reason"}
      || Name <- [key_missing, key_unknown, scope_missing, right_missing]]
-    ++ [{too_many_follows, "halley_follows_refused_total{reason=\"too_many_follows\"}", counter,
+    ++ [{sessions_refused, "halley_sessions_over_limit_total{done=\"refused\"}", counter,
+         "Sessions that were one too many for their user, by what was done: the new one was "
+         "refused, or the oldest replaced"},
+        {sessions_replaced, "halley_sessions_over_limit_total{done=\"replaced\"}", counter,
+         "Sessions that were one too many for their user, by what was done: the new one was "
+         "refused, or the oldest replaced"},
+        {too_many_follows, "halley_follows_refused_total{reason=\"too_many_follows\"}", counter,
          "Follows refused because their users follow as many as they may"}]
     ++ [{Name, "halley_events_refused_total{reason=\"" ++ Reason ++ "\"}", counter,
          "Events refused, by reason"}

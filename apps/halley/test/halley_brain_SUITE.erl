@@ -156,7 +156,7 @@ process_logs_out(_) ->
 user_with_many_sessions(_) ->
     Number = number(<<"ann">>),
     Links = [link_with([]) || _ <- lists:seq(1, 3)],
-    [ok = halley_directory:open(Number, {link, Slot, Conn})
+    [_ = halley_directory:open(Number, {link, Slot, Conn}, infinity)
      || {_, Slot, _} <- Links, Conn <- [1, 2]],
     ok = halley:login(<<"ann">>),
     {ok, #{sessions := 7}} = halley:publish(<<"ann">>, 1),
@@ -324,11 +324,11 @@ directory_owner_killed_under_load(_) ->
     ?assertEqual([], ets:tab2list(halley_directory_rows)).
 
 toggle(Slot, Users, 0) ->
-    [ok = halley_directory:open(User, {link, Slot, 1}) || User <- Users],
+    [_ = halley_directory:open(User, {link, Slot, 1}, infinity) || User <- Users],
     done;
 toggle(Slot, Users, N) ->
     User = lists:nth(rand:uniform(length(Users)), Users),
-    ok = halley_directory:open(User, {link, Slot, 1}),
+    _ = halley_directory:open(User, {link, Slot, 1}, infinity),
     ok = halley_directory:close(User, {link, Slot, 1}),
     toggle(Slot, Users, N - 1).
 

@@ -205,7 +205,7 @@ unfollow(Pairs) ->
     ok.
 
 open(User, Slot, Conn) ->
-    ok = halley_directory:open(User, {link, Slot, Conn}),
+    _ = halley_directory:open(User, {link, Slot, Conn}, infinity),
     halley_groups:changed(User).
 
 group(Star) ->

@@ -64,7 +64,7 @@ number(User) ->
 
 enter(User, Slot, Conn) ->
     Number = number(User),
-    ok = halley_directory:open(Number, {link, Slot, Conn}),
+    _ = halley_directory:open(Number, {link, Slot, Conn}, infinity),
     pause(),
     halley_groups:changed(Number).
 

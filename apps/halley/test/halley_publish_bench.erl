@@ -53,7 +53,7 @@ populate() ->
     {ok, Numbers} = halley_ids:intern(Names),
     lists:foreach(fun(Number) ->
                       Slot = lists:nth(rand:uniform(2), Links),
-                      ok = halley_directory:open(Number, {link, Slot, Number})
+                      _ = halley_directory:open(Number, {link, Slot, Number}, infinity)
                   end, Numbers).
 
 %% A writer that hands everything on at once.

@@ -30,7 +30,7 @@ measure() ->
     Slot = link(),
     lists:foreach(fun(User) ->
                       Number = halley_ids:lookup(User),
-                      ok = halley_directory:open(Number, {link, Slot, Number})
+                      _ = halley_directory:open(Number, {link, Slot, Number}, infinity)
                   end, Users),
     From = halley_history:heads(),
     Cursor = halley_cursor:encode(halley_history:store(), erlang:system_time(second), From),

@@ -84,7 +84,7 @@ link_with(Sessions) ->
     Case = self(),
     Writer = spawn(fun() -> forward(Case) end),
     {ok, Slot, Queue} = halley_links:register(Writer, #{}),
-    [ok = halley_directory:open(User, {link, Slot, Conn}) || {User, Conn} <- Sessions],
+    [_ = halley_directory:open(User, {link, Slot, Conn}, infinity) || {User, Conn} <- Sessions],
     {Writer, Slot, Queue}.
 
 forward(Case) ->

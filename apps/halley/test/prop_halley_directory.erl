@@ -28,7 +28,7 @@ prop_state_equals_model() ->
             with_directory(fun() -> state_equals_model(Links, Processes, Gone) end)).
 
 state_equals_model(Links, Processes, Gone) ->
-    [ok = halley_directory:open(User, {link, ?STABLE_SLOT, User}) || User <- ?USERS],
+    [_ = halley_directory:open(User, {link, ?STABLE_SLOT, User}, infinity) || User <- ?USERS],
     Reader = start(fun() -> read_until_stopped(0) end),
     Pids = [spawn(fun() -> receive stop -> ok end end) || _ <- Processes],
     Actors = [link_actor(Slot, Commands) || {Slot, Commands} <- number(Links)]
@@ -78,7 +78,7 @@ run(Commands, Session) ->
     lists:foldl(fun(Command, Model) -> apply_command(Command, Session, Model) end, [], Commands).
 
 apply_command({open, User, N}, Session, Model) ->
-    ok = halley_directory:open(User, Session(N)),
+    _ = halley_directory:open(User, Session(N), infinity),
     lists:usort([{User, Session(N)} | Model]);
 apply_command({close, User, N}, Session, Model) ->
     ok = halley_directory:close(User, Session(N)),

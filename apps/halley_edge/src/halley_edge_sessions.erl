@@ -10,7 +10,9 @@
 %% *held* (10.2): it is in the directory only once its replay is nearly done, and this process alone
 %% puts it there and takes it out, so a CLOSE that came first is never followed by an open.
 %%
-%% Sessions that live are not known here, only those whose replay goes on.
+%% Sessions that live are not known here, only those whose replay goes on. `halley_sessions' says
+%% which are too many for their user; of those that are held a user has as many as of others, on one
+%% link, and they count as soon as they are in the directory.
 -module(halley_edge_sessions).
 
 -export([new/4, open/2, close/2, enter/2, replay_ended/2]).
@@ -18,7 +20,10 @@
 
 -type opened() :: {halley_edge_codec:conn(), UserNumber :: non_neg_integer()}.
 
+-include("halley_edge.hrl").
+
 -define(RETRY_AFTER_S, 5).
+-define(TOO_MANY, <<"too_many_sessions: this user has as many sessions as it may">>).
 -define(OPENED_MAX, 16384).          % per frame: OPEN's entries are smaller than OPENED's
 %% The slots of a worker's table (2.4).
 -define(HELD_MAX, (1 bsl 24)).
@@ -28,7 +33,9 @@
     worker :: non_neg_integer(),
     writer :: halley_edge_writer:handle(),
     replays :: pid(),
-    held = #{} :: #{halley_edge_codec:conn() => UserNumber :: non_neg_integer()}
+    held = #{} :: #{halley_edge_codec:conn() => UserNumber :: non_neg_integer()},
+    %% How many of them a user has.
+    held_by = #{} :: #{UserNumber :: non_neg_integer() => pos_integer()}
 }).
 -opaque sessions() :: #sessions{}.
 
@@ -43,35 +50,68 @@ new(Slot, Worker, Writer, Replays) ->
 open(Opening, #sessions{writer = Writer, replays = Replays} = Sessions) ->
     {Here, Behind} = lists:partition(fun({_, _, _, Cursor}) -> Cursor =:= <<>> end, Opening),
     {Live, Refused} = numbers([{Conn, User} || {Conn, _, User, _} <- Here]),
-    {Waiting, AlsoRefused} = numbers([{Conn, User} || {Conn, _, User, _} <- Behind]),
-    case hold(Waiting, Sessions) of
+    {Returning, AlsoRefused} = numbers([{Conn, User} || {Conn, _, User, _} <- Behind]),
+    Polls = maps:from_list([{Conn, again} || {Conn, ?TRANSPORT_POLL, _, _} <- Opening]),
+    case hold(Returning, Polls, Sessions, []) of
         {broken, _} = Broken ->
             Broken;
-        Next ->
+        {Waiting, Next} ->
             in_parts(Waiting, fun(Part) -> send({opened, <<>>, Part}, Writer) end),
             Waiting =:= [] orelse
                 halley_edge_replays:add(Replays, replays(Behind, maps:from_list(Waiting))),
-            lists:foreach(fun(Session) -> enter_one(Session, Next) end, Live),
-            in_parts(Live, fun(Part) -> halley_edge_writer:opened(Writer, Part) end),
-            lists:foreach(fun(Refusal) -> send(Refusal, Writer) end, Refused ++ AlsoRefused),
+            Entered = [Session || {Conn, _} = Session <- Live,
+                                  enter_one(Session, rule(Conn, Polls), Next) =:= ok],
+            in_parts(Entered, fun(Part) -> halley_edge_writer:opened(Writer, Part) end),
+            TooMany = [too_many(Conn) || {Conn, _} <- (Live -- Entered) ++ (Returning -- Waiting)],
+            lists:foreach(fun(Refusal) -> send(Refusal, Writer) end,
+                          Refused ++ AlsoRefused ++ TooMany),
             {ok, Next}
     end.
 
-hold(Waiting, #sessions{held = Held} = Sessions) ->
-    More = maps:merge(Held, maps:from_list(Waiting)),
-    case map_size(More) of
-        N when N > ?HELD_MAX -> {broken, {<<"2.4">>, <<"more sessions than a worker can have">>}};
-        N when N =:= map_size(Held) + length(Waiting) -> Sessions#sessions{held = More};
-        _ -> {broken, {<<"6.3">>, <<"a session that is open already">>}}
+rule(Conn, Polls) ->
+    maps:get(Conn, Polls, configured).
+
+%% Gives those that are held now, and of all the others nothing.
+hold([], _, Sessions, Waiting) ->
+    {lists:reverse(Waiting), Sessions};
+hold([{Conn, _} | _], _, #sessions{held = Held}, _) when is_map_key(Conn, Held) ->
+    {broken, {<<"6.3">>, <<"a session that is open already">>}};
+hold(_, _, #sessions{held = Held}, _) when map_size(Held) >= ?HELD_MAX ->
+    {broken, {<<"2.4">>, <<"more sessions than a worker can have">>}};
+hold([{Conn, Number} = Session | Rest], Polls, Sessions, Waiting) ->
+    #sessions{held = Held, held_by = HeldBy} = Sessions,
+    Count = maps:get(Number, HeldBy, 0),
+    case halley_sessions:is_full(Number, Count, rule(Conn, Polls)) of
+        true ->
+            hold(Rest, Polls, Sessions, Waiting);
+        false ->
+            Next = Sessions#sessions{held = Held#{Conn => Number},
+                                     held_by = HeldBy#{Number => Count + 1}},
+            hold(Rest, Polls, Next, [Session | Waiting])
+    end.
+
+%% Held no longer, if it was.
+release(Conn, #sessions{held = Held, held_by = HeldBy} = Sessions) ->
+    case maps:take(Conn, Held) of
+        {Number, Rest} ->
+            Others = case HeldBy of
+                #{Number := 1} -> maps:remove(Number, HeldBy);
+                #{Number := N} -> HeldBy#{Number := N - 1}
+            end,
+            {ok, Sessions#sessions{held = Rest, held_by = Others}};
+        error ->
+            error
     end.
 
 replays(Behind, Numbers) ->
     [{Conn, maps:get(Conn, Numbers), Transport, binary:copy(Cursor)}
      || {Conn, Transport, _, Cursor} <- Behind, is_map_key(Conn, Numbers)].
 
-enter_one({Conn, Number}, #sessions{slot = Slot}) ->
-    ok = halley_directory:open(Number, {link, Slot, Conn}),
-    halley_groups:changed(Number).
+enter_one({Conn, Number}, Rule, #sessions{slot = Slot}) ->
+    case halley_sessions:open(Number, {link, Slot, Conn}, Rule) of
+        ok -> halley_groups:changed(Number);
+        full -> full
+    end.
 
 in_parts([], _) ->
     ok;
@@ -91,11 +131,10 @@ close_one({Conn, Number, Reason}, #sessions{slot = Slot, worker = Worker} = Sess
     ok = halley_groups:changed(Number),
     ok = halley_closings:record(Number, #{worker => Worker, conn => Conn,
                                           reason => reason(Reason)}),
-    #sessions{held = Held, replays = Replays} = Sessions,
-    case maps:take(Conn, Held) of
-        {_, Rest} ->
-            ok = halley_edge_replays:cancel(Replays, Conn),
-            Sessions#sessions{held = Rest};
+    case release(Conn, Sessions) of
+        {ok, Rest} ->
+            ok = halley_edge_replays:cancel(Sessions#sessions.replays, Conn),
+            Rest;
         error ->
             Sessions
     end.
@@ -110,17 +149,25 @@ reason(6) -> broke_protocol;
 reason(7) -> poll_answered;
 reason(8) -> token_expired.
 
-%% Replays that are nearly done: those that are still held go into the directory.
+%% Replays that are nearly done: those that are still held go into the directory. One that is too
+%% many by now is closed, and its replay with it when it says so.
 -spec enter([halley_edge_codec:conn()], sessions()) -> ok.
-enter(Conns, #sessions{held = Held, replays = Replays} = Sessions) ->
-    Entering = maps:with(Conns, Held),
-    lists:foreach(fun(Session) -> enter_one(Session, Sessions) end, maps:to_list(Entering)),
-    halley_edge_replays:entered(Replays, maps:keys(Entering)).
+enter(Conns, #sessions{slot = Slot, held = Held, replays = Replays} = Sessions) ->
+    Entering = maps:to_list(maps:with(Conns, Held)),
+    {Entered, TooMany} = lists:partition(fun(Session) ->
+        enter_one(Session, configured, Sessions) =:= ok
+    end, Entering),
+    TooMany =:= [] orelse
+        halley_links:close_sessions(Slot, [Conn || {Conn, _} <- TooMany], ?TOO_MANY),
+    halley_edge_replays:entered(Replays, [Conn || {Conn, _} <- Entered]).
 
 %% Nothing more is replayed to this session.
 -spec replay_ended(halley_edge_codec:conn(), sessions()) -> sessions().
-replay_ended(Conn, #sessions{held = Held} = Sessions) ->
-    Sessions#sessions{held = maps:remove(Conn, Held)}.
+replay_ended(Conn, Sessions) ->
+    case release(Conn, Sessions) of
+        {ok, Rest} -> Rest;
+        error -> Sessions
+    end.
 
 %%% Numbers
 
@@ -165,6 +212,10 @@ one_by_one([{Conn, User} | Rest], New, Full) ->
 
 bad_id(Conn, Reason) ->
     {refused, Conn, 400, 0, <<"bad_user">>, halley_id:explain(Reason)}.
+
+too_many(Conn) ->
+    {refused, Conn, 429, ?RETRY_AFTER_S, <<"too_many_sessions">>,
+     <<"this user has as many sessions as it may; close one first">>}.
 
 full(Conn) ->
     {refused, Conn, 503, ?RETRY_AFTER_S, <<"too_many_users">>,

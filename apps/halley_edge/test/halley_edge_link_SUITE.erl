@@ -52,9 +52,9 @@ bad_magic(Config) ->
     refused_hello(Config, <<8:32, 16#40, "HLY", 2:16, 0:16>>, 3, <<"3.1">>).
 
 wrong_version(Config) ->
-    {goodbye, _, Reason} = refused_hello(Config, <<7:32, 16#40, "HLY1", 4:16>>, 2, <<"3.2">>),
+    {goodbye, _, Reason} = refused_hello(Config, <<7:32, 16#40, "HLY1", 5:16>>, 2, <<"3.2">>),
     %% "with both versions in the reason"
-    ?assertMatch({match, _}, re:run(Reason, "2.*3")).
+    ?assertMatch({match, _}, re:run(Reason, "4.*5")).
 
 first_frame_not_hello(Config) ->
     refused_hello(Config, halley_edge_codec:encode({ping, 1}), 3, <<"3.1">>).

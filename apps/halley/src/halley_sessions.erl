@@ -1,0 +1,77 @@
+%% Sessions, within the bound of their user: `sessions_per_user_max'.
+%%
+%% Who has as many already is refused another (`sessions.over_limit = refuse'), or has it and loses
+%% the oldest (`newest_wins'). The oldest is asked to close and stays in the directory until it has:
+%% what is published meanwhile is not lost to a client that comes back with its cursor. So a user
+%% may have some more for a moment; with ?CLOSING_MAX of these it is refused all the same, as an
+%% edge that closes nothing must not have as many as it likes.
+%%
+%% The directory's owner judges one session of a user after the other, so nobody slips in between.
+-module(halley_sessions).
+
+-export([open/2, open/3, is_full/3]).
+-export_type([rule/0]).
+
+%% `again': a session that comes and goes, such as a poll. It pushes nobody out, or two of them
+%% would do that to each other for ever; and it has one place more, since the one before it may be
+%% on its way out.
+-type rule() :: configured | again.
+
+-define(CLOSING_MAX, 64).
+-define(REASON, <<"too_many_sessions: this user's newer sessions took the place of this one">>).
+
+-spec open(halley_id:user_number(), halley_directory:session()) -> ok | full.
+open(Number, Session) ->
+    open(Number, Session, configured).
+
+-spec open(halley_id:user_number(), halley_directory:session(), rule()) -> ok | full.
+open(Number, Session, Rule) ->
+    Max = halley_limits:get(sessions_per_user_max),
+    case halley_directory:open(Number, Session, room(Rule, Max)) of
+        ok ->
+            ok;
+        {several, Others} when Rule =:= configured ->
+            close_oldest(Number, length(Others) + 1 - Max, Others);
+        {several, _} ->
+            ok;
+        full ->
+            refused(),
+            full
+    end.
+
+%% Whether a session that isn't in the directory yet would find no place there, next to `Waiting'
+%% others of its kind.
+-spec is_full(halley_id:user_number(), Waiting :: non_neg_integer(), rule()) -> boolean().
+is_full(Number, Waiting, Rule) ->
+    Max = halley_limits:get(sessions_per_user_max),
+    Room = room(Rule, Max),
+    IsFull = Waiting >= Max
+        orelse Waiting + length(halley_directory:sessions(Number)) >= Room,
+    IsFull andalso refused(),
+    IsFull.
+
+room(again, Max) ->
+    Max + 1;
+room(configured, Max) ->
+    case application:get_env(halley, sessions_over_limit, newest_wins) of
+        refuse -> Max;
+        newest_wins -> Max + ?CLOSING_MAX
+    end.
+
+refused() ->
+    halley_metrics:incr(sessions_refused),
+    true.
+
+%% Those that were over already have been asked, and are asked again.
+close_oldest(Number, Over, Others) when Over > 0 ->
+    halley_metrics:incr(sessions_replaced),
+    lists:foreach(fun(Session) -> close(Number, Session) end, lists:sublist(Others, Over));
+close_oldest(_, _, _) ->
+    ok.
+
+close(_, {link, Slot, Conn}) ->
+    halley_links:close_sessions(Slot, [Conn], ?REASON);
+close(Number, Pid) ->
+    ok = halley_directory:close(Number, Pid),
+    Pid ! {halley_closed, halley_ids:name(Number)},
+    ok.
