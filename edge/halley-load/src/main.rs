@@ -1,7 +1,8 @@
 //! Load tools for Halley: a graph, clients, publishers, and the physical limit to compare with.
 //!
 //! One binary, because they are used together: `graph` makes the follows, `clients` connects their
-//! users, `publish` publishes about their subjects, `floor` says what the machine could do at best.
+//! users, `publish` publishes about their subjects, `knock` shows bad tokens, `floor` says what the
+//! machine could do at best.
 //! All share one clock (`CLOCK_MONOTONIC`), so `clients` measures from the moment at which
 //! `publish` meant to send.
 //!
@@ -15,6 +16,7 @@ mod clients;
 mod error;
 mod floor;
 mod graph;
+mod knock;
 mod local;
 mod nats;
 mod path;
@@ -24,6 +26,7 @@ mod report;
 mod rng;
 mod speak;
 mod target;
+mod token;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -47,6 +50,8 @@ enum Command {
     Clients(clients::Options),
     /// Publish events at a rate and measure the answers
     Publish(publish::Options),
+    /// Show bad tokens and count the refusals
+    Knock(knock::Options),
     /// Measure the machine's limit: a bare loop of sends and a bare reader
     Floor(floor::Options),
 }
@@ -56,6 +61,7 @@ fn main() -> ExitCode {
         Command::Graph(options) => graph::run(&options),
         Command::Clients(options) => clients::run(&options),
         Command::Publish(options) => publish::run(&options),
+        Command::Knock(options) => knock::run(&options),
         Command::Floor(options) => floor::run(&options),
     };
     match result {

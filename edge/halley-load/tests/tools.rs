@@ -285,3 +285,18 @@ fn what_cant_work_is_one_clear_line_and_exit_1() {
         assert!(stderr(&output).contains(expected), "{arguments:?}: {}", stderr(&output));
     }
 }
+
+/// `protocol/http.md` 14.2: a token in `Authorization`, and one for each user.
+#[test]
+fn clients_show_tokens() {
+    let double = Double::start(Faults::default());
+    let secret = Scratch::new("secret");
+    std::fs::write(&secret.0, "a secret of more than thirty-two bytes\n").unwrap();
+    let options = ["--connections", "3", "--users", "7-9", "--token-secret-file", secret.path()];
+    let mut clients = Clients::start(&double, &options);
+    assert_eq!(clients.ask("ready")["connected"], 3);
+    assert_eq!(double.users(), ["token of 7", "token of 8", "token of 9"]);
+    clients.quit();
+    let missing = run(&["clients", "--connections", "1", "--token-secret-file", "/no/such/file"]);
+    assert!(stderr(&missing).contains("can't read /no/such/file"), "{}", stderr(&missing));
+}

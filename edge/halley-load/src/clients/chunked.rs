@@ -55,7 +55,8 @@ mod tests {
 
     #[test]
     fn the_request_is_for_the_user() {
-        let (who, mut out) = (Who { user: "17", channel: "g1", cursor: None }, Vec::new());
+        let (who, mut out) =
+            (Who { user: "17", token: None, channel: "g1", cursor: None }, Vec::new());
         protocol().push_request("h:1", &who, &mut out);
         assert_eq!(out, b"GET /test/17 HTTP/1.1\r\nHost: h:1\r\n\r\n");
     }

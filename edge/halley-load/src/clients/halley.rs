@@ -87,21 +87,31 @@ impl Protocol for Halley {
     /// With a cursor the stream goes on behind it, said in the way that is usual for the transport.
     fn push_request(&self, host: &str, who: &Who<'_>, out: &mut Vec<u8>) {
         let transport = self.transport;
-        let path: &[u8] = match transport {
-            Transport::Sse | Transport::Ndjson => b"GET /v1/stream?user=",
-            Transport::Ws => b"GET /v1/ws?user=",
+        out.extend_from_slice(match transport {
+            Transport::Sse | Transport::Ndjson => b"GET /v1/stream",
+            Transport::Ws => b"GET /v1/ws",
             Transport::Test => b"GET /test/",
-        };
-        out.extend_from_slice(path);
-        push_encoded(who.user, out);
+        });
+        // A user who has a token is named by it.
+        if transport != Transport::Test && who.token.is_none() {
+            out.extend_from_slice(b"?user=");
+        }
+        if transport == Transport::Test || who.token.is_none() {
+            push_encoded(who.user, out);
+        }
         // Cursors are of characters that a target can have (link.md 7.2).
         if let (Some(cursor), Transport::Ndjson | Transport::Ws) = (who.cursor, transport) {
-            out.extend_from_slice(b"&cursor=");
+            out.extend_from_slice(if who.token.is_none() { b"&cursor=" } else { b"?cursor=" });
             out.extend_from_slice(cursor);
         }
         out.extend_from_slice(b" HTTP/1.1\r\nHost: ");
         out.extend_from_slice(host.as_bytes());
         out.extend_from_slice(b"\r\n");
+        if let Some(token) = who.token {
+            out.extend_from_slice(b"Authorization: Bearer ");
+            out.extend_from_slice(token.as_bytes());
+            out.extend_from_slice(b"\r\n");
+        }
         match transport {
             Transport::Sse => {
                 out.extend_from_slice(b"Accept: text/event-stream\r\n");

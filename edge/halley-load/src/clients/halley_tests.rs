@@ -203,7 +203,8 @@ fn requests_are_whole_and_name_the_user_and_the_cursor() {
     ];
     for (transport, without, with) in wanted {
         for (cursor, target) in [(None, without), (Some(&b"C-1"[..]), with)] {
-            let (who, mut bytes) = (Who { user: "a/b", channel: "", cursor }, Vec::new());
+            let (who, mut bytes) =
+                (Who { user: "a/b", token: None, channel: "", cursor }, Vec::new());
             of(transport).push_request("h:1", &who, &mut bytes);
             let mut headers = [httparse::EMPTY_HEADER; 8];
             let mut request = httparse::Request::new(&mut headers);
@@ -214,5 +215,27 @@ fn requests_are_whole_and_name_the_user_and_the_cursor() {
             let expected = cursor.filter(|_| transport == Transport::Sse);
             assert_eq!(id.map(|header| header.value), expected);
         }
+    }
+}
+
+/// `protocol/http.md` 14.2: "The token stands in `Authorization: Bearer <token>`".
+#[test]
+fn a_token_names_the_user() {
+    for (transport, target) in [
+        (Transport::Sse, "/v1/stream"),
+        (Transport::Ndjson, "/v1/stream?cursor=C-1"),
+        (Transport::Ws, "/v1/ws?cursor=C-1"),
+        (Transport::Test, "/test/a%2Fb"),
+    ] {
+        let cursor = Some(&b"C-1"[..]);
+        let who = Who { user: "a/b", token: Some("t.o.k"), channel: "", cursor };
+        let mut bytes = Vec::new();
+        of(transport).push_request("h:1", &who, &mut bytes);
+        let mut headers = [httparse::EMPTY_HEADER; 8];
+        let mut request = httparse::Request::new(&mut headers);
+        assert!(request.parse(&bytes).unwrap().is_complete());
+        assert_eq!(request.path, Some(target));
+        assert_eq!(request.headers[1].name, "Authorization");
+        assert_eq!(request.headers[1].value, b"Bearer t.o.k");
     }
 }

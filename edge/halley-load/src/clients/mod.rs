@@ -53,6 +53,7 @@ use crate::progress::Progress;
 use crate::report::{self, grouped};
 use crate::speak::Speak;
 use crate::target::Target;
+use crate::token::{Signer, Tokens};
 use follows::Follows;
 use halley::Transport;
 use order::Orders;
@@ -67,6 +68,8 @@ use worker::Worker;
 const TABLE_CONNECTIONS_MAX: u64 = 18_000;
 /// Descriptors of a thread that aren't connections: what it inherits, epoll, room to breathe.
 const TABLE_RESERVE: u64 = 200;
+/// For how long a client's token is good.
+const TOKEN_LIFE: Duration = Duration::from_secs(86_400);
 /// How often the watching thread looks.
 const WATCH_EVERY: Duration = Duration::from_millis(50);
 
@@ -97,6 +100,9 @@ pub struct Options {
     /// Which users: a file with one id per line
     #[arg(long)]
     users_file: Option<PathBuf>,
+    /// Show tokens that are signed by the secret in this file (HS256), good for a day
+    #[arg(long)]
+    token_secret_file: Option<PathBuf>,
     /// Connections per second at most; 0 is as many as the server takes
     #[arg(long, default_value_t = 0.0)]
     rate: f64,
@@ -180,6 +186,8 @@ fn plan(options: &Options) -> Result<Plan> {
     };
     let read = |path| Follows::read(path, &users, options.connections);
     let follows = options.follows.as_deref().map(read).transpose()?.map(Arc::new);
+    let signer = options.token_secret_file.as_deref().map(Signer::read).transpose()?;
+    let tokens = signer.map(|signer| Tokens::new(&signer, &users, options.connections, TOKEN_LIFE));
     let needed = options.connections.div_ceil(SOURCE_CONNECTIONS_MAX);
     let loopback = target.address.is_ipv4() && target.address.ip().is_loopback();
     let sources = match options.sources {
@@ -198,6 +206,7 @@ fn plan(options: &Options) -> Result<Plan> {
         target,
         protocol: spoken(options)?,
         users,
+        tokens,
         group_size: options.group_size,
         sources,
         threads,
@@ -224,6 +233,9 @@ fn spoken(options: &Options) -> Result<Box<dyn Protocol>> {
         }
         Speak::Halley => "",
         _ if options.transport.is_some() => "--transport: expected it with --speak halley alone",
+        _ if options.token_secret_file.is_some() => {
+            "--token-secret-file: expected it with --speak halley alone"
+        }
         _ if options.cursors => "--cursors: expected it with --speak halley alone",
         _ => "",
     };

@@ -115,7 +115,8 @@ mod tests {
 
     #[test]
     fn the_client_says_who_it_is_and_what_it_wants() {
-        let (who, mut out) = (Who { user: "17", channel: "g 1", cursor: None }, Vec::new());
+        let (who, mut out) =
+            (Who { user: "17", token: None, channel: "g 1", cursor: None }, Vec::new());
         protocol().push_reply(Prompt::Greeting, &who, &mut out);
         let said = String::from_utf8_lossy(&out[6..]);
         assert_eq!(usize::from(out[1] & 0x7f), said.len(), "one masked frame");

@@ -53,7 +53,8 @@ mod tests {
 
     #[test]
     fn the_request_is_for_the_channel() {
-        let (who, mut out) = (Who { user: "17", channel: "g1", cursor: None }, Vec::new());
+        let (who, mut out) =
+            (Who { user: "17", token: None, channel: "g1", cursor: None }, Vec::new());
         nchan().push_request("h:1", &who, &mut out);
         let expected = "GET /sub/g1 HTTP/1.1\r\nHost: h:1\r\nAccept: text/event-stream\r\n\r\n";
         assert_eq!(String::from_utf8_lossy(&out), expected);

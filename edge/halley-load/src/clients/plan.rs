@@ -9,6 +9,7 @@ use super::protocol::{Protocol, Who};
 use super::users::Users;
 use crate::speak::channel;
 use crate::target::Target;
+use crate::token::Tokens;
 
 /// What all threads share.
 #[derive(Debug)]
@@ -19,6 +20,8 @@ pub struct Plan {
     pub protocol: Box<dyn Protocol>,
     /// Who connects.
     pub users: Users,
+    /// What they show, where the server asks for tokens.
+    pub tokens: Option<Tokens>,
     /// How many users share a channel, where the server has channels.
     pub group_size: u64,
     /// Local addresses to connect from; 1 leaves the choice to the system.
@@ -48,6 +51,7 @@ impl Plan {
     /// Calls `with` with who the client with this index is.
     pub fn who(&self, index: u64, cursor: Option<&[u8]>, with: impl FnOnce(&Who<'_>)) {
         let channel = channel(self.users.position(index), self.group_size);
-        self.users.with(index, |user| with(&Who { user, channel: &channel, cursor }));
+        let token = self.tokens.as_ref().map(|tokens| tokens.get(index));
+        self.users.with(index, |user| with(&Who { user, token, channel: &channel, cursor }));
     }
 }

@@ -45,6 +45,8 @@ pub enum Prompt {
 pub struct Who<'a> {
     /// Its user.
     pub user: &'a str,
+    /// What shows that it is this user, where the server wants to see it.
+    pub token: Option<&'a str>,
     /// The channel of the user's group.
     pub channel: &'a str,
     /// All that came before is behind this cursor.

@@ -115,7 +115,8 @@ mod tests {
 
     #[test]
     fn the_client_connects_and_joins() {
-        let (who, mut out) = (Who { user: "17", channel: "g\"1", cursor: None }, Vec::new());
+        let (who, mut out) =
+            (Who { user: "17", token: None, channel: "g\"1", cursor: None }, Vec::new());
         for prompt in [Prompt::Greeting, Prompt::Admitted, Prompt::Heartbeat] {
             protocol().push_reply(prompt, &who, &mut out);
         }

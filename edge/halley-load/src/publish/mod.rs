@@ -18,7 +18,7 @@ mod connection;
 mod counts;
 mod events;
 mod halley;
-mod http;
+pub mod http;
 mod nats;
 mod numbers;
 mod post;

@@ -126,7 +126,7 @@ fn serve(socket: TcpStream, state: &State) {
     let mut reader = BufReader::new(socket.try_clone().unwrap());
     loop {
         let (mut target, mut accept, mut length) = (String::new(), String::new(), 0);
-        let mut cursor = None;
+        let (mut cursor, mut user) = (None, None);
         let mut line = String::new();
         while reader.read_line(&mut line).is_ok_and(|size| size > 2) {
             let lower = line.to_ascii_lowercase();
@@ -136,6 +136,8 @@ fn serve(socket: TcpStream, state: &State) {
                 length = value.trim().parse().unwrap();
             } else if let Some(value) = lower.strip_prefix("accept:") {
                 value.trim().clone_into(&mut accept);
+            } else if let Some(token) = line.strip_prefix("Authorization: Bearer ") {
+                user = Some(format!("token of {}", subject(token.trim())));
             } else if let Some(value) = lower.strip_prefix("last-event-id:") {
                 cursor = Some(value.trim().parse().unwrap());
             }
@@ -148,7 +150,8 @@ fn serve(socket: TcpStream, state: &State) {
             let at = target.find("&cursor=").unwrap_or(target.len());
             let parameter = target.split_off(at);
             cursor = cursor.or(parameter.strip_prefix("&cursor=").map(|c| c.parse().unwrap()));
-            open(&target, &accept, cursor, socket, state);
+            let user = user.unwrap_or_else(|| target.rsplit(['=', '/']).next().unwrap().to_owned());
+            open(&target, &accept, user, cursor, socket, state);
             return;
         }
         let mut body = vec![0; length];
@@ -159,8 +162,24 @@ fn serve(socket: TcpStream, state: &State) {
     }
 }
 
+/// The `sub` of a token, whose signature isn't looked at.
+fn subject(token: &str) -> String {
+    use base64::Engine as _;
+    let claims = token.split('.').nth(1).unwrap();
+    let claims = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(claims).unwrap();
+    let claims: serde_json::Value = serde_json::from_slice(&claims).unwrap();
+    claims["sub"].as_str().unwrap().to_owned()
+}
+
 /// Begins a stream and leaves it among the open ones.
-fn open(target: &str, accept: &str, cursor: Option<usize>, mut socket: TcpStream, state: &State) {
+fn open(
+    target: &str,
+    accept: &str,
+    user: String,
+    cursor: Option<usize>,
+    mut socket: TcpStream,
+    state: &State,
+) {
     if let Some(status) = state.faults.stream_status {
         let _ = write!(socket, "HTTP/1.1 {status} No\r\nContent-Length: 0\r\n\r\n");
         return;
@@ -174,7 +193,6 @@ fn open(target: &str, accept: &str, cursor: Option<usize>, mut socket: TcpStream
         let _ = socket.read(&mut [0]);
         return;
     }
-    let user = target.rsplit(['=', '/']).next().unwrap().to_owned();
     let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     // Registered first: whoever has the welcome gets every event from then on.
     let mut streams = state.streams.lock().unwrap();

@@ -1,0 +1,118 @@
+//! `halley-load knock` against a server that refuses: is every answer counted, and every request a
+//! whole one with a token?
+
+#![allow(clippy::unwrap_used)]
+
+mod double;
+mod program;
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use program::{Scratch, run, stderr};
+
+/// What the server has seen.
+#[derive(Default)]
+struct Seen {
+    requests: AtomicU64,
+    tokens: AtomicU64,
+}
+
+/// A server that refuses every request, and every 50th in a way that closes the connection.
+fn refusing() -> (String, Arc<Seen>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let seen = Arc::new(Seen::default());
+    let shared = Arc::clone(&seen);
+    thread::spawn(move || {
+        for socket in listener.incoming() {
+            let (socket, seen) = (socket.unwrap(), Arc::clone(&shared));
+            thread::spawn(move || refuse(&socket, &seen));
+        }
+    });
+    (url, seen)
+}
+
+fn refuse(mut socket: &TcpStream, seen: &Seen) {
+    let mut lines = BufReader::new(socket).lines();
+    while let Some(Ok(first)) = lines.next() {
+        assert_eq!(first, "GET /v1/me/follows HTTP/1.1");
+        for line in lines.by_ref().map(Result::unwrap).take_while(|line| !line.is_empty()) {
+            let is_token = line.starts_with("Authorization: Bearer ") && line.len() > 22;
+            seen.tokens.fetch_add(u64::from(is_token), Ordering::Relaxed);
+        }
+        let count = seen.requests.fetch_add(1, Ordering::Relaxed) + 1;
+        let (code, close) =
+            if count % 50 == 0 { ("token_expired", "close") } else { ("token_signature", "x") };
+        let body = format!("{{\"error\":{{\"code\":\"{code}\",\"message\":\"No.\"}}}}");
+        let length = body.len();
+        let answer = format!(
+            "HTTP/1.1 401 Unauthorized\r\nConnection: {close}\r\nContent-Length: {length}\r\n\r\n"
+        );
+        if socket.write_all((answer + &body).as_bytes()).is_err() || close == "close" {
+            return;
+        }
+    }
+}
+
+#[test]
+fn every_refusal_is_counted() {
+    for (kind, pipeline) in [("signature", "1"), ("mixed", "8")] {
+        let (url, seen) = refusing();
+        let (secret, json) = (Scratch::new(&format!("secret-{kind}")), Scratch::new(kind));
+        std::fs::write(&secret.0, "a secret of more than thirty-two bytes\n").unwrap();
+        let output = run(&[
+            "knock",
+            "--url",
+            &url,
+            "--path",
+            "/v1/me/follows",
+            "--token-secret-file",
+            secret.path(),
+            "--kind",
+            kind,
+            "--pipeline",
+            pipeline,
+            "--connections",
+            "4",
+            "--seconds",
+            "0.4",
+            "--json",
+            json.path(),
+        ]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        let figures = json.json();
+        let of = |name: &str| figures[name].as_u64().unwrap();
+        let (answers, requests) = (of("answers"), seen.requests.load(Ordering::Relaxed));
+        // What was on its way at the end has no answer any more; nor has what was behind a close.
+        let on_its_way = 4 * 8;
+        assert!(answers > 100 && answers <= requests, "{figures}");
+        assert!(requests <= answers + on_its_way, "{requests} requests: {figures}");
+        assert_eq!(seen.tokens.load(Ordering::Relaxed), requests);
+        assert_eq!(figures["statuses"]["401"], answers);
+        let codes = &figures["codes"];
+        let expired = codes["token_expired"].as_u64().unwrap();
+        assert_eq!(codes["token_signature"].as_u64().unwrap() + expired, answers);
+        assert!((answers / 50).abs_diff(expired) <= 1, "{figures}");
+        assert_eq!(of("closed"), expired);
+        let per_s = answers as f64 / figures["seconds"].as_f64().unwrap();
+        assert!((figures["answers_per_s"].as_f64().unwrap() / per_s - 1.0).abs() < 0.01);
+    }
+}
+
+#[test]
+fn nobody_there_is_a_failure() {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let secret = Scratch::new("secret-nobody");
+    std::fs::write(&secret.0, "secret").unwrap();
+    let url = format!("http://{address}");
+    let file = secret.path();
+    let output = run(&["knock", "--url", &url, "--token-secret-file", file, "--seconds", "0.1"]);
+    assert!(!output.status.success());
+    assert!(stderr(&output).contains("nothing was answered"), "{}", stderr(&output));
+    let output = run(&["knock", "--token-secret-file", file, "--path", "v1"]);
+    assert!(stderr(&output).contains("expected one as /v1/stream"), "{}", stderr(&output));
+}
