@@ -10,7 +10,8 @@
                    admission_wait_ms_max, message_bytes_max, link_queue_bytes_max,
                    first_byte_ms_max, connections_per_address_max, newcomers_percent_max,
                    requests_per_address_per_s_max, requests_per_user_per_s_max,
-                   requests_burst_ms]).
+                   requests_burst_ms, pace_bytes_per_s_min, pace_grace_ms,
+                   memory_free_streams_percent_min, memory_free_connections_percent_min]).
 
 rows_are_whole_test_() ->
     [{atom_to_list(Name),

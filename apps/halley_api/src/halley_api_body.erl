@@ -6,13 +6,22 @@
 
 -export([read/2, fold/3, media_type/1]).
 
-%% The whole body, if it has no more than `BytesMax' bytes.
+%% The whole body, if it has no more than `BytesMax' bytes. One whose announced length is more isn't
+%% read at all (link.md 8.8).
 -spec read(halley_api:request(), pos_integer()) -> {ok, binary()} | {error, too_large | closed}.
 read(#{body := {full, Body}}, BytesMax) when byte_size(Body) =< BytesMax ->
     {ok, Body};
 read(#{body := {full, _}}, _) ->
     {error, too_large};
+read(#{headers := #{<<"halley-length">> := Length}} = Request, BytesMax) ->
+    case binary_to_integer(Length) of
+        Bytes when Bytes > BytesMax -> {error, too_large};
+        _ -> gather(Request, BytesMax)
+    end;
 read(Request, BytesMax) ->
+    gather(Request, BytesMax).
+
+gather(Request, BytesMax) ->
     Gather = fun(Chunk, {Size, _}) when Size + byte_size(Chunk) > BytesMax -> {stop, too_large};
                 (Chunk, {Size, Chunks}) -> {ok, {Size + byte_size(Chunk), [Chunk | Chunks]}}
              end,

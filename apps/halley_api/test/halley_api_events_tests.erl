@@ -90,7 +90,16 @@ bodies_are_bounded() ->
     failed(413, body_too_large, publish(binary:copy(<<" ">>, Max + 1))),
     failed(400, bad_json, publish(binary:copy(<<" ">>, Max))),
     Endless = {stream, fun() -> {ok, binary:copy(<<" ">>, 10000)} end},
-    failed(413, body_too_large, publish(Endless)).
+    failed(413, body_too_large, publish(Endless)),
+    %% http.md 16.8: "refused with 413 before any of it is read".
+    Unread = {stream, fun() -> error(read) end},
+    Announced = fun(Bytes) ->
+        Headers = #{<<"halley-length">> => integer_to_binary(Bytes)},
+        Request = halley_api_fake:with_headers(api, <<"POST">>, "/v1/events", Headers),
+        halley_api:handle(Request#{body := Unread})
+    end,
+    failed(413, body_too_large, Announced(Max + 1)),
+    ?assertError(read, Announced(Max)).
 
 content_types() ->
     Event = <<"{\"subject\":\"s\",\"data\":1}">>,

@@ -49,7 +49,7 @@ impl Worker {
     fn accepted(&mut self, socket: mio::net::TcpStream, peer: IpAddr, api: bool) {
         self.stats.count(Stat::Accepted);
         let address = self.address_of(peer);
-        if let Err(error) = self.enter(address) {
+        if let Err(error) = self.enter(address, api) {
             return self.turn_away(socket, &error);
         }
         let index = self.table.insert(socket, if api { flag::API } else { 0 }, address);

@@ -290,6 +290,7 @@ impl Worker {
         self.stats.set(Stat::LinkQueueBytes, queued as u64);
         self.stats.set(Stat::Connections, self.table.used() as u64);
         self.stats.set(Stat::Newcomers, self.table.newcomers() as u64);
+        self.gauge_memory();
         let (count, items) = self.stats.items();
         self.send(&Frame::Stats { values: List::from_items(count, &items) });
     }

@@ -130,7 +130,7 @@ impl Worker {
         let answer = slot.phase == Phase::Http;
         slot.phase = Phase::Closing;
         let empty = slot.outbox == outbox::NONE;
-        let ms = if answer { self.settings.request_ms_max } else { LINGER_MS };
+        let ms = if answer { self.answer_ms(index) } else { LINGER_MS };
         self.set_deadline(index, ms);
         if empty {
             self.last_was_written(index);

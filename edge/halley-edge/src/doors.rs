@@ -3,10 +3,16 @@
 //!
 //! Nothing here waits: all of it is atomics, and a look costs a few of them.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use halley_sys::MemoryFiles;
 
 use crate::address::{Address, Hasher, Held};
 use crate::rates::Rates;
+
+/// How often memory is looked at.
+const MEMORY_LOOK: Duration = Duration::from_secs(1);
 
 /// Why somebody stays outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +32,8 @@ pub struct Doors {
     pub by_address: Rates,
     /// Requests by user.
     pub by_user: Rates,
+    /// What is left of the memory, in bytes and percent; see [`Doors::watch_memory`].
+    pub memory: [AtomicU64; 2],
     held: Held,
     connections: AtomicUsize,
     newcomers: AtomicUsize,
@@ -39,11 +47,30 @@ impl Doors {
             hasher: Hasher::new(),
             by_address: Rates::new(),
             by_user: Rates::new(),
+            memory: [AtomicU64::new(u64::MAX), AtomicU64::new(100)],
             held: Held::default(),
             connections: AtomicUsize::new(0),
             newcomers: AtomicUsize::new(0),
             connections_max: connections_max.map_or(usize::MAX, |most| most as usize),
         }
+    }
+
+    /// Looks once a second how much memory is left, for ever. What can't be read any more counts as
+    /// enough.
+    pub fn watch_memory(&self, files: &MemoryFiles) {
+        loop {
+            let left =
+                files.read().map_or([u64::MAX, 100], |left| [left.available, left.percent()]);
+            for (place, value) in self.memory.iter().zip(left) {
+                place.store(value, Ordering::Relaxed);
+            }
+            std::thread::sleep(MEMORY_LOOK);
+        }
+    }
+
+    /// Percent of the memory that are left.
+    pub fn memory_percent(&self) -> u64 {
+        self.memory[1].load(Ordering::Relaxed)
     }
 
     /// Most connections of all workers together.

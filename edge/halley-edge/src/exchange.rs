@@ -77,6 +77,9 @@ pub struct Exchange {
     pub reply: Reply,
     /// Bytes of body that may still be sent to the brain (8.3).
     pub window: usize,
+    /// When the client's body is later than its pace allows, on the worker's clock in microseconds;
+    /// 0 while the client isn't waited for.
+    pub late_us: u64,
     /// The client waits for `100 Continue`.
     pub expects: bool,
     /// The brain has the request and has not answered it to the end.
@@ -89,5 +92,50 @@ impl Exchange {
     /// Is it the brain that is waited for: for its answer, or until it takes more of the body?
     pub fn brain_is_next(&self) -> bool {
         matches!(self.stage, Stage::Answer) || self.in_flight && self.window == 0
+    }
+
+    /// Is it the client's body that is waited for?
+    pub fn body_is_next(&self) -> bool {
+        matches!(self.stage, Stage::Length(_) | Stage::Chunked(_)) && !self.brain_is_next()
+    }
+
+    /// So many bytes of the body came; `now_us` is the time, `grace_us` how far it may ever be
+    /// behind `per_s` bytes a second (http.md 16.6).
+    pub fn came(&mut self, bytes: usize, now_us: u64, grace_us: u64, per_s: u64) {
+        let earned = (bytes as u64).saturating_mul(1_000_000) / per_s.max(1);
+        let late_us = if self.late_us == 0 { now_us + grace_us } else { self.late_us + earned };
+        self.late_us = late_us.min(now_us + grace_us);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000;
+
+    /// http.md 16.6: "never further behind `pace_bytes_per_s_min` than `pace_grace_ms`".
+    #[test]
+    fn a_body_keeps_its_pace() {
+        // How many seconds one lasts that brings so many bytes every so often, of 60.
+        let lasts = |bytes: usize, every_us: u64| {
+            let mut exchange = Exchange::default();
+            exchange.came(0, S, 10 * S, 1_000);
+            let mut now = S;
+            while now < 61 * S {
+                now += every_us;
+                if now >= exchange.late_us {
+                    return (exchange.late_us - S) / S;
+                }
+                exchange.came(bytes, now, 10 * S, 1_000);
+            }
+            60
+        };
+        assert_eq!(lasts(1, 9 * S), 10, "a byte now and then");
+        assert_eq!(lasts(1, S / 100), 11, "a tenth of the pace");
+        assert_eq!(lasts(1_000, S), 60, "the pace");
+        assert_eq!(lasts(9_000, 9 * S), 60, "the pace, in pieces");
+        assert_eq!(lasts(65_536, 11 * S), 10, "no more than the grace is saved up");
+        assert_eq!(lasts(1, 400), 60, "pieces of less than a millisecond count");
     }
 }

@@ -5,16 +5,25 @@
 //! to the brain; nothing is read ahead of an answer but what came with the request in one read.
 
 use halley_link::{FLAG_END, Frame};
+use halley_wire::HttpError;
 use halley_wire::http1::head::parse_request;
 
 use crate::exchange::{Exchange, Stage};
-use crate::outbox;
+use crate::outbox::{self, Outbox};
 use crate::settings::Settings;
 use crate::stats::Stat;
 use crate::table::{Detail, Phase, flag};
 use crate::worker::{READ_BYTES, Worker};
 
-/// Answers that may wait in an outbox while further pipelined requests are read.
+const BODY_LATE: HttpError = HttpError::new(
+    408,
+    "body_too_slow",
+    "The body came slower than limits.pace_bytes_per_s_min allows: send it as fast as you can, or \
+     in several requests.",
+);
+
+/// Answers that may wait in an outbox while further pipelined requests are read; none while the
+/// socket is full, so that the time for taking them (16.7) isn't begun anew.
 const PIPELINED_BYTES_MAX: usize = 65_536;
 /// Reads of one connection before others have their turn.
 pub const READS_PER_TURN: usize = 4;
@@ -88,8 +97,10 @@ impl Worker {
     /// Does the client not take its answers as fast as it asks for them? Then it is read again
     /// when the outbox is empty.
     fn answers_wait(&mut self, index: u32) -> bool {
-        let outbox = self.table.get(index).map_or(outbox::NONE, |slot| slot.outbox);
-        self.pool.get(outbox).is_some_and(|outbox| outbox.bytes() > PIPELINED_BYTES_MAX)
+        let Some(slot) = self.table.get(index) else { return false };
+        let (outbox, blocked) = (slot.outbox, slot.has(flag::BLOCKED));
+        let waits = |outbox: &mut Outbox| blocked || outbox.bytes() > PIPELINED_BYTES_MAX;
+        self.pool.get(outbox).is_some_and(waits)
     }
 
     /// Goes on with bytes that were kept, then with the socket's.
@@ -198,7 +209,8 @@ impl Worker {
             },
             Stage::Head | Stage::Answer => return Step::Wait,
         };
-        exchange.window -= data.len();
+        let came = data.len();
+        exchange.window -= came;
         if done {
             exchange.stage = Stage::Answer;
         }
@@ -206,16 +218,44 @@ impl Worker {
             let flags = if done { FLAG_END } else { 0 };
             self.send(&Frame::RequestBody { conn, flags, body: data });
         }
-        self.set_body_deadline(index);
+        self.body_came(index, came);
         if used == 0 && !done { Step::Wait } else { Step::Used(used) }
     }
 
-    /// Who lets the other wait now, the brain or the client, has this much time.
-    pub(crate) fn set_body_deadline(&mut self, index: u32) {
+    /// So many bytes of a body came. Who lets the other wait now has its time: the brain for an
+    /// answer or for more credit, the client by its pace (http.md 16.6).
+    pub(crate) fn body_came(&mut self, index: u32, bytes: usize) {
+        let now_ms = self.now_ms;
+        let Settings { response_ms_max, pace_grace_ms, pace_bytes_per_s_min, .. } = self.settings;
         let Some(exchange) = self.exchange(index) else { return };
-        let brain = exchange.brain_is_next();
-        let Settings { request_ms_max, response_ms_max, .. } = self.settings;
-        self.set_deadline(index, if brain { response_ms_max } else { request_ms_max });
+        if !exchange.body_is_next() {
+            exchange.late_us = 0;
+            return self.set_deadline(index, response_ms_max);
+        }
+        exchange.came(bytes, 1_000 * now_ms, 1_000 * pace_grace_ms, pace_bytes_per_s_min);
+        let left_ms = (exchange.late_us / 1_000).saturating_sub(now_ms);
+        self.set_deadline(index, left_ms);
+    }
+
+    /// A body is later than its pace allows, unless it was the link that had no room for it.
+    pub(crate) fn body_is_late(&mut self, index: u32) {
+        let unread = self.table.get(index).is_some_and(|slot| slot.has(flag::UNREAD));
+        if unread && !self.link_has_room() {
+            if let Some(exchange) = self.exchange(index) {
+                exchange.late_us = 0;
+            }
+            return self.body_came(index, 0);
+        }
+        self.stats.count(Stat::SlowBodies);
+        self.refuse(index, &BODY_LATE);
+    }
+
+    /// How long a client has for the answers that wait for it, from the last of them on.
+    pub(crate) fn answer_ms(&mut self, index: u32) -> u64 {
+        let outbox = self.table.get(index).map_or(outbox::NONE, |slot| slot.outbox);
+        let bytes = self.pool.get(outbox).map_or(0, |outbox| outbox.bytes() as u64);
+        let Settings { request_ms_max, pace_bytes_per_s_min, .. } = self.settings;
+        request_ms_max + bytes.saturating_mul(1_000) / pace_bytes_per_s_min
     }
 
     /// The exchange of a connection that has one.

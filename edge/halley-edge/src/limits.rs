@@ -27,6 +27,12 @@ const EDGE_FULL: HttpError = HttpError::new(
      raise it.",
 )
 .after(5);
+const MEMORY_LOW: HttpError = HttpError::new(
+    503,
+    "memory_low",
+    "This machine is short of memory and takes nobody new in: come back as Retry-After says.",
+)
+.after(10);
 const ADDRESS_FULL: HttpError = HttpError::new(
     429,
     "too_many_connections",
@@ -60,7 +66,10 @@ impl Worker {
     ///
     /// # Errors
     /// What it is told. Nothing was counted then.
-    pub(crate) fn enter(&mut self, address: Address) -> Result<(), HttpError> {
+    pub(crate) fn enter(&mut self, address: Address, api: bool) -> Result<(), HttpError> {
+        if !api {
+            self.memory_allows(self.settings.memory_free_connections_percent_min)?;
+        }
         self.make_room();
         let most = self.settings.connections_per_address_max;
         let full = if self.table.used() >= self.connections_max {
@@ -78,6 +87,30 @@ impl Worker {
                 ADDRESS_FULL
             }
         })
+    }
+
+    /// A stream needs memory, here and in the brain.
+    ///
+    /// # Errors
+    /// 503 while there is too little (16.4).
+    pub(crate) fn stream_may_open(&mut self) -> Result<(), HttpError> {
+        self.memory_allows(self.settings.memory_free_streams_percent_min)
+    }
+
+    fn memory_allows(&mut self, percent_min: u64) -> Result<(), HttpError> {
+        if self.shared.doors.memory_percent() >= percent_min {
+            return Ok(());
+        }
+        self.stats.count(Stat::MemoryLow);
+        Err(MEMORY_LOW)
+    }
+
+    /// What is left is the machine's: the sum of all workers' gauges has it once.
+    pub(crate) fn gauge_memory(&mut self) {
+        let available = self.shared.doors.memory[0].load(std::sync::atomic::Ordering::Relaxed);
+        if self.index == 0 && available != u64::MAX {
+            self.stats.set(Stat::MemoryAvailable, available);
+        }
     }
 
     /// Drops connections that have not asked for anything yet, the oldest first, while there are

@@ -94,6 +94,7 @@ fn run(mut config: Config) -> Result<(), String> {
     let (turns, stop) = (Arc::new(turns), AtomicU64::new(worker::RUN));
     let doors = Arc::new(Doors::new(config.connections_max));
     let shared = Arc::new(Shared { config, turns, stop, doors });
+    watch_memory(&shared.doors);
     let mut threads = Vec::new();
     for (index, poll) in (0..).zip(polls) {
         threads.push(start(index, poll, &shared)?);
@@ -131,6 +132,18 @@ fn take_addresses(config: &mut Config) -> Result<(), String> {
     let _public = take("public.listen", &mut config.public)?;
     let _api = take("api.listen", &mut config.api)?;
     Ok(())
+}
+
+/// Opens what tells how much memory is left, before anything may forbid it. Where there is no such
+/// file memory always counts as enough.
+fn watch_memory(doors: &Arc<Doors>) {
+    match halley_sys::MemoryFiles::open() {
+        Ok(files) => {
+            let doors = Arc::clone(doors);
+            std::thread::spawn(move || doors.watch_memory(&files));
+        }
+        Err(error) => log!("memory isn't watched: /proc/meminfo: {error}"),
+    }
 }
 
 type WorkerThread = std::thread::JoinHandle<Result<(), String>>;

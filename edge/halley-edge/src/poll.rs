@@ -242,7 +242,8 @@ impl Worker {
             self.close_after_flush(index, reason);
             // A long answer may take its time, unlike a stream's last words.
             if self.table.get(index).is_some_and(|slot| slot.outbox != outbox::NONE) {
-                self.set_deadline(index, self.settings.request_ms_max);
+                let ms = self.answer_ms(index);
+                self.set_deadline(index, ms);
             }
             return;
         }

@@ -134,6 +134,12 @@ impl Worker {
             BodyFraming::Length(n) if n <= body.len().min(window) as u64 => Some(n as usize),
             BodyFraming::Length(_) | BodyFraming::Chunked => None,
         };
+        // 8.8: so the brain can refuse a body that it will not take before any of it came.
+        if let (BodyFraming::Length(length), None) = (req.body, whole) {
+            let value = length.to_string();
+            Pair { name: b"halley-length", value: value.as_bytes() }.write(&mut items);
+            count += 1;
+        }
         let expects = whole.is_none() && req.expect_continue && body.is_empty();
         let conn = self.table.conn(index);
         self.send(&Frame::Request {
@@ -157,7 +163,7 @@ impl Worker {
             BodyFraming::Chunked => Stage::Chunked(ChunkedDecoder::new()),
             _ => Stage::Answer,
         };
-        self.set_deadline(index, self.settings.response_ms_max);
+        self.body_came(index, 0);
         Some(whole.unwrap_or(0))
     }
 }

@@ -166,7 +166,8 @@ impl Worker {
     /// The answer is in the outbox: the connection is ready for the next request, and holds
     /// nothing if none has begun.
     pub(crate) fn finish(&mut self, index: u32) {
-        self.set_deadline(index, self.settings.request_ms_max);
+        let ms = self.answer_ms(index);
+        self.set_deadline(index, ms);
         let Some(exchange) = self.exchange(index) else { return };
         // What is known of this request must not colour an error of the next one.
         let unparsed = std::mem::take(&mut exchange.unparsed);
@@ -186,7 +187,7 @@ impl Worker {
         if std::mem::take(&mut exchange.expects) && exchange.answer_left.is_none() {
             self.push(index, halley_wire::http1::response::CONTINUE.into());
         }
-        self.set_body_deadline(index);
+        self.body_came(index, 0);
         self.resume_http(index);
     }
 }

@@ -51,6 +51,14 @@ pub struct Settings {
     pub requests_burst_ms: u64,
     /// Of the connections that may be, how many percent may not have asked for anything yet.
     pub newcomers_percent_max: usize,
+    /// Percent of the memory that must be left for a new stream or poll.
+    pub memory_free_streams_percent_min: u64,
+    /// The same for a new connection.
+    pub memory_free_connections_percent_min: u64,
+    /// Slowest pace of a request's body, and of a client that takes an answer.
+    pub pace_bytes_per_s_min: u64,
+    /// How far a body may be behind it.
+    pub pace_grace_ms: u64,
     /// Addresses that limits by address don't concern.
     pub exempt: Rc<Networks>,
     /// For the brain's answer.
@@ -97,6 +105,10 @@ impl Default for Settings {
             requests_per_user_per_s_max: 100,
             requests_burst_ms: 10_000,
             newcomers_percent_max: 50,
+            memory_free_streams_percent_min: 5,
+            memory_free_connections_percent_min: 3,
+            pace_bytes_per_s_min: 1_000,
+            pace_grace_ms: 10_000,
             exempt: Rc::default(),
             response_ms_max: 60_000,
             request_window_bytes: 262_144,
@@ -162,6 +174,12 @@ impl Settings {
             b"newcomers_percent_max" => {
                 self.newcomers_percent_max = bytes().filter(|n| *n <= 100)?;
             }
+            b"pace_bytes_per_s_min" => self.pace_bytes_per_s_min = ms()?,
+            b"memory_free_streams_percent_min" => self.memory_free_streams_percent_min = ms()?,
+            b"memory_free_connections_percent_min" => {
+                self.memory_free_connections_percent_min = ms()?;
+            }
+            b"pace_grace_ms" => self.pace_grace_ms = ms()?,
             b"limits_exempt" => self.exempt = Rc::new(Networks::parse(value)?),
             b"response_ms_max" => self.response_ms_max = ms()?,
             b"request_window_bytes" => self.request_window_bytes = bytes()?,

@@ -35,6 +35,10 @@ stats! {
     Full counter "refused_connections_total" "Connections refused: edge.connections_max.";
     AddressFull counter "refused_by_address_total"
         "Connections refused: connections_per_address_max.";
+    MemoryLow counter "memory_low_total"
+        "Connections, streams and polls refused: memory_free_streams_percent_min and the like.";
+    MemoryAvailable gauge "memory_available_bytes"
+        "Memory that is left, of the machine or of the tightest control group.";
     Newcomers gauge "newcomers" "Connections that have not sent a whole request yet.";
     NewcomersDropped counter "newcomers_dropped_total"
         "Connections closed before their first request to make room: newcomers_percent_max.";
@@ -46,6 +50,9 @@ stats! {
     BadRequests counter "bad_requests_total" "Requests answered with 4xx by the edge itself.";
     Unavailable counter "unavailable_total" "Requests answered with 503 or 504 by the edge itself.";
     Timeouts counter "timeouts_total" "Connections closed because a deadline passed.";
+    SlowBodies counter "slow_bodies_total" "Requests refused: pace_bytes_per_s_min of a body.";
+    SlowReaders counter "slow_readers_total"
+        "Connections closed: pace_bytes_per_s_min of an answer.";
     Streams counter "streams_total" "Streams opened.";
     Delivered counter "delivered_total" "Events put into outboxes.";
     Held gauge "held_sessions" "Sessions that wait for the end of their replay.";

@@ -95,10 +95,17 @@ impl Worker {
 
     fn late(&mut self, index: u32) {
         let Some(slot) = self.table.get(index) else { return };
-        let phase = slot.phase;
+        let (phase, blocked) = (slot.phase, slot.has(flag::BLOCKED));
+        let answers = matches!(phase, Phase::Http | Phase::Closing);
+        if blocked && answers && self.exchange(index).is_none_or(|e| !e.in_flight) {
+            return self.answer_is_late(index);
+        }
         match (phase, self.table.detail(index)) {
             (Phase::Waiting | Phase::Opening, _) => self.refuse_stream(index, &SESSION_LATE),
             (Phase::Http, Some(Detail::Http(exchange))) => {
+                if exchange.body_is_next() {
+                    return self.body_is_late(index);
+                }
                 let error = if exchange.brain_is_next() { ANSWER_LATE } else { HEAD_LATE };
                 self.refuse(index, &error);
             }
@@ -111,6 +118,13 @@ impl Worker {
             (Phase::Live, _) => self.look_at_outbox(index),
             (Phase::Free | Phase::Left, _) => {}
         }
+    }
+
+    /// The client doesn't take an answer.
+    fn answer_is_late(&mut self, index: u32) {
+        self.stats.count(Stat::SlowReaders);
+        self.stats.count(Stat::Timeouts);
+        self.drop_connection(index, CloseReason::Client);
     }
 
     fn ticks_of_a_sweep(&self) -> u64 {

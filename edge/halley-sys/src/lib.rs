@@ -13,10 +13,12 @@
 #![allow(unsafe_code)]
 
 mod allocator;
+mod memory;
 mod process;
 mod timer;
 
 pub use allocator::allocator_settings;
+pub use memory::{Memory, MemoryFiles};
 pub use process::{cpu_ns, pss_bytes};
 pub use timer::Timer;
 

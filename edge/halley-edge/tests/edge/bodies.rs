@@ -157,11 +157,11 @@ fn a_client_that_leaves_in_its_body() {
     brain.stat_becomes("requests_in_flight", 0);
 }
 
-/// 5, `response_ms_max` and `request_ms_max`: who lets the other wait in a body is blamed, 504 the
+/// 5, `response_ms_max` and `pace_grace_ms`: who lets the other wait in a body is blamed, 504 the
 /// brain, 408 the client.
 #[test]
 fn a_body_that_stops() {
-    let limits = [("request_window_bytes", "10"), ("request_ms_max", "150")];
+    let limits = [("request_window_bytes", "10"), ("pace_grace_ms", "150")];
     let (edge, mut brain) = Edge::start(&[limits[0], limits[1], ("response_ms_max", "400")]);
     for (sent, status) in [("hello", 408), ("hello world", 504)] {
         let mut client = edge.api();

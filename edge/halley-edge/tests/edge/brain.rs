@@ -229,6 +229,13 @@ impl Brain {
         }
     }
 
+    /// The metric as the last STATS had it; other frames must not come meanwhile.
+    pub fn stat(&mut self, name: &str) -> u64 {
+        let at = self.metrics.iter().position(|n| *n == format!("halley_edge_{name}")).unwrap();
+        assert_eq!(self.next_within(1), None);
+        self.stats.get(at).copied().unwrap_or_default()
+    }
+
     /// The next frame, if one comes within so long.
     pub fn next_within(&mut self, ms: u64) -> Option<Seen> {
         let end = Instant::now() + Duration::from_millis(ms);

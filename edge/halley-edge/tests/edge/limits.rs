@@ -7,6 +7,7 @@ use socket2::{Domain, Socket, Type};
 
 use crate::brain::{Brain, Edge, Seen, WAIT, WINDOW};
 use crate::client::{Client, Response, sse, sse_event};
+use crate::drain::chunk;
 
 /// A client of the public listener that comes from this address.
 fn from(edge: &Edge, ip: &str) -> Client {
@@ -23,6 +24,15 @@ fn refusal(client: &mut Client, status: u16, code: &str) -> Response {
     assert!(response.body.contains(&format!("\"{code}\"")), "{response:?}");
     assert!(response.header("retry-after").unwrap().parse::<u32>().unwrap() >= 1);
     response
+}
+
+/// The stream's next event is this.
+fn hears(stream: &mut Client, event: &str) {
+    let mut next = chunk(stream);
+    while next.starts_with(':') {
+        next = chunk(stream);
+    }
+    assert_eq!(next, event);
 }
 
 fn preflight(client: &mut Client) {
@@ -121,7 +131,7 @@ fn a_flood_of_refused_connections() {
     let (mut stream, conn) = sse(&edge, &mut brain, "ann");
     let mut clients: Vec<Client> = (0..3_000).map(|_| edge.public()).collect();
     let event = brain.deliver("c1", "1", &[conn]);
-    stream.expect_chunk(&sse_event("c1", &event));
+    hears(&mut stream, &sse_event("c1", &event));
     let answered = clients.iter_mut().filter_map(|client| {
         let text = client.rest();
         (!text.is_empty()).then(|| assert!(text.starts_with(b"HTTP/1.1 429 ")))
@@ -233,4 +243,44 @@ fn a_connection_that_says_nothing() {
     let (conn, ..) = brain.open();
     brain.opened(conn, 1);
     assert!(slow.head().starts_with("HTTP/1.1 200 "));
+}
+
+/// 16.4: "new streams and polls get 503 `memory_low` with `Retry-After`; below
+/// `memory_free_connections_percent_min` new connections to the public listener do. Who is there
+/// stays."
+#[test]
+fn memory_is_short() {
+    let (edge, mut brain) = Edge::start(&[]);
+    let (mut stream, conn) = sse(&edge, &mut brain, "ann");
+    let mut there = edge.public();
+    preflight(&mut there);
+    assert_eq!(there.response().status, 204);
+    // Never is all of it available.
+    let meet = |settings: &[(&str, &str)]| {
+        let mut brain = edge.dial();
+        brain.hello(settings, WINDOW);
+        while brain.next() != Seen::SyncEnd {}
+        brain
+    };
+    let mut brain = meet(&[("memory_free_streams_percent_min", "100")]);
+    for target in ["/v1/stream?user=b", "/v1/poll?user=b", "/test/b"] {
+        there.ask("GET", target, "");
+        refusal(&mut there, 503, "memory_low");
+    }
+    brain.stat_becomes("memory_low_total", 3);
+    assert!(brain.stat("memory_available_bytes") > 1_000_000);
+    let event = brain.deliver("c1", "1", &[conn]);
+    hears(&mut stream, &sse_event("c1", &event));
+    preflight(&mut edge.public());
+    let mut brain = meet(&[("memory_free_connections_percent_min", "100")]);
+    refusal(&mut edge.public(), 503, "memory_low");
+    let mut api = edge.api();
+    api.ask("GET", "/x", "");
+    let request = brain.request().conn;
+    brain.respond(request, 200, "x");
+    assert_eq!(api.response().body, "x", "who runs this must get in");
+    let event = brain.deliver("c2", "2", &[conn]);
+    hears(&mut stream, &sse_event("c2", &event));
+    let mut brain = meet(&[]);
+    sse(&edge, &mut brain, "b");
 }

@@ -17,6 +17,7 @@ mod groups;
 mod handshake;
 mod holds;
 mod limits;
+mod pace;
 mod polls;
 mod process;
 mod replaying;
