@@ -18,7 +18,8 @@ main(Args) ->
     Dir = string:trim(os:cmd("mktemp -d")),
     application:set_env(halley, data_dir, Dir),
     process_flag(trap_exit, true),
-    ok = halley_limits:set(#{}),
+    %% Every check is counted and none refused.
+    ok = halley_limits:set(#{requests_per_s_per_key_max => 16#FFFFFFFF}),
     {ok, Brain} = halley_sup:start_link(),
     try run(Events) after
         exit(Brain, shutdown),
@@ -37,6 +38,9 @@ run(Events) ->
               || _ <- lists:seq(1, ?ROUNDS)],
     Hashes = [per_call(100000, fun() -> crypto:hash(sha256, Text) end)
               || _ <- lists:seq(1, ?ROUNDS)],
+    Meter = halley_rate:new(),
+    Counts = [per_call(100000, fun() -> ok = halley_rate:take(Meter, 16#FFFFFFFF) end)
+              || _ <- lists:seq(1, ?ROUNDS)],
     Request = #{listener => api, method => <<"POST">>, path => [<<"v1">>, <<"events">>],
                 query => [], body => {full, <<"{\"subject\":\"ann\",\"data\":{\"text\":\"hello\"},"
                                               "\"ack\":\"memory\"}">>}},
@@ -53,6 +57,7 @@ run(Events) ->
     {Without, With} = lists:unzip(Rounds),
     row("check of a key, 101 keys", Checks),
     row("of that SHA-256", Hashes),
+    row("of that the count of its requests", Counts),
     row("an event through the handler, no key needed", Without),
     row("an event through the handler, with a key", With).
 

@@ -64,6 +64,8 @@ of_brain() ->
      {group_marks_max, 20000, count, config,
       "changes of groups that wait to be told to the workers; beyond it sessions open slower"},
      {closings_max, 100000, count, config, "ended sessions that are remembered for traces"},
+     {requests_per_s_per_key_max, 10000, count, config,
+      "requests that come with one server key in a second, and at once; beyond it 429"},
      {server_keys_max, 1000, count, fixed, "server keys"},
      {token_keys_bytes_max, 262144, bytes, fixed, "largest file of keys for clients' tokens"}].
 

@@ -71,8 +71,8 @@ counters_table() ->
 
 refusals_table() ->
     [{Name, "halley_requests_refused_total{reason=\"" ++ atom_to_list(Name) ++ "\"}", counter,
-      "Requests refused for lack of a key, a scope or a right, by reason"}
-     || Name <- [key_missing, key_unknown, scope_missing, right_missing]]
+      "Requests refused for lack of a key, a scope or a right, or for too many of them, by reason"}
+     || Name <- [key_missing, key_unknown, key_too_often, scope_missing, right_missing]]
     ++ [{sessions_refused, "halley_sessions_over_limit_total{done=\"refused\"}", counter,
          "Sessions that were one too many for their user, by what was done: the new one was "
          "refused, or the oldest replaced"},

@@ -20,8 +20,10 @@
 
 -include_lib("kernel/include/logger.hrl").
 
-%% `open': no key is needed. `missing': the header isn't there, or has no server key.
--type verdict() :: open | {ok, [halley_server_key:scope()]} | missing | unknown.
+%% `open': no key is needed. `missing': the header isn't there, or has no server key. `too_often':
+%% the key is good, and was used `requests_per_s_per_key_max' times in the last second.
+-type verdict() :: open | {ok, [halley_server_key:scope()]} | missing | unknown
+                 | {too_often, RetryAfterS :: pos_integer()}.
 
 -define(LOOK_MS, 250).
 -define(BYTES_PER_KEY_MAX, 512).
@@ -77,7 +79,7 @@ key(Text, Keys) ->
 
 known(Text, Id, Keys) ->
     case Keys of
-        #{Id := Key} -> opens(Text, Key);
+        #{Id := {Key, Meter}} -> opens(Text, Key, Meter);
         #{} -> perhaps_new(Text, Id)
     end.
 
@@ -86,24 +88,38 @@ perhaps_new(Text, Id) ->
         ok ->
             #{keys := Keys} = persistent_term:get(?MODULE, ?CLOSED),
             case Keys of
-                #{Id := Key} -> opens(Text, Key);
+                #{Id := {Key, Meter}} -> opens(Text, Key, Meter);
                 #{} -> unknown
             end
     catch
         exit:_ -> unknown
     end.
 
-opens(Text, #{scopes := Scopes} = Key) ->
+opens(Text, #{scopes := Scopes} = Key, Meter) ->
     case halley_server_key:opens(Text, Key) of
-        true -> {ok, Scopes};
+        true -> often(Scopes, Meter);
         false -> unknown
     end.
 
-%% Puts keys in force; for this module and for tests.
+%% Only who has the whole key is counted: who knows its id alone takes nothing from it.
+often(Scopes, Meter) ->
+    case halley_rate:take(Meter, halley_limits:get(requests_per_s_per_key_max)) of
+        ok -> {ok, Scopes};
+        {wait, Ms} -> {too_often, (Ms + 999) div 1000}
+    end.
+
+%% Puts keys in force; for this module and for tests. One that was in force before is counted on.
 -spec force(IsNeeded :: boolean(), [halley_server_key:key()]) -> ok.
 force(IsNeeded, Keys) ->
-    ById = maps:from_list([{Id, Key} || #{id := Id} = Key <- Keys]),
+    #{keys := Before} = persistent_term:get(?MODULE, ?CLOSED),
+    ById = maps:from_list([{Id, {Key, meter(Id, Before)}} || #{id := Id} = Key <- Keys]),
     persistent_term:put(?MODULE, #{needed => IsNeeded, keys => ById}).
+
+meter(Id, Before) ->
+    case Before of
+        #{Id := {_, Meter}} -> Meter;
+        #{} -> halley_rate:new()
+    end.
 
 is_needed(Keys) ->
     Keys =/= [] orelse not application:get_env(halley, api_on_loopback, false).

@@ -54,7 +54,8 @@ scopes_test_() ->
 brain_test_() ->
     Cases = [fun open_without_keys/1, fun a_new_key_works_at_once/1, fun revoked_is_refused/1,
              fun never_open_beyond_loopback/1, fun a_broken_file_changes_nothing/1,
-             fun a_file_that_goes_changes_nothing/1, fun headers/1, fun no_secret_in_the_state/1],
+             fun a_file_that_goes_changes_nothing/1, fun headers/1, fun no_secret_in_the_state/1,
+             fun as_often_as_it_may/1],
     {foreach, fun start/0, fun stop/1,
      [fun(Brain) -> {atom_to_list(name(Case)), {timeout, 20, fun() -> Case(Brain) end}} end
       || Case <- Cases]}.
@@ -185,3 +186,23 @@ no_secret_in_the_state({Dir, Pid}) ->
     <<"hk_", _:16/binary, "_", Secret/binary>> = Key,
     State = unicode:characters_to_binary(io_lib:format("~p", [sys:get_status(Pid)])),
     ?assertEqual(nomatch, binary:match(State, Secret)).
+
+%% Each key for itself, and only who has the whole key; a file that changes gives nobody more.
+as_often_as_it_may({Dir, _}) ->
+    Keys = [Key, Other] = [create(Dir, Name, <<"read">>) || Name <- [<<"a">>, <<"b">>]],
+    [until({ok, [read]}, fun() -> check(K) end) || K <- Keys],
+    try
+        halley_limits:set(#{requests_per_s_per_key_max => 3}),
+        timer:sleep(1000),
+        [?assertEqual(unknown, check(changed(Key, byte_size(Key) - 1))) || _ <- lists:seq(1, 10)],
+        [?assertEqual({ok, [read]}, check(Key)) || _ <- lists:seq(1, 3)],
+        ?assertEqual({too_often, 1}, check(Key)),
+        ?assertEqual({ok, [read]}, check(Other)),
+        _ = create(Dir, <<"c">>, <<"read">>),
+        ok = gen_server:call(halley_server_keys, look),
+        ?assertEqual({too_often, 1}, check(Key)),
+        timer:sleep(1000),
+        ?assertEqual({ok, [read]}, check(Key))
+    after
+        halley_limits:set(#{})
+    end.

@@ -68,6 +68,13 @@ key_refused(missing) ->
     unauthorized(<<"key_missing">>,
                  "a server key is needed here: send it as Authorization: Bearer hk_...; "
                  "`./halley key create` makes one");
+key_refused({too_often, RetryAfterS}) ->
+    halley_metrics:incr(key_too_often),
+    Max = integer_to_binary(halley_limits:get(requests_per_s_per_key_max)),
+    Message = ["this server key may make ", Max, " requests in a second, and made them; events and "
+               "follows may come many in one request"],
+    halley_api_error:response({429, <<"too_many_requests">>, Message},
+                              [{<<"retry-after">>, integer_to_binary(RetryAfterS)}]);
 key_refused(unknown) ->
     halley_metrics:incr(key_unknown),
     unauthorized(<<"key_unknown">>,

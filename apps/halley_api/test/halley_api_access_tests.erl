@@ -12,7 +12,8 @@
 
 access_test_() ->
     halley_api_fake:cases([fun every_route_needs_its_scope/0, fun open_without_keys/0,
-                           fun nobody_learns_what_there_is/0, fun public_has_nothing_of_the_api/0,
+                           fun nobody_learns_what_there_is/0,
+                           fun a_key_used_too_often/0, fun public_has_nothing_of_the_api/0,
                            fun users_need_a_token/0, fun publishing/0, fun publishing_many/0,
                            fun ids_of_users_are_their_own/0, fun following/0,
                            fun following_many/0, fun presence/0, fun no_address_for_strangers/0]).
@@ -86,6 +87,20 @@ nobody_learns_what_there_is() ->
     Scope = call(api, <<"GET">>, "/metrics", #{auth() => Key}),
     ?assert(says("the scope read", failed(403, scope_missing, Scope))),
     ?assert(says("scope=\"read\"", header(<<"www-authenticate">>, Scope))).
+
+%% RFC 6585, 4: 429, and when to come back.
+a_key_used_too_often() ->
+    Key = with_keys([read]),
+    halley_limits:set(#{requests_per_s_per_key_max => 2}),
+    try
+        Ask = fun() -> call(api, <<"GET">>, "/nowhere", #{auth() => Key}) end,
+        [failed(404, not_found, Ask()) || _ <- [1, 2]],
+        Refused = Ask(),
+        ?assert(says("2 requests in a second", failed(429, too_many_requests, Refused))),
+        ?assertEqual(<<"1">>, header(<<"retry-after">>, Refused))
+    after
+        halley_limits:set(#{})
+    end.
 
 open_without_keys() ->
     [?assertEqual(none, refusal(call(api, Method, Path, #{}))) || {Method, Path, _} <- of_api()].
