@@ -14,6 +14,7 @@
 %%                history_retention_ms, history_bytes, drain_ms, sessions_over_limit,
 %%                limits (a map), edge_settings (texts for the link's handshake)
 %%   halley_edge  public_listen, api_listen ("IP:port"), workers, socket_dir (absolute),
+%%                tls_files (what halley_config_tls makes of *.tls.*),
 %%                connections_max (only if it was set)
 %%   halley_api   auth_mode
 -module(halley_config).
@@ -228,6 +229,7 @@ finish(#{halley := Brain, halley_edge := Edge}) ->
     available(Brain),
     protected(AuthMode, Public),
     explained(halley_config_auth:check(Brain)),
+    explained(halley_config_tls:check(Edge)),
     Public =/= Api orelse
         bad("api.listen: is ~ts, as public.listen is; give it a port of its own", [Api]),
     Limits = limits(maps:get(limits, Brain)),
@@ -247,9 +249,11 @@ finish(#{halley := Brain, halley_edge := Edge}) ->
                              {sessions_over_limit, maps:get(sessions_over_limit, Brain)},
                              {limits, Limits}, {edge_settings, edge_settings(Brain)}]},
                    {halley_edge, [{public_listen, Public}, {api_listen, Api}, {workers, Workers},
-                                  {socket_dir, SocketDir} | connections_max(Edge)]},
+                                  {socket_dir, SocketDir},
+                                  {tls_files, halley_config_tls:files(Edge)}
+                                  | connections_max(Edge)]},
                    {halley_api, [{auth_mode, AuthMode}]}],
-           notices => notices(Api)}}.
+           notices => notices(Edge)}}.
 
 %% Processors that this node may use. Not the number of schedulers, which is smaller: the edge's
 %% workers share them with the brain.
@@ -325,6 +329,7 @@ edge_settings(Brain) ->
      {<<"cors_origins">>, unicode:characters_to_binary(Origins)}
      | halley_config_doors:edge_settings(Brain)].
 
-notices(Api) ->
+notices(#{api_listen := Api} = Edge) ->
     ["api.listen: " ++ Api ++ " can be reached from other machines, and what passes there, keys "
-            "and events, is not encrypted" || not halley_config_check:is_loopback(Api)].
+            "and events, is not encrypted; set api.tls.certificate"
+     || not halley_config_check:is_loopback(Api), not is_map_key(api_tls_certificate, Edge)].

@@ -84,6 +84,7 @@ of_link_and_edge() ->
      {pace_bytes_per_s_min, 1000, bytes, edge,
       "slowest pace in a second of a request's body, 408, and of a client that takes an answer"},
      {pace_grace_ms, 10000, ms, edge, "how far a request's body may be behind that pace"},
+     {tls_handshake_ms_max, 10000, ms, edge, "time for TLS to be agreed on"},
      {response_ms_max, 30000, ms, edge, "time for the brain's answer before 504"},
      {request_window_bytes, 262144, bytes, edge,
       "how much of a request's body is on its way to the brain"},

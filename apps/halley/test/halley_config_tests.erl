@@ -30,6 +30,7 @@ defaults_are_the_contract_s_test_() ->
      ?_assertEqual(erlang:system_info(schedulers_online), env(halley_edge, workers, Config)),
      ?_assertEqual(undefined, env(halley_edge, connections_max, Config)),
      ?_assertEqual(filename:absname("data/edge"), env(halley_edge, socket_dir, Config)),
+     ?_assertEqual([], env(halley_edge, tls_files, Config)),
      ?_assertEqual(none, env(halley, auth_mode, Config)),
      ?_assertEqual(none, env(halley_api, auth_mode, Config)),
      ?_assertEqual(none, env(halley, token_keys, Config)),
@@ -84,6 +85,15 @@ api_that_others_can_reach_is_noted_test() ->
     ?assertMatch({ok, #{notices := ["api.listen: 0.0.0.0:9 can be reached" ++ _]}},
                  by_environment([{"HALLEY_API_LISTEN", "0.0.0.0:9"}])).
 
+api_with_tls_is_not_noted_test() ->
+    Config = by_environment([{"HALLEY_API_LISTEN", "0.0.0.0:9"},
+                             {"HALLEY_API_TLS_CERTIFICATE", "/a.pem"},
+                             {"HALLEY_API_TLS_KEY", "a.key"},
+                             {"HALLEY_API_TLS_CLIENT_CA", "/ca.pem"}]),
+    ?assertMatch({ok, #{notices := []}}, Config),
+    ?assertEqual([{"--api-certificate", "/a.pem"}, {"--api-key", filename:absname("a.key")},
+                  {"--api-client-ca", "/ca.pem"}], env(halley_edge, tls_files, Config)).
+
 %% Each says what is wrong, by the key's name, in one line.
 mistakes_test_() ->
     [{Variable ++ "=" ++ Value,
@@ -128,6 +138,9 @@ mistakes_test_() ->
          {"HALLEY_DRAIN_TIME", "61m", "drain.time: must be a duration from 1ms to 1h"},
          {"HALLEY_NODE_NAME", "halley", "node.name: must be a name and a host with a dot in it"},
          {"HALLEY_DATA_DIR", "", "data.dir: must not be empty"},
+         {"HALLEY_PUBLIC_TLS_KEY", "/k", "public.tls.key: needs public.tls.certificate as well"},
+         {"HALLEY_API_TLS_CERTIFICATE", "/c", "api.tls.certificate: needs api.tls.key as well"},
+         {"HALLEY_API_TLS_CLIENT_CA", "/c", "api.tls.client_ca: needs api.tls.certificate"},
          {"HALLEY_DATA_DIR", "/" ++ lists:duplicate(100, $d), "edge.socket_dir: /ddd"},
          {"HALLEY_CORS_ORIGINS", "example.org", "cors.origins: must be localhost, *, or a list"},
          {"HALLEY_LIMITS_HEADERS_MAX", "-1", "limits.headers_max: must be a whole number from 1"},

@@ -5,7 +5,8 @@
 
 %% Names of the settings in protocol/link.md 5 that are limits.
 -define(SETTINGS, [stream_open_ms_max, request_line_bytes_max, header_bytes_max, headers_max,
-                   request_ms_max, response_ms_max, request_window_bytes, requests_in_flight_max,
+                   request_ms_max, tls_handshake_ms_max,
+                   response_ms_max, request_window_bytes, requests_in_flight_max,
                    outbox_bytes_max, outbox_ms_max, outboxes_bytes_max, hold_bytes_max, poll_ms_max,
                    admission_wait_ms_max, message_bytes_max, link_queue_bytes_max,
                    first_byte_ms_max, connections_per_address_max, newcomers_percent_max,

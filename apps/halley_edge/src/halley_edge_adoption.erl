@@ -1,11 +1,11 @@
 %% Who is in the socket directory already? An edge outlives its brain, so a brain that starts may
 %% find one.
 %%
-%% The same build, listen addresses and number of workers: it is adopted, connections and all.
-%% Another one is asked to stop and waited for. One of another version of the link understands no
-%% SHUTDOWN: it is drained by SIGTERM, if its command line names the same socket directory, so an
-%% upgrade needs nobody's hands. Whatever else can't be talked to is named, not touched: it may
-%% belong to somebody else.
+%% The same build, listen addresses, files for TLS and number of workers: it is adopted,
+%% connections and all. Another one is asked to stop and waited for. One of another version of the
+%% link understands no SHUTDOWN: it is drained by SIGTERM, if its command line names the same
+%% socket directory, so an upgrade needs nobody's hands. Whatever else can't be talked to is named,
+%% not touched: it may belong to somebody else.
 -module(halley_edge_adoption).
 
 -export([look/2, shutdown/2]).
@@ -62,13 +62,20 @@ dial_again(Path, Dials) ->
     timer:sleep(?POLL_MS),
     dial(Path, Dials - 1).
 
-differences(#{public := Public, api := Api, workers := Workers}, Build, Hello) ->
-    #{public_listen := ItsPublic, api_listen := ItsApi, workers := ItsWorkers,
+differences(#{public := Public, api := Api, workers := Workers, tls_files := Files}, Build,
+            Hello) ->
+    #{pid := Pid, public_listen := ItsPublic, api_listen := ItsApi, workers := ItsWorkers,
       build := ItsBuild} = Hello,
     [What || {What, false} <- [{"another build", Build =:= unknown orelse Build =:= {ok, ItsBuild}},
                                {"another public.listen", same_address(Public, ItsPublic)},
                                {"another api.listen", same_address(Api, ItsApi)},
+                               {"other files for TLS", same_files(Files, Pid)},
                                {"another number of workers", Workers =:= ItsWorkers}]].
+
+same_files(Ours, Pid) ->
+    Binary = fun unicode:characters_to_binary/1,
+    lists:sort([{Binary(Option), Binary(File)} || {Option, File} <- Ours])
+        =:= lists:sort(halley_edge_process:tls_files(Pid)).
 
 %% One address has several spellings.
 same_address(Ours, Its) ->

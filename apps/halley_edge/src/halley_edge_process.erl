@@ -6,12 +6,13 @@
 %% {exit_status, Status}}, to the process that called start/2.
 -module(halley_edge_process).
 
--export([program/0, build/1, start/2, identify/1, names/2, is_alive/1, terminate/1, kill/1,
-         printable/1]).
+-export([program/0, build/1, start/2, identify/1, names/2, tls_files/1, is_alive/1, terminate/1,
+         kill/1, printable/1]).
 -export_type([identity/0, config/0]).
 
 -type config() :: #{public := string(), api := string(), workers := pos_integer(),
                     socket_dir := file:filename_all(),
+                    tls_files := halley_config_tls:files(),
                     connections_max := pos_integer() | undefined}.
 %% Process id and start time: a number that was used again is another process.
 -opaque identity() :: {Pid :: non_neg_integer(), StartTicks :: binary()}.
@@ -66,12 +67,13 @@ start(Program, Config) ->
     end.
 
 arguments(#{public := Public, api := Api, workers := Workers, socket_dir := Dir,
-            connections_max := Max}) ->
+            tls_files := Files, connections_max := Max}) ->
     %% For an edge that gets a SIGTERM of its own.
     DrainMs = application:get_env(halley, drain_ms, 10000),
     ["--public", Public, "--api", Api, "--workers", integer_to_list(Workers), "--socket-dir", Dir,
      "--drain-ms", integer_to_list(DrainMs)
-     | case Max of undefined -> []; _ -> ["--connections-max", integer_to_list(Max)] end].
+     | case Max of undefined -> []; _ -> ["--connections-max", integer_to_list(Max)] end]
+    ++ [Word || {Option, File} <- Files, Word <- [Option, File]].
 
 %% What is needed to know later whether this process is still there.
 -spec identify(Pid :: non_neg_integer()) -> {ok, identity()} | gone.
@@ -84,13 +86,28 @@ identify(Pid) ->
 %% Is this one of the words of a process's command line?
 -spec names(Pid :: non_neg_integer(), file:filename_all()) -> boolean().
 names(Pid, Word) ->
+    lists:member(unicode:characters_to_binary(Word), words(Pid)).
+
+words(Pid) ->
     case file:read_file(["/proc/", integer_to_list(Pid), "/cmdline"]) of
-        {ok, Line} ->
-            Words = binary:split(Line, <<0>>, [global]),
-            lists:member(unicode:characters_to_binary(Word), Words);
-        {error, _} ->
-            false
+        {ok, Line} -> binary:split(Line, <<0>>, [global]);
+        {error, _} -> []
     end.
+
+%% The files that an edge was given for TLS, by its command line.
+-spec tls_files(Pid :: non_neg_integer()) -> [{Option :: binary(), File :: binary()}].
+tls_files(Pid) ->
+    pairs(words(Pid)).
+
+pairs([<<"--", Name/binary>> = Option, File | Words]) ->
+    case re:run(Name, "-(certificate|key|client-ca)$", [{capture, none}]) of
+        match -> [{Option, File} | pairs(Words)];
+        nomatch -> pairs([File | Words])
+    end;
+pairs([_ | Words]) ->
+    pairs(Words);
+pairs([]) ->
+    [].
 
 -spec is_alive(identity()) -> boolean().
 is_alive({Pid, Ticks}) ->

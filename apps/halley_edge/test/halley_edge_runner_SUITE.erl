@@ -16,7 +16,8 @@ all() ->
      adopted_edge_exits_is_restarted, different_edge_is_replaced, older_edge_is_replaced,
      older_edge_of_another_directory_is_named, port_in_use_fails,
      program_is_missing, socket_dir_is_too_long, socket_dir_is_unusable,
-     silent_stranger_is_named, a_later_runner_waits, addresses_are_compared,
+     silent_stranger_is_named, a_later_runner_waits, files_for_tls_are_compared,
+     addresses_are_compared,
      identity_of_processes].
 
 init_per_testcase(_, Config) ->
@@ -32,7 +33,7 @@ init_per_testcase(_, Config) ->
     ok = file:change_mode(Program, 8#700),
     [application:set_env(halley_edge, Key, Value)
      || {Key, Value} <- [{program, Program}, {public_listen, "127.0.0.1:8"},
-                         {api_listen, "127.0.0.1:9"}, {workers, 2},
+                         {api_listen, "127.0.0.1:9"}, {workers, 2}, {tls_files, []},
                          {socket_dir, filename:join(Dir, "edge")}]],
     meck:new(halley_boot, [passthrough, no_link]),
     meck:expect(halley_boot, fail, fun(Line) ->
@@ -235,6 +236,20 @@ a_later_runner_waits(Config) ->
     ok = halley_limits:set(#{handshake_ms_max => 5000}),
     until(fun() -> edge_pids(Config) =/= [] end).
 
+%% It serves what it was started with, whatever the configuration says now.
+files_for_tls_are_compared(Config) ->
+    Pid = start_edge(Config, "127.0.0.1:8"),
+    Files = [{"--public-certificate", "/a.pem"}, {"--public-key", "/a.key"}],
+    application:set_env(halley_edge, tls_files, Files),
+    {ok, Runner} = start_runner(),
+    ?assertNot(os_alive(Pid)),
+    [Second] = edge_pids(Config) -- [Pid],
+    ?assertEqual([{list_to_binary(Option), list_to_binary(File)} || {Option, File} <- Files],
+                 halley_edge_process:tls_files(list_to_integer(Second))),
+    kill(Runner),
+    {ok, _} = start_runner(),
+    ?assertEqual([Second], edge_pids(Config)).
+
 addresses_are_compared(Config) ->
     Pid = start_edge(Config, "127.0.0.1:08"),
     {ok, _} = start_runner(),
@@ -318,7 +333,7 @@ start_edge(Config, Public) ->
     ok = filelib:ensure_dir(filename:join(Dir, "x")),
     {ok, Program} = application:get_env(halley_edge, program),
     Edge = #{public => Public, api => "127.0.0.1:9", workers => 2, socket_dir => Dir,
-             connections_max => undefined},
+             tls_files => [], connections_max => undefined},
     {ok, _} = halley_edge_process:start(Program, Edge),
     until(fun() -> length(filelib:wildcard(filename:join(Dir, "worker-*.sock"))) =:= 2 end),
     [Pid] = edge_pids(Config),

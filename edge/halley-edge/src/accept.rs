@@ -50,7 +50,11 @@ impl Worker {
         self.stats.count(Stat::Accepted);
         let address = self.address_of(peer);
         if let Err(error) = self.enter(address, api) {
-            return self.turn_away(socket, &error);
+            // 15.11: what is sent in plain text is not for a client that speaks TLS.
+            if !self.shared.certificates.has(api) {
+                self.turn_away(socket, &error);
+            }
+            return;
         }
         let index = self.table.insert(socket, if api { flag::API } else { 0 }, address);
         let token = self.token(index);
@@ -60,7 +64,7 @@ impl Worker {
             self.table.remove(index);
             return;
         }
-        self.set_deadline(index, self.settings.first_byte_ms_max);
+        self.begin(index, api);
     }
 
     /// Accepts the brain: the newest link takes the place of an older one (1.2).

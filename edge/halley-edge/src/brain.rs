@@ -238,7 +238,7 @@ impl Worker {
                     self.tell_close(ClosedSession { conn, user_number, reason });
                 }
             }
-            Phase::Free | Phase::Http | Phase::Waiting => {}
+            Phase::Free | Phase::Handshake | Phase::Http | Phase::Waiting => {}
         }
     }
 
@@ -251,7 +251,7 @@ impl Worker {
                 self.close_gently(index, error.message, CloseReason::CloseSessions);
             }
             Phase::Left => self.table.remove(index),
-            Phase::Free | Phase::Http | Phase::Closing => {}
+            Phase::Free | Phase::Handshake | Phase::Http | Phase::Closing => {}
         }
     }
 
@@ -291,6 +291,7 @@ impl Worker {
         self.stats.set(Stat::Connections, self.table.used() as u64);
         self.stats.set(Stat::Newcomers, self.table.newcomers() as u64);
         self.gauge_memory();
+        self.count_tls();
         let (count, items) = self.stats.items();
         self.send(&Frame::Stats { values: List::from_items(count, &items) });
     }

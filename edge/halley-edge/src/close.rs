@@ -12,7 +12,7 @@ use crate::stats::Stat;
 use crate::sweep::SESSION_LATE;
 use crate::table::{Phase, flag};
 use crate::transport::Transport;
-use crate::worker::Worker;
+use crate::worker::{READ_BYTES, Worker};
 
 /// How long a connection may take to read its last bytes and to close its side. Closing at once
 /// while the client still sends would make the kernel throw the answer away (RFC 9112 section
@@ -20,9 +20,18 @@ use crate::worker::Worker;
 const LINGER_MS: u64 = 2_000;
 
 impl Worker {
-    /// Reads once; `None` when there is nothing more now, or when that was the end of the
-    /// connection.
-    pub(crate) fn read(&mut self, index: u32, buffer: &mut [u8]) -> Option<usize> {
+    /// Reads once, `room` bytes at most where they aren't those of a TLS record, into a buffer of
+    /// [`READ_BYTES`]; `None` when there is nothing more now, or when
+    /// that was the end of the connection.
+    pub(crate) fn read(&mut self, index: u32, buffer: &mut [u8], room: usize) -> Option<usize> {
+        if self.tls.is_some() && self.is_sealed(index) {
+            return self.read_sealed(index, buffer, room);
+        }
+        self.read_socket(index, buffer.get_mut(..room)?)
+    }
+
+    /// Reads what the socket has; otherwise like [`Worker::read`].
+    pub(crate) fn read_socket(&mut self, index: u32, buffer: &mut [u8]) -> Option<usize> {
         loop {
             let slot = self.table.get(index)?;
             match slot.socket.as_mut()?.read(buffer) {
@@ -43,7 +52,7 @@ impl Worker {
     }
 
     /// The client closed its side. One that asked may still wait for what is in the outbox.
-    fn said_all(&mut self, index: u32) {
+    pub(crate) fn said_all(&mut self, index: u32) {
         let Some(slot) = self.table.get(index) else { return };
         match slot.phase {
             Phase::Http if slot.outbox != outbox::NONE => {
@@ -57,7 +66,8 @@ impl Worker {
     /// Throws away what a closing connection still sends.
     pub(crate) fn discard(&mut self, index: u32) {
         let mut scratch = std::mem::take(&mut self.scratch);
-        let more = (0..READS_PER_TURN).all(|_| self.read(index, &mut scratch).is_some());
+        let more =
+            (0..READS_PER_TURN).all(|_| self.read(index, &mut scratch, READ_BYTES).is_some());
         self.scratch = scratch;
         if more {
             self.turn_is_over(index);
@@ -68,6 +78,7 @@ impl Worker {
     pub(crate) fn drop_connection(&mut self, index: u32, reason: CloseReason) {
         self.request_gone(index);
         self.leave(index, reason);
+        self.end_tls(index);
         let Some(slot) = self.table.get(index) else { return };
         let lent = std::mem::replace(&mut slot.outbox, outbox::NONE);
         slot.socket = None;
@@ -160,6 +171,7 @@ impl Worker {
                     self.drop_connection(index, reason);
                 }
             }
+            Phase::Handshake => self.drop_connection(index, reason),
             Phase::Waiting | Phase::Opening => self.refuse_stream(index, &SESSION_LATE),
             Phase::Free | Phase::Closing | Phase::Left => {}
         }
@@ -168,6 +180,9 @@ impl Worker {
     /// The last byte is with the kernel: tells the client that none follows, and waits for its
     /// close.
     pub(crate) fn last_was_written(&mut self, index: u32) {
+        if self.close_tls(index) {
+            return;
+        }
         let Some(slot) = self.table.get(index) else { return };
         let shut = slot.socket.as_ref().is_some_and(|s| s.shutdown(Shutdown::Write).is_ok());
         if shut {

@@ -35,6 +35,21 @@ pub struct Config {
     /// Most connections of all workers together; by default what the descriptors allow.
     #[arg(long, value_name = "N")]
     pub connections_max: Option<u32>,
+    /// Certificate chain of the public listener, in PEM: it speaks TLS then.
+    #[arg(long, value_name = "FILE", requires = "public_key")]
+    pub public_certificate: Option<PathBuf>,
+    /// Its private key, in PEM.
+    #[arg(long, value_name = "FILE", requires = "public_certificate")]
+    pub public_key: Option<PathBuf>,
+    /// Certificate chain of the API listener, in PEM: it speaks TLS then.
+    #[arg(long, value_name = "FILE", requires = "api_key")]
+    pub api_certificate: Option<PathBuf>,
+    /// Its private key, in PEM.
+    #[arg(long, value_name = "FILE", requires = "api_certificate")]
+    pub api_key: Option<PathBuf>,
+    /// Who signs the certificates that clients of the API must show, in PEM.
+    #[arg(long, value_name = "FILE", requires = "api_certificate")]
+    pub api_client_ca: Option<PathBuf>,
 }
 
 impl Config {

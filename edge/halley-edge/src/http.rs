@@ -11,6 +11,7 @@ use halley_wire::http1::head::parse_request;
 use crate::exchange::{Exchange, Stage};
 use crate::outbox::{self, Outbox};
 use crate::settings::Settings;
+use crate::shake::is_tls;
 use crate::stats::Stat;
 use crate::table::{Detail, Phase, flag};
 use crate::worker::{READ_BYTES, Worker};
@@ -53,7 +54,7 @@ impl Worker {
             }
             slot.clear(flag::UNREAD);
             let mut scratch = std::mem::take(&mut self.scratch);
-            let read = self.read(index, &mut scratch[..room]);
+            let read = self.read(index, &mut scratch, room);
             if let Some(n) = read {
                 self.http_bytes(index, &scratch[..n]);
             }
@@ -117,7 +118,7 @@ impl Worker {
     }
 
     /// Deals with bytes behind those that were kept.
-    fn http_bytes(&mut self, index: u32, bytes: &[u8]) {
+    pub(crate) fn http_bytes(&mut self, index: u32, bytes: &[u8]) {
         let mut kept = match self.exchange(index) {
             Some(exchange) => std::mem::take(&mut exchange.unparsed),
             None => Vec::new(),
@@ -181,7 +182,11 @@ impl Worker {
             }
             Ok(None) => Step::Wait,
             Err(error) => {
-                self.refuse(index, &error);
+                if is_tls(input) && !self.is_sealed(index) {
+                    self.tls_on_plain(index);
+                } else {
+                    self.refuse(index, &error);
+                }
                 Step::Done
             }
         }

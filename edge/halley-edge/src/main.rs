@@ -10,6 +10,7 @@ mod address;
 mod admit;
 mod bits;
 mod brain;
+mod certificates;
 mod close;
 mod config;
 mod crowd;
@@ -36,6 +37,7 @@ mod rates;
 mod request;
 mod respond;
 mod settings;
+mod shake;
 #[cfg(test)]
 mod sizes;
 mod slab;
@@ -46,6 +48,7 @@ mod stream;
 mod sweep;
 mod sync;
 mod table;
+mod tls;
 mod transport;
 mod turns;
 mod websocket;
@@ -64,6 +67,7 @@ use mio::Poll;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::certificates::Certificates;
 use crate::config::Config;
 use crate::doors::Doors;
 use crate::turns::Turns;
@@ -88,16 +92,21 @@ fn run(mut config: Config) -> Result<(), String> {
     // A session of its own, so that neither the brain's death nor Ctrl-C in its terminal reaches
     // the edge. It fails only for a process that leads one already.
     let _ = halley_sys::new_session();
+    let certificates = Certificates::load(&config)?;
     take_addresses(&mut config)?;
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|e| e.to_string())?;
     let (turns, polls) = Turns::new(config.workers).map_err(|e| reason(&e))?;
     let (turns, stop) = (Arc::new(turns), AtomicU64::new(worker::RUN));
     let doors = Arc::new(Doors::new(config.connections_max));
-    let shared = Arc::new(Shared { config, turns, stop, doors });
+    let shared = Arc::new(Shared { config, certificates, turns, stop, doors });
     watch_memory(&shared.doors);
     let mut threads = Vec::new();
     for (index, poll) in (0..).zip(polls) {
         threads.push(start(index, poll, &shared)?);
+    }
+    if shared.certificates.any() {
+        let shared = Arc::clone(&shared);
+        std::thread::spawn(move || shared.certificates.watch());
     }
     std::thread::spawn({
         let shared = Arc::clone(&shared);

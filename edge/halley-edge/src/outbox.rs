@@ -72,6 +72,9 @@ pub enum Flush {
     Blocked,
 }
 
+/// The end of a write, the bytes written and the number of writes.
+pub type Flushed = io::Result<(Flush, usize, u64)>;
+
 /// One connection's outbox. Invariant: `done < pieces[0].len()` unless empty, and `bytes` is the
 /// sum of the pieces without `done`.
 #[derive(Default)]
@@ -132,11 +135,11 @@ impl Outbox {
         }
     }
 
-    /// Writes until empty or blocked. Gives the end, the bytes written and the number of writes.
+    /// Writes until empty or blocked.
     ///
     /// # Errors
     /// What the socket says; the connection is lost then.
-    pub fn flush(&mut self, socket: &mut impl Write) -> io::Result<(Flush, usize, u64)> {
+    pub fn flush(&mut self, socket: &mut impl Write) -> Flushed {
         let (mut written, mut writes) = (0, 0);
         while self.bytes > 0 {
             writes += 1;
@@ -171,7 +174,22 @@ impl Outbox {
         socket.write_vectored(&slices[..count])
     }
 
-    fn advance(&mut self, n: usize) {
+    /// Appends a copy of the first bytes that wait, `most` of them at most.
+    pub fn copy(&self, out: &mut Vec<u8>, most: usize) {
+        let mut skip = self.done;
+        for piece in &self.pieces {
+            let bytes = piece.bytes.get(skip..).unwrap_or_default();
+            let room = most.saturating_sub(out.len());
+            if room == 0 {
+                return;
+            }
+            out.extend_from_slice(&bytes[..bytes.len().min(room)]);
+            skip = 0;
+        }
+    }
+
+    /// The first `n` bytes need wait no longer.
+    pub fn advance(&mut self, n: usize) {
         let n = n.min(self.bytes);
         self.bytes -= n;
         self.done += n;

@@ -318,7 +318,7 @@ impl Worker {
             }
             let mut scratch = std::mem::take(&mut self.scratch);
             let most = room.min(scratch.len());
-            let read = self.read(index, &mut scratch[..most]);
+            let read = self.read(index, &mut scratch, most);
             if let Some(n) = read {
                 self.read_ahead(index, &scratch[..n]);
             }

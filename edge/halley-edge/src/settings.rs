@@ -61,6 +61,8 @@ pub struct Settings {
     pub pace_grace_ms: u64,
     /// Addresses that limits by address don't concern.
     pub exempt: Rc<Networks>,
+    /// For TLS to be agreed on.
+    pub tls_handshake_ms_max: u64,
     /// For the brain's answer.
     pub response_ms_max: u64,
     /// How much of a request's body may be on its way to the brain.
@@ -110,6 +112,7 @@ impl Default for Settings {
             pace_bytes_per_s_min: 1_000,
             pace_grace_ms: 10_000,
             exempt: Rc::default(),
+            tls_handshake_ms_max: 10_000,
             response_ms_max: 60_000,
             request_window_bytes: 262_144,
             requests_in_flight_max: 4_096,
@@ -181,6 +184,7 @@ impl Settings {
             }
             b"pace_grace_ms" => self.pace_grace_ms = ms()?,
             b"limits_exempt" => self.exempt = Rc::new(Networks::parse(value)?),
+            b"tls_handshake_ms_max" => self.tls_handshake_ms_max = ms()?,
             b"response_ms_max" => self.response_ms_max = ms()?,
             b"request_window_bytes" => self.request_window_bytes = bytes()?,
             b"requests_in_flight_max" => self.requests_in_flight_max = ms()?,

@@ -80,6 +80,22 @@ stats! {
     Vanished counter "vanished_total" "Connections that ended in an error or didn't answer.";
     Messages counter "messages_total" "WebSocket messages received.";
     ProtocolErrors counter "websocket_errors_total" "WebSocket connections failed by RFC 6455.";
+    TlsConnections gauge "tls_connections" "Connections that speak TLS.";
+    TlsHandshakes counter "tls_handshakes_total" "TLS handshakes that succeeded.";
+    TlsResumed counter "tls_resumed_total" "Of these, sessions that were resumed by a ticket.";
+    TlsLate counter "tls_handshakes_late_total" "Handshakes ended: tls_handshake_ms_max.";
+    TlsIncompatible counter "tls_incompatible_total"
+        "Handshakes with no version, cipher or protocol (ALPN) in common.";
+    TlsClientRefused counter "tls_clients_refused_total"
+        "Handshakes without the certificate that api.tls.client_ca asks for.";
+    TlsAlerts counter "tls_alerts_total"
+        "TLS ended by a client's alert, such as one that doesn't trust the certificate.";
+    TlsBroken counter "tls_broken_total" "TLS ended by bytes that break it.";
+    HttpsExpected counter "https_expected_total" "Plain HTTP where TLS is spoken.";
+    TlsUnexpected counter "tls_unexpected_total" "TLS where plain HTTP is spoken.";
+    CertificatesRead counter "certificates_read_total" "Changed certificates put in force.";
+    CertificatesUnusable counter "certificates_unusable_total"
+        "Changed certificates that can't be used.";
     LinkQueueBytes gauge "link_queue_bytes" "Bytes waiting for the link.";
     Meetings counter "meetings_total" "Handshakes with a brain.";
     LinkErrors counter "link_errors_total" "Links closed because of a broken clause or silence.";

@@ -78,6 +78,9 @@ impl Worker {
             let idle = slot.is_idle();
             match slot.phase {
                 Phase::Waiting | Phase::Opening | Phase::Live => streams += 1,
+                Phase::Handshake if !slot.has(flag::API) => {
+                    self.drop_connection(index, CloseReason::Stopping);
+                }
                 Phase::Http if idle && !slot.has(flag::API) => {
                     self.drop_connection(index, CloseReason::Stopping);
                 }
@@ -132,7 +135,9 @@ impl Worker {
                 self.push(index, out.into());
                 self.close_gently(index, "stopping", CloseReason::Stopping);
             }
-            Phase::Free | Phase::Http | Phase::Closing | Phase::Left => return false,
+            Phase::Free | Phase::Handshake | Phase::Http | Phase::Closing | Phase::Left => {
+                return false;
+            }
         }
         true
     }
@@ -146,7 +151,8 @@ impl Worker {
         self.api = None;
         self.accept_more[1] = false;
         for index in 0..self.table.slots() {
-            if self.table.get(index).is_some_and(|slot| slot.phase == Phase::Http) {
+            let phase = self.table.get(index).map_or(Phase::Free, |slot| slot.phase);
+            if matches!(phase, Phase::Handshake | Phase::Http) {
                 self.close_gently(index, "stopping", CloseReason::Stopping);
             }
         }

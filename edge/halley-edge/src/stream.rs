@@ -21,7 +21,7 @@ use crate::poll::Poll;
 use crate::stats::Stat;
 use crate::table::{Detail, Phase, flag};
 use crate::transport::Transport;
-use crate::worker::Worker;
+use crate::worker::{READ_BYTES, Worker};
 
 /// Longest id of a user, in bytes; the brain knows the rest of the rules.
 const USER_BYTES_MAX: usize = 255;
@@ -235,7 +235,7 @@ impl Worker {
                 return;
             }
             let mut scratch = std::mem::take(&mut self.scratch);
-            let read = self.read(index, &mut scratch);
+            let read = self.read(index, &mut scratch, READ_BYTES);
             if let (Some(n), true) = (read, websocket) {
                 self.messages(index, &mut scratch[..n]);
             }

@@ -109,6 +109,7 @@ impl Worker {
                 let error = if exchange.brain_is_next() { ANSWER_LATE } else { HEAD_LATE };
                 self.refuse(index, &error);
             }
+            (Phase::Handshake, _) => self.handshake_late(index),
             // An idle connection, or one whose client doesn't take its last bytes.
             (Phase::Http | Phase::Closing, _) => {
                 self.stats.count(Stat::Timeouts);

@@ -36,6 +36,8 @@ pub const CONNECTIONS_LIMIT: usize = 1 << INDEX_BITS;
 pub enum Phase {
     /// No connection.
     Free,
+    /// Agrees on TLS, before its first request.
+    Handshake,
     /// Speaks HTTP requests and answers.
     Http,
     /// A stream that waits to be admitted; the brain hasn't heard of it.
@@ -110,8 +112,7 @@ pub struct Slot {
     pub ended: Option<CloseReason>,
 }
 
-/// What an idle connection costs here, two to a cache line; a larger slot is a decision, not an
-/// accident.
+/// What an idle connection costs here; a larger slot is a decision, not an accident.
 #[cfg(any(test, not(debug_assertions)))]
 pub const SLOT_BYTES: usize = 32;
 

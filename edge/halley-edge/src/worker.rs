@@ -3,6 +3,7 @@
 //! `impl Worker` blocks:
 //!
 //! - `accept.rs` takes connections and the link in, `limits.rs` says who may not come in,
+//!   `shake.rs` agrees on TLS with those whose listener speaks it,
 //! - `http.rs` reads requests, `request.rs` decides who answers them, `respond.rs` writes answers,
 //! - `stream.rs` opens streams and reads what clients send, `websocket.rs` that of WebSockets,
 //!   `admit.rs` says when a stream gets its session,
@@ -28,6 +29,7 @@ use mio::net::{TcpListener, UnixListener};
 use mio::{Events, Interest, Poll, Token};
 
 use crate::admit::Admission;
+use crate::certificates::Certificates;
 use crate::config::Config;
 use crate::crowd::{Kept, Patience};
 use crate::doors::Doors;
@@ -38,6 +40,7 @@ use crate::listen;
 use crate::outbox::Pool;
 use crate::random::Random;
 use crate::settings::Settings;
+use crate::shake::Tls;
 use crate::stats::{Stat, Stats};
 use crate::stop::Stopping;
 use crate::sync::Batch;
@@ -64,6 +67,8 @@ pub const RUN: u64 = u64::MAX;
 pub struct Shared {
     /// The command line.
     pub config: Config,
+    /// Of the listeners that speak TLS.
+    pub certificates: Certificates,
     /// See [`Turns`].
     pub turns: Arc<Turns>,
     /// See [`Doors`].
@@ -88,6 +93,8 @@ pub struct Worker {
     pub(crate) open: bool,
     pub(crate) settings: Settings,
     pub(crate) table: Table,
+    /// Where a listener speaks TLS.
+    pub(crate) tls: Option<Box<Tls>>,
     pub(crate) pool: Pool,
     pub(crate) stats: Stats,
     pub(crate) wheel: Wheel,
@@ -171,6 +178,7 @@ impl Worker {
             open: false,
             settings: Settings::default(),
             table: Table::new(Arc::clone(&shared.doors)),
+            tls: shared.certificates.any().then(Box::default),
             pool: Pool::default(),
             stats: Stats::new(),
             wheel: Wheel::new(),
@@ -229,6 +237,7 @@ impl Worker {
                 self.on_event(event);
             }
             self.accept_rest();
+            self.shake_hands();
             self.read_link();
             self.on_time();
             self.admit_waiting();
@@ -262,6 +271,7 @@ impl Worker {
             || upload
             || write
             || self.sync_may_go_on()
+            || self.handshakes_wait()
     }
 
     fn on_event(&mut self, event: &Event) {
@@ -308,6 +318,7 @@ impl Worker {
     pub(crate) fn on_readable(&mut self, index: u32) {
         let Some(slot) = self.table.get(index) else { return };
         match slot.phase {
+            Phase::Handshake => self.handshake_readable(index),
             Phase::Http => self.http_readable(index),
             Phase::Waiting | Phase::Opening | Phase::Live => self.stream_readable(index),
             Phase::Closing => self.discard(index),
@@ -368,7 +379,7 @@ impl Worker {
         let Some(slot) = self.table.get(index) else { return };
         match slot.phase {
             Phase::Http => self.resume_http(index),
-            Phase::Free | Phase::Left => {}
+            Phase::Free | Phase::Handshake | Phase::Left => {}
             Phase::Waiting | Phase::Opening | Phase::Live | Phase::Closing => {
                 if slot.clear(flag::UNREAD) {
                     self.on_readable(index);

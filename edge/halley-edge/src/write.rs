@@ -142,7 +142,8 @@ impl Worker {
         for index in 0..self.table.slots() {
             let Some(slot) = self.table.get(index) else { continue };
             if let Some(outbox) = self.pool.get(slot.outbox) {
-                sizes.push((outbox.bytes(), index));
+                let unsent = self.tls.as_mut().map_or(0, |tls| tls.unsent(index));
+                sizes.push((outbox.bytes() + unsent, index));
             }
         }
         sizes.sort_unstable_by(|a, b| b.cmp(a));
@@ -178,9 +179,11 @@ impl Worker {
         let Some(socket) = slot.socket.as_mut() else { return };
         let Some(outbox) = self.pool.get(slot.outbox) else { return };
         let before = outbox.bytes();
-        let flushed = outbox.flush(socket);
+        let sealed = self.tls.as_mut().and_then(|tls| tls.flush(index, outbox, socket));
+        let (flushed, grown, gone) = sealed.unwrap_or_else(|| (outbox.flush(socket), 0, 0));
         // An error may come after a part was written; the rest is counted off with the outbox.
-        self.stats.sub(Stat::OutboxBytes, (before - outbox.bytes()) as u64);
+        self.stats.add(Stat::OutboxBytes, grown as u64);
+        self.stats.sub(Stat::OutboxBytes, (before + gone - outbox.bytes()) as u64);
         slot.set(flag::ACTIVE);
         let Ok((end, bytes, writes)) = flushed else {
             self.stats.count(Stat::Vanished);
@@ -223,7 +226,7 @@ impl Worker {
                     self.replayed(index);
                 }
             }
-            Phase::Free | Phase::Waiting | Phase::Opening | Phase::Left => {}
+            Phase::Free | Phase::Handshake | Phase::Waiting | Phase::Opening | Phase::Left => {}
         }
     }
 }

@@ -1,13 +1,17 @@
 //! A client that writes and reads bytes.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
+
+use rustls::{ClientConnection, Stream};
 
 use crate::brain::{Brain, Edge, WAIT};
 
 pub struct Client {
     pub socket: TcpStream,
+    /// What it speaks TLS with, if it does; `tls.rs` gives it.
+    pub tls: Option<Box<ClientConnection>>,
     read: Vec<u8>,
 }
 
@@ -39,11 +43,49 @@ impl Client {
     pub fn of(socket: TcpStream) -> Client {
         socket.set_read_timeout(Some(WAIT)).unwrap();
         socket.set_write_timeout(Some(WAIT)).unwrap();
-        Client { socket, read: Vec::new() }
+        Client { socket, tls: None, read: Vec::new() }
     }
 
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        self.socket.write_all(bytes.as_ref()).unwrap();
+        match &mut self.tls {
+            None => self.socket.write_all(bytes.as_ref()).unwrap(),
+            Some(tls) => {
+                Stream::new(&mut **tls, &mut self.socket).write_all(bytes.as_ref()).unwrap()
+            }
+        }
+    }
+
+    /// Goes through with the handshake.
+    pub fn shake_hands(&mut self) -> io::Result<()> {
+        let tls = self.tls.as_mut().unwrap();
+        while tls.is_handshaking() {
+            tls.complete_io(&mut self.socket)?;
+        }
+        Ok(())
+    }
+
+    /// Sends close_notify.
+    pub fn say_goodbye(&mut self) {
+        let tls = self.tls.as_mut().unwrap();
+        tls.send_close_notify();
+        tls.write_tls(&mut self.socket).unwrap();
+    }
+
+    /// Sends bytes past TLS.
+    pub fn send_plain(&mut self, bytes: &[u8]) {
+        self.socket.write_all(bytes).unwrap();
+    }
+
+    /// Reads a byte that isn't needed.
+    pub fn read_byte(&mut self) -> io::Result<()> {
+        self.read_once(&mut [0; 1]).map(drop)
+    }
+
+    fn read_once(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match &mut self.tls {
+            None => self.socket.read(buffer),
+            Some(tls) => Stream::new(&mut **tls, &mut self.socket).read(buffer),
+        }
     }
 
     /// Sends a request without a body; `lines` are further headers, each with its CR LF.
@@ -54,7 +96,7 @@ impl Client {
     /// Reads more; false at the end.
     fn more(&mut self) -> bool {
         let mut buffer = [0; 65_536];
-        match self.socket.read(&mut buffer) {
+        match self.read_once(&mut buffer) {
             Ok(0) => false,
             Ok(n) => {
                 self.read.extend_from_slice(&buffer[..n]);
@@ -123,7 +165,7 @@ impl Client {
     pub fn expect_silence(&mut self, ms: u64) {
         assert_eq!(String::from_utf8_lossy(&self.read), "");
         self.socket.set_read_timeout(Some(Duration::from_millis(ms))).unwrap();
-        let end = self.socket.read(&mut [0; 1]).map_err(|e| e.kind());
+        let end = self.read_once(&mut [0; 1]).map_err(|e| e.kind());
         assert_eq!(end, Err(ErrorKind::WouldBlock));
         self.socket.set_read_timeout(Some(WAIT)).unwrap();
     }

@@ -6,6 +6,7 @@
 mod admission;
 mod bodies;
 mod brain;
+mod certificates;
 mod client;
 mod crowds;
 mod cursors;
@@ -26,4 +27,5 @@ mod sessions;
 mod slow;
 mod streams;
 mod tables;
+mod tls;
 mod websocket;

@@ -37,7 +37,7 @@ fn sighup_is_nothing() {
     assert_eq!(edge.child.try_wait().unwrap(), None);
 }
 
-fn one_line(arguments: &[&str]) -> (Option<i32>, String) {
+pub fn one_line(arguments: &[&str]) -> (Option<i32>, String) {
     let (mut command, dir) = command(arguments);
     let output = command.stderr(Stdio::piped()).output().unwrap();
     let _ = std::fs::remove_dir_all(dir);
