@@ -167,7 +167,9 @@ impl Worker {
             return;
         }
         let transport = slot.transport;
-        let (active, aside) = (slot.clear(flag::ACTIVE), slot.has(flag::ASIDE));
+        // What waits for the end of the round is as good as written.
+        let active = slot.clear(flag::ACTIVE) || slot.has(flag::DIRTY);
+        let aside = slot.has(flag::ASIDE);
         if slot.has(flag::BLOCKED) {
             // Nothing reaches this client now, no question either: `outbox_ms_max` is its time.
             slot.clear(flag::PINGED);

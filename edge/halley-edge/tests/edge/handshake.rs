@@ -72,7 +72,10 @@ fn another_version_is_refused_with_both() {
     brain.socket.write_all(&hello).unwrap();
     let (code, reason) = goodbye(brain.next());
     assert_eq!(code, 2);
-    assert!(reason.contains("777") && reason.contains(" 3 "), "{reason}");
+    assert!(
+        reason.contains("777") && reason.contains(&format!("edge {} ", halley_link::VERSION)),
+        "{reason}"
+    );
 }
 
 /// 3.3: "A name that the edge does not know is ignored; a value that it cannot use is GOODBYE 3
