@@ -182,11 +182,10 @@ impl Worker {
             }
             Ok(None) => Step::Wait,
             Err(error) => {
-                if is_tls(input) && !self.is_sealed(index) {
-                    self.tls_on_plain(index);
-                } else {
-                    self.refuse(index, &error);
+                if is_tls(input) {
+                    self.tls_unexpected(index);
                 }
+                self.refuse(index, &error);
                 Step::Done
             }
         }

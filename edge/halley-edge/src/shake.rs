@@ -30,9 +30,6 @@ use crate::worker::Worker;
 const ROUND_TIME: Duration = Duration::from_millis(4);
 /// The first byte of a TLS client (RFC 8446 section 5.1: a record of type handshake).
 const HANDSHAKE_RECORD: u8 = 22;
-/// All that a TLS client understands of a plain listener: the alert handshake_failure, in a record
-/// (RFC 8446 sections 5.1 and 6).
-const ALERT: &[u8] = &[21, 3, 1, 0, 2, 2, 40];
 
 /// Answer to plain HTTP where TLS is spoken.
 const HTTPS_EXPECTED: HttpError = HttpError::new(
@@ -210,18 +207,15 @@ impl Worker {
         self.refuse(index, &HTTPS_EXPECTED);
     }
 
-    /// A TLS client at a listener of plain HTTP.
-    pub(crate) fn tls_on_plain(&mut self, index: u32) {
+    /// A client begins with TLS inside of what is spoken here. To one that meant to speak it, the
+    /// answer in plain text is the usual sign of a port without it.
+    pub(crate) fn tls_unexpected(&mut self, index: u32) {
         if self.stats.get(Stat::TlsUnexpected) == 0 {
             let api = self.table.get(index).is_some_and(|slot| slot.has(flag::API));
             let key = if api { "api" } else { "public" };
-            log!(
-                "{key}.listen: a client speaks TLS here; set {key}.tls.certificate, or use http://"
-            );
+            log!("{key}.listen: a client speaks TLS; set {key}.tls.certificate, or use http://");
         }
         self.stats.count(Stat::TlsUnexpected);
-        self.push(index, ALERT.into());
-        self.close_after_flush(index, CloseReason::Client);
     }
 
     /// Reads records once, as [`Worker::read`] reads bytes. Beyond `room` come at most those of one
