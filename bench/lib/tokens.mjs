@@ -1,7 +1,7 @@
 // Users who show tokens. Bad ones, as many as are refused: what does that cost the edge, and does
 // the brain hear of it? And good ones: logins with HS256 against logins without tokens, in turns.
 
-import { randomBytes } from 'node:crypto';
+import { generateKeyPairSync, randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { start } from '../../test/system/lib/halley.mjs';
@@ -16,33 +16,53 @@ const SETTLE_MS = 1_000;
 const WAVES = 4;
 const ASKED_PER_S = 50_000;
 
+/** What bad tokens are: what `halley-load knock` is told. */
+const KINDS = {
+  signature: [],
+  mixed: ['--kind', 'mixed'],
+  RS256: ['--alg', 'RS256'],
+  ES256: ['--alg', 'ES256'],
+  EdDSA: ['--alg', 'EdDSA'],
+};
 /** Admission is not what is measured. */
 const open = { HALLEY_ADMISSION_RATE: '1000000' };
 
-/** The server's settings, with a new secret in the folder. */
+/** The server's settings, with new keys in the folder: one of each algorithm. */
 export function tokensSettings(folder) {
-  const file = secretFile(folder);
-  writeFileSync(file, `${randomBytes(48).toString('base64url')}\n`, { mode: 0o600 });
-  return { ...open, HALLEY_AUTH_MODE: 'jwt', HALLEY_AUTH_HMAC_SECRET_FILE: file };
+  const secret = randomBytes(48).toString('base64url');
+  const mine = { mode: 0o600 };
+  writeFileSync(secretFile(folder), `${secret}\n`, mine);
+  const pair = (kid, ...how) =>
+    ({ kid, ...generateKeyPairSync(...how).publicKey.export({ format: 'jwk' }) });
+  const keys = [
+    { kid: 'hs', kty: 'oct', k: Buffer.from(secret).toString('base64url') },
+    pair('rs', 'rsa', { modulusLength: 2048 }),
+    pair('es', 'ec', { namedCurve: 'P-256' }),
+    pair('ed', 'ed25519'),
+  ];
+  const file = join(folder, 'token-keys.json');
+  writeFileSync(file, JSON.stringify({ keys }), mine);
+  return { ...open, HALLEY_AUTH_MODE: 'jwt', HALLEY_AUTH_KEYS: file };
 }
 
 const secretFile = (folder) => join(folder, 'token-secret');
 
 export async function tokens(halley, plan, folder) {
-  const result = { signature: [], mixed: [], jwt: [], none: [] };
-  const seconds = Math.max(1, Math.round(plan.seconds / plan.rounds));
+  const bad = Object.fromEntries(Object.keys(KINDS).map((kind) => [kind, []]));
+  const seconds = Math.max(1, Math.round(plan.seconds / plan.rounds / 2));
   for (let round = 1; round <= plan.rounds; round += 1) {
-    for (const kind of ['signature', 'mixed']) {
+    for (const [kind, options] of Object.entries(KINDS)) {
       say(`tokens: round ${round} of ${plan.rounds}: bad ones, ${kind}`);
       await sleep(SETTLE_MS);
       const { result: refused, cpu } = await cpuDuring(halley, () => load('knock',
-        '--url', halley.publicUrl, '--token-secret-file', secretFile(folder), '--kind', kind,
-        '--seconds', `${seconds}`));
+        '--url', halley.publicUrl, '--token-secret-file', secretFile(folder),
+        '--seconds', `${seconds}`, ...options));
       const others = Object.keys(refused.statuses).filter((status) => status !== '401');
       if (others.length > 0) throw new Error(`tokens: bad ones are answered with ${others}`);
-      result[kind].push({ refused, cpu });
+      bad[kind].push({ refused, cpu });
     }
   }
+  const result = { bad, jwt: [], none: [] };
   const other = await start({ settings: { ...open, HALLEY_EDGE_WORKERS: `${plan.workers}`,
     HALLEY_LOG_LEVEL: 'warning' } });
   try {
@@ -80,7 +100,9 @@ async function logins(plan, halley, ...options) {
   return waves;
 }
 
-export function tokensRows(plan, { signature, mixed, jwt, none }) {
+export function tokensRows(plan, { bad, jwt, none }) {
+  const { signature, mixed } = bad;
+  const others = [bad.RS256, bad.ES256, bad.EdDSA];
   const perS = (windows) => median(windows.map(({ refused }) => refused.answers_per_s));
   const share = (windows, side) => `${fixed(100 * median(windows.map(({ refused, cpu }) =>
     cpu[side] / refused.seconds)), 1)} %`;
@@ -93,14 +115,18 @@ export function tokensRows(plan, { signature, mixed, jwt, none }) {
     (cpu[side] / connected) * 1e6)), 1);
   const both = (rounds) => `${us(rounds, 'edge')} + ${us(rounds, 'brain')} µs`;
   return [
-    ['**Bad tokens**', '64 keep-alive connections, HS256', ''],
-    ['refused, a wrong signature each', `${whole(perS(signature))}/s`,
+    ['**Bad tokens**', '64 keep-alive connections', ''],
+    ['refused, HS256 with a wrong signature each', `${whole(perS(signature))}/s`,
       `≥ ${whole(ASKED_PER_S)}/s`],
     [`refused, half of them junk (${codes} codes)`, `${whole(perS(mixed))}/s`, ''],
     ['processor time of the brain meanwhile, of a core',
       `${share(signature, 'brain')}, ${share(mixed, 'brain')}`, '≤ 2 %'],
     ['the same of the edge', `${share(signature, 'edge')}, ${share(mixed, 'edge')}`, ''],
     ['processor time of the edge for a refusal', `${cost(signature)}, ${cost(mixed)} µs`, ''],
+    ['refused, RS256, ES256, EdDSA with a wrong signature each',
+      `${others.map((windows) => whole(perS(windows))).join(', ')}/s`, ''],
+    ['processor time of the edge for each of these', `${others.map(cost).join(', ')} µs`, ''],
+    ['the brain meanwhile', others.map((windows) => share(windows, 'brain')).join(', '), '≤ 2 %'],
     ['**Logins**', `${whole(plan.connections)} SSE, ${WAVES} times in each round`, ''],
     ['with HS256 tokens', `${whole(rate(jwt.flat()))}/s`, ''],
     ['with auth.mode = none, in turns', `${whole(rate(none.flat()))}/s`, ''],

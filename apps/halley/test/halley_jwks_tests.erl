@@ -46,6 +46,16 @@ the_edge_gets_no_more_than_it_needs_test() ->
                                || Name <- [kty, n, e, kid, alg]]),
     ?assertEqual([Expected], good([Given])).
 
+%% tokens.json: what the edge's test checks tokens with is what it would get from here.
+golden_sets_test() ->
+    Here = proplists:get_value(source, ?MODULE:module_info(compile)),
+    {ok, Text} = file:read_file(filename:join(filename:dirname(Here),
+                                              "../../../protocol/tokens.json")),
+    #{<<"sets">> := Sets} = jiffy:decode(Text, [return_maps]),
+    Filled = [Keys || #{<<"keys">> := [_ | _] = Keys} <- maps:values(Sets)],
+    ?assert(length(Filled) >= 10),
+    [?assertEqual(Keys, good(Keys)) || Keys <- Filled].
+
 several_keys_test() ->
     Named = fun(Key, Kid) -> Key#{kid => Kid} end,
     Keys = [Named(ec(), <<"a">>), Named(oct(), <<"b">>), Named(rsa(), <<"c">>)],

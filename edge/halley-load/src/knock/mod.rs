@@ -20,7 +20,7 @@ use crate::progress::Progress;
 use crate::report::{self, LatencyMs, grouped};
 use crate::target::Target;
 use crate::token::Signer;
-use bad::Kind;
+use bad::{Alg, Kind};
 use door::{Counts, Door};
 
 /// What to show.
@@ -38,6 +38,9 @@ pub struct Options {
     /// Tokens with another's signature alone, or half of them and half of all kinds of junk
     #[arg(long, value_enum, default_value = "signature")]
     kind: Kind,
+    /// What the wrong signatures are of: the server needs a key for it
+    #[arg(long, value_enum, default_value = "HS256")]
+    alg: Alg,
     /// Keep-alive connections
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     connections: u32,
@@ -78,7 +81,7 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let seconds = options.seconds.clamp(0.01, 1e6);
     let signer = Signer::read(&options.token_secret_file)?;
-    let requests = bad::tokens(&signer, options.kind).into_iter().map(|token| {
+    let requests = bad::tokens(&signer, options.kind, options.alg).into_iter().map(|token| {
         let (path, host) = (&options.path, &target.host);
         format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\r\n")
     });
