@@ -299,4 +299,10 @@ fn clients_show_tokens() {
     clients.quit();
     let missing = run(&["clients", "--connections", "1", "--token-secret-file", "/no/such/file"]);
     assert!(stderr(&missing).contains("can't read /no/such/file"), "{}", stderr(&missing));
+    let file = secret.path();
+    for other in [["--transport", "test"], ["--speak", "nats"]] {
+        let all = [&["clients", "--connections", "1", "--token-secret-file", file], &other[..]];
+        let wrong = run(&all.concat());
+        assert!(stderr(&wrong).contains("--token-secret-file: "), "{}", stderr(&wrong));
+    }
 }

@@ -225,7 +225,6 @@ fn a_token_names_the_user() {
         (Transport::Sse, "/v1/stream"),
         (Transport::Ndjson, "/v1/stream?cursor=C-1"),
         (Transport::Ws, "/v1/ws?cursor=C-1"),
-        (Transport::Test, "/test/a%2Fb"),
     ] {
         let cursor = Some(&b"C-1"[..]);
         let who = Who { user: "a/b", token: Some("t.o.k"), channel: "", cursor };

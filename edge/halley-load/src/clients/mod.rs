@@ -228,6 +228,9 @@ fn spoken(options: &Options) -> Result<Box<dyn Protocol>> {
         Speak::Halley if options.cursors && transport == Transport::Test => {
             "--cursors: /test/<user> has none; expected another --transport"
         }
+        Speak::Halley if options.token_secret_file.is_some() && transport == Transport::Test => {
+            "--token-secret-file: /test/<user> takes none; expected another --transport"
+        }
         Speak::Halley if options.path.is_some() => {
             "--path: Halley's are given by --transport; expected another --speak"
         }
