@@ -116,7 +116,8 @@ of_link_and_edge() ->
       "how long a stream may wait to be admitted; beyond it the client is told to come back"},
      {outboxes_bytes_max, 268435456, bytes, edge,
       "all outboxes of a worker; beyond it the longest are closed"},
-     {message_bytes_max, 65536, bytes, edge, "largest WebSocket message from a client"}].
+     {message_bytes_max, 65536, bytes, edge, "largest WebSocket message from a client"},
+     {token_bytes_max, 8192, bytes, edge, "longest token of a client"}].
 
 %% The value in force.
 -spec get(name()) -> non_neg_integer().

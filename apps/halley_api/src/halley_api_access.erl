@@ -60,8 +60,7 @@ user_missing(jwt) ->
                  "a token is needed here: send it as Authorization: Bearer <token>");
 user_missing(none) ->
     halley_api_error:response({401, <<"user_missing">>,
-                               "this version's edge doesn't say yet who asks: let a server do it, "
-                               "on the API listener"}).
+                               "say who is asking: add ?user=<id> to the address"}).
 
 key_refused(missing) ->
     halley_metrics:incr(key_missing),

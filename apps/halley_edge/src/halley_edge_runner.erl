@@ -63,7 +63,6 @@ init([]) ->
     %% Links of an earlier runner would be in the way of looking who is there.
     ok = halley_edge_dialer:disconnect(),
     Config = config(),
-    ok = checkable(application:get_env(halley, auth_mode, none)),
     ok = prepare_directory(Config),
     Program = or_fail(halley_edge_process:program()),
     {ok, #state{config = Config, program = Program, edge = none}, {continue, begin_with}}.
@@ -97,13 +96,6 @@ cannot(Line, Otherwise) ->
         false -> halley_boot:fail(Line);
         true -> ?LOG_ERROR("~ts", [Line]), Otherwise()
     end.
-
-%% Rather no start than an edge that refuses every meeting (link.md 12).
-checkable(none) ->
-    ok;
-checkable(jwt) ->
-    halley_boot:fail("auth.mode: jwt is not complete in this version: the edge doesn't check "
-                     "tokens yet; use none, on a loopback address or behind what authenticates").
 
 or_fail({ok, Value}) -> Value;
 or_fail({error, Line}) -> halley_boot:fail(Line).

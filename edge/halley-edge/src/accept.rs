@@ -4,10 +4,13 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use halley_link::GoodbyeCode;
 use mio::Interest;
 
+use crate::goodbye::LinkEnd;
 use crate::link::Link;
 use crate::listen;
+use crate::settings::AuthMode;
 use crate::stats::Stat;
 use crate::table::flag;
 use crate::worker::{API, LINK, PUBLIC, Worker};
@@ -83,8 +86,21 @@ impl Worker {
         }
     }
 
-    /// Begins to accept clients, after the first handshake.
-    pub(crate) fn open_listeners(&mut self) -> io::Result<()> {
+    /// Begins to accept clients, after the first handshake (3.6) and, if they show tokens, the
+    /// first keys (12.4).
+    ///
+    /// # Errors
+    /// When the listeners fail.
+    pub(crate) fn let_clients_in(&mut self) -> Result<(), LinkEnd> {
+        let asks = self.settings.auth_mode == AuthMode::Jwt;
+        if asks && self.tokens.keys.is_none() && !self.open {
+            return Ok(());
+        }
+        self.open_listeners()
+            .map_err(|e| LinkEnd::Broken(GoodbyeCode::Handshake, format!("listeners: {e}")))
+    }
+
+    fn open_listeners(&mut self) -> io::Result<()> {
         let timeout = Duration::from_millis(self.settings.user_timeout_ms());
         let registry = self.poll.registry();
         for (listener, token) in [(&mut self.public, PUBLIC), (&mut self.api, API)] {

@@ -131,7 +131,7 @@ impl Worker {
             let retry_after_s = u16::try_from(retry_ms.div_ceil(1_000)).unwrap_or(u16::MAX);
             return self.refuse_stream(index, &StreamError { retry_after_s, ..BUSY });
         }
-        let (date, origins) = (self.date, Rc::clone(&self.settings.origins));
+        let (date, origins) = (self.clock.date, Rc::clone(&self.settings.origins));
         if let Detail::Opening(opening) = self.table.take_detail(index) {
             let framing = transport.framing();
             let reply = opening.reply.last();

@@ -149,6 +149,7 @@ impl Worker {
                 self.gap(&Gap { reason, from, to }, cursor, conns);
             }
             Frame::Cursor { cursor } => self.link_cursor_moved(cursor),
+            Frame::Keys { keys } => self.take_keys(keys)?,
             Frame::Inspect { token, conn } => self.inspect(token, conn),
             Frame::GroupJoin { group, conns } => self.group_join(group, conns)?,
             Frame::GroupLeave { group, conns } => self.group_leave(group, conns),
@@ -183,9 +184,11 @@ impl Worker {
 
     /// The handshake: answers, takes the settings, begins the sync.
     fn meet(&mut self, window: u32, settings: Settings, node: &[u8]) -> Result<(), LinkEnd> {
-        self.settings = settings;
-        self.open_listeners()
-            .map_err(|e| LinkEnd::Broken(GoodbyeCode::Handshake, format!("listeners: {e}")))?;
+        let last = std::mem::replace(&mut self.settings, settings).auth_mode;
+        self.end_groups();
+        self.forget_numbers();
+        self.auth_changed(last);
+        self.let_clients_in()?;
         let (count, names) = stats::metrics();
         let config = &self.shared.config;
         let Some(link) = self.link.as_mut() else { return Ok(()) };
@@ -204,7 +207,6 @@ impl Worker {
             metrics: List::from_items(count, &names),
         });
         self.stats.count(Stat::Meetings);
-        self.end_groups();
         let sessions = self.forget_numbers();
         if self.index == 0 {
             log!("met {}: {sessions} sessions in worker 0", String::from_utf8_lossy(node));

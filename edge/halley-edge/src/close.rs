@@ -100,6 +100,7 @@ impl Worker {
     pub(crate) fn leave(&mut self, index: u32, reason: CloseReason) {
         self.forget_hold(index);
         self.strike(index);
+        self.tokens.forget(index);
         let conn = self.table.conn(index);
         let Some(slot) = self.table.get(index) else { return };
         match slot.phase {

@@ -303,7 +303,7 @@ mod tests {
                     }
                     Step::Strike(slot) => {
                         let groups = model.groups.values_mut();
-                        let of = groups.map(|group| usize::from(group.remove(&slot))).sum();
+                        let of: usize = groups.map(|group| usize::from(group.remove(&slot))).sum();
                         prop_assert_eq!(run.groups.strike(slot), of);
                         // The slot's next session has seen nothing; the old one may miss the end.
                         let due = model.due.remove(&slot).unwrap_or_default();

@@ -167,7 +167,7 @@ impl Worker {
             return;
         }
         self.turned_away += 1;
-        let options = ResponseOptions { date: Some(self.date), ..ResponseOptions::default() };
+        let options = ResponseOptions { date: Some(self.clock.date), ..ResponseOptions::default() };
         let mut out = Vec::new();
         http_error(&mut out, error, &options);
         let _ = socket.write(&out);

@@ -21,9 +21,9 @@ use crate::cursor;
 use crate::exchange::Exchange;
 use crate::outbox::{self, Piece};
 use crate::stats::Stat;
-use crate::stream::{SessionRequest, USER_MISSING};
+use crate::stream::SessionRequest;
 use crate::table::{Detail, Phase, flag};
-use crate::transport::Transport;
+use crate::transport::{EXPIRED, Transport};
 use crate::worker::Worker;
 
 /// What a client may send ahead of its answer before it is not read any more.
@@ -58,12 +58,14 @@ pub struct Poll {
     link_was: Box<[u8]>,
     /// What the client sent ahead of the answer.
     unparsed: Vec<u8>,
+    /// Its token has expired.
+    expired: bool,
 }
 
 impl Poll {
     /// Is there anything to say?
     pub fn has_something(&self) -> bool {
-        !self.events.is_empty() || self.gap.is_some()
+        !self.events.is_empty() || self.gap.is_some() || self.expired
     }
 
     /// Notes a gap; several become one.
@@ -77,20 +79,24 @@ impl Poll {
 impl Worker {
     /// `GET /v1/poll`
     pub(crate) fn open_poll(&mut self, index: u32, req: &Request<'_>) -> Result<(), HttpError> {
-        let user = target::query_value(req.target, "user")?.ok_or(USER_MISSING)?;
+        let asker = &self.asker(req)?;
         let timeout_ms = match target::query_value(req.target, "timeout")? {
             Some(text) => milliseconds(&text).ok_or(BAD_TIMEOUT)?,
             None => TIMEOUT_MS,
         };
         let until_ms = self.now_ms + timeout_ms.min(self.settings.poll_ms_max);
         let cursor = cursor::of_target(req)?;
-        let (transport, user) = (Transport::Poll, &*user);
-        let wanted = SessionRequest { transport, user, cursor: &cursor };
+        let transport = Transport::Poll;
+        let wanted = SessionRequest { transport, asker, cursor: &cursor };
         self.open_session(index, req, &wanted, |out, options| {
             // Only HEAD is answered by this.
             if options.head_only {
                 let events: &[Rc<[u8]>] = &[];
-                poll::answer(out, &poll::Answer { gap: None, events, cursor: b"" }, options);
+                poll::answer(
+                    out,
+                    &poll::Answer { gap: None, events, cursor: b"", end: None },
+                    options,
+                );
             }
         })?;
         if let Some(Detail::Opening(opening)) = self.table.detail(index) {
@@ -102,6 +108,7 @@ impl Worker {
                 cursor: Box::default(),
                 link_was: Box::default(),
                 unparsed: Vec::new(),
+                expired: false,
             });
             // Its events are set aside, and whether the client has left is to be seen.
             if let Some(slot) = self.table.get(index) {
@@ -225,7 +232,7 @@ impl Worker {
     /// Ends the session with its answer. The connection goes on if the client wants it to and
     /// `keep` is true.
     pub(crate) fn answer_poll(&mut self, index: u32, reason: CloseReason, keep: bool) {
-        let (date, origins) = (self.date, Rc::clone(&self.settings.origins));
+        let (date, origins) = (self.clock.date, Rc::clone(&self.settings.origins));
         self.overdue(index);
         let cursor = self.poll_cursor(index);
         let Detail::Opening(opening) = self.table.take_detail(index) else { return };
@@ -233,7 +240,9 @@ impl Worker {
         let reply = if keep { opening.reply } else { opening.reply.last() };
         let gap = poll.gap.as_ref();
         let gap = gap.map(|gap| Gap { reason: &gap.reason, from: gap.from, to: gap.to });
-        let answer = poll::Answer { gap, events: &poll.events, cursor: &cursor };
+        let end = poll.expired.then_some(EXPIRED);
+        let reason = if poll.expired { CloseReason::Expired } else { reason };
+        let answer = poll::Answer { gap, events: &poll.events, cursor: &cursor, end };
         let mut out = Vec::new();
         poll::answer(&mut out, &answer, &reply.options(&origins, date));
         self.stats.count(Stat::Polls);
@@ -264,6 +273,14 @@ impl Worker {
             slot.set(flag::UNREAD);
             self.ready.push(index);
         }
+    }
+
+    /// A poll's token has expired: it is answered with what there is. False if that was known.
+    pub(crate) fn poll_expired(&mut self, index: u32) -> bool {
+        let Some(poll) = self.poll_of(index) else { return false };
+        let first = !std::mem::replace(&mut poll.expired, true);
+        self.answer_poll_soon(index);
+        first
     }
 
     /// What the client of a poll goes on behind.

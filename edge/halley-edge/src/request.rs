@@ -1,4 +1,9 @@
 //! Who answers a request: the edge itself (streams, preflights) or the brain (everything else).
+//!
+//! What clients of the public listener ask of the brain travels without what they showed to enter,
+//! and, under `/v1/me/`, with who the edge found them to be (link.md 12.6, 12.9).
+
+use std::borrow::Cow;
 
 use halley_link::{FLAG_END, FLAG_EXPECT, Frame, Item, List, Pair};
 use halley_wire::HttpError;
@@ -11,6 +16,7 @@ use crate::exchange::{Reply, Stage};
 use crate::respond::STREAM_METHODS;
 use crate::stats::Stat;
 use crate::table::flag;
+use crate::who::{Asker, TOKEN_PARAMETER};
 use crate::worker::Worker;
 
 /// What a public path is for.
@@ -27,6 +33,8 @@ enum Stream {
 
 /// Methods of the API, for preflights.
 const API_METHODS: &str = "GET, HEAD, POST, DELETE, OPTIONS";
+/// Those of what users do themselves.
+const ME_METHODS: &str = "GET, HEAD, POST, PUT, DELETE, OPTIONS";
 
 /// Answer while there is no link.
 pub const NO_BRAIN: HttpError = HttpError::new(
@@ -47,6 +55,48 @@ const HEADER_NAME_TOO_LONG: HttpError =
 /// Does a header say what only the edge may say (link.md 12.6)?
 fn is_ours(name: &str) -> bool {
     name.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("halley-"))
+}
+
+/// Is the path one of what users do themselves, however it is written?
+fn is_me(path: &str) -> bool {
+    let mut segments = target::segments(path).map(Result::unwrap_or_default);
+    segments.next().is_some_and(|first| first == "v1")
+        && segments.next().is_some_and(|second| second == "me")
+}
+
+/// Appends the headers that travel on, as items; gives their number.
+fn write_headers(
+    items: &mut Vec<u8>,
+    req: &Request<'_>,
+    api: bool,
+    asker: Option<&Asker<'_>>,
+) -> Result<u16, HttpError> {
+    let mut count = 0;
+    for (name, value) in asker.into_iter().flat_map(headers_of) {
+        Pair { name: name.as_bytes(), value }.write(items);
+        count += 1;
+    }
+    let shows = |name: &str| !api && name.eq_ignore_ascii_case("authorization");
+    let travels = |name: &str| !is_ours(name) && !shows(name);
+    for (name, value) in req.headers.end_to_end().filter(|(name, _)| travels(name)) {
+        if name.len() > usize::from(u8::MAX) {
+            return Err(HEADER_NAME_TOO_LONG);
+        }
+        let lower = name.to_ascii_lowercase();
+        Pair { name: lower.as_bytes(), value }.write(items);
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// The target as it travels on.
+fn target_of<'r>(req: &Request<'r>, api: bool) -> Cow<'r, str> {
+    if api { Cow::Borrowed(req.target) } else { target::without(req.target, TOKEN_PARAMETER) }
+}
+
+/// Who asks, for the brain (link.md 12.6).
+fn headers_of<'a>(asker: &'a Asker<'_>) -> [(&'static str, &'a [u8]); 2] {
+    [("halley-user", asker.user.as_bytes()), ("halley-rights", asker.rights.as_bytes())]
 }
 
 impl Worker {
@@ -104,12 +154,35 @@ impl Worker {
     }
 
     fn preflight(&mut self, index: u32, req: &Request<'_>, api: bool) -> Option<usize> {
-        let methods = if api { API_METHODS } else { STREAM_METHODS };
+        let methods = match target::split(req.target) {
+            _ if api => API_METHODS,
+            (path, _) if is_me(path) => ME_METHODS,
+            _ => STREAM_METHODS,
+        };
         self.local(index, req, |out, options| cors::preflight(out, methods, options))
+    }
+
+    /// Who asks, if that is something to the brain.
+    fn asker_for_the_brain<'r>(
+        &mut self,
+        req: &Request<'r>,
+        api: bool,
+    ) -> Result<Option<Asker<'r>>, HttpError> {
+        let (path, _) = target::split(req.target);
+        if api || !is_me(path) {
+            return Ok(None);
+        }
+        let asker = self.asker(req)?;
+        self.user_may_ask(asker.user.as_bytes())?;
+        Ok(Some(asker))
     }
 
     /// Passes a request on to the brain.
     fn pass_on(&mut self, index: u32, req: &Request<'_>, api: bool, body: &[u8]) -> Option<usize> {
+        let asker = match self.asker_for_the_brain(req, api) {
+            Ok(asker) => asker,
+            Err(error) => return self.local_error(index, req, &error),
+        };
         if !self.link.as_ref().is_some_and(|link| link.up) {
             return self.local_error(index, req, &NO_BRAIN);
         }
@@ -119,15 +192,10 @@ impl Worker {
         }
         let mut items = std::mem::take(&mut self.items);
         items.clear();
-        let mut count = 0;
-        for (name, value) in req.headers.end_to_end().filter(|(name, _)| !is_ours(name)) {
-            if name.len() > usize::from(u8::MAX) {
-                return self.local_error(index, req, &HEADER_NAME_TOO_LONG);
-            }
-            let lower = name.to_ascii_lowercase();
-            Pair { name: lower.as_bytes(), value }.write(&mut items);
-            count += 1;
-        }
+        let mut count = match write_headers(&mut items, req, api, asker.as_ref()) {
+            Ok(count) => count,
+            Err(error) => return self.local_error(index, req, &error),
+        };
         let window = self.settings.request_window_bytes;
         let whole = match req.body {
             BodyFraming::None => Some(0),
@@ -141,6 +209,7 @@ impl Worker {
             count += 1;
         }
         let expects = whole.is_none() && req.expect_continue && body.is_empty();
+        let target = target_of(req, api);
         let conn = self.table.conn(index);
         self.send(&Frame::Request {
             conn,
@@ -148,11 +217,12 @@ impl Worker {
             flags: if whole.is_some() { FLAG_END } else { 0 }
                 | if expects { FLAG_EXPECT } else { 0 },
             method: req.method.as_bytes(),
-            target: req.target.as_bytes(),
+            target: target.as_bytes(),
             headers: List::from_items(count, &items),
             body: &body[..whole.unwrap_or(0)],
         });
         self.items = items;
+        self.stats.count(Stat::PassedOn);
         self.stats.add(Stat::RequestsInFlight, 1);
         let exchange = self.exchange_or_new(index)?;
         exchange.in_flight = true;

@@ -10,6 +10,7 @@ use halley_wire::http1::response::{Head, ResponseOptions, http_error};
 
 use crate::exchange::{Exchange, Stage};
 use crate::stats::Stat;
+use crate::who;
 use crate::worker::Worker;
 
 /// The `Retry-After` of an edge that waits for its brain.
@@ -26,7 +27,7 @@ impl Worker {
         req: &Request<'_>,
         write: impl FnOnce(&mut Vec<u8>, &ResponseOptions<'_>),
     ) -> Option<usize> {
-        let (date, origins) = (self.date, Rc::clone(&self.settings.origins));
+        let (date, origins) = (self.clock.date, Rc::clone(&self.settings.origins));
         let exchange = self.exchange_or_new(index)?;
         exchange.reply.keep_alive &= req.body == BodyFraming::None;
         let keep_alive = exchange.reply.keep_alive;
@@ -51,10 +52,13 @@ impl Worker {
     ) -> Option<usize> {
         self.count_error(error.status);
         let error = *error;
+        let challenge = who::challenge(error.status, error.code, error.message);
         self.local(index, req, |out, options| {
+            let challenge = challenge.as_deref();
             let retry_after_s = (error.status == 503).then_some(RETRY_AFTER_S);
             let allow = (error.status == 405).then_some(STREAM_METHODS);
-            http_error(out, &error, &ResponseOptions { retry_after_s, allow, ..*options });
+            let options = ResponseOptions { retry_after_s, allow, challenge, ..*options };
+            http_error(out, &error, &options);
         })
     }
 
@@ -62,7 +66,7 @@ impl Worker {
     pub(crate) fn refuse(&mut self, index: u32, error: &HttpError) {
         self.count_error(error.status);
         self.request_gone(index);
-        let (date, origins) = (self.date, Rc::clone(&self.settings.origins));
+        let (date, origins) = (self.clock.date, Rc::clone(&self.settings.origins));
         let begun = self.exchange(index).is_some_and(|e| e.answer_left.is_some());
         if !begun {
             let reply =
@@ -89,7 +93,7 @@ impl Worker {
     /// RESPONSE: the brain's answer, or its beginning.
     pub(crate) fn response(&mut self, conn: u64, answer: Answer<'_>) {
         let Some((index, _)) = self.table.find(conn) else { return };
-        let (date, origins) = (self.date, Rc::clone(&self.settings.origins));
+        let (date, origins) = (self.clock.date, Rc::clone(&self.settings.origins));
         let Some(exchange) =
             self.exchange(index).filter(|e| e.in_flight && e.answer_left.is_none())
         else {

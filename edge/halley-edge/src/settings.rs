@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use halley_link::{List, Pair};
+use halley_token::Rules;
 use halley_wire::http1::cors::Origins;
 use halley_wire::http1::head::HeadLimits;
 
@@ -24,6 +25,15 @@ pub enum SlowConsumer {
     DropOldest,
     /// Of each subject only the newest event waits.
     LatestPerSubject,
+}
+
+/// How clients say who they are (http.md 14.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuthMode {
+    /// By `?user=`, and are believed.
+    None,
+    /// By a token.
+    Jwt,
 }
 
 /// One worker's settings. Lengths of time are in milliseconds, sizes in bytes.
@@ -89,6 +99,10 @@ pub struct Settings {
     pub message_bytes_max: usize,
     /// Frames that wait for the link.
     pub link_queue_bytes_max: usize,
+    /// How clients say who they are.
+    pub auth_mode: AuthMode,
+    /// What is asked of a token besides its signature.
+    pub token_rules: Rules,
     /// Which pages may read answers.
     pub origins: Rc<Origins>,
 }
@@ -126,6 +140,8 @@ impl Default for Settings {
             outboxes_bytes_max: 268_435_456,
             message_bytes_max: 65_536,
             link_queue_bytes_max: 16_777_216,
+            auth_mode: AuthMode::None,
+            token_rules: Rules { token_bytes_max: 8_192, ..Rules::default() },
             origins: Rc::default(),
         }
     }
@@ -205,8 +221,29 @@ impl Settings {
             b"outboxes_bytes_max" => self.outboxes_bytes_max = bytes()?,
             b"message_bytes_max" => self.message_bytes_max = bytes()?,
             b"link_queue_bytes_max" => self.link_queue_bytes_max = bytes()?,
-            b"auth_mode" => return (value == "none").then_some(()),
             b"cors_origins" => self.origins = Rc::new(Origins::parse(value).ok()?),
+            _ => return self.set_auth(name, value),
+        }
+        Some(())
+    }
+
+    /// Likewise, of what is about tokens.
+    fn set_auth(&mut self, name: &[u8], value: &str) -> Option<()> {
+        let number = || value.parse::<u32>().ok();
+        match name {
+            b"auth_mode" => {
+                self.auth_mode = match value {
+                    "none" => AuthMode::None,
+                    "jwt" => AuthMode::Jwt,
+                    _ => return None,
+                }
+            }
+            b"auth_issuer" => self.token_rules.issuer = value.to_owned(),
+            b"auth_audience" => self.token_rules.audience = value.to_owned(),
+            b"auth_leeway_ms" => {
+                self.token_rules.leeway_s = u64::from(number()?).div_ceil(1_000);
+            }
+            b"token_bytes_max" => self.token_rules.token_bytes_max = number()?.max(1) as usize,
             _ => {}
         }
         Some(())

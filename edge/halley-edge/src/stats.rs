@@ -46,6 +46,7 @@ stats! {
         "Requests refused: requests_per_address_per_s_max.";
     UserAsks counter "rate_by_user_total" "Requests refused: requests_per_user_per_s_max.";
     Requests counter "requests_total" "HTTP requests read.";
+    PassedOn counter "requests_passed_on_total" "Requests passed on to the brain.";
     RequestsInFlight gauge "requests_in_flight" "Requests that wait for the brain.";
     BadRequests counter "bad_requests_total" "Requests answered with 4xx by the edge itself.";
     Unavailable counter "unavailable_total" "Requests answered with 503 or 504 by the edge itself.";
@@ -53,6 +54,18 @@ stats! {
     SlowBodies counter "slow_bodies_total" "Requests refused: pace_bytes_per_s_min of a body.";
     SlowReaders counter "slow_readers_total"
         "Connections closed: pace_bytes_per_s_min of an answer.";
+    Tokens counter "tokens_total" "Tokens accepted.";
+    TokensMissing counter "tokens_missing_total"
+        "Requests with no token, or two, where one is needed.";
+    TokensMalformed counter "tokens_malformed_total" "Tokens refused: they can't be read.";
+    TokensUnsigned counter "tokens_unsigned_total"
+        "Tokens refused: their algorithm, key or signature is no good.";
+    TokensOutOfTime counter "tokens_out_of_time_total"
+        "Tokens refused: they have expired, or aren't valid yet.";
+    TokensOfOthers counter "tokens_of_others_total"
+        "Tokens refused: their iss, aud, sub or halley, or another user than was named.";
+    TokensNoKeys counter "tokens_no_keys_total" "Tokens refused: there is no key.";
+    Expired counter "sessions_expired_total" "Streams and polls ended: their token had expired.";
     Streams counter "streams_total" "Streams opened.";
     Delivered counter "delivered_total" "Events put into outboxes.";
     Held gauge "held_sessions" "Sessions that wait for the end of their replay.";

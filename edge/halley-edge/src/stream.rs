@@ -21,10 +21,8 @@ use crate::poll::Poll;
 use crate::stats::Stat;
 use crate::table::{Detail, Phase, flag};
 use crate::transport::Transport;
+use crate::who::{self, Asker};
 use crate::worker::{READ_BYTES, Worker};
-
-/// Longest id of a user, in bytes; the brain knows the rest of the rules.
-const USER_BYTES_MAX: usize = 255;
 
 /// What a stream holds until its session is there, and a poll until it is answered.
 pub struct Opening {
@@ -40,16 +38,11 @@ pub struct SessionRequest<'a> {
     /// How its events shall look.
     pub transport: Transport,
     /// Whose events.
-    pub user: &'a str,
+    pub asker: &'a Asker<'a>,
     /// Behind what; empty for what comes from now on.
     pub cursor: &'a [u8],
 }
 
-/// Answer to who doesn't say who it is.
-pub const USER_MISSING: HttpError =
-    HttpError::new(400, "user_missing", "Say who is asking: add ?user=<id> to the address.");
-const USER_BAD: HttpError =
-    HttpError::new(400, "bad_user", "A user's id has 1 to 255 bytes of UTF-8.");
 const NOT_ACCEPTABLE: HttpError = HttpError::new(
     406,
     "not_acceptable",
@@ -69,18 +62,17 @@ const FOREIGN_ORIGIN: HttpError = HttpError::new(
 impl Worker {
     /// `GET /v1/stream`
     pub(crate) fn open_events(&mut self, index: u32, req: &Request<'_>) -> Result<(), HttpError> {
-        let user = target::query_value(req.target, "user")?.ok_or(USER_MISSING)?;
-        let (user, cursor) = (&*user, &cursor::of_request(req)?);
+        let (asker, cursor) = (&self.asker(req)?, &cursor::of_request(req)?);
         if accepts(req, "application/x-ndjson") {
             let transport = Transport::ndjson(req.version);
-            let wanted = SessionRequest { transport, user, cursor };
+            let wanted = SessionRequest { transport, asker, cursor };
             self.open_session(index, req, &wanted, ndjson::head)
         } else if req.header("accept").is_none()
             || accepts(req, "text/event-stream")
             || accepts(req, "*/*")
         {
             let transport = Transport::sse(req.version);
-            let wanted = SessionRequest { transport, user, cursor };
+            let wanted = SessionRequest { transport, asker, cursor };
             self.open_session(index, req, &wanted, sse::head)
         } else {
             Err(NOT_ACCEPTABLE)
@@ -91,15 +83,15 @@ impl Worker {
     pub(crate) fn open_article(&mut self, index: u32, req: &Request<'_>) -> Result<(), HttpError> {
         let (path, _) = target::split(req.target);
         let encoded = path.strip_prefix("/test/").unwrap_or_default();
-        let user = target::decode(encoded, target::Plus::Literal)?;
+        let asker = &self.asker_by_path(target::decode(encoded, target::Plus::Literal)?)?;
         let transport = Transport::article(req.version);
         let framing = Framing::of(req.version);
         let path = path.to_owned();
-        let wanted = SessionRequest { transport, user: &user, cursor: b"" };
+        let wanted = SessionRequest { transport, asker, cursor: b"" };
         self.open_session(index, req, &wanted, |out, options| {
             article::head(out, options);
             if !options.head_only {
-                article::welcome(out, framing, &path, &user);
+                article::welcome(out, framing, &path, &asker.user);
             }
         })
     }
@@ -114,10 +106,10 @@ impl Worker {
         if !self.origin_allowed(req) {
             return Err(FOREIGN_ORIGIN);
         }
-        let user = target::query_value(req.target, "user")?.ok_or(USER_MISSING)?;
+        let asker = &self.asker(req)?;
         let cursor = cursor::of_target(req)?;
-        let (transport, user) = (Transport::WebSocket, &*user);
-        let wanted = SessionRequest { transport, user, cursor: &cursor };
+        let transport = Transport::WebSocket;
+        let wanted = SessionRequest { transport, asker, cursor: &cursor };
         self.open_session(index, req, &wanted, |out, options| {
             handshake::response(out, &accept, options);
         })
@@ -140,11 +132,8 @@ impl Worker {
         wanted: &SessionRequest<'_>,
         answer: impl FnOnce(&mut Vec<u8>, &ResponseOptions<'_>),
     ) -> Result<(), HttpError> {
-        let SessionRequest { transport, user, cursor } = *wanted;
-        if user.is_empty() || user.len() > USER_BYTES_MAX {
-            return Err(USER_BAD);
-        }
-        self.user_may_ask(user.as_bytes())?;
+        let SessionRequest { transport, asker, cursor } = *wanted;
+        self.user_may_ask(asker.user.as_bytes())?;
         self.stream_may_open()?;
         // 4.6. Without a link the stream may wait for one; behind a full queue it would wait in it.
         if self.link.as_ref().is_some_and(|link| link.up) && !self.link_has_room() {
@@ -156,12 +145,13 @@ impl Worker {
         }
         let reply = Reply::to(req);
         let mut out = Vec::new();
-        answer(&mut out, &reply.options(&self.settings.origins, self.date));
+        answer(&mut out, &reply.options(&self.settings.origins, self.clock.date));
         if let Some(slot) = self.table.get(index) {
             slot.phase = Phase::Waiting;
             slot.transport = transport;
         }
-        self.table.set_user(index, user.as_bytes());
+        self.table.set_user(index, asker.user.as_bytes());
+        self.take_token(index, transport, asker);
         let opening = Box::new(Opening { answer: out, reply, poll: None });
         self.table.set_detail(index, Detail::Opening(opening));
         if !cursor.is_empty() {
@@ -198,17 +188,21 @@ impl Worker {
         self.stats.sub(Stat::Opening, 1);
         self.stats.add(Stat::Sessions, 1);
         self.stats.count(Stat::Streams);
+        self.watch_token(index);
     }
 
     /// The stream doesn't come about: an HTTP error instead of its answer.
     pub(crate) fn refuse_stream(&mut self, index: u32, error: &StreamError<'_>) {
         self.count_error(error.status);
         self.strike(index);
-        let (date, origins) = (self.date, Rc::clone(&self.settings.origins));
+        let (date, origins) = (self.clock.date, Rc::clone(&self.settings.origins));
         if let Detail::Opening(opening) = self.table.take_detail(index) {
             let reply = opening.reply.last();
             let retry_after_s = Some(error.retry_after_s.into()).filter(|s| *s > 0);
-            let options = ResponseOptions { retry_after_s, ..reply.options(&origins, date) };
+            let challenge = who::challenge(error.status, error.code, error.message);
+            let challenge = challenge.as_deref();
+            let options = reply.options(&origins, date);
+            let options = ResponseOptions { retry_after_s, challenge, ..options };
             let mut out = Vec::new();
             json_error(&mut out, error.status, error.code, error.message, &options);
             self.push(index, out.into());
@@ -258,6 +252,14 @@ pub struct StreamError<'a> {
     pub code: &'a str,
     /// The contract's message.
     pub message: &'a str,
+}
+
+impl StreamError<'static> {
+    /// Of an error that nobody has to wait for.
+    pub fn of(error: &HttpError) -> StreamError<'static> {
+        let HttpError { status, code, message, .. } = *error;
+        StreamError { status, retry_after_s: 0, code, message }
+    }
 }
 
 /// Does the request accept this media type by name?

@@ -55,6 +55,7 @@ fn upto(tick: u64, passed: u64, swept: u64, rest: Option<u64>) -> u64 {
 impl Worker {
     /// Gives a connection until so many milliseconds from now.
     pub(crate) fn set_deadline(&mut self, index: u32, ms: u64) {
+        let ms = ms.min(self.session_ms(index));
         let tick = (self.now_ms + ms).div_ceil(TICK_MS);
         let Some(slot) = self.table.get(index) else { return };
         slot.deadline = u32::try_from(tick).unwrap_or(u32::MAX);
@@ -94,6 +95,9 @@ impl Worker {
     }
 
     fn late(&mut self, index: u32) {
+        if self.expired(index) {
+            return;
+        }
         let Some(slot) = self.table.get(index) else { return };
         let (phase, blocked) = (slot.phase, slot.has(flag::BLOCKED));
         let answers = matches!(phase, Phase::Http | Phase::Closing);
@@ -116,7 +120,10 @@ impl Worker {
                 self.drop_connection(index, CloseReason::Client);
             }
             (Phase::Live, Some(Detail::Opening(_))) => self.answer_poll_soon(index),
-            (Phase::Live, _) => self.look_at_outbox(index),
+            (Phase::Live, _) => {
+                self.look_at_outbox(index);
+                self.watch_token(index);
+            }
             (Phase::Free | Phase::Left, _) => {}
         }
     }
@@ -162,10 +169,11 @@ impl Worker {
     }
 
     fn heartbeat(&mut self, index: u32) {
-        let Some(slot) = self.table.get(index) else { return };
-        if slot.phase != Phase::Live {
+        if self.table.get(index).is_none_or(|slot| slot.phase != Phase::Live) {
             return;
         }
+        self.watch_token(index);
+        let Some(slot) = self.table.get(index) else { return };
         let transport = slot.transport;
         // What waits for the end of the round is as good as written.
         let active = slot.clear(flag::ACTIVE) || slot.has(flag::DIRTY);

@@ -27,6 +27,13 @@ pub enum Transport {
     Poll,
 }
 
+/// Why a session ends whose token has expired (http.md 14.6).
+pub const EXPIRED: &str = "token_expired";
+/// That as an event's object.
+const EXPIRED_JSON: &[u8] = br#"{"end":{"reason":"token_expired"}}"#;
+/// That as a WebSocket's close code, of those that are left to applications (RFC 6455 7.4.2).
+const EXPIRED_CODE: u16 = 4_401;
+
 /// Number of kinds.
 pub const TRANSPORTS: usize = 8;
 
@@ -156,6 +163,25 @@ impl Transport {
             Transport::WebSocket => cursor_message(out, cursor),
             _ => {}
         }
+    }
+
+    /// Appends that the session's token has expired, and the stream's end.
+    pub fn token_expired(self, out: &mut Vec<u8>, cursor: &[u8]) {
+        let framing = self.framing();
+        match self {
+            Transport::SseChunked | Transport::SsePlain => {
+                sse::encode_end(out, framing, cursor, EXPIRED_JSON);
+            }
+            Transport::NdjsonChunked | Transport::NdjsonPlain => {
+                ndjson::encode_event(out, framing, cursor, EXPIRED_JSON);
+            }
+            Transport::WebSocket => {
+                encode::event(out, cursor, EXPIRED_JSON);
+                return encode::close(out, Some(EXPIRED_CODE), EXPIRED);
+            }
+            Transport::ArticleChunked | Transport::ArticlePlain | Transport::Poll => {}
+        }
+        self.end(out, EXPIRED);
     }
 
     /// Appends the stream's end, `reason` where the transport has a place for it.

@@ -10,6 +10,7 @@
 //! - `deliver.rs` fills outboxes, `groups.rs`, `crowd.rs` and `turns.rs` those of a subject's whole
 //!   crowd, `hold.rs` what waits for a replay, `poll.rs` answers,
 //! - `write.rs` writes outboxes, `close.rs` ends connections,
+//! - `who.rs` says who asks, `tokens.rs` for how long,
 //! - `brain.rs` deals with the link's frames, `sync.rs` and `cursor.rs` tell who is where,
 //! - `sweep.rs` deals with time, `stop.rs` with the end.
 //!
@@ -20,16 +21,16 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use halley_link::{CloseReason, Cursor};
-use halley_wire::http1::date::HttpDate;
 use mio::event::Event;
 use mio::net::{TcpListener, UnixListener};
 use mio::{Events, Interest, Poll, Token};
 
 use crate::admit::Admission;
 use crate::certificates::Certificates;
+use crate::clock::Clock;
 use crate::config::Config;
 use crate::crowd::{Kept, Patience};
 use crate::doors::Doors;
@@ -45,6 +46,7 @@ use crate::stats::{Stat, Stats};
 use crate::stop::Stopping;
 use crate::sync::Batch;
 use crate::table::{Phase, Table, flag};
+use crate::tokens::Tokens;
 use crate::turns::{Turn, Turns, WAKE};
 use crate::wheel::{TICK_MS, Wheel};
 
@@ -92,6 +94,7 @@ pub struct Worker {
     /// Has there been a handshake? Clients are accepted from then on (3.6).
     pub(crate) open: bool,
     pub(crate) settings: Settings,
+    pub(crate) tokens: Tokens,
     pub(crate) table: Table,
     /// Where a listener speaks TLS.
     pub(crate) tls: Option<Box<Tls>>,
@@ -145,11 +148,9 @@ pub struct Worker {
     pub(crate) accept_more: [bool; 2],
     /// The kernel had nothing for one more connection: the next try has a tick's time.
     pub(crate) accept_failed: bool,
-    started: Instant,
+    pub(crate) clock: Clock,
     pub(crate) now_ms: u64,
     pub(crate) random: Random,
-    pub(crate) date: HttpDate,
-    date_ms: u64,
     pub(crate) stopping: Option<Stopping>,
 }
 
@@ -177,6 +178,7 @@ impl Worker {
             link_readable: false,
             open: false,
             settings: Settings::default(),
+            tokens: Tokens::default(),
             table: Table::new(Arc::clone(&shared.doors)),
             tls: shared.certificates.any().then(Box::default),
             pool: Pool::default(),
@@ -209,11 +211,9 @@ impl Worker {
             items: Vec::new(),
             accept_more: [false; 2],
             accept_failed: false,
-            started: Instant::now(),
+            clock: Clock::new(),
             now_ms: 0,
             random: Random::new(),
-            date: HttpDate::from_unix_s(0),
-            date_ms: 0,
             stopping: None,
             shared,
         })
@@ -251,12 +251,10 @@ impl Worker {
     }
 
     fn tell_time(&mut self) {
-        self.now_ms = self.started.elapsed().as_millis() as u64;
-        if self.now_ms >= self.date_ms {
-            let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            self.date = HttpDate::from_unix_s(unix.as_secs());
+        let (now_ms, new_second) = self.clock.look();
+        self.now_ms = now_ms;
+        if new_second {
             self.turned_away = 0;
-            self.date_ms = self.now_ms + 1_000 - u64::from(unix.subsec_millis());
         }
     }
 

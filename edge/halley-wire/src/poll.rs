@@ -12,6 +12,8 @@ pub struct Answer<'a, E> {
     pub events: &'a [E],
     /// What the next poll goes on behind (link.md 7.2).
     pub cursor: &'a [u8],
+    /// Why the next one can't be as this one was, if it can't (http.md 14.6): one word.
+    pub end: Option<&'a str>,
 }
 
 /// Appends the whole answer; for HEAD its head alone, without a length, as nobody waits for the
@@ -49,12 +51,18 @@ fn write<E: AsRef<[u8]>>(out: &mut Vec<u8>, answer: &Answer<'_, E>) {
     }
     out.extend_from_slice(b"],\"cursor\":");
     if answer.cursor.is_empty() {
-        out.extend_from_slice(b"null}");
+        out.extend_from_slice(b"null");
     } else {
         out.push(b'"');
         out.extend_from_slice(answer.cursor);
+        out.push(b'"');
+    }
+    if let Some(reason) = answer.end {
+        out.extend_from_slice(b",\"end\":{\"reason\":\"");
+        out.extend_from_slice(reason.as_bytes());
         out.extend_from_slice(b"\"}");
     }
+    out.push(b'}');
 }
 
 #[cfg(test)]
@@ -63,7 +71,7 @@ mod tests {
 
     fn body(gap: Option<Gap<'_>>, events: &[&str], cursor: &[u8]) -> String {
         let mut out = Vec::new();
-        write(&mut out, &Answer { gap, events, cursor });
+        write(&mut out, &Answer { gap, events, cursor, end: None });
         String::from_utf8_lossy(&out).into_owned()
     }
 
@@ -80,5 +88,11 @@ mod tests {
             body(Some(gap), &["1"], b"c"),
             r#"{"gap":{"from":1,"to":2,"reason":"too_old"},"events":[1],"cursor":"c"}"#
         );
+        let mut out = Vec::new();
+        let events: &[&str] = &[];
+        let answer = Answer { gap: None, events, cursor: b"c", end: Some("token_expired") };
+        write(&mut out, &answer);
+        let expected = br#"{"events":[],"cursor":"c","end":{"reason":"token_expired"}}"#;
+        assert_eq!(out, expected, "http.md 14.6");
     }
 }

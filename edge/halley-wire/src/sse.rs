@@ -47,8 +47,17 @@ pub fn encode_event(out: &mut Vec<u8>, framing: Framing, cursor: &[u8], json: &[
 
 /// Appends a gap event; `json` is [`crate::Gap::object`].
 pub fn encode_gap(out: &mut Vec<u8>, framing: Framing, cursor: &[u8], json: &[u8]) {
+    named(out, framing, b"event: gap", cursor, json);
+}
+
+/// Appends the event that says why the stream ends; `json` is one line.
+pub fn encode_end(out: &mut Vec<u8>, framing: Framing, cursor: &[u8], json: &[u8]) {
+    named(out, framing, b"event: end", cursor, json);
+}
+
+fn named(out: &mut Vec<u8>, framing: Framing, name: &[u8], cursor: &[u8], json: &[u8]) {
     let id: &[u8] = if cursor.is_empty() { b"" } else { b"\nid: " };
-    body::write(out, framing, &[b"event: gap", id, cursor, b"\ndata: ", json, b"\n\n"]);
+    body::write(out, framing, &[name, id, cursor, b"\ndata: ", json, b"\n\n"]);
 }
 
 /// Appends what keeps the way between open: the cursor, of which clients take note without an

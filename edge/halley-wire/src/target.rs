@@ -51,6 +51,21 @@ pub fn query_value<'t>(target: &'t str, name: &str) -> Result<Option<Cow<'t, str
     Ok(found)
 }
 
+/// The target without the query parameter of this name, wherever it is and however its name is
+/// encoded; everything else stays as it was.
+pub fn without<'t>(target: &'t str, name: &str) -> Cow<'t, str> {
+    let (path, query) = split(target);
+    let is_named = |pair: &&str| names(pair.split('=').next().unwrap_or_default(), name);
+    let Some(query) = query.filter(|query| query.split('&').any(|pair| is_named(&pair))) else {
+        return Cow::Borrowed(target);
+    };
+    let left: Vec<&str> = query.split('&').filter(|pair| !is_named(pair)).collect();
+    if left.is_empty() {
+        return Cow::Borrowed(path);
+    }
+    Cow::Owned(format!("{path}?{}", left.join("&")))
+}
+
 /// Whether the encoded `key` is `name`. Keys of other people's parameters may be anything, so one
 /// that can't be decoded is only not this name.
 fn names(key: &str, name: &str) -> bool {
@@ -147,6 +162,22 @@ mod tests {
         assert_eq!(value("/s?%zz=1&username=1", "user"), Ok(None));
         assert_eq!(value("/s", "user"), Ok(None));
         assert_eq!(value("/s?user=a&user=a", "user"), Err("duplicate_parameter"));
+    }
+
+    /// link.md 12.9: a token doesn't travel on, however it was written.
+    #[test]
+    fn a_parameter_is_taken_out_wherever_it_is() {
+        for (target, left) in [
+            ("/s?token=t", "/s"),
+            ("/s?a=1&token=t&b=2", "/s?a=1&b=2"),
+            ("/s?token=t&token=u&a", "/s?a"),
+            ("/s?%74oken=t&x=token", "/s?x=token"),
+            ("/s?token", "/s"),
+            ("/s?tokens=t&a=%zz", "/s?tokens=t&a=%zz"),
+            ("/token=t", "/token=t"),
+        ] {
+            assert_eq!(without(target, "token"), left, "{target}");
+        }
     }
 
     #[test]

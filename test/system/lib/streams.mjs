@@ -17,6 +17,8 @@ class Stream {
   events = new Queue();
   comments = new Queue();
   gaps = new Queue();
+  /** Why the stream ends, if it said so (http.md 14.6). */
+  end;
   /** The last cursor that came, with an event, a gap, a heartbeat or the welcome. */
   cursor;
 
@@ -101,6 +103,7 @@ const target = (path, user, cursor) => `${path}?user=${encodeURIComponent(user)}
 function take(stream, value) {
   if (value.cursor !== undefined) stream.cursor = value.cursor;
   if ('gap' in value) stream.gaps.push(value.gap);
+  else if ('end' in value) stream.end = value.end;
   else if ('subject' in value) stream.events.push(value);
   else stream.comments.push(value);
 }
@@ -110,6 +113,7 @@ function dispatch(stream, fields) {
   if (fields.id !== undefined) stream.cursor = fields.id;
   if (fields.data === undefined) return;
   if (fields.event === 'gap') stream.gaps.push(JSON.parse(fields.data).gap);
+  else if (fields.event === 'end') stream.end = JSON.parse(fields.data).end;
   else stream.events.push(JSON.parse(fields.data));
 }
 

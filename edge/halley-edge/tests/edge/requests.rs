@@ -35,7 +35,7 @@ fn a_request_and_its_answer() {
 #[test]
 fn headers_that_only_the_edge_may_say() {
     let (edge, mut brain) = Edge::start(&[]);
-    let head = "GET /v1/me/follows HTTP/1.1\r\nHost: h\r\nHalley-User: bob\r\n\
+    let head = "GET /v1/events HTTP/1.1\r\nHost: h\r\nHalley-User: bob\r\n\
                 halley-rights: {\"publish\":[\"*\"]}\r\nX-Halley: 1\r\n\r\n";
     for mut client in [edge.api(), edge.public()] {
         client.send(head);

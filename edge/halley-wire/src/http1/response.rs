@@ -19,6 +19,8 @@ pub struct ResponseOptions<'o> {
     pub retry_after_s: Option<u32>,
     /// The methods for the `Allow` header, comma-separated; a 405 must have it.
     pub allow: Option<&'o str>,
+    /// The challenge for the `WWW-Authenticate` header; a 401 must have it (RFC 9110 15.5.2).
+    pub challenge: Option<&'o str>,
     /// What the origin of the request may read.
     pub cors: Cors<'o>,
     /// For the `Date` header.
@@ -34,6 +36,7 @@ impl Default for ResponseOptions<'_> {
             head_only: false,
             retry_after_s: None,
             allow: None,
+            challenge: None,
             cors: Cors::default(),
             date: None,
         }
@@ -84,6 +87,9 @@ impl<'v> Head<'v> {
         }
         if let Some(methods) = options.allow {
             head.header("Allow", methods.as_bytes());
+        }
+        if let Some(challenge) = options.challenge {
+            head.header("WWW-Authenticate", challenge.as_bytes());
         }
         options.cors.write(&mut head);
         head

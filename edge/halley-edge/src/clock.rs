@@ -1,0 +1,44 @@
+//! What time it is: since the worker's start, for deadlines; on the wall, for `Date` and tokens.
+//!
+//! The wall's clock is asked once a second, and may be set; the other one only goes on.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use halley_wire::http1::date::HttpDate;
+
+/// See the module.
+pub struct Clock {
+    started: Instant,
+    /// For the `Date` header.
+    pub date: HttpDate,
+    /// When the next second begins, by the worker's time.
+    next_ms: u64,
+    /// What the wall's clock said when the worker's said 0, as it goes now.
+    unix_zero_ms: u64,
+}
+
+impl Clock {
+    /// A clock that starts now; it says nothing useful before the first look.
+    pub fn new() -> Clock {
+        let date = HttpDate::from_unix_s(0);
+        Clock { started: Instant::now(), date, next_ms: 0, unix_zero_ms: 0 }
+    }
+
+    /// Milliseconds since the start, and whether another second has begun on the wall.
+    pub fn look(&mut self) -> (u64, bool) {
+        let now_ms = self.started.elapsed().as_millis() as u64;
+        let new_second = now_ms >= self.next_ms;
+        if new_second {
+            let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            self.date = HttpDate::from_unix_s(unix.as_secs());
+            self.next_ms = now_ms + 1_000 - u64::from(unix.subsec_millis());
+            self.unix_zero_ms = (unix.as_millis() as u64).saturating_sub(now_ms);
+        }
+        (now_ms, new_second)
+    }
+
+    /// Milliseconds since 1970 at this time of the worker.
+    pub fn unix_ms(&self, now_ms: u64) -> u64 {
+        self.unix_zero_ms + now_ms
+    }
+}
