@@ -14,7 +14,7 @@
 %%                history_retention_ms, history_bytes, drain_ms, sessions_over_limit,
 %%                limits (a map), edge_settings (texts for the link's handshake)
 %%   halley_edge  public_listen, api_listen ("IP:port"), workers, socket_dir (absolute),
-%%                tls_files (what halley_config_tls makes of *.tls.*),
+%%                tls_files (what halley_config_tls makes of *.tls.*), sandbox,
 %%                connections_max (only if it was set)
 %%   halley_api   auth_mode
 -module(halley_config).
@@ -249,7 +249,7 @@ finish(#{halley := Brain, halley_edge := Edge}) ->
                              {sessions_over_limit, maps:get(sessions_over_limit, Brain)},
                              {limits, Limits}, {edge_settings, edge_settings(Brain)}]},
                    {halley_edge, [{public_listen, Public}, {api_listen, Api}, {workers, Workers},
-                                  {socket_dir, SocketDir},
+                                  {socket_dir, SocketDir}, {sandbox, maps:get(sandbox, Edge)},
                                   {tls_files, halley_config_tls:files(Edge)}
                                   | connections_max(Edge)]},
                    {halley_api, [{auth_mode, AuthMode}]}],

@@ -31,6 +31,7 @@ defaults_are_the_contract_s_test_() ->
      ?_assertEqual(undefined, env(halley_edge, connections_max, Config)),
      ?_assertEqual(filename:absname("data/edge"), env(halley_edge, socket_dir, Config)),
      ?_assertEqual([], env(halley_edge, tls_files, Config)),
+     ?_assertEqual(on, env(halley_edge, sandbox, Config)),
      ?_assertEqual(none, env(halley, auth_mode, Config)),
      ?_assertEqual(none, env(halley_api, auth_mode, Config)),
      ?_assertEqual(none, env(halley, token_keys, Config)),

@@ -62,7 +62,8 @@ dial_again(Path, Dials) ->
     timer:sleep(?POLL_MS),
     dial(Path, Dials - 1).
 
-differences(#{public := Public, api := Api, workers := Workers, tls_files := Files}, Build,
+differences(#{public := Public, api := Api, workers := Workers, tls_files := Files,
+              sandbox := Sandbox}, Build,
             Hello) ->
     #{pid := Pid, public_listen := ItsPublic, api_listen := ItsApi, workers := ItsWorkers,
       build := ItsBuild} = Hello,
@@ -70,6 +71,8 @@ differences(#{public := Public, api := Api, workers := Workers, tls_files := Fil
                                {"another public.listen", same_address(Public, ItsPublic)},
                                {"another api.listen", same_address(Api, ItsApi)},
                                {"other files for TLS", same_files(Files, Pid)},
+                               {"another edge.sandbox",
+                                Sandbox =:= halley_edge_process:sandbox(Pid)},
                                {"another number of workers", Workers =:= ItsWorkers}]].
 
 same_files(Ours, Pid) ->

@@ -6,17 +6,22 @@
 %% {exit_status, Status}}, to the process that called start/2.
 -module(halley_edge_process).
 
--export([program/0, build/1, start/2, identify/1, names/2, tls_files/1, is_alive/1, terminate/1,
-         kill/1, printable/1]).
+-export([program/0, build/1, start/2, identify/1, names/2, tls_files/1, sandbox/1, is_alive/1,
+         terminate/1, kill/1, printable/1]).
 -export_type([identity/0, config/0]).
 
 -type config() :: #{public := string(), api := string(), workers := pos_integer(),
-                    socket_dir := file:filename_all(),
+                    socket_dir := file:filename_all(), sandbox := on | off,
                     tls_files := halley_config_tls:files(),
                     connections_max := pos_integer() | undefined}.
 %% Process id and start time: a number that was used again is another process.
 -opaque identity() :: {Pid :: non_neg_integer(), StartTicks :: binary()}.
 
+%% What the edge's environment keeps of ours: the rest may be secrets, and none of it is of use.
+-define(VARIABLES, ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "RUST_BACKTRACE", "LD_LIBRARY_PATH",
+                    "LD_PRELOAD"]).
+%% The one switch that is a single word, so that it can be found in a command line.
+-define(NO_SANDBOX, "--sandbox=off").
 -define(LINE_BYTES_MAX, 1024).
 -define(VERSION_MS_MAX, 5000).
 
@@ -58,21 +63,26 @@ version(Port, Line, Deadline) ->
 
 -spec start(file:filename_all(), config()) -> {ok, port()} | {error, Line :: unicode:chardata()}.
 start(Program, Config) ->
-    Options = [{args, arguments(Config)}, binary, exit_status, stderr_to_stdout,
-               {line, ?LINE_BYTES_MAX}],
+    Options = [{args, arguments(Config)}, {env, environment()}, binary, exit_status,
+               stderr_to_stdout, {line, ?LINE_BYTES_MAX}],
     try {ok, open_port({spawn_executable, Program}, Options)}
     catch
         error:Reason ->
             {error, io_lib:format("the edge's program ~ts cannot be run: ~0tp", [Program, Reason])}
     end.
 
+environment() ->
+    [{Name, false} || {Name, _} <- os:env(), not lists:member(Name, ?VARIABLES),
+                      not lists:prefix("FAKETIME", Name)].
+
 arguments(#{public := Public, api := Api, workers := Workers, socket_dir := Dir,
-            tls_files := Files, connections_max := Max}) ->
+            sandbox := Sandbox, tls_files := Files, connections_max := Max}) ->
     %% For an edge that gets a SIGTERM of its own.
     DrainMs = application:get_env(halley, drain_ms, 10000),
     ["--public", Public, "--api", Api, "--workers", integer_to_list(Workers), "--socket-dir", Dir,
      "--drain-ms", integer_to_list(DrainMs)
      | case Max of undefined -> []; _ -> ["--connections-max", integer_to_list(Max)] end]
+    ++ [?NO_SANDBOX || Sandbox =:= off]
     ++ [Word || {Option, File} <- Files, Word <- [Option, File]].
 
 %% What is needed to know later whether this process is still there.
@@ -108,6 +118,14 @@ pairs([_ | Words]) ->
     pairs(Words);
 pairs([]) ->
     [].
+
+%% The `edge.sandbox' that an edge was started with.
+-spec sandbox(Pid :: non_neg_integer()) -> on | off.
+sandbox(Pid) ->
+    case names(Pid, ?NO_SANDBOX) of
+        true -> off;
+        false -> on
+    end.
 
 -spec is_alive(identity()) -> boolean().
 is_alive({Pid, Ticks}) ->

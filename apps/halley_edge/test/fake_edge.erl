@@ -151,6 +151,7 @@ main(Arguments) ->
             until_shutdown()
     end.
 
+options(["--sandbox=off" | Rest]) -> options(Rest);
 options([Name, Value | Rest]) -> (options(Rest))#{Name => Value};
 options([]) -> #{}.
 

@@ -17,7 +17,7 @@ all() ->
      older_edge_of_another_directory_is_named, port_in_use_fails,
      program_is_missing, socket_dir_is_too_long, socket_dir_is_unusable,
      silent_stranger_is_named, a_later_runner_waits, files_for_tls_are_compared,
-     addresses_are_compared,
+     sandboxes_are_compared, addresses_are_compared, no_secret_of_the_brain_reaches_the_edge,
      identity_of_processes].
 
 init_per_testcase(_, Config) ->
@@ -250,6 +250,35 @@ files_for_tls_are_compared(Config) ->
     {ok, _} = start_runner(),
     ?assertEqual([Second], edge_pids(Config)).
 
+%% What was given up can't be taken back: another edge takes its place.
+sandboxes_are_compared(Config) ->
+    Pid = start_edge(Config, "127.0.0.1:8"),
+    application:set_env(halley_edge, sandbox, off),
+    {ok, Runner} = start_runner(),
+    ?assertNot(os_alive(Pid)),
+    [Second] = edge_pids(Config) -- [Pid],
+    ?assertEqual(off, halley_edge_process:sandbox(list_to_integer(Second))),
+    kill(Runner),
+    {ok, _} = start_runner(),
+    ?assertEqual([Second], edge_pids(Config)),
+    application:unset_env(halley_edge, sandbox).
+
+%% The edge reads from the network: neither its command line nor its environment has anything that
+%% is worth to be stolen.
+no_secret_of_the_brain_reaches_the_edge(Config) ->
+    Secrets = [{"HALLEY_AUTH_HMAC_SECRET", "secret-of-tokens-32-bytes-or-more"},
+               {"HALLEY_COOKIE", "cookie-of-the-cluster"}, {"ANOTHER", "key-of-somebody"}],
+    [true = os:putenv(Name, Value) || {Name, Value} <- Secrets],
+    Pid = start_edge(Config, "127.0.0.1:8"),
+    [true = os:unsetenv(Name) || {Name, _} <- Secrets],
+    Cookie = atom_to_list(erlang:get_cookie()),
+    {ok, Environment} = file:read_file("/proc/" ++ Pid ++ "/environ"),
+    {ok, Line} = file:read_file("/proc/" ++ Pid ++ "/cmdline"),
+    ?assertMatch({_, _}, binary:match(Environment, <<"PATH=">>)),
+    [?assertEqual({Text, nomatch}, {Text, binary:match(Where, list_to_binary(Text))})
+     || Where <- [Environment, Line],
+        Text <- ["HALLEY", Cookie | [Value || {_, Value} <- Secrets]]].
+
 addresses_are_compared(Config) ->
     Pid = start_edge(Config, "127.0.0.1:08"),
     {ok, _} = start_runner(),
@@ -333,7 +362,7 @@ start_edge(Config, Public) ->
     ok = filelib:ensure_dir(filename:join(Dir, "x")),
     {ok, Program} = application:get_env(halley_edge, program),
     Edge = #{public => Public, api => "127.0.0.1:9", workers => 2, socket_dir => Dir,
-             tls_files => [], connections_max => undefined},
+             sandbox => on, tls_files => [], connections_max => undefined},
     {ok, _} = halley_edge_process:start(Program, Edge),
     until(fun() -> length(filelib:wildcard(filename:join(Dir, "worker-*.sock"))) =:= 2 end),
     [Pid] = edge_pids(Config),

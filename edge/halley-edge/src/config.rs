@@ -50,12 +50,31 @@ pub struct Config {
     /// Who signs the certificates that clients of the API must show, in PEM.
     #[arg(long, value_name = "FILE", requires = "api_certificate")]
     pub api_client_ca: Option<PathBuf>,
+    /// Does the edge give up what it doesn't need once it listens?
+    #[arg(long, value_name = "on|off", value_enum, default_value = "on")]
+    pub sandbox: Switch,
+}
+
+/// A choice of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Switch {
+    /// Yes.
+    On,
+    /// No.
+    Off,
 }
 
 impl Config {
     /// Where a worker listens for the brain.
     pub fn socket_path(&self, worker: u16) -> PathBuf {
         self.socket_dir.join(format!("worker-{worker}.sock"))
+    }
+
+    /// Files that are read again when they change.
+    pub fn read_again(&self) -> impl Iterator<Item = &PathBuf> {
+        let of_public = [&self.public_certificate, &self.public_key];
+        let of_api = [&self.api_certificate, &self.api_key, &self.api_client_ca];
+        of_public.into_iter().chain(of_api).flatten()
     }
 
     /// Most connections of one worker, when a process or thread may hold `descriptors`.

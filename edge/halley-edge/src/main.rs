@@ -37,6 +37,7 @@ mod random;
 mod rates;
 mod request;
 mod respond;
+mod sandbox;
 mod settings;
 mod shake;
 #[cfg(test)]
@@ -62,17 +63,19 @@ mod write;
 use std::io;
 use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
 
 use clap::Parser;
+use halley_sys::MemoryFiles;
 use mio::Poll;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::certificates::Certificates;
-use crate::config::Config;
+use crate::config::{Config, Switch};
 use crate::doors::Doors;
+use crate::sandbox::Needs;
 use crate::turns::Turns;
 use crate::worker::{Shared, Worker};
 
@@ -99,13 +102,21 @@ fn run(mut config: Config) -> Result<(), String> {
     take_addresses(&mut config)?;
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|e| e.to_string())?;
     let (turns, polls) = Turns::new(config.workers).map_err(|e| reason(&e))?;
+    let memory = MemoryFiles::open();
+    let sandboxed = config.sandbox == Switch::On;
+    if sandboxed {
+        sandbox::files_and_ports(&needs(&config))?;
+    }
+    // Its thread is one that begins now, as bounded as all others.
+    tikv_jemalloc_ctl::background_thread::write(true).map_err(|e| e.to_string())?;
     let (turns, stop) = (Arc::new(turns), AtomicU64::new(worker::RUN));
     let doors = Arc::new(Doors::new(config.connections_max));
+    let gate = Arc::new(Barrier::new(polls.len() + 1));
     let shared = Arc::new(Shared { config, certificates, turns, stop, doors });
-    watch_memory(&shared.doors);
+    watch_memory(memory, &shared.doors);
     let mut threads = Vec::new();
     for (index, poll) in (0..).zip(polls) {
-        threads.push(start(index, poll, &shared)?);
+        threads.push(start(index, poll, &shared, &gate)?);
     }
     if shared.certificates.any() {
         let shared = Arc::clone(&shared);
@@ -126,9 +137,22 @@ fn run(mut config: Config) -> Result<(), String> {
             }
         }
     });
+    if sandboxed {
+        sandbox::calls(shared.certificates.any());
+    }
+    gate.wait();
     let mut ends =
         threads.into_iter().map(|thread| thread.join().unwrap_or(Err("a worker died".into())));
     ends.find(Result::is_err).unwrap_or(Ok(()))
+}
+
+/// What the sandbox leaves open.
+fn needs(config: &Config) -> Needs {
+    Needs {
+        socket_dir: config.socket_dir.clone(),
+        reads: config.read_again().cloned().collect(),
+        ports: vec![config.public.port(), config.api.port()],
+    }
 }
 
 /// Finds out whether the addresses are free, and which ports a 0 becomes. Both are held until both
@@ -148,8 +172,8 @@ fn take_addresses(config: &mut Config) -> Result<(), String> {
 
 /// Opens what tells how much memory is left, before anything may forbid it. Where there is no such
 /// file memory always counts as enough.
-fn watch_memory(doors: &Arc<Doors>) {
-    match halley_sys::MemoryFiles::open() {
+fn watch_memory(files: io::Result<MemoryFiles>, doors: &Arc<Doors>) {
+    match files {
         Ok(files) => {
             let doors = Arc::clone(doors);
             std::thread::spawn(move || doors.watch_memory(&files));
@@ -160,16 +184,23 @@ fn watch_memory(doors: &Arc<Doors>) {
 
 type WorkerThread = std::thread::JoinHandle<Result<(), String>>;
 
-/// Starts a worker and waits until it listens, so that an error is known before anything runs.
-fn start(index: u16, poll: Poll, shared: &Arc<Shared>) -> Result<WorkerThread, String> {
+/// Starts a worker and waits until it listens, so that an error is known before anything runs. It
+/// serves when the gate opens.
+fn start(
+    index: u16,
+    poll: Poll,
+    shared: &Arc<Shared>,
+    gate: &Arc<Barrier>,
+) -> Result<WorkerThread, String> {
     let (ready, listening) = std::sync::mpsc::channel();
-    let shared = Arc::clone(shared);
+    let (shared, gate) = (Arc::clone(shared), Arc::clone(gate));
     let name = format!("worker-{index}");
     let body = move || match Worker::new(index, poll, shared)
         .map_err(|e| format!("worker {index}: {}", reason(&e)))
     {
         Ok(worker) => {
             let _ = ready.send(Ok(()));
+            gate.wait();
             worker.run().map_err(|e| format!("worker {index}: {e}"))
         }
         Err(sentence) => {

@@ -6,8 +6,8 @@
 /// - Two arenas for however many threads, so that what one thread gave back serves the others.
 /// - Small caches for each thread: what lies in them is nobody's.
 /// - What was given back is the kernel's after a second, also when no thread calls any more.
-const SETTINGS: &[u8; 137] = b"narenas:2,tcache_max:1024,tcache_nslots_small_max:8,\
-dirty_decay_ms:1000,muzzy_decay_ms:0,background_thread:true,max_background_threads:1\0";
+const SETTINGS: &[u8; 114] = b"narenas:2,tcache_max:1024,tcache_nslots_small_max:8,\
+dirty_decay_ms:1000,muzzy_decay_ms:0,max_background_threads:1\0";
 
 /// Read by jemalloc when it begins.
 // SAFETY: the symbol is one that jemalloc declares for this (`const char *malloc_conf`, with the

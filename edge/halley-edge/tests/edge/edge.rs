@@ -38,7 +38,9 @@ fn place() -> (PathBuf, String) {
 /// The command of an edge in a place of its own; what the arguments leave open is filled in.
 pub fn command(arguments: &[&str]) -> (Command, PathBuf) {
     let (dir, address) = place();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_halley-edge"));
+    // tools/edge-calls.sh puts strace in front.
+    let program = std::env::var("HALLEY_EDGE_PROGRAM");
+    let mut command = Command::new(program.as_deref().unwrap_or(env!("CARGO_BIN_EXE_halley-edge")));
     for (name, value) in [("--public", &*address), ("--api", &*address), ("--workers", "1")] {
         if !arguments.contains(&name) {
             command.args([name, value]);

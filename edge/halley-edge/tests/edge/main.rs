@@ -24,6 +24,7 @@ mod polls;
 mod process;
 mod replaying;
 mod requests;
+mod sandbox;
 mod sessions;
 mod slow;
 mod streams;

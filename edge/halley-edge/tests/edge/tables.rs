@@ -66,7 +66,8 @@ fn answer_all(mut brain: Brain) -> SeenByBrain {
 }
 
 fn seen(request: brain::Request) -> Seen {
-    let fields = request.headers.into_iter();
+    // The edge's own word of a body that follows (link.md 8.8).
+    let fields = request.headers.into_iter().filter(|(name, _)| name != "halley-length");
     let mut fields: Vec<_> = fields.map(|(name, value)| (name, value.into_bytes())).collect();
     fields.sort();
     let line = format!("{} {}", request.method, request.target);
@@ -141,10 +142,7 @@ impl Walk {
         let mut client = if public { self.edge.public() } else { self.edge.api() };
         write(&mut client, &bytes(&case["bytes"]), split);
         let mut expected = table::seen(case);
-        let split_answers = case.get("answers_split").filter(|_| split);
-        for (i, expected_answer) in
-            texts(split_answers.unwrap_or(&case["answers"])).iter().enumerate()
-        {
+        for (i, expected_answer) in texts(&case["answers"]).iter().enumerate() {
             let to_head = expected.get(i).is_some_and(|seen| seen.line.starts_with("HEAD "));
             assert_eq!(answer(&mut client, to_head), *expected_answer, "{name}");
         }
@@ -239,7 +237,8 @@ fn requests_are_answered_as_the_table_says() {
     let mut walk = Walk::start();
     let (cases, begun) = (cases(REQUESTS), Instant::now());
     for split in [false, true] {
-        cases.iter().for_each(|case| walk.request(case, split));
+        let fits = |case: &&Json| !split || case["one_write"].as_bool() != Some(true);
+        cases.iter().filter(fits).for_each(|case| walk.request(case, split));
     }
     assert!(begun.elapsed() < 8 * WAIT, "{:?}", begun.elapsed());
 }
