@@ -27,6 +27,7 @@ mod rng;
 mod speak;
 mod target;
 mod token;
+mod wire;
 
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -1,13 +1,16 @@
-//! Where to connect: `http://host:port`.
+//! Where to connect: `http://host:port`, or `https` for clients.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
 use crate::error::{Failure, Result};
 
-/// The schemes that are understood, and the port that each means where none is given. TLS is not:
-/// it would be most of what is measured.
-const SCHEMES: [(&str, u16); 3] = [("http", 80), ("ws", 80), ("nats", 4222)];
+/// The schemes that are understood, and the port that each means where none is given.
+const SCHEMES: [(&str, u16); 5] =
+    [("http", 80), ("ws", 80), ("nats", 4222), ("https", 443), ("wss", 443)];
+
+/// Those of TLS.
+const TLS_SCHEMES: [&str; 2] = ["https", "wss"];
 
 /// A server's address, and what to call it in `Host`.
 #[derive(Debug, Clone)]
@@ -16,6 +19,22 @@ pub struct Target {
     pub address: SocketAddr,
     /// Name and port as given.
     pub host: String,
+    /// Is TLS spoken there?
+    pub tls: bool,
+}
+
+impl Target {
+    /// The target of who doesn't speak TLS: it would be most of what is measured.
+    ///
+    /// # Errors
+    /// If it is one of TLS.
+    pub fn plain(self) -> Result<Self> {
+        if self.tls {
+            let what = format!("{}: TLS is for clients alone; expected http://", self.host);
+            return Err(Failure::Message(what));
+        }
+        Ok(self)
+    }
 }
 
 impl FromStr for Target {
@@ -44,7 +63,7 @@ impl FromStr for Target {
             .to_socket_addrs()
             .map_err(|error| bad(&format!("can't resolve it ({error})")))?;
         let address = addresses.next().ok_or_else(|| bad("it has no address"))?;
-        Ok(Self { address, host: host.to_owned() })
+        Ok(Self { address, host: host.to_owned(), tls: TLS_SCHEMES.contains(&scheme) })
     }
 }
 
@@ -77,8 +96,11 @@ mod tests {
         assert_eq!(target.address.port(), 80);
         let target: Target = "nats://127.0.0.1".parse().unwrap();
         assert_eq!(target.address.port(), 4222);
-        for bad in
-            ["127.0.0.1:80", "https://a:1", "http://", "http://127.0.0.1:80/v1", "http://:x:"]
+        assert!(target.plain().is_ok());
+        let target: Target = "wss://127.0.0.1:8443".parse().unwrap();
+        assert!(target.tls && target.address.port() == 8443);
+        assert!(target.plain().is_err());
+        for bad in ["127.0.0.1:80", "ftp://a:1", "http://", "http://127.0.0.1:80/v1", "http://:x:"]
         {
             let message = bad.parse::<Target>().unwrap_err().to_string();
             assert!(message.contains("expected http://host:port"), "{message}");

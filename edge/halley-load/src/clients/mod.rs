@@ -54,6 +54,7 @@ use crate::report::{self, grouped};
 use crate::speak::Speak;
 use crate::target::Target;
 use crate::token::{Signer, Tokens};
+use crate::wire::Tls;
 use follows::Follows;
 use halley::Transport;
 use order::Orders;
@@ -128,6 +129,15 @@ pub struct Options {
     /// Check the numbers of what the users follow: lines of USER SUBJECT in this file
     #[arg(long, requires = "cursors")]
     follows: Option<PathBuf>,
+    /// For https and wss: the file of the CA that has signed the server's certificate
+    #[arg(long)]
+    ca: Option<PathBuf>,
+    /// Speak TLS 1.2, not 1.3
+    #[arg(long, requires = "ca")]
+    tls12: bool,
+    /// Resume TLS sessions by tickets; otherwise each handshake is a full one
+    #[arg(long, requires = "ca")]
+    resume: bool,
     /// Schedule the threads as SCHED_BATCH
     #[arg(long)]
     sched_batch: bool,
@@ -202,8 +212,14 @@ fn plan(options: &Options) -> Result<Plan> {
     let asked = options.threads.unwrap_or(crate::cores() as u64).max(1);
     let threads =
         asked.max(options.connections.div_ceil(per_thread)).min(options.connections) as usize;
+    let tls = match (target.tls, &options.ca) {
+        (true, Some(ca)) => Some(Tls::new(&target.host, ca, options.tls12, options.resume)?),
+        (false, None) => None,
+        _ => return Err(Failure::Message("--ca: expected it with https or wss".to_owned())),
+    };
     Ok(Plan {
         target,
+        tls,
         protocol: spoken(options)?,
         users,
         tokens,

@@ -10,12 +10,15 @@ use super::users::Users;
 use crate::speak::channel;
 use crate::target::Target;
 use crate::token::Tokens;
+use crate::wire::Tls;
 
 /// What all threads share.
 #[derive(Debug)]
 pub struct Plan {
     /// The server.
     pub target: Target,
+    /// For a target of TLS.
+    pub tls: Option<Tls>,
     /// What it speaks.
     pub protocol: Box<dyn Protocol>,
     /// Who connects.

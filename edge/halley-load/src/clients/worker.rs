@@ -34,6 +34,7 @@ use super::stream::{Item, Stream, feed};
 use super::track::Tracker;
 use super::window::{Window, lock};
 use crate::local;
+use crate::wire::Sealed;
 
 /// The thread's read buffer: more than the largest event that a server sends by default.
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -62,6 +63,7 @@ pub struct Worker {
     /// What is said next: a request, or the reply to a prompt.
     words: Vec<u8>,
     connections: Vec<Connection>,
+    sealed: Sealed,
     /// The next connection that was never opened, or not since the last return.
     next: usize,
     /// Since when connections are opened, and how many in a second; 0 for no limit.
@@ -105,6 +107,7 @@ impl Worker {
             buffer: vec![0; BUFFER_BYTES],
             words: Vec::new(),
             connections: std::iter::repeat_with(Connection::idle).take(connections).collect(),
+            sealed: Sealed::default(),
             next: 0,
             started_ns: monotonic_ns(),
             again: BinaryHeap::new(),
@@ -237,9 +240,10 @@ impl Worker {
         let (address, sources) = (self.plan.target.address, u64::from(self.plan.sources));
         let source = (sources > 1).then(|| local::loopback((index % sources) as u32));
         let mut socket = TcpStream::from_std(local::connect(address, source)?.into());
+        self.sealed.begin(slot, self.plan.tls.as_ref())?;
         self.prepare_request(slot, index);
         let mut interest = Interest::READABLE;
-        match socket.write(&self.words) {
+        match self.sealed.wire(slot, &mut socket).write(&self.words) {
             Ok(written) if written == self.words.len() => self.connections[slot].unsent = false,
             Ok(_) => return Err(io::ErrorKind::WriteZero.into()),
             Err(error) if not_yet(&error) => interest |= Interest::WRITABLE,
@@ -283,7 +287,7 @@ impl Worker {
         self.prepare_request(slot, index);
         let connection = &mut self.connections[slot];
         let Some(socket) = &mut connection.socket else { return Ok(()) };
-        match socket.write(&self.words) {
+        match self.sealed.wire(slot, socket).write(&self.words) {
             Ok(written) if written == self.words.len() => connection.unsent = false,
             Ok(_) => return Err(io::ErrorKind::WriteZero.into()),
             Err(error) if not_yet(&error) => return Ok(()),
@@ -296,9 +300,10 @@ impl Worker {
     fn read(&mut self, slot: usize, window: &mut Window, closed: bool) -> Result<bool, String> {
         let connection = &mut self.connections[slot];
         let Some(socket) = &mut connection.socket else { return Ok(false) };
+        let mut wire = self.sealed.wire(slot, socket);
         let held = connection.stream.lend(&mut self.buffer).map_err(|e| explain(e, window))?;
         let room = &mut self.buffer[held..];
-        let (size, more) = match socket.read(room) {
+        let (size, more) = match wire.read(room) {
             Ok(0) => return Err("the server closed the connection".to_owned()),
             Ok(size) => (size, closed || size == room.len()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => (0, false),
@@ -333,13 +338,13 @@ impl Worker {
                 words.clear();
                 push_frame(PONG, payload, words);
                 // A socket too full for so few bytes shows soon enough as a lost stream.
-                let _ = socket.write(words);
+                let _ = wire.write(words);
             }
             (Item::Prompt(prompt), _) => {
                 words.clear();
                 let index = self.thread as u64 + slot as u64 * plan.threads as u64;
                 plan.who(index, None, |who| plan.protocol.push_reply(prompt, who, words));
-                let _ = socket.write(words);
+                let _ = wire.write(words);
             }
         };
         let bytes = &self.buffer[..held + size];
@@ -366,6 +371,7 @@ impl Worker {
             }
         }
         window.counts.problem(reason);
+        self.sealed.end(slot);
         if self.plan.reconnect {
             connection.close(Phase::Idle);
             let due_ns = monotonic_ns() + u64::from(connection.retry_ms) * 1_000_000;

@@ -74,7 +74,7 @@ struct Figures {
 /// # Errors
 /// For options that can't be used, or if nothing was answered.
 pub fn run(options: &Options) -> Result<()> {
-    let target: Target = options.url.parse()?;
+    let target = options.url.parse::<Target>()?.plain()?;
     if !options.path.starts_with('/') || options.path.contains([' ', '\r', '\n']) {
         let what = format!("--path {}: expected one as /v1/stream", options.path);
         return Err(Failure::Message(what));

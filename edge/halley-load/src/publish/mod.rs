@@ -137,7 +137,7 @@ struct Figures {
 /// # Errors
 /// For options that can't be used, or if not one event was accepted.
 pub fn run(options: &Options) -> Result<()> {
-    let target: Target = options.url.parse()?;
+    let target = options.url.parse::<Target>()?.plain()?;
     let subjects = Subjects::parse(&options.subjects)?;
     let positive = |number: f64| number.is_finite() && number > 0.0 && number <= 1e9;
     if !positive(options.seconds) || options.rate.is_some_and(|rate| !positive(rate)) {
