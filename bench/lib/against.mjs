@@ -9,6 +9,7 @@ import { FOLLOWERS } from './crowd.mjs';
 import { Clients, load } from './load.mjs';
 import { pssBytes } from './process.mjs';
 import { say } from './say.mjs';
+import { address, spoken } from './tls.mjs';
 import { fixed, median, whole } from './words.mjs';
 
 /** Starts another checkout's build as `start` starts this one's. */
@@ -50,7 +51,7 @@ export async function groupsAgainst(here, there, plan, folder) {
   const sides = { here: { halley: here }, there: { halley: there } };
   for (const side of Object.values(sides)) {
     await post(`${side.halley.apiUrl}/v1/follows`, pairs);
-    side.clients = new Clients('--url', side.halley.publicUrl,
+    side.clients = new Clients(...address(side.halley, plan),
       '--connections', `${plan.connections}`);
     const { connected } = await side.clients.ask('ready');
     if (connected !== plan.connections) throw new Error(`only ${connected} connected`);
@@ -108,7 +109,8 @@ export function againstRows(plan, { here, there, other }) {
   };
   return [
     ['**Subjects with 16 followers, two builds in turns**',
-      `${whole(plan.connections)} SSE connections each; against ${other}`, 'within 10 %'],
+      `${whole(plan.connections)} SSE connections each${spoken(plan)}; against ${other}`,
+      plan.tls ? '' : 'within 10 %'],
     ...figures.map(row),
   ];
 }

@@ -10,6 +10,7 @@ import { FOLLOWERS } from './crowd.mjs';
 import { Clients, load } from './load.mjs';
 import { cpuDuring, pssBytes } from './process.mjs';
 import { say } from './say.mjs';
+import { address } from './tls.mjs';
 
 /** 64,000 deliveries/s. */
 export const EVENTS_PER_S = 4_000;
@@ -25,7 +26,7 @@ export async function groups(halley, plan, folder) {
   await post(`${halley.apiUrl}/v1/follows`, readFileSync(file));
   const edge = halley.edgePid();
   const before = pssBytes(edge);
-  const clients = new Clients('--url', halley.publicUrl, '--connections', `${plan.connections}`);
+  const clients = new Clients(...address(halley, plan), '--connections', `${plan.connections}`);
   const connected = await clients.ask('ready');
   await sleep(SETTLE_MS);
   const idle = pssBytes(edge);

@@ -5,16 +5,19 @@
 import { join } from 'node:path';
 import { readFileSync } from 'node:fs';
 import { sleep } from '../../test/system/lib/wait.mjs';
-import { FOLLOWERS } from './crowd.mjs';
+import { FOLLOWERS, metrics } from './crowd.mjs';
 import { MOST, post } from './groups.mjs';
 import { Clients, load } from './load.mjs';
-import { pssBytes } from './process.mjs';
+import { cpuSeconds, pssBytes } from './process.mjs';
 import { say } from './say.mjs';
+import { address, spoken } from './tls.mjs';
 import { fixed, whole } from './words.mjs';
 
 /** Longer than the wheel's horizon, and than two walks of the sweep, after which all is trimmed. */
 const REST_MS = 22_000;
 const SOON_MS = 3_000;
+/** Longer than the time between two STATS of the edge. */
+const STATS_MS = 2_500;
 /** Not `--seconds`, which is for what is measured by rates. */
 const STORM_SECONDS = 8;
 
@@ -31,9 +34,11 @@ export async function idle(halley, plan, folder) {
     say(`idle: ${name}: edge ${fixed(samples[name].edge.pss / 1e6)} MB`);
   };
   await sample('empty', SOON_MS);
-  const clients = new Clients('--url', halley.publicUrl, '--connections', `${plan.connections}`,
+  const before = cpuSeconds(halley.edgePid());
+  const clients = new Clients(...address(halley, plan), '--connections', `${plan.connections}`,
     '--threads', `${plan.workers}`);
   const connected = await clients.ask('ready');
+  const connectCpu = cpuSeconds(halley.edgePid()) - before;
   say(`idle: ${connected.connected} connected, ${whole(connected.connects_per_s)}/s`);
   await sample('connected', SOON_MS);
   await sample('rested', REST_MS);
@@ -45,9 +50,32 @@ export async function idle(halley, plan, folder) {
   const received = await clients.ask('report');
   await sample('stormed', 0);
   await sample('rested again', REST_MS);
+  const back = plan.tls ? await comeBack(halley, clients, plan) : {};
   await clients.quit();
   await sample('left', REST_MS);
-  return { connected, published, received, samples };
+  return { connected, connect_cpu_s: connectCpu, ...back, published, received, samples };
+}
+
+/** All leave and come back: by their tickets, with `--resume`. */
+async function comeBack(halley, clients, plan) {
+  const handshakes = async () => {
+    const all = await metrics(halley);
+    const sum = (name) => Object.entries(all)
+      .filter(([key]) => key.startsWith(`halley_edge_${name}`))
+      .reduce((total, [, value]) => total + value, 0);
+    return { all: sum('tls_handshakes_total'), resumed: sum('tls_resumed_total') };
+  };
+  await sleep(STATS_MS);
+  const before = { ...await handshakes(), cpu: cpuSeconds(halley.edgePid()) };
+  await clients.ask('mark back');
+  await clients.ask('return strangers');
+  const { connected, connects_per_s: perS } = await clients.until(
+    (report) => report.connected === plan.connections, plan.patience);
+  const cpu = cpuSeconds(halley.edgePid()) - before.cpu;
+  await sleep(STATS_MS);
+  const after = await handshakes();
+  return { back: { connected, connects_per_s: perS, cpu_s: cpu,
+    handshakes: after.all - before.all, resumed: after.resumed - before.resumed } };
 }
 
 /** The edge's PSS, and what of it is memory of its own. */
@@ -63,7 +91,7 @@ function kernelBytes() {
   return Number(/^Slab:\s+(\d+) kB$/m.exec(info)[1]) * 1024;
 }
 
-export function idleRows(plan, { connected, received, samples }) {
+export function idleRows(plan, { connected, connect_cpu_s: cpu, back, received, samples }) {
   const { connected: n } = connected;
   const row = (title, name, asked = '') => {
     const { pss } = samples[name].edge;
@@ -74,10 +102,15 @@ export function idleRows(plan, { connected, received, samples }) {
   const kernel = (samples.rested.kernel - samples.empty.kernel) / n;
   return [
     ['**Idle connections**',
-      `${whole(n)} SSE on ${plan.workers} workers, ${whole(connected.connects_per_s)}/s`, ''],
+      `${whole(n)} SSE on ${plan.workers} workers${spoken(plan)}, `
+      + `${whole(connected.connects_per_s)}/s`, ''],
+    ["the edge's processor time for a connection that opens", `${whole((cpu / n) * 1e6)} µs`, ''],
+    ...(back ? [['all leave and come back', `${whole(back.connects_per_s)}/s, `
+      + `${whole((back.cpu_s / n) * 1e6)} µs each; ${whole(back.resumed)} of `
+      + `${whole(back.handshakes)} handshakes by a ticket`, '']] : []),
     ['edge memory (PSS), nobody there', `${fixed(samples.empty.edge.pss / 1e6)} MB`, ''],
     ['all connected: PSS; a connection with and without that', ...row('', 'connected').slice(1)],
-    row('at rest', 'rested', '≤ 100 bytes at 1,000,000'),
+    row('at rest', 'rested', plan.tls ? '≤ 8,000 bytes' : '≤ 100 bytes at 1,000,000'),
     [`after ${whole(received.events)} deliveries`, ...row('', 'stormed').slice(1)],
     row('at rest again', 'rested again'),
     row('all have left', 'left'),

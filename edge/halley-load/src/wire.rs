@@ -1,7 +1,7 @@
 //! TLS between a client and its socket, by rustls, for `https` and `wss`.
 //!
-//! Purpose: a [`Wire`] reads and writes like the socket it is made of, plain text inside. Clients of
-//! plain targets have none and pay nothing.
+//! Purpose: a [`Wire`] reads and writes like the socket it is made of, plain text inside. Clients
+//! of plain targets have none and pay nothing.
 //!
 //! Shape: a non-blocking socket's `WouldBlock` is passed on in both directions; a write that was
 //! refused has taken nothing and may be repeated. A read goes on until its room is full or the
