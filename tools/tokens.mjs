@@ -1,10 +1,11 @@
 #!/usr/bin/env node
 // Writes protocol/tokens.json: keys, tokens and what becomes of each, signed by node's own crypto,
-// so that `halley-token` is not judged by itself. A run makes new keys, and the same cases.
-//
-//   node tools/tokens.mjs > protocol/tokens.json
+// so that `halley-token` is not judged by itself; and those of them that the fuzz target begins
+// with. A run makes new keys, and the same cases.
 
 import { createHmac, generateKeyPairSync, randomBytes, sign } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
 import { examples } from './tokens-rfc.mjs';
 
 const UNNAMED = { kid: undefined };
@@ -172,6 +173,12 @@ function after(text) {
 }
 
 function headers() {
+  const members = (count) =>
+    Object.fromEntries(Array.from({ length: count }, (_, n) => [`m${n}`, n]));
+  good('16 members of the header', 'all', token(hs, {}, members(13)));
+  refused('17 members of the header', 'all', token(hs, {}, members(14)), 'token_malformed');
+  good('128 claims', 'all', token(hs, members(126)));
+  refused('129 claims', 'all', token(hs, members(127)), 'token_claims');
   refused('crit', 'all', token(hs, {}, { crit: ['exp'] }), 'token_critical');
   refused('crit with b64', 'all', token(hs, {}, { crit: ['b64'], b64: false }), 'token_critical');
   refused('crit that is empty', 'all', token(hs, {}, { crit: [] }), 'token_critical');
@@ -294,7 +301,8 @@ for (const { set: keys, ...example } of examples) {
 const about = 'Tokens and what becomes of each (halley-token), written by tools/tokens.mjs. '
   + 'Where a case says nothing else: now, no leeway, no issuer, no audience, 65,536 bytes at most.';
 const lines = (list) => list.map((item) => `    ${item}`).join(',\n');
-process.stdout.write(`{
+const place = (path) => fileURLToPath(new URL(`../${path}`, import.meta.url));
+writeFileSync(place('protocol/tokens.json'), `{
   "about": ${JSON.stringify(about)},
   "now": ${NOW},
   "sets": {
@@ -305,3 +313,13 @@ ${lines(cases.map((item) => JSON.stringify(item)))}
   ]
 }
 `);
+
+// The first byte says what the rest is (edge/fuzz/fuzz_targets/token.rs).
+const seed = (name, mode, text) =>
+  writeFileSync(place(`edge/fuzz/corpus/token/seed-${name}`), Buffer.concat([
+    Buffer.from([mode]), Buffer.from(text)]));
+for (const { alg } of [hs, rs, es, ed]) {
+  const { token: known } = cases.find(({ name }) => name === `${alg} with its kid`);
+  seed(`token-${alg.toLowerCase()}`, 0, known);
+}
+seed('set', 3, json(SETS.all));
