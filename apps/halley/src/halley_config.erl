@@ -230,6 +230,7 @@ finish(#{halley := Brain, halley_edge := Edge}) ->
     protected(AuthMode, Public),
     explained(halley_config_auth:check(Brain)),
     explained(halley_config_tls:check(Edge)),
+    explained(halley_config_doors:check(Brain)),
     Public =/= Api orelse
         bad("api.listen: is ~ts, as public.listen is; give it a port of its own", [Api]),
     Limits = limits(maps:get(limits, Brain)),

@@ -1,8 +1,11 @@
-%% What the configuration says about who comes in at the edge: addresses that limits don't concern.
-%% Pure.
+%% What the configuration says about who comes in at the edge: addresses that limits don't concern,
+%% and proxies that say who the client is. Pure.
 -module(halley_config_doors).
 
--export([networks/1, edge_settings/1]).
+-export([check/1, networks/1, edge_settings/1]).
+
+%% As much of a header as the edge looks at.
+-define(PROXY_HEADER_BYTES_MAX, 16384).
 
 %% A list of addresses and networks such as 10.0.0.0/8, separated by commas; it may be empty.
 -spec networks(string()) -> boolean().
@@ -30,7 +33,33 @@ prefix(Text) ->
         nomatch -> infinity
     end.
 
+%% Values of the application `halley', as the schema names them. The error is one line.
+-spec check(#{atom() => term()}) -> ok | {error, iodata()}.
+check(#{limits := Limits, proxy_trusted := Trusted} = Brain) ->
+    Bytes = proplists:get_value(proxy_header_bytes_max, Limits),
+    Needs = [Key || {Name, Key} <- [{public_proxy_protocol, "public.proxy_protocol"},
+                                    {api_proxy_protocol, "api.proxy_protocol"},
+                                    {proxy_forwarded_for, "proxy.forwarded_for"}],
+                    maps:get(Name, Brain) =:= on],
+    case {Needs, string:trim(Trusted)} of
+        {[Key | _], ""} ->
+            {error, [Key, ": is on, and no proxy is trusted; set proxy.trusted to the addresses of "
+                     "the proxies"]};
+        _ when Bytes > ?PROXY_HEADER_BYTES_MAX ->
+            {error, ["limits.proxy_header_bytes_max: must be ",
+                     integer_to_list(?PROXY_HEADER_BYTES_MAX), " at most; it is ",
+                     integer_to_list(Bytes)]};
+        _ ->
+            ok
+    end.
+
 %% By the names of link.md 5.
 -spec edge_settings(#{atom() => term()}) -> [{binary(), binary()}].
-edge_settings(#{limits_exempt := Exempt}) ->
-    [{<<"limits_exempt">>, unicode:characters_to_binary(Exempt)}].
+edge_settings(#{limits_exempt := Exempt, proxy_trusted := Trusted,
+                public_proxy_protocol := Public, api_proxy_protocol := Api,
+                proxy_forwarded_for := ForwardedFor}) ->
+    [{<<"limits_exempt">>, unicode:characters_to_binary(Exempt)},
+     {<<"proxy_trusted">>, unicode:characters_to_binary(Trusted)},
+     {<<"public_proxy_protocol">>, atom_to_binary(Public)},
+     {<<"api_proxy_protocol">>, atom_to_binary(Api)},
+     {<<"proxy_forwarded_for">>, atom_to_binary(ForwardedFor)}].

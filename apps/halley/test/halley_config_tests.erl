@@ -97,65 +97,75 @@ api_with_tls_is_not_noted_test() ->
 
 %% Each says what is wrong, by the key's name, in one line.
 mistakes_test_() ->
+    mistakes(
+      [{"HALLEY_EDGE_WORKERS", "many", "edge.workers: must be a whole number; it is \"many\""},
+       {"HALLEY_EDGE_WORKERS", "0", "edge.workers: must be a whole number from 1 to 1000"},
+       {"HALLEY_EDGE_WORKERS", "1001", "edge.workers: must be a whole number from 1 to 1000"},
+       {"HALLEY_EDGE_WORKER", "1", "HALLEY_EDGE_WORKER: no key has this variable; did you mean "
+                                   "HALLEY_EDGE_WORKERS?"},
+       {"HALLEY_PUBLIC_LISTEN", "8080", "public.listen: must be an IP address and a port"},
+       {"HALLEY_PUBLIC_LISTEN", "127.0.0.1:0", "public.listen: must be an IP address and a port"},
+       {"HALLEY_PUBLIC_LISTEN", "127.0.0.1:65536", "public.listen: must be an IP address"},
+       {"HALLEY_PUBLIC_LISTEN", "localhost:80", "public.listen: must be an IP address"},
+       {"HALLEY_PUBLIC_LISTEN", "0.0.0.0:8080", "public.listen: 0.0.0.0:8080 can be reached"},
+       {"HALLEY_PUBLIC_LISTEN", "[::]:8080", "public.listen: [::]:8080 can be reached"},
+       {"HALLEY_PUBLIC_LISTEN", "127.0.0.1:8081", "api.listen: is 127.0.0.1:8081, as public"},
+       {"HALLEY_AUTH_MODE", "jwt", "auth.mode: jwt needs the keys of the tokens; set auth.keys"},
+       {"HALLEY_AUTH_KEYS", "/x", "auth.keys: there are keys for tokens, and auth.mode = none"},
+       {"HALLEY_AUTH_LEEWAY", "11m", "auth.leeway: must be a duration from 1ms to 10m"},
+       {"HALLEY_AUTH_ISSUER", [1], "auth.issuer: must have 1024 characters at most"},
+       {"HALLEY_AUTH_MODE", "maybe", "auth.mode: must be one of none, jwt; it is \"maybe\""},
+       {"HALLEY_STORE_BACKEND", "postgres", "store.backend: postgres is not in this version"},
+       {"HALLEY_STREAM_HEARTBEAT", "often", "stream.heartbeat: must be a duration such as"},
+       {"HALLEY_STREAM_HEARTBEAT", "2h", "stream.heartbeat: must be a duration from 1s to 1h"},
+       {"HALLEY_HISTORY_RETENTION", "long", "history.retention: must be a duration such as"},
+       {"HALLEY_HISTORY_RETENTION", "999ms", "history.retention: must be a duration from 1s to"},
+       {"HALLEY_HISTORY_RETENTION", "31d", "history.retention: must be a duration from 1s to"},
+       {"HALLEY_HISTORY_BYTES", "much", "history.bytes: must be a number of bytes such as 500MB"},
+       {"HALLEY_HISTORY_BYTES", "-4GB", "history.bytes: must be"},
+       {"HALLEY_HISTORY_BYTES", "1000KB", "history.bytes: must be 1MB at least"},
+       {"HALLEY_PUBLIC_SLOW_CONSUMER", "ignore", "public.slow_consumer: must be one of "
+                                                 "disconnect, drop_oldest, latest_per_subject"},
+       {"HALLEY_ADMISSION_RATE", "0", "admission.rate: must be a whole number from 1 to"},
+       {"HALLEY_ADMISSION_RATE", "all", "admission.rate: must be a whole number; it is \"all\""},
+       {"HALLEY_DRAIN_TIME", "soon", "drain.time: must be a duration such as"},
+       {"HALLEY_DRAIN_TIME", "0s", "drain.time: must be a duration"},
+       {"HALLEY_DRAIN_TIME", "61m", "drain.time: must be a duration from 1ms to 1h"},
+       {"HALLEY_NODE_NAME", "halley", "node.name: must be a name and a host with a dot in it"},
+       {"HALLEY_DATA_DIR", "", "data.dir: must not be empty"},
+       {"HALLEY_DATA_DIR", "/" ++ lists:duplicate(100, $d), "edge.socket_dir: /ddd"},
+       {"HALLEY_CORS_ORIGINS", "example.org", "cors.origins: must be localhost, *, or a list"},
+       {"HALLEY_LIMITS_HEADERS_MAX", "-1", "limits.headers_max: must be a whole number from 1"},
+       {"HALLEY_LIMITS_LINK_WINDOW_BYTES", "9", "limits.link_window_bytes: must be 524288"},
+       {"HALLEY_LIMITS_EVENT_DATA_BYTES_MAX", "180225",
+        "limits.event_data_bytes_max: must be 180224 at most, so that an event fits a frame"},
+       {"HALLEY_LIMITS_GROUPS_MAX", "1025",
+        "limits.groups_max: must be 1024 at most, as many as a worker takes"},
+       {"HALLEY_LIMITS_LINK_QUEUE_REFUSE_BYTES", "99999999",
+        "limits.link_queue_refuse_bytes: must be less than limits.link_queue_bytes_max"}]).
+
+mistakes(Table) ->
     [{Variable ++ "=" ++ Value,
       fun() ->
           {error, Line} = by_environment([{Variable, Value}]),
           ?assertEqual(Beginning, string:slice(Line, 0, length(Beginning))),
           ?assertEqual(nomatch, string:find(Line, "\n"))
-      end}
-     || {Variable, Value, Beginning} <-
-        [{"HALLEY_EDGE_WORKERS", "many", "edge.workers: must be a whole number; it is \"many\""},
-         {"HALLEY_EDGE_WORKERS", "0", "edge.workers: must be a whole number from 1 to 1000"},
-         {"HALLEY_EDGE_WORKERS", "1001", "edge.workers: must be a whole number from 1 to 1000"},
-         {"HALLEY_EDGE_WORKER", "1", "HALLEY_EDGE_WORKER: no key has this variable; did you mean "
-                                     "HALLEY_EDGE_WORKERS?"},
-         {"HALLEY_PUBLIC_LISTEN", "8080", "public.listen: must be an IP address and a port"},
-         {"HALLEY_PUBLIC_LISTEN", "127.0.0.1:0", "public.listen: must be an IP address and a port"},
-         {"HALLEY_PUBLIC_LISTEN", "127.0.0.1:65536", "public.listen: must be an IP address"},
-         {"HALLEY_PUBLIC_LISTEN", "localhost:80", "public.listen: must be an IP address"},
-         {"HALLEY_PUBLIC_LISTEN", "0.0.0.0:8080", "public.listen: 0.0.0.0:8080 can be reached"},
-         {"HALLEY_PUBLIC_LISTEN", "[::]:8080", "public.listen: [::]:8080 can be reached"},
-         {"HALLEY_PUBLIC_LISTEN", "127.0.0.1:8081", "api.listen: is 127.0.0.1:8081, as public"},
-         {"HALLEY_AUTH_MODE", "jwt", "auth.mode: jwt needs the keys of the tokens; set auth.keys"},
-         {"HALLEY_AUTH_KEYS", "/x", "auth.keys: there are keys for tokens, and auth.mode = none"},
-         {"HALLEY_AUTH_LEEWAY", "11m", "auth.leeway: must be a duration from 1ms to 10m"},
-         {"HALLEY_AUTH_ISSUER", [1], "auth.issuer: must have 1024 characters at most"},
-         {"HALLEY_AUTH_MODE", "maybe", "auth.mode: must be one of none, jwt; it is \"maybe\""},
-         {"HALLEY_STORE_BACKEND", "postgres", "store.backend: postgres is not in this version"},
-         {"HALLEY_STREAM_HEARTBEAT", "often", "stream.heartbeat: must be a duration such as"},
-         {"HALLEY_STREAM_HEARTBEAT", "2h", "stream.heartbeat: must be a duration from 1s to 1h"},
-         {"HALLEY_HISTORY_RETENTION", "long", "history.retention: must be a duration such as"},
-         {"HALLEY_HISTORY_RETENTION", "999ms", "history.retention: must be a duration from 1s to"},
-         {"HALLEY_HISTORY_RETENTION", "31d", "history.retention: must be a duration from 1s to"},
-         {"HALLEY_HISTORY_BYTES", "much", "history.bytes: must be a number of bytes such as 500MB"},
-         {"HALLEY_HISTORY_BYTES", "-4GB", "history.bytes: must be"},
-         {"HALLEY_HISTORY_BYTES", "1000KB", "history.bytes: must be 1MB at least"},
-         {"HALLEY_PUBLIC_SLOW_CONSUMER", "ignore", "public.slow_consumer: must be one of "
-                                                   "disconnect, drop_oldest, latest_per_subject"},
-         {"HALLEY_ADMISSION_RATE", "0", "admission.rate: must be a whole number from 1 to"},
-         {"HALLEY_ADMISSION_RATE", "all", "admission.rate: must be a whole number; it is \"all\""},
-         {"HALLEY_DRAIN_TIME", "soon", "drain.time: must be a duration such as"},
-         {"HALLEY_DRAIN_TIME", "0s", "drain.time: must be a duration"},
-         {"HALLEY_DRAIN_TIME", "61m", "drain.time: must be a duration from 1ms to 1h"},
-         {"HALLEY_NODE_NAME", "halley", "node.name: must be a name and a host with a dot in it"},
-         {"HALLEY_DATA_DIR", "", "data.dir: must not be empty"},
-         {"HALLEY_PUBLIC_TLS_KEY", "/k", "public.tls.key: needs public.tls.certificate as well"},
-         {"HALLEY_API_TLS_CERTIFICATE", "/c", "api.tls.certificate: needs api.tls.key as well"},
-         {"HALLEY_API_TLS_CLIENT_CA", "/c", "api.tls.client_ca: needs api.tls.certificate"},
-         {"HALLEY_DATA_DIR", "/" ++ lists:duplicate(100, $d), "edge.socket_dir: /ddd"},
-         {"HALLEY_CORS_ORIGINS", "example.org", "cors.origins: must be localhost, *, or a list"},
-         {"HALLEY_LIMITS_HEADERS_MAX", "-1", "limits.headers_max: must be a whole number from 1"},
-         {"HALLEY_LIMITS_NEWCOMERS_PERCENT_MAX", "101",
-          "limits.newcomers_percent_max: must be 100 at most; it is 101"},
-         {"HALLEY_LIMITS_EXEMPT", "10.0.0.0/33", "limits.exempt: must be a list of networks"},
-         {"HALLEY_LIMITS_EXEMPT", "localhost", "limits.exempt: must be a list of networks"},
-         {"HALLEY_LIMITS_LINK_WINDOW_BYTES", "9", "limits.link_window_bytes: must be 524288"},
-         {"HALLEY_LIMITS_EVENT_DATA_BYTES_MAX", "180225",
-          "limits.event_data_bytes_max: must be 180224 at most, so that an event fits a frame"},
-         {"HALLEY_LIMITS_GROUPS_MAX", "1025",
-          "limits.groups_max: must be 1024 at most, as many as a worker takes"},
-         {"HALLEY_LIMITS_LINK_QUEUE_REFUSE_BYTES", "99999999",
-          "limits.link_queue_refuse_bytes: must be less than limits.link_queue_bytes_max"}]].
+      end} || {Variable, Value, Beginning} <- Table].
+
+%% Who comes in at the edge, and who says so.
+doors_test_() ->
+    mistakes(
+      [{"HALLEY_LIMITS_NEWCOMERS_PERCENT_MAX", "101",
+        "limits.newcomers_percent_max: must be 100 at most; it is 101"},
+       {"HALLEY_LIMITS_EXEMPT", "10.0.0.0/33", "limits.exempt: must be a list of networks"},
+       {"HALLEY_PUBLIC_PROXY_PROTOCOL", "on",
+        "public.proxy_protocol: is on, and no proxy is trusted; set proxy.trusted"},
+       {"HALLEY_PROXY_FORWARDED_FOR", "on", "proxy.forwarded_for: is on, and no proxy is"},
+       {"HALLEY_API_PROXY_PROTOCOL", "v1", "api.proxy_protocol: must be one of on, off"},
+       {"HALLEY_PROXY_TRUSTED", "10.0.0.0/8 ::1", "proxy.trusted: must be a list of networks"},
+       {"HALLEY_LIMITS_PROXY_HEADER_BYTES_MAX", "16385",
+        "limits.proxy_header_bytes_max: must be 16384 at most; it is 16385"},
+       {"HALLEY_LIMITS_EXEMPT", "localhost", "limits.exempt: must be a list of networks"}]).
 
 %% auth.* together: where the keys come from, and what the edge is told.
 tokens_test() ->

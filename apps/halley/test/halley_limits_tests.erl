@@ -12,7 +12,8 @@
                    first_byte_ms_max, connections_per_address_max, newcomers_percent_max,
                    requests_per_address_per_s_max, requests_per_user_per_s_max,
                    requests_burst_ms, pace_bytes_per_s_min, pace_grace_ms,
-                   memory_free_streams_percent_min, memory_free_connections_percent_min]).
+                   memory_free_streams_percent_min, memory_free_connections_percent_min,
+                   proxy_header_bytes_max, proxy_header_ms_max]).
 
 rows_are_whole_test_() ->
     [{atom_to_list(Name),
@@ -56,7 +57,8 @@ configured_value_is_in_force_and_sent_test() ->
 %% protocol/link.md 3.3: a number that is no use to the edge, 0, would end the handshake.
 numbers_for_the_edge_are_above_zero_test() ->
     Choices = [<<"auth_mode">>, <<"cors_origins">>, <<"slow_consumer">>,
-               <<"limits_exempt">>],
+               <<"limits_exempt">>, <<"proxy_trusted">>, <<"public_proxy_protocol">>,
+               <<"api_proxy_protocol">>, <<"proxy_forwarded_for">>],
     {ok, #{env := Env}} = halley_config:load(none, []),
     Settings = proplists:get_value(edge_settings, proplists:get_value(halley, Env)),
     Numbers = [Value || {Name, Value} <- Settings ++ halley_limits:for_edge(),
@@ -71,9 +73,12 @@ handshake_carries_the_choices_of_the_configuration_test() ->
     {ok, #{env := Env}} = halley_config:load(none, [{"HALLEY_STREAM_RETRY", "3s"}]),
     {halley, Brain} = lists:keyfind(halley, 1, Env),
     Settings = proplists:get_value(edge_settings, Brain),
-    ?assertEqual([{<<"admission_per_s_max">>, <<"10000">>}, {<<"auth_mode">>, <<"none">>},
+    ?assertEqual([{<<"admission_per_s_max">>, <<"10000">>},
+                  {<<"api_proxy_protocol">>, <<"off">>}, {<<"auth_mode">>, <<"none">>},
                   {<<"cors_origins">>, <<"localhost">>},
                   {<<"limits_exempt">>, <<"127.0.0.0/8,::1">>},
+                  {<<"proxy_forwarded_for">>, <<"off">>}, {<<"proxy_trusted">>, <<>>},
+                  {<<"public_proxy_protocol">>, <<"off">>},
                   {<<"slow_consumer">>, <<"disconnect">>},
                   {<<"stream_heartbeat_ms">>, <<"45000">>}, {<<"stream_retry_ms">>, <<"3000">>}],
                  lists:sort(Settings)).

@@ -7,12 +7,14 @@ use std::time::Duration;
 use halley_link::GoodbyeCode;
 use mio::Interest;
 
+use crate::address::Address;
 use crate::goodbye::LinkEnd;
 use crate::link::Link;
 use crate::listen;
+use crate::proxy::Peer;
 use crate::settings::AuthMode;
 use crate::stats::Stat;
-use crate::table::flag;
+use crate::table::{Phase, flag};
 use crate::worker::{API, LINK, PUBLIC, Worker};
 
 /// Connections accepted in one round, so that a storm of them doesn't starve those who are there.
@@ -51,7 +53,12 @@ impl Worker {
 
     fn accepted(&mut self, socket: mio::net::TcpStream, peer: IpAddr, api: bool) {
         self.stats.count(Stat::Accepted);
-        let address = self.address_of(peer);
+        let kind = self.peer(peer, api);
+        let address = match kind {
+            Peer::Client => self.address_of(peer),
+            Peer::Speaks => Address::NONE,
+            Peer::Forwards => Address::FORWARDS,
+        };
         if let Err(error) = self.enter(address, api) {
             // 15.11: what is sent in plain text is not for a client that speaks TLS.
             if !self.shared.certificates.has(api) {
@@ -67,7 +74,13 @@ impl Worker {
             self.table.remove(index);
             return;
         }
-        self.begin(index, api);
+        match (kind, self.table.get(index)) {
+            (Peer::Speaks, Some(slot)) => {
+                slot.phase = Phase::Proxy;
+                self.set_deadline(index, self.settings.proxies.header_ms_max);
+            }
+            _ => self.begin(index, api),
+        }
     }
 
     /// Accepts the brain: the newest link takes the place of an older one (1.2).

@@ -45,16 +45,29 @@ pub struct Address(u32);
 impl Address {
     /// One that isn't counted.
     pub const NONE: Address = Address(0);
+    /// A proxy that names its clients in their requests.
+    pub const FORWARDS: Address = Address(1 << 30);
     const COUNTED: u32 = 1 << 31;
+    const BITS: u32 = Address::COUNTED | Address::FORWARDS.0;
 
     /// Of an address that is counted.
     pub fn counted(key: Key) -> Address {
         Address(Address::COUNTED | key.0)
     }
 
+    /// The same, as a proxy named it.
+    pub fn forwarded(key: Key) -> Address {
+        Address(Address::counted(key).0 | Address::FORWARDS.0)
+    }
+
+    /// Does a proxy name who it is?
+    pub fn forwards(self) -> bool {
+        self.0 & Address::FORWARDS.0 != 0
+    }
+
     /// The key, if the address is counted.
     pub fn key(self) -> Option<Key> {
-        (self.0 & Address::COUNTED != 0).then_some(Key(self.0 & !Address::COUNTED))
+        (self.0 & Address::COUNTED != 0).then_some(Key(self.0 & !Address::BITS))
     }
 }
 
@@ -201,6 +214,16 @@ mod tests {
         (0..3).for_each(|_| held.leave(ann));
         held.leave(Address::NONE);
         assert!(held.is_empty());
+    }
+
+    /// A proxy's connection, and what it forwards for, are told from others.
+    #[test]
+    fn what_is_forwarded() {
+        let key = key(&Hasher::new(), "192.0.2.1");
+        let [own, other] = [Address::counted(key), Address::forwarded(key)];
+        assert_eq!((own.key(), other.key()), (Some(key), Some(key)));
+        assert_eq!((own.forwards(), other.forwards()), (false, true));
+        assert_eq!((Address::FORWARDS.key(), Address::FORWARDS.forwards()), (None, true));
     }
 
     /// 4 bytes for what is counted, nothing for what isn't.

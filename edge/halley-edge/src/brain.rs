@@ -240,7 +240,7 @@ impl Worker {
                     self.tell_close(ClosedSession { conn, user_number, reason });
                 }
             }
-            Phase::Free | Phase::Handshake | Phase::Http | Phase::Waiting => {}
+            Phase::Free | Phase::Proxy | Phase::Handshake | Phase::Http | Phase::Waiting => {}
         }
     }
 
@@ -253,7 +253,7 @@ impl Worker {
                 self.close_gently(index, error.message, CloseReason::CloseSessions);
             }
             Phase::Left => self.table.remove(index),
-            Phase::Free | Phase::Handshake | Phase::Http | Phase::Closing => {}
+            Phase::Free | Phase::Proxy | Phase::Handshake | Phase::Http | Phase::Closing => {}
         }
     }
 

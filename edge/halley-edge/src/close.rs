@@ -174,6 +174,7 @@ impl Worker {
             }
             Phase::Handshake => self.drop_connection(index, reason),
             Phase::Waiting | Phase::Opening => self.refuse_stream(index, &SESSION_LATE),
+            Phase::Proxy => self.drop_connection(index, reason),
             Phase::Free | Phase::Closing | Phase::Left => {}
         }
     }

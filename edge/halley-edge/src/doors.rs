@@ -10,6 +10,7 @@ use halley_sys::MemoryFiles;
 
 use crate::address::{Address, Hasher, Held};
 use crate::rates::Rates;
+use crate::table::Table;
 
 /// How often memory is looked at.
 const MEMORY_LOOK: Duration = Duration::from_secs(1);
@@ -114,10 +115,36 @@ impl Doors {
         self.newcomers.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// A connection is counted by another address, if that has fewer than so many.
+    pub fn moves(&self, from: Address, to: Address, most_of_address: u32) -> bool {
+        let fits = self.held.enter(to, most_of_address);
+        if fits {
+            self.held.leave(from);
+        }
+        fits
+    }
+
     /// A connection that was counted, by this address, is gone.
     pub fn leave(&self, address: Address) {
         self.connections.fetch_sub(1, Ordering::Relaxed);
         self.held.leave(address);
+    }
+}
+
+impl Table {
+    /// Where a connection comes from.
+    pub fn address(&self, index: u32) -> Address {
+        self.addresses.get(index)
+    }
+
+    /// Counts a connection by another address, if that has fewer than so many.
+    pub fn moves(&mut self, index: u32, to: Address, most_of_address: u32) -> bool {
+        let from = self.addresses.get(index);
+        let fits = from == to || self.doors.moves(from, to, most_of_address);
+        if fits {
+            self.addresses.set(index, to);
+        }
+        fits
     }
 }
 

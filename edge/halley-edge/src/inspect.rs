@@ -12,10 +12,9 @@ impl Worker {
     pub(crate) fn inspect(&mut self, token: u32, conn: u64) {
         let now = self.now_ms;
         self.overdue_to(conn);
-        let found = self
-            .table
-            .find(conn)
-            .filter(|(_, slot)| !matches!(slot.phase, Phase::Handshake | Phase::Http));
+        let found = self.table.find(conn).filter(|(_, slot)| {
+            !matches!(slot.phase, Phase::Proxy | Phase::Handshake | Phase::Http)
+        });
         let Some((index, slot)) = found else { return self.send(&unknown(token, conn)) };
         let hold = self.holds.get(&index);
         let state = match slot.phase {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use halley_link::CloseReason;
 use halley_wire::HttpError;
+use halley_wire::http1::head::Request;
 use halley_wire::http1::response::{ResponseOptions, http_error};
 use mio::net::TcpStream;
 
@@ -82,11 +83,14 @@ impl Worker {
                 self.stats.count(Stat::Full);
                 EDGE_FULL
             }
-            Full::Address => {
-                self.stats.count(Stat::AddressFull);
-                ADDRESS_FULL
-            }
+            Full::Address => self.address_full(),
         })
+    }
+
+    /// An address has too many connections.
+    pub(crate) fn address_full(&mut self) -> HttpError {
+        self.stats.count(Stat::AddressFull);
+        ADDRESS_FULL
     }
 
     /// A stream needs memory, here and in the brain.
@@ -135,8 +139,14 @@ impl Worker {
     ///
     /// # Errors
     /// 429 if it is one too many (16.3).
-    pub(crate) fn address_may_ask(&mut self, index: u32) -> Result<(), HttpError> {
-        let Some(key) = self.table.address(index).key() else { return Ok(()) };
+    pub(crate) fn address_may_ask(
+        &mut self,
+        index: u32,
+        req: &Request<'_>,
+    ) -> Result<(), HttpError> {
+        let named = self.forwarded(index, req);
+        let address = named.unwrap_or_else(|| self.table.address(index));
+        let Some(key) = address.key() else { return Ok(()) };
         let rate = self.rate(self.settings.requests_per_address_per_s_max);
         self.shared.doors.by_address.take(key, rate).map_err(|seconds| {
             self.stats.count(Stat::AddressAsks);

@@ -33,6 +33,7 @@ mod networks;
 mod newcomers;
 mod outbox;
 mod poll;
+mod proxy;
 mod random;
 mod rates;
 mod request;

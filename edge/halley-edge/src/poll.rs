@@ -264,6 +264,7 @@ impl Worker {
         slot.user_number = 0;
         let unparsed = poll.unparsed;
         let exchange = Exchange { unparsed, reply, ..Exchange::default() };
+        self.back_to_proxy(index);
         self.table.set_user(index, b"");
         self.table.set_detail(index, Detail::Http(Box::new(exchange)));
         self.renew(index);

@@ -108,7 +108,7 @@ impl Worker {
         exchange.reply = Reply::to(req);
         exchange.answer_left = None;
         let (path, _) = target::split(req.target);
-        if let Err(error) = self.may_ask(index, api) {
+        if let Err(error) = self.may_ask(index, req, api) {
             return self.local_error(index, req, &error);
         }
         if req.method == "OPTIONS" && req.header("access-control-request-method").is_some() {
@@ -130,8 +130,8 @@ impl Worker {
     }
 
     /// The API's clients are known by their keys; there the brain counts.
-    fn may_ask(&mut self, index: u32, api: bool) -> Result<(), HttpError> {
-        if api { Ok(()) } else { self.address_may_ask(index) }
+    fn may_ask(&mut self, index: u32, req: &Request<'_>, api: bool) -> Result<(), HttpError> {
+        if api { Ok(()) } else { self.address_may_ask(index, req) }
     }
 
     fn stream_request(&mut self, index: u32, req: &Request<'_>, stream: Stream) -> Option<usize> {

@@ -8,6 +8,7 @@ use halley_wire::http1::cors::Origins;
 use halley_wire::http1::head::HeadLimits;
 
 use crate::networks::Networks;
+use crate::proxy::Proxies;
 use crate::sweep::WALKS;
 
 /// Largest value of `request_line_bytes_max` and `header_bytes_max`; a header's value is a `str16`
@@ -73,6 +74,8 @@ pub struct Settings {
     pub exempt: Rc<Networks>,
     /// For TLS to be agreed on.
     pub tls_handshake_ms_max: u64,
+    /// Whom to believe who the client is.
+    pub proxies: Proxies,
     /// For the brain's answer.
     pub response_ms_max: u64,
     /// How much of a request's body may be on its way to the brain.
@@ -127,6 +130,7 @@ impl Default for Settings {
             pace_grace_ms: 10_000,
             exempt: Rc::default(),
             tls_handshake_ms_max: 10_000,
+            proxies: Proxies::default(),
             response_ms_max: 60_000,
             request_window_bytes: 262_144,
             requests_in_flight_max: 4_096,
@@ -244,7 +248,7 @@ impl Settings {
                 self.token_rules.leeway_s = u64::from(number()?).div_ceil(1_000);
             }
             b"token_bytes_max" => self.token_rules.token_bytes_max = number()?.max(1) as usize,
-            _ => {}
+            _ => return self.proxies.set(name, value),
         }
         Some(())
     }

@@ -45,6 +45,8 @@ stats! {
     AddressAsks counter "rate_by_address_total"
         "Requests refused: requests_per_address_per_s_max.";
     UserAsks counter "rate_by_user_total" "Requests refused: requests_per_user_per_s_max.";
+    ProxyErrors counter "proxy_errors_total"
+        "Connections closed: no header of the PROXY protocol, or none in time.";
     Requests counter "requests_total" "HTTP requests read.";
     PassedOn counter "requests_passed_on_total" "Requests passed on to the brain.";
     RequestsInFlight gauge "requests_in_flight" "Requests that wait for the brain.";

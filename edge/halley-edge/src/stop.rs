@@ -78,7 +78,7 @@ impl Worker {
             let idle = slot.is_idle();
             match slot.phase {
                 Phase::Waiting | Phase::Opening | Phase::Live => streams += 1,
-                Phase::Handshake if !slot.has(flag::API) => {
+                Phase::Proxy | Phase::Handshake if !slot.has(flag::API) => {
                     self.drop_connection(index, CloseReason::Stopping);
                 }
                 Phase::Http if idle && !slot.has(flag::API) => {
@@ -135,7 +135,12 @@ impl Worker {
                 self.push(index, out.into());
                 self.close_gently(index, "stopping", CloseReason::Stopping);
             }
-            Phase::Free | Phase::Handshake | Phase::Http | Phase::Closing | Phase::Left => {
+            Phase::Free
+            | Phase::Proxy
+            | Phase::Handshake
+            | Phase::Http
+            | Phase::Closing
+            | Phase::Left => {
                 return false;
             }
         }
@@ -152,7 +157,7 @@ impl Worker {
         self.accept_more[1] = false;
         for index in 0..self.table.slots() {
             let phase = self.table.get(index).map_or(Phase::Free, |slot| slot.phase);
-            if matches!(phase, Phase::Handshake | Phase::Http) {
+            if matches!(phase, Phase::Proxy | Phase::Handshake | Phase::Http) {
                 self.close_gently(index, "stopping", CloseReason::Stopping);
             }
         }

@@ -143,6 +143,7 @@ impl Worker {
             self.local(index, req, answer);
             return Ok(());
         }
+        self.stream_comes_from(index, req)?;
         let reply = Reply::to(req);
         let mut out = Vec::new();
         answer(&mut out, &reply.options(&self.settings.origins, self.clock.date));

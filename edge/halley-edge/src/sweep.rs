@@ -119,6 +119,7 @@ impl Worker {
                 self.stats.count(Stat::Timeouts);
                 self.drop_connection(index, CloseReason::Client);
             }
+            (Phase::Proxy, _) => self.bad_header(index),
             (Phase::Live, Some(Detail::Opening(_))) => self.answer_poll_soon(index),
             (Phase::Live, _) => {
                 self.look_at_outbox(index);

@@ -50,7 +50,12 @@ impl Worker {
             match slot.phase {
                 Phase::Opening | Phase::Live => sessions += 1,
                 Phase::Left => self.table.remove(index),
-                Phase::Free | Phase::Handshake | Phase::Http | Phase::Waiting | Phase::Closing => {}
+                Phase::Free
+                | Phase::Proxy
+                | Phase::Handshake
+                | Phase::Http
+                | Phase::Waiting
+                | Phase::Closing => {}
             }
         }
         sessions

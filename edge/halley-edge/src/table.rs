@@ -36,6 +36,8 @@ pub const CONNECTIONS_LIMIT: usize = 1 << INDEX_BITS;
 pub enum Phase {
     /// No connection.
     Free,
+    /// A proxy is to say who the client is.
+    Proxy,
     /// Agrees on TLS, before its first request.
     Handshake,
     /// Speaks HTTP requests and answers.
@@ -173,7 +175,7 @@ pub struct Table {
     used: usize,
     details: Slab<Detail>,
     names: Names,
-    addresses: Addresses,
+    pub(crate) addresses: Addresses,
     pub(crate) newcomers: Newcomers,
     pub(crate) doors: Arc<Doors>,
 }
@@ -249,11 +251,6 @@ impl Table {
             self.used -= 1;
             self.append_free(index);
         }
-    }
-
-    /// Where a connection comes from.
-    pub fn address(&self, index: u32) -> Address {
-        self.addresses.get(index)
     }
 
     /// Gives a connection a new id; frames and events that name the old one miss it.

@@ -3,6 +3,7 @@
 //! `impl Worker` blocks:
 //!
 //! - `accept.rs` takes connections and the link in, `limits.rs` says who may not come in,
+//!   `proxy.rs` who the client behind a proxy is,
 //!   `shake.rs` agrees on TLS with those whose listener speaks it,
 //! - `http.rs` reads requests, `request.rs` decides who answers them, `respond.rs` writes answers,
 //! - `stream.rs` opens streams and reads what clients send, `websocket.rs` that of WebSockets,
@@ -316,6 +317,7 @@ impl Worker {
     pub(crate) fn on_readable(&mut self, index: u32) {
         let Some(slot) = self.table.get(index) else { return };
         match slot.phase {
+            Phase::Proxy => self.proxy_readable(index),
             Phase::Handshake => self.handshake_readable(index),
             Phase::Http => self.http_readable(index),
             Phase::Waiting | Phase::Opening | Phase::Live => self.stream_readable(index),
@@ -377,7 +379,7 @@ impl Worker {
         let Some(slot) = self.table.get(index) else { return };
         match slot.phase {
             Phase::Http => self.resume_http(index),
-            Phase::Free | Phase::Handshake | Phase::Left => {}
+            Phase::Free | Phase::Proxy | Phase::Handshake | Phase::Left => {}
             Phase::Waiting | Phase::Opening | Phase::Live | Phase::Closing => {
                 if slot.clear(flag::UNREAD) {
                     self.on_readable(index);

@@ -226,7 +226,12 @@ impl Worker {
                     self.replayed(index);
                 }
             }
-            Phase::Free | Phase::Handshake | Phase::Waiting | Phase::Opening | Phase::Left => {}
+            Phase::Free
+            | Phase::Proxy
+            | Phase::Handshake
+            | Phase::Waiting
+            | Phase::Opening
+            | Phase::Left => {}
         }
     }
 }

@@ -4,6 +4,7 @@
 //! - [`target`]: paths and queries, decoded.
 //! - [`sse`], [`ndjson`], [`article`]: the three streams that are HTTP response bodies; [`poll`]:
 //!   the answer that is none.
+//! - [`proxy`]: who a proxy says the client is.
 //! - [`websocket`]: RFC 6455, the server's side in full and what load tools need of the client's.
 //!
 //! `protocol/http.md` says in numbered clauses what is accepted, refused and written.
@@ -25,6 +26,7 @@ pub mod http1;
 mod json;
 pub mod ndjson;
 pub mod poll;
+pub mod proxy;
 pub mod sse;
 pub mod target;
 pub mod websocket;

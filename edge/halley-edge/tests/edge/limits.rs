@@ -10,7 +10,7 @@ use crate::client::{Client, Response, sse, sse_event};
 use crate::drain::chunk;
 
 /// A client of the public listener that comes from this address.
-fn from(edge: &Edge, ip: &str) -> Client {
+pub fn from(edge: &Edge, ip: &str) -> Client {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     let ip: IpAddr = ip.parse().unwrap();
     socket.bind(&SocketAddr::new(ip, 0).into()).unwrap();
@@ -18,7 +18,7 @@ fn from(edge: &Edge, ip: &str) -> Client {
     Client::of(socket.into())
 }
 
-fn refusal(client: &mut Client, status: u16, code: &str) -> Response {
+pub fn refusal(client: &mut Client, status: u16, code: &str) -> Response {
     let response = client.response();
     assert_eq!(response.status, status, "{response:?}");
     assert!(response.body.contains(&format!("\"{code}\"")), "{response:?}");
@@ -35,7 +35,7 @@ fn hears(stream: &mut Client, event: &str) {
     assert_eq!(next, event);
 }
 
-fn preflight(client: &mut Client) {
+pub fn preflight(client: &mut Client) {
     client.ask("OPTIONS", "/v1/stream", "Access-Control-Request-Method: GET\r\n");
 }
 

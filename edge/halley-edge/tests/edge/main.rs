@@ -22,6 +22,7 @@ mod limits;
 mod pace;
 mod polls;
 mod process;
+mod proxies;
 mod replaying;
 mod requests;
 mod sandbox;
