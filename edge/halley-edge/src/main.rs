@@ -52,6 +52,8 @@ mod sweep;
 mod sync;
 mod table;
 mod tls;
+#[cfg(test)]
+mod tls_tests;
 mod tokens;
 mod transport;
 mod turns;

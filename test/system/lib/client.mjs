@@ -2,7 +2,7 @@
 // many small requests around it.
 
 import { spawn } from 'node:child_process';
-import { request } from 'node:http';
+import { requestOf } from './trust.mjs';
 import { Queue, within } from './wait.mjs';
 
 const CURL_MS_MAX = 20_000;
@@ -16,7 +16,7 @@ export function http(method, url, { body, headers = {}, agent } = {}) {
   const path = url.slice(origin.length);
   const options = { hostname, port, path, method, headers: { ...length, ...headers }, agent };
   const answer = new Promise((resolve, reject) => {
-    const outgoing = request(options, (incoming) => {
+    const outgoing = requestOf(url)(options, (incoming) => {
       const chunks = [];
       incoming.on('data', (chunk) => chunks.push(chunk));
       incoming.on('error', reject);

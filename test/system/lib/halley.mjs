@@ -110,12 +110,16 @@ class Halley {
     instances.add(this);
   }
 
+  #scheme(listener) {
+    return this.settings[`HALLEY_${listener}_TLS_CERTIFICATE`] === undefined ? 'http' : 'https';
+  }
+
   get publicUrl() {
-    return `http://127.0.0.1:${this.publicPort}`;
+    return `${this.#scheme('PUBLIC')}://127.0.0.1:${this.publicPort}`;
   }
 
   get apiUrl() {
-    return `http://127.0.0.1:${this.apiPort}`;
+    return `${this.#scheme('API')}://127.0.0.1:${this.apiPort}`;
   }
 
   get log() {

@@ -1,9 +1,9 @@
 // Sessions of each transport behind one face: `ready()`, `event()`, `quiet()`, `close()`.
 // An event is `{id, subject, at, data}` as in the contract, whatever carried it.
 
-import { request } from 'node:http';
 import WebSocket from 'ws';
 import { http } from './client.mjs';
+import { requestOf, tls } from './trust.mjs';
 import { Queue, until, within } from './wait.mjs';
 
 const streams = new Set();
@@ -63,7 +63,9 @@ class HttpStream extends Stream {
   constructor(url, headers, feed) {
     super();
     this.answered = new Promise((resolve, reject) => {
-      this.outgoing = request(url, { headers, agent: false }, (incoming) => {
+      const { hostname, port, origin } = new URL(url);
+      const options = { hostname, port, path: url.slice(origin.length), headers, agent: false };
+      this.outgoing = requestOf(url)(options, (incoming) => {
         this.status = incoming.statusCode;
         this.headers = incoming.headers;
         incoming.setEncoding('utf8');
@@ -167,7 +169,7 @@ export async function article(halley, user) {
 export async function ws(halley, user, options = {}, cursor = undefined) {
   const stream = new Stream();
   const url = halley.publicUrl.replace('http', 'ws') + target('/v1/ws', user, cursor);
-  stream.socket = new WebSocket(url, { perMessageDeflate: false, ...options });
+  stream.socket = new WebSocket(url, { perMessageDeflate: false, ...tls, ...options });
   stream.socket.on('message', (data, isBinary) => {
     const value = JSON.parse(data.toString());
     take(stream, 'subject' in value ? { ...value, isBinary } : value);

@@ -1,0 +1,13 @@
+// What node's clients need for `https:` and `wss:`: whom they trust, and what they show.
+
+import { request as plain } from 'node:http';
+import { request as sealed } from 'node:https';
+
+/** Options of node:tls for all requests of a test file. */
+export const tls = {};
+
+/** The `request` that a URL is for; its options take `tls` in. */
+export function requestOf(url) {
+  return url.startsWith('https:') ? (options, ...rest) => sealed({ ...tls, ...options }, ...rest)
+    : plain;
+}
