@@ -6,6 +6,7 @@ use crate::hold::Hold;
 use crate::outbox::{Outbox, Piece};
 use crate::stream::Opening;
 use crate::table::{Detail, SLOT_BYTES};
+use crate::tls::Session;
 use crate::wheel::Mark;
 
 const PAGE: &str = include_str!("../../../docs/internals/memory.md");
@@ -20,6 +21,7 @@ fn the_page_says_what_is() {
         ("Hold", size_of::<Hold>()),
         ("Outbox", size_of::<Outbox>()),
         ("Piece", size_of::<Piece>()),
+        ("Session", size_of::<Session>()),
         ("Option<Mark>", size_of::<Option<Mark>>()),
     ];
     let missing: Vec<String> = sizes
