@@ -62,6 +62,11 @@ impl Tls {
         Some((flushed, session.unsent(), before))
     }
 
+    /// Gives back what a storm left.
+    pub fn trim(&mut self) {
+        self.queue.shrink_to(2 * self.queue.len());
+    }
+
     /// Sealed bytes of a connection that wait for its socket.
     pub fn unsent(&mut self, index: u32) -> usize {
         self.sessions.get(index).map_or(0, |session| session.unsent())

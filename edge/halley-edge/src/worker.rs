@@ -372,6 +372,9 @@ impl Worker {
         if let Some(link) = self.link.as_mut() {
             link.trim();
         }
+        if let Some(tls) = self.tls.as_mut() {
+            tls.trim();
+        }
     }
 
     /// Goes on with a connection that waited for its turn.
