@@ -120,6 +120,8 @@ of_link_and_edge() ->
      {outboxes_bytes_max, 268435456, bytes, edge,
       "all outboxes of a worker; beyond it the longest are closed"},
      {message_bytes_max, 65536, bytes, edge, "largest WebSocket message from a client"},
+     {operations_waiting_max, 16, count, edge,
+      "messages of one WebSocket that wait for their turn; more are refused"},
      {token_bytes_max, 8192, bytes, edge, "longest token of a client"}].
 
 %% The value in force.

@@ -327,6 +327,7 @@ impl Worker {
         self.opens.clear();
         self.closes.clear();
         self.owe_nothing();
+        self.operations_lost();
         for index in 0..self.table.slots() {
             let Some(slot) = self.table.get(index) else { continue };
             let phase = slot.phase;

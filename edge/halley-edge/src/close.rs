@@ -198,6 +198,7 @@ impl Worker {
 
     /// The client of a request that waits for the brain is gone, or no longer to be answered (8.6).
     pub(crate) fn request_gone(&mut self, index: u32) {
+        self.operations_gone(index);
         let conn = self.table.conn(index);
         let Some(exchange) = self.exchange(index) else { return };
         if std::mem::take(&mut exchange.in_flight) {

@@ -31,6 +31,8 @@ mod log;
 mod names;
 mod networks;
 mod newcomers;
+mod operation;
+mod operations;
 mod outbox;
 mod poll;
 mod proxy;

@@ -42,7 +42,8 @@ pub const NO_BRAIN: HttpError = HttpError::new(
     "brain_away",
     "The brain behind this edge is away for a moment: streams stay open, try this request again.",
 );
-const BUSY: HttpError = HttpError::new(
+/// Answer when the brain has as much to do as it may.
+pub const BUSY: HttpError = HttpError::new(
     503,
     "requests_in_flight_max",
     "Too many requests wait for an answer here: try again, or send events in batches (NDJSON).",

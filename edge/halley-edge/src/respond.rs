@@ -93,6 +93,7 @@ impl Worker {
     /// RESPONSE: the brain's answer, or its beginning.
     pub(crate) fn response(&mut self, conn: u64, answer: Answer<'_>) {
         let Some((index, _)) = self.table.find(conn) else { return };
+        let Some(answer) = self.operation_answer(index, answer) else { return };
         let (date, origins) = (self.clock.date, Rc::clone(&self.settings.origins));
         let Some(exchange) =
             self.exchange(index).filter(|e| e.in_flight && e.answer_left.is_none())
@@ -136,6 +137,9 @@ impl Worker {
     /// RESPONSE_BODY: more of an answer.
     pub(crate) fn response_body(&mut self, conn: u64, flags: u8, body: &[u8]) {
         let Some((index, _)) = self.table.find(conn) else { return };
+        if self.operation_answer_body(index, flags, body) {
+            return;
+        }
         let Some(exchange) = self.exchange(index).filter(|e| e.in_flight) else { return };
         let Some(left) = exchange.answer_left else { return };
         let head_only = exchange.reply.head_only;

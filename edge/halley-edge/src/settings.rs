@@ -100,6 +100,8 @@ pub struct Settings {
     pub outboxes_bytes_max: usize,
     /// A WebSocket message from a client.
     pub message_bytes_max: usize,
+    /// Messages of one WebSocket that wait for their turn.
+    pub operations_waiting_max: usize,
     /// Frames that wait for the link.
     pub link_queue_bytes_max: usize,
     /// How clients say who they are.
@@ -143,6 +145,7 @@ impl Default for Settings {
             admission_wait_ms_max: 5_000,
             outboxes_bytes_max: 268_435_456,
             message_bytes_max: 65_536,
+            operations_waiting_max: 16,
             link_queue_bytes_max: 16_777_216,
             auth_mode: AuthMode::None,
             token_rules: Rules { token_bytes_max: 8_192, ..Rules::default() },
@@ -224,6 +227,7 @@ impl Settings {
             b"admission_wait_ms_max" => self.admission_wait_ms_max = ms()?,
             b"outboxes_bytes_max" => self.outboxes_bytes_max = bytes()?,
             b"message_bytes_max" => self.message_bytes_max = bytes()?,
+            b"operations_waiting_max" => self.operations_waiting_max = bytes()?,
             b"link_queue_bytes_max" => self.link_queue_bytes_max = bytes()?,
             b"cors_origins" => self.origins = Rc::new(Origins::parse(value).ok()?),
             _ => return self.set_auth(name, value),

@@ -3,6 +3,7 @@
 
 use crate::exchange::Exchange;
 use crate::hold::Hold;
+use crate::operations::Operations;
 use crate::outbox::{Outbox, Piece};
 use crate::stream::Opening;
 use crate::table::{Detail, SLOT_BYTES};
@@ -19,6 +20,7 @@ fn the_page_says_what_is() {
         ("Exchange", size_of::<Exchange>()),
         ("Opening", size_of::<Opening>()),
         ("Hold", size_of::<Hold>()),
+        ("Operations", size_of::<Operations>()),
         ("Outbox", size_of::<Outbox>()),
         ("Piece", size_of::<Piece>()),
         ("Session", size_of::<Session>()),

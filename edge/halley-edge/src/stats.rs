@@ -67,6 +67,8 @@ stats! {
     TokensOfOthers counter "tokens_of_others_total"
         "Tokens refused: their iss, aud, sub or halley, or another user than was named.";
     TokensNoKeys counter "tokens_no_keys_total" "Tokens refused: there is no key.";
+    TokensRenewed counter "tokens_renewed_total"
+        "Tokens that took the place of a WebSocket's last one.";
     Expired counter "sessions_expired_total" "Streams and polls ended: their token had expired.";
     Streams counter "streams_total" "Streams opened.";
     Delivered counter "delivered_total" "Events put into outboxes.";
@@ -94,6 +96,9 @@ stats! {
     Heartbeats counter "heartbeats_total" "Heartbeats sent on silent streams.";
     Vanished counter "vanished_total" "Connections that ended in an error or didn't answer.";
     Messages counter "messages_total" "WebSocket messages received.";
+    Operations counter "operations_total" "Operations of WebSockets passed on to the brain.";
+    OperationsRefused counter "operations_refused_total"
+        "Messages of WebSockets answered with an error by the edge itself.";
     ProtocolErrors counter "websocket_errors_total" "WebSocket connections failed by RFC 6455.";
     TlsConnections gauge "tls_connections" "Connections that speak TLS.";
     TlsHandshakes counter "tls_handshakes_total" "TLS handshakes that succeeded.";

@@ -189,7 +189,7 @@ impl Worker {
         self.stats.sub(Stat::Opening, 1);
         self.stats.add(Stat::Sessions, 1);
         self.stats.count(Stat::Streams);
-        self.watch_token(index);
+        self.watch_session(index);
     }
 
     /// The stream doesn't come about: an HTTP error instead of its answer.
@@ -220,12 +220,16 @@ impl Worker {
                 return self.poll_readable(index);
             }
             let websocket = slot.transport == Transport::WebSocket;
-            if matches!(slot.phase, Phase::Waiting | Phase::Opening) && websocket {
+            let early = matches!(slot.phase, Phase::Waiting | Phase::Opening);
+            if websocket && (early || self.has_much_to_say(index)) {
                 // Frames may come right behind the request; they wait in the socket for the
-                // decoder.
-                slot.set(flag::UNREAD);
+                // decoder. Later ones wait until the client has taken its answers.
+                if let Some(slot) = self.table.get(index) {
+                    slot.set(flag::UNREAD);
+                }
                 return;
             }
+            let Some(slot) = self.table.get(index) else { return };
             if !matches!(slot.phase, Phase::Waiting | Phase::Opening | Phase::Live) {
                 return;
             }

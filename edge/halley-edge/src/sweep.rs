@@ -30,7 +30,8 @@ const HEAD_LATE: HttpError = HttpError::new(
     "request_timeout",
     "The request took longer to arrive than limits.request_ms_max allows.",
 );
-const ANSWER_LATE: HttpError = HttpError::new(
+/// Answer to what the brain takes too long for.
+pub const ANSWER_LATE: HttpError = HttpError::new(
     504,
     "response_timeout",
     "The brain took longer to answer than limits.response_ms_max allows.",
@@ -122,8 +123,9 @@ impl Worker {
             (Phase::Proxy, _) => self.bad_header(index),
             (Phase::Live, Some(Detail::Opening(_))) => self.answer_poll_soon(index),
             (Phase::Live, _) => {
+                self.operation_may_be_late(index);
                 self.look_at_outbox(index);
-                self.watch_token(index);
+                self.watch_session(index);
             }
             (Phase::Free | Phase::Left, _) => {}
         }
@@ -173,7 +175,7 @@ impl Worker {
         if self.table.get(index).is_none_or(|slot| slot.phase != Phase::Live) {
             return;
         }
-        self.watch_token(index);
+        self.watch_session(index);
         let Some(slot) = self.table.get(index) else { return };
         let transport = slot.transport;
         // What waits for the end of the round is as good as written.

@@ -66,6 +66,11 @@ impl Tokens {
         }
     }
 
+    /// What a WebSocket's user may do.
+    pub fn rights(&self, index: u32) -> &str {
+        self.rights.get(&index).map_or(NO_RIGHTS, |rights| rights)
+    }
+
     /// The session is over.
     pub fn forget(&mut self, index: u32) {
         if !self.untils.is_empty() {
@@ -135,13 +140,16 @@ impl Worker {
         (until_s != FOREVER).then(|| until_ms.saturating_sub(self.clock.unix_ms(self.now_ms)))
     }
 
-    /// How long a session may be left alone at most.
+    /// How long a session may be left alone at most: until its token expires, or the brain is late
+    /// with an operation.
     pub(crate) fn session_ms(&self, index: u32) -> u64 {
-        self.token_ms(index).unwrap_or(u64::MAX)
+        let token_ms = self.token_ms(index).unwrap_or(u64::MAX);
+        let operation = self.operations.get(&index).and_then(|operations| operations.until_ms());
+        operation.map_or(token_ms, |until_ms| token_ms.min(until_ms.saturating_sub(self.now_ms)))
     }
 
-    /// Sees to it that somebody looks when the session's token expires, if that is soon.
-    pub(crate) fn watch_token(&mut self, index: u32) {
+    /// Sees to it that somebody looks at a session when that is over, if it is soon.
+    pub(crate) fn watch_session(&mut self, index: u32) {
         let ms = self.session_ms(index);
         if ms > self.settings.stream_heartbeat_ms {
             return;

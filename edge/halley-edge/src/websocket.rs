@@ -1,22 +1,17 @@
-//! What WebSocket clients send. There is nothing yet that a client may say, so a message is
-//! answered by an error; the protocol itself (ping, close, failure) is kept in full.
+//! What WebSocket clients send, as RFC 6455 has it. What a message says is `operations.rs`'s.
 
 use halley_link::CloseReason;
 use halley_wire::websocket::{Decoder, Event, Failure, Rules, Sender, close_code, encode};
 
+use crate::operation::NOT_TEXT;
+use crate::outbox;
 use crate::stats::Stat;
 use crate::table::{Detail, Phase, flag};
 use crate::worker::Worker;
 
-/// Pongs and answers to messages may wait in an outbox up to here; a client that asks for more
-/// and doesn't read is not answered.
+/// A client for which so much waits is not read until all of it was taken (http.md 18.5). What it
+/// sent before gets no more pongs; a message that would be refused ends it.
 const ANSWERS_BYTES_MAX: usize = 65_536;
-
-/// Answer to a message.
-const NOT_UNDERSTOOD: &str = concat!(
-    r#"{"error":{"code":"message_not_understood","message":"Clients only listen here: "#,
-    r#"publish by POST /v1/events on the API listener."}}"#
-);
 
 impl Worker {
     /// Decodes and answers what came in; `bytes` is unmasked in place.
@@ -56,12 +51,17 @@ impl Worker {
     fn message(&mut self, index: u32, event: &Event<'_>) -> bool {
         let mut out = Vec::new();
         match event {
-            Event::Text(_) | Event::Binary(_) => {
+            Event::Text(text) => {
                 self.stats.count(Stat::Messages);
-                encode::text(&mut out, NOT_UNDERSTOOD);
+                return self.operate(index, text);
             }
-            Event::Ping(payload) => encode::pong(&mut out, payload),
+            Event::Binary(_) => {
+                self.stats.count(Stat::Messages);
+                return self.refuse_message(index, &NOT_TEXT);
+            }
             Event::Pong(_) => return true,
+            Event::Ping(_) if self.has_much_to_say(index) => return true,
+            Event::Ping(payload) => encode::pong(&mut out, payload),
             Event::Close(code) => {
                 encode::close(&mut out, *code, "");
                 self.push(index, out.into());
@@ -69,12 +69,27 @@ impl Worker {
                 return false;
             }
         }
-        let Some(slot) = self.table.get(index) else { return false };
-        let outbox = slot.outbox;
-        if self.pool.get(outbox).map_or(0, |outbox| outbox.bytes()) < ANSWERS_BYTES_MAX {
-            self.push(index, out.into());
-        }
+        self.push(index, out.into());
         true
+    }
+
+    /// Does more wait for the client than it shall be answered to?
+    pub(crate) fn has_much_to_say(&mut self, index: u32) -> bool {
+        let outbox = self.table.get(index).map_or(outbox::NONE, |slot| slot.outbox);
+        self.pool.get(outbox).is_some_and(|outbox| outbox.bytes() > ANSWERS_BYTES_MAX)
+    }
+
+    /// Answers a message at once; false when the connection ends instead.
+    pub(crate) fn say(&mut self, index: u32, text: &str) -> bool {
+        if self.has_much_to_say(index) {
+            let (code, reason) = (close_code::POLICY_VIOLATION, "answers are not read");
+            self.close_websocket(index, code, reason, CloseReason::Protocol);
+            return false;
+        }
+        let mut out = Vec::new();
+        encode::text(&mut out, text);
+        self.push(index, out.into());
+        self.table.get(index).is_some_and(|slot| slot.phase == Phase::Live)
     }
 
     /// RFC 6455 section 7.1.7.

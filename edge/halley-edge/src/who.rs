@@ -17,7 +17,7 @@ use crate::worker::Worker;
 /// Longest id of a user, in bytes; the brain knows the rest of the rules.
 const USER_BYTES_MAX: usize = 255;
 /// What everybody may do without tokens (link.md 12.6).
-const ALL_RIGHTS: &str = r#"{"publish":["*"],"follow":["*"],"presence":["*"]}"#;
+pub const ALL_RIGHTS: &str = r#"{"publish":["*"],"follow":["*"],"presence":["*"]}"#;
 /// What a token without the claim allows.
 pub const NO_RIGHTS: &str = "{}";
 /// Until when somebody without a token is who it is; no token expires in this second.
@@ -48,6 +48,12 @@ const OTHER_USER: HttpError = HttpError::new(
     403,
     "other_user",
     "The token is another user's than the one that ?user= names: leave ?user= out.",
+);
+/// Answer to a WebSocket that shows another user's token.
+pub const OTHER_SESSION: HttpError = HttpError::new(
+    403,
+    "other_user",
+    "The token is another user's than this WebSocket's: open another one with it.",
 );
 const NO_TOKENS_HERE: HttpError = HttpError::new(
     403,
@@ -157,7 +163,8 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
     (rest.is_empty() || rest.starts_with(b" ")).then_some(rest.trim_ascii())
 }
 
-fn refused(refusal: Refusal) -> HttpError {
+/// The error that a refusal becomes.
+pub fn refused(refusal: Refusal) -> HttpError {
     HttpError::new(refusal.status(), refusal.code(), refusal.message())
 }
 

@@ -6,8 +6,8 @@
 //!   `proxy.rs` who the client behind a proxy is,
 //!   `shake.rs` agrees on TLS with those whose listener speaks it,
 //! - `http.rs` reads requests, `request.rs` decides who answers them, `respond.rs` writes answers,
-//! - `stream.rs` opens streams and reads what clients send, `websocket.rs` that of WebSockets,
-//!   `admit.rs` says when a stream gets its session,
+//! - `stream.rs` opens streams and reads what clients send, `websocket.rs` and `operations.rs`
+//!   what those of WebSockets do, `admit.rs` says when a stream gets its session,
 //! - `deliver.rs` fills outboxes, `groups.rs`, `crowd.rs` and `turns.rs` those of a subject's whole
 //!   crowd, `hold.rs` what waits for a replay, `poll.rs` answers,
 //! - `write.rs` writes outboxes, `close.rs` ends connections,
@@ -39,6 +39,7 @@ use crate::groups::Groups;
 use crate::hold::Hold;
 use crate::link::Link;
 use crate::listen;
+use crate::operations::Operations;
 use crate::outbox::Pool;
 use crate::random::Random;
 use crate::settings::Settings;
@@ -125,6 +126,8 @@ pub struct Worker {
     pub(crate) patience: Patience,
     /// By index: the sessions that wait for the end of their replay.
     pub(crate) holds: HashMap<u32, Hold>,
+    /// By index: WebSockets of which the brain has a request.
+    pub(crate) operations: HashMap<u32, Box<Operations>>,
     /// By connection id: polls that have their answer, or no more time.
     pub(crate) polls_due: Vec<u64>,
     /// See 10.1; empty until a brain has said one.
@@ -197,6 +200,7 @@ impl Worker {
             turn_served: 0,
             patience: Patience::default(),
             holds: HashMap::new(),
+            operations: HashMap::new(),
             polls_due: Vec::new(),
             link_cursor: Vec::new(),
             link_place: None,

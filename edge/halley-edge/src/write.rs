@@ -10,6 +10,7 @@ use crate::listen;
 use crate::outbox::{self, Flush, Piece};
 use crate::stats::Stat;
 use crate::table::{Phase, flag};
+use crate::transport::Transport;
 use crate::worker::Worker;
 
 impl Worker {
@@ -195,11 +196,13 @@ impl Worker {
         match end {
             Flush::Blocked => {
                 outbox.blocked(bytes, self.now_ms);
-                let unwatched = slot.phase == Phase::Live && slot.deadline == 0;
+                let live = slot.phase == Phase::Live;
+                let (unwatched, poll) = (slot.deadline == 0, slot.transport == Transport::Poll);
                 slot.set(flag::BLOCKED);
                 self.stats.count(Stat::Blocked);
                 self.watch(index, true);
-                if unwatched {
+                // A deadline of the session itself is no watch over its outbox.
+                if live && (unwatched || !poll && self.session_ms(index) != u64::MAX) {
                     self.watch_outbox(index);
                 }
             }

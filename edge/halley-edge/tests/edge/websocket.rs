@@ -8,7 +8,7 @@ use crate::client::{Client, header, stream};
 pub const UPGRADE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\n\
     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 const PING: u8 = 0x89;
-const KEY: [u8; 4] = [1, 2, 3, 4];
+pub const KEY: [u8; 4] = [1, 2, 3, 4];
 
 pub fn open(edge: &Edge, brain: &mut Brain, user: &str) -> (Client, u64) {
     let (client, conn, head) = stream(edge, brain, &format!("/v1/ws?user={user}"), UPGRADE);
@@ -44,7 +44,7 @@ pub fn expect_text(client: &mut Client, text: &str) {
     assert_eq!((first, String::from_utf8_lossy(&payload).as_ref()), (0x81, text));
 }
 
-fn expect_close(client: &mut Client, code: u16) -> String {
+pub fn expect_close(client: &mut Client, code: u16) -> String {
     let (first, payload) = frame(client);
     assert_eq!(first, 0x88, "{payload:?}");
     assert_eq!(payload[..2], code.to_be_bytes());
@@ -140,21 +140,6 @@ fn frames_that_break_the_rules() {
     let event = brain.deliver("", "1", &[other_conn]);
     expect_text(&mut other, &event);
     brain.stat_becomes("websocket_errors_total", 4);
-}
-
-/// There is nothing that a client may say: the answer is an error, the connection stays.
-#[test]
-fn a_message_is_answered_by_an_error() {
-    let (edge, mut brain) = Edge::start(&[]);
-    let (mut client, conn) = open(&edge, &mut brain, "u");
-    let mut bytes = Vec::new();
-    frames::text(&mut bytes, "hello?", KEY);
-    client.send(&bytes);
-    let (first, payload) = frame(&mut client);
-    assert_eq!(first, 0x81);
-    assert!(String::from_utf8(payload).unwrap().contains("message_not_understood"));
-    let event = brain.deliver("", "1", &[conn]);
-    expect_text(&mut client, &event);
 }
 
 /// 5, `stream_heartbeat_ms`: who answers pings stays, who doesn't is closed.

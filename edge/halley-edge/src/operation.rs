@@ -1,0 +1,351 @@
+//! What a WebSocket's client may say (`protocol/http.md` 18), and what it is answered. Text in, a
+//! request for the brain or a refusal out; text of answers. No state.
+//!
+//! The members' values go to the brain as they were written, so it judges them as it does for
+//! HTTP; only a subject that becomes a part of a path is looked at here.
+
+use std::fmt::Write as _;
+
+use halley_link::FRAME_BYTES_MAX;
+use halley_wire::HttpError;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+/// Longest `ref`, as JSON text.
+const REFERENCE_BYTES_MAX: usize = 64;
+/// Longest subject; the brain knows the rest of the rules.
+const SUBJECT_BYTES_MAX: usize = 255;
+/// A request is one frame (link.md 12.7), with a user and rights beside its body.
+const BODY_BYTES_MAX: usize = FRAME_BYTES_MAX - 16_384;
+
+const NOT_JSON: HttpError = HttpError::new(
+    400,
+    "bad_json",
+    "A message is one JSON object with each member once, sent as text, such as \
+     {\"op\":\"follow\",\"subject\":\"ann\"}.",
+);
+const BAD_OPERATION: HttpError = HttpError::new(
+    400,
+    "bad_operation",
+    "\"op\" is \"publish\" with \"subject\" and \"data\", and \"id\" and \"ack\" if you like; or \
+     \"follow\" or \"unfollow\" with \"subject\"; or \"token\" with \"token\". Each may have \
+     \"ref\", and nothing else.",
+);
+const BAD_REFERENCE: HttpError =
+    HttpError::new(400, "bad_ref", "\"ref\" is a string or a number of at most 64 bytes.");
+const BAD_SUBJECT: HttpError =
+    HttpError::new(400, "bad_subject", "\"subject\" is a string of 1 to 255 bytes.");
+const TOO_LARGE: HttpError = HttpError::new(
+    413,
+    "data_too_large",
+    "The message is longer than a request to the brain can be: publish less at once.",
+);
+/// Answer to a binary message.
+pub const NOT_TEXT: Refused = Refused { reference: None, error: NOT_JSON };
+
+/// A message that is understood.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// `ref`, as it was written.
+    pub reference: Option<Box<str>>,
+    /// What is wanted.
+    pub wish: Wish,
+}
+
+/// What an operation wants.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// Something of the brain.
+    Ask(Ask),
+    /// To go on with another token.
+    Token(String),
+}
+
+/// A request for the brain.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// Of HTTP.
+    pub method: &'static str,
+    /// Path of what users do themselves.
+    pub target: String,
+    /// JSON, or nothing.
+    pub body: String,
+}
+
+/// A message that isn't understood.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// `ref`, if it could be read.
+    pub reference: Option<Box<str>>,
+    /// Why.
+    pub error: HttpError,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Members<'m> {
+    op: String,
+    #[serde(borrow, default, deserialize_with = "raw")]
+    subject: Option<&'m RawValue>,
+    #[serde(borrow, default, deserialize_with = "raw")]
+    data: Option<&'m RawValue>,
+    #[serde(borrow, default, deserialize_with = "raw")]
+    id: Option<&'m RawValue>,
+    #[serde(borrow, default, deserialize_with = "raw")]
+    ack: Option<&'m RawValue>,
+    #[serde(default)]
+    token: Option<String>,
+    // Read before, and so known to be good.
+    #[serde(borrow, default, rename = "ref", deserialize_with = "raw")]
+    _reference: Option<&'m RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Reference<'m> {
+    #[serde(borrow, default, rename = "ref", deserialize_with = "raw")]
+    reference: Option<&'m RawValue>,
+}
+
+/// `null` is a value like any other.
+fn raw<'m, D: Deserializer<'m>>(member: D) -> Result<Option<&'m RawValue>, D::Error> {
+    <&RawValue>::deserialize(member).map(Some)
+}
+
+/// Reads a message.
+///
+/// # Errors
+/// What the client is to be told.
+pub fn read(text: &str) -> Result<Operation, Refused> {
+    let refused = |error| Refused { reference: None, error };
+    let found: Reference<'_> = serde_json::from_str(text).map_err(|_| refused(NOT_JSON))?;
+    let reference = match found.reference.map(RawValue::get) {
+        Some(text) if is_reference(text) => Some(Box::from(text)),
+        Some(_) => return Err(refused(BAD_REFERENCE)),
+        None => None,
+    };
+    match wish(text) {
+        Ok(wish) => Ok(Operation { reference, wish }),
+        Err(error) => Err(Refused { reference, error }),
+    }
+}
+
+fn is_reference(text: &str) -> bool {
+    let first = text.bytes().next().unwrap_or_default();
+    let kind = first == b'"' || first == b'-' || first.is_ascii_digit();
+    kind && text.len() <= REFERENCE_BYTES_MAX
+}
+
+fn wish(text: &str) -> Result<Wish, HttpError> {
+    let members: Members<'_> = serde_json::from_str(text).map_err(|_| BAD_OPERATION)?;
+    let ask = match members {
+        Members { op, subject: Some(subject), data: Some(data), id, ack, token: None, .. }
+            if op == "publish" =>
+        {
+            publish(subject, data, id, ack)?
+        }
+        Members {
+            op,
+            subject: Some(subject),
+            data: None,
+            id: None,
+            ack: None,
+            token: None,
+            ..
+        } if op == "follow" || op == "unfollow" => {
+            let method = if op == "follow" { "PUT" } else { "DELETE" };
+            Ask { method, target: follow_path(subject)?, body: String::new() }
+        }
+        Members {
+            op, subject: None, data: None, id: None, ack: None, token: Some(token), ..
+        } if op == "token" => {
+            return Ok(Wish::Token(token));
+        }
+        _ => return Err(BAD_OPERATION),
+    };
+    Ok(Wish::Ask(ask))
+}
+
+fn publish(
+    subject: &RawValue,
+    data: &RawValue,
+    id: Option<&RawValue>,
+    ack: Option<&RawValue>,
+) -> Result<Ask, HttpError> {
+    let mut body = format!("{{\"subject\":{},\"data\":{}", subject.get(), data.get());
+    for (name, value) in [("id", id), ("ack", ack)] {
+        if let Some(value) = value {
+            let _ = write!(body, ",\"{name}\":{}", value.get());
+        }
+    }
+    body.push('}');
+    if body.len() > BODY_BYTES_MAX {
+        return Err(TOO_LARGE);
+    }
+    Ok(Ask { method: "POST", target: "/v1/me/events".to_owned(), body })
+}
+
+fn follow_path(subject: &RawValue) -> Result<String, HttpError> {
+    let subject: String = serde_json::from_str(subject.get()).map_err(|_| BAD_SUBJECT)?;
+    if subject.is_empty() || subject.len() > SUBJECT_BYTES_MAX {
+        return Err(BAD_SUBJECT);
+    }
+    let mut target = "/v1/me/follows/".to_owned();
+    for byte in subject.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            target.push(char::from(byte));
+        } else {
+            let _ = write!(target, "%{byte:02X}");
+        }
+    }
+    Ok(target)
+}
+
+/// The message that says what became of an operation; `json` is the text of its value.
+pub fn answer(reference: Option<&str>, what: &str, json: &str) -> String {
+    match reference {
+        Some(reference) => format!("{{\"ref\":{reference},\"{what}\":{json}}}"),
+        None => format!("{{\"{what}\":{json}}}"),
+    }
+}
+
+/// The message that an operation failed.
+pub fn refusal(reference: Option<&str>, error: &HttpError) -> String {
+    failure(reference, error.code, error.message, error.retry_after_s)
+}
+
+fn failure(reference: Option<&str>, code: &str, message: &str, after_s: Option<u32>) -> String {
+    let mut json = b"{\"code\":".to_vec();
+    halley_wire::json_escape(&mut json, code);
+    json.extend_from_slice(b",\"message\":");
+    halley_wire::json_escape(&mut json, message);
+    if let Some(seconds) = after_s {
+        json.extend_from_slice(format!(",\"retry_after_s\":{seconds}").as_bytes());
+    }
+    json.push(b'}');
+    answer(reference, "error", &String::from_utf8_lossy(&json))
+}
+
+/// The message for what the brain answered.
+pub fn of_the_brain(
+    reference: Option<&str>,
+    status: u16,
+    body: &[u8],
+    after_s: Option<u32>,
+) -> String {
+    #[derive(Deserialize)]
+    struct Body {
+        error: Error,
+    }
+    #[derive(Deserialize)]
+    struct Error {
+        code: String,
+        message: String,
+    }
+    let unreadable = || {
+        let message = "The brain's answer can't be read: whether it was done is not known.";
+        failure(reference, "bad_answer", message, None)
+    };
+    if (200..300).contains(&status) {
+        return match serde_json::from_slice::<&RawValue>(body.trim_ascii()) {
+            Ok(json) => answer(reference, "ok", json.get()),
+            Err(_) => unreadable(),
+        };
+    }
+    match serde_json::from_slice::<Body>(body) {
+        Ok(Body { error }) => failure(reference, &error.code, &error.message, after_s),
+        Err(_) => unreadable(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn ask(text: &str) -> (&'static str, String, String) {
+        match read(text).unwrap().wish {
+            Wish::Ask(Ask { method, target, body }) => (method, target, body),
+            Wish::Token(_) => panic!("a token"),
+        }
+    }
+
+    fn code(text: &str) -> (Option<String>, &'static str) {
+        let Refused { reference, error } = read(text).unwrap_err();
+        (reference.map(String::from), error.code)
+    }
+
+    /// http.md 18.2: values travel as they were written.
+    #[test]
+    fn operations_are_requests() {
+        let text = r#"{"op":"publish","subject":"a","data":{"n":1.0e5,"s":"é\u0000"}}"#;
+        let body = r#"{"subject":"a","data":{"n":1.0e5,"s":"é\u0000"}}"#;
+        assert_eq!(ask(text), ("POST", "/v1/me/events".into(), body.into()));
+        let text = r#"{"id":7,"ack":"memory","data":null,"ref":1,"subject":"a","op":"publish"}"#;
+        let body = r#"{"subject":"a","data":null,"id":7,"ack":"memory"}"#;
+        assert_eq!(ask(text), ("POST", "/v1/me/events".into(), body.into()));
+        let text = r#"{"op":"follow","subject":"room/7 é?"}"#;
+        let target = "/v1/me/follows/room%2F7%20%C3%A9%3F";
+        assert_eq!(ask(text), ("PUT", target.into(), String::new()));
+        let text = r#"{"op":"unfollow","subject":"\u0061.-_~"}"#;
+        assert_eq!(ask(text), ("DELETE", "/v1/me/follows/a.-_~".into(), String::new()));
+        let token = read(r#"{"op":"token","token":"abc","ref":"x"}"#).unwrap();
+        let expected =
+            Operation { reference: Some("\"x\"".into()), wish: Wish::Token("abc".into()) };
+        assert_eq!(token, expected);
+    }
+
+    /// http.md 18.2: what isn't understood is refused, under its `ref` where that can be read.
+    #[test]
+    fn what_is_not_understood() {
+        for text in ["", "x", "7", "[]", "{", r#"{"op":"follow"} "#, "\u{0}"] {
+            assert!(matches!(code(text), (None, "bad_json" | "bad_operation")), "{text}");
+        }
+        for text in [
+            r#"{"ref":1}"#,
+            r#"{"ref":1,"op":7}"#,
+            r#"{"ref":1,"op":"shout"}"#,
+            r#"{"ref":1,"op":"publish","subject":"a"}"#,
+            r#"{"ref":1,"op":"publish","data":1}"#,
+            r#"{"ref":1,"op":"publish","subject":"a","data":1,"user":"bob"}"#,
+            r#"{"ref":1,"op":"publish","subject":"a","data":1,"data":2}"#,
+            r#"{"ref":1,"op":"publish","subject":"a","data":1,"token":"t"}"#,
+            r#"{"ref":1,"op":"follow","subject":"a","data":1}"#,
+            r#"{"ref":1,"op":"token"}"#,
+            r#"{"ref":1,"op":"token","token":7}"#,
+        ] {
+            assert_eq!(code(text), (Some("1".into()), "bad_operation"), "{text}");
+        }
+        for subject in ["7", "null", "\"\"", "[]", &format!("\"{}\"", "x".repeat(256))] {
+            let text = format!(r#"{{"ref":"r","op":"follow","subject":{subject}}}"#);
+            assert_eq!(code(&text), (Some("\"r\"".into()), "bad_subject"));
+        }
+        for reference in ["null", "true", "{}", "[1]", &format!("\"{}\"", "x".repeat(63))] {
+            let text = format!(r#"{{"ref":{reference},"op":"follow","subject":"a"}}"#);
+            assert_eq!(code(&text), (None, "bad_ref"), "{reference}");
+        }
+        let twice = r#"{"ref":1,"ref":2,"op":"follow","subject":"a"}"#;
+        assert_eq!(code(twice), (None, "bad_json"));
+        let large = "x".repeat(BODY_BYTES_MAX);
+        let text = format!(r#"{{"op":"publish","subject":"a","data":"{large}"}}"#);
+        assert_eq!(code(&text), (None, "data_too_large"));
+        let deep = format!("{}{}", "[".repeat(200_000), "]".repeat(200_000));
+        let text = format!(r#"{{"op":"publish","subject":"a","data":{deep}}}"#);
+        assert!(read(&text).is_err(), "and nothing overflows");
+    }
+
+    /// http.md 18.3.
+    #[test]
+    fn answers() {
+        let ok = of_the_brain(Some("\"a\""), 200, b"{\"id\":\"x\"}\n", None);
+        assert_eq!(ok, r#"{"ref":"a","ok":{"id":"x"}}"#);
+        assert_eq!(of_the_brain(None, 200, b"{}", None), r#"{"ok":{}}"#);
+        let body = br#"{"error":{"code":"overloaded","message":"say \"again\""}}"#;
+        let error = of_the_brain(Some("7"), 503, body, Some(2));
+        let expected = r#"{"ref":7,"error":{"code":"overloaded","message":"say \"again\"","#;
+        assert_eq!(error, format!("{expected}\"retry_after_s\":2}}}}"));
+        for (status, body) in [(200, ""), (200, "{"), (500, ""), (500, "{}"), (404, "no")] {
+            let text = of_the_brain(Some("7"), status, body.as_bytes(), None);
+            assert!(text.starts_with(r#"{"ref":7,"error":{"code":"bad_answer""#), "{text}");
+        }
+    }
+}

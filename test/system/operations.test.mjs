@@ -1,0 +1,166 @@
+// What a WebSocket's client says (protocol/http.md 18), and a new token in band (14.7).
+
+import assert from 'node:assert/strict';
+import { after, before } from 'node:test';
+import { api, follow, http, publish, sessionsOf } from './lib/client.mjs';
+import { assertEvent } from './lib/expect.mjs';
+import { prepare, scratchFile, start, test } from './lib/halley.mjs';
+import { closeStreams, ws } from './lib/streams.mjs';
+import { bearer, jwks, makeKey, mint, nowS } from './lib/token.mjs';
+import { until } from './lib/wait.mjs';
+
+const key = makeKey('EdDSA', 'a');
+let open;
+let halley;
+before(async () => {
+  open = await start();
+  halley = await prepare({ settings: { HALLEY_AUTH_MODE: 'jwt', HALLEY_AUTH_LEEWAY: '1ms' } });
+  halley.settings.HALLEY_AUTH_KEYS = scratchFile(halley, 'jwks.json', jwks(key));
+  await halley.start();
+});
+after(async () => {
+  closeStreams();
+  await open?.stop();
+  await halley?.stop();
+});
+
+/** A WebSocket whose answers come by `ask(operation)`. */
+async function speaker(server, user, claims = undefined) {
+  const headers = claims && bearer(mint(key, { sub: user, ...claims }));
+  const stream = await ws(server, user, { headers });
+  let next = 0;
+  stream.say = (operation) => stream.socket.send(JSON.stringify(operation));
+  stream.ask = async (operation) => {
+    next += 1;
+    const ref = `${user} ${next}`;
+    stream.say({ ...operation, ref });
+    for (;;) {
+      const answer = await stream.comments.next(`the answer to ${JSON.stringify(operation)}`);
+      if (answer.ref === ref) return answer;
+    }
+  };
+  return stream;
+}
+
+const code = (answer) => answer.error?.code;
+const following = async (server, user) =>
+  (await api(server, 'GET', `/v1/users/${user}/following`)).json.following;
+
+test('without tokens a client publishes, follows and unfollows by messages', async () => {
+  const ann = await speaker(open, 'ann');
+  const bob = await speaker(open, 'bob');
+  assert.deepEqual((await bob.ask({ op: 'follow', subject: 'room/7' })).ok,
+    { added: 1, already: 0 });
+  const said = await ann.ask({ op: 'publish', subject: 'room/7', data: { n: [1.50, 'é'] } });
+  assert.deepEqual(Object.keys(said.ok), ['id']);
+  const event = await bob.event();
+  assertEvent(event, 'room/7', { n: [1.50, 'é'] });
+  assert.equal(event.id, said.ok.id);
+  assert.deepEqual(await following(open, 'bob'), ['room/7']);
+
+  const own = { op: 'publish', subject: 'room/7', data: null, id: 'once', ack: 'memory' };
+  assert.deepEqual((await ann.ask(own)).ok, { id: 'me:ann:once' });
+  assert.deepEqual((await ann.ask(own)).ok, { id: 'me:ann:once' }, 'a repetition');
+  assertEvent(await bob.event(), 'room/7', null);
+  await bob.quiet('a second one', 200);
+
+  assert.deepEqual((await bob.ask({ op: 'unfollow', subject: 'room/7' })).ok,
+    { removed: 1, absent: 0 });
+  assert.deepEqual(await following(open, 'bob'), []);
+  assert.equal(code(await ann.ask({ op: 'publish', subject: 'x', data: 1, ack: 'no' })), 'bad_ack');
+  assert.equal(code(await ann.ask({ op: 'publish', subject: 7, data: 1 })), 'bad_subject');
+  assert.equal(code(await ann.ask({ op: 'unfollow', subject: 'ann' })), 'self');
+  assert.equal(code(await ann.ask({ op: 'dance' })), 'bad_operation');
+  assert.equal((await ann.ask({ op: 'token', token: 'any' })).ok.expires, null);
+  ann.say('no object');
+  assert.equal(code(await ann.comments.next('an error without ref')), 'bad_json');
+});
+
+test('answers come in order, and events between them', async () => {
+  const stream = await speaker(open, 'eve');
+  const refs = Array.from({ length: 12 }, (_, n) => n);
+  for (const ref of refs) stream.say({ op: 'publish', subject: 'eve', data: ref, ref });
+  const answers = [];
+  while (answers.length < refs.length) {
+    const message = await stream.comments.next('an answer');
+    if ('ref' in message) answers.push(message);
+  }
+  assert.deepEqual(answers.map(({ ref }) => ref), refs);
+  const events = await stream.events.take(refs.length);
+  assert.deepEqual(events.map(({ data }) => data), refs);
+  assert.deepEqual(events.map(({ id }) => id), answers.map(({ ok }) => ok.id));
+});
+
+test('more than may wait is refused at once, and the rest is done', async () => {
+  const stream = await speaker(open, 'hasty');
+  for (let n = 0; n < 200; n += 1) stream.say({ op: 'follow', subject: `s${n}`, ref: n });
+  const done = [];
+  const refused = [];
+  while (done.length + refused.length < 200) {
+    const { ref, ok, error } = await stream.comments.next('an answer');
+    if (ok) done.push(ref);
+    else if (error) refused.push(error.code);
+  }
+  assert.ok(done.length >= 17, `${done.length} done`);
+  assert.ok(refused.every((each) => each === 'operations_waiting_max'), `${refused}`);
+  const stored = [];
+  for (let page = ''; page !== null;) {
+    const { json } = await api(open, 'GET', `/v1/users/hasty/following?limit=1000${page}`);
+    stored.push(...json.following);
+    page = json.next === null ? null : `&after=${json.next}`;
+  }
+  assert.deepEqual(stored, done.map((ref) => `s${ref}`));
+});
+
+test('a token gives rights to operations, and a new one other rights', async () => {
+  const rights = { publish: ['room/*'], follow: ['room/7'] };
+  const stream = await speaker(halley, 'ann', { halley: rights });
+  assert.ok((await stream.ask({ op: 'publish', subject: 'room/1', data: 1 })).ok);
+  assert.equal(code(await stream.ask({ op: 'publish', subject: 'bob', data: 1 })), 'right_missing');
+  assert.ok((await stream.ask({ op: 'follow', subject: 'room/7' })).ok);
+  assert.equal(code(await stream.ask({ op: 'follow', subject: 'room/8' })), 'right_missing');
+
+  const fewer = mint(key, { sub: 'ann', halley: { follow: ['room/7'] } });
+  assert.ok((await stream.ask({ op: 'token', token: fewer })).ok.expires > nowS());
+  assert.equal(code(await stream.ask({ op: 'publish', subject: 'room/1', data: 1 })),
+    'right_missing');
+  assert.ok((await stream.ask({ op: 'unfollow', subject: 'room/7' })).ok);
+
+  const others = mint(key, { sub: 'bob', halley: { publish: ['*'] } });
+  assert.equal(code(await stream.ask({ op: 'token', token: others })), 'other_user');
+  assert.equal(code(await stream.ask({ op: 'publish', subject: 'bob', data: 1 })), 'right_missing');
+  await publish(halley, 'ann', 'still ann');
+  assertEvent(await stream.event(), 'ann', 'still ann');
+  assert.equal(await sessionsOf(halley, 'bob'), 0);
+});
+
+test('a WebSocket outlives its token by a new one, and no longer than that', async () => {
+  const stream = await speaker(halley, 'lasting', { exp: nowS() + 3 });
+  const until_ = nowS() + 6;
+  const token = mint(key, { sub: 'lasting', exp: until_ });
+  const again = await stream.ask({ op: 'token', token });
+  assert.deepEqual(again.ok, { expires: until_ });
+  await until('the first token has expired', () => nowS() >= until_ - 1, 8_000);
+  await publish(halley, 'lasting', 1);
+  assertEvent(await stream.event(), 'lasting', 1);
+  assert.deepEqual(await stream.ended(), { code: 4401, reason: 'token_expired' });
+  assert.deepEqual(stream.end, { reason: 'token_expired' });
+});
+
+test('a page of an allowed origin publishes and follows over HTTP', async () => {
+  const origin = 'http://localhost:5173';
+  const shown = { ...bearer(mint(key, { sub: 'page', halley: { follow: ['*'] } })), origin };
+  const path = `${halley.publicUrl}/v1/me/follows/news`;
+  const preflight = await http('OPTIONS', path, { headers: { origin,
+    'access-control-request-method': 'PUT',
+    'access-control-request-headers': 'authorization' } });
+  assert.equal(preflight.status, 204);
+  assert.match(preflight.headers['access-control-allow-methods'], /\bPUT\b/);
+  assert.match(preflight.headers['access-control-allow-headers'], /\bauthorization\b/);
+  const done = await http('PUT', path, { headers: shown });
+  assert.equal(done.status, 200);
+  assert.equal(done.headers['access-control-allow-origin'], origin);
+  await follow(halley, ['page', 'more']);
+  const listed = await http('GET', `${halley.publicUrl}/v1/me/follows`, { headers: shown });
+  assert.deepEqual(listed.json.following, ['news', 'more']);
+});
