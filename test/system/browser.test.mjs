@@ -1,6 +1,7 @@
 // A real browser's EventSource and WebSocket against the public listener.
 
 import assert from 'node:assert/strict';
+import { createServer } from 'node:http';
 import { after, before } from 'node:test';
 import { follow, publish, sessionsOf } from './lib/client.mjs';
 import { openBrowser } from './lib/browser.mjs';
@@ -64,13 +65,31 @@ test('WebSocket of the browser: events arrive as text, close is clean', async ()
   assert.deepEqual(await page.evaluate(() => window.ending), [1000, true]);
 });
 
-test('a page from another loopback origin may publish (CORS with a preflight)', async () => {
-  const status = await page.evaluate(async (url) => {
-    const answer = await fetch(`${url}/v1/events`, {
-      method: 'POST', headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ subject: 'cors', data: 1 }),
-    });
-    return answer.status;
-  }, halley.apiUrl);
-  assert.equal(status, 200);
+test('a page of another origin may publish only if it is allowed (a preflight)', async () => {
+  const pages = createServer((_, answer) => {
+    answer.setHeader('content-type', 'text/html');
+    answer.end('<!doctype html>');
+  });
+  await new Promise((resolve) => { pages.listen(0, '127.0.0.1', resolve); });
+  const origin = `http://localhost:${pages.address().port}`;
+  const allowing = await start({ settings: { HALLEY_CORS_ORIGINS: origin } });
+  const foreign = await browser.newPage();
+  try {
+    await foreign.goto(origin);
+    const publishTo = (server) => foreign.evaluate(async (url) => {
+      const headers = { 'content-type': 'application/json' };
+      const body = JSON.stringify({ subject: 'cors', data: 1 });
+      try {
+        return (await fetch(`${url}/v1/events`, { method: 'POST', headers, body })).status;
+      } catch {
+        return 'kept away';
+      }
+    }, server.apiUrl);
+    assert.equal(await publishTo(halley), 'kept away');
+    assert.equal(await publishTo(allowing), 200);
+  } finally {
+    await foreign.close();
+    await allowing.stop();
+    pages.close();
+  }
 });

@@ -36,6 +36,7 @@ address({ok, Address}, Port) -> {ok, Address, list_to_integer(Port)};
 address({error, einval}, _) -> error.
 
 -spec origins(string()) -> boolean().
+origins("") -> true;
 origins("*") -> true;
 origins("localhost") -> true;
 origins(Text) ->

@@ -75,7 +75,7 @@ handshake_carries_the_choices_of_the_configuration_test() ->
     Settings = proplists:get_value(edge_settings, Brain),
     ?assertEqual([{<<"admission_per_s_max">>, <<"10000">>},
                   {<<"api_proxy_protocol">>, <<"off">>}, {<<"auth_mode">>, <<"none">>},
-                  {<<"cors_origins">>, <<"localhost">>},
+                  {<<"cors_origins">>, <<>>},
                   {<<"limits_exempt">>, <<"127.0.0.0/8,::1">>},
                   {<<"proxy_forwarded_for">>, <<"off">>}, {<<"proxy_trusted">>, <<>>},
                   {<<"public_proxy_protocol">>, <<"off">>},

@@ -2,26 +2,26 @@
 %%
 %% Only in auth.mode none, since it lets anybody be anybody. The page's files are in priv/demo,
 %% served as they are, by name from a fixed list: a path from outside never becomes the path of a
-%% file. `config.json' tells the page the API listener's port; it uses that port on its own host,
-%% and the edge answers CORS.
+%% file. The page asks at its own origin only, as a user; `config.json' tells it the API listener's
+%% port for the commands that it shows.
 -module(halley_api_demo_h).
 -behaviour(halley_api).
 
 -export([handle/3]).
 
 -spec handle(get, [binary()], halley_api:request()) -> halley_api:response().
-handle(get, Path, Request) ->
+handle(get, Path, _) ->
     case {halley_api_config:auth_mode(), Path} of
         {none, []} -> {302, [{<<"location">>, <<"/demo">>}], []};
-        {none, [<<"demo">> | Asset]} -> asset(Asset, Request);
+        {none, [<<"demo">> | Asset]} -> asset(Asset);
         {_, _} -> not_found("the demo is there in auth.mode = none only")
     end.
 
-asset([<<"config.json">>], _) ->
+asset([<<"config.json">>]) ->
     halley_api_reply:json({[{<<"api_port">>, halley_api_config:port(api)}]});
-asset(Asset, Request) ->
+asset(Asset) ->
     case file(Asset) of
-        {Name, Type} -> {200, headers(Type, Request), read(Name)};
+        {Name, Type} -> {200, headers(Type), read(Name)};
         none -> not_found("the demo has no such file")
     end.
 
@@ -39,24 +39,14 @@ read(Name) ->
     {ok, Content} = file:read_file(filename:join([code:priv_dir(halley_api), "demo", Name])),
     Content.
 
-headers(Type, Request) ->
+headers(Type) ->
     [{<<"content-type">>, Type},
-     {<<"content-security-policy">>, policy(Request)},
+     {<<"content-security-policy">>, policy()},
      {<<"x-content-type-options">>, <<"nosniff">>},
      {<<"referrer-policy">>, <<"no-referrer">>},
      {<<"cache-control">>, <<"no-cache">>}].
 
-%% Nothing inline and nothing from elsewhere; the one other origin is the API listener's on the same
-%% host.
-policy(Request) ->
-    ["default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'",
-     api_origin(Request), "; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"].
-
-api_origin(#{headers := #{<<"host">> := Host}}) ->
-    NamePort = "^([a-zA-Z0-9.-]+|\\[[0-9a-fA-F:.]+\\])(:[0-9]+)?\\z",
-    case re:run(Host, NamePort, [{capture, [1], binary}]) of
-        {match, [Name]} -> [" http://", Name, $:, integer_to_binary(halley_api_config:port(api))];
-        nomatch -> ""
-    end;
-api_origin(_) ->
-    "".
+%% Nothing inline and nothing from elsewhere.
+policy() ->
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'".

@@ -211,16 +211,11 @@ demo() ->
     after application:unset_env(halley_api, auth_mode)
     end.
 
-%% The page may call the API of the host that it came from; a strange Host adds nothing.
+%% The page asks at its own origin only, whatever Host it was asked for by.
 demo_policy() ->
     Policy = fun(Host) ->
                      Answer = call(public, <<"GET">>, "/demo", <<>>, <<"host">>, Host),
-                     Text = header(<<"content-security-policy">>, Answer),
-                     Sources = re:run(Text, "connect-src ([^;]*);", [{capture, [1], list}]),
-                     {match, [Connect]} = Sources,
-                     Connect
+                     header(<<"content-security-policy">>, Answer)
              end,
-    ?assertEqual("'self' http://localhost:8081", Policy(<<"localhost:8080">>)),
-    ?assertEqual("'self' http://[::1]:8081", Policy(<<"[::1]:8080">>)),
-    [?assertEqual("'self'", Policy(Host))
-     || Host <- [<<>>, <<"a;script-src *">>, <<"a b">>, <<"a\n">>, <<"*">>]].
+    [?assertMatch({match, _}, re:run(Policy(Host), "default-src 'none';.* connect-src 'self';"))
+     || Host <- [<<"localhost:8080">>, <<>>, <<"a;script-src *">>, <<"*">>]].

@@ -33,6 +33,7 @@ mod networks;
 mod newcomers;
 mod operation;
 mod operations;
+mod origin;
 mod outbox;
 mod poll;
 mod proxy;

@@ -109,7 +109,8 @@ impl Worker {
         exchange.reply = Reply::to(req);
         exchange.answer_left = None;
         let (path, _) = target::split(req.target);
-        if let Err(error) = self.may_ask(index, req, api) {
+        let may_ask = self.may_ask(index, req, api).and_then(|()| self.origin_may_change(req, api));
+        if let Err(error) = may_ask {
             return self.local_error(index, req, &error);
         }
         if req.method == "OPTIONS" && req.header("access-control-request-method").is_some() {

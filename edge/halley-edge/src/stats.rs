@@ -56,6 +56,7 @@ stats! {
     SlowBodies counter "slow_bodies_total" "Requests refused: pace_bytes_per_s_min of a body.";
     SlowReaders counter "slow_readers_total"
         "Connections closed: pace_bytes_per_s_min of an answer.";
+    OriginsRefused counter "origins_refused_total" "Requests refused: cors.origins.";
     Tokens counter "tokens_total" "Tokens accepted.";
     TokensMissing counter "tokens_missing_total"
         "Requests with no token, or two, where one is needed.";

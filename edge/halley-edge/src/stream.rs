@@ -53,11 +53,6 @@ const BRAIN_BUSY: HttpError = HttpError::new(
     "brain_busy",
     "The brain behind this edge has more to do than it can at the moment: open the stream again.",
 );
-const FOREIGN_ORIGIN: HttpError = HttpError::new(
-    403,
-    "origin_not_allowed",
-    "Pages of this origin may not open WebSockets here: add the origin to cors.origins.",
-);
 
 impl Worker {
     /// `GET /v1/stream`
@@ -103,9 +98,7 @@ impl Worker {
         req: &Request<'_>,
     ) -> Result<(), HttpError> {
         let accept = handshake::accept(req)?;
-        if !self.origin_allowed(req) {
-            return Err(FOREIGN_ORIGIN);
-        }
+        self.origin_may_enter(req, false)?;
         let asker = &self.asker(req)?;
         let cursor = cursor::of_target(req)?;
         let transport = Transport::WebSocket;
@@ -113,15 +106,6 @@ impl Worker {
         self.open_session(index, req, &wanted, |out, options| {
             handshake::response(out, &accept, options);
         })
-    }
-
-    /// Browsers don't keep foreign pages from opening WebSockets; the server has to (RFC 6455
-    /// section 10.2).
-    fn origin_allowed(&self, req: &Request<'_>) -> bool {
-        let Some(origin) = req.header("origin") else { return true };
-        let authority = origin.splitn(3, |b| *b == b'/').nth(2);
-        let same = authority.is_some() && authority == req.header("host");
-        same || self.settings.origins.allows(origin)
     }
 
     /// Asks for a session; `answer` writes what the client reads before the welcome.

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use halley_wire::http1::body::Framing;
-use halley_wire::http1::cors::{self, Cors, Origins};
+use halley_wire::http1::cors::{self, Cors, Origins, is_same_origin};
 use halley_wire::http1::date::HttpDate;
 use halley_wire::http1::head::Version;
 use halley_wire::http1::headers::stays_at_edge;
@@ -26,6 +26,41 @@ fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
     let mut out = Vec::new();
     write(&mut out);
     String::from_utf8(out).unwrap()
+}
+
+/// RFC 6454 section 5: scheme, host and port. http.md 6.4: "https where the listener speaks TLS".
+#[test]
+fn the_same_origin() {
+    let same = |origin: &str, host: &str, tls| {
+        is_same_origin(origin.as_bytes(), Some(host.as_bytes()), tls)
+    };
+    for (origin, host) in [
+        ("http://a.example", "a.example"),
+        ("http://a.example", "A.Example:80"),
+        ("http://a.example:8080", "a.example:8080"),
+        ("http://[::1]:8080", "[::1]:8080"),
+    ] {
+        assert!(same(origin, host, false) && !same(origin, host, true), "{origin} {host}");
+    }
+    for (origin, host) in
+        [("https://a.example", "a.example"), ("https://a.example", "a.example:443")]
+    {
+        assert!(same(origin, host, false) && same(origin, host, true), "{origin} {host}");
+    }
+    for (origin, host) in [
+        ("http://a.example", "a.example:443"),
+        ("http://a.example:81", "a.example"),
+        ("http://a.example.evil", "a.example"),
+        ("http://a.example/", "a.example"),
+        ("ftp://a.example", "a.example"),
+        ("a.example", "a.example"),
+        ("null", "null"),
+        ("http://", ""),
+        ("", ""),
+    ] {
+        assert!(!same(origin, host, false), "{origin} {host}");
+    }
+    assert!(!is_same_origin(b"http://a.example", None, false));
 }
 
 #[test]

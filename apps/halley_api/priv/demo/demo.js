@@ -1,5 +1,6 @@
 // The demo page: two people, each with a live stream, a list of whom they follow, and forms.
-// Streams come from this origin; follows and events go to the API listener, on another port.
+// It does what a user's own browser may do, all at this origin; the commands that it shows are for
+// the API listener, on another port, and do what an application's server does.
 // Whatever came from outside enters the page as text, never as markup.
 //
 // Nothing is lost while someone is away: the page keeps the cursor of the last event it has seen
@@ -24,41 +25,28 @@ function problem(text) {
   byId('problem').hidden = text === '';
 }
 
-/** The API listener, on whatever host name this page was opened with. */
-class Api {
-  constructor(port) {
-    this.base = `http://${location.hostname}:${port}`;
+/** What users do themselves. Without tokens whoever asks is whom `?user=` names. */
+async function ask(user, method, path, body) {
+  let response;
+  try {
+    const headers = body === undefined ? {} : { 'content-type': 'application/json' };
+    const mark = path.includes('?') ? '&' : '?';
+    const url = `/v1/me/${path}${mark}user=${encodeURIComponent(user)}`;
+    response = await fetch(url, { method, headers, body: JSON.stringify(body) });
+  } catch {
+    throw new Error('Halley can\'t be reached.');
   }
-
-  async call(method, path, type, body) {
-    let response;
-    try {
-      const headers = body === undefined ? {} : { 'content-type': type };
-      response = await fetch(this.base + path, { method, headers, body });
-    } catch {
-      throw new Error(`The API at ${this.base} can't be reached.`);
-    }
-    const answer = await response.json().catch(() => ({}));
-    if (response.ok) return answer;
-    throw new Error(answer.error?.message ?? `The API answered ${response.status}.`);
-  }
-
-  async follow(method, user, subject) {
-    const line = JSON.stringify({ user, subject });
-    const answer = await this.call(method, '/v1/follows', 'application/x-ndjson', line);
-    if (answer.errors.length > 0) throw new Error(answer.errors[0].error.message);
-    return answer;
-  }
-
-  following(user) {
-    const path = `/v1/users/${encodeURIComponent(user)}/following`;
-    return this.call('GET', `${path}?limit=${FOLLOWING_MAX}`);
-  }
-
-  publish(subject, data) {
-    return this.call('POST', '/v1/events', 'application/json', JSON.stringify({ subject, data }));
-  }
+  const answer = await response.json().catch(() => ({}));
+  if (response.ok) return answer;
+  throw new Error(answer.error?.message ?? `Halley answered ${response.status}.`);
 }
+
+const own = {
+  follow: (user, subject) => ask(user, 'PUT', `follows/${encodeURIComponent(subject)}`),
+  unfollow: (user, subject) => ask(user, 'DELETE', `follows/${encodeURIComponent(subject)}`),
+  following: (user) => ask(user, 'GET', `follows?limit=${FOLLOWING_MAX}`),
+  publish: (user, subject, data) => ask(user, 'POST', 'events', { subject, data }),
+};
 
 // For a POSIX shell, in single quotes.
 const quote = (text) => `'${text.replaceAll("'", "'\\''")}'`;
@@ -107,8 +95,8 @@ function addCopyButtons(root) {
 }
 
 class Person {
-  constructor(api, index, name, other) {
-    this.api = api;
+  constructor(base, index, name, other) {
+    this.base = base;
     this.name = name;
     this.source = null;
     this.cursor = '';
@@ -262,13 +250,13 @@ class Person {
   // --- follows and events ---
 
   async follow(subject) {
-    await this.api.follow('POST', this.name, subject);
+    await own.follow(this.name, subject);
     this.say(`${this.name} follows ${subject}.`);
     await this.showFollowing();
   }
 
   async unfollow(subject) {
-    await this.api.follow('DELETE', this.name, subject);
+    await own.unfollow(this.name, subject);
     this.say(`${this.name} no longer follows ${subject}.`);
     await this.showFollowing();
     this.parts['follow-subject'].focus();
@@ -276,13 +264,13 @@ class Person {
 
   async publish() {
     const subject = this.parts['publish-subject'].value;
-    const { sessions } = await this.api.publish(subject, this.parts['publish-text'].value);
-    this.say(`Kept, and sent to ${sessions} live ${sessions === 1 ? 'session' : 'sessions'}.`);
+    await own.publish(this.name, subject, this.parts['publish-text'].value);
+    this.say(`Published: whoever follows ${subject} has it, or gets it on return.`);
   }
 
   async showFollowing() {
     const { name } = this;
-    const { following, next } = await this.api.following(name);
+    const { following, next } = await own.following(name);
     if (name !== this.name) return;
     const items = following.map((subject) => this.followed(subject));
     const self = document.createElement('li');
@@ -309,7 +297,7 @@ class Person {
   }
 
   showCommands() {
-    const { parts, name, api: { base } } = this;
+    const { parts, name, base } = this;
     const about = parts['publish-subject'].value;
     const followed = parts['follow-subject'].value;
     parts['curl-listen'].textContent = curl.listen(name);
@@ -326,8 +314,8 @@ async function start() {
     problem('The page could not learn where the API is; reload it when Halley runs.');
     return;
   }
-  const api = new Api(config.api_port);
-  const people = [new Person(api, 1, 'alice', 'bob'), new Person(api, 2, 'bob', 'alice')];
+  const base = `http://${location.hostname}:${config.api_port}`;
+  const people = [new Person(base, 1, 'alice', 'bob'), new Person(base, 2, 'bob', 'alice')];
   byId('people').replaceChildren(...people.map((person) => person.root));
   for (const person of people) person.attempt(() => person.become(person.name));
 }

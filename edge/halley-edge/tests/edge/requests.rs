@@ -268,3 +268,37 @@ fn origins() {
         assert_eq!(response.header("vary"), Some("Origin"));
     }
 }
+
+/// http.md 6.4: "A request with the `Origin` of a page of another origin, which isn't in the list
+/// either, is refused with 403 `origin_not_allowed` when it […] has another method than GET, HEAD
+/// and OPTIONS"; "`null` and two `Origin` headers are never the same".
+#[test]
+fn foreign_pages_change_nothing() {
+    let (edge, mut brain) = Edge::start(&[("cors_origins", "https://app.example")]);
+    for lines in [
+        "Origin: https://evil.example\r\n",
+        "Origin: null\r\n",
+        "Origin: http://h:81\r\n",
+        "Origin: http://h.evil.example\r\n",
+        "Origin: \r\n",
+        "Origin: http://h\r\nOrigin: http://h\r\n",
+    ] {
+        for method in ["POST", "PUT", "DELETE", "PATCH"] {
+            let mut client = edge.api();
+            client.ask(method, "/v1/events", lines);
+            let response = client.response();
+            assert_eq!(response.status, 403, "{method} {lines}");
+            assert!(response.body.contains("origin_not_allowed"));
+        }
+    }
+    for lines in
+        ["Origin: https://app.example\r\n", "Origin: http://h\r\n", "Origin: https://h\r\n", ""]
+    {
+        let mut client = edge.api();
+        client.ask("POST", "/v1/events", lines);
+        let conn = brain.request().conn;
+        brain.response(conn, 200, FLAG_END, 0, &[], b"");
+        assert_eq!(client.response().status, 200, "{lines}");
+    }
+    brain.stat_becomes("origins_refused_total", 24);
+}

@@ -78,6 +78,17 @@ impl Origins {
     }
 }
 
+/// Whether a page of this origin comes from the same place as the server with this `Host` (RFC 6454
+/// section 5). Behind `tls` the page's scheme must be https; without it either may be, as a proxy
+/// may have ended the TLS.
+pub fn is_same_origin(origin: &[u8], host: Option<&[u8]>, tls: bool) -> bool {
+    let (Some(of_page), Some(host)) = (strip_scheme(origin), host) else { return false };
+    let https = origin.starts_with(b"https");
+    let port: &[u8] = if https { b":443" } else { b":80" };
+    let bare = |host: &[u8]| host.strip_suffix(port).unwrap_or(host).to_ascii_lowercase();
+    (https || !tls) && !of_page.is_empty() && bare(of_page) == bare(host)
+}
+
 impl Cors<'_> {
     pub(super) fn write(&self, head: &mut Head<'_>) {
         if let Some(origin) = self.allow_origin {
