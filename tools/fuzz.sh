@@ -3,6 +3,10 @@
 # are over, whichever comes first; then prints a table of what was run.
 #
 #   tools/fuzz.sh [<seconds>] [<target>...]
+#   tools/fuzz.sh pack [<target>...]
+#
+# `pack` runs nothing new: of all inputs that runs have found it keeps those that together reach
+# what all reach, small ones first, in edge/fuzz/corpus/<target>.tar.gz.
 #
 #   FUZZ_SECONDS   how long each target runs, if it isn't the first argument (5)
 #   FUZZ_RUNS      how many executions it makes at most (0: no bound)
@@ -22,6 +26,9 @@ all=$(cargo metadata --no-deps --format-version 1 --locked | tr ',' '\n' \
     | sed -n 's/.*"src_path":".*\/fuzz_targets\/\([a-z0-9_]*\)\.rs".*/\1/p' | sort -u)
 targets=${*:-$all}
 [ -n "$targets" ] || { echo "fuzz: no targets in edge/fuzz" >&2; exit 1; }
+
+# Longer inputs are not packed: what they reach is reached by shorter ones, or is a limit.
+PACKED_BYTES_MAX=400
 
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}
 RUSTFLAGS="--cfg fuzzing -Cdebug-assertions -Coverflow-checks -Ccodegen-units=1
@@ -48,6 +55,20 @@ watch() {
     done
     printf '\r\033[K' >&2
 }
+
+if [ "$seconds" = pack ]; then
+    for target in $targets; do
+        kept=$(mktemp -d)
+        "$CARGO_TARGET_DIR/$host/release/$target" -merge=1 -max_len="$PACKED_BYTES_MAX" "$kept" \
+            "$CARGO_TARGET_DIR/corpus/$target" "corpus/$target" >/dev/null 2>&1
+        tar --create --directory "$kept" --sort=name --mtime=@0 --owner=0 --group=0 . \
+            | gzip --no-name --best >"corpus/$target.tar.gz"
+        printf '%-12s %6d inputs %8d bytes\n' "$target" "$(find "$kept" -type f | wc -l)" \
+            "$(wc -c <"corpus/$target.tar.gz")"
+        rm -rf "$kept"
+    done
+    exit 0
+fi
 
 printf '%-12s %12s %6s %12s %10s\n' target executions s executions/s inputs
 for target in $targets; do

@@ -71,9 +71,10 @@ start(Program, Config) ->
             {error, io_lib:format("the edge's program ~ts cannot be run: ~0tp", [Program, Reason])}
     end.
 
+%% And of libfaketime's, by which test/faults steps the clock.
 environment() ->
     [{Name, false} || {Name, _} <- os:env(), not lists:member(Name, ?VARIABLES),
-                      not lists:prefix("FAKETIME", Name)].
+                      string:find(Name, "FAKE") =:= nomatch].
 
 arguments(#{public := Public, api := Api, workers := Workers, socket_dir := Dir,
             sandbox := Sandbox, tls_files := Files, connections_max := Max}) ->

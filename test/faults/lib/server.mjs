@@ -48,6 +48,8 @@ export class Server {
     Object.assign(this.halley.settings, {
       LD_PRELOAD: FAKETIME, FAKETIME_TIMESTAMP_FILE: this.clockFile, FAKETIME_NO_CACHE: '1',
       FAKETIME_DONT_FAKE_MONOTONIC: '1', DONT_FAKE_MONOTONIC: '1',
+      // The edge in its sandbox could not read what time it is to think.
+      HALLEY_EDGE_SANDBOX: 'off',
     });
   }
 
