@@ -7,19 +7,25 @@
 //! refused has taken nothing and may be repeated. A read goes on until its room is full or the
 //! socket is empty, as the loops here want it (edge-triggered).
 
+use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mio::net::TcpStream;
-use rustls::client::Resumption;
+use rustls::client::{
+    ClientSessionStore, Resumption, Tls12ClientSessionValue, Tls13ClientSessionValue,
+};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::version::{TLS12, TLS13};
-use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use rustls::{ClientConfig, ClientConnection, NamedGroup, RootCertStore};
 
 use crate::error::{Failure, Result};
+
+/// Tickets that are kept.
+const TICKETS_MAX: usize = 100_000;
 
 /// What all connections to a server share.
 #[derive(Debug)]
@@ -45,13 +51,59 @@ impl Tls {
             .map_err(|e| bad(e.to_string()))?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        if !resume {
-            config.resumption = Resumption::disabled();
-        }
+        config.resumption = if resume {
+            Resumption::store(Arc::new(Tickets::default()))
+        } else {
+            Resumption::disabled()
+        };
         let name = host.rsplit_once(':').map_or(host, |(name, _)| name).trim_matches(['[', ']']);
         let name = ServerName::try_from(name.to_owned())
             .map_err(|_| Failure::Message(format!("{host}: no name that a certificate has")))?;
         Ok(Self { config: Arc::new(config), name })
+    }
+}
+
+/// What the clients were given to resume by, for whoever opens next: rustls's own store keeps eight
+/// for a server, and here are thousands of clients of one. A ticket of TLS 1.3 is used once.
+#[derive(Debug, Default)]
+struct Tickets {
+    tls12: Mutex<Option<Tls12ClientSessionValue>>,
+    tls13: Mutex<VecDeque<Tls13ClientSessionValue>>,
+}
+
+/// A thread that panicked has left a whole value.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl ClientSessionStore for Tickets {
+    fn set_kx_hint(&self, _: ServerName<'static>, _: NamedGroup) {}
+
+    fn kx_hint(&self, _: &ServerName<'_>) -> Option<NamedGroup> {
+        None
+    }
+
+    fn set_tls12_session(&self, _: ServerName<'static>, session: Tls12ClientSessionValue) {
+        *lock(&self.tls12) = Some(session);
+    }
+
+    fn tls12_session(&self, _: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
+        lock(&self.tls12).clone()
+    }
+
+    fn remove_tls12_session(&self, _: &ServerName<'static>) {
+        *lock(&self.tls12) = None;
+    }
+
+    fn insert_tls13_ticket(&self, _: ServerName<'static>, ticket: Tls13ClientSessionValue) {
+        let mut tickets = lock(&self.tls13);
+        if tickets.len() < TICKETS_MAX {
+            tickets.push_back(ticket);
+        }
+    }
+
+    fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
+        lock(&self.tls13).pop_front()
     }
 }
 
