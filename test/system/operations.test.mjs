@@ -10,11 +10,13 @@ import { bearer, jwks, makeKey, mint, nowS } from './lib/token.mjs';
 import { until } from './lib/wait.mjs';
 
 const key = makeKey('EdDSA', 'a');
+const ORIGIN = 'http://localhost:5173';
 let open;
 let halley;
 before(async () => {
   open = await start();
-  halley = await prepare({ settings: { HALLEY_AUTH_MODE: 'jwt', HALLEY_AUTH_LEEWAY: '1ms' } });
+  halley = await prepare({ settings: { HALLEY_AUTH_MODE: 'jwt', HALLEY_AUTH_LEEWAY: '1ms',
+    HALLEY_CORS_ORIGINS: ORIGIN } });
   halley.settings.HALLEY_AUTH_KEYS = scratchFile(halley, 'jwks.json', jwks(key));
   await halley.start();
 });
@@ -148,7 +150,7 @@ test('a WebSocket outlives its token by a new one, and no longer than that', asy
 });
 
 test('a page of an allowed origin publishes and follows over HTTP', async () => {
-  const origin = 'http://localhost:5173';
+  const origin = ORIGIN;
   const shown = { ...bearer(mint(key, { sub: 'page', halley: { follow: ['*'] } })), origin };
   const path = `${halley.publicUrl}/v1/me/follows/news`;
   const preflight = await http('OPTIONS', path, { headers: { origin,
