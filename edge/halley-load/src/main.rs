@@ -18,6 +18,7 @@ mod floor;
 mod graph;
 mod knock;
 mod local;
+mod loris;
 mod nats;
 mod path;
 mod progress;
@@ -53,6 +54,8 @@ enum Command {
     Publish(publish::Options),
     /// Show bad tokens and count the refusals
     Knock(knock::Options),
+    /// Hold connections that send a byte now and then
+    Loris(loris::Options),
     /// Measure the machine's limit: a bare loop of sends and a bare reader
     Floor(floor::Options),
 }
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Command::Clients(options) => clients::run(&options),
         Command::Publish(options) => publish::run(&options),
         Command::Knock(options) => knock::run(&options),
+        Command::Loris(options) => loris::run(&options),
         Command::Floor(options) => floor::run(&options),
     };
     match result {

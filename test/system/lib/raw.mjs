@@ -32,9 +32,9 @@ export class Raw {
   bytes = Buffer.alloc(0);
   isClosed = false;
 
-  static async open(port) {
+  static async open(port, localAddress) {
     const raw = new Raw();
-    raw.socket = connect(port, '127.0.0.1');
+    raw.socket = connect({ port, host: '127.0.0.1', localAddress });
     raw.socket.on('data', (data) => { raw.bytes = Buffer.concat([raw.bytes, data]); });
     raw.socket.on('error', () => {});
     raw.socket.on('close', () => { raw.isClosed = true; });

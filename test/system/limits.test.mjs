@@ -1,0 +1,202 @@
+// http.md 16 and 17 on the real release: what is too much is answered, counted, and over again; and
+// who the client is behind a proxy.
+
+import assert from 'node:assert/strict';
+import { after } from 'node:test';
+import { http, publish } from './lib/client.mjs';
+import { assertError } from './lib/expect.mjs';
+import { start, test } from './lib/halley.mjs';
+import { Raw } from './lib/raw.mjs';
+import { closeStreams, poll, sse } from './lib/streams.mjs';
+import { sleep, until } from './lib/wait.mjs';
+
+after(() => closeStreams());
+
+async function withHalley(settings, body) {
+  const halley = await start({ settings: { HALLEY_EDGE_WORKERS: '2', ...settings } });
+  try {
+    await body(halley);
+  } finally {
+    closeStreams();
+    await halley.stop();
+  }
+}
+
+/** A metric of the edge comes to a value; it is told once a second. */
+async function counts(halley, name, least) {
+  await until(`${name} is ${least}`, async () => {
+    const { body } = await http('GET', `${halley.apiUrl}/metrics`);
+    const value = new RegExp(`^halley_edge_${name} (\\d+)$`, 'm').exec(body)?.[1];
+    return Number(value) >= least;
+  });
+}
+
+const ask = (path, more = '') => `GET ${path} HTTP/1.1\r\nHost: h\r\n${more}\r\n`;
+const preflight = (more = '') =>
+  `OPTIONS /v1/stream HTTP/1.1\r\nHost: h\r\nAccess-Control-Request-Method: GET\r\n${more}\r\n`;
+
+/** The answer on a connection of its own, or on this one. */
+async function answer(raw, request, nth = 1) {
+  raw.send(request);
+  return (await raw.answers(nth))[nth - 1];
+}
+
+function assertRefused(refused, status, code) {
+  assert.equal(assertError(refused, status).code, code);
+  assert.ok(Number(refused.headers['retry-after']) >= 1, JSON.stringify(refused.headers));
+}
+
+const counted = { HALLEY_LIMITS_EXEMPT: '10.0.0.0/8' };
+
+test('16.1, 16.2 connections of one address, for all workers together: 429, then room again',
+  async () => {
+  await withHalley({ ...counted, HALLEY_LIMITS_CONNECTIONS_PER_ADDRESS_MAX: '4' },
+    async (halley) => {
+      const ours = [];
+      for (let n = 0; n < 4; n += 1) {
+        const raw = await Raw.open(halley.publicPort, '127.0.0.9');
+        assert.equal((await answer(raw, preflight())).status, 204);
+        ours.push(raw);
+      }
+      const fifth = await Raw.open(halley.publicPort, '127.0.0.9');
+      assertRefused((await fifth.answers(1))[0], 429, 'too_many_connections');
+      const other = await Raw.open(halley.publicPort, '127.0.0.10');
+      assert.equal((await answer(other, preflight())).status, 204);
+      await counts(halley, 'refused_by_address_total', 1);
+      ours[0].close();
+      await until('a place is free again', async () => {
+        const raw = await Raw.open(halley.publicPort, '127.0.0.9');
+        const { status } = await answer(raw, preflight());
+        raw.close();
+        return status === 204;
+      });
+    });
+});
+
+test('16.3 requests of one address and of one user: 429, and as Retry-After says', async () => {
+  await withHalley({ ...counted, HALLEY_LIMITS_REQUESTS_PER_ADDRESS_PER_S_MAX: '5',
+    HALLEY_LIMITS_REQUESTS_PER_USER_PER_S_MAX: '1',
+    HALLEY_LIMITS_REQUESTS_BURST_MS: '1000' }, async (halley) => {
+    const raw = await Raw.open(halley.publicPort, '127.0.0.9');
+    raw.send(preflight().repeat(12));
+    const statuses = (await raw.answers(12)).map(({ status }) => status);
+    assert.equal(statuses.filter((status) => status === 204).length, 5, `${statuses}`);
+    assert.equal(statuses.filter((status) => status === 429).length, 7);
+    await counts(halley, 'rate_by_address_total', 7);
+
+    const opened = await sse(halley, 'ann');
+    for (const path of ['/v1/stream?user=ann', '/v1/poll?user=ann', '/v1/me/follows?user=ann']) {
+      const other = await Raw.open(halley.publicPort, `127.0.1.${path.length}`);
+      const refused = await answer(other, ask(path));
+      assertRefused(refused, 429, 'too_many_requests');
+      assert.match(refused.json.error.message, /requests_per_user_per_s_max/);
+    }
+    await counts(halley, 'rate_by_user_total', 3);
+    await publish(halley, 'ann', 'still here');
+    assert.equal((await opened.event()).data, 'still here');
+    await sleep(1_100);
+    await sse(halley, 'ann');
+  });
+});
+
+test('16.4 memory is short: streams and connections stay outside, who is there stays', async () => {
+  await withHalley({ HALLEY_LIMITS_MEMORY_FREE_STREAMS_PERCENT_MIN: '100' }, async (halley) => {
+    const raw = await Raw.open(halley.publicPort);
+    assertRefused(await answer(raw, ask('/v1/stream?user=ann')), 503, 'memory_low');
+    assert.equal((await answer(raw, preflight(), 2)).status, 204);
+    await counts(halley, 'memory_low_total', 1);
+    await counts(halley, 'memory_available_bytes', 1_000_000);
+  });
+  await withHalley({ HALLEY_LIMITS_MEMORY_FREE_CONNECTIONS_PERCENT_MIN: '100' }, async (halley) => {
+    const raw = await Raw.open(halley.publicPort);
+    assertRefused((await raw.answers(1))[0], 503, 'memory_low');
+    assert.equal((await http('GET', `${halley.apiUrl}/healthz`)).status, 200);
+  });
+});
+
+test('16.5 who has asked for nothing makes room', async () => {
+  await withHalley({ HALLEY_EDGE_CONNECTIONS_MAX: '20', HALLEY_EDGE_WORKERS: '1' },
+    async (halley) => {
+      const slow = [];
+      for (let n = 0; n < 30; n += 1) {
+        const raw = await Raw.open(halley.publicPort);
+        raw.send('GET /v1/stream?user=slo');
+        slow.push(raw);
+      }
+      await until('the oldest are gone', () => slow.slice(0, 15).every((raw) => raw.isClosed));
+      const streams = [];
+      for (let n = 0; n < 8; n += 1) streams.push(await sse(halley, `u${n}`));
+      await publish(halley, 'u7', 1);
+      assert.equal((await streams[7].event()).data, 1);
+      await counts(halley, 'newcomers_dropped_total', 20);
+    });
+});
+
+test('16.6, 16.8 a slow body gets 408, a body that is too large 413 before it is sent', async () => {
+  await withHalley({ HALLEY_LIMITS_PACE_GRACE_MS: '600' }, async (halley) => {
+    const raw = await Raw.open(halley.apiPort);
+    raw.send('POST /v1/events HTTP/1.1\r\nHost: h\r\nContent-Length: 500\r\n\r\n{');
+    const drip = setInterval(() => raw.send(' '), 100);
+    try {
+      assert.equal(assertError((await raw.answers(1))[0], 408).code, 'body_too_slow');
+    } finally {
+      clearInterval(drip);
+    }
+    await counts(halley, 'slow_bodies_total', 1);
+    await counts(halley, 'requests_in_flight', 0);
+    const large = await Raw.open(halley.apiPort);
+    const refused = await answer(large, 'POST /v1/events HTTP/1.1\r\nHost: h\r\n'
+      + 'Expect: 100-continue\r\nContent-Length: 1000000\r\n\r\n');
+    assert.equal(assertError(refused, 413).code, 'body_too_large');
+  });
+});
+
+/** A header of the PROXY protocol's version 2 for a client at 192.0.2.`n`. */
+const header = (n) => Buffer.from([...Buffer.from('\r\n\r\n\0\r\nQUIT\n'), 0x21, 0x11, 0, 12,
+  192, 0, 2, n, 10, 0, 0, 1, 1, 1, 0, 80]);
+
+test('17.1 to 17.3 the PROXY protocol: the client\'s address is what counts', async () => {
+  await withHalley({ HALLEY_PUBLIC_PROXY_PROTOCOL: 'on', HALLEY_PROXY_TRUSTED: '127.0.0.9',
+    HALLEY_LIMITS_REQUESTS_PER_ADDRESS_PER_S_MAX: '1',
+    HALLEY_LIMITS_REQUESTS_BURST_MS: '1000' }, async (halley) => {
+    const through = async (bytes) => {
+      const raw = await Raw.open(halley.publicPort, '127.0.0.9');
+      return raw.send(bytes);
+    };
+    const one = await through(header(1));
+    assert.equal((await answer(one, preflight())).status, 204);
+    const again = await through(header(1));
+    assertRefused(await answer(again, preflight()), 429, 'too_many_requests');
+    const two = await through(header(2));
+    assert.equal((await answer(two, preflight())).status, 204);
+    const bad = await through(preflight());
+    await bad.closed();
+    assert.equal(bad.bytes.length, 0, 'closed without a word');
+    await counts(halley, 'proxy_errors_total', 1);
+    // From elsewhere there is no header, and loopback is exempt.
+    await poll(halley, 'ann', { timeout: 0 });
+    const direct = await Raw.open(halley.publicPort);
+    assert.equal((await answer(direct, header(3))).status, 400);
+  });
+});
+
+test('17.4 X-Forwarded-For: the rightmost address that isn\'t a trusted proxy\'s', async () => {
+  await withHalley({ HALLEY_PROXY_FORWARDED_FOR: 'on',
+    HALLEY_PROXY_TRUSTED: '127.0.0.9,10.0.0.0/8', HALLEY_LIMITS_CONNECTIONS_PER_ADDRESS_MAX: '1',
+    HALLEY_LIMITS_REQUESTS_PER_ADDRESS_PER_S_MAX: '2',
+    HALLEY_LIMITS_REQUESTS_BURST_MS: '1000' }, async (halley) => {
+    const from = (names) => `X-Forwarded-For: ${names}\r\n`;
+    const proxy = await Raw.open(halley.publicPort, '127.0.0.9');
+    const statuses = [];
+    for (const names of ['192.0.2.1', '198.51.100.1, 192.0.2.1, 10.0.0.7', '192.0.2.1', '192.0.2.2',
+      '10.0.0.7']) {
+      statuses.push((await answer(proxy, preflight(from(names)), statuses.length + 1)).status);
+    }
+    assert.deepEqual(statuses, [204, 204, 429, 204, 204]);
+    const stream = await Raw.open(halley.publicPort, '127.0.0.9');
+    stream.send(ask('/v1/stream?user=ann', from('192.0.2.3')));
+    await stream.text('welcome');
+    const second = await answer(proxy, ask('/v1/stream?user=ann', from('192.0.2.3')), 6);
+    assertRefused(second, 429, 'too_many_connections');
+  });
+});
