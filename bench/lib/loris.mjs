@@ -74,7 +74,7 @@ export function lorisRows(plan, { without, beside, connected, still_connected: s
     ['honest streams, events/s to them', `${whole(plan.connections)}, ${EVENTS_PER_S}`, ''],
     ['slow connections: heads, bodies, a byte each every',
       `${whole(rest.slow - rest.bodies)}, ${whole(rest.bodies)}, ${rest.every_ms / 1000} s`, ''],
-    ['of them at the edge without a whole request, in the middle of a round',
+    ['of them at the edge without a whole head, at the end of a window',
       middle(({ newcomers }) => newcomers), ''],
     ['latency without them, p50 / p99', latency(without), ''],
     ['beside them', latency(beside), ''],

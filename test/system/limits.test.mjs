@@ -132,7 +132,7 @@ test('16.5 who has asked for nothing makes room', async () => {
     });
 });
 
-test('16.6, 16.8 a slow body gets 408, a body that is too large 413 before it is sent', async () => {
+test('16.6, 16.8 slow bodies get 408, one that is too large 413 at once', async () => {
   await withHalley({ HALLEY_LIMITS_PACE_GRACE_MS: '600' }, async (halley) => {
     const raw = await Raw.open(halley.apiPort);
     raw.send('POST /v1/events HTTP/1.1\r\nHost: h\r\nContent-Length: 500\r\n\r\n{');

@@ -37,7 +37,8 @@ pub struct Options {
     #[arg(long, default_value = "http://127.0.0.1:8081")]
     bodies_url: String,
     /// Connections
-    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=19_000))]
+    #[arg(long, default_value_t = 10_000)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=19_000))]
     connections: u32,
     /// How many of them send a body
     #[arg(long, default_value_t = 1_000)]
