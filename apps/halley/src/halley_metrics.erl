@@ -9,7 +9,9 @@
 %% gone stays in the sum. So no counter goes backwards. Gauges are the sum over the workers that
 %% are linked now.
 %%
-%% It judges no names: the link does, before it hands them over.
+%% It judges no names: the link does, before it hands them over. Lists of definitions are kept once,
+%% ?LISTS_MAX of them: an edge that says another list each time it comes can't fill the memory, nor
+%% the page.
 -module(halley_metrics).
 
 -export([new/0, table/0, incr/1, incr/2, edge/3, edge_gone/1, render/0]).
@@ -23,6 +25,8 @@
 -define(COUNTERS, {?MODULE, counters}).
 %% Gone workers that are remembered one by one; more are folded into one row.
 -define(GONE_MAX, 1024).
+%% One for each version of the edge that came since the brain began; values of more aren't shown.
+-define(LISTS_MAX, 16).
 
 -spec table() -> [{name(), Metric :: string(), kind(), Help :: string()}].
 table() ->
@@ -73,6 +77,12 @@ refusals_table() ->
     [{Name, "halley_requests_refused_total{reason=\"" ++ atom_to_list(Name) ++ "\"}", counter,
       "Requests refused for lack of a key, a scope or a right, or for too many of them, by reason"}
      || Name <- [key_missing, key_unknown, key_too_often, scope_missing, right_missing]]
+    ++ [{Name, "halley_links_broken_total{reason=\"" ++ Reason ++ "\"}", counter,
+         "Links that were closed because their worker broke a clause of the protocol, by reason"}
+        || {Name, Reason} <- [{link_bad_frame, "bad_frame"}, {link_version, "version"},
+                              {link_handshake, "handshake"}, {link_silence, "silence"},
+                              {link_flow_control, "flow_control"},
+                              {link_overloaded, "overloaded"}]]
     ++ [{sessions_refused, "halley_sessions_over_limit_total{done=\"refused\"}", counter,
          "Sessions that were one too many for their user, by what was done: the new one was "
          "refused, or the oldest replaced"},
@@ -158,10 +168,33 @@ incr(Name, N) ->
 %% What the worker at this link counts now; values stand in the order of the definitions.
 -spec edge(halley_links:slot(), [definition()], [non_neg_integer()]) -> ok.
 edge(Slot, Definitions, Values) ->
-    Worker = worker(Slot),
-    true = ets:insert(?EDGE, [{{worker, Worker}, live, Definitions, Values},
-                              {{slot, Slot}, Worker}]),
-    ok.
+    case list_of(Definitions) of
+        {ok, List} ->
+            Worker = worker(Slot),
+            true = ets:insert(?EDGE, [{{worker, Worker}, live, List, Values},
+                                      {{slot, Slot}, Worker}]),
+            ok;
+        too_many ->
+            ok
+    end.
+
+%% The number of a list of definitions.
+list_of(Definitions) ->
+    case ets:match(?EDGE, {{list, '$1'}, Definitions}) of
+        [[List] | _] -> {ok, List};
+        [] -> new_list(Definitions, ets:select_count(?EDGE, [{{{list, '_'}, '_'}, [], [true]}]))
+    end.
+
+%% Two links that do this at once may write one list twice, or one place; what is in a place then
+%% counts for both, so it is looked at again.
+new_list(Definitions, N) when N < ?LISTS_MAX ->
+    Copy = [{binary:copy(Name), Kind, binary:copy(Help)} || {Name, Kind, Help} <- Definitions],
+    case ets:insert_new(?EDGE, {{list, N}, Copy}) of
+        true -> {ok, N};
+        false -> list_of(Definitions)
+    end;
+new_list(_, _) ->
+    too_many.
 
 %% A link ended.
 -spec edge_gone(halley_links:slot()) -> ok.
@@ -199,6 +232,9 @@ fold_gone(_) ->
 
 sums([], Sums) ->
     Sums;
+sums([{Key, State, List, Values} | Rows], Sums) when is_integer(List) ->
+    [{_, Definitions}] = ets:lookup(?EDGE, {list, List}),
+    sums([{Key, State, Definitions, Values} | Rows], Sums);
 sums([{_, State, Definitions, Values} | Rows], Sums) ->
     Shown = [{D, V} || {{_, Kind, _} = D, V} <- lists:zip(Definitions, Values),
                        State =:= live orelse Kind =:= counter],

@@ -26,3 +26,7 @@
 -define(GOODBYE_STOPPING, 6).
 -define(GOODBYE_REPLACED, 7).
 -define(GOODBYE_OVERLOADED, 8).
+
+%% What a small message costs in the writer's mailbox, besides its bytes: a worker may send as many
+%% PING and CREDIT as it likes, and need not read.
+-define(MESSAGE_BYTES, 64).

@@ -9,9 +9,8 @@
 %% what concerns the order of frames is not looked at here.
 %%
 %% Binaries in a decoded frame are parts of the buffer they came in, REQUEST and REQUEST_BODY
-%% excepted: those live as long as a handler, so they get memory of their own and a slow handler
-%% doesn't keep a receive buffer alive. Whoever keeps a part of another frame beyond the frame's
-%% life copies it.
+%% excepted: those live as long as a handler, so they get memory of their own. Whoever keeps a part
+%% of another frame beyond the frame's life copies it.
 -module(halley_edge_codec).
 
 -export([deframe/1, decode/2, encode/1, is_from_edge/1]).
@@ -306,6 +305,7 @@ metrics(0, <<>>) ->
     [];
 metrics(N, <<L1, Name:L1/binary, Kind, L2, Help:L2/binary, Rest/binary>>) when N > 0 ->
     is_metric_name(Name) orelse breaks(<<"3.4">>, "metric name ~0tp", [Name]),
+    is_list(unicode:characters_to_list(Help)) orelse breaks(<<"3.4">>, "help is not UTF-8", []),
     [{Name, metric_kind(Kind), Help} | metrics(N - 1, Rest)];
 metrics(_, List) ->
     shape(16#40, List).

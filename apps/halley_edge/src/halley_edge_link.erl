@@ -31,6 +31,7 @@
 
 -define(READS, 64).                  % messages before the socket asks whether to go on
 -define(QUIET_BYTES, 4096).          % that wait for a link which does little
+-define(REPLAYS_WAITING_MAX, 1000000). % that came, went or answered and weren't looked at
 -define(INSPECT_MS_SPARE, 100).      % for a link that has just something else to do
 
 -record(state, {
@@ -41,7 +42,8 @@
     writer :: halley_edge_writer:handle() | undefined,
     writer_pid :: pid() | undefined,
     slot :: halley_links:slot() | undefined,
-    replays :: pid() | undefined,
+    replays :: halley_edge_replays:handle() | undefined,
+    replays_pid :: pid() | undefined,
     sessions :: halley_edge_sessions:sessions() | undefined,
     inspections = halley_edge_inspections:new() :: halley_edge_inspections:inspections(),
     requests :: halley_edge_requests:requests() | undefined,
@@ -109,6 +111,11 @@ handle_continue(dial, #state{path = Path} = State) ->
 log_refusal(_, {connect, _}) ->
     ok;
 log_refusal(Path, Reason) ->
+    case Reason of
+        {broken, Problem} -> halley_metrics:incr(halley_edge_goodbye:counter(Problem));
+        handshake_timeout -> halley_metrics:incr(link_handshake);
+        _ -> ok
+    end,
     ?LOG_WARNING("link ~ts: ~ts", [Path, halley_edge_dial:reason_text(Reason)]).
 
 met(#{socket := Socket, hello := Hello, window := Window} = Meeting, State) ->
@@ -125,7 +132,7 @@ met(#{socket := Socket, hello := Hello, window := Window} = Meeting, State) ->
     self() ! read,
     take(Frames, token_keys(State#state{
         socket = Socket, writer = Writer, writer_pid = WriterPid, slot = Slot, hello = Hello,
-        token_keys = TokenKeys, replays = Replays,
+        token_keys = TokenKeys, replays = Replays, replays_pid = halley_edge_replays:pid(Replays),
         sessions = halley_edge_sessions:new(Slot, Worker, Writer, Replays),
         requests = halley_edge_requests:new(Writer), buffer = Rest, window = Window,
         allowance = Window, heard_at = now_ms()})).
@@ -160,13 +167,12 @@ handle_cast(_, State) ->
 -spec handle_info(term(), #state{}) -> {noreply, #state{}} | {stop, term(), #state{}}.
 handle_info({tcp, Socket, Data}, #state{socket = Socket, buffer = Buffer} = State) ->
     handled(received(halley_edge_codec:deframe(append(Buffer, Data)), State));
-handle_info({enter, Replays, Conns}, #state{replays = Replays, sessions = Sessions} = State) ->
-    ok = halley_edge_sessions:enter(Conns, Sessions),
-    {noreply, State};
-handle_info({replay_ended, Replays, Conn}, #state{replays = Replays} = State) ->
+handle_info({enter, Replays, Conns}, #state{replays_pid = Replays, sessions = Sessions} = State) ->
+    {noreply, State#state{sessions = halley_edge_sessions:enter(Conns, Sessions)}};
+handle_info({replay_ended, Replays, Conn}, #state{replays_pid = Replays} = State) ->
     Sessions = halley_edge_sessions:replay_ended(Conn, State#state.sessions),
     {noreply, State#state{sessions = Sessions}};
-handle_info({'EXIT', Pid, Reason}, #state{writer_pid = Writer, replays = Replays} = State)
+handle_info({'EXIT', Pid, Reason}, #state{writer_pid = Writer, replays_pid = Replays} = State)
   when Pid =:= Writer; Pid =:= Replays ->
     {stop, Reason, State};
 handle_info({'EXIT', Pid, Reason}, #state{requests = Requests} = State) ->
@@ -210,7 +216,8 @@ handled({said_goodbye, Code, Text, #state{path = Path} = State}) ->
     ?LOG_NOTICE("link ~ts: ~ts", [Path, halley_edge_dial:reason_text({goodbye, Code, Text})]),
     {stop, {shutdown, {goodbye, Code}}, State}.
 
-log_broken({Clause, What}, #state{path = Path}) ->
+log_broken({Clause, What} = Problem, #state{path = Path}) ->
+    ok = halley_metrics:incr(halley_edge_goodbye:counter(Problem)),
     ?LOG_WARNING("link ~ts: closed, clause ~ts of link.md is broken: ~ts", [Path, Clause, What]).
 
 -spec terminate(term(), #state{}) -> ok.
@@ -252,21 +259,23 @@ tick(#state{heard_at = HeardAt, writer = Writer, nonce = Nonce, requests = Reque
 
 %% The heaps of a login or a storm: on 56 links they were a quarter of the brain's memory
 %% (docs/internals/memory.md). A writer that may be stuck in a write isn't looked at.
-rest(#state{writer = Writer, writer_pid = Pid, replays = Replays, looks = Looks} = State) ->
+rest(#state{writer = Writer, writer_pid = Pid, replays_pid = Replays, looks = Looks} = State) ->
     case halley_edge_writer:queue_bytes(Writer) < ?QUIET_BYTES of
         true -> State#state{looks = halley_edge_rest:look([self(), Pid, Replays], Looks)};
         false -> State
     end.
 
 %% The writer watches its queue's bound itself, unless it is stuck in a write to a worker that
-%% doesn't read.
-bounded(#state{writer = Writer} = State) ->
+%% doesn't read. The replays have a low priority, so a worker that says much may be ahead of them.
+bounded(#state{writer = Writer, replays = Replays} = State) ->
     Max = halley_edge_writer:bytes_max(),
-    case halley_edge_writer:queue_bytes(Writer) of
-        Queued when Queued =< Max ->
+    case {halley_edge_writer:queue_bytes(Writer), halley_edge_replays:waiting(Replays)} of
+        {Queued, Waiting} when Queued =< Max, Waiting =< ?REPLAYS_WAITING_MAX ->
             State;
-        Queued ->
-            broken(<<"4.7">>, "~b bytes wait for the link, at most ~b may", [Queued, Max], State)
+        {Queued, _} when Queued > Max ->
+            broken(<<"4.7">>, "~b bytes wait for the link, at most ~b may", [Queued, Max], State);
+        {_, Waiting} ->
+            broken(<<"4.7">>, "~b sessions wait for the replays", [Waiting], State)
     end.
 
 %%% Frames
@@ -308,7 +317,7 @@ free({goodbye, Code, Reason}, State) ->
     {said_goodbye, Code, Reason, State};
 free({hello_edge, _}, State) ->
     broken(<<"3.1">>, "a second hello", [], State);
-free({hello_brain, _}, State) ->
+free(_, State) ->
     broken(<<"2.3">>, "a frame of the other direction", [], State).
 
 costly({request, _, _, _, _, _, _, _} = Request, State) ->

@@ -7,7 +7,8 @@
 %% that deals with nothing still hears heartbeats.
 %%
 %% The bytes of a frame are in the queue's counter before the frame comes here, and leave it when
-%% they were handed to the socket.
+%% they were handed to the socket; those of a message (?MESSAGE_BYTES), where one is counted, leave
+%% it here.
 %%
 %% Writes go by erlang:port_command/2 and the driver's {inet_reply, ...} is taken from the mailbox
 %% in turn: gen_tcp:send/2 would search the mailbox for it, past every event that waits there. A
@@ -17,6 +18,8 @@
 
 -export([new/5, frame/2, enqueue/3, free/2, credit/2, flush/1, stop/2, backlog/1, count/2]).
 -export_type([output/0]).
+
+-include("halley_edge.hrl").
 
 -define(FLUSH_BYTES, 65536).
 
@@ -71,12 +74,14 @@ gathered(Output) -> Output.
 %% A frame that costs no credit.
 -spec free(binary(), output()) -> output().
 free(Frame, #output{out = Out, out_bytes = Bytes} = Output) ->
+    ok = count(-?MESSAGE_BYTES, Output),
     gathered(Output#output{out = [Frame | Out], out_bytes = Bytes + byte_size(Frame)}).
 
 %% The worker gave credit back.
 -spec credit(Bytes :: non_neg_integer(), output()) -> output().
 credit(Bytes, #output{credit = Credit, window = Window} = Output)
   when Credit + Bytes =< Window ->
+    ok = count(-?MESSAGE_BYTES, Output),
     drain(Output#output{credit = Credit + Bytes});
 credit(Bytes, #output{credit = Credit, window = Window} = Output) ->
     What = io_lib:format("CREDIT ~b on top of ~b in a window of ~b", [Bytes, Credit, Window]),

@@ -19,12 +19,14 @@
 %% others keep their cursor, from which it is made again.
 -module(halley_edge_replays).
 
--export([start_link/2, add/2, replayed/2, cancel/2, entered/2]).
--export([init/2]).
--export_type([held/0]).
+-export([start_link/2, pid/1, add/2, replayed/2, cancel/2, entered/2, waiting/1]).
+-export([init/3]).
+-export_type([handle/0, held/0]).
 
 -include("halley_edge.hrl").
 
+%% With what waits in the mailbox: the link sees to it that it isn't too much.
+-opaque handle() :: {pid(), counters:counters_ref()}.
 %% A session that is held.
 -type held() :: {halley_edge_codec:conn(), UserNumber :: non_neg_integer(), Transport :: 1..5,
                  Cursor :: binary()}.
@@ -53,6 +55,7 @@
 -record(state, {
     link :: pid(),
     writer :: halley_edge_writer:handle(),
+    waiting :: counters:counters_ref(),
     reader :: halley_history_reader:reader(),
     limits :: map(),
     queue_bytes_max :: pos_integer(),
@@ -68,43 +71,52 @@
 
 %% To be called by the link. It receives {enter, Pid, [Conn]}, the sessions to be put into the
 %% directory, and answers by entered/2; and {replay_ended, Pid, Conn}.
--spec start_link(Link :: pid(), halley_edge_writer:handle()) -> pid().
+-spec start_link(Link :: pid(), halley_edge_writer:handle()) -> handle().
 start_link(Link, Writer) ->
-    spawn_opt(?MODULE, init, [Link, Writer], [link, {priority, low}, {message_queue_data, off_heap},
-                                              {min_heap_size, ?HEAP_WORDS},
-                                              {min_bin_vheap_size,
-                                               halley_history_reader:vheap_words()}]).
+    Waiting = counters:new(1, [atomics]),
+    Options = [link, {priority, low}, {message_queue_data, off_heap},
+               {min_heap_size, ?HEAP_WORDS},
+               {min_bin_vheap_size, halley_history_reader:vheap_words()}],
+    {spawn_opt(?MODULE, init, [Link, Writer, Waiting], Options), Waiting}.
+
+-spec pid(handle()) -> pid().
+pid({Replays, _}) -> Replays.
+
+%% Sessions that were not yet looked at: those that came, went, or answered.
+-spec waiting(handle()) -> non_neg_integer().
+waiting({_, Waiting}) -> counters:get(Waiting, 1).
 
 %% Sessions that came with a cursor and got their OPENED.
--spec add(pid(), [held()]) -> ok.
+-spec add(handle(), [held()]) -> ok.
 add(Replays, Held) ->
-    Replays ! {add, Held},
-    ok.
+    send(Replays, length(Held), {add, Held}).
 
 %% What was replayed has left the session's outbox.
--spec replayed(pid(), halley_edge_codec:conn()) -> ok.
+-spec replayed(handle(), halley_edge_codec:conn()) -> ok.
 replayed(Replays, Conn) ->
-    Replays ! {replayed, Conn},
-    ok.
+    send(Replays, 1, {replayed, Conn}).
 
 %% The session has been closed.
--spec cancel(pid(), halley_edge_codec:conn()) -> ok.
+-spec cancel(handle(), halley_edge_codec:conn()) -> ok.
 cancel(Replays, Conn) ->
-    Replays ! {cancel, Conn},
-    ok.
+    send(Replays, 1, {cancel, Conn}).
 
 %% Those of the sessions that were to enter that are in the directory now.
--spec entered(pid(), [halley_edge_codec:conn()]) -> ok.
+-spec entered(handle(), [halley_edge_codec:conn()]) -> ok.
 entered(Replays, Conns) ->
-    Replays ! {entered, Conns},
+    send(Replays, 0, {entered, Conns}).
+
+send({Replays, Waiting}, Sessions, Message) ->
+    counters:add(Waiting, 1, Sessions),
+    Replays ! Message,
     ok.
 
--spec init(pid(), halley_edge_writer:handle()) -> no_return().
-init(Link, Writer) ->
+-spec init(pid(), halley_edge_writer:handle(), counters:counters_ref()) -> no_return().
+init(Link, Writer, Waiting) ->
     BytesMax = ?FRAME_BYTES_MAX - ?FRAME_SPARE_BYTES - halley_limits:get(event_data_bytes_max),
     Limits = #{events_max => min(?BATCH_EVENTS_MAX, halley_limits:get(replay_events_max)),
                bytes_max => max(1, min(BytesMax, halley_limits:get(replay_bytes_max)))},
-    loop(#state{link = Link, writer = Writer, limits = Limits,
+    loop(#state{link = Link, writer = Writer, waiting = Waiting, limits = Limits,
                 reader = halley_history_reader:new(),
                 queue_bytes_max = halley_limits:get(replay_queue_bytes_max),
                 replays_max = halley_limits:get(replays_max)}).
@@ -138,18 +150,21 @@ wait_ms(pause, _) -> ?PAUSE_MS;
 wait_ms(nothing, _) -> infinity.
 
 handle({add, Held}, State) ->
+    seen(length(Held), State),
     ok = halley_metrics:incr(replays, length(Held)),
     lists:foldl(fun({Conn, User, Transport, Cursor}, S) ->
         take_turn(Conn, #session{user = User, transport = Transport, cursor = Cursor,
                                  phase = ready}, S)
     end, State, Held);
 handle({replayed, Conn}, #state{sessions = Sessions} = State) ->
+    seen(1, State),
     case Sessions of
         #{Conn := #session{phase = sent, rest = little} = Session} -> ready(Conn, Session, State);
         #{Conn := #session{phase = sent} = Session} -> take_turn(Conn, Session, State);
         #{} -> State
     end;
 handle({cancel, Conn}, #state{sessions = Sessions, turns = Turns} = State) ->
+    seen(1, State),
     case maps:take(Conn, Sessions) of
         {#session{phase = {turn, Order}} = Session, Rest} ->
             forgotten(Session, State#state{sessions = Rest,
@@ -161,6 +176,9 @@ handle({cancel, Conn}, #state{sessions = Sessions, turns = Turns} = State) ->
     end;
 handle({entered, Conns}, #state{group = entering} = State) ->
     State#state{group = {awaits, halley_history:heads(), Conns}}.
+
+seen(Sessions, #state{waiting = Waiting}) ->
+    counters:sub(Waiting, 1, Sessions).
 
 take_turn(Conn, Session, #state{sessions = Sessions, turns = Turns, order = Order} = State) ->
     State#state{sessions = Sessions#{Conn => Session#session{phase = {turn, Order}}},

@@ -26,13 +26,15 @@
 -define(TOO_MANY, <<"too_many_sessions: this user has as many sessions as it may">>).
 -define(OPENED_MAX, 16384).          % per frame: OPEN's entries are smaller than OPENED's
 %% The slots of a worker's table (2.4).
--define(HELD_MAX, (1 bsl 24)).
+-define(SESSIONS_MAX, (1 bsl 24)).
 
 -record(sessions, {
     slot :: halley_links:slot(),
     worker :: non_neg_integer(),
     writer :: halley_edge_writer:handle(),
-    replays :: pid(),
+    replays :: halley_edge_replays:handle(),
+    %% How many of its own are in the directory.
+    open = 0 :: non_neg_integer(),
     held = #{} :: #{halley_edge_codec:conn() => UserNumber :: non_neg_integer()},
     %% How many of them a user has.
     held_by = #{} :: #{UserNumber :: non_neg_integer() => pos_integer()}
@@ -40,7 +42,7 @@
 -opaque sessions() :: #sessions{}.
 
 -spec new(halley_links:slot(), Worker :: non_neg_integer(), halley_edge_writer:handle(),
-          Replays :: pid()) -> sessions().
+          halley_edge_replays:handle()) -> sessions().
 new(Slot, Worker, Writer, Replays) ->
     #sessions{slot = Slot, worker = Worker, writer = Writer, replays = Replays}.
 
@@ -52,7 +54,7 @@ open(Opening, #sessions{writer = Writer, replays = Replays} = Sessions) ->
     {Live, Refused} = numbers([{Conn, User} || {Conn, _, User, _} <- Here]),
     {Returning, AlsoRefused} = numbers([{Conn, User} || {Conn, _, User, _} <- Behind]),
     Polls = maps:from_list([{Conn, again} || {Conn, ?TRANSPORT_POLL, _, _} <- Opening]),
-    case hold(Returning, Polls, Sessions, []) of
+    case hold(Returning, Polls, fits(Live, Sessions), []) of
         {broken, _} = Broken ->
             Broken;
         {Waiting, Next} ->
@@ -65,18 +67,36 @@ open(Opening, #sessions{writer = Writer, replays = Replays} = Sessions) ->
             TooMany = [too_many(Conn) || {Conn, _} <- (Live -- Entered) ++ (Returning -- Waiting)],
             lists:foreach(fun(Refusal) -> send(Refusal, Writer) end,
                           Refused ++ AlsoRefused ++ TooMany),
-            {ok, Next}
+            {ok, Next#sessions{open = Next#sessions.open + length(Entered)}}
     end.
+
+%% An edge that lies must not fill the directory.
+fits(Live, #sessions{slot = Slot, open = Open, held = Held} = Sessions) ->
+    case Open + map_size(Held) + length(Live) > ?SESSIONS_MAX of
+        true ->
+            {broken, {<<"2.4">>, <<"more sessions than a worker can have">>}};
+        false ->
+            case [Conn || {Conn, Number} <- Live, is_open(Number, Slot, Conn)] of
+                [] -> Sessions;
+                _ -> {broken, {<<"6.3">>, <<"a session that is open already">>}}
+            end
+    end.
+
+is_open(Number, Slot, Conn) ->
+    lists:member({link, Slot, Conn}, halley_directory:sessions(Number)).
 
 rule(Conn, Polls) ->
     maps:get(Conn, Polls, configured).
 
 %% Gives those that are held now, and of all the others nothing.
+hold(_, _, {broken, _} = Broken, _) ->
+    Broken;
 hold([], _, Sessions, Waiting) ->
     {lists:reverse(Waiting), Sessions};
 hold([{Conn, _} | _], _, #sessions{held = Held}, _) when is_map_key(Conn, Held) ->
     {broken, {<<"6.3">>, <<"a session that is open already">>}};
-hold(_, _, #sessions{held = Held}, _) when map_size(Held) >= ?HELD_MAX ->
+hold(_, _, #sessions{open = Open, held = Held}, _)
+  when Open + map_size(Held) >= ?SESSIONS_MAX ->
     {broken, {<<"2.4">>, <<"more sessions than a worker can have">>}};
 hold([{Conn, Number} = Session | Rest], Polls, Sessions, Waiting) ->
     #sessions{held = Held, held_by = HeldBy} = Sessions,
@@ -126,14 +146,27 @@ in_parts(Opened, Send) ->
 close(Closing, Sessions) ->
     lists:foldl(fun close_one/2, Sessions, Closing).
 
-close_one({Conn, Number, Reason}, #sessions{slot = Slot, worker = Worker} = Sessions) ->
-    ok = halley_directory:close(Number, {link, Slot, Conn}),
-    ok = halley_groups:changed(Number),
+%% One that isn't this link's, or isn't there, changes nothing (6.8): not even what is remembered of
+%% the user.
+close_one({Conn, Number, Reason}, #sessions{slot = Slot, held = Held} = Sessions) ->
+    case is_open(Number, Slot, Conn) of
+        true ->
+            ok = halley_directory:close(Number, {link, Slot, Conn}),
+            ok = halley_groups:changed(Number),
+            #sessions{open = Open} = Sessions,
+            closed(Conn, Number, Reason, Sessions#sessions{open = Open - 1});
+        false when map_get(Conn, Held) =:= Number ->
+            closed(Conn, Number, Reason, Sessions);
+        false ->
+            Sessions
+    end.
+
+closed(Conn, Number, Reason, #sessions{worker = Worker, replays = Replays} = Sessions) ->
     ok = halley_closings:record(Number, #{worker => Worker, conn => Conn,
                                           reason => reason(Reason)}),
     case release(Conn, Sessions) of
         {ok, Rest} ->
-            ok = halley_edge_replays:cancel(Sessions#sessions.replays, Conn),
+            ok = halley_edge_replays:cancel(Replays, Conn),
             Rest;
         error ->
             Sessions
@@ -151,15 +184,16 @@ reason(8) -> token_expired.
 
 %% Replays that are nearly done: those that are still held go into the directory. One that is too
 %% many by now is closed, and its replay with it when it says so.
--spec enter([halley_edge_codec:conn()], sessions()) -> ok.
-enter(Conns, #sessions{slot = Slot, held = Held, replays = Replays} = Sessions) ->
+-spec enter([halley_edge_codec:conn()], sessions()) -> sessions().
+enter(Conns, #sessions{slot = Slot, open = Open, held = Held, replays = Replays} = Sessions) ->
     Entering = maps:to_list(maps:with(Conns, Held)),
     {Entered, TooMany} = lists:partition(fun(Session) ->
         enter_one(Session, configured, Sessions) =:= ok
     end, Entering),
     TooMany =:= [] orelse
         halley_links:close_sessions(Slot, [Conn || {Conn, _} <- TooMany], ?TOO_MANY),
-    halley_edge_replays:entered(Replays, [Conn || {Conn, _} <- Entered]).
+    ok = halley_edge_replays:entered(Replays, [Conn || {Conn, _} <- Entered]),
+    Sessions#sessions{open = Open + length(Entered)}.
 
 %% Nothing more is replayed to this session.
 -spec replay_ended(halley_edge_codec:conn(), sessions()) -> sessions().

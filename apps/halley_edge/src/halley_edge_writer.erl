@@ -71,13 +71,14 @@ send({Writer, Queue}, Frames) ->
 -spec free(handle(), {ping | pong | credit, non_neg_integer()} | {keys, halley_jwks:set()}) -> ok.
 free({Writer, Queue}, Frame) ->
     Encoded = iolist_to_binary(halley_edge_codec:encode(Frame)),
-    counters:add(Queue, 1, byte_size(Encoded)),
+    counters:add(Queue, 1, ?MESSAGE_BYTES + byte_size(Encoded)),
     Writer ! {free, Encoded},
     ok.
 
 %% The worker gave credit back.
 -spec credit(handle(), Bytes :: non_neg_integer()) -> ok.
-credit({Writer, _}, Bytes) ->
+credit({Writer, Queue}, Bytes) ->
+    counters:add(Queue, 1, ?MESSAGE_BYTES),
     Writer ! {credit, Bytes},
     ok.
 

@@ -4,7 +4,7 @@
 -module(fake_edge).
 
 -export([start/1, start/2, stop/1, send/2, send_raw/2, expect/2, expect_closed/1, flush/1, hello/0,
-         cut/1, mute/1, pause/1, resume/1]).
+         cut/1, mute/1, pause/1, resume/1, say/2]).
 -export([main/0]).
 
 -include("halley_edge.hrl").
@@ -42,6 +42,9 @@ cut(Edge) -> Edge ! cut, ok.
 
 %% Answers no more PING, as a worker that is stuck.
 mute(Edge) -> Edge ! mute, ok.
+
+%% Another hello from the next meeting on.
+say(Edge, Hello) -> Edge ! {say, Hello}, ok.
 
 %% Reads nothing more, as a worker that hangs.
 pause(Edge) -> Edge ! pause, ok.
@@ -91,14 +94,21 @@ serve(Socket, Buffer, Listen, Hello, Owner) ->
         {tcp, Socket, Data} ->
             {ok, Frames, Rest} = halley_edge_codec:deframe(<<Buffer/binary, Data/binary>>),
             [got(Frame, Socket, Hello, Owner) || {_, Frame} <- Frames],
-            _ = inet:setopts(Socket, [{active, once}]),
-            serve(Socket, Rest, Listen, Hello, Owner);
+            case inet:setopts(Socket, [{active, once}]) of
+                ok ->
+                    serve(Socket, Rest, Listen, Hello, Owner);
+                {error, _} ->
+                    Owner ! {self(), closed},
+                    accept(Listen, Hello, Owner)
+            end;
         {tcp_closed, Socket} ->
             Owner ! {self(), closed},
             accept(Listen, Hello, Owner);
         {write, Bytes} ->
             _ = gen_tcp:send(Socket, Bytes),
             serve(Socket, Buffer, Listen, Hello, Owner);
+        {say, Another} ->
+            serve(Socket, Buffer, Listen, Another, Owner);
         mute ->
             put(mute, true),
             serve(Socket, Buffer, Listen, Hello, Owner);

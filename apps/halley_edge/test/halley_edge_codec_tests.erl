@@ -133,6 +133,45 @@ prop_damage() ->
         ends_well(<<Before/binary, Byte, After/binary>>)
     end).
 
+%% Whole streams with bytes changed, put in, taken out and repeated. What is made of them has no
+%% more in it than they have.
+prop_mutations() ->
+    ?FORALL({Frames, Mutations}, {non_empty(list(frame())), non_empty(list(mutation()))}, begin
+        Bytes = lists:foldl(fun mutate/2, bytes(Frames), Mutations),
+        Made = halley_edge_codec:deframe(Bytes),
+        ends_well(Bytes) andalso erlang:external_size(Made) =< 10 * byte_size(Bytes) + 1000
+    end).
+
+mutation() ->
+    {oneof([change, insert, remove, repeat]), non_neg_integer(), range(1, 300),
+     oneof([byte(), oneof([0, 1, 127, 128, 255])])}.
+
+mutate({What, Place, Length, Byte}, Bytes) when Bytes =/= <<>> ->
+    At = Place * 7919 rem byte_size(Bytes),
+    <<Before:At/binary, After/binary>> = Bytes,
+    Some = min(Length, byte_size(After)),
+    <<Part:Some/binary, Rest/binary>> = After,
+    case What of
+        change -> <<Before/binary, Byte, (binary:part(After, 1, byte_size(After) - 1))/binary>>;
+        insert -> <<Before/binary, Byte, After/binary>>;
+        remove -> <<Before/binary, Rest/binary>>;
+        repeat -> <<Before/binary, Part/binary, Part/binary, Rest/binary>>
+    end;
+mutate(_, <<>>) ->
+    <<>>.
+
+%% No name from outside becomes an atom, which would never be given back.
+no_atoms_test_() ->
+    {timeout, 60, fun() ->
+        Run = fun(N) ->
+            true = proper:quickcheck(prop_mutations(), [{numtests, N}, quiet])
+        end,
+        Run(20),
+        Before = erlang:system_info(atom_count),
+        Run(500),
+        ?assert(erlang:system_info(atom_count) - Before < 20)
+    end}.
+
 ends_well(Bytes) ->
     case halley_edge_codec:deframe(Bytes) of
         {ok, Frames, Rest} -> is_list(Frames) andalso is_binary(Rest);
@@ -201,7 +240,7 @@ hello_brain() ->
 hello_edge() ->
     ?LET({Window, Pid, Worker, Texts, Metrics},
          {window(), u(32), u(16), vector(3, binary()),
-          list({metric_name(), oneof([counter, gauge]), binary()})},
+          list({metric_name(), oneof([counter, gauge]), text()})},
          {hello_edge, #{version => 4, window => Window, pid => Pid, worker => Worker,
                         workers => 65535, build => hd(Texts), public_listen => lists:nth(2, Texts),
                         api_listen => lists:nth(3, Texts), connections_max => Pid,
@@ -210,6 +249,10 @@ hello_edge() ->
 metric_name() ->
     ?LET(Name, non_empty(name()), <<"halley_edge_", Name/binary>>).
 
+%% Not more than a str8 has.
+text() ->
+    ?LET(Chars, proper_types:resize(60, list(range($\s, 16#d7ff))),
+         unicode:characters_to_binary(Chars)).
 name() -> ?LET(Text, list(oneof([range($a, $z), range($0, $9), $_])), list_to_binary(Text)).
 conn() -> range(0, (1 bsl 48) - 1).
 window() -> range(524288, (1 bsl 32) - 1).

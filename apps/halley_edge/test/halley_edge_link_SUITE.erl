@@ -288,7 +288,8 @@ stats_reach_metrics(Config) ->
     Edge = synced(Config, (fake_edge:hello())#{metrics := Metrics}),
     fake_edge:send(Edge, {stats, [123456]}),
     until(fun() ->
-        [] =/= ets:match_object(halley_metrics_edge, {'_', live, Metrics, [123456]})
+        Text = iolist_to_binary(halley_metrics:render()),
+        nomatch =/= binary:match(Text, <<"\nhalley_edge_test_total 123456\n">>)
     end).
 
 stats_of_another_length(Config) ->

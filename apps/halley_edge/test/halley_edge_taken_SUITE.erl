@@ -1,0 +1,220 @@
+%% An edge that was taken over can't do anything by frames out of shape or order, nor to sessions
+%% that aren't its own: what docs/internals/auth.md says of it comes from here and from
+%% halley_edge_taken_flow_SUITE. `taken_edge' has the honest link beside it.
+-module(halley_edge_taken_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+-compile([export_all, nowarn_export_all]).
+
+-import(taken_edge, [attacked/2, synced/1, cut/1, alive/1, goodbye/1, next/2, link_process/1,
+                     counted/1, until/1, user/1]).
+
+-define(VICTIM, <<"anna">>).
+%% The honest worker's connection.
+-define(CONN, 1).
+
+suite() ->
+    [{timetrap, {seconds, 60}}].
+
+all() ->
+    [malformed_frames, frames_of_the_brain, wrong_order, a_sync_that_never_ends,
+     forged_connections, sessions_opened_twice, foreign_sessions, what_is_remembered_of_others,
+     users_without_end, sessions_without_end, one_users_sessions, ids_of_all_kinds].
+
+init_per_testcase(Case, Config) ->
+    taken_edge:start(Config, limits(Case), handler(Case)).
+
+end_per_testcase(_, Config) ->
+    taken_edge:stop(Config).
+
+limits(users_without_end) -> #{ids_max => 5000};
+limits(one_users_sessions) -> #{sessions_per_user_max => 20};
+limits(_) -> #{}.
+
+handler(_) -> halley_edge_test_brain.
+
+%%% 2 Frames
+
+%% Every vector of a bad frame, and each good frame of an edge cut short, drawn out, and with noise
+%% in it, each on a link of its own.
+malformed_frames(Config) ->
+    attacked(Config, fun(Edge) ->
+        Bad = [Bytes || {_, _, Bytes} <- halley_edge_vectors:bad(), byte_size(Bytes) >= 5],
+        Cut = lists:append([damaged(Bytes) || {_, Type, Frame, Bytes} <- halley_edge_vectors:good(),
+                                              Type >= 16#41,
+                                              halley_edge_codec:is_from_edge(Frame)]),
+        Broken = [Bytes || Bytes <- lists:sublist(Bad, 12) ++ lists:sublist(Cut, 12),
+                           element(1, halley_edge_codec:deframe(Bytes)) =:= error],
+        ?assert(length(Broken) > 15),
+        [begin
+             fake_edge:send_raw(Edge, Bytes),
+             goodbye(Edge),
+             synced(Edge)
+         end || Bytes <- Broken],
+        ?assertEqual(length(Broken), counted("bad_frame") + counted("handshake"))
+    end).
+
+damaged(<<Length:32, Type, Payload/binary>>) ->
+    Less = max(0, Length - 2),
+    [<<(Less + 1):32, Type, (binary:part(Payload, 0, Less))/binary>>,
+     <<(Length + 3):32, Type, Payload/binary, "abc">>].
+
+%% 2.3: RESPONSE, GROUP frames, SHUTDOWN and all the others that are the brain's.
+frames_of_the_brain(Config) ->
+    attacked(Config, fun(Edge) ->
+        Ours = [Bytes || {_, Type, Frame, Bytes} <- halley_edge_vectors:good(), Type > 16#04,
+                         not halley_edge_codec:is_from_edge(Frame)],
+        ByType = maps:values(maps:from_list([{Type, B} || <<_:32, Type, _/binary>> = B <- Ours])),
+        ?assert(length(ByType) > 15),
+        [begin
+             fake_edge:send_raw(Edge, Bytes),
+             ?assertMatch({goodbye, 1, <<"2.3", _/binary>>}, goodbye(Edge)),
+             synced(Edge)
+         end || Bytes <- ByType]
+    end).
+
+%%% 3 and 6 Order
+
+wrong_order(Config) ->
+    attacked(Config, fun(Edge) ->
+        Open = {open, [{7, 1, ?VICTIM, <<>>}]},
+        Orders = [{3, <<"3.1">>, [{hello_edge, fake_edge:hello()}]},
+                  {1, <<"6.1">>, [{sync_begin, 0, <<>>}]},
+                  {1, <<"6.1">>, [sync_end]},
+                  {1, <<"6.3">>, [Open, Open]}],
+        [begin
+             [fake_edge:send(Edge, Frame) || Frame <- Frames],
+             ?assertMatch({goodbye, Code, <<Clause:3/binary, _/binary>>}, goodbye(Edge)),
+             synced(Edge)
+         end || {Code, Clause, Frames} <- Orders],
+        %% Before the sync, and in it.
+        [begin
+             cut(Edge),
+             [fake_edge:send(Edge, Frame) || Frame <- Frames],
+             ?assertMatch({goodbye, 1, <<"6.1", _/binary>>}, goodbye(Edge)),
+             synced(Edge)
+         end || Frames <- [[Open], [{close, [{1, 0, 1}]}], [sync_end],
+                           [{sync_begin, 1, <<>>}, {sync_begin, 1, <<>>}]]],
+        %% Before the hello (3.1), and none at all is refused by the link's suite.
+        ?assertEqual(1, length(halley:sessions(?VICTIM)))
+    end).
+
+a_sync_that_never_ends(Config) ->
+    attacked(Config, fun(Edge) ->
+        cut(Edge),
+        fake_edge:send(Edge, {sync_begin, 16#FFFFFFFF, <<>>}),
+        [fake_edge:send(Edge, {open, [{100 * N + I, 1, user(100 * N + I), <<>>}
+                                      || I <- lists:seq(1, 100)]})
+         || N <- lists:seq(1, 50)],
+        timer:sleep(500),
+        [{ok, _} = halley:publish(user(N), 1) || N <- lists:seq(101, 200)]
+    end).
+
+%%% 2.4 and 6 Sessions
+
+%% Ids of connections that nobody opened, of the other link, and too large.
+forged_connections(Config) ->
+    attacked(Config, fun(Edge) ->
+        Number = halley_ids:lookup(?VICTIM),
+        [fake_edge:send(Edge, Frame)
+         || Conn <- [?CONN, 2, (1 bsl 48) - 1],
+            Frame <- [{close, [{Conn, Number, 1}]}, {replayed, Conn}, {request_gone, Conn},
+                      {request_body, Conn, 1, <<"x">>},
+                      {inspected, 1, Conn, inspected()}]],
+        alive(Edge),
+        fake_edge:send_raw(Edge, <<9:32, 16#47, 1:1, 0:15, 1:48>>),
+        ?assertMatch({goodbye, 1, <<"2.4", _/binary>>}, goodbye(Edge))
+    end).
+
+%% 6.3 "each is sent once"
+sessions_opened_twice(Config) ->
+    attacked(Config, fun(Edge) ->
+        %% One connection for many users: its own affair, and over with the link.
+        fake_edge:send(Edge, {open, [{7, 1, user(N), <<>>} || N <- lists:seq(1, 200)]}),
+        until(fun() -> length(halley:sessions(user(200))) =:= 1 end),
+        fake_edge:send(Edge, {open, [{7, 1, user(3), <<>>}]}),
+        ?assertMatch({goodbye, 1, <<"6.3", _/binary>>}, goodbye(Edge)),
+        until(fun() -> [] =:= lists:append([halley:sessions(user(N)) || N <- lists:seq(1, 200)])
+              end)
+    end).
+
+%% 6.8 "a CLOSE for a session of another link changes nothing"
+foreign_sessions(Config) ->
+    attacked(Config, fun(Edge) ->
+        Number = halley_ids:lookup(?VICTIM),
+        Before = halley:sessions(?VICTIM),
+        fake_edge:send(Edge, {close, [{?CONN, N, R} || N <- [Number, 0, 16#FFFFFFFF],
+                                                       R <- lists:seq(1, 8)]}),
+        [fake_edge:send(Edge, {close, [{Conn, Number, 1} || Conn <- lists:seq(1, 5000)]})
+         || _ <- lists:seq(1, 50)],
+        alive(Edge),
+        ?assertEqual(Before, halley:sessions(?VICTIM))
+    end).
+
+%% Nor does it change what is known of why others' sessions ended.
+what_is_remembered_of_others(Config) ->
+    attacked(Config, fun(Edge) ->
+        Number = halley_ids:lookup(?VICTIM),
+        fake_edge:send(Edge, {open, [{7, 1, user(7), <<>>}]}),
+        until(fun() -> halley:sessions(user(7)) =/= [] end),
+        fake_edge:send(Edge, {close, [{?CONN, Number, 3}, {7, halley_ids:lookup(user(7)), 1}]}),
+        until(fun() -> halley:sessions(user(7)) =:= [] end),
+        ?assertEqual([], halley_closings:of_user(Number)),
+        ?assertMatch([#{reason := closed}], halley_closings:of_user(halley_ids:lookup(user(7))))
+    end).
+
+%% The honest link's users are known already; new ones find no number, and are told so.
+users_without_end(Config) ->
+    attacked(Config, fun(Edge) ->
+        [fake_edge:send(Edge, {open, [{1000 * N + I, 1, user(1000 * N + I), <<>>}
+                                      || I <- lists:seq(1, 1000)]})
+         || N <- lists:seq(1, 20)],
+        {refused, _, 503, _, <<"too_many_users">>, _} = next(Edge, refused),
+        ?assert(halley_ids:count() =< 5000)
+    end).
+
+%% 2.4: as many as a worker's table has slots. Not all 2^24 are opened here.
+sessions_without_end(Config) ->
+    attacked(Config, fun(Edge) ->
+        Fill = fun(Sessions) -> setelement(6, Sessions, (1 bsl 24) - 1000) end,
+        replace_sessions(Fill),
+        fake_edge:send(Edge, {open, [{N, 1, user(N), <<>>} || N <- lists:seq(1, 999)]}),
+        until(fun() -> halley:sessions(user(999)) =/= [] end),
+        fake_edge:send(Edge, {close, [{N, 16#FFFFFFFF, 1} || N <- lists:seq(1, 999)]}),
+        fake_edge:send(Edge, {open, [{N, 1, user(N), <<>>} || N <- lists:seq(2001, 2002)]}),
+        ?assertMatch({goodbye, 1, <<"2.4", _/binary>>}, goodbye(Edge))
+    end).
+
+%% The state of the taken link's sessions, whose field `open' is changed.
+replace_sessions(Change) ->
+    sys:replace_state(link_process(1), fun(State) ->
+        list_to_tuple([case is_tuple(E) andalso E =/= {} andalso element(1, E) =:= sessions of
+                           true -> Change(E);
+                           false -> E
+                       end || E <- tuple_to_list(State)])
+    end).
+
+one_users_sessions(Config) ->
+    attacked(Config, fun(Edge) ->
+        [fake_edge:send(Edge, {open, [{1000 * N + I, 1, <<"one">>, <<>>}
+                                      || I <- lists:seq(1, 1000)]})
+         || N <- lists:seq(1, 10)],
+        alive(Edge),
+        ?assert(length(halley:sessions(<<"one">>)) =< 20 + 64)
+    end).
+
+ids_of_all_kinds(Config) ->
+    attacked(Config, fun(Edge) ->
+        Bad = [<<>>, <<0>>, <<255>>, <<"a", 0, "b">>, <<"line\n">>, <<16#7f>>, <<237, 160, 128>>,
+               binary:copy(<<255>>, 255)],
+        fake_edge:send(Edge, {open, [{N, 1, User, <<>>} || {N, User} <- lists:enumerate(Bad)]}),
+        [?assertMatch({refused, _, 400, 0, <<"bad_user">>, _}, next(Edge, refused)) || _ <- Bad],
+        Good = [binary:copy(<<"x">>, 255), <<"../../etc">>, <<"__proto__">>, <<"ok' or 1=1">>],
+        fake_edge:send(Edge, {open, [{N, 1, User, <<>>}
+                                     || {N, User} <- lists:enumerate(100, Good)]}),
+        until(fun() -> lists:all(fun(User) -> halley:sessions(User) =/= [] end, Good) end)
+    end).
+
+inspected() ->
+    #{state => 3, transport => 1, outbox_bytes => 1, outbox_pieces => 1, outbox_ms => 1,
+      held => 0, dropped => 0, conflated => 0}.

@@ -1,0 +1,284 @@
+%% An edge that was taken over can't take the brain's memory or time by what it asks, answers or
+%% never reads; see halley_edge_taken_SUITE. `taken_edge' has the honest link beside it.
+-module(halley_edge_taken_flow_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+-compile([export_all, nowarn_export_all]).
+
+-import(taken_edge, [attacked/2, synced/1, met/1, cut/1, again/2, builds/0, alive/1, goodbye/1,
+                     next/2, link_process/1, linked/1, writer/1, slot/1, queued/0, counted/1,
+                     until/1, user/1]).
+
+-define(VICTIM, <<"anna">>).
+%% The honest worker's connection.
+-define(CONN, 1).
+
+suite() ->
+    [{timetrap, {seconds, 60}}].
+
+all() ->
+    [credit_too_much, credit_for_nothing, never_any_credit, replayed_without_end,
+     requests_without_end, bodies_without_end, requests_that_ask_nothing, who_it_says_is_asking,
+     answers_that_nobody_asked_for, metrics_of_all_kinds, comings_and_goings_of_a_group,
+     cursors_of_all_kinds, reads_nothing, silence, comes_again_and_again].
+
+init_per_testcase(Case, Config) ->
+    taken_edge:start(Config, limits(Case), handler(Case)).
+
+end_per_testcase(_, Config) ->
+    taken_edge:stop(Config).
+
+limits(never_any_credit) -> #{link_queue_bytes_max => 1000000};
+limits(credit_for_nothing) -> #{link_queue_bytes_max => 1000000, heartbeat_ms => 100};
+limits(reads_nothing) -> #{link_queue_bytes_max => 1000000, silence_ms => 3000};
+limits(requests_without_end) -> #{requests_in_flight_max => 50};
+limits(bodies_without_end) -> #{response_ms_max => 500};
+limits(comings_and_goings_of_a_group) ->
+    #{group_followers_min => 10, group_followers_low => 5, group_marks_max => 1000};
+limits(silence) -> #{silence_ms => 500, heartbeat_ms => 100};
+limits(_) -> #{}.
+
+handler(who_it_says_is_asking) -> halley_api;
+handler(_) -> halley_edge_test_brain.
+
+
+%%% 4 Flow control
+
+credit_too_much(Config) ->
+    attacked(Config, fun(Edge) ->
+        fake_edge:send(Edge, {credit, 16#FFFFFFFF}),
+        ?assertMatch({goodbye, 5, <<"4.3", _/binary>>}, goodbye(Edge)),
+        ?assertEqual(1, counted("flow_control"))
+    end).
+
+%% 4.7: a writer that is stuck, since its worker doesn't read, is told of no end of PING and CREDIT.
+credit_for_nothing(Config) ->
+    attacked(Config, fun(Edge) ->
+        [begin
+             Writer = writer(1),
+             erlang:suspend_process(Writer),
+             Monitor = monitor(process, link_process(1)),
+             Flood = binary:copy(iolist_to_binary(halley_edge_codec:encode(Frame)), 50000),
+             fake_edge:send_raw(Edge, Flood),
+             receive {'DOWN', Monitor, _, _, Reason} ->
+                 ?assertMatch({shutdown, {broken, {<<"4.7">>, _}}}, Reason)
+             after 20000 -> error({unbounded, process_info(Writer, message_queue_len)})
+             end,
+             synced(Edge)
+         end || Frame <- [{credit, 0}, {ping, 7}]]
+    end).
+
+%% 4.7: its events are left to the history, and the queue stays within its bound.
+never_any_credit(Config) ->
+    attacked(Config, fun(Edge) ->
+        fake_edge:send(Edge, {open, [{7, 1, <<"big">>, <<>>}]}),
+        until(fun() -> halley:sessions(<<"big">>) =/= [] end),
+        Text = binary:copy(<<"x">>, 50000),
+        [{ok, _} = halley:publish(<<"big">>, Text) || _ <- lists:seq(1, 100)],
+        ?assert(queued() =< 2000000),
+        ?assert(halley_links:is_behind(slot(1)))
+    end).
+
+%% Replays have a low priority: what a worker says to them must not wait without bound.
+replayed_without_end(Config) ->
+    attacked(Config, fun(Edge) ->
+        Replays = lists:nth(3, linked(link_process(1))),
+        erlang:suspend_process(Replays),
+        Replayed = binary:copy(halley_edge_codec:encode({replayed, 7}), 10000),
+        Send = fun(_) -> fake_edge:send_raw(Edge, Replayed) end,
+        lists:foreach(Send, lists:seq(1, 101)),
+        {goodbye, 8, <<"4.7", _/binary>>} = goodbye(Edge),
+        ?assertEqual(1, counted("overloaded"))
+    end).
+
+%%% 8 Requests
+
+requests_without_end(Config) ->
+    attacked(Config, fun(Edge) ->
+        [fake_edge:send(Edge, request(Conn, <<"/unread">>, 0)) || Conn <- lists:seq(1, 200)],
+        ?assertMatch({goodbye, 5, <<"8.1", _/binary>>}, goodbye(Edge))
+    end).
+
+%% 8.3: more than the window at once; and a body that never ends, a byte now and then.
+bodies_without_end(Config) ->
+    attacked(Config, fun(Edge) ->
+        fake_edge:send(Edge, request(1, <<"/unread2">>, 0)),
+        [fake_edge:send(Edge, {request_body, 1, 0, binary:copy(<<0>>, 100000)})
+         || _ <- [1, 2, 3]],
+        ?assertMatch({goodbye, 5, <<"8.3", _/binary>>}, goodbye(Edge)),
+        synced(Edge),
+        fake_edge:send(Edge, request(2, <<"/count">>, 0)),
+        ?assertMatch({response, 2, 408, _, _, _, _}, next(Edge, response))
+    end).
+
+requests_that_ask_nothing(Config) ->
+    attacked(Config, fun(Edge) ->
+        Targets = [<<>>, <<"nonsense">>, <<"/%">>, <<"/%zz">>, <<"/", 0>>, <<"http://">>,
+                   binary:copy(<<"/a">>, 30000)],
+        [fake_edge:send(Edge, {request, Conn, public, 1, <<"GET">>, Target, [], <<>>})
+         || {Conn, Target} <- lists:enumerate(Targets)],
+        Answers = [next(Edge, response) || _ <- Targets],
+        [?assert(Status >= 400) || {response, _, Status, _, _, _, _} <- Answers],
+        %% One connection asks again and again without waiting for answers.
+        [fake_edge:send(Edge, request(9, <<"/count">>, 0)) || _ <- lists:seq(1, 5000)],
+        alive(Edge)
+    end).
+
+%% 12.6 "the brain may believe them": of users. On the API listener a key is needed all the same.
+who_it_says_is_asking(Config) ->
+    {Text, Key} = halley_server_key:new(<<"test">>, [read], 0),
+    ok = halley_server_keys:force(true, [Key]),
+    attacked(Config, fun(Edge) ->
+        Forged = [{<<"halley-user">>, ?VICTIM},
+                  {<<"halley-rights">>, <<"{\"publish\":[\"*\"],\"follow\":[\"*\"]}">>}],
+        Ask = fun(Listener, Method, Target, Headers) ->
+            fake_edge:send(Edge, {request, 1, Listener, 1, Method, Target, Headers, <<>>}),
+            {response, 1, Status, _, _, _, _} = next(Edge, response),
+            Status
+        end,
+        ?assertEqual(200, Ask(public, <<"GET">>, <<"/v1/me/follows">>, Forged)),
+        [?assertEqual(401, Ask(api, Method, Target, Forged))
+         || {Method, Target} <- [{<<"POST">>, <<"/v1/events">>}, {<<"GET">>, <<"/metrics">>},
+                                 {<<"DELETE">>, <<"/v1/users/anna/sessions">>}]],
+        Header = {<<"authorization">>, <<"Bearer ", Text/binary>>},
+        ?assertEqual(200, Ask(api, <<"GET">>, <<"/v1/users/anna">>, [Header])),
+        ?assertEqual(403, Ask(api, <<"DELETE">>, <<"/v1/users/anna/sessions">>, [Header]))
+    end).
+
+%%% 10 and 3.4 Answers
+
+answers_that_nobody_asked_for(Config) ->
+    attacked(Config, fun(Edge) ->
+        [fake_edge:send(Edge, {inspected, N, N, inspected()}) || N <- lists:seq(1, 5000)],
+        [fake_edge:send(Edge, {replayed, N}) || N <- lists:seq(1, 5000)],
+        [fake_edge:send(Edge, {pong, N}) || N <- lists:seq(1, 5000)],
+        alive(Edge),
+        %% What it says of another's connection is no answer about that one.
+        Slot = slot(1),
+        Self = self(),
+        spawn_link(fun() -> Self ! {seen, halley_edge_link:inspect(Slot, 7, 500)} end),
+        {inspect, Token, 7} = next(Edge, inspect),
+        fake_edge:send(Edge, {inspected, Token, 8, inspected()}),
+        receive {seen, Seen} -> ?assertEqual(timeout, Seen) end
+    end).
+
+metrics_of_all_kinds(Config) ->
+    Name = fun(N) -> <<"halley_edge_", (integer_to_binary(N))/binary>> end,
+    attacked(Config, fun(Edge) ->
+        Bad = [<<"halley_ids">>, <<"halley_edge_">>, <<"halley_edge_A">>, <<"halley_edge_a{b=\"">>,
+               <<"halley_edge_a\n">>],
+        [begin
+             again(Edge, [{N, counter, <<"help">>}]),
+             ?assertMatch({goodbye, 3, <<"3.4", _/binary>>}, goodbye(Edge))
+         end || N <- Bad],
+        again(Edge, [{Name(0), counter, <<"not UTF-8: ", 255>>}]),
+        ?assertMatch({goodbye, 3, <<"3.4", _/binary>>}, goodbye(Edge)),
+        again(Edge, [{Name(N), counter, <<>>} || N <- lists:seq(1, 257)]),
+        ?assertMatch({goodbye, 3, <<"3.4", _/binary>>}, goodbye(Edge)),
+        %% Other names each time: as many lists as are kept, and no more.
+        [begin
+             Build = again(Edge, [{Name(256 * N + I), gauge, <<"help\n# TYPE x">>}
+                                  || I <- [1, 2, 3]]),
+             until(fun() -> lists:member(Build, builds()) end),
+             fake_edge:send(Edge, {stats, [16#FFFFFFFFFFFFFFFF, 0, 1]}),
+             alive(Edge)
+         end || N <- lists:seq(1, 20)],
+        Lists = ets:select_count(halley_metrics_edge, [{{{list, '_'}, '_'}, [], [true]}]),
+        ?assert(Lists =< 16),
+        Text = iolist_to_binary(halley_metrics:render()),
+        ?assertEqual(nomatch, binary:match(Text, <<"\n# TYPE x\n">>)),
+        fake_edge:send(Edge, {stats, [1]}),
+        ?assertMatch({goodbye, 3, <<"3.4", _/binary>>}, goodbye(Edge))
+    end).
+
+%%% 11 Groups, 10 Cursors
+
+comings_and_goings_of_a_group(Config) ->
+    {ok, _} = halley:follow([{user(N), <<"star">>} || N <- lists:seq(1, 100)]
+                            ++ [{?VICTIM, <<"star">>}]),
+    {ok, _} = halley:publish(<<"star">>, 0),
+    attacked(Config, fun(Edge) ->
+        until(fun() -> maps:get(groups, halley_groups:info()) =:= 1 end),
+        Numbers = [{N, halley_ids:lookup(user(N))} || N <- lists:seq(1, 100)],
+        [begin
+             fake_edge:send(Edge, {open, [{1000 * R + N, 1, user(N), <<>>} || {N, _} <- Numbers]}),
+             fake_edge:send(Edge, {close, [{1000 * R + N, U, 1} || {N, U} <- Numbers]})
+         end || R <- lists:seq(1, 100)],
+        alive(Edge),
+        ?assert(maps:get(marks, halley_groups:info()) =< 1000),
+        {ok, #{sessions := Sessions}} = halley:publish(<<"star">>, 1),
+        ?assert(Sessions >= 1)
+    end).
+
+cursors_of_all_kinds(Config) ->
+    attacked(Config, fun(Edge) ->
+        Far = halley_cursor:encode(halley_history:store(), 16#FFFFFFFF,
+                                   list_to_tuple([16#FFFFFFFFFF || _ <- lists:seq(1, 8)])),
+        Cursors = [<<"-">>, <<"AAAA">>, binary:copy(<<"A">>, 255), Far,
+                   halley_cursor:encode(12345, 1, halley_history:heads())],
+        [begin
+             cut(Edge),
+             fake_edge:send(Edge, {sync_begin, 1, Cursor}),
+             Opening = [{N, 1, user(N), C} || {N, C} <- lists:enumerate(Cursors)],
+             fake_edge:send(Edge, {open, Opening}),
+             fake_edge:send(Edge, sync_end),
+             alive(Edge)
+         end || Cursor <- Cursors],
+        fake_edge:send_raw(Edge, <<7:32, 16#41, 0:32, 1, 255>>),
+        ?assertMatch({goodbye, 1, <<"7.2", _/binary>>}, goodbye(Edge))
+    end).
+
+%%% Time
+
+%% It hears nothing of it, so it is 4.5 that ends it; until then its queue has a bound.
+reads_nothing(Config) ->
+    attacked(Config, fun(Edge) ->
+        fake_edge:send(Edge, {open, [{7, 1, <<"big">>, <<>>}]}),
+        until(fun() -> halley:sessions(<<"big">>) =/= [] end),
+        Monitor = monitor(process, link_process(1)),
+        fake_edge:pause(Edge),
+        Text = binary:copy(<<"x">>, 50000),
+        [{ok, _} = halley:publish(<<"big">>, Text) || _ <- lists:seq(1, 100)],
+        ?assert(queued() =< 2000000),
+        receive {'DOWN', Monitor, _, _, Reason} ->
+            ?assertMatch({shutdown, {broken, {<<"4.5">>, _}}}, Reason)
+        after 15000 -> error(still_there)
+        end,
+        fake_edge:resume(Edge)
+    end).
+
+silence(Config) ->
+    attacked(Config, fun(Edge) ->
+        fake_edge:mute(Edge),
+        ?assertMatch({goodbye, 4, <<"4.5", _/binary>>}, goodbye(Edge)),
+        ?assert(counted("silence") >= 1)
+    end).
+
+%% Broken as soon as it stands, as often as it is dialled: once a second at most (halley_edge_dial).
+comes_again_and_again(Config) ->
+    attacked(Config, fun(Edge) ->
+        Until = erlang:monotonic_time(millisecond) + 3000,
+        Times = again_until(Edge, Until, 0),
+        ?assert(Times =< 12),
+        ?assert(ets:info(halley_metrics_edge, size) < 100)
+    end).
+
+again_until(Edge, Until, Times) ->
+    case erlang:monotonic_time(millisecond) < Until of
+        true ->
+            fake_edge:send_raw(Edge, <<1:32, 0>>),
+            goodbye(Edge),
+            met(Edge),
+            again_until(Edge, Until, Times + 1);
+        false ->
+            Times
+    end.
+
+%%%
+
+request(Conn, Path, Flags) ->
+    {request, Conn, public, Flags, <<"POST">>, Path, [], <<>>}.
+
+inspected() ->
+    #{state => 3, transport => 1, outbox_bytes => 1, outbox_pieces => 1, outbox_ms => 1,
+      held => 0, dropped => 0, conflated => 0}.

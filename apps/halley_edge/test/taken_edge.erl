@@ -1,0 +1,177 @@
+%% An edge that was taken over, for halley_edge_taken_SUITE and halley_edge_taken_flow_SUITE: one
+%% link says whatever an attacker likes, while another, honest one is served.
+%%
+%% In each case the attack goes on beside a worker whose client gets events, one after the other:
+%% every one of them, in order, and soon. When it is over, processes and memory are what they were.
+-module(taken_edge).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-export([start/3, stop/1, attacked/2]).
+-export([synced/1, met/1, cut/1, again/2, builds/0, alive/1, goodbye/1, next/2]).
+-export([link_process/1, linked/1, writer/1, slot/1, queued/0, counted/1, until/1, user/1]).
+
+%% What the honest client's events may take, the one in the middle and the slowest. The machine does
+%% other things as well.
+-define(MEDIAN_MS, 500).
+-define(SLOWEST_MS, 10000).
+-define(MEMORY_BYTES, 64000000).
+-define(VICTIM, <<"anna">>).
+%% The honest worker's connection.
+-define(CONN, 1).
+
+start(Config, Limits, Handler) ->
+    Brain = halley_edge_test_brain:start(Limits),
+    application:set_env(halley_edge, handler, Handler),
+    [{brain, Brain}, {dir, string:trim(os:cmd("mktemp -d"))} | Config].
+
+stop(Config) ->
+    ok = halley_edge_test_brain:stop(proplists:get_value(brain, Config)),
+    ok = application:set_env(halley_edge, handler, halley_edge_test_brain),
+    ok = file:del_dir_r(proplists:get_value(dir, Config)).
+
+%%% The honest link
+
+%% Runs the attack on worker 1's link while worker 0's client gets events.
+attacked(Config, Attack) ->
+    Dir = proplists:get_value(dir, Config),
+    Hello = (fake_edge:hello())#{workers := 2},
+    Self = self(),
+    Honest = spawn_link(fun() -> honest(Self, fake_edge:start(halley_edge_dial:path(Dir, 0), Hello))
+                        end),
+    receive {Honest, listening} -> ok after 5000 -> error(no_honest_edge) end,
+    Taken = fake_edge:start(halley_edge_dial:path(Dir, 1), Hello#{worker := 1}),
+    ok = halley_edge_dialer:connect(Dir, 2, self()),
+    receive {Honest, served} -> ok after 10000 -> error(not_served) end,
+    synced(Taken),
+    erlang:garbage_collect(),
+    {Processes, Memory} = {erlang:system_info(process_count), erlang:memory(total)},
+    Attack(Taken),
+    Honest ! {stop, self()},
+    Sorted = receive {Honest, Times} -> lists:sort(Times)
+             after 20000 -> error(honest_link_hangs)
+             end,
+    {Median, Slowest} = {lists:nth(length(Sorted) div 2 + 1, Sorted), lists:last(Sorted)},
+    ct:log("~b events beside it, half of them within ~b ms, the slowest within ~b",
+           [length(Sorted), Median, Slowest]),
+    ?assert(Median =< ?MEDIAN_MS andalso Slowest =< ?SLOWEST_MS),
+    fake_edge:stop(Taken),
+    ok = halley_edge_dialer:disconnect(),
+    until(fun() -> erlang:system_info(process_count) =< Processes end),
+    [erlang:garbage_collect(Pid) || Pid <- processes()],
+    Grown = erlang:memory(total) - Memory,
+    ct:log("~b bytes more than before", [Grown]),
+    ?assert(Grown < ?MEMORY_BYTES).
+
+honest(Test, Edge) ->
+    Test ! {self(), listening},
+    Worker = fake_worker:open(?CONN, ?VICTIM, fake_worker:until(fun met_brain/1,
+                                                                fake_worker:new(Edge))),
+    serve(Test, served(1, fake_worker:until(fun fake_worker:connected/1, Worker), []), 2).
+
+met_brain(Worker) -> fake_worker:cursor(Worker) =/= <<>>.
+
+serve(Test, {Worker, [_] = Times}, N) ->
+    Test ! {self(), served},
+    serve(Test, served(N, Worker, Times), N + 1);
+serve(Test, {Worker, Times}, N) ->
+    receive
+        {stop, Test} ->
+            Seen = [maps:get(json, Item) || Item <- fake_worker:seen(?CONN, Worker)],
+            Numbers = [maps:get(<<"data">>, Event)
+                       || Json <- Seen,
+                          #{<<"subject">> := ?VICTIM} = Event
+                              <- [jiffy:decode(Json, [return_maps])]],
+            ?assertEqual(lists:seq(1, N - 1), Numbers),
+            Test ! {self(), Times}
+    after 0 ->
+        serve(Test, served(N, Worker, Times), N + 1)
+    end.
+
+served(N, Worker, Times) ->
+    Begin = erlang:monotonic_time(millisecond),
+    {ok, _} = halley:publish(?VICTIM, N),
+    Had = length(fake_worker:seen(?CONN, Worker)),
+    Saw = fake_worker:until(fun(W) -> has(N, W) end, Worker),
+    true = length(fake_worker:seen(?CONN, Saw)) > Had,
+    Time = erlang:monotonic_time(millisecond) - Begin,
+    {fake_worker:run(10, Saw), [Time | Times]}.
+
+has(N, Worker) ->
+    Text = <<"\"data\":", (integer_to_binary(N))/binary, "}">>,
+    lists:any(fun(#{json := Json}) -> binary:match(Json, Text) =/= nomatch end,
+              lists:sublist(lists:reverse(fake_worker:seen(?CONN, Worker)), 3)).
+
+%%% The taken link
+
+%% Waits for the brain and begins the session of frames as an honest worker does.
+synced(Edge) ->
+    met(Edge),
+    fake_edge:send(Edge, {sync_begin, 0, <<>>}),
+    fake_edge:send(Edge, sync_end).
+
+met(Edge) ->
+    {hello_brain, _} = next(Edge, hello_brain).
+
+%% A link that was cut, before its sync.
+cut(Edge) ->
+    fake_edge:cut(Edge),
+    met(Edge).
+
+%% A meeting at which the edge names these metrics.
+again(Edge, Metrics) ->
+    Build = integer_to_binary(erlang:unique_integer([positive])),
+    fake_edge:say(Edge, (fake_edge:hello())#{workers := 2, worker := 1, metrics := Metrics,
+                                             build := Build}),
+    fake_edge:cut(Edge),
+    Build.
+
+builds() -> [Build || #{info := #{build := Build}} <- halley_links:list()].
+
+%% All that was sent before has been dealt with, and the link stands.
+alive(Edge) ->
+    Nonce = erlang:unique_integer([positive]),
+    fake_edge:send(Edge, {ping, Nonce}),
+    receive {Edge, {pong, Nonce}} -> ok after 20000 -> error(link_is_gone) end.
+
+goodbye(Edge) ->
+    next(Edge, goodbye).
+
+next(Edge, Tag) ->
+    receive
+        {Edge, Frame} when element(1, Frame) =:= Tag -> Frame
+    after 20000 -> error({frame_missing, Tag})
+    end.
+
+user(N) -> <<"user", (integer_to_binary(N))/binary>>.
+
+link_process(Worker) ->
+    until(fun() -> is_map_key(Worker, halley_edge_dialer:links()) end),
+    maps:get(Worker, halley_edge_dialer:links()).
+
+%% Who lives with a link: its supervisor, the writer, the replays.
+linked(Link) ->
+    {links, Links} = process_info(Link, links),
+    lists:sort([Pid || Pid <- Links, is_pid(Pid)]).
+
+writer(Worker) ->
+    _ = link_process(Worker),
+    [Writer] = [W || #{writer := W, info := #{worker := I}} <- halley_links:list(), I =:= Worker],
+    Writer.
+
+slot(Worker) ->
+    [Slot] = [S || #{slot := S, info := #{worker := W}} <- halley_links:list(), W =:= Worker],
+    Slot.
+
+queued() -> lists:sum([B || #{queue_bytes := B} <- halley_links:list()]).
+
+counted(Reason) ->
+    Line = "halley_links_broken_total{reason=\"" ++ Reason ++ "\"} ",
+    [_, Rest] = string:split(binary_to_list(iolist_to_binary(halley_metrics:render())), Line),
+    {N, _} = string:to_integer(Rest),
+    N.
+
+until(Fun) -> until(Fun, 500).
+
+until(Fun, 0) -> error({never_true, Fun});
+until(Fun, N) -> Fun() orelse begin timer:sleep(20), until(Fun, N - 1) end.
