@@ -84,18 +84,17 @@ line(#{id := Id, name := Name, scopes := Scopes, created_s := CreatedS, hash := 
 
 -spec from_line(binary()) -> {ok, key()} | error.
 from_line(Line) ->
-    try jiffy:decode(Line, [return_maps]) of
-        #{<<"id">> := <<_:?ID_DIGITS/binary>> = Id, <<"name">> := Name, <<"scopes">> := Words,
-          <<"created_s">> := CreatedS, <<"sha256">> := <<_:?HASH_DIGITS/binary>> = Digits}
-          when is_binary(Name), is_list(Words), is_integer(CreatedS) ->
-            checked(check_name(Name), known(Words),
-                    #{id => Id, name => Name, created_s => CreatedS,
-                      hash => binary:decode_hex(Digits)});
-        _ ->
-            error
-    catch
-        _:_ -> error
+    try of_json(jiffy:decode(Line, [return_maps]))
+    catch _:_ -> error
     end.
+
+of_json(#{<<"id">> := <<_:?ID_DIGITS/binary>> = Id, <<"name">> := Name, <<"scopes">> := Words,
+          <<"created_s">> := CreatedS, <<"sha256">> := <<_:?HASH_DIGITS/binary>> = Digits})
+  when is_binary(Name), is_list(Words), is_integer(CreatedS) ->
+    checked(check_name(Name), known(Words),
+            #{id => Id, name => Name, created_s => CreatedS, hash => binary:decode_hex(Digits)});
+of_json(_) ->
+    error.
 
 checked(ok, {ok, Scopes}, Key) -> {ok, Key#{scopes => Scopes}};
 checked(_, _, _) -> error.

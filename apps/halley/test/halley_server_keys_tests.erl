@@ -42,6 +42,36 @@ lines_that_are_no_keys_test_() ->
                 binary:replace(Line, <<"\"web\"">>, <<"7">>),
                 binary:replace(Line, <<"1700000000">>, <<"\"\"">>)]].
 
+%% A file that was damaged gives keys or a sentence that names the line; never more keys than it
+%% had, and a key that it gives has scopes that there are.
+damaged_files_test_() ->
+    Line = fun(Name, Scopes) ->
+        {_, Key} = halley_server_key:new(Name, Scopes, 7),
+        halley_server_key:line(Key)
+    end,
+    Lines = [Line(Name, Scopes)
+             || {Name, Scopes} <- [{<<"a">>, [publish]}, {<<"b-1">>, [read, admin]},
+                                   {<<"c">>, [follow]}]],
+    File = iolist_to_binary(Lines),
+    Property = proper:forall(
+        proper_types:list({proper_types:range(0, byte_size(File) - 1), proper_types:byte()}),
+        fun(Changes) ->
+            Damaged = lists:foldl(fun({At, Byte}, Bytes) ->
+                <<Before:At/binary, _, After/binary>> = Bytes,
+                <<Before/binary, Byte, After/binary>>
+            end, File, Changes),
+            case halley_server_keys_file:parse(Damaged) of
+                {ok, Keys} ->
+                    length(Keys) =< 3 andalso
+                        lists:all(fun(#{scopes := Scopes}) ->
+                            Scopes =/= [] andalso Scopes -- halley_server_key:scopes() =:= []
+                        end, Keys);
+                {error, Reason} ->
+                    is_binary(unicode:characters_to_binary(Reason))
+            end
+        end),
+    {timeout, 60, ?_assert(proper:quickcheck(Property, [{numtests, 1000}, quiet]))}.
+
 scopes_test_() ->
     [?_assertEqual({ok, [publish, admin]}, halley_server_key:scopes(<<"admin,publish">>)),
      ?_assertMatch({error, _}, halley_server_key:scopes(<<>>)),
