@@ -15,7 +15,8 @@ run_packages=(
     erlang-jiffy erlang-cuttlefish erlang-getopt rebar3
     gcc libc6-dev make curl ca-certificates procps
 )
-test_packages=(erlang-eunit erlang-common-test erlang-dialyzer erlang-proper erlang-meck g++)
+test_packages=(erlang-eunit erlang-common-test erlang-dialyzer erlang-proper erlang-meck g++
+    openssl)
 rivals_packages=(nginx libnginx-mod-nchan nats-server libevent-dev erlang-mochiweb)
 # The first Rust that knows edition 2024, and the first Node whose test runner has reporters.
 rust_minor_min=85

@@ -67,12 +67,12 @@ suite() {
         "$name" "$passed" "$failed" $((SECONDS - started)))")
 }
 
-suite rust 400 count_cargo \
+suite rust 500 count_cargo \
     cargo test --workspace --no-fail-fast --locked --quiet --manifest-path edge/Cargo.toml
 suite eunit 200 count_eunit rebar3 eunit
 suite ct 300 count_ct rebar3 ct --readable=false
 suite tidy 30 count_node node tools/tidy/tidy.test.mjs
-suite system 360 count_system node test/system/run.mjs
+suite system 600 count_system node test/system/run.mjs
 suite faults 240 count_node node --test test/faults/*.test.mjs
 
 printf '\n== summary\n'
