@@ -104,7 +104,7 @@ of_link_and_edge() ->
       "with less of it left, no connection is taken at public.listen: 503"},
      {requests_per_address_per_s_max, 1000, count, edge,
       "requests of one address in a second at public.listen; beyond it 429"},
-     {requests_per_user_per_s_max, 100, count, edge,
+     {requests_per_user_per_s_max, 1000, count, edge,
       "requests and messages of one user in a second at public.listen; beyond it 429"},
      {requests_burst_ms, 10000, ms, edge,
       "of both rates as much may come at once as in so long"},

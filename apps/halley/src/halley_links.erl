@@ -36,7 +36,7 @@
 -export([register/2, deliver/3, members/4, end_group/1, mark/2, close_sessions/3, cost/2]).
 -export([is_behind/1, resume/1, leave_to_history/0]).
 -export([list/0, info/1, pressure/0, overloaded/0]).
--export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
+-export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 -export_type([slot/0, info/0, to/0]).
 
 -type slot() :: halley_directory:slot().
@@ -59,6 +59,9 @@
 
 -record(link, {slot :: slot(), writer :: pid(), queue :: counters:counters_ref()}).
 -record(about, {slot :: slot(), since :: integer(), info :: info()}).
+%% How long the end waits for purges; the supervisor waits for 5 s.
+-define(PURGES_MS_MAX, 4000).
+
 -record(state, {free :: queue:queue(slot()),
                 writers = #{} :: #{reference() => slot()},
                 purges = #{} :: #{reference() => slot()}}).
@@ -261,6 +264,7 @@ fullest_bytes() ->
 
 -spec init([]) -> {ok, #state{}}.
 init([]) ->
+    _ = process_flag(trap_exit, true),
     Links = ets:tab2list(?TABLE),
     Taken = [Slot || #link{slot = Slot} <- Links],
     Writers = maps:from_list([{monitor(process, W), S} || #link{slot = S, writer = W} <- Links]),
@@ -297,6 +301,19 @@ handle_info({'DOWN', Monitor, process, _, Reason}, State = #state{writers = Writ
     end;
 handle_info(_, State) ->
     {noreply, State}.
+
+%% When the brain stops, its tables go soon after this process: no purge may still walk one then, as
+%% the emulator can crash over that (docs/internals/brain.md).
+-spec terminate(term(), #state{}) -> ok.
+terminate(shutdown, #state{purges = Purges}) ->
+    End = erlang:monotonic_time(millisecond) + ?PURGES_MS_MAX,
+    lists:foreach(fun(Monitor) ->
+        receive {'DOWN', Monitor, process, _, _} -> ok
+        after max(0, End - erlang:monotonic_time(millisecond)) -> ok
+        end
+    end, maps:keys(Purges));
+terminate(_, _) ->
+    ok.
 
 %% Shut before the row goes: a registry that is killed in between finds one or the other.
 link_down(Slot, State = #state{purges = Purges}) ->

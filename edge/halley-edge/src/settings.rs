@@ -123,7 +123,7 @@ impl Default for Settings {
             first_byte_ms_max: 10_000,
             connections_per_address_max: 10_000,
             requests_per_address_per_s_max: 1_000,
-            requests_per_user_per_s_max: 100,
+            requests_per_user_per_s_max: 1_000,
             requests_burst_ms: 10_000,
             newcomers_percent_max: 50,
             memory_free_streams_percent_min: 5,
