@@ -70,7 +70,7 @@ suite() {
 suite rust 500 count_cargo \
     cargo test --workspace --no-fail-fast --locked --quiet --manifest-path edge/Cargo.toml
 suite eunit 200 count_eunit rebar3 eunit
-suite ct 300 count_ct rebar3 ct --readable=false
+suite ct 700 count_ct rebar3 ct --readable=false
 suite tidy 30 count_node node tools/tidy/tidy.test.mjs
 suite system 600 count_system node test/system/run.mjs
 suite faults 240 count_node node --test test/faults/*.test.mjs
