@@ -73,6 +73,8 @@ of_link_and_edge() ->
     [{heartbeat_ms, 1000, ms, fixed, "time between two PING of a link"},
      {silence_ms, 10000, ms, fixed, "a link that is silent for longer is closed"},
      {handshake_ms_max, 5000, ms, fixed, "time for a link's handshake"},
+     {redial_ms_max, 1000, ms, fixed,
+      "longest pause before a worker whose links don't last is dialled again"},
      {stream_open_ms_max, 10000, ms, edge, "how long a stream waits for its session before 503"},
      {request_line_bytes_max, 8192, bytes, edge, "longest request line; beyond it 414"},
      {header_bytes_max, 16384, bytes, edge, "all headers of a request; beyond it 431"},

@@ -2,7 +2,8 @@
 %% as the runner says that there is an edge.
 %%
 %% A link is a process of its own under halley_edge_link_sup and dies alone; this process only
-%% watches and waits. The wait grows from 50 ms to a second, and starts anew once a link has lasted.
+%% watches and waits. The wait grows from 50 ms to redial_ms_max, and starts anew once a link has
+%% lasted.
 -module(halley_edge_dialer).
 -behaviour(gen_server).
 
@@ -10,7 +11,6 @@
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
 -define(WAIT_MS_MIN, 50).
--define(WAIT_MS_MAX, 1000).
 -define(LASTED_MS, 5000).
 
 -type worker() :: non_neg_integer().
@@ -106,7 +106,8 @@ wait(Worker, #state{workers = Workers, round = Round} = State) ->
     Lasted = UpSince =/= undefined andalso now_ms() - UpSince >= ?LASTED_MS,
     WaitMs = case Lasted of true -> ?WAIT_MS_MIN; false -> Waited end,
     _ = erlang:send_after(WaitMs, self(), {dial, Round, Worker}),
-    State#state{workers = Workers#{Worker := #slot{wait_ms = min(2 * WaitMs, ?WAIT_MS_MAX)}}}.
+    Next = min(2 * WaitMs, halley_limits:get(redial_ms_max)),
+    State#state{workers = Workers#{Worker := #slot{wait_ms = Next}}}.
 
 reset(#state{by_monitor = ByMonitor, workers = Workers, round = Round}) ->
     lists:foreach(fun(Monitor) -> demonitor(Monitor, [flush]) end, maps:keys(ByMonitor)),

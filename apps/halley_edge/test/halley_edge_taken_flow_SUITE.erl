@@ -36,6 +36,7 @@ limits(bodies_without_end) -> #{response_ms_max => 500};
 limits(comings_and_goings_of_a_group) ->
     #{group_followers_min => 10, group_followers_low => 5, group_marks_max => 1000};
 limits(silence) -> #{silence_ms => 500, heartbeat_ms => 100};
+limits(comes_again_and_again) -> #{redial_ms_max => 1000};
 limits(_) -> #{}.
 
 handler(who_it_says_is_asking) -> halley_api;
@@ -254,7 +255,7 @@ silence(Config) ->
         ?assert(counted("silence") >= 1)
     end).
 
-%% Broken as soon as it stands, as often as it is dialled: once a second at most (halley_edge_dial).
+%% Broken as soon as it stands, as often as it is dialled: once in redial_ms_max at most.
 comes_again_and_again(Config) ->
     attacked(Config, fun(Edge) ->
         Until = erlang:monotonic_time(millisecond) + 3000,
