@@ -144,6 +144,11 @@ impl Worker {
 
     /// Sends an operation to the brain.
     fn ask(&mut self, index: u32, waiting: &Waiting) -> Result<(), HttpError> {
+        // What was said last may have been too much for the client: then the slot is nobody's, and
+        // its id the next one's.
+        if self.table.get(index).is_none_or(|slot| slot.phase != Phase::Live) {
+            return Err(GIVEN_UP);
+        }
         if !self.link.as_ref().is_some_and(|link| link.up) {
             return Err(NO_BRAIN.after(1));
         }

@@ -41,8 +41,7 @@ impl Worker {
                 Err(failure) => return self.fail_websocket(index, &failure),
             }
         }
-        let live = self.table.get(index).is_some_and(|slot| slot.phase == Phase::Live);
-        if live && !decoder.is_idle() {
+        if self.is_live(index) && !decoder.is_idle() {
             self.table.set_detail(index, Detail::WebSocket(decoder));
         }
     }
@@ -70,7 +69,12 @@ impl Worker {
             }
         }
         self.push(index, out.into());
-        true
+        self.is_live(index)
+    }
+
+    /// May the next message be dealt with, or has what was said ended the session?
+    fn is_live(&mut self, index: u32) -> bool {
+        self.table.get(index).is_some_and(|slot| slot.phase == Phase::Live)
     }
 
     /// Does more wait for the client than it shall be answered to?
@@ -89,7 +93,7 @@ impl Worker {
         let mut out = Vec::new();
         encode::text(&mut out, text);
         self.push(index, out.into());
-        self.table.get(index).is_some_and(|slot| slot.phase == Phase::Live)
+        self.is_live(index)
     }
 
     /// RFC 6455 section 7.1.7.

@@ -92,6 +92,36 @@ fn operations_are_requests() {
     expect_text(&mut client, &event);
 }
 
+/// 12.2 and 18.4: a client that doesn't take what waits for it is disconnected, also by the answer
+/// to an operation; what waits behind that is never asked for in its place.
+#[test]
+fn an_answer_that_is_too_much() {
+    let (edge, mut brain) = Edge::start(&[("outbox_bytes_max", "65536")]);
+    let (mut client, conn) = open(&edge, &mut brain, "ann");
+    say(&mut client, r#"{"op":"follow","subject":"a","ref":1}"#);
+    say(&mut client, r#"{"op":"follow","subject":"b","ref":2}"#);
+    brain.request();
+    // The client reads no more: events fill the kernel's buffers, then the outbox, nearly.
+    let data = format!("\"{}\"", "x".repeat(1_000));
+    let full = (0..20_000).any(|_| {
+        brain.deliver("", &data, &[conn]);
+        matches!(brain.inspect(1, conn), Seen::Inspected(.., pieces, _) if pieces >= 58)
+    });
+    assert!(full);
+    brain.respond(conn, 200, &format!("{{\"id\":\"{}\"}}", "x".repeat(16_000)));
+    match brain.next() {
+        Seen::Close(closed) => assert_eq!((closed.len(), closed[0].0), (1, conn)),
+        other => panic!("not CLOSE: {other:?}"),
+    }
+    assert_eq!(brain.next_within(300), None);
+    brain.stat_becomes("requests_in_flight", 0);
+    // The slot's next one is itself.
+    let (mut next, conn) = open(&edge, &mut brain, "bob");
+    say(&mut next, r#"{"op":"follow","subject":"c","ref":3}"#);
+    let request = brain.request();
+    assert_eq!((request.conn, header(&request, "halley-user")), (conn, "bob"));
+}
+
 /// 18.3: "with `retry_after_s` in it where HTTP has `Retry-After`"; an answer may come in parts,
 /// and events between.
 #[test]
