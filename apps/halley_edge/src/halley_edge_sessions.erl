@@ -35,7 +35,8 @@
     replays :: halley_edge_replays:handle(),
     %% How many of its own are in the directory.
     open = 0 :: non_neg_integer(),
-    held = #{} :: #{halley_edge_codec:conn() => UserNumber :: non_neg_integer()},
+    held = #{} :: #{halley_edge_codec:conn() => {UserNumber :: non_neg_integer(),
+                                                 halley_sessions:rule()}},
     %% How many of them a user has.
     held_by = #{} :: #{UserNumber :: non_neg_integer() => pos_integer()}
 }).
@@ -101,11 +102,12 @@ hold(_, _, #sessions{open = Open, held = Held}, _)
 hold([{Conn, Number} = Session | Rest], Polls, Sessions, Waiting) ->
     #sessions{held = Held, held_by = HeldBy} = Sessions,
     Count = maps:get(Number, HeldBy, 0),
-    case halley_sessions:is_full(Number, Count, rule(Conn, Polls)) of
+    Rule = rule(Conn, Polls),
+    case halley_sessions:is_full(Number, Count, Rule) of
         true ->
             hold(Rest, Polls, Sessions, Waiting);
         false ->
-            Next = Sessions#sessions{held = Held#{Conn => Number},
+            Next = Sessions#sessions{held = Held#{Conn => {Number, Rule}},
                                      held_by = HeldBy#{Number => Count + 1}},
             hold(Rest, Polls, Next, [Session | Waiting])
     end.
@@ -113,7 +115,7 @@ hold([{Conn, Number} = Session | Rest], Polls, Sessions, Waiting) ->
 %% Held no longer, if it was.
 release(Conn, #sessions{held = Held, held_by = HeldBy} = Sessions) ->
     case maps:take(Conn, Held) of
-        {Number, Rest} ->
+        {{Number, _}, Rest} ->
             Others = case HeldBy of
                 #{Number := 1} -> maps:remove(Number, HeldBy);
                 #{Number := N} -> HeldBy#{Number := N - 1}
@@ -155,7 +157,7 @@ close_one({Conn, Number, Reason}, #sessions{slot = Slot, held = Held} = Sessions
             ok = halley_groups:changed(Number),
             #sessions{open = Open} = Sessions,
             closed(Conn, Number, Reason, Sessions#sessions{open = Open - 1});
-        false when map_get(Conn, Held) =:= Number ->
+        false when element(1, map_get(Conn, Held)) =:= Number ->
             closed(Conn, Number, Reason, Sessions);
         false ->
             Sessions
@@ -187,8 +189,8 @@ reason(8) -> token_expired.
 -spec enter([halley_edge_codec:conn()], sessions()) -> sessions().
 enter(Conns, #sessions{slot = Slot, open = Open, held = Held, replays = Replays} = Sessions) ->
     Entering = maps:to_list(maps:with(Conns, Held)),
-    {Entered, TooMany} = lists:partition(fun(Session) ->
-        enter_one(Session, configured, Sessions) =:= ok
+    {Entered, TooMany} = lists:partition(fun({Conn, {Number, Rule}}) ->
+        enter_one({Conn, Number}, Rule, Sessions) =:= ok
     end, Entering),
     TooMany =:= [] orelse
         halley_links:close_sessions(Slot, [Conn || {Conn, _} <- TooMany], ?TOO_MANY),

@@ -15,8 +15,9 @@ suite() ->
 all() ->
     [newest_wins, newest_wins_though_closing_takes_time, refuse, a_closed_one_makes_room,
      over_two_links, an_edge_that_closes_nothing, a_poll_pushes_nobody_out,
-     one_poll_after_the_other, those_that_return_are_counted, too_many_return,
-     processes_are_sessions, a_single_session_costs_no_row].
+     a_poll_that_returns_pushes_nobody_out, one_poll_after_the_other,
+     those_that_return_are_counted, too_many_return, processes_are_sessions,
+     a_single_session_costs_no_row].
 
 init_per_testcase(Case, Config) ->
     _ = application:set_env(halley, sessions_over_limit, rule(Case)),
@@ -117,6 +118,21 @@ a_poll_pushes_nobody_out(Config) ->
     open(Edge, [7, 8]),
     opened(Edge, [7, 8]),
     ?assertEqual([3], asked(Edge)).
+
+%% Nor when it has its place only after its replay (link.md 10.2), under either rule.
+a_poll_that_returns_pushes_nobody_out(Config) ->
+    [Edge] = edges(Config, 1),
+    open(Edge, [1, 2, 3]),
+    opened(Edge, [1, 2, 3]),
+    [begin
+         ok = application:set_env(halley, sessions_over_limit, Rule),
+         poll(Edge, Conn, cursor_now()),
+         {replay, Conn, 8, _, _, _} = next(Edge, replay),
+         ?assertEqual([1, 2, 3, Conn], conns()),
+         ?assertEqual([], asked(Edge)),
+         close(Edge, [Conn]),
+         until(fun() -> conns() =:= [1, 2, 3] end)
+     end || {Rule, Conn} <- [{newest_wins, 4}, {refuse, 5}]].
 
 %% A poll that ends on one worker while the next one begins on another is not refused for it.
 one_poll_after_the_other(Config) ->
