@@ -21,6 +21,7 @@ mod doors;
 mod exchange;
 mod goodbye;
 mod groups;
+mod handshakes;
 mod hold;
 mod http;
 mod inspect;

@@ -1,14 +1,13 @@
 //! TLS on a worker's connections (http.md 15): handshakes, and what stands between a socket and
 //! the rest, which reads and writes plain text. The records themselves are `tls.rs`'s.
 //!
-//! A handshake is the one thing here that costs much time, so those that can go on wait in their
-//! order, and a round goes on with them for [`ROUND_TIME`] only. Until a connection had its first
-//! turn it is a slot and nothing more.
+//! A handshake is the one thing here that costs much time, so those that can go on wait for their
+//! turn (`handshakes.rs`), and a round goes on with them for [`ROUND_TIME`] only. Until a
+//! connection had its first turn it is a slot and nothing more.
 //!
-//! Bounds: the queue holds each connection once; `tls_handshake_ms_max` and
+//! Bounds: `tls_handshake_ms_max` and
 //! [`HANDSHAKE_BYTES_MAX`](crate::tls::HANDSHAKE_BYTES_MAX) end a handshake that takes too much.
 
-use std::collections::VecDeque;
 use std::io::Write;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -17,11 +16,12 @@ use halley_link::CloseReason;
 use halley_wire::HttpError;
 use rustls::Error;
 
+use crate::handshakes::Handshakes;
 use crate::http::READS_PER_TURN;
 use crate::log;
 use crate::outbox::{self, Flushed, Outbox};
 use crate::stats::Stat;
-use crate::table::{Phase, flag};
+use crate::table::{Phase, Table, flag};
 use crate::tls::{Buffers, RECORD_BYTES_MAX, Session, Sessions, Stage};
 use crate::worker::Worker;
 
@@ -43,8 +43,8 @@ const HTTPS_EXPECTED: HttpError = HttpError::new(
 pub struct Tls {
     sessions: Sessions,
     buffers: Buffers,
-    /// Connection ids of those whose handshake can go on.
-    queue: VecDeque<u64>,
+    /// Those that can go on.
+    handshakes: Handshakes,
 }
 
 impl Tls {
@@ -63,8 +63,8 @@ impl Tls {
     }
 
     /// Gives back what a storm left.
-    pub fn trim(&mut self) {
-        self.queue.shrink_to(2 * self.queue.len());
+    pub fn trim(&mut self, table: &mut Table) {
+        self.handshakes.trim(table);
     }
 
     /// Sealed bytes of a connection that wait for its socket.
@@ -98,16 +98,21 @@ impl Worker {
 
     /// Does a handshake wait for its turn?
     pub(crate) fn handshakes_wait(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| !tls.queue.is_empty())
+        self.tls.as_ref().is_some_and(|tls| !tls.handshakes.is_empty())
     }
 
     /// A handshake can go on: in its turn.
     pub(crate) fn handshake_readable(&mut self, index: u32) {
         let conn = self.table.conn(index);
         let (Some(slot), Some(tls)) = (self.table.get(index), self.tls.as_mut()) else { return };
-        if !slot.has(flag::UNREAD) {
-            slot.set(flag::UNREAD);
-            tls.queue.push_back(conn);
+        if slot.has(flag::UNREAD) {
+            return;
+        }
+        slot.set(flag::UNREAD);
+        if tls.sessions.get(index).is_some() {
+            tls.handshakes.go_on(&mut self.table, conn);
+        } else {
+            tls.handshakes.begin(&mut self.table, conn, self.now_ms);
         }
     }
 
@@ -117,11 +122,17 @@ impl Worker {
             return;
         }
         let started = Instant::now();
+        let (now_ms, most_ms) = (self.now_ms, self.settings.tls_handshake_ms_max);
         while started.elapsed() < ROUND_TIME {
-            let next = self.tls.as_mut().and_then(|tls| tls.queue.pop_front());
-            let Some(conn) = next else { return };
-            let Some((index, slot)) = self.table.find(conn) else { continue };
-            if slot.phase == Phase::Handshake && slot.clear(flag::UNREAD) {
+            let next = self.tls.as_mut().and_then(|tls| tls.handshakes.next(now_ms, most_ms));
+            let Some(turn) = next else { return };
+            let Some((index, slot)) = self.table.find(turn.conn) else { continue };
+            if slot.phase != Phase::Handshake || !slot.clear(flag::UNREAD) {
+                continue;
+            }
+            if turn.late {
+                self.handshake_late(index);
+            } else {
                 self.handshake(index);
             }
         }

@@ -4,7 +4,7 @@
 //!
 //! - `accept.rs` takes connections and the link in, `limits.rs` says who may not come in,
 //!   `proxy.rs` who the client behind a proxy is,
-//!   `shake.rs` agrees on TLS with those whose listener speaks it,
+//!   `shake.rs` agrees on TLS with those whose listener speaks it, `handshakes.rs` in which order,
 //! - `http.rs` reads requests, `request.rs` decides who answers them, `respond.rs` writes answers,
 //! - `stream.rs` opens streams and reads what clients send, `websocket.rs` and `operations.rs`
 //!   what those of WebSockets do, `admit.rs` says when a stream gets its session,
@@ -377,7 +377,7 @@ impl Worker {
             link.trim();
         }
         if let Some(tls) = self.tls.as_mut() {
-            tls.trim();
+            tls.trim(&mut self.table);
         }
     }
 

@@ -33,6 +33,7 @@ mod slow;
 mod streams;
 mod tables;
 mod tls;
+mod tls_turns;
 mod token;
 mod tokens;
 mod websocket;

@@ -13,7 +13,7 @@ use crate::certificates::{Certificates, VERSIONS, certificate, public, sealed};
 use crate::client::{Client, SSE_WELCOME, sse_event};
 
 /// An edge that speaks TLS on these listeners, with these settings.
-fn start(
+pub fn start(
     certificates: &Certificates,
     listeners: &[&str],
     settings: &[(&str, &str)],
@@ -24,7 +24,7 @@ fn start(
     Edge::start_with(&arguments, settings, WINDOW)
 }
 
-fn open_sse(client: &mut Client, brain: &mut Brain) -> u64 {
+pub fn open_sse(client: &mut Client, brain: &mut Brain) -> u64 {
     client.ask("GET", "/v1/stream?user=u", "");
     let (conn, ..) = brain.open();
     brain.opened(conn, 1_000);
@@ -188,36 +188,6 @@ fn handshakes_that_take_too_much() {
     garbage.send([0x80, 0x2e, 1, 0, 2]);
     garbage.expect_end();
     brain.stat_becomes("tls_broken_total", 2);
-}
-
-/// 15.6: "who is connected is served meanwhile", and each handshake is finished, however its bytes
-/// are cut.
-#[test]
-fn handshakes_in_small_pieces_and_large_numbers() {
-    let certificates = Certificates::new();
-    let (edge, mut brain) = start(&certificates, &["public"], &[]);
-    let config = Arc::new(certificates.client(&TLS13, None));
-    let mut stream = public(&edge, &config);
-    let conn = open_sse(&mut stream, &mut brain);
-    let many: Vec<Client> = (0..200)
-        .map(|_| {
-            let mut client = sealed(edge.public(), &config);
-            let tls = client.tls.as_mut().unwrap();
-            let mut hello = Vec::new();
-            tls.write_tls(&mut hello).unwrap();
-            client.socket.set_nodelay(true).unwrap();
-            for part in hello.chunks(100) {
-                client.send_plain(part);
-            }
-            client
-        })
-        .collect();
-    let event = brain.deliver("c1", "1", &[conn]);
-    stream.expect_chunk(&sse_event("c1", &event));
-    for mut client in many {
-        client.shake_hands().unwrap();
-    }
-    brain.stat_becomes("tls_handshakes_total", 201);
 }
 
 /// 15.7: "Plain HTTP at a listener of TLS is answered by a plain 400 `https_expected`. TLS at a
