@@ -114,15 +114,8 @@ presence(User) ->
 -spec close_sessions(User :: id()) -> {ok, non_neg_integer()}.
 close_sessions(User) ->
     Sessions = sessions(User),
-    lists:foreach(fun(Session) -> close_session(User, Session) end, Sessions),
+    ok = halley_sessions:close(halley_ids:lookup(User), Sessions, <<"closed by the server">>),
     {ok, length(Sessions)}.
-
-close_session(_, {link, Slot, Conn}) ->
-    halley_links:close_sessions(Slot, [Conn], <<"closed by the server">>);
-close_session(User, Pid) ->
-    ok = halley_directory:close(halley_ids:lookup(User), Pid),
-    Pid ! {halley_closed, User},
-    ok.
 
 %% The sessions of a user: processes, and connections of links.
 -spec sessions(User :: id()) -> [halley_directory:session()].

@@ -7,9 +7,10 @@
 %%   {mark, Shard, Seq}                          the shard has nothing more for anyone up to Seq
 %%   behind                                      the link has been marked behind; see below
 %%   {close_sessions, Reason :: binary(), Conns} Conns: a list
-%% are the messages it receives. All but the last two come from the shard alone, so they stay in its
-%% order. `deliver/3' and `members/4' add `cost/2' bytes and those of the connections to the counter
-%% before they send; the writer subtracts as many when they were handed to the socket.
+%% are the messages it receives. All but the last two come from the shard alone, so they stay in
+%% its order. `deliver/3' adds `cost/2' to the counter before it sends, `members/4' the bytes of
+%% the connections, `close_sessions/3' `close_cost/1'; the writer subtracts as many when they were
+%% handed to the socket.
 %%
 %% The counter is what bounds a link's queue. An event that would take it past
 %% `link_queue_bytes_max' is not sent: the link is *behind*, and as long as it is, neither events
@@ -33,7 +34,8 @@
 -behaviour(gen_server).
 
 -export([new/0, start_link/0]).
--export([register/2, deliver/3, members/4, end_group/1, mark/2, close_sessions/3, cost/2]).
+-export([register/2, deliver/3, members/4, end_group/1, mark/2, close_sessions/3, cost/2,
+         close_cost/1]).
 -export([is_behind/1, resume/1, leave_to_history/0]).
 -export([list/0, info/1, pressure/0, overloaded/0]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
@@ -54,6 +56,8 @@
 %% DELIVER without its item and conns, GROUP_DELIVER without its item (link.md 2).
 -define(DELIVER_BYTES, 7).
 -define(GROUP_DELIVER_BYTES, 9).
+%% About what a CLOSE_SESSIONS and its message have besides the connections.
+-define(CLOSE_BYTES, 128).
 %% Of the connections in one (7.3).
 -define(CONNS_BYTES_MAX, (8 * 8192)).
 
@@ -192,9 +196,18 @@ resume(Slot) ->
 -spec close_sessions(slot(), [halley_directory:conn()], Reason :: binary()) -> ok.
 close_sessions(Slot, Conns, Reason) ->
     case ets:lookup(?TABLE, Slot) of
-        [#link{writer = Writer}] -> Writer ! {close_sessions, Reason, Conns}, ok;
-        [] -> ok
+        [#link{writer = Writer, queue = Queue}] ->
+            counters:add(Queue, 1, close_cost(Conns)),
+            Writer ! {close_sessions, Reason, Conns},
+            ok;
+        [] ->
+            ok
     end.
+
+%% What counts for a `close_sessions' message while it waits for the writer.
+-spec close_cost([halley_directory:conn()]) -> pos_integer().
+close_cost(Conns) ->
+    ?CLOSE_BYTES + 8 * length(Conns).
 
 -spec list() -> [#{slot := slot(), writer := pid(), queue_bytes := integer(),
                    since := integer(), info := info()}].

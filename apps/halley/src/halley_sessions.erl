@@ -9,7 +9,7 @@
 %% The directory's owner judges one session of a user after the other, so nobody slips in between.
 -module(halley_sessions).
 
--export([open/2, open/3, is_full/3]).
+-export([open/2, open/3, is_full/3, close/3]).
 -export_type([rule/0]).
 
 %% `again': a session that comes and goes, such as a poll. It pushes nobody out, or two of them
@@ -65,13 +65,19 @@ refused() ->
 %% Those that were over already have been asked, and are asked again.
 close_oldest(Number, Over, Others) when Over > 0 ->
     halley_metrics:incr(sessions_replaced),
-    lists:foreach(fun(Session) -> close(Number, Session) end, lists:sublist(Others, Over));
+    close(Number, lists:sublist(Others, Over), ?REASON);
 close_oldest(_, _, _) ->
     ok.
 
-close(_, {link, Slot, Conn}) ->
-    halley_links:close_sessions(Slot, [Conn], ?REASON);
-close(Number, Pid) ->
-    ok = halley_directory:close(Number, Pid),
-    Pid ! {halley_closed, halley_ids:name(Number)},
-    ok.
+%% Connections are closed by their edge, which is asked once for all of them; a process is logged
+%% out at once and gets `{halley_closed, User}'.
+-spec close(halley_id:user_number(), [halley_directory:session()], Reason :: binary()) -> ok.
+close(Number, Sessions, Reason) ->
+    {Processes, Conns} = lists:partition(fun is_pid/1, Sessions),
+    maps:foreach(fun(Slot, OfLink) -> halley_links:close_sessions(Slot, OfLink, Reason) end,
+                 maps:groups_from_list(fun({link, Slot, _}) -> Slot end,
+                                       fun({link, _, Conn}) -> Conn end, Conns)),
+    lists:foreach(fun(Pid) ->
+        ok = halley_directory:close(Number, Pid),
+        Pid ! {halley_closed, halley_ids:name(Number)}
+    end, Processes).

@@ -12,8 +12,8 @@
 %% when a sync began at an older cursor (10.6). Other frames may take as much again; beyond that the
 %% link ends with GOODBYE 8 (4.7).
 %%
-%% Messages from halley_links, which counts the first two only: {deliver, Delivery, To}, {members,
-%% What, Group, Conns}, {end_group, Group}, {mark, Shard, Seq}, {close_sessions, Reason, Conns}; the
+%% Messages from halley_links, which counts the first three only: {deliver, Delivery, To}, {members,
+%% What, Group, Conns}, {close_sessions, Reason, Conns}, {end_group, Group}, {mark, Shard, Seq}; the
 %% rest by functions here and in halley_edge_catchup. What concerns groups keeps its place among the
 %% events: while these are held, so is it (docs/internals/celebrities.md).
 %%
@@ -184,7 +184,7 @@ handle({last, Counted, Conn, Heads, Items}, #state{place = Place} = State) ->
 handle({catchup, Pid, What}, #state{catchup = {Pid, _}} = State) ->
     settle(catchup(What, State));
 handle({close_sessions, Reason, Conns}, State) ->
-    close_sessions(Reason, Conns, State);
+    close_sessions(Reason, Conns, halley_links:close_cost(Conns), State);
 handle(cursor_due, State) ->
     cursor_due(State);
 handle(ask_marks, State) ->
@@ -391,10 +391,10 @@ uncount(Bytes, #state{output = Output} = State) ->
     ok = halley_edge_output:count(-Bytes, Output),
     State.
 
-close_sessions(Reason, Conns, State) ->
+close_sessions(Reason, Conns, Counted, State) ->
     {Now, Later} = lists:split(min(?CLOSE_CONNS_MAX, length(Conns)), Conns),
-    Next = queue(0, halley_edge_codec:encode({close_sessions, Reason, Now}), State),
+    Next = queue(Counted, halley_edge_codec:encode({close_sessions, Reason, Now}), State),
     case Later of
         [] -> Next;
-        _ -> close_sessions(Reason, Later, Next)
+        _ -> close_sessions(Reason, Later, 0, Next)
     end.

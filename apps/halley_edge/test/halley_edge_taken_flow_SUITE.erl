@@ -17,10 +17,11 @@ suite() ->
     [{timetrap, {seconds, 60}}].
 
 all() ->
-    [credit_too_much, credit_for_nothing, never_any_credit, replayed_without_end,
-     requests_without_end, bodies_without_end, requests_that_ask_nothing, who_it_says_is_asking,
-     answers_that_nobody_asked_for, metrics_of_all_kinds, comings_and_goings_of_a_group,
-     cursors_of_all_kinds, reads_nothing, silence, comes_again_and_again].
+    [credit_too_much, credit_for_nothing, closings_without_end, never_any_credit,
+     replayed_without_end, requests_without_end, bodies_without_end, requests_that_ask_nothing,
+     who_it_says_is_asking, answers_that_nobody_asked_for, metrics_of_all_kinds,
+     comings_and_goings_of_a_group, cursors_of_all_kinds, reads_nothing, silence,
+     comes_again_and_again].
 
 init_per_testcase(Case, Config) ->
     taken_edge:start(Config, limits(Case), handler(Case)).
@@ -29,6 +30,8 @@ end_per_testcase(_, Config) ->
     taken_edge:stop(Config).
 
 limits(never_any_credit) -> #{link_queue_bytes_max => 1000000};
+limits(closings_without_end) ->
+    #{link_queue_bytes_max => 1000000, heartbeat_ms => 100, sessions_per_user_max => 1};
 limits(credit_for_nothing) -> #{link_queue_bytes_max => 1000000, heartbeat_ms => 100};
 limits(reads_nothing) -> #{link_queue_bytes_max => 1000000, silence_ms => 3000};
 limits(requests_without_end) -> #{requests_in_flight_max => 50};
@@ -67,6 +70,25 @@ credit_for_nothing(Config) ->
              end,
              synced(Edge)
          end || Frame <- [{credit, 0}, {ping, 7}]]
+    end).
+
+%% 4.7: each session over a user's bound has the brain ask for up to 64 others to be closed.
+closings_without_end(Config) ->
+    attacked(Config, fun(Edge) ->
+        fake_edge:send(Edge, {open, [{Conn, 1, <<"many">>, <<>>} || Conn <- lists:seq(1, 64)]}),
+        until(fun() -> length(halley:sessions(<<"many">>)) =:= 64 end),
+        alive(Edge),
+        Number = halley_ids:lookup(<<"many">>),
+        Writer = writer(1),
+        erlang:suspend_process(Writer),
+        Monitor = monitor(process, link_process(1)),
+        Frames = [{open, [{65, 1, <<"many">>, <<>>}]}, {close, [{65, Number, 1}]}],
+        fake_edge:send_raw(Edge, lists:duplicate(5000, [halley_edge_codec:encode(Frame)
+                                                        || Frame <- Frames])),
+        receive {'DOWN', Monitor, _, _, Reason} ->
+            ?assertMatch({shutdown, {broken, {<<"4.7">>, _}}}, Reason)
+        after 20000 -> error({unbounded, process_info(Writer, message_queue_len)})
+        end
     end).
 
 %% 4.7: its events are left to the history, and the queue stays within its bound.
