@@ -59,13 +59,20 @@ watch() {
 if [ "$seconds" = pack ]; then
     for target in $targets; do
         kept=$(mktemp -d)
-        "$CARGO_TARGET_DIR/$host/release/$target" -merge=1 -max_len="$PACKED_BYTES_MAX" "$kept" \
-            "$CARGO_TARGET_DIR/corpus/$target" "corpus/$target" >/dev/null 2>&1
+        log=$(mktemp)
+        mkdir -p "$CARGO_TARGET_DIR/corpus/$target"
+        if ! "$CARGO_TARGET_DIR/$host/release/$target" -merge=1 -max_len="$PACKED_BYTES_MAX" \
+            "$kept" "$CARGO_TARGET_DIR/corpus/$target" "corpus/$target" >"$log" 2>&1; then
+            tail -40 "$log" >&2
+            echo "fuzz pack: $target failed; its corpus/$target.tar.gz is as it was" >&2
+            rm -rf "$kept" "$log"
+            exit 1
+        fi
         tar --create --directory "$kept" --sort=name --mtime=@0 --owner=0 --group=0 . \
             | gzip --no-name --best >"corpus/$target.tar.gz"
         printf '%-12s %6d inputs %8d bytes\n' "$target" "$(find "$kept" -type f | wc -l)" \
             "$(wc -c <"corpus/$target.tar.gz")"
-        rm -rf "$kept"
+        rm -rf "$kept" "$log"
     done
     exit 0
 fi

@@ -4,8 +4,9 @@
 
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
-import { follow, http, publish, unfollow } from './lib/client.mjs';
+import { follow, publish, unfollow } from './lib/client.mjs';
 import { kill, start, test } from './lib/halley.mjs';
+import { metric } from './lib/metrics.mjs';
 import { closeStreams, ndjson, poll, sse, ws } from './lib/streams.mjs';
 import { until } from './lib/wait.mjs';
 
@@ -21,13 +22,8 @@ after(async () => {
   await halley?.stop();
 });
 
-async function metric(name) {
-  const { body } = await http('GET', `${halley.apiUrl}/metrics`);
-  return Number(new RegExp(`^${name} (\\d+)$`, 'm').exec(body)?.[1]);
-}
-
 /** So many events have gone to groups, once the edge has said so. */
-const groupEvents = () => metric('halley_group_events_total');
+const groupEvents = () => metric(halley, 'halley_group_events_total');
 
 /** The subject's next event goes to its group: everybody there is a member. */
 async function isGroup(subject) {
@@ -105,9 +101,9 @@ test('a group begins, ends and begins again between two events', async () => {
   await follow(halley, ['c1', 'sun'], ['c2', 'sun'], ['c3', 'sun']);
   const streams = await clients(['c1', 'c2']);
   await isGroup('sun');
-  const ended = await metric('halley_groups');
+  const ended = await metric(halley, 'halley_groups');
   await unfollow(halley, ['c2', 'sun'], ['c3', 'sun']);
-  await until('the group to end', async () => await metric('halley_groups') < ended);
+  await until('the group to end', async () => await metric(halley, 'halley_groups') < ended);
   await publish(halley, 'sun', 1);
   await follow(halley, ['c2', 'sun'], ['c3', 'sun']);
   for (let n = 2; n < 40; n += 1) assert.equal((await publish(halley, 'sun', n)).sessions, 2);

@@ -1,7 +1,7 @@
 // http.md 15, from outside: TLS by node's own tls and https, `ws` and curl, on the real release.
 
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { copyFileSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { connect } from 'node:tls';
 import { tmpdir } from 'node:os';
@@ -12,10 +12,11 @@ import { Certificates } from './lib/certificates.mjs';
 import { api, curl, follow, publish, sessionsOf } from './lib/client.mjs';
 import { assertError, assertEvent } from './lib/expect.mjs';
 import { isAlive, kill, prepare, start, test } from './lib/halley.mjs';
+import { metric } from './lib/metrics.mjs';
 import { Raw, exchange } from './lib/raw.mjs';
 import { closeStreams, open, sse } from './lib/streams.mjs';
 import { tls } from './lib/trust.mjs';
-import { until, within } from './lib/wait.mjs';
+import { sleep, until, within } from './lib/wait.mjs';
 
 const HANDSHAKE_MS = 1_500;
 const folder = mkdtempSync(join(tmpdir(), 'halley-tls-'));
@@ -46,11 +47,7 @@ function shake(options = {}, port = halley.publicPort) {
   }));
 }
 
-async function metric(name) {
-  const { body } = await api(halley, 'GET', '/metrics');
-  const lines = body.split('\n').filter((line) => line.startsWith(`halley_edge_${name}`));
-  return lines.reduce((sum, line) => sum + Number(line.split(' ').at(-1)), 0);
-}
+const counted = (name) => metric(halley, `halley_edge_${name}_total`);
 
 const serial = (pem) => new X509Certificate(pem).serialNumber;
 
@@ -106,7 +103,7 @@ test('a POST by curl, with the CA and without', async () => {
   assert.equal(answer.status, 200, answer.stderr);
   const CANNOT_VERIFY = 60;
   assert.equal((await curl(args)).code, CANNOT_VERIFY);
-  await until('its alert is counted', async () => await metric('tls_alerts_total') === 1);
+  await until('its alert is counted', async () => await counted('tls_alerts') === 1);
 });
 
 test('a large body both ways', async () => {
@@ -131,7 +128,7 @@ test('15.5: a handshake that takes too long is closed', async () => {
   const started = Date.now();
   for (const raw of raws) await until('it is closed', () => raw.isClosed, 2 * HANDSHAKE_MS);
   assert.ok(Date.now() - started > HANDSHAKE_MS / 2);
-  await until('both are counted', async () => await metric('tls_handshakes_late_total') === 2);
+  await until('both are counted', async () => await counted('tls_handshakes_late') === 2);
 });
 
 test('15.9: new certificates for new connections, and streams stay', async () => {
@@ -148,6 +145,9 @@ test('15.9: new certificates for new connections, and streams stay', async () =>
     return serialNumber;
   };
   await until('the new one is shown', async () => await shown() === now, 10_000);
+  // A look between the certificate and its key would have counted; the edge says it in a second.
+  await sleep(1_200);
+  const unusable = await counted('certificates_unusable');
   const good = ['server.pem', 'server.key'].map((name) => certificates.file(name));
   good.forEach((file) => copyFileSync(file, `${file}.kept`));
   copyFileSync(certificates.file('ca.key'), good[1]);
@@ -158,7 +158,7 @@ test('15.9: new certificates for new connections, and streams stay', async () =>
   await publish(halley, 'rotation', 'after');
   assertEvent(await stream.event(), 'rotation', 'after');
   await until('one is counted for each listener',
-    async () => await metric('certificates_unusable_total') === 2);
+    async () => await counted('certificates_unusable') >= unusable + 2);
   stream.close();
 });
 
@@ -241,8 +241,11 @@ test('files that cannot be used are told in one line, and Halley does not start'
 });
 
 test('the client of openssl finds nothing to complain about', () => {
-  const answer = execFileSync('openssl', ['s_client', '-connect', `127.0.0.1:${halley.publicPort}`,
+  const client = spawnSync('openssl', ['s_client', '-connect', `127.0.0.1:${halley.publicPort}`,
     '-CAfile', certificates.file('ca.pem'), '-verify_return_error', '-brief'],
-  { input: '', encoding: 'utf8', stdio: ['pipe', 'pipe', 'pipe'] });
-  assert.equal(answer.includes('error'), false);
+  { input: '', encoding: 'utf8', timeout: 10_000 });
+  const said = client.stdout + client.stderr;
+  assert.equal(client.status, 0, said);
+  assert.match(said, /^Verification: OK$/m);
+  assert.doesNotMatch(said, /error|alert|unexpected/i);
 });

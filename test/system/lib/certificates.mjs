@@ -1,7 +1,7 @@
 // Certificates for tests and measurements, by `openssl`: a CA, and what it has signed.
 
 import { execFileSync } from 'node:child_process';
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, renameSync } from 'node:fs';
 import { join } from 'node:path';
 
 const KEY = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '30'];
@@ -23,7 +23,11 @@ export class Certificates {
 
   #request(name, ...args) {
     execFileSync('openssl', ['req', '-x509', ...KEY, '-subj', `/CN=${name}`, ...args,
-      '-keyout', `${name}.key`, '-out', `${name}.pem`], { cwd: this.folder, stdio: 'ignore' });
+      '-keyout', 'new.key', '-out', 'new.pem'], { cwd: this.folder, stdio: 'ignore' });
+    // A server that looks at its files meanwhile should see the old pair or the new one.
+    for (const kind of ['key', 'pem']) {
+      renameSync(this.file(`new.${kind}`), this.file(`${name}.${kind}`));
+    }
   }
 
   authority(name) {
