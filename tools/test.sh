@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs every test, one suite after the other, and ends with one line: `... N passed, N failed`.
-# A suite that fails doesn't stop the others; a suite that could not count itself is one failure.
+# Runs every test, one suite after the other, and ends with the names of those that failed and one
+# line: `... N passed, N failed`. A suite that fails doesn't stop the others; a suite that could not
+# count itself is one failure.
 set -uo pipefail
 
 cd "$(dirname "$0")/.."
@@ -9,6 +10,7 @@ trap 'rm -rf "$logs"' EXIT
 passed_all=0
 failed_all=0
 summary=()
+failures=()
 
 # Each counter reads a suite's output and prints "<passed> <failed>", or nothing.
 count_cargo() {
@@ -43,6 +45,26 @@ count_system() {
          END { if (seen) print passed, failed }'
 }
 
+# Of each suite's output, the lines that name a failed test and, behind them, the first that says
+# why: by cargo, EUnit, Common Test, the system tests, Node's runner.
+failed_names() {
+    awk -v most="$FAILED_NAMES_MAX" '
+        /^---- .* stdout ----$/ { show($2); next }
+        /^ +[0-9]+\) [a-z_]+:/ { show($2); next }
+        /^%%% .*: FAILED$/ { sub(/:$/, "", $4); show($2 ":" $4); next }
+        /^--- failed: / { show(substr($0, 13)); next }
+        /^ *not ok [0-9]+ - / { sub(/^ *not ok [0-9]+ - /, ""); show($0); next }
+        why > 0 && /panicked at|Failure\/Error|^%%%|^ *error:|Error/ {
+            sub(/^%%% [^ ]+ ==> /, ""); sub(/^ +/, "")
+            print "    " substr($0, 1, 150)
+            why = 0
+        }
+        function show(name) { why = 0; if (!(name in seen) && shown++ < most) { print name; why = 1 }
+                              seen[name] = 1 }'
+}
+# Of one suite.
+FAILED_NAMES_MAX=6
+
 # suite <name> <seconds at most> <counter> <command>...
 suite() {
     local name=$1 seconds_max=$2 counter=$3 log="$logs/$1" status passed failed started=$SECONDS
@@ -50,16 +72,20 @@ suite() {
     printf '\n== %s: %s\n' "$name" "$*"
     timeout --kill-after=10 "$seconds_max" "$@" </dev/null 2>&1 | tee "$log"
     status=${PIPESTATUS[0]}
-    read -r passed failed < <(sed 's/\x1b\[[0-9;]*m//g' "$log" | "$counter"; echo)
+    sed -i 's/\x1b\[[0-9;]*m//g' "$log"
+    read -r passed failed < <("$counter" <"$log"; echo)
     passed=${passed:-0}
     failed=${failed:-0}
     if [ "$status" -ne 0 ] && [ "$failed" -eq 0 ]; then
-        echo "$name ended with status $status (124 and 137: over its $seconds_max s)" >&2
+        failures+=("  $name: ended with status $status (124 and 137: over its $seconds_max s)")
         failed=1
     fi
     if [ "$status" -eq 0 ] && [ "$passed" -eq 0 ]; then
-        echo "$name ran no test" >&2
+        failures+=("  $name: ran no test")
         failed=1
+    fi
+    if [ "$failed" -gt 0 ]; then
+        while IFS= read -r line; do failures+=("  $name: $line"); done < <(failed_names <"$log")
     fi
     passed_all=$((passed_all + passed))
     failed_all=$((failed_all + failed))
@@ -70,12 +96,16 @@ suite() {
 suite rust 500 count_cargo \
     cargo test --workspace --no-fail-fast --locked --quiet --manifest-path edge/Cargo.toml
 suite eunit 200 count_eunit rebar3 eunit
-suite ct 700 count_ct rebar3 ct --readable=false
+suite ct 700 count_ct rebar3 ct --readable=true
 suite tidy 30 count_node node tools/tidy/tidy.test.mjs
 suite system 600 count_system node test/system/run.mjs
 suite faults 240 count_node node --test test/faults/*.test.mjs
 
 printf '\n== summary\n'
 printf '%s\n' "${summary[@]}"
+if [ "$failed_all" -gt 0 ]; then
+    printf '\n== failed\n'
+    printf '%s\n' "${failures[@]}"
+fi
 printf 'halley: %d passed, %d failed\n' "$passed_all" "$failed_all"
 [ "$failed_all" -eq 0 ]
