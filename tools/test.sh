@@ -59,8 +59,12 @@ failed_names() {
             print "    " substr($0, 1, 150)
             why = 0
         }
-        function show(name) { why = 0; if (!(name in seen) && shown++ < most) { print name; why = 1 }
-                              seen[name] = 1 }'
+        function show(name) {
+            why = 0
+            if (name in seen) return
+            seen[name] = 1
+            if (shown++ < most) { print name; why = 1 }
+        }'
 }
 # Of one suite.
 FAILED_NAMES_MAX=6
