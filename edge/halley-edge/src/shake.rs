@@ -5,8 +5,10 @@
 //! turn (`handshakes.rs`), and a round goes on with them for [`ROUND_TIME`] only. Until a
 //! connection had its first turn it is a slot and nothing more.
 //!
-//! Bounds: `tls_handshake_ms_max` and
-//! [`HANDSHAKE_BYTES_MAX`](crate::tls::HANDSHAKE_BYTES_MAX) end a handshake that takes too much.
+//! Bounds: a handshake ends after `tls_handshake_ms_max`, or when its client has sent more than
+//! [`HANDSHAKE_BYTES_MAX`](crate::tls::HANDSHAKE_BYTES_MAX). Until then it keeps rustls's state,
+//! what of those bytes is not complete yet, and of our own words what the socket didn't take: as
+//! many do that as there may be newcomers (http.md 16.5), who are the first to go.
 
 use std::io::Write;
 use std::sync::atomic::Ordering;
@@ -140,27 +142,35 @@ impl Worker {
 
     /// One read of a handshake.
     fn handshake(&mut self, index: u32) {
-        let Some(tls) = self.tls.as_mut() else { return };
-        let mut incoming = std::mem::take(&mut tls.buffers.incoming);
-        let begun = tls.sessions.get(index).map_or(0, |session| session.begin(&mut incoming));
-        let end = incoming.len().min(begun + RECORD_BYTES_MAX);
-        let read = incoming.get_mut(begun..end).and_then(|room| self.read_socket(index, room));
-        if let Some(new) = read {
-            let mut scratch = std::mem::take(&mut self.scratch);
-            let bytes = incoming.get_mut(..begun + new).unwrap_or_default();
-            let opened = self.handshake_bytes(index, bytes, new, &mut scratch);
-            self.give_back(incoming);
-            self.shaken(index, scratch.get(..opened.unwrap_or(0)).unwrap_or_default());
-            self.scratch = scratch;
-        } else {
-            self.give_back(incoming);
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let opened = self.read_records(index, 0, |worker, bytes, new| {
+            Some(worker.handshake_bytes(index, bytes, new, &mut scratch).unwrap_or(0))
+        });
+        if let Some(opened) = opened {
+            self.shaken(index, scratch.get(..opened).unwrap_or_default());
         }
+        self.scratch = scratch;
     }
 
-    fn give_back(&mut self, incoming: Vec<u8>) {
+    /// Reads once, behind what was kept of a record: `room` bytes at most, or those of a record.
+    /// Gives what `open` makes of it all, of which so many bytes are new; `None` as
+    /// [`Worker::read_socket`] does.
+    fn read_records<T>(
+        &mut self,
+        index: u32,
+        room: usize,
+        open: impl FnOnce(&mut Worker, &mut [u8], usize) -> Option<T>,
+    ) -> Option<T> {
+        let tls = self.tls.as_mut()?;
+        let mut incoming = std::mem::take(&mut tls.buffers.incoming);
+        let begun = tls.sessions.get(index).map_or(0, |session| session.begin(&mut incoming));
+        let end = incoming.len().min(begun + room.max(RECORD_BYTES_MAX));
+        let read = incoming.get_mut(begun..end).and_then(|room| self.read_socket(index, room));
+        let opened = read.and_then(|new| open(self, incoming.get_mut(..begun + new)?, new));
         if let Some(tls) = self.tls.as_mut() {
             tls.buffers.incoming = incoming;
         }
+        opened
     }
 
     fn handshake_bytes(
@@ -243,21 +253,13 @@ impl Worker {
         room: usize,
     ) -> Option<usize> {
         for _ in 0..READS_PER_TURN {
-            let tls = self.tls.as_mut()?;
-            let session = tls.sessions.get(index)?;
-            if session.stage == Stage::ClientDone {
+            if self.tls.as_mut()?.sessions.get(index)?.stage == Stage::ClientDone {
                 self.said_all(index);
                 return None;
             }
-            let mut incoming = std::mem::take(&mut tls.buffers.incoming);
-            let begun = session.begin(&mut incoming);
-            let end = incoming.len().min(begun + room.max(RECORD_BYTES_MAX));
-            let read = incoming.get_mut(begun..end).and_then(|room| self.read_socket(index, room));
-            let opened = read.and_then(|new| {
-                let bytes = incoming.get_mut(..begun + new)?;
-                self.unseal(index, bytes, new, plain)
+            let opened = self.read_records(index, room, |worker, bytes, new| {
+                worker.unseal(index, bytes, new, plain)
             });
-            self.give_back(incoming);
             match opened? {
                 0 => {}
                 n => return Some(n),

@@ -6,7 +6,8 @@
 //! of the slots; `docs/internals/tls.md` has the sizes).
 //!
 //! Bounds: what is sealed ahead of the socket is one record of [`SEALED_BYTES_MAX`] and what a
-//! handshake or an alert says; what is kept of what came is a record, or [`HANDSHAKE_BYTES_MAX`].
+//! handshake or an alert says; what is kept of what came is at most [`HANDSHAKE_BYTES_MAX`] until
+//! the handshake is over, then a record, and nothing once its client has said all.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -139,13 +140,21 @@ impl Session {
             self.fail(rest);
             return Err(error);
         }
-        self.begun = rest.to_vec();
-        let long = usize::from(self.handshake_bytes) > HANDSHAKE_BYTES_MAX;
-        if self.stage == Stage::Handshake && long {
+        let too_long = match self.stage {
+            Stage::Handshake => usize::from(self.handshake_bytes) > HANDSHAKE_BYTES_MAX,
+            // Parts of a message about the connection itself; its client has none that is as long.
+            Stage::Open => rest.len() > RECORD_BYTES_MAX,
+            Stage::ClientDone | Stage::Over => false,
+        };
+        if too_long {
             self.stage = Stage::Over;
-            return Err(Error::General("the handshake is too long".into()));
         }
-        Ok(written)
+        self.begun = match self.stage {
+            Stage::Handshake | Stage::Open => rest.to_vec(),
+            // Nobody reads on.
+            Stage::ClientDone | Stage::Over => Vec::new(),
+        };
+        if too_long { Err(Error::General("a message is too long".into())) } else { Ok(written) }
     }
 
     /// The connection has failed: what rustls has to say about it is sealed.

@@ -8,11 +8,15 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 
 use proptest::prelude::*;
+use rustls::crypto::cipher::{OutboundChunks, OutboundPlainMessage};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::version::{TLS12, TLS13};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig};
+use rustls::{
+    ClientConfig, ClientConnection, ConnectionTrafficSecrets, ContentType, Error, ProtocolVersion,
+    RootCertStore, ServerConfig, SupportedCipherSuite,
+};
 
 use crate::outbox::Outbox;
 use crate::tls::{Buffers, HANDSHAKE_BYTES_MAX, RECORD_BYTES_MAX, Session, Stage};
@@ -48,11 +52,12 @@ fn configs() -> &'static Configs {
             .with_single_cert(vec![certificate], key)
             .unwrap();
         let client = |version| {
-            let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            let mut config = ClientConfig::builder_with_provider(Arc::clone(&provider))
                 .with_protocol_versions(&[version])
                 .unwrap()
                 .with_root_certificates(roots.clone())
                 .with_no_client_auth();
+            config.enable_secret_extraction = true;
             Arc::new(config)
         };
         Configs { server: Arc::new(server), clients: [client(&TLS12), client(&TLS13)] }
@@ -127,7 +132,12 @@ impl Pair {
     fn arrive(&mut self, bytes: usize) -> bool {
         let mut incoming = vec![0; 3 * RECORD_BYTES_MAX];
         let begun = self.session.begin(&mut incoming);
-        assert!(begun <= HANDSHAKE_BYTES_MAX + RECORD_BYTES_MAX);
+        let most = match self.session.stage {
+            Stage::Handshake => HANDSHAKE_BYTES_MAX,
+            Stage::Open => RECORD_BYTES_MAX,
+            Stage::ClientDone | Stage::Over => 0,
+        };
+        assert!(begun <= most, "{begun} bytes kept");
         let new = bytes.min(self.arriving.len()).min(RECORD_BYTES_MAX);
         for (place, byte) in incoming[begun..].iter_mut().zip(self.arriving.drain(..new)) {
             *place = byte;
@@ -232,4 +242,42 @@ fn a_record_that_is_too_long() {
     assert!(session.open(&mut bytes, 5, &mut [0; 5]).is_err());
     assert_eq!(session.stage, Stage::Over);
     assert!(session.unsent() > 0);
+}
+
+/// RFC 8446 section 5.1: handshake messages may be fragmented over records. One of which the end
+/// never comes is not kept for longer than a record is.
+#[test]
+fn a_message_that_does_not_end() {
+    let mut pair = Pair::new(1);
+    pair.send();
+    while !pair.arriving.is_empty() {
+        assert!(pair.arrive(usize::MAX));
+    }
+    assert_eq!(pair.session.stage, Stage::Open);
+    let Some(SupportedCipherSuite::Tls13(suite)) = pair.client.negotiated_cipher_suite() else {
+        panic!("not TLS 1.3");
+    };
+    let (first, secrets) = pair.client.dangerous_extract_secrets().unwrap().tx;
+    let ConnectionTrafficSecrets::Aes256Gcm { key, iv } = secrets else { panic!("{suite:?}") };
+    let mut encrypter = suite.aead_alg.encrypter(key, iv);
+    // A KeyUpdate that is going to have 60,000 bytes.
+    let mut part = vec![0; 10_000];
+    part[..4].copy_from_slice(&[24, 0, 0xea, 0x60]);
+    let mut incoming = vec![0; 5 * RECORD_BYTES_MAX];
+    let mut ends = (first..).take(5).map(|number| {
+        let (typ, payload) = (ContentType::Handshake, OutboundChunks::Single(&part));
+        let message = OutboundPlainMessage { typ, version: ProtocolVersion::TLSv1_3, payload };
+        let record = encrypter.encrypt(message, number).unwrap().encode();
+        part.fill(0);
+        let begun = pair.session.begin(&mut incoming);
+        let end = begun + record.len();
+        incoming[begun..end].copy_from_slice(&record);
+        let opened = pair.session.open(&mut incoming[..end], record.len(), &mut [0; 65_536]);
+        assert!(pair.session.begin(&mut incoming) <= RECORD_BYTES_MAX);
+        opened
+    });
+    let too_long = Error::General("a message is too long".into());
+    assert_eq!([ends.next(), ends.next()], [Some(Ok(0)), Some(Err(too_long))]);
+    drop(ends);
+    assert_eq!(pair.session.stage, Stage::Over);
 }
