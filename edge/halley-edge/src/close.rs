@@ -20,9 +20,8 @@ use crate::worker::{READ_BYTES, Worker};
 const LINGER_MS: u64 = 2_000;
 
 impl Worker {
-    /// Reads once, `room` bytes at most where they aren't those of a TLS record, into a buffer of
-    /// [`READ_BYTES`]; `None` when there is nothing more now, or when
-    /// that was the end of the connection.
+    /// Reads once into a buffer of [`READ_BYTES`]: `room` bytes at most, or those of a TLS record;
+    /// `None` when there is nothing more now, or when that was the end of the connection.
     pub(crate) fn read(&mut self, index: u32, buffer: &mut [u8], room: usize) -> Option<usize> {
         if self.tls.is_some() && self.is_sealed(index) {
             return self.read_sealed(index, buffer, room);

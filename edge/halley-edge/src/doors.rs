@@ -15,15 +15,6 @@ use crate::table::Table;
 /// How often memory is looked at.
 const MEMORY_LOOK: Duration = Duration::from_secs(1);
 
-/// Why somebody stays outside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Full {
-    /// `edge.connections_max`.
-    All,
-    /// `connections_per_address_max`.
-    Address,
-}
-
 /// See the module. Invariant: `connections` and `held` are what all tables have, and those that are
 /// just being accepted.
 pub struct Doors {
@@ -84,20 +75,23 @@ impl Doors {
         self.connections.load(Ordering::Relaxed) >= self.connections_max
     }
 
-    /// Counts a connection, unless there are too many.
-    ///
-    /// # Errors
-    /// What there is too much of; then nothing was counted.
-    pub fn enter(&self, address: Address, most_of_address: u32) -> Result<(), Full> {
-        if self.connections.fetch_add(1, Ordering::Relaxed) >= self.connections_max {
+    /// Counts a connection among all, unless there are too many.
+    pub fn enter(&self) -> bool {
+        let fits = self.connections.fetch_add(1, Ordering::Relaxed) < self.connections_max;
+        if !fits {
             self.connections.fetch_sub(1, Ordering::Relaxed);
-            return Err(Full::All);
         }
-        if !self.held.enter(address, most_of_address) {
-            self.connections.fetch_sub(1, Ordering::Relaxed);
-            return Err(Full::Address);
-        }
-        Ok(())
+        fits
+    }
+
+    /// Counts a connection of an address, if that has fewer than so many.
+    pub fn hold(&self, address: Address, most_of_address: u32) -> bool {
+        self.held.enter(address, most_of_address)
+    }
+
+    /// A connection that its address was counted for doesn't come in.
+    pub fn release(&self, address: Address) {
+        self.held.leave(address);
     }
 
     /// Connections of all workers that have not sent a whole request yet.
@@ -153,21 +147,18 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    /// http.md 16.1: "`edge.connections_max` holds for all workers together", and what is refused
-    /// for one reason isn't counted for the other.
+    /// http.md 16.1: "both hold for all workers together", and what is refused isn't counted.
     #[test]
     fn both_bounds_are_exact() {
-        let doors = Doors::new(Some(3));
+        let doors = Doors::new(Some(2));
         let of = |ip: &str| Address::counted(doors.hasher.address(ip.parse().unwrap()));
         let (ann, bob) = (of("192.0.2.1"), of("192.0.2.2"));
-        assert_eq!(doors.enter(ann, 1), Ok(()));
-        assert_eq!(doors.enter(ann, 1), Err(Full::Address));
-        assert_eq!(doors.enter(bob, 1), Ok(()));
-        assert_eq!(doors.enter(Address::NONE, 1), Ok(()));
-        assert_eq!(doors.enter(Address::NONE, 1), Err(Full::All));
+        let comes = |address| doors.hold(address, 1) && doors.enter();
+        assert!(comes(ann) && !comes(ann) && comes(bob));
+        assert!(doors.are_full() && !comes(Address::NONE));
         doors.leave(ann);
-        assert_eq!(doors.enter(ann, 1), Ok(()));
-        [ann, bob, Address::NONE].into_iter().for_each(|address| doors.leave(address));
+        assert!(comes(ann));
+        [ann, bob].into_iter().for_each(|address| doors.leave(address));
         assert_eq!(doors.connections.load(Ordering::Relaxed), 0);
         assert!(doors.held.is_empty());
     }

@@ -1,5 +1,10 @@
 //! Who is told to come back later (`protocol/http.md` 16): connections and requests beyond what one
 //! address, one user or the edge may have, and how they hear of it.
+//!
+//! Bounds: `edge.connections_max`, `connections_per_address_max`, `newcomers_percent_max`,
+//! `requests_per_address_per_s_max`, `requests_per_user_per_s_max` and the percents of free memory
+//! are what is asked for here; [`TURNED_AWAY_PER_S`] are told why. Nothing is kept: who is counted
+//! is in tables of a fixed size (`doors.rs`).
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown};
@@ -12,7 +17,6 @@ use halley_wire::http1::response::{ResponseOptions, http_error};
 use mio::net::TcpStream;
 
 use crate::address::Address;
-use crate::doors::Full;
 use crate::rates::Rate;
 use crate::stats::Stat;
 use crate::worker::Worker;
@@ -71,20 +75,18 @@ impl Worker {
         if !api {
             self.memory_allows(self.settings.memory_free_connections_percent_min)?;
         }
+        let doors = Arc::clone(&self.shared.doors);
+        if !doors.hold(address, self.settings.connections_per_address_max) {
+            return Err(self.address_full());
+        }
+        // Only for who may come in.
         self.make_room();
-        let most = self.settings.connections_per_address_max;
-        let full = if self.table.used() >= self.connections_max {
-            Err(Full::All)
-        } else {
-            self.shared.doors.enter(address, most)
-        };
-        full.map_err(|full| match full {
-            Full::All => {
-                self.stats.count(Stat::Full);
-                EDGE_FULL
-            }
-            Full::Address => self.address_full(),
-        })
+        if self.table.used() < self.connections_max && doors.enter() {
+            return Ok(());
+        }
+        doors.release(address);
+        self.stats.count(Stat::Full);
+        Err(EDGE_FULL)
     }
 
     /// An address has too many connections.

@@ -1,4 +1,8 @@
 //! What WebSocket clients send, as RFC 6455 has it. What a message says is `operations.rs`'s.
+//!
+//! Bounds: `message_bytes_max` for a message in the middle; [`ANSWERS_BYTES_MAX`] for what waits
+//! for a client that goes on sending: beyond it pings get no pong, and a message that would be
+//! refused ends the connection.
 
 use halley_link::CloseReason;
 use halley_wire::websocket::{Decoder, Event, Failure, Rules, Sender, close_code, encode};

@@ -229,6 +229,26 @@ fn newcomers_make_room() {
     brain.stat_becomes("newcomers_dropped_total", 4);
 }
 
+/// 16.5: they make room for who may come in, not for who is refused by 16.1.
+#[test]
+fn newcomers_make_no_room_for_who_is_refused() {
+    let settings = [("connections_per_address_max", "2"), ("newcomers_percent_max", "100")];
+    let (edge, mut brain) = Edge::start_with(&["--connections-max", "4"], &settings, WINDOW);
+    let mut slow: Vec<Client> =
+        ["127.0.0.9", "127.0.0.9", "127.0.0.10", "127.0.0.10"].map(|ip| from(&edge, ip)).into();
+    brain.stat_becomes("newcomers", 4);
+    for _ in 0..3 {
+        refusal(&mut from(&edge, "127.0.0.9"), 429, "too_many_connections");
+    }
+    brain.stat_becomes("refused_by_address_total", 3);
+    assert_eq!((brain.stat("newcomers"), brain.stat("newcomers_dropped_total")), (4, 0));
+    let mut other = from(&edge, "127.0.0.11");
+    preflight(&mut other);
+    assert_eq!(other.response().status, 204);
+    slow.remove(0).expect_end();
+    brain.stat_becomes("newcomers_dropped_total", 1);
+}
+
 /// http.md 3.5: "one that has sent nothing at all after `first_byte_ms_max`".
 #[test]
 fn a_connection_that_says_nothing() {
