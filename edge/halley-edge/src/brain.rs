@@ -186,7 +186,6 @@ impl Worker {
     fn meet(&mut self, window: u32, settings: Settings, node: &[u8]) -> Result<(), LinkEnd> {
         let last = std::mem::replace(&mut self.settings, settings).auth_mode;
         self.end_groups();
-        self.forget_numbers();
         self.auth_changed(last);
         self.let_clients_in()?;
         let (count, names) = stats::metrics();

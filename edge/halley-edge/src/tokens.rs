@@ -103,7 +103,11 @@ impl Worker {
     /// link that it said it on knows no session yet.
     pub(crate) fn auth_changed(&mut self, last: AuthMode) {
         match (last, self.settings.auth_mode) {
-            (AuthMode::None, AuthMode::Jwt) => self.close_tokenless(),
+            (AuthMode::None, AuthMode::Jwt) => {
+                // This brain is not told of their end by the numbers of the last one.
+                self.forget_numbers();
+                self.close_tokenless();
+            }
             (_, AuthMode::None) => self.tokens = Tokens::default(),
             (AuthMode::Jwt, AuthMode::Jwt) => {}
         }
