@@ -16,7 +16,7 @@ use halley_wire::http1::head::Request;
 use halley_wire::http1::response::{ResponseOptions, http_error};
 use mio::net::TcpStream;
 
-use crate::address::Address;
+use crate::address::{Address, Key};
 use crate::rates::Rate;
 use crate::stats::Stat;
 use crate::worker::Worker;
@@ -160,10 +160,9 @@ impl Worker {
     ///
     /// # Errors
     /// 429 if it is one too many (16.3).
-    pub(crate) fn user_may_ask(&mut self, user: &[u8]) -> Result<(), HttpError> {
-        let key = self.shared.doors.hasher.name(user);
+    pub(crate) fn user_may_ask(&mut self, user: Key) -> Result<(), HttpError> {
         let rate = self.rate(self.settings.requests_per_user_per_s_max);
-        self.shared.doors.by_user.take(key, rate).map_err(|seconds| {
+        self.shared.doors.by_user.take(user, rate).map_err(|seconds| {
             self.stats.count(Stat::UserAsks);
             USER_ASKS.after(seconds)
         })

@@ -95,11 +95,11 @@ struct Members<'m> {
     ack: Option<&'m RawValue>,
     #[serde(default)]
     token: Option<String>,
-    // Read before, and so known to be good.
     #[serde(borrow, default, rename = "ref", deserialize_with = "raw")]
-    _reference: Option<&'m RawValue>,
+    reference: Option<&'m RawValue>,
 }
 
+/// All that is looked for in a message that has other members, or lacks some.
 #[derive(Deserialize)]
 struct Reference<'m> {
     #[serde(borrow, default, rename = "ref", deserialize_with = "raw")]
@@ -117,13 +117,20 @@ fn raw<'m, D: Deserializer<'m>>(member: D) -> Result<Option<&'m RawValue>, D::Er
 /// What the client is to be told.
 pub fn read(text: &str) -> Result<Operation, Refused> {
     let refused = |error| Refused { reference: None, error };
-    let found: Reference<'_> = serde_json::from_str(text).map_err(|_| refused(NOT_JSON))?;
-    let reference = match found.reference.map(RawValue::get) {
+    let members: Result<Members<'_>, _> = serde_json::from_str(text);
+    let reference = match &members {
+        Ok(members) => members.reference,
+        Err(_) => {
+            let found = serde_json::from_str::<Reference<'_>>(text);
+            found.map_err(|_| refused(NOT_JSON))?.reference
+        }
+    };
+    let reference = match reference.map(RawValue::get) {
         Some(text) if is_reference(text) => Some(Box::from(text)),
         Some(_) => return Err(refused(BAD_REFERENCE)),
         None => None,
     };
-    match wish(text) {
+    match members.map_err(|_| BAD_OPERATION).and_then(wish) {
         Ok(wish) => Ok(Operation { reference, wish }),
         Err(error) => Err(Refused { reference, error }),
     }
@@ -135,8 +142,7 @@ fn is_reference(text: &str) -> bool {
     kind && text.len() <= REFERENCE_BYTES_MAX
 }
 
-fn wish(text: &str) -> Result<Wish, HttpError> {
-    let members: Members<'_> = serde_json::from_str(text).map_err(|_| BAD_OPERATION)?;
+fn wish(members: Members<'_>) -> Result<Wish, HttpError> {
     let ask = match members {
         Members { op, subject: Some(subject), data: Some(data), id, ack, token: None, .. }
             if op == "publish" =>

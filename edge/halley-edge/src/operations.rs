@@ -90,14 +90,14 @@ impl Worker {
             Err(refused) => return self.refuse_message(index, &refused),
         };
         let reference = operation.reference;
-        let user = self.table.user(index).to_vec();
-        if let Err(error) = self.user_may_ask(&user) {
+        let user = self.shared.doors.hasher.name(self.table.user(index));
+        if let Err(error) = self.user_may_ask(user) {
             return self.refuse_message(index, &Refused { reference, error });
         }
         let ask = match operation.wish {
             Wish::Ask(ask) => ask,
             Wish::Token(token) => {
-                return match self.renew_token(index, &user, &token) {
+                return match self.renew_token(index, &token) {
                     Ok(json) => {
                         self.say(index, &operation::answer(reference.as_deref(), "ok", &json))
                     }
@@ -157,14 +157,13 @@ impl Worker {
             return Err(BUSY.after(1));
         }
         let conn = self.table.conn(index);
-        let user = self.table.user(index).to_vec();
         let rights = match self.settings.auth_mode {
             AuthMode::None => ALL_RIGHTS,
             AuthMode::Jwt => self.tokens.rights(index),
         };
         let mut items = Vec::new();
         for (name, value) in [
-            ("halley-user", user.as_slice()),
+            ("halley-user", self.table.user(index)),
             ("halley-rights", rights.as_bytes()),
             ("content-type", b"application/json"),
         ] {
@@ -188,12 +187,12 @@ impl Worker {
 
     /// Another token of the session's user takes the place of the last one (14.7); gives what the
     /// client is told.
-    fn renew_token(&mut self, index: u32, user: &[u8], token: &str) -> Result<String, HttpError> {
+    fn renew_token(&mut self, index: u32, token: &str) -> Result<String, HttpError> {
         if self.settings.auth_mode == AuthMode::None {
             return Ok("{\"expires\":null}".to_owned());
         }
         let asker = self.asker_of_token(token.as_bytes()).map_err(crate::who::refused)?;
-        if asker.user.as_bytes() != user {
+        if asker.user.as_bytes() != self.table.user(index) {
             self.stats.count(Stat::TokensOfOthers);
             return Err(OTHER_SESSION);
         }

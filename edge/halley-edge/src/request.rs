@@ -175,7 +175,7 @@ impl Worker {
             return Ok(None);
         }
         let asker = self.asker(req)?;
-        self.user_may_ask(asker.user.as_bytes())?;
+        self.user_may_ask(self.shared.doors.hasher.name(asker.user.as_bytes()))?;
         Ok(Some(asker))
     }
 
@@ -192,12 +192,12 @@ impl Worker {
         if in_flight >= self.settings.requests_in_flight_max || !self.link_has_room() {
             return self.local_error(index, req, &BUSY);
         }
-        let mut items = std::mem::take(&mut self.items);
-        items.clear();
-        let mut count = match write_headers(&mut items, req, api, asker.as_ref()) {
+        self.items.clear();
+        let mut count = match write_headers(&mut self.items, req, api, asker.as_ref()) {
             Ok(count) => count,
             Err(error) => return self.local_error(index, req, &error),
         };
+        let mut items = std::mem::take(&mut self.items);
         let window = self.settings.request_window_bytes;
         let whole = match req.body {
             BodyFraming::None => Some(0),

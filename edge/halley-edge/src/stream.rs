@@ -117,7 +117,7 @@ impl Worker {
         answer: impl FnOnce(&mut Vec<u8>, &ResponseOptions<'_>),
     ) -> Result<(), HttpError> {
         let SessionRequest { transport, asker, cursor } = *wanted;
-        self.user_may_ask(asker.user.as_bytes())?;
+        self.user_may_ask(self.shared.doors.hasher.name(asker.user.as_bytes()))?;
         self.stream_may_open()?;
         // 4.6. Without a link the stream may wait for one; behind a full queue it would wait in it.
         if self.link.as_ref().is_some_and(|link| link.up) && !self.link_has_room() {
