@@ -71,35 +71,6 @@ impl Address {
     }
 }
 
-/// Connections in one piece of [`Addresses`].
-const CHUNK: usize = 1_024;
-
-/// Where a worker's connections come from, by index. What isn't counted takes no memory while no
-/// neighbour is.
-#[derive(Default)]
-pub struct Addresses(Vec<Option<Box<[Address]>>>);
-
-impl Addresses {
-    /// Of the connection at an index.
-    pub fn get(&self, index: u32) -> Address {
-        let chunk = self.0.get(index as usize / CHUNK).and_then(Option::as_ref);
-        chunk.map_or(Address::NONE, |chunk| chunk[index as usize % CHUNK])
-    }
-
-    /// Notes where one comes from.
-    pub fn set(&mut self, index: u32, address: Address) {
-        let place = index as usize / CHUNK;
-        if address == self.get(index) {
-            return;
-        }
-        if place >= self.0.len() {
-            self.0.resize_with(place + 1, || None);
-        }
-        let chunk = self.0[place].get_or_insert_with(|| vec![Address::NONE; CHUNK].into());
-        chunk[index as usize % CHUNK] = address;
-    }
-}
-
 /// Makes keys, alike in all workers of one edge.
 #[derive(Clone)]
 pub struct Hasher(RandomState);
@@ -224,20 +195,6 @@ mod tests {
         assert_eq!((own.key(), other.key()), (Some(key), Some(key)));
         assert_eq!((own.forwards(), other.forwards()), (false, true));
         assert_eq!((Address::FORWARDS.key(), Address::FORWARDS.forwards()), (None, true));
-    }
-
-    /// 4 bytes for what is counted, nothing for what isn't.
-    #[test]
-    fn addresses_by_index() {
-        let mut addresses = Addresses::default();
-        let ann = Address::counted(key(&Hasher::new(), "192.0.2.1"));
-        addresses.set(5_000, Address::NONE);
-        assert!(addresses.0.is_empty());
-        addresses.set(5_000, ann);
-        assert_eq!([4_999, 5_000, 9_000].map(|i| addresses.get(i) == ann), [false, true, false]);
-        assert_eq!(addresses.0.iter().flatten().count(), 1);
-        addresses.set(5_000, Address::NONE);
-        assert_eq!((addresses.get(5_000), size_of::<Address>()), (Address::NONE, 4));
     }
 
     /// Workers come and go at the same time.

@@ -8,6 +8,7 @@
 mod accept;
 mod address;
 mod admit;
+mod beside;
 mod bits;
 mod brain;
 mod certificates;

@@ -13,7 +13,8 @@ use halley_link::CloseReason;
 use halley_wire::websocket::Decoder;
 use mio::net::TcpStream;
 
-use crate::address::{Address, Addresses};
+use crate::address::Address;
+use crate::beside::Beside;
 use crate::doors::Doors;
 use crate::exchange::Exchange;
 use crate::names::{Name, Names};
@@ -175,7 +176,8 @@ pub struct Table {
     used: usize,
     details: Slab<Detail>,
     names: Names,
-    pub(crate) addresses: Addresses,
+    /// Where connections come from.
+    pub(crate) addresses: Beside<Address>,
     pub(crate) newcomers: Newcomers,
     pub(crate) doors: Arc<Doors>,
 }
@@ -190,7 +192,7 @@ impl Table {
             used: 0,
             details: Slab::default(),
             names: Names::default(),
-            addresses: Addresses::default(),
+            addresses: Beside::default(),
             newcomers: Newcomers::default(),
             doors,
         }

@@ -18,6 +18,7 @@ use rustls::unbuffered::{
 };
 use rustls::{Error, HandshakeKind, ServerConfig};
 
+use crate::beside::Beside;
 use crate::outbox::{Flush, Flushed, Outbox};
 use crate::worker::READ_BYTES;
 
@@ -314,43 +315,28 @@ fn write(socket: &mut impl Write, bytes: &[u8], writes: &mut u64) -> io::Result<
     Ok(written)
 }
 
-/// The worker's sessions, by the index of the connection's slot. In chunks, as the slots are.
+/// The worker's sessions, by the index of the connection's slot.
 #[derive(Default)]
 pub struct Sessions {
-    chunks: Vec<Vec<Option<Box<Session>>>>,
+    all: Beside<Option<Box<Session>>>,
     used: usize,
 }
-
-const CHUNK: usize = 1_024;
 
 impl Sessions {
     /// The connection's session, if it has one.
     pub fn get(&mut self, index: u32) -> Option<&mut Session> {
-        let index = index as usize;
-        self.chunks.get_mut(index / CHUNK)?.get_mut(index % CHUNK)?.as_deref_mut()
+        self.all.place(index)?.as_deref_mut()
     }
 
     /// Gives a connection its session.
     pub fn insert(&mut self, index: u32, session: Session) {
-        let (chunk, place) = (index as usize / CHUNK, index as usize % CHUNK);
-        if self.chunks.len() <= chunk {
-            self.chunks.resize_with(chunk + 1, Vec::new);
-        }
-        let Some(chunk) = self.chunks.get_mut(chunk) else { return };
-        if chunk.is_empty() {
-            chunk.reserve_exact(CHUNK);
-            chunk.resize_with(CHUNK, || None);
-        }
-        if let Some(place) = chunk.get_mut(place) {
-            self.used += usize::from(place.is_none());
-            *place = Some(Box::new(session));
-        }
+        let before = self.all.make(index).replace(Box::new(session));
+        self.used += usize::from(before.is_none());
     }
 
     /// Takes a connection's session away.
     pub fn remove(&mut self, index: u32) -> Option<Box<Session>> {
-        let index = index as usize;
-        let session = self.chunks.get_mut(index / CHUNK)?.get_mut(index % CHUNK)?.take();
+        let session = self.all.place(index)?.take();
         self.used -= usize::from(session.is_some());
         session
     }

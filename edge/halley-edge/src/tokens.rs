@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use halley_link::CloseReason;
 use halley_token::Keys;
 
+use crate::beside::Beside;
 use crate::goodbye::LinkEnd;
 use crate::log;
 use crate::settings::AuthMode;
@@ -24,40 +25,27 @@ use crate::wheel::TICK_MS;
 use crate::who::{Asker, FOREVER, NO_RIGHTS, TOKEN_EXPIRED, TOKEN_MISSING};
 use crate::worker::Worker;
 
-/// Slots whose seconds are allocated together.
-const CHUNK: usize = 1_024;
+/// The second since 1970 from which on a session's token is worth nothing, or [`FOREVER`].
+#[derive(Clone, Copy, PartialEq)]
+struct Until(u32);
+
+impl Default for Until {
+    fn default() -> Until {
+        Until(FOREVER)
+    }
+}
 
 /// See the module. Invariant: an entry belongs to the session that is in the slot now.
 #[derive(Default)]
 pub struct Tokens {
     /// `None` before the first KEYS, and where no token is asked for.
     pub keys: Option<Keys>,
-    /// By index: the second since 1970 from which on the session's token is worth nothing, or
-    /// [`FOREVER`].
-    untils: Vec<Option<Box<[u32; CHUNK]>>>,
+    untils: Beside<Until>,
     /// By index, of WebSockets: the rights, unless there are none.
     rights: HashMap<u32, Box<str>>,
 }
 
 impl Tokens {
-    fn until(&self, index: u32) -> u32 {
-        let chunk = self.untils.get(index as usize / CHUNK).and_then(Option::as_deref);
-        chunk.map_or(FOREVER, |chunk| chunk[index as usize % CHUNK])
-    }
-
-    fn set_until(&mut self, index: u32, until_s: u32) {
-        let (chunk, place) = (index as usize / CHUNK, index as usize % CHUNK);
-        if until_s == FOREVER && self.until(index) == FOREVER {
-            return;
-        }
-        if self.untils.len() <= chunk {
-            self.untils.resize_with(chunk + 1, || None);
-        }
-        if let Some(place_of_chunk) = self.untils.get_mut(chunk) {
-            place_of_chunk.get_or_insert_with(|| Box::new([FOREVER; CHUNK]))[place] = until_s;
-        }
-    }
-
     fn set_rights(&mut self, index: u32, rights: &str) {
         if rights == NO_RIGHTS {
             self.rights.remove(&index);
@@ -71,12 +59,15 @@ impl Tokens {
         self.rights.get(&index).map_or(NO_RIGHTS, |rights| rights)
     }
 
+    /// Gives back what a storm left.
+    pub fn trim(&mut self) {
+        self.rights.shrink_to_fit();
+    }
+
     /// The session is over.
     pub fn forget(&mut self, index: u32) {
-        if !self.untils.is_empty() {
-            self.set_until(index, FOREVER);
-            self.rights.remove(&index);
-        }
+        self.untils.set(index, Until::default());
+        self.rights.remove(&index);
     }
 }
 
@@ -131,7 +122,7 @@ impl Worker {
 
     /// Whose session this is going to be.
     pub(crate) fn take_token(&mut self, index: u32, transport: Transport, asker: &Asker<'_>) {
-        self.tokens.set_until(index, asker.until_s);
+        self.tokens.untils.set(index, Until(asker.until_s));
         if transport == Transport::WebSocket && asker.until_s != FOREVER {
             self.tokens.set_rights(index, &asker.rights);
         }
@@ -139,7 +130,7 @@ impl Worker {
 
     /// How many milliseconds are left to a session, by its token.
     fn token_ms(&self, index: u32) -> Option<u64> {
-        let until_s = self.tokens.until(index);
+        let Until(until_s) = self.tokens.untils.get(index);
         let until_ms = u64::from(until_s) * 1_000;
         (until_s != FOREVER).then(|| until_ms.saturating_sub(self.clock.unix_ms(self.now_ms)))
     }
@@ -189,5 +180,21 @@ impl Worker {
         }
         self.stats.count(Stat::Expired);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What many had is given back once they are gone, and who is there keeps it.
+    #[test]
+    fn rights_that_nobody_has_take_nothing() {
+        let mut tokens = Tokens::default();
+        (0..50_000).for_each(|index| tokens.set_rights(index, "{\"follow\":[\"*\"]}"));
+        (1..50_000).for_each(|index| tokens.forget(index));
+        tokens.trim();
+        assert!(tokens.rights.capacity() < 16, "{}", tokens.rights.capacity());
+        assert_eq!((tokens.rights(0), tokens.rights(1)), ("{\"follow\":[\"*\"]}", NO_RIGHTS));
     }
 }

@@ -369,7 +369,9 @@ impl Worker {
         self.pool.trim();
         self.table.trim();
         self.admission.trim();
+        self.tokens.trim();
         self.holds.shrink_to_fit();
+        self.operations.shrink_to_fit();
         for list in [&mut self.dirty, &mut self.ready, &mut self.paused] {
             list.shrink_to_fit();
         }
