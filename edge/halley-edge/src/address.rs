@@ -12,31 +12,9 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
-use crate::rates::ROW;
-
-/// The two cells of somebody in a table of two rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Key(u32);
-
-impl Key {
-    /// Bits of a place in a row.
-    pub const BITS: u32 = 15;
-
-    /// The key with this hash.
-    #[cfg(test)]
-    pub fn of(hash: u32) -> Key {
-        Key(hash)
-    }
-
-    /// The places, one in each row.
-    pub fn places(self) -> [usize; 2] {
-        let place = |shift: u32| (self.0 >> shift) as usize % ROW;
-        [place(0), ROW + place(Key::BITS)]
-    }
-}
+use crate::cells::{Cells, Key};
 
 /// Where a connection comes from, as its slot's neighbour keeps it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,25 +73,19 @@ impl Hasher {
     }
 
     fn key(&self, of: impl std::hash::Hash) -> Key {
-        Key(self.0.hash_one(of) as u32 & ((1 << (2 * Key::BITS)) - 1))
+        Key(self.0.hash_one(of) as u32 & Key::MASK)
     }
 }
 
-/// Connections by address. Bound: 256 KB, taken when the first is counted.
+/// Connections by address.
 #[derive(Default)]
-pub struct Held {
-    cells: OnceLock<Box<[AtomicU32]>>,
-}
+pub struct Held(Cells);
 
 impl Held {
-    fn cells(&self) -> &[AtomicU32] {
-        self.cells.get_or_init(|| (0..2 * ROW).map(|_| AtomicU32::new(0)).collect())
-    }
-
     /// Counts one more, if there are fewer than `most`.
     pub fn enter(&self, address: Address, most: u32) -> bool {
         let Some(key) = address.key() else { return true };
-        let both = key.places().map(|place| self.cells()[place].fetch_add(1, Ordering::Relaxed));
+        let both = self.0.of(key).map(|cell| cell.fetch_add(1, Ordering::Relaxed));
         let fits = both[0].min(both[1]) < most;
         if !fits {
             self.leave(address);
@@ -124,15 +96,15 @@ impl Held {
     /// One that was counted is gone.
     pub fn leave(&self, address: Address) {
         let Some(key) = address.key() else { return };
-        for place in key.places() {
-            self.cells()[place].fetch_sub(1, Ordering::Relaxed);
+        for cell in self.0.of(key) {
+            cell.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
     /// Is nobody counted?
     #[cfg(test)]
     pub fn is_empty(&self) -> bool {
-        self.cells().iter().all(|cell| cell.load(Ordering::Relaxed) == 0)
+        self.0.all().iter().all(|cell| cell.load(Ordering::Relaxed) == 0)
     }
 }
 

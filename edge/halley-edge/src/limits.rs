@@ -16,7 +16,8 @@ use halley_wire::http1::head::Request;
 use halley_wire::http1::response::{ResponseOptions, http_error};
 use mio::net::TcpStream;
 
-use crate::address::{Address, Key};
+use crate::address::Address;
+use crate::cells::Key;
 use crate::rates::Rate;
 use crate::stats::Stat;
 use crate::worker::Worker;

@@ -11,6 +11,7 @@ mod admit;
 mod beside;
 mod bits;
 mod brain;
+mod cells;
 mod certificates;
 mod clock;
 mod close;

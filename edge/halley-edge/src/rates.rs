@@ -7,16 +7,13 @@
 //! Workers that look at the same moment may let one request each pass where there is room for one.
 //!
 //! Invariants: a refusal costs the asker nothing; a cell is never further ahead than a burst and
-//! one request, so what says more is old. Bound: 256 KB, taken when the first one asks.
+//! one request, so what says more is old. The bound is that of [`Cells`].
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use crate::address::Key;
+use crate::cells::{Cells, Key};
 
-/// Cells in each of the two rows.
-pub const ROW: usize = 1 << Key::BITS;
 /// The clock's unit. 32 bits of it are 19 hours.
 const TICKS_PER_S: u64 = 62_500;
 
@@ -42,14 +39,14 @@ impl Rate {
 
 /// See the module.
 pub struct Rates {
-    cells: OnceLock<Box<[AtomicU32]>>,
+    cells: Cells,
     started: Instant,
 }
 
 impl Rates {
     /// Nobody has asked yet.
     pub fn new() -> Rates {
-        Rates { cells: OnceLock::new(), started: Instant::now() }
+        Rates { cells: Cells::default(), started: Instant::now() }
     }
 
     /// Counts a request, or says in how many seconds the next one is welcome.
@@ -62,10 +59,9 @@ impl Rates {
     }
 
     fn take_at(&self, key: Key, rate: Rate, now: u32) -> Result<(), u32> {
-        let cells = self.cells.get_or_init(|| (0..2 * ROW).map(|_| AtomicU32::new(0)).collect());
         let (interval, burst) = (rate.interval(), rate.burst());
         let most = burst + interval;
-        let both = key.places().map(|place| &cells[place]);
+        let both = self.cells.of(key);
         let used = both.map(|cell| ahead(cell.load(Ordering::Relaxed), now, most));
         let used = used[0].min(used[1]) + interval;
         if used > burst {
@@ -150,7 +146,7 @@ mod tests {
     fn a_neighbour_of_one_cell_takes_nothing() {
         let rates = Rates::new();
         let rate = Rate { per_s: 10, burst_ms: 1_000 };
-        let [one, same_row_0] = [Key::of(5 << Key::BITS | 3), Key::of(9 << Key::BITS | 3)];
+        let [one, same_row_0] = [Key(5 << Key::BITS | 3), Key(9 << Key::BITS | 3)];
         assert_eq!(one.places()[0], same_row_0.places()[0]);
         assert_eq!(passed(&rates, one, rate, 0, 1, 100), 10);
         assert_eq!(passed(&rates, same_row_0, rate, 0, 1, 100), 10);
