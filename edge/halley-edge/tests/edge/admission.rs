@@ -43,7 +43,7 @@ fn the_rate_and_the_order_are_kept() {
         assert!(n as u128 <= most, "{n} after {ms} ms");
     }
     let all = *times.last().unwrap();
-    assert!((1_400..4_000).contains(&all), "300 at 200/s took {all} ms");
+    assert!((1_400..15_000).contains(&all), "300 at 200/s took {all} ms");
     brain.stat_becomes("waiting", 0);
     brain.stat_becomes("busy_total", 0);
     drop(clients);
@@ -103,7 +103,7 @@ fn who_would_wait_too_long_is_told_when_to_come_back() {
 /// Streams that leave while they wait are skipped, and cost those behind them nothing.
 #[test]
 fn who_leaves_makes_room() {
-    let limits = [("admission_per_s_max", "4"), ("admission_wait_ms_max", "5000")];
+    let limits = [("admission_per_s_max", "1"), ("admission_wait_ms_max", "20000")];
     let (edge, mut brain) = Edge::start(&limits);
     let mut clients = ask(&edge, 18, "");
     assert_eq!(brain.open().2, "u0");
@@ -113,7 +113,7 @@ fn who_leaves_makes_room() {
         client.reset();
     }
     assert_eq!(brain.open().2, "u17");
-    assert!(started.elapsed() < Duration::from_millis(2_000), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
     brain.stat_becomes("waiting", 0);
     drop(last);
 }
@@ -134,12 +134,13 @@ fn a_sync_is_no_admission() {
     brain.stat_becomes("sessions", 150);
     let started = Instant::now();
     let mut brain = edge.dial();
-    brain.hello(&limits, crate::brain::WINDOW);
+    // By this rate they would need half a minute.
+    brain.hello(&[("admission_per_s_max", "5")], crate::brain::WINDOW);
     assert!(matches!(brain.next(), Seen::HelloEdge { .. }));
     assert_eq!(brain.next(), Seen::SyncBegin(150));
     assert!(matches!(brain.next(), Seen::Open(sessions) if sessions.len() == 150));
     assert_eq!(brain.next(), Seen::SyncEnd);
-    assert!(started.elapsed() < Duration::from_millis(1_200));
+    assert!(started.elapsed() < Duration::from_secs(10));
     drop(clients);
 }
 

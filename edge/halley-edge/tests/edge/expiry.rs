@@ -23,7 +23,7 @@ fn soon(edge: &Edge, brain: &mut Brain, target: &str, lines: &str) -> (Client, u
 /// It took between one and two seconds, and a busy machine's grace.
 fn expect_time(begin: Instant) {
     let took = begin.elapsed();
-    let most = Duration::from_millis(3_500);
+    let most = Duration::from_secs(8);
     assert!(took >= Duration::from_millis(950) && took < most, "after {took:?}");
 }
 

@@ -39,7 +39,7 @@ fn a_body_that_drips() {
         let conn = brain.request().conn;
         let mut reader = Client::of(client.socket.try_clone().unwrap());
         let started = Instant::now();
-        let dripping = std::thread::spawn(move || drip(&mut client, 20, 3_000));
+        let dripping = std::thread::spawn(move || drip(&mut client, 20, 20_000));
         loop {
             match brain.next() {
                 Seen::Body(of, ..) => assert_eq!(of, conn),
@@ -49,7 +49,7 @@ fn a_body_that_drips() {
         }
         let response = reader.response();
         let lasted = started.elapsed().as_millis();
-        assert!((450..2_500).contains(&lasted), "{lasted} ms");
+        assert!((450..15_000).contains(&lasted), "{lasted} ms");
         assert_eq!(response.status, 408);
         assert!(response.body.contains("body_too_slow"));
         drop(reader);
@@ -63,7 +63,7 @@ fn a_body_that_drips() {
 #[test]
 fn a_body_that_keeps_the_pace() {
     let settings = [
-        ("pace_grace_ms", "400"),
+        ("pace_grace_ms", "1500"),
         ("pace_bytes_per_s_min", "1000"),
         ("request_window_bytes", "1600"),
     ];
@@ -76,7 +76,7 @@ fn a_body_that_keeps_the_pace() {
         std::thread::sleep(Duration::from_millis(150));
     }
     // The window is full: it is the brain that is waited for.
-    std::thread::sleep(Duration::from_millis(800));
+    std::thread::sleep(Duration::from_millis(2_500));
     brain.send(&Frame::RequestCredit { conn: request.conn, bytes: 1_600 });
     client.send([b'a'; 400]);
     let mut bytes = 0;
@@ -114,10 +114,10 @@ fn an_answer_that_nobody_takes() {
     while brain.stat("slow_readers_total") == 0 {
         client.bytes(1);
         std::thread::sleep(Duration::from_millis(100));
-        assert!(started.elapsed() < Duration::from_secs(8));
+        assert!(started.elapsed() < Duration::from_secs(25));
     }
     let took = started.elapsed().as_millis();
-    assert!((2_000..6_000).contains(&took), "0.4 s and 8 MB at 4 MB/s took {took} ms");
+    assert!((2_000..20_000).contains(&took), "0.4 s and 8 MB at 4 MB/s took {took} ms");
     assert!(client.rest().len() < bytes);
     brain.stat_becomes("outbox_bytes", 0);
 }

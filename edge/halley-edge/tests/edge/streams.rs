@@ -116,29 +116,29 @@ fn order_is_kept_for_a_client_that_reads_late() {
 /// comment", 7.4: an empty line, 7.5: "a heartbeat is a line end".
 #[test]
 fn heartbeats_on_silent_streams() {
-    let (edge, mut brain) = Edge::start(&[("stream_heartbeat_ms", "900")]);
+    let (edge, mut brain) = Edge::start(&[("stream_heartbeat_ms", "3000")]);
     let (mut a, _) = sse(&edge, &mut brain, "a");
     let (mut b, _, _) =
         stream(&edge, &mut brain, "/v1/stream?user=b", "Accept: application/x-ndjson\r\n");
     let (mut c, _, _) = stream(&edge, &mut brain, "/test/c", "");
     b.expect_chunk("\n");
     c.expect_chunk("Welcome, Url: '/test/c' Id: c\n");
-    for _ in 0..3 {
+    for _ in 0..2 {
         let started = Instant::now();
         a.expect_chunk(":\n\n");
         b.expect_chunk("\n");
         c.expect_chunk("\n");
-        assert!(started.elapsed() < Duration::from_millis(900));
+        assert!(started.elapsed() < Duration::from_millis(3_000));
     }
 }
 
 /// 5, `stream_heartbeat_ms`: no heartbeat where events are.
 #[test]
 fn no_heartbeat_between_events() {
-    let (edge, mut brain) = Edge::start(&[("stream_heartbeat_ms", "900")]);
+    let (edge, mut brain) = Edge::start(&[("stream_heartbeat_ms", "3000")]);
     let (mut client, conn) = sse(&edge, &mut brain, "u");
-    for i in 0..12 {
-        std::thread::sleep(Duration::from_millis(50));
+    for i in 0..35 {
+        std::thread::sleep(Duration::from_millis(100));
         let event = brain.deliver(&i.to_string(), "1", &[conn]);
         client.expect_chunk(&sse_event(&i.to_string(), &event));
     }
@@ -158,7 +158,7 @@ fn a_client_that_vanished() {
         std::thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(brain.next(), Seen::Close(vec![(conn, 1_000)]));
-    assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
     drop(client);
 }
 

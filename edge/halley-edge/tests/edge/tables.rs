@@ -7,13 +7,13 @@ mod table;
 
 use std::sync::{Arc, Mutex};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use halley_link::{FLAG_END, FLAG_EXPECT, Frame};
 use serde_json::Value as Json;
 use table::{Seen, bytes, cases, frames, says, text, texts};
 
-use crate::brain::{self, Brain, Edge, WAIT};
+use crate::brain::{self, Brain, Edge};
 use crate::client::{Client, header};
 use crate::websocket::{UPGRADE, frame};
 
@@ -235,12 +235,11 @@ impl Walk {
 #[test]
 fn requests_are_answered_as_the_table_says() {
     let mut walk = Walk::start();
-    let (cases, begun) = (cases(REQUESTS), Instant::now());
+    let cases = cases(REQUESTS);
     for split in [false, true] {
         let fits = |case: &&Json| !split || case["one_write"].as_bool() != Some(true);
         cases.iter().filter(fits).for_each(|case| walk.request(case, split));
     }
-    assert!(begun.elapsed() < 8 * WAIT, "{:?}", begun.elapsed());
 }
 
 /// RFC 6455, as each case quotes it.

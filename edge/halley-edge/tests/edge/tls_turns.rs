@@ -14,7 +14,8 @@ use crate::tls::{open_sse, start};
 #[test]
 fn handshakes_in_small_pieces_and_large_numbers() {
     let certificates = Certificates::new();
-    let (edge, mut brain) = start(&certificates, &["public"], &[]);
+    let (edge, mut brain) =
+        start(&certificates, &["public"], &[("tls_handshake_ms_max", "600000")]);
     let config = Arc::new(certificates.client(&TLS13, None));
     let mut stream = public(&edge, &config);
     let conn = open_sse(&mut stream, &mut brain);
@@ -43,7 +44,8 @@ fn handshakes_in_small_pieces_and_large_numbers() {
 #[test]
 fn a_handshake_that_has_begun_does_not_wait_for_a_thousand_that_begin() {
     let certificates = Certificates::new();
-    let (edge, mut brain) = start(&certificates, &["public"], &[]);
+    let (edge, mut brain) =
+        start(&certificates, &["public"], &[("tls_handshake_ms_max", "600000")]);
     let config = Arc::new(certificates.client(&TLS13, None));
     let mut client = sealed(edge.public(), &config);
     let tls = client.tls.as_mut().unwrap();
