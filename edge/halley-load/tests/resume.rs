@@ -160,7 +160,7 @@ fn busy_servers_are_left_alone_for_as_long_as_they_say() {
     assert_eq!(of(&ready, &["connected", "busy", "failed"]), [3, 2, 2], "{ready}");
     let ns = |name: &str| ready[name].as_u64().unwrap();
     let waited_ms = (ns("last_welcome_ns") - ns("marked_ns")) / 1_000_000;
-    assert!((50..450).contains(&waited_ms), "{waited_ms} ms: neither at once nor the default");
+    assert!(waited_ms >= 1_450, "{waited_ms} ms: neither at once nor the default");
     clients.quit();
 }
 

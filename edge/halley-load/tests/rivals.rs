@@ -52,7 +52,7 @@ fn every_message_is_counted_once_for_every_server() {
             (&500.into(), &0.into())
         );
         let p50 = report["latency_ms"]["p50"].as_f64().unwrap();
-        assert!(p50 > 0.0 && p50 < 200.0, "{report}");
+        assert!(p50 > 0.0 && p50 < 2_000.0, "{report}");
         // Socket.IO asks each client once, NATS with each message.
         let asked = match speak {
             "socketio" => 20,
@@ -76,7 +76,7 @@ fn a_closed_loop_takes_what_each_server_gives() {
         let (output, figures) = publish_to(publish_url(&rival, speak), &name, &options);
         assert!(output.status.success(), "{}", stderr(&output));
         let accepted = figures["accepted"].as_u64().unwrap();
-        assert!(accepted > 200, "{figures}");
+        assert!(accepted > 20, "{figures}");
         assert_eq!(figures["requests_broken"], 0, "{figures}");
         let report = clients.report_when(|report| report["events"] == 5 * accepted);
         assert_eq!(report["events"], 5 * accepted, "{speak}");

@@ -76,7 +76,7 @@ mod tests {
         timer.set(at).unwrap();
         while let Err(error) = file.read(&mut count) {
             assert_eq!(error.kind(), ErrorKind::WouldBlock);
-            assert!(monotonic_ns() < at + 1_000_000_000, "it never fired");
+            assert!(monotonic_ns() < at + 30_000_000_000, "it never fired");
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
         assert!(monotonic_ns() >= at);

@@ -186,7 +186,7 @@ fn open(
     }
     let one_less = |n: u64| n.checked_sub(1);
     if state.faults.busy.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
-        let body = ": busy\nretry: 50\n\n";
+        let body = ": busy\nretry: 1500\n\n";
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
         let _ = socket.write_all((head + body).as_bytes());
         // Kept open, as a server may: the client is to leave by itself.

@@ -95,9 +95,9 @@ impl Clients {
         serde_json::from_str(&line).unwrap()
     }
 
-    /// Asks for reports until one satisfies `wanted`, for five seconds at most.
+    /// Asks for reports until one satisfies `wanted`, for thirty seconds at most.
     pub fn report_when(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
-        let deadline = Instant::now() + Duration::from_secs(5);
+        let deadline = Instant::now() + Duration::from_secs(30);
         loop {
             let report = self.ask("report");
             if wanted(&report) || Instant::now() > deadline {
