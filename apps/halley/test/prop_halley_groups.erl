@@ -1,7 +1,7 @@
 %% What workers hold against followers who are online, in one process: however changes of the truth,
 %% marks and settling interleave, a group that is settled is exact, and so is its number of
 %% sessions. Workers are sets that connections join and leave; a connection that closes leaves its
-%% worker by itself, as in edge/halley-edge/src/groups.rs.
+%% worker by itself, as in edge/halley-edge/src/groups/mod.rs.
 %%
 %% That the real shard, links and follows keep the order which this takes for granted is shown by
 %% `halley_delivery_SUITE'.

@@ -2,72 +2,26 @@
 //!
 //! It holds workers: threads that share nothing, each with its own descriptor table, poll,
 //! listeners, connections and link to the brain (`docs/internals/ARCHITECTURE.md`). This file
-//! starts them and waits for a signal; a worker's life is in `worker.rs`.
+//! starts them and waits for a signal; a worker's life is in `worker/mod.rs`.
 #![forbid(unsafe_code)]
 
-mod accept;
-mod address;
-mod admit;
-mod beside;
-mod bits;
-mod brain;
-mod cells;
-mod certificates;
-mod clock;
-mod close;
 mod config;
-mod crowd;
-mod cursor;
-mod deliver;
 mod doors;
-mod exchange;
-mod goodbye;
 mod groups;
-mod handshakes;
-mod hold;
 mod http;
-mod inspect;
-mod limits;
 mod link;
-mod listen;
 mod log;
-mod names;
-mod networks;
-mod newcomers;
-mod operation;
-mod operations;
-mod origin;
 mod outbox;
-mod poll;
-mod proxy;
 mod random;
-mod rates;
-mod request;
-mod respond;
 mod sandbox;
+mod sessions;
 mod settings;
-mod shake;
 #[cfg(test)]
 mod sizes;
-mod slab;
-mod slow;
 mod stats;
-mod stop;
-mod stream;
-mod sweep;
-mod sync;
 mod table;
 mod tls;
-#[cfg(test)]
-mod tls_tests;
-mod tokens;
-mod transport;
-mod turns;
-mod websocket;
-mod wheel;
-mod who;
 mod worker;
-mod write;
 
 use std::io;
 use std::net::SocketAddr;
@@ -81,11 +35,11 @@ use mio::Poll;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::certificates::Certificates;
 use crate::config::{Config, Switch};
 use crate::doors::Doors;
+use crate::groups::turns::Turns;
 use crate::sandbox::Needs;
-use crate::turns::Turns;
+use crate::tls::certificates::Certificates;
 use crate::worker::{Shared, Worker};
 
 /// For what it gives back to the kernel after a storm; see docs/internals/memory.md.
@@ -168,7 +122,7 @@ fn needs(config: &Config) -> Needs {
 /// are known, as they must not be one.
 fn take_addresses(config: &mut Config) -> Result<(), String> {
     let take = |key: &str, address: &mut SocketAddr| {
-        let held = listen::probe(*address)
+        let held = worker::listen::probe(*address)
             .and_then(|held| Ok((held.local_addr()?, held)))
             .map_err(|e| format!("{key} = {address}: {}", reason(&e)))?;
         *address = held.0;

@@ -7,9 +7,9 @@ use halley_token::Rules;
 use halley_wire::http1::cors::Origins;
 use halley_wire::http1::head::HeadLimits;
 
-use crate::networks::Networks;
-use crate::proxy::Proxies;
-use crate::sweep::WALKS;
+use crate::doors::networks::Networks;
+use crate::doors::proxy::Proxies;
+use crate::worker::sweep::WALKS;
 
 /// Largest value of `request_line_bytes_max` and `header_bytes_max`; a header's value is a `str16`
 /// on the link.
@@ -155,7 +155,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// How long written bytes may stay unacknowledged: a heartbeat's last part (`sweep.rs`).
+    /// How long written bytes may stay unacknowledged: a heartbeat's last part (`worker/sweep.rs`).
     pub fn user_timeout_ms(&self) -> u64 {
         self.stream_heartbeat_ms / WALKS
     }

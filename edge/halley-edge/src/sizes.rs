@@ -1,14 +1,14 @@
 //! The sizes that `docs/internals/memory.md` speaks of are those of the code: the page's table is
 //! read by this test.
 
-use crate::exchange::Exchange;
-use crate::hold::Hold;
-use crate::operations::Operations;
+use crate::http::exchange::Exchange;
+use crate::outbox::hold::Hold;
 use crate::outbox::{Outbox, Piece};
-use crate::stream::Opening;
+use crate::sessions::operations::Operations;
+use crate::sessions::stream::Opening;
+use crate::table::wheel::Mark;
 use crate::table::{Detail, SLOT_BYTES};
-use crate::tls::Session;
-use crate::wheel::Mark;
+use crate::tls::session::Session;
 
 const PAGE: &str = include_str!("../../../docs/internals/memory.md");
 

@@ -1,0 +1,181 @@
+//! What the workers share to judge who may come in: how many connections there are, in all and from
+//! each address, and how often each address and each user asks (`protocol/http.md` 16).
+//!
+//! Nothing here waits: all of it is atomics, and a look costs a few of them.
+//!
+//! What else stands at the doors: `limits.rs` refuses, `newcomers.rs` knows who goes first,
+//! `address.rs`, `rates.rs` and `cells.rs` count, `networks.rs` tells who is exempt; `proxy.rs`
+//! says who is behind a proxy, `origin.rs` which pages may ask for changes, `who.rs` who asks, and
+//! `tokens.rs` for how long.
+
+pub mod address;
+pub mod cells;
+pub mod limits;
+pub mod networks;
+pub mod newcomers;
+pub mod origin;
+pub mod proxy;
+pub mod rates;
+pub mod tokens;
+pub mod who;
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use halley_sys::MemoryFiles;
+
+use crate::doors::address::{Address, Hasher, Held};
+use crate::doors::rates::Rates;
+use crate::table::Table;
+
+/// How often memory is looked at.
+const MEMORY_LOOK: Duration = Duration::from_secs(1);
+
+/// See the module. Invariant: `connections` and `held` are what all tables have, and those that are
+/// just being accepted.
+pub struct Doors {
+    /// Names addresses and users in the tables below.
+    pub hasher: Hasher,
+    /// Requests by address.
+    pub by_address: Rates,
+    /// Requests by user.
+    pub by_user: Rates,
+    /// What is left of the memory, in bytes and percent; see [`Doors::watch_memory`].
+    pub memory: [AtomicU64; 2],
+    held: Held,
+    connections: AtomicUsize,
+    newcomers: AtomicUsize,
+    connections_max: usize,
+}
+
+impl Doors {
+    /// Of an edge that may have so many connections.
+    pub fn new(connections_max: Option<u32>) -> Doors {
+        Doors {
+            hasher: Hasher::new(),
+            by_address: Rates::new(),
+            by_user: Rates::new(),
+            memory: [AtomicU64::new(u64::MAX), AtomicU64::new(100)],
+            held: Held::default(),
+            connections: AtomicUsize::new(0),
+            newcomers: AtomicUsize::new(0),
+            connections_max: connections_max.map_or(usize::MAX, |most| most as usize),
+        }
+    }
+
+    /// Looks once a second how much memory is left, for ever. What can't be read any more counts as
+    /// enough.
+    pub fn watch_memory(&self, files: &MemoryFiles) {
+        loop {
+            let left =
+                files.read().map_or([u64::MAX, 100], |left| [left.available, left.percent()]);
+            for (place, value) in self.memory.iter().zip(left) {
+                place.store(value, Ordering::Relaxed);
+            }
+            std::thread::sleep(MEMORY_LOOK);
+        }
+    }
+
+    /// Percent of the memory that are left.
+    pub fn memory_percent(&self) -> u64 {
+        self.memory[1].load(Ordering::Relaxed)
+    }
+
+    /// Most connections of all workers together.
+    pub fn connections_max(&self) -> usize {
+        self.connections_max
+    }
+
+    /// Is there no place for another?
+    pub fn are_full(&self) -> bool {
+        self.connections.load(Ordering::Relaxed) >= self.connections_max
+    }
+
+    /// Counts a connection among all, unless there are too many.
+    pub fn enter(&self) -> bool {
+        let fits = self.connections.fetch_add(1, Ordering::Relaxed) < self.connections_max;
+        if !fits {
+            self.connections.fetch_sub(1, Ordering::Relaxed);
+        }
+        fits
+    }
+
+    /// Counts a connection of an address, if that has fewer than so many.
+    pub fn hold(&self, address: Address, most_of_address: u32) -> bool {
+        self.held.enter(address, most_of_address)
+    }
+
+    /// A connection that its address was counted for doesn't come in.
+    pub fn release(&self, address: Address) {
+        self.held.leave(address);
+    }
+
+    /// Connections of all workers that have not sent a whole request yet.
+    pub fn newcomers(&self) -> usize {
+        self.newcomers.load(Ordering::Relaxed)
+    }
+
+    /// One of them came.
+    pub fn newcomer_came(&self) {
+        self.newcomers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One of them has asked, or is gone.
+    pub fn newcomer_asked(&self) {
+        self.newcomers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// A connection is counted by another address, if that has fewer than so many.
+    pub fn moves(&self, from: Address, to: Address, most_of_address: u32) -> bool {
+        let fits = self.held.enter(to, most_of_address);
+        if fits {
+            self.held.leave(from);
+        }
+        fits
+    }
+
+    /// A connection that was counted, by this address, is gone.
+    pub fn leave(&self, address: Address) {
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+        self.held.leave(address);
+    }
+}
+
+impl Table {
+    /// Where a connection comes from.
+    pub fn address(&self, index: u32) -> Address {
+        self.addresses.get(index)
+    }
+
+    /// Counts a connection by another address, if that has fewer than so many.
+    pub fn moves(&mut self, index: u32, to: Address, most_of_address: u32) -> bool {
+        let from = self.addresses.get(index);
+        let fits = from == to || self.doors.moves(from, to, most_of_address);
+        if fits {
+            self.addresses.set(index, to);
+        }
+        fits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    /// http.md 16.1: "both hold for all workers together", and what is refused isn't counted.
+    #[test]
+    fn both_bounds_are_exact() {
+        let doors = Doors::new(Some(2));
+        let of = |ip: &str| Address::counted(doors.hasher.address(ip.parse().unwrap()));
+        let (ann, bob) = (of("192.0.2.1"), of("192.0.2.2"));
+        let comes = |address| doors.hold(address, 1) && doors.enter();
+        assert!(comes(ann) && !comes(ann) && comes(bob));
+        assert!(doors.are_full() && !comes(Address::NONE));
+        doors.leave(ann);
+        assert!(comes(ann));
+        [ann, bob].into_iter().for_each(|address| doors.leave(address));
+        assert_eq!(doors.connections.load(Ordering::Relaxed), 0);
+        assert!(doors.held.is_empty());
+    }
+}

@@ -1,0 +1,225 @@
+//! Connections through proxies (`protocol/http.md` 17): who the client is, by the PROXY protocol or
+//! by `X-Forwarded-For`, where a proxy says so that is trusted.
+//!
+//! The header of the PROXY protocol stays in the socket until it is whole: it is looked at there
+//! and then taken out, so the connection holds no buffer for it, and what comes behind it, HTTP or
+//! TLS, is read as if there had been none.
+//!
+//! Bounds: `proxy_header_bytes_max`, `proxy_header_ms_max`.
+
+use std::io::{ErrorKind, Read};
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use halley_link::CloseReason;
+use halley_wire::HttpError;
+use halley_wire::http1::head::Request;
+use halley_wire::proxy::{self, BadProxyHeader, ProxyHeader};
+
+use crate::doors::address::Address;
+use crate::doors::networks::Networks;
+use crate::stats::Stat;
+use crate::table::{Phase, flag};
+use crate::worker::Worker;
+
+/// Largest value of `proxy_header_bytes_max`: what is looked at fits the buffer for reads.
+const PROXY_HEADER_BYTES_LIMIT: usize = 16_384;
+
+const FORWARDED_FOR: &str = "x-forwarded-for";
+
+/// What a peer of a listener is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// A client.
+    Client,
+    /// A proxy that begins each connection with a header.
+    Speaks,
+    /// A proxy that names the client in each request.
+    Forwards,
+}
+
+/// What the settings say of proxies in front of the edge.
+#[derive(Clone, Debug)]
+pub struct Proxies {
+    /// Their addresses.
+    pub trusted: Rc<Networks>,
+    /// Do they begin connections to the public listener with the PROXY protocol's header?
+    pub public_speaks: bool,
+    /// And to the API's?
+    pub api_speaks: bool,
+    /// Do they name clients by `X-Forwarded-For`?
+    pub forwarded_for: bool,
+    /// Longest header.
+    pub header_bytes_max: usize,
+    /// For the header to arrive.
+    pub header_ms_max: u64,
+}
+
+impl Default for Proxies {
+    fn default() -> Self {
+        Proxies {
+            trusted: Rc::default(),
+            public_speaks: false,
+            api_speaks: false,
+            forwarded_for: false,
+            header_bytes_max: 1_024,
+            header_ms_max: 5_000,
+        }
+    }
+}
+
+impl Proxies {
+    /// Takes a setting that is about proxies; another is ignored. `None` when its value can't be
+    /// used.
+    pub fn set(&mut self, name: &[u8], value: &str) -> Option<()> {
+        let number = || value.parse::<u32>().ok().filter(|n| *n > 0);
+        let on = || match value {
+            "on" => Some(true),
+            "off" => Some(false),
+            _ => None,
+        };
+        match name {
+            b"proxy_trusted" => self.trusted = Rc::new(Networks::parse(value)?),
+            b"public_proxy_protocol" => self.public_speaks = on()?,
+            b"api_proxy_protocol" => self.api_speaks = on()?,
+            b"proxy_forwarded_for" => self.forwarded_for = on()?,
+            b"proxy_header_bytes_max" => {
+                let bytes = number()? as usize;
+                self.header_bytes_max = Some(bytes).filter(|n| *n <= PROXY_HEADER_BYTES_LIMIT)?;
+            }
+            b"proxy_header_ms_max" => self.header_ms_max = number()?.into(),
+            _ => {}
+        }
+        Some(())
+    }
+}
+
+impl Worker {
+    /// What the settings say of a peer.
+    pub(crate) fn peer(&self, ip: IpAddr, api: bool) -> Peer {
+        let proxies = &self.settings.proxies;
+        let speaks = if api { proxies.api_speaks } else { proxies.public_speaks };
+        match proxies.trusted.contain(ip) {
+            true if speaks => Peer::Speaks,
+            true if proxies.forwarded_for && !api => Peer::Forwards,
+            _ => Peer::Client,
+        }
+    }
+
+    /// Looks for the header at the beginning of a connection.
+    pub(crate) fn proxy_readable(&mut self, index: u32) {
+        let most = self.settings.proxies.header_bytes_max;
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let header = self.take_header(index, &mut scratch[..most]);
+        self.scratch = scratch;
+        match header {
+            Ok(None) => {}
+            Ok(Some(header)) => self.proxied(index, header.client),
+            Err(_) => self.bad_header(index),
+        }
+    }
+
+    /// Takes the header out of the socket, and nothing while it isn't whole. The buffer is as long
+    /// as one may be.
+    fn take_header(
+        &mut self,
+        index: u32,
+        buffer: &mut [u8],
+    ) -> Result<Option<ProxyHeader>, BadProxyHeader> {
+        let socket = self.table.get(index).and_then(|slot| slot.socket.as_mut());
+        let socket = socket.ok_or(BadProxyHeader)?;
+        let seen = match socket.peek(buffer) {
+            // Closed, so nothing can follow.
+            Ok(0) => return Err(BadProxyHeader),
+            Ok(n) => n,
+            Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(None),
+            Err(_) => return Err(BadProxyHeader),
+        };
+        let Some(header) = proxy::parse(&buffer[..seen], buffer.len())? else { return Ok(None) };
+        match socket.read(&mut buffer[..header.bytes]) {
+            Ok(n) if n == header.bytes => Ok(Some(header)),
+            _ => Err(BadProxyHeader),
+        }
+    }
+
+    /// There is no header, or not in time (17.2).
+    pub(crate) fn bad_header(&mut self, index: u32) {
+        self.stats.count(Stat::ProxyErrors);
+        self.drop_connection(index, CloseReason::Client);
+    }
+
+    /// The header is read: the connection is the client's.
+    fn proxied(&mut self, index: u32, client: Option<IpAddr>) {
+        let Some(slot) = self.table.get(index) else { return };
+        let api = slot.has(flag::API);
+        slot.phase = Phase::Http;
+        let forwards = client.is_some_and(|ip| {
+            let proxies = &self.settings.proxies;
+            !api && proxies.forwarded_for && proxies.trusted.contain(ip)
+        });
+        let address = match client {
+            _ if forwards => Address::FORWARDS,
+            // 16.1: who is exempt says it by its own connection.
+            Some(ip) => Address::counted(self.shared.doors.hasher.address(ip)),
+            None => Address::NONE,
+        };
+        if let Err(error) = self.comes_from(index, address) {
+            let socket = self.table.get(index).and_then(|slot| slot.socket.take());
+            self.drop_connection(index, CloseReason::Client);
+            if let Some(mut socket) = socket {
+                let _ = self.poll.registry().deregister(&mut socket);
+                if !self.shared.certificates.has(api) {
+                    self.turn_away(socket, &error);
+                }
+            }
+            return;
+        }
+        self.begin(index, api);
+        // What is behind the header may be there already, of which no event will tell.
+        self.on_readable(index);
+    }
+
+    /// Counts a connection by another address than before.
+    fn comes_from(&mut self, index: u32, address: Address) -> Result<(), HttpError> {
+        let most = self.settings.connections_per_address_max;
+        if self.table.moves(index, address, most) {
+            return Ok(());
+        }
+        Err(self.address_full())
+    }
+
+    /// Who asks by a request through a proxy that forwards: the address that is counted, if one is
+    /// named.
+    pub(crate) fn forwarded(&mut self, index: u32, req: &Request<'_>) -> Option<Address> {
+        if !self.table.address(index).forwards() {
+            return None;
+        }
+        let proxies = &self.settings.proxies;
+        let lines = req.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case(FORWARDED_FOR));
+        let trusted = |ip| proxies.trusted.contain(ip);
+        let ip = proxy::forwarded_for(lines.map(|(_, value)| value), trusted)?;
+        Some(Address::forwarded(self.shared.doors.hasher.address(ip)))
+    }
+
+    /// A stream or poll through such a proxy is the client's as long as it lasts (17.4).
+    ///
+    /// # Errors
+    /// 429 if the client's address has too many connections.
+    pub(crate) fn stream_comes_from(
+        &mut self,
+        index: u32,
+        req: &Request<'_>,
+    ) -> Result<(), HttpError> {
+        match self.forwarded(index, req) {
+            Some(address) => self.comes_from(index, address),
+            None => Ok(()),
+        }
+    }
+
+    /// A poll through such a proxy is over: the connection is the proxy's.
+    pub(crate) fn back_to_proxy(&mut self, index: u32) {
+        if self.table.address(index).forwards() {
+            self.table.moves(index, Address::FORWARDS, u32::MAX);
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Who answers a request: the edge itself (streams, preflights) or the brain (everything else).
+//!
+//! What clients of the public listener ask of the brain travels without what they showed to enter,
+//! and, under `/v1/me/`, with who the edge found them to be (link.md 12.6, 12.9).
+
+use std::borrow::Cow;
+
+use halley_link::{FLAG_END, FLAG_EXPECT, Frame, Item, List, Pair};
+use halley_wire::HttpError;
+use halley_wire::http1::chunked::ChunkedDecoder;
+use halley_wire::http1::cors;
+use halley_wire::http1::head::{BodyFraming, Request};
+use halley_wire::target;
+
+use crate::doors::who::{Asker, TOKEN_PARAMETER};
+use crate::http::exchange::{Reply, Stage};
+use crate::http::respond::STREAM_METHODS;
+use crate::stats::Stat;
+use crate::table::flag;
+use crate::worker::Worker;
+
+/// What a public path is for.
+enum Stream {
+    /// `/v1/stream`
+    Events,
+    /// `/v1/ws`
+    WebSocket,
+    /// `/test/<user>`
+    Article,
+    /// `/v1/poll`
+    Poll,
+}
+
+/// Methods of the API, for preflights.
+const API_METHODS: &str = "GET, HEAD, POST, DELETE, OPTIONS";
+/// Those of what users do themselves.
+const ME_METHODS: &str = "GET, HEAD, POST, PUT, DELETE, OPTIONS";
+
+/// Answer while there is no link.
+pub const NO_BRAIN: HttpError = HttpError::new(
+    503,
+    "brain_away",
+    "The brain behind this edge is away for a moment: streams stay open, try this request again.",
+);
+/// Answer when the brain has as much to do as it may.
+pub const BUSY: HttpError = HttpError::new(
+    503,
+    "requests_in_flight_max",
+    "Too many requests wait for an answer here: try again, or send events in batches (NDJSON).",
+);
+const WRONG_METHOD: HttpError =
+    HttpError::new(405, "method_not_allowed", "A stream or a poll is asked for by GET.");
+const HEADER_NAME_TOO_LONG: HttpError =
+    HttpError::new(431, "header_name_too_long", "A header's name has more than 255 bytes.");
+
+/// Does a header say what only the edge may say (link.md 12.6)?
+fn is_ours(name: &str) -> bool {
+    name.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("halley-"))
+}
+
+/// Is the path one of what users do themselves, however it is written?
+fn is_me(path: &str) -> bool {
+    let mut segments = target::segments(path).map(Result::unwrap_or_default);
+    segments.next().is_some_and(|first| first == "v1")
+        && segments.next().is_some_and(|second| second == "me")
+}
+
+/// Appends the headers that travel on, as items; gives their number.
+fn write_headers(
+    items: &mut Vec<u8>,
+    req: &Request<'_>,
+    api: bool,
+    asker: Option<&Asker<'_>>,
+) -> Result<u16, HttpError> {
+    let mut count = 0;
+    for (name, value) in asker.into_iter().flat_map(headers_of) {
+        Pair { name: name.as_bytes(), value }.write(items);
+        count += 1;
+    }
+    let shows = |name: &str| !api && name.eq_ignore_ascii_case("authorization");
+    let travels = |name: &str| !is_ours(name) && !shows(name);
+    for (name, value) in req.headers.end_to_end().filter(|(name, _)| travels(name)) {
+        if name.len() > usize::from(u8::MAX) {
+            return Err(HEADER_NAME_TOO_LONG);
+        }
+        let lower = name.to_ascii_lowercase();
+        Pair { name: lower.as_bytes(), value }.write(items);
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// The target as it travels on.
+fn target_of<'r>(req: &Request<'r>, api: bool) -> Cow<'r, str> {
+    if api { Cow::Borrowed(req.target) } else { target::without(req.target, TOKEN_PARAMETER) }
+}
+
+/// Who asks, for the brain (link.md 12.6).
+fn headers_of<'a>(asker: &'a Asker<'_>) -> [(&'static str, &'a [u8]); 2] {
+    [("halley-user", asker.user.as_bytes()), ("halley-rights", asker.rights.as_bytes())]
+}
+
+impl Worker {
+    /// Answers a request or passes it on. Gives how many bytes of the body were used, `None` when
+    /// the connection is no longer one for requests.
+    pub(crate) fn request(&mut self, index: u32, req: &Request<'_>, body: &[u8]) -> Option<usize> {
+        let api = self.table.get(index)?.has(flag::API);
+        let exchange = self.exchange_or_new(index)?;
+        exchange.reply = Reply::to(req);
+        exchange.answer_left = None;
+        let (path, _) = target::split(req.target);
+        let may_ask = self.may_ask(index, req, api).and_then(|()| self.origin_may_change(req, api));
+        if let Err(error) = may_ask {
+            return self.local_error(index, req, &error);
+        }
+        if req.method == "OPTIONS" && req.header("access-control-request-method").is_some() {
+            return self.preflight(index, req, api);
+        }
+        let stream = match path {
+            "/v1/stream" if !api => Some(Stream::Events),
+            "/v1/poll" if !api => Some(Stream::Poll),
+            "/v1/ws" if !api => Some(Stream::WebSocket),
+            _ if !api && path.starts_with("/test/") => Some(Stream::Article),
+            _ => None,
+        };
+        match (stream, req.method) {
+            (None, _) => self.pass_on(index, req, api, body),
+            (Some(stream), "GET" | "HEAD") => self.stream_request(index, req, stream),
+            (Some(_), "OPTIONS") => self.preflight(index, req, api),
+            (Some(_), _) => self.local_error(index, req, &WRONG_METHOD),
+        }
+    }
+
+    /// The API's clients are known by their keys; there the brain counts.
+    fn may_ask(&mut self, index: u32, req: &Request<'_>, api: bool) -> Result<(), HttpError> {
+        if api { Ok(()) } else { self.address_may_ask(index, req) }
+    }
+
+    fn stream_request(&mut self, index: u32, req: &Request<'_>, stream: Stream) -> Option<usize> {
+        let opened = match &stream {
+            _ if req.body != BodyFraming::None => {
+                Err(HttpError::new(400, "body_not_allowed", "A request for events has no body."))
+            }
+            Stream::Events => self.open_events(index, req),
+            Stream::WebSocket => self.open_websocket(index, req),
+            Stream::Article => self.open_article(index, req),
+            Stream::Poll => self.open_poll(index, req),
+        };
+        match opened {
+            // What comes behind the request is the next one.
+            Ok(()) if matches!(stream, Stream::Poll) => Some(0),
+            Ok(()) if req.method == "HEAD" => Some(0),
+            Ok(()) => None,
+            Err(error) => self.local_error(index, req, &error),
+        }
+    }
+
+    fn preflight(&mut self, index: u32, req: &Request<'_>, api: bool) -> Option<usize> {
+        let methods = match target::split(req.target) {
+            _ if api => API_METHODS,
+            (path, _) if is_me(path) => ME_METHODS,
+            _ => STREAM_METHODS,
+        };
+        self.local(index, req, |out, options| cors::preflight(out, methods, options))
+    }
+
+    /// Who asks, if that is something to the brain.
+    fn asker_for_the_brain<'r>(
+        &mut self,
+        req: &Request<'r>,
+        api: bool,
+    ) -> Result<Option<Asker<'r>>, HttpError> {
+        let (path, _) = target::split(req.target);
+        if api || !is_me(path) {
+            return Ok(None);
+        }
+        let asker = self.asker(req)?;
+        self.user_may_ask(self.shared.doors.hasher.name(asker.user.as_bytes()))?;
+        Ok(Some(asker))
+    }
+
+    /// Passes a request on to the brain.
+    fn pass_on(&mut self, index: u32, req: &Request<'_>, api: bool, body: &[u8]) -> Option<usize> {
+        let asker = match self.asker_for_the_brain(req, api) {
+            Ok(asker) => asker,
+            Err(error) => return self.local_error(index, req, &error),
+        };
+        if !self.link.as_ref().is_some_and(|link| link.up) {
+            return self.local_error(index, req, &NO_BRAIN);
+        }
+        let in_flight = self.stats.get(Stat::RequestsInFlight);
+        if in_flight >= self.settings.requests_in_flight_max || !self.link_has_room() {
+            return self.local_error(index, req, &BUSY);
+        }
+        self.items.clear();
+        let mut count = match write_headers(&mut self.items, req, api, asker.as_ref()) {
+            Ok(count) => count,
+            Err(error) => return self.local_error(index, req, &error),
+        };
+        let mut items = std::mem::take(&mut self.items);
+        let window = self.settings.request_window_bytes;
+        let whole = match req.body {
+            BodyFraming::None => Some(0),
+            BodyFraming::Length(n) if n <= body.len().min(window) as u64 => Some(n as usize),
+            BodyFraming::Length(_) | BodyFraming::Chunked => None,
+        };
+        // 8.8: so the brain can refuse a body that it will not take before any of it came.
+        if let (BodyFraming::Length(length), None) = (req.body, whole) {
+            let value = length.to_string();
+            Pair { name: b"halley-length", value: value.as_bytes() }.write(&mut items);
+            count += 1;
+        }
+        let expects = whole.is_none() && req.expect_continue && body.is_empty();
+        let target = target_of(req, api);
+        let conn = self.table.conn(index);
+        self.send(&Frame::Request {
+            conn,
+            listener: if api { 2 } else { 1 },
+            flags: if whole.is_some() { FLAG_END } else { 0 }
+                | if expects { FLAG_EXPECT } else { 0 },
+            method: req.method.as_bytes(),
+            target: target.as_bytes(),
+            headers: List::from_items(count, &items),
+            body: &body[..whole.unwrap_or(0)],
+        });
+        self.items = items;
+        self.stats.count(Stat::PassedOn);
+        self.stats.add(Stat::RequestsInFlight, 1);
+        let exchange = self.exchange_or_new(index)?;
+        exchange.in_flight = true;
+        exchange.expects = expects;
+        exchange.window = if expects { 0 } else { window };
+        exchange.stage = match req.body {
+            BodyFraming::Length(n) if whole.is_none() => Stage::Length(n),
+            BodyFraming::Chunked => Stage::Chunked(ChunkedDecoder::new()),
+            _ => Stage::Answer,
+        };
+        self.body_came(index, 0);
+        Some(whole.unwrap_or(0))
+    }
+}

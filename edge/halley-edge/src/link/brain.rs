@@ -1,0 +1,344 @@
+//! The worker and its brain: handshake, sync, frames, the link's end (`protocol/link.md`).
+
+use std::io;
+
+use halley_link::{CloseReason, ClosedSession, Frame, GoodbyeCode, List, NumberedSession, VERSION};
+use halley_wire::Gap;
+
+use crate::http::request;
+use crate::http::respond::Answer;
+use crate::link::goodbye::LinkEnd;
+use crate::link::{HANDSHAKE_MS_MAX, HEARTBEAT_MS, Link, ReadEnd, SILENCE_MS, WINDOW_BYTES};
+use crate::log;
+use crate::outbox::hold::Replay;
+use crate::sessions::stream::StreamError;
+use crate::sessions::transport::Transport;
+use crate::settings::Settings;
+use crate::stats::{self, Stat};
+use crate::table::{Phase, flag};
+use crate::worker::{RUN, Worker};
+
+/// What is read from the link in one round before anything is written: large enough for writes to
+/// gather when there is much to do, small enough that nobody else waits for long.
+const READ_BYTES_PER_ROUND: usize = 2_097_152;
+/// STATS is sent this often.
+const STATS_MS: u64 = 1_000;
+impl Worker {
+    /// Queues a frame for the brain; without a brain it is dropped, the next sync makes up for it.
+    pub(crate) fn send(&mut self, frame: &Frame<'_>) {
+        if let Some(link) = self.link.as_mut().filter(|link| link.up) {
+            link.send(frame);
+        }
+    }
+
+    /// May more be queued for the brain (4.6)?
+    pub(crate) fn link_has_room(&self) -> bool {
+        let most = self.settings.link_queue_bytes_max;
+        self.link.as_ref().is_some_and(|link| link.up && link.queued() < most)
+    }
+
+    /// Is there anything to read, and room for it?
+    pub(crate) fn link_may_be_read(&self) -> bool {
+        self.link_readable && !self.link_waits()
+    }
+
+    /// Must what the brain sent wait for groups to be served? A handshake adds nothing to that.
+    fn link_waits(&self) -> bool {
+        self.groups_are_full() && self.link.as_ref().is_some_and(|link| link.up)
+    }
+
+    /// Reads and deals with what the brain sent, up to a bound.
+    pub(crate) fn read_link(&mut self) {
+        let mut read = 0;
+        while self.link_may_be_read() && read < READ_BYTES_PER_ROUND {
+            // First those that were left because they had to wait.
+            self.frames();
+            if self.link_waits() {
+                break;
+            }
+            let Some(link) = self.link.as_mut() else {
+                self.link_readable = false;
+                return;
+            };
+            match link.read(self.now_ms) {
+                Ok((ReadEnd::More, n)) => read += n,
+                Ok((ReadEnd::Drained, _)) => self.link_readable = false,
+                Ok((ReadEnd::Closed, _)) => self.link_lost("the brain closed it"),
+                Err(e) => self.link_lost(&e.to_string()),
+            }
+        }
+        self.frames();
+        self.sync();
+    }
+
+    fn frames(&mut self) {
+        let Some(link) = self.link.as_mut() else { return };
+        let mut deframer = link.take_frames();
+        let end = loop {
+            if self.link_waits() {
+                break None;
+            }
+            match deframer.next() {
+                Ok(Some(raw)) => {
+                    let frame = Frame::decode(raw.kind, raw.payload);
+                    let frame = frame.map_err(|error| LinkEnd::unread(error, &raw));
+                    if let Err(end) = frame.and_then(|frame| self.frame(&frame)) {
+                        break Some(end);
+                    }
+                    if let Some(link) = self.link.as_mut() {
+                        link.dealt_with(&raw);
+                    }
+                }
+                Ok(None) => break None,
+                Err(error) => break Some(error.into()),
+            }
+        };
+        match (end, self.link.as_mut()) {
+            (None, Some(link)) => link.put_frames(deframer),
+            (Some(LinkEnd::Broken(code, why)), _) => {
+                self.stats.count(Stat::LinkErrors);
+                self.end_link(code, &why);
+            }
+            (Some(LinkEnd::Goodbye(why)), _) => self.link_lost(&why),
+            (None, None) => {}
+        }
+    }
+
+    fn frame(&mut self, frame: &Frame<'_>) -> Result<(), LinkEnd> {
+        let up = self.link.as_ref().is_some_and(|link| link.up);
+        match *frame {
+            Frame::HelloBrain { window, settings, node, version: _ } if !up => {
+                let settings = Settings::read(settings).map_err(|name| {
+                    LinkEnd::Broken(GoodbyeCode::Handshake, format!("setting {name} (3.3)"))
+                })?;
+                self.meet(window, settings, node)
+            }
+            Frame::Goodbye { reason, .. } => {
+                Err(LinkEnd::Goodbye(String::from_utf8_lossy(reason).into_owned()))
+            }
+            _ if !up => Err(LinkEnd::broken("3.1", "first frame is not HELLO_BRAIN")),
+            Frame::Ping { .. } if self.link.as_ref().is_some_and(Link::overloaded) => {
+                let why = "pings whose answers nobody reads".into();
+                Err(LinkEnd::Broken(GoodbyeCode::Overloaded, why))
+            }
+            Frame::Ping { nonce } => {
+                self.send(&Frame::Pong { nonce });
+                Ok(())
+            }
+            Frame::Pong { .. } => Ok(()),
+            Frame::Credit { bytes } => match self.link.as_mut().map(|link| link.credited(bytes)) {
+                Some(Err(e)) => Err(LinkEnd::Broken(GoodbyeCode::FlowControl, e.to_string())),
+                _ => Ok(()),
+            },
+            Frame::Deliver { event, conns } => self.deliver(&event, conns),
+            Frame::GroupDeliver { group, event } => self.group_deliver(group, &event),
+            _ => self.seldom(frame),
+        }
+    }
+
+    fn seldom(&mut self, frame: &Frame<'_>) -> Result<(), LinkEnd> {
+        match *frame {
+            Frame::Opened { cursor, sessions } => {
+                self.link_cursor_moved(cursor);
+                sessions.iter().for_each(|session| self.opened(session, cursor));
+            }
+            Frame::Replay { conn, flags, cursor, heads, items } => {
+                self.replay(conn, &Replay { flags, cursor, heads, items });
+            }
+            Frame::Gap { reason, from, to, cursor, conns } => {
+                let reason = std::str::from_utf8(reason).unwrap_or_default();
+                self.gap(&Gap { reason, from, to }, cursor, conns);
+            }
+            Frame::Cursor { cursor } => self.link_cursor_moved(cursor),
+            Frame::Keys { keys } => self.take_keys(keys)?,
+            Frame::Inspect { token, conn } => self.inspect(token, conn),
+            Frame::GroupJoin { group, conns } => self.group_join(group, conns)?,
+            Frame::GroupLeave { group, conns } => self.group_leave(group, conns),
+            Frame::GroupEnd { group } => self.group_end(group),
+            Frame::Refused { conn, status, retry_after_s, code, message } => {
+                let text = |bytes| std::str::from_utf8(bytes).unwrap_or("unreadable");
+                let (code, message) = (text(code), text(message));
+                self.refused(conn, &StreamError { status, retry_after_s, code, message });
+            }
+            Frame::CloseSessions { reason, conns } => {
+                let reason = String::from_utf8_lossy(reason);
+                for conn in conns.iter() {
+                    if let Some((index, _)) = self.table.find(conn) {
+                        self.close_gently(index, &reason, CloseReason::CloseSessions);
+                    }
+                }
+            }
+            Frame::Response { conn, status, flags, body_bytes, headers, body } => {
+                self.response(conn, Answer { status, flags, body_bytes, headers, body });
+            }
+            Frame::ResponseBody { conn, flags, body } => self.response_body(conn, flags, body),
+            Frame::RequestCredit { conn, bytes } => self.request_credit(conn, bytes),
+            Frame::Shutdown { drain_ms } => {
+                let stop = u64::from(drain_ms).min(RUN - 1);
+                self.shared.stop.fetch_min(stop, std::sync::atomic::Ordering::Relaxed);
+            }
+            Frame::HelloBrain { .. } => return Err(LinkEnd::broken("3.1", "a second hello")),
+            _ => return Err(LinkEnd::broken("2.5", "a frame of the other direction")),
+        }
+        Ok(())
+    }
+
+    /// The handshake: answers, takes the settings, begins the sync.
+    fn meet(&mut self, window: u32, settings: Settings, node: &[u8]) -> Result<(), LinkEnd> {
+        let last = std::mem::replace(&mut self.settings, settings).auth_mode;
+        self.end_groups();
+        self.auth_changed(last);
+        self.let_clients_in()?;
+        let (count, names) = stats::metrics();
+        let config = &self.shared.config;
+        let Some(link) = self.link.as_mut() else { return Ok(()) };
+        link.granted(window);
+        link.up = true;
+        link.send(&Frame::HelloEdge {
+            version: VERSION,
+            window: WINDOW_BYTES,
+            pid: std::process::id(),
+            worker: self.index,
+            workers: config.workers,
+            build: env!("CARGO_PKG_VERSION").as_bytes(),
+            public_listen: config.public.to_string().as_bytes(),
+            api_listen: config.api.to_string().as_bytes(),
+            connections_max: u32::try_from(self.connections_max).unwrap_or(u32::MAX),
+            metrics: List::from_items(count, &names),
+        });
+        self.stats.count(Stat::Meetings);
+        let sessions = self.forget_numbers();
+        if self.index == 0 {
+            log!("met {}: {sessions} sessions in worker 0", String::from_utf8_lossy(node));
+        }
+        let cursor = self.link_cursor.clone();
+        self.send(&Frame::SyncBegin { sessions, cursor: &cursor });
+        self.sync_next = Some(0);
+        Ok(())
+    }
+
+    fn opened(&mut self, session: NumberedSession, cursor: &[u8]) {
+        let Some((index, slot)) = self.table.find(session.conn) else { return };
+        slot.user_number = session.user_number;
+        // What was read before OPENED is written before it, and counts as OPENED (6.2).
+        self.overdue(index);
+        let Some(slot) = self.table.get(index) else { return };
+        let phase = slot.phase;
+        match phase {
+            Phase::Opening if slot.transport == Transport::Poll => self.poll_opened(index, cursor),
+            Phase::Opening => self.welcome(index, cursor),
+            // A poll that another brain opened may have waited for its number.
+            Phase::Live => self.poll_due_if_late(index),
+            Phase::Left | Phase::Closing => {
+                let knew = slot.clear(flag::ANNOUNCED);
+                let reason = slot.ended.unwrap_or(CloseReason::Client);
+                if phase == Phase::Left {
+                    self.table.remove(index);
+                }
+                if knew {
+                    let NumberedSession { conn, user_number } = session;
+                    self.tell_close(ClosedSession { conn, user_number, reason });
+                }
+            }
+            Phase::Free | Phase::Proxy | Phase::Handshake | Phase::Http | Phase::Waiting => {}
+        }
+    }
+
+    fn refused(&mut self, conn: u64, error: &StreamError<'_>) {
+        let Some((index, slot)) = self.table.find(conn) else { return };
+        slot.clear(flag::ANNOUNCED);
+        match slot.phase {
+            Phase::Waiting | Phase::Opening => self.refuse_stream(index, error),
+            Phase::Live => {
+                self.close_gently(index, error.message, CloseReason::CloseSessions);
+            }
+            Phase::Left => self.table.remove(index),
+            Phase::Free | Phase::Proxy | Phase::Handshake | Phase::Http | Phase::Closing => {}
+        }
+    }
+
+    /// Heartbeats and their absence (4.5), the handshake's end (3.5), STATS.
+    pub(crate) fn link_time(&mut self) {
+        let now = self.now_ms;
+        let waits = self.link_waits();
+        let Some(link) = self.link.as_mut() else { return };
+        if waits {
+            // Nobody listens, so there is no silence.
+            link.heard_ms = now;
+        }
+        if !link.up {
+            if now > link.since_ms + HANDSHAKE_MS_MAX {
+                self.end_link(GoodbyeCode::Handshake, "no hello in time (3.5)");
+            }
+            return;
+        }
+        if now > link.heard_ms + SILENCE_MS {
+            self.stats.count(Stat::LinkErrors);
+            self.end_link(GoodbyeCode::Silence, "silence (4.5)");
+            return;
+        }
+        if now >= link.pinged_ms + HEARTBEAT_MS {
+            link.pinged_ms = now;
+            link.send(&Frame::Ping { nonce: now });
+        }
+        if now >= self.stats_sent_ms + STATS_MS {
+            self.stats_sent_ms = now;
+            self.send_stats();
+        }
+    }
+
+    fn send_stats(&mut self) {
+        let queued = self.link.as_ref().map_or(0, Link::queued);
+        self.stats.set(Stat::LinkQueueBytes, queued as u64);
+        self.stats.set(Stat::Connections, self.table.used() as u64);
+        self.stats.set(Stat::Newcomers, self.table.newcomers() as u64);
+        self.gauge_memory();
+        self.count_tls();
+        let (count, items) = self.stats.items();
+        self.send(&Frame::Stats { values: List::from_items(count, &items) });
+    }
+
+    /// Writes what waits for the brain.
+    pub(crate) fn flush_link(&mut self) {
+        let result = self.link.as_mut().map_or(Ok(()), Link::flush);
+        if let Err(e) = result {
+            self.link_lost(&e.to_string());
+        }
+    }
+
+    /// Ends the link with a reason that the brain gets to know, if a last write succeeds.
+    pub(crate) fn end_link(&mut self, code: GoodbyeCode, why: &str) {
+        if let Some(link) = self.link.as_mut() {
+            link.send(&Frame::Goodbye { code: code as u8, reason: why.as_bytes() });
+            let _: io::Result<()> = link.flush();
+            self.link_lost(why);
+        }
+    }
+
+    /// The brain is away: connections stay, requests are told (8.7), sessions wait for the next
+    /// meeting (9.2).
+    fn link_lost(&mut self, why: &str) {
+        if self.link.take().is_none() {
+            return;
+        }
+        log!("worker {}: link ended: {why}", self.index);
+        self.link_readable = false;
+        self.sync_next = None;
+        self.opens.clear();
+        self.closes.clear();
+        self.owe_nothing();
+        self.operations_lost();
+        for index in 0..self.table.slots() {
+            let Some(slot) = self.table.get(index) else { continue };
+            let phase = slot.phase;
+            match phase {
+                Phase::Left => self.table.remove(index),
+                Phase::Http if self.exchange(index).is_some_and(|e| e.in_flight) => {
+                    self.refuse(index, &request::NO_BRAIN);
+                }
+                Phase::Live => self.poll_due_if_late(index),
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Cursors (`protocol/link.md` 10.1, `protocol/http.md` 10): the worker's one, which stands for all
+//! of its live sessions, and those that clients come back with.
+
+use halley_link::{Cursor, Event, List, is_cursor};
+use halley_wire::http1::head::Request;
+use halley_wire::{Gap, HttpError, target};
+
+use crate::link::goodbye::LinkEnd;
+use crate::table::Phase;
+use crate::worker::Worker;
+
+/// What is no cursor travels as this, so that the brain can say so to the client (6.2).
+const NO_CURSOR: &[u8] = b"-";
+
+impl Worker {
+    /// Everything up to this cursor was read, for every live session.
+    pub(crate) fn link_cursor_moved(&mut self, cursor: &[u8]) {
+        if !cursor.is_empty() {
+            self.link_cursor.clear();
+            self.link_cursor.extend_from_slice(cursor);
+            self.link_place = None;
+        }
+    }
+
+    /// Everything up to this event was read (10.9).
+    pub(crate) fn link_cursor_passes(&mut self, event: &Event<'_>) -> Result<(), LinkEnd> {
+        if !event.cursor.is_empty() || self.link_cursor.is_empty() {
+            self.link_cursor_moved(event.cursor);
+            return Ok(());
+        }
+        if self.link_place.is_none() {
+            self.link_place = Cursor::decode(&self.link_cursor);
+        }
+        let moved = self.link_place.as_mut().is_some_and(|place| {
+            self.link_cursor.clear();
+            let passed = place.pass(event.shard, event.seq, event.at);
+            place.encode(&mut self.link_cursor);
+            passed
+        });
+        if moved { Ok(()) } else { Err(LinkEnd::broken("10.9", "an event can't move the cursor")) }
+    }
+
+    /// GAP: tells these connections, or all (10.4).
+    pub(crate) fn gap(&mut self, gap: &Gap<'_>, cursor: &[u8], conns: List<'_, u64>) {
+        for conn in conns.iter() {
+            if let Some((index, _)) = self.table.find(conn) {
+                self.overdue(index);
+                self.welcome(index, b"");
+                self.tell_gap(index, gap, cursor);
+            }
+        }
+        if conns.is_empty() {
+            for index in 0..self.table.slots() {
+                // Who is held is replayed from a cursor of its own, and told its own gaps; this
+                // gap's cursor would lead it past what it has yet to get.
+                if !self.holds.contains_key(&index) {
+                    self.tell_gap(index, gap, cursor);
+                }
+            }
+        }
+    }
+
+    fn tell_gap(&mut self, index: u32, gap: &Gap<'_>, cursor: &[u8]) {
+        self.overdue(index);
+        let Some(slot) = self.table.get(index) else { return };
+        let transport = slot.transport;
+        if !matches!(slot.phase, Phase::Opening | Phase::Live) {
+            return;
+        }
+        if let Some(hold) = self.holds.get_mut(&index) {
+            hold.moved(cursor);
+        }
+        if !self.poll_gap(index, gap, cursor)
+            && self.table.get(index).is_some_and(|slot| slot.phase == Phase::Live)
+        {
+            let mut out = Vec::new();
+            transport.gap(&mut out, cursor, gap);
+            self.push(index, out.into());
+        }
+    }
+}
+
+/// What a client goes on behind, from its address; empty for none.
+///
+/// # Errors
+/// 400 as for any parameter.
+pub fn of_target(req: &Request<'_>) -> Result<Vec<u8>, HttpError> {
+    let cursor = target::query_value(req.target, "cursor")?.unwrap_or_default();
+    Ok(checked(cursor.as_bytes()))
+}
+
+/// Likewise, but the header goes first: an EventSource comes back to the address that it was made
+/// with, and says in the header where it really was.
+///
+/// # Errors
+/// 400 as for any parameter.
+pub fn of_request(req: &Request<'_>) -> Result<Vec<u8>, HttpError> {
+    let cursor = of_target(req)?;
+    let header = req.header("last-event-id").unwrap_or_default();
+    Ok(if header.is_empty() { cursor } else { checked(header) })
+}
+
+fn checked(cursor: &[u8]) -> Vec<u8> {
+    if is_cursor(cursor) { cursor.to_vec() } else { NO_CURSOR.to_vec() }
+}

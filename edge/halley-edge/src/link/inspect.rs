@@ -1,0 +1,62 @@
+//! INSPECT (`protocol/link.md` 10.8): what a connection has waiting, for whoever asks why an event
+//! did not come.
+
+use halley_link::{Frame, SessionState};
+
+use crate::outbox::hold::Hold;
+use crate::table::Phase;
+use crate::worker::Worker;
+
+impl Worker {
+    /// Answers INSPECT.
+    pub(crate) fn inspect(&mut self, token: u32, conn: u64) {
+        let now = self.now_ms;
+        self.overdue_to(conn);
+        let found = self.table.find(conn).filter(|(_, slot)| {
+            !matches!(slot.phase, Phase::Proxy | Phase::Handshake | Phase::Http)
+        });
+        let Some((index, slot)) = found else { return self.send(&unknown(token, conn)) };
+        let hold = self.holds.get(&index);
+        let state = match slot.phase {
+            Phase::Waiting | Phase::Opening => SessionState::Opening,
+            Phase::Live if hold.is_some() => SessionState::Held,
+            Phase::Live => SessionState::Live,
+            _ => SessionState::Closing,
+        };
+        let transport = slot.transport.on_link();
+        let outbox = self.pool.get(slot.outbox);
+        let (bytes, pieces, stalled_ms, (dropped, conflated)) = outbox
+            .map_or((0, 0, 0, (0, 0)), |outbox| {
+                (outbox.bytes(), outbox.pieces(), outbox.stalled_ms(now), outbox.losses())
+            });
+        let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let frame = Frame::Inspected {
+            token,
+            conn,
+            state,
+            transport,
+            outbox_bytes: number(bytes),
+            outbox_pieces: number(pieces),
+            outbox_ms: u32::try_from(stalled_ms).unwrap_or(u32::MAX),
+            held: number(hold.map_or(0, Hold::len)),
+            dropped,
+            conflated,
+        };
+        self.send(&frame);
+    }
+}
+
+fn unknown(token: u32, conn: u64) -> Frame<'static> {
+    Frame::Inspected {
+        token,
+        conn,
+        state: SessionState::Unknown,
+        transport: 0,
+        outbox_bytes: 0,
+        outbox_pieces: 0,
+        outbox_ms: 0,
+        held: 0,
+        dropped: 0,
+        conflated: 0,
+    }
+}

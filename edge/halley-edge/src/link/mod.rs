@@ -1,0 +1,333 @@
+//! The worker's end of the link: its socket, its two windows, its queue. This file moves bytes and
+//! keeps section 4 of `protocol/link.md`; `brain.rs` makes and understands frames, `sync.rs` tells
+//! who is there, `cursor.rs` up to where, `inspect.rs` what is asked about one of them, and
+//! `goodbye.rs` is how it ends.
+//!
+//! Invariant: frames are written whole and in order; free frames overtake costly ones only
+//! between two frames.
+
+pub mod brain;
+pub mod cursor;
+pub mod goodbye;
+pub mod inspect;
+pub mod sync;
+
+use std::io::{self, Read, Write};
+
+use halley_link::{Credit, Deframer, Error, Frame, RawFrame};
+use mio::net::UnixStream;
+
+/// What this side grants the brain. Large enough for a burst of deliveries, small enough that a
+/// stopped worker holds the brain's memory, not the kernel's.
+pub const WINDOW_BYTES: u32 = 1_048_576;
+/// PING is sent this often (4.5).
+pub const HEARTBEAT_MS: u64 = 1_000;
+/// Silence for this long ends the link (4.5).
+pub const SILENCE_MS: u64 = 10_000;
+/// The handshake takes no longer than this (3.5).
+pub const HANDSHAKE_MS_MAX: u64 = 5_000;
+
+/// A link that brings so much in so long is busy.
+const BUSY_BYTES: usize = 8_192;
+const BUSY_MS: u64 = 1_000;
+/// Free frames that may wait: more than two sides with manners ever have.
+const URGENT_BYTES_MAX: usize = 65_536;
+
+/// How a read ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadEnd {
+    /// There may be more.
+    More,
+    /// The socket is empty.
+    Drained,
+    /// The brain closed.
+    Closed,
+}
+
+/// A link, from the moment the brain connects.
+pub struct Link {
+    socket: UnixStream,
+    deframer: Deframer,
+    credit: Option<Credit>,
+    /// Costly frames, whole; `sent` bytes of it are written, up to `allowed` there is credit.
+    queue: Vec<u8>,
+    sent: usize,
+    allowed: usize,
+    /// Free frames.
+    urgent: Vec<u8>,
+    /// What was dealt with and not yet given back.
+    dealt: u32,
+    /// Bytes in the deframer.
+    unread: usize,
+    /// Bytes read since `counted_ms`; see [`Link::release`].
+    lately: usize,
+    counted_ms: u64,
+    /// Was HELLO_BRAIN understood?
+    pub up: bool,
+    /// When it was dialled.
+    pub since_ms: u64,
+    /// When something was heard last.
+    pub heard_ms: u64,
+    /// When PING was sent last.
+    pub pinged_ms: u64,
+}
+
+impl Link {
+    /// A link that was just dialled.
+    pub fn new(socket: UnixStream, now_ms: u64) -> Link {
+        Link {
+            socket,
+            deframer: Deframer::new(),
+            credit: None,
+            queue: Vec::new(),
+            sent: 0,
+            allowed: 0,
+            urgent: Vec::new(),
+            dealt: 0,
+            unread: 0,
+            lately: 0,
+            counted_ms: now_ms,
+            up: false,
+            since_ms: now_ms,
+            heard_ms: now_ms,
+            pinged_ms: now_ms,
+        }
+    }
+
+    /// The brain granted a window.
+    pub fn granted(&mut self, window: u32) {
+        self.credit = Some(Credit::new(window));
+    }
+
+    /// The brain gave credit back.
+    ///
+    /// # Errors
+    /// 4.3 when it is more than was spent, or came before the hello.
+    pub fn credited(&mut self, bytes: u32) -> Result<(), Error> {
+        let early = Error { clause: "4.3", what: "credit before the hello" };
+        self.credit.as_mut().ok_or(early)?.give(bytes)
+    }
+
+    /// Queues a frame.
+    pub fn send(&mut self, frame: &Frame<'_>) {
+        if Frame::costs(frame.kind()) {
+            frame.encode(&mut self.queue);
+        } else {
+            frame.encode(&mut self.urgent);
+        }
+    }
+
+    /// Bytes that wait.
+    pub fn queued(&self) -> usize {
+        self.queue.len() - self.sent
+    }
+
+    /// Does the brain leave so many free frames unread that there is no end to it?
+    pub fn overloaded(&self) -> bool {
+        self.urgent.len() > URGENT_BYTES_MAX
+    }
+
+    /// Reads once.
+    ///
+    /// # Errors
+    /// What the socket says.
+    pub fn read(&mut self, now_ms: u64) -> io::Result<(ReadEnd, usize)> {
+        match self.socket.read(self.deframer.space()) {
+            Ok(0) => Ok((ReadEnd::Closed, 0)),
+            Ok(n) => {
+                self.deframer.filled(n);
+                self.unread += n;
+                self.lately += n;
+                self.heard_ms = now_ms;
+                Ok((ReadEnd::More, n))
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                self.release(now_ms);
+                Ok((ReadEnd::Drained, 0))
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok((ReadEnd::More, 0)),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// The socket is empty: on a quiet link the deframer's buffer goes, as it is 64 KiB for each of
+    /// many workers; on a busy one it stays, as making it costs as much as a write.
+    fn release(&mut self, now_ms: u64) {
+        if self.unread == 0 && self.lately < BUSY_BYTES {
+            self.deframer = Deframer::new();
+        }
+        if now_ms >= self.counted_ms + BUSY_MS {
+            self.lately = 0;
+            self.counted_ms = now_ms;
+        }
+    }
+
+    /// Gives back what a storm left in the queues.
+    pub fn trim(&mut self) {
+        self.queue.shrink_to_fit();
+        self.urgent.shrink_to_fit();
+    }
+
+    /// Takes the deframer out, so that its frames can be dealt with while the link is used.
+    pub fn take_frames(&mut self) -> Deframer {
+        std::mem::take(&mut self.deframer)
+    }
+
+    /// Puts the deframer back.
+    pub fn put_frames(&mut self, deframer: Deframer) {
+        self.deframer = deframer;
+    }
+
+    /// A frame was dealt with: gives its cost back, a quarter of the window at a time (4.3).
+    pub fn dealt_with(&mut self, raw: &RawFrame<'_>) {
+        self.unread = self.unread.saturating_sub(raw.cost);
+        if Frame::costs(raw.kind) {
+            self.dealt += raw.cost as u32;
+            if self.dealt >= WINDOW_BYTES / 4 {
+                let bytes = self.dealt.min(WINDOW_BYTES / 2);
+                self.dealt -= bytes;
+                self.send(&Frame::Credit { bytes });
+            }
+        }
+    }
+
+    /// Writes what credit and socket allow.
+    ///
+    /// # Errors
+    /// What the socket says.
+    pub fn flush(&mut self) -> io::Result<()> {
+        let result = self.write_all();
+        self.reclaim();
+        result
+    }
+
+    fn write_all(&mut self) -> io::Result<()> {
+        loop {
+            if self.sent == self.allowed && !self.urgent.is_empty() {
+                match self.socket.write(&self.urgent) {
+                    Ok(n) if n == self.urgent.len() => self.urgent.clear(),
+                    Ok(n) => {
+                        // The rest of a free frame must come next: it goes on as if it had been
+                        // paid for.
+                        let rest = self.urgent.split_off(n);
+                        self.queue.splice(self.sent..self.sent, rest.iter().copied());
+                        self.allowed += rest.len();
+                        self.urgent.clear();
+                    }
+                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                    Err(e) => return Err(e),
+                }
+                continue;
+            }
+            self.allow();
+            if self.sent == self.allowed {
+                return Ok(());
+            }
+            match self.socket.write(&self.queue[self.sent..self.allowed]) {
+                Ok(n) => self.sent += n,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// Spends credit on the frames that come next (4.2), not more than 64 KiB ahead of the
+    /// writing, so that free frames find a place between two frames soon.
+    fn allow(&mut self) {
+        const AHEAD_BYTES: usize = 65_536;
+        let Some(credit) = self.credit.as_mut() else { return };
+        while credit.open() && self.allowed - self.sent < AHEAD_BYTES {
+            let Some(prefix) = self.queue[self.allowed..].first_chunk::<4>() else { return };
+            let bytes = 4 + u32::from_be_bytes(*prefix) as usize;
+            credit.spend(bytes);
+            self.allowed += bytes;
+        }
+    }
+
+    /// Drops what was sent when that is most of the queue; gives the memory back after a burst.
+    fn reclaim(&mut self) {
+        const KEPT_BYTES: usize = 65_536;
+        if self.sent == self.queue.len() {
+            self.queue.clear();
+            self.queue.shrink_to(KEPT_BYTES);
+        } else if self.sent > KEPT_BYTES && self.sent > self.queue.len() / 2 {
+            self.queue.drain(..self.sent);
+        } else {
+            return;
+        }
+        self.allowed -= self.sent;
+        self.sent = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn read_all(socket: &mut UnixStream, deframer: &mut Deframer) -> Vec<u8> {
+        while let Ok(n) = socket.read(deframer.space()) {
+            deframer.filled(n);
+        }
+        let mut kinds = Vec::new();
+        while let Some(raw) = deframer.next().unwrap() {
+            kinds.push(raw.kind);
+        }
+        kinds
+    }
+
+    /// 4.2, 4.4: costly frames wait for credit, and a ping overtakes them.
+    #[test]
+    fn a_ping_overtakes_what_waits_for_credit() {
+        let (socket, mut peer) = UnixStream::pair().unwrap();
+        let mut link = Link::new(socket, 0);
+        let mut frames = Deframer::new();
+        link.granted(524_288);
+        let body = vec![0; 200_000];
+        for _ in 0..10 {
+            link.send(&Frame::RequestBody { conn: 1, flags: 0, body: &body });
+        }
+        let mut kinds = Vec::new();
+        for _ in 0..100 {
+            link.flush().unwrap();
+            kinds.extend(read_all(&mut peer, &mut frames));
+        }
+        assert_eq!(kinds, [0x46; 3], "the third frame overdraws the window");
+        link.send(&Frame::Ping { nonce: 1 });
+        link.flush().unwrap();
+        assert_eq!(read_all(&mut peer, &mut frames), [0x01]);
+        link.credited(500_000).unwrap();
+        kinds.clear();
+        for _ in 0..100 {
+            link.flush().unwrap();
+            kinds.extend(read_all(&mut peer, &mut frames));
+        }
+        assert_eq!(kinds, [0x46; 3]);
+        assert!(link.queued() > 4 * body.len());
+    }
+
+    /// 4.4: a ping that waits gets its place between two frames though the queue never empties.
+    #[test]
+    fn a_ping_finds_its_place_in_a_full_queue() {
+        let (socket, mut peer) = UnixStream::pair().unwrap();
+        let mut link = Link::new(socket, 0);
+        link.granted(100_000_000);
+        let body = vec![0; 30_000];
+        for _ in 0..200 {
+            link.send(&Frame::RequestBody { conn: 1, flags: 0, body: &body });
+        }
+        link.flush().unwrap();
+        link.send(&Frame::Ping { nonce: 1 });
+        let (mut frames, mut kinds) = (Deframer::new(), Vec::new());
+        while link.queued() > 0 {
+            link.flush().unwrap();
+            kinds.extend(read_all(&mut peer, &mut frames));
+        }
+        kinds.extend(read_all(&mut peer, &mut frames));
+        let place = kinds.iter().position(|kind| *kind == 0x01);
+        assert!(place.is_some_and(|p| p < 20), "{place:?} of {}", kinds.len());
+        assert_eq!(kinds.len(), 201);
+    }
+}

@@ -1,0 +1,321 @@
+//! The operations of WebSockets at work: one at a time goes to the brain, as a request on the
+//! session's connection id (link.md 12.7), and some wait for their turn (`protocol/http.md` 18).
+//!
+//! An entry is here while the brain has a request of the session. One that the brain is late with
+//! is answered and given up, but its entry stays: another answer could otherwise be taken for it.
+//!
+//! Bounds: `operations_waiting_max` messages and `message_bytes_max` bytes wait for one session;
+//! a session that waits has a request in flight, of which there are `requests_in_flight_max`. Of
+//! an answer [`ANSWER_BYTES_MAX`] are kept.
+
+use std::collections::VecDeque;
+
+use halley_link::{FLAG_END, Frame, Item, List, Pair};
+use halley_wire::HttpError;
+
+use crate::doors::who::{ALL_RIGHTS, OTHER_SESSION};
+use crate::http::request::{BUSY, NO_BRAIN};
+use crate::http::respond::Answer;
+use crate::sessions::operation::{self, Ask, Refused, Wish};
+use crate::sessions::transport::Transport;
+use crate::settings::AuthMode;
+use crate::stats::Stat;
+use crate::table::Phase;
+use crate::worker::Worker;
+use crate::worker::sweep::ANSWER_LATE;
+
+/// Answers are an id or two numbers; a longer one is none of those.
+const ANSWER_BYTES_MAX: u64 = 16_384;
+
+const TOO_MANY: HttpError = HttpError::new(
+    429,
+    "operations_waiting_max",
+    "Too many messages of this WebSocket wait for their turn: wait for answers before you send \
+     more.",
+);
+const GIVEN_UP: HttpError = HttpError::new(
+    503,
+    "brain_busy",
+    "The brain hasn't answered an operation of this WebSocket yet: try again, or open another one.",
+)
+.after(1);
+
+/// What the client waits for.
+struct Asked {
+    reference: Option<Box<str>>,
+    until_ms: u64,
+}
+
+/// An operation that waits for its turn.
+struct Waiting {
+    reference: Option<Box<str>>,
+    ask: Ask,
+}
+
+impl Waiting {
+    fn bytes(&self) -> usize {
+        self.ask.target.len() + self.ask.body.len()
+    }
+}
+
+/// What has come of an answer.
+struct Gathered {
+    status: u16,
+    retry_after_s: Option<u32>,
+    body: Vec<u8>,
+    too_large: bool,
+}
+
+/// Those of one session. Invariant: the brain has a request of it.
+pub struct Operations {
+    /// `None` when it was given up.
+    asked: Option<Asked>,
+    answer: Option<Gathered>,
+    waiting: VecDeque<Waiting>,
+    waiting_bytes: usize,
+}
+
+impl Operations {
+    /// When somebody has to look, by the worker's time.
+    pub fn until_ms(&self) -> Option<u64> {
+        self.asked.as_ref().map(|asked| asked.until_ms)
+    }
+}
+
+impl Worker {
+    /// A message of a WebSocket's client; false when the connection ends.
+    pub(crate) fn operate(&mut self, index: u32, text: &str) -> bool {
+        let operation = match operation::read(text) {
+            Ok(operation) => operation,
+            Err(refused) => return self.refuse_message(index, &refused),
+        };
+        let reference = operation.reference;
+        let user = self.shared.doors.hasher.name(self.table.user(index));
+        if let Err(error) = self.user_may_ask(user) {
+            return self.refuse_message(index, &Refused { reference, error });
+        }
+        let ask = match operation.wish {
+            Wish::Ask(ask) => ask,
+            Wish::Token(token) => {
+                return match self.renew_token(index, &token) {
+                    Ok(json) => {
+                        self.say(index, &operation::answer(reference.as_deref(), "ok", &json))
+                    }
+                    Err(error) => self.refuse_message(index, &Refused { reference, error }),
+                };
+            }
+        };
+        let waiting = Waiting { reference, ask };
+        let (most, bytes_max) =
+            (self.settings.operations_waiting_max, self.settings.message_bytes_max);
+        let error = match self.operations.get_mut(&index) {
+            None => match self.ask(index, &waiting) {
+                Ok(()) => {
+                    let asked = Some(self.asked(waiting.reference));
+                    self.add_operations(index, asked, VecDeque::new());
+                    return true;
+                }
+                Err(error) => error,
+            },
+            Some(operations) if operations.asked.is_none() => GIVEN_UP,
+            Some(operations) => {
+                let bytes = operations.waiting_bytes + waiting.bytes();
+                if operations.waiting.len() < most && bytes <= bytes_max {
+                    operations.waiting_bytes = bytes;
+                    operations.waiting.push_back(waiting);
+                    return true;
+                }
+                TOO_MANY
+            }
+        };
+        self.refuse_message(index, &Refused { reference: waiting.reference, error })
+    }
+
+    fn asked(&self, reference: Option<Box<str>>) -> Asked {
+        Asked { reference, until_ms: self.now_ms + self.settings.response_ms_max }
+    }
+
+    fn add_operations(&mut self, index: u32, asked: Option<Asked>, waiting: VecDeque<Waiting>) {
+        let waiting_bytes = waiting.iter().map(Waiting::bytes).sum();
+        let operations = Operations { asked, answer: None, waiting, waiting_bytes };
+        self.operations.insert(index, Box::new(operations));
+        self.watch_session(index);
+    }
+
+    /// Sends an operation to the brain.
+    fn ask(&mut self, index: u32, waiting: &Waiting) -> Result<(), HttpError> {
+        // What was said last may have been too much for the client: then the slot is nobody's, and
+        // its id the next one's.
+        if self.table.get(index).is_none_or(|slot| slot.phase != Phase::Live) {
+            return Err(GIVEN_UP);
+        }
+        if !self.link.as_ref().is_some_and(|link| link.up) {
+            return Err(NO_BRAIN.after(1));
+        }
+        let in_flight = self.stats.get(Stat::RequestsInFlight);
+        if in_flight >= self.settings.requests_in_flight_max || !self.link_has_room() {
+            return Err(BUSY.after(1));
+        }
+        let conn = self.table.conn(index);
+        let rights = match self.settings.auth_mode {
+            AuthMode::None => ALL_RIGHTS,
+            AuthMode::Jwt => self.tokens.rights(index),
+        };
+        let mut items = Vec::new();
+        for (name, value) in [
+            ("halley-user", self.table.user(index)),
+            ("halley-rights", rights.as_bytes()),
+            ("content-type", b"application/json"),
+        ] {
+            Pair { name: name.as_bytes(), value }.write(&mut items);
+        }
+        let Ask { method, target, body } = &waiting.ask;
+        self.send(&Frame::Request {
+            conn,
+            listener: 1,
+            flags: FLAG_END,
+            method: method.as_bytes(),
+            target: target.as_bytes(),
+            headers: List::from_items(3, &items),
+            body: body.as_bytes(),
+        });
+        self.stats.count(Stat::PassedOn);
+        self.stats.count(Stat::Operations);
+        self.stats.add(Stat::RequestsInFlight, 1);
+        Ok(())
+    }
+
+    /// Another token of the session's user takes the place of the last one (14.7); gives what the
+    /// client is told.
+    fn renew_token(&mut self, index: u32, token: &str) -> Result<String, HttpError> {
+        if self.settings.auth_mode == AuthMode::None {
+            return Ok("{\"expires\":null}".to_owned());
+        }
+        let asker = self.asker_of_token(token.as_bytes()).map_err(crate::doors::who::refused)?;
+        if asker.user.as_bytes() != self.table.user(index) {
+            self.stats.count(Stat::TokensOfOthers);
+            return Err(OTHER_SESSION);
+        }
+        self.take_token(index, Transport::WebSocket, &asker);
+        self.stats.count(Stat::TokensRenewed);
+        self.watch_session(index);
+        let leeway_s = self.settings.token_rules.leeway_s;
+        Ok(format!("{{\"expires\":{}}}", u64::from(asker.until_s).saturating_sub(leeway_s)))
+    }
+
+    /// RESPONSE, if the connection is a WebSocket's; else gives the answer back.
+    pub(crate) fn operation_answer<'a>(
+        &mut self,
+        index: u32,
+        answer: Answer<'a>,
+    ) -> Option<Answer<'a>> {
+        let Some(operations) = self.operations.get_mut(&index) else { return Some(answer) };
+        let header = answer.headers.iter().find(|header| header.name == b"retry-after");
+        let seconds = header.and_then(|header| std::str::from_utf8(header.value).ok());
+        operations.answer.get_or_insert(Gathered {
+            status: answer.status,
+            retry_after_s: seconds.and_then(|seconds| seconds.parse().ok()),
+            body: Vec::new(),
+            too_large: answer.body_bytes > ANSWER_BYTES_MAX,
+        });
+        self.operation_answer_body(index, answer.flags, answer.body);
+        None
+    }
+
+    /// RESPONSE_BODY; false if the connection is no WebSocket's that waits for one.
+    pub(crate) fn operation_answer_body(&mut self, index: u32, flags: u8, body: &[u8]) -> bool {
+        let Some(operations) = self.operations.get_mut(&index) else { return false };
+        let Some(answer) = operations.answer.as_mut() else { return true };
+        answer.too_large |= (answer.body.len() + body.len()) as u64 > ANSWER_BYTES_MAX;
+        if !answer.too_large {
+            answer.body.extend_from_slice(body);
+        }
+        if flags & FLAG_END != 0 {
+            self.operation_done(index);
+        }
+        true
+    }
+
+    fn operation_done(&mut self, index: u32) {
+        let Some(operations) = self.operations.remove(&index) else { return };
+        let Operations { asked, answer, mut waiting, .. } = *operations;
+        self.stats.sub(Stat::RequestsInFlight, 1);
+        if let (Some(asked), Some(Gathered { status, retry_after_s, mut body, too_large })) =
+            (asked, answer)
+        {
+            if too_large {
+                body.clear();
+            }
+            let reference = asked.reference.as_deref();
+            self.tell(index, &operation::of_the_brain(reference, status, &body, retry_after_s));
+        }
+        while let Some(next) = waiting.pop_front() {
+            match self.ask(index, &next) {
+                Ok(()) => {
+                    let asked = Some(self.asked(next.reference));
+                    return self.add_operations(index, asked, waiting);
+                }
+                Err(error) => self.tell_refusal(index, next.reference.as_deref(), &error),
+            }
+        }
+    }
+
+    /// The brain may be late with an operation.
+    pub(crate) fn operation_may_be_late(&mut self, index: u32) {
+        let now_ms = self.now_ms;
+        let Some(operations) = self.operations.get_mut(&index) else { return };
+        if operations.until_ms().is_none_or(|until_ms| until_ms > now_ms) {
+            return;
+        }
+        operations.waiting_bytes = 0;
+        let (asked, waiting) = (operations.asked.take(), std::mem::take(&mut operations.waiting));
+        if let Some(asked) = asked {
+            self.stats.count(Stat::Unavailable);
+            self.tell_refusal(index, asked.reference.as_deref(), &ANSWER_LATE);
+        }
+        for waiting in waiting {
+            self.tell_refusal(index, waiting.reference.as_deref(), &GIVEN_UP);
+        }
+    }
+
+    /// The brain is away: nothing of this is going to be answered (8.7).
+    pub(crate) fn operations_lost(&mut self) {
+        for (index, operations) in std::mem::take(&mut self.operations) {
+            self.stats.sub(Stat::RequestsInFlight, 1);
+            let Operations { asked, waiting, .. } = *operations;
+            let asked = asked.into_iter().map(|asked| asked.reference);
+            for reference in asked.chain(waiting.into_iter().map(|waiting| waiting.reference)) {
+                self.tell_refusal(index, reference.as_deref(), &NO_BRAIN.after(1));
+            }
+        }
+    }
+
+    /// The session ends, and its request with it (12.7).
+    pub(crate) fn operations_gone(&mut self, index: u32) {
+        if self.operations.remove(&index).is_some() {
+            let conn = self.table.conn(index);
+            self.stats.sub(Stat::RequestsInFlight, 1);
+            self.send(&Frame::RequestGone { conn });
+        }
+    }
+
+    /// Answers a message that goes no further; false when the connection ends.
+    pub(crate) fn refuse_message(&mut self, index: u32, refused: &Refused) -> bool {
+        self.stats.count(Stat::OperationsRefused);
+        self.say(index, &operation::refusal(refused.reference.as_deref(), &refused.error))
+    }
+
+    fn tell_refusal(&mut self, index: u32, reference: Option<&str>, error: &HttpError) {
+        self.stats.count(Stat::OperationsRefused);
+        self.tell(index, &operation::refusal(reference, error));
+    }
+
+    /// Says what became of an operation; there are as many as may wait.
+    fn tell(&mut self, index: u32, text: &str) {
+        if self.table.get(index).is_some_and(|slot| slot.phase == Phase::Live) {
+            let mut out = Vec::new();
+            halley_wire::websocket::encode::text(&mut out, text);
+            self.push(index, out.into());
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! Long-poll (`protocol/http.md` 11): a session that ends with the first thing there is to say.
+//!
+//! A poll is opened as streams are, and with a cursor it is held as they are (`outbox/hold.rs`);
+//! but what it gets gathers in its answer instead of the outbox. It is answered at the end of the
+//! round that brought something, or when its time is over; then the connection goes on to the next
+//! request.
+//!
+//! The next request is another session with a connection id of its own (link.md 2.4), as it may be
+//! another user's, and frames about this one may still be on their way. So a poll is answered only
+//! when the brain can be told that the session is over, which takes the number from OPENED (6.4).
+//!
+//! Bounds: `hold_bytes_max` of live events, one REPLAY, and [`AHEAD_BYTES_MAX`] of requests that
+//! were sent ahead of the answer.
+
+use std::rc::Rc;
+
+use halley_link::CloseReason;
+use halley_wire::http1::head::Request;
+use halley_wire::{Gap, HttpError, poll, target};
+
+use crate::http::exchange::Exchange;
+use crate::link::cursor;
+use crate::outbox::{self, Piece};
+use crate::sessions::stream::SessionRequest;
+use crate::sessions::transport::{EXPIRED, Transport};
+use crate::stats::Stat;
+use crate::table::{Detail, Phase, flag};
+use crate::worker::Worker;
+
+/// What a client may send ahead of its answer before it is not read any more.
+const AHEAD_BYTES_MAX: usize = 16_384;
+/// Without `timeout` (11.2).
+const TIMEOUT_MS: u64 = 25_000;
+/// A held poll waits so long for its replay, though its timeout be shorter: else a client that
+/// never waits would never get anything.
+const HELD_MS_MIN: u64 = 1_000;
+
+const BAD_TIMEOUT: HttpError = HttpError::new(
+    400,
+    "bad_timeout",
+    "timeout is in seconds, a decimal number such as 2.5: for how long the answer may wait.",
+);
+
+/// A gap that has yet to be told.
+struct OwnGap {
+    reason: String,
+    from: u64,
+    to: u64,
+}
+
+/// What a poll is going to be answered with.
+pub struct Poll {
+    until_ms: u64,
+    events: Vec<Rc<[u8]>>,
+    bytes: usize,
+    gap: Option<OwnGap>,
+    /// Of OPENED or of the gap, and where the link was then.
+    cursor: Box<[u8]>,
+    link_was: Box<[u8]>,
+    /// What the client sent ahead of the answer.
+    unparsed: Vec<u8>,
+    /// Its token has expired.
+    expired: bool,
+}
+
+impl Poll {
+    /// Is there anything to say?
+    pub fn has_something(&self) -> bool {
+        !self.events.is_empty() || self.gap.is_some() || self.expired
+    }
+
+    /// Notes a gap; several become one.
+    fn note(&mut self, gap: &Gap<'_>) {
+        let from = self.gap.as_ref().map_or(gap.from, |first| first.from);
+        let (reason, to) = (gap.reason.to_owned(), gap.to);
+        self.gap = Some(OwnGap { reason, from, to });
+    }
+}
+
+impl Worker {
+    /// `GET /v1/poll`
+    pub(crate) fn open_poll(&mut self, index: u32, req: &Request<'_>) -> Result<(), HttpError> {
+        let asker = &self.asker(req)?;
+        let timeout_ms = match target::query_value(req.target, "timeout")? {
+            Some(text) => milliseconds(&text).ok_or(BAD_TIMEOUT)?,
+            None => TIMEOUT_MS,
+        };
+        let until_ms = self.now_ms + timeout_ms.min(self.settings.poll_ms_max);
+        let cursor = cursor::of_target(req)?;
+        let transport = Transport::Poll;
+        let wanted = SessionRequest { transport, asker, cursor: &cursor };
+        self.open_session(index, req, &wanted, |out, options| {
+            // Only HEAD is answered by this.
+            if options.head_only {
+                let events: &[Rc<[u8]>] = &[];
+                poll::answer(
+                    out,
+                    &poll::Answer { gap: None, events, cursor: b"", end: None },
+                    options,
+                );
+            }
+        })?;
+        if let Some(Detail::Opening(opening)) = self.table.detail(index) {
+            opening.poll = Some(Poll {
+                until_ms,
+                events: Vec::new(),
+                bytes: 0,
+                gap: None,
+                cursor: Box::default(),
+                link_was: Box::default(),
+                unparsed: Vec::new(),
+                expired: false,
+            });
+            // Its events are set aside, and whether the client has left is to be seen.
+            if let Some(slot) = self.table.get(index) {
+                slot.set(flag::ASIDE | flag::UNREAD);
+            }
+            self.ready.push(index);
+        }
+        Ok(())
+    }
+
+    /// The poll of a connection that has one.
+    pub(crate) fn poll_of(&mut self, index: u32) -> Option<&mut Poll> {
+        match self.table.detail(index)? {
+            Detail::Opening(opening) => opening.poll.as_mut(),
+            _ => None,
+        }
+    }
+
+    /// OPENED of a poll: its time begins to count.
+    pub(crate) fn poll_opened(&mut self, index: u32, cursor: &[u8]) {
+        let held = self.is_held(index);
+        let now_ms = self.now_ms;
+        self.poll_begins(index, cursor);
+        self.begin_session(index);
+        let Some(poll) = self.poll_of(index) else { return };
+        let left_ms = poll.until_ms.saturating_sub(now_ms);
+        if left_ms == 0 && !held {
+            return self.answer_poll_soon(index);
+        }
+        self.set_deadline(index, if held { left_ms.max(HELD_MS_MIN) } else { left_ms });
+        self.poll_due_if_it_has_something(index);
+        self.replayed(index);
+    }
+
+    /// The brain said where the poll is, which is nearer than what the link said before.
+    fn poll_begins(&mut self, index: u32, cursor: &[u8]) {
+        let link_was = self.link_cursor.as_slice().into();
+        if let Some(poll) = self.poll_of(index).filter(|_| !cursor.is_empty()) {
+            poll.cursor = cursor.into();
+            poll.link_was = link_was;
+        }
+    }
+
+    /// Puts an event into a poll's answer; false when there is no room for it.
+    pub(crate) fn gather(&mut self, index: u32, piece: Piece, bytes_max: usize) -> bool {
+        let held = self.is_held(index);
+        let Some(poll) = self.poll_of(index) else { return false };
+        if piece.len() > bytes_max.saturating_sub(poll.bytes) {
+            return false;
+        }
+        poll.bytes += piece.len();
+        poll.events.push(piece.bytes);
+        if !held {
+            self.answer_poll_soon(index);
+        }
+        true
+    }
+
+    /// A gap that concerns a poll; false if the connection has none.
+    pub(crate) fn poll_gap(&mut self, index: u32, gap: &Gap<'_>, cursor: &[u8]) -> bool {
+        let held = self.is_held(index);
+        let Some(poll) = self.poll_of(index) else { return false };
+        poll.note(gap);
+        self.poll_begins(index, cursor);
+        if !held {
+            self.answer_poll_soon(index);
+        }
+        true
+    }
+
+    /// A REPLAY was dealt with: if it brought something, the poll is answered.
+    pub(crate) fn poll_due_if_it_has_something(&mut self, index: u32) {
+        if self.poll_of(index).is_some_and(|poll| poll.has_something()) {
+            self.answer_poll_soon(index);
+        }
+    }
+
+    /// A poll that could not be answered when it was due may be answered now.
+    pub(crate) fn poll_due_if_late(&mut self, index: u32) {
+        let wait_ms = if self.is_held(index) { HELD_MS_MIN } else { 0 };
+        let now_ms = self.now_ms;
+        let late = |poll: &mut Poll| poll.until_ms + wait_ms <= now_ms;
+        if self.poll_of(index).is_some_and(|poll| poll.has_something() || late(poll)) {
+            self.answer_poll_soon(index);
+        }
+    }
+
+    /// A poll is held no longer: it is answered, or has what is left of its own time.
+    pub(crate) fn poll_goes_live(&mut self, index: u32) {
+        let now_ms = self.now_ms;
+        let Some(poll) = self.poll_of(index) else { return };
+        let left_ms = poll.until_ms.saturating_sub(now_ms);
+        if poll.has_something() || left_ms == 0 {
+            self.answer_poll_soon(index);
+        } else {
+            self.set_deadline(index, left_ms);
+        }
+    }
+
+    /// At the end of the round: more of what the round brings goes into the same answer.
+    pub(crate) fn answer_poll_soon(&mut self, index: u32) {
+        let conn = self.table.conn(index);
+        if self.polls_due.last() != Some(&conn) {
+            self.polls_due.push(conn);
+        }
+    }
+
+    /// Answers the polls that are due.
+    pub(crate) fn answer_polls(&mut self) {
+        for conn in std::mem::take(&mut self.polls_due) {
+            if let Some((index, slot)) = self.table.find(conn) {
+                // OPENED makes it due again.
+                let numbered = slot.user_number != 0 || !slot.has(flag::ANNOUNCED);
+                if slot.phase == Phase::Live && (numbered || self.link.is_none()) {
+                    self.answer_poll(index, CloseReason::Poll, true);
+                }
+            }
+        }
+    }
+
+    /// Ends the session with its answer. The connection goes on if the client wants it to and
+    /// `keep` is true.
+    pub(crate) fn answer_poll(&mut self, index: u32, reason: CloseReason, keep: bool) {
+        let (date, origins) = (self.clock.date, Rc::clone(&self.settings.origins));
+        self.overdue(index);
+        let cursor = self.poll_cursor(index);
+        let Detail::Opening(opening) = self.table.take_detail(index) else { return };
+        let Some(poll) = opening.poll else { return };
+        let reply = if keep { opening.reply } else { opening.reply.last() };
+        let gap = poll.gap.as_ref();
+        let gap = gap.map(|gap| Gap { reason: &gap.reason, from: gap.from, to: gap.to });
+        let end = poll.expired.then_some(EXPIRED);
+        let reason = if poll.expired { CloseReason::Expired } else { reason };
+        let answer = poll::Answer { gap, events: &poll.events, cursor: &cursor, end };
+        let mut out = Vec::new();
+        poll::answer(&mut out, &answer, &reply.options(&origins, date));
+        self.stats.count(Stat::Polls);
+        if !reply.keep_alive {
+            self.push(index, out.into());
+            self.close_after_flush(index, reason);
+            // A long answer may take its time, unlike a stream's last words.
+            if self.table.get(index).is_some_and(|slot| slot.outbox != outbox::NONE) {
+                let ms = self.answer_ms(index);
+                self.set_deadline(index, ms);
+            }
+            return;
+        }
+        self.leave(index, reason);
+        let Some(slot) = self.table.get(index) else { return };
+        slot.clear(flag::ANNOUNCED);
+        slot.ended = None;
+        slot.phase = Phase::Http;
+        slot.user_number = 0;
+        let unparsed = poll.unparsed;
+        let exchange = Exchange { unparsed, reply, ..Exchange::default() };
+        self.back_to_proxy(index);
+        self.table.set_user(index, b"");
+        self.table.set_detail(index, Detail::Http(Box::new(exchange)));
+        self.renew(index);
+        self.push(index, out.into());
+        self.finish(index);
+        if let Some(slot) = self.table.get(index) {
+            slot.set(flag::UNREAD);
+            self.ready.push(index);
+        }
+    }
+
+    /// A poll's token has expired: it is answered with what there is. False if that was known.
+    pub(crate) fn poll_expired(&mut self, index: u32) -> bool {
+        let Some(poll) = self.poll_of(index) else { return false };
+        let first = !std::mem::replace(&mut poll.expired, true);
+        self.answer_poll_soon(index);
+        first
+    }
+
+    /// What the client of a poll goes on behind.
+    fn poll_cursor(&mut self, index: u32) -> Vec<u8> {
+        if let Some(hold) = self.holds.get(&index) {
+            return hold.cursor().to_vec();
+        }
+        let link = self.link_cursor.clone();
+        match self.poll_of(index) {
+            // The link has brought nothing since the brain named another cursor: that is nearer.
+            Some(poll) if poll.events.is_empty() && *poll.link_was == *link => {
+                if poll.cursor.is_empty() { link } else { poll.cursor.to_vec() }
+            }
+            _ => link,
+        }
+    }
+
+    /// The next request of the connection is about another session: what is on its way for this
+    /// one must not meet it.
+    fn renew(&mut self, index: u32) {
+        self.table.renew(index);
+        self.watch_again(index);
+    }
+
+    /// Asks for the socket's events anew, under the connection's present id.
+    fn watch_again(&mut self, index: u32) {
+        let blocked = self.table.get(index).is_some_and(|slot| slot.has(flag::BLOCKED));
+        self.watch(index, blocked);
+    }
+
+    /// Keeps what came behind the request of a poll.
+    pub(crate) fn read_ahead(&mut self, index: u32, bytes: &[u8]) {
+        let Some(poll) = self.poll_of(index) else { return };
+        poll.unparsed.extend_from_slice(bytes);
+        if poll.unparsed.len() >= AHEAD_BYTES_MAX {
+            // Nothing more is read, so only an event tells that the client has left; it may have
+            // come together with the request.
+            self.watch_again(index);
+        }
+    }
+
+    /// Reads what a waiting client sends: the next request, or its end.
+    pub(crate) fn poll_readable(&mut self, index: u32) {
+        loop {
+            let Some(poll) = self.poll_of(index) else { return };
+            let room = AHEAD_BYTES_MAX.saturating_sub(poll.unparsed.len());
+            if room == 0 {
+                if let Some(slot) = self.table.get(index) {
+                    slot.set(flag::UNREAD);
+                }
+                return;
+            }
+            let mut scratch = std::mem::take(&mut self.scratch);
+            let most = room.min(scratch.len());
+            let read = self.read(index, &mut scratch, most);
+            if let Some(n) = read {
+                self.read_ahead(index, &scratch[..n]);
+            }
+            self.scratch = scratch;
+            if read.is_none() {
+                return;
+            }
+        }
+    }
+}
+
+/// A decimal number of seconds, as long as it likes (11.2).
+fn milliseconds(text: &str) -> Option<u64> {
+    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if !digits(whole) || !digits(part) {
+        return None;
+    }
+    let whole = whole.parse().unwrap_or(u64::MAX / 1_000 - 1);
+    let thousandths = part.bytes().chain(*b"000").take(3);
+    let part = thousandths.fold(0, |ms, digit| 10 * ms + u64::from(digit - b'0'));
+    Some(whole.min(u64::MAX / 1_000 - 1) * 1_000 + part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::milliseconds;
+
+    /// http.md 11.2.
+    #[test]
+    fn a_timeout_is_a_decimal_number_of_seconds() {
+        for (text, ms) in [
+            ("0", 0),
+            ("2.5", 2_500),
+            ("25", 25_000),
+            ("0.0019", 1),
+            ("007.25", 7_250),
+            ("1.0000000000000000000000000000000001", 1_000),
+        ] {
+            assert_eq!(milliseconds(text), Some(ms), "{text}");
+        }
+        let long = "9".repeat(60);
+        assert!(milliseconds(&long).is_some_and(|ms| ms > u64::MAX / 2));
+        for text in ["", ".", "1.", ".5", "-1", "+1", "1e3", "inf", "1,5", " 1", "1.2.3", "\u{661}"]
+        {
+            assert_eq!(milliseconds(text), None, "{text}");
+        }
+    }
+}

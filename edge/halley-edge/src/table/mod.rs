@@ -1,0 +1,349 @@
+//! The worker's connections: dense slots in chunks.
+//!
+//! A slot is what an idle connection costs, so it holds numbers only: what is being read or written
+//! is a [`Detail`] or an outbox, lent from slabs and gone when nothing happens; the user's id is in
+//! [`Names`]. Chunks keep the table from doubling (and copying) when it grows.
+//!
+//! A connection id is `generation << 24 | index` (link.md 2.4); a slot's generation moves on when
+//! it is freed, so an id names one connection only.
+//!
+//! Beside the slots: `names.rs` keeps users' ids, `slab.rs` lends what few have at a time,
+//! `beside.rs` holds what only some have, `wheel.rs` says whose deadline to look at.
+
+pub mod beside;
+pub mod names;
+pub mod slab;
+#[cfg(test)]
+pub(crate) mod tests;
+pub mod wheel;
+
+use std::sync::Arc;
+
+use halley_link::CloseReason;
+use halley_wire::websocket::Decoder;
+use mio::net::TcpStream;
+
+use crate::doors::Doors;
+use crate::doors::address::Address;
+use crate::doors::newcomers::Newcomers;
+use crate::http::exchange::Exchange;
+use crate::sessions::stream::Opening;
+use crate::sessions::transport::Transport;
+use crate::table::beside::Beside;
+use crate::table::names::{Name, Names};
+use crate::table::slab::{NONE, Slab};
+use crate::table::wheel::Mark;
+
+const CHUNK: usize = 1_024;
+const INDEX_BITS: u32 = 24;
+const INDEX_MASK: u64 = (1 << INDEX_BITS) - 1;
+/// A slot's `tag` holds its flags in this many bits and its generation above them.
+const FLAG_BITS: u32 = 10;
+/// Connections that a table can hold.
+pub const CONNECTIONS_LIMIT: usize = 1 << INDEX_BITS;
+
+/// Where a connection is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// No connection.
+    Free,
+    /// A proxy is to say who the client is.
+    Proxy,
+    /// Agrees on TLS, before its first request.
+    Handshake,
+    /// Speaks HTTP requests and answers.
+    Http,
+    /// A stream that waits to be admitted; the brain hasn't heard of it.
+    Waiting,
+    /// A stream that waits for its session.
+    Opening,
+    /// A stream with its session.
+    Live,
+    /// Only what is in the outbox is still written; what comes in is thrown away.
+    Closing,
+    /// The client left before OPENED: the slot waits for it, to send CLOSE (6.4).
+    Left,
+}
+
+/// What a connection needs only while something happens on it.
+#[derive(Default)]
+pub enum Detail {
+    /// Nothing.
+    #[default]
+    None,
+    /// An HTTP request or answer in the middle.
+    Http(Box<Exchange>),
+    /// A stream's answer until the session is there, a poll's until there is one.
+    Opening(Box<Opening>),
+    /// A frame or message in the middle that a WebSocket's client sends.
+    WebSocket(Decoder),
+}
+
+/// Flags of a slot.
+pub mod flag {
+    /// Came in over the API listener.
+    pub const API: u16 = 1;
+    /// Is in the list of connections to flush.
+    pub const DIRTY: u16 = 2;
+    /// The poll tells when the socket takes bytes again.
+    pub const BLOCKED: u16 = 4;
+    /// The socket may have bytes that were left there on purpose.
+    pub const UNREAD: u16 = 8;
+    /// The brain knows, or is about to know, this session on the present link.
+    pub const ANNOUNCED: u16 = 16;
+    /// Something was written since the last sweep.
+    pub const ACTIVE: u16 = 32;
+    /// A WebSocket ping has no answer yet.
+    pub const PINGED: u16 = 64;
+    /// Its events don't go into the outbox: it is held (`outbox/hold.rs`), or a poll
+    /// (`sessions/poll.rs`).
+    pub const ASIDE: u16 = 128;
+    /// Has not sent a whole request yet.
+    pub const NEWCOMER: u16 = 256;
+}
+
+/// One connection.
+pub struct Slot {
+    /// The client's socket.
+    pub socket: Option<TcpStream>,
+    /// What the brain calls the user; 0 before OPENED. Of a free slot: the next free one.
+    pub user_number: u32,
+    /// In the pool of outboxes, or [`NONE`].
+    pub outbox: u32,
+    /// Tick at which the connection is late; 0 for never.
+    pub deadline: u32,
+    /// See [`FLAG_BITS`].
+    tag: u32,
+    detail: u32,
+    user: Name,
+    /// The look that the wheel has promised.
+    pub look: Option<Mark>,
+    /// Where it is in its life.
+    pub phase: Phase,
+    /// What the stream is; meaningless for HTTP.
+    pub transport: Transport,
+    /// The session ended before OPENED, for this reason (6.4).
+    pub ended: Option<CloseReason>,
+}
+
+/// What an idle connection costs here; a larger slot is a decision, not an accident.
+#[cfg(any(test, not(debug_assertions)))]
+pub const SLOT_BYTES: usize = 32;
+
+// In debug builds mio's socket also remembers its poll.
+#[cfg(not(debug_assertions))]
+const _: () = assert!(size_of::<Slot>() == SLOT_BYTES);
+
+impl Slot {
+    fn free(generation: u32) -> Slot {
+        Slot {
+            socket: None,
+            user_number: NONE,
+            outbox: NONE,
+            deadline: 0,
+            tag: generation << FLAG_BITS,
+            detail: NONE,
+            user: Name::NONE,
+            look: None,
+            phase: Phase::Free,
+            transport: Transport::SseChunked,
+            ended: None,
+        }
+    }
+
+    fn generation(&self) -> u32 {
+        self.tag >> FLAG_BITS
+    }
+
+    /// Does nothing happen on it?
+    pub fn is_idle(&self) -> bool {
+        self.detail == NONE && self.outbox == NONE
+    }
+
+    /// Is the flag set?
+    pub fn has(&self, flag: u16) -> bool {
+        self.tag & u32::from(flag) != 0
+    }
+
+    /// Sets the flag.
+    pub fn set(&mut self, flag: u16) {
+        self.tag |= u32::from(flag);
+    }
+
+    /// Clears the flag and tells whether it was set.
+    pub fn clear(&mut self, flag: u16) -> bool {
+        let had = self.has(flag);
+        self.tag &= !u32::from(flag);
+        had
+    }
+}
+
+/// The slots, and what hangs on them. Invariant: `first_free` begins a list of the slots in phase
+/// `Free`, each once, and `last_free` is its end; both are [`NONE`] when there is none.
+pub struct Table {
+    chunks: Vec<Box<[Slot]>>,
+    first_free: u32,
+    last_free: u32,
+    used: usize,
+    details: Slab<Detail>,
+    names: Names,
+    /// Where connections come from.
+    pub(crate) addresses: Beside<Address>,
+    pub(crate) newcomers: Newcomers,
+    pub(crate) doors: Arc<Doors>,
+}
+
+impl Table {
+    /// An empty one, whose connections the doors have let in.
+    pub fn new(doors: Arc<Doors>) -> Self {
+        Table {
+            chunks: Vec::new(),
+            first_free: NONE,
+            last_free: NONE,
+            used: 0,
+            details: Slab::default(),
+            names: Names::default(),
+            addresses: Beside::default(),
+            newcomers: Newcomers::default(),
+            doors,
+        }
+    }
+
+    /// Connections in the table.
+    pub fn used(&self) -> usize {
+        self.used
+    }
+
+    /// Slots, used or free: indices are below this.
+    pub fn slots(&self) -> u32 {
+        (self.chunks.len() * CHUNK) as u32
+    }
+
+    /// Puts a connection in. The oldest free slot is taken, so that generations last.
+    pub fn insert(&mut self, socket: TcpStream, flags: u16, address: Address) -> u32 {
+        if self.first_free == NONE {
+            let first = self.slots();
+            self.chunks.push((0..CHUNK).map(|_| Slot::free(0)).collect());
+            (first..first + CHUNK as u32).for_each(|index| self.append_free(index));
+        }
+        let index = self.first_free;
+        if let Some(slot) = self.get(index) {
+            let next = std::mem::take(&mut slot.user_number);
+            slot.socket = Some(socket);
+            slot.phase = Phase::Http;
+            slot.set(flags | flag::NEWCOMER);
+            self.first_free = next;
+        }
+        self.used += 1;
+        self.addresses.set(index, address);
+        self.came(index);
+        index
+    }
+
+    fn append_free(&mut self, index: u32) {
+        if self.first_free == NONE {
+            self.first_free = index;
+        } else if let Some(last) = self.get(self.last_free) {
+            last.user_number = index;
+        }
+        self.last_free = index;
+    }
+
+    /// Frees a slot and closes its socket.
+    pub fn remove(&mut self, index: u32) {
+        let Some(slot) = self.get(index) else { return };
+        if slot.phase != Phase::Free {
+            self.take_detail(index);
+            self.set_user(index, b"");
+            self.asked(index);
+            self.doors.leave(self.address(index));
+            self.addresses.set(index, Address::NONE);
+            if let Some(slot) = self.get(index) {
+                *slot = Slot::free(slot.generation() + 1);
+            }
+            self.used -= 1;
+            self.append_free(index);
+        }
+    }
+
+    /// Gives a connection a new id; frames and events that name the old one miss it.
+    pub fn renew(&mut self, index: u32) {
+        if let Some(slot) = self.get(index) {
+            slot.tag = slot.tag.wrapping_add(1 << FLAG_BITS);
+        }
+    }
+
+    /// What happens on a connection, if anything does.
+    pub fn detail(&mut self, index: u32) -> Option<&mut Detail> {
+        let number = self.get(index)?.detail;
+        self.details.get(number)
+    }
+
+    /// Takes out what happens on a connection.
+    pub fn take_detail(&mut self, index: u32) -> Detail {
+        let Some(slot) = self.get(index) else { return Detail::None };
+        let number = std::mem::replace(&mut slot.detail, NONE);
+        let Some(detail) = self.details.get(number).map(std::mem::take) else {
+            return Detail::None;
+        };
+        self.details.give_back(number);
+        detail
+    }
+
+    /// Hangs on a connection what happens there.
+    pub fn set_detail(&mut self, index: u32, detail: Detail) {
+        let Some(slot) = self.get(index) else { return };
+        let mut number = slot.detail;
+        if number == NONE {
+            number = self.details.lend();
+        }
+        if let Some(slot) = self.get(index) {
+            slot.detail = number;
+        }
+        if let Some(place) = self.details.get(number) {
+            *place = detail;
+        }
+    }
+
+    /// The stream's user; empty for HTTP.
+    pub fn user(&mut self, index: u32) -> &[u8] {
+        let name = self.get(index).map_or(Name::NONE, |slot| slot.user);
+        self.names.get(name)
+    }
+
+    /// Says whose stream a connection is.
+    pub fn set_user(&mut self, index: u32, user: &[u8]) {
+        let old = self.get(index).map_or(Name::NONE, |slot| slot.user);
+        self.names.forget(old);
+        let name = self.names.keep(user);
+        if let Some(slot) = self.get(index) {
+            slot.user = name;
+        }
+    }
+
+    /// Gives back what a storm left.
+    pub fn trim(&mut self) {
+        self.details.trim();
+        self.forget_who_asked();
+    }
+
+    /// The slot at an index.
+    pub fn get(&mut self, index: u32) -> Option<&mut Slot> {
+        let index = index as usize;
+        self.chunks.get_mut(index / CHUNK)?.get_mut(index % CHUNK)
+    }
+
+    /// The index of a connection id, if that connection is still there.
+    pub fn find(&mut self, conn: u64) -> Option<(u32, &mut Slot)> {
+        let index = (conn & INDEX_MASK) as u32;
+        let slot = self.get(index)?;
+        let there = slot.phase != Phase::Free && u64::from(slot.generation()) == conn >> INDEX_BITS;
+        there.then_some((index, slot))
+    }
+
+    /// The connection id of a slot.
+    pub fn conn(&mut self, index: u32) -> u64 {
+        self.get(index)
+            .map_or(0, |slot| u64::from(slot.generation()) << INDEX_BITS | u64::from(index))
+    }
+}

@@ -1,0 +1,283 @@
+//! A session without sockets: what a client sends comes in pieces of any size, with bytes that are
+//! not its own, and something is to be said to it at any time.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, OnceLock};
+
+use proptest::prelude::*;
+use rustls::crypto::cipher::{OutboundChunks, OutboundPlainMessage};
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::version::{TLS12, TLS13};
+use rustls::{
+    ClientConfig, ClientConnection, ConnectionTrafficSecrets, ContentType, Error, ProtocolVersion,
+    RootCertStore, ServerConfig, SupportedCipherSuite,
+};
+
+use crate::outbox::Outbox;
+use crate::tls::session::{Buffers, HANDSHAKE_BYTES_MAX, RECORD_BYTES_MAX, Session, Stage};
+
+/// Both sides' configuration; for each version one of the client's.
+struct Configs {
+    server: Arc<ServerConfig>,
+    clients: [Arc<ClientConfig>; 2],
+}
+
+fn configs() -> &'static Configs {
+    static CONFIGS: OnceLock<Configs> = OnceLock::new();
+    CONFIGS.get_or_init(|| {
+        let dir = std::env::temp_dir().join(format!("halley-tls-tests-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let mut openssl = Command::new("openssl");
+        openssl.current_dir(&dir).stderr(Stdio::null());
+        openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]);
+        openssl.args(["-nodes", "-days", "2", "-subj", "/CN=localhost", "-keyout", "k", "-out"]);
+        openssl.args(["c", "-addext", "subjectAltName=DNS:localhost"]);
+        openssl.args(["-addext", "basicConstraints=critical,CA:FALSE"]);
+        assert!(openssl.status().unwrap().success());
+        let certificate = CertificateDer::from_pem_file(dir.join("c")).unwrap();
+        let key = PrivateKeyDer::from_pem_file(dir.join("k")).unwrap();
+        std::fs::remove_dir_all(&dir).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate.clone()).unwrap();
+        let provider = Arc::new(default_provider());
+        let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&[&TLS13, &TLS12])
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate], key)
+            .unwrap();
+        let client = |version| {
+            let mut config = ClientConfig::builder_with_provider(Arc::clone(&provider))
+                .with_protocol_versions(&[version])
+                .unwrap()
+                .with_root_certificates(roots.clone())
+                .with_no_client_auth();
+            config.enable_secret_extraction = true;
+            Arc::new(config)
+        };
+        Configs { server: Arc::new(server), clients: [client(&TLS12), client(&TLS13)] }
+    })
+}
+
+/// What happens next.
+#[derive(Clone, Debug)]
+enum Step {
+    /// So many of the client's bytes arrive.
+    Arrive(usize),
+    /// One that the client did not send, in place of one that is on its way.
+    Damage(usize, u8),
+    /// The client sends.
+    Say(usize),
+    /// The client takes new keys (RFC 8446 section 4.6.3).
+    NewKeys,
+    /// Something is sealed for the client.
+    Seal(usize),
+    /// We have said all.
+    Close,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => (1..400_usize).prop_map(Step::Arrive),
+        4 => (1..40_000_usize).prop_map(Step::Arrive),
+        1 => (0..2_000_usize, any::<u8>()).prop_map(|(at, byte)| Step::Damage(at, byte)),
+        3 => (1..20_000_usize).prop_map(Step::Say),
+        1 => Just(Step::NewKeys),
+        4 => (1..40_000_usize).prop_map(Step::Seal),
+        1 => Just(Step::Close),
+    ]
+}
+
+/// Both ends and what is between them.
+struct Pair {
+    client: ClientConnection,
+    session: Session,
+    buffers: Buffers,
+    arriving: VecDeque<u8>,
+    damaged: bool,
+    /// What each has said, and what of it the other has read.
+    said: [Vec<u8>; 2],
+    read: [Vec<u8>; 2],
+}
+
+impl Pair {
+    fn new(version: usize) -> Pair {
+        let config = Arc::clone(&configs().clients[version]);
+        Pair {
+            client: ClientConnection::new(config, "localhost".try_into().unwrap()).unwrap(),
+            session: Session::new(Arc::clone(&configs().server)).unwrap(),
+            buffers: Buffers::default(),
+            arriving: VecDeque::new(),
+            damaged: false,
+            said: Default::default(),
+            read: Default::default(),
+        }
+    }
+
+    /// The client's bytes are on their way.
+    fn send(&mut self) {
+        let mut bytes = Vec::new();
+        while self.client.wants_write() {
+            self.client.write_tls(&mut bytes).unwrap();
+        }
+        self.arriving.extend(bytes);
+    }
+
+    /// So many of them arrive; false when the session has failed.
+    fn arrive(&mut self, bytes: usize) -> bool {
+        let mut incoming = vec![0; 3 * RECORD_BYTES_MAX];
+        let begun = self.session.begin(&mut incoming);
+        let most = match self.session.stage {
+            Stage::Handshake => HANDSHAKE_BYTES_MAX,
+            Stage::Open => RECORD_BYTES_MAX,
+            Stage::ClientDone | Stage::Over => 0,
+        };
+        assert!(begun <= most, "{begun} bytes kept");
+        let new = bytes.min(self.arriving.len()).min(RECORD_BYTES_MAX);
+        for (place, byte) in incoming[begun..].iter_mut().zip(self.arriving.drain(..new)) {
+            *place = byte;
+        }
+        let mut plain = vec![0; incoming.len()];
+        match self.session.open(&mut incoming[..begun + new], new, &mut plain) {
+            Ok(n) => self.read[0].extend(&plain[..n]),
+            Err(_) => {
+                assert!(self.damaged || self.session.stage == Stage::Over);
+                return false;
+            }
+        }
+        self.flush(&[]);
+        true
+    }
+
+    /// Seals for the client and lets it read all that is sealed.
+    fn flush(&mut self, plain: &[u8]) {
+        let mut outbox = Outbox::default();
+        outbox.push(plain.into());
+        let mut sealed = Vec::new();
+        let flushed = self.session.flush(&mut outbox, &mut sealed, &mut self.buffers);
+        if flushed.is_ok() {
+            self.said[1].extend(plain);
+        }
+        let mut rest = sealed.as_slice();
+        while !rest.is_empty() && self.client.read_tls(&mut rest).is_ok() {
+            if self.client.process_new_packets().is_err() {
+                assert!(self.damaged);
+                return;
+            }
+            let _ = self.client.reader().read_to_end(&mut self.read[1]);
+        }
+        self.send();
+    }
+
+    fn step(&mut self, step: &Step) -> bool {
+        match step {
+            Step::Arrive(bytes) => return self.arrive(*bytes),
+            Step::Damage(at, byte) => {
+                if let Some(place) = self.arriving.get_mut(*at) {
+                    self.damaged |= *place != *byte;
+                    *place = *byte;
+                }
+            }
+            Step::Say(bytes) => {
+                let bytes: Vec<u8> = (0..*bytes).map(|n| n as u8).collect();
+                let n = self.client.writer().write(&bytes).unwrap();
+                self.said[0].extend(&bytes[..n]);
+                self.send();
+            }
+            Step::NewKeys => {
+                let _ = self.client.refresh_traffic_keys();
+                self.send();
+            }
+            Step::Seal(bytes) if self.session.stage == Stage::Open => {
+                self.flush(&(0..*bytes).map(|n| (n * 7) as u8).collect::<Vec<u8>>());
+            }
+            Step::Seal(_) => {}
+            Step::Close => {
+                self.session.close();
+                self.flush(&[]);
+                return false;
+            }
+        }
+        true
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    /// Whatever comes and when, nothing panics, and what was read is what was said.
+    #[test]
+    fn anything_in_any_pieces(
+        version in 0..2_usize,
+        steps in proptest::collection::vec(step(), 1..60),
+    ) {
+        let mut pair = Pair::new(version);
+        pair.send();
+        let goes_on = steps.iter().all(|step| pair.step(step));
+        if goes_on && !pair.damaged {
+            while !pair.arriving.is_empty() {
+                prop_assert!(pair.arrive(usize::MAX));
+            }
+            prop_assert_eq!(pair.session.stage, Stage::Open);
+            prop_assert_eq!(&pair.said, &pair.read);
+        } else {
+            for (said, read) in pair.said.iter().zip(&pair.read) {
+                prop_assert!(said.starts_with(read));
+            }
+        }
+    }
+}
+
+/// RFC 8446 section 5.1: a record's content is at most 2^14 bytes; one more is an error, and the
+/// client is told.
+#[test]
+fn a_record_that_is_too_long() {
+    let mut session = Session::new(Arc::clone(&configs().server)).unwrap();
+    let mut bytes = [22, 3, 1, 0xff, 0xff];
+    assert!(session.open(&mut bytes, 5, &mut [0; 5]).is_err());
+    assert_eq!(session.stage, Stage::Over);
+    assert!(session.unsent() > 0);
+}
+
+/// RFC 8446 section 5.1: handshake messages may be fragmented over records. One of which the end
+/// never comes is not kept for longer than a record is.
+#[test]
+fn a_message_that_does_not_end() {
+    let mut pair = Pair::new(1);
+    pair.send();
+    while !pair.arriving.is_empty() {
+        assert!(pair.arrive(usize::MAX));
+    }
+    assert_eq!(pair.session.stage, Stage::Open);
+    let Some(SupportedCipherSuite::Tls13(suite)) = pair.client.negotiated_cipher_suite() else {
+        panic!("not TLS 1.3");
+    };
+    let (first, secrets) = pair.client.dangerous_extract_secrets().unwrap().tx;
+    let ConnectionTrafficSecrets::Aes256Gcm { key, iv } = secrets else { panic!("{suite:?}") };
+    let mut encrypter = suite.aead_alg.encrypter(key, iv);
+    // A KeyUpdate that is going to have 60,000 bytes.
+    let mut part = vec![0; 10_000];
+    part[..4].copy_from_slice(&[24, 0, 0xea, 0x60]);
+    let mut incoming = vec![0; 5 * RECORD_BYTES_MAX];
+    let mut ends = (first..).take(5).map(|number| {
+        let (typ, payload) = (ContentType::Handshake, OutboundChunks::Single(&part));
+        let message = OutboundPlainMessage { typ, version: ProtocolVersion::TLSv1_3, payload };
+        let record = encrypter.encrypt(message, number).unwrap().encode();
+        part.fill(0);
+        let begun = pair.session.begin(&mut incoming);
+        let end = begun + record.len();
+        incoming[begun..end].copy_from_slice(&record);
+        let opened = pair.session.open(&mut incoming[..end], record.len(), &mut [0; 65_536]);
+        assert!(pair.session.begin(&mut incoming) <= RECORD_BYTES_MAX);
+        opened
+    });
+    let too_long = Error::General("a message is too long".into());
+    assert_eq!([ends.next(), ends.next()], [Some(Ok(0)), Some(Err(too_long))]);
+    drop(ends);
+    assert_eq!(pair.session.stage, Stage::Over);
+}

@@ -1,0 +1,400 @@
+//! A worker: one thread, one poll, one descriptor table, one link. Everything that a client or
+//! the brain causes happens in [`Worker::run`]'s loop; the other files hold the worker's parts as
+//! `impl Worker` blocks:
+//!
+//! - here `accept.rs` takes connections and the link in, `close.rs` ends connections, `sweep.rs`
+//!   deals with time, `stop.rs` with the end,
+//! - `doors/` says who may come in and who asks, `tls/` speaks TLS where a listener does,
+//! - `http/` reads requests and writes answers, `sessions/` opens streams, polls and WebSockets and
+//!   hears what they say,
+//! - `outbox/` fills outboxes and writes them, `groups/` does so for a subject's whole crowd,
+//! - `link/` deals with the brain's frames and tells it who is there; `table/` has them all.
+//!
+//! Invariant: nothing blocks, and nothing is written to a socket before the round's input was
+//! dealt with ([`Worker::settle`]); so writes gather by themselves when there is much to do.
+
+pub mod accept;
+pub mod clock;
+pub mod close;
+pub mod listen;
+pub mod stop;
+pub mod sweep;
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use halley_link::{CloseReason, Cursor};
+use mio::event::Event;
+use mio::net::{TcpListener, UnixListener};
+use mio::{Events, Interest, Poll, Token};
+
+use crate::config::Config;
+use crate::doors::Doors;
+use crate::doors::tokens::Tokens;
+use crate::groups::Groups;
+use crate::groups::crowd::{Kept, Patience};
+use crate::groups::turns::{Turn, Turns, WAKE};
+use crate::link::Link;
+use crate::link::sync::Batch;
+use crate::outbox::Pool;
+use crate::outbox::hold::Hold;
+use crate::random::Random;
+use crate::sessions::admit::Admission;
+use crate::sessions::operations::Operations;
+use crate::settings::Settings;
+use crate::stats::{Stat, Stats};
+use crate::table::wheel::{TICK_MS, Wheel};
+use crate::table::{Phase, Table, flag};
+use crate::tls::certificates::Certificates;
+use crate::tls::shake::Tls;
+use crate::worker::clock::Clock;
+use crate::worker::stop::Stopping;
+
+/// The listener for clients' streams.
+pub const PUBLIC: Token = Token(0);
+/// The listener for the server API.
+pub const API: Token = Token(1);
+const LINK_LISTENER: Token = Token(2);
+/// The link's socket.
+pub const LINK: Token = Token(3);
+const FIRST_CONNECTION: usize = 16;
+const EVENTS_PER_ROUND: usize = 1_024;
+/// What is read at once.
+pub const READ_BYTES: usize = 65_536;
+
+/// Value of [`Shared::stop`] while the edge runs.
+pub const RUN: u64 = u64::MAX;
+
+/// What the threads of an edge share.
+pub struct Shared {
+    /// The command line.
+    pub config: Config,
+    /// Of the listeners that speak TLS.
+    pub certificates: Certificates,
+    /// See [`Turns`].
+    pub turns: Arc<Turns>,
+    /// See [`Doors`].
+    pub doors: Arc<Doors>,
+    /// [`RUN`], or within how many milliseconds to close everything.
+    pub stop: AtomicU64,
+}
+
+/// See the module.
+pub struct Worker {
+    pub(crate) index: u16,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) poll: Poll,
+    /// Until the worker stops.
+    pub(crate) public: Option<TcpListener>,
+    /// Until its streams are closed.
+    pub(crate) api: Option<TcpListener>,
+    pub(crate) link_listener: UnixListener,
+    pub(crate) link: Option<Link>,
+    pub(crate) link_readable: bool,
+    /// Has there been a handshake? Clients are accepted from then on (3.6).
+    pub(crate) open: bool,
+    pub(crate) settings: Settings,
+    pub(crate) tokens: Tokens,
+    pub(crate) table: Table,
+    /// Where a listener speaks TLS.
+    pub(crate) tls: Option<Box<Tls>>,
+    pub(crate) pool: Pool,
+    pub(crate) stats: Stats,
+    pub(crate) wheel: Wheel,
+    /// What the worker's descriptors allow.
+    pub(crate) connections_max: usize,
+    /// Refused connections that were told so in this second.
+    pub(crate) turned_away: u32,
+    /// Connections whose outbox has something new.
+    pub(crate) dirty: Vec<u32>,
+    /// Connections that have bytes to go on with: kept ones, or some in the socket of which no
+    /// event will tell.
+    pub(crate) ready: Vec<u32>,
+    /// Uploads that wait until the link's queue is shorter.
+    pub(crate) paused: Vec<u32>,
+    pub(crate) admission: Admission,
+    pub(crate) opens: Batch,
+    pub(crate) closes: Batch,
+    /// The next slot that the sync looks at.
+    pub(crate) sync_next: Option<u32>,
+    pub(crate) groups: Groups<Kept>,
+    pub(crate) turn: Turn,
+    /// Members that were served in this turn.
+    pub(crate) turn_served: usize,
+    pub(crate) patience: Patience,
+    /// By index: the sessions that wait for the end of their replay.
+    pub(crate) holds: HashMap<u32, Hold>,
+    /// By index: WebSockets of which the brain has a request.
+    pub(crate) operations: HashMap<u32, Box<Operations>>,
+    /// By connection id: polls that have their answer, or no more time.
+    pub(crate) polls_due: Vec<u64>,
+    /// See 10.1; empty until a brain has said one.
+    pub(crate) link_cursor: Vec<u8>,
+    /// The same, once an event had to move it.
+    pub(crate) link_place: Option<Cursor>,
+    /// That of the event in hand.
+    pub(crate) event_cursor: Vec<u8>,
+    pub(crate) sweep_next: u32,
+    pub(crate) swept: u64,
+    /// The tick at which the sweep was last thought of.
+    pub(crate) ticked: u64,
+    /// Does this walk of the sweep send pings?
+    pub(crate) sweep_asks: bool,
+    /// The link's cursor at the beginning of the last walk that sent pings.
+    pub(crate) asked_cursor: Vec<u8>,
+    /// Did it move until this walk?
+    pub(crate) cursor_moved: bool,
+    pub(crate) stats_sent_ms: u64,
+    pub(crate) scratch: Vec<u8>,
+    pub(crate) items: Vec<u8>,
+    pub(crate) accept_more: [bool; 2],
+    /// The kernel had nothing for one more connection: the next try has a tick's time.
+    pub(crate) accept_failed: bool,
+    pub(crate) clock: Clock,
+    pub(crate) now_ms: u64,
+    pub(crate) random: Random,
+    pub(crate) stopping: Option<Stopping>,
+}
+
+impl Worker {
+    /// A worker with a descriptor table of its own, for the calling thread, that listens. The poll
+    /// is one of [`Turns::new`].
+    ///
+    /// # Errors
+    /// What the kernel says to the addresses or the socket path.
+    pub fn new(index: u16, poll: Poll, shared: Arc<Shared>) -> io::Result<Worker> {
+        halley_sys::own_fd_table()?;
+        let descriptors = halley_sys::descriptors_max()?;
+        let config = &shared.config;
+        let mut link_listener = listen::unix(&config.socket_path(index))?;
+        poll.registry().register(&mut link_listener, LINK_LISTENER, Interest::READABLE)?;
+        Ok(Worker {
+            index,
+            public: Some(listen::tcp(config.public)?),
+            api: Some(listen::tcp(config.api)?),
+            connections_max: config.worker_connections_max(descriptors),
+            turned_away: 0,
+            poll,
+            link_listener,
+            link: None,
+            link_readable: false,
+            open: false,
+            settings: Settings::default(),
+            tokens: Tokens::default(),
+            table: Table::new(Arc::clone(&shared.doors)),
+            tls: shared.certificates.any().then(Box::default),
+            pool: Pool::default(),
+            stats: Stats::new(),
+            wheel: Wheel::new(),
+            dirty: Vec::new(),
+            ready: Vec::new(),
+            paused: Vec::new(),
+            admission: Admission::default(),
+            opens: Batch::default(),
+            closes: Batch::default(),
+            sync_next: None,
+            groups: Groups::default(),
+            turn: Turn::new(Arc::clone(&shared.turns), index),
+            turn_served: 0,
+            patience: Patience::default(),
+            holds: HashMap::new(),
+            operations: HashMap::new(),
+            polls_due: Vec::new(),
+            link_cursor: Vec::new(),
+            link_place: None,
+            event_cursor: Vec::new(),
+            sweep_next: 0,
+            swept: 0,
+            ticked: 0,
+            sweep_asks: true,
+            asked_cursor: Vec::new(),
+            cursor_moved: false,
+            stats_sent_ms: 0,
+            scratch: vec![0; READ_BYTES],
+            items: Vec::new(),
+            accept_more: [false; 2],
+            accept_failed: false,
+            clock: Clock::new(),
+            now_ms: 0,
+            random: Random::new(),
+            stopping: None,
+            shared,
+        })
+    }
+
+    /// Works until the edge is told to stop.
+    ///
+    /// # Errors
+    /// When the poll itself fails, which it doesn't.
+    pub fn run(mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(EVENTS_PER_ROUND);
+        self.tell_time();
+        loop {
+            let pause = if self.has_more() { 0 } else { TICK_MS };
+            match self.poll.poll(&mut events, Some(Duration::from_millis(pause))) {
+                Err(e) if e.kind() != io::ErrorKind::Interrupted => return Err(e),
+                _ => {}
+            }
+            self.tell_time();
+            for event in &events {
+                self.on_event(event);
+            }
+            self.accept_rest();
+            self.shake_hands();
+            self.read_link();
+            self.on_time();
+            self.admit_waiting();
+            self.settle();
+            if self.stopped() {
+                self.end_link(halley_link::GoodbyeCode::Stopping, "the edge stops");
+                let _ = std::fs::remove_file(self.shared.config.socket_path(self.index));
+                return Ok(());
+            }
+        }
+    }
+
+    fn tell_time(&mut self) {
+        let (now_ms, new_second) = self.clock.look();
+        self.now_ms = now_ms;
+        if new_second {
+            self.turned_away = 0;
+        }
+    }
+
+    /// Is there something to do that no event will tell of?
+    fn has_more(&self) -> bool {
+        let accept = self.accept_more.contains(&true) && !self.accept_failed;
+        let upload = !self.paused.is_empty() && self.link_has_room();
+        let write = !self.ready.is_empty() || !self.dirty.is_empty();
+        self.link_may_be_read()
+            || self.turn.is_taken()
+            || accept
+            || upload
+            || write
+            || self.sync_may_go_on()
+            || self.handshakes_wait()
+    }
+
+    fn on_event(&mut self, event: &Event) {
+        match event.token() {
+            PUBLIC => self.accept(false),
+            API => self.accept(true),
+            LINK_LISTENER => self.accept_link(),
+            LINK => self.link_readable |= event.is_readable(),
+            // The round is for what it waited for.
+            WAKE => {}
+            // By connection id: an event of one that was dropped in this round must not meet the
+            // one that was accepted into its slot.
+            Token(token) => {
+                let conn = token.wrapping_sub(FIRST_CONNECTION) as u64;
+                if let Some((index, _)) = self.table.find(conn) {
+                    self.on_connection(index, event);
+                }
+            }
+        }
+    }
+
+    fn on_connection(&mut self, index: u32, event: &Event) {
+        // Both sides closed is how a connection in phase Closing ends well. Who polls and closes
+        // one side has left; another request's answer may still be read.
+        let polls = self.poll_of(index).is_some();
+        if event.is_error() || event.is_read_closed() && (event.is_write_closed() || polls) {
+            let reason = if event.is_error() {
+                self.stats.count(Stat::Vanished);
+                CloseReason::Vanished
+            } else {
+                CloseReason::Client
+            };
+            return self.drop_connection(index, reason);
+        }
+        if event.is_writable() {
+            self.on_writable(index);
+        }
+        if event.is_readable() {
+            self.on_readable(index);
+        }
+    }
+
+    /// Reads what a client sent.
+    pub(crate) fn on_readable(&mut self, index: u32) {
+        let Some(slot) = self.table.get(index) else { return };
+        match slot.phase {
+            Phase::Proxy => self.proxy_readable(index),
+            Phase::Handshake => self.handshake_readable(index),
+            Phase::Http => self.http_readable(index),
+            Phase::Waiting | Phase::Opening | Phase::Live => self.stream_readable(index),
+            Phase::Closing => self.discard(index),
+            Phase::Free | Phase::Left => {}
+        }
+    }
+
+    /// By which the poll names a connection.
+    pub(crate) fn token(&mut self, index: u32) -> Token {
+        Token(self.table.conn(index) as usize + FIRST_CONNECTION)
+    }
+
+    /// Asks the poll for writability as well, or not any more.
+    pub(crate) fn watch(&mut self, index: u32, writable: bool) {
+        let interest =
+            if writable { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+        let token = self.token(index);
+        let Some(slot) = self.table.get(index) else { return };
+        if let Some(socket) = slot.socket.as_mut() {
+            let _ = self.poll.registry().reregister(socket, token, interest);
+        }
+    }
+
+    /// Writes everything that the round brought about. Every connection gets one turn: one whose
+    /// client sends without end must not keep the others waiting, so what is ready after its turn
+    /// is for the next round.
+    pub(crate) fn settle(&mut self) {
+        if self.link_has_room() {
+            self.ready.append(&mut self.paused);
+        }
+        self.serve_groups();
+        self.answer_polls();
+        self.flush_dirty();
+        for index in std::mem::take(&mut self.ready) {
+            self.resume(index);
+        }
+        self.flush_dirty();
+        self.announce();
+        self.flush_link();
+    }
+
+    /// Gives back what a storm left in the worker's own lists; called now and then.
+    pub(crate) fn trim(&mut self) {
+        self.pool.trim();
+        self.table.trim();
+        self.admission.trim();
+        self.tokens.trim();
+        self.holds.shrink_to_fit();
+        self.operations.shrink_to_fit();
+        for list in [&mut self.dirty, &mut self.ready, &mut self.paused] {
+            list.shrink_to_fit();
+        }
+        if let Some(link) = self.link.as_mut() {
+            link.trim();
+        }
+        if let Some(tls) = self.tls.as_mut() {
+            tls.trim(&mut self.table);
+        }
+    }
+
+    /// Goes on with a connection that waited for its turn.
+    fn resume(&mut self, index: u32) {
+        let Some(slot) = self.table.get(index) else { return };
+        match slot.phase {
+            Phase::Http => self.resume_http(index),
+            Phase::Free | Phase::Proxy | Phase::Handshake | Phase::Left => {}
+            Phase::Waiting | Phase::Opening | Phase::Live | Phase::Closing => {
+                if slot.clear(flag::UNREAD) {
+                    self.on_readable(index);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Time: deadlines, and the sweep that keeps silent streams open.
+//!
+//! The sweep walks over the table once in a third of a heartbeat, a few slots a tick, so no timer
+//! belongs to a stream and a million of them are not woken at once. A stream is silent for two
+//! thirds at most, and what is written then is acknowledged in another third (`listen.rs`) or the
+//! client is gone. A WebSocket is asked by a ping in every second walk and looked at in the next.
+//!
+//! A million streams' heartbeats are tens of thousands of writes a second, and they have time.
+//! While any worker of the edge writes a group's event the walk rests, a tenth of a heartbeat at
+//! most behind the clock, and then goes on at its pace: a faster one would leave a WebSocket's
+//! client less time for its answer. Who is about to get such an event needs no heartbeat.
+
+use halley_link::CloseReason;
+use halley_wire::HttpError;
+
+use crate::sessions::stream::StreamError;
+use crate::sessions::transport::Transport;
+use crate::stats::Stat;
+use crate::table::wheel::{Mark, TICK_MS};
+use crate::table::{Detail, Phase, flag};
+use crate::worker::Worker;
+
+/// Walks over the table in `stream_heartbeat_ms`.
+pub const WALKS: u64 = 3;
+/// Of a heartbeat the part for which a walk may rest.
+const RESTS: u64 = 10;
+
+const HEAD_LATE: HttpError = HttpError::new(
+    408,
+    "request_timeout",
+    "The request took longer to arrive than limits.request_ms_max allows.",
+);
+/// Answer to what the brain takes too long for.
+pub const ANSWER_LATE: HttpError = HttpError::new(
+    504,
+    "response_timeout",
+    "The brain took longer to answer than limits.response_ms_max allows.",
+);
+/// Answer to a stream that can't have its session here and now.
+pub const SESSION_LATE: StreamError<'static> = StreamError {
+    status: 503,
+    retry_after_s: 1,
+    code: "brain_away",
+    message: "The brain behind this edge is away for a moment: open the stream again.",
+};
+
+/// The tick up to which the walk goes now, when it went up to `swept` and so many ticks have passed
+/// since it was last asked; it may `rest` for so many behind the present one.
+fn upto(tick: u64, passed: u64, swept: u64, rest: Option<u64>) -> u64 {
+    match rest {
+        Some(ticks) => tick.saturating_sub(ticks),
+        None => tick.min(swept + passed),
+    }
+}
+
+impl Worker {
+    /// Gives a connection until so many milliseconds from now.
+    pub(crate) fn set_deadline(&mut self, index: u32, ms: u64) {
+        let ms = ms.min(self.session_ms(index));
+        let tick = (self.now_ms + ms).div_ceil(TICK_MS);
+        let Some(slot) = self.table.get(index) else { return };
+        slot.deadline = u32::try_from(tick).unwrap_or(u32::MAX);
+        if slot.look.is_none_or(|mark| self.wheel.tick(mark) > tick) {
+            slot.look = Some(self.wheel.promise(tick, index));
+        }
+    }
+
+    /// Does what is due.
+    pub(crate) fn on_time(&mut self) {
+        let tick = self.now_ms / TICK_MS;
+        while let Some((mark, looks)) = self.wheel.due(tick) {
+            for index in looks {
+                self.look(index, mark, tick as u32);
+            }
+        }
+        // After a long stop one walk over the table makes up for all that were missed.
+        self.swept = self.swept.max(tick.saturating_sub(self.ticks_of_a_sweep()));
+        let upto = self.sweep_upto(tick);
+        while self.swept < upto {
+            self.swept += 1;
+            self.sweep();
+        }
+        self.link_time();
+    }
+
+    fn look(&mut self, index: u32, mark: Mark, tick: u32) {
+        let Some(slot) = self.table.get(index).filter(|slot| slot.look == Some(mark)) else {
+            return;
+        };
+        slot.look = None;
+        match slot.deadline {
+            0 => {}
+            late if late <= tick => self.late(index),
+            later => slot.look = Some(self.wheel.promise(later.into(), index)),
+        }
+    }
+
+    fn late(&mut self, index: u32) {
+        if self.expired(index) {
+            return;
+        }
+        let Some(slot) = self.table.get(index) else { return };
+        let (phase, blocked) = (slot.phase, slot.has(flag::BLOCKED));
+        let answers = matches!(phase, Phase::Http | Phase::Closing);
+        if blocked && answers && self.exchange(index).is_none_or(|e| !e.in_flight) {
+            return self.answer_is_late(index);
+        }
+        match (phase, self.table.detail(index)) {
+            (Phase::Waiting | Phase::Opening, _) => self.refuse_stream(index, &SESSION_LATE),
+            (Phase::Http, Some(Detail::Http(exchange))) => {
+                if exchange.body_is_next() {
+                    return self.body_is_late(index);
+                }
+                let error = if exchange.brain_is_next() { ANSWER_LATE } else { HEAD_LATE };
+                self.refuse(index, &error);
+            }
+            (Phase::Handshake, _) => self.handshake_late(index),
+            // An idle connection, or one whose client doesn't take its last bytes.
+            (Phase::Http | Phase::Closing, _) => {
+                self.stats.count(Stat::Timeouts);
+                self.drop_connection(index, CloseReason::Client);
+            }
+            (Phase::Proxy, _) => self.bad_header(index),
+            (Phase::Live, Some(Detail::Opening(_))) => self.answer_poll_soon(index),
+            (Phase::Live, _) => {
+                self.operation_may_be_late(index);
+                self.look_at_outbox(index);
+                self.watch_session(index);
+            }
+            (Phase::Free | Phase::Left, _) => {}
+        }
+    }
+
+    /// The client doesn't take an answer.
+    fn answer_is_late(&mut self, index: u32) {
+        self.stats.count(Stat::SlowReaders);
+        self.stats.count(Stat::Timeouts);
+        self.drop_connection(index, CloseReason::Client);
+    }
+
+    fn ticks_of_a_sweep(&self) -> u64 {
+        (self.settings.stream_heartbeat_ms / WALKS / TICK_MS).max(1)
+    }
+
+    fn sweep_upto(&mut self, tick: u64) -> u64 {
+        let passed = tick.saturating_sub(std::mem::replace(&mut self.ticked, tick));
+        let rest = self.settings.stream_heartbeat_ms / RESTS / TICK_MS;
+        upto(tick, passed, self.swept, self.shared.turns.any_taken().then_some(rest))
+    }
+
+    /// Looks at one tick's share of the table.
+    fn sweep(&mut self) {
+        let slots = u64::from(self.table.slots());
+        for _ in 0..slots.div_ceil(self.ticks_of_a_sweep()) {
+            if self.sweep_next >= self.table.slots() {
+                self.begin_walk();
+            }
+            self.heartbeat(self.sweep_next);
+            self.sweep_next += 1;
+        }
+    }
+
+    fn begin_walk(&mut self) {
+        self.sweep_next = 0;
+        self.sweep_asks = !self.sweep_asks;
+        if self.sweep_asks {
+            // http.md 9.6, for all WebSockets at once: to remember it for each would cost memory.
+            self.cursor_moved = self.asked_cursor != self.link_cursor;
+            self.asked_cursor.clone_from(&self.link_cursor);
+        }
+        self.trim();
+    }
+
+    fn heartbeat(&mut self, index: u32) {
+        if self.table.get(index).is_none_or(|slot| slot.phase != Phase::Live) {
+            return;
+        }
+        self.watch_session(index);
+        let Some(slot) = self.table.get(index) else { return };
+        let transport = slot.transport;
+        // What waits for the end of the round is as good as written.
+        let active = slot.clear(flag::ACTIVE) || slot.has(flag::DIRTY);
+        let aside = slot.has(flag::ASIDE);
+        if slot.has(flag::BLOCKED) {
+            // Nothing reaches this client now, no question either: `outbox_ms_max` is its time.
+            slot.clear(flag::PINGED);
+            return;
+        }
+        if transport == Transport::WebSocket {
+            // Only an answer shows that a WebSocket's client is there, so it is asked though
+            // events were written.
+            if slot.has(flag::PINGED) {
+                self.stats.count(Stat::Vanished);
+                self.silent_websocket(index);
+                return;
+            }
+            if !self.sweep_asks {
+                return;
+            }
+            slot.set(flag::PINGED);
+        } else if active || self.groups.is_under_way(index) {
+            return;
+        }
+        let mut out = Vec::new();
+        // 10.1: all up to here was put into the outbox before. A held session has another cursor.
+        let unmoved = transport == Transport::WebSocket && !self.cursor_moved;
+        let cursor = if unmoved || aside { b"" } else { &*self.link_cursor };
+        transport.heartbeat(&mut out, cursor);
+        if !out.is_empty() {
+            self.stats.count(Stat::Heartbeats);
+            self.push(index, out.into());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_walk_rests_and_goes_on_at_its_pace() {
+        const REST: u64 = 46;
+        let (mut swept, mut most) = (0, 0);
+        for tick in 1..=300 {
+            let resting = (100..200).contains(&tick);
+            let before = swept;
+            swept = swept.max(upto(tick, 1, swept, resting.then_some(REST)));
+            assert!(swept <= tick && swept - before <= 1, "no burst at {tick}");
+            assert_eq!(upto(tick, 0, swept, None), swept, "nor in the rounds of one tick");
+            most = most.max(tick - swept);
+            let behind = match tick {
+                0..100 => 0,
+                100..200 => (tick - 99).min(REST),
+                _ => REST,
+            };
+            assert_eq!(tick - swept, behind, "at {tick}");
+        }
+        assert_eq!(most, REST);
+    }
+
+    #[test]
+    fn after_a_long_stop_all_is_due() {
+        assert_eq!(upto(10_000, 9_900, 100, None), 10_000);
+    }
+}
