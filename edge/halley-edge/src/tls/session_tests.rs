@@ -246,8 +246,8 @@ fn a_record_that_is_too_long() {
     assert!(session.unsent() > 0);
 }
 
-/// RFC 8446 section 5.1: handshake messages may be fragmented over records. One of which the end
-/// never comes is not kept for longer than a record is.
+/// http.md 15.10: "has its end within a record; beyond that the connection is closed", over however
+/// many records it is spread.
 #[test]
 fn a_message_that_does_not_end() {
     let mut pair = Pair::new(1);
