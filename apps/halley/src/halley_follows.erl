@@ -80,11 +80,15 @@ too_many([], _, _, _) ->
     [];
 too_many(Refused, Pairs, Index, End) ->
     IsRefused = maps:from_keys(Refused, true),
-    Errors = [{I, too_many_follows}
-              || {I, {User, Subject}} <- lists:enumerate(Index, lists:sublist(Pairs, End - Index)),
-                 is_map_key(known_key(User, Subject), IsRefused)],
-    halley_metrics:incr(too_many_follows, length(Errors)),
-    Errors.
+    counted([{I, too_many_follows}
+             || {I, {User, Subject}} <- lists:enumerate(Index, lists:sublist(Pairs, End - Index)),
+                is_map_key(known_key(User, Subject), IsRefused)]).
+
+counted([]) ->
+    [];
+counted(TooMany) ->
+    ok = halley_metrics:incr(too_many_follows, length(TooMany)),
+    TooMany.
 
 known_key(User, Subject) ->
     case {halley_ids:lookup(User), halley_ids:lookup(Subject)} of
@@ -146,12 +150,15 @@ settle_self(Operation, Self) ->
 settle_unknown(_, [], Keys) -> {Keys, []};
 settle_unknown(remove, _, Keys) -> {Keys, []};
 settle_unknown(add, Valid, Keys) ->
-    case halley_ids:intern(new_ids(Valid, none)) of
+    Max = halley_limits:get(follows_per_user_max),
+    {Fitting, TooMany} = halley_follows_bound:fitting(Valid, Keys, Max),
+    Errors = counted([{Index, too_many_follows} || {Index, _, _} <- TooMany]),
+    case halley_ids:intern(new_ids(Fitting, none)) of
         {ok, _} ->
-            {[halley_pages:key(number(User), number(Subject)) || {_, User, Subject} <- Valid]
-             ++ Keys, []};
+            {[halley_pages:key(number(User), number(Subject)) || {_, User, Subject} <- Fitting]
+             ++ Keys, Errors};
         {error, Reason} ->
-            {Keys, [{Index, Reason} || {Index, _, _} <- Valid]}
+            {Keys, [{Index, Reason} || {Index, _, _} <- Fitting] ++ Errors}
     end.
 
 %% In the order of appearance; a user that follows many at once is named once.

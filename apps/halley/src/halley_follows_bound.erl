@@ -9,13 +9,20 @@
 %% where they have more than two pages, or where the bound is small.
 %%
 %% Follows from before the bound was lowered stay; what is followed already is never refused.
+%%
+%% Not here: how many ids there may be (halley_ids), and how many changes may wait.
 -module(halley_follows_bound).
 
--export([most/1, is_near/2, refused/2]).
+-export([most/1, is_near/2, is_news/1, refused/2, fitting/3]).
+-export_type([unnumbered/0]).
 
 %% What a page of 4,096 bytes holds behind its group's 6.
 -define(PAGE_MEMBERS_MAX, 1022).
 -define(TABLE, halley_following).
+
+%% A pair, at its place in the caller's list, of whose ids at least one has no number.
+-type unnumbered() :: {Index :: non_neg_integer(), numbered(), numbered()}.
+-type numbered() :: {Id :: binary(), halley_id:user_number() | undefined}.
 
 %% The most pairs that one user has among these keys, which are ascending.
 -spec most([halley_pages:key()]) -> non_neg_integer().
@@ -78,11 +85,80 @@ refused(<<User:32, _:32, _/binary>> = Pairs, Max) ->
     end.
 
 of_user(<<Key:64, Own/binary>>, Room, User) ->
-    Subject = Key band 16#ffffffff,
-    case halley_pages_table:take(?TABLE, User, Subject - 1, 1) of
-        [Subject] -> of_user(Own, Room, User);
-        _ when Room > 0 -> of_user(Own, Room - 1, User);
-        _ -> [Key | of_user(Own, Room, User)]
+    case is_followed(User, Key band 16#ffffffff) of
+        true -> of_user(Own, Room, User);
+        false when Room > 0 -> of_user(Own, Room - 1, User);
+        false -> [Key | of_user(Own, Room, User)]
     end;
 of_user(<<>>, _, _) ->
     [].
+
+is_followed(User, Subject) ->
+    halley_pages_table:take(?TABLE, User, Subject - 1, 1) =:= [Subject].
+
+%% Whether one of the pairs isn't followed yet.
+-spec is_news(halley_pages:packed()) -> boolean().
+is_news(<<User:32, Subject:32, Pairs/binary>>) ->
+    not is_followed(User, Subject) orelse is_news(Pairs);
+is_news(<<>>) -> false.
+
+%% Those that may find room, next to follows of known ids that are asked for at once, and those that
+%% find none: an id that nobody will follow must get no number.
+-spec fitting([unnumbered()], [halley_pages:key()], Max :: pos_integer()) ->
+    {Fitting :: [unnumbered()], TooMany :: [unnumbered()]}.
+fitting(Pairs, Keys, Max) ->
+    Asked = tally([number(User) || {_, User, _} <- Pairs], #{}),
+    More = tally([User || Key <- Keys, User <- [Key bsr 32], is_map_key(User, Asked)], Asked),
+    Near = maps:filtermap(fun(User, N) ->
+        case Max - followed(User) of
+            Room when Room < N -> {true, Room};
+            _ -> false
+        end
+    end, More),
+    case map_size(Near) of
+        0 -> {Pairs, []};
+        _ -> fitting_in(rooms(Keys, Near), Pairs)
+    end.
+
+number({Id, undefined}) -> Id;
+number({_, Number}) -> Number.
+
+followed(User) when is_integer(User) -> halley_pages_table:count(?TABLE, User);
+followed(_) -> 0.
+
+tally(Users, Counts) ->
+    lists:foldl(fun(User, C) -> maps:update_with(User, fun(N) -> N + 1 end, 1, C) end, Counts,
+                Users).
+
+%% Known ids come first.
+rooms(Keys, Near) ->
+    lists:foldl(fun(Key, Rooms) ->
+        User = Key bsr 32,
+        case Rooms of
+            #{User := Room} ->
+                case is_followed(User, Key band 16#ffffffff) of
+                    true -> Rooms;
+                    false -> Rooms#{User := Room - 1}
+                end;
+            #{} ->
+                Rooms
+        end
+    end, Near, lists:usort(Keys)).
+
+fitting_in(Rooms, Pairs) ->
+    {Fitting, TooMany, _, _} = lists:foldl(fun fit/2, {[], [], Rooms, #{}}, Pairs),
+    {lists:reverse(Fitting), lists:reverse(TooMany)}.
+
+fit({_, User, {Subject, _}} = Pair, {Fitting, TooMany, Rooms, Taken}) ->
+    Number = number(User),
+    case Rooms of
+        #{Number := _} when is_map_key({Number, Subject}, Taken) ->
+            {[Pair | Fitting], TooMany, Rooms, Taken};
+        #{Number := Room} when Room > 0 ->
+            {[Pair | Fitting], TooMany, Rooms#{Number := Room - 1},
+             Taken#{{Number, Subject} => []}};
+        #{Number := _} ->
+            {Fitting, [Pair | TooMany], Rooms, Taken};
+        #{} ->
+            {[Pair | Fitting], TooMany, Rooms, Taken}
+    end.

@@ -12,7 +12,9 @@
 %%
 %% No user gets more than `follows_per_user_max' subjects (`halley_follows_bound'). A change is
 %% judged before it is written, so the journal has nothing that was refused; where one of its users
-%% may be near the bound, the group before it is committed first, so that the tables say all.
+%% may be near the bound, the group before it is committed first, so that the tables say all. Not
+%% where all of it is followed already: that takes nobody further than the tables say, though its
+%% removal may be waiting.
 %%
 %% What waits is bounded by follows_queue_max pairs, reserved by the callers before they send;
 %% beyond it a call is refused as `overloaded`. A caller that dies after it reserved and before it
@@ -218,7 +220,8 @@ judge(#change{following = Following} = Change, State) ->
     end.
 
 is_near(#change{operation = add, following = Following, most = Most}, State) ->
-    halley_follows_bound:is_near(Following, bound() - Most - State#state.waiting_most);
+    halley_follows_bound:is_near(Following, bound() - Most - State#state.waiting_most)
+        andalso halley_follows_bound:is_news(Following);
 is_near(#change{operation = remove}, _) ->
     false.
 

@@ -5,15 +5,17 @@
 -include("halley_store_proper.hrl").
 
 -export([all/0, suite/0, init_per_testcase/2, end_per_testcase/2]).
--export([refusals_keep_their_place/1, concurrent_follows_exact/1, over_many_pages/1,
+-export([refusals_keep_their_place/1, refused_names_get_no_number/1, concurrent_follows_exact/1,
+         what_is_followed_ends_no_group/1, removed_and_back_in_one_group/1, over_many_pages/1,
          lowered_bound_takes_nothing/1, refused_stay_refused/1, random_changes/1]).
 
 -import(halley_store_helper, [id/1, agree/0]).
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
-    [refusals_keep_their_place, concurrent_follows_exact, over_many_pages,
+    [refusals_keep_their_place, refused_names_get_no_number, concurrent_follows_exact,
+     what_is_followed_ends_no_group, removed_and_back_in_one_group, over_many_pages,
      lowered_bound_takes_nothing, refused_stay_refused, random_changes].
 
 init_per_testcase(Case, Config) ->
@@ -50,6 +52,29 @@ refusals_keep_their_place(_) ->
     ?assertEqual(#{added => 1, already => 0, errors => []}, follow(<<"a">>, [5])),
     ?assertEqual(4, length(agree())).
 
+%% Or who is at the bound could fill the table of ids with what nobody follows.
+refused_names_get_no_number(_) ->
+    bound(3),
+    Many = lists:seq(100, 120),
+    ?assertMatch(#{added := 3, errors := [{3, too_many_follows} | _]}, follow(<<"a">>, Many)),
+    ?assertEqual(4, halley_ids:count()),
+    ?assertMatch(#{added := 0, errors := [_, _]}, follow(<<"a">>, [200, 201])),
+    ?assertEqual(4, halley_ids:count()),
+    %% A room is left, and a known id takes it.
+    {ok, _} = halley_follows:unfollow([{<<"a">>, id(100)}]),
+    ?assertEqual(#{added => 1, already => 3,
+                   errors => [{I, too_many_follows} || I <- [0, 2, 5]]},
+                 follow(<<"a">>, [200, 101, 201, 100, 102, 200, 100])),
+    ?assertEqual(4, halley_ids:count()),
+    %% Others in the same list have theirs, and one named twice takes one place.
+    {ok, _} = halley_follows:unfollow([{<<"a">>, id(100)}]),
+    ?assertEqual({ok, #{added => 3, already => 1, errors => [{3, too_many_follows}]}},
+                 halley_follows:follow([{<<"a">>, id(300)}, {<<"b">>, id(301)},
+                                        {<<"a">>, id(300)}, {<<"a">>, id(302)},
+                                        {<<"b">>, <<"a">>}])),
+    ?assertEqual(7, halley_ids:count()),
+    ?assertEqual(5, length(agree())).
+
 %% Single follows and small lists by many at once share groups; not one too many gets in, and not
 %% one is refused that had room.
 concurrent_follows_exact(_) ->
@@ -62,6 +87,29 @@ concurrent_follows_exact(_) ->
     ?assertEqual(50, halley_follows:count_following(<<"u">>)),
     ?assertEqual(50 + 24, Added),
     ?assertEqual(50 + 24, length(agree())).
+
+%% Who is at the bound and asks for what it has doesn't take from others that their changes share
+%% one write to the disk.
+what_is_followed_ends_no_group(_) ->
+    bound(100),
+    follow(<<"u">>, lists:seq(1, 100)),
+    {Before, _} = halley_follows_journal:rows(),
+    Answers = in_this_order([fun() -> follow(User, [1]) end
+                             || N <- lists:seq(1, 10), User <- [id(N + 1), <<"u">>]]),
+    ?assertEqual(10, lists:sum([N || #{added := N, errors := []} <- Answers])),
+    ?assertEqual(10, lists:sum([N || #{already := N, errors := []} <- Answers])),
+    {After, _} = halley_follows_journal:rows(),
+    ?assertEqual(Before + 1, After),
+    ?assertEqual(110, length(agree())).
+
+removed_and_back_in_one_group(_) ->
+    bound(100),
+    follow(<<"u">>, lists:seq(1, 100)),
+    [{ok, #{removed := 1}}, #{added := 1}] =
+        in_this_order([fun() -> halley_follows:unfollow([{<<"u">>, id(1)}]) end,
+                       fun() -> follow(<<"u">>, [1]) end]),
+    ?assertMatch(#{added := 0, errors := [_]}, follow(<<"u">>, [101])),
+    ?assertEqual(100, length(agree())).
 
 %% A user's follows over several pages, and users who share one with others.
 over_many_pages(_) ->
@@ -136,6 +184,25 @@ live({unfollow, Lists}, Set, _) ->
     Pairs = lists:append(Lists),
     {ok, _} = halley_follows:unfollow(Pairs),
     ordsets:subtract(Set, ordsets:from_list(Pairs)).
+
+%% Calls that wait at the owner together.
+in_this_order(Calls) ->
+    Self = self(),
+    Owner = whereis(halley_follows_owner),
+    ok = sys:suspend(Owner),
+    Pids = [begin
+                Pid = spawn_link(fun() -> Self ! {self(), Call()} end),
+                ok = await_queue(Owner, N),
+                Pid
+            end || {N, Call} <- lists:enumerate(Calls)],
+    ok = sys:resume(Owner),
+    [receive {Pid, Result} -> Result end || Pid <- Pids].
+
+await_queue(Owner, N) ->
+    case process_info(Owner, message_queue_len) of
+        {_, N} -> ok;
+        _ -> timer:sleep(1), await_queue(Owner, N)
+    end.
 
 parallel(N, Fun) ->
     Self = self(),
