@@ -9,7 +9,7 @@
 
 -include("halley_edge.hrl").
 
--define(WAIT_MS, 5000).
+-define(WAIT_MS, 60000).
 
 hello() ->
     #{version => ?LINK_VERSION, window => 1048576, pid => list_to_integer(os:getpid()),

@@ -10,7 +10,7 @@
 
 -include_lib("stdlib/include/assert.hrl").
 
--define(WAIT_MS, 15000).
+-define(WAIT_MS, 60000).
 
 %% The fake edge must be connected to by a brain; its HELLO_BRAIN may have come already.
 new(Edge) ->

@@ -5,12 +5,14 @@
 -include_lib("stdlib/include/assert.hrl").
 -compile([export_all, nowarn_export_all]).
 
+-import(halley_edge_helper, [until/1, next/2, settled/1]).
+
 -define(MAX, 3).
 %% Sessions that may be on their way out (halley_sessions).
 -define(CLOSING, 64).
 
 suite() ->
-    [{timetrap, {seconds, 30}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [newest_wins, newest_wins_though_closing_takes_time, refuse, a_closed_one_makes_room,
@@ -83,12 +85,12 @@ over_two_links(Config) ->
     Edges = edges(Config, 2),
     [[open(Edge, [N]) || N <- lists:seq(1, 15)] || Edge <- Edges],
     [opened(Edge, lists:seq(1, 15)) || Edge <- Edges],
-    [close(Edge, lists:usort(asked(Edge))) || Edge <- Edges],
+    [close(Edge, lists:usort(Asked)) || {Edge, Asked} <- lists:zip(Edges, asked(Edges))],
     until(fun() -> length(sessions()) =:= ?MAX end),
     %% The bound holds from then on: the next one replaces one.
     open(hd(Edges), [100]),
     until(fun() -> length(sessions()) =:= ?MAX + 1 end),
-    ?assertEqual(1, length(lists:append([asked(Edge) || Edge <- Edges]))).
+    ?assertEqual(1, length(lists:append(asked(Edges)))).
 
 an_edge_that_closes_nothing(Config) ->
     [Edge] = edges(Config, 1),
@@ -151,15 +153,14 @@ those_that_return_are_counted(Config) ->
     open(Edge, [1, 2, 3]),
     opened(Edge, [1, 2, 3]),
     {ok, _} = halley:publish(<<"other">>, 1),
-    Cursor = cursor_now(),
-    fake_edge:send(Edge, {open, [{Conn, 1, <<"anna">>, Cursor} || Conn <- [11, 12, 13, 14]]}),
+    return(Edge, [11, 12, 13, 14]),
     ?assertMatch({refused, 14, 429, _, <<"too_many_sessions">>, _}, next(Edge, refused)),
     [{replay, _, 8, _, _, _} = next(Edge, replay) || _ <- [11, 12, 13]],
     ?assertEqual([1, 2, 3], lists:usort(asked(Edge))),
     close(Edge, [1, 2, 3]),
     until(fun() -> conns() =:= [11, 12, 13] end),
     %% Held no longer, so they don't count twice.
-    fake_edge:send(Edge, {open, [{15, 1, <<"anna">>, Cursor}]}),
+    return(Edge, [15]),
     {replay, 15, 8, _, _, _} = next(Edge, replay),
     ?assertEqual([11], asked(Edge)).
 
@@ -167,8 +168,7 @@ too_many_return(Config) ->
     [Edge] = edges(Config, 1),
     open(Edge, [1, 2]),
     opened(Edge, [1, 2]),
-    Cursor = cursor_now(),
-    fake_edge:send(Edge, {open, [{Conn, 1, <<"anna">>, Cursor} || Conn <- [11, 12]]}),
+    return(Edge, [11, 12]),
     ?assertMatch({refused, 12, 429, _, <<"too_many_sessions">>, _}, next(Edge, refused)),
     {replay, 11, 8, _, _, _} = next(Edge, replay),
     ?assertEqual([1, 2, 11], conns()).
@@ -177,7 +177,7 @@ processes_are_sessions(Config) ->
     [Edge] = edges(Config, 1),
     ok = halley:login(<<"anna">>),
     open(Edge, [1, 2, 3]),
-    receive {halley_closed, <<"anna">>} -> ok after 5000 -> error(not_closed) end,
+    receive {halley_closed, <<"anna">>} -> ok after 60000 -> error(not_closed) end,
     until(fun() -> conns() =:= [1, 2, 3] end),
     application:set_env(halley, sessions_over_limit, refuse),
     ?assertEqual({error, too_many_sessions}, halley:login(<<"anna">>)).
@@ -198,17 +198,16 @@ a_single_session_costs_no_row(Config) ->
 %%%
 
 edges(Config, Count) ->
-    Dir = proplists:get_value(dir, Config),
-    Hello = (fake_edge:hello())#{workers := Count},
-    Edges = [fake_edge:start(halley_edge_dial:path(Dir, W), Hello#{worker := W})
-             || W <- lists:seq(0, Count - 1)],
-    ok = halley_edge_dialer:connect(Dir, Count, self()),
-    [receive {link_up, _, _} -> ok after 5000 -> error(not_up) end || _ <- Edges],
+    Edges = halley_edge_helper:linked(proplists:get_value(dir, Config), Count, fake_edge:hello()),
     [fake_edge:send(Edge, Frame) || Edge <- Edges, Frame <- [{sync_begin, 0, <<>>}, sync_end]],
     Edges.
 
 open(Edge, Conns) ->
     fake_edge:send(Edge, {open, [{Conn, 1, <<"anna">>, <<>>} || Conn <- Conns]}).
+
+return(Edge, Conns) ->
+    Cursor = cursor_now(),
+    fake_edge:send(Edge, {open, [{Conn, 1, <<"anna">>, Cursor} || Conn <- Conns]}).
 
 poll(Edge, Conn, Cursor) ->
     fake_edge:send(Edge, {open, [{Conn, 5, <<"anna">>, Cursor}]}).
@@ -221,25 +220,20 @@ close(Edge, Conns) ->
 opened(_, []) ->
     ok;
 opened(Edge, Conns) ->
-    {opened, _, Opened} = take(Edge, opened),
+    {opened, _, Opened} = next(Edge, opened),
     opened(Edge, Conns -- [Conn || {Conn, _} <- Opened]).
 
-%% Those that the brain has asked to close so far, once it has nothing more to say.
-asked(Edge) ->
-    receive
-        {Edge, {close_sessions, _, Conns}} -> Conns ++ asked(Edge)
-    after 200 -> []
-    end.
+%% Those that the brain has asked to close since the last time, once it has said all that it has to
+%% say of what these edges sent.
+asked(Edge) when is_pid(Edge) ->
+    [Asked] = asked([Edge]),
+    Asked;
+asked(Edges) ->
+    ok = settled(Edges),
+    [told(Edge) || Edge <- Edges].
 
-next(Edge, Tag) ->
-    take(Edge, Tag).
-
-%% The next one of its kind; others stay in the mailbox.
-take(Edge, Tag) ->
-    receive
-        {Edge, Frame} when element(1, Frame) =:= Tag -> Frame
-    after 5000 -> error({frame_missing, Tag, process_info(self(), messages)})
-    end.
+told(Edge) ->
+    receive {Edge, {close_sessions, _, Conns}} -> Conns ++ told(Edge) after 0 -> [] end.
 
 sessions() -> halley:sessions(<<"anna">>).
 conns() -> lists:sort([Conn || {link, _, Conn} <- sessions()]).
@@ -249,13 +243,4 @@ cursor_now() ->
                          halley_history:heads()).
 
 counted(Done) ->
-    Line = "halley_sessions_over_limit_total{done=\"" ++ Done ++ "\"} ",
-    Text = binary_to_list(iolist_to_binary(halley_metrics:render())),
-    [_, Rest] = string:split(Text, Line),
-    {N, _} = string:to_integer(Rest),
-    N.
-
-until(Fun) -> until(Fun, 200).
-
-until(Fun, 0) -> error({never_true, Fun});
-until(Fun, N) -> Fun() orelse begin timer:sleep(20), until(Fun, N - 1) end.
+    halley_edge_helper:counted("halley_sessions_over_limit_total{done=\"" ++ Done ++ "\"}").

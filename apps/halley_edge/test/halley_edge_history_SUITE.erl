@@ -5,8 +5,10 @@
 -include_lib("stdlib/include/assert.hrl").
 -compile([export_all, nowarn_export_all]).
 
+-import(halley_edge_helper, [until/1]).
+
 suite() ->
-    [{timetrap, {seconds, 40}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [cursor_is_exact, cursor_without_a_deliver, opened_has_the_links_cursor,
@@ -392,8 +394,3 @@ sessions(User) ->
         undefined -> [];
         Number -> lists:sort(halley_directory:sessions(Number))
     end.
-
-until(Fun) -> until(Fun, 200).
-
-until(Fun, 0) -> error({never_true, Fun});
-until(Fun, N) -> Fun() orelse begin timer:sleep(20), until(Fun, N - 1) end.

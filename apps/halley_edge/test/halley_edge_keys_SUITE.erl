@@ -5,7 +5,7 @@
 -compile([export_all, nowarn_export_all]).
 
 suite() ->
-    [{timetrap, {seconds, 20}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [keys_follow_the_hello, keys_are_told_when_they_change, a_change_before_the_meeting_is_told,
@@ -82,11 +82,11 @@ edge(Config, Hello) ->
 
 linked(Config) ->
     Edge = edge(Config),
-    receive {link_up, 0, _} -> ok after 5000 -> error(not_up) end,
+    receive {link_up, 0, _} -> ok after 60000 -> error(not_up) end,
     Edge.
 
 keys(Edge) ->
     fake_edge:expect(Edge, fun(Frame) -> is_tuple(Frame) andalso element(1, Frame) =:= keys end).
 
 next(Edge) ->
-    receive {Edge, Frame} -> Frame after 5000 -> error(no_frame) end.
+    receive {Edge, Frame} -> Frame after 60000 -> error(no_frame) end.

@@ -4,12 +4,15 @@
 -include_lib("stdlib/include/assert.hrl").
 -compile([export_all, nowarn_export_all]).
 
+-import(halley_edge_helper, [until/1, link_process/1]).
+
 -define(SESSIONS, 20000).
 -define(AT_ONCE, 5000).
 -define(HEARTBEAT_MS, 50).
+-define(WAIT_MS, 60000).
 
 suite() ->
-    [{timetrap, {seconds, 30}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [a_quiet_process_collects_once, a_busy_process_is_left_alone, a_process_that_is_gone,
@@ -34,7 +37,7 @@ a_quiet_process_collects_once(_) ->
     Full = memory(Worker),
     Busy = halley_edge_rest:look([Worker], halley_edge_rest:new()),
     Asked = halley_edge_rest:look([Worker], Busy),
-    receive {garbage_collect, _, true} -> ok after 5000 -> error(not_collected) end,
+    receive {garbage_collect, _, true} -> ok after ?WAIT_MS -> error(not_collected) end,
     ?assert(memory(Worker) * 10 < Full),
     Resting = halley_edge_rest:look([Worker], Asked),
     ok = ask(Worker, {busy, 10}),
@@ -42,7 +45,7 @@ a_quiet_process_collects_once(_) ->
     nothing_collected(),
     ok = ask(Worker, {busy, 500000}),
     _ = halley_edge_rest:look([Worker], halley_edge_rest:look([Worker], Still)),
-    receive {garbage_collect, _, true} -> ok after 5000 -> error(not_collected_again) end.
+    receive {garbage_collect, _, true} -> ok after ?WAIT_MS -> error(not_collected_again) end.
 
 a_busy_process_is_left_alone(_) ->
     Worker = spawn_link(fun work/0),
@@ -60,12 +63,12 @@ a_process_that_is_gone(_) ->
 %% All that the link does from here on is heartbeats.
 a_link_rests_after_a_login(Config) ->
     Edge = halley_edge_link_SUITE:synced(Config),
-    Link = halley_edge_link_SUITE:link_process(0),
+    Link = link_process(0),
     [fake_edge:send(Edge, {open, [{Conn, 1, <<"u", (integer_to_binary(Conn))/binary>>, <<>>}
                                   || Conn <- lists:seq(First, First + ?AT_ONCE - 1)]})
      || First <- lists:seq(1, ?SESSIONS, ?AT_ONCE)],
-    wait(fun() -> maps:get(sessions, halley_directory:online()) =:= ?SESSIONS end),
-    wait(fun() -> memory(Link) < 100000 end).
+    until(fun() -> maps:get(sessions, halley_directory:online()) =:= ?SESSIONS end),
+    until(fun() -> memory(Link) < 100000 end).
 
 %%% Parts
 
@@ -75,7 +78,7 @@ work() ->
 
 ask(Worker, What) ->
     Worker ! {self(), What},
-    receive {Worker, done} -> ok after 5000 -> error(hangs) end.
+    receive {Worker, done} -> ok after ?WAIT_MS -> error(hangs) end.
 
 memory(Pid) ->
     {memory, Bytes} = process_info(Pid, memory),
@@ -83,8 +86,3 @@ memory(Pid) ->
 
 nothing_collected() ->
     receive {garbage_collect, _, _} -> error(collected) after 50 -> ok end.
-
-wait(Condition) -> wait(Condition, 1000).
-
-wait(_, 0) -> error(not_in_time);
-wait(Condition, N) -> Condition() orelse begin timer:sleep(5), wait(Condition, N - 1) end.

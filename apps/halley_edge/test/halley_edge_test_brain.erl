@@ -4,6 +4,8 @@
 
 -export([start/0, start/1, stop/1, handle/1]).
 
+-define(WAIT_MS, 120000).
+
 start() ->
     start(#{}).
 
@@ -22,7 +24,7 @@ start(Limits, Dir) ->
     receive
         {Keeper, ready} -> demonitor(Monitor, [flush]), Keeper;
         {'DOWN', Monitor, process, Keeper, Reason} -> error({no_test_brain, Reason})
-    after 30000 ->
+    after ?WAIT_MS ->
         error(no_test_brain)
     end.
 
@@ -45,7 +47,7 @@ stop(Keeper) ->
     Monitor = monitor(process, Keeper),
     Keeper ! stop,
     receive {'DOWN', Monitor, process, Keeper, Reason} -> Reason
-    after 30000 -> error(brain_does_not_stop)
+    after ?WAIT_MS -> error(brain_does_not_stop)
     end,
     ok.
 
