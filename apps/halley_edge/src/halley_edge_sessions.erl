@@ -10,9 +10,10 @@
 %% *held* (10.2): it is in the directory only once its replay is nearly done, and this process alone
 %% puts it there and takes it out, so a CLOSE that came first is never followed by an open.
 %%
-%% Sessions that live are not known here, only those whose replay goes on. `halley_sessions' says
-%% which are too many for their user; of those that are held a user has as many as of others, on one
-%% link, and they count as soon as they are in the directory.
+%% Sessions that live are not known here, only those whose replay goes on: the held ones, and those
+%% that have *entered* the directory and still wait for the last of it. `halley_sessions' says which
+%% are too many for their user; of those that are held a user has as many as of others, on one link,
+%% and once they have entered they count there alone.
 -module(halley_edge_sessions).
 
 -export([new/4, open/2, close/2, enter/2, replay_ended/2]).
@@ -38,7 +39,8 @@
     held = #{} :: #{halley_edge_codec:conn() => {UserNumber :: non_neg_integer(),
                                                  halley_sessions:rule()}},
     %% How many of them a user has.
-    held_by = #{} :: #{UserNumber :: non_neg_integer() => pos_integer()}
+    held_by = #{} :: #{UserNumber :: non_neg_integer() => pos_integer()},
+    entered = #{} :: #{halley_edge_codec:conn() => []}
 }).
 -opaque sessions() :: #sessions{}.
 
@@ -55,7 +57,7 @@ open(Opening, #sessions{writer = Writer, replays = Replays} = Sessions) ->
     {Live, Refused} = numbers([{Conn, User} || {Conn, _, User, _} <- Here]),
     {Returning, AlsoRefused} = numbers([{Conn, User} || {Conn, _, User, _} <- Behind]),
     Polls = maps:from_list([{Conn, again} || {Conn, ?TRANSPORT_POLL, _, _} <- Opening]),
-    case hold(Returning, Polls, fits(Live, Sessions), []) of
+    case hold(Returning, Polls, fits(Live ++ Returning, Sessions), []) of
         {broken, _} = Broken ->
             Broken;
         {Waiting, Next} ->
@@ -72,16 +74,21 @@ open(Opening, #sessions{writer = Writer, replays = Replays} = Sessions) ->
     end.
 
 %% An edge that lies must not fill the directory.
-fits(Live, #sessions{slot = Slot, open = Open, held = Held} = Sessions) ->
-    case Open + map_size(Held) + length(Live) > ?SESSIONS_MAX of
+fits(Opening, #sessions{open = Open, held = Held} = Sessions) ->
+    case Open + map_size(Held) + length(Opening) > ?SESSIONS_MAX of
         true ->
             {broken, {<<"2.4">>, <<"more sessions than a worker can have">>}};
         false ->
-            case [Conn || {Conn, Number} <- Live, is_open(Number, Slot, Conn)] of
-                [] -> Sessions;
-                _ -> {broken, {<<"6.3">>, <<"a session that is open already">>}}
+            Twice = length(lists:ukeysort(1, Opening)) < length(Opening)
+                orelse lists:any(fun(Session) -> is_there(Session, Sessions) end, Opening),
+            case Twice of
+                true -> {broken, {<<"6.3">>, <<"a session that is open already">>}};
+                false -> Sessions
             end
     end.
+
+is_there({Conn, Number}, #sessions{slot = Slot, held = Held, entered = Entered}) ->
+    is_map_key(Conn, Held) orelse is_map_key(Conn, Entered) orelse is_open(Number, Slot, Conn).
 
 is_open(Number, Slot, Conn) ->
     lists:member({link, Slot, Conn}, halley_directory:sessions(Number)).
@@ -94,11 +101,6 @@ hold(_, _, {broken, _} = Broken, _) ->
     Broken;
 hold([], _, Sessions, Waiting) ->
     {lists:reverse(Waiting), Sessions};
-hold([{Conn, _} | _], _, #sessions{held = Held}, _) when is_map_key(Conn, Held) ->
-    {broken, {<<"6.3">>, <<"a session that is open already">>}};
-hold(_, _, #sessions{open = Open, held = Held}, _)
-  when Open + map_size(Held) >= ?SESSIONS_MAX ->
-    {broken, {<<"2.4">>, <<"more sessions than a worker can have">>}};
 hold([{Conn, Number} = Session | Rest], Polls, Sessions, Waiting) ->
     #sessions{held = Held, held_by = HeldBy} = Sessions,
     Count = maps:get(Number, HeldBy, 0),
@@ -120,10 +122,14 @@ release(Conn, #sessions{held = Held, held_by = HeldBy} = Sessions) ->
                 #{Number := 1} -> maps:remove(Number, HeldBy);
                 #{Number := N} -> HeldBy#{Number := N - 1}
             end,
-            {ok, Sessions#sessions{held = Rest, held_by = Others}};
+            Sessions#sessions{held = Rest, held_by = Others};
         error ->
-            error
+            Sessions
     end.
+
+%% Its replay is over, or there was none.
+forget(Conn, #sessions{entered = Entered} = Sessions) ->
+    release(Conn, Sessions#sessions{entered = maps:remove(Conn, Entered)}).
 
 replays(Behind, Numbers) ->
     [{Conn, maps:get(Conn, Numbers), Transport, binary:copy(Cursor)}
@@ -143,7 +149,7 @@ in_parts(Opened, Send) ->
     in_parts(Later, Send).
 
 %% CLOSE came.
--spec close([{halley_edge_codec:conn(), UserNumber :: non_neg_integer(), Reason :: 1..7}],
+-spec close([{halley_edge_codec:conn(), UserNumber :: non_neg_integer(), Reason :: 1..8}],
             sessions()) -> sessions().
 close(Closing, Sessions) ->
     lists:foldl(fun close_one/2, Sessions, Closing).
@@ -166,13 +172,10 @@ close_one({Conn, Number, Reason}, #sessions{slot = Slot, held = Held} = Sessions
 closed(Conn, Number, Reason, #sessions{worker = Worker, replays = Replays} = Sessions) ->
     ok = halley_closings:record(Number, #{worker => Worker, conn => Conn,
                                           reason => reason(Reason)}),
-    case release(Conn, Sessions) of
-        {ok, Rest} ->
-            ok = halley_edge_replays:cancel(Replays, Conn),
-            Rest;
-        error ->
-            Sessions
-    end.
+    #sessions{held = Held, entered = Entered} = Sessions,
+    (is_map_key(Conn, Held) orelse is_map_key(Conn, Entered))
+        andalso halley_edge_replays:cancel(Replays, Conn),
+    forget(Conn, Sessions).
 
 %% protocol/link.md 2.8
 reason(1) -> closed;
@@ -187,23 +190,23 @@ reason(8) -> token_expired.
 %% Replays that are nearly done: those that are still held go into the directory. One that is too
 %% many by now is closed, and its replay with it when it says so.
 -spec enter([halley_edge_codec:conn()], sessions()) -> sessions().
-enter(Conns, #sessions{slot = Slot, open = Open, held = Held, replays = Replays} = Sessions) ->
+enter(Conns, #sessions{slot = Slot, held = Held, replays = Replays} = Sessions) ->
     Entering = maps:to_list(maps:with(Conns, Held)),
-    {Entered, TooMany} = lists:partition(fun({Conn, {Number, Rule}}) ->
+    {In, TooMany} = lists:partition(fun({Conn, {Number, Rule}}) ->
         enter_one({Conn, Number}, Rule, Sessions) =:= ok
     end, Entering),
     TooMany =:= [] orelse
         halley_links:close_sessions(Slot, [Conn || {Conn, _} <- TooMany], ?TOO_MANY),
-    ok = halley_edge_replays:entered(Replays, [Conn || {Conn, _} <- Entered]),
-    Sessions#sessions{open = Open + length(Entered)}.
+    ok = halley_edge_replays:entered(Replays, [Conn || {Conn, _} <- In]),
+    lists:foldl(fun({Conn, _}, S) ->
+        #sessions{open = Open, entered = Entered} = Next = release(Conn, S),
+        Next#sessions{open = Open + 1, entered = Entered#{Conn => []}}
+    end, Sessions, In).
 
 %% Nothing more is replayed to this session.
 -spec replay_ended(halley_edge_codec:conn(), sessions()) -> sessions().
 replay_ended(Conn, Sessions) ->
-    case release(Conn, Sessions) of
-        {ok, Rest} -> Rest;
-        error -> Sessions
-    end.
+    forget(Conn, Sessions).
 
 %%% Numbers
 

@@ -5,7 +5,7 @@
 -include_lib("stdlib/include/assert.hrl").
 -compile([export_all, nowarn_export_all]).
 
--import(halley_edge_helper, [until/1, next/2, settled/1]).
+-import(halley_edge_helper, [until/1, next/2, settled/1, link_process/1, field/3]).
 
 -define(MAX, 3).
 %% Sessions that may be on their way out (halley_sessions).
@@ -18,7 +18,8 @@ all() ->
     [newest_wins, newest_wins_though_closing_takes_time, refuse, a_closed_one_makes_room,
      over_two_links, an_edge_that_closes_nothing, a_poll_pushes_nobody_out,
      a_poll_that_returns_pushes_nobody_out, one_poll_after_the_other,
-     those_that_return_are_counted, too_many_return, processes_are_sessions,
+     those_that_return_are_counted, once_they_entered_they_count_once, too_many_return,
+     processes_are_sessions,
      a_single_session_costs_no_row].
 
 init_per_testcase(Case, Config) ->
@@ -35,6 +36,7 @@ end_per_testcase(_, Config) ->
 rule(refuse) -> refuse;
 rule(a_closed_one_makes_room) -> refuse;
 rule(too_many_return) -> refuse;
+rule(once_they_entered_they_count_once) -> refuse;
 rule(_) -> newest_wins.
 
 %% link.md 6.6: the oldest is closed with a reason that has a name, the others stay.
@@ -163,6 +165,34 @@ those_that_return_are_counted(Config) ->
     return(Edge, [15]),
     {replay, 15, 8, _, _, _} = next(Edge, replay),
     ?assertEqual([11], asked(Edge)).
+
+%% One that is in the directory, while its replay still goes on, is not one that waits for it.
+once_they_entered_they_count_once(Config) ->
+    [Edge] = edges(Config, 1),
+    open(Edge, [1]),
+    opened(Edge, [1]),
+    Link = link_process(0),
+    Replays = element(field(halley_edge_link, state, replays_pid), sys:get_state(Link)),
+    erlang:suspend_process(Replays),
+    return(Edge, [11]),
+    opened(Edge, [11]),
+    ok = sys:suspend(Link),
+    erlang:resume_process(Replays),
+    until(fun() -> asks_to_enter(Link, Replays) end),
+    erlang:suspend_process(Replays),
+    ok = sys:resume(Link),
+    until(fun() -> conns() =:= [1, 11] end),
+    return(Edge, [12]),
+    opened(Edge, [12]),
+    return(Edge, [13]),
+    ?assertMatch({refused, 13, 429, _, <<"too_many_sessions">>, _}, next(Edge, refused)),
+    erlang:resume_process(Replays),
+    [{replay, _, 8, _, _, _} = next(Edge, replay) || _ <- [11, 12]],
+    until(fun() -> conns() =:= [1, 11, 12] end).
+
+asks_to_enter(Link, Replays) ->
+    {messages, Messages} = process_info(Link, messages),
+    lists:member({enter, Replays, [11]}, Messages).
 
 too_many_return(Config) ->
     [Edge] = edges(Config, 1),

@@ -143,12 +143,26 @@ forged_connections(Config) ->
 sessions_opened_twice(Config) ->
     attacked(Config, fun(Edge) ->
         %% One connection for many users: its own affair, and over with the link.
-        fake_edge:send(Edge, {open, [{7, 1, user(N), <<>>} || N <- lists:seq(1, 200)]}),
+        [fake_edge:send(Edge, {open, [{7, 1, user(N), <<>>}]}) || N <- lists:seq(1, 200)],
         until(fun() -> length(halley:sessions(user(200))) =:= 1 end),
         fake_edge:send(Edge, {open, [{7, 1, user(3), <<>>}]}),
         ?assertMatch({goodbye, 1, <<"6.3", _/binary>>}, goodbye(Edge)),
         until(fun() -> [] =:= lists:append([halley:sessions(user(N)) || N <- lists:seq(1, 200)])
-              end)
+              end),
+        %% In one frame, and one that comes back while it is here, or on its way.
+        Back = halley_cursor:encode(halley_history:store(), erlang:system_time(second),
+                                    halley_history:heads()),
+        [begin
+             synced(Edge),
+             [fake_edge:send(Edge, {open, Opening}) || Opening <- Frames],
+             ?assertMatch({goodbye, 1, <<"6.3", _/binary>>}, goodbye(Edge))
+         end || Frames <- [[[{8, 1, user(1), <<>>}, {8, 1, user(1), <<>>}]],
+                           [[{8, 1, user(1), <<>>}, {8, 1, user(2), <<>>}]],
+                           [[{8, 1, user(1), Back}, {8, 1, user(1), Back}]],
+                           [[{8, 1, user(1), <<>>}, {8, 1, user(1), Back}]],
+                           [[{8, 1, user(1), <<>>}], [{8, 1, user(1), Back}]],
+                           [[{8, 1, user(1), Back}], [{8, 1, user(1), Back}]]]],
+        until(fun() -> halley:sessions(user(1)) =:= [] end)
     end).
 
 %% 6.8 "a CLOSE for a session of another link changes nothing"
