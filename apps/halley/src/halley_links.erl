@@ -63,12 +63,12 @@
 
 -record(link, {slot :: slot(), writer :: pid(), queue :: counters:counters_ref()}).
 -record(about, {slot :: slot(), since :: integer(), info :: info()}).
-%% How long the end waits for purges; the supervisor waits for 5 s.
--define(PURGES_MS_MAX, 4000).
+%% How long the end waits for purges; the supervisor waits longer.
+-define(PURGES_MS_MAX, 50000).
 
 -record(state, {free :: queue:queue(slot()),
                 writers = #{} :: #{reference() => slot()},
-                purges = #{} :: #{reference() => slot()}}).
+                purges = #{} :: #{reference() => {pid(), slot()}}}).
 
 %% Makes the tables. The caller, a supervisor, owns them.
 -spec new() -> ok.
@@ -318,13 +318,15 @@ handle_info(_, State) ->
 %% When the brain stops, its tables go soon after this process: no purge may still walk one then, as
 %% the emulator can crash over that (docs/internals/brain.md).
 -spec terminate(term(), #state{}) -> ok.
-terminate(shutdown, #state{purges = Purges}) ->
+terminate(Reason, #state{purges = Purges}) when Reason =:= shutdown; Reason =:= normal ->
     End = erlang:monotonic_time(millisecond) + ?PURGES_MS_MAX,
-    lists:foreach(fun(Monitor) ->
+    lists:foreach(fun({Monitor, {Pid, _}}) ->
         receive {'DOWN', Monitor, process, _, _} -> ok
-        after max(0, End - erlang:monotonic_time(millisecond)) -> ok
+        after max(0, End - erlang:monotonic_time(millisecond)) ->
+            exit(Pid, kill),
+            receive {'DOWN', Monitor, process, _, _} -> ok end
         end
-    end, maps:keys(Purges));
+    end, maps:to_list(Purges));
 terminate(_, _) ->
     ok.
 
@@ -339,14 +341,16 @@ link_down(Slot, State = #state{purges = Purges}) ->
 %% A purge that was interrupted, because the directory's owner was restarted, is done again.
 purge_ended(Monitor, Reason, State = #state{purges = Purges, free = Free}) ->
     case maps:take(Monitor, Purges) of
-        {Slot, Rest} when Reason =:= normal ->
+        {{_, Slot}, Rest} when Reason =:= normal ->
             State#state{free = queue:in(Slot, Free), purges = Rest};
-        {Slot, Rest} ->
+        {{_, Slot}, Rest} ->
             State#state{purges = purge(Slot, Rest)};
         error ->
             State
     end.
 
+%% Linked: none goes on without a registry that waits for its end.
 purge(Slot, Purges) ->
-    {_, Monitor} = spawn_monitor(halley_directory, purge, [Slot, fun halley_groups:changed/1]),
-    Purges#{Monitor => Slot}.
+    {Pid, Monitor} = spawn_opt(halley_directory, purge, [Slot, fun halley_groups:changed/1],
+                               [link, monitor]),
+    Purges#{Monitor => {Pid, Slot}}.

@@ -37,7 +37,7 @@ init([]) ->
           shutdown => 30000, restart => temporary, significant => true},
         #{id => halley_directory,
           start => {halley_directory, start_link, [fun halley_groups:ended/1]}},
-        #{id => halley_links, start => {halley_links, start_link, []}},
+        #{id => halley_links, start => {halley_links, start_link, []}, shutdown => 60000},
         #{id => halley_groups, start => {halley_groups, start_link, []}},
         #{id => halley_token_keys, start => {halley_token_keys, start_link, []}},
         #{id => halley_server_keys, start => {halley_server_keys, start_link, []}},
