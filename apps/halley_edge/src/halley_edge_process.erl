@@ -17,9 +17,11 @@
 %% Process id and start time: a number that was used again is another process.
 -opaque identity() :: {Pid :: non_neg_integer(), StartTicks :: binary()}.
 
-%% What the edge's environment keeps of ours: the rest may be secrets, and none of it is of use.
+%% What the edge's environment keeps of ours: the rest may be secrets, and none of it is of use. The
+%% last ones are libfaketime's, by which test/faults steps the clock.
 -define(VARIABLES, ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "RUST_BACKTRACE", "LD_LIBRARY_PATH",
-                    "LD_PRELOAD"]).
+                    "LD_PRELOAD", "FAKETIME_TIMESTAMP_FILE", "FAKETIME_NO_CACHE",
+                    "FAKETIME_DONT_FAKE_MONOTONIC", "DONT_FAKE_MONOTONIC"]).
 %% The one switch that is a single word, so that it can be found in a command line.
 -define(NO_SANDBOX, "--sandbox=off").
 -define(LINE_BYTES_MAX, 1024).
@@ -46,7 +48,8 @@ program() ->
 -spec build(file:filename_all()) -> {ok, binary()} | unknown.
 build(Program) ->
     Port = open_port({spawn_executable, Program},
-                     [{args, ["--version"]}, binary, in, exit_status, {line, ?LINE_BYTES_MAX}]),
+                     [{args, ["--version"]}, {env, environment()}, binary, in, exit_status,
+                      {line, ?LINE_BYTES_MAX}]),
     version(Port, <<>>, erlang:monotonic_time(millisecond) + ?VERSION_MS_MAX).
 
 version(Port, Line, Deadline) ->
@@ -71,10 +74,8 @@ start(Program, Config) ->
             {error, io_lib:format("the edge's program ~ts cannot be run: ~0tp", [Program, Reason])}
     end.
 
-%% And of libfaketime's, by which test/faults steps the clock.
 environment() ->
-    [{Name, false} || {Name, _} <- os:env(), not lists:member(Name, ?VARIABLES),
-                      string:find(Name, "FAKE") =:= nomatch].
+    [{Name, false} || {Name, _} <- os:env(), not lists:member(Name, ?VARIABLES)].
 
 arguments(#{public := Public, api := Api, workers := Workers, socket_dir := Dir,
             sandbox := Sandbox, tls_files := Files, connections_max := Max}) ->

@@ -31,7 +31,7 @@
 
 -record(state, {
     config :: halley_edge_process:config(),
-    program :: file:filename_all(),
+    program :: file:filename_all() | undefined,
     edge :: {port, port()} | {adopted, halley_edge_process:identity()} | none | stopped,
     since = 0 :: integer(),
     wait_ms = 0 :: non_neg_integer(),
@@ -62,22 +62,30 @@ stop_edge(DrainMs) ->
 init([]) ->
     %% Links of an earlier runner would be in the way of looking who is there.
     ok = halley_edge_dialer:disconnect(),
-    Config = config(),
-    ok = prepare_directory(Config),
-    Program = or_fail(halley_edge_process:program()),
-    {ok, #state{config = Config, program = Program, edge = none}, {continue, begin_with}}.
+    {ok, #state{config = config(), edge = none}, {continue, begin_with}}.
 
 -spec handle_continue(begin_with, #state{}) -> {noreply, #state{}}.
-handle_continue(begin_with, #state{config = Config, program = Program} = Fresh) ->
+handle_continue(begin_with, #state{config = Config} = State) ->
+    case prepared(Config) of
+        {ok, Program} -> {noreply, look(State#state{program = Program})};
+        {error, Line} -> {noreply, cannot(Line, fun() -> begin_later(State) end)}
+    end.
+
+prepared(Config) ->
+    case prepare_directory(Config) of
+        ok -> halley_edge_process:program();
+        {error, _} = Error -> Error
+    end.
+
+look(#state{config = Config, program = Program} = Fresh) ->
     case halley_edge_adoption:look(Config, halley_edge_process:build(Program)) of
         {adopt, Identity} ->
             _ = erlang:send_after(?POLL_MS, self(), poll),
-            {noreply, meet(Fresh#state{edge = {adopted, Identity}, since = now_ms()})};
+            meet(Fresh#state{edge = {adopted, Identity}, since = now_ms()});
         none ->
-            {noreply, begin_with(halley_edge_process:start(Program, Config),
-                                 Fresh#state{since = now_ms()})};
+            begin_with(halley_edge_process:start(Program, Config), Fresh#state{since = now_ms()});
         {error, Line} ->
-            {noreply, cannot(Line, fun() -> begin_later(Fresh) end)}
+            cannot(Line, fun() -> begin_later(Fresh) end)
     end.
 
 begin_with({ok, Port}, State) ->
@@ -97,9 +105,6 @@ cannot(Line, Otherwise) ->
         true -> ?LOG_ERROR("~ts", [Line]), Otherwise()
     end.
 
-or_fail({ok, Value}) -> Value;
-or_fail({error, Line}) -> halley_boot:fail(Line).
-
 config() ->
     Get = fun(Key, Default) -> application:get_env(halley_edge, Key, Default) end,
     #{public => Get(public_listen, "127.0.0.1:8080"), api => Get(api_listen, "127.0.0.1:8081"),
@@ -110,17 +115,19 @@ config() ->
 %% Nobody else on the machine may talk to a worker: the directory is the owner's alone.
 prepare_directory(#{socket_dir := Dir, workers := Workers}) ->
     case halley_edge_dial:check_path(halley_edge_dial:path(Dir, Workers - 1)) of
-        ok -> ok;
+        ok -> make_directory(Dir);
         {error, {path_too_long, Bytes, Max}} ->
-            halley_boot:fail(io_lib:format("edge.socket_dir: ~ts is too long for Unix sockets "
-                                           "(a path of ~b bytes, at most ~b)", [Dir, Bytes, Max]))
-    end,
+            {error, io_lib:format("edge.socket_dir: ~ts is too long for Unix sockets (a path of "
+                                  "~b bytes, at most ~b)", [Dir, Bytes, Max])}
+    end.
+
+make_directory(Dir) ->
     case {filelib:ensure_dir(filename:join(Dir, "x")), file:change_mode(Dir, 8#700)} of
         {ok, ok} -> ok;
         {Made, Changed} ->
             {error, Reason} = case Made of ok -> Changed; _ -> Made end,
-            halley_boot:fail(io_lib:format("edge.socket_dir: cannot use ~ts: ~ts",
-                                           [Dir, file:format_error(Reason)]))
+            {error, io_lib:format("edge.socket_dir: cannot use ~ts: ~ts",
+                                  [Dir, file:format_error(Reason)])}
     end.
 
 %%% The first meeting
