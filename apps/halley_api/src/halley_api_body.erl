@@ -6,12 +6,18 @@
 
 -export([read/2, fold/3, media_type/1]).
 
+%% Of 2^64 - 1. To make a number of more takes time.
+-define(LENGTH_DIGITS_MAX, 20).
+
 %% The whole body, if it has no more than `BytesMax' bytes. One whose announced length is more isn't
 %% read at all (link.md 8.8).
 -spec read(halley_api:request(), pos_integer()) -> {ok, binary()} | {error, too_large | closed}.
 read(#{body := {full, Body}}, BytesMax) when byte_size(Body) =< BytesMax ->
     {ok, Body};
 read(#{body := {full, _}}, _) ->
+    {error, too_large};
+read(#{headers := #{<<"halley-length">> := Length}}, _)
+  when byte_size(Length) > ?LENGTH_DIGITS_MAX ->
     {error, too_large};
 read(#{headers := #{<<"halley-length">> := Length}} = Request, BytesMax) ->
     case binary_to_integer(Length) of
