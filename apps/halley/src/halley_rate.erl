@@ -4,6 +4,9 @@
 %% The word is when the next one would be due if all came in even time. It may lie a second ahead:
 %% so a second's worth may come at once. What is refused moves nothing, so who asks too often gets
 %% as much as who asks as often as it may.
+%%
+%% Not here: who asks, and how often that one may. A meter is its caller's, which bounds how many
+%% there are; nothing is remembered of who was refused.
 -module(halley_rate).
 
 -export([new/0, take/2, take/3]).
