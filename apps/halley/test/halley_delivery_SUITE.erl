@@ -17,7 +17,7 @@
 -define(USERS, [<<"u", (integer_to_binary(N))/binary>> || N <- lists:seq(1, 12)]).
 -define(SUBJECTS, [<<"s", (integer_to_binary(N))/binary>> || N <- lists:seq(1, 8)]).
 -define(PUBLISHERS, 3).
--define(WAIT_MS, 10000).
+-define(WAIT_MS, 60000).
 
 %% Of the user: its link, its cursor, and since when it has been there.
 -record(client, {link = none :: none | 1..?LINKS, cursor = none, since = none}).

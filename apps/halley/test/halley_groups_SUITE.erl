@@ -7,7 +7,7 @@
 -compile([export_all, nowarn_export_all]).
 -import(halley_test_brain, [number/1, link_with/1, wait/1]).
 
--define(WAIT_MS, 5000).
+-define(WAIT_MS, 60000).
 
 all() -> [a_portion_that_is_out_of_date, events_while_it_is_filled, a_shard_that_knows_nothing,
           members_that_are_processes, processes_that_end, a_mark_that_comes_too_late].

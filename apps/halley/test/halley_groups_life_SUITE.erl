@@ -198,7 +198,7 @@ crowd(Stars) ->
     [number(User) || User <- Users].
 
 told_of_end(Writer, Subject) ->
-    receive {Writer, {end_group, Subject}} -> ok after 1000 -> not_told end.
+    receive {Writer, {end_group, Subject}} -> ok after 60000 -> not_told end.
 
 unfollow(Pairs) ->
     {ok, _} = halley_follows:unfollow(Pairs),

@@ -96,12 +96,12 @@ append(Entries, Subject) ->
     Ref = make_ref(),
     ok = halley_history:append(halley_shard:of_subject(Subject), Entries,
                                {{self(), Ref}, ok}),
-    receive {Ref, Answer} -> Answer after 10000 -> exit(no_answer) end.
+    receive {Ref, Answer} -> Answer after 60000 -> exit(no_answer) end.
 
 %% As the shards do.
 wait_written() ->
     [halley_history:mark(Shard) || Shard <- lists:seq(1, halley_shard:count())],
-    ok = halley_history:await(halley_history:heads(), 10000).
+    ok = halley_history:await(halley_history:heads(), 60000).
 
 %% A batch of a replay as a list: events with their cursors.
 replayed(Replay, UpTo, Limits, Reader) ->
@@ -138,7 +138,7 @@ damage(Path, Position, Fun) ->
     <<Before:Position/binary, Byte, After/binary>> = Bytes,
     ok = file:write_file(Path, [Before, Fun(Byte), After]).
 
-until(Condition) -> until(Condition, 500).
+until(Condition) -> until(Condition, 6000).
 
 until(Condition, Tries) ->
     case Condition() of

@@ -143,9 +143,9 @@ prop_damage() ->
 
 file_test_() ->
     {foreach, fun start/0, fun stop/1,
-     [fun(Source) -> {"changes are told", {timeout, 20, fun() -> changes_are_told(Source) end}} end,
-      fun(Source) -> {"broken", {timeout, 20, fun() -> a_broken_file_changes_nothing(Source) end}}
-      end]}.
+     [fun(Source) -> {Title, {timeout, 120, fun() -> Case(Source) end}} end
+      || {Title, Case} <- [{"changes are told", fun changes_are_told/1},
+                           {"broken", fun a_broken_file_changes_nothing/1}]]}.
 
 start() ->
     Dir = string:trim(os:cmd("mktemp -d")),
@@ -174,7 +174,7 @@ write(File, Keys) ->
     ok = file:write_file(File, jiffy:encode(#{keys => Keys})).
 
 told() ->
-    receive token_keys_changed -> halley_token_keys:current() after 5000 -> not_told end.
+    receive token_keys_changed -> halley_token_keys:current() after 60000 -> not_told end.
 
 kids({_, Set}) ->
     #{<<"keys">> := Keys} = jiffy:decode(Set, [return_maps]),
@@ -197,17 +197,29 @@ changes_are_told({File, _}) ->
                                       {replaced, <<"4">>}]],
     ?assertEqual(3, length(lists:usort(Versions))).
 
+%% Not each time that the file is looked at.
+counted_once_more(N) ->
+    counted(N, 6000),
+    timer:sleep(2500),
+    ?assertEqual(N, errors()).
+
+counted(N, Tries) ->
+    case errors() < N of
+        true when Tries > 0 -> timer:sleep(10), counted(N, Tries - 1);
+        _ -> ok
+    end.
+
+errors() -> meck:num_calls(halley_metrics, incr, [token_keys_errors]).
+
 a_broken_file_changes_nothing({File, _}) ->
     Tester = self(),
     meck:expect(halley_links, list, fun() -> [#{info => #{link => Tester}}] end),
     Before = halley_token_keys:current(),
     ok = file:write_file(File, "{"),
-    timer:sleep(2500),
-    ?assertEqual(1, meck:num_calls(halley_metrics, incr, [token_keys_errors])),
+    counted_once_more(1),
     ?assertEqual(Before, halley_token_keys:current()),
     ok = file:delete(File),
-    timer:sleep(2500),
-    ?assertEqual(2, meck:num_calls(halley_metrics, incr, [token_keys_errors])),
+    counted_once_more(2),
     ?assertEqual(Before, halley_token_keys:current()),
     write(File, [(okp())#{kid => <<"5">>}]),
     ?assertEqual([<<"5">>], kids(told())),

@@ -7,7 +7,7 @@
 -export([new_log/0, received/2, start/1, open/3, close/2, stall/2, lose/1, settled/1]).
 
 -define(LIMITS, #{events_max => 5, bytes_max => 2000}).
--define(WAIT_MS, 10000).
+-define(WAIT_MS, 60000).
 
 -record(state, {log, slot, queue, vector, reader,
                 groups = #{},       % User number => #{Conn => []}

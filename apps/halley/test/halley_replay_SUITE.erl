@@ -8,7 +8,7 @@
 -import(halley_test_brain, [publish/2, publish_all/1, follow_all/2, drop_up_to/1, damage/1]).
 
 -define(LIMITS, #{events_max => 256, bytes_max => 131072}).
--define(WAIT_MS, 5000).
+-define(WAIT_MS, 60000).
 
 all() ->
     [missed_events_in_order, nothing_missed, own_events_and_strangers, each_event_has_its_cursor,

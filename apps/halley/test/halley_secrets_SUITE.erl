@@ -10,7 +10,7 @@
 -define(PLANTED, "planted-secret-planted-secret-00").
 
 suite() ->
-    [{timetrap, {seconds, 60}}].
+    [{timetrap, {minutes, 10}}].
 
 all() ->
     [no_secret_is_logged, environment_is_not_inherited, api_beyond_loopback_needs_a_key,
@@ -111,6 +111,6 @@ lines_until(Node = {Port, _}, Text) ->
             end;
         {Port, {exit_status, Status}} ->
             error({exited, Status})
-    after 20000 ->
+    after 120000 ->
         error(no_line)
     end.

@@ -2,7 +2,10 @@
 %% double of it knows of no events, so no unfollow is recorded.
 -module(halley_store_helper).
 
--export([open/1, close/1, reopen/2, kill/1, await_owner/0, agree/0, id/1]).
+-export([open/1, close/1, reopen/2, kill/1, await/1, await_owner/0, agree/0, id/1]).
+
+%% A minute, 10 ms apart.
+-define(TRIES, 6000).
 
 open(Dir) ->
     no_history(),
@@ -24,7 +27,7 @@ close(Sup) ->
     Ref = monitor(process, Sup),
     exit(Sup, shutdown),
     receive {'DOWN', Ref, process, _, _} -> ok
-    after 10000 -> exit(Sup, kill)
+    after 60000 -> exit(Sup, kill)
     end,
     no_double(),
     halley_store:close().
@@ -40,14 +43,16 @@ reopen(Sup, Dir) ->
 kill(Name) ->
     Pid = whereis(Name),
     exit(Pid, kill),
-    await(fun() -> is_pid(whereis(Name)) andalso whereis(Name) =/= Pid end, 200),
+    await(fun() -> is_pid(whereis(Name)) andalso whereis(Name) =/= Pid end),
     _ = sys:get_state(Name),
     ok.
 
 await_owner() ->
-    await(fun() -> is_pid(whereis(halley_follows_owner)) end, 200),
+    await(fun() -> is_pid(whereis(halley_follows_owner)) end),
     _ = sys:get_state(halley_follows_owner),
     ok.
+
+await(Condition) -> await(Condition, ?TRIES).
 
 await(Condition, Tries) when Tries > 0 ->
     case Condition() of

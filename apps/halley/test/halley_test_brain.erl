@@ -6,7 +6,7 @@
 -export([number/1, shard/1, link_with/1, message/1, delivered/1, event/0, event/1, no_event/0]).
 -export([spawn_actor/1, join/1, kill_and_wait/1, wait/1]).
 
--define(WAIT_MS, 5000).
+-define(WAIT_MS, 60000).
 
 start(Config) ->
     Dir = string:trim(os:cmd("mktemp -d")),
@@ -17,7 +17,7 @@ start(Config) ->
     receive
         {brain, Keeper, Brain} -> [{dir, Dir}, {keeper, Keeper}, {brain, Brain} | Config];
         {'DOWN', _, process, Keeper, Reason} -> {fail, Reason}
-    after 30000 ->
+    after ?WAIT_MS ->
         {fail, brain_does_not_start}
     end.
 
@@ -25,7 +25,7 @@ stop(Config) ->
     Keeper = proplists:get_value(keeper, Config),
     Monitor = monitor(process, Keeper),
     Keeper ! stop,
-    receive {'DOWN', Monitor, process, Keeper, _} -> ok after 30000 -> exit(Keeper, kill) end,
+    receive {'DOWN', Monitor, process, Keeper, _} -> ok after ?WAIT_MS -> exit(Keeper, kill) end,
     ok = halley_store:close(),
     ok = file:del_dir_r(proplists:get_value(dir, Config)).
 
@@ -122,7 +122,7 @@ join({Pid, Monitor}) ->
     receive
         {'DOWN', Monitor, process, Pid, {result, Result}} -> Result;
         {'DOWN', Monitor, process, Pid, Reason} -> error(Reason)
-    after 30000 ->
+    after ?WAIT_MS ->
         error(hangs)
     end.
 

@@ -105,7 +105,7 @@ sessions_are_bounded() ->
               end),
     Began = erlang:monotonic_time(millisecond),
     #{<<"sessions">> := Listed, <<"sessions_total">> := 1500} = json(get("/v1/users/u/sessions")),
-    ?assert(erlang:monotonic_time(millisecond) - Began < 4000),
+    ?assert(erlang:monotonic_time(millisecond) - Began < 20000),
     ?assertEqual(1000, length(Listed)),
     [?assertEqual(case Worker of 1 -> <<"live">>; _ -> <<"unknown">> end, State)
      || #{<<"worker">> := Worker, <<"state">> := State} <- Listed].
