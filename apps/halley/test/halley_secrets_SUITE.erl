@@ -32,7 +32,7 @@ no_secret_is_logged(Config) ->
         "proc_lib:spawn(fun() -> self() ! {waits, S}, put(key, S), exit({oops, S}) end)",
         "catch gen_server:call(halley_server_keys, {S, S}, 500)",
         "gen_server:cast(halley_directory, {S, [S]})",
-        "exit(whereis(halley_links), {killed_with, S})",
+        "exit(whereis(halley_directory), {killed_with, S})",
         "catch halley_token_keys ! S",
         "catch halley_directory ! {S}"],
     Shown = "logger:notice(\"~p ~p ~p ~ts\", [application:get_all_env(halley), "
