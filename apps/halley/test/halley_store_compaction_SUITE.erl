@@ -75,9 +75,10 @@ move_until_told(Owner, Times) ->
 %% In an emulator of its own: what other suites left in this one fills the holes.
 holes_go_back(Config) ->
     Dir = filename:join(proplists:get_value(priv_dir, Config), "holes"),
-    Options = #{connection => standard_io, args => ["-pa" | code:get_path()]},
+    Options = #{connection => standard_io, args => ["-pa" | code:get_path()],
+                wait_boot => 120000},
     {ok, Peer, _} = peer:start_link(Options),
-    Bytes = peer:call(Peer, ?MODULE, holes_given_back, [Dir], 50000),
+    Bytes = peer:call(Peer, ?MODULE, holes_given_back, [Dir], 300000),
     ok = peer:stop(Peer),
     %% Half of the 48 MB of holes.
     ?assert(Bytes > 24 bsl 20).

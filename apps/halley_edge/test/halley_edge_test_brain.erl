@@ -4,7 +4,9 @@
 
 -export([start/0, start/1, stop/1, handle/1]).
 
--define(WAIT_MS, 120000).
+%% Mnesia on a busy disk takes its time, and so does a publish.
+-define(WAIT_MS, 300000).
+-define(PUBLISH_MS_MAX, 60000).
 
 start() ->
     start(#{}).
@@ -18,7 +20,7 @@ start(Limits) ->
 start(Limits, Dir) ->
     ok = application:set_env(halley, data_dir, Dir),
     ok = application:set_env(halley_edge, handler, ?MODULE),
-    ok = halley_limits:set(Limits),
+    ok = halley_limits:set(maps:merge(#{publish_ms_max => ?PUBLISH_MS_MAX}, Limits)),
     Starter = self(),
     {Keeper, Monitor} = spawn_monitor(fun() -> keep(Starter, Dir) end),
     receive
