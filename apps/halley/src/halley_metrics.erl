@@ -9,17 +9,19 @@
 %% gone stays in the sum. So no counter goes backwards. Gauges are the sum over the workers that
 %% are linked now.
 %%
-%% It judges no names: the link does, before it hands them over. Lists of definitions are kept once,
-%% ?LISTS_MAX of them: an edge that says another list each time it comes can't fill the memory, nor
-%% the page.
+%% It judges no names: the link does, before it hands them over. A link's list of definitions gets a
+%% number when it meets its worker (`definitions/1'). Lists are kept once, ?LISTS_MAX of them: an
+%% edge that says another list each time it comes can't fill the memory, nor the page.
 -module(halley_metrics).
 
--export([new/0, table/0, incr/1, incr/2, edge/3, edge_gone/1, render/0]).
--export_type([name/0, kind/0]).
+-export([new/0, table/0, incr/1, incr/2, definitions/1, edge/3, edge_gone/1, render/0]).
+-export_type([name/0, kind/0, list_number/0]).
 
 -type name() :: atom().
 -type kind() :: counter | gauge.
 -type definition() :: {Name :: binary(), kind(), Help :: binary()}.
+%% `none': there were too many lists; what is counted by this one isn't shown.
+-type list_number() :: non_neg_integer() | none.
 
 -define(EDGE, halley_metrics_edge).
 -define(COUNTERS, {?MODULE, counters}).
@@ -57,6 +59,9 @@ counters_table() ->
       "Links that were sent what they had missed"},
      {catchup_events, "halley_catchup_events_total", counter,
       "Events that links were sent again or late"},
+     {metric_lists_refused, "halley_metric_lists_refused_total", counter,
+      "Links whose worker's metrics aren't shown, as it named another list of them than all that "
+      "are kept"},
      {links_behind, "halley_links_behind_total", counter,
       "Times that a link's queue was full"},
      {token_keys_changes, "halley_token_keys_changes_total", counter,
@@ -165,23 +170,11 @@ incr(Name, N) ->
 
 %% --- the edge's metrics ------------------------------------------------------------------------
 
-%% What the worker at this link counts now; values stand in the order of the definitions.
--spec edge(halley_links:slot(), [definition()], [non_neg_integer()]) -> ok.
-edge(Slot, Definitions, Values) ->
-    case list_of(Definitions) of
-        {ok, List} ->
-            Worker = worker(Slot),
-            true = ets:insert(?EDGE, [{{worker, Worker}, live, List, Values},
-                                      {{slot, Slot}, Worker}]),
-            ok;
-        too_many ->
-            ok
-    end.
-
-%% The number of a list of definitions.
-list_of(Definitions) ->
+%% The number of a list of definitions. One that isn't kept is counted.
+-spec definitions([definition()]) -> list_number().
+definitions(Definitions) ->
     case ets:match(?EDGE, {{list, '$1'}, Definitions}) of
-        [[List] | _] -> {ok, List};
+        [[List] | _] -> List;
         [] -> new_list(Definitions, ets:select_count(?EDGE, [{{{list, '_'}, '_'}, [], [true]}]))
     end.
 
@@ -190,11 +183,21 @@ list_of(Definitions) ->
 new_list(Definitions, N) when N < ?LISTS_MAX ->
     Copy = [{binary:copy(Name), Kind, binary:copy(Help)} || {Name, Kind, Help} <- Definitions],
     case ets:insert_new(?EDGE, {{list, N}, Copy}) of
-        true -> {ok, N};
-        false -> list_of(Definitions)
+        true -> N;
+        false -> definitions(Definitions)
     end;
 new_list(_, _) ->
-    too_many.
+    ok = incr(metric_lists_refused),
+    none.
+
+%% What the worker at this link counts now; values stand in the order of the definitions.
+-spec edge(halley_links:slot(), list_number(), [non_neg_integer()]) -> ok.
+edge(_, none, _) ->
+    ok;
+edge(Slot, List, Values) ->
+    Worker = worker(Slot),
+    true = ets:insert(?EDGE, [{{worker, Worker}, live, List, Values}, {{slot, Slot}, Worker}]),
+    ok.
 
 %% A link ended.
 -spec edge_gone(halley_links:slot()) -> ok.

@@ -18,7 +18,7 @@ edge_test_() ->
          meck:expect(halley_ids, count, 0, 42),
          meck:new(halley_follows, [passthrough]),
          meck:expect(halley_follows, count, 0, 43),
-         [Directory, Links]
+         [Links, Directory]
      end,
      fun(Owners) ->
          meck:unload(),
@@ -33,6 +33,7 @@ edge_test_() ->
                           {"a worker that is gone stays in the counters", fun gone_worker/0},
                           {"a worker that comes back is counted once", fun worker_comes_back/0},
                           {"very many gone workers are one row", fun many_gone_workers/0},
+                          {"lists of metrics are bounded", fun many_lists/0},
                           {"the text is Prometheus'", fun text/0},
                           {"counts", fun counts/0}]]}.
 
@@ -40,6 +41,9 @@ linked(Index) ->
     Writer = spawn(fun() -> receive stop -> ok end end),
     {ok, Slot, _} = halley_links:register(Writer, #{pid => 100, worker => Index}),
     Slot.
+
+says(Slot, Definitions, Values) ->
+    halley_metrics:edge(Slot, halley_metrics:definitions(Definitions), Values).
 
 value(Line) ->
     Text = iolist_to_binary(halley_metrics:render()),
@@ -49,13 +53,13 @@ value(Line) ->
     end.
 
 sum_of_workers() ->
-    [ok = halley_metrics:edge(linked(I), [?SENT, ?OPEN], [10 * I, I]) || I <- [1, 2]],
+    [ok = says(linked(I), [?SENT, ?OPEN], [10 * I, I]) || I <- [1, 2]],
     ?assertEqual(30, value("halley_edge_sent_total")),
     ?assertEqual(3, value("halley_edge_connections")).
 
 gone_worker() ->
     [One, Two] = [linked(I) || I <- [1, 2]],
-    [ok = halley_metrics:edge(Slot, [?SENT, ?OPEN], [10, 1]) || Slot <- [One, Two]],
+    [ok = says(Slot, [?SENT, ?OPEN], [10, 1]) || Slot <- [One, Two]],
     ok = halley_metrics:edge_gone(One),
     ok = halley_metrics:edge_gone(One),
     ?assertEqual(20, value("halley_edge_sent_total")),
@@ -63,9 +67,9 @@ gone_worker() ->
 
 worker_comes_back() ->
     One = linked(1),
-    ok = halley_metrics:edge(One, [?SENT], [10]),
+    ok = says(One, [?SENT], [10]),
     ok = halley_metrics:edge_gone(One),
-    ok = halley_metrics:edge(linked(1), [?SENT], [15]),
+    ok = says(linked(1), [?SENT], [15]),
     ?assertEqual(15, value("halley_edge_sent_total")).
 
 many_gone_workers() ->
@@ -74,15 +78,27 @@ many_gone_workers() ->
                                         {{worker, {200, I}}, gone, [?SENT, ?OPEN], [1, 1]})
                   end, lists:seq(1, 2000)),
     One = linked(1),
-    ok = halley_metrics:edge(One, [?SENT, ?OPEN], [5, 1]),
+    ok = says(One, [?SENT, ?OPEN], [5, 1]),
     ok = halley_metrics:edge_gone(One),
     ?assertEqual(2005, value("halley_edge_sent_total")),
     ?assertEqual(none, value("halley_edge_connections")),
     ?assert(ets:info(halley_metrics_edge, size) < 5).
 
+%% What is left out is counted, and the others go on.
+many_lists() ->
+    Lists = [[{<<"halley_edge_", (integer_to_binary(N))/binary>>, counter, <<>>}]
+             || N <- lists:seq(1, 18)],
+    Slots = [linked(N) || N <- lists:seq(1, 18)],
+    [ok = says(Slot, List, [7]) || {Slot, List} <- lists:zip(Slots, Lists)],
+    ?assertEqual(2, value("halley_metric_lists_refused_total")),
+    ?assertEqual([7, none], [value(Line) || Line <- ["halley_edge_16", "halley_edge_17"]]),
+    [ok = halley_metrics:edge_gone(Slot) || Slot <- Slots],
+    ok = says(linked(1), hd(Lists), [8]),
+    ?assertEqual(8, value("halley_edge_1")).
+
 %% https://prometheus.io/docs/instrumenting/exposition_formats/
 text() ->
-    ok = halley_metrics:edge(linked(1), [?SENT], [1]),
+    ok = says(linked(1), [?SENT], [1]),
     Text = iolist_to_binary(halley_metrics:render()),
     Lines = binary:split(Text, <<"\n">>, [global, trim]),
     [?assertMatch({match, _}, re:run(Line, form(Line))) || Line <- Lines],

@@ -39,6 +39,7 @@
     dialer :: pid(),
     socket :: gen_tcp:socket() | undefined,
     hello = #{} :: map(),
+    metrics = none :: halley_metrics:list_number(),
     writer :: halley_edge_writer:handle() | undefined,
     writer_pid :: pid() | undefined,
     slot :: halley_links:slot() | undefined,
@@ -132,10 +133,18 @@ met(#{socket := Socket, hello := Hello, window := Window} = Meeting, State) ->
     self() ! read,
     take(Frames, token_keys(State#state{
         socket = Socket, writer = Writer, writer_pid = WriterPid, slot = Slot, hello = Hello,
-        token_keys = TokenKeys, replays = Replays, replays_pid = halley_edge_replays:pid(Replays),
+        metrics = metrics(Hello, State), token_keys = TokenKeys, replays = Replays,
+        replays_pid = halley_edge_replays:pid(Replays),
         sessions = halley_edge_sessions:new(Slot, Worker, Writer, Replays),
         requests = halley_edge_requests:new(Writer), buffer = Rest, window = Window,
         allowance = Window, heard_at = now_ms()})).
+
+metrics(#{metrics := Definitions}, #state{path = Path}) ->
+    List = halley_metrics:definitions(Definitions),
+    List =:= none andalso
+        ?LOG_WARNING("link ~ts: its metrics aren't shown: since the brain began, edges have named "
+                     "as many lists of them as are kept", [Path]),
+    List.
 
 copy(Key, Map) ->
     binary:copy(maps:get(Key, Map)).
@@ -357,9 +366,9 @@ costly(Frame, State) ->
 requests({broken, Problem}, State) -> {broken, Problem, State};
 requests(Requests, State) -> State#state{requests = Requests}.
 
-stats(Values, #state{hello = #{metrics := Metrics}, slot = Slot} = State)
+stats(Values, #state{hello = #{metrics := Metrics}, metrics = List, slot = Slot} = State)
   when length(Values) =:= length(Metrics) ->
-    ok = halley_metrics:edge(Slot, Metrics, Values),
+    ok = halley_metrics:edge(Slot, List, Values),
     State;
 stats(Values, #state{hello = #{metrics := Metrics}} = State) ->
     broken(<<"3.4">>, "~b values for ~b metrics", [length(Values), length(Metrics)], State).

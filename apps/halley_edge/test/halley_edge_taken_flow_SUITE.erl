@@ -7,7 +7,8 @@
 
 -import(taken_edge, [attacked/2, synced/1, met/1, cut/1, again/2, builds/0, goodbye/1, queued/0,
                      broken/1, user/1]).
--import(halley_edge_helper, [until/1, alive/1, next/2, link_process/1, writer/1, slot/1, field/3]).
+-import(halley_edge_helper, [until/1, alive/1, next/2, link_process/1, writer/1, slot/1, field/3,
+                             counted/1]).
 
 -define(VICTIM, <<"anna">>).
 %% The honest worker's connection.
@@ -208,7 +209,8 @@ metrics_of_all_kinds(Config) ->
              alive(Edge)
          end || N <- lists:seq(1, 20)],
         Lists = ets:select_count(halley_metrics_edge, [{{{list, '_'}, '_'}, [], [true]}]),
-        ?assert(Lists =< 16),
+        ?assertEqual(16, Lists),
+        ?assert(counted("halley_metric_lists_refused_total") >= 4),
         Text = iolist_to_binary(halley_metrics:render()),
         ?assertEqual(nomatch, binary:match(Text, <<"\n# TYPE x\n">>)),
         fake_edge:send(Edge, {stats, [1]}),
