@@ -120,14 +120,14 @@ replayed_without_end(Config) ->
 
 requests_without_end(Config) ->
     attacked(Config, fun(Edge) ->
-        [fake_edge:send(Edge, request(Conn, <<"/unread">>, 0)) || Conn <- lists:seq(1, 200)],
+        [fake_edge:send(Edge, request(Conn, <<"/count">>, 0)) || Conn <- lists:seq(1, 200)],
         ?assertMatch({goodbye, 5, <<"8.1", _/binary>>}, goodbye(Edge))
     end).
 
 %% 8.3: more than the window at once; and a body that never ends, a byte now and then.
 bodies_without_end(Config) ->
     attacked(Config, fun(Edge) ->
-        fake_edge:send(Edge, request(1, <<"/unread2">>, 0)),
+        fake_edge:send(Edge, request(1, <<"/unread">>, 0)),
         [fake_edge:send(Edge, {request_body, 1, 0, binary:copy(<<0>>, 100000)})
          || _ <- [1, 2, 3]],
         ?assertMatch({goodbye, 5, <<"8.3", _/binary>>}, goodbye(Edge)),
