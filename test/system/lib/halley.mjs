@@ -3,6 +3,9 @@
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
+import { randomInt } from 'node:crypto';
+import { createSocket } from 'node:dgram';
+import { once } from 'node:events';
 import {
   closeSync, mkdtempSync, openSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync,
 } from 'node:fs';
@@ -26,16 +29,28 @@ process.on('exit', () => {
   for (const instance of instances) instance.killAll();
 });
 
-/** A port that was free a moment ago. */
-export function freePort() {
-  return new Promise((resolve, reject) => {
+// Below those that the system gives to clients (32768 and up), so that none takes one meanwhile.
+const [PORT_MIN, PORT_MAX] = [10_000, 32_000];
+
+/** A TCP port that is free, and that no other test process is given while this one lives. */
+export async function freePort() {
+  for (;;) {
+    const port = randomInt(PORT_MIN, PORT_MAX + 1);
+    // The same number of UDP is the claim: its owner needs it for nothing, and it ends with us.
+    const claim = createSocket('udp4').unref();
     const server = createServer();
-    server.once('error', reject);
-    server.listen(0, '127.0.0.1', () => {
-      const { port } = server.address();
-      server.close(() => resolve(port));
-    });
-  });
+    try {
+      claim.bind({ port, address: '127.0.0.1', exclusive: true });
+      await once(claim, 'listening');
+      server.listen(port, '127.0.0.1');
+      await once(server, 'listening');
+      await new Promise((closed) => { server.close(closed); });
+      return port;
+    } catch (error) {
+      claim.close();
+      if (error.code !== 'EADDRINUSE') throw error;
+    }
+  }
 }
 
 function readProc(pid, file) {
