@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs every test, one suite after the other, and ends with the names of those that failed and one
 # line: `... N passed, N failed`. A suite that fails doesn't stop the others; a suite that could not
-# count itself is one failure.
+# count itself is one failure. EUnit computes on one core while the edge's tests wait most of the
+# time: they run side by side, and what EUnit said is shown in one piece when both are over.
 set -uo pipefail
 
 cd "$(dirname "$0")/.."
@@ -69,13 +70,19 @@ failed_names() {
 # Of one suite.
 FAILED_NAMES_MAX=6
 
-# suite <name> <seconds at most> <counter> <command>...
-suite() {
-    local name=$1 seconds_max=$2 counter=$3 log="$logs/$1" status passed failed started=$SECONDS
-    shift 3
+# run <name> <seconds at most> <command>...: the suite; how it ended is kept beside its log.
+run() {
+    local name=$1 seconds_max=$2 started=$SECONDS
+    shift 2
     printf '\n== %s: %s\n' "$name" "$*"
-    timeout --kill-after=10 "$seconds_max" "$@" </dev/null 2>&1 | tee "$log"
-    status=${PIPESTATUS[0]}
+    timeout --kill-after=10 "$seconds_max" "$@" </dev/null 2>&1
+    echo "$? $((SECONDS - started)) $seconds_max" >"$logs/$name.end"
+}
+
+# tally <name> <counter>: adds what the suite's log says.
+tally() {
+    local name=$1 counter=$2 log="$logs/$1" status seconds seconds_max passed failed
+    read -r status seconds seconds_max < <(cat "$log.end" || echo "1 0 0")
     sed -i 's/\x1b\[[0-9;]*m//g' "$log"
     read -r passed failed < <("$counter" <"$log"; echo)
     passed=${passed:-0}
@@ -94,16 +101,28 @@ suite() {
     passed_all=$((passed_all + passed))
     failed_all=$((failed_all + failed))
     summary+=("$(printf '  %-8s %5d passed, %3d failed  (%d s)' \
-        "$name" "$passed" "$failed" $((SECONDS - started)))")
+        "$name" "$passed" "$failed" "$seconds")")
 }
 
-suite rust 500 count_cargo \
+# suite <name> <counter> <seconds at most> <command>...
+suite() {
+    run "$1" "${@:3}" | tee "$logs/$1"
+    tally "$1" "$2"
+}
+
+# In a folder of its own: Common Test compiles with other options, and would build all anew.
+run eunit 500 env REBAR_BASE_DIR="${REBAR_BASE_DIR:-_build}/eunit" rebar3 eunit >"$logs/eunit" &
+# The tests of the edge wait for its clocks, so that more of them run at once than there are cores.
+suite rust count_cargo 500 env RUST_TEST_THREADS=6 \
     cargo test --workspace --no-fail-fast --locked --quiet --manifest-path edge/Cargo.toml
-suite eunit 200 count_eunit rebar3 eunit
-suite ct 700 count_ct rebar3 ct --readable=true
-suite tidy 30 count_node node tools/tidy/tidy.test.mjs
-suite system 600 count_system node test/system/run.mjs
-suite faults 240 count_node node --test test/faults/*.test.mjs
+wait
+cat "$logs/eunit"
+tally eunit count_eunit
+
+suite ct count_ct 600 rebar3 ct --readable=true
+suite tidy count_node 30 node tools/tidy/tidy.test.mjs
+suite system count_system 500 node test/system/run.mjs
+suite faults count_node 180 node --test test/faults/*.test.mjs
 
 printf '\n== summary\n'
 printf '%s\n' "${summary[@]}"
