@@ -32,8 +32,10 @@ end_per_testcase(_, Config) ->
 
 limits(never_any_credit) -> #{link_queue_bytes_max => 1000000};
 limits(closings_without_end) ->
-    #{link_queue_bytes_max => 1000000, heartbeat_ms => 100, sessions_per_user_max => 1};
-limits(credit_for_nothing) -> #{link_queue_bytes_max => 1000000, heartbeat_ms => 100};
+    #{link_queue_bytes_max => 1000000, heartbeat_ms => 100, silence_ms => 60000,
+      sessions_per_user_max => 1};
+limits(credit_for_nothing) ->
+    #{link_queue_bytes_max => 1000000, heartbeat_ms => 100, silence_ms => 60000};
 limits(reads_nothing) -> #{link_queue_bytes_max => 1000000, silence_ms => 3000};
 limits(requests_without_end) -> #{requests_in_flight_max => 50};
 limits(bodies_without_end) -> #{response_ms_max => 500};
