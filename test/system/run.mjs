@@ -1,17 +1,17 @@
 // Runs the system tests and ends with `N passed, N failed`.
 // `node run.mjs [part of a file name]...` runs the files that match.
 //
-// Two files run side by side, for they wait most of their time; what a file says comes in one piece
-// all the same. Those that measure, or that fill queues and the machine, run alone after them.
+// Three files run side by side, for they wait most of their time; what a file says comes in one
+// piece all the same. Those that measure, or that fill queues and the machine, run alone at last.
 
 import { once } from 'node:events';
-import { readdirSync } from 'node:fs';
+import { readdirSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
 import { run } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
 const FILE_MS_MAX = 180_000;
-const SIDE_BY_SIDE = 2;
+const SIDE_BY_SIDE = 3;
 const ALONE = ['drain', 'limits', 'million', 'slow', 'storm'];
 
 const folder = fileURLToPath(new URL('.', import.meta.url));
@@ -19,8 +19,8 @@ const wanted = process.argv.slice(2);
 const files = readdirSync(folder)
   .filter((name) => name.endsWith('.test.mjs'))
   .filter((name) => wanted.length === 0 || wanted.some((part) => name.includes(part)))
-  .sort()
-  .map((name) => folder + name);
+  .map((name) => folder + name)
+  .sort((one, other) => statSync(other).size - statSync(one).size); // else a long one may end alone
 
 const counts = { passed: 0, failed: 0, skipped: 0 };
 const failures = [];
