@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs every test, one suite after the other, and ends with the names of those that failed and one
 # line: `... N passed, N failed`. A suite that fails doesn't stop the others; a suite that could not
-# count itself is one failure. EUnit computes on one core while the edge's tests wait most of the
-# time: they run side by side, and what EUnit said is shown in one piece when both are over.
+# count itself is one failure. EUnit computes on one core while the edge's tests and the checker
+# wait most of the time: it runs beside them, and what it said is shown in one piece behind theirs.
 set -uo pipefail
 
 cd "$(dirname "$0")/.."
@@ -115,6 +115,7 @@ run eunit 500 env REBAR_BASE_DIR="${REBAR_BASE_DIR:-_build}/eunit" rebar3 eunit 
 # The tests of the edge wait for its clocks, so that more of them run at once than there are cores.
 suite rust count_cargo 500 env RUST_TEST_THREADS=6 \
     cargo test --workspace --no-fail-fast --locked --quiet --manifest-path edge/Cargo.toml
+suite faults count_node 180 node --test test/faults/*.test.mjs
 wait
 cat "$logs/eunit"
 tally eunit count_eunit
@@ -122,7 +123,6 @@ tally eunit count_eunit
 suite ct count_ct 600 rebar3 ct --readable=true
 suite tidy count_node 30 node tools/tidy/tidy.test.mjs
 suite system count_system 500 node test/system/run.mjs
-suite faults count_node 180 node --test test/faults/*.test.mjs
 
 printf '\n== summary\n'
 printf '%s\n' "${summary[@]}"
