@@ -7,7 +7,18 @@ set -uo pipefail
 
 cd "$(dirname "$0")/.."
 logs=$(mktemp -d)
-trap 'rm -rf "$logs"' EXIT
+
+# Suites run in process groups of their own, where Ctrl-C doesn't reach them.
+stop() {
+    local file
+    for file in "$logs"/*.pid; do
+        if [ -f "$file" ]; then kill "$(cat "$file")"; fi
+    done
+    rm -rf "$logs"
+}
+trap stop EXIT
+trap 'exit 130' INT TERM
+
 passed_all=0
 failed_all=0
 summary=()
@@ -75,8 +86,11 @@ run() {
     local name=$1 seconds_max=$2 started=$SECONDS
     shift 2
     printf '\n== %s: %s\n' "$name" "$*"
-    timeout --kill-after=10 "$seconds_max" "$@" </dev/null 2>&1
+    timeout --kill-after=10 "$seconds_max" "$@" </dev/null 2>&1 &
+    echo "$!" >"$logs/$name.pid"
+    wait "$!"
     echo "$? $((SECONDS - started)) $seconds_max" >"$logs/$name.end"
+    rm "$logs/$name.pid"
 }
 
 # tally <name> <counter>: adds what the suite's log says.
