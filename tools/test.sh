@@ -27,6 +27,7 @@ failures=()
 # Each counter reads a suite's output and prints "<passed> <failed>", or nothing.
 count_cargo() {
     awk '/^test result:/ { gsub(/[.;]/, ""); passed += $4; failed += $6; seen = 1 }
+         /process didn.t exit successfully.*signal/ { failed++; seen = 1 }
          END { if (seen) print passed, failed }'
 }
 count_eunit() {
@@ -44,7 +45,7 @@ count_ct() {
 }
 count_node() {
     awk '($1 == "#" || $1 == "ℹ") && $2 == "pass" { passed = $3; seen = 1 }
-         ($1 == "#" || $1 == "ℹ") && $2 == "fail" { failed = $3 }
+         ($1 == "#" || $1 == "ℹ") && ($2 == "fail" || $2 == "cancelled") { failed += $3 }
          END { if (seen) print passed, failed }'
 }
 count_system() {
@@ -65,6 +66,7 @@ failed_names() {
         /^ +[0-9]+\) [a-z_]+:/ { show($2); next }
         /^%%% .*: FAILED$/ { sub(/:$/, "", $4); show($2 ":" $4); next }
         /^--- failed: / { show(substr($0, 13)); next }
+        /process didn.t exit successfully.*signal/ { show(substr($0, index($0, ":") + 2)); next }
         /^ *not ok [0-9]+ - / { sub(/^ *not ok [0-9]+ - /, ""); show($0); next }
         why > 0 && /panicked at|Failure\/Error|^%%%|^ *error:|Error/ {
             sub(/^%%% [^ ]+ ==> /, ""); sub(/^ +/, "")
@@ -76,7 +78,9 @@ failed_names() {
             if (name in seen) return
             seen[name] = 1
             if (shown++ < most) { print name; why = 1 }
-        }'
+        }
+        END { if (shown > most) print "and " shown - most " more; see above"
+              if (!shown) print "no name is known; see above" }'
 }
 # Of one suite.
 FAILED_NAMES_MAX=6
@@ -101,9 +105,10 @@ tally() {
     read -r passed failed < <("$counter" <"$log"; echo)
     passed=${passed:-0}
     failed=${failed:-0}
-    if [ "$status" -ne 0 ] && [ "$failed" -eq 0 ]; then
+    # What was cut off may have had more to say than the failures that it did report.
+    if [ "$status" -ge 124 ] || { [ "$status" -ne 0 ] && [ "$failed" -eq 0 ]; }; then
         failures+=("  $name: ended with status $status (124 and 137: over its $seconds_max s)")
-        failed=1
+        failed=$((failed + 1))
     fi
     if [ "$status" -eq 0 ] && [ "$passed" -eq 0 ]; then
         failures+=("  $name: ran no test")
@@ -120,7 +125,13 @@ tally() {
 
 # suite <name> <counter> <seconds at most> <command>...
 suite() {
-    run "$1" "${@:3}" | tee "$logs/$1"
+    local shown
+    # Not a pipeline: a trap would wait for its end.
+    exec 3> >(tee "$logs/$1")
+    shown=$!
+    run "$1" "${@:3}" >&3 3>&-
+    exec 3>&-
+    wait "$shown"
     tally "$1" "$2"
 }
 
@@ -134,9 +145,9 @@ wait
 cat "$logs/eunit"
 tally eunit count_eunit
 
-suite ct count_ct 600 rebar3 ct --readable=true
+suite ct count_ct 700 rebar3 ct --readable=true
 suite tidy count_node 30 node tools/tidy/tidy.test.mjs
-suite system count_system 500 node test/system/run.mjs
+suite system count_system 600 node test/system/run.mjs
 
 printf '\n== summary\n'
 printf '%s\n' "${summary[@]}"

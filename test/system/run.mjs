@@ -24,6 +24,8 @@ const files = readdirSync(folder)
 
 const counts = { passed: 0, failed: 0, skipped: 0 };
 const failures = [];
+/** The files that had a test. */
+const tested = new Set();
 
 /** A file and a suite end as tests too; only what is inside them counts, unless it never ran. */
 function isContainer(data) {
@@ -31,6 +33,7 @@ function isContainer(data) {
 }
 
 function show(data, passed) {
+  tested.add(data.file);
   const ms = Math.round(data.details?.duration_ms ?? 0);
   console.log(`${'  '.repeat(data.nesting)}${passed ? 'ok  ' : 'FAIL'} ${data.name} (${ms} ms)`);
 }
@@ -40,6 +43,13 @@ function explain(data) {
   const error = data.details?.error;
   const cause = error?.cause ?? error;
   return String(cause?.stack ?? cause?.message ?? cause);
+}
+
+/** Said at once, and again at the end: this may not be reached. */
+function fail(name, why) {
+  counts.failed += 1;
+  failures.push(`\n--- failed: ${name}\n${why}`);
+  console.log(failures.at(-1));
 }
 
 /** Runs the files, so many at once; gives a promise of their end. */
@@ -54,9 +64,8 @@ function runAll(some, concurrency) {
   stream.on('test:fail', (data) => {
     const cause = data.details?.error?.failureType;
     if (isContainer(data) && cause === 'subtestsFailed') return;
-    counts.failed += 1;
     show(data, false);
-    failures.push(`${data.name}\n${explain(data)}`);
+    fail(data.name, explain(data));
   });
   stream.on('test:stderr', (data) => process.stderr.write(data.message ?? ''));
   stream.resume();
@@ -69,7 +78,8 @@ for (const [some, concurrency] of [[files.filter((file) => !isAlone(file)), SIDE
   [files.filter(isAlone), 1]]) {
   if (some.length > 0) await runAll(some, concurrency);
 }
-for (const failure of failures) console.log(`\n--- failed: ${failure}`);
+for (const file of files.filter((name) => !tested.has(name))) fail(file, 'it ran no test');
+for (const failure of failures) console.log(failure);
 const skipped = counts.skipped > 0 ? `${counts.skipped} skipped, ` : '';
 console.log(`\nsystem tests: ${skipped}${counts.passed} passed, ${counts.failed} failed`);
 process.exitCode = counts.failed > 0 || counts.passed === 0 ? 1 : 0;
