@@ -8,6 +8,8 @@
 
 -define(WAIT_MS, 120000).
 
+suite() -> [{timetrap, {minutes, 3}}].
+
 all() ->
     [starts_and_stops_on_sigterm, sigterm_drains_first, second_sigterm_cuts_the_drain_short,
      drain_that_fails_stops_all_the_same, pid_file_is_written_and_removed,

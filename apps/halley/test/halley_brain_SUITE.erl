@@ -9,6 +9,8 @@
 
 -define(WAIT_MS, 60000).
 
+suite() -> [{timetrap, {minutes, 3}}].
+
 all() ->
     [follower_gets_event, subject_gets_its_own_events_once, follow_is_effective_at_once,
      order_of_a_batch_is_kept, order_is_the_same_for_all, ids_are_unique,

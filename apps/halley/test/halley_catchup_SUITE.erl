@@ -9,6 +9,8 @@
 
 -define(WAIT_MS, 60000).
 
+suite() -> [{timetrap, {minutes, 3}}].
+
 all() ->
     [missed_events, missed_nothing, batches_are_bounded, unfollowed_since,
      event_with_many_connections, too_old, damaged, hole_in_the_seqs_is_crossed].

@@ -26,6 +26,8 @@
 -record(world, {log, links, clients, clock, follows = #{},
                 gone = #{}}).       % {User, Subject} => when the answer to the unfollow was there
 
+suite() -> [{timetrap, {minutes, 3}}].
+
 all() -> [nothing_lost_calm, nothing_lost, nothing_lost_when_follows_change,
           nothing_lost_when_shards_die, nothing_lost_in_groups,
           nothing_lost_when_groups_come_and_go].

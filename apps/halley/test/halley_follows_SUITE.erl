@@ -17,7 +17,7 @@
 
 -import(halley_store_helper, [id/1, agree/0]).
 
-suite() -> [{timetrap, {minutes, 10}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [answers_count_exactly, errors_keep_their_place, self_follow_is_implicit, lists_in_pages,

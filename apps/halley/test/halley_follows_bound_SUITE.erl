@@ -7,11 +7,12 @@
 -export([all/0, suite/0, init_per_testcase/2, end_per_testcase/2]).
 -export([refusals_keep_their_place/1, refused_names_get_no_number/1, concurrent_follows_exact/1,
          what_is_followed_ends_no_group/1, removed_and_back_in_one_group/1, over_many_pages/1,
-         lowered_bound_takes_nothing/1, refused_stay_refused/1, random_changes/1]).
+         lowered_bound_takes_nothing/1, refused_stay_refused/1,
+         random_changes/0, random_changes/1]).
 
 -import(halley_store_helper, [id/1, agree/0]).
 
-suite() -> [{timetrap, {minutes, 10}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [refusals_keep_their_place, refused_names_get_no_number, concurrent_follows_exact,
@@ -141,6 +142,9 @@ refused_stay_refused(Config) ->
     halley_store_helper:reopen(whereis(halley_store_sup), proplists:get_value(dir, Config)),
     ?assertEqual(lists:sort(Before), lists:sort(agree())),
     ?assertEqual(5, halley_follows:count_following(<<"u">>)).
+
+%% It is the longest by far.
+random_changes() -> [{timetrap, {minutes, 5}}].
 
 %% Against a model: with a bound below and one above what a page holds of one user.
 random_changes(Config) ->

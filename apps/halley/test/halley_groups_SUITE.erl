@@ -9,6 +9,8 @@
 
 -define(WAIT_MS, 60000).
 
+suite() -> [{timetrap, {minutes, 3}}].
+
 all() -> [a_portion_that_is_out_of_date, events_while_it_is_filled, a_shard_that_knows_nothing,
           members_that_are_processes, processes_that_end, a_mark_that_comes_too_late].
 

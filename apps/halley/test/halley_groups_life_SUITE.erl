@@ -13,6 +13,8 @@
 -define(ACTORS, 6).
 -define(STEPS, 300).
 
+suite() -> [{timetrap, {minutes, 3}}].
+
 all() -> [marks_while_a_group_waits, a_login_while_a_group_ends, as_many_come_as_go,
           the_owner_of_follows_dies, a_shard_dies, never_more_than_there_may_be, nothing_is_left].
 

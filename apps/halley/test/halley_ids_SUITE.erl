@@ -10,7 +10,7 @@
 
 -import(halley_store_helper, [id/1]).
 
-suite() -> [{timetrap, {minutes, 10}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [numbers_are_dense, concurrent_interns_agree, too_many_ids, bad_id, killed_ids_come_back,

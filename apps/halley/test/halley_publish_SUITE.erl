@@ -9,6 +9,8 @@
 
 -define(WAIT_MS, 60000).
 
+suite() -> [{timetrap, {minutes, 3}}].
+
 all() ->
     [on_disk_when_answered, memory_is_in_the_history_soon, bad_ack,
      same_id_again, same_id_about_another_subject, same_id_at_the_same_time, same_id_in_a_batch,

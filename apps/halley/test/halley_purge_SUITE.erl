@@ -9,6 +9,8 @@
 
 -define(WAIT_MS, 60000).
 
+suite() -> [{timetrap, {minutes, 3}}].
+
 all() ->
     [link_dies_and_is_purged, purge_is_interrupted, stop_waits_for_purges,
      no_purge_outlives_its_registry].

@@ -10,6 +10,8 @@
 -define(LIMITS, #{events_max => 256, bytes_max => 131072}).
 -define(WAIT_MS, 60000).
 
+suite() -> [{timetrap, {minutes, 3}}].
+
 all() ->
     [missed_events_in_order, nothing_missed, own_events_and_strangers, each_event_has_its_cursor,
      batches_are_bounded, more_than_a_pass, unfollowed_meanwhile, followed_meanwhile,

@@ -10,7 +10,7 @@
 -define(PLANTED, "planted-secret-planted-secret-00").
 
 suite() ->
-    [{timetrap, {minutes, 10}}].
+    [{timetrap, {minutes, 3}}].
 
 all() ->
     [no_secret_is_logged, environment_is_not_inherited, api_beyond_loopback_needs_a_key,

@@ -10,7 +10,7 @@
 -define(TABLES, [{halley_id_pages, halley_id_page}, {halley_following, halley_following_page},
                  {halley_followers, halley_followers_page}]).
 
-suite() -> [{timetrap, {minutes, 10}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() -> [pages_stay_shared, disk_and_tables_agree, writers_win, holes_go_back].
 

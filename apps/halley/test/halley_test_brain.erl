@@ -8,7 +8,7 @@
 
 -define(WAIT_MS, 60000).
 %% Mnesia on a busy disk takes its time.
--define(START_MS, 300000).
+-define(START_MS, 150000).
 
 start(Config) ->
     Dir = string:trim(os:cmd("mktemp -d")),

@@ -6,6 +6,8 @@
 -compile([export_all, nowarn_export_all]).
 -import(halley_test_brain, [number/1, link_with/1]).
 
+suite() -> [{timetrap, {minutes, 3}}].
+
 all() ->
     [no_such_event, event_of_a_follower, event_of_nobody, unfollowed_since, unfollowed_before,
      link_is_behind, sessions_that_ended, closings_are_bounded].

@@ -12,7 +12,7 @@
 -define(CLOSING, 64).
 
 suite() ->
-    [{timetrap, {minutes, 5}}].
+    [{timetrap, {minutes, 3}}].
 
 all() ->
     [newest_wins, newest_wins_though_closing_takes_time, refuse, a_closed_one_makes_room,

@@ -8,7 +8,7 @@
 -import(halley_edge_helper, [until/1]).
 
 suite() ->
-    [{timetrap, {minutes, 5}}].
+    [{timetrap, {minutes, 3}}].
 
 all() ->
     [cursor_is_exact, cursor_without_a_deliver, opened_has_the_links_cursor,

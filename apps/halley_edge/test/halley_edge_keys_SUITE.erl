@@ -5,7 +5,7 @@
 -compile([export_all, nowarn_export_all]).
 
 suite() ->
-    [{timetrap, {minutes, 5}}].
+    [{timetrap, {minutes, 3}}].
 
 all() ->
     [keys_follow_the_hello, keys_are_told_when_they_change, a_change_before_the_meeting_is_told,

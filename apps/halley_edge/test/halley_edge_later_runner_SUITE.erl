@@ -9,7 +9,7 @@
 -import(halley_edge_runner_SUITE, [start_runner/0, edge_pids/1]).
 
 suite() ->
-    [{timetrap, {minutes, 5}}].
+    [{timetrap, {minutes, 3}}].
 
 all() ->
     [waits_for_a_silent_edge_to_go, waits_for_its_program, waits_for_its_directory].

@@ -9,7 +9,7 @@
 -define(WAIT_MS, 60000).
 
 suite() ->
-    [{timetrap, {minutes, 5}}].
+    [{timetrap, {minutes, 3}}].
 
 all() ->
     [handshake_carries_the_settings, bad_magic, wrong_version, second_hello,

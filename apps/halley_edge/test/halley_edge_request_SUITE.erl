@@ -10,7 +10,7 @@
 -define(WAIT_MS, 60000).
 
 suite() ->
-    [{timetrap, {minutes, 5}}].
+    [{timetrap, {minutes, 3}}].
 
 all() ->
     [request_and_answer, head_and_query, bad_target_is_400, crash_is_500, nonsense_is_500,

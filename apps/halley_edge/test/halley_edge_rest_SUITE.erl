@@ -12,7 +12,7 @@
 -define(WAIT_MS, 60000).
 
 suite() ->
-    [{timetrap, {minutes, 5}}].
+    [{timetrap, {minutes, 3}}].
 
 all() ->
     [a_quiet_process_collects_once, a_busy_process_is_left_alone, a_process_that_is_gone,

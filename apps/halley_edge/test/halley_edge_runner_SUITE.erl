@@ -12,7 +12,7 @@
 -define(WAIT_MS, 60000).
 
 suite() ->
-    [{timetrap, {minutes, 5}}].
+    [{timetrap, {minutes, 3}}].
 
 all() ->
     [starts_and_stops, drain_is_waited_for_with_links_up, second_stop_cuts_a_drain_short,

@@ -15,7 +15,7 @@
 -define(CONN, 1).
 
 suite() ->
-    [{timetrap, {minutes, 5}}].
+    [{timetrap, {minutes, 3}}].
 
 all() ->
     [malformed_frames, frames_of_the_brain, wrong_order, a_sync_that_never_ends,

@@ -15,7 +15,7 @@
 -define(CONN, 1).
 
 suite() ->
-    [{timetrap, {minutes, 5}}].
+    [{timetrap, {minutes, 3}}].
 
 all() ->
     [credit_too_much, credit_for_nothing, closings_without_end, never_any_credit,
