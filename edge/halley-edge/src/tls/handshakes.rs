@@ -1,10 +1,12 @@
 //! TLS handshakes that can go on, in the order of their turns (`protocol/http.md` 15.6).
 //!
-//! A handshake's first turn is the dear one, and is for nothing if the rest has no time left. So
-//! those that had it come first: [`BEGUN_TURNS`] of their turns for each one that begins, which is
-//! more than a handshake needs. And who has waited for half of its time doesn't begin: else, with
-//! more of them than can be dealt with, the one in front would always be one that is nearly late.
-//! So whoever begins can end, however many would like to begin, and is in nobody's way for long.
+//! The turn that answers the client's hello is the dear one, and is for nothing if the rest has no
+//! time left. So those that had it have begun and come first: [`BEGUN_TURNS`] of their turns for
+//! each one that begins, which is more than a handshake needs. Until then, whatever its client has
+//! sent, a connection is one that begins: behind the others each time, and waiting since its first
+//! turn was due. And who has waited for half of its time doesn't begin: else, with more of them
+//! than can be dealt with, the one in front would always be one that is nearly late. So whoever
+//! begins can end, however many would like to begin, and is in nobody's way for long.
 //!
 //! Bound: ids of connections that are gone stay until their turn; both queues together hold at most
 //! twice as many as there are connections, and [`SPARE`].
@@ -23,6 +25,8 @@ const SPARE: usize = 1_024;
 pub struct Turn {
     /// The connection's id; it may be gone.
     pub conn: u64,
+    /// Since when it waits, if it is one that begins.
+    pub since_ms: u64,
     /// It has waited for too long to begin.
     pub late: bool,
 }
@@ -38,16 +42,16 @@ pub struct Handshakes {
 }
 
 impl Handshakes {
-    /// One that had its first turn can go on.
+    /// One whose client's hello is answered can go on.
     pub fn go_on(&mut self, table: &mut Table, conn: u64) {
         self.bound(table);
         self.begun.push_back(conn);
     }
 
-    /// One can begin.
-    pub fn begin(&mut self, table: &mut Table, conn: u64, now_ms: u64) {
+    /// One can begin that waits for it since then; it may have had turns.
+    pub fn begin(&mut self, table: &mut Table, conn: u64, since_ms: u64) {
         self.bound(table);
-        self.new.push_back((conn, now_ms));
+        self.new.push_back((conn, since_ms));
     }
 
     /// The next one, when a handshake has so much time.
@@ -55,12 +59,13 @@ impl Handshakes {
         if self.begun_turns < BEGUN_TURNS || self.new.is_empty() {
             if let Some(conn) = self.begun.pop_front() {
                 self.begun_turns = BEGUN_TURNS.min(self.begun_turns + 1);
-                return Some(Turn { conn, late: false });
+                return Some(Turn { conn, since_ms: 0, late: false });
             }
         }
         self.begun_turns = 0;
         let (conn, since_ms) = self.new.pop_front()?;
-        Some(Turn { conn, late: now_ms.saturating_sub(since_ms) > handshake_ms_max / 2 })
+        let late = now_ms.saturating_sub(since_ms) > handshake_ms_max / 2;
+        Some(Turn { conn, since_ms, late })
     }
 
     /// Does nobody wait?
@@ -120,11 +125,27 @@ mod tests {
         handshakes.begin(&mut table, 1, 1_000);
         handshakes.begin(&mut table, 2, 1_001);
         handshakes.go_on(&mut table, 3);
-        for expected in [(3, false), (1, true), (2, false)] {
-            let (conn, late) = expected;
-            assert_eq!(handshakes.next(6_001, 10_000), Some(Turn { conn, late }));
+        for expected in [(3, 0, false), (1, 1_000, true), (2, 1_001, false)] {
+            let (conn, since_ms, late) = expected;
+            assert_eq!(handshakes.next(6_001, 10_000), Some(Turn { conn, since_ms, late }));
         }
         assert_eq!(handshakes.next(6_001, 10_000), None);
+    }
+
+    /// 15.6: "has begun once its hello is answered": a turn without that is none that counts, and
+    /// doesn't make the waiting shorter.
+    #[test]
+    fn a_turn_without_an_answer_is_no_beginning() {
+        let (mut handshakes, mut table) = (Handshakes::default(), table());
+        (1..=3).for_each(|conn| handshakes.begin(&mut table, conn, conn * 1_000));
+        let first = handshakes.next(3_000, 10_000).unwrap();
+        handshakes.begin(&mut table, first.conn, first.since_ms);
+        handshakes.go_on(&mut table, 4);
+        let next = |handshakes: &mut Handshakes| handshakes.next(6_001, 10_000).unwrap();
+        for (conn, late) in [(4, false), (2, false), (3, false), (1, true)] {
+            let turn = next(&mut handshakes);
+            assert_eq!((turn.conn, turn.late), (conn, late));
+        }
     }
 
     /// Clients that come, send a hello and leave, while nobody gets a turn.

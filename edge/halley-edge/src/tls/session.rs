@@ -71,6 +71,8 @@ pub struct Session {
     pub stage: Stage,
     /// What came until the handshake was over.
     handshake_bytes: u16,
+    /// Since when it waits for its hello's answer ([`Worker`](crate::worker::Worker) knows).
+    pub since_ms: u64,
 }
 
 impl Session {
@@ -81,7 +83,8 @@ impl Session {
     pub fn new(config: Arc<ServerConfig>) -> Result<Session, Error> {
         let connection = UnbufferedServerConnection::new(config)?;
         let (begun, unsent) = (Vec::new(), Vec::new());
-        Ok(Session { connection, begun, unsent, stage: Stage::Handshake, handshake_bytes: 0 })
+        let stage = Stage::Handshake;
+        Ok(Session { connection, begun, unsent, stage, handshake_bytes: 0, since_ms: 0 })
     }
 
     /// Puts what was kept before what comes next; gives its length.
@@ -273,6 +276,18 @@ impl Session {
     /// Takes those bytes, for who writes them once and leaves.
     pub fn take_unsent(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.unsent)
+    }
+
+    /// Is the client's hello answered, which is what costs much time? To ask for another one is no
+    /// answer (RFC 8446 section 4.1.4).
+    pub fn has_answered(&self) -> bool {
+        match self.connection.handshake_kind() {
+            None => false,
+            Some(HandshakeKind::FullWithHelloRetryRequest) => {
+                self.connection.negotiated_key_exchange_group().is_some()
+            }
+            Some(HandshakeKind::Full | HandshakeKind::Resumed) => true,
+        }
     }
 
     /// Did it go on from an earlier one?

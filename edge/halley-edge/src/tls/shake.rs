@@ -111,10 +111,12 @@ impl Worker {
             return;
         }
         slot.set(flag::UNREAD);
-        if tls.sessions.get(index).is_some() {
-            tls.handshakes.go_on(&mut self.table, conn);
-        } else {
-            tls.handshakes.begin(&mut self.table, conn, self.now_ms);
+        match tls.sessions.get(index) {
+            Some(session) if session.has_answered() => {
+                tls.handshakes.go_on(&mut self.table, conn);
+            }
+            Some(session) => tls.handshakes.begin(&mut self.table, conn, session.since_ms),
+            None => tls.handshakes.begin(&mut self.table, conn, self.now_ms),
         }
     }
 
@@ -135,16 +137,17 @@ impl Worker {
             if turn.late {
                 self.handshake_late(index);
             } else {
-                self.handshake(index);
+                self.handshake(index, turn.since_ms);
             }
         }
     }
 
-    /// One read of a handshake.
-    fn handshake(&mut self, index: u32) {
+    /// One read of a handshake that waits since then, if this is its first turn.
+    fn handshake(&mut self, index: u32, since_ms: u64) {
         let mut scratch = std::mem::take(&mut self.scratch);
         let opened = self.read_records(index, 0, |worker, bytes, new| {
-            Some(worker.handshake_bytes(index, bytes, new, &mut scratch).unwrap_or(0))
+            worker.make_session(index, bytes, since_ms)?;
+            Some(worker.unseal(index, bytes, new, &mut scratch).unwrap_or(0))
         });
         if let Some(opened) = opened {
             self.shaken(index, scratch.get(..opened).unwrap_or_default());
@@ -173,30 +176,24 @@ impl Worker {
         opened
     }
 
-    fn handshake_bytes(
-        &mut self,
-        index: u32,
-        bytes: &mut [u8],
-        new: usize,
-        plain: &mut [u8],
-    ) -> Option<usize> {
+    /// Gives the connection its session, if it has none; `None` if there is none for it.
+    fn make_session(&mut self, index: u32, bytes: &[u8], since_ms: u64) -> Option<()> {
         let api = self.table.get(index)?.has(flag::API);
         let tls = self.tls.as_mut()?;
-        if tls.sessions.get(index).is_none() {
-            if !is_tls(bytes) {
-                self.not_tls(index, bytes);
-                return None;
-            }
-            let config = self.shared.certificates.config(api)?;
-            match Session::new(config) {
-                Ok(session) => tls.sessions.insert(index, session),
-                Err(_) => {
-                    self.drop_connection(index, CloseReason::Client);
-                    return None;
-                }
-            }
+        if tls.sessions.get(index).is_some() {
+            return Some(());
         }
-        self.unseal(index, bytes, new, plain)
+        if !is_tls(bytes) {
+            self.not_tls(index, bytes);
+            return None;
+        }
+        let Ok(mut session) = Session::new(self.shared.certificates.config(api)?) else {
+            self.drop_connection(index, CloseReason::Client);
+            return None;
+        };
+        session.since_ms = since_ms;
+        tls.sessions.insert(index, session);
+        Some(())
     }
 
     /// After a read: is the handshake over? Its client may have sent its first request with it.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustls::crypto::ring::default_provider;
+use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::version::{TLS12, TLS13};
@@ -79,9 +80,20 @@ impl Certificates {
         version: &'static SupportedProtocolVersion,
         own: Option<&str>,
     ) -> ClientConfig {
+        self.client_of(version, own, default_provider().kx_groups)
+    }
+
+    /// The same, of one that has these groups for its key exchange.
+    pub fn client_of(
+        &self,
+        version: &'static SupportedProtocolVersion,
+        own: Option<&str>,
+        kx_groups: Vec<&'static dyn SupportedKxGroup>,
+    ) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         roots.add(certificate(&self.dir.join("ca.pem"))).unwrap();
-        let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        let provider = CryptoProvider { kx_groups, ..default_provider() };
+        let builder = ClientConfig::builder_with_provider(Arc::new(provider))
             .with_protocol_versions(&[version])
             .unwrap()
             .with_root_certificates(roots);
