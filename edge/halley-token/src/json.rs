@@ -126,10 +126,12 @@ mod tests {
 
     #[test]
     fn what_is_no_object_is_none() {
-        for other in
-            ["", "[]", "1", "null", "{", "{}x", "{}{}", "{\"a\"}", "\u{feff}{}", "{\"a\":}"]
-        {
+        for other in ["", "1", "null", "{", "{}x", "{}{}", "{\"a\"}", "\u{feff}{}", "{\"a\":}"] {
             assert!(read(other).is_none(), "{other}");
+        }
+        // Where a struct is read, serde takes a list for one.
+        for list in ["[]", r#"["HS256"]"#, r#"[["alg","HS256"]]"#, r#"[{"alg":"HS256"}]"#] {
+            assert!(read(list).is_none(), "{list}");
         }
         assert!(Object::read::<4>(b"{\"a\":\"\xff\"}").is_none(), "no UTF-8");
         assert!(read(" {\"a\":1}\r\n\t").is_some());

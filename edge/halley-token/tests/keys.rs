@@ -82,6 +82,8 @@ fn what_is_weak_or_malformed_is_left_out() {
         json!({"kty": "EC", "crv": "P-256", "x": zeros_with(33, 1, 1), "y": zeros_with(32, 1, 1)}),
         json!("key"),
         json!(null),
+        json!([]),
+        json!(["oct", "HS256", zeros_with(32, 1, 1)]),
     ] {
         assert_eq!(read(json!([key])), (0, vec![1]), "{key}");
     }
@@ -126,7 +128,10 @@ fn a_text_that_is_no_set_has_no_key() {
         (0..=KEYS_MAX).map(|n| with(oct(32), "kid", json!(n.to_string()))).collect();
     let many = json!({"keys": many}).to_string();
     let long = format!("{{\"keys\":[]{}}}", " ".repeat(SET_BYTES_MAX));
-    for text in ["", "[]", "{}", "{\"keys\":{}}", "{\"keys\":[],\"keys\":[]}", "x", &many, &long] {
+    let list = json!([[oct(32)]]).to_string();
+    for text in
+        ["", "[]", &list, "{}", "{\"keys\":{}}", "{\"keys\":[],\"keys\":[]}", "x", &many, &long]
+    {
         let (keys, unusable) = Keys::parse(text.as_bytes());
         let places: Vec<usize> = unusable.iter().map(|unusable| unusable.place).collect();
         assert_eq!((keys.len(), places), (0, vec![0]), "{text:.40}");
