@@ -117,6 +117,10 @@ fn raw<'m, D: Deserializer<'m>>(member: D) -> Result<Option<&'m RawValue>, D::Er
 /// What the client is to be told.
 pub fn read(text: &str) -> Result<Operation, Refused> {
     let refused = |error| Refused { reference: None, error };
+    // serde takes the members of a list for those of an object, in their order.
+    if !text.trim_start_matches([' ', '\t', '\n', '\r']).starts_with('{') {
+        return Err(refused(NOT_JSON));
+    }
     let members: Result<Members<'_>, _> = serde_json::from_str(text);
     let reference = match &members {
         Ok(members) => members.reference,
@@ -303,9 +307,10 @@ mod tests {
     /// http.md 18.2: what isn't understood is refused, under its `ref` where that can be read.
     #[test]
     fn what_is_not_understood() {
-        for text in ["", "x", "7", "[]", "{", r#"{"op":"follow"} "#, "\u{0}"] {
-            assert!(matches!(code(text), (None, "bad_json" | "bad_operation")), "{text}");
+        for text in ["", "x", "7", "null", "\"{}\"", "{", "{}{}", "\u{0}", "\u{a0}{\"op\":1}"] {
+            assert_eq!(code(text), (None, "bad_json"), "{text}");
         }
+        assert_eq!(code(r#"{"op":"follow"} "#), (None, "bad_operation"));
         for text in [
             r#"{"ref":1}"#,
             r#"{"ref":1,"op":7}"#,
@@ -337,6 +342,22 @@ mod tests {
         let deep = format!("{}{}", "[".repeat(200_000), "]".repeat(200_000));
         let text = format!(r#"{{"op":"publish","subject":"a","data":{deep}}}"#);
         assert!(read(&text).is_err(), "and nothing overflows");
+    }
+
+    /// http.md 18.1: "one JSON object", and no list with the values of one.
+    #[test]
+    fn a_list_is_no_operation() {
+        for text in [
+            "[]",
+            r#"["follow","a"]"#,
+            r#"["publish","a",1]"#,
+            r#"["publish","a",1,"id","memory",null,7]"#,
+            " \n\t\r[\"follow\",\"a\"]",
+            r#"[{"op":"follow","subject":"a"}]"#,
+        ] {
+            assert_eq!(code(text), (None, "bad_json"), "{text}");
+        }
+        assert_eq!(ask(" \n\t\r{\"op\":\"follow\",\"subject\":\"a\"}").0, "PUT");
     }
 
     /// http.md 18.3.

@@ -152,6 +152,7 @@ fn what_is_not_understood() {
     let (mut client, conn) = open(&edge, &mut brain, "ann");
     for (said, code) in [
         ("hello?", "bad_json"),
+        (r#"["follow","a"]"#, "bad_json"),
         (r#"{"op":"shout"}"#, "bad_operation"),
         (r#"{"op":"publish","subject":"a"}"#, "bad_operation"),
         (r#"{"op":"follow","subject":7}"#, "bad_subject"),
@@ -167,8 +168,8 @@ fn what_is_not_understood() {
     assert_eq!(refused(&mut client).0, "bad_json", "binary");
     let event = brain.deliver("", "1", &[conn]);
     expect_text(&mut client, &event);
-    brain.stat_becomes("operations_refused_total", 6);
-    brain.stat_becomes("messages_total", 6);
+    brain.stat_becomes("operations_refused_total", 7);
+    brain.stat_becomes("messages_total", 7);
 }
 
 /// 18.4: "The brain has one operation of a session at a time; the others wait and are passed on in
