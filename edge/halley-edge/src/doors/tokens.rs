@@ -2,7 +2,7 @@
 //! a WebSocket's user may do (`protocol/link.md` 12, `protocol/http.md` 14).
 //!
 //! Only sessions that a token opened are in here: four bytes for each slot, in chunks, and for a
-//! WebSocket its rights, if it has any. Without tokens it is empty, and nobody looks.
+//! WebSocket its rights, if it has any. Without tokens it is empty, and a look finds nothing.
 //!
 //! The sweep (`worker/sweep.rs`) looks at every session three times in a heartbeat; one whose token
 //! expires within a heartbeat gets a deadline, as if it had asked for one. So no timer belongs to a
@@ -61,7 +61,7 @@ impl Tokens {
 
     /// Gives back what a storm left.
     pub fn trim(&mut self) {
-        self.rights.shrink_to_fit();
+        self.rights.shrink_to(2 * self.rights.len());
     }
 
     /// The session is over.

@@ -371,10 +371,10 @@ impl Worker {
         self.table.trim();
         self.admission.trim();
         self.tokens.trim();
-        self.holds.shrink_to_fit();
-        self.operations.shrink_to_fit();
+        self.holds.shrink_to(2 * self.holds.len());
+        self.operations.shrink_to(2 * self.operations.len());
         for list in [&mut self.dirty, &mut self.ready, &mut self.paused] {
-            list.shrink_to_fit();
+            list.shrink_to(2 * list.len());
         }
         if let Some(link) = self.link.as_mut() {
             link.trim();
