@@ -104,7 +104,8 @@ stats! {
     TlsConnections gauge "tls_connections" "Connections that speak TLS.";
     TlsHandshakes counter "tls_handshakes_total" "TLS handshakes that succeeded.";
     TlsResumed counter "tls_resumed_total" "Of these, sessions that were resumed by a ticket.";
-    TlsLate counter "tls_handshakes_late_total" "Handshakes ended: tls_handshake_ms_max.";
+    TlsLate counter "tls_handshakes_late_total"
+        "Handshakes ended: tls_handshake_ms_max, or half of it without a first turn.";
     TlsIncompatible counter "tls_incompatible_total"
         "Handshakes with no version, cipher or protocol (ALPN) in common.";
     TlsClientRefused counter "tls_clients_refused_total"
