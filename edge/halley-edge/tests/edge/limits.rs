@@ -229,7 +229,8 @@ fn newcomers_make_room() {
     brain.stat_becomes("newcomers_dropped_total", 4);
 }
 
-/// 16.5: they make room for who may come in, not for who is refused by 16.1.
+/// 16.5: "They make room for who may come in, not for who is refused by 16.1 or 16.4." 16.2: where
+/// both bounds are met "it is 429".
 #[test]
 fn newcomers_make_no_room_for_who_is_refused() {
     let settings = [("connections_per_address_max", "2"), ("newcomers_percent_max", "100")];
