@@ -4,7 +4,7 @@
 //! Bounds: `edge.connections_max`, `connections_per_address_max`, `newcomers_percent_max`,
 //! `requests_per_address_per_s_max`, `requests_per_user_per_s_max` and the percents of free memory
 //! are what is asked for here; [`TURNED_AWAY_PER_S`] are told why. Nothing is kept: who is counted
-//! is in tables of a fixed size (`doors/mod.rs`).
+//! is in tables of a fixed size (`doors/cells.rs`).
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown};
