@@ -8,14 +8,14 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 
 use proptest::prelude::*;
-use rustls::crypto::cipher::{OutboundChunks, OutboundPlainMessage};
+use rustls::crypto::cipher::{MessageEncrypter, OutboundChunks, OutboundPlainMessage};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::version::{TLS12, TLS13};
 use rustls::{
-    ClientConfig, ClientConnection, ConnectionTrafficSecrets, ContentType, Error, ProtocolVersion,
-    RootCertStore, ServerConfig, SupportedCipherSuite,
+    ClientConfig, ClientConnection, ConnectionTrafficSecrets, ContentType, Error, PeerMisbehaved,
+    ProtocolVersion, RootCertStore, ServerConfig, SupportedCipherSuite,
 };
 
 use crate::outbox::Outbox;
@@ -77,6 +77,8 @@ enum Step {
     NewKeys,
     /// Something is sealed for the client.
     Seal(usize),
+    /// The client has said all.
+    ClientClose,
     /// We have said all.
     Close,
 }
@@ -89,6 +91,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (1..20_000_usize).prop_map(Step::Say),
         1 => Just(Step::NewKeys),
         4 => (1..40_000_usize).prop_map(Step::Seal),
+        1 => Just(Step::ClientClose),
         1 => Just(Step::Close),
     ]
 }
@@ -100,6 +103,8 @@ struct Pair {
     buffers: Buffers,
     arriving: VecDeque<u8>,
     damaged: bool,
+    /// The client has said that it sends no more.
+    client_done: bool,
     /// What each has said, and what of it the other has read.
     said: [Vec<u8>; 2],
     read: [Vec<u8>; 2],
@@ -114,9 +119,21 @@ impl Pair {
             buffers: Buffers::default(),
             arriving: VecDeque::new(),
             damaged: false,
+            client_done: false,
             said: Default::default(),
             read: Default::default(),
         }
+    }
+
+    /// Both sides may send.
+    fn open(version: usize) -> Pair {
+        let mut pair = Pair::new(version);
+        pair.send();
+        while !pair.arriving.is_empty() {
+            assert!(pair.arrive(usize::MAX));
+        }
+        assert_eq!(pair.session.stage, Stage::Open);
+        pair
     }
 
     /// The client's bytes are on their way.
@@ -145,8 +162,8 @@ impl Pair {
         let mut plain = vec![0; incoming.len()];
         match self.session.open(&mut incoming[..begun + new], new, &mut plain) {
             Ok(n) => self.read[0].extend(&plain[..n]),
-            Err(_) => {
-                assert!(self.damaged || self.session.stage == Stage::Over);
+            Err(error) => {
+                assert!(self.damaged, "{error}");
                 return false;
             }
         }
@@ -183,6 +200,8 @@ impl Pair {
                     *place = *byte;
                 }
             }
+            // What comes behind the client's last word is nothing that it said.
+            Step::Say(bytes) if self.client_done => self.arriving.extend(vec![23; *bytes]),
             Step::Say(bytes) => {
                 let bytes: Vec<u8> = (0..*bytes).map(|n| n as u8).collect();
                 // It may have met what was damaged, and have failed.
@@ -191,11 +210,17 @@ impl Pair {
                 self.said[0].extend(&bytes[..taken.unwrap_or(0)]);
                 self.send();
             }
-            Step::NewKeys => {
+            Step::NewKeys if !self.client_done => {
                 let _ = self.client.refresh_traffic_keys();
                 self.send();
             }
-            Step::Seal(bytes) if self.session.stage == Stage::Open => {
+            Step::ClientClose if !self.client.is_handshaking() => {
+                self.client.send_close_notify();
+                self.client_done = true;
+                self.send();
+            }
+            Step::NewKeys | Step::ClientClose => {}
+            Step::Seal(bytes) if matches!(self.session.stage, Stage::Open | Stage::ClientDone) => {
                 self.flush(&(0..*bytes).map(|n| (n * 7) as u8).collect::<Vec<u8>>());
             }
             Step::Seal(_) => {}
@@ -225,7 +250,8 @@ proptest! {
             while !pair.arriving.is_empty() {
                 prop_assert!(pair.arrive(usize::MAX));
             }
-            prop_assert_eq!(pair.session.stage, Stage::Open);
+            let stage = if pair.client_done { Stage::ClientDone } else { Stage::Open };
+            prop_assert_eq!(pair.session.stage, stage);
             prop_assert_eq!(&pair.said, &pair.read);
         } else {
             for (said, read) in pair.said.iter().zip(&pair.read) {
@@ -246,40 +272,115 @@ fn a_record_that_is_too_long() {
     assert!(session.unsent() > 0);
 }
 
+/// Seals records of any kind with a TLS 1.3 client's keys, in its place.
+struct Forger {
+    encrypter: Box<dyn MessageEncrypter>,
+    number: u64,
+}
+
+impl Forger {
+    /// Of a client whose session is open.
+    fn open() -> (Forger, Session) {
+        let pair = Pair::open(1);
+        let suite = pair.client.negotiated_cipher_suite();
+        let Some(SupportedCipherSuite::Tls13(suite)) = suite else { panic!("{suite:?}") };
+        let (number, secrets) = pair.client.dangerous_extract_secrets().unwrap().tx;
+        let ConnectionTrafficSecrets::Aes256Gcm { key, iv } = secrets else { panic!("{suite:?}") };
+        (Forger { encrypter: suite.aead_alg.encrypter(key, iv), number }, pair.session)
+    }
+
+    fn record(&mut self, typ: ContentType, payload: &[u8]) -> Vec<u8> {
+        let (version, payload) = (ProtocolVersion::TLSv1_3, OutboundChunks::Single(payload));
+        let message = OutboundPlainMessage { typ, version, payload };
+        self.number += 1;
+        self.encrypter.encrypt(message, self.number - 1).unwrap().encode()
+    }
+}
+
+/// Bytes that come behind those that are kept; gives how many are kept then.
+fn take(session: &mut Session, bytes: &[u8]) -> Result<usize, Error> {
+    let mut incoming = vec![0; RECORD_BYTES_MAX + bytes.len()];
+    let begun = session.begin(&mut incoming);
+    let end = begun + bytes.len();
+    incoming[begun..end].copy_from_slice(bytes);
+    let opened = session.open(&mut incoming[..end], bytes.len(), &mut vec![0; end]);
+    let kept = session.begin(&mut incoming);
+    assert!(kept <= RECORD_BYTES_MAX);
+    opened.map(|_| kept)
+}
+
+/// The first bytes of a KeyUpdate that is going to have 60,000.
+const BEGUN_MESSAGE: [u8; 8] = [24, 0, 0xea, 0x60, 0, 0, 0, 0];
+/// RFC 8446 section 6.1: a warning, close_notify.
+const CLOSE_NOTIFY: [u8; 2] = [1, 0];
+
 /// http.md 15.10: "has its end within a record; beyond that the connection is closed", over however
 /// many records it is spread.
 #[test]
 fn a_message_that_does_not_end() {
-    let mut pair = Pair::new(1);
-    pair.send();
-    while !pair.arriving.is_empty() {
-        assert!(pair.arrive(usize::MAX));
-    }
-    assert_eq!(pair.session.stage, Stage::Open);
-    let Some(SupportedCipherSuite::Tls13(suite)) = pair.client.negotiated_cipher_suite() else {
-        panic!("not TLS 1.3");
-    };
-    let (first, secrets) = pair.client.dangerous_extract_secrets().unwrap().tx;
-    let ConnectionTrafficSecrets::Aes256Gcm { key, iv } = secrets else { panic!("{suite:?}") };
-    let mut encrypter = suite.aead_alg.encrypter(key, iv);
-    // A KeyUpdate that is going to have 60,000 bytes.
-    let mut part = vec![0; 10_000];
-    part[..4].copy_from_slice(&[24, 0, 0xea, 0x60]);
-    let mut incoming = vec![0; 5 * RECORD_BYTES_MAX];
-    let mut ends = (first..).take(5).map(|number| {
-        let (typ, payload) = (ContentType::Handshake, OutboundChunks::Single(&part));
-        let message = OutboundPlainMessage { typ, version: ProtocolVersion::TLSv1_3, payload };
-        let record = encrypter.encrypt(message, number).unwrap().encode();
-        part.fill(0);
-        let begun = pair.session.begin(&mut incoming);
-        let end = begun + record.len();
-        incoming[begun..end].copy_from_slice(&record);
-        let opened = pair.session.open(&mut incoming[..end], record.len(), &mut [0; 65_536]);
-        assert!(pair.session.begin(&mut incoming) <= RECORD_BYTES_MAX);
-        opened
-    });
+    let (mut client, mut session) = Forger::open();
+    let mut part = BEGUN_MESSAGE.to_vec();
+    part.resize(10_000, 0);
+    let first = client.record(ContentType::Handshake, &part);
+    assert_eq!(take(&mut session, &first), Ok(first.len()));
+    let second = client.record(ContentType::Handshake, &[0; 10_000]);
     let too_long = Error::General("a message is too long".into());
-    assert_eq!([ends.next(), ends.next()], [Some(Ok(0)), Some(Err(too_long))]);
-    drop(ends);
-    assert_eq!(pair.session.stage, Stage::Over);
+    assert_eq!(take(&mut session, &second), Err(too_long));
+    assert_eq!(session.stage, Stage::Over);
+}
+
+/// RFC 8446 section 5.1: between the parts of a message there is no record of another kind. So a
+/// client never is done while rustls remembers a place in what is kept, which is emptied then.
+#[test]
+fn no_last_word_within_a_message() {
+    for at_once in [false, true] {
+        let (mut client, mut session) = Forger::open();
+        let mut bytes = client.record(ContentType::Handshake, &BEGUN_MESSAGE);
+        let kept = bytes.len();
+        if !at_once {
+            assert_eq!(take(&mut session, &bytes), Ok(kept));
+            // What is said to the client meanwhile leaves the begun message alone.
+            let mut outbox = Outbox::default();
+            outbox.push(b"hello"[..].into());
+            session.flush(&mut outbox, &mut Vec::new(), &mut Buffers::default()).unwrap();
+            assert_eq!(session.begin(&mut [0; 100]), kept);
+            bytes.clear();
+        }
+        bytes.extend(client.record(ContentType::Alert, &CLOSE_NOTIFY));
+        let mixed = PeerMisbehaved::MessageInterleavedWithHandshakeMessage.into();
+        assert_eq!(take(&mut session, &bytes), Err(mixed));
+        assert_eq!(session.stage, Stage::Over);
+        let mut outbox = Outbox::default();
+        session.flush(&mut outbox, &mut Vec::new(), &mut Buffers::default()).unwrap();
+        assert!(!session.close());
+    }
+}
+
+/// RFC 8446 section 6.1: what comes after a close_notify is ignored, be it a message that has
+/// begun; and what was kept is not missed when the server says more.
+#[test]
+fn nothing_behind_the_last_word() {
+    let (mut client, mut session) = Forger::open();
+    let mut bytes = client.record(ContentType::Alert, &CLOSE_NOTIFY);
+    bytes.extend(client.record(ContentType::Handshake, &BEGUN_MESSAGE));
+    assert_eq!(take(&mut session, &bytes), Ok(0));
+    assert_eq!(session.stage, Stage::ClientDone);
+    let (mut outbox, mut sealed) = (Outbox::default(), Vec::new());
+    outbox.push(b"hello"[..].into());
+    session.flush(&mut outbox, &mut sealed, &mut Buffers::default()).unwrap();
+    assert!(sealed.len() > 5 && session.close());
+
+    for version in [0, 1] {
+        for behind in [&[][..], &[23], &[23, 3, 3, 0xff, 0xff], &[22; 600]] {
+            let mut pair = Pair::open(version);
+            pair.step(&Step::Say(100));
+            pair.step(&Step::ClientClose);
+            pair.arriving.extend(behind);
+            assert!(pair.arrive(usize::MAX) && pair.session.stage == Stage::ClientDone);
+            pair.step(&Step::Seal(20_000));
+            assert_eq!((&pair.said, pair.read[0].len()), (&pair.read, 100));
+            pair.step(&Step::Close);
+            assert!(pair.client.process_new_packets().unwrap().peer_has_closed());
+        }
+    }
 }
