@@ -155,7 +155,7 @@ impl Session {
         }
         self.begun = match self.stage {
             Stage::Handshake | Stage::Open => rest.to_vec(),
-            // Nobody reads on.
+            // Nobody reads on, rustls neither: see `say`.
             Stage::ClientDone | Stage::Over => Vec::new(),
         };
         if too_long { Err(Error::General("a message is too long".into())) } else { Ok(written) }
@@ -179,7 +179,9 @@ impl Session {
 
     /// Seals what rustls has to say of its own, such as new keys.
     ///
-    /// Here and below rustls is given again what was kept: it remembers places in it.
+    /// Here and below rustls is given again what was kept: it remembers places in it. Once the
+    /// client has said all, that is empty, and nothing is remembered: a last word within a message
+    /// is an error, and behind it rustls reads nothing.
     fn say(&mut self) {
         while self.stage != Stage::Over {
             let UnbufferedStatus { discard, state } =
