@@ -45,12 +45,16 @@ program() ->
     end.
 
 %% The build that a program would name in HELLO_EDGE: the last word that it prints for --version.
+%% Of one that can't be run, start/2 says why.
 -spec build(file:filename_all()) -> {ok, binary()} | unknown.
 build(Program) ->
-    Port = open_port({spawn_executable, Program},
-                     [{args, ["--version"]}, {env, environment()}, binary, in, exit_status,
-                      {line, ?LINE_BYTES_MAX}]),
-    version(Port, <<>>, erlang:monotonic_time(millisecond) + ?VERSION_MS_MAX).
+    Options = [{args, ["--version"]}, {env, environment()}, binary, in, exit_status,
+               {line, ?LINE_BYTES_MAX}],
+    try open_port({spawn_executable, Program}, Options) of
+        Port -> version(Port, <<>>, erlang:monotonic_time(millisecond) + ?VERSION_MS_MAX)
+    catch
+        error:_ -> unknown
+    end.
 
 version(Port, Line, Deadline) ->
     receive

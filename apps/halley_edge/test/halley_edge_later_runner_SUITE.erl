@@ -12,7 +12,8 @@ suite() ->
     [{timetrap, {minutes, 3}}].
 
 all() ->
-    [waits_for_a_silent_edge_to_go, waits_for_its_program, waits_for_its_directory].
+    [waits_for_a_silent_edge_to_go, waits_for_its_program, waits_for_a_program_that_can_be_run,
+     waits_for_its_directory].
 
 init_per_testcase(Case, Config) ->
     Ready = halley_edge_runner_SUITE:init_per_testcase(Case, Config),
@@ -41,6 +42,17 @@ waits_for_its_program(Config) ->
     ?assertEqual([], edge_pids(Config)),
     application:set_env(halley_edge, program, Program),
     until(fun() -> edge_pids(Config) =/= [] end).
+
+%% As one is that is being replaced.
+waits_for_a_program_that_can_be_run(Config) ->
+    {ok, Program} = application:get_env(halley_edge, program),
+    ok = file:change_mode(Program, 8#600),
+    ?assertEqual(unknown, halley_edge_process:build(Program)),
+    {ok, Runner} = start_runner(),
+    ?assertEqual([], edge_pids(Config)),
+    ok = file:change_mode(Program, 8#700),
+    until(fun() -> edge_pids(Config) =/= [] end),
+    ?assertEqual(Runner, whereis(halley_edge_runner)).
 
 waits_for_its_directory(Config) ->
     Dir = filename:join(proplists:get_value(dir, Config), "edge"),
