@@ -149,14 +149,15 @@ await_end(Path, HasEnded, MsMax, Deadline) ->
                                   "and did not within ~b s", [Path, MsMax div 1000])}
     end.
 
-%% Asks the edge to stop over a meeting of its own; for a stop without a link.
+%% Asks the edge to stop over a meeting of its own; for a stop without a link. Gives who it is.
 -spec shutdown(file:filename_all(), DrainMs :: non_neg_integer()) ->
-    ok | {error, halley_edge_dial:reason()}.
+    {ok, {ok, halley_edge_process:identity()} | gone} | {error, halley_edge_dial:reason()}.
 shutdown(SocketDir, DrainMs) ->
     case halley_edge_dial:dial(halley_edge_dial:path(SocketDir, 0)) of
-        {ok, #{socket := Socket}} ->
+        {ok, #{socket := Socket, hello := #{pid := Pid}}} ->
+            Known = halley_edge_process:identify(Pid),
             _ = gen_tcp:send(Socket, halley_edge_codec:encode({shutdown, DrainMs})),
-            ok;
+            {ok, Known};
         {error, _} = Error ->
             Error
     end.

@@ -31,7 +31,6 @@
 
 -record(state, {
     config :: halley_edge_process:config(),
-    program :: file:filename_all() | undefined,
     edge :: {port, port()} | {adopted, halley_edge_process:identity()} | none | stopped,
     since = 0 :: integer(),
     wait_ms = 0 :: non_neg_integer(),
@@ -67,31 +66,41 @@ init([]) ->
 -spec handle_continue(begin_with, #state{}) -> {noreply, #state{}}.
 handle_continue(begin_with, #state{config = Config} = State) ->
     case prepared(Config) of
-        {ok, Program} -> {noreply, look(State#state{program = Program})};
+        {ok, Build} -> {noreply, look(Build, State)};
         {error, Line} -> {noreply, cannot(Line, fun() -> begin_later(State) end)}
     end.
 
+%% A program that has gone is no reason for a later runner to leave a healthy edge alone. The first
+%% one must have it: it may be about to stop an edge that was started otherwise.
 prepared(Config) ->
-    case prepare_directory(Config) of
-        ok -> halley_edge_process:program();
-        {error, _} = Error -> Error
+    case {prepare_directory(Config), halley_edge_process:program(), has_met()} of
+        {ok, {ok, Program}, _} -> {ok, halley_edge_process:build(Program)};
+        {ok, {error, _}, true} -> {ok, unknown};
+        {ok, {error, _} = Missing, false} -> Missing;
+        {{error, _} = Unusable, _, _} -> Unusable
     end.
 
-look(#state{config = Config, program = Program} = Fresh) ->
-    case halley_edge_adoption:look(Config, halley_edge_process:build(Program)) of
+look(Build, #state{config = Config} = Fresh) ->
+    case halley_edge_adoption:look(Config, Build) of
         {adopt, Identity} ->
             _ = erlang:send_after(?POLL_MS, self(), poll),
             meet(Fresh#state{edge = {adopted, Identity}, since = now_ms()});
         none ->
-            begin_with(halley_edge_process:start(Program, Config), Fresh#state{since = now_ms()});
+            begin_with(start_edge(Config), Fresh#state{since = now_ms()});
         {error, Line} ->
             cannot(Line, fun() -> begin_later(Fresh) end)
+    end.
+
+start_edge(Config) ->
+    case halley_edge_process:program() of
+        {ok, Program} -> halley_edge_process:start(Program, Config);
+        {error, _} = Missing -> Missing
     end.
 
 begin_with({ok, Port}, State) ->
     meet(State#state{edge = {port, Port}});
 begin_with({error, Line}, State) ->
-    cannot(Line, fun() -> restart_later(State) end).
+    cannot(Line, fun() -> begin_later(State) end).
 
 %% An edge that was killed with a million connections is there for a while, and can't be talked to.
 begin_later(State) ->
@@ -100,10 +109,13 @@ begin_later(State) ->
 
 %% A runner that crashed mustn't take the brain with it.
 cannot(Line, Otherwise) ->
-    case application:get_env(halley_edge, has_met, false) of
+    case has_met() of
         false -> halley_boot:fail(Line);
         true -> ?LOG_ERROR("~ts", [Line]), Otherwise()
     end.
+
+has_met() ->
+    application:get_env(halley_edge, has_met, false).
 
 config() ->
     Get = fun(Key, Default) -> application:get_env(halley_edge, Key, Default) end,
@@ -180,8 +192,17 @@ said(Line, State) ->
     {reply, ok, #state{}} | {noreply, #state{}}.
 handle_call(await_met, _, State) ->
     {reply, ok, State};
-handle_call({stop_edge, _}, _, #state{edge = Edge} = State) when Edge =:= none; Edge =:= stopped ->
-    {reply, ok, State#state{edge = stopped}};
+handle_call({stop_edge, _}, _, #state{edge = stopped} = State) ->
+    {reply, ok, State};
+handle_call({stop_edge, DrainMs}, From, #state{edge = none, config = Config} = State) ->
+    %% There may be one all the same, which something kept from being adopted.
+    case halley_edge_adoption:shutdown(maps:get(socket_dir, Config), DrainMs) of
+        {ok, {ok, Identity}} ->
+            Found = State#state{edge = {adopted, Identity}},
+            {noreply, stopping(From, now_ms() + DrainMs + ?STOP_MS_MAX, Found)};
+        _ ->
+            {reply, ok, State#state{edge = stopped}}
+    end;
 handle_call({stop_edge, DrainMs}, From, State) ->
     ok = shut_down(DrainMs, State),
     {noreply, stopping(From, now_ms() + DrainMs + ?STOP_MS_MAX, State)}.
@@ -192,7 +213,7 @@ shut_down(DrainMs, #state{config = #{socket_dir := Dir}, edge = Edge}) ->
         ok -> ok;
         no_link ->
             case halley_edge_adoption:shutdown(Dir, DrainMs) of
-                ok -> ok;
+                {ok, _} -> ok;
                 {error, _} -> signal(fun halley_edge_process:terminate/1, Edge)
             end
     end.
@@ -275,9 +296,8 @@ restart_later(#state{since = Since, wait_ms = Waited} = State) ->
     _ = erlang:send_after(WaitMs, self(), start),
     State#state{edge = none, wait_ms = min(?WAIT_MS_MAX, max(?WAIT_MS_MIN, 2 * WaitMs))}.
 
-start(#state{program = Program, config = Config} = State) ->
-    #{socket_dir := Dir, workers := Workers} = Config,
-    case halley_edge_process:start(Program, Config) of
+start(#state{config = #{socket_dir := Dir, workers := Workers} = Config} = State) ->
+    case start_edge(Config) of
         {ok, Port} ->
             ok = halley_edge_dialer:connect(Dir, Workers, self()),
             State#state{edge = {port, Port}, since = now_ms()};

@@ -5,15 +5,16 @@
 -include_lib("stdlib/include/assert.hrl").
 -compile([export_all, nowarn_export_all]).
 
--import(halley_edge_helper, [until/1]).
--import(halley_edge_runner_SUITE, [start_runner/0, edge_pids/1]).
+-import(halley_edge_helper, [until/1, field/3]).
+-import(halley_edge_runner_SUITE, [start_runner/0, start_edge/2, edge_pids/1, os_alive/1,
+                                   linked_again/0]).
 
 suite() ->
     [{timetrap, {minutes, 3}}].
 
 all() ->
     [waits_for_a_silent_edge_to_go, waits_for_its_program, waits_for_a_program_that_can_be_run,
-     waits_for_its_directory].
+     waits_for_its_directory, adopts_without_a_program, stops_an_edge_that_it_has_not_met].
 
 init_per_testcase(Case, Config) ->
     Ready = halley_edge_runner_SUITE:init_per_testcase(Case, Config),
@@ -61,3 +62,33 @@ waits_for_its_directory(Config) ->
     ?assertEqual([], edge_pids(Config)),
     ok = file:delete(Dir),
     until(fun() -> edge_pids(Config) =/= [] end).
+
+%% What its program's fate is matters only when an edge is to be started.
+adopts_without_a_program(Config) ->
+    Pid = start_edge(Config, "127.0.0.1:8"),
+    {ok, Program} = application:get_env(halley_edge, program),
+    application:set_env(halley_edge, program, "/nowhere/halley-edge"),
+    {ok, Runner} = start_runner(),
+    ?assertEqual([0, 1], lists:sort(maps:keys(halley_edge_dialer:links()))),
+    ?assertEqual([Pid], edge_pids(Config)),
+    %% It dies, and another one is started once there is a program.
+    halley_edge_runner_SUITE:signal("KILL", Pid),
+    until(fun() -> edge_pids(Config) =:= [] andalso has_no_edge() end),
+    application:set_env(halley_edge, program, Program),
+    linked_again(),
+    ?assertMatch([_], edge_pids(Config)),
+    ?assertEqual(Runner, whereis(halley_edge_runner)).
+
+%% It has found no program and no edge, and then there is one, seconds before it looks again.
+stops_an_edge_that_it_has_not_met(Config) ->
+    {ok, Program} = application:get_env(halley_edge, program),
+    application:set_env(halley_edge, program, "/nowhere/halley-edge"),
+    {ok, _} = start_runner(),
+    ?assert(has_no_edge()),
+    application:set_env(halley_edge, program, Program),
+    Pid = start_edge(Config, "127.0.0.1:8"),
+    ok = halley_edge_runner:stop_edge(0),
+    ?assertNot(os_alive(Pid)).
+
+has_no_edge() ->
+    none =:= element(field(halley_edge_runner, state, edge), sys:get_state(halley_edge_runner)).
