@@ -57,7 +57,7 @@ open(Opening, #sessions{writer = Writer, replays = Replays} = Sessions) ->
     {Live, Refused} = numbers([{Conn, User} || {Conn, _, User, _} <- Here]),
     {Returning, AlsoRefused} = numbers([{Conn, User} || {Conn, _, User, _} <- Behind]),
     Polls = maps:from_list([{Conn, again} || {Conn, ?TRANSPORT_POLL, _, _} <- Opening]),
-    case hold(Returning, Polls, fits(Live ++ Returning, Sessions), []) of
+    case hold(Returning, Polls, fits(Opening, Live ++ Returning, Sessions), []) of
         {broken, _} = Broken ->
             Broken;
         {Waiting, Next} ->
@@ -73,14 +73,15 @@ open(Opening, #sessions{writer = Writer, replays = Replays} = Sessions) ->
             {ok, Next#sessions{open = Next#sessions.open + length(Entered)}}
     end.
 
-%% An edge that lies must not fill the directory.
-fits(Opening, #sessions{open = Open, held = Held} = Sessions) ->
-    case Open + map_size(Held) + length(Opening) > ?SESSIONS_MAX of
+%% An edge that lies must not fill the directory. A connection is there once in an OPEN, refused or
+%% not; one that lives is known to be open only for the same user, as the directory goes by users.
+fits(Opening, Numbered, #sessions{open = Open, held = Held} = Sessions) ->
+    case Open + map_size(Held) + length(Numbered) > ?SESSIONS_MAX of
         true ->
             {broken, {<<"2.4">>, <<"more sessions than a worker can have">>}};
         false ->
             Twice = length(lists:ukeysort(1, Opening)) < length(Opening)
-                orelse lists:any(fun(Session) -> is_there(Session, Sessions) end, Opening),
+                orelse lists:any(fun(Session) -> is_there(Session, Sessions) end, Numbered),
             case Twice of
                 true -> {broken, {<<"6.3">>, <<"a session that is open already">>}};
                 false -> Sessions

@@ -158,6 +158,7 @@ sessions_opened_twice(Config) ->
              ?assertMatch({goodbye, 1, <<"6.3", _/binary>>}, goodbye(Edge))
          end || Frames <- [[[{8, 1, user(1), <<>>}, {8, 1, user(1), <<>>}]],
                            [[{8, 1, user(1), <<>>}, {8, 1, user(2), <<>>}]],
+                           [[{8, 1, user(1), <<>>}, {8, 1, <<255>>, <<>>}]],
                            [[{8, 1, user(1), Back}, {8, 1, user(1), Back}]],
                            [[{8, 1, user(1), <<>>}, {8, 1, user(1), Back}]],
                            [[{8, 1, user(1), <<>>}], [{8, 1, user(1), Back}]],
