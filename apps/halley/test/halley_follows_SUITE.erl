@@ -124,24 +124,33 @@ reader_during_split(_) ->
     {ok, _} = halley_follows:follow([{halley_ids:name(N), <<"star">>} || N <- Even]),
     Odd = [{halley_ids:name(N), <<"star">>} || N <- Users, N rem 2 =:= 1],
     Self = self(),
-    Reader = spawn_link(fun() -> Self ! {self(), read(Star, Even, 0)} end),
+    Reads = atomics:new(1, []),
+    Reader = spawn_link(fun() -> Self ! {self(), read(Star, Even, Reads)} end),
     Before = ets:info(halley_followers, size),
     Sizes = [begin
+                 await_read(Reads),
                  {ok, #{added := 4000}} = halley_follows:follow(Odd),
                  Size = ets:info(halley_followers, size),
+                 await_read(Reads),
                  {ok, #{removed := 4000}} = halley_follows:unfollow(Odd),
                  Size
              end || _ <- lists:seq(1, 20)],
     Reader ! stop,
     ?assert(lists:max(Sizes) > Before),
-    receive {Reader, Reads} -> ?assert(Reads > 1) end.
+    receive {Reader, done} -> ok end.
+
+%% The next one is on its way then, and pages change under it.
+await_read(Reads) ->
+    Before = atomics:get(Reads, 1),
+    halley_store_helper:await(fun() -> atomics:get(Reads, 1) > Before end).
 
 read(Star, Even, Reads) ->
     Members = [N || Slice <- halley_follows:followers_packed(Star), <<N:32>> <= Slice],
     ?assertEqual(lists:usort(Members), Members),
     ?assertEqual([], ordsets:subtract(Even, Members)),
-    receive stop -> Reads
-    after 0 -> read(Star, Even, Reads + 1)
+    ok = atomics:add(Reads, 1, 1),
+    receive stop -> done
+    after 0 -> read(Star, Even, Reads)
     end.
 
 queue_full(_) ->
@@ -165,12 +174,12 @@ owner_has_waiting(N) ->
 %% Every follow that was answered stands; one that wasn't may stand or not, in both directions.
 kill_owner_during_commit(_) ->
     IsOver = atomics:new(1, []),
-    Killer = spawn_link(fun() ->
+    {Killer, Monitor} = spawn_opt(fun() ->
         lists:foreach(fun(_) -> kill_owner_after(16) end, lists:seq(1, 3)),
         ok = atomics:put(IsOver, 1, 1)
-    end),
+    end, [link, monitor]),
     Asked = lists:append(parallel(8, fun(P) -> follow_until(IsOver, P, 1) end)),
-    ?assertNot(is_process_alive(Killer)),
+    receive {'DOWN', Monitor, process, Killer, Reason} -> ?assertEqual(normal, Reason) end,
     halley_store_helper:await_owner(),
     {Answered, Failed} = lists:partition(fun({Answer, _}) -> Answer =:= answered end, Asked),
     ?assert(length(Answered) >= 3 * 16),
