@@ -68,21 +68,23 @@ change(Operation, Pairs, Index, Changed, Same, Errors) ->
     {Keys, SliceErrors} = settle(Operation, Unknown, Self, Known),
     case halley_follows_owner:change(Operation, Keys) of
         {ok, N, Refused} ->
-            AllErrors = lists:merge(SliceErrors, too_many(Refused, Pairs, Index, SliceEnd)),
+            AllErrors = lists:merge(SliceErrors, too_many(Refused, Pairs, Index, SliceEnd,
+                                                          maps:from_list(SliceErrors))),
             Unchanged = SliceEnd - Index - N - length(AllErrors),
             change(Operation, Rest, SliceEnd, Changed + N, Same + Unchanged,
                    [AllErrors | Errors]);
         {error, _} = Error -> Error
     end.
 
-%% The places of pairs that were refused, looked up once more: it is rare.
-too_many([], _, _, _) ->
+%% The places of pairs that were refused, looked up once more: it is rare. A pair that has its error
+%% already, because an id had no number then, may have one now: it counts once.
+too_many([], _, _, _, _) ->
     [];
-too_many(Refused, Pairs, Index, End) ->
+too_many(Refused, Pairs, Index, End, Errors) ->
     IsRefused = maps:from_keys(Refused, true),
     counted([{I, too_many_follows}
              || {I, {User, Subject}} <- lists:enumerate(Index, lists:sublist(Pairs, End - Index)),
-                is_map_key(known_key(User, Subject), IsRefused)]).
+                not is_map_key(I, Errors), is_map_key(known_key(User, Subject), IsRefused)]).
 
 counted([]) ->
     [];

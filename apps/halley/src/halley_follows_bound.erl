@@ -103,7 +103,9 @@ is_news(<<User:32, Subject:32, Pairs/binary>>) ->
 is_news(<<>>) -> false.
 
 %% Those that may find room, next to follows of known ids that are asked for at once, and those that
-%% find none: an id that nobody will follow must get no number.
+%% find none: an id that the call is sure not to follow must get no number.
+%% Nothing is reserved: calls of a user at the same time may each name as many new ids as it has
+%% room for, and all of them get numbers, as do those of a call that is `overloaded' afterwards.
 -spec fitting([unnumbered()], [halley_pages:key()], Max :: pos_integer()) ->
     {Fitting :: [unnumbered()], TooMany :: [unnumbered()]}.
 fitting(Pairs, Keys, Max) ->

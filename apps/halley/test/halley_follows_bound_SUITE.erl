@@ -5,19 +5,19 @@
 -include("halley_store_proper.hrl").
 
 -export([all/0, suite/0, init_per_testcase/2, end_per_testcase/2]).
--export([refusals_keep_their_place/1, refused_names_get_no_number/1, concurrent_follows_exact/1,
-         what_is_followed_ends_no_group/1, removed_and_back_in_one_group/1, over_many_pages/1,
-         lowered_bound_takes_nothing/1, refused_stay_refused/1,
-         random_changes/0, random_changes/1]).
+-export([refusals_keep_their_place/1, one_calls_refused_names_get_no_number/1,
+         numbered_meanwhile/1, concurrent_follows_exact/1, what_is_followed_ends_no_group/1,
+         removed_and_back_in_one_group/1, over_many_pages/1, lowered_bound_takes_nothing/1,
+         refused_stay_refused/1, random_changes/0, random_changes/1]).
 
 -import(halley_store_helper, [id/1, agree/0]).
 
 suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
-    [refusals_keep_their_place, refused_names_get_no_number, concurrent_follows_exact,
-     what_is_followed_ends_no_group, removed_and_back_in_one_group, over_many_pages,
-     lowered_bound_takes_nothing, refused_stay_refused, random_changes].
+    [refusals_keep_their_place, one_calls_refused_names_get_no_number, numbered_meanwhile,
+     concurrent_follows_exact, what_is_followed_ends_no_group, removed_and_back_in_one_group,
+     over_many_pages, lowered_bound_takes_nothing, refused_stay_refused, random_changes].
 
 init_per_testcase(Case, Config) ->
     Dir = filename:join(proplists:get_value(priv_dir, Config), atom_to_list(Case)),
@@ -53,8 +53,8 @@ refusals_keep_their_place(_) ->
     ?assertEqual(#{added => 1, already => 0, errors => []}, follow(<<"a">>, [5])),
     ?assertEqual(4, length(agree())).
 
-%% Or who is at the bound could fill the table of ids with what nobody follows.
-refused_names_get_no_number(_) ->
+%% Or who is at the bound could fill the table of ids with what nobody follows, call by call.
+one_calls_refused_names_get_no_number(_) ->
     bound(3),
     Many = lists:seq(100, 120),
     ?assertMatch(#{added := 3, errors := [{3, too_many_follows} | _]}, follow(<<"a">>, Many)),
@@ -75,6 +75,25 @@ refused_names_get_no_number(_) ->
                                         {<<"b">>, <<"a">>}])),
     ?assertEqual(7, halley_ids:count()),
     ?assertEqual(5, length(agree())).
+
+%% The second look-up finds what another process has interned since the first: the owner refuses
+%% that one, and the first was refused before.
+numbered_meanwhile(_) ->
+    bound(1),
+    follow(<<"a">>, [1]),
+    {ok, _} = halley_ids:intern([<<"x">>]),
+    meck:new(halley_ids, [passthrough, no_link]),
+    meck:expect(halley_ids, lookup, fun(Id) ->
+        case Id =:= <<"x">> andalso put(was_looked_up, true) of
+            undefined -> undefined;
+            _ -> meck:passthrough([Id])
+        end
+    end),
+    Answer = try halley_follows:follow([{<<"a">>, <<"x">>}, {<<"a">>, <<"x">>}])
+             after meck:unload(halley_ids)
+             end,
+    ?assertEqual({ok, #{added => 0, already => 0,
+                        errors => [{0, too_many_follows}, {1, too_many_follows}]}}, Answer).
 
 %% Single follows and small lists by many at once share groups; not one too many gets in, and not
 %% one is refused that had room.
