@@ -56,7 +56,7 @@ fn one_client_hears_where_to_go_on_and_is_gone() {
     assert_eq!(brain.reasons[&conn], CloseReason::Stopping);
     assert!(matches!(brain.next(), Seen::Goodbye(6, _)));
     assert_eq!(edge.exit_code(), Some(0));
-    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
 }
 
 /// http.md 13.4, 7.4, 9.6: the cursor in each transport's own words, behind what waits.
@@ -139,18 +139,17 @@ fn two_thousand_clients_go_one_after_the_other() {
 #[test]
 fn a_signal_cuts_a_drain_short() {
     let (mut edge, mut brain) = Edge::start(&[]);
-    let mut clients = crowd(&edge, &mut brain, 1_200);
+    let mut clients = crowd(&edge, &mut brain, 2_000);
     brain.send(&Frame::Shutdown { drain_ms: 600_000 });
-    // At 500 a second this takes more than two seconds.
-    clients[1_199].0.expect_silence(300);
+    // At 500 a second this takes four seconds.
+    clients[1_999].0.expect_silence(300);
     let started = Instant::now();
     signal(&edge, "-TERM");
-    // The last one's turn would have come two seconds later.
-    assert!(clients[1_199].0.rest().ends_with(b"0\r\n\r\n"));
-    assert!(started.elapsed() < Duration::from_millis(1_800), "{:?}", started.elapsed());
-    for (client, _) in &mut clients[..1_199] {
+    for (client, _) in &mut clients {
         assert!(client.rest().ends_with(b"0\r\n\r\n"));
     }
+    // The last one's turn would have come more than three and a half seconds later.
+    assert!(started.elapsed() < Duration::from_millis(3_400), "{:?}", started.elapsed());
     drop(clients);
     assert_eq!(edge.exit_code(), Some(0));
 }
@@ -277,6 +276,8 @@ fn polls_and_held_sessions() {
 #[test]
 fn shutdown_reaches_every_worker() {
     let (mut edge, mut brain) = Edge::start_with(&["--workers", "2"], &[], 1 << 20);
+    let started = Instant::now();
     brain.send(&Frame::Shutdown { drain_ms: 100 });
     assert_eq!(edge.exit_code(), Some(0));
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
 }

@@ -1,8 +1,8 @@
 //! Bad clients, slow clients, too many clients, and a brain that dies.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::brain::{Edge, Seen, WINDOW};
@@ -205,6 +205,15 @@ fn waiting_is_idle() {
     drop((slow, pipelined, upload, opening, closing));
 }
 
+/// Says that it is enough, whatever ends the test.
+struct Enough(Arc<AtomicBool>);
+
+impl Drop for Enough {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// A client that asks and reads as fast as it can keeps nobody waiting.
 #[test]
 fn a_busy_client_leaves_room() {
@@ -214,13 +223,20 @@ fn a_busy_client_leaves_room() {
     let mut writer = client.socket.try_clone().unwrap();
     let one = "OPTIONS /p HTTP/1.1\r\nHost: h\r\nAccess-Control-Request-Method: GET\r\n\r\n";
     let many = one.repeat(700);
-    let enough = Arc::new(AtomicBool::new(false));
-    let stop = Arc::clone(&enough);
+    let stop = Arc::new(AtomicBool::new(false));
+    let enough = Enough(Arc::clone(&stop));
     let write = std::thread::spawn(move || {
         while !stop.load(Ordering::Relaxed) && writer.write_all(many.as_bytes()).is_ok() {}
         let _ = writer.shutdown(std::net::Shutdown::Write);
     });
-    let read = std::thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
+    let taken = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&taken);
+    let read = std::thread::spawn(move || {
+        let mut buffer = [0; 65_536];
+        while let Ok(n @ 1..) = reader.read(&mut buffer) {
+            count.fetch_add(n, Ordering::Relaxed);
+        }
+    });
     for _ in 0..10 {
         let mut other: Client = edge.api();
         other.ask("GET", "/x", "");
@@ -228,7 +244,11 @@ fn a_busy_client_leaves_room() {
         brain.respond(conn, 200, "x");
         assert_eq!(other.response().body, "x");
     }
-    enough.store(true, Ordering::Relaxed);
+    let taken = taken.load(Ordering::Relaxed);
+    drop(enough);
     write.join().unwrap();
-    let _ = read.join().unwrap();
+    read.join().unwrap();
+    // About 200,000 in each round of the edge, and a request needs one or two of them: turns are
+    // counted, as how long one takes depends on the machine.
+    assert!(taken < 40_000_000, "{taken} bytes of answers for one while ten requests waited");
 }
