@@ -24,14 +24,11 @@ all() ->
      shard_killed, shard_hangs, directory_owner_killed, directory_owner_killed_under_load,
      links_owner_killed, store_gives_up].
 
-%% The supervisors' reports of what the cases kill would drown everything else.
 init_per_suite(Config) ->
-    #{level := Level} = logger:get_primary_config(),
-    ok = logger:set_primary_config(level, none),
-    [{log_level, Level} | Config].
+    halley_test_brain:quiet(Config).
 
 end_per_suite(Config) ->
-    logger:set_primary_config(level, proplists:get_value(log_level, Config)).
+    halley_test_brain:loud(Config).
 
 init_per_testcase(_, Config) ->
     halley_test_brain:start(Config).

@@ -36,13 +36,11 @@ all() -> [nothing_lost_calm, nothing_lost, nothing_lost_when_follows_change,
           nothing_lost_when_groups_come_and_go].
 
 init_per_testcase(_, Config) ->
-    #{level := Level} = logger:get_primary_config(),
-    ok = logger:set_primary_config(level, none),
-    halley_test_brain:start([{log_level, Level} | Config]).
+    halley_test_brain:start(halley_test_brain:quiet(Config)).
 
 end_per_testcase(_, Config) ->
     halley_test_brain:stop(Config),
-    logger:set_primary_config(level, proplists:get_value(log_level, Config)).
+    halley_test_brain:loud(Config).
 
 nothing_lost_calm(_) ->
     run([open, close], 150).

@@ -21,14 +21,12 @@ all() ->
      unfollow_of_quiet_subject_is_not_recorded].
 
 init_per_testcase(_, Config) ->
-    #{level := Level} = logger:get_primary_config(),
-    ok = logger:set_primary_config(level, none),
-    halley_test_brain:start([{log_level, Level} | Config]).
+    halley_test_brain:start(halley_test_brain:quiet(Config)).
 
 end_per_testcase(_, Config) ->
     _ = [meck:unload(halley_history) || is_pid(whereis(halley_history_meck))],
     halley_test_brain:stop(Config),
-    logger:set_primary_config(level, proplists:get_value(log_level, Config)).
+    halley_test_brain:loud(Config).
 
 counted(Metric) ->
     Text = iolist_to_binary(halley_metrics:render()),

@@ -15,14 +15,11 @@ all() ->
     [link_dies_and_is_purged, purge_is_interrupted, stop_waits_for_purges,
      no_purge_outlives_its_registry].
 
-%% The supervisors' reports of what the cases kill would drown everything else.
 init_per_suite(Config) ->
-    #{level := Level} = logger:get_primary_config(),
-    ok = logger:set_primary_config(level, none),
-    [{log_level, Level} | Config].
+    halley_test_brain:quiet(Config).
 
 end_per_suite(Config) ->
-    logger:set_primary_config(level, proplists:get_value(log_level, Config)).
+    halley_test_brain:loud(Config).
 
 init_per_testcase(_, Config) ->
     halley_test_brain:start(Config).
@@ -46,10 +43,7 @@ purge_is_interrupted(_) ->
     Number = number(<<"ann">>),
     {Writer, Slot, _} = link_with([{Number, 1}]),
     ok = halley:login(<<"ann">>),
-    ok = sys:suspend(halley_directory),
-    exit(Writer, kill),
-    wait(fun() -> {message_queue_len, 1} =:=
-                      process_info(whereis(halley_directory), message_queue_len) end),
+    ok = purge_hangs(Writer),
     [Slot] = halley_directory:shut_slots(),
     ok = kill_and_wait(halley_directory),
     wait(fun() -> halley_directory:shut_slots() =:= [] end),
@@ -60,10 +54,7 @@ stop_waits_for_purges(Config) ->
     Number = number(<<"ann">>),
     {Writer, _, _} = link_with([{Number, 1}]),
     ok = halley:login(<<"ann">>),
-    ok = sys:suspend(halley_directory),
-    exit(Writer, kill),
-    wait(fun() -> {message_queue_len, 1} =:=
-                      process_info(whereis(halley_directory), message_queue_len) end),
+    ok = purge_hangs(Writer),
     [Purge] = purges(),
     [Purging, Brain] = [monitor(process, P) || P <- [Purge, whereis(halley_sup)]],
     proplists:get_value(keeper, Config) ! stop,
@@ -92,6 +83,13 @@ no_purge_outlives_its_registry(_) ->
     ?assertEqual([Slot], halley_directory:shut_slots()),
     ok = sys:resume(halley_directory),
     wait(fun() -> halley_directory:shut_slots() =:= [] end).
+
+%% A link ends, and its purge waits for the directory's owner, who does nothing.
+purge_hangs(Writer) ->
+    ok = sys:suspend(halley_directory),
+    exit(Writer, kill),
+    wait(fun() -> {message_queue_len, 1} =:=
+                      process_info(whereis(halley_directory), message_queue_len) end).
 
 purges() ->
     {links, Links} = process_info(whereis(halley_links), links),

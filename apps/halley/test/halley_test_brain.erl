@@ -1,7 +1,7 @@
 %% A brain for the cases of a suite, and links played by processes that register as their writers.
 -module(halley_test_brain).
 
--export([start/1, stop/1]).
+-export([start/1, stop/1, quiet/1, loud/1]).
 -export([publish/2, publish_all/1, follow_all/2, drop_up_to/1, damage/1]).
 -export([number/1, shard/1, link_with/1, message/1, delivered/1, event/0, event/1, no_event/0]).
 -export([spawn_actor/1, join/1, kill_and_wait/1, wait/1]).
@@ -32,6 +32,15 @@ stop(Config) ->
     end,
     ok = halley_store:close(),
     ok = file:del_dir_r(proplists:get_value(dir, Config)).
+
+%% For a suite whose cases kill: the supervisors' reports of it would drown everything else.
+quiet(Config) ->
+    #{level := Level} = logger:get_primary_config(),
+    ok = logger:set_primary_config(level, none),
+    [{log_level, Level} | Config].
+
+loud(Config) ->
+    logger:set_primary_config(level, proplists:get_value(log_level, Config)).
 
 %% Cases run in processes of their own, so the brain needs a parent that stays.
 keep_brain(Tester) ->
