@@ -308,7 +308,7 @@ impl Worker {
         self.close_after_flush(index, CloseReason::Protocol);
     }
 
-    /// A handshake that took too long.
+    /// A handshake that took too long, or waited too long for its first turn.
     pub(crate) fn handshake_late(&mut self, index: u32) {
         self.stats.count(Stat::TlsLate);
         self.drop_connection(index, CloseReason::Client);
