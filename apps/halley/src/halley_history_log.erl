@@ -341,10 +341,11 @@ is_silent({append, _, [_ | _], _, none}) -> true;
 is_silent({unfollowed, _, _, _}) -> true;
 is_silent(_) -> false.
 
+%% Who is told of it finds it said wherever the health is asked, so that comes first.
 fail(Items, Reason, State) ->
-    Refusing = refusing(Reason),
+    Failed = #state{refusing = Refusing} = failed(Reason, State),
     lists:foreach(fun(Item) -> reply(Item, Refusing) end, Items),
-    failed(Reason, State).
+    Failed.
 
 refusing(enospc) -> disk_full;
 refusing(edquot) -> disk_full;
