@@ -40,11 +40,15 @@ read(Path, BytesMax, Seen) ->
             failed(Reason, Seen)
     end.
 
+%% Whether it is settled is asked before it is read: no change of that second can come behind that.
 look(Path, Info, Seen) ->
     Signature = signature(Info),
     case Seen of
-        {read, Signature, true, _} -> {unchanged, Seen};
-        _ -> contents(file:read_file(Path), Signature, is_settled(Info), Seen)
+        {read, Signature, true, _} ->
+            {unchanged, Seen};
+        _ ->
+            IsSettled = is_settled(Info),
+            contents(file:read_file(Path), Signature, IsSettled, Seen)
     end.
 
 contents({ok, Bytes}, Signature, IsSettled, Seen) ->
