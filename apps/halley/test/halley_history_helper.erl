@@ -2,6 +2,7 @@
 -module(halley_history_helper).
 
 -export([with/2, with_in/3, start/1, stop/0, kill/0, restart/0, directory/0]).
+-export([held/1, mocked/2]).
 -export([entry/2, entry/3, publish/2, publish/3, publish_all/1, wait_written/0]).
 -export([replayed/4]).
 -export([segments/0, newest/0, readable/1, events/0, damage/3, until/1, until/2, silently/1]).
@@ -43,12 +44,14 @@ stop() ->
         Pid -> gen_server:stop(Pid)
     end.
 
-%% As the kernel would: nothing is closed, nothing is given back.
+%% As the kernel would: nothing is closed, nothing is given back. The note of a sync comes after the
+%% answer, so the log is asked for something first: what was answered has been noted then.
 kill() ->
     case whereis(halley_history_log) of
         undefined -> ok;
         Pid ->
             Ref = monitor(process, Pid),
+            _ = sys:get_state(Pid, infinity),
             exit(Pid, kill),
             receive {'DOWN', Ref, process, Pid, _} -> ok end
     end,
@@ -64,6 +67,22 @@ restart() ->
     start(new).
 
 directory() -> halley_history_log:directory().
+
+%% Runs a fun while the log takes nothing from its mailbox.
+held(Fun) ->
+    case whereis(halley_history_log) of
+        undefined ->
+            Fun();
+        Log ->
+            ok = sys:suspend(Log, infinity),
+            try Fun() after ok = sys:resume(Log, infinity) end
+    end.
+
+%% Runs a fun with modules of the log that can be mocked. The log is held while they come and go: in
+%% the midst of a call it would lose the module that it runs, and end.
+mocked(Modules, Fun) ->
+    held(fun() -> [ok = meck:new(Module, [passthrough]) || Module <- Modules] end),
+    try Fun() after held(fun() -> meck:unload(Modules) end) end.
 
 entry(Subject, Data) ->
     entry(Subject, Data, #{}).

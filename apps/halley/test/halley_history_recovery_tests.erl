@@ -9,7 +9,7 @@
 
 recovery_test_() ->
     {foreach, fun() -> ok end, fun(_) -> ok end,
-     [{timeout, 60, {Title, fun() -> ?H:silently(fun() -> ?H:with([], Fun) end) end}}
+     [{timeout, 120, {Title, fun() -> ?H:silently(fun() -> ?H:with([], Fun) end) end}}
       || {Title, Fun} <- cases()]}.
 
 cases() ->
@@ -94,8 +94,6 @@ truncated_tail() ->
     Path = ?H:newest(),
     Bytes = filelib:file_size(Path),
     {ok, Lost} = ?H:publish(<<"s">>, <<"2">>),
-    %% The note of the sync comes after the answer.
-    _ = sys:get_state(halley_history_log),
     ?H:kill(),
     truncate(Path, Bytes),
     ?H:start(new),
@@ -163,7 +161,8 @@ damage_expires() ->
     application:set_env(halley, history_retention_ms, 100),
     ?H:until(fun() -> halley_history:floor() >= lists:max(Seqs) end),
     application:unset_env(halley, history_retention_ms),
-    ?assertEqual([], damaged()).
+    %% The floor rises before anything goes.
+    ?H:until(fun() -> damaged() =:= [] end).
 
 damaged_header() ->
     Seqs = publish_in(3, 2),

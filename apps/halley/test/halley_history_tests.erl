@@ -5,10 +5,12 @@
 
 -define(H, halley_history_helper).
 -define(DAY_MS, 86400000).
+%% More is written first and then synced.
+-define(THROUGH_BYTES_MAX, 65536).
 
 history_test_() ->
     {foreach, fun() -> ok end, fun(_) -> ok end,
-     [{timeout, 60, {Title, fun() -> ?H:silently(fun() -> ?H:with(Env, Fun) end) end}}
+     [{timeout, 180, {Title, fun() -> ?H:silently(fun() -> ?H:with(Env, Fun) end) end}}
       || {Title, Env, Fun} <- cases()]}.
 
 cases() ->
@@ -28,8 +30,8 @@ cases() ->
      {"the index takes 64 bytes an event at most, and none of its data", [],
       fun index_memory/0},
      {"a full disk", [], fun disk_full/0},
-     {"a write through to the disk that fails", [], fun() -> sync_fails(fun() -> ok end) end},
-     {"a failing fdatasync", [], fun() -> sync_fails(fun write_unsynced/0) end},
+     {"a write through to the disk that fails", [], fun() -> sync_fails(1) end},
+     {"a failing fdatasync", [], fun() -> sync_fails(?THROUGH_BYTES_MAX) end},
      {"records longer than a block, and the cache's bound",
       [{limit, history_cache_bytes_max, 262144}], fun long_records/0}].
 
@@ -110,24 +112,26 @@ shard_started() ->
     ?assertEqual(fresh, halley_history:claim(4, <<"a">>)),
     ?assertEqual(busy, halley_history:claim(4, <<"b">>)).
 
-%% Each of a thousand processes publishes one event and waits for the disk.
+%% Each of a thousand processes publishes one event and waits for the disk. All have sent theirs
+%% before the log goes on: how fast they come is not what is measured.
 group_commit() ->
-    ok = meck:new(halley_history_segment, [passthrough]),
-    try
-        Publishers = [spawn_monitor(fun() -> {ok, _} = ?H:publish(integer_to_binary(N), <<"1">>)
-                                    end) || N <- lists:seq(1, 1000)],
+    Publish = fun(N) -> fun() -> {ok, _} = ?H:publish(integer_to_binary(N), <<"1">>) end end,
+    ?H:mocked([halley_history_segment], fun() ->
+        Publishers = ?H:held(fun() ->
+            Spawned = [spawn_monitor(Publish(N)) || N <- lists:seq(1, 1000)],
+            Log = whereis(halley_history_log),
+            ?H:until(fun() -> element(2, process_info(Log, message_queue_len)) >= 1000 end),
+            Spawned
+        end),
         [receive {'DOWN', Ref, process, _, Reason} -> ?assertEqual(normal, Reason) end
          || {_, Ref} <- Publishers],
         ?assertEqual(1000, ?H:events()),
         Syncs = syncs(),
-        ?assert(Syncs >= 1 andalso Syncs =< 200, Syncs)
-    after
-        meck:unload(halley_history_segment)
-    end.
+        ?assert(Syncs >= 1 andalso Syncs =< 10, Syncs)
+    end).
 
 empty_append() ->
-    ok = meck:new(halley_history_segment, [passthrough]),
-    try
+    ?H:mocked([halley_history_segment], fun() ->
         Entry = ?H:entry(<<"s">>, <<"1">>),
         ok = halley_history:append(halley_shard:of_subject(<<"s">>), [Entry], none),
         Ref = make_ref(),
@@ -138,9 +142,7 @@ empty_append() ->
         ok = halley_history:append(1, [], {{self(), Ref}, synced}),
         receive {Ref, synced} -> ok end,
         ?assertEqual(Syncs, syncs())
-    after
-        meck:unload(halley_history_segment)
-    end.
+    end).
 
 syncs() ->
     meck:num_calls(halley_history_segment, sync, '_')
@@ -154,6 +156,8 @@ retention_by_age() ->
     ?assertEqual(none, halley_history:find(<<"e1">>)),
     ?H:until(fun() -> ?H:events() =:= 0 end),
     ?assertMatch(#{oldest_at := none, floor_at := At} when At > 0, halley_history:info()),
+    %% The next one is not to expire while it is looked at.
+    application:set_env(halley, history_retention_ms, 60000),
     {ok, Later} = ?H:publish(<<"s">>, <<"2">>),
     ?assertEqual([{Later, ok}], ?H:readable([Later])),
     ?assertEqual([Later], halley_history:chain(<<"s">>, 0, Later)).
@@ -189,13 +193,12 @@ retention_by_bytes() ->
     ?assertEqual([{Seq, ok} || Seq <- Kept], ?H:readable(Kept)).
 
 overloaded() ->
-    Log = whereis(halley_history_log),
     ?assertEqual(false, halley_history:refusing()),
-    ok = sys:suspend(Log),
     Fill = fun() -> ok = halley_history:append(1, [?H:entry(<<"s">>, <<"1">>)], none) end,
-    [Fill() || _ <- lists:seq(1, 400)],
-    ?assertEqual(overloaded, halley_history:refusing()),
-    ok = sys:resume(Log),
+    ?H:held(fun() ->
+        [Fill() || _ <- lists:seq(1, 400)],
+        ?assertEqual(overloaded, halley_history:refusing())
+    end),
     ?H:until(fun() -> halley_history:refusing() =:= false end),
     ?H:until(fun() -> maps:get(queue_bytes, halley_history:info()) =:= 0 end).
 
@@ -223,13 +226,12 @@ index_memory() ->
 
 disk_full() ->
     {ok, First} = ?H:publish(<<"s">>, <<"1">>),
-    ok = meck:new(halley_history_segment, [passthrough]),
     Full = fun(File, Position, Bytes) ->
         Part = binary_part(iolist_to_binary(Bytes), 0, 7),
         ok = meck:passthrough([File, Position, Part]),
         {error, enospc}
     end,
-    Lost = try
+    Lost = ?H:mocked([halley_history_segment], fun() ->
         meck:expect(halley_history_segment, write, Full),
         meck:expect(halley_history_segment, write_through, Full),
         Again = #{id => <<"again">>, chosen => true},
@@ -244,9 +246,7 @@ disk_full() ->
         ok = ?H:wait_written(),
         ?assertMatch([{Unanswered, Unanswered, _, _}], maps:get(damaged, halley_history:info())),
         Unanswered
-    after
-        meck:unload(halley_history_segment)
-    end,
+    end),
     ?H:until(fun() -> halley_history:refusing() =:= false end),
     {ok, Last} = ?H:publish(<<"s">>, <<"4">>),
     Chain = halley_history:chain(<<"s">>, 0, Last),
@@ -258,10 +258,10 @@ disk_full() ->
 
 %% A file system of 4 MB that fills up, and is emptied again by retention.
 full_file_system_test_() ->
-    {timeout, 60, fun() ->
+    {timeout, 180, fun() ->
         Dir = string:trim(os:cmd("mktemp -d")),
         try mount(Dir) of
-            "" -> ?H:silently(fun() -> ?H:with_in(Dir, [{history_retention_ms, 2000}],
+            "" -> ?H:silently(fun() -> ?H:with_in(Dir, [{history_retention_ms, 600000}],
                                                   fun full_file_system/0) end);
             Reason -> io:format(user, "skipped, no tmpfs may be mounted here: ~ts~n", [Reason])
         after
@@ -282,39 +282,33 @@ full_file_system() ->
     ?assertEqual(disk_full, halley_history:refusing()),
     ?assertEqual([{Seq, ok} || Seq <- Stored], ?H:readable(Stored)),
     ?assertEqual([{Seq, expired} || Seq <- Refused], ?H:readable(Refused)),
-    ?H:until(fun() -> halley_history:refusing() =:= false end, 1000),
+    %% What was looked at may go, and what comes next is to stay.
+    application:set_env(halley, history_retention_ms, 100),
+    ?H:until(fun() -> halley_history:refusing() =:= false end),
+    application:set_env(halley, history_retention_ms, 600000),
     {ok, Later} = ?H:publish(<<"s">>, Data),
     ?assertEqual([{Later, ok}], ?H:readable([Later])),
     ?assertEqual([], maps:get(damaged, halley_history:info())).
 
-write_unsynced() ->
-    Entry = ?H:entry(<<"t">>, <<"0">>),
-    ok = halley_history:append(halley_shard:of_subject(<<"t">>), [Entry], none),
-    ok = ?H:wait_written().
-
-sync_fails(Prepare) ->
+%% Nothing is written and not synced when this begins, or a tick could sync it, and fail, first.
+sync_fails(DataBytes) ->
     {ok, First} = ?H:publish(<<"s">>, <<"1">>),
     Segments = length(?H:segments()),
-    Prepare(),
-    ok = meck:new(halley_history_segment, [passthrough]),
-    %% The log tries each second whether it can write again: here not before it may.
-    ok = meck:new(halley_history_disk, [passthrough]),
-    try
+    ?H:mocked([halley_history_segment, halley_history_disk], fun() ->
+        %% The log tries each second whether it can write again: here not before it may.
         meck:expect(halley_history_disk, probe, fun(Disk) -> {error, eio, Disk} end),
         meck:expect(halley_history_segment, sync, fun(_) -> {error, eio} end),
         meck:expect(halley_history_segment, write_through, fun(_, _, _) -> {error, eio} end),
         Chosen = #{id => <<"x">>, chosen => true},
-        {{error, history_failed}, _} = ?H:publish(<<"s">>, <<"2">>, Chosen),
+        Data = binary:copy(<<"2">>, DataBytes),
+        {{error, history_failed}, _} = ?H:publish(<<"s">>, Data, Chosen),
         ?assertEqual(failed, halley_history:refusing()),
         %% Who was told of <<"x">> just before is not told that it is on disk.
         Ref = make_ref(),
         ok = halley_history:append(1, [], {{self(), Ref}, synced}),
         ?assertEqual({error, history_failed}, receive {Ref, Answer} -> Answer end),
         ?assertEqual(fresh, halley_history:claim(1, <<"x">>))
-    after
-        meck:unload(halley_history_disk),
-        meck:unload(halley_history_segment)
-    end,
+    end),
     ?H:until(fun() -> halley_history:refusing() =:= false end),
     {ok, Last} = ?H:publish(<<"s">>, <<"3">>),
     ?assertEqual(Segments + 1, length(?H:segments())),
