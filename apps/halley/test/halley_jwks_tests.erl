@@ -162,8 +162,7 @@ start() ->
     {File, Pid}.
 
 stop({File, Pid}) ->
-    unlink(Pid),
-    exit(Pid, kill),
+    ok = gen_server:stop(Pid),
     meck:unload([halley_metrics, halley_links]),
     ok = logger:unset_module_level(halley_token_keys),
     application:unset_env(halley, token_keys),
@@ -172,6 +171,11 @@ stop({File, Pid}) ->
 
 write(File, Keys) ->
     ok = file:write_file(File, jiffy:encode(#{keys => Keys})).
+
+%% At once: a file that is written in place is empty at first.
+replace(File, Bytes) ->
+    ok = file:write_file(File ++ ".new", Bytes),
+    ok = file:rename(File ++ ".new", File).
 
 told() ->
     receive token_keys_changed -> halley_token_keys:current() after 60000 -> not_told end.
@@ -187,8 +191,7 @@ changes_are_told({File, _}) ->
     Versions = [begin
                     case How of
                         in_place -> write(File, [(ec())#{kid => Kid}]);
-                        replaced -> write(File ++ ".new", [(ec())#{kid => Kid}]),
-                                    ok = file:rename(File ++ ".new", File)
+                        replaced -> replace(File, jiffy:encode(#{keys => [(ec())#{kid => Kid}]}))
                     end,
                     {Version, _} = Current = told(),
                     ?assertEqual([Kid], kids(Current)),
@@ -215,7 +218,7 @@ a_broken_file_changes_nothing({File, _}) ->
     Tester = self(),
     meck:expect(halley_links, list, fun() -> [#{info => #{link => Tester}}] end),
     Before = halley_token_keys:current(),
-    ok = file:write_file(File, "{"),
+    replace(File, "{"),
     counted_once_more(1),
     ?assertEqual(Before, halley_token_keys:current()),
     ok = file:delete(File),
