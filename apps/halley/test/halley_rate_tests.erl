@@ -52,7 +52,14 @@ many_processes_test() ->
             || _ <- lists:seq(1, 8)],
     ?assertEqual(1000, lists:sum([receive {Pid, N} -> N end || Pid <- Pids])).
 
+%% However long the test stands still between any two of these.
 of_this_clock_test() ->
     Meter = halley_rate:new(),
+    Before = erlang:monotonic_time(nanosecond),
     ?assertEqual(ok, halley_rate:take(Meter, 1)),
-    ?assertMatch({wait, Ms} when Ms > 500, halley_rate:take(Meter, 1)).
+    After = erlang:monotonic_time(nanosecond),
+    Due = atomics:get(Meter, 1),
+    ?assert(Before + ?SECOND =< Due andalso Due =< After + ?SECOND),
+    atomics:put(Meter, 1, Due + 3600 * ?SECOND),
+    ?assertMatch({wait, Ms} when Ms > 3_000_000 andalso Ms =< 3_601_000,
+                 halley_rate:take(Meter, 1)).
