@@ -20,7 +20,7 @@ directory_test_() ->
          gen_server:stop(Owner),
          ets:delete(halley_directory_rows)
      end,
-     [fun(_) -> {Name, Test} end
+     [fun(_) -> {timeout, 60, {Name, Test}} end
       || {Name, Test} <- [{"one session is a word", fun one_session/0},
                           {"several sessions and back", fun several_and_back/0},
                           {"as many as may be, the oldest first", fun bounded/0},

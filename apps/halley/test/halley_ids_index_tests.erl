@@ -17,7 +17,7 @@ index_test_() ->
          persistent_term:erase(halley_ids_index),
          ets:delete(?MODULE)
      end,
-     [fun empty/0, fun grows/0, {timeout, 30, fun readers_while_it_grows/0},
+     [fun empty/0, fun grows/0, {timeout, 120, fun readers_while_it_grows/0},
       fun a_hash_alone_is_no_id/0, fun made_anew/0]}.
 
 lookup(Id) -> halley_ids_index:lookup(Id, fun holds/2).

@@ -55,7 +55,10 @@ configured_value_is_in_force_and_sent_test() ->
     end.
 
 %% protocol/link.md 3.3: a number that is no use to the edge, 0, would end the handshake.
-numbers_for_the_edge_are_above_zero_test() ->
+numbers_for_the_edge_are_above_zero_test_() ->
+    {timeout, 60, fun numbers_for_the_edge_are_above_zero/0}.
+
+numbers_for_the_edge_are_above_zero() ->
     Choices = [<<"auth_mode">>, <<"cors_origins">>, <<"slow_consumer">>,
                <<"limits_exempt">>, <<"proxy_trusted">>, <<"public_proxy_protocol">>,
                <<"api_proxy_protocol">>, <<"proxy_forwarded_for">>],

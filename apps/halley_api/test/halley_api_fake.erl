@@ -54,7 +54,7 @@ stop() ->
 cases(Cases) ->
     Named = fun(Case) ->
                     {name, Name} = erlang:fun_info(Case, name),
-                    {atom_to_list(Name), {timeout, 30, Case}}
+                    {atom_to_list(Name), {timeout, 120, Case}}
             end,
     {foreach, fun start/0, fun(_) -> stop() end, lists:map(Named, Cases)}.
 
