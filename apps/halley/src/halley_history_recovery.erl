@@ -31,6 +31,8 @@
                 now :: halley_history_clock:stamp(), now_ms :: integer(),
                 segment :: halley_history_retention:segment() | undefined,
                 segments = [] :: [halley_history_retention:segment()],
+                %% Whether a header said what was written before it.
+                is_based = false :: boolean(),
                 last_seq = 0 :: non_neg_integer(), last_at = none :: integer() | none,
                 torn = none :: none | {non_neg_integer(), non_neg_integer()},
                 %% Damage whose upper end isn't known yet.
@@ -71,8 +73,9 @@ recover(Dir, Ledger0, Numbers) ->
       segments => lists:reverse(aged(Note, Ended, Segments)),
       number => 1 + lists:max([0 | Numbers] ++ [N || #{segment := N} <- [Note]])}.
 
-%% A directory whose segments are gone says nothing about what they had.
-highest(Counter, #found{segments = []}) -> Counter;
+%% A directory whose segments are gone says nothing about what they had. One segment that never had
+%% a record says it all the same: a brain that kept nothing, killed, has nothing to miss.
+highest(Counter, #found{segments = [], is_based = false}) -> Counter;
 highest(_, #found{last_seq = LastSeq, damaged = Damaged}) ->
     lists:max([LastSeq | [To || {_, To, _, _} <- Damaged]]).
 
@@ -175,14 +178,15 @@ close(Seq, Found = #found{open = {From, FromMs, ToMs}, damaged = Damaged, now = 
 
 %% A header says what must stand before it.
 header(#{base := Base, stamp := Stamp} = Header, Found0) ->
-    Found = #found{segments = Segments, segment = Segment} = judge_previous(Header, Found0),
+    Found = #found{segments = Segments, segment = Segment, last_seq = LastSeq} =
+        judge_previous(Header, Found0),
     BeganMs = Found#found.now_ms - halley_history_clock:age_ms(Stamp, Found#found.now),
     Aged = case Segments of
         [Previous | Others] -> [Previous#{ended_ms := BeganMs} | Others];
         [] -> []
     end,
     close(Base, Found#found{segment = Segment#{base := Base, began_ms := BeganMs},
-                            segments = Aged}).
+                            segments = Aged, is_based = true, last_seq = max(LastSeq, Base)}).
 
 judge_previous(_, Found = #found{segments = []}) ->
     Found;

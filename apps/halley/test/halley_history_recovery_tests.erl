@@ -27,6 +27,8 @@ cases() ->
      {"the store's file is gone", fun store_file_gone/0},
      {"the store's newer slot is torn", fun store_slot_torn/0},
      {"everything is gone", fun all_gone/0},
+     {"nothing was ever published", fun nothing_published/0},
+     {"nothing is kept any more", fun nothing_kept/0},
      {"brains that are killed again and again", fun killed_again/0}].
 
 %% A few segments: one for each brain.
@@ -216,6 +218,31 @@ all_gone() ->
     ?assert(Store =/= halley_history:store()),
     ?assertEqual([{Seq, expired}], ?H:readable([Seq])),
     ?assertEqual([], damaged()).
+
+%% Who was connected to a brain that is killed before the first event misses nothing.
+nothing_published() ->
+    [begin
+         ?H:restart(),
+         ?assertEqual({0, []}, {halley_history:floor(), damaged()})
+     end || _ <- lists:seq(1, 3)],
+    Seqs = publish_in(1, 2),
+    ?assertEqual({0, []}, {halley_history:floor(), damaged()}),
+    ?assertEqual(ok(Seqs), ?H:readable(Seqs)).
+
+%% Who had seen the last event before it expired misses nothing either.
+nothing_kept() ->
+    Seqs = publish_in(1, 2),
+    application:set_env(halley, history_retention_ms, 100),
+    ?H:until(fun() -> ?H:events() =:= 0 end),
+    application:unset_env(halley, history_retention_ms),
+    [begin
+         ?H:restart(),
+         ?assertEqual({lists:max(Seqs), []}, {halley_history:floor(), damaged()})
+     end || _ <- lists:seq(1, 3)],
+    {ok, Later} = ?H:publish(<<"s">>, <<"1">>),
+    ?H:restart(),
+    ?assertEqual({lists:max(Seqs), []}, {halley_history:floor(), damaged()}),
+    ?assertEqual(ok([Later]), ?H:readable([Later])).
 
 %% Segments without events don't pile up.
 killed_again() ->
