@@ -45,7 +45,7 @@ const BURST: usize = 8;
 const BACKLOG: i32 = 1024;
 /// Of these, how many are used.
 const CONNECTS_AHEAD_MAX: u64 = 256;
-/// For connecting the next socket of a pair. How long all take depends on how many there are.
+/// For connecting the next socket of a pair, and for the first send to be received.
 const CONNECT_MAX: Duration = Duration::from_secs(30);
 /// The reader's buffer.
 const READ_BYTES: usize = 64 * 1024;
@@ -206,8 +206,10 @@ fn measure(options: &Options, shared: &Shared, stop: &AtomicBool) -> (f64, u64, 
     let progress = Progress::new("seconds", length.as_secs());
     let (cpu_before, started) = (cpu(), Instant::now());
     shared.go.store(true, Ordering::Release);
-    while started.elapsed() < length && !stop.load(Ordering::Relaxed) {
-        thread::sleep(WATCH_EVERY.min(length.saturating_sub(started.elapsed())));
+    // The threads may be late themselves: a figure needs something that was received.
+    let none = || sum().0 < shared.bytes as u64 && started.elapsed() < CONNECT_MAX;
+    while (started.elapsed() < length || none()) && !stop.load(Ordering::Relaxed) {
+        thread::sleep(WATCH_EVERY.min(length));
         progress.set(started.elapsed().as_secs());
     }
     let (bytes, reads) = sum();
@@ -331,6 +333,8 @@ fn send(sockets: &[TcpStream], mut rng: Rng, pair: &Pair, shared: &Shared) -> io
                     Ok(size) => sent += size as u64,
                     // Full: its turn comes again.
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    // The reader has gone: the run is over.
+                    Err(_) if shared.stop.load(Ordering::Relaxed) => return Ok(()),
                     Err(error) => return Err(error),
                 }
             }
