@@ -130,7 +130,7 @@ impl Publisher {
         let fenced = self.protocol.fence().is_some();
         let drain_ns_max = if numbered { NUMBERED_DRAIN_NS_MAX } else { DRAIN_NS_MAX };
         let tick = if numbered { RESEND_TICK } else { TICK };
-        let mut end_ns = self.schedule.end_ns();
+        let mut drained_ns = u64::MAX;
         let mut events = Events::with_capacity(256);
         let started_ns = monotonic_ns();
         self.counts.first_due_ns = self.schedule.next_due_ns(started_ns).unwrap_or(started_ns);
@@ -138,9 +138,7 @@ impl Publisher {
             let now = monotonic_ns();
             progress.set((now - started_ns) / 1_000_000_000);
             let stopped = stop.load(Ordering::Relaxed);
-            if stopped {
-                end_ns = end_ns.min(now);
-            } else {
+            if !stopped {
                 self.send_due(now);
             }
             if fenced && (stopped || self.schedule.is_over(now)) {
@@ -148,7 +146,11 @@ impl Publisher {
             }
             let waiting = self.connections.iter().any(|c| c.due_ns.is_some() || !c.is_written());
             let over = (stopped || self.schedule.is_over(now)) && !waiting;
-            if over || now > end_ns + drain_ns_max || stopped && !numbered && !fenced {
+            // From the first look behind the end on: who was held up then waits as long as others.
+            if stopped || now >= self.schedule.end_ns() {
+                drained_ns = drained_ns.min(now + drain_ns_max);
+            }
+            if over || now > drained_ns || stopped && !numbered && !fenced {
                 break;
             }
             self.set_timer(now)?;
