@@ -42,6 +42,7 @@ impl Scene {
         let (count, numbers) = (events.to_string(), self.numbers.path());
         let options = ["--closed", "--connections", "2", "--events", &count, "--in-turn"];
         let options = [&options[..], &["--subjects", "groups:2", "--numbers", numbers]].concat();
+        let options = [&options[..], &["--seconds", "60"]].concat();
         let (output, figures) = publish(&self.double, &self.name, &options);
         assert!(output.status.success(), "{}", stderr(&output));
         assert_eq!(figures["accepted"], events);
@@ -91,7 +92,8 @@ fn who_comes_back_with_a_cursor_misses_nothing() {
         let names = ["found.numbered", "found.gaps", "found.duplicates", "standing.cursors"];
         assert_eq!(of(&report, &names), [50, 0, 0, 3], "{report}");
         let returned = scene.miss_ten("cursors");
-        let report = scene.clients.report_when(|report| report["standing"]["owed"] == 0);
+        // The last one may be of g1, which the third user gets without being owed it.
+        let report = scene.clients.report_when(|report| report["events"] == 30);
         let names = ["standing.owing", "standing.owed", "found.caught_up", "events"];
         assert_eq!(of(&report, &names), [0, 0, 25, 30], "{report}");
         let names = ["found.gaps", "found.duplicates", "found.order_breaks", "found.gaps_told"];
@@ -190,7 +192,8 @@ fn numbered_events_are_sent_again_until_they_are_taken() {
 #[test]
 fn publishers_are_closed_loops_that_may_choose_ids_and_acknowledgement() {
     let double = Double::start(Faults::default());
-    let options = ["--publishers", "4", "--events", "50", "--subjects", "groups:9"];
+    let options = ["--publishers", "4", "--events", "50", "--seconds", "60"];
+    let options = [&options[..], &["--subjects", "groups:9"]].concat();
     let (output, figures) =
         publish(&double, "publishers", &[&options[..], &["--ids", "--ack", "memory"]].concat());
     assert!(output.status.success(), "{}", stderr(&output));

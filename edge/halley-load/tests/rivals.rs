@@ -20,6 +20,10 @@ fn clients_of(rival: &Rival, speak: &str) -> Clients {
     let mut clients = Clients::of(&rival.url, &options);
     let ready = clients.ask("ready");
     assert_eq!((&ready["connected"], &ready["failed"]), (&20.into(), &0.into()), "{ready}");
+    // Not every server's welcome says that the client has joined.
+    let groups: Vec<(String, usize)> = (0..4).map(|n| (format!("g{n}"), 5)).collect();
+    clients.report_when(|_| rival.channels() == groups);
+    assert_eq!(rival.channels(), groups, "{speak}");
     clients
 }
 
@@ -32,10 +36,6 @@ fn every_message_is_counted_once_for_every_server() {
     for speak in SERVERS {
         let rival = Rival::start();
         let mut clients = clients_of(&rival, speak);
-        clients.report_when(|_| rival.channels().len() == 4);
-        let groups: Vec<(String, usize)> = (0..4).map(|n| (format!("g{n}"), 5)).collect();
-        assert_eq!(rival.channels(), groups, "{speak}");
-
         let options =
             ["--speak", speak, "--rate", "200", "--seconds", "0.5", "--subjects", "groups:4"];
         let (output, figures) = publish_to(publish_url(&rival, speak), speak, &options);
@@ -52,7 +52,8 @@ fn every_message_is_counted_once_for_every_server() {
             (&500.into(), &0.into())
         );
         let p50 = report["latency_ms"]["p50"].as_f64().unwrap();
-        assert!(p50 > 0.0 && p50 < 2_000.0, "{report}");
+        // By another clock it would be the longest that there is, ten minutes.
+        assert!(p50 > 0.0 && p50 < 60_000.0, "{report}");
         // Socket.IO asks each client once, NATS with each message.
         let asked = match speak {
             "socketio" => 20,
@@ -70,16 +71,14 @@ fn a_closed_loop_takes_what_each_server_gives() {
     for speak in SERVERS {
         let rival = Rival::start();
         let mut clients = clients_of(&rival, speak);
-        clients.report_when(|_| rival.channels().len() == 4);
-        let options = ["--speak", speak, "--closed", "--seconds", "0.3", "--subjects", "groups:4"];
+        let options = ["--speak", speak, "--closed", "--subjects", "groups:4"];
+        let options = [&options[..], &["--events", "600", "--seconds", "60"]].concat();
         let name = format!("closed-{speak}");
         let (output, figures) = publish_to(publish_url(&rival, speak), &name, &options);
         assert!(output.status.success(), "{}", stderr(&output));
-        let accepted = figures["accepted"].as_u64().unwrap();
-        assert!(accepted > 20, "{figures}");
-        assert_eq!(figures["requests_broken"], 0, "{figures}");
-        let report = clients.report_when(|report| report["events"] == 5 * accepted);
-        assert_eq!(report["events"], 5 * accepted, "{speak}");
+        assert_eq!((&figures["accepted"], &figures["requests_broken"]), (&600.into(), &0.into()));
+        let report = clients.report_when(|report| report["events"] == 3_000);
+        assert_eq!(report["events"], 3_000, "{speak}");
         clients.quit();
     }
 }

@@ -194,7 +194,8 @@ fn open(
         return;
     }
     let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
-    // Registered first: whoever has the welcome gets every event from then on.
+    // Registered first: whoever has the welcome is known, and gets every event from then on.
+    state.users.lock().unwrap().push(user);
     let mut streams = state.streams.lock().unwrap();
     let log = state.log.lock().unwrap();
     let (kind, welcome) = if target.starts_with("/test/") {
@@ -222,7 +223,6 @@ fn open(
         }
     }
     streams.push((kind, socket));
-    state.users.lock().unwrap().push(user);
 }
 
 /// Delivers the events of one request and answers it; false ends the connection.

@@ -249,7 +249,10 @@ fn serve_nats(mut socket: TcpStream, state: &State) -> io::Result<()> {
             }
             (Some("PING"), None) => socket.write_all(b"PONG\r\n")?,
             (Some("PUB"), Some(complaint)) => {
-                return write!(socket, "-ERR '{complaint}'\r\n");
+                write!(socket, "-ERR '{complaint}'\r\n")?;
+                // A socket that closes with something unread resets its peer, who may not have read
+                // yet why.
+                return io::copy(&mut reader, &mut io::sink()).map(drop);
             }
             (Some("PUB"), None) => {
                 let mut payload = vec![0; words[2].parse::<usize>().unwrap() + 2];
