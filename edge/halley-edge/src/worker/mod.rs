@@ -235,8 +235,8 @@ impl Worker {
         loop {
             let pause = if self.has_more() { 0 } else { TICK_MS };
             match self.poll.poll(&mut events, Some(Duration::from_millis(pause))) {
-                Err(e) if e.kind() != io::ErrorKind::Interrupted => return Err(e),
-                _ => {}
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                result => result?,
             }
             self.tell_time();
             for event in &events {

@@ -4,6 +4,7 @@ use halley_wire::websocket::client as frames;
 
 use crate::brain::{Brain, Edge, Seen};
 use crate::client::{Client, header, stream};
+use crate::process::signal;
 
 pub const UPGRADE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\n\
     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
@@ -161,6 +162,22 @@ fn a_client_without_pong() {
     assert_eq!(expect_close(&mut silent, 1_001), "no pong");
     assert_eq!(brain.next(), Seen::Close(vec![(conn, 1_000)]));
     drop(lively.join().unwrap());
+}
+
+/// What an edge is stopped for is no time of its clients: an answer may lie in the socket.
+#[test]
+fn a_pong_while_the_edge_is_stopped() {
+    let (edge, mut brain) = Edge::start(&[("stream_heartbeat_ms", "6000")]);
+    let (mut client, _) = open(&edge, &mut brain, "u");
+    assert_eq!(any_frame(&mut client), (PING, Vec::new()));
+    signal(&edge, "-STOP");
+    let mut bytes = Vec::new();
+    frames::pong(&mut bytes, b"", KEY);
+    client.send(&bytes);
+    // Longer than a walk of the sweep, after which it would be looked at.
+    std::thread::sleep(std::time::Duration::from_millis(3_000));
+    signal(&edge, "-CONT");
+    assert_eq!(any_frame(&mut client), (PING, Vec::new()));
 }
 
 /// 6.6 on a WebSocket: a close with code 1001 and the reason.
