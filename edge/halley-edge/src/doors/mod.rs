@@ -63,16 +63,19 @@ impl Doors {
         }
     }
 
-    /// Looks once a second how much memory is left, for ever. What can't be read any more counts as
-    /// enough.
+    /// Looks once a second how much memory is left, for ever.
     pub fn watch_memory(&self, files: &MemoryFiles) {
         loop {
-            let left =
-                files.read().map_or([u64::MAX, 100], |left| [left.available, left.percent()]);
-            for (place, value) in self.memory.iter().zip(left) {
-                place.store(value, Ordering::Relaxed);
-            }
             std::thread::sleep(MEMORY_LOOK);
+            self.look_at_memory(files);
+        }
+    }
+
+    /// Looks how much memory is left. What can't be read any more counts as enough.
+    pub fn look_at_memory(&self, files: &MemoryFiles) {
+        let left = files.read().map_or([u64::MAX, 100], |left| [left.available, left.percent()]);
+        for (place, value) in self.memory.iter().zip(left) {
+            place.store(value, Ordering::Relaxed);
         }
     }
 
