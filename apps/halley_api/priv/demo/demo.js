@@ -101,6 +101,7 @@ class Person {
     this.source = null;
     this.cursor = '';
     this.seen = new Set();
+    this.looks = 0;
     const { root, parts } = clone('person');
     this.root = root;
     this.parts = parts;
@@ -270,8 +271,11 @@ class Person {
 
   async showFollowing() {
     const { name } = this;
+    this.looks += 1;
+    const look = this.looks;
     const { following, next } = await own.following(name);
-    if (name !== this.name) return;
+    // Answers may come in another order than they were asked for.
+    if (look !== this.looks) return;
     const items = following.map((subject) => this.followed(subject));
     const self = document.createElement('li');
     self.className = 'self';
