@@ -14,6 +14,7 @@ stop() {
     for file in "$logs"/*.pid; do
         if [ -f "$file" ]; then kill "$(cat "$file")"; fi
     done
+    wait
     rm -rf "$logs"
 }
 trap stop EXIT
@@ -125,29 +126,30 @@ tally() {
 
 # suite <name> <counter> <seconds at most> <command>...
 suite() {
-    local shown
-    # Not a pipeline: a trap would wait for its end.
-    exec 3> >(tee "$logs/$1")
+    local running shown
+    # Not a pipe: of a suite that is cut off, an edge may be left that would keep it open for ever.
+    : >"$logs/$1"
+    run "$1" "${@:3}" >"$logs/$1" &
+    running=$!
+    tail --lines=+1 --follow --sleep-interval=0.2 --pid="$running" "$logs/$1" &
     shown=$!
-    run "$1" "${@:3}" >&3 3>&-
-    exec 3>&-
-    wait "$shown"
+    wait "$running" "$shown"
     tally "$1" "$2"
 }
 
 # In a folder of its own: Common Test compiles with other options, and would build all anew.
-run eunit 500 env REBAR_BASE_DIR="${REBAR_BASE_DIR:-_build}/eunit" rebar3 eunit >"$logs/eunit" &
+run eunit 900 env REBAR_BASE_DIR="${REBAR_BASE_DIR:-_build}/eunit" rebar3 eunit >"$logs/eunit" &
 # The tests of the edge wait for its clocks, so that more of them run at once than there are cores.
-suite rust count_cargo 500 env RUST_TEST_THREADS=6 \
+suite rust count_cargo 800 env RUST_TEST_THREADS=6 \
     cargo test --workspace --no-fail-fast --locked --quiet --manifest-path edge/Cargo.toml
-suite faults count_node 180 node --test test/faults/*.test.mjs
+suite faults count_node 400 node --test test/faults/*.test.mjs
 wait
 cat "$logs/eunit"
 tally eunit count_eunit
 
-suite ct count_ct 700 rebar3 ct --readable=true
-suite tidy count_node 30 node tools/tidy/tidy.test.mjs
-suite system count_system 600 node test/system/run.mjs
+suite ct count_ct 1000 rebar3 ct --readable=true
+suite tidy count_node 60 node tools/tidy/tidy.test.mjs
+suite system count_system 900 node test/system/run.mjs
 
 printf '\n== summary\n'
 printf '%s\n' "${summary[@]}"
