@@ -169,7 +169,7 @@ test('a header that is too large, and too many headers: 431', async () => {
 test('a head that never ends is not read for ever', async () => {
   const raw = await Raw.open(halley.publicPort);
   raw.send('GET / HTTP/1.1\r\nHost: h\r\n');
-  for (let n = 0; n < 200 && !raw.isClosed; n += 1) raw.send(`X-${n}: ${'y'.repeat(1_000)}\r\n`);
+  await raw.pour(200, (n) => `X-${n}: ${'y'.repeat(1_000)}\r\n`);
   assertError((await raw.answers(1))[0], 431);
   await raw.closed();
 });
@@ -178,7 +178,7 @@ test('a body of a terabyte by its Content-Length: 413 long before its end', asyn
   const raw = await Raw.open(halley.apiPort);
   raw.send('POST /v1/events HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n'
     + 'Content-Length: 999999999999\r\n\r\n');
-  for (let n = 0; n < 64 && !raw.isClosed; n += 1) raw.send('x'.repeat(65_536));
+  await raw.pour(64, () => 'x'.repeat(65_536));
   assertError((await raw.answers(1))[0], 413);
   await assertUndisturbed();
   raw.close();
@@ -189,7 +189,7 @@ test('a chunked body that grows too large: 413', async () => {
   raw.send('POST /v1/events HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n'
     + 'Transfer-Encoding: chunked\r\n\r\n');
   const chunk = `10000\r\n${'x'.repeat(65_536)}\r\n`;
-  for (let n = 0; n < 64 && !raw.isClosed; n += 1) raw.send(chunk);
+  await raw.pour(64, () => chunk);
   assertError((await raw.answers(1))[0], 413);
   await assertUndisturbed();
   raw.close();

@@ -49,6 +49,15 @@ export class Raw {
     return this;
   }
 
+  /** Sends so many pieces one by one, unless the server closes before. */
+  async pour(count, piece) {
+    for (let n = 0; n < count && !this.isClosed; n += 1) {
+      this.send(piece(n));
+      // What the server says meanwhile is read: a write that fails would throw it away.
+      await new Promise((resolve) => { setImmediate(resolve); });
+    }
+  }
+
   answers(count, heads) {
     return until(`${count} answers, so far ${JSON.stringify(this.bytes.toString('latin1'))}`,
       () => {
