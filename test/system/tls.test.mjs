@@ -27,9 +27,7 @@ Object.assign(tls, { ca });
 let halley;
 before(async () => {
   halley = await start({ settings: {
-    ...certificates.settings('PUBLIC'), ...certificates.settings('API'),
-    HALLEY_LIMITS_TLS_HANDSHAKE_MS_MAX: `${HANDSHAKE_MS}`,
-  } });
+    ...certificates.settings('PUBLIC'), ...certificates.settings('API') } });
 });
 after(async () => {
   closeStreams();
@@ -47,7 +45,7 @@ function shake(options = {}, port = halley.publicPort) {
   }));
 }
 
-const counted = (name) => metric(halley, `halley_edge_${name}_total`);
+const counted = (name, on = halley) => metric(on, `halley_edge_${name}_total`);
 
 const serial = (pem) => new X509Certificate(pem).serialNumber;
 
@@ -123,12 +121,16 @@ test('15.7: "Plain HTTP at a listener of TLS is answered by a plain 400"', async
 });
 
 test('15.5: a handshake that takes too long is closed', async () => {
-  const raws = [await Raw.open(halley.publicPort), await Raw.open(halley.publicPort)];
-  raws[1].send(Buffer.from([22, 3, 1, 0, 200, 1]));
+  // Of its own: who is honest may be slow here, too.
+  const strict = await start({ settings: { ...certificates.settings('PUBLIC'),
+    HALLEY_LIMITS_TLS_HANDSHAKE_MS_MAX: `${HANDSHAKE_MS}` } });
   const started = Date.now();
-  for (const raw of raws) await until('it is closed', () => raw.isClosed, 2 * HANDSHAKE_MS);
+  const raws = [await Raw.open(strict.publicPort), await Raw.open(strict.publicPort)];
+  raws[1].send(Buffer.from([22, 3, 1, 0, 200, 1]));
+  for (const raw of raws) await until('it is closed', () => raw.isClosed, 6 * HANDSHAKE_MS);
   assert.ok(Date.now() - started > HANDSHAKE_MS / 2);
-  await until('both are counted', async () => await counted('tls_handshakes_late') === 2);
+  await until('both are counted', async () => await counted('tls_handshakes_late', strict) === 2);
+  await strict.stop();
 });
 
 test('15.9: new certificates for new connections, and streams stay', async () => {
@@ -144,15 +146,16 @@ test('15.9: new certificates for new connections, and streams stay', async () =>
     socket.destroy();
     return serialNumber;
   };
-  await until('the new one is shown', async () => await shown() === now, 10_000);
+  await until('the new one is shown', async () => await shown() === now);
   // A look between the certificate and its key would have counted; the edge says it in a second.
   await sleep(1_200);
   const unusable = await counted('certificates_unusable');
   const good = ['server.pem', 'server.key'].map((name) => certificates.file(name));
   good.forEach((file) => copyFileSync(file, `${file}.kept`));
   copyFileSync(certificates.file('ca.key'), good[1]);
-  const named = () => /public\.tls\.key: .* is not the key/.test(halley.log);
-  await until('the log names the key', named, 10_000);
+  const named = () => ['public', 'api'].every((listener) =>
+    new RegExp(`${listener}\\.tls\\.key: .* is not the key`).test(halley.log));
+  await until('the log names the key of each listener', named);
   assert.equal(await shown(), now);
   good.forEach((file) => copyFileSync(`${file}.kept`, file));
   await publish(halley, 'rotation', 'after');
@@ -201,7 +204,7 @@ test('kill -9 of the edge: the next one speaks TLS as well', async () => {
   kill(edge, 'SIGKILL');
   await until('another edge', () => halley.edgePids().some((pid) => pid !== edge));
   await until('it shakes hands', () => shake().then((socket) => socket.destroy() ?? true,
-    () => false), 10_000);
+    () => false));
 });
 
 test('15.4: the API listener asks clients for certificates', async () => {
@@ -233,7 +236,7 @@ test('files that cannot be used are told in one line, and Halley does not start'
     HALLEY_PUBLIC_TLS_KEY: certificates.file('another.key') } });
   try {
     refused.spawn();
-    assert.equal((await refused.exited(20_000)).code, 1);
+    assert.equal((await refused.exited()).code, 1);
     assert.match(refused.stderr, /^[^\n]*public\.tls\.key: [^\n]* is not the key of [^\n]*\n$/);
   } finally {
     refused.killAll();
@@ -243,7 +246,7 @@ test('files that cannot be used are told in one line, and Halley does not start'
 test('the client of openssl finds nothing to complain about', () => {
   const client = spawnSync('openssl', ['s_client', '-connect', `127.0.0.1:${halley.publicPort}`,
     '-CAfile', certificates.file('ca.pem'), '-verify_return_error', '-brief'],
-  { input: '', encoding: 'utf8', timeout: 10_000 });
+  { input: '', encoding: 'utf8', timeout: 30_000 });
   const said = client.stdout + client.stderr;
   assert.equal(client.status, 0, said);
   assert.match(said, /^Verification: OK$/m);
