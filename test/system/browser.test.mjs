@@ -41,7 +41,7 @@ test('EventSource opens, gets events, and reconnects by itself after the edge di
   assertEvent(first, 'news', 'Žluťoučký 🐎');
   kill(halley.edgePid(), 'SIGKILL');
   await until('it is back', async () => await sessionsOf(halley, 'web') === 1
-    && await page.evaluate(() => window.source.readyState) === 1, 15_000);
+    && await page.evaluate(() => window.source.readyState) === 1);
   await publish(halley, 'news', 2);
   await until('the second event', async () => (await received()).length === 2);
   await page.evaluate(() => window.source.close());

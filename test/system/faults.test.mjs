@@ -58,7 +58,7 @@ test('without a brain API requests get 503 with Retry-After, at once', async () 
   const answer = await api(halley, 'POST', '/v1/events', { subject: 'a', data: 1 });
   assertError(answer, 503);
   assert.match(answer.headers['retry-after'], /^\d+$/);
-  assert.ok(Date.now() - started < 3_000, 'no waiting for a brain that is gone');
+  assert.ok(Date.now() - started < 10_000, 'no waiting for a brain that is gone');
   assertError(await api(halley, 'GET', '/readyz'), 503);
   await halley.start();
 });
@@ -123,7 +123,7 @@ test('kill -9 of the edge: it is restarted, clients reconnect, follows are there
   const stream = await until('a client reconnects', async () => {
     const again = await sse(halley, 'dora');
     return again.status === 200 ? again : null;
-  }, 10_000);
+  });
   await halley.ready();
   assert.notEqual(halley.edgePid(), edge);
   assert.equal(halley.brainPid(), brain, 'the brain is the same');
@@ -137,7 +137,7 @@ test('SIGTERM to the edge alone: it stops cleanly and is restarted', async () =>
   const edge = halley.edgePid();
   kill(edge, 'SIGTERM');
   await until('the edge is gone', () => !isAlive(edge));
-  await until('another is there', () => halley.edgePids().length === 1, 10_000);
+  await until('another is there', () => halley.edgePids().length === 1);
   await halley.ready();
 });
 
@@ -172,7 +172,7 @@ test('a client that never reads is cut off, and nobody else waits for it', async
     assert.equal((await quick.event()).data.length, data.length);
     if (n % 20 === 19 && await sessionsOf(halley, 'slow') === 0) break;
   }
-  assert.equal(await sessionsOf(halley, 'slow'), 0, 'the slow consumer was closed');
+  await until('the slow consumer was closed', async () => await sessionsOf(halley, 'slow') === 0);
   quick.close();
   slow.close();
 });

@@ -53,7 +53,7 @@ test('members get each event once, in order, on every transport; the answer coun
   const streams = [await sse(halley, 'a1'), await ndjson(halley, 'a2'), await ws(halley, 'a3'),
     await sse(halley, 'a1')];
   await isGroup('star');
-  const waiting = poll(halley, 'a4', { timeout: 5 });
+  const waiting = poll(halley, 'a4', { timeout: 15 });
   let answer;
   waiting.then((it) => { answer = it; });
   await until('the poll to be answered', async () =>
@@ -133,7 +133,7 @@ test('a crowd, a cursor, and both kills', async () => {
   assert.deepEqual(await upTo(back, 4), [2, 3, 4]);
   for (const stream of few.slice(1)) assert.deepEqual(await upTo(stream, 4), [2, 3, 4]);
   kill(halley.edgePid(), 'SIGKILL');
-  await until('another edge', () => halley.edgePids().length === 1, 10_000);
+  await until('another edge', () => halley.edgePids().length === 1);
   await halley.ready();
   await publish(halley, 'comet', 5);
   const again = await Promise.all(few.map((stream, n) =>

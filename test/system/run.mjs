@@ -10,7 +10,7 @@ import { basename } from 'node:path';
 import { run } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
-const FILE_MS_MAX = 180_000;
+const FILE_MS_MAX = 480_000;
 const SIDE_BY_SIDE = 3;
 const ALONE = ['drain', 'limits', 'million', 'slow', 'storm'];
 

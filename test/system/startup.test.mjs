@@ -6,7 +6,7 @@ import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { after } from 'node:test';
-import { follow, publish } from './lib/client.mjs';
+import { follow, publish, sessionsOf } from './lib/client.mjs';
 import { assertEvent } from './lib/expect.mjs';
 import { freePort, isAlive, kill, listeningPorts, prepare, start, test } from './lib/halley.mjs';
 import { closeStreams, sse } from './lib/streams.mjs';
@@ -19,7 +19,7 @@ async function assertRefused(options, ...parts) {
   const halley = await prepare(options);
   try {
     halley.spawn();
-    const exit = await halley.exited(20_000);
+    const exit = await halley.exited();
     assert.equal(exit.code, 1, `exit code; the log:\n${halley.logTail}`);
     const lines = halley.stderr.trimEnd().split('\n');
     assert.equal(lines.length, 1, `one line on stderr, but got:\n${halley.stderr}`);
@@ -162,6 +162,7 @@ test('two instances side by side know nothing of each other', async () => {
   onLeft.close();
   onRight.close();
   await left.stop();
+  await until('no session', async () => await sessionsOf(right, 'ann') === 0);
   assert.equal((await publish(right, 'ann', 'right')).sessions, 0);
   await right.stop();
 });
@@ -179,6 +180,7 @@ test('a stale socket directory of a dead edge is no obstacle', async () => {
   kill(brain, 'SIGKILL');
   kill(edge, 'SIGKILL');
   await halley.exited();
+  await until('both are gone', () => !isAlive(brain) && !isAlive(edge));
   mkdirSync(halley.settings.HALLEY_DATA_DIR, { recursive: true });
   await halley.start();
   await halley.stop();

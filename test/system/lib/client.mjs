@@ -5,7 +5,8 @@ import { spawn } from 'node:child_process';
 import { requestOf } from './trust.mjs';
 import { Queue, within } from './wait.mjs';
 
-const CURL_MS_MAX = 20_000;
+const HTTP_MS_MAX = 30_000;
+const CURL_S_MAX = 60;
 
 /** One HTTP request; gives `{status, headers, body, json}`, `json` undefined if it is none. */
 export function http(method, url, { body, headers = {}, agent } = {}) {
@@ -29,7 +30,7 @@ export function http(method, url, { body, headers = {}, agent } = {}) {
     outgoing.on('error', reject);
     outgoing.end(body);
   });
-  return within(`${method} ${url}`, answer, 10_000);
+  return within(`${method} ${url}`, answer, HTTP_MS_MAX);
 }
 
 export function parseJson(text) {
@@ -78,7 +79,7 @@ export async function sessionsOf(halley, user) {
 
 /** Runs curl to its end; gives `{code, status, headers, body, json, stderr}`. */
 export async function curl(args, input) {
-  const child = spawn('curl', ['-sS', '-i', '--max-time', '15', ...args], {
+  const child = spawn('curl', ['-sS', '-i', '--max-time', `${CURL_S_MAX}`, ...args], {
     stdio: ['pipe', 'pipe', 'pipe'],
   });
   const out = [];
@@ -91,7 +92,7 @@ export async function curl(args, input) {
     child.once('error', reject);
     child.once('close', resolve);
   });
-  const code = await within(`curl ${args.join(' ')}`, closed, CURL_MS_MAX);
+  const code = await within(`curl ${args.join(' ')}`, closed, 1_000 * CURL_S_MAX + 10_000);
   return { code, stderr, ...splitAnswer(Buffer.concat(out).toString()) };
 }
 
@@ -123,7 +124,7 @@ function splitAnswer(text) {
 export class CurlStream {
   constructor(url, args = []) {
     this.lines = new Queue();
-    this.child = spawn('curl', ['-sS', '-N', '--max-time', '60', ...args, url], {
+    this.child = spawn('curl', ['-sS', '-N', '--max-time', `${CURL_S_MAX}`, ...args, url], {
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     let rest = '';
