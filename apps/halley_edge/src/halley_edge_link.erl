@@ -33,6 +33,8 @@
 -define(QUIET_BYTES, 4096).          % that wait for a link which does little
 -define(REPLAYS_WAITING_MAX, 1000000). % that came, went or answered and weren't looked at
 -define(INSPECT_MS_SPARE, 100).      % for a link that has just something else to do
+-define(GOODBYE_MS_MAX, 5000).       % for the writer to have a turn
+-define(GOODBYE_LOOK_MS, 200).
 
 -record(state, {
     path :: binary(),
@@ -234,9 +236,23 @@ terminate(_, #state{socket = undefined}) ->
     ok;
 terminate(Reason, #state{socket = Socket, writer = Writer, writer_pid = Pid}) ->
     ok = halley_edge_writer:goodbye(Writer, goodbye(Reason)),
-    receive {'EXIT', Pid, _} -> ok after 200 -> exit(Pid, kill) end,
+    ok = await_goodbye(Pid, ?GOODBYE_MS_MAX),
     _ = inet:setopts(Socket, [{linger, {true, 1}}]),
     gen_tcp:close(Socket).
+
+%% A writer that is stuck in a write, as its worker doesn't read, is not waited for; one that had no
+%% turn yet on a busy machine is.
+await_goodbye(Writer, LeftMs) ->
+    receive {'EXIT', Writer, _} -> ok
+    after ?GOODBYE_LOOK_MS ->
+        case process_info(Writer, status) of
+            {status, Status} when Status =/= suspended, LeftMs > 0 ->
+                await_goodbye(Writer, LeftMs - ?GOODBYE_LOOK_MS);
+            _ ->
+                exit(Writer, kill),
+                ok
+        end
+    end.
 
 goodbye({shutdown, {broken, Problem}}) -> halley_edge_goodbye:answer(Problem);
 goodbye(_) -> {goodbye, ?GOODBYE_STOPPING, <<"the brain stops this link">>}.
