@@ -4,7 +4,7 @@
 -include_lib("stdlib/include/assert.hrl").
 -compile([export_all, nowarn_export_all]).
 
--import(halley_edge_helper, [until/1, link_process/1, slot/1]).
+-import(halley_edge_helper, [until/1, next/2, alive/1, link_process/1, slot/1]).
 
 -define(WAIT_MS, 60000).
 
@@ -37,7 +37,7 @@ end_per_testcase(_, Config) ->
     ok = file:del_dir_r(proplists:get_value(dir, Config)).
 
 limits(handshake_timeout) -> #{handshake_ms_max => 100};
-limits(silence_closes) -> #{silence_ms => 3000, heartbeat_ms => 50};
+limits(silence_closes) -> #{silence_ms => 10000, heartbeat_ms => 50};
 limits(heartbeat_overtakes_large_frames) -> #{heartbeat_ms => 50};
 limits(ping_flood_is_bounded) -> #{link_queue_bytes_max => 1000000, heartbeat_ms => 100};
 limits(too_many_ids) -> #{ids_max => 50};
@@ -147,9 +147,10 @@ heartbeat_overtakes_large_frames(Config) ->
 silence_closes(Config) ->
     Edge = linked(Config),
     Link = link_process(0),
-    timer:sleep(4000),
+    timer:sleep(11000),
     ?assertEqual(#{0 => Link}, halley_edge_dialer:links()),
     fake_edge:mute(Edge),
+    ok = halley_edge_test_brain:limits(#{silence_ms => 1000, heartbeat_ms => 50}),
     expect_goodbye(Edge, 4, <<"4.5">>).
 
 %% PINGs are free, their answers wait in the brain if nobody reads them.
@@ -177,7 +178,8 @@ open_and_close(Config) ->
     ?assertEqual([{link, Slot, 1}, {link, Slot, 2}], sessions(<<"anna">>)),
     [{1, Anna}] = [O || {1, _} = O <- Opened],
     fake_edge:send(Edge, {close, [{1, Anna, 1}]}),
-    until(fun() -> sessions(<<"anna">>) =:= [{link, Slot, 2}] end),
+    alive(Edge),
+    ?assertEqual([{link, Slot, 2}], sessions(<<"anna">>)),
     ?assertMatch([#{reason := closed, worker := 0, conn := 1}], halley_closings:of_user(Anna)),
     ?assertEqual([{link, Slot, 3}], sessions(<<"bert">>)).
 
@@ -358,9 +360,6 @@ event(N, DataBytes) ->
 
 deliver(Slot, N, DataBytes) ->
     halley_links:deliver(Slot, event(N, DataBytes), <<1:64>>).
-
-next(Edge, Tag) ->
-    fake_edge:expect(Edge, fun(Frame) -> is_tuple(Frame) andalso element(1, Frame) =:= Tag end).
 
 vector(Cursor) ->
     {ok, #{vector := Vector}} = halley_cursor:decode(Cursor),

@@ -2,11 +2,13 @@
 %% link's processes without the runner.
 -module(halley_edge_test_brain).
 
--export([start/0, start/1, stop/1, handle/1]).
+-export([start/0, start/1, stop/1, limits/1, handle/1]).
 
 %% Mnesia on a busy disk takes its time, and so does a publish.
 -define(WAIT_MS, 300000).
 -define(PUBLISH_MS_MAX, 60000).
+%% A machine that stands still for seconds ends no link, unless a case is about that.
+-define(LINK_MS_MAX, 60000).
 
 start() ->
     start(#{}).
@@ -20,7 +22,7 @@ start(Limits) ->
 start(Limits, Dir) ->
     ok = application:set_env(halley, data_dir, Dir),
     ok = application:set_env(halley_edge, handler, ?MODULE),
-    ok = halley_limits:set(maps:merge(#{publish_ms_max => ?PUBLISH_MS_MAX}, Limits)),
+    ok = limits(Limits),
     Starter = self(),
     {Keeper, Monitor} = spawn_monitor(fun() -> keep(Starter, Dir) end),
     receive
@@ -29,6 +31,11 @@ start(Limits, Dir) ->
     after ?WAIT_MS ->
         error(no_test_brain)
     end.
+
+%% Puts them in force, also for a brain that runs.
+limits(Limits) ->
+    halley_limits:set(maps:merge(#{publish_ms_max => ?PUBLISH_MS_MAX, silence_ms => ?LINK_MS_MAX,
+                                   handshake_ms_max => ?LINK_MS_MAX}, Limits)).
 
 keep(Starter, Dir) ->
     process_flag(trap_exit, true),
