@@ -4,7 +4,7 @@
 -module(fake_edge).
 
 -export([start/1, start/2, stop/1, send/2, send_raw/2, expect/2, expect_closed/1, flush/1, hello/0,
-         cut/1, mute/1, pause/1, resume/1, say/2]).
+         cut/1, cut/2, mute/1, pause/1, resume/1, say/2]).
 -export([main/0]).
 
 -include("halley_edge.hrl").
@@ -39,6 +39,10 @@ send_raw(Edge, Bytes) -> Edge ! {write, Bytes}, ok.
 
 %% Closes the connection, goes on listening.
 cut(Edge) -> Edge ! cut, ok.
+
+%% The same, and then the caller receives {Edge, Mark}: behind all frames of that connection, and
+%% before those of the next.
+cut(Edge, Mark) -> Edge ! {cut, Mark}, ok.
 
 %% Answers no more PING, as a worker that is stuck.
 mute(Edge) -> Edge ! mute, ok.
@@ -117,6 +121,10 @@ serve(Socket, Buffer, Listen, Hello, Owner) ->
             serve(Socket, Buffer, Listen, Hello, Owner);
         cut ->
             ok = gen_tcp:close(Socket),
+            accept(Listen, Hello, Owner);
+        {cut, Mark} ->
+            ok = gen_tcp:close(Socket),
+            Owner ! {self(), Mark},
             accept(Listen, Hello, Owner)
     end.
 

@@ -37,10 +37,21 @@ close(Conn, Reason, Worker = #{edge := Edge, sessions := Sessions}) ->
     Worker#{sessions := maps:remove(Conn, Sessions)}.
 
 %% The link is cut. What was read of it counts, but nothing is said any more until a brain says
-%% hello.
+%% hello on the next one: what answers an earlier hello would come before that of the next one.
 cut(Worker = #{edge := Edge}) ->
-    ok = fake_edge:cut(Edge),
-    Worker#{cut := true}.
+    Mark = make_ref(),
+    ok = fake_edge:cut(Edge, Mark),
+    to_the_cut(Mark, Worker#{cut := true}).
+
+to_the_cut(Mark, Worker = #{edge := Edge}) ->
+    receive
+        {Edge, Mark} -> Worker;
+        {Edge, closed} -> to_the_cut(Mark, Worker);
+        {Edge, {hello_brain, _}} -> to_the_cut(Mark, Worker);
+        {Edge, Frame} -> to_the_cut(Mark, got(Frame, Worker))
+    after ?WAIT_MS ->
+        error(not_cut)
+    end.
 
 %% The same, and the worker comes back with another cursor than its own.
 cut(Cursor, Worker) ->
