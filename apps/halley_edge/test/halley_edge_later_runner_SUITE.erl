@@ -6,8 +6,8 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(halley_edge_helper, [until/1, field/3]).
--import(halley_edge_runner_SUITE, [start_runner/0, start_edge/2, edge_pids/1, os_alive/1,
-                                   linked_again/0]).
+-import(halley_edge_runner_SUITE, [start_runner/0, start_edge/2, start_edge/3, edge_pids/1,
+                                   os_alive/1, linked_again/1]).
 
 suite() ->
     [{timetrap, {minutes, 3}}].
@@ -69,26 +69,28 @@ adopts_without_a_program(Config) ->
     {ok, Program} = application:get_env(halley_edge, program),
     application:set_env(halley_edge, program, "/nowhere/halley-edge"),
     {ok, Runner} = start_runner(),
-    ?assertEqual([0, 1], lists:sort(maps:keys(halley_edge_dialer:links()))),
+    Links = halley_edge_dialer:links(),
+    ?assertEqual([0, 1], lists:sort(maps:keys(Links))),
     ?assertEqual([Pid], edge_pids(Config)),
     %% It dies, and another one is started once there is a program.
     halley_edge_runner_SUITE:signal("KILL", Pid),
     until(fun() -> edge_pids(Config) =:= [] andalso has_no_edge() end),
     application:set_env(halley_edge, program, Program),
-    linked_again(),
+    linked_again(Links),
     ?assertMatch([_], edge_pids(Config)),
     ?assertEqual(Runner, whereis(halley_edge_runner)).
 
-%% It has found no program and no edge, and then there is one, seconds before it looks again.
+%% It has found no program and no edge, and then there is one, seconds before it looks again. It
+%% starts none itself meanwhile, however long the other one takes.
 stops_an_edge_that_it_has_not_met(Config) ->
     {ok, Program} = application:get_env(halley_edge, program),
     application:set_env(halley_edge, program, "/nowhere/halley-edge"),
     {ok, _} = start_runner(),
     ?assert(has_no_edge()),
-    application:set_env(halley_edge, program, Program),
-    Pid = start_edge(Config, "127.0.0.1:8"),
+    Pid = start_edge(Program, Config, "127.0.0.1:8"),
     ok = halley_edge_runner:stop_edge(0),
     ?assertNot(os_alive(Pid)).
 
 has_no_edge() ->
-    none =:= element(field(halley_edge_runner, state, edge), sys:get_state(halley_edge_runner)).
+    State = sys:get_state(halley_edge_runner, infinity),
+    none =:= element(field(halley_edge_runner, state, edge), State).
