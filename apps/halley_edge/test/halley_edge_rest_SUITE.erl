@@ -50,7 +50,7 @@ a_quiet_process_collects_once(_) ->
 a_busy_process_is_left_alone(_) ->
     Worker = spawn_link(fun work/0),
     lists:foldl(fun(_, Looks) ->
-        ok = ask(Worker, {busy, 100000}),
+        ok = ask(Worker, {busy, 500000}),
         halley_edge_rest:look([Worker], Looks)
     end, halley_edge_rest:new(), lists:seq(1, 5)),
     nothing_collected().
