@@ -64,9 +64,10 @@ slot(Worker) ->
     #{slot := Slot} = about(Worker),
     Slot.
 
+%% By its process: the registry may not know yet that the worker's last link has ended.
 about(Worker) ->
-    _ = link_process(Worker),
-    [Link] = [L || #{info := #{worker := W}} = L <- halley_links:list(), W =:= Worker],
+    Process = link_process(Worker),
+    [Link] = [L || #{info := #{link := P}} = L <- halley_links:list(), P =:= Process],
     Link.
 
 %% The value of a metric, by its name and labels.

@@ -97,7 +97,7 @@ wrong_order(Config) ->
          end || Frames <- [[Open], [{close, [{1, 0, 1}]}], [sync_end],
                            [{sync_begin, 1, <<>>}, {sync_begin, 1, <<>>}]]],
         %% Before the hello (3.1), and none at all is refused by the link's suite.
-        ?assertEqual(1, length(halley:sessions(?VICTIM)))
+        until(fun() -> length(halley:sessions(?VICTIM)) =:= 1 end)
     end).
 
 %% What it announced reserves nothing, and nothing waits for it: its events are left to the history,
@@ -186,7 +186,8 @@ what_is_remembered_of_others(Config) ->
         fake_edge:send(Edge, {open, [{7, 1, user(7), <<>>}]}),
         until(fun() -> halley:sessions(user(7)) =/= [] end),
         fake_edge:send(Edge, {close, [{?CONN, Number, 3}, {7, halley_ids:lookup(user(7)), 1}]}),
-        until(fun() -> halley:sessions(user(7)) =:= [] end),
+        alive(Edge),
+        ?assertEqual([], halley:sessions(user(7))),
         ?assertEqual([], halley_closings:of_user(Number)),
         ?assertMatch([#{reason := closed}], halley_closings:of_user(halley_ids:lookup(user(7))))
     end).
@@ -218,7 +219,7 @@ has_open(N) ->
     Open = field(halley_edge_sessions, sessions, open),
     _ = sys:replace_state(link_process(1), fun(State) ->
         setelement(Of, State, setelement(Open, element(Of, State), N))
-    end),
+    end, infinity),
     ok.
 
 one_users_sessions(Config) ->

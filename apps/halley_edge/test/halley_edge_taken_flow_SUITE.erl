@@ -30,7 +30,8 @@ init_per_testcase(Case, Config) ->
 end_per_testcase(_, Config) ->
     taken_edge:stop(Config).
 
-limits(never_any_credit) -> #{link_queue_bytes_max => 1000000};
+%% A catch-up on top of a full queue stays within twice the queue's bound.
+limits(never_any_credit) -> #{link_queue_bytes_max => 1000000, replay_queue_bytes_max => 100000};
 limits(closings_without_end) ->
     #{link_queue_bytes_max => 1000000, heartbeat_ms => 100, silence_ms => 60000,
       sessions_per_user_max => 1};
@@ -38,7 +39,6 @@ limits(credit_for_nothing) ->
     #{link_queue_bytes_max => 1000000, heartbeat_ms => 100, silence_ms => 60000};
 limits(reads_nothing) -> #{link_queue_bytes_max => 1000000, silence_ms => 3000};
 limits(requests_without_end) -> #{requests_in_flight_max => 50};
-limits(bodies_without_end) -> #{response_ms_max => 500};
 limits(comings_and_goings_of_a_group) ->
     #{group_followers_min => 10, group_followers_low => 5, group_marks_max => 1000};
 limits(silence) -> #{silence_ms => 3000, heartbeat_ms => 100};
@@ -55,7 +55,8 @@ credit_too_much(Config) ->
     attacked(Config, fun(Edge) ->
         fake_edge:send(Edge, {credit, 16#FFFFFFFF}),
         ?assertMatch({goodbye, 5, <<"4.3", _/binary>>}, goodbye(Edge)),
-        ?assertEqual(1, broken("flow_control"))
+        %% The writer has said so, the link counts it.
+        until(fun() -> broken("flow_control") =:= 1 end)
     end).
 
 %% 4.7: a writer that is stuck, since its worker doesn't read, is told of no end of PING and CREDIT.
@@ -109,7 +110,7 @@ never_any_credit(Config) ->
 replayed_without_end(Config) ->
     attacked(Config, fun(Edge) ->
         Replays = element(field(halley_edge_link, state, replays_pid),
-                          sys:get_state(link_process(1))),
+                          sys:get_state(link_process(1), infinity)),
         erlang:suspend_process(Replays),
         Replayed = binary:copy(halley_edge_codec:encode({replayed, 7}), 10000),
         Send = fun(_) -> fake_edge:send_raw(Edge, Replayed) end,
@@ -133,6 +134,8 @@ bodies_without_end(Config) ->
         [fake_edge:send(Edge, {request_body, 1, 0, binary:copy(<<0>>, 100000)})
          || _ <- [1, 2, 3]],
         ?assertMatch({goodbye, 5, <<"8.3", _/binary>>}, goodbye(Edge)),
+        %% For the next link, so that the first body had its time.
+        ok = halley_edge_test_brain:limits(#{redial_ms_max => 50, response_ms_max => 500}),
         synced(Edge),
         fake_edge:send(Edge, request(2, <<"/count">>, 0)),
         ?assertMatch({response, 2, 408, _, _, _, _}, next(Edge, response))
@@ -286,10 +289,20 @@ silence(Config) ->
 %% times of less.
 comes_again_and_again(Config) ->
     attacked(Config, fun(Edge) ->
-        Pauses = [broken_again(Edge) || _ <- lists:seq(1, 8)],
-        ct:log("~0tp", [Pauses]),
-        [?assert(Pause >= 1000) || Pause <- lists:nthtail(5, Pauses)]
+        rarely(Edge, 3, 30)
     end).
+
+%% So many times in a row, before so many times in all. A link that stood for five seconds, as on a
+%% machine that was busy with other things, has lasted, and the pauses grow anew.
+rarely(_, 0, _) ->
+    ok;
+rarely(Edge, More, Tries) when Tries > 0 ->
+    Pause = broken_again(Edge),
+    ct:log("~b ms", [Pause]),
+    case Pause >= 1000 of
+        true -> rarely(Edge, More - 1, Tries - 1);
+        false -> rarely(Edge, 3, Tries - 1)
+    end.
 
 %% Until it has been met again; so it takes no less than the pause.
 broken_again(Edge) ->
