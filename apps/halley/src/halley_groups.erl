@@ -141,7 +141,7 @@ info() ->
 %% The subjects that are groups or are to be, and how far each is filled.
 -spec list() -> [{user_number(), filled | filling}].
 list() ->
-    gen_server:call(?MODULE, list).
+    gen_server:call(?MODULE, list, infinity).
 
 %% What becomes of a subject with so many followers.
 -spec decide(IsGroup :: boolean(), Followers :: non_neg_integer(), Groups :: non_neg_integer(),

@@ -252,10 +252,10 @@ link_falls_behind(_) ->
 overloaded_shard_refuses_publish(_) ->
     ok = halley_limits:set(#{shard_queue_events_max => 10}),
     Shard = shard(halley_shard:of_subject(<<"ann">>)),
-    ok = sys:suspend(Shard),
+    ok = sys:suspend(Shard, infinity),
     Publishers = [spawn_actor(fun() -> halley:publish(<<"ann">>, N) end) || N <- lists:seq(1, 30)],
     wait(fun() -> 20 =:= length([refused || {P, _} <- Publishers, not is_process_alive(P)]) end),
-    ok = sys:resume(Shard),
+    ok = sys:resume(Shard, infinity),
     Results = [join(Publisher) || Publisher <- Publishers],
     ?assertEqual(20, length([refused || {error, overloaded} <- Results])),
     ?assertEqual(10, length([accepted || {ok, _} <- Results])),
@@ -265,7 +265,7 @@ overloaded_shard_refuses_publish(_) ->
 
 shard_killed(_) ->
     Shard = shard(halley_shard:of_subject(<<"ann">>)),
-    ok = sys:suspend(Shard),
+    ok = sys:suspend(Shard, infinity),
     Publisher = spawn_actor(fun() -> halley:publish(<<"ann">>, 1) end),
     wait(fun() -> halley_shard:queued() =:= 1 end),
     exit(whereis(Shard), kill),
@@ -276,9 +276,9 @@ shard_killed(_) ->
 shard_hangs(_) ->
     ok = halley_limits:set(#{publish_ms_max => 50}),
     Shard = shard(halley_shard:of_subject(<<"ann">>)),
-    ok = sys:suspend(Shard),
+    ok = sys:suspend(Shard, infinity),
     {error, unavailable} = halley:publish(<<"ann">>, 1),
-    ok = sys:resume(Shard),
+    ok = sys:resume(Shard, infinity),
     ok = halley_limits:set(#{}),
     {ok, _} = halley:publish(<<"ann">>, 1),
     receive Late -> error({late, Late}) after 100 -> ok end.

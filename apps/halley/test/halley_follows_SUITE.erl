@@ -158,7 +158,7 @@ read(Star, Even, Reads) ->
 
 queue_full(_) ->
     halley_limits:set(#{follows_queue_max => 10}),
-    ok = sys:suspend(halley_follows_owner),
+    ok = sys:suspend(halley_follows_owner, infinity),
     Self = self(),
     Follow = fun(First) ->
                      halley_follows:follow([{id(N), <<"s">>} || N <- lists:seq(First, First + 4)])
@@ -166,7 +166,7 @@ queue_full(_) ->
     Waiting = [spawn_link(fun() -> Self ! {self(), Follow(N)} end) || N <- [10, 20]],
     halley_store_helper:await(fun() -> owner_has_waiting(2) end),
     ?assertEqual({error, overloaded}, Follow(30)),
-    ok = sys:resume(halley_follows_owner),
+    ok = sys:resume(halley_follows_owner, infinity),
     [receive {Pid, Answer} -> ?assertMatch({ok, #{added := 5}}, Answer) end || Pid <- Waiting],
     ?assertMatch({ok, #{added := 5}}, Follow(30)),
     ?assertEqual(15, length(agree())).

@@ -212,13 +212,13 @@ live({unfollow, Lists}, Set, _) ->
 in_this_order(Calls) ->
     Self = self(),
     Owner = whereis(halley_follows_owner),
-    ok = sys:suspend(Owner),
+    ok = sys:suspend(Owner, infinity),
     Pids = [begin
                 Pid = spawn_link(fun() -> Self ! {self(), Call()} end),
                 ok = await_queue(Owner, N),
                 Pid
             end || {N, Call} <- lists:enumerate(Calls)],
-    ok = sys:resume(Owner),
+    ok = sys:resume(Owner, infinity),
     [receive {Pid, Result} -> Result end || Pid <- Pids].
 
 await_queue(Owner, N) ->

@@ -44,14 +44,14 @@ a_login_while_a_group_ends(_) ->
     {_, Slot, _} = link_with([]),
     group(<<"sun">>),
     Shard = shard(halley_shard:of_subject(<<"sun">>)),
-    ok = sys:suspend(Shard),
+    ok = sys:suspend(Shard, infinity),
     Publisher = spawn_actor(fun() -> halley:publish(<<"sun">>, 2) end),
     wait(fun() -> {message_queue_len, 0} =/= process_info(whereis(Shard), message_queue_len) end),
     unfollow([{<<"user 2">>, <<"sun">>}, {<<"user 3">>, <<"sun">>}]),
     ok = census(),
     ?assertEqual([], halley_groups:list()),
     open(User, Slot, 1),
-    ok = sys:resume(Shard),
+    ok = sys:resume(Shard, infinity),
     ?assertMatch({ok, #{sessions := 1}}, join(Publisher)),
     wait(fun() -> halley_groups_table:list() =:= [] end).
 
@@ -93,7 +93,7 @@ a_shard_dies(_) ->
     group(<<"sun">>),
     [{Sun, Shard, Filling}] = halley_groups_table:list(),
     ok = told_of_end(Writer, Sun),
-    ok = sys:suspend(halley_groups),
+    ok = sys:suspend(halley_groups, infinity),
     kill_and_wait(shard(Shard)),
     {ok, _} = halley:publish(<<"sun">>, 2),
     ok = told_of_end(Writer, Sun),
@@ -101,7 +101,7 @@ a_shard_dies(_) ->
     [open(User, Slot, User) || User <- Users],
     ?assertEqual(0, halley_groups_marks:count()),
     ?assertMatch({ok, #{sessions := 3}}, halley:publish(<<"sun">>, 3)),
-    ok = sys:resume(halley_groups),
+    ok = sys:resume(halley_groups, infinity),
     wait(fun() -> lists:member({Sun, filled}, halley_groups:list()) end),
     ?assertMatch([{_, Shard, Later}] when Later > Filling, halley_groups_table:list()),
     ?assertMatch({ok, #{sessions := 3}}, halley:publish(<<"sun">>, 4)).
@@ -113,14 +113,14 @@ never_more_than_there_may_be(_) ->
     _ = crowd([Old, New]),
     group(Old),
     Shard = shard(halley_shard:of_subject(Old)),
-    ok = sys:suspend(Shard),
+    ok = sys:suspend(Shard, infinity),
     unfollow([{<<"user 2">>, Old}, {<<"user 3">>, Old}]),
     ok = census(),
     {ok, _} = halley:publish(New, 2),
     ?assertEqual([{number(New), filling}], halley_groups:list()),
     timer:sleep(100),
     ?assertMatch([{_, _, _}], halley_groups_table:list()),
-    ok = sys:resume(Shard),
+    ok = sys:resume(Shard, infinity),
     wait(fun() -> halley_groups:list() =:= [{number(New), filled}] end).
 
 %% Whatever came and went and in whichever order: when nobody follows and nobody is there, all is as
@@ -181,13 +181,14 @@ disturb(N) ->
     disturb(N - 1).
 
 remains() ->
-    Shards = [element(5, sys:get_state(shard(N))) || N <- lists:seq(1, halley_shard:count())],
+    Shards = [element(5, sys:get_state(shard(N), infinity))
+              || N <- lists:seq(1, halley_shard:count())],
     #{rows => ets:info(halley_groups_table, size), marks => ets:info(halley_groups_marks, size),
       sessions => ets:info(halley_directory_rows, size),
       pairs => halley_pages_table:size(halley_followers),
       links => ets:info(halley_links, size), info => halley_groups:info(),
       shards => Shards, groups => halley_groups:list(), online => halley_directory:online(),
-      directory => sys:get_state(halley_directory)}.
+      directory => sys:get_state(halley_directory, infinity)}.
 
 %% --- what happens --------------------------------------------------------------------------------
 
@@ -217,7 +218,7 @@ group(Star) ->
 %% Returns behind it.
 census() ->
     halley_groups ! census,
-    _ = sys:get_state(halley_groups),
+    _ = sys:get_state(halley_groups, infinity),
     ok.
 
 two_of_different_shards() ->

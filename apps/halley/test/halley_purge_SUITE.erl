@@ -61,7 +61,7 @@ stop_waits_for_purges(Config) ->
     wait(fun() -> whereis(halley_groups) =:= undefined end),
     %% Longer than a supervisor waits as a rule.
     timer:sleep(6000),
-    ok = sys:resume(halley_directory),
+    ok = sys:resume(halley_directory, infinity),
     receive {'DOWN', Purging, process, _, Reason} -> ?assertEqual(normal, Reason)
     after ?WAIT_MS -> error(purge_hangs)
     end,
@@ -73,7 +73,7 @@ stop_waits_for_purges(Config) ->
 no_purge_outlives_its_registry(_) ->
     {Writer, Slot, _} = link_with([{number(<<"ann">>), 1}]),
     ok = halley:login(<<"ann">>),
-    ok = sys:suspend(halley_directory),
+    ok = sys:suspend(halley_directory, infinity),
     exit(Writer, kill),
     wait(fun() -> purges() =/= [] end),
     [Purge] = purges(),
@@ -81,12 +81,12 @@ no_purge_outlives_its_registry(_) ->
     ok = kill_and_wait(halley_links),
     receive {'DOWN', Monitor, process, _, killed} -> ok after ?WAIT_MS -> error(lives_on) end,
     ?assertEqual([Slot], halley_directory:shut_slots()),
-    ok = sys:resume(halley_directory),
+    ok = sys:resume(halley_directory, infinity),
     wait(fun() -> halley_directory:shut_slots() =:= [] end).
 
 %% A link ends, and its purge waits for the directory's owner, who does nothing.
 purge_hangs(Writer) ->
-    ok = sys:suspend(halley_directory),
+    ok = sys:suspend(halley_directory, infinity),
     exit(Writer, kill),
     wait(fun() -> {message_queue_len, 1} =:=
                       process_info(whereis(halley_directory), message_queue_len) end).

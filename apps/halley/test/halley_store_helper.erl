@@ -44,12 +44,12 @@ kill(Name) ->
     Pid = whereis(Name),
     exit(Pid, kill),
     await(fun() -> is_pid(whereis(Name)) andalso whereis(Name) =/= Pid end),
-    _ = sys:get_state(Name),
+    _ = sys:get_state(Name, infinity),
     ok.
 
 await_owner() ->
     await(fun() -> is_pid(whereis(halley_follows_owner)) end),
-    _ = sys:get_state(halley_follows_owner),
+    _ = sys:get_state(halley_follows_owner, infinity),
     ok.
 
 await(Condition) -> await(Condition, ?TRIES).
