@@ -34,25 +34,28 @@ starts_and_stops_on_sigterm(Config) ->
 
 %% The brain answers while its edge drains, and ends when that is gone.
 sigterm_drains_first(Config) ->
+    Gone = filename:join(proplists:get_value(dir, Config), "edge-is-gone"),
     Edge = "fun(Ms) -> logger:notice(\"edge stops in ~b, ~p, ~p\", "
-           "[Ms, halley_drain:is_draining(), halley:publish(<<\"s\">>, 1)]), timer:sleep(Ms) end",
-    Node = start_node(Config, [{"HALLEY_DRAIN_TIME", "1s"}],
-                      "halley_drain:set_edge(" ++ Edge ++ ")"),
-    _ = wait_line(Node, "is ready"),
+           "[Ms, halley_drain:is_draining(), halley:publish(<<\"s\">>, 1)]), "
+           "(fun Wait() -> filelib:is_file(\"" ++ Gone ++ "\") "
+           "orelse begin timer:sleep(20), Wait() end end)() end",
+    Node = start_with_edge(Config, [{"HALLEY_DRAIN_TIME", "60s"}], Edge),
     ok = signal(Node, "TERM"),
-    _ = wait_line(Node, "notice draining: 0 sessions over 1.0 s"),
-    _ = wait_line(Node, "edge stops in 1000, true, {ok,#{"),
-    ?assertMatch([_, _, <<"draining 0">>], pid_file(Config)),
-    _ = wait_line(Node, "notice drained after [1-9][0-9]*\\.[0-9] s, stopping"),
+    _ = wait_line(Node, "notice draining: 0 sessions over 60.0 s"),
+    _ = wait_line(Node, "edge stops in 60000, true, {ok,#{"),
+    halley_test_brain:wait(fun() -> is_draining(pid_file(Config)) end),
+    ok = file:write_file(Gone, ""),
+    _ = wait_line(Node, "notice drained after [1-6]?[0-9]\\.[0-9] s, stopping"),
     {0, _} = wait_exit(Node),
     ?assertEqual(none, pid_file(Config)).
+
+is_draining([_, _, Status]) -> Status =:= <<"draining 0">>;
+is_draining(none) -> error(drained_before_the_edge).
 
 second_sigterm_cuts_the_drain_short(Config) ->
     Edge = "fun(0) -> waits ! stop, ok; (Ms) -> register(waits, self()), logger:notice(\"waits\"), "
            "receive stop -> ok after Ms -> ok end end",
-    Node = start_node(Config, [{"HALLEY_DRAIN_TIME", "90s"}],
-                      "halley_drain:set_edge(" ++ Edge ++ ")"),
-    _ = wait_line(Node, "is ready"),
+    Node = start_with_edge(Config, [{"HALLEY_DRAIN_TIME", "90s"}], Edge),
     ok = signal(Node, "TERM"),
     _ = wait_line(Node, "waits"),
     ok = signal(Node, "TERM"),
@@ -61,8 +64,7 @@ second_sigterm_cuts_the_drain_short(Config) ->
     {0, _} = wait_exit(Node).
 
 drain_that_fails_stops_all_the_same(Config) ->
-    Node = start_node(Config, [], "halley_drain:set_edge(fun(_) -> exit(no_luck) end)"),
-    _ = wait_line(Node, "is ready"),
+    Node = start_with_edge(Config, [], "fun(_) -> exit(no_luck) end"),
     ok = signal(Node, "TERM"),
     _ = wait_line(Node, "error the edge could not be stopped: no_luck"),
     {0, _} = wait_exit(Node).
@@ -177,6 +179,13 @@ fails(Config, Environment, Pattern) ->
 
 start_node(Config, Environment) ->
     start_node(Config, Environment, "ok").
+
+%% The brain says that it is ready before this is its edge.
+start_with_edge(Config, Environment, StopEdge) ->
+    Node = start_node(Config, Environment, "halley_drain:set_edge(" ++ StopEdge ++ "), "
+                                           "logger:notice(\"has an edge\")"),
+    _ = wait_line(Node, "has an edge"),
+    Node.
 
 %% The port's process becomes the node, so its pid is the node's.
 start_node(Config, Environment, Expression) ->
