@@ -30,15 +30,21 @@ no_secret_is_logged(Config) ->
         "spawn(fun() -> error({badmatch, S}) end)",
         "spawn(fun() -> lists:nth(S, S) end)",
         "proc_lib:spawn(fun() -> self() ! {waits, S}, put(key, S), exit({oops, S}) end)",
-        "catch gen_server:call(halley_server_keys, {S, S}, 500)",
+        "Ends(halley_server_keys, fun(_) -> "
+            "catch gen_server:call(halley_server_keys, {S, S}, infinity) end)",
         "gen_server:cast(halley_directory, {S, [S]})",
-        "exit(whereis(halley_directory), {killed_with, S})",
+        "Ends(halley_directory, fun(P) -> exit(P, {killed_with, S}) end)",
         "catch halley_token_keys ! S",
         "catch halley_directory ! {S}"],
+    %% Their supervisor tells of it before it starts the next one.
+    Ends = "Ends = fun(Name, Kill) -> P = whereis(Name), Kill(P), (fun Next() -> "
+           "case whereis(Name) of N when is_pid(N), N =/= P -> ok; "
+           "_ -> timer:sleep(20), Next() end end)() end",
     Shown = "logger:notice(\"~p ~p ~p ~ts\", [application:get_all_env(halley), "
-            "sys:get_status(halley_token_keys), sys:get_state(halley_server_keys), "
+            "sys:get_status(halley_token_keys, infinity), "
+            "sys:get_state(halley_server_keys, infinity), "
             "halley_metrics:render()])",
-    Expression = lists:flatten(["S = ", Secret, ", ",
+    Expression = lists:flatten(["S = ", Secret, ", ", Ends, ", ",
                                 [[Crash, ", timer:sleep(300), "] || Crash <- Crashes],
                                 Shown, ", logger:notice(\"all done\")"]),
     Node = start_node(Config, [{"HALLEY_AUTH_MODE", "jwt"}, {"HALLEY_AUTH_HMAC_SECRET", ?PLANTED},
