@@ -5,7 +5,7 @@
 
 -compile([export_all, nowarn_export_all]).
 -import(halley_test_brain, [number/1, link_with/1, publish/2, publish_all/1, follow_all/2,
-                            drop_up_to/1, damage/1]).
+                            drop_up_to/1, damage/1, wait/1]).
 
 -define(WAIT_MS, 60000).
 
@@ -126,6 +126,8 @@ hole_in_the_seqs_is_crossed(_) ->
     {_, Slot, _} = link_with([{number(<<"ann">>), 1}]),
     From = {0, 0, 0, 0, 0, 0, 0, 0},
     publish(<<"ann">>, 1),
+    %% Nobody waits for the log from here on.
+    wait(fun() -> [1] =:= lists:usort(tuple_to_list(halley_history:written())) end),
     Before = reductions(),
     ?assertMatch([{_, [1]}], caught_up(Slot, From)),
     %% Far fewer than there are seqs in it.

@@ -185,7 +185,8 @@ kill_owner_during_commit(_) ->
     receive {'DOWN', Monitor, process, Killer, Reason} -> ?assertEqual(normal, Reason) end,
     halley_store_helper:await_owner(),
     {Answered, Failed} = lists:partition(fun({Answer, _}) -> Answer =:= answered end, Asked),
-    ?assert(length(Answered) >= 3 * 16),
+    %% Who was counted last may have had no answer yet when the owner was killed.
+    ?assert(length(Answered) >= 3 * 15),
     ?assertNotEqual([], Failed),
     ?assertEqual([], [Pair || {answered, Pair} <- Answered] -- agree()).
 
