@@ -11,7 +11,7 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -compile([export_all, nowarn_export_all]).
--import(halley_test_brain, [spawn_actor/1, join/1, shard/1, kill_and_wait/1]).
+-import(halley_test_brain, [limits/1, spawn_actor/1, join/1, shard/1, kill_and_wait/1]).
 
 -define(LINKS, 3).
 -define(USERS, [<<"u", (integer_to_binary(N))/binary>> || N <- lists:seq(1, 12)]).
@@ -72,8 +72,8 @@ run(Steps, Times, Limits, ByGroups) ->
     Seed = erlang:phash2({erlang:unique_integer(), os:getpid(), os:timestamp()}),
     ct:pal("seed ~b", [Seed]),
     _ = rand:seed(exsss, Seed),
-    ok = halley_limits:set(maps:merge(#{link_queue_bytes_max => 2000,
-                                        link_queue_refuse_bytes => 1 bsl 40}, Limits)),
+    ok = limits(maps:merge(#{link_queue_bytes_max => 2000, link_queue_refuse_bytes => 1 bsl 40},
+                           Limits)),
     Log = halley_model_link:new_log(),
     Links = maps:from_list([{N, halley_model_link:start(Log)} || N <- lists:seq(1, ?LINKS)]),
     Clients = maps:from_list([{User, #client{}} || User <- ?USERS]),

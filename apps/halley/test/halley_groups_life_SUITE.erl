@@ -5,8 +5,8 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -compile([export_all, nowarn_export_all]).
--import(halley_test_brain, [number/1, shard/1, link_with/1, wait/1, spawn_actor/1, join/1,
-                            kill_and_wait/1]).
+-import(halley_test_brain, [limits/1, number/1, shard/1, link_with/1, wait/1, spawn_actor/1,
+                            join/1, await_publish/1, kill_and_wait/1]).
 
 -define(LIMITS, #{group_followers_min => 3, group_followers_low => 2}).
 -define(STARS, [<<"sun">>, <<"moon">>, <<"comet">>]).
@@ -20,14 +20,14 @@ all() -> [marks_while_a_group_waits, a_login_while_a_group_ends, as_many_come_as
 
 init_per_testcase(_, Config) ->
     Started = halley_test_brain:start(Config),
-    ok = halley_limits:set(?LIMITS),
+    ok = limits(?LIMITS),
     Started.
 
 end_per_testcase(_, Config) -> halley_test_brain:stop(Config).
 
 %% One group is filled for ever, the other waits: what changes needs no mark that nobody settles.
 marks_while_a_group_waits(_) ->
-    ok = halley_limits:set(?LIMITS#{group_fill_per_s_max => 1}),
+    ok = limits(?LIMITS#{group_fill_per_s_max => 1}),
     Users = crowd([<<"sun">>, <<"moon">>]),
     [{ok, _} = halley:publish(Star, 1) || Star <- [<<"sun">>, <<"moon">>]],
     wait(fun() -> length(halley_groups:list()) =:= 2 end),
@@ -46,7 +46,7 @@ a_login_while_a_group_ends(_) ->
     Shard = shard(halley_shard:of_subject(<<"sun">>)),
     ok = sys:suspend(Shard, infinity),
     Publisher = spawn_actor(fun() -> halley:publish(<<"sun">>, 2) end),
-    wait(fun() -> {message_queue_len, 0} =/= process_info(whereis(Shard), message_queue_len) end),
+    await_publish(Shard),
     unfollow([{<<"user 2">>, <<"sun">>}, {<<"user 3">>, <<"sun">>}]),
     ok = census(),
     ?assertEqual([], halley_groups:list()),
@@ -73,7 +73,7 @@ the_owner_of_follows_dies(_) ->
     {_, Slot, _} = link_with([]),
     open(Late, Slot, 1),
     [group(Star) || Star <- [<<"sun">>, <<"moon">>]],
-    ok = halley_limits:set(?LIMITS#{group_fill_per_s_max => 1}),
+    ok = limits(?LIMITS#{group_fill_per_s_max => 1}),
     Keys = lists:sort([halley_pages:key(Late, number(Star)) || Star <- [<<"sun">>, <<"moon">>]]),
     {Next, _} = halley_follows_journal:rows(),
     Entry = halley_follows_journal:entry(add, halley_pages:pack(Keys)),
@@ -108,7 +108,7 @@ a_shard_dies(_) ->
 
 %% A group that ends is heard of by the workers before another one begins in its place.
 never_more_than_there_may_be(_) ->
-    ok = halley_limits:set(?LIMITS#{groups_max => 1}),
+    ok = limits(?LIMITS#{groups_max => 1}),
     {Old, New} = two_of_different_shards(),
     _ = crowd([Old, New]),
     group(Old),

@@ -1,10 +1,10 @@
 %% A brain for the cases of a suite, and links played by processes that register as their writers.
 -module(halley_test_brain).
 
--export([start/1, stop/1, quiet/1, loud/1]).
+-export([start/1, stop/1, limits/1, quiet/1, loud/1]).
 -export([publish/2, publish_all/1, follow_all/2, drop_up_to/1, damage/1]).
 -export([number/1, shard/1, link_with/1, message/1, delivered/1, event/0, event/1, no_event/0]).
--export([spawn_actor/1, join/1, kill_and_wait/1, wait/1]).
+-export([spawn_actor/1, join/1, await_publish/1, kill_and_wait/1, wait/1]).
 
 -define(WAIT_MS, 60000).
 %% Mnesia on a busy disk takes its time.
@@ -13,7 +13,7 @@
 start(Config) ->
     Dir = string:trim(os:cmd("mktemp -d")),
     ok = application:set_env(halley, data_dir, Dir),
-    ok = halley_limits:set(#{publish_ms_max => ?WAIT_MS}),
+    ok = limits(#{}),
     Tester = self(),
     {Keeper, _} = spawn_monitor(fun() -> keep_brain(Tester) end),
     receive
@@ -32,6 +32,10 @@ stop(Config) ->
     end,
     ok = halley_store:close(),
     ok = file:del_dir_r(proplists:get_value(dir, Config)).
+
+%% The defaults but for these, and a publisher waits for its shard as long as a case does.
+limits(Values) ->
+    halley_limits:set(maps:merge(#{publish_ms_max => ?WAIT_MS}, Values)).
 
 %% For a suite whose cases kill: the supervisors' reports of it would drown everything else.
 quiet(Config) ->
@@ -138,6 +142,13 @@ join({Pid, Monitor}) ->
     after ?WAIT_MS ->
         error(hangs)
     end.
+
+%% A publish is in the mailbox of a shard that is suspended; so may be what its timer sends.
+await_publish(Shard) ->
+    wait(fun() ->
+        {messages, Messages} = process_info(whereis(Shard), messages),
+        lists:any(fun({'$gen_call', _, {publish, _, _}}) -> true; (_) -> false end, Messages)
+    end).
 
 kill_and_wait(Name) ->
     Pid = whereis(Name),
