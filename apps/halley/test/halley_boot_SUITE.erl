@@ -29,6 +29,8 @@ starts_and_stops_on_sigterm(Config) ->
     Node = start_node(Config, []),
     Ready = wait_line(Node, "is ready"),
     ?assertMatch({match, _}, re:run(Ready, "notice brain halley@127.0.0.1 is ready, data in ")),
+    %% Ready is what it says a moment before it has started.
+    _ = wait_line(Node, "has started"),
     ok = signal(Node, "TERM"),
     {0, _} = wait_exit(Node).
 
@@ -71,7 +73,7 @@ drain_that_fails_stops_all_the_same(Config) ->
 
 pid_file_is_written_and_removed(Config) ->
     Node = start_node(Config, []),
-    _ = wait_line(Node, "is ready"),
+    _ = wait_line(Node, "has started"),
     Pid = integer_to_binary(os_pid(Node)),
     {ok, Stat} = file:read_file(<<"/proc/", Pid/binary, "/stat">>),
     [Pid, Started, <<"running">>] = pid_file(Config),
@@ -81,7 +83,7 @@ pid_file_is_written_and_removed(Config) ->
     {137, _} = wait_exit(Node),
     ?assertMatch([Pid, Started, _], pid_file(Config)),
     Next = start_node(Config, []),
-    _ = wait_line(Next, "is ready"),
+    _ = wait_line(Next, "has started"),
     NextPid = integer_to_binary(os_pid(Next)),
     ?assertMatch([NextPid, _, <<"running">>], pid_file(Config)),
     ok = signal(Next, "TERM"),
@@ -90,7 +92,7 @@ pid_file_is_written_and_removed(Config) ->
 
 refused_start_leaves_the_pid_file_of_another(Config) ->
     Node = start_node(Config, []),
-    _ = wait_line(Node, "is ready"),
+    _ = wait_line(Node, "has started"),
     Before = pid_file(Config),
     fails(Config, [], "halley: data.dir: another running brain has .* open"),
     ?assertEqual(Before, pid_file(Config)),
@@ -108,7 +110,7 @@ log_is_one_line_for_a_message(Config) ->
 
 node_listens_on_nothing(Config) ->
     Node = start_node(Config, []),
-    _ = wait_line(Node, "is ready"),
+    _ = wait_line(Node, "has started"),
     ?assertEqual([], listening(os_pid(Node))),
     ok = signal(Node, "TERM"),
     {0, _} = wait_exit(Node),
@@ -144,14 +146,14 @@ data_dir_is_a_file(Config) ->
 
 data_dir_is_in_use(Config) ->
     Node = start_node(Config, []),
-    _ = wait_line(Node, "is ready"),
+    _ = wait_line(Node, "has started"),
     fails(Config, [], "halley: data.dir: another running brain has .* open"),
     ok = signal(Node, "TERM"),
     {0, _} = wait_exit(Node).
 
 store_of_another_node(Config) ->
     Node = start_node(Config, []),
-    _ = wait_line(Node, "is ready"),
+    _ = wait_line(Node, "has started"),
     ok = signal(Node, "TERM"),
     {0, _} = wait_exit(Node),
     fails(Config, [{"HALLEY_NODE_NAME", "other@127.0.0.1"}],
@@ -178,7 +180,7 @@ fails(Config, Environment, Pattern) ->
     ?assertNot(filelib:is_file(filename:join(proplists:get_value(dir, Config), "erl_crash.dump"))).
 
 start_node(Config, Environment) ->
-    start_node(Config, Environment, "ok").
+    start_node(Config, Environment, "logger:notice(\"has started\")").
 
 %% The brain says that it is ready before this is its edge.
 start_with_edge(Config, Environment, StopEdge) ->
