@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use halley_link::{
@@ -90,9 +92,31 @@ fn seen(frame: &Frame<'_>) -> Seen {
     }
 }
 
+/// The end of a link that is written to: by the test, and by [`pulse`].
+type Writer = Mutex<UnixStream>;
+
+fn lock(writer: &Writer) -> MutexGuard<'_, UnixStream> {
+    writer.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Says something now and then as long as there is a link: a test that has to do with its clients
+/// doesn't read it, and answers no PING, but its brain is no silent one (4.5).
+fn pulse(writer: &Weak<Writer>) {
+    let mut pong = Vec::new();
+    Frame::Pong { nonce: 0 }.encode(&mut pong);
+    loop {
+        std::thread::sleep(Duration::from_secs(1));
+        let Some(writer) = writer.upgrade() else { return };
+        if lock(&writer).write_all(&pong).is_err() {
+            return;
+        }
+    }
+}
+
 /// One link.
 pub struct Brain {
-    pub socket: UnixStream,
+    socket: UnixStream,
+    writer: Arc<Writer>,
     frames: Deframer,
     metrics: Vec<String>,
     stats: Vec<u64>,
@@ -108,12 +132,21 @@ pub struct Brain {
     pub cursors: HashMap<u64, String>,
 }
 
+impl Drop for Brain {
+    fn drop(&mut self) {
+        // Also for a pulse that is just being written.
+        let _ = self.socket.shutdown(Shutdown::Both);
+    }
+}
+
 impl Brain {
     pub fn new(socket: UnixStream) -> Brain {
         socket.set_read_timeout(Some(WAIT)).unwrap();
         socket.set_write_timeout(Some(WAIT)).unwrap();
+        let writer = Arc::new(Mutex::new(socket.try_clone().unwrap()));
         Brain {
             socket,
+            writer,
             frames: Deframer::new(),
             metrics: Vec::new(),
             stats: Vec::new(),
@@ -128,21 +161,26 @@ impl Brain {
     pub fn send(&mut self, frame: &Frame<'_>) {
         let mut out = Vec::new();
         frame.encode(&mut out);
-        self.socket.write_all(&out).unwrap();
+        self.send_bytes(&out).unwrap();
+    }
+
+    /// Sends bytes that need be no frame.
+    pub fn send_bytes(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        lock(&self.writer).write_all(bytes)
     }
 
     /// Sends frames in one write, so that they are read together.
     pub fn send_together(&mut self, frames: &[Frame<'_>]) {
         let mut out = Vec::new();
         frames.iter().for_each(|frame| frame.encode(&mut out));
-        self.socket.write_all(&out).unwrap();
+        self.send_bytes(&out).unwrap();
     }
 
     /// Sends what nobody may be there for any more.
     fn reply(&mut self, frame: &Frame<'_>) {
         let mut out = Vec::new();
         frame.encode(&mut out);
-        let _ = self.socket.write_all(&out);
+        let _ = self.send_bytes(&out);
     }
 
     pub fn hello(&mut self, settings: &[(&str, &str)], window: u32) {
@@ -159,6 +197,8 @@ impl Brain {
             node: b"test@127.0.0.1",
             settings: List::from_items((settings.len() + fixed.iter().len()) as u16, &items),
         });
+        let writer = Arc::downgrade(&self.writer);
+        std::thread::spawn(move || pulse(&writer));
     }
 
     /// The next frame; PING is answered, STATS is kept, CREDIT is taken note of.

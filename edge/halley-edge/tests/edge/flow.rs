@@ -1,8 +1,10 @@
 //! Clause 4: credit and heartbeats of the link.
 
+use std::time::{Duration, Instant};
+
 use halley_link::Frame;
 
-use crate::brain::{Edge, Seen};
+use crate::brain::{Edge, Seen, WAIT};
 
 /// 4.2: "A side sends a costly frame only while its credit is above zero"; 4.4: "free frames
 /// overtake whatever waits for credit".
@@ -20,11 +22,15 @@ fn no_more_than_the_window_without_credit() {
         client.socket.set_nonblocking(true).unwrap();
         clients.push(client);
     }
-    // All write what they can; the worker reads until its queue is full (4.6).
+    // All write what they can; the worker reads until its queue is full (4.6). When the window is
+    // used up it has its time to go on for all that.
     let mut left = [180_000; 6];
-    let mut bodies = 0;
-    let end = std::time::Instant::now() + std::time::Duration::from_millis(700);
-    while std::time::Instant::now() < end {
+    let (mut bodies, mut looks) = (0, 0);
+    let end = Instant::now() + WAIT;
+    while looks < 30 {
+        assert!(Instant::now() < end, "{} bytes", brain.costly);
+        std::thread::sleep(Duration::from_millis(10));
+        looks += usize::from(brain.costly >= WINDOW);
         for (client, left) in clients.iter_mut().zip(&mut left) {
             use std::io::Write;
             *left -= client.socket.write(&vec![b'x'; *left]).unwrap_or(0);
@@ -67,7 +73,7 @@ fn a_full_queue_refuses_streams() {
         client.send(format!("{head}{}", "x".repeat(60_000)));
         uploads.push(client);
         sent += 60_000;
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20));
     }
     let mut client = edge.public();
     client.ask("GET", "/v1/stream?user=u", "");
@@ -93,10 +99,7 @@ fn pings_whose_answers_nobody_reads() {
     let (edge, mut brain) = Edge::start(&[]);
     let mut ping = Vec::new();
     (0..1_000).for_each(|nonce| Frame::Ping { nonce }.encode(&mut ping));
-    let ended = (0..10_000).any(|_| {
-        use std::io::Write;
-        brain.socket.write_all(&ping).is_err()
-    });
+    let ended = (0..10_000).any(|_| brain.send_bytes(&ping).is_err());
     assert!(ended, "130 MB of pings were taken");
     crate::handshake::meets_again(&edge);
 }
