@@ -1,6 +1,6 @@
 //! The edge process that a test drives.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -32,7 +32,15 @@ fn place() -> (PathBuf, String) {
     let (pid, n) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     let dir = std::env::temp_dir().join(format!("halley-edge-{pid}-{n}"));
     std::fs::create_dir_all(&dir).unwrap();
-    (dir, format!("127.{}.{}.{n}:0", 1 + pid % 250, 1 + pid / 250 % 250))
+    let (high, low) = (1 + (pid / 250 + n / 250) % 250, 1 + n % 250);
+    (dir, format!("127.{}.{high}.{low}:0", 1 + pid % 250))
+}
+
+/// An address with a port that is free, and that nobody else chooses meanwhile.
+pub fn free_address() -> SocketAddr {
+    let (dir, address) = place();
+    let _ = std::fs::remove_dir_all(dir);
+    TcpListener::bind(address).unwrap().local_addr().unwrap()
 }
 
 /// The command of an edge in a place of its own; what the arguments leave open is filled in.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use halley_link::Frame;
 
 use crate::brain::{Edge, Seen, WINDOW};
+use crate::edge::free_address;
 
 fn goodbye(seen: Seen) -> (u8, String) {
     match seen {
@@ -26,7 +27,7 @@ pub fn meets_again(edge: &Edge) {
 /// 3.6: "A worker accepts no client before its first handshake."
 #[test]
 fn no_client_is_accepted_before_the_handshake() {
-    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = free_address();
     let edge = Edge::alone(&["--public", &address.to_string()]);
     let mut brain = edge.dial();
     let mut early = TcpStream::connect(address).unwrap();
@@ -69,7 +70,7 @@ fn another_version_is_refused_with_both() {
     let mut hello = Vec::new();
     let settings = halley_link::List::from_items(0, &[]);
     Frame::HelloBrain { version: 777, window: WINDOW, node: b"n", settings }.encode(&mut hello);
-    brain.socket.write_all(&hello).unwrap();
+    brain.send_bytes(&hello).unwrap();
     let (code, reason) = goodbye(brain.next());
     assert_eq!(code, 2);
     assert!(
@@ -120,8 +121,9 @@ fn a_window_that_is_too_small() {
 #[test]
 fn a_brain_that_says_nothing() {
     let edge = Edge::alone(&[]);
-    let mut brain = edge.dial();
+    // Before the edge's own time begins.
     let started = std::time::Instant::now();
+    let mut brain = edge.dial();
     let (code, reason) = goodbye(brain.next());
     assert_eq!(code, 3);
     assert!(reason.contains("3.5"), "{reason}");
@@ -153,7 +155,7 @@ fn garbage_ends_the_link_and_no_client() {
         (&[0, 0, 0, 1, 0x42], "2.5"),
     ];
     for (bytes, clause) in garbage {
-        brain.socket.write_all(bytes).unwrap();
+        brain.send_bytes(bytes).unwrap();
         let (code, reason) = goodbye(brain.next());
         assert_eq!(code, 1, "{clause}");
         assert!(reason.contains(clause), "{reason}");

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::brain::{Edge, command};
 use crate::client::sse;
+use crate::edge::free_address;
 
 pub fn signal(edge: &Edge, name: &str) {
     let pid = edge.child.id().to_string();
@@ -61,8 +62,7 @@ fn a_port_in_use() {
 /// contract: the two listeners must not share a port, by which the kernel would mix their clients.
 #[test]
 fn one_port_for_both() {
-    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let address = address.to_string();
+    let address = free_address().to_string();
     let (code, line) = one_line(&["--public", &address, "--api", &address]);
     assert_eq!(code, Some(1));
     assert!(line.contains("api.listen"), "{line}");
