@@ -141,6 +141,8 @@ fn watch_memory(files: io::Result<MemoryFiles>, doors: &Arc<Doors>) {
             // Before anybody can ask.
             doors.look_at_memory(&files);
             let doors = Arc::clone(doors);
+            // Before anybody is let in.
+            doors.look_at_memory(&files);
             std::thread::spawn(move || doors.watch_memory(&files));
         }
         Err(error) => log!("memory isn't watched: /proc/meminfo: {error}"),
