@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::brain::{Brain, Edge, Seen};
 use crate::client::{Client, sse};
-use crate::limits::{from, preflight, refusal};
+use crate::limits::{PREFLIGHT, asks_too_often, from, preflight, refusal};
 
 const TRUSTED: &str = "127.0.0.7, 10.0.0.0/8";
 
@@ -35,6 +35,13 @@ fn asks(client: &mut Client) -> u16 {
     client.response().status
 }
 
+/// Asks with each of these lines, in one write: the clock gives back one request in a second.
+fn forward(client: &mut Client, all: &[&str]) -> Vec<u16> {
+    let one = |lines: &&str| PREFLIGHT.replace("Host: h\r\n", &format!("Host: h\r\n{lines}"));
+    client.send(all.iter().map(one).collect::<String>());
+    all.iter().map(|_| client.response().status).collect()
+}
+
 /// 17.1: "begins with a header of the PROXY protocol [...] It comes before TLS and HTTP." 17.5:
 /// "The client's address is what 16.1 and 16.3 count. A proxy counts as none itself. An address
 /// that a proxy named is never exempt."
@@ -52,8 +59,7 @@ fn the_client_behind_a_proxy() {
     };
     let mut ours: Vec<Client> = (0..2).map(|_| through(&of(1))).collect();
     assert!(ours.iter_mut().all(|client| asks(client) == 204));
-    preflight(&mut ours[0]);
-    refusal(&mut ours[0], 429, "too_many_requests");
+    asks_too_often(&mut ours[0]);
     let mut third = through(&of(1));
     refusal(&mut third, 429, "too_many_connections");
     third.expect_end();
@@ -134,25 +140,26 @@ fn forwarded_requests() {
     let (edge, _brain) =
         start(&[("proxy_forwarded_for", "on"), ("requests_per_address_per_s_max", "1")]);
     let mut proxy = from(&edge, "127.0.0.7");
-    let mut ask = |lines: &str| {
-        let lines = format!("Access-Control-Request-Method: GET\r\n{lines}");
-        proxy.ask("OPTIONS", "/v1/stream", &lines);
-        proxy.response().status
-    };
-    assert_eq!(ask("X-Forwarded-For: 192.0.2.1\r\n"), 204);
-    assert_eq!(ask("X-Forwarded-For: 198.51.100.9, 192.0.2.1, 10.0.0.9\r\n"), 429);
-    assert_eq!(ask("X-Forwarded-For: 192.0.2.3\r\nX-Forwarded-For: 192.0.2.2\r\n"), 204);
-    assert_eq!(ask("X-Forwarded-For: 192.0.2.3\r\n"), 204, "what was left of it meant nothing");
-    assert_eq!(ask("X-Forwarded-For: 192.0.2.2\r\n"), 429);
+    assert_eq!(
+        forward(
+            &mut proxy,
+            &[
+                "X-Forwarded-For: 192.0.2.1\r\n",
+                "X-Forwarded-For: 198.51.100.9, 192.0.2.1, 10.0.0.9\r\n",
+                "X-Forwarded-For: 192.0.2.3\r\nX-Forwarded-For: 192.0.2.2\r\n",
+                // What was left of it meant nothing.
+                "X-Forwarded-For: 192.0.2.3\r\n",
+                "X-Forwarded-For: 192.0.2.2\r\n",
+            ]
+        ),
+        [204, 429, 204, 204, 429]
+    );
     // The proxy itself.
-    assert!((0..5).all(|_| ask("") == 204 && ask("X-Forwarded-For: 10.0.0.1\r\n") == 204));
+    assert_eq!(forward(&mut proxy, &["", "X-Forwarded-For: 10.0.0.1\r\n"].repeat(5)), [204; 10]);
     // Who isn't trusted says nothing by it.
     let mut client = from(&edge, "127.0.0.8");
-    let lines = "Access-Control-Request-Method: GET\r\nX-Forwarded-For: 192.0.2.77\r\n";
-    client.ask("OPTIONS", "/v1/stream", lines);
-    assert_eq!(client.response().status, 204);
-    client.ask("OPTIONS", "/v1/stream", &lines.replace("77", "78"));
-    refusal(&mut client, 429, "too_many_requests");
+    let lines = ["X-Forwarded-For: 192.0.2.77\r\n", "X-Forwarded-For: 192.0.2.78\r\n"];
+    assert_eq!(forward(&mut client, &lines), [204, 429]);
 }
 
 /// 17.4: "A stream or poll counts as a connection of that address as long as it lasts, and as none
@@ -202,11 +209,7 @@ fn a_proxy_behind_a_proxy() {
     ]);
     let mut client = from(&edge, "127.0.0.7");
     client.send(header(1, 0x11, &[10, 9, 9, 9, 10, 0, 0, 1, 1, 1, 0, 80]));
-    let lines = "Access-Control-Request-Method: GET\r\nX-Forwarded-For: 192.0.2.1\r\n";
-    client.ask("OPTIONS", "/v1/stream", lines);
-    assert_eq!(client.response().status, 204);
-    client.ask("OPTIONS", "/v1/stream", lines);
-    refusal(&mut client, 429, "too_many_requests");
+    assert_eq!(forward(&mut client, &["X-Forwarded-For: 192.0.2.1\r\n"; 2]), [204, 429]);
     assert_eq!(asks(&mut client), 204, "the inner proxy itself");
     drop(client);
     sse(&edge, &mut brain, "ann");
