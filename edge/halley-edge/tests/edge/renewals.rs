@@ -23,7 +23,7 @@ fn with_token(edge: &Edge, brain: &mut Brain, token: &str) -> (Client, u64) {
 fn another_token_takes_the_place() {
     let (edge, mut brain) = Edge::start_jwt(&[]);
     let begin = Instant::now();
-    let (mut client, conn) = with_token(&edge, &mut brain, &token::for_s("ann", 4));
+    let (mut client, conn) = with_token(&edge, &mut brain, &token::for_s("ann", 6));
     say(&mut client, r#"{"op":"follow","subject":"a"}"#);
     assert_eq!(header(&brain.request(), "halley-rights"), "{}");
     say(&mut client, r#"{"op":"follow","subject":"b"}"#);
@@ -42,12 +42,12 @@ fn another_token_takes_the_place() {
     assert_eq!(header(&brain.request(), "halley-rights"), rights);
     brain.respond(conn, 200, "{}");
     expect_text(&mut client, r#"{"ok":{}}"#);
-    std::thread::sleep(Duration::from_millis(4_500).saturating_sub(begin.elapsed()));
+    std::thread::sleep(Duration::from_millis(6_500).saturating_sub(begin.elapsed()));
     let event = brain.deliver("", "1", &[conn]);
     expect_text(&mut client, &event);
     brain.stat_becomes("tokens_renewed_total", 1);
     // Fewer rights count as well, and so does an earlier end.
-    say(&mut client, &format!(r#"{{"op":"token","token":"{}"}}"#, token::for_s("ann", 4)));
+    say(&mut client, &format!(r#"{{"op":"token","token":"{}"}}"#, token::for_s("ann", 6)));
     assert!(heard(&mut client).starts_with(r#"{"ok":{"expires":"#));
     say(&mut client, r#"{"op":"follow","subject":"c"}"#);
     assert_eq!(header(&brain.request(), "halley-rights"), "{}");

@@ -321,7 +321,7 @@ fn who_came_without_a_token_goes_when_tokens_are_asked_for() {
 #[test]
 fn tokens_are_forgotten_when_nobody_asks_for_them() {
     let (edge, mut brain) = Edge::start_jwt(&[]);
-    let (mut client, _) = open(&edge, &mut brain, &token::for_s("ann", 2));
+    let (mut client, _) = open(&edge, &mut brain, &token::for_s("ann", 7));
     drop(brain);
     let mut brain = edge.dial();
     brain.hello(&[], WINDOW);
@@ -329,7 +329,7 @@ fn tokens_are_forgotten_when_nobody_asks_for_them() {
     assert_eq!(brain.next(), Seen::SyncBegin(1));
     let (conn, ..) = brain.open();
     assert_eq!(brain.next(), Seen::SyncEnd);
-    client.expect_silence(2_500);
+    client.expect_silence(7_500);
     brain.opened(conn, 1);
     let event = brain.deliver("", "1", &[conn]);
     client.expect_chunk(&format!("data: {event}\n\n"));
