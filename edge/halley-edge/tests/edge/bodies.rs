@@ -165,8 +165,9 @@ fn a_body_that_stops() {
     let (edge, mut brain) = Edge::start(&[limits[0], limits[1], ("response_ms_max", "400")]);
     for (sent, status) in [("hello", 408), ("hello world", 504)] {
         let mut client = edge.api();
-        client.send("POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n");
-        client.send(sent);
+        // In one write: the body has begun when its time begins.
+        let head = "POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n";
+        client.send(format!("{head}{sent}"));
         let conn = brain.request().conn;
         body(&mut brain, conn, sent.len().min(10));
         assert_eq!(client.response().status, status);

@@ -1,6 +1,6 @@
 //! Clause 11: groups, whose members a worker knows by itself.
 
-use halley_link::{Frame, List};
+use halley_link::{Frame, Item, List, NumberedSession};
 
 use crate::brain::{Brain, Edge, Seen, conn_items};
 use crate::client::{Client, SSE_WELCOME, sse, stream};
@@ -169,8 +169,14 @@ fn a_poll_is_answered_once() {
     assert_eq!(brain.next(), Seen::Close(vec![(conn, 7)]));
     client.ask("GET", "/v1/poll?user=u&timeout=0.2", "");
     let (again, ..) = brain.open_behind();
-    brain.opened_at(again, 7, "l1");
-    deliver(&mut brain, GROUP, (1, 2, "l2"));
+    // Read together, as its time may be over by now.
+    let mut items = Vec::new();
+    NumberedSession { conn: again, user_number: 7 }.write(&mut items);
+    let (sessions, json) = (List::from_items(1, &items), json(2));
+    brain.send_together(&[
+        Frame::Opened { cursor: b"l1", sessions },
+        Frame::GroupDeliver { group: GROUP, event: event((1, 2, "l2"), &json) },
+    ]);
     assert_eq!(client.response().body, r#"{"events":[],"cursor":"l2"}"#);
 }
 

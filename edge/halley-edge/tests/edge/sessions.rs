@@ -200,6 +200,10 @@ fn a_stream_waits_for_the_next_brain() {
     let mut client = edge.public();
     client.ask("GET", "/v1/stream?user=u", "");
     client.expect_silence(100);
+    // Who asks later and has an answer shows that the edge has read it.
+    let mut later = edge.public();
+    later.ask("OPTIONS", "/v1/stream", "");
+    later.response();
     let mut brain = edge.dial();
     brain.hello(&[], WINDOW);
     assert!(matches!(brain.next(), Seen::HelloEdge { .. }));
