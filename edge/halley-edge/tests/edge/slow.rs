@@ -246,11 +246,14 @@ fn a_disconnect_leaves_no_hole() {
 /// longer than the kernel leaves a heartbeat unacknowledged here.
 #[test]
 fn who_takes_nothing_has_its_time() {
-    for policy in ["disconnect", "drop_oldest", "latest_per_subject"] {
+    // The edge has until half of a third of the heartbeat to see that a socket is full, before the
+    // kernel gives it up.
+    let policies = ["disconnect", "drop_oldest", "latest_per_subject"];
+    let all = policies.map(|policy| {
         let (edge, mut brain) = Edge::start(&[
             ("slow_consumer", policy),
-            ("outbox_ms_max", "1500"),
-            ("stream_heartbeat_ms", "900"),
+            ("outbox_ms_max", "9000"),
+            ("stream_heartbeat_ms", "24000"),
         ]);
         let (client, conn) = sse(&edge, &mut brain, "a");
         let (other, other_conn) = crate::websocket::open(&edge, &mut brain, "b");
@@ -261,7 +264,9 @@ fn who_takes_nothing_has_its_time() {
             deliver(&mut brain, n, &subject_of(n), DATA_BYTES, conn);
             deliver(&mut brain, n, &subject_of(n), DATA_BYTES, other_conn);
         }
-        let started = Instant::now();
+        (policy, edge, brain, [conn, other_conn], began, Instant::now(), [client, other])
+    });
+    for (policy, _edge, mut brain, conns, began, started, _clients) in all {
         let mut closed = 0;
         while closed < 2 {
             match brain.next() {
@@ -269,14 +274,13 @@ fn who_takes_nothing_has_its_time() {
                 other => panic!("not CLOSE: {other:?}"),
             }
             let (least, most) = (began.elapsed().as_millis(), started.elapsed().as_millis());
-            assert!(least >= 1_450 && most < 10_000, "{policy}: {most} to {least} ms");
+            assert!(least >= 8_900 && most < 25_000, "{policy}: {most} to {least} ms");
         }
-        for conn in [conn, other_conn] {
+        for conn in conns {
             assert_eq!(brain.reasons[&conn], CloseReason::SlowConsumer, "{policy}");
         }
         brain.stat_becomes("slow_consumers_total", 2);
         brain.stat_becomes("events_dropped_total", 0);
-        drop((client, other));
     }
 }
 
@@ -284,18 +288,18 @@ fn who_takes_nothing_has_its_time() {
 #[test]
 fn who_takes_a_little_stays() {
     let (edge, mut brain) =
-        Edge::start(&[("outbox_ms_max", "2000"), ("outbox_bytes_max", "100000000")]);
+        Edge::start(&[("outbox_ms_max", "7000"), ("outbox_bytes_max", "100000000")]);
     let (mut client, conn) = sse(&edge, &mut brain, "a");
     window(&client, 65_536);
     (1..=400).for_each(|n| deliver(&mut brain, n, &subject_of(n), DATA_BYTES, conn));
     let started = Instant::now();
     let mut n = 0;
-    while started.elapsed() < Duration::from_millis(5_000) {
+    while started.elapsed() < Duration::from_millis(9_000) {
         for _ in 0..12 {
             n += 1;
             assert_eq!(got(&chunk(&mut client)), Got::Event(n, subject_of(n)));
         }
-        std::thread::sleep(Duration::from_millis(300));
+        std::thread::sleep(Duration::from_millis(400));
     }
     assert!(n < 400, "it was slow until here");
     window(&client, 4_000_000);
