@@ -17,6 +17,10 @@ use rustls::{
 use crate::brain::Edge;
 use crate::client::Client;
 
+/// Kinds of keys, as `openssl req -newkey` wants them.
+const EC: [&str; 3] = ["ec", "-pkeyopt", "ec_paramgen_curve:P-256"];
+const RSA: [&str; 1] = ["rsa:3072"];
+
 /// A directory with `<name>.pem` and `<name>.key`.
 pub struct Certificates {
     dir: PathBuf,
@@ -45,10 +49,17 @@ impl Certificates {
         self.dir.join(name).to_str().unwrap().to_owned()
     }
 
-    fn request(&self, name: &str, arguments: &[&str]) {
+    /// The same, but what `server` signs is dear.
+    pub fn dear() -> Certificates {
+        let certificates = Certificates::new();
+        certificates.sign_by(&RSA, "server", "ca");
+        certificates
+    }
+
+    fn request(&self, kind: &[&str], name: &str, arguments: &[&str]) {
         let mut command = Command::new("openssl");
-        command.current_dir(&self.dir).args(["req", "-x509", "-newkey", "ec", "-pkeyopt"]);
-        command.args(["ec_paramgen_curve:P-256", "-nodes", "-days", "2"]);
+        command.current_dir(&self.dir).args(["req", "-x509", "-newkey"]).args(kind);
+        command.args(["-nodes", "-days", "2"]);
         command.arg("-subj").arg(format!("/CN={name}")).args(arguments);
         command.arg("-keyout").arg(format!("{name}.key")).arg("-out").arg(format!("{name}.pem"));
         assert!(command.stderr(Stdio::null()).status().unwrap().success(), "openssl: {name}");
@@ -56,16 +67,20 @@ impl Certificates {
 
     /// A CA of its own.
     pub fn authority(&self, name: &str) {
-        self.request(name, &[]);
+        self.request(&EC, name, &[]);
     }
 
     /// A certificate, new if there was one of that name.
     pub fn sign(&self, name: &str, authority: &str) {
+        self.sign_by(&EC, name, authority);
+    }
+
+    fn sign_by(&self, kind: &[&str], name: &str, authority: &str) {
         let (pem, key) = (format!("{authority}.pem"), format!("{authority}.key"));
         let constraints = "basicConstraints=critical,CA:FALSE";
         let name_of = "subjectAltName=DNS:localhost,IP:127.0.0.1";
         let arguments = ["-CA", &*pem, "-CAkey", &*key, "-addext", constraints, "-addext", name_of];
-        self.request(name, &arguments);
+        self.request(kind, name, &arguments);
     }
 
     /// The edge's arguments for TLS on a listener.
