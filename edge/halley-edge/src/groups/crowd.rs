@@ -251,7 +251,7 @@ impl Worker {
         if *crowded_ms == 0 {
             *crowded_ms = self.now_ms.max(1);
         }
-        self.now_ms < *crowded_ms + PATIENCE_MS
+        self.clock.heard_ms < *crowded_ms + PATIENCE_MS
     }
 
     /// Who has been late for long enough gets what is under way, and is asked no more.
@@ -260,7 +260,7 @@ impl Worker {
             self.patience.late_ms = 0;
         } else if self.patience.late_ms == 0 {
             self.patience.late_ms = self.now_ms.max(1);
-        } else if self.now_ms >= self.patience.late_ms + PATIENCE_MS {
+        } else if self.clock.heard_ms >= self.patience.late_ms + PATIENCE_MS {
             self.patience.late_ms = self.now_ms;
             for index in self.groups.impatient() {
                 self.hurry(index);

@@ -259,7 +259,7 @@ impl Worker {
 
     /// Heartbeats and their absence (4.5), the handshake's end (3.5), STATS.
     pub(crate) fn link_time(&mut self) {
-        let now = self.now_ms;
+        let (now, heard) = (self.now_ms, self.clock.heard_ms);
         let waits = self.link_waits();
         let Some(link) = self.link.as_mut() else { return };
         if waits {
@@ -267,12 +267,12 @@ impl Worker {
             link.heard_ms = now;
         }
         if !link.up {
-            if now > link.since_ms + HANDSHAKE_MS_MAX {
+            if heard > link.since_ms + HANDSHAKE_MS_MAX {
                 self.end_link(GoodbyeCode::Handshake, "no hello in time (3.5)");
             }
             return;
         }
-        if now > link.heard_ms + SILENCE_MS {
+        if heard > link.heard_ms + SILENCE_MS {
             self.stats.count(Stat::LinkErrors);
             self.end_link(GoodbyeCode::Silence, "silence (4.5)");
             return;

@@ -99,7 +99,7 @@ impl Worker {
     /// `outbox_ms_max` decides; that takes a call to the kernel now and then, and none for a client
     /// that is only behind by a moment.
     pub(crate) fn look_at_outbox(&mut self, index: u32) {
-        let now = self.now_ms;
+        let now = self.clock.heard_ms;
         let most = self.settings.outbox_ms_max;
         let usual = self.settings.user_timeout_ms();
         let Some(slot) = self.table.get(index) else { return };

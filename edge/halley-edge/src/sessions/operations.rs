@@ -262,9 +262,9 @@ impl Worker {
 
     /// The brain may be late with an operation.
     pub(crate) fn operation_may_be_late(&mut self, index: u32) {
-        let now_ms = self.now_ms;
+        let heard_ms = self.clock.heard_ms;
         let Some(operations) = self.operations.get_mut(&index) else { return };
-        if operations.until_ms().is_none_or(|until_ms| until_ms > now_ms) {
+        if operations.until_ms().is_none_or(|until_ms| until_ms > heard_ms) {
             return;
         }
         operations.waiting_bytes = 0;

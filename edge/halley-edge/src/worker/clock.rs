@@ -2,7 +2,7 @@
 //!
 //! The wall's clock is asked once a second, and may be set; the other one only goes on.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use halley_wire::http1::date::HttpDate;
 
@@ -13,6 +13,9 @@ pub struct Clock {
     pub date: HttpDate,
     /// When the next second begins, by the worker's time.
     next_ms: u64,
+    /// When the last poll began, by the worker's time. Who is late is judged by this: what came
+    /// until then has been heard, so nobody is blamed for a worker that is held up.
+    pub heard_ms: u64,
     /// What the wall's clock said when the worker's said 0, as it goes now.
     unix_zero_ms: u64,
 }
@@ -21,12 +24,22 @@ impl Clock {
     /// A clock that starts now; it says nothing useful before the first look.
     pub fn new() -> Clock {
         let date = HttpDate::from_unix_s(0);
-        Clock { started: Instant::now(), date, next_ms: 0, unix_zero_ms: 0 }
+        Clock { started: Instant::now(), date, next_ms: 0, heard_ms: 0, unix_zero_ms: 0 }
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
+    }
+
+    /// A poll begins that waits for so long at most.
+    pub fn poll_for(&mut self, ms: u64) -> Duration {
+        self.heard_ms = self.now_ms();
+        Duration::from_millis(ms)
     }
 
     /// Milliseconds since the start, and whether another second has begun on the wall.
     pub fn look(&mut self) -> (u64, bool) {
-        let now_ms = self.started.elapsed().as_millis() as u64;
+        let now_ms = self.now_ms();
         let new_second = now_ms >= self.next_ms;
         if new_second {
             let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -24,7 +24,6 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
 
 use halley_link::{CloseReason, Cursor};
 use mio::event::Event;
@@ -234,7 +233,7 @@ impl Worker {
         self.tell_time();
         loop {
             let pause = if self.has_more() { 0 } else { TICK_MS };
-            match self.poll.poll(&mut events, Some(Duration::from_millis(pause))) {
+            match self.poll.poll(&mut events, Some(self.clock.poll_for(pause))) {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 result => result?,
             }

@@ -57,7 +57,7 @@ impl Worker {
         self.stopping = Some(stopping);
         self.close_streams(&mut stopping, drain_ms);
         let done = stopping.emptied_ms.is_some_and(|emptied_ms| {
-            let since_ms = self.now_ms - emptied_ms;
+            let since_ms = self.clock.heard_ms.saturating_sub(emptied_ms);
             if !stopping.rest_closed && (since_ms >= ANSWERS_MS || self.no_request_waits()) {
                 stopping.rest_closed = true;
                 self.close_rest();

@@ -76,9 +76,9 @@ impl Worker {
         }
     }
 
-    /// Does what is due.
+    /// Does what is due, by the time up to which everybody has been heard.
     pub(crate) fn on_time(&mut self) {
-        let tick = self.now_ms / TICK_MS;
+        let tick = self.clock.heard_ms / TICK_MS;
         while let Some((mark, looks)) = self.wheel.due(tick) {
             for index in looks {
                 self.look(index, mark, tick as u32);

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::brain::{Edge, Seen, WINDOW};
 use crate::client::{Client, sse, sse_event};
+use crate::process::signal;
 
 /// 8.7: "When a link ends, the worker answers its open requests with 503 and `Retry-After: 1`."
 /// 9.2: "A brain that leaves without SHUTDOWN leaves the edge and its connections in place".
@@ -125,6 +126,20 @@ fn a_head_that_begins_late() {
     client.send("GET /x HTT");
     std::thread::sleep(Duration::from_millis(1_800));
     client.send("P/1.1\r\nHost: h\r\n\r\n");
+    assert_eq!(brain.request().target, "/x");
+}
+
+/// http.md 3.5: what came in time is in time, though the edge was held up when it came.
+#[test]
+fn an_edge_that_is_held_up() {
+    let (edge, mut brain) = Edge::start(&[("request_ms_max", "4000")]);
+    let mut client = edge.api();
+    client.send("GET /x HTT");
+    brain.expect_silence(100);
+    signal(&edge, "-STOP");
+    client.send("P/1.1\r\nHost: h\r\n\r\n");
+    std::thread::sleep(Duration::from_millis(4_200));
+    signal(&edge, "-CONT");
     assert_eq!(brain.request().target, "/x");
 }
 
