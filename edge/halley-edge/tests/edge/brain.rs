@@ -1,7 +1,7 @@
 //! The test double of the brain.
 
 use std::collections::HashMap;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -209,11 +209,21 @@ impl Brain {
             if let Some(seen) = self.buffered() {
                 return seen;
             }
-            match self.socket.read(self.frames.space()) {
+            match self.read() {
                 Ok(0) => return Seen::End,
                 Ok(n) => self.frames.filled(n),
-                Err(e) if e.kind() == std::io::ErrorKind::ConnectionReset => return Seen::End,
+                Err(e) if e.kind() == ErrorKind::ConnectionReset => return Seen::End,
                 Err(e) => panic!("the edge is silent: {e}"),
+            }
+        }
+    }
+
+    /// Reads once. A test that was stopped reads again.
+    fn read(&mut self) -> std::io::Result<usize> {
+        loop {
+            match self.socket.read(self.frames.space()) {
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                read => return read,
             }
         }
     }
@@ -263,7 +273,7 @@ impl Brain {
             assert!(Instant::now() < end, "{name} is {:?}, not {value}", self.stats.get(at));
             assert_eq!(self.buffered(), None);
             if self.stats.get(at) != Some(&value) {
-                let n = self.socket.read(self.frames.space()).unwrap();
+                let n = self.read().unwrap();
                 self.frames.filled(n);
             }
         }
@@ -287,7 +297,7 @@ impl Brain {
                 return seen;
             }
             self.socket.set_read_timeout(Some(left)).unwrap();
-            if let Ok(n) = self.socket.read(self.frames.space()) {
+            if let Ok(n) = self.read() {
                 assert_ne!(n, 0, "the edge closed the link");
                 self.frames.filled(n);
             }
