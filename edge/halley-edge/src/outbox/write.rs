@@ -110,12 +110,25 @@ impl Worker {
             Some(outbox) => (most + usual, Some(most.saturating_sub(outbox.stalled_ms(now)))),
         };
         if left == Some(0) {
-            return self.slow_consumer(index);
+            return self.last_try(index);
         }
         // A socket that refuses the option is one that has failed; its next write will tell.
         let _ = listen::set_user_timeout(socket, Duration::from_millis(timeout));
         if let Some(left) = left {
             self.set_deadline(index, left);
+        }
+    }
+
+    /// A stream that is out of time: its socket may have room of which a worker that was held up
+    /// has not heard.
+    fn last_try(&mut self, index: u32) {
+        self.on_writable(index);
+        let (now, most) = (self.now_ms, self.settings.outbox_ms_max);
+        let Some(slot) = self.table.get(index).filter(|slot| slot.phase == Phase::Live) else {
+            return;
+        };
+        if self.pool.get(slot.outbox).is_some_and(|outbox| outbox.stalled_ms(now) >= most) {
+            self.slow_consumer(index);
         }
     }
 

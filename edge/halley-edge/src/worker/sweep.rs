@@ -201,7 +201,7 @@ impl Worker {
         if transport == Transport::WebSocket {
             // Only an answer shows that a WebSocket's client is there, so it is asked though
             // events were written.
-            if slot.has(flag::PINGED) {
+            if slot.has(flag::PINGED) && self.is_silent(index) {
                 self.stats.count(Stat::Vanished);
                 self.silent_websocket(index);
                 return;
@@ -209,6 +209,8 @@ impl Worker {
             if !self.sweep_asks {
                 return;
             }
+            let slot = self.table.get(index).filter(|slot| slot.phase == Phase::Live);
+            let Some(slot) = slot else { return };
             slot.set(flag::PINGED);
         } else if active || self.groups.is_under_way(index) {
             return;
@@ -222,6 +224,15 @@ impl Worker {
             self.stats.count(Stat::Heartbeats);
             self.push(index, out.into());
         }
+    }
+
+    /// Is a WebSocket's client that was asked still silent? Its answer may have come while this
+    /// worker was held up, so that nobody has read it.
+    fn is_silent(&mut self, index: u32) -> bool {
+        self.on_readable(index);
+        self.table.get(index).is_some_and(|slot| {
+            slot.phase == Phase::Live && slot.has(flag::PINGED) && !slot.has(flag::UNREAD)
+        })
     }
 }
 
