@@ -115,6 +115,7 @@ test('damage marks the records that it hits, and no others', () => {
   const cut = fresh();
   assert.equal(cutTail(cut.history, file, 5), 1);
   assert.deepEqual([...cut.history.damage.keys()], ['c']);
+  assert.equal(cut.history.cuts[0].from, cut.history.events.get('c').begun);
   assert.equal(readFileSync(file).length, cut.end - 5);
 
   const flip = fresh();

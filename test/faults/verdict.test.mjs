@@ -210,7 +210,9 @@ test('ack: memory may die with the brain; ack: disk may not, and not without a k
 
 test('ack: memory may find no room in the log, if a gap says so; ack: disk may not', () => {
   const full = (ack, gaps, effects = { fills: true }) => {
-    const told = story().fault(effects).publish('e1', { ack });
+    const told = story();
+    const fault = told.history.faultBegun('fault', effects);
+    told.publish('e1', { ack }).history.faultEnded(fault);
     for (const gap of gaps) told.say('gap', { from: null, to: null, ...gap });
     return kinds(told.publish('e2').gets('e2'));
   };
@@ -239,6 +241,36 @@ test('a connection that the server closes needs a cause', () => {
     ['dropped'], 'a kill of the brain is no cause');
   assert.deepEqual(kinds(story().fault({ closes: true }).say('close', { by: 'server' })), []);
   assert.deepEqual(kinds(story().say('stall').say('close', { by: 'server' })), []);
+});
+
+test('what a fault closes may be seen late; who came after it needs another cause', () => {
+  const seenLate = () => {
+    const told = story().fault({ closes: true });
+    told.history.faults[0].endedMs -= 60_000;
+    return told.say('close', { by: 'server' });
+  };
+  assert.deepEqual(kinds(seenLate()), []);
+  assert.deepEqual(kinds(seenLate().begin().say('close', { by: 'server' })), ['dropped']);
+});
+
+test('a checker that was held up is as slow as a client that stalls, for a while', () => {
+  const slow = { policy: 'drop_oldest' };
+  const gap = { from: null, to: null, reason: 'slow_consumer' };
+  assert.deepEqual(kinds(story().say('late').say('close', { by: 'server' })), []);
+  assert.deepEqual(kinds(story(slow).say('late').say('gap', gap)), []);
+  const longAgo = story().say('late');
+  longAgo.history.user('ann').at(-1).ms -= 60_000;
+  assert.deepEqual(kinds(longAgo.say('close', { by: 'server' })), ['dropped']);
+  assert.deepEqual(kinds(story().say('late').begin().say('close', { by: 'server' })), ['dropped']);
+});
+
+test('an unfollow that was cut off is excused, one from before the cut is not', () => {
+  const away = () => story().say('close', { by: 'client' }).publish('e1').follow('unfollow');
+  const [behind, before] = [away(), away()];
+  behind.history.tailCut(behind.history.events.get('e1').begun);
+  assert.deepEqual(kinds(behind.begin(0)), []);
+  before.history.tailCut(before.history.tick());
+  assert.deepEqual(kinds(before.begin(0)), ['lost']);
 });
 
 test('a publish that is never acknowledged is found', () => {

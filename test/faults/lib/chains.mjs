@@ -10,6 +10,10 @@
 // or a close without cause. What is missing needs all of the history: verdict.mjs.
 
 const CLOSE_GRACE_MS = 3_000;
+/** A link that was cut may be away for longer than the fault. */
+const LINK_GRACE_MS = 15_000;
+/** Within this, what the server does to a client that was late is for that. */
+const LATE_GRACE_MS = 10_000;
 
 class Chain {
   kept = [];
@@ -64,7 +68,7 @@ const duringFault = (history, entry, effect) => history.faults.some((fault) =>
 /** A link was away at some time after the publish was begun and before the event came. */
 const linkBroke = ({ faults }, event, entry) => faults.some((fault) =>
   (fault.kills || fault.closes || fault.links) && fault.begun < entry.t
-    && (fault.endedMs ?? Infinity) + CLOSE_GRACE_MS >= event.begunMs);
+    && (fault.endedMs ?? Infinity) + LINK_GRACE_MS >= event.begunMs);
 
 class Reader {
   chains = [];
@@ -75,6 +79,9 @@ class Reader {
   connections = 0;
   #chain = null;
   #stalls = new Set();
+  /** connection -> when it was late last */
+  #late = new Map();
+  #began = 0;
 
   constructor(history, user) {
     this.history = history;
@@ -94,6 +101,7 @@ class Reader {
       this.#chain.rewind(entry.keep, this.history.events);
     }
     this.connections += 1;
+    this.#began = entry.t;
   }
 
   open(entry) {
@@ -102,6 +110,15 @@ class Reader {
 
   stall(entry) {
     this.#stalls.add(entry.conn);
+  }
+
+  late(entry) {
+    this.#late.set(entry.conn, entry.ms);
+  }
+
+  /** The client did not read when it should have. */
+  #wasSlow({ conn, ms }) {
+    return this.#stalls.has(conn) || ms - (this.#late.get(conn) ?? -Infinity) < LATE_GRACE_MS;
   }
 
   garbled(entry) {
@@ -160,7 +177,8 @@ class Reader {
     this.#chain.keep(entry);
   }
 
-  #isJust({ reason, conn, t }) {
+  #isJust(entry) {
+    const { reason, t } = entry;
     const { profile, damage, faults } = this.history;
     switch (reason) {
       case 'malformed':
@@ -168,14 +186,17 @@ class Reader {
       case 'too_old': return profile.retentionMs !== undefined;
       case 'damaged': return faults.some((f) => f.begun < t
         && (f.fills || (f.damages && damage.size > 0)));
-      case 'slow_consumer': return profile.policy !== 'disconnect' && this.#stalls.has(conn);
+      case 'slow_consumer': return profile.policy !== 'disconnect' && this.#wasSlow(entry);
       default: return false;
     }
   }
 
   close(entry) {
     if (entry.by === 'client' || entry.transport === 'poll') return;
-    if (this.#stalls.has(entry.conn) || duringFault(this.history, entry, 'closes')) return;
+    if (this.#wasSlow(entry) || duringFault(this.history, entry, 'closes')) return;
+    // Whenever it is seen: what was there before such a fault did not outlive it.
+    const ended = ({ closes, begun }) => closes && this.#began < begun && begun < entry.t;
+    if (this.history.faults.some(ended)) return;
     this.#violation('dropped', entry, `a connection dropped without cause: ${entry.why}`);
   }
 }

@@ -29,7 +29,10 @@ export function cutTail(history, file, count) {
   const from = Math.max(0, end - count);
   const ids = idsIn(bytes);
   const before = ids.findLastIndex(({ index }) => index < from);
+  // What is gone was written behind the last event that the cut left, if only its beginning.
+  const left = ids.slice(0, before + 1).findLast(({ id }) => history.events.has(id));
   truncateSync(file, from);
+  history.tailCut(left ? history.events.get(left.id).begun : 0);
   return mark(history, ids.slice(Math.max(0, before)), 'the checker cut the tail');
 }
 

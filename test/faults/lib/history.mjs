@@ -7,8 +7,7 @@
 //
 //   events   id -> {id, subject, n, ack, begun, begunMs, acked, ackedMs, unknown}
 //            `unknown` counts attempts whose outcome nobody can know
-//   follows  user -> subject -> [{op: 'follow' | 'unfollow', begun, begunMs, acked}], one at
-//            a time
+//   follows  user -> subject -> [{op: 'follow' | 'unfollow', begun, acked}], one at a time
 //   users    user -> entries in order, each with `t` and `ms`:
 //              connect {conn, transport, keep}  keep: how many of the kept events and gaps the
 //                        cursor covers, 'none' without one, 'bad' with one that is none
@@ -16,6 +15,7 @@
 //              event   {conn, id, subject, n, at, data ok or not}
 //              gap     {conn, from, to, reason}
 //              stall   {conn}                   the client stops reading for a while
+//              late    {conn, forMs}            so did the whole checker: it was held up
 //              garbled {conn, text}             bytes that are no event, gap, cursor or heartbeat
 //              close   {conn, by: 'client' | 'server', why}
 //   faults   [{name, begun, ended, begunMs, endedMs, closes, kills, damages, fills, links}]
@@ -24,6 +24,7 @@
 //            not be written;
 //            links: a link was cut
 //   damage   id -> what the checker did to its record in the log
+//   cuts     [{t, from}]: the end of the log was cut off, and nothing written before `from`
 //
 // It is data and a clock. It judges nothing.
 
@@ -34,6 +35,7 @@ export class History {
   users = new Map();
   faults = [];
   damage = new Map();
+  cuts = [];
 
   /** @param profile what the round promises, see profiles.mjs: policy, retentionMs, clockSlackMs */
   constructor(profile) {
@@ -63,7 +65,7 @@ export class History {
     if (!this.follows.has(user)) this.follows.set(user, new Map());
     const subjects = this.follows.get(user);
     if (!subjects.has(subject)) subjects.set(subject, []);
-    const operation = { op, begun: this.tick(), begunMs: Date.now(), acked: null };
+    const operation = { op, begun: this.tick(), acked: null };
     subjects.get(subject).push(operation);
     return operation;
   }
@@ -88,6 +90,10 @@ export class History {
       ...effects };
     this.faults.push(fault);
     return fault;
+  }
+
+  tailCut(from) {
+    this.cuts.push({ t: this.tick(), from });
   }
 
   faultEnded(fault) {

@@ -16,11 +16,9 @@
 import { followed, readUser } from './chains.mjs';
 
 /** How long after its acknowledgement an event that is only in memory may die with the brain. */
-const MEMORY_MS = 5_000;
+const MEMORY_MS = 15_000;
 /** Retention isn't exact: a segment goes as a whole. But it never goes early. */
 const AGE_SLACK_MS = 500;
-/** An unfollow that is older than this isn't in the tail that a fault cuts. */
-const UNFOLLOW_MS = 2_000;
 const VIOLATIONS_MAX = 1_000;
 
 const bySubject = (events) => {
@@ -57,9 +55,11 @@ function excusedByGap(event, chain, context) {
 function lostItsUnfollow(event, { history, user }, isTold) {
   const left = (history.follows.get(user)?.get(event.subject) ?? [])
     .filter(({ op, begun }) => op === 'unfollow' && begun > event.begun);
-  return left.some(({ begun, begunMs }) => history.faults.some((fault) => fault.damages
-    && fault.begun > begun
-    && (fault.anywhere ? isTold : fault.begunMs - begunMs < UNFOLLOW_MS)));
+  const flipped = ({ begun }) => history.faults.some((fault) => fault.anywhere
+    && fault.begun > begun);
+  const cut = ({ begun, acked }) => history.cuts.some(({ t, from }) => t > begun
+    && (acked === null || acked > from));
+  return left.some((operation) => cut(operation) || (isTold && flipped(operation)));
 }
 
 const isTooOld = (gap, event, { retentionMs = Infinity }) =>
@@ -160,7 +160,8 @@ export function judge(history) {
   for (const user of history.users.keys()) {
     const reader = readUser(history, user);
     context.user = user;
-    context.stalled = history.user(user).some((entry) => entry.type === 'stall');
+    context.stalled = history.user(user)
+      .some(({ type }) => type === 'stall' || type === 'late');
     violations.push(...reader.found);
     tally.received += reader.received;
     tally.connections += reader.connections;
