@@ -3,8 +3,9 @@
 export default {
   name: 'kill-both', lane: 'server', weight: 2, effects: { kills: true, closes: true },
   async inject({ server }) {
-    server.killEdge();
+    const edge = server.killEdge();
     await server.killBrain();
+    await server.edgeIsGone(edge);
     await server.startBrain();
   },
 };

@@ -3,7 +3,6 @@
 export default {
   name: 'kill-edge', lane: 'server', weight: 4, effects: { closes: true },
   async inject({ server }) {
-    server.killEdge();
-    await server.edgeIsBack();
+    await server.edgeIsBack(server.killEdge());
   },
 };

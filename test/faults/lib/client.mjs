@@ -21,6 +21,7 @@ export class Client {
   #conn = 0;
   #next = { cursor: 'last', awayMs: 0 };
   #stopped = false;
+  #welcomed = false;
   #entered;
 
   constructor(world, user, random) {
@@ -35,6 +36,11 @@ export class Client {
 
   get isConnected() {
     return this.#connection !== null;
+  }
+
+  /** What is published from now on is owed, until the connection ends. */
+  get isWelcomed() {
+    return this.isConnected && this.#welcomed;
   }
 
   /** Runs until `stop`. */
@@ -82,6 +88,7 @@ export class Client {
     this.#position = typeof keep === 'number' ? keep : 0;
     this.#note('connect', { keep, cursor });
     this.stalled = false;
+    this.#welcomed = false;
     await new Promise((resolve) => {
       this.#connection = openConnection(this.transport, this.world.publicPort,
         this.#listener(resolve), { user: this.user, cursor, byHeader: this.random.chance(0.5) });
@@ -95,13 +102,17 @@ export class Client {
 
   #listener(resolve) {
     return {
-      open: () => this.#note('open'),
+      open: () => {
+        this.#welcomed = true;
+        this.#note('open');
+      },
       event: (event, cursor) => {
         this.#position += 1;
         this.#note('event', this.world.publisher.check(event));
         this.#cursor(cursor);
       },
       gap: ({ from, to, reason }, cursor) => {
+        this.world.beat();
         this.#position += 1;
         this.#note('gap', { from, to, reason });
         this.#cursor(cursor);
@@ -111,6 +122,7 @@ export class Client {
       refused: (status) => this.world.refused(status),
       again: () => this.#nextPoll(),
       closed: (by, why) => {
+        this.world.beat();
         this.#connection = null;
         this.#note('close', { by, why });
         resolve();
@@ -142,6 +154,11 @@ export class Client {
   dieMidFrame(fraction, order) {
     this.#next = { cursor: 'last', awayMs: 0, ...order };
     this.#connection?.dieMidFrame(fraction);
+  }
+
+  /** The whole checker was held up: the client read nothing and answered no ping meanwhile. */
+  wasLate(ms) {
+    if (this.#connection) this.#note('late', { forMs: ms });
   }
 
   /** The client reads nothing for `ms`. */

@@ -2,9 +2,10 @@
 
 import { Agent } from 'node:http';
 import { http } from '../../system/lib/client.mjs';
-import { sleep } from '../../system/lib/wait.mjs';
+import { sleep, within } from '../../system/lib/wait.mjs';
 
 const RETRY_MS = 50;
+const ATTEMPT_MS_MAX = 10_000;
 
 export class Follows {
   #busy = new Set();
@@ -33,9 +34,9 @@ export class Follows {
 
   async #attempt(op, body) {
     try {
-      const { status, json } = await http(op === 'follow' ? 'POST' : 'DELETE',
-        `${this.world.apiUrl}/v1/follows`,
+      const answer = http(op === 'follow' ? 'POST' : 'DELETE', `${this.world.apiUrl}/v1/follows`,
         { body, headers: { 'content-type': 'application/x-ndjson' }, agent: this.#agent });
+      const { status, json } = await within(op, answer, ATTEMPT_MS_MAX);
       if (status === 200 && json?.errors?.length > 0) this.world.wrong(`${op}: ${json.errors}`);
       return status === 200;
     } catch {

@@ -5,9 +5,10 @@
 import { createHash } from 'node:crypto';
 import { Agent } from 'node:http';
 import { http } from '../../system/lib/client.mjs';
-import { sleep } from '../../system/lib/wait.mjs';
+import { sleep, within } from '../../system/lib/wait.mjs';
 
 const RETRY_MS = [10, 150];
+const ATTEMPT_MS_MAX = 10_000;
 const MEMORY_SHARE = 0.1;
 const BATCH_SHARE = 0.15;
 const AGAIN_SHARE = 0.02;
@@ -67,6 +68,9 @@ export class Publisher {
     // The same again, after it was acknowledged: the first answer, and no second event.
     if (body.ack === 'disk' && random.chance(AGAIN_SHARE)) {
       await this.#post(text, 'application/json').catch(() => {});
+      // An id is known for as long as its event is kept; after that it names another.
+      const { retentionMs = Infinity } = this.world.profile.promise;
+      if (Date.now() - event.begunMs >= retentionMs) event.unknown += 1;
     }
   }
 
@@ -93,8 +97,8 @@ export class Publisher {
   }
 
   #post(text, type) {
-    return http('POST', `${this.world.apiUrl}/v1/events`,
-      { body: text, headers: { 'content-type': type }, agent: this.#agent });
+    return within('a publish', http('POST', `${this.world.apiUrl}/v1/events`,
+      { body: text, headers: { 'content-type': type }, agent: this.#agent }), ATTEMPT_MS_MAX);
   }
 
   /** Calls `attempt(open)` until every event has its acknowledgement, or the round gives up. */

@@ -4,10 +4,10 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
-import { kill, prepare } from '../../system/lib/halley.mjs';
+import { isAlive, kill, prepare } from '../../system/lib/halley.mjs';
 import { sleep, until } from '../../system/lib/wait.mjs';
 
-const BACK_MS_MAX = 15_000;
+const BACK_MS_MAX = 60_000;
 const FAKETIME = '/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1';
 
 /** Why a profile can't be run on this machine, or undefined. */
@@ -78,12 +78,21 @@ export class Server {
     await this.halley.start();
   }
 
+  /** Gives the process id of the one that was killed, which may be there for a moment. */
   killEdge() {
-    kill(this.halley.edgePid(), 'SIGKILL');
+    const pid = this.halley.edgePid();
+    kill(pid, 'SIGKILL');
+    return pid;
   }
 
-  /** Waits until there is an edge and the brain is linked with it. */
-  async edgeIsBack() {
+  /** Waits until the edge that was killed has gone. */
+  async edgeIsGone(pid) {
+    await until('the killed edge has gone', () => !isAlive(pid), BACK_MS_MAX);
+  }
+
+  /** Waits until there is another edge than that one and the brain is linked with it. */
+  async edgeIsBack(pid) {
+    await this.edgeIsGone(pid);
     await until('another edge is there', () => this.halley.edgePids().length === 1, BACK_MS_MAX);
     await this.isReady();
   }

@@ -12,6 +12,9 @@ const CROWD_SUBJECTS = 4;
 const FOLLOWS_PER_USER = 4;
 const PUBLISH_REST_MS = 150;
 const WRONGS_MAX = 20;
+const BEAT_MS = 50;
+/** Half of what the server of a round leaves a client for the answer to a ping. */
+const LATE_MS = 300;
 
 const names = (prefix, count) => Array.from({ length: count }, (_, n) => `${prefix}${n}`);
 
@@ -22,6 +25,8 @@ export class World {
   wrongs = [];
   refusals = {};
   isOver = false;
+  #beatAt = performance.now();
+  #heart;
 
   constructor(profile, server, random, mark) {
     this.profile = profile;
@@ -43,6 +48,8 @@ export class World {
 
   /** Everyone follows something, every client runs, the publishers begin. */
   async begin() {
+    this.#beatAt = performance.now();
+    this.#heart = setInterval(() => this.beat(), BEAT_MS);
     const pairs = this.users.flatMap((user) =>
       this.random.sample([...this.subjects, ...this.crowd], FOLLOWS_PER_USER)
         .map((subject) => [user, subject]));
@@ -51,6 +58,14 @@ export class World {
     // Some publish about users, which nobody has to follow.
     const own = this.random.sample(this.users, 8);
     this.publishing = this.publisher.run([...this.subjects, ...own], this.crowd, PUBLISH_REST_MS);
+  }
+
+  /** Notes if the checker itself had no time: a busy machine may hold it up as well. */
+  beat() {
+    const now = performance.now();
+    const lateMs = Math.round(now - this.#beatAt - BEAT_MS);
+    this.#beatAt = now;
+    if (lateMs >= LATE_MS) for (const client of this.clients) client.wasLate(lateMs);
   }
 
   /** Something that must not be, whatever the history says. */
@@ -64,6 +79,7 @@ export class World {
 
   async end() {
     this.isOver = true;
+    clearInterval(this.#heart);
     this.publisher.stop();
     for (const client of this.clients) client.stop();
     await Promise.all([...this.running ?? [], this.publishing]);
