@@ -58,9 +58,13 @@ damaged() ->
 
 gap(FromMs, ToMs, Reason, Vector) ->
     halley_metrics:incr(case Reason of too_old -> gap_too_old; damaged -> gap_damaged end),
-    NowS = erlang:system_time(second),
     #{from => FromMs, to => ToMs, reason => Reason,
-      cursor => halley_cursor:encode(halley_history:store(), NowS, Vector)}.
+      cursor => halley_cursor:encode(halley_history:store(), second(Reason, FromMs, ToMs), Vector)}.
+
+%% Whatever the vector lacks was published from then on: it stands behind what is too old, and
+%% before what is damaged.
+second(too_old, _, ToMs) -> ToMs div 1000;
+second(damaged, FromMs, _) -> FromMs div 1000.
 
 %% A shard that has nothing new doesn't count: its part may be as old as it likes.
 above_floor(From, UpTo) ->

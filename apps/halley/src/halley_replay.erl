@@ -31,6 +31,9 @@
 %% What an event takes in a frame beyond its record.
 -define(ITEM_BYTES, 64).
 -define(FOLLOWING_PAGE, 1000).
+%% For so long two events are on their way beside each other: a cursor that has the later one may
+%% lack the earlier one.
+-define(UNDER_WAY_MS, 2000).
 
 -record(pass, {up_to :: halley_cursor:vector(),
                %% Passing a seq in between takes all shards there.
@@ -81,10 +84,11 @@ new(User, true, At, Vector) ->
     end.
 
 from_now(User, Reason, FromMs) ->
-    %% The heads first: an event in between is in the gap and in the replay, not in neither.
+    %% An event in between is in the gap and in the replay, not in neither.
+    BeforeMs = erlang:system_time(millisecond),
     Heads = halley_history:heads(),
     NowMs = erlang:system_time(millisecond),
-    Replay = #replay{user = User, vector = Heads, at = NowMs div 1000},
+    Replay = #replay{user = User, vector = Heads, at = BeforeMs div 1000},
     gap(#{from => FromMs, to => NowMs, reason => Reason}, Replay).
 
 above_floor(#replay{vector = Vector, at = At} = Replay) ->
@@ -94,7 +98,8 @@ above_floor(#replay{vector = Vector, at = At} = Replay) ->
             {ok, Replay};
         false ->
             #{floor_at := FloorMs} = halley_history:info(),
-            gap(#{from => At * 1000, to => FloorMs, reason => too_old},
+            FromMs = max(0, At * 1000 - ?UNDER_WAY_MS),
+            gap(#{from => min(FromMs, FloorMs), to => FloorMs, reason => too_old},
                 Replay#replay{vector = halley_vector:at_least(Floor, Vector), pass = none})
     end.
 

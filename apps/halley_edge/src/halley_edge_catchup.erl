@@ -16,7 +16,7 @@
 
 %% Where a link's cursor begins: here and now; or at a vector from which it catches up once the
 %% sessions are known, in the second case behind a gap.
--type start() :: here | {from, halley_history:vector()}
+-type start() :: here | {from, Second :: non_neg_integer(), halley_history:vector()}
                | {gap, malformed | other_store, FromMs :: non_neg_integer(),
                   ToMs :: non_neg_integer(), halley_history:vector()}.
 
@@ -33,14 +33,14 @@
              Heads :: halley_history:vector(), NowMs :: non_neg_integer()) -> start().
 begins(0, _, _, _, _) ->
     here;
-begins(_, <<>>, _, Heads, _) ->
-    {from, Heads};
+begins(_, <<>>, _, Heads, NowMs) ->
+    {from, NowMs div 1000, Heads};
 begins(_, Cursor, Store, Heads, NowMs) ->
     case halley_cursor:decode(Cursor) of
         {ok, #{store := Store, at := Seconds, vector := Vector}} ->
             %% Nobody was given what was never drawn.
             case halley_vector:is_reached(Vector, Heads) of
-                true -> {from, Vector};
+                true -> {from, Seconds, Vector};
                 false -> {gap, malformed, Seconds * 1000, NowMs, Heads}
             end;
         {ok, #{at := Seconds}} ->

@@ -1,4 +1,5 @@
-%% What one message to a link becomes: the frames of an event, and those of a group's members. Pure.
+%% What one message to a link becomes: the frames of an event, of a group's members, of connections
+%% that are to be closed. Pure.
 %%
 %% An event is one frame as a rule, which moves the worker's cursor by its number alone (link.md
 %% 10.9). One that takes several says its cursor in each, and only in the last that it is passed: a
@@ -6,10 +7,12 @@
 %% GROUP_DELIVER, behind DELIVER to the connections beside it.
 -module(halley_edge_delivery).
 
--export([frames/3, members/3]).
+-export([frames/3, members/3, close_sessions/2]).
 -export_type([frame/0]).
 
 -include("halley_edge.hrl").
+
+-define(CLOSE_CONNS_MAX, 8192).
 
 %% With its size.
 -type frame() :: {Bytes :: pos_integer(), iolist()}.
@@ -63,3 +66,13 @@ members(What, Group, Conns) when byte_size(Conns) =< 8 * ?DELIVER_CONNS_MAX ->
     [{iolist_size(Frame), Frame}];
 members(What, Group, <<Now:(8 * ?DELIVER_CONNS_MAX)/binary, Later/binary>>) ->
     members(What, Group, Now) ++ members(What, Group, Later).
+
+%% CLOSE_SESSIONS, as many as these connections take; one at least.
+-spec close_sessions(Reason :: binary(), [halley_directory:conn()]) -> [iodata(), ...].
+close_sessions(Reason, Conns) ->
+    {Now, Later} = lists:split(min(?CLOSE_CONNS_MAX, length(Conns)), Conns),
+    First = halley_edge_codec:encode({close_sessions, Reason, Now}),
+    case Later of
+        [] -> [First];
+        _ -> [First | close_sessions(Reason, Later)]
+    end.

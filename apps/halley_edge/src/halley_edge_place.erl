@@ -95,10 +95,12 @@ marked(Shard, Seq, #place{vector = Vector} = Place) when Seq > element(Shard, Ve
 marked(_, _, Place) ->
     {same, Place}.
 
-%% The time that cursors carry; to be told often enough.
+%% The time that cursors carry; to be told often enough. It stands still while the link catches up.
 -spec clock(Seconds :: non_neg_integer(), place()) -> place().
-clock(Seconds, #place{seconds = Seconds} = Place) -> Place;
-clock(Seconds, Place) -> Place#place{seconds = Seconds, cursor = none}.
+clock(Seconds, #place{seconds = Before, mode = live} = Place) when Seconds =/= Before ->
+    Place#place{seconds = Seconds, cursor = none};
+clock(_, Place) ->
+    Place.
 
 -spec cursor(place()) -> {binary(), place()}.
 cursor(#place{cursor = none, store = Store, seconds = Seconds, vector = Vector} = Place) ->

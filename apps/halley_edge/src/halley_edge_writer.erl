@@ -29,9 +29,9 @@
 
 -opaque handle() :: {pid(), counters:counters_ref()}.
 
--define(CLOSE_CONNS_MAX, 8192).
 -define(CURSOR_MS, 250).             % between CURSOR frames
 -define(MARK_MS, 10).                % between requests for marks
+-define(CLOCK_MS, 1000).             % for which cursors' time may stand still
 
 -record(state, {
     slot :: halley_links:slot(),
@@ -143,7 +143,10 @@ init(Link, Socket, Window) ->
 idle(State) ->
     Ready = behind(pace(State)),
     receive
-        Message -> busy(handle(Message, clock(Ready)))
+        Message -> busy(handle(Message, Ready))
+    after ?CLOCK_MS ->
+        %% Messages may have come before this process noticed that it is late.
+        busy(Ready)
     end.
 
 busy(State) ->
@@ -155,9 +158,6 @@ busy(State) ->
 
 output(Output, State) ->
     State#state{output = Output}.
-
-clock(#state{place = Place} = State) ->
-    State#state{place = halley_edge_place:clock(erlang:system_time(second), Place)}.
 
 handle({deliver, Delivery, To}, State) ->
     settle(event(Delivery, To, State));
@@ -174,7 +174,7 @@ handle({end_group, _} = End, State) ->
 handle({free, Frame}, #state{output = Output} = State) ->
     output(halley_edge_output:free(Frame, Output), State);
 handle({credit, Bytes}, #state{output = Output} = State) ->
-    pace(clock(output(halley_edge_output:credit(Bytes, Output), State)));
+    pace(output(halley_edge_output:credit(Bytes, Output), State));
 handle({opened, Counted, Heads, Opened}, #state{place = Place} = State) ->
     Waiter = {opened, Counted, Opened},
     settle(State#state{place = halley_edge_place:await(opening, Heads, Waiter, Place)});
@@ -300,17 +300,18 @@ ask_marks(State) ->
 
 begin_at(here, State) ->
     tell_cursor(State);
-begin_at({from, Vector}, State) ->
-    tell_cursor(older(Vector, State));
+begin_at({from, Second, Vector}, State) ->
+    tell_cursor(older(Second, Vector, State));
 begin_at({gap, Reason, FromMs, ToMs, Vector}, State) ->
     Counter = case Reason of malformed -> gap_malformed; other_store -> gap_other_store end,
     ok = halley_metrics:incr(Counter),
-    {Cursor, Next} = cursor(older(Vector, State)),
+    {Cursor, Next} = cursor(older(ToMs div 1000, Vector, State)),
     Gap = #{reason => Reason, from => FromMs, to => ToMs, cursor => Cursor},
     tell_cursor(gap(Gap, Next)).
 
-older(Vector, #state{place = Place} = State) ->
-    State#state{place = halley_edge_place:skip(halley_edge_place:move_to(Vector, Place))}.
+older(Second, Vector, #state{place = Place} = State) ->
+    Moved = halley_edge_place:clock(Second, halley_edge_place:move_to(Vector, Place)),
+    State#state{place = halley_edge_place:skip(Moved)}.
 
 %% To every session of the worker.
 gap(#{reason := Reason, from := FromMs, to := ToMs, cursor := Cursor}, State) ->
@@ -342,13 +343,15 @@ pace(State) ->
     State.
 
 %% A link that is behind catches up when what waits is little. Never in the midst of a message:
-%% what is sent then would be sent again.
+%% what is sent then would be sent again. The time that cursors carry is that of the last moment at
+%% which nothing waited here, or was left to a catch-up: what they lack is not older.
 behind(#state{catchup = none, slot = Slot, place = Place} = State) ->
-    Begins = halley_links:is_behind(Slot) andalso is_little(State)
-        andalso halley_edge_place:mode(Place) =:= live,
-    case Begins of
-        true -> start_catchup(State);
-        false -> State
+    case halley_links:is_behind(Slot) of
+        false ->
+            State#state{place = halley_edge_place:clock(erlang:system_time(second), Place)};
+        true ->
+            Begins = is_little(State) andalso halley_edge_place:mode(Place) =:= live,
+            case Begins of true -> start_catchup(State); false -> State end
     end;
 behind(State) ->
     State.
@@ -392,9 +395,5 @@ uncount(Bytes, #state{output = Output} = State) ->
     State.
 
 close_sessions(Reason, Conns, Counted, State) ->
-    {Now, Later} = lists:split(min(?CLOSE_CONNS_MAX, length(Conns)), Conns),
-    Next = queue(Counted, halley_edge_codec:encode({close_sessions, Reason, Now}), State),
-    case Later of
-        [] -> Next;
-        _ -> close_sessions(Reason, Later, 0, Next)
-    end.
+    [First | Rest] = halley_edge_delivery:close_sessions(Reason, Conns),
+    lists:foldl(fun(Frame, S) -> queue(0, Frame, S) end, queue(Counted, First, State), Rest).

@@ -23,6 +23,19 @@ cursor_has_the_time_test() ->
     ?assertMatch({ok, #{store := ?STORE, at := 1700000000}}, halley_cursor:decode(Cursor)),
     ?assertEqual({Cursor, Place}, halley_edge_place:cursor(Place)).
 
+%% What a link lacks that catches up is older than the catch-up.
+time_stands_still_in_a_catch_up_test() ->
+    Live = halley_edge_place:clock(1700000000, place()),
+    Time = fun(Place) ->
+        {ok, #{at := Second}} = halley_cursor:decode(element(1, halley_edge_place:cursor(Place))),
+        Second
+    end,
+    Skipping = halley_edge_place:clock(1700000001, halley_edge_place:skip(Live)),
+    Holding = halley_edge_place:clock(1700000002, halley_edge_place:hold(Skipping)),
+    ?assertEqual([1700000000, 1700000000], lists:map(Time, [Skipping, Holding])),
+    {[], [], Again} = halley_edge_place:release(?ZERO, Holding),
+    ?assertEqual(1700000003, Time(halley_edge_place:clock(1700000003, Again))).
+
 %% Before a catch-up has read its heads, marks say nothing: what they are about may be missing.
 skipping_ignores_marks_test() ->
     Skipping = halley_edge_place:skip(place()),
@@ -65,9 +78,9 @@ begins_test_() ->
     end,
     Cursor = fun(Store, Vector) -> halley_cursor:encode(Store, 1700000000, Vector) end,
     [?_assertEqual(here, Begins(0, Cursor(?STORE, ?ZERO))),
-     ?_assertEqual({from, Heads}, Begins(3, <<>>)),
-     ?_assertEqual({from, ?ZERO}, Begins(3, Cursor(?STORE, ?ZERO))),
-     ?_assertEqual({from, Heads}, Begins(3, Cursor(?STORE, Heads))),
+     ?_assertEqual({from, 1700000009, Heads}, Begins(3, <<>>)),
+     ?_assertEqual({from, 1700000000, ?ZERO}, Begins(3, Cursor(?STORE, ?ZERO))),
+     ?_assertEqual({from, 1700000000, Heads}, Begins(3, Cursor(?STORE, Heads))),
      ?_assertEqual({gap, malformed, 1700000000000, 1700000009000, Heads},
                    Begins(3, Cursor(?STORE, setelement(4, Heads, 10)))),
      ?_assertEqual({gap, other_store, 1700000000000, 1700000009000, Heads},
