@@ -138,11 +138,9 @@ fn take_addresses(config: &mut Config) -> Result<(), String> {
 fn watch_memory(files: io::Result<MemoryFiles>, doors: &Arc<Doors>) {
     match files {
         Ok(files) => {
-            // Before anybody can ask.
-            doors.look_at_memory(&files);
-            let doors = Arc::clone(doors);
             // Before anybody is let in.
             doors.look_at_memory(&files);
+            let doors = Arc::clone(doors);
             std::thread::spawn(move || doors.watch_memory(&files));
         }
         Err(error) => log!("memory isn't watched: /proc/meminfo: {error}"),
