@@ -10,8 +10,6 @@
 // or a close without cause. What is missing needs all of the history: verdict.mjs.
 
 const CLOSE_GRACE_MS = 3_000;
-/** A link that was cut may be away for longer than the fault. */
-const LINK_GRACE_MS = 15_000;
 /** Within this, what the server does to a client that was late is for that. */
 const LATE_GRACE_MS = 10_000;
 
@@ -68,7 +66,7 @@ const duringFault = (history, entry, effect) => history.faults.some((fault) =>
 /** A link was away at some time after the publish was begun and before the event came. */
 const linkBroke = ({ faults }, event, entry) => faults.some((fault) =>
   (fault.kills || fault.closes || fault.links) && fault.begun < entry.t
-    && (fault.endedMs ?? Infinity) + LINK_GRACE_MS >= event.begunMs);
+    && (fault.endedMs ?? Infinity) + CLOSE_GRACE_MS >= event.begunMs);
 
 class Reader {
   chains = [];

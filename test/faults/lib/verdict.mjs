@@ -16,7 +16,7 @@
 import { followed, readUser } from './chains.mjs';
 
 /** How long after its acknowledgement an event that is only in memory may die with the brain. */
-const MEMORY_MS = 15_000;
+const MEMORY_MS = 5_000;
 /** Retention isn't exact: a segment goes as a whole. But it never goes early. */
 const AGE_SLACK_MS = 500;
 const VIOLATIONS_MAX = 1_000;
