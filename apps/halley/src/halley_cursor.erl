@@ -43,7 +43,8 @@
 -type vector() :: {seq(), seq(), seq(), seq(), seq(), seq(), seq(), seq()}.
 -type store() :: 0..16#FFFFFFFF.
 
-%% `Seconds': since 1970, when the last of it was seen.
+%% `Seconds': since 1970; what the vector lacks was published from then on, or at most two seconds
+%% before (docs/internals/delivery.md).
 -spec encode(store(), Seconds :: non_neg_integer(), vector()) -> token().
 encode(Store, Seconds, {N, N, N, N, N, N, N, N}) ->
     %% Replays make little else: <<N:24, 0>>, padded.
