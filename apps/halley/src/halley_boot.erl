@@ -4,8 +4,8 @@
 %% The order: configuration, the keys that it names, then the node's name (Mnesia's schema names its
 %% node), then the log.
 %% Until all of that and the tree stand, the log is silent, so that what goes wrong is told by
-%% exactly one line on stderr and exit status 1: no reports, no crash dump. Only what the history
-%% finds and mends is said at once: nobody would ever say it again.
+%% exactly one line on stderr and exit status 1: no reports, no crash dump. Only what is found and
+%% mended in the data directory is said at once: nobody would ever say it again.
 %%
 %% The node gets a name but listens on nothing and asks no epmd.
 -module(halley_boot).
@@ -14,7 +14,7 @@
 
 -include_lib("kernel/include/logger.hrl").
 
--define(SPEAKS_EARLY, halley_history_recovery).
+-define(SPEAK_EARLY, [halley_history_recovery, halley_data_dir]).
 
 %% Puts the configuration in force and names the node.
 -spec prepare() -> ok | {error, Line :: string()}.
@@ -29,7 +29,7 @@ prepare() ->
             ok = halley_limits:set(Limits),
             ok = log_to_stdout(),
             {ok, Level} = application:get_env(halley, log_level),
-            ok = logger:set_module_level(?SPEAKS_EARLY, Level),
+            ok = logger:set_module_level(?SPEAK_EARLY, Level),
             %% What the edge inherits of the environment must not be that.
             true = os:unsetenv(halley_config:variable("auth.hmac_secret")),
             checked([fun check_keys/0, fun check_api/0, fun name_node/0]);
@@ -74,7 +74,7 @@ name_node() ->
 ready() ->
     {ok, Level} = application:get_env(halley, log_level),
     ok = logger:set_primary_config(level, Level),
-    ok = logger:unset_module_level(?SPEAKS_EARLY),
+    ok = logger:unset_module_level(?SPEAK_EARLY),
     {ok, Notices} = application:get_env(halley, notices),
     lists:foreach(fun(Notice) -> ?LOG_NOTICE("~ts", [Notice]) end, Notices),
     {ok, DataDir} = application:get_env(halley, data_dir),

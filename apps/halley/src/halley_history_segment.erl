@@ -73,7 +73,7 @@ create(Dir, Header = #{number := Number}) ->
 begin_file(Dir, File, Header = #{number := Number}) ->
     Steps = [fun() -> file:pwrite(File, 0, encode_header(Header)) end,
              fun() -> file:datasync(File) end,
-             fun() -> sync_directory(Dir) end],
+             fun() -> halley_data_dir:sync_directory(Dir) end],
     case steps(Steps) of
         ok -> file:open(path(Dir, Number), [read, write, raw, binary, sync]);
         Error -> Error
@@ -129,16 +129,6 @@ truncate(Dir, Number, Position) ->
 
 -spec delete(file:name_all(), number_()) -> ok | {error, term()}.
 delete(Dir, Number) -> file:delete(path(Dir, Number), [raw]).
-
-%% Makes the names in a directory durable.
-sync_directory(Dir) ->
-    case file:open(Dir, [read, raw, directory]) of
-        {ok, File} ->
-            Result = file:sync(File),
-            close(File),
-            Result;
-        Error -> Error
-    end.
 
 %% For a reader.
 -spec open(file:name_all(), number_()) -> {ok, descriptor()} | {error, term()}.

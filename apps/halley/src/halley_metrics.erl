@@ -52,6 +52,8 @@ counters_table() ->
       "Groups of events that could not be written"},
      {history_damaged, "halley_history_damaged_records_total", counter,
       "Records of the history that could not be read back"},
+     {position_errors, "halley_position_errors_total", counter,
+      "Notes of how far the files had come that could not be written"},
      {replays, "halley_replays_total", counter, "Sessions that came back with a cursor"},
      {replayed_events, "halley_replayed_events_total", counter,
       "Events sent to sessions that had missed them"},

@@ -3,7 +3,7 @@
 %% Three lines: the process id; its start time in clock ticks (proc(5), stat's 22nd field), as a
 %% number may be used again by another process; `running', or `draining' and how many sessions are
 %% left. It is replaced as a whole, so a reader never sees a part of it. It is no lock: that is
-%% `halley_store''s. A brain that is killed leaves its file, and the next one writes over it.
+%% `halley_data_dir''s. A brain that is killed leaves its file, and the next one writes over it.
 -module(halley_pidfile).
 
 -export([write/1, remove/0]).

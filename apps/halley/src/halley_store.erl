@@ -5,11 +5,8 @@
 %% `halley_store_sup`, so that they outlive a crash of the processes that write them.
 %%
 %% A directory belongs to one node name, since Mnesia's schema names its node, and to one running
-%% brain: a Unix socket in the abstract namespace, named after the directory's inode, is the lock.
-%% The kernel drops it with the process, however that ends; nothing listens on it.
+%% brain: `halley_data_dir' holds the lock.
 -module(halley_store).
-
--include_lib("kernel/include/file.hrl").
 
 -export([open/0, close/0, commit/1]).
 
@@ -26,10 +23,9 @@
 %% for the operator; it names the configuration key to look at.
 -spec open() -> ok | {error, binary()}.
 open() ->
-    DataDir = application:get_env(halley, data_dir, "data"),
-    Dir = filename:absname(filename:join(DataDir, "mnesia")),
-    steps([fun() -> make_directory(Dir) end,
-           fun() -> lock(Dir) end,
+    Dir = filename:join(halley_data_dir:path(), "mnesia"),
+    steps([fun() -> halley_data_dir:open() end,
+           fun() -> make_directory(Dir) end,
            fun() -> start_mnesia(Dir) end,
            fun() -> check_node(Dir) end,
            fun() -> make_tables(Dir) end]).
@@ -44,7 +40,7 @@ steps([]) -> ok.
 -spec close() -> ok.
 close() ->
     _ = mnesia:stop(),
-    unlock().
+    halley_data_dir:close().
 
 %% Writes rows in one transaction and returns when they are on disk.
 -spec commit([row()]) -> ok | {error, term()}.
@@ -57,38 +53,11 @@ commit(Rows) ->
     end.
 
 make_directory(Dir) ->
-    Probe = filename:join(Dir, "writable"),
-    case filelib:ensure_dir(Probe) of
-        ok ->
-            case file:write_file(Probe, <<>>) of
-                ok -> file:delete(Probe);
-                {error, Reason} -> unwritable(Dir, Reason)
-            end;
-        {error, Reason} -> unwritable(Dir, Reason)
+    case halley_data_dir:make_directory(Dir) of
+        ok -> ok;
+        {error, Reason} ->
+            error_text("data.dir: cannot write in ~ts: ~ts", [Dir, file:format_error(Reason)])
     end.
-
-unwritable(Dir, Reason) ->
-    error_text("data.dir: cannot write in ~ts: ~ts", [Dir, file:format_error(Reason)]).
-
-lock(Dir) ->
-    unlock(),
-    {ok, #file_info{major_device = Device, inode = Inode}} = file:read_file_info(Dir),
-    Name = io_lib:format("halley-store-~b-~b", [Device, Inode]),
-    {ok, Socket} = socket:open(local, dgram),
-    case socket:bind(Socket, #{family => local, path => iolist_to_binary([0, Name])}) of
-        ok -> persistent_term:put({?MODULE, lock}, Socket);
-        {error, _} ->
-            ok = socket:close(Socket),
-            error_text("data.dir: another running brain has ~ts open", [Dir])
-    end.
-
-unlock() ->
-    _ = case persistent_term:get({?MODULE, lock}, none) of
-            none -> ok;
-            Socket -> socket:close(Socket)
-        end,
-    _ = persistent_term:erase({?MODULE, lock}),
-    ok.
 
 start_mnesia(Dir) ->
     _ = application:load(mnesia),
