@@ -14,7 +14,8 @@
 
 -include_lib("kernel/include/logger.hrl").
 
--define(SPEAK_EARLY, [halley_history_recovery, halley_data_dir]).
+-define(SPEAK_EARLY, [halley_history_recovery, halley_data_dir, halley_store_recovery,
+                      halley_store_takeover]).
 
 %% Puts the configuration in force and names the node.
 -spec prepare() -> ok | {error, Line :: string()}.

@@ -26,8 +26,8 @@
 -type error() :: {bad_id, user | subject, halley_id:reason()} | too_many_ids | self
                | too_many_follows.
 %% `overloaded`: more waits at the owner than follows_queue_max pairs; nothing was changed by the
-%% slice of the call that met it.
--type failure() :: overloaded | {store_failed, term()}.
+%% slice of the call that met it. `disk_full': the same. `store_failed': the slice may stand or not.
+-type failure() :: overloaded | disk_full | {store_failed, term()}.
 -type direction() :: halley_followers | halley_following.
 
 %% A long list is committed in slices of this many pairs.
@@ -59,7 +59,12 @@ unfollow(Pairs) ->
         {error, _} = Error -> Error
     end.
 
-change(Operation, Pairs) -> change(Operation, Pairs, 0, 0, 0, []).
+%% A store that refuses is asked before ids get numbers.
+change(Operation, Pairs) ->
+    case halley_follows_owner:refusing() of
+        false -> change(Operation, Pairs, 0, 0, 0, []);
+        {error, _} = Error -> Error
+    end.
 
 change(_, [], _, Changed, Same, Errors) ->
     {ok, Changed, Same, lists:append(lists:reverse(Errors))};

@@ -1,14 +1,18 @@
 %% The one process that changes follows.
 %%
-%% It gathers the changes that wait in its mailbox into a group, writes the group to the journal in
-%% one Mnesia transaction, waits for the disk once, changes the tables, and answers: so a crowd of
-%% single follows shares the disk's time, and a lone one doesn't wait for company. Within a group
-%% the changes are applied one after the other, in the order of arrival, which is what makes the
-%% counts exact.
+%% It gathers the changes that wait in its mailbox into a group, writes the group to the journal,
+%% waits for the disk once, changes the tables, and answers: so a crowd of single follows shares
+%% the disk's time, and a lone one doesn't wait for company. Within a group the changes are applied
+%% one after the other, in the order of arrival, which is what makes the counts exact.
 %%
 %% The journal comes before the tables: what a reader sees is on disk. If the owner dies in
-%% between, the next one applies the journal's last row again to the tables, which the supervisor
+%% between, the next one applies the journal's last group again to the tables, which the supervisor
 %% kept.
+%%
+%% A disk that refuses ends nothing. The group that met it is answered with the error, and from then
+%% on changes are refused before anything of them is taken (`halley_store:refusing/0'), until a
+%% probe, once a second, succeeds. A checkpoint that fails is tried again later: the journal has
+%% everything.
 %%
 %% No user gets more than `follows_per_user_max' subjects (`halley_follows_bound'). A change is
 %% judged before it is written, so the journal has nothing that was refused; where one of its users
@@ -22,26 +26,30 @@
 -module(halley_follows_owner).
 -behaviour(gen_server).
 
--export([start_link/0, new_tables/0, forget_tables/0]).
--export([change/2, count/0, changes/0, checkpoint/0]).
+-export([start_link/0, new_tables/0]).
+-export([refusing/0, change/2, count/0, changes/0, checkpoint/0]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
+
+-include_lib("kernel/include/logger.hrl").
 
 %% A group closes when it has this many pairs, or when nothing more waits.
 -define(GROUP_PAIRS, 100000).
 %% A checkpoint begins when the journal has at least this many bytes and an eighth of what all
-%% follows would take in it, or, once nothing was asked for a while, if it is worth the effort.
+%% follows would take in it, or, once nothing was asked for a while, an eighth of that.
 -define(JOURNAL_BYTES, (16 bsl 20)).
 -define(JOURNAL_BYTES_IDLE, (1 bsl 18)).
+-define(IDLE_SHARE, 8).
 -define(IDLE_MS, 3000).
 %% A journal this many times too large waits for the checkpoint that is on its way.
 -define(JOURNAL_OVERRUN, 4).
-%% What a row of the journal costs beyond its pairs.
--define(ROW_BYTES, 100).
+%% How long after a checkpoint that failed the next one may begin.
+-define(CHECKPOINT_AGAIN_MS, 30000).
+-define(PROBE_MS, 1000).
 
 %% Places of the atomics.
 -define(QUEUED, 1).
 -define(COUNT, 2).
--define(LOADED, 3).
+-define(STARTED, 3).
 -define(CHANGES, 4).
 
 -record(change, {from :: gen_server:from() | caller,
@@ -52,14 +60,17 @@
                  refused = [] :: [halley_pages:key()],
                  following :: halley_pages:packed(),
                  followers :: halley_pages:packed(),
-                 id_pages :: [halley_ids:page_number()]}).
+                 %% That no follow referred to when it was asked for.
+                 numbers :: [halley_ids:user_number()]}).
 
--record(state, {sequence :: non_neg_integer(),
+-record(state, {journal :: none | halley_store_journal:journal(),
                 waiting = [] :: [#change{}],
                 waiting_pairs = 0 :: non_neg_integer(),
                 waiting_most = 0 :: non_neg_integer(),
+                %% Since the last checkpoint.
                 journal_bytes :: non_neg_integer(),
-                checkpoint = none :: none | {reference(), Bytes :: non_neg_integer()}}).
+                checkpoint = none :: none | {reference(), Bytes :: non_neg_integer()},
+                checkpoint_after_ms = 0 :: integer()}).
 
 -spec start_link() -> gen_server:start_ret().
 start_link() -> gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
@@ -71,9 +82,16 @@ new_tables() ->
     ok = halley_pages_table:new(halley_following),
     persistent_term:put(?MODULE, atomics:new(4, [{signed, true}])).
 
-%% Makes the next owner load the tables from disk, as the first one does.
--spec forget_tables() -> ok.
-forget_tables() -> atomics:put(persistent_term:get(?MODULE), ?LOADED, 0).
+%% Why no change is taken now; a refusal is counted.
+-spec refusing() -> false | {error, halley_follows:failure()}.
+refusing() ->
+    case halley_store:refusing() of
+        false ->
+            false;
+        Refusal ->
+            ok = halley_metrics:incr(follows_store_refuses),
+            {error, refusal(Refusal)}
+    end.
 
 %% Adds or removes follows given as keys (user, subject) in any order; gives how many changed, and
 %% those that would have been too many for their users. The sorting is the caller's work, and so in
@@ -98,7 +116,7 @@ change(Operation, Following, Packed, Most) ->
     Followers = lists:sort([halley_pages:swap(Key) || Key <- Following]),
     Change = #change{from = caller, operation = Operation, pairs = length(Following), most = Most,
                      following = Packed, followers = halley_pages:pack(Followers),
-                     id_pages = id_pages(Operation, Following)},
+                     numbers = new_numbers(Operation, Following)},
     case reserve(Change#change.pairs) of
         true ->
             Operation =:= remove andalso halley_unfollows:record(Following),
@@ -135,9 +153,9 @@ call(Change) ->
     catch exit:{Reason, {gen_server, call, _}} -> {error, {store_failed, Reason}}
     end.
 
-%% The pages of the ids that this change is to make durable.
-id_pages(remove, _) -> [];
-id_pages(add, Keys) -> halley_ids:not_durable(numbers(Keys, none, [])).
+%% The numbers that this change is to make durable, perhaps more than once.
+new_numbers(remove, _) -> [];
+new_numbers(add, Keys) -> [N || N <- numbers(Keys, none, []), not halley_ids_pages:is_durable(N)].
 
 numbers([Key | Keys], User, Numbers) when Key bsr 32 =:= User ->
     numbers(Keys, User, [Key band 16#ffffffff | Numbers]);
@@ -152,57 +170,58 @@ count() -> atomics:get(persistent_term:get(?MODULE), ?COUNT).
 -spec changes() -> non_neg_integer().
 changes() -> atomics:get(persistent_term:get(?MODULE), ?CHANGES).
 
-%% Writes the pages and cuts the journal, now; returns when that is done. For tests and tools: the
-%% owner does it by itself in time.
--spec checkpoint() -> ok.
+%% Writes a checkpoint now; returns when that is done. For tests and tools: the owner does it by
+%% itself in time.
+-spec checkpoint() -> ok | {error, term()}.
 checkpoint() ->
-    ok = gen_server:call(?MODULE, checkpoint, infinity).
+    gen_server:call(?MODULE, checkpoint, infinity).
 
--spec init([]) -> {ok, #state{}, timeout()}.
+-spec init([]) -> {ok, #state{}, timeout()} | {stop, term()}.
 init([]) ->
     Atomics = persistent_term:get(?MODULE),
-    ok = recover(atomics:get(Atomics, ?LOADED)),
-    %% Tables that a predecessor left half loaded must not be taken for the whole.
-    atomics:put(Atomics, ?LOADED, 1),
     atomics:put(Atomics, ?QUEUED, 0),
-    atomics:add(Atomics, ?CHANGES, 1),
-    atomics:put(Atomics, ?COUNT, halley_pages_table:size(halley_following)),
-    {Next, Rows} = halley_follows_journal:rows(),
-    Bytes = lists:sum([byte_size(Entries) + ?ROW_BYTES || {_, _, Entries} <- Rows]),
-    {ok, #state{sequence = Next, journal_bytes = Bytes}, ?IDLE_MS}.
-
-%% An owner that dies has the tables half changed by one row of the journal at most, and its pairs
-%% unmarked: it applies one after the other.
-recover(0) ->
-    ok = halley_follows_journal:load(),
-    halley_follows_journal:replay();
-recover(1) ->
-    halley_groups:followed(halley_follows_journal:replay_last()).
+    IsFirst = atomics:exchange(Atomics, ?STARTED, 1) =:= 0,
+    case halley_store_writer:open(IsFirst) of
+        {ok, Journal, Bytes, Last} ->
+            %% The one before may have died before it told its last group.
+            IsFirst orelse halley_groups:followed(halley_follows_changes:apply_again(Last)),
+            atomics:add(Atomics, ?CHANGES, 1),
+            atomics:put(Atomics, ?COUNT, halley_pages_table:size(halley_following)),
+            IsFirst andalso halley_store:damaged() > 0 andalso gen_server:cast(self(), checkpoint),
+            {ok, probed_later(#state{journal = Journal, journal_bytes = Bytes}), ?IDLE_MS};
+        {error, Reason} ->
+            {stop, {store_failed, Reason}}
+    end.
 
 -spec handle_call(#change{} | checkpoint, gen_server:from(), #state{}) ->
-    {noreply, #state{}, timeout()} | {reply, ok, #state{}, timeout()} |
-    {stop, term(), #state{}}.
+    {noreply, #state{}, timeout()} | {reply, ok | {error, term()}, #state{}, timeout()}.
 handle_call(#change{} = Change, From, State) ->
     judge(Change#change{from = From}, State);
 handle_call(checkpoint, _, State) ->
-    Idle = await_checkpoint(start_checkpoint(await_checkpoint(State))),
-    {reply, ok, Idle, timeout_ms(Idle)}.
+    {Result, Idle} = checkpoint_now(await_checkpoint(State)),
+    {reply, Result, Idle, timeout_ms(Idle)}.
 
--spec handle_cast(term(), #state{}) -> {noreply, #state{}, timeout()}.
-handle_cast(_, State) -> {noreply, State, timeout_ms(State)}.
+-spec handle_cast(checkpoint, #state{}) -> {noreply, #state{}, timeout()}.
+handle_cast(checkpoint, State) ->
+    %% What was damaged is whole again then.
+    Next = case State of
+        #state{checkpoint = none, journal = Journal} when Journal =/= none ->
+            start_checkpoint(State);
+        _ -> State
+    end,
+    {noreply, Next, timeout_ms(Next)}.
 
--spec handle_info(term(), #state{}) ->
-    {noreply, #state{}, timeout() | hibernate} | {stop, term(), #state{}}.
-handle_info(timeout, #state{waiting = [], checkpoint = none, journal_bytes = Bytes} = State)
-  when Bytes >= ?JOURNAL_BYTES_IDLE ->
-    {noreply, start_checkpoint(State), hibernate};
+-spec handle_info(term(), #state{}) -> {noreply, #state{}, timeout() | hibernate}.
 handle_info(timeout, #state{waiting = []} = State) ->
-    {noreply, State, hibernate};
+    {noreply, idle(State), hibernate};
 handle_info(timeout, State) ->
     commit(State);
-handle_info({'DOWN', Ref, process, _, normal}, #state{checkpoint = {Ref, Bytes}} = State) ->
-    Done = checkpoint_done(Bytes, State),
+handle_info({checkpoint, Ref, Result}, #state{checkpoint = {Ref, _}} = State) ->
+    Done = checkpoint_done(Result, State),
     {noreply, Done, timeout_ms(Done)};
+handle_info(probe, State) ->
+    Probed = probe(State),
+    {noreply, Probed, timeout_ms(Probed)};
 handle_info(_, State) ->
     {noreply, State, timeout_ms(State)}.
 
@@ -252,26 +271,40 @@ timeout_ms(_) -> 0.
 
 commit(State) ->
     Changes = lists:reverse(State#state.waiting),
-    IdRows = halley_ids:rows(lists:usort(lists:append([C#change.id_pages || C <- Changes]))),
-    Row = halley_follows_journal:row(
-            State#state.sequence,
-            [halley_follows_journal:entry(C#change.operation, C#change.following)
-             || C <- Changes]),
-    Result = halley_store:commit(IdRows ++ [Row]),
     release(State#state.waiting_pairs),
     Taken = State#state{waiting = [], waiting_pairs = 0, waiting_most = 0},
-    case Result of
-        ok ->
-            halley_ids:set_durable(IdRows),
-            lists:foreach(fun apply_change/1, Changes),
-            Next = journalled(Row, Taken),
-            {noreply, Next, timeout_ms(Next)};
-        {error, Reason} ->
-            %% Whether the disk has it is unknown: what is on it will be read again.
-            Failure = {store_failed, Reason},
-            lists:foreach(fun(C) -> gen_server:reply(C#change.from, {error, Failure}) end, Changes),
-            {stop, Failure, Taken}
+    case halley_store:refusing() of
+        false -> commit(Changes, Taken);
+        Refusal -> {noreply, answered(Changes, {error, refusal(Refusal)}, Taken), timeout_ms(Taken)}
     end.
+
+commit(Changes, #state{journal = Journal} = State) ->
+    Numbers = [N || N <- lists:usort(lists:append([C#change.numbers || C <- Changes])),
+                    not halley_ids_pages:is_durable(N)],
+    Entries = [halley_store_journal:names([{N, halley_ids:name(N)} || N <- Numbers])
+               | [halley_store_journal:pairs(C#change.operation, C#change.following)
+                  || C <- Changes]],
+    case halley_store_journal:append(Entries, Journal) of
+        {ok, Bytes, Written} ->
+            ok = halley_ids_pages:set_durable(Numbers, true),
+            lists:foreach(fun apply_change/1, Changes),
+            Next = journalled(Bytes, State#state{journal = Written}),
+            {noreply, Next, timeout_ms(Next)};
+        {error, Outcome, Reason, Left} ->
+            Refused = refuse(Reason, State#state{journal = Left}),
+            Answer = case Outcome of
+                undone -> refusal(halley_store:reason(Reason));
+                unknown -> {store_failed, Reason}
+            end,
+            {noreply, answered(Changes, {error, Answer}, Refused), timeout_ms(Refused)}
+    end.
+
+answered(Changes, Answer, State) ->
+    lists:foreach(fun(C) -> gen_server:reply(C#change.from, Answer) end, Changes),
+    State.
+
+refusal(disk_full) -> disk_full;
+refusal(Refusal) -> {store_failed, Refusal}.
 
 release(Pairs) ->
     Atomics = persistent_term:get(?MODULE),
@@ -292,27 +325,88 @@ apply_change(#change{operation = Operation} = Change) ->
     end,
     gen_server:reply(Change#change.from, {ok, N, Change#change.refused}).
 
-journalled({_, Sequence, Entries}, State) ->
-    Bytes = State#state.journal_bytes + byte_size(Entries) + ?ROW_BYTES,
-    Next = State#state{sequence = Sequence + 1, journal_bytes = Bytes},
+%% --- a disk that refuses -------------------------------------------------------------------------
+
+refuse(Reason, State) ->
+    ok = halley_store:set_refusing(halley_store:reason(Reason)),
+    ?LOG_ERROR("store: cannot write in ~ts: ~ts; changes of follows are refused until it can",
+               [halley_store:directory(), halley_store_journal:describe(Reason)]),
+    probed_later(State).
+
+probed_later(State) ->
+    _ = [erlang:send_after(?PROBE_MS, self(), probe) || halley_store:refusing() =/= false],
+    State.
+
+probe(#state{journal = Journal} = State) ->
+    case halley_store_writer:probe(Journal) of
+        {ok, Probed} ->
+            ok = halley_store:set_refusing(false),
+            ?LOG_NOTICE("store: ~ts can be written again", [halley_store:directory()]),
+            State#state{journal = Probed};
+        {error, Reason, Left} ->
+            ok = halley_store:set_refusing(halley_store:reason(Reason)),
+            probed_later(State#state{journal = Left})
+    end.
+
+%% --- checkpoints ---------------------------------------------------------------------------------
+
+journalled(Bytes, State) ->
+    JournalBytes = State#state.journal_bytes + Bytes,
+    Next = State#state{journal_bytes = JournalBytes},
     Enough = max(?JOURNAL_BYTES, count()),
     case Next#state.checkpoint of
-        none when Bytes >= Enough -> start_checkpoint(Next);
-        {_, _} when Bytes >= ?JOURNAL_OVERRUN * Enough -> await_checkpoint(Next);
+        none when JournalBytes >= Enough -> start_checkpoint(Next);
+        {_, _} when JournalBytes >= ?JOURNAL_OVERRUN * Enough -> await_checkpoint(Next);
         _ -> Next
     end.
 
-%% Linked, so that there is never a checkpoint without its owner; if it fails, the owner fails.
-start_checkpoint(#state{sequence = Sequence, journal_bytes = Bytes} = State) ->
-    {_, Ref} = spawn_opt(fun() -> halley_follows_journal:checkpoint(Sequence - 1) end,
-                         [link, monitor]),
-    State#state{checkpoint = {Ref, Bytes}}.
+idle(#state{checkpoint = none, journal_bytes = Bytes} = State) ->
+    case Bytes >= max(?JOURNAL_BYTES_IDLE, count() div ?IDLE_SHARE) of
+        true -> start_checkpoint(State);
+        false -> State
+    end;
+idle(State) ->
+    State.
 
-await_checkpoint(#state{checkpoint = none} = State) -> State;
-await_checkpoint(#state{checkpoint = {Ref, Bytes}} = State) ->
-    receive
-        {'DOWN', Ref, process, _, normal} -> checkpoint_done(Bytes, State)
+%% What is committed from here on goes into the next file of the journal. Linked, so that there is
+%% never a checkpoint without its owner.
+start_checkpoint(#state{checkpoint_after_ms = AfterMs} = State) ->
+    case erlang:monotonic_time(millisecond) >= AfterMs andalso halley_store:refusing() =:= false of
+        true ->
+            {_, Started} = begin_checkpoint(State),
+            Started;
+        false ->
+            State
     end.
 
-checkpoint_done(Bytes, State) ->
-    State#state{checkpoint = none, journal_bytes = State#state.journal_bytes - Bytes}.
+begin_checkpoint(#state{journal = Journal, journal_bytes = Bytes} = State) ->
+    case halley_store_writer:begin_checkpoint(Journal) of
+        {ok, Ref, Next} -> {ok, State#state{journal = Next, checkpoint = {Ref, Bytes}}};
+        {error, Reason} -> {{error, Reason}, checkpoint_failed(Reason, State)}
+    end.
+
+await_checkpoint(#state{checkpoint = none} = State) -> State;
+await_checkpoint(#state{checkpoint = {Ref, _}} = State) ->
+    receive {checkpoint, Ref, Result} -> checkpoint_done(Result, State) end.
+
+checkpoint_now(#state{journal = none} = State) ->
+    {{error, halley_store:refusing()}, State};
+checkpoint_now(State) ->
+    case begin_checkpoint(State) of
+        {ok, #state{checkpoint = {Ref, _}} = Begun} ->
+            receive {checkpoint, Ref, Result} -> {Result, checkpoint_done(Result, Begun)} end;
+        {{error, _} = Error, Failed} ->
+            {Error, Failed}
+    end.
+
+checkpoint_done(ok, #state{checkpoint = {_, Bytes}} = State) ->
+    State#state{checkpoint = none, journal_bytes = State#state.journal_bytes - Bytes};
+checkpoint_done({error, Reason}, State) ->
+    checkpoint_failed(Reason, State#state{checkpoint = none}).
+
+checkpoint_failed(Reason, State) ->
+    ok = halley_metrics:incr(checkpoint_failures),
+    ?LOG_WARNING("store: a checkpoint failed: ~ts; nothing is lost, and it is tried again",
+                 [halley_store_journal:describe(Reason)]),
+    AfterMs = erlang:monotonic_time(millisecond) + ?CHECKPOINT_AGAIN_MS,
+    State#state{checkpoint_after_ms = AfterMs}.

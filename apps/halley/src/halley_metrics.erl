@@ -70,6 +70,8 @@ counters_table() ->
       "Times that the keys of clients' tokens were replaced"},
      {token_keys_errors, "halley_token_keys_errors_total", counter,
       "Times that the file of the keys of clients' tokens could not be used"},
+     {checkpoint_failures, "halley_store_checkpoint_failures_total", counter,
+      "Checkpoints of follows and ids that could not be written; the journal has everything"},
      {server_keys_errors, "halley_server_keys_errors_total", counter,
       "Times that the file of the server keys could not be used"},
      {gap_too_old, "halley_gaps_total{reason=\"too_old\"}", counter, "Gaps told, by reason"},
@@ -97,7 +99,11 @@ refusals_table() ->
          "Sessions that were one too many for their user, by what was done: the new one was "
          "refused, or the oldest replaced"},
         {too_many_follows, "halley_follows_refused_total{reason=\"too_many_follows\"}", counter,
-         "Follows refused because their users follow as many as they may"}]
+         "Follows refused, by reason: their users follow as many as they may, or, whole requests, "
+         "the store takes no changes"},
+        {follows_store_refuses, "halley_follows_refused_total{reason=\"store\"}", counter,
+         "Follows refused, by reason: their users follow as many as they may, or, whole requests, "
+         "the store takes no changes"}]
     ++ [{Name, "halley_events_refused_total{reason=\"" ++ Reason ++ "\"}", counter,
          "Events refused, by reason"}
         || {Name, Reason} <- [{refused_bad_id, "bad_id"}, {refused_bad_data, "bad_data"},
@@ -118,6 +124,12 @@ gauges_table() ->
       fun() -> element(1, erlang:statistics(wall_clock)) div 1000 end},
      {ids, "halley_ids", "Ids that have a user number", fun halley_ids:count/0},
      {follows, "halley_follows", "Follows stored", fun halley_follows:count/0},
+     {store_refusing, "halley_store_refusing",
+      "1 while the store takes no changes of follows: its disk refuses, or data.dir was moved",
+      fun() -> case halley_store:refusing() of false -> 0; _ -> 1 end end},
+     {store_damaged, "halley_store_damaged_files",
+      "Files of the store that were damaged at the start, and that others made up for",
+      fun halley_store:damaged/0},
      {users_online, "halley_users_online", "Users with at least one session",
       fun() -> maps:get(users, halley_directory:online()) end},
      {sessions, "halley_sessions", "Sessions of all users",

@@ -8,18 +8,44 @@
 -export([start_link/0]).
 -export([init/1]).
 
-%% `{error, Text}` if the store cannot be opened: one sentence for the operator.
+-define(ERROR, {?MODULE, error}).
+
+%% `{error, Line}` if the store cannot be opened: one sentence for the operator.
 -spec start_link() -> supervisor:startlink_ret().
 start_link() ->
-    case halley_store:open() of
-        ok -> supervisor:start_link({local, ?MODULE}, ?MODULE, []);
+    case halley_store:open_data_dir() of
+        ok -> started(supervisor:start_link({local, ?MODULE}, ?MODULE, []));
         {error, _} = Error -> Error
     end.
 
+%% A supervisor that can't start can't say why, so it starts without children.
+started({ok, Pid}) ->
+    case persistent_term:get(?ERROR, none) of
+        none ->
+            {ok, Pid};
+        Line ->
+            true = unlink(Pid),
+            Monitor = monitor(process, Pid),
+            true = exit(Pid, shutdown),
+            receive {'DOWN', Monitor, process, Pid, _} -> ok end,
+            halley_store:close(),
+            {error, Line}
+    end;
+started(Error) ->
+    Error.
+
 -spec init([]) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
 init([]) ->
-    halley_ids:new_tables(),
-    halley_follows_owner:new_tables(),
+    ok = halley_ids:new_tables(),
+    ok = halley_follows_owner:new_tables(),
+    Children = case halley_store:recover() of
+        ok ->
+            _ = persistent_term:erase(?ERROR),
+            [halley_ids, halley_follows_owner];
+        {error, Line} ->
+            ok = persistent_term:put(?ERROR, Line),
+            []
+    end,
     {ok, {#{strategy => one_for_one, intensity => 5, period => 10},
           [#{id => Module, start => {Module, start_link, []}, shutdown => 30000}
-           || Module <- [halley_ids, halley_follows_owner]]}}.
+           || Module <- Children]}}.

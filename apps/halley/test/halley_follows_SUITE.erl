@@ -9,7 +9,6 @@
          lists_in_pages/1, fold_sees_what_is_listed/1, long_list_is_cut_in_slices/1,
          concurrent_follow_unfollow_exact/1, reader_during_split/1, queue_full/1,
          kill_owner_during_commit/1, killed_in_a_split/1, kill_owner_during_checkpoint/1,
-         kill_owner_while_loading/1,
          restart_keeps_follows/1, journal_is_cut/1, brain_killed_after_reply/1, random_lives/1]).
 
 %% What the VM runs that brain_killed_after_reply kills.
@@ -26,8 +25,7 @@ all() ->
     [answers_count_exactly, errors_keep_their_place, self_follow_is_implicit, lists_in_pages,
      fold_sees_what_is_listed, long_list_is_cut_in_slices, concurrent_follow_unfollow_exact,
      reader_during_split, queue_full, kill_owner_during_commit, killed_in_a_split,
-     kill_owner_during_checkpoint, kill_owner_while_loading, restart_keeps_follows,
-     journal_is_cut, brain_killed_after_reply, random_lives].
+     kill_owner_during_checkpoint, restart_keeps_follows, journal_is_cut, brain_killed_after_reply, random_lives].
 
 init_per_testcase(Case, Config) ->
     Dir = filename:join(proplists:get_value(priv_dir, Config), atom_to_list(Case)),
@@ -242,17 +240,6 @@ kill_owner_during_checkpoint(Config) ->
     halley_store_helper:reopen(proplists:get_value(sup, Config), proplists:get_value(dir, Config)),
     ?assertEqual(Expected, lists:sort(agree())).
 
-%% Tables that were left half loaded are not taken for the whole.
-kill_owner_while_loading(_) ->
-    Pairs = random_pairs(30000),
-    {ok, _} = halley_follows:follow(Pairs),
-    ok = halley_follows_owner:checkpoint(),
-    ok = supervisor:terminate_child(halley_store_sup, halley_follows_owner),
-    ok = halley_follows_owner:forget_tables(),
-    true = ets:delete(halley_followers, ets:last(halley_followers)),
-    {ok, _} = supervisor:restart_child(halley_store_sup, halley_follows_owner),
-    ?assertEqual(lists:usort(Pairs), lists:sort(agree())).
-
 restart_keeps_follows(Config) ->
     Pairs = random_pairs(20000),
     {ok, _} = halley_follows:follow(Pairs),
@@ -265,13 +252,20 @@ restart_keeps_follows(Config) ->
     halley_store_helper:reopen(Sup, proplists:get_value(dir, Config)),
     ?assertEqual(lists:usort(Pairs), lists:sort(agree())).
 
-journal_is_cut(_) ->
-    {ok, _} = halley_follows:follow(random_pairs(1000)),
-    ?assertNotEqual(0, ets:info(halley_follow_journal, size)),
-    ok = halley_follows_owner:checkpoint(),
-    ?assertEqual(0, ets:info(halley_follow_journal, size)),
-    ?assertEqual(ets:tab2list(halley_followers),
-                 [{Fence, Page} || {_, Fence, Page} <- ets:tab2list(halley_followers_page)]).
+%% Two checkpoints stay, and the journal since the older one.
+journal_is_cut(Config) ->
+    Dir = filename:join(proplists:get_value(dir, Config), "follows"),
+    Files = fun() -> {ok, Names} = file:list_dir(Dir), lists:sort(Names) end,
+    Name = fun(Kind, N) -> lists:flatten(io_lib:format("~s-~16.16.0b", [Kind, N])) end,
+    ?assertEqual([Name(journal, 1)], Files()),
+    Pairs = [random_pairs(1000) || _ <- lists:seq(1, 4)],
+    lists:foreach(fun(P) ->
+        {ok, _} = halley_follows:follow(P),
+        ok = halley_follows_owner:checkpoint()
+    end, Pairs),
+    ?assertEqual([Name(Kind, N) || Kind <- [checkpoint, journal], N <- [4, 5]], Files()),
+    halley_store_helper:reopen(proplists:get_value(sup, Config), proplists:get_value(dir, Config)),
+    ?assertEqual(lists:usort(lists:append(Pairs)), lists:sort(agree())).
 
 %% A VM of its own follows, tells what was answered, and is killed with SIGKILL in the middle.
 brain_killed_after_reply(Config) ->

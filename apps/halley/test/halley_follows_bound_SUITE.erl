@@ -113,12 +113,12 @@ concurrent_follows_exact(_) ->
 what_is_followed_ends_no_group(_) ->
     bound(100),
     follow(<<"u">>, lists:seq(1, 100)),
-    {Before, _} = halley_follows_journal:rows(),
+    #{sequence := Before} = halley_store_recovery:note(),
     Answers = in_this_order([fun() -> follow(User, [1]) end
                              || N <- lists:seq(1, 10), User <- [id(N + 1), <<"u">>]]),
     ?assertEqual(10, lists:sum([N || #{added := N, errors := []} <- Answers])),
     ?assertEqual(10, lists:sum([N || #{already := N, errors := []} <- Answers])),
-    {After, _} = halley_follows_journal:rows(),
+    #{sequence := After} = halley_store_recovery:note(),
     ?assertEqual(Before + 1, After),
     ?assertEqual(110, length(agree())).
 

@@ -75,9 +75,14 @@ the_owner_of_follows_dies(_) ->
     [group(Star) || Star <- [<<"sun">>, <<"moon">>]],
     ok = limits(?LIMITS#{group_fill_per_s_max => 1}),
     Keys = lists:sort([halley_pages:key(Late, number(Star)) || Star <- [<<"sun">>, <<"moon">>]]),
-    {Next, _} = halley_follows_journal:rows(),
-    Entry = halley_follows_journal:entry(add, halley_pages:pack(Keys)),
-    ok = halley_store:commit([halley_follows_journal:row(Next, [Entry])]),
+    ok = sys:suspend(halley_follows_owner, infinity),
+    Dir = halley_store:directory(),
+    {ok, Number} = halley_store_recovery:last_journal(Dir),
+    {ok, Journal, _} = halley_store_journal:open(Dir, Number),
+    {ok, _, Written} = halley_store_journal:append(
+        [halley_store_journal:names([{Late, <<"late">>}]),
+         halley_store_journal:pairs(add, halley_pages:pack(Keys))], Journal),
+    ok = halley_store_journal:close(Written),
     kill_and_wait(halley_follows_owner),
     wait(fun() -> length(halley:followers(<<"moon">>)) =:= 4 end),
     %% It answers, so its beginning is over.

@@ -6,7 +6,7 @@
 -export([all/0, suite/0, init_per_testcase/2, end_per_testcase/2]).
 -export([numbers_are_dense/1, concurrent_interns_agree/1, too_many_ids/1, bad_id/1,
          killed_ids_come_back/1, only_followed_ids_survive/1, names_survive_gaps/1,
-         table_keeps_no_buffer/1, directory_unwritable/1, directory_in_use/1, other_node_name/1]).
+         table_keeps_no_buffer/1, directory_unwritable/1, directory_in_use/1]).
 
 -import(halley_store_helper, [id/1]).
 
@@ -15,7 +15,7 @@ suite() -> [{timetrap, {minutes, 3}}].
 all() ->
     [numbers_are_dense, concurrent_interns_agree, too_many_ids, bad_id, killed_ids_come_back,
      only_followed_ids_survive, names_survive_gaps, table_keeps_no_buffer, directory_unwritable,
-     directory_in_use, other_node_name].
+     directory_in_use].
 
 init_per_testcase(Case, Config) ->
     Dir = filename:join(proplists:get_value(priv_dir, Config), atom_to_list(Case)),
@@ -112,9 +112,9 @@ directory_in_use(Config) ->
     Dir = proplists:get_value(dir, Config),
     halley_store_helper:close(proplists:get_value(sup, Config)),
     Eval = "application:set_env(halley, data_dir, \"" ++ Dir ++ "\"),"
-           " ok = halley_store:open(), io:format(\"open~n\"), timer:sleep(infinity).",
+           " ok = halley_data_dir:open(), io:format(\"open~n\"), timer:sleep(infinity).",
     Port = open_port({spawn_executable, os:find_executable("erl")},
-                     [{args, ["-noinput", "-pa", filename:dirname(code:which(halley_store)),
+                     [{args, ["-noinput", "-pa", filename:dirname(code:which(halley_data_dir)),
                               "-eval", Eval]}, {line, 100}, exit_status]),
     {os_pid, Pid} = erlang:port_info(Port, os_pid),
     receive {Port, {data, {eol, "open"}}} -> ok end,
@@ -123,14 +123,3 @@ directory_in_use(Config) ->
     receive {Port, {exit_status, 137}} -> ok end,
     ?assertMatch({match, _}, re:run(Text, "^data.dir: another running brain has .* open$")),
     halley_store_helper:open(Dir).
-
-other_node_name(Config) ->
-    Dir = proplists:get_value(dir, Config),
-    halley_store_helper:close(proplists:get_value(sup, Config)),
-    Eval = "application:set_env(halley, data_dir, \"" ++ Dir ++ "\"),"
-           "{error, Text} = halley_store:open(), io:put_chars([Text, 10]), halt().",
-    Output = os:cmd("erl -noinput -start_epmd false -dist_listen false -sname other@localhost"
-                    " -pa " ++ filename:dirname(code:which(halley_store)) ++ " -eval '"
-                    ++ Eval ++ "'"),
-    ?assertMatch({match, _}, re:run(Output, "node.name: the store in .* belongs to node "
-                                            "nonode@nohost, this one is other@localhost")).

@@ -55,8 +55,8 @@ random_tables_test_() -> holds(prop_halley_pages:prop_table(), 150).
 random_readers_during_split_test_() ->
     holds(prop_halley_pages:prop_reader_during_split(), 150).
 
-random_checkpoints_cut_short_test_() ->
-    holds(prop_halley_pages:prop_checkpoint_cut_short(), 100).
+random_checkpoints_beside_changes_test_() ->
+    holds(prop_halley_pages:prop_checkpoint_beside_changes(), 100).
 
 holds(Property, Tests) ->
     {timeout, 60, fun() ->

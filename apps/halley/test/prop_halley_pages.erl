@@ -4,7 +4,7 @@
 -include("halley_store_proper.hrl").
 
 -export([prop_change/0, prop_split/0, prop_table/0, prop_reader_during_split/0,
-         prop_checkpoint_cut_short/0]).
+         prop_checkpoint_beside_changes/0]).
 
 -define(TABLE, prop_halley_pages_table).
 
@@ -89,38 +89,36 @@ reads_agree(A, Set) ->
         andalso halley_pages_table:take(?TABLE, A, After, 5)
                 =:= lists:sublist([B || B <- Members, B > After], 5).
 
-%% A checkpoint that ends anywhere, then the whole journal since the last complete one, gives the
-%% set: see the header of `halley_follows_journal`.
-prop_checkpoint_cut_short() ->
-    ?FORALL({Before, Since, Later, Cut}, {changes(), changes(), changes(), range(0, 1000)},
+%% A checkpoint that reads the table while it changes, and then all changes since it began, gives
+%% the set: see the header of `halley_store_checkpoint'.
+prop_checkpoint_beside_changes() ->
+    ?FORALL({Before, Since, Later, Rows}, {changes(), changes(), changes(), range(0, 5)},
             begin
-                Old = with_table(fun() -> run(Before, []), ets:tab2list(?TABLE) end),
-                OnDisk = with_table(fun() -> reopen(Old, Since), cut_short(Old, Cut) end),
-                Opened = with_table(fun() -> reopen(OnDisk, Since ++ Later),
-                                             halley_pages_table:pairs(?TABLE) end),
+                Read = with_table(fun() ->
+                    _ = run(Before, []),
+                    read(ets:first(?TABLE), Since, Rows)
+                end),
+                Opened = with_table(fun() ->
+                    ok = halley_pages_table:load(?TABLE, Read),
+                    lists:foreach(fun change/1, Since ++ Later),
+                    halley_pages_table:pairs(?TABLE)
+                end),
                 Set = lists:foldl(fun({Op, Keys}, S) -> model(Op, Keys, S) end, [],
                                   Before ++ Since ++ Later),
                 keys_of(Opened) =:= Set
             end).
 
-reopen(Rows, Journal) ->
-    halley_pages_table:load(?TABLE, Rows),
-    [halley_pages_table:change(Op, ?TABLE, halley_pages:pack(Keys)) || {Op, Keys} <- Journal].
+%% One of the changes comes after so many rows.
+read('$end_of_table', _, _) ->
+    [];
+read(Fence, Changes, Rows) ->
+    {Here, Next} = lists:split(min(length(Changes), Rows rem 3), Changes),
+    Found = ets:lookup(?TABLE, Fence),
+    lists:foreach(fun change/1, Here),
+    Found ++ read(ets:next(?TABLE, Fence), Next, Rows + 1).
 
-%% What is on disk when a checkpoint got as far as Cut thousandths of its way.
-cut_short(Old, Cut) ->
-    Saved = ets:new(saved, [ordered_set, {keypos, 2}]),
-    ets:insert(Saved, [{saved, Fence, Page} || {Fence, Page} <- Old]),
-    {Changed, Gone} = halley_follows_journal:steps(?TABLE, Saved),
-    Steps = [{write, {saved, Fence, Page}} || {_, Fence, Page} <- Changed]
-        ++ [{delete, Fence} || Fence <- Gone],
-    Done = lists:sublist(Steps, length(Steps) * Cut div 1000),
-    lists:foreach(fun({write, Row}) -> ets:insert(Saved, Row);
-                     ({delete, Fence}) -> ets:delete(Saved, Fence)
-                  end, Done),
-    OnDisk = [{Fence, Page} || {_, Fence, Page} <- ets:tab2list(Saved)],
-    ets:delete(Saved),
-    OnDisk.
+change({Operation, Keys}) ->
+    halley_pages_table:change(Operation, ?TABLE, halley_pages:pack(Keys)).
 
 %% A reader that comes between any two writes of a split misses nobody who was there before.
 prop_reader_during_split() ->

@@ -24,7 +24,8 @@ response({Status, Code, _} = Error, Headers) ->
      [json(Error), $\n]}.
 
 %% Room on a disk takes longer than a queue.
-retry_after(503, Code) when Code =:= <<"disk_full">>; Code =:= <<"history_failed">> ->
+retry_after(503, Code) when Code =:= <<"disk_full">>; Code =:= <<"history_failed">>;
+                            Code =:= <<"store_failed">> ->
     [{<<"retry-after">>, integer_to_binary(?RETRY_AFTER_DISK_S)}];
 retry_after(503, _) ->
     [{<<"retry-after">>, integer_to_binary(?RETRY_AFTER_S)}];
@@ -82,7 +83,9 @@ reason(too_many_follows) ->
 reason({bad_data, _}) ->
     {400, <<"bad_data">>, "the data is not JSON"};
 reason({store_failed, _}) ->
-    {500, <<"store_failed">>, "the store failed; the server's log says why"};
+    {503, <<"store_failed">>,
+     ["follows cannot be written in data.dir = ", data_dir(), ", the server's log says why; nobody "
+      "knows whether this was done, try again"]};
 reason(too_many_ids) ->
     {507, <<"too_many_ids">>, "no new user or subject fits in; those known already still work"};
 reason(_) ->

@@ -43,8 +43,13 @@ history() ->
 store() ->
     case whereis(halley_follows_owner) of
         undefined -> "the store is not open";
-        _ -> ok
+        _ -> store(halley_store:refusing())
     end.
+
+store(false) -> ok;
+store(disk_full) -> "the disk of the store is full; follows can be read, not changed";
+store(moved) -> "data.dir was moved or removed; put it back, or start again";
+store(failed) -> "the store cannot be written; the server's log says why".
 
 links() ->
     case halley_links:list() of

@@ -101,7 +101,7 @@ a_store_that_fails_ends_the_import() ->
                 end),
     Answer = follow([binary:copy(<<"a b\n">>, 70000), binary:copy(<<"b c\n">>, 70000),
                      binary:copy(<<"a c\n">>, 200000)]),
-    ?assert(says("lines 1 to 70000 are done", failed(500, store_failed, Answer))),
+    ?assert(says("lines 1 to 70000 are done", failed(503, store_failed, Answer))),
     ?assertMatch(#{<<"added">> := 70000}, json(Answer)),
     meck:expect(halley_follows, follow, fun(_) -> exit(killed) end),
     failed(500, internal, follow(<<"a b">>)).

@@ -1,0 +1,162 @@
+%% From a user number to its id: pages of 64 ids, and which of them are durable.
+%%
+%%   halley_id_pages   an ETS table that `halley_store_sup' owns, {Number div 64, Page}: the ids in
+%%                     order, <<Length:8, Id/binary, ...>>; length 0 is a number without an id
+%%   durable           a bit per number in `atomics', 32 a word: a follow refers to it, and the
+%%                     journal says whose it is
+%%
+%% Pages are written by `halley_ids' alone, bits by the owner of the follows alone, and both by the
+%% recovery before these run. Anyone reads. Not here: from an id to its number
+%% (`halley_ids_index').
+-module(halley_ids_pages).
+
+-export([new/1, forget/0, id/1, set/1, clear/1, last/0, fold/2]).
+-export([is_durable/1, set_durable/2, put_durable_page/2, durable_page/1, page_numbers/0]).
+-export_type([page_number/0]).
+
+-define(PAGES, halley_id_pages).
+-define(PLACES, 64).
+-define(BITS, 32).
+
+-type user_number() :: halley_id:user_number().
+-type id() :: halley_id:id().
+-type page_number() :: non_neg_integer().
+-type page() :: binary().
+
+%% The caller, a supervisor, owns the table. There are bits for numbers up to `Last'.
+-spec new(Last :: user_number()) -> ok.
+new(Last) ->
+    ?PAGES = ets:new(?PAGES, [set, public, named_table, {read_concurrency, true}]),
+    true = ets:insert(?PAGES, {0, <<0>>}),
+    Size = Last div ?BITS + 1,
+    persistent_term:put(?MODULE, {atomics:new(Size, [{signed, false}]), Size}).
+
+%% As if new. For a recovery that begins again.
+-spec forget() -> ok.
+forget() ->
+    {_, Size} = words(),
+    true = ets:delete_all_objects(?PAGES),
+    true = ets:insert(?PAGES, {0, <<0>>}),
+    persistent_term:put(?MODULE, {atomics:new(Size, [{signed, false}]), Size}).
+
+%% <<>> if the number is nobody's.
+-spec id(user_number()) -> id() | <<>>.
+id(Number) -> id_at(Number rem ?PLACES, page(Number div ?PLACES)).
+
+id_at(0, <<N, Id:N/binary, _/binary>>) -> Id;
+id_at(Place, <<N, _:N/binary, Rest/binary>>) -> id_at(Place - 1, Rest);
+id_at(_, <<>>) -> <<>>.
+
+page(PageNumber) ->
+    case ets:lookup(?PAGES, PageNumber) of
+        [{_, Page}] -> Page;
+        [] -> <<>>
+    end.
+
+%% Makes these numbers those of these ids; ascending by number.
+-spec set([{user_number(), id()}]) -> ok.
+set([{Number, _} | _] = Names) ->
+    P = Number div ?PLACES,
+    {Here, There} = lists:splitwith(fun({N, _}) -> N div ?PLACES =:= P end, Names),
+    true = ets:insert(?PAGES, {P, with(Here, P * ?PLACES, page(P), [])}),
+    set(There);
+set([]) ->
+    ok.
+
+%% From `At' on the page isn't in `Out' yet.
+with([{Number, Id} | Names], At, Page, Out) ->
+    {Before, Rest} = split(Number - At, Page),
+    Behind = case Rest of
+                 <<N, _:N/binary, Others/binary>> -> Others;
+                 <<>> -> <<>>
+             end,
+    with(Names, Number + 1, Behind, [Out, Before, byte_size(Id), Id]);
+with([], _, Page, Out) ->
+    iolist_to_binary([Out, Page]).
+
+%% So many places from the beginning of a page, those that it hasn't got as well.
+split(Places, Page) -> split(Places, Page, 0).
+
+split(0, Page, At) ->
+    <<Before:At/binary, Rest/binary>> = Page,
+    {Before, Rest};
+split(Places, Page, At) ->
+    case Page of
+        <<_:At/binary, N, _:N/binary, _/binary>> -> split(Places - 1, Page, At + 1 + N);
+        <<_:At/binary>> -> {[Page, binary:copy(<<0>>, Places)], <<>>}
+    end.
+
+%% Makes these numbers nobody's; ascending.
+-spec clear([user_number()]) -> ok.
+clear(Numbers) -> set([{Number, <<>>} || Number <- Numbers]).
+
+%% A page of a checkpoint: all of its ids are durable.
+-spec put_durable_page(page_number(), page()) -> ok.
+put_durable_page(PageNumber, Page) ->
+    true = ets:insert(?PAGES, {PageNumber, Page}),
+    set_durable([Number || {_, Number} <- ids(PageNumber * ?PLACES, Page)], true).
+
+%% The highest number that has a place.
+-spec last() -> user_number().
+last() ->
+    P = lists:max(page_numbers()),
+    P * ?PLACES + places(page(P), 0) - 1.
+
+places(<<N, _:N/binary, Rest/binary>>, Places) -> places(Rest, Places + 1);
+places(<<>>, Places) -> Places.
+
+%% Folds over the ids there are, a page at a time, ascending.
+-spec fold(fun(([{id(), user_number()}], Acc) -> Acc), Acc) -> Acc.
+fold(Fun, Acc) ->
+    ets:foldl(fun({P, Page}, Acc1) -> Fun(ids(P * ?PLACES, Page), Acc1) end, Acc, ?PAGES).
+
+ids(Number, <<0, Rest/binary>>) -> ids(Number + 1, Rest);
+ids(Number, <<N, Id:N/binary, Rest/binary>>) -> [{Id, Number} | ids(Number + 1, Rest)];
+ids(_, <<>>) -> [].
+
+-spec page_numbers() -> [page_number()].
+page_numbers() -> ets:select(?PAGES, [{{'$1', '_'}, [], ['$1']}]).
+
+%% A page with the durable ids alone; `none' if it has none.
+-spec durable_page(page_number()) -> {ok, page()} | none.
+durable_page(PageNumber) ->
+    First = PageNumber * ?PLACES,
+    case durable(First, page(PageNumber)) of
+        [] -> none;
+        Names -> {ok, with(Names, First, <<>>, [])}
+    end.
+
+durable(First, Page) -> [{N, Id} || {Id, N} <- ids(First, Page), is_durable(N)].
+
+%% --- durable -------------------------------------------------------------------------------------
+
+-spec is_durable(user_number()) -> boolean().
+is_durable(Number) ->
+    {Words, Size} = words(),
+    Index = Number div ?BITS + 1,
+    Index =< Size andalso (atomics:get(Words, Index) bsr (Number rem ?BITS)) band 1 =:= 1.
+
+-spec set_durable([user_number()], boolean()) -> ok.
+set_durable([], _) ->
+    ok;
+set_durable(Numbers, Is) ->
+    Words = roomy(lists:max(Numbers) div ?BITS + 1, words()),
+    lists:foreach(fun(Number) ->
+        Index = Number div ?BITS + 1,
+        Bit = 1 bsl (Number rem ?BITS),
+        Word = atomics:get(Words, Index),
+        atomics:put(Words, Index, case Is of
+                                      true -> Word bor Bit;
+                                      false -> Word band bnot Bit
+                                  end)
+    end, Numbers).
+
+%% A store may hold more ids than a limit that was lowered since. Only the recovery meets them.
+roomy(Index, {Words, Size}) when Index =< Size -> Words;
+roomy(Index, {Words, Size}) ->
+    Larger = atomics:new(2 * Index, [{signed, false}]),
+    lists:foreach(fun(I) -> atomics:put(Larger, I, atomics:get(Words, I)) end, lists:seq(1, Size)),
+    persistent_term:put(?MODULE, {Larger, 2 * Index}),
+    Larger.
+
+words() -> persistent_term:get(?MODULE).

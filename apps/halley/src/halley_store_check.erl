@@ -1,0 +1,47 @@
+%% Are both directions of the follows the same set, and does every number in them have an id?
+%%
+%% It is asked once, when the store opens, so it must be cheap: of each direction the pairs are
+%% counted and three sums are made, of the users, of the subjects, and of their products. Two
+%% different sets can have the same sums; two sets that differ by damage or by a fault of ours
+%% won't. Ids are looked up for the first member of each pair, in both directions, and so for both.
+-module(halley_store_check).
+
+-export([run/0]).
+
+-define(SUM_BITS, 56).
+-define(SUM(X), ((X) band ((1 bsl ?SUM_BITS) - 1))).
+
+-spec run() -> ok | {error, What :: string()}.
+run() ->
+    try {sums(halley_following), sums(halley_followers)} of
+        {{N, Users, Subjects, Products}, {N, Subjects, Users, Products}} -> ok;
+        {Following, Followers} ->
+            {error, io_lib:format("the two directions of the follows disagree, ~b and ~b pairs",
+                                  [element(1, Following), element(1, Followers)])}
+    catch
+        throw:{nobody, Table, Number} ->
+            {error, io_lib:format("the number ~b in ~ts is nobody's", [Number, Table])};
+        throw:{malformed, Table, Fence} ->
+            {error, io_lib:format("the page ~b of ~ts is none", [Fence, Table])}
+    end.
+
+sums(Table) ->
+    {Sums, _} = ets:foldl(fun({Fence, Page}, {Sums, Last}) -> page(Page, Table, Fence, Last, Sums)
+                          end, {{0, 0, 0, 0}, none}, Table),
+    Sums.
+
+%% `Last': the first member of the pair before, whose id is known.
+page(<<A:32, N:16, Members:N/binary-unit:32, Rest/binary>>, Table, Fence, Last,
+     {Count, As, Bs, Products}) when N > 0 ->
+    A =:= Last orelse halley_ids_pages:is_durable(A) andalso halley_ids_pages:id(A) =/= <<>>
+        orelse throw({nobody, Table, A}),
+    Sum = members(Members, 0),
+    page(Rest, Table, Fence, A, {Count + N, ?SUM(As + A * N), ?SUM(Bs + Sum),
+                                 ?SUM(Products + A * ?SUM(Sum))});
+page(<<>>, _, _, Last, Sums) ->
+    {Sums, Last};
+page(_, Table, Fence, _, _) ->
+    throw({malformed, Table, Fence}).
+
+members(<<B:32, Members/binary>>, Sum) -> members(Members, Sum + B);
+members(<<>>, Sum) -> Sum.

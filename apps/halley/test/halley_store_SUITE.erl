@@ -1,0 +1,372 @@
+%% What is acknowledged stays: under a full disk, damaged files, a folder that goes away, and when
+%% the store of a build before is taken over.
+-module(halley_store_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2,
+         end_per_testcase/2]).
+-export([full_during_a_group/1, full_during_a_checkpoint/1, full_at_start/1, full_at_first_start/1,
+         refusals_end_nothing/1, folder_moved_away/1, damage_is_never_silent/1,
+         damaged_checkpoint_is_made_up_for/1, a_torn_group_is_cut/1, an_older_copy_is_refused/1,
+         taken_over/1, taken_over_twice/1, both_are_there/1, taken_over_by_another_node/1]).
+
+-import(halley_store_helper, [id/1, agree/0]).
+
+-define(DAMAGES, 400).
+
+suite() -> [{timetrap, {minutes, 5}}].
+
+all() ->
+    [full_during_a_group, full_during_a_checkpoint, full_at_start, full_at_first_start,
+     refusals_end_nothing, folder_moved_away, damage_is_never_silent,
+     damaged_checkpoint_is_made_up_for, a_torn_group_is_cut, an_older_copy_is_refused, taken_over,
+     taken_over_twice, both_are_there, taken_over_by_another_node].
+
+init_per_suite(Config) ->
+    Self = self(),
+    Owner = spawn(fun() ->
+        ets:whereis(halley_metrics_edge) =:= undefined andalso halley_metrics:new(),
+        Self ! {self(), ready},
+        receive stop -> ok end
+    end),
+    receive {Owner, ready} -> ok end,
+    #{level := Level} = logger:get_primary_config(),
+    ok = logger:set_primary_config(level, none),
+    [{metrics, Owner}, {level, Level} | Config].
+
+end_per_suite(Config) ->
+    ok = logger:set_primary_config(level, proplists:get_value(level, Config)),
+    proplists:get_value(metrics, Config) ! stop,
+    ok.
+
+init_per_testcase(Case, Config) ->
+    Dir = filename:join(proplists:get_value(priv_dir, Config), atom_to_list(Case)),
+    ok = filelib:ensure_path(Dir),
+    [{dir, Dir} | Config].
+
+end_per_testcase(_, Config) ->
+    Dir = proplists:get_value(dir, Config),
+    case whereis(halley_store_sup) of
+        undefined -> ok;
+        Sup -> halley_store_helper:close(Sup)
+    end,
+    _ = os:cmd("umount -l " ++ Dir ++ " 2>&1"),
+    ok.
+
+%% --- a full disk ---------------------------------------------------------------------------------
+
+%% Tmpfs takes root. Nothing stands for it: without root the case says that it didn't run.
+small_disk(Config, Megabytes) ->
+    Dir = proplists:get_value(dir, Config),
+    case os:cmd(io_lib:format("mount -t tmpfs -o size=~bm,mode=700 tmpfs ~ts && echo ok",
+                              [Megabytes, Dir])) of
+        "ok\n" -> Dir;
+        Said -> throw({skip, "a small file system needs root: " ++ Said})
+    end.
+
+fill(Dir) -> fill(Dir, 0).
+
+%% All but so many bytes.
+fill(Dir, Left) ->
+    File = filename:join(Dir, "filler"),
+    _ = os:cmd("dd if=/dev/zero bs=4k of=" ++ File ++ " 2>&1"),
+    {ok, Fd} = file:open(File, [read, write, raw]),
+    {ok, End} = file:position(Fd, eof),
+    {ok, _} = file:position(Fd, max(0, End - Left)),
+    ok = file:truncate(Fd),
+    ok = file:close(Fd).
+
+free(Dir) -> ok = file:delete(filename:join(Dir, "filler")).
+
+await_writable() -> halley_store_helper:await(fun() -> halley_store:refusing() =:= false end).
+
+%% The first finding: everything that was acknowledged after a group that met a full disk was lost.
+full_during_a_group(Config) ->
+    Dir = small_disk(Config, 16),
+    Sup = halley_store_helper:open(Dir),
+    First = pairs(1, 100),
+    {ok, _} = halley_follows:follow(First),
+    fill(Dir),
+    ?assertEqual({error, disk_full}, halley_follows:follow(pairs(1000, 5000))),
+    ?assertEqual(disk_full, halley_store:refusing()),
+    ?assertEqual({error, disk_full}, halley_follows:follow([{<<"x">>, <<"y">>}])),
+    ?assertEqual(undefined, halley_ids:lookup(<<"x">>)),
+    ?assertEqual(lists:sort(First), lists:sort(agree())),
+    free(Dir),
+    ok = await_writable(),
+    Later = lists:append([begin
+        Pairs = pairs(10000 + 10 * N, 10),
+        {ok, _} = halley_follows:follow(Pairs),
+        Pairs
+    end || N <- lists:seq(1, 20)]),
+    halley_store_helper:reopen(Sup, Dir),
+    ?assertEqual(lists:usort(First ++ Later), lists:sort(agree())).
+
+%% The third one: a checkpoint cut the journal though its pages never reached the disk.
+full_during_a_checkpoint(Config) ->
+    Dir = small_disk(Config, 16),
+    Sup = halley_store_helper:open(Dir),
+    Pairs = lists:usort(pairs(1, 48000)),
+    {ok, _} = halley_follows:follow(Pairs),
+    fill(Dir, 100000),
+    ?assertMatch({error, enospc}, halley_follows_owner:checkpoint()),
+    ?assertEqual([], filelib:wildcard(filename:join([Dir, "follows", "*.new"]))),
+    free(Dir),
+    More = pairs(100000, 10),
+    {ok, _} = halley_follows:follow(More),
+    Reopened = halley_store_helper:reopen(Sup, Dir),
+    ?assertEqual(lists:usort(Pairs ++ More), lists:sort(agree())),
+    ok = halley_follows_owner:checkpoint(),
+    halley_store_helper:reopen(Reopened, Dir),
+    ?assertEqual(lists:usort(Pairs ++ More), lists:sort(agree())).
+
+%% The fourth: a start on a full disk deleted logs.
+full_at_start(Config) ->
+    Dir = small_disk(Config, 16),
+    Sup = halley_store_helper:open(Dir),
+    Pairs = lists:usort(pairs(1, 5000)),
+    {ok, _} = halley_follows:follow(Pairs),
+    halley_store_helper:close(Sup),
+    fill(Dir),
+    Full = halley_store_helper:open(Dir),
+    ?assertEqual(Pairs, lists:sort(agree())),
+    ?assertEqual({error, disk_full}, halley_follows:follow(pairs(9000, 5000))),
+    free(Dir),
+    ok = await_writable(),
+    {ok, _} = halley_follows:follow(pairs(9000, 10)),
+    halley_store_helper:reopen(Full, Dir),
+    ?assertEqual(lists:usort(Pairs ++ pairs(9000, 10)), lists:sort(agree())).
+
+full_at_first_start(Config) ->
+    Dir = small_disk(Config, 1),
+    fill(Dir),
+    Sup = halley_store_helper:open(Dir),
+    ?assertEqual({error, disk_full}, halley_follows:follow([{<<"a">>, <<"b">>}])),
+    free(Dir),
+    ok = await_writable(),
+    {ok, _} = halley_follows:follow([{<<"a">>, <<"b">>}]),
+    halley_store_helper:reopen(Sup, Dir),
+    ?assertEqual([{<<"a">>, <<"b">>}], agree()).
+
+%% The sixth: six refused requests within ten seconds ended the brain.
+refusals_end_nothing(Config) ->
+    Dir = small_disk(Config, 4),
+    Sup = halley_store_helper:open(Dir),
+    Owner = whereis(halley_follows_owner),
+    fill(Dir),
+    [?assertEqual({error, disk_full}, halley_follows:follow(pairs(1000 * N, 900)))
+     || N <- lists:seq(1, 50)],
+    ?assertEqual({Sup, Owner}, {whereis(halley_store_sup), whereis(halley_follows_owner)}).
+
+%% What is written into a folder that has no name is gone with the process.
+folder_moved_away(Config) ->
+    Dir = proplists:get_value(dir, Config),
+    Sup = halley_store_helper:open(Dir),
+    {ok, _} = halley_follows:follow(pairs(1, 10)),
+    Away = Dir ++ "-away",
+    ok = file:rename(Dir, Away),
+    ?assertMatch({error, {store_failed, moved}}, halley_follows:follow(pairs(100, 10))),
+    ?assertEqual(moved, halley_store:refusing()),
+    ?assertEqual(lists:sort(pairs(1, 10)), lists:sort(agree())),
+    ok = file:rename(Away, Dir),
+    ok = await_writable(),
+    {ok, _} = halley_follows:follow(pairs(200, 10)),
+    halley_store_helper:reopen(Sup, Dir),
+    ?assertEqual(lists:usort(pairs(1, 10) ++ pairs(200, 10)), lists:sort(agree())).
+
+%% --- damaged files -------------------------------------------------------------------------------
+
+%% Every file, flipped, cut, removed or swapped with an older one of its name: it starts with
+%% everything, or says which file it is. Nothing else.
+damage_is_never_silent(Config) ->
+    {Dir, Older, Pairs, Names} = aged_store(Config),
+    Seed = rand:seed_s(exsss, {1, 2, erlang:unique_integer([positive])}),
+    {Outcomes, _} = lists:mapfoldl(fun(N, State) ->
+        Copy = filename:join(filename:dirname(Dir), "copy-" ++ integer_to_list(N)),
+        copy(Dir, Copy),
+        {Damage, State1} = damage(Copy, Older, State),
+        Outcome = outcome(Copy, Pairs, Names),
+        ?assertNotEqual({Damage, silent}, {Damage, Outcome}),
+        ok = file:del_dir_r(Copy),
+        {Outcome, State1}
+    end, Seed, lists:seq(1, ?DAMAGES)),
+    %% Damage that hurts nothing, and such that can't be made up for.
+    ?assert(lists:member(whole, Outcomes)),
+    ?assert(lists:member(named, Outcomes)).
+
+%% A store with two checkpoints and groups since, stopped, and an older copy of it.
+aged_store(Config) ->
+    Dir = filename:join(proplists:get_value(dir, Config), "store"),
+    Older = Dir ++ "-older",
+    Sup = halley_store_helper:open(Dir),
+    {ok, _} = halley_follows:follow(pairs(1, 2000)),
+    ok = halley_follows_owner:checkpoint(),
+    {ok, _} = halley_follows:follow(pairs(2000, 1000)),
+    ok = halley_follows_owner:checkpoint(),
+    {ok, _} = halley_follows:follow(pairs(5000, 50)),
+    halley_store_helper:close(Sup),
+    copy(Dir, Older),
+    Again = halley_store_helper:open(Dir),
+    {ok, _} = halley_follows:unfollow(pairs(1, 100)),
+    {ok, _} = halley_follows:follow(pairs(6000, 50)),
+    Pairs = lists:sort(agree()),
+    Names = names(Pairs),
+    halley_store_helper:close(Again),
+    {Dir, Older, Pairs, Names}.
+
+%% Whose number each one is.
+names(Pairs) ->
+    Ids = lists:usort(lists:append([[U, S] || {U, S} <- Pairs])),
+    [{Id, halley_ids:lookup(Id)} || Id <- Ids].
+
+copy(From, To) -> "" = os:cmd("cp -a " ++ From ++ " " ++ To).
+
+damage(Dir, Older, State) ->
+    Files = [F || F <- ["follows.position" | filelib:wildcard("follows/*", Dir)]],
+    {I, State1} = rand:uniform_s(length(Files), State),
+    {K, State2} = rand:uniform_s(4, State1),
+    {X, State3} = rand:uniform_s(State2),
+    Name = lists:nth(I, Files),
+    Path = filename:join(Dir, Name),
+    Kind = lists:nth(K, [flip, cut, remove, older]),
+    ok = damage(Kind, X, Path, filename:join(Older, Name)),
+    {{Kind, X, Name}, State3}.
+
+damage(flip, X, Path, _) ->
+    {ok, Bytes} = file:read_file(Path),
+    At = trunc(X * byte_size(Bytes)),
+    <<Before:At/binary, Byte, After/binary>> = Bytes,
+    Bit = 1 bsl (trunc(X * 1000003) rem 8),
+    file:write_file(Path, <<Before/binary, (Byte bxor Bit), After/binary>>);
+damage(cut, X, Path, _) ->
+    {ok, Bytes} = file:read_file(Path),
+    file:write_file(Path, binary_part(Bytes, 0, trunc(X * byte_size(Bytes))));
+damage(remove, _, Path, _) ->
+    file:delete(Path);
+damage(older, _, Path, Older) ->
+    case filelib:is_regular(Older) of
+        true -> {ok, _} = file:copy(Older, Path), ok;
+        false -> ok
+    end.
+
+outcome(Dir, Pairs, Names) ->
+    application:set_env(halley, data_dir, Dir),
+    case halley_store_sup:start_link() of
+        {ok, Sup} ->
+            unlink(Sup),
+            Found = try {lists:sort(agree()), names(Pairs)} catch _:Reason -> Reason end,
+            halley_store_helper:close(Sup),
+            case Found of
+                {Pairs, Names} -> whole;
+                _ -> silent
+            end;
+        {error, Line} ->
+            {match, _} = re:run(Line, "^data.dir: .*follows.*`./halley repair`"),
+            named
+    end.
+
+%% The checkpoint before and the journal since are kept for that, and a new one is written.
+damaged_checkpoint_is_made_up_for(Config) ->
+    {Dir, _, Pairs, _} = aged_store(Config),
+    Newest = lists:last(filelib:wildcard(filename:join([Dir, "follows", "checkpoint-*"]))),
+    ok = damage(flip, 0.5, Newest, none),
+    Sup = halley_store_helper:open(Dir),
+    ?assertEqual(Pairs, lists:sort(agree())),
+    ?assertEqual(1, halley_store:damaged()),
+    ok = halley_follows_owner:checkpoint(),
+    halley_store_helper:reopen(Sup, Dir),
+    ?assertEqual(0, halley_store:damaged()),
+    ?assertEqual(Pairs, lists:sort(agree())).
+
+%% Nobody was answered for what was being written when the brain was killed.
+a_torn_group_is_cut(Config) ->
+    {Dir, _, Pairs, _} = aged_store(Config),
+    Journal = lists:last(filelib:wildcard(filename:join([Dir, "follows", "journal-*"]))),
+    {ok, Bytes} = file:read_file(Journal),
+    Group = binary_part(Bytes, 44, byte_size(Bytes) - 44),
+    lists:foreach(fun(Size) ->
+        ok = file:write_file(Journal, [Bytes, binary_part(Group, 0, Size)]),
+        Sup = halley_store_helper:open(Dir),
+        ?assertEqual(Pairs, lists:sort(agree())),
+        halley_store_helper:close(Sup),
+        ?assertEqual(byte_size(Bytes), filelib:file_size(Journal))
+    end, [1, 4, 11, 12, 13, 100]),
+    %% Zeros, as a file system leaves them that had given the room already.
+    ok = file:write_file(Journal, [Bytes, <<0:80000>>]),
+    _ = halley_store_helper:open(Dir),
+    ?assertEqual(Pairs, lists:sort(agree())).
+
+an_older_copy_is_refused(Config) ->
+    {Dir, Older, _, _} = aged_store(Config),
+    ok = file:del_dir_r(filename:join(Dir, "follows")),
+    copy(filename:join(Older, "follows"), Dir),
+    application:set_env(halley, data_dir, Dir),
+    {error, Line} = halley_store_sup:start_link(),
+    ?assertMatch({match, _}, re:run(Line, "2 groups of changes .* or the folder is an older copy")).
+
+%% --- the store of a build before -----------------------------------------------------------------
+
+%% Made by the last build that kept it in Mnesia: 2,000 follows and a checkpoint, then every fifth
+%% unfollowed again, and 50 more.
+unpack(Config) ->
+    Dir = filename:join(proplists:get_value(dir, Config), "store"),
+    ok = filelib:ensure_path(Dir),
+    Archive = filename:join(proplists:get_value(data_dir, Config), "mnesia.tgz"),
+    ok = erl_tar:extract(Archive, [compressed, {cwd, Dir}]),
+    Dir.
+
+expected() ->
+    lists:sort([{<<"u", (id(N))/binary>>, <<"s", (id(N rem 7))/binary>>}
+                || N <- lists:seq(1, 2000), N rem 5 =/= 0]
+               ++ [{<<"v", (id(N))/binary>>, <<"u", (id(N))/binary>>} || N <- lists:seq(1, 50)]).
+
+taken_over(Config) ->
+    Dir = unpack(Config),
+    Sup = halley_store_helper:open(Dir),
+    ?assertEqual(expected(), lists:sort(agree())),
+    ?assertEqual(2014, halley_ids:lookup(<<"v7">>)),
+    ?assert(filelib:is_dir(filename:join(Dir, "mnesia-taken-over"))),
+    ?assertNot(filelib:is_file(filename:join(Dir, "mnesia"))),
+    {ok, _} = halley_follows:follow([{<<"new">>, <<"s1">>}]),
+    halley_store_helper:reopen(Sup, Dir),
+    ?assertEqual(lists:sort([{<<"new">>, <<"s1">>} | expected()]), lists:sort(agree())).
+
+%% It was cut short behind its checkpoint, and when only the folder's name was left to be changed.
+taken_over_twice(Config) ->
+    Dir = unpack(Config),
+    Sup = halley_store_helper:open(Dir),
+    halley_store_helper:close(Sup),
+    ok = file:rename(filename:join(Dir, "mnesia-taken-over"), filename:join(Dir, "mnesia")),
+    Again = halley_store_helper:open(Dir),
+    ?assertEqual(expected(), lists:sort(agree())),
+    halley_store_helper:close(Again),
+    ok = file:rename(filename:join(Dir, "mnesia-taken-over"), filename:join(Dir, "mnesia")),
+    [Journal] = filelib:wildcard(filename:join([Dir, "follows", "journal-*"])),
+    ok = file:delete(Journal),
+    _ = halley_store_helper:open(Dir),
+    ?assertEqual(expected(), lists:sort(agree())).
+
+%% Somebody went back to the build before, and then forward again.
+both_are_there(Config) ->
+    Dir = unpack(Config),
+    Sup = halley_store_helper:open(Dir),
+    {ok, _} = halley_follows:follow([{<<"new">>, <<"s1">>}]),
+    halley_store_helper:close(Sup),
+    ok = file:rename(filename:join(Dir, "mnesia-taken-over"), filename:join(Dir, "mnesia")),
+    {error, Line} = halley_store_sup:start_link(),
+    ?assertMatch({match, _}, re:run(Line, "^data.dir: .* are both there")).
+
+taken_over_by_another_node(Config) ->
+    Dir = unpack(Config),
+    Eval = "application:set_env(halley, data_dir, \"" ++ Dir ++ "\"),"
+           "{error, Text} = halley_store_sup:start_link(), io:put_chars([Text, 10]), halt().",
+    Output = os:cmd("erl -noinput -start_epmd false -dist_listen false -sname other@localhost"
+                    " -pa " ++ filename:dirname(code:which(halley_store)) ++ " -eval '"
+                    ++ Eval ++ "'"),
+    ?assertMatch({match, _}, re:run(Output, "node.name: .* belongs to node nonode@nohost, and "
+                                            "this one is other@localhost")),
+    ?assert(filelib:is_file(filename:join([Dir, "mnesia", "schema.DAT"]))).
+
+pairs(First, Count) ->
+    [{id(N), <<"s", (id(N rem 37))/binary>>} || N <- lists:seq(First, First + Count - 1)].
