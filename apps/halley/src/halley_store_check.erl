@@ -3,7 +3,8 @@
 %% It is asked once, when the store opens, so it must be cheap: of each direction the pairs are
 %% counted and three sums are made, of the users, of the subjects, and of their products. Two
 %% different sets can have the same sums; two sets that differ by damage or by a fault of ours
-%% won't. Ids are looked up for the first member of each pair, in both directions, and so for both.
+%% won't. Whether a number has an id is asked of the first member of each pair, in both directions,
+%% and so of both: it has one if it is durable (`halley_ids_pages').
 -module(halley_store_check).
 
 -export([run/0]).
@@ -33,8 +34,7 @@ sums(Table) ->
 %% `Last': the first member of the pair before, whose id is known.
 page(<<A:32, N:16, Members:N/binary-unit:32, Rest/binary>>, Table, Fence, Last,
      {Count, As, Bs, Products}) when N > 0 ->
-    A =:= Last orelse halley_ids_pages:is_durable(A) andalso halley_ids_pages:id(A) =/= <<>>
-        orelse throw({nobody, Table, A}),
+    A =:= Last orelse halley_ids_pages:is_durable(A) orelse throw({nobody, Table, A}),
     Sum = members(Members, 0),
     page(Rest, Table, Fence, A, {Count + N, ?SUM(As + A * N), ?SUM(Bs + Sum),
                                  ?SUM(Products + A * ?SUM(Sum))});
@@ -43,5 +43,6 @@ page(<<>>, _, _, Last, Sums) ->
 page(_, Table, Fence, _, _) ->
     throw({malformed, Table, Fence}).
 
-members(<<B:32, Members/binary>>, Sum) -> members(Members, Sum + B);
+members(<<A:32, B:32, C:32, D:32, Members/binary>>, Sum) -> members(Members, Sum + A + B + C + D);
+members(<<A:32, Members/binary>>, Sum) -> members(Members, Sum + A);
 members(<<>>, Sum) -> Sum.
