@@ -43,7 +43,7 @@ run(Dir, Users, Degree) ->
     row("memory of the VM, settled", mb(memory()), "MB"),
     row("  of it before the store was opened", mb(Empty), "MB"),
     row("  resident, the whole process", resident_mb(), "MB"),
-    row("on disk", string:trim(os:cmd("du -sm " ++ Dir ++ "/[fm]* 2>/dev/null | tail -1 | cut -f1")), "MiB"),
+    row("on disk", string:trim(os:cmd("du -sm " ++ Dir ++ "/follows | cut -f1")), "MiB"),
     close(),
     {OpenMs, _} = ms(fun open/0),
     row("open again", round(OpenMs), "ms"),

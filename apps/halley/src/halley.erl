@@ -94,7 +94,8 @@ login(User, Pid) when node(Pid) =:= node() ->
         {ok, [Number]} ->
             case halley_sessions:open(Number, Pid) of
                 ok -> halley_groups:changed(Number);
-                full -> {error, too_many_sessions}
+                full -> {error, too_many_sessions};
+                gone -> login(User, Pid)
             end;
         {error, _} = Error -> Error
     end.

@@ -7,7 +7,7 @@
 %% It is in memory alone, as user numbers of those who follow nothing are.
 -module(halley_closings).
 
--export([new/0, record/2, of_user/1]).
+-export([new/0, record/2, of_user/1, forget/1]).
 -export_type([closing/0, reason/0]).
 
 -define(DRAWN, {?MODULE, drawn}).
@@ -43,3 +43,14 @@ of_user(User) ->
     Rows = ets:match(?MODULE, {'_', User, '$1', '$2', '$3', '$4', '$5'}),
     [#{at => At, reason => Reason, worker => Worker, conn => Conn}
      || [_, At, Reason, Worker, Conn] <- lists:reverse(lists:sort(Rows))].
+
+%% Numbers that are about to be given again: what their next users ask for is not what these left.
+-spec forget([halley_id:user_number()]) -> ok.
+forget(Users) ->
+    Is = maps:from_keys(Users, true),
+    Places = ets:foldl(fun({Place, User, _, _, _, _, _}, Acc) when is_map_key(User, Is) ->
+                               [Place | Acc];
+                          (_, Acc) ->
+                               Acc
+                       end, [], ?MODULE),
+    lists:foreach(fun(Place) -> true = ets:delete(?MODULE, Place) end, Places).

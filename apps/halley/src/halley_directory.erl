@@ -3,15 +3,17 @@
 %% One word for each user number (`halley_directory_words'). A word is
 %%   0         the user is offline;
 %%   SEVERAL   the user's sessions are rows of the ETS bag `halley_directory_rows';
+%%   LEAVING   the user is offline, and no session opens (`halley_directory_leaving');
 %%   else      the user has one session, on a link: slot (10 bits, 1..1023) and conn (48 bits).
 %% A word is below 2^59, so it stays an immediate integer: reading one makes no garbage. Slot 0 is
-%% no slot, so SEVERAL = 1 is no session. A row is {user number, word | pid}.
+%% no slot, so SEVERAL = 1 and LEAVING = 2 are no sessions. A row is {user number, word | pid}.
 %%
 %% Reads take no lock and ask no process. A link opens and closes the only session of a user by one
 %% compare-and-exchange. Whatever involves rows goes through the owner, this gen_server.
 %%
 %% Who may change a word, and why that is enough:
 %%   0 -> session      any process (open). session -> 0: any process (close), if it is that session.
+%%   0 -> LEAVING -> 0: whoever gives numbers.
 %%   session -> SEVERAL, SEVERAL -> anything: the owner only.
 %% So a word that is SEVERAL is stable for the owner, and any other word can change beneath it:
 %% the owner exchanges, and starts again where it lost.
@@ -40,6 +42,8 @@
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 -export_type([session/0, slot/0, conn/0, word/0]).
 
+-include("halley_directory.hrl").
+
 -type slot() :: 1..1023.
 -type conn() :: 0..16#FFFFFFFFFFFF.
 -type session() :: {link, slot(), conn()} | pid().
@@ -48,7 +52,6 @@
 -type user_number() :: non_neg_integer().
 
 -define(ROWS, halley_directory_rows).
--define(SEVERAL, 1).
 -define(CONN_BITS, 48).
 -define(CONN_MAX, 16#FFFFFFFFFFFF).
 -define(SLOT_MAX, 1023).
@@ -69,6 +72,7 @@
 -spec new() -> ok.
 new() ->
     ?ROWS = ets:new(?ROWS, [bag, named_table, public, {read_concurrency, true}]),
+    ok = halley_directory_leaving:new(),
     persistent_term:put(?COUNTS, counters:new(2, [atomics])),
     persistent_term:put(?SHUT_SLOTS, atomics:new(?SLOT_MAX, [])),
     halley_directory_words:new().
@@ -80,9 +84,10 @@ start_link(Ended) ->
     gen_server:start_link({local, ?MODULE}, ?MODULE, Ended, []).
 
 %% Opens a session, unless the user has as many as `Max'. Others that it has are told, the oldest
-%% first. Opening the same one again changes nothing.
+%% first. Opening the same one again changes nothing. `leaving': the number is about to be nobody's,
+%% and whoever gives numbers has to be asked first.
 -spec open(user_number(), session(), Max :: pos_integer() | infinity) ->
-    ok | {several, Others :: [session()]} | full.
+    ok | {several, Others :: [session()]} | full | leaving.
 open(User, {link, Slot, Conn}, Max) ->
     Word = word(Slot, Conn),
     case exchange(User, 0, Word) of
@@ -91,6 +96,8 @@ open(User, {link, Slot, Conn}, Max) ->
             take_back_if_shut(User, Word);
         Word ->
             ok;
+        ?LEAVING ->
+            leaving;
         _ ->
             call({open, User, Word, Max})
     end;
@@ -122,6 +129,7 @@ sessions(User) ->
 lookup(Chunks, User) ->
     case halley_directory_words:get(Chunks, User) of
         ?SEVERAL -> lookup_rows(Chunks, User);
+        ?LEAVING -> 0;
         Word -> Word
     end.
 
@@ -163,6 +171,7 @@ purge(Slot, Purged) ->
     try purge_rows(ets:select(?ROWS, Spec, ?PURGE_ROWS), Purged)
     after ets:safe_fixtable(?ROWS, false)
     end,
+    ok = halley_directory_leaving:forget(Slot),
     atomics:put(persistent_term:get(?SHUT_SLOTS), Slot, 0).
 
 purge_word(Slot, User, Word, Purged) when Word bsr ?CONN_BITS =:= Slot ->
@@ -240,7 +249,7 @@ handle_call({grow, User}, _, State) ->
 handle_call({open, User, Row, Max}, _, State) ->
     ok = halley_directory_words:grow(User),
     case owner_open(User, Row, Max) of
-        full -> {reply, full, State};
+        NotOpen when NotOpen =:= full; NotOpen =:= leaving -> {reply, NotOpen, State};
         Opened -> {reply, Opened, monitor_process(User, Row, State)}
     end;
 handle_call({close, User, Row}, _, State) ->
@@ -281,6 +290,8 @@ owner_open(User, Row, Max) ->
                 ok ->
                     count(1, 1),
                     take_back_if_shut(User, Row);
+                ?LEAVING ->
+                    leaving;
                 _ ->
                     owner_open(User, Row, Max)
             end;
@@ -298,9 +309,9 @@ to_several(User, Word, Row, Max) ->
             count(case Word of 0 -> 1; _ -> 0 end, 1),
             close_if_shut(User, Row),
             case Word of 0 -> ok; _ -> {several, [session(Word)]} end;
-        _ ->
+        Found ->
             true = ets:delete(?ROWS, User),
-            owner_open(User, Row, Max)
+            case Found of ?LEAVING -> leaving; _ -> owner_open(User, Row, Max) end
     end.
 
 close_if_shut(User, Word) when is_integer(Word) ->

@@ -27,7 +27,7 @@ new() ->
 %% For a fan-out: the chunks are fetched once, then each `get/2' is two steps.
 -spec chunks() -> chunks().
 chunks() ->
-    persistent_term:get(?MODULE).
+    persistent_term:get(?MODULE, {}).
 
 -spec get(chunks(), index()) -> non_neg_integer().
 get(Chunks, Index) ->

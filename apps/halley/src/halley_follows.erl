@@ -61,7 +61,7 @@ unfollow(Pairs) ->
 
 %% A store that refuses is asked before ids get numbers.
 change(Operation, Pairs) ->
-    case halley_follows_owner:refusing() of
+    case halley_follows_request:refusing() of
         false -> change(Operation, Pairs, 0, 0, 0, []);
         {error, _} = Error -> Error
     end.
@@ -69,15 +69,18 @@ change(Operation, Pairs) ->
 change(_, [], _, Changed, Same, Errors) ->
     {ok, Changed, Same, lists:append(lists:reverse(Errors))};
 change(Operation, Pairs, Index, Changed, Same, Errors) ->
+    Epoch = halley_follows_owner:epoch(),
     {Known, Unknown, Self, SliceEnd, Rest} = resolve(Pairs, Index),
     {Keys, SliceErrors} = settle(Operation, Unknown, Self, Known),
-    case halley_follows_owner:change(Operation, Keys) of
+    case halley_follows_request:change(Operation, Keys, Epoch) of
         {ok, N, Refused} ->
             AllErrors = lists:merge(SliceErrors, too_many(Refused, Pairs, Index, SliceEnd,
                                                           maps:from_list(SliceErrors))),
             Unchanged = SliceEnd - Index - N - length(AllErrors),
             change(Operation, Rest, SliceEnd, Changed + N, Same + Unchanged,
                    [AllErrors | Errors]);
+        {error, stale} ->
+            change(Operation, Pairs, Index, Changed, Same, Errors);
         {error, _} = Error -> Error
     end.
 

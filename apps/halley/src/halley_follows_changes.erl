@@ -22,10 +22,10 @@ apply_keys(Operation, Keys) ->
 %% Applies a group to tables that readers use and that an owner who died may have left half
 %% changed: each pair as its last change says, so that no reader sees it as it was before. Splits
 %% that were begun are ended first. Gives the group's pairs <<Subject:32, User:32, ...>>.
--spec apply_again(halley_store_journal:entries()) -> halley_pages:packed().
+-spec apply_again(halley_store_entries:entries()) -> halley_pages:packed().
 apply_again(Entries) ->
     lists:foreach(fun(Table) -> ok = halley_pages_table:trim(Table) end, ?TABLES),
-    Latest = halley_store_journal:fold(fun latest/2, #{}, Entries),
+    Latest = halley_store_entries:fold(fun latest/2, #{}, Entries),
     Keys = fun(Operation) -> [Key || {Key, O} <- maps:to_list(Latest), O =:= Operation] end,
     ok = apply_keys(remove, Keys(remove)),
     ok = apply_keys(add, Keys(add)),

@@ -20,17 +20,18 @@
 %% where all of it is followed already: that takes nobody further than the tables say, though its
 %% removal may be waiting.
 %%
-%% What waits is bounded by follows_queue_max pairs, reserved by the callers before they send;
-%% beyond it a call is refused as `overloaded`. A caller that dies after it reserved and before it
-%% sent leaves its reservation; reservations are forgotten when the mailbox is empty.
+%% Numbers that nothing refers to leave and are freed here (`halley_ids', `halley_ids_sweep'), so
+%% that no change comes in between: every change says in which *epoch* its numbers were looked up,
+%% and where numbers have left or were freed since, those of the change are kept, or it is `stale'.
 -module(halley_follows_owner).
 -behaviour(gen_server).
 
 -export([start_link/0, new_tables/0]).
--export([refusing/0, change/2, count/0, changes/0, checkpoint/0]).
+-export([count/0, changes/0, epoch/0, checkpoint/0, leave/1, free/1]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
 -include_lib("kernel/include/logger.hrl").
+-include("halley_follows.hrl").
 
 %% A group closes when it has this many pairs, or when nothing more waits.
 -define(GROUP_PAIRS, 100000).
@@ -47,21 +48,10 @@
 -define(PROBE_MS, 1000).
 
 %% Places of the atomics.
--define(QUEUED, 1).
--define(COUNT, 2).
--define(STARTED, 3).
--define(CHANGES, 4).
-
--record(change, {from :: gen_server:from() | caller,
-                 operation :: halley_pages:operation(),
-                 pairs :: pos_integer(),
-                 %% Most pairs of one user.
-                 most :: pos_integer(),
-                 refused = [] :: [halley_pages:key()],
-                 following :: halley_pages:packed(),
-                 followers :: halley_pages:packed(),
-                 %% That no follow referred to when it was asked for.
-                 numbers :: [halley_ids:user_number()]}).
+-define(COUNT, 1).
+-define(STARTED, 2).
+-define(CHANGES, 3).
+-define(EPOCH, 4).
 
 -record(state, {journal :: none | halley_store_journal:journal(),
                 waiting = [] :: [#change{}],
@@ -80,95 +70,27 @@ start_link() -> gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 new_tables() ->
     ok = halley_pages_table:new(halley_followers),
     ok = halley_pages_table:new(halley_following),
+    ok = halley_follows_request:new(),
     persistent_term:put(?MODULE, atomics:new(4, [{signed, true}])).
-
-%% Why no change is taken now; a refusal is counted.
--spec refusing() -> false | {error, halley_follows:failure()}.
-refusing() ->
-    case halley_store:refusing() of
-        false ->
-            false;
-        Refusal ->
-            ok = halley_metrics:incr(follows_store_refuses),
-            {error, refusal(Refusal)}
-    end.
-
-%% Adds or removes follows given as keys (user, subject) in any order; gives how many changed, and
-%% those that would have been too many for their users. The sorting is the caller's work, and so in
-%% parallel with that of others.
--spec change(halley_pages:operation(), [halley_pages:key()]) ->
-    {ok, non_neg_integer(), Refused :: [halley_pages:key()]} | {error, halley_follows:failure()}.
-change(Operation, Keys) ->
-    Following = lists:usort(Keys),
-    Most = halley_follows_bound:most(Following),
-    Packed = halley_pages:pack(Following),
-    case refused(Operation, Packed, Most) of
-        [] -> change(Operation, Following, Packed, Most);
-        Refused ->
-            case change(Operation, lists:subtract(Following, Refused)) of
-                {ok, N, More} -> {ok, N, Refused ++ More};
-                {error, _} = Error -> Error
-            end
-    end.
-
-change(_, [], _, _) -> {ok, 0, []};
-change(Operation, Following, Packed, Most) ->
-    Followers = lists:sort([halley_pages:swap(Key) || Key <- Following]),
-    Change = #change{from = caller, operation = Operation, pairs = length(Following), most = Most,
-                     following = Packed, followers = halley_pages:pack(Followers),
-                     numbers = new_numbers(Operation, Following)},
-    case reserve(Change#change.pairs) of
-        true ->
-            Operation =:= remove andalso halley_unfollows:record(Following),
-            call(Change);
-        false ->
-            {error, overloaded}
-    end.
-
-refused(remove, _, _) -> [];
-refused(add, Packed, Most) ->
-    case halley_follows_bound:is_near(Packed, bound() - Most) of
-        true -> halley_follows_bound:refused(Packed, bound());
-        false -> []
-    end.
-
-bound() -> halley_limits:get(follows_per_user_max).
-
-%% A call that is larger than the bound is taken when nothing else waits.
-reserve(Pairs) ->
-    Atomics = persistent_term:get(?MODULE),
-    Queued = atomics:add_get(Atomics, ?QUEUED, Pairs),
-    case Queued =< Pairs orelse Queued =< queue_max() of
-        true -> true;
-        false ->
-            atomics:sub(Atomics, ?QUEUED, Pairs),
-            false
-    end.
-
-queue_max() -> halley_limits:get(follows_queue_max).
-
-%% A caller learns of the owner's death as of any failure: what became of the change is unknown.
-call(Change) ->
-    try gen_server:call(?MODULE, Change, infinity)
-    catch exit:{Reason, {gen_server, call, _}} -> {error, {store_failed, Reason}}
-    end.
-
-%% The numbers that this change is to make durable, perhaps more than once.
-new_numbers(remove, _) -> [];
-new_numbers(add, Keys) -> [N || N <- numbers(Keys, none, []), not halley_ids_pages:is_durable(N)].
-
-numbers([Key | Keys], User, Numbers) when Key bsr 32 =:= User ->
-    numbers(Keys, User, [Key band 16#ffffffff | Numbers]);
-numbers([Key | Keys], _, Numbers) ->
-    numbers(Keys, Key bsr 32, [Key bsr 32, Key band 16#ffffffff | Numbers]);
-numbers([], _, Numbers) ->
-    Numbers.
 
 -spec count() -> non_neg_integer().
 count() -> atomics:get(persistent_term:get(?MODULE), ?COUNT).
 
 -spec changes() -> non_neg_integer().
 changes() -> atomics:get(persistent_term:get(?MODULE), ?CHANGES).
+
+%% Grows when numbers leave or are freed.
+-spec epoch() -> integer().
+epoch() -> atomics:get(persistent_term:get(?MODULE), ?EPOCH).
+
+%% Those of the numbers that nothing refers to leave.
+-spec leave([halley_ids:user_number()]) -> ok.
+leave(Numbers) -> gen_server:call(?MODULE, {leave, Numbers}, infinity).
+
+%% Frees those of the leaving numbers that nothing refers to still, and keeps the others. Durable
+%% ones stay as they are while the store refuses. Gives how many were freed.
+-spec free([halley_ids:user_number()]) -> non_neg_integer().
+free(Numbers) -> gen_server:call(?MODULE, {free, Numbers}, infinity).
 
 %% Writes a checkpoint now; returns when that is done. For tests and tools: the owner does it by
 %% itself in time.
@@ -179,7 +101,8 @@ checkpoint() ->
 -spec init([]) -> {ok, #state{}, timeout()} | {stop, term()}.
 init([]) ->
     Atomics = persistent_term:get(?MODULE),
-    atomics:put(Atomics, ?QUEUED, 0),
+    ok = halley_follows_request:released_all(),
+    atomics:add(Atomics, ?EPOCH, 1),
     IsFirst = atomics:exchange(Atomics, ?STARTED, 1) =:= 0,
     case halley_store_writer:open(IsFirst) of
         {ok, Journal, Bytes, Last} ->
@@ -193,10 +116,27 @@ init([]) ->
             {stop, {store_failed, Reason}}
     end.
 
--spec handle_call(#change{} | checkpoint, gen_server:from(), #state{}) ->
-    {noreply, #state{}, timeout()} | {reply, ok | {error, term()}, #state{}, timeout()}.
+-spec handle_call(#change{} | checkpoint | {leave | free, [halley_ids:user_number()]},
+                  gen_server:from(), #state{}) ->
+    {noreply, #state{}, timeout()} | {reply, term(), #state{}, timeout()}.
 handle_call(#change{} = Change, From, State) ->
-    judge(Change#change{from = From}, State);
+    case is_fresh(Change) of
+        true ->
+            judge(Change#change{from = From}, State);
+        false ->
+            ok = released(Change#change.pairs),
+            {reply, {error, stale}, State, timeout_ms(State)}
+    end;
+handle_call({leave, Numbers}, _, State) ->
+    Committed = committed(State),
+    Leaving = [N || N <- Numbers, not is_referred(N), halley_directory_leaving:leave(N)],
+    ok = halley_ids:leave(Leaving),
+    atomics:add(persistent_term:get(?MODULE), ?EPOCH, 1),
+    {reply, ok, Committed, timeout_ms(Committed)};
+handle_call({free, Numbers}, _, State) ->
+    {Freed, Next} = free(Numbers, committed(State)),
+    atomics:add(persistent_term:get(?MODULE), ?EPOCH, 1),
+    {reply, Freed, Next, timeout_ms(Next)};
 handle_call(checkpoint, _, State) ->
     {Result, Idle} = checkpoint_now(await_checkpoint(State)),
     {reply, Result, Idle, timeout_ms(Idle)}.
@@ -225,6 +165,50 @@ handle_info(probe, State) ->
 handle_info(_, State) ->
     {noreply, State, timeout_ms(State)}.
 
+%% --- numbers that are given back -----------------------------------------------------------------
+
+%% Numbers that left since the change was made stay, as it refers to them.
+is_fresh(#change{epoch = Epoch, following = Following}) ->
+    Epoch =:= epoch() orelse
+        halley_ids:keep(lists:usort(halley_follows_request:numbers(keys(Following)))) =:= ok.
+
+is_referred(Number) ->
+    halley_pages_table:take(halley_following, Number, -1, 1) =/= []
+        orelse halley_pages_table:take(halley_followers, Number, -1, 1) =/= []
+        orelse halley_groups_table:lookup(Number) =/= [].
+
+free(Numbers, State) ->
+    {Kept, Idle} = lists:partition(fun(N) ->
+        is_referred(N) orelse halley_directory_leaving:is_held(N)
+    end, Numbers),
+    ok = halley_ids:keep(Kept),
+    {Durable, InMemory} = lists:partition(fun halley_ids_pages:is_durable/1, lists:usort(Idle)),
+    {Written, Next} = free_durable(Durable, State),
+    ok = halley_ids:free(InMemory ++ Written),
+    {length(InMemory) + length(Written), Next}.
+
+free_durable([], State) ->
+    {[], State};
+free_durable(Numbers, #state{journal = Journal} = State) ->
+    case halley_store:refusing() =:= false
+        andalso halley_store_journal:append([halley_store_entries:freed(Numbers)], Journal) of
+        {ok, Bytes, Written} ->
+            ok = halley_ids_pages:set_durable(Numbers, false),
+            {Numbers, journalled(Bytes, State#state{journal = Written})};
+        {error, _, Reason, Left} ->
+            {[], refuse(Reason, State#state{journal = Left})};
+        false ->
+            {[], State}
+    end.
+
+%% With nothing that waits.
+committed(#state{waiting = []} = State) -> State;
+committed(State) ->
+    {noreply, Committed, _} = commit(State),
+    Committed.
+
+%% --- groups --------------------------------------------------------------------------------------
+
 judge(#change{following = Following} = Change, State) ->
     case {is_near(Change, State), State#state.waiting} of
         {false, _} ->
@@ -232,10 +216,7 @@ judge(#change{following = Following} = Change, State) ->
         {true, []} ->
             gather(without(halley_follows_bound:refused(Following, bound()), Change), State);
         {true, _} ->
-            case commit(State) of
-                {noreply, Committed, _} -> judge(Change, Committed);
-                Stop -> Stop
-            end
+            judge(Change, committed(State))
     end.
 
 is_near(#change{operation = add, following = Following, most = Most}, State) ->
@@ -243,6 +224,8 @@ is_near(#change{operation = add, following = Following, most = Most}, State) ->
         andalso halley_follows_bound:is_news(Following);
 is_near(#change{operation = remove}, _) ->
     false.
+
+bound() -> halley_limits:get(follows_per_user_max).
 
 without([], Change) -> Change;
 without(Refused, #change{following = Following, followers = Followers} = Change) ->
@@ -254,7 +237,7 @@ without(Refused, #change{following = Following, followers = Followers} = Change)
 keys(Packed) -> [Key || <<Key:64>> <= Packed].
 
 gather(#change{following = <<>>} = Change, #state{waiting = []} = State) ->
-    release(Change#change.pairs),
+    ok = released(Change#change.pairs),
     gen_server:reply(Change#change.from, {ok, 0, Change#change.refused}),
     {noreply, State, timeout_ms(State)};
 gather(Change, #state{waiting = Waiting, waiting_pairs = Pairs, waiting_most = Most} = State) ->
@@ -271,18 +254,20 @@ timeout_ms(_) -> 0.
 
 commit(State) ->
     Changes = lists:reverse(State#state.waiting),
-    release(State#state.waiting_pairs),
+    ok = released(State#state.waiting_pairs),
     Taken = State#state{waiting = [], waiting_pairs = 0, waiting_most = 0},
     case halley_store:refusing() of
         false -> commit(Changes, Taken);
-        Refusal -> {noreply, answered(Changes, {error, refusal(Refusal)}, Taken), timeout_ms(Taken)}
+        Refusal ->
+            Answer = {error, halley_follows_request:failure(Refusal)},
+            {noreply, answered(Changes, Answer, Taken), timeout_ms(Taken)}
     end.
 
 commit(Changes, #state{journal = Journal} = State) ->
     Numbers = [N || N <- lists:usort(lists:append([C#change.numbers || C <- Changes])),
                     not halley_ids_pages:is_durable(N)],
-    Entries = [halley_store_journal:names([{N, halley_ids:name(N)} || N <- Numbers])
-               | [halley_store_journal:pairs(C#change.operation, C#change.following)
+    Entries = [halley_store_entries:names([{N, halley_ids:name(N)} || N <- Numbers])
+               | [halley_store_entries:pairs(C#change.operation, C#change.following)
                   || C <- Changes]],
     case halley_store_journal:append(Entries, Journal) of
         {ok, Bytes, Written} ->
@@ -293,7 +278,7 @@ commit(Changes, #state{journal = Journal} = State) ->
         {error, Outcome, Reason, Left} ->
             Refused = refuse(Reason, State#state{journal = Left}),
             Answer = case Outcome of
-                undone -> refusal(halley_store:reason(Reason));
+                undone -> halley_follows_request:failure(halley_store:reason(Reason));
                 unknown -> {store_failed, Reason}
             end,
             {noreply, answered(Changes, {error, Answer}, Refused), timeout_ms(Refused)}
@@ -303,14 +288,10 @@ answered(Changes, Answer, State) ->
     lists:foreach(fun(C) -> gen_server:reply(C#change.from, Answer) end, Changes),
     State.
 
-refusal(disk_full) -> disk_full;
-refusal(Refusal) -> {store_failed, Refusal}.
-
-release(Pairs) ->
-    Atomics = persistent_term:get(?MODULE),
+released(Pairs) ->
     case process_info(self(), message_queue_len) of
-        {_, 0} -> atomics:put(Atomics, ?QUEUED, 0);
-        _ -> atomics:sub(Atomics, ?QUEUED, Pairs)
+        {_, 0} -> halley_follows_request:released_all();
+        _ -> halley_follows_request:released(Pairs)
     end.
 
 apply_change(#change{operation = Operation} = Change) ->

@@ -9,19 +9,42 @@
 %%   halley_ids_index  from an id's hash to its number; the page says whether it is that id
 %% A page is written before its ids are in the index, so whoever finds a number finds its name.
 %%
+%% A number that nothing refers to is given back (`halley_ids_sweep' finds it), in two steps:
+%%   leave/1  The owner of the follows calls it: nobody follows or is followed, and no session is
+%%            open or can be opened (`halley_directory_leaving'). The id is no longer found. The
+%%            number still has its name, for whoever has looked it up before.
+%%   free/1   `id_quarantine_ms' later, if nobody wanted it meanwhile: the number is nobody's, and
+%%            the next new id may get it. If it was durable, the journal says so first.
+%% In between whoever comes for the id, or comes late with the number, keeps it (`keep/1', and
+%% `intern/1' for the id): so an id never has two numbers, and a number never two ids at a time.
+%%
 %% Callers are synchronous, so what waits here is bounded by what the callers are bounded by.
 -module(halley_ids).
 -behaviour(gen_server).
 
 -export([start_link/0, new_tables/0]).
 -export([lookup/1, intern/1, name/1, count/0]).
+-export([leave/1, keep/1, due/1, free/1, leaving/0]).
 -export([init/1, handle_call/3, handle_cast/2]).
+
+-include_lib("kernel/include/logger.hrl").
 
 -export_type([id/0, user_number/0]).
 
 -type id() :: halley_id:id().
 -type user_number() :: halley_id:user_number().
--type state() :: #{next := user_number()}.
+-record(state, {next :: user_number(),
+                %% Below `next', ascending but for those that came back last.
+                free :: [user_number()],
+                free_count :: non_neg_integer(),
+                leaving = #{} :: #{id() => user_number()},
+                %% Of those that are leaving, the oldest first; kept ones are in it still.
+                order = queue:new() :: queue:queue({SinceMs :: integer(), id(), user_number()}),
+                is_warned = false :: boolean()}).
+
+%% Percent of `ids_max' from which on the log warns.
+-define(WARN_PERCENT, 80).
+-define(LEAVING, {?MODULE, leaving}).
 
 -spec start_link() -> gen_server:start_ret().
 start_link() -> gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
@@ -30,6 +53,7 @@ start_link() -> gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 -spec new_tables() -> ok.
 new_tables() ->
     ok = halley_ids_index:publish(halley_ids_index:new(0)),
+    persistent_term:put(?LEAVING, counters:new(1, [])),
     halley_ids_pages:new(ids_max()).
 
 %% Numbers must stay below 2^27, see `halley_pages`.
@@ -44,13 +68,16 @@ holds(Number, Id) -> halley_ids_pages:id(Number) =:= Id.
 -spec intern([binary()]) ->
     {ok, [user_number()]} | {error, too_many_ids | {bad_id, term()}}.
 intern(Ids) ->
-    Missing = [Id || Id <- Ids, lookup(Id) =:= undefined],
+    Found = [{Id, lookup(Id)} || Id <- Ids],
+    Missing = [Id || {Id, undefined} <- Found],
     case [Id || Id <- Missing, halley_id:check(Id) =/= ok] of
         [Bad | _] -> {error, {bad_id, Bad}};
-        [] when Missing =:= [] -> {ok, [lookup(Id) || Id <- Ids]};
+        [] when Missing =:= [] -> {ok, [Number || {_, Number} <- Found]};
         [] ->
             case gen_server:call(?MODULE, {intern, Missing}, infinity) of
-                ok -> {ok, [lookup(Id) || Id <- Ids]};
+                {ok, New} ->
+                    {ok, [case Number of undefined -> map_get(Id, New); _ -> Number end
+                          || {Id, Number} <- Found]};
                 {error, _} = Error -> Error
             end
     end.
@@ -66,30 +93,127 @@ name(Number) ->
 -spec count() -> non_neg_integer().
 count() -> halley_ids_index:count().
 
+%% --- giving back ---------------------------------------------------------------------------------
+
+%% These numbers leave: `halley_directory_leaving:leave/1' was true for each.
+-spec leave([user_number()]) -> ok.
+leave([]) -> ok;
+leave(Numbers) -> gen_server:call(?MODULE, {leave, Numbers}, infinity).
+
+%% Somebody has a use for these numbers: none of them leaves. `gone': one of them is nobody's.
+-spec keep([user_number()]) -> ok | gone.
+keep(Numbers) -> gen_server:call(?MODULE, {keep, Numbers}, infinity).
+
+%% Those that have been leaving for so long, at most so many.
+-spec due(Max :: pos_integer()) -> [user_number()].
+due(Max) -> gen_server:call(?MODULE, {due, Max}, infinity).
+
+%% These numbers are nobody's, if they are leaving still. The journal knows.
+-spec free([user_number()]) -> ok.
+free([]) -> ok;
+free(Numbers) -> gen_server:call(?MODULE, {free, Numbers}, infinity).
+
+%% How many are leaving.
+-spec leaving() -> non_neg_integer().
+leaving() -> counters:get(persistent_term:get(?LEAVING), 1).
+
+%% --- the owner -----------------------------------------------------------------------------------
+
 %% After a crash the pages are all there, and the index perhaps without the last ids: it is made
-%% anew from the pages.
--spec init([]) -> {ok, state()}.
+%% anew from the pages. Nothing leaves any more.
+-spec init([]) -> {ok, #state{}}.
 init([]) ->
     Last = halley_ids_pages:last(),
-    Index = halley_ids_pages:fold(fun halley_ids_index:add/2, halley_ids_index:new(Last)),
+    {Index, Free} = halley_ids_pages:fold(fun(Ids, Holes, {Index, Free}) ->
+        {halley_ids_index:add(Ids, Index), Holes ++ Free}
+    end, {halley_ids_index:new(Last), []}),
     ok = halley_ids_index:publish(Index),
-    {ok, #{next => Last + 1}}.
+    ok = halley_directory_leaving:each(fun halley_directory_leaving:stay/1),
+    Holes = lists:sort(Free -- [0]),
+    {ok, told(#state{next = Last + 1, free = Holes, free_count = length(Holes)})}.
 
--spec handle_call({intern, [id()]}, gen_server:from(), state()) ->
-    {reply, ok | {error, too_many_ids}, state()}.
-handle_call({intern, Ids}, _From, #{next := Next} = State) ->
-    New = new_ids(Ids, #{}, []),
-    NewNext = Next + length(New),
-    case NewNext - 1 =< ids_max() of
+-spec handle_call({intern, [id()]} | {leave | keep | free, [user_number()]} | {due, pos_integer()},
+                  gen_server:from(), #state{}) -> {reply, term(), #state{}}.
+handle_call({intern, Ids}, _, State) ->
+    {Unknown, Kept} = kept(Ids, State),
+    New = new_ids(Unknown, #{}, []),
+    case length(New) =< Kept#state.free_count + ids_max() - Kept#state.next + 1 of
         true ->
-            ok = append(New, Next),
-            {reply, ok, State#{next := NewNext}};
+            Given = given(New, Kept),
+            {reply, {ok, maps:from_list([{Id, lookup(Id)} || Id <- Ids])}, warned(told(Given))};
         false ->
-            {reply, {error, too_many_ids}, State}
+            {reply, {error, too_many_ids}, told(Kept)}
+    end;
+handle_call({leave, Numbers}, _, #state{leaving = Leaving, order = Order} = State) ->
+    NowMs = erlang:monotonic_time(millisecond),
+    Named = [{binary:copy(Id), N} || N <- Numbers, Id <- [halley_ids_pages:id(N)], Id =/= <<>>,
+                                     not is_map_key(Id, Leaving)],
+    ok = halley_ids_index:remove(Named),
+    Next = State#state{leaving = maps:merge(Leaving, maps:from_list(Named)),
+                       order = lists:foldl(fun({Id, N}, Q) -> queue:in({NowMs, Id, N}, Q) end,
+                                           Order, Named)},
+    {reply, ok, told(Next)};
+handle_call({keep, Numbers}, _, State) ->
+    Ids = [{halley_ids_pages:id(N), N} || N <- Numbers],
+    case [N || {<<>>, N} <- Ids] of
+        [] ->
+            {_, Kept} = kept([Id || {Id, _} <- Ids], State),
+            {reply, ok, told(Kept)};
+        _ ->
+            {reply, gone, State}
+    end;
+handle_call({due, Max}, _, State) ->
+    BeforeMs = erlang:monotonic_time(millisecond) - halley_limits:get(id_quarantine_ms),
+    {Due, Left} = due(Max, BeforeMs, State),
+    {reply, Due, Left};
+handle_call({free, Numbers}, _, State) ->
+    {reply, ok, told(lists:foldl(fun free_one/2, State, Numbers))}.
+
+-spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
+handle_cast(_, State) -> {noreply, State}.
+
+%% Ids that were leaving and don't any more, and the others.
+kept(Ids, #state{leaving = Leaving} = State) when map_size(Leaving) =:= 0 ->
+    {Ids, State};
+kept(Ids, #state{leaving = Leaving} = State) ->
+    {Staying, Unknown} = lists:partition(fun(Id) -> is_map_key(Id, Leaving) end, Ids),
+    Named = maps:to_list(maps:with(Staying, Leaving)),
+    ok = halley_ids_index:insert(Named),
+    lists:foreach(fun({_, Number}) -> ok = halley_directory_leaving:stay(Number) end, Named),
+    {Unknown, State#state{leaving = maps:without(Staying, Leaving)}}.
+
+%% Handed out again later until they are freed or kept: whoever asks may have failed.
+due(Max, BeforeMs, State) ->
+    {Due, #state{order = Order} = Left} = due(Max, BeforeMs, State, []),
+    NowMs = erlang:monotonic_time(millisecond),
+    Again = lists:foldr(fun({Id, Number}, Q) -> queue:in({NowMs, Id, Number}, Q) end, Order, Due),
+    {[Number || {_, Number} <- Due], Left#state{order = Again}}.
+
+due(0, _, State, Due) ->
+    {Due, State};
+due(Max, BeforeMs, #state{order = Order, leaving = Leaving} = State, Due) ->
+    case queue:peek(Order) of
+        {value, {SinceMs, Id, Number}} when SinceMs =< BeforeMs ->
+            Rest = State#state{order = queue:drop(Order)},
+            case Leaving of
+                #{Id := Number} -> due(Max - 1, BeforeMs, Rest, [{Id, Number} | Due]);
+                #{} -> due(Max, BeforeMs, Rest, Due)
+            end;
+        _ ->
+            {Due, State}
     end.
 
--spec handle_cast(term(), state()) -> {noreply, state()}.
-handle_cast(_, State) -> {noreply, State}.
+free_one(Number, #state{leaving = Leaving, free = Free, free_count = Count} = State) ->
+    Id = halley_ids_pages:id(Number),
+    case Leaving of
+        #{Id := Number} ->
+            ok = halley_ids_pages:clear([Number]),
+            ok = halley_directory_leaving:stay(Number),
+            State#state{leaving = maps:remove(Id, Leaving), free = [Number | Free],
+                        free_count = Count + 1};
+        #{} ->
+            State
+    end.
 
 new_ids([Id | Ids], Seen, New) ->
     case is_map_key(Id, Seen) orelse lookup(Id) =/= undefined of
@@ -98,7 +222,28 @@ new_ids([Id | Ids], Seen, New) ->
     end;
 new_ids([], _, New) -> lists:reverse(New).
 
-append(Ids, Next) ->
-    Numbers = lists:seq(Next, Next + length(Ids) - 1),
-    ok = halley_ids_pages:set(lists:zip(Numbers, Ids)),
-    halley_ids_index:insert(lists:zip(Ids, Numbers)).
+given([], State) ->
+    State;
+given(Ids, #state{next = Next, free = Free, free_count = Count} = State) ->
+    Wanted = length(Ids),
+    {Again, Left} = lists:split(min(Wanted, Count), Free),
+    Fresh = Wanted - length(Again),
+    Numbers = lists:sort(Again) ++ lists:seq(Next, Next + Fresh - 1),
+    Named = lists:zip(Ids, Numbers),
+    ok = halley_ids_pages:set([{Number, Id} || {Id, Number} <- Named]),
+    ok = halley_ids_index:insert(Named),
+    State#state{next = Next + Fresh, free = Left, free_count = Count - length(Again)}.
+
+told(#state{leaving = Leaving} = State) ->
+    ok = counters:put(persistent_term:get(?LEAVING), 1, map_size(Leaving)),
+    State.
+
+warned(#state{is_warned = IsWarned} = State) ->
+    case 100 * count() >= ?WARN_PERCENT * ids_max() of
+        true when not IsWarned ->
+            ?LOG_WARNING("~b of ids_max = ~b ids are in use; beyond it new users and subjects are "
+                         "refused", [count(), ids_max()]),
+            State#state{is_warned = true};
+        IsMany ->
+            State#state{is_warned = IsMany}
+    end.

@@ -1,4 +1,4 @@
-%% From an id to its number: a hash table of words, for ids that only ever come.
+%% From an id to its number: a hash table of words.
 %%
 %% An ETS row costs 88 bytes for an id of six bytes, and the id stands in `halley_id_pages` already.
 %% So this holds numbers alone: open addressing in an `atomics`, one word for an id, at most three
@@ -6,9 +6,10 @@
 %% small integer of the VM; 0 is a free place. Who looks an id up finds the words with its hash and
 %% asks whether that number has that name, which is wrong once in four thousand million times.
 %%
-%% One process inserts, anyone reads without locks:
-%%   * words are never changed nor removed, so a reader that meets a free place knows that the id
-%%     wasn't there when it began;
+%% One process inserts and removes, anyone reads without locks:
+%%   * a word that is removed becomes a *tombstone*, never a free place, so a reader that meets a
+%%     free place knows that the id wasn't there all the time. A tombstone is number 0, which is
+%%     nobody's: readers pass it. The next insert on its way takes its place;
 %%   * a table that is full is copied into one of twice its size, which then takes its place as a
 %%     whole. A reader in between reads the old one to the end; ids that came since aren't in it,
 %%     and they hadn't come yet when it began. Copying needs no names, because words have hashes.
@@ -18,7 +19,7 @@
 %% It is not durable, and doesn't know how ids are kept: it is built anew from the names.
 -module(halley_ids_index).
 
--export([lookup/2, insert/1, count/0]).
+-export([lookup/2, insert/1, remove/1, count/0]).
 -export([new/1, add/2, publish/1]).
 
 -export_type([index/0]).
@@ -32,7 +33,9 @@
 
 -type id() :: halley_id:id().
 -type user_number() :: halley_id:user_number().
-%% Places are 0 to Mask, words 1 to Mask + 1; the word after them counts the ids.
+-define(TOMBSTONE, (1 bsl ?NUMBER_BITS)).
+
+%% Places are 0 to Mask, words 1 to Mask + 1; the words after them count ids and tombstones.
 -record(index, {words :: atomics:atomics_ref(), mask :: pos_integer(),
                 salt :: non_neg_integer()}).
 -opaque index() :: #index{}.
@@ -68,6 +71,26 @@ insert(Ids) ->
         Larger -> publish(Larger)
     end.
 
+%% Removes ids that are there, each with its number. For the one writer.
+-spec remove([{id(), user_number()}]) -> ok.
+remove(Ids) ->
+    Index = persistent_term:get(?MODULE),
+    #index{words = Words, mask = Mask, salt = Salt} = Index,
+    lists:foreach(fun({Id, Number}) ->
+        Hash = hash(Salt, Id),
+        Place = place(Words, Mask, Hash bsl ?NUMBER_BITS bor Number, Hash band Mask),
+        atomics:put(Words, Place + 1, ?TOMBSTONE)
+    end, Ids),
+    add_count(-length(Ids), Index),
+    atomics:add(Words, Mask + 3, length(Ids)).
+
+%% Where a word is.
+place(Words, Mask, Word, Place) ->
+    case atomics:get(Words, Place + 1) of
+        Word -> Place;
+        Other when Other =/= 0 -> place(Words, Mask, Word, (Place + 1) band Mask)
+    end.
+
 %% One that nobody reads yet, with room for about so many ids.
 -spec new(non_neg_integer()) -> index().
 new(Ids) ->
@@ -97,22 +120,29 @@ count(#index{words = Words, mask = Mask}) -> atomics:get(Words, Mask + 2).
 hash(Salt, Id) -> erlang:phash2([Salt | Id], ?HASHES).
 
 empty(Places, Salt) ->
-    #index{words = atomics:new(Places + 1, [{signed, false}]), mask = Places - 1, salt = Salt}.
+    #index{words = atomics:new(Places + 2, [{signed, false}]), mask = Places - 1, salt = Salt}.
 
 places(Places, Ids) when ?IS_FULL(Ids, Places) -> places(2 * Places, Ids);
 places(Places, _) -> Places.
 
-room(#index{mask = Mask} = Index, Ids) when not ?IS_FULL(Ids, Mask + 1) -> Index;
+%% Tombstones take places, and go when the table is copied.
 room(#index{words = Words, mask = Mask, salt = Salt} = Index, Ids) ->
-    Larger = empty(places(Mask + 1, Ids), Salt),
-    ok = copy(Words, Mask + 1, Larger),
-    add_count(count(Index), Larger),
-    Larger.
+    Taken = Ids + atomics:get(Words, Mask + 3),
+    case ?IS_FULL(Taken, Mask + 1) of
+        false ->
+            Index;
+        true ->
+            Fresh = empty(places(Mask + 1, Ids + Ids div 4), Salt),
+            ok = copy(Words, Mask + 1, Fresh),
+            add_count(count(Index), Fresh),
+            Fresh
+    end.
 
 copy(_, 0, _) -> ok;
 copy(Words, I, Larger) ->
     case atomics:get(Words, I) of
         0 -> ok;
+        ?TOMBSTONE -> ok;
         Word -> put_word(Word, Larger)
     end,
     copy(Words, I - 1, Larger).
@@ -122,8 +152,13 @@ put_word(Word, #index{words = Words, mask = Mask}) ->
 
 put_word(Words, Mask, Place, Word) ->
     case atomics:get(Words, Place + 1) of
-        0 -> atomics:put(Words, Place + 1, Word);
-        _ -> put_word(Words, Mask, (Place + 1) band Mask, Word)
+        0 ->
+            atomics:put(Words, Place + 1, Word);
+        ?TOMBSTONE ->
+            atomics:sub(Words, Mask + 3, 1),
+            atomics:put(Words, Place + 1, Word);
+        _ ->
+            put_word(Words, Mask, (Place + 1) band Mask, Word)
     end.
 
 add_count(Ids, #index{words = Words, mask = Mask}) -> atomics:add(Words, Mask + 2, Ids).

@@ -105,14 +105,26 @@ last() ->
 places(<<N, _:N/binary, Rest/binary>>, Places) -> places(Rest, Places + 1);
 places(<<>>, Places) -> Places.
 
-%% Folds over the ids there are, a page at a time, ascending.
--spec fold(fun(([{id(), user_number()}], Acc) -> Acc), Acc) -> Acc.
+%% Folds over the pages: the ids there are, ascending, and the numbers before the last of them that
+%% are nobody's.
+-spec fold(fun(([{id(), user_number()}], Holes :: [user_number()], Acc) -> Acc), Acc) -> Acc.
 fold(Fun, Acc) ->
-    ets:foldl(fun({P, Page}, Acc1) -> Fun(ids(P * ?PLACES, Page), Acc1) end, Acc, ?PAGES).
+    Numbers = lists:sort(page_numbers()),
+    {_, Folded} = lists:foldl(fun(P, {Missing, Acc1}) ->
+        Page = page(P),
+        First = P * ?PLACES,
+        Holes = lists:seq(Missing, First - 1) ++ holes(First, Page),
+        {First + places(Page, 0), Fun(ids(First, Page), Holes, Acc1)}
+    end, {0, Acc}, Numbers),
+    Folded.
 
 ids(Number, <<0, Rest/binary>>) -> ids(Number + 1, Rest);
 ids(Number, <<N, Id:N/binary, Rest/binary>>) -> [{Id, Number} | ids(Number + 1, Rest)];
 ids(_, <<>>) -> [].
+
+holes(Number, <<0, Rest/binary>>) -> [Number | holes(Number + 1, Rest)];
+holes(Number, <<N, _:N/binary, Rest/binary>>) -> holes(Number + 1, Rest);
+holes(_, <<>>) -> [].
 
 -spec page_numbers() -> [page_number()].
 page_numbers() -> ets:select(?PAGES, [{{'$1', '_'}, [], ['$1']}]).

@@ -63,6 +63,8 @@ of_brain() ->
       "followers that are looked up in a second to fill a new group"},
      {group_marks_max, 20000, count, config,
       "changes of groups that wait to be told to the workers; beyond it sessions open slower"},
+     {id_quarantine_ms, 60000, ms, config,
+      "how long the number of an id that nothing refers to stays unused before it is given again"},
      {closings_max, 100000, count, config, "ended sessions that are remembered for traces"},
      {requests_per_s_per_key_max, 10000, count, config,
       "requests that come with one server key in a second, and at once; beyond it 429"},

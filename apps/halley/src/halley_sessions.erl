@@ -20,11 +20,12 @@
 -define(CLOSING_MAX, 64).
 -define(REASON, <<"too_many_sessions: this user's newer sessions took the place of this one">>).
 
--spec open(halley_id:user_number(), halley_directory:session()) -> ok | full.
+-spec open(halley_id:user_number(), halley_directory:session()) -> ok | full | gone.
 open(Number, Session) ->
     open(Number, Session, configured).
 
--spec open(halley_id:user_number(), halley_directory:session(), rule()) -> ok | full.
+%% `gone': the number is nobody's any more, and the user has to be looked up again.
+-spec open(halley_id:user_number(), halley_directory:session(), rule()) -> ok | full | gone.
 open(Number, Session, Rule) ->
     Max = halley_limits:get(sessions_per_user_max),
     case halley_directory:open(Number, Session, room(Rule, Max)) of
@@ -36,7 +37,12 @@ open(Number, Session, Rule) ->
             ok;
         full ->
             refused(),
-            full
+            full;
+        leaving ->
+            case halley_ids:keep([Number]) of
+                ok -> open(Number, Session, Rule);
+                gone -> gone
+            end
     end.
 
 %% Whether a session that isn't in the directory yet would find no place there, next to `Waiting'

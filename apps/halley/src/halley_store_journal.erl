@@ -2,15 +2,7 @@
 %%
 %% `<dir>/journal-<number>', sixteen hex digits. A header, then a record a group (see
 %% `halley_store_record'); a body is <<Sequence:64, Entries/binary>>, and sequences count up by one
-%% through all files. Entries are a row of
-%%
-%%   0 Count:32 (User:32 Subject:32) * Count     these are followed now, ascending
-%%   1 Count:32 (User:32 Subject:32) * Count     these aren't, ascending
-%%   2 Count:32 (Number:32 Length:8 Id) * Count  these numbers are these ids now, ascending
-%%   3 Count:32 Number:32 * Count                these numbers are nobody's now, ascending
-%%
-%% A change says what is to be, so the last one about a pair or a number decides, and applying a
-%% journal twice, or to tables that saw some of it, gives the same.
+%% through all files. `halley_store_entries' says what entries are.
 %%
 %% `append/2' returns when the group is on disk under the file's name, and only then may somebody be
 %% answered. If it fails, what was written of the group is cut off. If it can't be, or if a sync
@@ -23,8 +15,7 @@
 
 -export([create/3, open/2, append/2, rotate/1, probe/1, close/1, number/1, sequence/1, store/1]).
 -export([read/5, read_header/2, path/2, numbers/2, describe/1]).
--export([pairs/2, names/1, freed/1, fold/3]).
--export_type([journal/0, tail/0, entries/0]).
+-export_type([journal/0, tail/0]).
 
 -record(journal, {dir :: file:name_all(), store :: non_neg_integer(),
                   number :: non_neg_integer(), salt :: halley_store_record:salt(),
@@ -33,56 +24,13 @@
                   sequence :: non_neg_integer(),        % of the last group
                   trusted = true :: boolean()}).
 -opaque journal() :: #journal{}.
--type entries() :: binary().
+-type entries() :: halley_store_entries:entries().
 %% How a file ends: behind its last whole group there is nothing, a part of one that was being
 %% written, or something with a whole group behind it.
 -type tail() :: whole | torn | damaged.
 -type number_() :: non_neg_integer().
 
--define(ADD, 0).
--define(REMOVE, 1).
--define(NAME, 2).
--define(FREE, 3).
 -define(PROBE_BYTES, 65536).
-
-%% --- entries -------------------------------------------------------------------------------------
-
--spec pairs(halley_pages:operation(), halley_pages:packed()) -> iodata().
-pairs(_, <<>>) -> [];
-pairs(Operation, Pairs) ->
-    Code = case Operation of add -> ?ADD; remove -> ?REMOVE end,
-    [<<Code, (byte_size(Pairs) div 8):32>>, Pairs].
-
--spec names([{halley_id:user_number(), halley_id:id()}]) -> iodata().
-names([]) -> [];
-names(Names) ->
-    [<<?NAME, (length(Names)):32>>,
-     [[<<Number:32, (byte_size(Id))>>, Id] || {Number, Id} <- Names]].
-
--spec freed([halley_id:user_number()]) -> iodata().
-freed([]) -> [];
-freed(Numbers) -> [<<?FREE, (length(Numbers)):32>>, << <<N:32>> || N <- Numbers >>].
-
-%% Folds over entries. A body with anything else passed its checksum and is not one of ours.
--spec fold(fun((Entry, Acc) -> Acc), Acc, entries()) -> Acc when
-      Entry :: {halley_pages:operation(), halley_pages:packed()}
-             | {names, [{halley_id:user_number(), halley_id:id()}]}
-             | {freed, [halley_id:user_number()]}.
-fold(Fun, Acc, <<?ADD, Count:32, Pairs:Count/binary-unit:64, Rest/binary>>) ->
-    fold(Fun, Fun({add, Pairs}, Acc), Rest);
-fold(Fun, Acc, <<?REMOVE, Count:32, Pairs:Count/binary-unit:64, Rest/binary>>) ->
-    fold(Fun, Fun({remove, Pairs}, Acc), Rest);
-fold(Fun, Acc, <<?NAME, Count:32, Rest/binary>>) ->
-    {Names, Behind} = take_names(Count, Rest, []),
-    fold(Fun, Fun({names, Names}, Acc), Behind);
-fold(Fun, Acc, <<?FREE, Count:32, Numbers:Count/binary-unit:32, Rest/binary>>) ->
-    fold(Fun, Fun({freed, [N || <<N:32>> <= Numbers]}, Acc), Rest);
-fold(_, Acc, <<>>) ->
-    Acc.
-
-take_names(0, Rest, Names) -> {lists:reverse(Names), Rest};
-take_names(Count, <<Number:32, Length, Id:Length/binary, Rest/binary>>, Names) ->
-    take_names(Count - 1, Rest, [{Number, Id} | Names]).
 
 %% --- writing -------------------------------------------------------------------------------------
 

@@ -197,7 +197,7 @@ compare(_, _, _) ->
 
 %% --- changes -------------------------------------------------------------------------------------
 
-group(Entries, Run) -> halley_store_journal:fold(fun change/2, Run, Entries).
+group(Entries, Run) -> halley_store_entries:fold(fun change/2, Run, Entries).
 
 change({names, Names}, Run) ->
     ok = halley_ids_pages:set(Names),

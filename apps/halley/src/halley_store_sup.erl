@@ -41,7 +41,7 @@ init([]) ->
     Children = case halley_store:recover() of
         ok ->
             _ = persistent_term:erase(?ERROR),
-            [halley_ids, halley_follows_owner];
+            [halley_ids, halley_follows_owner, halley_ids_sweep];
         {error, Line} ->
             ok = persistent_term:put(?ERROR, Line),
             []

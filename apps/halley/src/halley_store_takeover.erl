@@ -130,7 +130,7 @@ fill() ->
                                              || {_, Fence, Page} <- ets:tab2list(Saved)])
     end, [{halley_following, halley_following_page}, {halley_followers, halley_followers_page}]),
     lists:foreach(fun({_, _, Entries}) ->
-        halley_store_journal:fold(fun({Operation, Pairs}, ok) ->
+        halley_store_entries:fold(fun({Operation, Pairs}, ok) ->
             halley_follows_changes:apply_keys(Operation, [Key || <<Key:64>> <= Pairs])
         end, ok, Entries)
     end, ets:tab2list(halley_follow_journal)),

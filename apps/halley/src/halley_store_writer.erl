@@ -15,7 +15,7 @@
 %% the last checkpoint; and the entries of its last group, which an owner that died may not have
 %% applied. `IsFirst': of this brain, the recovery was just here.
 -spec open(IsFirst :: boolean()) ->
-    {ok, none | journal(), Bytes :: non_neg_integer(), Last :: halley_store_journal:entries()}
+    {ok, none | journal(), Bytes :: non_neg_integer(), Last :: halley_store_entries:entries()}
     | {error, term()}.
 open(IsFirst) ->
     Dir = halley_store:directory(),

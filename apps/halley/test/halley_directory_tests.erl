@@ -18,7 +18,8 @@ directory_test_() ->
      end,
      fun(Owner) ->
          gen_server:stop(Owner),
-         ets:delete(halley_directory_rows)
+         ets:delete(halley_directory_rows),
+         ets:delete(halley_directory_held)
      end,
      [fun(_) -> {timeout, 60, {Name, Test}} end
       || {Name, Test} <- [{"one session is a word", fun one_session/0},

@@ -25,7 +25,8 @@ all() ->
     [answers_count_exactly, errors_keep_their_place, self_follow_is_implicit, lists_in_pages,
      fold_sees_what_is_listed, long_list_is_cut_in_slices, concurrent_follow_unfollow_exact,
      reader_during_split, queue_full, kill_owner_during_commit, killed_in_a_split,
-     kill_owner_during_checkpoint, restart_keeps_follows, journal_is_cut, brain_killed_after_reply, random_lives].
+     kill_owner_during_checkpoint, restart_keeps_follows, journal_is_cut,
+     brain_killed_after_reply, random_lives].
 
 init_per_testcase(Case, Config) ->
     Dir = filename:join(proplists:get_value(priv_dir, Config), atom_to_list(Case)),

@@ -80,8 +80,8 @@ the_owner_of_follows_dies(_) ->
     {ok, Number} = halley_store_recovery:last_journal(Dir),
     {ok, Journal, _} = halley_store_journal:open(Dir, Number),
     {ok, _, Written} = halley_store_journal:append(
-        [halley_store_journal:names([{Late, <<"late">>}]),
-         halley_store_journal:pairs(add, halley_pages:pack(Keys))], Journal),
+        [halley_store_entries:names([{Late, <<"late">>}]),
+         halley_store_entries:pairs(add, halley_pages:pack(Keys))], Journal),
     ok = halley_store_journal:close(Written),
     kill_and_wait(halley_follows_owner),
     wait(fun() -> length(halley:followers(<<"moon">>)) =:= 4 end),

@@ -18,7 +18,7 @@ index_test_() ->
          ets:delete(?MODULE)
      end,
      [fun empty/0, fun grows/0, {timeout, 120, fun readers_while_it_grows/0},
-      fun a_hash_alone_is_no_id/0, fun made_anew/0]}.
+      fun a_hash_alone_is_no_id/0, fun comes_and_goes/0, fun made_anew/0]}.
 
 lookup(Id) -> halley_ids_index:lookup(Id, fun holds/2).
 
@@ -64,6 +64,27 @@ read(Known, End) ->
 a_hash_alone_is_no_id() ->
     ?assertEqual(undefined, halley_ids_index:lookup(id(1), fun(_, _) -> false end)),
     ?assertEqual(1, halley_ids_index:lookup(id(1), fun(Number, _) -> Number =:= 1 end)).
+
+%% Ids that come and go for ever take no more places than those that stay, and hide none of these.
+comes_and_goes() ->
+    ok = halley_ids_index:publish(halley_ids_index:new(0)),
+    Staying = [{id(N), N} || N <- lists:seq(1, 500)],
+    ok = insert(Staying),
+    Words = fun() -> element(2, persistent_term:get(halley_ids_index)) end,
+    #{size := Size} = atomics:info(Words()),
+    lists:foreach(fun(Round) ->
+        Visitors = [{<<"visitor-", (integer_to_binary(1000 * Round + N))/binary>>, 1000 + N}
+                    || N <- lists:seq(1, 100)],
+        ok = insert(Visitors),
+        ?assertEqual(600, halley_ids_index:count()),
+        ?assertEqual([], [Id || {Id, N} <- Visitors, lookup(Id) =/= N]),
+        ok = halley_ids_index:remove(Visitors),
+        ?assertEqual([], [Id || {Id, _} <- Visitors, lookup(Id) =/= undefined])
+    end, lists:seq(1, 300)),
+    ?assertEqual([], [Id || {Id, N} <- Staying, lookup(Id) =/= N]),
+    ?assertMatch(#{size := S} when S =< 2 * Size, atomics:info(Words())),
+    %% As the next test expects it.
+    ok = halley_ids_index:publish(halley_ids_index:add([{id(4), 4}], halley_ids_index:new(0))).
 
 made_anew() ->
     Index = halley_ids_index:add([{id(3), 3}], halley_ids_index:new(?IDS)),

@@ -128,5 +128,6 @@ with_directory(Fun) ->
     try Fun()
     after
         gen_server:stop(Owner),
-        ets:delete(halley_directory_rows)
+        ets:delete(halley_directory_rows),
+        ets:delete(halley_directory_held)
     end.

@@ -110,15 +110,17 @@ hold([{Conn, Number} = Session | Rest], Polls, Sessions, Waiting) ->
         true ->
             hold(Rest, Polls, Sessions, Waiting);
         false ->
+            ok = halley_directory_leaving:hold(Number, Sessions#sessions.slot),
             Next = Sessions#sessions{held = Held#{Conn => {Number, Rule}},
                                      held_by = HeldBy#{Number => Count + 1}},
             hold(Rest, Polls, Next, [Session | Waiting])
     end.
 
 %% Held no longer, if it was.
-release(Conn, #sessions{held = Held, held_by = HeldBy} = Sessions) ->
+release(Conn, #sessions{slot = Slot, held = Held, held_by = HeldBy} = Sessions) ->
     case maps:take(Conn, Held) of
         {{Number, _}, Rest} ->
+            ok = halley_directory_leaving:release(Number, Slot),
             Others = case HeldBy of
                 #{Number := 1} -> maps:remove(Number, HeldBy);
                 #{Number := N} -> HeldBy#{Number := N - 1}
@@ -139,7 +141,7 @@ replays(Behind, Numbers) ->
 enter_one({Conn, Number}, Rule, #sessions{slot = Slot}) ->
     case halley_sessions:open(Number, {link, Slot, Conn}, Rule) of
         ok -> halley_groups:changed(Number);
-        full -> full
+        NotOpen -> NotOpen
     end.
 
 in_parts([], _) ->

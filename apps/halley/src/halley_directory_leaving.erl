@@ -1,0 +1,77 @@
+%% Whether a user number may leave, as far as sessions go (`halley_ids').
+%%
+%% A number is in use by the sessions in the directory, and by those that its links *hold*: they
+%% aren't open yet, because what they missed comes first. These are rows {{user number, slot},
+%% count} of an ordered ETS table that the links write, and `forget/1' deletes those of a link that
+%% ended.
+%%
+%% A number that leaves has a word of its own in the directory, put by one compare-and-exchange
+%% where 0 stood: from then on nobody opens a session unseen. Whoever would has to have it kept
+%% first.
+-module(halley_directory_leaving).
+
+-export([new/0, hold/2, release/2, is_held/1, forget/1, leave/1, stay/1, each/1]).
+
+-include("halley_directory.hrl").
+
+-define(HELD, halley_directory_held).
+
+-type user_number() :: halley_id:user_number().
+
+%% Makes the table. The caller, a supervisor, owns it.
+-spec new() -> ok.
+new() ->
+    ?HELD = ets:new(?HELD, [ordered_set, named_table, public, {write_concurrency, true}]),
+    ok.
+
+%% A link has a session of the user that isn't open yet.
+-spec hold(user_number(), halley_directory:slot()) -> ok.
+hold(User, Slot) ->
+    Key = {User, Slot},
+    _ = ets:update_counter(?HELD, Key, 1, {Key, 0}),
+    ok.
+
+%% And has it no longer.
+-spec release(user_number(), halley_directory:slot()) -> ok.
+release(User, Slot) ->
+    Key = {User, Slot},
+    _ = ets:update_counter(?HELD, Key, -1, {Key, 1}) > 0 orelse ets:delete(?HELD, Key),
+    ok.
+
+-spec is_held(user_number()) -> boolean().
+is_held(User) ->
+    case ets:next(?HELD, {User, 0}) of
+        {User, _} -> true;
+        _ -> false
+    end.
+
+%% A link ended: it holds nothing.
+-spec forget(halley_directory:slot()) -> ok.
+forget(Slot) ->
+    true = ets:match_delete(?HELD, {{'_', Slot}, '_'}),
+    ok.
+
+%% From now on no session opens; `false' if there is one.
+-spec leave(user_number()) -> boolean().
+leave(User) ->
+    not is_held(User) andalso left(User, halley_directory_words:exchange(User, 0, ?LEAVING)).
+
+left(_, ok) -> true;
+left(_, ?LEAVING) -> true;
+left(User, no_chunk) ->
+    ok = gen_server:call(halley_directory, {grow, User}, infinity),
+    left(User, halley_directory_words:exchange(User, 0, ?LEAVING));
+left(_, _) -> false.
+
+%% Sessions open again.
+-spec stay(user_number()) -> ok.
+stay(User) ->
+    _ = halley_directory_words:exchange(User, ?LEAVING, 0),
+    ok.
+
+%% Calls the function for each number that is leaving.
+-spec each(fun((user_number()) -> ok)) -> ok.
+each(Fun) ->
+    halley_directory_words:foreach(fun(User, ?LEAVING) -> Fun(User);
+                                      (_, _) -> ok
+                                   end).

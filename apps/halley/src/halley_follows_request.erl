@@ -1,0 +1,121 @@
+%% A change of follows as its caller makes it: sorted, packed, judged as far as the tables say, and
+%% sent to the owner if there is room.
+%%
+%% What waits for the owner is bounded by follows_queue_max pairs, reserved here before they are
+%% sent; beyond it a call is refused as `overloaded`. A caller that dies after it reserved and
+%% before it sent leaves its reservation; reservations are forgotten when the owner's mailbox is
+%% empty.
+-module(halley_follows_request).
+
+-export([new/0, refusing/0, failure/1, change/3, numbers/1, released/1, released_all/0]).
+
+-include("halley_follows.hrl").
+
+%% Pairs that wait for the owner.
+-define(QUEUED, 1).
+
+%% Once, before the owner.
+-spec new() -> ok.
+new() -> persistent_term:put(?MODULE, atomics:new(1, [{signed, true}])).
+
+%% Why no change is taken now; a refusal is counted.
+-spec refusing() -> false | {error, halley_follows:failure()}.
+refusing() ->
+    case halley_store:refusing() of
+        false ->
+            false;
+        Refusal ->
+            ok = halley_metrics:incr(follows_store_refuses),
+            {error, failure(Refusal)}
+    end.
+
+%% What a refusal of the store is to who asks.
+-spec failure(halley_store:refusal()) -> halley_follows:failure().
+failure(disk_full) -> disk_full;
+failure(Refusal) -> {store_failed, Refusal}.
+
+%% Adds or removes follows given as keys (user, subject) in any order; gives how many changed, and
+%% those that would have been too many for their users. The sorting is the caller's work, and so in
+%% parallel with that of others.
+%% `Epoch' is that from before the ids' numbers were looked up. `stale': a number was given back
+%% since, and they have to be looked up again; nothing was changed.
+-spec change(halley_pages:operation(), [halley_pages:key()], Epoch :: integer()) ->
+    {ok, non_neg_integer(), Refused :: [halley_pages:key()]}
+    | {error, halley_follows:failure() | stale}.
+change(Operation, Keys, Epoch) ->
+    Following = lists:usort(Keys),
+    Most = halley_follows_bound:most(Following),
+    Packed = halley_pages:pack(Following),
+    case refused(Operation, Packed, Most) of
+        [] -> change(Operation, Following, Packed, Most, Epoch);
+        Refused ->
+            case change(Operation, lists:subtract(Following, Refused), Epoch) of
+                {ok, N, More} -> {ok, N, Refused ++ More};
+                {error, _} = Error -> Error
+            end
+    end.
+
+change(_, [], _, _, _) -> {ok, 0, []};
+change(Operation, Following, Packed, Most, Epoch) ->
+    Followers = lists:sort([halley_pages:swap(Key) || Key <- Following]),
+    Change = #change{from = caller, operation = Operation, pairs = length(Following), most = Most,
+                     following = Packed, followers = halley_pages:pack(Followers),
+                     numbers = new_numbers(Operation, Following), epoch = Epoch},
+    case reserve(Change#change.pairs) of
+        true ->
+            Operation =:= remove andalso halley_unfollows:record(Following),
+            call(Change);
+        false ->
+            {error, overloaded}
+    end.
+
+refused(remove, _, _) -> [];
+refused(add, Packed, Most) ->
+    case halley_follows_bound:is_near(Packed, bound() - Most) of
+        true -> halley_follows_bound:refused(Packed, bound());
+        false -> []
+    end.
+
+bound() -> halley_limits:get(follows_per_user_max).
+
+%% A call that is larger than the bound is taken when nothing else waits.
+reserve(Pairs) ->
+    Atomics = persistent_term:get(?MODULE),
+    Queued = atomics:add_get(Atomics, ?QUEUED, Pairs),
+    case Queued =< Pairs orelse Queued =< queue_max() of
+        true -> true;
+        false ->
+            atomics:sub(Atomics, ?QUEUED, Pairs),
+            false
+    end.
+
+queue_max() -> halley_limits:get(follows_queue_max).
+
+%% A caller learns of the owner's death as of any failure: what became of the change is unknown.
+call(Change) ->
+    try gen_server:call(halley_follows_owner, Change, infinity)
+    catch exit:{Reason, {gen_server, call, _}} -> {error, {store_failed, Reason}}
+    end.
+
+%% The numbers that this change is to make durable, perhaps more than once.
+new_numbers(remove, _) -> [];
+new_numbers(add, Keys) -> [N || N <- numbers(Keys), not halley_ids_pages:is_durable(N)].
+
+%% Those in keys that are sorted, in any order; a user once.
+-spec numbers([halley_pages:key()]) -> [halley_ids:user_number()].
+numbers(Keys) -> numbers(Keys, none, []).
+
+numbers([Key | Keys], User, Numbers) when Key bsr 32 =:= User ->
+    numbers(Keys, User, [Key band 16#ffffffff | Numbers]);
+numbers([Key | Keys], _, Numbers) ->
+    numbers(Keys, Key bsr 32, [Key bsr 32, Key band 16#ffffffff | Numbers]);
+numbers([], _, Numbers) ->
+    Numbers.
+
+%% The owner has taken so many pairs.
+-spec released(non_neg_integer()) -> ok.
+released(Pairs) -> atomics:sub(persistent_term:get(?MODULE), ?QUEUED, Pairs).
+
+%% Nothing waits for the owner.
+-spec released_all() -> ok.
+released_all() -> atomics:put(persistent_term:get(?MODULE), ?QUEUED, 0).

@@ -1,0 +1,99 @@
+%% Finds numbers that nothing refers to, so that ids that are never seen again don't stay for ever.
+%%
+%% Once a second it looks at a slice of all numbers, so that it is round in some minutes, and asks
+%% the owner of the follows to let those leave that are nobody's session and in no follow
+%% (`halley_ids' says what leaving is); and to free those that left `id_quarantine_ms' ago. It
+%% decides nothing: the owner looks again.
+%%
+%% Anything that holds a number for longer than the quarantine must be known to
+%% `halley_directory', to the follows or to `halley_groups_table'.
+-module(halley_ids_sweep).
+-behaviour(gen_server).
+
+-export([start_link/0, round/0]).
+-export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
+
+-define(TICK_MS, 1000).
+%% A slice has at least so many numbers, and at least this part of all of them.
+-define(SLICE_MIN, 4096).
+-define(SLICES_MAX, 256).
+%% Freed at a time; and more don't leave at a time.
+-define(BATCH_MAX, 16384).
+-define(LEAVING_MAX, 1000000).
+
+-record(state, {next = 1 :: halley_ids:user_number()}).
+
+-spec start_link() -> gen_server:start_ret().
+start_link() ->
+    gen_server:start_link({local, ?MODULE}, ?MODULE, [], [{spawn_opt, [{priority, low}]}]).
+
+%% Looks at all numbers, now. For tests and tools.
+-spec round() -> ok.
+round() -> gen_server:call(?MODULE, round, infinity).
+
+-spec init([]) -> {ok, #state{}}.
+init([]) ->
+    _ = erlang:send_after(?TICK_MS, self(), tick),
+    {ok, #state{}}.
+
+-spec handle_call(round, gen_server:from(), #state{}) -> {reply, ok, #state{}}.
+handle_call(round, _, State) ->
+    ok = free(),
+    _ = slice(1, halley_ids_pages:last()),
+    {reply, ok, State}.
+
+-spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
+handle_cast(_, State) -> {noreply, State}.
+
+-spec handle_info(tick, #state{}) -> {noreply, #state{}}.
+handle_info(tick, #state{next = Next} = State) ->
+    _ = erlang:send_after(?TICK_MS, self(), tick),
+    case whereis(halley_directory) of
+        undefined ->
+            {noreply, State};
+        _ ->
+            ok = free(),
+            {noreply, State#state{next = slice(Next)}}
+    end;
+handle_info(_, State) ->
+    {noreply, State}.
+
+free() ->
+    case halley_ids:due(?BATCH_MAX) of
+        [] ->
+            ok;
+        Due ->
+            ok = halley_closings:forget(Due),
+            halley_metrics:incr(ids_freed, halley_follows_owner:free(Due))
+    end.
+
+slice(Next) ->
+    Last = halley_ids_pages:last(),
+    case Next > Last of
+        true -> 1;
+        false ->
+            Size = max(?SLICE_MIN, Last div ?SLICES_MAX),
+            slice(Next, min(Last, Next + Size - 1))
+    end.
+
+slice(First, Last) ->
+    Room = ?LEAVING_MAX - halley_ids:leaving(),
+    Idle = lists:sublist(idle(First, Last, halley_directory_words:chunks()), max(0, Room)),
+    leave(Idle),
+    Last + 1.
+
+leave([]) -> ok;
+leave(Numbers) ->
+    {Now, Later} = lists:split(min(?BATCH_MAX, length(Numbers)), Numbers),
+    ok = halley_follows_owner:leave(Now),
+    leave(Later).
+
+idle(N, Last, _) when N > Last -> [];
+idle(N, Last, Chunks) ->
+    case halley_directory_words:get(Chunks, N) =:= 0
+        andalso halley_pages_table:take(halley_following, N, -1, 1) =:= []
+        andalso halley_pages_table:take(halley_followers, N, -1, 1) =:= []
+        andalso halley_ids_pages:id(N) =/= <<>> of
+        true -> [N | idle(N + 1, Last, Chunks)];
+        false -> idle(N + 1, Last, Chunks)
+    end.
