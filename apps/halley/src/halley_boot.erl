@@ -4,8 +4,8 @@
 %% The order: configuration, the keys that it names, then the node's name (Mnesia's schema names its
 %% node), then the log.
 %% Until all of that and the tree stand, the log is silent, so that what goes wrong is told by
-%% exactly one line on stderr and exit status 1: no reports, no crash dump. Only what is found and
-%% mended in the data directory is said at once: nobody would ever say it again.
+%% exactly one line on stderr and exit status 1: no reports, no crash dump. Only what is found in
+%% the data directory, mended or not, is said at once: nobody would ever say it again.
 %%
 %% The node gets a name but listens on nothing and asks no epmd.
 -module(halley_boot).
@@ -14,8 +14,8 @@
 
 -include_lib("kernel/include/logger.hrl").
 
--define(SPEAK_EARLY, [halley_history_recovery, halley_data_dir, halley_store_recovery,
-                      halley_store_takeover]).
+-define(SPEAK_EARLY, [halley_data_dir, halley_history_log, halley_history_recovery,
+                      halley_store_recovery, halley_store_takeover]).
 
 %% Puts the configuration in force and names the node.
 -spec prepare() -> ok | {error, Line :: string()}.

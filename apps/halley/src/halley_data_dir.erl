@@ -17,7 +17,8 @@
 -include_lib("kernel/include/logger.hrl").
 
 -export([open/0, close/0, path/0, is_in_place/0]).
--export([make_directory/1, make_private/1, sync_directory/1, check_owner/1]).
+-export([place/1, make_directory/1, make_private/1, sync_directory/1, check_owner/1]).
+-export_type([place/0]).
 
 -define(DIRECTORY_MODE, 8#700).
 -define(FILE_MODE, 8#600).
@@ -25,7 +26,8 @@
 -define(GROUP_WRITES, 8#020).
 -define(OTHERS_WRITE, 8#002).
 
--type place() :: {Device :: term(), Inode :: term()}.
+%% Which file or directory a name stands for.
+-type place() :: {Device :: non_neg_integer(), Inode :: non_neg_integer()}.
 
 %% The error is one sentence for the operator; it names the configuration key to look at.
 -spec open() -> ok | {error, Line :: binary()}.
@@ -83,7 +85,7 @@ remember(Path) ->
         {error, Reason} -> unusable(Path, Reason)
     end.
 
--spec place(file:name_all()) -> {ok, place()} | {error, term()}.
+-spec place(file:name_all()) -> {ok, place()} | {error, file:posix() | badarg}.
 place(Path) ->
     case file:read_file_info(Path, [raw, {time, posix}]) of
         {ok, #file_info{major_device = Device, inode = Inode}} -> {ok, {Device, Inode}};

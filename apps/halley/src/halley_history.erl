@@ -24,7 +24,7 @@
 %% `chosen': its publisher has claimed the id as well.
 -type entry() :: halley_event:event().
 %% Who gets an answer once the entries, and all before them, are on disk. If they can't be, the
-%% answer is `{error, disk_full}' or `{error, history_failed}'.
+%% answer is `{error, disk_full}', `{error, history_failed}' or `{error, data_dir_moved}'.
 -type reply() :: none | {gen_server:from(), Answer :: term()}.
 %% Seqs of which some can't be read back, and the times of the events around them.
 -type range() :: {FromSeq :: seq(), ToSeq :: seq(), FromMs :: integer(), ToMs :: integer()}.
@@ -97,7 +97,7 @@ await_until(Seqs, DeadlineMs) ->
     end.
 
 %% Why nothing may be published now. Asked before any part of an event is accepted.
--spec refusing() -> false | overloaded | disk_full | failed.
+-spec refusing() -> overloaded | halley_history_words:refusing().
 refusing() ->
     case halley_history_words:get_refusing() of
         false ->

@@ -8,6 +8,10 @@
 %% that could not be synced is left for a new one, because what the kernel still has of it can't be
 %% trusted.
 %%
+%% A file that was removed or moved takes writes all the same. So before a group is answered its
+%% segment must still be what its name stands for; if not, or if the folder isn't the one that was
+%% opened, `data_dir_moved' is the failure, until it is back.
+%%
 %% It keeps the words of place and size (`halley_history_words') up to date. It knows no publishers
 %% and no heads: `halley_history_log' does.
 -module(halley_history_disk).
@@ -23,10 +27,15 @@
                file = none :: none | halley_history_segment:output(),
                current :: halley_history_retention:segment(),
                next_number :: non_neg_integer(),
+               %% Which directory and which file the names stood for; `none': there was none yet.
+               home = none :: none | halley_data_dir:place(),
+               place = none :: none | halley_data_dir:place(),
+               spare = [] :: [non_neg_integer()],  % segments to delete once there is another
                segments = [] :: [halley_history_retention:segment()],
                highest = 0 :: non_neg_integer(),   % seq that was written, or lost
                placed = 0 :: non_neg_integer(),    % where the last place record is
                dirty = false :: boolean(),
+               is_checked = true :: boolean(),     % that what was written is where it should be
                noted = true :: boolean(),          % that the last sync was done
                ids = [] :: [pos_integer()],        % written since the last sync, id chosen
                lost = [] :: [halley_history:range()]}). % to be written as soon as it is possible
@@ -40,15 +49,20 @@
 %% More isn't copied into one binary, as a write through needs it.
 -define(THROUGH_BYTES_MAX, 65536).
 
-%% Recovers, sets the words, and begins a new segment.
--spec open(file:name_all()) -> {ok, disk()} | {error, binary()}.
+%% Recovers, sets the words, and begins a new segment. If that isn't possible now, what is there
+%% can be read, nothing may be drawn, and `probe/1' is to be tried.
+-spec open(file:name_all()) -> {ok, disk()} | failure() | {error, Line :: binary()}.
 open(Dir) ->
     ok = halley_history_index:clear(),
     case halley_history_recovery:recover(Dir) of
         {ok, Recovered} ->
-            case begin_anew(Dir, Recovered) of
-                {ok, Disk} -> {ok, Disk};
-                {error, Reason, _} -> unwritable(Dir, Reason)
+            case begun_anew(begin_segment(recovered(Dir, Recovered))) of
+                {ok, _} = Ok -> Ok;
+                {error, Reason, Disk} ->
+                    case halley_history_home:may_pass(Reason) of
+                        true -> {error, Reason, Disk};
+                        false -> unwritable(Dir, Reason)
+                    end
             end;
         {error, Reason} ->
             unwritable(Dir, Reason)
@@ -59,41 +73,26 @@ unwritable(Dir, Reason) ->
         io_lib:format("data.dir: the history cannot write in ~ts: ~ts",
                       [Dir, file:format_error(Reason)]))}.
 
-begin_anew(Dir, #{ledger := Ledger, store := Store, counter := Counter, segments := Segments,
-                  number := Number, highest := Highest, damaged := Damaged, lost := Lost}) ->
+recovered(Dir, #{ledger := Ledger, store := Store, counter := Counter, segments := Segments,
+                 number := Number, highest := Highest, damaged := Damaged, lost := Lost,
+                 spare := Spare}) ->
     ok = halley_history_words:put(store, Store),
     ok = halley_history_words:put(counter, Counter),
-    ok = halley_history_words:put(events, sum(events, Segments)),
-    ok = halley_history_words:put(bytes, sum(bytes, Segments)),
+    ok = halley_history_words:put(reserved, Counter),
+    ok = halley_history_words:put(events, halley_history_floor:sum(events, Segments)),
+    ok = halley_history_words:put(bytes, halley_history_floor:sum(bytes, Segments)),
     ok = halley_history_index:set_damaged(Damaged),
-    Disk = #disk{dir = Dir, store = Store, ledger = Ledger, segments = Segments,
-                 current = last(Segments), next_number = Number, highest = Highest, lost = Lost},
-    case reserve(Disk, Counter) of
-        {ok, Reserved} ->
-            case begin_segment(Reserved) of
-                {ok, Begun} -> {ok, drop(floor_at(Begun))};
-                Error -> Error
-            end;
-        Error -> Error
-    end.
+    #disk{dir = Dir, store = Store, ledger = Ledger, segments = Segments, next_number = Number,
+          home = halley_history_home:find(Dir), current = halley_history_floor:last(Segments),
+          highest = Highest, lost = Lost, spare = Spare}.
 
-sum(Key, Maps) -> lists:foldl(fun(Map, Sum) -> map_get(Key, Map) + Sum end, 0, Maps).
+%% What the segment says is lost is on disk before the reservation, which is known from then on.
+begun_anew({ok, Disk}) -> reserve(floored(Disk), halley_history_words:get(counter));
+begun_anew({error, Reason, Disk}) -> {error, Reason, floored(Disk)}.
 
-%% What was dropped by the brain before is older than what is here, and by how much isn't known.
-floor_at(Disk = #disk{segments = Segments, current = Current}) ->
-    Bases = [Base || #{base := Base} <- Segments ++ [Current]],
-    Times = [At || #{first_at := At} <- Segments, At =/= none] ++ [now_ms()],
-    ok = halley_history_words:put(floor_at, case hd(Bases) of 0 -> 0; _ -> hd(Times) end),
-    Disk.
-
-%% What stands for the segment before the first.
-last([]) -> new_segment(0, 0, 0);
-last(Segments) -> lists:last(Segments).
-
-new_segment(Number, Base, Bytes) ->
-    NowMs = erlang:monotonic_time(millisecond),
-    #{number => Number, base => Base, bytes => Bytes, events => 0, first_at => none,
-      last_at => none, began_ms => NowMs, ended_ms => NowMs}.
+floored(Disk = #disk{segments = Segments}) ->
+    ok = halley_history_floor:at_start(Segments ++ [newest(Disk)]),
+    drop(Disk).
 
 %% --- writing -------------------------------------------------------------------------------------
 
@@ -117,8 +116,9 @@ write(Packed, Write, Dirty, Disk = #disk{file = File, current = #{bytes := Posit
     case Write(File, Position, [Prefix | [Record || #packed{record = Record} <- Packed]]) of
         ok ->
             Written = written(Packed, Position + PrefixBytes,
-                              Disk#disk{lost = [], placed = Placed, dirty = Dirty}),
-            {ok, case Dirty of true -> Written; false -> Written#disk{noted = false, ids = []} end};
+                              Disk#disk{lost = [], placed = Placed, dirty = Dirty,
+                                        is_checked = false}),
+            {ok, Written#disk{noted = Dirty andalso Disk#disk.noted}};
         {error, Reason} ->
             {error, Reason, cut(Dirty, Reason, Disk)}
     end.
@@ -131,53 +131,33 @@ cut(_, _, Disk) -> cut(Disk).
 record_bytes(Packed) -> lists:foldl(fun(#packed{bytes = Bytes}, Sum) -> Bytes + Sum end, 0, Packed).
 
 %% What is due before the records: ranges that could not be written, and how far seqs have come.
-prefix(#disk{store = Store, highest = Highest, lost = Lost, placed = Placed,
-             current = #{bytes := Position}}) ->
-    Ranges = [halley_history_record:lost(Store, {From, FromMs}, {To, ToMs})
-              || {From, To, FromMs, ToMs} <- Lost],
-    {Place, PlacedNow} = case Position - Placed >= ?PLACE_BYTES of
-        true -> {[halley_history_record:place(Store, Highest, now_ms())], Position};
-        false -> {[], Placed}
-    end,
-    {Records, Bytes} = lists:unzip(Ranges ++ Place),
-    {Records, lists:sum(Bytes), PlacedNow}.
+prefix(Disk = #disk{store = Store, highest = Highest, placed = Placed,
+                    current = #{bytes := Position}}) ->
+    {Lost, LostBytes} = halley_history_record:lost(Store, Disk#disk.lost),
+    case Position - Placed >= ?PLACE_BYTES of
+        true ->
+            {Place, Bytes} = halley_history_record:place(Store, Highest, now_ms()),
+            {[Lost, Place], LostBytes + Bytes, Position};
+        false ->
+            {Lost, LostBytes, Placed}
+    end.
 
 now_ms() -> erlang:system_time(millisecond).
 
 %% Readers look no further than the written position: it is there before the first entry is.
-written(Packed, Position, Disk = #disk{current = Current, ids = Ids}) ->
+written(Packed, Position, Disk = #disk{current = Current, ids = Ids, segments = Segments}) ->
     #{number := Number, bytes := Begin, events := Events, first_at := FirstAt} = Current,
     End = Position + record_bytes(Packed),
     ok = halley_history_words:put(position, End),
-    {End, NewIds} = lists:foldl(fun(One, Acc) -> index(One, Number, Acc) end,
-                                {Position, Ids}, Packed),
+    NewIds = halley_history_index:written(Packed, Number, Position),
     First = case FirstAt of none -> (hd(Packed))#packed.at; _ -> FirstAt end,
-    N = length(Packed),
-    ok = halley_history_words:add(events, N),
-    ok = halley_history_words:add(bytes, End - Begin),
-    ok = first_at(FirstAt, First, Disk),
-    Grown = Current#{bytes := End, events := Events + N, first_at := First,
+    ok = halley_history_floor:grown(length(Packed), End - Begin),
+    ok = halley_history_floor:first_at(First, [Current | Segments]),
+    Grown = Current#{bytes := End, events := Events + length(Packed), first_at := First,
                      last_at := (lists:last(Packed))#packed.at,
                      ended_ms := erlang:monotonic_time(millisecond)},
     Highest = lists:max([Disk#disk.highest | [Seq || #packed{seq = Seq} <- Packed]]),
-    Disk#disk{current = Grown, highest = Highest, ids = NewIds}.
-
-index(#packed{kind = event, shard = Shard, seq = Seq, id = Id, subject = Subject,
-              chosen = Chosen, sessions = Sessions, bytes = Bytes}, Number, {Position, Ids}) ->
-    ok = halley_history_index:event(Shard, {Seq, Id, Subject}, Chosen, Sessions, Number, Position),
-    {Position + Bytes, case Chosen of true -> [Seq | Ids]; false -> Ids end};
-index(#packed{kind = unfollow, shard = Shard, seq = Seq, subject = User, id = Subject,
-              bytes = Bytes}, Number, {Position, Ids}) ->
-    ok = halley_history_index:unfollow(Shard, {Seq, User, Subject}, Number, Position),
-    {Position + Bytes, Ids}.
-
-first_at(none, At, #disk{segments = Segments}) ->
-    case [First || #{first_at := First} <- Segments, First =/= none] of
-        [] -> halley_history_words:put(oldest_at, At);
-        _ -> ok
-    end;
-first_at(_, _, _) ->
-    ok.
+    Disk#disk{current = Grown, highest = Highest, ids = NewIds ++ Ids}.
 
 %% Where a write failed there may be a part of it.
 cut(Disk = #disk{file = none}) ->
@@ -199,16 +179,15 @@ leave(Disk = #disk{file = none}) ->
     Disk;
 leave(Disk = #disk{file = File, segments = Segments, current = Current}) ->
     ok = halley_history_segment:close(File),
-    Disk#disk{file = none, dirty = false, segments = Segments ++ [Current]}.
+    Disk#disk{file = none, dirty = false, noted = true, is_checked = true,
+              segments = Segments ++ [Current]}.
 
 %% --- segments ------------------------------------------------------------------------------------
 
 make_room(_, Disk = #disk{file = none}) ->
     begin_segment(Disk);
 make_room(Bytes, Disk = #disk{current = #{bytes := Position, events := Events}}) ->
-    Max = halley_history_retention:segment_bytes_max(
-        halley_limits:get(history_segment_bytes), bytes_max()),
-    case Position + Bytes > Max andalso Events > 0 of
+    case Position + Bytes > halley_history_floor:segment_bytes_max() andalso Events > 0 of
         true -> rotate(Disk);
         false -> {ok, Disk}
     end.
@@ -220,51 +199,73 @@ rotate(Disk) ->
     end.
 
 %% The old segment stays in use if the new one can't begin.
-begin_segment(Disk = #disk{dir = Dir, store = Store, ledger = Ledger, next_number = Number,
-                           highest = Highest,
+begin_segment(Disk = #disk{dir = Dir, store = Store, next_number = Number, highest = Highest,
                            current = #{number := Previous, bytes := PreviousBytes}}) ->
     Header = #{store => Store, number => Number, previous => Previous,
                previous_bytes => PreviousBytes, base => Highest,
                stamp => halley_history_clock:stamp()},
-    case halley_history_segment:create(Dir, Header) of
-        {ok, File} ->
-            Left = leave(Disk),
-            Position = halley_history_segment:header_bytes(),
-            ok = halley_history_words:put(position, 0),
-            ok = halley_history_words:put(segment, Number),
-            ok = halley_history_words:put(position, Position),
-            ok = halley_history_words:add(bytes, Position),
-            ok = halley_history_ledger:synced(Ledger, Number, Position, Highest),
-            {ok, Left#disk{file = File, current = new_segment(Number, Highest, Position),
-                             next_number = Number + 1, placed = Position}};
+    {Lost, LostBytes} = halley_history_record:lost(Store, Disk#disk.lost),
+    case halley_history_home:make(Dir, Disk#disk.home) of
+        {ok, Home} ->
+            case halley_history_segment:create(Dir, Header, Lost) of
+                {ok, File, Place} ->
+                    Position = halley_history_segment:header_bytes() + LostBytes,
+                    Left = leave(Disk),
+                    {ok, begun(Position, Left#disk{file = File, place = Place, home = Home})};
+                {error, Reason} ->
+                    {error, Reason, Disk#disk{next_number = Number + 1}}
+            end;
         {error, Reason} ->
-            {error, Reason, Disk#disk{next_number = Number + 1}}
+            {error, Reason, Disk}
     end.
+
+begun(Position, Disk = #disk{dir = Dir, ledger = Ledger, next_number = Number, spare = Spare,
+                             highest = Highest}) ->
+    ok = halley_history_words:put(position, 0),
+    ok = halley_history_words:put(segment, Number),
+    ok = halley_history_words:put(position, Position),
+    ok = halley_history_words:add(bytes, Position),
+    Noted = halley_history_ledger:synced(Ledger, Number, Position, Highest),
+    _ = [halley_history_segment:delete(Dir, N) || N <- Spare],
+    Disk#disk{current = halley_history_floor:segment(Number, Highest, Position), lost = [],
+              next_number = Number + 1, placed = Position, spare = [], ledger = Noted}.
 
 %% --- durability ----------------------------------------------------------------------------------
 
 -spec is_dirty(disk()) -> boolean().
 is_dirty(#disk{dirty = Dirty}) -> Dirty.
 
-%% Returns when all that was written is on disk.
+%% Returns when all that was written is on disk, and where it can be found.
 -spec sync(disk()) -> {ok, disk()} | failure().
-sync(Disk = #disk{dirty = false}) ->
+sync(Disk = #disk{dirty = false, is_checked = true}) ->
     {ok, Disk};
+sync(Disk = #disk{dirty = false}) ->
+    check(Disk);
 sync(Disk = #disk{file = File}) ->
     case halley_history_segment:sync(File) of
-        ok ->
-            {ok, Disk#disk{dirty = false, noted = false, ids = []}};
-        {error, Reason} ->
-            lists:foreach(fun halley_history_index:forget_id/1, Disk#disk.ids),
-            {error, Reason, (leave(Disk))#disk{ids = []}}
+        ok -> check(Disk#disk{dirty = false, noted = false});
+        {error, Reason} -> unsound(Reason, Disk)
     end.
+
+check(Disk = #disk{file = none}) ->
+    {ok, Disk#disk{ids = []}};
+check(Disk = #disk{dir = Dir, place = Place, current = #{number := Number}}) ->
+    case halley_history_home:check(Dir, Number, Place) of
+        ok -> {ok, Disk#disk{is_checked = true, ids = []}};
+        {error, Reason} -> unsound(Reason, Disk)
+    end.
+
+%% Who chose an id for what was written may publish it again.
+unsound(Reason, Disk) ->
+    lists:foreach(fun halley_history_index:forget_id/1, Disk#disk.ids),
+    {error, Reason, (leave(Disk))#disk{ids = []}}.
 
 %% Notes what is on disk. Not a part of `sync/1', so that who waits for that doesn't wait for this.
 -spec note(disk()) -> disk().
 note(Disk = #disk{noted = false, dirty = false, ledger = Ledger, highest = Highest,
                   current = #{number := Number, bytes := Bytes}}) ->
-    ok = halley_history_ledger:synced(Ledger, Number, Bytes, Highest),
-    Disk#disk{noted = true};
+    Noted = halley_history_ledger:synced(Ledger, Number, Bytes, Highest),
+    Disk#disk{noted = true, ledger = Noted};
 note(Disk) ->
     Disk.
 
@@ -329,9 +330,20 @@ reserve(Disk = #disk{store = Store, ledger = Ledger}, Counter) ->
 -spec tick(disk()) -> {ok, disk()} | failure().
 tick(Disk) ->
     case leave_old(Disk) of
-        {ok, Left} -> sync(drop(Left));
+        {ok, Left} -> ticked(sync(drop(Left)));
         {error, Reason, Left} -> {error, Reason, drop(Left)}
     end.
+
+%% Nobody is to be answered first to learn that the folder is gone.
+ticked({ok, Synced}) ->
+    case check(Synced) of
+        {ok, Disk} ->
+            #disk{ledger = Ledger} = Noted = note(Disk),
+            {ok, Noted#disk{ledger = halley_history_ledger:settle(Ledger)}};
+        Error -> Error
+    end;
+ticked(Error) ->
+    Error.
 
 leave_old(Disk) ->
     case is_old(Disk) of
@@ -340,8 +352,8 @@ leave_old(Disk) ->
     end.
 
 is_old(#disk{file = File, current = #{events := Events, began_ms := BeganMs}}) ->
-    MaxMs = halley_history_retention:segment_ms_max(retention_ms()),
-    File =/= none andalso Events > 0 andalso erlang:monotonic_time(millisecond) - BeganMs >= MaxMs.
+    AgeMs = erlang:monotonic_time(millisecond) - BeganMs,
+    File =/= none andalso Events > 0 andalso AgeMs >= halley_history_floor:segment_ms_max().
 
 %% Instead of `tick/1' while nothing can be written. The segment is left without one that follows,
 %% for which there may be no room: retention can only delete what isn't written to.
@@ -355,46 +367,33 @@ starve(Disk) ->
 %% Deletes what retention doesn't keep.
 drop(Disk = #disk{segments = Segments, current = Current, file = File}) ->
     CurrentBytes = case File of none -> 0; _ -> map_get(bytes, Current) end,
-    Rule = #{retention_ms => retention_ms(), bytes_max => bytes_max(),
-             now_ms => erlang:monotonic_time(millisecond)},
-    {Gone, Retained} = halley_history_retention:split(Segments, CurrentBytes, Rule),
-    Rest = case File of
-        none -> Retained ++ [new_segment(Disk#disk.next_number, Disk#disk.highest, 0)];
-        _ -> Retained ++ [Current]
-    end,
-    ok = raise_floor(Gone, Rest),
+    {Gone, Retained} = halley_history_floor:split(Segments, CurrentBytes),
+    ok = halley_history_floor:raise(Gone, Retained ++ [newest(Disk)]),
     _ = [halley_history_segment:delete(Disk#disk.dir, N) || #{number := N} <- Gone],
     Disk#disk{segments = Retained}.
 
-%% The floor is the base of the oldest segment: no record before it has a higher seq. It rises
-%% before anything goes, so who misses something then sees why.
-raise_floor(Gone, [#{base := Base, number := Number} | _] = Segments) ->
-    Floor = max(Base, halley_history_words:get(floor)),
-    ok = halley_history_words:put(floor, Floor),
-    _ = [halley_history_words:put(floor_at, At) || #{last_at := At} <- Gone, At =/= none],
-    ok = halley_history_words:put(oldest_segment, Number),
-    Oldest = [At || #{first_at := At} <- Segments, At =/= none],
-    ok = halley_history_words:put(oldest_at, hd(Oldest ++ [0])),
-    ok = halley_history_words:add(events, -sum(events, Gone)),
-    ok = halley_history_words:add(bytes, -sum(bytes, Gone)),
-    Damaged = halley_history_index:damaged(),
-    case halley_history_retention:above(Floor, Damaged) of
-        Damaged -> ok;
-        Above -> halley_history_index:set_damaged(Above)
-    end,
-    halley_history_index:drop_below(Floor).
+%% What stands for the next segment where there is none to write to.
+newest(#disk{file = none, next_number = Number, highest = Highest}) ->
+    halley_history_floor:segment(Number, Highest, 0);
+newest(#disk{current = Current}) ->
+    Current.
 
-retention_ms() -> application:get_env(halley, history_retention_ms, 600000).
-bytes_max() -> application:get_env(halley, history_bytes, 4 bsl 30).
-
-%% Syncs, and gives back what of the reservation isn't used.
+%% Syncs, and gives back what of the reservation isn't used. If it isn't sure that all is noted that
+%% must be, it ends as if it were killed.
 -spec close(disk()) -> ok.
 close(Disk) ->
-    Synced = case sync(Disk) of {ok, Ok} -> Ok; {error, _, Failed} -> Failed end,
-    Counter = halley_history_words:get(counter),
-    ok = halley_history_words:put(reserved, Counter),
-    _ = halley_history_ledger:reserve({Synced#disk.store, Counter}, Synced#disk.ledger),
-    _ = note(Synced),
-    ok = halley_history_ledger:close(Synced#disk.ledger),
-    _ = leave(Synced),
+    Left = case sync(Disk) of
+        {ok, Synced = #disk{file = File, lost = []}} when File =/= none -> give_back(note(Synced));
+        {ok, Synced} -> Synced;
+        {error, _, Failed} -> Failed
+    end,
+    halley_history_words:put(reserved, halley_history_words:get(counter)),
+    ok = halley_history_ledger:close(Left#disk.ledger),
+    _ = leave(Left),
     ok.
+
+give_back(Disk = #disk{store = Store, ledger = Ledger}) ->
+    case halley_history_ledger:reserve({Store, halley_history_words:get(counter)}, Ledger) of
+        {ok, Reserved} -> Disk#disk{ledger = Reserved};
+        {error, _} -> Disk
+    end.

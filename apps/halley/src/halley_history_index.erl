@@ -15,7 +15,9 @@
 %% the order of the log: that walk stops only at what is gone.
 -module(halley_history_index).
 
--export([new/0, clear/0, event/6, unfollow/4, forget_id/1]).
+-include("halley_history.hrl").
+
+-export([new/0, clear/0, written/3, event/6, unfollow/4, forget_id/1]).
 -export([chain/3, has_events/1, unfollows/2, unfollows_of/2, seqs/3, candidates/1, lookup/1,
          where/1]).
 -export([drop_below/1, memory/0, damaged/0, set_damaged/1]).
@@ -52,6 +54,21 @@ clear() ->
     persistent_term:put(?MODULE, Heads).
 
 %% --- writing, by the log's process alone ---------------------------------------------------------
+
+%% Records that were written from this offset on. Gives the seqs of those with a chosen id.
+-spec written([#packed{}], Segment :: non_neg_integer(), Offset :: non_neg_integer()) ->
+    [halley_history:seq()].
+written([], _, _) ->
+    [];
+written([#packed{kind = event, seq = Seq, id = Id, subject = Subject, chosen = Chosen} = Packed
+         | More], Segment, Offset) ->
+    #packed{shard = Shard, sessions = Sessions, bytes = Bytes} = Packed,
+    ok = event(Shard, {Seq, Id, Subject}, Chosen, Sessions, Segment, Offset),
+    [Seq || Chosen] ++ written(More, Segment, Offset + Bytes);
+written([#packed{kind = unfollow, shard = Shard, seq = Seq, subject = User, id = Subject,
+                 bytes = Bytes} | More], Segment, Offset) ->
+    ok = unfollow(Shard, {Seq, User, Subject}, Segment, Offset),
+    written(More, Segment, Offset + Bytes).
 
 -spec event(halley_shard:index(), {Seq :: pos_integer(), Id :: binary(), Subject :: binary()},
             Chosen :: boolean(), Sessions :: non_neg_integer(), Segment :: non_neg_integer(),

@@ -33,10 +33,6 @@
 
 -define(TICK_MS, 250).
 -define(PROBE_MS, 1000).
-%% How long a group in a crowd waits for more.
--define(PATIENCE_MS, 3).
-%% How long what nobody waits for stays in memory.
--define(LINGER_MS, 2).
 %% What an entry takes in the mailbox beyond its record.
 -define(ENTRY_BYTES, 256).
 %% Unfollows that are sent in one go.
@@ -45,18 +41,14 @@
 %% Words. Room for a group and its records: without it half of the collections find nothing.
 -define(HEAP, [{min_heap_size, 65536}, {min_bin_vheap_size, 524288}]).
 
--type item() :: {append, halley_shard:index(), [halley_history_disk:packed()],
-                 Bytes :: pos_integer(), halley_history:reply()}
-              | {mark, halley_shard:index(), halley_history:seq()}
-              | {unfollowed, [{binary(), binary()}], Bytes :: pos_integer(), reference()}.
--record(state, {disk :: halley_history_disk:disk(), refusing = false :: false | disk_full | failed,
+-record(state, {disk :: halley_history_disk:disk(),
+                refusing = false :: halley_history_words:refusing(),
                 probed_ms = 0 :: integer(),
                 crowd = 0 :: non_neg_integer()}).   % who waited for the last group
 
 -spec start_link() -> gen_server:start_ret().
 start_link() ->
-    Dir = filename:join(application:get_env(halley, data_dir, "data"), "history"),
-    persistent_term:put({?MODULE, directory}, filename:absname(Dir)),
+    persistent_term:put({?MODULE, directory}, filename:join(halley_data_dir:path(), "history")),
     gen_server:start_link({local, ?MODULE}, ?MODULE, [],
                           [{spawn_opt, [{message_queue_data, off_heap} | ?HEAP]}]).
 
@@ -108,17 +100,19 @@ shard_started(Shard) ->
 init([]) ->
     process_flag(trap_exit, true),
     case halley_history_disk:open(directory()) of
-        {ok, Disk} ->
-            Start = halley_history_words:get(counter),
-            lists:foreach(fun(Shard) ->
-                              _ = halley_history_words:mark(Shard),
-                              ok = halley_history_words:written(Shard, Start)
-                          end, lists:seq(1, halley_shard:count())),
-            tick(),
-            {ok, #state{disk = Disk}};
-        {error, Line} ->
-            {stop, Line}
+        {ok, Disk} -> {ok, started(#state{disk = Disk})};
+        {error, Reason, Disk} -> {ok, started(failed(Reason, #state{disk = Disk}))};
+        {error, Line} -> {stop, Line}
     end.
+
+started(State) ->
+    Start = halley_history_words:get(counter),
+    lists:foreach(fun(Shard) ->
+                      _ = halley_history_words:mark(Shard),
+                      ok = halley_history_words:written(Shard, Start)
+                  end, lists:seq(1, halley_shard:count())),
+    tick(),
+    State.
 
 -spec handle_call({shard_started, halley_shard:index()}, gen_server:from(), #state{}) ->
     {noreply, #state{}}.
@@ -138,7 +132,7 @@ handle_cast(_, State) ->
 
 -spec handle_info(term(), #state{}) -> {noreply, #state{}}.
 handle_info({history, Item}, State = #state{crowd = Crowd}) ->
-    {noreply, commit(gather(Item, Crowd), State)};
+    {noreply, commit(halley_history_group:gather(Item, Crowd), State)};
 handle_info({settle, Shard, Head, From, 0}, State) ->
     ok = halley_history_words:written(Shard, Head),
     ok = halley_history_claims:shard_ended(Shard),
@@ -161,7 +155,7 @@ terminate(_, State) ->
 
 drain(State) ->
     receive
-        {history, Item} -> drain(commit(gather(Item, 0), State))
+        {history, Item} -> drain(commit(halley_history_group:gather(Item, 0), State))
     after 0 ->
         State
     end.
@@ -171,74 +165,11 @@ tick() ->
 
 %% --- a group -------------------------------------------------------------------------------------
 
--spec gather(item(), Crowd :: non_neg_integer()) -> [item()].
-gather(Item, Crowd) ->
-    NowMs = erlang:monotonic_time(millisecond),
-    {Items, Bytes} = linger(take([Item], bytes(Item)), NowMs + ?LINGER_MS),
-    lists:reverse(case Crowd > 1 of
-        true -> wait(Items, Bytes, Crowd, NowMs + ?PATIENCE_MS);
-        false -> Items
-    end).
-
-linger({Items, Bytes}, UntilMs) ->
-    case lists:any(fun waits/1, Items) of
-        true -> {Items, Bytes};
-        false -> linger(Items, Bytes, UntilMs)
-    end.
-
-%% Nobody waits for these items.
-linger(Items, Bytes, UntilMs) ->
-    LeftMs = max(0, UntilMs - erlang:monotonic_time(millisecond)),
-    case Bytes < halley_limits:get(history_commit_bytes_max) of
-        true ->
-            receive
-                {history, Item} ->
-                    linger_with(Item, [Item | Items], Bytes + bytes(Item), UntilMs)
-            after LeftMs ->
-                {Items, Bytes}
-            end;
-        false ->
-            {Items, Bytes}
-    end.
-
-linger_with(Item, Items, Bytes, UntilMs) ->
-    case waits(Item) of
-        true -> take(Items, Bytes);
-        false -> linger(Items, Bytes, UntilMs)
-    end.
-
-take(Items, Bytes) ->
-    case Bytes < halley_limits:get(history_commit_bytes_max) of
-        true ->
-            receive {history, Item} -> take([Item | Items], Bytes + bytes(Item))
-            after 0 -> {Items, Bytes}
-            end;
-        false ->
-            {Items, Bytes}
-    end.
-
-wait(Items, Bytes, Crowd, UntilMs) ->
-    IsEnough = length(Items) >= Crowd
-        orelse Bytes >= halley_limits:get(history_commit_bytes_max)
-        orelse erlang:monotonic_time(millisecond) >= UntilMs,
-    case IsEnough of
-        true ->
-            Items;
-        false ->
-            receive after 1 -> ok end,
-            case take(Items, Bytes) of
-                {Items, _} -> Items;
-                {More, MoreBytes} -> wait(More, MoreBytes, Crowd, UntilMs)
-            end
-    end.
-
-bytes({append, _, _, Bytes, _}) -> Bytes;
-bytes({unfollowed, _, Bytes, _}) -> Bytes;
-bytes({mark, _, _}) -> ?ENTRY_BYTES.
-
-commit(Items, State = #state{disk = Disk}) ->
+-spec commit([halley_history_group:item()], #state{}) -> #state{}.
+commit(All, State0) ->
+    {Items, State = #state{disk = Disk}} = drawable(All, State0),
     Packed = lists:append([packed(Item) || Item <- Items]),
-    Waiting = length([Item || Item <- Items, waits(Item)]),
+    Waiting = length([Item || Item <- Items, halley_history_group:waits(Item)]),
     Committed = case halley_history_disk:write(Packed, Waiting > 0, Disk) of
         {ok, Written} ->
             count(Packed),
@@ -249,13 +180,31 @@ commit(Items, State = #state{disk = Disk}) ->
             ok = finish(Items, Packed),
             fail(Items, Reason, State#state{disk = Lost})
     end,
-    Queued = lists:sum([queued(Item) || Item <- Items]),
+    Queued = lists:sum([queued(Item) || Item <- All]),
     ok = halley_history_words:add(queue_bytes, -Queued),
     renew(Committed#state{crowd = Waiting}).
 
+%% Where no seq is reserved none is drawn for an unfollow. Who comes back with a cursor from before
+%% is told a gap instead.
+drawable(Items, State = #state{refusing = false}) ->
+    {Items, State};
+drawable(Items, State = #state{disk = Disk}) ->
+    Counter = halley_history_words:get(counter),
+    {Unfollows, Others} = lists:partition(fun(Item) -> element(1, Item) =:= unfollowed end, Items),
+    Needed = lists:sum([length(Pairs) || {unfollowed, Pairs, _, _} <- Unfollows]),
+    case Needed > halley_history_words:get(reserved) - Counter of
+        true ->
+            NowMs = erlang:system_time(millisecond),
+            Lost = halley_history_disk:lose({Counter, Counter, NowMs, NowMs}, Disk),
+            lists:foreach(fun(Item) -> reply(Item, false) end, Unfollows),
+            {Others, State#state{disk = Lost}};
+        false ->
+            {Items, State}
+    end.
+
 %% What `send/2' counted.
 queued({mark, _, _}) -> 0;
-queued(Item) -> bytes(Item).
+queued(Item) -> halley_history_group:bytes(Item).
 
 packed({append, _, Packed, _, _}) -> Packed;
 packed({mark, _, _}) -> [];
@@ -310,13 +259,9 @@ noted(_, State) -> State.
 outcome({append, _, [], _, _}, #state{refusing = Refusing}) -> Refusing;
 outcome(_, _) -> false.
 
-waits({append, _, _, _, none}) -> false;
-waits({mark, _, _}) -> false;
-waits(_) -> true.
-
 reply({append, _, _, _, {From, Answer}}, false) -> gen_server:reply(From, Answer);
-reply({append, _, _, _, {From, _}}, disk_full) -> gen_server:reply(From, {error, disk_full});
 reply({append, _, _, _, {From, _}}, failed) -> gen_server:reply(From, {error, history_failed});
+reply({append, _, _, _, {From, _}}, Reason) -> gen_server:reply(From, {error, Reason});
 reply({unfollowed, _, _, Alias}, _) ->
     _ = Alias ! {Alias, written},
     ok;
@@ -349,25 +294,33 @@ fail(Items, Reason, State) ->
 
 refusing(enospc) -> disk_full;
 refusing(edquot) -> disk_full;
+refusing(data_dir_moved) -> data_dir_moved;
 refusing(_) -> failed.
 
 failed(Reason, State = #state{refusing = Before}) ->
     ok = halley_metrics:incr(history_errors),
     Refusing = refusing(Reason),
+    _ = [halley_metrics:incr(history_moved) || Refusing =:= data_dir_moved],
     ok = halley_history_words:put_refusing(Refusing),
     _ = [?LOG_ERROR("history: cannot write in ~ts: ~ts; publishing is refused until it can",
-                    [directory(), file:format_error(Reason)]) || Refusing =/= Before],
+                    [directory(), explain(Reason)]) || Refusing =/= Before],
     State#state{refusing = Refusing, probed_ms = erlang:monotonic_time(millisecond)}.
 
-renew(State = #state{disk = Disk}) ->
+explain(data_dir_moved) -> "it was moved, removed or replaced; put it back or start again";
+explain(Reason) -> file:format_error(Reason).
+
+%% While it refuses the probe does that.
+renew(State = #state{disk = Disk, refusing = false}) ->
     case halley_history_disk:renew(Disk) of
         {ok, Renewed} -> State#state{disk = Renewed};
         {error, Reason, Failed} -> failed(Reason, State#state{disk = Failed})
-    end.
+    end;
+renew(State) ->
+    State.
 
 ticked(State = #state{disk = Disk, refusing = false}) ->
     case halley_history_disk:tick(Disk) of
-        {ok, Ticked} -> renew(State#state{disk = halley_history_disk:note(Ticked)});
+        {ok, Ticked} -> renew(State#state{disk = Ticked});
         {error, Reason, Failed} -> failed(Reason, State#state{disk = Failed})
     end;
 ticked(State = #state{disk = Disk, probed_ms = ProbedMs}) ->

@@ -17,7 +17,7 @@
 %% length is believed before it is compared with what is there and with ?BODY_BYTES_MAX.
 -module(halley_history_record).
 
--export([event/3, unfollow/5, lost/3, place/3]).
+-export([event/3, unfollow/5, lost/2, lost/3, place/3]).
 -export([decode/2, body/1, about/3, item/1, resync/2, head_bytes/0, bytes_max/0]).
 -export_type([record/0]).
 
@@ -63,6 +63,13 @@ unfollow(Store, Shard, Seq, At, {User, Subject}) ->
     {iodata(), pos_integer()}.
 lost(Store, {From, FromAt}, {To, ToAt}) ->
     pack(Store, <<?LOST, 0, 0, To:64, ToAt:64, From:64, FromAt:64>>, <<>>).
+
+%% Of several ranges, each with the times around it.
+-spec lost(store(), [halley_history:range()]) -> {iodata(), non_neg_integer()}.
+lost(Store, Ranges) ->
+    {Records, Bytes} = lists:unzip([lost(Store, {From, FromAt}, {To, ToAt})
+                                    || {From, To, FromAt, ToAt} <- Ranges]),
+    {Records, lists:sum(Bytes)}.
 
 -spec place(store(), non_neg_integer(), integer()) -> {iodata(), pos_integer()}.
 place(Store, Seq, At) ->

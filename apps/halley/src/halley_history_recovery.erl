@@ -7,10 +7,13 @@
 %% a gap, and that end is never too low.
 %%
 %% A torn tail is what a brain that is killed while it writes leaves: it is cut, and nobody who was
-%% answered lost anything. If the note of the last sync says that there was more on disk, somebody
-%% did, and the cut is a damaged range as well.
+%% answered lost anything. If the note of the last sync, or the one outside of the folder, says that
+%% there was more on disk, somebody did: the tail was cut short, or an older copy was put back. How
+%% far what is missing went isn't known then, so the range ends with all that could have been drawn.
+%% So it does if `store' is gone, as in a folder that comes from a backup.
 %%
-%% Nothing found in the files can stop it; only a directory in which it can't write does.
+%% Nothing found in the files can stop it, nor that nothing can be written: what is there is read,
+%% and what was to be cut or deleted stays until then.
 -module(halley_history_recovery).
 
 -export([recover/1]).
@@ -24,6 +27,7 @@
                        highest := non_neg_integer(),  % none above it was written
                        segments := [halley_history_retention:segment()],
                        number := non_neg_integer(),   % free for the next segment
+                       spare := [non_neg_integer()],  % without records: to be deleted after that
                        damaged := [halley_history:range()],
                        lost := [halley_history:range()]}.  % of these, what no segment shows
 
@@ -34,6 +38,7 @@
                 %% Whether a header said what was written before it.
                 is_based = false :: boolean(),
                 last_seq = 0 :: non_neg_integer(), last_at = none :: integer() | none,
+                spare = [] :: [non_neg_integer()],
                 torn = none :: none | {non_neg_integer(), non_neg_integer()},
                 %% Damage whose upper end isn't known yet.
                 open = none :: none | {From :: non_neg_integer(), FromMs :: integer(),
@@ -46,32 +51,52 @@
 %% The words and the index must be new. Fills the index; the words are left to the caller.
 -spec recover(file:name_all()) -> {ok, recovered()} | {error, term()}.
 recover(Dir) ->
-    case {filelib:ensure_dir(filename:join(Dir, "store")), halley_history_ledger:open(Dir)} of
-        {ok, {ok, Ledger}} ->
-            case halley_history_segment:list(Dir) of
-                {ok, Numbers} -> {ok, recover(Dir, Ledger, Numbers)};
-                Error -> Error
+    case made(halley_data_dir:make_directory(Dir)) of
+        ok ->
+            case {halley_history_ledger:open(Dir), halley_history_segment:list(Dir)} of
+                {{ok, Ledger}, {ok, Numbers}} -> {ok, recover(Dir, Ledger, Numbers)};
+                {{ok, Ledger}, Error} -> ok = halley_history_ledger:close(Ledger), Error;
+                {Error, _} -> Error
             end;
-        {ok, Error} -> Error;
-        {Error, _} -> Error
+        Error -> Error
     end.
+
+made({error, Reason} = Error) ->
+    case halley_history_home:may_pass(Reason) of
+        true -> ok;
+        false -> Error
+    end;
+made(ok) ->
+    ok.
 
 recover(Dir, Ledger0, Numbers) ->
     {Store, Reserved, Ledger} = identity(Dir, Ledger0, Numbers),
+    Position = halley_history_ledger:last_position(),
     Begun = #found{dir = Dir, store = Store, now = halley_history_clock:stamp(),
                    now_ms = erlang:monotonic_time(millisecond)},
     Scanned = lists:foldl(fun segment/2, Begun, Numbers),
-    Counter = case Reserved of
-        unknown -> Scanned#found.last_seq + ?UNKNOWN_RESERVATION;
-        _ -> max(Reserved, Scanned#found.last_seq)
-    end,
-    Note = halley_history_ledger:last_synced(Ledger, Store),
-    {Lost, Ended} = last_segment(Note, Counter, Scanned),
-    #found{segments = Segments, damaged = Damaged} = Ended,
-    #{ledger => Ledger, store => Store, counter => Counter, damaged => Damaged,
-      highest => highest(Counter, Ended), lost => Lost,
-      segments => lists:reverse(aged(Note, Ended, Segments)),
-      number => 1 + lists:max([0 | Numbers] ++ [N || #{segment := N} <- [Note]])}.
+    IsKnown = Reserved =/= unknown andalso is_ours(Position, Store, Numbers),
+    Noted = [N || #{store := S, reserved := N} <- [Position], S =:= Store],
+    Counter = counter(IsKnown, Noted ++ [Reserved || Reserved =/= unknown],
+                      Scanned#found.last_seq),
+    Synced = halley_history_ledger:last_synced(Ledger, Store),
+    Cut = cut(Scanned),
+    IsShort = not IsKnown orelse is_short(Synced, Cut) orelse is_behind(Position, Numbers, Cut),
+    {Lost, Ended} = ended(IsShort, Counter, Cut),
+    #found{segments = Segments, damaged = Damaged, spare = Spare} = Ended,
+    #{ledger => halley_history_ledger:name(Store, Ledger), store => Store, counter => Counter,
+      damaged => Damaged, highest => highest(Counter, Ended), lost => Lost, spare => Spare,
+      segments => lists:reverse(aged(Synced, Ended, Segments)),
+      number => 1 + lists:max([0 | Numbers] ++ [N || #{segment := N} <- [Synced, Position]])}.
+
+%% A folder that another store's note stands beside may be an older copy.
+is_ours(none, _, _) -> true;
+is_ours(#{store := Store}, Store, _) -> true;
+is_ours(_, _, Numbers) -> Numbers =:= [].
+
+%% No seq above it was ever drawn.
+counter(true, Reserved, LastSeq) -> lists:max([LastSeq | Reserved]);
+counter(false, Reserved, LastSeq) -> lists:max([LastSeq + ?UNKNOWN_RESERVATION | Reserved]).
 
 %% A directory whose segments are gone says nothing about what they had. One segment that never had
 %% a record says it all the same: a brain that kept nothing, killed, has nothing to miss.
@@ -91,8 +116,8 @@ identity_from_headers(_, Ledger, []) ->
 identity_from_headers(Dir, Ledger, [Number | Numbers]) ->
     case halley_history_segment:read_header(Dir, Number) of
         {ok, #{store := Store}} ->
-            ?LOG_WARNING("history: ~ts/store is missing or damaged; the segments name the store",
-                         [Dir]),
+            ?LOG_WARNING("history: ~ts/store is missing or damaged; the segments name the store, "
+                         "and everybody who was here before is told a gap", [Dir]),
             {Store, unknown, Ledger};
         none when Numbers =:= [] ->
             {new_store(), unknown, Ledger};
@@ -205,31 +230,44 @@ judge_previous(#{previous := Previous}, Found) ->
 
 %% --- the end -------------------------------------------------------------------------------------
 
-%% What the note shows is lost is shown by no segment once the next one has begun.
-last_segment(Note, Counter, Found = #found{segments = Segments}) ->
-    Cut = cut(Segments, Found),
-    case is_short(Note, Segments) of
-        true ->
-            #{highest := To0, stamp := {_, _, ToMs}} = Note,
-            To = max(To0, Cut#found.last_seq),
-            ?LOG_ERROR("history: the newest segment ends before what was on disk; events up to ~b "
-                       "may be lost", [To]),
-            Damaged = #found{open = {From, FromMs, _}} = damage(Cut),
-            {[{min(From, To), To, FromMs, ToMs}],
-             close(To, Damaged#found{open = {From, FromMs, ToMs}})};
-        false ->
-            {[], close(Counter, Cut)}
-    end.
+%% What the notes show is lost is shown by no segment once the next one has begun.
+ended(false, Counter, Found) ->
+    {[], close(Counter, Found)};
+ended(true, 0, Found) ->
+    {[], close(0, Found)};
+ended(true, Counter, Found = #found{now = {_, _, NowMs}}) ->
+    ?LOG_ERROR("history: the files end before what was on disk, or it isn't known where that "
+               "ended; events up to ~b may be lost", [Counter]),
+    Damaged = #found{open = {From, FromMs, _}} = damage(Found),
+    {[{min(From, Counter), Counter, FromMs, NowMs}],
+     close(Counter, Damaged#found{open = {From, FromMs, NowMs}})}.
 
-is_short(none, _) -> false;
-is_short(#{position := Position}, []) ->
+%% By the note that stands beside the segments.
+is_short(none, _) ->
+    false;
+is_short(#{highest := Highest}, #found{last_seq = LastSeq}) when Highest > LastSeq ->
+    true;
+is_short(#{position := Position}, #found{segments = []}) ->
     Position > halley_history_segment:header_bytes();
-is_short(#{segment := Number, position := Position}, [#{number := Last, bytes := End} | _]) ->
+is_short(#{segment := Number, position := Position},
+         #found{segments = [#{number := Last, bytes := End} | _]}) ->
     Number > Last andalso Position > halley_history_segment:header_bytes()
         orelse Number =:= Last andalso Position > End.
 
-%% Cuts the torn tail. A segment without any record is deleted.
-cut([#{number := Number, bytes := End} | Segments], Found = #found{dir = Dir, torn = Torn}) ->
+%% By the note outside. A segment is only deleted after the next one is noted.
+is_behind(none, _, _) ->
+    false;
+is_behind(#{store := Store}, _, #found{store = Own}) when Store =/= Own ->
+    false;
+is_behind(#{segment := Number} = Position, Numbers, Found) ->
+    Number > lists:max([0 | Numbers]) orelse is_short(Position, Found).
+
+%% Cuts the torn tail. A segment without any record is spared until there is another one: its header
+%% says how far seqs had come.
+cut(Found = #found{segments = []}) ->
+    Found;
+cut(Found = #found{segments = [#{number := Number, bytes := End} | Segments], dir = Dir,
+                   torn = Torn}) ->
     Path = halley_history_segment:path(Dir, Number),
     _ = case Torn of
         none -> ok;
@@ -238,14 +276,9 @@ cut([#{number := Number, bytes := End} | Segments], Found = #found{dir = Dir, to
             halley_history_segment:truncate(Dir, Number, End)
     end,
     case End =< halley_history_segment:header_bytes() of
-        true ->
-            _ = halley_history_segment:delete(Dir, Number),
-            Found#found{segments = Segments, torn = none};
-        false ->
-            Found#found{torn = none}
-    end;
-cut([], Found) ->
-    Found.
+        true -> Found#found{segments = Segments, spare = [Number], torn = none};
+        false -> Found#found{torn = none}
+    end.
 
 %% When the newest records were written: the header of the next segment said so, or the note, or
 %% else the record itself by the wall clock.

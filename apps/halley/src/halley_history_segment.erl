@@ -13,7 +13,7 @@
 %% tells what it finds.
 -module(halley_history_segment).
 
--export([list/1, path/2, create/2, write/3, write_through/3, sync/1, cut/2, close/1]).
+-export([list/1, path/2, create/3, write/3, write_through/3, sync/1, cut/2, close/1]).
 -export([truncate/3, delete/2]).
 -export([open/2, read/3, read_header/2, header_bytes/0, scan/4]).
 -export_type([number_/0, header/0, found/0, descriptor/0, output/0]).
@@ -43,7 +43,7 @@
 path(Dir, Number) ->
     filename:join(Dir, io_lib:format("~16.16.0b.log", [Number])).
 
-%% The numbers of the segments in a directory, ascending.
+%% The numbers of the segments in a directory, ascending; none if there is no directory.
 -spec list(file:name_all()) -> {ok, [number_()]} | {error, file:posix()}.
 list(Dir) ->
     case file:list_dir(Dir) of
@@ -52,16 +52,18 @@ list(Dir) ->
                        || Name <- Names, length(Name) =:= 20,
                           {Digits, ".log"} <- [lists:split(16, Name)]],
             {ok, lists:sort([N || N <- Numbers, is_integer(N), N >= 0, N =< 16#FFFFFFFF])};
+        {error, enoent} -> {ok, []};
         Error -> Error
     end.
 
-%% A new segment with its header, both on disk.
--spec create(file:name_all(), header()) -> {ok, output()} | {error, term()}.
-create(Dir, Header = #{number := Number}) ->
+%% A new segment with its header and its first records, all on disk.
+-spec create(file:name_all(), header(), Records :: iodata()) ->
+    {ok, output(), halley_data_dir:place()} | {error, term()}.
+create(Dir, Header = #{number := Number}, Records) ->
     case file:open(path(Dir, Number), [read, write, raw, binary, exclusive]) of
         {ok, File} ->
-            case begin_file(Dir, File, Header) of
-                {ok, Through} -> {ok, {File, Through}};
+            case begin_file(Dir, File, Number, [encode_header(Header), Records]) of
+                {ok, Through, Place} -> {ok, {File, Through}, Place};
                 Error ->
                     close(File),
                     _ = delete(Dir, Number),
@@ -70,14 +72,20 @@ create(Dir, Header = #{number := Number}) ->
         Error -> Error
     end.
 
-begin_file(Dir, File, Header = #{number := Number}) ->
-    Steps = [fun() -> file:pwrite(File, 0, encode_header(Header)) end,
+begin_file(Dir, File, Number, Bytes) ->
+    Path = path(Dir, Number),
+    Steps = [fun() -> halley_data_dir:make_private(Path) end,
+             fun() -> file:pwrite(File, 0, Bytes) end,
              fun() -> file:datasync(File) end,
              fun() -> halley_data_dir:sync_directory(Dir) end],
-    case steps(Steps) of
-        ok -> file:open(path(Dir, Number), [read, write, raw, binary, sync]);
-        Error -> Error
+    case {steps(Steps), halley_data_dir:place(Path)} of
+        {ok, {ok, Place}} -> opened(file:open(Path, [read, write, raw, binary, sync]), Place);
+        {ok, Error} -> Error;
+        {Error, _} -> Error
     end.
+
+opened({ok, Through}, Place) -> {ok, Through, Place};
+opened(Error, _) -> Error.
 
 steps([Step | Steps]) ->
     case Step() of

@@ -10,7 +10,7 @@
 -export([new/0, draw/0, draw/1, mark/1, heads/0, written/0, written/2, head/1]).
 -export([get/1, put/2, add/2, get_refusing/0, put_refusing/1]).
 -compile({no_auto_import, [get/1, put/2]}).
--export_type([word/0, seq/0, vector/0]).
+-export_type([word/0, seq/0, vector/0, refusing/0]).
 
 -type seq() :: 0..16#FFFFFFFFFFFF.
 %% One seq for each shard.
@@ -27,6 +27,9 @@
               | store
               | events         % in retention
               | bytes.         % on disk
+
+%% Why nothing may be published: there is no room; the disk fails; the folder isn't where it was.
+-type refusing() :: false | disk_full | failed | data_dir_moved.
 
 -define(HEADS, 16).
 -define(REFUSING, 13).
@@ -52,7 +55,8 @@ draw() ->
     draw_from(ref()).
 
 %% The reservation is renewed when half of it is used, and publishing is refused when that fails.
-%% So two million drawn seqs separate this assertion from what can happen.
+%% So two million drawn seqs separate this assertion from what can happen. A brain that could not
+%% reserve anything at its start refuses from then on.
 draw_from(Ref) ->
     Seq = atomics:add_get(Ref, place(counter), 1),
     true = Seq =< atomics:get(Ref, place(reserved)),
@@ -102,17 +106,22 @@ put(Word, Value) -> atomics:put(ref(), place(Word), Value).
 -spec add(word(), integer()) -> ok.
 add(Word, Value) -> atomics:add(ref(), place(Word), Value).
 
--spec get_refusing() -> false | disk_full | failed.
+-spec get_refusing() -> refusing().
 get_refusing() ->
     case atomics:get(ref(), ?REFUSING) of
         0 -> false;
         1 -> disk_full;
-        2 -> failed
+        2 -> failed;
+        3 -> data_dir_moved
     end.
 
--spec put_refusing(false | disk_full | failed) -> ok.
-put_refusing(Refusing) ->
-    atomics:put(ref(), ?REFUSING, case Refusing of false -> 0; disk_full -> 1; failed -> 2 end).
+-spec put_refusing(refusing()) -> ok.
+put_refusing(Refusing) -> atomics:put(ref(), ?REFUSING, code(Refusing)).
+
+code(false) -> 0;
+code(disk_full) -> 1;
+code(failed) -> 2;
+code(data_dir_moved) -> 3.
 
 place(counter) -> 1;
 place(reserved) -> 2;

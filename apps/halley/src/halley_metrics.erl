@@ -50,6 +50,8 @@ counters_table() ->
       "Groups of events that were synced to disk together"},
      {history_errors, "halley_history_errors_total", counter,
       "Groups of events that could not be written"},
+     {history_moved, "halley_history_moved_total", counter,
+      "Groups of events that were refused because data.dir was moved, removed or replaced"},
      {history_damaged, "halley_history_damaged_records_total", counter,
       "Records of the history that could not be read back"},
      {position_errors, "halley_position_errors_total", counter,

@@ -28,6 +28,7 @@
                | {bad_data, term()}        % no JSON
                | overloaded                % nothing was accepted; try again later
                | disk_full                 % not durable, as nothing will be until there's room
+               | data_dir_moved            % sent perhaps, not durable where it is looked for
                | history_failed            % the disk can't be written: sent perhaps, not durable
                | unavailable.              % the shard died or hangs: it may be published or not
 -type item() :: {Subject :: binary(), Data :: term() | {json, binary()}, opts()}.
@@ -156,4 +157,5 @@ count({error, data_too_large}) -> halley_metrics:incr(refused_data_too_large);
 count({error, overloaded}) -> halley_metrics:incr(refused_overloaded);
 count({error, disk_full}) -> halley_metrics:incr(refused_history);
 count({error, history_failed}) -> halley_metrics:incr(refused_history);
+count({error, data_dir_moved}) -> halley_metrics:incr(refused_history);
 count({error, unavailable}) -> halley_metrics:incr(refused_unavailable).

@@ -45,9 +45,9 @@
 -type result() :: #{id := halley_event:id(), sessions := non_neg_integer()}.
 %% `busy': the id that was chosen is being published just now; ask again for its answer.
 %% `unavailable': the shard or the log died or was too slow, and some or all of the drafts may have
-%% been published. `history_failed' and `disk_full': the same, and the disk is why.
+%% been published. `history_failed', `disk_full', `data_dir_moved': the same; the disk is why.
 -type answer() :: {ok, [result() | busy]} | {error, error()}.
--type error() :: overloaded | unavailable | history_failed | disk_full.
+-type error() :: overloaded | unavailable | history_failed | disk_full | data_dir_moved.
 -record(state, {shard :: index(), id_prefix :: halley_event:id_prefix(),
                 marked = 0 :: halley_cursor:seq(),
                 groups :: halley_groups_shard:groups()}).

@@ -1,7 +1,7 @@
 %% A history of its own for a test case: the log's process without the rest of the brain.
 -module(halley_history_helper).
 
--export([with/2, with_in/3, start/1, stop/0, kill/0, restart/0, directory/0]).
+-export([with/2, with_in/3, start/1, stop/0, kill/0, forget/0, restart/0, directory/0]).
 -export([held/1, mocked/2]).
 -export([entry/2, entry/3, publish/2, publish/3, publish_all/1, wait_written/0]).
 -export([replayed/4]).

@@ -83,6 +83,7 @@ torn_tail() ->
          Tail = binary_part(iolist_to_binary(Record), 0, Cut),
          ok = file:write_file(Path, [Whole, Tail]),
          _ = file:delete(filename:join(?H:directory(), "synced")),
+         _ = file:delete(filename:join(filename:dirname(?H:directory()), "history.position")),
          ?H:start(new),
          ?assertEqual(ok(Seqs), ?H:readable(Seqs)),
          ?assertEqual([{Torn, expired}], ?H:readable([Torn])),
@@ -100,12 +101,13 @@ truncated_tail() ->
     truncate(Path, Bytes),
     ?H:start(new),
     ?assertEqual(ok(Kept), ?H:readable(Kept)),
-    ?assertMatch([{_, Lost, _, _}], damaged()),
     ?assert(told(Lost)),
+    [Range] = damaged(),
     {ok, Later} = ?H:publish(<<"s">>, <<"3">>),
     ?H:restart(),
     ?H:restart(),
-    ?assertMatch([{_, Lost, _, _}], damaged()),
+    ?assertEqual([Range], damaged()),
+    ?assertNot(told(Later)),
     ?assertEqual(ok(Kept ++ [Later]), ?H:readable(Kept ++ [Later])).
 
 newest_gone() ->
@@ -115,7 +117,7 @@ newest_gone() ->
     ?H:kill(),
     ok = file:delete(Path),
     ?H:start(new),
-    ?assertMatch([{_, Lost, _, _}], damaged()),
+    ?assert(told(Lost)),
     ?assertEqual(ok(Kept), ?H:readable(Kept)).
 
 middle_gone() ->

@@ -25,7 +25,7 @@ response({Status, Code, _} = Error, Headers) ->
 
 %% Room on a disk takes longer than a queue.
 retry_after(503, Code) when Code =:= <<"disk_full">>; Code =:= <<"history_failed">>;
-                            Code =:= <<"store_failed">> ->
+                            Code =:= <<"store_failed">>; Code =:= <<"data_dir_moved">> ->
     [{<<"retry-after">>, integer_to_binary(?RETRY_AFTER_DISK_S)}];
 retry_after(503, _) ->
     [{<<"retry-after">>, integer_to_binary(?RETRY_AFTER_S)}];
@@ -65,6 +65,11 @@ reason(Failed) when Failed =:= history_failed; Failed =:= failed ->
     {503, <<"history_failed">>,
      ["the history in data.dir = ", data_dir(), " cannot be written, the server's log says why; "
       "nobody knows whether this was done, try again with the same id"]};
+reason(data_dir_moved) ->
+    {503, <<"data_dir_moved">>,
+     ["data.dir = ", data_dir(), " isn't the directory any more that the server opened: put it "
+      "back, or start the server again; nobody knows whether this was done, try again with the "
+      "same id"]};
 reason(data_too_large) ->
     Max = integer_to_list(halley_limits:get(event_data_bytes_max)),
     {413, <<"data_too_large">>, ["an event's data has at most ", Max, " bytes of JSON"]};

@@ -37,6 +37,7 @@ history() ->
         false -> ok;
         overloaded -> "the history has more to write than it can";
         disk_full -> "the disk of the history is full";
+        data_dir_moved -> "data.dir was moved, removed or replaced; put it back or start again";
         failed -> "the history cannot be written; the server's log says why"
     end.
 

@@ -1,0 +1,46 @@
+%% Where the history lives: the folder that was opened, and the file that a segment's name stands
+%% for.
+%%
+%% A file that was removed, or whose folder was moved or replaced, takes writes and syncs all the
+%% same, and the next start won't find them. So names are looked up again: one call for each group.
+-module(halley_history_home).
+
+-export([find/1, make/2, check/3, may_pass/1]).
+
+-spec find(file:name_all()) -> halley_data_dir:place() | none.
+find(Dir) ->
+    case halley_data_dir:place(Dir) of
+        {ok, Place} -> Place;
+        {error, _} -> none
+    end.
+
+%% The folder for a new segment. Where there was one it must be the same.
+-spec make(file:name_all(), Before :: halley_data_dir:place() | none) ->
+    {ok, halley_data_dir:place()} | {error, term()}.
+make(Dir, Before) ->
+    case {halley_data_dir:place(Dir), Before} of
+        {{ok, Place}, none} -> {ok, Place};
+        {{ok, Place}, Place} -> {ok, Place};
+        {{error, enoent}, none} -> made(halley_data_dir:make_directory(Dir), Dir);
+        {Found, _} -> moved(Found)
+    end.
+
+made(ok, Dir) -> halley_data_dir:place(Dir);
+made(Error, _) -> Error.
+
+%% Whether the segment's name still stands for this file.
+-spec check(file:name_all(), halley_history_segment:number_(), halley_data_dir:place()) ->
+    ok | {error, term()}.
+check(Dir, Number, Place) ->
+    case halley_data_dir:place(halley_history_segment:path(Dir, Number)) of
+        {ok, Place} -> ok;
+        Found -> moved(Found)
+    end.
+
+moved({error, Reason}) when Reason =/= enoent, Reason =/= enotdir -> {error, Reason};
+moved(_) -> {error, data_dir_moved}.
+
+%% Failures of now: they end without anybody changing rights or names.
+-spec may_pass(term()) -> boolean().
+may_pass(Reason) ->
+    lists:member(Reason, [enospc, edquot, erofs, eio, emfile, enfile, enomem]).
