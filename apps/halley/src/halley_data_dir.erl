@@ -151,7 +151,7 @@ check_owner(Path, Text) ->
     end.
 
 judge_owner(false, _, {Path, Uid, OwnUid}, Text) ->
-    {error, Text("~ts belongs to user ~b, and the brain runs as ~b; if it is yours, `chown` it, "
+    {error, Text("~ts belongs to user ~b, and this runs as user ~b; if it is yours, `chown` it, "
                  "or else take another", [Path, Uid, OwnUid])};
 judge_owner(true, true, {Path, _, _}, Text) ->
     {error, Text("others can write to ~ts; see that what is in it is yours, then "

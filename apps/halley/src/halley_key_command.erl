@@ -12,7 +12,7 @@
                 | {error, Line :: unicode:chardata()}.
 
 -define(USAGE, "usage: ./halley key create <name> --scope publish,follow,read,admin"
-               " | key list | key revoke <name>").
+               " | key list | key revoke <name> | key open").
 
 %% The arguments are those behind -extra.
 -spec main() -> no_return().
@@ -45,19 +45,21 @@ run([<<"create">>, _], _, _) ->
     {error, "a key needs scopes: --scope and any of publish, follow, read, admin, with commas"};
 run([<<"list">>], DataDir, _) ->
     case halley_server_keys_file:read(DataDir) of
-        {ok, Keys} -> {ok, table(Keys), []};
+        {ok, {Keys, WhenNone}} -> {ok, table(Keys, WhenNone), []};
         {error, _} = Error -> Error
     end;
 run([<<"revoke">>, Name], DataDir, _) ->
     revoke(Name, DataDir);
+run([<<"open">>], DataDir, _) ->
+    open(DataDir);
 run(_, _, _) ->
     {error, ?USAGE}.
 
 create(Name, Scopes, DataDir, NowS) ->
     {Text, Key} = halley_server_key:new(Name, Scopes, NowS),
-    Add = fun(Keys) ->
+    Add = fun({Keys, _}) ->
         case [N || #{name := N} <- Keys, N =:= Name] of
-            [] -> {ok, Keys ++ [Key]};
+            [] -> {ok, {Keys ++ [Key], closed}};
             _ -> {error, ["there is a key ", Name, " already; revoke it first, or take another "
                           "name"]}
         end
@@ -73,10 +75,10 @@ hidden(Text) ->
     ["hk_", Id, "_..."].
 
 revoke(Name, DataDir) ->
-    Remove = fun(Keys) ->
+    Remove = fun({Keys, _}) ->
         case lists:partition(fun(#{name := N}) -> N =:= Name end, Keys) of
             {[], _} -> {error, ["there is no key ", Name, "; `./halley key list` shows them"]};
-            {_, Others} -> self() ! {left, length(Others)}, {ok, Others}
+            {_, Others} -> self() ! {left, length(Others)}, {ok, {Others, closed}}
         end
     end,
     case halley_server_keys_file:change(DataDir, Remove) of
@@ -85,14 +87,31 @@ revoke(Name, DataDir) ->
     end.
 
 warning(0) ->
-    "That was the last key: an API listener on loopback is open to every process of the machine "
-    "now.\n";
+    "That was the last key: the API refuses everybody now. `./halley key create` makes another "
+    "one; `./halley key open` opens an API listener on loopback to every process of the "
+    "machine.\n";
 warning(_) ->
     [].
 
-table([]) ->
+%% Said by somebody, not by a file that is missing.
+open(DataDir) ->
+    Open = fun
+        ({[], _}) -> {ok, {[], open}};
+        ({[_ | _], _}) -> {error, "there are server keys; revoke them first, `./halley key list` "
+                                  "shows them"}
+    end,
+    case halley_server_keys_file:change(DataDir, Open) of
+        ok -> {ok, "opened\n", "An API listener on loopback needs no key now: every process of "
+                               "the machine may use it.\n"};
+        {error, _} = Error -> Error
+    end.
+
+table([], open) ->
     "there is no server key\n";
-table(Keys) ->
+table([], _) ->
+    "there is no server key, and without one the API refuses everybody; `./halley key open` opens "
+    "it on loopback\n";
+table(Keys, _) ->
     Rows = [{"NAME", "ID", "SCOPES", "MADE"} |
             [{Name, Id, lists:join(",", [atom_to_list(Scope) || Scope <- Scopes]),
               calendar:system_time_to_rfc3339(CreatedS, [{offset, "Z"}])}

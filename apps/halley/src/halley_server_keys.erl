@@ -1,7 +1,8 @@
 %% The server keys in force: whether the API needs one, and what each may do.
 %%
-%% A key is needed as soon as one exists, and always where the API listener is not on loopback:
-%% there the brain doesn't start without any (`check_start/1').
+%% A key is needed as soon as one exists, and from then on, until `./halley key open' says
+%% otherwise; and always where the API listener is not on loopback: there the brain doesn't start
+%% without any (`check_start/1').
 %%
 %% `./halley key' writes the file (`halley_server_keys_file'); this process looks at it ?LOOK_MS and
 %% puts what it finds into a persistent term, which every request reads without asking anybody. A
@@ -9,8 +10,9 @@
 %% works at once; a revoked one is refused within ?LOOK_MS.
 %%
 %% Invariants: as long as nothing is in force every key is refused and one is needed. A file that
-%% turns out broken, or is gone, changes nothing: the keys of before stay in force, one line in the
-%% log and a counter say so. Nothing here holds a key itself, only digests.
+%% turns out broken, empty or somebody else's, or is gone, changes nothing: the keys of before stay
+%% in force, one line in the log and a counter say so. Nothing here holds a key itself, only
+%% digests.
 -module(halley_server_keys).
 -behaviour(gen_server).
 
@@ -34,8 +36,14 @@
 %% Puts what is in the data directory in force. Done once, before the API is there.
 -spec new() -> ok.
 new() ->
-    {ok, Keys} = halley_server_keys_file:read(data_dir()),
-    force(is_needed(Keys), Keys).
+    {ok, {Keys, _} = Stored} = halley_server_keys_file:read(data_dir()),
+    %% A build before this one may have made the keys.
+    _ = [halley_server_keys_file:remember(data_dir()) || Keys =/= []],
+    IsNeeded = is_needed(Stored),
+    _ = [?LOG_WARNING("~ts has no key: the API refuses everybody; `./halley key create` makes one, "
+                      "`./halley key open` opens an API on loopback without",
+                      [halley_server_keys_file:path(data_dir())]) || IsNeeded, Keys =:= []],
+    force(IsNeeded, Keys).
 
 -spec start_link() -> gen_server:start_ret().
 start_link() ->
@@ -47,7 +55,7 @@ check_start(ApiListen) ->
     case {halley_server_keys_file:read(data_dir()), halley_config_check:is_loopback(ApiListen)} of
         {{error, Reason}, _} ->
             {error, unicode:characters_to_list(Reason)};
-        {{ok, []}, false} ->
+        {{ok, {[], _}}, false} ->
             {error, "api.listen: " ++ ApiListen ++ " can be reached from other machines, and there "
                     "is no server key; make one first, such as by "
                     "`./halley key create <name> --scope publish,follow,read`, or listen on a "
@@ -121,8 +129,9 @@ meter(Id, Before) ->
         #{} -> halley_rate:new()
     end.
 
-is_needed(Keys) ->
-    Keys =/= [] orelse not application:get_env(halley, api_on_loopback, false).
+is_needed({Keys, WhenNone}) ->
+    Keys =/= [] orelse WhenNone =/= open
+        orelse not application:get_env(halley, api_on_loopback, false).
 
 data_dir() ->
     application:get_env(halley, data_dir, "data").
@@ -158,7 +167,7 @@ look(#state{path = Path, seen = Seen} = State) ->
         {unchanged, Now} ->
             State#state{seen = Now};
         {changed, Bytes, Now} ->
-            changed(halley_server_keys_file:parse(Bytes), Path),
+            changed(judge(Path, Bytes), Path),
             State#state{seen = Now};
         {error, Reason, Now} ->
             is_news(Reason) andalso failed(Path, halley_watched:explain(Reason)),
@@ -166,12 +175,25 @@ look(#state{path = Path, seen = Seen} = State) ->
     end.
 
 %% There is no file before the first key.
-is_news(enoent) -> map_size(map_get(keys, persistent_term:get(?MODULE, ?CLOSED))) > 0;
+is_news(enoent) -> has_keys();
 is_news(_) -> true.
 
-changed({ok, Keys}, _) ->
+has_keys() -> map_size(map_get(keys, persistent_term:get(?MODULE, ?CLOSED))) > 0.
+
+judge(Path, Bytes) ->
+    case {halley_data_dir:check_owner(Path), halley_server_keys_file:parse(Bytes)} of
+        {{error, _} = Error, _} -> Error;
+        {ok, {ok, {[], empty}} = Empty} ->
+            case has_keys() of
+                true -> {error, "it is empty; `./halley key revoke` is what ends a key"};
+                false -> Empty
+            end;
+        {ok, Parsed} -> Parsed
+    end.
+
+changed({ok, {Keys, _} = Stored}, _) ->
     Before = persistent_term:get(?MODULE, ?CLOSED),
-    force(is_needed(Keys), Keys),
+    force(is_needed(Stored), Keys),
     After = persistent_term:get(?MODULE),
     Before =:= After orelse
         ?LOG_NOTICE("server keys: ~b in force; the API ~ts",

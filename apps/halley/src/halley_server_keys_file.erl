@@ -6,16 +6,25 @@
 %% named after the directory's inode: the kernel drops it with its process, and nothing listens.
 %%
 %% A line that is no key makes the whole file an error: to skip it could drop the very key that
-%% makes keys needed.
+%% makes keys needed. Where there are no keys one line says whether the API is open on loopback all
+%% the same: `open' if `./halley key open' said so, `closed' if the last key was revoked.
+%%
+%% A file that is gone says nothing, so `server-keys.made' stands beside it since there was a first
+%% key: without keys the API is closed then.
+%%
+%% What a command said is durable: the new file and its name are synced before it returns.
 -module(halley_server_keys_file).
 
 -include_lib("kernel/include/file.hrl").
 
--export([path/1, parse/1, read/1, change/2]).
--export_type([reason/0]).
+-export([path/1, parse/1, read/1, change/2, remember/1]).
+-export_type([reason/0, stored/0]).
 
 %% One sentence.
 -type reason() :: unicode:chardata().
+
+%% What an API on loopback is to be without keys; `empty': the file doesn't say it.
+-type stored() :: {[halley_server_key:key()], open | closed | empty}.
 
 -define(LOCK_MS_MAX, 5000).
 -define(LOCK_POLL_MS, 50).
@@ -24,13 +33,18 @@
 path(DataDir) ->
     filename:join(DataDir, "server-keys").
 
--spec parse(binary()) -> {ok, [halley_server_key:key()]} | {error, reason()}.
+-spec parse(binary()) -> {ok, stored()} | {error, reason()}.
 parse(Bytes) ->
     Lines = [Line || Line <- binary:split(Bytes, <<"\n">>, [global]), Line =/= <<>>],
     case length(Lines) =< halley_limits:get(server_keys_max) of
-        true -> parse(Lines, 1, []);
+        true -> parse_lines(Lines);
         false -> {error, too_many()}
     end.
+
+parse_lines([]) -> {ok, {[], empty}};
+parse_lines([<<"open">>]) -> {ok, {[], open}};
+parse_lines([<<"closed">>]) -> {ok, {[], closed}};
+parse_lines(Lines) -> parse(Lines, 1, []).
 
 parse([Line | Lines], N, Keys) ->
     case halley_server_key:from_line(Line) of
@@ -39,35 +53,67 @@ parse([Line | Lines], N, Keys) ->
                           "writes this file"]}
     end;
 parse([], _, Keys) ->
-    {ok, lists:reverse(Keys)}.
+    {ok, {lists:reverse(Keys), closed}}.
 
 too_many() ->
     ["there are at most ", integer_to_list(halley_limits:get(server_keys_max)), " server keys"].
 
-%% The keys in a data directory; none where there is no file.
--spec read(DataDir :: file:filename_all()) -> {ok, [halley_server_key:key()]} | {error, reason()}.
+%% What a data directory has. A file of somebody else is an error: its keys would be his.
+-spec read(DataDir :: file:filename_all()) -> {ok, stored()} | {error, reason()}.
 read(DataDir) ->
     Path = path(DataDir),
-    case file:read_file(Path) of
-        {ok, Bytes} -> in(Path, parse(Bytes));
-        {error, enoent} -> {ok, []};
-        {error, Reason} -> in(Path, {error, file:format_error(Reason)})
+    case {own([DataDir, Path]), file:read_file(Path)} of
+        {{error, _} = Error, _} -> Error;
+        {ok, {ok, Bytes}} -> in(Path, parse(Bytes));
+        {ok, {error, enoent}} -> {ok, {[], missing(DataDir)}};
+        {ok, {error, Reason}} -> in(Path, {error, file:format_error(Reason)})
+    end.
+
+own([Path | Paths]) ->
+    case halley_data_dir:check_owner(Path) of
+        ok -> own(Paths);
+        {error, Sentence} -> {error, ["data.dir: ", Sentence]}
+    end;
+own([]) ->
+    ok.
+
+missing(DataDir) ->
+    case file:read_link_info(made_path(DataDir)) of
+        {ok, _} -> closed;
+        {error, _} -> open
+    end.
+
+made_path(DataDir) -> filename:join(DataDir, "server-keys.made").
+
+%% From now on a missing file is no open API.
+-spec remember(DataDir :: file:filename_all()) -> ok | {error, term()}.
+remember(DataDir) ->
+    case missing(DataDir) of
+        closed -> ok;
+        open ->
+            case file:open(made_path(DataDir), [write, raw]) of
+                {ok, File} ->
+                    _ = file:close(File),
+                    _ = halley_data_dir:make_private(made_path(DataDir)),
+                    halley_data_dir:sync_directory(DataDir);
+                Error -> Error
+            end
     end.
 
 in(Path, {error, Reason}) -> {error, ["data.dir: ", Path, ": ", Reason]};
 in(_, Done) -> Done.
 
-%% Replaces the keys by what `Change' makes of them; what it refuses changes nothing.
+%% Replaces what is stored by what `Change' makes of it; what it refuses changes nothing, and what
+%% can't be written neither.
 -spec change(DataDir :: file:filename_all(),
-             fun(([halley_server_key:key()]) -> {ok, [halley_server_key:key()]} |
-                                                {error, reason()})) -> ok | {error, reason()}.
+             fun((stored()) -> {ok, stored()} | {error, reason()})) -> ok | {error, reason()}.
 change(DataDir, Change) ->
     Path = path(DataDir),
-    case filelib:ensure_dir(Path) of
+    case halley_data_dir:make_directory(DataDir) of
         ok ->
             case lock(DataDir, erlang:monotonic_time(millisecond) + ?LOCK_MS_MAX) of
                 {ok, Lock} ->
-                    try changed(Path, read(DataDir), Change)
+                    try changed(DataDir, read(DataDir), Change)
                     after socket:close(Lock)
                     end;
                 busy ->
@@ -77,27 +123,35 @@ change(DataDir, Change) ->
             in(Path, {error, file:format_error(Reason)})
     end.
 
-changed(Path, {ok, Keys}, Change) ->
-    case Change(Keys) of
-        {ok, New} -> in(Path, write(Path, New, halley_limits:get(server_keys_max)));
+changed(DataDir, {ok, Stored}, Change) ->
+    case Change(Stored) of
+        {ok, New} ->
+            in(path(DataDir), write(DataDir, New, halley_limits:get(server_keys_max)));
         {error, _} = Error -> Error
     end;
 changed(_, {error, _} = Error, _) ->
     Error.
 
-write(_, Keys, Max) when length(Keys) > Max ->
+write(_, {Keys, _}, Max) when length(Keys) > Max ->
     {error, too_many()};
-write(Path, Keys, _) ->
+write(DataDir, {Keys, WhenNone}, _) ->
+    Path = path(DataDir),
     New = [Path, ".new"],
-    Lines = [halley_server_key:line(Key) || Key <- Keys],
     Steps = [fun() -> file:write_file(New, <<>>) end,
-             fun() -> file:change_mode(New, 8#600) end,
-             fun() -> write_and_sync(New, Lines) end,
-             fun() -> file:rename(New, Path) end],
+             fun() -> halley_data_dir:make_private(New) end,
+             fun() -> write_and_sync(New, lines(Keys, WhenNone)) end,
+             fun() -> remember(DataDir) end,
+             fun() -> file:rename(New, Path) end,
+             fun() -> halley_data_dir:sync_directory(DataDir) end],
     case first_error(Steps) of
         ok -> ok;
-        {error, Reason} -> {error, file:format_error(Reason)}
+        {error, Reason} ->
+            _ = file:delete(New),
+            {error, ["nothing was changed: ", file:format_error(Reason)]}
     end.
+
+lines([], WhenNone) -> [atom_to_list(WhenNone), $\n];
+lines(Keys, _) -> [halley_server_key:line(Key) || Key <- Keys].
 
 first_error([Step | Steps]) ->
     case Step() of

@@ -93,7 +93,7 @@ stranger_is_refused(Dir) ->
     ok = filelib:ensure_path(Dir),
     case file:change_owner(Dir, ?NOBODY) of
         ok ->
-            refused("^data.dir: " ++ Dir ++ " belongs to user 65534, and the brain runs as 0; ");
+            refused("^data.dir: " ++ Dir ++ " belongs to user 65534, and this runs as user 0; ");
         {error, eperm} ->
             ?assert(os:cmd("id -u") =/= "0\n")
     end.

@@ -61,7 +61,7 @@ damaged_files_test_() ->
                 <<Before/binary, Byte, After/binary>>
             end, File, Changes),
             case halley_server_keys_file:parse(Damaged) of
-                {ok, Keys} ->
+                {ok, {Keys, _}} ->
                     length(Keys) =< 3 andalso
                         lists:all(fun(#{scopes := Scopes}) ->
                             Scopes =/= [] andalso Scopes -- halley_server_key:scopes() =:= []
@@ -84,8 +84,10 @@ scopes_test_() ->
 brain_test_() ->
     Cases = [fun open_without_keys/1, fun a_new_key_works_at_once/1, fun revoked_is_refused/1,
              fun never_open_beyond_loopback/1, fun a_broken_file_changes_nothing/1,
-             fun a_file_that_goes_changes_nothing/1, fun headers/1, fun no_secret_in_the_state/1,
-             fun as_often_as_it_may/1],
+             fun a_file_that_goes_changes_nothing/1, fun an_empty_file_changes_nothing/1,
+             fun a_file_that_is_gone_at_the_start/1, fun keys_of_a_build_before/1,
+             fun open_when_told/1, fun a_file_of_somebody_else/1, fun durable_names/1,
+             fun headers/1, fun no_secret_in_the_state/1, fun as_often_as_it_may/1],
     {foreach, fun start/0, fun stop/1,
      [fun(Brain) -> {atom_to_list(name(Case)), {timeout, 120, fun() -> Case(Brain) end}} end
       || Case <- Cases]}.
@@ -161,7 +163,10 @@ revoked_is_refused({Dir, _}) ->
     ?assertMatch({error, _}, run(Dir, [<<"revoke">>, <<"a">>])),
     {ok, _, Warning} = run(Dir, [<<"revoke">>, <<"b">>]),
     ?assert(string:find(Warning, "last key") =/= nomatch),
-    until(open, fun() -> check(Second) end).
+    until(unknown, fun() -> check(Second) end),
+    ?assertEqual(missing, halley_server_keys:check(undefined)),
+    ok = halley_server_keys:new(),
+    ?assertEqual(missing, halley_server_keys:check(undefined)).
 
 never_open_beyond_loopback({Dir, _}) ->
     application:set_env(halley, api_on_loopback, false),
@@ -201,6 +206,133 @@ a_file_that_goes_changes_nothing({Dir, _}) ->
     until(1, fun() -> meck:num_calls(halley_metrics, incr, [server_keys_errors]) end),
     ?assertEqual({ok, [read]}, check(Key)),
     ?assertEqual(missing, halley_server_keys:check(undefined)).
+
+%% Issue 12, M4: "no keys after keys is closed, unless told".
+an_empty_file_changes_nothing({Dir, _}) ->
+    Key = create(Dir, <<"a">>, <<"read">>),
+    until({ok, [read]}, fun() -> check(Key) end),
+    Path = halley_server_keys_file:path(Dir),
+    ok = file:write_file(Path, <<>>),
+    until(1, fun() -> meck:num_calls(halley_metrics, incr, [server_keys_errors]) end),
+    ?assertEqual({ok, [read]}, check(Key)),
+    ?assertEqual(missing, halley_server_keys:check(undefined)),
+    ok = halley_server_keys:new(),
+    ?assertEqual(missing, halley_server_keys:check(undefined)),
+    Next = create(Dir, <<"b">>, <<"read">>),
+    until({ok, [read]}, fun() -> check(Next) end).
+
+a_file_that_is_gone_at_the_start({Dir, _}) ->
+    Key = create(Dir, <<"a">>, <<"read">>),
+    until({ok, [read]}, fun() -> check(Key) end),
+    ok = file:delete(halley_server_keys_file:path(Dir)),
+    ok = halley_server_keys:new(),
+    ?assertEqual(unknown, check(Key)),
+    ?assertEqual(missing, halley_server_keys:check(undefined)),
+    {ok, List, _} = run(Dir, [<<"list">>]),
+    ?assert(string:find(List, "refuses everybody") =/= nomatch).
+
+keys_of_a_build_before({Dir, _}) ->
+    _ = create(Dir, <<"a">>, <<"read">>),
+    ok = file:delete(filename:join(Dir, "server-keys.made")),
+    ok = halley_server_keys:new(),
+    ok = file:delete(halley_server_keys_file:path(Dir)),
+    ok = halley_server_keys:new(),
+    ?assertEqual(missing, halley_server_keys:check(undefined)).
+
+open_when_told({Dir, _}) ->
+    Key = create(Dir, <<"a">>, <<"read">>),
+    until({ok, [read]}, fun() -> check(Key) end),
+    ?assertMatch({error, "there are server keys" ++ _}, run(Dir, [<<"open">>])),
+    {ok, _, _} = run(Dir, [<<"revoke">>, <<"a">>]),
+    until(unknown, fun() -> check(Key) end),
+    ?assertMatch({ok, "opened\n", _}, run(Dir, [<<"open">>])),
+    until(open, fun() -> halley_server_keys:check(undefined) end),
+    ok = halley_server_keys:new(),
+    ?assertEqual(open, halley_server_keys:check(undefined)),
+    ?assertEqual({ok, "there is no server key\n", []}, run(Dir, [<<"list">>])),
+    Next = create(Dir, <<"b">>, <<"read">>),
+    until({ok, [read]}, fun() -> check(Next) end),
+    ?assertEqual(missing, halley_server_keys:check(undefined)).
+
+%% Issue 12, L1. Only root can give a file away.
+a_file_of_somebody_else({Dir, _}) ->
+    Key = create(Dir, <<"a">>, <<"read">>),
+    until({ok, [read]}, fun() -> check(Key) end),
+    {ok, Before} = file:read_file(halley_server_keys_file:path(Dir)),
+    Elsewhere = string:trim(os:cmd("mktemp -d")),
+    Planted = create(Elsewhere, <<"mine">>, <<"admin">>),
+    {ok, Bytes} = file:read_file(halley_server_keys_file:path(Elsewhere)),
+    ok = file:del_dir_r(Elsewhere),
+    Path = halley_server_keys_file:path(Dir),
+    [begin
+         ok = file:write_file(Path ++ ".planted", Bytes),
+         ok = file:change_mode(Path ++ ".planted", Mode),
+         Changed = file:change_owner(Path ++ ".planted", Uid),
+         ok = file:rename(Path ++ ".planted", Path),
+         Changed =:= ok andalso begin
+             until(N, fun() -> meck:num_calls(halley_metrics, incr, [server_keys_errors]) end),
+             ?assertEqual(unknown, check(Planted)),
+             ?assertEqual({ok, [read]}, check(Key)),
+             {error, Line} = halley_server_keys:check_start("127.0.0.1:1"),
+             ?assertMatch({match, _}, re:run(Line, Says)),
+             ?assertMatch({error, _}, run(Dir, [<<"list">>]))
+         end,
+         ok = file:write_file(Path, Before),
+         ok = file:change_mode(Path, 8#600),
+         _ = file:change_owner(Path, own_uid()),
+         ok = gen_server:call(halley_server_keys, look, infinity)
+     end || {N, Uid, Mode, Says} <- [{1, 65534, 8#644, "server-keys belongs to user 65534"},
+                                     {2, own_uid(), 8#646, "others can write to .*server-keys"}]].
+
+own_uid() -> list_to_integer(string:trim(os:cmd("id -u"))).
+
+%% A key that was shown is in a file whose name is on disk, and so is one that was revoked.
+durable_names({Dir, _}) ->
+    Path = halley_server_keys_file:path(Dir),
+    Tester = self(),
+    ok = meck:new(halley_data_dir, [passthrough, no_link]),
+    ok = meck:expect(halley_data_dir, sync_directory, fun(Synced) ->
+        Tester ! {synced, Synced, file:read_file(Path)},
+        meck:passthrough([Synced])
+    end),
+    try
+        _ = create(Dir, <<"a">>, <<"read">>),
+        ?assertEqual({Dir, file:read_file(Path)}, last_synced()),
+        {ok, _, _} = run(Dir, [<<"revoke">>, <<"a">>]),
+        ?assertEqual({Dir, {ok, <<"closed\n">>}}, last_synced())
+    after
+        meck:unload(halley_data_dir)
+    end.
+
+last_synced() -> last_synced(none).
+
+last_synced(Last) ->
+    receive {synced, Dir, Found} -> last_synced({Dir, Found}) after 0 -> Last end.
+
+%% File systems of their own need the right to mount.
+full_disk_test() ->
+    Dir = string:trim(os:cmd("mktemp -d")),
+    try os:cmd("mount -t tmpfs -o size=64k,mode=700 halley-test " ++ Dir ++ " 2>&1") of
+        "" -> full_disk(Dir);
+        Reason -> io:format(user, "skipped, no tmpfs may be mounted here: ~ts~n", [Reason])
+    after
+        _ = os:cmd("umount " ++ Dir),
+        _ = file:del_dir(Dir)
+    end.
+
+full_disk(Dir) ->
+    _ = create(Dir, <<"a">>, <<"read">>),
+    Before = file:read_file(halley_server_keys_file:path(Dir)),
+    Filler = filename:join(Dir, "filler"),
+    {error, enospc} = file:write_file(Filler, <<0:(8 * 65536)>>),
+    Names = file:list_dir(Dir),
+    {error, Line} = run(Dir, [<<"create">>, <<"b">>, <<"--scope">>, <<"read">>]),
+    ?assertMatch({match, _}, re:run(Line, "server-keys: nothing was changed: no space left")),
+    {error, _} = run(Dir, [<<"revoke">>, <<"a">>]),
+    ?assertEqual(Before, file:read_file(halley_server_keys_file:path(Dir))),
+    ?assertEqual(Names, file:list_dir(Dir)),
+    ok = file:delete(Filler),
+    _ = create(Dir, <<"b">>, <<"read">>).
 
 headers({Dir, _}) ->
     Key = create(Dir, <<"a">>, <<"read">>),

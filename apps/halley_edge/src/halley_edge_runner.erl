@@ -133,14 +133,18 @@ prepare_directory(#{socket_dir := Dir, workers := Workers}) ->
                                   "~b bytes, at most ~b)", [Dir, Bytes, Max])}
     end.
 
+%% A directory of somebody else could have his sockets in it.
 make_directory(Dir) ->
-    case {filelib:ensure_dir(filename:join(Dir, "x")), file:change_mode(Dir, 8#700)} of
-        {ok, ok} -> ok;
-        {Made, Changed} ->
-            {error, Reason} = case Made of ok -> Changed; _ -> Made end,
-            {error, io_lib:format("edge.socket_dir: cannot use ~ts: ~ts",
-                                  [Dir, file:format_error(Reason)])}
+    case {halley_data_dir:make_directory(Dir), halley_data_dir:check_owner(Dir)} of
+        {ok, ok} -> make_private(file:change_mode(Dir, 8#700), Dir);
+        {ok, {error, Sentence}} -> {error, ["edge.socket_dir: ", Sentence]};
+        {Error, _} -> make_private(Error, Dir)
     end.
+
+make_private(ok, _) -> ok;
+make_private({error, Reason}, Dir) ->
+    {error, io_lib:format("edge.socket_dir: cannot use ~ts: ~ts",
+                          [Dir, file:format_error(Reason)])}.
 
 %%% The first meeting
 

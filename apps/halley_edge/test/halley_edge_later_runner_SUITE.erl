@@ -2,6 +2,7 @@
 %% brain. It waits until that has been mended. Its edge is that of halley_edge_runner_SUITE.
 -module(halley_edge_later_runner_SUITE).
 
+-include_lib("kernel/include/file.hrl").
 -include_lib("stdlib/include/assert.hrl").
 -compile([export_all, nowarn_export_all]).
 
@@ -14,7 +15,8 @@ suite() ->
 
 all() ->
     [waits_for_a_silent_edge_to_go, waits_for_its_program, waits_for_a_program_that_can_be_run,
-     waits_for_its_directory, adopts_without_a_program, stops_an_edge_that_it_has_not_met].
+     waits_for_its_directory, waits_for_a_directory_that_is_its_own, adopts_without_a_program,
+     stops_an_edge_that_it_has_not_met].
 
 init_per_testcase(Case, Config) ->
     Ready = halley_edge_runner_SUITE:init_per_testcase(Case, Config),
@@ -61,6 +63,21 @@ waits_for_its_directory(Config) ->
     {ok, _} = start_runner(),
     ?assertEqual([], edge_pids(Config)),
     ok = file:delete(Dir),
+    until(fun() -> edge_pids(Config) =/= [] end).
+
+%% Whoever can write to it could have put a socket there. Only root can give a directory away.
+waits_for_a_directory_that_is_its_own(Config) ->
+    Dir = filename:join(proplists:get_value(dir, Config), "edge"),
+    ok = file:make_dir(Dir),
+    {ok, #file_info{uid = Own}} = file:read_file_info(Dir),
+    ok = file:change_mode(Dir, 8#777),
+    Given = file:change_owner(Dir, 65534),
+    {ok, _} = start_runner(),
+    ?assertEqual([], edge_pids(Config)),
+    ok = file:change_mode(Dir, 8#700),
+    Given =:= ok andalso timer:sleep(1500),
+    ?assert(Given =/= ok orelse edge_pids(Config) =:= []),
+    _ = file:change_owner(Dir, Own),
     until(fun() -> edge_pids(Config) =/= [] end).
 
 %% What its program's fate is matters only when an edge is to be started.
