@@ -74,6 +74,7 @@ name_node() ->
 %% The tree stands: from now on the log speaks.
 -spec ready() -> ok.
 ready() ->
+    ok = halley_code:load(),
     {ok, Level} = application:get_env(halley, log_level),
     ok = logger:set_primary_config(level, Level),
     ok = logger:unset_module_level(?SPEAK_EARLY),

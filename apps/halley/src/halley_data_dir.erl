@@ -1,9 +1,11 @@
 %% `data.dir': made, checked and locked before anything in it is opened.
 %%
 %% What is in it is nobody else's: directories are 0700 and files 0600, whatever the umask. A
-%% directory that others can read is tightened, with what is in it, and one line in the log says so.
-%% One that others can write to, or that belongs to another user than the brain's or root, is
-%% refused: its files may be anybody's.
+%% directory that others can read is tightened, with what Halley has in it, and one line in the log
+%% says so. One that others can write to, or that belongs to another user than the brain's or root,
+%% or has something in it that does, is refused: its files may be anybody's. The top of a mounted
+%% file system is an exception, as that of a tmpfs is made for everybody, but sticky: nobody can
+%% have replaced there what isn't his, so it is tightened.
 %%
 %% A full disk or a read-only file system doesn't fail `open/0': what is there can still be read,
 %% and each part says for itself that it can't write.
@@ -25,6 +27,11 @@
 -define(GROUP_OR_OTHERS, 8#077).
 -define(GROUP_WRITES, 8#020).
 -define(OTHERS_WRITE, 8#002).
+-define(STICKY, 8#1000).
+%% Everybody's, and to stay so.
+-define(PUBLIC, ["/tmp", "/var/tmp", "/dev/shm"]).
+%% What is tightened in it.
+-define(OWN, ["history", "mnesia", "server-keys", "history.position", "follows.position"]).
 
 %% Which file or directory a name stands for.
 -type place() :: {Device :: non_neg_integer(), Inode :: non_neg_integer()}.
@@ -36,6 +43,7 @@ open() ->
     Path = configured(),
     steps([fun() -> existing(make_directory(Path), Path) end,
            fun() -> check_owner(Path, fun error_text/2) end,
+           fun() -> check_entries(Path) end,
            fun() -> probe(Path) end,
            fun() -> lock("halley-data", Path, Path) end,
            fun() -> lock_of_before(Path) end,
@@ -143,8 +151,9 @@ check_owner(Path, Text) ->
         {ok, #file_info{uid = Uid, gid = Gid, mode = Mode}} ->
             {OwnUid, OwnGid} = own_ids(),
             IsOwn = lists:member(Uid, [OwnUid, 0]) orelse OwnUid =:= unknown,
-            IsWritten = Mode band ?OTHERS_WRITE =/= 0
-                orelse Mode band ?GROUP_WRITES =/= 0 andalso Gid =/= OwnGid,
+            IsWritten = (Mode band ?OTHERS_WRITE =/= 0
+                         orelse Mode band ?GROUP_WRITES =/= 0 andalso Gid =/= OwnGid)
+                andalso not (Mode band ?STICKY =/= 0 andalso is_mounted(Path)),
             judge_owner(IsOwn, IsWritten, {Path, Uid, OwnUid}, Text);
         {error, _} ->
             ok
@@ -158,6 +167,28 @@ judge_owner(true, true, {Path, _, _}, Text) ->
                  "`chmod go-w ~ts`", [Path, Path])};
 judge_owner(true, false, _, _) ->
     ok.
+
+%% Whether a file system of its own begins here.
+is_mounted(Path) ->
+    case {place(Path), place(filename:dirname(Path))} of
+        {{ok, {Device, _}}, {ok, {Above, _}}} ->
+            Device =/= Above andalso not lists:member(Path, ?PUBLIC);
+        _ -> false
+    end.
+
+check_entries(Path) ->
+    {OwnUid, _} = own_ids(),
+    Names = case file:list_dir_all(Path) of {ok, All} -> All; {error, _} -> [] end,
+    Foreign = [{Name, Uid} || Name <- Names, OwnUid =/= unknown,
+                              {ok, #file_info{uid = Uid}} <- [info(filename:join(Path, Name))],
+                              Uid =/= OwnUid, Uid =/= 0],
+    case Foreign of
+        [] -> ok;
+        [{Name, Uid} | _] ->
+            judge_owner(false, false, {filename:join(Path, Name), Uid, OwnUid}, fun error_text/2)
+    end.
+
+info(Path) -> file:read_link_info(Path, [raw]).
 
 %% proc(5): real, effective, saved, file system.
 own_ids() ->
@@ -230,10 +261,14 @@ tightened({error, Reason}, Path) ->
 
 %% From the inside out: as long as something is open, the next start sees it at the top.
 tighten_all(Path) ->
-    case file:read_link_info(Path, [raw]) of
+    Results = [tighten_below(filename:join(Path, Name)) || Name <- ?OWN],
+    first_error(Results ++ [file:change_mode(Path, ?DIRECTORY_MODE)]).
+
+tighten_below(Path) ->
+    case info(Path) of
         {ok, #file_info{type = directory}} ->
             Names = case file:list_dir_all(Path) of {ok, All} -> All; {error, _} -> [] end,
-            Results = [tighten_all(filename:join(Path, Name)) || Name <- Names],
+            Results = [tighten_below(filename:join(Path, Name)) || Name <- Names],
             first_error(Results ++ [file:change_mode(Path, ?DIRECTORY_MODE)]);
         {ok, #file_info{type = regular}} ->
             file:change_mode(Path, ?FILE_MODE);

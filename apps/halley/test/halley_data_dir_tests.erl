@@ -18,6 +18,9 @@ cases() ->
      {"one that others can write to is refused", fun writable_is_refused/1},
      {"one of the own group is not", fun own_group_is_tightened/1},
      {"one of another user is refused", fun stranger_is_refused/1},
+     {"one with a file of another user is refused", fun stranger_in_it_is_refused/1},
+     {"a mounted file system that is everybody's is tightened", fun mounted_is_tightened/1},
+     {"a sticky directory is refused", fun sticky_is_refused/1},
      {"a second brain is refused", fun second_is_refused/1},
      {"a brain of a build before is refused, and refuses", fun build_before_is_refused/1},
      {"it is in place until it is moved", fun in_place/1},
@@ -97,6 +100,29 @@ stranger_is_refused(Dir) ->
         {error, eperm} ->
             ?assert(os:cmd("id -u") =/= "0\n")
     end.
+
+stranger_in_it_is_refused(Dir) ->
+    ok = filelib:ensure_path(filename:join(Dir, "history")),
+    case file:change_owner(filename:join(Dir, "history"), ?NOBODY) of
+        ok -> refused("^data.dir: " ++ Dir ++ "/history belongs to user 65534, and this runs as ");
+        {error, eperm} -> ?assert(os:cmd("id -u") =/= "0\n")
+    end.
+
+mounted_is_tightened(Dir) ->
+    ok = filelib:ensure_path(Dir),
+    case os:cmd("mount -t tmpfs -o size=64k none " ++ Dir ++ " && echo mounted") of
+        "mounted\n" ->
+            ?assertEqual(8#777, mode(Dir)),
+            ok = open(),
+            ?assertEqual(8#700, mode(Dir));
+        _ ->
+            ?debugMsg("no right to mount: not tried")
+    end.
+
+sticky_is_refused(Dir) ->
+    ok = filelib:ensure_path(Dir),
+    ok = file:change_mode(Dir, 8#1777),
+    refused("^data.dir: others can write to ").
 
 second_is_refused(Dir) ->
     ok = open(),
