@@ -1,0 +1,91 @@
+// Issue "What is acknowledged stays" 4b: a data directory that is moved away under a running brain,
+// descriptors that run out; and who may read the files.
+
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { readdirSync, renameSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { after } from 'node:test';
+import { api, publish } from './lib/client.mjs';
+import { assertError } from './lib/expect.mjs';
+import { prepare, start, test } from './lib/halley.mjs';
+import { metric } from './lib/metrics.mjs';
+import { closeStreams, poll, sse } from './lib/streams.mjs';
+import { sleep, until } from './lib/wait.mjs';
+
+after(closeStreams);
+
+const now = async (user, on) => (await poll(on, user, { timeout: 0 })).cursor;
+const since = async (user, cursor, on) =>
+  (await poll(on, user, { cursor, timeout: 20 })).events.map(({ data }) => data);
+const ready = async (on) => (await api(on, 'GET', '/readyz')).status;
+
+test('nobody else on the machine may read data.dir', async () => {
+  const umask = process.umask(0o022);
+  const halley = await prepare();
+  try {
+    await halley.start();
+    await publish(halley, 'ann', 1);
+    const folder = halley.settings.HALLEY_DATA_DIR;
+    const all = [folder, ...readdirSync(folder, { recursive: true })
+      .map((name) => join(folder, name))];
+    for (const path of all) {
+      assert.equal(statSync(path).mode & 0o077, 0, `${path}: ${statSync(path).mode.toString(8)}`);
+    }
+    await halley.stop();
+  } finally {
+    process.umask(umask);
+    halley.killAll();
+  }
+});
+
+test('data.dir is moved away: refused by name, and goes on when it is back', async () => {
+  const halley = await start();
+  const folder = halley.settings.HALLEY_DATA_DIR;
+  const cursor = await now('ann', halley);
+  await publish(halley, 'ann', 'before');
+  renameSync(folder, `${folder}.moved`);
+  const refused = await api(halley, 'POST', '/v1/events', { subject: 'ann', data: 'lost' });
+  assertError(refused, 503);
+  assert.equal(refused.json.error.code, 'data_dir_moved');
+  assert.match(refused.json.error.message, /put it back, or start the server again/);
+  assert.match(refused.headers['retry-after'], /^\d+$/);
+  assert.equal(await ready(halley), 503);
+  assert.equal((await api(halley, 'GET', '/healthz')).status, 200);
+  assert.ok(await metric(halley, 'halley_history_moved_total') > 0);
+  await sleep(1_500);
+  renameSync(`${folder}.moved`, folder);
+  await until('it is ready again', async () => await ready(halley) === 200);
+  await publish(halley, 'ann', 'behind');
+  const heard = await since('ann', cursor, halley);
+  assert.deepEqual(heard.filter((data) => data !== 'lost'), ['before', 'behind']);
+  await halley.stop();
+});
+
+test('no descriptor is left: what needs one is refused, and it goes on', async () => {
+  const halley = await start();
+  const first = await sse(halley, 'ann');
+  const cursor = await first.place();
+  first.close();
+  for (const data of [1, 2, 3]) await publish(halley, 'ann', data);
+  const pid = halley.brainPid();
+  const limit = (nofile) => execFileSync('prlimit', [`--pid=${pid}`, `--nofile=${nofile}:`]);
+  // Nobody came back yet, so nothing of a replay has been called. A limit below a descriptor that
+  // is open ends nothing, but there are no more.
+  limit(3);
+  const stream = await sse(halley, 'ann', {}, cursor);
+  const nothing = () => 'nothing';
+  const heard = await Promise.race([
+    stream.event('what was missed').then(() => 'an event', nothing),
+    stream.gaps.next('a gap').then(() => 'a gap', nothing),
+    stream.closed.then(() => 'its end')]);
+  assert.notEqual(heard, 'nothing');
+  stream.close();
+  assert.equal((await api(halley, 'GET', '/healthz')).status, 200);
+  limit(4_096);
+  assert.deepEqual(await since('ann', cursor, halley), [1, 2, 3]);
+  await publish(halley, 'ann', 4);
+  assert.equal(halley.brainPid(), pid);
+  assert.ok(!/undef/.test(halley.log), halley.logTail);
+  await halley.stop();
+});
