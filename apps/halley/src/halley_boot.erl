@@ -15,7 +15,6 @@
 -include_lib("kernel/include/logger.hrl").
 
 -define(SPEAK_EARLY, [halley_data_dir, halley_history_log, halley_history_recovery,
--define(SPEAK_EARLY, [halley_data_dir, halley_history_log, halley_history_recovery,
                       halley_server_keys, halley_store_recovery, halley_store_takeover]).
 
 %% Puts the configuration in force and names the node.

@@ -16,6 +16,7 @@ edge_test_() ->
          {ok, Links} = halley_links:start_link(),
          meck:new(halley_ids, [passthrough]),
          meck:expect(halley_ids, count, 0, 42),
+         meck:expect(halley_ids, leaving, 0, 0),
          meck:new(halley_follows, [passthrough]),
          meck:expect(halley_follows, count, 0, 43),
          [Links, Directory]
@@ -24,7 +25,8 @@ edge_test_() ->
          meck:unload(),
          [gen_server:stop(Owner) || Owner <- Owners],
          [ets:delete(Table)
-          || Table <- [halley_metrics_edge, halley_directory_rows, halley_links, halley_links_about,
+          || Table <- [halley_metrics_edge, halley_directory_rows,
+                       halley_directory_held, halley_links, halley_links_about,
                        halley_history_index, halley_history_claims, halley_history_cache,
                        halley_groups_table, halley_groups_marks]]
      end,
