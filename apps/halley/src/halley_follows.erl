@@ -26,8 +26,9 @@
 -type error() :: {bad_id, user | subject, halley_id:reason()} | too_many_ids | self
                | too_many_follows.
 %% `overloaded`: more waits at the owner than follows_queue_max pairs; nothing was changed by the
-%% slice of the call that met it. `disk_full': the same. `store_failed': the slice may stand or not.
--type failure() :: overloaded | disk_full | {store_failed, term()}.
+%% slice of the call that met it. `disk_full', `data_dir_moved': the same.
+%% `store_failed': the slice may stand or not.
+-type failure() :: overloaded | disk_full | data_dir_moved | {store_failed, term()}.
 -type direction() :: halley_followers | halley_following.
 
 %% A long list is committed in slices of this many pairs.

@@ -31,7 +31,7 @@ refusing() ->
 
 %% What a refusal of the store is to who asks.
 -spec failure(halley_store:refusal()) -> halley_follows:failure().
-failure(disk_full) -> disk_full;
+failure(Refusal) when Refusal =:= disk_full; Refusal =:= data_dir_moved -> Refusal;
 failure(Refusal) -> {store_failed, Refusal}.
 
 %% Adds or removes follows given as keys (user, subject) in any order; gives how many changed, and

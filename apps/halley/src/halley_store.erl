@@ -14,9 +14,9 @@
 -export([refusing/0, set_refusing/1, reason/1]).
 -export_type([refusal/0]).
 
-%% `disk_full': there is no room. `failed': the disk refuses for another reason. `moved': data.dir
-%% isn't where it was.
--type refusal() :: disk_full | failed | moved.
+%% `disk_full': there is no room. `failed': the disk refuses for another reason.
+%% `data_dir_moved': the folder isn't where it was.
+-type refusal() :: disk_full | failed | data_dir_moved.
 
 -spec open_data_dir() -> ok | {error, Line :: binary()}.
 open_data_dir() -> halley_data_dir:open().
@@ -67,5 +67,5 @@ set_refusing(Refusal) -> persistent_term:put({?MODULE, refusing}, Refusal).
 -spec reason(term()) -> refusal().
 reason(enospc) -> disk_full;
 reason(edquot) -> disk_full;
-reason(moved) -> moved;
+reason(moved) -> data_dir_moved;
 reason(_) -> failed.

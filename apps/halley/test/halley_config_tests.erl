@@ -36,7 +36,7 @@ defaults_are_the_contract_s_test_() ->
      ?_assertEqual(none, env(halley_api, auth_mode, Config)),
      ?_assertEqual(none, env(halley, token_keys, Config)),
      ?_assertEqual(true, env(halley, api_on_loopback, Config)),
-     ?_assertEqual(mnesia, env(halley, store_backend, Config)),
+     ?_assertEqual(embedded, env(halley, store_backend, Config)),
      ?_assertMatch({ok, #{notices := []}}, Config)].
 
 environment_wins_over_file_test() ->

@@ -49,7 +49,8 @@ store() ->
 
 store(false) -> ok;
 store(disk_full) -> "the disk of the store is full; follows can be read, not changed";
-store(moved) -> "data.dir was moved or removed; put it back, or start again";
+store(data_dir_moved) ->
+    "data.dir was moved, removed or replaced; put it back or start again";
 store(failed) -> "the store cannot be written; the server's log says why".
 
 links() ->
