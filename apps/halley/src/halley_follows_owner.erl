@@ -98,23 +98,19 @@ free(Numbers) -> gen_server:call(?MODULE, {free, Numbers}, infinity).
 checkpoint() ->
     gen_server:call(?MODULE, checkpoint, infinity).
 
--spec init([]) -> {ok, #state{}, timeout()} | {stop, term()}.
+-spec init([]) -> {ok, #state{}, timeout()}.
 init([]) ->
     Atomics = persistent_term:get(?MODULE),
     ok = halley_follows_request:released_all(),
     atomics:add(Atomics, ?EPOCH, 1),
     IsFirst = atomics:exchange(Atomics, ?STARTED, 1) =:= 0,
-    case halley_store_writer:open(IsFirst) of
-        {ok, Journal, Bytes, Last} ->
-            %% The one before may have died before it told its last group.
-            IsFirst orelse halley_groups:followed(halley_follows_changes:apply_again(Last)),
-            atomics:add(Atomics, ?CHANGES, 1),
-            atomics:put(Atomics, ?COUNT, halley_pages_table:size(halley_following)),
-            IsFirst andalso halley_store:damaged() > 0 andalso gen_server:cast(self(), checkpoint),
-            {ok, probed_later(#state{journal = Journal, journal_bytes = Bytes}), ?IDLE_MS};
-        {error, Reason} ->
-            {stop, {store_failed, Reason}}
-    end.
+    {ok, Journal, Bytes, Last} = halley_store_writer:open(IsFirst),
+    %% The one before may have died before it told its last group.
+    IsFirst orelse halley_groups:followed(halley_follows_changes:apply_again(Last)),
+    atomics:add(Atomics, ?CHANGES, 1),
+    atomics:put(Atomics, ?COUNT, halley_pages_table:size(halley_following)),
+    IsFirst andalso halley_store:damaged() > 0 andalso gen_server:cast(self(), checkpoint),
+    {ok, probed_later(#state{journal = Journal, journal_bytes = Bytes}), ?IDLE_MS}.
 
 -spec handle_call(#change{} | checkpoint | {leave | free, [halley_ids:user_number()]},
                   gen_server:from(), #state{}) ->

@@ -52,11 +52,19 @@ handle_info(tick, #state{next = Next} = State) ->
         undefined ->
             {noreply, State};
         _ ->
-            ok = free(),
-            {noreply, State#state{next = slice(Next)}}
+            {noreply, State#state{next = looked(Next)}}
     end;
 handle_info(_, State) ->
     {noreply, State}.
+
+%% Whoever dies meanwhile is there again for the next look.
+looked(Next) ->
+    try
+        ok = free(),
+        slice(Next)
+    catch
+        exit:{_, {gen_server, call, _}} -> Next
+    end.
 
 free() ->
     case halley_ids:due(?BATCH_MAX) of

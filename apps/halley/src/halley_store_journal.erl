@@ -13,7 +13,8 @@
 %% Written by one process, the owner of the follows.
 -module(halley_store_journal).
 
--export([create/3, open/2, append/2, rotate/1, probe/1, close/1, number/1, sequence/1, store/1]).
+-export([create/3, open/2, append/2, rotate/1, probe/1, close/1]).
+-export([place/1, is_empty/1, last_group/2]).
 -export([read/5, read_header/2, path/2, numbers/2, describe/1]).
 -export_type([journal/0, tail/0]).
 
@@ -61,15 +62,40 @@ open(Dir, Number) ->
             {_, Salt} = halley_store_record:header(journal, Header),
             case halley_store_file:open(path(Dir, Number), Position) of
                 {ok, File} ->
-                    {ok, noted(#journal{dir = Dir, store = Store, number = Number, salt = Salt,
-                                        file = File, position = Position, sequence = Sequence}),
-                     Last};
+                    opened(#journal{dir = Dir, store = Store, number = Number, salt = Salt,
+                                    file = File, position = Position, sequence = Sequence}, Last);
                 Error ->
                     Error
             end;
         {error, _} = Error ->
             Error
     end.
+
+%% The last group is written again: if its sync had failed, what was read of it may be in the
+%% kernel's memory alone.
+opened(Journal, <<>>) ->
+    {ok, noted(Journal), <<>>};
+opened(#journal{file = File, position = End, sequence = Sequence} = Journal, Last) ->
+    Record = halley_store_record:encode(Journal#journal.salt, [<<Sequence:64>>, Last]),
+    case halley_store_file:append(File, End - iolist_size(Record), Record) of
+        ok ->
+            {ok, noted(Journal), Last};
+        Error ->
+            ok = close(Journal),
+            Error
+    end.
+
+%% The entries of the last whole group of a file; <<>> if it has none, or can't be read.
+-spec last_group(file:name_all(), number_()) -> entries().
+last_group(Dir, Number) ->
+    case read(Dir, Number, infinity, fun(Entries, _) -> Entries end, <<>>) of
+        {ok, _, Last} -> Last;
+        {error, _} -> <<>>
+    end.
+
+%% Whether there is no group in this file yet.
+-spec is_empty(journal()) -> boolean().
+is_empty(#journal{position = Position}) -> Position =:= halley_store_record:header_bytes().
 
 %% Writes a group; returns when it is on disk. `undone': it is certain that nothing of it will be
 %% read again. `unknown': it may be.
@@ -162,14 +188,10 @@ noted(#journal{store = Store, number = Number, position = Position, sequence = S
 -spec close(journal()) -> ok.
 close(#journal{file = File}) -> halley_store_file:close(File).
 
--spec number(journal()) -> number_().
-number(#journal{number = Number}) -> Number.
-
--spec store(journal()) -> non_neg_integer().
-store(#journal{store = Store}) -> Store.
-
--spec sequence(journal()) -> non_neg_integer().
-sequence(#journal{sequence = Sequence}) -> Sequence.
+%% The store, the file's number, and the sequence of the last group.
+-spec place(journal()) ->
+    {Store :: non_neg_integer(), number_(), Sequence :: non_neg_integer()}.
+place(#journal{store = Store, number = Number, sequence = Sequence}) -> {Store, Number, Sequence}.
 
 %% --- reading -------------------------------------------------------------------------------------
 

@@ -36,11 +36,20 @@
 %% Fills the empty tables. `empty': there is nothing yet, and never was.
 -spec recover(file:name_all()) -> {ok, empty | recovered()} | {error, Sentence :: binary()}.
 recover(Dir) ->
-    Names = case file:list_dir(Dir) of {ok, Found} -> Found; {error, _} -> [] end,
-    ok = halley_store_file:remove(Dir, [Name || Name <- Names,
-                                                filename:extension(Name) =:= ".new"]),
-    try recover(Dir, files("checkpoint-", Names), files("journal-", Names), note())
-    catch throw:{refused, Format, Args} -> {error, sentence(Format, Args)}
+    try
+        Names = names(Dir),
+        ok = halley_store_file:remove(Dir, [Name || Name <- Names,
+                                                    filename:extension(Name) =:= ".new"]),
+        recover(Dir, files("checkpoint-", Names), files("journal-", Names), note())
+    catch
+        throw:{refused, Format, Args} -> {error, sentence(Format, Args)}
+    end.
+
+names(Dir) ->
+    case file:list_dir(Dir) of
+        {ok, Names} -> Names;
+        {error, enoent} -> [];
+        {error, Reason} -> damaged(Dir, Reason)
     end.
 
 files(Prefix, Names) -> halley_store_journal:numbers(Prefix, Names).
@@ -49,7 +58,19 @@ recover(_, [], [], none) -> {ok, empty};
 recover(Dir, [], [], #{sequence := Sequence}) when Sequence > 0 ->
     refuse("~ts has no files, and had ~b groups of changes", [Dir, Sequence]);
 recover(_, [], [], _) -> {ok, empty};
+recover(Dir, [], [1], Note) ->
+    %% The first file was being made when the brain was killed.
+    case is_unused(Dir, 1) andalso (Note =:= none orelse map_get(sequence, Note) =:= 0) of
+        true ->
+            ok = remove_unused(Dir, 1),
+            {ok, empty};
+        false ->
+            recover_chain(Dir, [], [1], Note)
+    end;
 recover(Dir, Checkpoints, Journals, Note) ->
+    recover_chain(Dir, Checkpoints, Journals, Note).
+
+recover_chain(Dir, Checkpoints, Journals, Note) ->
     Last = last(Dir, Journals, Note),
     Chains = [N || N <- lists:reverse(Checkpoints), N =< Last] ++ [0 || [1 | _] <- [Journals]],
     {Base, Contents, Damaged} = newest(Dir, Chains, []),
@@ -85,8 +106,7 @@ note() ->
 %% the brain was killed: nothing was ever written behind it.
 -spec last_journal(file:name_all()) -> {ok, number_()} | none.
 last_journal(Dir) ->
-    {ok, Names} = file:list_dir(Dir),
-    try {ok, last(Dir, files("journal-", Names), none)}
+    try {ok, last(Dir, files("journal-", names(Dir)), none)}
     catch throw:{refused, _, _} -> none
     end.
 
@@ -95,20 +115,27 @@ last(Dir, [], _) ->
 last(Dir, Journals, Note) ->
     Last = lists:last(Journals),
     Path = halley_store_journal:path(Dir, Last),
-    Bytes = filelib:file_size(Path),
     case halley_store_journal:read_header(Dir, Last) of
         {ok, _, _} ->
             Last;
         {error, damaged_header} when length(Journals) > 1 ->
-            IsUnused = Bytes =< halley_store_record:header_bytes()
-                orelse is_map(Note) andalso map_get(number, Note) < Last,
-            IsUnused orelse damaged(Path, damaged_header),
-            ?LOG_WARNING("store: ~ts was never used and is removed", [Path]),
-            ok = halley_store_file:remove(Dir, [filename:basename(Path)]),
+            is_unused(Dir, Last) orelse is_map(Note) andalso map_get(number, Note) < Last
+                orelse damaged(Path, damaged_header),
+            ok = remove_unused(Dir, Last),
             last(Dir, lists:droplast(Journals), Note);
         {error, Reason} ->
             damaged(Path, Reason)
     end.
+
+%% Nothing but, perhaps, a header that isn't whole.
+is_unused(Dir, Number) ->
+    filelib:file_size(halley_store_journal:path(Dir, Number)) =< halley_store_record:header_bytes()
+        andalso halley_store_journal:read_header(Dir, Number) =:= {error, damaged_header}.
+
+remove_unused(Dir, Number) ->
+    Path = halley_store_journal:path(Dir, Number),
+    ?LOG_WARNING("store: ~ts was never used and is removed", [Path]),
+    halley_store_file:remove(Dir, [filename:basename(Path)]).
 
 %% --- the chain -----------------------------------------------------------------------------------
 

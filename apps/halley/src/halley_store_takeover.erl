@@ -23,13 +23,22 @@ run(Dir) ->
     Mnesia = filename:join(filename:dirname(Dir), "mnesia"),
     case filelib:is_file(filename:join(Mnesia, "schema.DAT")) of
         false -> ok;
-        true -> run(Mnesia, Dir, halley_store_recovery:note())
+        true -> run(Mnesia, Dir, has_groups(Dir))
     end.
 
-run(Mnesia, Dir, #{sequence := Sequence}) when Sequence > 0 ->
+%% A takeover that was cut short left no group.
+has_groups(Dir) ->
+    Header = halley_store_record:header_bytes(),
+    case halley_store_recovery:note() of
+        #{sequence := Sequence} when Sequence > 0 -> true;
+        _ -> lists:any(fun(Journal) -> filelib:file_size(Journal) > Header end,
+                       filelib:wildcard(filename:join(Dir, "journal-*")))
+    end.
+
+run(Mnesia, Dir, true) ->
     refuse("~ts and ~ts are both there, and both have follows; move away the one that is not to be "
            "used", [Mnesia, Dir]);
-run(Mnesia, Dir, _) ->
+run(Mnesia, Dir, false) ->
     ?LOG_NOTICE("store: taking over ~ts", [Mnesia]),
     Copy = filename:join(Dir, "taking-over"),
     Steps = [fun() -> clear(Dir) end,

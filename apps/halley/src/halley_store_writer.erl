@@ -11,50 +11,59 @@
 
 -type journal() :: halley_store_journal:journal().
 
-%% The journal to append to, `none' where not even its first file could be made; the bytes since
+%% The journal to append to, `none' where it can't be written now; the bytes since
 %% the last checkpoint; and the entries of its last group, which an owner that died may not have
 %% applied. `IsFirst': of this brain, the recovery was just here.
 -spec open(IsFirst :: boolean()) ->
-    {ok, none | journal(), Bytes :: non_neg_integer(), Last :: halley_store_entries:entries()}
-    | {error, term()}.
+    {ok, none | journal(), Bytes :: non_neg_integer(), Last :: halley_store_entries:entries()}.
 open(IsFirst) ->
     Dir = halley_store:directory(),
-    case {IsFirst, halley_store:recovered()} of
-        {true, empty} ->
-            first(Dir);
-        {true, #{number := Number, bytes := Bytes}} ->
-            reopened(halley_store_journal:open(Dir, Number), Bytes);
-        {false, _} ->
-            case halley_store_recovery:last_journal(Dir) of
-                {ok, Number} -> reopened(halley_store_journal:open(Dir, Number), 0);
-                none -> first(Dir)
-            end
-    end.
-
-first(Dir) ->
-    case create(Dir) of
-        {ok, Journal} ->
-            {ok, Journal, 0, <<>>};
+    Bytes = case {IsFirst, halley_store:recovered()} of
+        {true, #{bytes := Recovered}} -> Recovered;
+        _ -> 0
+    end,
+    case open_last(Dir) of
+        {ok, Journal, Last} ->
+            {ok, Journal, Bytes, Last};
         {error, Reason} ->
             ok = halley_store:set_refusing(halley_store:reason(Reason)),
-            {ok, none, 0, <<>>}
+            {ok, none, Bytes, last_group(Dir)}
     end.
 
-create(Dir) ->
+%% A folder that isn't where it was must not be made anew: it may be a mount that is missing.
+open_last(Dir) ->
+    case {halley_data_dir:is_in_place(), halley_store_recovery:last_journal(Dir)} of
+        {false, _} -> {error, moved};
+        {true, {ok, Number}} -> halley_store_journal:open(Dir, Number);
+        {true, none} -> create(Dir, halley_store_recovery:note())
+    end.
+
+%% Only where there never was one.
+create(Dir, Note) when Note =:= none; map_get(sequence, Note) =:= 0 ->
     <<Store:32>> = crypto:strong_rand_bytes(4),
     case halley_data_dir:make_directory(Dir) of
-        ok -> halley_store_journal:create(Dir, Store, {1, 0, 0});
-        Error -> Error
-    end.
+        ok ->
+            case halley_store_journal:create(Dir, Store, {1, 0, 0}) of
+                {ok, Journal} -> {ok, Journal, <<>>};
+                Error -> Error
+            end;
+        Error ->
+            Error
+    end;
+create(_, _) ->
+    {error, moved}.
 
-reopened({ok, Journal, Last}, Bytes) -> {ok, Journal, Bytes, Last};
-reopened({error, _} = Error, _) -> Error.
+last_group(Dir) ->
+    case halley_store_recovery:last_journal(Dir) of
+        {ok, Number} -> halley_store_journal:last_group(Dir, Number);
+        none -> <<>>
+    end.
 
 %% Whether a group could be written now.
 -spec probe(none | journal()) -> {ok, journal()} | {error, term(), none | journal()}.
 probe(none) ->
-    case create(halley_store:directory()) of
-        {ok, Journal} -> halley_store_journal:probe(Journal);
+    case open_last(halley_store:directory()) of
+        {ok, Journal, _} -> halley_store_journal:probe(Journal);
         {error, Reason} -> {error, Reason, none}
     end;
 probe(Journal) ->
@@ -64,19 +73,23 @@ probe(Journal) ->
 %% before that, and sends `{checkpoint, Ref, ok | {error, Reason}}'.
 -spec begin_checkpoint(journal()) -> {ok, reference(), journal()} | {error, term()}.
 begin_checkpoint(Journal) ->
-    case halley_store_journal:rotate(Journal) of
+    Begun = case halley_store_journal:is_empty(Journal) of
+        true -> {ok, Journal};
+        false -> halley_store_journal:rotate(Journal)
+    end,
+    case Begun of
         {ok, Next} ->
             Owner = self(),
             Ref = make_ref(),
-            Place = {halley_store:directory(), halley_store_journal:store(Next),
-                     halley_store_journal:number(Next), halley_store_journal:sequence(Next)},
+            Place = halley_store_journal:place(Next),
             _ = spawn_link(fun() -> Owner ! {checkpoint, Ref, checkpoint(Place)} end),
             {ok, Ref, Next};
         {error, _} = Error ->
             Error
     end.
 
-checkpoint({Dir, Store, Number, Sequence}) ->
+checkpoint({Store, Number, Sequence}) ->
+    Dir = halley_store:directory(),
     case halley_store_checkpoint:write(Dir, Store, Number, Sequence) of
         {ok, _} ->
             ok = delete_older(Dir),

@@ -39,6 +39,7 @@ init_per_suite(Config) ->
 end_per_suite(Config) ->
     Owner = proplists:get_value(owner, Config),
     Monitor = monitor(process, Owner),
+    ok = gen_server:stop(halley_directory),
     Owner ! stop,
     receive {'DOWN', Monitor, process, Owner, _} -> ok end.
 

@@ -1,5 +1,4 @@
-%% What is acknowledged stays: under a full disk, damaged files, a folder that goes away, and when
-%% the store of a build before is taken over.
+%% What is acknowledged stays: under a full disk, damaged files, and a folder that goes away.
 -module(halley_store_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -7,9 +6,9 @@
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2,
          end_per_testcase/2]).
 -export([full_during_a_group/1, full_during_a_checkpoint/1, full_at_start/1, full_at_first_start/1,
-         refusals_end_nothing/1, folder_moved_away/1, damage_is_never_silent/1,
-         damaged_checkpoint_is_made_up_for/1, a_torn_group_is_cut/1, an_older_copy_is_refused/1,
-         taken_over/1, taken_over_twice/1, both_are_there/1, taken_over_by_another_node/1]).
+         refusals_end_nothing/1, read_only_start/1, killed_at_first_start/1, folder_moved_away/1,
+         owner_dies_while_moved/1, damage_is_never_silent/1,
+         damaged_checkpoint_is_made_up_for/1, a_torn_group_is_cut/1, an_older_copy_is_refused/1]).
 
 -import(halley_store_helper, [id/1, agree/0]).
 
@@ -19,9 +18,9 @@ suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [full_during_a_group, full_during_a_checkpoint, full_at_start, full_at_first_start,
-     refusals_end_nothing, folder_moved_away, damage_is_never_silent,
-     damaged_checkpoint_is_made_up_for, a_torn_group_is_cut, an_older_copy_is_refused, taken_over,
-     taken_over_twice, both_are_there, taken_over_by_another_node].
+     refusals_end_nothing, read_only_start, killed_at_first_start, folder_moved_away,
+     owner_dies_while_moved, damage_is_never_silent,
+     damaged_checkpoint_is_made_up_for, a_torn_group_is_cut, an_older_copy_is_refused].
 
 init_per_suite(Config) ->
     Self = self(),
@@ -158,6 +157,53 @@ refusals_end_nothing(Config) ->
     [?assertEqual({error, disk_full}, halley_follows:follow(pairs(1000 * N, 900)))
      || N <- lists:seq(1, 50)],
     ?assertEqual({Sup, Owner}, {whereis(halley_store_sup), whereis(halley_follows_owner)}).
+
+read_only_start(Config) ->
+    Dir = small_disk(Config, 4),
+    Sup = halley_store_helper:open(Dir),
+    {ok, _} = halley_follows:follow(pairs(1, 10)),
+    halley_store_helper:close(Sup),
+    "" = os:cmd("mount -o remount,ro " ++ Dir),
+    ReadOnly = halley_store_helper:open(Dir),
+    ?assertEqual(lists:sort(pairs(1, 10)), lists:sort(agree())),
+    ?assertEqual({error, {store_failed, failed}}, halley_follows:follow(pairs(100, 10))),
+    "" = os:cmd("mount -o remount,rw " ++ Dir),
+    ok = await_writable(),
+    {ok, _} = halley_follows:follow(pairs(100, 10)),
+    halley_store_helper:reopen(ReadOnly, Dir),
+    ?assertEqual(lists:sort(pairs(1, 10) ++ pairs(100, 10)), lists:sort(agree())).
+
+%% The first file was there, and not all of its header.
+killed_at_first_start(Config) ->
+    Dir = proplists:get_value(dir, Config),
+    Journal = filename:join([Dir, "follows", "journal-0000000000000001"]),
+    lists:foreach(fun(Bytes) ->
+        ok = filelib:ensure_dir(Journal),
+        ok = file:write_file(Journal, Bytes),
+        Sup = halley_store_helper:open(Dir),
+        {ok, _} = halley_follows:follow(pairs(1, 10)),
+        Again = halley_store_helper:reopen(Sup, Dir),
+        ?assertEqual(lists:sort(pairs(1, 10)), lists:sort(agree())),
+        halley_store_helper:close(Again),
+        ok = file:del_dir_r(Dir)
+    end, [<<>>, <<"HALLEYJN">>, <<0:(44 * 8)>>]),
+    ok = filelib:ensure_path(Dir).
+
+%% The next one doesn't make a folder where none belongs, and what it applies again is known.
+owner_dies_while_moved(Config) ->
+    Dir = proplists:get_value(dir, Config),
+    Sup = halley_store_helper:open(Dir),
+    {ok, _} = halley_follows:follow(pairs(1, 10)),
+    Away = Dir ++ "-away",
+    ok = file:rename(Dir, Away),
+    ok = halley_store_helper:kill(halley_follows_owner),
+    ?assertEqual({error, data_dir_moved}, halley_follows:follow(pairs(100, 10))),
+    ?assertNot(filelib:is_file(Dir)),
+    ok = file:rename(Away, Dir),
+    ok = await_writable(),
+    {ok, _} = halley_follows:follow(pairs(200, 10)),
+    halley_store_helper:reopen(Sup, Dir),
+    ?assertEqual(lists:usort(pairs(1, 10) ++ pairs(200, 10)), lists:sort(agree())).
 
 %% What is written into a folder that has no name is gone with the process.
 folder_moved_away(Config) ->
@@ -304,69 +350,6 @@ an_older_copy_is_refused(Config) ->
     application:set_env(halley, data_dir, Dir),
     {error, Line} = halley_store_sup:start_link(),
     ?assertMatch({match, _}, re:run(Line, "2 groups of changes .* or the folder is an older copy")).
-
-%% --- the store of a build before -----------------------------------------------------------------
-
-%% Made by the last build that kept it in Mnesia: 2,000 follows and a checkpoint, then every fifth
-%% unfollowed again, and 50 more.
-unpack(Config) ->
-    Dir = filename:join(proplists:get_value(dir, Config), "store"),
-    ok = filelib:ensure_path(Dir),
-    Archive = filename:join(proplists:get_value(data_dir, Config), "mnesia.tgz"),
-    ok = erl_tar:extract(Archive, [compressed, {cwd, Dir}]),
-    Dir.
-
-expected() ->
-    lists:sort([{<<"u", (id(N))/binary>>, <<"s", (id(N rem 7))/binary>>}
-                || N <- lists:seq(1, 2000), N rem 5 =/= 0]
-               ++ [{<<"v", (id(N))/binary>>, <<"u", (id(N))/binary>>} || N <- lists:seq(1, 50)]).
-
-taken_over(Config) ->
-    Dir = unpack(Config),
-    Sup = halley_store_helper:open(Dir),
-    ?assertEqual(expected(), lists:sort(agree())),
-    ?assertEqual(2014, halley_ids:lookup(<<"v7">>)),
-    ?assert(filelib:is_dir(filename:join(Dir, "mnesia-taken-over"))),
-    ?assertNot(filelib:is_file(filename:join(Dir, "mnesia"))),
-    {ok, _} = halley_follows:follow([{<<"new">>, <<"s1">>}]),
-    halley_store_helper:reopen(Sup, Dir),
-    ?assertEqual(lists:sort([{<<"new">>, <<"s1">>} | expected()]), lists:sort(agree())).
-
-%% It was cut short behind its checkpoint, and when only the folder's name was left to be changed.
-taken_over_twice(Config) ->
-    Dir = unpack(Config),
-    Sup = halley_store_helper:open(Dir),
-    halley_store_helper:close(Sup),
-    ok = file:rename(filename:join(Dir, "mnesia-taken-over"), filename:join(Dir, "mnesia")),
-    Again = halley_store_helper:open(Dir),
-    ?assertEqual(expected(), lists:sort(agree())),
-    halley_store_helper:close(Again),
-    ok = file:rename(filename:join(Dir, "mnesia-taken-over"), filename:join(Dir, "mnesia")),
-    [Journal] = filelib:wildcard(filename:join([Dir, "follows", "journal-*"])),
-    ok = file:delete(Journal),
-    _ = halley_store_helper:open(Dir),
-    ?assertEqual(expected(), lists:sort(agree())).
-
-%% Somebody went back to the build before, and then forward again.
-both_are_there(Config) ->
-    Dir = unpack(Config),
-    Sup = halley_store_helper:open(Dir),
-    {ok, _} = halley_follows:follow([{<<"new">>, <<"s1">>}]),
-    halley_store_helper:close(Sup),
-    ok = file:rename(filename:join(Dir, "mnesia-taken-over"), filename:join(Dir, "mnesia")),
-    {error, Line} = halley_store_sup:start_link(),
-    ?assertMatch({match, _}, re:run(Line, "^data.dir: .* are both there")).
-
-taken_over_by_another_node(Config) ->
-    Dir = unpack(Config),
-    Eval = "application:set_env(halley, data_dir, \"" ++ Dir ++ "\"),"
-           "{error, Text} = halley_store_sup:start_link(), io:put_chars([Text, 10]), halt().",
-    Output = os:cmd("erl -noinput -start_epmd false -dist_listen false -sname other@localhost"
-                    " -pa " ++ filename:dirname(code:which(halley_store)) ++ " -eval '"
-                    ++ Eval ++ "'"),
-    ?assertMatch({match, _}, re:run(Output, "node.name: .* belongs to node nonode@nohost, and "
-                                            "this one is other@localhost")),
-    ?assert(filelib:is_file(filename:join([Dir, "mnesia", "schema.DAT"]))).
 
 pairs(First, Count) ->
     [{id(N), <<"s", (id(N rem 37))/binary>>} || N <- lists:seq(First, First + Count - 1)].
