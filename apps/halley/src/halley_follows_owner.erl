@@ -60,7 +60,7 @@
                 %% Since the last checkpoint.
                 journal_bytes :: non_neg_integer(),
                 checkpoint = none :: none | {reference(), Bytes :: non_neg_integer()},
-                checkpoint_after_ms = 0 :: integer()}).
+                checkpoint_after_ms = erlang:monotonic_time(millisecond) :: integer()}).
 
 -spec start_link() -> gen_server:start_ret().
 start_link() -> gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
