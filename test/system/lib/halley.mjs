@@ -2,7 +2,7 @@
 // directory of its own, and stops it by process id. A failed test shows the tail of its log.
 
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { randomInt } from 'node:crypto';
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
@@ -22,6 +22,7 @@ const START_MS_MAX = 60_000;
 // A brain gives an edge that hangs 10 s beyond the drain.
 const STOP_MS_MAX = 60_000;
 const LOG_TAIL_LINES = 25;
+const COMMAND_MS_MAX = 60_000;
 
 const instances = new Set();
 
@@ -157,9 +158,7 @@ class Halley {
   /** Starts the launcher; says nothing yet about whether Halley runs. */
   spawn() {
     if (this.conf !== undefined) writeFileSync(join(this.folder, 'halley.conf'), this.conf);
-    const env = Object.fromEntries(
-      Object.entries({ ...process.env, ...this.settings }).filter(([, value]) => value !== null),
-    );
+    const env = this.#env();
     this.#exit = null;
     this.#child = spawn(LAUNCHER, ['foreground'], {
       cwd: this.folder, env, stdio: ['ignore', 'pipe', 'pipe'],
@@ -171,6 +170,20 @@ class Halley {
     for (const handle of [this.#child, this.#child.stdout, this.#child.stderr]) handle.unref();
     this.#child.once('close', (code, signal) => { this.#exit = { code, signal }; });
     return this;
+  }
+
+  #env() {
+    return Object.fromEntries(
+      Object.entries({ ...process.env, ...this.settings }).filter(([, value]) => value !== null),
+    );
+  }
+
+  /** Another command of the launcher, with the same configuration: `{code, stdout, stderr}`. */
+  command(...options) {
+    return new Promise((resolve) => {
+      execFile(LAUNCHER, options, { cwd: this.folder, env: this.#env(), timeout: COMMAND_MS_MAX },
+        (error, stdout, stderr) => resolve({ code: error ? error.code ?? -1 : 0, stdout, stderr }));
+    });
   }
 
   async start() {
@@ -214,6 +227,10 @@ class Halley {
     return findProcesses('halley-edge', this.folder);
   }
 
+  get hasExited() {
+    return this.#exit !== null;
+  }
+
   /** How the launcher ended: `{code, signal}`. */
   exited(ms = STOP_MS_MAX) {
     return until('the launcher has exited', () => this.#exit, ms);
@@ -248,6 +265,17 @@ class Halley {
     ];
     if (this.#child && !this.#exit) pids.push(this.#child.pid);
     for (const pid of pids) kill(pid, 'SIGKILL');
+  }
+
+  /** The brain dies by SIGKILL, however far its start is; the edge stays. */
+  async killStarting() {
+    const [child, comms] = [this.#child, ['halley', 'bash', 'erlexec', 'beam.smp']];
+    if (!this.#exit) kill(child.pid, 'SIGKILL');
+    await until('nothing of the brain is left', () => {
+      const pids = comms.flatMap((comm) => findProcesses(comm, this.folder));
+      for (const pid of pids) kill(pid, 'SIGKILL');
+      return pids.length === 0 && this.#exit;
+    });
   }
 
   remove() {
