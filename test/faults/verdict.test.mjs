@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { judgeList } from './lib/answers.mjs';
 import { History } from './lib/history.mjs';
 import { timeline } from './lib/timeline.mjs';
 import { judge } from './lib/verdict.mjs';
@@ -285,4 +286,83 @@ test('the timeline of a failure names the publish, the event and the fault', () 
   const text = timeline(lost.history, violation).join('\n');
   for (const part of ['publish e1 about news begun', 'publish e1 acknowledged', 'fault',
     'ann: event', 'ann follow news acknowledged']) assert.ok(text.includes(part), part);
+});
+
+/** What a list says of a graph in which ann and bob follow news, and carl left. */
+function listed(names, { list = 'followers', name = 'news' } = {}) {
+  const told = story().follow('follow', 'bob').follow('follow', 'carl').follow('unfollow', 'carl');
+  const begun = told.history.tick();
+  const ended = told.history.tick();
+  return judgeList(told.history, { list, name, names, begun, ended }).map(({ kind, user }) =>
+    [kind, user]);
+}
+
+test('a list that says what was acknowledged, in whatever order, is right', () => {
+  assert.deepEqual(listed(['bob', 'ann']), []);
+  assert.deepEqual(listed(['news'], { list: 'following', name: 'bob' }), []);
+  assert.deepEqual(listed([], { list: 'following', name: 'carl' }), []);
+  assert.deepEqual(listed([], { list: 'following', name: 'dora' }), []);
+});
+
+test('a lost follow is found in the lists of both directions', () => {
+  assert.deepEqual(listed(['bob']), [['follow lost', 'ann']]);
+  assert.deepEqual(listed([], { list: 'following', name: 'bob' }), [['follow lost', 'bob']]);
+});
+
+test('a follow that nobody asked for is found: a stranger, one who left, a name twice', () => {
+  assert.deepEqual(listed(['ann', 'bob', 'dora']), [['follow invented', 'dora']]);
+  assert.deepEqual(listed(['ann', 'bob', 'carl']), [['follow invented', 'carl']]);
+  assert.deepEqual(listed(['ann', 'bob', 'ann']), [['listed twice', 'ann']]);
+  assert.deepEqual(listed(['news', 'else'], { list: 'following', name: 'ann' }),
+    [['follow invented', 'ann']]);
+});
+
+test('a follow on its way, and one whose request had no answer, may be there or not', () => {
+  const { history } = story();
+  history.followBegun('follow', 'bob', 'news');
+  const begun = history.tick();
+  const late = history.followBegun('follow', 'carl', 'news');
+  history.followAcked(late);
+  const ended = history.tick();
+  for (const names of [['ann'], ['ann', 'bob'], ['ann', 'carl']]) {
+    const list = { list: 'followers', name: 'news', names, begun, ended };
+    assert.deepEqual(judgeList(history, list), []);
+  }
+});
+
+test('what lists showed is part of the verdict', () => {
+  const told = story();
+  told.history.listRead(0, judgeList(told.history,
+    { list: 'followers', name: 'news', names: [], begun: 100, ended: 101 }));
+  const { ok, kinds: found, tally } = told.verdict();
+  assert.deepEqual([ok, found, tally.lists], [false, { 'follow lost': 1 }, 1]);
+});
+
+test('a stranger who gets an event about what others follow is found', () => {
+  const told = story();
+  const { history } = told;
+  for (const type of ['connect', 'open']) history.note('dora', type, { conn: 9, keep: 'none' });
+  told.publish('e1').gets('e1');
+  history.note('dora', 'event', { conn: 9, id: 'e1', subject: 'news', n: 1, whole: true });
+  const { violations } = judge(history);
+  assert.deepEqual(violations.map(({ kind, user }) => [kind, user]), [['uninvited', 'dora']]);
+});
+
+test('a power cut excuses no event that was on disk, and a gap around it is no lie', () => {
+  const cut = { kills: true, closes: true, links: true, power: true };
+  const gap = { from: null, to: null, reason: 'damaged' };
+  const after = story().publish('e1').fault(cut).begin(0).say('gap', gap);
+  assert.deepEqual(kinds(after), ['lost']);
+  assert.equal(story().publish('e1').gets('e1').fault(cut).begin(1).say('gap', gap).verdict().ok,
+    true);
+});
+
+test('while the files are away a gap may say so', () => {
+  const away = { kills: true, closes: true, away: true };
+  const gap = { from: null, to: null, reason: 'damaged' };
+  const meanwhile = story().publish('e1');
+  const fault = meanwhile.history.faultBegun('data-dir-away', { ...away, fills: true });
+  meanwhile.begin(0).say('gap', gap);
+  meanwhile.history.faultEnded(fault);
+  assert.equal(meanwhile.verdict().ok, true);
 });

@@ -1,35 +1,18 @@
 // The disk is full for a while: publishing is refused with 503 `disk_full`, connections stay, and
 // when there is room again everything goes on by itself.
 
-import { closeSync, openSync, rmSync, writeSync } from 'node:fs';
-import { join } from 'node:path';
 import { api } from '../../system/lib/client.mjs';
 import { sleep, until } from '../../system/lib/wait.mjs';
+import { whileFull } from '../lib/disk.mjs';
 
-const BLOCK = Buffer.alloc(65_536, 1);
 // It takes a second; the rest is for a busy machine.
 const NOTICED_MS_MAX = 30_000;
 const BEFORE_FULL = new Set(['history_failed', 'brain_away', 'overloaded']);
 
-/** Writes until nothing fits any more, the last bytes one by one. */
-function fill(file) {
-  const descriptor = openSync(file, 'w');
-  for (let size = BLOCK.length; size >= 1; size = Math.floor(size / 16)) {
-    try {
-      for (;;) writeSync(descriptor, BLOCK, 0, size);
-    } catch (error) {
-      if (error.code !== 'ENOSPC') throw error;
-    }
-  }
-  closeSync(descriptor);
-}
-
 export default {
   name: 'disk-full', lane: 'server', weight: 12, effects: { fills: true },
   async inject(world, random) {
-    const ballast = join(world.server.dataDir, 'ballast');
-    fill(ballast);
-    try {
+    await whileFull(world, 0, async () => {
       const refusal = await until('publishing is refused', async () => {
         const answer = await api(world.server.halley, 'POST', '/v1/events',
           { subject: 'nobody', data: 'x'.repeat(10_000) });
@@ -41,9 +24,7 @@ export default {
         world.wrong(`on a full disk a publish got ${refusal.status} ${refusal.body}`);
       }
       await sleep(random.int(100, 1_500));
-    } finally {
-      rmSync(ballast);
-    }
+    });
     await until('publishing goes on when there is room', async () =>
       (await api(world.server.halley, 'POST', '/v1/events', { subject: 'nobody', data: 1 }))
         .status === 200, NOTICED_MS_MAX);

@@ -183,7 +183,7 @@ class Reader {
       case 'other_store': return this.#chain.connect.keep === 'bad';
       case 'too_old': return profile.retentionMs !== undefined;
       case 'damaged': return faults.some((f) => f.begun < t
-        && (f.fills || (f.damages && damage.size > 0)));
+        && (f.fills || f.power || (f.damages && damage.size > 0)));
       case 'slow_consumer': return profile.policy !== 'disconnect' && this.#wasSlow(entry);
       default: return false;
     }

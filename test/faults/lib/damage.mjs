@@ -1,9 +1,23 @@
 // Damage to the log's files, and whose records it hits. The checker knows the format no better than
 // this: a record has its event as JSON, with the id in it, and the records stand in a row.
 
-import { readFileSync, truncateSync, writeFileSync, openSync, writeSync, closeSync } from 'node:fs';
+import {
+  closeSync, openSync, readdirSync, readFileSync, truncateSync, writeFileSync, writeSync,
+} from 'node:fs';
+import { join } from 'node:path';
 
 const NAME = /"id":"([^"]{1,255})"/g;
+
+/** The files below a folder, by their paths from there, in order. */
+export function filesOf(folder, below = '') {
+  return readdirSync(join(folder, below), { withFileTypes: true })
+    .sort((a, b) => (a.name < b.name ? -1 : 1))
+    .flatMap((entry) => {
+      const path = join(below, entry.name);
+      if (entry.isDirectory()) return filesOf(folder, path);
+      return entry.isFile() ? [path] : [];
+    });
+}
 
 /** Where each id stands in the bytes: `[{id, index}]` in order. */
 function idsIn(bytes) {

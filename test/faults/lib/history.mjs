@@ -8,6 +8,8 @@
 //   events   id -> {id, subject, n, ack, begun, begunMs, acked, ackedMs, unknown}
 //            `unknown` counts attempts whose outcome nobody can know
 //   follows  user -> subject -> [{op: 'follow' | 'unfollow', begun, acked}], one at a time
+//   followers  subject -> Set of users of whom `follows` knows anything about it
+//   listed   lists of followers and following that were read: {lists, names, violations}
 //   users    user -> entries in order, each with `t` and `ms`:
 //              connect {conn, transport, keep}  keep: how many of the kept events and gaps the
 //                        cursor covers, 'none' without one, 'bad' with one that is none
@@ -18,10 +20,11 @@
 //              late    {conn, forMs}            so did the whole checker: it was held up
 //              garbled {conn, text}             bytes that are no event, gap, cursor or heartbeat
 //              close   {conn, by: 'client' | 'server', why}
-//   faults   [{name, begun, ended, begunMs, endedMs, closes, kills, damages, fills, links}]
+//   faults   [{name, begun, ended, begunMs, endedMs, closes, kills, damages, fills, links, power}]
 //            closes: what the fault does to connections allows the server to close them;
 //            kills: the brain died; damages: bytes of the log were changed; fills: the log could
-//            not be written;
+//            not be written; power: what was not synced may be gone;
+//            away: the files were somewhere else;
 //            links: a link was cut
 //   damage   id -> what the checker did to its record in the log
 //   cuts     [{t, from}]: the end of the log was cut off, and nothing written before `from`
@@ -32,6 +35,8 @@ export class History {
   #tick = 0;
   events = new Map();
   follows = new Map();
+  followers = new Map();
+  listed = { lists: 0, names: 0, violations: [] };
   users = new Map();
   faults = [];
   damage = new Map();
@@ -67,11 +72,30 @@ export class History {
     if (!subjects.has(subject)) subjects.set(subject, []);
     const operation = { op, begun: this.tick(), acked: null };
     subjects.get(subject).push(operation);
+    if (!this.followers.has(subject)) this.followers.set(subject, new Set());
+    this.followers.get(subject).add(user);
     return operation;
   }
 
   followAcked(operation) {
     operation.acked = this.tick();
+  }
+
+  /** A list was read and held against the model (answers.mjs). */
+  listRead(names, violations) {
+    this.listed.lists += 1;
+    this.listed.names += names;
+    this.listed.violations.push(...violations);
+  }
+
+  /** Another one that knows the same follows and events, and goes on by itself. */
+  copy() {
+    const other = new History(this.profile);
+    other.#tick = this.#tick;
+    other.events = new Map(this.events);
+    other.follows = structuredClone(this.follows);
+    other.followers = structuredClone(this.followers);
+    return other;
   }
 
   user(user) {

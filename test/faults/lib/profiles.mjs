@@ -15,6 +15,13 @@ const IMPATIENT = {
   HALLEY_LIMITS_OUTBOX_MS_MAX: '1500',
 };
 
+const MB = 1024 * 1024;
+
+// The graph is what these look at: fewer clients and events, and what reads everything afterwards.
+const LIGHT = { hasGraph: true, hasKeys: true, users: 18, subjects: 8, publishRestMs: 400 };
+const OTHERS = ['disk-full', 'clock-step', 'stall-and-flood', 'cut-tail', 'flip-bits',
+  'garbage-tail', 'freeze-brain-long'];
+
 export const PROFILES = [
   {
     name: 'all', weight: 6, settings: SHORT, promise: { policy: 'disconnect' },
@@ -43,7 +50,7 @@ export const PROFILES = [
   },
   {
     name: 'small-disk', weight: 1, promise: { policy: 'disconnect' }, settings: SHORT,
-    diskBytes: 24 * 1024 * 1024, without: ['clock-step', 'stall-and-flood'],
+    disk: { kind: 'tmpfs', bytes: 24 * 1024 * 1024 }, without: ['clock-step', 'stall-and-flood'],
   },
   {
     name: 'clock', weight: 1, promise: { policy: 'disconnect', clockSlackMs: 7_200_000 },
@@ -56,5 +63,24 @@ export const PROFILES = [
       ...SHORT, HALLEY_LIMITS_GROUP_FOLLOWERS_MIN: '2', HALLEY_LIMITS_GROUP_FOLLOWERS_LOW: '1',
     },
     without: ['disk-full', 'clock-step', 'stall-and-flood'],
+  },
+  {
+    // Follows, ids and keys, as they are written and read again.
+    name: 'store', weight: 2, promise: { policy: 'disconnect' }, settings: SHORT, ...LIGHT,
+    has: ['graph', 'folder'], without: OTHERS,
+  },
+  {
+    name: 'full', weight: 2, promise: { policy: 'disconnect' }, settings: SHORT, ...LIGHT,
+    disk: { kind: 'ext4', bytes: 40 * MB }, has: ['graph', 'small', 'ext4'], without: OTHERS,
+  },
+  {
+    name: 'power', weight: 4, promise: { policy: 'disconnect' }, settings: SHORT, ...LIGHT,
+    disk: { kind: 'power', bytes: 128 * MB }, has: ['graph', 'power'], without: OTHERS,
+  },
+  {
+    // What no journal of the file system has seen for long: young folders, and a lazy kernel.
+    name: 'power-young', weight: 2, promise: { policy: 'disconnect' }, settings: SHORT, ...LIGHT,
+    disk: { kind: 'power', bytes: 96 * MB, commitS: 2 }, has: ['graph', 'power', 'young'],
+    without: [...OTHERS, 'power-cut'], secondsMax: 12,
   },
 ];

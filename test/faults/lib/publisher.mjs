@@ -93,12 +93,13 @@ export class Publisher {
     if (answer?.id !== event.id || !Number.isInteger(answer.sessions)) {
       this.world.wrong(`an answer to ${event.id} that isn't its own: ${JSON.stringify(answer)}`);
     }
-    this.world.history.publishAcked(event);
+    if (!this.world.isDark) this.world.history.publishAcked(event);
   }
 
   #post(text, type) {
     return within('a publish', http('POST', `${this.world.apiUrl}/v1/events`,
-      { body: text, headers: { 'content-type': type }, agent: this.#agent }), ATTEMPT_MS_MAX);
+      { body: text, headers: { 'content-type': type, ...this.world.headers },
+        agent: this.#agent }), ATTEMPT_MS_MAX);
   }
 
   /** Calls `attempt(open)` until every event has its acknowledgement, or the round gives up. */

@@ -20,6 +20,7 @@ const RESTS = {
 const FAULT_MS_MAX = 240_000;
 const SETTLE_MS_MAX = 60_000;
 const PUBLISHED_MS_MAX = 90_000;
+const FAILED_MS_MAX = 5_000;
 const WELCOMED_MS_MAX = 60_000;
 const END_MS_MAX = 60_000;
 
@@ -33,6 +34,19 @@ async function injectOne(world, fault, random) {
     world.wrong(`fault ${fault.name}: ${error.message}`);
   }
   world.history.faultEnded(record);
+  if (fault.lane !== 'server' || !world.graph) return;
+  try {
+    await within(`all is as it was, after ${fault.name}`, look(world), FAULT_MS_MAX);
+  } catch (error) {
+    world.wrong(`after ${fault.name}: ${error.message}`);
+  }
+}
+
+/** The model's look at follows, ids and keys; of a brain that ended by itself at its next start. */
+async function look(world) {
+  if (world.server.halley.hasExited) await world.server.startBrain();
+  await world.keys?.check();
+  await world.graph.check();
 }
 
 /** Injects the faults of a lane, one after the other, until `endsAt`. */
@@ -52,7 +66,8 @@ async function runLane(world, lane, faults, endsAt) {
 
 /** The lanes of a profile; `only` names the faults that are wanted, all without it. */
 function lanesOf(profile, only) {
-  const faults = FAULTS.filter(({ name }) => !profile.without.includes(name)
+  const faults = FAULTS.filter(({ name, needs }) => !profile.without.includes(name)
+    && (needs === undefined || profile.has?.includes(needs))
     && (only === undefined || only.includes(name)));
   const lanes = new Map();
   for (const fault of faults) lanes.set(fault.lane, [...lanes.get(fault.lane) ?? [], fault]);
@@ -69,8 +84,11 @@ const isMissing = (verdict) => verdict.violations.some(({ kind }) =>
 async function settle(world) {
   for (const client of world.clients) client.settle();
   world.publisher.stop();
+  world.graph?.stop();
+  // What failed already fails no better for waiting.
+  const publishedMs = world.wrongs.length > 0 ? FAILED_MS_MAX : PUBLISHED_MS_MAX;
   try {
-    await within('every publish is acknowledged', world.publishing, PUBLISHED_MS_MAX);
+    await within('every publish is acknowledged', world.publishing, publishedMs);
     await until('everyone is welcomed', () => {
       for (const client of world.clients) client.settle();
       return world.clients.every((client) => client.isWelcomed);
@@ -80,6 +98,8 @@ async function settle(world) {
     await within('the last events are acknowledged',
       Promise.all(subjects.map((subject) => world.publisher.one(subject, last))),
       PUBLISHED_MS_MAX);
+    await world.stirring;
+    await world.graph?.compare();
   } catch (error) {
     world.wrong(error.message);
   }
@@ -97,7 +117,7 @@ async function traceOf(world, { id, user }) {
   if (!id || !user) return undefined;
   try {
     const path = `/v1/events/${encodeURIComponent(id)}/trace?user=${user}`;
-    return (await api(world.server.halley, 'GET', path)).body;
+    return (await api(world.server.halley, 'GET', path, undefined, world.headers)).body;
   } catch (error) {
     return error.message;
   }
@@ -110,6 +130,7 @@ async function traceOf(world, { id, user }) {
 export async function runRound({ profile, random, seconds, mark, only, tick }) {
   const server = await Server.start(profile);
   const world = new World(profile, server, random, mark);
+  await world.keys?.begin();
   const watch = setInterval(() => tick?.(world), 1_000);
   try {
     await world.begin();
@@ -122,7 +143,8 @@ export async function runRound({ profile, random, seconds, mark, only, tick }) {
     await within('clients and publishers end', world.end(), END_MS_MAX);
     const verdict = judge(world.history);
     return { verdict, history: world.history, wrongs: world.wrongs, refusals: world.refusals,
-      answers: world.publisher.answers, trace, log: server.halley.log };
+      answers: world.publisher.answers, followAnswers: world.follows.answers, trace,
+      log: server.halley.log };
   } finally {
     clearInterval(watch);
     await world.end().catch(() => {});

@@ -17,8 +17,10 @@ const LOG_LINES = 30;
 const clock = () => new Date().toISOString().slice(11, 19);
 
 function progress(profile, say) {
-  let faults = 0;
-  return ({ history, clients }) => {
+  let [faults, told] = [0, 0];
+  return ({ history, clients, wrongs }) => {
+    for (const text of wrongs.slice(told)) say(`${clock()} ${profile.name} wrong: ${text}`);
+    told = wrongs.length;
     const now = history.faults.length;
     const names = [...new Set(history.faults.slice(faults).map(({ name }) => name))];
     faults = now;
@@ -31,7 +33,8 @@ function progress(profile, say) {
 
 /** The history for other tools: maps become lists of pairs. */
 function asJson(history) {
-  return JSON.stringify(history, (_, value) => (value instanceof Map ? [...value] : value));
+  return JSON.stringify(history, (_, value) => (
+    value instanceof Map || value instanceof Set ? [...value] : value));
 }
 
 /** Says what failed, and writes all of it to a folder. */
@@ -89,6 +92,7 @@ export async function runAll({ seed, seconds, roundSeconds, plan, only, say = co
   while (left ? left.length > 0 : Date.now() < endsAt) {
     const step = left ? left.shift() : { profile: random.weighted(possible),
       seconds: Math.max(5, Math.min(roundSeconds, (endsAt - Date.now()) / 1_000)) };
+    step.seconds = Math.min(step.seconds, step.profile.secondsMax ?? Infinity);
     if (missing(step.profile)) continue;
     const result = await play(step.profile, step.seed ?? random.int(1, 0x7fffffff), step.seconds,
       { only, say });

@@ -1,11 +1,11 @@
 // The Halley of a round, with what faults do to it: its processes, its log, its disk, its clock.
 
-import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { isAlive, kill, prepare } from '../../system/lib/halley.mjs';
 import { sleep, until } from '../../system/lib/wait.mjs';
+import { makeDisk } from './disks.mjs';
 
 const BACK_MS_MAX = 60_000;
 const FAKETIME = '/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1';
@@ -13,21 +13,26 @@ const FAKETIME = '/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1';
 /** Why a profile can't be run on this machine, or undefined. */
 export function missing(profile) {
   if (profile.fakesClock && !existsSync(FAKETIME)) return 'no libfaketime (package faketime)';
-  if (profile.diskBytes && process.getuid() !== 0) return 'mounting a tmpfs takes root';
+  if (!profile.disk) return undefined;
+  if (process.getuid() !== 0) return 'mounting a disk takes root';
+  const needed = { ext4: ['/dev/loop-control'], power: ['/dev/loop-control', '/dev/fuse'] };
+  const none = (needed[profile.disk.kind] ?? []).find((path) => !existsSync(path));
+  if (none) return `there is no ${none}`;
   return undefined;
 }
 
 export class Server {
-  #mounted = null;
+  disk = null;
 
   static async start(profile) {
     const server = new Server();
     const halley = await prepare({ settings: profile.settings });
     server.halley = halley;
-    server.dataDir = halley.settings.HALLEY_DATA_DIR;
     server.clockFile = join(halley.folder, 'clock');
     try {
-      if (profile.diskBytes) server.#mount(profile.diskBytes);
+      if (profile.disk) server.disk = await makeDisk(halley.folder, profile.disk);
+      if (server.disk) halley.settings.HALLEY_DATA_DIR = join(server.disk.mountPoint, 'data');
+      server.dataDir = halley.settings.HALLEY_DATA_DIR;
       if (profile.fakesClock) server.#fakeClock();
       await halley.start();
     } catch (error) {
@@ -35,12 +40,6 @@ export class Server {
       throw error;
     }
     return server;
-  }
-
-  #mount(bytes) {
-    mkdirSync(this.dataDir, { recursive: true });
-    execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${bytes}`, 'tmpfs', this.dataDir]);
-    this.#mounted = this.dataDir;
   }
 
   #fakeClock() {
@@ -72,6 +71,19 @@ export class Server {
   async killBrain() {
     kill(this.halley.brainPid(), 'SIGKILL');
     await this.halley.exited();
+  }
+
+  /** Brain and edge die at the same moment. */
+  async killBoth() {
+    const killEdges = () => {
+      const pids = this.halley.edgePids();
+      for (const pid of pids) kill(pid, 'SIGKILL');
+      return pids.length;
+    };
+    killEdges();
+    await this.halley.killStarting();
+    // Between the two the brain may have started another.
+    await until('the edge has gone', () => killEdges() === 0, BACK_MS_MAX);
   }
 
   async startBrain() {
@@ -129,8 +141,8 @@ export class Server {
   remove() {
     if (this.halley) {
       this.halley.killProcesses();
-      if (this.#mounted) execFileSync('umount', ['-l', this.#mounted]);
-      this.#mounted = null;
+      this.disk?.remove();
+      this.disk = null;
       this.halley.remove();
     }
   }

@@ -14,14 +14,14 @@ export function sumUp(results) {
   const sum = { kinds: {} };
   for (const { verdict, wrongs } of results) {
     addAll(sum, verdict.tally);
-    for (const { kind } of verdict.violations) sum.kinds[kind] = (sum.kinds[kind] ?? 0) + 1;
+    addAll(sum.kinds, verdict.kinds ?? {});
     if (wrongs.length > 0) sum.kinds.wrong = (sum.kinds.wrong ?? 0) + wrongs.length;
   }
   return sum;
 }
 
-const KINDS = ['lost', 'reordered', 'doubled', 'uninvited', 'stray', 'garbled', 'dropped',
-  'unjust gap', 'unacknowledged', 'wrong'];
+const KINDS = ['follow lost', 'follow invented', 'listed twice', 'lost', 'reordered', 'doubled',
+  'uninvited', 'stray', 'garbled', 'dropped', 'unjust gap', 'unacknowledged', 'wrong'];
 
 const NAMES = { afterResume: 'after a resume', afterRetry: 'publish tried again',
   early: 'from before the first welcome' };
@@ -33,6 +33,8 @@ function* rows(sum, notRun) {
   yield ['deliveries received', sum.received ?? 0];
   yield ['deliveries that were owed, checked', sum.checked ?? 0];
   yield ['undecided (client forgot its cursor)', sum.undecided ?? 0];
+  yield ['lists held against the model', sum.lists ?? 0];
+  yield ['  names in them', sum.names ?? 0];
   for (const [cause, count] of sorted(sum.duplicates ?? {})) {
     yield [`duplicates: ${NAMES[cause]}`, count];
   }

@@ -70,9 +70,16 @@ function isCause(gap, event, context) {
   const { profile, damage } = context.history;
   if (gap.reason === 'damaged') {
     return damage.has(event.id) || isTooOld(gap, event, profile)
-      || lostItsUnfollow(event, context, true) || foundNoRoom(event, context);
+      || lostItsUnfollow(event, context, true) || foundNoRoom(event, context)
+      || wasAway(gap, context);
   }
   return gap.reason !== 'too_old' || isTooOld(gap, event, profile);
+}
+
+/** The files were somewhere else when the client came back for what is in them. */
+function wasAway({ t, ms }, { history }) {
+  return history.faults.some(({ away, begun, endedMs }) => away && begun < t
+    && (endedMs === null || ms <= endedMs));
 }
 
 /** Acknowledged before it was to be written, and then it could not be. */
@@ -142,14 +149,16 @@ function eventTimes(history) {
 /**
  * Judges a history (history.mjs).
  *
- * Gives `{ok, violations, tally}`. A violation is `{kind, user, t, text, id?, subject?}`; its kind
- * is lost, reordered, doubled, uninvited, stray, garbled, dropped, unjust gap or unacknowledged.
+ * Gives `{ok, violations, kinds, tally}`, the first violations and how many of each kind.
+ * A violation is `{kind, user, t, text, id?, subject?}`; its kind is lost, reordered, doubled,
+ * uninvited, stray, garbled, dropped, unjust gap or unacknowledged; or one of answers.mjs.
  */
 export function judge(history) {
   const context = { history, events: bySubject(history.events), ats: eventTimes(history) };
   const tally = { published: history.events.size, acked: 0, received: 0, checked: 0,
-    connections: 0, undecided: 0, duplicates: {}, gaps: {}, excused: {}, faults: {} };
-  const violations = [];
+    connections: 0, undecided: 0, duplicates: {}, gaps: {}, excused: {}, faults: {},
+    lists: history.listed.lists, names: history.listed.names };
+  const violations = [...history.listed.violations];
   for (const event of history.events.values()) {
     if (event.acked !== null) tally.acked += 1;
     else {
@@ -174,8 +183,10 @@ export function judge(history) {
       }
     }
   }
+  const kinds = {};
+  for (const { kind } of violations) addCounts(kinds, { [kind]: 1 });
   for (const { name } of history.faults) addCounts(tally.faults, { [name]: 1 });
   violations.sort((a, b) => a.t - b.t);
   return { ok: violations.length === 0, violations: violations.slice(0, VIOLATIONS_MAX),
-    violationCount: violations.length, tally };
+    violationCount: violations.length, kinds, tally };
 }

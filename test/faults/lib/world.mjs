@@ -3,8 +3,11 @@
 
 import { Client } from './client.mjs';
 import { Follows } from './follows.mjs';
+import { Graph } from './graph.mjs';
 import { History } from './history.mjs';
+import { Keys } from './keys.mjs';
 import { Publisher } from './publisher.mjs';
+import { sleep } from '../../system/lib/wait.mjs';
 
 const USERS = 48;
 const SUBJECTS = 20;
@@ -16,15 +19,23 @@ const BEAT_MS = 50;
 /** Half of what the server of a round leaves a client for the answer to a ping. */
 const LATE_MS = 300;
 
+const CUT_STYLES = ['none', 'none', 'all', 'all', 'all', 'prefix', 'prefix', 'writes', 'writes',
+  'sectors'];
+/** By then what the dead server had written to its sockets has been read. */
+const DARK_MS = 50;
+
 const names = (prefix, count) => Array.from({ length: count }, (_, n) => `${prefix}${n}`);
 
 export class World {
-  users = names('u', USERS);
-  subjects = names('s', SUBJECTS);
+  users;
+  subjects;
   crowd = names('c', CROWD_SUBJECTS);
   wrongs = [];
   refusals = {};
   isOver = false;
+  /** The power is off: an answer that comes now was given by a server that is no more. */
+  isDark = false;
+  running = [];
   #beatAt = performance.now();
   #heart;
 
@@ -32,9 +43,13 @@ export class World {
     this.profile = profile;
     this.server = server;
     this.random = random;
+    this.users = names('u', profile.users ?? USERS);
+    this.subjects = names('s', profile.subjects ?? SUBJECTS);
     this.history = new History(profile.promise);
     this.publisher = new Publisher(this, random.fork('publisher'), mark);
     this.follows = new Follows(this);
+    this.graph = profile.hasGraph ? new Graph(this, random.fork('graph'), mark) : null;
+    this.keys = profile.hasKeys ? new Keys(this) : null;
     this.clients = this.users.map((user) => new Client(this, user, random.fork(user)));
   }
 
@@ -46,6 +61,11 @@ export class World {
     return this.server.halley.apiUrl;
   }
 
+  /** What every request of a server has besides. */
+  get headers() {
+    return this.keys?.headers ?? {};
+  }
+
   /** Everyone follows something, every client runs, the publishers begin. */
   async begin() {
     this.#beatAt = performance.now();
@@ -54,10 +74,13 @@ export class World {
       this.random.sample([...this.subjects, ...this.crowd], FOLLOWS_PER_USER)
         .map((subject) => [user, subject]));
     await this.follows.change('follow', pairs);
-    this.running = this.clients.map((client) => client.run());
+    this.running.push(...this.clients.map((client) => client.run()));
     // Some publish about users, which nobody has to follow.
-    const own = this.random.sample(this.users, 8);
-    this.publishing = this.publisher.run([...this.subjects, ...own], this.crowd, PUBLISH_REST_MS);
+    const own = this.random.sample(this.users, this.users.length / 6);
+    this.publishing = this.publisher.run([...this.subjects, ...own], this.crowd,
+      this.profile.publishRestMs ?? PUBLISH_REST_MS);
+    await this.graph?.begin();
+    this.stirring = this.graph?.run();
   }
 
   /** Notes if the checker itself had no time: a busy machine may hold it up as well. */
@@ -66,6 +89,26 @@ export class World {
     const lateMs = Math.round(now - this.#beatAt - BEAT_MS);
     this.#beatAt = now;
     if (lateMs >= LATE_MS) for (const client of this.clients) client.wasLate(lateMs);
+  }
+
+  /** The power goes and comes back; gives a note of what was kept. Nothing runs afterwards. */
+  async cutPower(random) {
+    const percent = random.pick([5, 50, 95]);
+    const style = random.pick(CUT_STYLES);
+    let note;
+    // Whoever was answered before this got it from before the cut.
+    this.isDark = true;
+    try {
+      const { cached, kept } = await this.server.disk.cut({ style, percent,
+        seed: random.int(1, 1_000_000) });
+      await this.server.killBoth();
+      await sleep(DARK_MS);
+      await this.server.disk.restore();
+      note = `${kept} of ${cached} writes kept`;
+    } finally {
+      this.isDark = false;
+    }
+    return `${style}: ${note}`;
   }
 
   /** Something that must not be, whatever the history says. */
@@ -81,9 +124,11 @@ export class World {
     this.isOver = true;
     clearInterval(this.#heart);
     this.publisher.stop();
+    this.graph?.stop();
     for (const client of this.clients) client.stop();
-    await Promise.all([...this.running ?? [], this.publishing]);
+    await Promise.all([...this.running, this.publishing, this.stirring]);
     this.publisher.close();
     this.follows.close();
+    this.graph?.close();
   }
 }
