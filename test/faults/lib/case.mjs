@@ -1,0 +1,135 @@
+// One case: a data directory at rest, one file of it harmed, and what Halley makes of it.
+//
+//   equal     it starts, and everything is there
+//   told      it starts, and who comes back with a cursor is told of a gap around what is missing
+//   refused   it doesn't start: one line on stderr names the file and `./halley repair`, which ends
+//             with 0, says what is lost, and leaves a directory that has nothing new in it
+//   WRONG     anything else
+
+import { cpSync, rmSync } from 'node:fs';
+import { basename, dirname } from 'node:path';
+import { api } from '../../system/lib/client.mjs';
+import { until } from '../../system/lib/wait.mjs';
+import { followed } from './chains.mjs';
+import { Graph } from './graph.mjs';
+import { filesOf } from './damage.mjs';
+import { folderHarmsOf, harm, harmsOf } from './harm.mjs';
+
+const START_MS_MAX = 60_000;
+const STRANGERS = 150;
+const KEYS = 'server-keys';
+
+const covers = ({ from, to }, { begunMs, ackedMs }) =>
+  (from === null || from <= ackedMs) && (to === null || to >= begunMs);
+
+/** What is wrong with the events that came to a reader, and whether gaps had to explain any. */
+async function readEvents(still, history, user) {
+  const { ids, gaps } = await still.resume(user);
+  const { since } = still.readers.get(user);
+  const came = new Set(ids);
+  const found = [];
+  let told = false;
+  for (const event of history.events.values()) {
+    if (event.acked === null || event.begun < since) continue;
+    const owed = followed(history, user, event);
+    if (owed === 'no' && came.has(event.id)) found.push(`${user} got ${event.id}, uninvited`);
+    if (owed !== 'yes' || event.ack !== 'disk' || came.has(event.id)) continue;
+    if (gaps.some((gap) => covers(gap, event))) told = true;
+    else found.push(`${user} did not get ${event.id}, and no gap says so`);
+  }
+  return { found, told };
+}
+
+/** Gives `{found, told}` of a Halley that runs. `mayLack`: a repair said that follows are lost. */
+async function look(still, mayLack) {
+  const { world } = still;
+  const base = world.history;
+  const graph = new Graph(world, world.random, `s${world.random.int(0, 0xffffff)}`);
+  const known = [world.graph.users, world.graph.subjects];
+  world.history = base.copy();
+  world.wrongs = [];
+  try {
+    [graph.users, graph.subjects] = known.map((names) => [...names]);
+    await graph.addStrangers(STRANGERS);
+    await graph.compare();
+    await world.keys.check();
+    const lists = world.history.listed.violations
+      .filter(({ kind }) => !(mayLack && kind === 'follow lost'));
+    const found = [...lists.map(({ kind, user, subject, text }) =>
+      `${kind}: ${user} ${subject}: ${text}`), ...world.wrongs];
+    let told = false;
+    for (const user of mayLack ? [] : still.readers.keys()) {
+      const events = await readEvents(still, base, user);
+      found.push(...events.found);
+      told ||= events.told;
+    }
+    return { found, told };
+  } finally {
+    graph.close();
+    world.history = base;
+  }
+}
+
+/** Starts it; gives null when it serves, or how it ended. */
+async function start(halley) {
+  halley.spawn();
+  await until('it serves or has ended', async () => halley.hasExited
+    || (await api(halley, 'GET', '/readyz')).status === 200, START_MS_MAX);
+  return halley.hasExited ? halley.exited() : null;
+}
+
+async function repair(still, { path, kind }) {
+  const { server } = still;
+  const lines = server.halley.stderr.trim().split('\n');
+  // Keys are made anew: there is nothing to rebuild them from.
+  const remedy = path === KEYS ? './halley key' : './halley repair';
+  // What is not there any more is known by its folder at best.
+  const names = kind === 'remove' ? [basename(path), basename(dirname(path))] : [basename(path)];
+  const naming = lines.filter((line) => names.some((name) => line.includes(name))
+    && line.includes(remedy));
+  if (naming.length !== 1) {
+    return [`it refused to start, and no line names ${path} and ${remedy}: `
+      + lines.slice(-3).join(' | ').slice(0, 400)];
+  }
+  if (path === KEYS) return [];
+  const { code, stdout, stderr } = await server.halley.command('repair');
+  if (code !== 0) return [`repair ended with ${code}: ${stderr.slice(0, 300)}`];
+  const exit = await start(server.halley);
+  if (exit) return [`it does not start after a repair: ${server.halley.logTail}`];
+  const { found } = await look(still, stdout.trim() !== '');
+  return found;
+}
+
+/** Plays a case; gives `{kind, did, found}`. */
+export async function playCase(still, { base, what }, random) {
+  const { server } = still;
+  rmSync(server.dataDir, { recursive: true, force: true });
+  cpSync(base.folder, server.dataDir, { recursive: true });
+  const did = harm(server.dataDir, what, random);
+  still.world.random = random;
+  let [kind, found] = ['refused', []];
+  try {
+    const exit = await start(server.halley);
+    if (exit) {
+      found = await repair(still, what);
+    } else {
+      const seen = await look(still, false);
+      found = seen.found;
+      kind = seen.told ? 'told' : 'equal';
+    }
+  } catch (error) {
+    found = [error.message];
+  } finally {
+    await server.killBoth();
+  }
+  return { kind: found.length > 0 ? 'WRONG' : kind, did, found };
+}
+
+/** Every harm to every file and folder of every base, in an order that the seed decides. */
+export function casesOf(still, random) {
+  const all = still.bases.flatMap((base) => [
+    ...folderHarmsOf(base.folder, base.olders),
+    ...filesOf(base.folder).flatMap((path) => harmsOf(base.folder, path, base.olders)),
+  ].map((what) => ({ base, what })));
+  return random.sample(all, all.length);
+}
