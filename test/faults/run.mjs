@@ -41,9 +41,6 @@ function plan() {
     ({ profile, seconds: Math.min(seconds, roundSeconds) }));
 }
 
-// What stands at the end of the process: mounts are taken away, and nothing goes on.
-for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => process.exit(130));
-
 console.log(`faults: seed ${seed}`);
 const { ok, text } = await runAll({ seed, seconds, roundSeconds, plan: plan(),
   only: FAULTS_ONLY?.split(',') });

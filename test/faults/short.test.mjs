@@ -6,9 +6,9 @@ import { damageTable, runDamage } from './lib/damage_run.mjs';
 import { PROFILES } from './lib/profiles.mjs';
 import { runAll } from './lib/run.mjs';
 
-const SECONDS = { all: 12, groups: 12, full: 7, power: 6, 'power-young': 1 };
+const SECONDS = { all: 12, groups: 12, store: 2, full: 4, power: 4, 'power-young': 1 };
 const SECONDS_OTHERS = 4;
-const DAMAGE_MS = 12_000;
+const DAMAGE_MS = 10_000;
 
 for (const [index, profile] of PROFILES.entries()) {
   test(`nothing is lost: ${profile.name}`, async () => {

@@ -6,11 +6,11 @@ import { Still } from './still.mjs';
 
 const FOUND_SHOWN_MAX = 3;
 
-/** Plays as many cases as asked, or until `msMax` are over; gives `[{path, harm, kind}]`. */
+/** Plays as many cases as asked, or for `msMax`, behind what is made once; gives `[{path, harm, kind}]`. */
 export async function runDamage({ seed, cases, only = '', msMax = Infinity, say }) {
   const random = new Random(seed);
-  const end = Date.now() + msMax;
   const still = await Still.make(random.fork('still'));
+  const end = Date.now() + msMax;
   const results = [];
   try {
     const all = casesOf(still, random)

@@ -18,11 +18,19 @@ const run = (program, ...options) =>
   execFileSync(program, options, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] }).trim();
 
 const disks = new Set();
+let catching = false;
 
 // Before the folders are removed, which happens at the end of the process as well.
 process.prependListener('exit', () => {
   for (const disk of disks) disk.remove();
 });
+
+/** A signal ends the process so that what is mounted is taken away. */
+function catchSignals() {
+  if (catching) return;
+  catching = true;
+  for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => process.exit(130));
+}
 
 /** A file system on a mount point; what it stands on is the business of its kinds. */
 class Disk {
@@ -192,5 +200,6 @@ const KINDS = { tmpfs: Tmpfs, ext4: Ext4, power: PowerDisk };
 
 /** Makes and mounts the disk of a profile, `{kind, bytes}`, in `folder`. */
 export function makeDisk(folder, disk) {
+  catchSignals();
   return KINDS[disk.kind].make(folder, disk);
 }

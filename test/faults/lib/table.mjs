@@ -43,6 +43,8 @@ function* rows(sum, notRun) {
   const faults = sum.faults ?? {};
   yield ['faults', Object.values(faults).reduce((all, count) => all + count, 0)];
   for (const [name, count] of sorted(faults)) yield [`  ${name}`, count];
+  const cuts = Object.entries(faults).filter(([name]) => name.startsWith('power-'));
+  yield ['power cuts among them', cuts.reduce((all, [, count]) => all + count, 0)];
   for (const why of notRun) yield [`  not run: ${why}`, ''];
   for (const kind of KINDS) yield [kind, sum.kinds[kind] ?? 0];
 }
