@@ -12,7 +12,7 @@ import { fileURLToPath } from 'node:url';
 
 const FILE_MS_MAX = 480_000;
 const SIDE_BY_SIDE = 3;
-const ALONE = ['drain', 'limits', 'million', 'slow', 'storm'];
+const ALONE = ['drain', 'limits', 'million', 'replace', 'slow', 'storm'];
 
 const folder = fileURLToPath(new URL('.', import.meta.url));
 const wanted = process.argv.slice(2);

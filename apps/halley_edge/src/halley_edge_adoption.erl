@@ -2,10 +2,10 @@
 %% find one.
 %%
 %% The same build, listen addresses, files for TLS and number of workers: it is adopted,
-%% connections and all. Another one is asked to stop and waited for. One of another version of the
-%% link understands no SHUTDOWN: it is drained by SIGTERM, if its command line names the same
-%% socket directory, so an upgrade needs nobody's hands. Whatever else can't be talked to is named,
-%% not touched: it may belong to somebody else.
+%% connections and all. Another one is to be replaced (halley_edge_handover). One of another version
+%% of the link understands no SHUTDOWN: it is drained by SIGTERM and waited for, if its command line
+%% names the same socket directory, so an upgrade needs nobody's hands. Whatever else can't be
+%% talked to is named, not touched: it may belong to somebody else.
 -module(halley_edge_adoption).
 
 -export([look/2, shutdown/2]).
@@ -19,20 +19,22 @@
 
 %% `Build' is that of the program that would be started, if it is known.
 -spec look(halley_edge_process:config(), Build :: {ok, binary()} | unknown) ->
-    {adopt, halley_edge_process:identity()} | none | {error, Line :: unicode:chardata()}.
+    {adopt, halley_edge_process:identity()} |
+    {replace, Workers :: non_neg_integer(), {ok, halley_edge_process:identity()} | gone} |
+    none | {error, Line :: unicode:chardata()}.
 look(#{socket_dir := Dir} = Config, Build) ->
     Path = halley_edge_dial:path(Dir, 0),
     case dial(Path, ?DIALS) of
-        {ok, #{socket := Socket, hello := #{pid := Pid} = Hello}} ->
+        {ok, #{socket := Socket, hello := #{pid := Pid, workers := Workers} = Hello}} ->
+            ok = gen_tcp:close(Socket),
             case {halley_edge_process:identify(Pid), differences(Config, Build, Hello)} of
                 {{ok, Identity}, []} ->
-                    ok = gen_tcp:close(Socket),
                     ?LOG_NOTICE("adopting the edge that runs here already, pid ~b", [Pid]),
                     {adopt, Identity};
                 {Known, Differences} ->
-                    ?LOG_NOTICE("stopping the edge that runs here already, pid ~b: ~ts",
+                    ?LOG_NOTICE("replacing the edge that runs here already, pid ~b: ~ts",
                                 [Pid, lists:join(", ", Differences)]),
-                    replace(Socket, Path, Known)
+                    {replace, Workers, Known}
             end;
         {error, {connect, _}} ->
             none;
@@ -95,17 +97,6 @@ normal(Text) ->
         nomatch ->
             Text
     end.
-
-replace(Socket, Path, Known) ->
-    _ = gen_tcp:send(Socket, halley_edge_codec:encode({shutdown, 0})),
-    Result = await_end(Path, has_ended(Socket, Known), ?STOP_MS_MAX),
-    ok = gen_tcp:close(Socket),
-    Result.
-
-has_ended(_, {ok, Identity}) ->
-    fun() -> not halley_edge_process:is_alive(Identity) end;
-has_ended(Socket, gone) ->
-    fun() -> gen_tcp:recv(Socket, 0, 0) =:= {error, closed} end.
 
 retire(Path, Dir, Peer, What) ->
     case own_edge(Peer, Dir) of

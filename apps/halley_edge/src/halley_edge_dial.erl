@@ -7,7 +7,7 @@
 %% from the kernel.
 -module(halley_edge_dial).
 
--export([dial/1, path/2, check_path/1, close/2, reason_text/1]).
+-export([dial/1, path/2, check_path/1, second_name/1, restore/1, close/2, reason_text/1]).
 -export_type([meeting/0, reason/0, peer/0]).
 
 -include("halley_edge.hrl").
@@ -55,10 +55,31 @@ dial(Path) ->
     Options = [binary, {active, false}, {packet, raw}, {buffer, ?RECEIVE_BYTES},
                {linger, {true, 1}},
                {high_watermark, ?HIGH_WATERMARK}, {low_watermark, ?LOW_WATERMARK}],
-    case gen_tcp:connect({local, Path}, 0, Options, ?CONNECT_MS_MAX) of
+    case connect(Path, Options) of
         {ok, Socket} -> greet(Socket);
         {error, Reason} -> {error, {connect, Reason}}
     end.
+
+connect(Path, Options) ->
+    case gen_tcp:connect({local, Path}, 0, Options, ?CONNECT_MS_MAX) of
+        {error, enoent} ->
+            case restore(Path) of
+                ok -> gen_tcp:connect({local, Path}, 0, Options, ?CONNECT_MS_MAX);
+                {error, _} -> {error, enoent}
+            end;
+        Connected ->
+            Connected
+    end.
+
+%% What a worker's socket is called besides, while an edge stops that may remove its name
+%% (halley_edge_handover).
+-spec second_name(Path :: binary()) -> binary().
+second_name(Path) -> <<Path/binary, ".kept">>.
+
+%% Gives the socket its name again, if that was removed and there is a second one. Between two names
+%% of one file a rename changes nothing.
+-spec restore(Path :: binary()) -> ok | {error, file:posix() | badarg}.
+restore(Path) -> file:rename(second_name(Path), Path).
 
 greet(Socket) ->
     Window = max(?WINDOW_BYTES_MIN, halley_limits:get(link_window_bytes)),

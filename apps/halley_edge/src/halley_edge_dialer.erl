@@ -7,7 +7,7 @@
 -module(halley_edge_dialer).
 -behaviour(gen_server).
 
--export([start_link/0, connect/3, disconnect/0, shutdown_edge/1, links/0]).
+-export([start_link/0, connect/3, disconnect/0, leave/0, shutdown_edge/1, links/0]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
 -define(WAIT_MS_MIN, 50).
@@ -40,6 +40,12 @@ connect(SocketDir, Workers, Owner) ->
 disconnect() ->
     gen_server:call(?MODULE, disconnect, infinity).
 
+%% Dials no more, and gives the links that stand to the caller: they last until their edge ends
+%% them.
+-spec leave() -> [pid()].
+leave() ->
+    gen_server:call(?MODULE, leave, infinity).
+
 %% Asks the edge to stop, over any link that stands.
 -spec shutdown_edge(DrainMs :: non_neg_integer()) -> ok | no_link.
 shutdown_edge(DrainMs) ->
@@ -63,6 +69,9 @@ handle_call({connect, SocketDir, Workers, Owner}, _, State) ->
     {reply, ok, lists:foldl(fun dial/2, Dialing, Indices)};
 handle_call(disconnect, _, State) ->
     {reply, ok, reset(State)};
+handle_call(leave, _, State) ->
+    Up = maps:values(up(State)),
+    {reply, Up, reset(State, Up)};
 handle_call({shutdown_edge, DrainMs}, _, State) ->
     case maps:values(up(State)) of
         [Link | _] -> {reply, halley_edge_link:shutdown_edge(Link, DrainMs), State};
@@ -109,10 +118,14 @@ wait(Worker, #state{workers = Workers, round = Round} = State) ->
     Next = min(2 * WaitMs, halley_limits:get(redial_ms_max)),
     State#state{workers = Workers#{Worker := #slot{wait_ms = Next}}}.
 
-reset(#state{by_monitor = ByMonitor, workers = Workers, round = Round}) ->
+reset(State) ->
+    reset(State, []).
+
+%% All links but these end.
+reset(#state{by_monitor = ByMonitor, workers = Workers, round = Round}, Stay) ->
     lists:foreach(fun(Monitor) -> demonitor(Monitor, [flush]) end, maps:keys(ByMonitor)),
     lists:foreach(fun halley_edge_link:stop/1,
-                  [Link || #slot{link = Link} <- maps:values(Workers), is_pid(Link)]),
+                  [Link || #slot{link = Link} <- maps:values(Workers), is_pid(Link)] -- Stay),
     #state{round = Round + 1}.
 
 up(#state{workers = Workers}) ->

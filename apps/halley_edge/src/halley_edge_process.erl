@@ -13,7 +13,9 @@
 -type config() :: #{public := string(), api := string(), workers := pos_integer(),
                     socket_dir := file:filename_all(), sandbox := on | off,
                     tls_files := halley_config_tls:files(),
-                    connections_max := pos_integer() | undefined}.
+                    connections_max := pos_integer() | undefined,
+                    %% An edge serves the same addresses, and will stop.
+                    beside => boolean()}.
 %% Process id and start time: a number that was used again is another process.
 -opaque identity() :: {Pid :: non_neg_integer(), StartTicks :: binary()}.
 
@@ -22,7 +24,7 @@
 -define(VARIABLES, ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "RUST_BACKTRACE", "LD_LIBRARY_PATH",
                     "LD_PRELOAD", "FAKETIME_TIMESTAMP_FILE", "FAKETIME_NO_CACHE",
                     "FAKETIME_DONT_FAKE_MONOTONIC", "DONT_FAKE_MONOTONIC"]).
-%% The one switch that is a single word, so that it can be found in a command line.
+%% A single word, so that it can be found in a command line.
 -define(NO_SANDBOX, "--sandbox=off").
 -define(LINE_BYTES_MAX, 1024).
 -define(VERSION_MS_MAX, 5000).
@@ -82,13 +84,14 @@ environment() ->
     [{Name, false} || {Name, _} <- os:env(), not lists:member(Name, ?VARIABLES)].
 
 arguments(#{public := Public, api := Api, workers := Workers, socket_dir := Dir,
-            sandbox := Sandbox, tls_files := Files, connections_max := Max}) ->
+            sandbox := Sandbox, tls_files := Files, connections_max := Max} = Config) ->
     %% For an edge that gets a SIGTERM of its own.
     DrainMs = application:get_env(halley, drain_ms, 10000),
     ["--public", Public, "--api", Api, "--workers", integer_to_list(Workers), "--socket-dir", Dir,
      "--drain-ms", integer_to_list(DrainMs)
      | case Max of undefined -> []; _ -> ["--connections-max", integer_to_list(Max)] end]
     ++ [?NO_SANDBOX || Sandbox =:= off]
+    ++ ["--beside" || maps:get(beside, Config, false)]
     ++ [Word || {Option, File} <- Files, Word <- [Option, File]].
 
 %% What is needed to know later whether this process is still there.

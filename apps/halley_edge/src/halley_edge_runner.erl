@@ -11,6 +11,9 @@
 %% id is known, and /proc is asked about it twice a second, more often while it stops. When the
 %% runner or the brain dies, the edge stays.
 %%
+%% An edge that was started otherwise is replaced: the new one begins beside it, then the old one
+%% stops over `drain.time' (halley_edge_handover).
+%%
 %% A stop is a SHUTDOWN and a deadline, after which the edge is killed. Links stay up meanwhile: a
 %% drain is no reason to lose an event. A second stop may shorten the first.
 -module(halley_edge_runner).
@@ -28,6 +31,7 @@
 -define(WAIT_MS_MIN, 200).
 -define(WAIT_MS_MAX, 5000).
 -define(LASTED_MS, 30000).
+-define(DRAIN_MS, 10000).
 
 -record(state, {
     config :: halley_edge_process:config(),
@@ -35,6 +39,8 @@
     since = 0 :: integer(),
     wait_ms = 0 :: non_neg_integer(),
     last_line = <<>> :: binary(),
+    %% The edge that this one replaces, until it is gone.
+    leaving = none :: none | halley_edge_handover:leaving(),
     %% Who waits for the edge's end, and the timer that ends their patience.
     stopping = no :: no | {[gen_server:from()], Deadline :: integer(), reference()}
 }).
@@ -80,22 +86,39 @@ prepared(Config) ->
         {{error, _} = Unusable, _, _} -> Unusable
     end.
 
-look(Build, #state{config = Config} = Fresh) ->
+look(Build, #state{config = #{socket_dir := Dir} = Config} = Fresh) ->
+    ok = halley_edge_handover:take_back(Dir),
     case halley_edge_adoption:look(Config, Build) of
         {adopt, Identity} ->
             _ = erlang:send_after(?POLL_MS, self(), poll),
             meet(Fresh#state{edge = {adopted, Identity}, since = now_ms()});
+        {replace, OldWorkers, Known} ->
+            Workers = maps:get(workers, Config),
+            Leaving = halley_edge_handover:meet(Dir, OldWorkers, Workers, Known),
+            hand_over(begin_with(Fresh#state{since = now_ms(), leaving = Leaving}));
         none ->
-            begin_with(start_edge(Config), Fresh#state{since = now_ms()});
+            begin_with(Fresh#state{since = now_ms()});
         {error, Line} ->
             cannot(Line, fun() -> begin_later(Fresh) end)
     end.
 
-start_edge(Config) ->
+begin_with(State) ->
+    begin_with(start_edge(State), State).
+
+start_edge(#state{config = Config, leaving = Leaving}) ->
     case halley_edge_process:program() of
-        {ok, Program} -> halley_edge_process:start(Program, Config);
-        {error, _} = Missing -> Missing
+        {ok, Program} ->
+            halley_edge_process:start(Program, Config#{beside => Leaving =/= none});
+        {error, _} = Missing ->
+            Missing
     end.
+
+%% Even if the new edge doesn't stand yet: the old one was started otherwise, and it can't be known
+%% how long it would be served by a brain that tries again.
+hand_over(#state{config = #{socket_dir := Dir, workers := Workers}, leaving = Leaving} = State) ->
+    DrainMs = application:get_env(halley, drain_ms, ?DRAIN_MS),
+    self() ! look_at_leaving,
+    State#state{leaving = halley_edge_handover:begin_drain(Dir, Workers, DrainMs, Leaving)}.
 
 begin_with({ok, Port}, State) ->
     meet(State#state{edge = {port, Port}});
@@ -196,18 +219,27 @@ said(Line, State) ->
     {reply, ok, #state{}} | {noreply, #state{}}.
 handle_call(await_met, _, State) ->
     {reply, ok, State};
-handle_call({stop_edge, _}, _, #state{edge = stopped} = State) ->
+handle_call({stop_edge, DrainMs}, From, #state{leaving = Leaving} = State) ->
+    Sooner = case Leaving of
+        none -> none;
+        _ -> halley_edge_handover:shorten(DrainMs, Leaving)
+    end,
+    stop_edge(DrainMs, From, State#state{leaving = Sooner}).
+
+stop_edge(_, _, #state{edge = stopped, leaving = none, stopping = no} = State) ->
     {reply, ok, State};
-handle_call({stop_edge, DrainMs}, From, #state{edge = none, config = Config} = State) ->
+stop_edge(DrainMs, From, #state{edge = stopped} = State) ->
+    {noreply, stopping(From, now_ms() + DrainMs + ?STOP_MS_MAX, State)};
+stop_edge(DrainMs, From, #state{edge = none, config = Config} = State) ->
     %% There may be one all the same, which something kept from being adopted.
     case halley_edge_adoption:shutdown(maps:get(socket_dir, Config), DrainMs) of
         {ok, {ok, Identity}} ->
             Found = State#state{edge = {adopted, Identity}},
             {noreply, stopping(From, now_ms() + DrainMs + ?STOP_MS_MAX, Found)};
         _ ->
-            {reply, ok, State#state{edge = stopped}}
+            stop_edge(DrainMs, From, State#state{edge = stopped})
     end;
-handle_call({stop_edge, DrainMs}, From, State) ->
+stop_edge(DrainMs, From, State) ->
     ok = shut_down(DrainMs, State),
     {noreply, stopping(From, now_ms() + DrainMs + ?STOP_MS_MAX, State)}.
 
@@ -222,6 +254,8 @@ shut_down(DrainMs, #state{config = #{socket_dir := Dir}, edge = Edge}) ->
             end
     end.
 
+signal(_, stopped) ->
+    ok;
 signal(Signal, {adopted, Identity}) ->
     Signal(Identity);
 signal(Signal, {port, Port}) ->
@@ -246,7 +280,9 @@ stopping(From, Deadline, #state{stopping = {Waiting, Earlier, Timer}} = State) -
 deadline(Deadline) ->
     erlang:send_after(Deadline, self(), too_late, [{abs, true}]).
 
-%% The edge is gone.
+%% The edge is gone; the one that it replaced may have some time yet.
+stopped(#state{leaving = Leaving} = State) when Leaving =/= none ->
+    State#state{edge = stopped};
 stopped(#state{stopping = {Waiting, _, Timer}} = State) ->
     _ = erlang:cancel_timer(Timer),
     ok = halley_edge_dialer:disconnect(),
@@ -262,11 +298,10 @@ handle_info({Port, {data, {_, Line}}}, #state{edge = {port, Port}} = State) ->
     {noreply, said(Line, State)};
 handle_info({Port, {exit_status, Status}}, #state{edge = {port, Port}} = State) ->
     {noreply, ended(Status, State)};
-handle_info(poll, #state{edge = {adopted, Identity}, stopping = Stopping} = State) ->
+handle_info(poll, #state{edge = {adopted, Identity}} = State) ->
     case halley_edge_process:is_alive(Identity) of
         true ->
-            PollMs = case Stopping of no -> ?POLL_MS; _ -> ?STOPPING_POLL_MS end,
-            _ = erlang:send_after(PollMs, self(), poll),
+            _ = erlang:send_after(poll_ms(State), self(), poll),
             {noreply, State};
         false ->
             {noreply, ended(adopted, State)}
@@ -274,13 +309,31 @@ handle_info(poll, #state{edge = {adopted, Identity}, stopping = Stopping} = Stat
 handle_info(too_late, #state{edge = Edge, stopping = {_, _, _}} = State) ->
     ?LOG_WARNING("the edge was asked to stop and still runs: killing it"),
     ok = signal(fun halley_edge_process:kill/1, Edge),
+    State#state.leaving =:= none orelse halley_edge_handover:kill(State#state.leaving),
     {noreply, State};
+handle_info(look_at_leaving, #state{leaving = Leaving} = State) when Leaving =/= none ->
+    {noreply, leaving(halley_edge_handover:is_over(Leaving), State)};
 handle_info(start, #state{edge = none} = State) ->
     {noreply, start(State)};
 handle_info(begin_again, #state{edge = none} = State) ->
     handle_continue(begin_with, State);
 handle_info(_, State) ->
     {noreply, State}.
+
+leaving(true, #state{config = #{socket_dir := Dir, workers := Workers}} = State) ->
+    ?LOG_NOTICE("the edge that was replaced has ended"),
+    ok = halley_edge_handover:forget(Dir, Workers),
+    case State#state{leaving = none} of
+        #state{edge = stopped, stopping = {_, _, _}} = Left -> stopped(Left);
+        Left -> Left
+    end;
+leaving({false, LateMs}, #state{leaving = Leaving} = State) ->
+    LateMs > ?STOP_MS_MAX andalso halley_edge_handover:kill(Leaving),
+    _ = erlang:send_after(poll_ms(State), self(), look_at_leaving),
+    State.
+
+poll_ms(#state{stopping = no}) -> ?POLL_MS;
+poll_ms(_) -> ?STOPPING_POLL_MS.
 
 ended(Status, #state{stopping = no} = State) ->
     ?LOG_ERROR("the edge ended ~ts", [status(Status)]),
@@ -300,8 +353,8 @@ restart_later(#state{since = Since, wait_ms = Waited} = State) ->
     _ = erlang:send_after(WaitMs, self(), start),
     State#state{edge = none, wait_ms = min(?WAIT_MS_MAX, max(?WAIT_MS_MIN, 2 * WaitMs))}.
 
-start(#state{config = #{socket_dir := Dir, workers := Workers} = Config} = State) ->
-    case start_edge(Config) of
+start(#state{config = #{socket_dir := Dir, workers := Workers}} = State) ->
+    case start_edge(State) of
         {ok, Port} ->
             ok = halley_edge_dialer:connect(Dir, Workers, self()),
             State#state{edge = {port, Port}, since = now_ms()};

@@ -166,10 +166,13 @@ main(Arguments) ->
                 true -> {older, 2};
                 false -> Hello#{worker := W}
             end) || W <- lists:seq(0, Count - 1)],
-            until_shutdown()
+            until_shutdown(),
+            [file:delete(halley_edge_dial:path(Dir, W)) || W <- lists:seq(0, Count - 1)],
+            halt(0)
     end.
 
 options(["--sandbox=off" | Rest]) -> options(Rest);
+options(["--beside" | Rest]) -> options(Rest);
 options([Name, Value | Rest]) -> (options(Rest))#{Name => Value};
 options([]) -> #{}.
 
@@ -179,6 +182,6 @@ until_shutdown() ->
     receive
         {_, {shutdown, 4000}} -> until_shutdown();
         {_, {shutdown, DrainMs}} -> _ = erlang:send_after(DrainMs, self(), stop), until_shutdown();
-        stop -> halt(0);
+        stop -> ok;
         _ -> until_shutdown()
     end.

@@ -50,6 +50,10 @@ pub struct Config {
     /// Who signs the certificates that clients of the API must show, in PEM.
     #[arg(long, value_name = "FILE", requires = "api_certificate")]
     pub api_client_ca: Option<PathBuf>,
+    /// Another edge serves these addresses and will stop: begin beside it. What isn't an edge of
+    /// the same user at such an address is an error all the same.
+    #[arg(long)]
+    pub beside: bool,
     /// Does the edge give up what it doesn't need once it listens?
     #[arg(long, value_name = "on|off", value_enum, default_value = "on")]
     pub sandbox: Switch,

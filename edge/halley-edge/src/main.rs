@@ -121,8 +121,9 @@ fn needs(config: &Config) -> Needs {
 /// Finds out whether the addresses are free, and which ports a 0 becomes. Both are held until both
 /// are known, as they must not be one.
 fn take_addresses(config: &mut Config) -> Result<(), String> {
+    let beside = config.beside;
     let take = |key: &str, address: &mut SocketAddr| {
-        let held = worker::listen::probe(*address)
+        let held = worker::listen::probe(*address, beside)
             .and_then(|held| Ok((held.local_addr()?, held)))
             .map_err(|e| format!("{key} = {address}: {}", reason(&e)))?;
         *address = held.0;
@@ -130,6 +131,9 @@ fn take_addresses(config: &mut Config) -> Result<(), String> {
     };
     let _public = take("public.listen", &mut config.public)?;
     let _api = take("api.listen", &mut config.api)?;
+    if config.public == config.api {
+        return Err(format!("api.listen = {}: public.listen has this address", config.api));
+    }
     Ok(())
 }
 

@@ -149,10 +149,9 @@ const FREE: &[libc::c_long] = &[
     libc::SYS_shutdown,
     libc::SYS_write,
     libc::SYS_writev,
-    // The end, and a socket file of it.
+    // The end.
     libc::SYS_exit,
     libc::SYS_exit_group,
-    libc::SYS_unlinkat,
     // Memory, of the allocator and of stacks; mmap and mprotect are below.
     libc::SYS_brk,
     libc::SYS_madvise,
@@ -182,7 +181,7 @@ const FREE: &[libc::c_long] = &[
 /// The same by their older names, which newer processors don't have.
 #[cfg(target_arch = "x86_64")]
 const FREE_BY_OLDER_NAMES: &[libc::c_long] =
-    &[libc::SYS_epoll_wait, libc::SYS_poll, libc::SYS_time, libc::SYS_unlink];
+    &[libc::SYS_epoll_wait, libc::SYS_poll, libc::SYS_time];
 #[cfg(not(target_arch = "x86_64"))]
 const FREE_BY_OLDER_NAMES: &[libc::c_long] = &[libc::SYS_ppoll];
 

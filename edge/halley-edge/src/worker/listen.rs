@@ -15,12 +15,21 @@ const BACKLOG: i32 = 65_535;
 const SEND_BUFFER_BYTES: usize = 262_144;
 
 /// Takes an address for a moment, to find out whether it is free. Workers share a port by
-/// `SO_REUSEPORT`, which would share it with a second edge as well: so this is without.
+/// `SO_REUSEPORT`, which would share it with a second edge as well: so this is without, unless such
+/// an edge is known to be there and to stop (`beside`). It never listens then, as a connection that
+/// it was given would be lost.
 ///
 /// # Errors
 /// What the kernel says to the address.
-pub fn probe(address: SocketAddr) -> io::Result<TcpListener> {
-    TcpListener::bind(address)
+pub fn probe(address: SocketAddr, beside: bool) -> io::Result<TcpListener> {
+    if !beside {
+        return TcpListener::bind(address);
+    }
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket.into())
 }
 
 /// One worker's share of an address. Accepted sockets inherit the options.
@@ -50,7 +59,8 @@ pub fn set_user_timeout(socket: &impl AsFd, timeout: Duration) -> io::Result<()>
 }
 
 /// A worker's socket for the brain. A socket file that was left behind is replaced: the probe of
-/// the addresses has shown by now that no other edge runs here.
+/// the addresses has shown by now that no other edge runs here, or one that this one replaces.
+/// Nobody removes it at the end, when it may be another edge's.
 ///
 /// # Errors
 /// What the kernel says to the path.

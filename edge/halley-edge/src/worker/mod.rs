@@ -249,7 +249,6 @@ impl Worker {
             self.settle();
             if self.stopped() {
                 self.end_link(halley_link::GoodbyeCode::Stopping, "the edge stops");
-                let _ = std::fs::remove_file(self.shared.config.socket_path(self.index));
                 return Ok(());
             }
         }

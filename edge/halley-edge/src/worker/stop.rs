@@ -1,6 +1,7 @@
 //! The end of a worker (`protocol/link.md` 9.1, `protocol/http.md` 13.4).
 //!
 //! 1. At once: no new connections of clients, no new streams, idle connections of clients close.
+//!    Who has connected and not asked yet is answered.
 //! 2. Streams are closed evenly over the drain, each after its last words: where its client goes
 //!    on, and when. Few of them take no longer than they need. The API is served meanwhile and the
 //!    brain goes on delivering.
@@ -22,10 +23,14 @@ use crate::worker::{RUN, Worker};
 
 /// Streams closed in a second at least, so that a drain takes no longer than it needs.
 const CLOSES_PER_S_MIN: u64 = 500;
-/// How long requests that wait for the brain have when the streams are gone.
+/// How long requests that wait for the brain, and who has yet to ask, have when the streams are
+/// gone.
 const ANSWERS_MS: u64 = 300;
 /// How long a stopping worker waits for last writes when the streams are gone.
 const STOP_MS: u64 = 1_000;
+
+/// How often a worker that stops accepts what waits at its public listener.
+const ACCEPT_ROUNDS_MAX: usize = 256;
 
 /// How far a worker has stopped.
 #[derive(Clone, Copy)]
@@ -58,7 +63,7 @@ impl Worker {
         self.close_streams(&mut stopping, drain_ms);
         let done = stopping.emptied_ms.is_some_and(|emptied_ms| {
             let since_ms = self.clock.heard_ms.saturating_sub(emptied_ms);
-            if !stopping.rest_closed && (since_ms >= ANSWERS_MS || self.no_request_waits()) {
+            if !stopping.rest_closed && (since_ms >= ANSWERS_MS || self.nobody_waits()) {
                 stopping.rest_closed = true;
                 self.close_rest();
             }
@@ -70,17 +75,25 @@ impl Worker {
     }
 
     fn stop_accepting(&mut self) -> Stopping {
+        // Whom the kernel has let in already would be cut off with the listener.
+        for _ in 0..ACCEPT_ROUNDS_MAX {
+            self.accept_more[0] = false;
+            if self.open {
+                self.accept(false);
+            }
+            if !self.accept_more[0] || self.accept_failed {
+                break;
+            }
+        }
         self.public = None;
         self.accept_more[0] = false;
         let mut streams = 0;
         for index in 0..self.table.slots() {
             let Some(slot) = self.table.get(index) else { continue };
-            let idle = slot.is_idle();
+            // Who has just come in may still ask, and is told when to come back.
+            let idle = slot.is_idle() && !slot.has(flag::NEWCOMER);
             match slot.phase {
                 Phase::Waiting | Phase::Opening | Phase::Live => streams += 1,
-                Phase::Proxy | Phase::Handshake if !slot.has(flag::API) => {
-                    self.drop_connection(index, CloseReason::Stopping);
-                }
                 Phase::Http if idle && !slot.has(flag::API) => {
                     self.drop_connection(index, CloseReason::Stopping);
                 }
@@ -147,8 +160,8 @@ impl Worker {
         true
     }
 
-    fn no_request_waits(&self) -> bool {
-        self.stats.get(Stat::RequestsInFlight) == 0
+    fn nobody_waits(&self) -> bool {
+        self.stats.get(Stat::RequestsInFlight) == 0 && self.table.newcomers() == 0
     }
 
     /// What is left are connections for requests.

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod admission;
+mod beside;
 mod bodies;
 mod brain;
 mod certificates;
