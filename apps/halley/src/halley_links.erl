@@ -29,7 +29,8 @@
 %% never meets its slot's next owner.
 %%
 %% Delivering asks no process: it reads the ETS table, which belongs to the supervisor.
-%% A restarted registry monitors the writers that it finds there.
+%% A restarted registry monitors the writers that it finds there, and knows by atomics in which
+%% order slots became free.
 -module(halley_links).
 -behaviour(gen_server).
 
@@ -53,6 +54,9 @@
 -define(SLOT_MAX, 1023).
 -define(OVERLOADED, {?MODULE, overloaded}).
 -define(BEHIND, {?MODULE, behind}).
+%% For each slot how many links had ended when its last one did, then how many have.
+-define(ENDED, {?MODULE, ended}).
+-define(ENDED_ALL, (?SLOT_MAX + 1)).
 %% DELIVER without its item and conns, GROUP_DELIVER without its item (link.md 2).
 -define(DELIVER_BYTES, 7).
 -define(GROUP_DELIVER_BYTES, 9).
@@ -76,6 +80,7 @@ new() ->
     ?ABOUT = ets:new(?ABOUT, [named_table, public, {keypos, #about.slot}]),
     ?TABLE = ets:new(?TABLE, [named_table, public, {keypos, #link.slot}, {read_concurrency, true}]),
     persistent_term:put(?BEHIND, atomics:new(?SLOT_MAX, [])),
+    persistent_term:put(?ENDED, atomics:new(?ENDED_ALL, [])),
     persistent_term:put(?OVERLOADED, atomics:new(1, [])).
 
 -spec start_link() -> gen_server:start_ret().
@@ -283,7 +288,9 @@ init([]) ->
     Writers = maps:from_list([{monitor(process, W), S} || #link{slot = S, writer = W} <- Links]),
     Shut = halley_directory:shut_slots() -- Taken,
     Free = lists:seq(1, ?SLOT_MAX) -- (Taken ++ Shut),
-    {ok, #state{free = queue:from_list(Free), writers = Writers,
+    Ended = persistent_term:get(?ENDED),
+    {_, Oldest} = lists:unzip(lists:sort([{atomics:get(Ended, Slot), Slot} || Slot <- Free])),
+    {ok, #state{free = queue:from_list(Oldest), writers = Writers,
                 purges = lists:foldl(fun purge/2, #{}, Shut)}}.
 
 -spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}}.
@@ -332,6 +339,8 @@ terminate(_, _) ->
 
 %% Shut before the row goes: a registry that is killed in between finds one or the other.
 link_down(Slot, State = #state{purges = Purges}) ->
+    Ended = persistent_term:get(?ENDED),
+    ok = atomics:put(Ended, Slot, atomics:add_get(Ended, ?ENDED_ALL, 1)),
     ok = halley_directory:shut(Slot),
     ok = halley_metrics:edge_gone(Slot),
     true = ets:delete(?TABLE, Slot),

@@ -15,7 +15,9 @@
 %%
 %% Invariants: a subject belongs to one shard for as long as ?SHARDS stays what it is, so what a
 %% follower gets about a subject comes in the order of the answers. Events that wait for a shard
-%% are counted before they are sent to it, and never more than `shard_queue_events_max'.
+%% are counted before they are sent to it, and never more than `shard_queue_events_max'. A publisher
+%% that dies in between leaves its events counted: the shard takes them off when, over ?LEFT_LOOKS
+%% looks with nothing in its mailbox, the count never was below them.
 %%
 %% It checks nothing: `halley_router' did. It keeps nothing that another couldn't begin with, so a
 %% killed shard loses no more than the events that waited for it, and their publishers are told.
@@ -36,6 +38,9 @@
 -define(ASKED(Shard), (?SHARDS + (Shard))).
 -define(ASKED_TO_SETTLE(Shard), (2 * ?SHARDS + (Shard))).
 -define(MARK_MS, 250).
+%% Ten seconds of marks: longer than a publisher is on its way from counting to sending. If one ever
+%% takes longer, the count falls below zero when its events have come, and is set right again.
+-define(LEFT_LOOKS, 40).
 %% Words. Room for a batch of events and its receivers: fewer collections that find nothing.
 -define(HEAP, [{min_heap_size, 16384}, {min_bin_vheap_size, 131072}]).
 
@@ -50,7 +55,9 @@
 -type error() :: overloaded | unavailable | history_failed | disk_full | data_dir_moved.
 -record(state, {shard :: index(), id_prefix :: halley_event:id_prefix(),
                 marked = 0 :: halley_cursor:seq(),
-                groups :: halley_groups_shard:groups()}).
+                groups :: halley_groups_shard:groups(),
+                %% Looks at an empty mailbox, and the lowest count of them.
+                looks = 0 :: non_neg_integer(), lowest = infinity :: integer() | infinity}).
 
 %% Makes the counts of waiting events.
 -spec new() -> ok.
@@ -199,12 +206,28 @@ handle_cast(mark, State = #state{shard = Shard}) ->
 -spec handle_info(term(), #state{}) -> {noreply, #state{}}.
 handle_info(mark, State = #state{marked = Marked}) ->
     mark_later(),
+    Looked = take_off_what_was_left(State),
     case lists:max(tuple_to_list(halley_history:heads())) of
-        Marked -> {noreply, State};
-        _ -> {noreply, mark(State)}
+        Marked -> {noreply, Looked};
+        _ -> {noreply, mark(Looked)}
     end;
 handle_info(_, State) ->
     {noreply, State}.
+
+take_off_what_was_left(State = #state{shard = Shard, looks = Looks, lowest = Lowest}) ->
+    Queued = persistent_term:get(?QUEUED),
+    case {process_info(self(), message_queue_len), atomics:get(Queued, Shard)} of
+        {{message_queue_len, 0}, Count} when Count < 0 ->
+            ok = atomics:sub(Queued, Shard, Count),
+            State#state{looks = 0, lowest = infinity};
+        {{message_queue_len, 0}, Count} when Looks < ?LEFT_LOOKS ->
+            State#state{looks = Looks + 1, lowest = min(Count, Lowest)};
+        {{message_queue_len, 0}, Count} ->
+            ok = atomics:sub(Queued, Shard, min(Count, Lowest)),
+            State#state{looks = 0, lowest = infinity};
+        _ ->
+            State
+    end.
 
 mark_later() ->
     _ = erlang:send_after(?MARK_MS, self(), mark),

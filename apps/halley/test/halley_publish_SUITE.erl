@@ -18,7 +18,8 @@ all() ->
      history_that_cannot_be_written, history_that_is_too_slow, write_fails,
      shards_mark_their_places, idle_shards_are_quiet, marks_when_asked,
      mark_is_behind_the_events, shard_that_starts_anew_leaves_links_to_the_history,
-     unfollow_of_quiet_subject_is_not_recorded].
+     unfollow_of_quiet_subject_is_not_recorded,
+     publishers_that_die_leave_nothing_counted].
 
 init_per_testcase(_, Config) ->
     halley_test_brain:start(halley_test_brain:quiet(Config)).
@@ -253,3 +254,21 @@ unfollow_of_quiet_subject_is_not_recorded(_) ->
     ?assertEqual([Seq], halley_history:unfollows_of(<<"loud">>, 0)),
     ?assertEqual([], halley_history:unfollows_of(<<"quiet">>, 0)),
     ?assertEqual([], halley_history:unfollows(<<"bob">>, 0)).
+
+%% They die between counting their events and sending them; nor does a count stay that was too low.
+publishers_that_die_leave_nothing_counted(_) ->
+    Shard = halley_shard:of_subject(<<"ann">>),
+    ok = meck:new(halley_limits, [passthrough, no_link]),
+    ok = meck:expect(halley_limits, get, fun
+        (shard_queue_events_max) -> exit(killed);
+        (Name) -> meck:passthrough([Name])
+    end),
+    Drafts = [{Shard, memory, [x, y, z]}],
+    {_, Monitor} = spawn_monitor(fun() -> halley_shard:publish_all(Drafts) end),
+    receive {'DOWN', Monitor, _, _, killed} -> ok end,
+    ok = meck:unload(halley_limits),
+    ?assertEqual(3, halley_shard:queued()),
+    wait(fun() -> halley_shard:queued() =:= 0 end),
+    ok = atomics:sub(persistent_term:get({halley_shard, queued}), Shard, 7),
+    wait(fun() -> atomics:get(persistent_term:get({halley_shard, queued}), Shard) =:= 0 end),
+    {ok, _} = halley:publish(<<"ann">>, 1).

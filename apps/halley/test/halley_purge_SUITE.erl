@@ -13,7 +13,7 @@ suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [link_dies_and_is_purged, purge_is_interrupted, stop_waits_for_purges,
-     no_purge_outlives_its_registry].
+     no_purge_outlives_its_registry, free_slots_keep_their_order].
 
 init_per_suite(Config) ->
     halley_test_brain:quiet(Config).
@@ -37,6 +37,20 @@ link_dies_and_is_purged(_) ->
     ?assertEqual(gone, halley_links:deliver(Slot, {1, 1, <<>>}, <<1:64>>)),
     ?assertEqual([Other], [S || #{slot := S} <- halley_links:list()]),
     {ok, #{sessions := 0}} = halley:publish(<<"2">>, 1).
+
+%% halley_links: "the slot that was free for the longest is given out first", by a registry that was
+%% restarted as well.
+free_slots_keep_their_order(_) ->
+    Slots = [begin
+                 {Writer, Slot, _} = link_with([]),
+                 exit(Writer, kill),
+                 wait(fun() -> halley_links:list() =:= [] end),
+                 wait(fun() -> halley_directory:shut_slots() =:= [] end),
+                 Slot
+             end || _ <- lists:seq(1, 3)],
+    ok = kill_and_wait(halley_links),
+    {_, Next, _} = link_with([]),
+    ?assertNot(lists:member(Next, Slots)).
 
 %% The purge waits for the directory's owner when that is killed: it is done again.
 purge_is_interrupted(_) ->

@@ -18,8 +18,7 @@
 %% themselves, 8.3), or there was nothing to do.
 %%
 %% Lifetimes: writer, replays (halley_edge_replays) and requests are linked to this process and none
-%% of them outlives it. A request's death is its answer's business; that of the others is the
-%% link's.
+%% of them outlives it. A request's death is its answer's business, the others' ends the link.
 -module(halley_edge_link).
 -behaviour(gen_server).
 
@@ -54,10 +53,10 @@
     buffer = <<>> :: binary(),
     sync = before :: before | running | done,
     window :: pos_integer() | undefined,
-    %% What the worker may still send, and what was dealt with and isn't given back yet.
-    allowance = 0 :: integer(),
-    dealt = 0 :: non_neg_integer(),
+    allowance = 0 :: integer(),          % what the worker may still send
+    dealt = 0 :: non_neg_integer(),      % and isn't given back yet
     heard_at = 0 :: integer(),
+    doubted_at = [] :: [integer()],      % `heard_at' of a silence that was too long
     nonce = 0 :: non_neg_integer(),
     looks = halley_edge_rest:new() :: halley_edge_rest:looks()
 }).
@@ -269,17 +268,19 @@ token_keys(#state{token_keys = Version, writer = Writer} = State) ->
 
 %%% Time
 
+%% Who stood still finds the tick before what came meanwhile: that counts by the next one.
 tick(#state{heard_at = HeardAt, writer = Writer, nonce = Nonce, requests = Requests} = State) ->
-    Silence = now_ms() - HeardAt,
-    case halley_limits:get(silence_ms) of
-        Max when Silence > Max ->
+    Max = halley_limits:get(silence_ms),
+    case now_ms() - HeardAt of
+        Silence when Silence > Max, State#state.doubted_at =:= [HeardAt] ->
             broken(<<"4.5">>, "nothing heard for ~b ms", [Silence], State);
-        _ ->
+        Silence ->
             _ = erlang:send_after(halley_limits:get(heartbeat_ms), self(), tick),
             ok = halley_edge_writer:free(Writer, {ping, Nonce}),
             Inspections = halley_edge_inspections:expire(State#state.inspections),
-            bounded(rest(State#state{requests = halley_edge_requests:tick(Requests),
-                                     nonce = Nonce + 1, inspections = Inspections}))
+            bounded(rest(State#state{doubted_at = [HeardAt || Silence > Max], nonce = Nonce + 1,
+                                     requests = halley_edge_requests:tick(Requests),
+                                     inspections = Inspections}))
     end.
 
 %% The heaps of a login or a storm: on 56 links they were a quarter of the brain's memory

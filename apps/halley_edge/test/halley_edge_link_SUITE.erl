@@ -15,7 +15,8 @@ all() ->
     [handshake_carries_the_settings, bad_magic, wrong_version, second_hello,
      first_frame_not_hello, handshake_timeout, frame_too_large, unknown_type, wrong_direction,
      open_before_sync, credit_is_given_back, credit_overflow, frames_wait_for_credit,
-     heartbeat_overtakes_large_frames, silence_closes, ping_flood_is_bounded, open_and_close,
+     heartbeat_overtakes_large_frames, silence_closes,
+     silence_of_its_own_is_not_the_peers, ping_flood_is_bounded, open_and_close,
      bad_ids_are_refused, too_many_ids, forged_close_changes_nothing, link_cut_during_sync,
      two_links_do_not_disturb, deliver_reaches_the_edge, large_event_is_split_by_conns,
      a_full_deliver_passes_its_event, close_sessions, stats_reach_metrics,
@@ -152,6 +153,22 @@ silence_closes(Config) ->
     fake_edge:mute(Edge),
     ok = halley_edge_test_brain:limits(#{silence_ms => 1000, heartbeat_ms => 50}),
     expect_goodbye(Edge, 4, <<"4.5">>).
+
+%% 4.5: "a side that stood still itself reads what has come before it judges".
+silence_of_its_own_is_not_the_peers(Config) ->
+    Edge = linked(Config),
+    Link = link_process(0),
+    fake_edge:mute(Edge),
+    ok = halley_edge_test_brain:limits(#{silence_ms => 3000, heartbeat_ms => 1000}),
+    %% Its last tick has heard nothing either.
+    timer:sleep(1500),
+    true = erlang:suspend_process(Link),
+    timer:sleep(3500),
+    fake_edge:send(Edge, {pong, 1}),
+    timer:sleep(200),
+    true = erlang:resume_process(Link),
+    alive(Edge),
+    ?assertEqual(Link, link_process(0)).
 
 %% PINGs are free, their answers wait in the brain if nobody reads them.
 ping_flood_is_bounded(Config) ->

@@ -39,6 +39,9 @@ const INDEX_BITS: u32 = 24;
 const INDEX_MASK: u64 = (1 << INDEX_BITS) - 1;
 /// A slot's `tag` holds its flags in this many bits and its generation above them.
 const FLAG_BITS: u32 = 10;
+/// What is left for the generation (link.md 2.4).
+const GENERATION_BITS: u32 = u32::BITS - FLAG_BITS;
+const _: () = assert!(INDEX_BITS + GENERATION_BITS <= 48);
 /// Connections that a table can hold.
 pub const CONNECTIONS_LIMIT: usize = 1 << INDEX_BITS;
 

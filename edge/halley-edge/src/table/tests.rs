@@ -18,6 +18,19 @@ pub fn enter(table: &mut Table) -> u32 {
     table.insert(socket(), 0, Address::NONE)
 }
 
+/// 2.4: "the slot's generation (22 bits above them": what the page says is what a slot has, and
+/// "is not used again until all others were".
+#[test]
+fn a_generation_has_the_bits_that_the_page_says() {
+    let page = include_str!("../../../../protocol/link.md");
+    assert!(page.contains(&format!("(low {INDEX_BITS} bits)")));
+    assert!(page.contains(&format!("({GENERATION_BITS} bits above them;")));
+    let last = (1 << GENERATION_BITS) - 1;
+    assert_eq!(Slot::free(last).generation(), last);
+    assert_eq!(Slot::free(last + 1).generation(), 0);
+    assert!(u64::from(last) << INDEX_BITS | INDEX_MASK < 1 << (INDEX_BITS + GENERATION_BITS));
+}
+
 /// 2.4: a frame about a connection that is gone never meets its successor.
 #[test]
 fn an_id_names_one_connection() {
