@@ -1,6 +1,7 @@
 %% Constants of protocol/link.md that more than one module needs.
 
--define(LINK_VERSION, 4).
+-define(LINK_VERSION, 5).                   % 3.2: the highest that this brain speaks,
+-define(LINK_VERSION_MIN, 4).               % and the lowest
 -define(FRAME_BYTES_MAX, 262144).           % 2.1
 -define(CONN_LIMIT, (1 bsl 48)).            % 2.4
 -define(METRICS_MAX, 256).                  % 3.4

@@ -275,30 +275,31 @@ item(_) ->
 
 %% Magic and version come first and alone: what follows them in another version may have another
 %% shape.
-hello_window(<<"HLY1", ?LINK_VERSION:16, Window:32, Rest/binary>>) ->
+hello_window(<<"HLY1", Version:16, _/binary>>)
+  when Version < ?LINK_VERSION_MIN; Version > ?LINK_VERSION ->
+    breaks(<<"3.2">>, "~b to ~b here, ~b there", [?LINK_VERSION_MIN, ?LINK_VERSION, Version]);
+hello_window(<<"HLY1", Version:16, Window:32, Rest/binary>>) ->
     Window >= ?WINDOW_BYTES_MIN orelse breaks(<<"4.1">>, "a window of ~b bytes", [Window]),
-    {Window, Rest};
-hello_window(<<"HLY1", ?LINK_VERSION:16, _/binary>>) ->
+    {Version, Window, Rest};
+hello_window(<<"HLY1", _:16, _/binary>>) ->
     breaks(<<"2.3">>, "a hello that ends in its window", []);
-hello_window(<<"HLY1", Version:16, _/binary>>) ->
-    breaks(<<"3.2">>, "version ~b here, ~b there", [?LINK_VERSION, Version]);
 hello_window(_) ->
     breaks(<<"3.1">>, "a hello without the magic HLY1", []).
 
-hello_brain({Window, <<Length, Node:Length/binary, Count:16, List/binary>>}) ->
-    {hello_brain, #{version => ?LINK_VERSION, window => Window, node => Node,
+hello_brain({Version, Window, <<Length, Node:Length/binary, Count:16, List/binary>>}) ->
+    {hello_brain, #{version => Version, window => Window, node => Node,
                     settings => only_pairs(16#10, Count, List)}};
-hello_brain({_, Rest}) ->
+hello_brain({_, _, Rest}) ->
     shape(16#10, Rest).
 
-hello_edge({Window, <<Pid:32, Worker:16, Workers:16, L1, Build:L1/binary, L2, Public:L2/binary,
-                      L3, Api:L3/binary, ConnectionsMax:32, Count:16, List/binary>>}) ->
+hello_edge({V, Window, <<Pid:32, Worker:16, Workers:16, L1, Build:L1/binary, L2, Public:L2/binary,
+                         L3, Api:L3/binary, ConnectionsMax:32, Count:16, List/binary>>}) ->
     Count =< ?METRICS_MAX orelse breaks(<<"3.4">>, "~b metrics", [Count]),
-    {hello_edge, #{version => ?LINK_VERSION, window => Window, pid => Pid, worker => Worker,
+    {hello_edge, #{version => V, window => Window, pid => Pid, worker => Worker,
                    workers => Workers, build => Build, public_listen => Public,
                    api_listen => Api, connections_max => ConnectionsMax,
                    metrics => metrics(Count, List)}};
-hello_edge({_, Rest}) ->
+hello_edge({_, _, Rest}) ->
     shape(16#40, Rest).
 
 metrics(0, <<>>) ->

@@ -83,8 +83,11 @@ restore(Path) -> file:rename(second_name(Path), Path).
 
 greet(Socket) ->
     Window = max(?WINDOW_BYTES_MIN, halley_limits:get(link_window_bytes)),
-    Hello = {hello_brain, #{version => ?LINK_VERSION, window => Window,
-                            node => atom_to_binary(node()), settings => halley_limits:for_edge()}},
+    %% 3.2: a worker of before this clause knows the lowest version only, and not this setting.
+    Highest = {<<"link_version_max">>, integer_to_binary(?LINK_VERSION)},
+    Hello = {hello_brain, #{version => ?LINK_VERSION_MIN, window => Window,
+                            node => atom_to_binary(node()),
+                            settings => [Highest | halley_limits:for_edge()]}},
     Deadline = now_ms() + halley_limits:get(handshake_ms_max),
     {Version, Keys} = token_keys(halley_token_keys:current()),
     case gen_tcp:send(Socket, [halley_edge_codec:encode(Hello) | Keys]) of

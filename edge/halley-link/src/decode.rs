@@ -1,10 +1,11 @@
 //! Reading frames: every field is checked, and what is wrong is named by its clause.
 
+use crate::version::HELLO_SINCE;
 use crate::wire::Reader;
 use crate::{
     DELIVER_CONNS_MAX, Error, Event, FLAG_CLOSE, FLAG_END, FLAG_EXPECT, FLAG_LAST, Frame, Item,
     KEYS_BYTES_MAX, List, MAGIC, METRICS_MAX, Pair, SHARDS_MAX, SessionState, TRANSPORT_MAX,
-    VERSION, Value, WINDOW_BYTES_MIN,
+    VERSION, VERSION_MIN, Value, WINDOW_BYTES_MIN,
 };
 
 impl<'a> Frame<'a> {
@@ -47,7 +48,8 @@ fn of_brain<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Frame<'a>, Error> {
         0x10 => {
             magic(r)?;
             Frame::HelloBrain {
-                version: version(r)?,
+                // The lowest that the brain speaks.
+                version: version(r, HELLO_SINCE)?,
                 window: window(r)?,
                 node: r.str8()?,
                 settings: List::read(r)?,
@@ -128,10 +130,10 @@ fn magic(from: &mut Reader<'_>) -> Result<(), Error> {
     }
 }
 
-fn version(from: &mut Reader<'_>) -> Result<u16, Error> {
+fn version(from: &mut Reader<'_>, lowest: u16) -> Result<u16, Error> {
     match from.u16()? {
-        VERSION => Ok(VERSION),
-        _ => Err(Error::new("3.2", "peer speaks another version than 3")),
+        version if (lowest..=VERSION).contains(&version) => Ok(version),
+        _ => Err(Error::new("3.2", "peer speaks no version that this side speaks")),
     }
 }
 
@@ -235,7 +237,7 @@ fn metric_name(name: &[u8]) -> bool {
 fn hello_edge<'a>(from: &mut Reader<'a>) -> Result<Frame<'a>, Error> {
     magic(from)?;
     let frame = Frame::HelloEdge {
-        version: version(from)?,
+        version: version(from, VERSION_MIN)?,
         window: window(from)?,
         pid: from.u32()?,
         worker: from.u16()?,

@@ -17,6 +17,7 @@ mod deframer;
 mod encode;
 mod frame;
 mod list;
+mod version;
 mod wire;
 
 pub use credit::Credit;
@@ -24,14 +25,13 @@ pub use cursor::Cursor;
 pub use deframer::{Deframer, RawFrame};
 pub use frame::Frame;
 pub use list::{ClosedSession, Event, Item, List, Metric, NumberedSession, Pair, Session, Value};
+pub use version::{VERSION, VERSION_MAX_SETTING, VERSION_MIN, common};
 pub use wire::Reader;
 
 /// Largest `length` of a frame: its type and its payload (2.1).
 pub const FRAME_BYTES_MAX: usize = 262_144;
 /// Smallest window a hello may grant (4.1).
 pub const WINDOW_BYTES_MIN: u32 = 524_288;
-/// Version that this crate speaks (3.2).
-pub const VERSION: u16 = 4;
 /// First bytes of both hellos.
 pub const MAGIC: [u8; 4] = *b"HLY1";
 /// Most connections in one DELIVER (7.3).

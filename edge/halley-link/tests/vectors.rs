@@ -322,3 +322,18 @@ fn these_frames_are_free() {
     let free: Vec<u8> = (0..=255).filter(|kind| !Frame::costs(*kind)).collect();
     assert_eq!(free, [0x01, 0x02, 0x03, 0x04, 0x10, 0x1d, 0x40]);
 }
+
+/// 3.2: "both take the highest that the other one speaks, too".
+#[test]
+fn versions_in_common() {
+    let text = include_str!("../../../protocol/link-versions.json");
+    let cases: Vec<Json> = serde_json::from_str(text).unwrap();
+    for case in &cases {
+        let range = |side: &str| {
+            let end = |i: usize| case[side][i].as_u64().unwrap() as u16;
+            (end(0), end(1))
+        };
+        let found = halley_link::common(range("edge"), range("brain"));
+        assert_eq!(found.map(u64::from), case["version"].as_u64(), "{case}");
+    }
+}

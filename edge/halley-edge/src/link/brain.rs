@@ -2,7 +2,10 @@
 
 use std::io;
 
-use halley_link::{CloseReason, ClosedSession, Frame, GoodbyeCode, List, NumberedSession, VERSION};
+use halley_link::{
+    CloseReason, ClosedSession, Frame, GoodbyeCode, List, NumberedSession, Pair, VERSION,
+    VERSION_MAX_SETTING, VERSION_MIN, common,
+};
 use halley_wire::Gap;
 
 use crate::http::request;
@@ -23,6 +26,21 @@ use crate::worker::{RUN, Worker};
 const READ_BYTES_PER_ROUND: usize = 2_097_152;
 /// STATS is sent this often.
 const STATS_MS: u64 = 1_000;
+/// The version that this link has: the highest in common with a brain that speaks `lowest` to what
+/// its settings say, or that alone (3.2).
+fn version_with(lowest: u16, settings: List<'_, Pair<'_>>) -> Result<u16, LinkEnd> {
+    let highest = match settings.iter().find(|pair| pair.name == VERSION_MAX_SETTING) {
+        None => lowest,
+        Some(pair) => std::str::from_utf8(pair.value)
+            .ok()
+            .and_then(|value| value.parse().ok())
+            .filter(|highest| *highest >= lowest)
+            .ok_or(LinkEnd::broken("3.3", "setting link_version_max"))?,
+    };
+    common((VERSION_MIN, VERSION), (lowest, highest))
+        .ok_or_else(|| LinkEnd::version(&format!("versions {lowest} to {highest}")))
+}
+
 impl Worker {
     /// Queues a frame for the brain; without a brain it is dropped, the next sync makes up for it.
     pub(crate) fn send(&mut self, frame: &Frame<'_>) {
@@ -107,11 +125,12 @@ impl Worker {
     fn frame(&mut self, frame: &Frame<'_>) -> Result<(), LinkEnd> {
         let up = self.link.as_ref().is_some_and(|link| link.up);
         match *frame {
-            Frame::HelloBrain { window, settings, node, version: _ } if !up => {
+            Frame::HelloBrain { window, settings, node, version: lowest } if !up => {
+                let version = version_with(lowest, settings)?;
                 let settings = Settings::read(settings).map_err(|name| {
                     LinkEnd::Broken(GoodbyeCode::Handshake, format!("setting {name} (3.3)"))
                 })?;
-                self.meet(window, settings, node)
+                self.meet(version, window, settings, node)
             }
             Frame::Goodbye { reason, .. } => {
                 Err(LinkEnd::Goodbye(String::from_utf8_lossy(reason).into_owned()))
@@ -184,7 +203,13 @@ impl Worker {
     }
 
     /// The handshake: answers, takes the settings, begins the sync.
-    fn meet(&mut self, window: u32, settings: Settings, node: &[u8]) -> Result<(), LinkEnd> {
+    fn meet(
+        &mut self,
+        version: u16,
+        window: u32,
+        settings: Settings,
+        node: &[u8],
+    ) -> Result<(), LinkEnd> {
         let last = std::mem::replace(&mut self.settings, settings).auth_mode;
         self.end_groups();
         self.auth_changed(last);
@@ -195,7 +220,7 @@ impl Worker {
         link.granted(window);
         link.up = true;
         link.send(&Frame::HelloEdge {
-            version: VERSION,
+            version,
             window: WINDOW_BYTES,
             pid: std::process::id(),
             worker: self.index,

@@ -1,6 +1,6 @@
 //! Why a link ends, and which GOODBYE says so (`protocol/link.md` 1.3, 2.7).
 
-use halley_link::{Error, GoodbyeCode, RawFrame, VERSION};
+use halley_link::{Error, GoodbyeCode, RawFrame, VERSION, VERSION_MIN};
 
 /// Why a link ends.
 pub enum LinkEnd {
@@ -23,11 +23,18 @@ impl LinkEnd {
         match theirs.filter(|_| error.clause == "3.2") {
             Some(theirs) => {
                 let theirs = u16::from_be_bytes(*theirs);
-                let why = format!("the brain speaks version {theirs}, this edge {VERSION} (3.2)");
-                LinkEnd::Broken(GoodbyeCode::Version, why)
+                LinkEnd::version(&format!("version {theirs}"))
             }
             None => error.into(),
         }
+    }
+
+    /// There is no version in common (3.2).
+    pub fn version(theirs: &str) -> LinkEnd {
+        let why = format!(
+            "the brain speaks {theirs}, this edge versions {VERSION_MIN} to {VERSION} (3.2)"
+        );
+        LinkEnd::Broken(GoodbyeCode::Version, why)
     }
 }
 
@@ -35,7 +42,7 @@ impl From<Error> for LinkEnd {
     fn from(error: Error) -> LinkEnd {
         let code = match error.clause {
             "3.2" => GoodbyeCode::Version,
-            "3.1" | "4.1" => GoodbyeCode::Handshake,
+            "3.1" | "3.3" | "4.1" => GoodbyeCode::Handshake,
             _ => GoodbyeCode::BadFrame,
         };
         LinkEnd::Broken(code, error.to_string())

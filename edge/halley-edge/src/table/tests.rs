@@ -28,7 +28,7 @@ fn a_generation_has_the_bits_that_the_page_says() {
     let last = (1 << GENERATION_BITS) - 1;
     assert_eq!(Slot::free(last).generation(), last);
     assert_eq!(Slot::free(last + 1).generation(), 0);
-    assert!(u64::from(last) << INDEX_BITS | INDEX_MASK < 1 << (INDEX_BITS + GENERATION_BITS));
+    assert_eq!((Slot::free(last).tag, INDEX_BITS), (last << FLAG_BITS, 24));
 }
 
 /// 2.4: a frame about a connection that is gone never meets its successor.

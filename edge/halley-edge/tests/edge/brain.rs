@@ -124,6 +124,7 @@ pub struct Brain {
     pub sync_cursor: String,
     /// Give credit back for what was read (4.3)?
     pub generous: bool,
+    pub version: u16,
     /// Costly bytes that were read.
     pub costly: usize,
     /// By connection: why its session ended (2.8).
@@ -152,6 +153,7 @@ impl Brain {
             stats: Vec::new(),
             sync_cursor: String::new(),
             generous: true,
+            version: 0,
             costly: 0,
             reasons: HashMap::new(),
             cursors: HashMap::new(),
@@ -184,6 +186,11 @@ impl Brain {
     }
 
     pub fn hello(&mut self, settings: &[(&str, &str)], window: u32) {
+        self.hello_of(VERSION, settings, window);
+    }
+
+    /// That of a brain whose lowest version this is.
+    pub fn hello_of(&mut self, version: u16, settings: &[(&str, &str)], window: u32) {
         let mut items = Vec::new();
         // What is drawn around 1 is 1 (http.md 13.3): the welcome that most tests expect.
         let fixed = ("stream_retry_ms", "1");
@@ -192,7 +199,7 @@ impl Brain {
             Pair { name: name.as_bytes(), value: value.as_bytes() }.write(&mut items);
         }
         self.send(&Frame::HelloBrain {
-            version: VERSION,
+            version,
             window,
             node: b"test@127.0.0.1",
             settings: List::from_items((settings.len() + fixed.iter().len()) as u16, &items),
@@ -238,7 +245,8 @@ impl Brain {
                 Frame::Stats { values } => self.stats = values.iter().map(|v| v.0).collect(),
                 frame => {
                     match frame {
-                        Frame::HelloEdge { metrics, .. } => {
+                        Frame::HelloEdge { metrics, version, .. } => {
+                            self.version = version;
                             self.metrics = metrics.iter().map(|metric| text(metric.name)).collect();
                         }
                         Frame::Close { sessions } => {

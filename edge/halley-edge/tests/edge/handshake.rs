@@ -62,7 +62,7 @@ fn there_is_one_hello() {
     assert!(reason.contains("3.1"), "{reason}");
 }
 
-/// 3.2: "If they differ, the side that sees it sends GOODBYE 2 with both versions in the reason."
+/// 3.2: "If there is none, the side that sees it sends GOODBYE 2 with both in the reason."
 #[test]
 fn another_version_is_refused_with_both() {
     let edge = Edge::alone(&[]);
@@ -74,9 +74,40 @@ fn another_version_is_refused_with_both() {
     let (code, reason) = goodbye(brain.next());
     assert_eq!(code, 2);
     assert!(
-        reason.contains("777") && reason.contains(&format!("edge {} ", halley_link::VERSION)),
+        reason.contains("777") && reason.contains(&format!("to {} ", halley_link::VERSION)),
         "{reason}"
     );
+}
+
+/// 3.2: a brain says its lowest version, and its highest in `link_version_max`; one of before the
+/// clause says one.
+#[test]
+fn the_highest_version_in_common_is_taken() {
+    let edge = Edge::alone(&[]);
+    for (lowest, highest, taken) in [
+        (4, None, Some(4)),
+        (4, Some("4"), Some(4)),
+        (4, Some("5"), Some(5)),
+        (4, Some("9"), Some(5)),
+        (5, Some("6"), Some(5)),
+        (6, Some("7"), None),
+    ] {
+        let mut brain = edge.dial();
+        let settings: Vec<_> = highest.map(|max| ("link_version_max", max)).into_iter().collect();
+        brain.hello_of(lowest, &settings, WINDOW);
+        match brain.next() {
+            Seen::HelloEdge { .. } => {
+                assert_eq!(Some(brain.version), taken, "{lowest} {highest:?}")
+            }
+            other => assert_eq!((goodbye(other).0, taken), (2, None), "{lowest} {highest:?}"),
+        }
+    }
+    for bad in ["3", "many", "", "65536"] {
+        let mut brain = edge.dial();
+        brain.hello_of(4, &[("link_version_max", bad)], WINDOW);
+        let (code, reason) = goodbye(brain.next());
+        assert!(code == 3 && reason.contains("link_version_max"), "{bad}: {reason}");
+    }
 }
 
 /// 3.3: "A name that the edge does not know is ignored; a value that it cannot use is GOODBYE 3
