@@ -12,9 +12,16 @@ use crate::HttpError;
 /// The path and, after the first `?`, the query of a target; both still encoded.
 pub fn split(target: &str) -> (&str, Option<&str>) {
     match target.split_once('?') {
+        Some(("", query)) => ("/", Some(query)),
         Some((path, query)) => (path, Some(query)),
         None => (target, None),
     }
+}
+
+/// The target with its path: an absolute one may have a query alone, whose path is `/` (RFC 9110
+/// section 4.2.3).
+pub fn with_path(target: &str) -> Cow<'_, str> {
+    if target.starts_with('?') { Cow::Owned(format!("/{target}")) } else { Cow::Borrowed(target) }
 }
 
 /// The decoded segments of a path: `/test/a%20b` has `test` and `a b`; `/` has one, empty.
@@ -57,7 +64,7 @@ pub fn without<'t>(target: &'t str, name: &str) -> Cow<'t, str> {
     let (path, query) = split(target);
     let is_named = |pair: &&str| names(pair.split('=').next().unwrap_or_default(), name);
     let Some(query) = query.filter(|query| query.split('&').any(|pair| is_named(&pair))) else {
-        return Cow::Borrowed(target);
+        return with_path(target);
     };
     let left: Vec<&str> = query.split('&').filter(|pair| !is_named(pair)).collect();
     if left.is_empty() {

@@ -20,13 +20,14 @@ fn decode(input: &[u8]) -> Result<(Vec<u8>, usize, bool), HttpError> {
 
 #[test]
 fn chunks_are_put_together() {
-    let table: [(&str, &str, &str); 7] = [
+    let table: [(&str, &str, &str); 8] = [
         ("0\r\n\r\n", "", ""),
         ("5\r\nhello\r\n0\r\n\r\nGET", "hello", "GET"),
         ("3\r\na\r\n\r\n00A\r\n0123456789\r\n000\r\n\r\n", "a\r\n0123456789", ""),
         ("1;a=b;c=\"d\"\r\nx\r\n0;e\r\n\r\n", "x", ""),
         // 7.1.1: "bad" white space, which a recipient must parse.
         ("1 ;a\r\nx\r\n0\t ; a\r\n\r\n", "x", ""),
+        ("1; a = \"\\\" ;\u{e9}\" ;b;c=d\r\nx\r\n0\r\n\r\n", "x", ""),
         // 7.1.2: trailers; 6.5.1: a recipient may discard them.
         ("1\r\nx\r\n0\r\nA: b\r\nContent-Length: 9\r\n\r\n", "x", ""),
         ("0\r\n\r\n\r\n", "", "\r\n"),
@@ -41,7 +42,20 @@ fn chunks_are_put_together() {
 
 #[test]
 fn what_breaks_the_grammar_is_refused() {
-    let table: [&[u8]; 27] = [
+    let table: [&[u8]; 39] = [
+        // 7.1.1: chunk-ext-name and chunk-ext-val.
+        b"1;\r",
+        b"1; \r",
+        b"1;;a\r",
+        b"1;a;\r",
+        b"1;=b\r",
+        b"1;a=\r",
+        b"1;a=\"b\r",
+        b"1;a=\"b\"c\r",
+        b"1;a=b\"\r",
+        b"1;a=\"b\\\"\r",
+        b"1;a b\r",
+        b"1;a \r",
         b"\r\n",
         b";a\r\n",
         b"g\r\n",

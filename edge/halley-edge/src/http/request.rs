@@ -92,7 +92,7 @@ fn write_headers(
 
 /// The target as it travels on.
 fn target_of<'r>(req: &Request<'r>, api: bool) -> Cow<'r, str> {
-    if api { Cow::Borrowed(req.target) } else { target::without(req.target, TOKEN_PARAMETER) }
+    if api { target::with_path(req.target) } else { target::without(req.target, TOKEN_PARAMETER) }
 }
 
 /// Who asks, for the brain (link.md 12.6).

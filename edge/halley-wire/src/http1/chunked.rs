@@ -47,6 +47,7 @@ enum State {
     },
     Extension {
         size: u64,
+        part: Part,
     },
     SizeLf {
         size: u64,
@@ -62,6 +63,53 @@ enum State {
     TrailerLineLf,
     LastLf,
     Done,
+}
+
+/// Where in `*( BWS ";" BWS name [ BWS "=" BWS ( token / quoted-string ) ] )` an extension is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    BeforeName,
+    Name,
+    AfterName,
+    BeforeValue,
+    Value,
+    Quoted,
+    /// Behind the backslash of a quoted pair.
+    Escaped,
+    /// Behind the closing quote.
+    AfterQuoted,
+    /// White space behind a value, which only another extension may follow.
+    AfterValue,
+}
+
+impl Part {
+    /// What follows when this byte comes; `None` for a byte that can't.
+    fn step(self, byte: u8) -> Option<Part> {
+        let blank = matches!(byte, b' ' | b'\t');
+        Some(match (self, byte) {
+            (Part::BeforeName, _) if blank => Part::BeforeName,
+            (Part::BeforeName | Part::Name, _) if is_tchar(byte) => Part::Name,
+            (Part::Name | Part::AfterName, _) if blank => Part::AfterName,
+            (Part::Name | Part::AfterName, b'=') => Part::BeforeValue,
+            (Part::BeforeValue, _) if blank => Part::BeforeValue,
+            (Part::BeforeValue, b'"') => Part::Quoted,
+            (Part::BeforeValue | Part::Value, _) if is_tchar(byte) => Part::Value,
+            (Part::Quoted, b'"') => Part::AfterQuoted,
+            (Part::Quoted, b'\\') => Part::Escaped,
+            (Part::Quoted | Part::Escaped, _) if blank || !byte.is_ascii_control() => Part::Quoted,
+            (Part::Value | Part::AfterQuoted | Part::AfterValue, _) if blank => Part::AfterValue,
+            (
+                Part::Name | Part::AfterName | Part::Value | Part::AfterQuoted | Part::AfterValue,
+                b';',
+            ) => Part::BeforeName,
+            _ => return None,
+        })
+    }
+
+    /// Whether the line may end here.
+    fn may_end(self) -> bool {
+        matches!(self, Part::Name | Part::Value | Part::AfterQuoted)
+    }
 }
 
 impl Default for State {
@@ -99,7 +147,10 @@ impl ChunkedDecoder {
             match self.state {
                 State::Done => break,
                 State::Data { rest } => return Ok(self.data(rest, at, input.len())),
-                State::Extension { size } => at += self.extension(size, &input[at..])?,
+                State::Extension { size, part } => {
+                    self.state = self.extension(size, part, byte)?;
+                    at += 1;
+                }
                 State::TrailerLine => at += self.trailer(&input[at..])?,
                 _ => {
                     self.state = self.step(byte)?;
@@ -132,7 +183,7 @@ impl ChunkedDecoder {
             (State::Size { digits: 0, .. }, _) => Err(BAD_SIZE),
             (State::Size { size, .. }, b'\r') => Ok(State::SizeLf { size }),
             (State::Size { size, .. } | State::BeforeExtension { size }, b';') => {
-                Ok(State::Extension { size })
+                Ok(State::Extension { size, part: Part::BeforeName })
             }
             (State::Size { size, .. } | State::BeforeExtension { size }, b' ' | b'\t') => {
                 self.extension_bytes += 1;
@@ -158,14 +209,16 @@ impl ChunkedDecoder {
         }
     }
 
-    /// Takes what `input` has of the extensions of a chunk of `size`, up to the CR.
-    fn extension(&mut self, size: u64, input: &[u8]) -> Result<usize, HttpError> {
-        let (taken, ended) = line(input, self.extension_bytes, EXTENSION_BYTES_MAX)?;
-        self.extension_bytes += taken;
-        if ended {
-            self.state = State::SizeLf { size };
+    /// Takes one byte of the extensions of a chunk of `size`. They are rare, so this need not be
+    /// fast.
+    fn extension(&mut self, size: u64, part: Part, byte: u8) -> Result<State, HttpError> {
+        self.extension_bytes += 1;
+        within(self.extension_bytes, EXTENSION_BYTES_MAX)?;
+        match part.step(byte) {
+            Some(part) => Ok(State::Extension { size, part }),
+            None if byte == b'\r' && part.may_end() => Ok(State::SizeLf { size }),
+            None => Err(BAD_EXTENSION),
         }
-        Ok(taken as usize)
     }
 
     /// Takes what `input` has of a trailer line's value, up to the CR.
@@ -204,6 +257,12 @@ const BAD_SIZE: HttpError = HttpError::new(
     400,
     "bad_chunk",
     "A chunk must begin with its size in 1 to 16 hexadecimal digits, then CR LF or ';'.",
+);
+const BAD_EXTENSION: HttpError = HttpError::new(
+    400,
+    "bad_chunk",
+    "A chunk's extension must be a name, or a name, '=' and a value, which may be in quotes; leave \
+     extensions out.",
 );
 const BAD_LINE: HttpError = HttpError::new(
     400,

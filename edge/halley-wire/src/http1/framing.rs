@@ -172,6 +172,9 @@ impl Gathered<'_> {
 
     fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), HttpError> {
         let before = self.transfer_codings;
+        // RFC 9110 section 5.6.1.2 has a list's empty elements ignored. Others on the way may not
+        // know that, and conclude another end of the body.
+        let is_listed = value.contains(&b',');
         for coding in members(value) {
             if !coding.eq_ignore_ascii_case(b"chunked") {
                 return Err(HttpError::new(
@@ -182,7 +185,7 @@ impl Gathered<'_> {
             }
             self.transfer_codings += 1;
         }
-        if self.transfer_codings != 1 || before != 0 {
+        if self.transfer_codings != 1 || before != 0 || is_listed {
             return Err(HttpError::new(
                 400,
                 "bad_transfer_encoding",

@@ -72,7 +72,8 @@ pub struct Request<'b> {
     /// The method as it came: methods are case-sensitive.
     pub method: &'b str,
     /// Path and query, beginning with `/`, still percent-encoded, visible ASCII only; the
-    /// absolute form is reduced to this. `OPTIONS` may have `*`.
+    /// absolute form is reduced to this, and to the query alone where its path is empty, which
+    /// `target::with_path` makes whole. `OPTIONS` may have `*`.
     pub target: &'b str,
     /// The client's version.
     pub version: Version,
@@ -286,7 +287,7 @@ fn origin_form<'b>(
         return Ok((None, target));
     }
     let (rest, scheme_port) = strip_scheme(target).ok_or(BAD_TARGET)?;
-    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let (host, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
     // No user information either, which is there to look like a host (RFC 9110 section 4.2.4).
     if host.is_empty() || !host.bytes().all(is_host_byte) {
         return Err(BAD_TARGET);

@@ -205,7 +205,7 @@ impl Connection {
 fn seen(request: &Request<'_>) -> Seen {
     let fields = request.headers.end_to_end();
     Seen {
-        line: format!("{} {}", request.method, request.target),
+        line: format!("{} {}", request.method, halley_wire::target::with_path(request.target)),
         fields: fields.map(|(name, value)| (name.to_owned(), value.to_vec())).collect(),
         body: Vec::new(),
         whole: false,

@@ -140,13 +140,14 @@ fn path(method: &[u8], target: &[u8]) -> Option<(Option<Authority>, Vec<u8>)> {
     } else {
         return None;
     };
-    let end = rest.iter().position(|&byte| byte == b'/').unwrap_or(rest.len());
+    let end = rest.iter().position(|byte| b"/?".contains(byte)).unwrap_or(rest.len());
     let (host, path) = rest.split_at(end);
     if host.is_empty() || !host.iter().all(is_host_byte) {
         return None;
     }
-    let path = if path.is_empty() { b"/" } else { path };
-    Some((Some(Authority { host: host.to_vec(), port: port.to_vec() }), path.to_vec()))
+    let root: &[u8] = if path.starts_with(b"/") { b"" } else { b"/" };
+    let authority = Authority { host: host.to_vec(), port: port.to_vec() };
+    Some((Some(authority), [root, path].concat()))
 }
 
 /// What the absolute form names, and the port that its scheme means without saying it.
@@ -179,9 +180,7 @@ fn framing(fields: &Fields, modern: bool) -> Option<Body> {
             }
         }
         ([], [_]) if modern => {
-            let codings = members(&codings);
-            let chunked = codings.len() == 1 && codings[0].eq_ignore_ascii_case(b"chunked");
-            chunked.then_some(Body::Chunked)
+            trim(codings[0]).eq_ignore_ascii_case(b"chunked").then_some(Body::Chunked)
         }
         _ => None,
     }
@@ -236,10 +235,56 @@ fn chunk_size(line: &[u8]) -> Option<(u64, usize)> {
         return Some((size, 0));
     }
     let blank = extension.iter().take_while(|byte| b" \t".contains(byte)).count();
-    let clean = |byte: &u8| *byte == b'\t' || !byte.is_ascii_control();
-    let fits = extension.get(blank) == Some(&b';') && extension.iter().all(clean);
+    let fits = extension.get(blank) == Some(&b';') && extensions(&extension[blank..]);
     // All but the semicolon itself, and the CR.
     fits.then_some((size, extension.len()))
+}
+
+/// RFC 9112 7.1.1, one extension after the other; nothing may follow the last.
+fn extensions(mut rest: &[u8]) -> bool {
+    while !rest.is_empty() {
+        let Some(named) = skip_blank(rest).strip_prefix(b";") else { return false };
+        let named = skip_blank(named);
+        let name = named.iter().take_while(|byte| is_tchar(byte)).count();
+        if name == 0 {
+            return false;
+        }
+        rest = &named[name..];
+        let Some(value) = skip_blank(rest).strip_prefix(b"=") else { continue };
+        let value = skip_blank(value);
+        let length = if value.starts_with(b"\"") {
+            quoted(value)
+        } else {
+            value.iter().take_while(|byte| is_tchar(byte)).count()
+        };
+        if length == 0 {
+            return false;
+        }
+        rest = &value[length..];
+    }
+    true
+}
+
+/// The length of the quoted string at the beginning, 0 if it has no end.
+fn quoted(text: &[u8]) -> usize {
+    let mut at = 1;
+    loop {
+        match text.get(at) {
+            Some(b'"') => return at + 1,
+            Some(b'\\') => at += 1,
+            Some(_) => {}
+            None => return 0,
+        }
+        if text.get(at).is_none_or(|byte| *byte != b'\t' && byte.is_ascii_control()) {
+            return 0;
+        }
+        at += 1;
+    }
+}
+
+fn skip_blank(text: &[u8]) -> &[u8] {
+    let blank = text.iter().take_while(|byte| b" \t".contains(byte)).count();
+    &text[blank..]
 }
 
 /// The values of all fields of this name.
