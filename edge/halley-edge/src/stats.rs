@@ -110,6 +110,8 @@ stats! {
         "Handshakes with no version, cipher or protocol (ALPN) in common.";
     TlsClientRefused counter "tls_clients_refused_total"
         "Handshakes without the certificate that api.tls.client_ca asks for.";
+    TlsClientVersion1 counter "tls_clients_version_1_total"
+        "Of these, with a certificate of version 1 of X.509; it must be of version 3.";
     TlsAlerts counter "tls_alerts_total"
         "TLS ended by a client's alert, such as one that doesn't trust the certificate.";
     TlsBroken counter "tls_broken_total" "TLS ended by bytes that break it.";

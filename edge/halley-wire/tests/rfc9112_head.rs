@@ -75,6 +75,10 @@ fn two_readings_of_the_framing_are_refused() {
         ("Transfer-Encoding: chunked\r\nTransfer-Encoding: x", 501, "transfer_coding_unknown"),
         ("Transfer-Encoding: chunked\r\nTransfer-Encoding:", 400, "bad_transfer_encoding"),
         ("Transfer-Encoding:", 400, "bad_transfer_encoding"),
+        // RFC 9110 15.5.16 and 5.3: "a sender MUST NOT generate multiple field lines".
+        ("Content-Length: 5\r\nContent-Encoding: gzip", 415, "content_coding_unknown"),
+        ("Content-Encoding: identity, br\r\nContent-Length: 5", 415, "content_coding_unknown"),
+        ("Content-Type: a/b\r\nContent-Type: a/b", 400, "bad_content_type"),
         ("Transfer-Encoding: ,", 400, "bad_transfer_encoding"),
         ("Transfer-Encoding: , chunked", 400, "bad_transfer_encoding"),
         ("Transfer-Encoding: chunked,", 400, "bad_transfer_encoding"),

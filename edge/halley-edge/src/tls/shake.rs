@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use halley_link::CloseReason;
 use halley_wire::HttpError;
-use rustls::Error;
+use rustls::{CertificateError, Error, OtherError};
 
 use crate::http::read::READS_PER_TURN;
 use crate::log;
@@ -299,6 +299,15 @@ impl Worker {
     }
 
     fn tls_failed(&mut self, index: u32, error: &Error) {
+        if is_version_1(error) {
+            if self.stats.get(Stat::TlsClientVersion1) == 0 {
+                log!(
+                    "api.tls.client_ca: a client's certificate is of version 1 of X.509 and was \
+                     refused; sign one of version 3 (openssl x509 -req takes -extfile)"
+                );
+            }
+            self.stats.count(Stat::TlsClientVersion1);
+        }
         self.stats.count(match error {
             Error::PeerIncompatible(_) | Error::NoApplicationProtocol => Stat::TlsIncompatible,
             Error::NoCertificatesPresented | Error::InvalidCertificate(_) => Stat::TlsClientRefused,
@@ -352,4 +361,12 @@ impl Worker {
             self.stats.set(Stat::CertificatesUnusable, unusable);
         }
     }
+}
+
+/// What reads certificates says so in an error of its own, of which rustls only knows the name.
+fn is_version_1(error: &Error) -> bool {
+    let Error::InvalidCertificate(CertificateError::Other(OtherError(error))) = error else {
+        return false;
+    };
+    format!("{error:?}") == "UnsupportedCertVersion"
 }

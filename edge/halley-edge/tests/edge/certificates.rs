@@ -83,6 +83,29 @@ impl Certificates {
         self.request(kind, name, &arguments);
     }
 
+    /// A certificate of version 1 of X.509, which has no extensions.
+    pub fn sign_version_1(&self, name: &str) {
+        self.sign(name, "ca");
+        let run = |arguments: &str| {
+            let mut command = Command::new("openssl");
+            command.current_dir(&self.dir).args(arguments.split(' ')).stderr(Stdio::null());
+            assert!(command.status().unwrap().success(), "openssl {arguments}");
+        };
+        run(&format!("req -new -key {name}.key -subj /CN={name} -out {name}.csr"));
+        run(&format!(
+            "x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -set_serial 7 -out {name}.pem"
+        ));
+    }
+
+    /// A handshake by `openssl`, as rustls wouldn't show what it doesn't take itself.
+    pub fn knock_with(&self, name: &str, address: &str) {
+        let (pem, key) = (format!("{name}.pem"), format!("{name}.key"));
+        let mut command = Command::new("openssl");
+        command.current_dir(&self.dir).args(["s_client", "-connect", address]);
+        command.args(["-cert", &*pem, "-key", &*key]).stdin(Stdio::null()).stdout(Stdio::null());
+        command.stderr(Stdio::null()).status().unwrap();
+    }
+
     /// The edge's arguments for TLS on a listener.
     pub fn arguments(&self, listener: &str) -> [String; 4] {
         let (certificate, key) = (format!("--{listener}-certificate"), format!("--{listener}-key"));

@@ -158,6 +158,21 @@ fn clients_with_certificates() {
     }
 }
 
+/// 15.4: "of version 3 of X.509": who shows an older one is refused, and the operator is told why.
+#[test]
+fn a_client_certificate_of_version_1() {
+    let certificates = Certificates::new();
+    certificates.sign_version_1("old");
+    let ca = certificates.file("ca.pem");
+    let mut arguments: Vec<String> = certificates.arguments("api").into();
+    arguments.extend(["--api-client-ca".to_owned(), ca]);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let (edge, mut brain) = Edge::start_with(&arguments, &[], WINDOW);
+    certificates.knock_with("old", &edge.api.to_string());
+    brain.stat_becomes("tls_clients_version_1_total", 1);
+    assert_eq!(brain.stat("tls_clients_refused_total"), 1);
+}
+
 /// 15.5: "A handshake takes `tls_handshake_ms_max` and 32,768 bytes at most; beyond them the
 /// connection is closed."
 #[test]

@@ -45,6 +45,8 @@ struct Gathered<'b> {
     hosts: usize,
     content_length: Option<u64>,
     transfer_codings: usize,
+    content_types: usize,
+    content_coded: bool,
     connection_options: usize,
     close: bool,
     keep_alive: bool,
@@ -55,8 +57,8 @@ struct Gathered<'b> {
 
 impl Conclusions {
     /// # Errors
-    /// 400 for `Host` and the framing fields, 413 for a length above 64 bits, 417 for an unknown
-    /// expectation, 501 for an unknown transfer coding.
+    /// 400 for `Host`, `Content-Type` and the framing fields, 413 for a length above 64 bits, 415
+    /// for a content coding, 417 for an unknown expectation, 501 for an unknown transfer coding.
     pub fn of(
         version: Version,
         authority: Option<Authority<'_>>,
@@ -71,6 +73,14 @@ impl Conclusions {
             return Err(BAD_HOST);
         }
         let body = gathered.framing(modern)?;
+        if gathered.content_coded && body != BodyFraming::None {
+            return Err(HttpError::new(
+                415,
+                "content_coding_unknown",
+                "The request's body has a content coding; send it as it is, without \
+                 Content-Encoding.",
+            ));
+        }
         Ok(Conclusions {
             body,
             keep_alive: !gathered.close && (modern || gathered.keep_alive),
@@ -94,7 +104,13 @@ impl Gathered<'_> {
                 Ok(())
             }
             10 if name.eq_ignore_ascii_case("connection") => self.connection(value),
+            12 if name.eq_ignore_ascii_case("content-type") => self.content_type(),
             14 if name.eq_ignore_ascii_case("content-length") => self.content_length(value),
+            16 if name.eq_ignore_ascii_case("content-encoding") => {
+                let is_coding = |coding: &[u8]| !coding.eq_ignore_ascii_case(b"identity");
+                self.content_coded |= members(value).any(is_coding);
+                Ok(())
+            }
             17 if name.eq_ignore_ascii_case("transfer-encoding") => self.transfer_encoding(value),
             _ => Ok(()),
         }
@@ -113,6 +129,18 @@ impl Gathered<'_> {
                 "bad_host",
                 "The request's target names another host than its Host header; send the path \
                  alone, or the same host in both.",
+            ));
+        }
+        Ok(())
+    }
+
+    fn content_type(&mut self) -> Result<(), HttpError> {
+        self.content_types += 1;
+        if self.content_types > 1 {
+            return Err(HttpError::new(
+                400,
+                "bad_content_type",
+                "Content-Type must be given once: which of several is meant can't be known.",
             ));
         }
         Ok(())

@@ -106,7 +106,11 @@ fn accepted(line: &[u8], lines: &[&[u8]]) -> Option<Head> {
     let expected = values(&fields, "expect");
     let known = expected.iter().all(|value| value.eq_ignore_ascii_case(b"100-continue"));
     let options = members(&values(&fields, "connection"));
-    if !host_fits || !known || options.len() > 16 {
+    let typed = values(&fields, "content-type").len();
+    let content = members(&values(&fields, "content-encoding"));
+    let plain = content.iter().all(|coding| coding.eq_ignore_ascii_case(b"identity"));
+    let sent = body != Body::None;
+    if !host_fits || !known || options.len() > 16 || typed > 1 || sent && !plain {
         return None;
     }
     let has =
