@@ -31,7 +31,8 @@
 %% Everybody's, and to stay so.
 -define(PUBLIC, ["/tmp", "/var/tmp", "/dev/shm"]).
 %% What is tightened in it.
--define(OWN, ["history", "mnesia", "server-keys", "history.position", "follows.position"]).
+-define(OWN, ["follows", "history", "mnesia", "server-keys", "history.position",
+              "follows.position"]).
 
 %% Which file or directory a name stands for.
 -type place() :: {Device :: non_neg_integer(), Inode :: non_neg_integer()}.
