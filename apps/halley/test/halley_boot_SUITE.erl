@@ -16,7 +16,7 @@ all() ->
      refused_start_leaves_the_pid_file_of_another, log_is_one_line_for_a_message,
      node_listens_on_nothing,
      config_unknown_key, config_bad_value, config_unknown_variable, config_file_missing,
-     data_dir_is_a_file, data_dir_is_in_use, store_of_another_node,
+     data_dir_is_a_file, data_dir_is_in_use, another_node_name,
      follows_survive_a_kill].
 
 init_per_testcase(_, Config) ->
@@ -151,13 +151,18 @@ data_dir_is_in_use(Config) ->
     ok = signal(Node, "TERM"),
     {0, _} = wait_exit(Node).
 
-store_of_another_node(Config) ->
-    Node = start_node(Config, []),
-    _ = wait_line(Node, "has started"),
-    ok = signal(Node, "TERM"),
-    {0, _} = wait_exit(Node),
-    fails(Config, [{"HALLEY_NODE_NAME", "other@127.0.0.1"}],
-          "halley: node.name: .*other@127.0.0.1.*").
+%% Follows belong to data.dir, not to a node's name.
+another_node_name(Config) ->
+    First = start_node(Config, [], "ok = halley:follow(<<\"ann\">>, <<\"bob\">>), "
+                                   "logger:notice(\"followed\")"),
+    _ = wait_line(First, "followed"),
+    ok = signal(First, "TERM"),
+    {0, _} = wait_exit(First),
+    Second = start_node(Config, [{"HALLEY_NODE_NAME", "other@127.0.0.1"}],
+                        "logger:notice(\"~p\", [halley:following(<<\"ann\">>)])"),
+    _ = wait_line(Second, "\\[<<\"bob\">>\\]"),
+    ok = signal(Second, "TERM"),
+    {0, _} = wait_exit(Second).
 
 follows_survive_a_kill(Config) ->
     First = start_node(Config, [], "ok = halley:follow(<<\"ann\">>, <<\"bob\">>), "
