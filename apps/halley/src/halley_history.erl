@@ -16,7 +16,8 @@
 
 -export([new/0, draw/1, mark/1, heads/0, written/0, floor/0, store/0, await/2]).
 -export([refusing/0, append/3, claim/2, shard_started/1, unfollowed/1]).
--export([find/1, chain/3, has_events/1, unfollows/2, unfollows_of/2, seqs/3, info/0]).
+-export([find/1, stretch/3, has_events/1, unfollows/2, unfollows/4, unfollows_of/2, seqs/3,
+         info/0]).
 -export_type([seq/0, vector/0, entry/0, reply/0, info/0, range/0]).
 
 -type seq() :: halley_history_words:seq().
@@ -132,10 +133,12 @@ unfollowed(Pairs) -> halley_history_log:unfollowed(Pairs).
 -spec find(binary()) -> {ok, seq()} | none.
 find(Id) -> halley_history_claims:find(Id).
 
-%% The seqs of what may concern a subject, `After < Seq =< UpTo', newest first. It is chosen by a
-%% hash: the record decides.
--spec chain(binary(), After :: seq(), UpTo :: seq()) -> [seq()].
-chain(SubjectId, After, UpTo) -> halley_history_index:chain(SubjectId, After, UpTo).
+%% The oldest seqs of what may concern a subject, ascending: `After < Seq =< To', and `To =< UpTo'
+%% is where to go on. Some 256 entries of the index are looked at (`Looks'), however many there are
+%% above `To'. A subject's entries are chosen by a hash: the record decides.
+-spec stretch(SubjectId, After :: seq(), UpTo :: seq()) ->
+    {[seq()], To :: seq(), Looks :: non_neg_integer()} when SubjectId :: binary().
+stretch(SubjectId, After, UpTo) -> halley_history_index:stretch(SubjectId, After, UpTo).
 
 %% Whether the history may have any event about a subject.
 -spec has_events(binary()) -> boolean().
@@ -146,7 +149,13 @@ has_events(SubjectId) -> halley_history_index:has_events(SubjectId).
 -spec unfollows(binary(), After :: seq()) -> [seq()].
 unfollows(UserId, After) -> halley_history_index:unfollows(UserId, After).
 
-%% The same by the subject that was unfollowed.
+%% The same, as far as `Looks' entries of the index go; and from where to ask for more.
+-spec unfollows(UserId, From :: newest | seq(), After :: seq(), Looks :: pos_integer()) ->
+    {[seq()], Next :: seq() | done} when UserId :: binary().
+unfollows(UserId, From, After, Looks) ->
+    halley_history_index:unfollows(UserId, From, After, Looks).
+
+%% Those of a subject, by anyone: all above a seq, newest first.
 -spec unfollows_of(binary(), After :: seq()) -> [seq()].
 unfollows_of(SubjectId, After) -> halley_history_index:unfollows_of(SubjectId, After).
 

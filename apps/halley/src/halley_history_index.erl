@@ -9,17 +9,23 @@
 %% what concerns a subject is a chain from the newest back. Buckets hold no names: the tag lets one
 %% stranger in 65,536 pass, and the record decides.
 %%
+%% *Milestones* let a reader enter a subject's chain in its midst: one event in 256, chosen by a
+%% hash of its seq, stands as {Bucket, Seq} in an ordered table, under half a byte an event. So a
+%% chain can be read from its old end, in stretches of some 256 entries (`stretch/3'), and nobody
+%% walks over what is newer than what he wants.
+%%
 %% Invariants: only the log's process writes, an entry before the head that leads to it. A bucket
 %% of subjects belongs to one shard, and unfollows have buckets of their own, so along these chains
 %% seqs only fall and a walk may stop early. Events of several shards meet in a bucket of ids, in
-%% the order of the log: that walk stops only at what is gone.
+%% the order of the log: that walk stops only at what is gone. A milestone is written after the
+%% entry that it names; one that is missing makes a walk longer, never wrong.
 -module(halley_history_index).
 
 -include("halley_history.hrl").
 
 -export([new/0, clear/0, written/3, event/6, unfollow/4, forget_id/1]).
--export([chain/3, has_events/1, unfollows/2, unfollows_of/2, seqs/3, candidates/1, lookup/1,
-         where/1]).
+-export([stretch/3, has_events/1, unfollows/2, unfollows/4, unfollows_of/2, seqs/3,
+         candidates/1, lookup/1, where/1]).
 -export([drop_below/1, memory/0, damaged/0, set_damaged/1]).
 -export_type([position/0]).
 
@@ -37,16 +43,23 @@
 -define(HASH, (1 bsl 32)).
 -define(CHOSEN, 1).
 -define(UNFOLLOW, 2).
+-define(MILESTONES, halley_history_milestones).
+-define(MILESTONE_EVERY, 256).
+%% Above every seq and every number of entries.
+-define(ALL, (1 bsl 58)).
 
 -spec new() -> ok.
 new() ->
     ?MODULE = ets:new(?MODULE, [named_table, public, {read_concurrency, true}]),
+    ?MILESTONES = ets:new(?MILESTONES, [named_table, public, ordered_set,
+                                        {read_concurrency, true}]),
     clear().
 
 %% Forgets everything, as the log's process does before it reads the segments.
 -spec clear() -> ok.
 clear() ->
     true = ets:delete_all_objects(?MODULE),
+    true = ets:delete_all_objects(?MILESTONES),
     Heads = {atomics:new(halley_shard:count() bsl ?SUBJECT_BITS, [{signed, false}]),
              atomics:new(1 bsl ?ID_BITS, [{signed, false}]),
              atomics:new(1 bsl ?UNFOLLOW_BITS, [{signed, false}]),
@@ -82,6 +95,8 @@ event(Shard, {Seq, Id, Subject}, Chosen, Sessions, Segment, Offset) ->
     Place = place(Seq),
     put_entry(Chunk, Place, Segment, Offset, Sessions, Flags, Shard),
     link(Subjects, SubjectBucket, Chunk, Place, Seq, SubjectTag),
+    _ = erlang:phash2(Seq, ?MILESTONE_EVERY) =:= 0
+        andalso ets:insert(?MILESTONES, {{SubjectBucket, Seq}}),
     link(Ids, IdBucket, Chunk, Place + 1, Seq, IdTag).
 
 -spec unfollow(halley_shard:index(),
@@ -133,21 +148,37 @@ drop_below(Floor) ->
     First = (Floor + 1) bsr ?CHUNK_BITS,
     Guard = [{is_integer, '$1'}, {'<', '$1', First}],
     _ = ets:select_delete(?MODULE, [{{'$1', '_'}, Guard, [true]}]),
+    _ = ets:select_delete(?MILESTONES, [{{{'_', '$1'}}, [{'=<', '$1', Floor}], [true]}]),
     ok.
 
 %% --- reading, by anyone --------------------------------------------------------------------------
 
-%% Seqs of what may be events of the subject, newest first: `After < Seq =< UpTo'.
--spec chain(binary(), non_neg_integer(), non_neg_integer()) -> [pos_integer()].
-chain(Subject, After, UpTo) ->
+%% The oldest stretch of what may be events of the subject: seqs, ascending, `After < Seq =< To'
+%% with `To =< UpTo'; what is above `To' is the next stretch. `Looks': how many entries were looked
+%% at, some 256, whatever the length of the chain.
+-spec stretch(binary(), After :: non_neg_integer(), UpTo :: non_neg_integer()) ->
+    {[pos_integer()], To :: non_neg_integer(), Looks :: non_neg_integer()}.
+stretch(Subject, After, UpTo) ->
     {Subjects, _, _, _} = persistent_term:get(?MODULE),
     {Bucket, Tag} = subject_bucket(halley_shard:of_subject(Subject), Subject),
     case atomics:get(Subjects, Bucket) of
         Head when Head =< After ->
-            [];
+            {[], UpTo, 0};
         Head ->
-            walk(Head, Tag, 0, max(After, halley_history_words:get(floor)), UpTo, none, none)
+            Stop = max(After, halley_history_words:get(floor)),
+            case ets:next(?MILESTONES, {Bucket, Stop}) of
+                {Bucket, Milestone} when Milestone =< UpTo ->
+                    stretch(Milestone, Tag, Stop, Milestone);
+                {Bucket, Milestone} ->
+                    stretch(Milestone, Tag, Stop, UpTo);
+                _ ->
+                    stretch(Head, Tag, Stop, UpTo)
+            end
     end.
+
+stretch(First, Tag, Stop, To) ->
+    {Seqs, done, Left} = walk(First, Tag, 0, Stop, To, ?ALL),
+    {Seqs, To, ?ALL - Left}.
 
 %% Whether anything may concern the subject.
 -spec has_events(binary()) -> boolean().
@@ -170,19 +201,28 @@ has_tag(Seq, Tag, Floor) ->
 %% Seqs of what may be unfollows of the user, newest first: `After < Seq'.
 -spec unfollows(binary(), non_neg_integer()) -> [pos_integer()].
 unfollows(User, After) ->
+    {Seqs, done} = unfollows(User, newest, After, ?ALL),
+    Seqs.
+
+%% The same, as far as `Looks' entries go; and where to go on.
+-spec unfollows(binary(), From :: newest | pos_integer(), After :: non_neg_integer(),
+                Looks :: pos_integer()) -> {[pos_integer()], Next :: pos_integer() | done}.
+unfollows(User, From, After, Looks) ->
     {_, _, Users, _} = persistent_term:get(?MODULE),
-    unfollows(Users, User, 0, After).
+    {Bucket, Tag} = unfollow_bucket(User),
+    First = case From of newest -> atomics:get(Users, Bucket); _ -> From end,
+    Stop = max(After, halley_history_words:get(floor)),
+    {Seqs, Next, _} = walk(First, Tag, 0, Stop, ?ALL, Looks),
+    {lists:reverse(Seqs), Next}.
 
 %% Seqs of what may be unfollows of the subject by anyone, newest first: `After < Seq'.
 -spec unfollows_of(binary(), non_neg_integer()) -> [pos_integer()].
 unfollows_of(Subject, After) ->
     {_, _, _, Subjects} = persistent_term:get(?MODULE),
-    unfollows(Subjects, Subject, 1, After).
-
-unfollows(Heads, Name, Word, After) ->
-    {Bucket, Tag} = unfollow_bucket(Name),
+    {Bucket, Tag} = unfollow_bucket(Subject),
     Stop = max(After, halley_history_words:get(floor)),
-    walk(atomics:get(Heads, Bucket), Tag, Word, Stop, infinity, none, none).
+    {Seqs, done, _} = walk(atomics:get(Subjects, Bucket), Tag, 1, Stop, ?ALL, ?ALL),
+    lists:reverse(Seqs).
 
 %% The oldest seqs that have a record, `After < Seq =< UpTo', at most `Max', and up to where that
 %% is all there are.
@@ -214,24 +254,32 @@ candidates(Id) ->
     {_, Ids, _, _} = persistent_term:get(?MODULE),
     {Bucket, Tag} = id_bucket(Id),
     Floor = halley_history_words:get(floor),
-    walk(atomics:get(Ids, Bucket), Tag, 1, Floor, infinity, none, none).
+    {Seqs, done, _} = walk(atomics:get(Ids, Bucket), Tag, 1, Floor, ?ALL, ?ALL),
+    lists:reverse(Seqs).
+
+%% Along a chain from its newest entry to `Stop', or as far as `Looks' entries go: the seqs up to
+%% `UpTo' that have the tag, ascending; where to go on; the looks that are left.
+walk(First, Tag, Word, Stop, UpTo, Looks) ->
+    walk(First, Tag, Word, Stop, UpTo, Looks, none, none, []).
 
 %% A chunk that is gone had only what is gone.
-walk(Seq, _, _, Stop, _, _, _) when Seq =< Stop ->
-    [];
-walk(Seq, Tag, Word, Stop, UpTo, Number, Chunk) when Seq bsr ?CHUNK_BITS =:= Number ->
+walk(Seq, _, _, Stop, _, Looks, _, _, Seqs) when Seq =< Stop ->
+    {Seqs, done, Looks};
+walk(Seq, _, _, _, _, 0, _, _, Seqs) ->
+    {Seqs, Seq, 0};
+walk(Seq, Tag, Word, Stop, UpTo, Looks, Number, Chunk, Seqs) when Seq bsr ?CHUNK_BITS =:= Number ->
     Link = atomics:get(Chunk, place(Seq) + Word),
     case Link band 16#FFFF of
         Tag when Seq =< UpTo ->
-            [Seq | walk(Link bsr 16, Tag, Word, Stop, UpTo, Number, Chunk)];
+            walk(Link bsr 16, Tag, Word, Stop, UpTo, Looks - 1, Number, Chunk, [Seq | Seqs]);
         _ ->
-            walk(Link bsr 16, Tag, Word, Stop, UpTo, Number, Chunk)
+            walk(Link bsr 16, Tag, Word, Stop, UpTo, Looks - 1, Number, Chunk, Seqs)
     end;
-walk(Seq, Tag, Word, Stop, UpTo, _, _) ->
+walk(Seq, Tag, Word, Stop, UpTo, Looks, _, _, Seqs) ->
     Number = Seq bsr ?CHUNK_BITS,
     case chunk(Number) of
-        none -> [];
-        Chunk -> walk(Seq, Tag, Word, Stop, UpTo, Number, Chunk)
+        none -> {Seqs, done, Looks};
+        Chunk -> walk(Seq, Tag, Word, Stop, UpTo, Looks, Number, Chunk, Seqs)
     end.
 
 %% Where the record of this seq is.
@@ -288,12 +336,13 @@ unfollow_bucket(User) ->
 
 %% --- the rest ------------------------------------------------------------------------------------
 
-%% Bytes of the chunks and of the heads.
+%% Bytes of the chunks, the heads and the milestones.
 -spec memory() -> non_neg_integer().
 memory() ->
+    Milestones = ets:info(?MILESTONES, memory) * erlang:system_info(wordsize),
     Heads = tuple_to_list(persistent_term:get(?MODULE)),
     Chunks = [Chunk || {Number, Chunk} <- ets:tab2list(?MODULE), is_integer(Number)],
-    lists:sum([maps:get(memory, atomics:info(Ref)) || Ref <- Heads ++ Chunks]).
+    Milestones + lists:sum([maps:get(memory, atomics:info(Ref)) || Ref <- Heads ++ Chunks]).
 
 %% Ranges that are damaged or were lost; kept here because it is of the same life.
 -spec damaged() -> [halley_history:range()].

@@ -5,12 +5,13 @@
 %% asks frames them, paces them, and opens the session in time (docs/internals/delivery.md,
 %% "Coming back").
 %%
-%% It works in passes. A pass takes what the user follows now, and what it has unfollowed since its
-%% cursor, walks the chain of each of these subjects, and keeps the oldest few thousand of the seqs
-%% found there; they are read as the batches need them. The follows are read anew in each pass, so
-%% a subject that is followed while the replay runs is in it from there on. They are read before
-%% the unfollows: an unfollow is in the history before it takes effect, so a subject that is missing
-%% among the first is found among the second.
+%% It works in passes. A pass gathers the oldest few thousand of the seqs that may be the user's
+%% (`halley_replay_gather'); they are read as the batches need them. The follows are read anew in
+%% each pass, so a subject that is followed while the replay runs is in it from there on.
+%%
+%% What one call does is bounded as well, gathering and reading: `yield' says that it has nothing to
+%% give yet and wants to be asked again, behind others. So all of it takes time in proportion to
+%% what was missed, in small portions, and memory for one pass.
 %%
 %% Invariants: every event up to `vector', of what the user followed, was given. An event's own
 %% cursor is the vector of the moment behind it, so who leaves in the middle misses nothing. Events
@@ -26,11 +27,10 @@
 -export([new/2, next/6, cursor/1, vector/1]).
 -export_type([replay/0, gap/0, limits/0, take/1]).
 
-%% Candidates that a pass keeps.
--define(PASS_EVENTS_MAX, 4096).
 %% What an event takes in a frame beyond its record.
 -define(ITEM_BYTES, 64).
--define(FOLLOWING_PAGE, 1000).
+%% Candidates that are looked at in one call: some may be about a stranger's subject.
+-define(READS_MAX, 1024).
 %% For so long two events are on their way beside each other: a cursor that has the later one may
 %% lack the earlier one.
 -define(UNDER_WAY_MS, 2000).
@@ -41,14 +41,16 @@
                plain_to :: halley_cursor:seq(),
                %% Ascending. What comes from the chain of a subject may be about another one, or a
                %% gap is at this place.
-               candidates :: [{halley_cursor:seq(), halley_id:id() | gap()}],
+               candidates :: [halley_replay_gather:candidate() | {halley_cursor:seq(), gap()}],
                %% Where the vector is when the candidates are used up.
                ends_at :: halley_cursor:vector()}).
 -record(replay, {user :: halley_id:id(),
                  vector :: halley_cursor:vector(),
                  at :: non_neg_integer(),      % seconds since 1970; for the next cursor
                  told = 0 :: halley_cursor:seq(),      % up to here damage was told
-                 pass = none :: none | #pass{}}).
+                 unfollowed = none :: none | halley_replay_gather:unfollowed(),
+                 pass = none :: none | #pass{} | {gathering, UpTo :: halley_cursor:vector(),
+                                                  halley_replay_gather:gather()}}).
 -opaque replay() :: #replay{}.
 %% Milliseconds since 1970, 0 where nobody knows.
 -type gap() :: #{from := non_neg_integer(), to := non_neg_integer(),
@@ -61,7 +63,8 @@
 -type reader() :: halley_history_reader:reader().
 
 -record(batch, {take :: take(term()), acc :: term(), events_left :: integer(),
-                bytes_left :: integer(), store :: halley_cursor:store(), reader :: reader()}).
+                bytes_left :: integer(), reads_left = ?READS_MAX :: integer(),
+                store :: halley_cursor:store(), reader :: reader()}).
 
 %% A replay for the user of this cursor. With a gap it goes on behind it: from the oldest event
 %% there is, or from now on.
@@ -121,11 +124,11 @@ vector(#replay{vector = Vector}) ->
 cursor(#replay{vector = Vector, at = At}) ->
     halley_cursor:encode(halley_history:store(), At, Vector).
 
-%% The next events, oldest first, each given to `Take' with its cursor; at least one unless the
-%% replay is `done' or meets a gap. `done': there is nothing more up to this vector. A gap comes
-%% behind the events, and the replay goes on.
+%% The next events, oldest first, each given to `Take' with its cursor. `more': at least one was
+%% given. `yield': none yet, and whoever else waits should have a turn before the next call. `done':
+%% there is nothing more up to this vector. A gap comes behind the events, and the replay goes on.
 -spec next(replay(), UpTo :: halley_cursor:vector(), limits(), take(Acc), Acc, reader()) ->
-    {Acc, more | done | {gap, gap()}, replay(), reader()}.
+    {Acc, more | yield | done | {gap, gap()}, replay(), reader()}.
 next(Replay, UpTo, #{events_max := EventsMax, bytes_max := BytesMax}, Take, Acc, Reader) ->
     Batch = #batch{take = Take, acc = Acc, events_left = EventsMax, bytes_left = BytesMax,
                    store = halley_history:store(), reader = Reader},
@@ -133,21 +136,22 @@ next(Replay, UpTo, #{events_max := EventsMax, bytes_max := BytesMax}, Take, Acc,
         fill(Replay, UpTo, Batch),
     Given = EventsMax - Left,
     Given =:= 0 orelse halley_metrics:incr(replayed_events, Given),
-    {Taken, What, Next, NextReader}.
+    {Taken, case {What, Given} of {more, 0} -> yield; _ -> What end, Next, NextReader}.
 
-fill(#replay{pass = none} = Replay, UpTo, #batch{reader = Reader} = Batch) ->
+fill(#replay{pass = none} = Replay, UpTo, Batch) ->
     case halley_vector:is_reached(UpTo, Replay#replay.vector) of
         true ->
-            {done, Replay, Batch};
+            {done, Replay#replay{unfollowed = none}, Batch};
         false ->
             case above_floor(Replay) of
                 {ok, _} ->
-                    {Started, NextReader} = start_pass(Replay, UpTo, Reader),
-                    fill(Started, UpTo, Batch#batch{reader = NextReader});
+                    gather(begin_pass(Replay, UpTo), UpTo, Batch);
                 {gap, Gap, Next} ->
                     {{gap, Gap}, Next, Batch}
             end
     end;
+fill(#replay{pass = {gathering, _, _}} = Replay, UpTo, Batch) ->
+    gather(Replay, UpTo, Batch);
 fill(#replay{pass = #pass{candidates = Candidates, ends_at = EndsAt}} = Replay, UpTo, Batch) ->
     {Stopped, Left, Passed, Next} = take(Candidates, none, Replay, Batch),
     Given = passed(Passed, Left, Replay),
@@ -173,12 +177,14 @@ fill(#replay{pass = #pass{candidates = Candidates, ends_at = EndsAt}} = Replay, 
 %% `Passed': seq and second of the last event that was given.
 take([], Passed, _, Batch) ->
     {used, [], Passed, Batch};
-take(Left, Passed, _, #batch{events_left = EventsLeft, bytes_left = BytesLeft} = Batch)
-  when EventsLeft =< 0; BytesLeft =< 0 ->
+take(Left, Passed, _, #batch{events_left = EventsLeft, bytes_left = BytesLeft,
+                             reads_left = ReadsLeft} = Batch)
+  when EventsLeft =< 0; BytesLeft =< 0; ReadsLeft =< 0 ->
     {full, Left, Passed, Batch};
 take([{Seq, Gap} | _] = Left, Passed, _, Batch) when is_map(Gap) ->
     {{gap, Seq, Gap}, Left, Passed, Batch};
-take([{Seq, Subject} | Rest] = Left, Passed, Replay, #batch{reader = Reader} = Batch) ->
+take([{Seq, Subject} | Rest] = Left, Passed, Replay,
+     #batch{reader = Reader, reads_left = ReadsLeft} = Batch) ->
     case halley_history_reader:event(Seq, Subject, Reader) of
         {ok, AtMs, Body, Next} ->
             #batch{take = Take, acc = Acc, events_left = EventsLeft, bytes_left = BytesLeft,
@@ -188,9 +194,9 @@ take([{Seq, Subject} | Rest] = Left, Passed, Replay, #batch{reader = Reader} = B
             take(Rest, {Seq, At}, Replay,
                  Batch#batch{acc = Take(Body, Cursor, Acc), events_left = EventsLeft - 1,
                              bytes_left = BytesLeft - byte_size(Body) - ?ITEM_BYTES,
-                             reader = Next});
+                             reads_left = ReadsLeft - 1, reader = Next});
         {other, Next} ->
-            take(Rest, Passed, Replay, Batch#batch{reader = Next});
+            take(Rest, Passed, Replay, Batch#batch{reads_left = ReadsLeft - 1, reader = Next});
         {damaged, Next} ->
             {{damaged, Seq}, Left, Passed, Batch#batch{reader = Next}};
         {expired, Next} ->
@@ -210,74 +216,42 @@ behind(N, #replay{vector = Vector, pass = #pass{up_to = UpTo}}) ->
 
 %% --- passes --------------------------------------------------------------------------------------
 
-start_pass(#replay{user = User, vector = Vector, told = Told} = Replay, UpTo, Reader) ->
-    Following = [User | following(User, start)],
-    {Unfollowed, Next} = unfollowed(User, Following, Vector, Reader),
-    Found = [candidates(Subject, Vector, UpTo, infinity) || Subject <- Following]
-        ++ [candidates(Subject, Vector, UpTo, Last) || {Subject, Last} <- Unfollowed]
-        ++ [damage(Vector, UpTo, Told)],
-    %% A range may end at the seq of a good event, which stays before it: the gap's cursor says that
-    %% everything up to there was given.
-    {Kept, EndsAt} = oldest(lists:keysort(1, lists:append(Found)), Vector, UpTo),
-    Pass = #pass{up_to = UpTo, candidates = Kept, ends_at = EndsAt,
-                 plain_from = halley_vector:largest(Vector),
-                 plain_to = halley_vector:smallest(UpTo)},
-    {Replay#replay{pass = Pass}, Next}.
+begin_pass(#replay{user = User, vector = Vector, unfollowed = Unfollowed} = Replay, UpTo) ->
+    Gather = halley_replay_gather:new(User, Vector, UpTo, Unfollowed),
+    Replay#replay{pass = {gathering, UpTo, Gather}}.
 
-following(User, After) ->
-    case halley_follows:following(User, After, ?FOLLOWING_PAGE) of
-        {Subjects, done} -> Subjects;
-        {Subjects, Next} -> Subjects ++ following(User, Next)
+gather(#replay{pass = {gathering, PassUpTo, Gather}} = Replay, UpTo,
+       #batch{reader = Reader} = Batch) ->
+    case halley_replay_gather:work(Gather, Reader) of
+        {more, Later, Next} ->
+            {more, Replay#replay{pass = {gathering, PassUpTo, Later}}, Batch#batch{reader = Next}};
+        {done, Candidates, Bound, Later, Next} ->
+            Gathered = Replay#replay{unfollowed = halley_replay_gather:unfollowed(Later)},
+            fill(start_pass(Candidates, Bound, PassUpTo, Gathered), UpTo,
+                 Batch#batch{reader = Next})
     end.
 
-%% Subjects that the user followed at its cursor or later and doesn't follow now, each with the seq
-%% of its last unfollow: up to there its events are the user's.
-unfollowed(User, Following, Vector, Reader) ->
-    case halley_history:unfollows(User, halley_vector:smallest(Vector)) of
-        [] ->
-            {[], Reader};
-        Seqs ->
-            {Last, Next} = lists:foldl(fun(Seq, Acc) -> unfollow(Seq, User, Acc) end,
-                                       {#{}, Reader}, Seqs),
-            {maps:to_list(maps:without(Following, Last)), Next}
-    end.
-
-%% Newest first, so the first one of a subject stays. One that can't be read is within what the
-%% history knows as damaged, or expired.
-unfollow(Seq, User, {Last, Reader}) ->
-    case halley_history_reader:read(Seq, Reader) of
-        {ok, #{kind := unfollow, subject := User, id := Subject}, Next}
-          when not is_map_key(Subject, Last) ->
-            {Last#{Subject => Seq}, Next};
-        {ok, _, Next} ->
-            {Last, Next};
-        {_, Next} ->
-            {Last, Next}
-    end.
-
-candidates(Subject, Vector, UpTo, Last) ->
-    Shard = halley_shard:of_subject(Subject),
-    case {element(Shard, Vector), min(Last, element(Shard, UpTo))} of
-        {After, To} when After < To ->
-            [{Seq, Subject} || Seq <- halley_history:chain(Subject, After, To)];
-        _ ->
-            []
-    end.
-
-%% A damaged range is told where it ends.
-damage(Vector, UpTo, Told) ->
-    [{To, #{from => FromMs, to => ToMs, reason => damaged}}
-     || {From, To, FromMs, ToMs} <- halley_history_index:damaged(), To > Told,
-        halley_vector:is_crossed(From, To, Vector, UpTo)].
-
-%% Several chains may have the same seq, so the cut is made between seqs.
-oldest(Sorted, Vector, UpTo) ->
-    case length(Sorted) > ?PASS_EVENTS_MAX of
-        false ->
-            {Sorted, halley_vector:advance(halley_vector:largest(UpTo), Vector, UpTo)};
+%% What retention took while the pass was gathered isn't among the candidates: then the next one
+%% begins with the gap.
+start_pass(Candidates, Bound, UpTo, #replay{vector = Vector, told = Told} = Replay) ->
+    case halley_vector:smallest(Vector) >= halley_history:floor() of
         true ->
-            {Seq, _} = lists:nth(?PASS_EVENTS_MAX + 1, Sorted),
-            Oldest = lists:sublist(Sorted, ?PASS_EVENTS_MAX),
-            {[Candidate || {S, _} = Candidate <- Oldest, S < Seq],
-             halley_vector:advance(Seq - 1, Vector, UpTo)}
+            %% A range may end at the seq of a good event, which stays before it: the gap's cursor
+            %% says that everything up to there was given.
+            Damage = lists:keysort(1, damage(Vector, UpTo, Told, Bound)),
+            Replay#replay{pass = #pass{up_to = UpTo,
+                                       candidates = lists:keymerge(1, Candidates, Damage),
+                                       ends_at = halley_vector:advance(Bound, Vector, UpTo),
+                                       plain_from = halley_vector:largest(Vector),
+                                       plain_to = halley_vector:smallest(UpTo)}};
+        false ->
+            Replay#replay{pass = none}
     end.
+
+%% A damaged range is told where it ends: by this pass, or a later one that gets there.
+damage(Vector, UpTo, Told, Bound) ->
+    IsLast = Bound >= halley_vector:largest(UpTo),
+    [{To, #{from => FromMs, to => ToMs, reason => damaged}}
+     || {From, To, FromMs, ToMs} <- halley_history_index:damaged(),
+        To > Told, To =< Bound orelse IsLast,
+        halley_vector:is_crossed(From, To, Vector, UpTo)].

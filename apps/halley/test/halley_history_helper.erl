@@ -4,7 +4,7 @@
 -export([with/2, with_in/3, start/1, stop/0, kill/0, forget/0, restart/0, directory/0]).
 -export([held/1, mocked/2]).
 -export([entry/2, entry/3, publish/2, publish/3, publish_all/1, wait_written/0]).
--export([replayed/4]).
+-export([replayed/4, chain/3]).
 -export([segments/0, newest/0, readable/1, events/0, damage/3, until/1, until/2, silently/1]).
 
 %% Runs a fun over a new history in a directory that is removed afterwards.
@@ -58,8 +58,9 @@ kill() ->
     forget().
 
 forget() ->
-    [ets:delete(Table) || Table <- [halley_history_index, halley_history_claims,
-                                    halley_history_cache], ets:info(Table) =/= undefined],
+    [ets:delete(Table) || Table <- [halley_history_index, halley_history_milestones,
+                                    halley_history_claims, halley_history_cache],
+                          ets:info(Table) =/= undefined],
     ok.
 
 restart() ->
@@ -130,6 +131,14 @@ replayed(Replay, UpTo, Limits, Reader) ->
     end,
     {Events, What, Next, Later} = halley_replay:next(Replay, UpTo, Limits, Take, [], Reader),
     {lists:reverse(Events), What, Next, Later}.
+
+%% All that may concern a subject, newest first, stretch by stretch.
+chain(Subject, After, UpTo) -> chain(Subject, After, UpTo, []).
+
+chain(_, UpTo, UpTo, Found) -> Found;
+chain(Subject, After, UpTo, Found) ->
+    {Seqs, To, _} = halley_history:stretch(Subject, After, UpTo),
+    chain(Subject, To, UpTo, lists:reverse(Seqs, Found)).
 
 segments() ->
     {ok, Numbers} = halley_history_segment:list(directory()),

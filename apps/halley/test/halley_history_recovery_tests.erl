@@ -58,7 +58,7 @@ seq_never_again() ->
     {ok, Second} = ?H:publish(<<"s">>, <<"1">>),
     ?assert(First < Unwritten andalso Unwritten < Second),
     ?assert(lists:min(tuple_to_list(halley_history:heads())) > Unwritten),
-    ?assertEqual([Second, First], halley_history:chain(<<"s">>, 0, Second)),
+    ?assertEqual([Second, First], ?H:chain(<<"s">>, 0, Second)),
     ?assertEqual([], damaged()).
 
 clean_stop() ->
@@ -129,7 +129,7 @@ middle_gone() ->
     ?assertMatch([{_, Fourth, _, _}], damaged()),
     ?assert(told(Third)),
     ?assertEqual(ok(Before ++ Behind), ?H:readable(Before ++ Behind)),
-    ?assertEqual(lists:reverse(Before ++ Behind), halley_history:chain(<<"s">>, 0, 1 bsl 47)).
+    ?assertEqual(lists:reverse(Before ++ Behind), ?H:chain(<<"s">>, 0, 1 bsl 47)).
 
 middle_truncated() ->
     [A, B, C, D] = publish_in(2, 2),
@@ -154,7 +154,7 @@ damaged_record() ->
     {ok, #{at := AtC}, _} = halley_history_reader:read(C, Reader),
     ?assertEqual({AtA, AtC}, {FromMs, ToMs}),
     ?assertEqual(ok([A, C, D]), ?H:readable([A, C, D])),
-    ?assertEqual([D, C, A], halley_history:chain(<<"s">>, 0, 1 bsl 47)).
+    ?assertEqual([D, C, A], ?H:chain(<<"s">>, 0, 1 bsl 47)).
 
 damage_expires() ->
     Seqs = publish_in(1, 4),

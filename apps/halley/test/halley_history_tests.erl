@@ -54,7 +54,7 @@ chains() ->
     [begin
          After = rand:uniform(3000),
          UpTo = After + rand:uniform(1000),
-         Chain = halley_history:chain(Subject, After, UpTo),
+         Chain = ?H:chain(Subject, After, UpTo),
          ?assertEqual(lists:reverse(lists:usort(Chain)), Chain),
          ?assertEqual([], [Seq || {Seq, S} <- Pairs, S =:= Subject, Seq > After, Seq =< UpTo]
                           -- Chain),
@@ -75,14 +75,14 @@ shards_apart() ->
      || {Shard, Own} <- lists:reverse(lists:keysort(1, maps:to_list(Shards)))],
     ok = ?H:wait_written(),
     ?assertEqual([], [Seq || #{seq := Seq, subject := Subject} <- Entries,
-                             not lists:member(Seq, halley_history:chain(Subject, Seq - 1, 9000))]).
+                             not lists:member(Seq, ?H:chain(Subject, Seq - 1, 9000))]).
 
 unfollow() ->
     {ok, Before} = ?H:publish(<<"s">>, <<"1">>),
     ok = halley_history:unfollowed([{<<"u">>, <<"s">>}, {<<"u">>, <<"t">>}]),
     {ok, Behind} = ?H:publish(<<"s">>, <<"2">>),
     [Second, First] = halley_history:unfollows(<<"u">>, 0),
-    ?assertEqual([], halley_history:chain(<<"u">>, 0, Behind)),
+    ?assertEqual([], ?H:chain(<<"u">>, 0, Behind)),
     ?assert(Before < First andalso First < Second andalso Second < Behind),
     ?assertEqual([Second, First], halley_history:unfollows(<<"u">>, Before)),
     {ok, Record, _} = halley_history_reader:read(First, halley_history_reader:new()),
@@ -152,7 +152,7 @@ retention_by_age() ->
     {ok, First} = ?H:publish(<<"s">>, <<"1">>),
     ?H:until(fun() -> halley_history:floor() >= First end),
     ?assertEqual([{First, expired}], ?H:readable([First])),
-    ?assertEqual([], halley_history:chain(<<"s">>, 0, First)),
+    ?assertEqual([], ?H:chain(<<"s">>, 0, First)),
     ?assertEqual(none, halley_history:find(<<"e1">>)),
     ?H:until(fun() -> ?H:events() =:= 0 end),
     ?assertMatch(#{oldest_at := none, floor_at := At} when At > 0, halley_history:info()),
@@ -160,7 +160,7 @@ retention_by_age() ->
     application:set_env(halley, history_retention_ms, 60000),
     {ok, Later} = ?H:publish(<<"s">>, <<"2">>),
     ?assertEqual([{Later, ok}], ?H:readable([Later])),
-    ?assertEqual([Later], halley_history:chain(<<"s">>, 0, Later)).
+    ?assertEqual([Later], ?H:chain(<<"s">>, 0, Later)).
 
 %% The records' times are a day old and a day ahead; their segments are new, and stay across a
 %% restart of the brain.
@@ -249,11 +249,11 @@ disk_full() ->
     end),
     ?H:until(fun() -> halley_history:refusing() =:= false end),
     {ok, Last} = ?H:publish(<<"s">>, <<"4">>),
-    Chain = halley_history:chain(<<"s">>, 0, Last),
+    Chain = ?H:chain(<<"s">>, 0, Last),
     ?assertEqual([Last, First], Chain),
     ?H:restart(),
     ?assertMatch([{Lost, Lost, _, _}], maps:get(damaged, halley_history:info())),
-    ?assertEqual(Chain, halley_history:chain(<<"s">>, 0, Last)),
+    ?assertEqual(Chain, ?H:chain(<<"s">>, 0, Last)),
     ?assertEqual([{Last, ok}, {First, ok}], ?H:readable(Chain)).
 
 %% A file system of 4 MB that fills up, and is emptied again by retention.

@@ -80,7 +80,7 @@ batches(Replay, UpTo, Sum, Reader) ->
     Count = fun(_, _, N) -> N + 1 end,
     case halley_replay:next(Replay, UpTo, ?LIMITS, Count, Sum, Reader) of
         {N, done, _, Next} -> {N, Next};
-        {N, more, Later, Next} -> batches(Later, UpTo, N, Next)
+        {N, _, Later, Next} -> batches(Later, UpTo, N, Next)
     end.
 
 catch_up(Slot, From, UpTo) ->

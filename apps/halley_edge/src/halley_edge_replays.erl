@@ -14,9 +14,15 @@
 %%
 %% Live events come first: the process has a low priority, so that it has every eighth turn at most
 %% while what carries them wants to run, and makes batches only while less than
-%% `replay_queue_bytes_max' waits for the link. At most
-%% `replays_max' sessions that are in the midst of a replay keep its state between two turns; the
-%% others keep their cursor, from which it is made again.
+%% `replay_queue_bytes_max' waits for the link.
+%%
+%% No turn is long: a replay that has looked for some time and found nothing yet says `yield'. Such
+%% a session takes its next turn among the late ones, of which one comes after ?TURNS_PER_LATE of
+%% the others. So who follows much or missed much delays nobody by more than a turn in between.
+%%
+%% At most `replays_max' sessions that are in the midst of a replay keep its state between two
+%% turns; the others keep their cursor, from which it is made again. One that has yielded needs its
+%% state to get on, so it takes the place of one that waits for its client.
 -module(halley_edge_replays).
 
 -export([start_link/2, pid/1, add/2, replayed/2, cancel/2, entered/2, waiting/1]).
@@ -31,6 +37,8 @@
 -type held() :: {halley_edge_codec:conn(), UserNumber :: non_neg_integer(), Transport :: 1..5,
                  Cursor :: binary()}.
 
+%% Turns of others between two of those that have yielded.
+-define(TURNS_PER_LATE, 4).
 -define(PAUSE_MS, 2).                % while the link has enough to do
 -define(AWAIT_MS, 1).                % between looks at what is written
 %% So that a batch and one event more fit a frame, with what halley_replay doesn't count.
@@ -45,13 +53,13 @@
     transport :: 1..5,
     cursor :: binary(),                               % up to here it has got everything
     replay = none :: none | halley_replay:replay(),
-    counted = false :: boolean(),                     % as one that keeps its state
     %% Whether it had all that was written; then, up to which heads it gets the rest.
     rest = unknown :: unknown | little | halley_history:vector(),
-    %% turn: its order among the turns; sent: waits for REPLAYED; ready: for the directory and
-    %% the heads.
-    phase :: {turn, Order :: non_neg_integer()} | sent | ready
+    %% turn, late: its order among the turns, or those of who has yielded; sent: waits for REPLAYED;
+    %% ready: for the directory and the heads.
+    phase :: {turn | late, Order :: non_neg_integer()} | sent | ready
 }).
+-type turns() :: gb_sets:set({Order :: non_neg_integer(), halley_edge_codec:conn()}).
 -record(state, {
     link :: pid(),
     writer :: halley_edge_writer:handle(),
@@ -60,9 +68,11 @@
     limits :: map(),
     queue_bytes_max :: pos_integer(),
     replays_max :: pos_integer(),
-    kept = 0 :: non_neg_integer(),                    % sessions with the state of their replay
+    kept = #{} :: #{halley_edge_codec:conn() => []},  % sessions with the state of their replay
     sessions = #{} :: #{halley_edge_codec:conn() => #session{}},
-    turns = gb_sets:new() :: gb_sets:set({Order :: integer(), halley_edge_codec:conn()}),
+    turns = gb_sets:new() :: turns(),
+    late = gb_sets:new() :: turns(),
+    since_late = 0 :: non_neg_integer(),              % turns
     order = 0 :: non_neg_integer(),
     ready = [] :: [halley_edge_codec:conn()],         % for the directory
     group = none :: none | entering
@@ -133,8 +143,8 @@ loop(State) ->
         end
     end.
 
-doing(#state{turns = Turns, writer = Writer, queue_bytes_max = Max}) ->
-    case gb_sets:is_empty(Turns) of
+doing(#state{turns = Turns, late = Late, writer = Writer, queue_bytes_max = Max}) ->
+    case gb_sets:is_empty(Turns) andalso gb_sets:is_empty(Late) of
         true ->
             nothing;
         false ->
@@ -163,14 +173,17 @@ handle({replayed, Conn}, #state{sessions = Sessions} = State) ->
         #{Conn := #session{phase = sent} = Session} -> take_turn(Conn, Session, State);
         #{} -> State
     end;
-handle({cancel, Conn}, #state{sessions = Sessions, turns = Turns} = State) ->
+handle({cancel, Conn}, #state{sessions = Sessions, turns = Turns, late = Late} = State) ->
     seen(1, State),
     case maps:take(Conn, Sessions) of
-        {#session{phase = {turn, Order}} = Session, Rest} ->
-            forgotten(Session, State#state{sessions = Rest,
-                                           turns = gb_sets:delete({Order, Conn}, Turns)});
-        {Session, Rest} ->
-            forgotten(Session, State#state{sessions = Rest});
+        {#session{phase = {turn, Order}}, Rest} ->
+            forgotten(Conn, State#state{sessions = Rest,
+                                        turns = gb_sets:delete({Order, Conn}, Turns)});
+        {#session{phase = {late, Order}}, Rest} ->
+            forgotten(Conn, State#state{sessions = Rest,
+                                        late = gb_sets:delete({Order, Conn}, Late)});
+        {_, Rest} ->
+            forgotten(Conn, State#state{sessions = Rest});
         error ->
             State
     end;
@@ -184,12 +197,16 @@ take_turn(Conn, Session, #state{sessions = Sessions, turns = Turns, order = Orde
     State#state{sessions = Sessions#{Conn => Session#session{phase = {turn, Order}}},
                 turns = gb_sets:add({Order, Conn}, Turns), order = Order + 1}.
 
+take_late_turn(Conn, Session, #state{sessions = Sessions, late = Late, order = Order} = State) ->
+    State#state{sessions = Sessions#{Conn => Session#session{phase = {late, Order}}},
+                late = gb_sets:add({Order, Conn}, Late), order = Order + 1}.
+
 ready(Conn, Session, #state{sessions = Sessions, ready = Ready} = State) ->
     State#state{sessions = Sessions#{Conn => Session#session{phase = ready}},
                 ready = [Conn | Ready]}.
 
-forgotten(#session{counted = true}, #state{kept = Kept} = State) -> State#state{kept = Kept - 1};
-forgotten(_, State) -> State.
+forgotten(Conn, #state{kept = Kept} = State) ->
+    State#state{kept = maps:remove(Conn, Kept)}.
 
 %%% Entering, many at a time
 
@@ -220,11 +237,22 @@ rest(Conn, Heads, #state{sessions = Sessions} = State) ->
 
 %%% Turns
 
-turn(#state{turns = Turns, sessions = Sessions} = State) ->
-    {{_, Conn}, Later} = gb_sets:take_smallest(Turns),
+turn(State) ->
+    {Conn, #state{sessions = Sessions} = Taken} = next(State),
     {Session, Others} = maps:take(Conn, Sessions),
-    Next = forgotten(Session, State#state{turns = Later, sessions = Others}),
-    batch(Conn, begun(Conn, Session#session{counted = false}, Next), Next).
+    Next = forgotten(Conn, Taken#state{sessions = Others}),
+    batch(Conn, begun(Conn, Session, Next), Next).
+
+next(#state{turns = Turns, late = Late, since_late = Since} = State) ->
+    case gb_sets:is_empty(Turns)
+             orelse Since >= ?TURNS_PER_LATE andalso not gb_sets:is_empty(Late) of
+        true ->
+            {{_, Conn}, Later} = gb_sets:take_smallest(Late),
+            {Conn, State#state{late = Later, since_late = 0}};
+        false ->
+            {{_, Conn}, Later} = gb_sets:take_smallest(Turns),
+            {Conn, State#state{turns = Later, since_late = Since + 1}}
+    end.
 
 begun(Conn, #session{replay = none, user = User, cursor = Cursor} = Session, State) ->
     case halley_replay:new(halley_ids:name(User), Cursor) of
@@ -254,22 +282,25 @@ batch(done, {0, _, _}, Conn, Session, State) ->
 batch(done, Items, Conn, Session, State) ->
     replay(Conn, Items, State),
     sent(Conn, Session#session{rest = little}, State);
+batch(yield, _, Conn, Session, State) ->
+    {Kept, Next} = keep(Conn, Session, with_room(State)),
+    take_late_turn(Conn, Kept, Next);
 batch(more, Items, Conn, Session, State) ->
-    {Kept, Next} = keep(Session, State),
+    {Kept, Next} = keep(Conn, Session, State),
     replay(Conn, Items, State),
     sent(Conn, Kept, Next);
 batch({gap, Gap}, {0, _, _}, Conn, Session, State) ->
     gap(Conn, Gap, State),
-    {Kept, Next} = keep(Session, State),
+    {Kept, Next} = keep(Conn, Session, State),
     take_turn(Conn, Kept, Next);
 batch({gap, Gap}, Items, Conn, Session, State) ->
-    {Kept, Next} = keep(Session, State),
+    {Kept, Next} = keep(Conn, Session, State),
     replay(Conn, Items, State),
     gap(Conn, Gap, State),
     sent(Conn, Kept, Next).
 
-sent(Conn, #session{transport = ?TRANSPORT_POLL} = Session, State) ->
-    ended(Conn, forgotten(Session, State));
+sent(Conn, #session{transport = ?TRANSPORT_POLL}, State) ->
+    ended(Conn, forgotten(Conn, State));
 sent(Conn, Session, #state{sessions = Sessions} = State) ->
     State#state{sessions = Sessions#{Conn => Session#session{phase = sent}}}.
 
@@ -278,12 +309,25 @@ ended(Conn, #state{link = Link} = State) ->
     State.
 
 %% In the midst of a replay its state is large.
-keep(#session{replay = Replay} = Session, #state{kept = Kept, replays_max = Max} = State) ->
-    case Kept < Max of
-        true ->
-            {Session#session{counted = true}, State#state{kept = Kept + 1}};
-        false ->
-            {Session#session{replay = none, cursor = halley_replay:cursor(Replay)}, State}
+keep(Conn, Session, #state{kept = Kept, replays_max = Max} = State) ->
+    case map_size(Kept) < Max of
+        true -> {Session, State#state{kept = Kept#{Conn => []}}};
+        false -> {without_replay(Session), State}
+    end.
+
+without_replay(#session{replay = Replay} = Session) ->
+    Session#session{replay = none, cursor = halley_replay:cursor(Replay)}.
+
+%% If all who keep their state are at work as well, they will soon be done.
+with_room(#state{kept = Kept, replays_max = Max} = State) when map_size(Kept) < Max ->
+    State;
+with_room(#state{kept = Kept, sessions = Sessions} = State) ->
+    case [Conn || Conn <- maps:keys(Kept), (map_get(Conn, Sessions))#session.phase =:= sent] of
+        [Conn | _] ->
+            Session = without_replay(map_get(Conn, Sessions)),
+            forgotten(Conn, State#state{sessions = Sessions#{Conn := Session}});
+        [] ->
+            State
     end.
 
 replay(Conn, {_, Cursor, _} = Items, #state{writer = Writer}) ->

@@ -1,0 +1,193 @@
+%% The gathering of a pass of a replay: which events one user may have missed, the oldest of them.
+%%
+%% It takes what the user follows, page by page, then what it has unfollowed since its cursor, and
+%% reads the chain of each of these subjects from its old end, stretch by stretch. It keeps the
+%% oldest seqs that it has found: when there are more than a window and a half, those beyond the
+%% window go, and `bound' falls to where the window ends; no chain is read above the bound. So a
+%% pass costs what it keeps and something for each follow, however much more was missed.
+%%
+%% It works in slices: `work/2' does a millisecond or two of it and is asked again, so that others
+%% have their turns (`halley_edge_replays').
+%%
+%% Invariants: the follows are read before the unfollows. An unfollow is in the history before it
+%% takes effect, so a subject that is missing among the first is found among the second. When it is
+%% done, everything up to `bound' is among the candidates, unless retention has taken it meanwhile:
+%% who asks looks at the floor behind it.
+%%
+%% What it holds is bounded: one and a half windows of candidates, at most 24,576, and
+%% ?UNFOLLOWED_MAX subjects. That is under 16 MB if every id is as long as an id may be, and under
+%% one where few subjects are followed.
+%%
+%% Not here: damage, and reading the events.
+-module(halley_replay_gather).
+
+-export([new/4, work/2, unfollowed/1]).
+-export_type([gather/0, candidate/0, unfollowed/0]).
+
+%% Candidates that a pass keeps: the more is followed, the more, so that what a follow costs is
+%% spread over as many events.
+-define(WINDOW_MIN, 4096).
+-define(WINDOW_MAX, 16384).
+%% Subjects that were unfollowed and are remembered from pass to pass.
+-define(UNFOLLOWED_MAX, 8192).
+-define(PAGE, 500).
+-define(UNFOLLOW_LOOKS, 1000).
+
+%% Work is counted in looks at the index, some 50 ns each.
+-define(SLICE, 20000).
+-define(FOLLOW_COST, 16).
+-define(STRETCH_COST, 16).
+-define(UNFOLLOW_COST, 64).
+
+-type vector() :: halley_cursor:vector().
+-type seq() :: halley_cursor:seq().
+-type reader() :: halley_history_reader:reader().
+%% What comes from the chain of a subject may be about another one.
+-type candidate() :: {seq(), halley_id:id()}.
+%% Subjects with the seq of their last unfollow, up to which their events are the user's; all
+%% unfollows up to `known' are in it. Who has followed the subject again may have it here as well.
+-record(unfollowed, {subjects = #{} :: #{halley_id:id() => seq()}, known = 0 :: seq()}).
+-opaque unfollowed() :: #unfollowed{}.
+
+-record(gather, {
+    user :: halley_id:id(),
+    vector :: vector(),
+    up_to :: vector(),
+    window :: pos_integer(),
+    bound :: seq(),
+    %% Subjects, each with the part of its chain that is still to be read.
+    todo :: [{halley_id:id(), After :: seq(), UpTo :: seq()}],
+    %% Where more subjects come from: follows beyond this number, unfollows from this one down.
+    source :: {follows, halley_id:user_number(), After :: integer()}
+            | {unfollows, newest | seq()} | remembered | none,
+    unfollowed :: unfollowed(),
+    newest = 0 :: seq(),                              % of the unfollows that were read
+    found = [] :: [candidate()],
+    count = 0 :: non_neg_integer()}).
+-opaque gather() :: #gather{}.
+
+%% A pass from a vector to another. `Unfollowed': of the pass before, or none.
+-spec new(halley_id:id(), vector(), UpTo :: vector(), unfollowed() | none) -> gather().
+new(User, Vector, UpTo, none) ->
+    new(User, Vector, UpTo, #unfollowed{});
+new(User, Vector, UpTo, Unfollowed) ->
+    Source = case halley_ids:lookup(User) of
+        undefined -> {unfollows, newest};
+        Number -> {follows, Number, 0}
+    end,
+    Follows = halley_follows:count_following(User),
+    #gather{user = User, vector = Vector, up_to = UpTo, bound = halley_vector:largest(UpTo),
+            window = max(?WINDOW_MIN, min(?WINDOW_MAX, 2 * Follows)), source = Source,
+            todo = todo([{User, infinity}], Vector, UpTo), unfollowed = Unfollowed}.
+
+%% For the next pass.
+-spec unfollowed(gather()) -> unfollowed().
+unfollowed(#gather{unfollowed = Unfollowed}) -> Unfollowed.
+
+%% One slice. `done': the candidates up to the bound, ascending, none twice.
+-spec work(gather(), reader()) ->
+    {more, gather(), reader()} | {done, [candidate()], Bound :: seq(), gather(), reader()}.
+work(Gather, Reader) -> work(Gather, Reader, ?SLICE).
+
+work(Gather, Reader, Left) when Left =< 0 ->
+    {more, Gather, Reader};
+work(#gather{todo = [{_, After, _} | Rest], bound = Bound} = Gather, Reader, Left)
+  when After >= Bound ->
+    work(Gather#gather{todo = Rest}, Reader, Left - 1);
+work(#gather{todo = [{Subject, After, UpTo} | Rest], bound = Bound} = Gather, Reader, Left) ->
+    {Seqs, To, Looks} = halley_history:stretch(Subject, After, min(UpTo, Bound)),
+    Todo = case To < UpTo of true -> [{Subject, To, UpTo} | Rest]; false -> Rest end,
+    work(found(Seqs, Subject, Gather#gather{todo = Todo}), Reader, Left - ?STRETCH_COST - Looks);
+work(#gather{source = {follows, Number, After}} = Gather, Reader, Left) ->
+    case halley_pages_table:take(halley_following, Number, After, ?PAGE) of
+        [] ->
+            work(Gather#gather{source = {unfollows, newest}}, Reader, Left);
+        Numbers ->
+            Subjects = [{halley_ids:name(N), infinity} || N <- Numbers],
+            Source = {follows, Number, lists:last(Numbers)},
+            work(with_todo(Subjects, Gather#gather{source = Source}), Reader,
+                 Left - ?FOLLOW_COST * length(Numbers))
+    end;
+work(#gather{source = {unfollows, From}} = Gather, Reader, Left) ->
+    {Read, Seqs, Next} = unfollows(From, Gather, Reader),
+    work(Read, Next, Left - ?UNFOLLOW_LOOKS - ?UNFOLLOW_COST * length(Seqs));
+work(#gather{source = remembered, unfollowed = #unfollowed{subjects = Subjects}} = Gather, Reader,
+     Left) ->
+    work(with_todo(maps:to_list(Subjects), Gather#gather{source = none}), Reader,
+         Left - ?FOLLOW_COST * map_size(Subjects));
+work(#gather{source = none, found = Found, bound = Bound} = Gather, Reader, _) ->
+    {done, lists:usort(Found), Bound, Gather#gather{found = [], todo = []}, Reader}.
+
+with_todo(Subjects, #gather{vector = Vector, up_to = UpTo} = Gather) ->
+    Gather#gather{todo = todo(Subjects, Vector, UpTo)}.
+
+todo(Subjects, Vector, UpTo) ->
+    [{Subject, After, To} || {Subject, Last} <- Subjects,
+                             Shard <- [halley_shard:of_subject(Subject)],
+                             After <- [element(Shard, Vector)],
+                             To <- [min(Last, element(Shard, UpTo))], After < To].
+
+found(Seqs, Subject, #gather{found = Found, count = Count, window = Window} = Gather) ->
+    {All, Sum} = lists:foldl(fun(Seq, {Acc, N}) -> {[{Seq, Subject} | Acc], N + 1} end,
+                             {Found, Count}, Seqs),
+    case Sum > Window + Window div 2 of
+        true -> cut(lists:usort(All), Gather);
+        false -> Gather#gather{found = All, count = Sum}
+    end.
+
+%% Several chains may have the same seq, so the cut is made between seqs.
+cut(Sorted, #gather{window = Window, bound = Bound} = Gather) when length(Sorted) > Window ->
+    {Seq, _} = lists:nth(Window + 1, Sorted),
+    {Kept, Lower} = case lists:takewhile(fun({S, _}) -> S < Seq end, Sorted) of
+        [] -> {lists:takewhile(fun({S, _}) -> S =:= Seq end, Sorted), Seq};
+        Below -> {Below, Seq - 1}
+    end,
+    Gather#gather{found = lists:reverse(Kept), count = length(Kept), bound = min(Bound, Lower)};
+cut(Sorted, Gather) ->
+    Gather#gather{found = lists:reverse(Sorted), count = length(Sorted)}.
+
+%% Those that no pass has read yet, newest first, so the first one of a subject is its last. One
+%% that can't be read is within what the history knows as damaged, or expired.
+unfollows(From, #gather{user = User, vector = Vector, unfollowed = Unfollowed} = Gather, Reader) ->
+    After = max(Unfollowed#unfollowed.known, halley_vector:smallest(Vector)),
+    {Seqs, Next} = halley_history:unfollows(User, From, After, ?UNFOLLOW_LOOKS),
+    {Read, Later} = lists:foldl(fun unfollow/2, {Gather, Reader}, Seqs),
+    Newest = case {From, Seqs} of
+        {newest, [Seq | _]} -> Seq;
+        _ -> Read#gather.newest
+    end,
+    {next_unfollows(Next, Read#gather{newest = Newest}), Seqs, Later}.
+
+next_unfollows(done, #gather{unfollowed = Unfollowed, newest = Newest} = Gather) ->
+    #unfollowed{subjects = Subjects, known = Known} = Unfollowed,
+    Read = case map_size(Subjects) < ?UNFOLLOWED_MAX of
+        true -> max(Known, Newest);
+        false -> Known
+    end,
+    Gather#gather{source = remembered, unfollowed = Unfollowed#unfollowed{known = Read}};
+next_unfollows(Seq, Gather) ->
+    Gather#gather{source = {unfollows, Seq}}.
+
+unfollow(Seq, {#gather{user = User} = Gather, Reader}) ->
+    case halley_history_reader:read(Seq, Reader) of
+        {ok, #{kind := unfollow, subject := User, id := Subject}, Next} ->
+            {unfollowed(Subject, Seq, Gather), Next};
+        {ok, _, Next} ->
+            {Gather, Next};
+        {_, Next} ->
+            {Gather, Next}
+    end.
+
+unfollowed(Subject, Seq, #gather{unfollowed = Unfollowed, todo = Todo, vector = Vector,
+                                 up_to = UpTo} = Gather) ->
+    #unfollowed{subjects = Subjects} = Unfollowed,
+    case Subjects of
+        #{Subject := Last} when Last >= Seq ->
+            Gather;
+        #{} when is_map_key(Subject, Subjects); map_size(Subjects) < ?UNFOLLOWED_MAX ->
+            Gather#gather{unfollowed = Unfollowed#unfollowed{
+                subjects = Subjects#{Subject => Seq}}};
+        #{} ->
+            %% Too many to remember: it is read at once, and again in the next pass.
+            Gather#gather{todo = todo([{Subject, Seq}], Vector, UpTo) ++ Todo}
+    end.
