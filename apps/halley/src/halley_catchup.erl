@@ -9,48 +9,56 @@
 %% it when it was published. An unfollow is in the history before it takes effect, so whoever is
 %% missing among the first is found among the second. Who followed only later gets it as well.
 %%
+%% The unfollows of a subject are read once for a catch-up, not for each of its events: who calls
+%% keeps them from batch to batch (`halley_catchup_former').
+%%
 %% Gaps are for every session of the link, and told before the events of their batch.
 %%
 %% It holds nothing and no file: what it reads with is lent to it.
 -module(halley_catchup).
 
--export([next/5]).
+-export([next/6]).
 
 -type vector() :: halley_cursor:vector().
 -type reader() :: halley_history_reader:reader().
 -record(batch, {slot :: halley_links:slot(), from :: vector(), up_to :: vector(),
                 items = [] :: [{halley_event:delivery(), Conns :: binary()}],
                 gaps = [] :: [halley_replay:gap()],
-                %% Of subjects that this batch has met.
-                present = #{} :: #{halley_id:id() => halley_fanout:receivers()},
+                %% Of subjects that this batch has met: who follows now, and their connections,
+                %% and who followed until which unfollow, the last one first.
+                met = #{} :: #{halley_id:id() =>
+                                   {halley_fanout:receivers(), Conns :: binary(),
+                                    [{halley_history:seq(), halley_fanout:receivers()}]}},
+                former :: halley_catchup_former:former(),
                 bytes_left :: integer()}).
 
 %% At most `events_max' events of the history are looked at, and about `bytes_max' bytes given. The
 %% vector that comes back is where the next batch begins; when it is `done', it is at least `UpTo'.
 -spec next(halley_links:slot(), From :: vector(), UpTo :: vector(), halley_replay:limits(),
-           reader()) ->
+           halley_catchup_former:former(), reader()) ->
     {[{halley_event:delivery(), Conns :: binary()}], Next :: vector(), more | done,
-     [halley_replay:gap()], reader()}.
-next(Slot, Start, UpTo, #{events_max := EventsMax, bytes_max := BytesMax}, Reader) ->
+     [halley_replay:gap()], halley_catchup_former:former(), reader()}.
+next(Slot, Start, UpTo, #{events_max := EventsMax, bytes_max := BytesMax}, Former, Reader) ->
     {From, TooOld} = above_floor(Start, UpTo),
     case begin_at(From, UpTo) of
         reached ->
-            {[], From, done, TooOld, Reader};
+            {[], From, done, TooOld, Former, Reader};
         After ->
             {Seqs, To} = halley_history:seqs(After, halley_vector:largest(UpTo), EventsMax),
             Batch = #batch{slot = Slot, from = From, up_to = UpTo, gaps = TooOld,
-                           bytes_left = BytesMax},
+                           former = Former, bytes_left = BytesMax},
             {Last, Read, NextReader} = read(Seqs, To, Batch, Reader),
             give(After, Last, Read, NextReader)
     end.
 
-give(After, Last, #batch{from = From, up_to = UpTo, items = Items, gaps = Gaps}, Reader) ->
+give(After, Last, #batch{from = From, up_to = UpTo, items = Items, gaps = Gaps} = Batch, Reader) ->
     Next = halley_vector:advance(Last, From, UpTo),
     What = case halley_vector:is_reached(UpTo, Next) of true -> done; false -> more end,
     Damage = [gap(FromMs, ToMs, damaged, From) || {First, To, FromMs, ToMs} <- damaged(),
                                                   After < To, To =< Last,
                                                   halley_vector:is_crossed(First, To, From, UpTo)],
-    {lists:reverse(Items), Next, What, lists:reverse(Gaps) ++ Damage, Reader}.
+    {lists:reverse(Items), Next, What, lists:reverse(Gaps) ++ Damage, Batch#batch.former,
+     Reader}.
 
 damaged() ->
     #{damaged := Ranges} = halley_history:info(),
@@ -111,37 +119,30 @@ read([Seq | Seqs], To, #batch{from = From, up_to = UpTo} = Batch, Reader) ->
     end.
 
 event(#{seq := Seq, subject := Subject} = Record, Batch, Reader) ->
-    {Present, #batch{slot = Slot, items = Items, bytes_left = Left} = Met} =
-        present(Subject, Batch),
-    {Former, Next} = former_followers(Subject, Seq, Reader),
-    case halley_fanout:conns(halley_fanout:with_users(Former, Slot, Present)) of
+    {#batch{items = Items, bytes_left = Left, met = Met} = Now, Next} =
+        meet(Subject, Seq, Batch, Reader),
+    case conns(Seq, map_get(Subject, Met)) of
         <<>> ->
-            {Met, Next};
+            {Now, Next};
         Conns ->
             Delivery = halley_event:delivery(Record),
-            {Met#batch{items = [{Delivery, Conns} | Items],
-                         bytes_left = Left - halley_links:cost(Delivery, Conns)}, Next}
+            {Now#batch{items = [{Delivery, Conns} | Items],
+                       bytes_left = Left - halley_links:cost(Delivery, Conns)}, Next}
     end.
 
-%% Looked up once for a batch, since a celebrity's followers are many. Who opens a session later
-%% doesn't need the batch's events: they are not above heads that were read before it began.
-present(Subject, #batch{slot = Slot, present = Present} = Batch) ->
-    case Present of
-        #{Subject := Receivers} ->
-            {Receivers, Batch};
-        #{} ->
-            Receivers = halley_fanout:receivers(Subject, Slot),
-            {Receivers, Batch#batch{present = Present#{Subject => Receivers}}}
+conns(Seq, {Present, Conns, Former}) ->
+    case lists:takewhile(fun({Unfollow, _}) -> Unfollow > Seq end, Former) of
+        [] -> Conns;
+        Followed -> halley_fanout:conns(halley_fanout:merged([Present | [R || {_, R} <- Followed]]))
     end.
 
-former_followers(Subject, Seq, Reader) ->
-    lists:foldl(fun(Unfollow, {Users, R}) ->
-                    case halley_history_reader:read(Unfollow, R) of
-                        {ok, #{kind := unfollow, subject := User, id := Subject}, Next} ->
-                            {[User | Users], Next};
-                        {ok, _, Next} ->
-                            {Users, Next};
-                        {_, Next} ->
-                            {Users, Next}
-                    end
-                end, {[], Reader}, halley_history:unfollows_of(Subject, Seq)).
+%% Looked up once for a batch, since a celebrity's followers are many; the unfollows after the
+%% follows. Who opens a session later doesn't need the batch's events: they are not above heads that
+%% were read before it began.
+meet(Subject, _, #batch{met = Met} = Batch, Reader) when is_map_key(Subject, Met) ->
+    {Batch, Reader};
+meet(Subject, Seq, #batch{slot = Slot, met = Met, former = Former} = Batch, Reader) ->
+    Present = halley_fanout:receivers(Subject, Slot),
+    {Followed, Read, Next} = halley_catchup_former:followed(Subject, Seq, Slot, Former, Reader),
+    Subjects = Met#{Subject => {Present, halley_fanout:conns(Present), Followed}},
+    {Batch#batch{met = Subjects, former = Read}, Next}.

@@ -12,7 +12,7 @@
 %% (`halley_shard'), for what one link has missed its writer (`halley_catchup').
 -module(halley_fanout).
 
--export([receivers/1, receivers/2, with_users/3, beyond/3, conns/1, by_slot/1]).
+-export([receivers/1, receivers/2, of_user/2, merged/1, beyond/3, conns/1, by_slot/1]).
 -export([send/2, send_group/4]).
 -export_type([receivers/0]).
 
@@ -58,15 +58,14 @@ receivers(Subject, Slot) ->
             sorted(halley_follows:fold_followers(Add, Add(Number, []), Number))
     end.
 
-%% With the sessions that further users have on this link.
--spec with_users([halley_id:id()], halley_links:slot(), receivers()) -> receivers().
-with_users([], _, Receivers) ->
-    Receivers;
-with_users(Users, Slot, Receivers) ->
-    Chunks = halley_directory_words:chunks(),
-    Numbers = [N || User <- Users, N <- [halley_ids:lookup(User)], N =/= undefined],
-    sorted(lists:foldl(fun(N, Acc) -> add_at(Slot, halley_directory:lookup(Chunks, N), Acc) end,
-                       Receivers, Numbers)).
+%% The sessions that a user has on one link.
+-spec of_user(halley_id:user_number(), halley_links:slot()) -> receivers().
+of_user(User, Slot) ->
+    add_at(Slot, halley_directory:lookup(halley_directory_words:chunks(), User), []).
+
+-spec merged([receivers()]) -> receivers().
+merged(Receivers) ->
+    lists:usort(lists:append(Receivers)).
 
 %% Of a group: the followers beyond the user that it is filled up to, and the processes among the
 %% sessions of these members.

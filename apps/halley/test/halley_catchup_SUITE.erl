@@ -13,6 +13,7 @@ suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [missed_events, missed_nothing, batches_are_bounded, unfollowed_since,
+     unfollowed_and_followed_again, unfollowed_between_batches, mass_unfollow,
      event_with_many_connections, too_old, damaged, hole_in_the_seqs_is_crossed].
 
 init_per_testcase(_, Config) ->
@@ -26,12 +27,12 @@ caught_up(Slot, From) -> caught_up(Slot, From, #{events_max => 512, bytes_max =>
 caught_up(Slot, From, Limits) ->
     UpTo = halley_history:heads(),
     ok = halley_history:await(UpTo, ?WAIT_MS),
-    caught_up(Slot, From, UpTo, Limits, halley_history_reader:new()).
+    caught_up(Slot, From, UpTo, Limits, halley_catchup_former:new(), halley_history_reader:new()).
 
 %% Gaps and {Event, [Conn]}.
-caught_up(Slot, From, UpTo, Limits, Reader) ->
-    {Events, Next, What, Gaps, NextReader} =
-        halley_catchup:next(Slot, From, UpTo, Limits, Reader),
+caught_up(Slot, From, UpTo, Limits, Former, Reader) ->
+    {Events, Next, What, Gaps, Read, NextReader} =
+        halley_catchup:next(Slot, From, UpTo, Limits, Former, Reader),
     Given = Gaps ++ [{halley_test_brain:event(Delivery),
                       lists:sort([Conn || <<Conn:64>> <= Conns])}
                      || {Delivery, Conns} <- Events],
@@ -41,7 +42,7 @@ caught_up(Slot, From, UpTo, Limits, Reader) ->
             Given;
         more ->
             ?assertNotEqual(From, Next),
-            Given ++ caught_up(Slot, Next, UpTo, Limits, NextReader)
+            Given ++ caught_up(Slot, Next, UpTo, Limits, Read, NextReader)
     end.
 
 missed_events(_) ->
@@ -89,6 +90,63 @@ unfollowed_since(_) ->
     ok = halley:unfollow(<<"ann">>, <<"bob">>),
     publish(<<"bob">>, 2),
     ?assertEqual([1], [halley_event:data(E) || {E, [1]} <- caught_up(Slot, From)]).
+
+%% Of several unfollows of a user the last one counts.
+unfollowed_and_followed_again(_) ->
+    ok = follow_all(<<"ann">>, [<<"bob">>]),
+    {_, Slot, _} = link_with([{number(<<"ann">>), 1}]),
+    From = halley_history:heads(),
+    publish(<<"bob">>, 1),
+    ok = halley:unfollow(<<"ann">>, <<"bob">>),
+    ok = halley:follow(<<"ann">>, <<"bob">>),
+    publish(<<"bob">>, 2),
+    ok = halley:unfollow(<<"ann">>, <<"bob">>),
+    publish(<<"bob">>, 3),
+    [?assertEqual([1, 2], [halley_event:data(E)
+                           || {E, [1]} <- caught_up(Slot, From, #{events_max => Max,
+                                                                  bytes_max => 100000})])
+     || Max <- [1, 100]].
+
+%% What was read of the unfollows is kept from batch to batch; those that come in between count.
+unfollowed_between_batches(_) ->
+    ok = follow_all(<<"ann">>, [<<"bob">>]),
+    ok = follow_all(<<"cid">>, [<<"bob">>]),
+    {_, Slot, _} = link_with([{number(<<"ann">>), 1}, {number(<<"cid">>), 2}]),
+    From = halley_history:heads(),
+    publish_all([{<<"bob">>, N} || N <- lists:seq(1, 3)]),
+    ok = halley:unfollow(<<"ann">>, <<"bob">>),
+    UpTo = halley_history:heads(),
+    ok = halley_history:await(UpTo, ?WAIT_MS),
+    Limits = #{events_max => 1, bytes_max => 100000},
+    {[First], Next, more, [], Former, Reader} =
+        halley_catchup:next(Slot, From, UpTo, Limits, halley_catchup_former:new(),
+                            halley_history_reader:new()),
+    ok = halley:unfollow(<<"cid">>, <<"bob">>),
+    Conns = [lists:sort([C || <<C:64>> <= element(2, First)])
+             | [Conns || {_, Conns} <- caught_up(Slot, Next, UpTo, Limits, Former, Reader)]],
+    ?assertEqual([[1, 2], [1, 2], [1, 2]], Conns).
+
+%% Each record of an unfollow is read once for a catch-up, however many events there are.
+mass_unfollow(_) ->
+    Users = [<<"u", (integer_to_binary(N))/binary>> || N <- lists:seq(1, 1000)],
+    {ok, _} = halley:follow([{User, <<"bob">>} || User <- Users]),
+    {_, Slot, _} = link_with([{number(hd(Users)), 1}]),
+    From = halley_history:heads(),
+    Events = 2000,
+    publish_all([{<<"bob">>, N} || N <- lists:seq(1, Events)]),
+    {ok, _} = halley:unfollow([{User, <<"bob">>} || User <- Users]),
+    ok = halley_history:await(halley_history:heads(), ?WAIT_MS),
+    ok = meck:new(halley_history_reader, [passthrough, no_link, no_history]),
+    Reads = counters:new(1, []),
+    ok = meck:expect(halley_history_reader, read, fun(Seq, Reader) ->
+                                                      counters:add(Reads, 1, 1),
+                                                      meck:passthrough([Seq, Reader])
+                                                  end),
+    Given = try caught_up(Slot, From) after meck:unload(halley_history_reader) end,
+    ?assertEqual(lists:seq(1, Events), [halley_event:data(E) || {E, [1]} <- Given]),
+    %% The catch-up goes over all records of the log, events and unfollows, and reads the subject's
+    %% unfollows once more.
+    ?assert(counters:get(Reads, 1) =< Events + 2 * length(Users)).
 
 %% link.md 7.3
 event_with_many_connections(_) ->

@@ -9,7 +9,7 @@
 -define(LIMITS, #{events_max => 5, bytes_max => 2000}).
 -define(WAIT_MS, 60000).
 
--record(state, {log, slot, queue, vector, reader,
+-record(state, {log, slot, queue, vector, reader, former,
                 groups = #{},       % User number => #{Conn => []}
                 sessions = #{},     % Conn => {User, live | {held, Cursor, [Event]}}
                 lasts = []}).       % {Conn, Heads, [Event]}
@@ -209,7 +209,8 @@ last({Conn, Heads, Given}, State) ->
 
 %% What comes live meanwhile waits in the mailbox, and is dropped by its seq.
 catch_up(#state{slot = Slot, vector = From} = State) ->
-    {Near, Nearer} = round(From, halley_history:written(), State),
+    {Near, Nearer} = round(From, halley_history:written(),
+                           State#state{former = halley_catchup_former:new()}),
     ok = halley_links:resume(Slot),
     pause(),
     Heads = halley_history:heads(),
@@ -222,10 +223,11 @@ pause() ->
     rand:uniform(3) =:= 1 andalso timer:sleep(rand:uniform(3)).
 
 round(From, UpTo, #state{slot = Slot, reader = Reader, sessions = Sessions, log = Log} = State) ->
-    {Events, Next, What, Gaps, Later} = halley_catchup:next(Slot, From, UpTo, ?LIMITS, Reader),
+    {Events, Next, What, Gaps, Former, Later} =
+        halley_catchup:next(Slot, From, UpTo, ?LIMITS, State#state.former, Reader),
     _ = [give(User, Gap, Log) || Gap <- Gaps, {User, _} <- maps:values(Sessions)],
     Given = lists:foldl(fun({Delivery, Conns}, S) -> deliver(Delivery, Conns, S) end,
-                        State#state{reader = Later}, Events),
+                        State#state{reader = Later, former = Former}, Events),
     case What of
         more -> round(Next, UpTo, Given);
         done -> {Next, Given}

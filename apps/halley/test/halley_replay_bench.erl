@@ -84,13 +84,14 @@ batches(Replay, UpTo, Sum, Reader) ->
     end.
 
 catch_up(Slot, From, UpTo) ->
-    catch_up(Slot, From, UpTo, 0, halley_history_reader:new()).
+    catch_up(Slot, From, UpTo, 0, halley_catchup_former:new(), halley_history_reader:new()).
 
-catch_up(Slot, From, UpTo, Sum, Reader) ->
+catch_up(Slot, From, UpTo, Sum, Former, Reader) ->
     Limits = #{events_max => 512, bytes_max => 1048576},
-    {Events, Next, What, [], NextReader} = halley_catchup:next(Slot, From, UpTo, Limits, Reader),
+    {Events, Next, What, [], Read, Later} =
+        halley_catchup:next(Slot, From, UpTo, Limits, Former, Reader),
     Sent = Sum + lists:sum([byte_size(Conns) div 8 || {_, Conns} <- Events]),
     case What of
         done -> Sent;
-        more -> catch_up(Slot, Next, UpTo, Sent, NextReader)
+        more -> catch_up(Slot, Next, UpTo, Sent, Read, Later)
     end.

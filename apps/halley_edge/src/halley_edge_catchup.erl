@@ -24,6 +24,7 @@
 -define(AWAIT_MS, 1000).
 
 -record(state, {writer :: pid(), slot :: halley_links:slot(), limits :: map(),
+                former = halley_catchup_former:new() :: halley_catchup_former:former(),
                 reader :: halley_history_reader:reader()}).
 
 %% What SYNC_BEGIN's cursor means for a worker with so many sessions, at a time when these were the
@@ -85,10 +86,12 @@ first_rounds(From, State) ->
         {Next, _, Later} -> {Next, Later}
     end.
 
-round(From, UpTo, Portions, #state{slot = Slot, limits = Limits, reader = Reader} = State) ->
-    {Events, Next, More, Gaps, Rest} = halley_catchup:next(Slot, From, UpTo, Limits, Reader),
+round(From, UpTo, Portions, State) ->
+    #state{slot = Slot, limits = Limits, former = Former, reader = Reader} = State,
+    {Events, Next, More, Gaps, Read, Rest} =
+        halley_catchup:next(Slot, From, UpTo, Limits, Former, Reader),
     ok = halley_metrics:incr(catchup_events, length(Events)),
-    Later = State#state{reader = Rest},
+    Later = State#state{former = Read, reader = Rest},
     ok = tell({portion, Gaps, Events, Next}, Later),
     case More of
         more -> round(Next, UpTo, Portions + 1, Later);
