@@ -6,12 +6,17 @@
 %%
 %% At most `history_cache_bytes_max': each block has a slot of a ring, and takes it from the block
 %% that had it before.
+%%
+%% A block is kept when it is asked for a second time. One reader that goes over much of the log,
+%% once, holds the block it is at by itself: it takes no room here from what others share.
 -module(halley_history_cache).
 
 -export([new/0, block/4, block_bytes/0, bytes/0]).
 
 -define(BLOCK_BYTES, 65536).
 -define(NEXT, next).
+%% Blocks that were asked for once lately: a word for each, by a hash.
+-define(ASKED, 1024).
 
 %% Makes the table. The caller, a supervisor, owns it.
 -spec new() -> ok.
@@ -19,7 +24,7 @@ new() ->
     ?MODULE = ets:new(?MODULE, [named_table, public, {read_concurrency, true},
                                 {write_concurrency, true}]),
     true = ets:insert(?MODULE, {?NEXT, 0}),
-    ok.
+    persistent_term:put(?MODULE, atomics:new(?ASKED, [{signed, false}])).
 
 -spec block_bytes() -> pos_integer().
 block_bytes() -> ?BLOCK_BYTES.
@@ -59,10 +64,15 @@ keep(Key, Bytes, [_]) ->
     _ = ets:update_element(?MODULE, Key, {2, Bytes}),
     ok;
 keep(Key, Bytes, []) ->
-    case ets:insert_new(?MODULE, {Key, Bytes}) of
+    case was_asked(Key) andalso ets:insert_new(?MODULE, {Key, Bytes}) of
         true -> take_slot(Key);
         false -> ok
     end.
+
+%% A word is 0 or a key and one. What another block has overwritten is asked for once more.
+was_asked(Key) ->
+    Place = erlang:phash2(Key, ?ASKED) + 1,
+    atomics:exchange(persistent_term:get(?MODULE), Place, Key + 1) =:= Key + 1.
 
 take_slot(Key) ->
     Slots = max(1, halley_limits:get(history_cache_bytes_max) div ?BLOCK_BYTES),

@@ -16,6 +16,8 @@ history_test_() ->
 cases() ->
     [{"written heads follow the heads", [], fun heads/0},
      {"chains against a model", [], fun chains/0},
+     {"a long chain is read from its old end, in stretches", [], fun stretches/0},
+     {"a block is kept when it is asked for again", [], fun cached_when_asked_again/0},
      {"shards don't meet in a bucket", [], fun shards_apart/0},
      {"an unfollow is in its user's chain", [], fun unfollow/0},
      {"a chosen id is claimed once and then known", [], fun claims/0},
@@ -64,6 +66,50 @@ chains() ->
     {SomeSeq, _} = lists:nth(1500, Pairs),
     ?assertEqual({ok, SomeSeq}, halley_history:find(<<"e", (integer_to_binary(SomeSeq))/binary>>)),
     ?assertEqual(none, halley_history:find(<<"nobody">>)).
+
+%% Wherever one enters a chain, a stretch costs what it gives, not what is newer.
+stretches() ->
+    Seqs = ?H:publish_all([case N rem 10 of 0 -> <<"quiet">>; _ -> <<"busy">> end
+                           || N <- lists:seq(1, 20000)]),
+    Quiet = [Seq || {Seq, N} <- lists:enumerate(Seqs), N rem 10 =:= 0],
+    Busy = Seqs -- Quiet,
+    Last = lists:last(Seqs),
+    ?assertEqual(Busy, lists:reverse(?H:chain(<<"busy">>, 0, Last))),
+    [begin
+         {Found, To, Looks} = halley_history:stretch(<<"busy">>, After, Last),
+         ?assertEqual([Seq || Seq <- Busy, Seq > After, Seq =< To], Found),
+         ?assert(To =:= Last orelse To > After),
+         ?assertEqual(length(Found), Looks)
+     end || After <- lists:seq(0, 20000, 500)],
+    Lengths = lengths(<<"busy">>, 0, Last),
+    ?assert(lists:max(Lengths) < 16 * 256),
+    ?assert(length(Lengths) >= 18000 div (4 * 256)),
+    %% What retention takes is in no stretch, and its milestones go.
+    Floor = lists:nth(10000, Seqs),
+    ok = halley_history_words:put(floor, Floor),
+    ok = halley_history_index:drop_below(Floor),
+    ?assertEqual([Seq || Seq <- Busy, Seq > Floor],
+                 lists:reverse(?H:chain(<<"busy">>, 0, Last))),
+    ?assertEqual([], [Seq || {{_, Seq}} <- ets:tab2list(halley_history_milestones),
+                             Seq =< Floor]),
+    ?H:restart(),
+    ?assert(ets:info(halley_history_milestones, size) > 0).
+
+lengths(_, UpTo, UpTo) -> [];
+lengths(Subject, After, UpTo) ->
+    {Seqs, To, _} = halley_history:stretch(Subject, After, UpTo),
+    [length(Seqs) | lengths(Subject, To, UpTo)].
+
+cached_when_asked_again() ->
+    Data = iolist_to_binary([$", binary:copy(<<"x">>, 2000), $"]),
+    Seqs = [element(2, ?H:publish(<<"s">>, Data)) || _ <- lists:seq(1, 200)],
+    Bytes = fun() ->
+                ?assertEqual([{Seq, ok} || Seq <- Seqs], ?H:readable(Seqs)),
+                halley_history_cache:bytes()
+            end,
+    ?assertEqual(0, Bytes()),
+    ?assert(Bytes() >= 200 * 2000),
+    ?assert(Bytes() =< 200 * 2200).
 
 %% The shards' events reach the log in the opposite order of their seqs. A chain that two shards
 %% shared would have an older seq before a newer one, and a walk would stop too early.
@@ -319,4 +365,5 @@ long_records() ->
     Sizes = [70000 + 1000 * N || N <- lists:seq(1, 20)] ++ [65536 * N - 60 || N <- [1, 2, 3]],
     Seqs = [element(2, ?H:publish(<<"s">>, Data(Size))) || Size <- Sizes],
     [?assertEqual([{Seq, ok} || Seq <- Seqs], ?H:readable(Seqs)) || _ <- [1, 2]],
+    ?assert(halley_history_cache:bytes() > 131072),
     ?assert(halley_history_cache:bytes() =< 262144).
