@@ -5,11 +5,19 @@
 %%
 %% The worker is a socket that answers REPLAY with REPLAYED and gives credit back at once; what it
 %% would write to clients is not measured here.
+%%
+%% One client that missed much about one subject, and what that costs the brain: its processor time
+%% and memory, the worker being another process of the machine. Then the same again, with what it
+%% needs in memory:
+%%
+%%   erl -noshell -pa ... -run halley_edge_replay_bench one 1200000
 -module(halley_edge_replay_bench).
 
--export([main/1, run/2, deliver/1]).
+-export([main/1, run/2, one/1, deliver/1]).
+-export([one_worker/3]).
 
 -define(LIVE_MS, 2).
+-define(SAMPLE_MS, 20).
 
 main([Sessions, Missed]) ->
     run(list_to_integer(Sessions), list_to_integer(Missed)),
@@ -59,10 +67,93 @@ live(Us) ->
     after ?LIVE_MS -> live([Took | Us])
     end.
 
+one([Missed]) ->
+    N = list_to_integer(Missed),
+    ok = application:set_env(halley, history_bytes, 1 bsl 34),
+    Brain = halley_edge_test_brain:start(#{}),
+    Dir = string:trim(os:cmd("mktemp -d")),
+    {ok, _} = halley:follow([{<<"ann">>, <<"busy">>}]),
+    Cursor = halley_cursor:encode(halley_history:store(), erlang:system_time(second),
+                                  halley_history:heads()),
+    fill(<<"busy">>, N),
+    {ok, Peer, _} = peer:start_link(#{connection => standard_io,
+                                      args => ["-pa" | code:get_path()]}),
+    [one_round(Round, Peer, Dir, Cursor) || Round <- ["first", "again"]],
+    ok = peer:stop(Peer),
+    ok = halley_edge_test_brain:stop(Brain),
+    ok = file:del_dir_r(Dir),
+    halt(0).
+
+%% Small events, straight to the log: nobody else publishes.
+fill(Subject, N) ->
+    Shard = halley_shard:of_subject(Subject),
+    Data = <<"{\"text\":\"an ordinary message of an ordinary length\"}">>,
+    Event = halley_event:event(halley_event:draft(<<"e">>, Subject, Data), <<>>, {Shard, 1},
+                               erlang:system_time(millisecond)),
+    lists:foreach(fun(_) ->
+        ok = halley_history:append(Shard, [Event#{seq := halley_history:draw(Shard), sessions => 0}
+                                           || _ <- lists:seq(1, 1000)], none),
+        ok = halley_history:await(setelement(Shard, halley_history:written(),
+                                             element(Shard, halley_history:heads())), 60000)
+    end, lists:seq(1, N div 1000)),
+    {ok, _} = halley:publish(Subject, 1).
+
+one_round(Round, Peer, Dir, Cursor) ->
+    RestCache = halley_history_cache:bytes(),
+    [garbage_collect(Pid) || Pid <- processes()],
+    Rest = {RestTotal, RestRss} = memory(),
+    {CpuBefore, _} = erlang:statistics(runtime),
+    Bench = self(),
+    Sampler = spawn_link(fun() -> sample(Bench, Rest) end),
+    Path = halley_edge_dial:path(Dir, 0),
+    Asked = spawn_monitor(fun() ->
+        exit(timer:tc(fun() -> peer:call(Peer, ?MODULE, one_worker, [Path, [<<"ann">>], Cursor],
+                                         infinity)
+                      end))
+    end),
+    ok = halley_edge_dialer:connect(Dir, 1, self()),
+    {Us, Items} = receive {'DOWN', Monitor, process, Pid, Result} when {Pid, Monitor} =:= Asked ->
+                      Result
+                  end,
+    {CpuAfter, _} = erlang:statistics(runtime),
+    Sampler ! stop,
+    {Total, Rss} = receive {peak, Peak} -> Peak end,
+    Cache = halley_history_cache:bytes(),
+    ok = halley_edge_dialer:disconnect(),
+    io:format("~-6s ~b events in ~.2f s, brain's processor time ~.2f s, ~.2f us an event; memory "
+              "above rest: ~.1f MB, ~.1f MB of it the history's cache; resident ~.1f MB~n",
+              [Round, Items, Us / 1.0e6, (CpuAfter - CpuBefore) / 1000,
+               (CpuAfter - CpuBefore) * 1000 / Items, mb(Total - RestTotal),
+               mb(Cache - RestCache), mb(Rss - RestRss)]).
+
+mb(Bytes) -> Bytes / 1048576.
+
+%% The emulator's own number, and the machine's of the process.
+memory() ->
+    {ok, Status} = file:read_file("/proc/self/status"),
+    {match, [Kb]} = re:run(Status, "VmRSS:\\s+(\\d+)", [{capture, all_but_first, list}]),
+    {erlang:memory(total), list_to_integer(Kb) * 1024}.
+
+sample(Bench, {Total, Rss}) ->
+    {TotalNow, RssNow} = memory(),
+    Peak = {max(Total, TotalNow), max(Rss, RssNow)},
+    receive stop -> Bench ! {peak, Peak} after ?SAMPLE_MS -> sample(Bench, Peak) end.
+
+%% In the other process: a worker with these users, once the brain has dialled it.
+one_worker(Path, Users, Cursor) ->
+    _ = file:delete(Path),
+    {ok, Listen} = gen_tcp:listen(0, [binary, {ifaddr, {local, Path}}, {active, false}]),
+    Items = accepted(Listen, Users, Cursor),
+    ok = gen_tcp:close(Listen),
+    Items.
+
 worker(Dir, Users, Cursor) ->
     Path = halley_edge_dial:path(Dir, 0),
     {ok, Listen} = gen_tcp:listen(0, [binary, {ifaddr, {local, Path}}, {active, false}]),
     ok = halley_edge_dialer:connect(Dir, 1, self()),
+    accepted(Listen, Users, Cursor).
+
+accepted(Listen, Users, Cursor) ->
     {ok, Socket} = gen_tcp:accept(Listen),
     Hello = (fake_edge:hello())#{window := 2097152},
     send(Socket, [{hello_edge, Hello}, {sync_begin, 0, <<>>}, sync_end]),
