@@ -199,7 +199,7 @@ reads() ->
 chain(_, Up, Up) ->
     [];
 chain(Subject, After, Up) ->
-    {Seqs, To, _} = halley_history:stretch(Subject, After, Up),
+    {Seqs, To, _} = halley_history:stretch(halley_shard:of_subject(Subject), Subject, After, Up),
     Seqs ++ chain(Subject, To, Up).
 
 %% In a process of its own, as replays are: a large heap would be collected again and again.

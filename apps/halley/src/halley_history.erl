@@ -16,7 +16,7 @@
 
 -export([new/0, draw/1, mark/1, heads/0, written/0, floor/0, store/0, await/2]).
 -export([refusing/0, append/3, claim/2, shard_started/1, unfollowed/1]).
--export([find/1, stretch/3, has_events/1, unfollows/2, unfollows/4, unfollows_of/2, seqs/3,
+-export([find/1, stretch/4, has_events/1, unfollows/2, unfollows/4, unfollows_of/2, seqs/3,
          info/0]).
 -export_type([seq/0, vector/0, entry/0, reply/0, info/0, range/0]).
 
@@ -133,12 +133,13 @@ unfollowed(Pairs) -> halley_history_log:unfollowed(Pairs).
 -spec find(binary()) -> {ok, seq()} | none.
 find(Id) -> halley_history_claims:find(Id).
 
-%% The oldest seqs of what may concern a subject, ascending: `After < Seq =< To', and `To =< UpTo'
-%% is where to go on. Some 256 entries of the index are looked at (`Looks'), however many there are
-%% above `To'. A subject's entries are chosen by a hash: the record decides.
--spec stretch(SubjectId, After :: seq(), UpTo :: seq()) ->
+%% The oldest seqs of what may concern a subject of this shard, ascending: `After < Seq =< To', and
+%% `To =< UpTo' is where to go on. Some 256 entries of the index are looked at (`Looks'), however
+%% many there are above `To'. A subject's entries are chosen by a hash: the record decides.
+-spec stretch(halley_shard:index(), SubjectId, After :: seq(), UpTo :: seq()) ->
     {[seq()], To :: seq(), Looks :: non_neg_integer()} when SubjectId :: binary().
-stretch(SubjectId, After, UpTo) -> halley_history_index:stretch(SubjectId, After, UpTo).
+stretch(Shard, SubjectId, After, UpTo) ->
+    halley_history_index:stretch(Shard, SubjectId, After, UpTo).
 
 %% Whether the history may have any event about a subject.
 -spec has_events(binary()) -> boolean().

@@ -11,7 +11,7 @@
 %%
 %% *Milestones* let a reader enter a subject's chain in its midst: one event in 256, chosen by a
 %% hash of its seq, stands as {Bucket, Seq} in an ordered table, under half a byte an event. So a
-%% chain can be read from its old end, in stretches of some 256 entries (`stretch/3'), and nobody
+%% chain can be read from its old end, in stretches of some 256 entries (`stretch/4'), and nobody
 %% walks over what is newer than what he wants.
 %%
 %% Invariants: only the log's process writes, an entry before the head that leads to it. A bucket
@@ -24,7 +24,7 @@
 -include("halley_history.hrl").
 
 -export([new/0, clear/0, written/3, event/6, unfollow/4, forget_id/1]).
--export([stretch/3, has_events/1, unfollows/2, unfollows/4, unfollows_of/2, seqs/3,
+-export([stretch/4, has_events/1, unfollows/2, unfollows/4, unfollows_of/2, seqs/3,
          candidates/1, lookup/1, where/1]).
 -export([drop_below/1, memory/0, damaged/0, set_damaged/1]).
 -export_type([position/0]).
@@ -156,11 +156,12 @@ drop_below(Floor) ->
 %% The oldest stretch of what may be events of the subject: seqs, ascending, `After < Seq =< To'
 %% with `To =< UpTo'; what is above `To' is the next stretch. `Looks': how many entries were looked
 %% at, some 256, whatever the length of the chain.
--spec stretch(binary(), After :: non_neg_integer(), UpTo :: non_neg_integer()) ->
+-spec stretch(halley_shard:index(), binary(), After :: non_neg_integer(),
+              UpTo :: non_neg_integer()) ->
     {[pos_integer()], To :: non_neg_integer(), Looks :: non_neg_integer()}.
-stretch(Subject, After, UpTo) ->
+stretch(Shard, Subject, After, UpTo) ->
     {Subjects, _, _, _} = persistent_term:get(?MODULE),
-    {Bucket, Tag} = subject_bucket(halley_shard:of_subject(Subject), Subject),
+    {Bucket, Tag} = subject_bucket(Shard, Subject),
     case atomics:get(Subjects, Bucket) of
         Head when Head =< After ->
             {[], UpTo, 0};
@@ -168,15 +169,15 @@ stretch(Subject, After, UpTo) ->
             Stop = max(After, halley_history_words:get(floor)),
             case ets:next(?MILESTONES, {Bucket, Stop}) of
                 {Bucket, Milestone} when Milestone =< UpTo ->
-                    stretch(Milestone, Tag, Stop, Milestone);
+                    down(Milestone, Tag, Stop, Milestone);
                 {Bucket, Milestone} ->
-                    stretch(Milestone, Tag, Stop, UpTo);
+                    down(Milestone, Tag, Stop, UpTo);
                 _ ->
-                    stretch(Head, Tag, Stop, UpTo)
+                    down(Head, Tag, Stop, UpTo)
             end
     end.
 
-stretch(First, Tag, Stop, To) ->
+down(First, Tag, Stop, To) ->
     {Seqs, done, Left} = walk(First, Tag, 0, Stop, To, ?ALL),
     {Seqs, To, ?ALL - Left}.
 

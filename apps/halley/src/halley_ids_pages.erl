@@ -10,7 +10,7 @@
 %% (`halley_ids_index').
 -module(halley_ids_pages).
 
--export([new/1, forget/0, id/1, set/1, clear/1, last/0, fold/2]).
+-export([new/1, forget/0, id/1, ids/1, set/1, clear/1, last/0, fold/2]).
 -export([is_durable/1, set_durable/2, put_durable_page/2, durable_page/1, page_numbers/0]).
 -export_type([page_number/0]).
 
@@ -46,6 +46,23 @@ id(Number) -> id_at(Number rem ?PLACES, page(Number div ?PLACES)).
 id_at(0, <<N, Id:N/binary, _/binary>>) -> Id;
 id_at(Place, <<N, _:N/binary, Rest/binary>>) -> id_at(Place - 1, Rest);
 id_at(_, <<>>) -> <<>>.
+
+%% Copies of the ids of these numbers, ascending; nobody's are left out. A page is gone over once,
+%% whatever is asked of it.
+-spec ids([user_number()]) -> [id()].
+ids([Number | _] = Numbers) ->
+    P = Number div ?PLACES,
+    ids(Numbers, P * ?PLACES, (P + 1) * ?PLACES, page(P));
+ids([]) ->
+    [].
+
+ids([Number | _] = Numbers, _, End, _) when Number >= End -> ids(Numbers);
+ids([At | Numbers], At, End, <<0, Rest/binary>>) -> ids(Numbers, At + 1, End, Rest);
+ids([At | Numbers], At, End, <<N, Id:N/binary, Rest/binary>>) ->
+    [binary:copy(Id) | ids(Numbers, At + 1, End, Rest)];
+ids([_ | _] = Numbers, At, End, <<N, _:N/binary, Rest/binary>>) -> ids(Numbers, At + 1, End, Rest);
+ids([_ | Numbers], At, End, <<>>) -> ids(Numbers, At, End, <<>>);
+ids([], _, _, _) -> [].
 
 page(PageNumber) ->
     case ets:lookup(?PAGES, PageNumber) of

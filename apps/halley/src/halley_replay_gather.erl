@@ -35,8 +35,8 @@
 
 %% Work is counted in looks at the index, some 50 ns each.
 -define(SLICE, 20000).
--define(FOLLOW_COST, 16).
--define(STRETCH_COST, 16).
+-define(FOLLOW_COST, 8).
+-define(STRETCH_COST, 8).
 -define(UNFOLLOW_COST, 64).
 
 -type vector() :: halley_cursor:vector().
@@ -55,8 +55,9 @@
     up_to :: vector(),
     window :: pos_integer(),
     bound :: seq(),
-    %% Subjects, each with the part of its chain that is still to be read.
-    todo :: [{halley_id:id(), After :: seq(), UpTo :: seq()}],
+    %% Subjects whose chains are to be read: all of it, up to an unfollow, or what is left.
+    todo :: [halley_id:id() | {halley_id:id(), Last :: seq()}
+             | {halley_id:id(), halley_shard:index(), After :: seq(), UpTo :: seq()}],
     %% Where more subjects come from: follows beyond this number, unfollows from this one down.
     source :: {follows, halley_id:user_number(), After :: integer()}
             | {unfollows, newest | seq()} | remembered | none,
@@ -78,7 +79,7 @@ new(User, Vector, UpTo, Unfollowed) ->
     Follows = halley_follows:count_following(User),
     #gather{user = User, vector = Vector, up_to = UpTo, bound = halley_vector:largest(UpTo),
             window = max(?WINDOW_MIN, min(?WINDOW_MAX, 2 * Follows)), source = Source,
-            todo = todo([{User, infinity}], Vector, UpTo), unfollowed = Unfollowed}.
+            todo = [User], unfollowed = Unfollowed}.
 
 %% For the next pass.
 -spec unfollowed(gather()) -> unfollowed().
@@ -91,21 +92,25 @@ work(Gather, Reader) -> work(Gather, Reader, ?SLICE).
 
 work(Gather, Reader, Left) when Left =< 0 ->
     {more, Gather, Reader};
-work(#gather{todo = [{_, After, _} | Rest], bound = Bound} = Gather, Reader, Left)
-  when After >= Bound ->
-    work(Gather#gather{todo = Rest}, Reader, Left - 1);
-work(#gather{todo = [{Subject, After, UpTo} | Rest], bound = Bound} = Gather, Reader, Left) ->
-    {Seqs, To, Looks} = halley_history:stretch(Subject, After, min(UpTo, Bound)),
-    Todo = case To < UpTo of true -> [{Subject, To, UpTo} | Rest]; false -> Rest end,
-    work(found(Seqs, Subject, Gather#gather{todo = Todo}), Reader, Left - ?STRETCH_COST - Looks);
+work(#gather{todo = [{Subject, Shard, After, UpTo} | Rest]} = Gather, Reader, Left) ->
+    chain(Subject, Shard, After, UpTo, Gather#gather{todo = Rest}, Reader, Left);
+work(#gather{todo = [{Subject, Last} | Rest], vector = Vector, up_to = UpTo} = Gather, Reader,
+     Left) ->
+    Shard = halley_shard:of_subject(Subject),
+    chain(Subject, Shard, element(Shard, Vector), min(Last, element(Shard, UpTo)),
+          Gather#gather{todo = Rest}, Reader, Left);
+work(#gather{todo = [Subject | Rest], vector = Vector, up_to = UpTo} = Gather, Reader, Left) ->
+    Shard = halley_shard:of_subject(Subject),
+    chain(Subject, Shard, element(Shard, Vector), element(Shard, UpTo),
+          Gather#gather{todo = Rest}, Reader, Left);
 work(#gather{source = {follows, Number, After}} = Gather, Reader, Left) ->
     case halley_pages_table:take(halley_following, Number, After, ?PAGE) of
         [] ->
             work(Gather#gather{source = {unfollows, newest}}, Reader, Left);
         Numbers ->
-            Subjects = [{halley_ids:name(N), infinity} || N <- Numbers],
+            %% Who was unfollowed just now may be nobody by now.
             Source = {follows, Number, lists:last(Numbers)},
-            work(with_todo(Subjects, Gather#gather{source = Source}), Reader,
+            work(Gather#gather{todo = halley_ids_pages:ids(Numbers), source = Source}, Reader,
                  Left - ?FOLLOW_COST * length(Numbers))
     end;
 work(#gather{source = {unfollows, From}} = Gather, Reader, Left) ->
@@ -113,19 +118,24 @@ work(#gather{source = {unfollows, From}} = Gather, Reader, Left) ->
     work(Read, Next, Left - ?UNFOLLOW_LOOKS - ?UNFOLLOW_COST * length(Seqs));
 work(#gather{source = remembered, unfollowed = #unfollowed{subjects = Subjects}} = Gather, Reader,
      Left) ->
-    work(with_todo(maps:to_list(Subjects), Gather#gather{source = none}), Reader,
-         Left - ?FOLLOW_COST * map_size(Subjects));
+    work(Gather#gather{todo = maps:to_list(Subjects), source = none}, Reader, Left);
 work(#gather{source = none, found = Found, bound = Bound} = Gather, Reader, _) ->
     {done, lists:usort(Found), Bound, Gather#gather{found = [], todo = []}, Reader}.
 
-with_todo(Subjects, #gather{vector = Vector, up_to = UpTo} = Gather) ->
-    Gather#gather{todo = todo(Subjects, Vector, UpTo)}.
-
-todo(Subjects, Vector, UpTo) ->
-    [{Subject, After, To} || {Subject, Last} <- Subjects,
-                             Shard <- [halley_shard:of_subject(Subject)],
-                             After <- [element(Shard, Vector)],
-                             To <- [min(Last, element(Shard, UpTo))], After < To].
+chain(_, _, After, UpTo, #gather{bound = Bound} = Gather, Reader, Left)
+  when After >= UpTo; After >= Bound ->
+    work(Gather, Reader, Left - ?STRETCH_COST);
+chain(Subject, Shard, After, UpTo, #gather{bound = Bound} = Gather, Reader, Left) ->
+    case halley_history:stretch(Shard, Subject, After, min(UpTo, Bound)) of
+        {[], UpTo, Looks} ->
+            work(Gather, Reader, Left - ?STRETCH_COST - Looks);
+        {Seqs, UpTo, Looks} ->
+            work(found(Seqs, Subject, Gather), Reader, Left - ?STRETCH_COST - Looks);
+        {Seqs, To, Looks} ->
+            Todo = [{Subject, Shard, To, UpTo} | Gather#gather.todo],
+            work(found(Seqs, Subject, Gather#gather{todo = Todo}), Reader,
+                 Left - ?STRETCH_COST - Looks)
+    end.
 
 found(Seqs, Subject, #gather{found = Found, count = Count, window = Window} = Gather) ->
     {All, Sum} = lists:foldl(fun(Seq, {Acc, N}) -> {[{Seq, Subject} | Acc], N + 1} end,
@@ -152,9 +162,9 @@ unfollows(From, #gather{user = User, vector = Vector, unfollowed = Unfollowed} =
     After = max(Unfollowed#unfollowed.known, halley_vector:smallest(Vector)),
     {Seqs, Next} = halley_history:unfollows(User, From, After, ?UNFOLLOW_LOOKS),
     {Read, Later} = lists:foldl(fun unfollow/2, {Gather, Reader}, Seqs),
-    Newest = case {From, Seqs} of
-        {newest, [Seq | _]} -> Seq;
-        _ -> Read#gather.newest
+    Newest = case {Gather#gather.newest, Seqs} of
+        {0, [Seq | _]} -> Seq;
+        {Known, _} -> Known
     end,
     {next_unfollows(Next, Read#gather{newest = Newest}), Seqs, Later}.
 
@@ -178,8 +188,7 @@ unfollow(Seq, {#gather{user = User} = Gather, Reader}) ->
             {Gather, Next}
     end.
 
-unfollowed(Subject, Seq, #gather{unfollowed = Unfollowed, todo = Todo, vector = Vector,
-                                 up_to = UpTo} = Gather) ->
+unfollowed(Subject, Seq, #gather{unfollowed = Unfollowed, todo = Todo} = Gather) ->
     #unfollowed{subjects = Subjects} = Unfollowed,
     case Subjects of
         #{Subject := Last} when Last >= Seq ->
@@ -189,5 +198,5 @@ unfollowed(Subject, Seq, #gather{unfollowed = Unfollowed, todo = Todo, vector = 
                 subjects = Subjects#{Subject => Seq}}};
         #{} ->
             %% Too many to remember: it is read at once, and again in the next pass.
-            Gather#gather{todo = todo([{Subject, Seq}], Vector, UpTo) ++ Todo}
+            Gather#gather{todo = [{Subject, Seq} | Todo]}
     end.

@@ -137,7 +137,7 @@ chain(Subject, After, UpTo) -> chain(Subject, After, UpTo, []).
 
 chain(_, UpTo, UpTo, Found) -> Found;
 chain(Subject, After, UpTo, Found) ->
-    {Seqs, To, _} = halley_history:stretch(Subject, After, UpTo),
+    {Seqs, To, _} = halley_history:stretch(halley_shard:of_subject(Subject), Subject, After, UpTo),
     chain(Subject, To, UpTo, lists:reverse(Seqs, Found)).
 
 segments() ->

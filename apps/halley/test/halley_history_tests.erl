@@ -76,7 +76,8 @@ stretches() ->
     Last = lists:last(Seqs),
     ?assertEqual(Busy, lists:reverse(?H:chain(<<"busy">>, 0, Last))),
     [begin
-         {Found, To, Looks} = halley_history:stretch(<<"busy">>, After, Last),
+         {Found, To, Looks} = halley_history:stretch(halley_shard:of_subject(<<"busy">>),
+                                                     <<"busy">>, After, Last),
          ?assertEqual([Seq || Seq <- Busy, Seq > After, Seq =< To], Found),
          ?assert(To =:= Last orelse To > After),
          ?assertEqual(length(Found), Looks)
@@ -97,7 +98,8 @@ stretches() ->
 
 lengths(_, UpTo, UpTo) -> [];
 lengths(Subject, After, UpTo) ->
-    {Seqs, To, _} = halley_history:stretch(Subject, After, UpTo),
+    {Seqs, To, _} = halley_history:stretch(halley_shard:of_subject(Subject), Subject, After,
+                                              UpTo),
     [length(Seqs) | lengths(Subject, To, UpTo)].
 
 cached_when_asked_again() ->

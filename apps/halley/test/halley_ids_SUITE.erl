@@ -4,8 +4,9 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, suite/0, init_per_testcase/2, end_per_testcase/2]).
--export([numbers_are_dense/1, concurrent_interns_agree/1, too_many_ids/1, bad_id/1,
-         killed_ids_come_back/1, only_followed_ids_survive/1, names_survive_gaps/1,
+-export([numbers_are_dense/1, many_names_at_once/1, concurrent_interns_agree/1,
+         too_many_ids/1, bad_id/1, killed_ids_come_back/1,
+         only_followed_ids_survive/1, names_survive_gaps/1,
          table_keeps_no_buffer/1, directory_unwritable/1, directory_in_use/1]).
 
 -import(halley_store_helper, [id/1]).
@@ -13,8 +14,8 @@
 suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
-    [numbers_are_dense, concurrent_interns_agree, too_many_ids, bad_id, killed_ids_come_back,
-     only_followed_ids_survive, names_survive_gaps, table_keeps_no_buffer, directory_unwritable,
+    [numbers_are_dense, many_names_at_once, concurrent_interns_agree, too_many_ids, bad_id,
+     killed_ids_come_back, only_followed_ids_survive, names_survive_gaps, table_keeps_no_buffer, directory_unwritable,
      directory_in_use].
 
 init_per_testcase(Case, Config) ->
@@ -37,6 +38,15 @@ numbers_are_dense(_) ->
     ?assertEqual(Ids, [halley_ids:name(N) || N <- lists:seq(1, 1000)]),
     ?assertEqual(undefined, halley_ids:lookup(<<"nobody">>)),
     ?assertError({no_such_user_number, 1002}, halley_ids:name(1002)).
+
+%% Of several pages, with numbers that are nobody's in their midst and behind the last.
+many_names_at_once(_) ->
+    {ok, _} = halley_ids:intern([id(N) || N <- lists:seq(1, 300)]),
+    ok = halley_ids_pages:clear([5, 64, 127]),
+    [?assertEqual([halley_ids:name(N) || N <- Numbers, N =< 300, not lists:member(N, [5, 64, 127])],
+                  halley_ids_pages:ids(Numbers))
+     || Numbers <- [[], lists:seq(1, 300), lists:seq(1, 400), [300, 301, 5000], [5], [5, 64, 127],
+                    [63, 64, 65, 127, 128, 129, 300], lists:seq(1, 300, 37)]].
 
 concurrent_interns_agree(_) ->
     Self = self(),

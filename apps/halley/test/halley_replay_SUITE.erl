@@ -303,8 +303,8 @@ chain_with_strangers(_) ->
     Strangers = seqs(replay(<<"bob">>, Start)),
     ok = meck:new(halley_history, [passthrough, no_link]),
     ok = meck:expect(halley_history, stretch,
-                     fun(Subject, After, UpTo) ->
-                         {Seqs, To, Looks} = meck:passthrough([Subject, After, UpTo]),
+                     fun(Shard, Subject, After, UpTo) ->
+                         {Seqs, To, Looks} = meck:passthrough([Shard, Subject, After, UpTo]),
                          {Seqs ++ Strangers, To, Looks}
                      end),
     ?assertEqual(lists:seq(1, 5), [halley_event:data(E) || E <- replay(<<"ann">>, Start)]).

@@ -171,11 +171,13 @@ busy_stranger_in_the_bucket(_) ->
     UpTo = up_to(),
     ok = meck:new(halley_history, [passthrough, no_link]),
     ok = meck:expect(halley_history, stretch,
-                     fun(<<"quiet">>, After, To) ->
-                             {Seqs, At, Looks} = meck:passthrough([<<"busy">>, After, To]),
+                     fun(_, <<"quiet">>, After, To) ->
+                             {Seqs, At, Looks} =
+                                 meck:passthrough([halley_shard:of_subject(<<"busy">>), <<"busy">>,
+                                                   After, To]),
                              {[Seq || Seq > After, Seq =< At] ++ Seqs, At, Looks};
-                        (Subject, After, To) ->
-                             meck:passthrough([Subject, After, To])
+                        (Shard, Subject, After, To) ->
+                             meck:passthrough([Shard, Subject, After, To])
                      end),
     Got = replay(<<"ann">>, Start, setelement(halley_shard:of_subject(<<"quiet">>), UpTo,
                                               element(halley_shard:of_subject(<<"busy">>), UpTo))),

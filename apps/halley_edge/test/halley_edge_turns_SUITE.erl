@@ -6,7 +6,7 @@
 
 -import(halley_edge_helper, [until/1]).
 
--define(FOLLOWS, 20000).
+-define(FOLLOWS, 40000).
 -define(POLL, 5).
 
 suite() ->
