@@ -15,8 +15,8 @@ suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [numbers_are_dense, many_names_at_once, concurrent_interns_agree, too_many_ids, bad_id,
-     killed_ids_come_back, only_followed_ids_survive, names_survive_gaps, table_keeps_no_buffer, directory_unwritable,
-     directory_in_use].
+     killed_ids_come_back, only_followed_ids_survive, names_survive_gaps, table_keeps_no_buffer,
+     directory_unwritable, directory_in_use].
 
 init_per_testcase(Case, Config) ->
     Dir = filename:join(proplists:get_value(priv_dir, Config), atom_to_list(Case)),

@@ -7,14 +7,18 @@
 %% each, publishes, and replays them one after the other in one process, as one link would. It
 %% prints the microseconds of processor time per replayed event, with a cache that has nothing and
 %% with one that has all, and the same for a link that catches up.
+%%
+%% `follows()' in its place: a user that follows 100,000 subjects, by how much was missed: processor
+%% time, and the longest call, for which the link's other sessions wait.
 -module(halley_replay_bench).
 
--export([run/0]).
+-export([run/0, follows/0]).
 
 -define(USERS, 3000).
 -define(FOLLOWS, 15).
 -define(SUBJECTS, 2000).
 -define(EVENTS, 13334).
+-define(MANY, 100000).
 -define(LIMITS, #{events_max => 256, bytes_max => 131072}).
 
 -spec run() -> ok.
@@ -45,6 +49,47 @@ measure() ->
     {CatchUs, C} = processor_us(fun() -> catch_up(Slot, From, UpTo) end),
     io:format("catch-up: ~b events to ~b sessions, ~.2f us per event~n",
               [?EVENTS, C, CatchUs / ?EVENTS]).
+
+-spec follows() -> ok.
+follows() ->
+    ok = application:set_env(halley, history_bytes, 1 bsl 32),
+    halley_bench_brain:with(fun() ->
+        Subjects = list_to_tuple([<<"subject ", (integer_to_binary(N))/binary>>
+                                  || N <- lists:seq(1, ?MANY)]),
+        {ok, _} = halley:follow([{<<"ann">>, Subject} || Subject <- tuple_to_list(Subjects)]),
+        lists:foreach(fun(Events) -> follows(Subjects, Events) end, [1000, 200000])
+    end).
+
+follows(Subjects, Events) ->
+    Cursor = halley_cursor:encode(halley_history:store(), erlang:system_time(second),
+                                  halley_history:heads()),
+    [_ = halley:publish_many([{element(rand:uniform(?MANY), Subjects), {json, <<"1">>},
+                               #{ack => memory}} || _ <- lists:seq(1, 1000)])
+     || _ <- lists:seq(1, Events div 1000)],
+    {ok, _} = halley:publish(<<"stranger">>, 1),
+    UpTo = halley_history:heads(),
+    ok = halley_history:await(UpTo, 60000),
+    {Us, {N, Calls, Longest}} = processor_us(fun() ->
+        apart(fun() ->
+            {ok, Replay} = halley_replay:new(<<"ann">>, Cursor),
+            calls(Replay, UpTo, {0, 0, 0}, halley_history_reader:new())
+        end)
+    end),
+    io:format("~b follows, ~b missed: ~.1f ms, ~b calls, the longest ~.1f ms~n",
+              [?MANY, N, Us / 1000, Calls, Longest / 1000]).
+
+calls(Replay, UpTo, {Sum, Calls, Longest}, Reader) ->
+    Count = fun(_, _, N) -> N + 1 end,
+    {Us, {N, What, Later, Next}} =
+        timer:tc(halley_replay, next, [Replay, UpTo, ?LIMITS, Count, Sum, Reader]),
+    Counted = {N, Calls + 1, max(Longest, Us)},
+    case What of
+        done ->
+            ok = halley_history_reader:close(Next),
+            Counted;
+        _ ->
+            calls(Later, UpTo, Counted, Next)
+    end.
 
 processor_us(Fun) ->
     {Before, _} = erlang:statistics(runtime),
