@@ -9,18 +9,18 @@
 %% first, up to the newest one that was there. Events come in ascending seqs, so that is enough for
 %% those that follow.
 %%
-%% At most ?USERS_MAX users are kept, over all subjects. Beyond that everything is forgotten, and a
-%% subject with more by itself is read again by every batch that meets it.
+%% Users are kept by their ids: a number may be given back and become another's while a link that is
+%% slow catches up. At most ?USERS_MAX are kept, over all subjects. Beyond that everything is
+%% forgotten, and a subject with more by itself is read again by every batch that meets it.
 -module(halley_catchup_former).
 
 -export([new/0, followed/5]).
 -export_type([former/0]).
 
--define(USERS_MAX, 100000).
+-define(USERS_MAX, 50000).
 
 -type seq() :: halley_history:seq().
-%% A user that has no number has no session; it may get both before the catch-up ends.
--type users() :: #{halley_id:user_number() | halley_id:id() => Unfollow :: seq()}.
+-type users() :: #{halley_id:id() => Unfollow :: seq()}.
 -record(former, {users = 0 :: non_neg_integer(),
                  subjects = #{} :: #{halley_id:id() => {Newest :: seq(), users()}}}).
 -opaque former() :: #former{}.
@@ -48,8 +48,8 @@ followed(Subject, Seq, Slot, #former{subjects = Subjects} = Former, Reader) ->
 read(Unfollow, Subject, {Users, Reader}) ->
     case halley_history_reader:read(Unfollow, Reader) of
         {ok, #{kind := unfollow, subject := User, id := Subject}, Next} ->
-            Number = case halley_ids:lookup(User) of undefined -> User; N -> N end,
-            {Users#{Number => Unfollow}, Next};
+            %% The record is longer than the id.
+            {Users#{binary:copy(User) => Unfollow}, Next};
         {ok, _, Next} ->
             {Users, Next};
         {_, Next} ->
@@ -71,8 +71,7 @@ sessions(Users, Seq, Slot) ->
                                     || {User, Unfollow} <- maps:to_list(Users), Unfollow > Seq,
                                        Receivers <- [of_user(User, Slot)], Receivers =/= []])).
 
-of_user(Number, Slot) when is_integer(Number) ->
-    halley_fanout:of_user(Number, Slot);
+%% A user without a number has no session; it may get both before the catch-up ends.
 of_user(User, Slot) ->
     case halley_ids:lookup(User) of
         undefined -> [];

@@ -59,8 +59,8 @@
     todo :: [halley_id:id() | {halley_id:id(), Last :: seq()}
              | {halley_id:id(), halley_shard:index(), After :: seq(), UpTo :: seq()}],
     %% Where more subjects come from: follows beyond this number, unfollows from this one down.
-    source :: {follows, halley_id:user_number(), After :: integer()}
-            | {unfollows, newest | seq()} | remembered | none,
+    source :: {follows, After :: halley_id:user_number()} | {unfollows, newest | seq()}
+            | remembered | none,
     unfollowed :: unfollowed(),
     newest = 0 :: seq(),                              % of the unfollows that were read
     found = [] :: [candidate()],
@@ -72,14 +72,10 @@
 new(User, Vector, UpTo, none) ->
     new(User, Vector, UpTo, #unfollowed{});
 new(User, Vector, UpTo, Unfollowed) ->
-    Source = case halley_ids:lookup(User) of
-        undefined -> {unfollows, newest};
-        Number -> {follows, Number, 0}
-    end,
     Follows = halley_follows:count_following(User),
     #gather{user = User, vector = Vector, up_to = UpTo, bound = halley_vector:largest(UpTo),
-            window = max(?WINDOW_MIN, min(?WINDOW_MAX, 2 * Follows)), source = Source,
-            todo = [User], unfollowed = Unfollowed}.
+            window = max(?WINDOW_MIN, min(?WINDOW_MAX, 2 * Follows)),
+            todo = [User], source = {follows, 0}, unfollowed = Unfollowed}.
 
 %% For the next pass.
 -spec unfollowed(gather()) -> unfollowed().
@@ -103,15 +99,15 @@ work(#gather{todo = [Subject | Rest], vector = Vector, up_to = UpTo} = Gather, R
     Shard = halley_shard:of_subject(Subject),
     chain(Subject, Shard, element(Shard, Vector), element(Shard, UpTo),
           Gather#gather{todo = Rest}, Reader, Left);
-work(#gather{source = {follows, Number, After}} = Gather, Reader, Left) ->
-    case halley_pages_table:take(halley_following, Number, After, ?PAGE) of
+work(#gather{source = {follows, After}, user = User} = Gather, Reader, Left) ->
+    case follows(User, After) of
         [] ->
             work(Gather#gather{source = {unfollows, newest}}, Reader, Left);
         Numbers ->
             %% Who was unfollowed just now may be nobody by now.
-            Source = {follows, Number, lists:last(Numbers)},
-            work(Gather#gather{todo = halley_ids_pages:ids(Numbers), source = Source}, Reader,
-                 Left - ?FOLLOW_COST * length(Numbers))
+            work(Gather#gather{todo = halley_ids_pages:ids(Numbers),
+                               source = {follows, lists:last(Numbers)}},
+                 Reader, Left - ?FOLLOW_COST * length(Numbers))
     end;
 work(#gather{source = {unfollows, From}} = Gather, Reader, Left) ->
     {Read, Seqs, Next} = unfollows(From, Gather, Reader),
@@ -121,6 +117,14 @@ work(#gather{source = remembered, unfollowed = #unfollowed{subjects = Subjects}}
     work(Gather#gather{todo = maps:to_list(Subjects), source = none}, Reader, Left);
 work(#gather{source = none, found = Found, bound = Bound} = Gather, Reader, _) ->
     {done, lists:usort(Found), Bound, Gather#gather{found = [], todo = []}, Reader}.
+
+%% The user's number is looked up for each page: it may be another's by the next one, if the user
+%% unfollowed everything and left meanwhile.
+follows(User, After) ->
+    case halley_ids:lookup(User) of
+        undefined -> [];
+        Number -> halley_pages_table:take(halley_following, Number, After, ?PAGE)
+    end.
 
 chain(_, _, After, UpTo, #gather{bound = Bound} = Gather, Reader, Left)
   when After >= UpTo; After >= Bound ->

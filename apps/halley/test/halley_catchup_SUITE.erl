@@ -13,7 +13,8 @@ suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [missed_events, missed_nothing, batches_are_bounded, unfollowed_since,
-     unfollowed_and_followed_again, unfollowed_between_batches, mass_unfollow,
+     unfollowed_and_followed_again, unfollowed_between_batches, number_given_to_another,
+     mass_unfollow,
      event_with_many_connections, too_old, damaged, hole_in_the_seqs_is_crossed].
 
 init_per_testcase(_, Config) ->
@@ -125,6 +126,28 @@ unfollowed_between_batches(_) ->
     Conns = [lists:sort([C || <<C:64>> <= element(2, First)])
              | [Conns || {_, Conns} <- caught_up(Slot, Next, UpTo, Limits, Former, Reader)]],
     ?assertEqual([[1, 2], [1, 2], [1, 2]], Conns).
+
+%% A slow link takes its time: who unfollowed may have left, and its number be a stranger's.
+number_given_to_another(_) ->
+    ok = halley_test_brain:limits(#{id_quarantine_ms => 0}),
+    ok = follow_all(<<"ann">>, [<<"bob">>]),
+    ok = follow_all(<<"cid">>, [<<"bob">>]),
+    Cid = number(<<"cid">>),
+    {_, Slot, _} = link_with([{number(<<"ann">>), 1}]),
+    From = halley_history:heads(),
+    publish_all([{<<"bob">>, N} || N <- lists:seq(1, 3)]),
+    ok = halley:unfollow(<<"cid">>, <<"bob">>),
+    UpTo = halley_history:heads(),
+    ok = halley_history:await(UpTo, ?WAIT_MS),
+    Limits = #{events_max => 1, bytes_max => 100000},
+    {[_], Next, more, [], Former, Reader} =
+        halley_catchup:next(Slot, From, UpTo, Limits, halley_catchup_former:new(),
+                            halley_history_reader:new()),
+    [ok = halley_ids_sweep:round() || _ <- [1, 2]],
+    ?assertEqual(Cid, number(<<"stranger">>)),
+    ok = halley_directory:open(Cid, {link, Slot, 2}, infinity),
+    ?assertEqual([[1], [1]],
+                 [Conns || {_, Conns} <- caught_up(Slot, Next, UpTo, Limits, Former, Reader)]).
 
 %% Each record of an unfollow is read once for a catch-up, however many events there are.
 mass_unfollow(_) ->
