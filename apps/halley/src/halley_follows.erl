@@ -164,10 +164,14 @@ settle_unknown(add, Valid, Keys) ->
     Max = halley_limits:get(follows_per_user_max),
     {Fitting, TooMany} = halley_follows_bound:fitting(Valid, Keys, Max),
     Errors = counted([{Index, too_many_follows} || {Index, _, _} <- TooMany]),
-    case halley_ids:intern(new_ids(Fitting, none)) of
-        {ok, _} ->
-            {[halley_pages:key(number(User), number(Subject)) || {_, User, Subject} <- Fitting]
-             ++ Keys, Errors};
+    NewIds = new_ids(Fitting, none),
+    case halley_ids:intern(NewIds) of
+        {ok, Numbers} ->
+            %% Not looked up again: nothing refers to them yet, so they may be leaving by now. The
+            %% owner keeps them.
+            New = maps:from_list(lists:zip(NewIds, Numbers)),
+            {[halley_pages:key(number(User, New), number(Subject, New))
+              || {_, User, Subject} <- Fitting] ++ Keys, Errors};
         {error, Reason} ->
             {Keys, [{Index, Reason} || {Index, _, _} <- Fitting] ++ Errors}
     end.
@@ -179,8 +183,8 @@ new_ids([{_, _, {Subject, undefined}} | Pairs], Last) -> [Subject | new_ids(Pair
 new_ids([_ | Pairs], Last) -> new_ids(Pairs, Last);
 new_ids([], _) -> [].
 
-number({Id, undefined}) -> halley_ids:lookup(Id);
-number({_, Number}) -> Number.
+number({Id, undefined}, New) -> map_get(Id, New);
+number({_, Number}, _) -> Number.
 
 %% Folds over the numbers of those who follow, ascending. The path of every publish.
 -spec fold_followers(fun((user_number(), Acc) -> Acc), Acc, user_number()) -> Acc.

@@ -8,7 +8,8 @@
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2,
          end_per_testcase/2]).
 -export([visitors_leave_nothing/1, throw_away_follows_leave_nothing/1, held_stays/1,
-         late_follow_keeps/1, late_session_keeps/1, late_number_is_refused/1, id_comes_back/1,
+         late_follow_keeps/1, left_within_a_follow/1,
+         late_session_keeps/1, late_number_is_refused/1, id_comes_back/1,
          full_disk_frees_nothing_durable/1, owner_of_ids_dies/1, random_lives/1]).
 
 -import(halley_store_helper, [id/1, agree/0]).
@@ -19,7 +20,8 @@ suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [visitors_leave_nothing, throw_away_follows_leave_nothing, held_stays, late_follow_keeps,
-     late_session_keeps, late_number_is_refused, id_comes_back, full_disk_frees_nothing_durable,
+     left_within_a_follow, late_session_keeps,
+     late_number_is_refused, id_comes_back, full_disk_frees_nothing_durable,
      owner_of_ids_dies, random_lives].
 
 %% The tables of the directory and of what else is asked, which belong to a process that stays.
@@ -30,9 +32,9 @@ init_per_suite(Config) ->
         ok = halley_directory:new(),
         ok = halley_closings:new(),
         ok = halley_groups:new(),
-        {ok, _} = halley_directory:start_link(fun(_) -> ok end),
+        {ok, Directory} = halley_directory:start_link(fun(_) -> ok end),
         Self ! {self(), ready},
-        receive stop -> ok end
+        receive stop -> gen_server:stop(Directory) end
     end),
     receive {Owner, ready} -> [{owner, Owner} | Config] end.
 
@@ -130,6 +132,23 @@ late_follow_keeps(_) ->
     ?assertEqual({ok, 1, []},
                  halley_follows_request:change(add, [halley_pages:key(Ann, Bob)], Epoch)),
     ?assertEqual({Ann, Bob}, {halley_ids:lookup(<<"ann">>), halley_ids:lookup(<<"bob">>)}),
+    sweep(),
+    ?assertEqual([{<<"ann">>, <<"bob">>}], agree()).
+
+%% New ids leave before the follow that named them has reached the owner.
+left_within_a_follow(_) ->
+    ok = meck:new(halley_ids, [passthrough, no_link]),
+    ok = meck:expect(halley_ids, intern, fun(Ids) ->
+                                             Numbers = meck:passthrough([Ids]),
+                                             ok = halley_ids_sweep:round(),
+                                             Numbers
+                                         end),
+    try
+        ?assertEqual({ok, #{added => 1, already => 0, errors => []}},
+                     halley_follows:follow([{<<"ann">>, <<"bob">>}]))
+    after
+        meck:unload(halley_ids)
+    end,
     sweep(),
     ?assertEqual([{<<"ann">>, <<"bob">>}], agree()).
 
