@@ -69,22 +69,30 @@ fn run(mut config: Config) -> Result<(), String> {
     let sandboxed = config.sandbox == Switch::On;
     if sandboxed {
         sandbox::files_and_ports(&needs(&config))?;
+        sandbox::privileges(sandbox::TO_LISTEN);
     }
-    // Its thread is one that begins now, as bounded as all others.
-    tikv_jemalloc_ctl::background_thread::write(true).map_err(|e| e.to_string())?;
+    warn_root();
     let (turns, stop) = (Arc::new(turns), AtomicU64::new(worker::RUN));
     let doors = Arc::new(Doors::new(config.connections_max));
     let gate = Arc::new(Barrier::new(polls.len() + 1));
     let shared = Arc::new(Shared { config, certificates, turns, stop, doors });
-    watch_memory(memory, &shared.doors);
     let mut threads = Vec::new();
     for (index, poll) in (0..).zip(polls) {
         threads.push(start(index, poll, &shared, &gate)?);
+    }
+    if sandboxed {
+        sandbox::privileges(sandbox::TO_READ);
     }
     if shared.certificates.any() {
         let shared = Arc::clone(&shared);
         std::thread::spawn(move || shared.certificates.watch());
     }
+    if sandboxed {
+        sandbox::privileges(0);
+    }
+    // Their threads begin now, as bounded as all others.
+    tikv_jemalloc_ctl::background_thread::write(true).map_err(|e| e.to_string())?;
+    watch_memory(memory, &shared.doors);
     std::thread::spawn({
         let shared = Arc::clone(&shared);
         move || {
@@ -107,6 +115,12 @@ fn run(mut config: Config) -> Result<(), String> {
     let mut ends =
         threads.into_iter().map(|thread| thread.join().unwrap_or(Err("a worker died".into())));
     ends.find(Result::is_err).unwrap_or(Ok(()))
+}
+
+fn warn_root() {
+    if halley_sys::is_root() {
+        log!("the edge runs as root, and reads what strangers send; start Halley as another user");
+    }
 }
 
 /// What the sandbox leaves open.
@@ -168,6 +182,9 @@ fn start(
         .map_err(|e| format!("worker {index}: {}", reason(&e)))
     {
         Ok(worker) => {
+            if worker.shared.config.sandbox == Switch::On {
+                sandbox::privileges(0);
+            }
             let _ = ready.send(Ok(()));
             gate.wait();
             worker.run().map_err(|e| format!("worker {index}: {e}"))

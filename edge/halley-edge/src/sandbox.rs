@@ -3,6 +3,8 @@
 //!
 //! - Landlock, from before the first thread on ([`files_and_ports`]): the socket directory, the
 //!   directories of the certificates for reading, the two ports for listening.
+//! - Capabilities, for who starts the edge as root ([`privileges`]): few until all listen, then
+//!   none.
 //! - seccomp, for all threads at once when everything listens ([`calls`]): the system calls of
 //!   [`allowed`], some of them with certain arguments only. What is not on the list doesn't exist
 //!   (`ENOSYS`, which libc knows from older kernels); what only an intruder asks for kills.
@@ -103,6 +105,20 @@ fn install(reads: bool) -> Result<(), seccompiler::Error> {
     let missing = SeccompAction::Errno(libc::ENOSYS as u32);
     let list = program(allowed(reads)?, missing, SeccompAction::Allow)?;
     seccompiler::apply_filter_all_threads(&list)
+}
+
+/// What root's edge needs until its workers listen: low ports, and directories of other users.
+pub const TO_LISTEN: u64 =
+    halley_sys::CAP_NET_BIND_SERVICE | halley_sys::CAP_DAC_OVERRIDE | TO_READ;
+/// What it needs to read certificates again that are other users'.
+pub const TO_READ: u64 = halley_sys::CAP_DAC_READ_SEARCH;
+
+/// Gives up root's privileges but these, for the calling thread and those that it starts from now
+/// on. For another user there is nothing to give up.
+pub fn privileges(kept: u64) {
+    if let Err(error) = halley_sys::keep_capabilities(kept) {
+        log!("sandbox: capabilities can't be given up ({error})");
+    }
 }
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;

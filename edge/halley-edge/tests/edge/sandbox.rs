@@ -36,6 +36,17 @@ fn every_thread_is_in_it() {
     assert!(both.iter().all(|(_, value)| value == "2"), "{both:?}");
 }
 
+/// "Root's capabilities": none is left in any thread. It shows something where root runs the tests.
+#[test]
+fn no_thread_has_capabilities() {
+    let (edge, _brain) = Edge::start_with(&["--workers", "2"], &[], WINDOW);
+    for field in ["CapEff", "CapPrm", "CapInh", "CapAmb"] {
+        let sets = of_each_thread(&edge, field);
+        let none = |value: &str| value.chars().all(|digit| digit == '0');
+        assert!(sets.iter().all(|(_, value)| none(value)), "{field}: {sets:?}");
+    }
+}
+
 /// "`edge.sandbox = off`"
 #[test]
 fn it_can_be_left_out() {
