@@ -14,7 +14,7 @@
 
 -export([key/2, swap/1, pack/1, page_bytes_max/0]).
 -export([change/4, split/3, until/2]).
--export([members/2, size/1, pairs/1, last_key/1]).
+-export([members/2, size/1, pairs/1, last_key/1, is_page/2]).
 
 -export_type([key/0, page/0, packed/0, operation/0]).
 
@@ -233,3 +233,14 @@ last_key(<<A:32, N:16, Members:N/binary-unit:32>>) ->
     key(A, B);
 last_key(<<_:32, N:16, _:N/binary-unit:32, Rest/binary>>) -> last_key(Rest);
 last_key(<<>>) -> empty.
+
+%% Whether this is a page with this fence: for what comes without a checksum.
+-spec is_page(term(), term()) -> boolean().
+is_page(Page, Fence) when is_binary(Page), is_integer(Fence), Fence >= 0 ->
+    try [Key || <<Key:64>> <= pairs(Page)] of
+        Keys -> Keys =:= lists:usort(Keys) andalso hd(Keys ++ [Fence]) >= Fence
+    catch
+        error:_ -> false
+    end;
+is_page(_, _) ->
+    false.

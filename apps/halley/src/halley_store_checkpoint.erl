@@ -20,7 +20,7 @@
 %% or has one bit turned, is not believed: `read/2' fails.
 -module(halley_store_checkpoint).
 
--export([write/4, read/2, salvage/3, path/2]).
+-export([write/4, read/2, row/1, path/2]).
 -export_type([contents/0, row/0]).
 
 -define(IDS, 1).
@@ -150,7 +150,10 @@ records(Bytes, #input{salt = Salt} = Input) ->
             {stop, Input}
     end.
 
-%% Copied: the block that was read must not stay for it.
+%% What a record's body says. Copied: the block that was read must not stay for it.
+-spec row(Body :: binary()) ->
+    row() | {the_end, {non_neg_integer(), non_neg_integer(), non_neg_integer()},
+             Crc :: non_neg_integer()} | damaged.
 row(<<?IDS, P:32, Page/binary>>) -> {ids, P, binary:copy(Page)};
 row(<<?FOLLOWING, Fence:64, Page/binary>>) -> {halley_following, Fence, binary:copy(Page)};
 row(<<?FOLLOWERS, Fence:64, Page/binary>>) -> {halley_followers, Fence, binary:copy(Page)};
@@ -172,30 +175,3 @@ taken(_, _, _) ->
 place(ids) -> 1;
 place(halley_following) -> 2;
 place(halley_followers) -> 3.
-
-%% Gives every row that can be read to `Fun', whatever else is wrong. For `halley_store_repair'.
--spec salvage(file:name_all(), fun((row(), Acc) -> Acc), Acc) -> {ok, Acc} | {error, term()}.
-salvage(Path, Fun, Acc) ->
-    case file:read_file(Path) of
-        {ok, <<Fields:40/binary, Salt:32, Records/binary>>} ->
-            %% With a damaged header the salt is that of the fields or what stands in its place.
-            Salts = lists:usort([Salt, erlang:crc32(Fields)]),
-            {ok, lists:foldl(fun(S, A) -> salvaged(Records, S, Fun, A) end, Acc, Salts)};
-        {ok, _} -> {ok, Acc};
-        Error -> Error
-    end.
-
-salvaged(Bytes, Salt, Fun, Acc) ->
-    case halley_store_record:decode(Salt, Bytes) of
-        {ok, Body, Rest} ->
-            case row(Body) of
-                {Kind, _, _} = Row when Kind =/= the_end ->
-                    salvaged(Rest, Salt, Fun, Fun(Row, Acc));
-                _ -> salvaged(Rest, Salt, Fun, Acc)
-            end;
-        _ ->
-            case halley_store_record:resync(Bytes) of
-                {ok, Rest} -> salvaged(Rest, Salt, Fun, Acc);
-                none -> Acc
-            end
-    end.

@@ -5,12 +5,14 @@
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2,
          end_per_testcase/2]).
+-export([small_disk/2, fill/1, fill/2, free/1]).
 -export([full_during_a_group/1, full_during_a_checkpoint/1, full_at_start/1, full_at_first_start/1,
          refusals_end_nothing/1, read_only_start/1, killed_at_first_start/1, folder_moved_away/1,
          owner_dies_while_moved/1, damage_is_never_silent/1,
          damaged_checkpoint_is_made_up_for/1, a_torn_group_is_cut/1, an_older_copy_is_refused/1]).
 
 -import(halley_store_helper, [id/1, agree/0]).
+-import(halley_damage_helper, [aged_store/1, copy/2, damage/3, damage/4, names/1, pairs/2]).
 
 -define(DAMAGES, 400).
 
@@ -241,61 +243,6 @@ damage_is_never_silent(Config) ->
     ?assert(lists:member(whole, Outcomes)),
     ?assert(lists:member(named, Outcomes)).
 
-%% A store with two checkpoints and groups since, stopped, and an older copy of it.
-aged_store(Config) ->
-    Dir = filename:join(proplists:get_value(dir, Config), "store"),
-    Older = Dir ++ "-older",
-    Sup = halley_store_helper:open(Dir),
-    {ok, _} = halley_follows:follow(pairs(1, 2000)),
-    ok = halley_follows_owner:checkpoint(),
-    {ok, _} = halley_follows:follow(pairs(2000, 1000)),
-    ok = halley_follows_owner:checkpoint(),
-    {ok, _} = halley_follows:follow(pairs(5000, 50)),
-    halley_store_helper:close(Sup),
-    copy(Dir, Older),
-    Again = halley_store_helper:open(Dir),
-    {ok, _} = halley_follows:unfollow(pairs(1, 100)),
-    {ok, _} = halley_follows:follow(pairs(6000, 50)),
-    Pairs = lists:sort(agree()),
-    Names = names(Pairs),
-    halley_store_helper:close(Again),
-    {Dir, Older, Pairs, Names}.
-
-%% Whose number each one is.
-names(Pairs) ->
-    Ids = lists:usort(lists:append([[U, S] || {U, S} <- Pairs])),
-    [{Id, halley_ids:lookup(Id)} || Id <- Ids].
-
-copy(From, To) -> "" = os:cmd("cp -a " ++ From ++ " " ++ To).
-
-damage(Dir, Older, State) ->
-    Files = [F || F <- ["follows.position" | filelib:wildcard("follows/*", Dir)]],
-    {I, State1} = rand:uniform_s(length(Files), State),
-    {K, State2} = rand:uniform_s(4, State1),
-    {X, State3} = rand:uniform_s(State2),
-    Name = lists:nth(I, Files),
-    Path = filename:join(Dir, Name),
-    Kind = lists:nth(K, [flip, cut, remove, older]),
-    ok = damage(Kind, X, Path, filename:join(Older, Name)),
-    {{Kind, X, Name}, State3}.
-
-damage(flip, X, Path, _) ->
-    {ok, Bytes} = file:read_file(Path),
-    At = trunc(X * byte_size(Bytes)),
-    <<Before:At/binary, Byte, After/binary>> = Bytes,
-    Bit = 1 bsl (trunc(X * 1000003) rem 8),
-    file:write_file(Path, <<Before/binary, (Byte bxor Bit), After/binary>>);
-damage(cut, X, Path, _) ->
-    {ok, Bytes} = file:read_file(Path),
-    file:write_file(Path, binary_part(Bytes, 0, trunc(X * byte_size(Bytes))));
-damage(remove, _, Path, _) ->
-    file:delete(Path);
-damage(older, _, Path, Older) ->
-    case filelib:is_regular(Older) of
-        true -> {ok, _} = file:copy(Older, Path), ok;
-        false -> ok
-    end.
-
 outcome(Dir, Pairs, Names) ->
     application:set_env(halley, data_dir, Dir),
     case halley_store_sup:start_link() of
@@ -350,6 +297,3 @@ an_older_copy_is_refused(Config) ->
     application:set_env(halley, data_dir, Dir),
     {error, Line} = halley_store_sup:start_link(),
     ?assertMatch({match, _}, re:run(Line, "2 groups of changes .* or the folder is an older copy")).
-
-pairs(First, Count) ->
-    [{id(N), <<"s", (id(N rem 37))/binary>>} || N <- lists:seq(First, First + Count - 1)].

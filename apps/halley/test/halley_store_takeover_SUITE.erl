@@ -5,13 +5,16 @@
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2,
          end_per_testcase/2]).
--export([taken_over/1, taken_over_twice/1, both_are_there/1, taken_over_by_another_node/1]).
+-export([taken_over/1, taken_over_twice/1, both_are_there/1, taken_over_by_another_node/1,
+         taken_over_by_repair/1]).
 
 -import(halley_store_helper, [id/1, agree/0]).
 
 suite() -> [{timetrap, {minutes, 3}}].
 
-all() -> [taken_over, taken_over_twice, both_are_there, taken_over_by_another_node].
+all() ->
+    [taken_over, taken_over_twice, both_are_there, taken_over_by_another_node,
+     taken_over_by_repair].
 
 init_per_suite(Config) ->
     #{level := Level} = logger:get_primary_config(),
@@ -96,3 +99,20 @@ taken_over_by_another_node(Config) ->
     ?assertMatch({match, _}, re:run(Output, "node.name: .* belongs to node nonode@nohost, and "
                                             "this one is other@localhost")),
     ?assert(filelib:is_file(filename:join([Dir, "mnesia", "schema.DAT"]))).
+
+%% A build before lost pages of one direction: the takeover refuses that, and the other has it all.
+taken_over_by_repair(Config) ->
+    Dir = unpack(Config),
+    application:set_env(halley, data_dir, Dir),
+    Repair = fun(IsDry) ->
+        halley_store_repair:run(#{dry_run => IsDry, progress => fun(_) -> ok end})
+    end,
+    ?assertEqual({ok, {taken_over, whole}}, Repair(false)),
+    ok = file:delete(filename:join([Dir, "mnesia", "halley_following_page.DCD"])),
+    {error, _} = halley_store_sup:start_link(),
+    {ok, {taken_over, {Counts, #{count := 0}}}} = Repair(true),
+    ?assertEqual(length(expected()), maps:get(follows, Counts)),
+    ?assert(filelib:is_dir(filename:join(Dir, "mnesia"))),
+    ?assertMatch({ok, {taken_over, {Counts, _}}}, Repair(false)),
+    _ = halley_store_helper:open(Dir),
+    ?assertEqual(expected(), lists:sort(agree())).
