@@ -6,7 +6,8 @@ import { Still } from './still.mjs';
 
 const FOUND_SHOWN_MAX = 3;
 
-/** Plays as many cases as asked, or for `msMax`, behind what is made once; gives `[{path, harm, kind}]`. */
+/** Plays as many cases as asked, or for `msMax` behind what is made once.
+ *  Gives `[{path, harm, kind, found, ms}]`. */
 export async function runDamage({ seed, cases, only = '', msMax = Infinity, say }) {
   const random = new Random(seed);
   const still = await Still.make(random.fork('still'));
