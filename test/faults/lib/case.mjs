@@ -2,7 +2,8 @@
 //
 //   equal     it starts, and everything is there
 //   told      it starts, and who comes back with a cursor is told of a gap around what is missing
-//   refused   it doesn't start: one line on stderr names the file and `./halley repair`, which ends
+//   refused   it starts and lets nobody in, as the keys are gone, and says so; or
+//             it doesn't start: one line on stderr names the file and `./halley repair`, which ends
 //             with 0, says what is lost, and leaves a directory that has nothing new in it
 //   WRONG     anything else
 
@@ -18,6 +19,9 @@ import { folderHarmsOf, harm, harmsOf } from './harm.mjs';
 const START_MS_MAX = 60_000;
 const STRANGERS = 150;
 const KEYS = 'server-keys';
+
+/** How long the log was before the last start. */
+let logged = 0;
 
 const covers = ({ from, to }, { begunMs, ackedMs }) =>
   (from === null || from <= ackedMs) && (to === null || to >= begunMs);
@@ -72,6 +76,7 @@ async function look(still, mayLack) {
 
 /** Starts it; gives null when it serves, or how it ended. */
 async function start(halley) {
+  logged = halley.log.length;
   halley.spawn();
   await until('it serves or has ended', async () => halley.hasExited
     || (await api(halley, 'GET', '/readyz')).status === 200, START_MS_MAX);
@@ -100,6 +105,17 @@ async function repair(still, { path, kind }) {
   return found;
 }
 
+/** The keys are gone, and so nobody gets in. */
+async function isClosed({ server, world }) {
+  const path = '/v1/users/u0/following';
+  return (await api(server.halley, 'GET', path, undefined, world.headers)).status === 401;
+}
+
+function saysWhy(halley) {
+  const says = halley.log.slice(logged).split('\n').some((line) => line.includes(KEYS));
+  return says ? [] : [`no key opens anything, and no line of the log names ${KEYS}`];
+}
+
 /** Plays a case; gives `{kind, did, found}`. */
 export async function playCase(still, { base, what }, random) {
   const { server } = still;
@@ -112,6 +128,8 @@ export async function playCase(still, { base, what }, random) {
     const exit = await start(server.halley);
     if (exit) {
       found = await repair(still, what);
+    } else if (await isClosed(still)) {
+      found = saysWhy(server.halley);
     } else {
       const seen = await look(still, false);
       found = seen.found;
@@ -125,11 +143,16 @@ export async function playCase(still, { base, what }, random) {
   return { kind: found.length > 0 ? 'WRONG' : kind, did, found };
 }
 
-/** Every harm to every file and folder of every base, in an order that the seed decides. */
+/**
+ * Every harm to every file and folder of every base, in an order that the seed decides. An older
+ * copy of the keys is left out: it is a whole file of this Halley, and what keys there are is what
+ * it says.
+ */
 export function casesOf(still, random) {
   const all = still.bases.flatMap((base) => [
     ...folderHarmsOf(base.folder, base.olders),
     ...filesOf(base.folder).flatMap((path) => harmsOf(base.folder, path, base.olders)),
-  ].map((what) => ({ base, what })));
+  ].filter(({ path, kind }) => path !== KEYS || kind !== 'older')
+    .map((what) => ({ base, what })));
   return random.sample(all, all.length);
 }

@@ -16,6 +16,7 @@ export class Follows {
   #agent = new Agent({ keepAlive: true });
   #quietUntil = 0;
   #last = 'none';
+  #isHopeless = false;
   answers = {};
 
   constructor(world) {
@@ -47,7 +48,7 @@ export class Follows {
     let isAcked = false;
     while (free.length > 0 && !this.world.isOver) {
       isAcked = await this.#attempt(op, body);
-      if (isAcked || once) break;
+      if (isAcked || once || this.#isHopeless) break;
       if (Date.now() >= end) {
         this.world.wrong(`a ${op} got no acknowledgement, but ${this.#last}`);
         break;
@@ -79,7 +80,8 @@ export class Follows {
     this.#last = `${status} ${body.slice(0, 200)}`;
     this.answers[name] = (this.answers[name] ?? 0) + 1;
     if (status === 200 && json?.errors?.length > 0) this.world.wrong(`${op}: ${body}`);
-    if (status >= 400 && status < 500) this.world.wrong(`a good ${op} was refused: ${body}`);
+    this.#isHopeless = status >= 400 && status < 500;
+    if (this.#isHopeless) this.world.wrong(`a good ${op} was refused: ${body}`);
     if (status === 503 && DISK.has(code) && headers['retry-after'] === undefined) {
       this.world.wrong(`a ${op} was refused with ${code}, and without Retry-After`);
     }
