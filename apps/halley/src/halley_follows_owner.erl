@@ -28,7 +28,7 @@
 
 -export([start_link/0, new_tables/0]).
 -export([count/0, changes/0, epoch/0, checkpoint/0, leave/1, free/1]).
--export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
+-export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 
 -include_lib("kernel/include/logger.hrl").
 -include("halley_follows.hrl").
@@ -46,6 +46,8 @@
 %% How long after a checkpoint that failed the next one may begin.
 -define(CHECKPOINT_AGAIN_MS, 30000).
 -define(PROBE_MS, 1000).
+%% How long after a group it may be noted where the journal stands.
+-define(NOTE_MS, 50).
 
 %% Places of the atomics.
 -define(COUNT, 1).
@@ -59,7 +61,8 @@
                 waiting_most = 0 :: non_neg_integer(),
                 %% Since the last checkpoint.
                 journal_bytes :: non_neg_integer(),
-                checkpoint = none :: none | {reference(), Bytes :: non_neg_integer()},
+                is_note_due = false :: boolean(),
+                checkpoint = none :: none | {reference(), pid(), Bytes :: non_neg_integer()},
                 checkpoint_after_ms = erlang:monotonic_time(millisecond) :: integer()}).
 
 -spec start_link() -> gen_server:start_ret().
@@ -95,20 +98,20 @@ free(Numbers) -> gen_server:call(?MODULE, {free, Numbers}, infinity).
 %% Writes a checkpoint now; returns when that is done. For tests and tools: the owner does it by
 %% itself in time.
 -spec checkpoint() -> ok | {error, term()}.
-checkpoint() ->
-    gen_server:call(?MODULE, checkpoint, infinity).
+checkpoint() -> gen_server:call(?MODULE, checkpoint, infinity).
 
 -spec init([]) -> {ok, #state{}, timeout()}.
 init([]) ->
-    Atomics = persistent_term:get(?MODULE),
+    %% For terminate/2.
+    process_flag(trap_exit, true),
     ok = halley_follows_request:released_all(),
-    atomics:add(Atomics, ?EPOCH, 1),
-    IsFirst = atomics:exchange(Atomics, ?STARTED, 1) =:= 0,
+    ok = add(?EPOCH, 1),
+    IsFirst = atomics:exchange(persistent_term:get(?MODULE), ?STARTED, 1) =:= 0,
     {ok, Journal, Bytes, Last} = halley_store_writer:open(IsFirst),
     %% The one before may have died before it told its last group.
     IsFirst orelse halley_groups:followed(halley_follows_changes:apply_again(Last)),
-    atomics:add(Atomics, ?CHANGES, 1),
-    atomics:put(Atomics, ?COUNT, halley_pages_table:size(halley_following)),
+    ok = add(?CHANGES, 1),
+    atomics:put(persistent_term:get(?MODULE), ?COUNT, halley_pages_table:size(halley_following)),
     IsFirst andalso halley_store:damaged() > 0 andalso gen_server:cast(self(), checkpoint),
     {ok, probed_later(#state{journal = Journal, journal_bytes = Bytes}), ?IDLE_MS}.
 
@@ -125,13 +128,13 @@ handle_call(#change{} = Change, From, State) ->
     end;
 handle_call({leave, Numbers}, _, State) ->
     Committed = committed(State),
-    Leaving = [N || N <- Numbers, not is_referred(N), halley_directory_leaving:leave(N)],
-    ok = halley_ids:leave(Leaving),
-    atomics:add(persistent_term:get(?MODULE), ?EPOCH, 1),
+    ok = halley_ids:leave([N || N <- Numbers, not halley_ids_sweep:is_followed(N),
+                                halley_directory_leaving:leave(N)]),
+    ok = add(?EPOCH, 1),
     {reply, ok, Committed, timeout_ms(Committed)};
 handle_call({free, Numbers}, _, State) ->
     {Freed, Next} = free(Numbers, committed(State)),
-    atomics:add(persistent_term:get(?MODULE), ?EPOCH, 1),
+    ok = add(?EPOCH, 1),
     {reply, Freed, Next, timeout_ms(Next)};
 handle_call(checkpoint, _, State) ->
     {Result, Idle} = checkpoint_now(await_checkpoint(State)),
@@ -140,11 +143,7 @@ handle_call(checkpoint, _, State) ->
 -spec handle_cast(checkpoint, #state{}) -> {noreply, #state{}, timeout()}.
 handle_cast(checkpoint, State) ->
     %% What was damaged is whole again then.
-    Next = case State of
-        #state{checkpoint = none, journal = Journal} when Journal =/= none ->
-            start_checkpoint(State);
-        _ -> State
-    end,
+    Next = start_checkpoint(State),
     {noreply, Next, timeout_ms(Next)}.
 
 -spec handle_info(term(), #state{}) -> {noreply, #state{}, timeout() | hibernate}.
@@ -152,32 +151,44 @@ handle_info(timeout, #state{waiting = []} = State) ->
     {noreply, idle(State), hibernate};
 handle_info(timeout, State) ->
     commit(State);
-handle_info({checkpoint, Ref, Result}, #state{checkpoint = {Ref, _}} = State) ->
+handle_info({checkpoint, Ref, Result}, #state{checkpoint = {Ref, _, _}} = State) ->
     Done = checkpoint_done(Result, State),
     {noreply, Done, timeout_ms(Done)};
+handle_info({'EXIT', Pid, Reason}, #state{checkpoint = {_, Pid, _}} = State)
+  when Reason =/= normal ->
+    Failed = checkpoint_done({error, Reason}, State),
+    {noreply, Failed, timeout_ms(Failed)};
+handle_info(note, State) ->
+    Noted = noted(State),
+    {noreply, Noted, timeout_ms(Noted)};
 handle_info(probe, State) ->
     Probed = probe(State),
     {noreply, Probed, timeout_ms(Probed)};
 handle_info(_, State) ->
     {noreply, State, timeout_ms(State)}.
 
+%% So that the next start misses nothing of what was written last.
+-spec terminate(term(), #state{}) -> ok.
+terminate(_, State) ->
+    _ = noted(State),
+    ok.
+
+noted(#state{journal = Journal} = State) ->
+    _ = Journal =:= none orelse halley_store_journal:note(Journal),
+    State#state{is_note_due = false}.
+
 %% --- numbers that are given back -----------------------------------------------------------------
 
 %% Numbers that left since the change was made stay, as it refers to them.
 is_fresh(#change{epoch = Epoch, following = Following}) ->
     Epoch =:= epoch() orelse
-        halley_ids:keep(lists:usort(halley_follows_request:numbers(keys(Following)))) =:= ok.
-
-is_referred(Number) ->
-    halley_pages_table:take(halley_following, Number, -1, 1) =/= []
-        orelse halley_pages_table:take(halley_followers, Number, -1, 1) =/= []
-        orelse halley_groups_table:lookup(Number) =/= [].
+        halley_ids:keep(halley_follows_request:numbers_of(Following)) =:= ok.
 
 free(Numbers, State) ->
     {Kept, Idle} = lists:partition(fun(N) ->
-        is_referred(N) orelse halley_directory_leaving:is_held(N)
+        halley_ids_sweep:is_followed(N) orelse halley_directory_leaving:is_held(N)
     end, Numbers),
-    ok = halley_ids:keep(Kept),
+    _ = halley_ids:keep(Kept),
     {Durable, InMemory} = lists:partition(fun halley_ids_pages:is_durable/1, lists:usort(Idle)),
     {Written, Next} = free_durable(Durable, State),
     ok = halley_ids:free(InMemory ++ Written),
@@ -210,7 +221,8 @@ judge(#change{following = Following} = Change, State) ->
         {false, _} ->
             gather(Change, State);
         {true, []} ->
-            gather(without(halley_follows_bound:refused(Following, bound()), Change), State);
+            gather(halley_follows_request:without(halley_follows_bound:refused(Following, bound()),
+                                                  Change), State);
         {true, _} ->
             judge(Change, committed(State))
     end.
@@ -222,15 +234,6 @@ is_near(#change{operation = remove}, _) ->
     false.
 
 bound() -> halley_limits:get(follows_per_user_max).
-
-without([], Change) -> Change;
-without(Refused, #change{following = Following, followers = Followers} = Change) ->
-    Left = keys(Following) -- Refused,
-    Swapped = keys(Followers) -- [halley_pages:swap(Key) || Key <- Refused],
-    Change#change{refused = Refused, following = halley_pages:pack(Left),
-                  followers = halley_pages:pack(Swapped)}.
-
-keys(Packed) -> [Key || <<Key:64>> <= Packed].
 
 gather(#change{following = <<>>} = Change, #state{waiting = []} = State) ->
     ok = released(Change#change.pairs),
@@ -294,13 +297,11 @@ apply_change(#change{operation = Operation} = Change) ->
     _ = halley_pages_table:change(Operation, halley_followers, Change#change.followers),
     N = halley_pages_table:change(Operation, halley_following, Change#change.following),
     ok = halley_groups:followed(Change#change.followers),
-    Atomics = persistent_term:get(?MODULE),
-    atomics:add(Atomics, ?CHANGES, N),
-    case Operation of
-        add -> atomics:add(Atomics, ?COUNT, N);
-        remove -> atomics:sub(Atomics, ?COUNT, N)
-    end,
+    ok = add(?CHANGES, N),
+    ok = add(?COUNT, case Operation of add -> N; remove -> -N end),
     gen_server:reply(Change#change.from, {ok, N, Change#change.refused}).
+
+add(Place, N) -> atomics:add(persistent_term:get(?MODULE), Place, N).
 
 %% --- a disk that refuses -------------------------------------------------------------------------
 
@@ -327,13 +328,16 @@ probe(#state{journal = Journal} = State) ->
 
 %% --- checkpoints ---------------------------------------------------------------------------------
 
+journalled(Bytes, #state{is_note_due = false} = State) ->
+    _ = erlang:send_after(?NOTE_MS, self(), note),
+    journalled(Bytes, State#state{is_note_due = true});
 journalled(Bytes, State) ->
     JournalBytes = State#state.journal_bytes + Bytes,
     Next = State#state{journal_bytes = JournalBytes},
     Enough = max(?JOURNAL_BYTES, count()),
     case Next#state.checkpoint of
         none when JournalBytes >= Enough -> start_checkpoint(Next);
-        {_, _} when JournalBytes >= ?JOURNAL_OVERRUN * Enough -> await_checkpoint(Next);
+        {_, _, _} when JournalBytes >= ?JOURNAL_OVERRUN * Enough -> await_checkpoint(Next);
         _ -> Next
     end.
 
@@ -347,6 +351,8 @@ idle(State) ->
 
 %% What is committed from here on goes into the next file of the journal. Linked, so that there is
 %% never a checkpoint without its owner.
+start_checkpoint(#state{checkpoint = {_, _, _}} = State) -> State;
+start_checkpoint(#state{journal = none} = State) -> State;
 start_checkpoint(#state{checkpoint_after_ms = AfterMs} = State) ->
     case erlang:monotonic_time(millisecond) >= AfterMs andalso halley_store:refusing() =:= false of
         true ->
@@ -358,25 +364,32 @@ start_checkpoint(#state{checkpoint_after_ms = AfterMs} = State) ->
 
 begin_checkpoint(#state{journal = Journal, journal_bytes = Bytes} = State) ->
     case halley_store_writer:begin_checkpoint(Journal) of
-        {ok, Ref, Next} -> {ok, State#state{journal = Next, checkpoint = {Ref, Bytes}}};
+        {ok, Ref, Pid, Next} -> {ok, State#state{journal = Next, checkpoint = {Ref, Pid, Bytes}}};
         {error, Reason} -> {{error, Reason}, checkpoint_failed(Reason, State)}
     end.
 
 await_checkpoint(#state{checkpoint = none} = State) -> State;
-await_checkpoint(#state{checkpoint = {Ref, _}} = State) ->
-    receive {checkpoint, Ref, Result} -> checkpoint_done(Result, State) end.
+await_checkpoint(#state{checkpoint = {Ref, Pid, _}} = State) ->
+    checkpoint_done(checkpoint_result(Ref, Pid), State).
+
+checkpoint_result(Ref, Pid) ->
+    receive
+        {checkpoint, Ref, Result} -> Result;
+        {'EXIT', Pid, Reason} when Reason =/= normal -> {error, Reason}
+    end.
 
 checkpoint_now(#state{journal = none} = State) ->
     {{error, halley_store:refusing()}, State};
 checkpoint_now(State) ->
     case begin_checkpoint(State) of
-        {ok, #state{checkpoint = {Ref, _}} = Begun} ->
-            receive {checkpoint, Ref, Result} -> {Result, checkpoint_done(Result, Begun)} end;
+        {ok, #state{checkpoint = {Ref, Pid, _}} = Begun} ->
+            Result = checkpoint_result(Ref, Pid),
+            {Result, checkpoint_done(Result, Begun)};
         {{error, _} = Error, Failed} ->
             {Error, Failed}
     end.
 
-checkpoint_done(ok, #state{checkpoint = {_, Bytes}} = State) ->
+checkpoint_done(ok, #state{checkpoint = {_, _, Bytes}} = State) ->
     State#state{checkpoint = none, journal_bytes = State#state.journal_bytes - Bytes};
 checkpoint_done({error, Reason}, State) ->
     checkpoint_failed(Reason, State#state{checkpoint = none}).

@@ -7,7 +7,8 @@
 %% empty.
 -module(halley_follows_request).
 
--export([new/0, refusing/0, failure/1, change/3, numbers/1, released/1, released_all/0]).
+-export([new/0, refusing/0, failure/1, change/3, without/2, numbers_of/1]).
+-export([released/1, released_all/0]).
 
 -include("halley_follows.hrl").
 
@@ -101,8 +102,11 @@ call(Change) ->
 new_numbers(remove, _) -> [];
 new_numbers(add, Keys) -> [N || N <- numbers(Keys), not halley_ids_pages:is_durable(N)].
 
+%% Those of packed pairs, ascending.
+-spec numbers_of(halley_pages:packed()) -> [halley_ids:user_number()].
+numbers_of(Packed) -> lists:usort(numbers(keys(Packed))).
+
 %% Those in keys that are sorted, in any order; a user once.
--spec numbers([halley_pages:key()]) -> [halley_ids:user_number()].
 numbers(Keys) -> numbers(Keys, none, []).
 
 numbers([Key | Keys], User, Numbers) when Key bsr 32 =:= User ->
@@ -111,6 +115,17 @@ numbers([Key | Keys], _, Numbers) ->
     numbers(Keys, Key bsr 32, [Key bsr 32, Key band 16#ffffffff | Numbers]);
 numbers([], _, Numbers) ->
     Numbers.
+
+%% The change without pairs that are refused.
+-spec without([halley_pages:key()], #change{}) -> #change{}.
+without([], Change) -> Change;
+without(Refused, #change{following = Following, followers = Followers} = Change) ->
+    Left = keys(Following) -- Refused,
+    Swapped = keys(Followers) -- [halley_pages:swap(Key) || Key <- Refused],
+    Change#change{refused = Refused, following = halley_pages:pack(Left),
+                  followers = halley_pages:pack(Swapped)}.
+
+keys(Packed) -> [Key || <<Key:64>> <= Packed].
 
 %% The owner has taken so many pairs.
 -spec released(non_neg_integer()) -> ok.

@@ -28,7 +28,8 @@
 new(Last) ->
     ?PAGES = ets:new(?PAGES, [set, public, named_table, {read_concurrency, true}]),
     true = ets:insert(?PAGES, {0, <<0>>}),
-    Size = Last div ?BITS + 1,
+    %% Whole pages.
+    Size = (Last div ?PLACES + 1) * (?PLACES div ?BITS),
     persistent_term:put(?MODULE, {atomics:new(Size, [{signed, false}]), Size}).
 
 %% As if new. For a recovery that begins again.
@@ -111,7 +112,23 @@ clear(Numbers) -> set([{Number, <<>>} || Number <- Numbers]).
 -spec put_durable_page(page_number(), page()) -> ok.
 put_durable_page(PageNumber, Page) ->
     true = ets:insert(?PAGES, {PageNumber, Page}),
-    set_durable([Number || {_, Number} <- ids(PageNumber * ?PLACES, Page)], true).
+    Index = PageNumber * (?PLACES div ?BITS) + 1,
+    Words = roomy(Index + 1, words()),
+    {Low, High} = named(Page, 1, 0),
+    ok = atomics:put(Words, Index, Low),
+    atomics:put(Words, Index + 1, High).
+
+%% A bit for each place that has an id, in two words of ?BITS.
+named(<<0, Rest/binary>>, Bit, Word) when Bit < 1 bsl ?BITS -> named(Rest, Bit bsl 1, Word);
+named(<<N, _:N/binary, Rest/binary>>, Bit, Word) when Bit < 1 bsl ?BITS ->
+    named(Rest, Bit bsl 1, Word bor Bit);
+named(<<>>, _, Word) -> {Word, 0};
+named(Page, _, Word) -> {Word, named_high(Page, 1, 0)}.
+
+named_high(<<0, Rest/binary>>, Bit, Word) -> named_high(Rest, Bit bsl 1, Word);
+named_high(<<N, _:N/binary, Rest/binary>>, Bit, Word) ->
+    named_high(Rest, Bit bsl 1, Word bor Bit);
+named_high(<<>>, _, Word) -> Word.
 
 %% The highest number that has a place.
 -spec last() -> user_number().

@@ -32,17 +32,21 @@ sums(Table) ->
     Sums.
 
 %% `Last': the first member of the pair before, whose id is known.
-page(<<A:32, N:16, Members:N/binary-unit:32, Rest/binary>>, Table, Fence, Last,
-     {Count, As, Bs, Products}) when N > 0 ->
+page(<<A:32, N:16, Rest/binary>>, Table, Fence, Last, Sums) when N > 0 ->
     A =:= Last orelse halley_ids_pages:is_durable(A) orelse throw({nobody, Table, A}),
-    Sum = members(Members, 0),
-    page(Rest, Table, Fence, A, {Count + N, ?SUM(As + A * N), ?SUM(Bs + Sum),
-                                 ?SUM(Products + A * ?SUM(Sum))});
+    members(N, Rest, 0, {A, N}, Table, Fence, Sums);
 page(<<>>, _, _, Last, Sums) ->
     {Sums, Last};
 page(_, Table, Fence, _, _) ->
     throw({malformed, Table, Fence}).
 
-members(<<A:32, B:32, C:32, D:32, Members/binary>>, Sum) -> members(Members, Sum + A + B + C + D);
-members(<<A:32, Members/binary>>, Sum) -> members(Members, Sum + A);
-members(<<>>, Sum) -> Sum.
+%% In the same walk over the page, and four at a time: this is what the check costs.
+members(N, <<B:32, C:32, D:32, E:32, Rest/binary>>, Sum, Group, Table, Fence, Sums) when N >= 4 ->
+    members(N - 4, Rest, Sum + B + C + D + E, Group, Table, Fence, Sums);
+members(0, Rest, Sum, {A, N}, Table, Fence, {Count, As, Bs, Products}) ->
+    page(Rest, Table, Fence, A, {Count + N, ?SUM(As + A * N), ?SUM(Bs + Sum),
+                                 ?SUM(Products + A * ?SUM(Sum))});
+members(N, <<B:32, Rest/binary>>, Sum, Group, Table, Fence, Sums) ->
+    members(N - 1, Rest, Sum + B, Group, Table, Fence, Sums);
+members(_, _, _, _, Table, Fence, _) ->
+    throw({malformed, Table, Fence}).

@@ -8,13 +8,14 @@
 %% answered. If it fails, what was written of the group is cut off. If it can't be, or if a sync
 %% failed, the kernel's idea of the file can't be trusted: the next group begins a new file, whose
 %% header says where the one before ends. Where the journal stands is noted outside of the folder
-%% after each group (`halley_position'), so that a lost tail shows.
+%% (`halley_position'), so that a lost tail shows: soon after a group, since nobody should wait for
+%% it.
 %%
 %% Written by one process, the owner of the follows.
 -module(halley_store_journal).
 
 -export([create/3, open/2, append/2, rotate/1, probe/1, close/1]).
--export([place/1, is_empty/1, last_group/2]).
+-export([place/1, note/1, is_empty/1, last_group/2]).
 -export([read/5, read_header/2, path/2, numbers/2, describe/1]).
 -export_type([journal/0, tail/0]).
 
@@ -111,8 +112,7 @@ append(Entries, Journal = #journal{salt = Salt, position = Position, sequence = 
     Bytes = iolist_size(Record),
     case write(Journal, Record) of
         ok ->
-            {ok, Bytes, noted(Journal#journal{position = Position + Bytes,
-                                              sequence = Sequence + 1})};
+            {ok, Bytes, Journal#journal{position = Position + Bytes, sequence = Sequence + 1}};
         {error, Reason} ->
             failed(Reason, Journal)
     end.
@@ -181,9 +181,14 @@ undo_probe(Journal = #journal{file = File, position = Position}) ->
         {error, Reason} -> {error, Reason, Journal#journal{trusted = false}}
     end.
 
-noted(#journal{store = Store, number = Number, position = Position, sequence = Sequence} = J) ->
-    ok = halley_position:write(follows, <<Store:32, Number:64, Position:64, Sequence:64>>),
-    J.
+noted(Journal) ->
+    ok = note(Journal),
+    Journal.
+
+%% Notes where the journal stands.
+-spec note(journal()) -> ok.
+note(#journal{store = Store, number = Number, position = Position, sequence = Sequence}) ->
+    halley_position:write(follows, <<Store:32, Number:64, Position:64, Sequence:64>>).
 
 -spec close(journal()) -> ok.
 close(#journal{file = File}) -> halley_store_file:close(File).

@@ -71,7 +71,7 @@ probe(Journal) ->
 
 %% The journal goes on in its next file; a process that is linked to the caller writes everything
 %% before that, and sends `{checkpoint, Ref, ok | {error, Reason}}'.
--spec begin_checkpoint(journal()) -> {ok, reference(), journal()} | {error, term()}.
+-spec begin_checkpoint(journal()) -> {ok, reference(), pid(), journal()} | {error, term()}.
 begin_checkpoint(Journal) ->
     Begun = case halley_store_journal:is_empty(Journal) of
         true -> {ok, Journal};
@@ -82,8 +82,8 @@ begin_checkpoint(Journal) ->
             Owner = self(),
             Ref = make_ref(),
             Place = halley_store_journal:place(Next),
-            _ = spawn_link(fun() -> Owner ! {checkpoint, Ref, checkpoint(Place)} end),
-            {ok, Ref, Next};
+            Pid = spawn_link(fun() -> Owner ! {checkpoint, Ref, checkpoint(Place)} end),
+            {ok, Ref, Pid, Next};
         {error, _} = Error ->
             Error
     end.
