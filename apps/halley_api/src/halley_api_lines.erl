@@ -4,9 +4,13 @@
 %% feed, so that a parser runs over many lines at once. `finish/1' gives what remains: the last line
 %% may lack its line feed.
 %%
-%% Invariants: the blocks joined are the body, however it was cut into chunks, except that of a line
-%% longer than the bound only some bytes are kept, always more than the bound, so that the parser
-%% sees a line that is too long in its place. The state holds at most the bound and one byte.
+%% The beginning of a line whose end has not come yet is a list of pieces, joined once: a body in
+%% pieces of one byte costs as much for each byte as one in large pieces.
+%%
+%% Invariants: the blocks joined are the body, however it was cut into chunks, except for lines
+%% longer than the bound. Of such a line nothing is kept but its first character that is not blank;
+%% in its place stands a line of that character, one byte longer than the bound, so that the parser
+%% sees a line that is too long. The state holds the bytes of one line within the bound at most.
 %%
 %% It knows nothing of what is in a line. Pure.
 -module(halley_api_lines).
@@ -16,9 +20,11 @@
 
 -record(lines, {
     bytes_max :: pos_integer(),
-    %% The start of a line whose end has not come yet; longer than bytes_max when the rest is
-    %% dropped.
-    rest = <<>> :: binary()
+    %% The start of a line whose end has not come yet, the latest piece first; or that this line is
+    %% too long, and the first character that is not blank.
+    rest = [] :: [binary()] | {too_long, byte() | none},
+    %% Bytes in `rest'.
+    size = 0 :: non_neg_integer()
 }).
 -opaque lines() :: #lines{}.
 
@@ -27,19 +33,19 @@ new(BytesMax) ->
     #lines{bytes_max = BytesMax}.
 
 -spec feed(binary(), lines()) -> {Block :: binary(), lines()}.
-feed(Chunk, #lines{rest = Rest} = Lines) ->
+feed(Chunk, Lines) ->
     case last_line_feed(Chunk, byte_size(Chunk)) of
         none ->
-            {<<>>, Lines#lines{rest = append(Rest, Chunk, Lines)}};
+            {<<>>, append(Chunk, Lines)};
         End ->
             <<Whole:End/binary, Start/binary>> = Chunk,
-            {complete(Rest, Whole, Lines), Lines#lines{rest = append(<<>>, Start, Lines)}}
+            {complete(Whole, Lines), append(Start, Lines#lines{rest = [], size = 0})}
     end.
 
 %% The end of the body: the last line, if it has not come yet, with a line feed.
 -spec finish(lines()) -> Block :: binary().
-finish(#lines{rest = <<>>}) -> <<>>;
-finish(#lines{rest = Rest}) -> <<Rest/binary, $\n>>.
+finish(#lines{rest = []}) -> <<>>;
+finish(Lines) -> <<(rest(Lines))/binary, $\n>>.
 
 %% A block's lines, without their ends.
 -spec split(Block :: binary()) -> [binary()].
@@ -64,20 +70,29 @@ trim_end(Line, Size) when Size > 0 ->
     end;
 trim_end(_, 0) -> <<>>.
 
-complete(<<>>, Whole, _) ->
+complete(Whole, #lines{rest = []}) ->
     Whole;
-complete(Rest, Whole, #lines{bytes_max = Max}) when byte_size(Rest) > Max ->
+complete(Whole, Lines) ->
     {LineFeed, 1} = binary:match(Whole, <<"\n">>),
-    <<_:LineFeed/binary, Next/binary>> = Whole,
-    <<Rest/binary, Next/binary>>;
-complete(Rest, Whole, _) ->
-    <<Rest/binary, Whole/binary>>.
+    <<End:LineFeed/binary, Next/binary>> = Whole,
+    <<(rest(append(End, Lines)))/binary, Next/binary>>.
 
-append(Rest, Chunk, #lines{bytes_max = Max}) ->
-    Keep = min(byte_size(Chunk), Max + 1 - byte_size(Rest)),
-    <<Kept:Keep/binary, _/binary>> = Chunk,
+append(<<>>, Lines) ->
+    Lines;
+append(Chunk, #lines{rest = {too_long, none}} = Lines) ->
+    Lines#lines{rest = {too_long, first(Chunk)}};
+append(_, #lines{rest = {too_long, _}} = Lines) ->
+    Lines;
+append(Chunk, #lines{rest = Rest, size = Size, bytes_max = Max} = Lines)
+  when Size + byte_size(Chunk) > Max ->
+    Lines#lines{rest = {too_long, first(iolist_to_binary(lists:reverse(Rest, [Chunk])))}};
+append(Chunk, #lines{rest = Rest, size = Size} = Lines) ->
     %% A copy: a part would keep the whole chunk alive.
-    binary:copy(<<Rest/binary, Kept/binary>>).
+    Lines#lines{rest = [binary:copy(Chunk) | Rest], size = Size + byte_size(Chunk)}.
+
+rest(#lines{rest = {too_long, none}, bytes_max = Max}) -> binary:copy(<<"\s">>, Max + 1);
+rest(#lines{rest = {too_long, First}, bytes_max = Max}) -> binary:copy(<<First>>, Max + 1);
+rest(#lines{rest = Pieces}) -> iolist_to_binary(lists:reverse(Pieces)).
 
 last_line_feed(_, 0) -> none;
 last_line_feed(Chunk, At) ->

@@ -6,6 +6,9 @@
 %%   PUT    /v1/me/follows/S   follows S; DELETE unfollows
 %%   GET    /v1/me/presence/S  whether S is online; one's own always
 %%
+%% Who has no right to publish, or to follow, about any subject is refused at once: nothing of the
+%% body is read.
+%%
 %% How many sessions there are is not a client's business, so it is in none of the answers. The `id'
 %% that a client chooses for an event stands behind `me:<user>:', so that nobody can take an id
 %% before a server or another user does, which would make theirs a repetition.
@@ -17,7 +20,19 @@
 -spec handle(get | post | put | delete, [binary()], halley_api:request()) -> halley_api:response().
 handle(Method, What, Request) ->
     {User, Rights} = halley_api_access:user(Request),
-    me(Method, What, User, Rights, Request).
+    case reads_body(Method, What) of
+        {yes, Action} ->
+            case any_right(Action, Rights) of
+                ok -> me(Method, What, User, Rights, Request);
+                {error, Error} -> halley_api_error:response(Error)
+            end;
+        no ->
+            me(Method, What, User, Rights, Request)
+    end.
+
+reads_body(post, [<<"events">>]) -> {yes, publish};
+reads_body(Method, [<<"follows">>]) when Method =:= post; Method =:= delete -> {yes, follow};
+reads_body(_, _) -> no.
 
 me(post, [<<"events">>], User, Rights, Request) ->
     Judge = fun({Subject, Data, Opts}) ->
@@ -67,12 +82,20 @@ right(Action, Subject, Rights) ->
         true ->
             ok;
         false ->
-            halley_metrics:incr(right_missing),
-            Name = atom_to_binary(Action),
-            {error, {403, <<"right_missing">>,
-                     ["the token gives no right to ", words(Action), $\s, Subject,
-                      ": no pattern in \"", Name, "\" of its claim \"halley\" matches"]}}
+            missing(Action, [words(Action), $\s, Subject], "no pattern", " matches")
     end.
+
+any_right(Action, Rights) ->
+    case halley_api_rights:allows_any(Action, Rights) of
+        true -> ok;
+        false -> missing(Action, [words(Action), " anything"], "there is nothing", "")
+    end.
+
+missing(Action, What, Which, Matches) ->
+    halley_metrics:incr(right_missing),
+    {error, {403, <<"right_missing">>,
+             ["the token gives no right to ", What, ": ", Which, " in \"", atom_to_binary(Action),
+              "\" of its claim \"halley\"", Matches]}}.
 
 words(publish) -> "publish about";
 words(follow) -> "follow or unfollow";

@@ -12,7 +12,7 @@
 %% Pure.
 -module(halley_api_rights).
 
--export([none/0, parse/1, allows/3]).
+-export([none/0, parse/1, allows/3, allows_any/2]).
 -export_type([rights/0, action/0]).
 
 -type action() :: publish | follow | presence.
@@ -50,6 +50,11 @@ pattern(Text) ->
 -spec allows(action(), Subject :: halley_id:id(), rights()) -> boolean().
 allows(Action, Subject, Rights) ->
     lists:any(fun(Pattern) -> is_match(Pattern, Subject) end, maps:get(Action, Rights, [])).
+
+%% Whether there is a subject at all for which this is allowed.
+-spec allows_any(action(), rights()) -> boolean().
+allows_any(Action, Rights) ->
+    maps:get(Action, Rights, []) =/= [].
 
 is_match({id, Id}, Subject) ->
     Id =:= Subject;

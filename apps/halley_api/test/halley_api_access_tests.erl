@@ -16,7 +16,8 @@ access_test_() ->
                            fun a_key_used_too_often/0, fun public_has_nothing_of_the_api/0,
                            fun users_need_a_token/0, fun publishing/0, fun publishing_many/0,
                            fun ids_of_users_are_their_own/0, fun following/0,
-                           fun following_many/0, fun presence/0, fun no_address_for_strangers/0]).
+                           fun following_many/0, fun without_a_right_nothing_is_read/0,
+                           fun presence/0, fun no_address_for_strangers/0]).
 
 %% --- server keys ---------------------------------------------------------------------------------
 
@@ -222,6 +223,17 @@ following_many() ->
     ?assertEqual([[{<<"u">>, <<"a">>}, {<<"u">>, <<"b">>}]], halley_api_fake:committed(follow)),
     ?assertMatch(#{<<"removed">> := 2}, json(Post(<<"DELETE">>, ?NDJSON))),
     failed(415, unsupported_media_type, Post(<<"POST">>, <<"text/plain">>)).
+
+without_a_right_nothing_is_read() ->
+    Unread = {stream, fun() -> error(read) end},
+    [begin
+         Answer = as_user({<<"u">>, Rights}, Method, Path, Unread, ?NDJSON),
+         ?assert(says("no right to " ++ Words, failed(403, right_missing, Answer)))
+     end || {Method, Path, Words, Other} <-
+                [{<<"POST">>, "/v1/me/events", "publish", <<"follow">>},
+                 {<<"POST">>, "/v1/me/follows", "follow", <<"publish">>},
+                 {<<"DELETE">>, "/v1/me/follows", "follow", <<"publish">>}],
+            Rights <- [<<"{}">>, <<>>, <<"{\"", Other/binary, "\":[\"*\"]}">>]].
 
 presence() ->
     Ask = fun(User, Path) -> as_user(User, <<"GET">>, Path, <<>>, <<>>) end,

@@ -19,6 +19,38 @@ a_long_line_holds_no_memory_test() ->
     ?assertEqual(<<"xxxxxxxxxxx\nnext\n">>, Block),
     ?assertEqual(<<>>, halley_api_lines:finish(End)).
 
+%% A line in pieces of one byte takes some hundredths of a second. To copy what is there of it for
+%% each piece would take ten.
+a_line_in_pieces_of_a_byte_costs_what_its_bytes_cost_test_() ->
+    {timeout, 120, fun() ->
+        {Us, Bytes} = timer:tc(fun() -> in_bytes(2 * 65536 + 8192) end),
+        ?assertEqual(2 * 65536 + 8193, Bytes),
+        ?assert(Us < 3000000)
+    end}.
+
+in_bytes(Bytes) ->
+    Lines = lists:foldl(fun(_, Lines) ->
+        {<<>>, Next} = halley_api_lines:feed(<<"x">>, Lines),
+        Next
+    end, halley_api_lines:new(Bytes), lists:seq(1, Bytes)),
+    {Block, _} = halley_api_lines:feed(<<"\n">>, Lines),
+    byte_size(Block).
+
+%% Nothing of a line that is too long stays, and what stands in its place begins as it did.
+a_line_that_is_too_long_leaves_its_first_character_test_() ->
+    Feed = fun(Chunk, {Blocks, Lines}) ->
+        {Block, Next} = halley_api_lines:feed(Chunk, Lines),
+        {[Block | Blocks], Next}
+    end,
+    [begin
+         {_, Lines} = lists:foldl(Feed, {[], halley_api_lines:new(4)}, Chunks),
+         ?_assertEqual(Left, halley_api_lines:finish(Lines))
+     end || {Chunks, Left} <-
+                [{[<<"ab">>, <<"cde">>], <<"aaaaa\n">>}, {[<<"  ">>, <<" {\"u\"">>], <<"{{{{{\n">>},
+                 {[<<"     ">>, <<"  ">>, <<" x">>, <<"y">>], <<"xxxxx\n">>},
+                 {[<<"      ">>], <<"     \n">>}, {[<<"ab">>, <<"cd">>], <<"abcd\n">>},
+                 {[<<"abcdef\nx">>, <<"y">>], <<"xy\n">>}]].
+
 edge_list_test_() ->
     Id255 = binary:copy(<<"x">>, 255),
     Id256 = binary:copy(<<"x">>, 256),
