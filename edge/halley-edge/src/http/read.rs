@@ -191,27 +191,30 @@ impl Worker {
         }
     }
 
-    /// Sends on what is there of a body.
+    /// Sends on what is there of a body, as one frame however small the chunks are.
     fn body_step(&mut self, index: u32, input: &[u8]) -> Step {
         let conn = self.table.conn(index);
+        let mut joined = std::mem::take(&mut self.items);
+        joined.clear();
         let Some(exchange) = self.exchange(index) else { return Step::Done };
         let input = &input[..input.len().min(exchange.window)];
-        let (used, data, done) = match &mut exchange.stage {
+        let taken = match &mut exchange.stage {
             Stage::Length(left) => {
                 let n = input.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
                 *left -= n as u64;
-                (n, &input[..n], *left == 0)
+                Ok((n, &input[..n], *left == 0))
             }
-            Stage::Chunked(decoder) => match decoder.decode(input) {
-                Ok(chunk) => {
-                    (chunk.consumed, input.get(chunk.data).unwrap_or_default(), chunk.done)
-                }
-                Err(error) => {
-                    self.refuse(index, &error);
-                    return Step::Done;
-                }
-            },
+            Stage::Chunked(decoder) => decoder
+                .decode_all(input, &mut joined)
+                .map(|(used, done)| (used, joined.as_slice(), done)),
             Stage::Head | Stage::Answer => return Step::Wait,
+        };
+        let (used, data, done) = match taken {
+            Ok(taken) => taken,
+            Err(error) => {
+                self.refuse(index, &error);
+                return Step::Done;
+            }
         };
         let came = data.len();
         exchange.window -= came;
@@ -222,6 +225,7 @@ impl Worker {
             let flags = if done { FLAG_END } else { 0 };
             self.send(&Frame::RequestBody { conn, flags, body: data });
         }
+        self.items = joined;
         self.body_came(index, came);
         if used == 0 && !done { Step::Wait } else { Step::Used(used) }
     }

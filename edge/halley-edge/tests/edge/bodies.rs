@@ -104,6 +104,50 @@ fn a_chunked_body_byte_by_byte() {
     answered(&mut client, &mut brain, request.conn);
 }
 
+/// link.md 8.9: "What a worker reads of a body at once is one REQUEST_BODY, however small its chunks
+/// are."
+#[test]
+fn small_chunks_travel_together() {
+    let (edge, mut brain) = Edge::start(&[]);
+    let mut client = edge.api();
+    client.send("POST /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n");
+    let conn = brain.request().conn;
+    client.send(format!("{}0\r\n\r\n", "1\r\nx\r\n".repeat(5_000)));
+    let (mut all, mut frames) = (0, 0);
+    loop {
+        let Seen::Body(of, flags, bytes) = brain.next() else { panic!("not a body") };
+        assert_eq!(of, conn);
+        (all, frames) = (all + bytes.len(), frames + 1);
+        if flags & FLAG_END != 0 {
+            break;
+        }
+    }
+    assert_eq!(all, 5_000);
+    // The kernel may give them in some pieces.
+    assert!(frames <= 50, "{frames} frames");
+    answered(&mut client, &mut brain, conn);
+}
+
+/// The window counts a body's bytes, not those of its chunks' sizes.
+#[test]
+fn small_chunks_keep_to_the_window() {
+    let (edge, mut brain) = Edge::start(&[("request_window_bytes", "100")]);
+    let mut client = edge.api();
+    client.send("POST /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n");
+    let conn = brain.request().conn;
+    client.send(format!("{}0\r\n\r\n", "1\r\nx\r\n".repeat(250)));
+    for round in 0..3 {
+        let most = [100, 100, 51][round];
+        let (bytes, end) = body(&mut brain, conn, most);
+        assert_eq!((bytes.len(), end), ([100, 100, 50][round], round == 2));
+        if round < 2 {
+            brain.expect_silence(50);
+            brain.send(&Frame::RequestCredit { conn, bytes: 100 });
+        }
+    }
+    answered(&mut client, &mut brain, conn);
+}
+
 /// http.md 2.6: "else 400 `bad_chunk`"; 8.6.
 #[test]
 fn a_bad_chunk() {

@@ -161,6 +161,26 @@ impl ChunkedDecoder {
         Ok(Chunk { consumed: at, data: at..at, done: self.is_done() })
     }
 
+    /// Reads on in all of `input`, or up to the end of the body, and appends the data to `data`.
+    /// Gives how many bytes were used, and whether the body has ended.
+    ///
+    /// # Errors
+    /// See [`ChunkedDecoder::decode`].
+    pub fn decode_all(
+        &mut self,
+        input: &[u8],
+        data: &mut Vec<u8>,
+    ) -> Result<(usize, bool), HttpError> {
+        let mut at = 0;
+        while !self.is_done() && at < input.len() {
+            let rest = &input[at..];
+            let chunk = self.decode(rest)?;
+            data.extend_from_slice(rest.get(chunk.data).unwrap_or_default());
+            at += chunk.consumed;
+        }
+        Ok((at, self.is_done()))
+    }
+
     /// There is at least one byte at `at`, and `rest` is not 0.
     fn data(&mut self, rest: u64, at: usize, input_bytes: usize) -> Chunk {
         let there = input_bytes - at;
