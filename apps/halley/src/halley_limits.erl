@@ -29,6 +29,8 @@ of_brain() ->
      {sessions_per_user_max, 1000, count, config,
       "sessions of one user at the same time; beyond it sessions.over_limit says what happens"},
      {event_data_bytes_max, 65536, bytes, config, "largest data of an event"},
+     {event_data_depth_max, 256, count, config,
+      "arrays and objects in one another in an event's data; beyond it 400"},
      {publish_batch_max, 512, count, config, "events that a shard takes in one go"},
      {publish_ms_max, 5000, ms, config, "how long a publisher waits for its shard"},
      {shard_queue_events_max, 10000, count, config,

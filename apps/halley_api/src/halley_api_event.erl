@@ -49,7 +49,17 @@ members([], _, _, undefined, _, _) ->
 members([], _, _, _, undefined, _) ->
     bad("member data is missing");
 members([], _, Text, Subject, Data, Opts) ->
-    {ok, {Subject, halley_api_json:cut(Text, Data), Opts}}.
+    DepthMax = halley_limits:get(event_data_depth_max),
+    case halley_api_json:cut(Text, Data, DepthMax) of
+        {ok, Json} -> {ok, {Subject, Json, Opts}};
+        {error, too_deep} -> {error, too_deep(DepthMax)};
+        {error, What} -> {error, halley_api_error:bad_json(What)}
+    end.
+
+too_deep(DepthMax) ->
+    {400, <<"data_too_deep">>,
+     ["the data has more than ", integer_to_list(DepthMax), " arrays and objects in one another: "
+      "nest it less, or send the inner part as a string"]}.
 
 ack(<<"disk">>) -> {ok, disk};
 ack(<<"memory">>) -> {ok, memory};

@@ -2,15 +2,15 @@
 %%
 %% An event's data must reach its followers as the publisher wrote it: `1.10' stays `1.10', a number
 %% of thirty digits keeps them all, members keep their order, escapes stay escapes. Decoding and
-%% encoding again would lose some of that, so `object/1' lets jiffy judge the text and `cut/2' cuts
-%% the member out.
+%% encoding again would lose some of that, so `object/1' has jiffy decode the text and `cut/3' cuts
+%% the member out. jiffy takes some numbers that are none (`1e+'), so what is cut out is judged once
+%% more on the way, by `halley_api_json_text', and how deep it is nested as well.
 %%
-%% Invariants: `cut/2' is only for a text that `object/1' accepted, and so may rely on its grammar.
-%% What it gives is one line without control characters, as DELIVER needs (link.md 7.1). It is not a
-%% JSON parser: it judges nothing.
+%% Invariants: `cut/3' is only for a text that `object/1' accepted. What it gives is JSON to the
+%% letter of RFC 8259, on one line without control characters, as DELIVER needs (link.md 7.1).
 -module(halley_api_json).
 
--export([object/1, cut/2, string/1]).
+-export([object/1, cut/3, string/1]).
 -export_type([members/0]).
 
 -include("halley_api_limits.hrl").
@@ -36,13 +36,15 @@ decode(Text) ->
         Other -> {error, ["a JSON object was expected, not ", kind(Other)]}
     catch
         error:{Byte, Reason} when is_integer(Byte) ->
-            At = integer_to_list(Byte),
-            {error, ["the JSON is not valid at byte ", At, ": ", explain(Reason)]};
+            {error, not_valid(Byte, Reason)};
         error:{range, _} ->
             {error, "a number is too large for a 64-bit float"};
         _:_ ->
             {error, "the text is not valid JSON"}
     end.
+
+not_valid(Byte, Reason) ->
+    ["the JSON is not valid at byte ", integer_to_list(Byte), ": ", explain(Reason)].
 
 kind(Value) when is_list(Value) -> "an array";
 kind(Value) when is_binary(Value) -> "a string";
@@ -71,50 +73,46 @@ digits_fit_string(<<$\\, _, Rest/binary>>) -> digits_fit_string(Rest);
 digits_fit_string(<<_, Rest/binary>>) -> digits_fit_string(Rest);
 digits_fit_string(<<>>) -> true.
 
-%% The text of an object's Nth member's value, on one line.
--spec cut(binary(), pos_integer()) -> binary().
-cut(Text, N) ->
+%% The text of an object's Nth member's value, on one line, if it is nested `DepthMax' deep at most:
+%% a number or a string has the depth 0.
+-spec cut(binary(), pos_integer(), DepthMax :: pos_integer()) ->
+    {ok, binary()} | {error, too_deep | iodata()}.
+cut(Text, N, DepthMax) ->
     <<${, Members/binary>> = skip_space(Text),
-    Value = nth_value(N, Members),
-    one_line(binary_part(Value, 0, byte_size(Value) - byte_size(skip_value(Value)))).
-
-nth_value(N, Members) ->
-    <<$", Key/binary>> = skip_space(Members),
-    <<$:, AfterColon/binary>> = skip_space(skip_string(Key)),
-    case skip_space(AfterColon) of
-        Value when N =:= 1 ->
-            Value;
-        Value ->
-            <<$,, Next/binary>> = skip_space(skip_value(Value)),
-            nth_value(N - 1, Next)
+    case nth_value(N, Members, DepthMax) of
+        {ok, Value, Bytes} -> {ok, one_line(binary_part(Value, 0, Bytes))};
+        {error, too_deep, _} -> {error, too_deep};
+        {error, Fault, Left} -> {error, not_valid(byte_size(Text) - Left + 1, reason(Fault))}
     end.
 
-skip_value(<<$", Rest/binary>>) -> skip_string(Rest);
-skip_value(<<${, Rest/binary>>) -> skip_nested(Rest, 1);
-skip_value(<<$[, Rest/binary>>) -> skip_nested(Rest, 1);
-skip_value(Scalar) -> skip_scalar(Scalar).
+nth_value(N, Members, DepthMax) ->
+    {ok, AfterName} = halley_api_json_text:skip(Members, DepthMax),
+    <<$:, AfterColon/binary>> = skip_space(AfterName),
+    Value = skip_space(AfterColon),
+    case halley_api_json_text:skip(Value, DepthMax) of
+        {ok, Rest} when N =:= 1 ->
+            {ok, Value, byte_size(Value) - byte_size(Rest)};
+        {ok, Rest} ->
+            case skip_space(Rest) of
+                <<$,, Next/binary>> -> nth_value(N - 1, Next, DepthMax);
+                Left -> {error, unexpected, byte_size(Left)}
+            end;
+        {error, _, _} = Error ->
+            Error
+    end.
 
-skip_nested(Rest, 0) -> Rest;
-skip_nested(<<$", Rest/binary>>, Depth) -> skip_nested_string(Rest, Depth);
-skip_nested(<<C, Rest/binary>>, Depth) when C =:= ${; C =:= $[ -> skip_nested(Rest, Depth + 1);
-skip_nested(<<C, Rest/binary>>, Depth) when C =:= $}; C =:= $] -> skip_nested(Rest, Depth - 1);
-skip_nested(<<_, Rest/binary>>, Depth) -> skip_nested(Rest, Depth).
+reason(truncated) -> truncated_json;
+reason(unexpected) -> invalid_json;
+reason(number) -> invalid_number;
+reason(string) -> invalid_string;
+reason(word) -> invalid_literal.
 
-skip_nested_string(<<$", Rest/binary>>, Depth) -> skip_nested(Rest, Depth);
-skip_nested_string(<<$\\, _, Rest/binary>>, Depth) -> skip_nested_string(Rest, Depth);
-skip_nested_string(<<_, Rest/binary>>, Depth) -> skip_nested_string(Rest, Depth).
+skip_space(<<C, Rest/binary>>) when C =:= $\s; C =:= $\n; C =:= $\t; C =:= $\r ->
+    skip_space(Rest);
+skip_space(Rest) ->
+    Rest.
 
-skip_string(<<$", Rest/binary>>) -> Rest;
-skip_string(<<$\\, _, Rest/binary>>) -> skip_string(Rest);
-skip_string(<<_, Rest/binary>>) -> skip_string(Rest).
-
-skip_scalar(<<C, _/binary>> = End) when C =:= $,; C =:= $}; C =< $\s -> End;
-skip_scalar(<<_, Rest/binary>>) -> skip_scalar(Rest).
-
-skip_space(<<C, Rest/binary>>) when C =< $\s -> skip_space(Rest);
-skip_space(Rest) -> Rest.
-
-%% jiffy refuses control characters inside strings, so what is found here stands between tokens.
+%% There are no control characters inside strings, so what is found here stands between tokens.
 %% One search for each character: a single byte is found by memchr, a set of them is not.
 one_line(Value) ->
     case lists:any(fun(C) -> binary:match(Value, C) =/= nomatch end, ?CONTROL_SPACE) of

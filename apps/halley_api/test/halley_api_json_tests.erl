@@ -4,7 +4,8 @@
 
 cut(Text, N) ->
     {ok, _} = halley_api_json:object(Text),
-    halley_api_json:cut(Text, N).
+    {ok, Value} = halley_api_json:cut(Text, N, 256),
+    Value.
 
 a_member_comes_as_it_was_written_test_() ->
     [?_assertEqual(Value, cut(<<"{\"a\":", Value/binary, ",\"b\":", Value/binary, "}">>, N))
@@ -51,9 +52,23 @@ long_numbers_are_refused_before_they_cost_test() ->
     ?assertMatch({ok, _}, object(<<"{\"a\":\"\\\"", Digits/binary, "\"}">>)),
     ?assertMatch({ok, _}, object(<<"{\"a\":\"", Digits/binary, "\\\\\",\"b\":12}">>)).
 
-deep_nesting_is_fine_test() ->
-    Deep = iolist_to_binary([binary:copy(<<"[">>, 30000), binary:copy(<<"]">>, 30000)]),
-    ?assertEqual(Deep, cut(<<"{\"a\":", Deep/binary, "}">>, 1)).
+nesting_has_a_bound_test_() ->
+    [begin
+         Deep = nested(Open, Close, 256),
+         [?_assertEqual({ok, Deep}, cut_deep(Deep))
+          | [?_assertEqual({error, too_deep}, cut_deep(nested(Open, Close, N)))
+             || N <- [257, 10000]]]
+     end || {Open, Close} <- [{<<"[">>, <<"]">>}, {<<"{\"a\":">>, <<"}">>},
+                              {<<"[[],{},">>, <<",[]]">>}]].
+
+nested(Open, Close, Levels) ->
+    Most = Levels - 1,
+    <<(binary:copy(Open, Most))/binary, "[1]", (binary:copy(Close, Most))/binary>>.
+
+cut_deep(Value) ->
+    Text = <<"{\"a\":", Value/binary, "}">>,
+    {ok, _} = halley_api_json:object(Text),
+    halley_api_json:cut(Text, 1, 256).
 
 object(Text) ->
     case halley_api_json:object(Text) of

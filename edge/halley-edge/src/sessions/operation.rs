@@ -344,6 +344,20 @@ mod tests {
         assert!(read(&text).is_err(), "and nothing overflows");
     }
 
+    /// RFC 8259 to the letter, by the cases that HTTP has; those in no UTF-8 are no text message.
+    #[test]
+    fn data_is_json() {
+        let cases = include_str!("../../../../protocol/json.json");
+        let cases: serde_json::Value = serde_json::from_str(cases).unwrap();
+        for case in cases["cases"].as_array().unwrap() {
+            let bytes = case["text"].as_str().unwrap().chars().map(|c| c as u8).collect();
+            if let Ok(data) = String::from_utf8(bytes) {
+                let text = format!(r#"{{"op":"publish","subject":"s","data":{data},"ref":1}}"#);
+                assert_eq!(case["json"], read(&text).is_ok(), "{}", case["name"]);
+            }
+        }
+    }
+
     /// http.md 18.1: "one JSON object", and no list with the values of one.
     #[test]
     fn a_list_is_no_operation() {
