@@ -70,6 +70,8 @@ of_brain() ->
      {closings_max, 100000, count, config, "ended sessions that are remembered for traces"},
      {requests_per_s_per_key_max, 10000, count, config,
       "requests that come with one server key in a second, and at once; beyond it 429"},
+     {bytes_per_user_per_s_max, 1048576, bytes, config,
+      "events and follows that one user may send in a second; beyond it 429"},
      {server_keys_max, 1000, count, fixed, "server keys"},
      {token_keys_bytes_max, 262144, bytes, fixed, "largest file of keys for clients' tokens"}].
 
@@ -111,9 +113,9 @@ of_link_and_edge() ->
      {requests_per_address_per_s_max, 1000, count, edge,
       "requests of one address in a second at public.listen; beyond it 429"},
      {requests_per_user_per_s_max, 1000, count, edge,
-      "requests and messages of one user in a second at public.listen; beyond it 429"},
+      "requests of one user in a second at public.listen, and lines of them; beyond it 429"},
      {requests_burst_ms, 10000, ms, edge,
-      "of both rates as much may come at once as in so long"},
+      "of the rates of addresses and users as much may come at once as in so long"},
      {outbox_bytes_max, 1048576, bytes, edge,
       "what waits for one connection; beyond it public.slow_consumer says what happens"},
      {outbox_ms_max, 30000, ms, edge,

@@ -89,7 +89,8 @@ counters_table() ->
 refusals_table() ->
     [{Name, "halley_requests_refused_total{reason=\"" ++ atom_to_list(Name) ++ "\"}", counter,
       "Requests refused for lack of a key, a scope or a right, or for too many of them, by reason"}
-     || Name <- [key_missing, key_unknown, key_too_often, scope_missing, right_missing]]
+     || Name <- [key_missing, key_unknown, key_too_often, scope_missing, right_missing,
+                user_too_often]]
     ++ [{Name, "halley_links_broken_total{reason=\"" ++ Reason ++ "\"}", counter,
          "Links that were closed because their worker broke a clause of the protocol, by reason"}
         || {Name, Reason} <- [{link_bad_frame, "bad_frame"}, {link_version, "version"},

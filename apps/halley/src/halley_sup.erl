@@ -26,6 +26,7 @@ init([]) ->
     ok = halley_shard:new(),
     ok = halley_history:new(),
     ok = halley_groups:new(),
+    ok = halley_user_rate:new(),
     ok = halley_token_keys:new(),
     ok = halley_server_keys:new(),
     Flags = #{strategy => one_for_one, intensity => 10, period => 10,

@@ -8,19 +8,24 @@
 %% skipped and get no result. Events of one request are published in the order of the lines, group
 %% by group as they arrive, so a client that breaks off has published what it sent. Results wait in
 %% memory, therefore a request takes ?BATCH_EVENTS_MAX events; the first beyond it ends the request
-%% with a 413, after the results of those before.
+%% with a 413, after the results of those before. So does, with its own status, the first line that
+%% the publisher may not say now: later lines don't overtake it.
 -module(halley_api_events_h).
 -behaviour(halley_api).
 
 -export([handle/3, publish/2]).
--export_type([publisher/0]).
+-export_type([publisher/0, admit/0]).
 
 -include("halley_api_limits.hrl").
 
-%% What a publisher may do: each event is judged, and may be changed, before it is published; and
-%% what is told of it afterwards, as JSON on a line.
+%% Whether a line may be said now, by its bytes; an error comes with headers for the answer.
+-type admit() :: fun((Bytes :: non_neg_integer()) ->
+                         ok | {error, halley_api_error:error(), [{binary(), iodata()}]}).
+%% What a publisher may do: each line is admitted, then each event is judged, and may be changed,
+%% before it is published; and what is told of it afterwards, as JSON on a line.
 -type publisher() ::
-    {Judge :: fun((halley_api_event:event()) ->
+    {admit(),
+     Judge :: fun((halley_api_event:event()) ->
                       {ok, halley_api_event:event()} | {error, halley_api_error:error()}),
      Told :: fun((#{id := binary(), sessions := non_neg_integer(), _ => _}) -> iodata())}.
 
@@ -34,7 +39,7 @@
 
 -spec handle(post, [], halley_api:request()) -> halley_api:response().
 handle(post, [], Request) ->
-    publish(Request, {fun(Event) -> {ok, Event} end, fun result/1}).
+    publish(Request, {fun(_) -> ok end, fun(Event) -> {ok, Event} end, fun result/1}).
 
 %% The same for another publisher than a server.
 -spec publish(halley_api:request(), publisher()) -> halley_api:response().
@@ -54,9 +59,13 @@ event_bytes_max() ->
 
 %% --- one -----------------------------------------------------------------------------------------
 
-one(Request, {Judge, Told}) ->
+one(Request, {Admit, Judge, Told}) ->
     case halley_api_body:read(Request, event_bytes_max()) of
-        {ok, Body} -> publish_one(parsed(Body, Judge), Told);
+        {ok, Body} ->
+            case Admit(byte_size(Body)) of
+                ok -> publish_one(parsed(Body, Judge), Told);
+                {error, Error, Headers} -> halley_api_error:response(Error, Headers)
+            end;
         {error, too_large} -> halley_api_error:response(too_large(<<"body_too_large">>));
         {error, closed} -> halley_api_error:response(halley_api_error:closed())
     end.
@@ -92,14 +101,19 @@ many(Request, Publisher) ->
         {done, #many{lines = Lines} = Read} ->
             case block(halley_api_lines:finish(Lines), Read) of
                 {ok, #many{results = Results}} -> results(200, Results);
-                {stop, Results} -> results(413, Results)
+                {stop, Stopped} -> stopped(Stopped)
             end;
-        {stop, Results} -> results(413, Results);
+        {stop, Stopped} -> stopped(Stopped);
         {closed, _} -> halley_api_error:response(halley_api_error:closed())
     end.
 
 results(Status, Results) ->
     {Status, [{<<"content-type">>, <<"application/x-ndjson">>}], lists:reverse(Results)}.
+
+%% Nothing is said of the lines behind the error.
+stopped({{Status, _, _} = Error, More, Results}) ->
+    {_, Headers, Lines} = results(Status, [error_line(Error) | Results]),
+    {Status, Headers ++ More, Lines}.
 
 chunk(Chunk, #many{lines = Lines} = Many) ->
     {Block, Next} = halley_api_lines:feed(Chunk, Lines),
@@ -118,15 +132,32 @@ groups([], Many) ->
 groups(_, #many{count = ?BATCH_EVENTS_MAX, results = Results}) ->
     Message = ["a request takes ", integer_to_list(?BATCH_EVENTS_MAX),
                " events; this one and those after it were not published, send them in another"],
-    {stop, [[halley_api_error:json({413, <<"too_many_events">>, Message}), $\n] | Results]};
+    {stop, {{413, <<"too_many_events">>, Message}, [], Results}};
 groups(Texts, #many{publisher = Publisher, count = Count, results = Results} = Many) ->
     Size = lists:min([length(Texts), ?BATCH_GROUP_EVENTS_MAX, ?BATCH_EVENTS_MAX - Count]),
     {Group, Rest} = lists:split(Size, Texts),
-    groups(Rest, Many#many{count = Count + Size,
-                            results = [publish_group(Group, Publisher) | Results]}).
+    {Admitted, Refusal} = admitted(Group, element(1, Publisher), []),
+    Done = [publish_group(Admitted, Publisher) | Results],
+    case Refusal of
+        none -> groups(Rest, Many#many{count = Count + Size, results = Done});
+        {Error, Headers} -> {stop, {Error, Headers, Done}}
+    end.
+
+admitted([Text | Texts], Admit, Admitted) ->
+    case Admit(bytes(Text)) of
+        ok -> admitted(Texts, Admit, [Text | Admitted]);
+        {error, Error, Headers} -> {lists:reverse(Admitted), {Error, Headers}}
+    end;
+admitted([], _, Admitted) ->
+    {lists:reverse(Admitted), none}.
+
+bytes(too_long) -> event_bytes_max();
+bytes(Text) -> byte_size(Text).
 
 %% The results of a group as text, so that no decoded event outlives it.
-publish_group(Texts, {Judge, Told}) ->
+publish_group([], _) ->
+    <<>>;
+publish_group(Texts, {_, Judge, Told}) ->
     Parsed = [parse(Text, Judge) || Text <- Texts],
     Items = [{Subject, {json, Data}, Opts} || {ok, {Subject, Data, Opts}} <- Parsed],
     Published = halley:publish_many(Items),

@@ -6,6 +6,9 @@
 %%   PUT    /v1/me/follows/S   follows S; DELETE unfollows
 %%   GET    /v1/me/presence/S  whether S is online; one's own always
 %%
+%% Each line of a body is a message of its user, and counts as one (`halley_user_rate'). Events behind
+%% one too many aren't published; follows behind it fail in their places.
+%%
 %% Who has no right to publish, or to follow, about any subject is refused at once: nothing of the
 %% body is read.
 %%
@@ -41,12 +44,18 @@ me(post, [<<"events">>], User, Rights, Request) ->
             {error, _} = Error -> Error
         end
     end,
-    halley_api_events_h:publish(Request, {Judge, fun published/1});
+    Admit = fun(Bytes) -> admit(User, Bytes) end,
+    halley_api_events_h:publish(Request, {Admit, Judge, fun published/1});
 me(get, [<<"follows">>], User, _, Request) ->
     Read = fun(After, Limit) -> halley_follows:following(User, After, Limit) end,
     halley_api_reply:page(<<"following">>, Request, Read);
 me(Method, [<<"follows">>], User, Rights, Request) ->
-    Judge = fun(Subject) -> right(follow, Subject, Rights) end,
+    Judge = fun(Subject) ->
+        case admit(User, byte_size(Subject)) of
+            ok -> right(follow, Subject, Rights);
+            {error, Error, _} -> {error, Error}
+        end
+    end,
     case halley_api_body:media_type(Request) of
         Type when Type =:= <<"application/x-ndjson">>; Type =:= <<"application/json">>;
                   Type =:= undeclared ->
@@ -100,6 +109,25 @@ missing(Action, What, Which, Matches) ->
 words(publish) -> "publish about";
 words(follow) -> "follow or unfollow";
 words(presence) -> "see the presence of".
+
+%% --- rates ---------------------------------------------------------------------------------------
+
+%% Each line is a message of its user (http.md 16.3), however many come in one request.
+admit(User, Bytes) ->
+    case halley_user_rate:take(User, Bytes) of
+        ok ->
+            ok;
+        {wait, Ms} ->
+            halley_metrics:incr(user_too_often),
+            {error, {429, <<"too_many_requests">>, too_often()},
+             [{<<"retry-after">>, integer_to_binary((Ms + 999) div 1000)}]}
+    end.
+
+too_often() ->
+    ["a user may send ", integer_to_list(halley_limits:get(requests_per_user_per_s_max)),
+     " messages in a second, each line is one, and ",
+     integer_to_list(halley_limits:get(bytes_per_user_per_s_max)),
+     " bytes: this one was not accepted; send it again later"].
 
 %% --- events --------------------------------------------------------------------------------------
 

@@ -17,6 +17,8 @@ access_test_() ->
                            fun users_need_a_token/0, fun publishing/0, fun publishing_many/0,
                            fun ids_of_users_are_their_own/0, fun following/0,
                            fun following_many/0, fun without_a_right_nothing_is_read/0,
+                           fun each_line_is_a_message/0, fun bytes_are_counted/0,
+                           fun each_follow_is_a_message/0,
                            fun presence/0, fun no_address_for_strangers/0]).
 
 %% --- server keys ---------------------------------------------------------------------------------
@@ -234,6 +236,65 @@ without_a_right_nothing_is_read() ->
                  {<<"POST">>, "/v1/me/follows", "follow", <<"publish">>},
                  {<<"DELETE">>, "/v1/me/follows", "follow", <<"publish">>}],
             Rights <- [<<"{}">>, <<>>, <<"{\"", Other/binary, "\":[\"*\"]}">>]].
+
+limited(Limits, Test) ->
+    halley_limits:set(Limits),
+    try Test() after halley_limits:set(#{}) end.
+
+told_lines({_, _, Body}) ->
+    [case jiffy:decode(Line, [return_maps]) of
+         #{<<"error">> := #{<<"code">> := Code}} -> Code;
+         #{<<"id">> := _} -> ok
+     end || Line <- binary:split(iolist_to_binary(Body), <<"\n">>, [global, trim])].
+
+%% http.md 16.9: "Each line of a body under `/v1/me/` is a message of its user".
+each_line_is_a_message() ->
+    limited(#{requests_per_user_per_s_max => 10}, fun() ->
+        Line = fun(N) -> ["{\"subject\":\"s\",\"data\":", integer_to_list(N), "}\n"] end,
+        Body = iolist_to_binary([Line(N) || N <- lists:seq(1, 1000)]),
+        Publish = fun(User, Type) ->
+            as_user({User, ?EVERYTHING}, <<"POST">>, "/v1/me/events",
+                    case Type of ?JSON -> iolist_to_binary(Line(1)); _ -> Body end, Type)
+        end,
+        Answer = {429, _, _} = Publish(<<"u">>, ?NDJSON),
+        ?assertEqual(<<"1">>, header(<<"retry-after">>, Answer)),
+        Told = told_lines(Answer),
+        ?assertEqual(<<"too_many_requests">>, lists:last(Told)),
+        Passed = length(Told) - 1,
+        %% 10 seconds' worth at once, and some that became due meanwhile.
+        ?assert(Passed >= 100 andalso Passed < 200),
+        Published = [Data || {_, {halley, publish_many, [Items]}, _} <- meck:history(halley),
+                             {_, {json, Data}, _} <- Items],
+        ?assertEqual([integer_to_binary(N) || N <- lists:seq(1, Passed)], Published),
+        Refused = Publish(<<"u">>, ?JSON),
+        ?assert(says("10 messages in a second", failed(429, too_many_requests, Refused))),
+        ?assertEqual(<<"1">>, header(<<"retry-after">>, Refused)),
+        ?assertMatch({200, _, _}, Publish(<<"v">>, ?JSON)),
+        ?assert(meck:called(halley_metrics, incr, [user_too_often]))
+    end).
+
+%% 16.9: "bytes_per_user_per_s_max".
+bytes_are_counted() ->
+    limited(#{bytes_per_user_per_s_max => 60000}, fun() ->
+        Event = ["{\"subject\":\"s\",\"data\":\"", binary:copy(<<"x">>, 60000), "\"}\n"],
+        Body = iolist_to_binary(lists:duplicate(100, Event)),
+        Answer = as_user({<<"u">>, ?EVERYTHING}, <<"POST">>, "/v1/me/events", Body, ?NDJSON),
+        ?assertMatch({429, _, _}, Answer),
+        ?assert(length(told_lines(Answer)) =< 15)
+    end).
+
+each_follow_is_a_message() ->
+    limited(#{requests_per_user_per_s_max => 10}, fun() ->
+        Body = iolist_to_binary([["{\"subject\":\"", integer_to_list(N), "\"}\n"]
+                                 || N <- lists:seq(1, 1000)]),
+        Answer = as_user({<<"u">>, ?EVERYTHING}, <<"POST">>, "/v1/me/follows", Body, ?NDJSON),
+        #{<<"added">> := Added, <<"errors_total">> := Refused, <<"errors">> := [First | _]} =
+            json(Answer),
+        ?assertEqual(1000, Added + Refused),
+        ?assert(Added >= 100 andalso Added < 200),
+        ?assertMatch(#{<<"line">> := 101, <<"error">> := #{<<"code">> := <<"too_many_requests">>}},
+                     First)
+    end).
 
 presence() ->
     Ask = fun(User, Path) -> as_user(User, <<"GET">>, Path, <<>>, <<>>) end,

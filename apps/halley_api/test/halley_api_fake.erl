@@ -15,6 +15,7 @@
 -spec start() -> ok.
 start() ->
     ok = halley_server_keys:force(false, []),
+    ok = halley_user_rate:new(),
     [ok = meck:new(M, [non_strict, no_link]) || M <- ?MODULES],
     Published = fun(#{id := Id}) -> {ok, #{id => Id, sessions => 2}};
                    (#{}) -> {ok, #{id => <<"generated">>, sessions => 2}}
