@@ -3,20 +3,26 @@
 %%
 %% The algorithms are HS256, RS256, ES256 and EdDSA with Ed25519 (RFC 7518, RFC 8037): for each type
 %% of key there is one, so a key that doesn't name its `alg' has that one, and a token can't choose
-%% another. A key for anything but signatures (`use') is left out; whatever else is wrong with one
-%% key makes the whole set an error, which names the key and never tells what is in it.
+%% another. A key that can't be used is left out (RFC 7517, 5): one that isn't for checking
+%% signatures (`use', `key_ops'), is of an unknown kind, lacks a member, is too weak, or can't be
+%% told from another by its `kid'. The others count: a set that lost a key must lose it here as well,
+%% whatever stands beside. A set without keys is one, by which nobody gets in.
 %%
 %% What comes out has the members that checking a signature takes, and no others: whatever else
-%% stands in the file stays there. A private part is an error: this machine has no use for it.
+%% stands in the file stays there. A private part makes the whole set an error: this machine has no
+%% use for it, and who put it there has to hear of it.
 %%
 %% Pure. It verifies no token: that is the edge's.
 -module(halley_jwks).
 
--export([parse/1, of_secret/1]).
--export_type([set/0]).
+-export([parse/1, of_secret/1, empty/0]).
+-export_type([set/0, left_out/0]).
 
 %% The JSON text for the edge (link.md 12). It holds secrets if there are `oct' keys.
 -type set() :: binary().
+%% What is wrong with a key that doesn't count: the end of a sentence, which names the key and never
+%% tells what is in it.
+-type left_out() :: unicode:chardata().
 
 -define(KEYS_MAX, 64).
 -define(SET_BYTES_MAX, 65536).                % link.md 12.2
@@ -33,7 +39,7 @@
 -define(P256_B, 16#5AC635D8AA3A93E7B3EBBD55769886BC651D06B0CC53B0F63BCE3C3E27D2604B).
 
 %% The error is the end of a sentence that begins with what was read.
--spec parse(binary()) -> {ok, set()} | {error, unicode:chardata()}.
+-spec parse(binary()) -> {ok, set(), [left_out()]} | {error, unicode:chardata()}.
 parse(Text) ->
     try jiffy:decode(Text, [return_maps]) of
         #{<<"keys">> := Keys} when is_list(Keys) -> set(Keys);
@@ -52,15 +58,25 @@ of_secret(Secret) ->
         throw:{bad, What} -> {error, ["the secret ", What]}
     end.
 
+%% The set by which nobody gets in.
+-spec empty() -> set().
+empty() ->
+    encode([]).
+
 set(Keys) when length(Keys) > ?KEYS_MAX ->
     {error, ["it has more than ", integer_to_list(?KEYS_MAX), " keys"]};
 set(Keys) ->
     try lists:append([key(N, Key) || {N, Key} <- lists:zip(lists:seq(1, length(Keys)), Keys)]) of
-        [] -> {error, "it has no key for signatures"};
-        Judged -> with_kids(Judged)
+        Judged ->
+            {Told, Unlike} = told_apart([Good || {_, _, _} = Good <- Judged]),
+            LeftOut = lists:keysort(1, [Bad || {_, _} = Bad <- Judged] ++ Unlike),
+            fitting(encode([Members || {_, _, Members} <- Told]), [Line || {_, Line} <- LeftOut])
     catch
-        throw:{bad, N, Key, What} -> {error, ["its key ", name(N, Key), $\s, What]}
+        throw:{private, Line} -> {error, Line}
     end.
+
+sentence(N, Key, What) ->
+    ["its key ", name(N, Key), $\s, What].
 
 %% By number and `kid', as a person finds it.
 name(N, #{<<"kid">> := Kid}) when is_binary(Kid), byte_size(Kid) =< ?KID_BYTES_MAX ->
@@ -68,42 +84,57 @@ name(N, #{<<"kid">> := Kid}) when is_binary(Kid), byte_size(Kid) =< ?KID_BYTES_M
 name(N, _) ->
     integer_to_list(N).
 
-with_kids([{_, Members}]) ->
-    {ok, encode([Members])};
-with_kids(Judged) ->
-    Kids = [{N, proplists:get_value(kid, Members)} || {N, Members} <- Judged],
-    case {[N || {N, undefined} <- Kids], Kids -- lists:ukeysort(2, Kids)} of
-        {[], []} ->
-            fitting(encode([Members || {_, Members} <- Judged]));
-        {[N | _], _} ->
-            Why = " has no kid; of several keys each needs one",
-            {error, ["its key ", integer_to_list(N), Why]};
-        {[], [{N, _} | _]} ->
-            {error, ["its key ", integer_to_list(N), " has the kid of another one"]}
+%% Of several keys each needs a `kid' of its own; the first that has one keeps it.
+told_apart([_] = Only) ->
+    {Only, []};
+told_apart(Judged) ->
+    {Told, Unlike, _} = lists:foldl(fun told_apart/2, {[], [], #{}}, Judged),
+    {lists:reverse(Told), Unlike}.
+
+told_apart({N, Key, Members} = Judged, {Told, Unlike, Kids}) ->
+    case proplists:get_value(kid, Members) of
+        undefined ->
+            Line = sentence(N, Key, "has no kid; of several keys each needs one"),
+            {Told, [{N, Line} | Unlike], Kids};
+        Kid when is_map_key(Kid, Kids) ->
+            {Told, [{N, sentence(N, Key, "has the kid of another one")} | Unlike], Kids};
+        Kid ->
+            {[Judged | Told], Unlike, Kids#{Kid => N}}
     end.
 
-fitting(Set) when byte_size(Set) =< ?SET_BYTES_MAX -> {ok, Set};
-fitting(_) -> {error, "its keys are too large together"}.
+fitting(Set, LeftOut) when byte_size(Set) =< ?SET_BYTES_MAX -> {ok, Set, LeftOut};
+fitting(_, _) -> {error, "its keys are too large together"}.
 
 encode(Keys) ->
     iolist_to_binary(jiffy:encode({[{keys, [{Members} || Members <- Keys]}]})).
 
 %% --- one key -----------------------------------------------------------------------------------
 
-%% What is left of a key: nothing, or its place in the file and its members.
+%% A key's place in the file and its members, or the line that says why it is left out. Those for
+%% encryption aren't worth a line: identity providers publish them beside.
 key(_, #{<<"use">> := Use}) when Use =/= <<"sig">> ->
     [];
 key(N, #{} = Key) ->
+    _ = [throw({private, sentence(N, Key, What)}) || What <- private_part(Key)],
     try
+        ok = verifies(Key),
         {Alg, Members} = of_type(Key),
-        ok = no_private_part(Key),
         ok = alg(Alg, Key),
-        [{N, [{alg, Alg} | kid(Key)] ++ Members}]
+        [{N, Key, [{alg, Alg} | kid(Key)] ++ Members}]
     catch
-        throw:{bad, What} -> throw({bad, N, Key, What})
+        throw:{bad, What} -> [{N, sentence(N, Key, What)}]
     end;
 key(N, _) ->
-    throw({bad, N, none, "is not an object"}).
+    [{N, sentence(N, none, "is not an object")}].
+
+%% RFC 7517, 4.3.
+verifies(#{<<"key_ops">> := Operations}) ->
+    case is_list(Operations) andalso lists:member(<<"verify">>, Operations) of
+        true -> ok;
+        false -> bad("is not for checking signatures: its key_ops lack \"verify\"")
+    end;
+verifies(_) ->
+    ok.
 
 of_type(#{<<"kty">> := <<"RSA">>} = Key) ->
     {<<"RS256">>, rsa(number(<<"n">>, Key), number(<<"e">>, Key), Key)};
@@ -129,6 +160,9 @@ rsa(Modulus, Exponent, Key) ->
         _ when Exponent < 3; Exponent >= ?RSA_EXPONENT_MAX; Exponent rem 2 =:= 0 ->
             bad("has no valid public exponent e");
         _ ->
+            halley_roca:is_weak(Modulus) andalso
+                bad("was made by a broken generator (ROCA, CVE-2017-15361): anybody can forge with "
+                    "it, replace it"),
             members([<<"kty">>, <<"n">>, <<"e">>], Key)
     end.
 
@@ -145,11 +179,12 @@ secret_size(Bytes) ->
     bad(["has ", integer_to_list(Bytes), " bytes; HS256 takes ",
          integer_to_list(?SECRET_BYTES_MIN), " to ", integer_to_list(?SECRET_BYTES_MAX)]).
 
-no_private_part(Key) ->
+%% An `oct' key is what it is. It has none of these.
+private_part(Key) ->
     case [Member || Member <- ?PRIVATE, is_map_key(Member, Key)] of
-        [] -> ok;
-        [Member | _] -> bad(["has a private part (", Member, "); only public keys belong here, and "
-                             "this one should be replaced if others could read the file"])
+        [] -> [];
+        [Member | _] -> [["has a private part (", Member, "); only public keys belong here, and "
+                          "this one should be replaced if others could read the file"]]
     end.
 
 alg(Alg, #{<<"alg">> := Alg}) -> ok;

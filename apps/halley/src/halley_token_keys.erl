@@ -7,8 +7,9 @@
 %% registers, and so misses none.
 %%
 %% Invariants: in `auth.mode = jwt' there is always a set, since the brain doesn't start without
-%% one. A file that turns out broken changes nothing: the set of before stays in force, one line in
-%% the log and a counter say so. The process' state holds no key, and the configured secret is
+%% one; it may be empty, and then every token is refused. A file that turns out broken changes
+%% nothing: the set of before stays in force, one line in the log and a counter say so. A key that
+%% can't be used is left out, which is a line as well. The process' state holds no key, and the configured secret is
 %% behind a fun, so neither can be printed.
 -module(halley_token_keys).
 -behaviour(gen_server).
@@ -34,7 +35,10 @@
 new() ->
     case read(source()) of
         none -> _ = persistent_term:erase(?MODULE), ok;
-        {ok, Set} -> _ = put_in_force(Set), ok
+        {ok, Set, LeftOut} ->
+            _ = put_in_force(Set),
+            {Kind, Path} = source(),
+            say(Kind, Path, Set, LeftOut)
     end.
 
 -spec start_link() -> gen_server:start_ret().
@@ -68,14 +72,16 @@ read({Kind, Path}) ->
     end,
     told([key(Kind), ": ", Path], Result).
 
-told(_, {ok, _} = Set) -> Set;
+told(_, {ok, Set}) -> {ok, Set, []};
+told(_, {ok, _, _} = Set) -> Set;
 told(What, {error, Reason}) -> {error, unicode:characters_to_list([What, ": ", Reason])}.
 
 key(jwks_file) -> "auth.keys";
 key(secret_file) -> "auth.hmac_secret_file".
 
 parse(jwks_file, Bytes) -> halley_jwks:parse(Bytes);
-parse(secret_file, Bytes) -> halley_jwks:of_secret(string:trim(Bytes, trailing, "\r\n")).
+parse(secret_file, Bytes) ->
+    told(secret_file, halley_jwks:of_secret(string:trim(Bytes, trailing, "\r\n"))).
 
 bytes_max() ->
     halley_limits:get(token_keys_bytes_max).
@@ -124,7 +130,8 @@ look(#state{source = {Kind, Path}, seen = Seen} = State) ->
             State#state{seen = Now}
     end.
 
-changed({ok, Set}, #state{source = {Kind, Path}}) ->
+changed({ok, Set, LeftOut}, #state{source = {Kind, Path}}) ->
+    ok = say(Kind, Path, Set, LeftOut),
     case put_in_force(Set) of
         true ->
             halley_metrics:incr(token_keys_changes),
@@ -139,6 +146,17 @@ changed({error, Reason}, State) ->
 failed(Reason, #state{source = {Kind, Path}}) ->
     halley_metrics:incr(token_keys_errors),
     ?LOG_ERROR("~ts: ~ts: ~ts; the keys of before stay in force", [key(Kind), Path, Reason]).
+
+%% What an operator should hear of a set that is in force. A secret has nothing to say.
+say(secret, _, _, _) ->
+    ok;
+say(Kind, Path, Set, LeftOut) ->
+    _ = [?LOG_WARNING("~ts: ~ts: ~ts; it is left out", [key(Kind), Path, Line])
+         || Line <- LeftOut],
+    Set =:= halley_jwks:empty() andalso
+        ?LOG_WARNING("~ts: ~ts has no key that can be used: every token is refused",
+                     [key(Kind), Path]),
+    ok.
 
 tell_links() ->
     _ = [Link ! token_keys_changed || #{info := #{link := Link}} <- halley_links:list()],

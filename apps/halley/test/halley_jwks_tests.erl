@@ -28,7 +28,7 @@ parse(Keys) ->
     halley_jwks:parse(iolist_to_binary(jiffy:encode(#{keys => Keys}))).
 
 good(Keys) ->
-    {ok, Set} = parse(Keys),
+    {ok, Set, _} = parse(Keys),
     #{<<"keys">> := Judged} = jiffy:decode(Set, [return_maps]),
     Judged.
 
@@ -64,14 +64,19 @@ several_keys_test() ->
     ?assertMatch([#{<<"alg">> := <<"ES256">>}],
                  good([ec(), #{kty => <<"RSA">>, use => <<"enc">>, d => <<"AA">>}])).
 
+%% RFC 7517, 5: what can't be used is left out, and the others count.
 mistakes_test_() ->
     [{binary_to_list(Says), fun() ->
-        {error, Why} = parse(Keys),
-        ?assertEqual(Says, unicode:characters_to_binary(Why))
+        {ok, Set, [Why]} = parse(Keys),
+        ?assertEqual(Says, unicode:characters_to_binary(Why)),
+        #{<<"keys">> := Left} = jiffy:decode(Set, [return_maps]),
+        ?assertEqual(length(Keys) - 1, length(Left)),
+        Beside = [(okp())#{kid => <<"good">>} | [Key#{kid => <<"k">>}
+                                                 || Key <- Keys, is_map(Key), length(Keys) =:= 1,
+                                                    not is_map_key(kid, Key)]],
+        ?assertMatch([#{<<"kid">> := <<"good">>}], good(Beside))
      end} || {Keys, Says} <-
-        [{[], <<"it has no key for signatures">>},
-         {[(ec())#{use => <<"enc">>}], <<"it has no key for signatures">>},
-         {[7], <<"its key 1 is not an object">>},
+        [{[7], <<"its key 1 is not an object">>},
          {[#{}], <<"its key 1 has no kty">>},
          {[#{kty => <<"oct">>}], <<"its key 1 has no k">>},
          {[oct(31)], <<"its key 1 has 31 bytes; HS256 takes 32 to 1024">>},
@@ -95,9 +100,34 @@ mistakes_test_() ->
          {[ec(), (okp())#{kid => <<"o">>}],
           <<"its key 1 has no kid; of several keys each needs one">>},
          {[(ec())#{kid => <<"o">>}, (okp())#{kid => <<"o">>}],
-          <<"its key 2 has the kid of another one">>},
+          <<"its key 2 (kid \"o\") has the kid of another one">>},
          {[(ec())#{kid => 7}], <<"its key 1 has a kid that is not 1 to 255 bytes of text">>},
-         {lists:duplicate(65, ec()), <<"it has more than 64 keys">>}]].
+         {[(ec())#{key_ops => [<<"encrypt">>]}],
+          <<"its key 1 is not for checking signatures: its key_ops lack \"verify\"">>},
+         {[(oct())#{key_ops => <<"verify">>}],
+          <<"its key 1 is not for checking signatures: its key_ops lack \"verify\"">>},
+         {[roca()],
+          <<"its key 1 was made by a broken generator (ROCA, CVE-2017-15361): anybody can forge "
+            "with it, replace it">>}]].
+
+%% A modulus of 2,048 bits that is a power of 65537 modulo the first primes.
+roca() ->
+    M = lists:foldl(fun(N, Product) -> N * Product end, 1,
+                    [N || N <- lists:seq(2, 167), [] =:= [D || D <- lists:seq(2, N - 1),
+                                                              N rem D =:= 0]]),
+    Power = binary:decode_unsigned(crypto:mod_pow(65537, 12345, M)),
+    Modulus = ((1 bsl 2047) div M + 1) * M + Power,
+    (rsa())#{n => base64url(binary:encode_unsigned(Modulus))}.
+
+%% An empty set is an answer: nobody gets in.
+nobody_test_() ->
+    [?_assertEqual({ok, halley_jwks:empty(), []}, parse(Keys))
+     || Keys <- [[], [(ec())#{use => <<"enc">>}]]]
+    ++ [?_assertEqual({error, ["it has more than ", "64", " keys"]},
+                      parse(lists:duplicate(65, ec())))].
+
+key_ops_test() ->
+    ?assertMatch([_], good([(ec())#{key_ops => [<<"sign">>, <<"verify">>]}])).
 
 private_parts_are_refused_test_() ->
     [?_assertMatch({match, _},
@@ -133,11 +163,13 @@ prop_damage() ->
     ?FORALL({At, Bytes}, {proper_types:range(0, byte_size(Text) - 1), proper_types:binary()}, begin
         <<Before:At/binary, _, After/binary>> = Text,
         case halley_jwks:parse(<<Before/binary, Bytes/binary, After/binary>>) of
-            {ok, Set} -> {ok, Set} =:= halley_jwks:parse(Set);
-            {error, Why} ->
-                nomatch =:= binary:match(unicode:characters_to_binary(Why), <<"0123456789abcdef">>)
+            {ok, Set, LeftOut} -> {ok, Set, []} =:= halley_jwks:parse(Set) andalso hides(LeftOut);
+            {error, Why} -> hides(Why)
         end
     end).
+
+hides(Text) ->
+    nomatch =:= binary:match(unicode:characters_to_binary(Text), <<"0123456789abcdef">>).
 
 %% --- the file ----------------------------------------------------------------------------------
 
@@ -145,6 +177,7 @@ file_test_() ->
     {foreach, fun start/0, fun stop/1,
      [fun(Source) -> {Title, {timeout, 120, fun() -> Case(Source) end}} end
       || {Title, Case} <- [{"changes are told", fun changes_are_told/1},
+                           {"withdrawn", fun withdrawn_keys_are_out_of_force/1},
                            {"broken", fun a_broken_file_changes_nothing/1}]]}.
 
 start() ->
@@ -199,6 +232,19 @@ changes_are_told({File, _}) ->
                 end || {How, Kid} <- [{in_place, <<"2">>}, {in_place, <<"3">>},
                                       {replaced, <<"4">>}]],
     ?assertEqual(3, length(lists:usort(Versions))).
+
+%% Whatever stands beside, and if nothing does; and the next start has the same set.
+withdrawn_keys_are_out_of_force({File, _}) ->
+    Tester = self(),
+    meck:expect(halley_links, list, fun() -> [#{info => #{link => Tester}}] end),
+    Unknown = #{kty => <<"AKP">>, kid => <<"pq">>, alg => <<"ML-DSA-44">>, pub => <<"AA">>},
+    replace(File, jiffy:encode(#{keys => [Unknown, (okp())#{kid => <<"2">>}]})),
+    ?assertEqual([<<"2">>], kids(told())),
+    replace(File, jiffy:encode(#{keys => []})),
+    ?assertEqual([], kids(told())),
+    ?assertEqual(ok, halley_token_keys:check_source({jwks_file, File})),
+    ok = halley_token_keys:new(),
+    ?assertEqual([], kids(halley_token_keys:current())).
 
 %% Not each time that the file is looked at.
 counted_once_more(N) ->
