@@ -81,7 +81,10 @@ key(secret_file) -> "auth.hmac_secret_file".
 
 parse(jwks_file, Bytes) -> halley_jwks:parse(Bytes);
 parse(secret_file, Bytes) ->
-    told(secret_file, halley_jwks:of_secret(string:trim(Bytes, trailing, "\r\n"))).
+    case halley_jwks:of_secret(string:trim(Bytes, trailing, "\r\n")) of
+        {ok, Set} -> {ok, Set, []};
+        {error, _} = Error -> Error
+    end.
 
 bytes_max() ->
     halley_limits:get(token_keys_bytes_max).
