@@ -6,6 +6,9 @@
 %% module, `halley_api_<resource>_h', which implements `handle/3'. HEAD is answered as GET, the edge
 %% drops the body (link.md 8.4); CORS preflights stay at the edge.
 %%
+%% Rights that end while a body is still coming end the request: `halley_api_access' looks again as
+%% the body is read.
+%%
 %% Who may not ask is told nothing but that: not even whether there is something at the path.
 %%
 %% No sockets here and no HTTP syntax: both are the edge's.
@@ -60,9 +63,16 @@ routes() ->
 handle(#{listener := Listener, path := Path, method := Name} = Request) ->
     Method = method(Name),
     Found = route(Listener, Path, routes()),
-    case halley_api_access:judge(need(Method, Found), Request) of
-        ok -> call(Found, Method, Request);
-        {refused, Answer} -> Answer
+    Need = need(Method, Found),
+    case halley_api_access:judge(Need, Request) of
+        ok ->
+            try
+                call(Found, Method, halley_api_access:watched(Need, Request))
+            catch
+                throw:{refused, Answer} -> Answer
+            end;
+        {refused, Answer} ->
+            Answer
     end.
 
 route(Listener, Path, [{Listener, Pattern, Module, Fixed, Methods} | Routes]) ->

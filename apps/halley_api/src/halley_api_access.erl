@@ -5,14 +5,22 @@
 %% takes `halley-user' and `halley-rights' from the token, and lets no client send headers of these
 %% names (link.md 12.6).
 %%
+%% A body may come for as long as its sender likes. So a request is judged again while it is read,
+%% before a block that came is used: by the server keys in force then. When a user's token expires
+%% the edge ends the request (http.md 14.6).
+%%
 %% Each route says what it needs; `halley_api' has the table.
 -module(halley_api_access).
 
--export([judge/2, user/1]).
+-export([judge/2, watched/2, user/1]).
 -export_type([need/0]).
 
 %% `known': any server key, whatever its scopes. `user': a user of the public listener.
 -type need() :: halley_server_key:scope() | known | user | nothing.
+
+%% How long a judgement holds for the body of the request. A revoked key is out of force as late as
+%% that anyway, and a judgement counts as a request of the key.
+-define(JUDGED_MS, 250).
 
 -spec judge(need(), halley_api:request()) -> ok | {refused, halley_api:response()}.
 judge(nothing, _) ->
@@ -38,6 +46,34 @@ scope(Scope, Scopes) ->
         true -> ok;
         false -> {refused, scope_missing(atom_to_binary(Scope))}
     end.
+
+%% The request, with a body that throws `{refused, Response}' where it is read on without the right
+%% to.
+-spec watched(need(), halley_api:request()) -> halley_api:request().
+watched(Need, #{listener := api, body := {stream, Read}} = Request) ->
+    put(?MODULE, now_ms()),
+    Request#{body := {stream, fun() -> judged(Read(), Need, Request) end}};
+watched(_, Request) ->
+    Request.
+
+%% In the dictionary, as the body's own place: a read fun has no other.
+judged(Block, Need, Request) ->
+    case now_ms() - get(?MODULE) >= ?JUDGED_MS of
+        true ->
+            still(judge(Need, Request)),
+            put(?MODULE, now_ms()),
+            Block;
+        false ->
+            Block
+    end.
+
+%% Who asks too often has the right to.
+still(ok) -> ok;
+still({refused, {429, _, _}}) -> ok;
+still({refused, _} = Refused) -> throw(Refused).
+
+now_ms() ->
+    erlang:monotonic_time(millisecond).
 
 %% The user and the rights that a token gave, for a request that `judge/2' let pass as a user's.
 -spec user(halley_api:request()) -> {halley_id:id(), halley_api_rights:rights()}.

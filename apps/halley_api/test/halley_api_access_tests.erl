@@ -12,6 +12,7 @@
 
 access_test_() ->
     halley_api_fake:cases([fun every_route_needs_its_scope/0, fun open_without_keys/0,
+                           fun a_key_that_is_revoked_ends_its_uploads/0,
                            fun nobody_learns_what_there_is/0,
                            fun a_key_used_too_often/0, fun public_has_nothing_of_the_api/0,
                            fun users_need_a_token/0, fun publishing/0, fun publishing_many/0,
@@ -112,6 +113,39 @@ a_key_used_too_often() ->
 
 open_without_keys() ->
     [?assertEqual(none, refusal(call(api, Method, Path, #{}))) || {Method, Path, _} <- of_api()].
+
+%% Asked again as the body comes: what comes after the revocation is not published.
+a_key_that_is_revoked_ends_its_uploads() ->
+    [begin
+         Key = with_keys([Scope]),
+         {stream, Read} = halley_api_fake:stream([<<Line/binary, "\n">> || Line <- Lines]),
+         Slow = fun() -> timer:sleep(300), After(self()), Read() end,
+         Request = (with_headers(api, Method, Path, #{auth() => Key, <<"content-type">> => ?NDJSON}))
+                   #{body := {stream, Slow}},
+         failed(401, key_unknown, halley_api:handle(Request)),
+         ok
+     end || {Scope, Method, Path, Lines, After} <-
+                [{publish, <<"POST">>, "/v1/events", [event(1), event(2), event(3)],
+                  revoked_after(2)},
+                 {follow, <<"POST">>, "/v1/follows", [follow(1), follow(2), follow(3)],
+                  revoked_after(2)},
+                 {follow, <<"DELETE">>, "/v1/follows", [follow(1)], revoked_after(2)}]],
+    Published = [Data || {_, {halley, publish_many, [Items]}, _} <- meck:history(halley),
+                         {_, {json, Data}, _} <- Items],
+    ?assertEqual([<<"1">>], Published),
+    ?assertEqual([], halley_api_fake:committed(follow) ++ halley_api_fake:committed(unfollow)).
+
+event(N) -> <<"{\"subject\":\"s\",\"data\":", (integer_to_binary(N))/binary, "}">>.
+
+follow(N) -> <<"{\"user\":1,\"subject\":", (integer_to_binary(N + 1))/binary, "}">>.
+
+%% Revokes every key at the Nth reading.
+revoked_after(N) ->
+    Read = counters:new(1, []),
+    fun(_) ->
+        counters:add(Read, 1, 1),
+        counters:get(Read, 1) =:= N andalso halley_server_keys:force(true, [])
+    end.
 
 %% --- users ---------------------------------------------------------------------------------------
 
