@@ -80,6 +80,9 @@ pub struct Exchange {
     /// When the client's body is later than its pace allows, on the worker's clock in microseconds;
     /// 0 while the client isn't waited for.
     pub late_us: u64,
+    /// The second from which on nothing more of the body is passed on: its sender's token has
+    /// expired. [`FOREVER`](crate::doors::who::FOREVER) without a token.
+    pub until_s: u32,
     /// The client waits for `100 Continue`.
     pub expects: bool,
     /// The brain has the request and has not answered it to the end.

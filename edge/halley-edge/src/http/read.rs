@@ -8,6 +8,7 @@ use halley_link::{FLAG_END, Frame};
 use halley_wire::HttpError;
 use halley_wire::http1::head::parse_request;
 
+use crate::doors::who::{FOREVER, TOKEN_EXPIRED};
 use crate::http::exchange::{Exchange, Stage};
 use crate::outbox::{self, Outbox};
 use crate::settings::Settings;
@@ -194,6 +195,10 @@ impl Worker {
     /// Sends on what is there of a body, as one frame however small the chunks are.
     fn body_step(&mut self, index: u32, input: &[u8]) -> Step {
         let conn = self.table.conn(index);
+        if self.asker_has_expired(index) {
+            self.refuse(index, &TOKEN_EXPIRED);
+            return Step::Done;
+        }
         let mut joined = std::mem::take(&mut self.items);
         joined.clear();
         let Some(exchange) = self.exchange(index) else { return Step::Done };
@@ -212,6 +217,10 @@ impl Worker {
         let (used, data, done) = match taken {
             Ok(taken) => taken,
             Err(error) => {
+                // What stands before the fault has come.
+                if !joined.is_empty() {
+                    self.send(&Frame::RequestBody { conn, flags: 0, body: &joined });
+                }
                 self.refuse(index, &error);
                 return Step::Done;
             }
@@ -228,6 +237,14 @@ impl Worker {
         self.items = joined;
         self.body_came(index, came);
         if used == 0 && !done { Step::Wait } else { Step::Used(used) }
+    }
+
+    /// Is the token of a body's sender at its end (14.6)?
+    fn asker_has_expired(&mut self, index: u32) -> bool {
+        let now_s = self.clock.unix_ms(self.now_ms) / 1_000;
+        self.exchange(index).is_some_and(|exchange| {
+            exchange.until_s != FOREVER && u64::from(exchange.until_s) <= now_s
+        })
     }
 
     /// So many bytes of a body came. Who lets the other wait now has its time: the brain for an

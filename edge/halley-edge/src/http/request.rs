@@ -12,7 +12,7 @@ use halley_wire::http1::cors;
 use halley_wire::http1::head::{BodyFraming, Request};
 use halley_wire::target;
 
-use crate::doors::who::{Asker, TOKEN_PARAMETER};
+use crate::doors::who::{Asker, FOREVER, TOKEN_PARAMETER};
 use crate::http::exchange::{Reply, Stage};
 use crate::http::respond::STREAM_METHODS;
 use crate::stats::Stat;
@@ -211,6 +211,7 @@ impl Worker {
             count += 1;
         }
         let expects = whole.is_none() && req.expect_continue && body.is_empty();
+        let until_s = asker.as_ref().map_or(FOREVER, |asker| asker.until_s);
         let target = target_of(req, api);
         let conn = self.table.conn(index);
         self.send(&Frame::Request {
@@ -228,6 +229,7 @@ impl Worker {
         self.stats.add(Stat::RequestsInFlight, 1);
         let exchange = self.exchange_or_new(index)?;
         exchange.in_flight = true;
+        exchange.until_s = until_s;
         exchange.expects = expects;
         exchange.window = if expects { 0 } else { window };
         exchange.stage = match req.body {

@@ -73,7 +73,10 @@ impl Worker {
                 self.exchange(index).map(|e| std::mem::take(&mut e.reply)).unwrap_or_default();
             let reply = reply.last();
             let retry_after_s = (error.status == 503).then_some(RETRY_AFTER_S);
-            let options = ResponseOptions { retry_after_s, ..reply.options(&origins, date) };
+            let challenge = who::challenge(error.status, error.code, error.message);
+            let challenge = challenge.as_deref();
+            let options =
+                ResponseOptions { retry_after_s, challenge, ..reply.options(&origins, date) };
             let mut out = Vec::new();
             http_error(&mut out, error, &options);
             self.push(index, out.into());

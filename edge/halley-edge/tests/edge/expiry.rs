@@ -176,3 +176,28 @@ fn of_a_client_that_reads_nothing() {
     expect_time(begin);
     drop(client);
 }
+
+/// 14.6: "Of the body of a request nothing more is passed on from that second: 401
+/// `token_expired`, and the connection is closed."
+#[test]
+fn of_bodies() {
+    let (edge, mut brain) = Edge::start_jwt(&[]);
+    let begin = Instant::now();
+    let mut client = edge.public();
+    let token = token::for_s("ann", GOOD_S);
+    let head = format!("POST /v1/me/events?token={token} HTTP/1.1\r\nHost: h\r\n");
+    client.send(format!("{head}Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n"));
+    let conn = brain.request().conn;
+    assert_eq!(brain.next(), Seen::Body(conn, 0, b"a".to_vec()));
+    client.send("1\r\nb\r\n");
+    assert_eq!(brain.next(), Seen::Body(conn, 0, b"b".to_vec()));
+    std::thread::sleep((begin + Duration::from_secs(GOOD_S as u64)) - Instant::now());
+    std::thread::sleep(Duration::from_millis(100));
+    client.send("1\r\nc\r\n");
+    assert_eq!(brain.next(), Seen::Gone(conn));
+    let response = client.response();
+    assert_eq!(response.status, 401);
+    assert!(response.body.contains(r#""code":"token_expired""#), "{}", response.body);
+    assert!(response.header("www-authenticate").unwrap().contains("invalid_token"));
+    client.expect_end();
+}
