@@ -49,7 +49,8 @@ errors_say_what_and_what_would_be_right_test_() ->
              {<<"{\"subject\":\"", Long/binary, "\",\"data\":1}">>, "bad_subject",
               "bad subject: an id must not be longer than 255 bytes"},
              {<<"{\"subject\":\"s\",\"data\":1,\"id\":\"\\u0000\"}">>, "bad_id",
-              "bad id: an id must not contain control characters (U+0000 to U+001F, U+007F)"},
+              "bad id: an id must not contain control characters (U+0000 to U+001F, "
+              "U+007F to U+009F)"},
              {<<"[]">>, "bad_json", "a JSON object was expected, not an array"}]].
 
 event(What) ->
