@@ -5,8 +5,8 @@
 %% of key there is one, so a key that doesn't name its `alg' has that one, and a token can't choose
 %% another. A key that can't be used is left out (RFC 7517, 5): one that isn't for checking
 %% signatures (`use', `key_ops'), is of an unknown kind, lacks a member, is too weak, or can't be
-%% told from another by its `kid'. The others count: a set that lost a key must lose it here as well,
-%% whatever stands beside. A set without keys is one, by which nobody gets in.
+%% told from another by its `kid'. The others count: a set that lost a key must lose it here as
+%% well, whatever stands beside. A set without keys is one, by which nobody gets in.
 %%
 %% What comes out has the members that checking a signature takes, and no others: whatever else
 %% stands in the file stays there. A private part makes the whole set an error: this machine has no

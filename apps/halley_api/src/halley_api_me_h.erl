@@ -6,8 +6,8 @@
 %%   PUT    /v1/me/follows/S   follows S; DELETE unfollows
 %%   GET    /v1/me/presence/S  whether S is online; one's own always
 %%
-%% Each line of a body is a message of its user, and counts as one (`halley_user_rate'). Events behind
-%% one too many aren't published; follows behind it fail in their places.
+%% Each line of a body is a message of its user, and counts as one (`halley_user_rate'). Events
+%% behind one too many aren't published; follows behind it fail in their places.
 %%
 %% Who has no right to publish, or to follow, about any subject is refused at once: nothing of the
 %% body is read.

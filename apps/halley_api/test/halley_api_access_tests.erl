@@ -120,9 +120,8 @@ a_key_that_is_revoked_ends_its_uploads() ->
          Key = with_keys([Scope]),
          {stream, Read} = halley_api_fake:stream([<<Line/binary, "\n">> || Line <- Lines]),
          Slow = fun() -> timer:sleep(300), After(self()), Read() end,
-         Request = (with_headers(api, Method, Path, #{auth() => Key, <<"content-type">> => ?NDJSON}))
-                   #{body := {stream, Slow}},
-         failed(401, key_unknown, halley_api:handle(Request)),
+         Request = with_headers(api, Method, Path, #{auth() => Key, <<"content-type">> => ?NDJSON}),
+         failed(401, key_unknown, halley_api:handle(Request#{body := {stream, Slow}})),
          ok
      end || {Scope, Method, Path, Lines, After} <-
                 [{publish, <<"POST">>, "/v1/events", [event(1), event(2), event(3)],
