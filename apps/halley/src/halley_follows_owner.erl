@@ -102,7 +102,6 @@ checkpoint() -> gen_server:call(?MODULE, checkpoint, infinity).
 
 -spec init([]) -> {ok, #state{}, timeout()}.
 init([]) ->
-    %% For terminate/2.
     process_flag(trap_exit, true),
     ok = halley_follows_request:released_all(),
     ok = add(?EPOCH, 1),
@@ -142,7 +141,6 @@ handle_call(checkpoint, _, State) ->
 
 -spec handle_cast(checkpoint, #state{}) -> {noreply, #state{}, timeout()}.
 handle_cast(checkpoint, State) ->
-    %% What was damaged is whole again then.
     Next = start_checkpoint(State),
     {noreply, Next, timeout_ms(Next)}.
 
