@@ -17,7 +17,8 @@ fuzz_target!(|data: &[u8]| {
         }
     }
     let (path, query) = target::split(text);
-    assert_eq!(path.len() + query.map_or(0, |query| query.len() + 1), text.len());
+    let whole = target::with_path(text);
+    assert_eq!(path.len() + query.map_or(0, |query| query.len() + 1), whole.len());
     let slashes = path.bytes().filter(|&byte| byte == b'/').count();
     let segments = target::segments(path).count();
     assert!(segments == slashes || segments == slashes + 1);
