@@ -4,8 +4,8 @@
 %% start_link/0 returns before the workers have met the brain: an application that is still
 %% starting can't be stopped cleanly, and would leave its edge behind. An edge that can't start (its
 %% port is in use, its program is missing) ends the node with one line on stderr, but only the
-%% first time: once the brain has met an edge, the runner tries again, after a wait that grows from
-%% nothing to five seconds, and so does the next runner, if this one crashed.
+%% first time: once the brain has met an edge, or somebody killed it, the runner tries again, after
+%% a wait that grows from nothing to five seconds, and so does the next runner, if this one crashed.
 %%
 %% An edge that was started here tells its end through its port; of an adopted one only its process
 %% id is known, and /proc is asked about it twice a second, more often while it stops. When the
@@ -32,6 +32,8 @@
 -define(WAIT_MS_MAX, 5000).
 -define(LASTED_MS, 30000).
 -define(DRAIN_MS, 10000).
+%% By somebody, with SIGKILL or SIGTERM.
+-define(IS_KILLED(Status), (Status =:= 128 + 9 orelse Status =:= 128 + 15)).
 
 -record(state, {
     config :: halley_edge_process:config(),
@@ -186,6 +188,10 @@ meet(Awaited, Deadline, #state{edge = Edge} = State) ->
             meet(lists:delete(Worker, Awaited), Deadline, State);
         {Port, {data, {_, Line}}} when Edge =:= {port, Port} ->
             meet(Awaited, Deadline, said(Line, State));
+        {Port, {exit_status, Status}} when Edge =:= {port, Port}, ?IS_KILLED(Status) ->
+            %% That says nothing about the next one.
+            ok = application:set_env(halley_edge, has_met, true),
+            ended(Status, State);
         {Port, {exit_status, Status}} when Edge =:= {port, Port} ->
             cannot(last_words(Status, State), fun() -> restart_later(State) end)
     after max(0, Deadline - now_ms()) ->

@@ -16,7 +16,7 @@ suite() ->
 all() ->
     [waits_for_a_silent_edge_to_go, waits_for_its_program, waits_for_a_program_that_can_be_run,
      waits_for_its_directory, waits_for_a_directory_that_is_its_own, adopts_without_a_program,
-     stops_an_edge_that_it_has_not_met].
+     stops_an_edge_that_it_has_not_met, a_killed_first_edge_ends_nothing].
 
 init_per_testcase(Case, Config) ->
     Ready = halley_edge_runner_SUITE:init_per_testcase(Case, Config),
@@ -107,6 +107,24 @@ stops_an_edge_that_it_has_not_met(Config) ->
     Pid = start_edge(Program, Config, "127.0.0.1:8"),
     ok = halley_edge_runner:stop_edge(0),
     ?assertNot(os_alive(Pid)).
+
+%% Not even the first one, which nobody has met yet: a brain that ends then takes no other with it.
+a_killed_first_edge_ends_nothing(Config) ->
+    application:set_env(halley_edge, has_met, false),
+    {ok, Program} = application:get_env(halley_edge, program),
+    Wrapper = filename:join(proplists:get_value(dir, Config), "killed-once"),
+    Mark = Wrapper ++ "-mark",
+    ok = file:write_file(Wrapper, ["#!/bin/sh\n"
+                                   "if [ \"$1\" != --version ] && [ ! -e ", Mark, " ]; then\n"
+                                   "    touch ", Mark, "; kill -9 $$\n"
+                                   "fi\n"
+                                   "exec ", Program, " \"$@\"\n"]),
+    ok = file:change_mode(Wrapper, 8#700),
+    application:set_env(halley_edge, program, Wrapper),
+    {ok, Runner} = start_runner(),
+    until(fun() -> edge_pids(Config) =/= [] end),
+    ?assert(filelib:is_file(Mark)),
+    ?assertEqual(Runner, whereis(halley_edge_runner)).
 
 has_no_edge() ->
     State = sys:get_state(halley_edge_runner, infinity),
