@@ -215,10 +215,16 @@ replay_file(Dir, Number, Next) ->
 %% What was on disk and isn't now. A note of another store is about other files.
 compare(_, _, none) ->
     ok;
-compare(Dir, {Number, Position, Sequence}, #{sequence := Noted}) when Sequence < Noted ->
+compare(Dir, {Number, Position, Sequence}, #{number := Noted, sequence := NotedSequence})
+  when Sequence < NotedSequence, Number =:= Noted ->
     refuse("~ts ends at byte ~b; ~b groups of changes that were on disk behind it are missing, or "
            "the folder is an older copy",
-           [halley_store_journal:path(Dir, Number), Position, Noted - Sequence]);
+           [halley_store_journal:path(Dir, Number), Position, NotedSequence - Sequence]);
+compare(Dir, {_, _, Sequence}, #{number := Noted, sequence := NotedSequence})
+  when Sequence < NotedSequence ->
+    refuse("~ts is missing, or not what it was; ~b groups of changes that were on disk are gone, "
+           "or the folder is an older copy",
+           [halley_store_journal:path(Dir, Noted), NotedSequence - Sequence]);
 compare(_, _, _) ->
     ok.
 

@@ -79,9 +79,10 @@ replayed(Cursor) ->
 
 %% The store of follows isn't there: the user follows itself alone.
 with_follows(Fun) ->
-    ok = meck:new(halley_follows, [no_link]),
-    ok = meck:expect(halley_follows, following, fun(_, _, _) -> {[], done} end),
-    try Fun() after meck:unload(halley_follows) end.
+    ok = meck:new([halley_follows, halley_ids], [no_link]),
+    ok = meck:expect(halley_follows, count_following, fun(_) -> 0 end),
+    ok = meck:expect(halley_ids, lookup, fun(_) -> undefined end),
+    try Fun() after meck:unload([halley_follows, halley_ids]) end.
 
 %% All that was drawn before is below, nothing is told of what comes.
 assert_told(Seqs, Cursors) ->

@@ -67,7 +67,7 @@ full(Dir) ->
     ?H:start(new),
     ?assertEqual(disk_full, halley_history:refusing()),
     ?assertEqual(ok(Seqs), ?H:readable(Seqs)),
-    ?assertEqual(lists:reverse(Seqs), halley_history:chain(<<"s">>, 0, 1 bsl 47)),
+    ?assertEqual(lists:reverse(Seqs), ?H:chain(<<"s">>, 0, 1 bsl 47)),
     ?assertEqual({0, []}, {halley_history:floor(), damaged()}),
     %% No seq is reserved for it, so who comes back is told a gap in its stead.
     Head = lists:max(tuple_to_list(halley_history:heads())),

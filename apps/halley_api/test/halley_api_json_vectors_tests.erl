@@ -9,8 +9,8 @@ vectors_test_() ->
     halley_api_fake:cases([fun one/0, fun many/0, fun by_users/0, fun deep/0]).
 
 cases() ->
-    Path = filename:join([code:lib_dir(halley_api), "..", "..", "..", "..", "protocol",
-                          "json.json"]),
+    Here = filename:dirname(proplists:get_value(source, ?MODULE:module_info(compile))),
+    Path = filename:join([Here, "..", "..", "..", "protocol", "json.json"]),
     {ok, Text} = file:read_file(Path),
     #{<<"cases">> := Cases} = jiffy:decode(Text, [return_maps]),
     ?assert(length(Cases) > 250),
