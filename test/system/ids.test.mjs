@@ -20,7 +20,7 @@ const ids = {
   slashes: 'a/b//c', 'dots like a path': '..', 'a percent sign': '100%25', plus: 'a+b',
   'query characters': 'a&b=c?d#e', quotes: '"\'\\', 'a comma and a colon': 'a,b:c',
   '255 bytes': 'x'.repeat(255), '255 bytes of Unicode': 'ž'.repeat(127) + 'x',
-  'a tilde and a delete that is none': '~\u0080', markup: '<script>alert(1)</script>',
+  'a tilde and the first behind the controls': '~\u00a0', markup: '<script>alert(1)</script>',
 };
 
 for (const [what, id] of Object.entries(ids)) {
