@@ -61,9 +61,11 @@
                 waiting_most = 0 :: non_neg_integer(),
                 %% Since the last checkpoint.
                 journal_bytes :: non_neg_integer(),
+                %% When it will have been idle, `infinity' once it has been.
+                idle_at_ms = now_ms() + ?IDLE_MS :: integer() | infinity,
                 is_note_due = false :: boolean(),
                 checkpoint = none :: none | {reference(), pid(), Bytes :: non_neg_integer()},
-                checkpoint_after_ms = erlang:monotonic_time(millisecond) :: integer()}).
+                checkpoint_after_ms = now_ms() :: integer()}).
 
 -spec start_link() -> gen_server:start_ret().
 start_link() -> gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
@@ -140,30 +142,21 @@ handle_call(checkpoint, _, State) ->
     {reply, Result, Idle, timeout_ms(Idle)}.
 
 -spec handle_cast(checkpoint, #state{}) -> {noreply, #state{}, timeout()}.
-handle_cast(checkpoint, State) ->
-    Next = start_checkpoint(State),
-    {noreply, Next, timeout_ms(Next)}.
+handle_cast(checkpoint, State) -> next(start_checkpoint(State)).
 
 -spec handle_info(term(), #state{}) -> {noreply, #state{}, timeout() | hibernate}.
 handle_info(timeout, #state{waiting = []} = State) ->
-    {noreply, idle(State), hibernate};
+    {noreply, idle(State#state{idle_at_ms = infinity}), hibernate};
 handle_info(timeout, State) ->
     commit(State);
 handle_info({checkpoint, Ref, Result}, #state{checkpoint = {Ref, _, _}} = State) ->
-    Done = checkpoint_done(Result, State),
-    {noreply, Done, timeout_ms(Done)};
+    next(checkpoint_done(Result, State));
 handle_info({'EXIT', Pid, Reason}, #state{checkpoint = {_, Pid, _}} = State)
   when Reason =/= normal ->
-    Failed = checkpoint_done({error, Reason}, State),
-    {noreply, Failed, timeout_ms(Failed)};
-handle_info(note, State) ->
-    Noted = noted(State),
-    {noreply, Noted, timeout_ms(Noted)};
-handle_info(probe, State) ->
-    Probed = probe(State),
-    {noreply, Probed, timeout_ms(Probed)};
-handle_info(_, State) ->
-    {noreply, State, timeout_ms(State)}.
+    next(checkpoint_done({error, Reason}, State));
+handle_info(note, State) -> next(noted(State));
+handle_info(probe, State) -> next(probe(State));
+handle_info(_, State) -> next(State).
 
 %% So that the next start misses nothing of what was written last.
 -spec terminate(term(), #state{}) -> ok.
@@ -236,7 +229,7 @@ bound() -> halley_limits:get(follows_per_user_max).
 gather(#change{following = <<>>} = Change, #state{waiting = []} = State) ->
     ok = released(Change#change.pairs),
     gen_server:reply(Change#change.from, {ok, 0, Change#change.refused}),
-    {noreply, State, timeout_ms(State)};
+    next(State);
 gather(Change, #state{waiting = Waiting, waiting_pairs = Pairs, waiting_most = Most} = State) ->
     Gathered = State#state{waiting = [Change | Waiting],
                            waiting_pairs = Pairs + Change#change.pairs,
@@ -246,8 +239,14 @@ gather(Change, #state{waiting = Waiting, waiting_pairs = Pairs, waiting_most = M
         false -> {noreply, Gathered, 0}
     end.
 
-timeout_ms(#state{waiting = []}) -> ?IDLE_MS;
-timeout_ms(_) -> 0.
+next(State) -> {noreply, State, timeout_ms(State)}.
+
+%% Until what waits is committed, or nothing has been changed for a while.
+timeout_ms(#state{waiting = [_ | _]}) -> 0;
+timeout_ms(#state{idle_at_ms = infinity}) -> infinity;
+timeout_ms(#state{idle_at_ms = AtMs}) -> max(0, AtMs - now_ms()).
+
+now_ms() -> erlang:monotonic_time(millisecond).
 
 commit(State) ->
     Changes = lists:reverse(State#state.waiting),
@@ -257,7 +256,7 @@ commit(State) ->
         false -> commit(Changes, Taken);
         Refusal ->
             Answer = {error, halley_follows_request:failure(Refusal)},
-            {noreply, answered(Changes, Answer, Taken), timeout_ms(Taken)}
+            next(answered(Changes, Answer, Taken))
     end.
 
 commit(Changes, #state{journal = Journal} = State) ->
@@ -270,15 +269,15 @@ commit(Changes, #state{journal = Journal} = State) ->
         {ok, Bytes, Written} ->
             ok = halley_ids_pages:set_durable(Numbers, true),
             lists:foreach(fun apply_change/1, Changes),
-            Next = journalled(Bytes, State#state{journal = Written}),
-            {noreply, Next, timeout_ms(Next)};
+            next(journalled(Bytes, State#state{journal = Written,
+                                               idle_at_ms = now_ms() + ?IDLE_MS}));
         {error, Outcome, Reason, Left} ->
             Refused = refuse(Reason, State#state{journal = Left}),
             Answer = case Outcome of
                 undone -> halley_follows_request:failure(halley_store:reason(Reason));
                 unknown -> {store_failed, Reason}
             end,
-            {noreply, answered(Changes, {error, Answer}, Refused), timeout_ms(Refused)}
+            next(answered(Changes, {error, Answer}, Refused))
     end.
 
 answered(Changes, Answer, State) ->
@@ -352,7 +351,7 @@ idle(State) ->
 start_checkpoint(#state{checkpoint = {_, _, _}} = State) -> State;
 start_checkpoint(#state{journal = none} = State) -> State;
 start_checkpoint(#state{checkpoint_after_ms = AfterMs} = State) ->
-    case erlang:monotonic_time(millisecond) >= AfterMs andalso halley_store:refusing() =:= false of
+    case now_ms() >= AfterMs andalso halley_store:refusing() =:= false of
         true ->
             {_, Started} = begin_checkpoint(State),
             Started;
@@ -396,5 +395,5 @@ checkpoint_failed(Reason, State) ->
     ok = halley_metrics:incr(checkpoint_failures),
     ?LOG_WARNING("store: a checkpoint failed: ~ts; nothing is lost, and it is tried again",
                  [halley_store_journal:describe(Reason)]),
-    AfterMs = erlang:monotonic_time(millisecond) + ?CHECKPOINT_AGAIN_MS,
-    State#state{checkpoint_after_ms = AfterMs}.
+    AfterMs = now_ms() + ?CHECKPOINT_AGAIN_MS,
+    State#state{checkpoint_after_ms = AfterMs, idle_at_ms = AfterMs}.

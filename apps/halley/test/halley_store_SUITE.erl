@@ -9,7 +9,8 @@
 -export([full_during_a_group/1, full_during_a_checkpoint/1, full_at_start/1, full_at_first_start/1,
          refusals_end_nothing/1, read_only_start/1, killed_at_first_start/1, folder_moved_away/1,
          owner_dies_while_moved/1, damage_is_never_silent/1,
-         damaged_checkpoint_is_made_up_for/1, a_torn_group_is_cut/1, an_older_copy_is_refused/1]).
+         damaged_checkpoint_is_made_up_for/1, a_torn_group_is_cut/1, an_older_copy_is_refused/1,
+         idle_checkpoint/1]).
 
 -import(halley_store_helper, [id/1, agree/0]).
 -import(halley_damage_helper, [aged_store/1, copy/2, damage/3, damage/4, names/1, pairs/2]).
@@ -22,7 +23,8 @@ all() ->
     [full_during_a_group, full_during_a_checkpoint, full_at_start, full_at_first_start,
      refusals_end_nothing, read_only_start, killed_at_first_start, folder_moved_away,
      owner_dies_while_moved, damage_is_never_silent,
-     damaged_checkpoint_is_made_up_for, a_torn_group_is_cut, an_older_copy_is_refused].
+     damaged_checkpoint_is_made_up_for, a_torn_group_is_cut, an_older_copy_is_refused,
+     idle_checkpoint].
 
 init_per_suite(Config) ->
     Self = self(),
@@ -297,3 +299,15 @@ an_older_copy_is_refused(Config) ->
     application:set_env(halley, data_dir, Dir),
     {error, Line} = halley_store_sup:start_link(),
     ?assertMatch({match, _}, re:run(Line, "2 groups of changes .* or the folder is an older copy")).
+
+%% Three seconds after the last change, whatever else the owner is asked meanwhile.
+idle_checkpoint(Config) ->
+    Dir = proplists:get_value(dir, Config),
+    _ = halley_store_helper:open(Dir),
+    {ok, _} = halley_follows:follow(pairs(1, 40000)),
+    Written = fun() -> filelib:wildcard(filename:join([Dir, "follows", "checkpoint-*"])) =/= [] end,
+    [begin
+         ok = halley_follows_owner:leave([]),
+         timer:sleep(500)
+     end || _ <- lists:seq(1, 12), not Written()],
+    ?assert(Written()).

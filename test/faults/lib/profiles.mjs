@@ -17,7 +17,9 @@ const IMPATIENT = {
 
 const MB = 1024 * 1024;
 
-// The graph is what these look at: fewer clients and events, and what reads everything afterwards.
+// The graph is what these look at: fewer clients and events, and what reads everything afterwards,
+// with one key.
+const GRAPH = { ...SHORT, HALLEY_LIMITS_REQUESTS_PER_S_PER_KEY_MAX: '1000000' };
 const LIGHT = { hasGraph: true, hasKeys: true, users: 18, subjects: 8, publishRestMs: 400 };
 const OTHERS = ['disk-full', 'clock-step', 'stall-and-flood', 'cut-tail', 'flip-bits',
   'garbage-tail', 'freeze-brain-long'];
@@ -66,20 +68,20 @@ export const PROFILES = [
   },
   {
     // Follows, ids and keys, as they are written and read again.
-    name: 'store', weight: 2, promise: { policy: 'disconnect' }, settings: SHORT, ...LIGHT,
+    name: 'store', weight: 2, promise: { policy: 'disconnect' }, settings: GRAPH, ...LIGHT,
     has: ['graph', 'folder'], without: OTHERS,
   },
   {
-    name: 'full', weight: 2, promise: { policy: 'disconnect' }, settings: SHORT, ...LIGHT,
+    name: 'full', weight: 2, promise: { policy: 'disconnect' }, settings: GRAPH, ...LIGHT,
     disk: { kind: 'ext4', bytes: 40 * MB }, has: ['graph', 'small', 'ext4'], without: OTHERS,
   },
   {
-    name: 'power', weight: 4, promise: { policy: 'disconnect' }, settings: SHORT, ...LIGHT,
+    name: 'power', weight: 4, promise: { policy: 'disconnect' }, settings: GRAPH, ...LIGHT,
     disk: { kind: 'power', bytes: 128 * MB }, has: ['graph', 'power'], without: OTHERS,
   },
   {
     // What no journal of the file system has seen for long: young folders, and a lazy kernel.
-    name: 'power-young', weight: 2, promise: { policy: 'disconnect' }, settings: SHORT, ...LIGHT,
+    name: 'power-young', weight: 2, promise: { policy: 'disconnect' }, settings: GRAPH, ...LIGHT,
     disk: { kind: 'power', bytes: 96 * MB, commitS: 2 }, has: ['graph', 'power', 'young'],
     without: [...OTHERS, 'power-cut'], secondsMax: 12,
   },
