@@ -64,10 +64,23 @@ change(Operation, Following, Packed, Most, Epoch) ->
                      numbers = new_numbers(Operation, Following), epoch = Epoch},
     case reserve(Change#change.pairs) of
         true ->
-            Operation =:= remove andalso halley_unfollows:record(Following),
-            call(Change);
+            case recorded(Operation, Following) of
+                ok ->
+                    call(Change);
+                {error, Reason} ->
+                    ok = released(Change#change.pairs),
+                    ok = halley_metrics:incr(follows_store_refuses),
+                    {error, Reason}
+            end;
         false ->
             {error, overloaded}
+    end.
+
+recorded(add, _) -> ok;
+recorded(remove, Following) ->
+    case halley_unfollows:record(Following) of
+        {error, history_failed} -> {error, {store_failed, history_failed}};
+        Recorded -> Recorded
     end.
 
 refused(remove, _, _) -> [];

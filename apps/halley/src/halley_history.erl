@@ -125,8 +125,10 @@ claim(Shard, Id) -> halley_history_claims:claim(Shard, Id).
 -spec shard_started(halley_shard:index()) -> ok.
 shard_started(Shard) -> halley_history_log:shard_started(Shard).
 
-%% To be called before the unfollows take effect; returns when they are on disk, or can't be.
--spec unfollowed([{UserId :: binary(), SubjectId :: binary()}]) -> ok.
+%% To be called before the unfollows take effect; returns when they are on disk. With an error they
+%% are not, and must not take effect.
+-spec unfollowed([{UserId :: binary(), SubjectId :: binary()}]) ->
+    ok | {error, disk_full | history_failed | data_dir_moved}.
 unfollowed(Pairs) -> halley_history_log:unfollowed(Pairs).
 
 %% The event with this id, within the retention.

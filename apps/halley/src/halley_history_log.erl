@@ -79,7 +79,8 @@ send(Item, Bytes) ->
     ok.
 
 %% Waits for each portion before the next is sent, so that much to unfollow doesn't fill the queue.
--spec unfollowed([{binary(), binary()}]) -> ok.
+-spec unfollowed([{binary(), binary()}]) ->
+    ok | {error, disk_full | history_failed | data_dir_moved}.
 unfollowed([]) ->
     ok;
 unfollowed(Pairs) ->
@@ -89,6 +90,7 @@ unfollowed(Pairs) ->
     ok = send({unfollowed, Portion, Bytes, Alias}, Bytes),
     receive
         {Alias, written} -> unfollowed(Rest);
+        {Alias, {error, _} = Error} -> Error;
         {'DOWN', Alias, process, _, Reason} -> exit(Reason)
     end.
 
@@ -196,7 +198,8 @@ drawable(Items, State = #state{disk = Disk}) ->
         true ->
             NowMs = erlang:system_time(millisecond),
             Lost = halley_history_disk:lose({Counter, Counter, NowMs, NowMs}, Disk),
-            lists:foreach(fun(Item) -> reply(Item, false) end, Unfollows),
+            Why = case State#state.refusing of false -> disk_full; Refusing -> Refusing end,
+            lists:foreach(fun(Item) -> reply(Item, Why) end, Unfollows),
             {Others, State#state{disk = Lost}};
         false ->
             {Items, State}
@@ -262,8 +265,12 @@ outcome(_, _) -> false.
 reply({append, _, _, _, {From, Answer}}, false) -> gen_server:reply(From, Answer);
 reply({append, _, _, _, {From, _}}, failed) -> gen_server:reply(From, {error, history_failed});
 reply({append, _, _, _, {From, _}}, Reason) -> gen_server:reply(From, {error, Reason});
-reply({unfollowed, _, _, Alias}, _) ->
-    _ = Alias ! {Alias, written},
+reply({unfollowed, _, _, Alias}, Outcome) ->
+    _ = Alias ! {Alias, case Outcome of
+                            false -> written;
+                            failed -> {error, history_failed};
+                            Reason -> {error, Reason}
+                        end},
     ok;
 reply(_, _) -> ok.
 

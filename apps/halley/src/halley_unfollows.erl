@@ -18,8 +18,11 @@
 %% counts as one with events.
 -define(AWAIT_MS, 1000).
 
-%% Keys (user, subject), ascending. Returns when the records are on disk, or can't be.
--spec record([halley_pages:key()]) -> ok.
+%% Keys (user, subject), ascending. Returns when the records are on disk. With an error they aren't,
+%% and the unfollows must not take effect: who comes back would miss in silence what was published
+%% before.
+-spec record([halley_pages:key()]) ->
+    ok | {error, disk_full | history_failed | data_dir_moved}.
 record(Keys) ->
     HasEvents = case halley_history:await(halley_history:heads(), ?AWAIT_MS) of
         ok -> fun halley_history:has_events/1;

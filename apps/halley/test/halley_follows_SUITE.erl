@@ -8,6 +8,7 @@
 -export([answers_count_exactly/1, errors_keep_their_place/1, self_follow_is_implicit/1,
          lists_in_pages/1, fold_sees_what_is_listed/1, long_list_is_cut_in_slices/1,
          concurrent_follow_unfollow_exact/1, reader_during_split/1, queue_full/1,
+         unfollow_needs_its_record/1,
          kill_owner_during_commit/1, killed_in_a_split/1, kill_owner_during_checkpoint/1,
          restart_keeps_follows/1, journal_is_cut/1, brain_killed_after_reply/1, random_lives/1]).
 
@@ -24,7 +25,8 @@ suite() -> [{timetrap, {minutes, 3}}].
 all() ->
     [answers_count_exactly, errors_keep_their_place, self_follow_is_implicit, lists_in_pages,
      fold_sees_what_is_listed, long_list_is_cut_in_slices, concurrent_follow_unfollow_exact,
-     reader_during_split, queue_full, kill_owner_during_commit, killed_in_a_split,
+     reader_during_split, queue_full, unfollow_needs_its_record,
+     kill_owner_during_commit, killed_in_a_split,
      kill_owner_during_checkpoint, restart_keeps_follows, journal_is_cut,
      brain_killed_after_reply, random_lives].
 
@@ -169,6 +171,20 @@ queue_full(_) ->
     [receive {Pid, Answer} -> ?assertMatch({ok, #{added := 5}}, Answer) end || Pid <- Waiting],
     ?assertMatch({ok, #{added := 5}}, Follow(30)),
     ?assertEqual(15, length(agree())).
+
+%% Without its record in the history, who comes back would miss in silence what was published
+%% before the unfollow.
+unfollow_needs_its_record(_) ->
+    ets:whereis(halley_metrics_edge) =:= undefined andalso halley_metrics:new(),
+    Pair = {<<"a">>, <<"b">>},
+    {ok, _} = halley_follows:follow([Pair]),
+    ok = meck:expect(halley_history, has_events, 1, true),
+    ok = meck:expect(halley_history, unfollowed, 1, {error, disk_full}),
+    ?assertEqual({error, disk_full}, halley_follows:unfollow([Pair])),
+    ?assertEqual([Pair], agree()),
+    ok = meck:expect(halley_history, unfollowed, 1, ok),
+    ?assertMatch({ok, #{removed := 1}}, halley_follows:unfollow([Pair])),
+    ?assertEqual([], agree()).
 
 owner_has_waiting(N) ->
     {messages, Messages} = process_info(whereis(halley_follows_owner), messages),

@@ -71,7 +71,7 @@ full(Dir) ->
     ?assertEqual({0, []}, {halley_history:floor(), damaged()}),
     %% No seq is reserved for it, so who comes back is told a gap in its stead.
     Head = lists:max(tuple_to_list(halley_history:heads())),
-    ok = halley_history:unfollowed([{<<"u">>, <<"s">>}]),
+    {error, disk_full} = halley_history:unfollowed([{<<"u">>, <<"s">>}]),
     ?assertMatch([{Head, Head, _, _}], damaged()),
     timer:sleep(1500),
     ?assertEqual(disk_full, halley_history:refusing()),
@@ -145,7 +145,7 @@ read_only(Dir) ->
     ?H:start(new),
     ?assertEqual(failed, halley_history:refusing()),
     ?assertEqual(ok(Seqs), ?H:readable(Seqs)),
-    ok = halley_history:unfollowed([{<<"u">>, <<"s">>}]),
+    {error, history_failed} = halley_history:unfollowed([{<<"u">>, <<"s">>}]),
     ?H:stop(),
     ?H:forget(),
     ?H:start(new),
