@@ -13,9 +13,16 @@ export function standing(history, user, subject, begun, ended) {
   return last.op === 'follow' ? 'yes' : 'no';
 }
 
+/** Whether somebody ever asked for this follow. */
+function wasAsked(history, user, subject) {
+  const operations = history.follows.get(user)?.get(subject) ?? [];
+  return operations.some(({ op }) => op === 'follow');
+}
+
 /**
  * Judges one list, read over all of its pages: `{list: 'followers' | 'following', name, names,
- * begun, ended}`. Gives violations of the kinds `follow lost`, `follow invented`, `listed twice`.
+ * begun, ended}`. Gives violations of the kinds `follow lost`, `follow invented`, `listed twice`;
+ * `wasAsked`: the follow stood once, or may have.
  */
 export function judgeList(history, { list, name, names, begun, ended }) {
   const told = new Set(names);
@@ -23,7 +30,8 @@ export function judgeList(history, { list, name, names, begun, ended }) {
   const found = [];
   const say = (kind, other, text) => {
     const [user, subject] = list === 'followers' ? [other, name] : [name, other];
-    found.push({ kind, user, subject, t: begun, text: `${text}, says the list of ${list}` });
+    found.push({ kind, user, subject, t: begun, text: `${text}, says the list of ${list}`,
+      wasAsked: wasAsked(history, user, subject) });
   };
   if (told.size !== names.length) {
     const twice = names.find((other, index) => names.indexOf(other) !== index);

@@ -44,7 +44,10 @@ async function readEvents(still, history, user) {
   return { found, told };
 }
 
-/** Gives `{found, told}` of a Halley that runs. `mayLack`: a repair said that follows are lost. */
+/**
+ * Gives `{found, told}` of a Halley that runs. `mayLack`: a repair said that changes are lost, so
+ * follows may be missing, and such as were taken back may stand again.
+ */
 async function look(still, mayLack) {
   const { world } = still;
   const base = world.history;
@@ -58,7 +61,8 @@ async function look(still, mayLack) {
     await graph.compare();
     await world.keys.check();
     const lists = world.history.listed.violations
-      .filter(({ kind }) => !(mayLack && kind === 'follow lost'));
+      .filter(({ kind, wasAsked }) => !(mayLack
+        && (kind === 'follow lost' || (kind === 'follow invented' && wasAsked))));
     const found = [...lists.map(({ kind, user, subject, text }) =>
       `${kind}: ${user} ${subject}: ${text}`), ...world.wrongs];
     let told = false;
