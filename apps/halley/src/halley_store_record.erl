@@ -10,7 +10,7 @@
 %% what is there and with ?BODY_BYTES_MAX.
 -module(halley_store_record).
 
--export([header/2, read_header/2, header_bytes/0, encode/2, decode/2, resync/1, bytes_max/0]).
+-export([header/2, read_header/2, header_bytes/0, encode/2, decode/2, resync/1]).
 -export_type([header/0, kind/0, salt/0]).
 
 -type kind() :: checkpoint | journal.
@@ -94,7 +94,3 @@ resync(Bytes) when byte_size(Bytes) > 1 ->
     end;
 resync(_) ->
     none.
-
-%% The longest body.
--spec bytes_max() -> pos_integer().
-bytes_max() -> ?BODY_BYTES_MAX.
