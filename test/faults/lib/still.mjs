@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { http } from '../../system/lib/client.mjs';
 import { sleep } from '../../system/lib/wait.mjs';
-import { awaitCheckpoint } from './disk.mjs';
+import { awaitCheckpoint, storeFiles } from './disk.mjs';
 import { Server } from './server.mjs';
 import { World } from './world.mjs';
 
@@ -40,16 +40,18 @@ export class Still {
   async #grow(random) {
     const { world, server } = this;
     await world.keys.begin();
+    let before = storeFiles(world);
     await this.#change(random, ROWS);
     for (const user of random.sample(world.graph.users, READERS)) await this.#enter(user);
     await this.#change(random, 100);
-    await awaitCheckpoint(world);
+    await awaitCheckpoint(world, before);
     await sleep(WRITTEN_MS);
     await server.halley.terminate('SIGTERM');
     this.#olders.push(this.#copy('older'));
     await server.startBrain();
+    before = storeFiles(world);
     await this.#change(random, ROWS);
-    await awaitCheckpoint(world);
+    await awaitCheckpoint(world, before);
     await sleep(WRITTEN_MS);
     await server.killBoth();
     this.#olders.push(this.#copy('newer'));
