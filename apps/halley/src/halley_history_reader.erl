@@ -7,6 +7,9 @@
 %%
 %% Every read verifies checksum, kind and seq. What isn't what the index says is `damaged', and
 %% counted; what retention took, before or while it was read, is `expired'.
+%%
+%% A machine or a node that has no descriptor left says nothing about the history: a read waits until
+%% there is one.
 -module(halley_history_reader).
 
 -export([new/0, read/2, event/3, close/1, vheap_words/0]).
@@ -25,6 +28,9 @@
 
 %% Open at the same time, the one used last first.
 -define(FILES_MAX, 4).
+
+%% How long a read waits before it asks for a descriptor again.
+-define(NO_DESCRIPTOR_MS, 100).
 
 %% Each look at a block counts with all its 64 KB as garbage to be, though the cache owns it.
 -define(VHEAP_WORDS, 4194304).
@@ -148,10 +154,22 @@ read_file(Segment, Position, Bytes, Reader = #reader{files = Files}) ->
             end;
         false ->
             case halley_history_segment:open(halley_history_log:directory(), Segment) of
-                {ok, File} -> {opened, Reader#reader{files = keep([{Segment, File} | Files])}};
-                Error -> Error
+                {ok, File} ->
+                    {opened, Reader#reader{files = keep([{Segment, File} | Files])}};
+                {error, Reason} when Reason =:= emfile; Reason =:= enfile ->
+                    read_file(Segment, Position, Bytes, without_descriptor(Reader));
+                Error ->
+                    Error
             end
     end.
+
+%% Gives up what this reader holds open. If that was nothing, waits for others to do so.
+without_descriptor(Reader = #reader{files = []}) ->
+    ok = halley_metrics:incr(history_waits),
+    receive after ?NO_DESCRIPTOR_MS -> Reader end;
+without_descriptor(Reader) ->
+    ok = close(Reader),
+    Reader#reader{files = []}.
 
 %% Closes what is too many, and what retention has deleted.
 keep(Files) ->

@@ -54,6 +54,8 @@ counters_table() ->
       "Groups of events that were refused because data.dir was moved, removed or replaced"},
      {history_damaged, "halley_history_damaged_records_total", counter,
       "Records of the history that could not be read back"},
+     {history_waits, "halley_history_descriptor_waits_total", counter,
+      "Waits of 100 ms for a free descriptor to read the history with"},
      {position_errors, "halley_position_errors_total", counter,
       "Notes of how far the files had come that could not be written"},
      {replays, "halley_replays_total", counter, "Sessions that came back with a cursor"},

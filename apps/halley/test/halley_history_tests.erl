@@ -34,6 +34,7 @@ cases() ->
      {"a full disk", [], fun disk_full/0},
      {"a write through to the disk that fails", [], fun() -> sync_fails(1) end},
      {"a failing fdatasync", [], fun() -> sync_fails(?THROUGH_BYTES_MAX) end},
+     {"a read waits for a descriptor", [], fun no_descriptor/0},
      {"records longer than a block, and the cache's bound",
       [{limit, history_cache_bytes_max, 262144}], fun long_records/0}].
 
@@ -305,6 +306,24 @@ disk_full() ->
     ?assertEqual([{Last, ok}, {First, ok}], ?H:readable(Chain)).
 
 %% A file system of 4 MB that fills up, and is emptied again by retention.
+%% Two tries find none: the record is read all the same, and isn't called damaged.
+no_descriptor() ->
+    {ok, Seq} = ?H:publish(<<"s">>, <<"1">>),
+    ok = ?H:wait_written(),
+    Tries = counters:new(1, []),
+    ?H:mocked([halley_history_segment, halley_metrics], fun() ->
+        ok = meck:expect(halley_history_segment, open, fun(Dir, Segment) ->
+            ok = counters:add(Tries, 1, 1),
+            case counters:get(Tries, 1) of
+                1 -> {error, emfile};
+                2 -> {error, enfile};
+                _ -> meck:passthrough([Dir, Segment])
+            end
+        end),
+        ?assertEqual([{Seq, ok}], ?H:readable([Seq])),
+        ?assertEqual(2, meck:num_calls(halley_metrics, incr, [history_waits]))
+    end).
+
 full_file_system_test_() ->
     {timeout, 180, fun() ->
         Dir = string:trim(os:cmd("mktemp -d")),
