@@ -12,12 +12,13 @@
 %% The unfollows of a subject are read once for a catch-up, not for each of its events: who calls
 %% keeps them from batch to batch (`halley_catchup_former').
 %%
-%% Gaps are for every session of the link, and told before the events of their batch.
+%% Gaps are for every session of the link, and told before the events of their batch. Ranges that the
+%% history knows as damaged are told by who asks (`halley_history_damage').
 %%
 %% It holds nothing and no file: what it reads with is lent to it.
 -module(halley_catchup).
 
--export([next/6]).
+-export([next/6, damage/4]).
 
 -type vector() :: halley_cursor:vector().
 -type reader() :: halley_history_reader:reader().
@@ -48,21 +49,22 @@ next(Slot, Start, UpTo, #{events_max := EventsMax, bytes_max := BytesMax}, Forme
             Batch = #batch{slot = Slot, from = From, up_to = UpTo, gaps = TooOld,
                            former = Former, bytes_left = BytesMax},
             {Last, Read, NextReader} = read(Seqs, To, Batch, Reader),
-            give(After, Last, Read, NextReader)
+            give(Last, Read, NextReader)
     end.
 
-give(After, Last, #batch{from = From, up_to = UpTo, items = Items, gaps = Gaps} = Batch, Reader) ->
+%% Ranges that the history knows as damaged, told once for a catch-up from a vector whose time was
+%% this second (`halley_history_damage').
+-spec damage(From :: vector(), UpTo :: vector(), Told :: halley_history:seq(),
+             Second :: non_neg_integer()) -> {[halley_replay:gap()], Told :: halley_history:seq()}.
+damage(From, UpTo, Told, Second) ->
+    SinceMs = halley_cursor:lacks_since_ms(Second),
+    {Gaps, NowTold} = halley_history_damage:gap(From, UpTo, Told, SinceMs),
+    {[gap(FromMs, ToMs, damaged, From) || #{from := FromMs, to := ToMs} <- Gaps], NowTold}.
+
+give(Last, #batch{from = From, up_to = UpTo, items = Items, gaps = Gaps} = Batch, Reader) ->
     Next = halley_vector:advance(Last, From, UpTo),
     What = case halley_vector:is_reached(UpTo, Next) of true -> done; false -> more end,
-    Damage = [gap(FromMs, ToMs, damaged, From) || {First, To, FromMs, ToMs} <- damaged(),
-                                                  After < To, To =< Last,
-                                                  halley_vector:is_crossed(First, To, From, UpTo)],
-    {lists:reverse(Items), Next, What, lists:reverse(Gaps) ++ Damage, Batch#batch.former,
-     Reader}.
-
-damaged() ->
-    #{damaged := Ranges} = halley_history:info(),
-    Ranges.
+    {lists:reverse(Items), Next, What, lists:reverse(Gaps), Batch#batch.former, Reader}.
 
 gap(FromMs, ToMs, Reason, Vector) ->
     halley_metrics:incr(case Reason of too_old -> gap_too_old; damaged -> gap_damaged end),
@@ -106,8 +108,7 @@ read([Seq | Seqs], To, #batch{from = From, up_to = UpTo} = Batch, Reader) ->
         {ok, _, Next} ->
             read(Seqs, To, Batch, Next);
         {damaged, Next} ->
-            Gap = gap(0, erlang:system_time(millisecond), damaged, From),
-            read(Seqs, To, Batch#batch{gaps = [Gap | Batch#batch.gaps]}, Next);
+            read(Seqs, To, lacking(Batch), Next);
         {expired, Next} ->
             %% Retention was here in the meantime; the next batch begins below the floor and says
             %% so, unless nothing but this is left.
@@ -117,6 +118,10 @@ read([Seq | Seqs], To, #batch{from = From, up_to = UpTo} = Batch, Reader) ->
             read([S || S <- Seqs, S > halley_history:floor()], To,
                  Batch#batch{from = Raised, gaps = [Gap | Batch#batch.gaps]}, Next)
     end.
+
+%% Something can't be read, an event or who followed.
+lacking(#batch{from = From, gaps = Gaps} = Batch) ->
+    Batch#batch{gaps = [gap(0, erlang:system_time(millisecond), damaged, From) | Gaps]}.
 
 event(#{seq := Seq, subject := Subject} = Record, Batch, Reader) ->
     {#batch{items = Items, bytes_left = Left, met = Met} = Now, Next} =
@@ -143,6 +148,8 @@ meet(Subject, _, #batch{met = Met} = Batch, Reader) when is_map_key(Subject, Met
     {Batch, Reader};
 meet(Subject, Seq, #batch{slot = Slot, met = Met, former = Former} = Batch, Reader) ->
     Present = halley_fanout:receivers(Subject, Slot),
-    {Followed, Read, Next} = halley_catchup_former:followed(Subject, Seq, Slot, Former, Reader),
+    {Followed, IsLacking, Read, Next} =
+        halley_catchup_former:followed(Subject, Seq, Slot, Former, Reader),
     Subjects = Met#{Subject => {Present, halley_fanout:conns(Present), Followed}},
-    {Batch#batch{met = Subjects, former = Read}, Next}.
+    Known = Batch#batch{met = Subjects, former = Read},
+    {case IsLacking of true -> lacking(Known); false -> Known end, Next}.

@@ -29,31 +29,38 @@
 new() -> #former{}.
 
 %% The sessions on a link of those who unfollowed the subject after this seq, each user's with the
-%% seq of its last unfollow; the last one first.
+%% seq of its last unfollow; the last one first. `IsLacking': a record was damaged that this call
+%% read for the first time, so somebody may be missing.
 -spec followed(halley_id:id(), seq(), halley_links:slot(), former(),
                halley_history_reader:reader()) ->
-    {[{Unfollow :: seq(), halley_fanout:receivers()}], former(), halley_history_reader:reader()}.
+    {[{Unfollow :: seq(), halley_fanout:receivers()}], IsLacking :: boolean(), former(),
+     halley_history_reader:reader()}.
 followed(Subject, Seq, Slot, #former{subjects = Subjects} = Former, Reader) ->
     {Known, Users} = maps:get(Subject, Subjects, {Seq, #{}}),
     case halley_history:unfollows_of(Subject, Known) of
         [] ->
-            {sessions(Users, Seq, Slot), Former, Reader};
+            {sessions(Users, Seq, Slot), false, Former, Reader};
         [Newest | _] = Unfollows ->
-            {All, Next} = lists:foldl(fun(Unfollow, Acc) -> read(Unfollow, Subject, Acc) end,
-                                      {Users, Reader}, lists:reverse(Unfollows)),
-            {sessions(All, Seq, Slot), keep(Subject, {Newest, All}, map_size(Users), Former), Next}
+            {All, IsLacking, Next} =
+                lists:foldl(fun(Unfollow, Acc) -> read(Unfollow, Subject, Acc) end,
+                            {Users, false, Reader}, lists:reverse(Unfollows)),
+            {sessions(All, Seq, Slot), IsLacking,
+             keep(Subject, {Newest, All}, map_size(Users), Former), Next}
     end.
 
 %% Oldest first, so the last one of a user stays.
-read(Unfollow, Subject, {Users, Reader}) ->
+read(Unfollow, Subject, {Users, IsLacking, Reader}) ->
     case halley_history_reader:read(Unfollow, Reader) of
         {ok, #{kind := unfollow, subject := User, id := Subject}, Next} ->
             %% The record is longer than the id.
-            {Users#{binary:copy(User) => Unfollow}, Next};
-        {ok, _, Next} ->
-            {Users, Next};
+            {Users#{binary:copy(User) => Unfollow}, IsLacking, Next};
+        {damaged, Next} ->
+            {Users, true, Next};
         {_, Next} ->
-            {Users, Next}
+            %% Expired.
+            {Users, IsLacking, Next};
+        {ok, _, Next} ->
+            {Users, IsLacking, Next}
     end.
 
 keep(Subject, {_, Users} = Read, Before, #former{users = Sum, subjects = Subjects}) ->

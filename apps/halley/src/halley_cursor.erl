@@ -19,13 +19,16 @@
 %% judged by who decodes it.
 -module(halley_cursor).
 
--export([encode/3, decode/1]).
+-export([encode/3, decode/1, lacks_since_ms/1]).
 -export_type([token/0, vector/0, seq/0, store/0]).
 
 -define(SHARDS, 8).
 -define(PART, 1).
 -define(TOKEN_BYTES_MAX, 255).
 -define(SEQ_MAX, 16#FFFFFFFFFFFF).
+%% For so long two events are on their way beside each other: a cursor that has the later one may
+%% lack the earlier one.
+-define(UNDER_WAY_MS, 2000).
 %% A delta has 48 bits.
 -define(VARINT_BYTES_MAX, 7).
 %% Alphabet of RFC 4648, section 5, as a tuple: the JIT reads a literal tuple without a call.
@@ -42,6 +45,10 @@
 %% One seq for each shard.
 -type vector() :: {seq(), seq(), seq(), seq(), seq(), seq(), seq(), seq()}.
 -type store() :: 0..16#FFFFFFFF.
+
+%% Since when what a cursor with this second lacks was published, in milliseconds since 1970.
+-spec lacks_since_ms(Seconds :: non_neg_integer()) -> non_neg_integer().
+lacks_since_ms(Seconds) -> max(0, Seconds * 1000 - ?UNDER_WAY_MS).
 
 %% `Seconds': since 1970; what the vector lacks was published from then on, or at most two seconds
 %% before (docs/internals/delivery.md).

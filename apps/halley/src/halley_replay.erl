@@ -19,7 +19,9 @@
 %% one subject are in order. Nothing above the vector that was asked for is ever given: it comes
 %% live.
 %%
-%% A gap stands where it is: events before it were given, those behind it follow.
+%% A gap stands where it is: events before it were given, those behind it follow. A damaged range is
+%% told before any event, and from the cursor's time on: it may have held an unfollow, and then any
+%% event since the cursor may be missing.
 %%
 %% It holds no process and no file: what it reads with is lent to it.
 -module(halley_replay).
@@ -31,23 +33,21 @@
 -define(ITEM_BYTES, 64).
 %% Candidates that are looked at in one call: some may be about a stranger's subject.
 -define(READS_MAX, 1024).
-%% For so long two events are on their way beside each other: a cursor that has the later one may
-%% lack the earlier one.
--define(UNDER_WAY_MS, 2000).
 
 -record(pass, {up_to :: halley_cursor:vector(),
                %% Passing a seq in between takes all shards there.
                plain_from :: halley_cursor:seq(),
                plain_to :: halley_cursor:seq(),
-               %% Ascending. What comes from the chain of a subject may be about another one, or a
-               %% gap is at this place.
-               candidates :: [halley_replay_gather:candidate() | {halley_cursor:seq(), gap()}],
+               %% Ascending, behind what is to be told first. What comes from the chain of a
+               %% subject may be about another one.
+               candidates :: [gap() | halley_replay_gather:candidate()],
                %% Where the vector is when the candidates are used up.
                ends_at :: halley_cursor:vector()}).
 -record(replay, {user :: halley_id:id(),
                  vector :: halley_cursor:vector(),
                  at :: non_neg_integer(),      % seconds since 1970; for the next cursor
-                 told = 0 :: halley_cursor:seq(),      % up to here damage was told
+                 since :: non_neg_integer(),   % what the cursor lacked is no older; milliseconds
+                 told = 0 :: halley_cursor:seq(),      % up to here damaged ranges were told
                  unfollowed = none :: none | halley_replay_gather:unfollowed(),
                  pass = none :: none | #pass{} | {gathering, UpTo :: halley_cursor:vector(),
                                                   halley_replay_gather:gather()}}).
@@ -83,7 +83,8 @@ new(User, true, At, Vector) ->
     %% Nobody was given what was never drawn.
     case halley_vector:largest(Vector) > halley_vector:largest(halley_history:heads()) of
         true -> from_now(User, malformed, 0);
-        false -> above_floor(#replay{user = User, vector = Vector, at = At})
+        false -> above_floor(#replay{user = User, vector = Vector, at = At,
+                                     since = halley_cursor:lacks_since_ms(At)})
     end.
 
 from_now(User, Reason, FromMs) ->
@@ -91,18 +92,17 @@ from_now(User, Reason, FromMs) ->
     BeforeMs = erlang:system_time(millisecond),
     Heads = halley_history:heads(),
     NowMs = erlang:system_time(millisecond),
-    Replay = #replay{user = User, vector = Heads, at = BeforeMs div 1000},
+    Replay = #replay{user = User, vector = Heads, at = BeforeMs div 1000, since = BeforeMs},
     gap(#{from => FromMs, to => NowMs, reason => Reason}, Replay).
 
-above_floor(#replay{vector = Vector, at = At} = Replay) ->
+above_floor(#replay{vector = Vector, since = SinceMs} = Replay) ->
     Floor = halley_history:floor(),
     case halley_vector:smallest(Vector) >= Floor of
         true ->
             {ok, Replay};
         false ->
             #{floor_at := FloorMs} = halley_history:info(),
-            FromMs = max(0, At * 1000 - ?UNDER_WAY_MS),
-            gap(#{from => min(FromMs, FloorMs), to => FloorMs, reason => too_old},
+            gap(#{from => min(SinceMs, FloorMs), to => FloorMs, reason => too_old},
                 Replay#replay{vector = halley_vector:at_least(Floor, Vector), pass = none})
     end.
 
@@ -160,13 +160,11 @@ fill(#replay{pass = #pass{candidates = Candidates, ends_at = EndsAt}} = Replay, 
             fill(Given#replay{vector = EndsAt, pass = none}, UpTo, Next);
         full ->
             {more, Given, Next};
-        {gap, Seq, Gap} ->
-            {gap, Told, Behind} = gap(Gap, passed({Seq, Given#replay.at}, tl(Left),
-                                                  Given#replay{told = Seq})),
+        {gap, Gap} ->
+            {gap, Told, Behind} = gap(Gap, passed(none, tl(Left), Given)),
             {{gap, Told}, Behind, Next};
         {damaged, Seq} ->
-            Gap = #{from => Given#replay.at * 1000, to => erlang:system_time(millisecond),
-                    reason => damaged},
+            Gap = damage_since(halley_cursor:lacks_since_ms(Given#replay.at)),
             {gap, Told, Behind} = gap(Gap, passed({Seq, Given#replay.at}, tl(Left), Given)),
             {{gap, Told}, Behind, Next};
         expired ->
@@ -181,8 +179,8 @@ take(Left, Passed, _, #batch{events_left = EventsLeft, bytes_left = BytesLeft,
                              reads_left = ReadsLeft} = Batch)
   when EventsLeft =< 0; BytesLeft =< 0; ReadsLeft =< 0 ->
     {full, Left, Passed, Batch};
-take([{Seq, Gap} | _] = Left, Passed, _, Batch) when is_map(Gap) ->
-    {{gap, Seq, Gap}, Left, Passed, Batch};
+take([#{} = Gap | _] = Left, Passed, _, Batch) ->
+    {{gap, Gap}, Left, Passed, Batch};
 take([{Seq, Subject} | Rest] = Left, Passed, Replay,
      #batch{reader = Reader, reads_left = ReadsLeft} = Batch) ->
     case halley_history_reader:event(Seq, Subject, Reader) of
@@ -227,20 +225,19 @@ gather(#replay{pass = {gathering, PassUpTo, Gather}} = Replay, UpTo,
             {more, Replay#replay{pass = {gathering, PassUpTo, Later}}, Batch#batch{reader = Next}};
         {done, Candidates, Bound, Later, Next} ->
             Gathered = Replay#replay{unfollowed = halley_replay_gather:unfollowed(Later)},
-            fill(start_pass(Candidates, Bound, PassUpTo, Gathered), UpTo,
+            IsLacking = halley_replay_gather:is_lacking(Later),
+            fill(start_pass(Candidates, Bound, PassUpTo, IsLacking, Gathered), UpTo,
                  Batch#batch{reader = Next})
     end.
 
 %% What retention took while the pass was gathered isn't among the candidates: then the next one
 %% begins with the gap.
-start_pass(Candidates, Bound, UpTo, #replay{vector = Vector, told = Told} = Replay) ->
+start_pass(Candidates, Bound, UpTo, IsLacking, #replay{vector = Vector} = Replay) ->
     case halley_vector:smallest(Vector) >= halley_history:floor() of
         true ->
-            %% A range may end at the seq of a good event, which stays before it: the gap's cursor
-            %% says that everything up to there was given.
-            Damage = lists:keysort(1, damage(Vector, UpTo, Told, Bound)),
-            Replay#replay{pass = #pass{up_to = UpTo,
-                                       candidates = lists:keymerge(1, Candidates, Damage),
+            {Gaps, Told} = damage(UpTo, IsLacking, Replay),
+            Replay#replay{told = Told,
+                          pass = #pass{up_to = UpTo, candidates = Gaps ++ Candidates,
                                        ends_at = halley_vector:advance(Bound, Vector, UpTo),
                                        plain_from = halley_vector:largest(Vector),
                                        plain_to = halley_vector:smallest(UpTo)}};
@@ -248,10 +245,12 @@ start_pass(Candidates, Bound, UpTo, #replay{vector = Vector, told = Told} = Repl
             Replay#replay{pass = none}
     end.
 
-%% A damaged range is told where it ends: by this pass, or a later one that gets there.
-damage(Vector, UpTo, Told, Bound) ->
-    IsLast = Bound >= halley_vector:largest(UpTo),
-    [{To, #{from => FromMs, to => ToMs, reason => damaged}}
-     || {From, To, FromMs, ToMs} <- halley_history_index:damaged(),
-        To > Told, To =< Bound orelse IsLast,
-        halley_vector:is_crossed(From, To, Vector, UpTo)].
+%% One gap for all that wasn't told yet.
+damage(UpTo, IsLacking, #replay{vector = Vector, since = SinceMs, told = Told}) ->
+    {Gaps, NowTold} = halley_history_damage:gap(Vector, UpTo, Told, SinceMs),
+    case IsLacking of
+        true -> {[damage_since(SinceMs)], NowTold};
+        false -> {Gaps, NowTold}
+    end.
+
+damage_since(Ms) -> #{from => Ms, to => erlang:system_time(millisecond), reason => damaged}.

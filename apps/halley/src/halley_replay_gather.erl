@@ -18,10 +18,12 @@
 %% ?UNFOLLOWED_MAX subjects. That is under 16 MB if every id is as long as an id may be, and under
 %% one where few subjects are followed.
 %%
-%% Not here: damage, and reading the events.
+%% An unfollow that can't be read may have been of any subject: `is_lacking/1' says that there was one.
+%%
+%% Not here: damaged ranges, and reading the events.
 -module(halley_replay_gather).
 
--export([new/4, work/2, unfollowed/1]).
+-export([new/4, work/2, unfollowed/1, is_lacking/1]).
 -export_type([gather/0, candidate/0, unfollowed/0]).
 
 %% Candidates that a pass keeps: the more is followed, the more, so that what a follow costs is
@@ -63,6 +65,7 @@
             | remembered | none,
     unfollowed :: unfollowed(),
     newest = 0 :: seq(),                              % of the unfollows that were read
+    lacking = false :: boolean(),                     % one of them is damaged
     found = [] :: [candidate()],
     count = 0 :: non_neg_integer()}).
 -opaque gather() :: #gather{}.
@@ -80,6 +83,10 @@ new(User, Vector, UpTo, Unfollowed) ->
 %% For the next pass.
 -spec unfollowed(gather()) -> unfollowed().
 unfollowed(#gather{unfollowed = Unfollowed}) -> Unfollowed.
+
+%% Whether events are missing among the candidates, as nobody knows what was unfollowed.
+-spec is_lacking(gather()) -> boolean().
+is_lacking(#gather{lacking = Lacking}) -> Lacking.
 
 %% One slice. `done': the candidates up to the bound, ascending, none twice.
 -spec work(gather(), reader()) ->
@@ -160,8 +167,7 @@ cut(Sorted, #gather{window = Window, bound = Bound} = Gather) when length(Sorted
 cut(Sorted, Gather) ->
     Gather#gather{found = lists:reverse(Sorted), count = length(Sorted)}.
 
-%% Those that no pass has read yet, newest first, so the first one of a subject is its last. One
-%% that can't be read is within what the history knows as damaged, or expired.
+%% Those that no pass has read yet, newest first, so the first one of a subject is its last.
 unfollows(From, #gather{user = User, vector = Vector, unfollowed = Unfollowed} = Gather, Reader) ->
     After = max(Unfollowed#unfollowed.known, halley_vector:smallest(Vector)),
     {Seqs, Next} = halley_history:unfollows(User, From, After, ?UNFOLLOW_LOOKS),
@@ -186,9 +192,12 @@ unfollow(Seq, {#gather{user = User} = Gather, Reader}) ->
     case halley_history_reader:read(Seq, Reader) of
         {ok, #{kind := unfollow, subject := User, id := Subject}, Next} ->
             {unfollowed(Subject, Seq, Gather), Next};
-        {ok, _, Next} ->
-            {Gather, Next};
+        {damaged, Next} ->
+            {Gather#gather{lacking = true}, Next};
         {_, Next} ->
+            %% Expired.
+            {Gather, Next};
+        {ok, _, Next} ->
             {Gather, Next}
     end.
 

@@ -15,7 +15,8 @@ all() ->
     [missed_events, missed_nothing, batches_are_bounded, unfollowed_since,
      unfollowed_and_followed_again, unfollowed_between_batches, number_given_to_another,
      mass_unfollow,
-     event_with_many_connections, too_old, damaged, hole_in_the_seqs_is_crossed].
+     event_with_many_connections, too_old, damaged, damaged_unfollow, damaged_range,
+     hole_in_the_seqs_is_crossed].
 
 init_per_testcase(_, Config) ->
     halley_test_brain:start(Config).
@@ -198,9 +199,32 @@ damaged(_) ->
     Given = caught_up(Slot, From, #{events_max => 3, bytes_max => 100000}),
     ?assertMatch([#{reason := damaged}], [Gap || #{reason := _} = Gap <- Given]),
     ?assertEqual(lists:seq(1, 9) -- [5], [halley_event:data(E) || {E, _} <- Given]),
-    ok = halley_history_index:set_damaged([{Seq, Seq, 1, 2}]),
-    ?assertMatch([#{reason := damaged}, #{from := 1, to := 2, reason := damaged}],
-                 lists:sort([Gap || #{reason := _} = Gap <- caught_up(Slot, From)])).
+    ?assertMatch([#{from := 0, reason := damaged} | _], caught_up(Slot, From)).
+
+%% Nobody knows who has unfollowed, and since when.
+damaged_unfollow(_) ->
+    ok = follow_all(<<"ann">>, [<<"bob">>]),
+    {_, Slot, _} = link_with([{number(<<"ann">>), 1}]),
+    From = halley_history:heads(),
+    publish_all([{<<"bob">>, N} || N <- lists:seq(1, 3)]),
+    ok = halley:unfollow(<<"ann">>, <<"bob">>),
+    [Unfollow] = halley_history:unfollows_of(<<"bob">>, 0),
+    ok = damage(Unfollow),
+    ?assertMatch([#{from := 0, reason := damaged}],
+                 [Gap || #{to := _} = Gap <- caught_up(Slot, From)]).
+
+%% It may have held unfollows: the gap begins with what the link lacks, and is told once.
+damaged_range(_) ->
+    From = halley_history:heads(),
+    publish_all([{<<"ann">>, N} || N <- lists:seq(1, 3)]),
+    UpTo = halley_history:heads(),
+    Last = halley_vector:largest(UpTo),
+    ok = halley_history_index:set_damaged([{Last, Last, 5000, 6000}]),
+    {[Gap], Told} = halley_catchup:damage(From, UpTo, 0, 4),
+    ?assertMatch(#{from := 2000, to := 6000, reason := damaged}, Gap),
+    ?assertEqual({[], Told}, halley_catchup:damage(From, UpTo, Told, 4)),
+    ?assertEqual({[], 0}, halley_catchup:damage(UpTo, UpTo, 0, 4)),
+    ?assertMatch({[#{from := 5000}], _}, halley_catchup:damage(From, UpTo, 0, 9)).
 
 %% A brain begins above what its predecessor had reserved.
 hole_in_the_seqs_is_crossed(_) ->

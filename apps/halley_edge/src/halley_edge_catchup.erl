@@ -11,7 +11,7 @@
 %% behind in the last round, that round ends all the same, and the writer starts the next catch-up.
 -module(halley_edge_catchup).
 
--export([begins/5, start_link/2, go_on/1]).
+-export([begins/5, start_link/3, go_on/1]).
 -export_type([start/0]).
 
 %% Where a link's cursor begins: here and now; or at a vector from which it catches up once the
@@ -24,6 +24,8 @@
 -define(AWAIT_MS, 1000).
 
 -record(state, {writer :: pid(), slot :: halley_links:slot(), limits :: map(),
+                second :: non_neg_integer(),
+                told = 0 :: halley_history:seq(),     % up to here damaged ranges were told
                 former = halley_catchup_former:new() :: halley_catchup_former:former(),
                 reader :: halley_history_reader:reader()}).
 
@@ -54,11 +56,13 @@ begins(_, Cursor, Store, Heads, NowMs) ->
 %%   {portion, [Gap], [{Delivery, Conns}], Next}   to be sent; then the link stands at Next
 %%   hold                                       live events are to be held from now on
 %%   {reached, Heads}                           all is sent up to there; the end
--spec start_link(halley_links:slot(), From :: halley_history:vector()) -> pid().
-start_link(Slot, From) ->
+%% `Second': the time of the cursor that the link stands at.
+-spec start_link(halley_links:slot(), From :: halley_history:vector(),
+                 Second :: non_neg_integer()) -> pid().
+start_link(Slot, From, Second) ->
     Writer = self(),
     ok = halley_metrics:incr(catchups),
-    spawn_opt(fun() -> run(Writer, Slot, From) end,
+    spawn_opt(fun() -> run(Writer, Slot, From, Second) end,
               [link, {min_bin_vheap_size, halley_history_reader:vheap_words()}]).
 
 %% The writer has dealt with the last message and takes another.
@@ -67,8 +71,8 @@ go_on(Catchup) ->
     Catchup ! {go_on, self()},
     ok.
 
-run(Writer, Slot, From) ->
-    State = #state{writer = Writer, slot = Slot, reader = halley_history_reader:new(),
+run(Writer, Slot, From, Second) ->
+    State = #state{writer = Writer, slot = Slot, second = Second, reader = halley_history_reader:new(),
                    limits = #{events_max => halley_limits:get(catchup_events_max),
                               bytes_max => halley_limits:get(replay_queue_bytes_max)}},
     {Near, Nearer} = first_rounds(From, State),
@@ -86,13 +90,15 @@ first_rounds(From, State) ->
         {Next, _, Later} -> {Next, Later}
     end.
 
-round(From, UpTo, Portions, State) ->
+round(From, UpTo, Portions, #state{second = Second, told = Told} = Before) ->
+    {Damage, NowTold} = halley_catchup:damage(From, UpTo, Told, Second),
+    State = Before#state{told = NowTold},
     #state{slot = Slot, limits = Limits, former = Former, reader = Reader} = State,
     {Events, Next, More, Gaps, Read, Rest} =
         halley_catchup:next(Slot, From, UpTo, Limits, Former, Reader),
     ok = halley_metrics:incr(catchup_events, length(Events)),
     Later = State#state{former = Read, reader = Rest},
-    ok = tell({portion, Gaps, Events, Next}, Later),
+    ok = tell({portion, Damage ++ Gaps, Events, Next}, Later),
     case More of
         more -> round(Next, UpTo, Portions + 1, Later);
         done -> {Next, Portions + 1, Later}

@@ -4,11 +4,12 @@
 //   told      it starts, and who comes back with a cursor is told of a gap around what is missing
 //   refused   it starts and lets nobody in, as the keys are gone, and says so; or
 //             it doesn't start: one line on stderr names the file and `./halley repair`, which ends
-//             with 0, says what is lost, and leaves a directory that has nothing new in it
+//             with 0, says what is lost, and leaves a directory that has nothing new in it; or
+//             says that nothing is left, and how to begin without follows
 //   WRONG     anything else
 
 import { cpSync, rmSync } from 'node:fs';
-import { basename, dirname } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { api } from '../../system/lib/client.mjs';
 import { until } from '../../system/lib/wait.mjs';
 import { followed } from './chains.mjs';
@@ -19,6 +20,7 @@ import { folderHarmsOf, harm, harmsOf } from './harm.mjs';
 const START_MS_MAX = 60_000;
 const STRANGERS = 150;
 const KEYS = 'server-keys';
+const NOTHING_LEFT = /can be read, and nothing was changed; put back a backup, or begin without/;
 
 /** How long the log was before the last start. */
 let logged = 0;
@@ -102,10 +104,23 @@ async function repair(still, { path, kind }) {
   }
   if (path === KEYS) return [];
   const { code, stdout, stderr } = await server.halley.command('repair');
+  if (code !== 0 && path === 'follows' && NOTHING_LEFT.test(stderr)) return beginAnew(still);
   if (code !== 0) return [`repair ended with ${code}: ${stderr.slice(0, 300)}`];
   const exit = await start(server.halley);
   if (exit) return [`it does not start after a repair: ${server.halley.logTail}`];
   const { found } = await look(still, stdout.trim() !== '');
+  return found;
+}
+
+/** There is nothing to repair, and the repair says how to begin without follows. */
+async function beginAnew(still) {
+  const { server } = still;
+  for (const name of ['follows', 'follows.position']) {
+    rmSync(join(server.dataDir, name), { recursive: true, force: true });
+  }
+  const exit = await start(server.halley);
+  if (exit) return [`it does not start without follows: ${server.halley.logTail}`];
+  const { found } = await look(still, true);
   return found;
 }
 
