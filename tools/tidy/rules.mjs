@@ -1,9 +1,9 @@
 // The house rules. Each is a function of the tree (`Map` of path to text) that yields findings
 // `{rule, path, line, message}`. What a rule is for stands above it; the words are style.md's.
 
-import { dirname, join, normalize } from 'node:path/posix';
 import {
-  erlangCode, erlangExports, erlangFunctions, lineOf, rustCode, rustFunctions, withoutTests,
+  documentLinks, erlangCode, erlangExports, erlangFunctions, lineOf, rustCode, rustFunctions,
+  withoutTests,
 } from './source.mjs';
 
 const COLUMNS_MAX = 100;
@@ -190,14 +190,9 @@ export function* links(tree) {
   }));
   for (const [path, text] of tree) {
     if (!path.endsWith('.md')) continue;
-    const prose = text.replace(/```[\s\S]*?```|`[^`\n]*`/g, (code) => code.replace(/[^\n]/g, ' '));
-    for (const match of prose.matchAll(/\]\(([^)\s]+)\)/g)) {
-      const target = match[1].split('#')[0];
-      if (target === '' || /^[a-z]+:/.test(target)) continue;
-      const file = normalize(join(dirname(path), target)).replace(/\/$/, '');
+    for (const { target, file, line } of documentLinks(path, text)) {
       if (!tree.has(file) && !folders.has(file) && file !== '.') {
-        yield { rule: 'links', path, line: lineOf(prose, match.index),
-          message: `${match[1]} leads nowhere` };
+        yield { rule: 'links', path, line, message: `${target} leads nowhere` };
       }
     }
   }

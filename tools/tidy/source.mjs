@@ -4,6 +4,8 @@
 // It is no parser. It knows just enough of each language's lexical shape, and the rules built on
 // it are about lines and names, not about meaning.
 
+import { dirname, join, normalize } from 'node:path/posix';
+
 /** Replaces every character of `text` but the newlines by spaces. */
 const blank = (text) => text.replace(/[^\n]/g, ' ');
 
@@ -89,4 +91,15 @@ export function erlangExports(code) {
     found.push(...match[1].split(',').map((name) => name.trim()).filter(Boolean));
   }
   return found;
+}
+
+/** The links of a document to files: `{target, file, line}`; `file` is the path that is meant. */
+export function* documentLinks(path, text) {
+  const prose = text.replace(/```[\s\S]*?```|`[^`\n]*`/g, blank);
+  for (const match of prose.matchAll(/\]\(([^)\s]+)\)/g)) {
+    const target = match[1].split('#')[0];
+    if (target === '' || /^[a-z]+:/.test(target)) continue;
+    const file = normalize(join(dirname(path), target)).replace(/\/$/, '');
+    yield { target: match[1], file, line: lineOf(prose, match.index) };
+  }
 }
