@@ -8,7 +8,7 @@ import { killLoad } from '../lib/load.mjs';
 import { describeMachine } from '../lib/machine.mjs';
 import { say } from '../lib/say.mjs';
 import { Recorder, Stop } from './recorder.mjs';
-import { about, makeFolder, writeResults } from './results.mjs';
+import { about, freeName, keepFolder, makeFolder, writeResults } from './results.mjs';
 import { stoppedRows } from './rows.mjs';
 import { Stage } from './stage.mjs';
 
@@ -16,13 +16,16 @@ const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 
 /**
  * Runs `phases` (name to `async (stage) => result`) with a Halley of its own. `title`, `command`
- * and `name` (of the results' directory, unless `out` gives one) are texts; `rows(found)` makes
- * the table; `watch` are options of the recorder; `more` goes into result.json as it is.
+ * and `name` (of the results' directory, unless `out` gives one) are texts; `save` keeps the run in
+ * bench/results/; `rows(found)` makes the table; `watch` are options of the recorder; `more` goes
+ * into result.json as it is.
  */
-export async function runLong(plan, phases, { title, command, name, out, rows, watch, more }) {
+export async function runLong(plan, phases, { title, command, name, out, save, rows, watch,
+  more }) {
   const work = fileURLToPath(new URL('../work/', import.meta.url));
   mkdirSync(work, { recursive: true });
-  const folder = makeFolder(out, name);
+  const kept = freeName(name);
+  const folder = makeFolder(out, kept);
   const machine = describeMachine();
   const started = new Date().toISOString();
   const stage = new Stage(plan, work);
@@ -53,7 +56,8 @@ export async function runLong(plan, phases, { title, command, name, out, rows, w
   const table = writeResults(folder, { title: heading, about: paragraphs,
     rows: [...rows(stage.found), ...stopped ? stoppedRows(recorder.samples) : []], stopped,
     ...more, plan, machine, started, found: stage.found });
-  say(`saved ${folder}: report.html, table.md, result.json, samples.jsonl`);
+  say(`wrote ${folder}: report.html, table.md, result.json, samples.jsonl`);
+  if (save) keepFolder(folder, kept);
   // A phase that was left in the middle may wait for something still.
   process.stdout.write(`\n${table}`, () => process.exit());
 }

@@ -1,29 +1,36 @@
-// Where results of a long run go: `bench/results/<date>-<n>/`, written whether or not the run came
-// to its end.
+// Where results of a long run go: `bench/work/<date>-<n>/`, written whether or not the run came to
+// its end, and from there, if asked, to `bench/results/`.
 
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { json, keep } from '../lib/keep.mjs';
 
 const REPORT = process.env.REPORT_PROGRAM
   ?? fileURLToPath(new URL('../../edge/target/release/halley-report', import.meta.url));
 
-/** A new directory for a run; a second one of the same day and size gets a number. */
+/** A name for what a run of today leaves; a second one of the same day and size gets a number. */
+export function freeName(name) {
+  const base = `${new Date().toISOString().slice(0, 10)}-${name}`;
+  const isTaken = (one) => ['../work/', '../results/'].some((folder) =>
+    existsSync(fileURLToPath(new URL(folder + one, import.meta.url))));
+  let free = base;
+  for (let count = 2; isTaken(free); count += 1) free = `${base}-${count}`;
+  return free;
+}
+
+/** The directory of a run, made if it isn't there: `given`, or one in `bench/work/`. */
 export function makeFolder(given, name) {
-  if (given !== undefined) {
-    mkdirSync(given, { recursive: true });
-    return given;
-  }
-  const all = fileURLToPath(new URL('../results/', import.meta.url));
-  const base = join(all, `${new Date().toISOString().slice(0, 10)}-${name}`);
-  for (let count = 1; ; count += 1) {
-    const folder = count === 1 ? base : `${base}-${count}`;
-    if (!existsSync(folder)) {
-      mkdirSync(folder, { recursive: true });
-      return folder;
-    }
-  }
+  const folder = given ?? fileURLToPath(new URL(`../work/${name}`, import.meta.url));
+  mkdirSync(folder, { recursive: true });
+  return folder;
+}
+
+/** Keeps a run: its table, and what report.html is drawn from. */
+export function keepFolder(folder, name) {
+  keep(name, Object.fromEntries(['table.md', 'result.json', 'samples.jsonl']
+    .map((file) => [`/${file}`, readFileSync(join(folder, file), 'utf8')])));
 }
 
 /** Paragraphs on what was measured, on what, and how to do it again. */
@@ -46,7 +53,7 @@ function markdown({ title, about: paragraphs, rows, stopped }) {
 
 /** Writes result.json and table.md, has report.html drawn, and gives the table. */
 export function writeResults(folder, result) {
-  writeFileSync(join(folder, 'result.json'), `${JSON.stringify(result, null, 1)}\n`);
+  writeFileSync(join(folder, 'result.json'), json(result));
   const table = markdown(result);
   writeFileSync(join(folder, 'table.md'), table);
   try {

@@ -1,6 +1,7 @@
 // The house rules. Each is a function of the tree (`Map` of path to text) that yields findings
 // `{rule, path, line, message}`. What a rule is for stands above it; the words are style.md's.
 
+import { resultFindings } from './results.mjs';
 import {
   documentLinks, erlangCode, erlangExports, erlangFunctions, lineOf, rustCode, rustFunctions,
   withoutTests,
@@ -16,8 +17,6 @@ const isRust = (path) => /\.rs$/.test(path);
 const isScript = (path) => /\.(mjs|js|sh|py)$/.test(path) || path === '.ci/run';
 const isCode = (path) => isErlang(path) || isRust(path) || isScript(path)
   || /\.(config|src|in|escript|html|css|schema)$/.test(path);
-// What runs wrote is kept as it was written.
-const isResult = (path) => path.startsWith('bench/results/');
 const isErlangSource = (path) => /^apps\/[^/]+\/src\/.*\.erl$/.test(path);
 const isRustTest = (path) => /\/(tests|benches|fuzz|fuzz_targets)\//.test(path)
   || /(^|\/|_)tests?\.rs$/.test(path);
@@ -31,7 +30,7 @@ function* matches(rule, path, text, pattern, message) {
 /** Text that shows the same in every editor and review. */
 export function* layout(tree) {
   for (const [path, text] of tree) {
-    if (!isCode(path) || isResult(path)) continue;
+    if (!isCode(path)) continue;
     const lines = text.split('\n');
     for (const [index, line] of lines.entries()) {
       const at = { rule: 'layout', path, line: index + 1 };
@@ -198,6 +197,11 @@ export function* links(tree) {
   }
 }
 
+/** What was measured is found, belongs to a page, and is what it was (bench/README.md). */
+export function* results(tree) {
+  for (const finding of resultFindings(tree)) yield { rule: 'results', ...finding };
+}
+
 /** "Every frame has a vector in `vectors/`, read by the suites of both languages." */
 export function* vectors(tree) {
   const path = 'protocol/link.md';
@@ -214,7 +218,7 @@ export function* vectors(tree) {
 
 export const RULES = [
   layout, fileLines, functionLines, exportCount, erlangCalls, rustCalls, rustUnsafe, marks, arrows,
-  headers, links, vectors,
+  headers, links, results, vectors,
 ];
 
 /** All findings of all rules, in the order of files and lines. */

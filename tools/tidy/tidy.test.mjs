@@ -57,6 +57,10 @@ const planted = {
   'a link that leads nowhere': [{ 'docs/a.md': 'see [b](../b.md)\n' }, 'links:1'],
   'a frame without a vector':
     [{ 'protocol/link.md': '| 0x01 | PING | both | x |\n' }, 'vectors:1'],
+  'a link to a result that is gone':
+    [{ 'docs/a.md': '[x](../bench/results/x.md)\n' }, 'links:1'],
+  'a result that is not in the index':
+    [{ 'docs/a.md': '[x](../bench/results/x.md)\n', 'bench/results/x.md': '# x\n' }, 'results:1'],
 };
 for (const [what, [files, expected]] of Object.entries(planted)) {
   test(`found: ${what}`, () => assert.deepEqual(rulesIn(files), [expected]));
@@ -77,7 +81,6 @@ const innocent = {
   'unsafe_code as a lint': rust('#![forbid(unsafe_code)]'),
   'unsafe in halley-sys': { 'edge/halley-sys/src/x.rs': '//! P.\nfn f() { unsafe { x() } }\n' },
   'a file declared as tests': rust('#[cfg(test)]\nmod tests;\nfn f() {}'),
-  'what a run wrote': { 'bench/results/2026-01-01-1/report.html': `<p>${'x'.repeat(200)}</p>` },
   'a link that leads somewhere': { 'docs/a.md': 'see [b](b.md#x)\n', 'docs/b.md': '# x\n' },
   'a link out, and one in code': { 'docs/a.md': '[x](https://x.example) `[y](z.md)`\n' },
   'a frame with a vector':

@@ -1,9 +1,10 @@
 //! Draws the report of a long benchmark: one HTML file with a table and plots.
 //!
-//! It reads what `bench/million/` wrote into a directory of `bench/results/`: `result.json` (what
-//! was found) and `samples.jsonl` (what was seen twice a second), and writes `report.html` beside
-//! them. The file needs no other: plots are SVG in it, in colours that follow the reader's light or
-//! dark scheme.
+//! It reads what `bench/million/` wrote into a directory: `result.json` (what was found) and
+//! `samples.jsonl` (what was seen twice a second), and writes `report.html` beside them. In
+//! `bench/results/` both are compressed; its index says how to draw a report from them. The report
+//! needs no other file: plots are SVG in it, in colours that follow the reader's light or dark
+//! scheme.
 //!
 //! What it is not: a judge. It draws what the files say and computes no figure of its own.
 
