@@ -12,8 +12,8 @@
 %% The unfollows of a subject are read once for a catch-up, not for each of its events: who calls
 %% keeps them from batch to batch (`halley_catchup_former').
 %%
-%% Gaps are for every session of the link, and told before the events of their batch. Ranges that the
-%% history knows as damaged are told by who asks (`halley_history_damage').
+%% Gaps are for every session of the link, and told before the events of their batch. Ranges that
+%% the history knows as damaged are told by who asks, with `damage/4'.
 %%
 %% It holds nothing and no file: what it reads with is lent to it.
 -module(halley_catchup).

@@ -8,8 +8,7 @@
 %% Every read verifies checksum, kind and seq. What isn't what the index says is `damaged', and
 %% counted; what retention took, before or while it was read, is `expired'.
 %%
-%% A machine or a node that has no descriptor left says nothing about the history: a read waits until
-%% there is one.
+%% Too few descriptors of the machine or the node are no damage: a read waits for one.
 -module(halley_history_reader).
 
 -export([new/0, read/2, event/3, close/1, vheap_words/0]).

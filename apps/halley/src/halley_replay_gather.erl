@@ -18,7 +18,8 @@
 %% ?UNFOLLOWED_MAX subjects. That is under 16 MB if every id is as long as an id may be, and under
 %% one where few subjects are followed.
 %%
-%% An unfollow that can't be read may have been of any subject: `is_lacking/1' says that there was one.
+%% An unfollow that can't be read may have been of any subject: `is_lacking/1' says that there was
+%% one.
 %%
 %% Not here: damaged ranges, and reading the events.
 -module(halley_replay_gather).

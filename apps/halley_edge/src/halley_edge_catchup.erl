@@ -72,7 +72,8 @@ go_on(Catchup) ->
     ok.
 
 run(Writer, Slot, From, Second) ->
-    State = #state{writer = Writer, slot = Slot, second = Second, reader = halley_history_reader:new(),
+    State = #state{writer = Writer, slot = Slot, second = Second,
+                   reader = halley_history_reader:new(),
                    limits = #{events_max => halley_limits:get(catchup_events_max),
                               bytes_max => halley_limits:get(replay_queue_bytes_max)}},
     {Near, Nearer} = first_rounds(From, State),

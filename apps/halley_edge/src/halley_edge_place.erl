@@ -21,7 +21,7 @@
 -module(halley_edge_place).
 
 -export([new/2, move_to/2, skip/1, hold/1, release/2, mode/1]).
--export([passed/3, marked/3, keep/2, cursor/1, clock/2, vector/1, second/1]).
+-export([passed/3, marked/3, keep/2, cursor/1, clock/2, stands_at/1]).
 -export([await/4, reached/1, awaits/1]).
 -export_type([place/0, mode/0]).
 
@@ -52,12 +52,9 @@ move_to(Vector, Place) ->
 -spec mode(place()) -> mode().
 mode(#place{mode = Mode}) -> Mode.
 
--spec vector(place()) -> halley_history:vector().
-vector(#place{vector = Vector}) -> Vector.
-
-%% The time of the cursor, in seconds since 1970.
--spec second(place()) -> non_neg_integer().
-second(#place{seconds = Second}) -> Second.
+%% What the next cursor says: its vector, and its time in seconds since 1970.
+-spec stands_at(place()) -> {halley_history:vector(), Second :: non_neg_integer()}.
+stands_at(#place{vector = Vector, seconds = Second}) -> {Vector, Second}.
 
 -spec skip(place()) -> place().
 skip(Place) ->

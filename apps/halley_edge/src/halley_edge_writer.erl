@@ -327,8 +327,8 @@ sync_ended(State) ->
     State.
 
 start_catchup(#state{slot = Slot, place = Place} = State) ->
-    Catchup = halley_edge_catchup:start_link(Slot, halley_edge_place:vector(Place),
-                                             halley_edge_place:second(Place)),
+    {Vector, Second} = halley_edge_place:stands_at(Place),
+    Catchup = halley_edge_catchup:start_link(Slot, Vector, Second),
     State#state{catchup = {Catchup, running}, place = halley_edge_place:skip(Place)}.
 
 %% A catch-up goes on when what waits is little.

@@ -40,13 +40,13 @@ time_stands_still_in_a_catch_up_test() ->
 skipping_ignores_marks_test() ->
     Skipping = halley_edge_place:skip(place()),
     {same, Same} = halley_edge_place:marked(1, 100, Skipping),
-    ?assertEqual(?ZERO, halley_edge_place:vector(Same)).
+    ?assertMatch({?ZERO, _}, halley_edge_place:stands_at(Same)).
 
 held_until_the_heads_test() ->
     Holding = halley_edge_place:hold(halley_edge_place:skip(place())),
     Kept = lists:foldl(fun halley_edge_place:keep/2, Holding, [a, b, c]),
     {same, Marked} = halley_edge_place:marked(2, 50, Kept),
-    ?assertEqual(?ZERO, halley_edge_place:vector(Marked)),
+    ?assertMatch({?ZERO, _}, halley_edge_place:stands_at(Marked)),
     {Held, Marks, Live} = halley_edge_place:release({9, 8, 7, 6, 5, 4, 3, 2}, Marked),
     ?assertEqual({[a, b, c], [{2, 50}], live}, {Held, Marks, halley_edge_place:mode(Live)}),
     ?assertEqual({9, 8, 7, 6, 5, 4, 3, 2}, vector(Live)).
