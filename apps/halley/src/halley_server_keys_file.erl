@@ -5,6 +5,10 @@
 %% changes at once are one after the other. The lock is a Unix socket in the abstract namespace,
 %% named after the directory's inode: the kernel drops it with its process, and nothing listens.
 %%
+%% The first line names the format, the last one has a CRC-32 of all before it: a file in which a
+%% bit changed, or that lost its end, could otherwise have fewer keys, other rights, or a key that
+%% opens nothing. A file without a first line is of a build before, and is read as it is.
+%%
 %% A line that is no key makes the whole file an error: to skip it could drop the very key that
 %% makes keys needed. Where there are no keys one line says whether the API is open on loopback all
 %% the same: `open' if `./halley key open' said so, `closed' if the last key was revoked.
@@ -26,6 +30,11 @@
 %% What an API on loopback is to be without keys; `empty': the file doesn't say it.
 -type stored() :: {[halley_server_key:key()], open | closed | empty}.
 
+-define(FIRST_LINE, "{\"server_keys\":2}\n").
+-define(LAST_LINE(Crc), "{\"crc32\":\"", (Crc):8/binary, "\"}\n").
+%% Of `LAST_LINE' in all.
+-define(LAST_LINE_BYTES, 21).
+
 -define(LOCK_MS_MAX, 5000).
 -define(LOCK_POLL_MS, 50).
 
@@ -34,7 +43,34 @@ path(DataDir) ->
     filename:join(DataDir, "server-keys").
 
 -spec parse(binary()) -> {ok, stored()} | {error, reason()}.
+parse(<<?FIRST_LINE, Rest/binary>> = Bytes) ->
+    case split(Rest) of
+        {Lines, Crc} ->
+            Sum = crc(binary:part(Bytes, 0, byte_size(Bytes) - ?LAST_LINE_BYTES)),
+            case Sum of
+                Crc -> parse_content(Lines);
+                _ -> damaged()
+            end;
+        none ->
+            damaged()
+    end;
 parse(Bytes) ->
+    parse_content(Bytes).
+
+split(Rest) ->
+    Before = byte_size(Rest) - ?LAST_LINE_BYTES,
+    case Rest of
+        <<Lines:Before/binary, ?LAST_LINE(Crc)>> -> {Lines, Crc};
+        _ -> none
+    end.
+
+crc(Bytes) -> binary:encode_hex(<<(erlang:crc32(Bytes)):32>>).
+
+damaged() ->
+    {error, "it is damaged; put back a copy, or remove it and make keys anew with "
+            "`./halley key create`"}.
+
+parse_content(Bytes) ->
     Lines = [Line || Line <- binary:split(Bytes, <<"\n">>, [global]), Line =/= <<>>],
     case length(Lines) =< halley_limits:get(server_keys_max) of
         true -> parse_lines(Lines);
@@ -139,7 +175,7 @@ write(DataDir, {Keys, WhenNone}, _) ->
     New = [Path, ".new"],
     Steps = [fun() -> file:write_file(New, <<>>) end,
              fun() -> halley_data_dir:make_private(New) end,
-             fun() -> write_and_sync(New, lines(Keys, WhenNone)) end,
+             fun() -> write_and_sync(New, content(Keys, WhenNone)) end,
              fun() -> remember(DataDir) end,
              fun() -> file:rename(New, Path) end,
              fun() -> halley_data_dir:sync_directory(DataDir) end],
@@ -149,6 +185,11 @@ write(DataDir, {Keys, WhenNone}, _) ->
             _ = file:delete(New),
             {error, ["nothing was changed: ", file:format_error(Reason)]}
     end.
+
+content(Keys, WhenNone) ->
+    Bytes = iolist_to_binary([?FIRST_LINE, lines(Keys, WhenNone)]),
+    Crc = crc(Bytes),
+    [Bytes, <<?LAST_LINE(Crc)>>].
 
 lines([], WhenNone) -> [atom_to_list(WhenNone), $\n];
 lines(Keys, _) -> [halley_server_key:line(Key) || Key <- Keys].
@@ -161,10 +202,10 @@ first_error([Step | Steps]) ->
 first_error([]) ->
     ok.
 
-write_and_sync(Path, Lines) ->
+write_and_sync(Path, Content) ->
     case file:open(Path, [write, raw]) of
         {ok, File} ->
-            Result = first_error([fun() -> file:write(File, Lines) end,
+            Result = first_error([fun() -> file:write(File, Content) end,
                                   fun() -> file:sync(File) end]),
             _ = file:close(File),
             Result;

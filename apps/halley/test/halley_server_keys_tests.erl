@@ -42,8 +42,25 @@ lines_that_are_no_keys_test_() ->
                 binary:replace(Line, <<"\"web\"">>, <<"7">>),
                 binary:replace(Line, <<"1700000000">>, <<"\"\"">>)]].
 
-%% A file that was damaged gives keys or a sentence that names the line; never more keys than it
-%% had, and a key that it gives has scopes that there are.
+%% A key with a changed bit opens nothing, or has other rights: no damage goes unseen. Nothing at all
+%% is told apart, as without keys the API is closed then.
+every_damage_is_seen({Dir, _}) ->
+    _ = create(Dir, <<"a">>, <<"read">>),
+    _ = create(Dir, <<"b">>, <<"publish,admin">>),
+    {ok, File} = file:read_file(halley_server_keys_file:path(Dir)),
+    ?assertMatch({ok, {[_, _], closed}}, halley_server_keys_file:parse(File)),
+    ?assertEqual({ok, {[], empty}}, halley_server_keys_file:parse(<<>>)),
+    Size = byte_size(File),
+    Flipped = [begin
+                   <<Before:At/binary, Byte, After/binary>> = File,
+                   <<Before/binary, (Byte bxor (1 bsl Bit)), After/binary>>
+               end || At <- lists:seq(0, Size - 1), Bit <- lists:seq(0, 7)],
+    Cut = [binary:part(File, 0, Left) || Left <- lists:seq(1, Size - 1)],
+    ?assertEqual([], [Bytes || Bytes <- Flipped ++ Cut ++ [<<File/binary, "\n">>],
+                               element(1, halley_server_keys_file:parse(Bytes)) =/= error]).
+
+%% What a build before has written gives keys or a sentence that names the line; never more keys than
+%% it had, and a key that it gives has scopes that there are.
 damaged_files_test_() ->
     Line = fun(Name, Scopes) ->
         {_, Key} = halley_server_key:new(Name, Scopes, 7),
@@ -87,6 +104,7 @@ brain_test_() ->
              fun a_file_that_goes_changes_nothing/1, fun an_empty_file_changes_nothing/1,
              fun a_file_that_is_gone_at_the_start/1, fun keys_of_a_build_before/1,
              fun open_when_told/1, fun a_file_of_somebody_else/1, fun durable_names/1,
+             fun every_damage_is_seen/1,
              fun headers/1, fun no_secret_in_the_state/1, fun as_often_as_it_may/1],
     {foreach, fun start/0, fun stop/1,
      [fun(Brain) -> {atom_to_list(name(Case)), {timeout, 120, fun() -> Case(Brain) end}} end
@@ -299,7 +317,8 @@ durable_names({Dir, _}) ->
         _ = create(Dir, <<"a">>, <<"read">>),
         ?assertEqual({Dir, file:read_file(Path)}, last_synced()),
         {ok, _, _} = run(Dir, [<<"revoke">>, <<"a">>]),
-        ?assertEqual({Dir, {ok, <<"closed\n">>}}, last_synced())
+        {Dir, {ok, Closed}} = last_synced(),
+        ?assertEqual({ok, {[], closed}}, halley_server_keys_file:parse(Closed))
     after
         meck:unload(halley_data_dir)
     end.
