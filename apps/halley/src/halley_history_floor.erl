@@ -52,17 +52,18 @@ at_start([#{base := Base} | _] = Segments) ->
 raise(Gone, [#{base := Base, number := Number} | _] = Segments) ->
     Floor = max(Base, halley_history_words:get(floor)),
     ok = halley_history_words:put(floor, Floor),
-    _ = [halley_history_words:put(floor_at, At) || #{last_at := At} <- Gone, At =/= none],
     ok = halley_history_words:put(oldest_segment, Number),
     Oldest = [At || #{first_at := At} <- Segments, At =/= none],
     ok = halley_history_words:put(oldest_at, hd(Oldest ++ [0])),
     ok = halley_history_words:add(events, -sum(events, Gone)),
     ok = halley_history_words:add(bytes, -sum(bytes, Gone)),
     Damaged = halley_history_index:damaged(),
-    case halley_history_retention:above(Floor, Damaged) of
-        Damaged -> ok;
-        Above -> halley_history_index:set_damaged(Above)
-    end,
+    Above = halley_history_retention:above(Floor, Damaged),
+    %% What was lost may be newer than the newest event that is gone.
+    GoneAt = [At || #{last_at := At} <- Gone, At =/= none]
+        ++ [ToMs || {_, _, _, ToMs} <- Damaged -- Above],
+    _ = [halley_history_words:put(floor_at, lists:max(GoneAt)) || GoneAt =/= []],
+    Above =:= Damaged orelse halley_history_index:set_damaged(Above),
     halley_history_index:drop_below(Floor).
 
 %% So many events were written, with so many bytes.

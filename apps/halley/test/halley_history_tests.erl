@@ -25,6 +25,7 @@ cases() ->
      {"a thousand publishers share a few syncs", [], fun group_commit/0},
      {"an append without entries waits for what was written before", [], fun empty_append/0},
      {"retention by age", [{history_retention_ms, 1000}], fun retention_by_age/0},
+     {"retention of damage", [{history_retention_ms, 1000}], fun retention_of_damage/0},
      {"a step of the wall clock changes nothing", [{history_retention_ms, 60000}],
       fun clock_step/0},
      {"retention by bytes", [{history_bytes, 1048576}], fun retention_by_bytes/0},
@@ -210,6 +211,15 @@ retention_by_age() ->
     {ok, Later} = ?H:publish(<<"s">>, <<"2">>),
     ?assertEqual([{Later, ok}], ?H:readable([Later])),
     ?assertEqual([Later], ?H:chain(<<"s">>, 0, Later)).
+
+%% A gap up to the newest event that is gone would hide what was lost behind it.
+retention_of_damage() ->
+    {ok, First} = ?H:publish(<<"s">>, <<"1">>),
+    LostMs = erlang:system_time(millisecond) + 50000,
+    ok = halley_history_index:set_damaged([{First, First, 5000, LostMs}]),
+    ?H:until(fun() -> halley_history:floor() >= First end),
+    ?H:until(fun() -> halley_history_index:damaged() =:= [] end),
+    ?assertMatch(#{floor_at := LostMs}, halley_history:info()).
 
 %% The records' times are a day old and a day ahead; their segments are new, and stay across a
 %% restart of the brain.

@@ -42,8 +42,8 @@ lines_that_are_no_keys_test_() ->
                 binary:replace(Line, <<"\"web\"">>, <<"7">>),
                 binary:replace(Line, <<"1700000000">>, <<"\"\"">>)]].
 
-%% A key with a changed bit opens nothing, or has other rights: no damage goes unseen. Nothing at all
-%% is told apart, as without keys the API is closed then.
+%% A key with a changed bit opens nothing, or has other rights: no damage goes unseen. An empty file
+%% is told apart: the API is closed then.
 every_damage_is_seen({Dir, _}) ->
     _ = create(Dir, <<"a">>, <<"read">>),
     _ = create(Dir, <<"b">>, <<"publish,admin">>),
@@ -59,8 +59,8 @@ every_damage_is_seen({Dir, _}) ->
     ?assertEqual([], [Bytes || Bytes <- Flipped ++ Cut ++ [<<File/binary, "\n">>],
                                element(1, halley_server_keys_file:parse(Bytes)) =/= error]).
 
-%% What a build before has written gives keys or a sentence that names the line; never more keys than
-%% it had, and a key that it gives has scopes that there are.
+%% What a build before has written gives keys or a sentence that names the line; never more keys
+%% than it had, and a key that it gives has scopes that there are.
 damaged_files_test_() ->
     Line = fun(Name, Scopes) ->
         {_, Key} = halley_server_key:new(Name, Scopes, 7),

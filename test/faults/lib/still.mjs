@@ -18,7 +18,9 @@ const REPLAY_S_MAX = 10;
 const WRITTEN_MS = 1_000;
 const PROFILE = {
   name: 'still', promise: {}, users: 0, subjects: 0, hasGraph: true, hasKeys: true,
-  settings: { HALLEY_LOG_LEVEL: 'notice', HALLEY_DRAIN_TIME: '100ms', HALLEY_EDGE_WORKERS: '1' },
+  // The cases go on for longer than events are kept by default.
+  settings: { HALLEY_HISTORY_RETENTION: '4h', HALLEY_LOG_LEVEL: 'notice',
+    HALLEY_DRAIN_TIME: '100ms', HALLEY_EDGE_WORKERS: '1' },
 };
 
 export class Still {
