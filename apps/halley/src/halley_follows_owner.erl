@@ -35,16 +35,8 @@
 
 %% A group closes when it has this many pairs, or when nothing more waits.
 -define(GROUP_PAIRS, 100000).
-%% A checkpoint begins when the journal has at least this many bytes and an eighth of what all
-%% follows would take in it, or, once nothing was asked for a while, an eighth of that.
--define(JOURNAL_BYTES, (16 bsl 20)).
--define(JOURNAL_BYTES_IDLE, (1 bsl 18)).
--define(IDLE_SHARE, 8).
+%% Nothing was asked for so long: a smaller journal is reason enough for a checkpoint.
 -define(IDLE_MS, 3000).
-%% A journal this many times too large waits for the checkpoint that is on its way.
--define(JOURNAL_OVERRUN, 4).
-%% How long after a checkpoint that failed the next one may begin.
--define(CHECKPOINT_AGAIN_MS, 30000).
 -define(PROBE_MS, 1000).
 %% How long after a group it may be noted where the journal stands.
 -define(NOTE_MS, 50).
@@ -59,13 +51,11 @@
                 waiting = [] :: [#change{}],
                 waiting_pairs = 0 :: non_neg_integer(),
                 waiting_most = 0 :: non_neg_integer(),
-                %% Since the last checkpoint.
-                journal_bytes :: non_neg_integer(),
+                pace :: halley_store_pace:pace(),
                 %% When it will have been idle, `infinity' once it has been.
                 idle_at_ms = now_ms() + ?IDLE_MS :: integer() | infinity,
                 is_note_due = false :: boolean(),
-                checkpoint = none :: none | {reference(), pid(), Bytes :: non_neg_integer()},
-                checkpoint_after_ms = now_ms() :: integer()}).
+                checkpoint = none :: none | {reference(), pid()}}).
 
 -spec start_link() -> gen_server:start_ret().
 start_link() -> gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
@@ -114,7 +104,8 @@ init([]) ->
     ok = add(?CHANGES, 1),
     atomics:put(persistent_term:get(?MODULE), ?COUNT, halley_pages_table:size(halley_following)),
     IsFirst andalso halley_store:damaged() > 0 andalso gen_server:cast(self(), checkpoint),
-    {ok, probed_later(#state{journal = Journal, journal_bytes = Bytes}), ?IDLE_MS}.
+    {ok, probed_later(#state{journal = Journal,
+                               pace = halley_store_pace:new(Bytes, now_ms())}), ?IDLE_MS}.
 
 -spec handle_call(#change{} | checkpoint | {leave | free, [halley_ids:user_number()]},
                   gen_server:from(), #state{}) ->
@@ -149,9 +140,9 @@ handle_info(timeout, #state{waiting = []} = State) ->
     {noreply, idle(State#state{idle_at_ms = infinity}), hibernate};
 handle_info(timeout, State) ->
     commit(State);
-handle_info({checkpoint, Ref, Result}, #state{checkpoint = {Ref, _, _}} = State) ->
+handle_info({checkpoint, Ref, Result}, #state{checkpoint = {Ref, _}} = State) ->
     next(checkpoint_done(Result, State));
-handle_info({'EXIT', Pid, Reason}, #state{checkpoint = {_, Pid, _}} = State)
+handle_info({'EXIT', Pid, Reason}, #state{checkpoint = {_, Pid}} = State)
   when Reason =/= normal ->
     next(checkpoint_done({error, Reason}, State));
 handle_info(note, State) -> next(noted(State));
@@ -328,30 +319,24 @@ probe(#state{journal = Journal} = State) ->
 journalled(Bytes, #state{is_note_due = false} = State) ->
     _ = erlang:send_after(?NOTE_MS, self(), note),
     journalled(Bytes, State#state{is_note_due = true});
-journalled(Bytes, State) ->
-    JournalBytes = State#state.journal_bytes + Bytes,
-    Next = State#state{journal_bytes = JournalBytes},
-    Enough = max(?JOURNAL_BYTES, count()),
-    case Next#state.checkpoint of
-        none when JournalBytes >= Enough -> start_checkpoint(Next);
-        {_, _, _} when JournalBytes >= ?JOURNAL_OVERRUN * Enough -> await_checkpoint(Next);
-        _ -> Next
+journalled(Bytes, #state{pace = Pace} = State) ->
+    case halley_store_pace:journalled(Bytes, count(), Pace) of
+        {due, Next} -> start_checkpoint(State#state{pace = Next});
+        {late, Next} -> await_checkpoint(State#state{pace = Next});
+        {none, Next} -> State#state{pace = Next}
     end.
 
-idle(#state{checkpoint = none, journal_bytes = Bytes} = State) ->
-    case Bytes >= max(?JOURNAL_BYTES_IDLE, count() div ?IDLE_SHARE) of
+idle(#state{pace = Pace} = State) ->
+    case halley_store_pace:is_due_idle(count(), Pace) of
         true -> start_checkpoint(State);
         false -> State
-    end;
-idle(State) ->
-    State.
+    end.
 
 %% What is committed from here on goes into the next file of the journal. Linked, so that there is
 %% never a checkpoint without its owner.
-start_checkpoint(#state{checkpoint = {_, _, _}} = State) -> State;
 start_checkpoint(#state{journal = none} = State) -> State;
-start_checkpoint(#state{checkpoint_after_ms = AfterMs} = State) ->
-    case now_ms() >= AfterMs andalso halley_store:refusing() =:= false of
+start_checkpoint(#state{pace = Pace} = State) ->
+    case halley_store_pace:may_begin(now_ms(), Pace) andalso halley_store:refusing() =:= false of
         true ->
             {_, Started} = begin_checkpoint(State),
             Started;
@@ -359,14 +344,16 @@ start_checkpoint(#state{checkpoint_after_ms = AfterMs} = State) ->
             State
     end.
 
-begin_checkpoint(#state{journal = Journal, journal_bytes = Bytes} = State) ->
+begin_checkpoint(#state{journal = Journal, pace = Pace} = State) ->
     case halley_store_writer:begin_checkpoint(Journal) of
-        {ok, Ref, Pid, Next} -> {ok, State#state{journal = Next, checkpoint = {Ref, Pid, Bytes}}};
+        {ok, Ref, Pid, Next} ->
+            {ok, State#state{journal = Next, checkpoint = {Ref, Pid},
+                             pace = halley_store_pace:begun(Pace)}};
         {error, Reason} -> {{error, Reason}, checkpoint_failed(Reason, State)}
     end.
 
 await_checkpoint(#state{checkpoint = none} = State) -> State;
-await_checkpoint(#state{checkpoint = {Ref, Pid, _}} = State) ->
+await_checkpoint(#state{checkpoint = {Ref, Pid}} = State) ->
     checkpoint_done(checkpoint_result(Ref, Pid), State).
 
 checkpoint_result(Ref, Pid) ->
@@ -379,15 +366,15 @@ checkpoint_now(#state{journal = none} = State) ->
     {{error, halley_store:refusing()}, State};
 checkpoint_now(State) ->
     case begin_checkpoint(State) of
-        {ok, #state{checkpoint = {Ref, Pid, _}} = Begun} ->
+        {ok, #state{checkpoint = {Ref, Pid}} = Begun} ->
             Result = checkpoint_result(Ref, Pid),
             {Result, checkpoint_done(Result, Begun)};
         {{error, _} = Error, Failed} ->
             {Error, Failed}
     end.
 
-checkpoint_done(ok, #state{checkpoint = {_, _, Bytes}} = State) ->
-    State#state{checkpoint = none, journal_bytes = State#state.journal_bytes - Bytes};
+checkpoint_done(ok, #state{pace = Pace} = State) ->
+    State#state{checkpoint = none, pace = halley_store_pace:done(Pace)};
 checkpoint_done({error, Reason}, State) ->
     checkpoint_failed(Reason, State#state{checkpoint = none}).
 
@@ -395,5 +382,5 @@ checkpoint_failed(Reason, State) ->
     ok = halley_metrics:incr(checkpoint_failures),
     ?LOG_WARNING("store: a checkpoint failed: ~ts; nothing is lost, and it is tried again",
                  [halley_store_journal:describe(Reason)]),
-    AfterMs = now_ms() + ?CHECKPOINT_AGAIN_MS,
-    State#state{checkpoint_after_ms = AfterMs, idle_at_ms = AfterMs}.
+    {AfterMs, Pace} = halley_store_pace:failed(now_ms(), State#state.pace),
+    State#state{pace = Pace, idle_at_ms = AfterMs}.
