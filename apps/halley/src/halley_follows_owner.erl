@@ -27,7 +27,7 @@
 -behaviour(gen_server).
 
 -export([start_link/0, new_tables/0]).
--export([count/0, changes/0, epoch/0, checkpoint/0, leave/1, free/1]).
+-export([count/0, changes/0, epoch/0, checkpoint/0, checkpoint_soon/0, leave/1, free/1]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 
 -include_lib("kernel/include/logger.hrl").
@@ -52,7 +52,7 @@
                 waiting_pairs = 0 :: non_neg_integer(),
                 waiting_most = 0 :: non_neg_integer(),
                 pace :: halley_store_pace:pace(),
-                %% When it will have been idle, `infinity' once it has been.
+                %% `infinity' once it has been idle.
                 idle_at_ms = now_ms() + ?IDLE_MS :: integer() | infinity,
                 is_note_due = false :: boolean(),
                 checkpoint = none :: none | {reference(), pid()}}).
@@ -90,7 +90,15 @@ free(Numbers) -> gen_server:call(?MODULE, {free, Numbers}, infinity).
 %% Writes a checkpoint now; returns when that is done. For tests and tools: the owner does it by
 %% itself in time.
 -spec checkpoint() -> ok | {error, term()}.
-checkpoint() -> gen_server:call(?MODULE, checkpoint, infinity).
+checkpoint() ->
+    case gen_server:call(?MODULE, checkpoint, infinity) of
+        {ok, _} -> ok;
+        Error -> Error
+    end.
+
+%% Unless one is on its way, or failed a short while ago.
+-spec checkpoint_soon() -> ok.
+checkpoint_soon() -> gen_server:cast(?MODULE, checkpoint).
 
 -spec init([]) -> {ok, #state{}, timeout()}.
 init([]) ->
@@ -104,8 +112,8 @@ init([]) ->
     ok = add(?CHANGES, 1),
     atomics:put(persistent_term:get(?MODULE), ?COUNT, halley_pages_table:size(halley_following)),
     IsFirst andalso halley_store:damaged() > 0 andalso gen_server:cast(self(), checkpoint),
-    {ok, probed_later(#state{journal = Journal,
-                               pace = halley_store_pace:new(Bytes, now_ms())}), ?IDLE_MS}.
+    Pace = halley_store_pace:new(Bytes, now_ms()),
+    {ok, probed_later(#state{journal = Journal, pace = Pace}), ?IDLE_MS}.
 
 -spec handle_call(#change{} | checkpoint | {leave | free, [halley_ids:user_number()]},
                   gen_server:from(), #state{}) ->
@@ -150,10 +158,8 @@ handle_info(probe, State) -> next(probe(State));
 handle_info(_, State) -> next(State).
 
 %% So that the next start misses nothing of what was written last.
--spec terminate(term(), #state{}) -> ok.
-terminate(_, State) ->
-    _ = noted(State),
-    ok.
+-spec terminate(term(), #state{}) -> term().
+terminate(_, State) -> noted(State).
 
 noted(#state{journal = Journal} = State) ->
     _ = Journal =:= none orelse halley_store_journal:note(Journal),
@@ -173,6 +179,7 @@ free(Numbers, State) ->
     _ = halley_ids:keep(Kept),
     {Durable, InMemory} = lists:partition(fun halley_ids_pages:is_durable/1, lists:usort(Idle)),
     {Written, Next} = free_durable(Durable, State),
+    ok = told(Next),
     ok = halley_ids:free(InMemory ++ Written),
     {length(InMemory) + length(Written), Next}.
 
@@ -189,6 +196,10 @@ free_durable(Numbers, #state{journal = Journal} = State) ->
         false ->
             {[], State}
     end.
+
+told(#state{journal = none}) -> ok;
+told(#state{journal = Journal}) ->
+    halley_store:set_journal(element(2, halley_store_journal:place(Journal))).
 
 %% With nothing that waits.
 committed(#state{waiting = []} = State) -> State;
@@ -256,6 +267,7 @@ commit(Changes, #state{journal = Journal} = State) ->
     Entries = [halley_store_entries:names([{N, halley_ids:name(N)} || N <- Numbers])
                | [halley_store_entries:pairs(C#change.operation, C#change.following)
                   || C <- Changes]],
+    ok = halley_ids_written:put(Numbers),
     case halley_store_journal:append(Entries, Journal) of
         {ok, Bytes, Written} ->
             ok = halley_ids_pages:set_durable(Numbers, true),
@@ -373,7 +385,8 @@ checkpoint_now(State) ->
             {Error, Failed}
     end.
 
-checkpoint_done(ok, #state{pace = Pace} = State) ->
+checkpoint_done({ok, Oldest}, #state{pace = Pace} = State) ->
+    ok = halley_ids:oldest_file(Oldest),
     State#state{checkpoint = none, pace = halley_store_pace:done(Pace)};
 checkpoint_done({error, Reason}, State) ->
     checkpoint_failed(Reason, State#state{checkpoint = none}).

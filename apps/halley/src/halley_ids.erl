@@ -15,6 +15,8 @@
 %%            number still has its name, for whoever has looked it up before.
 %%   free/1   `id_quarantine_ms' later, if nobody wanted it meanwhile: the number is nobody's, and
 %%            the next new id may get it. If it was durable, the journal says so first.
+%%            A number that files of the store may name isn't given before these are gone
+%%            (`halley_ids_waiting'); most visitors' numbers never are named.
 %% In between whoever comes for the id, or comes late with the number, keeps it (`keep/1', and
 %% `intern/1' for the id): so an id never has two numbers, and a number never two ids at a time.
 %%
@@ -25,6 +27,7 @@
 -export([start_link/0, new_tables/0]).
 -export([lookup/1, intern/1, name/1, count/0]).
 -export([leave/1, keep/1, due/1, free/1, leaving/0]).
+-export([oldest_file/1, waiting/0, is_pressing/0]).
 -export([init/1, handle_call/3, handle_cast/2]).
 
 -include_lib("kernel/include/logger.hrl").
@@ -40,11 +43,14 @@
                 leaving = #{} :: #{id() => user_number()},
                 %% Of those that are leaving, the oldest first; kept ones are in it still.
                 order = queue:new() :: queue:queue({SinceMs :: integer(), id(), user_number()}),
+                waiting = halley_ids_waiting:new() :: halley_ids_waiting:waiting(),
                 is_warned = false :: boolean()}).
 
 %% Percent of `ids_max' from which on the log warns.
 -define(WARN_PERCENT, 80).
--define(LEAVING, {?MODULE, leaving}).
+-define(COUNTS, {?MODULE, counts}).
+-define(LEAVING, 1).
+-define(WAITING, 2).
 
 -spec start_link() -> gen_server:start_ret().
 start_link() -> gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
@@ -53,7 +59,8 @@ start_link() -> gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 -spec new_tables() -> ok.
 new_tables() ->
     ok = halley_ids_index:publish(halley_ids_index:new(0)),
-    persistent_term:put(?LEAVING, counters:new(1, [])),
+    persistent_term:put(?COUNTS, counters:new(2, [])),
+    ok = halley_ids_written:new(ids_max()),
     halley_ids_pages:new(ids_max()).
 
 %% Numbers must stay below 2^27, see `halley_pages`.
@@ -115,7 +122,19 @@ free(Numbers) -> gen_server:call(?MODULE, {free, Numbers}, infinity).
 
 %% How many are leaving.
 -spec leaving() -> non_neg_integer().
-leaving() -> counters:get(persistent_term:get(?LEAVING), 1).
+leaving() -> counters:get(persistent_term:get(?COUNTS), ?LEAVING).
+
+%% A checkpoint succeeded: of the store's files that are left, this is the lowest number.
+-spec oldest_file(non_neg_integer()) -> ok.
+oldest_file(Number) -> gen_server:cast(?MODULE, {oldest_file, Number}).
+
+%% How many freed numbers can't be given yet.
+-spec waiting() -> non_neg_integer().
+waiting() -> counters:get(persistent_term:get(?COUNTS), ?WAITING).
+
+%% Whether a checkpoint should be made for these.
+-spec is_pressing() -> boolean().
+is_pressing() -> waiting() > 0 andalso gen_server:call(?MODULE, is_pressing, infinity).
 
 %% --- the owner -----------------------------------------------------------------------------------
 
@@ -129,15 +148,17 @@ init([]) ->
     end, {halley_ids_index:new(Last), []}),
     ok = halley_ids_index:publish(Index),
     ok = halley_directory_leaving:each(fun halley_directory_leaving:stay/1),
-    Holes = lists:sort(Free -- [0]),
-    {ok, told(#state{next = Last + 1, free = Holes, free_count = length(Holes)})}.
+    {Written, Holes} = lists:partition(fun halley_ids_written:is/1, lists:sort(Free -- [0])),
+    Waiting = wait(Written, halley_ids_waiting:new()),
+    {ok, told(#state{next = Last + 1, free = Holes, free_count = length(Holes),
+                     waiting = Waiting})}.
 
--spec handle_call({intern, [id()]} | {leave | keep | free, [user_number()]} | {due, pos_integer()},
-                  gen_server:from(), #state{}) -> {reply, term(), #state{}}.
+-spec handle_call({intern, [id()]} | {leave | keep | free, [user_number()]} | {due, pos_integer()}
+                  | is_pressing, gen_server:from(), #state{}) -> {reply, term(), #state{}}.
 handle_call({intern, Ids}, _, State) ->
     {Unknown, Kept} = kept(Ids, State),
     New = new_ids(Unknown, #{}, []),
-    case length(New) =< Kept#state.free_count + ids_max() - Kept#state.next + 1 of
+    case length(New) =< available(Kept) of
         true ->
             Given = given(New, Kept),
             {reply, {ok, maps:from_list([{Id, lookup(Id)} || Id <- Ids])}, warned(told(Given))};
@@ -167,10 +188,32 @@ handle_call({due, Max}, _, State) ->
     {Due, Left} = due(Max, BeforeMs, State),
     {reply, Due, Left};
 handle_call({free, Numbers}, _, State) ->
-    {reply, ok, told(lists:foldl(fun free_one/2, State, Numbers))}.
+    {Freed, Next} = lists:foldl(fun free_one/2, {[], State}, Numbers),
+    {Written, Unwritten} = lists:partition(fun halley_ids_written:is/1, Freed),
+    Given = given_back(Unwritten, Next),
+    {reply, ok, told(Given#state{waiting = wait(Written, Given#state.waiting)})};
+handle_call(is_pressing, _, #state{waiting = Waiting} = State) ->
+    AgeMs = halley_ids_waiting:age_ms(erlang:monotonic_time(millisecond), Waiting),
+    {reply, halley_ids_waiting:is_pressing(
+              #{count => halley_ids_waiting:count(Waiting), age_ms => AgeMs,
+                available => available(State), ids => count(), ids_max => ids_max(),
+                follows => halley_follows_owner:count()}), State}.
 
--spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
-handle_cast(_, State) -> {noreply, State}.
+-spec handle_cast({oldest_file, non_neg_integer()}, #state{}) -> {noreply, #state{}}.
+handle_cast({oldest_file, Number}, #state{waiting = Waiting} = State) ->
+    {Released, Left} = halley_ids_waiting:release(Number, Waiting),
+    ok = halley_ids_written:clear(Released),
+    {noreply, told(given_back(lists:sort(Released), State#state{waiting = Left}))}.
+
+available(#state{next = Next, free_count = Count}) -> Count + ids_max() - Next + 1.
+
+%% The journal that is written to now, or one after it, has what was said last about these.
+wait(Numbers, Waiting) ->
+    halley_ids_waiting:add(Numbers, halley_store:journal(), erlang:monotonic_time(millisecond),
+                           Waiting).
+
+given_back(Numbers, #state{free = Free, free_count = Count} = State) ->
+    State#state{free = Numbers ++ Free, free_count = Count + length(Numbers)}.
 
 %% Ids that were leaving and don't any more, and the others.
 kept(Ids, #state{leaving = Leaving} = State) when map_size(Leaving) =:= 0 ->
@@ -203,16 +246,15 @@ due(Max, BeforeMs, #state{order = Order, leaving = Leaving} = State, Due) ->
             {Due, State}
     end.
 
-free_one(Number, #state{leaving = Leaving, free = Free, free_count = Count} = State) ->
+free_one(Number, {Freed, #state{leaving = Leaving} = State}) ->
     Id = halley_ids_pages:id(Number),
     case Leaving of
         #{Id := Number} ->
             ok = halley_ids_pages:clear([Number]),
             ok = halley_directory_leaving:stay(Number),
-            State#state{leaving = maps:remove(Id, Leaving), free = [Number | Free],
-                        free_count = Count + 1};
+            {[Number | Freed], State#state{leaving = maps:remove(Id, Leaving)}};
         #{} ->
-            State
+            {Freed, State}
     end.
 
 new_ids([Id | Ids], Seen, New) ->
@@ -234,8 +276,10 @@ given(Ids, #state{next = Next, free = Free, free_count = Count} = State) ->
     ok = halley_ids_index:insert(Named),
     State#state{next = Next + Fresh, free = Left, free_count = Count - length(Again)}.
 
-told(#state{leaving = Leaving} = State) ->
-    ok = counters:put(persistent_term:get(?LEAVING), 1, map_size(Leaving)),
+told(#state{leaving = Leaving, waiting = Waiting} = State) ->
+    Counts = persistent_term:get(?COUNTS),
+    ok = counters:put(Counts, ?LEAVING, map_size(Leaving)),
+    ok = counters:put(Counts, ?WAITING, halley_ids_waiting:count(Waiting)),
     State.
 
 warned(#state{is_warned = IsWarned} = State) ->

@@ -163,14 +163,20 @@ holes(_, <<>>) -> [].
 -spec page_numbers() -> [page_number()].
 page_numbers() -> ets:select(?PAGES, [{{'$1', '_'}, [], ['$1']}]).
 
-%% A page with the durable ids alone; `none' if it has none.
+%% A page with the durable ids alone, and places for numbers that files name all the same, so that
+%% `last/0' is never below these; `none' if it has neither.
 -spec durable_page(page_number()) -> {ok, page()} | none.
 durable_page(PageNumber) ->
     First = PageNumber * ?PLACES,
-    case durable(First, page(PageNumber)) of
-        [] -> none;
-        Names -> {ok, with(Names, First, <<>>, [])}
+    Names = durable(First, page(PageNumber)),
+    case halley_ids_written:last(First, First + ?PLACES - 1) of
+        none when Names =:= [] -> none;
+        none -> {ok, with(Names, First, <<>>, [])};
+        Last -> {ok, with_places(Last - First + 1, with(Names, First, <<>>, []))}
     end.
+
+with_places(Wanted, Page) ->
+    <<Page/binary, 0:(8 * max(0, Wanted - places(Page, 0)))>>.
 
 durable(First, Page) -> [{N, Id} || {Id, N} <- ids(First, Page), is_durable(N)].
 

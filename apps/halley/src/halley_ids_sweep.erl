@@ -3,7 +3,8 @@
 %% Once a second it looks at a slice of all numbers, so that it is round in some minutes, and asks
 %% the owner of the follows to let those leave that are nobody's session and in no follow
 %% (`halley_ids' says what leaving is); and to free those that left `id_quarantine_ms' ago. It
-%% decides nothing: the owner looks again.
+%% decides nothing: the owner looks again. And it asks for a checkpoint where freed numbers wait for
+%% one and nothing else would make it (`halley_ids_waiting').
 %%
 %% Anything that holds a number for longer than the quarantine must be known to
 %% `halley_directory', to the follows or to `halley_groups_table'.
@@ -47,6 +48,7 @@ init([]) ->
 handle_call(round, _, State) ->
     ok = free(),
     _ = slice(1, halley_ids_pages:last()),
+    ok = press(),
     {reply, ok, State}.
 
 -spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
@@ -68,6 +70,7 @@ handle_info(_, State) ->
 looked(Next) ->
     try
         ok = free(),
+        ok = press(),
         slice(Next)
     catch
         exit:{_, {gen_server, call, _}} -> Next
@@ -80,6 +83,12 @@ free() ->
         Due ->
             ok = halley_closings:forget(Due),
             halley_metrics:incr(ids_freed, halley_follows_owner:free(Due))
+    end.
+
+press() ->
+    case halley_ids:is_pressing() of
+        true -> halley_follows_owner:checkpoint_soon();
+        false -> ok
     end.
 
 slice(Next) ->

@@ -133,6 +133,10 @@ gauges_table() ->
      {ids_leaving, "halley_ids_leaving",
       "Ids that nothing refers to and whose numbers are given again soon",
       fun halley_ids:leaving/0},
+     {ids_waiting, "halley_ids_waiting",
+      "Freed user numbers that aren't given again before two checkpoints of the follows have "
+      "succeeded",
+      fun halley_ids:waiting/0},
      {follows, "halley_follows", "Follows stored", fun halley_follows:count/0},
      {store_refusing, "halley_store_refusing",
       "1 while the store takes no changes of follows: its disk refuses, or data.dir was moved",

@@ -12,6 +12,7 @@
 
 -export([open_data_dir/0, recover/0, close/0, directory/0, recovered/0, damaged/0]).
 -export([refusing/0, set_refusing/1, reason/1]).
+-export([journal/0, set_journal/1]).
 -export_type([refusal/0]).
 
 %% `disk_full': there is no room. `failed': the disk refuses for another reason.
@@ -35,7 +36,11 @@ recover() ->
 
 recover(Dir) ->
     case halley_store_recovery:recover(Dir) of
-        {ok, Recovered} -> persistent_term:put({?MODULE, recovered}, Recovered);
+        {ok, Recovered} ->
+            ok = set_journal(case Recovered of empty -> 1; #{number := Number} -> Number end),
+            %% What was freed since the older checkpoint isn't told by the newer one.
+            ok = halley_ids_written:put_up_to(halley_ids_pages:last()),
+            persistent_term:put({?MODULE, recovered}, Recovered);
         {error, _} = Error -> Error
     end.
 
@@ -63,6 +68,14 @@ refusing() -> persistent_term:get({?MODULE, refusing}, false).
 
 -spec set_refusing(false | refusal()) -> ok.
 set_refusing(Refusal) -> persistent_term:put({?MODULE, refusing}, Refusal).
+
+%% The number of the journal file that is written to, as far as it matters to numbers that were
+%% freed: it was no later when the last of them was.
+-spec journal() -> non_neg_integer().
+journal() -> persistent_term:get({?MODULE, journal}).
+
+-spec set_journal(non_neg_integer()) -> ok.
+set_journal(Number) -> persistent_term:put({?MODULE, journal}, Number).
 
 -spec reason(term()) -> refusal().
 reason(enospc) -> disk_full;

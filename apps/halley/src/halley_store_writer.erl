@@ -70,10 +70,12 @@ probe(Journal) ->
     halley_store_journal:probe(Journal).
 
 %% The journal goes on in its next file; a process that is linked to the caller writes everything
-%% before that, and sends `{checkpoint, Ref, ok | {error, Reason}}'.
+%% before that, and sends `{checkpoint, Ref, {ok, Oldest} | {error, Reason}}'; `Oldest' is the
+%% lowest number of the files that are left then, 0 where that isn't certain. A journal without a
+%% group gets no next file, but where numbers wait for older files to go.
 -spec begin_checkpoint(journal()) -> {ok, reference(), pid(), journal()} | {error, term()}.
 begin_checkpoint(Journal) ->
-    Begun = case halley_store_journal:is_empty(Journal) of
+    Begun = case halley_store_journal:is_empty(Journal) andalso halley_ids:waiting() =:= 0 of
         true -> {ok, Journal};
         false -> halley_store_journal:rotate(Journal)
     end,
@@ -93,20 +95,35 @@ checkpoint({Store, Number, Sequence}) ->
     case halley_store_checkpoint:write(Dir, Store, Number, Sequence) of
         {ok, _} ->
             ok = delete_older(Dir),
-            halley_store_compaction:run_if_wasteful();
+            ok = halley_store_compaction:run_if_wasteful(),
+            {ok, oldest(Dir)};
         {error, _} = Error ->
             Error
     end.
 
 delete_older(Dir) ->
-    {ok, Names} = file:list_dir(Dir),
-    Checkpoints = halley_store_journal:numbers("checkpoint-", Names),
+    {Checkpoints, Journals} = files(Dir),
     case lists:reverse(Checkpoints) of
         [_, Before | Older] ->
-            Journals = [N || N <- halley_store_journal:numbers("journal-", Names), N < Before],
             halley_store_file:remove(
               Dir, [filename:basename(halley_store_checkpoint:path(Dir, N)) || N <- Older]
-                  ++ [filename:basename(halley_store_journal:path(Dir, N)) || N <- Journals]);
+                  ++ [filename:basename(halley_store_journal:path(Dir, N))
+                      || N <- Journals, N < Before]);
         _ ->
             ok
     end.
+
+%% A file that couldn't be deleted counts, and one that may come back after a loss of power.
+oldest(Dir) ->
+    case halley_data_dir:sync_directory(Dir) of
+        ok ->
+            {Checkpoints, Journals} = files(Dir),
+            lists:min(Checkpoints ++ Journals);
+        {error, _} ->
+            0
+    end.
+
+files(Dir) ->
+    {ok, Names} = file:list_dir(Dir),
+    {halley_store_journal:numbers("checkpoint-", Names),
+     halley_store_journal:numbers("journal-", Names)}.

@@ -96,7 +96,9 @@ names_survive_gaps(Config) ->
     halley_store_helper:reopen(proplists:get_value(sup, Config), proplists:get_value(dir, Config)),
     ?assertEqual({10, 990}, {halley_ids:lookup(<<"10">>), halley_ids:lookup(<<"990">>)}),
     ?assertEqual(undefined, halley_ids:lookup(<<"500">>)),
-    %% The lowest that is nobody's.
+    %% The lowest that is nobody's, once it is certain that no file names it.
+    ?assertEqual({ok, [991]}, halley_ids:intern([<<"late">>])),
+    [ok = halley_follows_owner:checkpoint() || _ <- [first, second]],
     ?assertEqual({ok, [1]}, halley_ids:intern([<<"500">>])),
     {ok, _} = halley_follows:follow([{<<"500">>, <<"990">>}]),
     ?assertEqual({[<<"500">>, <<"10">>], done}, halley_follows:followers(<<"990">>, start, 5)).
