@@ -18,13 +18,17 @@
 -define(IDLE_SHARE, 8).
 %% A journal this many times too large waits for the checkpoint that is on its way.
 -define(JOURNAL_OVERRUN, 4).
-%% How long after a checkpoint that failed the next one may begin.
+%% How long after a checkpoint that failed the next one may begin: twice as long for each failure in
+%% a row, as each may have written all that there is, up to the second one.
 -define(AGAIN_MS, 30000).
+-define(AGAIN_MS_MAX, 960000).
 
 -record(pace, {%% Of the journal, since the last checkpoint.
                bytes :: non_neg_integer(),
                %% Of these, those that the checkpoint on its way makes up for.
                covered = none :: none | non_neg_integer(),
+               %% How long to wait after the next failure.
+               again_ms = ?AGAIN_MS :: pos_integer(),
                after_ms :: integer()}).
 -opaque pace() :: #pace{}.
 
@@ -61,10 +65,11 @@ begun(#pace{bytes = Bytes} = Pace) -> Pace#pace{covered = Bytes}.
 
 -spec done(pace()) -> pace().
 done(#pace{bytes = Bytes, covered = Covered} = Pace) when is_integer(Covered) ->
-    Pace#pace{bytes = Bytes - Covered, covered = none}.
+    Pace#pace{bytes = Bytes - Covered, covered = none, again_ms = ?AGAIN_MS}.
 
 %% It failed, or couldn't begin. Gives when the next one may begin.
 -spec failed(NowMs :: integer(), pace()) -> {AfterMs :: integer(), pace()}.
-failed(NowMs, Pace) ->
-    AfterMs = NowMs + ?AGAIN_MS,
-    {AfterMs, Pace#pace{covered = none, after_ms = AfterMs}}.
+failed(NowMs, #pace{again_ms = AgainMs} = Pace) ->
+    AfterMs = NowMs + AgainMs,
+    {AfterMs, Pace#pace{covered = none, after_ms = AfterMs,
+                        again_ms = min(?AGAIN_MS_MAX, 2 * AgainMs)}}.
