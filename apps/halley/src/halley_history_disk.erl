@@ -38,7 +38,8 @@
                is_checked = true :: boolean(),     % that what was written is where it should be
                noted = true :: boolean(),          % that the last sync was done
                ids = [] :: [pos_integer()],        % written since the last sync, id chosen
-               lost = [] :: [halley_history:range()]}). % to be written as soon as it is possible
+               lost = [] :: [halley_history:range()],  % to be written as soon as it is possible
+               telling = [] :: [halley_history:range()]}). % written, and not yet on disk
 -opaque disk() :: #disk{}.
 -type packed() :: #packed{}.
 -type failure() :: {error, term(), disk()}.
@@ -116,8 +117,8 @@ write(Packed, Write, Dirty, Disk = #disk{file = File, current = #{bytes := Posit
     case Write(File, Position, [Prefix | [Record || #packed{record = Record} <- Packed]]) of
         ok ->
             Written = written(Packed, Position + PrefixBytes,
-                              Disk#disk{lost = [], placed = Placed, dirty = Dirty,
-                                        is_checked = false}),
+                              (told(Disk))#disk{placed = Placed, dirty = Dirty,
+                                                is_checked = false}),
             {ok, Written#disk{noted = Dirty andalso Disk#disk.noted}};
         {error, Reason} ->
             {error, Reason, cut(Dirty, Reason, Disk)}
@@ -128,6 +129,9 @@ write(Packed, Write, Dirty, Disk = #disk{file = File, current = #{bytes := Posit
 cut(false, Reason, Disk) when Reason =/= enospc, Reason =/= edquot -> leave(cut(Disk));
 cut(_, _, Disk) -> cut(Disk).
 
+told(Disk = #disk{lost = Lost, telling = Telling}) ->
+    Disk#disk{lost = [], telling = Lost ++ Telling}.
+
 record_bytes(Packed) -> lists:foldl(fun(#packed{bytes = Bytes}, Sum) -> Bytes + Sum end, 0, Packed).
 
 %% What is due before the records: ranges that could not be written, and how far seqs have come.
@@ -136,13 +140,12 @@ prefix(Disk = #disk{store = Store, highest = Highest, placed = Placed,
     {Lost, LostBytes} = halley_history_record:lost(Store, Disk#disk.lost),
     case Position - Placed >= ?PLACE_BYTES of
         true ->
-            {Place, Bytes} = halley_history_record:place(Store, Highest, now_ms()),
+            {Place, Bytes} = halley_history_record:place(Store, Highest,
+                                                         erlang:system_time(millisecond)),
             {[Lost, Place], LostBytes + Bytes, Position};
         false ->
             {Lost, LostBytes, Placed}
     end.
-
-now_ms() -> erlang:system_time(millisecond).
 
 %% Readers look no further than the written position: it is there before the first entry is.
 written(Packed, Position, Disk = #disk{current = Current, ids = Ids, segments = Segments}) ->
@@ -237,10 +240,8 @@ is_dirty(#disk{dirty = Dirty}) -> Dirty.
 
 %% Returns when all that was written is on disk, and where it can be found.
 -spec sync(disk()) -> {ok, disk()} | failure().
-sync(Disk = #disk{dirty = false, is_checked = true}) ->
-    {ok, Disk};
-sync(Disk = #disk{dirty = false}) ->
-    check(Disk);
+sync(Disk = #disk{dirty = false, is_checked = true}) -> {ok, Disk};
+sync(Disk = #disk{dirty = false}) -> check(Disk);
 sync(Disk = #disk{file = File}) ->
     case halley_history_segment:sync(File) of
         ok -> check(Disk#disk{dirty = false, noted = false});
@@ -248,17 +249,18 @@ sync(Disk = #disk{file = File}) ->
     end.
 
 check(Disk = #disk{file = none}) ->
-    {ok, Disk#disk{ids = []}};
+    {ok, Disk#disk{ids = [], telling = []}};
 check(Disk = #disk{dir = Dir, place = Place, current = #{number := Number}}) ->
     case halley_history_home:check(Dir, Number, Place) of
-        ok -> {ok, Disk#disk{is_checked = true, ids = []}};
+        ok -> {ok, Disk#disk{is_checked = true, ids = [], telling = []}};
         {error, Reason} -> unsound(Reason, Disk)
     end.
 
-%% Who chose an id for what was written may publish it again.
-unsound(Reason, Disk) ->
-    lists:foreach(fun halley_history_index:forget_id/1, Disk#disk.ids),
-    {error, Reason, (leave(Disk))#disk{ids = []}}.
+%% Who chose an id may publish it again, and what was said of lost ranges is said again.
+unsound(Reason, Disk = #disk{ids = Ids, telling = Telling}) ->
+    lists:foreach(fun halley_history_index:forget_id/1, Ids),
+    Lost = lists:foldl(fun halley_history_retention:merge/2, Disk#disk.lost, Telling),
+    {error, Reason, (leave(Disk))#disk{ids = [], lost = Lost, telling = []}}.
 
 %% Notes what is on disk. Not a part of `sync/1', so that who waits for that doesn't wait for this.
 -spec note(disk()) -> disk().
@@ -266,8 +268,7 @@ note(Disk = #disk{noted = false, dirty = false, ledger = Ledger, highest = Highe
                   current = #{number := Number, bytes := Bytes}}) ->
     Noted = halley_history_ledger:synced(Ledger, Number, Bytes, Highest),
     Disk#disk{noted = true, ledger = Noted};
-note(Disk) ->
-    Disk.
+note(Disk) -> Disk.
 
 %% Events of these seqs are not in the files. Said by a record as soon as one can be written.
 -spec lose(halley_history:range(), disk()) -> disk().
@@ -290,8 +291,8 @@ probe(Disk = #disk{file = File, current = Current = #{bytes := Position}}) ->
         ok ->
             ok = halley_history_words:add(bytes, Bytes),
             ok = halley_history_words:put(position, End),
-            Probed = Disk#disk{current = Current#{bytes := End}, lost = [], dirty = true,
-                               placed = Placed},
+            Probed = (told(Disk))#disk{current = Current#{bytes := End}, dirty = true,
+                                       placed = Placed},
             case sync(cut(Probed)) of
                 {ok, Synced} -> renew(Synced);
                 Error -> Error
