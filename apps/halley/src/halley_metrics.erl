@@ -105,6 +105,8 @@ refusals_table() ->
         {sessions_replaced, "halley_sessions_over_limit_total{done=\"replaced\"}", counter,
          "Sessions that were one too many for their user, by what was done: the new one was "
          "refused, or the oldest replaced"},
+        {sessions_gone, "halley_sessions_gone_total", counter,
+         "Sessions refused with 503 as their user's number was given back just then"},
         {too_many_follows, "halley_follows_refused_total{reason=\"too_many_follows\"}", counter,
          "Follows refused, by reason: their users follow as many as they may, or, whole requests, "
          "the store takes no changes"},

@@ -25,6 +25,8 @@
 
 -define(RETRY_AFTER_S, 5).
 -define(TOO_MANY, <<"too_many_sessions: this user has as many sessions as it may">>).
+-define(GONE, <<"unavailable: this user was just being forgotten; try again">>).
+-define(GONE_RETRY_AFTER_S, 1).
 -define(OPENED_MAX, 16384).          % per frame: OPEN's entries are smaller than OPENED's
 %% The slots of a worker's table (2.4).
 -define(SESSIONS_MAX, (1 bsl 24)).
@@ -64,12 +66,14 @@ open(Opening, #sessions{writer = Writer, replays = Replays} = Sessions) ->
             in_parts(Waiting, fun(Part) -> send({opened, <<>>, Part}, Writer) end),
             Waiting =:= [] orelse
                 halley_edge_replays:add(Replays, replays(Behind, maps:from_list(Waiting))),
-            Entered = [Session || {Conn, _} = Session <- Live,
-                                  enter_one(Session, rule(Conn, Polls), Next) =:= ok],
+            Outcomes = [{Session, enter_one(Session, rule(Conn, Polls), Next)}
+                        || {Conn, _} = Session <- Live],
+            Entered = [Session || {Session, ok} <- Outcomes],
             in_parts(Entered, fun(Part) -> halley_edge_writer:opened(Writer, Part) end),
-            TooMany = [too_many(Conn) || {Conn, _} <- (Live -- Entered) ++ (Returning -- Waiting)],
+            NotEntered = [not_entered(Why, Conn) || {{Conn, _}, Why} <- Outcomes, Why =/= ok]
+                ++ [not_entered(full, Conn) || {Conn, _} <- Returning -- Waiting],
             lists:foreach(fun(Refusal) -> send(Refusal, Writer) end,
-                          Refused ++ AlsoRefused ++ TooMany),
+                          Refused ++ AlsoRefused ++ NotEntered),
             {ok, Next#sessions{open = Next#sessions.open + length(Entered)}}
     end.
 
@@ -141,7 +145,10 @@ replays(Behind, Numbers) ->
 enter_one({Conn, Number}, Rule, #sessions{slot = Slot}) ->
     case halley_sessions:open(Number, {link, Slot, Conn}, Rule) of
         ok -> halley_groups:changed(Number);
-        NotOpen -> NotOpen
+        full -> full;
+        gone ->
+            ok = halley_metrics:incr(sessions_gone),
+            gone
     end.
 
 in_parts([], _) ->
@@ -195,13 +202,15 @@ reason(8) -> token_expired.
 -spec enter([halley_edge_codec:conn()], sessions()) -> sessions().
 enter(Conns, #sessions{slot = Slot, held = Held, replays = Replays} = Sessions) ->
     Entering = maps:to_list(maps:with(Conns, Held)),
-    {In, TooMany} = lists:partition(fun({Conn, {Number, Rule}}) ->
-        enter_one({Conn, Number}, Rule, Sessions) =:= ok
-    end, Entering),
-    TooMany =:= [] orelse
-        halley_links:close_sessions(Slot, [Conn || {Conn, _} <- TooMany], ?TOO_MANY),
-    ok = halley_edge_replays:entered(Replays, [Conn || {Conn, _} <- In]),
-    lists:foldl(fun({Conn, _}, S) ->
+    Outcomes = [{Conn, enter_one({Conn, Number}, Rule, Sessions)}
+                || {Conn, {Number, Rule}} <- Entering],
+    lists:foreach(fun({Outcome, Reason}) ->
+        Refused = [Conn || {Conn, Its} <- Outcomes, Its =:= Outcome],
+        Refused =:= [] orelse halley_links:close_sessions(Slot, Refused, Reason)
+    end, [{full, ?TOO_MANY}, {gone, ?GONE}]),
+    In = [Conn || {Conn, ok} <- Outcomes],
+    ok = halley_edge_replays:entered(Replays, In),
+    lists:foldl(fun(Conn, S) ->
         #sessions{open = Open, entered = Entered} = Next = release(Conn, S),
         Next#sessions{open = Open + 1, entered = Entered#{Conn => []}}
     end, Sessions, In).
@@ -255,9 +264,13 @@ one_by_one([{Conn, User} | Rest], New, Full) ->
 bad_id(Conn, Reason) ->
     {refused, Conn, 400, 0, <<"bad_user">>, halley_id:explain(Reason)}.
 
-too_many(Conn) ->
+not_entered(full, Conn) ->
     {refused, Conn, 429, ?RETRY_AFTER_S, <<"too_many_sessions">>,
-     <<"this user has as many sessions as it may; close one first">>}.
+     <<"this user has as many sessions as it may; close one first">>};
+%% Its id was given back between the look-up and now: nobody has too many of anything.
+not_entered(gone, Conn) ->
+    {refused, Conn, 503, ?GONE_RETRY_AFTER_S, <<"unavailable">>,
+     <<"this user was just being forgotten, as nobody had used it; try again">>}.
 
 full(Conn) ->
     {refused, Conn, 503, ?RETRY_AFTER_S, <<"too_many_users">>,

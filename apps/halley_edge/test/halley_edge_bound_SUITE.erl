@@ -19,7 +19,7 @@ all() ->
      over_two_links, an_edge_that_closes_nothing, a_poll_pushes_nobody_out,
      a_poll_that_returns_pushes_nobody_out, one_poll_after_the_other,
      those_that_return_are_counted, once_they_entered_they_count_once, too_many_return,
-     processes_are_sessions,
+     processes_are_sessions, given_back_meanwhile,
      a_single_session_costs_no_row].
 
 init_per_testcase(Case, Config) ->
@@ -202,6 +202,26 @@ too_many_return(Config) ->
     ?assertMatch({refused, 12, 429, _, <<"too_many_sessions">>, _}, next(Edge, refused)),
     {replay, 11, 8, _, _, _} = next(Edge, replay),
     ?assertEqual([1, 2, 11], conns()).
+
+%% http.md 13.6: the number of its id was given back after it was looked up. Nobody is told that
+%% there are too many sessions, and it is worth another try at once.
+given_back_meanwhile(Config) ->
+    [Edge] = edges(Config, 1),
+    ok = meck:new(halley_sessions, [passthrough, no_link]),
+    ok = meck:expect(halley_sessions, open, fun(_, {link, _, 2}, _) -> gone;
+                                               (Number, Session, Rule) ->
+                                                   meck:passthrough([Number, Session, Rule])
+                                            end),
+    try
+        open(Edge, [1, 2, 3]),
+        {refused, 2, 503, RetryAfter, <<"unavailable">>, Why} = next(Edge, refused),
+        ?assert(RetryAfter > 0),
+        ?assertMatch({match, _}, re:run(Why, "try again")),
+        ?assertEqual([1, 3], conns())
+    after
+        meck:unload(halley_sessions)
+    end,
+    ?assertEqual(1, halley_edge_helper:counted("halley_sessions_gone_total")).
 
 processes_are_sessions(Config) ->
     [Edge] = edges(Config, 1),
