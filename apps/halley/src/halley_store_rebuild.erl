@@ -202,8 +202,11 @@ journal(N, Path, Headers, State0) ->
                 #{sequence := Sequence} -> skipped(Sequence, State0);
                 none -> State0
             end,
-    case halley_store_salvage:journal(Path, expected(journal, N, Headers, State), fun group/3,
-                                      State) of
+    Last = last_sequence(N + 1, Headers, State),
+    Group = fun(Sequence, Entries, Acc) when Sequence =< Last -> group(Sequence, Entries, Acc);
+               (_, _, Acc) -> Acc
+            end,
+    case halley_store_salvage:journal(Path, expected(journal, N, Headers, State), Group, State) of
         {ok, #{holes := Holes, bytes := Bytes}, Read} ->
             Damaged = [Hole || {_, To} = Hole <- Holes, To < Bytes],
             Named = damaged_header(journal, N, Path, Headers, Read),
@@ -213,6 +216,15 @@ journal(N, Path, Headers, State0) ->
             end;
         {error, Reason} ->
             found(Path, "~ts", [halley_store_journal:describe(Reason)], State)
+    end.
+
+%% Of the groups before the files with this number. Groups behind it in the file before failed, may
+%% have reached the disk all the same, and others have their sequences.
+last_sequence(N, Headers, #state{store = Store}) ->
+    case Headers of
+        #{{journal, N} := #{store := Store, sequence := Sequence}} -> Sequence;
+        #{{checkpoint, N} := #{store := Store, sequence := Sequence}} -> Sequence;
+        #{} -> infinity
     end.
 
 %% All up to this sequence was on disk. Two lost groups may have freed a number that nothing refers

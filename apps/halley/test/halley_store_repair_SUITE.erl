@@ -7,6 +7,7 @@
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2,
          end_per_testcase/2]).
 -export([damages/1, many_damages/1, one_direction/1, unreadable_in_both/1, a_hole_in_the_journal/1,
+         a_group_that_failed/1,
          a_number_that_changed_hands/1,
          a_number_that_changed_hands_unseen/1, an_older_copy/1, a_whole_store/1, a_damaged_note/1,
          nothing_left/1, a_full_disk/1, cut_short/1, of_two_stores/1, while_a_brain_runs/1]).
@@ -20,7 +21,7 @@ suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [damages, many_damages, one_direction, unreadable_in_both, a_hole_in_the_journal,
-     a_number_that_changed_hands, a_number_that_changed_hands_unseen, an_older_copy,
+     a_group_that_failed, a_number_that_changed_hands, a_number_that_changed_hands_unseen, an_older_copy,
      a_whole_store, a_damaged_note, nothing_left, a_full_disk, cut_short, of_two_stores,
      while_a_brain_runs].
 
@@ -193,6 +194,39 @@ a_hole_in_the_journal(Config) ->
     ?assertEqual([], Found -- Pairs),
     ?assertEqual([], names(Found) -- Names),
     halley_store_helper:close(Sup).
+
+%% Its sync failed and it couldn't be cut off: the next file says where the one before it ends.
+a_group_that_failed(Config) ->
+    Dir = filename:join(proplists:get_value(dir, Config), "store"),
+    Folder = filename:join(Dir, "follows"),
+    Sup = halley_store_helper:open(Dir),
+    {ok, _} = halley_follows:follow([{<<"ann">>, <<"payroll">>}, {<<"carl">>, <<"news">>}]),
+    [Ann, Payroll, Carl, News] = [halley_ids:lookup(Id) || Id <- [<<"ann">>, <<"payroll">>,
+                                                                  <<"carl">>, <<"news">>]],
+    halley_store_helper:close(Sup),
+    {ok, First, _} = halley_store_journal:open(Folder, 1),
+    {Store, 1, Sequence} = halley_store_journal:place(First),
+    End = filelib:file_size(halley_store_journal:path(Folder, 1)),
+    Add = fun(User, Subject, Journal) ->
+        Pair = halley_pages:pack([halley_pages:key(User, Subject)]),
+        {ok, Bytes, Next} =
+            halley_store_journal:append([halley_store_entries:pairs(add, Pair)], Journal),
+        {Bytes, Next}
+    end,
+    {_, Failed} = Add(Carl, Payroll, First),
+    ok = halley_store_journal:close(Failed),
+    {ok, Second} = halley_store_journal:create(Folder, Store, {2, Sequence, End}),
+    {_, Third} = Add(Ann, News, Second),
+    Path = halley_store_journal:path(Folder, 2),
+    At = filelib:file_size(Path),
+    {_, Fourth} = Add(Ann, Carl, Third),
+    {_, Last} = Add(News, Carl, Fourth),
+    ok = halley_store_journal:close(Last),
+    ok = damage(flip, (At + 20.5) / filelib:file_size(Path), Path, none),
+    {ok, {repaired, _, #{missing := [{_, _}]}, _}} = repair(Dir, false),
+    _ = halley_store_helper:open(Dir),
+    ?assertEqual([{<<"ann">>, <<"news">>}, {<<"ann">>, <<"payroll">>}, {<<"carl">>, <<"news">>},
+                  {<<"news">>, <<"carl">>}], lists:sort(agree())).
 
 %% Ann's number is given back and becomes Bob's. First, the group in which she unfollowed is lost.
 a_number_that_changed_hands(Config) ->
