@@ -21,7 +21,8 @@ suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [damages, many_damages, one_direction, unreadable_in_both, a_hole_in_the_journal,
-     a_group_that_failed, a_number_that_changed_hands, a_number_that_changed_hands_unseen, an_older_copy,
+     a_group_that_failed, a_number_that_changed_hands, a_number_that_changed_hands_unseen,
+     an_older_copy,
      a_whole_store, a_damaged_note, nothing_left, a_full_disk, cut_short, of_two_stores,
      while_a_brain_runs].
 
