@@ -102,7 +102,7 @@ syncs() ->
 
 entry(N) ->
     Subject = integer_to_binary(N),
-    Shard = halley_shard:of_subject(Subject),
+    Shard = halley_shards:of_subject(Subject),
     Seq = halley_history:draw(Shard),
     Id = <<"m1n2b3v4-", (integer_to_binary(Seq, 36))/binary>>,
     Data = binary:copy(<<"7">>, ?DATA_BYTES),
@@ -174,7 +174,7 @@ fill_from(From, To) ->
          {Shard, Entry} = entry(N rem ?SUBJECTS),
          halley_history:append(Shard, [Entry], none)
      end || N <- lists:seq(From, min(To, From + 9999))],
-    [halley_history:mark(Shard) || Shard <- lists:seq(1, halley_shard:count())],
+    [halley_history:mark(Shard) || Shard <- lists:seq(1, halley_shards:count())],
     ok = halley_history:await(halley_history:heads(), 60000),
     fill_from(From + 10000, To).
 
@@ -199,7 +199,7 @@ reads() ->
 chain(_, Up, Up) ->
     [];
 chain(Subject, After, Up) ->
-    {Seqs, To, _} = halley_history:stretch(halley_shard:of_subject(Subject), Subject, After, Up),
+    {Seqs, To, _} = halley_history:stretch(halley_shards:of_subject(Subject), Subject, After, Up),
     Seqs ++ chain(Subject, To, Up).
 
 %% In a process of its own, as replays are: a large heap would be collected again and again.

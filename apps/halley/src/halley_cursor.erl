@@ -22,7 +22,6 @@
 -export([encode/3, decode/1, lacks_since_ms/1]).
 -export_type([token/0, vector/0, seq/0, store/0]).
 
--define(SHARDS, 8).
 -define(PART, 1).
 -define(TOKEN_BYTES_MAX, 255).
 -define(SEQ_MAX, 16#FFFFFFFFFFFF).
@@ -108,7 +107,7 @@ four(X, Acc) ->
 decode(Token) when byte_size(Token) =< ?TOKEN_BYTES_MAX, byte_size(Token) rem 4 =:= 0 ->
     case bytes(Token, <<>>) of
         <<?PART, Store:32, Seconds:32, Max:48, Others, Rest/binary>> ->
-            part(Token, Store, Seconds, vector(Others, Max, Rest, ?SHARDS, []));
+            part(Token, Store, Seconds, vector(Others, Max, Rest, halley_shards:count(), []));
         _ ->
             error
     end;

@@ -18,7 +18,7 @@
 
 -type id() :: binary().
 -type event() :: #{id := id(), subject := binary(),
-                   shard := halley_shard:index(),
+                   shard := halley_shards:index(),
                    seq := halley_cursor:seq(),
                    at := integer(),                % milliseconds since the epoch
                    wire := wire(),
@@ -27,7 +27,7 @@
 %% The item of link.md 2.2, its cursor empty: 30 bytes of numbers, then the JSON text.
 -type wire() :: binary().
 %% What a link needs of an event.
--type delivery() :: {halley_shard:index(), halley_cursor:seq(), wire()}.
+-type delivery() :: {halley_shards:index(), halley_cursor:seq(), wire()}.
 -opaque draft() :: {Id :: id() | generated, Subject :: binary(), SubjectJson :: binary(),
                    Data :: binary()}.
 %% What the ids that are generated for a store's events begin with.
@@ -52,7 +52,7 @@ id_prefix(Store) ->
     <<(integer_to_binary(Store, 36))/binary, $->>.
 
 %% The event, at its place in the order of its shard.
--spec event(draft(), id_prefix(), {halley_shard:index(), halley_cursor:seq()}, At :: integer()) ->
+-spec event(draft(), id_prefix(), {halley_shards:index(), halley_cursor:seq()}, At :: integer()) ->
     event().
 event({generated, Subject, SubjectJson, Data}, Prefix, {_, Seq} = Place, At) ->
     Id = <<Prefix/binary, (integer_to_binary(Seq, 36))/binary>>,

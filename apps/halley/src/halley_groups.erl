@@ -36,7 +36,7 @@
 
 -record(fill, {subject :: user_number(), filling :: halley_groups_table:filling()}).
 -record(state, {
-    groups = #{} :: #{user_number() => halley_shard:index()},
+    groups = #{} :: #{user_number() => halley_shards:index()},
     %% Those whose filling has yet to begin, the next one first.
     waiting = [] :: [user_number()],
     %% `full': for want of room.
@@ -48,7 +48,7 @@
 -spec new() -> ok.
 new() ->
     ok = halley_groups_table:new(),
-    persistent_term:put(?MEMBERS, atomics:new(halley_shard:count(), [{signed, false}])),
+    persistent_term:put(?MEMBERS, atomics:new(halley_shards:count(), [{signed, false}])),
     halley_groups_marks:new().
 
 -spec start_link() -> gen_server:start_ret().
@@ -120,13 +120,13 @@ crowd(Subject, Followers) ->
     end.
 
 %% A shard was started, and has no groups.
--spec shard_started(halley_shard:index()) -> ok.
+-spec shard_started(halley_shards:index()) -> ok.
 shard_started(Shard) ->
     ok = members(Shard, 0),
     gen_server:cast(?MODULE, {shard_started, Shard}).
 
 %% The members of all groups of a shard.
--spec members(halley_shard:index(), non_neg_integer()) -> ok.
+-spec members(halley_shards:index(), non_neg_integer()) -> ok.
 members(Shard, Members) ->
     atomics:put(persistent_term:get(?MEMBERS), Shard, Members).
 
@@ -136,7 +136,7 @@ info() ->
     Members = persistent_term:get(?MEMBERS),
     #{groups => halley_groups_table:size(), marks => halley_groups_marks:count(),
       members => lists:sum([atomics:get(Members, Shard)
-                            || Shard <- lists:seq(1, halley_shard:count())])}.
+                            || Shard <- lists:seq(1, halley_shards:count())])}.
 
 %% The subjects that are groups or are to be, and how far each is filled.
 -spec list() -> [{user_number(), filled | filling}].
@@ -250,7 +250,7 @@ weigh(Subject, Followers, #state{groups = Groups} = State) ->
     end.
 
 start(Subject, #state{groups = Groups} = State) ->
-    Shard = halley_shard:of_subject(halley_ids:name(Subject)),
+    Shard = halley_shards:of_subject(halley_ids:name(Subject)),
     again([Subject], State#state{groups = Groups#{Subject => Shard}}).
 
 stop(Subject, #state{groups = Groups, waiting = Waiting, fill = Fill} = State) ->

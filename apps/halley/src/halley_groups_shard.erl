@@ -43,7 +43,7 @@
 -opaque groups() :: #{user_number() => #group{}}.
 
 %% What a shard begins with. Groups of another one of this index, which died, have ended.
--spec new(halley_shard:index()) -> groups().
+-spec new(halley_shards:index()) -> groups().
 new(Shard) ->
     _ = [ok = stop(Subject) || {Subject, S, _} <- halley_groups_table:list(), S =:= Shard],
     #{}.

@@ -23,7 +23,7 @@
 
 -type user_number() :: halley_id:user_number().
 -type filling() :: integer().
--type row() :: {Subject :: user_number(), halley_shard:index(), filling()}.
+-type row() :: {Subject :: user_number(), halley_shards:index(), filling()}.
 
 -define(TABLE, ?MODULE).
 

@@ -47,12 +47,12 @@ new() ->
 
 %% The next seq; the shard's head moves to it. Only the shard itself may call it, and before it
 %% looks up who is online.
--spec draw(halley_shard:index()) -> seq().
+-spec draw(halley_shards:index()) -> seq().
 draw(Shard) -> halley_history_words:draw(Shard).
 
 %% Moves the shard's head to what all shards have drawn, and tells the log, so that a quiet
 %% shard's part of the vectors doesn't grow old. Only the shard itself may call it.
--spec mark(halley_shard:index()) -> seq().
+-spec mark(halley_shards:index()) -> seq().
 mark(Shard) ->
     case halley_history_words:mark(Shard) of
         {moved, Seq} ->
@@ -110,19 +110,19 @@ refusing() ->
 
 %% Hands entries to the log, in the order of their seqs; `Reply' is answered by the log. Without
 %% entries it is answered when all that was written so far is on disk.
--spec append(halley_shard:index(), [entry()], reply()) -> ok.
+-spec append(halley_shards:index(), [entry()], reply()) -> ok.
 append(Shard, Entries, Reply) -> halley_history_log:append(Shard, Entries, Reply).
 
 %% Before an event with a chosen id is published: `fresh', and the id is the shard's until the
 %% event is indexed or could not be written; `busy', it is another's; or the first answer, which is
 %% on disk once an `append/3' without entries is answered.
--spec claim(halley_shard:index(), binary()) ->
+-spec claim(halley_shards:index(), binary()) ->
     fresh | busy | {known, #{id := binary(), sessions := non_neg_integer()}}.
 claim(Shard, Id) -> halley_history_claims:claim(Shard, Id).
 
 %% For a shard that starts, before it does anything else: the claims of the one before it end, and
 %% what that one drew and never appended is waited for no more.
--spec shard_started(halley_shard:index()) -> ok.
+-spec shard_started(halley_shards:index()) -> ok.
 shard_started(Shard) -> halley_history_log:shard_started(Shard).
 
 %% To be called before the unfollows take effect; returns when they are on disk. With an error they
@@ -138,7 +138,7 @@ find(Id) -> halley_history_claims:find(Id).
 %% The oldest seqs of what may concern a subject of this shard, ascending: `After < Seq =< To', and
 %% `To =< UpTo' is where to go on. Some 256 entries of the index are looked at (`Looks'), however
 %% many there are above `To'. A subject's entries are chosen by a hash: the record decides.
--spec stretch(halley_shard:index(), SubjectId, After :: seq(), UpTo :: seq()) ->
+-spec stretch(halley_shards:index(), SubjectId, After :: seq(), UpTo :: seq()) ->
     {[seq()], To :: seq(), Looks :: non_neg_integer()} when SubjectId :: binary().
 stretch(Shard, SubjectId, After, UpTo) ->
     halley_history_index:stretch(Shard, SubjectId, After, UpTo).

@@ -14,7 +14,7 @@ new() ->
     ?MODULE = ets:new(?MODULE, [named_table, public, {write_concurrency, true}]),
     ok.
 
--spec claim(halley_shard:index(), binary()) ->
+-spec claim(halley_shards:index(), binary()) ->
     fresh | busy | {known, #{id := binary(), sessions := non_neg_integer()}}.
 claim(Shard, Id) ->
     case ets:insert_new(?MODULE, {Id, Shard}) of
@@ -69,7 +69,7 @@ ended(Id) ->
     true = ets:delete(?MODULE, Id),
     ok.
 
--spec shard_ended(halley_shard:index()) -> ok.
+-spec shard_ended(halley_shards:index()) -> ok.
 shard_ended(Shard) ->
     true = ets:match_delete(?MODULE, {'_', Shard}),
     ok.

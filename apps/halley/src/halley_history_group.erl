@@ -11,9 +11,9 @@
 -define(LINGER_MS, 2).
 -define(MARK_BYTES, 256).
 
--type item() :: {append, halley_shard:index(), [halley_history_disk:packed()],
+-type item() :: {append, halley_shards:index(), [halley_history_disk:packed()],
                  Bytes :: pos_integer(), halley_history:reply()}
-              | {mark, halley_shard:index(), halley_history:seq()}
+              | {mark, halley_shards:index(), halley_history:seq()}
               | {unfollowed, [{binary(), binary()}], Bytes :: pos_integer(), reference()}.
 
 -spec gather(item(), Crowd :: non_neg_integer()) -> [item()].

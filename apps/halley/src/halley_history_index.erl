@@ -31,7 +31,7 @@
 
 -type position() :: #{segment := non_neg_integer(), offset := non_neg_integer(),
                       sessions := non_neg_integer(), kind := event | unfollow,
-                      chosen := boolean(), shard := halley_shard:index()}.
+                      chosen := boolean(), shard := halley_shards:index()}.
 
 %% 256 KB: a brain that was killed begins in a new chunk, and a partial one should be cheap.
 -define(CHUNK_BITS, 13).
@@ -60,7 +60,7 @@ new() ->
 clear() ->
     true = ets:delete_all_objects(?MODULE),
     true = ets:delete_all_objects(?MILESTONES),
-    Heads = {atomics:new(halley_shard:count() bsl ?SUBJECT_BITS, [{signed, false}]),
+    Heads = {atomics:new(halley_shards:count() bsl ?SUBJECT_BITS, [{signed, false}]),
              atomics:new(1 bsl ?ID_BITS, [{signed, false}]),
              atomics:new(1 bsl ?UNFOLLOW_BITS, [{signed, false}]),
              atomics:new(1 bsl ?UNFOLLOW_BITS, [{signed, false}])},
@@ -83,7 +83,7 @@ written([#packed{kind = unfollow, shard = Shard, seq = Seq, subject = User, id =
     ok = unfollow(Shard, {Seq, User, Subject}, Segment, Offset),
     written(More, Segment, Offset + Bytes).
 
--spec event(halley_shard:index(), {Seq :: pos_integer(), Id :: binary(), Subject :: binary()},
+-spec event(halley_shards:index(), {Seq :: pos_integer(), Id :: binary(), Subject :: binary()},
             Chosen :: boolean(), Sessions :: non_neg_integer(), Segment :: non_neg_integer(),
             Offset :: non_neg_integer()) -> ok.
 event(Shard, {Seq, Id, Subject}, Chosen, Sessions, Segment, Offset) ->
@@ -99,7 +99,7 @@ event(Shard, {Seq, Id, Subject}, Chosen, Sessions, Segment, Offset) ->
         andalso ets:insert(?MILESTONES, {{SubjectBucket, Seq}}),
     link(Ids, IdBucket, Chunk, Place + 1, Seq, IdTag).
 
--spec unfollow(halley_shard:index(),
+-spec unfollow(halley_shards:index(),
                {Seq :: pos_integer(), User :: binary(), Subject :: binary()},
                Segment :: non_neg_integer(), Offset :: non_neg_integer()) -> ok.
 unfollow(Shard, {Seq, User, Subject}, Segment, Offset) ->
@@ -156,7 +156,7 @@ drop_below(Floor) ->
 %% The oldest stretch of what may be events of the subject: seqs, ascending, `After < Seq =< To'
 %% with `To =< UpTo'; what is above `To' is the next stretch. `Looks': how many entries were looked
 %% at, some 256, whatever the length of the chain.
--spec stretch(halley_shard:index(), binary(), After :: non_neg_integer(),
+-spec stretch(halley_shards:index(), binary(), After :: non_neg_integer(),
               UpTo :: non_neg_integer()) ->
     {[pos_integer()], To :: non_neg_integer(), Looks :: non_neg_integer()}.
 stretch(Shard, Subject, After, UpTo) ->
@@ -185,7 +185,7 @@ down(First, Tag, Stop, To) ->
 -spec has_events(binary()) -> boolean().
 has_events(Subject) ->
     {Subjects, _, _, _} = persistent_term:get(?MODULE),
-    {Bucket, Tag} = subject_bucket(halley_shard:of_subject(Subject), Subject),
+    {Bucket, Tag} = subject_bucket(halley_shards:of_subject(Subject), Subject),
     has_tag(atomics:get(Subjects, Bucket), Tag, halley_history_words:get(floor)).
 
 has_tag(Seq, _, Floor) when Seq =< Floor ->

@@ -56,7 +56,7 @@ start_link() ->
 -spec directory() -> file:name_all().
 directory() -> persistent_term:get({?MODULE, directory}).
 
--spec append(halley_shard:index(), [halley_history:entry()], halley_history:reply()) -> ok.
+-spec append(halley_shards:index(), [halley_history:entry()], halley_history:reply()) -> ok.
 append(Shard, Entries, Reply) ->
     Store = halley_history_words:get(store),
     {Packed, Bytes} = lists:mapfoldl(fun(Entry, Sum) -> pack(Store, Shard, Entry, Sum) end,
@@ -69,7 +69,7 @@ pack(Store, Shard, #{seq := Seq, id := Id, subject := Subject, at := At, chosen 
     {#packed{shard = Shard, seq = Seq, at = At, id = Id, subject = Subject, chosen = Chosen,
              sessions = Sessions, bytes = Bytes, record = Record}, Sum + Bytes + ?ENTRY_BYTES}.
 
--spec mark(halley_shard:index(), halley_history:seq()) -> ok.
+-spec mark(halley_shards:index(), halley_history:seq()) -> ok.
 mark(Shard, Seq) ->
     send({mark, Shard, Seq}, 0).
 
@@ -94,7 +94,7 @@ unfollowed(Pairs) ->
         {'DOWN', Alias, process, _, Reason} -> exit(Reason)
     end.
 
--spec shard_started(halley_shard:index()) -> ok.
+-spec shard_started(halley_shards:index()) -> ok.
 shard_started(Shard) ->
     gen_server:call(?MODULE, {shard_started, Shard}, infinity).
 
@@ -112,11 +112,11 @@ started(State) ->
     lists:foreach(fun(Shard) ->
                       _ = halley_history_words:mark(Shard),
                       ok = halley_history_words:written(Shard, Start)
-                  end, lists:seq(1, halley_shard:count())),
+                  end, lists:seq(1, halley_shards:count())),
     tick(),
     State.
 
--spec handle_call({shard_started, halley_shard:index()}, gen_server:from(), #state{}) ->
+-spec handle_call({shard_started, halley_shards:index()}, gen_server:from(), #state{}) ->
     {noreply, #state{}}.
 handle_call({shard_started, Shard}, From, State) ->
     ok = settle(Shard, halley_history_words:head(Shard), From, ?SETTLE_ROUNDS),
@@ -218,7 +218,7 @@ packed({unfollowed, Pairs, _, _}) ->
 
 pack_unfollow(Store, At, {User, Subject} = Pair) ->
     Seq = halley_history_words:draw(),
-    Shard = halley_shard:of_subject(User),
+    Shard = halley_shards:of_subject(User),
     {Record, Bytes} = halley_history_record:unfollow(Store, Shard, Seq, At, Pair),
     #packed{kind = unfollow, shard = Shard, seq = Seq, at = At, id = Subject, subject = User,
             bytes = Bytes, record = Record}.

@@ -15,7 +15,7 @@
 -export_type([reader/0, record/0]).
 
 -type record() ::
-    #{kind := event | unfollow, shard := halley_shard:index(), seq := halley_history:seq(),
+    #{kind := event | unfollow, shard := halley_shards:index(), seq := halley_history:seq(),
       at := integer(), id := binary(), subject := binary(), sessions := non_neg_integer(),
       chosen := boolean(), json := binary(), data_offset := non_neg_integer(),
       subject_offset := non_neg_integer(), subject_bytes := non_neg_integer()}.

@@ -23,7 +23,7 @@
 
 -type store() :: 0..16#FFFFFFFF.
 -type record() ::
-    #{kind := event | unfollow, shard := halley_shard:index(), seq := non_neg_integer(),
+    #{kind := event | unfollow, shard := halley_shards:index(), seq := non_neg_integer(),
       at := integer(), id := binary(), subject := binary(), sessions := non_neg_integer(),
       chosen := boolean(), json := binary(), data_offset := non_neg_integer(),
       subject_offset := non_neg_integer(), subject_bytes := non_neg_integer()}
@@ -41,7 +41,7 @@
 -define(PLACE, 4).
 -define(CHOSEN, 1).
 
--spec event(store(), halley_shard:index(), halley_history:entry()) ->
+-spec event(store(), halley_shards:index(), halley_history:entry()) ->
     {iodata(), Bytes :: pos_integer()}.
 event(Store, Shard, #{id := Id, subject := Subject, seq := Seq, at := At, wire := Wire,
                       sessions := Sessions, chosen := Chosen}) ->
@@ -52,7 +52,7 @@ event(Store, Shard, #{id := Id, subject := Subject, seq := Seq, at := At, wire :
              (byte_size(Id)), Id/binary, (byte_size(Subject)), Subject/binary>>,
     pack(Store, Body, Json).
 
--spec unfollow(store(), halley_shard:index(), non_neg_integer(), integer(),
+-spec unfollow(store(), halley_shards:index(), non_neg_integer(), integer(),
                {binary(), binary()}) -> {iodata(), pos_integer()}.
 unfollow(Store, Shard, Seq, At, {User, Subject}) ->
     Body = <<?UNFOLLOW, Shard, 0, Seq:64, At:64, 0:32, 0:32, 0:16, 0:16,
@@ -145,7 +145,7 @@ about(_, _, _) ->
 
 %% What a frame has of an event: its numbers, from the shard on, and its text, a part of the body.
 -spec item(Body :: binary()) ->
-    {Shard :: halley_shard:index(), Seq :: non_neg_integer(), At :: integer(),
+    {Shard :: halley_shards:index(), Seq :: non_neg_integer(), At :: integer(),
      DataOffset :: non_neg_integer(), SubjectOffset :: non_neg_integer(),
      SubjectBytes :: non_neg_integer(), Json :: binary()}.
 item(<<?EVENT, Shard, _, Seq:64, At:64/signed, _:32, DataOffset:32, SubjectOffset:16,

@@ -150,7 +150,7 @@ push(Segment, Found = #found{segments = Segments}) ->
 met({record, Offset, #{kind := event} = Record}, Found = #found{segment = #{number := Number}}) ->
     #{shard := Shard, seq := Seq, id := Id, subject := Subject, sessions := Sessions,
       chosen := Chosen, at := At} = Record,
-    case Shard >= 1 andalso Shard =< halley_shard:count() of
+    case Shard >= 1 andalso Shard =< halley_shards:count() of
         true ->
             ok = halley_history_index:event(Shard, {Seq, Id, Subject}, Chosen, Sessions, Number,
                                             Offset),

@@ -37,12 +37,12 @@
 %% Everything is zero.
 -spec new() -> ok.
 new() ->
-    persistent_term:put(?MODULE, atomics:new(?HEADS + 2 * halley_shard:count(), [])).
+    persistent_term:put(?MODULE, atomics:new(?HEADS + 2 * halley_shards:count(), [])).
 
 ref() -> persistent_term:get(?MODULE).
 
 %% The next seq; the shard's head moves to it. Only the shard itself may call it.
--spec draw(halley_shard:index()) -> seq().
+-spec draw(halley_shards:index()) -> seq().
 draw(Shard) ->
     Ref = ref(),
     Seq = draw_from(Ref),
@@ -64,7 +64,7 @@ draw_from(Ref) ->
 
 %% Moves the shard's head to the counter: it will draw nothing up to there. Only the shard itself
 %% may call it. `same': the head was there before.
--spec mark(halley_shard:index()) -> {moved | same, seq()}.
+-spec mark(halley_shards:index()) -> {moved | same, seq()}.
 mark(Shard) ->
     Ref = ref(),
     Seq = atomics:get(Ref, place(counter)),
@@ -77,21 +77,21 @@ mark(Shard) ->
 heads() -> vector(?HEADS).
 
 -spec written() -> vector().
-written() -> vector(?HEADS + halley_shard:count()).
+written() -> vector(?HEADS + halley_shards:count()).
 
 vector(Before) ->
     Ref = ref(),
-    Shards = lists:seq(1, halley_shard:count()),
+    Shards = lists:seq(1, halley_shards:count()),
     list_to_tuple([atomics:get(Ref, Before + Shard) || Shard <- Shards]).
 
--spec head(halley_shard:index()) -> seq().
+-spec head(halley_shards:index()) -> seq().
 head(Shard) -> atomics:get(ref(), ?HEADS + Shard).
 
 %% Raises the written head of a shard.
--spec written(halley_shard:index(), seq()) -> ok.
+-spec written(halley_shards:index(), seq()) -> ok.
 written(Shard, Seq) ->
     Ref = ref(),
-    Place = ?HEADS + halley_shard:count() + Shard,
+    Place = ?HEADS + halley_shards:count() + Shard,
     case atomics:get(Ref, Place) < Seq of
         true -> atomics:put(Ref, Place, Seq);
         false -> ok

@@ -164,7 +164,7 @@ end_group(Group) ->
     ets:foldl(fun(#link{writer = Writer}, ok) -> Writer ! {end_group, Group}, ok end, ok, ?TABLE).
 
 %% Tells every link that isn't behind how far the shard is. Only the shard calls it.
--spec mark(halley_shard:index(), halley_cursor:seq()) -> ok.
+-spec mark(halley_shards:index(), halley_cursor:seq()) -> ok.
 mark(Shard, Seq) ->
     Behind = persistent_term:get(?BEHIND),
     Message = {mark, Shard, Seq},

@@ -60,7 +60,7 @@
     bound :: seq(),
     %% Subjects whose chains are to be read: all of it, up to an unfollow, or what is left.
     todo :: [halley_id:id() | {halley_id:id(), Last :: seq()}
-             | {halley_id:id(), halley_shard:index(), After :: seq(), UpTo :: seq()}],
+             | {halley_id:id(), halley_shards:index(), After :: seq(), UpTo :: seq()}],
     %% Where more subjects come from: follows beyond this number, unfollows from this one down.
     source :: {follows, After :: halley_id:user_number()} | {unfollows, newest | seq()}
             | remembered | none,
@@ -100,11 +100,11 @@ work(#gather{todo = [{Subject, Shard, After, UpTo} | Rest]} = Gather, Reader, Le
     chain(Subject, Shard, After, UpTo, Gather#gather{todo = Rest}, Reader, Left);
 work(#gather{todo = [{Subject, Last} | Rest], vector = Vector, up_to = UpTo} = Gather, Reader,
      Left) ->
-    Shard = halley_shard:of_subject(Subject),
+    Shard = halley_shards:of_subject(Subject),
     chain(Subject, Shard, element(Shard, Vector), min(Last, element(Shard, UpTo)),
           Gather#gather{todo = Rest}, Reader, Left);
 work(#gather{todo = [Subject | Rest], vector = Vector, up_to = UpTo} = Gather, Reader, Left) ->
-    Shard = halley_shard:of_subject(Subject),
+    Shard = halley_shards:of_subject(Subject),
     chain(Subject, Shard, element(Shard, Vector), element(Shard, UpTo),
           Gather#gather{todo = Rest}, Reader, Left);
 work(#gather{source = {follows, After}, user = User} = Gather, Reader, Left) ->

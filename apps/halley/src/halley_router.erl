@@ -71,7 +71,7 @@ draft({Subject, Data, Opts}) ->
 
 draft(Ack, Id, Subject, {ok, Json}) ->
     case byte_size(Json) =< halley_limits:get(event_data_bytes_max) of
-        true -> {halley_shard:of_subject(Subject), Ack, halley_event:draft(Id, Subject, Json)};
+        true -> {halley_shards:of_subject(Subject), Ack, halley_event:draft(Id, Subject, Json)};
         false -> {error, data_too_large}
     end;
 draft(_, _, _, Error) ->

@@ -13,11 +13,11 @@
 %% sent to links from here alone, so they stay in order; and so is what concerns the members of its
 %% groups (`halley_groups_shard').
 %%
-%% Invariants: a subject belongs to one shard for as long as ?SHARDS stays what it is, so what a
-%% follower gets about a subject comes in the order of the answers. Events that wait for a shard
-%% are counted before they are sent to it, and never more than `shard_queue_events_max'. A publisher
-%% that dies in between leaves its events counted: the shard takes them off when, over ?LEFT_LOOKS
-%% looks with nothing in its mailbox, the count never was below them.
+%% Invariants: a subject belongs to one shard, always the same (`halley_shards'), so what a follower
+%% gets about a subject comes in the order of the answers. Events that wait for a shard are counted
+%% before they are sent to it, and never more than `shard_queue_events_max'. A publisher that dies
+%% in between leaves its events counted: the shard takes them off when, over ?LEFT_LOOKS looks with
+%% nothing in its mailbox, the count never was below them.
 %%
 %% It checks nothing: `halley_router' did. It keeps nothing that another couldn't begin with, so a
 %% killed shard loses no more than the events that waited for it, and their publishers are told.
@@ -26,17 +26,16 @@
 -module(halley_shard).
 -behaviour(gen_server).
 
--export([new/0, start_link/1, count/0, of_subject/1]).
+-export([new/0, start_link/1]).
 -export([publish/3, publish_all/1, queued/0, mark_all/0, settle/2, group/2]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
--export_type([index/0, result/0, answer/0, ack/0]).
+-export_type([result/0, answer/0, ack/0]).
 
--define(SHARDS, 8).
 %% One count of waiting events for each shard, then one flag each: a mark is asked for already; then
 %% one more: that groups be settled.
 -define(QUEUED, {?MODULE, queued}).
--define(ASKED(Shard), (?SHARDS + (Shard))).
--define(ASKED_TO_SETTLE(Shard), (2 * ?SHARDS + (Shard))).
+-define(ASKED(Shard), (halley_shards:count() + (Shard))).
+-define(ASKED_TO_SETTLE(Shard), (2 * halley_shards:count() + (Shard))).
 -define(MARK_MS, 250).
 %% Ten seconds of marks: longer than a publisher is on its way from counting to sending. If one ever
 %% takes longer, the count falls below zero when its events have come, and is set right again.
@@ -44,7 +43,7 @@
 %% Words. Room for a batch of events and its receivers: fewer collections that find nothing.
 -define(HEAP, [{min_heap_size, 16384}, {min_bin_vheap_size, 131072}]).
 
--type index() :: 1..?SHARDS.
+-type index() :: halley_shards:index().
 %% What a publisher waits for: that the event is on its way, or that it is on disk as well.
 -type ack() :: memory | disk.
 -type result() :: #{id := halley_event:id(), sessions := non_neg_integer()}.
@@ -62,19 +61,11 @@
 %% Makes the counts of waiting events.
 -spec new() -> ok.
 new() ->
-    persistent_term:put(?QUEUED, atomics:new(3 * ?SHARDS, [])).
+    persistent_term:put(?QUEUED, atomics:new(3 * halley_shards:count(), [])).
 
 -spec start_link(index()) -> gen_server:start_ret().
 start_link(Shard) ->
     gen_server:start_link({local, name(Shard)}, ?MODULE, Shard, [{spawn_opt, ?HEAP}]).
-
--spec count() -> pos_integer().
-count() ->
-    ?SHARDS.
-
--spec of_subject(binary()) -> index().
-of_subject(Subject) ->
-    erlang:phash2(Subject, ?SHARDS) + 1.
 
 %% Publishes drafts of subjects of this shard, in order; results are in the same order.
 -spec publish(index(), ack(), [halley_event:draft()]) -> answer().
@@ -127,7 +118,7 @@ reserve(Shard, N) ->
 queued() ->
     Queued = persistent_term:get(?QUEUED),
     lists:foldl(fun(Shard, Sum) -> Sum + max(0, atomics:get(Queued, Shard)) end,
-                0, lists:seq(1, ?SHARDS)).
+                0, lists:seq(1, halley_shards:count())).
 
 %% Asks all shards to mark their places now: every link that isn't behind gets a mark of each.
 -spec mark_all() -> ok.
@@ -136,7 +127,7 @@ mark_all() ->
     lists:foreach(fun(Shard) ->
                       atomics:exchange(Flags, ?ASKED(Shard), 1) =:= 0
                           andalso gen_server:cast(name(Shard), mark)
-                  end, lists:seq(1, ?SHARDS)).
+                  end, lists:seq(1, halley_shards:count())).
 
 %% Marks were left for groups of this shard. `wait' returns when it has dealt with some.
 -spec settle(index(), wait | no_wait) -> ok.

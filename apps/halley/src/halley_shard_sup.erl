@@ -13,4 +13,4 @@ start_link() ->
 init([]) ->
     Flags = #{strategy => one_for_one, intensity => 20, period => 10},
     {ok, {Flags, [#{id => Shard, start => {halley_shard, start_link, [Shard]}}
-                  || Shard <- lists:seq(1, halley_shard:count())]}}.
+                  || Shard <- lists:seq(1, halley_shards:count())]}}.

@@ -12,7 +12,7 @@
 
 -type trace() ::
     #{event := #{id := halley_id:id(), subject := halley_id:id(), at := integer(),
-                 seq := halley_cursor:seq(), shard := halley_shard:index(),
+                 seq := halley_cursor:seq(), shard := halley_shards:index(),
                  %% When it was published.
                  sessions := non_neg_integer()},
       followed := boolean(),

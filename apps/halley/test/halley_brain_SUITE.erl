@@ -258,7 +258,7 @@ link_falls_behind(_) ->
 
 overloaded_shard_refuses_publish(_) ->
     ok = limits(#{shard_queue_events_max => 10}),
-    Shard = shard(halley_shard:of_subject(<<"ann">>)),
+    Shard = shard(halley_shards:of_subject(<<"ann">>)),
     ok = sys:suspend(Shard, infinity),
     Publishers = [spawn_actor(fun() -> halley:publish(<<"ann">>, N) end) || N <- lists:seq(1, 30)],
     wait(fun() -> 20 =:= length([refused || {P, _} <- Publishers, not is_process_alive(P)]) end),
@@ -271,7 +271,7 @@ overloaded_shard_refuses_publish(_) ->
 %% --- what dies ---------------------------------------------------------------------------------
 
 shard_killed(_) ->
-    Shard = shard(halley_shard:of_subject(<<"ann">>)),
+    Shard = shard(halley_shards:of_subject(<<"ann">>)),
     ok = sys:suspend(Shard, infinity),
     Publisher = spawn_actor(fun() -> halley:publish(<<"ann">>, 1) end),
     await_publish(Shard),
@@ -283,7 +283,7 @@ shard_killed(_) ->
 
 shard_hangs(_) ->
     ok = limits(#{publish_ms_max => 50}),
-    Shard = shard(halley_shard:of_subject(<<"ann">>)),
+    Shard = shard(halley_shards:of_subject(<<"ann">>)),
     ok = sys:suspend(Shard, infinity),
     {error, unavailable} = halley:publish(<<"ann">>, 1),
     ok = sys:resume(Shard, infinity),

@@ -4,7 +4,7 @@
 -include_lib("eunit/include/eunit.hrl").
 
 vector(Seq) ->
-    erlang:make_tuple(halley_shard:count(), Seq).
+    erlang:make_tuple(halley_shards:count(), Seq).
 
 token() ->
     halley_cursor:encode(16#C0FFEE, 1700000000, {5000, 4999, 4000, 5000, 300, 5000, 5000, 5000}).

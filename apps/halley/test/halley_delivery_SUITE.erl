@@ -204,14 +204,14 @@ step(regroup, User, World) ->
     case rand:uniform(20) of
         1 -> ok = kill_and_wait(halley_groups);
         2 -> gen_server:cast(halley_groups,
-                             {shard_started, rand:uniform(halley_shard:count())});
+                             {shard_started, rand:uniform(halley_shards:count())});
         _ -> ok
     end,
     step(open, User, World);
 step(kill, _, World) ->
     %% So often that no supervisor gives up.
     case rand:uniform(8) of
-        1 -> ok = kill_and_wait(shard(rand:uniform(halley_shard:count())));
+        1 -> ok = kill_and_wait(shard(rand:uniform(halley_shards:count())));
         _ -> timer:sleep(10)
     end,
     World.

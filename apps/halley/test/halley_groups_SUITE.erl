@@ -137,7 +137,7 @@ started() ->
     Started = halley_groups_shard:handle({start, Row, self()}, halley_groups_shard:new(shard())),
     receive {filled, Filling, -1} -> {Filling, Started} after ?WAIT_MS -> error(not_started) end.
 
-shard() -> halley_shard:of_subject(<<"star">>).
+shard() -> halley_shards:of_subject(<<"star">>).
 
 filling() -> erlang:unique_integer([positive, monotonic]).
 

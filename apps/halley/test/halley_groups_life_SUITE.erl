@@ -43,7 +43,7 @@ a_login_while_a_group_ends(_) ->
     [User | _] = crowd([<<"sun">>]),
     {_, Slot, _} = link_with([]),
     group(<<"sun">>),
-    Shard = shard(halley_shard:of_subject(<<"sun">>)),
+    Shard = shard(halley_shards:of_subject(<<"sun">>)),
     ok = sys:suspend(Shard, infinity),
     Publisher = spawn_actor(fun() -> halley:publish(<<"sun">>, 2) end),
     await_publish(Shard),
@@ -117,7 +117,7 @@ never_more_than_there_may_be(_) ->
     {Old, New} = two_of_different_shards(),
     _ = crowd([Old, New]),
     group(Old),
-    Shard = shard(halley_shard:of_subject(Old)),
+    Shard = shard(halley_shards:of_subject(Old)),
     ok = sys:suspend(Shard, infinity),
     unfollow([{<<"user 2">>, Old}, {<<"user 3">>, Old}]),
     ok = census(),
@@ -178,7 +178,7 @@ disturb(0) ->
 disturb(N) ->
     case N of
         20 -> kill_and_wait(halley_groups);
-        35 -> kill_and_wait(shard(halley_shard:of_subject(<<"sun">>)));
+        35 -> kill_and_wait(shard(halley_shards:of_subject(<<"sun">>)));
         50 -> kill_and_wait(halley_follows_owner);
         _ -> census()
     end,
@@ -187,7 +187,7 @@ disturb(N) ->
 
 remains() ->
     Shards = [element(5, sys:get_state(shard(N), infinity))
-              || N <- lists:seq(1, halley_shard:count())],
+              || N <- lists:seq(1, halley_shards:count())],
     #{rows => ets:info(halley_groups_table, size), marks => ets:info(halley_groups_marks, size),
       sessions => ets:info(halley_directory_rows, size),
       pairs => halley_pages_table:size(halley_followers),
@@ -228,7 +228,7 @@ census() ->
 
 two_of_different_shards() ->
     [Old | Others] = [<<"star ", (integer_to_binary(N))/binary>> || N <- lists:seq(1, 20)],
-    Shard = halley_shard:of_subject(Old),
-    {Old, hd([Star || Star <- Others, halley_shard:of_subject(Star) =/= Shard])}.
+    Shard = halley_shards:of_subject(Old),
+    {Old, hd([Star || Star <- Others, halley_shards:of_subject(Star) =/= Shard])}.
 
 pick(List) -> lists:nth(rand:uniform(length(List)), List).

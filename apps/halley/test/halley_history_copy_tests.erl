@@ -53,7 +53,7 @@ cursor() -> halley_cursor:encode(halley_history:store(), 0, halley_history:heads
 
 %% A cursor of somebody who had seen all up to this event and nothing behind it.
 cursor(Seq) ->
-    Vector = list_to_tuple([Seq || _ <- lists:seq(1, halley_shard:count())]),
+    Vector = list_to_tuple([Seq || _ <- lists:seq(1, halley_shards:count())]),
     halley_cursor:encode(halley_history:store(), 0, Vector).
 
 %% What a user who comes back with this cursor hears first, or behind the events there are.

@@ -89,10 +89,10 @@ entry(Subject, Data) ->
     entry(Subject, Data, #{}).
 
 entry(Subject, Data, More) ->
-    Seq = halley_history:draw(halley_shard:of_subject(Subject)),
+    Seq = halley_history:draw(halley_shards:of_subject(Subject)),
     Id = maps:get(id, More, <<"e", (integer_to_binary(Seq))/binary>>),
     At = maps:get(at, More, erlang:system_time(millisecond)),
-    Place = {halley_shard:of_subject(Subject), Seq},
+    Place = {halley_shards:of_subject(Subject), Seq},
     Event = halley_event:event(halley_event:draft(Id, Subject, Data), <<>>, Place, At),
     maps:merge(Event#{sessions := 2}, More).
 
@@ -107,20 +107,20 @@ publish(Subject, Data, More) ->
 publish_all([]) -> [];
 publish_all(Subjects) ->
     Entries = [{Subject, entry(Subject, <<"1">>)} || Subject <- Subjects],
-    [ok = halley_history:append(halley_shard:of_subject(Subject), [Entry], none)
+    [ok = halley_history:append(halley_shards:of_subject(Subject), [Entry], none)
      || {Subject, Entry} <- Entries],
     ok = append([], hd(Subjects)),
     [Seq || {_, #{seq := Seq}} <- Entries].
 
 append(Entries, Subject) ->
     Ref = make_ref(),
-    ok = halley_history:append(halley_shard:of_subject(Subject), Entries,
+    ok = halley_history:append(halley_shards:of_subject(Subject), Entries,
                                {{self(), Ref}, ok}),
     receive {Ref, Answer} -> Answer after 60000 -> exit(no_answer) end.
 
 %% As the shards do.
 wait_written() ->
-    [halley_history:mark(Shard) || Shard <- lists:seq(1, halley_shard:count())],
+    [halley_history:mark(Shard) || Shard <- lists:seq(1, halley_shards:count())],
     ok = halley_history:await(halley_history:heads(), 60000).
 
 %% A batch of a replay as a list: events with their cursors.
@@ -137,7 +137,7 @@ chain(Subject, After, UpTo) -> chain(Subject, After, UpTo, []).
 
 chain(_, UpTo, UpTo, Found) -> Found;
 chain(Subject, After, UpTo, Found) ->
-    {Seqs, To, _} = halley_history:stretch(halley_shard:of_subject(Subject), Subject, After, UpTo),
+    {Seqs, To, _} = halley_history:stretch(halley_shards:of_subject(Subject), Subject, After, UpTo),
     chain(Subject, To, UpTo, lists:reverse(Seqs, Found)).
 
 segments() ->

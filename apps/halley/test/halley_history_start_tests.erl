@@ -226,7 +226,7 @@ chosen() ->
     Chosen = #{id => <<"x">>, chosen => true},
     ok = file:rename(?H:directory(), Elsewhere),
     ?assertMatch({{error, data_dir_moved}, _}, ?H:publish(<<"s">>, <<"2">>, Chosen)),
-    ?assertEqual(fresh, halley_history:claim(halley_shard:of_subject(<<"s">>), <<"x">>)),
+    ?assertEqual(fresh, halley_history:claim(halley_shards:of_subject(<<"s">>), <<"x">>)),
     ok = file:rename(Elsewhere, ?H:directory()),
     is_free().
 

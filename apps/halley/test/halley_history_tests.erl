@@ -78,7 +78,7 @@ stretches() ->
     Last = lists:last(Seqs),
     ?assertEqual(Busy, lists:reverse(?H:chain(<<"busy">>, 0, Last))),
     [begin
-         {Found, To, Looks} = halley_history:stretch(halley_shard:of_subject(<<"busy">>),
+         {Found, To, Looks} = halley_history:stretch(halley_shards:of_subject(<<"busy">>),
                                                      <<"busy">>, After, Last),
          ?assertEqual([Seq || Seq <- Busy, Seq > After, Seq =< To], Found),
          ?assert(To =:= Last orelse To > After),
@@ -100,7 +100,7 @@ stretches() ->
 
 lengths(_, UpTo, UpTo) -> [];
 lengths(Subject, After, UpTo) ->
-    {Seqs, To, _} = halley_history:stretch(halley_shard:of_subject(Subject), Subject, After,
+    {Seqs, To, _} = halley_history:stretch(halley_shards:of_subject(Subject), Subject, After,
                                               UpTo),
     [length(Seqs) | lengths(Subject, To, UpTo)].
 
@@ -120,9 +120,9 @@ cached_when_asked_again() ->
 shards_apart() ->
     Subjects = [integer_to_binary(N) || N <- lists:seq(1, 8000)],
     Entries = [?H:entry(Subject, <<"1">>) || Subject <- Subjects],
-    Shards = maps:groups_from_list(fun(#{subject := S}) -> halley_shard:of_subject(S) end, Entries),
+    Parts = maps:groups_from_list(fun(#{subject := S}) -> halley_shards:of_subject(S) end, Entries),
     [ok = halley_history:append(Shard, Own, none)
-     || {Shard, Own} <- lists:reverse(lists:keysort(1, maps:to_list(Shards)))],
+     || {Shard, Own} <- lists:reverse(lists:keysort(1, maps:to_list(Parts)))],
     ok = ?H:wait_written(),
     ?assertEqual([], [Seq || #{seq := Seq, subject := Subject} <- Entries,
                              not lists:member(Seq, ?H:chain(Subject, Seq - 1, 9000))]).
@@ -183,7 +183,7 @@ group_commit() ->
 empty_append() ->
     ?H:mocked([halley_history_segment], fun() ->
         Entry = ?H:entry(<<"s">>, <<"1">>),
-        ok = halley_history:append(halley_shard:of_subject(<<"s">>), [Entry], none),
+        ok = halley_history:append(halley_shards:of_subject(<<"s">>), [Entry], none),
         Ref = make_ref(),
         ok = halley_history:append(1, [], {{self(), Ref}, synced}),
         receive {Ref, synced} -> ok end,
@@ -270,7 +270,7 @@ index_memory() ->
     Before = erlang:memory(total),
     [begin
          Subject = integer_to_binary(I rem 5000),
-         ok = halley_history:append(halley_shard:of_subject(Subject), [?H:entry(Subject, Data)],
+         ok = halley_history:append(halley_shards:of_subject(Subject), [?H:entry(Subject, Data)],
                                     none),
          I rem 2000 =:= 0 andalso ?H:wait_written()
      end || I <- lists:seq(1, N)],
@@ -297,11 +297,11 @@ disk_full() ->
         {{error, disk_full}, Refused} = ?H:publish(<<"s">>, <<"2">>, Again),
         ?assertEqual(disk_full, halley_history:refusing()),
         ?assertEqual(fresh, halley_history:claim(1, <<"again">>)),
-        ?assertEqual(Refused, element(halley_shard:of_subject(<<"s">>),
+        ?assertEqual(Refused, element(halley_shards:of_subject(<<"s">>),
                                       halley_history:written())),
         ?assertEqual([], maps:get(damaged, halley_history:info())),
         Entry = #{seq := Unanswered} = ?H:entry(<<"s">>, <<"3">>),
-        ok = halley_history:append(halley_shard:of_subject(<<"s">>), [Entry], none),
+        ok = halley_history:append(halley_shards:of_subject(<<"s">>), [Entry], none),
         ok = ?H:wait_written(),
         ?assertMatch([{Unanswered, Unanswered, _, _}], maps:get(damaged, halley_history:info())),
         Unanswered

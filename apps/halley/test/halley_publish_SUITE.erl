@@ -41,7 +41,7 @@ on_disk_when_answered(_) ->
     [begin
          {ok, #{id := Id}} = halley:publish(<<"ann">>, N, Opts),
          {ok, Seq} = halley_history:find(Id),
-         ?assert(element(halley_shard:of_subject(<<"ann">>), halley_history:written()) >= Seq)
+         ?assert(element(halley_shards:of_subject(<<"ann">>), halley_history:written()) >= Seq)
      end || N <- lists:seq(1, 20), Opts <- [#{}, #{ack => disk}]].
 
 memory_is_in_the_history_soon(_) ->
@@ -101,12 +101,12 @@ same_id_in_a_batch(_) ->
 
 same_id_after_a_shard_died(_) ->
     First = halley:publish(<<"ann">>, 1, #{id => <<"x">>}),
-    [ok = kill_and_wait(shard(N)) || N <- lists:seq(1, halley_shard:count())],
+    [ok = kill_and_wait(shard(N)) || N <- lists:seq(1, halley_shards:count())],
     ?assertEqual(First, halley:publish(<<"ann">>, 1, #{id => <<"x">>})).
 
 id_that_stays_busy(_) ->
     ok = limits(#{publish_ms_max => 50}),
-    Other = halley_shard:of_subject(<<"ann">>) rem halley_shard:count() + 1,
+    Other = halley_shards:of_subject(<<"ann">>) rem halley_shards:count() + 1,
     fresh = halley_history:claim(Other, <<"x">>),
     ?assertEqual({error, unavailable}, halley:publish(<<"ann">>, 1, #{id => <<"x">>})),
     ok = limits(#{}),
@@ -166,7 +166,7 @@ write_fails(_) ->
 %% One of each shard.
 marks({Writer, _, _}) ->
     [receive {Writer, {mark, Shard, Seq}} -> {Shard, Seq} after ?WAIT_MS -> error(no_mark) end
-     || _ <- lists:seq(1, halley_shard:count())].
+     || _ <- lists:seq(1, halley_shards:count())].
 
 no_mark({Writer, _, _}) ->
     receive {Writer, {mark, Shard, Seq}} -> error({unexpected, Shard, Seq}) after 600 -> ok end.
@@ -176,7 +176,7 @@ shards_mark_their_places(_) ->
     Link = link_with([]),
     {ok, #{id := Id}} = halley:publish(<<"ann">>, 1),
     {ok, Seq} = halley_history:find(Id),
-    ?assertEqual([{N, Seq} || N <- lists:seq(1, halley_shard:count())], lists:sort(marks(Link))),
+    ?assertEqual([{N, Seq} || N <- lists:seq(1, halley_shards:count())], lists:sort(marks(Link))),
     wait(fun() -> [Seq] =:= lists:usort(tuple_to_list(halley_history:written())) end),
     ?assertEqual(halley_history:written(), halley_history:heads()).
 
@@ -191,10 +191,10 @@ marks_when_asked(_) ->
     {ok, _} = halley:publish(<<"ann">>, 1),
     _ = marks(Earlier),
     Link = link_with([]),
-    [ok = sys:suspend(shard(N), infinity) || N <- lists:seq(1, halley_shard:count())],
+    [ok = sys:suspend(shard(N), infinity) || N <- lists:seq(1, halley_shards:count())],
     [ok = halley_shard:mark_all() || _ <- lists:seq(1, 100)],
-    [ok = sys:resume(shard(N), infinity) || N <- lists:seq(1, halley_shard:count())],
-    ?assertEqual([{N, 1} || N <- lists:seq(1, halley_shard:count())], lists:sort(marks(Link))),
+    [ok = sys:resume(shard(N), infinity) || N <- lists:seq(1, halley_shards:count())],
+    ?assertEqual([{N, 1} || N <- lists:seq(1, halley_shards:count())], lists:sort(marks(Link))),
     no_mark(Link),
     ok = halley_shard:mark_all(),
     _ = marks(Link),
@@ -209,7 +209,7 @@ mark_is_behind_the_events(_) ->
                                    || _ <- lists:seq(1, 50)] end),
     _ = join(Publisher),
     _ = join(Marker),
-    ok = ascending(Writer, halley_shard:of_subject(<<"ann">>), 0, 500).
+    ok = ascending(Writer, halley_shards:of_subject(<<"ann">>), 0, 500).
 
 %% So many events, and then none.
 ascending(Writer, Shard, Last, Left) ->
@@ -257,7 +257,7 @@ unfollow_of_quiet_subject_is_not_recorded(_) ->
 
 %% They die between counting their events and sending them; nor does a count stay that was too low.
 publishers_that_die_leave_nothing_counted(_) ->
-    Shard = halley_shard:of_subject(<<"ann">>),
+    Shard = halley_shards:of_subject(<<"ann">>),
     ok = meck:new(halley_limits, [passthrough, no_link]),
     ok = meck:expect(halley_limits, get, fun
         (shard_queue_events_max) -> exit(killed);

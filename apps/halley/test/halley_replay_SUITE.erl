@@ -215,7 +215,7 @@ shards_at_different_places(_) ->
          ?assertEqual([], [E || #{shard := S} = E <- Events, S =:= Shard]),
          ?assertEqual([], [E || #{shard := S} = E <- Late, S =/= Shard]),
          ?assertEqual(lists:sort(Ids), lists:sort(ids(Events ++ Late)))
-     end || Shard <- lists:seq(1, halley_shard:count())].
+     end || Shard <- lists:seq(1, halley_shards:count())].
 
 %% --- gaps ----------------------------------------------------------------------------------------
 

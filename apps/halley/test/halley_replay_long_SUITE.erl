@@ -44,7 +44,7 @@ up_to() ->
 
 %% Small events about one subject, straight to the log. Nobody else may publish about its shard.
 fill(Subject, N) ->
-    Shard = halley_shard:of_subject(Subject),
+    Shard = halley_shards:of_subject(Subject),
     Draft = halley_event:draft(<<"e">>, Subject, <<"1">>),
     Event = halley_event:event(Draft, <<>>, {Shard, 1}, erlang:system_time(millisecond)),
     fill(Shard, Event#{sessions := 0}, N),
@@ -173,14 +173,14 @@ busy_stranger_in_the_bucket(_) ->
     ok = meck:expect(halley_history, stretch,
                      fun(_, <<"quiet">>, After, To) ->
                              {Seqs, At, Looks} =
-                                 meck:passthrough([halley_shard:of_subject(<<"busy">>), <<"busy">>,
+                                 meck:passthrough([halley_shards:of_subject(<<"busy">>), <<"busy">>,
                                                    After, To]),
                              {[Seq || Seq > After, Seq =< At] ++ Seqs, At, Looks};
                         (Shard, Subject, After, To) ->
                              meck:passthrough([Shard, Subject, After, To])
                      end),
-    Got = replay(<<"ann">>, Start, setelement(halley_shard:of_subject(<<"quiet">>), UpTo,
-                                              element(halley_shard:of_subject(<<"busy">>), UpTo))),
+    Got = replay(<<"ann">>, Start, setelement(halley_shards:of_subject(<<"quiet">>), UpTo,
+                                              element(halley_shards:of_subject(<<"busy">>), UpTo))),
     ?assertEqual(1, Got#got.events),
     ?assert(Got#got.yields >= 50).
 

@@ -35,7 +35,7 @@ held_up(Config) ->
     Heads = halley_history:heads(),
     until(fun() ->
         {messages, Messages} = process_info(Writer, messages),
-        length([mark || {mark, _, _} <- Messages]) >= halley_shard:count()
+        length([mark || {mark, _, _} <- Messages]) >= halley_shards:count()
     end),
     Writer ! cursor_due,
     LackedMs = erlang:system_time(millisecond),

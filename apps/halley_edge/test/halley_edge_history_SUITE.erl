@@ -368,8 +368,8 @@ join({Pid, Monitor}) ->
 
 subjects_of_two_shards() ->
     [First | Rest] = [<<"s", (integer_to_binary(N))/binary>> || N <- lists:seq(1, 50)],
-    Shard = halley_shard:of_subject(First),
-    [First, hd([S || S <- Rest, halley_shard:of_subject(S) =/= Shard])].
+    Shard = halley_shards:of_subject(First),
+    [First, hd([S || S <- Rest, halley_shards:of_subject(S) =/= Shard])].
 
 user(Conn) -> <<"user", (integer_to_binary(Conn))/binary>>.
 

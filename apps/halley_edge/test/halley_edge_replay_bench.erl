@@ -86,7 +86,7 @@ one([Missed]) ->
 
 %% Small events, straight to the log: nobody else publishes.
 fill(Subject, N) ->
-    Shard = halley_shard:of_subject(Subject),
+    Shard = halley_shards:of_subject(Subject),
     Data = <<"{\"text\":\"an ordinary message of an ordinary length\"}">>,
     Event = halley_event:event(halley_event:draft(<<"e">>, Subject, Data), <<>>, {Shard, 1},
                                erlang:system_time(millisecond)),

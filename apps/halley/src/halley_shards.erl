@@ -1,0 +1,22 @@
+%% How subjects are spread over shards: how many there are, and which one a subject belongs to.
+%%
+%% Invariant: cursors (`halley_cursor') and the history's records hold shards by this number and
+%% this spreading, so neither may change while old ones are to be read.
+%%
+%% Pure. The process that orders the events of a shard is `halley_shard'.
+-module(halley_shards).
+
+-export([count/0, of_subject/1]).
+-export_type([index/0]).
+
+-define(SHARDS, 8).
+
+-type index() :: 1..?SHARDS.
+
+-spec count() -> pos_integer().
+count() ->
+    ?SHARDS.
+
+-spec of_subject(halley_id:id()) -> index().
+of_subject(Subject) ->
+    erlang:phash2(Subject, ?SHARDS) + 1.
