@@ -75,6 +75,7 @@ new() ->
     ok = halley_directory_leaving:new(),
     persistent_term:put(?COUNTS, counters:new(2, [atomics])),
     persistent_term:put(?SHUT_SLOTS, atomics:new(?SLOT_MAX, [])),
+    ok = halley_metrics:gauges([users, sessions], fun online/0),
     halley_directory_words:new().
 
 %% Ended is called in the owner for each user of whom a session that is a process has ended. It must

@@ -66,6 +66,7 @@ new_tables() ->
     ok = halley_pages_table:new(halley_followers),
     ok = halley_pages_table:new(halley_following),
     ok = halley_follows_request:new(),
+    ok = halley_metrics:gauges([follows], fun() -> #{follows => count()} end),
     persistent_term:put(?MODULE, atomics:new(4, [{signed, true}])).
 
 -spec count() -> non_neg_integer().

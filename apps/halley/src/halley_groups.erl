@@ -49,6 +49,7 @@
 new() ->
     ok = halley_groups_table:new(),
     persistent_term:put(?MEMBERS, atomics:new(halley_shards:count(), [{signed, false}])),
+    ok = halley_metrics:gauges([groups, group_members, group_marks], fun gauges/0),
     halley_groups_marks:new().
 
 -spec start_link() -> gen_server:start_ret().
@@ -137,6 +138,10 @@ info() ->
     #{groups => halley_groups_table:size(), marks => halley_groups_marks:count(),
       members => lists:sum([atomics:get(Members, Shard)
                             || Shard <- lists:seq(1, halley_shards:count())])}.
+
+gauges() ->
+    #{groups := Groups, members := Members, marks := Marks} = info(),
+    #{groups => Groups, group_members => Members, group_marks => Marks}.
 
 %% The subjects that are groups or are to be, and how far each is filled.
 -spec list() -> [{user_number(), filled | filling}].

@@ -43,6 +43,7 @@ new() ->
     ok = halley_history_words:new(),
     ok = halley_history_index:new(),
     ok = halley_history_claims:new(),
+    ok = halley_metrics:gauges([history, history_disk, history_age, history_queue], fun gauges/0),
     halley_history_cache:new().
 
 %% The next seq; the shard's head moves to it. Only the shard itself may call it, and before it
@@ -177,3 +178,11 @@ info() ->
       bytes => halley_history_words:get(bytes),
       queue_bytes => max(0, halley_history_words:get(queue_bytes)),
       damaged => halley_history_index:damaged()}.
+
+gauges() ->
+    #{events := Events, bytes := Bytes, queue_bytes := QueueBytes, oldest_at := OldestAt} = info(),
+    #{history => Events, history_disk => Bytes, history_queue => QueueBytes,
+      history_age => age_s(OldestAt)}.
+
+age_s(none) -> 0;
+age_s(At) -> max(0, erlang:system_time(millisecond) - At) div 1000.

@@ -61,6 +61,7 @@ new_tables() ->
     ok = halley_ids_index:publish(halley_ids_index:new(0)),
     persistent_term:put(?COUNTS, counters:new(2, [])),
     ok = halley_ids_written:new(ids_max()),
+    ok = halley_metrics:gauges([ids, ids_leaving, ids_waiting], fun gauges/0),
     halley_ids_pages:new(ids_max()).
 
 %% Numbers must stay below 2^27, see `halley_pages`.
@@ -135,6 +136,8 @@ waiting() -> counters:get(persistent_term:get(?COUNTS), ?WAITING).
 %% Whether a checkpoint should be made for these.
 -spec is_pressing() -> boolean().
 is_pressing() -> waiting() > 0 andalso gen_server:call(?MODULE, is_pressing, infinity).
+
+gauges() -> #{ids => count(), ids_leaving => leaving(), ids_waiting => waiting()}.
 
 %% --- the owner -----------------------------------------------------------------------------------
 

@@ -79,6 +79,7 @@
 new() ->
     ?ABOUT = ets:new(?ABOUT, [named_table, public, {keypos, #about.slot}]),
     ?TABLE = ets:new(?TABLE, [named_table, public, {keypos, #link.slot}, {read_concurrency, true}]),
+    ok = halley_metrics:gauges([links, link_queue], fun gauges/0),
     persistent_term:put(?BEHIND, atomics:new(?SLOT_MAX, [])),
     persistent_term:put(?ENDED, atomics:new(?ENDED_ALL, [])),
     persistent_term:put(?OVERLOADED, atomics:new(1, [])).
@@ -229,6 +230,10 @@ info(Slot) ->
         [] -> undefined
     end.
 
+gauges() ->
+    Queues = [Bytes || #{queue_bytes := Bytes} <- list()],
+    #{links => length(Queues), link_queue => lists:sum(Queues)}.
+
 %% The share of `link_queue_bytes_max' that the fullest link's queue uses; it may pass 1.
 -spec pressure() -> float().
 pressure() ->
@@ -300,6 +305,7 @@ handle_call({register, Writer, Info}, _, State = #state{free = Free, writers = W
             Queue = counters:new(1, [atomics]),
             About = #about{slot = Slot, since = erlang:system_time(millisecond), info = Info},
             ok = resume(Slot),
+            ok = halley_metrics:edge_came(Slot, Info),
             true = ets:insert(?ABOUT, About),
             true = ets:insert_new(?TABLE, #link{slot = Slot, writer = Writer, queue = Queue}),
             Monitor = monitor(process, Writer),

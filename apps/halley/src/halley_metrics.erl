@@ -1,7 +1,9 @@
 %% Metrics: what is counted, in one table, and the text that Prometheus scrapes.
 %%
-%% A row is {Name, Metric, Kind, Help}. `incr/1,2' counts by Name; gauges are computed when they are
-%% scraped. Rows with the same Metric and different labels stand together.
+%% A row is {Name, Metric, Kind, Help}. `incr/1,2' counts by Name. Gauges are computed when they are
+%% scraped, by who owns what they show and said so (`gauges/2'): this module calls no other part of
+%% the brain, since all of them call it. One that nobody has owned up to isn't shown. Rows with the
+%% same Metric and different labels stand together.
 %%
 %% The edge's metrics come from its workers, by link (STATS, link.md 3.4). A worker's counters are
 %% its own since it began, so they are kept by worker, not by link, and shown as the sum of all
@@ -14,17 +16,21 @@
 %% edge that says another list each time it comes can't fill the memory, nor the page.
 -module(halley_metrics).
 
--export([new/0, table/0, incr/1, incr/2, definitions/1, edge/3, edge_gone/1, render/0]).
+-export([new/0, table/0, incr/1, incr/2, gauges/2, render/0]).
+-export([edge_came/2, edge_gone/1, definitions/1, edge/3]).
 -export_type([name/0, kind/0, list_number/0]).
 
 -type name() :: atom().
 -type kind() :: counter | gauge.
+%% One value, or one for each of several labels.
+-type value() :: integer() | [{Labels :: iodata(), integer()}].
 -type definition() :: {Name :: binary(), kind(), Help :: binary()}.
 %% `none': there were too many lists; what is counted by this one isn't shown.
 -type list_number() :: non_neg_integer() | none.
 
 -define(EDGE, halley_metrics_edge).
 -define(COUNTERS, {?MODULE, counters}).
+-define(GAUGE(Name), {?MODULE, gauge, Name}).
 %% Gone workers that are remembered one by one; more are folded into one row.
 -define(GONE_MAX, 1024).
 %% One for each version of the edge that came since the brain began; values of more aren't shown.
@@ -32,7 +38,7 @@
 
 -spec table() -> [{name(), Metric :: string(), kind(), Help :: string()}].
 table() ->
-    counters_table() ++ [{Name, Metric, gauge, Help} || {Name, Metric, Help, _} <- gauges_table()].
+    counters_table() ++ [{Name, Metric, gauge, Help} || {Name, Metric, Help} <- gauges_table()].
 
 counters_table() ->
     [{events_published, "halley_events_published_total", counter, "Events accepted"},
@@ -123,62 +129,40 @@ refusals_table() ->
                               {refused_unavailable, "unavailable"}]].
 
 gauges_table() ->
-    Memory = "Memory of the Erlang node by kind",
-    [{vm_memory, "halley_vm_memory_bytes", Memory, fun memory/0},
-     {vm_processes, "halley_vm_processes", "Erlang processes",
-      fun() -> erlang:system_info(process_count) end},
-     {vm_run_queue, "halley_vm_run_queue", "Processes and ports that are ready to run",
-      fun() -> erlang:statistics(total_run_queue_lengths) end},
-     {uptime, "halley_uptime_seconds", "Time since the Erlang node started",
-      fun() -> element(1, erlang:statistics(wall_clock)) div 1000 end},
-     {ids, "halley_ids", "Ids that have a user number", fun halley_ids:count/0},
+    [{vm_memory, "halley_vm_memory_bytes", "Memory of the Erlang node by kind"},
+     {vm_processes, "halley_vm_processes", "Erlang processes"},
+     {vm_run_queue, "halley_vm_run_queue", "Processes and ports that are ready to run"},
+     {uptime, "halley_uptime_seconds", "Time since the Erlang node started"},
+     {ids, "halley_ids", "Ids that have a user number"},
      {ids_leaving, "halley_ids_leaving",
-      "Ids that nothing refers to and whose numbers are given again soon",
-      fun halley_ids:leaving/0},
+      "Ids that nothing refers to and whose numbers are given again soon"},
      {ids_waiting, "halley_ids_waiting",
       "Freed user numbers that aren't given again before two checkpoints of the follows have "
-      "succeeded",
-      fun halley_ids:waiting/0},
-     {follows, "halley_follows", "Follows stored", fun halley_follows:count/0},
+      "succeeded"},
+     {follows, "halley_follows", "Follows stored"},
      {store_refusing, "halley_store_refusing",
-      "1 while the store takes no changes of follows: its disk refuses, or data.dir was moved",
-      fun() -> case halley_store:refusing() of false -> 0; _ -> 1 end end},
+      "1 while the store takes no changes of follows: its disk refuses, or data.dir was moved"},
      {store_damaged, "halley_store_damaged_files",
-      "Files of the store that were damaged at the start, and that others made up for",
-      fun halley_store:damaged/0},
-     {users_online, "halley_users_online", "Users with at least one session",
-      fun() -> maps:get(users, halley_directory:online()) end},
-     {sessions, "halley_sessions", "Sessions of all users",
-      fun() -> maps:get(sessions, halley_directory:online()) end},
-     {groups, "halley_groups", "Subjects that the workers hold as groups",
-      fun() -> maps:get(groups, halley_groups:info()) end},
-     {group_members, "halley_group_members", "Members of all groups",
-      fun() -> maps:get(members, halley_groups:info()) end},
-     {group_marks, "halley_group_marks", "Changes of groups that wait to be told to the workers",
-      fun() -> maps:get(marks, halley_groups:info()) end},
-     {links, "halley_links", "Workers linked to the brain",
-      fun() -> length(halley_links:list()) end},
-     {link_queue, "halley_link_queue_bytes", "Bytes that wait for all links",
-      fun() -> lists:sum([Bytes || #{queue_bytes := Bytes} <- halley_links:list()]) end},
-     {history, "halley_history_events", "Events in the history",
-      fun() -> maps:get(events, halley_history:info()) end},
-     {history_disk, "halley_history_bytes", "Bytes of the history on disk",
-      fun() -> maps:get(bytes, halley_history:info()) end},
-     {history_age, "halley_history_age_seconds", "Age of the oldest event in the history",
-      fun history_age/0},
-     {history_queue, "halley_history_queue_bytes", "Bytes that wait to be written to the history",
-      fun() -> maps:get(queue_bytes, halley_history:info()) end},
-     {shard_queue, "halley_shard_queue_events", "Events that wait for all shards",
-      fun halley_shard:queued/0}].
+      "Files of the store that were damaged at the start, and that others made up for"},
+     {users, "halley_users_online", "Users with at least one session"},
+     {sessions, "halley_sessions", "Sessions of all users"},
+     {groups, "halley_groups", "Subjects that the workers hold as groups"},
+     {group_members, "halley_group_members", "Members of all groups"},
+     {group_marks, "halley_group_marks", "Changes of groups that wait to be told to the workers"},
+     {links, "halley_links", "Workers linked to the brain"},
+     {link_queue, "halley_link_queue_bytes", "Bytes that wait for all links"},
+     {history, "halley_history_events", "Events in the history"},
+     {history_disk, "halley_history_bytes", "Bytes of the history on disk"},
+     {history_age, "halley_history_age_seconds", "Age of the oldest event in the history"},
+     {history_queue, "halley_history_queue_bytes", "Bytes that wait to be written to the history"},
+     {shard_queue, "halley_shard_queue_events", "Events that wait for all shards"}].
 
-history_age() ->
-    case halley_history:info() of
-        #{oldest_at := none} -> 0;
-        #{oldest_at := At} -> max(0, erlang:system_time(millisecond) - At) div 1000
-    end.
-
-memory() ->
-    [{["kind=\"", atom_to_list(Kind), $"], Bytes} || {Kind, Bytes} <- erlang:memory()].
+of_node() ->
+    #{vm_memory => [{["kind=\"", atom_to_list(Kind), $"], Bytes}
+                    || {Kind, Bytes} <- erlang:memory()],
+      vm_processes => erlang:system_info(process_count),
+      vm_run_queue => erlang:statistics(total_run_queue_lengths),
+      uptime => element(1, erlang:statistics(wall_clock)) div 1000}.
 
 %% Makes the counters and the table of the edge's metrics. The caller, a supervisor, owns it.
 -spec new() -> ok.
@@ -187,7 +171,8 @@ new() ->
     Names = [Name || {Name, _, _, _} <- counters_table()],
     Counters = counters:new(length(Names), [write_concurrency]),
     Index = maps:from_list(lists:zip(Names, lists:seq(1, length(Names)))),
-    persistent_term:put(?COUNTERS, {Counters, Index}).
+    persistent_term:put(?COUNTERS, {Counters, Index}),
+    gauges([vm_memory, vm_processes, vm_run_queue, uptime], fun of_node/0).
 
 -spec incr(name()) -> ok.
 incr(Name) ->
@@ -198,7 +183,23 @@ incr(Name, N) ->
     {Counters, Index} = persistent_term:get(?COUNTERS),
     counters:add(Counters, map_get(Name, Index), N).
 
+%% Says who knows these gauges: `Values' gives all of them, and is called for each scrape in the
+%% process that scrapes. To be called once, when what it reads is made; it needs no `new/0'.
+-spec gauges([name(), ...], Values :: fun(() -> #{name() => value()})) -> ok.
+gauges(Names, Values) ->
+    lists:foreach(fun(Name) -> persistent_term:put(?GAUGE(Name), Values) end, Names).
+
 %% --- the edge's metrics ------------------------------------------------------------------------
+
+%% A worker was linked. It is its edge's pid and its index there, as far as its link says so.
+-spec edge_came(Slot :: pos_integer(), Info :: map()) -> ok.
+edge_came(Slot, Info) ->
+    Worker = case Info of
+        #{pid := Pid, worker := Index} -> {Pid, Index};
+        _ -> make_ref()
+    end,
+    true = ets:insert(?EDGE, {{slot, Slot}, Worker}),
+    ok.
 
 %% The number of a list of definitions. One that isn't kept is counted.
 -spec definitions([definition()]) -> list_number().
@@ -221,36 +222,21 @@ new_list(_, _) ->
     none.
 
 %% What the worker at this link counts now; values stand in the order of the definitions.
--spec edge(halley_links:slot(), list_number(), [non_neg_integer()]) -> ok.
+-spec edge(Slot :: pos_integer(), list_number(), [non_neg_integer()]) -> ok.
 edge(_, none, _) ->
     ok;
 edge(Slot, List, Values) ->
-    Worker = worker(Slot),
-    true = ets:insert(?EDGE, [{{worker, Worker}, live, List, Values}, {{slot, Slot}, Worker}]),
+    %% A link may end before what it said is taken.
+    _ = [ets:insert(?EDGE, {{worker, Worker}, live, List, Values})
+         || {_, Worker} <- ets:lookup(?EDGE, {slot, Slot})],
     ok.
 
 %% A link ended.
--spec edge_gone(halley_links:slot()) -> ok.
+-spec edge_gone(Slot :: pos_integer()) -> ok.
 edge_gone(Slot) ->
-    case ets:take(?EDGE, {slot, Slot}) of
-        [{_, Worker}] ->
-            true = ets:update_element(?EDGE, {worker, Worker}, {2, gone}),
-            fold_gone(ets:select_count(?EDGE, [{{{worker, '_'}, gone, '_', '_'}, [], [true]}]));
-        [] ->
-            ok
-    end.
-
-%% A worker is its edge's pid and its index there, as far as its link said so.
-worker(Slot) ->
-    case ets:lookup(?EDGE, {slot, Slot}) of
-        [{_, Worker}] ->
-            Worker;
-        [] ->
-            case halley_links:info(Slot) of
-                #{pid := Pid, worker := Index} -> {Pid, Index};
-                _ -> make_ref()
-            end
-    end.
+    _ = [ets:update_element(?EDGE, {worker, Worker}, {2, gone})
+         || {_, Worker} <- ets:take(?EDGE, {slot, Slot})],
+    fold_gone(ets:select_count(?EDGE, [{{{worker, '_'}, gone, '_', '_'}, [], [true]}])).
 
 fold_gone(N) when N =< ?GONE_MAX ->
     ok;
@@ -293,7 +279,13 @@ counter_samples() ->
      || {Name, Metric, _, Help} <- counters_table()].
 
 gauge_samples() ->
-    lists:append([gauge(Metric, Help, Fun()) || {_, Metric, Help, Fun} <- gauges_table()]).
+    Known = [{Metric, Help, Name, Values}
+             || {Name, Metric, Help} <- gauges_table(),
+                Values <- [persistent_term:get(?GAUGE(Name), unknown)], Values =/= unknown],
+    Owners = lists:usort([Values || {_, _, _, Values} <- Known]),
+    Said = maps:from_list([{Values, Values()} || Values <- Owners]),
+    lists:append([gauge(Metric, Help, map_get(Name, map_get(Values, Said)))
+                  || {Metric, Help, Name, Values} <- Known]).
 
 gauge(Metric, Help, Values) when is_list(Values) ->
     [{Metric, ["{", Labels, "}"], gauge, Help, Value} || {Labels, Value} <- Values];

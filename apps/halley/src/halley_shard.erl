@@ -61,7 +61,8 @@
 %% Makes the counts of waiting events.
 -spec new() -> ok.
 new() ->
-    persistent_term:put(?QUEUED, atomics:new(3 * halley_shards:count(), [])).
+    persistent_term:put(?QUEUED, atomics:new(3 * halley_shards:count(), [])),
+    halley_metrics:gauges([shard_queue], fun() -> #{shard_queue => queued()} end).
 
 -spec start_link(index()) -> gen_server:start_ret().
 start_link(Shard) ->

@@ -27,6 +27,7 @@ open_data_dir() -> halley_data_dir:open().
 recover() ->
     Dir = directory(),
     ok = set_refusing(false),
+    ok = halley_metrics:gauges([store_refusing, store_damaged], fun gauges/0),
     %% A folder that can't be made for want of room is made by the owner, later.
     _ = halley_data_dir:make_directory(Dir),
     case halley_store_takeover:run(Dir) of
@@ -76,6 +77,9 @@ journal() -> persistent_term:get({?MODULE, journal}).
 
 -spec set_journal(non_neg_integer()) -> ok.
 set_journal(Number) -> persistent_term:put({?MODULE, journal}, Number).
+
+gauges() ->
+    #{store_refusing => case refusing() of false -> 0; _ -> 1 end, store_damaged => damaged()}.
 
 -spec reason(term()) -> refusal().
 reason(enospc) -> disk_full;

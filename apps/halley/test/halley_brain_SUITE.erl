@@ -23,7 +23,7 @@ all() ->
      overloaded_links_refuse_publish, link_falls_behind,
      overloaded_shard_refuses_publish,
      shard_killed, shard_hangs, directory_owner_killed, directory_owner_killed_under_load,
-     links_owner_killed, store_gives_up].
+     links_owner_killed, store_gives_up, every_gauge_is_shown].
 
 init_per_suite(Config) ->
     halley_test_brain:quiet(Config).
@@ -348,3 +348,11 @@ store_gives_up(Config) ->
     receive {'DOWN', Monitor, process, Brain, shutdown} -> ok
     after ?WAIT_MS -> error(brain_lives_on)
     end.
+
+%% --- metrics -----------------------------------------------------------------------------------
+
+%% Each is registered by its owner, none of which `halley_metrics' calls by name.
+every_gauge_is_shown(_) ->
+    Text = iolist_to_binary(halley_metrics:render()),
+    ?assertEqual([], [Name || {Name, Metric, gauge, _} <- halley_metrics:table(),
+                              string:find(Text, ["# TYPE ", Metric, " gauge\n"]) =:= nomatch]).

@@ -14,15 +14,12 @@ edge_test_() ->
          [ok = Part:new() || Part <- Parts],
          {ok, Directory} = halley_directory:start_link(fun(_) -> ok end),
          {ok, Links} = halley_links:start_link(),
-         meck:new(halley_ids, [passthrough]),
-         meck:expect(halley_ids, count, 0, 42),
-         meck:expect(halley_ids, leaving, 0, 0),
-         meck:new(halley_follows, [passthrough]),
-         meck:expect(halley_follows, count, 0, 43),
+         Stored = #{ids => 42, ids_leaving => 0, ids_waiting => 0, follows => 43,
+                    store_refusing => 0, store_damaged => 0},
+         ok = halley_metrics:gauges(maps:keys(Stored), fun() -> Stored end),
          [Links, Directory]
      end,
      fun(Owners) ->
-         meck:unload(),
          [gen_server:stop(Owner) || Owner <- Owners],
          [ets:delete(Table)
           || Table <- [halley_metrics_edge, halley_directory_rows,
@@ -38,7 +35,9 @@ edge_test_() ->
                           {"very many gone workers are one row", fun many_gone_workers/0},
                           {"lists of metrics are bounded", fun many_lists/0},
                           {"the text is Prometheus'", fun text/0},
-                          {"counts", fun counts/0}]]}.
+                          {"counts", fun counts/0},
+                          {"a link that ends before it says anything", fun silent_worker/0},
+                          {"an owner is asked once for its gauges", fun asked_once/0}]]}.
 
 linked(Index) ->
     Writer = spawn(fun() -> receive stop -> ok end end),
@@ -125,3 +124,20 @@ counts() ->
     ?assertEqual(1, value("halley_events_refused_total{reason=\"overloaded\"}")),
     ?assertEqual(42, value("halley_ids")),
     ?assertEqual(43, value("halley_follows")).
+
+silent_worker() ->
+    Slot = linked(1),
+    ok = halley_metrics:edge_gone(Slot),
+    ok = says(Slot, [?SENT], [1]),
+    ?assertEqual(none, value("halley_edge_sent_total")).
+
+%% So that what it shows together is of one moment.
+asked_once() ->
+    Asked = counters:new(1, []),
+    ok = halley_metrics:gauges([ids, follows], fun() ->
+        ok = counters:add(Asked, 1, 1),
+        #{ids => counters:get(Asked, 1), follows => counters:get(Asked, 1)}
+    end),
+    Text = iolist_to_binary(halley_metrics:render()),
+    [?assertNotEqual(nomatch, string:find(Text, ["\n", Metric, " 1\n"]))
+     || Metric <- ["halley_ids", "halley_follows"]].
