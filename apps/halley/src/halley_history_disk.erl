@@ -17,7 +17,7 @@
 -module(halley_history_disk).
 
 -export([open/1, write/3, sync/1, note/1, is_dirty/1, tick/1, starve/1, probe/1, lose/2, close/1]).
--export([renew/1, reserved_step/0]).
+-export([renew/1]).
 -export_type([disk/0, packed/0, failure/0]).
 
 -include("halley_history.hrl").
@@ -44,6 +44,7 @@
 -type packed() :: #packed{}.
 -type failure() :: {error, term(), disk()}.
 
+%% So many seqs at most are reserved beyond those that were drawn.
 -define(RESERVED, 4194304).
 -define(PLACE_BYTES, 65536).
 -define(PROBE_BYTES, 65536).
@@ -55,7 +56,7 @@
 -spec open(file:name_all()) -> {ok, disk()} | failure() | {error, Line :: binary()}.
 open(Dir) ->
     ok = halley_history_index:clear(),
-    case halley_history_recovery:recover(Dir) of
+    case halley_history_recovery:recover(Dir, ?RESERVED) of
         {ok, Recovered} ->
             case begun_anew(begin_segment(recovered(Dir, Recovered))) of
                 {ok, _} = Ok -> Ok;
@@ -309,10 +310,6 @@ renew(Disk) ->
         true -> reserve(Disk, Counter);
         false -> {ok, Disk}
     end.
-
-%% So many seqs at most are reserved beyond those that were drawn.
--spec reserved_step() -> pos_integer().
-reserved_step() -> ?RESERVED.
 
 reserve(Disk = #disk{store = Store, ledger = Ledger}, Counter) ->
     Reserved = Counter + ?RESERVED,

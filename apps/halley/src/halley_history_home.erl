@@ -5,7 +5,14 @@
 %% same, and the next start won't find them. So names are looked up again: one call for each group.
 -module(halley_history_home).
 
--export([find/1, make/2, check/3, may_pass/1]).
+-export([set_directory/1, directory/0, find/1, make/2, check/3, may_pass/1]).
+
+%% The folder of the segments, for all who read them. To be set before the log starts.
+-spec set_directory(file:name_all()) -> ok.
+set_directory(Dir) -> persistent_term:put(?MODULE, Dir).
+
+-spec directory() -> file:name_all().
+directory() -> persistent_term:get(?MODULE).
 
 -spec find(file:name_all()) -> halley_data_dir:place() | none.
 find(Dir) ->

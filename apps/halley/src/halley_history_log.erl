@@ -25,7 +25,7 @@
 -module(halley_history_log).
 -behaviour(gen_server).
 
--export([start_link/0, append/3, mark/2, unfollowed/1, shard_started/1, directory/0]).
+-export([start_link/0, append/3, mark/2, unfollowed/1, shard_started/1]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 
 -include_lib("kernel/include/logger.hrl").
@@ -48,13 +48,9 @@
 
 -spec start_link() -> gen_server:start_ret().
 start_link() ->
-    persistent_term:put({?MODULE, directory}, filename:join(halley_data_dir:path(), "history")),
+    ok = halley_history_home:set_directory(filename:join(halley_data_dir:path(), "history")),
     gen_server:start_link({local, ?MODULE}, ?MODULE, [],
                           [{spawn_opt, [{message_queue_data, off_heap} | ?HEAP]}]).
-
-%% Where the segments are.
--spec directory() -> file:name_all().
-directory() -> persistent_term:get({?MODULE, directory}).
 
 -spec append(halley_shards:index(), [halley_history:entry()], halley_history:reply()) -> ok.
 append(Shard, Entries, Reply) ->
@@ -101,7 +97,7 @@ shard_started(Shard) ->
 -spec init([]) -> {ok, #state{}} | {stop, term()}.
 init([]) ->
     process_flag(trap_exit, true),
-    case halley_history_disk:open(directory()) of
+    case halley_history_disk:open(halley_history_home:directory()) of
         {ok, Disk} -> {ok, started(#state{disk = Disk})};
         {error, Reason, Disk} -> {ok, started(failed(Reason, #state{disk = Disk}))};
         {error, Line} -> {stop, Line}
@@ -310,7 +306,7 @@ failed(Reason, State = #state{refusing = Before}) ->
     _ = [halley_metrics:incr(history_moved) || Refusing =:= data_dir_moved],
     ok = halley_history_words:put_refusing(Refusing),
     _ = [?LOG_ERROR("history: cannot write in ~ts: ~ts; publishing is refused until it can",
-                    [directory(), explain(Reason)]) || Refusing =/= Before],
+                    [halley_history_home:directory(), explain(Reason)]) || Refusing =/= Before],
     State#state{refusing = Refusing, probed_ms = erlang:monotonic_time(millisecond)}.
 
 explain(data_dir_moved) -> "it was moved, removed or replaced; put it back or start again";

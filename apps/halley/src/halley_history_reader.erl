@@ -152,7 +152,7 @@ read_file(Segment, Position, Bytes, Reader = #reader{files = Files}) ->
                 Error -> Error
             end;
         false ->
-            case halley_history_segment:open(halley_history_log:directory(), Segment) of
+            case halley_history_segment:open(halley_history_home:directory(), Segment) of
                 {ok, File} ->
                     {opened, Reader#reader{files = keep([{Segment, File} | Files])}};
                 {error, Reason} when Reason =:= emfile; Reason =:= enfile ->

@@ -16,7 +16,7 @@
 %% and what was to be cut or deleted stays until then.
 -module(halley_history_recovery).
 
--export([recover/1]).
+-export([recover/2]).
 -export_type([recovered/0]).
 
 -include_lib("kernel/include/logger.hrl").
@@ -48,13 +48,14 @@
 %% Above whatever could have been drawn since the newest segment began.
 -define(UNKNOWN_RESERVATION, (1 bsl 32)).
 
-%% The words and the index must be new. Fills the index; the words are left to the caller.
--spec recover(file:name_all()) -> {ok, recovered()} | {error, term()}.
-recover(Dir) ->
+%% The words and the index must be new. Fills the index; the words are left to the caller. `Step':
+%% so many seqs at most were reserved at a time.
+-spec recover(file:name_all(), Step :: pos_integer()) -> {ok, recovered()} | {error, term()}.
+recover(Dir, Step) ->
     case made(halley_data_dir:make_directory(Dir)) of
         ok ->
             case {halley_history_ledger:open(Dir), halley_history_segment:list(Dir)} of
-                {{ok, Ledger}, {ok, Numbers}} -> {ok, recover(Dir, Ledger, Numbers)};
+                {{ok, Ledger}, {ok, Numbers}} -> {ok, recover(Dir, Step, Ledger, Numbers)};
                 {{ok, Ledger}, Error} -> ok = halley_history_ledger:close(Ledger), Error;
                 {Error, _} -> Error
             end;
@@ -69,8 +70,8 @@ made({error, Reason} = Error) ->
 made(ok) ->
     ok.
 
-recover(Dir, Ledger0, Numbers) ->
-    {Store, Reserved, Ledger} = identity(Dir, Ledger0, Numbers),
+recover(Dir, Step, Ledger0, Numbers) ->
+    {Store, Reserved, Ledger} = identity(Dir, Step, Ledger0, Numbers),
     Position = halley_history_ledger:last_position(),
     Begun = #found{dir = Dir, store = Store, now = halley_history_clock:stamp(),
                    now_ms = erlang:monotonic_time(millisecond)},
@@ -105,8 +106,8 @@ highest(_, #found{last_seq = LastSeq, damaged = Damaged}) ->
     lists:max([LastSeq | [To || {_, To, _, _} <- Damaged]]).
 
 %% The store's id is in the ledger and in every header.
-identity(Dir, Ledger, Numbers) ->
-    case halley_history_ledger:read(Ledger, halley_history_disk:reserved_step()) of
+identity(Dir, Step, Ledger, Numbers) ->
+    case halley_history_ledger:read(Ledger, Step) of
         {ok, Store, Reserved, Read} -> {Store, Reserved, Read};
         none -> identity_from_headers(Dir, Ledger, Numbers)
     end.

@@ -67,7 +67,7 @@ restart() ->
     kill(),
     start(new).
 
-directory() -> halley_history_log:directory().
+directory() -> halley_history_home:directory().
 
 %% Runs a fun while the log takes nothing from its mailbox.
 held(Fun) ->

@@ -80,7 +80,7 @@ drop_up_to(#{seq := Seq}) ->
 %% Flips a bit of the record on disk.
 damage(Seq) ->
     {ok, #{segment := Segment, offset := Offset}} = halley_history_index:lookup(Seq),
-    {ok, File} = file:open(halley_history_segment:path(halley_history_log:directory(), Segment),
+    {ok, File} = file:open(halley_history_segment:path(halley_history_home:directory(), Segment),
                            [read, write, raw, binary]),
     {ok, <<Byte>>} = file:pread(File, Offset + 20, 1),
     ok = file:pwrite(File, Offset + 20, <<(Byte bxor 1)>>),
