@@ -34,7 +34,7 @@
 -module(halley_links).
 -behaviour(gen_server).
 
--export([new/0, start_link/0]).
+-export([new/0, start_link/1]).
 -export([register/2, deliver/3, members/4, end_group/1, mark/2, close_sessions/3, cost/2,
          close_cost/1]).
 -export([is_behind/1, resume/1, leave_to_history/0]).
@@ -70,7 +70,8 @@
 %% How long the end waits for purges; the supervisor waits longer.
 -define(PURGES_MS_MAX, 50000).
 
--record(state, {free :: queue:queue(slot()),
+-record(state, {purged :: fun((halley_id:user_number()) -> ok),
+                free :: queue:queue(slot()),
                 writers = #{} :: #{reference() => slot()},
                 purges = #{} :: #{reference() => {pid(), slot()}}}).
 
@@ -84,9 +85,11 @@ new() ->
     persistent_term:put(?ENDED, atomics:new(?ENDED_ALL, [])),
     persistent_term:put(?OVERLOADED, atomics:new(1, [])).
 
--spec start_link() -> gen_server:start_ret().
-start_link() ->
-    gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
+%% `Purged' is called for each user of whom a session has ended with its link, behind that, in a
+%% process that may wait.
+-spec start_link(Purged :: fun((halley_id:user_number()) -> ok)) -> gen_server:start_ret().
+start_link(Purged) ->
+    gen_server:start_link({local, ?MODULE}, ?MODULE, Purged, []).
 
 %% Gives a link its slot, and the counter (index 1) of the bytes that wait for its writer. When
 %% the writer dies the link has ended: its sessions are forgotten and its edge metrics kept in the
@@ -285,8 +288,8 @@ fullest_bytes() ->
 
 %% --- the owner ---------------------------------------------------------------------------------
 
--spec init([]) -> {ok, #state{}}.
-init([]) ->
+-spec init(fun((halley_id:user_number()) -> ok)) -> {ok, #state{}}.
+init(Purged) ->
     _ = process_flag(trap_exit, true),
     Links = ets:tab2list(?TABLE),
     Taken = [Slot || #link{slot = Slot} <- Links],
@@ -295,8 +298,8 @@ init([]) ->
     Free = lists:seq(1, ?SLOT_MAX) -- (Taken ++ Shut),
     Ended = persistent_term:get(?ENDED),
     {_, Oldest} = lists:unzip(lists:sort([{atomics:get(Ended, Slot), Slot} || Slot <- Free])),
-    {ok, #state{free = queue:from_list(Oldest), writers = Writers,
-                purges = lists:foldl(fun purge/2, #{}, Shut)}}.
+    {ok, lists:foldl(fun purge/2, #state{purged = Purged, free = queue:from_list(Oldest),
+                                         writers = Writers}, Shut)}.
 
 -spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}}.
 handle_call({register, Writer, Info}, _, State = #state{free = Free, writers = Writers}) ->
@@ -344,14 +347,14 @@ terminate(_, _) ->
     ok.
 
 %% Shut before the row goes: a registry that is killed in between finds one or the other.
-link_down(Slot, State = #state{purges = Purges}) ->
+link_down(Slot, State) ->
     Ended = persistent_term:get(?ENDED),
     ok = atomics:put(Ended, Slot, atomics:add_get(Ended, ?ENDED_ALL, 1)),
     ok = halley_directory:shut(Slot),
     ok = halley_metrics:edge_gone(Slot),
     true = ets:delete(?TABLE, Slot),
     true = ets:delete(?ABOUT, Slot),
-    State#state{purges = purge(Slot, Purges)}.
+    purge(Slot, State).
 
 %% A purge that was interrupted, because the directory's owner was restarted, is done again.
 purge_ended(Monitor, Reason, State = #state{purges = Purges, free = Free}) ->
@@ -359,13 +362,12 @@ purge_ended(Monitor, Reason, State = #state{purges = Purges, free = Free}) ->
         {{_, Slot}, Rest} when Reason =:= normal ->
             State#state{free = queue:in(Slot, Free), purges = Rest};
         {{_, Slot}, Rest} ->
-            State#state{purges = purge(Slot, Rest)};
+            purge(Slot, State#state{purges = Rest});
         error ->
             State
     end.
 
 %% Linked: none goes on without a registry that waits for its end.
-purge(Slot, Purges) ->
-    {Pid, Monitor} = spawn_opt(halley_directory, purge, [Slot, fun halley_groups:changed/1],
-                               [link, monitor]),
-    Purges#{Monitor => {Pid, Slot}}.
+purge(Slot, State = #state{purged = Purged, purges = Purges}) ->
+    {Pid, Monitor} = spawn_opt(halley_directory, purge, [Slot, Purged], [link, monitor]),
+    State#state{purges = Purges#{Monitor => {Pid, Slot}}}.

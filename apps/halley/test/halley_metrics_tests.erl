@@ -13,7 +13,7 @@ edge_test_() ->
                   halley_groups],
          [ok = Part:new() || Part <- Parts],
          {ok, Directory} = halley_directory:start_link(fun(_) -> ok end),
-         {ok, Links} = halley_links:start_link(),
+         {ok, Links} = halley_links:start_link(fun(_) -> ok end),
          Stored = #{ids => 42, ids_leaving => 0, ids_waiting => 0, follows => 43,
                     store_refusing => 0, store_damaged => 0},
          ok = halley_metrics:gauges(maps:keys(Stored), fun() -> Stored end),
