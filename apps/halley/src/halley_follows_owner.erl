@@ -26,7 +26,7 @@
 -module(halley_follows_owner).
 -behaviour(gen_server).
 
--export([start_link/0, new_tables/0]).
+-export([start_link/1, new_tables/0]).
 -export([count/0, changes/0, epoch/0, checkpoint/0, checkpoint_soon/0, leave/1, free/1]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 
@@ -47,24 +47,24 @@
 -define(CHANGES, 3).
 -define(EPOCH, 4).
 
--record(state, {journal :: none | halley_store_journal:journal(),
+-record(state, {tell :: fun((halley_pages:packed()) -> ok),
+                journal :: none | halley_store_journal:journal(),
                 waiting = [] :: [#change{}],
-                waiting_pairs = 0 :: non_neg_integer(),
-                waiting_most = 0 :: non_neg_integer(),
+                waiting_pairs = 0 :: non_neg_integer(), waiting_most = 0 :: non_neg_integer(),
                 pace :: halley_store_pace:pace(),
                 %% `infinity' once it has been idle.
                 idle_at_ms = now_ms() + ?IDLE_MS :: integer() | infinity,
                 is_note_due = false :: boolean(),
                 checkpoint = none :: none | {reference(), pid()}}).
 
--spec start_link() -> gen_server:start_ret().
-start_link() -> gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
+%% `Tell' is called here with a change's pairs <<Subject:32, User:32, ...>>, before it is answered.
+-spec start_link(Tell :: fun((halley_pages:packed()) -> ok)) -> gen_server:start_ret().
+start_link(Tell) -> gen_server:start_link({local, ?MODULE}, ?MODULE, Tell, []).
 
 %% For the supervisor, which is to own them.
 -spec new_tables() -> ok.
 new_tables() ->
-    ok = halley_pages_table:new(halley_followers),
-    ok = halley_pages_table:new(halley_following),
+    lists:foreach(fun halley_pages_table:new/1, [halley_followers, halley_following]),
     ok = halley_follows_request:new(),
     ok = halley_metrics:gauges([follows], fun() -> #{follows => count()} end),
     persistent_term:put(?MODULE, atomics:new(4, [{signed, true}])).
@@ -101,20 +101,20 @@ checkpoint() ->
 -spec checkpoint_soon() -> ok.
 checkpoint_soon() -> gen_server:cast(?MODULE, checkpoint).
 
--spec init([]) -> {ok, #state{}, timeout()}.
-init([]) ->
+-spec init(fun((halley_pages:packed()) -> ok)) -> {ok, #state{}, timeout()}.
+init(Tell) ->
     process_flag(trap_exit, true),
     ok = halley_follows_request:released_all(),
     ok = add(?EPOCH, 1),
     IsFirst = atomics:exchange(persistent_term:get(?MODULE), ?STARTED, 1) =:= 0,
     {ok, Journal, Bytes, Last} = halley_store_writer:open(IsFirst),
     %% The one before may have died before it told its last group.
-    IsFirst orelse halley_groups:followed(halley_follows_changes:apply_again(Last)),
+    IsFirst orelse Tell(halley_follows_changes:apply_again(Last)),
     ok = add(?CHANGES, 1),
     atomics:put(persistent_term:get(?MODULE), ?COUNT, halley_pages_table:size(halley_following)),
     IsFirst andalso halley_store:damaged() > 0 andalso gen_server:cast(self(), checkpoint),
     Pace = halley_store_pace:new(Bytes, now_ms()),
-    {ok, probed_later(#state{journal = Journal, pace = Pace}), ?IDLE_MS}.
+    {ok, probed_later(#state{tell = Tell, journal = Journal, pace = Pace}), ?IDLE_MS}.
 
 -spec handle_call(#change{} | checkpoint | {leave | free, [halley_ids:user_number()]},
                   gen_server:from(), #state{}) ->
@@ -129,7 +129,7 @@ handle_call(#change{} = Change, From, State) ->
     end;
 handle_call({leave, Numbers}, _, State) ->
     Committed = committed(State),
-    ok = halley_ids:leave([N || N <- Numbers, not halley_ids_sweep:is_followed(N),
+    ok = halley_ids:leave([N || N <- Numbers, not halley_ids_use:is_followed(N),
                                 halley_directory_leaving:leave(N)]),
     ok = add(?EPOCH, 1),
     {reply, ok, Committed, timeout_ms(Committed)};
@@ -175,7 +175,7 @@ is_fresh(#change{epoch = Epoch, following = Following}) ->
 
 free(Numbers, State) ->
     {Kept, Idle} = lists:partition(fun(N) ->
-        halley_ids_sweep:is_followed(N) orelse halley_directory_leaving:is_held(N)
+        halley_ids_use:is_followed(N) orelse halley_directory_leaving:is_held(N)
     end, Numbers),
     _ = halley_ids:keep(Kept),
     {Durable, InMemory} = lists:partition(fun halley_ids_pages:is_durable/1, lists:usort(Idle)),
@@ -272,7 +272,7 @@ commit(Changes, #state{journal = Journal} = State) ->
     case halley_store_journal:append(Entries, Journal) of
         {ok, Bytes, Written} ->
             ok = halley_ids_pages:set_durable(Numbers, true),
-            lists:foreach(fun apply_change/1, Changes),
+            lists:foreach(fun(C) -> apply_change(C, State#state.tell) end, Changes),
             next(journalled(Bytes, State#state{journal = Written,
                                                idle_at_ms = now_ms() + ?IDLE_MS}));
         {error, Outcome, Reason, Left} ->
@@ -294,10 +294,10 @@ released(Pairs) ->
         _ -> halley_follows_request:released(Pairs)
     end.
 
-apply_change(#change{operation = Operation} = Change) ->
+apply_change(#change{operation = Operation} = Change, Tell) ->
     _ = halley_pages_table:change(Operation, halley_followers, Change#change.followers),
     N = halley_pages_table:change(Operation, halley_following, Change#change.following),
-    ok = halley_groups:followed(Change#change.followers),
+    ok = Tell(Change#change.followers),
     ok = add(?CHANGES, N),
     ok = add(?COUNT, case Operation of add -> N; remove -> -N end),
     gen_server:reply(Change#change.from, {ok, N, Change#change.refused}).

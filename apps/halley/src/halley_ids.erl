@@ -27,7 +27,7 @@
 -export([start_link/0, new_tables/0]).
 -export([lookup/1, intern/1, name/1, count/0]).
 -export([leave/1, keep/1, due/1, free/1, leaving/0]).
--export([oldest_file/1, waiting/0, is_pressing/0]).
+-export([oldest_file/1, waiting/0, is_pressing/1]).
 -export([init/1, handle_call/3, handle_cast/2]).
 
 -include_lib("kernel/include/logger.hrl").
@@ -134,8 +134,9 @@ oldest_file(Number) -> gen_server:cast(?MODULE, {oldest_file, Number}).
 waiting() -> counters:get(persistent_term:get(?COUNTS), ?WAITING).
 
 %% Whether a checkpoint should be made for these.
--spec is_pressing() -> boolean().
-is_pressing() -> waiting() > 0 andalso gen_server:call(?MODULE, is_pressing, infinity).
+-spec is_pressing(Follows :: non_neg_integer()) -> boolean().
+is_pressing(Follows) ->
+    waiting() > 0 andalso gen_server:call(?MODULE, {is_pressing, Follows}, infinity).
 
 gauges() -> #{ids => count(), ids_leaving => leaving(), ids_waiting => waiting()}.
 
@@ -157,7 +158,8 @@ init([]) ->
                      waiting = Waiting})}.
 
 -spec handle_call({intern, [id()]} | {leave | keep | free, [user_number()]} | {due, pos_integer()}
-                  | is_pressing, gen_server:from(), #state{}) -> {reply, term(), #state{}}.
+                  | {is_pressing, Follows :: non_neg_integer()}, gen_server:from(), #state{}) ->
+    {reply, term(), #state{}}.
 handle_call({intern, Ids}, _, State) ->
     {Unknown, Kept} = kept(Ids, State),
     New = new_ids(Unknown, #{}, []),
@@ -195,12 +197,12 @@ handle_call({free, Numbers}, _, State) ->
     {Written, Unwritten} = lists:partition(fun halley_ids_written:is/1, Freed),
     Given = given_back(Unwritten, Next),
     {reply, ok, told(Given#state{waiting = wait(Written, Given#state.waiting)})};
-handle_call(is_pressing, _, #state{waiting = Waiting} = State) ->
+handle_call({is_pressing, Follows}, _, #state{waiting = Waiting} = State) ->
     AgeMs = halley_ids_waiting:age_ms(erlang:monotonic_time(millisecond), Waiting),
     {reply, halley_ids_waiting:is_pressing(
               #{count => halley_ids_waiting:count(Waiting), age_ms => AgeMs,
                 available => available(State), ids => count(), ids_max => ids_max(),
-                follows => halley_follows_owner:count()}), State}.
+                follows => Follows}), State}.
 
 -spec handle_cast({oldest_file, non_neg_integer()}, #state{}) -> {noreply, #state{}}.
 handle_cast({oldest_file, Number}, #state{waiting = Waiting} = State) ->

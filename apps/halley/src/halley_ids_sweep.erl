@@ -11,7 +11,7 @@
 -module(halley_ids_sweep).
 -behaviour(gen_server).
 
--export([start_link/0, round/0, is_followed/1]).
+-export([start_link/0, round/0]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
 -define(TICK_MS, 1000).
@@ -31,13 +31,6 @@ start_link() ->
 %% Looks at all numbers, now. For tests and tools.
 -spec round() -> ok.
 round() -> gen_server:call(?MODULE, round, infinity).
-
-%% Whether the number is in a follow, or a group that has not yet ended.
--spec is_followed(halley_ids:user_number()) -> boolean().
-is_followed(Number) ->
-    halley_pages_table:take(halley_following, Number, -1, 1) =/= []
-        orelse halley_pages_table:take(halley_followers, Number, -1, 1) =/= []
-        orelse halley_groups_table:lookup(Number) =/= [].
 
 -spec init([]) -> {ok, #state{}}.
 init([]) ->
@@ -86,7 +79,7 @@ free() ->
     end.
 
 press() ->
-    case halley_ids:is_pressing() of
+    case halley_ids:is_pressing(halley_follows_owner:count()) of
         true -> halley_follows_owner:checkpoint_soon();
         false -> ok
     end.
@@ -114,7 +107,7 @@ leave(Numbers) ->
 
 idle(N, Last, _) when N > Last -> [];
 idle(N, Last, Chunks) ->
-    case halley_directory_words:get(Chunks, N) =:= 0 andalso not is_followed(N)
+    case halley_directory_words:get(Chunks, N) =:= 0 andalso not halley_ids_use:is_followed(N)
         andalso halley_ids_pages:id(N) =/= <<>> of
         true -> [N | idle(N + 1, Last, Chunks)];
         false -> idle(N + 1, Last, Chunks)

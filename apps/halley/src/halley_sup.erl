@@ -32,7 +32,8 @@ init([]) ->
     Flags = #{strategy => one_for_one, intensity => 10, period => 10,
               auto_shutdown => any_significant},
     {ok, {Flags, [
-        #{id => halley_store_sup, start => {halley_store_sup, start_link, []},
+        #{id => halley_store_sup,
+          start => {halley_store_sup, start_link, [fun halley_groups:followed/1]},
           type => supervisor, restart => temporary, significant => true},
         #{id => halley_history_log, start => {halley_history_log, start_link, []},
           shutdown => 30000, restart => temporary, significant => true},
