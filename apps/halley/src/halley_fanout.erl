@@ -9,7 +9,7 @@
 %% `{halley, #{id, subject, at, data}}' with the data decoded.
 %%
 %% It reads and sends; order is the caller's: for live events the subject's shard
-%% (`halley_shard'), for what one link has missed its writer (`halley_catchup').
+%% (`halley_shard_server'), for what one link has missed its writer (`halley_catchup').
 -module(halley_fanout).
 
 -export([receivers/1, receivers/2, of_user/2, merged/1, beyond/3, conns/1, by_slot/1]).

@@ -12,5 +12,5 @@ start_link() ->
 -spec init([]) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
 init([]) ->
     Flags = #{strategy => one_for_one, intensity => 20, period => 10},
-    {ok, {Flags, [#{id => Shard, start => {halley_shard, start_link, [Shard]}}
+    {ok, {Flags, [#{id => Shard, start => {halley_shard_server, start_link, [Shard]}}
                   || Shard <- lists:seq(1, halley_shards:count())]}}.

@@ -3,7 +3,7 @@
 %% Invariant: cursors (`halley_cursor') and the history's records hold shards by this number and
 %% this spreading, so neither may change while old ones are to be read.
 %%
-%% Pure. The process that orders the events of a shard is `halley_shard'.
+%% Pure. The process that orders the events of a shard is `halley_shard_server'.
 -module(halley_shards).
 
 -export([count/0, of_subject/1]).
