@@ -1,10 +1,11 @@
 // The house rules. Each is a function of the tree (`Map` of path to text) that yields findings
 // `{rule, path, line, message}`. What a rule is for stands above it; the words are style.md's.
 
+import { circlesOf } from './circles.mjs';
 import { resultFindings } from './results.mjs';
 import {
-  documentLinks, erlangCode, erlangExports, erlangFunctions, lineOf, rustCode, rustFunctions,
-  withoutTests,
+  documentLinks, erlangCalled, erlangCode, erlangExports, erlangFunctions, lineOf, rustCode,
+  rustFunctions, withoutTests,
 } from './source.mjs';
 
 const COLUMNS_MAX = 100;
@@ -166,6 +167,32 @@ export function* arrows(tree) {
   }
 }
 
+/**
+ * Modules of an application don't call each other in a circle: what one of them does can be
+ * understood, tested and moved with those below it alone. Who must be told of something by who is
+ * below it hands down a fun. Calls by a name that is only known at run time don't count, nor do
+ * types.
+ */
+export function* circles(tree) {
+  const apps = new Map();
+  for (const [path, text] of tree) {
+    const [, app, module] = /^apps\/([^/]+)\/src\/(?:.*\/)?([a-z0-9_]+)\.erl$/.exec(path) ?? [];
+    if (app === undefined) continue;
+    if (!apps.has(app)) apps.set(app, new Map());
+    apps.get(app).set(module, { path, calls: erlangCalled(erlangCode(text)) });
+  }
+  for (const modules of apps.values()) {
+    const graph = new Map([...modules].map(([module, { calls }]) =>
+      [module, calls.filter((call) => modules.has(call.module) && call.module !== module)]));
+    for (const circle of circlesOf(graph)) {
+      const [first, second] = circle;
+      const { line } = graph.get(first).find((call) => call.module === second);
+      yield { rule: 'circles', path: modules.get(first).path, line,
+        message: `modules that call each other: ${[...circle, first].join(' -> ')}` };
+    }
+  }
+}
+
 /** A reader who opens a file learns first what it is for. */
 export function* headers(tree) {
   for (const [path, text] of tree) {
@@ -218,7 +245,7 @@ export function* vectors(tree) {
 
 export const RULES = [
   layout, fileLines, functionLines, exportCount, erlangCalls, rustCalls, rustUnsafe, marks, arrows,
-  headers, links, results, vectors,
+  circles, headers, links, results, vectors,
 ];
 
 /** All findings of all rules, in the order of files and lines. */

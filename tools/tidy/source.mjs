@@ -84,6 +84,16 @@ export function erlangFunctions(code) {
   return found;
 }
 
+/**
+ * The functions of other modules that Erlang code names, called or as `fun module:name/arity`:
+ * `{module, line}`. Attributes but macros aren't code that runs: the types in them don't count.
+ */
+export function erlangCalled(code) {
+  const running = code.replace(/^-(?!define)[a-z][\s\S]*?\.[ \t]*$/gm, blank);
+  return [...running.matchAll(/(?<![\w'@])([a-z]\w*):[a-z]\w*\s*[(/]/g)]
+    .map((match) => ({ module: match[1], line: lineOf(running, match.index) }));
+}
+
 /** The names that an Erlang module exports, as `name/arity`. */
 export function erlangExports(code) {
   const found = [];

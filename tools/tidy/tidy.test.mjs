@@ -48,6 +48,20 @@ const planted = {
     [{ 'apps/teleport/src/a.erl': '%% P.\nf() -> halley:g().\n' }, 'arrows:2'],
   'ketama calls teleport':
     [{ 'apps/ketama/src/a.erl': '%% P.\nf() -> teleport:g().\n' }, 'arrows:2'],
+  'two modules that call each other':
+    [{ 'apps/halley_edge/src/a.erl': '%% P.\n-export([f/0]).\nf() ->\n    b:g().\n',
+      'apps/halley_edge/src/b.erl': '%% P.\n-export([g/0]).\ng() -> fun a:f/0.\n' },
+    'circles:4'],
+  'a call back in a macro':
+    [{ 'apps/halley_edge/src/a.erl': '%% P.\nf() -> b:f().\n',
+      'apps/halley_edge/src/b.erl': '%% P.\n-define(X, a:f()).\nf() -> ?X.\n' },
+    'circles:2'],
+  'a circle of three over folders, with a way into it':
+    [{ 'apps/halley_edge/src/o.erl': '%% P.\nf() -> c:f().\n',
+      'apps/halley_edge/src/a/a.erl': '%% P.\n\nf() -> b:f().\n',
+      'apps/halley_edge/src/a/b.erl': '%% P.\nf() -> c:f().\n',
+      'apps/halley_edge/src/b/c.erl': '%% P.\nf() -> a:f().\n' },
+    'circles:3'],
   'halley-wire knows mio': [{ 'edge/halley-wire/Cargo.toml': 'mio = "1"\n' }, 'arrows:1'],
   'halley-sys knows halley-edge':
     [{ 'edge/halley-sys/Cargo.toml': 'halley-edge = "1"\n' }, 'arrows:1'],
@@ -73,6 +87,16 @@ const innocent = {
   'a quote as a character': erlang('f() -> [$", $\\", $%], g().'),
   'binary_to_term with safe': erlang('f(X) -> binary_to_term(X, [safe]).'),
   'an application asked by its name': erlang('f() -> application:get_env(halley_edge, handler).'),
+  'modules that know types of each other': {
+    'apps/halley_edge/src/a.erl': '%% P.\n-spec f() -> b:t().\nf() -> b:f().\n',
+    'apps/halley_edge/src/b.erl':
+      '%% P.\n-record(s, {x = 1 :: a:t(),  %% a.\n    y :: a:t()}).\nf() -> a.\n',
+  },
+  'a fun that is handed down': {
+    'apps/halley_edge/src/a.erl': '%% P.\nf() -> b:f(fun c:f/0).\n',
+    'apps/halley_edge/src/b.erl': '%% P.\nf(F) -> F(), c:g().\n',
+    'apps/halley_edge/src/c.erl': '%% P.\n%% b:f(x)\nf() -> "a:f()", lists:f().\n',
+  },
   'clauses with ends inside': erlang(`f(1) ->\n${many(30, '    a,')}    b;\nf(2) ->\n    c.`),
   'unwrap in tests': rust('#[cfg(test)]\nmod tests {\n    fn f() { x().unwrap(); }\n}'),
   'unwrap_or': rust('fn f() { x().unwrap_or(1); y().expected(); }'),
