@@ -263,25 +263,19 @@ tightened({error, Reason}, Path) ->
 %% From the inside out: as long as something is open, the next start sees it at the top.
 tighten_all(Path) ->
     Results = [tighten_below(filename:join(Path, Name)) || Name <- ?OWN],
-    first_error(Results ++ [file:change_mode(Path, ?DIRECTORY_MODE)]).
+    halley_steps:first_error(Results ++ [file:change_mode(Path, ?DIRECTORY_MODE)]).
 
 tighten_below(Path) ->
     case info(Path) of
         {ok, #file_info{type = directory}} ->
             Names = case file:list_dir_all(Path) of {ok, All} -> All; {error, _} -> [] end,
             Results = [tighten_below(filename:join(Path, Name)) || Name <- Names],
-            first_error(Results ++ [file:change_mode(Path, ?DIRECTORY_MODE)]);
+            halley_steps:first_error(Results ++ [file:change_mode(Path, ?DIRECTORY_MODE)]);
         {ok, #file_info{type = regular}} ->
             file:change_mode(Path, ?FILE_MODE);
         {ok, _} -> ok;
         {error, enoent} -> ok;
         Error -> Error
-    end.
-
-first_error(Results) ->
-    case [Error || {error, _} = Error <- Results] of
-        [] -> ok;
-        [Error | _] -> Error
     end.
 
 error_text(Format, Args) -> text("data.dir: " ++ Format, Args).

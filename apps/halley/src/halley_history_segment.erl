@@ -78,7 +78,7 @@ begin_file(Dir, File, Number, Bytes) ->
              fun() -> file:pwrite(File, 0, Bytes) end,
              fun() -> file:datasync(File) end,
              fun() -> halley_data_dir:sync_directory(Dir) end],
-    case {steps(Steps), halley_data_dir:place(Path)} of
+    case {halley_steps:run(Steps), halley_data_dir:place(Path)} of
         {ok, {ok, Place}} -> opened(file:open(Path, [read, write, raw, binary, sync]), Place);
         {ok, Error} -> Error;
         {Error, _} -> Error
@@ -86,13 +86,6 @@ begin_file(Dir, File, Number, Bytes) ->
 
 opened({ok, Through}, Place) -> {ok, Through, Place};
 opened(Error, _) -> Error.
-
-steps([Step | Steps]) ->
-    case Step() of
-        ok -> steps(Steps);
-        Error -> Error
-    end;
-steps([]) -> ok.
 
 -spec write(output(), Position :: non_neg_integer(), iodata()) -> ok | {error, term()}.
 write({File, _}, Position, Bytes) -> file:pwrite(File, Position, Bytes).

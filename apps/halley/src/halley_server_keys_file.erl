@@ -179,7 +179,7 @@ write(DataDir, {Keys, WhenNone}, _) ->
              fun() -> remember(DataDir) end,
              fun() -> file:rename(New, Path) end,
              fun() -> halley_data_dir:sync_directory(DataDir) end],
-    case first_error(Steps) of
+    case halley_steps:run(Steps) of
         ok -> ok;
         {error, Reason} ->
             _ = file:delete(New),
@@ -194,19 +194,11 @@ content(Keys, WhenNone) ->
 lines([], WhenNone) -> [atom_to_list(WhenNone), $\n];
 lines(Keys, _) -> [halley_server_key:line(Key) || Key <- Keys].
 
-first_error([Step | Steps]) ->
-    case Step() of
-        ok -> first_error(Steps);
-        {error, _} = Error -> Error
-    end;
-first_error([]) ->
-    ok.
-
 write_and_sync(Path, Content) ->
     case file:open(Path, [write, raw]) of
         {ok, File} ->
-            Result = first_error([fun() -> file:write(File, Content) end,
-                                  fun() -> file:sync(File) end]),
+            Result = halley_steps:run([fun() -> file:write(File, Content) end,
+                                       fun() -> file:sync(File) end]),
             _ = file:close(File),
             Result;
         {error, _} = Error ->

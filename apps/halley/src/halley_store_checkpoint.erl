@@ -107,7 +107,7 @@ flushed(#output{append = Append, buffer = Buffer} = Output) ->
     {ok, halley_store_record:header(), contents()} | {error, term()}.
 read(Dir, Number) ->
     Path = path(Dir, Number),
-    case header(Path, Number) of
+    case halley_store_file:read_header(Path, checkpoint, Number) of
         {ok, Header, Salt} ->
             Begin = halley_store_record:header_bytes(),
             case halley_store_file:fold(Path, Begin, fun records/2, #input{salt = Salt}) of
@@ -119,18 +119,6 @@ read(Dir, Number) ->
                 _ -> {error, damaged}
             end;
         {error, _} = Error ->
-            Error
-    end.
-
-header(Path, Number) ->
-    case halley_store_file:read(Path, halley_store_record:header_bytes()) of
-        {ok, Bytes} ->
-            case halley_store_record:read_header(checkpoint, Bytes) of
-                {ok, #{number := Number} = Header, Salt} -> {ok, Header, Salt};
-                {version, Version} -> {error, {version, Version}};
-                _ -> {error, damaged_header}
-            end;
-        Error ->
             Error
     end.
 

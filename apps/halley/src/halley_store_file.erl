@@ -9,7 +9,7 @@
 -module(halley_store_file).
 
 -export([create/2, open/2, append/3, cut/2, sync/1, is_in_place/1, close/1]).
--export([replace/2, read/2, fold/4, remove/2]).
+-export([replace/2, read/2, read_header/3, fold/4, remove/2]).
 -export_type([file/0]).
 
 -include_lib("kernel/include/file.hrl").
@@ -28,10 +28,10 @@
 create(Path, Bytes) ->
     case file:open(Path, [read, write, raw, binary, exclusive]) of
         {ok, Plain} ->
-            Begun = steps([fun() -> file:pwrite(Plain, 0, Bytes) end,
-                           fun() -> file:datasync(Plain) end,
-                           fun() -> halley_data_dir:sync_directory(filename:dirname(Path)) end]),
-            case Begun of
+            Folder = filename:dirname(Path),
+            case halley_steps:run([fun() -> file:pwrite(Plain, 0, Bytes) end,
+                                   fun() -> file:datasync(Plain) end,
+                                   fun() -> halley_data_dir:sync_directory(Folder) end]) of
                 ok ->
                     with_through(Path, Plain);
                 Error ->
@@ -58,7 +58,7 @@ open(Path, Position) ->
 
 %% What is there may have been written by a process that died before it could sync.
 opened(File, Position) ->
-    case steps([fun() -> cut(File, Position) end, fun() -> sync(File) end]) of
+    case halley_steps:run([fun() -> cut(File, Position) end, fun() -> sync(File) end]) of
         ok -> {ok, File};
         Error -> close(File), Error
     end.
@@ -79,8 +79,8 @@ append(#file{plain = Plain, through = Through}, Position, Bytes) ->
         true ->
             file:pwrite(Through, Position, iolist_to_binary(Bytes));
         false ->
-            steps([fun() -> file:pwrite(Plain, Position, Bytes) end,
-                   fun() -> file:datasync(Plain) end])
+            halley_steps:run([fun() -> file:pwrite(Plain, Position, Bytes) end,
+                              fun() -> file:datasync(Plain) end])
     end.
 
 %% Ends the file at a position. Not synced.
@@ -138,6 +138,21 @@ replace(Path, Write) ->
 checked(ok) -> ok;
 checked({error, Reason}) -> throw({failed, Reason}).
 
+%% The header of a file, if it is one of this kind and number.
+-spec read_header(path(), halley_store_record:kind(), Number :: non_neg_integer()) ->
+    {ok, halley_store_record:header(), halley_store_record:salt()} | {error, term()}.
+read_header(Path, Kind, Number) ->
+    case read(Path, halley_store_record:header_bytes()) of
+        {ok, Bytes} ->
+            case halley_store_record:read_header(Kind, Bytes) of
+                {ok, #{number := Number}, _} = Read -> Read;
+                {version, Version} -> {error, {version, Version}};
+                _ -> {error, damaged_header}
+            end;
+        Error ->
+            Error
+    end.
+
 %% The first bytes of a file: fewer if it is shorter.
 -spec read(path(), Bytes :: pos_integer()) -> {ok, binary()} | {error, term()}.
 read(Path, Bytes) ->
@@ -188,10 +203,3 @@ fold(File, Position, Left, Wanted, Fun, Acc) ->
 -spec remove(path(), [file:name_all()]) -> ok.
 remove(Dir, Names) ->
     lists:foreach(fun(Name) -> file:delete(filename:join(Dir, Name), [raw]) end, Names).
-
-steps([Step | Steps]) ->
-    case Step() of
-        ok -> steps(Steps);
-        Error -> Error
-    end;
-steps([]) -> ok.

@@ -220,16 +220,7 @@ numbers(Prefix, Names) ->
 -spec read_header(file:name_all(), number_()) ->
     {ok, halley_store_record:header(), halley_store_record:salt()} | {error, term()}.
 read_header(Dir, Number) ->
-    case halley_store_file:read(path(Dir, Number), halley_store_record:header_bytes()) of
-        {ok, Bytes} ->
-            case halley_store_record:read_header(journal, Bytes) of
-                {ok, #{number := Number}, _} = Read -> Read;
-                {version, Version} -> {error, {version, Version}};
-                _ -> {error, damaged_header}
-            end;
-        Error ->
-            Error
-    end.
+    halley_store_file:read_header(path(Dir, Number), journal, Number).
 
 %% Gives the entries of each group of a file to `Fun', in order, up to the first that isn't whole,
 %% or to a position.

@@ -106,10 +106,9 @@ salvage(Mnesia, Dir, #{mend := Mend, dry_run := IsDry}) ->
         _ -> Result
     end.
 
-steps([], _) -> ok;
-steps([Step | Steps], Mnesia) ->
-    case Step() of
-        ok -> steps(Steps, Mnesia);
+steps(Steps, Mnesia) ->
+    case halley_steps:run(Steps) of
+        ok -> ok;
         {error, Line} when is_binary(Line) -> {error, Line};
         {error, Reason} ->
             refuse("~ts, the store of a build before, cannot be taken over: ~ts; nothing in it was "
@@ -135,16 +134,11 @@ clear(Dir) ->
 copy(From, To) ->
     case {file:list_dir(From), halley_data_dir:make_directory(To)} of
         {{ok, Names}, ok} ->
-            first_error([file:copy(filename:join(From, Name), filename:join(To, Name))
-                         || Name <- Names, filelib:is_regular(filename:join(From, Name))]);
+            halley_steps:first_error(
+              [file:copy(filename:join(From, Name), filename:join(To, Name))
+               || Name <- Names, filelib:is_regular(filename:join(From, Name))]);
         {Listed, Made} ->
-            first_error([Listed, Made])
-    end.
-
-first_error(Results) ->
-    case [Error || {error, _} = Error <- Results] of
-        [] -> ok;
-        [Error | _] -> Error
+            halley_steps:first_error([Listed, Made])
     end.
 
 start_mnesia(Copy) ->
@@ -244,6 +238,6 @@ finish(Mnesia) ->
             ?LOG_NOTICE("store: ~ts was taken over and is ~ts now, which is needed no more",
                         [Mnesia, Kept]);
         {Renamed, Synced} ->
-            {error, Reason} = first_error([Renamed, Synced]),
+            {error, Reason} = halley_steps:first_error([Renamed, Synced]),
             refuse("~ts cannot be renamed to ~ts: ~ts", [Mnesia, Kept, describe(Reason)])
     end.
