@@ -26,13 +26,13 @@ main() ->
             finish({error, Line})
     end.
 
+-spec finish(result()) -> no_return().
 finish({ok, Out, Note}) ->
     io:put_chars(Out),
     io:put_chars(standard_error, Note),
     halt(0);
 finish({error, Line}) ->
-    io:put_chars(standard_error, ["halley: ", Line, "\n"]),
-    halt(1).
+    halley_command:failed(Line).
 
 -spec run([binary()], DataDir :: file:filename_all(), NowS :: non_neg_integer()) -> result().
 run([<<"create">>, Name, <<"--scope">>, Scopes], DataDir, NowS) ->

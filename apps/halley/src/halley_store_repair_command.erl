@@ -1,8 +1,8 @@
 %% `./halley repair': says what is damaged in the store of ids and follows, what can be saved, and
-%% saves it (`halley_store_repair'). It runs in an emulator of its own, while no brain does.
+%% saves it (`halley_store_repair'), while no brain runs (`halley_command').
 %%
-%% What was found goes to stdout; why nothing could be done, to stderr in one line. The exit status
-%% is 0 if the store can be opened afterwards; for `--dry-run', if it could be after a repair.
+%% The exit status is 0 if the store can be opened afterwards; for `--dry-run', if it could be after
+%% a repair.
 -module(halley_store_repair_command).
 
 -export([main/0, text/2]).
@@ -10,42 +10,30 @@
 -define(USAGE, "usage: ./halley repair [--dry-run]").
 -define(FIRST, 20).
 
-%% The arguments are those behind -extra: whether stderr is a terminal, and the user's.
 -spec main() -> no_return().
 main() ->
-    ok = logger:set_primary_config(level, none),
-    [IsTerminal | Arguments] = init:get_plain_arguments(),
-    case {halley_config:load(), Arguments} of
-        {{error, Line}, _} -> failed(Line);
-        {{ok, Config}, []} -> run(Config, false, IsTerminal =:= "terminal");
-        {{ok, Config}, ["--dry-run"]} -> run(Config, true, IsTerminal =:= "terminal");
-        {_, _} -> failed(?USAGE)
+    case halley_command:start() of
+        {_, IsTerminal, []} -> run(false, IsTerminal);
+        {_, IsTerminal, ["--dry-run"]} -> run(true, IsTerminal);
+        _ -> halley_command:failed(?USAGE)
     end.
 
--spec run(halley_config:config(), boolean(), boolean()) -> no_return().
-run(#{env := Env}, IsDry, IsTerminal) ->
-    ok = application:set_env(Env),
+-spec run(IsDry :: boolean(), IsTerminal :: boolean()) -> no_return().
+run(IsDry, IsTerminal) ->
     _ = name_node(),
-    Result = halley_store_repair:run(#{dry_run => IsDry,
-                                       progress => halley_progress:new(IsTerminal)}),
-    IsTerminal andalso halley_progress:done(),
-    case Result of
+    Repair = fun(P) -> halley_store_repair:run(#{dry_run => IsDry, progress => P}) end,
+    case halley_command:with_progress(IsTerminal, Repair) of
         {ok, Found} ->
             io:put_chars([[Line, $\n] || Line <- text(Found, IsDry)]),
             halt(0);
         {error, Line} ->
-            failed(Line)
+            halley_command:failed(Line)
     end.
 
 %% The store of a build before belongs to the node that made it.
 name_node() ->
     {ok, Name} = application:get_env(halley, node_name),
     net_kernel:start(Name, #{name_domain => longnames, dist_listen => false, hidden => true}).
-
--spec failed(unicode:chardata()) -> no_return().
-failed(Line) ->
-    io:put_chars(standard_error, ["halley: ", Line, "\n"]),
-    halt(1).
 
 %% Lines for a person.
 -spec text(halley_store_repair:result(), IsDry :: boolean()) -> [unicode:chardata()].

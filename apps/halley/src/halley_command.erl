@@ -1,0 +1,33 @@
+%% What the commands of `./halley' that run in an emulator of their own begin and end with.
+%%
+%% What was asked for goes to stdout; why it could not be done, to stderr in one line, and then the
+%% exit status is 1.
+-module(halley_command).
+
+-export([start/0, with_progress/2, failed/1]).
+
+%% The configuration, which is in force from now on, and the arguments behind -extra: whether stderr
+%% is a terminal, and the user's. Ends the emulator if the configuration is bad.
+-spec start() -> {halley_config:config(), IsTerminal :: boolean(), Arguments :: [string()]}.
+start() ->
+    ok = logger:set_primary_config(level, none),
+    [Terminal | Arguments] = init:get_plain_arguments(),
+    case halley_config:load() of
+        {ok, #{env := Env} = Config} ->
+            ok = application:set_env(Env),
+            {Config, Terminal =:= "terminal", Arguments};
+        {error, Line} ->
+            failed(Line)
+    end.
+
+%% Runs what says how far it is; on a terminal, a line shows it meanwhile.
+-spec with_progress(IsTerminal :: boolean(), fun((halley_progress:progress()) -> Result)) -> Result.
+with_progress(IsTerminal, Run) ->
+    Result = Run(halley_progress:new(IsTerminal)),
+    IsTerminal andalso halley_progress:done(),
+    Result.
+
+-spec failed(unicode:chardata()) -> no_return().
+failed(Line) ->
+    io:put_chars(standard_error, ["halley: ", Line, "\n"]),
+    halt(1).
