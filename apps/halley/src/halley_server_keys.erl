@@ -163,20 +163,14 @@ look_later(State) ->
 
 look(#state{path = Path, seen = Seen} = State) ->
     BytesMax = ?BYTES_PER_KEY_MAX * halley_limits:get(server_keys_max),
-    case halley_watched:read(Path, BytesMax, Seen) of
-        {unchanged, Now} ->
-            State#state{seen = Now};
-        {changed, Bytes, Now} ->
-            changed(judge(Path, Bytes), Path),
-            State#state{seen = Now};
-        {error, Reason, Now} ->
-            is_news(Reason) andalso failed(Path, halley_watched:explain(Reason)),
-            State#state{seen = Now}
-    end.
+    State#state{seen = halley_watched:look(Path, BytesMax, Seen, fun(New) -> news(New, Path) end)}.
 
-%% There is no file before the first key.
-is_news(enoent) -> has_keys();
-is_news(_) -> true.
+news({changed, Bytes}, Path) ->
+    changed(judge(Path, Bytes), Path);
+news({error, Reason}, Path) ->
+    %% There is no file before the first key.
+    Reason =:= enoent andalso not has_keys()
+        orelse failed(Path, halley_watched:explain(Reason)).
 
 has_keys() -> map_size(map_get(keys, persistent_term:get(?MODULE, ?CLOSED))) > 0.
 

@@ -121,17 +121,14 @@ look_later(#state{source = {Kind, _}} = State) when Kind =/= secret ->
 look_later(State) ->
     State.
 
-look(#state{source = {Kind, Path}, seen = Seen} = State) ->
-    case halley_watched:read(Path, bytes_max(), Seen) of
-        {unchanged, Now} ->
-            State#state{seen = Now};
-        {changed, Bytes, Now} ->
-            changed(parse(Kind, Bytes), State),
-            State#state{seen = Now};
-        {error, Reason, Now} ->
-            failed(halley_watched:explain(Reason), State),
-            State#state{seen = Now}
-    end.
+look(#state{source = {_, Path}, seen = Seen} = State) ->
+    State#state{seen = halley_watched:look(Path, bytes_max(), Seen,
+                                           fun(New) -> news(New, State) end)}.
+
+news({changed, Bytes}, #state{source = {Kind, _}} = State) ->
+    changed(parse(Kind, Bytes), State);
+news({error, Reason}, State) ->
+    failed(halley_watched:explain(Reason), State).
 
 changed({ok, Set, LeftOut}, #state{source = {Kind, Path}}) ->
     ok = say(Kind, Path, Set, LeftOut),

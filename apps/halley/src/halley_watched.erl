@@ -10,7 +10,7 @@
 
 -include_lib("kernel/include/file.hrl").
 
--export([never/0, read/3, explain/1]).
+-export([never/0, read/3, look/4, explain/1]).
 -export_type([seen/0, reason/0]).
 
 -type signature() :: {Inode :: term(), Size :: term(), Modified :: term(), Changed :: term()}.
@@ -33,15 +33,27 @@ read(Path, BytesMax, Seen) ->
         {ok, #file_info{type = regular, size = Size}} when Size > BytesMax ->
             failed(too_large, Seen);
         {ok, #file_info{type = regular} = Info} ->
-            look(Path, Info, Seen);
+            read_changed(Path, Info, Seen);
         {ok, _} ->
             failed(not_a_file, Seen);
         {error, Reason} ->
             failed(Reason, Seen)
     end.
 
+%% The same for who keeps on looking: `News' is called with what is new, if anything is.
+-spec look(file:filename_all(), BytesMax :: pos_integer(), seen(),
+           News :: fun(({changed, binary()} | {error, reason()}) -> term())) -> seen().
+look(Path, BytesMax, Seen, News) ->
+    case read(Path, BytesMax, Seen) of
+        {unchanged, Now} ->
+            Now;
+        {Kind, What, Now} ->
+            _ = News({Kind, What}),
+            Now
+    end.
+
 %% Whether it is settled is asked before it is read: no change of that second can come behind that.
-look(Path, Info, Seen) ->
+read_changed(Path, Info, Seen) ->
     Signature = signature(Info),
     case Seen of
         {read, Signature, true, _} ->
