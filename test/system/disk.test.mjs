@@ -3,15 +3,14 @@
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import {
-  mkdirSync, readdirSync, renameSync, rmSync, statSync, writeFileSync,
-} from 'node:fs';
+import { readdirSync, renameSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { after } from 'node:test';
 import { api, publish } from './lib/client.mjs';
 import { assertError } from './lib/expect.mjs';
 import { prepare, start, test } from './lib/halley.mjs';
 import { metric } from './lib/metrics.mjs';
+import { onSmallDisk } from './lib/small-disk.mjs';
 import { closeStreams, poll, sse } from './lib/streams.mjs';
 import { sleep, until } from './lib/wait.mjs';
 
@@ -64,20 +63,13 @@ test('data.dir is moved away: refused by name, and goes on when it is back', asy
   await halley.stop();
 });
 
-test('a start on a full disk serves what is there, and writes when it can', async (context) => {
-  if (process.getuid() !== 0) return context.skip('mounting a tmpfs takes root');
-  const full = await prepare();
-  const folder = full.settings.HALLEY_DATA_DIR;
-  mkdirSync(folder, { recursive: true });
-  execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=16m', 'tmpfs', folder]);
-  try {
+test('a start on a full disk serves what is there, and writes when it can', (context) =>
+  onSmallDisk(context, async (full, disk) => {
     await full.start();
     const cursor = await now('ann', full);
     await publish(full, 'ann', 1);
     await full.terminate();
-    const size = Number(execFileSync('df', ['--output=avail', '-B1', folder]).toString()
-      .split('\n')[1]);
-    writeFileSync(join(folder, 'ballast'), Buffer.alloc(size, 1));
+    disk.fill();
     full.spawn();
     await until('it answers', async () =>
       (await api(full, 'GET', '/healthz').catch(() => ({}))).status === 200);
@@ -85,19 +77,12 @@ test('a start on a full disk serves what is there, and writes when it can', asyn
     const refused = await api(full, 'POST', '/v1/events', { subject: 'ann', data: 2 });
     assertError(refused, 503);
     assert.equal(refused.json.error.code, 'disk_full');
-    rmSync(join(folder, 'ballast'));
+    disk.free();
     await until('it takes events again', async () =>
       (await api(full, 'POST', '/v1/events', { subject: 'ann', data: 3 })).status === 200);
     assert.deepEqual((await since('ann', cursor, full)).slice(0, 2), [1, 3]);
     await full.terminate();
-  } finally {
-    full.killProcesses();
-    await sleep(100);
-    execFileSync('umount', ['-l', folder]);
-    full.remove();
-  }
-  return undefined;
-});
+  }));
 
 test('no descriptor is left: what needs one is refused, and it goes on', async () => {
   const halley = await start();

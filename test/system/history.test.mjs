@@ -2,18 +2,16 @@
 // configured, and the history says what it can't give any more.
 
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
-import {
-  appendFileSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync,
-} from 'node:fs';
+import { appendFileSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before } from 'node:test';
 import { api, follow, publish, sessionsOf } from './lib/client.mjs';
 import { assertError } from './lib/expect.mjs';
 import { kill, prepare, start, test } from './lib/halley.mjs';
 import { Raw } from './lib/raw.mjs';
+import { onSmallDisk } from './lib/small-disk.mjs';
 import { closeStreams, open, poll, sse } from './lib/streams.mjs';
-import { sleep, until } from './lib/wait.mjs';
+import { until } from './lib/wait.mjs';
 
 const ndjson = { 'content-type': 'application/x-ndjson' };
 
@@ -231,21 +229,13 @@ test('why did U not get E: the trace says', async () => {
   stream.close();
 });
 
-test('disk full: 503 disk_full, streams go on, nothing acknowledged is lost', async (context) => {
-  if (process.getuid() !== 0) return context.skip('mounting a tmpfs takes root');
-  const full = await prepare();
-  const folder = full.settings.HALLEY_DATA_DIR;
-  mkdirSync(folder, { recursive: true });
-  execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=16m', 'tmpfs', folder]);
-  try {
+test('disk full: 503 disk_full, streams go on, nothing acknowledged is lost', (context) =>
+  onSmallDisk(context, async (full, disk) => {
     await full.start();
     const cursor = await now('ora', full);
     const stream = await sse(full, 'ora');
     const acked = [];
-    const ballast = join(folder, 'ballast');
-    const size = Number(execFileSync('df', ['--output=avail', '-B1', folder]).toString()
-      .split('\n')[1]);
-    writeFileSync(ballast, Buffer.alloc(Math.max(0, size - 200_000), 1));
+    disk.fill(200_000);
     const refusals = [];
     for (let n = 0; n < 200 && refusals.length < 3; n += 1) {
       const answer = await api(full, 'POST', '/v1/events',
@@ -263,7 +253,7 @@ test('disk full: 503 disk_full, streams go on, nothing acknowledged is lost', as
       ['disk_full', 'disk_full']);
     assert.equal((await api(full, 'GET', '/healthz')).status, 200);
     assert.equal(await sessionsOf(full, 'ora'), 1);
-    rmSync(ballast);
+    disk.free();
     await until('it takes events again', async () =>
       (await api(full, 'POST', '/v1/events', { subject: 'ora', data: ['end'] })).status === 200);
     for (const place of [stream, await sse(full, 'ora', {}, cursor)]) {
@@ -273,11 +263,4 @@ test('disk full: 503 disk_full, streams go on, nothing acknowledged is lost', as
       place.close();
     }
     await full.terminate();
-  } finally {
-    full.killProcesses();
-    await sleep(100);
-    execFileSync('umount', ['-l', folder]);
-    full.remove();
-  }
-  return undefined;
-});
+  }));
