@@ -122,13 +122,25 @@ write(Packed, Write, Dirty, Disk = #disk{file = File, current = #{bytes := Posit
                                                 is_checked = false}),
             {ok, Written#disk{noted = Dirty andalso Disk#disk.noted}};
         {error, Reason} ->
-            {error, Reason, cut(Dirty, Reason, Disk)}
+            IsSound = Dirty orelse Reason =:= enospc orelse Reason =:= edquot,
+            {error, Reason, undo(Packed, IsSound, Disk)}
     end.
 
-%% The segment is sound if there was no room; what else failed on its way to the disk says nothing
-%% about what follows.
-cut(false, Reason, Disk) when Reason =/= enospc, Reason =/= edquot -> leave(cut(Disk));
-cut(_, _, Disk) -> cut(Disk).
+%% What failed is cut off, and that is synced. A record that is found again at the next start has a
+%% seq behind cursors that never met it, and its publisher is told that it is known: where nobody
+%% can say that it won't be, its seqs are lost. A segment is sound if there was no room; what else
+%% failed on its way to the disk says nothing about what follows.
+undo(Packed, IsSound, Disk = #disk{file = File, current = #{bytes := Position}}) ->
+    case halley_history_segment:cut(File, Position) of
+        ok ->
+            case sync(Disk#disk{dirty = true}) of
+                {ok, Synced} when IsSound -> Synced;
+                {ok, Synced} -> leave(Synced);
+                {error, _, Left} -> lose(halley_history_group:range(Packed), Left)
+            end;
+        {error, _} ->
+            lose(halley_history_group:range(Packed), abandon(Disk))
+    end.
 
 told(Disk = #disk{lost = Lost, telling = Telling}) ->
     Disk#disk{lost = [], telling = Lost ++ Telling}.

@@ -2,8 +2,10 @@
 %% which is `halley_history_log'. That module's header says how long a group waits for more.
 -module(halley_history_group).
 
--export([gather/2, waits/1, bytes/1]).
+-export([gather/2, waits/1, bytes/1, range/1]).
 -export_type([item/0]).
+
+-include("halley_history.hrl").
 
 %% How long a group in a crowd waits for more.
 -define(PATIENCE_MS, 3).
@@ -15,6 +17,13 @@
                  Bytes :: pos_integer(), halley_history:reply()}
               | {mark, halley_shards:index(), halley_history:seq()}
               | {unfollowed, [{binary(), binary()}], Bytes :: pos_integer(), reference()}.
+
+%% From the first to the last of these records, by seqs and times.
+-spec range([halley_history_disk:packed(), ...]) -> halley_history:range().
+range(Packed) ->
+    Seqs = [Seq || #packed{seq = Seq} <- Packed],
+    Times = [At || #packed{at = At} <- Packed],
+    {lists:min(Seqs), lists:max(Seqs), lists:min(Times), lists:max(Times)}.
 
 -spec gather(item(), Crowd :: non_neg_integer()) -> [item()].
 gather(Item, Crowd) ->

@@ -13,8 +13,8 @@
 %%
 %% A group that can't be written is cut off; its publishers are told why, and publishing is
 %% refused until a probe, once a second, succeeds. The written heads rise all the same: nobody
-%% waits for what won't come. If an event of the group was answered already, or to nobody, its seqs
-%% are noted as lost, for which a returning session is told a gap.
+%% waits for what won't come. If an event of the group was answered already, or to nobody, or can't
+%% be cut off for certain, its seqs are noted as lost, for which a returning session is told a gap.
 %%
 %% Messages of one sender come in order, so a shard's appends and marks do. Those of two senders
 %% may overtake each other, even if one was sent after the other (the mailbox is off heap, and
@@ -276,11 +276,7 @@ reply(_, _) -> ok.
 %% others the history has a hole, and says so.
 lose(Items, Packed, Disk) ->
     case lists:any(fun is_silent/1, Items) of
-        true ->
-            Seqs = [Seq || #packed{seq = Seq} <- Packed],
-            Times = [At || #packed{at = At} <- Packed],
-            halley_history_disk:lose({lists:min(Seqs), lists:max(Seqs),
-                                      lists:min(Times), lists:max(Times)}, Disk);
+        true -> halley_history_disk:lose(halley_history_group:range(Packed), Disk);
         false ->
             Disk
     end.

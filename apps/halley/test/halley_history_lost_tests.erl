@@ -8,6 +8,34 @@
 record_is_not_synced_test_() ->
     {timeout, 60, fun() -> ?H:silently(fun() -> ?H:with([], fun record_is_not_synced/0) end) end}.
 
+%% Found by the checker: the disk failed in the midst of a write and went read-only, so the event
+%% stayed in the file. A client came back over its seq; then the brain was killed, the event was
+%% found, and its publisher was told that it is known.
+write_that_cant_be_undone_test_() ->
+    [{timeout, 60, {Title, fun() ->
+         ?H:silently(fun() -> ?H:with([], fun() -> cant_be_undone(Cut, Sync) end) end)
+     end}} || {Title, Cut, Sync} <- [{"it can't be cut off", {error, erofs}, ok},
+                                     {"nobody knows whether it is cut off", ok, {error, eio}}]].
+
+cant_be_undone(Cut, Sync) ->
+    {ok, First} = ?H:publish(<<"s">>, <<"1">>),
+    Seq = ?H:mocked([halley_history_segment, halley_history_disk], fun() ->
+        meck:expect(halley_history_disk, probe, fun(Disk) -> {error, eio, Disk} end),
+        meck:expect(halley_history_segment, write_through, fun(File, At, Bytes) ->
+            ok = meck:passthrough([File, At, Bytes]),
+            {error, eio}
+        end),
+        meck:expect(halley_history_segment, cut, fun(_, _) -> Cut end),
+        meck:expect(halley_history_segment, sync, fun(_) -> Sync end),
+        Chosen = #{id => <<"x">>, chosen => true},
+        {{error, history_failed}, Failed} = ?H:publish(<<"s">>, <<"2">>, Chosen),
+        ?assertMatch([{Failed, Failed, _, _}], maps:get(damaged, halley_history:info())),
+        Failed
+    end),
+    ?H:kill(),
+    ?H:start(new),
+    ?assertEqual([Seq, First], ?H:chain(<<"s">>, 0, Seq)).
+
 %% The segment that has its record is left, as nobody knows what of it is on disk. So the next one
 %% has it as well.
 record_is_not_synced() ->

@@ -82,9 +82,10 @@ function wasAway({ t, ms }, { history }) {
     && (endedMs === null || ms <= endedMs));
 }
 
-/** Acknowledged before it was to be written, and then it could not be. */
+/** It could not be written: it was acknowledged before, or it was published again and the server
+ *  found what the failed write had left. */
 function foundNoRoom(event, { history }) {
-  return event.ack === 'memory' && history.faults.some((fault) => fault.fills
+  return (event.ack === 'memory' || event.unknown > 0) && history.faults.some((fault) => fault.fills
     && fault.begunMs <= event.ackedMs + MEMORY_MS && (fault.endedMs ?? Infinity) >= event.begunMs);
 }
 
