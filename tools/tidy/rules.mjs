@@ -9,7 +9,10 @@ import {
 } from './source.mjs';
 
 const COLUMNS_MAX = 100;
-const FILE_LINES_MAX = 400;
+/** Beyond it a look is due: is this still one idea? */
+const FILE_LINES = 400;
+const FILE_LINES_MAX = 500;
+const INLINE_TESTS = /^#\[cfg\(test\)\]\nmod \w+ \{$/m;
 const FUNCTION_LINES_MAX = 60;
 const EXPORTS_MAX = 15;
 
@@ -47,13 +50,19 @@ export function* layout(tree) {
   }
 }
 
+/** Lines without the tests at the end. */
+function codeLines(path, text) {
+  const [code] = isRust(path) ? text.split(INLINE_TESTS) : [text];
+  return code.split('\n').length - 1;
+}
+
 /** Rooms stay small: files. */
 export function* fileLines(tree) {
   for (const [path, text] of tree) {
-    const lines = text.split('\n').length - 1;
-    if ((isErlang(path) || isRust(path) || isScript(path)) && lines > FILE_LINES_MAX) {
-      yield { rule: 'file-lines', path, line: lines,
-        message: `${lines} lines; ${FILE_LINES_MAX} at most` };
+    const lines = codeLines(path, text);
+    if ((isErlang(path) || isRust(path) || isScript(path)) && lines > FILE_LINES) {
+      yield { rule: 'file-lines', path, line: lines, isWarning: lines <= FILE_LINES_MAX,
+        message: `${lines} lines; ${FILE_LINES} are much, ${FILE_LINES_MAX} the most` };
     }
   }
 }

@@ -1,6 +1,6 @@
 // The house rules as a failing test: `node tools/tidy/tidy.mjs` prints what breaks them and where,
-// and exits with 1. The rules are in rules.mjs; exceptions, each with its reason, in
-// exceptions.json.
+// and exits with 1. What asks for a look alone is a warning. The rules are in rules.mjs; exceptions,
+// each with its reason, in exceptions.json.
 
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -10,8 +10,10 @@ import { readTree } from './tree.mjs';
 const exceptions = JSON.parse(readFileSync(new URL('exceptions.json', import.meta.url), 'utf8'));
 const tree = readTree(fileURLToPath(new URL('../..', import.meta.url)));
 const bad = judge(findings(tree), exceptions);
-for (const { rule, path, line, message } of bad) {
-  console.log(`${path}:${line}: ${message} [${rule}]`);
+for (const { rule, path, line, message, isWarning } of bad) {
+  console.log(`${path}:${line}: ${message} [${rule}]${isWarning ? ' (a warning)' : ''}`);
 }
-console.log(`tidy: ${tree.size} files, ${bad.length} findings`);
-process.exitCode = bad.length > 0 ? 1 : 0;
+const warnings = bad.filter(({ isWarning }) => isWarning).length;
+const failures = bad.length - warnings;
+console.log(`tidy: ${tree.size} files, ${failures} findings, ${warnings} warnings`);
+process.exitCode = failures > 0 ? 1 : 0;

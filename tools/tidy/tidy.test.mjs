@@ -21,7 +21,7 @@ const planted = {
   'a space at the end': [rust('fn a() {} '), 'layout:2'],
   'a tab': [erlang('\tok.'), 'layout:3'],
   'no newline at the end': [{ [RUST]: '//! Purpose.' }, 'layout:1'],
-  'a file of 401 lines': [rust(many(400, '// x').trimEnd()), 'file-lines:401'],
+  'a file of 501 lines': [rust(many(500, '// x').trimEnd()), 'file-lines:501'],
   'an Erlang function of 61 lines':
     [erlang(`f(X) ->\n${many(59, '    X,')}    X.`), 'function-lines:3'],
   'a Rust function of 61 lines': [rust(`fn f() {\n${many(59, '    x();')}}`), 'function-lines:2'],
@@ -98,6 +98,8 @@ const innocent = {
     'apps/halley_edge/src/c.erl': '%% P.\n%% b:f(x)\nf() -> "a:f()", lists:f().\n',
   },
   'clauses with ends inside': erlang(`f(1) ->\n${many(30, '    a,')}    b;\nf(2) ->\n    c.`),
+  'a long file of tests for the most part':
+    rust(`${many(300, '// x')}\n#[cfg(test)]\nmod tests {\n${many(300, '    // x')}\n}`),
   'unwrap in tests': rust('#[cfg(test)]\nmod tests {\n    fn f() { x().unwrap(); }\n}'),
   'unwrap_or': rust('fn f() { x().unwrap_or(1); y().expected(); }'),
   'words in Rust strings': rust('fn f() { g("unsafe { x.unwrap() }", \'"\', r#"unsafe"#); }'),
@@ -113,6 +115,12 @@ const innocent = {
 for (const [what, files] of Object.entries(innocent)) {
   test(`not found: ${what}`, () => assert.deepEqual(rulesIn(files), []));
 }
+
+test('a file of 401 lines is a warning', () => {
+  const [found] = findings(new Map(Object.entries(rust(many(400, '// x').trimEnd()))));
+  assert.equal(found.rule, 'file-lines');
+  assert.equal(found.isWarning, true);
+});
 
 test('every rule has a planted violation', () => {
   const found = new Set(Object.values(planted).map(([, expected]) => expected.split(':')[0]));
