@@ -1,6 +1,6 @@
 // The house rules as a failing test: `node tools/tidy/tidy.mjs` prints what breaks them and where,
-// and exits with 1. What asks for a look alone is a warning. The rules are in rules.mjs; exceptions,
-// each with its reason, in exceptions.json.
+// and exits with 1. What asks for a look alone is a warning. The rules are in rules.mjs;
+// exceptions, each with its reason, in exceptions.json.
 
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
