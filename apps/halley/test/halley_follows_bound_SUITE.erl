@@ -20,12 +20,10 @@ all() ->
      over_many_pages, lowered_bound_takes_nothing, refused_stay_refused, random_changes].
 
 init_per_testcase(Case, Config) ->
-    Dir = filename:join(proplists:get_value(priv_dir, Config), atom_to_list(Case)),
-    [{dir, Dir}, {sup, halley_store_helper:open(Dir)} | Config].
+    halley_store_helper:begin_case(Case, Config).
 
 end_per_testcase(_, Config) ->
-    halley_limits:set(#{}),
-    halley_store_helper:close(whereis(halley_store_sup)),
+    halley_store_helper:end_case(),
     Config.
 
 bound(Max) ->

@@ -19,15 +19,10 @@ all() ->
      directory_unwritable, directory_in_use].
 
 init_per_testcase(Case, Config) ->
-    Dir = filename:join(proplists:get_value(priv_dir, Config), atom_to_list(Case)),
-    [{dir, Dir}, {sup, halley_store_helper:open(Dir)} | Config].
+    halley_store_helper:begin_case(Case, Config).
 
 end_per_testcase(_, Config) ->
-    halley_limits:set(#{}),
-    case whereis(halley_store_sup) of
-        undefined -> halley_store:close();
-        Sup -> halley_store_helper:close(Sup)
-    end,
+    halley_store_helper:end_case(),
     Config.
 
 numbers_are_dense(_) ->

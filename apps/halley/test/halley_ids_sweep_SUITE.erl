@@ -46,16 +46,11 @@ end_per_suite(Config) ->
     receive {'DOWN', Monitor, process, Owner, _} -> ok end.
 
 init_per_testcase(Case, Config) ->
-    Dir = filename:join(proplists:get_value(priv_dir, Config), atom_to_list(Case)),
     ok = halley_limits:set(?PAST),
-    [{dir, Dir}, {sup, halley_store_helper:open(Dir)} | Config].
+    halley_store_helper:begin_case(Case, Config).
 
 end_per_testcase(_, Config) ->
-    halley_limits:set(#{}),
-    case whereis(halley_store_sup) of
-        undefined -> ok;
-        Sup -> halley_store_helper:close(Sup)
-    end,
+    halley_store_helper:end_case(),
     ok = halley_directory_leaving:each(fun halley_directory_leaving:stay/1),
     Config.
 

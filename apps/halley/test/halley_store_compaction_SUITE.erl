@@ -19,8 +19,7 @@ all() -> [pages_keep_their_size, disk_and_tables_agree, writers_win, holes_go_ba
 init_per_testcase(holes_go_back, Config) ->
     Config;
 init_per_testcase(Case, Config) ->
-    Dir = filename:join(proplists:get_value(priv_dir, Config), atom_to_list(Case)),
-    [{dir, Dir}, {sup, halley_store_helper:open(Dir)} | Config].
+    halley_store_helper:begin_case(Case, Config).
 
 end_per_testcase(holes_go_back, Config) ->
     Config;

@@ -2,10 +2,24 @@
 %% double of it knows of no events, so no unfollow is recorded.
 -module(halley_store_helper).
 
--export([open/1, close/1, reopen/2, kill/1, await/1, await_owner/0, agree/0, id/1]).
+-export([begin_case/2, end_case/0, open/1, close/1, reopen/2, kill/1]).
+-export([await/1, await_owner/0, agree/0, id/1]).
 
 %% A minute, 10 ms apart.
 -define(TRIES, 6000).
+
+%% For `init_per_testcase': a store in a folder of the case.
+begin_case(Case, Config) ->
+    Dir = filename:join(proplists:get_value(priv_dir, Config), atom_to_list(Case)),
+    [{dir, Dir}, {sup, open(Dir)} | Config].
+
+%% For `end_per_testcase', whatever the case has left of the store and the limits.
+end_case() ->
+    halley_limits:set(#{}),
+    case whereis(halley_store_sup) of
+        undefined -> halley_store:close();
+        Sup -> close(Sup)
+    end.
 
 open(Dir) ->
     no_history(),
