@@ -145,6 +145,8 @@ number_given_to_another(_) ->
         halley_catchup:next(Slot, From, UpTo, Limits, halley_catchup_former:new(),
                             halley_history_reader:new()),
     [ok = halley_ids_sweep:round() || _ <- [1, 2]],
+    [ok = halley_follows_owner:checkpoint() || _ <- [1, 2]],
+    _ = sys:get_state(halley_ids),
     ?assertEqual(Cid, number(<<"stranger">>)),
     ok = halley_directory:open(Cid, {link, Slot, 2}, infinity),
     ?assertEqual([[1], [1]],

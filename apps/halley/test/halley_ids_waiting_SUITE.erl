@@ -42,7 +42,11 @@ given(Name) ->
     {ok, [Number]} = halley_ids:intern([Name]),
     Number.
 
-checkpoint() -> ok = halley_follows_owner:checkpoint().
+%% Returns when the owner of the ids has heard of it as well.
+checkpoint() ->
+    ok = halley_follows_owner:checkpoint(),
+    _ = sys:get_state(halley_ids),
+    ok.
 
 reopen(Config) ->
     halley_store_helper:reopen(whereis(halley_store_sup), proplists:get_value(dir, Config)).
