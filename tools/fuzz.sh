@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds every fuzz target and runs one after the other, each until its seconds or its executions
-# are over, whichever comes first; then prints a table of what was run.
+# are over, whichever comes first; then prints a table of what was run. Targets named brain_* are
+# the brain's: properties in Erlang, run by tools/fuzz.escript.
 #
 #   tools/fuzz.sh [<seconds>] [<target>...]
 #   tools/fuzz.sh pack [<target>...]
@@ -17,15 +18,24 @@
 # assertions and panics are what there is to find. A finding is kept in edge/fuzz/artifacts/.
 set -euo pipefail
 
-cd "$(dirname "$0")/../edge/fuzz"
+cd "$(dirname "$0")/.."
+root=$PWD
+cd edge/fuzz
 seconds=${1:-${FUZZ_SECONDS:-5}}
 runs=${FUZZ_RUNS:-0}
 shift $(($# > 0 ? 1 : 0))
 host=$(rustc -vV | sed -n 's/^host: //p')
 all=$(cargo metadata --no-deps --format-version 1 --locked | tr ',' '\n' \
     | sed -n 's/.*"src_path":".*\/fuzz_targets\/\([a-z0-9_]*\)\.rs".*/\1/p' | sort -u)
-targets=${*:-$all}
-[ -n "$targets" ] || { echo "fuzz: no targets in edge/fuzz" >&2; exit 1; }
+brain="brain_bodies brain_costs brain_jwks"
+targets=() of_brain=()
+for target in ${*:-$all $( [ "$seconds" = pack ] || echo "$brain" )}; do
+    case $target in
+        brain_*) of_brain+=("$target") ;;
+        *) targets+=("$target") ;;
+    esac
+done
+[ -n "$all" ] || { echo "fuzz: no targets in edge/fuzz" >&2; exit 1; }
 
 # Longer inputs are not packed: what they reach is reached by shorter ones, or is a limit.
 PACKED_BYTES_MAX=400
@@ -38,7 +48,7 @@ RUSTFLAGS="--cfg fuzzing -Cdebug-assertions -Coverflow-checks -Ccodegen-units=1
 export RUSTFLAGS=${RUSTFLAGS//$'\n'/ }
 
 # With --target the flags reach the fuzzed crates but not their build scripts.
-cargo build --release --locked --quiet --target "$host"
+[ "${#targets[@]}" = 0 ] || cargo build --release --locked --quiet --target "$host"
 
 # stat <name> <log>: one of libFuzzer's numbers at the end of a run.
 stat() { sed -n "s/^stat::$1: *//p" "$2"; }
@@ -57,7 +67,7 @@ watch() {
 }
 
 if [ "$seconds" = pack ]; then
-    for target in $targets; do
+    for target in "${targets[@]}"; do
         kept=$(mktemp -d)
         log=$(mktemp)
         mkdir -p "$CARGO_TARGET_DIR/corpus/$target"
@@ -78,7 +88,7 @@ if [ "$seconds" = pack ]; then
 fi
 
 printf '%-12s %12s %6s %12s %10s\n' target executions s executions/s inputs
-for target in $targets; do
+for target in "${targets[@]}"; do
     # The first directory is written to: what is found there stays out of the tree's seeds.
     found=$CARGO_TARGET_DIR/corpus/$target
     seeds=corpus/$target
@@ -107,3 +117,8 @@ for target in $targets; do
         "$(find "$found" -type f | wc -l)"
     rm -f "$log"
 done
+
+[ "${#of_brain[@]}" -gt 0 ] || exit 0
+cd "$root"
+rebar3 as test compile >/dev/null
+escript tools/fuzz.escript "${REBAR_BASE_DIR:-_build}/test/lib" "$seconds" "$runs" "${of_brain[@]}"
