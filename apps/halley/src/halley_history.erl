@@ -17,7 +17,7 @@
 -export([new/0, draw/1, mark/1, heads/0, written/0, floor/0, store/0, await/2]).
 -export([refusing/0, append/3, claim/2, shard_started/1, unfollowed/1]).
 -export([find/1, stretch/4, has_events/1, unfollows/2, unfollows/4, unfollows_of/2, seqs/3,
-         info/0]).
+         bytes/2, info/0]).
 -export_type([seq/0, vector/0, entry/0, reply/0, info/0, range/0]).
 
 -type seq() :: halley_history_words:seq().
@@ -167,6 +167,11 @@ unfollows_of(SubjectId, After) -> halley_history_index:unfollows_of(SubjectId, A
 %% these are all.
 -spec seqs(After :: seq(), UpTo :: seq(), Max :: pos_integer()) -> {[seq()], seq()}.
 seqs(After, UpTo, Max) -> halley_history_index:seqs(After, UpTo, Max).
+
+%% About how many bytes the log has from the first record above `After' to its end, if there is one
+%% up to `UpTo'.
+-spec bytes(After :: seq(), UpTo :: seq()) -> non_neg_integer().
+bytes(After, UpTo) -> halley_history_index:bytes(After, UpTo).
 
 -spec info() -> info().
 info() ->

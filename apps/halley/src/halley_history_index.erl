@@ -4,7 +4,8 @@
 %%   1  the seq of the previous event in the subject's bucket (48 bits), a tag of the subject (16)
 %%   2  the same for the event's id; of an unfollow, for the subject that was unfollowed
 %%   3  segment (32), offset in it (32): where the record is
-%%   4  sessions of the first answer (32), kind and flags (8), shard (8)
+%%   4  sessions of the first answer (32), of an event the subject's bucket in its shard (16), kind
+%%      and flags (8), shard (8)
 %% and four arrays of bucket heads: subjects, ids, users that unfollowed, subjects that were. So
 %% what concerns a subject is a chain from the newest back. Buckets hold no names: the tag lets one
 %% stranger in 65,536 pass, and the record decides.
@@ -13,6 +14,10 @@
 %% hash of its seq, stands as {Bucket, Seq} in an ordered table, under half a byte an event. So a
 %% chain can be read from its old end, in stretches of some 256 entries (`stretch/4'), and nobody
 %% walks over what is newer than what he wants.
+%%
+%% Bucket and tag together are 31 bits of the subject's hash, and the shard three of another: so an
+%% entry knows whether a text is its subject about as well as the record's checksum does, and who
+%% only wants the subject needs no more of the record than its beginning (`is_about/2').
 %%
 %% Invariants: only the log's process writes, an entry before the head that leads to it. A bucket
 %% of subjects belongs to one shard, and unfollows have buckets of their own, so along these chains
@@ -24,8 +29,8 @@
 -include("halley_history.hrl").
 
 -export([new/0, clear/0, written/3, event/6, unfollow/4, forget_id/1]).
--export([stretch/4, has_events/1, unfollows/2, unfollows/4, unfollows_of/2, seqs/3,
-         candidates/1, lookup/1, where/1]).
+-export([stretch/4, has_events/1, unfollows/2, unfollows/4, unfollows_of/2, seqs/3, bytes/2,
+         candidates/1, lookup/1, where/1, is_about/2]).
 -export([drop_below/1, memory/0, damaged/0, set_damaged/1]).
 -export_type([position/0]).
 
@@ -38,11 +43,14 @@
 -define(CHUNK, (1 bsl ?CHUNK_BITS)).
 %% Per shard; 2^18 for all.
 -define(SUBJECT_BITS, 15).
+-define(WITHIN, ((1 bsl ?SUBJECT_BITS) - 1)).
 -define(ID_BITS, 18).
 -define(UNFOLLOW_BITS, 14).
 -define(HASH, (1 bsl 32)).
 -define(CHOSEN, 1).
 -define(UNFOLLOW, 2).
+%% Records whose places say how much of the log is between two seqs.
+-define(SAMPLES, 32).
 -define(MILESTONES, halley_history_milestones).
 -define(MILESTONE_EVERY, 256).
 %% Above every seq and every number of entries.
@@ -93,7 +101,8 @@ event(Shard, {Seq, Id, Subject}, Chosen, Sessions, Segment, Offset) ->
     Flags = case Chosen of true -> ?CHOSEN; false -> 0 end,
     Chunk = make_chunk(Seq bsr ?CHUNK_BITS),
     Place = place(Seq),
-    put_entry(Chunk, Place, Segment, Offset, Sessions, Flags, Shard),
+    Within = (SubjectBucket - 1) band ?WITHIN,
+    put_entry(Chunk, Place, Segment, Offset, Sessions, (Within bsl 8) bor Flags, Shard),
     link(Subjects, SubjectBucket, Chunk, Place, Seq, SubjectTag),
     _ = erlang:phash2(Seq, ?MILESTONE_EVERY) =:= 0
         andalso ets:insert(?MILESTONES, {{SubjectBucket, Seq}}),
@@ -249,6 +258,21 @@ seqs_from(Seq, UpTo, Max, _, _, Found) ->
         Chunk -> seqs_from(Seq, UpTo, Max, Number, Chunk, Found)
     end.
 
+%% About how many bytes the log has from the first of these records to its end. Shards append beside
+%% each other, so the first seq needn't be the first in the log: it is the first of some.
+-spec bytes(After :: non_neg_integer(), UpTo :: non_neg_integer()) -> non_neg_integer().
+bytes(After, UpTo) ->
+    Step = max(1, (UpTo - After) div ?SAMPLES),
+    case [Where || Seq <- lists:seq(After + 1, UpTo, Step), {_, _} = Where <- [where(Seq)]] of
+        [] ->
+            0;
+        Places ->
+            {Segment, Offset} = lists:min(Places),
+            Last = halley_history_words:get(segment),
+            (Last - Segment) * halley_limits:get(history_segment_bytes)
+                + halley_history_words:get(position) - Offset
+    end.
+
 %% Seqs of what may have the id, newest first.
 -spec candidates(binary()) -> [pos_integer()].
 candidates(Id) ->
@@ -303,6 +327,22 @@ where(Seq) ->
                 0 -> none;
                 Where -> {Where bsr 32, Where band 16#FFFFFFFF}
             end
+    end.
+
+%% Whether this is the subject of the event with this seq, as far as hashes say.
+-spec is_about(pos_integer(), binary()) -> boolean().
+is_about(Seq, Subject) ->
+    case chunk(Seq bsr ?CHUNK_BITS) of
+        none ->
+            false;
+        Chunk ->
+            Place = place(Seq),
+            What = atomics:get(Chunk, Place + 3),
+            Shard = What band 16#FF,
+            {Bucket, Tag} = subject_bucket(Shard, Subject),
+            Tag =:= atomics:get(Chunk, Place) band 16#FFFF
+                andalso (Bucket - 1) band ?WITHIN =:= (What bsr 16) band ?WITHIN
+                andalso halley_shards:of_subject(Subject) =:= Shard
     end.
 
 position(0, _) ->

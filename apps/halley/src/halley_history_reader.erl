@@ -11,7 +11,7 @@
 %% Too few descriptors of the machine or the node are no damage: a read waits for one.
 -module(halley_history_reader).
 
--export([new/0, read/2, event/3, close/1, vheap_words/0]).
+-export([new/0, read/2, event/3, subject/2, close/1, vheap_words/0]).
 -export_type([reader/0, record/0]).
 
 -type record() ::
@@ -83,6 +83,36 @@ event(Seq, Subject, Reader) ->
             end;
         _ ->
             {expired, Reader}
+    end.
+
+%% What an event is about, without reading the rest of it; `other': it is an unfollow. Not the
+%% record's checksum says that the bytes are what was written but the index, whose hash of the
+%% subject is as long.
+-spec subject(halley_history:seq(), reader()) ->
+    {ok, halley_shards:index(), binary(), reader()} | {other | expired | damaged, reader()}.
+subject(Seq, Reader) ->
+    case Seq > halley_history_words:get(floor) andalso halley_history_index:lookup(Seq) of
+        {ok, #{kind := unfollow}} ->
+            {other, Reader};
+        {ok, #{segment := Segment, offset := Offset, shard := Shard}} ->
+            try beginning(Seq, Segment, Offset, halley_history_record:head_bytes(), Reader) of
+                {Subject, Next} ->
+                    case halley_history_index:is_about(Seq, Subject) of
+                        true -> {ok, Shard, Subject, Next};
+                        false -> missing(Seq, Next)
+                    end
+            catch throw:{failed, Failed} -> missing(Seq, Failed)
+            end;
+        _ ->
+            {expired, Reader}
+    end.
+
+beginning(Seq, Segment, Offset, Wanted, Reader) ->
+    {Bytes, Next} = bytes(Segment, Offset, Wanted, Reader),
+    case halley_history_record:subject(Seq, Bytes) of
+        {ok, Subject} -> {Subject, Next};
+        {more, More} when More > Wanted -> beginning(Seq, Segment, Offset, More, Next);
+        _ -> throw({failed, Next})
     end.
 
 missing(Seq, Reader) ->

@@ -18,7 +18,7 @@
 -module(halley_history_record).
 
 -export([event/3, unfollow/5, lost/2, lost/3, place/3]).
--export([decode/2, body/1, about/3, item/1, resync/2, head_bytes/0, bytes_max/0]).
+-export([decode/2, body/1, about/3, subject/2, item/1, resync/2, head_bytes/0, bytes_max/0]).
 -export_type([record/0]).
 
 -type store() :: 0..16#FFFFFFFF.
@@ -33,6 +33,8 @@
 
 -define(MAGIC, 16#FF48524C).
 -define(HEAD_BYTES, 12).
+%% Up to where a subject ends: head, numbers, and two ids of 255 bytes with their lengths.
+-define(SUBJECT_BYTES_MAX, (?HEAD_BYTES + 31 + 2 * 256)).
 %% Above any event: the largest frame of the link is far smaller.
 -define(BODY_BYTES_MAX, 4194304).
 -define(EVENT, 1).
@@ -141,6 +143,18 @@ about(Subject, Seq, <<?EVENT, _:16, Seq:64, At:64/signed, _:96, IdBytes, _:IdByt
 about(_, Seq, <<?UNFOLLOW, _:16, Seq:64, _/binary>>) ->
     other;
 about(_, _, _) ->
+    damaged.
+
+%% The subject of the event with this seq, out of the beginning of its record. Nothing is verified:
+%% no checksum is of a part. `more': so many bytes would do.
+-spec subject(Seq :: non_neg_integer(), binary()) ->
+    {ok, Subject :: binary()} | {more, pos_integer()} | damaged.
+subject(Seq, <<?MAGIC:32, _:64, ?EVENT, _:16, Seq:64, _:64, _:96, IdBytes, _:IdBytes/binary, Bytes,
+               Subject:Bytes/binary, _/binary>>) ->
+    {ok, Subject};
+subject(_, Bytes) when byte_size(Bytes) < ?SUBJECT_BYTES_MAX ->
+    {more, ?SUBJECT_BYTES_MAX};
+subject(_, _) ->
     damaged.
 
 %% What a frame has of an event: its numbers, from the shard on, and its text, a part of the body.

@@ -14,7 +14,7 @@
 
 -export([key/2, swap/1, pack/1, page_bytes_max/0]).
 -export([change/4, split/3, until/2]).
--export([members/2, size/1, pairs/1, last_key/1, is_page/2]).
+-export([members/2, is_member/2, size/1, pairs/1, last_key/1, is_page/2]).
 
 -export_type([key/0, page/0, packed/0, operation/0]).
 
@@ -211,6 +211,11 @@ members(A, <<A:32, N:16, Members:N/binary-unit:32, Rest/binary>>) ->
     end;
 members(_, <<>>) -> {<<>>, open};
 members(_, _) -> {<<>>, complete}.
+
+%% Whether a number is among packed members, by binary search.
+-spec is_member(halley_id:user_number(), Members :: binary()) -> boolean().
+is_member(_, <<>>) -> false;
+is_member(B, Members) -> element(1, position(Members, B, 0)) =:= found.
 
 %% How many pairs there are in a page.
 -spec size(page()) -> non_neg_integer().

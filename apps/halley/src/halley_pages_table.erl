@@ -14,7 +14,7 @@
 -module(halley_pages_table).
 
 -export([new/1, change/3, rows/3, load/2, trim/1]).
--export([fold/4, slices/2, count/2, take/4, page_end/2, spread/2, pairs/1, size/1]).
+-export([fold/4, slices/2, count/2, take/4, is_member/3, page_end/2, spread/2, pairs/1, size/1]).
 
 -type table() :: atom().
 
@@ -202,6 +202,30 @@ take_members(<<B:32, Rest/binary>>, _, Limit, Taken) when Limit > 0 ->
     take_members(Rest, B, Limit - 1, [B | Taken]);
 take_members(_, After, Limit, Taken) ->
     {lists:reverse(Taken), Limit, After}.
+
+%% Whether B is a member of A, at the cost of one page and a binary search.
+-spec is_member(table(), halley_id:user_number(), halley_id:user_number()) -> boolean().
+is_member(Table, A, B) -> is_member(Table, A, B, halley_pages:key(A, B), ?LOOKS_MAX).
+
+%% A page that splits between the two looks of `look/3' has lost its right half: then the key has
+%% another fence by now.
+is_member(Table, A, B, Key, Looks) ->
+    case look(Table, Key, Looks) of
+        {Fence, Page} ->
+            {Members, _} = halley_pages:members(A, Page),
+            case halley_pages:is_member(B, Members) of
+                true -> true;
+                false ->
+                    case fence(Table, Key) of
+                        Later when Later > Fence ->
+                            is_member(Table, A, B, Key, Looks - 1);
+                        _ ->
+                            false
+                    end
+            end;
+        none ->
+            false
+    end.
 
 %% Where the page ends that a key belongs to: all of its pairs are below this.
 -spec page_end(table(), halley_pages:key()) -> halley_pages:key() | infinity.

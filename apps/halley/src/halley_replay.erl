@@ -23,11 +23,15 @@
 %% told before any event, and from the cursor's time on: it may have held an unfollow, and then any
 %% event since the cursor may be missing.
 %%
+%% What a long gathering found is good for another session of the same user that comes back from
+%% the same place or later (`gathered/1', `offer/2'), while the user follows what it followed then:
+%% a follow counts from the cursor on.
+%%
 %% It holds no process and no file: what it reads with is lent to it.
 -module(halley_replay).
 
--export([new/2, next/6, cursor/1, vector/1]).
--export_type([replay/0, gap/0, limits/0, take/1]).
+-export([new/2, next/6, cursor/1, vector/1, gathered/1, offer/2]).
+-export_type([replay/0, gap/0, limits/0, take/1, gathered/0]).
 
 %% What an event takes in a frame beyond its record.
 -define(ITEM_BYTES, 64).
@@ -43,15 +47,27 @@
                candidates :: [gap() | halley_replay_gather:candidate()],
                %% Where the vector is when the candidates are used up.
                ends_at :: halley_cursor:vector()}).
+%% All of a pass from a vector to another, as far as it goes.
+-record(gathered, {user :: halley_id:id(),
+                   from :: halley_cursor:vector(),
+                   up_to :: halley_cursor:vector(),
+                   follows :: halley_replay_gather:follows(),
+                   bound :: halley_cursor:seq(),
+                   candidates :: [halley_replay_gather:candidate()],
+                   unfollowed :: halley_replay_gather:unfollowed()}).
 -record(replay, {user :: halley_id:id(),
                  vector :: halley_cursor:vector(),
                  at :: non_neg_integer(),      % seconds since 1970; for the next cursor
                  since :: non_neg_integer(),   % what the cursor lacked is no older; milliseconds
                  told = 0 :: halley_cursor:seq(),      % up to here damaged ranges were told
                  unfollowed = none :: none | halley_replay_gather:unfollowed(),
+                 %% What a pass found that took long to gather, and what another replay found.
+                 gathered = none :: none | #gathered{},
+                 offer = none :: none | #gathered{},
                  pass = none :: none | #pass{} | {gathering, UpTo :: halley_cursor:vector(),
                                                   halley_replay_gather:gather()}}).
 -opaque replay() :: #replay{}.
+-opaque gathered() :: #gathered{}.
 %% Milliseconds since 1970, 0 where nobody knows.
 -type gap() :: #{from := non_neg_integer(), to := non_neg_integer(),
                  reason := malformed | other_store | too_old | damaged,
@@ -124,6 +140,20 @@ vector(#replay{vector = Vector}) ->
 cursor(#replay{vector = Vector, at = At}) ->
     halley_cursor:encode(halley_history:store(), At, Vector).
 
+%% What was gathered since this was asked last, if that took long. Who keeps it has as much memory
+%% from it as from the replay.
+-spec gathered(replay()) -> {none | gathered(), replay()}.
+gathered(#replay{gathered = Gathered} = Replay) ->
+    {Gathered, Replay#replay{gathered = none}}.
+
+%% For a replay of the same user that has given nothing yet: it begins with what another one has
+%% gathered, if that has all that it needs.
+-spec offer(gathered(), replay()) -> replay().
+offer(#gathered{user = User} = Gathered, #replay{user = User, pass = none} = Replay) ->
+    Replay#replay{offer = Gathered};
+offer(_, Replay) ->
+    Replay.
+
 %% The next events, oldest first, each given to `Take' with its cursor. `more': at least one was
 %% given. `yield': none yet, and whoever else waits should have a turn before the next call. `done':
 %% there is nothing more up to this vector. A gap comes behind the events, and the replay goes on.
@@ -145,7 +175,7 @@ fill(#replay{pass = none} = Replay, UpTo, Batch) ->
         false ->
             case above_floor(Replay) of
                 {ok, _} ->
-                    gather(begin_pass(Replay, UpTo), UpTo, Batch);
+                    begin_pass(Replay, UpTo, Batch);
                 {gap, Gap, Next} ->
                     {{gap, Gap}, Next, Batch}
             end
@@ -214,9 +244,28 @@ behind(N, #replay{vector = Vector, pass = #pass{up_to = UpTo}}) ->
 
 %% --- passes --------------------------------------------------------------------------------------
 
-begin_pass(#replay{user = User, vector = Vector, unfollowed = Unfollowed} = Replay, UpTo) ->
+begin_pass(#replay{offer = #gathered{} = Offer} = Replay, UpTo, Batch) ->
+    #gathered{up_to = PassUpTo, bound = Bound, candidates = Candidates,
+              unfollowed = Unfollowed} = Offer,
+    Next = Replay#replay{offer = none, unfollowed = Unfollowed},
+    case is_good(Offer, Replay, UpTo) of
+        true ->
+            Above = halley_replay_gather:above(Replay#replay.vector, Candidates),
+            fill(start_pass(Above, Bound, PassUpTo, false, Next), UpTo, Batch);
+        false ->
+            begin_pass(Replay#replay{offer = none}, UpTo, Batch)
+    end;
+begin_pass(#replay{user = User, vector = Vector, unfollowed = Unfollowed} = Replay, UpTo, Batch) ->
     Gather = halley_replay_gather:new(User, Vector, UpTo, Unfollowed),
-    Replay#replay{pass = {gathering, UpTo, Gather}}.
+    gather(Replay#replay{pass = {gathering, UpTo, Gather}}, UpTo, Batch).
+
+%% Its beginning isn't above this one, its end isn't above what was asked for, and something in
+%% between is new.
+is_good(#gathered{from = From, up_to = PassUpTo, bound = Bound, follows = Follows},
+        #replay{user = User, vector = Vector}, UpTo) ->
+    halley_vector:is_reached(From, Vector) andalso halley_vector:is_reached(PassUpTo, UpTo)
+        andalso Bound > halley_vector:smallest(Vector)
+        andalso halley_replay_gather:is_current(Follows, User).
 
 gather(#replay{pass = {gathering, PassUpTo, Gather}} = Replay, UpTo,
        #batch{reader = Reader} = Batch) ->
@@ -224,11 +273,20 @@ gather(#replay{pass = {gathering, PassUpTo, Gather}} = Replay, UpTo,
         {more, Later, Next} ->
             {more, Replay#replay{pass = {gathering, PassUpTo, Later}}, Batch#batch{reader = Next}};
         {done, Candidates, Bound, Later, Next} ->
-            Gathered = Replay#replay{unfollowed = halley_replay_gather:unfollowed(Later)},
             IsLacking = halley_replay_gather:is_lacking(Later),
+            Found = found(halley_replay_gather:follows(Later), PassUpTo, Candidates, Bound, Later,
+                          Replay),
+            Gathered = Replay#replay{unfollowed = halley_replay_gather:unfollowed(Later),
+                                     gathered = case IsLacking of true -> none; _ -> Found end},
             fill(start_pass(Candidates, Bound, PassUpTo, IsLacking, Gathered), UpTo,
                  Batch#batch{reader = Next})
     end.
+
+found(unknown, _, _, _, _, _) ->
+    none;
+found({known, Follows}, PassUpTo, Candidates, Bound, Gather, #replay{user = User, vector = From}) ->
+    #gathered{user = User, from = From, up_to = PassUpTo, follows = Follows, bound = Bound,
+              candidates = Candidates, unfollowed = halley_replay_gather:unfollowed(Gather)}.
 
 %% What retention took while the pass was gathered isn't among the candidates: then the next one
 %% begins with the gap.

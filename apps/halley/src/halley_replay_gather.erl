@@ -6,10 +6,17 @@
 %% window go, and `bound' falls to where the window ends; no chain is read above the bound. So a
 %% pass costs what it keeps and something for each follow, however much more was missed.
 %%
+%% Where less was published since the vector than the user follows, it goes the other way: it walks
+%% over all events in between, by seq, and asks of each whether the user follows its subject. So who
+%% follows much and missed little pays for what was published, not for the follows. `costs/3' says
+%% which way is the shorter one; both find the same. An event whose subject can't be read sends the
+%% pass back to the chains, where an index that is in memory says whether it concerns the user.
+%%
 %% It works in slices: `work/2' does a millisecond or two of it and is asked again, so that others
 %% have their turns (`halley_edge_replays').
 %%
-%% Invariants: the follows are read before the unfollows. An unfollow is in the history before it
+%% Invariants: the follows, or which of the subjects in between are followed, are read before the
+%% unfollows. An unfollow is in the history before it
 %% takes effect, so a subject that is missing among the first is found among the second. When it is
 %% done, everything up to `bound' is among the candidates, unless retention has taken it meanwhile:
 %% who asks looks at the floor behind it.
@@ -24,8 +31,8 @@
 %% Not here: damaged ranges, and reading the events.
 -module(halley_replay_gather).
 
--export([new/4, work/2, unfollowed/1, is_lacking/1]).
--export_type([gather/0, candidate/0, unfollowed/0]).
+-export([new/4, work/2, unfollowed/1, is_lacking/1, follows/1, is_current/2, above/2]).
+-export_type([gather/0, candidate/0, unfollowed/0, follows/0]).
 
 %% Candidates that a pass keeps: the more is followed, the more, so that what a follow costs is
 %% spread over as many events.
@@ -41,6 +48,10 @@
 -define(FOLLOW_COST, 8).
 -define(STRETCH_COST, 8).
 -define(UNFOLLOW_COST, 64).
+%% Of the walk: an event, whatever it is about; a block of the log; and how many in one go.
+-define(EVENT_COST, 64).
+-define(BLOCK_COST, 400).
+-define(WALK, 128).
 
 -type vector() :: halley_cursor:vector().
 -type seq() :: halley_cursor:seq().
@@ -51,6 +62,8 @@
 %% unfollows up to `known' are in it. Who has followed the subject again may have it here as well.
 -record(unfollowed, {subjects = #{} :: #{halley_id:id() => seq()}, known = 0 :: seq()}).
 -opaque unfollowed() :: #unfollowed{}.
+%% All that a user follows, packed in pages, which are those of the table while nothing changes.
+-opaque follows() :: [binary()] | unknown.
 
 -record(gather, {
     user :: halley_id:id(),
@@ -58,12 +71,15 @@
     up_to :: vector(),
     window :: pos_integer(),
     bound :: seq(),
+    %% As they were before the first was read, if it takes long to look at them.
+    follows :: follows(),
     %% Subjects whose chains are to be read: all of it, up to an unfollow, or what is left.
     todo :: [halley_id:id() | {halley_id:id(), Last :: seq()}
              | {halley_id:id(), halley_shards:index(), After :: seq(), UpTo :: seq()}],
-    %% Where more subjects come from: follows beyond this number, unfollows from this one down.
-    source :: {follows, After :: halley_id:user_number()} | {unfollows, newest | seq()}
-            | remembered | none,
+    %% Where more comes from: follows beyond this number, or events above this seq; then unfollows
+    %% from this one down.
+    source :: {follows, After :: halley_id:user_number()} | {events, After :: seq()}
+            | {unfollows, newest | seq()} | remembered | none,
     unfollowed :: unfollowed(),
     newest = 0 :: seq(),                              % of the unfollows that were read
     lacking = false :: boolean(),                     % one of them is damaged
@@ -77,9 +93,30 @@ new(User, Vector, UpTo, none) ->
     new(User, Vector, UpTo, #unfollowed{});
 new(User, Vector, UpTo, Unfollowed) ->
     Follows = halley_follows:count_following(User),
+    From = halley_vector:smallest(Vector),
+    {OfFollows, OfEvents} = costs(Follows, From, halley_vector:largest(UpTo)),
+    {Source, Cost} = case OfEvents < OfFollows of
+        true -> {{events, From}, OfEvents};
+        false -> {{follows, 0}, OfFollows}
+    end,
     #gather{user = User, vector = Vector, up_to = UpTo, bound = halley_vector:largest(UpTo),
             window = max(?WINDOW_MIN, min(?WINDOW_MAX, 2 * Follows)),
-            todo = [User], source = {follows, 0}, unfollowed = Unfollowed}.
+            follows = case Cost > ?SLICE of true -> all_follows(User); false -> unknown end,
+            todo = [User], source = Source, unfollowed = Unfollowed}.
+
+%% What the two ways cost, in looks. A seq may have no event, and the log between two seqs may be
+%% shorter than it is to its end: then the walk is cheaper than is said here.
+-spec costs(Follows :: non_neg_integer(), After :: seq(), UpTo :: seq()) ->
+    {OfFollows :: non_neg_integer(), OfEvents :: non_neg_integer()}.
+costs(Follows, After, UpTo) ->
+    OfFollows = (?FOLLOW_COST + ?STRETCH_COST) * Follows,
+    case ?EVENT_COST * max(0, UpTo - After) of
+        OfEvents when OfEvents >= OfFollows ->
+            {OfFollows, OfEvents};
+        OfEvents ->
+            Blocks = halley_history:bytes(After, UpTo) div halley_history_cache:block_bytes(),
+            {OfFollows, OfEvents + ?BLOCK_COST * Blocks}
+    end.
 
 %% For the next pass.
 -spec unfollowed(gather()) -> unfollowed().
@@ -88,6 +125,32 @@ unfollowed(#gather{unfollowed = Unfollowed}) -> Unfollowed.
 %% Whether events are missing among the candidates, as nobody knows what was unfollowed.
 -spec is_lacking(gather()) -> boolean().
 is_lacking(#gather{lacking = Lacking}) -> Lacking.
+
+%% What the gathering is of, if it takes more than a slice.
+-spec follows(gather()) -> {known, follows()} | unknown.
+follows(#gather{follows = unknown}) -> unknown;
+follows(#gather{follows = Follows}) -> {known, Follows}.
+
+%% Whether a user follows just that now. What has changed is met soon, and equal pages are compared
+%% at the speed of memory.
+-spec is_current(follows(), halley_id:id()) -> boolean().
+is_current(Follows, User) -> Follows =:= all_follows(User).
+
+all_follows(User) ->
+    case halley_ids:lookup(User) of
+        undefined -> [];
+        Number -> halley_pages_table:slices(halley_following, Number)
+    end.
+
+%% Those of the candidates, ascending, that are above a vector.
+-spec above(vector(), [candidate()]) -> [candidate()].
+above(Vector, Candidates) ->
+    Smallest = halley_vector:smallest(Vector),
+    Largest = halley_vector:largest(Vector),
+    Later = lists:dropwhile(fun({Seq, _}) -> Seq =< Smallest end, Candidates),
+    {Between, Above} = lists:splitwith(fun({Seq, _}) -> Seq =< Largest end, Later),
+    [Candidate || {Seq, Subject} = Candidate <- Between,
+                  Seq > element(halley_shards:of_subject(Subject), Vector)] ++ Above.
 
 %% One slice. `done': the candidates up to the bound, ascending, none twice.
 -spec work(gather(), reader()) ->
@@ -117,6 +180,8 @@ work(#gather{source = {follows, After}, user = User} = Gather, Reader, Left) ->
                                source = {follows, lists:last(Numbers)}},
                  Reader, Left - ?FOLLOW_COST * length(Numbers))
     end;
+work(#gather{source = {events, After}} = Gather, Reader, Left) ->
+    walk(After, Gather, Reader, Left);
 work(#gather{source = {unfollows, From}} = Gather, Reader, Left) ->
     {Read, Seqs, Next} = unfollows(From, Gather, Reader),
     work(Read, Next, Left - ?UNFOLLOW_LOOKS - ?UNFOLLOW_COST * length(Seqs));
@@ -133,6 +198,55 @@ follows(User, After) ->
         undefined -> [];
         Number -> halley_pages_table:take(halley_following, Number, After, ?PAGE)
     end.
+
+%% --- events in between ---------------------------------------------------------------------------
+
+walk(After, #gather{user = User, up_to = UpTo, bound = Bound} = Gather, Reader, Left) ->
+    case halley_history:seqs(After, min(Bound, halley_vector:largest(UpTo)), ?WALK) of
+        {[], _} ->
+            work(Gather#gather{source = {unfollows, newest}}, Reader, Left);
+        {Seqs, To} ->
+            Spent = ?EVENT_COST * length(Seqs),
+            case walked(Seqs, halley_ids:lookup(User), Gather, Reader) of
+                {damaged, Next} ->
+                    work(by_follows(Gather), Next, Left - Spent);
+                {Walked, Next} ->
+                    work(Walked#gather{source = {events, To}}, Next, Left - Spent)
+            end
+    end.
+
+%% The user's own events are of its chain, which was read before.
+walked([], _, Gather, Reader) ->
+    {Gather, Reader};
+walked([Seq | _], _, #gather{bound = Bound} = Gather, Reader) when Seq > Bound ->
+    {Gather, Reader};
+walked([Seq | Seqs], Number, #gather{user = User, vector = Vector, up_to = UpTo} = Gather,
+       Reader) ->
+    case halley_history_reader:subject(Seq, Reader) of
+        {ok, Shard, Subject, Next} when Subject =/= User, Seq > element(Shard, Vector),
+                                        Seq =< element(Shard, UpTo) ->
+            case is_following(Number, halley_ids:lookup(Subject)) of
+                true -> walked(Seqs, Number, found([Seq], Subject, Gather), Next);
+                false -> walked(Seqs, Number, Gather, Next)
+            end;
+        {ok, _, _, Next} ->
+            walked(Seqs, Number, Gather, Next);
+        {damaged, Next} ->
+            {damaged, Next};
+        {_, Next} ->
+            walked(Seqs, Number, Gather, Next)
+    end.
+
+is_following(User, Subject) when is_integer(User), is_integer(Subject) ->
+    halley_pages_table:is_member(halley_following, User, Subject);
+is_following(_, _) ->
+    false.
+
+by_follows(#gather{user = User, up_to = UpTo} = Gather) ->
+    Gather#gather{todo = [User], source = {follows, 0}, bound = halley_vector:largest(UpTo),
+                  found = [], count = 0}.
+
+%% --- chains --------------------------------------------------------------------------------------
 
 chain(_, _, After, UpTo, #gather{bound = Bound} = Gather, Reader, Left)
   when After >= UpTo; After >= Bound ->

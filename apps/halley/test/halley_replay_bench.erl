@@ -8,8 +8,9 @@
 %% prints the microseconds of processor time per replayed event, with a cache that has nothing and
 %% with one that has all, and the same for a link that catches up.
 %%
-%% `follows()' in its place: a user that follows 100,000 subjects, by how much was missed: processor
-%% time, and the longest call, for which the link's other sessions wait.
+%% `follows()' in its place: a user that follows 100,000 subjects, by how much was missed and how
+%% much was published besides, in events and in their bytes: processor time with the log's blocks in
+%% memory, and the longest call, for which the link's other sessions wait.
 -module(halley_replay_bench).
 
 -export([run/0, follows/0]).
@@ -57,26 +58,43 @@ follows() ->
         Subjects = list_to_tuple([<<"subject ", (integer_to_binary(N))/binary>>
                                   || N <- lists:seq(1, ?MANY)]),
         {ok, _} = halley:follow([{<<"ann">>, Subject} || Subject <- tuple_to_list(Subjects)]),
-        lists:foreach(fun(Events) -> follows(Subjects, Events) end, [1000, 200000])
+        lists:foreach(fun({Missed, Strangers, Bytes}) ->
+            follows(Subjects, Missed, Strangers, Bytes)
+        end, [{1, 0, 10}, {10, 90, 10}, {10, 990, 10}, {1000, 0, 10}, {10, 4990, 10},
+              {10, 9990, 10}, {10, 14990, 10}, {10, 19990, 10}, {10, 39990, 10}, {10, 990, 60000},
+              {10, 3990, 60000}, {200000, 0, 10}])
     end).
 
-follows(Subjects, Events) ->
+%% Events about subjects that are followed and about others, mixed.
+follows(Subjects, Missed, Strangers, Bytes) ->
     Cursor = halley_cursor:encode(halley_history:store(), erlang:system_time(second),
                                   halley_history:heads()),
-    [_ = halley:publish_many([{element(rand:uniform(?MANY), Subjects), {json, <<"1">>},
-                               #{ack => memory}} || _ <- lists:seq(1, 1000)])
-     || _ <- lists:seq(1, Events div 1000)],
+    Data = {json, <<"\"", (binary:copy(<<"x">>, Bytes))/binary, "\"">>},
+    Abouts = [element(rand:uniform(?MANY), Subjects) || _ <- lists:seq(1, Missed)]
+        ++ [<<"other ", (integer_to_binary(N))/binary>> || N <- lists:seq(1, Strangers)],
+    publish([Subject || {_, Subject} <- lists:sort([{rand:uniform(), S} || S <- Abouts])], Data),
     {ok, _} = halley:publish(<<"stranger">>, 1),
     UpTo = halley_history:heads(),
     ok = halley_history:await(UpTo, 60000),
-    {Us, {N, Calls, Longest}} = processor_us(fun() ->
-        apart(fun() ->
-            {ok, Replay} = halley_replay:new(<<"ann">>, Cursor),
-            calls(Replay, UpTo, {0, 0, 0}, halley_history_reader:new())
-        end)
-    end),
-    io:format("~b follows, ~b missed: ~.1f ms, ~b calls, the longest ~.1f ms~n",
-              [?MANY, N, Us / 1000, Calls, Longest / 1000]).
+    Replay = fun() ->
+        {ok, Replay} = halley_replay:new(<<"ann">>, Cursor),
+        calls(Replay, UpTo, {0, 0, 0}, halley_history_reader:new())
+    end,
+    _ = apart(Replay),
+    Times = 20,
+    {Us, Calls} = processor_us(fun() -> [apart(Replay) || _ <- lists:seq(1, Times)] end),
+    {N, Count, _} = hd(Calls),
+    io:format("~b follows, ~b missed of ~b events of ~b bytes: ~.2f ms, ~b calls, the longest ~.1f "
+              "ms~n", [?MANY, N, Missed + Strangers, Bytes, Us / Times / 1000, Count,
+                       lists:max([Longest || {_, _, Longest} <- Calls]) / 1000]).
+
+publish([], _) ->
+    ok;
+publish(Subjects, Data) ->
+    {Some, Rest} = lists:split(min(200, length(Subjects)), Subjects),
+    _ = halley:publish_many([{Subject, Data, #{ack => memory}} || Subject <- Some]),
+    ok = halley_history:await(halley_history:heads(), 60000),
+    publish(Rest, Data).
 
 calls(Replay, UpTo, {Sum, Calls, Longest}, Reader) ->
     Count = fun(_, _, N) -> N + 1 end,

@@ -132,11 +132,12 @@ millions_missed(_) ->
     ?assert(Much#got.longest < ?CALL_REDUCTIONS_MAX),
     ?assert(Much#got.peak < ?BYTES_MAX).
 
-%% "turns must be fair": no call is long, though each follow is looked at.
+%% "turns must be fair": no call is long, though each follow is looked at, as much was published.
 follows_much_missed_little(_) ->
     Subjects = subjects(50000),
     ok = follow_all(<<"ann">>, Subjects),
     Start = cursor(),
+    _ = fill(<<"stranger">>, 20000),
     Ids = publish_all([{lists:nth(N, Subjects), N} || N <- lists:seq(1, 50000, 5000)]),
     Got = replay(<<"ann">>, Start, up_to()),
     ct:pal("~p", [Got]),
@@ -186,7 +187,11 @@ busy_stranger_in_the_bucket(_) ->
 
 %% --- changes while a pass is gathered ------------------------------------------------------------
 
-%% A replay that has yielded, and whoever follows: 20,000 subjects take several slices.
+%% Published besides what is followed: with so many the 20,000 follows are the shorter way, with so
+%% few the events are. Either takes several slices.
+-define(PUBLISHED, [8000, 2000]).
+
+%% A replay that has yielded, and whoever follows.
 gathering(User, Start, UpTo) ->
     {ok, Replay} = halley_replay:new(User, Start),
     {[], yield, Gathering, Reader} = replayed(Replay, UpTo, ?LIMITS, halley_history_reader:new()),
@@ -203,7 +208,13 @@ rest({Replay, Reader}, UpTo) ->
 %% What is gone before its chain was read is told, not passed over.
 retention_while_it_gathers(_) ->
     ok = follow_all(<<"ann">>, subjects(20000)),
+    lists:foreach(fun retention_while_it_gathers_of/1, ?PUBLISHED).
+
+%% Each shard has a head above what the round before took.
+retention_while_it_gathers_of(Published) ->
+    _ = publish_all([{S, 0} || S <- subjects(100)]),
     Start = cursor(),
+    _ = fill(<<"stranger">>, Published),
     Ids = publish_all([{<<"s19999">>, N} || N <- lists:seq(1, 10)]),
     UpTo = up_to(),
     Gathering = gathering(<<"ann">>, Start, UpTo),
@@ -213,10 +224,15 @@ retention_while_it_gathers(_) ->
     ?assertMatch(#{reason := too_old, to := 7000}, Gap),
     ?assertEqual(lists:nthtail(4, Ids), [Id || #{id := Id} <- Events]).
 
-%% The subject's page comes later, and has it no more.
+%% The subject's page, or the event, comes later, and is the user's no more.
 unfollowed_while_it_gathers(_) ->
     ok = follow_all(<<"ann">>, subjects(20000)),
+    lists:foreach(fun unfollowed_while_it_gathers_of/1, ?PUBLISHED).
+
+unfollowed_while_it_gathers_of(Published) ->
+    ok = follow_all(<<"ann">>, [<<"s19999">>]),
     Start = cursor(),
+    _ = fill(<<"stranger">>, Published),
     Ids = publish_all([{<<"s19999">>, N} || N <- lists:seq(1, 10)]),
     UpTo = up_to(),
     Gathering = gathering(<<"ann">>, Start, UpTo),

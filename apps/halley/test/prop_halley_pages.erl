@@ -84,7 +84,9 @@ reads_agree(A, Set) ->
     Members = [Key band 16#ffffffff || Key <- Set, Key bsr 32 =:= A],
     After = 1000,
     Fold = halley_pages_table:fold(fun(B, Acc) -> [B | Acc] end, [], ?TABLE, A),
+    IsMember = fun(B) -> halley_pages_table:is_member(?TABLE, A, B) end,
     lists:reverse(Fold) =:= Members
+        andalso lists:filter(IsMember, lists:seq(0, 3001)) =:= Members
         andalso halley_pages_table:count(?TABLE, A) =:= length(Members)
         andalso halley_pages_table:take(?TABLE, A, After, 5)
                 =:= lists:sublist([B || B <- Members, B > After], 5).

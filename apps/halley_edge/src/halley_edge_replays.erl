@@ -1,7 +1,8 @@
 %% Replays: the sessions of one link that came back with a cursor get what they missed
 %% (protocol/link.md 10, docs/internals/delivery.md). One process per link, linked to it.
 %%
-%% The worker holds live events for such a session until LAST. Sessions take turns, one batch each:
+%% The worker holds live events for such a session until LAST. Users take turns
+%% (`halley_edge_turns'), one batch of one session each:
 %%   1. Batches up to what the log has written. After each the session waits for REPLAYED, so it
 %%      takes its client's pace and delays nobody.
 %%   2. When it had all of it, the link puts it into the directory, unless it has been closed: the
@@ -17,8 +18,10 @@
 %% `replay_queue_bytes_max' waits for the link.
 %%
 %% No turn is long: a replay that has looked for some time and found nothing yet says `yield'. Such
-%% a session takes its next turn among the late ones, of which one comes after ?TURNS_PER_LATE of
-%% the others. So who follows much or missed much delays nobody by more than a turn in between.
+%% a session takes its next turn among the late ones. So who follows much or missed much delays
+%% nobody by more than a turn in between; and who comes with many sessions, by no more than with
+%% one. What a long gathering found is kept as long as other sessions of its user wait for a turn:
+%% they begin with it, so that it is done once for all that come back together.
 %%
 %% At most `replays_max' sessions that are in the midst of a replay keep its state between two
 %% turns; the others keep their cursor, from which it is made again. One that has yielded needs its
@@ -37,8 +40,8 @@
 -type held() :: {halley_edge_codec:conn(), UserNumber :: non_neg_integer(), Transport :: 1..5,
                  Cursor :: binary()}.
 
-%% Turns of others between two of those that have yielded.
--define(TURNS_PER_LATE, 4).
+%% Gatherings that are kept for other sessions of their users. Each is as large as a replay's state.
+-define(GATHERED_MAX, 16).
 -define(PAUSE_MS, 2).                % while the link has enough to do
 -define(AWAIT_MS, 1).                % between looks at what is written
 %% So that a batch and one event more fit a frame, with what halley_replay doesn't count.
@@ -55,11 +58,10 @@
     replay = none :: none | halley_replay:replay(),
     %% Whether it had all that was written; then, up to which heads it gets the rest.
     rest = unknown :: unknown | little | halley_history:vector(),
-    %% turn, late: its order among the turns, or those of who has yielded; sent: waits for REPLAYED;
-    %% ready: for the directory and the heads.
-    phase :: {turn | late, Order :: non_neg_integer()} | sent | ready
+    %% turn: waits for it; taken: it has its turn now; sent: waits for REPLAYED; ready: for the
+    %% directory and the heads.
+    phase :: {turn | taken, halley_edge_turns:place()} | sent | ready
 }).
--type turns() :: gb_sets:set({Order :: non_neg_integer(), halley_edge_codec:conn()}).
 -record(state, {
     link :: pid(),
     writer :: halley_edge_writer:handle(),
@@ -70,10 +72,8 @@
     replays_max :: pos_integer(),
     kept = #{} :: #{halley_edge_codec:conn() => []},  % sessions with the state of their replay
     sessions = #{} :: #{halley_edge_codec:conn() => #session{}},
-    turns = gb_sets:new() :: turns(),
-    late = gb_sets:new() :: turns(),
-    since_late = 0 :: non_neg_integer(),              % turns
-    order = 0 :: non_neg_integer(),
+    turns = halley_edge_turns:new() :: halley_edge_turns:turns(),
+    gathered = #{} :: #{UserNumber :: non_neg_integer() => halley_replay:gathered()},
     ready = [] :: [halley_edge_codec:conn()],         % for the directory
     group = none :: none | entering
                   | {awaits, halley_history:vector(), [halley_edge_codec:conn()]}
@@ -143,8 +143,8 @@ loop(State) ->
         end
     end.
 
-doing(#state{turns = Turns, late = Late, writer = Writer, queue_bytes_max = Max}) ->
-    case gb_sets:is_empty(Turns) andalso gb_sets:is_empty(Late) of
+doing(#state{turns = Turns, writer = Writer, queue_bytes_max = Max}) ->
+    case halley_edge_turns:is_empty(Turns) of
         true ->
             nothing;
         false ->
@@ -173,15 +173,12 @@ handle({replayed, Conn}, #state{sessions = Sessions} = State) ->
         #{Conn := #session{phase = sent} = Session} -> take_turn(Conn, Session, State);
         #{} -> State
     end;
-handle({cancel, Conn}, #state{sessions = Sessions, turns = Turns, late = Late} = State) ->
+handle({cancel, Conn}, #state{sessions = Sessions, turns = Turns} = State) ->
     seen(1, State),
     case maps:take(Conn, Sessions) of
-        {#session{phase = {turn, Order}}, Rest} ->
-            forgotten(Conn, State#state{sessions = Rest,
-                                        turns = gb_sets:delete({Order, Conn}, Turns)});
-        {#session{phase = {late, Order}}, Rest} ->
-            forgotten(Conn, State#state{sessions = Rest,
-                                        late = gb_sets:delete({Order, Conn}, Late)});
+        {#session{phase = {turn, Place}, user = User}, Rest} ->
+            Left = halley_edge_turns:remove(User, Conn, Place, Turns),
+            of_nobody(User, forgotten(Conn, State#state{sessions = Rest, turns = Left}));
         {_, Rest} ->
             forgotten(Conn, State#state{sessions = Rest});
         error ->
@@ -193,13 +190,17 @@ handle({entered, Conns}, #state{group = entering} = State) ->
 seen(Sessions, #state{waiting = Waiting}) ->
     counters:sub(Waiting, 1, Sessions).
 
-take_turn(Conn, Session, #state{sessions = Sessions, turns = Turns, order = Order} = State) ->
-    State#state{sessions = Sessions#{Conn => Session#session{phase = {turn, Order}}},
-                turns = gb_sets:add({Order, Conn}, Turns), order = Order + 1}.
+take_turn(Conn, #session{user = User} = Session, #state{turns = Turns} = State) ->
+    {Place, Next} = halley_edge_turns:add(User, Conn, Turns),
+    waiting(Conn, Session, Place, State#state{turns = Next}).
 
-take_late_turn(Conn, Session, #state{sessions = Sessions, late = Late, order = Order} = State) ->
-    State#state{sessions = Sessions#{Conn => Session#session{phase = {late, Order}}},
-                late = gb_sets:add({Order, Conn}, Late), order = Order + 1}.
+take_late_turn(Conn, #session{user = User, phase = {taken, Place}} = Session,
+               #state{turns = Turns} = State) ->
+    Next = halley_edge_turns:yielded(User, Conn, Place, Turns),
+    waiting(Conn, Session, Place, State#state{turns = Next}).
+
+waiting(Conn, Session, Place, #state{sessions = Sessions} = State) ->
+    State#state{sessions = Sessions#{Conn => Session#session{phase = {turn, Place}}}}.
 
 ready(Conn, Session, #state{sessions = Sessions, ready = Ready} = State) ->
     State#state{sessions = Sessions#{Conn => Session#session{phase = ready}},
@@ -237,31 +238,26 @@ rest(Conn, Heads, #state{sessions = Sessions} = State) ->
 
 %%% Turns
 
-turn(State) ->
-    {Conn, #state{sessions = Sessions} = Taken} = next(State),
+turn(#state{turns = Turns, sessions = Sessions} = State) ->
+    {User, Conn, Place, Left} = halley_edge_turns:take(Turns),
     {Session, Others} = maps:take(Conn, Sessions),
-    Next = forgotten(Conn, Taken#state{sessions = Others}),
-    batch(Conn, begun(Conn, Session, Next), Next).
+    Next = forgotten(Conn, State#state{turns = Left, sessions = Others}),
+    Taken = Session#session{phase = {taken, Place}},
+    of_nobody(User, batch(Conn, begun(Conn, Taken, Next), Next)).
 
-next(#state{turns = Turns, late = Late, since_late = Since} = State) ->
-    case gb_sets:is_empty(Turns)
-             orelse Since >= ?TURNS_PER_LATE andalso not gb_sets:is_empty(Late) of
-        true ->
-            {{_, Conn}, Later} = gb_sets:take_smallest(Late),
-            {Conn, State#state{late = Later, since_late = 0}};
-        false ->
-            {{_, Conn}, Later} = gb_sets:take_smallest(Turns),
-            {Conn, State#state{turns = Later, since_late = Since + 1}}
-    end.
-
-begun(Conn, #session{replay = none, user = User, cursor = Cursor} = Session, State) ->
-    case halley_replay:new(halley_ids:name(User), Cursor) of
-        {ok, Replay} ->
-            Session#session{replay = Replay};
-        {gap, Gap, Replay} ->
+begun(Conn, #session{replay = none, user = User, cursor = Cursor} = Session,
+      #state{gathered = Gathered} = State) ->
+    Replay = case halley_replay:new(halley_ids:name(User), Cursor) of
+        {ok, New} ->
+            New;
+        {gap, Gap, New} ->
             gap(Conn, Gap, State),
-            Session#session{replay = Replay}
-    end;
+            New
+    end,
+    Session#session{replay = case Gathered of
+                                 #{User := Found} -> halley_replay:offer(Found, Replay);
+                                 #{} -> Replay
+                             end};
 begun(_, Session, _) ->
     Session.
 
@@ -271,7 +267,29 @@ batch(Conn, #session{replay = Replay, rest = Rest} = Session, State) ->
     {Items, What, Next, Later} =
         halley_replay:next(Replay, UpTo, Limits, fun halley_edge_encoder:add_item/3,
                            halley_edge_encoder:no_items(), Reader),
-    batch(What, Items, Conn, Session#session{replay = Next}, State#state{reader = Later}).
+    {Gathered, Left} = halley_replay:gathered(Next),
+    batch(What, Items, Conn, Session#session{replay = Left},
+          gathered(Gathered, Session, State#state{reader = Later})).
+
+gathered(none, _, State) ->
+    State;
+gathered(Found, #session{user = User}, #state{gathered = Gathered, turns = Turns} = State) ->
+    IsWanted = halley_edge_turns:waits(User, Turns)
+        andalso (map_size(Gathered) < ?GATHERED_MAX orelse is_map_key(User, Gathered)),
+    case IsWanted of
+        true -> State#state{gathered = Gathered#{User => Found}};
+        false -> State
+    end.
+
+%% No session of the user waits any more: nobody needs what was gathered.
+of_nobody(User, #state{gathered = Gathered, turns = Turns} = State)
+  when is_map_key(User, Gathered) ->
+    case halley_edge_turns:waits(User, Turns) of
+        true -> State;
+        false -> State#state{gathered = maps:remove(User, Gathered)}
+    end;
+of_nobody(_, State) ->
+    State.
 
 batch(done, Items, Conn, #session{rest = Heads}, #state{writer = Writer} = State)
   when is_tuple(Heads) ->

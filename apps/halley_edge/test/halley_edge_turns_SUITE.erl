@@ -13,7 +13,7 @@ suite() ->
     [{timetrap, {minutes, 3}}].
 
 all() ->
-    [little_beside_much, more_than_keep_their_state].
+    [little_beside_much, many_sessions_of_one_user, more_than_keep_their_state].
 
 init_per_testcase(Case, Config) ->
     Brain = halley_edge_test_brain:start(limits(Case)),
@@ -31,11 +31,12 @@ limits(_) -> #{}.
 
 subject(N) -> <<"s", (integer_to_binary(N))/binary>>.
 
-%% One that follows much comes first, and thirty that missed an event each come with it. They are
-%% served after a few of its turns, of which it needs many.
+%% One that follows much, while much was published, comes first, and thirty that missed an event
+%% each come with it. They are served after a few of its turns, of which it needs many.
 little_beside_much(Config) ->
     #{edge := Edge} = worker(Config),
     Cursor = cursor_now(),
+    ok = publish_of_strangers(),
     Little = [<<"little", (integer_to_binary(N))/binary>> || N <- lists:seq(1, 30)],
     [{ok, _} = halley:publish(User, 1) || User <- [subject(?FOLLOWS) | Little]],
     ok = halley_history:await(halley_history:heads(), 60000),
@@ -50,6 +51,37 @@ little_beside_much(Config) ->
     ct:pal("~b of ~b turns", [Much, length(Turns) - length(Little)]),
     ?assert(length(Turns) - length(Little) >= 20),
     ?assert(Much =< 1 + length(Little) div 4).
+
+%% Forty polls of one that follows much, and ten others that come behind them: what is gathered for
+%% the first is good for all, and the others wait for one user's turns, not for forty sessions'.
+many_sessions_of_one_user(Config) ->
+    #{edge := Edge} = worker(Config),
+    Cursor = cursor_now(),
+    ok = publish_of_strangers(),
+    Little = [<<"little", (integer_to_binary(N))/binary>> || N <- lists:seq(1, 10)],
+    Polls = lists:duplicate(40, <<"much">>),
+    [{ok, _} = halley:publish(User, 1) || User <- [subject(?FOLLOWS) | Little]],
+    ok = halley_history:await(halley_history:heads(), 60000),
+    ok = meck:new(halley_replay, [passthrough, no_link]),
+    fake_edge:send(Edge, {open, [{Conn, ?POLL, User, Cursor}
+                                 || {Conn, User} <- lists:enumerate(Polls ++ Little)]}),
+    until(fun() -> length(given()) =:= 50 end),
+    Turns = [User || {User, _} <- calls()],
+    Yields = length([User || {User, yield} <- calls()]),
+    ct:pal("~b turns, ~b of them without an event", [length(Turns), Yields]),
+    %% One gathering of some 35 slices.
+    ?assert(Yields >= 20),
+    ?assert(Yields =< 80),
+    {Before, _} = lists:split(length(Turns) - behind_the_last(Little, Turns), Turns),
+    ?assert(length(Before) =< 3 * length(Little)).
+
+%% So many that the follows are the shorter way to what was missed.
+publish_of_strangers() ->
+    Stranger = {<<"stranger">>, 1, #{ack => memory}},
+    lists:foreach(fun(_) ->
+        _ = halley:publish_many(lists:duplicate(500, Stranger)),
+        ok = halley_history:await(halley_history:heads(), 60000)
+    end, lists:seq(1, 24)).
 
 %% Users in the order of their turns, each with what came of it.
 calls() ->
