@@ -252,7 +252,7 @@ finish(#{halley := Brain, halley_edge := Edge}) ->
                    {halley_edge, [{public_listen, Public}, {api_listen, Api}, {workers, Workers},
                                   {socket_dir, SocketDir}, {sandbox, maps:get(sandbox, Edge)},
                                   {tls_files, halley_config_tls:files(Edge)}
-                                  | connections_max(Edge)]},
+                                  | maps:to_list(maps:with([connections_max, user], Edge))]},
                    {halley_api, [{auth_mode, AuthMode}]}],
            notices => notices(Edge)}}.
 
@@ -264,9 +264,6 @@ cores() ->
         unknown -> erlang:system_info(schedulers_online);
         Cores -> Cores
     end.
-
-connections_max(#{connections_max := Max}) -> [{connections_max, Max}];
-connections_max(_) -> [].
 
 available(#{store_backend := postgres}) ->
     bad("store.backend: postgres is not in this version; set it to mnesia", []);

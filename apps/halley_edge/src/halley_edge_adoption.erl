@@ -1,11 +1,11 @@
 %% Who is in the socket directory already? An edge outlives its brain, so a brain that starts may
 %% find one.
 %%
-%% The same build, listen addresses, files for TLS and number of workers: it is adopted,
-%% connections and all. Another one is to be replaced (halley_edge_handover). One of another version
-%% of the link understands no SHUTDOWN: it is drained by SIGTERM and waited for, if its command line
-%% names the same socket directory, so an upgrade needs nobody's hands. Whatever else can't be
-%% talked to is named, not touched: it may belong to somebody else.
+%% The same build, listen addresses, files for TLS, sandbox, user and number of workers: it is
+%% adopted, connections and all. Another one is to be replaced (halley_edge_handover). One of
+%% another version of the link understands no SHUTDOWN: it is drained by SIGTERM and waited for, if
+%% its command line names the same socket directory, so an upgrade needs nobody's hands. Whatever
+%% else can't be talked to is named, not touched: it may belong to somebody else.
 -module(halley_edge_adoption).
 
 -export([look/2, shutdown/2]).
@@ -65,8 +65,7 @@ dial_again(Path, Dials) ->
     dial(Path, Dials - 1).
 
 differences(#{public := Public, api := Api, workers := Workers, tls_files := Files,
-              sandbox := Sandbox}, Build,
-            Hello) ->
+              sandbox := Sandbox} = Config, Build, Hello) ->
     #{pid := Pid, public_listen := ItsPublic, api_listen := ItsApi, workers := ItsWorkers,
       build := ItsBuild} = Hello,
     [What || {What, false} <- [{"another build", Build =:= unknown orelse Build =:= {ok, ItsBuild}},
@@ -75,7 +74,12 @@ differences(#{public := Public, api := Api, workers := Workers, tls_files := Fil
                                {"other files for TLS", same_files(Files, Pid)},
                                {"another edge.sandbox",
                                 Sandbox =:= halley_edge_process:sandbox(Pid)},
+                               {"another edge.user",
+                                user(Config) =:= halley_edge_process:user(Pid)},
                                {"another number of workers", Workers =:= ItsWorkers}]].
+
+user(#{user := User}) when User =/= undefined -> unicode:characters_to_binary(User);
+user(_) -> undefined.
 
 same_files(Ours, Pid) ->
     Binary = fun unicode:characters_to_binary/1,

@@ -6,14 +6,16 @@
 %% {exit_status, Status}}, to the process that called start/2.
 -module(halley_edge_process).
 
--export([program/0, build/1, start/2, identify/1, names/2, tls_files/1, sandbox/1, is_alive/1,
-         terminate/1, kill/1, printable/1]).
+-export([program/0, build/1, start/2, identify/1, names/2, tls_files/1, sandbox/1, user/1,
+         is_alive/1, terminate/1, kill/1, printable/1]).
 -export_type([identity/0, config/0]).
 
 -type config() :: #{public := string(), api := string(), workers := pos_integer(),
                     socket_dir := file:filename_all(), sandbox := on | off,
                     tls_files := halley_config_tls:files(),
                     connections_max := pos_integer() | undefined,
+                    %% Whom root's edge becomes.
+                    user => string() | undefined,
                     %% An edge serves the same addresses, and will stop.
                     beside => boolean()}.
 %% Process id and start time: a number that was used again is another process.
@@ -24,8 +26,9 @@
 -define(VARIABLES, ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "RUST_BACKTRACE", "LD_LIBRARY_PATH",
                     "LD_PRELOAD", "FAKETIME_TIMESTAMP_FILE", "FAKETIME_NO_CACHE",
                     "FAKETIME_DONT_FAKE_MONOTONIC", "DONT_FAKE_MONOTONIC"]).
-%% A single word, so that it can be found in a command line.
+%% Single words, so that they can be found in a command line.
 -define(NO_SANDBOX, "--sandbox=off").
+-define(USER, "--user=").
 -define(LINE_BYTES_MAX, 1024).
 -define(VERSION_MS_MAX, 5000).
 
@@ -91,6 +94,7 @@ arguments(#{public := Public, api := Api, workers := Workers, socket_dir := Dir,
      "--drain-ms", integer_to_list(DrainMs)
      | case Max of undefined -> []; _ -> ["--connections-max", integer_to_list(Max)] end]
     ++ [?NO_SANDBOX || Sandbox =:= off]
+    ++ case Config of #{user := User} when User =/= undefined -> [?USER ++ User]; _ -> [] end
     ++ ["--beside" || maps:get(beside, Config, false)]
     ++ [Word || {Option, File} <- Files, Word <- [Option, File]].
 
@@ -134,6 +138,14 @@ sandbox(Pid) ->
     case names(Pid, ?NO_SANDBOX) of
         true -> off;
         false -> on
+    end.
+
+%% The `edge.user' that an edge was started with.
+-spec user(Pid :: non_neg_integer()) -> binary() | undefined.
+user(Pid) ->
+    case [User || <<?USER, User/binary>> <- words(Pid)] of
+        [User | _] -> User;
+        [] -> undefined
     end.
 
 -spec is_alive(identity()) -> boolean().

@@ -147,7 +147,8 @@ config() ->
     #{public => Get(public_listen, "127.0.0.1:8080"), api => Get(api_listen, "127.0.0.1:8081"),
       workers => Get(workers, halley_config:cores()),
       socket_dir => filename:absname(Get(socket_dir, "data/edge")), sandbox => Get(sandbox, on),
-      tls_files => Get(tls_files, []), connections_max => Get(connections_max, undefined)}.
+      tls_files => Get(tls_files, []), connections_max => Get(connections_max, undefined),
+      user => Get(user, undefined)}.
 
 %% Nobody else on the machine may talk to a worker: the directory is the owner's alone.
 prepare_directory(#{socket_dir := Dir, workers := Workers}) ->

@@ -172,6 +172,7 @@ main(Arguments) ->
     end.
 
 options(["--sandbox=off" | Rest]) -> options(Rest);
+options(["--user=" ++ _ | Rest]) -> options(Rest);
 options(["--beside" | Rest]) -> options(Rest);
 options([Name, Value | Rest]) -> (options(Rest))#{Name => Value};
 options([]) -> #{}.

@@ -23,7 +23,8 @@ all() ->
      older_edge_of_another_directory_is_named, port_in_use_fails,
      program_is_missing, socket_dir_is_too_long, socket_dir_is_unusable,
      silent_stranger_is_named, files_for_tls_are_compared,
-     sandboxes_are_compared, addresses_are_compared, no_secret_of_the_brain_reaches_the_edge,
+     sandboxes_and_users_are_compared, addresses_are_compared,
+     no_secret_of_the_brain_reaches_the_edge,
      asking_for_the_version_tells_no_secret, identity_of_processes].
 
 init_per_testcase(_, Config) ->
@@ -240,17 +241,21 @@ files_for_tls_are_compared(Config) ->
     ?assertEqual([Second], edge_pids(Config)).
 
 %% What was given up can't be taken back: another edge takes its place.
-sandboxes_are_compared(Config) ->
-    Pid = start_edge(Config, "127.0.0.1:8"),
-    application:set_env(halley_edge, sandbox, off),
-    {ok, Runner} = start_runner(),
-    [Second] = edge_pids(Config) -- [Pid],
-    until(fun() -> not os_alive(Pid) end),
-    ?assertEqual(off, halley_edge_process:sandbox(list_to_integer(Second))),
-    kill(Runner),
-    {ok, _} = start_runner(),
-    ?assertEqual([Second], edge_pids(Config)),
-    application:unset_env(halley_edge, sandbox).
+sandboxes_and_users_are_compared(Config) ->
+    lists:foldl(fun({Key, Value, Seen}, Pid) ->
+        application:set_env(halley_edge, Key, Value),
+        {ok, Runner} = start_runner(),
+        [Second] = edge_pids(Config) -- [Pid],
+        until(fun() -> not os_alive(Pid) end),
+        ?assertEqual(Seen, halley_edge_process:Key(list_to_integer(Second))),
+        kill(Runner),
+        {ok, Again} = start_runner(),
+        ?assertEqual([Second], edge_pids(Config)),
+        kill(Again),
+        application:unset_env(halley_edge, Key),
+        Second
+    end, start_edge(Config, "127.0.0.1:8"),
+    [{sandbox, off, off}, {user, "somebody", <<"somebody">>}]).
 
 %% The edge reads from the network: neither its command line nor its environment has anything that
 %% is worth to be stolen.

@@ -54,6 +54,9 @@ pub struct Config {
     /// the same user at such an address is an error all the same.
     #[arg(long)]
     pub beside: bool,
+    /// The user that the edge becomes when it listens, if root starts it.
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
     /// Does the edge give up what it doesn't need once it listens?
     #[arg(long, value_name = "on|off", value_enum, default_value = "on")]
     pub sandbox: Switch,
@@ -74,11 +77,17 @@ impl Config {
         self.socket_dir.join(format!("worker-{worker}.sock"))
     }
 
-    /// Files that are read again when they change.
-    pub fn read_again(&self) -> impl Iterator<Item = &PathBuf> {
-        let of_public = [&self.public_certificate, &self.public_key];
-        let of_api = [&self.api_certificate, &self.api_key, &self.api_client_ca];
-        of_public.into_iter().chain(of_api).flatten()
+    /// Files that are read again when they change, each with its configuration key.
+    pub fn read_again(&self) -> impl Iterator<Item = (&'static str, &PathBuf)> {
+        [
+            ("public.tls.certificate", &self.public_certificate),
+            ("public.tls.key", &self.public_key),
+            ("api.tls.certificate", &self.api_certificate),
+            ("api.tls.key", &self.api_key),
+            ("api.tls.client_ca", &self.api_client_ca),
+        ]
+        .into_iter()
+        .filter_map(|(key, file)| Some((key, file.as_ref()?)))
     }
 
     /// Most connections of one worker, when a process or thread may hold `descriptors`.

@@ -21,6 +21,7 @@ mod sizes;
 mod stats;
 mod table;
 mod tls;
+mod user;
 mod worker;
 
 use std::io;
@@ -61,17 +62,21 @@ fn run(mut config: Config) -> Result<(), String> {
     // A session of its own, so that neither the brain's death nor Ctrl-C in its terminal reaches
     // the edge. It fails only for a process that leads one already.
     let _ = halley_sys::new_session();
+    let user = user::wanted(&config)?;
     let certificates = Certificates::load(&config)?;
     take_addresses(&mut config)?;
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|e| e.to_string())?;
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|e| e.to_string())?;
     let (turns, polls) = Turns::new(config.workers).map_err(|e| reason(&e))?;
     let memory = MemoryFiles::open();
     let sandboxed = config.sandbox == Switch::On;
     if sandboxed {
         sandbox::files_and_ports(&needs(&config))?;
-        sandbox::privileges(sandbox::TO_LISTEN);
+        let to_change = if user.is_some() { sandbox::TO_CHANGE } else { 0 };
+        sandbox::privileges(sandbox::TO_LISTEN | to_change);
     }
-    warn_root();
+    if user.is_none() {
+        warn_root();
+    }
     let (turns, stop) = (Arc::new(turns), AtomicU64::new(worker::RUN));
     let doors = Arc::new(Doors::new(config.connections_max));
     let gate = Arc::new(Barrier::new(polls.len() + 1));
@@ -79,6 +84,9 @@ fn run(mut config: Config) -> Result<(), String> {
     let mut threads = Vec::new();
     for (index, poll) in (0..).zip(polls) {
         threads.push(start(index, poll, &shared, &gate)?);
+    }
+    if let Some(user) = &user {
+        user::become_user(user, &shared.config)?;
     }
     if sandboxed {
         sandbox::privileges(sandbox::TO_READ);
@@ -95,18 +103,7 @@ fn run(mut config: Config) -> Result<(), String> {
     watch_memory(memory, &shared.doors);
     std::thread::spawn({
         let shared = Arc::clone(&shared);
-        move || {
-            // SIGHUP comes when the brain's terminal goes; the edge outlives that.
-            for signal in signals.forever().filter(|signal| *signal != SIGHUP) {
-                log!("signal {signal}: stopping");
-                let first = u64::from(shared.config.drain_ms);
-                // Whoever asks again, or while the brain has it drained, doesn't want to wait.
-                let (run, order) = (worker::RUN, Ordering::Relaxed);
-                if shared.stop.compare_exchange(run, first, order, order).is_err() {
-                    shared.stop.store(0, order);
-                }
-            }
-        }
+        move || stop_by(signals, &shared)
     });
     if sandboxed {
         sandbox::calls(shared.certificates.any());
@@ -117,9 +114,25 @@ fn run(mut config: Config) -> Result<(), String> {
     ends.find(Result::is_err).unwrap_or(Ok(()))
 }
 
+fn stop_by(mut signals: Signals, shared: &Shared) {
+    // SIGHUP comes when the brain's terminal goes; the edge outlives that.
+    for signal in signals.forever().filter(|signal| *signal != SIGHUP) {
+        log!("signal {signal}: stopping");
+        let first = u64::from(shared.config.drain_ms);
+        // Whoever asks again, or while the brain has it drained, doesn't want to wait.
+        let (run, order) = (worker::RUN, Ordering::Relaxed);
+        if shared.stop.compare_exchange(run, first, order, order).is_err() {
+            shared.stop.store(0, order);
+        }
+    }
+}
+
 fn warn_root() {
     if halley_sys::is_root() {
-        log!("the edge runs as root, and reads what strangers send; start Halley as another user");
+        log!(
+            "the edge runs as root, and reads what strangers send; start Halley as another user, \
+             or name one in edge.user"
+        );
     }
 }
 
@@ -127,7 +140,7 @@ fn warn_root() {
 fn needs(config: &Config) -> Needs {
     Needs {
         socket_dir: config.socket_dir.clone(),
-        reads: config.read_again().cloned().collect(),
+        reads: config.read_again().map(|(_, file)| file.clone()).collect(),
         ports: vec![config.public.port(), config.api.port()],
     }
 }
@@ -182,7 +195,9 @@ fn start(
         .map_err(|e| format!("worker {index}: {}", reason(&e)))
     {
         Ok(worker) => {
-            if worker.shared.config.sandbox == Switch::On {
+            let Config { sandbox, ref user, .. } = worker.shared.config;
+            // All threads change the user together, and have no privileges then.
+            if sandbox == Switch::On && user.is_none() {
                 sandbox::privileges(0);
             }
             let _ = ready.send(Ok(()));

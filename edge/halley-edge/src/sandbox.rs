@@ -110,6 +110,8 @@ fn install(reads: bool) -> Result<(), seccompiler::Error> {
 /// What root's edge needs until its workers listen: low ports, and directories of other users.
 pub const TO_LISTEN: u64 =
     halley_sys::CAP_NET_BIND_SERVICE | halley_sys::CAP_DAC_OVERRIDE | TO_READ;
+/// What it needs to become another user (`user.rs`).
+pub const TO_CHANGE: u64 = halley_sys::CAP_SETGID | halley_sys::CAP_SETUID;
 /// What it needs to read certificates again that are other users'.
 pub const TO_READ: u64 = halley_sys::CAP_DAC_READ_SEARCH;
 

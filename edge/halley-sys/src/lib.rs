@@ -21,7 +21,8 @@ mod timer;
 pub use allocator::allocator_settings;
 pub use memory::{Memory, MemoryFiles};
 pub use privileges::{
-    CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_NET_BIND_SERVICE, is_root, keep_capabilities,
+    CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_NET_BIND_SERVICE, CAP_SETGID, CAP_SETUID, User,
+    is_root, keep_capabilities,
 };
 pub use process::{cpu_ns, pss_bytes};
 pub use timer::Timer;

@@ -37,4 +37,5 @@ mod tls;
 mod tls_turns;
 mod token;
 mod tokens;
+mod user;
 mod websocket;

@@ -8,7 +8,7 @@ use crate::brain::{Edge, WINDOW, command};
 use crate::client::sse;
 
 /// A field of `/proc/<pid>/task/<tid>/status` of each thread, with its name.
-fn of_each_thread(edge: &Edge, field: &str) -> Vec<(String, String)> {
+pub fn of_each_thread(edge: &Edge, field: &str) -> Vec<(String, String)> {
     let tasks = fs::read_dir(format!("/proc/{}/task", edge.child.id())).unwrap();
     let value = |status: &str, field: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(field));
