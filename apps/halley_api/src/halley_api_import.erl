@@ -10,7 +10,8 @@
 %% doesn't matter which of two reaches the store first. A line that gives no follow is an error with
 %% its number and spoils no other. If the client leaves or the store refuses, the lines before are
 %% applied and stay so, perhaps some after them too: an import may be repeated, what it had done is
-%% `already'.
+%% `already'. Batches of one and the same user don't commit beside each other: how many subjects it
+%% may follow yet is looked at when a batch begins, and what is beyond it must take no ids.
 %%
 %% It doesn't know whether it follows or unfollows: that is the function it is given.
 -module(halley_api_import).
@@ -35,6 +36,8 @@
 
 -record(batch, {
     first_line :: pos_integer(),
+    %% Of its first pair.
+    user = none :: none | halley_id:id(),
     lines = 0 :: non_neg_integer(),
     count = 0 :: non_neg_integer(),
     blocks = [] :: [pairs()],
@@ -109,16 +112,29 @@ commit_if_full(Import) ->
     commit(Import).
 
 %% Waits until one more commit may be under way, then starts it.
-commit(Import) ->
-    case settle(Import, ?FOLLOW_COMMITS_MAX - 1) of
-        {ok, #import{apply = Apply, batch = Batch, commits = Commits} = Settled} ->
-            Pairs = lists:append(lists:reverse(Batch#batch.blocks)),
+commit(#import{batch = #batch{blocks = Blocks} = Full, commits = UnderWay} = Import) ->
+    Pairs = lists:append(lists:reverse(Blocks)),
+    User = user(Pairs),
+    case settle(Import, commits_left(User, UnderWay)) of
+        {ok, #import{apply = Apply, commits = Commits} = Settled} ->
+            Batch = Full#batch{user = User, blocks = []},
             {_, Commit} = spawn_monitor(?MODULE, commit, [Apply, Pairs]),
             Next = #batch{first_line = Batch#batch.first_line + Batch#batch.lines},
             {ok, Settled#import{batch = Next,
-                                commits = Commits ++ [{Commit, Batch#batch{blocks = []}}]}};
+                                commits = Commits ++ [{Commit, Batch}]}};
         Stop ->
             Stop
+    end.
+
+user([{User, _} | _]) -> binary:copy(User);
+user([]) -> none.
+
+%% Bodies come sorted by user: a batch that begins with the user of the one before follows on a
+%% batch of that user alone.
+commits_left(User, UnderWay) ->
+    case [Batch || {_, #batch{user = Same} = Batch} <- UnderWay, Same =:= User] of
+        [] -> ?FOLLOW_COMMITS_MAX - 1;
+        _ -> 0
     end.
 
 %% What the process of one batch runs; the result is the reason of its end.

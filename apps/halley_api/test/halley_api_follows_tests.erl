@@ -9,6 +9,7 @@ follows_test_() ->
                            fun too_many_follows_have_their_lines/0,
                            fun listed_errors_are_bounded/0,
                            fun batches_are_bounded_and_whole/0,
+                           fun batches_of_one_user_take_turns/0,
                            fun an_overloaded_store_is_asked_again/0,
                            fun a_store_that_fails_ends_the_import/0, fun a_client_that_leaves/0]).
 
@@ -86,6 +87,30 @@ batches_are_bounded_and_whole() ->
     Batches = committed(follow),
     ?assertEqual(lists:sort([{User, <<"s">>} || User <- Users]), lists:sort(lists:append(Batches))),
     ?assert(lists:all(fun(Batch) -> length(Batch) < 80000 end, Batches)).
+
+%% Or each would find room for its user's follows, and all of them together would take more ids than
+%% the user has room for.
+batches_of_one_user_take_turns() ->
+    ?assertEqual(1, most_at_a_time(fun(_) -> <<"u">> end)),
+    ?assertEqual(2, most_at_a_time(fun integer_to_binary/1)).
+
+%% How many batches commit beside each other.
+most_at_a_time(User) ->
+    Running = counters:new(2, []),
+    meck:expect(halley_follows, follow, fun(Pairs) ->
+        ok = counters:add(Running, 1, 1),
+        ok = timer:sleep(300),
+        At = counters:get(Running, 1),
+        ok = counters:put(Running, 2, max(At, counters:get(Running, 2))),
+        ok = timer:sleep(300),
+        ok = counters:sub(Running, 1, 1),
+        {ok, #{added => length(Pairs), already => 0, errors => []}}
+    end),
+    Chunks = [iolist_to_binary([[User(N), <<" s">>, integer_to_binary(N), $\n]
+                                || N <- lists:seq(1 + 5000 * C, 5000 + 5000 * C)])
+              || C <- lists:seq(0, 27)],
+    ?assertMatch(#{<<"added">> := 140000}, json(follow(Chunks))),
+    counters:get(Running, 2).
 
 an_overloaded_store_is_asked_again() ->
     meck:expect(halley_follows, follow,
