@@ -3,12 +3,12 @@
 
 import assert from 'node:assert/strict';
 import { after } from 'node:test';
-import { http, publish } from './lib/client.mjs';
+import { api, http, publish } from './lib/client.mjs';
 import { assertError } from './lib/expect.mjs';
 import { start, test } from './lib/halley.mjs';
 import { metric } from './lib/metrics.mjs';
 import { Raw } from './lib/raw.mjs';
-import { closeStreams, poll, sse } from './lib/streams.mjs';
+import { closeStreams, poll, sse, ws } from './lib/streams.mjs';
 import { sleep, until } from './lib/wait.mjs';
 
 after(() => closeStreams());
@@ -175,6 +175,58 @@ test('16.6, 16.8 slow bodies get 408, one that is too large 413 at once', async 
     const refused = await answer(large, 'POST /v1/events HTTP/1.1\r\nHost: h\r\n'
       + 'Expect: 100-continue\r\nContent-Length: 1000000\r\n\r\n');
     assert.equal(assertError(refused, 413).code, 'body_too_large');
+  });
+});
+
+const lines = (subjects) => subjects.map((subject) => `${JSON.stringify({ subject })}\n`).join('');
+const own = (halley, user, method, path, body) => http(method,
+  `${halley.publicUrl}/v1/me/follows${path}?user=${user}`,
+  { body, headers: { 'content-type': 'application/x-ndjson' } });
+const refusedFollows = (halley) => metric(halley, 'halley_follows_refused_total');
+
+test('16.10 a user names so many new ids, and what is known always; servers as many as they like',
+  async () => {
+    await withHalley({ HALLEY_LIMITS_NEW_IDS_PER_USER_MAX: '10' }, async (halley) => {
+      const stream = await ws(halley, 'ann');
+      const body = lines(Array.from({ length: 12 }, (_, n) => `new ${n}`));
+      const many = await own(halley, 'ann', 'POST', '', body);
+      assert.equal(many.json.added, 10);
+      assert.deepEqual(many.json.errors.map(({ line, error }) => [line, error.code]),
+        [[11, 'too_many_new_ids'], [12, 'too_many_new_ids']]);
+      // The rest of it can't be had by giving back what was taken.
+      assert.equal((await own(halley, 'ann', 'DELETE', '', body)).json.removed, 10);
+      assertRefused(await own(halley, 'ann', 'PUT', '/another'), 429, 'too_many_new_ids');
+      stream.socket.send(JSON.stringify({ op: 'follow', subject: 'a third', ref: 1 }));
+      let error;
+      while (!error) ({ error } = await stream.comments.next('a refusal'));
+      assert.equal(error.code, 'too_many_new_ids');
+      assert.ok(error.retry_after_s >= 1, JSON.stringify(error));
+      assert.equal((await own(halley, 'ann', 'PUT', '/new%201')).json.added, 1);
+      assert.equal(await refusedFollows(halley), 4);
+      const others = Array.from({ length: 50 }, (_, n) =>
+        `${JSON.stringify({ user: 'ann', subject: `s${n}` })}\n`).join('');
+      const type = { 'content-type': 'application/x-ndjson' };
+      assert.equal((await api(halley, 'POST', '/v1/follows', others, type)).json.added, 50);
+    });
+  });
+
+test('16.11 follows leave room for users that connect', async () => {
+  await withHalley({ HALLEY_LIMITS_IDS_MAX: '100' }, async (halley) => {
+    await sse(halley, 'ann');
+    const body = lines(Array.from({ length: 120 }, (_, n) => `s${n}`));
+    await own(halley, 'ann', 'POST', '', lines(['known']));
+    const filled = await own(halley, 'ann', 'POST', '', body.split('\n').slice(0, 88).join('\n'));
+    assert.equal(filled.json.added, 88);
+    const refused = await own(halley, 'ann', 'POST', '', body);
+    assert.deepEqual([refused.json.added, refused.json.already, refused.json.errors_total],
+      [0, 88, 32]);
+    assert.equal(refused.json.errors[0].error.code, 'too_many_ids');
+    assert.equal((await own(halley, 'ann', 'PUT', '/one%20more')).status, 507);
+    assert.equal(await refusedFollows(halley), 33);
+    for (let n = 0; n < 10; n += 1) await sse(halley, `user ${n}`);
+    const raw = await Raw.open(halley.publicPort);
+    assertRefused(await answer(raw, ask('/v1/stream?user=late')), 503, 'too_many_users');
+    assert.equal(await metric(halley, 'halley_users_refused_total'), 1);
   });
 });
 

@@ -14,7 +14,7 @@
 %% following oneself is answered `already`, unfollowing oneself is the error `self`.
 -module(halley_follows).
 
--export([follow/1, unfollow/1]).
+-export([follow/1, follow_own/2, unfollow/1]).
 -export([fold_followers/3, followers_packed/1, is_follower/2]).
 -export([followers/3, following/3, count_followers/1, count_following/1, count/0, changes/0]).
 
@@ -22,13 +22,19 @@
 
 -type id() :: halley_id:id().
 -type user_number() :: halley_id:user_number().
-%% `too_many_follows': the user follows `follows_per_user_max' subjects.
+%% `too_many_follows': the user follows `follows_per_user_max' subjects. `too_many_ids': there is no
+%% room for new ids that follows name. `too_many_new_ids': the user has named as many as it may, and
+%% may name the next one after so long.
 -type error() :: {bad_id, user | subject, halley_id:reason()} | too_many_ids | self
-               | too_many_follows.
+               | too_many_follows | {too_many_new_ids, WaitMs :: non_neg_integer()}.
 %% `overloaded`: more waits at the owner than follows_queue_max pairs; nothing was changed by the
 %% slice of the call that met it. `disk_full', `data_dir_moved': the same.
 %% `store_failed': the slice may stand or not.
 -type failure() :: overloaded | disk_full | data_dir_moved | {store_failed, term()}.
+-type followed() ::
+    {ok, #{added := non_neg_integer(), already := non_neg_integer(),
+           errors := [{non_neg_integer(), error()}]}}
+    | {error, failure()}.
 -type direction() :: halley_followers | halley_following.
 
 %% A long list is committed in slices of this many pairs.
@@ -37,12 +43,16 @@
 %% Makes each user follow its subject. Errors carry the pair's place in the list, from 0; the
 %% other pairs take effect. A list of more than 100,000 pairs is committed slice by slice: if a
 %% slice fails, those before it stand.
--spec follow([{binary(), binary()}]) ->
-    {ok, #{added := non_neg_integer(), already := non_neg_integer(),
-           errors := [{non_neg_integer(), error()}]}}
-    | {error, failure()}.
-follow(Pairs) ->
-    case change(add, Pairs) of
+-spec follow([{binary(), binary()}]) -> followed().
+follow(Pairs) -> follow(anybody, Pairs).
+
+%% The same for pairs of one user that asks for itself: of ids that don't exist yet it may name
+%% `new_ids_per_user_max' in `new_ids_per_user_ms'.
+-spec follow_own(User :: id(), [{binary(), binary()}]) -> followed().
+follow_own(User, Pairs) -> follow({user, User}, Pairs).
+
+follow(Asker, Pairs) ->
+    case change({add, Asker}, Pairs) of
         {ok, Added, Already, Errors} ->
             {ok, #{added => Added, already => Already, errors => Errors}};
         {error, _} = Error -> Error
@@ -73,7 +83,7 @@ change(Operation, Pairs, Index, Changed, Same, Errors) ->
     Epoch = halley_follows_owner:epoch(),
     {Known, Unknown, Self, SliceEnd, Rest} = resolve(Pairs, Index),
     {Keys, SliceErrors} = settle(Operation, Unknown, Self, Known),
-    case halley_follows_request:change(Operation, Keys, Epoch) of
+    case halley_follows_request:change(kind(Operation), Keys, Epoch) of
         {ok, N, Refused} ->
             AllErrors = lists:merge(SliceErrors, too_many(Refused, Pairs, Index, SliceEnd,
                                                           maps:from_list(SliceErrors))),
@@ -85,21 +95,26 @@ change(Operation, Pairs, Index, Changed, Same, Errors) ->
         {error, _} = Error -> Error
     end.
 
+kind({add, _}) -> add;
+kind(remove) -> remove.
+
 %% The places of pairs that were refused, looked up once more: it is rare. A pair that has its error
 %% already, because an id had no number then, may have one now: it counts once.
 too_many([], _, _, _, _) ->
     [];
 too_many(Refused, Pairs, Index, End, Errors) ->
     IsRefused = maps:from_keys(Refused, true),
-    counted([{I, too_many_follows}
-             || {I, {User, Subject}} <- lists:enumerate(Index, lists:sublist(Pairs, End - Index)),
-                not is_map_key(I, Errors), is_map_key(known_key(User, Subject), IsRefused)]).
+    Numbered = lists:enumerate(Index, lists:sublist(Pairs, End - Index)),
+    counted(too_many_follows,
+            [{I, too_many_follows}
+             || {I, {User, Subject}} <- Numbered, not is_map_key(I, Errors),
+                is_map_key(known_key(User, Subject), IsRefused)]).
 
-counted([]) ->
+counted(_, []) ->
     [];
-counted(TooMany) ->
-    ok = halley_metrics:incr(too_many_follows, length(TooMany)),
-    TooMany.
+counted(Metric, Refused) ->
+    ok = halley_metrics:incr(Metric, length(Refused)),
+    Refused.
 
 known_key(User, Subject) ->
     case {halley_ids:lookup(User), halley_ids:lookup(Subject)} of
@@ -153,28 +168,42 @@ check_id({_, _}) -> ok.
 
 settle_self(Operation, Self) ->
     lists:append([case halley_id:check(Id) of
-                      ok when Operation =:= add -> [];
+                      ok when Operation =/= remove -> [];
                       ok -> [{Index, self}];
                       {error, Reason} -> [{Index, {bad_id, user, Reason}}]
                   end || {Index, Id} <- Self]).
 
 settle_unknown(_, [], Keys) -> {Keys, []};
 settle_unknown(remove, _, Keys) -> {Keys, []};
-settle_unknown(add, Valid, Keys) ->
+settle_unknown({add, Asker}, Valid, Keys) ->
     Max = halley_limits:get(follows_per_user_max),
     {Fitting, TooMany} = halley_follows_bound:fitting(Valid, Keys, Max),
-    Errors = counted([{Index, too_many_follows} || {Index, _, _} <- TooMany]),
+    Errors = counted(too_many_follows, [{Index, too_many_follows} || {Index, _, _} <- TooMany]),
     NewIds = new_ids(Fitting, none),
-    case halley_ids:intern(NewIds) of
+    case halley_ids:intern(NewIds, purpose(Asker)) of
         {ok, Numbers} ->
             %% Not looked up again: nothing refers to them yet, so they may be leaving by now. The
             %% owner keeps them.
             New = maps:from_list(lists:zip(NewIds, Numbers)),
-            {[halley_pages:key(number(User, New), number(Subject, New))
-              || {_, User, Subject} <- Fitting] ++ Keys, Errors};
-        {error, Reason} ->
-            {Keys, [{Index, Reason} || {Index, _, _} <- Fitting] ++ Errors}
+            {Refused, Numbered} = lists:partition(fun({_, User, Subject}) ->
+                User =:= refused orelse Subject =:= refused
+            end, [{Index, number(User, New), number(Subject, New)}
+                  || {Index, User, Subject} <- Fitting]),
+            {[halley_pages:key(User, Subject) || {_, User, Subject} <- Numbered] ++ Keys,
+             too_many_new(Refused, Asker) ++ Errors};
+        {error, too_many_ids} ->
+            {Keys, counted(too_many_ids, [{Index, too_many_ids} || {Index, _, _} <- Fitting])
+                   ++ Errors}
     end.
+
+purpose(anybody) -> follow;
+purpose({user, User}) -> {follow, fun(New) -> halley_user_rate:take_ids(User, New) end}.
+
+too_many_new([], _) ->
+    [];
+too_many_new(Refused, {user, User}) ->
+    Reason = {too_many_new_ids, halley_user_rate:ids_wait_ms(User)},
+    counted(too_many_new_ids, [{Index, Reason} || {Index, _, _} <- Refused]).
 
 %% In the order of appearance; a user that follows many at once is named once.
 new_ids([{_, {User, undefined}, Subject} | Pairs], Last) when User =/= Last ->

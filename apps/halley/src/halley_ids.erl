@@ -20,22 +20,29 @@
 %% In between whoever comes for the id, or comes late with the number, keeps it (`keep/1', and
 %% `intern/1' for the id): so an id never has two numbers, and a number never two ids at a time.
 %%
+%% Room is kept for users that connect: ids that follows name get no number of the last
+%% `ids_for_sessions_percent' of `ids_max'. Whoever fills the rest by follows locks nobody out who
+%% wants to open a session.
+%%
 %% Callers are synchronous, so what waits here is bounded by what the callers are bounded by.
 -module(halley_ids).
 -behaviour(gen_server).
 
 -export([start_link/0, new_tables/0]).
--export([lookup/1, intern/1, name/1, count/0]).
+-export([lookup/1, intern/1, intern/2, name/1, count/0]).
 -export([leave/1, keep/1, due/1, free/1, leaving/0]).
 -export([oldest_file/1, waiting/0, is_pressing/1]).
 -export([init/1, handle_call/3, handle_cast/2]).
 
 -include_lib("kernel/include/logger.hrl").
 
--export_type([id/0, user_number/0]).
+-export_type([id/0, user_number/0, purpose/0]).
 
 -type id() :: halley_id:id().
 -type user_number() :: halley_id:user_number().
+%% What an id is to be for: a session, or a follow. With a function of how many ids are new, only as
+%% many get numbers as it gives; it is called in the one process that numbers ids.
+-type purpose() :: session | follow | {follow, fun((New :: pos_integer()) -> non_neg_integer())}.
 -record(state, {next :: user_number(),
                 %% Below `next', ascending but for those that came back last.
                 free :: [user_number()],
@@ -75,16 +82,21 @@ holds(Number, Id) -> halley_ids_pages:id(Number) =:= Id.
 %% Numbers for ids, in their order; those that have none get one, all or none.
 -spec intern([binary()]) ->
     {ok, [user_number()]} | {error, too_many_ids | {bad_id, term()}}.
-intern(Ids) ->
+intern(Ids) -> intern(Ids, session).
+
+%% The same for a purpose. `refused': one of those beyond what the purpose's function gave.
+-spec intern([binary()], purpose()) ->
+    {ok, [user_number() | refused]} | {error, too_many_ids | {bad_id, term()}}.
+intern(Ids, Purpose) ->
     Found = [{Id, lookup(Id)} || Id <- Ids],
     Missing = [Id || {Id, undefined} <- Found],
     case [Id || Id <- Missing, halley_id:check(Id) =/= ok] of
         [Bad | _] -> {error, {bad_id, Bad}};
         [] when Missing =:= [] -> {ok, [Number || {_, Number} <- Found]};
         [] ->
-            case gen_server:call(?MODULE, {intern, Missing}, infinity) of
+            case gen_server:call(?MODULE, {intern, Missing, Purpose}, infinity) of
                 {ok, New} ->
-                    {ok, [case Number of undefined -> map_get(Id, New); _ -> Number end
+                    {ok, [case Number of undefined -> maps:get(Id, New, refused); _ -> Number end
                           || {Id, Number} <- Found]};
                 {error, _} = Error -> Error
             end
@@ -157,16 +169,18 @@ init([]) ->
     {ok, told(#state{next = Last + 1, free = Holes, free_count = length(Holes),
                      waiting = Waiting})}.
 
--spec handle_call({intern, [id()]} | {leave | keep | free, [user_number()]} | {due, pos_integer()}
-                  | {is_pressing, Follows :: non_neg_integer()}, gen_server:from(), #state{}) ->
-    {reply, term(), #state{}}.
-handle_call({intern, Ids}, _, State) ->
+-spec handle_call({intern, [id()], purpose()} | {leave | keep | free, [user_number()]}
+                  | {due, pos_integer()} | {is_pressing, Follows :: non_neg_integer()},
+                  gen_server:from(), #state{}) -> {reply, term(), #state{}}.
+handle_call({intern, Ids, Purpose}, _, State) ->
     {Unknown, Kept} = kept(Ids, State),
     New = new_ids(Unknown, #{}, []),
-    case length(New) =< available(Kept) of
+    case length(New) =< available(Purpose, Kept) of
         true ->
-            Given = given(New, Kept),
-            {reply, {ok, maps:from_list([{Id, lookup(Id)} || Id <- Ids])}, warned(told(Given))};
+            Given = given(admitted(New, Purpose), Kept),
+            Numbers = maps:from_list([{Id, Number} || Id <- Ids, Number <- [lookup(Id)],
+                                                      Number =/= undefined]),
+            {reply, {ok, Numbers}, warned(told(Given))};
         false ->
             {reply, {error, too_many_ids}, told(Kept)}
     end;
@@ -201,7 +215,7 @@ handle_call({is_pressing, Follows}, _, #state{waiting = Waiting} = State) ->
     AgeMs = halley_ids_waiting:age_ms(erlang:monotonic_time(millisecond), Waiting),
     {reply, halley_ids_waiting:is_pressing(
               #{count => halley_ids_waiting:count(Waiting), age_ms => AgeMs,
-                available => available(State), ids => count(), ids_max => ids_max(),
+                available => available(follow, State), ids => count(), ids_max => ids_max(),
                 follows => Follows}), State}.
 
 -spec handle_cast({oldest_file, non_neg_integer()}, #state{}) -> {noreply, #state{}}.
@@ -210,7 +224,8 @@ handle_cast({oldest_file, Number}, #state{waiting = Waiting} = State) ->
     ok = halley_ids_written:clear(Released),
     {noreply, told(given_back(lists:sort(Released), State#state{waiting = Left}))}.
 
-available(#state{next = Next, free_count = Count}) -> Count + ids_max() - Next + 1.
+available(Purpose, #state{next = Next, free_count = Count}) ->
+    Count + ids_max(Purpose) - Next + 1.
 
 %% The journal that is written to now, or one after it, has what was said last about these.
 wait(Numbers, Waiting) ->
@@ -262,6 +277,14 @@ free_one(Number, {Freed, #state{leaving = Leaving} = State}) ->
             {Freed, State}
     end.
 
+ids_max(session) ->
+    ids_max();
+ids_max(_) ->
+    ids_max() - ids_max() * min(100, halley_limits:get(ids_for_sessions_percent)) div 100.
+
+admitted([_ | _] = New, {follow, Admit}) -> lists:sublist(New, Admit(length(New)));
+admitted(New, _) -> New.
+
 new_ids([Id | Ids], Seen, New) ->
     case is_map_key(Id, Seen) orelse lookup(Id) =/= undefined of
         true -> new_ids(Ids, Seen, New);
@@ -290,8 +313,9 @@ told(#state{leaving = Leaving, waiting = Waiting} = State) ->
 warned(#state{is_warned = IsWarned} = State) ->
     case 100 * count() >= ?WARN_PERCENT * ids_max() of
         true when not IsWarned ->
-            ?LOG_WARNING("~b of ids_max = ~b ids are in use; beyond it new users and subjects are "
-                         "refused", [count(), ids_max()]),
+            ?LOG_WARNING("~b of ids_max = ~b ids are in use; follows that name new ids are refused "
+                         "from ~b on, new users beyond ids_max",
+                         [count(), ids_max(), ids_max(follow)]),
             State#state{is_warned = true};
         IsMany ->
             State#state{is_warned = IsMany}

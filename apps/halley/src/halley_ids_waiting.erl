@@ -67,10 +67,10 @@ age_ms(NowMs, #waiting{batches = Batches}) ->
     {_, SinceMs, _} = lists:last(Batches),
     NowMs - SinceMs.
 
-%% Whether a checkpoint should begin for those that wait. `available': numbers that could be given
-%% now.
+%% Whether a checkpoint should begin for those that wait. `available': numbers that could be
+%% given to follows now; below 0 where users that connect have some of those that are theirs.
 -spec is_pressing(#{count := non_neg_integer(), age_ms := non_neg_integer(),
-                    available := non_neg_integer(), ids := non_neg_integer(),
+                    available := integer(), ids := non_neg_integer(),
                     ids_max := pos_integer(), follows := non_neg_integer()}) -> boolean().
 is_pressing(#{count := 0}) -> false;
 is_pressing(#{count := Count, age_ms := AgeMs, available := Available, ids := Ids,

@@ -18,15 +18,26 @@
 
 -spec table() -> [row()].
 table() ->
-    of_brain() ++ of_link_and_edge().
+    of_ids_and_follows() ++ of_brain() ++ of_link_and_edge().
 
-of_brain() ->
+of_ids_and_follows() ->
     [{id_bytes_max, 255, bytes, fixed, "longest id of a user, subject or event"},
      {ids_max, 16777216, count, config, "users and subjects together"},
+     {ids_for_sessions_percent, 10, percent, config,
+      "of ids_max, what is kept for users that connect; follows that name new ids find no room "
+      "before: 507"},
+     {new_ids_per_user_max, 10000, count, config,
+      "ids that nobody used before and that one user's own follow requests name, in "
+      "new_ids_per_user_ms and at once; beyond it 429"},
+     {new_ids_per_user_ms, 3600000, ms, config, "the time in which a user may name so many again"},
      {follows_queue_max, 1000000, count, config,
       "follows that wait to be written; beyond it follows are refused"},
      {follows_per_user_max, 100000, count, config, "subjects that one user may follow"},
-     {sessions_per_user_max, 1000, count, config,
+     {id_quarantine_ms, 60000, ms, config,
+      "how long the number of an id that nothing refers to stays unused before it is given again"}].
+
+of_brain() ->
+    [{sessions_per_user_max, 1000, count, config,
       "sessions of one user at the same time; beyond it sessions.over_limit says what happens"},
      {event_data_bytes_max, 65536, bytes, config, "largest data of an event"},
      {event_data_depth_max, 256, count, config,
@@ -65,8 +76,6 @@ of_brain() ->
       "followers that are looked up in a second to fill a new group"},
      {group_marks_max, 20000, count, config,
       "changes of groups that wait to be told to the workers; beyond it sessions open slower"},
-     {id_quarantine_ms, 60000, ms, config,
-      "how long the number of an id that nothing refers to stays unused before it is given again"},
      {closings_max, 100000, count, config, "ended sessions that are remembered for traces"},
      {requests_per_s_per_key_max, 10000, count, config,
       "requests that come with one server key in a second, and at once; beyond it 429"},

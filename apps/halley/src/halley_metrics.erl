@@ -113,12 +113,16 @@ refusals_table() ->
          "refused, or the oldest replaced"},
         {sessions_gone, "halley_sessions_gone_total", counter,
          "Sessions refused with 503 as their user's number was given back just then"},
-        {too_many_follows, "halley_follows_refused_total{reason=\"too_many_follows\"}", counter,
-         "Follows refused, by reason: their users follow as many as they may, or, whole requests, "
-         "the store takes no changes"},
-        {follows_store_refuses, "halley_follows_refused_total{reason=\"store\"}", counter,
-         "Follows refused, by reason: their users follow as many as they may, or, whole requests, "
-         "the store takes no changes"}]
+        {users_refused, "halley_users_refused_total", counter,
+         "Sessions refused because their user has no number and ids_max has no room"}]
+    ++ [{Name, "halley_follows_refused_total{reason=\"" ++ Reason ++ "\"}", counter,
+         "Follows refused, by reason: their users follow as many as they may; ids_max has no room "
+         "for new ids that follows name; a user has named as many new ids as it may; or, whole "
+         "requests, the store takes no changes"}
+        || {Name, Reason} <- [{too_many_follows, "too_many_follows"},
+                              {too_many_ids, "too_many_ids"},
+                              {too_many_new_ids, "too_many_new_ids"},
+                              {follows_store_refuses, "store"}]]
     ++ [{Name, "halley_events_refused_total{reason=\"" ++ Reason ++ "\"}", counter,
          "Events refused, by reason"}
         || {Name, Reason} <- [{refused_bad_id, "bad_id"}, {refused_bad_data, "bad_data"},

@@ -1,4 +1,5 @@
-%% How much each user may say, for all links and requests together, in a table that doesn't grow.
+%% How much each user may say, and how many new ids its follows may name, for all links and requests
+%% together, in a table that doesn't grow.
 %%
 %% The edge counts users' requests, and one request may have a hundred thousand lines; so here each
 %% line counts, as one message and by its bytes. Both are GCRA (ITU-T I.371) by words of `atomics',
@@ -7,11 +8,16 @@
 %% what the lesser says: who shares one of them with somebody takes nothing away, as at the edge
 %% (`doors/rates.rs').
 %%
+%% New ids have words of their own, with a time of hours (`new_ids_per_user_ms'). Only the process
+%% that numbers ids takes of them, so not one too many passes.
+%%
 %% Invariants: what is refused moves nothing. One that is larger than a burst passes when nothing
-%% is used. Processes that look at the same moment may pass together where there was room for one.
+%% is used. Messages of processes that look at the same moment may pass together where there was
+%% room for one.
 -module(halley_user_rate).
 
 -export([new/0, take/2, take/3]).
+-export([take_ids/2, take_ids/3, ids_wait_ms/1, ids_wait_ms/2]).
 
 -define(ROW, 65536).
 -define(SECOND_NS, 1_000_000_000).
@@ -25,7 +31,7 @@ new() ->
         Row
     end,
     Salt = crypto:strong_rand_bytes(16),
-    persistent_term:put(?MODULE, {Salt, Cells(), Cells()}).
+    persistent_term:put(?MODULE, {Salt, Cells(), Cells(), Cells()}).
 
 %% Counts one message of a user, if it may be. Otherwise: after how many milliseconds it may.
 -spec take(halley_id:id(), Bytes :: non_neg_integer()) -> ok | {wait, Ms :: pos_integer()}.
@@ -35,9 +41,8 @@ take(User, Bytes) ->
 -spec take(halley_id:id(), Bytes :: non_neg_integer(), NowNs :: integer()) ->
     ok | {wait, Ms :: pos_integer()}.
 take(User, Bytes, NowNs) ->
-    {Salt, Messages, Volume} = persistent_term:get(?MODULE),
-    Hash = erlang:phash2({Salt, User}, 1 bsl 32),
-    Places = {1 + Hash rem ?ROW, 1 + ?ROW + Hash div ?ROW},
+    {Salt, Messages, Volume, _} = persistent_term:get(?MODULE),
+    Places = places(Salt, User),
     Both = [{Messages, cost(1, requests_per_user_per_s_max)},
             {Volume, cost(Bytes, bytes_per_user_per_s_max)}],
     Burst = 1_000_000 * halley_limits:get(requests_burst_ms),
@@ -50,14 +55,54 @@ take(User, Bytes, NowNs) ->
             ok
     end.
 
+%% Counts as many of so many new ids as the user may name now, and says how many.
+-spec take_ids(halley_id:id(), Wanted :: pos_integer()) -> Granted :: non_neg_integer().
+take_ids(User, Wanted) ->
+    take_ids(User, Wanted, erlang:monotonic_time(nanosecond)).
+
+-spec take_ids(halley_id:id(), Wanted :: pos_integer(), NowNs :: integer()) ->
+    Granted :: non_neg_integer().
+take_ids(User, Wanted, NowNs) ->
+    {Salt, _, _, Ids} = persistent_term:get(?MODULE),
+    {One, Other} = Places = places(Salt, User),
+    {Cost, Burst} = of_ids(),
+    Granted = min(Wanted, (Burst - used(Ids, Places, NowNs)) div Cost),
+    [raise(Ids, Place, Granted * Cost, NowNs) || Granted > 0, Place <- [One, Other]],
+    max(0, Granted).
+
+%% After how many milliseconds the user may name a new id.
+-spec ids_wait_ms(halley_id:id()) -> non_neg_integer().
+ids_wait_ms(User) ->
+    ids_wait_ms(User, erlang:monotonic_time(nanosecond)).
+
+-spec ids_wait_ms(halley_id:id(), NowNs :: integer()) -> non_neg_integer().
+ids_wait_ms(User, NowNs) ->
+    {Salt, _, _, Ids} = persistent_term:get(?MODULE),
+    {Cost, Burst} = of_ids(),
+    max(0, used(Ids, places(Salt, User), NowNs) + Cost - Burst + 999_999) div 1_000_000.
+
+%% Of one id, and of as many as may come at once. With none allowed an id costs more than there is.
+of_ids() ->
+    Window = 1_000_000 * max(1, halley_limits:get(new_ids_per_user_ms)),
+    case halley_limits:get(new_ids_per_user_max) of
+        0 -> {Window + 1, Window};
+        Max -> {max(1, Window div Max), Window}
+    end.
+
+places(Salt, User) ->
+    Hash = erlang:phash2({Salt, User}, 1 bsl 32),
+    {1 + Hash rem ?ROW, 1 + ?ROW + Hash div ?ROW}.
+
 %% How long the rate needs for so many, in nanoseconds.
 cost(N, Limit) ->
     N * ?SECOND_NS div max(1, halley_limits:get(Limit)).
 
 %% How long until there is room for it.
-missing(Cells, {One, Other}, Cost, Burst, NowNs) ->
-    Due = min(atomics:get(Cells, One), atomics:get(Cells, Other)),
-    max(Due - NowNs, 0) + Cost - max(Burst, Cost).
+missing(Cells, Places, Cost, Burst, NowNs) ->
+    used(Cells, Places, NowNs) + Cost - max(Burst, Cost).
+
+used(Cells, {One, Other}, NowNs) ->
+    max(0, min(atomics:get(Cells, One), atomics:get(Cells, Other)) - NowNs).
 
 raise(Cells, Place, Cost, NowNs) ->
     raise(Cells, Place, Cost, NowNs, atomics:get(Cells, Place)).

@@ -8,7 +8,8 @@
 -export([refusals_keep_their_place/1, one_calls_refused_names_get_no_number/1,
          numbered_meanwhile/1, concurrent_follows_exact/1, what_is_followed_ends_no_group/1,
          removed_and_back_in_one_group/1, over_many_pages/1, lowered_bound_takes_nothing/1,
-         refused_stay_refused/1, random_changes/0, random_changes/1]).
+         refused_stay_refused/1, own_new_ids_are_bounded/1,
+         servers_new_ids_are_not/1, random_changes/0, random_changes/1]).
 
 -import(halley_store_helper, [id/1, agree/0]).
 
@@ -17,7 +18,8 @@ suite() -> [{timetrap, {minutes, 3}}].
 all() ->
     [refusals_keep_their_place, one_calls_refused_names_get_no_number, numbered_meanwhile,
      concurrent_follows_exact, what_is_followed_ends_no_group, removed_and_back_in_one_group,
-     over_many_pages, lowered_bound_takes_nothing, refused_stay_refused, random_changes].
+     over_many_pages, lowered_bound_takes_nothing, refused_stay_refused, own_new_ids_are_bounded,
+     servers_new_ids_are_not, random_changes].
 
 init_per_testcase(Case, Config) ->
     halley_store_helper:begin_case(Case, Config).
@@ -73,6 +75,40 @@ one_calls_refused_names_get_no_number(_) ->
                                         {<<"b">>, <<"a">>}])),
     ?assertEqual(7, halley_ids:count()),
     ?assertEqual(5, length(agree())).
+
+%% Following and unfollowing what nobody used before takes no more ids than a user may name, however
+%% many ask at once for it; what is known already isn't counted.
+own_new_ids_are_bounded(_) ->
+    bound(1000),
+    halley_limits:set(#{new_ids_per_user_max => 100, new_ids_per_user_ms => 3600000}),
+    ok = halley_user_rate:new(),
+    Known = [id(N) || N <- lists:seq(1, 20)],
+    {ok, _} = halley_ids:intern([<<"u">>, <<"v">> | Known]),
+    Round = fun(P) ->
+        Pairs = [{<<"u">>, <<"s", (id(1000 * P + N))/binary>>} || N <- lists:seq(1, 40)],
+        {ok, #{added := Added, errors := Errors}} = halley_follows:follow_own(<<"u">>, Pairs),
+        {ok, #{removed := Added}} = halley_follows:unfollow(Pairs),
+        ?assertEqual(40, Added + length(Errors)),
+        [?assertMatch({too_many_new_ids, Ms} when Ms > 0, Reason) || {_, Reason} <- Errors],
+        Added
+    end,
+    ?assertEqual(100, lists:sum(parallel(8, Round))),
+    ?assertEqual(122, halley_ids:count()),
+    ?assertEqual({ok, #{added => 21, already => 0, errors => []}},
+                 halley_follows:follow_own(<<"u">>, [{<<"u">>, Id} || Id <- [<<"v">> | Known]])),
+    %% Places of the refused are those in the list.
+    ?assertMatch({ok, #{added := 0, already := 1,
+                        errors := [{0, {too_many_new_ids, _}}, {2, {bad_id, subject, empty}},
+                                   {3, {too_many_new_ids, _}}]}},
+                 halley_follows:follow_own(<<"u">>, [{<<"u">>, <<"x">>}, {<<"u">>, <<"v">>},
+                                                     {<<"u">>, <<>>}, {<<"u">>, <<"x">>}])),
+    ?assertMatch({ok, #{added := 1}}, halley_follows:follow_own(<<"v">>, [{<<"v">>, <<"x">>}])),
+    ?assertEqual(22, length(agree())).
+
+servers_new_ids_are_not(_) ->
+    bound(1000),
+    halley_limits:set(#{new_ids_per_user_max => 1}),
+    ?assertEqual(#{added => 300, already => 0, errors => []}, follow(<<"u">>, lists:seq(1, 300))).
 
 %% The second look-up finds what another process has interned since the first: the owner refuses
 %% that one, and the first was refused before.

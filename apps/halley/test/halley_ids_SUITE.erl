@@ -5,7 +5,7 @@
 
 -export([all/0, suite/0, init_per_testcase/2, end_per_testcase/2]).
 -export([numbers_are_dense/1, many_names_at_once/1, concurrent_interns_agree/1,
-         too_many_ids/1, bad_id/1, killed_ids_come_back/1,
+         too_many_ids/1, room_is_kept_for_sessions/1, bad_id/1, killed_ids_come_back/1,
          only_followed_ids_survive/1, names_survive_gaps/1,
          table_keeps_no_buffer/1, directory_unwritable/1, directory_in_use/1]).
 
@@ -14,7 +14,8 @@
 suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
-    [numbers_are_dense, many_names_at_once, concurrent_interns_agree, too_many_ids, bad_id,
+    [numbers_are_dense, many_names_at_once, concurrent_interns_agree, too_many_ids,
+     room_is_kept_for_sessions, bad_id,
      killed_ids_come_back, only_followed_ids_survive, names_survive_gaps, table_keeps_no_buffer,
      directory_unwritable, directory_in_use].
 
@@ -52,7 +53,8 @@ concurrent_interns_agree(_) ->
     ?assertEqual(lists:seq(1, 500), lists:sort(Numbers)).
 
 too_many_ids(_) ->
-    halley_limits:set(#{ids_max => 10}),
+    halley_limits:set(#{ids_max => 10, ids_for_sessions_percent => 0}),
+    metrics(),
     {ok, _} = halley_ids:intern([id(N) || N <- lists:seq(1, 9)]),
     ?assertEqual({error, too_many_ids}, halley_ids:intern([<<"x">>, <<"y">>])),
     ?assertEqual(undefined, halley_ids:lookup(<<"x">>)),
@@ -61,6 +63,25 @@ too_many_ids(_) ->
                  halley_follows:follow([{<<"1">>, <<"2">>}, {<<"x">>, <<"1">>},
                                         {<<"1">>, <<"y">>}])),
     ?assertEqual({ok, [10]}, halley_ids:intern([<<"z">>])).
+
+%% Whoever names ids by follows leaves the last of them to those who connect.
+room_is_kept_for_sessions(_) ->
+    halley_limits:set(#{ids_max => 100, ids_for_sessions_percent => 10}),
+    metrics(),
+    {ok, #{added := 89}} = halley_follows:follow([{<<"u">>, id(N)} || N <- lists:seq(1, 89)]),
+    ?assertEqual(90, halley_ids:count()),
+    Refused = {ok, #{added => 1, already => 0, errors => [{0, too_many_ids}, {2, too_many_ids}]}},
+    ?assertEqual(Refused, halley_follows:follow([{<<"u">>, <<"x">>}, {<<"1">>, <<"2">>},
+                                                 {<<"y">>, <<"1">>}])),
+    Users = [<<"user", (id(N))/binary>> || N <- lists:seq(1, 10)],
+    ?assertEqual({ok, lists:seq(91, 100)}, halley_ids:intern(Users)),
+    ?assertEqual({error, too_many_ids}, halley_ids:intern([<<"z">>])),
+    {Counters, #{too_many_ids := Place}} = persistent_term:get({halley_metrics, counters}),
+    ?assertEqual(2, counters:get(Counters, Place)).
+
+metrics() ->
+    ets:whereis(halley_metrics_edge) =:= undefined orelse ets:delete(halley_metrics_edge),
+    halley_metrics:new().
 
 bad_id(_) ->
     Bad = <<"line\nbreak">>,

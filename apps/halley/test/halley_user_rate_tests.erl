@@ -9,7 +9,8 @@ user_rate_test_() ->
     {foreach, fun() -> ok = halley_user_rate:new() end,
      fun(_) -> halley_limits:set(#{}) end,
      [fun messages/0, fun bytes/0, fun each_user_has_its_own/0, fun what_is_larger_than_a_burst/0,
-      fun a_refusal_costs_nothing/0, fun a_flood_evicts_nothing/0]}.
+      fun a_refusal_costs_nothing/0, fun new_ids/0, fun no_new_ids/0,
+      fun a_flood_evicts_nothing/0]}.
 
 now_ns() -> erlang:monotonic_time(nanosecond) + ?SECOND.
 
@@ -50,6 +51,26 @@ a_refusal_costs_nothing() ->
     T = now_ns(),
     ?assertEqual(1, passing(50, <<"u">>, 60, T)),
     ?assertEqual(9, passing(50, <<"u">>, 1, T)).
+
+%% As many as there is room for, then as many as time brings back; messages don't count here.
+new_ids() ->
+    halley_limits:set(#{new_ids_per_user_max => 100, new_ids_per_user_ms => 10000}),
+    T = now_ns(),
+    ?assertEqual(60, halley_user_rate:take_ids(<<"u">>, 60, T)),
+    ?assertEqual(40, halley_user_rate:take_ids(<<"u">>, 60, T)),
+    ?assertEqual(0, halley_user_rate:take_ids(<<"u">>, 1, T)),
+    ?assertEqual(100, halley_user_rate:ids_wait_ms(<<"u">>, T)),
+    ?assertEqual(10, halley_user_rate:take_ids(<<"u">>, 60, T + ?SECOND)),
+    ?assertEqual(0, halley_user_rate:take_ids(<<"u">>, 60, T + ?SECOND)),
+    ?assertEqual(0, halley_user_rate:ids_wait_ms(<<"u">>, T + 2 * ?SECOND)),
+    ?assertEqual(100, halley_user_rate:take_ids(<<"v">>, 1000, T)),
+    ?assertEqual(100, halley_user_rate:take_ids(<<"u">>, 1000, T + 100 * ?SECOND)),
+    ?assertEqual(ok, halley_user_rate:take(<<"u">>, 1, T)).
+
+no_new_ids() ->
+    halley_limits:set(#{new_ids_per_user_max => 0, new_ids_per_user_ms => 10000}),
+    ?assertEqual(0, halley_user_rate:take_ids(<<"u">>, 1, now_ns())),
+    ?assert(halley_user_rate:ids_wait_ms(<<"u">>, now_ns()) > 0).
 
 %% By the defaults, what one user may say in the retention is less than half of the history, with
 %% 1,024 bytes for what is kept beside each.

@@ -6,7 +6,8 @@
 %% becomes.
 -module(halley_api_error).
 
--export([response/1, response/2, json/1, reason/1, bad_id/2, bad_json/1, closed/0]).
+-export([response/1, response/2, retry_after_ms/1, json/1, reason/1, bad_id/2, bad_json/1,
+         closed/0]).
 -export_type([error/0]).
 
 -include("halley_api_limits.hrl").
@@ -31,6 +32,11 @@ retry_after(503, _) ->
     [{<<"retry-after">>, integer_to_binary(?RETRY_AFTER_S)}];
 retry_after(_, _) ->
     [].
+
+%% The header, in whole seconds.
+-spec retry_after_ms(Ms :: non_neg_integer()) -> {binary(), binary()}.
+retry_after_ms(Ms) ->
+    {<<"retry-after">>, integer_to_binary(max(1, (Ms + 999) div 1000))}.
 
 %% The error as one line of JSON.
 -spec json(error()) -> iolist().
@@ -92,7 +98,16 @@ reason({store_failed, _}) ->
      ["follows cannot be written in data.dir = ", data_dir(), ", the server's log says why; nobody "
       "knows whether this was done, try again"]};
 reason(too_many_ids) ->
-    {507, <<"too_many_ids">>, "no new user or subject fits in; those known already still work"};
+    {507, <<"too_many_ids">>,
+     "no new id fits in that a follow names: the last places of limits.ids_max are for users that "
+     "connect (limits.ids_for_sessions_percent); ids known already still work"};
+reason({too_many_new_ids, WaitMs}) ->
+    {429, <<"too_many_new_ids">>,
+     ["a user may name ", integer_to_list(halley_limits:get(new_ids_per_user_max)),
+      " ids that nobody used before in ",
+      integer_to_list(halley_limits:get(new_ids_per_user_ms) div 1000),
+      " seconds; the next one in ", integer_to_list((WaitMs + 999) div 1000),
+      ". What somebody has followed or connected as can be followed meanwhile"]};
 reason(_) ->
     {500, <<"internal">>, "the server failed at this; its log says more"}.
 

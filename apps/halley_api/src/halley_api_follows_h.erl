@@ -10,7 +10,7 @@
 -module(halley_api_follows_h).
 -behaviour(halley_api).
 
--export([handle/3, run/3]).
+-export([handle/3, run/4]).
 
 -spec handle(post | delete, [], halley_api:request()) -> halley_api:response().
 handle(Method, [], Request) ->
@@ -19,13 +19,14 @@ handle(Method, [], Request) ->
             Message = "follows are application/x-ndjson or text/plain",
             halley_api_error:response({415, <<"unsupported_media_type">>, Message});
         Format ->
-            run(Method, Request, Format)
+            run(Method, Request, Format, apply_fun(Method))
     end.
 
-%% The same for a body of another format.
--spec run(post | delete, halley_api:request(), halley_api_import:format()) -> halley_api:response().
-run(Method, Request, Format) ->
-    answer(Method, halley_api_import:run(Request, Format, apply_fun(Method))).
+%% The same for a body of another format, and with another function that is given its pairs.
+-spec run(post | delete, halley_api:request(), halley_api_import:format(),
+          halley_api_import:apply()) -> halley_api:response().
+run(Method, Request, Format, Apply) ->
+    answer(Method, halley_api_import:run(Request, Format, Apply)).
 
 format(<<"application/x-ndjson">>) -> ndjson;
 format(<<"application/json">>) -> ndjson;

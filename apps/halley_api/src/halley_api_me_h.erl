@@ -60,14 +60,14 @@ me(Method, [<<"follows">>], User, Rights, Request) ->
         Type when Type =:= <<"application/x-ndjson">>; Type =:= <<"application/json">>;
                   Type =:= undeclared ->
             Parse = fun(Block) -> halley_api_follow_lines:parse_own(Block, User, Judge) end,
-            halley_api_follows_h:run(Method, Request, {lines, Parse});
+            halley_api_follows_h:run(Method, Request, {lines, Parse}, apply_fun(User, Method));
         _ ->
             Message = "follows of one's own are application/x-ndjson",
             halley_api_error:response({415, <<"unsupported_media_type">>, Message})
     end;
 me(Method, [<<"follow">>, Subject], User, Rights, _) ->
     case judged(follow, Subject, Rights) of
-        ok -> followed(Method, apply_to(Method, [{User, Subject}]));
+        ok -> followed(Method, (apply_fun(User, Method))([{User, Subject}]));
         {error, Error} -> halley_api_error:response(Error)
     end;
 me(get, [<<"presence">>, User], User, _, _) ->
@@ -120,7 +120,7 @@ admit(User, Bytes) ->
         {wait, Ms} ->
             halley_metrics:incr(user_too_often),
             {error, {429, <<"too_many_requests">>, too_often()},
-             [{<<"retry-after">>, integer_to_binary((Ms + 999) div 1000)}]}
+             [halley_api_error:retry_after_ms(Ms)]}
     end.
 
 too_often() ->
@@ -153,17 +153,22 @@ published(#{id := Id}) ->
 
 %% --- follows and presence ------------------------------------------------------------------------
 
-apply_to(put, Pairs) -> halley_follows:follow(Pairs);
-apply_to(delete, Pairs) -> halley_follows:unfollow(Pairs).
+apply_fun(User, Add) when Add =:= put; Add =:= post ->
+    fun(Pairs) -> halley_follows:follow_own(User, Pairs) end;
+apply_fun(_, delete) ->
+    fun halley_follows:unfollow/1.
 
 followed(put, {ok, #{errors := [], added := Added, already := Already}}) ->
     halley_api_reply:json({[{<<"added">>, Added}, {<<"already">>, Already}]});
 followed(delete, {ok, #{errors := [], removed := Removed, absent := Absent}}) ->
     halley_api_reply:json({[{<<"removed">>, Removed}, {<<"absent">>, Absent}]});
 followed(_, {ok, #{errors := [{_, Reason} | _]}}) ->
-    halley_api_error:response(halley_api_error:reason(Reason));
+    halley_api_error:response(halley_api_error:reason(Reason), retry_after(Reason));
 followed(_, {error, Reason}) ->
     halley_api_error:response(halley_api_error:reason(Reason)).
+
+retry_after({too_many_new_ids, WaitMs}) -> [halley_api_error:retry_after_ms(WaitMs)];
+retry_after(_) -> [].
 
 presence(User) ->
     #{sessions := Sessions} = halley:presence(User),

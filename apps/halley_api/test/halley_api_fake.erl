@@ -27,6 +27,7 @@ start() ->
     meck:expect(halley, close_sessions, fun(_) -> {ok, 3} end),
     meck:expect(halley_follows, follow,
                 fun(Pairs) -> {ok, #{added => length(Pairs), already => 0, errors => []}} end),
+    meck:expect(halley_follows, follow_own, fun(_, Pairs) -> halley_follows:follow(Pairs) end),
     meck:expect(halley_follows, unfollow,
                 fun(Pairs) -> {ok, #{removed => length(Pairs), absent => 0, errors => []}} end),
     Page = fun(_, start, 2) -> {[<<"a">>, <<"b">>], <<"b">>};

@@ -2,13 +2,15 @@
 -module(halley_api_follows_tests).
 -include_lib("eunit/include/eunit.hrl").
 
--import(halley_api_fake, [call/5, json/1, failed/3, says/2, stream/1, committed/1]).
+-import(halley_api_fake, [call/5, as_user/5, header/2]).
+-import(halley_api_fake, [json/1, failed/3, says/2, stream/1, committed/1]).
 
 follows_test_() ->
     halley_api_fake:cases([fun both_formats/0, fun unfollows/0, fun errors_have_their_lines/0,
                            fun too_many_follows_have_their_lines/0,
                            fun listed_errors_are_bounded/0,
                            fun batches_are_bounded_and_whole/0,
+                           fun own_new_ids_are_counted/0,
                            fun batches_of_one_user_take_turns/0,
                            fun an_overloaded_store_is_asked_again/0,
                            fun a_store_that_fails_ends_the_import/0, fun a_client_that_leaves/0]).
@@ -87,6 +89,24 @@ batches_are_bounded_and_whole() ->
     Batches = committed(follow),
     ?assertEqual(lists:sort([{User, <<"s">>} || User <- Users]), lists:sort(lists:append(Batches))),
     ?assert(lists:all(fun(Batch) -> length(Batch) < 80000 end, Batches)).
+
+%% http.md 16.10: "429 `too_many_new_ids`: as the answer, with `Retry-After`, where one follow is
+%% asked for; in its place where it is a line".
+own_new_ids_are_counted() ->
+    meck:expect(halley_follows, follow_own, fun(<<"u">>, Pairs) ->
+        {ok, #{added => length(Pairs) - 1, already => 0,
+               errors => [{length(Pairs) - 1, {too_many_new_ids, 2001}}]}}
+    end),
+    Ask = fun(Method, Path, Body) ->
+        as_user({<<"u">>, <<"{\"follow\":[\"*\"]}">>}, Method, "/v1/me/follows" ++ Path, Body,
+                <<"application/x-ndjson">>)
+    end,
+    One = Ask(<<"PUT">>, "/s", <<>>),
+    ?assert(says("the next one in 3", failed(429, too_many_new_ids, One))),
+    ?assertEqual(<<"3">>, header(<<"retry-after">>, One)),
+    Many = Ask(<<"POST">>, "", <<"{\"subject\":\"a\"}\n\n{\"subject\":\"b\"}\n">>),
+    ?assertMatch({200, _, _}, Many),
+    ?assertEqual([{3, too_many_new_ids}], errors(Many)).
 
 %% Or each would find room for its user's follows, and all of them together would take more ids than
 %% the user has room for.

@@ -273,6 +273,7 @@ not_entered(gone, Conn) ->
      <<"this user was just being forgotten, as nobody had used it; try again">>}.
 
 full(Conn) ->
+    ok = halley_metrics:incr(users_refused),
     {refused, Conn, 503, ?RETRY_AFTER_S, <<"too_many_users">>,
      <<"the server has no room for another user; raise limits.ids_max">>}.
 
