@@ -8,13 +8,16 @@
 %%
 %% A Barabási–Albert graph (Sanders-Schulz hashing, seed 1) is written as an edge list, one file
 %% per 100,000 follows, imported by two processes that parse it as the API would, then the store
-%% is stopped, opened again, read, and written by 64 processes with one follow each.
+%% is stopped, opened again, read, and written by 64 processes with one follow each. At first the
+%% history is empty. Then it has events that concern nobody, and at last one about each user, so
+%% that follows are recorded there, too.
 -mode(compile).
 
 -define(CHUNK, 100000).
 -define(IMPORTERS, 2).
 -define(CALLERS, 64).
 -define(SINGLE_MS, 3000).
+-define(LATER_FOLLOWS, 200000).
 
 main(Args) ->
     Defaults = lists:nthtail(length(Args), ["1000000", "15"]),
@@ -28,6 +31,9 @@ run(Dir, Users, Degree) ->
     row("users", Users, ""),
     row("follows in the edge list", Users * Degree, ""),
     Files = graph(Dir, Users, Degree),
+    ok = halley_metrics:new(),
+    ok = halley_history:new(),
+    {ok, _} = halley_history_log:start_link(),
     Empty = memory(),
     open(),
     {CpuBefore, _} = statistics(runtime),
@@ -49,7 +55,13 @@ run(Dir, Users, Degree) ->
     row("open again", round(OpenMs), "ms"),
     Added = halley_follows:count(),
     reads(Users),
-    singles(Users),
+    singles("", Users),
+    later("", Users),
+    events(<<"x">>, Users),
+    later(", events of others", Users),
+    events(<<>>, Users),
+    singles(", events", Users),
+    later(", events", Users),
     close().
 
 %% Edges 2e, 2e+1 of the list of endpoints: the user, and an endpoint drawn uniformly from those
@@ -109,13 +121,38 @@ reads(Users) ->
     row("largest subject's followers", Largest, ""),
     row("fold over them", us(BigMs, 1), "us").
 
-singles(Users) ->
+%% One about each of as many subjects as there are users.
+events(Prefix, Users) ->
+    lists:foreach(fun(N) ->
+        Subject = <<Prefix/binary, (integer_to_binary(N))/binary>>,
+        Shard = halley_shards:of_subject(Subject),
+        Seq = halley_history:draw(Shard),
+        Draft = halley_event:draft(<<"e", Subject/binary>>, Subject, <<"1">>),
+        Event = halley_event:event(Draft, <<>>, {Shard, Seq}, erlang:system_time(millisecond)),
+        ok = halley_history:append(Shard, [Event#{sessions => 0, chosen => false}], none)
+    end, lists:seq(1, Users)),
+    ok = halley_history:await(halley_history:heads(), 60000).
+
+%% A list of follows, nearly all of them new.
+later(What, Users) ->
+    Pairs = [{integer_to_binary(rand:uniform(Users)), integer_to_binary(rand:uniform(Users))}
+             || _ <- lists:seq(1, ?LATER_FOLLOWS)],
+    {CpuBefore, _} = statistics(runtime),
+    {Ms, {ok, _}} = ms(fun() -> halley_follows:follow(Pairs) end),
+    {CpuAfter, _} = statistics(runtime),
+    row("a list of 200,000 follows" ++ What, round(1000 * ?LATER_FOLLOWS / Ms), "follows/s"),
+    row("  CPU time of it", us(CpuAfter - CpuBefore, ?LATER_FOLLOWS), "us/follow").
+
+singles(What, Users) ->
     End = erlang:monotonic_time(millisecond) + ?SINGLE_MS,
+    {CpuBefore, _} = statistics(runtime),
     Counts = pmap(fun(_) -> single(Users, End, 0) end, lists:seq(1, ?CALLERS), ?CALLERS),
-    row("single follows, 64 callers, durable", round(lists:sum(Counts) * 1000 / ?SINGLE_MS),
+    {CpuAfter, _} = statistics(runtime),
+    row("single follows, 64 callers, durable" ++ What, round(lists:sum(Counts) * 1000 / ?SINGLE_MS),
         "calls/s"),
+    row("  CPU time of it", us(CpuAfter - CpuBefore, lists:sum(Counts)), "us/follow"),
     {AloneMs, _} = ms(fun() -> [one(Users) || _ <- lists:seq(1, 500)] end),
-    row("single follow, one caller, durable", us(AloneMs, 500), "us").
+    row("single follow, one caller, durable" ++ What, us(AloneMs, 500), "us").
 
 single(Users, End, N) ->
     case erlang:monotonic_time(millisecond) < End of

@@ -131,6 +131,20 @@ test('an event after the unfollow, and one without any follow, is uninvited', ()
   assert.deepEqual(kinds(alone.begin().publish('e1').gets('e1')), ['uninvited']);
 });
 
+test('an event from before the follow is uninvited, whatever the cursor', () => {
+  const later = () => story().follow('unfollow').publish('e1').follow('follow').publish('e2');
+  assert.deepEqual(kinds(later().gets('e2')), []);
+  assert.deepEqual(kinds(later().begin(0).gets('e1').gets('e2')), ['uninvited']);
+  for (const effects of [{ power: true }, { damages: true }]) {
+    assert.deepEqual(kinds(later().fault(effects).begin(0).gets('e1').gets('e2')), []);
+    const before = story().fault(effects).follow('unfollow').publish('e1').follow('follow');
+    assert.deepEqual(kinds(before.begin(0).gets('e1')), ['uninvited']);
+  }
+  const cut = later();
+  cut.history.tailCut(cut.history.events.get('e1').begun);
+  assert.deepEqual(kinds(cut.begin(0).gets('e1').gets('e2')), []);
+});
+
 test('a follow or unfollow at the same time as the publish: either is right', () => {
   for (const op of ['follow', 'unfollow']) {
     for (const comes of [true, false]) {

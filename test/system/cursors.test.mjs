@@ -123,6 +123,22 @@ test('a cursor is no key: with that of another user nothing of the other comes',
   eve.close();
 });
 
+test('10.4 a follow counts from when it was made, whatever the cursor', async () => {
+  const cursor = await now('gil');
+  await publish(halley, 'club', 'before');
+  await follow(halley, ['gil', 'club']);
+  await publish(halley, 'club', 'after');
+  // A cursor of before the first event: the store's name, and zeros.
+  const bytes = Buffer.from(cursor, 'base64url').fill(0, 5);
+  for (const shown of [cursor, bytes.toString('base64url')]) {
+    const stream = await sse(halley, 'gil', {}, shown);
+    assert.deepEqual(data(await stream.events.take(1)), ['after']);
+    await stream.quiet('an event from before the follow', 200);
+    await stream.gaps.none('a gap');
+    stream.close();
+  }
+});
+
 test('two sessions of a user have each their own place', async () => {
   const [first, second] = [await sse(halley, 'fay'), await ndjson(halley, 'fay')];
   await publish(halley, 'fay', 1);

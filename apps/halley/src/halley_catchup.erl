@@ -7,10 +7,11 @@
 %%
 %% An event goes to who follows its subject now, and to who has unfollowed it since: they followed
 %% it when it was published. An unfollow is in the history before it takes effect, so whoever is
-%% missing among the first is found among the second. Who followed only later gets it as well.
+%% missing among the first is found among the second. It doesn't go to who follows only since then,
+%% as far as the history knows (`halley_follows_since').
 %%
-%% The unfollows of a subject are read once for a catch-up, not for each of its events: who calls
-%% keeps them from batch to batch (`halley_catchup_former').
+%% The changes of a subject's follows are read once for a catch-up, not for each of its events: who
+%% calls keeps them from batch to batch (`halley_catchup_former').
 %%
 %% Gaps are for every session of the link, and told before the events of their batch. Ranges that
 %% the history knows as damaged are told by who asks, with `damage/4'.
@@ -26,10 +27,10 @@
                 items = [] :: [{halley_event:delivery(), Conns :: binary()}],
                 gaps = [] :: [halley_replay:gap()],
                 %% Of subjects that this batch has met: who follows now, and their connections,
-                %% and who followed until which unfollow, the last one first.
+                %% and whose follows changed.
                 met = #{} :: #{halley_id:id() =>
                                    {halley_fanout:receivers(), Conns :: binary(),
-                                    [{halley_history:seq(), halley_fanout:receivers()}]}},
+                                    halley_catchup_former:followed()}},
                 former :: halley_catchup_former:former(),
                 bytes_left :: integer()}).
 
@@ -135,13 +136,17 @@ event(#{seq := Seq, subject := Subject} = Record, Batch, Reader) ->
                        bytes_left = Left - halley_links:cost(Delivery, Conns)}, Next}
     end.
 
-conns(Seq, {Present, Conns, Former}) ->
-    case lists:takewhile(fun({Unfollow, _}) -> Unfollow > Seq end, Former) of
-        [] -> Conns;
-        Followed -> halley_fanout:conns(halley_fanout:merged([Present | [R || {_, R} <- Followed]]))
+conns(Seq, {Present, Conns, #{until := Until, since := Since}}) ->
+    Former = [R || {_, R} <- lists:takewhile(fun({Unfollow, _}) -> Unfollow > Seq end, Until)],
+    Later = [R || {_, Unfollow, R} <- lists:takewhile(fun({From, _, _}) -> From >= Seq end, Since),
+                  Unfollow < Seq],
+    case {Former, Later} of
+        {[], []} -> Conns;
+        _ -> halley_fanout:conns(halley_fanout:merged([halley_fanout:without(Later, Present)
+                                                       | Former]))
     end.
 
-%% Looked up once for a batch, since a celebrity's followers are many; the unfollows after the
+%% Looked up once for a batch, since a celebrity's followers are many; the changes after the
 %% follows. Who opens a session later doesn't need the batch's events: they are not above heads that
 %% were read before it began.
 meet(Subject, _, #batch{met = Met} = Batch, Reader) when is_map_key(Subject, Met) ->

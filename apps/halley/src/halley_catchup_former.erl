@@ -1,11 +1,13 @@
-%% Who followed a subject until when, as the history knows it: for a catch-up, which gives an event
-%% to those as well who have unfollowed its subject since.
+%% Who followed a subject until when, and since when, as the history knows it: for a catch-up, which
+%% gives an event to those as well who have unfollowed its subject since, and not to those who
+%% follow it only since then.
 %%
-%% The records of a subject's unfollows are read when it is met for the first time; whoever meets it
-%% again reads those that came since. Of a user only its last unfollow counts, however often it
-%% followed and unfollowed. So a catch-up reads each record once, whatever the number of events.
+%% The records of changes of a subject's follows are read when it is met for the first time; whoever
+%% meets it again reads those that came since. Of a user only its last unfollow counts, and a follow
+%% behind that, however often it followed and unfollowed. So a catch-up reads each record once,
+%% whatever the number of events.
 %%
-%% Invariant: what is kept of a subject has all its unfollows above the seq at which it was met
+%% Invariant: what is kept of a subject has all its changes above the seq at which it was met
 %% first, up to the newest one that was there. Events come in ascending seqs, so that is enough for
 %% those that follow.
 %%
@@ -15,12 +17,17 @@
 -module(halley_catchup_former).
 
 -export([new/0, followed/5]).
--export_type([former/0]).
+-export_type([former/0, followed/0]).
 
 -define(USERS_MAX, 50000).
 
 -type seq() :: halley_history:seq().
--type users() :: #{halley_id:id() => Unfollow :: seq()}.
+%% The last unfollow, 0 for none; and up to which seq a follow behind it doesn't count.
+-type users() :: #{halley_id:id() => {Unfollow :: seq(), From :: seq()}}.
+%% What is not above `Unfollow' is theirs; then, what is not above `From' isn't. `until' has those
+%% of the last unfollow first, `since' those of the highest `From'.
+-type followed() :: #{until := [{Unfollow :: seq(), halley_fanout:receivers()}],
+                      since := [{From :: seq(), Unfollow :: seq(), halley_fanout:receivers()}]}.
 -record(former, {users = 0 :: non_neg_integer(),
                  subjects = #{} :: #{halley_id:id() => {Newest :: seq(), users()}}}).
 -opaque former() :: #former{}.
@@ -28,32 +35,34 @@
 -spec new() -> former().
 new() -> #former{}.
 
-%% The sessions on a link of those who unfollowed the subject after this seq, each user's with the
-%% seq of its last unfollow; the last one first. `IsLacking': a record was damaged that this call
-%% read for the first time, so somebody may be missing.
+%% The sessions on a link of those whose follows of the subject changed after this seq.
+%% `IsLacking': a record was damaged that this call read for the first time, so somebody may be
+%% missing.
 -spec followed(halley_id:id(), seq(), halley_links:slot(), former(),
                halley_history_reader:reader()) ->
-    {[{Unfollow :: seq(), halley_fanout:receivers()}], IsLacking :: boolean(), former(),
-     halley_history_reader:reader()}.
+    {followed(), IsLacking :: boolean(), former(), halley_history_reader:reader()}.
 followed(Subject, Seq, Slot, #former{subjects = Subjects} = Former, Reader) ->
     {Known, Users} = maps:get(Subject, Subjects, {Seq, #{}}),
-    case halley_history:unfollows_of(Subject, Known) of
+    case halley_history:changes_of(Subject, Known) of
         [] ->
             {sessions(Users, Seq, Slot), false, Former, Reader};
-        [Newest | _] = Unfollows ->
+        [Newest | _] = Changes ->
             {All, IsLacking, Next} =
-                lists:foldl(fun(Unfollow, Acc) -> read(Unfollow, Subject, Acc) end,
-                            {Users, false, Reader}, lists:reverse(Unfollows)),
+                lists:foldl(fun(Change, Acc) -> read(Change, Subject, Acc) end,
+                            {Users, false, Reader}, lists:reverse(Changes)),
             {sessions(All, Seq, Slot), IsLacking,
              keep(Subject, {Newest, All}, map_size(Users), Former), Next}
     end.
 
 %% Oldest first, so the last one of a user stays.
-read(Unfollow, Subject, {Users, IsLacking, Reader}) ->
-    case halley_history_reader:read(Unfollow, Reader) of
+read(Change, Subject, {Users, IsLacking, Reader}) ->
+    case halley_history_reader:read(Change, Reader) of
         {ok, #{kind := unfollow, subject := User, id := Subject}, Next} ->
             %% The record is longer than the id.
-            {Users#{binary:copy(User) => Unfollow}, IsLacking, Next};
+            {Users#{binary:copy(User) => {Change, 0}}, IsLacking, Next};
+        {ok, #{kind := follow, subject := User, id := Subject, from := From}, Next} ->
+            {Unfollow, _} = maps:get(User, Users, {0, 0}),
+            {Users#{binary:copy(User) => {Unfollow, From}}, IsLacking, Next};
         {damaged, Next} ->
             {Users, true, Next};
         {_, Next} ->
@@ -74,9 +83,15 @@ keep(Subject, {_, Users} = Read, Before, #former{users = Sum, subjects = Subject
     end.
 
 sessions(Users, Seq, Slot) ->
-    lists:reverse(lists:keysort(1, [{Unfollow, Receivers}
-                                    || {User, Unfollow} <- maps:to_list(Users), Unfollow > Seq,
-                                       Receivers <- [of_user(User, Slot)], Receivers =/= []])).
+    Here = [{Unfollow, From, Receivers}
+            || {User, {Unfollow, From}} <- maps:to_list(Users), max(Unfollow, From) >= Seq,
+               Receivers <- [of_user(User, Slot)], Receivers =/= []],
+    #{until => descending([{Unfollow, Receivers} || {Unfollow, _, Receivers} <- Here,
+                                                    Unfollow > Seq]),
+      since => descending([{From, Unfollow, Receivers} || {Unfollow, From, Receivers} <- Here,
+                                                          From >= Seq])}.
+
+descending(Tuples) -> lists:reverse(lists:keysort(1, Tuples)).
 
 %% A user without a number has no session; it may get both before the catch-up ends.
 of_user(User, Slot) ->

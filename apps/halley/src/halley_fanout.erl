@@ -12,7 +12,7 @@
 %% (`halley_shard_server'), for what one link has missed its writer (`halley_catchup').
 -module(halley_fanout).
 
--export([receivers/1, receivers/2, of_user/2, merged/1, beyond/3, conns/1, by_slot/1]).
+-export([receivers/1, receivers/2, of_user/2, merged/1, without/2, beyond/3, conns/1, by_slot/1]).
 -export([send/2, send_group/4]).
 -export_type([receivers/0]).
 
@@ -66,6 +66,11 @@ of_user(User, Slot) ->
 -spec merged([receivers()]) -> receivers().
 merged(Receivers) ->
     lists:usort(lists:append(Receivers)).
+
+%% The receivers that aren't among any of these.
+-spec without([receivers()], receivers()) -> receivers().
+without([], Receivers) -> Receivers;
+without(Others, Receivers) -> ordsets:subtract(Receivers, merged(Others)).
 
 %% Of a group: the followers beyond the user that it is filled up to, and the processes among the
 %% sessions of these members.

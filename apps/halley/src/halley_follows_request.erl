@@ -76,12 +76,11 @@ change(Operation, Following, Packed, Most, Epoch) ->
             {error, overloaded}
     end.
 
-recorded(add, _) -> ok;
-recorded(remove, Following) ->
-    case halley_unfollows:record(Following) of
-        {error, history_failed} -> {error, {store_failed, history_failed}};
-        Recorded -> Recorded
-    end.
+recorded(add, Following) -> written(halley_follows_since:record(Following));
+recorded(remove, Following) -> written(halley_unfollows:record(Following)).
+
+written({error, history_failed}) -> {error, {store_failed, history_failed}};
+written(Recorded) -> Recorded.
 
 refused(remove, _, _) -> [];
 refused(add, Packed, Most) ->

@@ -6,18 +6,20 @@
 %% A shard publishes so: `draw/1' (its head moves), look up who is online, send, `append/3'. What
 %% was drawn must be appended, or passed by a later `mark/1', or else `await/2' waits for it.
 %%
-%% An unfollow is a record as well: subject is the user, id is the subject that was unfollowed. It
-%% is written before the unfollow takes effect, and its seq is drawn after all that was published
-%% before that was asked for (`halley_unfollows'). It belongs to no shard's order, so heads don't
-%% bound it: it has chains of its own, and `unfollows/2' gives all above a seq.
+%% A change of follows is a record as well: subject is the user, id is the subject that it follows
+%% from now on or no more. It is written before it takes effect, and its seq is drawn after all that
+%% was published before that was asked for (`halley_unfollows', `halley_follows_since'). It belongs
+%% to no shard's order, so heads don't bound it: it has chains of its own, and `changes/2' gives all
+%% above a seq.
 %%
 %% Not here: cursors, what a replay does, who is told of a gap.
 -module(halley_history).
 
 -export([new/0, draw/1, mark/1, heads/0, written/0, floor/0, store/0, await/2]).
--export([refusing/0, append/3, claim/2, shard_started/1, unfollowed/1]).
--export([find/1, stretch/4, has_events/1, unfollows/2, unfollows/4, unfollows_of/2, seqs/3,
-         bytes/2, info/0]).
+-export([refusing/0, append/3, claim/2, shard_started/1, unfollowed/1, followed/2, drawn/0]).
+-export([is_empty/0]).
+-export([find/1, stretch/4, has_events/1, changes/2, changes/4, changes_of/2, seqs/3, bytes/2,
+         info/0]).
 -export_type([seq/0, vector/0, entry/0, reply/0, info/0, range/0]).
 
 -type seq() :: halley_history_words:seq().
@@ -36,6 +38,8 @@
                   queue_bytes := non_neg_integer(), damaged := [range()]}.
 
 -define(AWAIT_POLL_MS, 1).
+%% Entries of the index that tell whether a subject has events: a bucket may be long.
+-define(HAS_EVENTS_LOOKS, 1000).
 
 %% Makes the tables. The caller, a supervisor, owns them.
 -spec new() -> ok.
@@ -130,7 +134,18 @@ shard_started(Shard) -> halley_history_log:shard_started(Shard).
 %% are not, and must not take effect.
 -spec unfollowed([{UserId :: binary(), SubjectId :: binary()}]) ->
     ok | {error, disk_full | history_failed | data_dir_moved}.
-unfollowed(Pairs) -> halley_history_log:unfollowed(Pairs).
+unfollowed(Pairs) -> halley_history_log:changed(unfollow, Pairs).
+
+%% To be called before the follows take effect, which nobody had when `From' had been drawn: of
+%% what was published up to there, nothing is these users'. Returns when all readers find it; it is
+%% on disk a quarter of a second later at most. With an error the follows must not take effect.
+-spec followed([{UserId :: binary(), SubjectId :: binary()}], From :: seq()) ->
+    ok | {error, disk_full | history_failed | data_dir_moved}.
+followed(Pairs, From) -> halley_history_log:changed({follow, From}, Pairs).
+
+%% The highest seq that any event has.
+-spec drawn() -> seq().
+drawn() -> halley_history_words:get(counter).
 
 %% The event with this id, within the retention.
 -spec find(binary()) -> {ok, seq()} | none.
@@ -146,22 +161,26 @@ stretch(Shard, SubjectId, After, UpTo) ->
 
 %% Whether the history may have any event about a subject.
 -spec has_events(binary()) -> boolean().
-has_events(SubjectId) -> halley_history_index:has_events(SubjectId).
+has_events(SubjectId) -> halley_history_index:has_events(SubjectId, ?HAS_EVENTS_LOOKS).
 
-%% The seqs of what may be unfollows of a user, `After < Seq', newest first. With the smallest part
-%% of the user's cursor as `After' it has all unfollows since then.
--spec unfollows(binary(), After :: seq()) -> [seq()].
-unfollows(UserId, After) -> halley_history_index:unfollows(UserId, After).
+%% Whether it has anything at all.
+-spec is_empty() -> boolean().
+is_empty() -> halley_history_words:get(events) =:= 0.
+
+%% The seqs of what may be changes of a user's follows, `After < Seq', newest first. With the
+%% smallest part of the user's cursor as `After' it has all of them since then.
+-spec changes(binary(), After :: seq()) -> [seq()].
+changes(UserId, After) -> halley_history_index:changes(UserId, After).
 
 %% The same, as far as `Looks' entries of the index go; and from where to ask for more.
--spec unfollows(UserId, From :: newest | seq(), After :: seq(), Looks :: pos_integer()) ->
+-spec changes(UserId, From :: newest | seq(), After :: seq(), Looks :: pos_integer()) ->
     {[seq()], Next :: seq() | done} when UserId :: binary().
-unfollows(UserId, From, After, Looks) ->
-    halley_history_index:unfollows(UserId, From, After, Looks).
+changes(UserId, From, After, Looks) ->
+    halley_history_index:changes(UserId, From, After, Looks).
 
 %% Those of a subject, by anyone: all above a seq, newest first.
--spec unfollows_of(binary(), After :: seq()) -> [seq()].
-unfollows_of(SubjectId, After) -> halley_history_index:unfollows_of(SubjectId, After).
+-spec changes_of(binary(), After :: seq()) -> [seq()].
+changes_of(SubjectId, After) -> halley_history_index:changes_of(SubjectId, After).
 
 %% The oldest seqs, at most `Max', that have a record: `After < Seq =< UpTo'; and up to where
 %% these are all.

@@ -3,7 +3,7 @@
 -module(halley_history_group).
 
 -export([gather/2, waits/1, bytes/1, range/1]).
--export_type([item/0]).
+-export_type([item/0, change/0]).
 
 -include("halley_history.hrl").
 
@@ -16,7 +16,11 @@
 -type item() :: {append, halley_shards:index(), [halley_history_disk:packed()],
                  Bytes :: pos_integer(), halley_history:reply()}
               | {mark, halley_shards:index(), halley_history:seq()}
-              | {unfollowed, [{binary(), binary()}], Bytes :: pos_integer(), reference()}.
+              | {changed, change(), [{UserId :: binary(), SubjectId :: binary()}],
+                 Bytes :: pos_integer(), reference()}.
+%% A follow, with the seq up to which it doesn't count, waits only to be written: should a power cut
+%% take it, who comes back gets too much, not too little.
+-type change() :: unfollow | {follow, From :: halley_history:seq()}.
 
 %% From the first to the last of these records, by seqs and times.
 -spec range([halley_history_disk:packed(), ...]) -> halley_history:range().
@@ -35,7 +39,7 @@ gather(Item, Crowd) ->
     end).
 
 linger({Items, Bytes}, UntilMs) ->
-    case lists:any(fun waits/1, Items) of
+    case lists:any(fun hurries/1, Items) of
         true -> {Items, Bytes};
         false -> linger(Items, Bytes, UntilMs)
     end.
@@ -56,7 +60,7 @@ linger(Items, Bytes, UntilMs) ->
     end.
 
 linger_with(Item, Items, Bytes, UntilMs) ->
-    case waits(Item) of
+    case hurries(Item) of
         true -> take(Items, Bytes);
         false -> linger(Items, Bytes, UntilMs)
     end.
@@ -89,11 +93,16 @@ wait(Items, Bytes, Crowd, UntilMs) ->
 %% Against the bound of a group.
 -spec bytes(item()) -> pos_integer().
 bytes({append, _, _, Bytes, _}) -> Bytes;
-bytes({unfollowed, _, Bytes, _}) -> Bytes;
+bytes({changed, _, _, Bytes, _}) -> Bytes;
 bytes({mark, _, _}) -> ?MARK_BYTES.
 
 %% Whether somebody waits for it to be on disk.
 -spec waits(item()) -> boolean().
 waits({append, _, _, _, none}) -> false;
 waits({mark, _, _}) -> false;
+waits({changed, {follow, _}, _, _, _}) -> false;
 waits(_) -> true.
+
+%% Whether somebody waits for it to be written at least.
+hurries({changed, _, _, _, _}) -> true;
+hurries(Item) -> waits(Item).

@@ -1,14 +1,15 @@
 %% The index of the history: 32 bytes for each seq, none of the events' data.
 %%
 %% Four words in `atomics', by seq, in chunks that come and go whole:
-%%   1  the seq of the previous event in the subject's bucket (48 bits), a tag of the subject (16)
-%%   2  the same for the event's id; of an unfollow, for the subject that was unfollowed
+%%   1  the seq of the previous event in the subject's bucket (48 bits), a tag of the subject (16);
+%%      of a change of follows, the same for the user
+%%   2  the same for the event's id; of a change of follows, for the subject of it
 %%   3  segment (32), offset in it (32): where the record is
 %%   4  sessions of the first answer (32), of an event the subject's bucket in its shard (16), kind
 %%      and flags (8), shard (8)
-%% and four arrays of bucket heads: subjects, ids, users that unfollowed, subjects that were. So
-%% what concerns a subject is a chain from the newest back. Buckets hold no names: the tag lets one
-%% stranger in 65,536 pass, and the record decides.
+%% and four arrays of bucket heads: subjects, ids, users whose follows changed, subjects of these
+%% changes. So what concerns a subject is a chain from the newest back. Buckets hold no names: the
+%% tag lets one stranger in 65,536 pass, and the record decides.
 %%
 %% *Milestones* let a reader enter a subject's chain in its midst: one event in 256, chosen by a
 %% hash of its seq, stands as {Bucket, Seq} in an ordered table, under half a byte an event. So a
@@ -20,22 +21,22 @@
 %% only wants the subject needs no more of the record than its beginning (`is_about/2').
 %%
 %% Invariants: only the log's process writes, an entry before the head that leads to it. A bucket
-%% of subjects belongs to one shard, and unfollows have buckets of their own, so along these chains
-%% seqs only fall and a walk may stop early. Events of several shards meet in a bucket of ids, in
-%% the order of the log: that walk stops only at what is gone. A milestone is written after the
-%% entry that it names; one that is missing makes a walk longer, never wrong.
+%% of subjects belongs to one shard, and changes of follows have buckets of their own, so along
+%% these chains seqs only fall and a walk may stop early. Events of several shards meet in a bucket
+%% of ids, in the order of the log: that walk stops only at what is gone. A milestone is written
+%% after the entry that it names; one that is missing makes a walk longer, never wrong.
 -module(halley_history_index).
 
 -include("halley_history.hrl").
 
--export([new/0, clear/0, written/3, event/6, unfollow/4, forget_id/1]).
--export([stretch/4, has_events/1, unfollows/2, unfollows/4, unfollows_of/2, seqs/3, bytes/2,
+-export([new/0, clear/0, written/3, event/6, change/5, forget_id/1]).
+-export([stretch/4, has_events/2, changes/2, changes/4, changes_of/2, seqs/3, bytes/2,
          candidates/1, lookup/1, where/1, is_about/2]).
 -export([drop_below/1, memory/0, damaged/0, set_damaged/1]).
 -export_type([position/0]).
 
 -type position() :: #{segment := non_neg_integer(), offset := non_neg_integer(),
-                      sessions := non_neg_integer(), kind := event | unfollow,
+                      sessions := non_neg_integer(), kind := event | follow | unfollow,
                       chosen := boolean(), shard := halley_shards:index()}.
 
 %% 256 KB: a brain that was killed begins in a new chunk, and a partial one should be cheap.
@@ -45,10 +46,11 @@
 -define(SUBJECT_BITS, 15).
 -define(WITHIN, ((1 bsl ?SUBJECT_BITS) - 1)).
 -define(ID_BITS, 18).
--define(UNFOLLOW_BITS, 14).
+-define(CHANGE_BITS, 14).
 -define(HASH, (1 bsl 32)).
 -define(CHOSEN, 1).
 -define(UNFOLLOW, 2).
+-define(FOLLOW, 4).
 %% Records whose places say how much of the log is between two seqs.
 -define(SAMPLES, 32).
 -define(MILESTONES, halley_history_milestones).
@@ -70,8 +72,8 @@ clear() ->
     true = ets:delete_all_objects(?MILESTONES),
     Heads = {atomics:new(halley_shards:count() bsl ?SUBJECT_BITS, [{signed, false}]),
              atomics:new(1 bsl ?ID_BITS, [{signed, false}]),
-             atomics:new(1 bsl ?UNFOLLOW_BITS, [{signed, false}]),
-             atomics:new(1 bsl ?UNFOLLOW_BITS, [{signed, false}])},
+             atomics:new(1 bsl ?CHANGE_BITS, [{signed, false}]),
+             atomics:new(1 bsl ?CHANGE_BITS, [{signed, false}])},
     persistent_term:put(?MODULE, Heads).
 
 %% --- writing, by the log's process alone ---------------------------------------------------------
@@ -86,9 +88,9 @@ written([#packed{kind = event, seq = Seq, id = Id, subject = Subject, chosen = C
     #packed{shard = Shard, sessions = Sessions, bytes = Bytes} = Packed,
     ok = event(Shard, {Seq, Id, Subject}, Chosen, Sessions, Segment, Offset),
     [Seq || Chosen] ++ written(More, Segment, Offset + Bytes);
-written([#packed{kind = unfollow, shard = Shard, seq = Seq, subject = User, id = Subject,
+written([#packed{kind = Kind, shard = Shard, seq = Seq, subject = User, id = Subject,
                  bytes = Bytes} | More], Segment, Offset) ->
-    ok = unfollow(Shard, {Seq, User, Subject}, Segment, Offset),
+    ok = change(Kind, Shard, {Seq, User, Subject}, Segment, Offset),
     written(More, Segment, Offset + Bytes).
 
 -spec event(halley_shards:index(), {Seq :: pos_integer(), Id :: binary(), Subject :: binary()},
@@ -108,16 +110,17 @@ event(Shard, {Seq, Id, Subject}, Chosen, Sessions, Segment, Offset) ->
         andalso ets:insert(?MILESTONES, {{SubjectBucket, Seq}}),
     link(Ids, IdBucket, Chunk, Place + 1, Seq, IdTag).
 
--spec unfollow(halley_shards:index(),
-               {Seq :: pos_integer(), User :: binary(), Subject :: binary()},
-               Segment :: non_neg_integer(), Offset :: non_neg_integer()) -> ok.
-unfollow(Shard, {Seq, User, Subject}, Segment, Offset) ->
+-spec change(follow | unfollow, halley_shards:index(),
+             {Seq :: pos_integer(), User :: binary(), Subject :: binary()},
+             Segment :: non_neg_integer(), Offset :: non_neg_integer()) -> ok.
+change(Kind, Shard, {Seq, User, Subject}, Segment, Offset) ->
     {_, _, Users, Subjects} = persistent_term:get(?MODULE),
-    {UserBucket, UserTag} = unfollow_bucket(User),
-    {SubjectBucket, SubjectTag} = unfollow_bucket(Subject),
+    {UserBucket, UserTag} = change_bucket(User),
+    {SubjectBucket, SubjectTag} = change_bucket(Subject),
+    Flags = case Kind of follow -> ?FOLLOW; unfollow -> ?UNFOLLOW end,
     Chunk = make_chunk(Seq bsr ?CHUNK_BITS),
     Place = place(Seq),
-    put_entry(Chunk, Place, Segment, Offset, 0, ?UNFOLLOW, Shard),
+    put_entry(Chunk, Place, Segment, Offset, 0, Flags, Shard),
     link(Users, UserBucket, Chunk, Place, Seq, UserTag),
     link(Subjects, SubjectBucket, Chunk, Place + 1, Seq, SubjectTag).
 
@@ -190,46 +193,49 @@ down(First, Tag, Stop, To) ->
     {Seqs, done, Left} = walk(First, Tag, 0, Stop, To, ?ALL),
     {Seqs, To, ?ALL - Left}.
 
-%% Whether anything may concern the subject.
--spec has_events(binary()) -> boolean().
-has_events(Subject) ->
+%% Whether anything may concern the subject, as far as so many entries of its bucket say: beyond
+%% them it may.
+-spec has_events(binary(), Looks :: pos_integer()) -> boolean().
+has_events(Subject, Looks) ->
     {Subjects, _, _, _} = persistent_term:get(?MODULE),
     {Bucket, Tag} = subject_bucket(halley_shards:of_subject(Subject), Subject),
-    has_tag(atomics:get(Subjects, Bucket), Tag, halley_history_words:get(floor)).
+    has_tag(atomics:get(Subjects, Bucket), Tag, halley_history_words:get(floor), Looks).
 
-has_tag(Seq, _, Floor) when Seq =< Floor ->
+has_tag(Seq, _, Floor, _) when Seq =< Floor ->
     false;
-has_tag(Seq, Tag, Floor) ->
+has_tag(_, _, _, 0) ->
+    true;
+has_tag(Seq, Tag, Floor, Looks) ->
     case chunk(Seq bsr ?CHUNK_BITS) of
         none ->
             false;
         Chunk ->
             Link = atomics:get(Chunk, place(Seq)),
-            Link band 16#FFFF =:= Tag orelse has_tag(Link bsr 16, Tag, Floor)
+            Link band 16#FFFF =:= Tag orelse has_tag(Link bsr 16, Tag, Floor, Looks - 1)
     end.
 
-%% Seqs of what may be unfollows of the user, newest first: `After < Seq'.
--spec unfollows(binary(), non_neg_integer()) -> [pos_integer()].
-unfollows(User, After) ->
-    {Seqs, done} = unfollows(User, newest, After, ?ALL),
+%% Seqs of what may be changes of the user's follows, newest first: `After < Seq'.
+-spec changes(binary(), non_neg_integer()) -> [pos_integer()].
+changes(User, After) ->
+    {Seqs, done} = changes(User, newest, After, ?ALL),
     Seqs.
 
 %% The same, as far as `Looks' entries go; and where to go on.
--spec unfollows(binary(), From :: newest | pos_integer(), After :: non_neg_integer(),
-                Looks :: pos_integer()) -> {[pos_integer()], Next :: pos_integer() | done}.
-unfollows(User, From, After, Looks) ->
+-spec changes(binary(), From :: newest | pos_integer(), After :: non_neg_integer(),
+              Looks :: pos_integer()) -> {[pos_integer()], Next :: pos_integer() | done}.
+changes(User, From, After, Looks) ->
     {_, _, Users, _} = persistent_term:get(?MODULE),
-    {Bucket, Tag} = unfollow_bucket(User),
+    {Bucket, Tag} = change_bucket(User),
     First = case From of newest -> atomics:get(Users, Bucket); _ -> From end,
     Stop = max(After, halley_history_words:get(floor)),
     {Seqs, Next, _} = walk(First, Tag, 0, Stop, ?ALL, Looks),
     {lists:reverse(Seqs), Next}.
 
-%% Seqs of what may be unfollows of the subject by anyone, newest first: `After < Seq'.
--spec unfollows_of(binary(), non_neg_integer()) -> [pos_integer()].
-unfollows_of(Subject, After) ->
+%% Seqs of what may be changes of follows of the subject by anyone, newest first: `After < Seq'.
+-spec changes_of(binary(), non_neg_integer()) -> [pos_integer()].
+changes_of(Subject, After) ->
     {_, _, _, Subjects} = persistent_term:get(?MODULE),
-    {Bucket, Tag} = unfollow_bucket(Subject),
+    {Bucket, Tag} = change_bucket(Subject),
     Stop = max(After, halley_history_words:get(floor)),
     {Seqs, done, _} = walk(atomics:get(Subjects, Bucket), Tag, 1, Stop, ?ALL, ?ALL),
     lists:reverse(Seqs).
@@ -350,8 +356,12 @@ position(0, _) ->
 position(Where, What) ->
     Flags = (What bsr 8) band 16#FF,
     {ok, #{segment => Where bsr 32, offset => Where band 16#FFFFFFFF, sessions => What bsr 32,
-           kind => case Flags band ?UNFOLLOW of 0 -> event; _ -> unfollow end,
+           kind => kind(Flags),
            chosen => Flags band ?CHOSEN =/= 0, shard => What band 16#FF}}.
+
+kind(Flags) when Flags band ?UNFOLLOW =/= 0 -> unfollow;
+kind(Flags) when Flags band ?FOLLOW =/= 0 -> follow;
+kind(_) -> event.
 
 chunk(Number) ->
     case ets:lookup(?MODULE, Number) of
@@ -371,9 +381,9 @@ id_bucket(Id) ->
     Hash = erlang:phash2([id | Id], ?HASH),
     {(Hash bsr (32 - ?ID_BITS)) + 1, Hash band 16#FFFF}.
 
-unfollow_bucket(User) ->
-    Hash = erlang:phash2([unfollow | User], ?HASH),
-    {(Hash bsr (32 - ?UNFOLLOW_BITS)) + 1, Hash band 16#FFFF}.
+change_bucket(Id) ->
+    Hash = erlang:phash2([follows | Id], ?HASH),
+    {(Hash bsr (32 - ?CHANGE_BITS)) + 1, Hash band 16#FFFF}.
 
 %% --- the rest ------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@
 -module(halley_history_log).
 -behaviour(gen_server).
 
--export([start_link/0, append/3, mark/2, unfollowed/1, shard_started/1]).
+-export([start_link/0, append/3, mark/2, changed/2, shard_started/1]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 
 -include_lib("kernel/include/logger.hrl").
@@ -35,8 +35,8 @@
 -define(PROBE_MS, 1000).
 %% What an entry takes in the mailbox beyond its record.
 -define(ENTRY_BYTES, 256).
-%% Unfollows that are sent in one go.
--define(UNFOLLOWS, 500).
+%% Changes of follows that are sent in one go.
+-define(CHANGES, 500).
 -define(SETTLE_ROUNDS, 2).
 %% Words. Room for a group and its records: without it half of the collections find nothing.
 -define(HEAP, [{min_heap_size, 65536}, {min_bin_vheap_size, 524288}]).
@@ -74,18 +74,18 @@ send(Item, Bytes) ->
     ?MODULE ! {history, Item},
     ok.
 
-%% Waits for each portion before the next is sent, so that much to unfollow doesn't fill the queue.
--spec unfollowed([{binary(), binary()}]) ->
+%% Waits for each portion before the next is sent, so that many changes don't fill the queue.
+-spec changed(halley_history_group:change(), [{binary(), binary()}]) ->
     ok | {error, disk_full | history_failed | data_dir_moved}.
-unfollowed([]) ->
+changed(_, []) ->
     ok;
-unfollowed(Pairs) ->
-    {Portion, Rest} = lists:split(min(?UNFOLLOWS, length(Pairs)), Pairs),
+changed(Change, Pairs) ->
+    {Portion, Rest} = lists:split(min(?CHANGES, length(Pairs)), Pairs),
     Alias = erlang:monitor(process, ?MODULE, [{alias, reply_demonitor}]),
     Bytes = length(Portion) * 2 * ?ENTRY_BYTES,
-    ok = send({unfollowed, Portion, Bytes, Alias}, Bytes),
+    ok = send({changed, Change, Portion, Bytes, Alias}, Bytes),
     receive
-        {Alias, written} -> unfollowed(Rest);
+        {Alias, written} -> changed(Change, Rest);
         {Alias, {error, _} = Error} -> Error;
         {'DOWN', Alias, process, _, Reason} -> exit(Reason)
     end.
@@ -182,20 +182,23 @@ commit(All, State0) ->
     ok = halley_history_words:add(queue_bytes, -Queued),
     renew(Committed#state{crowd = Waiting}).
 
-%% Where no seq is reserved none is drawn for an unfollow. Who comes back with a cursor from before
-%% is told a gap instead.
+%% Where no seq is reserved none is drawn for a change of follows. For an unfollow, who comes back
+%% with a cursor from before is told a gap instead.
 drawable(Items, State = #state{refusing = false}) ->
     {Items, State};
 drawable(Items, State = #state{disk = Disk}) ->
     Counter = halley_history_words:get(counter),
-    {Unfollows, Others} = lists:partition(fun(Item) -> element(1, Item) =:= unfollowed end, Items),
-    Needed = lists:sum([length(Pairs) || {unfollowed, Pairs, _, _} <- Unfollows]),
+    {Changes, Others} = lists:partition(fun(Item) -> element(1, Item) =:= changed end, Items),
+    Needed = lists:sum([length(Pairs) || {changed, _, Pairs, _, _} <- Changes]),
     case Needed > halley_history_words:get(reserved) - Counter of
         true ->
             NowMs = erlang:system_time(millisecond),
-            Lost = halley_history_disk:lose({Counter, Counter, NowMs, NowMs}, Disk),
+            Lost = case lists:any(fun is_silent/1, Changes) of
+                true -> halley_history_disk:lose({Counter, Counter, NowMs, NowMs}, Disk);
+                false -> Disk
+            end,
             Why = case State#state.refusing of false -> disk_full; Refusing -> Refusing end,
-            lists:foreach(fun(Item) -> reply(Item, Why) end, Unfollows),
+            lists:foreach(fun(Item) -> reply(Item, Why) end, Changes),
             {Others, State#state{disk = Lost}};
         false ->
             {Items, State}
@@ -207,16 +210,21 @@ queued(Item) -> halley_history_group:bytes(Item).
 
 packed({append, _, Packed, _, _}) -> Packed;
 packed({mark, _, _}) -> [];
-packed({unfollowed, Pairs, _, _}) ->
+packed({changed, Change, Pairs, _, _}) ->
     Store = halley_history_words:get(store),
     At = erlang:system_time(millisecond),
-    [pack_unfollow(Store, At, Pair) || Pair <- Pairs].
+    [pack_change(Change, Store, At, Pair) || Pair <- Pairs].
 
-pack_unfollow(Store, At, {User, Subject} = Pair) ->
+pack_change(Change, Store, At, {User, Subject}) ->
     Seq = halley_history_words:draw(),
     Shard = halley_shards:of_subject(User),
-    {Record, Bytes} = halley_history_record:unfollow(Store, Shard, Seq, At, Pair),
-    #packed{kind = unfollow, shard = Shard, seq = Seq, at = At, id = Subject, subject = User,
+    {Kind, {Record, Bytes}} = case Change of
+        {follow, From} ->
+            {follow, halley_history_record:follow(Store, Shard, Seq, At, {User, Subject, From})};
+        unfollow ->
+            {unfollow, halley_history_record:unfollow(Store, Shard, Seq, At, {User, Subject})}
+    end,
+    #packed{kind = Kind, shard = Shard, seq = Seq, at = At, id = Subject, subject = User,
             bytes = Bytes, record = Record}.
 
 count([]) ->
@@ -235,9 +243,11 @@ raise({append, _, [], _, _}) -> ok;
 raise({append, Shard, Packed, _, _}) ->
     halley_history_words:written(Shard, (lists:last(Packed))#packed.seq);
 raise({mark, Shard, Seq}) -> halley_history_words:written(Shard, Seq);
-raise({unfollowed, _, _, _}) -> ok.
+raise({changed, _, _, _, _}) -> ok.
 
-answer(0, _, _, State) ->
+answer(0, Items, _, State) ->
+    %% Some wait only for it to be written.
+    lists:foreach(fun(Item) -> reply(Item, false) end, Items),
     State;
 answer(Waiting, Items, Packed, State = #state{disk = Disk}) ->
     HasCommitted = Packed =/= [] orelse halley_history_disk:is_dirty(Disk),
@@ -261,7 +271,7 @@ outcome(_, _) -> false.
 reply({append, _, _, _, {From, Answer}}, false) -> gen_server:reply(From, Answer);
 reply({append, _, _, _, {From, _}}, failed) -> gen_server:reply(From, {error, history_failed});
 reply({append, _, _, _, {From, _}}, Reason) -> gen_server:reply(From, {error, Reason});
-reply({unfollowed, _, _, Alias}, Outcome) ->
+reply({changed, _, _, _, Alias}, Outcome) ->
     _ = Alias ! {Alias, case Outcome of
                             false -> written;
                             failed -> {error, history_failed};
@@ -282,7 +292,7 @@ lose(Items, Packed, Disk) ->
     end.
 
 is_silent({append, _, [_ | _], _, none}) -> true;
-is_silent({unfollowed, _, _, _}) -> true;
+is_silent({changed, unfollow, _, _, _}) -> true;
 is_silent(_) -> false.
 
 %% Who is told of it finds it said wherever the health is asked, so that comes first.

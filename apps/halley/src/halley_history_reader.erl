@@ -18,7 +18,9 @@
     #{kind := event | unfollow, shard := halley_shards:index(), seq := halley_history:seq(),
       at := integer(), id := binary(), subject := binary(), sessions := non_neg_integer(),
       chosen := boolean(), json := binary(), data_offset := non_neg_integer(),
-      subject_offset := non_neg_integer(), subject_bytes := non_neg_integer()}.
+      subject_offset := non_neg_integer(), subject_bytes := non_neg_integer()}
+  | #{kind := follow, shard := halley_shards:index(), seq := halley_history:seq(), at := integer(),
+      from := halley_history:seq(), id := binary(), subject := binary()}.
 -record(reader, {files = [] :: [{halley_history_segment:number_(),
                                  halley_history_segment:descriptor()}],
                  block = {none, 0, <<>>} ::
@@ -66,7 +68,7 @@ verify({Body, Reader}, Kind, Seq) ->
         _ -> throw({failed, Reader})
     end.
 
-%% The body of this event if it is about this subject; `other' if it isn't, or is an unfollow.
+%% The body of this event if it is about this subject; `other' if it isn't, or is no event.
 -spec event(halley_history:seq(), binary(), reader()) ->
     {ok, AtMs :: integer(), Body :: binary(), reader()} | {other | expired | damaged, reader()}.
 event(Seq, Subject, Reader) ->
@@ -92,7 +94,7 @@ event(Seq, Subject, Reader) ->
     {ok, halley_shards:index(), binary(), reader()} | {other | expired | damaged, reader()}.
 subject(Seq, Reader) ->
     case Seq > halley_history_words:get(floor) andalso halley_history_index:lookup(Seq) of
-        {ok, #{kind := unfollow}} ->
+        {ok, #{kind := Kind}} when Kind =/= event ->
             {other, Reader};
         {ok, #{segment := Segment, offset := Offset, shard := Shard}} ->
             try beginning(Seq, Segment, Offset, halley_history_record:head_bytes(), Reader) of

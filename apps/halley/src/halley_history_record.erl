@@ -3,8 +3,10 @@
 %%   magic:32 length:32 crc:32 body                              length is that of the body
 %%   body: kind:8 shard:8 flags:8 seq:64 at:64 sessions:32 data_offset:32 subject_offset:16
 %%         subject_bytes:16 id:str8 subject:str8 json
+%%         and of a follow: kind:8 shard:8 flags:8 seq:64 at:64 from:64 id:str8 subject:str8
 %%
 %%   event     what was published
+%%   follow    subject is the user, id the subject that it follows now; not up to the seq `from'
 %%   unfollow  subject is the user, id the subject that it follows no more; no json
 %%   lost      events from seq `from' (at `from_at') to `seq' (at `at') could not be written
 %%   place     every record before this one has at most this seq
@@ -17,7 +19,7 @@
 %% length is believed before it is compared with what is there and with ?BODY_BYTES_MAX.
 -module(halley_history_record).
 
--export([event/3, unfollow/5, lost/2, lost/3, place/3]).
+-export([event/3, follow/5, unfollow/5, lost/2, lost/3, place/3]).
 -export([decode/2, body/1, about/3, subject/2, item/1, resync/2, head_bytes/0, bytes_max/0]).
 -export_type([record/0]).
 
@@ -27,6 +29,8 @@
       at := integer(), id := binary(), subject := binary(), sessions := non_neg_integer(),
       chosen := boolean(), json := binary(), data_offset := non_neg_integer(),
       subject_offset := non_neg_integer(), subject_bytes := non_neg_integer()}
+  | #{kind := follow, shard := halley_shards:index(), seq := non_neg_integer(), at := integer(),
+      from := non_neg_integer(), id := binary(), subject := binary()}
   | #{kind := lost, seq := non_neg_integer(), at := integer(), from := non_neg_integer(),
       from_at := integer()}
   | #{kind := place, seq := non_neg_integer(), at := integer()}.
@@ -41,6 +45,7 @@
 -define(UNFOLLOW, 2).
 -define(LOST, 3).
 -define(PLACE, 4).
+-define(FOLLOW, 5).
 -define(CHOSEN, 1).
 
 -spec event(store(), halley_shards:index(), halley_history:entry()) ->
@@ -58,6 +63,14 @@ event(Store, Shard, #{id := Id, subject := Subject, seq := Seq, at := At, wire :
                {binary(), binary()}) -> {iodata(), pos_integer()}.
 unfollow(Store, Shard, Seq, At, {User, Subject}) ->
     Body = <<?UNFOLLOW, Shard, 0, Seq:64, At:64, 0:32, 0:32, 0:16, 0:16,
+             (byte_size(Subject)), Subject/binary, (byte_size(User)), User/binary>>,
+    pack(Store, Body, <<>>).
+
+-spec follow(store(), halley_shards:index(), non_neg_integer(), integer(),
+             {User :: binary(), Subject :: binary(), From :: non_neg_integer()}) ->
+    {iodata(), pos_integer()}.
+follow(Store, Shard, Seq, At, {User, Subject, From}) ->
+    Body = <<?FOLLOW, Shard, 0, Seq:64, At:64, From:64,
              (byte_size(Subject)), Subject/binary, (byte_size(User)), User/binary>>,
     pack(Store, Body, <<>>).
 
@@ -123,6 +136,10 @@ body(<<?UNFOLLOW, Shard, _, Seq:64, At:64/signed, Sessions:32, DataOffset:32, Su
            sessions => Sessions, chosen => false, json => Json,
            data_offset => DataOffset, subject_offset => SubjectOffset,
            subject_bytes => SubjectBytes}};
+body(<<?FOLLOW, Shard, _, Seq:64, At:64/signed, From:64, IdBytes, Id:IdBytes/binary, Bytes,
+       Subject:Bytes/binary>>) ->
+    {ok, #{kind => follow, shard => Shard, seq => Seq, at => At, from => From, id => Id,
+           subject => Subject}};
 body(<<?LOST, _, _, Seq:64, At:64/signed, From:64, FromAt:64/signed>>) ->
     {ok, #{kind => lost, seq => Seq, at => At, from => From, from_at => FromAt}};
 body(<<?PLACE, _, _, Seq:64, At:64/signed>>) ->
@@ -131,7 +148,7 @@ body(_) ->
     damaged.
 
 %% Whether this is the body of the event with this seq and subject, and when it was published;
-%% `other': it is about another subject, or an unfollow. Nothing is copied.
+%% `other': it is about another subject, or a change of follows. Nothing is copied.
 -spec about(Subject :: binary(), Seq :: non_neg_integer(), Body :: binary()) ->
     {ok, AtMs :: integer()} | other | damaged.
 about(Subject, Seq, <<?EVENT, _:16, Seq:64, At:64/signed, _:96, IdBytes, _:IdBytes/binary, Bytes,
@@ -140,7 +157,7 @@ about(Subject, Seq, <<?EVENT, _:16, Seq:64, At:64/signed, _:96, IdBytes, _:IdByt
         Subject -> {ok, At};
         _ -> other
     end;
-about(_, Seq, <<?UNFOLLOW, _:16, Seq:64, _/binary>>) ->
+about(_, Seq, <<Kind, _:16, Seq:64, _/binary>>) when Kind =:= ?UNFOLLOW; Kind =:= ?FOLLOW ->
     other;
 about(_, _, _) ->
     damaged.

@@ -158,10 +158,10 @@ met({record, Offset, #{kind := event} = Record}, Found = #found{segment = #{numb
             count(Seq, At, Found);
         false -> damage(Found)
     end;
-met({record, Offset, #{kind := unfollow} = Record},
-    Found = #found{segment = #{number := Number}}) ->
+met({record, Offset, #{kind := Kind} = Record}, Found = #found{segment = #{number := Number}})
+  when Kind =:= follow; Kind =:= unfollow ->
     #{shard := Shard, seq := Seq, subject := User, id := Subject, at := At} = Record,
-    ok = halley_history_index:unfollow(Shard, {Seq, User, Subject}, Number, Offset),
+    ok = halley_history_index:change(Kind, Shard, {Seq, User, Subject}, Number, Offset),
     count(Seq, At, Found);
 met({record, _, #{kind := place, seq := Seq}}, Found) ->
     close(Seq, Found);

@@ -7,7 +7,8 @@
 %%
 %% It works in passes. A pass gathers the oldest few thousand of the seqs that may be the user's
 %% (`halley_replay_gather'); they are read as the batches need them. The follows are read anew in
-%% each pass, so a subject that is followed while the replay runs is in it from there on.
+%% each pass, so a subject that is followed while the replay runs is in it from there on. A follow
+%% counts from when it was made, whatever the cursor says.
 %%
 %% What one call does is bounded as well, gathering and reading: `yield' says that it has nothing to
 %% give yet and wants to be asked again, behind others. So all of it takes time in proportion to
@@ -278,8 +279,12 @@ gather(#replay{pass = {gathering, PassUpTo, Gather}} = Replay, UpTo,
                           Replay),
             Gathered = Replay#replay{unfollowed = halley_replay_gather:unfollowed(Later),
                                      gathered = case IsLacking of true -> none; _ -> Found end},
-            fill(start_pass(Candidates, Bound, PassUpTo, IsLacking, Gathered), UpTo,
-                 Batch#batch{reader = Next})
+            Pass = start_pass(Candidates, Bound, PassUpTo, IsLacking, Gathered),
+            case Candidates =:= [] andalso Bound < halley_vector:largest(PassUpTo) of
+                %% Much was found and none of it is the user's: a pass of its own is enough.
+                true -> {more, Pass, Batch#batch{reader = Next}};
+                false -> fill(Pass, UpTo, Batch#batch{reader = Next})
+            end
     end.
 
 found(unknown, _, _, _, _, _) ->

@@ -12,21 +12,25 @@
 %% which way is the shorter one; both find the same. An event whose subject can't be read sends the
 %% pass back to the chains, where an index that is in memory says whether it concerns the user.
 %%
+%% A follow counts from when it was made: where the history knows of follows above the oldest
+%% candidate, `halley_replay_since' leaves out what is not the user's.
+%%
 %% It works in slices: `work/2' does a millisecond or two of it and is asked again, so that others
 %% have their turns (`halley_edge_replays').
 %%
 %% Invariants: the follows, or which of the subjects in between are followed, are read before the
-%% unfollows. An unfollow is in the history before it
-%% takes effect, so a subject that is missing among the first is found among the second. When it is
-%% done, everything up to `bound' is among the candidates, unless retention has taken it meanwhile:
+%% unfollows. An unfollow is in the history before it takes effect, so a subject that is missing
+%% among the first is found among the second; and so is a follow, so the follows that are read have
+%% their records. When it is done, everything up to `bound' that is the user's is among the
+%% candidates, unless retention has taken it meanwhile:
 %% who asks looks at the floor behind it.
 %%
 %% What it holds is bounded: one and a half windows of candidates, at most 24,576, and
 %% ?UNFOLLOWED_MAX subjects. That is under 16 MB if every id is as long as an id may be, and under
 %% one where few subjects are followed.
 %%
-%% An unfollow that can't be read may have been of any subject: `is_lacking/1' says that there was
-%% one.
+%% A change of follows that can't be read may have been an unfollow, of any subject: `is_lacking/1'
+%% says that there was one.
 %%
 %% Not here: damaged ranges, and reading the events.
 -module(halley_replay_gather).
@@ -60,7 +64,9 @@
 -type candidate() :: {seq(), halley_id:id()}.
 %% Subjects with the seq of their last unfollow, up to which their events are the user's; all
 %% unfollows up to `known' are in it. Who has followed the subject again may have it here as well.
--record(unfollowed, {subjects = #{} :: #{halley_id:id() => seq()}, known = 0 :: seq()}).
+%% Up to `since' there are events that a follow may not count for.
+-record(unfollowed, {subjects = #{} :: #{halley_id:id() => seq()}, known = 0 :: seq(),
+                     since = 0 :: seq()}).
 -opaque unfollowed() :: #unfollowed{}.
 %% All that a user follows, packed in pages, which are those of the table while nothing changes.
 -opaque follows() :: [binary()] | unknown.
@@ -79,10 +85,11 @@
     %% Where more comes from: follows beyond this number, or events above this seq; then unfollows
     %% from this one down.
     source :: {follows, After :: halley_id:user_number()} | {events, After :: seq()}
-            | {unfollows, newest | seq()} | remembered | none,
+            | {unfollows, newest | seq()} | remembered | none
+            | {since, halley_replay_since:filter()},
     unfollowed :: unfollowed(),
     newest = 0 :: seq(),                              % of the unfollows that were read
-    lacking = false :: boolean(),                     % one of them is damaged
+    lacking = false :: boolean(),                     % a change is damaged
     found = [] :: [candidate()],
     count = 0 :: non_neg_integer()}).
 -opaque gather() :: #gather{}.
@@ -188,8 +195,26 @@ work(#gather{source = {unfollows, From}} = Gather, Reader, Left) ->
 work(#gather{source = remembered, unfollowed = #unfollowed{subjects = Subjects}} = Gather, Reader,
      Left) ->
     work(Gather#gather{todo = maps:to_list(Subjects), source = none}, Reader, Left);
-work(#gather{source = none, found = Found, bound = Bound} = Gather, Reader, _) ->
-    {done, lists:usort(Found), Bound, Gather#gather{found = [], todo = []}, Reader}.
+work(#gather{source = none, found = Found, user = User,
+             unfollowed = #unfollowed{since = Since}} = Gather, Reader, Left) ->
+    case lists:usort(Found) of
+        [{Lowest, _} | _] = Candidates when Lowest =< Since ->
+            Filter = halley_replay_since:new(User, Candidates),
+            work(Gather#gather{source = {since, Filter}, found = []}, Reader, Left);
+        Candidates ->
+            done(Candidates, Gather, Reader)
+    end;
+work(#gather{source = {since, Filter}} = Gather, Reader, Left) ->
+    case halley_replay_since:work(Filter, ?UNFOLLOW_LOOKS, Reader) of
+        {more, Later, Reads, Next} ->
+            work(Gather#gather{source = {since, Later}}, Next,
+                 Left - ?UNFOLLOW_LOOKS - ?UNFOLLOW_COST * Reads);
+        {done, Candidates, IsLacking, Next} ->
+            done(Candidates, Gather#gather{lacking = IsLacking orelse Gather#gather.lacking}, Next)
+    end.
+
+done(Candidates, #gather{bound = Bound} = Gather, Reader) ->
+    {done, Candidates, Bound, Gather#gather{found = [], todo = [], source = none}, Reader}.
 
 %% The user's number is looked up for each page: it may be another's by the next one, if the user
 %% unfollowed everything and left meanwhile.
@@ -285,7 +310,7 @@ cut(Sorted, Gather) ->
 %% Those that no pass has read yet, newest first, so the first one of a subject is its last.
 unfollows(From, #gather{user = User, vector = Vector, unfollowed = Unfollowed} = Gather, Reader) ->
     After = max(Unfollowed#unfollowed.known, halley_vector:smallest(Vector)),
-    {Seqs, Next} = halley_history:unfollows(User, From, After, ?UNFOLLOW_LOOKS),
+    {Seqs, Next} = halley_history:changes(User, From, After, ?UNFOLLOW_LOOKS),
     {Read, Later} = lists:foldl(fun unfollow/2, {Gather, Reader}, Seqs),
     Newest = case {Gather#gather.newest, Seqs} of
         {0, [Seq | _]} -> Seq;
@@ -307,6 +332,9 @@ unfollow(Seq, {#gather{user = User} = Gather, Reader}) ->
     case halley_history_reader:read(Seq, Reader) of
         {ok, #{kind := unfollow, subject := User, id := Subject}, Next} ->
             {unfollowed(Subject, Seq, Gather), Next};
+        {ok, #{kind := follow, subject := User, from := From}, Next} ->
+            #gather{unfollowed = #unfollowed{since = Since} = Unfollowed} = Gather,
+            {Gather#gather{unfollowed = Unfollowed#unfollowed{since = max(From, Since)}}, Next};
         {damaged, Next} ->
             {Gather#gather{lacking = true}, Next};
         {_, Next} ->

@@ -1,7 +1,7 @@
 %% Why has a user got an event, or not? What the brain knows of it.
 %%
 %% From the history: the event itself, and whether the user followed its subject (now, or when it
-%% was published as far as the unfollows since then say; who followed only later counts as well).
+%% was published as far as the changes since then say).
 %% From the directory and the links: the user's sessions and whether the event has passed to their
 %% links. From `halley_closings': sessions that ended since. What waits in a connection's outbox
 %% only its worker knows: whoever asks joins that (INSPECT), and finds the words.
@@ -28,9 +28,9 @@ trace(EventId, User) ->
     Reader = halley_history_reader:new(),
     case find(EventId, Reader) of
         {ok, Record, Next} ->
-            {Unfollowed, Last} = unfollowed_at(Record, User, Next),
+            {Change, Last} = change(Record, User, Next),
             ok = halley_history_reader:close(Last),
-            {ok, trace(Record, User, Unfollowed, halley_ids:lookup(User))};
+            {ok, trace(Record, User, Change, halley_ids:lookup(User))};
         {not_found, Next} ->
             ok = halley_history_reader:close(Next),
             {error, not_found}
@@ -48,27 +48,33 @@ find(EventId, Reader) ->
             {not_found, Reader}
     end.
 
-trace(#{subject := Subject, at := At, seq := Seq, shard := Shard} = Record, User, Unfollowed,
+trace(#{subject := Subject, at := At, seq := Seq, shard := Shard} = Record, User, Change,
       Number) ->
     #{event => maps:with([id, subject, at, seq, shard, sessions], Record),
-      followed => User =:= Subject orelse Unfollowed =/= none orelse follows(Number, Subject),
-      unfollowed_at => Unfollowed,
+      followed => User =:= Subject orelse followed(Change, Seq, Number, Subject),
+      unfollowed_at => case Change of {unfollowed, UnfollowedAt} -> UnfollowedAt; _ -> none end,
       sessions => [#{session => Session, passed => passed(Session, Shard, Seq)}
                    || N <- [Number], N =/= undefined, Session <- halley_directory:sessions(N)],
       ended => [Closing || N <- [Number], N =/= undefined,
                            #{at := ClosedAt} = Closing <- halley_closings:of_user(N),
                            ClosedAt >= At]}.
 
-%% The first unfollow behind the event.
-unfollowed_at(#{subject := Subject, seq := Seq}, User, Reader) ->
-    lists:foldl(fun(Unfollow, {At, R}) ->
-                    case halley_history_reader:read(Unfollow, R) of
-                        {ok, #{kind := unfollow, subject := User, id := Subject, at := Earlier},
-                         Next} -> {Earlier, Next};
-                        {ok, _, Next} -> {At, Next};
-                        {_, Next} -> {At, Next}
+%% The first change behind the event.
+change(#{subject := Subject, seq := Seq}, User, Reader) ->
+    lists:foldl(fun(Change, {Later, R}) ->
+                    case halley_history_reader:read(Change, R) of
+                        {ok, #{kind := unfollow, subject := User, id := Subject, at := At},
+                         Next} -> {{unfollowed, At}, Next};
+                        {ok, #{kind := follow, subject := User, id := Subject, from := From},
+                         Next} -> {{followed, From}, Next};
+                        {ok, _, Next} -> {Later, Next};
+                        {_, Next} -> {Later, Next}
                     end
-                end, {none, Reader}, halley_history:unfollows(User, Seq)).
+                end, {none, Reader}, halley_history:changes(User, Seq)).
+
+followed({unfollowed, _}, _, _, _) -> true;
+followed({followed, From}, Seq, _, _) when Seq =< From -> false;
+followed(_, _, Number, Subject) -> follows(Number, Subject).
 
 follows(undefined, _) ->
     false;

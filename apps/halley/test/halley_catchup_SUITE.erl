@@ -13,8 +13,8 @@ suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [missed_events, missed_nothing, batches_are_bounded, unfollowed_since,
-     unfollowed_and_followed_again, unfollowed_between_batches, number_given_to_another,
-     mass_unfollow,
+     unfollowed_and_followed_again, followed_since, unfollowed_between_batches,
+     number_given_to_another, mass_unfollow,
      event_with_many_connections, too_old, damaged, damaged_unfollow, damaged_range,
      hole_in_the_seqs_is_crossed].
 
@@ -109,7 +109,27 @@ unfollowed_and_followed_again(_) ->
                                                                   bytes_max => 100000})])
      || Max <- [1, 100]].
 
-%% What was read of the unfollows is kept from batch to batch; those that come in between count.
+%% A follow counts from when it was made, here as well.
+followed_since(_) ->
+    ok = follow_all(<<"cid">>, [<<"bob">>]),
+    ok = follow_all(<<"dan">>, [<<"bob">>]),
+    {_, Slot, _} = link_with([{number(<<"ann">>), 1}, {number(<<"ann">>), 2},
+                              {number(<<"cid">>), 3}, {number(<<"dan">>), 4},
+                              {number(<<"bob">>), 5}]),
+    From = halley_history:heads(),
+    publish(<<"bob">>, 1),
+    ok = halley:follow(<<"ann">>, <<"bob">>),
+    ok = halley:unfollow(<<"dan">>, <<"bob">>),
+    publish(<<"bob">>, 2),
+    ok = halley:follow(<<"dan">>, <<"bob">>),
+    publish(<<"bob">>, 3),
+    [?assertEqual([{1, [3, 4, 5]}, {2, [1, 2, 3, 5]}, {3, [1, 2, 3, 4, 5]}],
+                  [{halley_event:data(E), Conns}
+                   || {E, Conns} <- caught_up(Slot, From, #{events_max => Max,
+                                                            bytes_max => 100000})])
+     || Max <- [1, 2, 100]].
+
+%% What was read of the changes is kept from batch to batch; those that come in between count.
 unfollowed_between_batches(_) ->
     ok = follow_all(<<"ann">>, [<<"bob">>]),
     ok = follow_all(<<"cid">>, [<<"bob">>]),
@@ -145,8 +165,9 @@ number_given_to_another(_) ->
         halley_catchup:next(Slot, From, UpTo, Limits, halley_catchup_former:new(),
                             halley_history_reader:new()),
     [ok = halley_ids_sweep:round() || _ <- [1, 2]],
+    %% It was written, so it waits for two checkpoints.
     [ok = halley_follows_owner:checkpoint() || _ <- [1, 2]],
-    _ = sys:get_state(halley_ids),
+    wait(fun() -> halley_ids:waiting() =:= 0 end),
     ?assertEqual(Cid, number(<<"stranger">>)),
     ok = halley_directory:open(Cid, {link, Slot, 2}, infinity),
     ?assertEqual([[1], [1]],
@@ -210,7 +231,7 @@ damaged_unfollow(_) ->
     From = halley_history:heads(),
     publish_all([{<<"bob">>, N} || N <- lists:seq(1, 3)]),
     ok = halley:unfollow(<<"ann">>, <<"bob">>),
-    [Unfollow] = halley_history:unfollows_of(<<"bob">>, 0),
+    [Unfollow] = halley_history:changes_of(<<"bob">>, 0),
     ok = damage(Unfollow),
     ?assertMatch([#{from := 0, reason := damaged}],
                  [Gap || #{to := _} = Gap <- caught_up(Slot, From)]).

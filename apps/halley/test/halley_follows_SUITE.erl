@@ -8,7 +8,7 @@
 -export([answers_count_exactly/1, errors_keep_their_place/1, self_follow_is_implicit/1,
          lists_in_pages/1, fold_sees_what_is_listed/1, long_list_is_cut_in_slices/1,
          concurrent_follow_unfollow_exact/1, reader_during_split/1, queue_full/1,
-         unfollow_needs_its_record/1,
+         unfollow_needs_its_record/1, follow_needs_its_record/1,
          kill_owner_during_commit/1, killed_in_a_split/1, kill_owner_during_checkpoint/1,
          restart_keeps_follows/1, journal_is_cut/1, brain_killed_after_reply/1, random_lives/1]).
 
@@ -26,6 +26,7 @@ all() ->
     [answers_count_exactly, errors_keep_their_place, self_follow_is_implicit, lists_in_pages,
      fold_sees_what_is_listed, long_list_is_cut_in_slices, concurrent_follow_unfollow_exact,
      reader_during_split, queue_full, unfollow_needs_its_record,
+     follow_needs_its_record,
      kill_owner_during_commit, killed_in_a_split,
      kill_owner_during_checkpoint, restart_keeps_follows, journal_is_cut,
      brain_killed_after_reply, random_lives].
@@ -179,6 +180,17 @@ unfollow_needs_its_record(_) ->
     ?assertEqual([Pair], agree()),
     ok = meck:expect(halley_history, unfollowed, 1, ok),
     ?assertMatch({ok, #{removed := 1}}, halley_follows:unfollow([Pair])),
+    ?assertEqual([], agree()).
+
+%% Without it, who comes back with an older cursor would get what was published before the follow.
+follow_needs_its_record(_) ->
+    ets:whereis(halley_metrics_edge) =:= undefined andalso halley_metrics:new(),
+    ok = meck:expect(halley_history, has_events, 1, true),
+    ok = meck:expect(halley_history, followed, fun([{<<"a">>, <<"b">>}], 0) ->
+        {error, history_failed}
+    end),
+    ?assertEqual({error, {store_failed, history_failed}},
+                 halley_follows:follow([{<<"a">>, <<"b">>}])),
     ?assertEqual([], agree()).
 
 owner_has_waiting(N) ->

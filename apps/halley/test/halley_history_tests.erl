@@ -19,7 +19,6 @@ cases() ->
      {"a long chain is read from its old end, in stretches", [], fun stretches/0},
      {"a block is kept when it is asked for again", [], fun cached_when_asked_again/0},
      {"shards don't meet in a bucket", [], fun shards_apart/0},
-     {"an unfollow is in its user's chain", [], fun unfollow/0},
      {"a chosen id is claimed once and then known", [], fun claims/0},
      {"what a shard that died had claimed and drawn", [], fun shard_started/0},
      {"a thousand publishers share a few syncs", [], fun group_commit/0},
@@ -126,20 +125,6 @@ shards_apart() ->
     ok = ?H:wait_written(),
     ?assertEqual([], [Seq || #{seq := Seq, subject := Subject} <- Entries,
                              not lists:member(Seq, ?H:chain(Subject, Seq - 1, 9000))]).
-
-unfollow() ->
-    {ok, Before} = ?H:publish(<<"s">>, <<"1">>),
-    ok = halley_history:unfollowed([{<<"u">>, <<"s">>}, {<<"u">>, <<"t">>}]),
-    {ok, Behind} = ?H:publish(<<"s">>, <<"2">>),
-    [Second, First] = halley_history:unfollows(<<"u">>, 0),
-    ?assertEqual([], ?H:chain(<<"u">>, 0, Behind)),
-    ?assert(Before < First andalso First < Second andalso Second < Behind),
-    ?assertEqual([Second, First], halley_history:unfollows(<<"u">>, Before)),
-    {ok, Record, _} = halley_history_reader:read(First, halley_history_reader:new()),
-    ?assertMatch(#{kind := unfollow, subject := <<"u">>, id := <<"s">>}, Record),
-    ?H:restart(),
-    ?assertEqual([Second, First], halley_history:unfollows(<<"u">>, 0)),
-    ?assertEqual([], halley_history:unfollows(<<"u">>, Second)).
 
 claims() ->
     Chosen = #{id => <<"order-1">>, chosen => true, sessions => 5},

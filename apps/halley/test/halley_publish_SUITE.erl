@@ -250,10 +250,10 @@ unfollow_of_quiet_subject_is_not_recorded(_) ->
     wait(fun() -> [1] =:= lists:usort(tuple_to_list(halley_history:written())) end),
     {ok, #{removed := 2}} = halley:unfollow([{U, S} || U <- [<<"ann">>, <<"bob">>],
                                                        S <- [<<"quiet">>, <<"loud">>]]),
-    [Seq] = halley_history:unfollows(<<"ann">>, 0),
-    ?assertEqual([Seq], halley_history:unfollows_of(<<"loud">>, 0)),
-    ?assertEqual([], halley_history:unfollows_of(<<"quiet">>, 0)),
-    ?assertEqual([], halley_history:unfollows(<<"bob">>, 0)).
+    [Seq] = halley_history:changes(<<"ann">>, 0),
+    ?assertEqual([Seq], halley_history:changes_of(<<"loud">>, 0)),
+    ?assertEqual([], halley_history:changes_of(<<"quiet">>, 0)),
+    ?assertEqual([], halley_history:changes(<<"bob">>, 0)).
 
 %% They die between counting their events and sending them; nor does a count stay that was too low.
 publishers_that_die_leave_nothing_counted(_) ->

@@ -290,7 +290,7 @@ damaged_unfollow(_) ->
     publish_all([{<<"ann">>, 3}]),
     ok = halley_history:await(halley_history:heads(), 5000),
     ?assertEqual([1, 2, 3], lists:sort([halley_event:data(E) || E <- replay(<<"ann">>, Start)])),
-    [Unfollow] = halley_history:unfollows_of(<<"bob">>, 0),
+    [Unfollow] = halley_history:changes_of(<<"bob">>, 0),
     ok = damage(Unfollow),
     [Gap | Events] = replay(<<"ann">>, Start),
     ?assertMatch(#{from := 998000, reason := damaged, cursor := Start}, Gap),

@@ -34,6 +34,9 @@ no_history() ->
     ok = meck:expect(halley_history, heads, 0, {}),
     ok = meck:expect(halley_history, await, 2, ok),
     ok = meck:expect(halley_history, has_events, 1, false),
+    ok = meck:expect(halley_history, drawn, 0, 0),
+    ok = meck:expect(halley_history, is_empty, 0, false),
+    ok = meck:expect(halley_history, followed, 2, ok),
     ok = meck:expect(halley_history, unfollowed, 1, ok).
 
 %% For init_per_testcase, whose process ends before the case: the supervisor is not linked.

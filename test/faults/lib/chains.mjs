@@ -59,6 +59,17 @@ export function followed(history, user, event, until = event.acked ?? Infinity) 
   return last.op === 'follow' ? 'yes' : 'no';
 }
 
+/** A follow counts from when it was made, whatever the cursor. A record in the log says so, written
+ *  but not synced: it can be the one that was damaged or cut off, or that the power took. */
+function lostItsFollow({ follows, faults, cuts }, user, event, entry) {
+  const later = (follows.get(user)?.get(event.subject) ?? [])
+    .filter(({ op, begun }) => op === 'follow' && begun > event.acked);
+  return later.some(({ begun, acked }) =>
+    faults.some((fault) => (fault.power || fault.damages || fault.away)
+      && (fault.ended ?? Infinity) > begun && fault.begun < entry.t)
+    || cuts.some(({ t, from }) => t > begun && (acked === null || acked > from)));
+}
+
 const duringFault = (history, entry, effect) => history.faults.some((fault) =>
   fault[effect] && fault.begun < entry.t
     && (fault.ended === null || entry.ms <= fault.endedMs + CLOSE_GRACE_MS));
@@ -133,7 +144,9 @@ class Reader {
       chain.keep(entry, undefined);
       return;
     }
-    if (followed(this.history, this.user, event, entry.t) === 'no') {
+    const until = event.acked ?? entry.t;
+    if (followed(this.history, this.user, event, until) === 'no'
+        && !lostItsFollow(this.history, this.user, event, entry)) {
       this.#violation('uninvited', entry, 'an event about a subject that was not followed', about);
     }
     if (event.acked !== null && event.acked < chain.connect.t) {
