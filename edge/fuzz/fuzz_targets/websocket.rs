@@ -1,11 +1,18 @@
-//! WebSocket frames of both sides: no panic, no dependence on the cuts, limits kept, the same
-//! events and failures as the second reader finds, and what is written is read again.
+//! WebSocket frames of both sides, where compression was agreed on and where not: no panic, no
+//! dependence on the cuts, limits kept, the same events and failures as the second reader finds,
+//! which inflates by itself, and what is written is read again, compressed or not.
 
 #![no_main]
 
+use std::cell::RefCell;
+
 use halley_fuzz::connection::into_owned;
-use halley_fuzz::second::frames::{self, frames};
-use halley_wire::websocket::{Decoder, Event, Failure, Rules, Sender, client, close_code, encode};
+use halley_fuzz::second::frames::{self, frames_with};
+use halley_fuzz::second::inflate::inflate;
+use halley_wire::websocket::extension::Agreement;
+use halley_wire::websocket::{
+    Decoder, Deflater, Event, Failure, Inflater, Rules, Sender, client, close_code, encode,
+};
 use libfuzzer_sys::fuzz_target;
 
 const MESSAGE_BYTES_MAX: usize = 300;
@@ -17,8 +24,9 @@ fuzz_target!(|data: &[u8]| {
     // Most inputs as a server reads them.
     let sender = if data.len() % 4 == 0 { Sender::Server } else { Sender::Client };
     let rules = Rules { sender, message_bytes_max: MESSAGE_BYTES_MAX };
-    let whole = decode(input, &[input.len()], &rules);
-    assert_eq!(decode(input, &cuts, &rules), whole);
+    let deflate = data.len() % 3 != 0;
+    let whole = decode(input, &[input.len()], &rules, deflate);
+    assert_eq!(decode(input, &cuts, &rules, deflate), whole);
     for event in &whole.0 {
         match event {
             Event::Text(text) => assert!(text.len() <= MESSAGE_BYTES_MAX),
@@ -27,12 +35,13 @@ fuzz_target!(|data: &[u8]| {
             Event::Close(code) => assert!(code.is_none_or(close_code::may_travel)),
         }
     }
-    second_reader_agrees(&whole, input, sender);
+    second_reader_agrees(&whole, input, sender, deflate);
+    compressed_and_read(input);
     written_and_read(&whole.0, &cuts);
 });
 
-fn second_reader_agrees((events, end): &Read, input: &[u8], sender: Sender) {
-    let second = frames(input, sender == Sender::Client, MESSAGE_BYTES_MAX);
+fn second_reader_agrees((events, end): &Read, input: &[u8], sender: Sender, deflate: bool) {
+    let second = frames_with(input, sender == Sender::Client, MESSAGE_BYTES_MAX, deflate);
     let seen: Vec<_> = events.iter().map(seen).collect();
     // The reason of a close is read, checked and forgotten.
     let known: Vec<_> = second.events.iter().map(without_reason).collect();
@@ -91,7 +100,7 @@ fn written_and_read(events: &[Event<'static>], cuts: &[usize]) {
         let rules = Rules { sender, message_bytes_max: MESSAGE_BYTES_MAX };
         let mut places: Vec<usize> = cuts.iter().map(|&cut| cut.min(out.len())).collect();
         places.push(out.len());
-        let (mut read, end) = decode(&out, &places, &rules);
+        let (mut read, end) = decode(&out, &places, &rules, false);
         if let (Sender::Client, Some(Event::Close(code))) = (sender, read.last_mut()) {
             let sent = matches!(events.last(), Some(Event::Close(Some(_))));
             *code = code.filter(|_| sent);
@@ -100,13 +109,43 @@ fn written_and_read(events: &[Event<'static>], cuts: &[usize]) {
     }
 }
 
-fn decode(input: &[u8], cuts: &[usize], rules: &Rules) -> Read {
+thread_local! {
+    /// One of each for all inputs, as a worker has: whatever came before must change nothing.
+    static WORKERS: RefCell<(Deflater, Inflater)> = RefCell::default();
+}
+
+/// The input as the payload of a message: as it is, it is data that both inflate or neither does;
+/// and what is made of it by compressing is read by the second reader.
+fn compressed_and_read(input: &[u8]) {
+    WORKERS.with_borrow_mut(|(deflater, inflater)| {
+        for most in [MESSAGE_BYTES_MAX, 20_000] {
+            let first = inflater.inflate(input, most);
+            assert_eq!(first.map_err(|failure| failure.code), inflate(input, most));
+        }
+        for times in [1, 2] {
+            compressed_once(&input.repeat(times), deflater);
+        }
+    });
+}
+
+fn compressed_once(message: &[u8], deflater: &mut Deflater) {
+    let (mut plain, mut out) = (Vec::new(), Vec::new());
+    encode::binary(&mut plain, message);
+    if encode::compressed(&mut out, &plain, Agreement::Usual, deflater) {
+        assert!(out.len() < plain.len());
+        let read = frames_with(&out, false, plain.len(), true);
+        assert_eq!(read.events[0].payload, encode::payload(&plain));
+    }
+}
+
+fn decode(input: &[u8], cuts: &[usize], rules: &Rules, deflate: bool) -> Read {
+    let mut inflater = deflate.then(Inflater::new);
     let mut input = input.to_vec();
     let mut decoder = Decoder::new();
     let (mut events, mut at) = (Vec::new(), 0);
     for &end in cuts {
         while at < end {
-            let decoded = match decoder.decode(&mut input[at..end], rules) {
+            let decoded = match decoder.decode_with(&mut input[at..end], rules, inflater.as_mut()) {
                 Ok(decoded) => decoded,
                 Err(failure) => return (events, Err(failure)),
             };

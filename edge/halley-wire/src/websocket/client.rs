@@ -56,7 +56,7 @@ pub fn close(out: &mut Vec<u8>, code: u16, key: [u8; 4]) {
 
 fn message(out: &mut Vec<u8>, opcode: Opcode, payload: &[u8], key: [u8; 4]) {
     out.reserve(HEADER_BYTES_MAX + payload.len());
-    write_header(out, opcode, payload.len(), Some(key));
+    write_header(out, opcode as u8, payload.len(), Some(key));
     let start = out.len();
     out.extend_from_slice(payload);
     mask(out.get_mut(start..).unwrap_or_default(), key, 0);

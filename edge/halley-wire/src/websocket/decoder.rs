@@ -3,10 +3,13 @@
 //! Between frames of an idle connection it is one empty pointer. A frame that lies whole in the
 //! input, which is nearly every one, is unmasked where it lies and handed out as a borrow; only
 //! what is cut by a read or fragmented by its sender is gathered in memory, as it arrives and not
-//! as it is announced, and never beyond the message limit.
+//! as it is announced, and never beyond the message limit. A compressed message is gathered as it
+//! travels and inflated when it is whole, within the same limit, by an inflater that is the
+//! caller's: nothing of it is kept afterwards.
 
 use std::borrow::Cow;
 
+use super::deflate::Inflater;
 use super::frame::{HEADER_BYTES_MAX, Header, Opcode, Rules, mask};
 use super::{Failure, close_code};
 
@@ -63,8 +66,9 @@ struct Frame {
 #[derive(Debug)]
 struct Message {
     opcode: Opcode,
+    compressed: bool,
     data: Vec<u8>,
-    /// Up to here `data` is UTF-8, if it is a text.
+    /// Up to here `data` is UTF-8, if it is a text that is not compressed.
     checked: usize,
 }
 
@@ -90,16 +94,35 @@ impl Decoder {
         input: &'i mut [u8],
         rules: &Rules,
     ) -> Result<Decoded<'i>, Failure> {
-        let mut at = 0;
+        self.decode_with(input, rules, None)
+    }
+
+    /// The same on a connection where permessage-deflate was agreed on, if there is an inflater.
+    ///
+    /// # Errors
+    /// Also 1007 for a message that is no compressed data though it says so.
+    pub fn decode_with<'i>(
+        &mut self,
+        input: &'i mut [u8],
+        rules: &Rules,
+        mut inflater: Option<&mut Inflater>,
+    ) -> Result<Decoded<'i>, Failure> {
+        let (mut at, deflate) = (0, inflater.is_some());
         while at < input.len() {
-            if let Some((header, end)) = self.whole_frame(&input[at..], rules)? {
+            if let Some((header, end)) = self.whole_frame(&input[at..], rules, deflate)? {
                 let start = at + header.header_bytes;
                 let payload = &mut input[start..at + end];
                 mask(payload, header.key, 0);
-                let event = borrowed(header.opcode, payload)?;
+                let event = match inflater.filter(|_| header.compressed) {
+                    Some(inflater) => {
+                        owned(header.opcode, inflater.inflate(payload, rules.message_bytes_max)?)?
+                    }
+                    None => borrowed(header.opcode, payload)?,
+                };
                 return Ok(Decoded { consumed: at + end, event: Some(event) });
             }
-            let (consumed, event) = self.gather(&mut input[at..], rules)?;
+            let inflater = inflater.as_deref_mut();
+            let (consumed, event) = self.gather(&mut input[at..], rules, inflater)?;
             at += consumed;
             if event.is_some() {
                 return Ok(Decoded { consumed: at, event });
@@ -110,12 +133,17 @@ impl Decoder {
 
     /// The header and the end of the frame that `input` begins with, if it lies there whole and
     /// makes an event by itself.
-    fn whole_frame(&self, input: &[u8], rules: &Rules) -> Result<Option<(Header, usize)>, Failure> {
+    fn whole_frame(
+        &self,
+        input: &[u8],
+        rules: &Rules,
+        deflate: bool,
+    ) -> Result<Option<(Header, usize)>, Failure> {
         let partial = self.partial.as_deref();
         if partial.is_some_and(|partial| partial.header_bytes > 0 || partial.frame.is_some()) {
             return Ok(None);
         }
-        let Some(header) = Header::parse(input, rules, self.message_bytes())? else {
+        let Some(header) = Header::parse(input, rules, self.message_bytes(), deflate)? else {
             return Ok(None);
         };
         let by_itself = header.fin && header.opcode != Opcode::Continuation;
@@ -129,12 +157,13 @@ impl Decoder {
         &mut self,
         input: &mut [u8],
         rules: &Rules,
+        inflater: Option<&mut Inflater>,
     ) -> Result<(usize, Option<Event<'static>>), Failure> {
         let partial = self.partial.get_or_insert_default();
-        let header_bytes = partial.read_header(input, rules)?;
+        let header_bytes = partial.read_header(input, rules, inflater.is_some())?;
         let payload = input.get_mut(header_bytes..).unwrap_or_default();
         let payload_bytes = partial.read_payload(payload)?;
-        let event = partial.end_frame()?;
+        let event = partial.end_frame(rules, inflater)?;
         if partial.is_idle() {
             self.partial = None;
         }
@@ -156,7 +185,12 @@ impl Partial {
     }
 
     /// Takes what `input` has of a header, if one is awaited.
-    fn read_header(&mut self, input: &[u8], rules: &Rules) -> Result<usize, Failure> {
+    fn read_header(
+        &mut self,
+        input: &[u8],
+        rules: &Rules,
+        deflate: bool,
+    ) -> Result<usize, Failure> {
         if self.frame.is_some() {
             return Ok(0);
         }
@@ -165,13 +199,14 @@ impl Partial {
         let copied = free.len().min(input.len());
         free[..copied].copy_from_slice(&input[..copied]);
         let bytes = &self.header[..before + copied];
-        let Some(header) = Header::parse(bytes, rules, self.message_bytes())? else {
+        let Some(header) = Header::parse(bytes, rules, self.message_bytes(), deflate)? else {
             self.header_bytes += copied;
             return Ok(copied);
         };
         self.header_bytes = 0;
         if matches!(header.opcode, Opcode::Text | Opcode::Binary) {
-            self.message = Some(Message { opcode: header.opcode, data: Vec::new(), checked: 0 });
+            let Header { opcode, compressed, .. } = header;
+            self.message = Some(Message { opcode, compressed, data: Vec::new(), checked: 0 });
         }
         self.frame = Some(Frame { header, read_bytes: 0, control: Vec::new() });
         Ok(header.header_bytes - before)
@@ -194,7 +229,11 @@ impl Partial {
     }
 
     /// Ends the frame if its payload is complete.
-    fn end_frame(&mut self) -> Result<Option<Event<'static>>, Failure> {
+    fn end_frame(
+        &mut self,
+        rules: &Rules,
+        inflater: Option<&mut Inflater>,
+    ) -> Result<Option<Event<'static>>, Failure> {
         let complete = |frame: &mut Frame| frame.read_bytes == frame.header.payload_bytes;
         let Some(frame) = self.frame.take_if(complete) else {
             return Ok(None);
@@ -202,16 +241,21 @@ impl Partial {
         if frame.header.opcode.is_control() {
             return owned(frame.header.opcode, frame.control).map(Some);
         }
-        let ended = self.message.take_if(|_| frame.header.fin);
-        ended.map(|message| owned(message.opcode, message.data)).transpose()
+        let Some(message) = self.message.take_if(|_| frame.header.fin) else { return Ok(None) };
+        let data = match inflater.filter(|_| message.compressed) {
+            Some(inflater) => inflater.inflate(&message.data, rules.message_bytes_max)?,
+            None => message.data,
+        };
+        owned(message.opcode, data).map(Some)
     }
 }
 
 impl Message {
-    /// Appends unmasked bytes; a text fails at the first byte that can't be UTF-8 (section 8.1).
+    /// Appends unmasked bytes; a text fails at the first byte that can't be UTF-8 (section 8.1), a
+    /// compressed one only when it is whole.
     fn append(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.data.extend_from_slice(bytes);
-        if self.opcode == Opcode::Text {
+        if self.opcode == Opcode::Text && !self.compressed {
             let new = self.data.get(self.checked..).unwrap_or_default();
             match std::str::from_utf8(new) {
                 Ok(_) => self.checked = self.data.len(),

@@ -1,6 +1,8 @@
 //! Frames that a server sends: never masked, never fragmented (RFC 6455 section 5).
 
-use super::frame::{CONTROL_BYTES_MAX, HEADER_BYTES_MAX, Opcode, write_header};
+use super::deflate::{COMPRESSED_BYTES_MIN, Deflater};
+use super::extension::Agreement;
+use super::frame::{CONTROL_BYTES_MAX, HEADER_BYTES_MAX, Opcode, RSV1, write_header};
 use crate::json;
 
 /// Appends an event as a text message, `cursor` as its first member unless it is empty.
@@ -44,6 +46,37 @@ pub fn close(out: &mut Vec<u8>, code: Option<u16>, reason: &str) {
     }
 }
 
+/// Appends the compressed form (RFC 7692 section 7.2.1) of a message, given as the frame that
+/// [`event`], [`text`] or [`binary`] wrote. Nothing is appended, and the answer is false, where the
+/// message is too short or too long for it, or no shorter by it: then the frame itself is to be
+/// sent, as a message may always be (section 6).
+pub fn compressed(
+    out: &mut Vec<u8>,
+    frame: &[u8],
+    agreement: Agreement,
+    deflater: &mut Deflater,
+) -> bool {
+    let (Some(&first), payload) = (frame.first(), payload(frame)) else { return false };
+    if !(COMPRESSED_BYTES_MIN..=agreement.compressed_bytes_max()).contains(&payload.len()) {
+        return false;
+    }
+    let Some(shorter) = deflater.compress(payload) else { return false };
+    out.reserve(HEADER_BYTES_MAX + shorter.len());
+    write_header(out, first | RSV1, shorter.len(), None);
+    out.extend_from_slice(shorter);
+    true
+}
+
+/// What stands behind the header of an unmasked frame.
+pub fn payload(frame: &[u8]) -> &[u8] {
+    let header_bytes = match frame.get(1) {
+        Some(126) => 4,
+        Some(127) => 10,
+        _ => 2,
+    };
+    frame.get(header_bytes..).unwrap_or_default()
+}
+
 fn truncated(payload: &[u8]) -> &[u8] {
     payload.get(..CONTROL_BYTES_MAX).unwrap_or(payload)
 }
@@ -51,7 +84,7 @@ fn truncated(payload: &[u8]) -> &[u8] {
 fn message(out: &mut Vec<u8>, opcode: Opcode, parts: &[&[u8]]) {
     let payload_bytes = parts.iter().map(|part| part.len()).sum();
     out.reserve(HEADER_BYTES_MAX + payload_bytes);
-    write_header(out, opcode, payload_bytes, None);
+    write_header(out, opcode as u8, payload_bytes, None);
     for part in parts {
         out.extend_from_slice(part);
     }

@@ -58,6 +58,8 @@ impl Opcode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     pub fin: bool,
+    /// The first frame of a compressed message.
+    pub compressed: bool,
     pub opcode: Opcode,
     /// Zero for an unmasked frame, so that unmasking changes nothing.
     pub key: [u8; 4],
@@ -67,7 +69,8 @@ pub(super) struct Header {
 
 impl Header {
     /// Reads a header at the beginning of `bytes`; `None` if more are needed. `message_bytes` is
-    /// the length of the fragments so far, if a message is under way.
+    /// the length of the fragments so far, if a message is under way; `deflate` says whether
+    /// permessage-deflate was agreed on.
     ///
     /// What is wrong is said at the first byte that shows it, so a bad frame is refused before its
     /// payload is waited for.
@@ -75,11 +78,12 @@ impl Header {
         bytes: &[u8],
         rules: &Rules,
         message_bytes: Option<usize>,
+        deflate: bool,
     ) -> Result<Option<Header>, Failure> {
         let Some(&first) = bytes.first() else {
             return Ok(None);
         };
-        let (fin, opcode) = first_byte(first, message_bytes.is_some())?;
+        let (fin, compressed, opcode) = first_byte(first, message_bytes.is_some(), deflate)?;
         let Some(&second) = bytes.get(1) else {
             return Ok(None);
         };
@@ -102,7 +106,8 @@ impl Header {
             return Err(TOO_BIG);
         }
         let payload_bytes = usize::try_from(payload_bytes).map_err(|_| TOO_BIG)?;
-        let unmasked = Header { fin, opcode, key: [0; 4], payload_bytes, header_bytes: key_start };
+        let (key, header_bytes) = ([0; 4], key_start);
+        let unmasked = Header { fin, compressed, opcode, key, payload_bytes, header_bytes };
         if !masked {
             return Ok(Some(unmasked));
         }
@@ -116,13 +121,22 @@ const TOO_BIG: Failure = Failure {
     reason: "message is larger than this server reads",
 };
 
-/// FIN and the opcode, if they fit what came before.
-fn first_byte(byte: u8, in_message: bool) -> Result<(bool, Opcode), Failure> {
-    if byte & 0x70 != 0 {
+/// The first frame of a compressed message has this bit set (RFC 7692 section 6).
+pub(super) const RSV1: u8 = 0x40;
+
+/// FIN, RSV1 and the opcode, if they fit what came before.
+fn first_byte(byte: u8, in_message: bool, deflate: bool) -> Result<(bool, bool, Opcode), Failure> {
+    let reserved = byte & 0x70;
+    if reserved != 0 && !(deflate && reserved == RSV1) {
         return Err(Failure::protocol("reserved bits are set, no extension was agreed on"));
     }
     let opcode = Opcode::of(byte & 0x0f).ok_or(Failure::protocol("reserved opcode"))?;
-    let fin = byte & 0x80 != 0;
+    let (fin, compressed) = (byte & 0x80 != 0, reserved != 0);
+    if compressed && !matches!(opcode, Opcode::Text | Opcode::Binary) {
+        return Err(Failure::protocol(
+            "only the first frame of a message says that it is compressed",
+        ));
+    }
     match (opcode, in_message) {
         (Opcode::Continuation, false) => {
             Err(Failure::protocol("continuation without a message to continue"))
@@ -131,7 +145,7 @@ fn first_byte(byte: u8, in_message: bool) -> Result<(bool, Opcode), Failure> {
             Err(Failure::protocol("new message inside of a fragmented one"))
         }
         _ if opcode.is_control() && !fin => Err(Failure::protocol("control frame is fragmented")),
-        _ => Ok((fin, opcode)),
+        _ => Ok((fin, compressed, opcode)),
     }
 }
 
@@ -171,15 +185,15 @@ pub(super) fn mask(data: &mut [u8], mut key: [u8; 4], offset: usize) {
     }
 }
 
-/// Appends a header.
+/// Appends a header; `first` is its first byte, without FIN.
 pub(super) fn write_header(
     out: &mut Vec<u8>,
-    opcode: Opcode,
+    first: u8,
     payload_bytes: usize,
     key: Option<[u8; 4]>,
 ) {
     let mask_bit = if key.is_some() { 0x80 } else { 0 };
-    out.push(0x80 | opcode as u8);
+    out.push(0x80 | first);
     match payload_bytes {
         0..=125 => out.push(mask_bit | payload_bytes as u8),
         126..=0xffff => {

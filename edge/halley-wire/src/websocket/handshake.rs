@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha1::{Digest as _, Sha1};
 
+use super::extension::Agreement;
 use crate::HttpError;
 use crate::http1::head::{BodyFraming, Request};
 use crate::http1::response::{Head, ResponseOptions};
@@ -72,10 +73,23 @@ pub fn accept(request: &Request<'_>) -> Result<AcceptKey, HttpError> {
 
 /// Appends the response that accepts. What follows it on the connection are frames.
 pub fn response(out: &mut Vec<u8>, accept: &AcceptKey, options: &ResponseOptions<'_>) {
+    response_with(out, accept, None, options);
+}
+
+/// The same, with what was agreed on about compression.
+pub fn response_with(
+    out: &mut Vec<u8>,
+    accept: &AcceptKey,
+    agreement: Option<Agreement>,
+    options: &ResponseOptions<'_>,
+) {
     let mut head = Head::begin(out, 101, options);
     head.header("Upgrade", b"websocket");
     head.header("Connection", b"Upgrade");
     head.header("Sec-WebSocket-Accept", accept.as_bytes());
+    if let Some(agreement) = agreement {
+        head.header("Sec-WebSocket-Extensions", agreement.value().as_bytes());
+    }
     head.bodyless();
 }
 

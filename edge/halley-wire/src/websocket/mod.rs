@@ -1,19 +1,23 @@
 //! WebSocket (RFC 6455): the handshake, frames in both directions, the decoder of what arrives.
 //!
 //! The order of use on a server: [`handshake::accept`], [`handshake::response`], then a
-//! [`Decoder`] for what the client sends and [`encode`] for what it gets. No extension and no
-//! subprotocol is ever agreed on.
+//! [`Decoder`] for what the client sends and [`encode`] for what it gets. No subprotocol is ever
+//! agreed on, and one extension: with [`extension::Offers`] accepted, [`handshake::response_with`]
+//! says so, [`encode::compressed`] makes messages shorter, and the decoder is lent an [`Inflater`].
 //!
 //! It is not a connection: who answers a ping, echoes a close and waits for the other's is the
 //! worker's, as time is.
 
 pub mod client;
 mod decoder;
+pub mod deflate;
 pub mod encode;
+pub mod extension;
 mod frame;
 pub mod handshake;
 
 pub use decoder::{Decoded, Decoder, Event};
+pub use deflate::{Deflater, Inflater};
 pub use frame::{Rules, Sender};
 
 /// The status codes of a close (RFC 6455 section 7.4.1, and the IANA registry that it founded).

@@ -10,7 +10,8 @@ use std::borrow::Cow;
 use halley_wire::HttpError;
 use halley_wire::http1::chunked::ChunkedDecoder;
 use halley_wire::http1::head::{BodyFraming, HeadLimits, Request, parse_request};
-use halley_wire::websocket::{Decoder, Event, Rules, handshake};
+use halley_wire::websocket::extension::Offers;
+use halley_wire::websocket::{Decoder, Event, Inflater, Rules, handshake};
 
 /// The path on which a WebSocket is opened; an upgrade anywhere else is a request like others.
 pub const WEBSOCKET_PATH: &str = "/v1/ws";
@@ -57,6 +58,8 @@ pub struct Connection {
     rules: Rules,
     kept: Vec<u8>,
     stage: Stage,
+    /// Where permessage-deflate was agreed on.
+    inflater: Option<Inflater>,
     keep_alive: bool,
     /// All that was said so far.
     pub said: Vec<Said>,
@@ -67,8 +70,8 @@ pub struct Connection {
 impl Connection {
     /// A connection at its beginning.
     pub fn new(limits: HeadLimits, rules: Rules) -> Connection {
-        let (kept, said) = (Vec::new(), Vec::new());
-        Connection { limits, rules, kept, stage: Stage::Head, keep_alive: true, said, used: 0 }
+        let (kept, said, stage) = (Vec::new(), Vec::new(), Stage::Head);
+        Connection { limits, rules, kept, stage, inflater: None, keep_alive: true, said, used: 0 }
     }
 
     /// Is nothing under way, so that the next byte begins a request or a frame?
@@ -135,21 +138,23 @@ impl Connection {
                 }
                 Err(error) => self.refuse(error),
             },
-            Stage::Frames(decoder) => match decoder.decode(input, &self.rules) {
-                Ok(decoded) => {
-                    let closes = matches!(decoded.event, Some(Event::Close(_)));
-                    self.said.extend(decoded.event.map(|event| Said::Event(into_owned(event))));
-                    if closes {
-                        self.stage = Stage::Closed;
+            Stage::Frames(decoder) => {
+                match decoder.decode_with(input, &self.rules, self.inflater.as_mut()) {
+                    Ok(decoded) => {
+                        let closes = matches!(decoded.event, Some(Event::Close(_)));
+                        self.said.extend(decoded.event.map(|event| Said::Event(into_owned(event))));
+                        if closes {
+                            self.stage = Stage::Closed;
+                        }
+                        decoded.consumed
                     }
-                    decoded.consumed
+                    Err(failure) => {
+                        self.said.push(Said::Failed(failure.code));
+                        self.stage = Stage::Closed;
+                        0
+                    }
                 }
-                Err(failure) => {
-                    self.said.push(Said::Failed(failure.code));
-                    self.stage = Stage::Closed;
-                    0
-                }
-            },
+            }
         }
     }
 
@@ -165,6 +170,8 @@ impl Connection {
             match handshake::accept(&request) {
                 Ok(_) => {
                     self.said.push(Said::Upgraded);
+                    let agreed = matches!(Offers::of(&request), Offers::Accepted(_));
+                    self.inflater = agreed.then(Inflater::new);
                     self.stage = Stage::Frames(Decoder::new());
                 }
                 Err(error) => {

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod connection;
+mod deflate;
 mod http_requests;
 mod second;
 mod table;

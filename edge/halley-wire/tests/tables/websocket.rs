@@ -13,16 +13,22 @@ use crate::table::{self, bytes, cases, says, text};
 const TABLE: &str = include_str!("../../../../protocol/websocket.json");
 const MESSAGE_BYTES_MAX: usize = 65_536;
 const RULES: Rules = Rules { sender: Sender::Client, message_bytes_max: MESSAGE_BYTES_MAX };
-const UPGRADE: &[u8] = b"GET /v1/ws?user=u HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\n\
-    Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
-    Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+
+/// A request that opens a WebSocket; `lines` are further headers, each with its CR LF.
+pub fn upgrade(lines: &str) -> Vec<u8> {
+    let usual = "GET /v1/ws?user=u HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\n\
+        Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    format!("{usual}{lines}\r\n").into_bytes()
+}
 
 /// The cases about frames, which have `sends`, or those about the handshake.
 fn with(what: &str) -> Vec<Json> {
     cases(TABLE).into_iter().filter(|case| case.get(what).is_some()).collect()
 }
 
-fn seen(event: &Event<'_>) -> (u8, Vec<u8>) {
+/// An event as the table has it.
+pub fn seen(event: &Event<'_>) -> (u8, Vec<u8>) {
     match event {
         Event::Text(text) => (1, text.as_bytes().to_vec()),
         Event::Binary(bytes) => (2, bytes.to_vec()),
@@ -39,7 +45,7 @@ fn frames_are_read_as_the_table_says_however_they_are_cut() {
         let input = table::frames(&case["sends"]);
         for step in steps(&input) {
             let mut connection = Connection::new(HeadLimits::default(), RULES);
-            connection.read(UPGRADE);
+            connection.read(&upgrade(""));
             input.chunks(step).for_each(|piece| connection.read(piece));
             let (mut events, mut failure) = (Vec::new(), None);
             for said in &connection.said[1..] {

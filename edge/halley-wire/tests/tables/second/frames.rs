@@ -1,10 +1,12 @@
 //! The second reader of what a WebSocket client sends: http.md 9, over whole inputs.
 
 use super::Verdict::{self, Is, Refused, Unfinished};
+use super::inflate::inflate;
 
 /// A frame.
 struct Frame {
     fin: bool,
+    compressed: bool,
     opcode: u8,
     payload: Vec<u8>,
     /// Where the next one begins.
@@ -29,11 +31,16 @@ pub struct Event {
 
 /// Reads frames, masked or not, until the end, a failure, or a close.
 pub fn frames(input: &[u8], masked: bool, message_bytes_max: usize) -> Read {
+    frames_with(input, masked, message_bytes_max, false)
+}
+
+/// The same where `permessage-deflate` was agreed on (http.md 8.5, 9.8), or not.
+pub fn frames_with(input: &[u8], masked: bool, message_bytes_max: usize, deflate: bool) -> Read {
     let (mut read, mut at) = (Read::default(), 0);
-    let mut message: Option<Event> = None;
+    let mut message: Option<(Event, bool)> = None;
     while at < input.len() {
-        let before = message.as_ref().map(|message| message.payload.len());
-        let frame = match frame(&input[at..], masked, message_bytes_max, before) {
+        let before = message.as_ref().map(|(message, _)| message.payload.len());
+        let frame = match frame(&input[at..], masked, message_bytes_max, before, deflate) {
             Ok(Is(frame)) => frame,
             Ok(Unfinished | Refused) => return read,
             Err(code) => {
@@ -45,16 +52,25 @@ pub fn frames(input: &[u8], masked: bool, message_bytes_max: usize) -> Read {
         let event = if frame.opcode >= 8 {
             Event { opcode: frame.opcode, payload: frame.payload }
         } else {
-            let mut whole =
-                message.take().unwrap_or(Event { opcode: frame.opcode, payload: Vec::new() });
+            let first = Event { opcode: frame.opcode, payload: Vec::new() };
+            let (mut whole, compressed) = message.take().unwrap_or((first, frame.compressed));
             whole.payload.extend(frame.payload);
             if !frame.fin {
-                if whole.opcode == 1 && is_broken(&whole.payload) {
+                if whole.opcode == 1 && !compressed && is_broken(&whole.payload) {
                     read.failure = Some(1007);
                     return read;
                 }
-                message = Some(whole);
+                message = Some((whole, compressed));
                 continue;
+            }
+            if compressed {
+                match inflate(&whole.payload, message_bytes_max) {
+                    Ok(payload) => whole.payload = payload,
+                    Err(code) => {
+                        read.failure = Some(code);
+                        return read;
+                    }
+                }
             }
             whole
         };
@@ -79,6 +95,7 @@ fn frame(
     masked: bool,
     message_bytes_max: usize,
     before: Option<usize>,
+    deflate: bool,
 ) -> Result<Verdict<Frame>, u16> {
     let (Some(&first), Some(&second)) = (input.first(), input.get(1)) else {
         return Ok(Unfinished);
@@ -90,7 +107,8 @@ fn frame(
         1 | 2 => before.is_none(),
         _ => fin && second & 0x7f <= 125,
     };
-    if first & 0x70 != 0 || !known || !fits || (second & 0x80 != 0) != masked {
+    let compressed = deflate && first & 0x70 == 0x40 && matches!(opcode, 1 | 2);
+    if first & 0x70 != 0 && !compressed || !known || !fits || (second & 0x80 != 0) != masked {
         return Err(1002);
     }
     let number = |bytes: &[u8]| bytes.iter().fold(0_u64, |sum, &byte| sum << 8 | u64::from(byte));
@@ -121,7 +139,7 @@ fn frame(
     let end = at + length as usize;
     let Some(payload) = input.get(at..end) else { return Ok(Unfinished) };
     let payload = payload.iter().enumerate().map(|(i, byte)| byte ^ key[i % 4]).collect();
-    Ok(Is(Frame { fin, opcode, payload, end }))
+    Ok(Is(Frame { fin, compressed, opcode, payload, end }))
 }
 
 /// Clauses 9.1 to 9.3, of a whole message or control frame.

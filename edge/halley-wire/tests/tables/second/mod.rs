@@ -6,6 +6,7 @@
 //! It says no reasons: a head, a body or a frame is there, isn't there yet, or is refused.
 
 pub mod frames;
+pub mod inflate;
 
 /// The limits of a head, as clauses 1.4 and 1.8 have them.
 #[derive(Clone, Copy)]
