@@ -65,6 +65,28 @@ test('WebSocket of the browser: events arrive as text, close is clean', async ()
   assert.deepEqual(await page.evaluate(() => window.ending), [1000, true]);
 });
 
+test('WebSocket of the browser: compression is agreed on, events come whole', async () => {
+  await page.evaluate(() => {
+    window.received = [];
+    window.socket = new WebSocket(`ws://${location.host}/v1/ws?user=webz`);
+    window.socket.onmessage = (message) => window.received.push(message.data);
+  });
+  await until('the session is there', async () => await sessionsOf(halley, 'webz') === 1);
+  assert.match(await page.evaluate(() => window.socket.extensions), /^permessage-deflate/);
+  const data = 'Žluťoučký 🐎 '.repeat(500);
+  await publish(halley, 'webz', data);
+  const text = await until('the event', async () =>
+    (await received()).find((message) => message.includes('"subject"')));
+  assertEvent(JSON.parse(text), 'webz', data);
+  await page.evaluate((padding) => {
+    window.socket.send(JSON.stringify({ op: 'publish', subject: 'webz', data: padding, ref: 'p' }));
+  }, data);
+  await until('the second event', async () =>
+    (await received()).filter((message) => message.includes('"subject"')).length === 2);
+  await page.evaluate(() => window.socket.close(1000));
+  await until('no session', async () => await sessionsOf(halley, 'webz') === 0);
+});
+
 test('a page of another origin may publish only if it is allowed (a preflight)', async () => {
   const pages = createServer((_, answer) => {
     answer.setHeader('content-type', 'text/html');

@@ -317,12 +317,13 @@ fitting(Dir, Advice) ->
 
 edge_settings(Brain) ->
     #{stream_heartbeat_ms := Heartbeat, stream_retry_ms := Retry, auth_mode := AuthMode,
-      cors_origins := Origins, slow_consumer := SlowConsumer,
+      cors_origins := Origins, slow_consumer := SlowConsumer, websocket_compression := Compression,
       admission_per_s_max := Admission} = Brain,
     [{<<"stream_heartbeat_ms">>, integer_to_binary(Heartbeat)},
      {<<"stream_retry_ms">>, integer_to_binary(Retry)},
      {<<"auth_mode">>, atom_to_binary(AuthMode)} | halley_config_auth:edge_settings(Brain)] ++
     [{<<"slow_consumer">>, atom_to_binary(SlowConsumer)},
+     {<<"websocket_compression">>, atom_to_binary(Compression)},
      {<<"admission_per_s_max">>, integer_to_binary(Admission)},
      {<<"cors_origins">>, unicode:characters_to_binary(Origins)}
      | halley_config_doors:edge_settings(Brain)].

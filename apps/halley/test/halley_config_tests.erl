@@ -77,8 +77,10 @@ history_and_drain_are_in_force_in_their_units_test_() ->
 
 %% What concerns the edge goes to it by the names of link.md 5.
 choices_are_sent_to_the_edge_test() ->
-    Config = by_file("public.slow_consumer = latest_per_subject\nadmission.rate = 250\n"),
+    Config = by_file("public.slow_consumer = latest_per_subject\nadmission.rate = 250\n"
+                     "public.websocket_compression = off\n"),
     Settings = env(halley, edge_settings, Config),
+    ?assertEqual(<<"off">>, proplists:get_value(<<"websocket_compression">>, Settings)),
     ?assertEqual(<<"latest_per_subject">>, proplists:get_value(<<"slow_consumer">>, Settings)),
     ?assertEqual(<<"250">>, proplists:get_value(<<"admission_per_s_max">>, Settings)).
 
@@ -126,6 +128,8 @@ mistakes_test_() ->
        {"HALLEY_HISTORY_BYTES", "1000KB", "history.bytes: must be 1MB at least"},
        {"HALLEY_PUBLIC_SLOW_CONSUMER", "ignore", "public.slow_consumer: must be one of "
                                                  "disconnect, drop_oldest, latest_per_subject"},
+       {"HALLEY_PUBLIC_WEBSOCKET_COMPRESSION", "yes",
+        "public.websocket_compression: must be one of on, off"},
        {"HALLEY_ADMISSION_RATE", "0", "admission.rate: must be a whole number from 1 to"},
        {"HALLEY_ADMISSION_RATE", "all", "admission.rate: must be a whole number; it is \"all\""},
        {"HALLEY_DRAIN_TIME", "soon", "drain.time: must be a duration such as"},

@@ -60,6 +60,7 @@ numbers_for_the_edge_are_above_zero_test_() ->
 
 numbers_for_the_edge_are_above_zero() ->
     Choices = [<<"auth_mode">>, <<"cors_origins">>, <<"slow_consumer">>,
+               <<"websocket_compression">>,
                <<"limits_exempt">>, <<"proxy_trusted">>, <<"public_proxy_protocol">>,
                <<"api_proxy_protocol">>, <<"proxy_forwarded_for">>],
     {ok, #{env := Env}} = halley_config:load(none, []),
@@ -83,5 +84,6 @@ handshake_carries_the_choices_of_the_configuration_test() ->
                   {<<"proxy_forwarded_for">>, <<"off">>}, {<<"proxy_trusted">>, <<>>},
                   {<<"public_proxy_protocol">>, <<"off">>},
                   {<<"slow_consumer">>, <<"disconnect">>},
-                  {<<"stream_heartbeat_ms">>, <<"45000">>}, {<<"stream_retry_ms">>, <<"3000">>}],
+                  {<<"stream_heartbeat_ms">>, <<"45000">>}, {<<"stream_retry_ms">>, <<"3000">>},
+                  {<<"websocket_compression">>, <<"on">>}],
                  lists:sort(Settings)).

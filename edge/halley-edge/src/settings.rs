@@ -100,6 +100,8 @@ pub struct Settings {
     pub outboxes_bytes_max: usize,
     /// A WebSocket message from a client.
     pub message_bytes_max: usize,
+    /// May WebSockets agree on permessage-deflate?
+    pub websocket_compression: bool,
     /// Messages of one WebSocket that wait for their turn.
     pub operations_waiting_max: usize,
     /// Frames that wait for the link.
@@ -145,6 +147,7 @@ impl Default for Settings {
             admission_wait_ms_max: 5_000,
             outboxes_bytes_max: 268_435_456,
             message_bytes_max: 65_536,
+            websocket_compression: false,
             operations_waiting_max: 16,
             link_queue_bytes_max: 16_777_216,
             auth_mode: AuthMode::None,
@@ -228,6 +231,7 @@ impl Settings {
             b"outboxes_bytes_max" => self.outboxes_bytes_max = bytes()?,
             b"message_bytes_max" => self.message_bytes_max = bytes()?,
             b"operations_waiting_max" => self.operations_waiting_max = bytes()?,
+            b"websocket_compression" => self.websocket_compression = is_on(value)?,
             b"link_queue_bytes_max" => self.link_queue_bytes_max = bytes()?,
             b"cors_origins" => self.origins = Rc::new(Origins::parse(value).ok()?),
             _ => return self.set_auth(name, value),
@@ -255,5 +259,13 @@ impl Settings {
             _ => return self.proxies.set(name, value),
         }
         Some(())
+    }
+}
+
+fn is_on(value: &str) -> Option<bool> {
+    match value {
+        "on" => Some(true),
+        "off" => Some(false),
+        _ => None,
     }
 }

@@ -101,6 +101,17 @@ stats! {
     OperationsRefused counter "operations_refused_total"
         "Messages of WebSockets answered with an error by the edge itself.";
     ProtocolErrors counter "websocket_errors_total" "WebSocket connections failed by RFC 6455.";
+    DeflateAgreed counter "deflate_websockets_total"
+        "WebSockets that agreed on permessage-deflate.";
+    DeflateDeclined counter "deflate_declined_total"
+        "WebSockets none of whose offers of permessage-deflate could be kept.";
+    Deflated counter "deflated_events_total"
+        "Events compressed for WebSockets, once for all of a worker that get one.";
+    DeflatedFrom counter "deflated_from_bytes_total" "Bytes of these before.";
+    DeflatedTo counter "deflated_to_bytes_total" "Bytes of these after.";
+    Inflated counter "inflated_messages_total" "Compressed messages of WebSockets received.";
+    InflatedFrom counter "inflated_from_bytes_total" "Bytes of these before.";
+    InflatedTo counter "inflated_to_bytes_total" "Bytes of these after.";
     TlsConnections gauge "tls_connections" "Connections that speak TLS.";
     TlsHandshakes counter "tls_handshakes_total" "TLS handshakes that succeeded.";
     TlsResumed counter "tls_resumed_total" "Of these, sessions that were resumed by a ticket.";

@@ -123,7 +123,7 @@ impl Worker {
     /// Whose session this is going to be.
     pub(crate) fn take_token(&mut self, index: u32, transport: Transport, asker: &Asker<'_>) {
         self.tokens.untils.set(index, Until(asker.until_s));
-        if transport == Transport::WebSocket && asker.until_s != FOREVER {
+        if transport.is_websocket() && asker.until_s != FOREVER {
             self.tokens.set_rights(index, &asker.rights);
         }
     }

@@ -11,6 +11,7 @@
 //! that doesn't read holds the others up only once.
 
 use halley_link::{Event, List};
+use halley_wire::websocket::Deflater;
 
 use crate::link::goodbye::LinkEnd;
 use crate::outbox::Piece;
@@ -58,7 +59,7 @@ impl Kept {
         }
     }
 
-    fn piece(&mut self, transport: Transport) -> Piece {
+    fn piece(&mut self, transport: Transport, deflater: &mut Deflater) -> Piece {
         let event = Event {
             shard: self.shard,
             seq: self.seq,
@@ -69,7 +70,7 @@ impl Kept {
             cursor: &self.cursor,
             json: &self.json,
         };
-        self.pieces.of(&event, transport)
+        self.pieces.of(&event, transport, deflater)
     }
 }
 
@@ -148,7 +149,8 @@ impl Worker {
         let transport = slot.transport;
         let mut from = 0;
         while let Some(event) = self.groups.take(index, &mut from) {
-            let (shard, seq, piece) = (event.shard, event.seq, event.piece(transport));
+            let piece = event.piece(transport, &mut self.compression.deflater);
+            let (shard, seq) = (event.shard, event.seq);
             self.give(index, shard, seq, piece);
         }
         self.groups.has_room(index);

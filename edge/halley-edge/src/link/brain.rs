@@ -319,6 +319,7 @@ impl Worker {
         self.stats.set(Stat::Newcomers, self.table.newcomers() as u64);
         self.gauge_memory();
         self.count_tls();
+        self.count_compression();
         let (count, items) = self.stats.items();
         self.send(&Frame::Stats { values: List::from_items(count, &items) });
     }

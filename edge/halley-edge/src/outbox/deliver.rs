@@ -1,8 +1,10 @@
-//! From DELIVER to the outboxes: encode once per kind of stream, share.
+//! From DELIVER to the outboxes: encode once per kind of stream, compress once, share.
 
 use std::rc::Rc;
 
 use halley_link::{Event, List};
+use halley_wire::websocket::extension::Agreement;
+use halley_wire::websocket::{Deflater, encode};
 
 use crate::link::goodbye::LinkEnd;
 use crate::outbox::{EventMark, Piece};
@@ -27,13 +29,44 @@ impl Pieces {
     }
 
     /// What a stream of this kind writes. The event is always the same.
-    pub fn of(&mut self, event: &Event<'_>, transport: Transport) -> Piece {
-        let bytes = self.encoded[transport as usize].get_or_insert_with(|| {
+    pub fn of(
+        &mut self,
+        event: &Event<'_>,
+        transport: Transport,
+        deflater: &mut Deflater,
+    ) -> Piece {
+        let bytes = match transport {
+            Transport::Deflate => self.compressed(event, Agreement::Usual, deflater),
+            Transport::DeflateNarrow => self.compressed(event, Agreement::Narrow, deflater),
+            plain => self.plain(event, plain),
+        };
+        Piece { bytes: Rc::clone(bytes), event: self.mark.clone() }
+    }
+
+    fn plain(&mut self, event: &Event<'_>, transport: Transport) -> &Rc<[u8]> {
+        self.encoded[transport as usize].get_or_insert_with(|| {
             let mut out = Vec::with_capacity(event.json.len() + event.cursor.len() + 64);
             transport.event(&mut out, event.cursor, event.json, event.data_offset);
             out.into()
-        });
-        Piece { bytes: Rc::clone(bytes), event: self.mark.clone() }
+        })
+    }
+
+    /// What isn't compressed is what other WebSockets write.
+    fn compressed(
+        &mut self,
+        event: &Event<'_>,
+        agreement: Agreement,
+        deflater: &mut Deflater,
+    ) -> &Rc<[u8]> {
+        let plain = Rc::clone(self.plain(event, Transport::WebSocket));
+        if encode::payload(&plain).len() > agreement.compressed_bytes_max() {
+            return self.plain(event, Transport::WebSocket);
+        }
+        self.encoded[Transport::Deflate as usize].get_or_insert_with(|| {
+            let mut out = Vec::new();
+            let shorter = encode::compressed(&mut out, &plain, Agreement::Usual, deflater);
+            if shorter { out.into() } else { plain }
+        })
     }
 }
 
@@ -55,8 +88,8 @@ impl<'e> Encoder<'e> {
     }
 
     /// What a stream of this kind writes.
-    pub fn piece(&mut self, transport: Transport) -> Piece {
-        self.pieces.of(self.event, transport)
+    pub fn piece(&mut self, transport: Transport, deflater: &mut Deflater) -> Piece {
+        self.pieces.of(self.event, transport, deflater)
     }
 }
 
@@ -102,7 +135,7 @@ impl Worker {
                     continue;
                 }
             }
-            let piece = encoder.piece(transport);
+            let piece = encoder.piece(transport, &mut self.compression.deflater);
             if aside {
                 self.set_aside(index, event.shard, event.seq, piece);
             } else {

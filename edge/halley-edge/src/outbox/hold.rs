@@ -158,7 +158,8 @@ impl Worker {
         let Some(slot) = self.table.get(index) else { return };
         let transport = slot.transport;
         // Unmarked: what is paced by the client itself is no slow consumer's loss (http.md 12).
-        let piece = Encoder::unmarked(event).piece(transport);
+        let deflater = &mut self.compression.deflater;
+        let piece = Encoder::unmarked(event).piece(transport, deflater);
         let Some(hold) = self.holds.get_mut(&index) else { return };
         hold.moved(event.cursor);
         self.stats.count(Stat::Replayed);

@@ -18,11 +18,12 @@ use crate::doors::who::{self, Asker};
 use crate::http::exchange::Reply;
 use crate::http::read::READS_PER_TURN;
 use crate::link::cursor;
+use crate::sessions::compression::{self, INFLATED_PER_TURN};
 use crate::sessions::poll::Poll;
 use crate::sessions::transport::Transport;
 use crate::stats::Stat;
 use crate::table::{Detail, Phase, flag};
-use crate::worker::{READ_BYTES, Worker};
+use crate::worker::Worker;
 
 /// What a stream holds until its session is there, and a poll until it is answered.
 pub struct Opening {
@@ -101,11 +102,14 @@ impl Worker {
         self.origin_may_enter(req, false)?;
         let asker = &self.asker(req)?;
         let cursor = cursor::of_target(req)?;
-        let transport = Transport::WebSocket;
+        let agreement = self.agree(req);
+        let transport = Transport::websocket(agreement);
         let wanted = SessionRequest { transport, asker, cursor: &cursor };
         self.open_session(index, req, &wanted, |out, options| {
-            handshake::response(out, &accept, options);
-        })
+            handshake::response_with(out, &accept, agreement, options);
+        })?;
+        self.stats.add(Stat::DeflateAgreed, u64::from(agreement.is_some()));
+        Ok(())
     }
 
     /// Asks for a session; `answer` writes what the client reads before the welcome.
@@ -198,12 +202,14 @@ impl Worker {
 
     /// Reads what a stream's client sends: messages of a WebSocket, nothing of interest otherwise.
     pub(crate) fn stream_readable(&mut self, index: u32) {
+        let inflated_max = self.compression.inflated() + INFLATED_PER_TURN;
         for _ in 0..READS_PER_TURN {
             let Some(slot) = self.table.get(index) else { return };
             if slot.transport == Transport::Poll {
                 return self.poll_readable(index);
             }
-            let websocket = slot.transport == Transport::WebSocket;
+            let (websocket, room) =
+                (slot.transport.is_websocket(), compression::read_bytes(slot.transport));
             let early = matches!(slot.phase, Phase::Waiting | Phase::Opening);
             if websocket && (early || self.has_much_to_say(index)) {
                 // Frames may come right behind the request; they wait in the socket for the
@@ -218,13 +224,16 @@ impl Worker {
                 return;
             }
             let mut scratch = std::mem::take(&mut self.scratch);
-            let read = self.read(index, &mut scratch, READ_BYTES);
+            let read = self.read(index, &mut scratch, room);
             if let (Some(n), true) = (read, websocket) {
                 self.messages(index, &mut scratch[..n]);
             }
             self.scratch = scratch;
             if read.is_none() {
                 return;
+            }
+            if self.compression.inflated() > inflated_max {
+                break;
             }
         }
         self.turn_is_over(index);

@@ -2,6 +2,7 @@
 
 use halley_wire::http1::body::Framing;
 use halley_wire::http1::head::Version;
+use halley_wire::websocket::extension::Agreement;
 use halley_wire::websocket::{close_code, encode};
 use halley_wire::{Gap, article, ndjson, sse};
 
@@ -25,6 +26,11 @@ pub enum Transport {
     ArticlePlain,
     /// A long-poll: its events are parts of one answer (`poll.rs`).
     Poll,
+    /// WebSocket with permessage-deflate: what is said to all of them is compressed.
+    Deflate,
+    /// The same for a client with a small window: shorter messages only ([`Agreement::Narrow`]),
+    /// which are those of [`Transport::Deflate`]; it has no encoding of its own.
+    DeflateNarrow,
 }
 
 /// Why a session ends whose token has expired (http.md 14.6).
@@ -34,8 +40,9 @@ const EXPIRED_JSON: &[u8] = br#"{"end":{"reason":"token_expired"}}"#;
 /// That as a WebSocket's close code, of those that are left to applications (RFC 6455 7.4.2).
 const EXPIRED_CODE: u16 = 4_401;
 
-/// Number of kinds.
-pub const TRANSPORTS: usize = 8;
+/// Number of encodings.
+pub const TRANSPORTS: usize = 9;
+const _: () = assert!(Transport::Deflate as usize == TRANSPORTS - 1);
 
 impl Transport {
     /// Server-sent events for a client of this version.
@@ -62,12 +69,31 @@ impl Transport {
         }
     }
 
+    /// WebSocket, with what was agreed on about compression.
+    pub fn websocket(agreement: Option<Agreement>) -> Transport {
+        match agreement {
+            None => Transport::WebSocket,
+            Some(Agreement::Usual | Agreement::Bounded) => Transport::Deflate,
+            Some(Agreement::Narrow) => Transport::DeflateNarrow,
+        }
+    }
+
+    /// Is it a WebSocket, compressed or not?
+    pub fn is_websocket(self) -> bool {
+        matches!(self, Transport::WebSocket | Transport::Deflate | Transport::DeflateNarrow)
+    }
+
+    /// Was permessage-deflate agreed on?
+    pub fn is_deflate(self) -> bool {
+        matches!(self, Transport::Deflate | Transport::DeflateNarrow)
+    }
+
     /// The transport's number on the link (2.6).
     pub fn on_link(self) -> u8 {
         match self {
             Transport::SseChunked | Transport::SsePlain => 1,
             Transport::NdjsonChunked | Transport::NdjsonPlain => 2,
-            Transport::WebSocket => 3,
+            Transport::WebSocket | Transport::Deflate | Transport::DeflateNarrow => 3,
             Transport::ArticleChunked | Transport::ArticlePlain => 4,
             Transport::Poll => 5,
         }
@@ -94,12 +120,15 @@ impl Transport {
             Transport::NdjsonChunked | Transport::NdjsonPlain => {
                 ndjson::heartbeat(out, framing, cursor);
             }
-            Transport::WebSocket => cursor_message(out, cursor),
+            Transport::WebSocket | Transport::Deflate | Transport::DeflateNarrow => {
+                cursor_message(out, cursor);
+            }
             Transport::ArticleChunked | Transport::ArticlePlain | Transport::Poll => {}
         }
     }
 
-    /// Appends one event; the arguments are those of an item of the link (7.1, 7.2).
+    /// Appends one event, not compressed; the arguments are those of an item of the link (7.1,
+    /// 7.2).
     pub fn event(self, out: &mut Vec<u8>, cursor: &[u8], event: &[u8], data_offset: u32) {
         let framing = self.framing();
         match self {
@@ -109,7 +138,9 @@ impl Transport {
             Transport::NdjsonChunked | Transport::NdjsonPlain => {
                 ndjson::encode_event(out, framing, cursor, event);
             }
-            Transport::WebSocket => encode::event(out, cursor, event),
+            Transport::WebSocket | Transport::Deflate | Transport::DeflateNarrow => {
+                encode::event(out, cursor, event);
+            }
             Transport::ArticleChunked | Transport::ArticlePlain => {
                 let data = article::data_of(event, data_offset as usize).unwrap_or_default();
                 article::encode_event(out, framing, data);
@@ -128,7 +159,9 @@ impl Transport {
             Transport::NdjsonChunked | Transport::NdjsonPlain => {
                 ndjson::encode_event(out, framing, cursor, &gap.object());
             }
-            Transport::WebSocket => encode::event(out, cursor, &gap.object()),
+            Transport::WebSocket | Transport::Deflate | Transport::DeflateNarrow => {
+                encode::event(out, cursor, &gap.object());
+            }
             Transport::ArticleChunked | Transport::ArticlePlain | Transport::Poll => {}
         }
     }
@@ -141,7 +174,7 @@ impl Transport {
             Transport::NdjsonChunked | Transport::NdjsonPlain => {
                 ndjson::heartbeat(out, framing, cursor);
             }
-            Transport::WebSocket => {
+            Transport::WebSocket | Transport::Deflate | Transport::DeflateNarrow => {
                 cursor_message(out, cursor);
                 encode::ping(out, b"");
             }
@@ -160,7 +193,7 @@ impl Transport {
             Transport::NdjsonChunked | Transport::NdjsonPlain if !cursor.is_empty() => {
                 ndjson::heartbeat(out, framing, cursor);
             }
-            Transport::WebSocket => cursor_message(out, cursor),
+            _ if self.is_websocket() => cursor_message(out, cursor),
             _ => {}
         }
     }
@@ -175,7 +208,7 @@ impl Transport {
             Transport::NdjsonChunked | Transport::NdjsonPlain => {
                 ndjson::encode_event(out, framing, cursor, EXPIRED_JSON);
             }
-            Transport::WebSocket => {
+            Transport::WebSocket | Transport::Deflate | Transport::DeflateNarrow => {
                 encode::event(out, cursor, EXPIRED_JSON);
                 return encode::close(out, Some(EXPIRED_CODE), EXPIRED);
             }
@@ -190,7 +223,9 @@ impl Transport {
         match self {
             Transport::SseChunked | Transport::SsePlain => sse::end(out, framing),
             Transport::NdjsonChunked | Transport::NdjsonPlain => ndjson::end(out, framing),
-            Transport::WebSocket => encode::close(out, Some(close_code::GOING_AWAY), reason),
+            Transport::WebSocket | Transport::Deflate | Transport::DeflateNarrow => {
+                encode::close(out, Some(close_code::GOING_AWAY), reason);
+            }
             Transport::ArticleChunked | Transport::ArticlePlain => article::end(out, framing),
             Transport::Poll => {}
         }

@@ -1,4 +1,5 @@
-//! What WebSocket clients send, as RFC 6455 has it. What a message says is `operations.rs`'s.
+//! What WebSocket clients send, as RFC 6455 and 7692 have it. What a message says is
+//! `operations.rs`'s.
 //!
 //! Bounds: `message_bytes_max` for a message in the middle; [`ANSWERS_BYTES_MAX`] for what waits
 //! for a client that goes on sending: beyond it pings get no pong, and a message that would be
@@ -24,6 +25,7 @@ impl Worker {
             Rules { sender: Sender::Client, message_bytes_max: self.settings.message_bytes_max };
         let Some(slot) = self.table.get(index) else { return };
         slot.clear(flag::PINGED);
+        let deflate = slot.transport.is_deflate();
         // Taken out for the loop, so that the worker can answer meanwhile; without one, nothing is
         // in the middle.
         let mut decoder = match self.table.take_detail(index) {
@@ -32,7 +34,8 @@ impl Worker {
         };
         let mut rest = bytes;
         while !rest.is_empty() {
-            match decoder.decode(rest, &rules) {
+            let inflater = deflate.then_some(&mut self.compression.inflater);
+            match decoder.decode_with(rest, &rules, inflater) {
                 Ok(decoded) => {
                     let consumed = decoded.consumed;
                     match decoded.event {

@@ -153,7 +153,7 @@ impl Worker {
         let Some(slot) = self.table.get(index) else { return };
         let transport = slot.transport;
         match slot.phase {
-            Phase::Live if transport == Transport::WebSocket => {
+            Phase::Live if transport.is_websocket() => {
                 self.close_websocket(index, close_code::GOING_AWAY, text, reason);
             }
             Phase::Live if transport == Transport::Poll => self.answer_poll(index, reason, false),

@@ -41,8 +41,7 @@ use crate::link::sync::Batch;
 use crate::outbox::Pool;
 use crate::outbox::hold::Hold;
 use crate::random::Random;
-use crate::sessions::admit::Admission;
-use crate::sessions::operations::Operations;
+use crate::sessions::{admit::Admission, compression::Compression, operations::Operations};
 use crate::settings::Settings;
 use crate::stats::{Stat, Stats};
 use crate::table::wheel::{TICK_MS, Wheel};
@@ -101,6 +100,7 @@ pub struct Worker {
     /// Where a listener speaks TLS.
     pub(crate) tls: Option<Box<Tls>>,
     pub(crate) pool: Pool,
+    pub(crate) compression: Compression,
     pub(crate) stats: Stats,
     pub(crate) wheel: Wheel,
     /// What the worker's descriptors allow.
@@ -186,6 +186,7 @@ impl Worker {
             table: Table::new(Arc::clone(&shared.doors)),
             tls: shared.certificates.any().then(Box::default),
             pool: Pool::default(),
+            compression: Compression::default(),
             stats: Stats::new(),
             wheel: Wheel::new(),
             dirty: Vec::new(),
@@ -366,6 +367,7 @@ impl Worker {
     /// Gives back what a storm left in the worker's own lists; called now and then.
     pub(crate) fn trim(&mut self) {
         self.pool.trim();
+        self.compression.rest();
         self.table.trim();
         self.admission.trim();
         self.tokens.trim();

@@ -18,7 +18,6 @@ use halley_link::CloseReason;
 use halley_wire::HttpError;
 
 use crate::sessions::stream::StreamError;
-use crate::sessions::transport::Transport;
 use crate::stats::Stat;
 use crate::table::wheel::{Mark, TICK_MS};
 use crate::table::{Detail, Phase, flag};
@@ -198,7 +197,7 @@ impl Worker {
             slot.clear(flag::PINGED);
             return;
         }
-        if transport == Transport::WebSocket {
+        if transport.is_websocket() {
             // Only an answer shows that a WebSocket's client is there, so it is asked though
             // events were written.
             if slot.has(flag::PINGED) && self.is_silent(index) {
@@ -217,7 +216,7 @@ impl Worker {
         }
         let mut out = Vec::new();
         // 10.1: all up to here was put into the outbox before. A held session has another cursor.
-        let unmoved = transport == Transport::WebSocket && !self.cursor_moved;
+        let unmoved = transport.is_websocket() && !self.cursor_moved;
         let cursor = if unmoved || aside { b"" } else { &*self.link_cursor };
         transport.heartbeat(&mut out, cursor);
         if !out.is_empty() {

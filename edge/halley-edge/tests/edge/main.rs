@@ -11,6 +11,7 @@ mod certificates;
 mod client;
 mod crowds;
 mod cursors;
+mod deflate;
 mod drain;
 mod edge;
 mod expiry;

@@ -37,7 +37,7 @@ fn deliver(brain: &mut Brain, n: u64, subject: &str, bytes: usize, conn: u64) {
 
 /// What a client got: an event's number and subject, or a gap's times.
 #[derive(Debug, PartialEq, Eq)]
-enum Got {
+pub enum Got {
     Event(u64, String),
     Gap(u64, u64),
 }
@@ -48,7 +48,7 @@ fn between<'t>(text: &'t str, before: &str, after: &str) -> Option<&'t str> {
 }
 
 /// Reads an event or a gap from the text of one.
-fn got(text: &str) -> Got {
+pub fn got(text: &str) -> Got {
     if let Some(times) = between(text, r#"{"gap":{"from":"#, r#","reason":"slow_consumer"}}"#) {
         let (from, to) = times.split_once(r#","to":"#).unwrap();
         return Got::Gap(from.parse().unwrap(), to.parse().unwrap());
@@ -60,7 +60,7 @@ fn got(text: &str) -> Got {
 }
 
 /// Reads until event `last`; heartbeats in between are nothing.
-fn read_until(last: u64, mut next: impl FnMut() -> String) -> Vec<Got> {
+pub fn read_until(last: u64, mut next: impl FnMut() -> String) -> Vec<Got> {
     let mut all = Vec::new();
     loop {
         let text = next();
@@ -74,27 +74,27 @@ fn read_until(last: u64, mut next: impl FnMut() -> String) -> Vec<Got> {
 }
 
 /// A small window, so that little of what isn't read lies in the kernel.
-fn stall(client: &Client) {
+pub fn stall(client: &Client) {
     window(client, 16_384);
 }
 
-fn window(client: &Client, bytes: usize) {
+pub fn window(client: &Client, bytes: usize) {
     socket2::SockRef::from(&client.socket).set_recv_buffer_size(bytes).unwrap();
 }
 
 /// The client didn't read until now; from here on it is as fast as can be.
-fn wake(brain: &mut Brain, client: &Client) {
+pub fn wake(brain: &mut Brain, client: &Client) {
     brain.expect_silence(200);
     window(client, 4_000_000);
 }
 
-fn subject_of(n: u64) -> String {
+pub fn subject_of(n: u64) -> String {
     format!("subject-{}", n % 10)
 }
 
 /// Events in order, none twice, and of what is missing everything within a gap that stands where
 /// it was. Gives how many are missing.
-fn check_dropped(all: &[Got], last: u64) -> u64 {
+pub fn check_dropped(all: &[Got], last: u64) -> u64 {
     let (mut seen, mut missing, mut told) = (0, 0, 0);
     for got in all {
         match got {

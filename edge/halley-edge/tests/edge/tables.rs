@@ -1,6 +1,6 @@
-//! `protocol/http-requests.json` and `protocol/websocket.json` over real sockets: each case in one
-//! write, and in writes of one byte. `halley-wire`'s suite walks the same tables through the
-//! parsers.
+//! `protocol/http-requests.json`, `websocket.json` and `websocket-deflate.json` over real sockets:
+//! each case in one write, and in writes of one byte. `halley-wire`'s suite walks the same tables
+//! through the parsers.
 
 #[path = "../../../halley-wire/tests/tables/table.rs"]
 mod table;
@@ -19,6 +19,7 @@ use crate::websocket::{UPGRADE, frame};
 
 const REQUESTS: &str = include_str!("../../../../protocol/http-requests.json");
 const FRAMES: &str = include_str!("../../../../protocol/websocket.json");
+const COMPRESSED: &str = include_str!("../../../../protocol/websocket-deflate.json");
 /// Longer inputs go in pieces of [`PIECE_BYTES`].
 const BYTEWISE_BYTES_MAX: usize = 1_000;
 const PIECE_BYTES: usize = 499;
@@ -115,14 +116,23 @@ struct Walk {
     edge: Edge,
     seen: SeenByBrain,
     step: Client,
+    /// Headers with which WebSockets are opened.
+    lines: String,
 }
 
 impl Walk {
     fn start() -> Walk {
+        Walk::with("off", "")
+    }
+
+    fn with(compression: &str, offers: &str) -> Walk {
         // However long a case takes, nobody is asked whether it is there.
-        let (edge, brain) = Edge::start(&[("stream_heartbeat_ms", "600000")]);
-        let step = edge.api();
-        Walk { seen: answer_all(brain), step, edge }
+        let (edge, brain) = Edge::start(&[
+            ("stream_heartbeat_ms", "600000"),
+            ("websocket_compression", compression),
+        ]);
+        let (step, lines) = (edge.api(), format!("{UPGRADE}{offers}"));
+        Walk { seen: answer_all(brain), step, edge, lines }
     }
 
     /// What the brain has seen since the last time.
@@ -171,7 +181,7 @@ impl Walk {
     /// A WebSocket that is open.
     fn websocket(&self) -> Client {
         let mut client = self.edge.public();
-        client.ask("GET", "/v1/ws?user=u", UPGRADE);
+        client.ask("GET", "/v1/ws?user=u", &self.lines);
         assert!(client.head().starts_with("HTTP/1.1 101 "));
         client
     }
@@ -259,6 +269,17 @@ fn frames_are_answered_as_the_table_says() {
                 Some(_) => walk.frames(&case, split),
                 None => walk.handshake(&case, split),
             }
+        }
+    }
+}
+
+/// RFC 7692, as each case quotes it.
+#[test]
+fn compressed_frames_are_answered_as_the_table_says() {
+    let mut walk = Walk::with("on", "Sec-WebSocket-Extensions: permessage-deflate\r\n");
+    for case in cases(COMPRESSED) {
+        for split in [false, true] {
+            walk.frames(&case, split);
         }
     }
 }

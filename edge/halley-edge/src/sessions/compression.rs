@@ -1,0 +1,82 @@
+//! permessage-deflate (RFC 7692, `protocol/http.md` 8.5 and 9.8 to 9.11) at work: whether it is
+//! agreed on, and what a worker lends to all WebSockets that have. What is compressed is an event,
+//! once for all who get it (`outbox/deliver.rs`); `docs/internals/deflate.md` says why so.
+//!
+//! Invariant: nothing here belongs to a connection. Which ones have agreed is their transport.
+//!
+//! Bounds: a compressed message is inflated within `message_bytes_max`. As a thousandth of that is
+//! enough to ask for it, a client is read in small pieces, and its turn is over after
+//! [`INFLATED_PER_TURN`]; so one turn inflates that and what a piece can hold, 4 MB, at most.
+
+use halley_wire::http1::head::Request;
+use halley_wire::websocket::extension::{Agreement, Offers};
+use halley_wire::websocket::{Deflater, Inflater};
+
+use crate::sessions::transport::Transport;
+use crate::stats::Stat;
+use crate::worker::{READ_BYTES, Worker};
+
+/// How much is inflated for a client before others have their turn.
+pub const INFLATED_PER_TURN: u64 = 1_048_576;
+/// What is read at once of a client that may compress.
+const COMPRESSED_READ_BYTES: usize = 4_096;
+
+/// What a worker compresses and inflates with; it has memory only while that happens.
+#[derive(Default)]
+pub struct Compression {
+    /// Of events.
+    pub deflater: Deflater,
+    /// Of messages.
+    pub inflater: Inflater,
+}
+
+impl Compression {
+    /// Bytes that were inflated so far.
+    pub fn inflated(&self) -> u64 {
+        self.inflater.totals().bytes_out
+    }
+
+    /// Gives its memory back, until the next time.
+    pub fn rest(&mut self) {
+        self.deflater.rest();
+        self.inflater.rest();
+    }
+}
+
+/// How much of a stream's client is read at once.
+pub fn read_bytes(transport: Transport) -> usize {
+    if transport.is_deflate() { COMPRESSED_READ_BYTES } else { READ_BYTES }
+}
+
+impl Worker {
+    /// What is answered to a client's offers.
+    pub(crate) fn agree(&mut self, req: &Request<'_>) -> Option<Agreement> {
+        if !self.settings.websocket_compression {
+            return None;
+        }
+        match Offers::of(req) {
+            Offers::None => None,
+            Offers::Declined => {
+                self.stats.count(Stat::DeflateDeclined);
+                None
+            }
+            Offers::Accepted(agreement) => Some(agreement),
+        }
+    }
+
+    /// Says how much was compressed and inflated.
+    pub(crate) fn count_compression(&mut self) {
+        let (deflated, inflated) =
+            (self.compression.deflater.totals(), self.compression.inflater.totals());
+        for (stat, value) in [
+            (Stat::Deflated, deflated.messages),
+            (Stat::DeflatedFrom, deflated.bytes_in),
+            (Stat::DeflatedTo, deflated.bytes_out),
+            (Stat::Inflated, inflated.messages),
+            (Stat::InflatedFrom, inflated.bytes_in),
+            (Stat::InflatedTo, inflated.bytes_out),
+        ] {
+            self.stats.set(stat, value);
+        }
+    }
+}
