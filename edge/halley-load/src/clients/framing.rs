@@ -18,6 +18,11 @@ pub const TEXT: u8 = 0x81;
 pub const BINARY: u8 = 0x82;
 /// The first byte of a pong.
 pub const PONG: u8 = 0x8a;
+/// Set in the first byte of a compressed message (RFC 7692, 6).
+pub const RSV1: u8 = 0x40;
+/// The header line that offers compression as a browser does.
+pub const DEFLATE: &str =
+    "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n";
 /// What a client sends in one frame: the length is then in two bytes at most.
 const SENT_BYTES_MAX: usize = u16::MAX as usize;
 
@@ -52,7 +57,7 @@ pub fn chunk(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, &'static str> {
 /// Lengths of a frame's header and payload; `None` if the header isn't whole.
 pub fn frame_header(bytes: &[u8]) -> Result<Option<(usize, usize)>, &'static str> {
     let &[first, second, ..] = bytes else { return Ok(None) };
-    if first & 0x70 != 0 {
+    if first & 0x70 & !RSV1 != 0 {
         return Err("a WebSocket extension nobody asked for");
     }
     if second & 0x80 != 0 {

@@ -4,7 +4,7 @@
 //! | --- | --- | --- | --- |
 //! | SSE | lines in chunks | `: welcome` | a `data:` line |
 //! | NDJSON | lines in chunks | the response's head | a line that isn't empty |
-//! | WebSocket | frames (RFC 6455) | the response's head | a text or binary message |
+//! | WebSocket | frames (RFC 6455, 7692) | the response's head | a text or binary message |
 //! | `/test/<user>` | chunks | the first chunk | every other that isn't blank |
 //!
 //! What the JSON texts say is [`super::event`]'s. In SSE an `id:` counts from the empty line behind
@@ -13,7 +13,7 @@
 use memchr::memchr;
 
 use super::event::{self, Event, Message};
-use super::framing::UPGRADE;
+use super::framing::{DEFLATE, UPGRADE};
 use super::protocol::{Framing, Protocol, Sink, Who};
 use super::stream::{Item, Stream, StreamError};
 use crate::target::push_encoded;
@@ -27,8 +27,16 @@ pub enum Transport {
     Ndjson,
     /// `GET /v1/ws`
     Ws,
+    /// The same with permessage-deflate
+    WsDeflate,
     /// `GET /test/<user>`
     Test,
+}
+
+impl Transport {
+    fn is_websocket(self) -> bool {
+        matches!(self, Transport::Ws | Transport::WsDeflate)
+    }
 }
 
 /// Streams of one transport.
@@ -81,7 +89,11 @@ impl Halley {
 
 impl Protocol for Halley {
     fn framing(&self) -> Framing {
-        if self.transport == Transport::Ws { Framing::Messages } else { Framing::Body }
+        if self.transport.is_websocket() { Framing::Messages } else { Framing::Body }
+    }
+
+    fn is_deflate(&self) -> bool {
+        self.transport == Transport::WsDeflate
     }
 
     /// With a cursor the stream goes on behind it, said in the way that is usual for the transport.
@@ -89,7 +101,7 @@ impl Protocol for Halley {
         let transport = self.transport;
         out.extend_from_slice(match transport {
             Transport::Sse | Transport::Ndjson => b"GET /v1/stream",
-            Transport::Ws => b"GET /v1/ws",
+            Transport::Ws | Transport::WsDeflate => b"GET /v1/ws",
             Transport::Test => b"GET /test/",
         });
         // A user who has a token is named by it.
@@ -100,7 +112,8 @@ impl Protocol for Halley {
             push_encoded(who.user, out);
         }
         // Cursors are of characters that a target can have (link.md 7.2).
-        if let (Some(cursor), Transport::Ndjson | Transport::Ws) = (who.cursor, transport) {
+        let in_target = transport == Transport::Ndjson || transport.is_websocket();
+        if let Some(cursor) = who.cursor.filter(|_| in_target) {
             out.extend_from_slice(if who.token.is_none() { b"&cursor=" } else { b"?cursor=" });
             out.extend_from_slice(cursor);
         }
@@ -123,19 +136,24 @@ impl Protocol for Halley {
             }
             Transport::Ndjson => out.extend_from_slice(b"Accept: application/x-ndjson\r\n"),
             Transport::Test => {}
-            Transport::Ws => UPGRADE.iter().for_each(|text| out.extend_from_slice(text.as_bytes())),
+            Transport::Ws | Transport::WsDeflate => {
+                UPGRADE.iter().for_each(|text| out.extend_from_slice(text.as_bytes()));
+                if self.is_deflate() {
+                    out.extend_from_slice(DEFLATE.as_bytes());
+                }
+            }
         }
         out.extend_from_slice(b"\r\n");
     }
 
     fn begin(&self, stream: &mut Stream, sink: Sink<'_>) {
-        if matches!(self.transport, Transport::Ws | Transport::Ndjson) {
+        if self.transport == Transport::Ndjson || self.transport.is_websocket() {
             stream.welcome(sink);
         }
     }
 
     fn read(&self, stream: &mut Stream, payload: &[u8], sink: Sink<'_>) -> Result<(), StreamError> {
-        if self.transport == Transport::Ws {
+        if self.transport.is_websocket() {
             message(payload, sink);
             return Ok(());
         }

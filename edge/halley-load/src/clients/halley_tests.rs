@@ -173,6 +173,7 @@ fn ends_are_told_apart() {
     }
     malformed(Transport::Ws, &upgraded(&[b"\x81\x81aaaaa"]));
     malformed(Transport::Ws, &upgraded(&[b"\xc1\x00"]));
+    malformed(Transport::WsDeflate, &upgraded(&[]));
     malformed(Transport::Ws, &upgraded(&[b"\x83\x00"]));
     malformed(Transport::Ws, &upgraded(&[b"\x81\x7f\xff\x00\x00\x00\x00\x00\x00\x00"]));
 }

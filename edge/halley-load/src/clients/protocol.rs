@@ -58,6 +58,11 @@ pub trait Protocol: Debug + Send + Sync {
     /// How its streams are framed.
     fn framing(&self) -> Framing;
 
+    /// Whether messages may be compressed (RFC 7692); the server must agree then.
+    fn is_deflate(&self) -> bool {
+        false
+    }
+
     /// Appends the HTTP request that opens a stream.
     fn push_request(&self, host: &str, who: &Who<'_>, out: &mut Vec<u8>);
 

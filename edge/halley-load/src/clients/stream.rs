@@ -9,12 +9,16 @@
 //! words. What is incomplete is kept in it and put before the next bytes by [`Stream::lend`], so
 //! the decoder always works on one piece of one shared buffer.
 //!
-//! It shares no code with the edge's encoder on purpose: a mistake there shall show here.
+//! It shares no code with the edge's encoder on purpose: a mistake there shall show here. What
+//! inflates messages is the library that the edge compresses by.
 
+use std::cell::RefCell;
+
+use halley_wire::websocket::Inflater;
 use memchr::memchr;
 
 use super::event::{self, Event};
-use super::framing::{WS_ACCEPT, chunk, frame_header};
+use super::framing::{RSV1, WS_ACCEPT, chunk, frame_header};
 use super::protocol::{Framing, Prompt, Protocol, Sink};
 
 /// The head of a response may have this many headers.
@@ -289,6 +293,9 @@ fn head(
         if header("sec-websocket-accept") != Some(WS_ACCEPT.as_bytes()) {
             return Err(StreamError::Malformed("a wrong Sec-WebSocket-Accept"));
         }
+        if protocol.is_deflate() && header("sec-websocket-extensions").is_none() {
+            return Err(StreamError::Malformed("no permessage-deflate, which was asked for"));
+        }
         Stage::Frames
     } else if header("transfer-encoding").is_some_and(|v| v.eq_ignore_ascii_case(b"chunked")) {
         Stage::Chunks
@@ -297,6 +304,11 @@ fn head(
     };
     protocol.begin(stream, sink);
     Ok(Some(length))
+}
+
+thread_local! {
+    /// What inflates for all streams of a thread: no message refers to another.
+    static INFLATER: RefCell<Inflater> = RefCell::default();
 }
 
 /// Reads one frame (RFC 6455, 5.2); returns its length once it is whole.
@@ -312,6 +324,17 @@ fn frame(
         return Ok(None);
     };
     let last = bytes[0] & 0x80 != 0;
+    if bytes[0] & RSV1 != 0 {
+        if !protocol.is_deflate() || !last || stream.has_part() {
+            return Err(StreamError::Malformed("a compressed frame where none may be"));
+        }
+        INFLATER.with_borrow_mut(|inflater| {
+            let message = inflater.inflate(payload, PART_BYTES_MAX);
+            let message = message.map_err(|failure| StreamError::Malformed(failure.reason))?;
+            protocol.read(stream, &message, sink)
+        })?;
+        return Ok(Some(header + length));
+    }
     match bytes[0] & 0x0f {
         0x0..=0x2 if protocol.framing() == Framing::Bytes => {
             protocol.read(stream, payload, sink)?;

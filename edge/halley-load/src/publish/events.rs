@@ -11,6 +11,15 @@ use crate::rng::Rng;
 const END_BYTES: usize = 1;
 /// `,"pad":""`.
 const PAD_BYTES: usize = 9;
+/// The text of which events have parts.
+const TEXT_BYTES: usize = 65_536;
+/// What it is made of.
+const WORDS: &str = "a about and are at away back be bread bring but by can changed channel code \
+    dinner door for from goal good has have he here home i if in is it last late limit list match \
+    me message milk minute more my new no not now number of off offline on one online open or \
+    order our out player please price quantity score see she shipped so some still stock street \
+    team thanks that the their then there they this time to tomorrow two up update was we were \
+    what when where which who will with you your";
 
 /// What the server shall have done before it answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -29,6 +38,9 @@ pub struct Form {
     /// Size of each event's data as JSON, or a few bytes more where so little has no room for what
     /// must be in it.
     pub data_bytes: usize,
+    /// Whether the padding is words, another part of a text in each event; else it is one letter,
+    /// of which compression leaves nothing.
+    pub words: bool,
     /// What to ask for; `None` leaves it to the server.
     pub ack: Option<Ack>,
     /// The ids of events are this and a number; `None` leaves them to the server.
@@ -66,7 +78,8 @@ impl Events {
     /// None is drawn yet; they have `numbers` if there are any.
     #[must_use]
     pub fn new(subjects: Subjects, form: Form, numbers: Option<Numbers>) -> Self {
-        let (pad, rng) = ("x".repeat(form.data_bytes), Rng::new(form.seed));
+        let rng = Rng::new(form.seed);
+        let pad = if form.words { text(&form) } else { "x".repeat(form.data_bytes) };
         Self { subjects, form, numbers, pad, rng, drawn: 0 }
     }
 
@@ -143,7 +156,9 @@ impl Events {
         let size = json.len() - start + END_BYTES;
         let room = self.form.data_bytes.saturating_sub(size);
         if room >= PAD_BYTES {
-            let _ = write!(json, ",\"pad\":\"{}\"", &self.pad[..room - PAD_BYTES]);
+            let from = if self.form.words { stamp_ns as usize % TEXT_BYTES } else { 0 };
+            let pad = &self.pad[from..from + room - PAD_BYTES];
+            let _ = write!(json, ",\"pad\":\"{pad}\"");
         }
         json.push(b'}');
     }
@@ -162,6 +177,17 @@ impl Events {
     }
 }
 
+/// A text of words; from each of its first [`TEXT_BYTES`] on there is enough for an event.
+fn text(form: &Form) -> String {
+    let (words, mut rng) = (WORDS.split(' ').collect::<Vec<_>>(), Rng::new(form.seed));
+    let mut text = String::new();
+    while text.len() < TEXT_BYTES + form.data_bytes {
+        text.push_str(words[rng.below(words.len() as u64) as usize]);
+        text.push(' ');
+    }
+    text
+}
+
 #[cfg(test)]
 pub mod tests {
     #![allow(clippy::unwrap_used)]
@@ -172,7 +198,7 @@ pub mod tests {
 
     /// What the tests publish.
     pub fn form(batch: usize, data_bytes: usize) -> Form {
-        Form { batch, data_bytes, ack: None, ids: None, in_turn: false, seed: 1 }
+        Form { batch, data_bytes, words: false, ack: None, ids: None, in_turn: false, seed: 1 }
     }
 
     /// Events about these subjects, without numbers.

@@ -83,6 +83,9 @@ pub struct Options {
     /// Size of each event's data as JSON
     #[arg(long, default_value_t = 79, value_parser = clap::value_parser!(u32).range(..=10_000_000))]
     bytes: u32,
+    /// Fill the data with words, as people write them, instead of one letter: for who compresses
+    #[arg(long)]
+    words: bool,
     /// uniform:LO-HI, zipf:LO-HI:EXPONENT, groups:COUNT, graph:USERS:DEGREE[:SEED] or file:FILE
     #[arg(long)]
     subjects: String,
@@ -203,6 +206,7 @@ fn form(options: &Options) -> Form {
     Form {
         batch: options.batch as usize,
         data_bytes: options.bytes as usize,
+        words: options.words,
         ack: options.ack,
         ids: (options.ids || options.numbers.is_some()).then_some(run),
         in_turn: options.in_turn,
