@@ -4,7 +4,7 @@
 %% of thirty digits keeps them all, members keep their order, escapes stay escapes. Decoding and
 %% encoding again would lose some of that, so `object/1' has jiffy decode the text and `cut/3' cuts
 %% the member out. jiffy takes some numbers that are none (`1e+'), so what is cut out is judged once
-%% more on the way, by `halley_api_json_text', and how deep it is nested as well.
+%% more on the way, by `halley_json_text', and how deep it is nested as well.
 %%
 %% Invariants: `cut/3' is only for a text that `object/1' accepted. What it gives is JSON to the
 %% letter of RFC 8259, on one line without control characters, as DELIVER needs (link.md 7.1).
@@ -86,10 +86,10 @@ cut(Text, N, DepthMax) ->
     end.
 
 nth_value(N, Members, DepthMax) ->
-    {ok, AfterName} = halley_api_json_text:skip(Members, DepthMax),
+    {ok, AfterName} = halley_json_text:skip(Members, DepthMax),
     <<$:, AfterColon/binary>> = skip_space(AfterName),
     Value = skip_space(AfterColon),
-    case halley_api_json_text:skip(Value, DepthMax) of
+    case halley_json_text:skip(Value, DepthMax) of
         {ok, Rest} when N =:= 1 ->
             {ok, Value, byte_size(Value) - byte_size(Rest)};
         {ok, Rest} ->

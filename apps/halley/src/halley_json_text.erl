@@ -10,7 +10,7 @@
 %% of a surrogate pair, as the RFC's grammar does (8.2): who decodes the text refuses that.
 %%
 %% It decodes nothing. Pure.
--module(halley_api_json_text).
+-module(halley_json_text).
 
 -export([skip/2]).
 -export_type([fault/0]).
