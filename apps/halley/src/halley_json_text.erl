@@ -9,7 +9,7 @@
 %% no deeper than the bound; nothing is on the heap but one element for each level. It takes half
 %% of a surrogate pair, as the RFC's grammar does (8.2): who decodes the text refuses that.
 %%
-%% It decodes nothing. Pure.
+%% It decodes nothing. Pure. `halley_jwks' asks it as well whether a JWK Set is JSON.
 -module(halley_json_text).
 
 -export([skip/2]).

@@ -41,12 +41,19 @@
 %% The error is the end of a sentence that begins with what was read.
 -spec parse(binary()) -> {ok, set(), [left_out()]} | {error, unicode:chardata()}.
 parse(Text) ->
-    try jiffy:decode(Text, [return_maps]) of
+    try decode(Text) of
         #{<<"keys">> := Keys} when is_list(Keys) -> set(Keys);
         _ -> {error, "it is not a JWK Set: an object with a member \"keys\" that is a list"}
     catch
         _:_ -> {error, "it is not JSON"}
     end.
+
+%% jiffy takes some numbers that are none (`1e+'), so the text is judged once more; its nesting is
+%% bounded by the file's size.
+decode(Text) ->
+    Value = jiffy:decode(Text, [return_maps]),
+    {ok, _} = halley_json_text:skip(Text, byte_size(Text)),
+    Value.
 
 %% A shared secret as the one key of a set.
 -spec of_secret(binary()) -> {ok, set()} | {error, unicode:chardata()}.

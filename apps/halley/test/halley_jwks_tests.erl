@@ -142,6 +142,12 @@ texts_that_are_no_sets_test_() ->
     [?_assertMatch({error, _}, halley_jwks:parse(Text))
      || Text <- [<<>>, <<"{">>, <<"[]">>, <<"{\"keys\":{}}">>, <<"{\"keys\":\"x\"}">>, <<255>>]].
 
+%% RFC 8259, 6: behind the e of an exponent come digits. jiffy alone takes these.
+numbers_that_are_none_test_() ->
+    [?_assertEqual({error, "it is not JSON"},
+                   halley_jwks:parse(<<"{\"keys\":[],\"member\":", Number/binary, "}">>))
+     || Number <- [<<"1e+">>, <<"1.0e-">>, <<"0.3e+">>, <<"0E+">>, <<"[0e+]">>]].
+
 secret_test_() ->
     Secret = <<"0123456789012345678901234567890/">>,
     {ok, Set} = halley_jwks:of_secret(Secret),
