@@ -12,7 +12,7 @@ N ?= 1000000
 HOURS ?= 1
 
 .PHONY: help run test build check bench bench-rivals bench-smp bench-million bench-soak \
-	faults fuzz docs clean install-run install-test install-rivals native release
+	faults doors fuzz docs clean install-run install-test install-rivals native release
 
 help: ## print this table
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -57,6 +57,10 @@ bench-soak: install-test build ## publish for hours, is memory flat? (HOURS=1, t
 
 faults: install-test build ## inject faults at random, prove that nothing is lost (FAULTS_SECONDS=600)
 	@node test/faults/run.mjs
+
+doors: install-test build ## foreign conformance suites against the build; says where it takes them from
+	@tools/install.sh doors
+	@node test/doors/run.mjs
 
 fuzz: install-test ## fuzz each target for a minute (FUZZ_SECONDS=60, FUZZ_RUNS=0: no bound)
 	@tools/fuzz.sh $${FUZZ_SECONDS:-60}

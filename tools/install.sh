@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what a bare Debian 12 lacks: `tools/install.sh run` what building and running needs,
 # `tools/install.sh test` what the checks and tests need besides, `tools/install.sh rivals` the
-# servers that `make bench-rivals` measures, `tools/install.sh smp` the load of `make bench-smp`.
+# servers that `make bench-rivals` measures, `tools/install.sh smp` the load of `make bench-smp`,
+# `tools/install.sh doors` the clients of the registries that `make doors` takes its suites from.
 #
 # It takes Debian's packages and, for Node packages, `npm ci` by the lock file;
 # nothing else. When nothing is missing it changes nothing, prints nothing and takes no second.
@@ -126,6 +127,14 @@ want_test() {
     fi
 }
 
+# The suites themselves, and the Python 2.7 that one of them needs, go into a cache outside of the
+# tree and of the system: test/doors/lib/fetch.mjs.
+want_doors() {
+    if ! python3 -m pip --version >/dev/null 2>&1; then want python3 python3-pip; fi
+    if ! command -v go >/dev/null; then want golang-go; fi
+    want debian-archive-keyring
+}
+
 case "${1:-}" in
     run) want_run; install_missing ;;
     test) want_run; want_test; install_missing
@@ -133,5 +142,6 @@ case "${1:-}" in
     rivals) want "${rivals_packages[@]}"; install_missing_servers
         install_node_packages bench/rivals/socketio "Socket.IO" ;;
     smp) want apache2-utils; install_missing ;;
-    *) echo "usage: tools/install.sh run|test|rivals|smp" >&2; exit 2 ;;
+    doors) want_doors; install_missing ;;
+    *) echo "usage: tools/install.sh run|test|rivals|smp|doors" >&2; exit 2 ;;
 esac

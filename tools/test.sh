@@ -142,7 +142,7 @@ run eunit 900 env REBAR_BASE_DIR="${REBAR_BASE_DIR:-_build}/eunit" rebar3 eunit 
 # The tests of the edge wait for its clocks, so that more of them run at once than there are cores.
 suite rust count_cargo 800 env RUST_TEST_THREADS=6 \
     cargo test --workspace --no-fail-fast --locked --quiet --manifest-path edge/Cargo.toml
-suite faults count_node 400 node --test test/faults/*.test.mjs
+suite faults count_node 400 node --test test/faults/*.test.mjs test/doors/*.test.mjs
 wait
 cat "$logs/eunit"
 tally eunit count_eunit
