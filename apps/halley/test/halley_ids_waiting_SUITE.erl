@@ -9,7 +9,8 @@
          end_per_testcase/2]).
 -export([a_hole_over_three_groups/1, two_checkpoints/1, an_empty_journal/1, a_restart/1,
          the_highest_number/1, owner_of_ids_dies/1, a_group_that_failed/1, a_file_that_stays/1,
-         visitors_do_not_wait/1, an_idle_store/1, numbers_run_short/1, random_holes/1]).
+         visitors_do_not_wait/1, an_idle_store/1, numbers_run_short/1, random_holes/0,
+         random_holes/1]).
 
 -import(halley_store_helper, [id/1, agree/0, await/1]).
 
@@ -218,6 +219,8 @@ close(Ids) ->
 %% Users who follow and unfollow, with sweeps, checkpoints and restarts in between; then groups in a
 %% row are lost, and perhaps the newest checkpoint. No follow stands after the repair that never was
 %% asked for.
+random_holes() -> [{timetrap, {minutes, 10}}].
+
 random_holes(Config) ->
     Dir = proplists:get_value(dir, Config),
     halley_store_helper:close(whereis(halley_store_sup)),
