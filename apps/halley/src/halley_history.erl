@@ -137,8 +137,9 @@ shard_started(Shard) -> halley_history_log:shard_started(Shard).
 unfollowed(Pairs) -> halley_history_log:changed(unfollow, Pairs).
 
 %% To be called before the follows take effect, which nobody had when `From' had been drawn: of
-%% what was published up to there, nothing is these users'. Returns when all readers find it; it is
-%% on disk a quarter of a second later at most. With an error the follows must not take effect.
+%% what was published up to there, nothing is these users'.
+%% Returns when it is on disk. With an error
+%% the follows must not take effect.
 -spec followed([{UserId :: binary(), SubjectId :: binary()}], From :: seq()) ->
     ok | {error, disk_full | history_failed | data_dir_moved}.
 followed(Pairs, From) -> halley_history_log:changed({follow, From}, Pairs).

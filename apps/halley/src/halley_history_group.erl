@@ -18,8 +18,7 @@
               | {mark, halley_shards:index(), halley_history:seq()}
               | {changed, change(), [{UserId :: binary(), SubjectId :: binary()}],
                  Bytes :: pos_integer(), reference()}.
-%% A follow, with the seq up to which it doesn't count, waits only to be written: should a power cut
-%% take it, who comes back gets too much, not too little.
+%% A follow has the seq up to which it doesn't count.
 -type change() :: unfollow | {follow, From :: halley_history:seq()}.
 
 %% From the first to the last of these records, by seqs and times.
@@ -39,7 +38,7 @@ gather(Item, Crowd) ->
     end).
 
 linger({Items, Bytes}, UntilMs) ->
-    case lists:any(fun hurries/1, Items) of
+    case lists:any(fun waits/1, Items) of
         true -> {Items, Bytes};
         false -> linger(Items, Bytes, UntilMs)
     end.
@@ -60,7 +59,7 @@ linger(Items, Bytes, UntilMs) ->
     end.
 
 linger_with(Item, Items, Bytes, UntilMs) ->
-    case hurries(Item) of
+    case waits(Item) of
         true -> take(Items, Bytes);
         false -> linger(Items, Bytes, UntilMs)
     end.
@@ -100,9 +99,4 @@ bytes({mark, _, _}) -> ?MARK_BYTES.
 -spec waits(item()) -> boolean().
 waits({append, _, _, _, none}) -> false;
 waits({mark, _, _}) -> false;
-waits({changed, {follow, _}, _, _, _}) -> false;
 waits(_) -> true.
-
-%% Whether somebody waits for it to be written at least.
-hurries({changed, _, _, _, _}) -> true;
-hurries(Item) -> waits(Item).

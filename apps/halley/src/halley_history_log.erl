@@ -245,9 +245,7 @@ raise({append, Shard, Packed, _, _}) ->
 raise({mark, Shard, Seq}) -> halley_history_words:written(Shard, Seq);
 raise({changed, _, _, _, _}) -> ok.
 
-answer(0, Items, _, State) ->
-    %% Some wait only for it to be written.
-    lists:foreach(fun(Item) -> reply(Item, false) end, Items),
+answer(0, _, _, State) ->
     State;
 answer(Waiting, Items, Packed, State = #state{disk = Disk}) ->
     HasCommitted = Packed =/= [] orelse halley_history_disk:is_dirty(Disk),

@@ -8,8 +8,7 @@
 changes_test_() ->
     [{timeout, 180, {Title, fun() -> ?H:silently(fun() -> ?H:with([], Fun) end) end}}
      || {Title, Fun} <- [{"an unfollow is in its user's chain", fun unfollow/0},
-                         {"and so is a follow", fun follow/0},
-                         {"a follow needs to be written, not synced", fun written/0}]].
+                         {"and so is a follow", fun follow/0}]].
 
 unfollow() ->
     {ok, Before} = ?H:publish(<<"s">>, <<"1">>),
@@ -43,12 +42,3 @@ follow() ->
     ?H:restart(),
     ?assertEqual([Second, First], halley_history:changes(<<"u">>, 0)),
     ?assertEqual(Told, Kinds()).
-
-%% Nobody waits for the disk: the record is there when the answer is.
-written() ->
-    {ok, _} = ?H:publish(<<"s">>, <<"1">>),
-    ?H:mocked([halley_history_segment], fun() ->
-        meck:expect(halley_history_segment, sync, fun(_) -> {error, eio} end),
-        ?assertEqual(ok, halley_history:followed([{<<"u">>, <<"s">>}], halley_history:drawn())),
-        ?assertMatch([_], halley_history:changes(<<"u">>, 0))
-    end).
