@@ -6,10 +6,12 @@
 //! refused ends the connection.
 
 use halley_link::CloseReason;
+use halley_wire::websocket::extension::Agreement;
 use halley_wire::websocket::{Decoder, Event, Failure, Rules, Sender, close_code, encode};
 
 use crate::outbox;
 use crate::sessions::operation::NOT_TEXT;
+use crate::sessions::transport::Transport;
 use crate::stats::Stat;
 use crate::table::{Detail, Phase, flag};
 use crate::worker::Worker;
@@ -61,8 +63,14 @@ impl Worker {
     fn message(&mut self, index: u32, event: &Event<'_>) -> bool {
         let mut out = Vec::new();
         match event {
-            Event::Text(text) if ECHO => encode::text(&mut out, text),
-            Event::Binary(bytes) if ECHO => encode::binary(&mut out, bytes),
+            Event::Text(text) if ECHO => {
+                encode::text(&mut out, text);
+                out = self.compressed(index, out);
+            }
+            Event::Binary(bytes) if ECHO => {
+                encode::binary(&mut out, bytes);
+                out = self.compressed(index, out);
+            }
             Event::Text(text) => {
                 self.stats.count(Stat::Messages);
                 return self.operate(index, text);
@@ -83,6 +91,18 @@ impl Worker {
         }
         self.push(index, out.into());
         self.is_live(index)
+    }
+
+    /// An echo as an event would be sent: compressed, where that is agreed on and is shorter.
+    fn compressed(&mut self, index: u32, frame: Vec<u8>) -> Vec<u8> {
+        let agreement = match self.table.get(index).map(|slot| slot.transport) {
+            Some(Transport::Deflate) => Agreement::Usual,
+            Some(Transport::DeflateNarrow) => Agreement::Narrow,
+            _ => return frame,
+        };
+        let mut out = Vec::new();
+        let deflater = &mut self.compression.deflater;
+        if encode::compressed(&mut out, &frame, agreement, deflater) { out } else { frame }
     }
 
     /// May the next message be dealt with, or has what was said ended the session?
