@@ -19,7 +19,8 @@
 -include_lib("kernel/include/logger.hrl").
 
 -export([open/0, close/0, path/0, is_in_place/0]).
--export([place/1, make_directory/1, make_private/1, sync_directory/1, check_owner/1]).
+-export([place/1, check_writable/1]).
+-export([make_directory/1, make_private/1, sync_directory/1, check_owner/1]).
 -export_type([place/0]).
 
 -define(DIRECTORY_MODE, 8#700).
@@ -99,6 +100,18 @@ place(Path) ->
     case file:read_file_info(Path, [raw, {time, posix}]) of
         {ok, #file_info{major_device = Device, inode = Inode}} -> {ok, {Device, Inode}};
         {error, _} = Error -> Error
+    end.
+
+%% Whether the file system of a file takes writes. What else keeps the file from being opened, such
+%% as too few descriptors, says nothing about that.
+-spec check_writable(file:name_all()) -> ok | {error, erofs | eio}.
+check_writable(Path) ->
+    case file:open(Path, [read, write, raw]) of
+        {ok, File} ->
+            _ = file:close(File),
+            ok;
+        {error, Reason} when Reason =:= erofs; Reason =:= eio -> {error, Reason};
+        {error, _} -> ok
     end.
 
 %% --- directories and files -----------------------------------------------------------------------

@@ -3,6 +3,8 @@
 %%
 %% A file that was removed, or whose folder was moved or replaced, takes writes and syncs all the
 %% same, and the next start won't find them. So names are looked up again: one call for each group.
+%% A file system that has just gone read-only after an error may call a sync done that it wasn't
+%% (seen with ext4, Linux 6.18): it refuses to open a file for writing, so that is tried as well.
 -module(halley_history_home).
 
 -export([set_directory/1, directory/0, find/1, make/2, check/3, may_pass/1]).
@@ -35,12 +37,13 @@ make(Dir, Before) ->
 made(ok, Dir) -> halley_data_dir:place(Dir);
 made(Error, _) -> Error.
 
-%% Whether the segment's name still stands for this file.
+%% Whether the segment's name still stands for this file, and its file system takes writes.
 -spec check(file:name_all(), halley_history_segment:number_(), halley_data_dir:place()) ->
     ok | {error, term()}.
 check(Dir, Number, Place) ->
-    case halley_data_dir:place(halley_history_segment:path(Dir, Number)) of
-        {ok, Place} -> ok;
+    Path = halley_history_segment:path(Dir, Number),
+    case halley_data_dir:place(Path) of
+        {ok, Place} -> halley_data_dir:check_writable(Path);
         Found -> moved(Found)
     end.
 

@@ -8,7 +8,7 @@
 %% Every error is returned. Nothing is cached, repaired or decided here.
 -module(halley_store_file).
 
--export([create/2, open/2, append/3, cut/2, sync/1, is_in_place/1, close/1]).
+-export([create/2, open/2, append/3, cut/2, sync/1, is_in_place/1, check/1, close/1]).
 -export([replace/2, read/2, read_header/3, fold/4, remove/2]).
 -export_type([file/0]).
 
@@ -98,6 +98,14 @@ sync(#file{plain = Plain}) -> file:datasync(Plain).
 %% was, takes writes and syncs as if nothing had happened.
 -spec is_in_place(file()) -> boolean().
 is_in_place(#file{path = Path, identity = Identity}) -> identity(Path) =:= {ok, Identity}.
+
+%% After a write: whether it can be found again, and may be believed (`halley_history_home').
+-spec check(file()) -> ok | {error, moved | erofs | eio}.
+check(#file{path = Path} = File) ->
+    case is_in_place(File) of
+        true -> halley_data_dir:check_writable(Path);
+        false -> {error, moved}
+    end.
 
 identity(Path) ->
     case file:read_file_info(Path, [raw]) of

@@ -119,13 +119,8 @@ append(Entries, Journal = #journal{salt = Salt, position = Position, sequence = 
 
 write(#journal{file = File, position = Position}, Bytes) ->
     case halley_store_file:append(File, Position, Bytes) of
-        ok ->
-            case halley_store_file:is_in_place(File) of
-                true -> ok;
-                false -> {error, moved}
-            end;
-        Error ->
-            Error
+        ok -> halley_store_file:check(File);
+        Error -> Error
     end.
 
 %% Where there was no room the file is sound once the part that was written is cut off.

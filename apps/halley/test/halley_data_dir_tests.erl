@@ -20,6 +20,7 @@ cases() ->
      {"one of another user is refused", fun stranger_is_refused/1},
      {"one with a file of another user is refused", fun stranger_in_it_is_refused/1},
      {"a mounted file system that is everybody's is tightened", fun mounted_is_tightened/1},
+     {"one that takes no writes any more is told", fun read_only_is_said/1},
      {"a sticky directory is refused", fun sticky_is_refused/1},
      {"a second brain is refused", fun second_is_refused/1},
      {"a brain of a build before is refused, and refuses", fun build_before_is_refused/1},
@@ -115,6 +116,19 @@ mounted_is_tightened(Dir) ->
             ?assertEqual(8#777, mode(Dir)),
             ok = open(),
             ?assertEqual(8#700, mode(Dir));
+        _ ->
+            ?debugMsg("no right to mount: not tried")
+    end.
+
+read_only_is_said(Dir) ->
+    ok = filelib:ensure_path(Dir),
+    case os:cmd("mount -t tmpfs -o size=64k none " ++ Dir ++ " && echo mounted") of
+        "mounted\n" ->
+            Path = filename:join(Dir, "x"),
+            ok = file:write_file(Path, <<"x">>),
+            ?assertEqual(ok, halley_data_dir:check_writable(Path)),
+            "" = os:cmd("mount -o remount,ro " ++ Dir),
+            ?assertEqual({error, erofs}, halley_data_dir:check_writable(Path));
         _ ->
             ?debugMsg("no right to mount: not tried")
     end.

@@ -36,6 +36,20 @@ cant_be_undone(Cut, Sync) ->
     ?H:start(new),
     ?assertEqual([Seq, First], ?H:chain(<<"s">>, 0, Seq)).
 
+%% The sync said that all is well, and the file system takes no writes any more.
+sync_that_lied_test_() ->
+    {timeout, 60, fun() -> ?H:silently(fun() -> ?H:with([], fun sync_that_lied/0) end) end}.
+
+sync_that_lied() ->
+    {ok, _} = ?H:publish(<<"s">>, <<"1">>),
+    ?H:mocked([halley_data_dir], fun() ->
+        meck:expect(halley_data_dir, check_writable, fun(_) -> {error, erofs} end),
+        ?assertMatch({{error, history_failed}, _}, ?H:publish(<<"s">>, <<"2">>)),
+        ?assertEqual(failed, halley_history:refusing())
+    end),
+    ?H:until(fun() -> halley_history:refusing() =:= false end),
+    {ok, _} = ?H:publish(<<"s">>, <<"3">>).
+
 %% The segment that has its record is left, as nobody knows what of it is on disk. So the next one
 %% has it as well.
 record_is_not_synced() ->
