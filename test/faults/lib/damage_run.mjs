@@ -5,6 +5,7 @@ import { Random } from './random.mjs';
 import { Still } from './still.mjs';
 
 const FOUND_SHOWN_MAX = 3;
+const SAID_EVERY = 50;
 
 /** Plays as many cases as asked, or for `msMax` behind what is made once.
  *  Gives `[{path, harm, kind, found, ms}]`. */
@@ -22,6 +23,7 @@ export async function runDamage({ seed, cases, only = '', msMax = Infinity, say 
       const begun = Date.now();
       const { kind, did, found } = await playCase(still, next, random.fork('case'));
       results.push({ path: what.path, harm: what.kind, kind, found, ms: Date.now() - begun });
+      if (results.length % SAID_EVERY === 0) say(`${results.length} cases of ${cases}`);
       if (kind !== 'WRONG') continue;
       say(`WRONG: case ${results.length}, ${base.name}: ${what.path} ${did}: `
         + `${found.length} found`);
