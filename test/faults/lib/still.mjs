@@ -12,8 +12,10 @@ import { World } from './world.mjs';
 
 const ROWS = 36_000;
 const READERS = 8;
-/** What a reader missed comes within this. */
-const REPLAY_S_MAX = 10;
+/** A poll that was answered later may have given up its replay (http.md 11.3), and is asked again,
+ *  so often at most. */
+const HELD_MS = 900;
+const LATE_MAX = 20;
 /** A checkpoint that was seen to begin is whole by then. */
 const WRITTEN_MS = 1_000;
 const PROFILE = {
@@ -84,9 +86,8 @@ export class Still {
     this.readers.set(user, { cursor: json.cursor, since: this.world.history.tick() });
   }
 
-  #pollUrl(user, timeout = 0) {
-    return `${this.server.halley.publicUrl}/v1/poll?user=${encodeURIComponent(user)}`
-      + `&timeout=${timeout}`;
+  #pollUrl(user) {
+    return `${this.server.halley.publicUrl}/v1/poll?user=${encodeURIComponent(user)}&timeout=0`;
   }
 
   #copy(name) {
@@ -103,20 +104,15 @@ export class Still {
   async resume(user) {
     let { cursor } = this.readers.get(user);
     const [ids, gaps] = [[], []];
-    const poll = async (timeout) => {
-      const { status, body, json } = await http('GET',
-        `${this.#pollUrl(user, timeout)}&cursor=${cursor}`);
+    for (let late = 0; ;) {
+      const begun = Date.now();
+      const { status, body, json } = await http('GET', `${this.#pollUrl(user)}&cursor=${cursor}`);
       if (status !== 200) throw new Error(`a poll answered ${status} ${body}`);
-      return json;
-    };
-    for (;;) {
-      let json = await poll(0);
-      const isNothing = () => !json.gap && json.events.length === 0;
-      // No further than before: there is nothing more, or the replay is late (http.md 11.3).
-      if (isNothing() && json.cursor === cursor) json = await poll(REPLAY_S_MAX);
       if (json.gap) gaps.push(json.gap);
       ids.push(...json.events.map(({ id }) => id));
-      if (isNothing()) return { ids, gaps };
+      const isLate = Date.now() - begun >= HELD_MS && late < LATE_MAX;
+      if (!json.gap && json.events.length === 0 && !isLate) return { ids, gaps };
+      late += Number(isLate);
       cursor = json.cursor;
     }
   }
