@@ -124,7 +124,8 @@ test('a backup while users follow and events are published; a Halley starts on i
   const seen = [];
   for (let at = cursor; seen.length < first;) {
     const { cursor: next, events, gap } = await poll(copy, 'kim', { cursor: at, timeout: 0 });
-    assert.equal(gap?.reason, seen.length === 0 ? 'damaged' : undefined, JSON.stringify(gap));
+    // A poll that goes on from below the gap's end is told it again: nothing is kept between polls.
+    if (seen.length === 0) assert.equal(gap?.reason, 'damaged', JSON.stringify(gap));
     if (events.length === 0) break;
     seen.push(...events.map((event) => event.data));
     at = next;
