@@ -66,13 +66,23 @@ function requirements(folder, packages) {
   return ['--no-deps', '--require-hashes', '-r', file];
 }
 
+/** Where the machine takes its own Debian from, or what `DOORS_DEBIAN` says. */
+function mirror() {
+  if (process.env.DOORS_DEBIAN) return process.env.DOORS_DEBIAN;
+  const targets = command('apt-get', ['indextargets', '--format', '$(COMPONENT) $(REPO_URI)',
+    'Created-By: Packages']);
+  const main = targets.split('\n').find((line) => line.startsWith('main '));
+  if (!main) throw new Error('apt has no source with `main`: name a mirror by DOORS_DEBIAN=URL');
+  return main.split(' ')[1];
+}
+
 /** Makes a state of apt in `folder`; gives apt's options for it. */
-function aptOptions(folder, suite) {
+function aptOptions(folder) {
   for (const part of ['lists/partial', 'cache/archives/partial', 'state']) {
     mkdirSync(join(folder, part), { recursive: true });
   }
   const list = join(folder, 'sources.list');
-  writeFileSync(list, `${suite}\n`);
+  writeFileSync(list, `deb [signed-by=${DEBIAN.keyring}] ${mirror()} ${DEBIAN.release} main\n`);
   writeFileSync(join(folder, 'status'), '');
   return [`Dir::State=${join(folder, 'state')}`, `Dir::State::Lists=${join(folder, 'lists')}`,
     `Dir::State::Status=${join(folder, 'status')}`, `Dir::Cache=${join(folder, 'cache')}`,
@@ -80,17 +90,15 @@ function aptOptions(folder, suite) {
     'APT::Sandbox::User=', 'APT::Update::Error-Mode=any'].flatMap((option) => ['-o', option]);
 }
 
-/** Reads the lists of Debian 11, of its archive if it has moved there; gives apt's options. */
+/** Reads the lists of Debian 11; gives apt's options. */
 function aptUpdated(folder) {
-  for (const [n, suite] of DEBIAN.suites.entries()) {
-    const options = aptOptions(folder, suite);
-    try {
-      command('apt-get', [...options, 'update']);
-      return options;
-    } catch (error) {
-      if (n === DEBIAN.suites.length - 1) throw error;
-    }
+  const options = aptOptions(folder);
+  try {
+    command('apt-get', [...options, 'update']);
+  } catch (error) {
+    throw new Error(`${error.message}\nDOORS_DEBIAN=URL names a mirror that has Debian 11`);
   }
+  return options;
 }
 
 function debianFolder() {

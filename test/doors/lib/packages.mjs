@@ -3,12 +3,8 @@
 
 /** Python 2.7, which Autobahn|Testsuite needs and Debian 12 hasn't: Debian 11's PyPy. */
 export const DEBIAN = {
-  suites: [
-    'deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] '
-      + 'http://deb.debian.org/debian bullseye main',
-    'deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] '
-      + 'http://archive.debian.org/debian bullseye main',
-  ],
+  release: 'bullseye',
+  keyring: '/usr/share/keyrings/debian-archive-keyring.gpg',
   packages: {
     'libffi7=3.3-6': '30ca89bfddae5fa6e0a2a044f22b6e50cd17c4bc6bc850c579819aeab7101f0f',
     'libssl1.1=1.1.1w-0+deb11u1':
