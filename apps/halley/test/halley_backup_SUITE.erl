@@ -104,9 +104,9 @@ a_damaged_store(Config) ->
     ?assertNot(filelib:is_file(Other)).
 
 a_full_disk(Config) ->
-    Small = halley_store_SUITE:small_disk(Config, 1),
+    Small = halley_disk_helper:mount(proplists:get_value(dir, Config), "1m"),
     {Dir, _, _, _} = aged_store([{dir, proplists:get_value(priv_dir, Config)}]),
-    halley_store_SUITE:fill(Small, 50000),
+    halley_disk_helper:fill(Small, 50000),
     {error, Text} = backup(Dir, filename:join(Small, "copy")),
     ?assertMatch({match, _}, re:run(Text, "no space left on device")),
     ?assertEqual(["filler"], element(2, file:list_dir(Small))).

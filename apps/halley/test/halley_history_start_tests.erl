@@ -28,14 +28,9 @@ moved_test_() ->
                          {"files are their owner's alone", fun modes/0}]].
 
 mounted(Fun) ->
-    Dir = string:trim(os:cmd("mktemp -d")),
-    try os:cmd("mount -t tmpfs -o size=2m,mode=700 halley-test " ++ Dir ++ " 2>&1") of
-        "" -> ?H:silently(fun() -> ?H:with_in(Dir, [], fun() -> Fun(Dir) end) end);
-        Reason -> io:format(user, "skipped, no tmpfs may be mounted here: ~ts~n", [Reason])
-    after
-        _ = os:cmd("umount " ++ Dir),
-        _ = file:del_dir(Dir)
-    end.
+    halley_disk_helper:mounted("2m", fun(Dir) ->
+        ?H:silently(fun() -> ?H:with_in(Dir, [], fun() -> Fun(Dir) end) end)
+    end).
 
 publish(N) ->
     [begin

@@ -320,19 +320,12 @@ no_descriptor() ->
     end).
 
 full_file_system_test_() ->
+    Options = [{history_retention_ms, 600000}],
     {timeout, 180, fun() ->
-        Dir = string:trim(os:cmd("mktemp -d")),
-        try mount(Dir) of
-            "" -> ?H:silently(fun() -> ?H:with_in(Dir, [{history_retention_ms, 600000}],
-                                                  fun full_file_system/0) end);
-            Reason -> io:format(user, "skipped, no tmpfs may be mounted here: ~ts~n", [Reason])
-        after
-            _ = os:cmd("umount " ++ Dir),
-            _ = file:del_dir(Dir)
-        end
+        halley_disk_helper:mounted("4m", fun(Dir) ->
+            ?H:silently(fun() -> ?H:with_in(Dir, Options, fun full_file_system/0) end)
+        end)
     end}.
-
-mount(Dir) -> os:cmd("mount -t tmpfs -o size=4m halley-test " ++ Dir ++ " 2>&1").
 
 full_file_system() ->
     Data = iolist_to_binary([$", binary:copy(<<"x">>, 20000), $"]),

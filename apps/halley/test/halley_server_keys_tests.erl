@@ -328,16 +328,7 @@ last_synced() -> last_synced(none).
 last_synced(Last) ->
     receive {synced, Dir, Found} -> last_synced({Dir, Found}) after 0 -> Last end.
 
-%% File systems of their own need the right to mount.
-full_disk_test() ->
-    Dir = string:trim(os:cmd("mktemp -d")),
-    try os:cmd("mount -t tmpfs -o size=64k,mode=700 halley-test " ++ Dir ++ " 2>&1") of
-        "" -> full_disk(Dir);
-        Reason -> io:format(user, "skipped, no tmpfs may be mounted here: ~ts~n", [Reason])
-    after
-        _ = os:cmd("umount " ++ Dir),
-        _ = file:del_dir(Dir)
-    end.
+full_disk_test() -> halley_disk_helper:mounted("64k", fun full_disk/1).
 
 full_disk(Dir) ->
     _ = create(Dir, <<"a">>, <<"read">>),

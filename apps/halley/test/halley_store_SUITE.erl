@@ -5,7 +5,6 @@
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2,
          end_per_testcase/2]).
--export([small_disk/2, fill/1, fill/2, free/1]).
 -export([full_during_a_group/1, full_during_a_checkpoint/1, full_at_start/1, full_at_first_start/1,
          refusals_end_nothing/1, read_only_start/1, killed_at_first_start/1, folder_moved_away/1,
          owner_dies_while_moved/1, damage_is_never_silent/1,
@@ -13,6 +12,7 @@
          idle_checkpoint/1]).
 
 -import(halley_store_helper, [id/1, agree/0]).
+-import(halley_disk_helper, [fill/1, fill/2, free/1]).
 -import(halley_damage_helper, [aged_store/1, copy/2, damage/3, damage/4, names/1, pairs/2]).
 
 -define(DAMAGES, 400).
@@ -54,40 +54,19 @@ end_per_testcase(_, Config) ->
         undefined -> ok;
         Sup -> halley_store_helper:close(Sup)
     end,
-    _ = os:cmd("umount -l " ++ Dir ++ " 2>&1"),
-    ok.
+    halley_disk_helper:unmount(Dir).
 
 %% --- a full disk ---------------------------------------------------------------------------------
 
-%% Only root may mount a file system that can be filled, and a full disk can't be played. So without
-%% root these cases are skipped, by name; CI runs as root, and runs them.
-small_disk(Config, Megabytes) ->
-    Dir = proplists:get_value(dir, Config),
-    case os:cmd(io_lib:format("mount -t tmpfs -o size=~bm,mode=700 tmpfs ~ts && echo ok",
-                              [Megabytes, Dir])) of
-        "ok\n" -> Dir;
-        Said -> throw({skip, "a small file system needs root: " ++ Said})
-    end.
-
-fill(Dir) -> fill(Dir, 0).
-
-%% All but so many bytes.
-fill(Dir, Left) ->
-    File = filename:join(Dir, "filler"),
-    _ = os:cmd("dd if=/dev/zero bs=4k of=" ++ File ++ " 2>&1"),
-    {ok, Fd} = file:open(File, [read, write, raw]),
-    {ok, End} = file:position(Fd, eof),
-    {ok, _} = file:position(Fd, max(0, End - Left)),
-    ok = file:truncate(Fd),
-    ok = file:close(Fd).
-
-free(Dir) -> ok = file:delete(filename:join(Dir, "filler")).
+%% A disk at the case's folder.
+small_disk(Config, Size) ->
+    halley_disk_helper:mount(proplists:get_value(dir, Config), Size).
 
 await_writable() -> halley_store_helper:await(fun() -> halley_store:refusing() =:= false end).
 
 %% The first finding: everything that was acknowledged after a group that met a full disk was lost.
 full_during_a_group(Config) ->
-    Dir = small_disk(Config, 16),
+    Dir = small_disk(Config, "16m"),
     Sup = halley_store_helper:open(Dir),
     First = pairs(1, 100),
     {ok, _} = halley_follows:follow(First),
@@ -109,7 +88,7 @@ full_during_a_group(Config) ->
 
 %% The third one: a checkpoint cut the journal though its pages never reached the disk.
 full_during_a_checkpoint(Config) ->
-    Dir = small_disk(Config, 16),
+    Dir = small_disk(Config, "16m"),
     Sup = halley_store_helper:open(Dir),
     Pairs = lists:usort(pairs(1, 48000)),
     {ok, _} = halley_follows:follow(Pairs),
@@ -127,7 +106,7 @@ full_during_a_checkpoint(Config) ->
 
 %% The fourth: a start on a full disk deleted logs.
 full_at_start(Config) ->
-    Dir = small_disk(Config, 16),
+    Dir = small_disk(Config, "16m"),
     Sup = halley_store_helper:open(Dir),
     Pairs = lists:usort(pairs(1, 5000)),
     {ok, _} = halley_follows:follow(Pairs),
@@ -143,7 +122,7 @@ full_at_start(Config) ->
     ?assertEqual(lists:usort(Pairs ++ pairs(9000, 10)), lists:sort(agree())).
 
 full_at_first_start(Config) ->
-    Dir = small_disk(Config, 1),
+    Dir = small_disk(Config, "1m"),
     fill(Dir),
     Sup = halley_store_helper:open(Dir),
     ?assertEqual({error, disk_full}, halley_follows:follow([{<<"a">>, <<"b">>}])),
@@ -155,7 +134,7 @@ full_at_first_start(Config) ->
 
 %% The sixth: six refused requests within ten seconds ended the brain.
 refusals_end_nothing(Config) ->
-    Dir = small_disk(Config, 4),
+    Dir = small_disk(Config, "4m"),
     Sup = halley_store_helper:open(Dir),
     Owner = whereis(halley_follows_owner),
     fill(Dir),
@@ -164,7 +143,7 @@ refusals_end_nothing(Config) ->
     ?assertEqual({Sup, Owner}, {whereis(halley_store_sup), whereis(halley_follows_owner)}).
 
 read_only_start(Config) ->
-    Dir = small_disk(Config, 4),
+    Dir = small_disk(Config, "4m"),
     Sup = halley_store_helper:open(Dir),
     {ok, _} = halley_follows:follow(pairs(1, 10)),
     halley_store_helper:close(Sup),

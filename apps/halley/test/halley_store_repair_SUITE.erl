@@ -322,16 +322,16 @@ nothing_left(Config) ->
     ?assertMatch({error, _}, halley_store_sup:start_link()).
 
 a_full_disk(Config) ->
-    Dir = halley_store_SUITE:small_disk(Config, 1),
+    Dir = halley_disk_helper:mount(proplists:get_value(dir, Config), "1m"),
     {Store, _, _, _} = aged(Config),
     [Older, Newest] = checkpoints(Store),
     [spoil(Path, [2]) || Path <- [Older, Newest]],
-    halley_store_SUITE:fill(Dir),
+    halley_disk_helper:fill(Dir),
     Before = files(Store),
     {error, Line} = repair(Store, false),
     ?assertMatch({match, _}, re:run(Line, "no space left on device")),
     ?assertEqual(Before, files(Store)),
-    halley_store_SUITE:free(Dir),
+    halley_disk_helper:free(Dir),
     {ok, {repaired, _, Finding, _}} = repair(Store, false),
     nothing_lost(Finding).
 
