@@ -3,8 +3,30 @@
 use halley_wire::HttpError;
 use halley_wire::http1::chunked::{ChunkedDecoder, EXTENSION_BYTES_MAX, TRAILER_BYTES_MAX};
 
-/// The body, how many bytes of the input it took, and whether it has ended.
+/// Where an input is cut; the longest ones only repeat what they begin with.
+const CUTS_MAX: usize = 256;
+
+/// The body, how many bytes of the input it took, and whether it has ended; the same however it is
+/// read.
 fn decode(input: &[u8]) -> Result<(Vec<u8>, usize, bool), HttpError> {
+    let by_steps = decode_by_steps(input);
+    for cut in 0..=input.len().min(CUTS_MAX) {
+        assert_eq!(decode_in_two(input, cut), by_steps, "{input:?} cut at {cut}");
+    }
+    by_steps
+}
+
+fn decode_in_two(input: &[u8], cut: usize) -> Result<(Vec<u8>, usize, bool), HttpError> {
+    let (mut decoder, mut body) = (ChunkedDecoder::new(), Vec::new());
+    let (first, done) = decoder.decode_all(&input[..cut], &mut body)?;
+    if done {
+        return Ok((body, first, true));
+    }
+    let (second, done) = decoder.decode_all(&input[first..], &mut body)?;
+    Ok((body, first + second, done))
+}
+
+fn decode_by_steps(input: &[u8]) -> Result<(Vec<u8>, usize, bool), HttpError> {
     let mut decoder = ChunkedDecoder::new();
     let (mut body, mut at) = (Vec::new(), 0);
     loop {
@@ -37,6 +59,27 @@ fn chunks_are_put_together() {
         assert!(done, "{input:?}");
         assert_eq!(read, body.as_bytes(), "{input:?}");
         assert_eq!(&input[consumed..], rest, "{input:?}");
+    }
+}
+
+/// Sizes of one digit are read at once where the chunk is whole.
+#[test]
+fn small_chunks_are_put_together() {
+    let text = b"a\r\n0\r\n\r\n;=\"\0\xff1\r\n21";
+    let (mut lower, mut upper, mut body) = (Vec::new(), Vec::new(), Vec::new());
+    for data in (1..=text.len()).map(|size| &text[..size]) {
+        lower.extend_from_slice(
+            &[format!("{:x}\r\n", data.len()).as_bytes(), data, b"\r\n"].concat(),
+        );
+        upper.extend_from_slice(
+            &[format!("{:X}\r\n", data.len()).as_bytes(), data, b"\r\n"].concat(),
+        );
+        body.extend_from_slice(data);
+    }
+    for mut input in [lower, upper] {
+        input.extend_from_slice(b"0\r\n\r\n");
+        let bytes = input.len();
+        assert_eq!(decode(&input), Ok((body.clone(), bytes, true)));
     }
 }
 

@@ -6,6 +6,11 @@ use halley_wire::http1::date::HttpDate;
 use halley_wire::http1::head::{Request, Version};
 use halley_wire::http1::response::ResponseOptions;
 
+use crate::worker::READ_BYTES;
+
+/// What is read at once of a body in small chunks.
+const SMALL_CHUNKS_READ_BYTES: usize = 4_096;
+
 /// How far a request was read.
 #[derive(Default)]
 pub enum Stage {
@@ -87,11 +92,19 @@ pub struct Exchange {
     pub expects: bool,
     /// The brain has the request and has not answered it to the end.
     pub in_flight: bool,
+    /// Less than half of what was read last of the body was data.
+    pub small_chunks: bool,
     /// Bytes of the answer that the brain has yet to send; `None` before its head.
     pub answer_left: Option<u64>,
 }
 
 impl Exchange {
+    /// How much of the body may be read at once. A byte in small chunks costs many times what one in
+    /// large chunks does, and others wait meanwhile.
+    pub fn read_bytes_max(&self) -> usize {
+        if self.small_chunks { SMALL_CHUNKS_READ_BYTES } else { READ_BYTES }
+    }
+
     /// Is it the brain that is waited for: for its answer, or until it takes more of the body?
     pub fn brain_is_next(&self) -> bool {
         matches!(self.stage, Stage::Answer) || self.in_flight && self.window == 0

@@ -85,9 +85,9 @@ impl Worker {
         match stage {
             Stage::Head if answers_wait => 0,
             Stage::Head => READ_BYTES,
-            Stage::Length(_) | Stage::Chunked(_) if room => {
-                self.exchange(index).map_or(0, |exchange| exchange.window.min(READ_BYTES))
-            }
+            Stage::Length(_) | Stage::Chunked(_) if room => self
+                .exchange(index)
+                .map_or(0, |exchange| exchange.window.min(exchange.read_bytes_max())),
             Stage::Length(_) | Stage::Chunked(_) => {
                 self.paused.push(index);
                 0
@@ -227,6 +227,7 @@ impl Worker {
         };
         let came = data.len();
         exchange.window -= came;
+        exchange.small_chunks = 2 * came < used;
         if done {
             exchange.stage = Stage::Answer;
         }
