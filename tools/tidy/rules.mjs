@@ -176,6 +176,19 @@ export function* arrows(tree) {
   }
 }
 
+/** The modules of each application: `Map` of app to `Map` of module to `{path, folder, calls}`. */
+function modulesOf(tree) {
+  const apps = new Map();
+  for (const [path, text] of tree) {
+    const [, app, folder, module] =
+      /^apps\/([^/]+)\/src\/(?:(.*)\/)?([a-z0-9_]+)\.erl$/.exec(path) ?? [];
+    if (app === undefined) continue;
+    if (!apps.has(app)) apps.set(app, new Map());
+    apps.get(app).set(module, { path, folder, calls: erlangCalled(erlangCode(text)) });
+  }
+  return apps;
+}
+
 /**
  * Modules of an application don't call each other in a circle: what one of them does can be
  * understood, tested and moved with those below it alone. Who must be told of something by who is
@@ -183,14 +196,7 @@ export function* arrows(tree) {
  * types.
  */
 export function* circles(tree) {
-  const apps = new Map();
-  for (const [path, text] of tree) {
-    const [, app, module] = /^apps\/([^/]+)\/src\/(?:.*\/)?([a-z0-9_]+)\.erl$/.exec(path) ?? [];
-    if (app === undefined) continue;
-    if (!apps.has(app)) apps.set(app, new Map());
-    apps.get(app).set(module, { path, calls: erlangCalled(erlangCode(text)) });
-  }
-  for (const modules of apps.values()) {
+  for (const modules of modulesOf(tree).values()) {
     const graph = new Map([...modules].map(([module, { calls }]) =>
       [module, calls.filter((call) => modules.has(call.module) && call.module !== module)]));
     for (const circle of circlesOf(graph)) {
@@ -198,6 +204,43 @@ export function* circles(tree) {
       const { line } = graph.get(first).find((call) => call.module === second);
       yield { rule: 'circles', path: modules.get(first).path, line,
         message: `modules that call each other: ${[...circle, first].join(' -> ')}` };
+    }
+  }
+}
+
+/** The folders of an application, from top to bottom, and those each may call besides itself. */
+export const FOLDERS = {
+  halley: {
+    start: ['publish', 'follows', 'keys', 'online', 'history', 'base'],
+    publish: ['follows', 'online', 'history', 'base'],
+    follows: ['online', 'history', 'base'],
+    keys: ['online', 'base'],
+    online: ['base'],
+    history: ['base'],
+    base: [],
+  },
+};
+
+/**
+ * What `circles` asks of modules, asked of their folders: a part is understood with those below it
+ * alone. What counts as a call is the same.
+ */
+export function* folders(tree) {
+  for (const [app, modules] of modulesOf(tree)) {
+    const mayCall = FOLDERS[app];
+    if (mayCall === undefined) continue;
+    for (const [module, { path, folder, calls }] of modules) {
+      if (mayCall[folder] === undefined) {
+        yield { rule: 'folders', path, line: 1,
+          message: `${module} is in none of the folders of ${app}` };
+        continue;
+      }
+      for (const call of calls) {
+        const to = modules.get(call.module)?.folder;
+        if (to === folder || mayCall[to] === undefined || mayCall[folder].includes(to)) continue;
+        yield { rule: 'folders', path, line: call.line,
+          message: `${module} must not call ${call.module}: ${folder} -> ${to}` };
+      }
     }
   }
 }
@@ -254,7 +297,7 @@ export function* vectors(tree) {
 
 export const RULES = [
   layout, fileLines, functionLines, exportCount, erlangCalls, rustCalls, rustUnsafe, marks, arrows,
-  circles, headers, links, results, vectors,
+  circles, folders, headers, links, results, vectors,
 ];
 
 /** All findings of all rules, in the order of files and lines. */

@@ -2,9 +2,10 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { findings, judge, RULES } from './rules.mjs';
+import { circlesOf } from './circles.mjs';
+import { findings, FOLDERS, judge, RULES } from './rules.mjs';
 
-const ERL = 'apps/halley/src/halley_x.erl';
+const ERL = 'apps/halley/src/base/halley_x.erl';
 const RUST = 'edge/halley-edge/src/x.rs';
 const ERL_HEAD = '%% Purpose.\n-module(halley_x).\n';
 const RUST_HEAD = '//! Purpose.\n';
@@ -62,6 +63,15 @@ const planted = {
       'apps/halley_edge/src/a/b.erl': '%% P.\nf() -> c:f().\n',
       'apps/halley_edge/src/b/c.erl': '%% P.\nf() -> a:f().\n' },
     'circles:3'],
+  'a call up into another folder':
+    [{ [ERL]: `${ERL_HEAD}f() ->\n    halley_y:g().\n`,
+      'apps/halley/src/history/halley_y.erl': '%% P.\ng() -> ok.\n' }, 'folders:4'],
+  'a call across to another folder':
+    [{ 'apps/halley/src/keys/a.erl': '%% P.\nf() -> fun halley_y:g/0.\n',
+      'apps/halley/src/follows/halley_y.erl': '%% P.\ng() -> ok.\n' }, 'folders:2'],
+  'a module in no folder': [{ 'apps/halley/src/a.erl': '%% P.\n' }, 'folders:1'],
+  'a module in a folder that is none of the parts':
+    [{ 'apps/halley/src/base/more/a.erl': '%% P.\n' }, 'folders:1'],
   'halley-wire knows mio': [{ 'edge/halley-wire/Cargo.toml': 'mio = "1"\n' }, 'arrows:1'],
   'halley-sys knows halley-edge':
     [{ 'edge/halley-sys/Cargo.toml': 'halley-edge = "1"\n' }, 'arrows:1'],
@@ -97,6 +107,11 @@ const innocent = {
     'apps/halley_edge/src/b.erl': '%% P.\nf(F) -> F(), c:g().\n',
     'apps/halley_edge/src/c.erl': '%% P.\n%% b:f(x)\nf() -> "a:f()", lists:f().\n',
   },
+  'calls down, within a folder and of a library; a type from above': {
+    [ERL]: `${ERL_HEAD}-spec f() -> halley_y:t().\nf() -> lists:g(halley_z:f()).\n`,
+    'apps/halley/src/base/halley_z.erl': '%% P.\nf() -> ok.\n',
+    'apps/halley/src/start/halley_y.erl': '%% P.\nf() -> halley_x:f().\n',
+  },
   'clauses with ends inside': erlang(`f(1) ->\n${many(30, '    a,')}    b;\nf(2) ->\n    c.`),
   'a long file of tests for the most part':
     rust(`${many(300, '// x')}\n#[cfg(test)]\nmod tests {\n${many(300, '    // x')}\n}`),
@@ -125,6 +140,21 @@ test('a file of 401 lines is a warning', () => {
 test('every rule has a planted violation', () => {
   const found = new Set(Object.values(planted).map(([, expected]) => expected.split(':')[0]));
   assert.equal(found.size, RULES.length);
+});
+
+test('a call against the order of the folders names both modules and the arrow', () => {
+  const [files] = planted['a call up into another folder'];
+  const [{ path, message }] = findings(new Map(Object.entries(files)));
+  assert.equal(path, ERL);
+  assert.equal(message, 'halley_x must not call halley_y: base -> history');
+});
+
+test('the folders are in no circle', () => {
+  for (const mayCall of Object.values(FOLDERS)) {
+    const graph = Object.entries(mayCall)
+      .map(([folder, others]) => [folder, others.map((module) => ({ module }))]);
+    assert.deepEqual(circlesOf(new Map(graph)), []);
+  }
 });
 
 test('an exception with a reason covers its rule and file alone', () => {
