@@ -138,8 +138,7 @@ export function* marks(tree) {
 }
 
 const FORBIDDEN_ARROWS = {
-  ketama: /\b(halley(?:_[a-z0-9_]+)?|teleport(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
-  teleport: /\b(halley(?:_[a-z0-9_]+)?|ketama(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
+  ketama: /\b(halley(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
   halley: /\b(halley_(?:edge|api)(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
   halley_edge: /\b(halley_api(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
   halley_api: /\b(halley_edge(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
@@ -149,6 +148,7 @@ const CRATE_KNOWS = {
   'halley-wire': [], 'halley-link': [], 'halley-token': [], 'halley-sys': [],
   'halley-edge': ['halley-wire', 'halley-link', 'halley-token', 'halley-sys'],
   'halley-load': ['halley-wire', 'halley-link', 'halley-sys'],
+  'halley-report': [],
 };
 const PURE_CRATES = ['halley-wire', 'halley-link', 'halley-token'];
 const IO_CRATES = ['mio', 'socket2', 'libc', 'tokio'];

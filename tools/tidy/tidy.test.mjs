@@ -45,10 +45,8 @@ const planted = {
     [{ 'apps/halley_api/src/a.erl': '%% P.\nf() -> halley_edge_x:g().\n' }, 'arrows:2'],
   'halley_edge calls halley_api':
     [{ 'apps/halley_edge/src/a.erl': '%% P.\nf() -> fun halley_api:g/0.\n' }, 'arrows:2'],
-  'teleport calls halley':
-    [{ 'apps/teleport/src/a.erl': '%% P.\nf() -> halley:g().\n' }, 'arrows:2'],
-  'ketama calls teleport':
-    [{ 'apps/ketama/src/a.erl': '%% P.\nf() -> teleport:g().\n' }, 'arrows:2'],
+  'ketama calls halley':
+    [{ 'apps/ketama/src/a.erl': '%% P.\nf() -> halley:g().\n' }, 'arrows:2'],
   'two modules that call each other':
     [{ 'apps/halley_edge/src/a.erl': '%% P.\n-export([f/0]).\nf() ->\n    b:g().\n',
       'apps/halley_edge/src/b.erl': '%% P.\n-export([g/0]).\ng() -> fun a:f/0.\n' },
@@ -75,6 +73,8 @@ const planted = {
   'halley-wire knows mio': [{ 'edge/halley-wire/Cargo.toml': 'mio = "1"\n' }, 'arrows:1'],
   'halley-sys knows halley-edge':
     [{ 'edge/halley-sys/Cargo.toml': 'halley-edge = "1"\n' }, 'arrows:1'],
+  'halley-report knows halley-wire':
+    [{ 'edge/halley-report/Cargo.toml': 'halley-wire.workspace = true\n' }, 'arrows:1'],
   'an Erlang module without a header': [{ [ERL]: '-module(halley_x).\n' }, 'headers:1'],
   'a Rust file without a header': [{ [RUST]: 'fn f() {}\n' }, 'headers:1'],
   'a script without a header': [{ 'tools/x.sh': '#!/bin/sh\nls\n' }, 'headers:1'],
