@@ -2,7 +2,7 @@
 -module(halley_follows_bound_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
--include("halley_store_proper.hrl").
+-include("support/halley_store_proper.hrl").
 
 -export([all/0, suite/0, init_per_testcase/2, end_per_testcase/2]).
 -export([refusals_keep_their_place/1, one_calls_refused_names_get_no_number/1,

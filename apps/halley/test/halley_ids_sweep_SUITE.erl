@@ -3,7 +3,7 @@
 -module(halley_ids_sweep_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
--include("halley_store_proper.hrl").
+-include("support/halley_store_proper.hrl").
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2,
          end_per_testcase/2]).

@@ -2,7 +2,7 @@
 %% what happens when a file changes.
 -module(halley_jwks_tests).
 
--include("halley_store_proper.hrl").
+-include("support/halley_store_proper.hrl").
 -include_lib("eunit/include/eunit.hrl").
 
 %% RFC 7517 A.1, RFC 8037 A.2, and a modulus of 2,048 bits.

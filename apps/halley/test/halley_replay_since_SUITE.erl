@@ -2,7 +2,7 @@
 -module(halley_replay_since_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
--include("halley_store_proper.hrl").
+-include("support/halley_store_proper.hrl").
 
 -compile([export_all, nowarn_export_all]).
 -import(halley_replay_SUITE, [cursor/0, replay/2, new/2, ids/1]).

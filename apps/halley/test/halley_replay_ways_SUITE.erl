@@ -2,7 +2,7 @@
 %% what one session gathers for another: all find the same.
 -module(halley_replay_ways_SUITE).
 
--include("halley_store_proper.hrl").
+-include("support/halley_store_proper.hrl").
 -include_lib("stdlib/include/assert.hrl").
 
 -compile([export_all, nowarn_export_all]).

@@ -1,7 +1,7 @@
 %% The history on a disk that fails: any bytes in a record, any bits of its files.
 -module(prop_halley_history).
 
--include("halley_store_proper.hrl").
+-include("support/halley_store_proper.hrl").
 
 -export([prop_any_bytes/0, prop_flipped_bits/0]).
 

@@ -4,7 +4,7 @@
 %% `make fuzz' asks the same for as long as it is told to.
 -module(prop_halley_jwks).
 
--include("halley_store_proper.hrl").
+-include("support/halley_store_proper.hrl").
 -include_lib("eunit/include/eunit.hrl").
 
 -export([prop_any_set_is_judged/0]).

@@ -1,7 +1,7 @@
 %% Pages and tables of pages against ordsets of keys.
 -module(prop_halley_pages).
 
--include("halley_store_proper.hrl").
+-include("support/halley_store_proper.hrl").
 
 -export([prop_change/0, prop_split/0, prop_table/0, prop_reader_during_split/0,
          prop_checkpoint_beside_changes/0]).

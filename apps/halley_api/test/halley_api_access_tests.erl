@@ -1,7 +1,7 @@
 %% Who may ask for what: every route with every kind of asker, and what users may do by tokens.
 -module(halley_api_access_tests).
 
--include("halley_api_proper.hrl").
+-include("support/halley_api_proper.hrl").
 -include_lib("eunit/include/eunit.hrl").
 
 -import(halley_api_fake, [as_user/5, with_headers/4, header/2, json/1, failed/3, says/2]).

@@ -1,6 +1,6 @@
 %% Properties: how a body is cut into chunks changes nothing, and no bytes crash a handler.
 -module(prop_halley_api).
--include("halley_api_proper.hrl").
+-include("support/halley_api_proper.hrl").
 -include_lib("eunit/include/eunit.hrl").
 
 -export([prop_cutting_changes_no_lines/0, prop_cutting_changes_no_import/0]).

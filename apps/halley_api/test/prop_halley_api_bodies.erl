@@ -2,7 +2,7 @@
 %% costs grows with its bytes. Bodies are those of events and follows, good ones, damaged ones and
 %% noise; `make fuzz' asks the same for as long as it is told to.
 -module(prop_halley_api_bodies).
--include("halley_api_proper.hrl").
+-include("support/halley_api_proper.hrl").
 -include_lib("eunit/include/eunit.hrl").
 
 -export([prop_an_answer_knows_no_chunks/0, prop_cost_grows_with_the_bytes/0]).

@@ -1,7 +1,7 @@
 %% The codec against protocol/vectors, and by property.
 -module(halley_edge_codec_tests).
 
--include("halley_edge_proper.hrl").
+-include("support/halley_edge_proper.hrl").
 -include_lib("eunit/include/eunit.hrl").
 
 -define(TYPES, [16#01, 16#02, 16#03, 16#04, 16#10, 16#11, 16#12, 16#13, 16#14, 16#15, 16#16, 16#17,

@@ -1,7 +1,7 @@
 %% Turns of sessions: fair among users, whatever the number of their sessions.
 -module(halley_edge_turns_tests).
 
--include("halley_edge_proper.hrl").
+-include("support/halley_edge_proper.hrl").
 -include_lib("eunit/include/eunit.hrl").
 
 turns(Sessions) ->
