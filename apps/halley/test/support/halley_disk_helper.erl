@@ -24,8 +24,8 @@ mount(Dir, Size) ->
         false -> throw({skip, ?TAKES_ROOT})
     end.
 
-%% A full disk can't be played. For root a mount that fails is a failure, so that a run as root (CI's
-%% is one) leaves no case out.
+%% A full disk can't be played. For root a mount that fails is a failure, so that a run as root
+%% (CI's is one) leaves no case out.
 try_mount(Dir, Size) ->
     Said = os:cmd("mount -t tmpfs -o mode=700,size=" ++ Size ++ " halley-test " ++ Dir ++ " 2>&1"),
     case {Said, os:cmd("id -u")} of

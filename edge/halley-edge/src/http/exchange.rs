@@ -99,8 +99,8 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// How much of the body may be read at once. A byte in small chunks costs many times what one in
-    /// large chunks does, and others wait meanwhile.
+    /// How much of the body may be read at once. A byte in small chunks costs many times what one
+    /// in large chunks does, and others wait meanwhile.
     pub fn read_bytes_max(&self) -> usize {
         if self.small_chunks { SMALL_CHUNKS_READ_BYTES } else { READ_BYTES }
     }
