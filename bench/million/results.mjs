@@ -27,9 +27,9 @@ export function makeFolder(given, name) {
   return folder;
 }
 
-/** Keeps a run: its table, and what report.html is drawn from. */
+/** Keeps table and figures of a run. Samples are large, and its command takes them again. */
 export function keepFolder(folder, name) {
-  keep(name, Object.fromEntries(['table.md', 'result.json', 'samples.jsonl']
+  keep(name, Object.fromEntries(['table.md', 'result.json']
     .map((file) => [`/${file}`, readFileSync(join(folder, file), 'utf8')])));
 }
 

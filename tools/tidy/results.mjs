@@ -129,7 +129,7 @@ export function* resultFindings(tree) {
   const { results, raw, plain } = filesOf(tree);
   for (const path of plain) {
     yield { path, line: 1, message: path.endsWith('.html')
-      ? 'leave it out: halley-report draws it from the raw data'
+      ? 'leave it out: the command of the run draws it again'
       : 'raw data is kept compressed: `bench/index` does it' };
   }
   const index = tree.get(INDEX) ?? '';
