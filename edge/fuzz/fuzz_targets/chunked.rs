@@ -13,6 +13,7 @@ fuzz_target!(|data: &[u8]| {
     let (cuts, input) = halley_fuzz::cuts(data);
     let whole = decode(input, &[input.len()]);
     assert_eq!(decode(input, &cuts), whole);
+    assert_eq!(decode_all(input, &cuts), whole);
     match (&whole, second::chunked(input)) {
         ((body, Ok(Some(end))), Verdict::Is(second)) => {
             assert_eq!((body, end), (&second.0, &second.1))
@@ -33,6 +34,21 @@ fn written_and_read(body: &[u8], cuts: &[usize]) {
     body::write_end(&mut out, Framing::Chunked);
     let end = out.len();
     assert_eq!(decode(&out, &[end]), (body.to_vec(), Ok(Some(end))));
+}
+
+/// As [`decode`], by the way that bodies take: whole chunks of some bytes at once.
+fn decode_all(input: &[u8], cuts: &[usize]) -> (Vec<u8>, Result<Option<usize>, HttpError>) {
+    let mut decoder = ChunkedDecoder::new();
+    let (mut body, mut at) = (Vec::new(), 0);
+    for &end in cuts {
+        match decoder.decode_all(&input[at..end], &mut body) {
+            Ok((used, true)) => return (body, Ok(Some(at + used))),
+            Ok((used, false)) => assert_eq!(used, end - at, "all is used before the end"),
+            Err(error) => return (body, Err(error)),
+        }
+        at = end;
+    }
+    (body, Ok(None))
 }
 
 /// The body up to its end or the error, and at which byte it ended, if it did.

@@ -174,6 +174,12 @@ impl ChunkedDecoder {
         let mut at = 0;
         while !self.is_done() && at < input.len() {
             let rest = &input[at..];
+            // Behind a chunk that was cut: back to where the next one begins.
+            if self.state == State::DataCr && rest.starts_with(b"\r\n") {
+                self.state = State::NEXT_CHUNK;
+                at += 2;
+                continue;
+            }
             let begins = self.state == State::NEXT_CHUNK;
             if let Some(small) = small_chunk(rest).filter(|_| begins) {
                 data.extend_from_slice(small);
