@@ -10,9 +10,8 @@ use serde_json::Value as Json;
 use crate::connection::{Connection, Said};
 use crate::second::frames;
 use crate::second::inflate::inflate;
-use crate::steps;
 use crate::table::{self, cases, says, text, texts};
-use crate::websocket::{seen, upgrade};
+use crate::websocket::{is_read_as_said, upgrade};
 
 const TABLE: &str = include_str!("../../../../protocol/websocket-deflate.json");
 const MESSAGE_BYTES_MAX: usize = 65_536;
@@ -48,24 +47,7 @@ fn offers_are_answered_as_the_table_says() {
 fn messages_are_read_as_the_table_says_however_they_are_cut() {
     let upgrade = upgrade("Sec-WebSocket-Extensions: permessage-deflate\r\n");
     for case in cases(TABLE) {
-        let name = text(&case, "name");
-        let input = table::frames(&case["sends"]);
-        for step in steps(&input) {
-            let mut connection = Connection::new(HeadLimits::default(), RULES);
-            connection.read(&upgrade);
-            input.chunks(step).for_each(|piece| connection.read(piece));
-            let (mut events, mut failure) = (Vec::new(), None);
-            for said in &connection.said[1..] {
-                match said {
-                    Said::Event(event) => events.push(seen(event)),
-                    Said::Failed(code) => failure = Some(u64::from(*code)),
-                    other => panic!("{other:?}"),
-                }
-            }
-            assert!(events == says(&case), "{name}, {step}");
-            assert_eq!(failure, case["fails"].as_u64(), "{name}, {step}");
-            assert_eq!(connection.then(), text(&case, "then"), "{name}, {step}");
-        }
+        is_read_as_said(&case, &upgrade, RULES);
     }
 }
 

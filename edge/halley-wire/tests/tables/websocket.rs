@@ -28,7 +28,7 @@ fn with(what: &str) -> Vec<Json> {
 }
 
 /// An event as the table has it.
-pub fn seen(event: &Event<'_>) -> (u8, Vec<u8>) {
+fn seen(event: &Event<'_>) -> (u8, Vec<u8>) {
     match event {
         Event::Text(text) => (1, text.as_bytes().to_vec()),
         Event::Binary(bytes) => (2, bytes.to_vec()),
@@ -38,28 +38,33 @@ pub fn seen(event: &Event<'_>) -> (u8, Vec<u8>) {
     }
 }
 
+/// What `case` sends behind this upgrade is read as it says: whole, and in pieces.
+pub fn is_read_as_said(case: &Json, upgrade: &[u8], rules: Rules) {
+    let name = text(case, "name");
+    let input = table::frames(&case["sends"]);
+    for step in steps(&input) {
+        let mut connection = Connection::new(HeadLimits::default(), rules);
+        connection.read(upgrade);
+        input.chunks(step).for_each(|piece| connection.read(piece));
+        let (mut events, mut failure) = (Vec::new(), None);
+        for said in &connection.said[1..] {
+            match said {
+                Said::Event(event) => events.push(seen(event)),
+                Said::Failed(code) => failure = Some(u64::from(*code)),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(connection.said[0], Said::Upgraded);
+        assert!(events == says(case), "{name}, {step}");
+        assert_eq!(failure, case["fails"].as_u64(), "{name}, {step}");
+        assert_eq!(connection.then(), text(case, "then"), "{name}, {step}");
+    }
+}
+
 #[test]
 fn frames_are_read_as_the_table_says_however_they_are_cut() {
     for case in with("sends") {
-        let name = text(&case, "name");
-        let input = table::frames(&case["sends"]);
-        for step in steps(&input) {
-            let mut connection = Connection::new(HeadLimits::default(), RULES);
-            connection.read(&upgrade(""));
-            input.chunks(step).for_each(|piece| connection.read(piece));
-            let (mut events, mut failure) = (Vec::new(), None);
-            for said in &connection.said[1..] {
-                match said {
-                    Said::Event(event) => events.push(seen(event)),
-                    Said::Failed(code) => failure = Some(u64::from(*code)),
-                    other => panic!("{other:?}"),
-                }
-            }
-            assert_eq!(connection.said[0], Said::Upgraded);
-            assert!(events == says(&case), "{name}, {step}");
-            assert_eq!(failure, case["fails"].as_u64(), "{name}, {step}");
-            assert_eq!(connection.then(), text(&case, "then"), "{name}, {step}");
-        }
+        is_read_as_said(&case, &upgrade(""), RULES);
     }
 }
 
