@@ -50,6 +50,7 @@ use crate::tls::certificates::Certificates;
 use crate::tls::shake::Tls;
 use crate::worker::clock::Clock;
 use crate::worker::stop::Stopping;
+use crate::worker::sweep::Sweep;
 
 /// The listener for clients' streams.
 pub const PUBLIC: Token = Token(0);
@@ -136,16 +137,7 @@ pub struct Worker {
     pub(crate) link_place: Option<Cursor>,
     /// That of the event in hand.
     pub(crate) event_cursor: Vec<u8>,
-    pub(crate) sweep_next: u32,
-    pub(crate) swept: u64,
-    /// The tick at which the sweep was last thought of.
-    pub(crate) ticked: u64,
-    /// Does this walk of the sweep send pings?
-    pub(crate) sweep_asks: bool,
-    /// The link's cursor at the beginning of the last walk that sent pings.
-    pub(crate) asked_cursor: Vec<u8>,
-    /// Did it move until this walk?
-    pub(crate) cursor_moved: bool,
+    sweep: Sweep,
     pub(crate) stats_sent_ms: u64,
     pub(crate) scratch: Vec<u8>,
     pub(crate) items: Vec<u8>,
@@ -206,12 +198,7 @@ impl Worker {
             link_cursor: Vec::new(),
             link_place: None,
             event_cursor: Vec::new(),
-            sweep_next: 0,
-            swept: 0,
-            ticked: 0,
-            sweep_asks: true,
-            asked_cursor: Vec::new(),
-            cursor_moved: false,
+            sweep: Sweep::new(),
             stats_sent_ms: 0,
             scratch: vec![0; READ_BYTES],
             items: Vec::new(),

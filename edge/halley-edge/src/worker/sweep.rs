@@ -63,6 +63,68 @@ fn held_up(passed: u64, ticks_of_a_sweep: u64) -> u64 {
     passed.saturating_sub((ticks_of_a_sweep / CATCHES_UP).max(1))
 }
 
+/// The walk over the table: where it is, and what it asks. It knows ticks and slots by their number,
+/// no connection.
+pub struct Sweep {
+    /// The next slot.
+    next: u32,
+    /// Ticks that were walked.
+    swept: u64,
+    /// The tick at which the walk was last thought of.
+    ticked: u64,
+    /// Does this walk send pings?
+    asks: bool,
+    /// The link's cursor at the beginning of the last walk that sent pings.
+    asked_cursor: Vec<u8>,
+    /// Did it move until this walk?
+    cursor_moved: bool,
+}
+
+impl Sweep {
+    /// One that has walked nowhere.
+    pub fn new() -> Sweep {
+        Sweep {
+            next: 0,
+            swept: 0,
+            ticked: 0,
+            asks: true,
+            asked_cursor: Vec::new(),
+            cursor_moved: false,
+        }
+    }
+
+    /// How many ticks' shares are due at this tick, where a walk over the table takes so many, and
+    /// may `rest` for so many behind the present one.
+    fn due(&mut self, tick: u64, ticks_of_a_sweep: u64, rest: Option<u64>) -> u64 {
+        let passed = tick.saturating_sub(std::mem::replace(&mut self.ticked, tick));
+        let held_up = held_up(passed, ticks_of_a_sweep);
+        self.swept += held_up;
+        let upto = upto(tick, passed - held_up, self.swept, rest);
+        let due = upto.saturating_sub(self.swept);
+        self.swept += due;
+        due
+    }
+
+    /// The next slot of so many; `None` at the end of a walk: then [`Sweep::begin`].
+    fn slot(&mut self, slots: u32) -> Option<u32> {
+        let slot = Some(self.next).filter(|slot| *slot < slots)?;
+        self.next += 1;
+        Some(slot)
+    }
+
+    /// A walk begins, of which every second asks; the link is at this cursor.
+    fn begin(&mut self, cursor: &[u8]) {
+        self.next = 0;
+        self.asks = !self.asks;
+        if self.asks {
+            // http.md 9.6, for all WebSockets at once: to remember it for each would cost memory.
+            self.cursor_moved = self.asked_cursor != cursor;
+            self.asked_cursor.clear();
+            self.asked_cursor.extend_from_slice(cursor);
+        }
+    }
+}
+
 impl Worker {
     /// Gives a connection until so many milliseconds from now.
     pub(crate) fn set_deadline(&mut self, index: u32, ms: u64) {
@@ -83,10 +145,10 @@ impl Worker {
                 self.look(index, mark, tick as u32);
             }
         }
-        let upto = self.sweep_upto(tick);
-        while self.swept < upto {
-            self.swept += 1;
-            self.sweep();
+        let rest = self.settings.stream_heartbeat_ms / RESTS / TICK_MS;
+        let rest = self.shared.turns.any_taken().then_some(rest);
+        for _ in 0..self.sweep.due(tick, self.ticks_of_a_sweep(), rest) {
+            self.walk();
         }
         self.link_time();
     }
@@ -150,36 +212,19 @@ impl Worker {
         (self.settings.stream_heartbeat_ms / WALKS / TICK_MS).max(1)
     }
 
-    fn sweep_upto(&mut self, tick: u64) -> u64 {
-        let passed = tick.saturating_sub(std::mem::replace(&mut self.ticked, tick));
-        let held_up = held_up(passed, self.ticks_of_a_sweep());
-        self.swept += held_up;
-        let passed = passed - held_up;
-        let rest = self.settings.stream_heartbeat_ms / RESTS / TICK_MS;
-        upto(tick, passed, self.swept, self.shared.turns.any_taken().then_some(rest))
-    }
-
     /// Looks at one tick's share of the table.
-    fn sweep(&mut self) {
-        let slots = u64::from(self.table.slots());
-        for _ in 0..slots.div_ceil(self.ticks_of_a_sweep()) {
-            if self.sweep_next >= self.table.slots() {
-                self.begin_walk();
+    fn walk(&mut self) {
+        let slots = self.table.slots();
+        for _ in 0..u64::from(slots).div_ceil(self.ticks_of_a_sweep()) {
+            let index = self.sweep.slot(slots).or_else(|| {
+                self.sweep.begin(&self.link_cursor);
+                self.trim();
+                self.sweep.slot(slots)
+            });
+            if let Some(index) = index {
+                self.heartbeat(index);
             }
-            self.heartbeat(self.sweep_next);
-            self.sweep_next += 1;
         }
-    }
-
-    fn begin_walk(&mut self) {
-        self.sweep_next = 0;
-        self.sweep_asks = !self.sweep_asks;
-        if self.sweep_asks {
-            // http.md 9.6, for all WebSockets at once: to remember it for each would cost memory.
-            self.cursor_moved = self.asked_cursor != self.link_cursor;
-            self.asked_cursor.clone_from(&self.link_cursor);
-        }
-        self.trim();
     }
 
     fn heartbeat(&mut self, index: u32) {
@@ -205,7 +250,7 @@ impl Worker {
                 self.silent_websocket(index);
                 return;
             }
-            if !self.sweep_asks {
+            if !self.sweep.asks {
                 return;
             }
             let slot = self.table.get(index).filter(|slot| slot.phase == Phase::Live);
@@ -216,7 +261,7 @@ impl Worker {
         }
         let mut out = Vec::new();
         // 10.1: all up to here was put into the outbox before. A held session has another cursor.
-        let unmoved = transport.is_websocket() && !self.cursor_moved;
+        let unmoved = transport.is_websocket() && !self.sweep.cursor_moved;
         let cursor = if unmoved || aside { b"" } else { &*self.link_cursor };
         transport.heartbeat(&mut out, cursor);
         if !out.is_empty() {
@@ -238,6 +283,45 @@ impl Worker {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Each slot once in a walk, and every second walk asks.
+    #[test]
+    fn a_walk_is_over_all_slots() {
+        let mut sweep = Sweep::new();
+        assert_eq!(sweep.slot(0), None);
+        for walk in 0..4 {
+            assert_eq!(sweep.asks, walk % 2 == 0);
+            assert_eq!(
+                (0..9).map_while(|_| sweep.slot(7)).collect::<Vec<_>>(),
+                [0, 1, 2, 3, 4, 5, 6]
+            );
+            sweep.begin(b"c");
+        }
+        assert_eq!(sweep.slot(7), Some(0));
+        assert_eq!(sweep.slot(7), Some(1), "a table that grows is walked on");
+    }
+
+    /// http.md 9.6: a cursor is told that has moved since the last pings.
+    #[test]
+    fn a_cursor_is_compared_with_that_of_the_last_pings() {
+        let mut sweep = Sweep::new();
+        let mut moved = Vec::new();
+        for cursor in ["", "a", "b", "b", "c", "b"] {
+            sweep.begin(cursor.as_bytes());
+            moved.push((sweep.asks, sweep.cursor_moved));
+        }
+        let asked: Vec<bool> = moved.iter().filter(|walk| walk.0).map(|walk| walk.1).collect();
+        assert_eq!(asked, [true, true, false]);
+    }
+
+    /// What is due is due once, however often it is asked.
+    #[test]
+    fn each_tick_is_due_once() {
+        let mut sweep = Sweep::new();
+        let due: Vec<u64> = [1, 1, 3, 3, 10, 200].map(|tick| sweep.due(tick, 40, None)).into();
+        assert_eq!(due, [1, 0, 2, 0, 7, 10]);
+        assert_eq!((sweep.due(220, 40, Some(50)), sweep.due(230, 40, None)), (0, 10));
+    }
 
     #[test]
     fn a_walk_rests_and_goes_on_at_its_pace() {
