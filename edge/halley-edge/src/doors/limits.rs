@@ -3,7 +3,7 @@
 //!
 //! Bounds: `edge.connections_max`, `connections_per_address_max`, `newcomers_percent_max`,
 //! `requests_per_address_per_s_max`, `requests_per_user_per_s_max` and the percents of free memory
-//! are what is asked for here; [`TURNED_AWAY_PER_S`] are told why. Nothing is kept: who is counted
+//! are what is asked for here. Nothing is kept: who is counted
 //! is in tables of a fixed size (`doors/cells.rs`).
 
 use std::io::{Read, Write};
@@ -21,10 +21,6 @@ use crate::doors::cells::Key;
 use crate::doors::rates::Rate;
 use crate::stats::Stat;
 use crate::worker::Worker;
-
-/// Refused connections that are told why in a second. A flood of them is closed without a word, so
-/// that it costs little more than to accept it.
-const TURNED_AWAY_PER_S: u32 = 500;
 
 const EDGE_FULL: HttpError = HttpError::new(
     503,
@@ -82,7 +78,7 @@ impl Worker {
         }
         // Only for who may come in.
         self.make_room();
-        if self.table.used() < self.connections_max && doors.enter() {
+        if self.table.used() < self.acceptor.connections_max() && doors.enter() {
             return Ok(());
         }
         doors.release(address);
@@ -125,10 +121,11 @@ impl Worker {
     fn make_room(&mut self) {
         let doors = Arc::clone(&self.shared.doors);
         let workers = usize::from(self.shared.config.workers);
-        let places = self.connections_max.saturating_mul(workers).min(doors.connections_max());
+        let places =
+            self.acceptor.connections_max().saturating_mul(workers).min(doors.connections_max());
         let share = places.saturating_mul(self.settings.newcomers_percent_max) / 100;
         loop {
-            let full = doors.are_full() || self.table.used() >= self.connections_max;
+            let full = doors.are_full() || self.table.used() >= self.acceptor.connections_max();
             if !full && doors.newcomers() < share.max(1) {
                 return;
             }
@@ -175,10 +172,9 @@ impl Worker {
 
     /// A connection that may not come in: told so as far as one write goes.
     pub(crate) fn turn_away(&mut self, mut socket: TcpStream, error: &HttpError) {
-        if self.turned_away >= TURNED_AWAY_PER_S {
+        if !self.acceptor.may_turn_away() {
             return;
         }
-        self.turned_away += 1;
         let options = ResponseOptions { date: Some(self.clock.date), ..ResponseOptions::default() };
         let mut out = Vec::new();
         http_error(&mut out, error, &options);

@@ -228,7 +228,7 @@ impl Worker {
             build: env!("CARGO_PKG_VERSION").as_bytes(),
             public_listen: config.public.to_string().as_bytes(),
             api_listen: config.api.to_string().as_bytes(),
-            connections_max: u32::try_from(self.connections_max).unwrap_or(u32::MAX),
+            connections_max: u32::try_from(self.acceptor.connections_max()).unwrap_or(u32::MAX),
             metrics: List::from_items(count, &names),
         });
         self.stats.count(Stat::Meetings);

@@ -2,7 +2,7 @@
 //! the brain causes happens in [`Worker::run`]'s loop; the other files hold the worker's parts as
 //! `impl Worker` blocks:
 //!
-//! - here `accept.rs` takes connections and the link in, `close.rs` ends connections, `sweep.rs`
+//! - here `acceptor.rs` takes connections and the link in, `close.rs` ends connections, `sweep.rs`
 //!   deals with time, `stop.rs` with the end,
 //! - `doors/` says who may come in and who asks, `tls/` speaks TLS where a listener does,
 //! - `http/` reads requests and writes answers, `sessions/` opens streams, polls and WebSockets and
@@ -13,7 +13,7 @@
 //! Invariant: nothing blocks, and nothing is written to a socket before the round's input was
 //! dealt with ([`Worker::settle`]); so writes gather by themselves when there is much to do.
 
-pub mod accept;
+pub mod acceptor;
 pub mod clock;
 pub mod close;
 pub mod listen;
@@ -27,7 +27,6 @@ use std::sync::atomic::AtomicU64;
 
 use halley_link::{CloseReason, Cursor};
 use mio::event::Event;
-use mio::net::{TcpListener, UnixListener};
 use mio::{Events, Interest, Poll, Token};
 
 use crate::config::Config;
@@ -48,15 +47,11 @@ use crate::table::wheel::{TICK_MS, Wheel};
 use crate::table::{Phase, Table, flag};
 use crate::tls::certificates::Certificates;
 use crate::tls::shake::Tls;
+use crate::worker::acceptor::{API, Acceptor, LINK_LISTENER, PUBLIC};
 use crate::worker::clock::Clock;
 use crate::worker::stop::Stopping;
 use crate::worker::sweep::Sweep;
 
-/// The listener for clients' streams.
-pub const PUBLIC: Token = Token(0);
-/// The listener for the server API.
-pub const API: Token = Token(1);
-const LINK_LISTENER: Token = Token(2);
 /// The link's socket.
 pub const LINK: Token = Token(3);
 const FIRST_CONNECTION: usize = 16;
@@ -86,15 +81,9 @@ pub struct Worker {
     pub(crate) index: u16,
     pub(crate) shared: Arc<Shared>,
     pub(crate) poll: Poll,
-    /// Until the worker stops.
-    pub(crate) public: Option<TcpListener>,
-    /// Until its streams are closed.
-    pub(crate) api: Option<TcpListener>,
-    pub(crate) link_listener: UnixListener,
+    pub(crate) acceptor: Acceptor,
     pub(crate) link: Option<Link>,
     pub(crate) link_readable: bool,
-    /// Has there been a handshake? Clients are accepted from then on (3.6).
-    pub(crate) open: bool,
     pub(crate) settings: Settings,
     pub(crate) tokens: Tokens,
     pub(crate) table: Table,
@@ -104,10 +93,6 @@ pub struct Worker {
     pub(crate) compression: Compression,
     pub(crate) stats: Stats,
     pub(crate) wheel: Wheel,
-    /// What the worker's descriptors allow.
-    pub(crate) connections_max: usize,
-    /// Refused connections that were told so in this second.
-    pub(crate) turned_away: u32,
     /// Connections whose outbox has something new.
     pub(crate) dirty: Vec<u32>,
     /// Connections that have bytes to go on with: kept ones, or some in the socket of which no
@@ -141,9 +126,6 @@ pub struct Worker {
     pub(crate) stats_sent_ms: u64,
     pub(crate) scratch: Vec<u8>,
     pub(crate) items: Vec<u8>,
-    pub(crate) accept_more: [bool; 2],
-    /// The kernel had nothing for one more connection: the next try has a tick's time.
-    pub(crate) accept_failed: bool,
     pub(crate) clock: Clock,
     pub(crate) now_ms: u64,
     pub(crate) random: Random,
@@ -158,21 +140,12 @@ impl Worker {
     /// What the kernel says to the addresses or the socket path.
     pub fn new(index: u16, poll: Poll, shared: Arc<Shared>) -> io::Result<Worker> {
         halley_sys::own_fd_table()?;
-        let descriptors = halley_sys::descriptors_max()?;
-        let config = &shared.config;
-        let mut link_listener = listen::unix(&config.socket_path(index))?;
-        poll.registry().register(&mut link_listener, LINK_LISTENER, Interest::READABLE)?;
         Ok(Worker {
             index,
-            public: Some(listen::tcp(config.public)?),
-            api: Some(listen::tcp(config.api)?),
-            connections_max: config.worker_connections_max(descriptors),
-            turned_away: 0,
+            acceptor: Acceptor::new(index, &shared.config, poll.registry())?,
             poll,
-            link_listener,
             link: None,
             link_readable: false,
-            open: false,
             settings: Settings::default(),
             tokens: Tokens::default(),
             table: Table::new(Arc::clone(&shared.doors)),
@@ -202,8 +175,6 @@ impl Worker {
             stats_sent_ms: 0,
             scratch: vec![0; READ_BYTES],
             items: Vec::new(),
-            accept_more: [false; 2],
-            accept_failed: false,
             clock: Clock::new(),
             now_ms: 0,
             random: Random::new(),
@@ -246,18 +217,17 @@ impl Worker {
         let (now_ms, new_second) = self.clock.look();
         self.now_ms = now_ms;
         if new_second {
-            self.turned_away = 0;
+            self.acceptor.new_second();
         }
     }
 
     /// Is there something to do that no event will tell of?
     fn has_more(&self) -> bool {
-        let accept = self.accept_more.contains(&true) && !self.accept_failed;
         let upload = !self.paused.is_empty() && self.link_has_room();
         let write = !self.ready.is_empty() || !self.dirty.is_empty();
         self.link_may_be_read()
             || self.turn.is_taken()
-            || accept
+            || self.acceptor.has_more()
             || upload
             || write
             || self.sync_may_go_on()
@@ -266,8 +236,12 @@ impl Worker {
 
     fn on_event(&mut self, event: &Event) {
         match event.token() {
-            PUBLIC => self.accept(false),
-            API => self.accept(true),
+            PUBLIC => {
+                self.accept(false);
+            }
+            API => {
+                self.accept(true);
+            }
             LINK_LISTENER => self.accept_link(),
             LINK => self.link_readable |= event.is_readable(),
             // The round is for what it waited for.

@@ -77,16 +77,11 @@ impl Worker {
     fn stop_accepting(&mut self) -> Stopping {
         // Whom the kernel has let in already would be cut off with the listener.
         for _ in 0..ACCEPT_ROUNDS_MAX {
-            self.accept_more[0] = false;
-            if self.open {
-                self.accept(false);
-            }
-            if !self.accept_more[0] || self.accept_failed {
+            if !self.acceptor.is_open() || !self.accept(false) {
                 break;
             }
         }
-        self.public = None;
-        self.accept_more[0] = false;
+        self.acceptor.close(false);
         let mut streams = 0;
         for index in 0..self.table.slots() {
             let Some(slot) = self.table.get(index) else { continue };
@@ -166,8 +161,7 @@ impl Worker {
 
     /// What is left are connections for requests.
     fn close_rest(&mut self) {
-        self.api = None;
-        self.accept_more[1] = false;
+        self.acceptor.close(true);
         for index in 0..self.table.slots() {
             let phase = self.table.get(index).map_or(Phase::Free, |slot| slot.phase);
             if matches!(phase, Phase::Proxy | Phase::Handshake | Phase::Http) {

@@ -1,0 +1,252 @@
+//! Taking in: clients from the two listeners, the brain from the worker's socket.
+//!
+//! [`Acceptor`] has the sockets that listen, and knows which of them have more and whether clients
+//! are let in at all. Who may come in is not its business (`doors/limits.rs`).
+
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use halley_link::GoodbyeCode;
+use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use mio::{Interest, Registry, Token};
+
+use crate::config::Config;
+use crate::doors::address::Address;
+use crate::doors::proxy::Peer;
+use crate::link::Link;
+use crate::link::goodbye::LinkEnd;
+use crate::settings::AuthMode;
+use crate::stats::Stat;
+use crate::table::{Phase, flag};
+use crate::worker::listen;
+use crate::worker::{LINK, Worker};
+
+/// The listener for clients' streams.
+pub const PUBLIC: Token = Token(0);
+/// The listener for the server API.
+pub const API: Token = Token(1);
+/// The worker's socket for the brain.
+pub const LINK_LISTENER: Token = Token(2);
+
+/// Connections accepted in one round, so that a storm of them doesn't starve those who are there.
+const ACCEPTS_PER_ROUND: usize = 256;
+/// Refused connections that are told why in a second. A flood of them is closed without a word, so
+/// that it costs little more than to accept it.
+const TURNED_AWAY_PER_S: u32 = 500;
+
+/// A listener for clients.
+struct Door {
+    /// Until nobody is taken in any more.
+    listener: Option<TcpListener>,
+    /// It may have more, of which no event will tell.
+    more: bool,
+}
+
+/// See the module.
+pub struct Acceptor {
+    public: Door,
+    api: Door,
+    link: UnixListener,
+    /// Has there been a handshake? Clients are accepted from then on (3.6).
+    open: bool,
+    /// What the worker's descriptors allow.
+    connections_max: usize,
+    /// Refused connections that were told so in this second.
+    turned_away: u32,
+    /// The kernel had nothing for one more connection: the next try has a tick's time.
+    failed: bool,
+}
+
+impl Acceptor {
+    /// One that listens, and lets in the brain alone.
+    ///
+    /// # Errors
+    /// What the kernel says to the addresses or the socket path.
+    pub fn new(index: u16, config: &Config, registry: &Registry) -> io::Result<Acceptor> {
+        let descriptors = halley_sys::descriptors_max()?;
+        let mut link = listen::unix(&config.socket_path(index))?;
+        registry.register(&mut link, LINK_LISTENER, Interest::READABLE)?;
+        let door = |address| {
+            Ok::<_, io::Error>(Door { listener: Some(listen::tcp(address)?), more: false })
+        };
+        Ok(Acceptor {
+            public: door(config.public)?,
+            api: door(config.api)?,
+            link,
+            open: false,
+            connections_max: config.worker_connections_max(descriptors),
+            turned_away: 0,
+            failed: false,
+        })
+    }
+
+    fn door(&mut self, api: bool) -> &mut Door {
+        if api { &mut self.api } else { &mut self.public }
+    }
+
+    /// Most connections of this worker.
+    pub fn connections_max(&self) -> usize {
+        self.connections_max
+    }
+
+    /// Is there something to accept that no event will tell of?
+    pub fn has_more(&self) -> bool {
+        (self.public.more || self.api.more) && !self.failed
+    }
+
+    /// A round begins: what failed in the last one is tried again.
+    fn try_again(&mut self) {
+        self.failed = false;
+    }
+
+    /// May a listener have more? Whoever asks looks.
+    fn take_more(&mut self, api: bool) -> bool {
+        std::mem::take(&mut self.door(api).more)
+    }
+
+    /// The next that a listener has.
+    fn next(&mut self, api: bool) -> Option<(TcpStream, IpAddr)> {
+        loop {
+            match self.door(api).listener.as_ref()?.accept() {
+                Ok((socket, peer)) => return Some((socket, peer.ip())),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return None,
+                // The client left before it was accepted.
+                Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => {}
+                // Descriptors or memory ran out. The listener won't be announced again.
+                Err(_) => {
+                    self.failed = true;
+                    self.door(api).more = true;
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn next_link(&mut self) -> Option<UnixStream> {
+        self.link.accept().ok().map(|(socket, _)| socket)
+    }
+
+    /// May one more that is refused be told why?
+    pub fn may_turn_away(&mut self) -> bool {
+        let may = self.turned_away < TURNED_AWAY_PER_S;
+        self.turned_away += u32::from(may);
+        may
+    }
+
+    /// Another second began.
+    pub fn new_second(&mut self) {
+        self.turned_away = 0;
+    }
+
+    /// Are clients let in?
+    pub fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// Lets clients in; sockets get this for what they have written and nobody acknowledges.
+    fn open(&mut self, registry: &Registry, user_timeout: Duration) -> io::Result<()> {
+        for (door, token) in [(&mut self.public, PUBLIC), (&mut self.api, API)] {
+            let Some(listener) = &mut door.listener else { continue };
+            if !self.open {
+                registry.register(listener, token, Interest::READABLE)?;
+            }
+            listen::set_user_timeout(listener, user_timeout)?;
+        }
+        self.open = true;
+        Ok(())
+    }
+
+    /// Takes in nobody any more at a listener.
+    pub fn close(&mut self, api: bool) {
+        *self.door(api) = Door { listener: None, more: false };
+    }
+}
+
+impl Worker {
+    /// Goes on with listeners that have more.
+    pub(crate) fn accept_rest(&mut self) {
+        self.acceptor.try_again();
+        for api in [false, true] {
+            if self.acceptor.take_more(api) {
+                self.accept(api);
+            }
+        }
+    }
+
+    /// Takes in what waits at a listener, up to a bound; true if it may have more.
+    pub(crate) fn accept(&mut self, api: bool) -> bool {
+        for _ in 0..ACCEPTS_PER_ROUND {
+            match self.acceptor.next(api) {
+                Some((socket, peer)) => self.accepted(socket, peer, api),
+                None => return false,
+            }
+        }
+        self.acceptor.door(api).more = true;
+        true
+    }
+
+    fn accepted(&mut self, socket: TcpStream, peer: IpAddr, api: bool) {
+        self.stats.count(Stat::Accepted);
+        let kind = self.peer(peer, api);
+        let address = match kind {
+            Peer::Client => self.address_of(peer),
+            Peer::Speaks => Address::NONE,
+            Peer::Forwards => Address::FORWARDS,
+        };
+        if let Err(error) = self.enter(address, api) {
+            // 15.11: what is sent in plain text is not for a client that speaks TLS.
+            if !self.shared.certificates.has(api) {
+                self.turn_away(socket, &error);
+            }
+            return;
+        }
+        let index = self.table.insert(socket, if api { flag::API } else { 0 }, address);
+        let token = self.token(index);
+        let registry = self.poll.registry();
+        let socket = self.table.get(index).and_then(|slot| slot.socket.as_mut());
+        if socket.is_none_or(|s| registry.register(s, token, Interest::READABLE).is_err()) {
+            self.table.remove(index);
+            return;
+        }
+        match (kind, self.table.get(index)) {
+            (Peer::Speaks, Some(slot)) => {
+                slot.phase = Phase::Proxy;
+                self.set_deadline(index, self.settings.proxies.header_ms_max);
+            }
+            _ => self.begin(index, api),
+        }
+    }
+
+    /// Accepts the brain: the newest link takes the place of an older one (1.2).
+    pub(crate) fn accept_link(&mut self) {
+        while let Some(mut socket) = self.acceptor.next_link() {
+            self.end_link(halley_link::GoodbyeCode::Replaced, "a newer link was dialled");
+            if self
+                .poll
+                .registry()
+                .register(&mut socket, LINK, Interest::READABLE | Interest::WRITABLE)
+                .is_ok()
+            {
+                self.link = Some(Link::new(socket, self.now_ms));
+                self.link_readable = true;
+            }
+        }
+    }
+
+    /// Begins to accept clients, after the first handshake (3.6) and, if they show tokens, the
+    /// first keys (12.4).
+    ///
+    /// # Errors
+    /// When the listeners fail.
+    pub(crate) fn let_clients_in(&mut self) -> Result<(), LinkEnd> {
+        let asks = self.settings.auth_mode == AuthMode::Jwt;
+        if asks && self.tokens.keys.is_none() && !self.acceptor.is_open() {
+            return Ok(());
+        }
+        let timeout = Duration::from_millis(self.settings.user_timeout_ms());
+        self.acceptor
+            .open(self.poll.registry(), timeout)
+            .map_err(|e| LinkEnd::Broken(GoodbyeCode::Handshake, format!("listeners: {e}")))
+    }
+}
