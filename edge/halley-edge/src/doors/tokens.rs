@@ -170,7 +170,7 @@ impl Worker {
             Phase::Live if transport == Transport::Poll => return self.poll_expired(index),
             Phase::Live => {
                 // A held session goes on behind what it was replayed last, as its client knows.
-                let cursor = if aside { b"" } else { &*self.link_cursor };
+                let cursor = if aside { b"" } else { self.link.cursor() };
                 let mut out = Vec::new();
                 transport.token_expired(&mut out, cursor);
                 self.push(index, out.into());

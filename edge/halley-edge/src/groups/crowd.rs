@@ -133,10 +133,10 @@ impl Worker {
     /// # Errors
     /// As of a DELIVER.
     pub(crate) fn group_deliver(&mut self, group: u32, event: &Event<'_>) -> Result<(), LinkEnd> {
-        self.link_cursor_passes(event)?;
+        self.link.cursor_passes(event)?;
         self.stats.count(Stat::GroupEvents);
-        let bytes = event.json.len() + self.link_cursor.len();
-        self.groups.begin(group, bytes, || Kept::new(event, &self.link_cursor, &self.settings));
+        let bytes = event.json.len() + self.link.cursor().len();
+        self.groups.begin(group, bytes, || Kept::new(event, self.link.cursor(), &self.settings));
         Ok(())
     }
 

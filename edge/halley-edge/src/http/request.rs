@@ -185,7 +185,7 @@ impl Worker {
             Ok(asker) => asker,
             Err(error) => return self.local_error(index, req, &error),
         };
-        if !self.link.as_ref().is_some_and(|link| link.up) {
+        if !self.link.is_up() {
             return self.local_error(index, req, &NO_BRAIN);
         }
         let in_flight = self.stats.get(Stat::RequestsInFlight);

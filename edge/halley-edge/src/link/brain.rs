@@ -1,7 +1,5 @@
 //! The worker and its brain: handshake, sync, frames, the link's end (`protocol/link.md`).
 
-use std::io;
-
 use halley_link::{
     CloseReason, ClosedSession, Frame, GoodbyeCode, List, NumberedSession, Pair, VERSION,
     VERSION_MAX_SETTING, VERSION_MIN, common,
@@ -10,8 +8,9 @@ use halley_wire::Gap;
 
 use crate::http::request;
 use crate::http::respond::Answer;
+use crate::link::WINDOW_BYTES;
+use crate::link::brain_link::{Due, READ_BYTES_PER_ROUND};
 use crate::link::goodbye::LinkEnd;
-use crate::link::{HANDSHAKE_MS_MAX, HEARTBEAT_MS, Link, ReadEnd, SILENCE_MS, WINDOW_BYTES};
 use crate::log;
 use crate::outbox::hold::Replay;
 use crate::sessions::stream::StreamError;
@@ -21,11 +20,6 @@ use crate::stats::{self, Stat};
 use crate::table::{Phase, flag};
 use crate::worker::{RUN, Worker};
 
-/// What is read from the link in one round before anything is written: large enough for writes to
-/// gather when there is much to do, small enough that nobody else waits for long.
-const READ_BYTES_PER_ROUND: usize = 2_097_152;
-/// STATS is sent this often.
-const STATS_MS: u64 = 1_000;
 /// The version that this link has: the highest in common with a brain that speaks `lowest` to what
 /// its settings say, or that alone (3.2).
 fn version_with(lowest: u16, settings: List<'_, Pair<'_>>) -> Result<u16, LinkEnd> {
@@ -42,27 +36,24 @@ fn version_with(lowest: u16, settings: List<'_, Pair<'_>>) -> Result<u16, LinkEn
 }
 
 impl Worker {
-    /// Queues a frame for the brain; without a brain it is dropped, the next sync makes up for it.
+    /// Queues a frame for the brain; see [`BrainLink::send`](crate::link::brain_link::BrainLink).
     pub(crate) fn send(&mut self, frame: &Frame<'_>) {
-        if let Some(link) = self.link.as_mut().filter(|link| link.up) {
-            link.send(frame);
-        }
+        self.link.send(frame);
     }
 
     /// May more be queued for the brain (4.6)?
     pub(crate) fn link_has_room(&self) -> bool {
-        let most = self.settings.link_queue_bytes_max;
-        self.link.as_ref().is_some_and(|link| link.up && link.queued() < most)
+        self.link.has_room(self.settings.link_queue_bytes_max)
     }
 
     /// Is there anything to read, and room for it?
     pub(crate) fn link_may_be_read(&self) -> bool {
-        self.link_readable && !self.link_waits()
+        self.link.is_readable() && !self.link_waits()
     }
 
     /// Must what the brain sent wait for groups to be served? A handshake adds nothing to that.
     fn link_waits(&self) -> bool {
-        self.groups_are_full() && self.link.as_ref().is_some_and(|link| link.up)
+        self.groups_are_full() && self.link.is_up()
     }
 
     /// Reads and deals with what the brain sent, up to a bound.
@@ -74,15 +65,9 @@ impl Worker {
             if self.link_waits() {
                 break;
             }
-            let Some(link) = self.link.as_mut() else {
-                self.link_readable = false;
-                return;
-            };
-            match link.read(self.now_ms) {
-                Ok((ReadEnd::More, n)) => read += n,
-                Ok((ReadEnd::Drained, _)) => self.link_readable = false,
-                Ok((ReadEnd::Closed, _)) => self.link_lost("the brain closed it"),
-                Err(e) => self.link_lost(&e.to_string()),
+            match self.link.read(self.now_ms) {
+                Ok(n) => read += n,
+                Err(why) => self.link_lost(&why),
             }
         }
         self.frames();
@@ -90,8 +75,7 @@ impl Worker {
     }
 
     fn frames(&mut self) {
-        let Some(link) = self.link.as_mut() else { return };
-        let mut deframer = link.take_frames();
+        let Some(mut deframer) = self.link.take_frames() else { return };
         let end = loop {
             if self.link_waits() {
                 break None;
@@ -103,27 +87,24 @@ impl Worker {
                     if let Err(end) = frame.and_then(|frame| self.frame(&frame)) {
                         break Some(end);
                     }
-                    if let Some(link) = self.link.as_mut() {
-                        link.dealt_with(&raw);
-                    }
+                    self.link.dealt_with(&raw);
                 }
                 Ok(None) => break None,
                 Err(error) => break Some(error.into()),
             }
         };
-        match (end, self.link.as_mut()) {
-            (None, Some(link)) => link.put_frames(deframer),
-            (Some(LinkEnd::Broken(code, why)), _) => {
+        match end {
+            None => self.link.put_frames(deframer),
+            Some(LinkEnd::Broken(code, why)) => {
                 self.stats.count(Stat::LinkErrors);
                 self.end_link(code, &why);
             }
-            (Some(LinkEnd::Goodbye(why)), _) => self.link_lost(&why),
-            (None, None) => {}
+            Some(LinkEnd::Goodbye(why)) => self.link_lost(&why),
         }
     }
 
     fn frame(&mut self, frame: &Frame<'_>) -> Result<(), LinkEnd> {
-        let up = self.link.as_ref().is_some_and(|link| link.up);
+        let up = self.link.is_up();
         match *frame {
             Frame::HelloBrain { window, settings, node, version: lowest } if !up => {
                 let version = version_with(lowest, settings)?;
@@ -136,7 +117,7 @@ impl Worker {
                 Err(LinkEnd::Goodbye(String::from_utf8_lossy(reason).into_owned()))
             }
             _ if !up => Err(LinkEnd::broken("3.1", "first frame is not HELLO_BRAIN")),
-            Frame::Ping { .. } if self.link.as_ref().is_some_and(Link::overloaded) => {
+            Frame::Ping { .. } if self.link.is_overloaded() => {
                 let why = "pings whose answers nobody reads".into();
                 Err(LinkEnd::Broken(GoodbyeCode::Overloaded, why))
             }
@@ -145,10 +126,10 @@ impl Worker {
                 Ok(())
             }
             Frame::Pong { .. } => Ok(()),
-            Frame::Credit { bytes } => match self.link.as_mut().map(|link| link.credited(bytes)) {
-                Some(Err(e)) => Err(LinkEnd::Broken(GoodbyeCode::FlowControl, e.to_string())),
-                _ => Ok(()),
-            },
+            Frame::Credit { bytes } => self
+                .link
+                .credited(bytes)
+                .map_err(|e| LinkEnd::Broken(GoodbyeCode::FlowControl, e.to_string())),
             Frame::Deliver { event, conns } => self.deliver(&event, conns),
             Frame::GroupDeliver { group, event } => self.group_deliver(group, &event),
             _ => self.seldom(frame),
@@ -158,7 +139,7 @@ impl Worker {
     fn seldom(&mut self, frame: &Frame<'_>) -> Result<(), LinkEnd> {
         match *frame {
             Frame::Opened { cursor, sessions } => {
-                self.link_cursor_moved(cursor);
+                self.link.cursor_moved(cursor);
                 sessions.iter().for_each(|session| self.opened(session, cursor));
             }
             Frame::Replay { conn, flags, cursor, heads, items } => {
@@ -168,7 +149,7 @@ impl Worker {
                 let reason = std::str::from_utf8(reason).unwrap_or_default();
                 self.gap(&Gap { reason, from, to }, cursor, conns);
             }
-            Frame::Cursor { cursor } => self.link_cursor_moved(cursor),
+            Frame::Cursor { cursor } => self.link.cursor_moved(cursor),
             Frame::Keys { keys } => self.take_keys(keys)?,
             Frame::Inspect { token, conn } => self.inspect(token, conn),
             Frame::GroupJoin { group, conns } => self.group_join(group, conns)?,
@@ -216,29 +197,26 @@ impl Worker {
         self.let_clients_in()?;
         let (count, names) = stats::metrics();
         let config = &self.shared.config;
-        let Some(link) = self.link.as_mut() else { return Ok(()) };
-        link.granted(window);
-        link.up = true;
-        link.send(&Frame::HelloEdge {
+        let [public, api] = [config.public, config.api].map(|address| address.to_string());
+        let hello = Frame::HelloEdge {
             version,
             window: WINDOW_BYTES,
             pid: std::process::id(),
             worker: self.index,
             workers: config.workers,
             build: env!("CARGO_PKG_VERSION").as_bytes(),
-            public_listen: config.public.to_string().as_bytes(),
-            api_listen: config.api.to_string().as_bytes(),
+            public_listen: public.as_bytes(),
+            api_listen: api.as_bytes(),
             connections_max: u32::try_from(self.acceptor.connections_max()).unwrap_or(u32::MAX),
             metrics: List::from_items(count, &names),
-        });
+        };
+        self.link.meet(window, &hello);
         self.stats.count(Stat::Meetings);
         let sessions = self.forget_numbers();
         if self.index == 0 {
             log!("met {}: {sessions} sessions in worker 0", String::from_utf8_lossy(node));
         }
-        let cursor = self.link_cursor.clone();
-        self.send(&Frame::SyncBegin { sessions, cursor: &cursor });
-        self.sync_next = Some(0);
+        self.link.sync_begin(sessions);
         Ok(())
     }
 
@@ -262,7 +240,7 @@ impl Worker {
                 }
                 if knew {
                     let NumberedSession { conn, user_number } = session;
-                    self.tell_close(ClosedSession { conn, user_number, reason });
+                    self.link.closed(&ClosedSession { conn, user_number, reason });
                 }
             }
             Phase::Free | Phase::Proxy | Phase::Handshake | Phase::Http | Phase::Waiting => {}
@@ -282,39 +260,22 @@ impl Worker {
         }
     }
 
-    /// Heartbeats and their absence (4.5), the handshake's end (3.5), STATS.
+    /// What time brings about on the link.
     pub(crate) fn link_time(&mut self) {
-        let (now, heard) = (self.now_ms, self.clock.heard_ms);
         let waits = self.link_waits();
-        let Some(link) = self.link.as_mut() else { return };
-        if waits {
-            // Nobody listens, so there is no silence.
-            link.heard_ms = now;
-        }
-        if !link.up {
-            if heard > link.since_ms + HANDSHAKE_MS_MAX {
-                self.end_link(GoodbyeCode::Handshake, "no hello in time (3.5)");
+        match self.link.on_time(self.now_ms, self.clock.heard_ms, waits) {
+            Due::Nothing => {}
+            Due::Stats => self.send_stats(),
+            Due::NoHello => self.end_link(GoodbyeCode::Handshake, "no hello in time (3.5)"),
+            Due::Silence => {
+                self.stats.count(Stat::LinkErrors);
+                self.end_link(GoodbyeCode::Silence, "silence (4.5)");
             }
-            return;
-        }
-        if heard > link.heard_ms + SILENCE_MS {
-            self.stats.count(Stat::LinkErrors);
-            self.end_link(GoodbyeCode::Silence, "silence (4.5)");
-            return;
-        }
-        if now >= link.pinged_ms + HEARTBEAT_MS {
-            link.pinged_ms = now;
-            link.send(&Frame::Ping { nonce: now });
-        }
-        if now >= self.stats_sent_ms + STATS_MS {
-            self.stats_sent_ms = now;
-            self.send_stats();
         }
     }
 
     fn send_stats(&mut self) {
-        let queued = self.link.as_ref().map_or(0, Link::queued);
-        self.stats.set(Stat::LinkQueueBytes, queued as u64);
+        self.stats.set(Stat::LinkQueueBytes, self.link.queued() as u64);
         self.stats.set(Stat::Connections, self.table.used() as u64);
         self.stats.set(Stat::Newcomers, self.table.newcomers() as u64);
         self.gauge_memory();
@@ -326,32 +287,24 @@ impl Worker {
 
     /// Writes what waits for the brain.
     pub(crate) fn flush_link(&mut self) {
-        let result = self.link.as_mut().map_or(Ok(()), Link::flush);
-        if let Err(e) = result {
+        if let Err(e) = self.link.flush() {
             self.link_lost(&e.to_string());
         }
     }
 
     /// Ends the link with a reason that the brain gets to know, if a last write succeeds.
     pub(crate) fn end_link(&mut self, code: GoodbyeCode, why: &str) {
-        if let Some(link) = self.link.as_mut() {
-            link.send(&Frame::Goodbye { code: code as u8, reason: why.as_bytes() });
-            let _: io::Result<()> = link.flush();
-            self.link_lost(why);
-        }
+        self.link.say_goodbye(code, why);
+        self.link_lost(why);
     }
 
     /// The brain is away: connections stay, requests are told (8.7), sessions wait for the next
     /// meeting (9.2).
     fn link_lost(&mut self, why: &str) {
-        if self.link.take().is_none() {
+        if !self.link.lost() {
             return;
         }
         log!("worker {}: link ended: {why}", self.index);
-        self.link_readable = false;
-        self.sync_next = None;
-        self.opens.clear();
-        self.closes.clear();
         self.owe_nothing();
         self.operations_lost();
         for index in 0..self.table.slots() {

@@ -1,11 +1,10 @@
 //! Cursors (`protocol/link.md` 10.1, `protocol/http.md` 10): the worker's one, which stands for all
 //! of its live sessions, and those that clients come back with.
 
-use halley_link::{Cursor, Event, List, is_cursor};
+use halley_link::{List, is_cursor};
 use halley_wire::http1::head::Request;
 use halley_wire::{Gap, HttpError, target};
 
-use crate::link::goodbye::LinkEnd;
 use crate::table::Phase;
 use crate::worker::Worker;
 
@@ -13,33 +12,6 @@ use crate::worker::Worker;
 const NO_CURSOR: &[u8] = b"-";
 
 impl Worker {
-    /// Everything up to this cursor was read, for every live session.
-    pub(crate) fn link_cursor_moved(&mut self, cursor: &[u8]) {
-        if !cursor.is_empty() {
-            self.link_cursor.clear();
-            self.link_cursor.extend_from_slice(cursor);
-            self.link_place = None;
-        }
-    }
-
-    /// Everything up to this event was read (10.9).
-    pub(crate) fn link_cursor_passes(&mut self, event: &Event<'_>) -> Result<(), LinkEnd> {
-        if !event.cursor.is_empty() || self.link_cursor.is_empty() {
-            self.link_cursor_moved(event.cursor);
-            return Ok(());
-        }
-        if self.link_place.is_none() {
-            self.link_place = Cursor::decode(&self.link_cursor);
-        }
-        let moved = self.link_place.as_mut().is_some_and(|place| {
-            self.link_cursor.clear();
-            let passed = place.pass(event.shard, event.seq, event.at);
-            place.encode(&mut self.link_cursor);
-            passed
-        });
-        if moved { Ok(()) } else { Err(LinkEnd::broken("10.9", "an event can't move the cursor")) }
-    }
-
     /// GAP: tells these connections, or all (10.4).
     pub(crate) fn gap(&mut self, gap: &Gap<'_>, cursor: &[u8], conns: List<'_, u64>) {
         for conn in conns.iter() {

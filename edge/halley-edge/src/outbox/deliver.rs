@@ -103,10 +103,11 @@ impl Worker {
         event: &Event<'_>,
         conns: List<'_, u64>,
     ) -> Result<(), LinkEnd> {
-        self.link_cursor_passes(event)?;
+        self.link.cursor_passes(event)?;
         // A copy: what is done for a connection may look at the link's own.
         let mut cursor = std::mem::take(&mut self.event_cursor);
-        cursor.clone_from(&self.link_cursor);
+        cursor.clear();
+        cursor.extend_from_slice(self.link.cursor());
         self.fan_out(&Event { cursor: &cursor, ..*event }, conns);
         self.event_cursor = cursor;
         Ok(())

@@ -130,7 +130,7 @@ impl Worker {
     pub(crate) fn replay(&mut self, conn: u64, replay: &Replay<'_>) {
         let last = replay.flags & FLAG_LAST != 0;
         if last {
-            self.link_cursor_moved(replay.cursor);
+            self.link.cursor_moved(replay.cursor);
         }
         let Some((index, _)) = self.table.find(conn) else { return };
         if !self.holds.contains_key(&index) {

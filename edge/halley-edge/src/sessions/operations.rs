@@ -149,7 +149,7 @@ impl Worker {
         if self.table.get(index).is_none_or(|slot| slot.phase != Phase::Live) {
             return Err(GIVEN_UP);
         }
-        if !self.link.as_ref().is_some_and(|link| link.up) {
+        if !self.link.is_up() {
             return Err(NO_BRAIN.after(1));
         }
         let in_flight = self.stats.get(Stat::RequestsInFlight);

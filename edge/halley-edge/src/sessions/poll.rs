@@ -146,7 +146,7 @@ impl Worker {
 
     /// The brain said where the poll is, which is nearer than what the link said before.
     fn poll_begins(&mut self, index: u32, cursor: &[u8]) {
-        let link_was = self.link_cursor.as_slice().into();
+        let link_was = self.link.cursor().into();
         if let Some(poll) = self.poll_of(index).filter(|_| !cursor.is_empty()) {
             poll.cursor = cursor.into();
             poll.link_was = link_was;
@@ -223,7 +223,7 @@ impl Worker {
             if let Some((index, slot)) = self.table.find(conn) {
                 // OPENED makes it due again.
                 let numbered = slot.user_number != 0 || !slot.has(flag::ANNOUNCED);
-                if slot.phase == Phase::Live && (numbered || self.link.is_none()) {
+                if slot.phase == Phase::Live && (numbered || !self.link.is_there()) {
                     self.answer_poll(index, CloseReason::Poll, true);
                 }
             }
@@ -290,7 +290,7 @@ impl Worker {
         if let Some(hold) = self.holds.get(&index) {
             return hold.cursor().to_vec();
         }
-        let link = self.link_cursor.clone();
+        let link = self.link.cursor().to_vec();
         match self.poll_of(index) {
             // The link has brought nothing since the brain named another cursor: that is nearer.
             Some(poll) if poll.events.is_empty() && *poll.link_was == *link => {

@@ -124,7 +124,7 @@ impl Worker {
         self.user_may_ask(self.shared.doors.hasher.name(asker.user.as_bytes()))?;
         self.stream_may_open()?;
         // 4.6. Without a link the stream may wait for one; behind a full queue it would wait in it.
-        if self.link.as_ref().is_some_and(|link| link.up) && !self.link_has_room() {
+        if self.link.is_up() && !self.link_has_room() {
             return Err(BRAIN_BUSY);
         }
         if req.method == "HEAD" {

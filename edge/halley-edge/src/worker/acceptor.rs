@@ -14,7 +14,6 @@ use mio::{Interest, Registry, Token};
 use crate::config::Config;
 use crate::doors::address::Address;
 use crate::doors::proxy::Peer;
-use crate::link::Link;
 use crate::link::goodbye::LinkEnd;
 use crate::settings::AuthMode;
 use crate::stats::Stat;
@@ -228,8 +227,7 @@ impl Worker {
                 .register(&mut socket, LINK, Interest::READABLE | Interest::WRITABLE)
                 .is_ok()
             {
-                self.link = Some(Link::new(socket, self.now_ms));
-                self.link_readable = true;
+                self.link.dialled(socket, self.now_ms);
             }
         }
     }

@@ -115,17 +115,10 @@ impl Worker {
             slot.clear(flag::ANNOUNCED);
             let user_number = slot.user_number;
             self.table.take_detail(index);
-            self.tell_close(ClosedSession { conn, user_number, reason });
+            self.link.closed(&ClosedSession { conn, user_number, reason });
         } else {
             slot.ended.get_or_insert(reason);
             self.table.take_detail(index);
-        }
-    }
-
-    /// CLOSE, with the round's others.
-    pub(crate) fn tell_close(&mut self, session: ClosedSession) {
-        if self.closes.add(&session) {
-            self.announce();
         }
     }
 

@@ -25,7 +25,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use halley_link::{CloseReason, Cursor};
+use halley_link::CloseReason;
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token};
 
@@ -35,8 +35,7 @@ use crate::doors::tokens::Tokens;
 use crate::groups::Groups;
 use crate::groups::crowd::{Kept, Patience};
 use crate::groups::turns::{Turn, Turns, WAKE};
-use crate::link::Link;
-use crate::link::sync::Batch;
+use crate::link::brain_link::BrainLink;
 use crate::outbox::Pool;
 use crate::outbox::hold::Hold;
 use crate::random::Random;
@@ -82,8 +81,7 @@ pub struct Worker {
     pub(crate) shared: Arc<Shared>,
     pub(crate) poll: Poll,
     pub(crate) acceptor: Acceptor,
-    pub(crate) link: Option<Link>,
-    pub(crate) link_readable: bool,
+    pub(crate) link: BrainLink,
     pub(crate) settings: Settings,
     pub(crate) tokens: Tokens,
     pub(crate) table: Table,
@@ -101,10 +99,6 @@ pub struct Worker {
     /// Uploads that wait until the link's queue is shorter.
     pub(crate) paused: Vec<u32>,
     pub(crate) admission: Admission,
-    pub(crate) opens: Batch,
-    pub(crate) closes: Batch,
-    /// The next slot that the sync looks at.
-    pub(crate) sync_next: Option<u32>,
     pub(crate) groups: Groups<Kept>,
     pub(crate) turn: Turn,
     /// Members that were served in this turn.
@@ -116,14 +110,9 @@ pub struct Worker {
     pub(crate) operations: HashMap<u32, Box<Operations>>,
     /// By connection id: polls that have their answer, or no more time.
     pub(crate) polls_due: Vec<u64>,
-    /// See 10.1; empty until a brain has said one.
-    pub(crate) link_cursor: Vec<u8>,
-    /// The same, once an event had to move it.
-    pub(crate) link_place: Option<Cursor>,
     /// That of the event in hand.
     pub(crate) event_cursor: Vec<u8>,
     sweep: Sweep,
-    pub(crate) stats_sent_ms: u64,
     pub(crate) scratch: Vec<u8>,
     pub(crate) items: Vec<u8>,
     pub(crate) clock: Clock,
@@ -144,8 +133,7 @@ impl Worker {
             index,
             acceptor: Acceptor::new(index, &shared.config, poll.registry())?,
             poll,
-            link: None,
-            link_readable: false,
+            link: BrainLink::default(),
             settings: Settings::default(),
             tokens: Tokens::default(),
             table: Table::new(Arc::clone(&shared.doors)),
@@ -158,9 +146,6 @@ impl Worker {
             ready: Vec::new(),
             paused: Vec::new(),
             admission: Admission::default(),
-            opens: Batch::default(),
-            closes: Batch::default(),
-            sync_next: None,
             groups: Groups::default(),
             turn: Turn::new(Arc::clone(&shared.turns), index),
             turn_served: 0,
@@ -168,11 +153,8 @@ impl Worker {
             holds: HashMap::new(),
             operations: HashMap::new(),
             polls_due: Vec::new(),
-            link_cursor: Vec::new(),
-            link_place: None,
             event_cursor: Vec::new(),
             sweep: Sweep::new(),
-            stats_sent_ms: 0,
             scratch: vec![0; READ_BYTES],
             items: Vec::new(),
             clock: Clock::new(),
@@ -230,7 +212,7 @@ impl Worker {
             || self.acceptor.has_more()
             || upload
             || write
-            || self.sync_may_go_on()
+            || self.link.sync_may_go_on()
             || self.handshakes_wait()
     }
 
@@ -243,7 +225,8 @@ impl Worker {
                 self.accept(true);
             }
             LINK_LISTENER => self.accept_link(),
-            LINK => self.link_readable |= event.is_readable(),
+            LINK if event.is_readable() => self.link.became_readable(),
+            LINK => {}
             // The round is for what it waited for.
             WAKE => {}
             // By connection id: an event of one that was dropped in this round must not meet the
@@ -321,7 +304,7 @@ impl Worker {
             self.resume(index);
         }
         self.flush_dirty();
-        self.announce();
+        self.link.announce();
         self.flush_link();
     }
 
@@ -337,9 +320,7 @@ impl Worker {
         for list in [&mut self.dirty, &mut self.ready, &mut self.paused] {
             list.shrink_to(2 * list.len());
         }
-        if let Some(link) = self.link.as_mut() {
-            link.trim();
-        }
+        self.link.trim();
         if let Some(tls) = self.tls.as_mut() {
             tls.trim(&mut self.table);
         }

@@ -137,7 +137,7 @@ impl Worker {
                 let spread_ms = self.random.up_to(drain_ms.max(usual_ms.into()));
                 let retry_ms = u64::from(usual_ms / 2) + spread_ms;
                 // A held session goes on behind what it was replayed last, as its client knows.
-                let cursor = if aside { b"" } else { &*self.link_cursor };
+                let cursor = if aside { b"" } else { self.link.cursor() };
                 let mut out = Vec::new();
                 transport.last_words(&mut out, cursor, retry_ms);
                 self.push(index, out.into());

@@ -217,7 +217,7 @@ impl Worker {
         let slots = self.table.slots();
         for _ in 0..u64::from(slots).div_ceil(self.ticks_of_a_sweep()) {
             let index = self.sweep.slot(slots).or_else(|| {
-                self.sweep.begin(&self.link_cursor);
+                self.sweep.begin(self.link.cursor());
                 self.trim();
                 self.sweep.slot(slots)
             });
@@ -262,7 +262,7 @@ impl Worker {
         let mut out = Vec::new();
         // 10.1: all up to here was put into the outbox before. A held session has another cursor.
         let unmoved = transport.is_websocket() && !self.sweep.cursor_moved;
-        let cursor = if unmoved || aside { b"" } else { &*self.link_cursor };
+        let cursor = if unmoved || aside { b"" } else { self.link.cursor() };
         transport.heartbeat(&mut out, cursor);
         if !out.is_empty() {
             self.stats.count(Stat::Heartbeats);
