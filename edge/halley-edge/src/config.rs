@@ -95,6 +95,6 @@ impl Config {
         let kept = DESCRIPTORS_KEPT + DESCRIPTORS_SHARED * u64::from(self.workers);
         let possible = descriptors.saturating_sub(kept).max(1) as usize;
         let wanted = self.connections_max.map_or(usize::MAX, |n| n as usize);
-        possible.min(wanted).min(crate::table::CONNECTIONS_LIMIT)
+        possible.min(wanted).min(crate::conns::table::CONNECTIONS_LIMIT)
     }
 }

@@ -5,22 +5,26 @@
 //! starts them and waits for a signal; a worker's life is in `worker/mod.rs`.
 #![forbid(unsafe_code)]
 
+mod beside;
+mod clock;
 mod config;
+mod conns;
 mod doors;
 mod groups;
 mod http;
 mod link;
 mod log;
 mod outbox;
+mod proxies;
 mod random;
 mod sandbox;
 mod sessions;
 mod settings;
 #[cfg(test)]
 mod sizes;
+mod slab;
 mod stats;
-mod table;
-mod tls;
+mod transport;
 mod user;
 mod worker;
 
@@ -37,10 +41,10 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::config::{Config, Switch};
+use crate::conns::tls::certificates::Certificates;
 use crate::doors::Doors;
 use crate::groups::turns::Turns;
 use crate::sandbox::Needs;
-use crate::tls::certificates::Certificates;
 use crate::worker::{Shared, Worker};
 
 /// For what it gives back to the kernel after a storm; see docs/internals/memory.md.

@@ -8,14 +8,16 @@ use halley_wire::http1::cors::Origins;
 use halley_wire::http1::head::HeadLimits;
 
 use crate::doors::networks::Networks;
-use crate::doors::proxy::Proxies;
-use crate::worker::sweep::WALKS;
+use crate::proxies::Proxies;
 
 /// Largest value of `request_line_bytes_max` and `header_bytes_max`; a header's value is a `str16`
 /// on the link.
 const HEAD_LINES_BYTES_MAX: usize = 32_768;
 /// Largest value of `headers_max` (http.md 1.8).
 const HEADERS_MAX: usize = 100;
+
+/// Walks of the sweep over the table in `stream_heartbeat_ms` (`worker/sweep.rs`).
+pub const WALKS: u64 = 3;
 
 /// What happens to a slow consumer (http.md 12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

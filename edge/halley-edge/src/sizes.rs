@@ -1,14 +1,15 @@
 //! The sizes that `docs/internals/memory.md` speaks of are those of the code: the page's table is
 //! read by this test.
 
-use crate::http::exchange::Exchange;
-use crate::outbox::hold::Hold;
+use crate::conns::table::SLOT_BYTES;
+use crate::conns::table::wheel::Mark;
+use crate::conns::tls::session::Session;
 use crate::outbox::{Outbox, Piece};
+use crate::sessions::detail::Detail;
+use crate::sessions::exchange::Exchange;
+use crate::sessions::hold::Hold;
 use crate::sessions::operations::Operations;
 use crate::sessions::stream::Opening;
-use crate::table::wheel::Mark;
-use crate::table::{Detail, SLOT_BYTES};
-use crate::tls::session::Session;
 
 const PAGE: &str = include_str!("../../../docs/internals/memory.md");
 

@@ -10,14 +10,8 @@
 
 pub mod address;
 pub mod cells;
-pub mod limits;
 pub mod networks;
-pub mod newcomers;
-pub mod origin;
-pub mod proxy;
 pub mod rates;
-pub mod tokens;
-pub mod who;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -26,7 +20,6 @@ use halley_sys::MemoryFiles;
 
 use crate::doors::address::{Address, Hasher, Held};
 use crate::doors::rates::Rates;
-use crate::table::Table;
 
 /// How often memory is looked at.
 const MEMORY_LOOK: Duration = Duration::from_secs(1);
@@ -141,23 +134,6 @@ impl Doors {
     pub fn leave(&self, address: Address) {
         self.connections.fetch_sub(1, Ordering::Relaxed);
         self.held.leave(address);
-    }
-}
-
-impl Table {
-    /// Where a connection comes from.
-    pub fn address(&self, index: u32) -> Address {
-        self.addresses.get(index)
-    }
-
-    /// Counts a connection by another address, if that has fewer than so many.
-    pub fn moves(&mut self, index: u32, to: Address, most_of_address: u32) -> bool {
-        let from = self.addresses.get(index);
-        let fits = from == to || self.doors.moves(from, to, most_of_address);
-        if fits {
-            self.addresses.set(index, to);
-        }
-        fits
     }
 }
 

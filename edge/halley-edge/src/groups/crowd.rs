@@ -13,13 +13,13 @@
 use halley_link::{Event, List};
 use halley_wire::websocket::Deflater;
 
+use crate::conns::table::{Phase, flag};
 use crate::link::goodbye::LinkEnd;
 use crate::outbox::Piece;
-use crate::outbox::deliver::Pieces;
-use crate::sessions::transport::Transport;
+use crate::outbox::pieces::Pieces;
 use crate::settings::Settings;
 use crate::stats::Stat;
-use crate::table::{Phase, flag};
+use crate::transport::Transport;
 use crate::worker::Worker;
 
 /// Members that are served in a round, and bytes for them: about a millisecond of writes.

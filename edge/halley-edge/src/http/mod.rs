@@ -2,7 +2,6 @@
 //! connection, `request.rs` decides who answers them, `respond.rs` writes answers, and
 //! `exchange.rs` is what is kept between the first byte of the one and the last of the other.
 
-pub mod exchange;
 pub mod read;
 pub mod request;
 pub mod respond;

@@ -8,13 +8,14 @@ use halley_link::{FLAG_END, Frame};
 use halley_wire::HttpError;
 use halley_wire::http1::head::parse_request;
 
-use crate::doors::who::{FOREVER, TOKEN_EXPIRED};
-use crate::http::exchange::{Exchange, Stage};
+use crate::conns::table::{Phase, flag};
+use crate::conns::tls::shake::is_tls;
 use crate::outbox::{self, Outbox};
+use crate::sessions::detail::Detail;
+use crate::sessions::exchange::{Exchange, Stage};
+use crate::sessions::who::{FOREVER, TOKEN_EXPIRED};
 use crate::settings::Settings;
 use crate::stats::Stat;
-use crate::table::{Detail, Phase, flag};
-use crate::tls::shake::is_tls;
 use crate::worker::{READ_BYTES, Worker};
 
 const BODY_LATE: HttpError = HttpError::new(

@@ -12,11 +12,11 @@ use halley_wire::http1::cors;
 use halley_wire::http1::head::{BodyFraming, Request};
 use halley_wire::target;
 
-use crate::doors::who::{Asker, FOREVER, TOKEN_PARAMETER};
-use crate::http::exchange::{Reply, Stage};
+use crate::conns::table::flag;
 use crate::http::respond::STREAM_METHODS;
+use crate::sessions::exchange::{Reply, Stage};
+use crate::sessions::who::{Asker, FOREVER, TOKEN_PARAMETER};
 use crate::stats::Stat;
-use crate::table::flag;
 use crate::worker::Worker;
 
 /// What a public path is for.

@@ -8,8 +8,8 @@ use halley_wire::http1::head::{BodyFraming, Request};
 use halley_wire::http1::headers::{is_tchar, stays_at_edge};
 use halley_wire::http1::response::{Head, ResponseOptions, http_error};
 
-use crate::doors::who;
-use crate::http::exchange::{Exchange, Stage};
+use crate::sessions::exchange::{Exchange, Stage};
+use crate::sessions::who;
 use crate::stats::Stat;
 use crate::worker::Worker;
 

@@ -273,9 +273,9 @@ impl BrainLink {
         if moved { Ok(()) } else { Err(LinkEnd::broken("10.9", "an event can't move the cursor")) }
     }
 
-    /// Heartbeats and their absence (4.5), the handshake's end (3.5), STATS. Who is silent is judged
-    /// by the time up to which everybody was heard; nobody is while `waits` says that what the
-    /// brain sent is left alone.
+    /// Heartbeats and their absence (4.5), the handshake's end (3.5), STATS. Who is silent is
+    /// judged by the time up to which everybody was heard; nobody is while `waits` says that what
+    /// the brain sent is left alone.
     pub fn on_time(&mut self, now_ms: u64, heard_ms: u64, waits: bool) -> Due {
         let Some(link) = self.link.as_mut() else { return Due::Nothing };
         if waits {

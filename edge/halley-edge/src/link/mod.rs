@@ -1,18 +1,13 @@
 //! The worker's end of the link: its socket, its two windows, its queue. This file moves bytes and
-//! keeps section 4 of `protocol/link.md`; `brain_link.rs` is the worker's link whichever brain is at
-//! its end, `brain.rs` makes and understands frames, `sync.rs` tells
-//! who is there, `cursor.rs` up to where, `inspect.rs` what is asked about one of them, and
-//! `goodbye.rs` is how it ends.
+//! keeps section 4 of `protocol/link.md`; `brain_link.rs` is the worker's link whichever brain is
+//! at its end, `brain.rs` makes and understands frames, `sync.rs` tells who is there, `cursor.rs`
+//! up to where, `inspect.rs` what is asked about one of them, and `goodbye.rs` is how it ends.
 //!
 //! Invariant: frames are written whole and in order; free frames overtake costly ones only
 //! between two frames.
 
-pub mod brain;
 pub mod brain_link;
-pub mod cursor;
 pub mod goodbye;
-pub mod inspect;
-pub mod sync;
 
 use std::io::{self, Read, Write};
 

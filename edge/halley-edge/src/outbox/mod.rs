@@ -8,18 +8,16 @@
 //! Bounds: `outbox_bytes_max` per connection and `outboxes_bytes_max` in all, kept by the worker
 //! (`deliver.rs`), which decides what happens there.
 
-pub mod deliver;
-pub mod hold;
+pub mod pieces;
 pub mod slow;
-pub mod write;
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};
 use std::rc::Rc;
 
 use crate::outbox::slow::Losses;
-pub use crate::table::slab::NONE;
-use crate::table::slab::Slab;
+pub use crate::slab::NONE;
+use crate::slab::Slab;
 
 /// Most pieces in one write; more than the kernel takes at once (`IOV_MAX`) can't be useful.
 const PIECES_MAX: usize = 64;

@@ -15,11 +15,12 @@ use halley_link::CloseReason;
 use halley_wire::http1::response::ResponseOptions;
 use halley_wire::sse;
 
+use crate::conns::table::Phase;
+use crate::conns::table::wheel::TICK_MS;
+use crate::sessions::detail::Detail;
 use crate::sessions::stream::StreamError;
-use crate::sessions::transport::Transport;
 use crate::stats::Stat;
-use crate::table::wheel::TICK_MS;
-use crate::table::{Detail, Phase};
+use crate::transport::Transport;
 use crate::worker::Worker;
 
 /// What may pass at once after a quiet time: as much as comes together between two looks of an idle

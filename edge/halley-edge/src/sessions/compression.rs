@@ -12,8 +12,8 @@ use halley_wire::http1::head::Request;
 use halley_wire::websocket::extension::{Agreement, Offers};
 use halley_wire::websocket::{Deflater, Inflater};
 
-use crate::sessions::transport::Transport;
 use crate::stats::Stat;
+use crate::transport::Transport;
 use crate::worker::{READ_BYTES, Worker};
 
 /// How much is inflated for a client before others have their turn.

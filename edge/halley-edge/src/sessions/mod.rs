@@ -6,9 +6,17 @@
 
 pub mod admit;
 pub mod compression;
+pub mod cursor;
+pub mod deliver;
+pub mod detail;
+pub mod exchange;
+pub mod hold;
+pub mod inspect;
 pub mod operation;
 pub mod operations;
 pub mod poll;
 pub mod stream;
-pub mod transport;
+pub mod sync;
+pub mod tokens;
 pub mod websocket;
+pub mod who;

@@ -13,14 +13,14 @@ use std::collections::VecDeque;
 use halley_link::{FLAG_END, Frame, Item, List, Pair};
 use halley_wire::HttpError;
 
-use crate::doors::who::{ALL_RIGHTS, OTHER_SESSION};
+use crate::conns::table::Phase;
 use crate::http::request::{BUSY, NO_BRAIN};
 use crate::http::respond::Answer;
 use crate::sessions::operation::{self, Ask, Refused, Wish};
-use crate::sessions::transport::Transport;
+use crate::sessions::who::{ALL_RIGHTS, OTHER_SESSION};
 use crate::settings::AuthMode;
 use crate::stats::Stat;
-use crate::table::Phase;
+use crate::transport::Transport;
 use crate::worker::Worker;
 use crate::worker::sweep::ANSWER_LATE;
 
@@ -191,7 +191,7 @@ impl Worker {
         if self.settings.auth_mode == AuthMode::None {
             return Ok("{\"expires\":null}".to_owned());
         }
-        let asker = self.asker_of_token(token.as_bytes()).map_err(crate::doors::who::refused)?;
+        let asker = self.asker_of_token(token.as_bytes()).map_err(crate::sessions::who::refused)?;
         if asker.user.as_bytes() != self.table.user(index) {
             self.stats.count(Stat::TokensOfOthers);
             return Err(OTHER_SESSION);

@@ -18,13 +18,14 @@ use halley_link::CloseReason;
 use halley_wire::http1::head::Request;
 use halley_wire::{Gap, HttpError, poll, target};
 
-use crate::http::exchange::Exchange;
-use crate::link::cursor;
+use crate::conns::table::{Phase, flag};
 use crate::outbox::{self, Piece};
+use crate::sessions::cursor;
+use crate::sessions::detail::Detail;
+use crate::sessions::exchange::Exchange;
 use crate::sessions::stream::SessionRequest;
-use crate::sessions::transport::{EXPIRED, Transport};
 use crate::stats::Stat;
-use crate::table::{Detail, Phase, flag};
+use crate::transport::{EXPIRED, Transport};
 use crate::worker::Worker;
 
 /// What a client may send ahead of its answer before it is not read any more.

@@ -14,15 +14,16 @@ use halley_wire::http1::response::{ResponseOptions, json_error};
 use halley_wire::websocket::handshake;
 use halley_wire::{article, ndjson, sse, target};
 
-use crate::doors::who::{self, Asker};
-use crate::http::exchange::Reply;
+use crate::conns::table::{Phase, flag};
 use crate::http::read::READS_PER_TURN;
-use crate::link::cursor;
 use crate::sessions::compression::{self, INFLATED_PER_TURN};
+use crate::sessions::cursor;
+use crate::sessions::detail::Detail;
+use crate::sessions::exchange::Reply;
 use crate::sessions::poll::Poll;
-use crate::sessions::transport::Transport;
+use crate::sessions::who::{self, Asker};
 use crate::stats::Stat;
-use crate::table::{Detail, Phase, flag};
+use crate::transport::Transport;
 use crate::worker::Worker;
 
 /// What a stream holds until its session is there, and a poll until it is answered.

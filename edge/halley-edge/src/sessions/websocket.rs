@@ -9,11 +9,12 @@ use halley_link::CloseReason;
 use halley_wire::websocket::extension::Agreement;
 use halley_wire::websocket::{Decoder, Event, Failure, Rules, Sender, close_code, encode};
 
+use crate::conns::table::{Phase, flag};
 use crate::outbox;
+use crate::sessions::detail::Detail;
 use crate::sessions::operation::NOT_TEXT;
-use crate::sessions::transport::Transport;
 use crate::stats::Stat;
-use crate::table::{Detail, Phase, flag};
+use crate::transport::Transport;
 use crate::worker::Worker;
 
 /// A client for which so much waits is not read until all of it was taken (http.md 18.5). What it

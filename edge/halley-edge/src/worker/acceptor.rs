@@ -12,12 +12,12 @@ use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
 
 use crate::config::Config;
+use crate::conns::proxy::Peer;
+use crate::conns::table::{Phase, flag};
 use crate::doors::address::Address;
-use crate::doors::proxy::Peer;
 use crate::link::goodbye::LinkEnd;
 use crate::settings::AuthMode;
 use crate::stats::Stat;
-use crate::table::{Phase, flag};
 use crate::worker::listen;
 use crate::worker::{LINK, Worker};
 

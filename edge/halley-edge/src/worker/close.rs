@@ -6,11 +6,11 @@ use std::net::Shutdown;
 use halley_link::{CloseReason, ClosedSession, Frame};
 use halley_wire::websocket::close_code;
 
+use crate::conns::table::{Phase, flag};
 use crate::http::read::READS_PER_TURN;
 use crate::outbox;
-use crate::sessions::transport::Transport;
 use crate::stats::Stat;
-use crate::table::{Phase, flag};
+use crate::transport::Transport;
 use crate::worker::sweep::SESSION_LATE;
 use crate::worker::{READ_BYTES, Worker};
 

@@ -14,8 +14,8 @@
 //! dealt with ([`Worker::settle`]); so writes gather by themselves when there is much to do.
 
 pub mod acceptor;
-pub mod clock;
 pub mod close;
+pub mod frames;
 pub mod listen;
 pub mod stop;
 pub mod sweep;
@@ -29,25 +29,26 @@ use halley_link::CloseReason;
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token};
 
+use crate::clock::Clock;
 use crate::config::Config;
+use crate::conns::table::wheel::{TICK_MS, Wheel};
+use crate::conns::table::{Phase, Table, flag};
+use crate::conns::tls::certificates::Certificates;
+use crate::conns::tls::shake::Tls;
 use crate::doors::Doors;
-use crate::doors::tokens::Tokens;
 use crate::groups::Groups;
 use crate::groups::crowd::{Kept, Patience};
 use crate::groups::turns::{Turn, Turns, WAKE};
 use crate::link::brain_link::BrainLink;
 use crate::outbox::Pool;
-use crate::outbox::hold::Hold;
 use crate::random::Random;
+use crate::sessions::detail::Detail;
+use crate::sessions::hold::Hold;
+use crate::sessions::tokens::Tokens;
 use crate::sessions::{admit::Admission, compression::Compression, operations::Operations};
 use crate::settings::Settings;
 use crate::stats::{Stat, Stats};
-use crate::table::wheel::{TICK_MS, Wheel};
-use crate::table::{Phase, Table, flag};
-use crate::tls::certificates::Certificates;
-use crate::tls::shake::Tls;
 use crate::worker::acceptor::{API, Acceptor, LINK_LISTENER, PUBLIC};
-use crate::worker::clock::Clock;
 use crate::worker::stop::Stopping;
 use crate::worker::sweep::Sweep;
 
@@ -84,7 +85,7 @@ pub struct Worker {
     pub(crate) link: BrainLink,
     pub(crate) settings: Settings,
     pub(crate) tokens: Tokens,
-    pub(crate) table: Table,
+    pub(crate) table: Table<Detail>,
     /// Where a listener speaks TLS.
     pub(crate) tls: Option<Box<Tls>>,
     pub(crate) pool: Pool,

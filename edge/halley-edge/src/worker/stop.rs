@@ -15,10 +15,10 @@ use std::sync::atomic::Ordering;
 
 use halley_link::CloseReason;
 
+use crate::conns::table::{Phase, flag};
 use crate::log;
-use crate::sessions::transport::Transport;
 use crate::stats::Stat;
-use crate::table::{Phase, flag};
+use crate::transport::Transport;
 use crate::worker::{RUN, Worker};
 
 /// Streams closed in a second at least, so that a drain takes no longer than it needs.

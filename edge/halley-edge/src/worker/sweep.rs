@@ -17,14 +17,14 @@
 use halley_link::CloseReason;
 use halley_wire::HttpError;
 
+use crate::conns::table::wheel::{Mark, TICK_MS};
+use crate::conns::table::{Phase, flag};
+use crate::sessions::detail::Detail;
 use crate::sessions::stream::StreamError;
+use crate::settings::WALKS;
 use crate::stats::Stat;
-use crate::table::wheel::{Mark, TICK_MS};
-use crate::table::{Detail, Phase, flag};
 use crate::worker::Worker;
 
-/// Walks over the table in `stream_heartbeat_ms`.
-pub const WALKS: u64 = 3;
 /// Of a heartbeat the part for which a walk may rest.
 const RESTS: u64 = 10;
 /// Of a walk the part that one round may make up for.
@@ -63,8 +63,8 @@ fn held_up(passed: u64, ticks_of_a_sweep: u64) -> u64 {
     passed.saturating_sub((ticks_of_a_sweep / CATCHES_UP).max(1))
 }
 
-/// The walk over the table: where it is, and what it asks. It knows ticks and slots by their number,
-/// no connection.
+/// The walk over the table: where it is, and what it asks. It knows ticks and slots by their
+/// number, no connection.
 pub struct Sweep {
     /// The next slot.
     next: u32,

@@ -13,16 +13,16 @@ use std::collections::HashMap;
 use halley_link::CloseReason;
 use halley_token::Keys;
 
-use crate::doors::who::{Asker, FOREVER, NO_RIGHTS, TOKEN_EXPIRED, TOKEN_MISSING};
+use crate::beside::Beside;
+use crate::conns::table::wheel::TICK_MS;
+use crate::conns::table::{Phase, flag};
 use crate::link::goodbye::LinkEnd;
 use crate::log;
 use crate::sessions::stream::StreamError;
-use crate::sessions::transport::Transport;
+use crate::sessions::who::{Asker, FOREVER, NO_RIGHTS, TOKEN_EXPIRED, TOKEN_MISSING};
 use crate::settings::AuthMode;
 use crate::stats::Stat;
-use crate::table::beside::Beside;
-use crate::table::wheel::TICK_MS;
-use crate::table::{Phase, flag};
+use crate::transport::Transport;
 use crate::worker::Worker;
 
 /// The second since 1970 from which on a session's token is worth nothing, or [`FOREVER`].

@@ -1,8 +1,9 @@
 //! The worker's connections: dense slots in chunks.
 //!
 //! A slot is what an idle connection costs, so it holds numbers only: what is being read or written
-//! is a [`Detail`] or an outbox, lent from slabs and gone when nothing happens; the user's id is in
-//! [`Names`]. Chunks keep the table from doubling (and copying) when it grows.
+//! is a *detail*, whatever that is to those above, or an outbox, lent from slabs and gone when
+//! nothing happens; the user's id is in [`Names`]. Chunks keep the table from doubling (and
+//! copying) when it grows.
 //!
 //! A connection id is `generation << 24 | index` (link.md 2.4); a slot's generation moves on when
 //! it is freed, so an id names one connection only.
@@ -10,9 +11,8 @@
 //! Beside the slots: `names.rs` keeps users' ids, `slab.rs` lends what few have at a time,
 //! `beside.rs` holds what only some have, `wheel.rs` says whose deadline to look at.
 
-pub mod beside;
 pub mod names;
-pub mod slab;
+pub mod newcomers;
 #[cfg(test)]
 pub(crate) mod tests;
 pub mod wheel;
@@ -20,19 +20,16 @@ pub mod wheel;
 use std::sync::Arc;
 
 use halley_link::CloseReason;
-use halley_wire::websocket::Decoder;
 use mio::net::TcpStream;
 
+use crate::beside::Beside;
+use crate::conns::table::names::{Name, Names};
+use crate::conns::table::newcomers::Newcomers;
+use crate::conns::table::wheel::Mark;
 use crate::doors::Doors;
 use crate::doors::address::Address;
-use crate::doors::newcomers::Newcomers;
-use crate::http::exchange::Exchange;
-use crate::sessions::stream::Opening;
-use crate::sessions::transport::Transport;
-use crate::table::beside::Beside;
-use crate::table::names::{Name, Names};
-use crate::table::slab::{NONE, Slab};
-use crate::table::wheel::Mark;
+use crate::slab::{NONE, Slab};
+use crate::transport::Transport;
 
 const CHUNK: usize = 1_024;
 const INDEX_BITS: u32 = 24;
@@ -66,20 +63,6 @@ pub enum Phase {
     Closing,
     /// The client left before OPENED: the slot waits for it, to send CLOSE (6.4).
     Left,
-}
-
-/// What a connection needs only while something happens on it.
-#[derive(Default)]
-pub enum Detail {
-    /// Nothing.
-    #[default]
-    None,
-    /// An HTTP request or answer in the middle.
-    Http(Box<Exchange>),
-    /// A stream's answer until the session is there, a poll's until there is one.
-    Opening(Box<Opening>),
-    /// A frame or message in the middle that a WebSocket's client sends.
-    WebSocket(Decoder),
 }
 
 /// Flags of a slot.
@@ -183,12 +166,12 @@ impl Slot {
 
 /// The slots, and what hangs on them. Invariant: `first_free` begins a list of the slots in phase
 /// `Free`, each once, and `last_free` is its end; both are [`NONE`] when there is none.
-pub struct Table {
+pub struct Table<D> {
     chunks: Vec<Box<[Slot]>>,
     first_free: u32,
     last_free: u32,
     used: usize,
-    details: Slab<Detail>,
+    details: Slab<D>,
     names: Names,
     /// Where connections come from.
     pub(crate) addresses: Beside<Address>,
@@ -196,7 +179,7 @@ pub struct Table {
     pub(crate) doors: Arc<Doors>,
 }
 
-impl Table {
+impl<D: Default> Table<D> {
     /// An empty one, whose connections the doors have let in.
     pub fn new(doors: Arc<Doors>) -> Self {
         Table {
@@ -277,24 +260,24 @@ impl Table {
     }
 
     /// What happens on a connection, if anything does.
-    pub fn detail(&mut self, index: u32) -> Option<&mut Detail> {
+    pub fn detail(&mut self, index: u32) -> Option<&mut D> {
         let number = self.get(index)?.detail;
         self.details.get(number)
     }
 
     /// Takes out what happens on a connection.
-    pub fn take_detail(&mut self, index: u32) -> Detail {
-        let Some(slot) = self.get(index) else { return Detail::None };
+    pub fn take_detail(&mut self, index: u32) -> D {
+        let Some(slot) = self.get(index) else { return D::default() };
         let number = std::mem::replace(&mut slot.detail, NONE);
         let Some(detail) = self.details.get(number).map(std::mem::take) else {
-            return Detail::None;
+            return D::default();
         };
         self.details.give_back(number);
         detail
     }
 
     /// Hangs on a connection what happens there.
-    pub fn set_detail(&mut self, index: u32, detail: Detail) {
+    pub fn set_detail(&mut self, index: u32, detail: D) {
         let Some(slot) = self.get(index) else { return };
         let mut number = slot.detail;
         if number == NONE {
@@ -348,5 +331,20 @@ impl Table {
     pub fn conn(&mut self, index: u32) -> u64 {
         self.get(index)
             .map_or(0, |slot| u64::from(slot.generation()) << INDEX_BITS | u64::from(index))
+    }
+
+    /// Where a connection comes from.
+    pub fn address(&self, index: u32) -> Address {
+        self.addresses.get(index)
+    }
+
+    /// Counts a connection by another address, if that has fewer than so many.
+    pub fn moves(&mut self, index: u32, to: Address, most_of_address: u32) -> bool {
+        let from = self.addresses.get(index);
+        let fits = from == to || self.doors.moves(from, to, most_of_address);
+        if fits {
+            self.addresses.set(index, to);
+        }
+        fits
     }
 }

@@ -18,8 +18,8 @@ use rustls::unbuffered::{
 };
 use rustls::{Error, HandshakeKind, ServerConfig};
 
+use crate::beside::Beside;
 use crate::outbox::{Flush, Flushed, Outbox};
-use crate::table::beside::Beside;
 use crate::worker::READ_BYTES;
 
 /// What is sealed at once: the most that one record may hold (RFC 8446 section 5.1).

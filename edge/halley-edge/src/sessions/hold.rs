@@ -17,10 +17,10 @@ use std::collections::VecDeque;
 
 use halley_link::{CloseReason, Event, FLAG_LAST, Frame, List, SHARDS_MAX, Value};
 
-use crate::outbox::deliver::Encoder;
+use crate::conns::table::{Phase, flag};
+use crate::outbox::pieces::Encoder;
 use crate::outbox::{self, Piece};
 use crate::stats::Stat;
-use crate::table::{Phase, flag};
 use crate::worker::Worker;
 
 /// A map of holds that is this large gives memory back when most of them are gone.

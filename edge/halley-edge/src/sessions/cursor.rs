@@ -5,7 +5,7 @@ use halley_link::{List, is_cursor};
 use halley_wire::http1::head::Request;
 use halley_wire::{Gap, HttpError, target};
 
-use crate::table::Phase;
+use crate::conns::table::Phase;
 use crate::worker::Worker;
 
 /// What is no cursor travels as this, so that the brain can say so to the client (6.2).

@@ -6,18 +6,18 @@ use halley_link::{
 };
 use halley_wire::Gap;
 
+use crate::conns::table::{Phase, flag};
 use crate::http::request;
 use crate::http::respond::Answer;
 use crate::link::WINDOW_BYTES;
 use crate::link::brain_link::{Due, READ_BYTES_PER_ROUND};
 use crate::link::goodbye::LinkEnd;
 use crate::log;
-use crate::outbox::hold::Replay;
+use crate::sessions::hold::Replay;
 use crate::sessions::stream::StreamError;
-use crate::sessions::transport::Transport;
 use crate::settings::Settings;
 use crate::stats::{self, Stat};
-use crate::table::{Phase, flag};
+use crate::transport::Transport;
 use crate::worker::{RUN, Worker};
 
 /// The version that this link has: the highest in common with a brain that speaks `lowest` to what

@@ -13,7 +13,7 @@
 
 use std::collections::VecDeque;
 
-use crate::table::Table;
+use crate::conns::table::Table;
 
 /// Turns of those that have begun before one begins.
 const BEGUN_TURNS: u32 = 7;
@@ -43,13 +43,13 @@ pub struct Handshakes {
 
 impl Handshakes {
     /// One whose client's hello is answered can go on.
-    pub fn go_on(&mut self, table: &mut Table, conn: u64) {
+    pub fn go_on(&mut self, table: &mut Table<impl Default>, conn: u64) {
         self.bound(table);
         self.begun.push_back(conn);
     }
 
     /// One can begin that waits for it since then; it may have had turns.
-    pub fn begin(&mut self, table: &mut Table, conn: u64, since_ms: u64) {
+    pub fn begin(&mut self, table: &mut Table<impl Default>, conn: u64, since_ms: u64) {
         self.bound(table);
         self.new.push_back((conn, since_ms));
     }
@@ -74,19 +74,19 @@ impl Handshakes {
     }
 
     /// Gives back what a storm left.
-    pub fn trim(&mut self, table: &mut Table) {
+    pub fn trim(&mut self, table: &mut Table<impl Default>) {
         self.forget_who_left(table);
         self.begun.shrink_to(2 * self.begun.len());
         self.new.shrink_to(2 * self.new.len());
     }
 
-    fn bound(&mut self, table: &mut Table) {
+    fn bound(&mut self, table: &mut Table<impl Default>) {
         if self.begun.len() + self.new.len() >= 2 * table.used() + SPARE {
             self.forget_who_left(table);
         }
     }
 
-    fn forget_who_left(&mut self, table: &mut Table) {
+    fn forget_who_left(&mut self, table: &mut Table<impl Default>) {
         self.begun.retain(|conn| table.find(*conn).is_some());
         self.new.retain(|(conn, _)| table.find(*conn).is_some());
     }
@@ -96,7 +96,7 @@ impl Handshakes {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use crate::table::tests::{enter, table};
+    use crate::conns::table::tests::{enter, table};
 
     fn turns(handshakes: &mut Handshakes, n: usize) -> Vec<u64> {
         (0..n).map_while(|_| handshakes.next(0, 10_000)).map(|turn| turn.conn).collect()

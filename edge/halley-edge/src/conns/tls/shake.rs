@@ -6,9 +6,9 @@
 //! connection had its first turn it is a slot and nothing more.
 //!
 //! Bounds: a handshake ends after `tls_handshake_ms_max`, or when its client has sent more than
-//! [`HANDSHAKE_BYTES_MAX`](crate::tls::session::HANDSHAKE_BYTES_MAX). Until then it keeps rustls's
-//! state, what of those bytes is not complete yet, and of our own words what the socket didn't
-//! take: as many do that as there may be newcomers (http.md 16.5), who are the first to go.
+//! [`HANDSHAKE_BYTES_MAX`](crate::conns::tls::session::HANDSHAKE_BYTES_MAX). Until then it keeps
+//! rustls's state, what of those bytes is not complete yet, and of our own words what the socket
+//! didn't take: as many do that as there may be newcomers (http.md 16.5), who are the first to go.
 
 use std::io::Write;
 use std::sync::atomic::Ordering;
@@ -18,13 +18,13 @@ use halley_link::CloseReason;
 use halley_wire::HttpError;
 use rustls::{CertificateError, Error, OtherError};
 
+use crate::conns::table::{Phase, Table, flag};
+use crate::conns::tls::handshakes::Handshakes;
+use crate::conns::tls::session::{Buffers, RECORD_BYTES_MAX, Session, Sessions, Stage};
 use crate::http::read::READS_PER_TURN;
 use crate::log;
 use crate::outbox::{self, Flushed, Outbox};
 use crate::stats::Stat;
-use crate::table::{Phase, Table, flag};
-use crate::tls::handshakes::Handshakes;
-use crate::tls::session::{Buffers, RECORD_BYTES_MAX, Session, Sessions, Stage};
 use crate::worker::Worker;
 
 /// How long one round may go on with handshakes; the one that passes it is finished. An ECDSA
@@ -65,7 +65,7 @@ impl Tls {
     }
 
     /// Gives back what a storm left.
-    pub fn trim(&mut self, table: &mut Table) {
+    pub fn trim(&mut self, table: &mut Table<impl Default>) {
         self.handshakes.trim(table);
     }
 

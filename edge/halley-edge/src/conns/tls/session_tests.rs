@@ -18,8 +18,8 @@ use rustls::{
     ProtocolVersion, RootCertStore, ServerConfig, SupportedCipherSuite,
 };
 
+use crate::conns::tls::session::{Buffers, HANDSHAKE_BYTES_MAX, RECORD_BYTES_MAX, Session, Stage};
 use crate::outbox::Outbox;
-use crate::tls::session::{Buffers, HANDSHAKE_BYTES_MAX, RECORD_BYTES_MAX, Session, Stage};
 
 /// Both sides' configuration; for each version one of the client's.
 struct Configs {

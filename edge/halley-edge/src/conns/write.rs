@@ -6,10 +6,10 @@ use std::time::Duration;
 use halley_link::CloseReason;
 use halley_wire::Gap;
 
+use crate::conns::table::{Phase, flag};
 use crate::outbox::{self, Flush, Piece};
-use crate::sessions::transport::Transport;
 use crate::stats::Stat;
-use crate::table::{Phase, flag};
+use crate::transport::Transport;
 use crate::worker::Worker;
 use crate::worker::listen;
 

@@ -3,8 +3,8 @@
 
 use halley_link::Session;
 
-use crate::outbox::hold::Hold;
-use crate::table::{Phase, flag};
+use crate::conns::table::{Phase, flag};
+use crate::sessions::hold::Hold;
 use crate::worker::Worker;
 
 impl Worker {

@@ -3,8 +3,8 @@
 
 use halley_link::{Frame, SessionState};
 
-use crate::outbox::hold::Hold;
-use crate::table::Phase;
+use crate::conns::table::Phase;
+use crate::sessions::hold::Hold;
 use crate::worker::Worker;
 
 impl Worker {

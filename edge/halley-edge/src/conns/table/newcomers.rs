@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use crate::table::{Table, flag};
+use crate::conns::table::{Table, flag};
 
 /// Ids that may lie there of connections that have asked, or are gone, before they are looked for.
 const SPARE: usize = 1_024;
@@ -19,7 +19,7 @@ pub struct Newcomers {
     count: usize,
 }
 
-impl Table {
+impl<D: Default> Table<D> {
     /// A connection came in.
     pub(crate) fn came(&mut self, index: u32) {
         if self.newcomers.queue.len() > 2 * self.newcomers.count + SPARE {
@@ -72,7 +72,7 @@ impl Table {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use crate::table::tests::{enter, table};
+    use crate::conns::table::tests::{enter, table};
 
     /// http.md 16.5: "the oldest first".
     #[test]
