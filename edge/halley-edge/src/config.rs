@@ -90,11 +90,12 @@ impl Config {
         .filter_map(|(key, file)| Some((key, file.as_ref()?)))
     }
 
-    /// Most connections of one worker, when a process or thread may hold `descriptors`.
+    /// Most connections of one worker, when a process or thread may hold `descriptors`. Its table
+    /// may hold fewer.
     pub fn worker_connections_max(&self, descriptors: u64) -> usize {
         let kept = DESCRIPTORS_KEPT + DESCRIPTORS_SHARED * u64::from(self.workers);
         let possible = descriptors.saturating_sub(kept).max(1) as usize;
         let wanted = self.connections_max.map_or(usize::MAX, |n| n as usize);
-        possible.min(wanted).min(crate::conns::table::CONNECTIONS_LIMIT)
+        possible.min(wanted)
     }
 }

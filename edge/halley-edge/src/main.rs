@@ -23,6 +23,7 @@ mod settings;
 #[cfg(test)]
 mod sizes;
 mod slab;
+mod socket;
 mod stats;
 mod transport;
 mod user;
@@ -45,7 +46,7 @@ use crate::conns::tls::certificates::Certificates;
 use crate::doors::Doors;
 use crate::groups::turns::Turns;
 use crate::sandbox::Needs;
-use crate::worker::{Shared, Worker};
+use crate::worker::state::{RUN, Shared, Worker};
 
 /// For what it gives back to the kernel after a storm; see docs/internals/memory.md.
 #[global_allocator]
@@ -67,7 +68,7 @@ fn run(mut config: Config) -> Result<(), String> {
     // the edge. It fails only for a process that leads one already.
     let _ = halley_sys::new_session();
     let user = user::wanted(&config)?;
-    let certificates = Certificates::load(&config)?;
+    let certificates = Arc::new(Certificates::load(&config)?);
     take_addresses(&mut config)?;
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|e| e.to_string())?;
     let (turns, polls) = Turns::new(config.workers).map_err(|e| reason(&e))?;
@@ -81,7 +82,7 @@ fn run(mut config: Config) -> Result<(), String> {
     if user.is_none() {
         warn_root();
     }
-    let (turns, stop) = (Arc::new(turns), AtomicU64::new(worker::RUN));
+    let (turns, stop) = (Arc::new(turns), AtomicU64::new(RUN));
     let doors = Arc::new(Doors::new(config.connections_max));
     let gate = Arc::new(Barrier::new(polls.len() + 1));
     let shared = Arc::new(Shared { config, certificates, turns, stop, doors });
@@ -124,7 +125,7 @@ fn stop_by(mut signals: Signals, shared: &Shared) {
         log!("signal {signal}: stopping");
         let first = u64::from(shared.config.drain_ms);
         // Whoever asks again, or while the brain has it drained, doesn't want to wait.
-        let (run, order) = (worker::RUN, Ordering::Relaxed);
+        let (run, order) = (RUN, Ordering::Relaxed);
         if shared.stop.compare_exchange(run, first, order, order).is_err() {
             shared.stop.store(0, order);
         }

@@ -7,9 +7,9 @@ use crate::conns::tls::session::Session;
 use crate::outbox::{Outbox, Piece};
 use crate::sessions::detail::Detail;
 use crate::sessions::exchange::Exchange;
-use crate::sessions::hold::Hold;
-use crate::sessions::operations::Operations;
-use crate::sessions::stream::Opening;
+use crate::sessions::holds::Hold;
+use crate::sessions::opening::Opening;
+use crate::sessions::operation_queue::Operations;
 
 const PAGE: &str = include_str!("../../../docs/internals/memory.md");
 

@@ -155,6 +155,15 @@ impl Stats {
         self.0[stat as usize] = self.0[stat as usize].wrapping_add(n);
     }
 
+    /// Counts an error that the edge answers by itself.
+    pub fn count_error(&mut self, status: u16) {
+        self.count(match status {
+            408 => Stat::Timeouts,
+            503 | 504 => Stat::Unavailable,
+            _ => Stat::BadRequests,
+        });
+    }
+
     /// Takes `n` off a gauge.
     pub fn sub(&mut self, stat: Stat, n: u64) {
         self.0[stat as usize] = self.0[stat as usize].saturating_sub(n);

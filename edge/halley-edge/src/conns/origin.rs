@@ -9,8 +9,8 @@ use halley_wire::HttpError;
 use halley_wire::http1::cors::is_same_origin;
 use halley_wire::http1::head::Request;
 
+use crate::conns::{Conns, Hung};
 use crate::stats::Stat;
-use crate::worker::Worker;
 
 const FOREIGN_ORIGIN: HttpError = HttpError::new(
     403,
@@ -18,16 +18,12 @@ const FOREIGN_ORIGIN: HttpError = HttpError::new(
     "Pages of this origin may not do this here: add the origin to cors.origins.",
 );
 
-impl Worker {
+impl<D: Hung> Conns<D> {
     /// Judges a request by the page that it comes from, unless it only reads.
     ///
     /// # Errors
     /// 403, for what 6.4 says.
-    pub(crate) fn origin_may_change(
-        &mut self,
-        req: &Request<'_>,
-        api: bool,
-    ) -> Result<(), HttpError> {
+    pub fn origin_may_change(&mut self, req: &Request<'_>, api: bool) -> Result<(), HttpError> {
         let reads = matches!(req.method, "GET" | "HEAD" | "OPTIONS");
         if reads { Ok(()) } else { self.origin_may_enter(req, api) }
     }
@@ -36,12 +32,8 @@ impl Worker {
     ///
     /// # Errors
     /// 403, for what 6.4 says.
-    pub(crate) fn origin_may_enter(
-        &mut self,
-        req: &Request<'_>,
-        api: bool,
-    ) -> Result<(), HttpError> {
-        let tls = self.shared.certificates.has(api);
+    pub fn origin_may_enter(&mut self, req: &Request<'_>, api: bool) -> Result<(), HttpError> {
+        let tls = self.certificates.has(api);
         let host = req.header("host");
         let allows =
             |origin| is_same_origin(origin, host, tls) || self.settings.origins.allows(origin);

@@ -16,9 +16,9 @@ use halley_wire::http1::head::Request;
 use halley_wire::proxy::{self, BadProxyHeader, ProxyHeader};
 
 use crate::conns::table::{Phase, flag};
+use crate::conns::{Conns, Hung};
 use crate::doors::address::Address;
 use crate::stats::Stat;
-use crate::worker::Worker;
 
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
@@ -33,9 +33,9 @@ pub enum Peer {
     Forwards,
 }
 
-impl Worker {
+impl<D: Hung> Conns<D> {
     /// What the settings say of a peer.
-    pub(crate) fn peer(&self, ip: IpAddr, api: bool) -> Peer {
+    pub fn peer(&self, ip: IpAddr, api: bool) -> Peer {
         let proxies = &self.settings.proxies;
         let speaks = if api { proxies.api_speaks } else { proxies.public_speaks };
         match proxies.trusted.contain(ip) {
@@ -45,16 +45,19 @@ impl Worker {
         }
     }
 
-    /// Looks for the header at the beginning of a connection.
-    pub(crate) fn proxy_readable(&mut self, index: u32) {
+    /// Looks for the header at the beginning of a connection; gives what it says of the client when
+    /// it is whole.
+    pub fn proxy_readable(&mut self, index: u32) -> Option<Option<IpAddr>> {
         let most = self.settings.proxies.header_bytes_max;
         let mut scratch = std::mem::take(&mut self.scratch);
         let header = self.take_header(index, &mut scratch[..most]);
         self.scratch = scratch;
         match header {
-            Ok(None) => {}
-            Ok(Some(header)) => self.proxied(index, header.client),
-            Err(_) => self.bad_header(index),
+            Ok(header) => header.map(|header| header.client),
+            Err(_) => {
+                self.bad_header(index);
+                None
+            }
         }
     }
 
@@ -82,16 +85,19 @@ impl Worker {
     }
 
     /// There is no header, or not in time (17.2).
-    pub(crate) fn bad_header(&mut self, index: u32) {
+    pub fn bad_header(&mut self, index: u32) {
         self.stats.count(Stat::ProxyErrors);
-        self.drop_connection(index, CloseReason::Client);
+        self.doom(index, CloseReason::Client);
     }
 
     /// The header is read: the connection is the client's.
-    fn proxied(&mut self, index: u32, client: Option<IpAddr>) {
-        let Some(slot) = self.table.get(index) else { return };
+    ///
+    /// # Errors
+    /// 429 if the client's address has too many connections.
+    pub fn proxied(&mut self, index: u32, client: Option<IpAddr>) -> Result<(), HttpError> {
+        let Some(slot) = self.table.get(index) else { return Ok(()) };
         let api = slot.has(flag::API);
-        slot.phase = Phase::Http;
+        self.become_of(index, Phase::Http);
         let forwards = client.is_some_and(|ip| {
             let proxies = &self.settings.proxies;
             !api && proxies.forwarded_for && proxies.trusted.contain(ip)
@@ -99,23 +105,12 @@ impl Worker {
         let address = match client {
             _ if forwards => Address::FORWARDS,
             // 16.1: who is exempt says it by its own connection.
-            Some(ip) => Address::counted(self.shared.doors.hasher.address(ip)),
+            Some(ip) => Address::counted(self.table.doors.hasher.address(ip)),
             None => Address::NONE,
         };
-        if let Err(error) = self.comes_from(index, address) {
-            let socket = self.table.get(index).and_then(|slot| slot.socket.take());
-            self.drop_connection(index, CloseReason::Client);
-            if let Some(mut socket) = socket {
-                let _ = self.poll.registry().deregister(&mut socket);
-                if !self.shared.certificates.has(api) {
-                    self.turn_away(socket, &error);
-                }
-            }
-            return;
-        }
+        self.comes_from(index, address)?;
         self.begin(index, api);
-        // What is behind the header may be there already, of which no event will tell.
-        self.on_readable(index);
+        Ok(())
     }
 
     /// Counts a connection by another address than before.
@@ -129,7 +124,7 @@ impl Worker {
 
     /// Who asks by a request through a proxy that forwards: the address that is counted, if one is
     /// named.
-    pub(crate) fn forwarded(&mut self, index: u32, req: &Request<'_>) -> Option<Address> {
+    pub fn forwarded(&mut self, index: u32, req: &Request<'_>) -> Option<Address> {
         if !self.table.address(index).forwards() {
             return None;
         }
@@ -137,18 +132,14 @@ impl Worker {
         let lines = req.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case(FORWARDED_FOR));
         let trusted = |ip| proxies.trusted.contain(ip);
         let ip = proxy::forwarded_for(lines.map(|(_, value)| value), trusted)?;
-        Some(Address::forwarded(self.shared.doors.hasher.address(ip)))
+        Some(Address::forwarded(self.table.doors.hasher.address(ip)))
     }
 
     /// A stream or poll through such a proxy is the client's as long as it lasts (17.4).
     ///
     /// # Errors
     /// 429 if the client's address has too many connections.
-    pub(crate) fn stream_comes_from(
-        &mut self,
-        index: u32,
-        req: &Request<'_>,
-    ) -> Result<(), HttpError> {
+    pub fn stream_comes_from(&mut self, index: u32, req: &Request<'_>) -> Result<(), HttpError> {
         match self.forwarded(index, req) {
             Some(address) => self.comes_from(index, address),
             None => Ok(()),
@@ -156,7 +147,7 @@ impl Worker {
     }
 
     /// A poll through such a proxy is over: the connection is the proxy's.
-    pub(crate) fn back_to_proxy(&mut self, index: u32) {
+    pub fn back_to_proxy(&mut self, index: u32) {
         if self.table.address(index).forwards() {
             self.table.moves(index, Address::FORWARDS, u32::MAX);
         }

@@ -1,30 +1,26 @@
 //! From outboxes to sockets: gather, write, wait for those that are full, and not forever (http.md
-//! 12). What goes from an outbox that is too full is `slow.rs`'s.
+//! 12). What goes from an outbox that is too full is `outbox/slow.rs`'s.
 
+use std::net::Shutdown;
 use std::time::Duration;
 
 use halley_link::CloseReason;
 use halley_wire::Gap;
 
 use crate::conns::table::{Phase, flag};
-use crate::outbox::{self, Flush, Piece};
+use crate::conns::{Conns, Hung, LINGER_MS};
+use crate::outbox::{self, Flush, Outbox, Piece};
+use crate::settings::Settings;
+use crate::socket;
 use crate::stats::Stat;
 use crate::transport::Transport;
-use crate::worker::Worker;
-use crate::worker::listen;
 
-impl Worker {
-    /// Puts a piece into a connection's outbox, behind what is under way for it; it is written when
-    /// the round settles.
-    pub(crate) fn push(&mut self, index: u32, piece: Piece) {
-        self.overdue(index);
-        self.put(index, piece);
-    }
-
-    /// The same for who knows that nothing is under way, or that this comes first.
-    pub(crate) fn put(&mut self, index: u32, piece: Piece) {
+impl<D: Hung> Conns<D> {
+    /// Puts a piece into a connection's outbox; it is written when the round settles. A push that
+    /// is too much may write the outbox at once, and doom this connection or others.
+    pub fn push(&mut self, index: u32, piece: Piece) {
         let Some(slot) = self.table.get(index) else { return };
-        if slot.socket.is_none() {
+        if slot.socket.is_none() || slot.has(flag::DOOMED) {
             return;
         }
         if slot.outbox == outbox::NONE {
@@ -35,7 +31,7 @@ impl Worker {
         // deliver.
         let full = outbox.bytes() > 0
             && outbox.bytes() + piece.len() > self.settings.outbox_bytes_max
-            && slot.phase == Phase::Live
+            && slot.phase() == Phase::Live
             && !slot.has(flag::ASIDE);
         self.stats.add(Stat::OutboxBytes, piece.len() as u64);
         outbox.push(piece);
@@ -49,6 +45,36 @@ impl Worker {
         if self.stats.get(Stat::OutboxBytes) > self.settings.outboxes_bytes_max as u64 {
             self.relieve();
         }
+    }
+
+    /// What a connection has waiting; `None` for nothing.
+    pub fn outbox(&mut self, index: u32) -> Option<&mut Outbox> {
+        let number = self.table.get(index)?.outbox;
+        self.pool.get(number)
+    }
+
+    /// The outbox of this number, which is in a slot; `None` for none.
+    pub fn lent(&mut self, number: u32) -> Option<&mut Outbox> {
+        self.pool.get(number)
+    }
+
+    /// Sees to it that an outbox is written when the round settles.
+    pub(in crate::conns) fn mark_dirty(&mut self, index: u32) {
+        let Some(slot) = self.table.get(index) else { return };
+        if !slot.has(flag::DIRTY) {
+            slot.set(flag::DIRTY);
+            self.dirty.push(index);
+        }
+    }
+
+    /// So many bytes were sealed that no outbox knows of; they are written when the round settles.
+    pub(in crate::conns) fn sealed(&mut self, index: u32, bytes: usize) {
+        let Some(slot) = self.table.get(index).filter(|_| bytes > 0) else { return };
+        self.stats.add(Stat::OutboxBytes, bytes as u64);
+        if slot.outbox == outbox::NONE {
+            slot.outbox = self.pool.lend();
+        }
+        self.mark_dirty(index);
     }
 
     /// More waits than may wait: what the socket takes goes first, as a round may bring more than
@@ -81,15 +107,11 @@ impl Worker {
         }
     }
 
-    fn slow_consumer(&mut self, index: u32) {
+    /// A client that doesn't take what is for it, or too slowly.
+    #[cold]
+    pub fn slow_consumer(&mut self, index: u32) {
         self.stats.count(Stat::SlowConsumers);
-        self.drop_connection(index, CloseReason::SlowConsumer);
-    }
-
-    /// A stream's socket is full: someone has to look whether it stays so.
-    fn watch_outbox(&mut self, index: u32) {
-        let first = self.settings.outbox_ms_max.min(self.settings.user_timeout_ms() / 2);
-        self.set_deadline(index, first);
+        self.doom(index, CloseReason::SlowConsumer);
     }
 
     /// The look that was promised: at a stream that has its outbox still, or again.
@@ -98,7 +120,7 @@ impl Worker {
     /// heartbeat unacknowledged, though the client may be there. So it gets more time while
     /// `outbox_ms_max` decides; that takes a call to the kernel now and then, and none for a client
     /// that is only behind by a moment.
-    pub(crate) fn look_at_outbox(&mut self, index: u32) {
+    pub fn look_at_outbox(&mut self, index: u32) {
         let now = self.clock.heard_ms;
         let most = self.settings.outbox_ms_max;
         let usual = self.settings.user_timeout_ms();
@@ -113,7 +135,7 @@ impl Worker {
             return self.last_try(index);
         }
         // A socket that refuses the option is one that has failed; its next write will tell.
-        let _ = listen::set_user_timeout(socket, Duration::from_millis(timeout));
+        let _ = socket::set_user_timeout(socket, Duration::from_millis(timeout));
         if let Some(left) = left {
             self.set_deadline(index, left);
         }
@@ -123,30 +145,29 @@ impl Worker {
     /// has not heard.
     fn last_try(&mut self, index: u32) {
         self.on_writable(index);
-        let (now, most) = (self.now_ms, self.settings.outbox_ms_max);
-        let Some(slot) = self.table.get(index).filter(|slot| slot.phase == Phase::Live) else {
-            return;
-        };
-        if self.pool.get(slot.outbox).is_some_and(|outbox| outbox.stalled_ms(now) >= most) {
+        let (now, most) = (self.clock.now_ms, self.settings.outbox_ms_max);
+        if self.is_in(index, Phase::Live)
+            && self.outbox(index).is_some_and(|outbox| outbox.stalled_ms(now) >= most)
+        {
             self.slow_consumer(index);
         }
     }
 
     /// All outboxes together are too large: the fullest connections go, down to seven eighths of
     /// the bound, so that the search for them is rare.
+    #[cold]
     fn relieve(&mut self) {
         self.flush_dirty();
         let most = self.settings.outboxes_bytes_max as u64;
         if self.stats.get(Stat::OutboxBytes) <= most {
             return;
         }
-        let owners = self.outboxes_by_size();
-        for index in owners {
+        for index in self.outboxes_by_size() {
             if self.stats.get(Stat::OutboxBytes) <= most / 8 * 7 {
                 return;
             }
             self.stats.count(Stat::OutboxFull);
-            self.drop_connection(index, CloseReason::SlowConsumer);
+            self.doom(index, CloseReason::SlowConsumer);
         }
     }
 
@@ -164,23 +185,23 @@ impl Worker {
         sizes.into_iter().map(|(_, index)| index).collect()
     }
 
-    /// Writes every outbox that got something.
-    pub(crate) fn flush_dirty(&mut self) {
+    /// Writes every outbox that got something; that of a doomed connection when it finishes.
+    pub fn flush_dirty(&mut self) {
         let mut dirty = std::mem::take(&mut self.dirty);
         for index in dirty.drain(..) {
             let Some(slot) = self.table.get(index) else { continue };
-            if slot.clear(flag::DIRTY) && !slot.has(flag::BLOCKED) {
+            if slot.clear(flag::DIRTY) && !slot.has(flag::BLOCKED) && !slot.has(flag::DOOMED) {
                 self.flush(index);
             }
         }
-        // Ending a connection may have made others dirty; else the list's memory is used again.
+        // What was written last may have made others dirty; else the list's memory is used again.
         if self.dirty.is_empty() {
             self.dirty = dirty;
         }
     }
 
     /// The socket takes bytes again.
-    pub(crate) fn on_writable(&mut self, index: u32) {
+    pub fn on_writable(&mut self, index: u32) {
         let Some(slot) = self.table.get(index) else { return };
         if slot.clear(flag::BLOCKED) {
             self.watch(index, false);
@@ -201,53 +222,73 @@ impl Worker {
         slot.set(flag::ACTIVE);
         let Ok((end, bytes, writes)) = flushed else {
             self.stats.count(Stat::Vanished);
-            self.drop_connection(index, CloseReason::Vanished);
-            return;
+            return self.doom(index, CloseReason::Vanished);
         };
         self.stats.add(Stat::Writes, writes);
         self.stats.add(Stat::Written, bytes as u64);
         match end {
             Flush::Blocked => {
-                outbox.blocked(bytes, self.now_ms);
-                let live = slot.phase == Phase::Live;
-                let (unwatched, poll) = (slot.deadline == 0, slot.transport == Transport::Poll);
+                outbox.blocked(bytes, self.clock.now_ms);
+                let (live, poll) = (slot.phase() == Phase::Live, slot.transport == Transport::Poll);
+                let unwatched = slot.deadline == 0;
                 slot.set(flag::BLOCKED);
                 self.stats.count(Stat::Blocked);
                 self.watch(index, true);
-                // A deadline of the session itself is no watch over its outbox.
-                if live && (unwatched || !poll && self.session_ms(index) != u64::MAX) {
+                // A stream's deadline may be the session's, which is no watch over its outbox.
+                if live && (unwatched || !poll) {
                     self.watch_outbox(index);
                 }
             }
             Flush::Empty => {
                 self.pool.take_back(slot.outbox);
                 slot.outbox = outbox::NONE;
-                self.groups.has_room(index);
                 self.flushed(index);
             }
         }
     }
 
-    /// Everything was written: goes on with what waited for that.
+    /// A stream's socket is full: someone has to look whether it stays so.
+    fn watch_outbox(&mut self, index: u32) {
+        let first = self.settings.outbox_ms_max.min(self.settings.user_timeout_ms() / 2);
+        self.lower_deadline(index, first);
+    }
+
+    /// Everything was written: what waited for that goes on.
     fn flushed(&mut self, index: u32) {
-        let Some(slot) = self.table.get(index) else { return };
-        match slot.phase {
-            Phase::Closing => self.last_was_written(index),
-            Phase::Http | Phase::Live => {
-                let (unread, aside) = (slot.has(flag::UNREAD), slot.has(flag::ASIDE));
-                if unread || self.kept(index) {
-                    self.ready.push(index);
-                }
-                if aside {
-                    self.replayed(index);
-                }
-            }
-            Phase::Free
-            | Phase::Proxy
-            | Phase::Handshake
-            | Phase::Waiting
-            | Phase::Opening
-            | Phase::Left => {}
+        if self.tells_emptied {
+            self.emptied.push(index);
         }
+        let Some(slot) = self.table.get(index) else { return };
+        // A session that is held may be owed an answer (`sessions/replay.rs`).
+        let waits = slot.has(flag::UNREAD) || slot.has(flag::ASIDE);
+        match slot.phase() {
+            Phase::Closing => self.last_was_written(index),
+            Phase::Http | Phase::Live if waits || self.has_kept(index) => self.ready.push(index),
+            _ => {}
+        }
+    }
+
+    /// The last byte is with the kernel: tells the client that none follows, and waits for its
+    /// close.
+    pub(in crate::conns) fn last_was_written(&mut self, index: u32) {
+        if self.close_tls(index) {
+            return;
+        }
+        let Some(slot) = self.table.get(index) else { return };
+        let shut = slot.socket.as_ref().is_some_and(|s| s.shutdown(Shutdown::Write).is_ok());
+        if shut {
+            self.set_deadline(index, LINGER_MS);
+            // Not at once: the buffer for reading may be in use.
+            self.turn_is_over(index);
+        } else {
+            self.doom(index, CloseReason::Client);
+        }
+    }
+
+    /// How long a client has for the answers that wait for it, from the last of them on.
+    pub fn answer_ms(&mut self, index: u32) -> u64 {
+        let bytes = self.outbox(index).map_or(0, |outbox| outbox.bytes() as u64);
+        let Settings { request_ms_max, pace_bytes_per_s_min, .. } = self.settings;
+        request_ms_max + bytes.saturating_mul(1_000) / pace_bytes_per_s_min
     }
 }

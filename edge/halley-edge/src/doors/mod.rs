@@ -3,10 +3,8 @@
 //!
 //! Nothing here waits: all of it is atomics, and a look costs a few of them.
 //!
-//! What else stands at the doors: `limits.rs` refuses, `newcomers.rs` knows who goes first,
-//! `address.rs`, `rates.rs` and `cells.rs` count, `networks.rs` tells who is exempt; `proxy.rs`
-//! says who is behind a proxy, `origin.rs` which pages may ask for changes, `who.rs` who asks, and
-//! `tokens.rs` for how long.
+//! `address.rs`, `rates.rs` and `cells.rs` count, `networks.rs` tells who is exempt. Who is refused
+//! by what is counted here, and how, is said above: `worker/admit.rs`, `conns/limits.rs`.
 
 pub mod address;
 pub mod cells;

@@ -1,6 +1,6 @@
 //! Groups (`protocol/link.md` 11, `docs/internals/celebrities.md`): which connections are members,
-//! and the events that are on their way to them. `bits.rs` is the set of members, `crowd.rs` serves
-//! them, `turns.rs` says how many workers do so at a time.
+//! and the events that are on their way to them. `bits.rs` is the set of members, `fan_out.rs`
+//! serves them, `turns.rs` says how many workers do so at a time.
 //!
 //! A group's members are one bit per slot of the table. An event of a group isn't put into all
 //! outboxes at once: it is *under way* with a copy of the bits, and each round serves a slice of
@@ -8,10 +8,10 @@
 //! change: they come behind the event.
 //!
 //! Order per connection: whatever is to be written to a connection, what is under way for it goes
-//! first ([`Worker::overdue`]).
+//! first (`sessions/members.rs`).
 //!
 //! A session whose outbox has no room for what is under way to it is *late*: it is passed over
-//! until it has room, or until the worker's patience is over (`crowd.rs`).
+//! until it has room, or until the worker's patience is over (`fan_out.rs`).
 //!
 //! Invariants: a bit, in a group, under way or late, stands for a session in phase Opening or Live
 //! that has had its slot since; [`Groups::strike`] is called before it loses either. `bytes` is the
@@ -21,7 +21,7 @@
 //! that all fit into an outbox ([`Groups::full`]): beyond these the link isn't read.
 
 pub mod bits;
-pub mod crowd;
+pub mod fan_out;
 #[cfg(test)]
 mod tests;
 pub mod turns;

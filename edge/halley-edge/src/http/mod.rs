@@ -1,7 +1,10 @@
-//! HTTP requests and their answers (`protocol/http.md` 1 to 5): `read.rs` takes requests off a
-//! connection, `request.rs` decides who answers them, `respond.rs` writes answers, and
-//! `exchange.rs` is what is kept between the first byte of the one and the last of the other.
+//! HTTP on client connections: `read.rs` reads requests, `request.rs` says who answers,
+//! `respond.rs` writes answers. Their bytes are `halley-wire`'s business; what a request is while
+//! it lasts is `sessions/exchange.rs`.
 
 pub mod read;
 pub mod request;
 pub mod respond;
+pub mod state;
+#[cfg(test)]
+mod tests;

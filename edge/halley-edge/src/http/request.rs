@@ -13,11 +13,16 @@ use halley_wire::http1::head::{BodyFraming, Request};
 use halley_wire::target;
 
 use crate::conns::table::flag;
+use crate::http::read::body_came;
 use crate::http::respond::STREAM_METHODS;
+use crate::http::state::Http;
+use crate::sessions::detail::exchange_or_new;
+use crate::sessions::errors::{BUSY, NO_BRAIN};
 use crate::sessions::exchange::{Reply, Stage};
+use crate::sessions::state::{Io, Sessions};
+use crate::sessions::stream::Opened;
 use crate::sessions::who::{Asker, FOREVER, TOKEN_PARAMETER};
 use crate::stats::Stat;
-use crate::worker::Worker;
 
 /// What a public path is for.
 enum Stream {
@@ -36,18 +41,6 @@ const API_METHODS: &str = "GET, HEAD, POST, DELETE, OPTIONS";
 /// Those of what users do themselves.
 const ME_METHODS: &str = "GET, HEAD, POST, PUT, DELETE, OPTIONS";
 
-/// Answer while there is no link.
-pub const NO_BRAIN: HttpError = HttpError::new(
-    503,
-    "brain_away",
-    "The brain behind this edge is away for a moment: streams stay open, try this request again.",
-);
-/// Answer when the brain has as much to do as it may.
-pub const BUSY: HttpError = HttpError::new(
-    503,
-    "requests_in_flight_max",
-    "Too many requests wait for an answer here: try again, or send events in batches (NDJSON).",
-);
 const WRONG_METHOD: HttpError =
     HttpError::new(405, "method_not_allowed", "A stream or a poll is asked for by GET.");
 const HEADER_NAME_TOO_LONG: HttpError =
@@ -100,21 +93,29 @@ fn headers_of<'a>(asker: &'a Asker<'_>) -> [(&'static str, &'a [u8]); 2] {
     [("halley-user", asker.user.as_bytes()), ("halley-rights", asker.rights.as_bytes())]
 }
 
-impl Worker {
+impl Http {
     /// Answers a request or passes it on. Gives how many bytes of the body were used, `None` when
     /// the connection is no longer one for requests.
-    pub(crate) fn request(&mut self, index: u32, req: &Request<'_>, body: &[u8]) -> Option<usize> {
-        let api = self.table.get(index)?.has(flag::API);
-        let exchange = self.exchange_or_new(index)?;
+    pub fn request(
+        &mut self,
+        io: &mut Io,
+        sessions: &mut Sessions,
+        index: u32,
+        req: &Request<'_>,
+        body: &[u8],
+    ) -> Option<usize> {
+        let api = io.conns.slot(index)?.has(flag::API);
+        let exchange = exchange_or_new(&mut io.conns, index)?;
         exchange.reply = Reply::to(req);
         exchange.answer_left = None;
         let (path, _) = target::split(req.target);
-        let may_ask = self.may_ask(index, req, api).and_then(|()| self.origin_may_change(req, api));
+        let may_ask =
+            may_ask(io, index, req, api).and_then(|()| io.conns.origin_may_change(req, api));
         if let Err(error) = may_ask {
-            return self.local_error(index, req, &error);
+            return self.local_error(io, sessions, index, req, &error);
         }
         if req.method == "OPTIONS" && req.header("access-control-request-method").is_some() {
-            return self.preflight(index, req, api);
+            return self.preflight(io, sessions, index, req, api);
         }
         let stream = match path {
             "/v1/stream" if !api => Some(Stream::Events),
@@ -124,49 +125,63 @@ impl Worker {
             _ => None,
         };
         match (stream, req.method) {
-            (None, _) => self.pass_on(index, req, api, body),
-            (Some(stream), "GET" | "HEAD") => self.stream_request(index, req, stream),
-            (Some(_), "OPTIONS") => self.preflight(index, req, api),
-            (Some(_), _) => self.local_error(index, req, &WRONG_METHOD),
+            (None, _) => self.pass_on(io, sessions, index, req, api, body),
+            (Some(stream), "GET" | "HEAD") => self.stream_request(io, sessions, index, req, stream),
+            (Some(_), "OPTIONS") => self.preflight(io, sessions, index, req, api),
+            (Some(_), _) => self.local_error(io, sessions, index, req, &WRONG_METHOD),
         }
     }
 
-    /// The API's clients are known by their keys; there the brain counts.
-    fn may_ask(&mut self, index: u32, req: &Request<'_>, api: bool) -> Result<(), HttpError> {
-        if api { Ok(()) } else { self.address_may_ask(index, req) }
-    }
-
-    fn stream_request(&mut self, index: u32, req: &Request<'_>, stream: Stream) -> Option<usize> {
+    fn stream_request(
+        &mut self,
+        io: &mut Io,
+        sessions: &mut Sessions,
+        index: u32,
+        req: &Request<'_>,
+        stream: Stream,
+    ) -> Option<usize> {
         let opened = match &stream {
             _ if req.body != BodyFraming::None => {
                 Err(HttpError::new(400, "body_not_allowed", "A request for events has no body."))
             }
-            Stream::Events => self.open_events(index, req),
-            Stream::WebSocket => self.open_websocket(index, req),
-            Stream::Article => self.open_article(index, req),
-            Stream::Poll => self.open_poll(index, req),
+            Stream::Events => sessions.open_events(io, index, req),
+            Stream::WebSocket => sessions.open_websocket(io, index, req),
+            Stream::Article => sessions.open_article(io, index, req),
+            Stream::Poll => sessions.open_poll(io, index, req),
         };
         match opened {
             // What comes behind the request is the next one.
-            Ok(()) if matches!(stream, Stream::Poll) => Some(0),
-            Ok(()) if req.method == "HEAD" => Some(0),
-            Ok(()) => None,
-            Err(error) => self.local_error(index, req, &error),
+            Ok(Opened::Session) if matches!(stream, Stream::Poll) => Some(0),
+            Ok(Opened::Session) => None,
+            Ok(Opened::Answer(out)) => {
+                self.answer(io, sessions, index, out);
+                Some(0)
+            }
+            Err(error) => self.local_error(io, sessions, index, req, &error),
         }
     }
 
-    fn preflight(&mut self, index: u32, req: &Request<'_>, api: bool) -> Option<usize> {
+    fn preflight(
+        &mut self,
+        io: &mut Io,
+        sessions: &mut Sessions,
+        index: u32,
+        req: &Request<'_>,
+        api: bool,
+    ) -> Option<usize> {
         let methods = match target::split(req.target) {
             _ if api => API_METHODS,
             (path, _) if is_me(path) => ME_METHODS,
             _ => STREAM_METHODS,
         };
-        self.local(index, req, |out, options| cors::preflight(out, methods, options))
+        self.local(io, sessions, index, req, |out, options| cors::preflight(out, methods, options))
     }
 
     /// Who asks, if that is something to the brain.
     fn asker_for_the_brain<'r>(
         &mut self,
+        io: &mut Io,
+        sessions: &mut Sessions,
         req: &Request<'r>,
         api: bool,
     ) -> Result<Option<Asker<'r>>, HttpError> {
@@ -174,31 +189,50 @@ impl Worker {
         if api || !is_me(path) {
             return Ok(None);
         }
-        let asker = self.asker(req)?;
-        self.user_may_ask(self.shared.doors.hasher.name(asker.user.as_bytes()))?;
+        let asker = sessions.asker(io, req)?;
+        let user = io.conns.table.doors.hasher.name(asker.user.as_bytes());
+        io.conns.user_may_ask(user)?;
         Ok(Some(asker))
     }
 
-    /// Passes a request on to the brain.
-    fn pass_on(&mut self, index: u32, req: &Request<'_>, api: bool, body: &[u8]) -> Option<usize> {
-        let asker = match self.asker_for_the_brain(req, api) {
-            Ok(asker) => asker,
-            Err(error) => return self.local_error(index, req, &error),
-        };
-        if !self.link.is_up() {
-            return self.local_error(index, req, &NO_BRAIN);
+    /// Who asks the brain, and the number of the headers that travel on, if there is a brain that
+    /// may be asked.
+    fn may_pass_on<'r>(
+        &mut self,
+        io: &mut Io,
+        sessions: &mut Sessions,
+        req: &Request<'r>,
+        api: bool,
+    ) -> Result<(Option<Asker<'r>>, u16), HttpError> {
+        let asker = self.asker_for_the_brain(io, sessions, req, api)?;
+        if !io.link.is_up() {
+            return Err(NO_BRAIN);
         }
-        let in_flight = self.stats.get(Stat::RequestsInFlight);
-        if in_flight >= self.settings.requests_in_flight_max || !self.link_has_room() {
-            return self.local_error(index, req, &BUSY);
+        let in_flight = io.conns.stats.get(Stat::RequestsInFlight);
+        if in_flight >= io.conns.settings.requests_in_flight_max || !io.link_has_room() {
+            return Err(BUSY);
         }
         self.items.clear();
-        let mut count = match write_headers(&mut self.items, req, api, asker.as_ref()) {
-            Ok(count) => count,
-            Err(error) => return self.local_error(index, req, &error),
+        let count = write_headers(&mut self.items, req, api, asker.as_ref())?;
+        Ok((asker, count))
+    }
+
+    /// Passes a request on to the brain.
+    fn pass_on(
+        &mut self,
+        io: &mut Io,
+        sessions: &mut Sessions,
+        index: u32,
+        req: &Request<'_>,
+        api: bool,
+        body: &[u8],
+    ) -> Option<usize> {
+        let (asker, mut count) = match self.may_pass_on(io, sessions, req, api) {
+            Ok(asked) => asked,
+            Err(error) => return self.local_error(io, sessions, index, req, &error),
         };
         let mut items = std::mem::take(&mut self.items);
-        let window = self.settings.request_window_bytes;
+        let window = io.conns.settings.request_window_bytes;
         let whole = match req.body {
             BodyFraming::None => Some(0),
             BodyFraming::Length(n) if n <= body.len().min(window) as u64 => Some(n as usize),
@@ -213,8 +247,8 @@ impl Worker {
         let expects = whole.is_none() && req.expect_continue && body.is_empty();
         let until_s = asker.as_ref().map_or(FOREVER, |asker| asker.until_s);
         let target = target_of(req, api);
-        let conn = self.table.conn(index);
-        self.send(&Frame::Request {
+        let conn = io.conns.table.conn(index);
+        io.link.send(&Frame::Request {
             conn,
             listener: if api { 2 } else { 1 },
             flags: if whole.is_some() { FLAG_END } else { 0 }
@@ -225,9 +259,9 @@ impl Worker {
             body: &body[..whole.unwrap_or(0)],
         });
         self.items = items;
-        self.stats.count(Stat::PassedOn);
-        self.stats.add(Stat::RequestsInFlight, 1);
-        let exchange = self.exchange_or_new(index)?;
+        io.conns.stats.count(Stat::PassedOn);
+        io.conns.stats.add(Stat::RequestsInFlight, 1);
+        let exchange = exchange_or_new(&mut io.conns, index)?;
         exchange.in_flight = true;
         exchange.until_s = until_s;
         exchange.expects = expects;
@@ -237,7 +271,12 @@ impl Worker {
             BodyFraming::Chunked => Stage::Chunked(ChunkedDecoder::new()),
             _ => Stage::Answer,
         };
-        self.body_came(index, 0);
+        body_came(io, index, 0);
         Some(whole.unwrap_or(0))
     }
+}
+
+/// The API's clients are known by their keys; there the brain counts.
+fn may_ask(io: &mut Io, index: u32, req: &Request<'_>, api: bool) -> Result<(), HttpError> {
+    if api { Ok(()) } else { io.conns.address_may_ask(index, req) }
 }

@@ -2,58 +2,78 @@
 
 use std::rc::Rc;
 
-use halley_link::{CloseReason, FLAG_CLOSE, FLAG_END, List, Pair};
+use halley_link::{CloseReason, FLAG_CLOSE, FLAG_END, Pair};
 use halley_wire::HttpError;
 use halley_wire::http1::head::{BodyFraming, Request};
 use halley_wire::http1::headers::{is_tchar, stays_at_edge};
 use halley_wire::http1::response::{Head, ResponseOptions, http_error};
 
+use crate::http::read::body_came;
+use crate::http::state::Http;
+use crate::sessions::answer::Answer;
+use crate::sessions::detail::{exchange_of, exchange_or_new};
 use crate::sessions::exchange::{Exchange, Stage};
+use crate::sessions::state::{Io, Sessions};
 use crate::sessions::who;
 use crate::stats::Stat;
-use crate::worker::Worker;
 
 /// The `Retry-After` of an edge that waits for its brain.
 const RETRY_AFTER_S: u32 = 1;
 /// Methods of the paths that the edge answers itself.
 pub const STREAM_METHODS: &str = "GET, HEAD, OPTIONS";
 
-impl Worker {
+impl Http {
     /// An answer of the edge's own to a request of which nothing has been passed on. The
     /// connection stays if the request has no body.
-    pub(crate) fn local(
+    pub fn local(
         &mut self,
+        io: &mut Io,
+        sessions: &mut Sessions,
         index: u32,
         req: &Request<'_>,
         write: impl FnOnce(&mut Vec<u8>, &ResponseOptions<'_>),
     ) -> Option<usize> {
-        let (date, origins) = (self.clock.date, Rc::clone(&self.settings.origins));
-        let exchange = self.exchange_or_new(index)?;
+        let (date, origins) = (io.conns.clock.date, Rc::clone(&io.conns.settings.origins));
+        let exchange = exchange_or_new(&mut io.conns, index)?;
         exchange.reply.keep_alive &= req.body == BodyFraming::None;
         let keep_alive = exchange.reply.keep_alive;
         let mut out = Vec::new();
         write(&mut out, &exchange.reply.options(&origins, date));
-        self.push(index, out.into());
+        io.conns.push(index, out.into());
         if keep_alive {
-            self.finish(index);
+            finish(io, index);
             Some(0)
         } else {
-            self.close_after_flush(index, CloseReason::Client);
+            sessions.close_after_flush(io, index, CloseReason::Client);
             None
         }
     }
 
-    /// An error of the edge's own, see [`Worker::local`].
-    pub(crate) fn local_error(
+    /// An answer of the edge's own that is written already.
+    pub fn answer(&mut self, io: &mut Io, sessions: &mut Sessions, index: u32, out: Vec<u8>) {
+        let Some(exchange) = exchange_or_new(&mut io.conns, index) else { return };
+        let keep_alive = exchange.reply.keep_alive;
+        io.conns.push(index, out.into());
+        if keep_alive {
+            finish(io, index);
+        } else {
+            sessions.close_after_flush(io, index, CloseReason::Client);
+        }
+    }
+
+    /// An error of the edge's own, see [`Http::local`].
+    pub fn local_error(
         &mut self,
+        io: &mut Io,
+        sessions: &mut Sessions,
         index: u32,
         req: &Request<'_>,
         error: &HttpError,
     ) -> Option<usize> {
-        self.count_error(error.status);
+        io.conns.stats.count_error(error.status);
         let error = *error;
         let challenge = who::challenge(error.status, error.code, error.message);
-        self.local(index, req, |out, options| {
+        self.local(io, sessions, index, req, |out, options| {
             let challenge = challenge.as_deref();
             let retry_after_s = (error.status == 503).then_some(RETRY_AFTER_S);
             let allow = (error.status == 405).then_some(STREAM_METHODS);
@@ -63,14 +83,15 @@ impl Worker {
     }
 
     /// Answers what can't be read on with, and closes.
-    pub(crate) fn refuse(&mut self, index: u32, error: &HttpError) {
-        self.count_error(error.status);
-        self.request_gone(index);
-        let (date, origins) = (self.clock.date, Rc::clone(&self.settings.origins));
-        let begun = self.exchange(index).is_some_and(|e| e.answer_left.is_some());
+    pub fn refuse(&mut self, io: &mut Io, sessions: &mut Sessions, index: u32, error: &HttpError) {
+        io.conns.stats.count_error(error.status);
+        sessions.request_gone(io, index);
+        let (date, origins) = (io.conns.clock.date, Rc::clone(&io.conns.settings.origins));
+        let begun = exchange_of(&mut io.conns, index).is_some_and(|e| e.answer_left.is_some());
         if !begun {
-            let reply =
-                self.exchange(index).map(|e| std::mem::take(&mut e.reply)).unwrap_or_default();
+            let reply = exchange_of(&mut io.conns, index)
+                .map(|e| std::mem::take(&mut e.reply))
+                .unwrap_or_default();
             let reply = reply.last();
             let retry_after_s = (error.status == 503).then_some(RETRY_AFTER_S);
             let challenge = who::challenge(error.status, error.code, error.message);
@@ -79,27 +100,24 @@ impl Worker {
                 ResponseOptions { retry_after_s, challenge, ..reply.options(&origins, date) };
             let mut out = Vec::new();
             http_error(&mut out, error, &options);
-            self.push(index, out.into());
+            io.conns.push(index, out.into());
         }
-        self.close_after_flush(index, CloseReason::Client);
-    }
-
-    /// Counts an error that the edge answers by itself.
-    pub(crate) fn count_error(&mut self, status: u16) {
-        match status {
-            408 => self.stats.count(Stat::Timeouts),
-            503 | 504 => self.stats.count(Stat::Unavailable),
-            _ => self.stats.count(Stat::BadRequests),
-        }
+        sessions.close_after_flush(io, index, CloseReason::Client);
     }
 
     /// RESPONSE: the brain's answer, or its beginning.
-    pub(crate) fn response(&mut self, conn: u64, answer: Answer<'_>) {
-        let Some((index, _)) = self.table.find(conn) else { return };
-        let Some(answer) = self.operation_answer(index, answer) else { return };
-        let (date, origins) = (self.clock.date, Rc::clone(&self.settings.origins));
+    pub fn response(
+        &mut self,
+        io: &mut Io,
+        sessions: &mut Sessions,
+        conn: u64,
+        answer: Answer<'_>,
+    ) {
+        let Some((index, _)) = io.conns.find(conn) else { return };
+        let Some(answer) = sessions.operation_answer(io, index, answer) else { return };
+        let (date, origins) = (io.conns.clock.date, Rc::clone(&io.conns.settings.origins));
         let Some(exchange) =
-            self.exchange(index).filter(|e| e.in_flight && e.answer_left.is_none())
+            exchange_of(&mut io.conns, index).filter(|e| e.in_flight && e.answer_left.is_none())
         else {
             return;
         };
@@ -133,86 +151,83 @@ impl Worker {
         if !head_only {
             out.extend_from_slice(answer.body);
         }
-        self.push(index, out.into());
-        self.answered(index, answer.flags);
+        io.conns.push(index, out.into());
+        self.answered(io, sessions, index, answer.flags);
     }
 
     /// RESPONSE_BODY: more of an answer.
-    pub(crate) fn response_body(&mut self, conn: u64, flags: u8, body: &[u8]) {
-        let Some((index, _)) = self.table.find(conn) else { return };
-        if self.operation_answer_body(index, flags, body) {
+    pub fn response_body(
+        &mut self,
+        io: &mut Io,
+        sessions: &mut Sessions,
+        conn: u64,
+        flags: u8,
+        body: &[u8],
+    ) {
+        let Some((index, _)) = io.conns.find(conn) else { return };
+        if sessions.operation_answer_body(io, index, flags, body) {
             return;
         }
-        let Some(exchange) = self.exchange(index).filter(|e| e.in_flight) else { return };
+        let Some(exchange) = exchange_of(&mut io.conns, index).filter(|e| e.in_flight) else {
+            return;
+        };
         let Some(left) = exchange.answer_left else { return };
         let head_only = exchange.reply.head_only;
         match left.checked_sub(body.len() as u64) {
             Some(left) if flags & FLAG_END == 0 || left == 0 => exchange.answer_left = Some(left),
             // The head has promised another length: only a close can tell the client.
-            _ => return self.drop_connection(index, CloseReason::Client),
+            _ => return io.conns.doom(index, CloseReason::Client),
         }
         if !head_only {
-            self.push(index, body.into());
+            io.conns.push(index, body.into());
         }
-        self.answered(index, flags);
+        self.answered(io, sessions, index, flags);
     }
 
-    fn answered(&mut self, index: u32, flags: u8) {
+    fn answered(&mut self, io: &mut Io, sessions: &mut Sessions, index: u32, flags: u8) {
         // The connection may have gone in `push`, and its request with it.
-        let Some(exchange) = self.exchange(index).filter(|e| e.in_flight) else { return };
-        if flags & FLAG_END == 0 {
-            self.set_deadline(index, self.settings.response_ms_max);
+        let Some(exchange) = exchange_of(&mut io.conns, index).filter(|e| e.in_flight) else {
             return;
+        };
+        if flags & FLAG_END == 0 {
+            let ms = io.conns.settings.response_ms_max;
+            return io.conns.set_deadline(index, ms);
         }
         exchange.in_flight = false;
-        self.stats.sub(Stat::RequestsInFlight, 1);
-        let Some(exchange) = self.exchange(index) else { return };
+        io.conns.stats.sub(Stat::RequestsInFlight, 1);
+        let Some(exchange) = exchange_of(&mut io.conns, index) else { return };
         if exchange.reply.keep_alive {
-            self.finish(index);
+            finish(io, index);
         } else {
-            self.close_after_flush(index, CloseReason::Client);
-        }
-    }
-
-    /// The answer is in the outbox: the connection is ready for the next request, and holds
-    /// nothing if none has begun.
-    pub(crate) fn finish(&mut self, index: u32) {
-        let ms = self.answer_ms(index);
-        self.set_deadline(index, ms);
-        let Some(exchange) = self.exchange(index) else { return };
-        // What is known of this request must not colour an error of the next one.
-        let unparsed = std::mem::take(&mut exchange.unparsed);
-        if unparsed.is_empty() {
-            self.table.take_detail(index);
-        } else {
-            *exchange = Exchange { unparsed, ..Exchange::default() };
+            sessions.close_after_flush(io, index, CloseReason::Client);
         }
     }
 
     /// REQUEST_CREDIT: the brain takes more of a body (8.3).
-    pub(crate) fn request_credit(&mut self, conn: u64, bytes: u32) {
-        let Some((index, _)) = self.table.find(conn) else { return };
-        let most = self.settings.request_window_bytes;
-        let Some(exchange) = self.exchange(index) else { return };
+    pub fn request_credit(&mut self, io: &mut Io, sessions: &mut Sessions, conn: u64, bytes: u32) {
+        let Some((index, _)) = io.conns.find(conn) else { return };
+        let most = io.conns.settings.request_window_bytes;
+        let Some(exchange) = exchange_of(&mut io.conns, index) else { return };
         exchange.window = exchange.window.saturating_add(bytes as usize).min(most);
         if std::mem::take(&mut exchange.expects) && exchange.answer_left.is_none() {
-            self.push(index, halley_wire::http1::response::CONTINUE.into());
+            io.conns.push(index, halley_wire::http1::response::CONTINUE.into());
         }
-        self.body_came(index, 0);
-        self.resume_http(index);
+        body_came(io, index, 0);
+        self.resume_http(io, sessions, index);
     }
 }
 
-/// RESPONSE without its connection.
-pub struct Answer<'a> {
-    /// HTTP status.
-    pub status: u16,
-    /// END and CLOSE.
-    pub flags: u8,
-    /// Length of the whole body.
-    pub body_bytes: u64,
-    /// Headers by lower-case names.
-    pub headers: List<'a, Pair<'a>>,
-    /// The body or its beginning; not longer than `body_bytes` (8.4, checked by the codec).
-    pub body: &'a [u8],
+/// The answer is in the outbox: the connection is ready for the next request, and holds
+/// nothing if none has begun.
+pub fn finish(io: &mut Io, index: u32) {
+    let ms = io.conns.answer_ms(index);
+    io.conns.set_deadline(index, ms);
+    let Some(exchange) = exchange_of(&mut io.conns, index) else { return };
+    // What is known of this request must not colour an error of the next one.
+    let unparsed = std::mem::take(&mut exchange.unparsed);
+    if unparsed.is_empty() {
+        io.conns.table.take_detail(index);
+    } else {
+        *exchange = Exchange { unparsed, ..Exchange::default() };
+    }
 }

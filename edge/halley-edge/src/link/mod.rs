@@ -1,7 +1,6 @@
 //! The worker's end of the link: its socket, its two windows, its queue. This file moves bytes and
 //! keeps section 4 of `protocol/link.md`; `brain_link.rs` is the worker's link whichever brain is
-//! at its end, `brain.rs` makes and understands frames, `sync.rs` tells who is there, `cursor.rs`
-//! up to where, `inspect.rs` what is asked about one of them, and `goodbye.rs` is how it ends.
+//! at its end, and `goodbye.rs` says why one ends. What frames say is `worker/frames.rs`'s.
 //!
 //! Invariant: frames are written whole and in order; free frames overtake costly ones only
 //! between two frames.

@@ -2,11 +2,11 @@
 //!
 //! An outbox holds shared bytes: an event is encoded once and every outbox holds a reference.
 //! Outboxes are lent from a pool for as long as something waits; an idle connection has none.
-//! `deliver.rs` fills them with events, `hold.rs` with what a client missed; `write.rs` empties
-//! them into sockets, `slow.rs` says what goes when a client doesn't take it.
+//! `pieces.rs` makes what events are in them, `slow.rs` says what goes when a client doesn't take
+//! it.
 //!
-//! Bounds: `outbox_bytes_max` per connection and `outboxes_bytes_max` in all, kept by the worker
-//! (`deliver.rs`), which decides what happens there.
+//! Bounds: `outbox_bytes_max` per connection and `outboxes_bytes_max` in all, kept by who fills
+//! them (`conns/write.rs`).
 
 pub mod pieces;
 pub mod slow;
@@ -117,7 +117,7 @@ impl Outbox {
         }
     }
 
-    /// Nobody waits any more, until it is empty, for room in it (`groups/crowd.rs`).
+    /// Nobody waits any more, until it is empty, for room in it (`groups/fan_out.rs`).
     pub fn hurry(&mut self) {
         self.hurried = true;
     }

@@ -1,6 +1,6 @@
 //! permessage-deflate (RFC 7692, `protocol/http.md` 8.5 and 9.8 to 9.11) at work: whether it is
 //! agreed on, and what a worker lends to all WebSockets that have. What is compressed is an event,
-//! once for all who get it (`outbox/deliver.rs`); `docs/internals/deflate.md` says why so.
+//! once for all who get it (`outbox/pieces.rs`); `docs/internals/deflate.md` says why so.
 //!
 //! Invariant: nothing here belongs to a connection. Which ones have agreed is their transport.
 //!
@@ -12,9 +12,10 @@ use halley_wire::http1::head::Request;
 use halley_wire::websocket::extension::{Agreement, Offers};
 use halley_wire::websocket::{Deflater, Inflater};
 
-use crate::stats::Stat;
+use crate::conns::READ_BYTES;
+use crate::settings::Settings;
+use crate::stats::{Stat, Stats};
 use crate::transport::Transport;
-use crate::worker::{READ_BYTES, Worker};
 
 /// How much is inflated for a client before others have their turn.
 pub const INFLATED_PER_TURN: u64 = 1_048_576;
@@ -36,6 +37,21 @@ impl Compression {
         self.inflater.totals().bytes_out
     }
 
+    /// Says how much was compressed and inflated.
+    pub fn count(&self, stats: &mut Stats) {
+        let (deflated, inflated) = (self.deflater.totals(), self.inflater.totals());
+        for (stat, value) in [
+            (Stat::Deflated, deflated.messages),
+            (Stat::DeflatedFrom, deflated.bytes_in),
+            (Stat::DeflatedTo, deflated.bytes_out),
+            (Stat::Inflated, inflated.messages),
+            (Stat::InflatedFrom, inflated.bytes_in),
+            (Stat::InflatedTo, inflated.bytes_out),
+        ] {
+            stats.set(stat, value);
+        }
+    }
+
     /// Gives its memory back, until the next time.
     pub fn rest(&mut self) {
         self.deflater.rest();
@@ -48,35 +64,17 @@ pub fn read_bytes(transport: Transport) -> usize {
     if transport.is_deflate() { COMPRESSED_READ_BYTES } else { READ_BYTES }
 }
 
-impl Worker {
-    /// What is answered to a client's offers.
-    pub(crate) fn agree(&mut self, req: &Request<'_>) -> Option<Agreement> {
-        if !self.settings.websocket_compression {
-            return None;
-        }
-        match Offers::of(req) {
-            Offers::None => None,
-            Offers::Declined => {
-                self.stats.count(Stat::DeflateDeclined);
-                None
-            }
-            Offers::Accepted(agreement) => Some(agreement),
-        }
+/// What is answered to a client's offers.
+pub fn agree(req: &Request<'_>, settings: &Settings, stats: &mut Stats) -> Option<Agreement> {
+    if !settings.websocket_compression {
+        return None;
     }
-
-    /// Says how much was compressed and inflated.
-    pub(crate) fn count_compression(&mut self) {
-        let (deflated, inflated) =
-            (self.compression.deflater.totals(), self.compression.inflater.totals());
-        for (stat, value) in [
-            (Stat::Deflated, deflated.messages),
-            (Stat::DeflatedFrom, deflated.bytes_in),
-            (Stat::DeflatedTo, deflated.bytes_out),
-            (Stat::Inflated, inflated.messages),
-            (Stat::InflatedFrom, inflated.bytes_in),
-            (Stat::InflatedTo, inflated.bytes_out),
-        ] {
-            self.stats.set(stat, value);
+    match Offers::of(req) {
+        Offers::None => None,
+        Offers::Declined => {
+            stats.count(Stat::DeflateDeclined);
+            None
         }
+        Offers::Accepted(agreement) => Some(agreement),
     }
 }

@@ -6,48 +6,46 @@ use halley_wire::http1::head::Request;
 use halley_wire::{Gap, HttpError, target};
 
 use crate::conns::table::Phase;
-use crate::worker::Worker;
+use crate::sessions::state::{Io, Sessions};
 
 /// What is no cursor travels as this, so that the brain can say so to the client (6.2).
 const NO_CURSOR: &[u8] = b"-";
 
-impl Worker {
+impl Sessions {
     /// GAP: tells these connections, or all (10.4).
-    pub(crate) fn gap(&mut self, gap: &Gap<'_>, cursor: &[u8], conns: List<'_, u64>) {
+    pub fn gap(&mut self, io: &mut Io, gap: &Gap<'_>, cursor: &[u8], conns: List<'_, u64>) {
         for conn in conns.iter() {
-            if let Some((index, _)) = self.table.find(conn) {
-                self.overdue(index);
-                self.welcome(index, b"");
-                self.tell_gap(index, gap, cursor);
+            if let Some((index, _)) = io.conns.find(conn) {
+                self.overdue(io, index);
+                self.welcome(&mut io.conns, index, b"");
+                self.tell_gap(io, index, gap, cursor);
             }
         }
         if conns.is_empty() {
-            for index in 0..self.table.slots() {
+            for index in 0..io.conns.table.slots() {
                 // Who is held is replayed from a cursor of its own, and told its own gaps; this
                 // gap's cursor would lead it past what it has yet to get.
                 if !self.holds.contains_key(&index) {
-                    self.tell_gap(index, gap, cursor);
+                    self.tell_gap(io, index, gap, cursor);
                 }
             }
         }
     }
 
-    fn tell_gap(&mut self, index: u32, gap: &Gap<'_>, cursor: &[u8]) {
-        self.overdue(index);
-        let Some(slot) = self.table.get(index) else { return };
+    fn tell_gap(&mut self, io: &mut Io, index: u32, gap: &Gap<'_>, cursor: &[u8]) {
+        self.overdue(io, index);
+        let Some(slot) = io.conns.slot(index) else { return };
         let transport = slot.transport;
-        if !matches!(slot.phase, Phase::Opening | Phase::Live) {
+        if !matches!(slot.phase(), Phase::Opening | Phase::Live) {
             return;
         }
         if let Some(hold) = self.holds.get_mut(&index) {
             hold.moved(cursor);
         }
-        if !self.poll_gap(index, gap, cursor)
-            && self.table.get(index).is_some_and(|slot| slot.phase == Phase::Live)
-        {
+        if !self.poll_gap(io, index, gap, cursor) && io.conns.is_in(index, Phase::Live) {
             let mut out = Vec::new();
             transport.gap(&mut out, cursor, gap);
-            self.push(index, out.into());
+            self.push(io, index, out.into());
         }
     }
 }

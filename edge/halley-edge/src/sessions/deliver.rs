@@ -5,47 +5,48 @@ use halley_link::{Event, List};
 use crate::conns::table::{Phase, flag};
 use crate::link::goodbye::LinkEnd;
 use crate::outbox::pieces::Encoder;
+use crate::sessions::state::{Io, Sessions};
 use crate::stats::Stat;
-use crate::worker::Worker;
 
-impl Worker {
+impl Sessions {
     /// DELIVER: puts an event into the outboxes of these connections.
     ///
     /// # Errors
     /// The link's, if the event has no cursor and can't move the link's.
-    pub(crate) fn deliver(
+    pub fn deliver(
         &mut self,
+        io: &mut Io,
         event: &Event<'_>,
         conns: List<'_, u64>,
     ) -> Result<(), LinkEnd> {
-        self.link.cursor_passes(event)?;
+        io.link.cursor_passes(event)?;
         // A copy: what is done for a connection may look at the link's own.
         let mut cursor = std::mem::take(&mut self.event_cursor);
         cursor.clear();
-        cursor.extend_from_slice(self.link.cursor());
-        self.fan_out(&Event { cursor: &cursor, ..*event }, conns);
+        cursor.extend_from_slice(io.link.cursor());
+        self.fan_out(io, &Event { cursor: &cursor, ..*event }, conns);
         self.event_cursor = cursor;
         Ok(())
     }
 
-    fn fan_out(&mut self, event: &Event<'_>, conns: List<'_, u64>) {
-        let mut encoder = Encoder::new(event, &self.settings);
+    fn fan_out(&mut self, io: &mut Io, event: &Event<'_>, conns: List<'_, u64>) {
+        let mut encoder = Encoder::new(event, &io.conns.settings);
         let (mut delivered, mut stale) = (0, 0);
-        let under_way = self.groups.under_way() > 0;
+        let under_way = io.fan_out.under_way() > 0;
         for conn in conns.iter() {
             if under_way {
-                self.overdue_to(conn);
+                self.overdue_to(io, conn);
             }
-            let Some((index, slot)) = self.table.find(conn) else {
+            let Some((index, slot)) = io.conns.find(conn) else {
                 stale += 1;
                 continue;
             };
             let transport = slot.transport;
             let aside = slot.has(flag::ASIDE);
-            match slot.phase {
+            match slot.phase() {
                 Phase::Live => {}
                 Phase::Opening if aside => {}
-                Phase::Opening => self.welcome(index, b""),
+                Phase::Opening => self.welcome(&mut io.conns, index, b""),
                 _ => {
                     stale += 1;
                     continue;
@@ -53,13 +54,14 @@ impl Worker {
             }
             let piece = encoder.piece(transport, &mut self.compression.deflater);
             if aside {
-                self.set_aside(index, event.shard, event.seq, piece);
+                self.set_aside(&mut io.conns, index, event.shard, event.seq, piece);
             } else {
-                self.push(index, piece);
+                // What is under way for it has gone before.
+                io.conns.push(index, piece);
                 delivered += 1;
             }
         }
-        self.stats.add(Stat::Delivered, delivered);
-        self.stats.add(Stat::Stale, stale);
+        io.conns.stats.add(Stat::Delivered, delivered);
+        io.conns.stats.add(Stat::Stale, stale);
     }
 }

@@ -2,8 +2,10 @@
 
 use halley_wire::websocket::Decoder;
 
+use crate::conns::Hung;
+use crate::conns::table::Phase;
 use crate::sessions::exchange::Exchange;
-use crate::sessions::stream::Opening;
+use crate::sessions::opening::{Opening, Poll};
 
 /// What a connection needs only while something happens on it.
 #[derive(Default)]
@@ -17,4 +19,40 @@ pub enum Detail {
     Opening(Box<Opening>),
     /// A frame or message in the middle that a WebSocket's client sends.
     WebSocket(Decoder),
+}
+
+impl Hung for Detail {
+    fn has_kept(&self) -> bool {
+        matches!(self, Detail::Http(exchange) if !exchange.unparsed.is_empty())
+    }
+}
+
+/// A worker's connections.
+pub type Conns = crate::conns::Conns<Detail>;
+
+/// The poll of a connection that has one.
+pub fn poll_of(conns: &mut Conns, index: u32) -> Option<&mut Poll> {
+    match conns.table.detail(index)? {
+        Detail::Opening(opening) => opening.poll.as_mut(),
+        _ => None,
+    }
+}
+
+/// The exchange of a connection that speaks HTTP, made if need be.
+pub fn exchange_or_new(conns: &mut Conns, index: u32) -> Option<&mut Exchange> {
+    if !conns.is_in(index, Phase::Http) {
+        return None;
+    }
+    if !matches!(conns.table.detail(index), Some(Detail::Http(_))) {
+        conns.table.set_detail(index, Detail::Http(Box::default()));
+    }
+    exchange_of(conns, index)
+}
+
+/// The exchange of a connection that has one.
+pub fn exchange_of(conns: &mut Conns, index: u32) -> Option<&mut Exchange> {
+    match conns.table.detail(index)? {
+        Detail::Http(exchange) => Some(exchange),
+        _ => None,
+    }
 }

@@ -6,7 +6,7 @@ use halley_wire::http1::date::HttpDate;
 use halley_wire::http1::head::{Request, Version};
 use halley_wire::http1::response::ResponseOptions;
 
-use crate::worker::READ_BYTES;
+use crate::conns::READ_BYTES;
 
 /// What is read at once of a body in small chunks.
 const SMALL_CHUNKS_READ_BYTES: usize = 4_096;

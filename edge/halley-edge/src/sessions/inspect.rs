@@ -4,27 +4,27 @@
 use halley_link::{Frame, SessionState};
 
 use crate::conns::table::Phase;
-use crate::sessions::hold::Hold;
-use crate::worker::Worker;
+use crate::sessions::holds::Hold;
+use crate::sessions::state::{Io, Sessions};
 
-impl Worker {
+impl Sessions {
     /// Answers INSPECT.
-    pub(crate) fn inspect(&mut self, token: u32, conn: u64) {
-        let now = self.now_ms;
-        self.overdue_to(conn);
-        let found = self.table.find(conn).filter(|(_, slot)| {
-            !matches!(slot.phase, Phase::Proxy | Phase::Handshake | Phase::Http)
+    pub fn inspect(&mut self, io: &mut Io, token: u32, conn: u64) {
+        let now = io.conns.clock.now_ms;
+        self.overdue_to(io, conn);
+        let found = io.conns.find(conn).filter(|(_, slot)| {
+            !matches!(slot.phase(), Phase::Proxy | Phase::Handshake | Phase::Http)
         });
-        let Some((index, slot)) = found else { return self.send(&unknown(token, conn)) };
+        let Some((index, slot)) = found else { return io.link.send(&unknown(token, conn)) };
         let hold = self.holds.get(&index);
-        let state = match slot.phase {
+        let state = match slot.phase() {
             Phase::Waiting | Phase::Opening => SessionState::Opening,
             Phase::Live if hold.is_some() => SessionState::Held,
             Phase::Live => SessionState::Live,
             _ => SessionState::Closing,
         };
         let transport = slot.transport.on_link();
-        let outbox = self.pool.get(slot.outbox);
+        let outbox = io.conns.outbox(index);
         let (bytes, pieces, stalled_ms, (dropped, conflated)) = outbox
             .map_or((0, 0, 0, (0, 0)), |outbox| {
                 (outbox.bytes(), outbox.pieces(), outbox.stalled_ms(now), outbox.losses())
@@ -42,7 +42,7 @@ impl Worker {
             dropped,
             conflated,
         };
-        self.send(&frame);
+        io.link.send(&frame);
     }
 }
 

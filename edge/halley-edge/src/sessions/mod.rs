@@ -1,22 +1,42 @@
-//! A client's session, from its request until it is open, and what its client says then:
-//! `stream.rs` opens streams, `poll.rs` long polls, `admit.rs` says when one gets its session;
-//! `transport.rs` is what each kind writes; `websocket.rs` reads messages, `operation.rs`
-//! understands them, `operations.rs` does what they ask for; `compression.rs` makes messages
-//! shorter and longer. What is written to sessions is in `outbox/` and `groups/`.
+//! Sessions, from a client's request on: what `Sessions` does, with the connections, the link and
+//! the groups that are handed to it ([`state::Io`]).
+//!
+//! - `stream.rs` opens streams and `poll.rs` long polls, `admit.rs` and `admission.rs` say when one
+//!   gets its session, `sync.rs` tells the brain; `ending.rs` is how they end;
+//! - `who.rs` and `identify.rs` say who asks, `tokens.rs` and `expiry.rs` until when;
+//! - `deliver.rs`, `members.rs`, `replay.rs` with `holds.rs`, and `cursor.rs` say what is written
+//!   to them, `inspect.rs` what waits for one;
+//! - `websocket.rs` reads messages, `operation.rs` understands them, `operations.rs` does what they
+//!   ask for; `compression.rs` makes messages shorter and longer;
+//! - `detail.rs`, `opening.rs`, `exchange.rs`, `operation_queue.rs` are what hangs on a connection
+//!   meanwhile, `answer.rs` and `errors.rs` what clients are answered.
 
+pub mod admission;
 pub mod admit;
+pub mod answer;
 pub mod compression;
 pub mod cursor;
 pub mod deliver;
 pub mod detail;
+pub mod ending;
+pub mod errors;
 pub mod exchange;
-pub mod hold;
+pub mod expiry;
+pub mod holds;
+pub mod identify;
 pub mod inspect;
+pub mod members;
+pub mod opening;
 pub mod operation;
+pub mod operation_queue;
 pub mod operations;
 pub mod poll;
+pub mod replay;
+pub mod state;
 pub mod stream;
 pub mod sync;
+#[cfg(test)]
+pub mod tests;
 pub mod tokens;
 pub mod websocket;
 pub mod who;

@@ -14,15 +14,15 @@ use halley_link::{FLAG_END, Frame, Item, List, Pair};
 use halley_wire::HttpError;
 
 use crate::conns::table::Phase;
-use crate::http::request::{BUSY, NO_BRAIN};
-use crate::http::respond::Answer;
+use crate::sessions::answer::Answer;
+use crate::sessions::errors::{ANSWER_LATE, BUSY, NO_BRAIN};
 use crate::sessions::operation::{self, Ask, Refused, Wish};
+use crate::sessions::operation_queue::{Asked, Gathered, Operations, Waiting};
+use crate::sessions::state::{Io, Sessions};
 use crate::sessions::who::{ALL_RIGHTS, OTHER_SESSION};
 use crate::settings::AuthMode;
 use crate::stats::Stat;
 use crate::transport::Transport;
-use crate::worker::Worker;
-use crate::worker::sweep::ANSWER_LATE;
 
 /// Answers are an id or two numbers; a longer one is none of those.
 const ANSWER_BYTES_MAX: u64 = 16_384;
@@ -40,79 +40,37 @@ const GIVEN_UP: HttpError = HttpError::new(
 )
 .after(1);
 
-/// What the client waits for.
-struct Asked {
-    reference: Option<Box<str>>,
-    until_ms: u64,
-}
-
-/// An operation that waits for its turn.
-struct Waiting {
-    reference: Option<Box<str>>,
-    ask: Ask,
-}
-
-impl Waiting {
-    fn bytes(&self) -> usize {
-        self.ask.target.len() + self.ask.body.len()
-    }
-}
-
-/// What has come of an answer.
-struct Gathered {
-    status: u16,
-    retry_after_s: Option<u32>,
-    body: Vec<u8>,
-    too_large: bool,
-}
-
-/// Those of one session. Invariant: the brain has a request of it.
-pub struct Operations {
-    /// `None` when it was given up.
-    asked: Option<Asked>,
-    answer: Option<Gathered>,
-    waiting: VecDeque<Waiting>,
-    waiting_bytes: usize,
-}
-
-impl Operations {
-    /// When somebody has to look, by the worker's time.
-    pub fn until_ms(&self) -> Option<u64> {
-        self.asked.as_ref().map(|asked| asked.until_ms)
-    }
-}
-
-impl Worker {
+impl Sessions {
     /// A message of a WebSocket's client; false when the connection ends.
-    pub(crate) fn operate(&mut self, index: u32, text: &str) -> bool {
+    pub fn operate(&mut self, io: &mut Io, index: u32, text: &str) -> bool {
         let operation = match operation::read(text) {
             Ok(operation) => operation,
-            Err(refused) => return self.refuse_message(index, &refused),
+            Err(refused) => return self.refuse_message(io, index, &refused),
         };
         let reference = operation.reference;
-        let user = self.shared.doors.hasher.name(self.table.user(index));
-        if let Err(error) = self.user_may_ask(user) {
-            return self.refuse_message(index, &Refused { reference, error });
+        let user = io.conns.table.user_key(index);
+        if let Err(error) = io.conns.user_may_ask(user) {
+            return self.refuse_message(io, index, &Refused { reference, error });
         }
         let ask = match operation.wish {
             Wish::Ask(ask) => ask,
             Wish::Token(token) => {
-                return match self.renew_token(index, &token) {
+                return match self.renew_token(io, index, &token) {
                     Ok(json) => {
-                        self.say(index, &operation::answer(reference.as_deref(), "ok", &json))
+                        self.say(io, index, &operation::answer(reference.as_deref(), "ok", &json))
                     }
-                    Err(error) => self.refuse_message(index, &Refused { reference, error }),
+                    Err(error) => self.refuse_message(io, index, &Refused { reference, error }),
                 };
             }
         };
         let waiting = Waiting { reference, ask };
         let (most, bytes_max) =
-            (self.settings.operations_waiting_max, self.settings.message_bytes_max);
+            (io.conns.settings.operations_waiting_max, io.conns.settings.message_bytes_max);
         let error = match self.operations.get_mut(&index) {
-            None => match self.ask(index, &waiting) {
+            None => match self.ask(io, index, &waiting) {
                 Ok(()) => {
-                    let asked = Some(self.asked(waiting.reference));
-                    self.add_operations(index, asked, VecDeque::new());
+                    let asked = Some(self.asked(io, waiting.reference));
+                    self.add_operations(io, index, asked, VecDeque::new());
                     return true;
                 }
                 Err(error) => error,
@@ -128,49 +86,55 @@ impl Worker {
                 TOO_MANY
             }
         };
-        self.refuse_message(index, &Refused { reference: waiting.reference, error })
+        self.refuse_message(io, index, &Refused { reference: waiting.reference, error })
     }
 
-    fn asked(&self, reference: Option<Box<str>>) -> Asked {
-        Asked { reference, until_ms: self.now_ms + self.settings.response_ms_max }
+    fn asked(&self, io: &Io, reference: Option<Box<str>>) -> Asked {
+        Asked { reference, until_ms: io.conns.clock.now_ms + io.conns.settings.response_ms_max }
     }
 
-    fn add_operations(&mut self, index: u32, asked: Option<Asked>, waiting: VecDeque<Waiting>) {
+    fn add_operations(
+        &mut self,
+        io: &mut Io,
+        index: u32,
+        asked: Option<Asked>,
+        waiting: VecDeque<Waiting>,
+    ) {
         let waiting_bytes = waiting.iter().map(Waiting::bytes).sum();
         let operations = Operations { asked, answer: None, waiting, waiting_bytes };
         self.operations.insert(index, Box::new(operations));
-        self.watch_session(index);
+        self.watch_session(&mut io.conns, index);
     }
 
     /// Sends an operation to the brain.
-    fn ask(&mut self, index: u32, waiting: &Waiting) -> Result<(), HttpError> {
+    fn ask(&mut self, io: &mut Io, index: u32, waiting: &Waiting) -> Result<(), HttpError> {
         // What was said last may have been too much for the client: then the slot is nobody's, and
         // its id the next one's.
-        if self.table.get(index).is_none_or(|slot| slot.phase != Phase::Live) {
+        if !io.conns.is_in(index, Phase::Live) {
             return Err(GIVEN_UP);
         }
-        if !self.link.is_up() {
+        if !io.link.is_up() {
             return Err(NO_BRAIN.after(1));
         }
-        let in_flight = self.stats.get(Stat::RequestsInFlight);
-        if in_flight >= self.settings.requests_in_flight_max || !self.link_has_room() {
+        let in_flight = io.conns.stats.get(Stat::RequestsInFlight);
+        if in_flight >= io.conns.settings.requests_in_flight_max || !io.link_has_room() {
             return Err(BUSY.after(1));
         }
-        let conn = self.table.conn(index);
-        let rights = match self.settings.auth_mode {
+        let conn = io.conns.table.conn(index);
+        let rights = match io.conns.settings.auth_mode {
             AuthMode::None => ALL_RIGHTS,
             AuthMode::Jwt => self.tokens.rights(index),
         };
         let mut items = Vec::new();
         for (name, value) in [
-            ("halley-user", self.table.user(index)),
+            ("halley-user", io.conns.table.user(index)),
             ("halley-rights", rights.as_bytes()),
             ("content-type", b"application/json"),
         ] {
             Pair { name: name.as_bytes(), value }.write(&mut items);
         }
         let Ask { method, target, body } = &waiting.ask;
-        self.send(&Frame::Request {
+        io.link.send(&Frame::Request {
             conn,
             listener: 1,
             flags: FLAG_END,
@@ -179,33 +143,35 @@ impl Worker {
             headers: List::from_items(3, &items),
             body: body.as_bytes(),
         });
-        self.stats.count(Stat::PassedOn);
-        self.stats.count(Stat::Operations);
-        self.stats.add(Stat::RequestsInFlight, 1);
+        io.conns.stats.count(Stat::PassedOn);
+        io.conns.stats.count(Stat::Operations);
+        io.conns.stats.add(Stat::RequestsInFlight, 1);
         Ok(())
     }
 
     /// Another token of the session's user takes the place of the last one (14.7); gives what the
     /// client is told.
-    fn renew_token(&mut self, index: u32, token: &str) -> Result<String, HttpError> {
-        if self.settings.auth_mode == AuthMode::None {
+    fn renew_token(&mut self, io: &mut Io, index: u32, token: &str) -> Result<String, HttpError> {
+        if io.conns.settings.auth_mode == AuthMode::None {
             return Ok("{\"expires\":null}".to_owned());
         }
-        let asker = self.asker_of_token(token.as_bytes()).map_err(crate::sessions::who::refused)?;
-        if asker.user.as_bytes() != self.table.user(index) {
-            self.stats.count(Stat::TokensOfOthers);
+        let asker =
+            self.asker_of_token(io, token.as_bytes()).map_err(crate::sessions::who::refused)?;
+        if asker.user.as_bytes() != io.conns.table.user(index) {
+            io.conns.stats.count(Stat::TokensOfOthers);
             return Err(OTHER_SESSION);
         }
         self.take_token(index, Transport::WebSocket, &asker);
-        self.stats.count(Stat::TokensRenewed);
-        self.watch_session(index);
-        let leeway_s = self.settings.token_rules.leeway_s;
+        io.conns.stats.count(Stat::TokensRenewed);
+        self.watch_session(&mut io.conns, index);
+        let leeway_s = io.conns.settings.token_rules.leeway_s;
         Ok(format!("{{\"expires\":{}}}", u64::from(asker.until_s).saturating_sub(leeway_s)))
     }
 
     /// RESPONSE, if the connection is a WebSocket's; else gives the answer back.
-    pub(crate) fn operation_answer<'a>(
+    pub fn operation_answer<'a>(
         &mut self,
+        io: &mut Io,
         index: u32,
         answer: Answer<'a>,
     ) -> Option<Answer<'a>> {
@@ -218,12 +184,18 @@ impl Worker {
             body: Vec::new(),
             too_large: answer.body_bytes > ANSWER_BYTES_MAX,
         });
-        self.operation_answer_body(index, answer.flags, answer.body);
+        self.operation_answer_body(io, index, answer.flags, answer.body);
         None
     }
 
     /// RESPONSE_BODY; false if the connection is no WebSocket's that waits for one.
-    pub(crate) fn operation_answer_body(&mut self, index: u32, flags: u8, body: &[u8]) -> bool {
+    pub fn operation_answer_body(
+        &mut self,
+        io: &mut Io,
+        index: u32,
+        flags: u8,
+        body: &[u8],
+    ) -> bool {
         let Some(operations) = self.operations.get_mut(&index) else { return false };
         let Some(answer) = operations.answer.as_mut() else { return true };
         answer.too_large |= (answer.body.len() + body.len()) as u64 > ANSWER_BYTES_MAX;
@@ -231,15 +203,15 @@ impl Worker {
             answer.body.extend_from_slice(body);
         }
         if flags & FLAG_END != 0 {
-            self.operation_done(index);
+            self.operation_done(io, index);
         }
         true
     }
 
-    fn operation_done(&mut self, index: u32) {
+    fn operation_done(&mut self, io: &mut Io, index: u32) {
         let Some(operations) = self.operations.remove(&index) else { return };
         let Operations { asked, answer, mut waiting, .. } = *operations;
-        self.stats.sub(Stat::RequestsInFlight, 1);
+        io.conns.stats.sub(Stat::RequestsInFlight, 1);
         if let (Some(asked), Some(Gathered { status, retry_after_s, mut body, too_large })) =
             (asked, answer)
         {
@@ -247,22 +219,22 @@ impl Worker {
                 body.clear();
             }
             let reference = asked.reference.as_deref();
-            self.tell(index, &operation::of_the_brain(reference, status, &body, retry_after_s));
+            self.tell(io, index, &operation::of_the_brain(reference, status, &body, retry_after_s));
         }
         while let Some(next) = waiting.pop_front() {
-            match self.ask(index, &next) {
+            match self.ask(io, index, &next) {
                 Ok(()) => {
-                    let asked = Some(self.asked(next.reference));
-                    return self.add_operations(index, asked, waiting);
+                    let asked = Some(self.asked(io, next.reference));
+                    return self.add_operations(io, index, asked, waiting);
                 }
-                Err(error) => self.tell_refusal(index, next.reference.as_deref(), &error),
+                Err(error) => self.tell_refusal(io, index, next.reference.as_deref(), &error),
             }
         }
     }
 
     /// The brain may be late with an operation.
-    pub(crate) fn operation_may_be_late(&mut self, index: u32) {
-        let heard_ms = self.clock.heard_ms;
+    pub fn operation_may_be_late(&mut self, io: &mut Io, index: u32) {
+        let heard_ms = io.conns.clock.heard_ms;
         let Some(operations) = self.operations.get_mut(&index) else { return };
         if operations.until_ms().is_none_or(|until_ms| until_ms > heard_ms) {
             return;
@@ -270,52 +242,58 @@ impl Worker {
         operations.waiting_bytes = 0;
         let (asked, waiting) = (operations.asked.take(), std::mem::take(&mut operations.waiting));
         if let Some(asked) = asked {
-            self.stats.count(Stat::Unavailable);
-            self.tell_refusal(index, asked.reference.as_deref(), &ANSWER_LATE);
+            io.conns.stats.count(Stat::Unavailable);
+            self.tell_refusal(io, index, asked.reference.as_deref(), &ANSWER_LATE);
         }
         for waiting in waiting {
-            self.tell_refusal(index, waiting.reference.as_deref(), &GIVEN_UP);
+            self.tell_refusal(io, index, waiting.reference.as_deref(), &GIVEN_UP);
         }
     }
 
     /// The brain is away: nothing of this is going to be answered (8.7).
-    pub(crate) fn operations_lost(&mut self) {
+    pub fn operations_lost(&mut self, io: &mut Io) {
         for (index, operations) in std::mem::take(&mut self.operations) {
-            self.stats.sub(Stat::RequestsInFlight, 1);
+            io.conns.stats.sub(Stat::RequestsInFlight, 1);
             let Operations { asked, waiting, .. } = *operations;
             let asked = asked.into_iter().map(|asked| asked.reference);
             for reference in asked.chain(waiting.into_iter().map(|waiting| waiting.reference)) {
-                self.tell_refusal(index, reference.as_deref(), &NO_BRAIN.after(1));
+                self.tell_refusal(io, index, reference.as_deref(), &NO_BRAIN.after(1));
             }
         }
     }
 
     /// The session ends, and its request with it (12.7).
-    pub(crate) fn operations_gone(&mut self, index: u32) {
+    pub fn operations_gone(&mut self, io: &mut Io, index: u32) {
         if self.operations.remove(&index).is_some() {
-            let conn = self.table.conn(index);
-            self.stats.sub(Stat::RequestsInFlight, 1);
-            self.send(&Frame::RequestGone { conn });
+            let conn = io.conns.table.conn(index);
+            io.conns.stats.sub(Stat::RequestsInFlight, 1);
+            io.link.send(&Frame::RequestGone { conn });
         }
     }
 
     /// Answers a message that goes no further; false when the connection ends.
-    pub(crate) fn refuse_message(&mut self, index: u32, refused: &Refused) -> bool {
-        self.stats.count(Stat::OperationsRefused);
-        self.say(index, &operation::refusal(refused.reference.as_deref(), &refused.error))
+    pub fn refuse_message(&mut self, io: &mut Io, index: u32, refused: &Refused) -> bool {
+        io.conns.stats.count(Stat::OperationsRefused);
+        self.say(io, index, &operation::refusal(refused.reference.as_deref(), &refused.error))
     }
 
-    fn tell_refusal(&mut self, index: u32, reference: Option<&str>, error: &HttpError) {
-        self.stats.count(Stat::OperationsRefused);
-        self.tell(index, &operation::refusal(reference, error));
+    fn tell_refusal(
+        &mut self,
+        io: &mut Io,
+        index: u32,
+        reference: Option<&str>,
+        error: &HttpError,
+    ) {
+        io.conns.stats.count(Stat::OperationsRefused);
+        self.tell(io, index, &operation::refusal(reference, error));
     }
 
     /// Says what became of an operation; there are as many as may wait.
-    fn tell(&mut self, index: u32, text: &str) {
-        if self.table.get(index).is_some_and(|slot| slot.phase == Phase::Live) {
+    fn tell(&mut self, io: &mut Io, index: u32, text: &str) {
+        if io.conns.is_in(index, Phase::Live) {
             let mut out = Vec::new();
             halley_wire::websocket::encode::text(&mut out, text);
-            self.push(index, out.into());
+            self.push(io, index, out.into());
         }
     }
 }

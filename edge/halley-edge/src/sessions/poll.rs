@@ -1,6 +1,6 @@
 //! Long-poll (`protocol/http.md` 11): a session that ends with the first thing there is to say.
 //!
-//! A poll is opened as streams are, and with a cursor it is held as they are (`outbox/hold.rs`);
+//! A poll is opened as streams are, and with a cursor it is held as they are (`holds.rs`);
 //! but what it gets gathers in its answer instead of the outbox. It is answered at the end of the
 //! round that brought something, or when its time is over; then the connection goes on to the next
 //! request.
@@ -21,12 +21,13 @@ use halley_wire::{Gap, HttpError, poll, target};
 use crate::conns::table::{Phase, flag};
 use crate::outbox::{self, Piece};
 use crate::sessions::cursor;
-use crate::sessions::detail::Detail;
+use crate::sessions::detail::{Conns, Detail, poll_of};
 use crate::sessions::exchange::Exchange;
-use crate::sessions::stream::SessionRequest;
+use crate::sessions::opening::Poll;
+use crate::sessions::state::{Io, Sessions};
+use crate::sessions::stream::{Opened, SessionRequest};
 use crate::stats::Stat;
 use crate::transport::{EXPIRED, Transport};
-use crate::worker::Worker;
 
 /// What a client may send ahead of its answer before it is not read any more.
 const AHEAD_BYTES_MAX: usize = 16_384;
@@ -42,55 +43,24 @@ const BAD_TIMEOUT: HttpError = HttpError::new(
     "timeout is in seconds, a decimal number such as 2.5: for how long the answer may wait.",
 );
 
-/// A gap that has yet to be told.
-struct OwnGap {
-    reason: String,
-    from: u64,
-    to: u64,
-}
-
-/// What a poll is going to be answered with.
-pub struct Poll {
-    until_ms: u64,
-    events: Vec<Rc<[u8]>>,
-    bytes: usize,
-    gap: Option<OwnGap>,
-    /// Of OPENED or of the gap, and where the link was then.
-    cursor: Box<[u8]>,
-    link_was: Box<[u8]>,
-    /// What the client sent ahead of the answer.
-    unparsed: Vec<u8>,
-    /// Its token has expired.
-    expired: bool,
-}
-
-impl Poll {
-    /// Is there anything to say?
-    pub fn has_something(&self) -> bool {
-        !self.events.is_empty() || self.gap.is_some() || self.expired
-    }
-
-    /// Notes a gap; several become one.
-    fn note(&mut self, gap: &Gap<'_>) {
-        let from = self.gap.as_ref().map_or(gap.from, |first| first.from);
-        let (reason, to) = (gap.reason.to_owned(), gap.to);
-        self.gap = Some(OwnGap { reason, from, to });
-    }
-}
-
-impl Worker {
+impl Sessions {
     /// `GET /v1/poll`
-    pub(crate) fn open_poll(&mut self, index: u32, req: &Request<'_>) -> Result<(), HttpError> {
-        let asker = &self.asker(req)?;
+    pub fn open_poll(
+        &mut self,
+        io: &mut Io,
+        index: u32,
+        req: &Request<'_>,
+    ) -> Result<Opened, HttpError> {
+        let asker = &self.asker(io, req)?;
         let timeout_ms = match target::query_value(req.target, "timeout")? {
             Some(text) => milliseconds(&text).ok_or(BAD_TIMEOUT)?,
             None => TIMEOUT_MS,
         };
-        let until_ms = self.now_ms + timeout_ms.min(self.settings.poll_ms_max);
+        let until_ms = io.conns.clock.now_ms + timeout_ms.min(io.conns.settings.poll_ms_max);
         let cursor = cursor::of_target(req)?;
         let transport = Transport::Poll;
         let wanted = SessionRequest { transport, asker, cursor: &cursor };
-        self.open_session(index, req, &wanted, |out, options| {
+        let opened = self.open_session(io, index, req, &wanted, |out, options| {
             // Only HEAD is answered by this.
             if options.head_only {
                 let events: &[Rc<[u8]>] = &[];
@@ -101,7 +71,7 @@ impl Worker {
                 );
             }
         })?;
-        if let Some(Detail::Opening(opening)) = self.table.detail(index) {
+        if let Some(Detail::Opening(opening)) = io.conns.table.detail(index) {
             opening.poll = Some(Poll {
                 until_ms,
                 events: Vec::new(),
@@ -113,119 +83,121 @@ impl Worker {
                 expired: false,
             });
             // Its events are set aside, and whether the client has left is to be seen.
-            if let Some(slot) = self.table.get(index) {
+            if let Some(slot) = io.conns.slot(index) {
                 slot.set(flag::ASIDE | flag::UNREAD);
             }
-            self.ready.push(index);
+            io.conns.ready.push(index);
         }
-        Ok(())
-    }
-
-    /// The poll of a connection that has one.
-    pub(crate) fn poll_of(&mut self, index: u32) -> Option<&mut Poll> {
-        match self.table.detail(index)? {
-            Detail::Opening(opening) => opening.poll.as_mut(),
-            _ => None,
-        }
+        Ok(opened)
     }
 
     /// OPENED of a poll: its time begins to count.
-    pub(crate) fn poll_opened(&mut self, index: u32, cursor: &[u8]) {
+    pub fn poll_opened(&mut self, io: &mut Io, index: u32, cursor: &[u8]) {
         let held = self.is_held(index);
-        let now_ms = self.now_ms;
-        self.poll_begins(index, cursor);
-        self.begin_session(index);
-        let Some(poll) = self.poll_of(index) else { return };
+        let now_ms = io.conns.clock.now_ms;
+        self.poll_begins(io, index, cursor);
+        self.begin_session(&mut io.conns, index);
+        let Some(poll) = poll_of(&mut io.conns, index) else { return };
         let left_ms = poll.until_ms.saturating_sub(now_ms);
         if left_ms == 0 && !held {
-            return self.answer_poll_soon(index);
+            return self.answer_poll_soon(&mut io.conns, index);
         }
-        self.set_deadline(index, if held { left_ms.max(HELD_MS_MIN) } else { left_ms });
-        self.poll_due_if_it_has_something(index);
-        self.replayed(index);
+        self.set_deadline(
+            &mut io.conns,
+            index,
+            if held { left_ms.max(HELD_MS_MIN) } else { left_ms },
+        );
+        self.poll_due_if_it_has_something(io, index);
+        self.replayed(io, index);
     }
 
     /// The brain said where the poll is, which is nearer than what the link said before.
-    fn poll_begins(&mut self, index: u32, cursor: &[u8]) {
-        let link_was = self.link.cursor().into();
-        if let Some(poll) = self.poll_of(index).filter(|_| !cursor.is_empty()) {
+    fn poll_begins(&mut self, io: &mut Io, index: u32, cursor: &[u8]) {
+        let link_was = io.link.cursor().into();
+        if let Some(poll) = poll_of(&mut io.conns, index).filter(|_| !cursor.is_empty()) {
             poll.cursor = cursor.into();
             poll.link_was = link_was;
         }
     }
 
     /// Puts an event into a poll's answer; false when there is no room for it.
-    pub(crate) fn gather(&mut self, index: u32, piece: Piece, bytes_max: usize) -> bool {
+    pub fn gather(
+        &mut self,
+        conns: &mut Conns,
+        index: u32,
+        piece: Piece,
+        bytes_max: usize,
+    ) -> bool {
         let held = self.is_held(index);
-        let Some(poll) = self.poll_of(index) else { return false };
+        let Some(poll) = poll_of(conns, index) else { return false };
         if piece.len() > bytes_max.saturating_sub(poll.bytes) {
             return false;
         }
         poll.bytes += piece.len();
         poll.events.push(piece.bytes);
         if !held {
-            self.answer_poll_soon(index);
+            self.answer_poll_soon(conns, index);
         }
         true
     }
 
     /// A gap that concerns a poll; false if the connection has none.
-    pub(crate) fn poll_gap(&mut self, index: u32, gap: &Gap<'_>, cursor: &[u8]) -> bool {
+    pub fn poll_gap(&mut self, io: &mut Io, index: u32, gap: &Gap<'_>, cursor: &[u8]) -> bool {
         let held = self.is_held(index);
-        let Some(poll) = self.poll_of(index) else { return false };
+        let Some(poll) = poll_of(&mut io.conns, index) else { return false };
         poll.note(gap);
-        self.poll_begins(index, cursor);
+        self.poll_begins(io, index, cursor);
         if !held {
-            self.answer_poll_soon(index);
+            self.answer_poll_soon(&mut io.conns, index);
         }
         true
     }
 
     /// A REPLAY was dealt with: if it brought something, the poll is answered.
-    pub(crate) fn poll_due_if_it_has_something(&mut self, index: u32) {
-        if self.poll_of(index).is_some_and(|poll| poll.has_something()) {
-            self.answer_poll_soon(index);
+    pub fn poll_due_if_it_has_something(&mut self, io: &mut Io, index: u32) {
+        if poll_of(&mut io.conns, index).is_some_and(|poll| poll.has_something()) {
+            self.answer_poll_soon(&mut io.conns, index);
         }
     }
 
     /// A poll that could not be answered when it was due may be answered now.
-    pub(crate) fn poll_due_if_late(&mut self, index: u32) {
+    pub fn poll_due_if_late(&mut self, io: &mut Io, index: u32) {
         let wait_ms = if self.is_held(index) { HELD_MS_MIN } else { 0 };
-        let now_ms = self.now_ms;
+        let now_ms = io.conns.clock.now_ms;
         let late = |poll: &mut Poll| poll.until_ms + wait_ms <= now_ms;
-        if self.poll_of(index).is_some_and(|poll| poll.has_something() || late(poll)) {
-            self.answer_poll_soon(index);
+        if poll_of(&mut io.conns, index).is_some_and(|poll| poll.has_something() || late(poll)) {
+            self.answer_poll_soon(&mut io.conns, index);
         }
     }
 
     /// A poll is held no longer: it is answered, or has what is left of its own time.
-    pub(crate) fn poll_goes_live(&mut self, index: u32) {
-        let now_ms = self.now_ms;
-        let Some(poll) = self.poll_of(index) else { return };
+    pub fn poll_goes_live(&mut self, io: &mut Io, index: u32) {
+        let now_ms = io.conns.clock.now_ms;
+        let Some(poll) = poll_of(&mut io.conns, index) else { return };
         let left_ms = poll.until_ms.saturating_sub(now_ms);
         if poll.has_something() || left_ms == 0 {
-            self.answer_poll_soon(index);
+            self.answer_poll_soon(&mut io.conns, index);
         } else {
-            self.set_deadline(index, left_ms);
+            self.set_deadline(&mut io.conns, index, left_ms);
         }
     }
 
     /// At the end of the round: more of what the round brings goes into the same answer.
-    pub(crate) fn answer_poll_soon(&mut self, index: u32) {
-        let conn = self.table.conn(index);
+    pub fn answer_poll_soon(&mut self, conns: &mut Conns, index: u32) {
+        let conn = conns.table.conn(index);
         if self.polls_due.last() != Some(&conn) {
             self.polls_due.push(conn);
         }
     }
 
     /// Answers the polls that are due.
-    pub(crate) fn answer_polls(&mut self) {
+    pub fn answer_polls(&mut self, io: &mut Io) {
         for conn in std::mem::take(&mut self.polls_due) {
-            if let Some((index, slot)) = self.table.find(conn) {
+            if let Some((index, slot)) = io.conns.find(conn) {
                 // OPENED makes it due again.
                 let numbered = slot.user_number != 0 || !slot.has(flag::ANNOUNCED);
-                if slot.phase == Phase::Live && (numbered || !self.link.is_there()) {
-                    self.answer_poll(index, CloseReason::Poll, true);
+                if slot.phase() == Phase::Live && (numbered || !io.link.is_there()) {
+                    self.answer_poll(io, index, CloseReason::Poll, true);
                 }
             }
         }
@@ -233,11 +205,14 @@ impl Worker {
 
     /// Ends the session with its answer. The connection goes on if the client wants it to and
     /// `keep` is true.
-    pub(crate) fn answer_poll(&mut self, index: u32, reason: CloseReason, keep: bool) {
-        let (date, origins) = (self.clock.date, Rc::clone(&self.settings.origins));
-        self.overdue(index);
-        let cursor = self.poll_cursor(index);
-        let Detail::Opening(opening) = self.table.take_detail(index) else { return };
+    pub fn answer_poll(&mut self, io: &mut Io, index: u32, reason: CloseReason, keep: bool) {
+        let (date, origins) = (io.conns.clock.date, Rc::clone(&io.conns.settings.origins));
+        self.overdue(io, index);
+        if !io.conns.is_in(index, Phase::Live) {
+            return;
+        }
+        let cursor = self.poll_cursor(io, index);
+        let Detail::Opening(opening) = io.conns.table.take_detail(index) else { return };
         let Some(poll) = opening.poll else { return };
         let reply = if keep { opening.reply } else { opening.reply.last() };
         let gap = poll.gap.as_ref();
@@ -247,52 +222,54 @@ impl Worker {
         let answer = poll::Answer { gap, events: &poll.events, cursor: &cursor, end };
         let mut out = Vec::new();
         poll::answer(&mut out, &answer, &reply.options(&origins, date));
-        self.stats.count(Stat::Polls);
+        io.conns.stats.count(Stat::Polls);
         if !reply.keep_alive {
-            self.push(index, out.into());
-            self.close_after_flush(index, reason);
+            self.push(io, index, out.into());
+            self.close_after_flush(io, index, reason);
             // A long answer may take its time, unlike a stream's last words.
-            if self.table.get(index).is_some_and(|slot| slot.outbox != outbox::NONE) {
-                let ms = self.answer_ms(index);
-                self.set_deadline(index, ms);
+            if io.conns.slot(index).is_some_and(|slot| slot.outbox != outbox::NONE) {
+                let ms = io.conns.answer_ms(index);
+                self.set_deadline(&mut io.conns, index, ms);
             }
             return;
         }
-        self.leave(index, reason);
-        let Some(slot) = self.table.get(index) else { return };
+        self.leave(io, index, reason);
+        let Some(slot) = io.conns.slot(index) else { return };
         slot.clear(flag::ANNOUNCED);
         slot.ended = None;
-        slot.phase = Phase::Http;
         slot.user_number = 0;
-        let unparsed = poll.unparsed;
-        let exchange = Exchange { unparsed, reply, ..Exchange::default() };
-        self.back_to_proxy(index);
-        self.table.set_user(index, b"");
-        self.table.set_detail(index, Detail::Http(Box::new(exchange)));
-        self.renew(index);
-        self.push(index, out.into());
-        self.finish(index);
-        if let Some(slot) = self.table.get(index) {
+        io.conns.become_of(index, Phase::Http);
+        io.conns.back_to_proxy(index);
+        io.conns.table.set_user(index, b"");
+        if !poll.unparsed.is_empty() {
+            let exchange = Exchange { unparsed: poll.unparsed, ..Exchange::default() };
+            io.conns.table.set_detail(index, Detail::Http(Box::new(exchange)));
+        }
+        self.renew(io, index);
+        io.conns.push(index, out.into());
+        let ms = io.conns.answer_ms(index);
+        io.conns.set_deadline(index, ms);
+        if let Some(slot) = io.conns.slot(index) {
             slot.set(flag::UNREAD);
-            self.ready.push(index);
+            io.conns.ready.push(index);
         }
     }
 
     /// A poll's token has expired: it is answered with what there is. False if that was known.
-    pub(crate) fn poll_expired(&mut self, index: u32) -> bool {
-        let Some(poll) = self.poll_of(index) else { return false };
+    pub fn poll_expired(&mut self, io: &mut Io, index: u32) -> bool {
+        let Some(poll) = poll_of(&mut io.conns, index) else { return false };
         let first = !std::mem::replace(&mut poll.expired, true);
-        self.answer_poll_soon(index);
+        self.answer_poll_soon(&mut io.conns, index);
         first
     }
 
     /// What the client of a poll goes on behind.
-    fn poll_cursor(&mut self, index: u32) -> Vec<u8> {
+    fn poll_cursor(&mut self, io: &mut Io, index: u32) -> Vec<u8> {
         if let Some(hold) = self.holds.get(&index) {
             return hold.cursor().to_vec();
         }
-        let link = self.link.cursor().to_vec();
-        match self.poll_of(index) {
+        let link = io.link.cursor().to_vec();
+        match poll_of(&mut io.conns, index) {
             // The link has brought nothing since the brain named another cursor: that is nearer.
             Some(poll) if poll.events.is_empty() && *poll.link_was == *link => {
                 if poll.cursor.is_empty() { link } else { poll.cursor.to_vec() }
@@ -303,46 +280,40 @@ impl Worker {
 
     /// The next request of the connection is about another session: what is on its way for this
     /// one must not meet it.
-    fn renew(&mut self, index: u32) {
-        self.table.renew(index);
-        self.watch_again(index);
-    }
-
-    /// Asks for the socket's events anew, under the connection's present id.
-    fn watch_again(&mut self, index: u32) {
-        let blocked = self.table.get(index).is_some_and(|slot| slot.has(flag::BLOCKED));
-        self.watch(index, blocked);
+    fn renew(&mut self, io: &mut Io, index: u32) {
+        io.conns.table.renew(index);
+        io.conns.watch_again(index);
     }
 
     /// Keeps what came behind the request of a poll.
-    pub(crate) fn read_ahead(&mut self, index: u32, bytes: &[u8]) {
-        let Some(poll) = self.poll_of(index) else { return };
+    pub fn read_ahead(&mut self, io: &mut Io, index: u32, bytes: &[u8]) {
+        let Some(poll) = poll_of(&mut io.conns, index) else { return };
         poll.unparsed.extend_from_slice(bytes);
         if poll.unparsed.len() >= AHEAD_BYTES_MAX {
             // Nothing more is read, so only an event tells that the client has left; it may have
             // come together with the request.
-            self.watch_again(index);
+            io.conns.watch_again(index);
         }
     }
 
     /// Reads what a waiting client sends: the next request, or its end.
-    pub(crate) fn poll_readable(&mut self, index: u32) {
+    pub fn poll_readable(&mut self, io: &mut Io, index: u32) {
         loop {
-            let Some(poll) = self.poll_of(index) else { return };
+            let Some(poll) = poll_of(&mut io.conns, index) else { return };
             let room = AHEAD_BYTES_MAX.saturating_sub(poll.unparsed.len());
             if room == 0 {
-                if let Some(slot) = self.table.get(index) {
+                if let Some(slot) = io.conns.slot(index) {
                     slot.set(flag::UNREAD);
                 }
                 return;
             }
-            let mut scratch = std::mem::take(&mut self.scratch);
+            let mut scratch = std::mem::take(&mut io.conns.scratch);
             let most = room.min(scratch.len());
-            let read = self.read(index, &mut scratch, most);
+            let read = io.conns.read(index, &mut scratch, most);
             if let Some(n) = read {
-                self.read_ahead(index, &scratch[..n]);
+                self.read_ahead(io, index, &scratch[..n]);
             }
-            self.scratch = scratch;
+            io.conns.scratch = scratch;
             if read.is_none() {
                 return;
             }

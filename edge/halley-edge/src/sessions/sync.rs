@@ -1,26 +1,28 @@
 //! What the brain is told of sessions: all of them at a meeting, then each that opens or ends
 //! (`protocol/link.md` 6). State is replaced, never repaired.
 
-use halley_link::Session;
+use halley_link::{CloseReason, ClosedSession, NumberedSession, Session};
 
 use crate::conns::table::{Phase, flag};
-use crate::sessions::hold::Hold;
-use crate::worker::Worker;
+use crate::sessions::errors::StreamError;
+use crate::sessions::holds::Hold;
+use crate::sessions::state::{Io, Sessions};
+use crate::transport::Transport;
 
-impl Worker {
+impl Sessions {
     /// Before a sync: what an earlier brain said of the sessions is void.
-    pub(crate) fn forget_numbers(&mut self) -> u32 {
+    pub fn forget_numbers(&mut self, io: &mut Io) -> u32 {
         let mut sessions = 0;
-        for index in 0..self.table.slots() {
-            let Some(slot) = self.table.get(index) else { continue };
-            if slot.phase == Phase::Free {
+        for index in 0..io.conns.table.slots() {
+            let Some(slot) = io.conns.slot(index) else { continue };
+            if slot.phase() == Phase::Free {
                 continue;
             }
             slot.user_number = 0;
             slot.clear(flag::ANNOUNCED);
-            match slot.phase {
+            match slot.phase() {
                 Phase::Opening | Phase::Live => sessions += 1,
-                Phase::Left => self.table.remove(index),
+                Phase::Left => io.conns.forget_left(index),
                 Phase::Free
                 | Phase::Proxy
                 | Phase::Handshake
@@ -33,32 +35,77 @@ impl Worker {
     }
 
     /// One round of the sync: announces what has not been announced, slot by slot (6.1, 6.3).
-    pub(crate) fn sync(&mut self) {
-        let slots = self.table.slots();
-        let Some(part) = self.link.sync_slots(slots) else { return };
+    pub fn sync(&mut self, io: &mut Io) {
+        let slots = io.conns.table.slots();
+        let Some(part) = io.link.sync_slots(slots) else { return };
         for index in part.clone() {
-            self.announce_session(index);
+            self.announce_session(io, index);
         }
-        self.link.synced(part.end, slots);
+        io.link.synced(part.end, slots);
     }
 
     /// Tells the brain of a session, if there is a brain and it hasn't been told.
-    pub(crate) fn announce_session(&mut self, index: u32) {
-        if !self.link.is_up() {
+    pub fn announce_session(&mut self, io: &mut Io, index: u32) {
+        if !io.link.is_up() {
             return;
         }
-        let conn = self.table.conn(index);
-        let Some(slot) = self.table.get(index) else { return };
+        let conn = io.conns.table.conn(index);
+        let Some(slot) = io.conns.slot(index) else { return };
         // 10.6: who is held goes on from a cursor of its own, all others from the link's.
         let hold = if slot.has(flag::ASIDE) { self.holds.get(&index) } else { None };
         let cursor = hold.map_or(b"".as_slice(), Hold::cursor);
-        let ours = matches!(slot.phase, Phase::Opening | Phase::Live);
+        let ours = matches!(slot.phase(), Phase::Opening | Phase::Live) && !slot.has(flag::DOOMED);
         if ours && !slot.has(flag::ANNOUNCED) {
             slot.set(flag::ANNOUNCED);
             let transport = slot.transport.on_link();
-            let user = self.table.user(index);
+            let user = io.conns.table.user(index);
             let item = Session { conn, transport, user, cursor };
-            self.link.opened(&item);
+            io.link.opened(&item);
+        }
+    }
+
+    /// OPENED of one session. One that is doomed learns its number, so that its end can be told.
+    pub fn opened(&mut self, io: &mut Io, session: NumberedSession, cursor: &[u8]) {
+        let NumberedSession { conn, user_number } = session;
+        let Some((index, slot)) = io.conns.table.find(conn) else { return };
+        slot.user_number = user_number;
+        if slot.has(flag::DOOMED) && slot.phase() != Phase::Closing {
+            return;
+        }
+        // What was read before OPENED is written before it, and counts as OPENED (6.2).
+        self.overdue(io, index);
+        let Some(slot) = io.conns.slot(index) else { return };
+        match slot.phase() {
+            Phase::Opening if slot.transport == Transport::Poll => {
+                self.poll_opened(io, index, cursor);
+            }
+            Phase::Opening => self.welcome(&mut io.conns, index, cursor),
+            // A poll that another brain opened may have waited for its number.
+            Phase::Live => self.poll_due_if_late(io, index),
+            Phase::Left | Phase::Closing => {
+                let knew = slot.clear(flag::ANNOUNCED);
+                let reason = slot.ended.unwrap_or(CloseReason::Client);
+                io.conns.forget_left(index);
+                if knew {
+                    io.link.closed(&ClosedSession { conn, user_number, reason });
+                }
+            }
+            Phase::Free | Phase::Proxy | Phase::Handshake | Phase::Http | Phase::Waiting => {}
+        }
+    }
+
+    /// REFUSED.
+    pub fn refused(&mut self, io: &mut Io, conn: u64, error: &StreamError<'_>) {
+        let Some((index, slot)) = io.conns.table.find(conn) else { return };
+        slot.clear(flag::ANNOUNCED);
+        match slot.phase() {
+            _ if slot.has(flag::DOOMED) => {}
+            Phase::Waiting | Phase::Opening => self.refuse_stream(io, index, error),
+            Phase::Live => {
+                self.close_gently(io, index, error.message, CloseReason::CloseSessions);
+            }
+            Phase::Left => io.conns.forget_left(index),
+            Phase::Free | Phase::Proxy | Phase::Handshake | Phase::Http | Phase::Closing => {}
         }
     }
 }

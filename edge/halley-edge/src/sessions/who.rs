@@ -10,9 +10,7 @@ use halley_wire::HttpError;
 use halley_wire::http1::head::Request;
 use halley_wire::target;
 
-use crate::settings::AuthMode;
 use crate::stats::Stat;
-use crate::worker::Worker;
 
 /// Longest id of a user, in bytes; the brain knows the rest of the rules.
 const USER_BYTES_MAX: usize = 255;
@@ -25,7 +23,8 @@ pub const FOREVER: u32 = 0;
 /// The query parameter where a browser can't set headers.
 pub const TOKEN_PARAMETER: &str = "token";
 
-const USER_MISSING: HttpError =
+/// Answer as its text says.
+pub const USER_MISSING: HttpError =
     HttpError::new(400, "user_missing", "Say who is asking: add ?user=<id> to the address.");
 const USER_BAD: HttpError =
     HttpError::new(400, "bad_user", "A user's id has 1 to 255 bytes of UTF-8.");
@@ -44,7 +43,8 @@ const TOKEN_TWICE: HttpError = HttpError::new(
     "token_twice",
     "There are two tokens: send one, as Authorization: Bearer <token> or as ?token=<token>.",
 );
-const OTHER_USER: HttpError = HttpError::new(
+/// Answer as its text says.
+pub const OTHER_USER: HttpError = HttpError::new(
     403,
     "other_user",
     "The token is another user's than the one that ?user= names: leave ?user= out.",
@@ -55,7 +55,8 @@ pub const OTHER_SESSION: HttpError = HttpError::new(
     "other_user",
     "The token is another user's than this WebSocket's: open another one with it.",
 );
-const NO_TOKENS_HERE: HttpError = HttpError::new(
+/// Answer as its text says.
+pub const NO_TOKENS_HERE: HttpError = HttpError::new(
     403,
     "article_without_tokens",
     "/test/<user> asks for no token, so it is there with auth.mode = none alone: use /v1/stream.",
@@ -75,14 +76,18 @@ pub struct Asker<'r> {
 
 impl<'r> Asker<'r> {
     /// Somebody who was believed without a token.
-    fn believed(user: Cow<'r, str>) -> Result<Asker<'r>, HttpError> {
+    ///
+    /// # Errors
+    /// 400 for what is no id.
+    pub fn believed(user: Cow<'r, str>) -> Result<Asker<'r>, HttpError> {
         if user.is_empty() || user.len() > USER_BYTES_MAX {
             return Err(USER_BAD);
         }
         Ok(Asker { user, rights: ALL_RIGHTS.into(), until_s: FOREVER })
     }
 
-    fn of_claims(claims: Claims, leeway_s: u64) -> Asker<'static> {
+    /// Whose token says so.
+    pub fn of_claims(claims: Claims, leeway_s: u64) -> Asker<'static> {
         let until_s = claims.expires_s.saturating_add(leeway_s);
         Asker {
             user: claims.user.into(),
@@ -93,53 +98,11 @@ impl<'r> Asker<'r> {
     }
 }
 
-impl Worker {
-    /// Who asks for this.
-    ///
-    /// # Errors
-    /// What http.md 14.1 to 14.4 say.
-    pub(crate) fn asker<'r>(&mut self, req: &Request<'r>) -> Result<Asker<'r>, HttpError> {
-        let named = target::query_value(req.target, "user")?;
-        if self.settings.auth_mode == AuthMode::None {
-            return Asker::believed(named.ok_or(USER_MISSING)?);
-        }
-        let token = token_of(req).inspect_err(|_| self.stats.count(Stat::TokensMissing))?;
-        let asker = self.asker_of_token(token.as_bytes()).map_err(refused)?;
-        match named {
-            Some(named) if named != asker.user => {
-                self.stats.count(Stat::TokensOfOthers);
-                Err(OTHER_USER)
-            }
-            _ => Ok(asker),
-        }
-    }
-
-    /// Who asks for `/test/<user>`.
-    ///
-    /// # Errors
-    /// Where tokens are needed (14.1).
-    pub(crate) fn asker_by_path<'r>(&self, user: Cow<'r, str>) -> Result<Asker<'r>, HttpError> {
-        match self.settings.auth_mode {
-            AuthMode::None => Asker::believed(user),
-            AuthMode::Jwt => Err(NO_TOKENS_HERE),
-        }
-    }
-
-    /// Whose token this is; a refusal is counted.
-    pub(crate) fn asker_of_token(&mut self, token: &[u8]) -> Result<Asker<'static>, Refusal> {
-        let now_s = self.clock.unix_ms(self.now_ms) / 1_000;
-        let rules = &self.settings.token_rules;
-        let checked = match &self.tokens.keys {
-            Some(keys) => keys.check(token, rules, now_s),
-            None => Err(Refusal::NoKeys),
-        };
-        self.stats.count(checked.as_ref().map_or_else(|refusal| stat(*refusal), |_| Stat::Tokens));
-        Ok(Asker::of_claims(checked?, rules.leeway_s))
-    }
-}
-
 /// The token of a request (14.2).
-fn token_of<'r>(req: &Request<'r>) -> Result<Cow<'r, str>, HttpError> {
+///
+/// # Errors
+/// 401 or 400 unless there is one.
+pub fn token_of<'r>(req: &Request<'r>) -> Result<Cow<'r, str>, HttpError> {
     let headers = req.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("authorization"));
     let mut bearers = headers.filter_map(|(_, value)| bearer(value));
     let header = bearers.next();
@@ -182,7 +145,7 @@ pub fn challenge(status: u16, code: &str, message: &str) -> Option<String> {
 }
 
 /// Where a refusal is counted.
-fn stat(refusal: Refusal) -> Stat {
+pub fn stat(refusal: Refusal) -> Stat {
     match refusal {
         Refusal::NoKeys => Stat::TokensNoKeys,
         Refusal::Algorithm | Refusal::KeyUnknown | Refusal::Signature => Stat::TokensUnsigned,

@@ -1,25 +1,18 @@
 //! Taking in: clients from the two listeners, the brain from the worker's socket.
 //!
 //! [`Acceptor`] has the sockets that listen, and knows which of them have more and whether clients
-//! are let in at all. Who may come in is not its business (`doors/limits.rs`).
+//! are let in at all. Who may come in is not its business (`admit.rs`).
 
 use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use halley_link::GoodbyeCode;
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
 
 use crate::config::Config;
-use crate::conns::proxy::Peer;
-use crate::conns::table::{Phase, flag};
-use crate::doors::address::Address;
-use crate::link::goodbye::LinkEnd;
-use crate::settings::AuthMode;
-use crate::stats::Stat;
+use crate::conns::table::CONNECTIONS_LIMIT;
 use crate::worker::listen;
-use crate::worker::{LINK, Worker};
 
 /// The listener for clients' streams.
 pub const PUBLIC: Token = Token(0);
@@ -28,8 +21,6 @@ pub const API: Token = Token(1);
 /// The worker's socket for the brain.
 pub const LINK_LISTENER: Token = Token(2);
 
-/// Connections accepted in one round, so that a storm of them doesn't starve those who are there.
-const ACCEPTS_PER_ROUND: usize = 256;
 /// Refused connections that are told why in a second. A flood of them is closed without a word, so
 /// that it costs little more than to accept it.
 const TURNED_AWAY_PER_S: u32 = 500;
@@ -74,7 +65,7 @@ impl Acceptor {
             api: door(config.api)?,
             link,
             open: false,
-            connections_max: config.worker_connections_max(descriptors),
+            connections_max: config.worker_connections_max(descriptors).min(CONNECTIONS_LIMIT),
             turned_away: 0,
             failed: false,
         })
@@ -95,17 +86,17 @@ impl Acceptor {
     }
 
     /// A round begins: what failed in the last one is tried again.
-    fn try_again(&mut self) {
+    pub fn try_again(&mut self) {
         self.failed = false;
     }
 
     /// May a listener have more? Whoever asks looks.
-    fn take_more(&mut self, api: bool) -> bool {
+    pub fn take_more(&mut self, api: bool) -> bool {
         std::mem::take(&mut self.door(api).more)
     }
 
     /// The next that a listener has.
-    fn next(&mut self, api: bool) -> Option<(TcpStream, IpAddr)> {
+    pub fn next(&mut self, api: bool) -> Option<(TcpStream, IpAddr)> {
         loop {
             match self.door(api).listener.as_ref()?.accept() {
                 Ok((socket, peer)) => return Some((socket, peer.ip())),
@@ -122,7 +113,8 @@ impl Acceptor {
         }
     }
 
-    fn next_link(&mut self) -> Option<UnixStream> {
+    /// The next brain that dialled.
+    pub fn next_link(&mut self) -> Option<UnixStream> {
         self.link.accept().ok().map(|(socket, _)| socket)
     }
 
@@ -144,107 +136,25 @@ impl Acceptor {
     }
 
     /// Lets clients in; sockets get this for what they have written and nobody acknowledges.
-    fn open(&mut self, registry: &Registry, user_timeout: Duration) -> io::Result<()> {
+    pub fn open(&mut self, registry: &Registry, user_timeout: Duration) -> io::Result<()> {
         for (door, token) in [(&mut self.public, PUBLIC), (&mut self.api, API)] {
             let Some(listener) = &mut door.listener else { continue };
             if !self.open {
                 registry.register(listener, token, Interest::READABLE)?;
             }
-            listen::set_user_timeout(listener, user_timeout)?;
+            crate::socket::set_user_timeout(listener, user_timeout)?;
         }
         self.open = true;
         Ok(())
     }
 
+    /// A listener may have more than it was asked for.
+    pub fn has_more_at(&mut self, api: bool) {
+        self.door(api).more = true;
+    }
+
     /// Takes in nobody any more at a listener.
     pub fn close(&mut self, api: bool) {
         *self.door(api) = Door { listener: None, more: false };
-    }
-}
-
-impl Worker {
-    /// Goes on with listeners that have more.
-    pub(crate) fn accept_rest(&mut self) {
-        self.acceptor.try_again();
-        for api in [false, true] {
-            if self.acceptor.take_more(api) {
-                self.accept(api);
-            }
-        }
-    }
-
-    /// Takes in what waits at a listener, up to a bound; true if it may have more.
-    pub(crate) fn accept(&mut self, api: bool) -> bool {
-        for _ in 0..ACCEPTS_PER_ROUND {
-            match self.acceptor.next(api) {
-                Some((socket, peer)) => self.accepted(socket, peer, api),
-                None => return false,
-            }
-        }
-        self.acceptor.door(api).more = true;
-        true
-    }
-
-    fn accepted(&mut self, socket: TcpStream, peer: IpAddr, api: bool) {
-        self.stats.count(Stat::Accepted);
-        let kind = self.peer(peer, api);
-        let address = match kind {
-            Peer::Client => self.address_of(peer),
-            Peer::Speaks => Address::NONE,
-            Peer::Forwards => Address::FORWARDS,
-        };
-        if let Err(error) = self.enter(address, api) {
-            // 15.11: what is sent in plain text is not for a client that speaks TLS.
-            if !self.shared.certificates.has(api) {
-                self.turn_away(socket, &error);
-            }
-            return;
-        }
-        let index = self.table.insert(socket, if api { flag::API } else { 0 }, address);
-        let token = self.token(index);
-        let registry = self.poll.registry();
-        let socket = self.table.get(index).and_then(|slot| slot.socket.as_mut());
-        if socket.is_none_or(|s| registry.register(s, token, Interest::READABLE).is_err()) {
-            self.table.remove(index);
-            return;
-        }
-        match (kind, self.table.get(index)) {
-            (Peer::Speaks, Some(slot)) => {
-                slot.phase = Phase::Proxy;
-                self.set_deadline(index, self.settings.proxies.header_ms_max);
-            }
-            _ => self.begin(index, api),
-        }
-    }
-
-    /// Accepts the brain: the newest link takes the place of an older one (1.2).
-    pub(crate) fn accept_link(&mut self) {
-        while let Some(mut socket) = self.acceptor.next_link() {
-            self.end_link(halley_link::GoodbyeCode::Replaced, "a newer link was dialled");
-            if self
-                .poll
-                .registry()
-                .register(&mut socket, LINK, Interest::READABLE | Interest::WRITABLE)
-                .is_ok()
-            {
-                self.link.dialled(socket, self.now_ms);
-            }
-        }
-    }
-
-    /// Begins to accept clients, after the first handshake (3.6) and, if they show tokens, the
-    /// first keys (12.4).
-    ///
-    /// # Errors
-    /// When the listeners fail.
-    pub(crate) fn let_clients_in(&mut self) -> Result<(), LinkEnd> {
-        let asks = self.settings.auth_mode == AuthMode::Jwt;
-        if asks && self.tokens.keys.is_none() && !self.acceptor.is_open() {
-            return Ok(());
-        }
-        let timeout = Duration::from_millis(self.settings.user_timeout_ms());
-        self.acceptor
-            .open(self.poll.registry(), timeout)
-            .map_err(|e| LinkEnd::Broken(GoodbyeCode::Handshake, format!("listeners: {e}")))
     }
 }

@@ -1,24 +1,23 @@
 //! The worker and its brain: handshake, sync, frames, the link's end (`protocol/link.md`).
 
 use halley_link::{
-    CloseReason, ClosedSession, Frame, GoodbyeCode, List, NumberedSession, Pair, VERSION,
-    VERSION_MAX_SETTING, VERSION_MIN, common,
+    CloseReason, Frame, GoodbyeCode, List, Pair, VERSION, VERSION_MAX_SETTING, VERSION_MIN, common,
 };
+use halley_token::Keys;
 use halley_wire::Gap;
 
-use crate::conns::table::{Phase, flag};
-use crate::http::request;
-use crate::http::respond::Answer;
+use crate::conns::table::Phase;
 use crate::link::WINDOW_BYTES;
 use crate::link::brain_link::{Due, READ_BYTES_PER_ROUND};
 use crate::link::goodbye::LinkEnd;
 use crate::log;
-use crate::sessions::hold::Replay;
-use crate::sessions::stream::StreamError;
-use crate::settings::Settings;
+use crate::sessions::answer::Answer;
+use crate::sessions::detail::exchange_of;
+use crate::sessions::errors::{NO_BRAIN, StreamError};
+use crate::sessions::replay::Replay;
+use crate::settings::{AuthMode, Settings};
 use crate::stats::{self, Stat};
-use crate::transport::Transport;
-use crate::worker::{RUN, Worker};
+use crate::worker::state::{RUN, Worker};
 
 /// The version that this link has: the highest in common with a brain that speaks `lowest` to what
 /// its settings say, or that alone (3.2).
@@ -36,24 +35,14 @@ fn version_with(lowest: u16, settings: List<'_, Pair<'_>>) -> Result<u16, LinkEn
 }
 
 impl Worker {
-    /// Queues a frame for the brain; see [`BrainLink::send`](crate::link::brain_link::BrainLink).
-    pub(crate) fn send(&mut self, frame: &Frame<'_>) {
-        self.link.send(frame);
-    }
-
-    /// May more be queued for the brain (4.6)?
-    pub(crate) fn link_has_room(&self) -> bool {
-        self.link.has_room(self.settings.link_queue_bytes_max)
-    }
-
     /// Is there anything to read, and room for it?
     pub(crate) fn link_may_be_read(&self) -> bool {
-        self.link.is_readable() && !self.link_waits()
+        self.io.link.is_readable() && !self.link_waits()
     }
 
     /// Must what the brain sent wait for groups to be served? A handshake adds nothing to that.
     fn link_waits(&self) -> bool {
-        self.groups_are_full() && self.link.is_up()
+        self.io.link.is_up() && self.io.fan_out.is_full(&self.io.conns.settings)
     }
 
     /// Reads and deals with what the brain sent, up to a bound.
@@ -65,17 +54,17 @@ impl Worker {
             if self.link_waits() {
                 break;
             }
-            match self.link.read(self.now_ms) {
+            match self.io.link.read(self.io.conns.clock.now_ms) {
                 Ok(n) => read += n,
                 Err(why) => self.link_lost(&why),
             }
         }
         self.frames();
-        self.sync();
+        self.sessions.sync(&mut self.io);
     }
 
     fn frames(&mut self) {
-        let Some(mut deframer) = self.link.take_frames() else { return };
+        let Some(mut deframer) = self.io.link.take_frames() else { return };
         let end = loop {
             if self.link_waits() {
                 break None;
@@ -87,16 +76,16 @@ impl Worker {
                     if let Err(end) = frame.and_then(|frame| self.frame(&frame)) {
                         break Some(end);
                     }
-                    self.link.dealt_with(&raw);
+                    self.io.link.dealt_with(&raw);
                 }
                 Ok(None) => break None,
                 Err(error) => break Some(error.into()),
             }
         };
         match end {
-            None => self.link.put_frames(deframer),
+            None => self.io.link.put_frames(deframer),
             Some(LinkEnd::Broken(code, why)) => {
-                self.stats.count(Stat::LinkErrors);
+                self.io.conns.stats.count(Stat::LinkErrors);
                 self.end_link(code, &why);
             }
             Some(LinkEnd::Goodbye(why)) => self.link_lost(&why),
@@ -104,7 +93,7 @@ impl Worker {
     }
 
     fn frame(&mut self, frame: &Frame<'_>) -> Result<(), LinkEnd> {
-        let up = self.link.is_up();
+        let up = self.io.link.is_up();
         match *frame {
             Frame::HelloBrain { window, settings, node, version: lowest } if !up => {
                 let version = version_with(lowest, settings)?;
@@ -117,62 +106,87 @@ impl Worker {
                 Err(LinkEnd::Goodbye(String::from_utf8_lossy(reason).into_owned()))
             }
             _ if !up => Err(LinkEnd::broken("3.1", "first frame is not HELLO_BRAIN")),
-            Frame::Ping { .. } if self.link.is_overloaded() => {
+            Frame::Ping { .. } if self.io.link.is_overloaded() => {
                 let why = "pings whose answers nobody reads".into();
                 Err(LinkEnd::Broken(GoodbyeCode::Overloaded, why))
             }
             Frame::Ping { nonce } => {
-                self.send(&Frame::Pong { nonce });
+                self.io.link.send(&Frame::Pong { nonce });
                 Ok(())
             }
             Frame::Pong { .. } => Ok(()),
             Frame::Credit { bytes } => self
+                .io
                 .link
                 .credited(bytes)
                 .map_err(|e| LinkEnd::Broken(GoodbyeCode::FlowControl, e.to_string())),
-            Frame::Deliver { event, conns } => self.deliver(&event, conns),
-            Frame::GroupDeliver { group, event } => self.group_deliver(group, &event),
-            _ => self.seldom(frame),
+            Frame::Deliver { event, conns } => self.sessions.deliver(&mut self.io, &event, conns),
+            Frame::GroupDeliver { group, event } => {
+                self.sessions.group_deliver(&mut self.io, group, &event)
+            }
+            _ => self.of_sessions(frame),
         }
     }
 
-    fn seldom(&mut self, frame: &Frame<'_>) -> Result<(), LinkEnd> {
+    /// Frames about sessions, but for events.
+    fn of_sessions(&mut self, frame: &Frame<'_>) -> Result<(), LinkEnd> {
         match *frame {
             Frame::Opened { cursor, sessions } => {
-                self.link.cursor_moved(cursor);
-                sessions.iter().for_each(|session| self.opened(session, cursor));
+                self.io.link.cursor_moved(cursor);
+                for session in sessions.iter() {
+                    self.sessions.opened(&mut self.io, session, cursor);
+                }
             }
             Frame::Replay { conn, flags, cursor, heads, items } => {
-                self.replay(conn, &Replay { flags, cursor, heads, items });
+                self.sessions.replay(&mut self.io, conn, &Replay { flags, cursor, heads, items });
             }
             Frame::Gap { reason, from, to, cursor, conns } => {
                 let reason = std::str::from_utf8(reason).unwrap_or_default();
-                self.gap(&Gap { reason, from, to }, cursor, conns);
+                self.sessions.gap(&mut self.io, &Gap { reason, from, to }, cursor, conns);
             }
-            Frame::Cursor { cursor } => self.link.cursor_moved(cursor),
+            Frame::Cursor { cursor } => self.io.link.cursor_moved(cursor),
             Frame::Keys { keys } => self.take_keys(keys)?,
-            Frame::Inspect { token, conn } => self.inspect(token, conn),
-            Frame::GroupJoin { group, conns } => self.group_join(group, conns)?,
-            Frame::GroupLeave { group, conns } => self.group_leave(group, conns),
-            Frame::GroupEnd { group } => self.group_end(group),
+            Frame::Inspect { token, conn } => self.sessions.inspect(&mut self.io, token, conn),
+            Frame::GroupJoin { group, conns } => {
+                self.sessions.group_join(&mut self.io, group, conns)?
+            }
+            Frame::GroupLeave { group, conns } => {
+                self.sessions.group_leave(&mut self.io, group, conns)
+            }
+            Frame::GroupEnd { group } => self.sessions.group_end(&mut self.io, group),
             Frame::Refused { conn, status, retry_after_s, code, message } => {
                 let text = |bytes| std::str::from_utf8(bytes).unwrap_or("unreadable");
                 let (code, message) = (text(code), text(message));
-                self.refused(conn, &StreamError { status, retry_after_s, code, message });
+                let error = StreamError { status, retry_after_s, code, message };
+                self.sessions.refused(&mut self.io, conn, &error);
             }
             Frame::CloseSessions { reason, conns } => {
                 let reason = String::from_utf8_lossy(reason);
                 for conn in conns.iter() {
-                    if let Some((index, _)) = self.table.find(conn) {
+                    if let Some((index, _)) = self.io.conns.find(conn) {
                         self.close_gently(index, &reason, CloseReason::CloseSessions);
                     }
                 }
             }
+            _ => return self.of_requests(frame),
+        }
+        Ok(())
+    }
+
+    /// Frames about requests, and of the edge itself.
+    fn of_requests(&mut self, frame: &Frame<'_>) -> Result<(), LinkEnd> {
+        let (io, sessions) = (&mut self.io, &mut self.sessions);
+        match *frame {
             Frame::Response { conn, status, flags, body_bytes, headers, body } => {
-                self.response(conn, Answer { status, flags, body_bytes, headers, body });
+                let answer = Answer { status, flags, body_bytes, headers, body };
+                self.http.response(io, sessions, conn, answer);
             }
-            Frame::ResponseBody { conn, flags, body } => self.response_body(conn, flags, body),
-            Frame::RequestCredit { conn, bytes } => self.request_credit(conn, bytes),
+            Frame::ResponseBody { conn, flags, body } => {
+                self.http.response_body(io, sessions, conn, flags, body);
+            }
+            Frame::RequestCredit { conn, bytes } => {
+                self.http.request_credit(io, sessions, conn, bytes);
+            }
             Frame::Shutdown { drain_ms } => {
                 let stop = u64::from(drain_ms).min(RUN - 1);
                 self.shared.stop.fetch_min(stop, std::sync::atomic::Ordering::Relaxed);
@@ -191,9 +205,10 @@ impl Worker {
         settings: Settings,
         node: &[u8],
     ) -> Result<(), LinkEnd> {
-        let last = std::mem::replace(&mut self.settings, settings).auth_mode;
-        self.end_groups();
-        self.auth_changed(last);
+        self.reap();
+        let last = std::mem::replace(&mut self.io.conns.settings, settings).auth_mode;
+        self.sessions.end_groups(&mut self.io);
+        self.sessions.auth_changed(&mut self.io, last);
         self.let_clients_in()?;
         let (count, names) = stats::metrics();
         let config = &self.shared.config;
@@ -210,112 +225,106 @@ impl Worker {
             connections_max: u32::try_from(self.acceptor.connections_max()).unwrap_or(u32::MAX),
             metrics: List::from_items(count, &names),
         };
-        self.link.meet(window, &hello);
-        self.stats.count(Stat::Meetings);
-        let sessions = self.forget_numbers();
+        self.io.link.meet(window, &hello);
+        self.io.conns.stats.count(Stat::Meetings);
+        // Who is doomed is none of the sessions that the brain is told of.
+        self.reap();
+        let sessions = self.sessions.forget_numbers(&mut self.io);
         if self.index == 0 {
             log!("met {}: {sessions} sessions in worker 0", String::from_utf8_lossy(node));
         }
-        self.link.sync_begin(sessions);
+        self.io.link.sync_begin(sessions);
         Ok(())
     }
 
-    fn opened(&mut self, session: NumberedSession, cursor: &[u8]) {
-        let Some((index, slot)) = self.table.find(session.conn) else { return };
-        slot.user_number = session.user_number;
-        // What was read before OPENED is written before it, and counts as OPENED (6.2).
-        self.overdue(index);
-        let Some(slot) = self.table.get(index) else { return };
-        let phase = slot.phase;
-        match phase {
-            Phase::Opening if slot.transport == Transport::Poll => self.poll_opened(index, cursor),
-            Phase::Opening => self.welcome(index, cursor),
-            // A poll that another brain opened may have waited for its number.
-            Phase::Live => self.poll_due_if_late(index),
-            Phase::Left | Phase::Closing => {
-                let knew = slot.clear(flag::ANNOUNCED);
-                let reason = slot.ended.unwrap_or(CloseReason::Client);
-                if phase == Phase::Left {
-                    self.table.remove(index);
-                }
-                if knew {
-                    let NumberedSession { conn, user_number } = session;
-                    self.link.closed(&ClosedSession { conn, user_number, reason });
-                }
-            }
-            Phase::Free | Phase::Proxy | Phase::Handshake | Phase::Http | Phase::Waiting => {}
+    /// KEYS: these count, and no others (link.md 12.3).
+    ///
+    /// # Errors
+    /// When clients can't be let in.
+    fn take_keys(&mut self, set: &[u8]) -> Result<(), LinkEnd> {
+        if self.io.conns.settings.auth_mode == AuthMode::None {
+            return Ok(());
         }
+        let (keys, unusable) = Keys::parse(set);
+        if self.index == 0 {
+            for unusable in &unusable {
+                log!("keys of tokens: key {}: {}", unusable.place, unusable.why);
+            }
+        }
+        self.sessions.tokens.keys = Some(keys);
+        self.let_clients_in()
     }
 
-    fn refused(&mut self, conn: u64, error: &StreamError<'_>) {
-        let Some((index, slot)) = self.table.find(conn) else { return };
-        slot.clear(flag::ANNOUNCED);
-        match slot.phase {
-            Phase::Waiting | Phase::Opening => self.refuse_stream(index, error),
-            Phase::Live => {
-                self.close_gently(index, error.message, CloseReason::CloseSessions);
+    /// Says goodbye as a connection's phase has it, then closes.
+    pub(crate) fn close_gently(&mut self, index: u32, text: &str, reason: CloseReason) {
+        let (io, sessions) = (&mut self.io, &mut self.sessions);
+        match io.conns.phase(index) {
+            Phase::Http if exchange_of(&mut io.conns, index).is_some_and(|e| e.in_flight) => {
+                self.http.refuse(io, sessions, index, &NO_BRAIN);
             }
-            Phase::Left => self.table.remove(index),
-            Phase::Free | Phase::Proxy | Phase::Handshake | Phase::Http | Phase::Closing => {}
+            Phase::Http | Phase::Handshake | Phase::Proxy => sessions.end(io, index, reason),
+            _ => sessions.close_gently(io, index, text, reason),
         }
     }
 
     /// What time brings about on the link.
     pub(crate) fn link_time(&mut self) {
         let waits = self.link_waits();
-        match self.link.on_time(self.now_ms, self.clock.heard_ms, waits) {
+        match self.io.link.on_time(self.io.conns.clock.now_ms, self.io.conns.clock.heard_ms, waits)
+        {
             Due::Nothing => {}
             Due::Stats => self.send_stats(),
             Due::NoHello => self.end_link(GoodbyeCode::Handshake, "no hello in time (3.5)"),
             Due::Silence => {
-                self.stats.count(Stat::LinkErrors);
+                self.io.conns.stats.count(Stat::LinkErrors);
                 self.end_link(GoodbyeCode::Silence, "silence (4.5)");
             }
         }
     }
 
     fn send_stats(&mut self) {
-        self.stats.set(Stat::LinkQueueBytes, self.link.queued() as u64);
-        self.stats.set(Stat::Connections, self.table.used() as u64);
-        self.stats.set(Stat::Newcomers, self.table.newcomers() as u64);
-        self.gauge_memory();
-        self.count_tls();
-        self.count_compression();
-        let (count, items) = self.stats.items();
-        self.send(&Frame::Stats { values: List::from_items(count, &items) });
+        self.io.conns.stats.set(Stat::LinkQueueBytes, self.io.link.queued() as u64);
+        self.io.conns.stats.set(Stat::Connections, self.io.conns.table.used() as u64);
+        self.io.conns.stats.set(Stat::Newcomers, self.io.conns.table.newcomers() as u64);
+        self.io.conns.gauge_memory(self.index);
+        self.io.conns.count_tls(self.index);
+        self.sessions.compression.count(&mut self.io.conns.stats);
+        let (count, items) = self.io.conns.stats.items();
+        self.io.link.send(&Frame::Stats { values: List::from_items(count, &items) });
     }
 
     /// Writes what waits for the brain.
     pub(crate) fn flush_link(&mut self) {
-        if let Err(e) = self.link.flush() {
+        if let Err(e) = self.io.link.flush() {
             self.link_lost(&e.to_string());
         }
     }
 
     /// Ends the link with a reason that the brain gets to know, if a last write succeeds.
     pub(crate) fn end_link(&mut self, code: GoodbyeCode, why: &str) {
-        self.link.say_goodbye(code, why);
+        self.io.link.say_goodbye(code, why);
         self.link_lost(why);
     }
 
     /// The brain is away: connections stay, requests are told (8.7), sessions wait for the next
     /// meeting (9.2).
     fn link_lost(&mut self, why: &str) {
-        if !self.link.lost() {
+        if !self.io.link.lost() {
             return;
         }
+        self.reap();
         log!("worker {}: link ended: {why}", self.index);
-        self.owe_nothing();
-        self.operations_lost();
-        for index in 0..self.table.slots() {
-            let Some(slot) = self.table.get(index) else { continue };
-            let phase = slot.phase;
-            match phase {
-                Phase::Left => self.table.remove(index),
-                Phase::Http if self.exchange(index).is_some_and(|e| e.in_flight) => {
-                    self.refuse(index, &request::NO_BRAIN);
+        self.sessions.owe_nothing();
+        self.sessions.operations_lost(&mut self.io);
+        for index in 0..self.io.conns.table.slots() {
+            match self.io.conns.phase(index) {
+                Phase::Left => self.io.conns.forget_left(index),
+                Phase::Http
+                    if exchange_of(&mut self.io.conns, index).is_some_and(|e| e.in_flight) =>
+                {
+                    self.http.refuse(&mut self.io, &mut self.sessions, index, &NO_BRAIN);
                 }
-                Phase::Live => self.poll_due_if_late(index),
+                Phase::Live => self.sessions.poll_due_if_late(&mut self.io, index),
                 _ => {}
             }
         }

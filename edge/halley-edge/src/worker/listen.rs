@@ -2,9 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::AsFd;
 use std::path::Path;
-use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -46,16 +44,6 @@ pub fn tcp(address: SocketAddr) -> io::Result<mio::net::TcpListener> {
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(mio::net::TcpListener::from_std(socket.into()))
-}
-
-/// How long written bytes may stay unacknowledged before the kernel gives a connection up: so a
-/// client that vanished without a word is found by the next heartbeat. Accepted sockets inherit
-/// it. The kernel counts a client that takes nothing as one of these (`outbox/write.rs`).
-///
-/// # Errors
-/// What the kernel says.
-pub fn set_user_timeout(socket: &impl AsFd, timeout: Duration) -> io::Result<()> {
-    socket2::SockRef::from(socket).set_tcp_user_timeout(Some(timeout))
 }
 
 /// A worker's socket for the brain. A socket file that was left behind is replaced: the probe of

@@ -1,171 +1,61 @@
 //! A worker: one thread, one poll, one descriptor table, one link. Everything that a client or
-//! the brain causes happens in [`Worker::run`]'s loop; the other files hold the worker's parts as
-//! `impl Worker` blocks:
+//! the brain causes happens in [`Worker::run`]'s loop, which asks its parts; none of them knows the
+//! worker, and none that is further down knows one further up:
 //!
-//! - here `acceptor.rs` takes connections and the link in, `close.rs` ends connections, `sweep.rs`
-//!   deals with time, `stop.rs` with the end,
-//! - `doors/` says who may come in and who asks, `tls/` speaks TLS where a listener does,
-//! - `http/` reads requests and writes answers, `sessions/` opens streams, polls and WebSockets and
-//!   hears what they say,
-//! - `outbox/` fills outboxes and writes them, `groups/` does so for a subject's whole crowd,
-//! - `link/` deals with the brain's frames and tells it who is there; `table/` has them all.
+//! ```text
+//! main → worker → http → sessions → { link, groups } → conns → { outbox, doors, settings, … }
+//! ```
+//!
+//! - `conns/` has the connections: what waits for them, until when, and their bytes;
+//! - `link/` is the link to the brain, `groups/` whom a group's event is for, a slice at a time;
+//! - `sessions/` opens streams, polls and WebSockets, says what is written to them and hears what
+//!   they say; `http/` reads requests and writes answers;
+//! - here `acceptor.rs` listens and `admit.rs` says who comes in, `frames.rs` deals with what the
+//!   brain says, `sweep.rs` and `time.rs` with time, `stop.rs` with the end.
 //!
 //! Invariant: nothing blocks, and nothing is written to a socket before the round's input was
 //! dealt with ([`Worker::settle`]); so writes gather by themselves when there is much to do.
+//!
+//! Invariant: what ends a connection in the middle of something only dooms it (`conns/mod.rs`);
+//! [`Worker::reap`] ends it between two things.
 
 pub mod acceptor;
-pub mod close;
+pub mod admit;
 pub mod frames;
 pub mod listen;
+pub mod state;
 pub mod stop;
 pub mod sweep;
+pub mod time;
 
-use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::time::Instant;
 
 use halley_link::CloseReason;
 use mio::event::Event;
-use mio::{Events, Interest, Poll, Token};
+use mio::{Events, Token};
 
-use crate::clock::Clock;
-use crate::config::Config;
-use crate::conns::table::wheel::{TICK_MS, Wheel};
-use crate::conns::table::{Phase, Table, flag};
-use crate::conns::tls::certificates::Certificates;
-use crate::conns::tls::shake::Tls;
-use crate::doors::Doors;
-use crate::groups::Groups;
-use crate::groups::crowd::{Kept, Patience};
-use crate::groups::turns::{Turn, Turns, WAKE};
-use crate::link::brain_link::BrainLink;
-use crate::outbox::Pool;
-use crate::random::Random;
-use crate::sessions::detail::Detail;
-use crate::sessions::hold::Hold;
-use crate::sessions::tokens::Tokens;
-use crate::sessions::{admit::Admission, compression::Compression, operations::Operations};
-use crate::settings::Settings;
-use crate::stats::{Stat, Stats};
-use crate::worker::acceptor::{API, Acceptor, LINK_LISTENER, PUBLIC};
-use crate::worker::stop::Stopping;
-use crate::worker::sweep::Sweep;
+use crate::conns::doom::Doom;
+use crate::conns::table::wheel::TICK_MS;
+use crate::conns::table::{Phase, flag};
+use crate::conns::tls::shake::Turned;
+use crate::groups::turns::WAKE;
+use crate::sessions::detail::poll_of;
+use crate::stats::Stat;
+use crate::worker::acceptor::{API, LINK_LISTENER, PUBLIC};
+use crate::worker::state::{LINK, Worker};
+use halley_wire::HttpError;
 
-/// The link's socket.
-pub const LINK: Token = Token(3);
-const FIRST_CONNECTION: usize = 16;
 const EVENTS_PER_ROUND: usize = 1_024;
-/// What is read at once.
-pub const READ_BYTES: usize = 65_536;
 
-/// Value of [`Shared::stop`] while the edge runs.
-pub const RUN: u64 = u64::MAX;
-
-/// What the threads of an edge share.
-pub struct Shared {
-    /// The command line.
-    pub config: Config,
-    /// Of the listeners that speak TLS.
-    pub certificates: Certificates,
-    /// See [`Turns`].
-    pub turns: Arc<Turns>,
-    /// See [`Doors`].
-    pub doors: Arc<Doors>,
-    /// [`RUN`], or within how many milliseconds to close everything.
-    pub stop: AtomicU64,
-}
-
-/// See the module.
-pub struct Worker {
-    pub(crate) index: u16,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) poll: Poll,
-    pub(crate) acceptor: Acceptor,
-    pub(crate) link: BrainLink,
-    pub(crate) settings: Settings,
-    pub(crate) tokens: Tokens,
-    pub(crate) table: Table<Detail>,
-    /// Where a listener speaks TLS.
-    pub(crate) tls: Option<Box<Tls>>,
-    pub(crate) pool: Pool,
-    pub(crate) compression: Compression,
-    pub(crate) stats: Stats,
-    pub(crate) wheel: Wheel,
-    /// Connections whose outbox has something new.
-    pub(crate) dirty: Vec<u32>,
-    /// Connections that have bytes to go on with: kept ones, or some in the socket of which no
-    /// event will tell.
-    pub(crate) ready: Vec<u32>,
-    /// Uploads that wait until the link's queue is shorter.
-    pub(crate) paused: Vec<u32>,
-    pub(crate) admission: Admission,
-    pub(crate) groups: Groups<Kept>,
-    pub(crate) turn: Turn,
-    /// Members that were served in this turn.
-    pub(crate) turn_served: usize,
-    pub(crate) patience: Patience,
-    /// By index: the sessions that wait for the end of their replay.
-    pub(crate) holds: HashMap<u32, Hold>,
-    /// By index: WebSockets of which the brain has a request.
-    pub(crate) operations: HashMap<u32, Box<Operations>>,
-    /// By connection id: polls that have their answer, or no more time.
-    pub(crate) polls_due: Vec<u64>,
-    /// That of the event in hand.
-    pub(crate) event_cursor: Vec<u8>,
-    sweep: Sweep,
-    pub(crate) scratch: Vec<u8>,
-    pub(crate) items: Vec<u8>,
-    pub(crate) clock: Clock,
-    pub(crate) now_ms: u64,
-    pub(crate) random: Random,
-    pub(crate) stopping: Option<Stopping>,
-}
+/// Answer to plain HTTP where TLS is spoken.
+const HTTPS_EXPECTED: HttpError = HttpError::new(
+    400,
+    "https_expected",
+    "This port speaks TLS: use https:// (or wss://) instead of http:// in the address.",
+);
 
 impl Worker {
-    /// A worker with a descriptor table of its own, for the calling thread, that listens. The poll
-    /// is one of [`Turns::new`].
-    ///
-    /// # Errors
-    /// What the kernel says to the addresses or the socket path.
-    pub fn new(index: u16, poll: Poll, shared: Arc<Shared>) -> io::Result<Worker> {
-        halley_sys::own_fd_table()?;
-        Ok(Worker {
-            index,
-            acceptor: Acceptor::new(index, &shared.config, poll.registry())?,
-            poll,
-            link: BrainLink::default(),
-            settings: Settings::default(),
-            tokens: Tokens::default(),
-            table: Table::new(Arc::clone(&shared.doors)),
-            tls: shared.certificates.any().then(Box::default),
-            pool: Pool::default(),
-            compression: Compression::default(),
-            stats: Stats::new(),
-            wheel: Wheel::new(),
-            dirty: Vec::new(),
-            ready: Vec::new(),
-            paused: Vec::new(),
-            admission: Admission::default(),
-            groups: Groups::default(),
-            turn: Turn::new(Arc::clone(&shared.turns), index),
-            turn_served: 0,
-            patience: Patience::default(),
-            holds: HashMap::new(),
-            operations: HashMap::new(),
-            polls_due: Vec::new(),
-            event_cursor: Vec::new(),
-            sweep: Sweep::new(),
-            scratch: vec![0; READ_BYTES],
-            items: Vec::new(),
-            clock: Clock::new(),
-            now_ms: 0,
-            random: Random::new(),
-            stopping: None,
-            shared,
-        })
-    }
-
     /// Works until the edge is told to stop.
     ///
     /// # Errors
@@ -175,19 +65,21 @@ impl Worker {
         self.tell_time();
         loop {
             let pause = if self.has_more() { 0 } else { TICK_MS };
-            match self.poll.poll(&mut events, Some(self.clock.poll_for(pause))) {
+            let pause = self.io.conns.clock.poll_for(pause);
+            match self.poll.poll(&mut events, Some(pause)) {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 result => result?,
             }
             self.tell_time();
             for event in &events {
                 self.on_event(event);
+                self.reap();
             }
             self.accept_rest();
             self.shake_hands();
             self.read_link();
             self.on_time();
-            self.admit_waiting();
+            self.sessions.admit_waiting(&mut self.io);
             self.settle();
             if self.stopped() {
                 self.end_link(halley_link::GoodbyeCode::Stopping, "the edge stops");
@@ -197,24 +89,20 @@ impl Worker {
     }
 
     fn tell_time(&mut self) {
-        let (now_ms, new_second) = self.clock.look();
-        self.now_ms = now_ms;
-        if new_second {
+        if self.io.conns.clock.look() {
             self.acceptor.new_second();
         }
     }
 
     /// Is there something to do that no event will tell of?
     fn has_more(&self) -> bool {
-        let upload = !self.paused.is_empty() && self.link_has_room();
-        let write = !self.ready.is_empty() || !self.dirty.is_empty();
+        let upload = !self.http.paused.is_empty() && self.io.link_has_room();
         self.link_may_be_read()
-            || self.turn.is_taken()
+            || self.io.fan_out.has_turn()
             || self.acceptor.has_more()
             || upload
-            || write
-            || self.link.sync_may_go_on()
-            || self.handshakes_wait()
+            || self.io.conns.has_more()
+            || self.io.link.sync_may_go_on()
     }
 
     fn on_event(&mut self, event: &Event) {
@@ -226,36 +114,30 @@ impl Worker {
                 self.accept(true);
             }
             LINK_LISTENER => self.accept_link(),
-            LINK if event.is_readable() => self.link.became_readable(),
+            LINK if event.is_readable() => self.io.link.became_readable(),
             LINK => {}
             // The round is for what it waited for.
             WAKE => {}
-            // By connection id: an event of one that was dropped in this round must not meet the
-            // one that was accepted into its slot.
-            Token(token) => {
-                let conn = token.wrapping_sub(FIRST_CONNECTION) as u64;
-                if let Some((index, _)) = self.table.find(conn) {
-                    self.on_connection(index, event);
-                }
-            }
+            token => self.on_connection(token, event),
         }
     }
 
-    fn on_connection(&mut self, index: u32, event: &Event) {
+    fn on_connection(&mut self, token: Token, event: &Event) {
+        let Some(index) = self.io.conns.named(token) else { return };
         // Both sides closed is how a connection in phase Closing ends well. Who polls and closes
         // one side has left; another request's answer may still be read.
-        let polls = self.poll_of(index).is_some();
+        let polls = poll_of(&mut self.io.conns, index).is_some();
         if event.is_error() || event.is_read_closed() && (event.is_write_closed() || polls) {
             let reason = if event.is_error() {
-                self.stats.count(Stat::Vanished);
+                self.io.conns.stats.count(Stat::Vanished);
                 CloseReason::Vanished
             } else {
                 CloseReason::Client
             };
-            return self.drop_connection(index, reason);
+            return self.io.conns.doom(index, reason);
         }
         if event.is_writable() {
-            self.on_writable(index);
+            self.io.conns.on_writable(index);
         }
         if event.is_readable() {
             self.on_readable(index);
@@ -264,30 +146,37 @@ impl Worker {
 
     /// Reads what a client sent.
     pub(crate) fn on_readable(&mut self, index: u32) {
-        let Some(slot) = self.table.get(index) else { return };
-        match slot.phase {
+        match self.io.conns.phase(index) {
             Phase::Proxy => self.proxy_readable(index),
-            Phase::Handshake => self.handshake_readable(index),
-            Phase::Http => self.http_readable(index),
-            Phase::Waiting | Phase::Opening | Phase::Live => self.stream_readable(index),
-            Phase::Closing => self.discard(index),
+            Phase::Handshake => self.io.conns.handshake_readable(index),
+            Phase::Http => self.http.http_readable(&mut self.io, &mut self.sessions, index),
+            Phase::Waiting | Phase::Opening | Phase::Live => {
+                self.sessions.stream_readable(&mut self.io, index);
+            }
+            Phase::Closing => self.io.conns.discard(index),
             Phase::Free | Phase::Left => {}
         }
     }
 
-    /// By which the poll names a connection.
-    pub(crate) fn token(&mut self, index: u32) -> Token {
-        Token(self.table.conn(index) as usize + FIRST_CONNECTION)
-    }
-
-    /// Asks the poll for writability as well, or not any more.
-    pub(crate) fn watch(&mut self, index: u32, writable: bool) {
-        let interest =
-            if writable { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
-        let token = self.token(index);
-        let Some(slot) = self.table.get(index) else { return };
-        if let Some(socket) = slot.socket.as_mut() {
-            let _ = self.poll.registry().reregister(socket, token, interest);
+    /// Goes on with handshakes, for a bounded time.
+    fn shake_hands(&mut self) {
+        if !self.io.conns.handshakes_wait() {
+            return;
+        }
+        let started = Instant::now();
+        while let Some((index, since_ms)) = self.io.conns.next_handshake(started) {
+            let mut plain = std::mem::take(&mut self.io.conns.scratch);
+            match self.io.conns.handshake(index, since_ms, &mut plain) {
+                Turned::Nothing => {}
+                Turned::Done(bytes) => {
+                    let bytes = plain.get(..bytes).unwrap_or_default();
+                    self.http.http_bytes(&mut self.io, &mut self.sessions, index, bytes);
+                }
+                Turned::Plain => {
+                    self.http.refuse(&mut self.io, &mut self.sessions, index, &HTTPS_EXPECTED);
+                }
+            }
+            self.io.conns.scratch = plain;
         }
     }
 
@@ -295,47 +184,59 @@ impl Worker {
     /// client sends without end must not keep the others waiting, so what is ready after its turn
     /// is for the next round.
     pub(crate) fn settle(&mut self) {
-        if self.link_has_room() {
-            self.ready.append(&mut self.paused);
+        if self.io.link_has_room() {
+            self.io.conns.ready.append(&mut self.http.paused);
         }
-        self.serve_groups();
-        self.answer_polls();
-        self.flush_dirty();
-        for index in std::mem::take(&mut self.ready) {
+        self.reap();
+        self.sessions.serve_groups(&mut self.io);
+        self.sessions.answer_polls(&mut self.io);
+        self.io.conns.flush_dirty();
+        for index in std::mem::take(&mut self.io.conns.ready) {
             self.resume(index);
         }
-        self.flush_dirty();
-        self.link.announce();
+        self.reap();
+        self.io.conns.flush_dirty();
+        self.reap();
+        self.io.link.announce();
         self.flush_link();
+    }
+
+    /// Ends the connections that are doomed. Ending one dooms no other, but may doom it once more:
+    /// its last bytes may fail.
+    pub(crate) fn reap(&mut self) {
+        while let Some((index, doom)) = self.io.conns.next_doomed() {
+            match doom {
+                Doom::Drop(reason) => self.sessions.end(&mut self.io, index, reason),
+                Doom::Finish(reason) => {
+                    self.sessions.close_after_flush(&mut self.io, index, reason);
+                }
+            }
+        }
     }
 
     /// Gives back what a storm left in the worker's own lists; called now and then.
     pub(crate) fn trim(&mut self) {
-        self.pool.trim();
-        self.compression.rest();
-        self.table.trim();
-        self.admission.trim();
-        self.tokens.trim();
-        self.holds.shrink_to(2 * self.holds.len());
-        self.operations.shrink_to(2 * self.operations.len());
-        for list in [&mut self.dirty, &mut self.ready, &mut self.paused] {
-            list.shrink_to(2 * list.len());
-        }
-        self.link.trim();
-        if let Some(tls) = self.tls.as_mut() {
-            tls.trim(&mut self.table);
-        }
+        self.io.conns.trim();
+        self.io.link.trim();
+        self.sessions.trim();
+        self.http.trim();
     }
 
     /// Goes on with a connection that waited for its turn.
     fn resume(&mut self, index: u32) {
-        let Some(slot) = self.table.get(index) else { return };
-        match slot.phase {
-            Phase::Http => self.resume_http(index),
+        let Some(slot) = self.io.conns.slot(index).filter(|slot| !slot.has(flag::DOOMED)) else {
+            return;
+        };
+        match slot.phase() {
+            Phase::Http => self.http.resume_http(&mut self.io, &mut self.sessions, index),
             Phase::Free | Phase::Proxy | Phase::Handshake | Phase::Left => {}
             Phase::Waiting | Phase::Opening | Phase::Live | Phase::Closing => {
+                let aside = slot.has(flag::ASIDE);
                 if slot.clear(flag::UNREAD) {
                     self.on_readable(index);
+                }
+                if aside {
+                    self.sessions.replayed(&mut self.io, index);
                 }
             }
         }

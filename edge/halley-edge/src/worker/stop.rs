@@ -19,7 +19,7 @@ use crate::conns::table::{Phase, flag};
 use crate::log;
 use crate::stats::Stat;
 use crate::transport::Transport;
-use crate::worker::{RUN, Worker};
+use crate::worker::state::{RUN, Worker};
 
 /// Streams closed in a second at least, so that a drain takes no longer than it needs.
 const CLOSES_PER_S_MIN: u64 = 500;
@@ -60,9 +60,10 @@ impl Worker {
             None => self.stop_accepting(),
         };
         self.stopping = Some(stopping);
+        self.sessions.stopping = true;
         self.close_streams(&mut stopping, drain_ms);
         let done = stopping.emptied_ms.is_some_and(|emptied_ms| {
-            let since_ms = self.clock.heard_ms.saturating_sub(emptied_ms);
+            let since_ms = self.io.conns.clock.heard_ms.saturating_sub(emptied_ms);
             if !stopping.rest_closed && (since_ms >= ANSWERS_MS || self.nobody_waits()) {
                 stopping.rest_closed = true;
                 self.close_rest();
@@ -71,7 +72,7 @@ impl Worker {
         });
         self.stopping = Some(stopping);
         self.settle();
-        self.table.used() == 0 || done
+        self.io.conns.table.used() == 0 || done
     }
 
     fn stop_accepting(&mut self) -> Stopping {
@@ -83,27 +84,27 @@ impl Worker {
         }
         self.acceptor.close(false);
         let mut streams = 0;
-        for index in 0..self.table.slots() {
-            let Some(slot) = self.table.get(index) else { continue };
+        for index in 0..self.io.conns.table.slots() {
+            let Some(slot) = self.io.conns.slot(index) else { continue };
             // Who has just come in may still ask, and is told when to come back.
             let idle = slot.is_idle() && !slot.has(flag::NEWCOMER);
-            match slot.phase {
+            match slot.phase() {
                 Phase::Waiting | Phase::Opening | Phase::Live => streams += 1,
                 Phase::Http if idle && !slot.has(flag::API) => {
-                    self.drop_connection(index, CloseReason::Stopping);
+                    self.io.conns.doom(index, CloseReason::Stopping);
                 }
                 _ => {}
             }
         }
         log!("worker {}: closing {streams} streams", self.index);
-        let since_ms = self.now_ms;
+        let since_ms = self.io.conns.clock.now_ms;
         let (emptied_ms, rest_closed) = (None, false);
         Stopping { since_ms, streams, closed: 0, next: 0, emptied_ms, rest_closed }
     }
 
     /// Closes the streams whose time has come.
     fn close_streams(&mut self, stopping: &mut Stopping, drain_ms: u64) {
-        let elapsed_ms = self.now_ms - stopping.since_ms;
+        let elapsed_ms = self.io.conns.clock.now_ms - stopping.since_ms;
         let even = stopping.streams.saturating_mul(elapsed_ms).checked_div(drain_ms);
         let due = match even {
             Some(even) if elapsed_ms < drain_ms => {
@@ -111,37 +112,39 @@ impl Worker {
             }
             _ => u64::MAX,
         };
-        while stopping.next < self.table.slots() && stopping.closed < due {
+        while stopping.next < self.io.conns.table.slots() && stopping.closed < due {
             if self.close_stream(stopping.next, drain_ms) {
                 stopping.closed += 1;
             }
             stopping.next += 1;
         }
-        if stopping.next >= self.table.slots() && stopping.emptied_ms.is_none() {
-            stopping.emptied_ms = Some(self.now_ms);
+        if stopping.next >= self.io.conns.table.slots() && stopping.emptied_ms.is_none() {
+            stopping.emptied_ms = Some(self.io.conns.clock.now_ms);
         }
     }
 
     /// Says the last words to a stream; false when the slot has none.
     fn close_stream(&mut self, index: u32, drain_ms: u64) -> bool {
-        let Some(slot) = self.table.get(index) else { return false };
+        let Some(slot) = self.io.conns.slot(index).filter(|slot| !slot.has(flag::DOOMED)) else {
+            return false;
+        };
         let (transport, aside) = (slot.transport, slot.has(flag::ASIDE));
-        match slot.phase {
-            Phase::Waiting | Phase::Opening => self.busy(index, drain_ms),
+        match slot.phase() {
+            Phase::Waiting | Phase::Opening => self.sessions.busy(&mut self.io, index, drain_ms),
             Phase::Live if transport == Transport::Poll => {
-                self.answer_poll(index, CloseReason::Stopping, false);
+                self.sessions.answer_poll(&mut self.io, index, CloseReason::Stopping, false);
             }
             Phase::Live => {
                 // 13.4. Not at once, or a client whose connection is refused then asks in a loop.
-                let usual_ms = self.settings.stream_retry_ms;
-                let spread_ms = self.random.up_to(drain_ms.max(usual_ms.into()));
+                let usual_ms = self.io.conns.settings.stream_retry_ms;
+                let spread_ms = self.sessions.random.up_to(drain_ms.max(usual_ms.into()));
                 let retry_ms = u64::from(usual_ms / 2) + spread_ms;
                 // A held session goes on behind what it was replayed last, as its client knows.
-                let cursor = if aside { b"" } else { self.link.cursor() };
+                let cursor = if aside { b"" } else { self.io.link.cursor() };
                 let mut out = Vec::new();
                 transport.last_words(&mut out, cursor, retry_ms);
-                self.push(index, out.into());
-                self.close_gently(index, "stopping", CloseReason::Stopping);
+                self.sessions.push(&mut self.io, index, out.into());
+                self.sessions.close_gently(&mut self.io, index, "stopping", CloseReason::Stopping);
             }
             Phase::Free
             | Phase::Proxy
@@ -156,14 +159,14 @@ impl Worker {
     }
 
     fn nobody_waits(&self) -> bool {
-        self.stats.get(Stat::RequestsInFlight) == 0 && self.table.newcomers() == 0
+        self.io.conns.stats.get(Stat::RequestsInFlight) == 0 && self.io.conns.table.newcomers() == 0
     }
 
     /// What is left are connections for requests.
     fn close_rest(&mut self) {
         self.acceptor.close(true);
-        for index in 0..self.table.slots() {
-            let phase = self.table.get(index).map_or(Phase::Free, |slot| slot.phase);
+        for index in 0..self.io.conns.table.slots() {
+            let phase = self.io.conns.slot(index).map_or(Phase::Free, |slot| slot.phase());
             if matches!(phase, Phase::Proxy | Phase::Handshake | Phase::Http) {
                 self.close_gently(index, "stopping", CloseReason::Stopping);
             }

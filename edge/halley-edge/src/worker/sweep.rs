@@ -1,4 +1,5 @@
-//! Time: deadlines, and the sweep that keeps silent streams open.
+//! The sweep that keeps silent streams open. It knows ticks and slots by their number; what is done
+//! with a slot is `time.rs`'s.
 //!
 //! The sweep walks over the table once in a third of a heartbeat, a few slots a tick, so no timer
 //! belongs to a stream and a million of them are not woken at once. A stream is silent for two
@@ -14,40 +15,8 @@
 //! either: it may lie in the socket, unread. So the walk goes on where it was, and a poll that the
 //! stop interrupted is asked again before anything is called late.
 
-use halley_link::CloseReason;
-use halley_wire::HttpError;
-
-use crate::conns::table::wheel::{Mark, TICK_MS};
-use crate::conns::table::{Phase, flag};
-use crate::sessions::detail::Detail;
-use crate::sessions::stream::StreamError;
-use crate::settings::WALKS;
-use crate::stats::Stat;
-use crate::worker::Worker;
-
-/// Of a heartbeat the part for which a walk may rest.
-const RESTS: u64 = 10;
 /// Of a walk the part that one round may make up for.
 const CATCHES_UP: u64 = 4;
-
-const HEAD_LATE: HttpError = HttpError::new(
-    408,
-    "request_timeout",
-    "The request took longer to arrive than limits.request_ms_max allows.",
-);
-/// Answer to what the brain takes too long for.
-pub const ANSWER_LATE: HttpError = HttpError::new(
-    504,
-    "response_timeout",
-    "The brain took longer to answer than limits.response_ms_max allows.",
-);
-/// Answer to a stream that can't have its session here and now.
-pub const SESSION_LATE: StreamError<'static> = StreamError {
-    status: 503,
-    retry_after_s: 1,
-    code: "brain_away",
-    message: "The brain behind this edge is away for a moment: open the stream again.",
-};
 
 /// The tick up to which the walk goes now, when it went up to `swept` and so many ticks have passed
 /// since it was last asked; it may `rest` for so many behind the present one.
@@ -95,7 +64,7 @@ impl Sweep {
 
     /// How many ticks' shares are due at this tick, where a walk over the table takes so many, and
     /// may `rest` for so many behind the present one.
-    fn due(&mut self, tick: u64, ticks_of_a_sweep: u64, rest: Option<u64>) -> u64 {
+    pub fn due(&mut self, tick: u64, ticks_of_a_sweep: u64, rest: Option<u64>) -> u64 {
         let passed = tick.saturating_sub(std::mem::replace(&mut self.ticked, tick));
         let held_up = held_up(passed, ticks_of_a_sweep);
         self.swept += held_up;
@@ -106,14 +75,24 @@ impl Sweep {
     }
 
     /// The next slot of so many; `None` at the end of a walk: then [`Sweep::begin`].
-    fn slot(&mut self, slots: u32) -> Option<u32> {
+    pub fn slot(&mut self, slots: u32) -> Option<u32> {
         let slot = Some(self.next).filter(|slot| *slot < slots)?;
         self.next += 1;
         Some(slot)
     }
 
+    /// Does this walk send pings?
+    pub fn asks(&self) -> bool {
+        self.asks
+    }
+
+    /// Has the link's cursor moved from the last walk that sent pings to this one?
+    pub fn cursor_moved(&self) -> bool {
+        self.cursor_moved
+    }
+
     /// A walk begins, of which every second asks; the link is at this cursor.
-    fn begin(&mut self, cursor: &[u8]) {
+    pub fn begin(&mut self, cursor: &[u8]) {
         self.next = 0;
         self.asks = !self.asks;
         if self.asks {
@@ -122,161 +101,6 @@ impl Sweep {
             self.asked_cursor.clear();
             self.asked_cursor.extend_from_slice(cursor);
         }
-    }
-}
-
-impl Worker {
-    /// Gives a connection until so many milliseconds from now.
-    pub(crate) fn set_deadline(&mut self, index: u32, ms: u64) {
-        let ms = ms.min(self.session_ms(index));
-        let tick = (self.now_ms + ms).div_ceil(TICK_MS);
-        let Some(slot) = self.table.get(index) else { return };
-        slot.deadline = u32::try_from(tick).unwrap_or(u32::MAX);
-        if slot.look.is_none_or(|mark| self.wheel.tick(mark) > tick) {
-            slot.look = Some(self.wheel.promise(tick, index));
-        }
-    }
-
-    /// Does what is due, by the time up to which everybody has been heard.
-    pub(crate) fn on_time(&mut self) {
-        let tick = self.clock.heard_ms / TICK_MS;
-        while let Some((mark, looks)) = self.wheel.due(tick) {
-            for index in looks {
-                self.look(index, mark, tick as u32);
-            }
-        }
-        let rest = self.settings.stream_heartbeat_ms / RESTS / TICK_MS;
-        let rest = self.shared.turns.any_taken().then_some(rest);
-        for _ in 0..self.sweep.due(tick, self.ticks_of_a_sweep(), rest) {
-            self.walk();
-        }
-        self.link_time();
-    }
-
-    fn look(&mut self, index: u32, mark: Mark, tick: u32) {
-        let Some(slot) = self.table.get(index).filter(|slot| slot.look == Some(mark)) else {
-            return;
-        };
-        slot.look = None;
-        match slot.deadline {
-            0 => {}
-            late if late <= tick => self.late(index),
-            later => slot.look = Some(self.wheel.promise(later.into(), index)),
-        }
-    }
-
-    fn late(&mut self, index: u32) {
-        if self.expired(index) {
-            return;
-        }
-        let Some(slot) = self.table.get(index) else { return };
-        let (phase, blocked) = (slot.phase, slot.has(flag::BLOCKED));
-        let answers = matches!(phase, Phase::Http | Phase::Closing);
-        if blocked && answers && self.exchange(index).is_none_or(|e| !e.in_flight) {
-            return self.answer_is_late(index);
-        }
-        match (phase, self.table.detail(index)) {
-            (Phase::Waiting | Phase::Opening, _) => self.refuse_stream(index, &SESSION_LATE),
-            (Phase::Http, Some(Detail::Http(exchange))) => {
-                if exchange.body_is_next() {
-                    return self.body_is_late(index);
-                }
-                let error = if exchange.brain_is_next() { ANSWER_LATE } else { HEAD_LATE };
-                self.refuse(index, &error);
-            }
-            (Phase::Handshake, _) => self.handshake_late(index),
-            // An idle connection, or one whose client doesn't take its last bytes.
-            (Phase::Http | Phase::Closing, _) => {
-                self.stats.count(Stat::Timeouts);
-                self.drop_connection(index, CloseReason::Client);
-            }
-            (Phase::Proxy, _) => self.bad_header(index),
-            (Phase::Live, Some(Detail::Opening(_))) => self.answer_poll_soon(index),
-            (Phase::Live, _) => {
-                self.operation_may_be_late(index);
-                self.look_at_outbox(index);
-                self.watch_session(index);
-            }
-            (Phase::Free | Phase::Left, _) => {}
-        }
-    }
-
-    /// The client doesn't take an answer.
-    fn answer_is_late(&mut self, index: u32) {
-        self.stats.count(Stat::SlowReaders);
-        self.stats.count(Stat::Timeouts);
-        self.drop_connection(index, CloseReason::Client);
-    }
-
-    fn ticks_of_a_sweep(&self) -> u64 {
-        (self.settings.stream_heartbeat_ms / WALKS / TICK_MS).max(1)
-    }
-
-    /// Looks at one tick's share of the table.
-    fn walk(&mut self) {
-        let slots = self.table.slots();
-        for _ in 0..u64::from(slots).div_ceil(self.ticks_of_a_sweep()) {
-            let index = self.sweep.slot(slots).or_else(|| {
-                self.sweep.begin(self.link.cursor());
-                self.trim();
-                self.sweep.slot(slots)
-            });
-            if let Some(index) = index {
-                self.heartbeat(index);
-            }
-        }
-    }
-
-    fn heartbeat(&mut self, index: u32) {
-        if self.table.get(index).is_none_or(|slot| slot.phase != Phase::Live) {
-            return;
-        }
-        self.watch_session(index);
-        let Some(slot) = self.table.get(index) else { return };
-        let transport = slot.transport;
-        // What waits for the end of the round is as good as written.
-        let active = slot.clear(flag::ACTIVE) || slot.has(flag::DIRTY);
-        let aside = slot.has(flag::ASIDE);
-        if slot.has(flag::BLOCKED) {
-            // Nothing reaches this client now, no question either: `outbox_ms_max` is its time.
-            slot.clear(flag::PINGED);
-            return;
-        }
-        if transport.is_websocket() {
-            // Only an answer shows that a WebSocket's client is there, so it is asked though
-            // events were written.
-            if slot.has(flag::PINGED) && self.is_silent(index) {
-                self.stats.count(Stat::Vanished);
-                self.silent_websocket(index);
-                return;
-            }
-            if !self.sweep.asks {
-                return;
-            }
-            let slot = self.table.get(index).filter(|slot| slot.phase == Phase::Live);
-            let Some(slot) = slot else { return };
-            slot.set(flag::PINGED);
-        } else if active || self.groups.is_under_way(index) {
-            return;
-        }
-        let mut out = Vec::new();
-        // 10.1: all up to here was put into the outbox before. A held session has another cursor.
-        let unmoved = transport.is_websocket() && !self.sweep.cursor_moved;
-        let cursor = if unmoved || aside { b"" } else { self.link.cursor() };
-        transport.heartbeat(&mut out, cursor);
-        if !out.is_empty() {
-            self.stats.count(Stat::Heartbeats);
-            self.push(index, out.into());
-        }
-    }
-
-    /// Is a WebSocket's client that was asked still silent? Its answer may have come while this
-    /// worker was held up, so that nobody has read it.
-    fn is_silent(&mut self, index: u32) -> bool {
-        self.on_readable(index);
-        self.table.get(index).is_some_and(|slot| {
-            slot.phase == Phase::Live && slot.has(flag::PINGED) && !slot.has(flag::UNREAD)
-        })
     }
 }
 

@@ -8,8 +8,8 @@
 //! A connection id is `generation << 24 | index` (link.md 2.4); a slot's generation moves on when
 //! it is freed, so an id names one connection only.
 //!
-//! Beside the slots: `names.rs` keeps users' ids, `slab.rs` lends what few have at a time,
-//! `beside.rs` holds what only some have, `wheel.rs` says whose deadline to look at.
+//! Beside the slots: `names.rs` keeps users' ids, `newcomers.rs` knows who has not asked for
+//! anything yet, `wheel.rs` says whose deadline to look at.
 
 pub mod names;
 pub mod newcomers;
@@ -28,6 +28,7 @@ use crate::conns::table::newcomers::Newcomers;
 use crate::conns::table::wheel::Mark;
 use crate::doors::Doors;
 use crate::doors::address::Address;
+use crate::doors::cells::Key;
 use crate::slab::{NONE, Slab};
 use crate::transport::Transport;
 
@@ -65,6 +66,24 @@ pub enum Phase {
     Left,
 }
 
+impl Phase {
+    /// May a connection go over to that phase?
+    pub fn may_become(self, next: Phase) -> bool {
+        match next {
+            // Nobody waits any more for what it has to say.
+            Phase::Free => true,
+            Phase::Proxy => self == Phase::Http,
+            Phase::Handshake => matches!(self, Phase::Http | Phase::Proxy),
+            // A request is answered, or a poll.
+            Phase::Http => matches!(self, Phase::Proxy | Phase::Handshake | Phase::Live),
+            Phase::Waiting => self == Phase::Http,
+            Phase::Opening => self == Phase::Waiting,
+            Phase::Live => self == Phase::Opening,
+            Phase::Closing | Phase::Left => !matches!(self, Phase::Free | Phase::Left),
+        }
+    }
+}
+
 /// Flags of a slot.
 pub mod flag {
     /// Came in over the API listener.
@@ -81,11 +100,13 @@ pub mod flag {
     pub const ACTIVE: u16 = 32;
     /// A WebSocket ping has no answer yet.
     pub const PINGED: u16 = 64;
-    /// Its events don't go into the outbox: it is held (`outbox/hold.rs`), or a poll
-    /// (`sessions/poll.rs`).
+    /// Its events don't go into the outbox: it is held (`sessions/holds.rs`), or a
+    /// poll (`sessions/poll.rs`).
     pub const ASIDE: u16 = 128;
     /// Has not sent a whole request yet.
     pub const NEWCOMER: u16 = 256;
+    /// It is to end (`conns/mod.rs`).
+    pub const DOOMED: u16 = 512;
 }
 
 /// One connection.
@@ -104,8 +125,7 @@ pub struct Slot {
     user: Name,
     /// The look that the wheel has promised.
     pub look: Option<Mark>,
-    /// Where it is in its life.
-    pub phase: Phase,
+    phase: Phase,
     /// What the stream is; meaningless for HTTP.
     pub transport: Transport,
     /// The session ended before OPENED, for this reason (6.4).
@@ -135,6 +155,16 @@ impl Slot {
             transport: Transport::SseChunked,
             ended: None,
         }
+    }
+
+    /// Where it is in its life.
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// See [`Conns::become_of`](crate::conns::Conns::become_of), which also keeps the gauges.
+    pub(in crate::conns) fn set_phase(&mut self, phase: Phase) {
+        self.phase = phase;
     }
 
     fn generation(&self) -> u32 {
@@ -295,6 +325,12 @@ impl<D: Default> Table<D> {
     pub fn user(&mut self, index: u32) -> &[u8] {
         let name = self.get(index).map_or(Name::NONE, |slot| slot.user);
         self.names.get(name)
+    }
+
+    /// The user's hash, by which its requests are counted.
+    pub fn user_key(&mut self, index: u32) -> Key {
+        let name = self.get(index).map_or(Name::NONE, |slot| slot.user);
+        self.doors.hasher.name(self.names.get(name))
     }
 
     /// Says whose stream a connection is.

@@ -8,3 +8,5 @@ pub mod session;
 #[cfg(test)]
 mod session_tests;
 pub mod shake;
+
+pub use shake::Tls;

@@ -19,8 +19,8 @@ use rustls::unbuffered::{
 use rustls::{Error, HandshakeKind, ServerConfig};
 
 use crate::beside::Beside;
+use crate::conns::READ_BYTES;
 use crate::outbox::{Flush, Flushed, Outbox};
-use crate::worker::READ_BYTES;
 
 /// What is sealed at once: the most that one record may hold (RFC 8446 section 5.1).
 const SEALED_BYTES_MAX: usize = 16_384;
@@ -71,7 +71,7 @@ pub struct Session {
     pub stage: Stage,
     /// What came until the handshake was over.
     handshake_bytes: u16,
-    /// Since when it waits for its hello's answer ([`Worker`](crate::worker::Worker) knows).
+    /// Since when it waits for its hello's answer (`shake.rs` knows).
     pub since_ms: u64,
 }
 

@@ -15,16 +15,9 @@
 
 use std::collections::VecDeque;
 
-use halley_link::{CloseReason, Event, FLAG_LAST, Frame, List, SHARDS_MAX, Value};
+use halley_link::{List, SHARDS_MAX, Value};
 
-use crate::conns::table::{Phase, flag};
-use crate::outbox::pieces::Encoder;
-use crate::outbox::{self, Piece};
-use crate::stats::Stat;
-use crate::worker::Worker;
-
-/// A map of holds that is this large gives memory back when most of them are gone.
-const HOLDS_KEPT: usize = 1_024;
+use crate::outbox::Piece;
 
 /// A live event that waits for the end of a replay.
 struct Held {
@@ -38,9 +31,9 @@ struct Held {
 pub struct Hold {
     cursor: Box<[u8]>,
     events: VecDeque<Held>,
-    bytes: usize,
+    pub bytes: usize,
     /// A REPLAY was read that has not been answered yet.
-    owes: bool,
+    pub owes: bool,
 }
 
 impl Hold {
@@ -88,158 +81,6 @@ impl Hold {
             head.is_none_or(|head| held.seq > *head)
         };
         self.events.into_iter().filter(newer).map(|held| held.piece)
-    }
-}
-
-/// REPLAY without its connection.
-pub struct Replay<'a> {
-    /// LAST or nothing.
-    pub flags: u8,
-    /// Of LAST: the link's from then on.
-    pub cursor: &'a [u8],
-    /// Of LAST: see 10.5.
-    pub heads: List<'a, Value>,
-    /// What the session missed.
-    pub items: List<'a, Event<'a>>,
-}
-
-impl Worker {
-    /// A live event of a session whose events don't go into its outbox at once.
-    pub(crate) fn set_aside(&mut self, index: u32, shard: u8, seq: u64, piece: Piece) {
-        let bytes_max = self.settings.hold_bytes_max;
-        let all = self.stats.get(Stat::HeldBytes);
-        let kept = match self.holds.get_mut(&index) {
-            Some(hold) => {
-                let before = hold.bytes;
-                let kept = hold.keep(shard, seq, piece, bytes_max);
-                self.stats.add(Stat::HeldBytes, (hold.bytes - before) as u64);
-                kept && all <= self.settings.outboxes_bytes_max as u64
-            }
-            None => {
-                self.stats.count(Stat::Delivered);
-                self.gather(index, piece, bytes_max)
-            }
-        };
-        if !kept {
-            self.stats.count(Stat::SlowConsumers);
-            self.drop_connection(index, CloseReason::SlowConsumer);
-        }
-    }
-
-    /// REPLAY: what a session missed, or the end of that.
-    pub(crate) fn replay(&mut self, conn: u64, replay: &Replay<'_>) {
-        let last = replay.flags & FLAG_LAST != 0;
-        if last {
-            self.link.cursor_moved(replay.cursor);
-        }
-        let Some((index, _)) = self.table.find(conn) else { return };
-        if !self.holds.contains_key(&index) {
-            return;
-        }
-        self.overdue(index);
-        // Like a DELIVER, a REPLAY before OPENED counts as OPENED for the welcome (6.2).
-        self.welcome(index, b"");
-        for event in replay.items.iter() {
-            self.replay_event(index, &event);
-        }
-        if last {
-            self.release(index, replay.heads);
-            self.poll_goes_live(index);
-            return;
-        }
-        if let Some(hold) = self.holds.get_mut(&index) {
-            hold.owes = true;
-            self.replayed(index);
-        }
-        self.poll_due_if_it_has_something(index);
-    }
-
-    fn replay_event(&mut self, index: u32, event: &Event<'_>) {
-        let Some(slot) = self.table.get(index) else { return };
-        let transport = slot.transport;
-        // Unmarked: what is paced by the client itself is no slow consumer's loss (http.md 12).
-        let deflater = &mut self.compression.deflater;
-        let piece = Encoder::unmarked(event).piece(transport, deflater);
-        let Some(hold) = self.holds.get_mut(&index) else { return };
-        hold.moved(event.cursor);
-        self.stats.count(Stat::Replayed);
-        self.pass(index, piece);
-    }
-
-    /// To the client: into the answer of a poll, into the outbox of a stream.
-    fn pass(&mut self, index: u32, piece: Piece) {
-        if self.poll_of(index).is_some() {
-            self.gather(index, piece, usize::MAX);
-        } else {
-            self.push(index, piece);
-        }
-    }
-
-    /// LAST: the session is held no longer.
-    fn release(&mut self, index: u32, heads: List<'_, Value>) {
-        let Some(hold) = self.take_hold(index) else { return };
-        let mut delivered = 0;
-        // While the flag is set the outbox takes what was held, though it may pass its bound.
-        for piece in hold.released(heads) {
-            self.pass(index, piece);
-            delivered += 1;
-        }
-        self.stats.add(Stat::Delivered, delivered);
-        let polls = self.poll_of(index).is_some();
-        if let Some(slot) = self.table.get(index).filter(|_| !polls) {
-            slot.clear(flag::ASIDE);
-        }
-    }
-
-    /// Answers REPLAY if one waits for that and the outbox is empty (10.3).
-    pub(crate) fn replayed(&mut self, index: u32) {
-        let conn = self.table.conn(index);
-        let Some(slot) = self.table.get(index) else { return };
-        let waits = slot.outbox != outbox::NONE || slot.phase != Phase::Live;
-        if waits || self.poll_of(index).is_some_and(|poll| poll.has_something()) {
-            return;
-        }
-        if self.holds.get_mut(&index).is_some_and(|hold| std::mem::take(&mut hold.owes)) {
-            self.send(&Frame::Replayed { conn });
-        }
-    }
-
-    /// Does the session wait for the end of a replay?
-    pub(crate) fn is_held(&self, index: u32) -> bool {
-        self.holds.contains_key(&index)
-    }
-
-    /// Holds a session that came with a cursor.
-    pub(crate) fn hold(&mut self, index: u32, cursor: &[u8]) {
-        let Some(slot) = self.table.get(index) else { return };
-        slot.set(flag::ASIDE);
-        if self.holds.insert(index, Hold::new(cursor)).is_none() {
-            self.stats.add(Stat::Held, 1);
-        }
-    }
-
-    /// The session is over, and what was held for it.
-    pub(crate) fn forget_hold(&mut self, index: u32) {
-        let aside = self.table.get(index).is_some_and(|slot| slot.clear(flag::ASIDE));
-        if aside {
-            self.take_hold(index);
-        }
-    }
-
-    fn take_hold(&mut self, index: u32) -> Option<Hold> {
-        let hold = self.holds.remove(&index)?;
-        self.stats.sub(Stat::Held, 1);
-        self.stats.sub(Stat::HeldBytes, hold.bytes as u64);
-        let left = self.holds.len();
-        if self.holds.capacity() > HOLDS_KEPT.max(8 * left) {
-            self.holds.shrink_to(2 * left);
-        }
-        Some(hold)
-    }
-
-    /// The link is gone, and with it the replays that it carried.
-    pub(crate) fn owe_nothing(&mut self) {
-        self.holds.values_mut().for_each(|hold| hold.owes = false);
     }
 }
 

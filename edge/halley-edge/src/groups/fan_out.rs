@@ -1,0 +1,392 @@
+//! A worker's share of the fan-out to groups: the groups, its turn to write to them, and how long
+//! it waits for members that have no room. It knows members by the number of their slot; what is
+//! written to them, and whether they have room, its user says ([`Members`]).
+//!
+//! How fast the brain brings a group's events says nothing about how fast a member takes them: they
+//! come together and wait here together. So no more of them is under way than a third of an outbox;
+//! a member in whose outbox they would be more is late, and passed over until its outbox is empty;
+//! and all members wait while half of `outboxes_bytes_max` is full. For this the worker has
+//! patience, at most twice [`PATIENCE_MS`], and with a member that has used it up none until its
+//! outbox was empty: it gets everything at once, and then http.md 12 says whether it is a slow
+//! consumer. So a client that reads isn't closed because of when its events were written, and one
+//! that doesn't read holds the others up only once.
+
+use std::sync::Arc;
+
+use halley_link::Event;
+use halley_wire::websocket::Deflater;
+
+use crate::groups::turns::{Turn, Turns};
+use crate::groups::{Groups, TooMany};
+use crate::outbox::Piece;
+use crate::outbox::pieces::Pieces;
+use crate::settings::Settings;
+use crate::transport::Transport;
+
+/// Members that are served in a round, and bytes for them: about a millisecond of writes.
+const SLICE: usize = 256;
+const SLICE_BYTES: u64 = 1_048_576;
+/// Members that are served before another worker has its turn.
+const TURN: usize = 16_384;
+/// How long the worker waits for members that have no room; twice that if they have none just after
+/// it looked.
+const PATIENCE_MS: u64 = 200;
+
+/// An event that is kept until all members have it, encoded once for each kind of stream.
+pub struct Kept {
+    /// As of the link's event.
+    pub shard: u8,
+    /// The same.
+    pub seq: u64,
+    at: u64,
+    data_offset: u32,
+    subject_offset: u16,
+    subject_bytes: u16,
+    cursor: Box<[u8]>,
+    json: Box<[u8]>,
+    pieces: Pieces,
+}
+
+impl Kept {
+    fn new(event: &Event<'_>, cursor: &[u8], settings: &Settings) -> Kept {
+        Kept {
+            shard: event.shard,
+            seq: event.seq,
+            at: event.at,
+            data_offset: event.data_offset,
+            subject_offset: event.subject_offset,
+            subject_bytes: event.subject_bytes,
+            cursor: cursor.into(),
+            json: event.json.into(),
+            pieces: Pieces::new(event, settings),
+        }
+    }
+
+    /// What a stream of this kind writes.
+    pub fn piece(&mut self, transport: Transport, deflater: &mut Deflater) -> Piece {
+        let event = Event {
+            shard: self.shard,
+            seq: self.seq,
+            at: self.at,
+            data_offset: self.data_offset,
+            subject_offset: self.subject_offset,
+            subject_bytes: self.subject_bytes,
+            cursor: &self.cursor,
+            json: &self.json,
+        };
+        self.pieces.of(&event, transport, deflater)
+    }
+}
+
+/// What time it is, as the worker sees it.
+#[derive(Clone, Copy)]
+pub struct Now {
+    /// The round's.
+    pub now_ms: u64,
+    /// Up to when everybody was heard.
+    pub heard_ms: u64,
+}
+
+/// What outboxes may hold.
+#[derive(Clone, Copy)]
+pub struct Bounds {
+    one: usize,
+    all: u64,
+}
+
+impl Bounds {
+    /// What the settings say of it.
+    pub fn of(settings: &Settings) -> Bounds {
+        Bounds { one: settings.outbox_bytes_max, all: settings.outboxes_bytes_max as u64 }
+    }
+
+    /// What groups' events may fill of an outbox: as much is under way at most, and as much again
+    /// is left for what else is written.
+    fn share(self) -> usize {
+        (self.one / 3).min((self.all / 16) as usize)
+    }
+}
+
+/// Whom a slice is for: the sessions of the members, which say what they can take.
+pub trait Members {
+    /// Bytes that wait in all outboxes together.
+    fn outbox_bytes(&self) -> u64;
+    /// Has a member room for so many bytes, where that and what waits for it may be `most`?
+    fn has_room(&mut self, index: u32, bytes: usize, most: usize) -> bool;
+    /// A member gets an event.
+    fn give(&mut self, index: u32, event: &mut Kept);
+    /// Nobody waits for this member any more, until its outbox was empty.
+    fn hurry(&mut self, index: u32);
+}
+
+/// See the module. `late_ms` and `crowded_ms` say since when there is patience; 0 while none is
+/// needed.
+pub struct FanOut {
+    groups: Groups<Kept>,
+    turn: Turn,
+    /// Members that were served in this turn.
+    served: usize,
+    late_ms: u64,
+    crowded_ms: u64,
+}
+
+impl FanOut {
+    /// That of a worker, without groups.
+    pub fn new(turns: Arc<Turns>, worker: u16) -> FanOut {
+        let turn = Turn::new(turns, worker);
+        FanOut { groups: Groups::default(), turn, served: 0, late_ms: 0, crowded_ms: 0 }
+    }
+
+    /// Makes a session a member; true if it wasn't.
+    ///
+    /// # Errors
+    /// As [`Groups::join`].
+    pub fn join(&mut self, group: u32, index: u32) -> Result<bool, TooMany> {
+        self.groups.join(group, index)
+    }
+
+    /// A session is no member any more; false if it wasn't.
+    pub fn leave(&mut self, group: u32, index: u32) -> bool {
+        self.groups.leave(group, index)
+    }
+
+    /// Forgets a group; gives how many members it had.
+    pub fn end(&mut self, group: u32) -> usize {
+        self.groups.end(group)
+    }
+
+    /// Forgets all groups. What is under way stays so.
+    pub fn end_all(&mut self) {
+        self.groups.end_all();
+    }
+
+    /// Groups.
+    pub fn len(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// A session ends: see [`Groups::strike`].
+    pub fn strike(&mut self, index: u32) -> usize {
+        self.groups.strike(index)
+    }
+
+    /// An event, with the cursor that it has now, begins its way to who is a member now.
+    pub fn begin(&mut self, group: u32, event: &Event<'_>, cursor: &[u8], settings: &Settings) {
+        let bytes = event.json.len() + cursor.len();
+        self.groups.begin(group, bytes, || Kept::new(event, cursor, settings));
+    }
+
+    /// Events under way.
+    pub fn under_way(&self) -> usize {
+        self.groups.under_way()
+    }
+
+    /// Is any of them on its way to this session?
+    pub fn is_under_way(&self, index: u32) -> bool {
+        self.groups.is_under_way(index)
+    }
+
+    /// A session has room again, or has got what was under way to it.
+    pub fn has_room(&mut self, index: u32) {
+        self.groups.has_room(index);
+    }
+
+    /// Is anybody late?
+    pub fn any_late(&self) -> bool {
+        self.groups.any_late()
+    }
+
+    /// Must the link wait for members to be served?
+    pub fn is_full(&self, settings: &Settings) -> bool {
+        self.groups.full(Bounds::of(settings).share())
+    }
+
+    /// Has the worker a turn?
+    pub fn has_turn(&self) -> bool {
+        self.turn.is_taken()
+    }
+
+    /// Serves a slice of those for whom something is under way.
+    pub fn serve(&mut self, bounds: Bounds, now: Now, members: &mut impl Members) {
+        if self.groups.under_way() > 0 {
+            self.lose_patience(now, members);
+        }
+        if self.groups.next().is_none() {
+            self.turn.give_back();
+            self.served = 0;
+        } else if self.turn.take() {
+            self.slice(bounds, now, members);
+        }
+    }
+
+    fn slice(&mut self, bounds: Bounds, now: Now, members: &mut impl Members) {
+        let before = members.outbox_bytes();
+        let share = bounds.share();
+        let mut served = 0;
+        while served < SLICE
+            && members.outbox_bytes() < before + SLICE_BYTES
+            && !self.crowded(bounds, now, members)
+        {
+            let Some(index) = self.groups.next() else { break };
+            if members.has_room(index, self.groups.bytes(), share) {
+                self.give_all(index, members);
+            } else {
+                self.groups.is_late(index);
+            }
+            served += 1;
+        }
+        self.served += served;
+        let goes_on = !self.crowded(bounds, now, members) && self.groups.next().is_some();
+        if !goes_on || self.served >= TURN && self.turn.others_wait() {
+            self.turn.give_back();
+            self.served = 0;
+        }
+        if goes_on {
+            self.turn.take();
+        }
+    }
+
+    /// Gives a session what is under way for it, which is to come before anything else.
+    pub fn give_all(&mut self, index: u32, members: &mut impl Members) {
+        let mut from = 0;
+        while let Some(event) = self.groups.take(index, &mut from) {
+            members.give(index, event);
+        }
+        self.groups.has_room(index);
+    }
+
+    /// Does too much wait in all outboxes together for more of groups' events?
+    fn crowded(&mut self, bounds: Bounds, now: Now, members: &impl Members) -> bool {
+        if members.outbox_bytes() <= bounds.all / 2 {
+            self.crowded_ms = 0;
+            return false;
+        }
+        if self.crowded_ms == 0 {
+            self.crowded_ms = now.now_ms.max(1);
+        }
+        now.heard_ms < self.crowded_ms + PATIENCE_MS
+    }
+
+    /// Who has been late for long enough gets what is under way, and is asked no more.
+    fn lose_patience(&mut self, now: Now, members: &mut impl Members) {
+        if !self.groups.any_late() {
+            self.late_ms = 0;
+        } else if self.late_ms == 0 {
+            self.late_ms = now.now_ms.max(1);
+        } else if now.heard_ms >= self.late_ms + PATIENCE_MS {
+            self.late_ms = now.now_ms;
+            for index in self.groups.impatient() {
+                members.hurry(index);
+                self.give_all(index, members);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    /// Members whose outboxes hold so many bytes; what they get is noted.
+    #[derive(Default)]
+    struct Fake {
+        all: u64,
+        full: Vec<u32>,
+        got: Vec<(u32, u64)>,
+        hurried: Vec<u32>,
+    }
+
+    impl Members for Fake {
+        fn outbox_bytes(&self) -> u64 {
+            self.all
+        }
+
+        fn has_room(&mut self, index: u32, _: usize, _: usize) -> bool {
+            !self.full.contains(&index)
+        }
+
+        fn give(&mut self, index: u32, event: &mut Kept) {
+            self.got.push((index, event.seq));
+        }
+
+        fn hurry(&mut self, index: u32) {
+            self.hurried.push(index);
+        }
+    }
+
+    fn at(ms: u64) -> Now {
+        Now { now_ms: ms, heard_ms: ms }
+    }
+
+    fn event(seq: u64) -> Event<'static> {
+        let (shard, at, data_offset, subject_offset, subject_bytes) = (1, 0, 0, 0, 0);
+        Event {
+            shard,
+            seq,
+            at,
+            data_offset,
+            subject_offset,
+            subject_bytes,
+            cursor: b"",
+            json: b"{}",
+        }
+    }
+
+    fn fan_out(members: &[u32]) -> (FanOut, Settings) {
+        let (turns, _polls) = Turns::new(1).unwrap();
+        let mut fan_out = FanOut::new(Arc::new(turns), 0);
+        members.iter().for_each(|index| assert_eq!(fan_out.join(1, *index), Ok(true)));
+        (fan_out, Settings::default())
+    }
+
+    /// A slice is bounded, and the turn is kept while there is more.
+    #[test]
+    fn members_are_served_in_slices() {
+        let all: Vec<u32> = (0..SLICE as u32 + 3).collect();
+        let (mut fan_out, settings) = fan_out(&all);
+        let mut fake = Fake::default();
+        fan_out.begin(1, &event(7), b"", &settings);
+        fan_out.serve(Bounds::of(&settings), at(1), &mut fake);
+        assert_eq!((fake.got.len(), fan_out.has_turn()), (SLICE, true));
+        fan_out.serve(Bounds::of(&settings), at(1), &mut fake);
+        assert_eq!(fake.got, all.iter().map(|index| (*index, 7)).collect::<Vec<_>>());
+        assert!(!fan_out.has_turn());
+        fan_out.serve(Bounds::of(&settings), at(1), &mut fake);
+        assert_eq!(fan_out.under_way(), 0);
+    }
+
+    /// Who has no room is passed over until the patience with it is over, and then gets all.
+    #[test]
+    fn patience_has_an_end() {
+        let (mut fan_out, settings) = fan_out(&[3, 4]);
+        let mut fake = Fake { full: vec![3], ..Fake::default() };
+        for seq in [7, 8] {
+            fan_out.begin(1, &event(seq), b"", &settings);
+        }
+        fan_out.serve(Bounds::of(&settings), at(1_000), &mut fake);
+        assert_eq!((&*fake.got, fan_out.any_late()), (&[(4, 7), (4, 8)][..], true));
+        for ms in [1_001, 1_000 + PATIENCE_MS, 1_001 + PATIENCE_MS, 1_000 + 2 * PATIENCE_MS] {
+            fan_out.serve(Bounds::of(&settings), at(ms), &mut fake);
+            assert!(fake.hurried.is_empty(), "at {ms}");
+        }
+        fan_out.serve(Bounds::of(&settings), at(1_001 + 2 * PATIENCE_MS), &mut fake);
+        assert_eq!((&*fake.hurried, &fake.got[2..]), (&[3][..], &[(3, 7), (3, 8)][..]));
+        assert!(!fan_out.any_late());
+    }
+
+    /// While half of what all outboxes may hold is full, nobody is served, for a while.
+    #[test]
+    fn a_crowd_waits() {
+        let (mut fan_out, settings) = fan_out(&[3]);
+        let all = settings.outboxes_bytes_max as u64 / 2 + 1;
+        let mut fake = Fake { all, ..Fake::default() };
+        fan_out.begin(1, &event(7), b"", &settings);
+        for ms in [1_000, 1_000 + PATIENCE_MS - 1] {
+            fan_out.serve(Bounds::of(&settings), at(ms), &mut fake);
+            assert!(fake.got.is_empty() && !fan_out.has_turn());
+        }
+        fan_out.serve(Bounds::of(&settings), at(1_000 + PATIENCE_MS), &mut fake);
+        assert_eq!(fake.got, [(3, 7)]);
+    }
+}

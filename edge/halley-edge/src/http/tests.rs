@@ -1,0 +1,126 @@
+//! Requests without a worker.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::os::unix::net::UnixStream;
+
+use halley_link::{CloseReason, FLAG_END, List};
+
+use crate::conns::table::Phase;
+use crate::conns::tests::{enter, read};
+use crate::http::state::Http;
+use crate::sessions::answer::Answer;
+use crate::sessions::state::{Io, Sessions};
+use crate::sessions::tests::{Brain, io, settle};
+use crate::stats::Stat;
+
+struct Edge {
+    io: Io,
+    brain: Brain,
+    sessions: Sessions,
+    http: Http,
+}
+
+impl Edge {
+    fn new() -> Edge {
+        let (io, brain) = io();
+        Edge { io, brain, sessions: Sessions::new(), http: Http::default() }
+    }
+
+    fn hears(&mut self, index: u32, text: &str) {
+        self.http.http_bytes(&mut self.io, &mut self.sessions, index, text.as_bytes());
+    }
+
+    fn reads(&mut self, client: &mut UnixStream) -> (String, bool) {
+        settle(&mut self.io, &mut self.sessions);
+        read(client)
+    }
+
+    fn answers(&mut self, index: u32, body: &[u8]) {
+        let (conn, headers) = (self.io.conns.table.conn(index), List::from_items(0, &[]));
+        let body_bytes = body.len() as u64;
+        let answer = Answer { status: 200, flags: FLAG_END, body_bytes, headers, body };
+        self.http.response(&mut self.io, &mut self.sessions, conn, answer);
+    }
+
+    fn in_flight(&self) -> u64 {
+        self.io.conns.stats.get(Stat::RequestsInFlight)
+    }
+}
+
+const POST: &str = "POST /v1/me/events?user=ann HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}";
+
+/// 8.1: a request goes to the brain, its answer to the client, and then comes the next.
+#[test]
+fn requests_are_passed_on_one_by_one() {
+    let mut edge = Edge::new();
+    let (index, mut client) = enter(&mut edge.io.conns);
+    edge.hears(index, &format!("{POST}{POST}"));
+    assert_eq!((edge.brain.told(&mut edge.io), edge.in_flight()), (vec!["Request".into()], 1));
+    edge.answers(index, b"one");
+    assert_eq!(edge.in_flight(), 0);
+    assert!(edge.reads(&mut client).0.ends_with("\r\n\r\none"));
+    assert_eq!(edge.io.conns.ready, [index], "what was sent ahead is gone on with");
+    edge.http.resume_http(&mut edge.io, &mut edge.sessions, index);
+    assert_eq!((edge.brain.told(&mut edge.io), edge.in_flight()), (vec!["Request".into()], 1));
+}
+
+/// 8.6: the brain hears that nobody waits for its answer, which then meets nobody.
+#[test]
+fn a_client_that_leaves_is_told_of() {
+    let mut edge = Edge::new();
+    let (index, mut client) = enter(&mut edge.io.conns);
+    edge.hears(index, POST);
+    edge.brain.told(&mut edge.io);
+    edge.io.conns.doom(index, CloseReason::Client);
+    edge.answers(index, b"late");
+    assert_eq!(edge.reads(&mut client), (String::new(), true));
+    assert_eq!((edge.brain.told(&mut edge.io), edge.in_flight()), (vec!["RequestGone".into()], 0));
+    assert_eq!(edge.io.conns.table.used(), 0);
+}
+
+/// 8.7: without a brain a request is answered here, and the connection stays.
+#[test]
+fn without_a_brain_requests_are_answered_here() {
+    let mut edge = Edge::new();
+    edge.io.link.lost();
+    let (index, mut client) = enter(&mut edge.io.conns);
+    edge.hears(index, "GET /v1/me/follows?user=ann HTTP/1.1\r\nHost: h\r\n\r\n");
+    let (text, ended) = edge.reads(&mut client);
+    assert!(text.starts_with("HTTP/1.1 503 ") && text.contains("brain_away"), "{text}");
+    assert!(!ended && edge.io.conns.is_in(index, Phase::Http));
+    edge.hears(index, "nonsense\r\n\r\n");
+    let (text, ended) = edge.reads(&mut client);
+    assert!(text.starts_with("HTTP/1.1 400 ") && ended, "{text}");
+    assert_eq!(edge.io.conns.phase(index), Phase::Closing);
+}
+
+/// http.md 6: a preflight is told the methods of the path.
+#[test]
+fn preflights_name_the_methods_of_the_path() {
+    for (path, has_post) in [("/v1/stream", false), ("/v1/me/events", true)] {
+        let mut edge = Edge::new();
+        let (index, mut client) = enter(&mut edge.io.conns);
+        let lines = "Host: h\r\nOrigin: http://a\r\nAccess-Control-Request-Method: POST\r\n";
+        edge.hears(index, &format!("OPTIONS {path} HTTP/1.1\r\n{lines}\r\n"));
+        let (text, _) = edge.reads(&mut client);
+        assert!(text.starts_with("HTTP/1.1 204 "), "{text}");
+        assert_eq!(text.contains("POST"), has_post, "{text}");
+    }
+}
+
+/// A stream's request becomes a session, and HEAD is only answered.
+#[test]
+fn a_stream_waits_for_its_session() {
+    let mut edge = Edge::new();
+    let (index, mut client) = enter(&mut edge.io.conns);
+    edge.io.conns.clock.now_ms = 10_000;
+    edge.hears(index, "HEAD /v1/stream?user=ann HTTP/1.1\r\nHost: h\r\n\r\n");
+    let (text, _) = edge.reads(&mut client);
+    assert!(text.starts_with("HTTP/1.1 200 ") && edge.io.conns.is_in(index, Phase::Http), "{text}");
+    edge.hears(index, "GET /v1/stream?user=ann HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert_eq!(edge.reads(&mut client), (String::new(), false), "before OPENED");
+    assert_eq!(
+        (edge.io.conns.phase(index), edge.brain.told(&mut edge.io)),
+        (Phase::Opening, vec!["Open".into()])
+    );
+}

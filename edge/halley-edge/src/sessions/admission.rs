@@ -1,0 +1,89 @@
+//! Admission (`protocol/http.md` 13.1, 13.2): how many streams and polls a second become sessions.
+//!
+//! After a fault everyone comes back at once. A stream that is admitted costs the brain a look-up
+//! and perhaps a replay, so the worker lets them through at a pace, in their order, and tells those
+//! who would wait too long when to come again. Sessions that are there already have no part in
+//! this, nor has the sync with a new brain.
+//!
+//! Bound: `admission_per_s_max * admission_wait_ms_max` streams wait, each in phase Waiting; the
+//! queue holds their ids, and at most as many of streams that have left.
+
+use crate::conns::table::wheel::TICK_MS;
+use std::collections::VecDeque;
+
+/// What may pass at once after a quiet time: as much as comes together between two looks of an idle
+/// worker.
+const BURST_MS: u64 = TICK_MS;
+/// A token, in the unit in which they are counted.
+const TOKEN: u64 = 1_000;
+
+/// The worker's gate: a token bucket, and who waits for a token.
+#[derive(Default)]
+pub struct Admission {
+    tokens: u64,
+    filled_ms: u64,
+    /// Connection ids; one whose stream has left is skipped.
+    pub waiting: VecDeque<u64>,
+}
+
+impl Admission {
+    /// Gives back what a storm left.
+    pub fn trim(&mut self) {
+        self.waiting.shrink_to(2 * self.waiting.len());
+    }
+
+    /// Forgets those of whom it isn't said that they wait.
+    pub fn keep(&mut self, mut waits: impl FnMut(u64) -> bool) {
+        self.waiting.retain(|conn| waits(*conn));
+    }
+
+    /// Takes a token, if there is one by now.
+    pub fn take(&mut self, now_ms: u64, per_s: u32) -> bool {
+        let per_s = u64::from(per_s);
+        // A rate of n a second is n thousandths of a token in a millisecond.
+        let added = now_ms.saturating_sub(self.filled_ms).saturating_mul(per_s);
+        self.filled_ms = now_ms;
+        self.tokens = self.tokens.saturating_add(added).min(TOKEN + per_s * BURST_MS);
+        let some = self.tokens >= TOKEN;
+        if some {
+            self.tokens -= TOKEN;
+        }
+        some
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(admission: &mut Admission, now_ms: u64, per_s: u32) -> u64 {
+        (0..1_000_000).take_while(|_| admission.take(now_ms, per_s)).count() as u64
+    }
+
+    /// http.md 13.1: "A worker admits at most `admission_per_s_max` streams and polls in a second."
+    #[test]
+    fn the_rate_is_kept_however_often_it_is_asked() {
+        for per_s in [1, 3, 100, 10_000] {
+            for step_ms in [1, 7, 64, 500, 5_000] {
+                let mut admission = Admission::default();
+                let spans =
+                    (1..=60_000 / step_ms).map(|n| taken(&mut admission, n * step_ms, per_s));
+                let all: u64 = spans.sum();
+                let most = 60 * u64::from(per_s) + u64::from(per_s) * BURST_MS / TOKEN + 1;
+                assert!(all <= most, "{all} at {per_s}/s every {step_ms} ms");
+                if step_ms <= BURST_MS {
+                    assert!(all * 100 >= 60 * u64::from(per_s) * 98, "{all} at {per_s}/s");
+                }
+            }
+        }
+    }
+
+    /// After any rest no more than a burst passes at once.
+    #[test]
+    fn a_rest_is_not_saved_up() {
+        let mut admission = Admission::default();
+        assert_eq!(taken(&mut admission, 3_600_000, 1_000), 65);
+        assert_eq!(taken(&mut admission, 3_600_001, 1_000), 1);
+        assert_eq!(taken(&mut Admission::default(), 3_600_000, 2), 1);
+    }
+}

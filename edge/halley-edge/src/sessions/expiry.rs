@@ -1,0 +1,110 @@
+//! When sessions end by their tokens, and which keys count (`protocol/http.md` 14); what is kept of
+//! tokens is `tokens.rs`'s.
+
+use halley_link::CloseReason;
+
+use crate::conns::table::{Phase, flag};
+use crate::sessions::detail::Conns;
+use crate::sessions::errors::StreamError;
+use crate::sessions::state::{Io, Sessions};
+use crate::sessions::tokens::{Tokens, Until};
+use crate::sessions::who::{Asker, FOREVER, TOKEN_EXPIRED, TOKEN_MISSING};
+use crate::settings::AuthMode;
+use crate::stats::Stat;
+use crate::transport::Transport;
+
+impl Sessions {
+    /// What a brain says of tokens may be another thing than what the last one said (12.5). The
+    /// link that it said it on knows no session yet.
+    pub fn auth_changed(&mut self, io: &mut Io, last: AuthMode) {
+        match (last, io.conns.settings.auth_mode) {
+            (AuthMode::None, AuthMode::Jwt) => {
+                // This brain is not told of their end by the numbers of the last one.
+                self.forget_numbers(io);
+                self.close_tokenless(io);
+            }
+            (_, AuthMode::None) => self.tokens = Tokens::default(),
+            (AuthMode::Jwt, AuthMode::Jwt) => {}
+        }
+    }
+
+    fn close_tokenless(&mut self, io: &mut Io) {
+        for index in 0..io.conns.table.slots() {
+            let Some(slot) = io.conns.slot(index) else { continue };
+            match slot.phase() {
+                Phase::Waiting | Phase::Opening => {
+                    self.refuse_stream(io, index, &StreamError::of(&TOKEN_MISSING));
+                }
+                Phase::Live => {
+                    self.close_gently(io, index, TOKEN_MISSING.code, CloseReason::CloseSessions);
+                }
+                // Requests have been answered when their link ended (8.7).
+                _ => {}
+            }
+        }
+    }
+
+    /// Whose session this is going to be.
+    pub fn take_token(&mut self, index: u32, transport: Transport, asker: &Asker<'_>) {
+        self.tokens.untils.set(index, Until(asker.until_s));
+        if transport.is_websocket() && asker.until_s != FOREVER {
+            self.tokens.set_rights(index, &asker.rights);
+        }
+    }
+
+    /// How many milliseconds are left to a session, by its token.
+    fn token_ms(&self, conns: &Conns, index: u32) -> Option<u64> {
+        let Until(until_s) = self.tokens.untils.get(index);
+        let until_ms = u64::from(until_s) * 1_000;
+        (until_s != FOREVER).then(|| until_ms.saturating_sub(conns.clock.unix_ms()))
+    }
+
+    /// How long a session may be left alone at most: until its token expires, or the brain is late
+    /// with an operation.
+    pub fn session_ms(&self, conns: &Conns, index: u32) -> u64 {
+        let token_ms = self.token_ms(conns, index).unwrap_or(u64::MAX);
+        let operation = self.operations.get(&index).and_then(|operations| operations.until_ms());
+        operation
+            .map_or(token_ms, |until_ms| token_ms.min(until_ms.saturating_sub(conns.clock.now_ms)))
+    }
+
+    /// Sees to it that somebody looks at a session when that is over, if it is soon.
+    pub fn watch_session(&self, conns: &mut Conns, index: u32) {
+        let ms = self.session_ms(conns, index);
+        if ms > conns.settings.stream_heartbeat_ms {
+            return;
+        }
+        conns.lower_deadline(index, ms);
+    }
+
+    /// Gives a session until so many milliseconds from now, or until it is over.
+    pub fn set_deadline(&self, conns: &mut Conns, index: u32, ms: u64) {
+        conns.set_deadline(index, ms.min(self.session_ms(conns, index)));
+    }
+
+    /// Ends a session whose token has expired; false if it hasn't.
+    pub fn expired(&mut self, io: &mut Io, index: u32) -> bool {
+        if self.token_ms(&io.conns, index) != Some(0) {
+            return false;
+        }
+        let Some(slot) = io.conns.slot(index) else { return false };
+        let (phase, transport, aside) = (slot.phase(), slot.transport, slot.has(flag::ASIDE));
+        match phase {
+            Phase::Waiting | Phase::Opening => {
+                self.refuse_stream(io, index, &StreamError::of(&TOKEN_EXPIRED));
+            }
+            Phase::Live if transport == Transport::Poll => return self.poll_expired(io, index),
+            Phase::Live => {
+                // A held session goes on behind what it was replayed last, as its client knows.
+                let cursor = if aside { b"" } else { io.link.cursor() };
+                let mut out = Vec::new();
+                transport.token_expired(&mut out, cursor);
+                self.push(io, index, out.into());
+                self.close_after_flush(io, index, CloseReason::Expired);
+            }
+            _ => return false,
+        }
+        io.conns.stats.count(Stat::Expired);
+        true
+    }
+}

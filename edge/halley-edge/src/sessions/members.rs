@@ -1,0 +1,169 @@
+//! Sessions as members of groups (`protocol/link.md` 11): they come and go, and whatever is written
+//! to one, what is under way for it goes first ([`Sessions::push`]).
+
+use halley_link::{Event, List};
+
+use crate::conns::table::{Phase, flag};
+use crate::groups::fan_out::{Bounds, Kept, Members, Now};
+use crate::link::goodbye::LinkEnd;
+use crate::outbox::Piece;
+use crate::sessions::detail::Conns;
+use crate::sessions::state::{Io, Sessions};
+use crate::stats::Stat;
+
+/// Sessions and their connections, as those who get a group's events.
+struct Given<'w> {
+    sessions: &'w mut Sessions,
+    conns: &'w mut Conns,
+}
+
+impl Members for Given<'_> {
+    fn outbox_bytes(&self) -> u64 {
+        self.conns.stats.get(Stat::OutboxBytes)
+    }
+
+    /// One whose outbox is empty has room.
+    fn has_room(&mut self, index: u32, bytes: usize, most: usize) -> bool {
+        let Some(slot) = self.conns.slot(index) else { return true };
+        if slot.phase() != Phase::Live || slot.has(flag::ASIDE) {
+            return true;
+        }
+        let number = slot.outbox;
+        let outbox = self.conns.lent(number);
+        outbox.is_none_or(|outbox| outbox.is_hurried() || outbox.bytes() + bytes <= most)
+    }
+
+    fn give(&mut self, index: u32, event: &mut Kept) {
+        let Some(slot) = self.conns.slot(index).filter(|slot| !slot.has(flag::DOOMED)) else {
+            return;
+        };
+        let (transport, aside) = (slot.transport, slot.has(flag::ASIDE));
+        let phase = slot.phase();
+        let piece = event.piece(transport, &mut self.sessions.compression.deflater);
+        match phase {
+            Phase::Opening if !aside => self.sessions.welcome(self.conns, index, b""),
+            Phase::Opening | Phase::Live => {}
+            _ => return,
+        }
+        self.conns.stats.count(Stat::GroupDelivered);
+        if aside {
+            self.sessions.set_aside(self.conns, index, event.shard, event.seq, piece);
+        } else {
+            self.conns.stats.count(Stat::Delivered);
+            self.conns.push(index, piece);
+        }
+    }
+
+    fn hurry(&mut self, index: u32) {
+        if let Some(outbox) = self.conns.outbox(index) {
+            outbox.hurry();
+        }
+    }
+}
+
+impl Sessions {
+    /// Puts a piece into a session's outbox, behind what is under way for it.
+    pub fn push(&mut self, io: &mut Io, index: u32, piece: Piece) {
+        self.overdue(io, index);
+        io.conns.push(index, piece);
+    }
+
+    /// Gives a session what is under way for it, which is to come before anything else.
+    pub fn overdue(&mut self, io: &mut Io, index: u32) {
+        if io.fan_out.under_way() > 0 {
+            let mut given = Given { sessions: self, conns: &mut io.conns };
+            io.fan_out.give_all(index, &mut given);
+        }
+    }
+
+    /// The same, by the connection's id.
+    pub fn overdue_to(&mut self, io: &mut Io, conn: u64) {
+        if let Some((index, _)) = io.conns.find(conn) {
+            self.overdue(io, index);
+        }
+    }
+
+    /// GROUP_JOIN.
+    ///
+    /// # Errors
+    /// 11.2, when there are too many groups.
+    pub fn group_join(
+        &mut self,
+        io: &mut Io,
+        group: u32,
+        conns: List<'_, u64>,
+    ) -> Result<(), LinkEnd> {
+        for conn in conns.iter() {
+            let Some((index, slot)) = io.conns.find(conn) else { continue };
+            if !matches!(slot.phase(), Phase::Opening | Phase::Live) {
+                continue;
+            }
+            match io.fan_out.join(group, index) {
+                Ok(added) => io.conns.stats.add(Stat::GroupMembers, added.into()),
+                Err(_) => return Err(LinkEnd::broken("11.2", "too many groups")),
+            }
+        }
+        io.conns.stats.set(Stat::Groups, io.fan_out.len() as u64);
+        Ok(())
+    }
+
+    /// GROUP_LEAVE.
+    pub fn group_leave(&mut self, io: &mut Io, group: u32, conns: List<'_, u64>) {
+        for conn in conns.iter() {
+            let Some((index, _)) = io.conns.find(conn) else { continue };
+            if io.fan_out.leave(group, index) {
+                io.conns.stats.sub(Stat::GroupMembers, 1);
+            }
+        }
+    }
+
+    /// GROUP_END.
+    pub fn group_end(&mut self, io: &mut Io, group: u32) {
+        let members = io.fan_out.end(group);
+        io.conns.stats.sub(Stat::GroupMembers, members as u64);
+        io.conns.stats.set(Stat::Groups, io.fan_out.len() as u64);
+    }
+
+    /// A handshake (11.3).
+    pub fn end_groups(&mut self, io: &mut Io) {
+        io.fan_out.end_all();
+        io.conns.stats.set(Stat::GroupMembers, 0);
+        io.conns.stats.set(Stat::Groups, 0);
+    }
+
+    /// A session ends: see [`FanOut::strike`](crate::groups::fan_out::FanOut::strike).
+    pub fn strike(&mut self, io: &mut Io, index: u32) {
+        let of = io.fan_out.strike(index);
+        io.conns.stats.sub(Stat::GroupMembers, of as u64);
+    }
+
+    /// GROUP_DELIVER: the event is on its way to who is a member now.
+    ///
+    /// # Errors
+    /// As of a DELIVER.
+    pub fn group_deliver(
+        &mut self,
+        io: &mut Io,
+        group: u32,
+        event: &Event<'_>,
+    ) -> Result<(), LinkEnd> {
+        io.link.cursor_passes(event)?;
+        io.conns.stats.count(Stat::GroupEvents);
+        io.fan_out.begin(group, event, io.link.cursor(), &io.conns.settings);
+        Ok(())
+    }
+
+    /// Serves a slice of those for whom something is under way.
+    pub fn serve_groups(&mut self, io: &mut Io) {
+        while let Some(index) = io.conns.next_emptied() {
+            io.fan_out.has_room(index);
+        }
+        let bounds = Bounds::of(&io.conns.settings);
+        let clock = &io.conns.clock;
+        let now = Now { now_ms: clock.now_ms, heard_ms: clock.heard_ms };
+        let mut given = Given { sessions: self, conns: &mut io.conns };
+        io.fan_out.serve(bounds, now, &mut given);
+        io.conns.tell_emptied(io.fan_out.any_late());
+        io.conns.stats.set(Stat::UnderWay, io.fan_out.under_way() as u64);
+    }
+}

@@ -1,0 +1,48 @@
+//! What one WebSocket has asked of the brain, and what waits for its turn.
+
+use std::collections::VecDeque;
+
+use crate::sessions::operation::Ask;
+
+/// What the client waits for.
+pub struct Asked {
+    pub reference: Option<Box<str>>,
+    pub until_ms: u64,
+}
+
+/// An operation that waits for its turn.
+pub struct Waiting {
+    pub reference: Option<Box<str>>,
+    pub ask: Ask,
+}
+
+impl Waiting {
+    /// What it takes of the bound.
+    pub fn bytes(&self) -> usize {
+        self.ask.target.len() + self.ask.body.len()
+    }
+}
+
+/// What has come of an answer.
+pub struct Gathered {
+    pub status: u16,
+    pub retry_after_s: Option<u32>,
+    pub body: Vec<u8>,
+    pub too_large: bool,
+}
+
+/// Those of one session. Invariant: the brain has a request of it.
+pub struct Operations {
+    /// `None` when it was given up.
+    pub asked: Option<Asked>,
+    pub answer: Option<Gathered>,
+    pub waiting: VecDeque<Waiting>,
+    pub waiting_bytes: usize,
+}
+
+impl Operations {
+    /// When somebody has to look, by the worker's time.
+    pub fn until_ms(&self) -> Option<u64> {
+        self.asked.as_ref().map(|asked| asked.until_ms)
+    }
+}

@@ -1,0 +1,165 @@
+//! REPLAY and what is held meanwhile (`protocol/link.md` 10); one session's hold is `holds.rs`'s.
+
+use halley_link::{Event, FLAG_LAST, Frame, List, Value};
+
+use crate::conns::table::{Phase, flag};
+use crate::outbox::pieces::Encoder;
+use crate::outbox::{self, Piece};
+use crate::sessions::detail::{Conns, poll_of};
+use crate::sessions::holds::Hold;
+use crate::sessions::state::{Io, Sessions};
+use crate::stats::Stat;
+
+/// A map of holds that is this large gives memory back when most of them are gone.
+const HOLDS_KEPT: usize = 1_024;
+
+/// REPLAY without its connection.
+pub struct Replay<'a> {
+    /// LAST or nothing.
+    pub flags: u8,
+    /// Of LAST: the link's from then on.
+    pub cursor: &'a [u8],
+    /// Of LAST: see 10.5.
+    pub heads: List<'a, Value>,
+    /// What the session missed.
+    pub items: List<'a, Event<'a>>,
+}
+
+impl Sessions {
+    /// A live event of a session whose events don't go into its outbox at once.
+    pub fn set_aside(&mut self, conns: &mut Conns, index: u32, shard: u8, seq: u64, piece: Piece) {
+        let bytes_max = conns.settings.hold_bytes_max;
+        let all = conns.stats.get(Stat::HeldBytes);
+        let kept = match self.holds.get_mut(&index) {
+            Some(hold) => {
+                let before = hold.bytes;
+                let kept = hold.keep(shard, seq, piece, bytes_max);
+                conns.stats.add(Stat::HeldBytes, (hold.bytes - before) as u64);
+                kept && all <= conns.settings.outboxes_bytes_max as u64
+            }
+            None => {
+                conns.stats.count(Stat::Delivered);
+                self.gather(conns, index, piece, bytes_max)
+            }
+        };
+        if !kept {
+            conns.slow_consumer(index);
+        }
+    }
+
+    /// REPLAY: what a session missed, or the end of that.
+    pub fn replay(&mut self, io: &mut Io, conn: u64, replay: &Replay<'_>) {
+        let last = replay.flags & FLAG_LAST != 0;
+        if last {
+            io.link.cursor_moved(replay.cursor);
+        }
+        let Some((index, _)) = io.conns.find(conn) else { return };
+        if !self.holds.contains_key(&index) {
+            return;
+        }
+        self.overdue(io, index);
+        // Like a DELIVER, a REPLAY before OPENED counts as OPENED for the welcome (6.2).
+        self.welcome(&mut io.conns, index, b"");
+        for event in replay.items.iter() {
+            self.replay_event(io, index, &event);
+        }
+        if last {
+            self.release(io, index, replay.heads);
+            self.poll_goes_live(io, index);
+            return;
+        }
+        if let Some(hold) = self.holds.get_mut(&index) {
+            hold.owes = true;
+            self.replayed(io, index);
+        }
+        self.poll_due_if_it_has_something(io, index);
+    }
+
+    fn replay_event(&mut self, io: &mut Io, index: u32, event: &Event<'_>) {
+        let Some(slot) = io.conns.slot(index) else { return };
+        let transport = slot.transport;
+        // Unmarked: what is paced by the client itself is no slow consumer's loss (http.md 12).
+        let deflater = &mut self.compression.deflater;
+        let piece = Encoder::unmarked(event).piece(transport, deflater);
+        let Some(hold) = self.holds.get_mut(&index) else { return };
+        hold.moved(event.cursor);
+        io.conns.stats.count(Stat::Replayed);
+        self.pass(io, index, piece);
+    }
+
+    /// To the client: into the answer of a poll, into the outbox of a stream.
+    fn pass(&mut self, io: &mut Io, index: u32, piece: Piece) {
+        if poll_of(&mut io.conns, index).is_some() {
+            self.gather(&mut io.conns, index, piece, usize::MAX);
+        } else {
+            self.push(io, index, piece);
+        }
+    }
+
+    /// LAST: the session is held no longer.
+    fn release(&mut self, io: &mut Io, index: u32, heads: List<'_, Value>) {
+        let Some(hold) = self.take_hold(io, index) else { return };
+        let mut delivered = 0;
+        // While the flag is set the outbox takes what was held, though it may pass its bound.
+        for piece in hold.released(heads) {
+            self.pass(io, index, piece);
+            delivered += 1;
+        }
+        io.conns.stats.add(Stat::Delivered, delivered);
+        let polls = poll_of(&mut io.conns, index).is_some();
+        if let Some(slot) = io.conns.slot(index).filter(|_| !polls) {
+            slot.clear(flag::ASIDE);
+        }
+    }
+
+    /// Answers REPLAY if one waits for that and the outbox is empty (10.3).
+    pub fn replayed(&mut self, io: &mut Io, index: u32) {
+        let conn = io.conns.table.conn(index);
+        let Some(slot) = io.conns.slot(index) else { return };
+        let waits = slot.outbox != outbox::NONE || slot.phase() != Phase::Live;
+        if waits || poll_of(&mut io.conns, index).is_some_and(|poll| poll.has_something()) {
+            return;
+        }
+        if self.holds.get_mut(&index).is_some_and(|hold| std::mem::take(&mut hold.owes)) {
+            io.link.send(&Frame::Replayed { conn });
+        }
+    }
+
+    /// Does the session wait for the end of a replay?
+    pub fn is_held(&self, index: u32) -> bool {
+        self.holds.contains_key(&index)
+    }
+
+    /// Holds a session that came with a cursor.
+    pub fn hold(&mut self, io: &mut Io, index: u32, cursor: &[u8]) {
+        let Some(slot) = io.conns.slot(index) else { return };
+        slot.set(flag::ASIDE);
+        if self.holds.insert(index, Hold::new(cursor)).is_none() {
+            io.conns.stats.add(Stat::Held, 1);
+        }
+    }
+
+    /// The session is over, and what was held for it.
+    pub fn forget_hold(&mut self, io: &mut Io, index: u32) {
+        let aside = io.conns.slot(index).is_some_and(|slot| slot.clear(flag::ASIDE));
+        if aside {
+            self.take_hold(io, index);
+        }
+    }
+
+    fn take_hold(&mut self, io: &mut Io, index: u32) -> Option<Hold> {
+        let hold = self.holds.remove(&index)?;
+        io.conns.stats.sub(Stat::Held, 1);
+        io.conns.stats.sub(Stat::HeldBytes, hold.bytes as u64);
+        let left = self.holds.len();
+        if self.holds.capacity() > HOLDS_KEPT.max(8 * left) {
+            self.holds.shrink_to(2 * left);
+        }
+        Some(hold)
+    }
+
+    /// The link is gone, and with it the replays that it carried.
+    pub fn owe_nothing(&mut self) {
+        self.holds.values_mut().for_each(|hold| hold.owes = false);
+    }
+}

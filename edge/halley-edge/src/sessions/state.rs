@@ -1,0 +1,80 @@
+//! What a worker keeps of its sessions beside their connections, and what sessions act on.
+
+use std::collections::HashMap;
+
+use crate::groups::fan_out::FanOut;
+use crate::link::brain_link::BrainLink;
+use crate::random::Random;
+use crate::sessions::admission::Admission;
+use crate::sessions::compression::Compression;
+use crate::sessions::detail::Conns;
+use crate::sessions::holds::Hold;
+use crate::sessions::operation_queue::Operations;
+use crate::sessions::tokens::Tokens;
+
+/// What sessions and requests act on: connections, the brain, and the groups.
+pub struct Io {
+    /// Clients.
+    pub conns: Conns,
+    /// The brain.
+    pub link: BrainLink,
+    /// Who is told of a group's events.
+    pub fan_out: FanOut,
+}
+
+impl Io {
+    /// May more be queued for the brain (4.6)?
+    pub fn link_has_room(&self) -> bool {
+        self.link.has_room(self.conns.settings.link_queue_bytes_max)
+    }
+}
+
+/// The sessions of a worker. Who they are is in their connections' slots; here is what only some
+/// have, and what is common to all. Invariant: an entry belongs to the session that is in the slot
+/// now.
+pub struct Sessions {
+    /// Who waits to be let through.
+    pub admission: Admission,
+    /// When whose session ends.
+    pub tokens: Tokens,
+    /// What compresses and inflates for all.
+    pub compression: Compression,
+    /// Spreads clients over time.
+    pub random: Random,
+    /// Nobody gets a session any more.
+    pub stopping: bool,
+    /// By index: the sessions that wait for the end of their replay.
+    pub holds: HashMap<u32, Hold>,
+    /// By index: WebSockets of which the brain has a request.
+    pub operations: HashMap<u32, Box<Operations>>,
+    /// The cursor of the event in hand.
+    pub event_cursor: Vec<u8>,
+    /// By connection id: polls that have their answer, or no more time.
+    pub polls_due: Vec<u64>,
+}
+
+impl Sessions {
+    /// None yet.
+    pub fn new() -> Sessions {
+        Sessions {
+            admission: Admission::default(),
+            tokens: Tokens::default(),
+            compression: Compression::default(),
+            random: Random::new(),
+            stopping: false,
+            holds: HashMap::new(),
+            operations: HashMap::new(),
+            event_cursor: Vec::new(),
+            polls_due: Vec::new(),
+        }
+    }
+
+    /// Gives back what a storm left.
+    pub fn trim(&mut self) {
+        self.compression.rest();
+        self.admission.trim();
+        self.tokens.trim();
+        self.holds.shrink_to(2 * self.holds.len());
+        self.operations.shrink_to(2 * self.operations.len());
+    }
+}

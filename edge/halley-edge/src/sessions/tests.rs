@@ -1,0 +1,219 @@
+//! Sessions without a worker: connections over pairs of sockets, and a brain that is read. Tests of
+//! requests take both from here.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::io::Read;
+use std::sync::Arc;
+
+use halley_link::{CloseReason, Deframer, Event, Frame, Item, List, NumberedSession};
+use mio::net::UnixStream;
+
+use crate::conns::table::{Phase, flag};
+use crate::conns::tests::{conns, enter_as, read};
+use crate::groups::fan_out::FanOut;
+use crate::groups::turns::Turns;
+use crate::link::brain_link::BrainLink;
+use crate::sessions::detail::{Conns, Detail};
+use crate::sessions::exchange::Reply;
+use crate::sessions::opening::Opening;
+use crate::sessions::state::{Io, Sessions};
+use crate::stats::Stat;
+
+/// What the brain sees.
+pub struct Brain {
+    socket: UnixStream,
+    frames: Deframer,
+}
+
+impl Brain {
+    /// The frames that have come, by their kinds' names.
+    pub fn told(&mut self, io: &mut Io) -> Vec<String> {
+        io.link.announce();
+        io.link.flush().unwrap();
+        while let Ok(n @ 1..) = self.socket.read(self.frames.space()) {
+            self.frames.filled(n);
+        }
+        let mut told = Vec::new();
+        while let Some(raw) = self.frames.next().unwrap() {
+            let frame = Frame::decode(raw.kind, raw.payload).unwrap();
+            let text = format!("{frame:?}");
+            told.push(text.split([' ', '{', '(']).next().unwrap_or_default().to_owned());
+        }
+        told
+    }
+}
+
+/// What sessions act on, with a brain that has met it.
+pub fn io() -> (Io, Brain) {
+    let (turns, _polls) = Turns::new(1).unwrap();
+    let fan_out = FanOut::new(Arc::new(turns), 0);
+    let (socket, other) = UnixStream::pair().unwrap();
+    let mut io = Io { conns: conns(), link: BrainLink::default(), fan_out };
+    io.link.dialled(socket, 0);
+    io.link.meet(10_000_000, &Frame::Ping { nonce: 0 });
+    let mut brain = Brain { socket: other, frames: Deframer::new() };
+    assert_eq!(brain.told(&mut io), ["Ping"]);
+    (io, brain)
+}
+
+/// Writes what waits; what is doomed ends, as the worker sees to it.
+pub fn settle(io: &mut Io, sessions: &mut Sessions) {
+    for _ in 0..2 {
+        while let Some((index, doom)) = io.conns.next_doomed() {
+            match doom {
+                crate::conns::doom::Doom::Drop(reason) => sessions.end(io, index, reason),
+                crate::conns::doom::Doom::Finish(reason) => {
+                    sessions.close_after_flush(io, index, reason)
+                }
+            }
+        }
+        io.conns.flush_dirty();
+    }
+}
+
+/// A stream that waits for its session, of which the brain knows.
+fn opening(io: &mut Io) -> (u32, u64, std::os::unix::net::UnixStream) {
+    let (index, client) = enter_as(&mut io.conns, Phase::Opening);
+    let opening = Opening { answer: b"head ".to_vec(), reply: Reply::default(), poll: None };
+    io.conns.table.set_detail(index, Detail::Opening(Box::new(opening)));
+    io.conns.slot(index).unwrap().set(flag::ANNOUNCED);
+    let conn = io.conns.table.conn(index);
+    (index, conn, client)
+}
+
+fn event(seq: u64, json: &'static [u8]) -> Event<'static> {
+    let (at, data_offset, subject_offset, subject_bytes) = (0, 0, 0, 0);
+    Event { shard: 1, seq, at, data_offset, subject_offset, subject_bytes, cursor: b"c", json }
+}
+
+/// Runs with a list of connections as the link has them.
+fn with<T>(conns: &[u64], run: impl FnOnce(List<'_, u64>) -> T) -> T {
+    let mut items = Vec::new();
+    conns.iter().for_each(|conn| conn.write(&mut items));
+    run(List::from_items(conns.len() as u16, &items))
+}
+
+fn number(conn: u64) -> NumberedSession {
+    NumberedSession { conn, user_number: 7 }
+}
+
+/// link.md 6.2: "a DELIVER before OPENED counts as OPENED": the welcome comes first, once.
+#[test]
+fn the_first_event_welcomes() {
+    let ((mut io, _brain), mut sessions) = (io(), Sessions::new());
+    let (index, conn, mut client) = opening(&mut io);
+    let delivered = with(&[conn, 99 << 24], |conns| {
+        sessions.deliver(&mut io, &event(1, b"{\"one\":1}"), conns)
+    });
+    assert!(delivered.is_ok() && io.conns.is_in(index, Phase::Live));
+    sessions.opened(&mut io, number(conn), b"c");
+    settle(&mut io, &mut sessions);
+    let (text, _) = read(&mut client);
+    assert!(text.starts_with("head ") && text.ends_with("{\"one\":1}\n\n"), "{text}");
+    assert_eq!(text.matches(": welcome").count(), 1, "{text}");
+    assert_eq!([Stat::Delivered, Stat::Stale].map(|stat| io.conns.stats.get(stat)), [1, 1]);
+}
+
+/// 6.4: whoever leaves before OPENED is told of when its number is known, however it left.
+#[test]
+fn an_end_is_told_by_the_number() {
+    for reaped_first in [true, false] {
+        let ((mut io, mut brain), mut sessions) = (io(), Sessions::new());
+        let (index, conn, mut client) = opening(&mut io);
+        io.conns.doom(index, CloseReason::Vanished);
+        if reaped_first {
+            settle(&mut io, &mut sessions);
+            assert_eq!((io.conns.phase(index), brain.told(&mut io).len()), (Phase::Left, 0));
+        }
+        sessions.opened(&mut io, number(conn), b"c");
+        settle(&mut io, &mut sessions);
+        assert_eq!(brain.told(&mut io), ["Close"], "{reaped_first}");
+        assert_eq!((io.conns.phase(index), io.conns.table.used()), (Phase::Free, 0));
+        assert_eq!(read(&mut client), (String::new(), true));
+        assert_eq!(io.conns.stats.get(Stat::Opening), 0);
+    }
+}
+
+/// An event for who is doomed is for nobody, as if it had gone already.
+#[test]
+fn who_is_doomed_gets_nothing() {
+    let ((mut io, _brain), mut sessions) = (io(), Sessions::new());
+    let (index, conn, mut client) = opening(&mut io);
+    sessions.opened(&mut io, number(conn), b"c");
+    io.conns.flush_dirty();
+    read(&mut client);
+    io.conns.doom(index, CloseReason::SlowConsumer);
+    let delivered = with(&[conn], |conns| sessions.deliver(&mut io, &event(1, b"{}"), conns));
+    sessions.push(&mut io, index, b"more"[..].into());
+    settle(&mut io, &mut sessions);
+    assert!(delivered.is_ok());
+    assert_eq!((io.conns.stats.get(Stat::Stale), read(&mut client)), (1, (String::new(), true)));
+}
+
+/// 11.4: what is under way for a session goes before whatever else is written to it.
+#[test]
+fn what_is_under_way_goes_first() {
+    let ((mut io, _brain), mut sessions) = (io(), Sessions::new());
+    let (index, conn, mut client) = opening(&mut io);
+    assert!(with(&[conn], |conns| sessions.group_join(&mut io, 5, conns)).is_ok());
+    assert!(sessions.group_deliver(&mut io, 5, &event(1, b"{\"of\":\"group\"}")).is_ok());
+    sessions.push(&mut io, index, b"later"[..].into());
+    settle(&mut io, &mut sessions);
+    let (text, _) = read(&mut client);
+    let places = ["head ", ": welcome", "{\"of\":\"group\"}", "later"].map(|part| text.find(part));
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{text}");
+    sessions.end(&mut io, index, CloseReason::Client);
+    assert_eq!(io.conns.stats.get(Stat::GroupMembers), 0);
+}
+
+/// http.md 13.1: who may not pass yet waits in its order, and who has left is skipped.
+#[test]
+fn streams_wait_for_their_turn() {
+    let ((mut io, mut brain), mut sessions) = (io(), Sessions::new());
+    io.conns.settings.admission_per_s_max = 1;
+    let waits = |io: &mut Io, sessions: &mut Sessions| {
+        let (index, client) = enter_as(&mut io.conns, Phase::Waiting);
+        sessions.admit(io, index);
+        (index, client)
+    };
+    io.conns.clock.now_ms = 10_000;
+    let (first, _a) = waits(&mut io, &mut sessions);
+    let (second, _b) = waits(&mut io, &mut sessions);
+    let (third, _c) = waits(&mut io, &mut sessions);
+    let phases = |conns: &mut Conns| [first, second, third].map(|index| conns.phase(index));
+    assert_eq!(phases(&mut io.conns), [Phase::Opening, Phase::Waiting, Phase::Waiting]);
+    sessions.end(&mut io, second, CloseReason::Client);
+    sessions.admit_waiting(&mut io);
+    assert_eq!(io.conns.phase(third), Phase::Waiting);
+    io.conns.clock.now_ms += 1_000;
+    sessions.admit_waiting(&mut io);
+    assert_eq!(phases(&mut io.conns), [Phase::Opening, Phase::Free, Phase::Opening]);
+    assert_eq!((brain.told(&mut io), io.conns.stats.get(Stat::Waiting)), (vec!["Open".into()], 0));
+}
+
+/// 14.6: a deadline of the connection never outlasts the session.
+#[test]
+fn a_session_is_looked_at_when_it_ends() {
+    let ((mut io, _brain), mut sessions) = (io(), Sessions::new());
+    let (index, ..) = opening(&mut io);
+    let until_s = (io.conns.clock.unix_ms() / 1_000 + 5) as u32;
+    sessions.tokens.untils.set(index, crate::sessions::tokens::Until(until_s));
+    sessions.set_deadline(&mut io.conns, index, 60_000);
+    let deadline = io.conns.slot(index).unwrap().deadline;
+    assert!(deadline > 0 && deadline < 100, "{deadline}");
+    assert!(!sessions.expired(&mut io, index));
+    io.conns.clock.now_ms += 6_000;
+    assert!(sessions.expired(&mut io, index));
+    assert_eq!(io.conns.stats.get(Stat::Expired), 1);
+}
+
+/// A session that is closing is left by its client as well, of which nobody is told.
+#[test]
+fn an_end_is_told_once() {
+    let ((mut io, mut brain), mut sessions) = (io(), Sessions::new());
+    let (index, conn, _client) = opening(&mut io);
+    sessions.opened(&mut io, number(conn), b"c");
+    sessions.close_gently(&mut io, index, "bye", CloseReason::CloseSessions);
+    sessions.end(&mut io, index, CloseReason::Client);
+    assert_eq!(brain.told(&mut io), ["Close"]);
+}

@@ -1,0 +1,15 @@
+//! What sockets are told.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// How long written bytes may stay unacknowledged before the kernel gives a connection up: so a
+/// client that vanished without a word is found by the next heartbeat. Accepted sockets inherit
+/// it. The kernel counts a client that takes nothing as one of these (`conns/write.rs`).
+///
+/// # Errors
+/// What the kernel says.
+pub fn set_user_timeout(socket: &impl AsFd, timeout: Duration) -> io::Result<()> {
+    socket2::SockRef::from(socket).set_tcp_user_timeout(Some(timeout))
+}

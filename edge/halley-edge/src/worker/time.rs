@@ -1,0 +1,166 @@
+//! Time at work: deadlines, and what the sweep does with a stream (`sweep.rs`).
+
+use halley_link::CloseReason;
+use halley_wire::HttpError;
+
+use crate::conns::table::wheel::TICK_MS;
+use crate::conns::table::{Phase, flag};
+use crate::sessions::detail::{Detail, exchange_of};
+use crate::sessions::errors::{ANSWER_LATE, SESSION_LATE};
+use crate::settings::WALKS;
+use crate::stats::Stat;
+use crate::worker::state::Worker;
+
+/// Of a heartbeat the part for which a walk may rest.
+const RESTS: u64 = 10;
+
+const HEAD_LATE: HttpError = HttpError::new(
+    408,
+    "request_timeout",
+    "The request took longer to arrive than limits.request_ms_max allows.",
+);
+
+impl Worker {
+    /// Does what is due, by the time up to which everybody has been heard.
+    pub(crate) fn on_time(&mut self) {
+        let tick = self.io.conns.clock.heard_ms / TICK_MS;
+        while let Some((mark, looks)) = self.io.conns.looks_due(tick) {
+            for index in looks {
+                if self.io.conns.is_late(index, mark, tick as u32) {
+                    self.late(index);
+                }
+            }
+        }
+        let rest = self.io.conns.settings.stream_heartbeat_ms / RESTS / TICK_MS;
+        let rest = self.shared.turns.any_taken().then_some(rest);
+        for _ in 0..self.sweep.due(tick, self.ticks_of_a_sweep(), rest) {
+            self.walk();
+        }
+        self.link_time();
+    }
+
+    fn late(&mut self, index: u32) {
+        if self.sessions.expired(&mut self.io, index) {
+            return;
+        }
+        let Some(slot) = self.io.conns.slot(index) else { return };
+        let (phase, blocked) = (slot.phase(), slot.has(flag::BLOCKED));
+        let answers = matches!(phase, Phase::Http | Phase::Closing);
+        if blocked && answers && exchange_of(&mut self.io.conns, index).is_none_or(|e| !e.in_flight)
+        {
+            return self.answer_is_late(index);
+        }
+        match (phase, self.io.conns.table.detail(index)) {
+            (Phase::Waiting | Phase::Opening, _) => {
+                self.sessions.refuse_stream(&mut self.io, index, &SESSION_LATE)
+            }
+            (Phase::Http, Some(Detail::Http(exchange))) => {
+                if exchange.body_is_next() {
+                    return self.http.body_is_late(&mut self.io, &mut self.sessions, index);
+                }
+                let error = if exchange.brain_is_next() { ANSWER_LATE } else { HEAD_LATE };
+                self.http.refuse(&mut self.io, &mut self.sessions, index, &error);
+            }
+            (Phase::Handshake, _) => self.io.conns.handshake_late(index),
+            // An idle connection, or one whose client doesn't take its last bytes.
+            (Phase::Http | Phase::Closing, _) => {
+                self.io.conns.stats.count(Stat::Timeouts);
+                self.io.conns.doom(index, CloseReason::Client);
+            }
+            (Phase::Proxy, _) => self.io.conns.bad_header(index),
+            (Phase::Live, Some(Detail::Opening(_))) => {
+                self.sessions.answer_poll_soon(&mut self.io.conns, index)
+            }
+            (Phase::Live, _) => {
+                self.sessions.operation_may_be_late(&mut self.io, index);
+                self.io.conns.look_at_outbox(index);
+                self.sessions.watch_session(&mut self.io.conns, index);
+            }
+            (Phase::Free | Phase::Left, _) => {}
+        }
+    }
+
+    /// The client doesn't take an answer.
+    fn answer_is_late(&mut self, index: u32) {
+        self.io.conns.stats.count(Stat::SlowReaders);
+        self.io.conns.stats.count(Stat::Timeouts);
+        self.io.conns.doom(index, CloseReason::Client);
+    }
+
+    fn ticks_of_a_sweep(&self) -> u64 {
+        (self.io.conns.settings.stream_heartbeat_ms / WALKS / TICK_MS).max(1)
+    }
+
+    /// Looks at one tick's share of the table.
+    fn walk(&mut self) {
+        let slots = self.io.conns.table.slots();
+        for _ in 0..u64::from(slots).div_ceil(self.ticks_of_a_sweep()) {
+            let index = self.sweep.slot(slots).or_else(|| {
+                self.sweep.begin(self.io.link.cursor());
+                self.trim();
+                self.sweep.slot(slots)
+            });
+            if let Some(index) = index {
+                self.heartbeat(index);
+            }
+        }
+    }
+
+    fn heartbeat(&mut self, index: u32) {
+        if !self.io.conns.is_in(index, Phase::Live) {
+            return;
+        }
+        self.sessions.watch_session(&mut self.io.conns, index);
+        let Some(slot) = self.io.conns.slot(index) else { return };
+        let transport = slot.transport;
+        // What waits for the end of the round is as good as written.
+        let active = slot.clear(flag::ACTIVE) || slot.has(flag::DIRTY);
+        let aside = slot.has(flag::ASIDE);
+        if slot.has(flag::BLOCKED) {
+            // Nothing reaches this client now, no question either: `outbox_ms_max` is its time.
+            slot.clear(flag::PINGED);
+            return;
+        }
+        if transport.is_websocket() {
+            // Only an answer shows that a WebSocket's client is there, so it is asked though
+            // events were written.
+            if slot.has(flag::PINGED) && self.is_silent(index) {
+                self.io.conns.stats.count(Stat::Vanished);
+                self.sessions.silent_websocket(&mut self.io, index);
+                return;
+            }
+            if !self.sweep.asks() {
+                return;
+            }
+            if !self.io.conns.is_in(index, Phase::Live) {
+                return;
+            }
+            if let Some(slot) = self.io.conns.slot(index) {
+                slot.set(flag::PINGED);
+            }
+        } else if active || self.io.fan_out.is_under_way(index) {
+            return;
+        }
+        let mut out = Vec::new();
+        // 10.1: all up to here was put into the outbox before. A held session has another cursor.
+        let unmoved = transport.is_websocket() && !self.sweep.cursor_moved();
+        let cursor = if unmoved || aside { b"" } else { self.io.link.cursor() };
+        transport.heartbeat(&mut out, cursor);
+        if !out.is_empty() {
+            self.io.conns.stats.count(Stat::Heartbeats);
+            self.sessions.push(&mut self.io, index, out.into());
+        }
+    }
+
+    /// Is a WebSocket's client that was asked still silent? Its answer may have come while this
+    /// worker was held up, so that nobody has read it.
+    fn is_silent(&mut self, index: u32) -> bool {
+        self.on_readable(index);
+        self.io.conns.is_in(index, Phase::Live)
+            && self
+                .io
+                .conns
+                .slot(index)
+                .is_some_and(|slot| slot.has(flag::PINGED) && !slot.has(flag::UNREAD))
+    }
+}
