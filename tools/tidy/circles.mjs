@@ -48,6 +48,18 @@ function* walk(graph, node, before) {
   }
 }
 
+/** The sets of several nodes that reach each other, each in the order of names. */
+export function componentsOf(graph) {
+  const [seen, sets] = [new Set(), []];
+  for (const node of [...graph.keys()].sort()) {
+    if (seen.has(node)) continue;
+    const nodes = together(graph, node).sort();
+    nodes.forEach((other) => seen.add(other));
+    if (nodes.length > 1) sets.push(nodes);
+  }
+  return sets;
+}
+
 /**
  * One circle for each set of nodes that reach each other, a shortest one through the first of them
  * by name. No edge leads from a node to itself.

@@ -2,6 +2,7 @@
 // `{rule, path, line, message}`. What a rule is for stands above it; the words are style.md's.
 
 import { circlesOf } from './circles.mjs';
+import { edgeFindings } from './edge.mjs';
 import { resultFindings } from './results.mjs';
 import {
   documentLinks, erlangCalled, erlangCode, erlangExports, erlangFunctions, lineOf, rustCode,
@@ -245,6 +246,11 @@ export function* folders(tree) {
   }
 }
 
+/** The edge's parts know those below them alone (docs/internals/edge.md). */
+export function* edgeParts(tree) {
+  for (const finding of edgeFindings(tree)) yield { rule: 'edge-parts', ...finding };
+}
+
 /** A reader who opens a file learns first what it is for. */
 export function* headers(tree) {
   for (const [path, text] of tree) {
@@ -297,7 +303,7 @@ export function* vectors(tree) {
 
 export const RULES = [
   layout, fileLines, functionLines, exportCount, erlangCalls, rustCalls, rustUnsafe, marks, arrows,
-  circles, folders, headers, links, results, vectors,
+  circles, folders, edgeParts, headers, links, results, vectors,
 ];
 
 /** All findings of all rules, in the order of files and lines. */

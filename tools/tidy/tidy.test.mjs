@@ -6,7 +6,7 @@ import { circlesOf } from './circles.mjs';
 import { findings, FOLDERS, judge, RULES } from './rules.mjs';
 
 const ERL = 'apps/halley/src/base/halley_x.erl';
-const RUST = 'edge/halley-edge/src/x.rs';
+const RUST = 'edge/halley-link/src/x.rs';
 const ERL_HEAD = '%% Purpose.\n-module(halley_x).\n';
 const RUST_HEAD = '//! Purpose.\n';
 
@@ -15,6 +15,8 @@ const rulesIn = (files) =>
 
 const erlang = (code) => ({ [ERL]: `${ERL_HEAD}${code}\n` });
 const rust = (code) => ({ [RUST]: `${RUST_HEAD}${code}\n` });
+const edge = (files) => Object.fromEntries(Object.entries(files).map(([name, code]) =>
+  [`edge/halley-edge/src/${name}.rs`, `${RUST_HEAD}${code}\n`]));
 const many = (count, text) => `${text}\n`.repeat(count);
 
 const planted = {
@@ -75,6 +77,17 @@ const planted = {
     [{ 'edge/halley-sys/Cargo.toml': 'halley-edge = "1"\n' }, 'arrows:1'],
   'halley-report knows halley-wire':
     [{ 'edge/halley-report/Cargo.toml': 'halley-wire.workspace = true\n' }, 'arrows:1'],
+  'a part of the edge that knows one above it':
+    [edge({ 'conns/a': 'use crate::sessions::b::B;', 'sessions/b': 'pub struct B;' }),
+      'edge-parts:2'],
+  'a part of the edge that knows its neighbour, among others':
+    [edge({ 'groups/mod': 'use crate::{\n    outbox::Piece, link::Link,\n};', 'link/mod': '',
+      outbox: '' }), 'edge-parts:2'],
+  'a new part of the edge': [edge({ x: 'fn f() {}' }), 'edge-parts:1'],
+  'four files of the edge in a circle':
+    [edge({ 'conns/a': 'use crate::conns::b::B;', 'conns/b': 'use crate::conns::{c::C, d};',
+      'conns/c': 'use crate::conns::d::f;', 'conns/d': 'fn f() { crate::conns::a::g() }' }),
+    'edge-parts:1'],
   'an Erlang module without a header': [{ [ERL]: '-module(halley_x).\n' }, 'headers:1'],
   'a Rust file without a header': [{ [RUST]: 'fn f() {}\n' }, 'headers:1'],
   'a script without a header': [{ 'tools/x.sh': '#!/bin/sh\nls\n' }, 'headers:1'],
@@ -122,6 +135,12 @@ const innocent = {
   'unsafe_code as a lint': rust('#![forbid(unsafe_code)]'),
   'unsafe in halley-sys': { 'edge/halley-sys/src/x.rs': '//! P.\nfn f() { unsafe { x() } }\n' },
   'a file declared as tests': rust('#[cfg(test)]\nmod tests;\nfn f() {}'),
+  'parts of the edge that know those below': edge({
+    'sessions/a': 'use crate::conns::b::B;  // crate::worker::W',
+    'conns/b': 'use crate::conns::c;\n#[cfg(test)]\nmod tests {\n    use crate::sessions::a;\n}',
+    'conns/c': 'use crate::conns::d;', 'conns/d': 'use crate::conns::b;',
+    'conns/tests': 'use crate::worker::W;',
+  }),
   'a link that leads somewhere': { 'docs/a.md': 'see [b](b.md#x)\n', 'docs/b.md': '# x\n' },
   'a link out, and one in code': { 'docs/a.md': '[x](https://x.example) `[y](z.md)`\n' },
   'a frame with a vector':
