@@ -9,9 +9,9 @@ mod beside;
 mod clock;
 mod config;
 mod conns;
-mod doors;
 mod groups;
 mod http;
+mod limits;
 mod link;
 mod log;
 mod outbox;
@@ -43,8 +43,8 @@ use signal_hook::iterator::Signals;
 
 use crate::config::{Config, Switch};
 use crate::conns::tls::certificates::Certificates;
-use crate::doors::Doors;
 use crate::groups::turns::Turns;
+use crate::limits::SharedLimits;
 use crate::sandbox::Needs;
 use crate::worker::state::{RUN, Shared, Worker};
 
@@ -83,9 +83,9 @@ fn run(mut config: Config) -> Result<(), String> {
         warn_root();
     }
     let (turns, stop) = (Arc::new(turns), AtomicU64::new(RUN));
-    let doors = Arc::new(Doors::new(config.connections_max));
+    let limits = Arc::new(SharedLimits::new(config.connections_max));
     let gate = Arc::new(Barrier::new(polls.len() + 1));
-    let shared = Arc::new(Shared { config, certificates, turns, stop, doors });
+    let shared = Arc::new(Shared { config, certificates, turns, stop, limits });
     let mut threads = Vec::new();
     for (index, poll) in (0..).zip(polls) {
         threads.push(start(index, poll, &shared, &gate)?);
@@ -105,7 +105,7 @@ fn run(mut config: Config) -> Result<(), String> {
     }
     // Their threads begin now, as bounded as all others.
     tikv_jemalloc_ctl::background_thread::write(true).map_err(|e| e.to_string())?;
-    watch_memory(memory, &shared.doors);
+    watch_memory(memory, &shared.limits);
     std::thread::spawn({
         let shared = Arc::clone(&shared);
         move || stop_by(signals, &shared)
@@ -171,13 +171,13 @@ fn take_addresses(config: &mut Config) -> Result<(), String> {
 
 /// Opens what tells how much memory is left, before anything may forbid it. Where there is no such
 /// file memory always counts as enough.
-fn watch_memory(files: io::Result<MemoryFiles>, doors: &Arc<Doors>) {
+fn watch_memory(files: io::Result<MemoryFiles>, limits: &Arc<SharedLimits>) {
     match files {
         Ok(files) => {
             // Before anybody is let in.
-            doors.look_at_memory(&files);
-            let doors = Arc::clone(doors);
-            std::thread::spawn(move || doors.watch_memory(&files));
+            limits.look_at_memory(&files);
+            let limits = Arc::clone(limits);
+            std::thread::spawn(move || limits.watch_memory(&files));
         }
         Err(error) => log!("memory isn't watched: /proc/meminfo: {error}"),
     }

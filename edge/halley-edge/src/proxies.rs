@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::doors::networks::Networks;
+use crate::limits::networks::Networks;
 
 /// Largest value of `proxy_header_bytes_max`: what is looked at fits the buffer for reads.
 const PROXY_HEADER_BYTES_LIMIT: usize = 16_384;

@@ -7,7 +7,7 @@ use halley_token::Rules;
 use halley_wire::http1::cors::Origins;
 use halley_wire::http1::head::HeadLimits;
 
-use crate::doors::networks::Networks;
+use crate::limits::networks::Networks;
 use crate::proxies::Proxies;
 
 /// Largest value of `request_line_bytes_max` and `header_bytes_max`; a header's value is a `str16`

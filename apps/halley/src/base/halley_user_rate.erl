@@ -6,7 +6,7 @@
 %% as in `halley_rate': the word is when the next one would be due if all came in even time, and may
 %% lie `requests_burst_ms' ahead. A user has two words, by a salted hash, and what it has used is
 %% what the lesser says: who shares one of them with somebody takes nothing away, as at the edge
-%% (`doors/rates.rs').
+%% (`limits/rates.rs').
 %%
 %% New ids have words of their own, with a time of hours (`new_ids_per_user_ms'). Only the process
 %% that numbers ids takes of them, so not one too many passes.

@@ -4,7 +4,7 @@
 //!
 //! Bounds: `requests_per_address_per_s_max`, `requests_per_user_per_s_max` and the percents of free
 //! memory are what is asked for here. Nothing is kept: who is counted is in tables of a fixed size
-//! (`doors/cells.rs`).
+//! (`limits/sketch.rs`).
 
 use std::net::IpAddr;
 
@@ -12,9 +12,9 @@ use halley_wire::HttpError;
 use halley_wire::http1::head::Request;
 
 use crate::conns::{Conns, Hung};
-use crate::doors::address::Address;
-use crate::doors::cells::Key;
-use crate::doors::rates::Rate;
+use crate::limits::address::Address;
+use crate::limits::rates::Rate;
+use crate::limits::sketch::Key;
 use crate::stats::Stat;
 
 const MEMORY_LOW: HttpError = HttpError::new(
@@ -49,7 +49,7 @@ impl<D: Hung> Conns<D> {
         if self.settings.exempt.contain(ip) {
             return Address::NONE;
         }
-        Address::counted(self.table.doors.hasher.address(ip))
+        Address::counted(self.table.limits.hasher.address(ip))
     }
 
     /// An address has too many connections.
@@ -71,7 +71,7 @@ impl<D: Hung> Conns<D> {
     /// # Errors
     /// 503 where it isn't (16.4).
     pub fn memory_allows(&mut self, percent_min: u64) -> Result<(), HttpError> {
-        if self.table.doors.memory_percent() >= percent_min {
+        if self.table.limits.memory_percent() >= percent_min {
             return Ok(());
         }
         self.stats.count(Stat::MemoryLow);
@@ -80,7 +80,7 @@ impl<D: Hung> Conns<D> {
 
     /// What is left is the machine's: the sum of all workers' gauges has it once.
     pub fn gauge_memory(&mut self, index: u16) {
-        let available = self.table.doors.memory[0].load(std::sync::atomic::Ordering::Relaxed);
+        let available = self.table.limits.memory[0].load(std::sync::atomic::Ordering::Relaxed);
         if index == 0 && available != u64::MAX {
             self.stats.set(Stat::MemoryAvailable, available);
         }
@@ -95,7 +95,7 @@ impl<D: Hung> Conns<D> {
         let address = named.unwrap_or_else(|| self.table.address(index));
         let Some(key) = address.key() else { return Ok(()) };
         let rate = self.rate(self.settings.requests_per_address_per_s_max);
-        self.table.doors.by_address.take(key, rate).map_err(|seconds| {
+        self.table.limits.by_address.take(key, rate).map_err(|seconds| {
             self.stats.count(Stat::AddressAsks);
             ADDRESS_ASKS.after(seconds)
         })
@@ -107,7 +107,7 @@ impl<D: Hung> Conns<D> {
     /// 429 if it is one too many (16.3).
     pub fn user_may_ask(&mut self, user: Key) -> Result<(), HttpError> {
         let rate = self.rate(self.settings.requests_per_user_per_s_max);
-        self.table.doors.by_user.take(user, rate).map_err(|seconds| {
+        self.table.limits.by_user.take(user, rate).map_err(|seconds| {
             self.stats.count(Stat::UserAsks);
             USER_ASKS.after(seconds)
         })

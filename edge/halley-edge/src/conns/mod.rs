@@ -31,8 +31,8 @@ use crate::conns::table::wheel::{Mark, TICK_MS, Wheel};
 use crate::conns::table::{Phase, Slot, Table, flag};
 use crate::conns::tls::Tls;
 use crate::conns::tls::certificates::Certificates;
-use crate::doors::Doors;
-use crate::doors::address::Address;
+use crate::limits::SharedLimits;
+use crate::limits::address::Address;
 use crate::outbox::Pool;
 use crate::settings::Settings;
 use crate::stats::{Stat, Stats};
@@ -84,9 +84,13 @@ pub struct Conns<D> {
 
 impl<D: Hung> Conns<D> {
     /// None yet, for a poll with this registry.
-    pub fn new(registry: Registry, certificates: Arc<Certificates>, doors: Arc<Doors>) -> Self {
+    pub fn new(
+        registry: Registry,
+        certificates: Arc<Certificates>,
+        limits: Arc<SharedLimits>,
+    ) -> Self {
         Conns {
-            table: Table::new(doors),
+            table: Table::new(limits),
             settings: Settings::default(),
             stats: Stats::new(),
             clock: Clock::new(),

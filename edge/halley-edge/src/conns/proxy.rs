@@ -17,7 +17,7 @@ use halley_wire::proxy::{self, BadProxyHeader, ProxyHeader};
 
 use crate::conns::table::{Phase, flag};
 use crate::conns::{Conns, Hung};
-use crate::doors::address::Address;
+use crate::limits::address::Address;
 use crate::stats::Stat;
 
 const FORWARDED_FOR: &str = "x-forwarded-for";
@@ -105,7 +105,7 @@ impl<D: Hung> Conns<D> {
         let address = match client {
             _ if forwards => Address::FORWARDS,
             // 16.1: who is exempt says it by its own connection.
-            Some(ip) => Address::counted(self.table.doors.hasher.address(ip)),
+            Some(ip) => Address::counted(self.table.limits.hasher.address(ip)),
             None => Address::NONE,
         };
         self.comes_from(index, address)?;
@@ -132,7 +132,7 @@ impl<D: Hung> Conns<D> {
         let lines = req.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case(FORWARDED_FOR));
         let trusted = |ip| proxies.trusted.contain(ip);
         let ip = proxy::forwarded_for(lines.map(|(_, value)| value), trusted)?;
-        Some(Address::forwarded(self.table.doors.hasher.address(ip)))
+        Some(Address::forwarded(self.table.limits.hasher.address(ip)))
     }
 
     /// A stream or poll through such a proxy is the client's as long as it lasts (17.4).

@@ -13,7 +13,7 @@ use halley_link::CloseReason;
 use super::*;
 use crate::config::Config;
 use crate::conns::doom::Doom;
-use crate::doors::address::Address;
+use crate::limits::address::Address;
 use crate::outbox::Piece;
 use crate::transport::Transport;
 
@@ -29,7 +29,7 @@ pub fn conns<D: Hung>() -> Conns<D> {
         Config::parse_from(["edge", "--public", "[::]:0", "--api", "[::]:0", "--socket-dir", "x"]);
     let certificates = Arc::new(Certificates::load(&config).unwrap());
     let registry = Poll::new().unwrap().registry().try_clone().unwrap();
-    let mut conns = Conns::new(registry, certificates, Arc::new(Doors::new(None)));
+    let mut conns = Conns::new(registry, certificates, Arc::new(SharedLimits::new(None)));
     conns.clock.look();
     conns
 }
@@ -42,7 +42,7 @@ pub fn enter<D: Hung>(conns: &mut Conns<D>) -> (u32, UnixStream) {
     }
     let socket = std::net::TcpStream::from(OwnedFd::from(socket));
     let socket = mio::net::TcpStream::from_std(socket);
-    assert!(conns.table.doors.enter());
+    assert!(conns.table.limits.enter());
     (conns.insert(socket, false, Address::NONE).unwrap(), client)
 }
 

@@ -190,7 +190,7 @@ impl Http {
             return Ok(None);
         }
         let asker = sessions.asker(io, req)?;
-        let user = io.conns.table.doors.hasher.name(asker.user.as_bytes());
+        let user = io.conns.table.limits.hasher.name(asker.user.as_bytes());
         io.conns.user_may_ask(user)?;
         Ok(Some(asker))
     }

@@ -134,7 +134,7 @@ impl Sessions {
         answer: impl FnOnce(&mut Vec<u8>, &ResponseOptions<'_>),
     ) -> Result<Opened, HttpError> {
         let SessionRequest { transport, asker, cursor } = *wanted;
-        let user = io.conns.table.doors.hasher.name(asker.user.as_bytes());
+        let user = io.conns.table.limits.hasher.name(asker.user.as_bytes());
         io.conns.user_may_ask(user)?;
         io.conns.stream_may_open()?;
         // 4.6. Without a link the stream may wait for one; behind a full queue it would wait in it.

@@ -16,7 +16,7 @@ use mio::net::TcpStream;
 
 use crate::conns::proxy::Peer;
 use crate::conns::table::{Phase, flag};
-use crate::doors::address::Address;
+use crate::limits::address::Address;
 use crate::link::goodbye::LinkEnd;
 use crate::settings::AuthMode;
 use crate::stats::Stat;
@@ -137,16 +137,16 @@ impl Worker {
             let least = self.io.conns.settings.memory_free_connections_percent_min;
             self.io.conns.memory_allows(least)?;
         }
-        let doors = Arc::clone(&self.shared.doors);
-        if !doors.hold(address, self.io.conns.settings.connections_per_address_max) {
+        let limits = Arc::clone(&self.shared.limits);
+        if !limits.hold(address, self.io.conns.settings.connections_per_address_max) {
             return Err(self.io.conns.address_full());
         }
         // Only for who may come in.
         self.make_room();
-        if self.io.conns.table.used() < self.acceptor.connections_max() && doors.enter() {
+        if self.io.conns.table.used() < self.acceptor.connections_max() && limits.enter() {
             return Ok(());
         }
-        doors.release(address);
+        limits.release(address);
         self.io.conns.stats.count(Stat::Full);
         Err(EDGE_FULL)
     }
@@ -154,15 +154,15 @@ impl Worker {
     /// Drops connections that have not asked for anything yet, the oldest first, while there are
     /// more than their share of all places, or no place for another (16.5).
     fn make_room(&mut self) {
-        let doors = Arc::clone(&self.shared.doors);
+        let limits = Arc::clone(&self.shared.limits);
         let workers = usize::from(self.shared.config.workers);
         let places =
-            self.acceptor.connections_max().saturating_mul(workers).min(doors.connections_max());
+            self.acceptor.connections_max().saturating_mul(workers).min(limits.connections_max());
         let share = places.saturating_mul(self.io.conns.settings.newcomers_percent_max) / 100;
         loop {
             let full =
-                doors.are_full() || self.io.conns.table.used() >= self.acceptor.connections_max();
-            if !full && doors.newcomers() < share.max(1) {
+                limits.are_full() || self.io.conns.table.used() >= self.acceptor.connections_max();
+            if !full && limits.newcomers() < share.max(1) {
                 return;
             }
             let Some(index) = self.io.conns.table.oldest_newcomer() else { return };

@@ -3,7 +3,7 @@
 //! worker, and none that is further down knows one further up:
 //!
 //! ```text
-//! main → worker → http → sessions → { link, groups } → conns → { outbox, doors, settings, … }
+//! main → worker → http → sessions → { link, groups } → conns → { outbox, limits, settings, … }
 //! ```
 //!
 //! - `conns/` has the connections: what waits for them, until when, and their bytes;

@@ -9,10 +9,10 @@ use mio::{Poll, Token};
 use crate::config::Config;
 use crate::conns::Conns;
 use crate::conns::tls::certificates::Certificates;
-use crate::doors::Doors;
 use crate::groups::fan_out::FanOut;
 use crate::groups::turns::Turns;
 use crate::http::state::Http;
+use crate::limits::SharedLimits;
 use crate::link::brain_link::BrainLink;
 use crate::sessions::state::{Io, Sessions};
 use crate::worker::acceptor::Acceptor;
@@ -33,8 +33,8 @@ pub struct Shared {
     pub certificates: Arc<Certificates>,
     /// See [`Turns`].
     pub turns: Arc<Turns>,
-    /// See [`Doors`].
-    pub doors: Arc<Doors>,
+    /// See [`SharedLimits`].
+    pub limits: Arc<SharedLimits>,
     /// [`RUN`], or within how many milliseconds to close everything.
     pub stop: AtomicU64,
 }
@@ -60,9 +60,9 @@ impl Worker {
     /// What the kernel says to the addresses or the socket path.
     pub fn new(index: u16, poll: Poll, shared: Arc<Shared>) -> io::Result<Worker> {
         halley_sys::own_fd_table()?;
-        let (certificates, doors) = (Arc::clone(&shared.certificates), Arc::clone(&shared.doors));
+        let (certificates, limits) = (Arc::clone(&shared.certificates), Arc::clone(&shared.limits));
         let io = Io {
-            conns: Conns::new(poll.registry().try_clone()?, certificates, doors),
+            conns: Conns::new(poll.registry().try_clone()?, certificates, limits),
             link: BrainLink::default(),
             fan_out: FanOut::new(Arc::clone(&shared.turns), index),
         };

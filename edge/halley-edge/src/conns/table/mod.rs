@@ -26,9 +26,9 @@ use crate::beside::Beside;
 use crate::conns::table::names::{Name, Names};
 use crate::conns::table::newcomers::Newcomers;
 use crate::conns::table::wheel::Mark;
-use crate::doors::Doors;
-use crate::doors::address::Address;
-use crate::doors::cells::Key;
+use crate::limits::SharedLimits;
+use crate::limits::address::Address;
+use crate::limits::sketch::Key;
 use crate::slab::{NONE, Slab};
 use crate::transport::Transport;
 
@@ -206,12 +206,12 @@ pub struct Table<D> {
     /// Where connections come from.
     pub(crate) addresses: Beside<Address>,
     pub(crate) newcomers: Newcomers,
-    pub(crate) doors: Arc<Doors>,
+    pub(crate) limits: Arc<SharedLimits>,
 }
 
 impl<D: Default> Table<D> {
-    /// An empty one, whose connections the doors have let in.
-    pub fn new(doors: Arc<Doors>) -> Self {
+    /// An empty one, whose connections were counted by these limits.
+    pub fn new(limits: Arc<SharedLimits>) -> Self {
         Table {
             chunks: Vec::new(),
             first_free: NONE,
@@ -221,7 +221,7 @@ impl<D: Default> Table<D> {
             names: Names::default(),
             addresses: Beside::default(),
             newcomers: Newcomers::default(),
-            doors,
+            limits,
         }
     }
 
@@ -272,7 +272,7 @@ impl<D: Default> Table<D> {
             self.take_detail(index);
             self.set_user(index, b"");
             self.asked(index);
-            self.doors.leave(self.address(index));
+            self.limits.leave(self.address(index));
             self.addresses.set(index, Address::NONE);
             if let Some(slot) = self.get(index) {
                 *slot = Slot::free(slot.generation() + 1);
@@ -330,7 +330,7 @@ impl<D: Default> Table<D> {
     /// The user's hash, by which its requests are counted.
     pub fn user_key(&mut self, index: u32) -> Key {
         let name = self.get(index).map_or(Name::NONE, |slot| slot.user);
-        self.doors.hasher.name(self.names.get(name))
+        self.limits.hasher.name(self.names.get(name))
     }
 
     /// Says whose stream a connection is.
@@ -377,7 +377,7 @@ impl<D: Default> Table<D> {
     /// Counts a connection by another address, if that has fewer than so many.
     pub fn moves(&mut self, index: u32, to: Address, most_of_address: u32) -> bool {
         let from = self.addresses.get(index);
-        let fits = from == to || self.doors.moves(from, to, most_of_address);
+        let fits = from == to || self.limits.moves(from, to, most_of_address);
         if fits {
             self.addresses.set(index, to);
         }

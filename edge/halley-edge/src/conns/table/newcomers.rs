@@ -28,14 +28,14 @@ impl<D: Default> Table<D> {
         let conn = self.conn(index);
         self.newcomers.queue.push_back(conn);
         self.newcomers.count += 1;
-        self.doors.newcomer_came();
+        self.limits.newcomer_came();
     }
 
     /// A connection has sent a whole request, or is gone.
     pub fn asked(&mut self, index: u32) {
         if self.get(index).is_some_and(|slot| slot.clear(flag::NEWCOMER)) {
             self.newcomers.count -= 1;
-            self.doors.newcomer_asked();
+            self.limits.newcomer_asked();
         }
     }
 

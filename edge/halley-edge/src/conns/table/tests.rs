@@ -10,11 +10,11 @@ fn socket() -> TcpStream {
 }
 
 pub fn table() -> Table<u8> {
-    Table::new(Arc::new(Doors::new(None)))
+    Table::new(Arc::new(SharedLimits::new(None)))
 }
 
 pub fn enter(table: &mut Table<u8>) -> u32 {
-    assert!(table.doors.enter());
+    assert!(table.limits.enter());
     table.insert(socket(), 0, Address::NONE)
 }
 

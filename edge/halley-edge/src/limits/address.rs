@@ -14,7 +14,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
-use crate::doors::cells::{Cells, Key};
+use crate::limits::sketch::{Key, Sketch};
 
 /// Where a connection comes from, as its slot's neighbour keeps it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl Hasher {
 
 /// Connections by address.
 #[derive(Default)]
-pub struct Held(Cells);
+pub struct Held(Sketch);
 
 impl Held {
     /// Counts one more, if there are fewer than `most`.

@@ -7,7 +7,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU32;
 
-/// Cells in each of the two rows.
+/// Sketch in each of the two rows.
 const ROW: usize = 1 << Key::BITS;
 
 /// Somebody's hash, of as many bits as name two cells.
@@ -29,9 +29,9 @@ impl Key {
 
 /// See the module; a cell is 0 at first.
 #[derive(Default)]
-pub struct Cells(OnceLock<Box<[AtomicU32]>>);
+pub struct Sketch(OnceLock<Box<[AtomicU32]>>);
 
-impl Cells {
+impl Sketch {
     /// All of them.
     pub fn all(&self) -> &[AtomicU32] {
         self.0.get_or_init(|| (0..2 * ROW).map(|_| AtomicU32::new(0)).collect())

@@ -3,35 +3,35 @@
 //!
 //! Nothing here waits: all of it is atomics, and a look costs a few of them.
 //!
-//! `address.rs`, `rates.rs` and `cells.rs` count, `networks.rs` tells who is exempt. Who is refused
-//! by what is counted here, and how, is said above: `worker/admit.rs`, `conns/limits.rs`.
+//! `address.rs`, `rates.rs` and `sketch.rs` count, `networks.rs` tells who is exempt. Who is
+//! refused by what is counted here, and how, is said above: `worker/admit.rs`, `conns/limits.rs`.
 
 pub mod address;
-pub mod cells;
 pub mod networks;
 pub mod rates;
+pub mod sketch;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use halley_sys::MemoryFiles;
 
-use crate::doors::address::{Address, Hasher, Held};
-use crate::doors::rates::Rates;
+use crate::limits::address::{Address, Hasher, Held};
+use crate::limits::rates::Rates;
 
 /// How often memory is looked at.
 const MEMORY_LOOK: Duration = Duration::from_secs(1);
 
 /// See the module. Invariant: `connections` and `held` are what all tables have, and those that are
 /// just being accepted.
-pub struct Doors {
+pub struct SharedLimits {
     /// Names addresses and users in the tables below.
     pub hasher: Hasher,
     /// Requests by address.
     pub by_address: Rates,
     /// Requests by user.
     pub by_user: Rates,
-    /// What is left of the memory, in bytes and percent; see [`Doors::watch_memory`].
+    /// What is left of the memory, in bytes and percent; see [`SharedLimits::watch_memory`].
     pub memory: [AtomicU64; 2],
     held: Held,
     connections: AtomicUsize,
@@ -39,10 +39,10 @@ pub struct Doors {
     connections_max: usize,
 }
 
-impl Doors {
+impl SharedLimits {
     /// Of an edge that may have so many connections.
-    pub fn new(connections_max: Option<u32>) -> Doors {
-        Doors {
+    pub fn new(connections_max: Option<u32>) -> SharedLimits {
+        SharedLimits {
             hasher: Hasher::new(),
             by_address: Rates::new(),
             by_user: Rates::new(),
@@ -143,16 +143,16 @@ mod tests {
     /// http.md 16.1: "both hold for all workers together", and what is refused isn't counted.
     #[test]
     fn both_bounds_are_exact() {
-        let doors = Doors::new(Some(2));
-        let of = |ip: &str| Address::counted(doors.hasher.address(ip.parse().unwrap()));
+        let limits = SharedLimits::new(Some(2));
+        let of = |ip: &str| Address::counted(limits.hasher.address(ip.parse().unwrap()));
         let (ann, bob) = (of("192.0.2.1"), of("192.0.2.2"));
-        let comes = |address| doors.hold(address, 1) && doors.enter();
+        let comes = |address| limits.hold(address, 1) && limits.enter();
         assert!(comes(ann) && !comes(ann) && comes(bob));
-        assert!(doors.are_full() && !comes(Address::NONE));
-        doors.leave(ann);
+        assert!(limits.are_full() && !comes(Address::NONE));
+        limits.leave(ann);
         assert!(comes(ann));
-        [ann, bob].into_iter().for_each(|address| doors.leave(address));
-        assert_eq!(doors.connections.load(Ordering::Relaxed), 0);
-        assert!(doors.held.is_empty());
+        [ann, bob].into_iter().for_each(|address| limits.leave(address));
+        assert_eq!(limits.connections.load(Ordering::Relaxed), 0);
+        assert!(limits.held.is_empty());
     }
 }

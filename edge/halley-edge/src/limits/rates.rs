@@ -7,12 +7,12 @@
 //! Workers that look at the same moment may let one request each pass where there is room for one.
 //!
 //! Invariants: a refusal costs the asker nothing; a cell is never further ahead than a burst and
-//! one request, so what says more is old. The bound is that of [`Cells`].
+//! one request, so what says more is old. The bound is that of [`Sketch`].
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use crate::doors::cells::{Cells, Key};
+use crate::limits::sketch::{Key, Sketch};
 
 /// The clock's unit. 32 bits of it are 19 hours.
 const TICKS_PER_S: u64 = 62_500;
@@ -39,14 +39,14 @@ impl Rate {
 
 /// See the module.
 pub struct Rates {
-    cells: Cells,
+    cells: Sketch,
     started: Instant,
 }
 
 impl Rates {
     /// Nobody has asked yet.
     pub fn new() -> Rates {
-        Rates { cells: Cells::default(), started: Instant::now() }
+        Rates { cells: Sketch::default(), started: Instant::now() }
     }
 
     /// Counts a request, or says in how many seconds the next one is welcome.
@@ -87,7 +87,7 @@ fn ahead(cell: u32, now: u32, most: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doors::address::Hasher;
+    use crate::limits::address::Hasher;
 
     const MS: u32 = (TICKS_PER_S / 1_000) as u32;
 
