@@ -16,8 +16,8 @@ use crate::http::state::Http;
 use crate::sessions::detail::Detail;
 use crate::sessions::detail::{exchange_of, exchange_or_new};
 use crate::sessions::exchange::Stage;
+use crate::sessions::identity::{FOREVER, TOKEN_EXPIRED};
 use crate::sessions::state::{Io, Sessions};
-use crate::sessions::who::{FOREVER, TOKEN_EXPIRED};
 use crate::settings::Settings;
 use crate::stats::Stat;
 
@@ -201,7 +201,7 @@ impl Http {
         input: &[u8],
     ) -> Step {
         let conn = io.conns.table.conn(index);
-        if asker_has_expired(io, index) {
+        if principal_has_expired(io, index) {
             self.refuse(io, sessions, index, &TOKEN_EXPIRED);
             return Step::Done;
         }
@@ -270,7 +270,7 @@ fn answers_wait(io: &mut Io, index: u32) -> bool {
 }
 
 /// Is the token of a body's sender at its end (14.6)?
-fn asker_has_expired(io: &mut Io, index: u32) -> bool {
+fn principal_has_expired(io: &mut Io, index: u32) -> bool {
     let now_s = io.conns.clock.unix_ms() / 1_000;
     exchange_of(&mut io.conns, index)
         .is_some_and(|exchange| exchange.until_s != FOREVER && u64::from(exchange.until_s) <= now_s)

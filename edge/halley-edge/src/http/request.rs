@@ -19,9 +19,9 @@ use crate::http::state::Http;
 use crate::sessions::detail::exchange_or_new;
 use crate::sessions::errors::{BUSY, NO_BRAIN};
 use crate::sessions::exchange::{Reply, Stage};
+use crate::sessions::identity::{FOREVER, Principal, TOKEN_PARAMETER};
 use crate::sessions::state::{Io, Sessions};
 use crate::sessions::stream::Opened;
-use crate::sessions::who::{Asker, FOREVER, TOKEN_PARAMETER};
 use crate::stats::Stat;
 
 /// What a public path is for.
@@ -63,10 +63,10 @@ fn write_headers(
     items: &mut Vec<u8>,
     req: &Request<'_>,
     api: bool,
-    asker: Option<&Asker<'_>>,
+    principal: Option<&Principal<'_>>,
 ) -> Result<u16, HttpError> {
     let mut count = 0;
-    for (name, value) in asker.into_iter().flat_map(headers_of) {
+    for (name, value) in principal.into_iter().flat_map(headers_of) {
         Pair { name: name.as_bytes(), value }.write(items);
         count += 1;
     }
@@ -89,8 +89,8 @@ fn target_of<'r>(req: &Request<'r>, api: bool) -> Cow<'r, str> {
 }
 
 /// Who asks, for the brain (link.md 12.6).
-fn headers_of<'a>(asker: &'a Asker<'_>) -> [(&'static str, &'a [u8]); 2] {
-    [("halley-user", asker.user.as_bytes()), ("halley-rights", asker.rights.as_bytes())]
+fn headers_of<'a>(principal: &'a Principal<'_>) -> [(&'static str, &'a [u8]); 2] {
+    [("halley-user", principal.user.as_bytes()), ("halley-rights", principal.rights.as_bytes())]
 }
 
 impl Http {
@@ -178,21 +178,21 @@ impl Http {
     }
 
     /// Who asks, if that is something to the brain.
-    fn asker_for_the_brain<'r>(
+    fn principal_for_the_brain<'r>(
         &mut self,
         io: &mut Io,
         sessions: &mut Sessions,
         req: &Request<'r>,
         api: bool,
-    ) -> Result<Option<Asker<'r>>, HttpError> {
+    ) -> Result<Option<Principal<'r>>, HttpError> {
         let (path, _) = target::split(req.target);
         if api || !is_me(path) {
             return Ok(None);
         }
-        let asker = sessions.asker(io, req)?;
-        let user = io.conns.table.limits.hasher.name(asker.user.as_bytes());
+        let principal = sessions.principal(io, req)?;
+        let user = io.conns.table.limits.hasher.name(principal.user.as_bytes());
         io.conns.user_may_ask(user)?;
-        Ok(Some(asker))
+        Ok(Some(principal))
     }
 
     /// Who asks the brain, and the number of the headers that travel on, if there is a brain that
@@ -203,8 +203,8 @@ impl Http {
         sessions: &mut Sessions,
         req: &Request<'r>,
         api: bool,
-    ) -> Result<(Option<Asker<'r>>, u16), HttpError> {
-        let asker = self.asker_for_the_brain(io, sessions, req, api)?;
+    ) -> Result<(Option<Principal<'r>>, u16), HttpError> {
+        let principal = self.principal_for_the_brain(io, sessions, req, api)?;
         if !io.link.is_up() {
             return Err(NO_BRAIN);
         }
@@ -213,8 +213,8 @@ impl Http {
             return Err(BUSY);
         }
         self.items.clear();
-        let count = write_headers(&mut self.items, req, api, asker.as_ref())?;
-        Ok((asker, count))
+        let count = write_headers(&mut self.items, req, api, principal.as_ref())?;
+        Ok((principal, count))
     }
 
     /// Passes a request on to the brain.
@@ -227,7 +227,7 @@ impl Http {
         api: bool,
         body: &[u8],
     ) -> Option<usize> {
-        let (asker, mut count) = match self.may_pass_on(io, sessions, req, api) {
+        let (principal, mut count) = match self.may_pass_on(io, sessions, req, api) {
             Ok(asked) => asked,
             Err(error) => return self.local_error(io, sessions, index, req, &error),
         };
@@ -245,7 +245,7 @@ impl Http {
             count += 1;
         }
         let expects = whole.is_none() && req.expect_continue && body.is_empty();
-        let until_s = asker.as_ref().map_or(FOREVER, |asker| asker.until_s);
+        let until_s = principal.as_ref().map_or(FOREVER, |principal| principal.until_s);
         let target = target_of(req, api);
         let conn = io.conns.table.conn(index);
         io.link.send(&Frame::Request {

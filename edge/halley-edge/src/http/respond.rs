@@ -13,8 +13,8 @@ use crate::http::state::Http;
 use crate::sessions::answer::Answer;
 use crate::sessions::detail::{exchange_of, exchange_or_new};
 use crate::sessions::exchange::{Exchange, Stage};
+use crate::sessions::identity;
 use crate::sessions::state::{Io, Sessions};
-use crate::sessions::who;
 use crate::stats::Stat;
 
 /// The `Retry-After` of an edge that waits for its brain.
@@ -72,7 +72,7 @@ impl Http {
     ) -> Option<usize> {
         io.conns.stats.count_error(error.status);
         let error = *error;
-        let challenge = who::challenge(error.status, error.code, error.message);
+        let challenge = identity::challenge(error.status, error.code, error.message);
         self.local(io, sessions, index, req, |out, options| {
             let challenge = challenge.as_deref();
             let retry_after_s = (error.status == 503).then_some(RETRY_AFTER_S);
@@ -94,7 +94,7 @@ impl Http {
                 .unwrap_or_default();
             let reply = reply.last();
             let retry_after_s = (error.status == 503).then_some(RETRY_AFTER_S);
-            let challenge = who::challenge(error.status, error.code, error.message);
+            let challenge = identity::challenge(error.status, error.code, error.message);
             let challenge = challenge.as_deref();
             let options =
                 ResponseOptions { retry_after_s, challenge, ..reply.options(&origins, date) };

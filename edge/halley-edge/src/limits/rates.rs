@@ -1,12 +1,13 @@
 //! How often somebody may ask, for all workers together, in a table that doesn't grow.
 //!
-//! The generic cell rate algorithm (ITU-T I.371, annex A): of each asker is kept until when its
-//! requests have used up its rate; who would be further ahead of the clock than a burst has to
-//! wait. An asker has two cells, by its hash, and what it has used up is at most what either says:
-//! strangers that share one of them, as some do, take nothing away, only who shares both would.
-//! Workers that look at the same moment may let one request each pass where there is room for one.
+//! The generic cell rate algorithm (ITU-T I.371, annex A): for each address or user the time is
+//! kept until which its requests have used up its rate; who would be further ahead of the clock
+//! than a burst has to wait. Each has two cells, by its hash, and what it has used up is at most
+//! what either says: strangers that share one of them, as some do, take nothing away, only who
+//! shares both would. Workers that look at the same moment may let one request each pass where
+//! there is room for one.
 //!
-//! Invariants: a refusal costs the asker nothing; a cell is never further ahead than a burst and
+//! Invariants: refused requests consume no quota; a cell is never further ahead than a burst and
 //! one request, so what says more is old. The bound is that of [`Sketch`].
 
 use std::sync::atomic::Ordering;

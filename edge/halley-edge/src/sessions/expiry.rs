@@ -6,9 +6,9 @@ use halley_link::CloseReason;
 use crate::conns::table::{Phase, flag};
 use crate::sessions::detail::Conns;
 use crate::sessions::errors::StreamError;
+use crate::sessions::identity::{FOREVER, Principal, TOKEN_EXPIRED, TOKEN_MISSING};
 use crate::sessions::state::{Io, Sessions};
 use crate::sessions::tokens::{Tokens, Until};
-use crate::sessions::who::{Asker, FOREVER, TOKEN_EXPIRED, TOKEN_MISSING};
 use crate::settings::AuthMode;
 use crate::stats::Stat;
 use crate::transport::Transport;
@@ -45,10 +45,10 @@ impl Sessions {
     }
 
     /// Whose session this is going to be.
-    pub fn take_token(&mut self, index: u32, transport: Transport, asker: &Asker<'_>) {
-        self.tokens.untils.set(index, Until(asker.until_s));
-        if transport.is_websocket() && asker.until_s != FOREVER {
-            self.tokens.set_rights(index, &asker.rights);
+    pub fn take_token(&mut self, index: u32, transport: Transport, principal: &Principal<'_>) {
+        self.tokens.untils.set(index, Until(principal.until_s));
+        if transport.is_websocket() && principal.until_s != FOREVER {
+            self.tokens.set_rights(index, &principal.rights);
         }
     }
 

@@ -3,7 +3,7 @@
 //!
 //! - `stream.rs` opens streams and `poll.rs` long polls, `admit.rs` and `admission.rs` say when one
 //!   gets its session, `sync.rs` tells the brain; `ending.rs` is how they end;
-//! - `who.rs` and `identify.rs` say who asks, `tokens.rs` and `expiry.rs` until when;
+//! - `identity.rs` and `identify.rs` say who asks, `tokens.rs` and `expiry.rs` until when;
 //! - `deliver.rs`, `members.rs`, `replay.rs` with `holds.rs`, and `cursor.rs` say what is written
 //!   to them, `inspect.rs` what waits for one;
 //! - `websocket.rs` reads messages, `operation.rs` understands them, `operations.rs` does what they
@@ -24,6 +24,7 @@ pub mod exchange;
 pub mod expiry;
 pub mod holds;
 pub mod identify;
+pub mod identity;
 pub mod inspect;
 pub mod members;
 pub mod opening;
@@ -39,4 +40,3 @@ pub mod sync;
 pub mod tests;
 pub mod tokens;
 pub mod websocket;
-pub mod who;

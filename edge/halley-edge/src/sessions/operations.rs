@@ -16,10 +16,10 @@ use halley_wire::HttpError;
 use crate::conns::table::Phase;
 use crate::sessions::answer::Answer;
 use crate::sessions::errors::{ANSWER_LATE, BUSY, NO_BRAIN};
+use crate::sessions::identity::{ALL_RIGHTS, OTHER_SESSION};
 use crate::sessions::operation::{self, Ask, Refused, Wish};
 use crate::sessions::operation_queue::{Asked, Gathered, Operations, Waiting};
 use crate::sessions::state::{Io, Sessions};
-use crate::sessions::who::{ALL_RIGHTS, OTHER_SESSION};
 use crate::settings::AuthMode;
 use crate::stats::Stat;
 use crate::transport::Transport;
@@ -155,17 +155,18 @@ impl Sessions {
         if io.conns.settings.auth_mode == AuthMode::None {
             return Ok("{\"expires\":null}".to_owned());
         }
-        let asker =
-            self.asker_of_token(io, token.as_bytes()).map_err(crate::sessions::who::refused)?;
-        if asker.user.as_bytes() != io.conns.table.user(index) {
+        let principal = self
+            .principal_of_token(io, token.as_bytes())
+            .map_err(crate::sessions::identity::refused)?;
+        if principal.user.as_bytes() != io.conns.table.user(index) {
             io.conns.stats.count(Stat::TokensOfOthers);
             return Err(OTHER_SESSION);
         }
-        self.take_token(index, Transport::WebSocket, &asker);
+        self.take_token(index, Transport::WebSocket, &principal);
         io.conns.stats.count(Stat::TokensRenewed);
         self.watch_session(&mut io.conns, index);
         let leeway_s = io.conns.settings.token_rules.leeway_s;
-        Ok(format!("{{\"expires\":{}}}", u64::from(asker.until_s).saturating_sub(leeway_s)))
+        Ok(format!("{{\"expires\":{}}}", u64::from(principal.until_s).saturating_sub(leeway_s)))
     }
 
     /// RESPONSE, if the connection is a WebSocket's; else gives the answer back.

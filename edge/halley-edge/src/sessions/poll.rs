@@ -51,7 +51,7 @@ impl Sessions {
         index: u32,
         req: &Request<'_>,
     ) -> Result<Opened, HttpError> {
-        let asker = &self.asker(io, req)?;
+        let principal = &self.principal(io, req)?;
         let timeout_ms = match target::query_value(req.target, "timeout")? {
             Some(text) => milliseconds(&text).ok_or(BAD_TIMEOUT)?,
             None => TIMEOUT_MS,
@@ -59,7 +59,7 @@ impl Sessions {
         let until_ms = io.conns.clock.now_ms + timeout_ms.min(io.conns.settings.poll_ms_max);
         let cursor = cursor::of_target(req)?;
         let transport = Transport::Poll;
-        let wanted = SessionRequest { transport, asker, cursor: &cursor };
+        let wanted = SessionRequest { transport, principal, cursor: &cursor };
         let opened = self.open_session(io, index, req, &wanted, |out, options| {
             // Only HEAD is answered by this.
             if options.head_only {

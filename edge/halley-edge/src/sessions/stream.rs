@@ -21,9 +21,9 @@ use crate::sessions::cursor;
 use crate::sessions::detail::{Conns, Detail};
 use crate::sessions::errors::StreamError;
 use crate::sessions::exchange::Reply;
+use crate::sessions::identity::{self, Principal};
 use crate::sessions::opening::Opening;
 use crate::sessions::state::{Io, Sessions};
-use crate::sessions::who::{self, Asker};
 use crate::stats::Stat;
 use crate::transport::Transport;
 
@@ -40,7 +40,7 @@ pub struct SessionRequest<'a> {
     /// How its events shall look.
     pub transport: Transport,
     /// Whose events.
-    pub asker: &'a Asker<'a>,
+    pub principal: &'a Principal<'a>,
     /// Behind what; empty for what comes from now on.
     pub cursor: &'a [u8],
 }
@@ -64,17 +64,17 @@ impl Sessions {
         index: u32,
         req: &Request<'_>,
     ) -> Result<Opened, HttpError> {
-        let (asker, cursor) = (&self.asker(io, req)?, &cursor::of_request(req)?);
+        let (principal, cursor) = (&self.principal(io, req)?, &cursor::of_request(req)?);
         if accepts(req, "application/x-ndjson") {
             let transport = Transport::ndjson(req.version);
-            let wanted = SessionRequest { transport, asker, cursor };
+            let wanted = SessionRequest { transport, principal, cursor };
             self.open_session(io, index, req, &wanted, ndjson::head)
         } else if req.header("accept").is_none()
             || accepts(req, "text/event-stream")
             || accepts(req, "*/*")
         {
             let transport = Transport::sse(req.version);
-            let wanted = SessionRequest { transport, asker, cursor };
+            let wanted = SessionRequest { transport, principal, cursor };
             self.open_session(io, index, req, &wanted, sse::head)
         } else {
             Err(NOT_ACCEPTABLE)
@@ -90,15 +90,16 @@ impl Sessions {
     ) -> Result<Opened, HttpError> {
         let (path, _) = target::split(req.target);
         let encoded = path.strip_prefix("/test/").unwrap_or_default();
-        let asker = &self.asker_by_path(io, target::decode(encoded, target::Plus::Literal)?)?;
+        let principal =
+            &self.principal_by_path(io, target::decode(encoded, target::Plus::Literal)?)?;
         let transport = Transport::article(req.version);
         let framing = Framing::of(req.version);
         let path = path.to_owned();
-        let wanted = SessionRequest { transport, asker, cursor: b"" };
+        let wanted = SessionRequest { transport, principal, cursor: b"" };
         self.open_session(io, index, req, &wanted, |out, options| {
             article::head(out, options);
             if !options.head_only {
-                article::welcome(out, framing, &path, &asker.user);
+                article::welcome(out, framing, &path, &principal.user);
             }
         })
     }
@@ -112,11 +113,11 @@ impl Sessions {
     ) -> Result<Opened, HttpError> {
         let accept = handshake::accept(req)?;
         io.conns.origin_may_enter(req, false)?;
-        let asker = &self.asker(io, req)?;
+        let principal = &self.principal(io, req)?;
         let cursor = cursor::of_target(req)?;
         let agreement = compression::agree(req, &io.conns.settings, &mut io.conns.stats);
         let transport = Transport::websocket(agreement);
-        let wanted = SessionRequest { transport, asker, cursor: &cursor };
+        let wanted = SessionRequest { transport, principal, cursor: &cursor };
         let opened = self.open_session(io, index, req, &wanted, |out, options| {
             handshake::response_with(out, &accept, agreement, options);
         })?;
@@ -133,8 +134,8 @@ impl Sessions {
         wanted: &SessionRequest<'_>,
         answer: impl FnOnce(&mut Vec<u8>, &ResponseOptions<'_>),
     ) -> Result<Opened, HttpError> {
-        let SessionRequest { transport, asker, cursor } = *wanted;
-        let user = io.conns.table.limits.hasher.name(asker.user.as_bytes());
+        let SessionRequest { transport, principal, cursor } = *wanted;
+        let user = io.conns.table.limits.hasher.name(principal.user.as_bytes());
         io.conns.user_may_ask(user)?;
         io.conns.stream_may_open()?;
         // 4.6. Without a link the stream may wait for one; behind a full queue it would wait in it.
@@ -155,8 +156,8 @@ impl Sessions {
         if let Some(slot) = io.conns.slot(index) {
             slot.transport = transport;
         }
-        io.conns.table.set_user(index, asker.user.as_bytes());
-        self.take_token(index, transport, asker);
+        io.conns.table.set_user(index, principal.user.as_bytes());
+        self.take_token(index, transport, principal);
         let opening = Box::new(Opening { answer: out, reply, poll: None });
         io.conns.table.set_detail(index, Detail::Opening(opening));
         if !cursor.is_empty() {
@@ -202,7 +203,7 @@ impl Sessions {
         if let Detail::Opening(opening) = io.conns.table.take_detail(index) {
             let reply = opening.reply.last();
             let retry_after_s = Some(error.retry_after_s.into()).filter(|s| *s > 0);
-            let challenge = who::challenge(error.status, error.code, error.message);
+            let challenge = identity::challenge(error.status, error.code, error.message);
             let challenge = challenge.as_deref();
             let options = reply.options(&origins, date);
             let options = ResponseOptions { retry_after_s, challenge, ..options };

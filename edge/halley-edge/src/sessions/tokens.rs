@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use halley_token::Keys;
 
 use crate::beside::Beside;
-use crate::sessions::who::{FOREVER, NO_RIGHTS};
+use crate::sessions::identity::{FOREVER, NO_RIGHTS};
 
 /// The second since 1970 from which on a session's token is worth nothing, or [`FOREVER`].
 #[derive(Clone, Copy, PartialEq)]

@@ -64,7 +64,7 @@ pub const NO_TOKENS_HERE: HttpError = HttpError::new(
 
 /// Somebody who may ask.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Asker<'r> {
+pub struct Principal<'r> {
     /// The user's id: 1 to 255 bytes.
     pub user: Cow<'r, str>,
     /// What the brain is told of rights (link.md 12.6).
@@ -74,22 +74,22 @@ pub struct Asker<'r> {
     pub until_s: u32,
 }
 
-impl<'r> Asker<'r> {
+impl<'r> Principal<'r> {
     /// Somebody who was believed without a token.
     ///
     /// # Errors
     /// 400 for what is no id.
-    pub fn believed(user: Cow<'r, str>) -> Result<Asker<'r>, HttpError> {
+    pub fn believed(user: Cow<'r, str>) -> Result<Principal<'r>, HttpError> {
         if user.is_empty() || user.len() > USER_BYTES_MAX {
             return Err(USER_BAD);
         }
-        Ok(Asker { user, rights: ALL_RIGHTS.into(), until_s: FOREVER })
+        Ok(Principal { user, rights: ALL_RIGHTS.into(), until_s: FOREVER })
     }
 
     /// Whose token says so.
-    pub fn of_claims(claims: Claims, leeway_s: u64) -> Asker<'static> {
+    pub fn of_claims(claims: Claims, leeway_s: u64) -> Principal<'static> {
         let until_s = claims.expires_s.saturating_add(leeway_s);
-        Asker {
+        Principal {
             user: claims.user.into(),
             rights: claims.rights.into(),
             // 2106 is late enough.
