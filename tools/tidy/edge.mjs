@@ -18,7 +18,7 @@ const LAYERS = [
   ['outbox'],
   ['settings', 'sandbox', 'user'],
   ['config', 'proxies', 'transport', 'stats'],
-  ['limits', 'clock', 'slab', 'beside', 'socket', 'log', 'random'],
+  ['limits', 'clock', 'slab', 'side_table', 'socket', 'log', 'random'],
 ];
 const LAYER_OF = new Map(LAYERS.flatMap((parts, layer) => parts.map((part) => [part, layer])));
 const FILES_IN_A_CIRCLE_MAX = 3;

@@ -5,7 +5,6 @@
 //! starts them and waits for a signal; a worker's life is in `worker/mod.rs`.
 #![forbid(unsafe_code)]
 
-mod beside;
 mod clock;
 mod config;
 mod conns;
@@ -20,6 +19,7 @@ mod random;
 mod sandbox;
 mod sessions;
 mod settings;
+mod side_table;
 #[cfg(test)]
 mod sizes;
 mod slab;

@@ -2,7 +2,7 @@
 //! read by this test.
 
 use crate::conns::table::SLOT_BYTES;
-use crate::conns::table::wheel::Mark;
+use crate::conns::table::wheel::Bucket;
 use crate::conns::tls::session::Session;
 use crate::outbox::{Outbox, Piece};
 use crate::sessions::detail::Detail;
@@ -25,7 +25,7 @@ fn the_page_says_what_is() {
         ("Outbox", size_of::<Outbox>()),
         ("Piece", size_of::<Piece>()),
         ("Session", size_of::<Session>()),
-        ("Option<Mark>", size_of::<Option<Mark>>()),
+        ("Option<Bucket>", size_of::<Option<Bucket>>()),
     ];
     let missing: Vec<String> = sizes
         .iter()

@@ -27,7 +27,7 @@ use mio::{Interest, Registry, Token};
 
 use crate::clock::Clock;
 use crate::conns::doom::Doom;
-use crate::conns::table::wheel::{Mark, TICK_MS, Wheel};
+use crate::conns::table::wheel::{Bucket, TICK_MS, Wheel};
 use crate::conns::table::{Phase, Slot, Table, flag};
 use crate::conns::tls::Tls;
 use crate::conns::tls::certificates::Certificates;
@@ -147,8 +147,8 @@ impl<D: Hung> Conns<D> {
         let tick = self.tick_in(ms);
         let Some(slot) = self.table.get(index) else { return };
         slot.deadline = u32::try_from(tick).unwrap_or(u32::MAX);
-        if slot.look.is_none_or(|mark| self.wheel.tick(mark) > tick) {
-            slot.look = Some(self.wheel.promise(tick, index));
+        if slot.check.is_none_or(|bucket| self.wheel.tick(bucket) > tick) {
+            slot.check = Some(self.wheel.schedule(tick, index));
         }
     }
 
@@ -166,22 +166,22 @@ impl<D: Hung> Conns<D> {
     }
 
     /// The connections that have to be looked at up to this tick, one bucket a call.
-    pub fn looks_due(&mut self, tick: u64) -> Option<(Mark, Vec<u32>)> {
+    pub fn checks_due(&mut self, tick: u64) -> Option<(Bucket, Vec<u32>)> {
         self.wheel.due(tick)
     }
 
-    /// The look that was promised with this mark: is the connection late?
-    pub fn is_late(&mut self, index: u32, mark: Mark, tick: u32) -> bool {
-        let Some(slot) = self.table.get(index).filter(|slot| slot.look == Some(mark)) else {
+    /// The check that was scheduled in this bucket: is the connection late?
+    pub fn is_late(&mut self, index: u32, bucket: Bucket, tick: u32) -> bool {
+        let Some(slot) = self.table.get(index).filter(|slot| slot.check == Some(bucket)) else {
             return false;
         };
-        slot.look = None;
+        slot.check = None;
         let doomed = slot.has(flag::DOOMED);
         match slot.deadline {
             0 => false,
             late if late <= tick => !doomed,
             later => {
-                slot.look = Some(self.wheel.promise(later.into(), index));
+                slot.check = Some(self.wheel.schedule(later.into(), index));
                 false
             }
         }

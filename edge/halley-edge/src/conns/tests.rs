@@ -245,9 +245,9 @@ fn deadlines_are_looked_at() {
     conns.lower_deadline(index, 5 * TICK_MS);
     let late = |conns: &mut Conns<u8>, tick: u64| {
         let mut late = 0;
-        while let Some((mark, looks)) = conns.looks_due(tick) {
-            for index in looks {
-                late += u32::from(conns.is_late(index, mark, tick as u32));
+        while let Some((bucket, checks)) = conns.checks_due(tick) {
+            for index in checks {
+                late += u32::from(conns.is_late(index, bucket, tick as u32));
             }
         }
         late

@@ -114,13 +114,13 @@ impl<D: Hung> Conns<D> {
         self.doom(index, CloseReason::SlowConsumer);
     }
 
-    /// The look that was promised: at a stream that has its outbox still, or again.
+    /// The check that was scheduled, of a stream that has its outbox still, or again.
     ///
     /// The kernel gives up a connection whose client takes nothing for the time that it may leave a
     /// heartbeat unacknowledged, though the client may be there. So it gets more time while
     /// `outbox_ms_max` decides; that takes a call to the kernel now and then, and none for a client
     /// that is only behind by a moment.
-    pub fn look_at_outbox(&mut self, index: u32) {
+    pub fn check_outbox(&mut self, index: u32) {
         let now = self.clock.heard_ms;
         let most = self.settings.outbox_ms_max;
         let usual = self.settings.user_timeout_ms();

@@ -12,8 +12,8 @@ use std::collections::HashMap;
 
 use halley_token::Keys;
 
-use crate::beside::Beside;
 use crate::sessions::identity::{FOREVER, NO_RIGHTS};
+use crate::side_table::SideTable;
 
 /// The second since 1970 from which on a session's token is worth nothing, or [`FOREVER`].
 #[derive(Clone, Copy, PartialEq)]
@@ -31,7 +31,7 @@ pub struct Tokens {
     /// `None` before the first KEYS, and where no token is asked for.
     pub keys: Option<Keys>,
     /// By index, of sessions.
-    pub untils: Beside<Until>,
+    pub untils: SideTable<Until>,
     /// By index, of WebSockets: the rights, unless there are none.
     rights: HashMap<u32, Box<str>>,
 }

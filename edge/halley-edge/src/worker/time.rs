@@ -24,9 +24,9 @@ impl Worker {
     /// Does what is due, by the time up to which everybody has been heard.
     pub(crate) fn on_time(&mut self) {
         let tick = self.io.conns.clock.heard_ms / TICK_MS;
-        while let Some((mark, looks)) = self.io.conns.looks_due(tick) {
-            for index in looks {
-                if self.io.conns.is_late(index, mark, tick as u32) {
+        while let Some((bucket, checks)) = self.io.conns.checks_due(tick) {
+            for index in checks {
+                if self.io.conns.is_late(index, bucket, tick as u32) {
                     self.late(index);
                 }
             }
@@ -73,7 +73,7 @@ impl Worker {
             }
             (Phase::Live, _) => {
                 self.sessions.operation_may_be_late(&mut self.io, index);
-                self.io.conns.look_at_outbox(index);
+                self.io.conns.check_outbox(index);
                 self.sessions.watch_session(&mut self.io.conns, index);
             }
             (Phase::Free | Phase::Left, _) => {}

@@ -22,13 +22,13 @@ use std::sync::Arc;
 use halley_link::CloseReason;
 use mio::net::TcpStream;
 
-use crate::beside::Beside;
 use crate::conns::table::names::{Name, Names};
 use crate::conns::table::newcomers::Newcomers;
-use crate::conns::table::wheel::Mark;
+use crate::conns::table::wheel::Bucket;
 use crate::limits::SharedLimits;
 use crate::limits::address::Address;
 use crate::limits::sketch::Key;
+use crate::side_table::SideTable;
 use crate::slab::{NONE, Slab};
 use crate::transport::Transport;
 
@@ -123,8 +123,8 @@ pub struct Slot {
     tag: u32,
     detail: u32,
     user: Name,
-    /// The look that the wheel has promised.
-    pub look: Option<Mark>,
+    /// The check that the wheel has scheduled.
+    pub check: Option<Bucket>,
     phase: Phase,
     /// What the stream is; meaningless for HTTP.
     pub transport: Transport,
@@ -150,7 +150,7 @@ impl Slot {
             tag: generation << FLAG_BITS,
             detail: NONE,
             user: Name::NONE,
-            look: None,
+            check: None,
             phase: Phase::Free,
             transport: Transport::SseChunked,
             ended: None,
@@ -204,7 +204,7 @@ pub struct Table<D> {
     details: Slab<D>,
     names: Names,
     /// Where connections come from.
-    pub(crate) addresses: Beside<Address>,
+    pub(crate) addresses: SideTable<Address>,
     pub(crate) newcomers: Newcomers,
     pub(crate) limits: Arc<SharedLimits>,
 }
@@ -219,7 +219,7 @@ impl<D: Default> Table<D> {
             used: 0,
             details: Slab::default(),
             names: Names::default(),
-            addresses: Beside::default(),
+            addresses: SideTable::default(),
             newcomers: Newcomers::default(),
             limits,
         }

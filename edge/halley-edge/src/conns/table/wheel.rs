@@ -1,11 +1,11 @@
 //! Deadlines of connections: a coarse timer wheel.
 //!
-//! A connection's deadline lives in its slot and may be moved at will; the wheel only holds the
-//! promise to look at the connection not later than some tick: its index in a bucket, and the
-//! bucket's [`Mark`] in its slot. A look that finds another mark there was overtaken by an earlier
-//! one, or meets the slot's next owner, and is none. One that comes early (the deadline was moved
-//! on, or lies beyond the horizon) is promised again by the caller; so a busy connection costs one
-//! entry per turn of the wheel, not one per request, and an idle one nothing.
+//! A connection's deadline lives in its slot and may be moved at will; the wheel only schedules a
+//! check of the connection, not later than some tick: its index in a bucket, and which [`Bucket`]
+//! that is in its slot. A stale entry (its slot names another bucket, or none) is ignored: an
+//! earlier check overtook it, or the slot is another connection's. A check that comes early (the
+//! deadline was moved on, or lies beyond the horizon) is scheduled again by the caller; so a busy
+//! connection costs one entry per turn of the wheel, not one per request, and an idle one nothing.
 
 use std::num::NonZeroU8;
 
@@ -15,8 +15,8 @@ pub const TICK_MS: u64 = 64;
 /// there for so long.
 const BUCKETS: u64 = 128;
 
-/// The bucket of a look, counted from 1.
-pub type Mark = NonZeroU8;
+/// The bucket of a check, counted from 1.
+pub type Bucket = NonZeroU8;
 
 /// Ticks are counted from the worker's start. Invariant: the bucket of the tick that was dealt with
 /// last is empty.
@@ -31,38 +31,38 @@ impl Wheel {
         Wheel { buckets: vec![Vec::new(); BUCKETS as usize], done: 0 }
     }
 
-    /// Promises a look at the connection `index` at `tick`, or at the wheel's horizon if that is
+    /// Schedules a check of the connection `index` at `tick`, or at the wheel's horizon if that is
     /// nearer.
-    pub fn promise(&mut self, tick: u64, index: u32) -> Mark {
+    pub fn schedule(&mut self, tick: u64, index: u32) -> Bucket {
         let tick = tick.clamp(self.done + 1, self.done + BUCKETS - 1);
         let bucket = tick % BUCKETS;
         self.buckets[bucket as usize].push(index);
-        mark(bucket)
+        named(bucket)
     }
 
-    /// The tick at which the look with this mark comes.
-    pub fn tick(&self, mark: Mark) -> u64 {
+    /// The tick of the checks in this bucket.
+    pub fn tick(&self, bucket: Bucket) -> u64 {
         let next = self.done + 1;
-        next + (u64::from(mark.get()) - 1 + BUCKETS - next % BUCKETS) % BUCKETS
+        next + (u64::from(bucket.get()) - 1 + BUCKETS - next % BUCKETS) % BUCKETS
     }
 
-    /// Takes the looks that were promised up to `tick`, one bucket a call; `None` when all are
+    /// Takes the checks that were scheduled up to `tick`, one bucket a call; `None` when all are
     /// taken.
-    pub fn due(&mut self, tick: u64) -> Option<(Mark, Vec<u32>)> {
+    pub fn due(&mut self, tick: u64) -> Option<(Bucket, Vec<u32>)> {
         while self.done < tick {
             self.done += 1;
             let number = self.done % BUCKETS;
             let bucket = &mut self.buckets[number as usize];
             if !bucket.is_empty() {
-                return Some((mark(number), std::mem::take(bucket)));
+                return Some((named(number), std::mem::take(bucket)));
             }
         }
         None
     }
 }
 
-fn mark(bucket: u64) -> Mark {
-    Mark::MIN.saturating_add(bucket as u8)
+fn named(bucket: u64) -> Bucket {
+    Bucket::MIN.saturating_add(bucket as u8)
 }
 
 #[cfg(test)]
@@ -71,11 +71,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looks_come_at_their_tick_and_once() {
+    fn checks_come_at_their_tick_and_once() {
         let mut wheel = Wheel::new();
-        let first = wheel.promise(5, 1);
-        let past = wheel.promise(0, 2);
-        let far = wheel.promise(1_000_000, 3);
+        let first = wheel.schedule(5, 1);
+        let past = wheel.schedule(0, 2);
+        let far = wheel.schedule(1_000_000, 3);
         assert_eq!(wheel.tick(first), 5);
         assert_eq!(wheel.tick(past), 1, "the past is the next tick");
         assert_eq!(wheel.tick(far), BUCKETS - 1, "the horizon");
@@ -87,13 +87,13 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_tells_its_tick_wherever_the_wheel_stands() {
+    fn a_bucket_tells_its_tick_wherever_the_wheel_stands() {
         let mut wheel = Wheel::new();
         for now in 0..3 * BUCKETS {
             while wheel.due(now).is_some() {}
             for ahead in 1..BUCKETS {
-                let mark = wheel.promise(now + ahead, 0);
-                assert_eq!(wheel.tick(mark), now + ahead);
+                let bucket = wheel.schedule(now + ahead, 0);
+                assert_eq!(wheel.tick(bucket), now + ahead);
             }
         }
     }

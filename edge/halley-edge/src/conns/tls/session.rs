@@ -18,9 +18,9 @@ use rustls::unbuffered::{
 };
 use rustls::{Error, HandshakeKind, ServerConfig};
 
-use crate::beside::Beside;
 use crate::conns::READ_BYTES;
 use crate::outbox::{Flush, Flushed, Outbox};
+use crate::side_table::SideTable;
 
 /// What is sealed at once: the most that one record may hold (RFC 8446 section 5.1).
 const SEALED_BYTES_MAX: usize = 16_384;
@@ -335,7 +335,7 @@ fn write(socket: &mut impl Write, bytes: &[u8], writes: &mut u64) -> io::Result<
 /// The worker's sessions, by the index of the connection's slot.
 #[derive(Default)]
 pub struct Sessions {
-    all: Beside<Option<Box<Session>>>,
+    all: SideTable<Option<Box<Session>>>,
     used: usize,
 }
 

@@ -7,9 +7,9 @@ const CHUNK: usize = 1_024;
 
 /// See the module. What nobody set is the type's default.
 #[derive(Default)]
-pub struct Beside<T>(Vec<Option<Box<[T]>>>);
+pub struct SideTable<T>(Vec<Option<Box<[T]>>>);
 
-impl<T: Default> Beside<T> {
+impl<T: Default> SideTable<T> {
     /// The slot's place, unless there is none yet.
     pub fn place(&mut self, index: u32) -> Option<&mut T> {
         let index = index as usize;
@@ -27,7 +27,7 @@ impl<T: Default> Beside<T> {
     }
 }
 
-impl<T: Copy + Default + PartialEq> Beside<T> {
+impl<T: Copy + Default + PartialEq> SideTable<T> {
     /// What was set.
     pub fn get(&self, index: u32) -> T {
         let chunk = self.0.get(index as usize / CHUNK).and_then(Option::as_ref);
@@ -49,15 +49,15 @@ mod tests {
     /// A chunk for what is set, nothing for what isn't.
     #[test]
     fn by_index() {
-        let mut beside = Beside::<u32>::default();
-        beside.set(5_000, 0);
-        assert!(beside.0.is_empty() && beside.place(5_000).is_none());
-        beside.set(5_000, 7);
-        assert_eq!([4_999, 5_000, 9_000].map(|index| beside.get(index)), [0, 7, 0]);
-        assert_eq!(beside.0.iter().flatten().map(|chunk| chunk.len()).sum::<usize>(), CHUNK);
-        beside.set(5_000, 0);
-        assert_eq!((beside.get(5_000), beside.place(5_000)), (0, Some(&mut 0)));
-        *beside.make(70_000) = 1;
-        assert_eq!(beside.get(70_000), 1);
+        let mut side_table = SideTable::<u32>::default();
+        side_table.set(5_000, 0);
+        assert!(side_table.0.is_empty() && side_table.place(5_000).is_none());
+        side_table.set(5_000, 7);
+        assert_eq!([4_999, 5_000, 9_000].map(|index| side_table.get(index)), [0, 7, 0]);
+        assert_eq!(side_table.0.iter().flatten().map(|chunk| chunk.len()).sum::<usize>(), CHUNK);
+        side_table.set(5_000, 0);
+        assert_eq!((side_table.get(5_000), side_table.place(5_000)), (0, Some(&mut 0)));
+        *side_table.make(70_000) = 1;
+        assert_eq!(side_table.get(70_000), 1);
     }
 }
