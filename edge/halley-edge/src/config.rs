@@ -8,7 +8,7 @@ use clap::Parser;
 /// Descriptors of a worker that are not connections: listeners, poll, link, standard streams and
 /// some to spare.
 const DESCRIPTORS_KEPT: u64 = 64;
-/// Descriptors of a worker for each worker: all polls and wakers (`groups/turns.rs`).
+/// Descriptors of a worker for each worker: all polls and wakers (`groups/write_permits.rs`).
 const DESCRIPTORS_SHARED: u64 = 2;
 
 /// Halley's edge: holds client connections for a brain. The brain starts it; there is no need to

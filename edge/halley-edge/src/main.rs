@@ -43,7 +43,7 @@ use signal_hook::iterator::Signals;
 
 use crate::config::{Config, Switch};
 use crate::conns::tls::certificates::Certificates;
-use crate::groups::turns::Turns;
+use crate::groups::write_permits::WritePermits;
 use crate::limits::SharedLimits;
 use crate::sandbox::Needs;
 use crate::worker::state::{RUN, Shared, Worker};
@@ -71,7 +71,7 @@ fn run(mut config: Config) -> Result<(), String> {
     let certificates = Arc::new(Certificates::load(&config)?);
     take_addresses(&mut config)?;
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|e| e.to_string())?;
-    let (turns, polls) = Turns::new(config.workers).map_err(|e| reason(&e))?;
+    let (permits, polls) = WritePermits::new(config.workers).map_err(|e| reason(&e))?;
     let memory = MemoryFiles::open();
     let sandboxed = config.sandbox == Switch::On;
     if sandboxed {
@@ -82,10 +82,10 @@ fn run(mut config: Config) -> Result<(), String> {
     if user.is_none() {
         warn_root();
     }
-    let (turns, stop) = (Arc::new(turns), AtomicU64::new(RUN));
+    let (permits, stop) = (Arc::new(permits), AtomicU64::new(RUN));
     let limits = Arc::new(SharedLimits::new(config.connections_max));
     let gate = Arc::new(Barrier::new(polls.len() + 1));
-    let shared = Arc::new(Shared { config, certificates, turns, stop, limits });
+    let shared = Arc::new(Shared { config, certificates, permits, stop, limits });
     let mut threads = Vec::new();
     for (index, poll) in (0..).zip(polls) {
         threads.push(start(index, poll, &shared, &gate)?);

@@ -1,22 +1,22 @@
-//! A worker's share of the fan-out to groups: the groups, its turn to write to them, and how long
+//! A worker's share of the fan-out to groups: the groups, its permit to write to them, and how long
 //! it waits for members that have no room. It knows members by the number of their slot; what is
 //! written to them, and whether they have room, its user says ([`Members`]).
 //!
 //! How fast the brain brings a group's events says nothing about how fast a member takes them: they
 //! come together and wait here together. So no more of them is under way than a third of an outbox;
-//! a member in whose outbox they would be more is late, and passed over until its outbox is empty;
-//! and all members wait while half of `outboxes_bytes_max` is full. For this the worker has
-//! patience, at most twice [`PATIENCE_MS`], and with a member that has used it up none until its
-//! outbox was empty: it gets everything at once, and then http.md 12 says whether it is a slow
-//! consumer. So a client that reads isn't closed because of when its events were written, and one
-//! that doesn't read holds the others up only once.
+//! a member in whose outbox they would be more *lags*, and is passed over until its outbox is
+//! empty; and all members wait while half of `outboxes_bytes_max` is full. A member has a grace for
+//! this, at most twice [`GRACE_MS`]. When that is used up it gets everything at once, has no grace
+//! until its outbox was empty, and http.md 12 says whether it is a slow consumer. So a client that
+//! reads isn't closed because of when its events were written, and one that doesn't read holds the
+//! others up only once.
 
 use std::sync::Arc;
 
 use halley_link::Event;
 use halley_wire::websocket::Deflater;
 
-use crate::groups::turns::{Turn, Turns};
+use crate::groups::write_permits::{WritePermit, WritePermits};
 use crate::groups::{Groups, TooMany};
 use crate::outbox::Piece;
 use crate::outbox::pieces::Pieces;
@@ -26,11 +26,11 @@ use crate::transport::Transport;
 /// Members that are served in a round, and bytes for them: about a millisecond of writes.
 const SLICE: usize = 256;
 const SLICE_BYTES: u64 = 1_048_576;
-/// Members that are served before another worker has its turn.
-const TURN: usize = 16_384;
+/// Members that are served before another worker has a permit.
+const PERMIT_MEMBERS: usize = 16_384;
 /// How long the worker waits for members that have no room; twice that if they have none just after
 /// it looked.
-const PATIENCE_MS: u64 = 200;
+const GRACE_MS: u64 = 200;
 
 /// An event that is kept until all members have it, encoded once for each kind of stream.
 pub struct Kept {
@@ -116,25 +116,24 @@ pub trait Members {
     /// A member gets an event.
     fn give(&mut self, index: u32, event: &mut Kept);
     /// Nobody waits for this member any more, until its outbox was empty.
-    fn hurry(&mut self, index: u32);
+    fn force(&mut self, index: u32);
 }
 
-/// See the module. `late_ms` and `crowded_ms` say since when there is patience; 0 while none is
-/// needed.
+/// See the module. `lagging_ms` and `crowded_ms` say since when a grace runs; 0 while none does.
 pub struct FanOut {
     groups: Groups<Kept>,
-    turn: Turn,
-    /// Members that were served in this turn.
+    permit: WritePermit,
+    /// Members that were served under this permit.
     served: usize,
-    late_ms: u64,
+    lagging_ms: u64,
     crowded_ms: u64,
 }
 
 impl FanOut {
     /// That of a worker, without groups.
-    pub fn new(turns: Arc<Turns>, worker: u16) -> FanOut {
-        let turn = Turn::new(turns, worker);
-        FanOut { groups: Groups::default(), turn, served: 0, late_ms: 0, crowded_ms: 0 }
+    pub fn new(permits: Arc<WritePermits>, worker: u16) -> FanOut {
+        let permit = WritePermit::new(permits, worker);
+        FanOut { groups: Groups::default(), permit, served: 0, lagging_ms: 0, crowded_ms: 0 }
     }
 
     /// Makes a session a member; true if it wasn't.
@@ -165,9 +164,9 @@ impl FanOut {
         self.groups.len()
     }
 
-    /// A session ends: see [`Groups::strike`].
-    pub fn strike(&mut self, index: u32) -> usize {
-        self.groups.strike(index)
+    /// A session ends: see [`Groups::remove_member`].
+    pub fn remove_member(&mut self, index: u32) -> usize {
+        self.groups.remove_member(index)
     }
 
     /// An event, with the cursor that it has now, begins its way to who is a member now.
@@ -191,9 +190,9 @@ impl FanOut {
         self.groups.has_room(index);
     }
 
-    /// Is anybody late?
-    pub fn any_late(&self) -> bool {
-        self.groups.any_late()
+    /// Does anybody lag?
+    pub fn any_lagging(&self) -> bool {
+        self.groups.any_lagging()
     }
 
     /// Must the link wait for members to be served?
@@ -201,20 +200,20 @@ impl FanOut {
         self.groups.full(Bounds::of(settings).share())
     }
 
-    /// Has the worker a turn?
-    pub fn has_turn(&self) -> bool {
-        self.turn.is_taken()
+    /// Has the worker a permit?
+    pub fn has_permit(&self) -> bool {
+        self.permit.is_taken()
     }
 
     /// Serves a slice of those for whom something is under way.
     pub fn serve(&mut self, bounds: Bounds, now: Now, members: &mut impl Members) {
         if self.groups.under_way() > 0 {
-            self.lose_patience(now, members);
+            self.end_grace(now, members);
         }
         if self.groups.next().is_none() {
-            self.turn.give_back();
+            self.permit.give_back();
             self.served = 0;
-        } else if self.turn.take() {
+        } else if self.permit.take() {
             self.slice(bounds, now, members);
         }
     }
@@ -231,18 +230,18 @@ impl FanOut {
             if members.has_room(index, self.groups.bytes(), share) {
                 self.give_all(index, members);
             } else {
-                self.groups.is_late(index);
+                self.groups.lags(index);
             }
             served += 1;
         }
         self.served += served;
         let goes_on = !self.crowded(bounds, now, members) && self.groups.next().is_some();
-        if !goes_on || self.served >= TURN && self.turn.others_wait() {
-            self.turn.give_back();
+        if !goes_on || self.served >= PERMIT_MEMBERS && self.permit.others_wait() {
+            self.permit.give_back();
             self.served = 0;
         }
         if goes_on {
-            self.turn.take();
+            self.permit.take();
         }
     }
 
@@ -264,19 +263,19 @@ impl FanOut {
         if self.crowded_ms == 0 {
             self.crowded_ms = now.now_ms.max(1);
         }
-        now.heard_ms < self.crowded_ms + PATIENCE_MS
+        now.heard_ms < self.crowded_ms + GRACE_MS
     }
 
-    /// Who has been late for long enough gets what is under way, and is asked no more.
-    fn lose_patience(&mut self, now: Now, members: &mut impl Members) {
-        if !self.groups.any_late() {
-            self.late_ms = 0;
-        } else if self.late_ms == 0 {
-            self.late_ms = now.now_ms.max(1);
-        } else if now.heard_ms >= self.late_ms + PATIENCE_MS {
-            self.late_ms = now.now_ms;
-            for index in self.groups.impatient() {
-                members.hurry(index);
+    /// Who has lagged for long enough gets what is under way, and is asked no more.
+    fn end_grace(&mut self, now: Now, members: &mut impl Members) {
+        if !self.groups.any_lagging() {
+            self.lagging_ms = 0;
+        } else if self.lagging_ms == 0 {
+            self.lagging_ms = now.now_ms.max(1);
+        } else if now.heard_ms >= self.lagging_ms + GRACE_MS {
+            self.lagging_ms = now.now_ms;
+            for index in self.groups.out_of_grace() {
+                members.force(index);
                 self.give_all(index, members);
             }
         }
@@ -294,7 +293,7 @@ mod tests {
         all: u64,
         full: Vec<u32>,
         got: Vec<(u32, u64)>,
-        hurried: Vec<u32>,
+        forced: Vec<u32>,
     }
 
     impl Members for Fake {
@@ -310,8 +309,8 @@ mod tests {
             self.got.push((index, event.seq));
         }
 
-        fn hurry(&mut self, index: u32) {
-            self.hurried.push(index);
+        fn force(&mut self, index: u32) {
+            self.forced.push(index);
         }
     }
 
@@ -334,13 +333,13 @@ mod tests {
     }
 
     fn fan_out(members: &[u32]) -> (FanOut, Settings) {
-        let (turns, _polls) = Turns::new(1).unwrap();
-        let mut fan_out = FanOut::new(Arc::new(turns), 0);
+        let (permits, _polls) = WritePermits::new(1).unwrap();
+        let mut fan_out = FanOut::new(Arc::new(permits), 0);
         members.iter().for_each(|index| assert_eq!(fan_out.join(1, *index), Ok(true)));
         (fan_out, Settings::default())
     }
 
-    /// A slice is bounded, and the turn is kept while there is more.
+    /// A slice is bounded, and the permit is kept while there is more.
     #[test]
     fn members_are_served_in_slices() {
         let all: Vec<u32> = (0..SLICE as u32 + 3).collect();
@@ -348,31 +347,31 @@ mod tests {
         let mut fake = Fake::default();
         fan_out.begin(1, &event(7), b"", &settings);
         fan_out.serve(Bounds::of(&settings), at(1), &mut fake);
-        assert_eq!((fake.got.len(), fan_out.has_turn()), (SLICE, true));
+        assert_eq!((fake.got.len(), fan_out.has_permit()), (SLICE, true));
         fan_out.serve(Bounds::of(&settings), at(1), &mut fake);
         assert_eq!(fake.got, all.iter().map(|index| (*index, 7)).collect::<Vec<_>>());
-        assert!(!fan_out.has_turn());
+        assert!(!fan_out.has_permit());
         fan_out.serve(Bounds::of(&settings), at(1), &mut fake);
         assert_eq!(fan_out.under_way(), 0);
     }
 
-    /// Who has no room is passed over until the patience with it is over, and then gets all.
+    /// Who has no room is passed over until its grace is over, and then gets all.
     #[test]
-    fn patience_has_an_end() {
+    fn grace_has_an_end() {
         let (mut fan_out, settings) = fan_out(&[3, 4]);
         let mut fake = Fake { full: vec![3], ..Fake::default() };
         for seq in [7, 8] {
             fan_out.begin(1, &event(seq), b"", &settings);
         }
         fan_out.serve(Bounds::of(&settings), at(1_000), &mut fake);
-        assert_eq!((&*fake.got, fan_out.any_late()), (&[(4, 7), (4, 8)][..], true));
-        for ms in [1_001, 1_000 + PATIENCE_MS, 1_001 + PATIENCE_MS, 1_000 + 2 * PATIENCE_MS] {
+        assert_eq!((&*fake.got, fan_out.any_lagging()), (&[(4, 7), (4, 8)][..], true));
+        for ms in [1_001, 1_000 + GRACE_MS, 1_001 + GRACE_MS, 1_000 + 2 * GRACE_MS] {
             fan_out.serve(Bounds::of(&settings), at(ms), &mut fake);
-            assert!(fake.hurried.is_empty(), "at {ms}");
+            assert!(fake.forced.is_empty(), "at {ms}");
         }
-        fan_out.serve(Bounds::of(&settings), at(1_001 + 2 * PATIENCE_MS), &mut fake);
-        assert_eq!((&*fake.hurried, &fake.got[2..]), (&[3][..], &[(3, 7), (3, 8)][..]));
-        assert!(!fan_out.any_late());
+        fan_out.serve(Bounds::of(&settings), at(1_001 + 2 * GRACE_MS), &mut fake);
+        assert_eq!((&*fake.forced, &fake.got[2..]), (&[3][..], &[(3, 7), (3, 8)][..]));
+        assert!(!fan_out.any_lagging());
     }
 
     /// While half of what all outboxes may hold is full, nobody is served, for a while.
@@ -382,11 +381,11 @@ mod tests {
         let all = settings.outboxes_bytes_max as u64 / 2 + 1;
         let mut fake = Fake { all, ..Fake::default() };
         fan_out.begin(1, &event(7), b"", &settings);
-        for ms in [1_000, 1_000 + PATIENCE_MS - 1] {
+        for ms in [1_000, 1_000 + GRACE_MS - 1] {
             fan_out.serve(Bounds::of(&settings), at(ms), &mut fake);
-            assert!(fake.got.is_empty() && !fan_out.has_turn());
+            assert!(fake.got.is_empty() && !fan_out.has_permit());
         }
-        fan_out.serve(Bounds::of(&settings), at(1_000 + PATIENCE_MS), &mut fake);
+        fan_out.serve(Bounds::of(&settings), at(1_000 + GRACE_MS), &mut fake);
         assert_eq!(fake.got, [(3, 7)]);
     }
 }

@@ -1,6 +1,6 @@
 //! Groups (`protocol/link.md` 11, `docs/internals/celebrities.md`): which connections are members,
 //! and the events that are on their way to them. `bits.rs` is the set of members, `fan_out.rs`
-//! serves them, `turns.rs` says how many workers do so at a time.
+//! serves them, `write_permits.rs` says how many workers do so at a time.
 //!
 //! A group's members are one bit per slot of the table. An event of a group isn't put into all
 //! outboxes at once: it is *under way* with a copy of the bits, and each round serves a slice of
@@ -10,12 +10,12 @@
 //! Order per connection: whatever is to be written to a connection, what is under way for it goes
 //! first (`sessions/members.rs`).
 //!
-//! A session whose outbox has no room for what is under way to it is *late*: it is passed over
-//! until it has room, or until the worker's patience is over (`fan_out.rs`).
+//! A session whose outbox has no room for what is under way to it is *lagging*: it is passed over
+//! until it has room, or until its grace is over (`fan_out.rs`).
 //!
-//! Invariants: a bit, in a group, under way or late, stands for a session in phase Opening or Live
-//! that has had its slot since; [`Groups::strike`] is called before it loses either. `bytes` is the
-//! sum of the events under way.
+//! Invariants: a bit, in a group, under way or lagging, stands for a session in phase Opening or
+//! Live that has had its slot since; [`Groups::remove_member`] is called before it loses either.
+//! `bytes` is the sum of the events under way.
 //!
 //! Bounds: [`GROUPS_MAX`] groups; [`UNDER_WAY_MAX`] events under way, and so many bytes of them
 //! that all fit into an outbox ([`Groups::full`]): beyond these the link isn't read.
@@ -24,7 +24,7 @@ pub mod bits;
 pub mod fan_out;
 #[cfg(test)]
 mod tests;
-pub mod turns;
+pub mod write_permits;
 
 use std::collections::{HashMap, VecDeque};
 
@@ -36,7 +36,7 @@ pub const GROUPS_MAX: usize = 1_024;
 pub const UNDER_WAY_MAX: usize = 32;
 
 /// An event on its way to those who haven't got it. No bit below the word `from` is set but of
-/// sessions that are late.
+/// sessions that lag.
 struct UnderWay<E> {
     members: Bits,
     from: usize,
@@ -49,14 +49,14 @@ pub struct Groups<E> {
     groups: HashMap<u32, Bits>,
     under_way: VecDeque<UnderWay<E>>,
     bytes: usize,
-    /// Since the last [`Groups::impatient`], and since the one before it.
-    late: [Bits; 2],
+    /// Since the last [`Groups::out_of_grace`], and since the one before it.
+    lagging: [Bits; 2],
 }
 
 impl<E> Default for Groups<E> {
     fn default() -> Self {
         let (groups, under_way) = (HashMap::new(), VecDeque::new());
-        Groups { groups, under_way, bytes: 0, late: Default::default() }
+        Groups { groups, under_way, bytes: 0, lagging: Default::default() }
     }
 }
 
@@ -93,9 +93,9 @@ impl<E> Groups<E> {
 
     /// A session ends: it is no member of anything, and nothing is under way for it. Gives how many
     /// groups it was a member of.
-    pub fn strike(&mut self, index: u32) -> usize {
-        self.late.iter_mut().for_each(|late| {
-            late.clear(index);
+    pub fn remove_member(&mut self, index: u32) -> usize {
+        self.lagging.iter_mut().for_each(|lagging| {
+            lagging.clear(index);
         });
         self.under_way.iter_mut().for_each(|event| {
             event.members.clear(index);
@@ -121,20 +121,20 @@ impl<E> Groups<E> {
         })
     }
 
-    /// The next session to serve; none when nothing is under way but to who is late. Events that
+    /// The next session to serve; none when nothing is under way but to who lags. Events that
     /// all have are forgotten on the way.
     pub fn next(&mut self) -> Option<u32> {
         while let Some(event) = self.under_way.front().filter(|event| event.members.len() == 0) {
             self.bytes -= event.bytes;
             self.under_way.pop_front();
         }
-        let late = &self.late;
-        self.under_way.iter_mut().find_map(|event| event.members.first(&mut event.from, late))
+        let lagging = &self.lagging;
+        self.under_way.iter_mut().find_map(|event| event.members.first(&mut event.from, lagging))
     }
 
     /// A session has no room for what is under way to it: it is passed over from now on.
-    pub fn is_late(&mut self, index: u32) {
-        let [newly, since] = &mut self.late;
+    pub fn lags(&mut self, index: u32) {
+        let [newly, since] = &mut self.lagging;
         if !since.has(index) {
             newly.set(index);
         }
@@ -142,7 +142,7 @@ impl<E> Groups<E> {
 
     /// A session has room again, or has got what was under way to it.
     pub fn has_room(&mut self, index: u32) {
-        let [newly, since] = &mut self.late;
+        let [newly, since] = &mut self.lagging;
         // It is in one of the two at most.
         if newly.clear(index) || since.clear(index) {
             let word = Bits::word_of(index);
@@ -150,14 +150,14 @@ impl<E> Groups<E> {
         }
     }
 
-    /// Is anybody late?
-    pub fn any_late(&self) -> bool {
-        self.late.iter().any(|late| late.len() > 0)
+    /// Does anybody lag?
+    pub fn any_lagging(&self) -> bool {
+        self.lagging.iter().any(|lagging| lagging.len() > 0)
     }
 
-    /// Who has been late since the last time that this was asked. They stay so.
-    pub fn impatient(&mut self) -> Vec<u32> {
-        let [newly, since] = &mut self.late;
+    /// Who has lagged since the last time that this was asked. They stay so.
+    pub fn out_of_grace(&mut self) -> Vec<u32> {
+        let [newly, since] = &mut self.lagging;
         let all = since.all();
         newly.all().into_iter().for_each(|index| {
             since.set(index);

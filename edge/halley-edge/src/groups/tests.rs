@@ -23,7 +23,7 @@ enum Step {
     Slice(usize, usize),
     /// There is room again.
     Room(u32),
-    Impatient,
+    OutOfGrace,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -37,9 +37,9 @@ fn step() -> impl Strategy<Value = Step> {
         2 => slot().prop_map(Step::Strike),
         4 => group().prop_map(Step::Event),
         2 => slot().prop_map(Step::Other),
-        3 => (0..6usize, 0..3usize).prop_map(|(all, late)| Step::Slice(all, late)),
+        3 => (0..6usize, 0..3usize).prop_map(|(all, lagging)| Step::Slice(all, lagging)),
         2 => slot().prop_map(Step::Room),
-        1 => Just(Step::Impatient),
+        1 => Just(Step::OutOfGrace),
     ]
 }
 
@@ -66,23 +66,23 @@ impl Run {
         self.groups.has_room(slot);
     }
 
-    fn slice(&mut self, members: usize, mut late: usize) {
+    fn slice(&mut self, members: usize, mut lagging: usize) {
         for _ in 0..members {
             let Some(slot) = self.groups.next() else { return };
-            if slot % 2 == 1 && late > 0 {
-                late -= 1;
-                self.groups.is_late(slot);
+            if slot % 2 == 1 && lagging > 0 {
+                lagging -= 1;
+                self.groups.lags(slot);
             } else {
                 self.overdue(slot);
             }
         }
     }
 
-    /// Twice, as who has just become late is given time.
+    /// Twice, as who has just begun to lag is given time.
     fn end(&mut self) {
         for _ in 0..2 {
             self.slice(usize::MAX, 0);
-            self.groups.impatient().into_iter().for_each(|slot| self.overdue(slot));
+            self.groups.out_of_grace().into_iter().for_each(|slot| self.overdue(slot));
         }
     }
 }
@@ -117,7 +117,7 @@ proptest! {
                 Step::Strike(slot) => {
                     let groups = model.groups.values_mut();
                     let of: usize = groups.map(|group| usize::from(group.remove(&slot))).sum();
-                    prop_assert_eq!(run.groups.strike(slot), of);
+                    prop_assert_eq!(run.groups.remove_member(slot), of);
                     // The slot's next session has seen nothing; the old one may miss the end.
                     let due = model.due.remove(&slot).unwrap_or_default();
                     let seen = run.seen.remove(&slot).unwrap_or_default();
@@ -135,17 +135,17 @@ proptest! {
                     run.seen.entry(slot).or_default().push(number);
                     prop_assert_eq!(&run.seen[&slot], &model.due[&slot]);
                 }
-                Step::Slice(members, late) => run.slice(members, late),
+                Step::Slice(members, lagging) => run.slice(members, lagging),
                 Step::Room(slot) => run.groups.has_room(slot),
-                Step::Impatient => {
-                    run.groups.impatient().into_iter().for_each(|slot| run.overdue(slot));
+                Step::OutOfGrace => {
+                    run.groups.out_of_grace().into_iter().for_each(|slot| run.overdue(slot));
                 }
             }
         }
         run.end();
         prop_assert_eq!(run.groups.next(), None);
         prop_assert_eq!((run.groups.under_way(), run.groups.bytes()), (0, 0));
-        prop_assert!(!run.groups.any_late());
+        prop_assert!(!run.groups.any_lagging());
         prop_assert_eq!(run.seen, model.due);
     }
 }
@@ -186,7 +186,7 @@ fn who_is_served_has_all_that_is_under_way() {
     assert!(run.groups.full(1_000));
 }
 
-/// Nobody waits for who is late, and who is late is asked about once for each patience.
+/// Nobody waits for who lags, and who lags is asked about once in each grace.
 #[test]
 fn who_is_late_is_passed_over() {
     let mut run = Run::default();
@@ -196,14 +196,14 @@ fn who_is_late_is_passed_over() {
     run.groups.begin(1, 1, || 0);
     run.slice(9, 2);
     assert_eq!(run.seen.keys().collect::<Vec<_>>(), [&140]);
-    assert_eq!(run.groups.impatient(), [0; 0]);
+    assert_eq!(run.groups.out_of_grace(), [0; 0]);
     run.groups.has_room(5);
     run.slice(9, 0);
     assert_eq!(run.seen.keys().collect::<Vec<_>>(), [&5, &140]);
     run.groups.begin(1, 1, || 1);
     run.slice(9, 0);
-    assert_eq!(run.groups.impatient(), [3]);
+    assert_eq!(run.groups.out_of_grace(), [3]);
     run.overdue(3);
     assert_eq!(run.seen[&3], [0, 1]);
-    assert_eq!((run.groups.next(), run.groups.any_late()), (None, false));
+    assert_eq!((run.groups.next(), run.groups.any_lagging()), (None, false));
 }

@@ -89,8 +89,8 @@ pub struct Outbox {
     pub(crate) bytes: usize,
     /// When the socket took something last, or didn't for the first time; 0 before that.
     moved_ms: u64,
-    /// See [`Outbox::hurry`].
-    hurried: bool,
+    /// See [`Outbox::force`].
+    forced: bool,
     pub(crate) losses: Option<Box<Losses>>,
 }
 
@@ -118,13 +118,13 @@ impl Outbox {
     }
 
     /// Nobody waits any more, until it is empty, for room in it (`groups/fan_out.rs`).
-    pub fn hurry(&mut self) {
-        self.hurried = true;
+    pub fn force(&mut self) {
+        self.forced = true;
     }
 
-    /// Was it told to hurry?
-    pub fn is_hurried(&self) -> bool {
-        self.hurried
+    /// See [`Outbox::force`].
+    pub fn is_forced(&self) -> bool {
+        self.forced
     }
 
     /// Events dropped from it, and events that a newer one replaced.
@@ -212,7 +212,7 @@ impl Outbox {
         self.done = 0;
         self.bytes = 0;
         self.moved_ms = 0;
-        self.hurried = false;
+        self.forced = false;
         self.losses = None;
     }
 }

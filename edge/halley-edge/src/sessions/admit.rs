@@ -91,7 +91,7 @@ impl Sessions {
         let retry_ms = RETRY_MS_MIN + self.random.up_to(spread_ms);
         io.conns.stats.count(Stat::Busy);
         // Nothing may come before the head of the answer.
-        self.strike(io, index);
+        self.remove_member(io, index);
         let Some(slot) = io.conns.slot(index) else { return };
         let transport = slot.transport;
         if !matches!(transport, Transport::SseChunked | Transport::SsePlain) {

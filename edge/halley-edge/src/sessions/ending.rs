@@ -25,7 +25,7 @@ impl Sessions {
     /// The session, if it is one, is over: tells the brain if it knows the number.
     pub fn leave(&mut self, io: &mut Io, index: u32, reason: CloseReason) {
         self.forget_hold(io, index);
-        self.strike(io, index);
+        self.remove_member(io, index);
         self.tokens.forget(index);
         let conn = io.conns.table.conn(index);
         let Some(slot) = io.conns.slot(index) else { return };

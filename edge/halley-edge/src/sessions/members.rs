@@ -30,7 +30,7 @@ impl Members for Given<'_> {
         }
         let number = slot.outbox;
         let outbox = self.conns.lent(number);
-        outbox.is_none_or(|outbox| outbox.is_hurried() || outbox.bytes() + bytes <= most)
+        outbox.is_none_or(|outbox| outbox.is_forced() || outbox.bytes() + bytes <= most)
     }
 
     fn give(&mut self, index: u32, event: &mut Kept) {
@@ -54,9 +54,9 @@ impl Members for Given<'_> {
         }
     }
 
-    fn hurry(&mut self, index: u32) {
+    fn force(&mut self, index: u32) {
         if let Some(outbox) = self.conns.outbox(index) {
-            outbox.hurry();
+            outbox.force();
         }
     }
 }
@@ -131,9 +131,10 @@ impl Sessions {
         io.conns.stats.set(Stat::Groups, 0);
     }
 
-    /// A session ends: see [`FanOut::strike`](crate::groups::fan_out::FanOut::strike).
-    pub fn strike(&mut self, io: &mut Io, index: u32) {
-        let of = io.fan_out.strike(index);
+    /// A session ends: see
+    /// [`FanOut::remove_member`](crate::groups::fan_out::FanOut::remove_member).
+    pub fn remove_member(&mut self, io: &mut Io, index: u32) {
+        let of = io.fan_out.remove_member(index);
         io.conns.stats.sub(Stat::GroupMembers, of as u64);
     }
 
@@ -163,7 +164,7 @@ impl Sessions {
         let now = Now { now_ms: clock.now_ms, heard_ms: clock.heard_ms };
         let mut given = Given { sessions: self, conns: &mut io.conns };
         io.fan_out.serve(bounds, now, &mut given);
-        io.conns.tell_emptied(io.fan_out.any_late());
+        io.conns.tell_emptied(io.fan_out.any_lagging());
         io.conns.stats.set(Stat::UnderWay, io.fan_out.under_way() as u64);
     }
 }

@@ -198,7 +198,7 @@ impl Sessions {
     /// The stream doesn't come about: an HTTP error instead of its answer.
     pub fn refuse_stream(&mut self, io: &mut Io, index: u32, error: &StreamError<'_>) {
         io.conns.stats.count_error(error.status);
-        self.strike(io, index);
+        self.remove_member(io, index);
         let (date, origins) = (io.conns.clock.date, Rc::clone(&io.conns.settings.origins));
         if let Detail::Opening(opening) = io.conns.table.take_detail(index) {
             let reply = opening.reply.last();

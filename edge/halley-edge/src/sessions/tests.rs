@@ -11,7 +11,7 @@ use mio::net::UnixStream;
 use crate::conns::table::{Phase, flag};
 use crate::conns::tests::{conns, enter_as, read};
 use crate::groups::fan_out::FanOut;
-use crate::groups::turns::Turns;
+use crate::groups::write_permits::WritePermits;
 use crate::link::brain_link::BrainLink;
 use crate::sessions::detail::{Conns, Detail};
 use crate::sessions::exchange::Reply;
@@ -45,8 +45,8 @@ impl Brain {
 
 /// What sessions act on, with a brain that has met it.
 pub fn io() -> (Io, Brain) {
-    let (turns, _polls) = Turns::new(1).unwrap();
-    let fan_out = FanOut::new(Arc::new(turns), 0);
+    let (permits, _polls) = WritePermits::new(1).unwrap();
+    let fan_out = FanOut::new(Arc::new(permits), 0);
     let (socket, other) = UnixStream::pair().unwrap();
     let mut io = Io { conns: conns(), link: BrainLink::default(), fan_out };
     io.link.dialled(socket, 0);

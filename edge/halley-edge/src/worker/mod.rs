@@ -39,7 +39,7 @@ use crate::conns::doom::Doom;
 use crate::conns::table::wheel::TICK_MS;
 use crate::conns::table::{Phase, flag};
 use crate::conns::tls::shake::Turned;
-use crate::groups::turns::WAKE;
+use crate::groups::write_permits::WAKE;
 use crate::sessions::detail::poll_of;
 use crate::stats::Stat;
 use crate::worker::acceptor::{API, LINK_LISTENER, PUBLIC};
@@ -98,7 +98,7 @@ impl Worker {
     fn has_more(&self) -> bool {
         let upload = !self.http.paused.is_empty() && self.io.link_has_room();
         self.link_may_be_read()
-            || self.io.fan_out.has_turn()
+            || self.io.fan_out.has_permit()
             || self.acceptor.has_more()
             || upload
             || self.io.conns.has_more()

@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::conns::Conns;
 use crate::conns::tls::certificates::Certificates;
 use crate::groups::fan_out::FanOut;
-use crate::groups::turns::Turns;
+use crate::groups::write_permits::WritePermits;
 use crate::http::state::Http;
 use crate::limits::SharedLimits;
 use crate::link::brain_link::BrainLink;
@@ -31,8 +31,8 @@ pub struct Shared {
     pub config: Config,
     /// Of the listeners that speak TLS.
     pub certificates: Arc<Certificates>,
-    /// See [`Turns`].
-    pub turns: Arc<Turns>,
+    /// See [`WritePermits`].
+    pub permits: Arc<WritePermits>,
     /// See [`SharedLimits`].
     pub limits: Arc<SharedLimits>,
     /// [`RUN`], or within how many milliseconds to close everything.
@@ -54,7 +54,7 @@ pub struct Worker {
 
 impl Worker {
     /// A worker with a descriptor table of its own, for the calling thread, that listens. The poll
-    /// is one of [`Turns::new`].
+    /// is one of [`WritePermits::new`].
     ///
     /// # Errors
     /// What the kernel says to the addresses or the socket path.
@@ -64,7 +64,7 @@ impl Worker {
         let io = Io {
             conns: Conns::new(poll.registry().try_clone()?, certificates, limits),
             link: BrainLink::default(),
-            fan_out: FanOut::new(Arc::clone(&shared.turns), index),
+            fan_out: FanOut::new(Arc::clone(&shared.permits), index),
         };
         Ok(Worker {
             index,

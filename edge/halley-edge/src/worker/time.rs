@@ -32,7 +32,7 @@ impl Worker {
             }
         }
         let rest = self.io.conns.settings.stream_heartbeat_ms / RESTS / TICK_MS;
-        let rest = self.shared.turns.any_taken().then_some(rest);
+        let rest = self.shared.permits.any_taken().then_some(rest);
         for _ in 0..self.sweep.due(tick, self.ticks_of_a_sweep(), rest) {
             self.walk();
         }

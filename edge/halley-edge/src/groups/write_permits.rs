@@ -1,11 +1,11 @@
-//! Turns: how many workers of an edge write groups' events at the same time.
+//! Write permits: how many workers of an edge write groups' events at the same time.
 //!
 //! More workers than processors would all write at once, and each ordinary event would wait for a
-//! processor behind them. So there are as many turns as processors. A worker that finds none stands
-//! in a line, serves everything else meanwhile, and is woken when a turn is handed to it: fifty
-//! workers that ask again and again would take processor time from those that write.
+//! processor behind them. So there are as many permits as processors. A worker that finds none
+//! stands in a line, serves everything else meanwhile, and is woken when a permit is handed to it:
+//! fifty workers that ask again and again would take processor time from those that write.
 //!
-//! Invariants: a worker has one turn or one place in the line, or neither; what is handed over is
+//! Invariants: a worker has one permit or one place in the line, or neither; what is handed over is
 //! never free in between, so the line is kept; a worker that ends leaves neither behind.
 
 use std::collections::VecDeque;
@@ -15,41 +15,41 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mio::{Poll, Token, Waker};
 
-/// By which a worker's poll says that it was handed a turn.
+/// By which a worker's poll says that it was handed a permit.
 pub const WAKE: Token = Token(4);
 
-/// The turns of an edge.
-pub struct Turns {
+/// The permits of an edge.
+pub struct WritePermits {
     line: Mutex<Line>,
     taken: AtomicUsize,
     places: Vec<Place>,
 }
 
-/// Turns that nobody has, and who waits for one. Only one of the two isn't empty.
+/// Permits that nobody has, and who waits for one. Only one of the two isn't empty.
 struct Line {
     free: usize,
     waiting: VecDeque<usize>,
 }
 
-/// A worker's: was it handed a turn, and what wakes it.
+/// A worker's: was it handed a permit, and what wakes it.
 struct Place {
     given: AtomicBool,
     waker: Waker,
 }
 
-impl Turns {
+impl WritePermits {
     /// As many as there are processors, for so many workers, whose polls come with them. A worker
     /// has a descriptor table of its own and can't be woken by a descriptor that it made itself; so
     /// this is called before the first of them starts.
     ///
     /// # Errors
     /// What the kernel says when it is asked for descriptors.
-    pub fn new(workers: u16) -> io::Result<(Turns, Vec<Poll>)> {
+    pub fn new(workers: u16) -> io::Result<(WritePermits, Vec<Poll>)> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        Turns::with(processors, workers)
+        WritePermits::with(processors, workers)
     }
 
-    fn with(free: usize, workers: u16) -> io::Result<(Turns, Vec<Poll>)> {
+    fn with(free: usize, workers: u16) -> io::Result<(WritePermits, Vec<Poll>)> {
         let (mut polls, mut places) = (Vec::new(), Vec::new());
         for _ in 0..workers {
             let poll = Poll::new()?;
@@ -58,7 +58,7 @@ impl Turns {
             polls.push(poll);
         }
         let line = Mutex::new(Line { free, waiting: VecDeque::new() });
-        Ok((Turns { line, taken: AtomicUsize::new(0), places }, polls))
+        Ok((WritePermits { line, taken: AtomicUsize::new(0), places }, polls))
     }
 
     /// Does any worker write a group's event now?
@@ -70,7 +70,7 @@ impl Turns {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a turn, or a place in the line.
+    /// Takes a permit, or a place in the line.
     fn take(&self, worker: usize) -> State {
         let mut line = self.line();
         match line.free.checked_sub(1) {
@@ -86,12 +86,12 @@ impl Turns {
         }
     }
 
-    /// Was a turn handed to who waits for it?
+    /// Was a permit handed to who waits for it?
     fn was_given(&self, worker: usize) -> bool {
         self.places.get(worker).is_some_and(|place| place.given.swap(false, Ordering::Acquire))
     }
 
-    /// Hands a turn to the first in the line.
+    /// Hands a permit to the first in the line.
     fn hand_over(&self, line: &mut Line) {
         match line.waiting.pop_front().and_then(|worker| self.places.get(worker)) {
             Some(place) => {
@@ -128,24 +128,24 @@ enum State {
     Has,
 }
 
-/// One worker's turn.
-pub struct Turn {
-    turns: Arc<Turns>,
+/// One worker's permit.
+pub struct WritePermit {
+    permits: Arc<WritePermits>,
     worker: usize,
     state: State,
 }
 
-impl Turn {
+impl WritePermit {
     /// None yet.
-    pub fn new(turns: Arc<Turns>, worker: u16) -> Turn {
-        Turn { turns, worker: worker.into(), state: State::No }
+    pub fn new(permits: Arc<WritePermits>, worker: u16) -> WritePermit {
+        WritePermit { permits, worker: worker.into(), state: State::No }
     }
 
-    /// Takes a turn if there is one, else a place in the line; true with a turn.
+    /// Takes a permit if there is one, else a place in the line; true with a permit.
     pub fn take(&mut self) -> bool {
         self.state = match self.state {
-            State::No => self.turns.take(self.worker),
-            State::Waits if self.turns.was_given(self.worker) => State::Has,
+            State::No => self.permits.take(self.worker),
+            State::Waits if self.permits.was_given(self.worker) => State::Has,
             same => same,
         };
         self.state == State::Has
@@ -158,19 +158,19 @@ impl Turn {
 
     /// Is any other worker in the line?
     pub fn others_wait(&self) -> bool {
-        !self.turns.line().waiting.is_empty()
+        !self.permits.line().waiting.is_empty()
     }
 
-    /// Gives back the turn, or the place in the line.
+    /// Gives back the permit, or the place in the line.
     pub fn give_back(&mut self) {
         if self.state != State::No {
-            self.turns.give_back(self.worker, self.state);
+            self.permits.give_back(self.worker, self.state);
             self.state = State::No;
         }
     }
 }
 
-impl Drop for Turn {
+impl Drop for WritePermit {
     fn drop(&mut self) {
         self.give_back();
     }
@@ -185,11 +185,12 @@ mod tests {
 
     use super::*;
 
-    fn turns(free: usize, workers: u16) -> (Arc<Turns>, Vec<Poll>, Vec<Turn>) {
-        let (turns, polls) = Turns::with(free, workers).unwrap();
-        let turns = Arc::new(turns);
-        let all = (0..workers).map(|worker| Turn::new(Arc::clone(&turns), worker)).collect();
-        (turns, polls, all)
+    fn permits(free: usize, workers: u16) -> (Arc<WritePermits>, Vec<Poll>, Vec<WritePermit>) {
+        let (permits, polls) = WritePermits::with(free, workers).unwrap();
+        let permits = Arc::new(permits);
+        let all =
+            (0..workers).map(|worker| WritePermit::new(Arc::clone(&permits), worker)).collect();
+        (permits, polls, all)
     }
 
     fn is_woken(poll: &mut Poll) -> bool {
@@ -200,36 +201,36 @@ mod tests {
 
     #[test]
     fn the_line_is_kept_and_who_is_next_is_woken() {
-        let (all, mut polls, mut turns) = turns(1, 4);
+        let (all, mut polls, mut permits) = permits(1, 4);
         assert!(!all.any_taken());
-        assert!(turns[2].take() && turns[2].take());
-        assert!(!turns[3].take() && !turns[3].take() && !turns[0].take());
-        assert!(turns[2].others_wait());
-        turns[2].give_back();
-        assert!(!turns[2].take(), "it was handed over");
+        assert!(permits[2].take() && permits[2].take());
+        assert!(!permits[3].take() && !permits[3].take() && !permits[0].take());
+        assert!(permits[2].others_wait());
+        permits[2].give_back();
+        assert!(!permits[2].take(), "it was handed over");
         assert!(is_woken(&mut polls[3]) && !is_woken(&mut polls[0]));
-        assert!(!turns[0].take());
-        assert!(turns[3].take());
-        turns[3].give_back();
-        assert!(is_woken(&mut polls[0]) && turns[0].take());
-        turns[0].give_back();
-        assert!(turns[2].take() && all.any_taken());
-        turns[2].give_back();
+        assert!(!permits[0].take());
+        assert!(permits[3].take());
+        permits[3].give_back();
+        assert!(is_woken(&mut polls[0]) && permits[0].take());
+        permits[0].give_back();
+        assert!(permits[2].take() && all.any_taken());
+        permits[2].give_back();
         assert!(!all.any_taken());
     }
 
     /// A worker that stops, or has nothing more to write, holds nobody up.
     #[test]
     fn who_leaves_leaves_nothing_behind() {
-        let (all, _polls, mut turns) = turns(1, 4);
-        assert!(turns[0].take());
-        assert!(!turns[1].take() && !turns[2].take() && !turns[3].take());
-        turns[1].give_back();
-        turns.remove(0);
+        let (all, _polls, mut permits) = permits(1, 4);
+        assert!(permits[0].take());
+        assert!(!permits[1].take() && !permits[2].take() && !permits[3].take());
+        permits[1].give_back();
+        permits.remove(0);
         // Now it is the third worker's, which doesn't know it yet.
-        drop(turns.remove(1));
-        let mut last = turns.remove(1);
-        assert!(last.take(), "the turn went on to the fourth");
+        drop(permits.remove(1));
+        let mut last = permits.remove(1);
+        assert!(last.take(), "the permit went on to the fourth");
         drop(last);
         assert!(!all.any_taken());
     }
