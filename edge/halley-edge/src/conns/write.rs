@@ -32,7 +32,7 @@ impl<D: Hung> Conns<D> {
         let full = outbox.bytes() > 0
             && outbox.bytes() + piece.len() > self.settings.outbox_bytes_max
             && slot.phase() == Phase::Live
-            && !slot.has(flag::ASIDE);
+            && !slot.has(flag::BUFFERED);
         self.stats.add(Stat::OutboxBytes, piece.len() as u64);
         outbox.push(piece);
         if !slot.has(flag::DIRTY) {
@@ -260,7 +260,7 @@ impl<D: Hung> Conns<D> {
         }
         let Some(slot) = self.table.get(index) else { return };
         // A session that is held may be owed an answer (`sessions/replay.rs`).
-        let waits = slot.has(flag::UNREAD) || slot.has(flag::ASIDE);
+        let waits = slot.has(flag::UNREAD) || slot.has(flag::BUFFERED);
         match slot.phase() {
             Phase::Closing => self.last_was_written(index),
             Phase::Http | Phase::Live if waits || self.has_kept(index) => self.ready.push(index),

@@ -58,7 +58,7 @@ struct Run {
 }
 
 impl Run {
-    fn overdue(&mut self, slot: u32) {
+    fn take_all(&mut self, slot: u32) {
         let mut from = 0;
         while let Some(event) = self.groups.take(slot, &mut from) {
             self.seen.entry(slot).or_default().push(*event);
@@ -73,7 +73,7 @@ impl Run {
                 lagging -= 1;
                 self.groups.lags(slot);
             } else {
-                self.overdue(slot);
+                self.take_all(slot);
             }
         }
     }
@@ -82,7 +82,7 @@ impl Run {
     fn end(&mut self) {
         for _ in 0..2 {
             self.slice(usize::MAX, 0);
-            self.groups.out_of_grace().into_iter().for_each(|slot| self.overdue(slot));
+            self.groups.out_of_grace().into_iter().for_each(|slot| self.take_all(slot));
         }
     }
 }
@@ -131,14 +131,14 @@ proptest! {
                 }
                 Step::Other(slot) => {
                     model.due.entry(slot).or_default().push(number);
-                    run.overdue(slot);
+                    run.take_all(slot);
                     run.seen.entry(slot).or_default().push(number);
                     prop_assert_eq!(&run.seen[&slot], &model.due[&slot]);
                 }
                 Step::Slice(members, lagging) => run.slice(members, lagging),
                 Step::Room(slot) => run.groups.has_room(slot),
                 Step::OutOfGrace => {
-                    run.groups.out_of_grace().into_iter().for_each(|slot| run.overdue(slot));
+                    run.groups.out_of_grace().into_iter().for_each(|slot| run.take_all(slot));
                 }
             }
         }
@@ -203,7 +203,7 @@ fn who_is_late_is_passed_over() {
     run.groups.begin(1, 1, || 1);
     run.slice(9, 0);
     assert_eq!(run.groups.out_of_grace(), [3]);
-    run.overdue(3);
+    run.take_all(3);
     assert_eq!(run.seen[&3], [0, 1]);
     assert_eq!((run.groups.next(), run.groups.any_lagging()), (None, false));
 }

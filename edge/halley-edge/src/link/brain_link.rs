@@ -174,7 +174,7 @@ impl BrainLink {
     }
 
     /// The handshake: the brain granted a window, and is answered.
-    pub fn meet(&mut self, window: u32, hello: &Frame<'_>) {
+    pub fn handshake(&mut self, window: u32, hello: &Frame<'_>) {
         if let Some(link) = self.link.as_mut() {
             link.granted(window);
             link.up = true;
@@ -382,14 +382,14 @@ mod tests {
         link.send(&Frame::SyncEnd);
         link.announce();
         assert!(told(&mut link, &mut peer).is_empty(), "before the handshake");
-        link.meet(1_000_000, &HELLO);
+        link.handshake(1_000_000, &HELLO);
         link.opened(&open(1));
         link.closed(&close(1));
         assert!(link.is_up() && link.has_room(1) && link.lost() && !link.lost());
         assert!(!link.is_there() && !link.has_room(1));
         let (socket, mut peer) = UnixStream::pair().unwrap();
         link.dialled(socket, 0);
-        link.meet(1_000_000, &HELLO);
+        link.handshake(1_000_000, &HELLO);
         link.announce();
         assert_eq!(told(&mut link, &mut peer), [HELLO.kind()]);
     }
@@ -398,7 +398,7 @@ mod tests {
     #[test]
     fn opens_come_before_closes() {
         let (mut link, mut peer) = brain();
-        link.meet(1_000_000, &HELLO);
+        link.handshake(1_000_000, &HELLO);
         link.closed(&close(1));
         link.opened(&open(2));
         link.announce();
@@ -413,7 +413,7 @@ mod tests {
     #[test]
     fn a_sync_looks_at_every_slot() {
         let (mut link, mut peer) = brain();
-        link.meet(1_000_000, &HELLO);
+        link.handshake(1_000_000, &HELLO);
         assert!(link.sync_slots(9).is_none());
         link.sync_begin(0);
         let (slots, mut seen) = (2 * SYNC_SLOTS_PER_ROUND + 5, Vec::new());
@@ -432,7 +432,7 @@ mod tests {
         let (mut link, _peer) = brain();
         assert_eq!(link.on_time(5_000, 5_000, false), Due::Nothing);
         assert_eq!(link.on_time(5_001, 5_001, false), Due::NoHello);
-        link.meet(1_000_000, &HELLO);
+        link.handshake(1_000_000, &HELLO);
         assert_eq!(link.on_time(10_000, 10_000, false), Due::Stats);
         assert_eq!(link.on_time(10_001, 10_001, false), Due::Silence);
         assert_eq!(link.on_time(10_001, 10_001, true), Due::Nothing);

@@ -16,7 +16,7 @@ impl Sessions {
     pub fn gap(&mut self, io: &mut Io, gap: &Gap<'_>, cursor: &[u8], conns: List<'_, u64>) {
         for conn in conns.iter() {
             if let Some((index, _)) = io.conns.find(conn) {
-                self.overdue(io, index);
+                self.deliver_pending_first(io, index);
                 self.welcome(&mut io.conns, index, b"");
                 self.tell_gap(io, index, gap, cursor);
             }
@@ -33,7 +33,7 @@ impl Sessions {
     }
 
     fn tell_gap(&mut self, io: &mut Io, index: u32, gap: &Gap<'_>, cursor: &[u8]) {
-        self.overdue(io, index);
+        self.deliver_pending_first(io, index);
         let Some(slot) = io.conns.slot(index) else { return };
         let transport = slot.transport;
         if !matches!(slot.phase(), Phase::Opening | Phase::Live) {

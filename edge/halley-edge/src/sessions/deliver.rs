@@ -35,17 +35,17 @@ impl Sessions {
         let under_way = io.fan_out.under_way() > 0;
         for conn in conns.iter() {
             if under_way {
-                self.overdue_to(io, conn);
+                self.deliver_pending_first_to(io, conn);
             }
             let Some((index, slot)) = io.conns.find(conn) else {
                 stale += 1;
                 continue;
             };
             let transport = slot.transport;
-            let aside = slot.has(flag::ASIDE);
+            let buffered = slot.has(flag::BUFFERED);
             match slot.phase() {
                 Phase::Live => {}
-                Phase::Opening if aside => {}
+                Phase::Opening if buffered => {}
                 Phase::Opening => self.welcome(&mut io.conns, index, b""),
                 _ => {
                     stale += 1;
@@ -53,8 +53,8 @@ impl Sessions {
                 }
             }
             let piece = encoder.piece(transport, &mut self.compression.deflater);
-            if aside {
-                self.set_aside(&mut io.conns, index, event.shard, event.seq, piece);
+            if buffered {
+                self.buffer(&mut io.conns, index, event.shard, event.seq, piece);
             } else {
                 // What is under way for it has gone before.
                 io.conns.push(index, piece);

@@ -88,7 +88,7 @@ impl Sessions {
             return false;
         }
         let Some(slot) = io.conns.slot(index) else { return false };
-        let (phase, transport, aside) = (slot.phase(), slot.transport, slot.has(flag::ASIDE));
+        let (phase, transport, buffered) = (slot.phase(), slot.transport, slot.has(flag::BUFFERED));
         match phase {
             Phase::Waiting | Phase::Opening => {
                 self.refuse_stream(io, index, &StreamError::of(&TOKEN_EXPIRED));
@@ -96,7 +96,7 @@ impl Sessions {
             Phase::Live if transport == Transport::Poll => return self.poll_expired(io, index),
             Phase::Live => {
                 // A held session goes on behind what it was replayed last, as its client knows.
-                let cursor = if aside { b"" } else { io.link.cursor() };
+                let cursor = if buffered { b"" } else { io.link.cursor() };
                 let mut out = Vec::new();
                 transport.token_expired(&mut out, cursor);
                 self.push(io, index, out.into());

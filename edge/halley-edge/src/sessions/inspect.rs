@@ -11,7 +11,7 @@ impl Sessions {
     /// Answers INSPECT.
     pub fn inspect(&mut self, io: &mut Io, token: u32, conn: u64) {
         let now = io.conns.clock.now_ms;
-        self.overdue_to(io, conn);
+        self.deliver_pending_first_to(io, conn);
         let found = io.conns.find(conn).filter(|(_, slot)| {
             !matches!(slot.phase(), Phase::Proxy | Phase::Handshake | Phase::Http)
         });

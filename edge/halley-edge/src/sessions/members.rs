@@ -25,7 +25,7 @@ impl Members for Given<'_> {
     /// One whose outbox is empty has room.
     fn has_room(&mut self, index: u32, bytes: usize, most: usize) -> bool {
         let Some(slot) = self.conns.slot(index) else { return true };
-        if slot.phase() != Phase::Live || slot.has(flag::ASIDE) {
+        if slot.phase() != Phase::Live || slot.has(flag::BUFFERED) {
             return true;
         }
         let number = slot.outbox;
@@ -37,17 +37,17 @@ impl Members for Given<'_> {
         let Some(slot) = self.conns.slot(index).filter(|slot| !slot.has(flag::DOOMED)) else {
             return;
         };
-        let (transport, aside) = (slot.transport, slot.has(flag::ASIDE));
+        let (transport, buffered) = (slot.transport, slot.has(flag::BUFFERED));
         let phase = slot.phase();
         let piece = event.piece(transport, &mut self.sessions.compression.deflater);
         match phase {
-            Phase::Opening if !aside => self.sessions.welcome(self.conns, index, b""),
+            Phase::Opening if !buffered => self.sessions.welcome(self.conns, index, b""),
             Phase::Opening | Phase::Live => {}
             _ => return,
         }
         self.conns.stats.count(Stat::GroupDelivered);
-        if aside {
-            self.sessions.set_aside(self.conns, index, event.shard, event.seq, piece);
+        if buffered {
+            self.sessions.buffer(self.conns, index, event.shard, event.seq, piece);
         } else {
             self.conns.stats.count(Stat::Delivered);
             self.conns.push(index, piece);
@@ -64,12 +64,12 @@ impl Members for Given<'_> {
 impl Sessions {
     /// Puts a piece into a session's outbox, behind what is under way for it.
     pub fn push(&mut self, io: &mut Io, index: u32, piece: Piece) {
-        self.overdue(io, index);
+        self.deliver_pending_first(io, index);
         io.conns.push(index, piece);
     }
 
     /// Gives a session what is under way for it, which is to come before anything else.
-    pub fn overdue(&mut self, io: &mut Io, index: u32) {
+    pub fn deliver_pending_first(&mut self, io: &mut Io, index: u32) {
         if io.fan_out.under_way() > 0 {
             let mut given = Given { sessions: self, conns: &mut io.conns };
             io.fan_out.give_all(index, &mut given);
@@ -77,9 +77,9 @@ impl Sessions {
     }
 
     /// The same, by the connection's id.
-    pub fn overdue_to(&mut self, io: &mut Io, conn: u64) {
+    pub fn deliver_pending_first_to(&mut self, io: &mut Io, conn: u64) {
         if let Some((index, _)) = io.conns.find(conn) {
-            self.overdue(io, index);
+            self.deliver_pending_first(io, index);
         }
     }
 

@@ -82,9 +82,9 @@ impl Sessions {
                 unparsed: Vec::new(),
                 expired: false,
             });
-            // Its events are set aside, and whether the client has left is to be seen.
+            // Its events are buffered, and whether the client has left is to be seen.
             if let Some(slot) = io.conns.slot(index) {
-                slot.set(flag::ASIDE | flag::UNREAD);
+                slot.set(flag::BUFFERED | flag::UNREAD);
             }
             io.conns.ready.push(index);
         }
@@ -207,7 +207,7 @@ impl Sessions {
     /// `keep` is true.
     pub fn answer_poll(&mut self, io: &mut Io, index: u32, reason: CloseReason, keep: bool) {
         let (date, origins) = (io.conns.clock.date, Rc::clone(&io.conns.settings.origins));
-        self.overdue(io, index);
+        self.deliver_pending_first(io, index);
         if !io.conns.is_in(index, Phase::Live) {
             return;
         }

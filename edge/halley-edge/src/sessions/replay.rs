@@ -27,7 +27,7 @@ pub struct Replay<'a> {
 
 impl Sessions {
     /// A live event of a session whose events don't go into its outbox at once.
-    pub fn set_aside(&mut self, conns: &mut Conns, index: u32, shard: u8, seq: u64, piece: Piece) {
+    pub fn buffer(&mut self, conns: &mut Conns, index: u32, shard: u8, seq: u64, piece: Piece) {
         let bytes_max = conns.settings.hold_bytes_max;
         let all = conns.stats.get(Stat::HeldBytes);
         let kept = match self.holds.get_mut(&index) {
@@ -57,7 +57,7 @@ impl Sessions {
         if !self.holds.contains_key(&index) {
             return;
         }
-        self.overdue(io, index);
+        self.deliver_pending_first(io, index);
         // Like a DELIVER, a REPLAY before OPENED counts as OPENED for the welcome (6.2).
         self.welcome(&mut io.conns, index, b"");
         for event in replay.items.iter() {
@@ -108,7 +108,7 @@ impl Sessions {
         io.conns.stats.add(Stat::Delivered, delivered);
         let polls = poll_of(&mut io.conns, index).is_some();
         if let Some(slot) = io.conns.slot(index).filter(|_| !polls) {
-            slot.clear(flag::ASIDE);
+            slot.clear(flag::BUFFERED);
         }
     }
 
@@ -133,7 +133,7 @@ impl Sessions {
     /// Holds a session that came with a cursor.
     pub fn hold(&mut self, io: &mut Io, index: u32, cursor: &[u8]) {
         let Some(slot) = io.conns.slot(index) else { return };
-        slot.set(flag::ASIDE);
+        slot.set(flag::BUFFERED);
         if self.holds.insert(index, Hold::new(cursor)).is_none() {
             io.conns.stats.add(Stat::Held, 1);
         }
@@ -141,8 +141,8 @@ impl Sessions {
 
     /// The session is over, and what was held for it.
     pub fn forget_hold(&mut self, io: &mut Io, index: u32) {
-        let aside = io.conns.slot(index).is_some_and(|slot| slot.clear(flag::ASIDE));
-        if aside {
+        let buffered = io.conns.slot(index).is_some_and(|slot| slot.clear(flag::BUFFERED));
+        if buffered {
             self.take_hold(io, index);
         }
     }

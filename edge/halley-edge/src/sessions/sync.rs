@@ -52,7 +52,7 @@ impl Sessions {
         let conn = io.conns.table.conn(index);
         let Some(slot) = io.conns.slot(index) else { return };
         // 10.6: who is held goes on from a cursor of its own, all others from the link's.
-        let hold = if slot.has(flag::ASIDE) { self.holds.get(&index) } else { None };
+        let hold = if slot.has(flag::BUFFERED) { self.holds.get(&index) } else { None };
         let cursor = hold.map_or(b"".as_slice(), Hold::cursor);
         let ours = matches!(slot.phase(), Phase::Opening | Phase::Live) && !slot.has(flag::DOOMED);
         if ours && !slot.has(flag::ANNOUNCED) {
@@ -73,7 +73,7 @@ impl Sessions {
             return;
         }
         // What was read before OPENED is written before it, and counts as OPENED (6.2).
-        self.overdue(io, index);
+        self.deliver_pending_first(io, index);
         let Some(slot) = io.conns.slot(index) else { return };
         match slot.phase() {
             Phase::Opening if slot.transport == Transport::Poll => {

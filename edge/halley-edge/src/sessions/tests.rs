@@ -50,7 +50,7 @@ pub fn io() -> (Io, Brain) {
     let (socket, other) = UnixStream::pair().unwrap();
     let mut io = Io { conns: conns(), link: BrainLink::default(), fan_out };
     io.link.dialled(socket, 0);
-    io.link.meet(10_000_000, &Frame::Ping { nonce: 0 });
+    io.link.handshake(10_000_000, &Frame::Ping { nonce: 0 });
     let mut brain = Brain { socket: other, frames: Deframer::new() };
     assert_eq!(brain.told(&mut io), ["Ping"]);
     (io, brain)

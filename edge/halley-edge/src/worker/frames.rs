@@ -100,7 +100,7 @@ impl Worker {
                 let settings = Settings::read(settings).map_err(|name| {
                     LinkEnd::Broken(GoodbyeCode::Handshake, format!("setting {name} (3.3)"))
                 })?;
-                self.meet(version, window, settings, node)
+                self.handshake(version, window, settings, node)
             }
             Frame::Goodbye { reason, .. } => {
                 Err(LinkEnd::Goodbye(String::from_utf8_lossy(reason).into_owned()))
@@ -198,7 +198,7 @@ impl Worker {
     }
 
     /// The handshake: answers, takes the settings, begins the sync.
-    fn meet(
+    fn handshake(
         &mut self,
         version: u16,
         window: u32,
@@ -225,7 +225,7 @@ impl Worker {
             connections_max: u32::try_from(self.acceptor.connections_max()).unwrap_or(u32::MAX),
             metrics: List::from_items(count, &names),
         };
-        self.io.link.meet(window, &hello);
+        self.io.link.handshake(window, &hello);
         self.io.conns.stats.count(Stat::Meetings);
         // Who is doomed is none of the sessions that the brain is told of.
         self.reap();

@@ -231,11 +231,11 @@ impl Worker {
             Phase::Http => self.http.resume_http(&mut self.io, &mut self.sessions, index),
             Phase::Free | Phase::Proxy | Phase::Handshake | Phase::Left => {}
             Phase::Waiting | Phase::Opening | Phase::Live | Phase::Closing => {
-                let aside = slot.has(flag::ASIDE);
+                let buffered = slot.has(flag::BUFFERED);
                 if slot.clear(flag::UNREAD) {
                     self.on_readable(index);
                 }
-                if aside {
+                if buffered {
                     self.sessions.replayed(&mut self.io, index);
                 }
             }

@@ -128,7 +128,7 @@ impl Worker {
         let Some(slot) = self.io.conns.slot(index).filter(|slot| !slot.has(flag::DOOMED)) else {
             return false;
         };
-        let (transport, aside) = (slot.transport, slot.has(flag::ASIDE));
+        let (transport, buffered) = (slot.transport, slot.has(flag::BUFFERED));
         match slot.phase() {
             Phase::Waiting | Phase::Opening => self.sessions.busy(&mut self.io, index, drain_ms),
             Phase::Live if transport == Transport::Poll => {
@@ -140,7 +140,7 @@ impl Worker {
                 let spread_ms = self.sessions.random.up_to(drain_ms.max(usual_ms.into()));
                 let retry_ms = u64::from(usual_ms / 2) + spread_ms;
                 // A held session goes on behind what it was replayed last, as its client knows.
-                let cursor = if aside { b"" } else { self.io.link.cursor() };
+                let cursor = if buffered { b"" } else { self.io.link.cursor() };
                 let mut out = Vec::new();
                 transport.last_words(&mut out, cursor, retry_ms);
                 self.sessions.push(&mut self.io, index, out.into());

@@ -115,7 +115,7 @@ impl Worker {
         let transport = slot.transport;
         // What waits for the end of the round is as good as written.
         let active = slot.clear(flag::ACTIVE) || slot.has(flag::DIRTY);
-        let aside = slot.has(flag::ASIDE);
+        let buffered = slot.has(flag::BUFFERED);
         if slot.has(flag::BLOCKED) {
             // Nothing reaches this client now, no question either: `outbox_ms_max` is its time.
             slot.clear(flag::PINGED);
@@ -144,7 +144,7 @@ impl Worker {
         let mut out = Vec::new();
         // 10.1: all up to here was put into the outbox before. A held session has another cursor.
         let unmoved = transport.is_websocket() && !self.sweep.cursor_moved();
-        let cursor = if unmoved || aside { b"" } else { self.io.link.cursor() };
+        let cursor = if unmoved || buffered { b"" } else { self.io.link.cursor() };
         transport.heartbeat(&mut out, cursor);
         if !out.is_empty() {
             self.io.conns.stats.count(Stat::Heartbeats);

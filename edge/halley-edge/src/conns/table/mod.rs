@@ -102,7 +102,7 @@ pub mod flag {
     pub const PINGED: u16 = 64;
     /// Its events don't go into the outbox: it is held (`sessions/holds.rs`), or a
     /// poll (`sessions/poll.rs`).
-    pub const ASIDE: u16 = 128;
+    pub const BUFFERED: u16 = 128;
     /// Has not sent a whole request yet.
     pub const NEWCOMER: u16 = 256;
     /// It is to end (`conns/mod.rs`).
