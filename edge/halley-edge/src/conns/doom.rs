@@ -53,7 +53,7 @@ impl<D: Hung> Conns<D> {
         let Some(slot) = self.table.get(index) else { return };
         if slot.has(flag::DOOMED) {
             // Who was to finish may be lost before; who is lost stays so.
-            let mut doomed = self.doomed.iter_mut();
+            let mut doomed = self.doomed.iter_mut().rev();
             if let (Some(entry), Doom::Drop(_)) = (doomed.find(|entry| entry.0 == index), doom) {
                 if matches!(entry.1, Doom::Finish(_)) {
                     entry.1 = doom;

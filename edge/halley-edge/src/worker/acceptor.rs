@@ -158,3 +158,57 @@ impl Acceptor {
         *self.door(api) = Door { listener: None, more: false };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use std::net::TcpStream as Client;
+
+    use clap::Parser;
+    use mio::Poll;
+
+    use super::*;
+
+    fn acceptor(test: &str) -> Acceptor {
+        let dir = format!("halley-acceptor-{test}-{}", std::process::id());
+        let dir = std::env::temp_dir().join(dir);
+        std::fs::create_dir_all(&dir).unwrap();
+        let config = Config::parse_from([
+            "edge",
+            "--public=127.0.0.1:0",
+            "--api=127.0.0.1:0",
+            "--socket-dir",
+            dir.to_str().unwrap(),
+        ]);
+        let acceptor = Acceptor::new(0, &config, Poll::new().unwrap().registry());
+        std::fs::remove_dir_all(&dir).unwrap();
+        acceptor.unwrap()
+    }
+
+    /// Who waits is taken in until the listener is closed; whoever asks for more is told once.
+    #[test]
+    fn a_listener_has_more_until_it_has_not() {
+        let mut acceptor = acceptor("more");
+        let address = acceptor.public.listener.as_ref().unwrap().local_addr().unwrap();
+        let _clients = [Client::connect(address).unwrap(), Client::connect(address).unwrap()];
+        assert!(!acceptor.is_open() && !acceptor.has_more());
+        assert!(acceptor.next(true).is_none(), "the other listener");
+        assert!(acceptor.next(false).is_some());
+        acceptor.has_more_at(false);
+        assert!(acceptor.has_more() && acceptor.take_more(false) && !acceptor.take_more(false));
+        assert!(acceptor.next(false).is_some() && acceptor.next(false).is_none());
+        acceptor.has_more_at(false);
+        acceptor.close(false);
+        assert!(!acceptor.has_more() && acceptor.next(false).is_none());
+    }
+
+    /// A flood is refused without a word, until the next second.
+    #[test]
+    fn few_are_told_why() {
+        let mut acceptor = acceptor("told");
+        assert!((0..TURNED_AWAY_PER_S).all(|_| acceptor.may_turn_away()));
+        assert!(!acceptor.may_turn_away());
+        acceptor.new_second();
+        assert!(acceptor.may_turn_away());
+    }
+}
