@@ -5,8 +5,9 @@
 -include_lib("eunit/include/eunit.hrl").
 
 %% Of those that only read the configuration, and of the store's own application.
--define(LATER, [cuttlefish_conf, cuttlefish_datatypes, cuttlefish_error, cuttlefish_generator,
-                cuttlefish_mapping, cuttlefish_schema, cuttlefish_util, mnesia]).
+-define(LATER, [conf_parse, cuttlefish_conf, cuttlefish_datatypes, cuttlefish_error,
+                cuttlefish_generator, cuttlefish_mapping, cuttlefish_schema, cuttlefish_util,
+                mnesia]).
 
 %% In a node of its own: here everything is loaded by other tests.
 all_that_is_called_is_loaded_test_() ->

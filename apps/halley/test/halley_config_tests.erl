@@ -202,6 +202,13 @@ unknown_key_test() ->
     ?assertMatch({match, _},
                  re:run(Line, "there is no key edge.wrokers; did you mean edge.workers\\?$")).
 
+key_that_is_there_twice_test_() ->
+    [fun() ->
+         {error, Line} = by_file(["edge.workers = 3\n", Between, "edge.workers = ", Again, "\n"]),
+         ?assertMatch({match, _},
+                      re:run(Line, ": edge.workers is set more than once; keep one of its lines$"))
+     end || Between <- ["", "log.level = error\n"], Again <- ["3", "4"]].
+
 line_that_is_no_pair_test() ->
     {error, Line} = by_file("edge.workers = 3\n# a comment\nwhat is this\n"),
     ?assertMatch({match, _}, re:run(Line, "line 3 is not of the form key = value$")).

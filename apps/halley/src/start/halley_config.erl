@@ -156,11 +156,22 @@ read(File) ->
         {error, Reason} -> bad("~ts: cannot be read: ~ts", [File, file:format_error(Reason)])
     end,
     try cuttlefish_conf:file(File) of
-        {errorlist, [{error, Error} | _]} -> bad_file(File, Error);
-        Pairs -> [{dotted(Variable), Value} || {Variable, Value} <- Pairs]
+        {errorlist, [{error, Error} | _]} ->
+            bad_file(File, Error);
+        Pairs ->
+            each_once(File),
+            [{dotted(Variable), Value} || {Variable, Value} <- Pairs]
     catch
         throw:{unable_to_open, Included, Cause} ->
             bad("~ts: cannot be read: ~ts", [Included, file:format_error(Cause)])
+    end.
+
+%% Cuttlefish takes the last of several lines for one key, and a person might mean the first.
+each_once(File) ->
+    Keys = [dotted(Variable) || {Variable, _} <- conf_parse:file(File), Variable =/= include],
+    case Keys -- lists:usort(Keys) of
+        [] -> ok;
+        [Key | _] -> bad("~ts: ~ts is set more than once; keep one of its lines", [File, Key])
     end.
 
 is_utf8(Text) ->
