@@ -73,6 +73,18 @@ test('open on loopback until there is a key; a new one works, a revoked one does
   await halley.stop();
 });
 
+test('a key is revoked while the configuration is wrong elsewhere', async () => {
+  const halley = await start();
+  const web = await create(halley, 'web', 'publish');
+  await until('a key is needed', async () => (await publish(halley, {})).status === 401);
+  halley.settings.HALLEY_AUTH_MODE = 'zip';
+  const revoked = await key(halley, 'revoke', 'web');
+  assert.equal(revoked.code, 0, revoked.stderr);
+  assert.match(revoked.stderr, /^halley: auth\.mode: .*\nhalley: the keys are those of data\.dir /);
+  await until('it is refused', async () => code(await publish(halley, web)) === '401 key_unknown');
+  await halley.stop();
+});
+
 test('every route needs its scope, and probes need nothing', async () => {
   const halley = await prepare();
   const keys = {};

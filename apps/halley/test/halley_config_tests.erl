@@ -209,6 +209,21 @@ key_that_is_there_twice_test_() ->
                       re:run(Line, ": edge.workers is set more than once; keep one of its lines$"))
      end || Between <- ["", "log.level = error\n"], Again <- ["3", "4"]].
 
+%% What else is wrong doesn't matter.
+data_dir_alone_test_() ->
+    In = fun(Text, Environment) ->
+        File = filename:join("/tmp", "halley-config-test-" ++ os:getpid()),
+        ok = file:write_file(File, Text),
+        try halley_config:data_dir(File, Environment) after file:delete(File) end
+    end,
+    Wrong = "no.key = 1\nauth.mode = zip\nauth.mode = zip\n",
+    [?_assertEqual({ok, "/x"}, In(["data.dir = /x\n", Wrong], [])),
+     ?_assertEqual({ok, filename:absname("data")}, In(Wrong, [{"HALLEY_NO", "1"}])),
+     ?_assertEqual({ok, "/y"}, In("no pair\n", [{"HALLEY_DATA_DIR", "/y"}])),
+     ?_assertMatch({error, "data.dir: must not be empty"}, In("", [{"HALLEY_DATA_DIR", ""}])),
+     ?_assertMatch({error, _}, In("data.dir = /x\ndata.dir = /y\n", [])),
+     ?_assertMatch({error, _}, In("data.dir = /x\nno pair\n", []))].
+
 line_that_is_no_pair_test() ->
     {error, Line} = by_file("edge.workers = 3\n# a comment\nwhat is this\n"),
     ?assertMatch({match, _}, re:run(Line, "line 3 is not of the form key = value$")).

@@ -19,7 +19,7 @@
 %%   halley_api   auth_mode
 -module(halley_config).
 
--export([load/0, load/2, value/3, effective/0, keys/0, variable/1, cores/0]).
+-export([load/0, load/2, file/0, value/3, data_dir/2, effective/0, keys/0, variable/1, cores/0]).
 -export_type([config/0]).
 
 -type key() :: string().
@@ -40,15 +40,16 @@
 %% From the node's environment and working directory.
 -spec load() -> {ok, config()} | {error, Line :: string()}.
 load() ->
-    load(file(os:getenv("HALLEY_CONF")), os:env()).
+    load(file(), os:env()).
 
-file(Unset) when Unset =:= false; Unset =:= "" ->
-    case filelib:is_file("halley.conf") of
-        true -> "halley.conf";
-        false -> none
-    end;
-file(File) ->
-    File.
+%% The file that the node's environment or working directory has.
+-spec file() -> none | file:filename().
+file() ->
+    case {os:getenv("HALLEY_CONF", ""), filelib:is_file("halley.conf")} of
+        {"", true} -> "halley.conf";
+        {"", false} -> none;
+        {File, _} -> File
+    end.
 
 -spec load(none | file:filename(), [{Variable :: string(), Value :: string()}]) ->
     {ok, config()} | {error, Line :: string()}.
@@ -67,10 +68,32 @@ load(File, Environment) ->
 value(App, Key, #{env := Env}) ->
     proplists:get_value(Key, proplists:get_value(App, Env)).
 
+%% Where the data is, absolute, whatever else is wrong with the configuration: for what can't wait
+%% until it is right. The error is about `data.dir', or about a file that can't be read.
+-spec data_dir(none | file:filename(), [{Variable :: string(), Value :: string()}]) ->
+    {ok, file:filename()} | {error, Line :: string()}.
+data_dir(File, Environment) ->
+    [{Variable, Default}] = [{V, D} || #{key := "data.dir", variable := V, default := D} <- keys()],
+    try
+        Dir = case lists:keyfind(Variable, 1, Environment) of
+            {_, Set} ->
+                Set;
+            false ->
+                FromFile = read(File),
+                each_once(["data.dir"], File),
+                proplists:get_value("data.dir", FromFile, Default)
+        end,
+        Dir =/= "" orelse bad("data.dir: must not be empty", []),
+        {ok, filename:absname(Dir)}
+    catch
+        throw:{bad, Line} -> {error, lists:flatten(Line)}
+    end.
+
 %% What was set, the environment before the file.
 given(Schema, File, Environment) ->
     Keys = [key(Mapping) || Mapping <- element(2, Schema)],
     FromFile = read(File),
+    each_once(Keys, File),
     lists:foreach(fun({Key, _}) -> known_key(Key, Keys, File) end, FromFile),
     maps:merge(maps:from_list(FromFile), maps:from_list(environment(Environment, Keys))).
 
@@ -82,7 +105,7 @@ effective() ->
         {ok, Config} ->
             case halley_token_keys:check_source(value(halley, token_keys, Config)) of
                 ok ->
-                    Given = given(schema(), file(os:getenv("HALLEY_CONF")), os:env()),
+                    Given = given(schema(), file(), os:env()),
                     {ok, [effective(Key, Default, Given)
                           || #{key := Key, default := Default} <- keys()]};
                 {error, Line} ->
@@ -156,20 +179,19 @@ read(File) ->
         {error, Reason} -> bad("~ts: cannot be read: ~ts", [File, file:format_error(Reason)])
     end,
     try cuttlefish_conf:file(File) of
-        {errorlist, [{error, Error} | _]} ->
-            bad_file(File, Error);
-        Pairs ->
-            each_once(File),
-            [{dotted(Variable), Value} || {Variable, Value} <- Pairs]
+        {errorlist, [{error, Error} | _]} -> bad_file(File, Error);
+        Pairs -> [{dotted(Variable), Value} || {Variable, Value} <- Pairs]
     catch
         throw:{unable_to_open, Included, Cause} ->
             bad("~ts: cannot be read: ~ts", [Included, file:format_error(Cause)])
     end.
 
 %% Cuttlefish takes the last of several lines for one key, and a person might mean the first.
-each_once(File) ->
-    Keys = [dotted(Variable) || {Variable, _} <- conf_parse:file(File), Variable =/= include],
-    case Keys -- lists:usort(Keys) of
+each_once(_, none) ->
+    ok;
+each_once(Keys, File) ->
+    Set = [dotted(Variable) || {Variable, _} <- conf_parse:file(File), Variable =/= include],
+    case [Key || Key <- Set -- lists:usort(Set), lists:member(Key, Keys)] of
         [] -> ok;
         [Key | _] -> bad("~ts: ~ts is set more than once; keep one of its lines", [File, Key])
     end.

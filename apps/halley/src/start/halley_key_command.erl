@@ -3,6 +3,9 @@
 %%
 %% What a person asked for goes to stdout, what was wrong to stderr in one line; the exit status is
 %% 0 or 1. A new key is on stdout alone, so that a script can take it.
+%%
+%% A key that leaked can't wait for a configuration to be put right: if only `data.dir' can be read
+%% of it, that is enough.
 -module(halley_key_command).
 
 -export([main/0, run/3]).
@@ -17,13 +20,18 @@
 %% The arguments are those behind -extra.
 -spec main() -> no_return().
 main() ->
-    case halley_config:load() of
-        {ok, Config} ->
-            DataDir = halley_config:value(halley, data_dir, Config),
-            Arguments = [unicode:characters_to_binary(A) || A <- init:get_plain_arguments()],
-            finish(run(Arguments, DataDir, erlang:system_time(second)));
-        {error, Line} ->
-            finish({error, Line})
+    Arguments = [unicode:characters_to_binary(A) || A <- init:get_plain_arguments()],
+    NowS = erlang:system_time(second),
+    case {halley_config:load(), halley_config:data_dir(halley_config:file(), os:env())} of
+        {{ok, _}, {ok, DataDir}} ->
+            finish(run(Arguments, DataDir, NowS));
+        {{error, Wrong}, {ok, DataDir}} ->
+            io:put_chars(standard_error, ["halley: ", Wrong, "\nhalley: the keys are those of "
+                                          "data.dir = ", DataDir, " all the same\n"]),
+            finish(run(Arguments, DataDir, NowS));
+        {_, {error, Line}} ->
+            finish({error, [Line, "; until it is put right, HALLEY_DATA_DIR says whose keys are "
+                                  "meant"]})
     end.
 
 -spec finish(result()) -> no_return().
