@@ -2,7 +2,6 @@
 // and what `bench/index` and `--save` write is what the rule asks for.
 
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -99,11 +98,10 @@ test('an update keeps what was written by hand, and drops rows of what is gone',
   assert.deepEqual(found({ [INDEX]: after, ...page }), []);
 });
 
-/** Runs `body` in a checkout with an empty index and a page. */
+/** Runs `body` in a tree with an empty index and a page. */
 function inCheckout(body) {
   const root = mkdtempSync(join(tmpdir(), 'halley-results-'));
   try {
-    execFileSync('git', ['init', '--quiet', root]);
     for (const [path, text] of [[INDEX, EMPTY], ['a.md', '[x](bench/results/2026-01-02-x.md) '
       + '[y](bench/results/2026-01-02-y/table.md)\n']]) {
       mkdirSync(dirname(join(root, path)), { recursive: true });
