@@ -90,6 +90,29 @@ for (const key of ['public.listen', 'api.listen']) {
   });
 }
 
+test('./halley config refuses what a start would: files that are not there', async () => {
+  const halley = await prepare();
+  try {
+    for (const [settings, line] of [
+      [{ HALLEY_PUBLIC_TLS_CERTIFICATE: '/nowhere/a.pem', HALLEY_PUBLIC_TLS_KEY: '/nowhere/a.key' },
+        /^halley: public\.tls\.certificate = \/nowhere\/a\.pem: cannot be read: no such file.*\n$/],
+      [{ HALLEY_AUTH_MODE: 'jwt', HALLEY_AUTH_KEYS: '/nowhere/keys' },
+        /^halley: auth\.keys.*\/nowhere\/keys.*\n$/],
+    ]) {
+      const before = { ...halley.settings };
+      Object.assign(halley.settings, settings);
+      const { code, stdout, stderr } = await halley.command('config');
+      assert.equal(code, 1);
+      assert.match(stderr, line);
+      assert.equal(stdout, '');
+      halley.settings = before;
+    }
+    assert.equal((await halley.command('config')).code, 0);
+  } finally {
+    halley.killAll();
+  }
+});
+
 test('halley.conf is read, and the environment goes before it', async () => {
   const halley = await prepare();
   halley.conf = `public.listen = 127.0.0.1:1\napi.listen = 127.0.0.1:${halley.apiPort}\n`;

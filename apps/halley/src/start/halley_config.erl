@@ -103,7 +103,7 @@ given(Schema, File, Environment) ->
 effective() ->
     case load() of
         {ok, Config} ->
-            case halley_token_keys:check_source(value(halley, token_keys, Config)) of
+            case check_files(Config) of
                 ok ->
                     Given = given(schema(), file(), os:env()),
                     {ok, [effective(Key, Default, Given)
@@ -113,6 +113,13 @@ effective() ->
             end;
         {error, Line} ->
             {error, Line}
+    end.
+
+%% Those that a start would need.
+check_files(Config) ->
+    case halley_token_keys:check_source(value(halley, token_keys, Config)) of
+        ok -> halley_config_tls:check_files(value(halley_edge, tls_files, Config));
+        {error, Line} -> {error, Line}
     end.
 
 effective(Key, Default, Given) ->

@@ -1,8 +1,9 @@
 %% What the keys `public.tls.*' and `api.tls.*' of the configuration mean together: which files the
-%% edge is given for its listeners. Pure; it reads no file, as the edge does and says what is wrong.
+%% edge is given for its listeners. A start leaves it to the edge to read them and to say what is
+%% wrong; `check_files/1' is for who asks without starting one.
 -module(halley_config_tls).
 
--export([check/1, files/1]).
+-export([check/1, files/1, check_files/1]).
 -export_type([files/0]).
 
 %% By the edge's option, in their order.
@@ -37,3 +38,15 @@ name(Key) ->
 files(Edge) ->
     [{Option, filename:absname(maps:get(Key, Edge))}
      || {Key, _, Option} <- ?KEYS, is_map_key(Key, Edge)].
+
+%% Whether each can be read, in words like the edge's. What is in them the edge judges.
+-spec check_files(files()) -> ok | {error, Line :: string()}.
+check_files(Files) ->
+    Unreadable = [lists:flatten(io_lib:format("~ts = ~ts: cannot be read: ~ts",
+                                              [Name, File, file:format_error(Reason)]))
+                  || {Option, File} <- Files, {_, Name, ItsOption} <- ?KEYS, ItsOption =:= Option,
+                     {error, Reason} <- [file:read_file(File)]],
+    case Unreadable of
+        [] -> ok;
+        [Line | _] -> {error, Line}
+    end.
