@@ -26,6 +26,7 @@ async function assertRefused(options, ...parts) {
     for (const part of parts) {
       assert.ok(lines[0].includes(part), `${JSON.stringify(part)} in: ${lines[0]}`);
     }
+    assert.doesNotMatch(halley.log, /\bready\b/, 'nothing was ready');
     await until('no edge is left', () => halley.edgePids().length === 0);
     assert.ok(!readdirSync(halley.folder).some((name) => name.includes('crash')), 'a crash dump');
   } finally {

@@ -81,7 +81,8 @@ ready() ->
     lists:foreach(fun(Notice) -> ?LOG_NOTICE("~ts", [Notice]) end, Notices),
     {ok, DataDir} = application:get_env(halley, data_dir),
     leave_pid(),
-    ?LOG_NOTICE("brain ~ts is ready, data in ~ts", [node(), DataDir]).
+    %% Not "ready": clients can come when the edge is, which may find its ports taken.
+    ?LOG_NOTICE("brain ~ts has its data, in ~ts", [node(), DataDir]).
 
 %% Not worth refusing to start: a full disk has its own answers.
 leave_pid() ->
