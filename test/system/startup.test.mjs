@@ -2,7 +2,7 @@
 // line on stderr that names the key, and exit 1", and how everything is stopped.
 
 import assert from 'node:assert/strict';
-import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { after } from 'node:test';
@@ -109,6 +109,30 @@ test('./halley config refuses what a start would: files that are not there', asy
       halley.settings = before;
     }
     assert.equal((await halley.command('config')).code, 0);
+  } finally {
+    halley.killAll();
+  }
+});
+
+test('a command that is asked for help helps, and one that is misspelt does nothing', async () => {
+  const halley = await prepare();
+  try {
+    const commands = ['foreground', 'drain', 'key', 'backup', 'repair', 'config', 'version'];
+    for (const command of commands) {
+      for (const option of ['--help', '-h']) {
+        const { code, stdout, stderr } = await halley.command(command, option);
+        assert.equal(code, 0, command);
+        assert.match(stdout, /^usage: \.\/halley <command>\n/);
+        assert.equal(stderr, '');
+      }
+    }
+    for (const command of ['foreground', 'drain', 'config', 'version']) {
+      const { code, stdout, stderr } = await halley.command(command, '--port=1');
+      assert.equal(code, 1, command);
+      assert.equal(stdout, '');
+      assert.equal(stderr, `halley: ${command} takes no arguments; \`./halley help\` says more\n`);
+    }
+    assert.ok(!existsSync(halley.settings.HALLEY_DATA_DIR), 'nothing was started');
   } finally {
     halley.killAll();
   }
