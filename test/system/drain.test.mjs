@@ -77,6 +77,31 @@ for (const [name, stop] of Object.entries({
   });
 }
 
+test('halley drain: an edge whose brain is gone closes its connections and ends', async () => {
+  const halley = await start({ settings });
+  try {
+    const stream = await sse(halley, 'ann');
+    await stream.place();
+    const edge = halley.edgePid();
+    kill(halley.brainPid(), 'SIGKILL');
+    await halley.exited();
+    assert.ok(isAlive(edge));
+    const { code, output } = await drainCommand(halley);
+    assert.equal(code, 0, output);
+    assert.match(output, new RegExp(`draining the edge that is left of one, pid ${edge}\\n`));
+    assert.ok(!isAlive(edge));
+    await stream.ended();
+    assert.ok(stream.cursor, 'it knows where to go on');
+
+    const again = await drainCommand(halley);
+    assert.equal(again.code, 1);
+    assert.match(again.output, /^halley: nothing to drain: /);
+    await halley.start();
+  } finally {
+    await halley.stop();
+  }
+});
+
 test('events that are published during the drain reach who is still there, and the history',
   async () => {
   const halley = await start({ settings });
