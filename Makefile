@@ -18,13 +18,7 @@ help: ## print this table
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 run: build ## install what is missing, build, run in the foreground; Ctrl-C stops it
-	@echo
-	@echo "  Halley starts. When it is ready:"
-	@echo "    a page to try it     http://localhost:8080/demo"
-	@echo "    listen as ann        curl -N 'http://localhost:8080/v1/stream?user=ann'"
-	@echo "    publish about ann    curl -d '{\"subject\":\"ann\",\"data\":\"hello\"}'" \
-		"http://localhost:8081/v1/events"
-	@echo
+	@./halley try
 	@exec ./halley foreground
 
 test: install-test build ## install what is missing, run every test
