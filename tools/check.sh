@@ -24,6 +24,15 @@ step() {
 
 cargo_in_edge() { (cd edge && cargo "$@"); }
 
+# The oldest Rust that is promised, where rustup has it: .ci/run sees to that.
+oldest=$(sed -n 's/^rust-version = "\([0-9.]*\)"$/\1.0/p' edge/Cargo.toml)
+has_oldest() { command -v rustup >/dev/null && rustup toolchain list | grep -q "^$oldest-"; }
+clippy=(clippy --workspace --all-targets --locked --quiet)
+clippy_of_oldest() {
+    (cd edge && CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/oldest \
+        cargo "+$oldest" "${clippy[@]}" -- -D warnings)
+}
+
 step "house rules" node tools/tidy/tidy.mjs
 step "Erlang compiles without a warning" rebar3 compile
 step "Erlang tests compile without a warning" rebar3 as test compile
@@ -31,6 +40,7 @@ step "reference pages are what the code says" escript tools/docs.escript "$libra
 step "xref" rebar3 xref
 step "dialyzer" rebar3 dialyzer
 step "Rust format" cargo_in_edge fmt --all --check
-step "clippy" cargo_in_edge clippy --workspace --all-targets --locked --quiet -- -D warnings
+step "clippy" cargo_in_edge "${clippy[@]}" -- -D warnings
+if has_oldest; then step "clippy of Rust $oldest" clippy_of_oldest; fi
 step "fuzz targets, $FUZZ_SECONDS s each" tools/fuzz.sh "$FUZZ_SECONDS"
 printf 'check: all holds\n'

@@ -38,6 +38,7 @@ const INDEX_MASK: u64 = (1 << INDEX_BITS) - 1;
 /// A slot's `tag` holds its flags in this many bits and its generation above them.
 const FLAG_BITS: u32 = 10;
 /// What is left for the generation (link.md 2.4).
+#[allow(dead_code, reason = "Rust 1.85 doesn't see the use in a constant without a name")]
 const GENERATION_BITS: u32 = u32::BITS - FLAG_BITS;
 const _: () = assert!(INDEX_BITS + GENERATION_BITS <= 48);
 /// Connections that a table can hold.
