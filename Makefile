@@ -7,17 +7,27 @@ SHELL := /bin/bash
 BASE := $(if $(REBAR_BASE_DIR),$(REBAR_BASE_DIR),_build)
 RELEASE := $(BASE)/default/rel/halley
 NATIVE := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),edge/target)/release
+# What tools/install.sh unpacks, if the system has none.
+export PATH := $(PATH):$(CURDIR)/.tools/rebar3/usr/bin
 BENCH ?=
 N ?= 1000000
 HOURS ?= 1
 
 .PHONY: help run test build check bench bench-rivals bench-smp bench-million bench-soak \
-	faults doors fuzz docs clean install-run install-test install-rivals native release
+	faults doors fuzz docs clean install-run install-test install-rivals native edge release
+
+# The edge into the release, and ./halley.
+define PUT_TOGETHER
+@install -D $(NATIVE)/halley-edge $(RELEASE)/bin/halley-edge
+@sed 's|@RELEASE@|$(RELEASE)|' tools/halley.in > halley
+@chmod +x halley
+endef
 
 help: ## print this table
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
-run: build ## install what is missing, build, run in the foreground; Ctrl-C stops it
+run: install-run edge release ## install what is missing, build, run in the foreground; Ctrl-C stops it
+	$(PUT_TOGETHER)
 	@./halley try
 	@exec ./halley foreground
 
@@ -25,10 +35,8 @@ test: install-test build ## install what is missing, run every test
 	@tools/test.sh
 
 build: install-run native release ## build the release and the native programs
-	@install -D $(NATIVE)/halley-edge $(RELEASE)/bin/halley-edge
+	$(PUT_TOGETHER)
 	@install -D $(NATIVE)/halley-load $(RELEASE)/bin/halley-load
-	@sed 's|@RELEASE@|$(RELEASE)|' tools/halley.in > halley
-	@chmod +x halley
 
 check: install-test ## what CI asks of the code itself: formats, lints, types, house rules
 	@tools/check.sh
@@ -76,6 +84,10 @@ install-rivals:
 
 native:
 	@cargo build --release --locked --manifest-path edge/Cargo.toml
+
+# Without the tools for load and reports, which a first run doesn't need.
+edge:
+	@cargo build --release --locked --manifest-path edge/Cargo.toml --package halley-edge
 
 release:
 	@rebar3 release

@@ -4,6 +4,9 @@
 # servers that `make bench-rivals` measures, `tools/install.sh smp` the load of `make bench-smp`,
 # `tools/install.sh doors` the clients of the registries that `make doors` takes its suites from.
 #
+# What runs Halley needs no graphical packages. Debian's rebar3 depends on some by way of Erlang's
+# tools for windows, and uses none of them to build: `run` unpacks it into .tools, without them.
+#
 # It takes Debian's packages and, for Node packages, `npm ci` by the lock file;
 # nothing else. When nothing is missing it changes nothing, prints nothing and takes no second.
 set -euo pipefail
@@ -13,10 +16,10 @@ cd "$(dirname "$0")/.."
 run_packages=(
     erlang-base erlang-dev erlang-crypto erlang-mnesia erlang-tools erlang-xmerl
     erlang-inets erlang-ssl erlang-public-key
-    erlang-jiffy erlang-cuttlefish erlang-getopt rebar3
+    erlang-jiffy erlang-cuttlefish erlang-getopt
     gcc libc6-dev make curl ca-certificates procps
 )
-test_packages=(erlang-eunit erlang-common-test erlang-dialyzer erlang-proper erlang-meck g++
+test_packages=(rebar3 erlang-eunit erlang-common-test erlang-dialyzer erlang-proper erlang-meck g++
     openssl)
 rivals_packages=(nginx libnginx-mod-nchan nats-server libevent-dev erlang-mochiweb)
 # The first Rust that knows edition 2024, and the first Node whose test runner has reporters.
@@ -103,6 +106,20 @@ install_node_packages() {
     fi
 }
 
+# The Makefile has its folder in PATH, behind all others.
+unpack_rebar3() {
+    local folder target=$PWD/.tools/rebar3
+    if command -v rebar3 >/dev/null || [ -x "$target/usr/bin/rebar3" ]; then return; fi
+    say "Unpacking Debian's rebar3 into .tools"
+    folder=$(mktemp -d)
+    (cd "$folder" && apt-get -o APT::Sandbox::User="$(id -un)" download rebar3)
+    mkdir -p .tools
+    rm -rf "$target"
+    dpkg-deb --extract "$folder"/rebar3_*.deb "$folder/rebar3"
+    mv "$folder/rebar3" "$target"
+    rm -rf "$folder"
+}
+
 want_run() {
     want "${run_packages[@]}"
     # Debian 12 carries a current Rust for its browsers under names of its own.
@@ -136,7 +153,7 @@ want_doors() {
 }
 
 case "${1:-}" in
-    run) want_run; install_missing ;;
+    run) want_run; install_missing; unpack_rebar3 ;;
     test) want_run; want_test; install_missing
         install_node_packages test/system "the tests" ;;
     rivals) want "${rivals_packages[@]}"; install_missing_servers

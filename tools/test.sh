@@ -148,7 +148,7 @@ cat "$logs/eunit"
 tally eunit count_eunit
 
 suite ct count_ct 1000 rebar3 ct --readable=true
-suite tidy count_node 60 node --test tools/tidy/*.test.mjs
+suite tidy count_node 60 node --test tools/tidy/*.test.mjs tools/*.test.mjs
 suite system count_system 900 node test/system/run.mjs
 
 printf '\n== summary\n'

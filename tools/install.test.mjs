@@ -1,0 +1,41 @@
+// What a first run on a bare Debian 12 brings with it, and what it doesn't.
+
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import test from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+const script = readFileSync(new URL('install.sh', import.meta.url), 'utf8');
+
+/** An array of the script. */
+const array = (name) =>
+  new RegExp(`^${name}=\\(([^)]*)\\)`, 'm').exec(script)[1].trim().split(/\s+/);
+
+function run(program, ...options) {
+  const { status, stdout, stderr } = spawnSync(program, options, { cwd: root, encoding: 'utf8' });
+  assert.equal(status, 0, stderr);
+  return stdout;
+}
+
+test('what `make run` installs needs no graphical packages', (context) => {
+  if (spawnSync('apt-cache', ['show', 'erlang-wx']).status !== 0) {
+    context.skip('no package lists');
+    return;
+  }
+  const without = ['recommends', 'suggests', 'conflicts', 'breaks', 'replaces', 'enhances'];
+  const all = run('apt-cache', 'depends', '--recurse', ...without.map((kind) => `--no-${kind}`),
+    ...array('run_packages')).split('\n').filter((line) => /^\S/.test(line));
+  assert.ok(all.includes('erlang-base'));
+  const graphical = all.filter((name) => /-wx|gtk|libx11|^fonts|-observer|-doc$/.test(name));
+  assert.deepEqual(graphical, []);
+});
+
+test('`make run` builds what runs, `make build` the tools for load as well', () => {
+  const steps = (target) => run('make', '--dry-run', target);
+  assert.match(steps('run'), /cargo build .* --package halley-edge$/m);
+  assert.doesNotMatch(steps('run'), /halley-load/);
+  assert.match(steps('build'), /cargo build [^\n]*Cargo\.toml$/m);
+  assert.match(steps('build'), /halley-load/);
+});
