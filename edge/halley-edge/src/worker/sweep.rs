@@ -15,6 +15,8 @@
 //! either: it may lie in the socket, unread. So the walk goes on where it was, and a poll that the
 //! stop interrupted is asked again before anything is called late.
 
+use std::ops::Range;
+
 /// Of a walk the part that one round may make up for.
 const CATCHES_UP: u64 = 4;
 
@@ -30,6 +32,13 @@ fn upto(tick: u64, passed: u64, swept: u64, rest: Option<u64>) -> u64 {
 /// Of the ticks since the last round, those that the walk leaves out: the worker was held up.
 fn held_up(passed: u64, ticks_of_a_sweep: u64) -> u64 {
     passed.saturating_sub((ticks_of_a_sweep / CATCHES_UP).max(1))
+}
+
+/// How many of so many slots are the share of this tick, where a walk takes so many `ticks`.
+/// Rounded each by itself, the shares would make a walk over a small table last as many ticks as it
+/// has slots, however long the heartbeat.
+pub fn share(slots: u64, ticks: u64, tick: u64) -> u64 {
+    tick * slots / ticks - tick.saturating_sub(1) * slots / ticks
 }
 
 /// The walk over the table: where it is, and what it asks. It knows ticks and slots by their
@@ -62,16 +71,16 @@ impl Sweep {
         }
     }
 
-    /// How many ticks' shares are due at this tick, where a walk over the table takes so many, and
+    /// The ticks whose shares are due at this one, where a walk over the table takes so many, and
     /// may `rest` for so many behind the present one.
-    pub fn due(&mut self, tick: u64, ticks_of_a_sweep: u64, rest: Option<u64>) -> u64 {
+    pub fn due(&mut self, tick: u64, ticks_of_a_sweep: u64, rest: Option<u64>) -> Range<u64> {
         let passed = tick.saturating_sub(std::mem::replace(&mut self.ticked, tick));
         let held_up = held_up(passed, ticks_of_a_sweep);
         self.swept += held_up;
         let upto = upto(tick, passed - held_up, self.swept, rest);
-        let due = upto.saturating_sub(self.swept);
-        self.swept += due;
-        due
+        let first = self.swept + 1;
+        self.swept = upto.max(self.swept);
+        first..self.swept + 1
     }
 
     /// The next slot of so many; `None` at the end of a walk: then [`Sweep::begin`].
@@ -142,9 +151,10 @@ mod tests {
     #[test]
     fn each_tick_is_due_once() {
         let mut sweep = Sweep::new();
-        let due: Vec<u64> = [1, 1, 3, 3, 10, 200].map(|tick| sweep.due(tick, 40, None)).into();
-        assert_eq!(due, [1, 0, 2, 0, 7, 10]);
-        assert_eq!((sweep.due(220, 40, Some(50)), sweep.due(230, 40, None)), (0, 10));
+        let due: Vec<_> = [1, 1, 3, 3, 10, 200].map(|tick| sweep.due(tick, 40, None)).into();
+        assert_eq!(due, [1..2, 2..2, 2..4, 4..4, 4..11, 191..201]);
+        assert_eq!(sweep.due(220, 40, Some(50)), 211..211);
+        assert_eq!(sweep.due(230, 40, None), 211..221);
     }
 
     #[test]
@@ -166,6 +176,22 @@ mod tests {
             assert_eq!(tick - swept, behind, "at {tick}");
         }
         assert_eq!(most, REST);
+    }
+
+    /// link.md 5, `stream_heartbeat_ms`: pings come as rarely as it says, also where a walk has
+    /// more ticks than the table has slots (1,024 of them and an hour).
+    #[test]
+    fn a_walk_takes_its_third_of_a_heartbeat() {
+        for (slots, ticks) in [(1_024, 18_750), (1_024, 234), (1_024, 1), (3_072, 5), (500_000, 7)]
+        {
+            for first in [1, 2, 1_000_003] {
+                let shares = (first..first + ticks).map(|tick| share(slots, ticks, tick));
+                let shares: Vec<u64> = shares.collect();
+                assert_eq!(shares.iter().sum::<u64>(), slots, "{slots} slots in {ticks} ticks");
+                let (least, most) = (shares.iter().min(), shares.iter().max());
+                assert!(least.zip(most).is_some_and(|(least, most)| most - least <= 1));
+            }
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::sessions::errors::{ANSWER_LATE, SESSION_LATE};
 use crate::settings::WALKS;
 use crate::stats::Stat;
 use crate::worker::state::Worker;
+use crate::worker::sweep::share;
 
 /// Of a heartbeat the part for which a walk may rest.
 const RESTS: u64 = 10;
@@ -33,8 +34,8 @@ impl Worker {
         }
         let rest = self.io.conns.settings.stream_heartbeat_ms / RESTS / TICK_MS;
         let rest = self.shared.permits.any_taken().then_some(rest);
-        for _ in 0..self.sweep.due(tick, self.ticks_of_a_sweep(), rest) {
-            self.walk();
+        for tick in self.sweep.due(tick, self.ticks_of_a_sweep(), rest) {
+            self.walk(tick);
         }
         self.link_time();
     }
@@ -92,9 +93,9 @@ impl Worker {
     }
 
     /// Looks at one tick's share of the table.
-    fn walk(&mut self) {
+    fn walk(&mut self, tick: u64) {
         let slots = self.io.conns.table.slots();
-        for _ in 0..u64::from(slots).div_ceil(self.ticks_of_a_sweep()) {
+        for _ in 0..share(slots.into(), self.ticks_of_a_sweep(), tick) {
             let index = self.sweep.slot(slots).or_else(|| {
                 self.sweep.begin(self.io.link.cursor());
                 self.trim();
