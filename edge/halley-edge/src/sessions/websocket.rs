@@ -21,8 +21,8 @@ use crate::transport::Transport;
 const ANSWERS_BYTES_MAX: usize = 65_536;
 
 /// A build in which messages come back as they are, for suites that need an echo (`make doors`).
-/// No release has it.
-const ECHO: bool = cfg!(feature = "echo");
+/// It sends nothing unasked, so no heartbeat either. No release has it.
+pub(crate) const ECHO: bool = cfg!(feature = "echo");
 
 impl Sessions {
     /// Decodes and answers what came in; `bytes` is unmasked in place.

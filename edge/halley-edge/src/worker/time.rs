@@ -7,6 +7,7 @@ use crate::conns::table::wheel::TICK_MS;
 use crate::conns::table::{Phase, flag};
 use crate::sessions::detail::{Detail, exchange_of};
 use crate::sessions::errors::{ANSWER_LATE, SESSION_LATE};
+use crate::sessions::websocket::ECHO;
 use crate::settings::WALKS;
 use crate::stats::Stat;
 use crate::worker::state::Worker;
@@ -130,7 +131,7 @@ impl Worker {
                 self.sessions.silent_websocket(&mut self.io, index);
                 return;
             }
-            if !self.sweep.asks() {
+            if !self.sweep.asks() || ECHO {
                 return;
             }
             if !self.io.conns.is_in(index, Phase::Live) {
