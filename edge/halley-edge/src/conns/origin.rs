@@ -4,19 +4,48 @@
 //! Browsers keep a foreign page from reading an answer that doesn't name its origin. They don't
 //! keep it from sending a plain POST, nor from opening a WebSocket (RFC 6455 section 10.2); that is
 //! for the server. What is no browser sends no `Origin`, and isn't concerned.
+//!
+//! A page can't be told why: no browser shows it the answer. So the log says it, once for an origin
+//! and at most once a minute, whoever else asks meanwhile.
+
+use std::sync::Mutex;
 
 use halley_wire::HttpError;
 use halley_wire::http1::cors::is_same_origin;
 use halley_wire::http1::head::Request;
 
 use crate::conns::{Conns, Hung};
+use crate::log;
 use crate::stats::Stat;
+
+/// Longer ones are no person's page.
+const TOLD_BYTES_MAX: usize = 255;
 
 const FOREIGN_ORIGIN: HttpError = HttpError::new(
     403,
     "origin_not_allowed",
     "Pages of this origin may not do this here: add the origin to cors.origins.",
 );
+
+/// What the log was told, by any worker. None waits for it.
+static TOLD: Mutex<Told> = Mutex::new(Told { minute: 0, origin: Vec::new() });
+
+struct Told {
+    minute: u64,
+    origin: Vec<u8>,
+}
+
+impl Told {
+    /// Is this one to be told in this minute, counted from 1?
+    fn is_news(&mut self, origin: &[u8], minute: u64) -> bool {
+        let fits = origin.len() <= TOLD_BYTES_MAX && origin.iter().all(u8::is_ascii_graphic);
+        if !fits || origin.is_empty() || self.minute == minute || self.origin == origin {
+            return false;
+        }
+        *self = Told { minute, origin: origin.to_vec() };
+        true
+    }
+}
 
 impl<D: Hung> Conns<D> {
     /// Judges a request by the page that it comes from, unless it only reads.
@@ -25,7 +54,14 @@ impl<D: Hung> Conns<D> {
     /// 403, for what 6.4 says.
     pub fn origin_may_change(&mut self, req: &Request<'_>, api: bool) -> Result<(), HttpError> {
         let reads = matches!(req.method, "GET" | "HEAD" | "OPTIONS");
-        if reads { Ok(()) } else { self.origin_may_enter(req, api) }
+        if !reads {
+            return self.origin_may_enter(req, api);
+        }
+        // Its browser won't let it have the answer.
+        if self.is_foreign(req, api) {
+            self.tell_of_origin(req);
+        }
+        Ok(())
     }
 
     /// Judges a request by the page that it comes from.
@@ -33,22 +69,56 @@ impl<D: Hung> Conns<D> {
     /// # Errors
     /// 403, for what 6.4 says.
     pub fn origin_may_enter(&mut self, req: &Request<'_>, api: bool) -> Result<(), HttpError> {
+        if !self.is_foreign(req, api) {
+            return Ok(());
+        }
+        self.stats.count(Stat::OriginsRefused);
+        self.tell_of_origin(req);
+        Err(FOREIGN_ORIGIN)
+    }
+
+    fn is_foreign(&self, req: &Request<'_>, api: bool) -> bool {
         let tls = self.certificates.has(api);
         let host = req.header("host");
         let allows =
             |origin| is_same_origin(origin, host, tls) || self.settings.origins.allows(origin);
         let headers = req.headers.iter();
         let mut origins = headers.filter(|(name, _)| name.eq_ignore_ascii_case("origin"));
-        let allowed = match (origins.next(), origins.next()) {
-            (None, _) => true,
-            (Some((_, origin)), None) => allows(origin),
+        match (origins.next(), origins.next()) {
+            (None, _) => false,
+            (Some((_, origin)), None) => !allows(origin),
             // No browser sends two; who is asked for has been tampered with.
-            (Some(_), Some(_)) => false,
-        };
-        if allowed {
-            return Ok(());
+            (Some(_), Some(_)) => true,
         }
-        self.stats.count(Stat::OriginsRefused);
-        Err(FOREIGN_ORIGIN)
+    }
+
+    fn tell_of_origin(&self, req: &Request<'_>) {
+        let (Some(origin), Ok(mut told)) = (req.header("origin"), TOLD.try_lock()) else { return };
+        if told.is_news(origin, 1 + self.clock.now_ms / 60_000) {
+            log!(
+                "pages of {} may read nothing here, change nothing and open no WebSocket; if they \
+                 are yours, add this origin to cors.origins",
+                String::from_utf8_lossy(origin)
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_is_told_once_of_an_origin_and_once_a_minute_in_all() {
+        let mut told = Told { minute: 0, origin: Vec::new() };
+        assert!(told.is_news(b"http://a", 1));
+        assert!(!told.is_news(b"http://a", 1));
+        assert!(!told.is_news(b"http://b", 1));
+        assert!(!told.is_news(b"http://a", 2));
+        assert!(told.is_news(b"http://b", 2));
+        let long = [b'a'; TOLD_BYTES_MAX + 1];
+        for no_origin in [b"".as_slice(), b"http://a b", b"http://\x1b[31m", &long] {
+            assert!(!told.is_news(no_origin, 3));
+        }
     }
 }
