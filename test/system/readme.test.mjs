@@ -1,18 +1,77 @@
 // What README.md and `make run` tell people to do, done.
 
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { after, before } from 'node:test';
 import { openBrowser } from './lib/browser.mjs';
-import { start, test } from './lib/halley.mjs';
-import { until } from './lib/wait.mjs';
+import { publish } from './lib/client.mjs';
+import { prepare, scratchFile, start, test } from './lib/halley.mjs';
+import { jwks, makeKey, mint, nowS } from './lib/token.mjs';
+import { sleep, until } from './lib/wait.mjs';
 
 const README = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
+const TOKEN_S = 3;
 
 let browser;
 before(async () => { browser = await openBrowser(); });
 after(() => browser?.close());
+
+/** The block of code that begins so. */
+const block = (beginning) => README.split('```').find((part) => part.trim().startsWith(beginning));
+
+test('the page\'s listen() outlives its token, an outage longer than that, and a gap', async () => {
+  const key = makeKey('HS256', 'k', 'a secret of thirty-two bytes, or more');
+  const halley = await prepare({ settings: { HALLEY_AUTH_MODE: 'jwt', HALLEY_AUTH_LEEWAY: '1ms',
+    HALLEY_DRAIN_TIME: '1s' } });
+  halley.settings.HALLEY_AUTH_KEYS = scratchFile(halley, 'jwks.json', jwks(key));
+  await halley.start();
+  const page = await browser.newPage();
+  try {
+    let asked = 0;
+    await page.exposeFunction('newToken', () => {
+      asked += 1;
+      if (asked === 2) throw new Error('the server of tokens is away, too');
+      return mint(key, { sub: 'bob', exp: nowS() + TOKEN_S });
+    });
+    await page.goto(`${halley.publicUrl}/healthz`);
+    await page.addScriptTag({ content: `const shown = [], gaps = [];
+      const show = (event) => shown.push(event.data), reload = (gap) => gaps.push(gap.reason);
+      ${block('async function listen')}
+      listen();` });
+    const shows = (data) => until(`${data} is shown`, async () => {
+      const shown = await page.evaluate('shown');
+      return shown.at(-1) === data && shown.length;
+    });
+    // Published before it listens would be before its first cursor.
+    await until('a stream', async () => (await publish(halley, 'bob', 'first')).sessions === 1);
+    await shows('first');
+    await sleep(TOKEN_S * 1_000);
+    await publish(halley, 'bob', 'with another token');
+    await shows('with another token');
+
+    await halley.terminate();
+    await sleep((TOKEN_S + 1) * 1_000);
+    await halley.start();
+    await publish(halley, 'bob', 'after an outage');
+    await shows('after an outage');
+    assert.deepEqual(await page.evaluate('gaps'), []);
+
+    await halley.terminate();
+    rmSync(halley.settings.HALLEY_DATA_DIR, { recursive: true });
+    await halley.start();
+    await until('the gap', async () => (await page.evaluate('gaps')).length > 0);
+    assert.deepEqual(await page.evaluate('gaps'), ['other_store']);
+    await publish(halley, 'bob', 'after a gap');
+    await shows('after a gap');
+    const shown = await page.evaluate('shown');
+    assert.deepEqual([...new Set(shown)].slice(-4),
+      ['first', 'with another token', 'after an outage', 'after a gap']);
+  } finally {
+    await page.close();
+    await halley.stop();
+  }
+});
 
 test('a page of another origin may come in when README.md\'s cors.origins has it', async () => {
   const pages = createServer((_, response) => response.end('<!doctype html><title>app</title>'));
