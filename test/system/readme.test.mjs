@@ -5,7 +5,7 @@ import { readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { after, before } from 'node:test';
 import { openBrowser } from './lib/browser.mjs';
-import { publish } from './lib/client.mjs';
+import { http, publish } from './lib/client.mjs';
 import { prepare, scratchFile, start, test } from './lib/halley.mjs';
 import { jwks, makeKey, mint, nowS } from './lib/token.mjs';
 import { sleep, until } from './lib/wait.mjs';
@@ -104,5 +104,25 @@ test('a page of another origin may come in when README.md\'s cors.origins has it
     pages.close();
     await refusing.stop();
     await allowing.stop();
+  }
+});
+
+test('./halley try names what is there', async () => {
+  const halley = await start();
+  try {
+    const { code, stdout } = await halley.command('try');
+    assert.equal(code, 0);
+    const [demo] = /http:\S+\/demo$/m.exec(stdout);
+    assert.equal((await http('GET', demo)).status, 200);
+    const [api] = /http:\S+\/v1\/events$/m.exec(stdout);
+    assert.equal(new URL(api).port, `${halley.apiPort}`);
+    halley.settings.HALLEY_AUTH_MODE = 'jwt';
+    halley.settings.HALLEY_AUTH_HMAC_SECRET = 'a secret of thirty-two bytes, or more';
+    const withTokens = await halley.command('try');
+    assert.doesNotMatch(withTokens.stdout, /\/demo/);
+    halley.settings.HALLEY_AUTH_MODE = 'none';
+    halley.settings.HALLEY_AUTH_HMAC_SECRET = null;
+  } finally {
+    await halley.stop();
   }
 });
