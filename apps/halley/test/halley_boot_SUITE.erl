@@ -27,9 +27,9 @@ end_per_testcase(_, Config) ->
 
 starts_and_stops_on_sigterm(Config) ->
     Node = start_node(Config, []),
-    Ready = wait_line(Node, "is ready"),
-    ?assertMatch({match, _}, re:run(Ready, "notice brain halley@127.0.0.1 is ready, data in ")),
-    %% Ready is what it says a moment before it has started.
+    Said = wait_line(Node, "has its data"),
+    ?assertMatch({match, _}, re:run(Said, "notice brain halley@127.0.0.1 has its data, in ")),
+    %% It says so a moment before it has started.
     _ = wait_line(Node, "has started"),
     ok = signal(Node, "TERM"),
     {0, _} = wait_exit(Node).
@@ -101,7 +101,7 @@ refused_start_leaves_the_pid_file_of_another(Config) ->
 
 log_is_one_line_for_a_message(Config) ->
     Node = start_node(Config, [], "logger:error(\"two~nlines ~p\", [lists:seq(1, 200)])"),
-    _ = wait_line(Node, "is ready"),
+    _ = wait_line(Node, "has its data"),
     Line = wait_line(Node, "lines"),
     ?assertMatch({match, _},
                  re:run(Line, "^[0-9-]{10} [0-9:.]+\\S* error two, ?lines \\[1,2.*200\\]$")),
@@ -187,7 +187,7 @@ fails(Config, Environment, Pattern) ->
 start_node(Config, Environment) ->
     start_node(Config, Environment, "logger:notice(\"has started\")").
 
-%% The brain says that it is ready before this is its edge.
+%% The brain says that it has its data before this is its edge.
 start_with_edge(Config, Environment, StopEdge) ->
     Node = start_node(Config, Environment, "halley_drain:set_edge(" ++ StopEdge ++ "), "
                                            "logger:notice(\"has an edge\")"),
