@@ -132,7 +132,6 @@ settle(_, 0) -> error(never_settles);
 settle(Link, N) ->
     halley_model_link:settled(Link)
         orelse begin
-                   ok = halley_shard:mark_all(),
                    timer:sleep(10),
                    settle(Link, N - 1)
                end.

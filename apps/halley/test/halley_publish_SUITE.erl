@@ -17,6 +17,7 @@ all() ->
      same_id_after_a_shard_died, id_that_stays_busy, batch_over_all_shards, long_batch,
      history_that_cannot_be_written, history_that_is_too_slow, write_fails,
      shards_mark_their_places, idle_shards_are_quiet, marks_when_asked,
+     mark_is_for_the_link_that_asks,
      mark_is_behind_the_events, shard_that_starts_anew_leaves_links_to_the_history,
      unfollow_of_quiet_subject_is_not_recorded,
      publishers_that_die_leave_nothing_counted].
@@ -190,22 +191,32 @@ marks_when_asked(_) ->
     Earlier = link_with([]),
     {ok, _} = halley:publish(<<"ann">>, 1),
     _ = marks(Earlier),
-    Link = link_with([]),
+    {_, Slot, _} = Link = link_with([]),
     [ok = sys:suspend(shard(N), infinity) || N <- lists:seq(1, halley_shards:count())],
-    [ok = halley_shard:mark_all() || _ <- lists:seq(1, 100)],
+    [ok = halley_shard:mark_all(Slot) || _ <- lists:seq(1, 100)],
     [ok = sys:resume(shard(N), infinity) || N <- lists:seq(1, halley_shards:count())],
     ?assertEqual([{N, 1} || N <- lists:seq(1, halley_shards:count())], lists:sort(marks(Link))),
     no_mark(Link),
-    ok = halley_shard:mark_all(),
+    ok = halley_shard:mark_all(Slot),
     _ = marks(Link),
     no_mark(Link).
 
+%% A login on one link costs the others nothing.
+mark_is_for_the_link_that_asks(_) ->
+    {_, Slot, _} = Link = link_with([]),
+    Other = link_with([]),
+    {ok, _} = halley:publish(<<"ann">>, 1),
+    [_ = marks(L) || L <- [Link, Other]],
+    ok = halley_shard:mark_all(Slot),
+    _ = marks(Link),
+    no_mark(Other).
+
 %% A mark says that nothing up to it comes any more.
 mark_is_behind_the_events(_) ->
-    {Writer, _, _} = link_with([{number(<<"ann">>), 1}]),
+    {Writer, Slot, _} = link_with([{number(<<"ann">>), 1}]),
     Publisher = spawn_actor(fun() -> [{ok, _} = halley:publish(<<"ann">>, N, #{ack => memory})
                                       || N <- lists:seq(1, 500)] end),
-    Marker = spawn_actor(fun() -> [begin halley_shard:mark_all(), timer:sleep(1) end
+    Marker = spawn_actor(fun() -> [begin halley_shard:mark_all(Slot), timer:sleep(1) end
                                    || _ <- lists:seq(1, 50)] end),
     _ = join(Publisher),
     _ = join(Marker),
@@ -239,7 +250,7 @@ shard_that_starts_anew_leaves_links_to_the_history(_) ->
     _ = marks(Other),
     no_mark(Link),
     ok = halley_links:resume(Slot),
-    ok = halley_shard:mark_all(),
+    ok = halley_shard:mark_all(Slot),
     _ = marks(Link),
     no_mark(Link).
 

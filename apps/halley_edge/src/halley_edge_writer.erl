@@ -287,7 +287,7 @@ ask_marks(#state{marks_asked = false, place = Place, slot = Slot} = State) ->
         andalso not halley_links:is_behind(Slot),
     case Useful of
         true ->
-            ok = halley_shard:mark_all(),
+            ok = halley_shard:mark_all(Slot),
             _ = erlang:send_after(?MARK_MS, self(), ask_marks),
             State#state{marks_asked = true};
         false ->

@@ -35,7 +35,7 @@
 -behaviour(gen_server).
 
 -export([new/0, start_link/1]).
--export([register/2, deliver/3, members/4, end_group/1, mark/2, close_sessions/3, cost/2,
+-export([register/2, deliver/3, members/4, end_group/1, mark/2, mark/3, close_sessions/3, cost/2,
          close_cost/1]).
 -export([is_behind/1, resume/1, leave_to_history/0]).
 -export([list/0, info/1, pressure/0, overloaded/0]).
@@ -177,6 +177,13 @@ mark(Shard, Seq) ->
                ok
            end,
     ets:foldl(Mark, ok, ?TABLE).
+
+%% The same for one link.
+-spec mark(slot(), halley_shards:index(), halley_cursor:seq()) -> ok.
+mark(Slot, Shard, Seq) ->
+    _ = [Writer ! {mark, Shard, Seq} || not is_behind(Slot),
+                                        #link{writer = Writer} <- ets:lookup(?TABLE, Slot)],
+    ok.
 
 %% Marks every link behind, whatever waits there. For a shard that starts in place of one that
 %% died: what two processes send may overtake each other, so its first mark could arrive before the

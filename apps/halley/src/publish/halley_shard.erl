@@ -1,8 +1,8 @@
 %% The way to a shard: what waits for it, and how it is asked.
 %%
-%% A shard is a process (`halley_shard_server') that is known by a name of its own, and three words
-%% that all who ask it share: how many events wait for it, and two flags, that a mark and that a
-%% settling are asked for already. So nobody sends what it could be spared.
+%% A shard is a process (`halley_shard_server') that is known by a name of its own, and words that
+%% all who ask it share: how many events wait for it, and flags, that a settling is asked for already
+%% and, for each link, that a mark is. So nobody sends what it could be spared.
 %%
 %% Invariants: events are counted before they are sent, and never more than
 %% `shard_queue_events_max'; the shard takes them off when they have come. A publisher that dies in
@@ -12,15 +12,17 @@
 %% It knows nothing of what the shard does: those whom the shard calls may call this.
 -module(halley_shard).
 
--export([new/0, publish/3, publish_all/1, queued/0, mark_all/0, settle/2, group/2]).
--export([name/1, started/1, taken/2, waiting/1, marking/1, settling/1]).
+-export([new/0, publish/3, publish_all/1, queued/0, mark_all/1, settle/2, group/2]).
+-export([name/1, started/1, taken/2, waiting/1, marking/2, settling/1]).
 -export_type([index/0, result/0, answer/0, ack/0]).
 
-%% One count of waiting events for each shard, then one flag each: a mark is asked for already; then
-%% one more: that groups be settled.
+%% One count of waiting events for each shard, then one flag each: that groups be settled is asked
+%% for already.
 -define(QUEUED, {?MODULE, queued}).
--define(ASKED(Shard), (halley_shards:count() + (Shard))).
--define(ASKED_TO_SETTLE(Shard), (2 * halley_shards:count() + (Shard))).
+-define(ASKED_TO_SETTLE(Shard), (halley_shards:count() + (Shard))).
+%% For each shard one flag of each link: its mark is asked for already.
+-define(MARKS, {?MODULE, marks}).
+-define(ASKED(Shard, Slot), (((Shard) - 1) * halley_limits:get(links_max) + (Slot))).
 
 -type index() :: halley_shards:index().
 %% What a publisher waits for: that the event is on its way, or that it is on disk as well.
@@ -35,7 +37,9 @@
 %% Makes the counts of waiting events.
 -spec new() -> ok.
 new() ->
-    persistent_term:put(?QUEUED, atomics:new(3 * halley_shards:count(), [])),
+    persistent_term:put(?QUEUED, atomics:new(2 * halley_shards:count(), [])),
+    Flags = halley_shards:count() * halley_limits:get(links_max),
+    persistent_term:put(?MARKS, atomics:new(Flags, [])),
     halley_metrics:gauges([shard_queue], fun() -> #{shard_queue => queued()} end).
 
 %% Publishes drafts of subjects of this shard, in order; results are in the same order.
@@ -91,13 +95,13 @@ queued() ->
     lists:foldl(fun(Shard, Sum) -> Sum + max(0, atomics:get(Queued, Shard)) end,
                 0, lists:seq(1, halley_shards:count())).
 
-%% Asks all shards to mark their places now: every link that isn't behind gets a mark of each.
--spec mark_all() -> ok.
-mark_all() ->
-    Flags = persistent_term:get(?QUEUED),
+%% Asks all shards to mark their places now: this link gets a mark of each, unless it is behind.
+-spec mark_all(halley_links:slot()) -> ok.
+mark_all(Slot) ->
+    Flags = persistent_term:get(?MARKS),
     lists:foreach(fun(Shard) ->
-                      atomics:exchange(Flags, ?ASKED(Shard), 1) =:= 0
-                          andalso gen_server:cast(name(Shard), mark)
+                      atomics:exchange(Flags, ?ASKED(Shard, Slot), 1) =:= 0
+                          andalso gen_server:cast(name(Shard), {mark, Slot})
                   end, lists:seq(1, halley_shards:count())).
 
 %% Marks were left for groups of this shard. `wait' returns when it has dealt with some.
@@ -136,8 +140,9 @@ name(8) -> halley_shard_8.
 started(Shard) ->
     Words = persistent_term:get(?QUEUED),
     ok = atomics:put(Words, Shard, 0),
-    ok = atomics:put(Words, ?ASKED(Shard), 0),
-    atomics:put(Words, ?ASKED_TO_SETTLE(Shard), 0).
+    lists:foreach(fun(Slot) -> marking(Shard, Slot) end,
+                  lists:seq(1, halley_limits:get(links_max))),
+    settling(Shard).
 
 %% So many events wait no more.
 -spec taken(index(), integer()) -> ok.
@@ -149,10 +154,10 @@ taken(Shard, Events) ->
 waiting(Shard) ->
     atomics:get(persistent_term:get(?QUEUED), Shard).
 
-%% It marks its place now.
--spec marking(index()) -> ok.
-marking(Shard) ->
-    atomics:put(persistent_term:get(?QUEUED), ?ASKED(Shard), 0).
+%% It marks its place for this link now.
+-spec marking(index(), halley_links:slot()) -> ok.
+marking(Shard, Slot) ->
+    atomics:put(persistent_term:get(?MARKS), ?ASKED(Shard, Slot), 0).
 
 %% It settles marks of its groups now.
 -spec settling(index()) -> ok.

@@ -8,8 +8,8 @@
 %% session, and that the others are, or soon will be, in the log (docs/internals/delivery.md). The
 %% fan-out doesn't wait for the disk; a publisher that asked for `disk' does, and the log answers.
 %%
-%% Four times a second, if anything was published anywhere, and when asked for it, a shard says how
-%% far it is: its head moves to the counter and every link is told. Events and marks are sent to
+%% Four times a second, if anything was published anywhere, a shard says how far it is: its head
+%% moves to the counter and every link is told. A link that asks is told alone, at once. Events and marks are sent to
 %% links from here alone, so they stay in order; and so is what concerns the members of its groups
 %% (`halley_groups_shard').
 %%
@@ -68,16 +68,17 @@ handle_call({publish, Ack, Drafts}, From, State = #state{shard = Shard}) ->
 handle_call(settle, _, State) ->
     {reply, ok, settle_some(State)}.
 
--spec handle_cast(mark | settle | {group, halley_groups_shard:request()}, #state{}) ->
+-spec handle_cast({mark, halley_links:slot()} | settle | {group, halley_groups_shard:request()}, #state{}) ->
     {noreply, #state{}}.
 handle_cast(settle, State = #state{shard = Shard}) ->
     ok = halley_shard:settling(Shard),
     {noreply, settle_some(State)};
 handle_cast({group, Request}, State = #state{groups = Groups}) ->
     {noreply, grouped(halley_groups_shard:handle(Request, Groups), State)};
-handle_cast(mark, State = #state{shard = Shard}) ->
-    ok = halley_shard:marking(Shard),
-    {noreply, mark(State)}.
+handle_cast({mark, Slot}, State = #state{shard = Shard}) ->
+    ok = halley_shard:marking(Shard, Slot),
+    ok = halley_links:mark(Slot, Shard, halley_history:mark(Shard)),
+    {noreply, State}.
 
 -spec handle_info(term(), #state{}) -> {noreply, #state{}}.
 handle_info(mark, State = #state{marked = Marked}) ->

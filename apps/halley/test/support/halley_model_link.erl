@@ -41,7 +41,7 @@ lose(Link) ->
     unlink(Link),
     call(Link, lose).
 
-%% Whether all sessions are live and the link has passed all that was published.
+%% Whether all sessions are live and the link has passed all that was published. It asks for marks.
 settled(Link) -> call(Link, settled).
 
 call(Link, Request) ->
@@ -102,6 +102,7 @@ handle({close, User}, #state{slot = Slot, sessions = Sessions, lasts = Lasts} = 
     {Cursor, State#state{sessions = maps:remove(Conn, Sessions), groups = Groups,
                          lasts = lists:keydelete(Conn, 1, Lasts)}};
 handle(settled, #state{vector = Vector, sessions = Sessions, slot = Slot} = State) ->
+    ok = halley_shard:mark_all(Slot),
     Live = [User || {User, live} <- maps:values(Sessions)],
     {length(Live) =:= map_size(Sessions) andalso not halley_links:is_behind(Slot)
          andalso halley_vector:is_reached(halley_history:heads(), Vector), State}.
@@ -142,8 +143,8 @@ handle_info({replay, Replayer, Conn, Given}, State) ->
     replayed(Conn, Given, State);
 handle_info({last, Conn, Heads, Given}, #state{lasts = Lasts} = State) ->
     settle(State#state{lasts = [{Conn, Heads, Given} | Lasts]});
-handle_info(ask, #state{lasts = Lasts} = State) ->
-    Lasts =:= [] orelse halley_shard:mark_all(),
+handle_info(ask, #state{lasts = Lasts, slot = Slot} = State) ->
+    Lasts =:= [] orelse halley_shard:mark_all(Slot),
     State.
 
 passed(Shard, Seq, #state{vector = Vector} = State) ->
