@@ -97,6 +97,7 @@ truncated_tail() ->
     Path = ?H:newest(),
     Bytes = filelib:file_size(Path),
     {ok, Lost} = ?H:publish(<<"s">>, <<"2">>),
+    ?H:wait_noted(),
     ?H:kill(),
     truncate(Path, Bytes),
     ?H:start(new),

@@ -96,6 +96,7 @@ full_and_new(Dir) ->
 %% What was found missing is still known when the brain that found it could not write it down.
 full_and_cut(Dir) ->
     [First, Second] = publish(2),
+    ?H:wait_noted(),
     ?H:kill(),
     cut(?H:newest()),
     fill(Dir),

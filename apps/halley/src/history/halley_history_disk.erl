@@ -16,7 +16,7 @@
 %% and no heads: `halley_history_log' does.
 -module(halley_history_disk).
 
--export([open/1, write/3, sync/1, note/1, is_dirty/1, tick/1, starve/1, probe/1, lose/2, close/1]).
+-export([open/1, write/3, sync/1, is_dirty/1, tick/1, starve/1, probe/1, lose/2, close/1]).
 -export([renew/1]).
 -export_type([disk/0, packed/0, failure/0]).
 
@@ -275,8 +275,7 @@ unsound(Reason, Disk = #disk{ids = Ids, telling = Telling}) ->
     Lost = lists:foldl(fun halley_history_retention:merge/2, Disk#disk.lost, Telling),
     {error, Reason, (leave(Disk))#disk{ids = [], lost = Lost, telling = []}}.
 
-%% Notes what is on disk. Not a part of `sync/1', so that who waits for that doesn't wait for this.
--spec note(disk()) -> disk().
+%% Notes what is on disk. With the tick, not with each sync: it would be one more write for each.
 note(Disk = #disk{noted = false, dirty = false, ledger = Ledger, highest = Highest,
                   current = #{number := Number, bytes := Bytes}}) ->
     Noted = halley_history_ledger:synced(Ledger, Number, Bytes, Highest),

@@ -2,8 +2,8 @@
 %%
 %% `store'     the store's id and the reservation: no seq above it was ever drawn. Two slots,
 %%             written in turn and synced, so a torn write costs one of them and never both.
-%% `synced'    up to where the newest segment was on disk when the log last said so. Written after
-%%             each sync and never synced itself: it survives the brain, and that is what it is
+%% `synced'    up to where the newest segment was on disk when the log last said so. Written four
+%%             times a second and never synced itself: it survives the brain, and that is what it is
 %%             for. A file that is shorter than it says lost what was acknowledged. If the machine
 %%             went down the note may be old, or torn and then none; it never claims too much.
 %% the position (`halley_position') says both of them again, outside of the history's folder: only

@@ -172,7 +172,7 @@ commit(All, State0) ->
         {ok, Written} ->
             count(Packed),
             ok = finish(Items, Packed),
-            answer(Waiting, Items, Packed, State#state{disk = Written});
+            answer(Waiting > 0, Items, Packed, State#state{disk = Written});
         {error, Reason, Failed} ->
             Lost = lose(Items, Packed, Failed),
             ok = finish(Items, Packed),
@@ -245,22 +245,18 @@ raise({append, Shard, Packed, _, _}) ->
 raise({mark, Shard, Seq}) -> halley_history_words:written(Shard, Seq);
 raise({changed, _, _, _, _}) -> ok.
 
-answer(0, _, _, State) ->
+answer(false, _, _, State) ->
     State;
-answer(Waiting, Items, Packed, State = #state{disk = Disk}) ->
+answer(true, Items, Packed, State = #state{disk = Disk}) ->
     HasCommitted = Packed =/= [] orelse halley_history_disk:is_dirty(Disk),
     case halley_history_disk:sync(Disk) of
         {ok, Synced} ->
             _ = [halley_metrics:incr(history_commits) || HasCommitted],
             lists:foreach(fun(Item) -> reply(Item, outcome(Item, State)) end, Items),
-            noted(Waiting, State#state{disk = Synced});
+            State#state{disk = Synced};
         {error, Reason, Failed} ->
             fail(Items, Reason, State#state{disk = Failed})
     end.
-
-%% In a crowd the next tick notes it: a note for each sync would be one more write.
-noted(1, State = #state{disk = Disk}) -> State#state{disk = halley_history_disk:note(Disk)};
-noted(_, State) -> State.
 
 %% Who asks for what was written before may mean something that a sync failed for.
 outcome({append, _, [], _, _}, #state{refusing = Refusing}) -> Refusing;

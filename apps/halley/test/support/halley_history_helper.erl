@@ -3,7 +3,7 @@
 
 -export([with/2, with_in/3, start/1, stop/0, kill/0, forget/0, restart/0, directory/0]).
 -export([held/1, mocked/2]).
--export([entry/2, entry/3, publish/2, publish/3, publish_all/1, wait_written/0]).
+-export([entry/2, entry/3, publish/2, publish/3, publish_all/1, wait_written/0, wait_noted/0]).
 -export([replayed/4, chain/3]).
 -export([segments/0, newest/0, readable/1, events/0, damage/3, until/1, until/2, silently/1]).
 
@@ -68,6 +68,15 @@ restart() ->
     start(new).
 
 directory() -> halley_history_home:directory().
+
+%% Waits until the tick has noted all that was published: what is cut off afterwards is missed.
+wait_noted() ->
+    End = filelib:file_size(newest()),
+    until(fun() ->
+        {ok, <<"HALLEYSY", _:64, Position:64, _/binary>>} =
+            file:read_file(filename:join(directory(), "synced")),
+        Position >= End
+    end).
 
 %% Runs a fun while the log takes nothing from its mailbox.
 held(Fun) ->
