@@ -117,7 +117,7 @@ history(Run) ->
 publish_history(N) ->
     {Shard, Entry} = entry(N),
     Ref = make_ref(),
-    ok = halley_history:append(Shard, [Entry], {{self(), Ref}, ok}),
+    ok = halley_history:append(Shard, [Entry], [{{self(), Ref}, ok}]),
     receive {Ref, ok} -> ok end.
 
 disk_log(Dir, Make) ->
@@ -172,7 +172,7 @@ fill_from(From, To) when From > To -> ok;
 fill_from(From, To) ->
     [begin
          {Shard, Entry} = entry(N rem ?SUBJECTS),
-         halley_history:append(Shard, [Entry], none)
+         halley_history:append(Shard, [Entry], [none])
      end || N <- lists:seq(From, min(To, From + 9999))],
     [halley_history:mark(Shard) || Shard <- lists:seq(1, halley_shards:count())],
     ok = halley_history:await(halley_history:heads(), 60000),

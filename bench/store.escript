@@ -129,7 +129,7 @@ events(Prefix, Users) ->
         Seq = halley_history:draw(Shard),
         Draft = halley_event:draft(<<"e", Subject/binary>>, Subject, <<"1">>),
         Event = halley_event:event(Draft, <<>>, {Shard, Seq}, erlang:system_time(millisecond)),
-        ok = halley_history:append(Shard, [Event#{sessions => 0, chosen => false}], none)
+        ok = halley_history:append(Shard, [Event#{sessions => 0, chosen => false}], [none])
     end, lists:seq(1, Users)),
     ok = halley_history:await(halley_history:heads(), 60000).
 

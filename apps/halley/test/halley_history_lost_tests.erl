@@ -63,7 +63,7 @@ record_is_not_synced() ->
     end,
     ?H:mocked([halley_history_segment], fun() ->
         meck:expect(halley_history_segment, write, fun(_, _, _) -> {error, enospc} end),
-        ok = halley_history:append(halley_shards:of_subject(<<"s">>), [Entry], none),
+        ok = halley_history:append(halley_shards:of_subject(<<"s">>), [Entry], [none]),
         ?H:until(Refused),
         meck:expect(halley_history_segment, sync, fun(_) -> {error, eio} end),
         meck:expect(halley_history_segment, write,

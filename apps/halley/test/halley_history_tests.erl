@@ -120,7 +120,7 @@ shards_apart() ->
     Subjects = [integer_to_binary(N) || N <- lists:seq(1, 8000)],
     Entries = [?H:entry(Subject, <<"1">>) || Subject <- Subjects],
     Parts = maps:groups_from_list(fun(#{subject := S}) -> halley_shards:of_subject(S) end, Entries),
-    [ok = halley_history:append(Shard, Own, none)
+    [ok = halley_history:append(Shard, Own, [none])
      || {Shard, Own} <- lists:reverse(lists:keysort(1, maps:to_list(Parts)))],
     ok = ?H:wait_written(),
     ?assertEqual([], [Seq || #{seq := Seq, subject := Subject} <- Entries,
@@ -168,13 +168,13 @@ group_commit() ->
 empty_append() ->
     ?H:mocked([halley_history_segment], fun() ->
         Entry = ?H:entry(<<"s">>, <<"1">>),
-        ok = halley_history:append(halley_shards:of_subject(<<"s">>), [Entry], none),
+        ok = halley_history:append(halley_shards:of_subject(<<"s">>), [Entry], [none]),
         Ref = make_ref(),
-        ok = halley_history:append(1, [], {{self(), Ref}, synced}),
+        ok = halley_history:append(1, [], [{{self(), Ref}, synced}]),
         receive {Ref, synced} -> ok end,
         Syncs = syncs(),
         ?assert(Syncs >= 1),
-        ok = halley_history:append(1, [], {{self(), Ref}, synced}),
+        ok = halley_history:append(1, [], [{{self(), Ref}, synced}]),
         receive {Ref, synced} -> ok end,
         ?assertEqual(Syncs, syncs())
     end).
@@ -238,7 +238,7 @@ retention_by_bytes() ->
 
 overloaded() ->
     ?assertEqual(false, halley_history:refusing()),
-    Fill = fun() -> ok = halley_history:append(1, [?H:entry(<<"s">>, <<"1">>)], none) end,
+    Fill = fun() -> ok = halley_history:append(1, [?H:entry(<<"s">>, <<"1">>)], [none]) end,
     ?H:held(fun() ->
         [Fill() || _ <- lists:seq(1, 400)],
         ?assertEqual(overloaded, halley_history:refusing())
@@ -256,7 +256,7 @@ index_memory() ->
     [begin
          Subject = integer_to_binary(I rem 5000),
          ok = halley_history:append(halley_shards:of_subject(Subject), [?H:entry(Subject, Data)],
-                                    none),
+                                    [none]),
          I rem 2000 =:= 0 andalso ?H:wait_written()
      end || I <- lists:seq(1, N)],
     ok = ?H:wait_written(),
@@ -286,7 +286,7 @@ disk_full() ->
                                       halley_history:written())),
         ?assertEqual([], maps:get(damaged, halley_history:info())),
         Entry = #{seq := Unanswered} = ?H:entry(<<"s">>, <<"3">>),
-        ok = halley_history:append(halley_shards:of_subject(<<"s">>), [Entry], none),
+        ok = halley_history:append(halley_shards:of_subject(<<"s">>), [Entry], [none]),
         ok = ?H:wait_written(),
         ?assertMatch([{Unanswered, Unanswered, _, _}], maps:get(damaged, halley_history:info())),
         Unanswered
@@ -360,7 +360,7 @@ sync_fails(DataBytes) ->
         ?assertEqual(failed, halley_history:refusing()),
         %% Who was told of <<"x">> just before is not told that it is on disk.
         Ref = make_ref(),
-        ok = halley_history:append(1, [], {{self(), Ref}, synced}),
+        ok = halley_history:append(1, [], [{{self(), Ref}, synced}]),
         ?assertEqual({error, history_failed}, receive {Ref, Answer} -> Answer end),
         ?assertEqual(fresh, halley_history:claim(1, <<"x">>))
     end),

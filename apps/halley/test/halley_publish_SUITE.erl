@@ -158,7 +158,7 @@ write_fails(_) ->
     ok = halley:login(<<"ann">>),
     ok = meck:new(halley_history, [passthrough, no_link]),
     ok = meck:expect(halley_history, append,
-                     fun(_, _, {From, _}) -> gen_server:reply(From, {error, disk_full}) end),
+                     fun(_, _, [{From, _}]) -> gen_server:reply(From, {error, disk_full}) end),
     ?assertEqual({error, disk_full}, halley:publish(<<"ann">>, 1)),
     #{data := 1} = event().
 

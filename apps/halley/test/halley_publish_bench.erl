@@ -65,8 +65,9 @@ start_link_double() ->
 
 drain(Queue) ->
     receive
-        {deliver, Delivery, Conns} ->
-            ok = counters:sub(Queue, 1, halley_links:cost(Delivery, Conns)),
+        {deliver, Deliveries} ->
+            Costs = [halley_links:cost(Delivery, Conns) || {Delivery, Conns} <- Deliveries],
+            ok = counters:sub(Queue, 1, lists:sum(Costs)),
             drain(Queue);
         {mark, _, _} ->
             drain(Queue)

@@ -34,7 +34,7 @@ link_dies_and_is_purged(_) ->
     exit(Writer, kill),
     wait(fun() -> halley_directory:online() =:= #{users => 1, sessions => 1} end),
     ?assertEqual([{link, Other, 77}], halley_directory:sessions(hd(Users))),
-    ?assertEqual(gone, halley_links:deliver(Slot, {1, 1, <<>>}, <<1:64>>)),
+    ?assertEqual(gone, halley_links:find(Slot)),
     ?assertEqual([Other], [S || #{slot := S} <- halley_links:list()]),
     {ok, #{sessions := 0}} = halley:publish(<<"2">>, 1).
 

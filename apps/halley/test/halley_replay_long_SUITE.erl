@@ -55,7 +55,7 @@ fill(_, _, 0) ->
 fill(Shard, Event, N) ->
     Batch = min(N, 1000),
     ok = halley_history:append(Shard, [Event#{seq := halley_history:draw(Shard)}
-                                       || _ <- lists:seq(1, Batch)], none),
+                                       || _ <- lists:seq(1, Batch)], [none]),
     halley_history_words:get(queue_bytes) > 16000000 andalso timer:sleep(1),
     fill(Shard, Event, N - Batch).
 

@@ -12,7 +12,7 @@
 %% when a sync began at an older cursor (10.6). Other frames may take as much again; beyond that the
 %% link ends with GOODBYE 8 (4.7).
 %%
-%% Messages from halley_links, which counts the first three only: {deliver, Delivery, To}, {members,
+%% Messages from halley_links, which counts the first three only: {deliver, Deliveries}, {members,
 %% What, Group, Conns}, {close_sessions, Reason, Conns}, {end_group, Group}, {mark, Shard, Seq}; the
 %% rest by functions here and in halley_edge_catchup. What concerns groups keeps its place among the
 %% events: while these are held, so is it (docs/internals/celebrities.md).
@@ -159,8 +159,8 @@ busy(State) ->
 output(Output, State) ->
     State#state{output = Output}.
 
-handle({deliver, Delivery, To}, State) ->
-    settle(event(Delivery, To, State));
+handle({deliver, Deliveries}, State) ->
+    settle(lists:foldl(fun event/2, State, Deliveries));
 handle({send, Frames}, #state{output = Output} = State) ->
     output(lists:foldl(fun halley_edge_output:frame/2, Output, Frames), State);
 handle({inet_reply, _, ok}, State) ->
@@ -202,7 +202,7 @@ handle({inet_reply, _, {error, Reason}}, _) ->
 
 %%% Events and where the link stands
 
-event(Delivery, To, #state{place = Place} = State) ->
+event({Delivery, To}, #state{place = Place} = State) ->
     case halley_edge_place:mode(Place) of
         live ->
             deliver(Delivery, To, halley_links:cost(Delivery, To), State);

@@ -268,7 +268,7 @@ two_links_do_not_disturb(Config) ->
 deliver_reaches_the_edge(Config) ->
     Edge = synced(Config),
     Delivery = event(1, 10),
-    ok = halley_links:deliver(slot(0), Delivery, <<5:64, 9:64>>),
+    ok = told(slot(0), Delivery, <<5:64, 9:64>>),
     {deliver, Item, <<5:64, 9:64>>} = next(Edge, deliver),
     ?assertEqual({<<>>, Delivery}, {maps:get(cursor, Item), halley_event:delivery(Item)}),
     until(fun() -> queued() =:= 0 end).
@@ -277,7 +277,7 @@ deliver_reaches_the_edge(Config) ->
 large_event_is_split_by_conns(Config) ->
     Edge = synced(Config),
     Conns = << <<N:64>> || N <- lists:seq(1, 8192) >>,
-    ok = halley_links:deliver(slot(0), event(1, 230000), Conns),
+    ok = told(slot(0), event(1, 230000), Conns),
     {deliver, #{json := Json, cursor := Before}, First} = next(Edge, deliver),
     {deliver, #{json := Json, cursor := Before}, Second} = next(Edge, deliver),
     {deliver, #{json := Json, cursor := Behind}, Third} = next(Edge, deliver),
@@ -291,7 +291,7 @@ large_event_is_split_by_conns(Config) ->
 %% 7.3: a link gets an event in one message, so its only frame passes it, however full.
 a_full_deliver_passes_its_event(Config) ->
     Edge = synced(Config),
-    ok = halley_links:deliver(slot(0), event(1, 10), << <<N:64>> || N <- lists:seq(1, 8192) >>),
+    ok = told(slot(0), event(1, 10), << <<N:64>> || N <- lists:seq(1, 8192) >>),
     {deliver, #{cursor := Cursor}, Conns} = next(Edge, deliver),
     ?assertEqual({8 * 8192, <<>>}, {byte_size(Conns), Cursor}).
 
@@ -377,7 +377,11 @@ event(N, DataBytes) ->
     halley_event:delivery(halley_event:event(Draft, <<"test-">>, {1, Seq}, 0)).
 
 deliver(Slot, N, DataBytes) ->
-    halley_links:deliver(Slot, event(N, DataBytes), <<1:64>>).
+    told(Slot, event(N, DataBytes), <<1:64>>).
+
+told(Slot, Delivery, To) ->
+    {ok, Link} = halley_links:find(Slot),
+    halley_links:deliver(Link, [{Delivery, To}]).
 
 vector(Cursor) ->
     {ok, #{vector := Vector}} = halley_cursor:decode(Cursor),

@@ -92,7 +92,7 @@ fill(Subject, N) ->
                                erlang:system_time(millisecond)),
     lists:foreach(fun(_) ->
         ok = halley_history:append(Shard, [Event#{seq := halley_history:draw(Shard), sessions => 0}
-                                           || _ <- lists:seq(1, 1000)], none),
+                                           || _ <- lists:seq(1, 1000)], [none]),
         ok = halley_history:await(setelement(Shard, halley_history:written(),
                                              element(Shard, halley_history:heads())), 60000)
     end, lists:seq(1, N div 1000)),

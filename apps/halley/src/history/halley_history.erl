@@ -20,15 +20,20 @@
 -export([is_empty/0]).
 -export([find/1, stretch/4, has_events/1, changes/2, changes/4, changes_of/2, seqs/3, bytes/2,
          info/0]).
--export_type([seq/0, vector/0, entry/0, reply/0, info/0, range/0]).
+-export_type([seq/0, vector/0, entry/0, reply/0, answer/0, info/0, range/0]).
 
 -type seq() :: halley_history_words:seq().
 -type vector() :: halley_history_words:vector().
 %% `chosen': its publisher has claimed the id as well.
 -type entry() :: halley_event:event().
 %% Who gets an answer once the entries, and all before them, are on disk. If they can't be, the
-%% answer is `{error, disk_full}', `{error, history_failed}' or `{error, data_dir_moved}'.
--type reply() :: none | {gen_server:from(), Answer :: term()}.
+%% answer is `{error, disk_full}', `{error, history_failed}' or `{error, data_dir_moved}'. `none':
+%% for some of the entries nobody waits.
+-type reply() :: none
+               | {gen_server:from(), Answer :: term()}
+               | {posts, Publisher :: pid(), [answer()]}.
+%% Of a post, by its publisher's tag; they come as `{posted, [answer()]}', a group's together.
+-type answer() :: {Tag :: integer(), term()}.
 %% Seqs of which some can't be read back, and the times of the events around them.
 -type range() :: {FromSeq :: seq(), ToSeq :: seq(), FromMs :: integer(), ToMs :: integer()}.
 -type info() :: #{store := non_neg_integer(), floor := seq(),
@@ -113,10 +118,10 @@ refusing() ->
             Reason
     end.
 
-%% Hands entries to the log, in the order of their seqs; `Reply' is answered by the log. Without
-%% entries it is answered when all that was written so far is on disk.
--spec append(halley_shards:index(), [entry()], reply()) -> ok.
-append(Shard, Entries, Reply) -> halley_history_log:append(Shard, Entries, Reply).
+%% Hands entries to the log, in the order of their seqs; who waits is answered by the log. Without
+%% entries that is when all that was written so far is on disk.
+-spec append(halley_shards:index(), [entry()], [reply(), ...]) -> ok.
+append(Shard, Entries, Replies) -> halley_history_log:append(Shard, Entries, Replies).
 
 %% Before an event with a chosen id is published: `fresh', and the id is the shard's until the
 %% event is indexed or could not be written; `busy', it is another's; or the first answer, which is

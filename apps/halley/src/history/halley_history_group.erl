@@ -2,7 +2,7 @@
 %% which is `halley_history_log'. That module's header says how long a group waits for more.
 -module(halley_history_group).
 
--export([gather/2, waits/1, bytes/1, range/1]).
+-export([gather/2, waiting/1, bytes/1, range/1]).
 -export_type([item/0, change/0]).
 
 -include("halley_history.hrl").
@@ -14,12 +14,14 @@
 -define(MARK_BYTES, 256).
 
 -type item() :: {append, halley_shards:index(), [halley_history_disk:packed()],
-                 Bytes :: pos_integer(), halley_history:reply()}
+                 Bytes :: pos_integer(), [halley_history:reply()]}
               | {mark, halley_shards:index(), halley_history:seq()}
               | {changed, change(), [{UserId :: binary(), SubjectId :: binary()}],
                  Bytes :: pos_integer(), reference()}.
 %% A follow has the seq up to which it doesn't count.
 -type change() :: unfollow | {follow, From :: halley_history:seq()}.
+%% The latest item first; their bytes; how many wait for them.
+-type group() :: {[item()], non_neg_integer(), non_neg_integer()}.
 
 %% From the first to the last of these records, by seqs and times.
 -spec range([halley_history_disk:packed(), ...]) -> halley_history:range().
@@ -28,64 +30,57 @@ range(Packed) ->
     Times = [At || #packed{at = At} <- Packed],
     {lists:min(Seqs), lists:max(Seqs), lists:min(Times), lists:max(Times)}.
 
+%% Crowd: how many waited for the group before.
 -spec gather(item(), Crowd :: non_neg_integer()) -> [item()].
 gather(Item, Crowd) ->
     NowMs = erlang:monotonic_time(millisecond),
-    {Items, Bytes} = linger(take([Item], bytes(Item)), NowMs + ?LINGER_MS),
-    lists:reverse(case Crowd > 1 of
-        true -> wait(Items, Bytes, Crowd, NowMs + ?PATIENCE_MS);
-        false -> Items
-    end).
+    Lingered = linger(take(add(Item, {[], 0, 0})), NowMs + ?LINGER_MS),
+    {Items, _, _} = case Crowd > 1 of
+        true -> wait(Lingered, Crowd, NowMs + ?PATIENCE_MS);
+        false -> Lingered
+    end,
+    lists:reverse(Items).
 
-linger({Items, Bytes}, UntilMs) ->
-    case lists:any(fun waits/1, Items) of
-        true -> {Items, Bytes};
-        false -> linger(Items, Bytes, UntilMs)
-    end.
+add(Item, {Items, Bytes, Waiting}) ->
+    {[Item | Items], Bytes + bytes(Item), Waiting + waiting(Item)}.
 
-%% Nobody waits for these items.
-linger(Items, Bytes, UntilMs) ->
+%% Until somebody waits.
+-spec linger(group(), UntilMs :: integer()) -> group().
+linger({_, Bytes, 0} = Group, UntilMs) ->
     LeftMs = max(0, UntilMs - erlang:monotonic_time(millisecond)),
     case Bytes < halley_limits:get(history_commit_bytes_max) of
         true ->
-            receive
-                {history, Item} ->
-                    linger_with(Item, [Item | Items], Bytes + bytes(Item), UntilMs)
-            after LeftMs ->
-                {Items, Bytes}
+            receive {history, Item} -> linger(add(Item, Group), UntilMs)
+            after LeftMs -> Group
             end;
         false ->
-            {Items, Bytes}
-    end.
+            Group
+    end;
+linger(Group, _) ->
+    take(Group).
 
-linger_with(Item, Items, Bytes, UntilMs) ->
-    case waits(Item) of
-        true -> take(Items, Bytes);
-        false -> linger(Items, Bytes, UntilMs)
-    end.
-
-take(Items, Bytes) ->
+take({_, Bytes, _} = Group) ->
     case Bytes < halley_limits:get(history_commit_bytes_max) of
         true ->
-            receive {history, Item} -> take([Item | Items], Bytes + bytes(Item))
-            after 0 -> {Items, Bytes}
+            receive {history, Item} -> take(add(Item, Group))
+            after 0 -> Group
             end;
         false ->
-            {Items, Bytes}
+            Group
     end.
 
-wait(Items, Bytes, Crowd, UntilMs) ->
-    IsEnough = length(Items) >= Crowd
+wait({_, Bytes, Waiting} = Group, Crowd, UntilMs) ->
+    IsEnough = Waiting >= Crowd
         orelse Bytes >= halley_limits:get(history_commit_bytes_max)
         orelse erlang:monotonic_time(millisecond) >= UntilMs,
     case IsEnough of
         true ->
-            Items;
+            Group;
         false ->
             receive after 1 -> ok end,
-            case take(Items, Bytes) of
-                {Items, _} -> Items;
-                {More, MoreBytes} -> wait(More, MoreBytes, Crowd, UntilMs)
+            case take(Group) of
+                Group -> Group;
+                More -> wait(More, Crowd, UntilMs)
             end
     end.
 
@@ -95,8 +90,12 @@ bytes({append, _, _, Bytes, _}) -> Bytes;
 bytes({changed, _, _, Bytes, _}) -> Bytes;
 bytes({mark, _, _}) -> ?MARK_BYTES.
 
-%% Whether somebody waits for it to be on disk.
--spec waits(item()) -> boolean().
-waits({append, _, _, _, none}) -> false;
-waits({mark, _, _}) -> false;
-waits(_) -> true.
+%% How many wait for it to be on disk.
+-spec waiting(item()) -> non_neg_integer().
+waiting({append, _, _, _, Replies}) -> lists:sum([waiting_for(Reply) || Reply <- Replies]);
+waiting({changed, _, _, _, _}) -> 1;
+waiting({mark, _, _}) -> 0.
+
+waiting_for(none) -> 0;
+waiting_for({posts, _, Answers}) -> length(Answers);
+waiting_for({_, _}) -> 1.

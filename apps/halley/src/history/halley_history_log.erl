@@ -52,12 +52,12 @@ start_link() ->
     gen_server:start_link({local, ?MODULE}, ?MODULE, [],
                           [{spawn_opt, [{message_queue_data, off_heap} | ?HEAP]}]).
 
--spec append(halley_shards:index(), [halley_history:entry()], halley_history:reply()) -> ok.
-append(Shard, Entries, Reply) ->
+-spec append(halley_shards:index(), [halley_history:entry()], [halley_history:reply(), ...]) -> ok.
+append(Shard, Entries, Replies) ->
     Store = halley_history_words:get(store),
     {Packed, Bytes} = lists:mapfoldl(fun(Entry, Sum) -> pack(Store, Shard, Entry, Sum) end,
                                      ?ENTRY_BYTES, Entries),
-    send({append, Shard, Packed, Bytes, Reply}, Bytes).
+    send({append, Shard, Packed, Bytes, Replies}, Bytes).
 
 pack(Store, Shard, #{seq := Seq, id := Id, subject := Subject, at := At, chosen := Chosen,
                      sessions := Sessions} = Event, Sum) ->
@@ -167,7 +167,7 @@ tick() ->
 commit(All, State0) ->
     {Items, State = #state{disk = Disk}} = drawable(All, State0),
     Packed = lists:append([packed(Item) || Item <- Items]),
-    Waiting = length([Item || Item <- Items, halley_history_group:waits(Item)]),
+    Waiting = lists:sum([halley_history_group:waiting(Item) || Item <- Items]),
     Committed = case halley_history_disk:write(Packed, Waiting > 0, Disk) of
         {ok, Written} ->
             count(Packed),
@@ -198,7 +198,7 @@ drawable(Items, State = #state{disk = Disk}) ->
                 false -> Disk
             end,
             Why = case State#state.refusing of false -> disk_full; Refusing -> Refusing end,
-            lists:foreach(fun(Item) -> reply(Item, Why) end, Changes),
+            ok = halley_history_answers:tell([{Item, Why} || Item <- Changes]),
             {Others, State#state{disk = Lost}};
         false ->
             {Items, State}
@@ -252,7 +252,7 @@ answer(true, Items, Packed, State = #state{disk = Disk}) ->
     case halley_history_disk:sync(Disk) of
         {ok, Synced} ->
             _ = [halley_metrics:incr(history_commits) || HasCommitted],
-            lists:foreach(fun(Item) -> reply(Item, outcome(Item, State)) end, Items),
+            ok = halley_history_answers:tell([{Item, outcome(Item, State)} || Item <- Items]),
             State#state{disk = Synced};
         {error, Reason, Failed} ->
             fail(Items, Reason, State#state{disk = Failed})
@@ -261,18 +261,6 @@ answer(true, Items, Packed, State = #state{disk = Disk}) ->
 %% Who asks for what was written before may mean something that a sync failed for.
 outcome({append, _, [], _, _}, #state{refusing = Refusing}) -> Refusing;
 outcome(_, _) -> false.
-
-reply({append, _, _, _, {From, Answer}}, false) -> gen_server:reply(From, Answer);
-reply({append, _, _, _, {From, _}}, failed) -> gen_server:reply(From, {error, history_failed});
-reply({append, _, _, _, {From, _}}, Reason) -> gen_server:reply(From, {error, Reason});
-reply({changed, _, _, _, Alias}, Outcome) ->
-    _ = Alias ! {Alias, case Outcome of
-                            false -> written;
-                            failed -> {error, history_failed};
-                            Reason -> {error, Reason}
-                        end},
-    ok;
-reply(_, _) -> ok.
 
 %% --- failure -------------------------------------------------------------------------------------
 
@@ -285,14 +273,14 @@ lose(Items, Packed, Disk) ->
             Disk
     end.
 
-is_silent({append, _, [_ | _], _, none}) -> true;
+is_silent({append, _, [_ | _], _, Replies}) -> lists:member(none, Replies);
 is_silent({changed, unfollow, _, _, _}) -> true;
 is_silent(_) -> false.
 
 %% Who is told of it finds it said wherever the health is asked, so that comes first.
 fail(Items, Reason, State) ->
     Failed = #state{refusing = Refusing} = failed(Reason, State),
-    lists:foreach(fun(Item) -> reply(Item, Refusing) end, Items),
+    ok = halley_history_answers:tell([{Item, Refusing} || Item <- Items]),
     Failed.
 
 refusing(enospc) -> disk_full;

@@ -1,14 +1,15 @@
 %% The registry of links: a slot for each, and the way to its writer.
 %%
 %% A link's writer registers and gets a slot (1..1023) and a counter of the bytes that wait for it.
-%%   {deliver, halley_event:delivery(), to()}    an event to connections, or to a group and others
+%%   {deliver, [{halley_event:delivery(), to()}]}  events, the oldest first, each to connections, or
+%%                                               to a group and others
 %%   {members, join | leave, Group, Conns}       members of a group; they are sent though it is
 %%   {end_group, Group}                          behind, since no history has them
 %%   {mark, Shard, Seq}                          the shard has nothing more for anyone up to Seq
 %%   behind                                      the link has been marked behind; see below
 %%   {close_sessions, Reason :: binary(), Conns} Conns: a list
 %% are the messages it receives. All but the last two come from the shard alone, so they stay in
-%% its order. `deliver/3' adds `cost/2' to the counter before it sends, `members/4' the bytes of
+%% its order. `deliver/2' adds `cost/2' to the counter before it sends, `members/4' the bytes of
 %% the connections, `close_sessions/3' `close_cost/1'; the writer subtracts as many when they were
 %% handed to the socket.
 %%
@@ -35,12 +36,12 @@
 -behaviour(gen_server).
 
 -export([new/0, start_link/1]).
--export([register/2, deliver/3, members/4, end_group/1, mark/2, mark/3, close_sessions/3, cost/2,
-         close_cost/1]).
+-export([register/2, find/1, deliver/2, members/4, end_group/1, mark/2, mark/3]).
+-export([close_sessions/3, cost/2, close_cost/1]).
 -export([is_behind/1, resume/1, leave_to_history/0]).
 -export([list/0, info/1, pressure/0, overloaded/0]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
--export_type([slot/0, info/0, to/0]).
+-export_type([slot/0, link/0, info/0, to/0]).
 
 -type slot() :: halley_directory:slot().
 %% What a link says about itself, for metrics and health.
@@ -66,6 +67,7 @@
 -define(CONNS_BYTES_MAX, (8 * 8192)).
 
 -record(link, {slot :: slot(), writer :: pid(), queue :: counters:counters_ref()}).
+-opaque link() :: #link{}.
 -record(about, {slot :: slot(), since :: integer(), info :: info()}).
 %% How long the end waits for purges; the supervisor waits longer.
 -define(PURGES_MS_MAX, 50000).
@@ -99,34 +101,54 @@ start_link(Purged) ->
 register(Writer, Info) ->
     gen_server:call(?MODULE, {register, Writer, Info}, infinity).
 
-%% Sends an event to connections of a link. `gone': the link has ended. `behind': it gets the event
-%% from the history, later.
--spec deliver(slot(), halley_event:delivery(), to()) -> ok | behind | gone.
-deliver(Slot, Delivery, To) ->
+%% A link, for as long as the caller is at some events. `gone': it has ended.
+-spec find(slot()) -> {ok, link()} | gone.
+find(Slot) ->
     case ets:lookup(?TABLE, Slot) of
-        [Link] ->
-            Behind = persistent_term:get(?BEHIND),
-            case atomics:get(Behind, Slot) of
-                0 -> deliver(Link, Behind, Delivery, To);
-                1 -> behind
-            end;
-        [] ->
-            gone
+        [Link] -> {ok, Link};
+        [] -> gone
     end.
 
-deliver(#link{slot = Slot, writer = Writer, queue = Queue}, Behind, Delivery, To) ->
-    Cost = cost(Delivery, To),
-    Waiting = counters:get(Queue, 1) + Cost,
-    note_pressure(Waiting),
-    case Waiting > halley_limits:get(link_queue_bytes_max) of
-        false ->
+%% Sends events to connections of a link, the oldest first, in one message. `behind': it gets those
+%% that are over its bound, or all, from the history, later.
+-spec deliver(link(), [{halley_event:delivery(), to()}, ...]) -> ok | behind.
+deliver(#link{slot = Slot, writer = Writer, queue = Queue}, Deliveries) ->
+    Behind = persistent_term:get(?BEHIND),
+    case atomics:get(Behind, Slot) of
+        0 ->
+            Waiting = counters:get(Queue, 1),
+            Room = halley_limits:get(link_queue_bytes_max) - Waiting,
+            {Sent, Cost, Left} = fitting(Deliveries, Room),
+            note_pressure(Waiting + Cost + left_cost(Left)),
             counters:add(Queue, 1, Cost),
-            Writer ! {deliver, Delivery, To},
-            ok;
-        true ->
-            halley_metrics:incr(links_behind, set_behind(Behind, Slot, Writer)),
+            _ = Sent =/= [] andalso (Writer ! {deliver, Sent}),
+            left(Left, Behind, Slot, Writer);
+        1 ->
             behind
     end.
+
+%% Those that fit into so many bytes, what they cost, and the others.
+fitting(Deliveries, Room) ->
+    Cost = lists:foldl(fun({Delivery, To}, Sum) -> Sum + cost(Delivery, To) end, 0, Deliveries),
+    case Cost =< Room of
+        true -> {Deliveries, Cost, []};
+        false -> fitting(Deliveries, Room, 0, [])
+    end.
+
+fitting([{Delivery, To} = First | Rest] = Left, Room, Cost, Sent) ->
+    case Cost + cost(Delivery, To) of
+        More when More =< Room -> fitting(Rest, Room, More, [First | Sent]);
+        _ -> {lists:reverse(Sent), Cost, Left}
+    end.
+
+left_cost([]) -> 0;
+left_cost([{Delivery, To} | _]) -> cost(Delivery, To).
+
+left([], _, _, _) ->
+    ok;
+left(_, Behind, Slot, Writer) ->
+    halley_metrics:incr(links_behind, set_behind(Behind, Slot, Writer)),
+    behind.
 
 %% 1 if it wasn't before.
 set_behind(Behind, Slot, Writer) ->

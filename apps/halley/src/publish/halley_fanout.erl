@@ -4,47 +4,49 @@
 %% `halley_directory' words (and pids) in ascending order: words of one slot stand together and
 %% processes come last. A user that is met twice counts once.
 %%
-%% A link gets one message for an event, whatever the number of its connections: so it gets all of
-%% the event now or, if it is behind, all of it later. A process that is a session gets
-%% `{halley, #{id, subject, at, data}}' with the data decoded.
+%% A link gets all of an event, whatever the number of its connections, in one message: so it gets
+%% it now or, if it is behind, later. Events are gathered (`outbox()') until the caller flushes
+%% them: then each link gets one message for all. A process that is a session gets
+%% `{halley, #{id, subject, at, data}}' at once, with the data decoded.
 %%
 %% It reads and sends; order is the caller's: for live events the subject's shard
 %% (`halley_shard_server'), for what one link has missed its writer (`halley_catchup').
 -module(halley_fanout).
 
 -export([receivers/1, receivers/2, of_user/2, merged/1, without/2, beyond/3, conns/1, by_slot/1]).
--export([send/2, send_group/4]).
--export_type([receivers/0]).
+-export([outbox/0, add/3, flush/1, send_group/4]).
+-export_type([receivers/0, outbox/0]).
 
 -opaque receivers() :: [halley_directory:word() | pid()].
+%% For each link that has been found what it is to be sent, the latest event first.
+-opaque outbox() :: #{halley_links:slot() => gone | {halley_links:link(), [delivery()]}}.
+-type delivery() :: {halley_event:delivery(), halley_links:to()}.
 
 -define(CONN_BITS, 48).
 
--spec receivers(halley_id:id()) -> receivers().
+%% Of a subject that has never been followed by anyone, and isn't a user, nobody knows a number.
+-spec receivers(Subject :: halley_id:user_number() | undefined) -> receivers().
+receivers(undefined) ->
+    [];
 receivers(Subject) ->
-    case halley_ids:lookup(Subject) of
-        undefined ->
-            [];
-        Number ->
-            Chunks = halley_directory_words:chunks(),
-            Slices = halley_follows:followers_packed(Number),
-            ok = halley_groups:crowd(Number, iolist_size(Slices) div 4),
-            Own = add(halley_directory:lookup(Chunks, Number), []),
-            sorted(lists:foldl(fun(Slice, Acc) -> add_all(Slice, Chunks, Acc) end, Own, Slices))
-    end.
+    Chunks = halley_directory_words:chunks(),
+    Slices = halley_follows:followers_packed(Subject),
+    ok = halley_groups:crowd(Subject, iolist_size(Slices) div 4),
+    Own = found(halley_directory:lookup(Chunks, Subject), []),
+    sorted(lists:foldl(fun(Slice, Acc) -> add_all(Slice, Chunks, Acc) end, Own, Slices)).
 
 add_all(<<User:32, Rest/binary>>, Chunks, Acc) ->
-    add_all(Rest, Chunks, add(halley_directory:lookup(Chunks, User), Acc));
+    add_all(Rest, Chunks, found(halley_directory:lookup(Chunks, User), Acc));
 add_all(<<>>, _, Acc) ->
     Acc.
 
 sorted([_, _ | _] = Found) -> lists:usort(Found);
 sorted(Few) -> Few.
 
-add(0, Acc) -> Acc;
-add(Word, Acc) when is_integer(Word) -> [Word | Acc];
-add([], Acc) -> Acc;
-add([Row | Rows], Acc) -> add(Rows, [Row | Acc]).
+found(0, Acc) -> Acc;
+found(Word, Acc) when is_integer(Word) -> [Word | Acc];
+found([], Acc) -> Acc;
+found([Row | Rows], Acc) -> found(Rows, [Row | Acc]).
 
 %% The receivers on one link.
 -spec receivers(halley_id:id(), halley_links:slot()) -> receivers().
@@ -85,7 +87,7 @@ beyond(Subject, UpTo, Members) ->
 beyond(all, _, _, Acc) ->
     Acc;
 beyond(UpTo, Subject, Chunks, Acc) ->
-    Add = fun(User, A) when User > UpTo -> add(halley_directory:lookup(Chunks, User), A);
+    Add = fun(User, A) when User > UpTo -> found(halley_directory:lookup(Chunks, User), A);
              (_, A) -> A
           end,
     halley_follows:fold_followers(Add, Acc, Subject).
@@ -96,29 +98,63 @@ add_at(_, [], Acc) -> Acc;
 add_at(Slot, [Pid | Rows], Acc) when is_pid(Pid) -> add_at(Slot, Rows, Acc);
 add_at(Slot, [Word | Rows], Acc) -> add_at(Slot, Rows, add_at(Slot, Word, Acc)).
 
-%% Receivers on one link as `halley_links:deliver/3' takes them.
+%% Receivers on one link as `halley_links:deliver/2' takes them.
 -spec conns(receivers()) -> Conns :: binary().
 conns(Words) ->
     pack(Words).
 
-%% How many sessions it was sent to. A link that is behind counts: its sessions get the event from
-%% the history.
--spec send(halley_event:event(), receivers()) -> non_neg_integer().
-send(_, []) ->
-    0;
-send(Event, Receivers) ->
-    send(Event, halley_event:delivery(Event), Receivers, 0).
+-spec outbox() -> outbox().
+outbox() ->
+    #{}.
 
-send(_, _, [], Sent) ->
-    Sent;
-send(Event, _, [Pid | _] = Pids, Sent) when is_pid(Pid) ->
-    Message = {halley, (maps:with([id, subject, at], Event))#{data => halley_event:data(Event)}},
-    lists:foreach(fun(P) -> P ! Message end, Pids),
-    Sent + length(Pids);
-send(Event, Delivery, [Word | Rest], Sent) ->
+%% How many sessions it goes to. A link that is behind counts: its sessions get the event from the
+%% history.
+-spec add(halley_event:event(), receivers(), outbox()) -> {non_neg_integer(), outbox()}.
+add(_, [], Outbox) ->
+    {0, Outbox};
+add(Event, Receivers, Outbox) ->
+    add(Event, halley_event:delivery(Event), Receivers, 0, Outbox).
+
+add(_, _, [], Sent, Outbox) ->
+    {Sent, Outbox};
+add(Event, _, [Pid | _] = Pids, Sent, Outbox) when is_pid(Pid) ->
+    {Sent + to_processes(Event, Pids), Outbox};
+add(Event, Delivery, [Word | Rest], Sent, Outbox) ->
     Slot = Word bsr ?CONN_BITS,
     {Words, Others} = take_slot(Rest, Slot, [Word]),
-    send(Event, Delivery, Others, Sent + deliver(Slot, Delivery, pack(Words))).
+    case link(Slot, Outbox) of
+        gone ->
+            add(Event, Delivery, Others, Sent, Outbox#{Slot => gone});
+        {Link, Deliveries} ->
+            Gathered = {Link, [{Delivery, pack(Words)} | Deliveries]},
+            add(Event, Delivery, Others, Sent + length(Words), Outbox#{Slot => Gathered})
+    end.
+
+link(Slot, Outbox) ->
+    case Outbox of
+        #{Slot := Found} ->
+            Found;
+        #{} ->
+            case halley_links:find(Slot) of
+                {ok, Link} -> {Link, []};
+                gone -> gone
+            end
+    end.
+
+to_processes(_, []) ->
+    0;
+to_processes(Event, Pids) ->
+    Message = {halley, (maps:with([id, subject, at], Event))#{data => halley_event:data(Event)}},
+    lists:foreach(fun(Pid) -> Pid ! Message end, Pids),
+    length(Pids).
+
+%% Sends what was gathered.
+-spec flush(outbox()) -> ok.
+flush(Outbox) ->
+    maps:foreach(fun(_, gone) -> ok;
+                    (_, {Link, Deliveries}) ->
+                        _ = halley_links:deliver(Link, lists:reverse(Deliveries))
+                 end, Outbox).
 
 %% Sends an event to a group, on these links, and to others beside it. Gives how many of the others
 %% it was sent to, and which of the links have ended. A link gets one message, for both.
@@ -130,14 +166,15 @@ send_group(Event, Group, Slots, Receivers) ->
     Others = maps:from_list(by_slot(Words)),
     {Sent, Gone} = lists:foldl(fun(Slot, {N, Ended}) ->
         Conns = maps:get(Slot, Others, <<>>),
-        case halley_links:deliver(Slot, Delivery, {group, Group, Conns}) of
+        case deliver(Slot, Delivery, {group, Group, Conns}) of
             gone -> {N, [Slot | Ended]};
             _ -> {N + byte_size(Conns) div 8, Ended}
         end
     end, {0, []}, Slots),
-    Rest = [deliver(Slot, Delivery, Conns)
-            || {Slot, Conns} <- maps:to_list(maps:without(Slots, Others))],
-    {Sent + lists:sum(Rest) + send(Event, Pids), Gone}.
+    Rest = [byte_size(Conns) div 8
+            || {Slot, Conns} <- maps:to_list(maps:without(Slots, Others)),
+               deliver(Slot, Delivery, Conns) =/= gone],
+    {Sent + lists:sum(Rest) + to_processes(Event, Pids), Gone}.
 
 %% The connections of each link.
 -spec by_slot([halley_directory:word()]) -> [{halley_links:slot(), Conns :: binary()}].
@@ -159,8 +196,8 @@ take_slot(Rest, _, Taken) ->
 pack([Word]) -> <<0:16, Word:?CONN_BITS>>;
 pack(Words) -> << <<0:16, Word:?CONN_BITS>> || Word <- Words >>.
 
-deliver(Slot, Delivery, Conns) ->
-    case halley_links:deliver(Slot, Delivery, Conns) of
-        gone -> 0;
-        _ -> byte_size(Conns) div 8
+deliver(Slot, Delivery, To) ->
+    case halley_links:find(Slot) of
+        {ok, Link} -> halley_links:deliver(Link, [{Delivery, To}]);
+        gone -> gone
     end.

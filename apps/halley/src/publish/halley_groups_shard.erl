@@ -17,7 +17,7 @@
 %%   {lost, Subject, Filling}      this shard has no such group; it was restarted
 -module(halley_groups_shard).
 
--export([new/1, handle/2, publish/3, settle_some/1, members/1]).
+-export([new/1, handle/2, is_group/2, publish/3, settle_some/1, members/1]).
 -export_type([groups/0, request/0]).
 
 -type user_number() :: halley_id:user_number().
@@ -75,19 +75,19 @@ stop(Subject) ->
     ok = halley_links:end_group(Subject),
     halley_groups_table:close(Subject).
 
+%% Whether the subject is a group of this shard.
+-spec is_group(Subject :: user_number() | undefined, groups()) -> boolean().
+is_group(Subject, Groups) ->
+    is_map_key(Subject, Groups).
+
 %% Sends an event of a subject that is a group; gives the number of sessions it was sent to.
-%% `none': the subject is no group of this shard.
--spec publish(halley_event:event(), Subject :: user_number() | undefined, groups()) ->
-    none | {Sessions :: non_neg_integer(), groups()}.
+-spec publish(halley_event:event(), Subject :: user_number(), groups()) ->
+    {Sessions :: non_neg_integer(), groups()}.
 publish(Event, Subject, Groups) ->
-    case Groups of
-        #{Subject := #group{filling = Filling} = Group} ->
-            Settled = settle(Subject, halley_groups_marks:take_all(Filling), Group),
-            {Sessions, Sent} = send(Event, Subject, Settled),
-            {Sessions, Groups#{Subject := Sent}};
-        #{} ->
-            none
-    end.
+    #{Subject := #group{filling = Filling} = Group} = Groups,
+    Settled = settle(Subject, halley_groups_marks:take_all(Filling), Group),
+    {Sessions, Sent} = send(Event, Subject, Settled),
+    {Sessions, Groups#{Subject := Sent}}.
 
 send(Event, Subject, #group{up_to = UpTo, members = Members, slots = Slots} = Group) ->
     Processes = halley_groups_members:with_processes(Members),

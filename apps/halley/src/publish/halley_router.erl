@@ -14,7 +14,8 @@
 -module(halley_router).
 
 -export([publish/3, publish_many/1]).
--export_type([opts/0, error/0, item/0]).
+-export([accept/1, count/1]).
+-export_type([opts/0, error/0, item/0, result/0]).
 
 %% `id': chosen by the publisher; one is generated without it. The same id within the retention
 %%       gets the first answer again, and no second event.
@@ -51,6 +52,32 @@ publish_many(Items) ->
     end,
     lists:foreach(fun count/1, Results),
     Results.
+
+%% For who doesn't wait (`halley_posts'): the event has a place in its shard's queue, or was
+%% refused, and that is counted.
+-spec accept(item()) ->
+    {ok, halley_shards:index(), halley_shard:ack(), halley_event:draft()} | {error, error()}.
+accept(Item) ->
+    case accepted(refusing(), Item) of
+        {error, _} = Error ->
+            ok = count(Error),
+            Error;
+        Accepted ->
+            Accepted
+    end.
+
+accepted(false, Item) ->
+    case draft(Item) of
+        {error, _} = Error ->
+            Error;
+        {Shard, Ack, Draft} ->
+            case halley_shard:reserve(Shard) of
+                true -> {ok, Shard, Ack, Draft};
+                false -> {error, overloaded}
+            end
+    end;
+accepted(Reason, _) ->
+    {error, Reason}.
 
 refusing() ->
     case halley_history:refusing() of
@@ -149,6 +176,7 @@ again(Ack, Busy, DeadlineMs) ->
     end.
 
 %% What is accepted was counted by its shard.
+-spec count(result()) -> ok.
 count({ok, _}) -> ok;
 count({error, {bad_id, _}}) -> halley_metrics:incr(refused_bad_id);
 count({error, {bad_option, _}}) -> halley_metrics:incr(refused_bad_option);

@@ -1,8 +1,8 @@
 %% The way to a shard: what waits for it, and how it is asked.
 %%
 %% A shard is a process (`halley_shard_server') that is known by a name of its own, and words that
-%% all who ask it share: how many events wait for it, and flags, that a settling is asked for already
-%% and, for each link, that a mark is. So nobody sends what it could be spared.
+%% all who ask it share: how many events wait for it, and flags, that a settling is asked for
+%% already and, for each link, that a mark is. So nobody sends what it could be spared.
 %%
 %% Invariants: events are counted before they are sent, and never more than
 %% `shard_queue_events_max'; the shard takes them off when they have come. A publisher that dies in
@@ -12,9 +12,10 @@
 %% It knows nothing of what the shard does: those whom the shard calls may call this.
 -module(halley_shard).
 
--export([new/0, publish/3, publish_all/1, queued/0, mark_all/1, settle/2, group/2]).
+-export([new/0, publish/3, publish_all/1, reserve/1, post/2, queued/0]).
+-export([mark_all/1, settle/2, group/2]).
 -export([name/1, started/1, taken/2, waiting/1, marking/2, settling/1]).
--export_type([index/0, result/0, answer/0, ack/0]).
+-export_type([index/0, result/0, answer/0, ack/0, post/0, posted/0]).
 
 %% One count of waiting events for each shard, then one flag each: that groups be settled is asked
 %% for already.
@@ -32,6 +33,10 @@
 %% `unavailable': the shard or the log died or was too slow, and some or all of the drafts may have
 %% been published. `history_failed', `disk_full', `data_dir_moved': the same; the disk is why.
 -type answer() :: {ok, [result() | busy]} | {error, error()}.
+%% An event whose publisher doesn't wait in a call: the answer comes as a message, by the tag, in
+%% `{posted, [{Tag, posted()}]}' with those of others of the same publisher.
+-type post() :: {Tag :: integer(), ack(), halley_event:draft()}.
+-type posted() :: {ok, result() | busy} | {error, error()}.
 -type error() :: overloaded | unavailable | history_failed | disk_full | data_dir_moved.
 
 %% Makes the counts of waiting events.
@@ -77,6 +82,17 @@ answer(Request, Until) ->
         {reply, Answer} -> Answer;
         _ -> {error, unavailable}
     end.
+
+%% Counts one event that the caller will post; `false': no more may wait.
+-spec reserve(index()) -> boolean().
+reserve(Shard) ->
+    reserve(Shard, 1).
+
+%% Posts events that are counted already, in order, to the shard's process.
+-spec post(pid(), [post(), ...]) -> ok.
+post(Pid, Posts) ->
+    Pid ! {posts, self(), Posts},
+    ok.
 
 reserve(Shard, N) ->
     Queued = persistent_term:get(?QUEUED),

@@ -8,10 +8,15 @@
 %% session, and that the others are, or soon will be, in the log (docs/internals/delivery.md). The
 %% fan-out doesn't wait for the disk; a publisher that asked for `disk' does, and the log answers.
 %%
+%% What waits in the mailbox, ?TURN_EVENTS of it, is published in one *turn*: each link gets one
+%% message for the turn's events, and so does the log (docs/internals/publish.md). Nothing else of a
+%% shard happens within a turn, but that members of a group are told: before that, and before an
+%% event goes to a group, what was gathered is sent. So it all stays in order.
+%%
 %% Four times a second, if anything was published anywhere, a shard says how far it is: its head
-%% moves to the counter and every link is told. A link that asks is told alone, at once. Events and marks are sent to
-%% links from here alone, so they stay in order; and so is what concerns the members of its groups
-%% (`halley_groups_shard').
+%% moves to the counter and every link is told. A link that asks is told alone, at once. Events and
+%% marks are sent to links from here alone, so they stay in order; and so is what concerns the
+%% members of its groups (`halley_groups_shard').
 %%
 %% Invariants: a subject belongs to one shard, always the same (`halley_shards'), so what a follower
 %% gets about a subject comes in the order of the answers. Events that wait are bounded by those who
@@ -33,6 +38,8 @@
 %% Ten seconds of marks: longer than a publisher is on its way from counting to sending. If one ever
 %% takes longer, the count falls below zero when its events have come, and is set right again.
 -define(LEFT_LOOKS, 40).
+%% Of a turn, and of what is gathered for links in it; a caller's batch may go beyond the first.
+-define(TURN_EVENTS, 64).
 %% Words. Room for a batch of events and its receivers: fewer collections that find nothing.
 -define(HEAP, [{min_heap_size, 16384}, {min_bin_vheap_size, 131072}]).
 
@@ -41,6 +48,18 @@
                 groups :: halley_groups_shard:groups(),
                 %% Looks at an empty mailbox, and the lowest count of them.
                 looks = 0 :: non_neg_integer(), lowest = infinity :: integer() | infinity}).
+
+-type job() :: {call, gen_server:from(), halley_shard:ack(), [halley_event:draft()]}
+             | {posts, Publisher :: pid(), [halley_shard:post()]}.
+
+%% Lists are in reverse.
+-record(turn, {outbox = halley_fanout:outbox() :: halley_fanout:outbox(),
+               gathered = 0 :: non_neg_integer(),
+               entries = [] :: [halley_history:entry()],
+               %% Who is answered by the log with the entries, who by the log without any, who now.
+               replies = [] :: [halley_history:reply()],
+               repeated = [] :: [halley_history:reply()],
+               now = [] :: [halley_history:reply()]}).
 
 -spec start_link(halley_shards:index()) -> gen_server:start_ret().
 start_link(Shard) ->
@@ -59,17 +78,13 @@ init(Shard) ->
 
 -spec handle_call({publish, halley_shard:ack(), [halley_event:draft()]} | settle, gen_server:from(),
                   #state{}) -> {noreply, #state{}} | {reply, ok, #state{}}.
-handle_call({publish, Ack, Drafts}, From, State = #state{shard = Shard}) ->
-    ok = halley_shard:taken(Shard, length(Drafts)),
-    {Results, Entries, Next} = publish_drafts(Drafts, State, [], []),
-    ok = count(Entries),
-    ok = answer(Ack, Shard, From, Results, Entries),
-    {noreply, Next};
+handle_call({publish, Ack, Drafts}, From, State) ->
+    {noreply, turn({call, From, Ack, Drafts}, State)};
 handle_call(settle, _, State) ->
     {reply, ok, settle_some(State)}.
 
--spec handle_cast({mark, halley_links:slot()} | settle | {group, halley_groups_shard:request()}, #state{}) ->
-    {noreply, #state{}}.
+-spec handle_cast({mark, halley_links:slot()} | settle | {group, halley_groups_shard:request()},
+                  #state{}) -> {noreply, #state{}}.
 handle_cast(settle, State = #state{shard = Shard}) ->
     ok = halley_shard:settling(Shard),
     {noreply, settle_some(State)};
@@ -81,6 +96,8 @@ handle_cast({mark, Slot}, State = #state{shard = Shard}) ->
     {noreply, State}.
 
 -spec handle_info(term(), #state{}) -> {noreply, #state{}}.
+handle_info({posts, Publisher, Posts}, State) ->
+    {noreply, turn({posts, Publisher, Posts}, State)};
 handle_info(mark, State = #state{marked = Marked}) ->
     mark_later(),
     Looked = take_off_what_was_left(State),
@@ -124,49 +141,120 @@ grouped(Groups, State = #state{shard = Shard}) ->
     ok = halley_groups:members(Shard, halley_groups_shard:members(Groups)),
     State#state{groups = Groups}.
 
-publish_drafts([], State, Results, Entries) ->
-    {lists:reverse(Results), lists:reverse(Entries), State};
-publish_drafts([Draft | Drafts], State, Results, Entries) ->
+%% --- a turn --------------------------------------------------------------------------------------
+
+-spec turn(job(), #state{}) -> #state{}.
+turn(First, State = #state{shard = Shard}) ->
+    Jobs = [First | waiting(?TURN_EVENTS - events(First))],
+    ok = halley_shard:taken(Shard, lists:sum([events(Job) || Job <- Jobs])),
+    {Turn, Next} = lists:foldl(fun job/2, {#turn{}, State}, Jobs),
+    ok = ended(Turn, Shard),
+    Next.
+
+waiting(Room) when Room > 0 ->
+    receive
+        {posts, Publisher, Posts} -> also({posts, Publisher, Posts}, Room);
+        {'$gen_call', From, {publish, Ack, Drafts}} -> also({call, From, Ack, Drafts}, Room)
+    after 0 ->
+        []
+    end;
+waiting(_) ->
+    [].
+
+also(Job, Room) -> [Job | waiting(Room - events(Job))].
+
+events({posts, _, Posts}) -> length(Posts);
+events({call, _, _, Drafts}) -> length(Drafts).
+
+job({call, From, Ack, Drafts}, Before) ->
+    {Published, {Turn, State}} = lists:mapfoldl(fun publish/2, Before, Drafts),
+    {Kinds, Results} = lists:unzip(Published),
+    {answer(Ack, hardest(Kinds), {From, {ok, Results}}, Turn), State};
+job({posts, Publisher, Posts}, Before) ->
+    {Posted, {Turn, State}} = lists:mapfoldl(fun post/2, Before, Posts),
+    Answered = lists:foldl(fun({Ack, Kind}, T) ->
+        Answers = [Answer || {A, K, Answer} <- Posted, A =:= Ack, K =:= Kind],
+        answer(Ack, Kind, {posts, Publisher, Answers}, T)
+    end, Turn, lists:usort([{Ack, Kind} || {Ack, Kind, _} <- Posted])),
+    {Answered, State}.
+
+post({Tag, Ack, Draft}, Before) ->
+    {{Kind, Result}, After} = publish(Draft, Before),
+    {{Ack, Kind, {Tag, {ok, Result}}}, After}.
+
+%% The one that the answer of them all has to wait for.
+hardest(Kinds) ->
+    case {lists:member(fresh, Kinds), lists:member(known, Kinds)} of
+        {true, _} -> fresh;
+        {false, true} -> known;
+        {false, false} -> busy
+    end.
+
+%% A first answer that is given again may not be on disk yet; then it waits like any other, with
+%% nothing to write.
+answer(disk, fresh, Reply, #turn{replies = Replies} = Turn) ->
+    Turn#turn{replies = [Reply | Replies]};
+answer(disk, known, Reply, #turn{repeated = Repeated} = Turn) ->
+    Turn#turn{repeated = [Reply | Repeated]};
+answer(memory, fresh, Reply, #turn{replies = Replies, now = Now} = Turn) ->
+    Turn#turn{replies = [none | Replies], now = [Reply | Now]};
+answer(_, _, Reply, #turn{now = Now} = Turn) ->
+    Turn#turn{now = [Reply | Now]}.
+
+publish(Draft, {Turn, State}) ->
     case claim(halley_event:chosen_id(Draft), State) of
         {known, First} ->
             halley_metrics:incr(events_repeated),
-            publish_drafts(Drafts, State, [First | Results], Entries);
+            {{known, First}, {Turn, State}};
         busy ->
-            publish_drafts(Drafts, State, [busy | Results], Entries);
+            {{busy, busy}, {Turn, State}};
         Fresh ->
-            {#{id := Id, sessions := Sessions} = Entry, Next} = publish_one(Draft, Fresh, State),
-            publish_drafts(Drafts, Next, [#{id => Id, sessions => Sessions} | Results],
-                           [Entry | Entries])
+            {#{id := Id, sessions := Sessions} = Entry, Sent, Next} =
+                publish_one(Draft, Fresh, Turn, State),
+            Kept = Sent#turn{entries = [Entry | Sent#turn.entries]},
+            {{fresh, #{id => Id, sessions => Sessions}}, {Kept, Next}}
     end.
 
 claim(generated, _) -> generated;
 claim(Id, #state{shard = Shard}) -> halley_history:claim(Shard, Id).
 
-publish_one(Draft, Fresh, State = #state{shard = Shard, id_prefix = Prefix}) ->
+publish_one(Draft, Fresh, Turn, State = #state{shard = Shard, id_prefix = Prefix}) ->
     Place = {Shard, halley_history:draw(Shard)},
     Event = halley_event:event(Draft, Prefix, Place, erlang:system_time(millisecond)),
-    {Sessions, Next} = fan_out(Event, State),
-    {Event#{sessions := Sessions, chosen := Fresh =:= fresh}, Next}.
+    {Sessions, Sent, Next} = fan_out(Event, Turn, State),
+    {Event#{sessions := Sessions, chosen := Fresh =:= fresh}, Sent, Next}.
 
-fan_out(#{subject := Subject} = Event, State = #state{groups = Groups}) ->
-    case halley_groups_shard:publish(Event, halley_ids:lookup(Subject), Groups) of
-        none -> {halley_fanout:send(Event, halley_fanout:receivers(Subject)), State};
-        {Sessions, Sent} -> {Sessions, State#state{groups = Sent}}
+fan_out(#{subject := Subject} = Event, Turn, State = #state{groups = Groups}) ->
+    Number = halley_ids:lookup(Subject),
+    case halley_groups_shard:is_group(Number, Groups) of
+        true ->
+            Flushed = flush(Turn),
+            {Sessions, Sent} = halley_groups_shard:publish(Event, Number, Groups),
+            {Sessions, Flushed, State#state{groups = Sent}};
+        false ->
+            #turn{outbox = Outbox, gathered = Gathered} = Turn,
+            {Sessions, Added} = halley_fanout:add(Event, halley_fanout:receivers(Number), Outbox),
+            {Sessions, room(Turn#turn{outbox = Added, gathered = Gathered + 1}), State}
     end.
+
+room(#turn{gathered = Gathered} = Turn) when Gathered < ?TURN_EVENTS -> Turn;
+room(Turn) -> flush(Turn).
+
+flush(#turn{outbox = Outbox} = Turn) ->
+    ok = halley_fanout:flush(Outbox),
+    Turn#turn{outbox = halley_fanout:outbox(), gathered = 0}.
+
+ended(Turn, Shard) ->
+    #turn{entries = Entries, replies = Replies, repeated = Repeated, now = Now} = flush(Turn),
+    ok = count(Entries),
+    _ = [ok = halley_history:append(Shard, lists:reverse(Entries), Replies) || Entries =/= []],
+    _ = [ok = halley_history:append(Shard, [], Repeated) || Repeated =/= []],
+    lists:foreach(fun({posts, Publisher, Answers}) -> Publisher ! {posted, Answers};
+                     ({From, Answer}) -> gen_server:reply(From, Answer)
+                  end, Now).
 
 count([]) ->
     ok;
 count(Entries) ->
     halley_metrics:incr(events_published, length(Entries)),
     halley_metrics:incr(deliveries, lists:sum([Sessions || #{sessions := Sessions} <- Entries])).
-
-%% A first answer that is given again may not be on disk yet; then it waits like any other, with
-%% nothing to write.
-answer(disk, Shard, From, Results, Entries) ->
-    case Entries =:= [] andalso lists:all(fun(Result) -> Result =:= busy end, Results) of
-        true -> gen_server:reply(From, {ok, Results});
-        false -> halley_history:append(Shard, Entries, {From, {ok, Results}})
-    end;
-answer(memory, Shard, From, Results, Entries) ->
-    Entries =:= [] orelse halley_history:append(Shard, Entries, none),
-    gen_server:reply(From, {ok, Results}).

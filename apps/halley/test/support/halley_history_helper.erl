@@ -116,7 +116,7 @@ publish(Subject, Data, More) ->
 publish_all([]) -> [];
 publish_all(Subjects) ->
     Entries = [{Subject, entry(Subject, <<"1">>)} || Subject <- Subjects],
-    [ok = halley_history:append(halley_shards:of_subject(Subject), [Entry], none)
+    [ok = halley_history:append(halley_shards:of_subject(Subject), [Entry], [none])
      || {Subject, Entry} <- Entries],
     ok = append([], hd(Subjects)),
     [Seq || {_, #{seq := Seq}} <- Entries].
@@ -124,7 +124,7 @@ publish_all(Subjects) ->
 append(Entries, Subject) ->
     Ref = make_ref(),
     ok = halley_history:append(halley_shards:of_subject(Subject), Entries,
-                               {{self(), Ref}, ok}),
+                               [{{self(), Ref}, ok}]),
     receive {Ref, Answer} -> Answer after 60000 -> exit(no_answer) end.
 
 %% As the shards do.

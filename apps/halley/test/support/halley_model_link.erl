@@ -113,12 +113,8 @@ cursor(#state{vector = Vector}) ->
 handle_info({stall, Ms}, State) ->
     timer:sleep(Ms),
     State;
-handle_info({deliver, {Shard, Seq, _} = Delivery, To}, State) ->
-    ok = counters:sub(State#state.queue, 1, halley_links:cost(Delivery, To)),
-    case Seq > element(Shard, State#state.vector) of
-        true -> passed(Shard, Seq, deliver(Delivery, To, State));
-        false -> State
-    end;
+handle_info({deliver, Deliveries}, State) ->
+    lists:foldl(fun live/2, State, Deliveries);
 handle_info({members, What, Group, Conns}, #state{queue = Queue, groups = Groups} = State) ->
     ok = counters:sub(Queue, 1, byte_size(Conns)),
     Told = maps:from_keys([Conn || <<Conn:64>> <= Conns], []),
@@ -146,6 +142,13 @@ handle_info({last, Conn, Heads, Given}, #state{lasts = Lasts} = State) ->
 handle_info(ask, #state{lasts = Lasts, slot = Slot} = State) ->
     Lasts =:= [] orelse halley_shard:mark_all(Slot),
     State.
+
+live({{Shard, Seq, _} = Delivery, To}, State) ->
+    ok = counters:sub(State#state.queue, 1, halley_links:cost(Delivery, To)),
+    case Seq > element(Shard, State#state.vector) of
+        true -> passed(Shard, Seq, deliver(Delivery, To, State));
+        false -> State
+    end.
 
 passed(Shard, Seq, #state{vector = Vector} = State) ->
     case element(Shard, Vector) < Seq of

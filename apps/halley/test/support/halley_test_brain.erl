@@ -104,8 +104,14 @@ link_with(Sessions) ->
     [_ = halley_directory:open(User, {link, Slot, Conn}, infinity) || {User, Conn} <- Sessions],
     {Writer, Slot, Queue}.
 
+%% Events one by one.
 forward(Case) ->
-    receive Message -> Case ! {self(), Message} end,
+    receive
+        {deliver, Deliveries} ->
+            [Case ! {self(), {deliver, Delivery, To}} || {Delivery, To} <- Deliveries];
+        Message ->
+            Case ! {self(), Message}
+    end,
     forward(Case).
 
 message({Writer, _, _}) ->
