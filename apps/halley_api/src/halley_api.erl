@@ -1,8 +1,11 @@
 %% The HTTP API: from a request that the edge handed over to the answer it writes.
 %%
 %% `handle/1' is the handler that the link calls, in a process of its own for each request: a
-%% handler may wait and may die, alone; the link answers for it with 500. It finds the resource in
-%% the routes, has `halley_api_access' judge who asks, then the method, and calls the resource's
+%% handler may wait and may die, alone; the link answers for it with 500. Before, it asks
+%% `prepare/1' for a small request that is whole: that one serves the link's other requests too, so
+%% it waits for nothing; what is to be published it gives back, and what the answer will be. Both
+%% find the resource in
+%% the routes, have `halley_api_access' judge who asks, then the method, and call the resource's
 %% module, `halley_api_<resource>_h', which implements `handle/3'. HEAD is answered as GET, the edge
 %% drops the body (link.md 8.4); CORS preflights stay at the edge.
 %%
@@ -14,8 +17,8 @@
 %% No sockets here and no HTTP syntax: both are the edge's.
 -module(halley_api).
 
--export([handle/1, routes/0]).
--export_type([request/0, response/0, method/0, body/0, listener/0, route/0]).
+-export([handle/1, prepare/1, routes/0]).
+-export_type([request/0, response/0, prepared/0, method/0, body/0, listener/0, route/0]).
 
 -type listener() :: public | api.
 -type body() :: {full, binary()} | {stream, fun(() -> {ok, binary()} | done | {error, closed})}.
@@ -23,6 +26,9 @@
                      headers := #{binary() => binary()}, listener := listener(), body := body(),
                      _ => _}.
 -type response() :: {Status :: 100..599, Headers :: [{binary(), iodata()}], Body :: iodata()}.
+%% The answer, or an event to publish and what its publisher is told then.
+-type prepared() :: {answer, response()}
+                  | {publish, halley_router:item(), fun((halley_router:result()) -> response())}.
 -type method() :: get | post | put | delete.
 %% `'_'' is any part of the path and becomes an argument; `'...'' is all that follows. Behind the
 %% module: more arguments, and for each method what it needs.
@@ -31,6 +37,10 @@
 
 %% `Args' are the parts of the path that the route leaves open.
 -callback handle(method(), Args :: [binary()], request()) -> response().
+
+%% The same, where it is one event to publish.
+-callback prepare(method(), Args :: [binary()], request()) -> prepared().
+-optional_callbacks([prepare/3]).
 
 %% Every resource, the busiest first.
 -spec routes() -> [route()].
@@ -74,6 +84,29 @@ handle(#{listener := Listener, path := Path, method := Name} = Request) ->
         {refused, Answer} ->
             Answer
     end.
+
+%% `later': it is for `handle/1', and nothing was done yet.
+-spec prepare(request()) -> later | prepared().
+prepare(#{listener := Listener, path := Path, method := <<"POST">>, body := {full, _}} = Request) ->
+    Found = route(Listener, Path, routes()),
+    case is_of_events(Found) andalso halley_api_events_h:is_one(Request) of
+        true ->
+            case halley_api_access:judge(need(post, Found), Request) of
+                ok -> prepare(Found, Request);
+                {refused, Answer} -> {answer, Answer}
+            end;
+        false ->
+            later
+    end;
+prepare(_) ->
+    later.
+
+is_of_events({halley_api_events_h, _, _, _}) -> true;
+is_of_events({halley_api_me_h, _, _, [<<"events">>]}) -> true;
+is_of_events(_) -> false.
+
+prepare({Module, _, Parts, Fixed}, Request) ->
+    Module:prepare(post, Fixed ++ Parts, Request).
 
 route(Listener, Path, [{Listener, Pattern, Module, Fixed, Methods} | Routes]) ->
     case matches(Pattern, Path) of

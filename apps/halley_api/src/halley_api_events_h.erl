@@ -13,7 +13,8 @@
 -module(halley_api_events_h).
 -behaviour(halley_api).
 
--export([handle/3, publish/2]).
+-export([handle/3, prepare/3]).
+-export([publish/2, prepare/2, is_one/1]).
 -export_type([publisher/0, admit/0]).
 
 -include("halley_api_limits.hrl").
@@ -39,7 +40,19 @@
 
 -spec handle(post, [], halley_api:request()) -> halley_api:response().
 handle(post, [], Request) ->
-    publish(Request, {fun(_) -> ok end, fun(Event) -> {ok, Event} end, fun result/1}).
+    publish(Request, server()).
+
+-spec prepare(post, [], halley_api:request()) -> halley_api:prepared().
+prepare(post, [], Request) ->
+    prepare(Request, server()).
+
+server() ->
+    {fun(_) -> ok end, fun(Event) -> {ok, Event} end, fun result/1}.
+
+%% Whether it is a request of the single form.
+-spec is_one(halley_api:request()) -> boolean().
+is_one(Request) ->
+    lists:member(halley_api_body:media_type(Request), [<<"application/json">>, undeclared]).
 
 %% The same for another publisher than a server.
 -spec publish(halley_api:request(), publisher()) -> halley_api:response().
@@ -59,15 +72,25 @@ event_bytes_max() ->
 
 %% --- one -----------------------------------------------------------------------------------------
 
-one(Request, {Admit, Judge, Told}) ->
+one(Request, Publisher) ->
+    case prepare(Request, Publisher) of
+        {publish, {Subject, Data, Opts}, Answer} -> Answer(halley:publish(Subject, Data, Opts));
+        {answer, Response} -> Response
+    end.
+
+%% One event, for another publisher than a server.
+-spec prepare(halley_api:request(), publisher()) -> halley_api:prepared().
+prepare(Request, {Admit, Judge, Told}) ->
     case halley_api_body:read(Request, event_bytes_max()) of
         {ok, Body} ->
             case Admit(byte_size(Body)) of
-                ok -> publish_one(parsed(Body, Judge), Told);
-                {error, Error, Headers} -> halley_api_error:response(Error, Headers)
+                ok -> prepared(parsed(Body, Judge), Told);
+                {error, Error, Headers} -> {answer, halley_api_error:response(Error, Headers)}
             end;
-        {error, too_large} -> halley_api_error:response(too_large(<<"body_too_large">>));
-        {error, closed} -> halley_api_error:response(halley_api_error:closed())
+        {error, too_large} ->
+            {answer, halley_api_error:response(too_large(<<"body_too_large">>))};
+        {error, closed} ->
+            {answer, halley_api_error:response(halley_api_error:closed())}
     end.
 
 parsed(Text, Judge) ->
@@ -76,13 +99,13 @@ parsed(Text, Judge) ->
         {error, _} = Error -> Error
     end.
 
-publish_one({ok, {Subject, Data, Opts}}, Told) ->
-    case halley:publish(Subject, {json, Data}, Opts) of
-        {ok, Published} -> halley_api_reply:json(200, Told(Published));
-        {error, Reason} -> halley_api_error:response(halley_api_error:reason(Reason))
-    end;
-publish_one({error, Error}, _) ->
-    halley_api_error:response(Error).
+prepared({ok, {Subject, Data, Opts}}, Told) ->
+    {publish, {Subject, {json, Data}, Opts}, fun(Result) -> answer(Result, Told) end};
+prepared({error, Error}, _) ->
+    {answer, halley_api_error:response(Error)}.
+
+answer({ok, Published}, Told) -> halley_api_reply:json(200, Told(Published));
+answer({error, Reason}, _) -> halley_api_error:response(halley_api_error:reason(Reason)).
 
 too_large(Code) ->
     Event = integer_to_list(event_bytes_max()),

@@ -18,7 +18,7 @@
 -module(halley_api_me_h).
 -behaviour(halley_api).
 
--export([handle/3]).
+-export([handle/3, prepare/3]).
 
 -spec handle(get | post | put | delete, [binary()], halley_api:request()) -> halley_api:response().
 handle(Method, What, Request) ->
@@ -33,19 +33,20 @@ handle(Method, What, Request) ->
             me(Method, What, User, Rights, Request)
     end.
 
+-spec prepare(post, [binary()], halley_api:request()) -> halley_api:prepared().
+prepare(post, [<<"events">>], Request) ->
+    {User, Rights} = halley_api_access:user(Request),
+    case any_right(publish, Rights) of
+        ok -> halley_api_events_h:prepare(Request, publisher(User, Rights));
+        {error, Error} -> {answer, halley_api_error:response(Error)}
+    end.
+
 reads_body(post, [<<"events">>]) -> {yes, publish};
 reads_body(Method, [<<"follows">>]) when Method =:= post; Method =:= delete -> {yes, follow};
 reads_body(_, _) -> no.
 
 me(post, [<<"events">>], User, Rights, Request) ->
-    Judge = fun({Subject, Data, Opts}) ->
-        case right(publish, Subject, Rights) of
-            ok -> own_id(User, Subject, Data, Opts);
-            {error, _} = Error -> Error
-        end
-    end,
-    Admit = fun(Bytes) -> admit(User, Bytes) end,
-    halley_api_events_h:publish(Request, {Admit, Judge, fun published/1});
+    halley_api_events_h:publish(Request, publisher(User, Rights));
 me(get, [<<"follows">>], User, _, Request) ->
     Read = fun(After, Limit) -> halley_follows:following(User, After, Limit) end,
     halley_api_reply:page(<<"following">>, Request, Read);
@@ -130,6 +131,16 @@ too_often() ->
      " bytes: this one was not accepted; send it again later"].
 
 %% --- events --------------------------------------------------------------------------------------
+
+publisher(User, Rights) ->
+    Judge = fun({Subject, Data, Opts}) ->
+        case right(publish, Subject, Rights) of
+            ok -> own_id(User, Subject, Data, Opts);
+            {error, _} = Error -> Error
+        end
+    end,
+    Admit = fun(Bytes) -> admit(User, Bytes) end,
+    {Admit, Judge, fun published/1}.
 
 own_id(User, Subject, Data, #{id := Id} = Opts) ->
     case halley_api_id:check(own_id(User, Id), <<"id">>) of

@@ -2,14 +2,16 @@
 -module(halley_api_events_tests).
 -include_lib("eunit/include/eunit.hrl").
 
--import(halley_api_fake, [call/4, call/5, header/2, json/1, failed/3, says/2, stream/1]).
+-import(halley_api_fake, [call/4, call/5, header/2, json/1, failed/3, says/2, stream/1, post/3,
+                          prepared/1]).
 
 -define(DATA_BYTES_MAX, 65536).
 
 events_test_() ->
     halley_api_fake:cases([fun one/0, fun errors/0, fun a_full_disk_is_named/0, fun acks/0,
                            fun lines_fail_alone/0, fun bodies_are_bounded/0, fun content_types/0,
-                           fun many/0, fun too_many/0, fun a_long_line/0]).
+                           fun many/0, fun too_many/0, fun a_long_line/0,
+                           fun small_ones_are_answered_alike/0, fun others_are_for_later/0]).
 
 publish(Body) ->
     call(api, <<"POST">>, "/v1/events", Body).
@@ -32,6 +34,39 @@ one() ->
     ?assertMatch(#{<<"id">> := <<"a \"b\" ä"/utf8>>}, json(Chosen)),
     Chunks = [<<"{\"subject\":">>, <<"\"s\",">>, <<"\"data\":1}">>],
     ?assertMatch({200, _, _}, publish(stream(Chunks))).
+
+%% Whether it has a process or not.
+small_ones_are_answered_alike() ->
+    Rights = <<"{\"publish\":[\"s\"]}">>,
+    User = #{<<"halley-user">> => <<"u">>, <<"halley-rights">> => Rights},
+    Bodies = [<<"{\"subject\":\"s\",\"data\":[1.10]}">>, <<"{\"subject\":\"t\",\"data\":1}">>, <<>>,
+              <<"{\"subject\":\"s\",\"data\":1,\"id\":\"x\"}">>, <<"{">>, <<"{}">>,
+              <<"{\"subject\":\"\",\"data\":1}">>,
+              <<"{\"subject\":\"s\",\"data\":1,\"ack\":\"x\"}">>],
+    Types = [#{}, #{<<"content-type">> => <<"application/json; charset=utf-8">>}],
+    Requests = [post(Listener, Path, {maps:merge(Who, Type), Body})
+                || Type <- Types, Body <- Bodies,
+                   {Listener, Path, Whos} <- [{api, "/v1/events", [#{}]},
+                                              {public, "/v1/me/events", [#{}, User,
+                                               User#{<<"halley-rights">> := <<"{}">>}]}],
+                   Who <- Whos],
+    Answers = [{halley_api:handle(Request), prepared(Request)} || Request <- Requests],
+    [?assertEqual(Handled, Prepared) || {Handled, Prepared} <- Answers],
+    ?assertEqual([200, 400, 401, 403], lists:usort([Status || {{Status, _, _}, _} <- Answers])),
+    meck:expect(halley, publish, fun(_, _, _) -> {error, disk_full} end),
+    failed(503, disk_full, prepared(hd(Requests))).
+
+%% Nothing was judged or counted of them.
+others_are_for_later() ->
+    ok = halley_server_keys:force(true, []),
+    Body = <<"{\"subject\":\"s\",\"data\":1}">>,
+    Lines = #{<<"content-type">> => <<"application/x-ndjson">>},
+    ?assertEqual(later, prepared(post(api, "/v1/events", {Lines, Body}))),
+    ?assertEqual(later, prepared(post(api, "/v1/follows", {#{}, Body}))),
+    ?assertEqual(later, prepared(post(api, "/nothing", {#{}, Body}))),
+    Streamed = (post(api, "/v1/events", {#{}, Body}))#{body := stream([Body])},
+    ?assertEqual(later, prepared(Streamed)),
+    ?assertNot(meck:called(halley_metrics, incr, '_')).
 
 errors() ->
     failed(400, bad_json, publish(<<"{">>)),

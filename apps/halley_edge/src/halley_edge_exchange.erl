@@ -1,9 +1,15 @@
-%% One request and its answer: a process per REQUEST, which runs the handler and dies alone.
+%% One request and its answer.
 %%
-%% The link spawns it linked, so it never outlives its link. It parses the target, calls `handle/1'
-%% of the module that the environment names (`halley_edge', `handler'), and sends the answer from
-%% here to the writer. What a handler dies of becomes a 500; an answer that isn't one does too. Its
-%% heap is bounded; the link sees the kill and answers for it.
+%% A small request that is whole is first shown to `prepare/1' of the handler, in the link's own
+%% process (docs/internals/publish.md): it answers at once, or gives an event to publish and what
+%% the answer will be then. What it dies of becomes a 500 for that request alone. A handler without
+%% `prepare/1', or one that says `later', wants a process.
+%%
+%% A process per REQUEST runs the handler and dies alone. The link spawns it linked, so it never
+%% outlives its link. It parses the target, calls `handle/1' of the module that the environment
+%% names (`halley_edge', `handler'), and sends the answer from here to the writer. What a handler
+%% dies of becomes a 500; an answer that isn't one does too. Its heap is bounded; the link sees the
+%% kill and answers for it.
 %%
 %% A body that isn't whole in REQUEST is read by a fun, chunk by chunk: the link sends {body, Flags,
 %% Data}, and the edge gets credit for what the handler has consumed, that is, when it asks for more
@@ -11,8 +17,8 @@
 %% on with.
 -module(halley_edge_exchange).
 
--export([start/2, context/2]).
--export([run/2]).
+-export([prepare/1, answer/4, start/2, start_again/4, context/2]).
+-export([run/2, run_again/4]).
 -export_type([context/0]).
 
 -include_lib("kernel/include/logger.hrl").
@@ -27,32 +33,88 @@
 %% brain at 4,000 requests a second than with the default.
 -define(HEAP_WORDS_MIN, 1598).
 -define(BODY, {?MODULE, body}).
+%% What a link's process takes time for: parsing it takes less than a read of the socket.
+-define(SMALL_BYTES_MAX, 8192).
+
+%% What a publisher is told.
+-type told() :: fun((halley_router:result()) -> halley_edge_request:answer()).
 
 %% What every exchange of a link shares. To be made by the link.
 -spec context(halley_edge_writer:handle(), RequestWindow :: pos_integer()) -> context().
 context(Writer, RequestWindow) ->
     {self(), Writer, RequestWindow}.
 
+%% `later': start/2 is to be called. Takes a {request, ...} frame.
+-spec prepare(halley_edge_codec:frame()) ->
+    later | {answer, Frames :: [binary()]} | {publish, halley_router:item(), told()}.
+prepare({request, Conn, Listener, Flags, <<"POST">> = Method, Target, Headers, Body})
+  when Flags band ?FLAG_END =/= 0, byte_size(Body) =< ?SMALL_BYTES_MAX ->
+    try
+        case halley_edge_request:parse(Listener, Method, Target, Headers) of
+            {ok, Parsed} -> prepared(Conn, Parsed#{body => {full, Body}});
+            {error, Answer} -> {answer, frames(Conn, Answer)}
+        end
+    catch
+        Class:Reason:Stack -> {answer, crashed(Conn, Method, Class, Reason, Stack)}
+    end;
+prepare(_) ->
+    later.
+
+prepared(Conn, Request) ->
+    case application:get_env(halley_edge, handler) of
+        {ok, Handler} ->
+            case erlang:function_exported(Handler, prepare, 1) andalso Handler:prepare(Request) of
+                false -> later;
+                {answer, Answer} -> {answer, frames(Conn, Answer)};
+                LaterOrPublish -> LaterOrPublish
+            end;
+        undefined ->
+            later
+    end.
+
+%% The frames of an answer to what was published.
+-spec answer(halley_edge_codec:conn(), Method :: binary(), told(), halley_router:result()) ->
+    [binary(), ...].
+answer(Conn, Method, Told, Result) ->
+    try frames(Conn, Told(Result))
+    catch
+        Class:Reason:Stack -> crashed(Conn, Method, Class, Reason, Stack)
+    end.
+
+frames(Conn, {Status, Headers, Body}) ->
+    halley_edge_request:response(Conn, Status, Headers, Body, 0).
+
 %% Takes a {request, ...} frame; the process is linked to the caller and ends with `normal' once it
 %% has answered.
 -spec start(halley_edge_codec:frame(), context()) -> pid().
 start(Request, Context) ->
+    spawn_bounded(run, [Request, Context]).
+
+%% The same for an event whose id someone else is publishing: it waits for that one's answer.
+-spec start_again(halley_edge_codec:conn(), halley_router:item(), told(), context()) -> pid().
+start_again(Conn, Item, Told, Context) ->
+    spawn_bounded(run_again, [Conn, Item, Told, Context]).
+
+spawn_bounded(Function, Args) ->
     HeapBound = #{size => ?HEAP_WORDS_MAX, kill => true, error_logger => false},
     Options = [link, {min_heap_size, ?HEAP_WORDS_MIN}, {max_heap_size, HeapBound}],
-    Pid = spawn_opt(?MODULE, run, [Request, Context], Options),
+    Pid = spawn_opt(?MODULE, Function, Args, Options),
     true = is_pid(Pid),
     Pid.
+
+-spec run_again(halley_edge_codec:conn(), halley_router:item(), told(), context()) -> ok.
+run_again(Conn, {Subject, Data, Opts}, Told, {_, Writer, _}) ->
+    Result = halley_router:publish(Subject, Data, Opts),
+    halley_edge_writer:send(Writer, answer(Conn, <<"POST">>, Told, Result)).
 
 -spec run(halley_edge_codec:frame(), context()) -> ok.
 run({request, Conn, Listener, Flags, Method, Target, Headers, Body}, {_, Writer, _} = Context) ->
     Frames =
         try
-            {Status, AnswerHeaders, AnswerBody} =
-                case halley_edge_request:parse(Listener, Method, Target, Headers) of
-                    {ok, Parsed} -> call(Parsed, body(Conn, Flags, Body, Context));
-                    {error, Answer} -> Answer
-                end,
-            halley_edge_request:response(Conn, Status, AnswerHeaders, AnswerBody, 0)
+            frames(Conn, case halley_edge_request:parse(Listener, Method, Target, Headers) of
+                {ok, Parsed} -> call(Parsed, body(Conn, Flags, Body, Context));
+                {error, Answer} -> Answer
+            end)
         catch
             Class:Reason:Stack -> crashed(Conn, Method, Class, Reason, Stack)
         end,
@@ -70,10 +132,8 @@ call(Parsed, Body) ->
 crashed(Conn, Method, Class, Reason, Stack) ->
     ?LOG_ERROR("a handler of ~0tp crashed: ~0tp:~0tp ~0tp",
                [Method, Class | halley_log_data:without([Reason, Stack])]),
-    {Status, Headers, Body} =
-        halley_edge_request:error_response(500, <<"internal">>,
-                                           <<"the request failed inside the server">>),
-    halley_edge_request:response(Conn, Status, Headers, Body, 0).
+    frames(Conn, halley_edge_request:error_response(500, <<"internal">>,
+                                                    <<"the request failed inside the server">>)).
 
 body(_, Flags, Body, _) when Flags band ?FLAG_END =/= 0 ->
     {full, Body};

@@ -14,8 +14,8 @@
 %% halley_edge_dialer dials again.
 %%
 %% Credit (4.3): a frame is dealt with when its sessions are in the directory or refused, its
-%% request has a process, its body bytes are with that process (which request windows bound by
-%% themselves, 8.3), or there was nothing to do.
+%% request is answered, posted or has a process, its body bytes are with that process (which request
+%% windows bound by themselves, 8.3), or there was nothing to do.
 %%
 %% Lifetimes: writer, replays (halley_edge_replays) and requests are linked to this process and none
 %% of them outlives it. A request's death is its answer's business, the others' ends the link.
@@ -189,6 +189,12 @@ handle_info({'EXIT', Pid, Reason}, #state{requests = Requests} = State) ->
     {noreply, State#state{requests = halley_edge_requests:ended(Pid, Reason, Requests)}};
 handle_info({request_credit, Pid, Conn, Bytes}, #state{requests = Requests} = State) ->
     {noreply, State#state{requests = halley_edge_requests:credit(Pid, Conn, Bytes, Requests)}};
+handle_info({posted, Answers}, #state{requests = Requests} = State) ->
+    {noreply, State#state{requests = halley_edge_requests:posted(Answers, Requests)}};
+handle_info({timeout, Timer, posts}, #state{requests = Requests} = State) ->
+    {noreply, State#state{requests = halley_edge_requests:late(Timer, Requests)}};
+handle_info({'DOWN', Monitor, process, _, _}, #state{requests = Requests} = State) ->
+    {noreply, State#state{requests = halley_edge_requests:shard_down(Monitor, Requests)}};
 handle_info(token_keys_changed, #state{writer = Writer} = State) when Writer =/= undefined ->
     {noreply, token_keys(State)};
 handle_info({tcp_passive, Socket}, #state{socket = Socket} = State) ->
@@ -311,8 +317,8 @@ received({ok, Frames, Rest}, State) ->
 received({error, Problem}, State) ->
     {broken, Problem, State}.
 
-take([], State) ->
-    bounded(give_back(State));
+take([], #state{requests = Requests} = State) ->
+    bounded(give_back(State#state{requests = halley_edge_requests:send(Requests)}));
 take([{0, Frame} | Rest], State) ->
     next(free(Frame, State), Rest);
 take([_ | _], #state{allowance = Allowance} = State) when Allowance =< 0 ->

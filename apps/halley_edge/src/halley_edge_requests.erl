@@ -2,6 +2,9 @@
 %% worker may send for it, and until when it must have answered. Held in the link's state; every
 %% function takes it and gives it back.
 %%
+%% A small request that publishes one event has no process: the event is posted (`halley_posts')
+%% with those of the other requests that came by the same read, and answered from here.
+%%
 %% A request ends when its process ends; the answer goes to the writer directly, before that. So the
 %% worker may know of an end that is still on its way here: a new REQUEST on the same connection
 %% replaces the old one, and the bound on requests in flight (protocol/link.md 5) is doubled before
@@ -12,7 +15,8 @@
 %% second one for the answer to its next request.
 -module(halley_edge_requests).
 
--export([new/1, open/2, body/4, gone/2, credit/4, ended/3, tick/1]).
+-export([new/1, open/2, send/1, body/4, gone/2, credit/4, ended/3, tick/1]).
+-export([posted/2, shard_down/2, late/2]).
 -export_type([requests/0]).
 
 -include_lib("kernel/include/logger.hrl").
@@ -20,6 +24,7 @@
 
 %% budget: body bytes that the worker may still send; whole: none may come any more.
 -record(request, {pid :: pid(), budget :: integer(), whole :: boolean(), alive_at :: integer()}).
+-record(post, {tag :: halley_posts:tag(), alive_at :: integer()}).
 
 -record(requests, {
     writer :: halley_edge_writer:handle(),
@@ -27,8 +32,9 @@
     window :: pos_integer(),
     open_max :: pos_integer(),
     response_ms_max :: pos_integer(),
-    by_conn = #{} :: #{halley_edge_codec:conn() => #request{}},
-    by_pid = #{} :: #{pid() => halley_edge_codec:conn()}
+    by_conn = #{} :: #{halley_edge_codec:conn() => #request{} | #post{}},
+    by_pid = #{} :: #{pid() => halley_edge_codec:conn()},
+    posts = halley_posts:new() :: halley_posts:posts()
 }).
 -opaque requests() :: #requests{}.
 -type result() :: requests() | {broken, halley_edge_codec:problem()}.
@@ -44,9 +50,80 @@ new(Writer) ->
 
 %% A REQUEST frame came.
 -spec open(halley_edge_codec:frame(), requests()) -> result().
-open(_, #requests{by_pid = ByPid, open_max = Max}) when map_size(ByPid) >= Max ->
-    broken(<<"8.1">>, "more than ~b requests in flight", [Max div 2]);
-open({request, Conn, _, Flags, _, _, _, Body} = Request, #requests{window = Window} = Requests) ->
+open(Request, #requests{by_pid = ByPid, posts = Posts, open_max = Max} = Requests) ->
+    case map_size(ByPid) + halley_posts:count(Posts) >= Max of
+        true ->
+            broken(<<"8.1">>, "more than ~b requests in flight", [Max div 2]);
+        false ->
+            case halley_edge_exchange:prepare(Request) of
+                later -> open_stream(Request, Requests);
+                Prepared -> prepared(element(2, Request), Prepared, Requests)
+            end
+    end.
+
+prepared(Conn, Prepared, #requests{writer = Writer} = Requests) ->
+    Free = kill(Conn, Requests),
+    case Prepared of
+        {answer, Frames} ->
+            send(Frames, Writer),
+            Free;
+        {publish, Item, Told} ->
+            post(Conn, Item, Told, Free)
+    end.
+
+post(Conn, Item, Told, #requests{posts = Posts, by_conn = ByConn} = Requests) ->
+    case halley_posts:post(Item, {Conn, Item, Told}, Posts) of
+        {ok, Tag, Posted} ->
+            Entry = #post{tag = Tag, alive_at = now_ms()},
+            Requests#requests{posts = Posted, by_conn = ByConn#{Conn => Entry}};
+        {error, _} = Refused ->
+            send(told(Conn, Told, Refused), Requests#requests.writer),
+            Requests
+    end.
+
+told(Conn, Told, Result) ->
+    halley_edge_exchange:answer(Conn, <<"POST">>, Told, Result).
+
+%% What came by one read is all here.
+-spec send(requests()) -> requests().
+send(#requests{posts = Posts} = Requests) ->
+    Requests#requests{posts = halley_posts:send(Posts)}.
+
+%% Answers to posts, which a shard or the log sent.
+-spec posted([{halley_posts:tag(), halley_shard:posted()}], requests()) -> requests().
+posted(Answers, #requests{posts = Posts} = Requests) ->
+    results(halley_posts:answered(Answers, Posts), Requests).
+
+%% A process that was monitored has died.
+-spec shard_down(Monitor :: reference(), requests()) -> requests().
+shard_down(Monitor, #requests{posts = Posts} = Requests) ->
+    case halley_posts:down(Monitor, Posts) of
+        none -> Requests;
+        Down -> results(Down, Requests)
+    end.
+
+%% The timer of posts came.
+-spec late(Timer :: reference(), requests()) -> requests().
+late(Timer, #requests{posts = Posts} = Requests) ->
+    results(halley_posts:late(Timer, Posts), Requests).
+
+%% In one message to the writer.
+results({Results, Posts}, #requests{writer = Writer} = Requests) ->
+    {Frames, Left} = lists:mapfoldl(fun result/2, Requests#requests{posts = Posts}, Results),
+    case lists:append(Frames) of
+        [] -> ok;
+        Some -> send(Some, Writer)
+    end,
+    Left.
+
+result({{Conn, Item, Told}, busy}, #requests{context = Context} = Requests) ->
+    Pid = halley_edge_exchange:start_again(Conn, Item, Told, Context),
+    {[], started(Conn, Pid, 0, true, Requests)};
+result({{Conn, _, Told}, Result}, #requests{by_conn = ByConn} = Requests) ->
+    {told(Conn, Told, Result), Requests#requests{by_conn = maps:remove(Conn, ByConn)}}.
+
+open_stream({request, Conn, _, Flags, _, _, _, Body} = Request,
+            #requests{window = Window} = Requests) ->
     Whole = Flags band ?FLAG_END =/= 0,
     Granted = case Flags band ?FLAG_EXPECT of 0 -> Window; _ -> 0 end,
     case Granted - byte_size(Body) of
@@ -57,12 +134,10 @@ open({request, Conn, _, Flags, _, _, _, Body} = Request, #requests{window = Wind
     end.
 
 start(Conn, Request, Budget, Whole, #requests{context = Context} = Requests) ->
-    #requests{by_conn = ByConn, by_pid = ByPid} = Requests,
-    case ByConn of
-        #{Conn := #request{pid = Old}} -> exit(Old, kill);
-        #{} -> ok
-    end,
-    Pid = halley_edge_exchange:start(Request, Context),
+    Free = kill(Conn, Requests),
+    started(Conn, halley_edge_exchange:start(Request, Context), Budget, Whole, Free).
+
+started(Conn, Pid, Budget, Whole, #requests{by_conn = ByConn, by_pid = ByPid} = Requests) ->
     Entry = #request{pid = Pid, budget = Budget, whole = Whole, alive_at = now_ms()},
     Requests#requests{by_conn = ByConn#{Conn => Entry}, by_pid = ByPid#{Pid => Conn}}.
 
@@ -71,7 +146,9 @@ start(Conn, Request, Budget, Whole, #requests{context = Context} = Requests) ->
 body(Conn, Flags, Data, #requests{by_conn = ByConn} = Requests) ->
     case ByConn of
         #{Conn := #request{whole = true}} ->
-            broken(<<"8.3">>, "body after its end", []);
+            body_after_end();
+        #{Conn := #post{}} ->
+            body_after_end();
         #{Conn := #request{budget = Budget}} when byte_size(Data) > Budget ->
             over_window();
         #{Conn := #request{pid = Pid, budget = Budget} = Entry} ->
@@ -131,12 +208,14 @@ tick(#requests{by_conn = ByConn} = Requests) when map_size(ByConn) =:= 0 ->
     Requests;
 tick(#requests{by_conn = ByConn, response_ms_max = MsMax} = Requests) ->
     Oldest = now_ms() - MsMax,
-    Late = [{Conn, Entry} || {Conn, #request{alive_at = At} = Entry} <- maps:to_list(ByConn),
-                             At < Oldest],
+    Late = [{Conn, Entry} || {Conn, Entry} <- maps:to_list(ByConn), alive_at(Entry) < Oldest],
     lists:foldl(fun({Conn, Entry}, Acc) ->
         late(Conn, Entry, Acc),
         kill(Conn, Acc)
     end, Requests, Late).
+
+alive_at(#request{alive_at = At}) -> At;
+alive_at(#post{alive_at = At}) -> At.
 
 %% A body that may go on and doesn't is the client's silence, everything else is ours.
 late(Conn, #request{whole = false, budget = Budget}, Requests) when Budget > 0 ->
@@ -144,12 +223,15 @@ late(Conn, #request{whole = false, budget = Budget}, Requests) when Budget > 0 -
 late(Conn, _, Requests) ->
     answer(Conn, 504, <<"response_timeout">>, <<"the server did not answer in time">>, Requests).
 
-%% The process stays in by_pid, and so in the bound, until it has really ended.
-kill(Conn, #requests{by_conn = ByConn} = Requests) ->
+%% The process stays in by_pid, and so in the bound, until it has really ended; a post counts until
+%% it is answered.
+kill(Conn, #requests{by_conn = ByConn, posts = Posts} = Requests) ->
     case maps:take(Conn, ByConn) of
         {#request{pid = Pid}, Rest} ->
             exit(Pid, kill),
             Requests#requests{by_conn = Rest};
+        {#post{tag = Tag}, Rest} ->
+            Requests#requests{by_conn = Rest, posts = halley_posts:forget(Tag, Posts)};
         error ->
             Requests
     end.
@@ -163,6 +245,9 @@ send(Frames, Writer) ->
 
 put_entry(Conn, Entry, #requests{by_conn = ByConn} = Requests) ->
     Requests#requests{by_conn = ByConn#{Conn := Entry}}.
+
+body_after_end() ->
+    broken(<<"8.3">>, "body after its end", []).
 
 over_window() ->
     broken(<<"8.3">>, "more of a body than the window allows", []).

@@ -19,7 +19,10 @@ all() ->
      heap_is_bounded, large_answer_is_split, gone_kills, link_end_kills, late_answer_is_504,
      stalled_body_is_408, streamed_body, expect_waits_for_credit, body_over_window,
      body_after_its_end, body_without_request_is_skipped, unread_body_stops_at_the_window,
-     connection_is_used_again, too_many_in_flight].
+     connection_is_used_again, too_many_in_flight,
+     small_ones_need_no_process, posted_crash_is_500, posted_and_gone, posted_and_late,
+     posted_to_a_shard_that_dies, posted_with_an_id_that_is_busy, too_many_posted,
+     posted_and_used_again].
 
 init_per_testcase(Case, Config) ->
     Brain = halley_edge_test_brain:start(limits(Case)),
@@ -37,7 +40,9 @@ end_per_testcase(_, Config) ->
 %% An answer that isn't late has as long.
 limits(late_answer_is_504) -> #{response_ms_max => 5000, heartbeat_ms => 50};
 limits(stalled_body_is_408) -> #{response_ms_max => 2000, heartbeat_ms => 50};
-limits(too_many_in_flight) -> #{requests_in_flight_max => 10};
+limits(Case) when Case =:= too_many_in_flight; Case =:= too_many_posted ->
+    #{requests_in_flight_max => 10};
+limits(posted_and_late) -> #{publish_ms_max => 200};
 limits(_) -> #{request_window_bytes => 100000}.
 
 request_and_answer(Config) ->
@@ -179,6 +184,106 @@ too_many_in_flight(Config) ->
     still_linked(Config),
     [request(Config, N, <<"POST">>, <<"/count">>, 0, <<>>, []) || N <- [20, 21]],
     expect_goodbye(Config, 5, <<"8.1">>).
+
+%%% Without a process (docs/internals/publish.md)
+
+small_ones_need_no_process(Config) ->
+    Link = proplists:get_value(link, Config),
+    {links, Before} = process_info(Link, links),
+    held_shards(fun() ->
+        [post(Config, N, <<"s", (integer_to_binary(N))/binary>>) || N <- lists:seq(1, 100)],
+        until(fun() -> halley_shard:queued() =:= 100 end),
+        ?assertEqual({links, Before}, process_info(Link, links))
+    end),
+    Answers = [next(Config, response) || _ <- lists:seq(1, 100)],
+    ?assertEqual(lists:seq(1, 100),
+                 lists:sort([N || {response, N, 200, ?END, _, _, _} <- Answers])),
+    [?assertMatch({ok, _}, halley_history:find(Id)) || {response, _, _, _, _, _, Id} <- Answers],
+    request(Config, 5, <<"POST">>, <<"/now">>),
+    ?assertMatch({response, 5, 200, ?END, _, _, <<"at once">>}, next(Config, response)),
+    still_linked(Config).
+
+%% Those beside it are answered.
+posted_crash_is_500(Config) ->
+    post(Config, 6, <<"s">>),
+    [request(Config, N, <<"POST">>, Target, ?END, <<"1">>, [])
+     || {N, Target} <- [{7, <<"/crash/now">>}, {8, <<"/crash/then">>}]],
+    post(Config, 9, <<"s">>),
+    Answers = [next(Config, response) || _ <- lists:seq(1, 4)],
+    ?assertEqual([{6, 200}, {7, 500}, {8, 500}, {9, 200}],
+                 lists:sort([{N, Status} || {response, N, Status, ?END, _, _, _} <- Answers])),
+    still_linked(Config).
+
+%% 8.6
+posted_and_gone(Config) ->
+    held_shards(fun() ->
+        post(Config, 5, <<"s">>),
+        until(fun() -> halley_shard:queued() =:= 1 end),
+        send(Config, {request_gone, 5}),
+        send(Config, {request_gone, 5}),
+        still_linked(Config)
+    end),
+    ?assertEqual([], answers(Config, 300)),
+    still_linked(Config).
+
+posted_and_late(Config) ->
+    held_shards(fun() ->
+        [post(Config, N, <<"s">>) || N <- [5, 6]],
+        ?assertMatch({response, 5, 503, ?END, _, _, <<"unavailable">>}, next(Config, response)),
+        ?assertMatch({response, 6, 503, ?END, _, _, <<"unavailable">>}, next(Config, response))
+    end),
+    ?assertEqual([], answers(Config, 300)),
+    still_linked(Config).
+
+posted_to_a_shard_that_dies(Config) ->
+    Shard = halley_shard:name(halley_shards:of_subject(<<"s">>)),
+    Pid = whereis(Shard),
+    ok = sys:suspend(Shard, infinity),
+    post(Config, 5, <<"s">>),
+    until(fun() -> halley_shard:queued() =:= 1 end),
+    exit(Pid, kill),
+    ?assertMatch({response, 5, 503, ?END, _, _, <<"unavailable">>}, next(Config, response)),
+    until(fun() -> not lists:member(whereis(Shard), [Pid, undefined]) end),
+    post(Config, 5, <<"s">>),
+    ?assertMatch({response, 5, 200, ?END, _, _, _}, next(Config, response)),
+    still_linked(Config).
+
+%% Both get the first answer.
+posted_with_an_id_that_is_busy(Config) ->
+    ok = sys:suspend(halley_history_log, infinity),
+    [request(Config, N, <<"POST">>, <<"/publish/s?id=x">>, ?END, <<"1">>, []) || N <- [5, 6]],
+    ?assertEqual(none, within(Config, response, 200)),
+    ok = sys:resume(halley_history_log, infinity),
+    Answers = [next(Config, response) || _ <- [5, 6]],
+    ?assertMatch([{response, 5, 200, _, _, _, <<"x">>}, {response, 6, 200, _, _, _, <<"x">>}],
+                 lists:sort(Answers)),
+    still_linked(Config).
+
+%% Those that are gone count until their shard has answered.
+too_many_posted(Config) ->
+    held_shards(fun() ->
+        [begin post(Config, N, <<"s">>), send(Config, {request_gone, N}) end
+         || N <- lists:seq(1, 19)],
+        still_linked(Config),
+        [post(Config, N, <<"s">>) || N <- [20, 21]],
+        expect_goodbye(Config, 5, <<"8.1">>)
+    end).
+
+posted_and_used_again(Config) ->
+    [begin
+         post(Config, 5, <<"s">>),
+         ?assertMatch({response, 5, 200, ?END, _, _, _}, next(Config, response))
+     end || _ <- lists:seq(1, 50)],
+    ?assertEqual([], answers(Config, 0)),
+    still_linked(Config).
+
+held_shards(Fun) ->
+    Shards = [halley_shard:name(N) || N <- lists:seq(1, halley_shards:count())],
+    [ok = sys:suspend(Shard, infinity) || Shard <- Shards],
+    try Fun() after [sys:resume(Shard, infinity) || Shard <- Shards] end.
+
+post(Config, Conn, Subject) ->
+    request(Config, Conn, <<"POST">>, <<"/publish/", Subject/binary>>, ?END, <<"1">>, []).
 
 %%% Helpers
 

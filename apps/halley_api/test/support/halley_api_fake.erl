@@ -4,7 +4,8 @@
 -include_lib("eunit/include/eunit.hrl").
 
 -export([start/0, stop/0, cases/1]).
--export([get/1, get/2, call/4, call/5, call/6, as_user/5, with_headers/4, stream/1]).
+-export([get/1, get/2, call/4, call/5, call/6, as_user/5, with_headers/4, stream/1, prepared/1]).
+-export([post/3]).
 -export([header/2, json/1, failed/3, says/2, committed/1]).
 
 -define(MODULES, [halley, halley_directory, halley_drain, halley_follows, halley_history,
@@ -70,6 +71,21 @@ get(Path) ->
 -spec get(string(), [{binary(), binary()}]) -> halley_api:response().
 get(Path, Query) ->
     halley_api:handle((request(api, <<"GET">>, Path, {full, <<>>}))#{query := Query}).
+
+%% A request that is whole, for `handle/1' or `prepare/1'.
+-spec post(halley_api:listener(), string(), {Headers :: #{binary() => binary()}, binary()}) ->
+    halley_api:request().
+post(Listener, Path, {Headers, Body}) ->
+    (request(Listener, <<"POST">>, Path, {full, Body}))#{headers => Headers}.
+
+%% What the link makes of `prepare/1'.
+-spec prepared(halley_api:request()) -> later | halley_api:response().
+prepared(Request) ->
+    case halley_api:prepare(Request) of
+        {publish, {Subject, Data, Opts}, Told} -> Told(halley:publish(Subject, Data, Opts));
+        {answer, Answer} -> Answer;
+        later -> later
+    end.
 
 -spec call(halley_api:listener(), binary(), string(), binary() | halley_api:body()) ->
     halley_api:response().

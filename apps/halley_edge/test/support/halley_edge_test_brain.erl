@@ -2,7 +2,7 @@
 %% link's processes without the runner.
 -module(halley_edge_test_brain).
 
--export([start/0, start/1, stop/1, limits/1, handle/1]).
+-export([start/0, start/1, stop/1, limits/1, handle/1, prepare/1]).
 
 %% Mnesia on a busy disk takes its time, and so does a publish.
 -define(WAIT_MS, 300000).
@@ -59,6 +59,22 @@ stop(Keeper) ->
     after ?WAIT_MS -> error(brain_does_not_stop)
     end,
     ok.
+
+%% What a small request publishes is its body, and the answer says what came of it.
+prepare(#{path := [<<"publish">>, Subject], query := Query, body := {full, Body}}) ->
+    Opts = maps:from_list([{id, Id} || {<<"id">>, Id} <- Query]),
+    {publish, {Subject, {json, Body}, Opts}, fun told/1};
+prepare(#{path := [<<"now">>]}) ->
+    {answer, {200, [], <<"at once">>}};
+prepare(#{path := [<<"crash">>, <<"now">>]}) ->
+    error(on_purpose);
+prepare(#{path := [<<"crash">>, <<"then">>], body := {full, Body}}) ->
+    {publish, {<<"s">>, {json, Body}, #{}}, fun(_) -> error(on_purpose) end};
+prepare(_) ->
+    later.
+
+told({ok, #{id := Id}}) -> {200, [], Id};
+told({error, Reason}) -> {503, [], io_lib:format("~0p", [Reason])}.
 
 %% The handler of the suites: the path says what it does.
 handle(#{path := [<<"echo">>], body := {full, Body}} = Request) ->
