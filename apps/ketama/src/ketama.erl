@@ -1,13 +1,18 @@
 %% Consistent hashing: which server owns a key, as libketama, libmemcached and spymemcached say it.
 %%
 %% A ring is made once (`new/2') and asked often (`owner/2'). It is a term that any process may
-%% hold; asking it copies nothing and asks no process.
+%% hold; asking it copies nothing and asks no process. A ring that follows a `ketama.servers' file
+%% is kept by a process (`start_link/2'), which puts it where `ring/1' and `getserver/1' find it.
+%%
+%% `start_link/0,1,2' and `getserver/1' are those of R. Jones's driver for libketama (2008), without
+%% its port program.
 %%
 %% Whatever a ring is made of is checked: `new/2' fails with the reason as an error, such as
 %% `{bad_server, {<<"a">>, 0}}'.
 -module(ketama).
 
--export([new/2, without/2, owner/2, owner/3, owners/3, points/1, servers/1, hash/1]).
+-export([new/2, without/2, owner/2, owner/3, owners/3, points/1, servers/1, hash/1, read_file/1]).
+-export([start_link/0, start_link/1, start_link/2, getserver/1, ring/1, status/1]).
 -export_type([ring/0, server/0, weight/0, key/0]).
 
 -type ring() :: ketama_ring:ring().
@@ -16,6 +21,8 @@
 -type weight() :: ketama_mode:weight().
 %% libketama's keys are C strings: in its mode a key ends at its first NUL.
 -type key() :: iodata().
+
+-define(SERVERS_FILE, "/web/site/GLOBAL/ketama.servers").
 
 %% A ring of these servers. `mode' is `libketama' (if not given), `libmemcached',
 %% `libmemcached_unweighted' or `spy' (`ketama_mode'). Weights are from 1 to 2^63 - 1 in
@@ -67,3 +74,41 @@ servers(Ring) -> ketama_ring:servers(Ring).
 %% What libketama's `ketama_hashi' gives: the first four bytes of the MD5, little-endian.
 -spec hash(key()) -> 0..16#FFFFFFFF.
 hash(Key) -> ketama_hash:key(c_string, iolist_to_binary(Key)).
+
+%% The servers of a `ketama.servers' file, read as libketama reads it (`ketama_servers_file').
+-spec read_file(file:name_all()) ->
+    {ok, [{server(), weight()}, ...]} | {error, ketama_servers_file:reason()}.
+read_file(File) ->
+    case ketama_servers_file:read(File) of
+        {ok, Content} -> ketama_servers_file:parse(Content);
+        {error, _} = Error -> Error
+    end.
+
+%% --- a ring that follows a file ----------------------------------------------------------------
+
+%% Of the file that the application's environment names as `servers_file', else of the article's.
+-spec start_link() -> gen_server:start_ret().
+start_link() -> start_link(application:get_env(ketama, servers_file, ?SERVERS_FILE)).
+
+-spec start_link(file:name_all()) -> gen_server:start_ret().
+start_link(File) -> start_link(File, #{}).
+
+%% The options are those of `ketama_ring_server'. A path in their place is the article's driver,
+%% which isn't needed any more. Fails if the file is not good.
+-spec start_link(file:name_all(), ketama_ring_server:options() | Driver :: file:name_all()) ->
+    gen_server:start_ret().
+start_link(File, Driver) when is_list(Driver); is_binary(Driver) -> start_link(File, #{});
+start_link(File, Options) -> ketama_ring_server:start_link(File, Options).
+
+%% The owner by the ring of the file. Exits with `{noproc, _}' if there is none.
+-spec getserver(key()) -> server().
+getserver(Key) -> owner(Key, ring(ketama)).
+
+%% The ring in force of the process that was started under this name. Ask for it anew each time: one
+%% that is held doesn't change with the file.
+-spec ring(Name :: atom()) -> ring().
+ring(Name) -> ketama_ring_server:ring(Name).
+
+%% What is in force, and why the file as it is isn't.
+-spec status(Name :: atom()) -> ketama_ring_server:status().
+status(Name) -> ketama_ring_server:status(Name).

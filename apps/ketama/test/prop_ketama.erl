@@ -3,7 +3,8 @@
 
 -include("ketama_proper.hrl").
 
--export([prop_leaving/0, prop_rebuilt/0, prop_weights/0, prop_owners/0, prop_c_string/0]).
+-export([prop_leaving/0, prop_rebuilt/0, prop_weights/0, prop_owners/0, prop_c_string/0,
+         prop_file/0]).
 
 -define(MODES, [libketama, libmemcached, libmemcached_unweighted, spy]).
 -define(KEYS, 300).
@@ -105,4 +106,19 @@ prop_c_string() ->
                 <<Hash:32/little, _/binary>> =
                     crypto:hash(md5, lists:takewhile(fun(B) -> B =/= 0 end, Bytes)),
                 ketama:hash(Bytes) =:= Hash
+            end).
+
+%% Reading takes any bytes; what it takes makes a ring or is refused by it with a reason.
+prop_file() ->
+    Piece = oneof([<<"10.0.0.1:11211">>, <<" ">>, <<"\t">>, <<"\n">>, <<"600">>, <<"7">>, <<"#">>,
+                   <<"\r">>, <<0>>, <<"-">>, binary(), binary:copy(<<"x">>, 100)]),
+    ?FORALL(Pieces, resize(60, list(Piece)),
+            case ketama_servers_file:parse(iolist_to_binary(Pieces)) of
+                {ok, Servers} ->
+                    case ketama_ring:new(Servers, #{}) of
+                        {ok, Ring} -> length(ketama:servers(Ring)) =< length(Servers);
+                        {error, weights_too_large} -> true
+                    end;
+                {error, Reason} ->
+                    is_list(ketama_servers_file:explain(Reason))
             end).
