@@ -14,7 +14,8 @@ N ?= 1000000
 HOURS ?= 1
 
 .PHONY: help run test build check bench bench-rivals bench-smp bench-million bench-soak \
-	faults doors fuzz docs clean install-run install-test install-rivals native edge release
+	bench-ketama ketama-peers faults doors fuzz docs clean install-run install-test install-rivals \
+	native edge release
 
 # The edge into the release, and ./halley.
 define PUT_TOGETHER
@@ -56,6 +57,15 @@ bench-million: install-test build ## hold a million connections through it all (
 
 bench-soak: install-test build ## publish for hours, is memory flat? (HOURS=1, the article's: 24)
 	@bench/million/soak --hours $(HOURS) $(BENCH)
+
+bench-ketama: install-run ## look-ups of a ring (apps/ketama), the article's port program beside it
+	@rebar3 compile
+	@bench/ketama/run speed
+
+ketama-peers: install-run ## ask libmemcached and memcached what ketama answers; installs them first
+	@tools/install.sh ketama
+	@rebar3 compile
+	@bench/ketama/run peers
 
 faults: install-test build ## inject faults at random, prove that nothing is lost (FAULTS_SECONDS=600)
 	@node test/faults/run.mjs

@@ -2,7 +2,8 @@
 # Installs what a bare Debian 12 lacks: `tools/install.sh run` what building and running needs,
 # `tools/install.sh test` what the checks and tests need besides, `tools/install.sh rivals` the
 # servers that `make bench-rivals` measures, `tools/install.sh smp` the load of `make bench-smp`,
-# `tools/install.sh doors` the clients of the registries that `make doors` takes its suites from.
+# `tools/install.sh doors` the clients of the registries that `make doors` takes its suites from,
+# `tools/install.sh ketama` what `make ketama-peers` asks.
 #
 # What runs Halley needs no graphical packages. Debian's rebar3 depends on some by way of Erlang's
 # tools for windows, and uses none of them to build: `run` unpacks it into .tools, without them.
@@ -89,7 +90,7 @@ install_missing_servers() {
         printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" install -m 755 /dev/stdin "$policy"
     fi
     install_missing
-    for service in nginx nats-server; do
+    for service in nginx nats-server memcached; do
         if [[ $packages == *" $service "* ]] && [ -d /run/systemd/system ]; then
             "${as_root[@]}" systemctl disable "$service"
         fi
@@ -160,5 +161,6 @@ case "${1:-}" in
         install_node_packages bench/rivals/socketio "Socket.IO" ;;
     smp) want apache2-utils; install_missing ;;
     doors) want_doors; install_missing ;;
-    *) echo "usage: tools/install.sh run|test|rivals|smp|doors" >&2; exit 2 ;;
+    ketama) want memcached python3 python3-pylibmc; install_missing_servers ;;
+    *) echo "usage: tools/install.sh run|test|rivals|smp|doors|ketama" >&2; exit 2 ;;
 esac
