@@ -32,6 +32,11 @@ const BODY_LATE: HttpError = HttpError::new(
 /// socket is full, so that the time for taking them (16.7) isn't begun anew.
 const PIPELINED_BYTES_MAX: usize = 65_536;
 
+/// How often bodies in small chunks are read. They get [`READS_PER_TURN`] reads then, which take a
+/// quarter of a millisecond: so all of them together have a sixteenth of a worker at most, and
+/// others don't wait for what they cost.
+pub const SMALL_CHUNKS_EVERY_MS: u64 = 4;
+
 /// What one step did with the input.
 pub enum Step {
     /// So many bytes were used; there may be more to do.
@@ -47,27 +52,85 @@ impl Http {
     /// over.
     pub fn http_readable(&mut self, io: &mut Io, sessions: &mut Sessions, index: u32) {
         for _ in 0..READS_PER_TURN {
-            let room = self.http_room(io, index);
-            if !io.conns.is_in(index, Phase::Http) {
-                return;
-            }
-            let Some(slot) = io.conns.slot(index) else { return };
-            if room == 0 {
-                slot.set(flag::UNREAD);
-                return;
-            }
-            slot.clear(flag::UNREAD);
-            let mut scratch = std::mem::take(&mut io.conns.scratch);
-            let read = io.conns.read(index, &mut scratch, room);
-            if let Some(n) = read {
-                self.http_bytes(io, sessions, index, &scratch[..n]);
-            }
-            io.conns.scratch = scratch;
-            if read.is_none() {
+            if self.waits_for_small_chunks(io, index) || !self.read_once(io, sessions, index) {
                 return;
             }
         }
         io.conns.turn_is_over(index);
+    }
+
+    /// A body in small chunks costs many times what one in large chunks does, so all of them
+    /// together get one read a round ([`Http::read_small_chunks`]). Is this one's next read there?
+    fn waits_for_small_chunks(&mut self, io: &mut Io, index: u32) -> bool {
+        let Some(exchange) = exchange_of(&mut io.conns, index) else { return false };
+        if !exchange.small_chunks || !exchange.body_is_next() {
+            return false;
+        }
+        if !exchange.queued {
+            exchange.queued = true;
+            self.small_chunks.push_back(index);
+        }
+        true
+    }
+
+    /// Reads from the body in small chunks that has waited longest, and sends on what that gives
+    /// as one frame. An entry whose connection has gone reads from its successor what that would
+    /// have read anyway.
+    pub fn read_small_chunks(&mut self, io: &mut Io, sessions: &mut Sessions) {
+        let now_ms = io.conns.clock.now_ms;
+        if now_ms < self.small_chunks_at_ms {
+            return;
+        }
+        let Some(index) = self.small_chunks.pop_front() else { return };
+        self.small_chunks_at_ms = now_ms + SMALL_CHUNKS_EVERY_MS;
+        let Some(exchange) = exchange_of(&mut io.conns, index) else { return };
+        exchange.queued = false;
+        let conn = io.conns.table.conn(index);
+        self.joins = true;
+        let more = (0..READS_PER_TURN)
+            .all(|_| io.conns.is_in(index, Phase::Http) && self.read_once(io, sessions, index));
+        self.joins = false;
+        self.send_joined(io, conn);
+        if more && io.conns.is_in(index, Phase::Http) {
+            self.http_readable(io, sessions, index);
+        }
+    }
+
+    /// How long there is nothing to read of bodies in small chunks.
+    pub fn pause_ms(&self, io: &Io) -> u64 {
+        if self.small_chunks.is_empty() {
+            return u64::MAX;
+        }
+        self.small_chunks_at_ms.saturating_sub(io.conns.clock.now_ms)
+    }
+
+    /// Sends on what was joined of a body that isn't at its end.
+    fn send_joined(&mut self, io: &mut Io, conn: u64) {
+        if !self.joined.is_empty() {
+            io.link.send(&Frame::RequestBody { conn, flags: 0, body: &self.joined });
+            self.joined.clear();
+        }
+    }
+
+    /// Reads once. Is there perhaps more to read?
+    fn read_once(&mut self, io: &mut Io, sessions: &mut Sessions, index: u32) -> bool {
+        let room = self.http_room(io, index);
+        if !io.conns.is_in(index, Phase::Http) {
+            return false;
+        }
+        let Some(slot) = io.conns.slot(index) else { return false };
+        if room == 0 {
+            slot.set(flag::UNREAD);
+            return false;
+        }
+        slot.clear(flag::UNREAD);
+        let mut scratch = std::mem::take(&mut io.conns.scratch);
+        let read = io.conns.read(index, &mut scratch, room);
+        if let Some(n) = read {
+            self.http_bytes(io, sessions, index, &scratch[..n]);
+        }
+        io.conns.scratch = scratch;
+        read.is_some()
     }
 
     /// How much may be read now. Whatever makes this 0 wakes the connection when it is over.
@@ -82,7 +145,7 @@ impl Http {
             Stage::Head if answers_wait => 0,
             Stage::Head => READ_BYTES,
             Stage::Length(_) | Stage::Chunked(_) if room => exchange_of(&mut io.conns, index)
-                .map_or(0, |exchange| exchange.window.min(exchange.read_bytes_max())),
+                .map_or(0, |exchange| exchange.window.min(READ_BYTES)),
             Stage::Length(_) | Stage::Chunked(_) => {
                 self.paused.push(index);
                 0
@@ -202,54 +265,55 @@ impl Http {
     ) -> Step {
         let conn = io.conns.table.conn(index);
         if principal_has_expired(io, index) {
+            self.joined.clear();
             self.refuse(io, sessions, index, &TOKEN_EXPIRED);
             return Step::Done;
         }
-        let mut joined = std::mem::take(&mut self.items);
-        joined.clear();
         let Some(exchange) = exchange_of(&mut io.conns, index) else { return Step::Done };
         let input = &input[..input.len().min(exchange.window)];
+        let before = self.joined.len();
         let taken = match &mut exchange.stage {
             Stage::Length(left) => {
                 let n = input.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
                 *left -= n as u64;
-                Ok((n, &input[..n], *left == 0))
+                Ok((n, *left == 0))
             }
-            Stage::Chunked(decoder) => decoder
-                .decode_all(input, &mut joined)
-                .map(|(used, done)| (used, joined.as_slice(), done)),
+            Stage::Chunked(decoder) => decoder.decode_all(input, &mut self.joined),
             Stage::Head | Stage::Answer => return Step::Wait,
         };
-        let (used, data, done) = match taken {
+        let (used, done) = match taken {
             Ok(taken) => taken,
             Err(error) => {
                 // What stands before the fault has come.
-                if !joined.is_empty() {
-                    io.link.send(&Frame::RequestBody { conn, flags: 0, body: &joined });
-                }
+                self.send_joined(io, conn);
                 self.refuse(io, sessions, index, &error);
                 return Step::Done;
             }
         };
-        let came = data.len();
+        let chunked = matches!(exchange.stage, Stage::Chunked(_));
+        let came = if chunked { self.joined.len() - before } else { used };
         exchange.window -= came;
         exchange.small_chunks = 2 * came < used;
         if done {
             exchange.stage = Stage::Answer;
         }
-        if !data.is_empty() || done {
+        let data = if chunked { &self.joined } else { &input[..used] };
+        let waits = chunked && self.joins;
+        if done || !waits && !data.is_empty() {
             let flags = if done { FLAG_END } else { 0 };
             io.link.send(&Frame::RequestBody { conn, flags, body: data });
+            self.joined.clear();
         }
-        self.items = joined;
         body_came(io, index, came);
         if used == 0 && !done { Step::Wait } else { Step::Used(used) }
     }
 
-    /// A body is later than its pace allows, unless it was the link that had no room for it.
+    /// A body is later than its pace allows, unless it was the link that had no room for it, or
+    /// it waits for its read.
     pub fn body_is_late(&mut self, io: &mut Io, sessions: &mut Sessions, index: u32) {
         let unread = io.conns.slot(index).is_some_and(|slot| slot.has(flag::UNREAD));
-        if unread && !io.link_has_room() {
+        let queued = exchange_of(&mut io.conns, index).is_some_and(|exchange| exchange.queued);
+        if queued || unread && !io.link_has_room() {
             if let Some(exchange) = exchange_of(&mut io.conns, index) {
                 exchange.late_us = 0;
             }

@@ -1,12 +1,14 @@
 //! Requests without a worker.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::io::Write;
 use std::os::unix::net::UnixStream;
 
 use halley_link::{CloseReason, FLAG_END, List};
 
 use crate::conns::table::Phase;
 use crate::conns::tests::{enter, read};
+use crate::http::read::SMALL_CHUNKS_EVERY_MS;
 use crate::http::state::Http;
 use crate::sessions::answer::Answer;
 use crate::sessions::state::{Io, Sessions};
@@ -92,6 +94,38 @@ fn without_a_brain_requests_are_answered_here() {
     let (text, ended) = edge.reads(&mut client);
     assert!(text.starts_with("HTTP/1.1 400 ") && ended, "{text}");
     assert_eq!(edge.io.conns.phase(index), Phase::Closing);
+}
+
+/// link.md 8.9: all bodies in small chunks together are read once in 4 ms, and each read is one
+/// frame. Meanwhile nothing else waits, and none of them is late.
+#[test]
+fn bodies_in_small_chunks_take_turns() {
+    let mut edge = Edge::new();
+    let head =
+        "POST /v1/me/events?user=ann HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let uploads: Vec<_> = (0..3).map(|_| enter(&mut edge.io.conns)).collect();
+    for (index, client) in &uploads {
+        edge.hears(*index, head);
+        edge.hears(*index, &"1\r\nx\r\n".repeat(10));
+        (&*client).write_all(&b"1\r\ny\r\n".repeat(100)).unwrap();
+    }
+    assert_eq!(edge.brain.told(&mut edge.io), ["Request", "RequestBody"].repeat(3));
+    let Edge { io, sessions, http, brain } = &mut edge;
+    for (index, _) in &uploads {
+        http.http_readable(io, sessions, *index);
+        http.http_readable(io, sessions, *index);
+    }
+    assert_eq!((http.small_chunks.len(), http.pause_ms(io)), (3, 0), "each once");
+    http.body_is_late(io, sessions, uploads[2].0);
+    for (turn, left) in [(0, 2), (1, 1), (2, 0)] {
+        io.conns.clock.now_ms = 100 + turn * SMALL_CHUNKS_EVERY_MS;
+        http.read_small_chunks(io, sessions);
+        assert_eq!(brain.told(io), ["RequestBody"], "one of them, and one frame");
+        http.read_small_chunks(io, sessions);
+        assert!(brain.told(io).is_empty(), "no other in the same turn");
+        let pause_ms = if left > 0 { SMALL_CHUNKS_EVERY_MS } else { u64::MAX };
+        assert_eq!((http.small_chunks.len(), http.pause_ms(io)), (left, pause_ms));
+    }
 }
 
 /// http.md 6: a preflight is told the methods of the path.

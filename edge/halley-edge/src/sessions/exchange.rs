@@ -6,11 +6,6 @@ use halley_wire::http1::date::HttpDate;
 use halley_wire::http1::head::{Request, Version};
 use halley_wire::http1::response::ResponseOptions;
 
-use crate::conns::READ_BYTES;
-
-/// What is read at once of a body in small chunks.
-const SMALL_CHUNKS_READ_BYTES: usize = 4_096;
-
 /// How far a request was read.
 #[derive(Default)]
 pub enum Stage {
@@ -94,17 +89,13 @@ pub struct Exchange {
     pub in_flight: bool,
     /// Less than half of what was read last of the body was data.
     pub small_chunks: bool,
+    /// It stands among the bodies in small chunks that wait for a read.
+    pub queued: bool,
     /// Bytes of the answer that the brain has yet to send; `None` before its head.
     pub answer_left: Option<u64>,
 }
 
 impl Exchange {
-    /// How much of the body may be read at once. A byte in small chunks costs many times what one
-    /// in large chunks does, and others wait meanwhile.
-    pub fn read_bytes_max(&self) -> usize {
-        if self.small_chunks { SMALL_CHUNKS_READ_BYTES } else { READ_BYTES }
-    }
-
     /// Is it the brain that is waited for: for its answer, or until it takes more of the body?
     pub fn brain_is_next(&self) -> bool {
         matches!(self.stage, Stage::Answer) || self.in_flight && self.window == 0

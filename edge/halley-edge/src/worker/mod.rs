@@ -64,7 +64,7 @@ impl Worker {
         let mut events = Events::with_capacity(EVENTS_PER_ROUND);
         self.tell_time();
         loop {
-            let pause = if self.has_more() { 0 } else { TICK_MS };
+            let pause = if self.has_more() { 0 } else { self.http.pause_ms(&self.io).min(TICK_MS) };
             let pause = self.io.conns.clock.poll_for(pause);
             match self.poll.poll(&mut events, Some(pause)) {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
@@ -77,6 +77,8 @@ impl Worker {
             }
             self.accept_rest();
             self.shake_hands();
+            self.http.read_small_chunks(&mut self.io, &mut self.sessions);
+            self.reap();
             self.read_link();
             self.on_time();
             self.sessions.admit_waiting(&mut self.io);
