@@ -103,11 +103,11 @@ fn bodies_in_small_chunks_take_turns() {
     let mut edge = Edge::new();
     let head =
         "POST /v1/me/events?user=ann HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
-    let uploads: Vec<_> = (0..3).map(|_| enter(&mut edge.io.conns)).collect();
-    for (index, client) in &uploads {
+    let mut uploads: Vec<_> = (0..3).map(|_| enter(&mut edge.io.conns)).collect();
+    for (index, client) in &mut uploads {
         edge.hears(*index, head);
         edge.hears(*index, &"1\r\nx\r\n".repeat(10));
-        (&*client).write_all(&b"1\r\ny\r\n".repeat(100)).unwrap();
+        client.write_all(&b"1\r\ny\r\n".repeat(100)).unwrap();
     }
     assert_eq!(edge.brain.told(&mut edge.io), ["Request", "RequestBody"].repeat(3));
     let Edge { io, sessions, http, brain } = &mut edge;
