@@ -59,8 +59,9 @@ async function besideSlow(halley, clients, publish, seconds) {
   const held = await slow.stop();
   await sleep(GONE_MS);
   const gauge = (name) => counted[`halley_edge_${name}`] ?? null;
-  return { ...measured, held, newcomers: gauge('newcomers'), connections: gauge('connections'),
-    slow_bodies: gauge('slow_bodies_total'), timeouts: gauge('timeouts_total') };
+  return { ...measured, held, pending: gauge('pending_connections'),
+    connections: gauge('connections'), slow_bodies: gauge('slow_bodies_total'),
+    timeouts: gauge('timeouts_total') };
 }
 
 export function lorisRows(plan, { without, beside, connected, still_connected: still, ...rest }) {
@@ -75,7 +76,7 @@ export function lorisRows(plan, { without, beside, connected, still_connected: s
     ['slow connections: heads, bodies, a byte each every',
       `${whole(rest.slow - rest.bodies)}, ${whole(rest.bodies)}, ${rest.every_ms / 1000} s`, ''],
     ['of them at the edge without a whole head, at the end of a window',
-      middle(({ newcomers }) => newcomers), ''],
+      middle(({ pending }) => pending), ''],
     ['latency without them, p50 / p99', latency(without), ''],
     ['beside them', latency(beside), ''],
     ['p99 beside them to p99 without, median of the rounds', ratio('p99'), 'at most 1.20'],

@@ -138,7 +138,7 @@ test('events that are published during the drain reach who is still there, and t
   }
 });
 
-test('a drain refuses newcomers, and who waits in a poll gets an answer', async () => {
+test('a drain refuses new connections and answers waiting polls', async () => {
   const halley = await start({ settings });
   try {
     const keep = await sse(halley, 'bob');

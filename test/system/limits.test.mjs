@@ -155,7 +155,7 @@ test('16.5 who has asked for nothing makes room', async () => {
       for (let n = 0; n < 8; n += 1) streams.push(await sse(halley, `u${n}`));
       await publish(halley, 'u7', 1);
       assert.equal((await streams[7].event()).data, 1);
-      await counts(halley, 'newcomers_dropped_total', 20);
+      await counts(halley, 'pending_connections_dropped_total', 20);
     });
 });
 

@@ -159,8 +159,8 @@ mistakes(Table) ->
 %% Who comes in at the edge, and who says so.
 doors_test_() ->
     mistakes(
-      [{"HALLEY_LIMITS_NEWCOMERS_PERCENT_MAX", "101",
-        "limits.newcomers_percent_max: must be 100 at most; it is 101"},
+      [{"HALLEY_LIMITS_PENDING_CONNECTIONS_PERCENT_MAX", "101",
+        "limits.pending_connections_percent_max: must be 100 at most; it is 101"},
        {"HALLEY_LIMITS_EXEMPT", "10.0.0.0/33", "limits.exempt: must be a list of networks"},
        {"HALLEY_PUBLIC_PROXY_PROTOCOL", "on",
         "public.proxy_protocol: is on, and no proxy is trusted; set proxy.trusted"},

@@ -9,7 +9,7 @@
                    response_ms_max, request_window_bytes, requests_in_flight_max,
                    outbox_bytes_max, outbox_ms_max, outboxes_bytes_max, hold_bytes_max, poll_ms_max,
                    admission_wait_ms_max, message_bytes_max, link_queue_bytes_max,
-                   first_byte_ms_max, connections_per_address_max, newcomers_percent_max,
+                   first_byte_ms_max, connections_per_address_max, pending_connections_percent_max,
                    requests_per_address_per_s_max, requests_per_user_per_s_max,
                    requests_burst_ms, pace_bytes_per_s_min, pace_grace_ms,
                    memory_free_streams_percent_min, memory_free_connections_percent_min,
@@ -50,6 +50,19 @@ configured_value_is_in_force_and_sent_test() ->
         ?assertEqual({<<"headers_max">>, <<"7">>},
                      lists:keyfind(<<"headers_max">>, 1, halley_limits:for_edge())),
         ?assertEqual(255, halley_limits:get(id_bytes_max))
+    after
+        ok = halley_limits:set(#{})
+    end.
+
+%% protocol/link.md 5: an edge of a build before hears the limit by the name that it knows.
+former_names_are_sent_too_test() ->
+    ok = halley_limits:set(#{pending_connections_percent_max => 70}),
+    try
+        Sent = halley_limits:for_edge(),
+        ?assertEqual([<<"70">>, <<"70">>],
+                     [proplists:get_value(Name, Sent)
+                      || Name <- [<<"pending_connections_percent_max">>,
+                                  <<"newcomers_percent_max">>]])
     after
         ok = halley_limits:set(#{})
     end.

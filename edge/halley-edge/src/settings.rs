@@ -63,7 +63,7 @@ pub struct Settings {
     /// What of the two may come at once: as much as in so long.
     pub requests_burst_ms: u64,
     /// Of the connections that may be, how many percent may not have asked for anything yet.
-    pub newcomers_percent_max: usize,
+    pub pending_connections_percent_max: usize,
     /// Percent of the memory that must be left for a new stream or poll.
     pub memory_free_streams_percent_min: u64,
     /// The same for a new connection.
@@ -129,7 +129,7 @@ impl Default for Settings {
             requests_per_address_per_s_max: 1_000,
             requests_per_user_per_s_max: 1_000,
             requests_burst_ms: 10_000,
-            newcomers_percent_max: 50,
+            pending_connections_percent_max: 50,
             memory_free_streams_percent_min: 5,
             memory_free_connections_percent_min: 3,
             pace_bytes_per_s_min: 1_000,
@@ -202,8 +202,9 @@ impl Settings {
             }
             b"requests_per_user_per_s_max" => self.requests_per_user_per_s_max = number()?,
             b"requests_burst_ms" => self.requests_burst_ms = ms()?,
-            b"newcomers_percent_max" => {
-                self.newcomers_percent_max = bytes().filter(|n| *n <= 100)?;
+            // The second is its name from a brain of a build before (link.md 5).
+            b"pending_connections_percent_max" | b"newcomers_percent_max" => {
+                self.pending_connections_percent_max = bytes().filter(|n| *n <= 100)?;
             }
             b"pace_bytes_per_s_min" => self.pace_bytes_per_s_min = ms()?,
             b"memory_free_streams_percent_min" => self.memory_free_streams_percent_min = ms()?,

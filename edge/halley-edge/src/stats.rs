@@ -39,9 +39,10 @@ stats! {
         "Connections, streams and polls refused: memory_free_streams_percent_min and the like.";
     MemoryAvailable gauge "memory_available_bytes"
         "Memory that is left, of the machine or of the tightest control group.";
-    Newcomers gauge "newcomers" "Connections that have not sent a whole request yet.";
-    NewcomersDropped counter "newcomers_dropped_total"
-        "Connections closed before their first request to make room: newcomers_percent_max.";
+    PendingConnections gauge "pending_connections"
+        "Connections that have not sent a whole request yet.";
+    PendingDropped counter "pending_connections_dropped_total"
+        "Pending connections closed to make room: pending_connections_percent_max.";
     AddressAsks counter "rate_by_address_total"
         "Requests refused: requests_per_address_per_s_max.";
     UserAsks counter "rate_by_user_total" "Requests refused: requests_per_user_per_s_max.";

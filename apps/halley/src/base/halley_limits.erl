@@ -11,6 +11,10 @@
 -compile({no_auto_import, [get/1]}).
 -export_type([name/0, row/0, scope/0]).
 
+%% Limits of the edge that had another name. An edge ignores a name that it doesn't know
+%% (protocol/link.md 3.3), so one of a build before would take its default: it is sent both.
+-define(FORMER_NAMES, [{<<"newcomers_percent_max">>, pending_connections_percent_max}]).
+
 -type name() :: atom().
 -type scope() :: config | edge | fixed.
 -type row() :: {name(), Default :: non_neg_integer(), Unit :: bytes | ms | count | percent, scope(),
@@ -112,9 +116,9 @@ of_link_and_edge() ->
       "requests that one worker has at the brain; beyond it 503"},
      {connections_per_address_max, 10000, count, edge,
       "connections of one address, an IPv6 address counting as its /64; beyond it 429"},
-     {newcomers_percent_max, 50, percent, edge,
-      "of the connections that may be, how many may not have sent a whole request yet; beyond it "
-      "the oldest of them are closed"},
+     {pending_connections_percent_max, 50, percent, edge,
+      "share of the connections that may be which may be pending, without a whole request yet; "
+      "beyond it the oldest of these are closed"},
      {memory_free_streams_percent_min, 5, percent, edge,
       "with less of the memory left, of machine or control group, no stream is opened: 503"},
      {memory_free_connections_percent_min, 3, percent, edge,
@@ -165,4 +169,7 @@ for_edge() ->
     Limits = [{atom_to_binary(Name), integer_to_binary(get(Name))}
               || {Name, _, _, edge, _} <- table()],
     Choices = application:get_env(halley, edge_settings, []),
-    Choices ++ Limits.
+    Choices ++ Limits ++ by_former_names().
+
+by_former_names() ->
+    [{Former, integer_to_binary(get(Name))} || {Former, Name} <- ?FORMER_NAMES].

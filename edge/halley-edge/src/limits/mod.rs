@@ -35,7 +35,7 @@ pub struct SharedLimits {
     pub memory: [AtomicU64; 2],
     held: Held,
     connections: AtomicUsize,
-    newcomers: AtomicUsize,
+    pending: AtomicUsize,
     connections_max: usize,
 }
 
@@ -49,7 +49,7 @@ impl SharedLimits {
             memory: [AtomicU64::new(u64::MAX), AtomicU64::new(100)],
             held: Held::default(),
             connections: AtomicUsize::new(0),
-            newcomers: AtomicUsize::new(0),
+            pending: AtomicUsize::new(0),
             connections_max: connections_max.map_or(usize::MAX, |most| most as usize),
         }
     }
@@ -105,18 +105,18 @@ impl SharedLimits {
     }
 
     /// Connections of all workers that have not sent a whole request yet.
-    pub fn newcomers(&self) -> usize {
-        self.newcomers.load(Ordering::Relaxed)
+    pub fn pending(&self) -> usize {
+        self.pending.load(Ordering::Relaxed)
     }
 
     /// One of them came.
-    pub fn newcomer_came(&self) {
-        self.newcomers.fetch_add(1, Ordering::Relaxed);
+    pub fn pending_came(&self) {
+        self.pending.fetch_add(1, Ordering::Relaxed);
     }
 
     /// One of them has asked, or is gone.
-    pub fn newcomer_asked(&self) {
-        self.newcomers.fetch_sub(1, Ordering::Relaxed);
+    pub fn pending_asked(&self) {
+        self.pending.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// A connection is counted by another address, if that has fewer than so many.

@@ -1,7 +1,8 @@
 //! Who comes in (`protocol/http.md` 16): clients from the two listeners, or through a proxy, and
 //! the brain from the worker's socket.
 //!
-//! Bounds: `edge.connections_max`, `connections_per_address_max` and `newcomers_percent_max`.
+//! Bounds: `edge.connections_max`, `connections_per_address_max` and
+//! `pending_connections_percent_max`.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown};
@@ -158,15 +159,16 @@ impl Worker {
         let workers = usize::from(self.shared.config.workers);
         let places =
             self.acceptor.connections_max().saturating_mul(workers).min(limits.connections_max());
-        let share = places.saturating_mul(self.io.conns.settings.newcomers_percent_max) / 100;
+        let share =
+            places.saturating_mul(self.io.conns.settings.pending_connections_percent_max) / 100;
         loop {
             let full =
                 limits.are_full() || self.io.conns.table.used() >= self.acceptor.connections_max();
-            if !full && limits.newcomers() < share.max(1) {
+            if !full && limits.pending() < share.max(1) {
                 return;
             }
-            let Some(index) = self.io.conns.table.oldest_newcomer() else { return };
-            self.io.conns.stats.count(Stat::NewcomersDropped);
+            let Some(index) = self.io.conns.table.oldest_pending() else { return };
+            self.io.conns.stats.count(Stat::PendingDropped);
             self.sessions.end(&mut self.io, index, CloseReason::Client);
         }
     }

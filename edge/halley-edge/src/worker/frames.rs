@@ -285,7 +285,7 @@ impl Worker {
     fn send_stats(&mut self) {
         self.io.conns.stats.set(Stat::LinkQueueBytes, self.io.link.queued() as u64);
         self.io.conns.stats.set(Stat::Connections, self.io.conns.table.used() as u64);
-        self.io.conns.stats.set(Stat::Newcomers, self.io.conns.table.newcomers() as u64);
+        self.io.conns.stats.set(Stat::PendingConnections, self.io.conns.table.pending() as u64);
         self.io.conns.gauge_memory(self.index);
         self.io.conns.count_tls(self.index);
         self.sessions.compression.count(&mut self.io.conns.stats);

@@ -87,7 +87,7 @@ impl Worker {
         for index in 0..self.io.conns.table.slots() {
             let Some(slot) = self.io.conns.slot(index) else { continue };
             // Who has just come in may still ask, and is told when to come back.
-            let idle = slot.is_idle() && !slot.has(flag::NEWCOMER);
+            let idle = slot.is_idle() && !slot.has(flag::PENDING);
             match slot.phase() {
                 Phase::Waiting | Phase::Opening | Phase::Live => streams += 1,
                 Phase::Http if idle && !slot.has(flag::API) => {
@@ -159,7 +159,7 @@ impl Worker {
     }
 
     fn nobody_waits(&self) -> bool {
-        self.io.conns.stats.get(Stat::RequestsInFlight) == 0 && self.io.conns.table.newcomers() == 0
+        self.io.conns.stats.get(Stat::RequestsInFlight) == 0 && self.io.conns.table.pending() == 0
     }
 
     /// What is left are connections for requests.

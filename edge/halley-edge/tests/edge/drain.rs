@@ -205,7 +205,7 @@ fn a_first_signal_drains() {
 
 /// 9.1: "workers stop accepting", and the API is served until the streams are closed.
 #[test]
-fn a_drain_takes_no_newcomers_and_serves_publishers() {
+fn a_drain_takes_no_new_connections_and_serves_publishers() {
     let (mut edge, mut brain) = Edge::start(&[]);
     let clients = crowd(&edge, &mut brain, 3_000);
     let mut idle = edge.public();

@@ -236,35 +236,36 @@ fn requests_of_a_user() {
 /// 16.5: "Beyond it, and when there is no place left, they are closed to make room, the oldest
 /// first, without a word."
 #[test]
-fn newcomers_make_room() {
-    let settings = [("newcomers_percent_max", "50")];
+fn pending_connections_make_room() {
+    let settings = [("pending_connections_percent_max", "50")];
     let (edge, mut brain) = Edge::start_with(&["--connections-max", "8"], &settings, WINDOW);
     let mut slow: Vec<Client> = (0..4).map(|_| edge.public()).collect();
     for client in &mut slow {
         client.send("GET /v1/stream?user=sl");
     }
-    brain.stat_becomes("newcomers", 4);
+    brain.stat_becomes("pending_connections", 4);
     let (_ann, _) = sse(&edge, &mut brain, "ann");
     slow.remove(0).expect_end();
-    brain.stat_becomes("newcomers_dropped_total", 1);
+    brain.stat_becomes("pending_connections_dropped_total", 1);
     // The others have their time, and three more that ask fill the table.
     let _more: Vec<Client> = ["b", "c", "d"].map(|user| sse(&edge, &mut brain, user).0).into();
-    brain.stat_becomes("newcomers", 3);
+    brain.stat_becomes("pending_connections", 3);
     brain.stat_becomes("connections", 7);
     let _last: Vec<Client> = ["e", "f", "g", "h"].map(|user| sse(&edge, &mut brain, user).0).into();
     slow.iter_mut().for_each(Client::expect_end);
     let mut ninth = edge.public();
     refusal(&mut ninth, 503, "connections_max");
-    brain.stat_becomes("newcomers", 0);
-    brain.stat_becomes("newcomers_dropped_total", 4);
+    brain.stat_becomes("pending_connections", 0);
+    brain.stat_becomes("pending_connections_dropped_total", 4);
 }
 
 /// 16.5: "They make room for who may come in, not for who is refused by 16.1 or 16.4." 16.2: where
 /// both bounds are met "it is 429".
 #[test]
-fn newcomers_make_no_room_for_who_is_refused() {
+fn pending_connections_make_no_room_for_who_is_refused() {
     let settings = [
         ("connections_per_address_max", "2"),
+        // The name from a brain of a build before (link.md 5).
         ("newcomers_percent_max", "100"),
         // Only for others they go.
         ("first_byte_ms_max", "600000"),
@@ -272,17 +273,20 @@ fn newcomers_make_no_room_for_who_is_refused() {
     let (edge, mut brain) = Edge::start_with(&["--connections-max", "4"], &settings, WINDOW);
     let mut slow: Vec<Client> =
         ["127.0.0.9", "127.0.0.9", "127.0.0.10", "127.0.0.10"].map(|ip| from(&edge, ip)).into();
-    brain.stat_becomes("newcomers", 4);
+    brain.stat_becomes("pending_connections", 4);
     for _ in 0..3 {
         refusal(&mut from(&edge, "127.0.0.9"), 429, "too_many_connections");
     }
     brain.stat_becomes("refused_by_address_total", 3);
-    assert_eq!((brain.stat("newcomers"), brain.stat("newcomers_dropped_total")), (4, 0));
+    assert_eq!(
+        (brain.stat("pending_connections"), brain.stat("pending_connections_dropped_total")),
+        (4, 0)
+    );
     let mut other = from(&edge, "127.0.0.11");
     preflight(&mut other);
     assert_eq!(other.response().status, 204);
     slow.remove(0).expect_end();
-    brain.stat_becomes("newcomers_dropped_total", 1);
+    brain.stat_becomes("pending_connections_dropped_total", 1);
 }
 
 /// http.md 3.5: "one that has sent nothing at all after `first_byte_ms_max`".

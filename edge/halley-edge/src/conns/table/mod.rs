@@ -8,11 +8,11 @@
 //! A connection id is `generation << 24 | index` (link.md 2.4); a slot's generation moves on when
 //! it is freed, so an id names one connection only.
 //!
-//! Beside the slots: `names.rs` keeps users' ids, `newcomers.rs` knows who has not asked for
+//! Beside the slots: `names.rs` keeps users' ids, `pending.rs` knows who has not asked for
 //! anything yet, `wheel.rs` says whose deadline to look at.
 
 pub mod names;
-pub mod newcomers;
+pub mod pending;
 #[cfg(test)]
 pub(crate) mod tests;
 pub mod wheel;
@@ -23,7 +23,7 @@ use halley_link::CloseReason;
 use mio::net::TcpStream;
 
 use crate::conns::table::names::{Name, Names};
-use crate::conns::table::newcomers::Newcomers;
+use crate::conns::table::pending::Pending;
 use crate::conns::table::wheel::Bucket;
 use crate::limits::SharedLimits;
 use crate::limits::address::Address;
@@ -105,7 +105,7 @@ pub mod flag {
     /// poll (`sessions/poll.rs`).
     pub const BUFFERED: u16 = 128;
     /// Has not sent a whole request yet.
-    pub const NEWCOMER: u16 = 256;
+    pub const PENDING: u16 = 256;
     /// It is to end (`conns/mod.rs`).
     pub const DOOMED: u16 = 512;
 }
@@ -206,7 +206,7 @@ pub struct Table<D> {
     names: Names,
     /// Where connections come from.
     pub(crate) addresses: SideTable<Address>,
-    pub(crate) newcomers: Newcomers,
+    pub(crate) pending: Pending,
     pub(crate) limits: Arc<SharedLimits>,
 }
 
@@ -221,7 +221,7 @@ impl<D: Default> Table<D> {
             details: Slab::default(),
             names: Names::default(),
             addresses: SideTable::default(),
-            newcomers: Newcomers::default(),
+            pending: Pending::default(),
             limits,
         }
     }
@@ -248,7 +248,7 @@ impl<D: Default> Table<D> {
             let next = std::mem::take(&mut slot.user_number);
             slot.socket = Some(socket);
             slot.phase = Phase::Http;
-            slot.set(flags | flag::NEWCOMER);
+            slot.set(flags | flag::PENDING);
             self.first_free = next;
         }
         self.used += 1;

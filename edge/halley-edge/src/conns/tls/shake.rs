@@ -8,7 +8,7 @@
 //! Bounds: a handshake ends after `tls_handshake_ms_max`, or when its client has sent more than
 //! `HANDSHAKE_BYTES_MAX` (`session.rs`). Until then it keeps rustls's state, what of those bytes is
 //! not complete yet, and of our own words what the socket didn't take: as many do that as there may
-//! be newcomers (http.md 16.5), who are the first to go.
+//! be pending connections (http.md 16.5), the first that are closed for others.
 
 use std::io::Write;
 use std::sync::atomic::Ordering;

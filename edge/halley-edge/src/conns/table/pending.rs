@@ -14,7 +14,7 @@ const SPARE: usize = 1_024;
 
 /// See the module.
 #[derive(Default)]
-pub struct Newcomers {
+pub struct Pending {
     queue: VecDeque<u64>,
     count: usize,
 }
@@ -22,49 +22,49 @@ pub struct Newcomers {
 impl<D: Default> Table<D> {
     /// A connection came in.
     pub(crate) fn came(&mut self, index: u32) {
-        if self.newcomers.queue.len() > 2 * self.newcomers.count + SPARE {
+        if self.pending.queue.len() > 2 * self.pending.count + SPARE {
             self.forget_who_asked();
         }
         let conn = self.conn(index);
-        self.newcomers.queue.push_back(conn);
-        self.newcomers.count += 1;
-        self.limits.newcomer_came();
+        self.pending.queue.push_back(conn);
+        self.pending.count += 1;
+        self.limits.pending_came();
     }
 
     /// A connection has sent a whole request, or is gone.
     pub fn asked(&mut self, index: u32) {
-        if self.get(index).is_some_and(|slot| slot.clear(flag::NEWCOMER)) {
-            self.newcomers.count -= 1;
-            self.limits.newcomer_asked();
+        if self.get(index).is_some_and(|slot| slot.clear(flag::PENDING)) {
+            self.pending.count -= 1;
+            self.limits.pending_asked();
         }
     }
 
     /// Connections that have not sent a whole request yet.
-    pub fn newcomers(&self) -> usize {
-        self.newcomers.count
+    pub fn pending(&self) -> usize {
+        self.pending.count
     }
 
     /// The one of them that came first.
-    pub fn oldest_newcomer(&mut self) -> Option<u32> {
-        while let Some(conn) = self.newcomers.queue.front().copied() {
-            if self.is_newcomer(conn) {
+    pub fn oldest_pending(&mut self) -> Option<u32> {
+        while let Some(conn) = self.pending.queue.front().copied() {
+            if self.is_pending(conn) {
                 return self.find(conn).map(|(index, _)| index);
             }
-            self.newcomers.queue.pop_front();
+            self.pending.queue.pop_front();
         }
         None
     }
 
     /// Gives back what is kept of those that have asked.
     pub(crate) fn forget_who_asked(&mut self) {
-        let mut queue = std::mem::take(&mut self.newcomers.queue);
-        queue.retain(|conn| self.is_newcomer(*conn));
+        let mut queue = std::mem::take(&mut self.pending.queue);
+        queue.retain(|conn| self.is_pending(*conn));
         queue.shrink_to(2 * queue.len());
-        self.newcomers.queue = queue;
+        self.pending.queue = queue;
     }
 
-    fn is_newcomer(&mut self, conn: u64) -> bool {
-        self.find(conn).is_some_and(|(_, slot)| slot.has(flag::NEWCOMER))
+    fn is_pending(&mut self, conn: u64) -> bool {
+        self.find(conn).is_some_and(|(_, slot)| slot.has(flag::PENDING))
     }
 }
 
@@ -82,17 +82,17 @@ mod tests {
         table.asked(indices[0]);
         table.asked(indices[0]);
         table.remove(indices[1]);
-        assert_eq!((table.newcomers(), table.oldest_newcomer()), (4, Some(indices[2])));
+        assert_eq!((table.pending(), table.oldest_pending()), (4, Some(indices[2])));
         table.remove(indices[2]);
         table.asked(indices[4]);
-        assert_eq!((table.newcomers(), table.oldest_newcomer()), (2, Some(indices[3])));
+        assert_eq!((table.pending(), table.oldest_pending()), (2, Some(indices[3])));
         table.remove(indices[3]);
         table.remove(indices[5]);
         table.remove(indices[4]);
-        assert_eq!((table.newcomers(), table.oldest_newcomer()), (0, None));
+        assert_eq!((table.pending(), table.oldest_pending()), (0, None));
     }
 
-    /// An old newcomer in front keeps what came after it from being forgotten one by one.
+    /// An old pending connection in front keeps what came after it from being forgotten one by one.
     #[test]
     fn the_queue_is_bounded() {
         let mut table = table();
@@ -102,10 +102,10 @@ mod tests {
             table.asked(index);
             table.remove(index);
         }
-        assert!(table.newcomers.queue.len() <= SPARE + 4, "{}", table.newcomers.queue.len());
-        assert_eq!((table.newcomers(), table.oldest_newcomer()), (1, Some(first)));
+        assert!(table.pending.queue.len() <= SPARE + 4, "{}", table.pending.queue.len());
+        assert_eq!((table.pending(), table.oldest_pending()), (1, Some(first)));
         table.trim();
-        assert_eq!(table.newcomers.queue.len(), 1);
-        assert!(table.newcomers.queue.capacity() < 16);
+        assert_eq!(table.pending.queue.len(), 1);
+        assert!(table.pending.queue.capacity() < 16);
     }
 }
