@@ -111,11 +111,11 @@ commit_if_full(#import{batch = #batch{lines = Lines}} = Import) when Lines < ?FO
 commit_if_full(Import) ->
     commit(Import).
 
-%% Waits until one more commit may be under way, then starts it.
-commit(#import{batch = #batch{blocks = Blocks} = Full, commits = UnderWay} = Import) ->
+%% Waits until one more commit may be in flight, then starts it.
+commit(#import{batch = #batch{blocks = Blocks} = Full, commits = InFlight} = Import) ->
     Pairs = lists:append(lists:reverse(Blocks)),
     User = user(Pairs),
-    case settle(Import, commits_left(User, UnderWay)) of
+    case settle(Import, commits_left(User, InFlight)) of
         {ok, #import{apply = Apply, commits = Commits} = Settled} ->
             Batch = Full#batch{user = User, blocks = []},
             {_, Commit} = spawn_monitor(?MODULE, commit, [Apply, Pairs]),
@@ -131,8 +131,8 @@ user([]) -> none.
 
 %% Bodies come sorted by user: a batch that begins with the user of the one before follows on a
 %% batch of that user alone.
-commits_left(User, UnderWay) ->
-    case [Batch || {_, #batch{user = Same} = Batch} <- UnderWay, Same =:= User] of
+commits_left(User, InFlight) ->
+    case [Batch || {_, #batch{user = Same} = Batch} <- InFlight, Same =:= User] of
         [] -> ?FOLLOW_COMMITS_MAX - 1;
         _ -> 0
     end.
@@ -153,7 +153,7 @@ apply_batch(Apply, Pairs, Tries) ->
             Result
     end.
 
-%% Accounts for the oldest commits until at most `Left' are under way.
+%% Accounts for the oldest commits until at most `Left' are in flight.
 settle(#import{commits = Commits} = Import, Left) when length(Commits) =< Left ->
     {ok, Import};
 settle(#import{commits = [{Commit, Batch} | Commits]} = Import, Left) ->

@@ -83,7 +83,7 @@ stats! {
     GroupEvents counter "group_events_total" "Events of groups read from the link.";
     GroupDelivered counter "group_delivered_total"
         "Events put into outboxes and answers of members.";
-    UnderWay gauge "group_events_under_way" "Events of groups that not all members have yet.";
+    InFlight gauge "group_events_in_flight" "Events of groups that not all members have yet.";
     Stale counter "stale_deliveries_total" "Events for connections that were gone.";
     Writes counter "writes_total" "Writes to client sockets.";
     Written counter "written_bytes_total" "Bytes written to client sockets.";

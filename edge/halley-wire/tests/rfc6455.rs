@@ -215,7 +215,7 @@ fn nothing_is_held_between_messages() {
     assert!(decoder.is_idle());
     let mut input = [frame(0x01, b"a"), frame(0x89, b"p"), frame(0x80, b"b")].concat();
     let consumed = decoder.decode(&mut input, &RULES).unwrap().consumed;
-    assert!(!decoder.is_idle(), "a message is under way");
+    assert!(!decoder.is_idle(), "a message is incomplete");
     assert!(decoder.decode(&mut input[consumed..], &RULES).unwrap().event.is_some());
     assert!(decoder.is_idle());
 }

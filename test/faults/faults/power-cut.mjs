@@ -4,7 +4,7 @@
 import { sleep } from '../../system/lib/wait.mjs';
 import { idleCheckpoint } from '../lib/disk.mjs';
 
-/** What goes on when the power goes; gives `{last}` if something is still under way then. */
+/** What goes on when the power goes; gives `{last}` if something is still in flight then. */
 const MOMENTS = {
   async now({ keys }, random) {
     await sleep(random.int(0, 1_000));

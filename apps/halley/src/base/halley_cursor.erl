@@ -27,7 +27,7 @@
 -define(SEQ_MAX, 16#FFFFFFFFFFFF).
 %% For so long two events are on their way beside each other: a cursor that has the later one may
 %% lack the earlier one.
--define(UNDER_WAY_MS, 2000).
+-define(IN_FLIGHT_MS, 2000).
 %% A delta has 48 bits.
 -define(VARINT_BYTES_MAX, 7).
 %% Alphabet of RFC 4648, section 5, as a tuple: the JIT reads a literal tuple without a call.
@@ -47,7 +47,7 @@
 
 %% Since when what a cursor with this second lacks was published, in milliseconds since 1970.
 -spec lacks_since_ms(Seconds :: non_neg_integer()) -> non_neg_integer().
-lacks_since_ms(Seconds) -> max(0, Seconds * 1000 - ?UNDER_WAY_MS).
+lacks_since_ms(Seconds) -> max(0, Seconds * 1000 - ?IN_FLIGHT_MS).
 
 %% `Seconds': since 1970; what the vector lacks was published from then on, or at most two seconds
 %% before (docs/internals/delivery.md).

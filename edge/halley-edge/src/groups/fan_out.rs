@@ -2,14 +2,14 @@
 //! it waits for members that have no room. It knows members by the number of their slot; what is
 //! written to them, and whether they have room, its user says ([`Members`]).
 //!
-//! How fast the brain brings a group's events says nothing about how fast a member takes them: they
-//! come together and wait here together. So no more of them is under way than a third of an outbox;
-//! a member in whose outbox they would be more *lags*, and is passed over until its outbox is
-//! empty; and all members wait while half of `outboxes_bytes_max` is full. A member has a grace for
-//! this, at most twice [`GRACE_MS`]. When that is used up it gets everything at once, has no grace
-//! until its outbox was empty, and http.md 12 says whether it is a slow consumer. So a client that
-//! reads isn't closed because of when its events were written, and one that doesn't read holds the
-//! others up only once.
+//! The brain may bring a group's events faster than a member takes them. So at most a third of an
+//! outbox is in flight. A member whose outbox would hold more *lags*: it is passed over until its
+//! outbox is empty. All members wait while half of `outboxes_bytes_max` is full.
+//!
+//! A member has a grace for this, at most twice [`GRACE_MS`]. After it the member gets everything
+//! at once and has no grace until its outbox was empty; http.md 12 says whether it is a slow
+//! consumer. So a client that reads isn't closed because its events came in a burst, and one that
+//! doesn't read holds up the others only once.
 
 use std::sync::Arc;
 
@@ -100,7 +100,7 @@ impl Bounds {
         Bounds { one: settings.outbox_bytes_max, all: settings.outboxes_bytes_max as u64 }
     }
 
-    /// What groups' events may fill of an outbox: as much is under way at most, and as much again
+    /// What groups' events may fill of an outbox: as much is in flight at most, and as much again
     /// is left for what else is written.
     fn share(self) -> usize {
         (self.one / 3).min((self.all / 16) as usize)
@@ -154,7 +154,7 @@ impl FanOut {
         self.groups.end(group)
     }
 
-    /// Forgets all groups. What is under way stays so.
+    /// Forgets all groups. Events in flight stay in flight.
     pub fn end_all(&mut self) {
         self.groups.end_all();
     }
@@ -175,17 +175,17 @@ impl FanOut {
         self.groups.begin(group, bytes, || Kept::new(event, cursor, settings));
     }
 
-    /// Events under way.
-    pub fn under_way(&self) -> usize {
-        self.groups.under_way()
+    /// Events in flight.
+    pub fn in_flight(&self) -> usize {
+        self.groups.in_flight()
     }
 
     /// Is any of them on its way to this session?
-    pub fn is_under_way(&self, index: u32) -> bool {
-        self.groups.is_under_way(index)
+    pub fn is_in_flight(&self, index: u32) -> bool {
+        self.groups.is_in_flight(index)
     }
 
-    /// A session has room again, or has got what was under way to it.
+    /// A session has room again, or has got the events in flight to it.
     pub fn has_room(&mut self, index: u32) {
         self.groups.has_room(index);
     }
@@ -205,9 +205,9 @@ impl FanOut {
         self.permit.is_taken()
     }
 
-    /// Serves a slice of those for whom something is under way.
+    /// Serves a slice of those for whom something is in flight.
     pub fn serve(&mut self, bounds: Bounds, now: Now, members: &mut impl Members) {
-        if self.groups.under_way() > 0 {
+        if self.groups.in_flight() > 0 {
             self.end_grace(now, members);
         }
         if self.groups.next().is_none() {
@@ -245,7 +245,7 @@ impl FanOut {
         }
     }
 
-    /// Gives a session what is under way for it, which is to come before anything else.
+    /// Gives a session the events in flight to it, which come before anything else.
     pub fn give_all(&mut self, index: u32, members: &mut impl Members) {
         let mut from = 0;
         while let Some(event) = self.groups.take(index, &mut from) {
@@ -266,7 +266,7 @@ impl FanOut {
         now.heard_ms < self.crowded_ms + GRACE_MS
     }
 
-    /// Who has lagged for long enough gets what is under way, and is asked no more.
+    /// A session that has lagged for long enough gets the events in flight, and is asked no more.
     fn end_grace(&mut self, now: Now, members: &mut impl Members) {
         if !self.groups.any_lagging() {
             self.lagging_ms = 0;
@@ -352,7 +352,7 @@ mod tests {
         assert_eq!(fake.got, all.iter().map(|index| (*index, 7)).collect::<Vec<_>>());
         assert!(!fan_out.has_permit());
         fan_out.serve(Bounds::of(&settings), at(1), &mut fake);
-        assert_eq!(fan_out.under_way(), 0);
+        assert_eq!(fan_out.in_flight(), 0);
     }
 
     /// Who has no room is passed over until its grace is over, and then gets all.

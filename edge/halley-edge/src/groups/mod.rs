@@ -3,21 +3,21 @@
 //! serves them, `write_permits.rs` says how many workers do so at a time.
 //!
 //! A group's members are one bit per slot of the table. An event of a group isn't put into all
-//! outboxes at once: it is *under way* with a copy of the bits, and each round serves a slice of
+//! outboxes at once: it is *in flight* with a copy of the bits, and each round serves a slice of
 //! them, so nobody waits for thousands of writes. The copy is what joining and leaving don't
 //! change: they come behind the event.
 //!
-//! Order per connection: whatever is to be written to a connection, what is under way for it goes
-//! first (`sessions/members.rs`).
+//! Order per connection: the events in flight to a connection are written before anything else is
+//! (`sessions/members.rs`).
 //!
-//! A session whose outbox has no room for what is under way to it is *lagging*: it is passed over
-//! until it has room, or until its grace is over (`fan_out.rs`).
+//! A session whose outbox has no room for the events in flight to it is *lagging*: it is passed
+//! over until it has room, or until its grace is over (`fan_out.rs`).
 //!
-//! Invariants: a bit, in a group, under way or lagging, stands for a session in phase Opening or
-//! Live that has had its slot since; [`Groups::remove_member`] is called before it loses either.
-//! `bytes` is the sum of the events under way.
+//! Invariants: each bit, of a group, of an event in flight or of lagging, stands for a session in
+//! phase Opening or Live; [`Groups::remove_member`] is called before it loses phase or slot.
+//! `bytes` is the sum of the events in flight.
 //!
-//! Bounds: [`GROUPS_MAX`] groups; [`UNDER_WAY_MAX`] events under way, and so many bytes of them
+//! Bounds: [`GROUPS_MAX`] groups; [`IN_FLIGHT_MAX`] events in flight, and so many bytes of them
 //! that all fit into an outbox ([`Groups::full`]): beyond these the link isn't read.
 
 pub mod bits;
@@ -32,22 +32,22 @@ use crate::groups::bits::Bits;
 
 /// Groups that a worker holds (11.2).
 pub const GROUPS_MAX: usize = 1_024;
-/// Events under way; with so many the link isn't read.
-pub const UNDER_WAY_MAX: usize = 32;
+/// Events in flight; with so many the link isn't read.
+pub const IN_FLIGHT_MAX: usize = 32;
 
 /// An event on its way to those who haven't got it. No bit below the word `from` is set but of
 /// sessions that lag.
-struct UnderWay<E> {
+struct InFlight<E> {
     members: Bits,
     from: usize,
     bytes: usize,
     event: E,
 }
 
-/// The groups of a worker, and the events under way, oldest first.
+/// The groups of a worker, and the events in flight, oldest first.
 pub struct Groups<E> {
     groups: HashMap<u32, Bits>,
-    under_way: VecDeque<UnderWay<E>>,
+    in_flight: VecDeque<InFlight<E>>,
     bytes: usize,
     /// Since the last [`Groups::out_of_grace`], and since the one before it.
     lagging: [Bits; 2],
@@ -55,8 +55,8 @@ pub struct Groups<E> {
 
 impl<E> Default for Groups<E> {
     fn default() -> Self {
-        let (groups, under_way) = (HashMap::new(), VecDeque::new());
-        Groups { groups, under_way, bytes: 0, lagging: Default::default() }
+        let (groups, in_flight) = (HashMap::new(), VecDeque::new());
+        Groups { groups, in_flight, bytes: 0, lagging: Default::default() }
     }
 }
 
@@ -86,18 +86,18 @@ impl<E> Groups<E> {
         self.groups.remove(&group).map_or(0, |members| members.len())
     }
 
-    /// Forgets all groups. What is under way stays so.
+    /// Forgets all groups. Events in flight stay in flight.
     pub fn end_all(&mut self) {
         self.groups = HashMap::new();
     }
 
-    /// A session ends: it is no member of anything, and nothing is under way for it. Gives how many
-    /// groups it was a member of.
+    /// A session ends: it leaves all groups, and no event is in flight to it. Gives how many groups
+    /// it was a member of.
     pub fn remove_member(&mut self, index: u32) -> usize {
         self.lagging.iter_mut().for_each(|lagging| {
             lagging.clear(index);
         });
-        self.under_way.iter_mut().for_each(|event| {
+        self.in_flight.iter_mut().for_each(|event| {
             event.members.clear(index);
         });
         self.groups.values_mut().map(|members| usize::from(members.clear(index))).sum()
@@ -108,31 +108,31 @@ impl<E> Groups<E> {
         if let Some(members) = self.groups.get(&group).filter(|members| members.len() > 0) {
             let members = members.clone();
             self.bytes += bytes;
-            self.under_way.push_back(UnderWay { members, from: 0, bytes, event: event() });
+            self.in_flight.push_back(InFlight { members, from: 0, bytes, event: event() });
         }
     }
 
-    /// The oldest event that is under way to this session, which has it from now on. Events before
-    /// the `from`-th are none, and it moves behind the one that is found.
+    /// Takes the oldest event in flight to this session. The search begins with the `from`-th
+    /// event; `from` then is the number behind the one that was found.
     pub fn take(&mut self, index: u32, from: &mut usize) -> Option<&mut E> {
-        self.under_way.iter_mut().enumerate().skip(*from).find_map(|(place, event)| {
+        self.in_flight.iter_mut().enumerate().skip(*from).find_map(|(place, event)| {
             *from = place + 1;
             event.members.clear(index).then_some(&mut event.event)
         })
     }
 
-    /// The next session to serve; none when nothing is under way but to who lags. Events that
-    /// all have are forgotten on the way.
+    /// The next session to serve; `None` if only lagging members remain. Forgets events that all
+    /// members have.
     pub fn next(&mut self) -> Option<u32> {
-        while let Some(event) = self.under_way.front().filter(|event| event.members.len() == 0) {
+        while let Some(event) = self.in_flight.front().filter(|event| event.members.len() == 0) {
             self.bytes -= event.bytes;
-            self.under_way.pop_front();
+            self.in_flight.pop_front();
         }
         let lagging = &self.lagging;
-        self.under_way.iter_mut().find_map(|event| event.members.first(&mut event.from, lagging))
+        self.in_flight.iter_mut().find_map(|event| event.members.first(&mut event.from, lagging))
     }
 
-    /// A session has no room for what is under way to it: it is passed over from now on.
+    /// A session has no room for the events in flight to it: it is passed over from now on.
     pub fn lags(&mut self, index: u32) {
         let [newly, since] = &mut self.lagging;
         if !since.has(index) {
@@ -140,13 +140,13 @@ impl<E> Groups<E> {
         }
     }
 
-    /// A session has room again, or has got what was under way to it.
+    /// A session has room again, or has got the events in flight to it.
     pub fn has_room(&mut self, index: u32) {
         let [newly, since] = &mut self.lagging;
         // It is in one of the two at most.
         if newly.clear(index) || since.clear(index) {
             let word = Bits::word_of(index);
-            self.under_way.iter_mut().for_each(|event| event.from = event.from.min(word));
+            self.in_flight.iter_mut().for_each(|event| event.from = event.from.min(word));
         }
     }
 
@@ -171,23 +171,23 @@ impl<E> Groups<E> {
         self.groups.len()
     }
 
-    /// Events under way.
-    pub fn under_way(&self) -> usize {
-        self.under_way.len()
+    /// Events in flight.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.len()
     }
 
     /// Is any of them on its way to this session?
-    pub fn is_under_way(&self, index: u32) -> bool {
-        self.under_way.iter().any(|event| event.members.has(index))
+    pub fn is_in_flight(&self, index: u32) -> bool {
+        self.in_flight.iter().any(|event| event.members.has(index))
     }
 
-    /// Bytes of the events under way.
+    /// Bytes of the events in flight.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Must the link wait, where so many bytes may be under way?
+    /// Must the link wait, where so many bytes may be in flight?
     pub fn full(&self, bytes_max: usize) -> bool {
-        self.under_way.len() >= UNDER_WAY_MAX || self.bytes >= bytes_max
+        self.in_flight.len() >= IN_FLIGHT_MAX || self.bytes >= bytes_max
     }
 }

@@ -1,4 +1,4 @@
-//! Members and events under way, without a worker.
+//! Members and events in flight, without a worker.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -144,7 +144,7 @@ proptest! {
         }
         run.end();
         prop_assert_eq!(run.groups.next(), None);
-        prop_assert_eq!((run.groups.under_way(), run.groups.bytes()), (0, 0));
+        prop_assert_eq!((run.groups.in_flight(), run.groups.bytes()), (0, 0));
         prop_assert!(!run.groups.any_lagging());
         prop_assert_eq!(run.seen, model.due);
     }
@@ -165,21 +165,21 @@ fn groups_are_bounded() {
 
 /// Members that share a slice get several events in one turn, and the link waits at the bounds.
 #[test]
-fn who_is_served_has_all_that_is_under_way() {
+fn who_is_served_has_all_that_is_in_flight() {
     let mut run = Run::default();
     run.groups.join(1, 3).unwrap();
     run.groups.join(1, 140).unwrap();
-    for number in 0..UNDER_WAY_MAX {
+    for number in 0..IN_FLIGHT_MAX {
         assert!(!run.groups.full(1_000));
         run.groups.begin(1, 10, || number);
     }
-    assert!(run.groups.full(1_000) && run.groups.full(10 * UNDER_WAY_MAX));
+    assert!(run.groups.full(1_000) && run.groups.full(10 * IN_FLIGHT_MAX));
     run.slice(1, 0);
-    assert_eq!(run.seen[&3], (0..UNDER_WAY_MAX).collect::<Vec<_>>());
+    assert_eq!(run.seen[&3], (0..IN_FLIGHT_MAX).collect::<Vec<_>>());
     assert!(!run.seen.contains_key(&140));
     run.slice(2, 0);
-    assert_eq!(run.seen[&140].len(), UNDER_WAY_MAX);
-    assert_eq!((run.groups.under_way(), run.groups.bytes()), (0, 0));
+    assert_eq!(run.seen[&140].len(), IN_FLIGHT_MAX);
+    assert_eq!((run.groups.in_flight(), run.groups.bytes()), (0, 0));
     run.groups.begin(1, 999, || 0);
     assert!(!run.groups.full(1_000));
     run.groups.begin(1, 1, || 1);

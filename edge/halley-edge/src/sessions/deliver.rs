@@ -32,9 +32,9 @@ impl Sessions {
     fn fan_out(&mut self, io: &mut Io, event: &Event<'_>, conns: List<'_, u64>) {
         let mut encoder = Encoder::new(event, &io.conns.settings);
         let (mut delivered, mut stale) = (0, 0);
-        let under_way = io.fan_out.under_way() > 0;
+        let in_flight = io.fan_out.in_flight() > 0;
         for conn in conns.iter() {
-            if under_way {
+            if in_flight {
                 self.deliver_pending_first_to(io, conn);
             }
             let Some((index, slot)) = io.conns.find(conn) else {
@@ -56,7 +56,7 @@ impl Sessions {
             if buffered {
                 self.buffer(&mut io.conns, index, event.shard, event.seq, piece);
             } else {
-                // What is under way for it has gone before.
+                // The events in flight to it have gone before.
                 io.conns.push(index, piece);
                 delivered += 1;
             }

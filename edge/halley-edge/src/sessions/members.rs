@@ -1,5 +1,5 @@
-//! Sessions as members of groups (`protocol/link.md` 11): they come and go, and whatever is written
-//! to one, what is under way for it goes first ([`Sessions::push`]).
+//! Sessions as members of groups (`protocol/link.md` 11): they come and go, and the events in
+//! flight to one are written before anything else is ([`Sessions::push`]).
 
 use halley_link::{Event, List};
 
@@ -62,15 +62,15 @@ impl Members for Given<'_> {
 }
 
 impl Sessions {
-    /// Puts a piece into a session's outbox, behind what is under way for it.
+    /// Puts a piece into a session's outbox, behind the events in flight to it.
     pub fn push(&mut self, io: &mut Io, index: u32, piece: Piece) {
         self.deliver_pending_first(io, index);
         io.conns.push(index, piece);
     }
 
-    /// Gives a session what is under way for it, which is to come before anything else.
+    /// Gives a session the events in flight to it, which come before anything else.
     pub fn deliver_pending_first(&mut self, io: &mut Io, index: u32) {
-        if io.fan_out.under_way() > 0 {
+        if io.fan_out.in_flight() > 0 {
             let mut given = Given { sessions: self, conns: &mut io.conns };
             io.fan_out.give_all(index, &mut given);
         }
@@ -154,7 +154,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Serves a slice of those for whom something is under way.
+    /// Serves a slice of those for whom something is in flight.
     pub fn serve_groups(&mut self, io: &mut Io) {
         while let Some(index) = io.conns.next_emptied() {
             io.fan_out.has_room(index);
@@ -165,6 +165,6 @@ impl Sessions {
         let mut given = Given { sessions: self, conns: &mut io.conns };
         io.fan_out.serve(bounds, now, &mut given);
         io.conns.tell_emptied(io.fan_out.any_lagging());
-        io.conns.stats.set(Stat::UnderWay, io.fan_out.under_way() as u64);
+        io.conns.stats.set(Stat::InFlight, io.fan_out.in_flight() as u64);
     }
 }

@@ -150,9 +150,9 @@ fn who_is_doomed_gets_nothing() {
     assert_eq!((io.conns.stats.get(Stat::Stale), read(&mut client)), (1, (String::new(), true)));
 }
 
-/// 11.4: what is under way for a session goes before whatever else is written to it.
+/// 11.4: the events in flight to a session are written before anything else is.
 #[test]
-fn what_is_under_way_goes_first() {
+fn what_is_in_flight_goes_first() {
     let ((mut io, _brain), mut sessions) = (io(), Sessions::new());
     let (index, conn, mut client) = opening(&mut io);
     assert!(with(&[conn], |conns| sessions.group_join(&mut io, 5, conns)).is_ok());

@@ -140,7 +140,7 @@ impl Worker {
             if let Some(slot) = self.io.conns.slot(index) {
                 slot.set(flag::PINGED);
             }
-        } else if active || self.io.fan_out.is_under_way(index) {
+        } else if active || self.io.fan_out.is_in_flight(index) {
             return;
         }
         let mut out = Vec::new();

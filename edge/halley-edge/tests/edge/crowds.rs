@@ -129,7 +129,7 @@ fn who_reads_nothing_is_closed() {
     let all = join(readers);
     expect_slow(&mut brain, slow);
     brain.stat_becomes("slow_consumers_total", 2);
-    brain.stat_becomes("group_events_under_way", 0);
+    brain.stat_becomes("group_events_in_flight", 0);
     drop((all, stalled));
 }
 

@@ -87,11 +87,11 @@ fn a_crowd_gets_everything_in_order() {
     }
     clients[CROWD - 1].expect("0\r\n\r\n");
     assert_eq!(brain.next(), Seen::Close(vec![(conns[CROWD - 1], 1_000)]));
-    brain.stat_becomes("group_events_under_way", 0);
+    brain.stat_becomes("group_events_in_flight", 0);
     brain.stat_becomes("delivered_total", (2 * CROWD + some.len()) as u64);
 }
 
-/// More events than may be under way, in one read: the rest waits in the link's buffer, and nothing
+/// More events than may be in flight, in one read: the rest waits in the link's buffer, and nothing
 /// more needs to come for it to be dealt with.
 #[test]
 fn a_burst_waits_for_the_crowd() {
@@ -111,7 +111,7 @@ fn a_burst_waits_for_the_crowd() {
             client.expect_chunk(&sse_json(seq, "c"));
         }
     }
-    brain.stat_becomes("group_events_under_way", 0);
+    brain.stat_becomes("group_events_in_flight", 0);
     brain.stat_becomes("group_events_total", EVENTS);
 }
 

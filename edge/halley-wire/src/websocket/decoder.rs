@@ -40,7 +40,7 @@ pub struct Decoded<'i> {
 /// The state of one direction of one connection.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// Here only while a frame or a message is under way.
+    /// Here only while a frame or a message is incomplete.
     partial: Option<Box<Partial>>,
 }
 
@@ -53,7 +53,7 @@ struct Partial {
     message: Option<Message>,
 }
 
-/// A frame whose payload is under way.
+/// A frame whose payload is incomplete.
 #[derive(Debug)]
 struct Frame {
     header: Header,
@@ -62,7 +62,7 @@ struct Frame {
     control: Vec<u8>,
 }
 
-/// A message whose fragments are under way.
+/// A message that lacks fragments.
 #[derive(Debug)]
 struct Message {
     opcode: Opcode,
@@ -78,7 +78,7 @@ impl Decoder {
         Decoder::default()
     }
 
-    /// Whether nothing is under way and so nothing is held in memory.
+    /// Whether no frame or message is incomplete, so that no memory is held.
     pub fn is_idle(&self) -> bool {
         self.partial.is_none()
     }
@@ -212,7 +212,7 @@ impl Partial {
         Ok(header.header_bytes - before)
     }
 
-    /// Takes what `input` has of the payload, if a frame is under way.
+    /// Takes what `input` has of the payload, if a frame is incomplete.
     fn read_payload(&mut self, input: &mut [u8]) -> Result<usize, Failure> {
         let Some(frame) = &mut self.frame else {
             return Ok(0);

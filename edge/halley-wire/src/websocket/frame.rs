@@ -69,7 +69,7 @@ pub(super) struct Header {
 
 impl Header {
     /// Reads a header at the beginning of `bytes`; `None` if more are needed. `message_bytes` is
-    /// the length of the fragments so far, if a message is under way; `deflate` says whether
+    /// the length of the fragments so far, if a message is incomplete; `deflate` says whether
     /// permessage-deflate was agreed on.
     ///
     /// What is wrong is said at the first byte that shows it, so a bad frame is refused before its

@@ -74,7 +74,7 @@ impl Connection {
         Connection { limits, rules, kept, stage, inflater: None, keep_alive: true, said, used: 0 }
     }
 
-    /// Is nothing under way, so that the next byte begins a request or a frame?
+    /// Is nothing incomplete, so that the next byte begins a request or a frame?
     pub fn is_open(&self) -> bool {
         match &self.stage {
             Stage::Head => self.kept.is_empty(),
