@@ -144,7 +144,8 @@ await_end(Path, HasEnded, MsMax, Deadline) ->
                                   "and did not within ~b s", [Path, MsMax div 1000])}
     end.
 
-%% Asks the edge to stop over a meeting of its own; for a stop without a link. Gives who it is.
+%% Asks the edge to stop after a handshake for this alone: for a stop without a link. Gives who it
+%% is.
 -spec shutdown(file:filename_all(), DrainMs :: non_neg_integer()) ->
     {ok, {ok, halley_edge_process:identity()} | gone} | {error, halley_edge_dial:reason()}.
 shutdown(SocketDir, DrainMs) ->

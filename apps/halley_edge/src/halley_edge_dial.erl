@@ -8,12 +8,12 @@
 -module(halley_edge_dial).
 
 -export([dial/1, path/2, check_path/1, second_name/1, restore/1, close/2, reason_text/1]).
--export_type([meeting/0, reason/0, peer/0]).
+-export_type([handshake/0, reason/0, peer/0]).
 
 -include("halley_edge.hrl").
 
 %% `token_keys': the version of the keys that the worker was sent.
--type meeting() :: #{socket := gen_tcp:socket(), hello := map(), window := pos_integer(),
+-type handshake() :: #{socket := gen_tcp:socket(), hello := map(), window := pos_integer(),
                      token_keys := none | halley_token_keys:version(),
                      frames := [{non_neg_integer(), halley_edge_codec:frame()}],
                      rest := binary()}.
@@ -49,7 +49,7 @@ check_path(Path) -> {error, {path_too_long, byte_size(Path), ?PATH_BYTES_MAX}}.
 
 %% Connects, sends HELLO_BRAIN with the keys of tokens behind it (12.1), and waits for HELLO_EDGE.
 %% The socket is passive and belongs to the caller.
--spec dial(Path :: binary()) -> {ok, meeting()} | {error, reason()}.
+-spec dial(Path :: binary()) -> {ok, handshake()} | {error, reason()}.
 dial(Path) ->
     %% Without linger the emulator's halt would wait for a worker that reads nothing.
     Options = [binary, {active, false}, {packet, raw}, {buffer, ?RECEIVE_BYTES},
@@ -92,7 +92,7 @@ greet(Socket) ->
     {Version, Keys} = token_keys(halley_token_keys:current()),
     case gen_tcp:send(Socket, [halley_edge_codec:encode(Hello) | Keys]) of
         ok ->
-            met(Version, answer(Socket, Window, await_hello(Socket, <<>>, Deadline)));
+            with_keys(Version, answer(Socket, Window, await_hello(Socket, <<>>, Deadline)));
         {error, Reason} ->
             ok = gen_tcp:close(Socket),
             {error, {send, Reason}}
@@ -101,8 +101,8 @@ greet(Socket) ->
 token_keys(none) -> {none, []};
 token_keys({Version, Set}) -> {Version, halley_edge_codec:encode({keys, Set})}.
 
-met(Version, {ok, Meeting}) -> {ok, Meeting#{token_keys => Version}};
-met(_, {error, _} = Error) -> Error.
+with_keys(Version, {ok, Handshake}) -> {ok, Handshake#{token_keys => Version}};
+with_keys(_, {error, _} = Error) -> Error.
 
 await_hello(Socket, Buffer, Deadline) ->
     case gen_tcp:recv(Socket, 0, max(0, Deadline - now_ms())) of

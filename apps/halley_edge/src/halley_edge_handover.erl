@@ -1,10 +1,10 @@
 %% One edge takes the place of another that serves the same addresses (protocol/link.md 9.3).
 %%
-%% The brain links to the old edge first (`meet/4'), so that whoever is connected there is served
-%% until its turn comes. The new edge then begins beside it: both listen (SO_REUSEPORT), so nobody
-%% is refused. When the new one stands, the old one is asked to stop over `drain.time'
+%% The brain links to the old edge first (`handshake/4'), so that its clients are served until their
+%% streams are closed. The new edge then begins beside it: both listen (SO_REUSEPORT), so nobody
+%% is refused. When the new one is ready, the old one is asked to stop over `drain.time'
 %% (`begin_drain/4'): it stops accepting clients at once, and closes its streams as for SIGTERM.
-%% One that can't be linked to, or that ignores the request, is signalled.
+%% An old edge without a link, or one that ignores the request, gets a signal.
 %%
 %% The sockets of the new edge have the names of the old one's. So those are set aside before, as
 %% `.old', and get their names again if the new edge doesn't come (`take_back/1'). And an edge of an
@@ -15,13 +15,13 @@
 %% then.
 -module(halley_edge_handover).
 
--export([take_back/1, meet/4, begin_drain/4, shorten/2, is_over/1, kill/1, forget/2]).
+-export([take_back/1, handshake/4, begin_drain/4, shorten/2, is_over/1, kill/1, forget/2]).
 -export_type([leaving/0]).
 
 -include_lib("kernel/include/logger.hrl").
 
 %% For the links to the old edge; it goes without them if they take longer.
--define(MEET_MS_MAX, 5000).
+-define(HANDSHAKE_MS_MAX, 5000).
 %% Slots of links that two edges may take together.
 -define(LINKS_MAX, 1000).
 
@@ -33,15 +33,15 @@
 
 %% Links to all workers of the edge that is to go. The dialer has no other links then. `NewWorkers':
 %% of the edge that is to come.
--spec meet(file:filename_all(), Workers :: non_neg_integer(), NewWorkers :: pos_integer(),
+-spec handshake(file:filename_all(), Workers :: non_neg_integer(), NewWorkers :: pos_integer(),
            {ok, halley_edge_process:identity()} | gone) -> leaving().
-meet(Dir, Workers, NewWorkers, Known) when Workers > 0, Workers + NewWorkers =< ?LINKS_MAX ->
+handshake(Dir, Workers, NewWorkers, Known) when Workers > 0, Workers + NewWorkers =< ?LINKS_MAX ->
     ok = halley_edge_dialer:connect(Dir, Workers, self()),
-    ok = await(lists:seq(0, Workers - 1), now_ms() + ?MEET_MS_MAX),
+    ok = await(lists:seq(0, Workers - 1), now_ms() + ?HANDSHAKE_MS_MAX),
     Links = halley_edge_dialer:leave(),
     ok = flush(),
     set_aside(Dir, Workers, #leaving{known = Known, links = Links});
-meet(Dir, Workers, _, Known) ->
+handshake(Dir, Workers, _, Known) ->
     set_aside(Dir, Workers, #leaving{known = Known, links = []}).
 
 await([], _) ->
@@ -101,7 +101,7 @@ kill(#leaving{known = gone, links = Links}) -> lists:foreach(fun halley_edge_lin
 
 %% --- names of sockets --------------------------------------------------------------------------
 
-%% Whoever dials the new edge must not meet the old one, whose links would end by that (1.2).
+%% Whoever dials the new edge must not reach the old one, whose links would end by that (1.2).
 set_aside(Dir, Workers, Leaving) ->
     ok = each(fun(Path) ->
         _ = file:delete(halley_edge_dial:second_name(Path)),

@@ -92,7 +92,7 @@ inspect(Slot, Conn, TimeoutMs) ->
             gone
     end.
 
-%%% Meeting
+%%% Handshake
 
 -spec init({binary(), pid()}) -> {ok, #state{}, {continue, dial}}.
 init({Path, Dialer}) ->
@@ -102,8 +102,8 @@ init({Path, Dialer}) ->
 -spec handle_continue(term(), #state{}) -> {noreply, #state{}} | {stop, term(), #state{}}.
 handle_continue(dial, #state{path = Path} = State) ->
     case halley_edge_dial:dial(Path) of
-        {ok, Meeting} ->
-            handled(met(Meeting, State));
+        {ok, Handshake} ->
+            handled(linked(Handshake, State));
         {error, Reason} ->
             log_refusal(Path, Reason),
             {stop, {shutdown, {dial, Reason}}, State}
@@ -120,8 +120,8 @@ log_refusal(Path, Reason) ->
     end,
     ?LOG_WARNING("link ~ts: ~ts", [Path, halley_edge_dial:reason_text(Reason)]).
 
-met(#{socket := Socket, hello := Hello, window := Window} = Meeting, State) ->
-    #{frames := Frames, rest := Rest, token_keys := TokenKeys} = Meeting,
+linked(#{socket := Socket, hello := Hello, window := Window} = Handshake, State) ->
+    #{frames := Frames, rest := Rest, token_keys := TokenKeys} = Handshake,
     #{window := Credit, worker := Worker, pid := OsPid} = Hello,
     {ok, WriterPid} = halley_edge_writer:start_link(Socket, Credit),
     {ok, Slot, Queue} = halley_links:register(WriterPid, #{worker => Worker, pid => OsPid,

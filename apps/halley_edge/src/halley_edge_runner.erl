@@ -1,14 +1,16 @@
 %% Runs the edge: adopts the one that is there or starts one, watches it, starts it again when it
 %% dies, stops it when the brain stops.
 %%
-%% start_link/0 returns before the workers have met the brain: an application that is still
-%% starting can't be stopped cleanly, and would leave its edge behind. An edge that can't start (its
-%% port is in use, its program is missing) ends the node with one line on stderr, but only the
-%% first time: once the brain has met an edge, or somebody killed it, the runner tries again, after
-%% a wait that grows from nothing to five seconds, and so does the next runner, if this one crashed.
+%% start_link/0 returns before the workers' handshakes: an application that is still starting can't
+%% be stopped cleanly, and would leave its edge behind.
 %%
-%% An edge that was started here tells its end through its port; of an adopted one only its process
-%% id is known, and /proc is asked about it twice a second, more often while it stops. When the
+%% An edge that can't start (its port is in use, its program is missing) ends the node with one line
+%% on stderr, but only at the first start. Later, once a link was up or somebody killed the edge,
+%% the runner tries again, after a wait that grows from nothing to five seconds. So does the next
+%% runner, if this one crashed.
+%%
+%% The port of an edge that was started here tells when it ends. Of an adopted edge only the process
+%% id is known: /proc is asked about it twice a second, and more often while it stops. When the
 %% runner or the brain dies, the edge stays.
 %%
 %% An edge that was started otherwise is replaced: the new one begins beside it, then the old one
@@ -19,12 +21,12 @@
 -module(halley_edge_runner).
 -behaviour(gen_server).
 
--export([start_link/0, await_met/0, stop_edge/1]).
+-export([start_link/0, await_handshakes/0, stop_edge/1]).
 -export([init/1, handle_continue/2, handle_call/3, handle_cast/2, handle_info/2]).
 
 -include_lib("kernel/include/logger.hrl").
 
--define(MEET_MS_MAX, 15000).
+-define(HANDSHAKE_MS_MAX, 15000).
 -define(STOP_MS_MAX, 10000).
 -define(POLL_MS, 500).
 -define(STOPPING_POLL_MS, 20).
@@ -51,10 +53,10 @@
 start_link() ->
     gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 
-%% Returns when every worker has met the brain, so clients can come.
--spec await_met() -> ok.
-await_met() ->
-    gen_server:call(?MODULE, await_met, infinity).
+%% Returns when every worker has had its handshake, so clients can come.
+-spec await_handshakes() -> ok.
+await_handshakes() ->
+    gen_server:call(?MODULE, await_handshakes, infinity).
 
 %% Asks the edge to close its connections within DrainMs and to stop, and returns when it is gone;
 %% it is killed ?STOP_MS_MAX later. May be called again meanwhile, with less.
@@ -81,7 +83,7 @@ handle_continue(begin_with, #state{config = Config} = State) ->
 %% A program that has gone is no reason for a later runner to leave a healthy edge alone. The first
 %% one must have it: it may be about to stop an edge that was started otherwise.
 prepared(Config) ->
-    case {prepare_directory(Config), halley_edge_process:program(), has_met()} of
+    case {prepare_directory(Config), halley_edge_process:program(), has_linked()} of
         {ok, {ok, Program}, _} -> {ok, halley_edge_process:build(Program)};
         {ok, {error, _}, true} -> {ok, unknown};
         {ok, {error, _} = Missing, false} -> Missing;
@@ -93,10 +95,10 @@ look(Build, #state{config = #{socket_dir := Dir} = Config} = Fresh) ->
     case halley_edge_adoption:look(Config, Build) of
         {adopt, Identity} ->
             _ = erlang:send_after(?POLL_MS, self(), poll),
-            meet(Fresh#state{edge = {adopted, Identity}, since = now_ms()});
+            handshake(Fresh#state{edge = {adopted, Identity}, since = now_ms()});
         {replace, OldWorkers, Known} ->
             Workers = maps:get(workers, Config),
-            Leaving = halley_edge_handover:meet(Dir, OldWorkers, Workers, Known),
+            Leaving = halley_edge_handover:handshake(Dir, OldWorkers, Workers, Known),
             hand_over(begin_with(Fresh#state{since = now_ms(), leaving = Leaving}));
         none ->
             begin_with(Fresh#state{since = now_ms()});
@@ -123,7 +125,7 @@ hand_over(#state{config = #{socket_dir := Dir, workers := Workers}, leaving = Le
     State#state{leaving = halley_edge_handover:begin_drain(Dir, Workers, DrainMs, Leaving)}.
 
 begin_with({ok, Port}, State) ->
-    meet(State#state{edge = {port, Port}});
+    handshake(State#state{edge = {port, Port}});
 begin_with({error, Line}, State) ->
     cannot(Line, fun() -> begin_later(State) end).
 
@@ -134,13 +136,13 @@ begin_later(State) ->
 
 %% A runner that crashed mustn't take the brain with it.
 cannot(Line, Otherwise) ->
-    case has_met() of
+    case has_linked() of
         false -> halley_boot:fail(Line);
         true -> ?LOG_ERROR("~ts", [Line]), Otherwise()
     end.
 
-has_met() ->
-    application:get_env(halley_edge, has_met, false).
+has_linked() ->
+    application:get_env(halley_edge, has_linked, false).
 
 config() ->
     Get = fun(Key, Default) -> application:get_env(halley_edge, Key, Default) end,
@@ -172,32 +174,32 @@ make_private({error, Reason}, Dir) ->
     {error, io_lib:format("edge.socket_dir: cannot use ~ts: ~ts",
                           [Dir, file:format_error(Reason)])}.
 
-%%% The first meeting
+%%% The first handshake
 
-meet(#state{config = #{socket_dir := Dir, workers := Workers}} = State) ->
+handshake(#state{config = #{socket_dir := Dir, workers := Workers}} = State) ->
     ok = halley_edge_dialer:connect(Dir, Workers, self()),
-    meet(lists:seq(0, Workers - 1), now_ms() + ?MEET_MS_MAX, State).
+    handshake(lists:seq(0, Workers - 1), now_ms() + ?HANDSHAKE_MS_MAX, State).
 
-meet([], _, State) ->
+handshake([], _, State) ->
     #state{config = #{public := Public, api := Api, workers := Workers}} = State,
     ?LOG_NOTICE("edge is ready: streams at ~ts, API at ~ts, ~b workers", [Public, Api, Workers]),
-    ok = application:set_env(halley_edge, has_met, true),
+    ok = application:set_env(halley_edge, has_linked, true),
     State;
-meet(Awaited, Deadline, #state{edge = Edge} = State) ->
+handshake(Awaited, Deadline, #state{edge = Edge} = State) ->
     receive
         {link_up, Worker, _} ->
-            meet(lists:delete(Worker, Awaited), Deadline, State);
+            handshake(lists:delete(Worker, Awaited), Deadline, State);
         {Port, {data, {_, Line}}} when Edge =:= {port, Port} ->
-            meet(Awaited, Deadline, said(Line, State));
+            handshake(Awaited, Deadline, said(Line, State));
         {Port, {exit_status, Status}} when Edge =:= {port, Port}, ?IS_KILLED(Status) ->
             %% That says nothing about the next one.
-            ok = application:set_env(halley_edge, has_met, true),
+            ok = application:set_env(halley_edge, has_linked, true),
             ended(Status, State);
         {Port, {exit_status, Status}} when Edge =:= {port, Port} ->
             cannot(last_words(Status, State), fun() -> restart_later(State) end)
     after max(0, Deadline - now_ms()) ->
         Line = io_lib:format("the edge did not answer within ~b s; its workers ~0tp are silent",
-                             [?MEET_MS_MAX div 1000, Awaited]),
+                             [?HANDSHAKE_MS_MAX div 1000, Awaited]),
         cannot(Line, fun() -> State end)
     end.
 
@@ -224,7 +226,7 @@ said(Line, State) ->
 
 -spec handle_call(term(), gen_server:from(), #state{}) ->
     {reply, ok, #state{}} | {noreply, #state{}}.
-handle_call(await_met, _, State) ->
+handle_call(await_handshakes, _, State) ->
     {reply, ok, State};
 handle_call({stop_edge, DrainMs}, From, #state{leaving = Leaving} = State) ->
     Sooner = case Leaving of
@@ -250,7 +252,7 @@ stop_edge(DrainMs, From, State) ->
     ok = shut_down(DrainMs, State),
     {noreply, stopping(From, now_ms() + DrainMs + ?STOP_MS_MAX, State)}.
 
-%% By a link, or by a meeting of its own, or, if the edge can't be talked to, by a signal.
+%% By a link, or after a handshake for this alone, or, if the edge can't be talked to, by a signal.
 shut_down(DrainMs, #state{config = #{socket_dir := Dir}, edge = Edge}) ->
     case halley_edge_dialer:shutdown_edge(DrainMs) of
         ok -> ok;

@@ -8,7 +8,7 @@ suite() ->
     [{timetrap, {minutes, 3}}].
 
 all() ->
-    [keys_follow_the_hello, keys_are_told_when_they_change, a_change_before_the_meeting_is_told,
+    [keys_follow_the_hello, keys_are_told_when_they_change, a_change_before_the_handshake_is_told,
      no_keys_without_jwt].
 
 init_per_testcase(_, Config) ->
@@ -43,7 +43,7 @@ keys_are_told_when_they_change(Config) ->
     ?assertEqual(#{<<"keys">> => [secret(<<"second">>)]}, jiffy:decode(Set, [return_maps])).
 
 %% Nobody tells a link of a change before it is registered: it looks by itself.
-a_change_before_the_meeting_is_told(Config) ->
+a_change_before_the_handshake_is_told(Config) ->
     in_force(<<"first">>),
     Edge = edge(Config, none),
     {hello_brain, _} = next(Edge),

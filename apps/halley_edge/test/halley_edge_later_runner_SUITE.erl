@@ -1,4 +1,4 @@
-%% A runner that isn't the first one: an edge has been met, so what is in its way doesn't end the
+%% A runner that isn't the first one: a link was up before, so what is in its way doesn't end the
 %% brain. It waits until that has been mended. Its edge is that of halley_edge_runner_SUITE.
 -module(halley_edge_later_runner_SUITE).
 
@@ -16,11 +16,11 @@ suite() ->
 all() ->
     [waits_for_a_silent_edge_to_go, waits_for_its_program, waits_for_a_program_that_can_be_run,
      waits_for_its_directory, waits_for_a_directory_that_is_its_own, adopts_without_a_program,
-     stops_an_edge_that_it_has_not_met, a_killed_first_edge_ends_nothing].
+     stops_an_edge_that_it_has_no_link_to, a_killed_first_edge_ends_nothing].
 
 init_per_testcase(Case, Config) ->
     Ready = halley_edge_runner_SUITE:init_per_testcase(Case, Config),
-    ok = application:set_env(halley_edge, has_met, true),
+    ok = application:set_env(halley_edge, has_linked, true),
     Ready.
 
 end_per_testcase(Case, Config) ->
@@ -99,7 +99,7 @@ adopts_without_a_program(Config) ->
 
 %% It has found no program and no edge, and then there is one, seconds before it looks again. It
 %% starts none itself meanwhile, however long the other one takes.
-stops_an_edge_that_it_has_not_met(Config) ->
+stops_an_edge_that_it_has_no_link_to(Config) ->
     {ok, Program} = application:get_env(halley_edge, program),
     application:set_env(halley_edge, program, "/nowhere/halley-edge"),
     {ok, _} = start_runner(),
@@ -108,9 +108,9 @@ stops_an_edge_that_it_has_not_met(Config) ->
     ok = halley_edge_runner:stop_edge(0),
     ?assertNot(os_alive(Pid)).
 
-%% Not even the first one, which nobody has met yet: a brain that ends then takes no other with it.
+%% Not even before the first handshake: a brain that ends then takes no other with it.
 a_killed_first_edge_ends_nothing(Config) ->
-    application:set_env(halley_edge, has_met, false),
+    application:set_env(halley_edge, has_linked, false),
     {ok, Program} = application:get_env(halley_edge, program),
     Wrapper = filename:join(proplists:get_value(dir, Config), "killed-once"),
     Mark = Wrapper ++ "-mark",

@@ -59,7 +59,7 @@ end_per_testcase(_, Config) ->
     end,
     [signal("KILL", Pid) || Pid <- pids(Config), os_alive(Pid)],
     ok = halley_edge_test_brain:stop(proplists:get_value(brain, Config)),
-    application:unset_env(halley_edge, has_met),
+    application:unset_env(halley_edge, has_linked),
     application:unset_env(halley, drain_ms),
     meck:unload(),
     ok = file:del_dir_r(Dir).
@@ -135,7 +135,7 @@ edge_that_does_not_stop_is_killed(Config) ->
     4000 = stopped(Stopping, 14000, ?WAIT_MS),
     ?assertNot(os_alive(Pid)).
 
-%% It hangs, so neither a link nor a meeting helps.
+%% It hangs, so neither a link nor a handshake helps.
 adopted_edge_that_cannot_be_talked_to_gets_a_signal(Config) ->
     Pid = start_edge(Config, "127.0.0.1:8"),
     {ok, _} = start_runner(),
@@ -319,7 +319,7 @@ is_stopping() ->
 
 start_runner() ->
     {ok, Runner} = halley_edge_runner:start_link(),
-    ok = halley_edge_runner:await_met(),
+    ok = halley_edge_runner:await_handshakes(),
     {ok, Runner}.
 
 %% How a start fails: at once, or when the edge doesn't come up.

@@ -5,8 +5,8 @@
 -include_lib("stdlib/include/assert.hrl").
 -compile([export_all, nowarn_export_all]).
 
--import(taken_edge, [attacked/2, synced/1, met/1, cut/1, again/2, builds/0, goodbye/1, queued/0,
-                     broken/1, user/1]).
+-import(taken_edge, [attacked/2, synced/1, handshake/1, cut/1, again/2, builds/0, goodbye/1,
+                     queued/0, broken/1, user/1]).
 -import(halley_edge_helper, [until/1, alive/1, next/2, link_process/1, writer/1, slot/1, field/3,
                              counted/1]).
 
@@ -304,12 +304,12 @@ rarely(Edge, More, Tries) when Tries > 0 ->
         false -> rarely(Edge, 3, Tries - 1)
     end.
 
-%% Until it has been met again; so it takes no less than the pause.
+%% Until the next handshake; so it takes no less than the pause.
 broken_again(Edge) ->
     Began = erlang:monotonic_time(millisecond),
     fake_edge:send_raw(Edge, <<1:32, 0>>),
     goodbye(Edge),
-    met(Edge),
+    handshake(Edge),
     erlang:monotonic_time(millisecond) - Began.
 
 %%%

@@ -133,7 +133,7 @@ stats! {
     CertificatesUnusable counter "certificates_unusable_total"
         "Changed certificates that can't be used.";
     LinkQueueBytes gauge "link_queue_bytes" "Bytes waiting for the link.";
-    Meetings counter "meetings_total" "Handshakes with a brain.";
+    LinkHandshakes counter "link_handshakes_total" "Handshakes with a brain.";
     LinkErrors counter "link_errors_total" "Links closed because of a broken clause or silence.";
 }
 

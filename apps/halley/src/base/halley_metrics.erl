@@ -12,8 +12,8 @@
 %% are linked now.
 %%
 %% It judges no names: the link does, before it hands them over. A link's list of definitions gets a
-%% number when it meets its worker (`definitions/1'). Lists are kept once, ?LISTS_MAX of them: an
-%% edge that says another list each time it comes can't fill the memory, nor the page.
+%% number at the handshake (`definitions/1'). Equal lists are kept once, and at most ?LISTS_MAX
+%% lists: an edge with another list at each handshake can fill neither the memory nor the page.
 -module(halley_metrics).
 
 -export([new/0, table/0, incr/1, incr/2, gauges/2, render/0]).

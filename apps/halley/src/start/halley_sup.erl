@@ -5,7 +5,7 @@
 %%
 %% The store is different. Users that only logged in have their numbers in its memory, and the
 %% directory is indexed by them: without the store its contents mean nothing. So when the store
-%% gives up, the whole brain ends, and a new one meets the edges, which kept their connections.
+%% gives up, the whole brain ends, and a new one links to the edges, which kept their connections.
 %% So is the history's log: what it had taken and not yet written is only in its memory.
 -module(halley_sup).
 -behaviour(supervisor).

@@ -47,7 +47,7 @@ cut(Edge, Mark) -> Edge ! {cut, Mark}, ok.
 %% Answers no more PING, as a worker that is stuck.
 mute(Edge) -> Edge ! mute, ok.
 
-%% Another hello from the next meeting on.
+%% Another hello from the next handshake on.
 say(Edge, Hello) -> Edge ! {say, Hello}, ok.
 
 %% Reads nothing more, as a worker that hangs.

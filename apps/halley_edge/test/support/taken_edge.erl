@@ -8,7 +8,7 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([start/3, stop/1, attacked/2]).
--export([synced/1, met/1, cut/1, again/2, builds/0, goodbye/1]).
+-export([synced/1, handshake/1, cut/1, again/2, builds/0, goodbye/1]).
 -export([queued/0, broken/1, user/1]).
 
 -import(halley_edge_helper, [until/1, next/2, counted/1]).
@@ -116,19 +116,19 @@ has(N, Worker) ->
 
 %% Waits for the brain and begins the session of frames as an honest worker does.
 synced(Edge) ->
-    met(Edge),
+    handshake(Edge),
     fake_edge:send(Edge, {sync_begin, 0, <<>>}),
     fake_edge:send(Edge, sync_end).
 
-met(Edge) ->
+handshake(Edge) ->
     {hello_brain, _} = next(Edge, hello_brain).
 
 %% A link that was cut, before its sync.
 cut(Edge) ->
     fake_edge:cut(Edge),
-    met(Edge).
+    handshake(Edge).
 
-%% A meeting at which the edge names these metrics.
+%% A handshake in which the edge names these metrics.
 again(Edge, Metrics) ->
     Build = integer_to_binary(erlang:unique_integer([positive])),
     fake_edge:say(Edge, (fake_edge:hello())#{workers := 2, worker := 1, metrics := Metrics,

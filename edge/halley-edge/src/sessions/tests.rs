@@ -43,7 +43,7 @@ impl Brain {
     }
 }
 
-/// What sessions act on, with a brain that has met it.
+/// What sessions act on, after the handshake with a brain.
 pub fn io() -> (Io, Brain) {
     let (permits, _polls) = WritePermits::new(1).unwrap();
     let fan_out = FanOut::new(Arc::new(permits), 0);

@@ -226,12 +226,15 @@ impl Worker {
             metrics: List::from_items(count, &names),
         };
         self.io.link.handshake(window, &hello);
-        self.io.conns.stats.count(Stat::Meetings);
+        self.io.conns.stats.count(Stat::LinkHandshakes);
         // Who is doomed is none of the sessions that the brain is told of.
         self.reap();
         let sessions = self.sessions.forget_numbers(&mut self.io);
         if self.index == 0 {
-            log!("met {}: {sessions} sessions in worker 0", String::from_utf8_lossy(node));
+            log!(
+                "handshake with {}: {sessions} sessions in worker 0",
+                String::from_utf8_lossy(node)
+            );
         }
         self.io.link.sync_begin(sessions);
         Ok(())
@@ -307,7 +310,7 @@ impl Worker {
     }
 
     /// The brain is away: connections stay, requests are told (8.7), sessions wait for the next
-    /// meeting (9.2).
+    /// handshake (9.2).
     fn link_lost(&mut self, why: &str) {
         if !self.io.link.lost() {
             return;

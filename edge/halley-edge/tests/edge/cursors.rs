@@ -4,7 +4,7 @@
 use crate::brain::{Edge, Seen};
 use crate::client::{Client, SSE_WELCOME, sse, stream};
 use crate::drain::chunk;
-use crate::replaying::{meet_again, sse_json};
+use crate::replaying::{handshake_again, sse_json};
 use crate::websocket::{UPGRADE, expect_text};
 
 /// http.md 10.1: "A stream goes on behind `?cursor=<cursor>` or the header `Last-Event-ID`; the
@@ -85,7 +85,7 @@ fn welcomes() {
 #[test]
 fn the_links_cursor() {
     let (edge, brain) = Edge::start(&[]);
-    let (mut brain, cursor, _) = meet_again(&edge, brain);
+    let (mut brain, cursor, _) = handshake_again(&edge, brain);
     assert_eq!(cursor, "");
     // Without this one a brain that dies now would leave the session nothing to go on behind.
     let mut client = edge.public();
@@ -94,20 +94,20 @@ fn the_links_cursor() {
     brain.opened_at(conn, 1, "o1");
     client.head();
     client.expect_chunk(": welcome\nretry: 1\nid: o1\n\n");
-    let (mut brain, cursor, _) = meet_again(&edge, brain);
+    let (mut brain, cursor, _) = handshake_again(&edge, brain);
     assert_eq!(cursor, "o1");
     brain.opened_at(conn, 1, "o2");
     brain.live((1, 1, "d1"), &[conn]);
     client.expect_chunk(&sse_json(1, "d1"));
-    let (mut brain, cursor, _) = meet_again(&edge, brain);
+    let (mut brain, cursor, _) = handshake_again(&edge, brain);
     assert_eq!(cursor, "d1");
     brain.cursor("c3");
     assert!(matches!(brain.inspect(1, 0), Seen::Inspected(..)));
-    let (mut brain, cursor, _) = meet_again(&edge, brain);
+    let (mut brain, cursor, _) = handshake_again(&edge, brain);
     assert_eq!(cursor, "c3");
     brain.last(conn + (1 << 24), "l4", &[], &[]);
     assert!(matches!(brain.inspect(1, 0), Seen::Inspected(..)));
-    let (_, cursor, _) = meet_again(&edge, brain);
+    let (_, cursor, _) = handshake_again(&edge, brain);
     assert_eq!(cursor, "l4");
 }
 
@@ -126,11 +126,11 @@ fn an_event_moves_the_links_cursor() {
     client.expect_chunk(&sse_json(40, FIRST_AT_40));
     brain.live((1, 39, ""), &[conn]);
     client.expect_chunk(&sse_json(39, FIRST_AT_40));
-    let (mut brain, cursor, _) = meet_again(&edge, brain);
+    let (mut brain, cursor, _) = handshake_again(&edge, brain);
     assert_eq!(cursor, FIRST_AT_40);
     brain.live((9, 41, ""), &[conn]);
     assert!(matches!(brain.next(), Seen::Goodbye(_, why) if why.contains("10.9")));
-    let (mut brain, cursor, _) = meet_again(&edge, brain);
+    let (mut brain, cursor, _) = handshake_again(&edge, brain);
     assert_eq!(cursor, FIRST_AT_40);
     brain.cursor("c1");
     brain.live((1, 41, ""), &[conn]);
@@ -146,12 +146,12 @@ fn an_event_in_several_frames() {
     brain.cursor("c1");
     brain.live((1, 2, "c1"), &vec![(1 << 48) - 1; 8_192]);
     brain.stat_becomes("stale_deliveries_total", 8_192);
-    let (mut brain, cursor, _) = meet_again(&edge, brain);
+    let (mut brain, cursor, _) = handshake_again(&edge, brain);
     assert_eq!(cursor, "c1");
     brain.live((1, 2, "c1"), &vec![(1 << 48) - 1; 8_192]);
     brain.live((1, 2, "c2"), &vec![(1 << 48) - 1; 8_192]);
     brain.stat_becomes("stale_deliveries_total", 24_576);
-    let (_, cursor, _) = meet_again(&edge, brain);
+    let (_, cursor, _) = handshake_again(&edge, brain);
     assert_eq!(cursor, "c2");
 }
 

@@ -59,7 +59,7 @@ pub fn command(arguments: &[&str]) -> (Command, PathBuf) {
 }
 
 impl Edge {
-    /// An edge that no brain has met.
+    /// An edge before its first handshake.
     pub fn alone(arguments: &[&str]) -> Edge {
         let (mut command, dir) = command(arguments);
         let child = command.spawn().unwrap();
@@ -67,7 +67,7 @@ impl Edge {
         Edge { child, dir, public: nowhere, api: nowhere }
     }
 
-    /// An edge and the brain that met it with these settings.
+    /// An edge and the brain that had a handshake with it, with these settings.
     pub fn start(settings: &[(&str, &str)]) -> (Edge, Brain) {
         Edge::start_with(&[], settings, WINDOW)
     }
@@ -88,8 +88,8 @@ impl Edge {
         (edge, brain)
     }
 
-    /// The brain of another worker, which met it with these settings.
-    pub fn meet(&self, worker: u16, settings: &[(&str, &str)]) -> Brain {
+    /// A handshake with another worker, with these settings.
+    pub fn handshake(&self, worker: u16, settings: &[(&str, &str)]) -> Brain {
         let mut brain = self.dial_worker(worker);
         brain.hello(settings, WINDOW);
         assert!(matches!(brain.next(), Seen::HelloEdge { .. }));

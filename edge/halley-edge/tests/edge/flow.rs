@@ -101,7 +101,7 @@ fn pings_whose_answers_nobody_reads() {
     (0..1_000).for_each(|nonce| Frame::Ping { nonce }.encode(&mut ping));
     let ended = (0..10_000).any(|_| brain.send_bytes(&ping).is_err());
     assert!(ended, "130 MB of pings were taken");
-    crate::handshake::meets_again(&edge);
+    crate::handshake::handshakes_again(&edge);
 }
 
 /// 4.5: "answers PING with PONG of the same nonce".

@@ -4,7 +4,7 @@ use halley_link::{Frame, Item, List, NumberedSession};
 
 use crate::brain::{Brain, Edge, Seen, conn_items};
 use crate::client::{Client, SSE_WELCOME, sse, stream};
-use crate::replaying::{Numbered, behind, event, json, meet_again, sse_json};
+use crate::replaying::{Numbered, behind, event, handshake_again, json, sse_json};
 
 const GROUP: u32 = 7;
 /// More than a round serves, so that what comes behind finds most of them unserved.
@@ -205,7 +205,7 @@ fn the_next_brain_begins_anew() {
     join(&mut brain, GROUP, &[conn]);
     deliver(&mut brain, GROUP, (1, 1, "l1"));
     client.expect_chunk(&sse_json(1, "l1"));
-    let (mut next, ..) = meet_again(&edge, brain);
+    let (mut next, ..) = handshake_again(&edge, brain);
     deliver(&mut next, GROUP, (1, 2, "l2"));
     client.expect_silence(30);
     join(&mut next, GROUP, &[conn]);

@@ -17,7 +17,7 @@ fn goodbye(seen: Seen) -> (u8, String) {
 }
 
 /// The worker has no sessions and takes the next brain.
-pub fn meets_again(edge: &Edge) {
+pub fn handshakes_again(edge: &Edge) {
     let mut brain = edge.dial();
     brain.hello(&[], WINDOW);
     assert!(matches!(brain.next(), Seen::HelloEdge { .. }));
@@ -169,7 +169,7 @@ fn a_newer_link_replaces_the_old_one() {
     assert_eq!(goodbye(old.next()).0, 7);
     assert_eq!(old.next(), Seen::End);
     drop(new);
-    meets_again(&edge);
+    handshakes_again(&edge);
 }
 
 /// 2.3: "A frame that is too short, too long or of an unknown type breaks this clause." The

@@ -4,7 +4,7 @@ use halley_link::{CloseReason, SessionState};
 
 use crate::brain::{Edge, Seen};
 use crate::client::{sse, stream};
-use crate::replaying::{behind, meet_again, sse_json};
+use crate::replaying::{behind, handshake_again, sse_json};
 
 /// 10.2: "a DELIVER for it is not written but kept in order"; 10.3: "REPLAY brings what the session
 /// missed, in order; it is written at once. When all of it has left the outbox, the worker answers
@@ -131,7 +131,7 @@ fn a_link_that_ends_in_the_middle_of_a_replay() {
     assert_eq!(brain.next(), Seen::Replayed(begun_conn));
     brain.live((1, 10, "l10"), &[live_conn, begun_conn, fresh_conn]);
     live.expect_chunk(&sse_json(10, "l10"));
-    let (mut brain, cursor, sessions) = meet_again(&edge, brain);
+    let (mut brain, cursor, sessions) = handshake_again(&edge, brain);
     assert_eq!(cursor, "l10");
     let with = |conn, cursor: &str| (conn, cursor.to_owned());
     let all = [with(live_conn, ""), with(begun_conn, "r3"), with(fresh_conn, "c1")];
@@ -195,7 +195,7 @@ fn gaps() {
     brain.gap("malformed", (0, 0), "g1", &[held_conn]);
     let gap = r#"{"gap":{"from":null,"to":null,"reason":"malformed"}}"#;
     held.expect_chunk(&format!("event: gap\nid: g1\ndata: {gap}\n\n"));
-    let (_brain, _, sessions) = meet_again(&edge, brain);
+    let (_brain, _, sessions) = handshake_again(&edge, brain);
     assert_eq!(sessions[4], (held_conn, "g1".to_owned()), "10.6: from the gap on");
 }
 

@@ -115,7 +115,7 @@ fn workers_count_together() {
     let settings = [("connections_per_address_max", "5")];
     let arguments = ["--workers", "3", "--connections-max", "8"];
     let (edge, _brain) = Edge::start_with(&arguments, &settings, WINDOW);
-    let _others: Vec<Brain> = (1..3).map(|worker| edge.meet(worker, &settings)).collect();
+    let _others: Vec<Brain> = (1..3).map(|worker| edge.handshake(worker, &settings)).collect();
     let answers = |ip: &str, count: usize| -> (Vec<Client>, Vec<u16>) {
         let one = |_| {
             let mut client = from(&edge, ip);
@@ -316,13 +316,13 @@ fn memory_is_short() {
     preflight(&mut there);
     assert_eq!(there.response().status, 204);
     // Never is all of it available.
-    let meet = |settings: &[(&str, &str)]| {
+    let handshake = |settings: &[(&str, &str)]| {
         let mut brain = edge.dial();
         brain.hello(settings, WINDOW);
         while brain.next() != Seen::SyncEnd {}
         brain
     };
-    let mut brain = meet(&[("memory_free_streams_percent_min", "100")]);
+    let mut brain = handshake(&[("memory_free_streams_percent_min", "100")]);
     for target in ["/v1/stream?user=b", "/v1/poll?user=b", "/test/b"] {
         there.ask("GET", target, "");
         refusal(&mut there, 503, "memory_low");
@@ -332,7 +332,7 @@ fn memory_is_short() {
     let event = brain.deliver("c1", "1", &[conn]);
     hears(&mut stream, &sse_event("c1", &event));
     preflight(&mut edge.public());
-    let mut brain = meet(&[("memory_free_connections_percent_min", "100")]);
+    let mut brain = handshake(&[("memory_free_connections_percent_min", "100")]);
     refusal(&mut edge.public(), 503, "memory_low");
     let mut api = edge.api();
     api.ask("GET", "/x", "");
@@ -341,6 +341,6 @@ fn memory_is_short() {
     assert_eq!(api.response().body, "x", "who runs this must get in");
     let event = brain.deliver("c2", "2", &[conn]);
     hears(&mut stream, &sse_event("c2", &event));
-    let mut brain = meet(&[]);
+    let mut brain = handshake(&[]);
     sse(&edge, &mut brain, "b");
 }

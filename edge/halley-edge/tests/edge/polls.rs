@@ -6,7 +6,7 @@ use halley_link::CloseReason;
 
 use crate::brain::{Brain, Edge, Seen};
 use crate::client::{Client, Response};
-use crate::replaying::{json, meet_again};
+use crate::replaying::{handshake_again, json};
 
 /// Asks; gives the client and the connection id after OPEN, which had this cursor.
 fn ask(edge: &Edge, brain: &mut Brain, query: &str, cursor: &str) -> (Client, u64) {
@@ -276,7 +276,7 @@ fn a_brain_that_is_away() {
     brain.opened_at(short_conn, 8, "o1");
     brain.cursor("c1");
     assert!(matches!(brain.inspect(1, conn), Seen::Inspected(..)));
-    let (mut brain, cursor, sessions) = meet_again(&edge, brain);
+    let (mut brain, cursor, sessions) = handshake_again(&edge, brain);
     assert_eq!(cursor, "c1");
     assert_eq!(sessions, [(conn, String::new()), (short_conn, String::new())]);
     brain.live((1, 2, "l2"), &[conn]);
@@ -316,7 +316,7 @@ fn closed_without_its_number() {
     let (mut client, conn) = ask(&edge, &mut brain, "timeout=20", "");
     brain.opened_at(conn, 7, "o1");
     assert!(matches!(brain.inspect(1, conn), Seen::Inspected(..)));
-    let (mut brain, ..) = meet_again(&edge, brain);
+    let (mut brain, ..) = handshake_again(&edge, brain);
     brain.close_sessions("moved", &[conn]);
     assert_eq!(client.response().body, body(&[], "o1"));
     client.expect_end();

@@ -105,8 +105,8 @@ impl Brain {
     }
 }
 
-/// The brain is gone, another one meets the edge: the cursors of the sync and of its sessions.
-pub fn meet_again(edge: &Edge, brain: Brain) -> (Brain, String, Vec<(u64, String)>) {
+/// The brain is gone, another one links to the edge: the cursors of the sync and of its sessions.
+pub fn handshake_again(edge: &Edge, brain: Brain) -> (Brain, String, Vec<(u64, String)>) {
     drop(brain);
     let mut brain = edge.dial();
     brain.hello(&[], WINDOW);
