@@ -34,7 +34,7 @@ directory_test_() ->
 one_session() ->
     _ = halley_directory:open(7, {link, 3, 99}, infinity),
     _ = halley_directory:open(7, {link, 3, 99}, infinity),
-    ?assert(is_integer(halley_directory:lookup(halley_directory_words:chunks(), 7))),
+    ?assert(is_integer(halley_directory:lookup(halley_directory_atomics:chunks(), 7))),
     ?assertEqual([{link, 3, 99}], halley_directory:sessions(7)),
     ?assertEqual(#{users => 1, sessions => 1}, halley_directory:online()).
 
@@ -46,7 +46,7 @@ several_and_back() ->
     ok = halley_directory:close(7, self()),
     ok = halley_directory:close(7, {link, 1, 1}),
     ?assertEqual(#{users => 1, sessions => 1}, halley_directory:online()),
-    ?assert(is_integer(halley_directory:lookup(halley_directory_words:chunks(), 7))),
+    ?assert(is_integer(halley_directory:lookup(halley_directory_atomics:chunks(), 7))),
     ok = halley_directory:close(7, {link, 2, 1}),
     ?assertEqual([], halley_directory:sessions(7)),
     ?assertEqual([], ets:tab2list(halley_directory_rows)).
@@ -74,7 +74,7 @@ close_absent() ->
 
 largest_word() ->
     _ = halley_directory:open(7, {link, 1023, 16#FFFFFFFFFFFF}, infinity),
-    Word = halley_directory:lookup(halley_directory_words:chunks(), 7),
+    Word = halley_directory:lookup(halley_directory_atomics:chunks(), 7),
     ?assertEqual(0, erts_debug:flat_size(Word)),
     ?assertEqual([{link, 1023, 16#FFFFFFFFFFFF}], halley_directory:sessions(7)).
 

@@ -129,7 +129,7 @@ followers(Users) ->
     {ok, _} = halley:follow([{User, <<"star">>} || User <- Users]),
     [number(User) || User <- Users].
 
-found(User) -> halley_directory:lookup(halley_directory_words:chunks(), User).
+found(User) -> halley_directory:lookup(halley_directory_atomics:chunks(), User).
 
 started() ->
     Filling = filling(),

@@ -55,7 +55,8 @@ sync_that_lied() ->
 record_is_not_synced() ->
     {ok, _} = ?H:publish(<<"s">>, <<"1">>),
     Entry = #{seq := Seq, at := At} = ?H:entry(<<"s">>, <<"2">>),
-    {Record, _} = halley_history_record:lost(halley_history_words:get(store), [{Seq, Seq, At, At}]),
+    Store = halley_history_atomics:get(store),
+    {Record, _} = halley_history_record:lost(Store, [{Seq, Seq, At, At}]),
     Refused = fun() -> halley_history:refusing() =/= false end,
     Has = fun(Path) ->
         {ok, Bytes} = file:read_file(Path),

@@ -88,7 +88,7 @@ stretches() ->
     ?assert(length(Lengths) >= 18000 div (4 * 256)),
     %% What retention takes is in no stretch, and its milestones go.
     Floor = lists:nth(10000, Seqs),
-    ok = halley_history_words:put(floor, Floor),
+    ok = halley_history_atomics:put(floor, Floor),
     ok = halley_history_index:drop_below(Floor),
     ?assertEqual([Seq || Seq <- Busy, Seq > Floor],
                  lists:reverse(?H:chain(<<"busy">>, 0, Last))),

@@ -190,10 +190,10 @@ id_that_is_known_or_busy(_) ->
     ?assertEqual({[{1, First}, {2, First}], 1}, results(Again)).
 
 refused(_) ->
-    ok = halley_history_words:put_refusing(disk_full),
+    ok = halley_history_atomics:put_refusing(disk_full),
     [Item] = items(<<"ann">>, 1),
     ?assertEqual({error, disk_full}, halley_posts:post(Item, mine, halley_posts:new())),
-    ok = halley_history_words:put_refusing(false),
+    ok = halley_history_atomics:put_refusing(false),
     ?assertEqual(0, halley_shard:queued()).
 
 queue_is_bounded(_) ->

@@ -135,22 +135,22 @@ long_batch(_) ->
 history_that_cannot_be_written(_) ->
     ok = halley:login(<<"ann">>),
     [begin
-         ok = halley_history_words:put_refusing(Refusing),
+         ok = halley_history_atomics:put_refusing(Refusing),
          ?assertEqual({error, Error}, halley:publish(<<"ann">>, 1)),
          ?assertEqual([{error, Error}, {error, Error}],
                       halley:publish_many([{<<"ann">>, 1, #{}}, {<<>>, 1, #{}}]))
      end || {Refusing, Error} <- [{disk_full, disk_full}, {failed, history_failed}]],
-    ok = halley_history_words:put_refusing(false),
+    ok = halley_history_atomics:put_refusing(false),
     no_event(),
     ?assertEqual(6, counted("halley_events_refused_total{reason=\"history\"}")),
     ?assertMatch({ok, _}, halley:publish(<<"ann">>, 1)).
 
 history_that_is_too_slow(_) ->
     Bytes = halley_limits:get(history_queue_bytes_max) + 1,
-    ok = halley_history_words:add(queue_bytes, Bytes),
+    ok = halley_history_atomics:add(queue_bytes, Bytes),
     ?assertEqual({error, overloaded}, halley:publish(<<"ann">>, 1)),
     ?assertEqual(1, counted("halley_events_refused_total{reason=\"overloaded\"}")),
-    ok = halley_history_words:add(queue_bytes, -Bytes),
+    ok = halley_history_atomics:add(queue_bytes, -Bytes),
     ?assertMatch({ok, _}, halley:publish(<<"ann">>, 1)).
 
 %% The event was sent, and its publisher learns that it isn't durable.

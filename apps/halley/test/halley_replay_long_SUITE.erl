@@ -56,7 +56,7 @@ fill(Shard, Event, N) ->
     Batch = min(N, 1000),
     ok = halley_history:append(Shard, [Event#{seq := halley_history:draw(Shard)}
                                        || _ <- lists:seq(1, Batch)], [none]),
-    halley_history_words:get(queue_bytes) > 16000000 andalso timer:sleep(1),
+    halley_history_atomics:get(queue_bytes) > 16000000 andalso timer:sleep(1),
     fill(Shard, Event, N - Batch).
 
 -record(got, {events = 0, last = 0, calls = 0, yields = 0, reductions = 0, longest = 0,

@@ -95,7 +95,7 @@ slice(Next) ->
 
 slice(First, Last) ->
     Room = ?LEAVING_MAX - halley_ids:leaving(),
-    Idle = lists:sublist(idle(First, Last, halley_directory_words:chunks()), max(0, Room)),
+    Idle = lists:sublist(idle(First, Last, halley_directory_atomics:chunks()), max(0, Room)),
     leave(Idle),
     Last + 1.
 
@@ -107,7 +107,7 @@ leave(Numbers) ->
 
 idle(N, Last, _) when N > Last -> [];
 idle(N, Last, Chunks) ->
-    case halley_directory_words:get(Chunks, N) =:= 0 andalso not halley_ids_use:is_followed(N)
+    case halley_directory_atomics:get(Chunks, N) =:= 0 andalso not halley_ids_use:is_followed(N)
         andalso halley_ids_pages:id(N) =/= <<>> of
         true -> [N | idle(N + 1, Last, Chunks)];
         false -> idle(N + 1, Last, Chunks)

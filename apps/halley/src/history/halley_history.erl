@@ -22,8 +22,8 @@
          info/0]).
 -export_type([seq/0, vector/0, entry/0, reply/0, answer/0, info/0, range/0]).
 
--type seq() :: halley_history_words:seq().
--type vector() :: halley_history_words:vector().
+-type seq() :: halley_history_atomics:seq().
+-type vector() :: halley_history_atomics:vector().
 %% `chosen': its publisher has claimed the id as well.
 -type entry() :: halley_event:event().
 %% Who gets an answer once the entries, and all before them, are on disk. If they can't be, the
@@ -49,7 +49,7 @@
 %% Makes the tables. The caller, a supervisor, owns them.
 -spec new() -> ok.
 new() ->
-    ok = halley_history_words:new(),
+    ok = halley_history_atomics:new(),
     ok = halley_history_index:new(),
     ok = halley_history_claims:new(),
     ok = halley_metrics:gauges([history, history_disk, history_age, history_queue], fun gauges/0),
@@ -58,13 +58,13 @@ new() ->
 %% The next seq; the shard's head moves to it. Only the shard itself may call it, and before it
 %% looks up who is online.
 -spec draw(halley_shards:index()) -> seq().
-draw(Shard) -> halley_history_words:draw(Shard).
+draw(Shard) -> halley_history_atomics:draw(Shard).
 
 %% Moves the shard's head to what all shards have drawn, and tells the log, so that a quiet
 %% shard's part of the vectors doesn't grow old. Only the shard itself may call it.
 -spec mark(halley_shards:index()) -> seq().
 mark(Shard) ->
-    case halley_history_words:mark(Shard) of
+    case halley_history_atomics:mark(Shard) of
         {moved, Seq} ->
             ok = halley_history_log:mark(Shard, Seq),
             Seq;
@@ -74,19 +74,19 @@ mark(Shard) ->
 
 %% What each shard has drawn.
 -spec heads() -> vector().
-heads() -> halley_history_words:heads().
+heads() -> halley_history_atomics:heads().
 
 %% What of it the log has written and indexed.
 -spec written() -> vector().
-written() -> halley_history_words:written().
+written() -> halley_history_atomics:written().
 
 %% The highest seq that retention has dropped.
 -spec floor() -> seq().
-floor() -> halley_history_words:get(floor).
+floor() -> halley_history_atomics:get(floor).
 
 %% Names this store: its seqs mean nothing in another.
 -spec store() -> 0..16#FFFFFFFF.
-store() -> halley_history_words:get(store).
+store() -> halley_history_atomics:get(store).
 
 %% Waits until the written heads have reached a vector.
 -spec await(vector(), TimeoutMs :: non_neg_integer()) -> ok | timeout.
@@ -108,11 +108,11 @@ await_until(Seqs, DeadlineMs) ->
     end.
 
 %% Why nothing may be published now. Asked before any part of an event is accepted.
--spec refusing() -> overloaded | halley_history_words:refusing().
+-spec refusing() -> overloaded | halley_history_atomics:refusing().
 refusing() ->
-    case halley_history_words:get_refusing() of
+    case halley_history_atomics:get_refusing() of
         false ->
-            Waiting = halley_history_words:get(queue_bytes),
+            Waiting = halley_history_atomics:get(queue_bytes),
             Waiting > halley_limits:get(history_queue_bytes_max) andalso overloaded;
         Reason ->
             Reason
@@ -151,7 +151,7 @@ followed(Pairs, From) -> halley_history_log:changed({follow, From}, Pairs).
 
 %% The highest seq that any event has.
 -spec drawn() -> seq().
-drawn() -> halley_history_words:get(counter).
+drawn() -> halley_history_atomics:get(counter).
 
 %% The event with this id, within the retention.
 -spec find(binary()) -> {ok, seq()} | none.
@@ -171,7 +171,7 @@ has_events(SubjectId) -> halley_history_index:has_events(SubjectId, ?HAS_EVENTS_
 
 %% Whether it has anything at all.
 -spec is_empty() -> boolean().
-is_empty() -> halley_history_words:get(events) =:= 0.
+is_empty() -> halley_history_atomics:get(events) =:= 0.
 
 %% The seqs of what may be changes of a user's follows, `After < Seq', newest first. With the
 %% smallest part of the user's cursor as `After' it has all of them since then.
@@ -200,13 +200,13 @@ bytes(After, UpTo) -> halley_history_index:bytes(After, UpTo).
 
 -spec info() -> info().
 info() ->
-    Events = halley_history_words:get(events),
+    Events = halley_history_atomics:get(events),
     #{store => store(), floor => floor(),
-      floor_at => halley_history_words:get(floor_at),
-      oldest_at => case Events of 0 -> none; _ -> halley_history_words:get(oldest_at) end,
+      floor_at => halley_history_atomics:get(floor_at),
+      oldest_at => case Events of 0 -> none; _ -> halley_history_atomics:get(oldest_at) end,
       events => Events,
-      bytes => halley_history_words:get(bytes),
-      queue_bytes => max(0, halley_history_words:get(queue_bytes)),
+      bytes => halley_history_atomics:get(bytes),
+      queue_bytes => max(0, halley_history_atomics:get(queue_bytes)),
       damaged => halley_history_index:damaged()}.
 
 gauges() ->

@@ -5,7 +5,7 @@
 -export([tell/1]).
 
 %% `false': it is on disk.
--type outcome() :: halley_history_words:refusing() | overloaded.
+-type outcome() :: halley_history_atomics:refusing() | overloaded.
 -type posted() :: #{pid() => [[halley_history:answer()]]}.
 
 -spec tell([{halley_history_group:item(), outcome()}]) -> ok.

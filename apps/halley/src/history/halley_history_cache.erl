@@ -52,9 +52,9 @@ fill(Key, Segment, Block, Found, Read) ->
 
 %% The segment is read before its length: a segment that was left meanwhile is read to its end.
 readable(Segment, Block) ->
-    case halley_history_words:get(segment) of
+    case halley_history_atomics:get(segment) of
         Segment ->
-            Written = halley_history_words:get(position) - Block * ?BLOCK_BYTES,
+            Written = halley_history_atomics:get(position) - Block * ?BLOCK_BYTES,
             max(1, min(?BLOCK_BYTES, Written));
         _ ->
             ?BLOCK_BYTES

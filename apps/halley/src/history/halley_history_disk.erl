@@ -12,8 +12,8 @@
 %% segment must still be what its name stands for; if not, or if the folder isn't the one that was
 %% opened, `data_dir_moved' is the failure, until it is back.
 %%
-%% It keeps the words of place and size (`halley_history_words') up to date. It knows no publishers
-%% and no heads: `halley_history_log' does.
+%% It keeps position and sizes in `halley_history_atomics' up to date. It knows no publishers and no
+%% heads: `halley_history_log' does.
 -module(halley_history_disk).
 
 -export([open/1, write/3, sync/1, is_dirty/1, tick/1, starve/1, probe/1, lose/2, close/1]).
@@ -78,18 +78,18 @@ unwritable(Dir, Reason) ->
 recovered(Dir, #{ledger := Ledger, store := Store, counter := Counter, segments := Segments,
                  number := Number, highest := Highest, damaged := Damaged, lost := Lost,
                  spare := Spare}) ->
-    ok = halley_history_words:put(store, Store),
-    ok = halley_history_words:put(counter, Counter),
-    ok = halley_history_words:put(reserved, Counter),
-    ok = halley_history_words:put(events, halley_history_floor:sum(events, Segments)),
-    ok = halley_history_words:put(bytes, halley_history_floor:sum(bytes, Segments)),
+    ok = halley_history_atomics:put(store, Store),
+    ok = halley_history_atomics:put(counter, Counter),
+    ok = halley_history_atomics:put(reserved, Counter),
+    ok = halley_history_atomics:put(events, halley_history_floor:sum(events, Segments)),
+    ok = halley_history_atomics:put(bytes, halley_history_floor:sum(bytes, Segments)),
     ok = halley_history_index:set_damaged(Damaged),
     #disk{dir = Dir, store = Store, ledger = Ledger, segments = Segments, next_number = Number,
           home = halley_history_home:find(Dir), current = halley_history_floor:last(Segments),
           highest = Highest, lost = Lost, spare = Spare}.
 
 %% What the segment says is lost is on disk before the reservation, which is known from then on.
-begun_anew({ok, Disk}) -> reserve(floored(Disk), halley_history_words:get(counter));
+begun_anew({ok, Disk}) -> reserve(floored(Disk), halley_history_atomics:get(counter));
 begun_anew({error, Reason, Disk}) -> {error, Reason, floored(Disk)}.
 
 floored(Disk = #disk{segments = Segments}) ->
@@ -164,7 +164,7 @@ prefix(Disk = #disk{store = Store, highest = Highest, placed = Placed,
 written(Packed, Position, Disk = #disk{current = Current, ids = Ids, segments = Segments}) ->
     #{number := Number, bytes := Begin, events := Events, first_at := FirstAt} = Current,
     End = Position + record_bytes(Packed),
-    ok = halley_history_words:put(position, End),
+    ok = halley_history_atomics:put(position, End),
     NewIds = halley_history_index:written(Packed, Number, Position),
     First = case FirstAt of none -> (hd(Packed))#packed.at; _ -> FirstAt end,
     ok = halley_history_floor:grown(length(Packed), End - Begin),
@@ -237,10 +237,10 @@ begin_segment(Disk = #disk{dir = Dir, store = Store, next_number = Number, highe
 
 begun(Position, Disk = #disk{dir = Dir, ledger = Ledger, next_number = Number, spare = Spare,
                              highest = Highest}) ->
-    ok = halley_history_words:put(position, 0),
-    ok = halley_history_words:put(segment, Number),
-    ok = halley_history_words:put(position, Position),
-    ok = halley_history_words:add(bytes, Position),
+    ok = halley_history_atomics:put(position, 0),
+    ok = halley_history_atomics:put(segment, Number),
+    ok = halley_history_atomics:put(position, Position),
+    ok = halley_history_atomics:add(bytes, Position),
     Noted = halley_history_ledger:synced(Ledger, Number, Position, Highest),
     _ = [halley_history_segment:delete(Dir, N) || N <- Spare],
     Disk#disk{current = halley_history_floor:segment(Number, Highest, Position), lost = [],
@@ -301,8 +301,8 @@ probe(Disk = #disk{file = File, current = Current = #{bytes := Position}}) ->
     End = Position + Bytes,
     case halley_history_segment:write(File, Position, [Records, <<0:(8 * ?PROBE_BYTES)>>]) of
         ok ->
-            ok = halley_history_words:add(bytes, Bytes),
-            ok = halley_history_words:put(position, End),
+            ok = halley_history_atomics:add(bytes, Bytes),
+            ok = halley_history_atomics:put(position, End),
             Probed = (told(Disk))#disk{current = Current#{bytes := End}, dirty = true,
                                        placed = Placed},
             case sync(cut(Probed)) of
@@ -316,8 +316,8 @@ probe(Disk = #disk{file = File, current = Current = #{bytes := Position}}) ->
 %% Renews the reservation when half of it is used.
 -spec renew(disk()) -> {ok, disk()} | failure().
 renew(Disk) ->
-    Counter = halley_history_words:get(counter),
-    case halley_history_words:get(reserved) - Counter < ?RESERVED div 2 of
+    Counter = halley_history_atomics:get(counter),
+    case halley_history_atomics:get(reserved) - Counter < ?RESERVED div 2 of
         true -> reserve(Disk, Counter);
         false -> {ok, Disk}
     end.
@@ -326,7 +326,7 @@ reserve(Disk = #disk{store = Store, ledger = Ledger}, Counter) ->
     Reserved = Counter + ?RESERVED,
     case halley_history_ledger:reserve({Store, Reserved}, Ledger) of
         {ok, Renewed} ->
-            ok = halley_history_words:put(reserved, Reserved),
+            ok = halley_history_atomics:put(reserved, Reserved),
             {ok, Disk#disk{ledger = Renewed}};
         {error, Reason} ->
             {error, Reason, Disk}
@@ -396,13 +396,13 @@ close(Disk) ->
         {ok, Synced} -> Synced;
         {error, _, Failed} -> Failed
     end,
-    halley_history_words:put(reserved, halley_history_words:get(counter)),
+    halley_history_atomics:put(reserved, halley_history_atomics:get(counter)),
     ok = halley_history_ledger:close(Left#disk.ledger),
     _ = leave(Left),
     ok.
 
 give_back(Disk = #disk{store = Store, ledger = Ledger}) ->
-    case halley_history_ledger:reserve({Store, halley_history_words:get(counter)}, Ledger) of
+    case halley_history_ledger:reserve({Store, halley_history_atomics:get(counter)}, Ledger) of
         {ok, Reserved} -> Disk#disk{ledger = Reserved};
         {error, _} -> Disk
     end.

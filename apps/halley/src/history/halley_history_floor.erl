@@ -45,38 +45,38 @@ bytes_max() -> application:get_env(halley, history_bytes, 4 bsl 30).
 at_start([#{base := Base} | _] = Segments) ->
     Times = [At || #{first_at := At} <- Segments, At =/= none]
         ++ [erlang:system_time(millisecond)],
-    halley_history_words:put(floor_at, case Base of 0 -> 0; _ -> hd(Times) end).
+    halley_history_atomics:put(floor_at, case Base of 0 -> 0; _ -> hd(Times) end).
 
 -spec raise(Gone :: [halley_history_retention:segment()],
             Retained :: [halley_history_retention:segment(), ...]) -> ok.
 raise(Gone, [#{base := Base, number := Number} | _] = Segments) ->
-    Floor = max(Base, halley_history_words:get(floor)),
-    ok = halley_history_words:put(floor, Floor),
-    ok = halley_history_words:put(oldest_segment, Number),
+    Floor = max(Base, halley_history_atomics:get(floor)),
+    ok = halley_history_atomics:put(floor, Floor),
+    ok = halley_history_atomics:put(oldest_segment, Number),
     Oldest = [At || #{first_at := At} <- Segments, At =/= none],
-    ok = halley_history_words:put(oldest_at, hd(Oldest ++ [0])),
-    ok = halley_history_words:add(events, -sum(events, Gone)),
-    ok = halley_history_words:add(bytes, -sum(bytes, Gone)),
+    ok = halley_history_atomics:put(oldest_at, hd(Oldest ++ [0])),
+    ok = halley_history_atomics:add(events, -sum(events, Gone)),
+    ok = halley_history_atomics:add(bytes, -sum(bytes, Gone)),
     Damaged = halley_history_index:damaged(),
     Above = halley_history_retention:above(Floor, Damaged),
     %% What was lost may be newer than the newest event that is gone.
     GoneAt = [At || #{last_at := At} <- Gone, At =/= none]
         ++ [ToMs || {_, _, _, ToMs} <- Damaged -- Above],
-    _ = [halley_history_words:put(floor_at, lists:max(GoneAt)) || GoneAt =/= []],
+    _ = [halley_history_atomics:put(floor_at, lists:max(GoneAt)) || GoneAt =/= []],
     Above =:= Damaged orelse halley_history_index:set_damaged(Above),
     halley_history_index:drop_below(Floor).
 
 %% So many events were written, with so many bytes.
 -spec grown(Events :: non_neg_integer(), Bytes :: non_neg_integer()) -> ok.
 grown(Events, Bytes) ->
-    ok = halley_history_words:add(events, Events),
-    halley_history_words:add(bytes, Bytes).
+    ok = halley_history_atomics:add(events, Events),
+    halley_history_atomics:add(bytes, Bytes).
 
 %% An event of this time was written behind these segments.
 -spec first_at(integer(), [halley_history_retention:segment()]) -> ok.
 first_at(At, Segments) ->
     case [First || #{first_at := First} <- Segments, First =/= none] of
-        [] -> halley_history_words:put(oldest_at, At);
+        [] -> halley_history_atomics:put(oldest_at, At);
         _ -> ok
     end.
 

@@ -178,7 +178,7 @@ stretch(Shard, Subject, After, UpTo) ->
         Head when Head =< After ->
             {[], UpTo, 0};
         Head ->
-            Stop = max(After, halley_history_words:get(floor)),
+            Stop = max(After, halley_history_atomics:get(floor)),
             case ets:next(?MILESTONES, {Bucket, Stop}) of
                 {Bucket, Milestone} when Milestone =< UpTo ->
                     down(Milestone, Tag, Stop, Milestone);
@@ -199,7 +199,7 @@ down(First, Tag, Stop, To) ->
 has_events(Subject, Looks) ->
     {Subjects, _, _, _} = persistent_term:get(?MODULE),
     {Bucket, Tag} = subject_bucket(halley_shards:of_subject(Subject), Subject),
-    has_tag(atomics:get(Subjects, Bucket), Tag, halley_history_words:get(floor), Looks).
+    has_tag(atomics:get(Subjects, Bucket), Tag, halley_history_atomics:get(floor), Looks).
 
 has_tag(Seq, _, Floor, _) when Seq =< Floor ->
     false;
@@ -227,7 +227,7 @@ changes(User, From, After, Looks) ->
     {_, _, Users, _} = persistent_term:get(?MODULE),
     {Bucket, Tag} = change_bucket(User),
     First = case From of newest -> atomics:get(Users, Bucket); _ -> From end,
-    Stop = max(After, halley_history_words:get(floor)),
+    Stop = max(After, halley_history_atomics:get(floor)),
     {Seqs, Next, _} = walk(First, Tag, 0, Stop, ?ALL, Looks),
     {lists:reverse(Seqs), Next}.
 
@@ -236,7 +236,7 @@ changes(User, From, After, Looks) ->
 changes_of(Subject, After) ->
     {_, _, _, Subjects} = persistent_term:get(?MODULE),
     {Bucket, Tag} = change_bucket(Subject),
-    Stop = max(After, halley_history_words:get(floor)),
+    Stop = max(After, halley_history_atomics:get(floor)),
     {Seqs, done, _} = walk(atomics:get(Subjects, Bucket), Tag, 1, Stop, ?ALL, ?ALL),
     lists:reverse(Seqs).
 
@@ -245,7 +245,7 @@ changes_of(Subject, After) ->
 -spec seqs(non_neg_integer(), non_neg_integer(), pos_integer()) ->
     {[pos_integer()], UpTo :: non_neg_integer()}.
 seqs(After, UpTo, Max) ->
-    First = max(After, halley_history_words:get(floor)) + 1,
+    First = max(After, halley_history_atomics:get(floor)) + 1,
     seqs_from(First, UpTo, Max, none, none, []).
 
 seqs_from(Seq, UpTo, _, _, _, Found) when Seq > UpTo ->
@@ -274,9 +274,9 @@ bytes(After, UpTo) ->
             0;
         Places ->
             {Segment, Offset} = lists:min(Places),
-            Last = halley_history_words:get(segment),
+            Last = halley_history_atomics:get(segment),
             (Last - Segment) * halley_limits:get(history_segment_bytes)
-                + halley_history_words:get(position) - Offset
+                + halley_history_atomics:get(position) - Offset
     end.
 
 %% Seqs of what may have the id, newest first.
@@ -284,7 +284,7 @@ bytes(After, UpTo) ->
 candidates(Id) ->
     {_, Ids, _, _} = persistent_term:get(?MODULE),
     {Bucket, Tag} = id_bucket(Id),
-    Floor = halley_history_words:get(floor),
+    Floor = halley_history_atomics:get(floor),
     {Seqs, done, _} = walk(atomics:get(Ids, Bucket), Tag, 1, Floor, ?ALL, ?ALL),
     lists:reverse(Seqs).
 

@@ -42,7 +42,7 @@
 -define(HEAP, [{min_heap_size, 65536}, {min_bin_vheap_size, 524288}]).
 
 -record(state, {disk :: halley_history_disk:disk(),
-                refusing = false :: halley_history_words:refusing(),
+                refusing = false :: halley_history_atomics:refusing(),
                 probed_ms = 0 :: integer(),
                 crowd = 0 :: non_neg_integer()}).   % who waited for the last group
 
@@ -54,7 +54,7 @@ start_link() ->
 
 -spec append(halley_shards:index(), [halley_history:entry()], [halley_history:reply(), ...]) -> ok.
 append(Shard, Entries, Replies) ->
-    Store = halley_history_words:get(store),
+    Store = halley_history_atomics:get(store),
     {Packed, Bytes} = lists:mapfoldl(fun(Entry, Sum) -> pack(Store, Shard, Entry, Sum) end,
                                      ?ENTRY_BYTES, Entries),
     send({append, Shard, Packed, Bytes, Replies}, Bytes).
@@ -70,7 +70,7 @@ mark(Shard, Seq) ->
     send({mark, Shard, Seq}, 0).
 
 send(Item, Bytes) ->
-    ok = halley_history_words:add(queue_bytes, Bytes),
+    ok = halley_history_atomics:add(queue_bytes, Bytes),
     ?MODULE ! {history, Item},
     ok.
 
@@ -104,10 +104,10 @@ init([]) ->
     end.
 
 started(State) ->
-    Start = halley_history_words:get(counter),
+    Start = halley_history_atomics:get(counter),
     lists:foreach(fun(Shard) ->
-                      _ = halley_history_words:mark(Shard),
-                      ok = halley_history_words:written(Shard, Start)
+                      _ = halley_history_atomics:mark(Shard),
+                      ok = halley_history_atomics:written(Shard, Start)
                   end, lists:seq(1, halley_shards:count())),
     tick(),
     State.
@@ -115,7 +115,7 @@ started(State) ->
 -spec handle_call({shard_started, halley_shards:index()}, gen_server:from(), #state{}) ->
     {noreply, #state{}}.
 handle_call({shard_started, Shard}, From, State) ->
-    ok = settle(Shard, halley_history_words:head(Shard), From, ?SETTLE_ROUNDS),
+    ok = settle(Shard, halley_history_atomics:head(Shard), From, ?SETTLE_ROUNDS),
     {noreply, State}.
 
 %% Everything that was sent before this message was handled is in the mailbox before the next one
@@ -132,7 +132,7 @@ handle_cast(_, State) ->
 handle_info({history, Item}, State = #state{crowd = Crowd}) ->
     {noreply, commit(halley_history_group:gather(Item, Crowd), State)};
 handle_info({settle, Shard, Head, From, 0}, State) ->
-    ok = halley_history_words:written(Shard, Head),
+    ok = halley_history_atomics:written(Shard, Head),
     ok = halley_history_claims:shard_ended(Shard),
     gen_server:reply(From, ok),
     {noreply, State};
@@ -179,7 +179,7 @@ commit(All, State0) ->
             fail(Items, Reason, State#state{disk = Lost})
     end,
     Queued = lists:sum([queued(Item) || Item <- All]),
-    ok = halley_history_words:add(queue_bytes, -Queued),
+    ok = halley_history_atomics:add(queue_bytes, -Queued),
     renew(Committed#state{crowd = Waiting}).
 
 %% Where no seq is reserved none is drawn for a change of follows. For an unfollow, who comes back
@@ -187,10 +187,10 @@ commit(All, State0) ->
 drawable(Items, State = #state{refusing = false}) ->
     {Items, State};
 drawable(Items, State = #state{disk = Disk}) ->
-    Counter = halley_history_words:get(counter),
+    Counter = halley_history_atomics:get(counter),
     {Changes, Others} = lists:partition(fun(Item) -> element(1, Item) =:= changed end, Items),
     Needed = lists:sum([length(Pairs) || {changed, _, Pairs, _, _} <- Changes]),
-    case Needed > halley_history_words:get(reserved) - Counter of
+    case Needed > halley_history_atomics:get(reserved) - Counter of
         true ->
             NowMs = erlang:system_time(millisecond),
             Lost = case lists:any(fun is_silent/1, Changes) of
@@ -211,12 +211,12 @@ queued(Item) -> halley_history_group:bytes(Item).
 packed({append, _, Packed, _, _}) -> Packed;
 packed({mark, _, _}) -> [];
 packed({changed, Change, Pairs, _, _}) ->
-    Store = halley_history_words:get(store),
+    Store = halley_history_atomics:get(store),
     At = erlang:system_time(millisecond),
     [pack_change(Change, Store, At, Pair) || Pair <- Pairs].
 
 pack_change(Change, Store, At, {User, Subject}) ->
-    Seq = halley_history_words:draw(),
+    Seq = halley_history_atomics:draw(),
     Shard = halley_shards:of_subject(User),
     {Kind, {Record, Bytes}} = case Change of
         {follow, From} ->
@@ -241,8 +241,8 @@ finish(Items, Packed) ->
 
 raise({append, _, [], _, _}) -> ok;
 raise({append, Shard, Packed, _, _}) ->
-    halley_history_words:written(Shard, (lists:last(Packed))#packed.seq);
-raise({mark, Shard, Seq}) -> halley_history_words:written(Shard, Seq);
+    halley_history_atomics:written(Shard, (lists:last(Packed))#packed.seq);
+raise({mark, Shard, Seq}) -> halley_history_atomics:written(Shard, Seq);
 raise({changed, _, _, _, _}) -> ok.
 
 answer(false, _, _, State) ->
@@ -292,7 +292,7 @@ failed(Reason, State = #state{refusing = Before}) ->
     ok = halley_metrics:incr(history_errors),
     Refusing = refusing(Reason),
     _ = [halley_metrics:incr(history_moved) || Refusing =:= data_dir_moved],
-    ok = halley_history_words:put_refusing(Refusing),
+    ok = halley_history_atomics:put_refusing(Refusing),
     _ = [?LOG_ERROR("history: cannot write in ~ts: ~ts; publishing is refused until it can",
                     [halley_history_home:directory(), explain(Reason)]) || Refusing =/= Before],
     State#state{refusing = Refusing, probed_ms = erlang:monotonic_time(millisecond)}.
@@ -324,7 +324,7 @@ ticked(State = #state{disk = Disk, probed_ms = ProbedMs}) ->
     end.
 
 probed({ok, Disk}, State) ->
-    ok = halley_history_words:put_refusing(false),
+    ok = halley_history_atomics:put_refusing(false),
     ?LOG_NOTICE("history: it can be written again"),
     State#state{disk = Disk, refusing = false};
 probed({error, _, Disk}, State) ->

@@ -53,7 +53,7 @@ close(#reader{files = Files}) ->
 -spec read(halley_history:seq(), reader()) ->
     {ok, record(), reader()} | {expired | damaged, reader()}.
 read(Seq, Reader) ->
-    case Seq > halley_history_words:get(floor) andalso halley_history_index:lookup(Seq) of
+    case Seq > halley_history_atomics:get(floor) andalso halley_history_index:lookup(Seq) of
         {ok, #{segment := Segment, offset := Offset, kind := Kind}} ->
             try verify(record(Segment, Offset, Reader), Kind, Seq)
             catch throw:{failed, Failed} -> missing(Seq, Failed)
@@ -72,7 +72,7 @@ verify({Body, Reader}, Kind, Seq) ->
 -spec event(halley_history:seq(), binary(), reader()) ->
     {ok, AtMs :: integer(), Body :: binary(), reader()} | {other | expired | damaged, reader()}.
 event(Seq, Subject, Reader) ->
-    case Seq > halley_history_words:get(floor) andalso halley_history_index:where(Seq) of
+    case Seq > halley_history_atomics:get(floor) andalso halley_history_index:where(Seq) of
         {Segment, Offset} ->
             try record(Segment, Offset, Reader) of
                 {Body, Next} ->
@@ -93,7 +93,7 @@ event(Seq, Subject, Reader) ->
 -spec subject(halley_history:seq(), reader()) ->
     {ok, halley_shards:index(), binary(), reader()} | {other | expired | damaged, reader()}.
 subject(Seq, Reader) ->
-    case Seq > halley_history_words:get(floor) andalso halley_history_index:lookup(Seq) of
+    case Seq > halley_history_atomics:get(floor) andalso halley_history_index:lookup(Seq) of
         {ok, #{kind := Kind}} when Kind =/= event ->
             {other, Reader};
         {ok, #{segment := Segment, offset := Offset, shard := Shard}} ->
@@ -118,7 +118,7 @@ beginning(Seq, Segment, Offset, Wanted, Reader) ->
     end.
 
 missing(Seq, Reader) ->
-    case halley_history_words:get(floor) of
+    case halley_history_atomics:get(floor) of
         Floor when Floor >= Seq ->
             {expired, Reader};
         _ ->
@@ -139,7 +139,7 @@ record(Segment, Offset, Reader) ->
     end.
 
 decode(Bytes) ->
-    halley_history_record:decode(halley_history_words:get(store), Bytes).
+    halley_history_record:decode(halley_history_atomics:get(store), Bytes).
 
 decoded({ok, Body, _}, Reader) -> {Body, Reader};
 decoded(_, Reader) -> throw({failed, Reader}).
@@ -204,7 +204,7 @@ without_descriptor(Reader) ->
 
 %% Closes what is too many, and what retention has deleted.
 keep(Files) ->
-    Oldest = halley_history_words:get(oldest_segment),
+    Oldest = halley_history_atomics:get(oldest_segment),
     {Retained, Deleted} = lists:partition(fun({Segment, _}) -> Segment >= Oldest end, Files),
     {Kept, TooMany} = lists:split(min(?FILES_MAX, length(Retained)), Retained),
     lists:foreach(fun({_, File}) -> halley_history_segment:close(File) end, TooMany ++ Deleted),

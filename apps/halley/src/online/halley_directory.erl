@@ -1,6 +1,6 @@
 %% The directory: who is online, and where.
 %%
-%% One word for each user number (`halley_directory_words'). A word is
+%% One word for each user number (`halley_directory_atomics'). A word is
 %%   0         the user is offline;
 %%   SEVERAL   the user's sessions are rows of the ETS bag `halley_directory_rows';
 %%   LEAVING   the user is offline, and no session opens (`halley_directory_leaving');
@@ -76,7 +76,7 @@ new() ->
     persistent_term:put(?COUNTS, counters:new(2, [atomics])),
     persistent_term:put(?SHUT_SLOTS, atomics:new(?SLOT_MAX, [])),
     ok = halley_metrics:gauges([users, sessions], fun online/0),
-    halley_directory_words:new().
+    halley_directory_atomics:new().
 
 %% Ended is called in the owner for each user of whom a session that is a process has ended. It must
 %% not wait, nor ask the owner.
@@ -119,16 +119,16 @@ logout(Pid) ->
 
 -spec sessions(user_number()) -> [session()].
 sessions(User) ->
-    case lookup(halley_directory_words:chunks(), User) of
+    case lookup(halley_directory_atomics:chunks(), User) of
         0 -> [];
         Word when is_integer(Word) -> [session(Word)];
         Rows -> [session(Row) || Row <- Rows]
     end.
 
 %% 0, one word, or several words and pids. A fan-out fetches the chunks once.
--spec lookup(halley_directory_words:chunks(), user_number()) -> 0 | word() | [word() | pid()].
+-spec lookup(halley_directory_atomics:chunks(), user_number()) -> 0 | word() | [word() | pid()].
 lookup(Chunks, User) ->
-    case halley_directory_words:get(Chunks, User) of
+    case halley_directory_atomics:get(Chunks, User) of
         ?SEVERAL -> lookup_rows(Chunks, User);
         ?LEAVING -> 0;
         Word -> Word
@@ -164,7 +164,7 @@ is_shut(Slot) ->
 purge(Slot, Purged) ->
     ok = shut(Slot),
     Purge = fun(User, Word) -> purge_word(Slot, User, Word, Purged) end,
-    halley_directory_words:foreach(Purge),
+    halley_directory_atomics:foreach(Purge),
     true = ets:safe_fixtable(?ROWS, true),
     Low = word(Slot, 0),
     High = word(Slot, ?CONN_MAX),
@@ -218,7 +218,7 @@ take_back_if_shut(User, Word) ->
 
 %% `ok', or what was found in place of what was expected.
 exchange(User, Expected, New) ->
-    case halley_directory_words:exchange(User, Expected, New) of
+    case halley_directory_atomics:exchange(User, Expected, New) of
         no_chunk when Expected =:= 0 ->
             ok = call({grow, User}),
             exchange(User, Expected, New);
@@ -246,9 +246,9 @@ init(Ended) ->
 
 -spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}}.
 handle_call({grow, User}, _, State) ->
-    {reply, halley_directory_words:grow(User), State};
+    {reply, halley_directory_atomics:grow(User), State};
 handle_call({open, User, Row, Max}, _, State) ->
-    ok = halley_directory_words:grow(User),
+    ok = halley_directory_atomics:grow(User),
     case owner_open(User, Row, Max) of
         NotOpen when NotOpen =:= full; NotOpen =:= leaving -> {reply, NotOpen, State};
         Opened -> {reply, Opened, monitor_process(User, Row, State)}
@@ -270,7 +270,7 @@ handle_info(_, State) ->
     {noreply, State}.
 
 owner_open(User, Row, Max) ->
-    case lookup(halley_directory_words:chunks(), User) of
+    case lookup(halley_directory_atomics:chunks(), User) of
         Rows when is_list(Rows) ->
             case {lists:member(Row, Rows), length(Rows) >= Max} of
                 {true, _} ->
@@ -324,7 +324,7 @@ close_if_shut(_, _) ->
     ok.
 
 owner_close(User, Row) ->
-    case lookup(halley_directory_words:chunks(), User) of
+    case lookup(halley_directory_atomics:chunks(), User) of
         Rows when is_list(Rows) ->
             case lists:delete(Row, Rows) of
                 Rows ->
@@ -390,7 +390,7 @@ recover('$end_of_table', State) ->
     State;
 recover(User, State) ->
     Next = ets:next(?ROWS, User),
-    case lookup(halley_directory_words:chunks(), User) of
+    case lookup(halley_directory_atomics:chunks(), User) of
         Rows when is_list(Rows) ->
             Monitor = fun(Row, S) -> monitor_process(User, Row, S) end,
             recover(Next, lists:foldl(Monitor, State, Rows));

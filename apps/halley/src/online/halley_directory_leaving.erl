@@ -54,24 +54,24 @@ forget(Slot) ->
 %% From now on no session opens; `false' if there is one.
 -spec leave(user_number()) -> boolean().
 leave(User) ->
-    not is_held(User) andalso left(User, halley_directory_words:exchange(User, 0, ?LEAVING)).
+    not is_held(User) andalso left(User, halley_directory_atomics:exchange(User, 0, ?LEAVING)).
 
 left(_, ok) -> true;
 left(_, ?LEAVING) -> true;
 left(User, no_chunk) ->
     ok = gen_server:call(halley_directory, {grow, User}, infinity),
-    left(User, halley_directory_words:exchange(User, 0, ?LEAVING));
+    left(User, halley_directory_atomics:exchange(User, 0, ?LEAVING));
 left(_, _) -> false.
 
 %% Sessions open again.
 -spec stay(user_number()) -> ok.
 stay(User) ->
-    _ = halley_directory_words:exchange(User, ?LEAVING, 0),
+    _ = halley_directory_atomics:exchange(User, ?LEAVING, 0),
     ok.
 
 %% Calls the function for each number that is leaving.
 -spec each(fun((user_number()) -> ok)) -> ok.
 each(Fun) ->
-    halley_directory_words:foreach(fun(User, ?LEAVING) -> Fun(User);
+    halley_directory_atomics:foreach(fun(User, ?LEAVING) -> Fun(User);
                                       (_, _) -> ok
                                    end).

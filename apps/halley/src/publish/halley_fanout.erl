@@ -29,7 +29,7 @@
 receivers(undefined) ->
     [];
 receivers(Subject) ->
-    Chunks = halley_directory_words:chunks(),
+    Chunks = halley_directory_atomics:chunks(),
     Slices = halley_follows:followers_packed(Subject),
     ok = halley_groups:crowd(Subject, iolist_size(Slices) div 4),
     Own = found(halley_directory:lookup(Chunks, Subject), []),
@@ -55,7 +55,7 @@ receivers(Subject, Slot) ->
         undefined ->
             [];
         Number ->
-            Chunks = halley_directory_words:chunks(),
+            Chunks = halley_directory_atomics:chunks(),
             Add = fun(User, Acc) -> add_at(Slot, halley_directory:lookup(Chunks, User), Acc) end,
             sorted(halley_follows:fold_followers(Add, Add(Number, []), Number))
     end.
@@ -63,7 +63,7 @@ receivers(Subject, Slot) ->
 %% The sessions that a user has on one link.
 -spec of_user(halley_id:user_number(), halley_links:slot()) -> receivers().
 of_user(User, Slot) ->
-    add_at(Slot, halley_directory:lookup(halley_directory_words:chunks(), User), []).
+    add_at(Slot, halley_directory:lookup(halley_directory_atomics:chunks(), User), []).
 
 -spec merged([receivers()]) -> receivers().
 merged(Receivers) ->
@@ -79,7 +79,7 @@ without(Others, Receivers) -> ordsets:subtract(Receivers, merged(Others)).
 -spec beyond(Subject :: halley_id:user_number(), UpTo :: integer() | all,
              [halley_id:user_number()]) -> receivers().
 beyond(Subject, UpTo, Members) ->
-    Chunks = halley_directory_words:chunks(),
+    Chunks = halley_directory_atomics:chunks(),
     Processes = [Pid || User <- Members, Rows <- [halley_directory:lookup(Chunks, User)],
                         is_list(Rows), Pid <- Rows, is_pid(Pid)],
     sorted(beyond(UpTo, Subject, Chunks, Processes)).

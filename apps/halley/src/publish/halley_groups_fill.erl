@@ -15,7 +15,7 @@
     {user_number() | all, [{user_number(), halley_groups_members:found()}]}.
 portion(Subject, After) ->
     Users = halley_pages_table:take(halley_followers, Subject, After, ?PORTION),
-    Chunks = halley_directory_words:chunks(),
+    Chunks = halley_directory_atomics:chunks(),
     Found = [{User, Sessions} || User <- Users,
                                  Sessions <- [halley_directory:lookup(Chunks, User)],
                                  Sessions =/= 0],

@@ -128,7 +128,7 @@ is_within(User, From, UpTo) -> User > From andalso User =< UpTo.
 settle(_, [], Group) ->
     Group;
 settle(Subject, Users, #group{up_to = UpTo} = Group) ->
-    Chunks = halley_directory_words:chunks(),
+    Chunks = halley_directory_atomics:chunks(),
     {Here, Beyond} = lists:partition(fun(User) ->
         User =:= Subject orelse is_within(User, -1, UpTo)
     end, Users),

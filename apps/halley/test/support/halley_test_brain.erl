@@ -74,8 +74,8 @@ follow_all(User, Subjects) ->
 
 %% As if retention had taken this event and what is before it.
 drop_up_to(#{seq := Seq}) ->
-    ok = halley_history_words:put(floor_at, 7000),
-    halley_history_words:put(floor, Seq).
+    ok = halley_history_atomics:put(floor_at, 7000),
+    halley_history_atomics:put(floor, Seq).
 
 %% Flips a bit of the record on disk.
 damage(Seq) ->

@@ -6,7 +6,7 @@
 %% since the tuple of chunks is replaced as a whole.
 %%
 %% It knows nothing of what a word means.
--module(halley_directory_words).
+-module(halley_directory_atomics).
 
 -export([new/0, chunks/0, get/2, exchange/3, grow/1, foreach/1]).
 -export_type([index/0, chunks/0]).

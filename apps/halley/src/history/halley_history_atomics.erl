@@ -5,7 +5,7 @@
 %%
 %% Invariants: a shard's head is at most the counter; its written head is at most its head; both
 %% only rise. No seq above `reserved' is ever drawn, and `reserved' is on disk before it is here.
--module(halley_history_words).
+-module(halley_history_atomics).
 
 -export([new/0, draw/0, draw/1, mark/1, heads/0, written/0, written/2, head/1]).
 -export([get/1, put/2, add/2, get_refusing/0, put_refusing/1]).
