@@ -25,7 +25,7 @@ edge_test_() ->
           || Table <- [halley_metrics_edge, halley_directory_rows,
                        halley_directory_held, halley_links, halley_links_about,
                        halley_history_index, halley_history_milestones,
-                       halley_history_claims, halley_history_cache,
+                       halley_history_pending_ids, halley_history_cache,
                        halley_groups_table, halley_groups_marks]]
      end,
      [{Name, Test}

@@ -51,7 +51,7 @@
 new() ->
     ok = halley_history_atomics:new(),
     ok = halley_history_index:new(),
-    ok = halley_history_claims:new(),
+    ok = halley_history_pending_ids:new(),
     ok = halley_metrics:gauges([history, history_disk, history_age, history_queue], fun gauges/0),
     halley_history_cache:new().
 
@@ -128,7 +128,7 @@ append(Shard, Entries, Replies) -> halley_history_log:append(Shard, Entries, Rep
 %% on disk once an `append/3' without entries is answered.
 -spec claim(halley_shards:index(), binary()) ->
     fresh | busy | {known, #{id := binary(), sessions := non_neg_integer()}}.
-claim(Shard, Id) -> halley_history_claims:claim(Shard, Id).
+claim(Shard, Id) -> halley_history_pending_ids:claim(Shard, Id).
 
 %% For a shard that starts, before it does anything else: the claims of the one before it end, and
 %% what that one drew and never appended is waited for no more.
@@ -155,7 +155,7 @@ drawn() -> halley_history_atomics:get(counter).
 
 %% The event with this id, within the retention.
 -spec find(binary()) -> {ok, seq()} | none.
-find(Id) -> halley_history_claims:find(Id).
+find(Id) -> halley_history_pending_ids:find(Id).
 
 %% The oldest seqs of what may concern a subject of this shard, ascending: `After < Seq =< To', and
 %% `To =< UpTo' is where to go on. Some 256 entries of the index are looked at (`Looks'), however

@@ -133,7 +133,7 @@ handle_info({history, Item}, State = #state{crowd = Crowd}) ->
     {noreply, commit(halley_history_group:gather(Item, Crowd), State)};
 handle_info({settle, Shard, Head, From, 0}, State) ->
     ok = halley_history_atomics:written(Shard, Head),
-    ok = halley_history_claims:shard_ended(Shard),
+    ok = halley_history_pending_ids:shard_ended(Shard),
     gen_server:reply(From, ok),
     {noreply, State};
 handle_info({settle, Shard, Head, From, Rounds}, State) ->
@@ -236,7 +236,7 @@ count(Packed) ->
 %% What was waited for in the index is there, or never will be.
 finish(Items, Packed) ->
     lists:foreach(fun raise/1, Items),
-    lists:foreach(fun halley_history_claims:ended/1,
+    lists:foreach(fun halley_history_pending_ids:ended/1,
                   [Id || #packed{chosen = true, id = Id} <- Packed]).
 
 raise({append, _, [], _, _}) -> ok;

@@ -59,7 +59,7 @@ kill() ->
 
 forget() ->
     [ets:delete(Table) || Table <- [halley_history_index, halley_history_milestones,
-                                    halley_history_claims, halley_history_cache],
+                                    halley_history_pending_ids, halley_history_cache],
                           ets:info(Table) =/= undefined],
     ok.
 

@@ -1,10 +1,10 @@
-%% Ids that publishers chose: who is publishing one now, and what was published with it.
+%% Ids that publishers chose and whose events aren't written yet, and look-ups of written ones.
 %%
-%% A claim is a row {Id, Shard} in ETS. It ends when the event is indexed, when it could not be
-%% written, or when its shard is started anew; the log's process sees to all three. Between the
-%% index and the claim no id slips through: an event is in the index before its claim ends, and
-%% who claims looks into the index only once the claim is its own.
--module(halley_history_claims).
+%% A pending id is a row {Id, Shard} in ETS, its shard's claim to it. The claim ends when the event
+%% is indexed, when it could not be written, or when its shard is started anew; the log's process
+%% sees to all three. No id is published twice: an event is in the index before its claim ends, and
+%% a shard looks into the index only after it has claimed the id.
+-module(halley_history_pending_ids).
 
 -export([new/0, claim/2, find/1, ended/1, shard_ended/1]).
 
