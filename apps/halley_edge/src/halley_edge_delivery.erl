@@ -17,26 +17,26 @@
 %% With its size.
 -type frame() :: {Bytes :: pos_integer(), iolist()}.
 
-%% The event is passed in the place that comes back.
--spec frames(halley_event:delivery(), halley_links:to(), halley_edge_place:place()) ->
-    {[frame()], halley_edge_place:place()}.
-frames({Shard, Seq, Wire}, {group, Group, <<>>}, Place) ->
-    {[group(<<>>, Wire, Group)], halley_edge_place:passed(Shard, Seq, Place)};
-frames({Shard, Seq, Wire}, {group, Group, Conns}, Place) ->
-    {Before, After, Passed} = cursors(Shard, Seq, Place),
+%% The event is passed in the position that comes back.
+-spec frames(halley_event:delivery(), halley_links:to(), halley_edge_position:position()) ->
+    {[frame()], halley_edge_position:position()}.
+frames({Shard, Seq, Wire}, {group, Group, <<>>}, Position) ->
+    {[group(<<>>, Wire, Group)], halley_edge_position:passed(Shard, Seq, Position)};
+frames({Shard, Seq, Wire}, {group, Group, Conns}, Position) ->
+    {Before, After, Passed} = cursors(Shard, Seq, Position),
     {deliver(Before, Before, Wire, Conns, room(Wire)) ++ [group(After, Wire, Group)], Passed};
-frames({Shard, Seq, Wire}, Conns, Place) ->
+frames({Shard, Seq, Wire}, Conns, Position) ->
     case room(Wire) of
         Room when byte_size(Conns) =< Room ->
-            {[deliver(<<>>, Wire, Conns)], halley_edge_place:passed(Shard, Seq, Place)};
+            {[deliver(<<>>, Wire, Conns)], halley_edge_position:passed(Shard, Seq, Position)};
         Room ->
-            {Before, After, Passed} = cursors(Shard, Seq, Place),
+            {Before, After, Passed} = cursors(Shard, Seq, Position),
             {deliver(Before, After, Wire, Conns, Room), Passed}
     end.
 
-cursors(Shard, Seq, Place) ->
-    {Before, Still} = halley_edge_place:cursor(Place),
-    {After, Passed} = halley_edge_place:cursor(halley_edge_place:passed(Shard, Seq, Still)),
+cursors(Shard, Seq, Position) ->
+    {Before, Still} = halley_edge_position:cursor(Position),
+    {After, Passed} = halley_edge_position:cursor(halley_edge_position:passed(Shard, Seq, Still)),
     {Before, After, Passed}.
 
 deliver(_, After, Wire, Conns, Room) when byte_size(Conns) =< Room ->

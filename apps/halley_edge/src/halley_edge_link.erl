@@ -58,7 +58,7 @@
     heard_at = 0 :: integer(),
     doubted_at = [] :: [integer()],      % `heard_at' of a silence that was too long
     nonce = 0 :: non_neg_integer(),
-    looks = halley_edge_rest:new() :: halley_edge_rest:looks()
+    samples = halley_edge_idle_gc:new() :: halley_edge_idle_gc:samples()
 }).
 
 %% Starts a link to the worker at Path. It tells the dialer {up, self(), HelloEdge} when it stands.
@@ -284,16 +284,17 @@ tick(#state{heard_at = HeardAt, writer = Writer, nonce = Nonce, requests = Reque
             _ = erlang:send_after(halley_limits:get(heartbeat_ms), self(), tick),
             ok = halley_edge_writer:free(Writer, {ping, Nonce}),
             Inspections = halley_edge_inspections:expire(State#state.inspections),
-            bounded(rest(State#state{doubted_at = [HeardAt || Silence > Max], nonce = Nonce + 1,
-                                     requests = halley_edge_requests:tick(Requests),
-                                     inspections = Inspections}))
+            bounded(idle_gc(State#state{doubted_at = [HeardAt || Silence > Max], nonce = Nonce + 1,
+                                        requests = halley_edge_requests:tick(Requests),
+                                        inspections = Inspections}))
     end.
 
 %% The heaps of a login or a storm: on 56 links they were a quarter of the brain's memory
-%% (docs/internals/memory.md). A writer that may be stuck in a write isn't looked at.
-rest(#state{writer = Writer, writer_pid = Pid, replays_pid = Replays, looks = Looks} = State) ->
+%% (docs/internals/memory.md). A writer that may be stuck in a write isn't sampled.
+idle_gc(#state{writer = Writer, writer_pid = Pid, replays_pid = Replays} = State) ->
+    #state{samples = Samples} = State,
     case halley_edge_writer:queue_bytes(Writer) < ?QUIET_BYTES of
-        true -> State#state{looks = halley_edge_rest:look([self(), Pid, Replays], Looks)};
+        true -> State#state{samples = halley_edge_idle_gc:sample([self(), Pid, Replays], Samples)};
         false -> State
     end.
 

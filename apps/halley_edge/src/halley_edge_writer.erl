@@ -1,5 +1,5 @@
 %% The writing half of a link: one process per link, which turns messages into frames, knows where
-%% the link stands (halley_edge_place), and keeps the credit that the worker granted
+%% the link stands (halley_edge_position), and keeps the credit that the worker granted
 %% (protocol/link.md 4).
 %%
 %% It gathers: frames collect until 64 KiB are together or its mailbox is empty, then they are
@@ -37,7 +37,7 @@
     slot :: halley_links:slot(),
     output :: halley_edge_output:output(),
     low_bytes :: pos_integer(),      % below it the backlog is small
-    place :: halley_edge_place:place(),
+    position :: halley_edge_position:position(),
     catchup = none :: none | {pid(), running | waiting},
     %% A CURSOR is sent when the timer comes if the vector moved without a frame that told it.
     cursor_due = no :: no | idle | moved,
@@ -136,7 +136,7 @@ init(Link, Socket, Window) ->
         {attach, Slot, Queue, Heads} ->
             Output = halley_edge_output:new(Link, Socket, Window, Queue, bytes_max()),
             idle(#state{slot = Slot, output = Output,
-                        place = halley_edge_place:new(halley_history:store(), Heads),
+                        position = halley_edge_position:new(halley_history:store(), Heads),
                         low_bytes = halley_limits:get(replay_queue_bytes_max)})
     end.
 
@@ -175,12 +175,12 @@ handle({free, Frame}, #state{output = Output} = State) ->
     output(halley_edge_output:free(Frame, Output), State);
 handle({credit, Bytes}, #state{output = Output} = State) ->
     pace(output(halley_edge_output:credit(Bytes, Output), State));
-handle({opened, Counted, Heads, Opened}, #state{place = Place} = State) ->
+handle({opened, Counted, Heads, Opened}, #state{position = Position} = State) ->
     Waiter = {opened, Counted, Opened},
-    settle(State#state{place = halley_edge_place:await(opening, Heads, Waiter, Place)});
-handle({last, Counted, Conn, Heads, Items}, #state{place = Place} = State) ->
+    settle(State#state{position = halley_edge_position:await(opening, Heads, Waiter, Position)});
+handle({last, Counted, Conn, Heads, Items}, #state{position = Position} = State) ->
     Waiter = {Counted, Conn, Items},
-    settle(State#state{place = halley_edge_place:await(last, Heads, Waiter, Place)});
+    settle(State#state{position = halley_edge_position:await(last, Heads, Waiter, Position)});
 handle({catchup, Pid, What}, #state{catchup = {Pid, _}} = State) ->
     settle(catchup(What, State));
 handle({close_sessions, Reason, Conns}, State) ->
@@ -202,20 +202,20 @@ handle({inet_reply, _, {error, Reason}}, _) ->
 
 %%% Events and where the link stands
 
-event({Delivery, To}, #state{place = Place} = State) ->
-    case halley_edge_place:mode(Place) of
+event({Delivery, To}, #state{position = Position} = State) ->
+    case halley_edge_position:mode(Position) of
         live ->
             deliver(Delivery, To, halley_links:cost(Delivery, To), State);
         holding ->
-            State#state{place = halley_edge_place:keep({Delivery, To}, Place)};
+            State#state{position = halley_edge_position:keep({Delivery, To}, Position)};
         skipping ->
             uncount(halley_links:cost(Delivery, To), State)
     end.
 
 %% Counted is what the queue's counter knows of it.
-deliver(Delivery, To, Counted, #state{place = Place} = State) ->
-    {Frames, Passed} = halley_edge_delivery:frames(Delivery, To, Place),
-    enqueue(Frames, Counted, State#state{place = Passed}).
+deliver(Delivery, To, Counted, #state{position = Position} = State) ->
+    {Frames, Passed} = halley_edge_delivery:frames(Delivery, To, Position),
+    enqueue(Frames, Counted, State#state{position = Passed}).
 
 enqueue([{Bytes, Frame}], Counted, #state{output = Output} = State) ->
     Counted =:= Bytes orelse halley_edge_output:count(Bytes - Counted, Output),
@@ -225,9 +225,9 @@ enqueue([First | Rest], Counted, State) ->
 
 %% A catch-up looks nothing up in groups, so their changes need not wait for it; but they must not
 %% overtake events that are held.
-of_group(Message, #state{place = Place} = State) ->
-    case halley_edge_place:mode(Place) of
-        holding -> State#state{place = halley_edge_place:keep(Message, Place)};
+of_group(Message, #state{position = Position} = State) ->
+    case halley_edge_position:mode(Position) of
+        holding -> State#state{position = halley_edge_position:keep(Message, Position)};
         _ -> tell_group(Message, State)
     end.
 
@@ -236,18 +236,18 @@ tell_group({members, What, Group, Conns}, State) ->
 tell_group({end_group, Group}, State) ->
     queue(0, halley_edge_codec:encode({group_end, Group}), State).
 
-cursor(#state{place = Place} = State) ->
-    {Cursor, Next} = halley_edge_place:cursor(Place),
-    {Cursor, State#state{place = Next}}.
+cursor(#state{position = Position} = State) ->
+    {Cursor, Next} = halley_edge_position:cursor(Position),
+    {Cursor, State#state{position = Next}}.
 
 %% A frame that tells the worker where the link stands.
 told(#state{cursor_due = moved} = State) -> State#state{cursor_due = idle};
 told(State) -> State.
 
-mark(Shard, Seq, #state{place = Place} = State) ->
-    case halley_edge_place:marked(Shard, Seq, Place) of
-        {moved, Next} -> moved(State#state{place = Next});
-        {same, Next} -> State#state{place = Next}
+mark(Shard, Seq, #state{position = Position} = State) ->
+    case halley_edge_position:marked(Shard, Seq, Position) of
+        {moved, Next} -> moved(State#state{position = Next});
+        {same, Next} -> State#state{position = Next}
     end.
 
 moved(#state{cursor_due = no} = State) ->
@@ -266,13 +266,13 @@ tell_cursor(State) ->
     queue(0, halley_edge_codec:encode({cursor, Cursor}), Next).
 
 %% What waited for the vector is sent; while something waits, the shards are asked to mark.
-settle(#state{place = Place} = State) ->
-    case halley_edge_place:awaits(Place) of
+settle(#state{position = Position} = State) ->
+    case halley_edge_position:awaits(Position) of
         false ->
             State;
         true ->
-            {Reached, Next} = halley_edge_place:reached(Place),
-            ask_marks(lists:foldl(fun reached/2, State#state{place = Next}, Reached))
+            {Reached, Next} = halley_edge_position:reached(Position),
+            ask_marks(lists:foldl(fun reached/2, State#state{position = Next}, Reached))
     end.
 
 reached({_, {opened, Counted, Opened}}, State) ->
@@ -282,8 +282,9 @@ reached({Heads, {Counted, Conn, Items}}, State) ->
     {Cursor, Next} = cursor(State),
     queue(Counted, last_frame(Conn, Cursor, Heads, Items), told(Next)).
 
-ask_marks(#state{marks_asked = false, place = Place, slot = Slot} = State) ->
-    Useful = halley_edge_place:awaits(Place) andalso halley_edge_place:mode(Place) =:= live
+ask_marks(#state{marks_asked = false, position = Position, slot = Slot} = State) ->
+    Useful = halley_edge_position:awaits(Position)
+        andalso halley_edge_position:mode(Position) =:= live
         andalso not halley_links:is_behind(Slot),
     case Useful of
         true ->
@@ -309,27 +310,27 @@ begin_at({gap, Reason, FromMs, ToMs, Vector}, State) ->
     Gap = #{reason => Reason, from => FromMs, to => ToMs, cursor => Cursor},
     tell_cursor(gap(Gap, Next)).
 
-older(Second, Vector, #state{place = Place} = State) ->
-    Moved = halley_edge_place:clock(Second, halley_edge_place:move_to(Vector, Place)),
-    State#state{place = halley_edge_place:skip(Moved)}.
+older(Second, Vector, #state{position = Position} = State) ->
+    Moved = halley_edge_position:clock(Second, halley_edge_position:move_to(Vector, Position)),
+    State#state{position = halley_edge_position:skip(Moved)}.
 
 %% To every session of the worker.
 gap(#{reason := Reason, from := FromMs, to := ToMs, cursor := Cursor}, State) ->
     Frame = {gap, atom_to_binary(Reason), FromMs, ToMs, Cursor, []},
     queue(0, halley_edge_codec:encode(Frame), State).
 
-sync_ended(#state{catchup = none, place = Place} = State) ->
-    case halley_edge_place:mode(Place) of
+sync_ended(#state{catchup = none, position = Position} = State) ->
+    case halley_edge_position:mode(Position) of
         skipping -> start_catchup(State);
         live -> State
     end;
 sync_ended(State) ->
     State.
 
-start_catchup(#state{slot = Slot, place = Place} = State) ->
-    {Vector, Second} = halley_edge_place:stands_at(Place),
+start_catchup(#state{slot = Slot, position = Position} = State) ->
+    {Vector, Second} = halley_edge_position:stands_at(Position),
     Catchup = halley_edge_catchup:start_link(Slot, Vector, Second),
-    State#state{catchup = {Catchup, running}, place = halley_edge_place:skip(Place)}.
+    State#state{catchup = {Catchup, running}, position = halley_edge_position:skip(Position)}.
 
 %% A catch-up goes on when what waits is little.
 pace(#state{catchup = {Pid, waiting}} = State) ->
@@ -346,12 +347,13 @@ pace(State) ->
 %% A link that is behind catches up when what waits is little. Never in the midst of a message:
 %% what is sent then would be sent again. The time that cursors carry is that of the last moment at
 %% which nothing waited here, or was left to a catch-up: what they lack is not older.
-behind(#state{catchup = none, slot = Slot, place = Place} = State) ->
+behind(#state{catchup = none, slot = Slot, position = Position} = State) ->
     case halley_links:is_behind(Slot) of
         false ->
-            State#state{place = halley_edge_place:clock(erlang:system_time(second), Place)};
+            Second = erlang:system_time(second),
+            State#state{position = halley_edge_position:clock(Second, Position)};
         true ->
-            Begins = is_little(State) andalso halley_edge_place:mode(Place) =:= live,
+            Begins = is_little(State) andalso halley_edge_position:mode(Position) =:= live,
             case Begins of true -> start_catchup(State); false -> State end
     end;
 behind(State) ->
@@ -362,18 +364,17 @@ is_little(#state{output = Output, low_bytes = Low}) ->
 
 catchup({portion, Gaps, Events, Next}, State) ->
     Told = lists:foldl(fun gap/2, State, Gaps),
-    #state{place = Place, catchup = {Pid, _}} = Sent = lists:foldl(fun({Delivery, Conns}, S) ->
-        deliver(Delivery, Conns, 0, S)
-    end, Told, Events),
+    Deliver = fun({Delivery, Conns}, S) -> deliver(Delivery, Conns, 0, S) end,
+    #state{position = Position, catchup = {Pid, _}} = Sent = lists:foldl(Deliver, Told, Events),
     pace(moved(Sent#state{catchup = {Pid, waiting},
-                          place = halley_edge_place:move_to(Next, Place)}));
-catchup(hold, #state{place = Place, catchup = {Pid, _}} = State) ->
+                          position = halley_edge_position:move_to(Next, Position)}));
+catchup(hold, #state{position = Position, catchup = {Pid, _}} = State) ->
     ok = halley_edge_catchup:go_on(Pid),
-    State#state{place = halley_edge_place:hold(Place)};
-catchup({reached, Heads}, #state{place = Place} = State) ->
-    {Held, Marks, Live} = halley_edge_place:release(Heads, Place),
+    State#state{position = halley_edge_position:hold(Position)};
+catchup({reached, Heads}, #state{position = Position} = State) ->
+    {Held, Marks, Live} = halley_edge_position:release(Heads, Position),
     Sent = lists:foldl(fun(Kept, S) -> release(Kept, Heads, S) end,
-                       moved(State#state{place = Live, catchup = none}), Held),
+                       moved(State#state{position = Live, catchup = none}), Held),
     lists:foldl(fun({Shard, Seq}, S) -> mark(Shard, Seq, S) end, Sent, Marks).
 
 release({{Shard, Seq, _} = Delivery, To}, Heads, State) when Seq =< element(Shard, Heads) ->

@@ -197,15 +197,15 @@ deliver(N) ->
     Draft = halley_event:draft(generated, <<"s">>, Data),
     Events = [halley_event:delivery(halley_event:event(Draft, <<"p-">>, {1 + Seq rem 8, Seq}, 0))
               || Seq <- lists:seq(1, 64)],
-    Place = halley_edge_place:clock(1700000000, halley_edge_place:new(7, list_to_tuple(
+    Position = halley_edge_position:clock(1700000000, halley_edge_position:new(7, list_to_tuple(
         lists:duplicate(8, 0)))),
-    {Us, _} = timer:tc(fun() -> deliver(N, 0, Events, Place) end),
+    {Us, _} = timer:tc(fun() -> deliver(N, 0, Events, Position) end),
     Us / N.
 
 deliver(0, _, _, _) ->
     ok;
-deliver(N, Base, Events, Place) ->
+deliver(N, Base, Events, Position) ->
     deliver(max(0, N - 64), Base + 64, Events, lists:foldl(fun({Shard, Seq, Wire}, P) ->
         _ = halley_edge_encoder:encode_deliver(<<>>, Wire, <<1:64>>),
-        halley_edge_place:passed(Shard, Base + Seq, P)
-    end, Place, Events)).
+        halley_edge_position:passed(Shard, Base + Seq, P)
+    end, Position, Events)).

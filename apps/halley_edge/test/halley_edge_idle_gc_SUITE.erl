@@ -1,5 +1,5 @@
 %% What processes that have become quiet give back.
--module(halley_edge_rest_SUITE).
+-module(halley_edge_idle_gc_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
 -compile([export_all, nowarn_export_all]).
@@ -35,30 +35,31 @@ a_quiet_process_collects_once(_) ->
     Worker = spawn_link(fun work/0),
     ok = ask(Worker, {busy, 500000}),
     Full = memory(Worker),
-    Busy = halley_edge_rest:look([Worker], halley_edge_rest:new()),
-    Asked = halley_edge_rest:look([Worker], Busy),
+    Busy = halley_edge_idle_gc:sample([Worker], halley_edge_idle_gc:new()),
+    Asked = halley_edge_idle_gc:sample([Worker], Busy),
     receive {garbage_collect, _, true} -> ok after ?WAIT_MS -> error(not_collected) end,
     ?assert(memory(Worker) * 10 < Full),
-    Resting = halley_edge_rest:look([Worker], Asked),
+    Resting = halley_edge_idle_gc:sample([Worker], Asked),
     ok = ask(Worker, {busy, 10}),
-    Still = halley_edge_rest:look([Worker], Resting),
+    Still = halley_edge_idle_gc:sample([Worker], Resting),
     nothing_collected(),
     ok = ask(Worker, {busy, 500000}),
-    _ = halley_edge_rest:look([Worker], halley_edge_rest:look([Worker], Still)),
+    _ = halley_edge_idle_gc:sample([Worker], halley_edge_idle_gc:sample([Worker], Still)),
     receive {garbage_collect, _, true} -> ok after ?WAIT_MS -> error(not_collected_again) end.
 
 a_busy_process_is_left_alone(_) ->
     Worker = spawn_link(fun work/0),
-    lists:foldl(fun(_, Looks) ->
+    lists:foldl(fun(_, Samples) ->
         ok = ask(Worker, {busy, 500000}),
-        halley_edge_rest:look([Worker], Looks)
-    end, halley_edge_rest:new(), lists:seq(1, 5)),
+        halley_edge_idle_gc:sample([Worker], Samples)
+    end, halley_edge_idle_gc:new(), lists:seq(1, 5)),
     nothing_collected().
 
 a_process_that_is_gone(_) ->
     {Worker, Monitor} = spawn_monitor(fun() -> ok end),
     receive {'DOWN', Monitor, process, Worker, _} -> ok end,
-    ?assertEqual(halley_edge_rest:new(), halley_edge_rest:look([Worker], halley_edge_rest:new())).
+    None = halley_edge_idle_gc:new(),
+    ?assertEqual(None, halley_edge_idle_gc:sample([Worker], None)).
 
 %% All that the link does from here on is heartbeats.
 a_link_rests_after_a_login(Config) ->
