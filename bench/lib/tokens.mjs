@@ -16,7 +16,7 @@ const SETTLE_MS = 1_000;
 const WAVES = 4;
 const ASKED_PER_S = 50_000;
 
-/** What bad tokens are: what `halley-load knock` is told. */
+/** What bad tokens are: what `halley-load auth-flood` is told. */
 const KINDS = {
   signature: [],
   mixed: ['--kind', 'mixed'],
@@ -74,7 +74,7 @@ async function badOnes(halley, plan, folder) {
     for (const [kind, options] of Object.entries(KINDS)) {
       say(`tokens: round ${round} of ${plan.rounds}: bad ones, ${kind}`);
       await sleep(SETTLE_MS);
-      const { result: refused, cpu } = await cpuDuring(halley, () => load('knock',
+      const { result: refused, cpu } = await cpuDuring(halley, () => load('auth-flood',
         '--url', halley.publicUrl, '--token-secret-file', secretFile(folder),
         '--seconds', `${seconds}`, ...options));
       const others = Object.keys(refused.statuses).filter((status) => status !== '401');

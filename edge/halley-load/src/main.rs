@@ -1,8 +1,8 @@
 //! Load tools for Halley: a graph, clients, publishers, and the physical limit to compare with.
 //!
 //! One binary, because they are used together: `graph` makes the follows, `clients` connects their
-//! users, `publish` publishes about their subjects, `knock` shows bad tokens, `floor` says what the
-//! machine could do at best.
+//! users, `publish` publishes about their subjects, `auth-flood` shows bad tokens, `slowloris`
+//! holds slow connections, `floor` measures the machine's limit.
 //! All share one clock (`CLOCK_MONOTONIC`), so `clients` measures from the moment at which
 //! `publish` meant to send.
 //!
@@ -12,19 +12,19 @@
 
 #![forbid(unsafe_code)]
 
+mod auth_flood;
 mod clients;
 mod error;
 mod floor;
 mod graph;
-mod knock;
 mod local;
-mod loris;
 mod nats;
 mod path;
 mod progress;
 mod publish;
 mod report;
 mod rng;
+mod slowloris;
 mod speak;
 mod target;
 mod token;
@@ -53,9 +53,9 @@ enum Command {
     /// Publish events at a rate and measure the answers
     Publish(publish::Options),
     /// Show bad tokens and count the refusals
-    Knock(knock::Options),
+    AuthFlood(auth_flood::Options),
     /// Hold connections that send a byte now and then
-    Loris(loris::Options),
+    Slowloris(slowloris::Options),
     /// Measure the machine's limit: a bare loop of sends and a bare reader
     Floor(floor::Options),
 }
@@ -65,8 +65,8 @@ fn main() -> ExitCode {
         Command::Graph(options) => graph::run(&options),
         Command::Clients(options) => clients::run(&options),
         Command::Publish(options) => publish::run(&options),
-        Command::Knock(options) => knock::run(&options),
-        Command::Loris(options) => loris::run(&options),
+        Command::AuthFlood(options) => auth_flood::run(&options),
+        Command::Slowloris(options) => slowloris::run(&options),
         Command::Floor(options) => floor::run(&options),
     };
     match result {

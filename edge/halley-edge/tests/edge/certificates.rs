@@ -98,7 +98,7 @@ impl Certificates {
     }
 
     /// A handshake by `openssl`, as rustls wouldn't show what it doesn't take itself.
-    pub fn knock_with(&self, name: &str, address: &str) {
+    pub fn connect_with(&self, name: &str, address: &str) {
         let (pem, key) = (format!("{name}.pem"), format!("{name}.key"));
         let mut command = Command::new("openssl");
         command.current_dir(&self.dir).args(["s_client", "-connect", address]);

@@ -168,7 +168,7 @@ fn a_client_certificate_of_version_1() {
     arguments.extend(["--api-client-ca".to_owned(), ca]);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let (edge, mut brain) = Edge::start_with(&arguments, &[], WINDOW);
-    certificates.knock_with("old", &edge.api.to_string());
+    certificates.connect_with("old", &edge.api.to_string());
     brain.stat_becomes("tls_clients_version_1_total", 1);
     assert_eq!(brain.stat("tls_clients_refused_total"), 1);
 }

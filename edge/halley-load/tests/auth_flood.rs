@@ -1,5 +1,5 @@
-//! `halley-load knock` against a server that refuses: is every answer counted, and every request a
-//! whole one with a token?
+//! `halley-load auth-flood` against a server that refuses: is every answer counted, and is every
+//! request whole and with a token?
 
 #![allow(clippy::unwrap_used)]
 
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use program::{Scratch, run, stderr, tool};
 use socket2::{Domain, Socket, Type};
 
-/// Requests that the server has to see before the knocking ends.
+/// Requests that the server has to see before the flood ends.
 const REQUESTS_MIN: u64 = 500;
 const CONNECTIONS: u64 = 4;
 
@@ -79,7 +79,7 @@ fn every_refusal_is_counted() {
         std::fs::write(&secret.0, "a secret of more than thirty-two bytes\n").unwrap();
         let connections = CONNECTIONS.to_string();
         let child = tool()
-            .args(["knock", "--url", &url, "--path", "/v1/me/follows", "--seconds", "60"])
+            .args(["auth-flood", "--url", &url, "--path", "/v1/me/follows", "--seconds", "60"])
             .args(["--token-secret-file", secret.path(), "--kind", kind, "--pipeline", pipeline])
             .args(["--connections", &connections, "--json", json.path()])
             .stdout(Stdio::null())
@@ -125,9 +125,10 @@ fn nobody_there_is_a_failure() {
     std::fs::write(&secret.0, "secret").unwrap();
     let url = format!("http://{address}");
     let file = secret.path();
-    let output = run(&["knock", "--url", &url, "--token-secret-file", file, "--seconds", "0.1"]);
+    let output =
+        run(&["auth-flood", "--url", &url, "--token-secret-file", file, "--seconds", "0.1"]);
     assert!(!output.status.success());
     assert!(stderr(&output).contains("nothing was answered"), "{}", stderr(&output));
-    let output = run(&["knock", "--token-secret-file", file, "--path", "v1"]);
+    let output = run(&["auth-flood", "--token-secret-file", file, "--path", "v1"]);
     assert!(stderr(&output).contains("expected one as /v1/stream"), "{}", stderr(&output));
 }

@@ -23,7 +23,7 @@ const BEGUN_MS = 2 * EVERY_MS + 3_000;
 /** Until what they left is cleared away. */
 const GONE_MS = 4_000;
 
-export async function loris(halley, plan, folder) {
+export async function slowloris(halley, plan, folder) {
   const count = Math.ceil(plan.connections / FOLLOWERS);
   const file = join(folder, 'groups.txt');
   await load('graph', '--groups', `${count}`, '--size', `${FOLLOWERS}`, '--out', file);
@@ -38,7 +38,7 @@ export async function loris(halley, plan, folder) {
   const quiet = async () => without.push(await window(halley, clients, publish));
   // What comes first meets another Halley than what comes second: they change places.
   for (let round = 1; round <= plan.rounds; round += 1) {
-    say(`loris: round ${round} of ${plan.rounds}`);
+    say(`slowloris: round ${round} of ${plan.rounds}`);
     if (round % 2 === 1) await quiet();
     beside.push(await besideSlow(halley, clients, publish, seconds));
     if (round % 2 === 0) await quiet();
@@ -50,7 +50,7 @@ export async function loris(halley, plan, folder) {
 }
 
 async function besideSlow(halley, clients, publish, seconds) {
-  const slow = begin('loris', '--url', halley.publicUrl, '--bodies-url', halley.apiUrl,
+  const slow = begin('slowloris', '--url', halley.publicUrl, '--bodies-url', halley.apiUrl,
     '--connections', `${SLOW}`, '--bodies', `${BODIES}`, '--every-ms', `${EVERY_MS}`,
     '--seconds', `${BEGUN_MS / 1000 + 4 * seconds + 30}`);
   await sleep(BEGUN_MS);
@@ -64,7 +64,8 @@ async function besideSlow(halley, clients, publish, seconds) {
     timeouts: gauge('timeouts_total') };
 }
 
-export function lorisRows(plan, { without, beside, connected, still_connected: still, ...rest }) {
+export function slowlorisRows(plan, measured) {
+  const { without, beside, connected, still_connected: still, ...rest } = measured;
   const latency = (windows) => latencies(windows.map(({ received }) => received.latency_ms));
   const ratio = (name) => fixed(median(beside.map(({ received }, round) =>
     received.latency_ms[name] / without[round].received.latency_ms[name])));

@@ -1,4 +1,4 @@
-//! `halley-load loris`: connections that take their time, a byte now and then.
+//! `halley-load slowloris`: connections that take their time, a byte now and then.
 //!
 //! Purpose: do they leave room for the others? Most send a request's head that never ends, the rest
 //! the body of a POST. One that the server closes, or answers, is opened again, so as many as were

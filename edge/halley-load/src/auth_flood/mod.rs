@@ -1,4 +1,4 @@
-//! `halley-load knock`: bad tokens at the door, as many as are answered.
+//! `halley-load auth-flood`: bad tokens, as many as the server refuses.
 //!
 //! Purpose: what does it cost the server to refuse? A few keep-alive connections show one bad token
 //! after the other, all made before; the refusals are counted by their status and by their code.
@@ -6,7 +6,7 @@
 //! What it is not: a search for holes. `protocol/tokens.json` and the fuzz target `token` do that.
 
 mod bad;
-mod door;
+mod flood;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use crate::report::{self, LatencyMs, grouped};
 use crate::target::Target;
 use crate::token::Signer;
 use bad::{Alg, Kind};
-use door::{Counts, Door};
+use flood::{Counts, Flood};
 
 /// What to show.
 #[derive(Args, Debug)]
@@ -89,10 +89,10 @@ pub fn run(options: &Options) -> Result<()> {
     let stop = crate::stop_on_signals()?;
     halley_sys::descriptors_max().map_err(Failure::io("can't read the limit of descriptors"))?;
     let progress = Progress::new("seconds", seconds.ceil() as u64);
-    let door = Door::new(target, options.connections as usize, options.pipeline, requests);
-    let counts = door
-        .and_then(|door| door.knock(Duration::from_secs_f64(seconds), &progress, &stop))
-        .map_err(Failure::io("knocking failed"))?;
+    let flood = Flood::new(target, options.connections as usize, options.pipeline, requests);
+    let counts = flood
+        .and_then(|flood| flood.run(Duration::from_secs_f64(seconds), &progress, &stop))
+        .map_err(Failure::io("the flood failed"))?;
     progress.finish();
     let figures = figures(counts);
     print(&figures);

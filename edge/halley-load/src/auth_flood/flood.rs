@@ -44,7 +44,7 @@ pub struct Counts {
 
 /// One connection.
 #[derive(Default)]
-struct Knocker {
+struct Sender {
     socket: Option<TcpStream>,
     /// The batch, and how much of it is written.
     batch: Vec<u8>,
@@ -57,10 +57,10 @@ struct Knocker {
 }
 
 /// One run.
-pub struct Door {
+pub struct Flood {
     target: Target,
     poll: Poll,
-    knockers: Vec<Knocker>,
+    senders: Vec<Sender>,
     pipeline: u32,
     requests: Vec<Vec<u8>>,
     next: usize,
@@ -68,7 +68,7 @@ pub struct Door {
     counts: Counts,
 }
 
-impl Door {
+impl Flood {
     /// Opens the connections. `requests` are whole, and sent in turn.
     ///
     /// # Errors
@@ -87,10 +87,10 @@ impl Door {
             ns: 0,
             first_problem: None,
         };
-        let mut door = Self {
+        let mut flood = Self {
             target,
             poll: Poll::new()?,
-            knockers: std::iter::repeat_with(Knocker::default).take(connections).collect(),
+            senders: std::iter::repeat_with(Sender::default).take(connections).collect(),
             pipeline,
             requests,
             next: 0,
@@ -98,9 +98,9 @@ impl Door {
             counts,
         };
         for slot in 0..connections {
-            door.open(slot)?;
+            flood.open(slot)?;
         }
-        Ok(door)
+        Ok(flood)
     }
 
     fn open(&mut self, slot: usize) -> io::Result<()> {
@@ -108,7 +108,7 @@ impl Door {
         socket.set_nodelay(true)?;
         let interest = Interest::READABLE | Interest::WRITABLE;
         self.poll.registry().register(&mut socket, Token(slot), interest)?;
-        self.knockers[slot] = Knocker { socket: Some(socket), ..Knocker::default() };
+        self.senders[slot] = Sender { socket: Some(socket), ..Sender::default() };
         self.send(slot);
         Ok(())
     }
@@ -117,7 +117,7 @@ impl Door {
     ///
     /// # Errors
     /// If epoll fails or no descriptor is left; what happens to a connection is counted.
-    pub fn knock(
+    pub fn run(
         mut self,
         time: Duration,
         progress: &Progress,
@@ -140,9 +140,9 @@ impl Door {
             for event in &events {
                 self.ready(event);
             }
-            for slot in 0..self.knockers.len() {
-                let knocker = &self.knockers[slot];
-                if knocker.socket.is_none() && knocker.reopen_ns <= now {
+            for slot in 0..self.senders.len() {
+                let sender = &self.senders[slot];
+                if sender.socket.is_none() && sender.reopen_ns <= now {
                     self.open(slot)?;
                 }
             }
@@ -151,19 +151,19 @@ impl Door {
 
     /// Begins the next batch.
     fn send(&mut self, slot: usize) {
-        let knocker = &mut self.knockers[slot];
-        knocker.batch.clear();
+        let sender = &mut self.senders[slot];
+        sender.batch.clear();
         for _ in 0..self.pipeline {
-            knocker.batch.extend_from_slice(&self.requests[self.next]);
+            sender.batch.extend_from_slice(&self.requests[self.next]);
             self.next = (self.next + 1) % self.requests.len();
         }
-        (knocker.written, knocker.waiting) = (0, self.pipeline);
-        knocker.sent_ns = monotonic_ns();
+        (sender.written, sender.waiting) = (0, self.pipeline);
+        sender.sent_ns = monotonic_ns();
         self.write(slot);
     }
 
     fn write(&mut self, slot: usize) {
-        let Knocker { socket: Some(socket), batch, written, .. } = &mut self.knockers[slot] else {
+        let Sender { socket: Some(socket), batch, written, .. } = &mut self.senders[slot] else {
             return;
         };
         while *written < batch.len() {
@@ -193,8 +193,8 @@ impl Door {
     /// Reads until the socket is empty; an error is why the connection is of no more use.
     fn read(&mut self, slot: usize) -> Result<(), String> {
         loop {
-            let knocker = &mut self.knockers[slot];
-            let Some(socket) = &mut knocker.socket else { return Ok(()) };
+            let sender = &mut self.senders[slot];
+            let Some(socket) = &mut sender.socket else { return Ok(()) };
             let size = match socket.read(&mut self.buffer) {
                 Ok(0) => return Err("the server closed the connection".to_owned()),
                 Ok(size) => size,
@@ -202,11 +202,11 @@ impl Door {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error.to_string()),
             };
-            knocker.answer.extend_from_slice(&self.buffer[..size]);
+            sender.answer.extend_from_slice(&self.buffer[..size]);
             self.listen(slot)?;
-            if self.knockers[slot].waiting == 0 {
+            if self.senders[slot].waiting == 0 {
                 let now = monotonic_ns();
-                self.counts.latency.record(now.saturating_sub(self.knockers[slot].sent_ns));
+                self.counts.latency.record(now.saturating_sub(self.senders[slot].sent_ns));
                 self.send(slot);
             }
         }
@@ -214,21 +214,21 @@ impl Door {
 
     /// Counts the answers that are whole.
     fn listen(&mut self, slot: usize) -> Result<(), String> {
-        let knocker = &mut self.knockers[slot];
+        let sender = &mut self.senders[slot];
         let mut used = 0;
-        while let Some(answer) = http::read(&knocker.answer[used..])
+        while let Some(answer) = http::read(&sender.answer[used..])
             .map_err(|bad| format!("the server sent {}", bad.0))?
         {
             used += answer.bytes;
-            knocker.waiting = knocker.waiting.checked_sub(1).ok_or("an answer to no request")?;
+            sender.waiting = sender.waiting.checked_sub(1).ok_or("an answer to no request")?;
             *self.counts.statuses.entry(answer.status).or_default() += 1;
             count_code(&mut self.counts.codes, &answer.body);
             if answer.close {
                 return Err(format!("the server closed after {}", answer.status));
             }
         }
-        knocker.answer.drain(..used);
-        if knocker.answer.len() > READ_BYTES {
+        sender.answer.drain(..used);
+        if sender.answer.len() > READ_BYTES {
             return Err("an answer that is too long".to_owned());
         }
         Ok(())
@@ -238,7 +238,7 @@ impl Door {
         self.counts.closed += 1;
         self.counts.first_problem.get_or_insert_with(|| reason.to_owned());
         let reopen_ns = monotonic_ns() + REOPEN_NS;
-        self.knockers[slot] = Knocker { reopen_ns, ..Knocker::default() };
+        self.senders[slot] = Sender { reopen_ns, ..Sender::default() };
     }
 }
 
