@@ -137,7 +137,7 @@ test('keys survive a kill -9, and are stored as hashes that only the owner reads
 
   // Who removes the file opens nothing.
   unlinkSync(file);
-  await until('it is told', () => halley.log.includes('the server keys of before stay in force'));
+  await until('it is told', () => halley.log.includes('the previous server keys stay in force'));
   assert.equal(code(await publish(halley, {})), '401 key_missing');
   assert.equal((await publish(halley, web)).status, 200);
   await halley.stop();

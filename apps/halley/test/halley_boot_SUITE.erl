@@ -27,8 +27,9 @@ end_per_testcase(_, Config) ->
 
 starts_and_stops_on_sigterm(Config) ->
     Node = start_node(Config, []),
-    Said = wait_line(Node, "has its data"),
-    ?assertMatch({match, _}, re:run(Said, "notice brain halley@127.0.0.1 has its data, in ")),
+    Said = wait_line(Node, "has opened its data"),
+    Opened = "notice brain halley@127.0.0.1 has opened its data, in ",
+    ?assertMatch({match, _}, re:run(Said, Opened)),
     %% It says so a moment before it has started.
     _ = wait_line(Node, "has started"),
     ok = signal(Node, "TERM"),
@@ -101,7 +102,7 @@ refused_start_leaves_the_pid_file_of_another(Config) ->
 
 log_is_one_line_for_a_message(Config) ->
     Node = start_node(Config, [], "logger:error(\"two~nlines ~p\", [lists:seq(1, 200)])"),
-    _ = wait_line(Node, "has its data"),
+    _ = wait_line(Node, "has opened its data"),
     Line = wait_line(Node, "lines"),
     ?assertMatch({match, _},
                  re:run(Line, "^[0-9-]{10} [0-9:.]+\\S* error two, ?lines \\[1,2.*200\\]$")),
@@ -187,7 +188,7 @@ fails(Config, Environment, Pattern) ->
 start_node(Config, Environment) ->
     start_node(Config, Environment, "logger:notice(\"has started\")").
 
-%% The brain says that it has its data before this is its edge.
+%% The brain says that it has opened its data before this is its edge.
 start_with_edge(Config, Environment, StopEdge) ->
     Node = start_node(Config, Environment, "halley_drain:set_edge(" ++ StopEdge ++ "), "
                                            "logger:notice(\"has an edge\")"),

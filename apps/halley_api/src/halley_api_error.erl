@@ -60,9 +60,10 @@ closed() ->
 %% What a reason of the core's functions becomes.
 -spec reason(term()) -> error().
 reason(overloaded) ->
-    {503, <<"overloaded">>, "nothing was accepted, the server has too much to do; try again soon"};
+    {503, <<"overloaded">>, "nothing was accepted: the server is overloaded; try again soon"};
 reason(unavailable) ->
-    {503, <<"unavailable">>, "nobody knows whether this was done; try again soon with the same id"};
+    {503, <<"unavailable">>,
+     "it isn't known whether this was done; try again soon with the same id"};
 reason(disk_full) ->
     {503, <<"disk_full">>,
      ["nothing was accepted, the disk is full: free space in data.dir = ", data_dir(),
@@ -70,12 +71,12 @@ reason(disk_full) ->
 reason(Failed) when Failed =:= history_failed; Failed =:= failed ->
     {503, <<"history_failed">>,
      ["the history in data.dir = ", data_dir(), " cannot be written, the server's log says why; "
-      "nobody knows whether this was done, try again with the same id"]};
+      "it isn't known whether this was done; try again with the same id"]};
 reason(data_dir_moved) ->
     {503, <<"data_dir_moved">>,
-     ["data.dir = ", data_dir(), " isn't the directory any more that the server opened: put it "
-      "back, or start the server again; nobody knows whether this was done, try again with the "
-      "same id"]};
+     ["data.dir = ", data_dir(), " is no longer the directory that the server opened: put it "
+      "back, or start the server again; it isn't known whether this was done; try again with "
+      "the same id"]};
 reason(data_too_large) ->
     Max = integer_to_list(halley_limits:get(event_data_bytes_max)),
     {413, <<"data_too_large">>, ["an event's data has at most ", Max, " bytes of JSON"]};
@@ -95,21 +96,21 @@ reason({bad_data, _}) ->
     {400, <<"bad_data">>, "the data is not JSON"};
 reason({store_failed, _}) ->
     {503, <<"store_failed">>,
-     ["follows cannot be written in data.dir = ", data_dir(), ", the server's log says why; nobody "
-      "knows whether this was done, try again"]};
+     ["follows cannot be written in data.dir = ", data_dir(), ", the server's log says why; it "
+      "isn't known whether this was done; try again"]};
 reason(too_many_ids) ->
     {507, <<"too_many_ids">>,
-     "no new id fits in that a follow names: the last places of limits.ids_max are for users that "
-     "connect (limits.ids_for_sessions_percent); ids known already still work"};
+     "follows have no room for new ids: the last places of limits.ids_max are for users that "
+     "connect (limits.ids_for_sessions_percent); ids that are known already still work"};
 reason({too_many_new_ids, WaitMs}) ->
     {429, <<"too_many_new_ids">>,
      ["a user may name ", integer_to_list(halley_limits:get(new_ids_per_user_max)),
       " ids that nobody used before in ",
       integer_to_list(halley_limits:get(new_ids_per_user_ms) div 1000),
-      " seconds; the next one in ", integer_to_list((WaitMs + 999) div 1000),
-      ". What somebody has followed or connected as can be followed meanwhile"]};
+      " seconds; the next one is allowed in ", integer_to_list((WaitMs + 999) div 1000),
+      ". Ids that were used before can be followed meanwhile"]};
 reason(_) ->
-    {500, <<"internal">>, "the server failed at this; its log says more"}.
+    {500, <<"internal">>, "the server failed to do this; its log says more"}.
 
 data_dir() ->
     unicode:characters_to_binary(application:get_env(halley, data_dir, "data")).

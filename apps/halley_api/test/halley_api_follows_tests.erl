@@ -102,7 +102,7 @@ own_new_ids_are_counted() ->
                 <<"application/x-ndjson">>)
     end,
     One = Ask(<<"PUT">>, "/s", <<>>),
-    ?assert(says("the next one in 3", failed(429, too_many_new_ids, One))),
+    ?assert(says("the next one is allowed in 3", failed(429, too_many_new_ids, One))),
     ?assertEqual(<<"3">>, header(<<"retry-after">>, One)),
     Many = Ask(<<"POST">>, "", <<"{\"subject\":\"a\"}\n\n{\"subject\":\"b\"}\n">>),
     ?assertMatch({200, _, _}, Many),

@@ -107,8 +107,8 @@ retire(Path, Dir, Peer, What) ->
         {ok, Pid, Identity} ->
             DrainMs = application:get_env(halley, drain_ms, 10000),
             ?LOG_NOTICE("the edge that runs here already, pid ~b, is of another version of Halley "
-                        "(~ts): it is stopped, which may take ~b s, and a new one started; "
-                        "nothing is to be done", [Pid, printable(What), DrainMs div 1000]),
+                        "(~ts): it is stopped, which may take ~b s, and a new one is started; "
+                        "you need not do anything", [Pid, printable(What), DrainMs div 1000]),
             ok = halley_edge_process:terminate(Identity),
             HasEnded = fun() -> not halley_edge_process:is_alive(Identity) end,
             await_end(Path, HasEnded, DrainMs + ?STOP_MS_MAX);

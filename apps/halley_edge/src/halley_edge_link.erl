@@ -143,8 +143,8 @@ linked(#{socket := Socket, hello := Hello, window := Window} = Handshake, State)
 metrics(#{metrics := Definitions}, #state{path = Path}) ->
     List = halley_metrics:definitions(Definitions),
     List =:= none andalso
-        ?LOG_WARNING("link ~ts: its metrics aren't shown: since the brain began, edges have named "
-                     "as many lists of them as are kept", [Path]),
+        ?LOG_WARNING("link ~ts: its metrics aren't shown: edges have sent more different lists of "
+                     "metrics than the brain keeps", [Path]),
     List.
 
 copy(Key, Map) ->

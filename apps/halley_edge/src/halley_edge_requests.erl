@@ -195,8 +195,8 @@ ended(Pid, Reason, #requests{by_pid = ByPid, by_conn = ByConn} = Requests) ->
 answer_for(_, normal, _) ->
     ok;
 answer_for(Conn, killed, Requests) ->
-    ?LOG_WARNING("a request was stopped at the bound of its memory"),
-    Message = <<"the request needs more memory than one may have; send it in smaller parts">>,
+    ?LOG_WARNING("a request was stopped: it reached its memory limit"),
+    Message = <<"the request needs more memory than a request may use; send it in smaller parts">>,
     answer(Conn, 413, <<"request_too_large">>, Message, Requests);
 answer_for(Conn, Reason, Requests) ->
     ?LOG_ERROR("a request's process died: ~0tP", [halley_log_data:without(Reason), 20]),

@@ -189,6 +189,6 @@ gone(Reason, #state{error = Error} = State) ->
     State#state{found = none, judged = none, seen = none, error = Reason}.
 
 say(Reason, #state{file = File}) ->
-    ?LOG_ERROR("~ts: ~ts; the ring of before stays", [File, ketama_servers_file:explain(Reason)]).
+    ?LOG_ERROR("~ts: ~ts; the previous ring stays", [File, ketama_servers_file:explain(Reason)]).
 
 digest(Content) -> erlang:md5(Content).

@@ -191,10 +191,10 @@ broken_in_another_way(Config) ->
              _ = [look(Pid) || _ <- [1, 2, 3]]
          end || Text <- ["", "a\n", "b\n", [?A, " 100\n", binary:copy(<<"x">>, 30), " 1\n"]]],
     ?assertEqual([?A], owners()),
-    ?assertMatch([{error, "it has no servers; the ring of before stays"},
-                  {error, "line 1: there is no weight; the ring of before stays"},
-                  {error, "line 1: there is no weight; the ring of before stays"},
-                  {error, "line 2: the name has more than 23 bytes; the ring of before stays"}],
+    ?assertMatch([{error, "it has no servers; the previous ring stays"},
+                  {error, "line 1: there is no weight; the previous ring stays"},
+                  {error, "line 1: there is no weight; the previous ring stays"},
+                  {error, "line 2: the name has more than 23 bytes; the previous ring stays"}],
                  logged(Config)).
 
 not_for_the_mode(Config) ->
@@ -212,7 +212,7 @@ file_gone(Config) ->
     _ = [look(Pid) || _ <- [1, 2, 3]],
     ?assertEqual([?A], owners()),
     ?assertMatch(#{error := {file, enoent}}, ketama:status(ketama)),
-    ?assertEqual([{error, "no such file or directory; the ring of before stays"}],
+    ?assertEqual([{error, "no such file or directory; the previous ring stays"}],
                  logged(Config)),
     write(File, [?B]),
     _ = [look(Pid) || _ <- [1, 2]],

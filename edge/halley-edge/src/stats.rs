@@ -27,10 +27,10 @@ macro_rules! kind {
 
 stats! {
     Connections gauge "connections" "Open client connections.";
-    Sessions gauge "sessions" "Streams that have their session.";
+    Sessions gauge "sessions" "Streams that are open, with a session.";
     Waiting gauge "waiting" "Streams that wait to be admitted.";
     Busy counter "busy_total" "Streams and polls told to come back: admission.rate.";
-    Opening gauge "opening" "Streams that wait for their session.";
+    Opening gauge "opening" "Streams that wait for the brain to open their session.";
     Accepted counter "accepted_total" "Connections accepted.";
     Full counter "refused_connections_total" "Connections refused: edge.connections_max.";
     AddressFull counter "refused_by_address_total"
@@ -63,19 +63,19 @@ stats! {
         "Requests with no token, or two, where one is needed.";
     TokensMalformed counter "tokens_malformed_total" "Tokens refused: they can't be read.";
     TokensUnsigned counter "tokens_unsigned_total"
-        "Tokens refused: their algorithm, key or signature is no good.";
+        "Tokens refused: their algorithm, key or signature isn't valid.";
     TokensOutOfTime counter "tokens_out_of_time_total"
         "Tokens refused: they have expired, or aren't valid yet.";
     TokensOfOthers counter "tokens_of_others_total"
-        "Tokens refused: their iss, aud, sub or halley, or another user than was named.";
+        "Tokens refused: wrong iss, aud, sub or halley, or another user than was named.";
     TokensNoKeys counter "tokens_no_keys_total" "Tokens refused: there is no key.";
     TokensRenewed counter "tokens_renewed_total"
-        "Tokens that took the place of a WebSocket's last one.";
+        "Tokens that replaced a WebSocket's earlier one.";
     Expired counter "sessions_expired_total" "Streams and polls ended: their token had expired.";
     Streams counter "streams_total" "Streams opened.";
     Delivered counter "delivered_total" "Events put into outboxes.";
     Held gauge "held_sessions" "Sessions that wait for the end of their replay.";
-    HeldBytes gauge "held_bytes" "Bytes of the live events that wait with them.";
+    HeldBytes gauge "held_bytes" "Bytes of the live events held for these sessions.";
     Replayed counter "replayed_total" "Events of replays put into outboxes and answers.";
     Polls counter "polls_total" "Polls answered.";
     Groups gauge "groups" "Groups that have members here.";
@@ -87,7 +87,7 @@ stats! {
     Stale counter "stale_deliveries_total" "Events for connections that were gone.";
     Writes counter "writes_total" "Writes to client sockets.";
     Written counter "written_bytes_total" "Bytes written to client sockets.";
-    Blocked counter "blocked_writes_total" "Writes that met a full socket.";
+    Blocked counter "blocked_writes_total" "Writes to a socket that was full.";
     SlowConsumers counter "slow_consumers_total"
         "Connections closed: outbox_bytes_max, outbox_ms_max or hold_bytes_max.";
     EventsDropped counter "events_dropped_total" "Waiting events that drop_oldest dropped.";
@@ -105,9 +105,9 @@ stats! {
     DeflateAgreed counter "deflate_websockets_total"
         "WebSockets that agreed on permessage-deflate.";
     DeflateDeclined counter "deflate_declined_total"
-        "WebSockets none of whose offers of permessage-deflate could be kept.";
+        "WebSockets whose offers of permessage-deflate were all declined.";
     Deflated counter "deflated_events_total"
-        "Events compressed for WebSockets, once for all of a worker that get one.";
+        "Events compressed for WebSockets, each once per worker.";
     DeflatedFrom counter "deflated_from_bytes_total" "Bytes of these before.";
     DeflatedTo counter "deflated_to_bytes_total" "Bytes of these after.";
     Inflated counter "inflated_messages_total" "Compressed messages of WebSockets received.";
@@ -117,7 +117,7 @@ stats! {
     TlsHandshakes counter "tls_handshakes_total" "TLS handshakes that succeeded.";
     TlsResumed counter "tls_resumed_total" "Of these, sessions that were resumed by a ticket.";
     TlsLate counter "tls_handshakes_late_total"
-        "Handshakes ended: tls_handshake_ms_max, or half of it without a first turn.";
+        "Handshakes ended: tls_handshake_ms_max, or half of it before their first turn.";
     TlsIncompatible counter "tls_incompatible_total"
         "Handshakes with no version, cipher or protocol (ALPN) in common.";
     TlsClientRefused counter "tls_clients_refused_total"

@@ -106,7 +106,7 @@ impl Refusal {
                  with dots between, and a JSON object with each name once in its header."
             }
             Refusal::Encrypted => {
-                "This is an encrypted token (JWE), and signed ones (JWS) are taken: sign it only."
+                "This token is encrypted (JWE); only signed tokens (JWS) are accepted."
             }
             Refusal::Type => {
                 "The token's `typ` is another than JWT or at+jwt: show the token that was made \
@@ -138,7 +138,7 @@ impl Refusal {
                 "The token is not yet valid (`nbf`): wait, or set the signer's clock."
             }
             Refusal::Issuer => {
-                "The token's `iss` is not auth.issuer: get it from whom this server trusts."
+                "The token's `iss` is not auth.issuer: get a token from that issuer."
             }
             Refusal::Audience => {
                 "The token's `aud` is not auth.audience, nor has it among others: ask for a token \

@@ -50,7 +50,7 @@ pub fn query_value<'t>(target: &'t str, name: &str) -> Result<Option<Cow<'t, str
             return Err(HttpError::new(
                 400,
                 "duplicate_parameter",
-                "A query parameter is there twice; give it once.",
+                "A query parameter is given twice; give it once.",
             ));
         }
         found = Some(decode(value, Plus::Space)?);

@@ -267,8 +267,7 @@ tighten(Path) ->
     end.
 
 tightened(ok, Path) ->
-    ?LOG_WARNING("data.dir: others could read ~ts; it and what is in it is for its owner alone now",
-                 [Path]);
+    ?LOG_WARNING("data.dir: others could read ~ts; now its owner alone can", [Path]);
 tightened({error, Reason}, Path) ->
     ?LOG_WARNING("data.dir: others can read ~ts, and that cannot be changed: ~ts",
                  [Path, file:format_error(Reason)]).

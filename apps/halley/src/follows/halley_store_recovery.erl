@@ -95,7 +95,7 @@ note() ->
         none ->
             none;
         _ ->
-            ?LOG_WARNING("store: the note of where the journal stood is damaged; a lost end of it "
+            ?LOG_WARNING("store: follows.position is damaged, so a journal that was cut at its end "
                          "would not be noticed"),
             none
     end.

@@ -118,7 +118,7 @@ identity_from_headers(Dir, Ledger, [Number | Numbers]) ->
     case halley_history_segment:read_header(Dir, Number) of
         {ok, #{store := Store}} ->
             ?LOG_WARNING("history: ~ts/store is missing or damaged; the segments name the store, "
-                         "and everybody who was here before is told a gap", [Dir]),
+                         "and each client that comes back gets a gap", [Dir]),
             {Store, unknown, Ledger};
         none when Numbers =:= [] ->
             {new_store(), unknown, Ledger};
@@ -237,8 +237,8 @@ ended(false, Counter, Found) ->
 ended(true, 0, Found) ->
     {[], close(0, Found)};
 ended(true, Counter, Found = #found{now = {_, _, NowMs}}) ->
-    ?LOG_ERROR("history: the files end before what was on disk, or it isn't known where that "
-               "ended; events up to ~b may be lost", [Counter]),
+    ?LOG_ERROR("history: the files end before the last event that was on disk, or it isn't known "
+               "which that was; events up to seq ~b may be lost", [Counter]),
     Damaged = #found{open = {From, FromMs, _}} = damage(Found),
     {[{min(From, Counter), Counter, FromMs, NowMs}],
      close(Counter, Damaged#found{open = {From, FromMs, NowMs}})}.

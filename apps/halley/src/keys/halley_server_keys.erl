@@ -179,7 +179,7 @@ judge(Path, Bytes) ->
         {{error, _} = Error, _} -> Error;
         {ok, {ok, {[], empty}} = Empty} ->
             case has_keys() of
-                true -> {error, "it is empty; `./halley key revoke` is what ends a key"};
+                true -> {error, "it is empty; to end a key, use `./halley key revoke`"};
                 false -> Empty
             end;
         {ok, Parsed} -> Parsed
@@ -201,4 +201,4 @@ changed({error, Reason}, Path) ->
 
 failed(Path, Reason) ->
     halley_metrics:incr(server_keys_errors),
-    ?LOG_ERROR("~ts: ~ts; the server keys of before stay in force", [Path, Reason]).
+    ?LOG_ERROR("~ts: ~ts; the previous server keys stay in force", [Path, Reason]).

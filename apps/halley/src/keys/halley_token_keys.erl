@@ -145,7 +145,7 @@ changed({error, Reason}, State) ->
 
 failed(Reason, #state{source = {Kind, Path}}) ->
     halley_metrics:incr(token_keys_errors),
-    ?LOG_ERROR("~ts: ~ts: ~ts; the keys of before stay in force", [key(Kind), Path, Reason]).
+    ?LOG_ERROR("~ts: ~ts: ~ts; the previous keys stay in force", [key(Kind), Path, Reason]).
 
 %% What an operator should hear of a set that is in force. A secret has nothing to say.
 say(secret, _, _, _) ->

@@ -82,7 +82,7 @@ ready() ->
     {ok, DataDir} = application:get_env(halley, data_dir),
     leave_pid(),
     %% Not "ready": clients can come when the edge is, which may find its ports taken.
-    ?LOG_NOTICE("brain ~ts has its data, in ~ts", [node(), DataDir]).
+    ?LOG_NOTICE("brain ~ts has opened its data, in ~ts", [node(), DataDir]).
 
 %% Not worth refusing to start: a full disk has its own answers.
 leave_pid() ->

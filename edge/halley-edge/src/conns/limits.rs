@@ -20,7 +20,7 @@ use crate::stats::Stat;
 const MEMORY_LOW: HttpError = HttpError::new(
     503,
     "memory_low",
-    "This machine is short of memory and takes nobody new in: come back as Retry-After says.",
+    "This machine is short of memory and takes no new clients: come back after Retry-After.",
 )
 .after(10);
 const ADDRESS_FULL: HttpError = HttpError::new(

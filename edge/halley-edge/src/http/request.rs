@@ -42,7 +42,9 @@ const API_METHODS: &str = "GET, HEAD, POST, DELETE, OPTIONS";
 const ME_METHODS: &str = "GET, HEAD, POST, PUT, DELETE, OPTIONS";
 
 const WRONG_METHOD: HttpError =
-    HttpError::new(405, "method_not_allowed", "A stream or a poll is asked for by GET.");
+    HttpError::new(405, "method_not_allowed", "Streams and polls are requested with GET.");
+const BODY_NOT_ALLOWED: HttpError =
+    HttpError::new(400, "body_not_allowed", "A request for a stream or a poll has no body.");
 const HEADER_NAME_TOO_LONG: HttpError =
     HttpError::new(431, "header_name_too_long", "A header's name has more than 255 bytes.");
 
@@ -141,9 +143,7 @@ impl Http {
         stream: Stream,
     ) -> Option<usize> {
         let opened = match &stream {
-            _ if req.body != BodyFraming::None => {
-                Err(HttpError::new(400, "body_not_allowed", "A request for events has no body."))
-            }
+            _ if req.body != BodyFraming::None => Err(BODY_NOT_ALLOWED),
             Stream::Events => sessions.open_events(io, index, req),
             Stream::WebSocket => sessions.open_websocket(io, index, req),
             Stream::Article => sessions.open_article(io, index, req),

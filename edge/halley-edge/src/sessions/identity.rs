@@ -47,13 +47,13 @@ const TOKEN_TWICE: HttpError = HttpError::new(
 pub const OTHER_USER: HttpError = HttpError::new(
     403,
     "other_user",
-    "The token is another user's than the one that ?user= names: leave ?user= out.",
+    "The token isn't of the user that ?user= names: leave ?user= out.",
 );
 /// Answer to a WebSocket that shows another user's token.
 pub const OTHER_SESSION: HttpError = HttpError::new(
     403,
     "other_user",
-    "The token is another user's than this WebSocket's: open another one with it.",
+    "The token isn't of this WebSocket's user: open another WebSocket with it.",
 );
 /// Answer as its text says.
 pub const NO_TOKENS_HERE: HttpError = HttpError::new(

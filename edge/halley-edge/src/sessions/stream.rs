@@ -53,7 +53,7 @@ const NOT_ACCEPTABLE: HttpError = HttpError::new(
 const BRAIN_BUSY: HttpError = HttpError::new(
     503,
     "brain_busy",
-    "The brain behind this edge has more to do than it can at the moment: open the stream again.",
+    "The brain behind this edge is overloaded: open the stream again.",
 );
 
 impl Sessions {

@@ -140,7 +140,7 @@ impl Gathered<'_> {
             return Err(HttpError::new(
                 400,
                 "bad_content_type",
-                "Content-Type must be given once: which of several is meant can't be known.",
+                "Content-Type is given more than once; give it once.",
             ));
         }
         Ok(())
@@ -151,7 +151,7 @@ impl Gathered<'_> {
             return Err(HttpError::new(
                 417,
                 "expectation_unknown",
-                "The only expectation that this server meets is 100-continue.",
+                "The only expectation that this server supports is 100-continue.",
             ));
         }
         self.expect_continue = true;

@@ -223,7 +223,7 @@ fn explain(error: httparse::Error, seen: &[u8]) -> HttpError {
         httparse::Error::Version if names_a_version(seen) => HttpError::new(
             505,
             "version_not_supported",
-            "This version of HTTP is not spoken here; use HTTP/1.1.",
+            "This server doesn't speak this version of HTTP; use HTTP/1.1.",
         ),
         httparse::Error::HeaderName => HttpError::new(
             400,
