@@ -233,8 +233,8 @@ fn requests_of_a_user() {
     sse(&edge, &mut brain, "bob");
 }
 
-/// 16.5: "Beyond it, and when there is no place left, they are closed to make room, the oldest
-/// first, without a word."
+/// 16.5: "Beyond it, and when there is no place left, pending connections are closed without a
+/// word, the oldest first."
 #[test]
 fn pending_connections_make_room() {
     let settings = [("pending_connections_percent_max", "50")];
@@ -259,8 +259,8 @@ fn pending_connections_make_room() {
     brain.stat_becomes("pending_connections_dropped_total", 4);
 }
 
-/// 16.5: "They make room for who may come in, not for who is refused by 16.1 or 16.4." 16.2: where
-/// both bounds are met "it is 429".
+/// 16.5: "They make room for clients that may come in, not for those that 16.1 or 16.4 refuses."
+/// 16.2: where both bounds are met "it is 429".
 #[test]
 fn pending_connections_make_no_room_for_who_is_refused() {
     let settings = [
