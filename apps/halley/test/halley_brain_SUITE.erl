@@ -2,13 +2,12 @@
 -module(halley_brain_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include("support/halley_wait.hrl").
 
 -compile([export_all, nowarn_export_all]).
 -import(halley_test_brain, [number/1, shard/1, link_with/1, message/1, delivered/1, event/0,
                             no_event/0, limits/1, spawn_actor/1, join/1, await_publish/1,
                             kill_and_wait/1, wait/1]).
-
--define(WAIT_MS, 60000).
 
 suite() -> [{timetrap, {minutes, 3}}].
 

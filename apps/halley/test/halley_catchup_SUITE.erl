@@ -2,12 +2,11 @@
 -module(halley_catchup_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include("support/halley_wait.hrl").
 
 -compile([export_all, nowarn_export_all]).
 -import(halley_test_brain, [number/1, link_with/1, publish/2, publish_all/1, follow_all/2,
                             drop_up_to/1, damage/1, wait/1]).
-
--define(WAIT_MS, 60000).
 
 suite() -> [{timetrap, {minutes, 3}}].
 

@@ -9,6 +9,7 @@
 -module(halley_delivery_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include("support/halley_wait.hrl").
 
 -compile([export_all, nowarn_export_all]).
 -import(halley_test_brain, [limits/1, spawn_actor/1, join/1, shard/1, kill_and_wait/1]).
@@ -17,7 +18,6 @@
 -define(USERS, [<<"u", (integer_to_binary(N))/binary>> || N <- lists:seq(1, 12)]).
 -define(SUBJECTS, [<<"s", (integer_to_binary(N))/binary>> || N <- lists:seq(1, 8)]).
 -define(PUBLISHERS, 3).
--define(WAIT_MS, 60000).
 %% With them some hundreds are due to somebody, and reach members of groups.
 -define(PUBLISHED_MIN, 400).
 -define(BY_GROUPS_MIN, 100).

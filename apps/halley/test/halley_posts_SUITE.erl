@@ -2,11 +2,10 @@
 -module(halley_posts_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include("support/halley_wait.hrl").
 -import(halley_test_brain, [event/0, kill_and_wait/1, limits/1, link_with/1, number/1, shard/1,
                             wait/1]).
 -compile([export_all, nowarn_export_all]).
-
--define(WAIT_MS, 60000).
 
 suite() -> [{timetrap, {minutes, 3}}].
 

@@ -2,12 +2,11 @@
 -module(halley_publish_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include("support/halley_wait.hrl").
 
 -compile([export_all, nowarn_export_all]).
 -import(halley_test_brain, [limits/1, number/1, shard/1, link_with/1, event/0, no_event/0,
                             spawn_actor/1, join/1, kill_and_wait/1, wait/1]).
-
--define(WAIT_MS, 60000).
 
 suite() -> [{timetrap, {minutes, 3}}].
 

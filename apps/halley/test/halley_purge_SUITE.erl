@@ -3,11 +3,10 @@
 -module(halley_purge_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include("support/halley_wait.hrl").
 -compile([export_all, nowarn_export_all]).
 
 -import(halley_test_brain, [number/1, link_with/1, kill_and_wait/1, wait/1]).
-
--define(WAIT_MS, 60000).
 
 suite() -> [{timetrap, {minutes, 3}}].
 

@@ -2,13 +2,13 @@
 -module(halley_replay_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include("support/halley_wait.hrl").
 
 -compile([export_all, nowarn_export_all]).
 -import(halley_history_helper, [replayed/4]).
 -import(halley_test_brain, [publish/2, publish_all/1, follow_all/2, drop_up_to/1, damage/1]).
 
 -define(LIMITS, #{events_max => 256, bytes_max => 131072}).
--define(WAIT_MS, 60000).
 
 suite() -> [{timetrap, {minutes, 3}}].
 

@@ -3,6 +3,7 @@
 -module(halley_replay_long_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include("support/halley_wait.hrl").
 
 -compile([export_all, nowarn_export_all]).
 -import(halley_history_helper, [replayed/4]).
@@ -13,7 +14,6 @@
 -define(BYTES_MAX, 16777216).
 %% A scheduler gives a process 4,000 reductions at a time; these are some milliseconds.
 -define(CALL_REDUCTIONS_MAX, 400000).
--define(WAIT_MS, 60000).
 
 suite() -> [{timetrap, {minutes, 3}}].
 

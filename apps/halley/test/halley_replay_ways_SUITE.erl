@@ -4,6 +4,7 @@
 
 -include("support/halley_store_proper.hrl").
 -include_lib("stdlib/include/assert.hrl").
+-include("support/halley_wait.hrl").
 
 -compile([export_all, nowarn_export_all]).
 -import(halley_history_helper, [replayed/4]).
@@ -11,7 +12,6 @@
 
 -define(USERS, 3).
 -define(SUBJECTS, 12).
--define(WAIT_MS, 60000).
 
 suite() -> [{timetrap, {minutes, 5}}].
 

@@ -4,13 +4,12 @@
 -module(halley_edge_handover_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include("support/halley_edge_wait.hrl").
 -compile([export_all, nowarn_export_all]).
 
 -import(halley_edge_helper, [until/1]).
 -import(halley_edge_runner_SUITE, [start_runner/0, start_edge/2, edge_pids/1, os_alive/1, kill/1,
                                    failure/0]).
-
--define(WAIT_MS, 60000).
 
 suite() ->
     [{timetrap, {minutes, 3}}].

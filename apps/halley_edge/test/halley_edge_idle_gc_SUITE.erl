@@ -2,6 +2,7 @@
 -module(halley_edge_idle_gc_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include("support/halley_edge_wait.hrl").
 -compile([export_all, nowarn_export_all]).
 
 -import(halley_edge_helper, [until/1, link_process/1]).
@@ -9,7 +10,6 @@
 -define(SESSIONS, 20000).
 -define(AT_ONCE, 5000).
 -define(HEARTBEAT_MS, 50).
--define(WAIT_MS, 60000).
 
 suite() ->
     [{timetrap, {minutes, 3}}].

@@ -2,6 +2,7 @@
 -module(halley_edge_request_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include("support/halley_edge_wait.hrl").
 -compile([export_all, nowarn_export_all]).
 
 -import(halley_edge_helper, [until/1]).
@@ -9,7 +10,6 @@
 -define(END, 1).
 -define(CLOSE, 2).
 -define(EXPECT, 4).
--define(WAIT_MS, 60000).
 
 suite() ->
     [{timetrap, {minutes, 3}}].

@@ -4,12 +4,12 @@
 
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("kernel/include/file.hrl").
+-include("support/halley_edge_wait.hrl").
 -compile([export_all, nowarn_export_all]).
 
 -import(halley_edge_helper, [until/1, field/3]).
 
 %% More than anything here takes, on a machine that is busy with other things.
--define(WAIT_MS, 60000).
 
 suite() ->
     [{timetrap, {minutes, 3}}].

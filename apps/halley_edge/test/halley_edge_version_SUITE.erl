@@ -3,11 +3,10 @@
 -module(halley_edge_version_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include("support/halley_edge_wait.hrl").
 -compile([export_all, nowarn_export_all]).
 
 -import(halley_edge_helper, [next/2, alive/1]).
-
--define(WAIT_MS, 60000).
 
 suite() ->
     [{timetrap, {minutes, 3}}].

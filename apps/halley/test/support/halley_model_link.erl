@@ -4,10 +4,11 @@
 %% What sessions get is written to an ETS table, in order: {N, User, Event | Gap}.
 -module(halley_model_link).
 
+-include("halley_wait.hrl").
+
 -export([new_log/0, received/2, start/1, open/3, close/2, stall/2, lose/1, settled/1]).
 
 -define(LIMITS, #{events_max => 5, bytes_max => 2000}).
--define(WAIT_MS, 60000).
 
 -record(state, {log, slot, queue, vector, reader, former,
                 groups = #{},       % User number => #{Conn => []}

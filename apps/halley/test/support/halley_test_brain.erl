@@ -6,32 +6,18 @@
 -export([number/1, shard/1, link_with/1, message/1, delivered/1, event/0, event/1, no_event/0]).
 -export([spawn_actor/1, join/1, await_publish/1, kill_and_wait/1, wait/1]).
 
--define(WAIT_MS, 60000).
-%% Mnesia on a busy disk takes its time.
--define(START_MS, 150000).
+-include("halley_wait.hrl").
 
 start(Config) ->
     Dir = string:trim(os:cmd("mktemp -d")),
-    ok = application:set_env(halley, data_dir, Dir),
     ok = limits(#{}),
-    Tester = self(),
-    {Keeper, _} = spawn_monitor(fun() -> keep_brain(Tester) end),
-    receive
-        {brain, Keeper, Brain} -> [{dir, Dir}, {keeper, Keeper}, {brain, Brain} | Config];
-        {'DOWN', _, process, Keeper, Reason} -> {fail, Reason}
-    after ?START_MS ->
-        {fail, brain_does_not_start}
+    case halley_test_keeper:start(Dir, [fun halley_sup:start_link/0]) of
+        {ok, Keeper, [Brain]} -> [{dir, Dir}, {keeper, Keeper}, {brain, Brain} | Config];
+        {error, Reason} -> {fail, Reason}
     end.
 
 stop(Config) ->
-    Keeper = proplists:get_value(keeper, Config),
-    Monitor = monitor(process, Keeper),
-    Keeper ! stop,
-    receive {'DOWN', Monitor, process, Keeper, _} -> ok
-    after ?START_MS -> error(brain_does_not_stop)
-    end,
-    ok = halley_store:close(),
-    ok = file:del_dir_r(proplists:get_value(dir, Config)).
+    halley_test_keeper:stop(proplists:get_value(keeper, Config)).
 
 %% The defaults but for these, and a publisher waits for its shard as long as a case does.
 limits(Values) ->
@@ -45,20 +31,6 @@ quiet(Config) ->
 
 loud(Config) ->
     logger:set_primary_config(level, proplists:get_value(log_level, Config)).
-
-%% Cases run in processes of their own, so the brain needs a parent that stays.
-keep_brain(Tester) ->
-    process_flag(trap_exit, true),
-    {ok, Brain} = halley_sup:start_link(),
-    Tester ! {brain, self(), Brain},
-    receive
-        stop ->
-            Monitor = monitor(process, Brain),
-            exit(Brain, shutdown),
-            receive {'DOWN', Monitor, process, Brain, _} -> ok end;
-        {'EXIT', Brain, _} ->
-            ok
-    end.
 
 %% The event's id.
 publish(Subject, Data) ->

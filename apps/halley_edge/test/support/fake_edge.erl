@@ -8,8 +8,7 @@
 -export([main/0]).
 
 -include("halley_edge.hrl").
-
--define(WAIT_MS, 60000).
+-include("halley_edge_wait.hrl").
 
 hello() ->
     #{version => ?LINK_VERSION, window => 1048576, pid => list_to_integer(os:getpid()),

@@ -9,8 +9,7 @@
 -export([seen/2, state/2, cursor/1, cursor/2, gaps/2, replays/2, stall/2, starve/1, feed/1]).
 
 -include_lib("stdlib/include/assert.hrl").
-
--define(WAIT_MS, 60000).
+-include("halley_edge_wait.hrl").
 
 %% The fake edge must be connected to by a brain; its HELLO_BRAIN may have come already.
 new(Edge) ->

@@ -2,10 +2,11 @@
 %% as a slow and busy machine may take.
 -module(halley_edge_helper).
 
+-include("halley_edge_wait.hrl").
+
 -export([until/1, next/2, alive/1, settled/1, linked/3]).
 -export([link_process/1, writer/1, slot/1, counted/1, field/3]).
 
--define(WAIT_MS, 60000).
 -define(POLL_MS, 20).
 
 until(Condition) ->

@@ -4,8 +4,7 @@
 
 -export([start/0, start/1, stop/1, limits/1, handle/1, prepare/1]).
 
-%% Mnesia on a busy disk takes its time, and so does a publish.
--define(WAIT_MS, 300000).
+%% On a busy machine.
 -define(PUBLISH_MS_MAX, 60000).
 %% A machine that stands still for seconds ends no link, unless a case is about that.
 -define(LINK_MS_MAX, 60000).
@@ -16,49 +15,20 @@ start() ->
 %% Limits: those that differ from the defaults.
 start(Limits) ->
     Dir = string:trim(os:cmd("mktemp -d")),
-    start(Limits, Dir).
-
-%% Cases run in processes of their own, so the brain needs a parent that stays.
-start(Limits, Dir) ->
-    ok = application:set_env(halley, data_dir, Dir),
     ok = application:set_env(halley_edge, handler, ?MODULE),
     ok = limits(Limits),
-    Starter = self(),
-    {Keeper, Monitor} = spawn_monitor(fun() -> keep(Starter, Dir) end),
-    receive
-        {Keeper, ready} -> demonitor(Monitor, [flush]), Keeper;
-        {'DOWN', Monitor, process, Keeper, Reason} -> error({no_test_brain, Reason})
-    after ?WAIT_MS ->
-        error(no_test_brain)
-    end.
+    Starts = [fun halley_sup:start_link/0, fun halley_edge_link_sup:start_link/0,
+              fun halley_edge_dialer:start_link/0],
+    {ok, Keeper, _} = halley_test_keeper:start(Dir, Starts),
+    Keeper.
 
 %% Puts them in force, also for a brain that runs.
 limits(Limits) ->
     halley_limits:set(maps:merge(#{publish_ms_max => ?PUBLISH_MS_MAX, silence_ms => ?LINK_MS_MAX,
                                    handshake_ms_max => ?LINK_MS_MAX}, Limits)).
 
-keep(Starter, Dir) ->
-    process_flag(trap_exit, true),
-    {ok, Brain} = halley_sup:start_link(),
-    {ok, Links} = halley_edge_link_sup:start_link(),
-    {ok, Dialer} = halley_edge_dialer:start_link(),
-    Starter ! {self(), ready},
-    receive stop -> ok end,
-    [begin
-         Monitor = monitor(process, Pid),
-         exit(Pid, shutdown),
-         receive {'DOWN', Monitor, process, Pid, _} -> ok end
-     end || Pid <- [Dialer, Links, Brain]],
-    ok = halley_store:close(),
-    ok = file:del_dir_r(Dir).
-
 stop(Keeper) ->
-    Monitor = monitor(process, Keeper),
-    Keeper ! stop,
-    receive {'DOWN', Monitor, process, Keeper, Reason} -> Reason
-    after ?WAIT_MS -> error(brain_does_not_stop)
-    end,
-    ok.
+    halley_test_keeper:stop(Keeper).
 
 %% What a small request publishes is its body, and the answer says what came of it.
 prepare(#{path := [<<"publish">>, Subject], query := Query, body := {full, Body}}) ->

@@ -6,6 +6,7 @@
 -module(taken_edge).
 
 -include_lib("stdlib/include/assert.hrl").
+-include("halley_edge_wait.hrl").
 
 -export([start/3, stop/1, attacked/2]).
 -export([synced/1, handshake/1, cut/1, again/2, builds/0, goodbye/1]).
@@ -20,7 +21,6 @@
 %% So many events at least, behind the attack if it is a short one: the one in the middle of two or
 %% three is whichever met a pause of the machine.
 -define(EVENTS_MIN, 7).
--define(WAIT_MS, 60000).
 -define(MEMORY_BYTES, 64000000).
 -define(VICTIM, <<"anna">>).
 %% The honest worker's connection.
