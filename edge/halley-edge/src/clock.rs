@@ -15,8 +15,8 @@ pub struct Clock {
     pub date: HttpDate,
     /// When the next second begins, by the worker's time.
     next_ms: u64,
-    /// When the last poll began, by the worker's time. Who is late is judged by this: what came
-    /// until then has been heard, so nobody is blamed for a worker that is held up.
+    /// When the last poll began, by the worker's time. Lateness is judged by this: what came until
+    /// then has been read, so no client pays for a worker that was held up.
     pub heard_ms: u64,
     /// What the wall's clock said when the worker's said 0, as it goes now.
     unix_zero_ms: u64,

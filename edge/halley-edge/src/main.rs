@@ -124,7 +124,7 @@ fn stop_by(mut signals: Signals, shared: &Shared) {
     for signal in signals.forever().filter(|signal| *signal != SIGHUP) {
         log!("signal {signal}: stopping");
         let first = u64::from(shared.config.drain_ms);
-        // Whoever asks again, or while the brain has it drained, doesn't want to wait.
+        // A second signal, or one during the brain's drain, means: don't wait.
         let (run, order) = (RUN, Ordering::Relaxed);
         if shared.stop.compare_exchange(run, first, order, order).is_err() {
             shared.stop.store(0, order);

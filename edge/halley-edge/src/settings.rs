@@ -76,7 +76,7 @@ pub struct Settings {
     pub exempt: Rc<Networks>,
     /// For TLS to be agreed on.
     pub tls_handshake_ms_max: u64,
-    /// Whom to believe who the client is.
+    /// The proxies that are trusted to name the client.
     pub proxies: Proxies,
     /// For the brain's answer.
     pub response_ms_max: u64,

@@ -33,7 +33,7 @@ pub fn wanted(config: &Config) -> Result<Option<User>, String> {
     }
 }
 
-/// Becomes that user, who must be able to read what is read again.
+/// Becomes that user, which must be able to read the files that are read again.
 ///
 /// # Errors
 /// A sentence that names the configuration's key.

@@ -1,10 +1,10 @@
 //! How connections end.
 //!
-//! **A connection is never ended in the middle of something.** A push that is too much, a socket
-//! that fails, a client that has gone: the connection is *doomed*. What waits for it is given up at
-//! once, so the bounds stay exact; it isn't found by its id any more, a push to it does nothing,
-//! and nothing is read from it. The worker ends it between two things ([`Conns::next_doomed`]), so
-//! whoever pushes may go on with the connections in its hand.
+//! **A connection is never ended in the middle of something.** If a push is too much, a socket
+//! fails, or a client has gone, the connection is only *doomed*. Its outbox is freed at once, so
+//! the bounds stay exact. It can't be found by its id any more, a push to it does nothing, and
+//! nothing is read from it. The worker ends it later ([`Conns::next_doomed`]), so code that pushes
+//! may go on using the connections that it holds.
 //!
 //! Invariant: a doomed connection's flag is set, and its last entry in `doomed` says how it ends.
 
@@ -52,7 +52,7 @@ impl<D: Hung> Conns<D> {
     fn mark_doomed(&mut self, index: u32, doom: Doom) {
         let Some(slot) = self.table.get(index) else { return };
         if slot.has(flag::DOOMED) {
-            // Who was to finish may be lost before; who is lost stays so.
+            // One that was to finish may now be dropped; one that was to be dropped stays so.
             let mut doomed = self.doomed.iter_mut().rev();
             if let (Some(entry), Doom::Drop(_)) = (doomed.find(|entry| entry.0 == index), doom) {
                 if matches!(entry.1, Doom::Finish(_)) {
@@ -65,9 +65,8 @@ impl<D: Hung> Conns<D> {
         self.doomed.push((index, doom));
     }
 
-    /// The next connection that is to end, and how. It isn't doomed any more: whoever asks ends it.
-    /// An entry whose connection was ended meanwhile is ignored; of two for a slot the last is
-    /// right.
+    /// The next connection that is to end, and how. It isn't doomed any more: the caller ends it.
+    /// An entry whose connection was ended meanwhile is ignored; of two for a slot the last counts.
     pub fn next_doomed(&mut self) -> Option<(u32, Doom)> {
         while let Some((index, doom)) = self.doomed.pop() {
             if self.table.get(index).is_some_and(|slot| slot.clear(flag::DOOMED)) {

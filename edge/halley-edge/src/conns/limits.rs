@@ -1,10 +1,9 @@
-//! Who is told to come back later (`protocol/http.md` 16): requests beyond what one address or one
-//! user may have, and whoever needs memory that there isn't. Who may not even come in is
-//! `worker/admit.rs`'s to say.
+//! Requests that are told to come back later (`protocol/http.md` 16): those beyond the rate of
+//! their address or user, and streams while memory is short. `worker/admit.rs` refuses connections.
 //!
 //! Bounds: `requests_per_address_per_s_max`, `requests_per_user_per_s_max` and the percents of free
-//! memory are what is asked for here. Nothing is kept: who is counted is in tables of a fixed size
-//! (`limits/sketch.rs`).
+//! memory are checked here. Nothing is kept here: addresses and users are counted in tables of a
+//! fixed size (`limits/sketch.rs`).
 
 use std::net::IpAddr;
 

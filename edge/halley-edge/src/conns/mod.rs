@@ -1,10 +1,10 @@
-//! A worker's connections to its clients: who is there, what waits for them and until when, and how
-//! bytes come and go. What is said on them is for those above (`http/`, `sessions/`).
+//! A worker's connections to its clients: their slots, outboxes and deadlines, and how bytes come
+//! and go. What the bytes mean is for the parts above (`http/`, `sessions/`).
 //!
 //! - here: where a connection is in its life, and its deadline; `table/` has the slots,
-//! - `doom.rs` says how one ends: what is in the middle of something only dooms it,
+//! - `doom.rs` says how one ends: code that uses a connection only dooms it,
 //! - `write.rs` fills outboxes and writes them, `read.rs` reads, `tls/` does both under TLS,
-//! - `limits.rs`, `origin.rs` and `proxy.rs` say who may ask, and who is behind a proxy.
+//! - `limits.rs` and `origin.rs` refuse requests, `proxy.rs` finds the client behind a proxy.
 //!
 //! Invariants: a gauge of [`Stats`] for a phase is the number of slots in it
 //! ([`Conns::become_of`]); [`Stat::OutboxBytes`] is what waits in all outboxes and sealed for them.
@@ -64,7 +64,7 @@ pub struct Conns<D> {
     pub clock: Clock,
     /// What the listeners show.
     pub certificates: Arc<Certificates>,
-    /// A buffer of [`READ_BYTES`] for who reads.
+    /// A buffer of [`READ_BYTES`] for reading.
     pub scratch: Vec<u8>,
     /// Connections that have bytes to go on with: kept ones, or some in the socket of which no
     /// event will tell.
@@ -77,7 +77,7 @@ pub struct Conns<D> {
     /// Connections whose outbox has something new.
     dirty: Vec<u32>,
     doomed: Vec<(u32, Doom)>,
-    /// Connections whose outbox became empty, while somebody asks for them.
+    /// Connections whose outbox became empty, if `tells_emptied`.
     emptied: Vec<u32>,
     tells_emptied: bool,
 }
@@ -205,8 +205,8 @@ impl<D: Hung> Conns<D> {
         Token(self.table.conn(index) as usize + FIRST_CONNECTION)
     }
 
-    /// The connection that the poll names so, unless it was dropped in this round: an event must
-    /// not meet the one that was accepted into its slot.
+    /// The connection of a poll's event, unless it was dropped in this round: the event must not
+    /// reach the next connection in the slot.
     pub fn named(&mut self, token: Token) -> Option<u32> {
         let conn = token.0.wrapping_sub(FIRST_CONNECTION) as u64;
         self.find(conn).map(|(index, _)| index)

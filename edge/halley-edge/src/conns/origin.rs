@@ -6,7 +6,7 @@
 //! for the server. What is no browser sends no `Origin`, and isn't concerned.
 //!
 //! A page can't be told why: no browser shows it the answer. So the log says it, once for an origin
-//! and at most once a minute, whoever else asks meanwhile.
+//! and at most once a minute for all origins.
 
 use std::sync::Mutex;
 
@@ -87,7 +87,7 @@ impl<D: Hung> Conns<D> {
         match (origins.next(), origins.next()) {
             (None, _) => false,
             (Some((_, origin)), None) => !allows(origin),
-            // No browser sends two; who is asked for has been tampered with.
+            // No browser sends two: something on the way changed the request.
             (Some(_), Some(_)) => true,
         }
     }

@@ -104,7 +104,7 @@ impl<D: Hung> Conns<D> {
         });
         let address = match client {
             _ if forwards => Address::FORWARDS,
-            // 16.1: who is exempt says it by its own connection.
+            // 16.1: only the connection's own address can be exempt.
             Some(ip) => Address::counted(self.table.limits.hasher.address(ip)),
             None => Address::NONE,
         };
@@ -122,7 +122,7 @@ impl<D: Hung> Conns<D> {
         Err(self.address_full())
     }
 
-    /// Who asks by a request through a proxy that forwards: the address that is counted, if one is
+    /// The client of a request through a proxy that forwards: its address, if one is counted and
     /// named.
     pub fn forwarded(&mut self, index: u32, req: &Request<'_>) -> Option<Address> {
         if !self.table.address(index).forwards() {

@@ -89,7 +89,7 @@ fn reap<D: Hung>(conns: &mut Conns<D>) {
     }
 }
 
-/// A slow consumer is doomed by the push that is too much, and whoever pushes goes on.
+/// A slow consumer is doomed by the push that is too much, and the pushing code goes on.
 #[test]
 fn a_push_that_is_too_much_dooms() {
     let mut conns = conns::<u8>();
@@ -133,7 +133,7 @@ fn the_bound_of_all_outboxes_is_exact() {
     assert!(!doomed.is_empty() && doomed.len() as u64 == conns.stats.get(Stat::OutboxFull));
 }
 
-/// A doomed connection that was ended meanwhile takes nobody with it who has its slot.
+/// A doomed connection that was ended meanwhile doesn't end the next one in its slot.
 #[test]
 fn a_doom_concerns_one_connection() {
     let mut conns = conns::<u8>();
@@ -150,7 +150,7 @@ fn a_doom_concerns_one_connection() {
     assert_eq!(conns.next_doomed(), Some((first, Doom::Drop(CloseReason::Client))));
 }
 
-/// What waits for who is to finish is written, what comes later isn't, and then the end is said.
+/// A connection that is to finish: its outbox is written, later pushes aren't, then comes the end.
 #[test]
 fn who_finishes_gets_what_waits() {
     let mut conns = conns::<u8>();
@@ -170,7 +170,7 @@ fn who_finishes_gets_what_waits() {
     assert_eq!((conns.table.used(), waits(&conns)), (0, 0));
 }
 
-/// The client closed its side: who asked gets its answers, a stream is over.
+/// The client closed its side: a request still gets its answer, a stream is over.
 #[test]
 fn who_says_all_still_reads() {
     for (phase, waits, ended) in [

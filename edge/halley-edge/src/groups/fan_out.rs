@@ -169,7 +169,7 @@ impl FanOut {
         self.groups.remove_member(index)
     }
 
-    /// An event, with the cursor that it has now, begins its way to who is a member now.
+    /// An event, with the cursor that it has now, is in flight to all members of now.
     pub fn begin(&mut self, group: u32, event: &Event<'_>, cursor: &[u8], settings: &Settings) {
         let bytes = event.json.len() + cursor.len();
         self.groups.begin(group, bytes, || Kept::new(event, cursor, settings));
@@ -355,7 +355,7 @@ mod tests {
         assert_eq!(fan_out.in_flight(), 0);
     }
 
-    /// Who has no room is passed over until its grace is over, and then gets all.
+    /// A member without room is passed over until its grace is over, and then gets all.
     #[test]
     fn grace_has_an_end() {
         let (mut fan_out, settings) = fan_out(&[3, 4]);

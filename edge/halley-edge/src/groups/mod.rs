@@ -35,8 +35,8 @@ pub const GROUPS_MAX: usize = 1_024;
 /// Events in flight; with so many the link isn't read.
 pub const IN_FLIGHT_MAX: usize = 32;
 
-/// An event on its way to those who haven't got it. No bit below the word `from` is set but of
-/// sessions that lag.
+/// An event and the members that haven't got it. Bits below the word `from` are set only for
+/// lagging sessions.
 struct InFlight<E> {
     members: Bits,
     from: usize,
@@ -103,7 +103,7 @@ impl<E> Groups<E> {
         self.groups.values_mut().map(|members| usize::from(members.clear(index))).sum()
     }
 
-    /// An event of so many bytes begins its way to who is a member now.
+    /// An event of so many bytes is in flight to all members of now.
     pub fn begin(&mut self, group: u32, bytes: usize, event: impl FnOnce() -> E) {
         if let Some(members) = self.groups.get(&group).filter(|members| members.len() > 0) {
             let members = members.clone();
@@ -155,7 +155,7 @@ impl<E> Groups<E> {
         self.lagging.iter().any(|lagging| lagging.len() > 0)
     }
 
-    /// Who has lagged since the last time that this was asked. They stay so.
+    /// Sessions that have lagged since the last call. They stay lagging.
     pub fn out_of_grace(&mut self) -> Vec<u32> {
         let [newly, since] = &mut self.lagging;
         let all = since.all();

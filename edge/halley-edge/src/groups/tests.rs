@@ -78,7 +78,7 @@ impl Run {
         }
     }
 
-    /// Twice, as who has just begun to lag is given time.
+    /// Twice, since a session that has just begun to lag is given time.
     fn end(&mut self) {
         for _ in 0..2 {
             self.slice(usize::MAX, 0);
@@ -186,7 +186,7 @@ fn who_is_served_has_all_that_is_in_flight() {
     assert!(run.groups.full(1_000));
 }
 
-/// Nobody waits for who lags, and who lags is asked about once in each grace.
+/// No member waits for a lagging one, and each lagging one is reported once in each grace.
 #[test]
 fn who_is_late_is_passed_over() {
     let mut run = Run::default();

@@ -2,11 +2,11 @@
 //!
 //! More workers than processors would all write at once, and each ordinary event would wait for a
 //! processor behind them. So there are as many permits as processors. A worker that finds none
-//! stands in a line, serves everything else meanwhile, and is woken when a permit is handed to it:
+//! waits in a queue, serves everything else meanwhile, and is woken when a permit is handed to it:
 //! fifty workers that ask again and again would take processor time from those that write.
 //!
-//! Invariants: a worker has one permit or one place in the line, or neither; what is handed over is
-//! never free in between, so the line is kept; a worker that ends leaves neither behind.
+//! Invariants: a worker has one permit, one place in the queue, or neither. A permit that is handed
+//! over is never free in between, so nobody jumps the queue. A worker that ends leaves neither.
 
 use std::collections::VecDeque;
 use std::io;
@@ -25,7 +25,7 @@ pub struct WritePermits {
     places: Vec<Place>,
 }
 
-/// Permits that nobody has, and who waits for one. Only one of the two isn't empty.
+/// Free permits, and workers that wait for one. At most one of the two isn't empty.
 struct Line {
     free: usize,
     waiting: VecDeque<usize>,

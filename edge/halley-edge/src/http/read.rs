@@ -73,9 +73,9 @@ impl Http {
         true
     }
 
-    /// Reads from the body in small chunks that has waited longest, and sends on what that gives
-    /// as one frame. An entry whose connection has gone reads from its successor what that would
-    /// have read anyway.
+    /// Reads from the body in small chunks that has waited longest, and sends on what it read as
+    /// one frame. If the entry's connection has gone, this reads from the next one in its slot,
+    /// which does no harm: that would have been read anyway.
     pub fn read_small_chunks(&mut self, io: &mut Io, sessions: &mut Sessions) {
         let now_ms = io.conns.clock.now_ms;
         if now_ms < self.small_chunks_at_ms {
@@ -340,8 +340,8 @@ fn principal_has_expired(io: &mut Io, index: u32) -> bool {
         .is_some_and(|exchange| exchange.until_s != FOREVER && u64::from(exchange.until_s) <= now_s)
 }
 
-/// So many bytes of a body came. Who lets the other wait now has its time: the brain for an
-/// answer or for more credit, the client by its pace (http.md 16.6).
+/// So many bytes of a body came. From now on the side that is awaited has its time: the brain for
+/// an answer or for more credit, the client by its pace (http.md 16.6).
 pub fn body_came(io: &mut Io, index: u32, bytes: usize) {
     let now_ms = io.conns.clock.now_ms;
     let Settings { response_ms_max, pace_grace_ms, pace_bytes_per_s_min, .. } = io.conns.settings;

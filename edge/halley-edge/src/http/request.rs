@@ -1,7 +1,8 @@
-//! Who answers a request: the edge itself (streams, preflights) or the brain (everything else).
+//! Which side answers a request: the edge itself (streams, preflights) or the brain (everything
+//! else).
 //!
-//! What clients of the public listener ask of the brain travels without what they showed to enter,
-//! and, under `/v1/me/`, with who the edge found them to be (link.md 12.6, 12.9).
+//! A public client's request goes to the brain without its token. Under `/v1/me/` it goes with the
+//! user that the edge verified (link.md 12.6, 12.9).
 
 use std::borrow::Cow;
 
@@ -177,7 +178,7 @@ impl Http {
         self.local(io, sessions, index, req, |out, options| cors::preflight(out, methods, options))
     }
 
-    /// Who asks, if that is something to the brain.
+    /// The principal of a request, if the brain needs it.
     fn principal_for_the_brain<'r>(
         &mut self,
         io: &mut Io,
@@ -195,8 +196,8 @@ impl Http {
         Ok(Some(principal))
     }
 
-    /// Who asks the brain, and the number of the headers that travel on, if there is a brain that
-    /// may be asked.
+    /// The principal of a request to the brain, and the number of headers that travel on, if there
+    /// is a brain with room for it.
     fn may_pass_on<'r>(
         &mut self,
         io: &mut Io,

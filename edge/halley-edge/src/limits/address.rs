@@ -1,14 +1,14 @@
 //! Where clients come from: an address as four bytes, and how many connections each has.
 //!
-//! An IPv4 address stands for itself, an IPv6 address for its /64, as whoever has one of that has
-//! all of it; an IPv4 address written as IPv6 is the IPv4 address. Of an address a connection keeps
-//! a hash only, by a key that is drawn when the edge starts, so nobody can choose to meet another.
+//! An IPv4 address stands for itself, an IPv6 address for its /64, since a client has all of its
+//! /64; an IPv4 address written as IPv6 is the IPv4 address. A connection keeps only a hash of its
+//! address, by a key that is drawn when the edge starts, so nobody can choose a collision.
 //!
 //! [`Held`] counts the connections of all workers by two cells for each address (a count-min
-//! sketch: Cormode, Muthukrishnan, 2005), which it adds to when a connection comes and takes from
-//! when it goes. Invariant: a cell is the number of connections whose address has it, so the lower
-//! of the two is at least the address's own; it is more only by those that share both cells with
-//! others. A million connections from everywhere are thirty in a cell.
+//! sketch: Cormode, Muthukrishnan, 2005). It adds to both when a connection comes, and subtracts
+//! when it goes. Invariant: a cell is the number of connections whose address has it. So the lower
+//! of the two is at least the address's own number, and more only if other addresses share both
+//! cells. A million connections from everywhere are thirty in a cell.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -38,7 +38,7 @@ impl Address {
         Address(Address::counted(key).0 | Address::FORWARDS.0)
     }
 
-    /// Does a proxy name who it is?
+    /// Does a proxy name the client?
     pub fn forwards(self) -> bool {
         self.0 & Address::FORWARDS.0 != 0
     }
@@ -133,7 +133,7 @@ mod tests {
         assert_ne!(of("0.0.0.0"), of("::"));
     }
 
-    /// Another edge has other keys: who meets whom can't be known beforehand.
+    /// Another edge has other keys, so collisions can't be known beforehand.
     #[test]
     fn keys_are_the_edges_own() {
         let (one, other) = (Hasher::new(), Hasher::new());

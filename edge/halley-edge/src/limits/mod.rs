@@ -1,10 +1,10 @@
-//! What the workers share to judge who may come in: how many connections there are, in all and from
-//! each address, and how often each address and each user asks (`protocol/http.md` 16).
+//! What all workers count together for the limits of `protocol/http.md` 16: connections in all and
+//! by address, and requests by address and by user.
 //!
-//! Nothing here waits: all of it is atomics, and a look costs a few of them.
+//! Nothing here waits: all of it is atomics, and a look-up costs a few of them.
 //!
-//! `address.rs`, `rates.rs` and `sketch.rs` count, `networks.rs` tells who is exempt. Who is
-//! refused by what is counted here, and how, is said above: `worker/admit.rs`, `conns/limits.rs`.
+//! `address.rs`, `rates.rs` and `sketch.rs` count, `networks.rs` says which addresses are exempt.
+//! The parts above refuse, by these counts: `worker/admit.rs`, `conns/limits.rs`.
 
 pub mod address;
 pub mod networks;

@@ -1,14 +1,13 @@
-//! How often somebody may ask, for all workers together, in a table that doesn't grow.
+//! Rates of requests, for all workers together, in a table that doesn't grow.
 //!
-//! The generic cell rate algorithm (ITU-T I.371, annex A): for each address or user the time is
-//! kept until which its requests have used up its rate; who would be further ahead of the clock
-//! than a burst has to wait. Each has two cells, by its hash, and what it has used up is at most
-//! what either says: strangers that share one of them, as some do, take nothing away, only who
-//! shares both would. Workers that look at the same moment may let one request each pass where
-//! there is room for one.
+//! The generic cell rate algorithm (ITU-T I.371, annex A): for each address or user we store the
+//! time until which its quota is spent. A request that would bring it further ahead of the clock
+//! than a burst is refused. Each address or user has two cells, by its hash, and the lesser counts:
+//! so two that share one cell take nothing from each other, only two that share both do. Workers
+//! that look at the same moment may each let one request pass where there is room for one.
 //!
-//! Invariants: refused requests consume no quota; a cell is never further ahead than a burst and
-//! one request, so what says more is old. The bound is that of [`Sketch`].
+//! Invariants: refused requests consume no quota. A cell is never further ahead than a burst and
+//! one request, so one that says more is old. The bound is that of [`Sketch`].
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;

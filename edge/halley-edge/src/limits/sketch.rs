@@ -1,8 +1,9 @@
-//! Numbers by somebody's hash, for all workers together, in a table that doesn't grow.
+//! Numbers by the hash of an address or user, for all workers together, in a table that doesn't
+//! grow.
 //!
-//! Somebody has two cells, one in each of two rows, by two parts of the hash: strangers that share
-//! one of them can be told apart by the other. What a cell means is its user's (`address.rs`,
-//! `rates.rs`). Bound: 256 KB, taken when the first one is looked at.
+//! Each hash has two cells, one in each of two rows, by two parts of the hash: two hashes that
+//! share one cell rarely share the other. What a cell means is its user's (`address.rs`,
+//! `rates.rs`). Bound: 256 KB, taken at the first look-up.
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU32;

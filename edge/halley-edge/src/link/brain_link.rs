@@ -1,12 +1,11 @@
-//! The worker's link to its brain, whichever brain that is and whether there is one: what it may
-//! send and has to read, up to where the brain's events were read, and what the brain is told of
-//! sessions (`protocol/link.md` 4, 6, 10.1). State is replaced, never repaired.
+//! The worker's link to its brain, whether or not one is linked: frames and credit, the cursor, and
+//! the sync of sessions (`protocol/link.md` 4, 6, 10.1). State is replaced, never repaired.
 //!
-//! It moves frames and counts bytes; what a frame says is the worker's business, and so are the
+//! It moves frames and counts bytes. What a frame means is the worker's business, and so are the
 //! sessions. [`Link`] is one connection of it, gone when the brain goes.
 //!
-//! Invariants: without a handshake nothing is sent but what the handshake is; an OPEN or CLOSE of
-//! an earlier link is never sent on the next.
+//! Invariants: before the handshake nothing but the hello is sent; an OPEN or CLOSE of an earlier
+//! link is never sent on the next.
 
 use std::io;
 use std::ops::Range;
@@ -273,9 +272,9 @@ impl BrainLink {
         if moved { Ok(()) } else { Err(LinkEnd::broken("10.9", "an event can't move the cursor")) }
     }
 
-    /// Heartbeats and their absence (4.5), the handshake's end (3.5), STATS. Who is silent is
-    /// judged by the time up to which everybody was heard; nobody is while `waits` says that what
-    /// the brain sent is left alone.
+    /// Heartbeats and their absence (4.5), the handshake's end (3.5), STATS. Silence is judged by
+    /// `heard_ms`, up to which everything was read; and not at all if `waits`, while the link isn't
+    /// read.
     pub fn on_time(&mut self, now_ms: u64, heard_ms: u64, waits: bool) -> Due {
         let Some(link) = self.link.as_mut() else { return Due::Nothing };
         if waits {
@@ -426,7 +425,7 @@ mod tests {
         assert_eq!(told(&mut link, &mut peer), [HELLO.kind(), begin, Frame::SyncEnd.kind()]);
     }
 
-    /// 3.5, 4.5: who says nothing is given up, unless nobody listens.
+    /// 3.5, 4.5: a silent brain is given up, unless the link isn't read.
     #[test]
     fn silence_ends_a_link() {
         let (mut link, _peer) = brain();

@@ -2,11 +2,10 @@
 //!
 //! An outbox holds shared bytes: an event is encoded once and every outbox holds a reference.
 //! Outboxes are lent from a pool for as long as something waits; an idle connection has none.
-//! `pieces.rs` makes what events are in them, `slow.rs` says what goes when a client doesn't take
-//! it.
+//! `pieces.rs` encodes events for them, `slow.rs` says what is dropped for a slow client.
 //!
-//! Bounds: `outbox_bytes_max` per connection and `outboxes_bytes_max` in all, kept by who fills
-//! them (`conns/write.rs`).
+//! Bounds: `outbox_bytes_max` per connection and `outboxes_bytes_max` in all, kept by
+//! `conns/write.rs`, which fills them.
 
 pub mod pieces;
 pub mod slow;

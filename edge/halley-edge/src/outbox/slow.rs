@@ -1,4 +1,4 @@
-//! Slow consumers (`protocol/http.md` 12): what goes when more waits for a client than may wait.
+//! Slow consumers (`protocol/http.md` 12): what is dropped when an outbox is over its bound.
 //!
 //! An outbox is relieved in one pass and to well below its bound, so a client that stays slow costs
 //! a pass now and then, not one for each event. Nothing here knows sockets or time.
@@ -9,7 +9,7 @@
 //! - Every dropped event lies in the times of a gap that stands where the first of them stood.
 //!   There is one gap in an outbox; only when a part of it was written there may be a second.
 //!
-//! It is not for what is no event (welcomes, replays, answers): such pieces have no mark and stay.
+//! Only events are dropped. Other pieces (welcomes, replays, answers) have no mark and stay.
 
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(all(outbox), "1 s    [2-7]0008 s    0009 s    0010 s    0011 s    ");
     }
 
-    /// Who stays slow has one gap, which grows, at the place of the first event that is missing.
+    /// A client that stays slow has one gap, which grows, at the place of the first missing event.
     #[test]
     fn a_gap_that_waits_takes_the_next_one_in() {
         let mut outbox = outbox((1..=11).map(|at| event(at, "s")));

@@ -1,9 +1,9 @@
 //! Admission (`protocol/http.md` 13.1, 13.2): how many streams and polls a second become sessions.
 //!
 //! After a fault everyone comes back at once. A stream that is admitted costs the brain a look-up
-//! and perhaps a replay, so the worker lets them through at a pace, in their order, and tells those
-//! who would wait too long when to come again. Sessions that are there already have no part in
-//! this, nor has the sync with a new brain.
+//! and perhaps a replay. So the worker admits streams at a pace, in their order. A client that
+//! would wait too long is told when to come again. Open sessions aren't concerned, nor is the sync
+//! with a new brain.
 //!
 //! Bound: `admission_per_s_max * admission_wait_ms_max` streams wait, each in phase Waiting; the
 //! queue holds their ids, and at most as many of streams that have left.
@@ -17,7 +17,7 @@ const BURST_MS: u64 = TICK_MS;
 /// A token, in the unit in which they are counted.
 const TOKEN: u64 = 1_000;
 
-/// The worker's gate: a token bucket, and who waits for a token.
+/// The worker's gate: a token bucket, and the streams that wait for a token.
 #[derive(Default)]
 pub struct Admission {
     tokens: u64,

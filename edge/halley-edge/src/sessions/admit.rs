@@ -1,5 +1,5 @@
-//! Admission at work: who is let through now, who waits, and who is told to come back. The pace and
-//! the queue are `admission.rs`'s.
+//! Admission at work: a stream is admitted, waits, or is told to come back. `admission.rs` has the
+//! pace and the queue.
 
 use std::rc::Rc;
 
@@ -14,7 +14,7 @@ use crate::sessions::state::{Io, Sessions};
 use crate::stats::Stat;
 use crate::transport::Transport;
 
-/// Who is told to come back is not told to come sooner.
+/// The shortest time after which a client is told to come back.
 const RETRY_MS_MIN: u64 = 1_000;
 
 /// Answer to a stream that would wait for too long.
@@ -35,7 +35,7 @@ impl Sessions {
             return self.busy(io, index, usual_ms.into());
         }
         let per_s = io.conns.settings.admission_per_s_max;
-        // Who waits already comes first, and is counted with this one.
+        // Streams that wait already come first; the gauge counts this one, too.
         let waiting = io.conns.stats.get(Stat::Waiting) - 1;
         if waiting == 0 && self.admission.take(io.conns.clock.now_ms, per_s) {
             return self.admitted(io, index);
@@ -43,7 +43,7 @@ impl Sessions {
         let wait_ms = io.conns.settings.admission_wait_ms_max;
         let most = u64::from(per_s).saturating_mul(wait_ms) / 1_000;
         if waiting >= most {
-            // 13.2: they come back while those who wait have their turn.
+            // 13.2: they come back when those that wait now have been admitted.
             let need_ms = waiting.saturating_mul(1_000) / u64::from(per_s);
             return self.busy(io, index, need_ms);
         }

@@ -23,8 +23,8 @@ impl Sessions {
         }
         if conns.is_empty() {
             for index in 0..io.conns.table.slots() {
-                // Who is held is replayed from a cursor of its own, and told its own gaps; this
-                // gap's cursor would lead it past what it has yet to get.
+                // A held session is replayed from its own cursor, with its own gaps. This gap's
+                // cursor would skip what it has yet to get.
                 if !self.holds.contains_key(&index) {
                     self.tell_gap(io, index, gap, cursor);
                 }

@@ -29,7 +29,7 @@ impl Sessions {
         self.tokens.forget(index);
         let conn = io.conns.table.conn(index);
         let Some(slot) = io.conns.slot(index) else { return };
-        // Who ended it first has the reason: a closing connection is left by its client as well.
+        // The first reason counts: in the end the client leaves a closing connection, too.
         if !slot.has(flag::ANNOUNCED) {
             io.conns.table.take_detail(index);
         } else if slot.user_number != 0 {

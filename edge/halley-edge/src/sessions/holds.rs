@@ -1,5 +1,5 @@
-//! Replays at the edge (`protocol/link.md` 10): who waits for the end of one, and what waits with
-//! it.
+//! Replays at the edge (`protocol/link.md` 10): the sessions that are being replayed, and the live
+//! events that wait for the end of it.
 //!
 //! A session that came with a cursor is *held*: the brain sends what it missed (REPLAY), at the
 //! client's pace (REPLAYED), while live events wait here. LAST says up to which number of each
@@ -10,8 +10,8 @@
 //! link: the next brain gets the session with its own cursor and replays on (10.6).
 //!
 //! Bounds: `hold_bytes_max` per session, its entries counted with what they hold, and
-//! `outboxes_bytes_max` for all holds together. Who passes one is closed and comes back with its
-//! cursor; nothing is lost.
+//! `outboxes_bytes_max` for all holds together. A session that passes one is closed, and comes back
+//! with its cursor; nothing is lost.
 
 use std::collections::VecDeque;
 

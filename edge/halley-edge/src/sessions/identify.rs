@@ -1,4 +1,4 @@
-//! Who asks: by its token, or by what it says where nobody has one (`identity.rs`).
+//! Whose request it is: by its token, or by `?user=` with `auth.mode = none` (`identity.rs`).
 
 use std::borrow::Cow;
 

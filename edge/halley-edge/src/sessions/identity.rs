@@ -1,7 +1,7 @@
-//! Who is asking (`protocol/http.md` 14): whom `?user=` names, or whose the token is.
+//! The principal of a request (`protocol/http.md` 14): the user that `?user=` or its token names.
 //!
-//! A token is looked at once, here, and then dropped: what is kept of it is whose it is, until
-//! when, and what it allows. It is in no log and in no frame of the link.
+//! A token is checked once, here, and then dropped. Kept are its user, its last second, and its
+//! rights. The token is in no log and in no frame of the link.
 
 use std::borrow::Cow;
 
@@ -18,7 +18,7 @@ const USER_BYTES_MAX: usize = 255;
 pub const ALL_RIGHTS: &str = r#"{"publish":["*"],"follow":["*"],"presence":["*"]}"#;
 /// What a token without the claim allows.
 pub const NO_RIGHTS: &str = "{}";
-/// Until when somebody without a token is who it is; no token expires in this second.
+/// The last second of a principal without a token; no token expires in this second.
 pub const FOREVER: u32 = 0;
 /// The query parameter where a browser can't set headers.
 pub const TOKEN_PARAMETER: &str = "token";
@@ -28,7 +28,7 @@ pub const USER_MISSING: HttpError =
     HttpError::new(400, "user_missing", "Say who is asking: add ?user=<id> to the address.");
 const USER_BAD: HttpError =
     HttpError::new(400, "bad_user", "A user's id has 1 to 255 bytes of UTF-8.");
-/// Answer to who shows no token where one is needed.
+/// Answer to a request without a token where one is needed.
 pub const TOKEN_MISSING: HttpError = HttpError::new(
     401,
     "token_missing",
@@ -62,20 +62,20 @@ pub const NO_TOKENS_HERE: HttpError = HttpError::new(
     "/test/<user> asks for no token, so it is there with auth.mode = none alone: use /v1/stream.",
 );
 
-/// Somebody who may ask.
+/// A user that may use the public listener.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Principal<'r> {
     /// The user's id: 1 to 255 bytes.
     pub user: Cow<'r, str>,
     /// What the brain is told of rights (link.md 12.6).
     pub rights: Cow<'static, str>,
-    /// The second since 1970 from which on this is nobody any more, leeway included, or
+    /// The second since 1970 from which on this doesn't hold any more, leeway included, or
     /// [`FOREVER`].
     pub until_s: u32,
 }
 
 impl<'r> Principal<'r> {
-    /// Somebody who was believed without a token.
+    /// The user that a request names, without a token.
     ///
     /// # Errors
     /// 400 for what is no id.
@@ -86,7 +86,7 @@ impl<'r> Principal<'r> {
         Ok(Principal { user, rights: ALL_RIGHTS.into(), until_s: FOREVER })
     }
 
-    /// Whose token says so.
+    /// The user that a token names.
     pub fn of_claims(claims: Claims, leeway_s: u64) -> Principal<'static> {
         let until_s = claims.expires_s.saturating_add(leeway_s);
         Principal {

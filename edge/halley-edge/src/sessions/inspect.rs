@@ -1,5 +1,5 @@
-//! INSPECT (`protocol/link.md` 10.8): what a connection has waiting, for whoever asks why an event
-//! did not come.
+//! INSPECT (`protocol/link.md` 10.8): what waits for a connection; it answers why an event did not
+//! come.
 
 use halley_link::{Frame, SessionState};
 

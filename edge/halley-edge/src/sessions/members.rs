@@ -11,7 +11,7 @@ use crate::sessions::detail::Conns;
 use crate::sessions::state::{Io, Sessions};
 use crate::stats::Stat;
 
-/// Sessions and their connections, as those who get a group's events.
+/// Sessions and their connections, as members of groups.
 struct Given<'w> {
     sessions: &'w mut Sessions,
     conns: &'w mut Conns,
@@ -138,7 +138,7 @@ impl Sessions {
         io.conns.stats.sub(Stat::GroupMembers, of as u64);
     }
 
-    /// GROUP_DELIVER: the event is on its way to who is a member now.
+    /// GROUP_DELIVER: the event is in flight to all members of now.
     ///
     /// # Errors
     /// As of a DELIVER.

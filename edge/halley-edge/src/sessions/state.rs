@@ -18,7 +18,7 @@ pub struct Io {
     pub conns: Conns,
     /// The brain.
     pub link: BrainLink,
-    /// Who is told of a group's events.
+    /// The groups and their members.
     pub fan_out: FanOut,
 }
 
@@ -29,13 +29,13 @@ impl Io {
     }
 }
 
-/// The sessions of a worker. Who they are is in their connections' slots; here is what only some
-/// have, and what is common to all. Invariant: an entry belongs to the session that is in the slot
-/// now.
+/// The sessions of a worker. Their users and phases are in their connections' slots; here is what
+/// only some of them have, and what is common to all. Invariant: an entry belongs to the session
+/// that is in the slot now.
 pub struct Sessions {
-    /// Who waits to be let through.
+    /// Streams that wait to be admitted.
     pub admission: Admission,
-    /// When whose session ends.
+    /// When sessions end by their tokens.
     pub tokens: Tokens,
     /// What compresses and inflates for all.
     pub compression: Compression,

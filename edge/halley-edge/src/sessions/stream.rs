@@ -1,8 +1,8 @@
 //! Streams: from the request to the session, and what their clients send.
 //!
 //! The answer's head is made with the request and waits in [`Opening`] until the brain has the
-//! session. Then comes the welcome, with the cursor that the brain gave: who reads it misses
-//! nothing that is published from then on (6.2).
+//! session. Then comes the welcome, with the cursor that the brain gave: a client that has read it
+//! misses nothing that is published from then on (6.2).
 
 use std::rc::Rc;
 

@@ -51,7 +51,7 @@ impl Sessions {
         }
         let conn = io.conns.table.conn(index);
         let Some(slot) = io.conns.slot(index) else { return };
-        // 10.6: who is held goes on from a cursor of its own, all others from the link's.
+        // 10.6: a held session goes on from its own cursor, all others from the link's.
         let hold = if slot.has(flag::BUFFERED) { self.holds.get(&index) } else { None };
         let cursor = hold.map_or(b"".as_slice(), Hold::cursor);
         let ours = matches!(slot.phase(), Phase::Opening | Phase::Live) && !slot.has(flag::DOOMED);

@@ -114,7 +114,7 @@ fn the_first_event_welcomes() {
     assert_eq!([Stat::Delivered, Stat::Stale].map(|stat| io.conns.stats.get(stat)), [1, 1]);
 }
 
-/// 6.4: whoever leaves before OPENED is told of when its number is known, however it left.
+/// 6.4: a session that ends before OPENED is told to the brain once its number is known.
 #[test]
 fn an_end_is_told_by_the_number() {
     for reaped_first in [true, false] {
@@ -134,7 +134,7 @@ fn an_end_is_told_by_the_number() {
     }
 }
 
-/// An event for who is doomed is for nobody, as if it had gone already.
+/// An event for a doomed connection is dropped, as if the connection had gone already.
 #[test]
 fn who_is_doomed_gets_nothing() {
     let ((mut io, _brain), mut sessions) = (io(), Sessions::new());
@@ -166,7 +166,7 @@ fn what_is_in_flight_goes_first() {
     assert_eq!(io.conns.stats.get(Stat::GroupMembers), 0);
 }
 
-/// http.md 13.1: who may not pass yet waits in its order, and who has left is skipped.
+/// http.md 13.1: streams wait in their order, and those that have left are skipped.
 #[test]
 fn streams_wait_for_their_turn() {
     let ((mut io, mut brain), mut sessions) = (io(), Sessions::new());

@@ -1,5 +1,5 @@
-//! What is kept of tokens: the keys that the brain handed over, when whose session ends, and what
-//! a WebSocket's user may do (`protocol/link.md` 12, `protocol/http.md` 14).
+//! What is kept of tokens: the keys from the brain, when each session ends, and what a WebSocket's
+//! user may do (`protocol/link.md` 12, `protocol/http.md` 14).
 //!
 //! Only sessions that a token opened are in here: four bytes for each slot, in chunks, and for a
 //! WebSocket its rights, if it has any. Without tokens it is empty, and a look finds nothing.
@@ -67,7 +67,7 @@ impl Tokens {
 mod tests {
     use super::*;
 
-    /// What many had is given back once they are gone, and who is there keeps it.
+    /// Memory of many sessions is given back once they are gone; the others keep their rights.
     #[test]
     fn rights_that_nobody_has_take_nothing() {
         let mut tokens = Tokens::default();

@@ -1,7 +1,7 @@
 //! Taking in: clients from the two listeners, the brain from the worker's socket.
 //!
 //! [`Acceptor`] has the sockets that listen, and knows which of them have more and whether clients
-//! are let in at all. Who may come in is not its business (`admit.rs`).
+//! are let in at all. `admit.rs` decides about each client.
 
 use std::io;
 use std::net::IpAddr;
@@ -90,7 +90,7 @@ impl Acceptor {
         self.failed = false;
     }
 
-    /// May a listener have more? Whoever asks looks.
+    /// May a listener have more? The caller then accepts, so the next answer is no.
     pub fn take_more(&mut self, api: bool) -> bool {
         std::mem::take(&mut self.door(api).more)
     }
@@ -185,7 +185,7 @@ mod tests {
         acceptor.unwrap()
     }
 
-    /// Who waits is taken in until the listener is closed; whoever asks for more is told once.
+    /// Waiting clients are accepted until the listener is closed; "more" is told once.
     #[test]
     fn a_listener_has_more_until_it_has_not() {
         let mut acceptor = acceptor("more");

@@ -1,5 +1,5 @@
-//! Who comes in (`protocol/http.md` 16): clients from the two listeners, or through a proxy, and
-//! the brain from the worker's socket.
+//! Which connections are accepted (`protocol/http.md` 16): clients from the two listeners, or
+//! through a proxy, and the brain from the worker's socket.
 //!
 //! Bounds: `edge.connections_max`, `connections_per_address_max` and
 //! `pending_connections_percent_max`.
@@ -142,7 +142,7 @@ impl Worker {
         if !limits.hold(address, self.io.conns.settings.connections_per_address_max) {
             return Err(self.io.conns.address_full());
         }
-        // Only for who may come in.
+        // Only for a client that may come in.
         self.make_room();
         if self.io.conns.table.used() < self.acceptor.connections_max() && limits.enter() {
             return Ok(());

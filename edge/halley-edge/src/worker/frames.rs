@@ -227,7 +227,7 @@ impl Worker {
         };
         self.io.link.handshake(window, &hello);
         self.io.conns.stats.count(Stat::LinkHandshakes);
-        // Who is doomed is none of the sessions that the brain is told of.
+        // Doomed sessions aren't part of the sync.
         self.reap();
         let sessions = self.sessions.forget_numbers(&mut self.io);
         if self.index == 0 {

@@ -7,17 +7,16 @@
 //! ```
 //!
 //! - `conns/` has the connections: what waits for them, until when, and their bytes;
-//! - `link/` is the link to the brain, `groups/` whom a group's event is for, a slice at a time;
-//! - `sessions/` opens streams, polls and WebSockets, says what is written to them and hears what
-//!   they say; `http/` reads requests and writes answers;
-//! - here `acceptor.rs` listens and `admit.rs` says who comes in, `frames.rs` deals with what the
-//!   brain says, `sweep.rs` and `time.rs` with time, `stop.rs` with the end.
+//! - `link/` is the link to the brain, `groups/` gives groups' events to members, in slices;
+//! - `sessions/` opens streams, polls and WebSockets, writes events to them and reads their
+//!   messages; `http/` reads requests and writes answers;
+//! - here `acceptor.rs` listens, `admit.rs` accepts, `frames.rs` handles the brain's frames,
+//!   `sweep.rs` and `time.rs` have heartbeats and deadlines, `stop.rs` the end.
 //!
 //! Invariant: nothing blocks, and nothing is written to a socket before the round's input was
 //! dealt with ([`Worker::settle`]); so writes gather by themselves when there is much to do.
 //!
-//! Invariant: what ends a connection in the middle of something only dooms it (`conns/mod.rs`);
-//! [`Worker::reap`] ends it between two things.
+//! Invariant: parts only doom a connection (`conns/doom.rs`); [`Worker::reap`] ends it.
 
 pub mod acceptor;
 pub mod admit;
@@ -126,8 +125,8 @@ impl Worker {
 
     fn on_connection(&mut self, token: Token, event: &Event) {
         let Some(index) = self.io.conns.named(token) else { return };
-        // Both sides closed is how a connection in phase Closing ends well. Who polls and closes
-        // one side has left; another request's answer may still be read.
+        // Both sides closed is how a connection in phase Closing ends well. A client that polls and
+        // closes one side has left; the answer to another request may still be read.
         let polls = poll_of(&mut self.io.conns, index).is_some();
         if event.is_error() || event.is_read_closed() && (event.is_write_closed() || polls) {
             let reason = if event.is_error() {

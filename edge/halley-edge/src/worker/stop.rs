@@ -1,15 +1,15 @@
 //! The end of a worker (`protocol/link.md` 9.1, `protocol/http.md` 13.4).
 //!
 //! 1. At once: no new connections of clients, no new streams, idle connections of clients close.
-//!    Who has connected and not asked yet is answered.
+//!    Pending connections are answered.
 //! 2. Streams are closed evenly over the drain, each after its last words: where its client goes
 //!    on, and when. Few of them take no longer than they need. The API is served meanwhile and the
 //!    brain goes on delivering.
 //! 3. When the last stream was closed: the API's listener and idle connections go; requests that
 //!    wait for the brain have a moment for their answer.
 //!
-//! It is not a way to lose nothing by itself: what a client hasn't taken by then it asks for by its
-//! cursor, from the next edge.
+//! A drain alone doesn't keep events from being lost: what a client hasn't read by then, it gets
+//! from the next edge, by its cursor.
 
 use std::sync::atomic::Ordering;
 
@@ -23,7 +23,7 @@ use crate::worker::state::{RUN, Worker};
 
 /// Streams closed in a second at least, so that a drain takes no longer than it needs.
 const CLOSES_PER_S_MIN: u64 = 500;
-/// How long requests that wait for the brain, and who has yet to ask, have when the streams are
+/// How long requests that wait for the brain, and pending connections, have when the streams are
 /// gone.
 const ANSWERS_MS: u64 = 300;
 /// How long a stopping worker waits for last writes when the streams are gone.
@@ -86,7 +86,7 @@ impl Worker {
         let mut streams = 0;
         for index in 0..self.io.conns.table.slots() {
             let Some(slot) = self.io.conns.slot(index) else { continue };
-            // Who has just come in may still ask, and is told when to come back.
+            // A pending connection may still ask, and is told when to come back.
             let idle = slot.is_idle() && !slot.has(flag::PENDING);
             match slot.phase() {
                 Phase::Waiting | Phase::Opening | Phase::Live => streams += 1,

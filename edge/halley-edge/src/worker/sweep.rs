@@ -6,14 +6,15 @@
 //! thirds at most, and what is written then is acknowledged in another third (`listen.rs`) or the
 //! client is gone. A WebSocket is asked by a ping in every second walk and looked at in the next.
 //!
-//! A million streams' heartbeats are tens of thousands of writes a second, and they have time.
-//! While any worker of the edge writes a group's event the walk rests, a tenth of a heartbeat at
-//! most behind the clock, and then goes on at its pace: a faster one would leave a WebSocket's
-//! client less time for its answer. Who is about to get such an event needs no heartbeat.
+//! A million streams' heartbeats are tens of thousands of writes a second, and they can wait. While
+//! any worker of the edge writes a group's event the walk pauses, until it is a tenth of a
+//! heartbeat behind the clock. Then it goes on at its pace: a faster one would leave a WebSocket's
+//! client less time for its answer. A session that is about to get such an event needs no
+//! heartbeat.
 //!
-//! What an edge was held up for (a machine that slept, a debugger) is no time for a client's answer
-//! either: it may lie in the socket, unread. So the walk goes on where it was, and a poll that the
-//! stop interrupted is asked again before anything is called late.
+//! If the edge was held up (a machine that slept, a debugger), a client's answer may lie in the
+//! socket, unread. So the walk goes on where it was, and the poll is asked again before anything
+//! counts as late.
 
 use std::ops::Range;
 

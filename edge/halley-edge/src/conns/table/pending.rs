@@ -1,7 +1,8 @@
-//! Connections that have not sent a whole request yet, in the order in which they came.
+//! Pending connections: those that have not sent a whole request yet, in the order in which they
+//! came.
 //!
-//! They are what somebody holds who opens connections and asks for nothing, or for it byte by byte;
-//! so they are the first to go when places get few (`protocol/http.md` 16.5).
+//! An attacker may open connections and send nothing, or a byte now and then. So pending
+//! connections are the first to be closed when places get few (`protocol/http.md` 16.5).
 //!
 //! Bound: the queue holds the ids of at most twice as many as there are, and [`SPARE`].
 

@@ -6,10 +6,10 @@
 //! can't be used, or don't go together, change nothing: they are counted, and told once for each
 //! content.
 //!
-//! Sessions are resumed by tickets that only this process can read; their keys are rotated by
-//! rustls. Each listener has its own, and new certificates have new ones: what a ticket vouches for
-//! was checked under the files in force. Who shows certificates of its own gets none: it is checked
-//! each time.
+//! Sessions are resumed by tickets that only this process can read; rustls rotates their keys. Each
+//! listener has its own keys, and new certificates have new ones: a ticket holds only under the
+//! files that it was checked with. Clients with certificates get no tickets: they are checked each
+//! time.
 
 use std::fs;
 use std::hash::{BuildHasher, RandomState};

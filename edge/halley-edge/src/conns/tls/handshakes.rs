@@ -1,12 +1,13 @@
 //! TLS handshakes that can go on, in the order of their turns (`protocol/http.md` 15.6).
 //!
-//! The turn that answers the client's hello is the dear one, and is for nothing if the rest has no
-//! time left. So those that had it have begun and come first: [`BEGUN_TURNS`] of their turns for
-//! each one that begins, which is more than a handshake needs. Until then, whatever its client has
-//! sent, a connection is one that begins: behind the others each time, and waiting since its first
-//! turn was due. And who has waited for half of its time doesn't begin: else, with more of them
-//! than can be dealt with, the one in front would always be one that is nearly late. So whoever
-//! begins can end, however many would like to begin, and is in nobody's way for long.
+//! Answering ClientHello is the expensive step; it is wasted if the handshake then times out. So
+//! handshakes that have answered it have *begun*, and come first: they have [`BEGUN_TURNS`] turns
+//! for each one that begins, which is more than a handshake needs. Others go behind the queue after
+//! each turn, whatever their clients have sent, and wait since their first turn was due.
+//!
+//! A handshake that has waited for half of its time doesn't begin any more. Otherwise, with more
+//! handshakes than there is time for, the first in the queue would always be nearly late. So a
+//! handshake that begins can end, however many wait.
 //!
 //! Bound: ids of connections that are gone stay until their turn; both queues together hold at most
 //! twice as many as there are connections, and [`SPARE`].
@@ -31,7 +32,7 @@ pub struct Turn {
     pub late: bool,
 }
 
-/// See the module. Who puts a connection in sees to it that it isn't there yet.
+/// See the module. The caller puts in no connection that is there already.
 #[derive(Default)]
 pub struct Handshakes {
     begun: VecDeque<u64>,
