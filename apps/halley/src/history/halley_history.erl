@@ -18,8 +18,8 @@
 -export([new/0, draw/1, mark/1, heads/0, written/0, floor/0, store/0, await/2]).
 -export([refusing/0, append/3, claim/2, shard_started/1, unfollowed/1, followed/2, drawn/0]).
 -export([is_empty/0]).
--export([find/1, stretch/4, has_events/1, changes/2, changes/4, changes_of/2, seqs/3, bytes/2,
-         info/0]).
+-export([find/1, stretch/4, back/5, has_events/1, changes/2, changes/4, changes_of/2, seqs/3,
+         bytes/2, info/0, damaged/0]).
 -export_type([seq/0, vector/0, entry/0, reply/0, answer/0, info/0, range/0]).
 
 -type seq() :: halley_history_atomics:seq().
@@ -165,6 +165,16 @@ find(Id) -> halley_history_pending_ids:find(Id).
 stretch(Shard, SubjectId, After, UpTo) ->
     halley_history_index:stretch(Shard, SubjectId, After, UpTo).
 
+%% The newest seqs of what may concern a subject of this shard, descending: `After < Seq =< UpTo',
+%% as far as `Looks' entries of the index go; from where to ask for more, which may be above `UpTo'
+%% still; and the looks that are left. All up to `UpTo' must be written (`await/2'). The record
+%% decides, as above.
+-spec back(halley_shards:index(), SubjectId, UpTo :: seq(), After :: seq(),
+           Looks :: pos_integer()) ->
+    {[seq()], Next :: seq() | done, Left :: non_neg_integer()} when SubjectId :: binary().
+back(Shard, SubjectId, UpTo, After, Looks) ->
+    halley_history_index:back(Shard, SubjectId, UpTo, After, Looks).
+
 %% Whether the history may have any event about a subject.
 -spec has_events(binary()) -> boolean().
 has_events(SubjectId) -> halley_history_index:has_events(SubjectId, ?HAS_EVENTS_LOOKS).
@@ -207,7 +217,11 @@ info() ->
       events => Events,
       bytes => halley_history_atomics:get(bytes),
       queue_bytes => max(0, halley_history_atomics:get(queue_bytes)),
-      damaged => halley_history_index:damaged()}.
+      damaged => damaged()}.
+
+%% Ranges of which some can't be read back.
+-spec damaged() -> [range()].
+damaged() -> halley_history_index:damaged().
 
 gauges() ->
     #{events := Events, bytes := Bytes, queue_bytes := QueueBytes, oldest_at := OldestAt} = info(),

@@ -30,7 +30,7 @@
 -include("halley_history.hrl").
 
 -export([new/0, clear/0, written/3, event/6, change/5, forget_id/1]).
--export([stretch/4, has_events/2, changes/2, changes/4, changes_of/2, seqs/3, bytes/2,
+-export([stretch/4, back/5, has_events/2, changes/2, changes/4, changes_of/2, seqs/3, bytes/2,
          candidates/1, lookup/1, where/1, is_about/2]).
 -export([drop_below/1, memory/0, damaged/0, set_damaged/1]).
 -export_type([position/0]).
@@ -192,6 +192,40 @@ stretch(Shard, Subject, After, UpTo) ->
 down(First, Tag, Stop, To) ->
     {Seqs, done, Left} = walk(First, Tag, 0, Stop, To, ?ALL),
     {Seqs, To, ?ALL - Left}.
+
+%% The same from the new end: seqs, descending, `After < Seq =< UpTo', as far as `Looks' entries go;
+%% the entry where to go on, which may be above `UpTo' still; and the looks that are left. Up to
+%% `UpTo' all must be written: an entry is there before its link is.
+-spec back(halley_shards:index(), binary(), UpTo :: non_neg_integer(), After :: non_neg_integer(),
+           Looks :: pos_integer()) ->
+    {[pos_integer()], Next :: pos_integer() | done, Left :: non_neg_integer()}.
+back(Shard, Subject, UpTo, After, Looks) ->
+    {Subjects, _, _, _} = persistent_term:get(?MODULE),
+    {Bucket, Tag} = subject_bucket(Shard, Subject),
+    Stop = max(After, halley_history_atomics:get(floor)),
+    First = case is_in_bucket(UpTo, Shard, Bucket) of
+        true -> UpTo;
+        false -> above(UpTo, Bucket, Subjects)
+    end,
+    {Seqs, Next, Left} = walk(First, Tag, 0, Stop, UpTo, Looks),
+    {lists:reverse(Seqs), Next, Left}.
+
+%% An entry of the chain with few others between it and this seq.
+above(Seq, Bucket, Subjects) ->
+    case ets:next(?MILESTONES, {Bucket, Seq}) of
+        {Bucket, Milestone} -> Milestone;
+        _ -> atomics:get(Subjects, Bucket)
+    end.
+
+is_in_bucket(Seq, Shard, Bucket) ->
+    case chunk(Seq bsr ?CHUNK_BITS) of
+        none ->
+            false;
+        Chunk ->
+            What = atomics:get(Chunk, place(Seq) + 3),
+            What band 16#FF =:= Shard andalso kind((What bsr 8) band 16#FF) =:= event
+                andalso (What bsr 16) band ?WITHIN =:= (Bucket - 1) band ?WITHIN
+    end.
 
 %% Whether anything may concern the subject, as far as so many entries of its bucket say: beyond
 %% them it may.
