@@ -71,6 +71,9 @@ counters_table() ->
       "Links that were sent what they had missed"},
      {catchup_events, "halley_catchup_events_total", counter,
       "Events that links were sent again or late"},
+     {past_pages, "halley_past_pages_total", counter,
+      "Pages read of what was published about a subject before"},
+     {past_events, "halley_past_events_total", counter, "Events in such pages"},
      {metric_lists_refused, "halley_metric_lists_refused_total", counter,
       "Links whose worker's metrics aren't shown, as it named another list of them than all that "
       "are kept"},

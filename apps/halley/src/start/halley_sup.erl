@@ -42,6 +42,7 @@ init([]) ->
         #{id => halley_links,
           start => {halley_links, start_link, [fun halley_groups:changed/1]}, shutdown => 60000},
         #{id => halley_groups, start => {halley_groups, start_link, []}},
+        #{id => halley_past_turns, start => {halley_past_turns, start_link, []}},
         #{id => halley_token_keys, start => {halley_token_keys, start_link, []}},
         #{id => halley_server_keys, start => {halley_server_keys, start_link, []}},
         #{id => halley_shard_sup, start => {halley_shard_sup, start_link, []},
