@@ -112,13 +112,20 @@ run({request, Conn, Listener, Flags, Method, Target, Headers, Body}, {_, Writer,
     Frames =
         try
             frames(Conn, case halley_edge_request:parse(Listener, Method, Target, Headers) of
-                {ok, Parsed} -> call(Parsed, body(Conn, Flags, Body, Context));
+                {ok, Parsed} -> call(with_link(Parsed, Context), body(Conn, Flags, Body, Context));
                 {error, Answer} -> Answer
             end)
         catch
             Class:Reason:Stack -> crashed(Conn, Method, Class, Reason, Stack)
         end,
     halley_edge_writer:send(Writer, Frames).
+
+%% For answers that make much work: which link it is, and whether little waits for it.
+with_link(Parsed, {Link, Writer, _}) ->
+    HasRoom = fun() ->
+        halley_edge_writer:queue_bytes(Writer) < halley_limits:get(replay_queue_bytes_max)
+    end,
+    Parsed#{link => Link, has_room => HasRoom}.
 
 call(Parsed, Body) ->
     case application:get_env(halley_edge, handler) of

@@ -15,7 +15,8 @@ suite() ->
     [{timetrap, {minutes, 3}}].
 
 all() ->
-    [request_and_answer, head_and_query, bad_target_is_400, crash_is_500, nonsense_is_500,
+    [request_and_answer, head_and_query, says_which_link, bad_target_is_400, crash_is_500,
+     nonsense_is_500,
      heap_is_bounded, large_answer_is_split, gone_kills, link_end_kills, late_answer_is_504,
      stalled_body_is_408, streamed_body, expect_waits_for_credit, body_over_window,
      body_after_its_end, body_without_request_is_skipped, unread_body_stops_at_the_window,
@@ -57,6 +58,18 @@ head_and_query(Config) ->
     request(Config, 5, <<"HEAD">>, <<"/echo?a=1&b=x+y%21&c">>),
     ?assertMatch({response, 5, 200, ?END, _, _, <<"HEAD   a=1 b=x y! c=">>},
                  next(Config, response)).
+
+%% For who makes large answers: whose they are, and whether there is room for them.
+says_which_link(Config) ->
+    Link = pid_to_list(proplists:get_value(link, Config)),
+    Says = fun(HasRoom) ->
+        request(Config, 5, <<"GET">>, <<"/link">>),
+        {response, 5, 200, ?END, _, _, Body} = next(Config, response),
+        ?assertEqual(Link ++ " " ++ HasRoom, binary_to_list(Body))
+    end,
+    Says("true"),
+    ok = halley_limits:set(#{replay_queue_bytes_max => 0}),
+    Says("false").
 
 bad_target_is_400(Config) ->
     [begin

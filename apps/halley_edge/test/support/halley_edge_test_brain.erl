@@ -52,6 +52,8 @@ handle(#{path := [<<"echo">>], body := {full, Body}} = Request) ->
     Said = maps:get(<<"x-say">>, Headers, <<>>),
     {200, [{<<"content-type">>, <<"text/plain">>}],
      [Method, $\s, Body, $\s, Said, [[$\s, N, $=, V] || {N, V} <- Query]]};
+handle(#{path := [<<"link">>], link := Link, has_room := HasRoom}) ->
+    {200, [], [pid_to_list(Link), $\s, atom_to_list(HasRoom())]};
 handle(#{path := [<<"crash">>]}) ->
     error(on_purpose);
 handle(#{path := [<<"nonsense">>]}) ->
