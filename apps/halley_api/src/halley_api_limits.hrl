@@ -31,6 +31,9 @@
 -define(PAGE_LIMIT_DEFAULT, 100).
 -define(PAGE_LIMIT_MAX, 1000).
 
+%% A page of what was published before; `past_events_max' is the most of one.
+-define(PAST_LIMIT_DEFAULT, 20).
+
 %% When a client may try again after 503, and when if a disk is the reason.
 -define(RETRY_AFTER_S, 1).
 -define(RETRY_AFTER_DISK_S, 10).

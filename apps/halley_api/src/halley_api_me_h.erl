@@ -5,6 +5,7 @@
 %%   POST   /v1/me/follows     follows, `{"subject":S}' on each line; DELETE unfollows
 %%   PUT    /v1/me/follows/S   follows S; DELETE unfollows
 %%   GET    /v1/me/presence/S  whether S is online; one's own always
+%%   GET    /v1/me/subjects/S/events  what was published about S before; about oneself always
 %%
 %% Each line of a body is a message of its user, and counts as one (`halley_user_rate'). Events
 %% behind one too many aren't published; follows behind it fail in their places.
@@ -77,6 +78,13 @@ me(get, [<<"presence">>, Subject], _, Rights, _) ->
     case judged(presence, Subject, Rights) of
         ok -> presence(Subject);
         {error, Error} -> halley_api_error:response(Error)
+    end;
+me(get, [<<"past">>, User], User, _, Request) ->
+    halley_api_past_h:page(User, {user, User}, Request);
+me(get, [<<"past">>, Subject], User, Rights, Request) ->
+    case judged(history, Subject, Rights) of
+        ok -> halley_api_past_h:page(Subject, {user, User}, Request);
+        {error, Error} -> halley_api_error:response(Error)
     end.
 
 %% --- rights --------------------------------------------------------------------------------------
@@ -109,7 +117,8 @@ missing(Action, What, Which, Matches) ->
 
 words(publish) -> "publish about";
 words(follow) -> "follow or unfollow";
-words(presence) -> "see the presence of".
+words(presence) -> "see the presence of";
+words(history) -> "read what was published before about".
 
 %% --- rates ---------------------------------------------------------------------------------------
 

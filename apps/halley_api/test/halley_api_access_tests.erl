@@ -6,7 +6,8 @@
 
 -import(halley_api_fake, [as_user/5, with_headers/4, header/2, json/1, failed/3, says/2]).
 
--define(EVERYTHING, <<"{\"publish\":[\"*\"],\"follow\":[\"*\"],\"presence\":[\"*\"]}">>).
+-define(EVERYTHING, <<"{\"publish\":[\"*\"],\"follow\":[\"*\"],\"presence\":[\"*\"],"
+                     "\"history\":[\"*\"]}">>).
 -define(NDJSON, <<"application/x-ndjson">>).
 -define(JSON, <<"application/json">>).
 
@@ -162,7 +163,7 @@ of_me() ->
         {Method, Need} <- Methods, ?assertEqual(user, Need) =:= ok].
 
 users_need_a_token() ->
-    ?assertEqual(7, length(of_me())),
+    ?assertEqual(8, length(of_me())),
     [begin
          application:set_env(halley_api, auth_mode, Mode),
          try

@@ -15,7 +15,8 @@ use crate::stats::Stat;
 /// Longest id of a user, in bytes; the brain knows the rest of the rules.
 const USER_BYTES_MAX: usize = 255;
 /// What everybody may do without tokens (link.md 12.6).
-pub const ALL_RIGHTS: &str = r#"{"publish":["*"],"follow":["*"],"presence":["*"]}"#;
+pub const ALL_RIGHTS: &str =
+    r#"{"publish":["*"],"follow":["*"],"presence":["*"],"history":["*"]}"#;
 /// What a token without the claim allows.
 pub const NO_RIGHTS: &str = "{}";
 /// The last second of a principal without a token; no token expires in this second.

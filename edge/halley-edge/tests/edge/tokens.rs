@@ -203,7 +203,7 @@ fn without_tokens_the_user_is_believed() {
     client.ask("PUT", "/v1/me/follows/bob?user=ann+x&token=secret", &bearer("secret"));
     let request = brain.request();
     assert_eq!(request.target, "/v1/me/follows/bob?user=ann+x");
-    let all = r#"{"publish":["*"],"follow":["*"],"presence":["*"]}"#;
+    let all = crate::operations::ALL;
     let expected = [("halley-user", "ann x"), ("halley-rights", all), ("host", "h")];
     let headers: Vec<_> =
         request.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
