@@ -4,8 +4,8 @@
 %% killed. `halley_model_link' plays the links.
 %%
 %% In the end every user has each event that was acknowledged and that it followed from before the
-%% publish to after the answer, from its first session on; none twice; those about one subject in
-%% order; and no gap was told.
+%% publish to after the answer, from its first session on, and each that was for it alone; none
+%% twice; those about one subject, or for the same users, in order; and no gap was told.
 -module(halley_delivery_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -225,7 +225,7 @@ back(User, #world{clients = Clients} = World) ->
 publish_until_stopped(World, Seed, Published) ->
     receive stop -> Published
     after 0 ->
-        Subject = pick(?SUBJECTS ++ ?USERS),
+        Subject = whom(),
         Began = now(World),
         case halley:publish(Subject, Seed, #{ack => pick([memory, disk])}) of
             {ok, #{id := Id}} ->
@@ -235,6 +235,13 @@ publish_until_stopped(World, Seed, Published) ->
                 timer:sleep(1),
                 publish_until_stopped(World, Seed, Published)
         end
+    end.
+
+%% One in three is private, for the same few sets of users again and again.
+whom() ->
+    case rand:uniform(3) of
+        1 -> {to, lists:sublist(?USERS, rand:uniform(length(?USERS)), rand:uniform(8))};
+        _ -> pick(?SUBJECTS ++ ?USERS)
     end.
 
 %% --- what must be so -----------------------------------------------------------------------------
@@ -250,13 +257,23 @@ judge(User, Published, #world{log = Log} = World) ->
     Foreign = [Id || {Id, Subject, Began, _} <- Published,
                      is_foreign(User, Subject, Began, World)],
     ?assertEqual({User, []}, {User, Foreign -- (Foreign -- Ids)}),
-    lists:foldl(fun(#{subject := Subject, seq := Seq}, Last) ->
-                    ?assert(Seq > maps:get(Subject, Last, 0)),
-                    Last#{Subject => Seq}
+    Private = maps:from_list([{Id, Users} || {Id, {to, Users}, _, _} <- Published]),
+    ?assertEqual([], [Id || #{id := Id, subject := _} <- Received, is_map_key(Id, Private)]),
+    lists:foldl(fun(#{seq := Seq} = Event, Last) ->
+                    Whom = whom(Event, Private),
+                    ?assert(Seq > maps:get(Whom, Last, 0)),
+                    Last#{Whom => Seq}
                 end, #{}, Received),
     length(Due).
 
-%% The user doesn't follow, and if it did, it had its answer that this is over before the publish.
+%% Of one that wasn't answered nobody knows for whom it was.
+whom(#{subject := Subject}, _) -> Subject;
+whom(#{id := Id}, Private) -> maps:get(Id, Private, Id).
+
+%% It isn't for the user. Or the user doesn't follow, and if it did, it had its answer that this is
+%% over before the publish.
+is_foreign(User, {to, Users}, _, _) ->
+    not lists:member(User, Users);
 is_foreign(User, Subject, Began, #world{follows = Follows, gone = Gone}) ->
     case Gone of
         _ when User =:= Subject -> false;
@@ -271,6 +288,9 @@ counted(Subject) ->
                            Session <- halley:sessions(User)],
     ?assertEqual({Subject, length(Expected)}, {Subject, Sessions}).
 
+is_due(User, {to, Users}, Began, _, #world{clients = Clients}) ->
+    #{User := #client{since = Since}} = Clients,
+    Began > Since andalso lists:member(User, Users);
 is_due(User, Subject, Began, Ended, #world{clients = Clients, follows = Follows}) ->
     #{User := #client{since = Since}} = Clients,
     Began > Since andalso

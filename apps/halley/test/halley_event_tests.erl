@@ -69,3 +69,32 @@ control_characters_in_data_are_escaped_test() ->
 no_json_test_() ->
     [?_assertMatch({error, {bad_data, _}}, halley_event:encode_data(Term))
      || Term <- [self(), {a, b, c}, <<16#FF>>, [make_ref()]]].
+
+private(Id, Users, Data) ->
+    {ok, Json} = halley_event:encode_data(Data),
+    halley_event:private_event(halley_event:private(Id, Users, Json), halley_event:id_prefix(14),
+                               {3, 35}, 1790000000000).
+
+%% http.md 19.1: its text says that it is private, and not for whom.
+private_test() ->
+    #{wire := <<3, 35:64, 1790000000000:64, DataOffset:32, Offset:16, Bytes:16, 0, Size:32,
+                Json:Size/binary>>} = Event = private(generated, [<<"bob">>, <<"eve">>], [1]),
+    ?assertMatch(#{id := <<"E-Z">>, users := [<<"bob">>, <<"eve">>], shard := 3, seq := 35,
+                   sessions := 0, chosen := false}, Event),
+    ?assertEqual(<<"{\"id\":\"E-Z\",\"private\":true,\"at\":1790000000000,\"data\":[1]}">>, Json),
+    ?assertEqual(<<"[1]">>, binary_part(Json, DataOffset, Size - DataOffset - 1)),
+    ?assertEqual(<<"\"E-Z">>, binary_part(Json, Offset, Bytes)),
+    ?assertEqual([1], halley_event:data(Event)),
+    ?assertEqual({<<"x">>, [<<"u">>]},
+                 halley_event:users(halley_event:private(<<"x">>, [<<"u">>], <<"1">>))).
+
+%% link.md 7.1: the longest ids, every byte an escape.
+private_offsets_test_() ->
+    [begin
+         #{wire := <<_:17/binary, DataOffset:32, Offset:16, Bytes:16, 0, Size:32,
+                     Json:Size/binary>>} = private(Id, [<<"u">>], <<"d">>),
+         [?_assertEqual(<<"\"d\"">>, binary_part(Json, DataOffset, Size - DataOffset - 1)),
+          ?_assertEqual(<<$", (halley_event:escape(Id))/binary>>,
+                        binary_part(Json, Offset, Bytes)),
+          ?_assertMatch(#{<<"id">> := Id}, jiffy:decode(Json, [return_maps]))]
+     end || Id <- [<<"i">>, <<"a\"b">>, binary:copy(<<"\"">>, 255), binary:copy(<<1>>, 255)]].

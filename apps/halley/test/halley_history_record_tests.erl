@@ -78,3 +78,55 @@ no_text_has_the_magic_test() ->
 any_bytes_test_() ->
     {timeout, 30, ?_assert(proper:quickcheck(prop_halley_history:prop_any_bytes(),
                                              [{numtests, 2000}, quiet]))}.
+
+private(Users) ->
+    Private = halley_event:private(<<"i1">>, Users, <<"[1]">>),
+    Event = (halley_event:private_event(Private, <<>>, {3, 77}, 5))#{sessions := 9, chosen := true},
+    {Record, Bytes} = halley_history_record:private(?STORE, 3, Event),
+    {ok, Body, Bytes} = halley_history_record:decode(?STORE, iolist_to_binary(Record)),
+    Body.
+
+%% Each user has a seq of its own in it, the last of them the record's.
+private_test() ->
+    Body = private([<<"ann">>, <<"bob">>, <<"eve">>]),
+    {ok, Record} = halley_history_record:body(Body),
+    ?assertMatch(#{kind := private, shard := 3, seq := 77, first := 75, at := 5, id := <<"i1">>,
+                   sessions := 9, chosen := true}, Record),
+    ?assertNot(is_map_key(subject, Record)),
+    ?assertEqual([<<"ann">>, <<"bob">>, <<"eve">>], map_get(users, Record)),
+    ?assertEqual({ok, 5}, halley_history_record:about({to, 3, <<"ann">>}, 75, Body)),
+    ?assertEqual({ok, 5}, halley_history_record:about({to, 3, <<"eve">>}, 77, Body)),
+    [?assertEqual(other, halley_history_record:about(About, Seq, Body))
+     || {About, Seq} <- [{{to, 3, <<"ann">>}, 76}, {{to, 3, <<"ann">>}, 77}, {<<"ann">>, 75},
+                         {<<"eve">>, 77}, {{to, 3, <<"bobby">>}, 76}]],
+    [?assertEqual(damaged, halley_history_record:about({to, 3, <<"ann">>}, Seq, Body))
+     || Seq <- [74, 78]],
+    ?assertMatch({3, 77, 5, _, _, _, <<"{\"id\":\"i1\",\"private\":true", _/binary>>},
+                 halley_history_record:item(Body)).
+
+%% history.md: what bounds the log's bytes bounds the index, which has 32 for each user.
+private_bytes_test_() ->
+    [?_assert(byte_size(private([integer_to_binary(U) || U <- lists:seq(1, N)])) >= 32 * N)
+     || N <- [1, 2, 77]].
+
+%% An event is nothing that is for a user alone, whatever its subject.
+private_of_event_test() ->
+    {Record, _} = halley_history_record:event(?STORE, 3, event()),
+    {ok, Body, _} = halley_history_record:decode(?STORE, iolist_to_binary(Record)),
+    ?assertEqual({ok, 5}, halley_history_record:about(<<"alice">>, 77, Body)),
+    ?assertEqual(other, halley_history_record:about({to, 3, <<"alice">>}, 77, Body)).
+
+%% Whatever a failing disk makes of a body.
+private_cut_test() ->
+    Body = private([<<"ann">>, <<"bob">>]),
+    [begin
+         Cut = binary_part(Body, 0, Bytes),
+         Read = halley_history_record:body(Cut),
+         ?assert(Read =:= damaged orelse element(1, Read) =:= ok),
+         ?assert(lists:member(halley_history_record:about({to, 3, <<"bob">>}, 77, Cut),
+                              [damaged, {ok, 5}]))
+     end || Bytes <- lists:seq(0, byte_size(Body))].
+
+private_property_test_() ->
+    {timeout, 60, ?_assert(proper:quickcheck(prop_halley_private:prop_users(),
+                                             [{numtests, 300}, {to_file, user}]))}.

@@ -10,11 +10,18 @@
 %% A generated id is `<store>-<seq>', both in base 36: short, and unique for ever, since a store
 %% never uses a seq again.
 %%
+%% A *private* event is for the users that it names, and about no subject:
+%%   {"id":…,"private":true,"at":…,"data":…}
+%% Its text names none of them. Each of its users has a seq of its own in it, in the order of their
+%% ids, and the event's own is the last of them (docs/internals/private.md).
+%%
 %% Pure: no processes, no clock. Ids are judged by `halley_id' before they come here.
 -module(halley_event).
 
 -export([draft/3, chosen_id/1, id_prefix/1, event/4, delivery/1, encode_data/1, data/1, escape/1]).
--export_type([event/0, delivery/0, wire/0, draft/0, id/0, id_prefix/0]).
+-export([private/3, private_event/4, users/1]).
+-export_type([event/0, delivery/0, wire/0, draft/0, private/0, private_event/0, id/0,
+              id_prefix/0]).
 
 -type id() :: binary().
 -type event() :: #{id := id(), subject := binary(),
@@ -24,12 +31,17 @@
                    wire := wire(),
                    sessions := non_neg_integer(),  % for the history: the first answer,
                    chosen := boolean()}.           % and whether the publisher chose the id
+-type private_event() ::
+    #{id := id(), users := [halley_id:id(), ...], shard := halley_shards:index(),
+      seq := halley_cursor:seq(), at := integer(), wire := wire(),
+      sessions := non_neg_integer(), chosen := boolean()}.
 %% The item of link.md 2.2, its cursor empty: 30 bytes of numbers, then the JSON text.
 -type wire() :: binary().
 %% What a link needs of an event.
 -type delivery() :: {halley_shards:index(), halley_cursor:seq(), wire()}.
 -opaque draft() :: {Id :: id() | generated, Subject :: binary(), SubjectJson :: binary(),
                    Data :: binary()}.
+-opaque private() :: {private, Id :: id() | generated, [halley_id:id(), ...], Data :: binary()}.
 %% What the ids that are generated for a store's events begin with.
 -type id_prefix() :: binary().
 
@@ -38,6 +50,8 @@
 -define(TO_SUBJECT_BYTES, 13).
 -define(TO_AT_BYTES, 7).
 -define(TO_DATA_BYTES, 8).
+%% Of `","private":true,"at":'.
+-define(TO_PRIVATE_AT_BYTES, 22).
 
 %% An event that waits for its place. `Data' is valid JSON on one line.
 -spec draft(id() | generated, binary(), binary()) -> draft().
@@ -46,6 +60,15 @@ draft(Id, Subject, Data) ->
 
 -spec chosen_id(draft()) -> id() | generated.
 chosen_id({Id, _, _, _}) -> Id.
+
+%% A private one, for users that are in order, none twice.
+-spec private(id() | generated, [halley_id:id(), ...], binary()) -> private().
+private(Id, Users, Data) ->
+    {private, Id, Users, Data}.
+
+-spec users(private()) -> {id() | generated, [halley_id:id(), ...]}.
+users({private, Id, Users, _}) ->
+    {Id, Users}.
 
 -spec id_prefix(halley_cursor:store()) -> id_prefix().
 id_prefix(Store) ->
@@ -72,8 +95,28 @@ build(Id, IdJson, Subject, SubjectJson, Data, {Shard, Seq}, At) ->
     #{id => Id, subject => Subject, shard => Shard, seq => Seq, at => At, wire => Wire,
       sessions => 0, chosen => false}.
 
+%% What stands for a subject is the id with the quote before it: no other event has that, so none
+%% is taken for newer news about the same.
+-spec private_event(private(), id_prefix(), {halley_shards:index(), Last :: halley_cursor:seq()},
+                    At :: integer()) -> private_event().
+private_event({private, Chosen, Users, Data}, Prefix, {Shard, Seq}, At) ->
+    Id = case Chosen of
+        generated -> <<Prefix/binary, (integer_to_binary(Seq, 36))/binary>>;
+        _ -> Chosen
+    end,
+    IdJson = escape(Id),
+    AtJson = integer_to_binary(At),
+    DataOffset = ?ID_OFFSET + byte_size(IdJson) + ?TO_PRIVATE_AT_BYTES + byte_size(AtJson)
+        + ?TO_DATA_BYTES,
+    Wire = <<Shard, Seq:64, At:64, DataOffset:32, (?ID_OFFSET - 1):16, (byte_size(IdJson) + 1):16,
+             0, (DataOffset + byte_size(Data) + 1):32,
+             "{\"id\":\"", IdJson/binary, "\",\"private\":true,\"at\":", AtJson/binary,
+             ",\"data\":", Data/binary, $}>>,
+    #{id => Id, users => Users, shard => Shard, seq => Seq, at => At, wire => Wire,
+      sessions => 0, chosen => false}.
+
 %% Of an event, or of its record in the history.
--spec delivery(event() | halley_history_record:record()) -> delivery().
+-spec delivery(event() | private_event() | halley_history_record:record()) -> delivery().
 delivery(#{shard := Shard, seq := Seq, wire := Wire}) ->
     {Shard, Seq, Wire};
 delivery(#{shard := Shard, seq := Seq, at := At, json := Json, data_offset := DataOffset,
@@ -91,7 +134,7 @@ encode_data(Term) ->
     end.
 
 %% The data of an event, or of its record in the history, as a term: objects are maps.
--spec data(event() | halley_history_record:record()) -> jiffy:json_value().
+-spec data(event() | private_event() | halley_history_record:record()) -> jiffy:json_value().
 data(#{wire := <<_:17/binary, Offset:32, _:9/binary, Json/binary>>}) ->
     data(Json, Offset);
 data(#{json := Json, data_offset := Offset}) ->

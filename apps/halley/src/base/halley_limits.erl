@@ -46,6 +46,7 @@ of_brain() ->
      {event_data_bytes_max, 65536, bytes, config, "largest data of an event"},
      {event_data_depth_max, 256, count, config,
       "arrays and objects in one another in an event's data; beyond it 400"},
+     {private_users_max, 1000, count, fixed, "users that one private event is for"},
      {publish_batch_max, 512, count, config, "events that a shard takes in one go"},
      {publish_ms_max, 5000, ms, config, "how long a publisher waits for its shard"},
      {shard_queue_events_max, 10000, count, config,

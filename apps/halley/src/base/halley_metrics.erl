@@ -46,6 +46,8 @@ counters_table() ->
      {group_events, "halley_group_events_total", counter, "Events sent to groups"},
      {group_deliveries, "halley_group_deliveries_total", counter,
       "Sessions that events were sent to as members of a group"},
+     {events_private, "halley_events_private_total", counter,
+      "Of the published events those that were for the users they named, and for no followers"},
      {events_repeated, "halley_events_repeated_total", counter,
       "Events whose id was published before; the first answer was given again"},
      {history_events, "halley_history_events_written_total", counter,

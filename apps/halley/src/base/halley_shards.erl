@@ -6,7 +6,7 @@
 %% Pure. The process that orders the events of a shard is `halley_shard_server'.
 -module(halley_shards).
 
--export([count/0, of_subject/1]).
+-export([count/0, of_subject/1, of_users/1]).
 -export_type([index/0]).
 
 -define(SHARDS, 8).
@@ -20,3 +20,8 @@ count() ->
 -spec of_subject(halley_id:id()) -> index().
 of_subject(Subject) ->
     erlang:phash2(Subject, ?SHARDS) + 1.
+
+%% Of private events for these users, who are in order: for one user that of a subject of its name.
+-spec of_users([halley_id:id(), ...]) -> index().
+of_users([User]) -> of_subject(User);
+of_users(Users) -> erlang:phash2(Users, ?SHARDS) + 1.

@@ -15,17 +15,19 @@
 %% Not here: cursors, what a replay does, who is told of a gap.
 -module(halley_history).
 
--export([new/0, draw/1, mark/1, heads/0, written/0, floor/0, store/0, await/2]).
+-export([new/0, draw/1, draw/2, has_room/0, mark/1, heads/0, written/0, floor/0, store/0, await/2]).
 -export([refusing/0, append/3, claim/2, shard_started/1, unfollowed/1, followed/2, drawn/0]).
--export([is_empty/0]).
+-export([is_empty/0, has_private/1]).
 -export([find/1, stretch/4, back/5, has_events/1, changes/2, changes/4, changes_of/2, seqs/3,
          bytes/2, info/0, damaged/0]).
--export_type([seq/0, vector/0, entry/0, reply/0, answer/0, info/0, range/0]).
+-export_type([seq/0, vector/0, about/0, entry/0, reply/0, answer/0, info/0, range/0]).
 
 -type seq() :: halley_history_atomics:seq().
 -type vector() :: halley_history_atomics:vector().
+%% A subject, or `{to, Shard, User}': what is for a user alone, in a shard.
+-type about() :: halley_history_record:about().
 %% `chosen': its publisher has claimed the id as well.
--type entry() :: halley_event:event().
+-type entry() :: halley_event:event() | halley_event:private_event().
 %% Who gets an answer once the entries, and all before them, are on disk. If they can't be, the
 %% answer is `{error, disk_full}', `{error, history_failed}' or `{error, data_dir_moved}'. `none':
 %% for some of the entries nobody waits.
@@ -59,6 +61,15 @@ new() ->
 %% looks up who is online.
 -spec draw(halley_shards:index()) -> seq().
 draw(Shard) -> halley_history_atomics:draw(Shard).
+
+%% The same for so many seqs in a row, of which it gives the last: a private event has one for each
+%% of its users. To be asked for only where there `has_room/0': otherwise the log renews what may be
+%% drawn soon, and the shard must wait.
+-spec draw(halley_shards:index(), N :: pos_integer()) -> seq().
+draw(Shard, N) -> halley_history_atomics:draw(Shard, N).
+
+-spec has_room() -> boolean().
+has_room() -> halley_history_atomics:has_room().
 
 %% Moves the shard's head to what all shards have drawn, and tells the log, so that a quiet
 %% shard's part of the vectors doesn't grow old. Only the shard itself may call it.
@@ -157,11 +168,12 @@ drawn() -> halley_history_atomics:get(counter).
 -spec find(binary()) -> {ok, seq()} | none.
 find(Id) -> halley_history_pending_ids:find(Id).
 
-%% The oldest seqs of what may concern a subject of this shard, ascending: `After < Seq =< To', and
+%% The oldest seqs of what may concern a subject of this shard, or be for a user alone, ascending:
+%% `After < Seq =< To', and
 %% `To =< UpTo' is where to go on. Some 256 entries of the index are looked at (`Looks'), however
 %% many there are above `To'. A subject's entries are chosen by a hash: the record decides.
 -spec stretch(halley_shards:index(), SubjectId, After :: seq(), UpTo :: seq()) ->
-    {[seq()], To :: seq(), Looks :: non_neg_integer()} when SubjectId :: binary().
+    {[seq()], To :: seq(), Looks :: non_neg_integer()} when SubjectId :: about().
 stretch(Shard, SubjectId, After, UpTo) ->
     halley_history_index:stretch(Shard, SubjectId, After, UpTo).
 
@@ -178,6 +190,10 @@ back(Shard, SubjectId, UpTo, After, Looks) ->
 %% Whether the history may have any event about a subject.
 -spec has_events(binary()) -> boolean().
 has_events(SubjectId) -> halley_history_index:has_events(SubjectId, ?HAS_EVENTS_LOOKS).
+
+%% Whether there may be private events above a seq, for whomever.
+-spec has_private(After :: seq()) -> boolean().
+has_private(After) -> halley_history_atomics:get(private) > After.
 
 %% Whether it has anything at all.
 -spec is_empty() -> boolean().

@@ -7,7 +7,7 @@
 %% only rise. No seq above `reserved' is ever drawn, and `reserved' is on disk before it is here.
 -module(halley_history_atomics).
 
--export([new/0, draw/0, draw/1, mark/1, heads/0, written/0, written/2, head/1]).
+-export([new/0, draw/0, draw/1, draw/2, has_room/0, mark/1, heads/0, written/0, written/2, head/1]).
 -export([get/1, put/2, add/2, get_refusing/0, put_refusing/1]).
 -compile({no_auto_import, [get/1, put/2]}).
 -export_type([word/0, seq/0, vector/0, refusing/0]).
@@ -26,13 +26,16 @@
               | oldest_segment
               | store
               | events         % in retention
-              | bytes.         % on disk
+              | bytes          % on disk
+              | private.       % the last seq of a private event that is indexed
 
 %% Why nothing may be published: there is no room; the disk fails; the folder isn't where it was.
 -type refusing() :: false | disk_full | failed | data_dir_moved.
 
 -define(HEADS, 16).
 -define(REFUSING, 13).
+%% A quarter of what is reserved at a time; it is renewed when half is left.
+-define(ROOM, 1048576).
 
 %% Everything is zero.
 -spec new() -> ok.
@@ -48,6 +51,22 @@ draw(Shard) ->
     Seq = draw_from(Ref),
     ok = atomics:put(Ref, ?HEADS + Shard, Seq),
     Seq.
+
+%% So many in a row, of which it gives the last; the shard's head moves to that.
+-spec draw(halley_shards:index(), N :: pos_integer()) -> seq().
+draw(Shard, N) ->
+    Ref = ref(),
+    Seq = atomics:add_get(Ref, place(counter), N),
+    true = Seq =< atomics:get(Ref, place(reserved)),
+    ok = atomics:put(Ref, ?HEADS + Shard, Seq),
+    Seq.
+
+%% Whether many may be drawn: what is left of the reservation would do for all that each shard may
+%% draw one by one before the next look.
+-spec has_room() -> boolean().
+has_room() ->
+    Ref = ref(),
+    atomics:get(Ref, place(reserved)) - atomics:get(Ref, place(counter)) >= ?ROOM.
 
 %% The next seq, for what belongs to no shard's order.
 -spec draw() -> seq().
@@ -134,4 +153,5 @@ place(position) -> 8;
 place(oldest_segment) -> 9;
 place(store) -> 10;
 place(events) -> 11;
-place(bytes) -> 12.
+place(bytes) -> 12;
+place(private) -> 14.

@@ -26,9 +26,12 @@
 %% From the first to the last of these records, by seqs and times.
 -spec range([halley_history_disk:packed(), ...]) -> halley_history:range().
 range(Packed) ->
-    Seqs = [Seq || #packed{seq = Seq} <- Packed],
+    Seqs = [Seq || #packed{seq = Seq} <- Packed] ++ [first(P) || P <- Packed],
     Times = [At || #packed{at = At} <- Packed],
     {lists:min(Seqs), lists:max(Seqs), lists:min(Times), lists:max(Times)}.
+
+first(#packed{kind = private, seq = Seq, subject = Users}) -> Seq - length(Users) + 1;
+first(#packed{seq = Seq}) -> Seq.
 
 %% Crowd: how many waited for the group before.
 -spec gather(item(), Crowd :: non_neg_integer()) -> [item()].

@@ -16,6 +16,10 @@
 %% chain can be read from its old end, in stretches of some 256 entries (`stretch/4'), and nobody
 %% walks over what is newer than what he wants.
 %%
+%% A private event has an entry for each of its users, all of one record: word 1 is of the user's
+%% chain in the event's shard, which lies among those of subjects. Only the last entry is in the
+%% chain of its id.
+%%
 %% Bucket and tag together are 31 bits of the subject's hash, and the shard three of another: so an
 %% entry knows whether a text is its subject about as well as the record's checksum does, and who
 %% only wants the subject needs no more of the record than its beginning (`is_about/2').
@@ -29,14 +33,14 @@
 
 -include("halley_history.hrl").
 
--export([new/0, clear/0, written/3, event/6, change/5, forget_id/1]).
+-export([new/0, clear/0, written/3, event/6, private/6, change/5, forget_id/1]).
 -export([stretch/4, back/5, has_events/2, changes/2, changes/4, changes_of/2, seqs/3, bytes/2,
          candidates/1, lookup/1, where/1, is_about/2]).
 -export([drop_below/1, memory/0, damaged/0, set_damaged/1]).
 -export_type([position/0]).
 
 -type position() :: #{segment := non_neg_integer(), offset := non_neg_integer(),
-                      sessions := non_neg_integer(), kind := event | follow | unfollow,
+                      sessions := non_neg_integer(), kind := event | private | follow | unfollow,
                       chosen := boolean(), shard := halley_shards:index()}.
 
 %% 256 KB: a brain that was killed begins in a new chunk, and a partial one should be cheap.
@@ -51,6 +55,7 @@
 -define(CHOSEN, 1).
 -define(UNFOLLOW, 2).
 -define(FOLLOW, 4).
+-define(PRIVATE, 8).
 %% Records whose places say how much of the log is between two seqs.
 -define(SAMPLES, 32).
 -define(MILESTONES, halley_history_milestones).
@@ -88,6 +93,10 @@ written([#packed{kind = event, seq = Seq, id = Id, subject = Subject, chosen = C
     #packed{shard = Shard, sessions = Sessions, bytes = Bytes} = Packed,
     ok = event(Shard, {Seq, Id, Subject}, Chosen, Sessions, Segment, Offset),
     [Seq || Chosen] ++ written(More, Segment, Offset + Bytes);
+written([#packed{kind = private, shard = Shard, seq = Last, id = Id, subject = Users,
+                 chosen = Chosen, sessions = Sessions, bytes = Bytes} | More], Segment, Offset) ->
+    ok = private(Shard, {Last, Id, Users}, Chosen, Sessions, Segment, Offset),
+    [Last || Chosen] ++ written(More, Segment, Offset + Bytes);
 written([#packed{kind = Kind, shard = Shard, seq = Seq, subject = User, id = Subject,
                  bytes = Bytes} | More], Segment, Offset) ->
     ok = change(Kind, Shard, {Seq, User, Subject}, Segment, Offset),
@@ -109,6 +118,29 @@ event(Shard, {Seq, Id, Subject}, Chosen, Sessions, Segment, Offset) ->
     _ = erlang:phash2(Seq, ?MILESTONE_EVERY) =:= 0
         andalso ets:insert(?MILESTONES, {{SubjectBucket, Seq}}),
     link(Ids, IdBucket, Chunk, Place + 1, Seq, IdTag).
+
+%% Of its users, in the order of their seqs, the last of which is `Last'.
+-spec private(halley_shards:index(),
+              {Last :: pos_integer(), Id :: binary(), Users :: [binary(), ...]},
+              Chosen :: boolean(), Sessions :: non_neg_integer(), Segment :: non_neg_integer(),
+              Offset :: non_neg_integer()) -> ok.
+private(Shard, {Last, Id, Users}, Chosen, Sessions, Segment, Offset) ->
+    {Subjects, Ids, _, _} = persistent_term:get(?MODULE),
+    {IdBucket, IdTag} = id_bucket(Id),
+    Put = fun(User, Seq) ->
+        {Bucket, Tag} = subject_bucket(Shard, {to, Shard, User}),
+        Flags = ?PRIVATE bor case Chosen andalso Seq =:= Last of true -> ?CHOSEN; false -> 0 end,
+        Chunk = make_chunk(Seq bsr ?CHUNK_BITS),
+        Place = place(Seq),
+        put_entry(Chunk, Place, Segment, Offset, Sessions, Flags, Shard),
+        link(Subjects, Bucket, Chunk, Place, Seq, Tag),
+        _ = erlang:phash2(Seq, ?MILESTONE_EVERY) =:= 0
+            andalso ets:insert(?MILESTONES, {{Bucket, Seq}}),
+        _ = Seq =:= Last andalso link(Ids, IdBucket, Chunk, Place + 1, Seq, IdTag),
+        Seq + 1
+    end,
+    _ = lists:foldl(Put, Last - length(Users) + 1, Users),
+    halley_history_atomics:put(private, max(Last, halley_history_atomics:get(private))).
 
 -spec change(follow | unfollow, halley_shards:index(),
              {Seq :: pos_integer(), User :: binary(), Subject :: binary()},
@@ -168,7 +200,7 @@ drop_below(Floor) ->
 %% The oldest stretch of what may be events of the subject: seqs, ascending, `After < Seq =< To'
 %% with `To =< UpTo'; what is above `To' is the next stretch. `Looks': how many entries were looked
 %% at, some 256, whatever the length of the chain.
--spec stretch(halley_shards:index(), binary(), After :: non_neg_integer(),
+-spec stretch(halley_shards:index(), halley_history_record:about(), After :: non_neg_integer(),
               UpTo :: non_neg_integer()) ->
     {[pos_integer()], To :: non_neg_integer(), Looks :: non_neg_integer()}.
 stretch(Shard, Subject, After, UpTo) ->
@@ -395,6 +427,7 @@ position(Where, What) ->
 
 kind(Flags) when Flags band ?UNFOLLOW =/= 0 -> unfollow;
 kind(Flags) when Flags band ?FOLLOW =/= 0 -> follow;
+kind(Flags) when Flags band ?PRIVATE =/= 0 -> private;
 kind(_) -> event.
 
 chunk(Number) ->
@@ -406,8 +439,12 @@ chunk(Number) ->
 %% --- buckets -------------------------------------------------------------------------------------
 
 %% Not the hash that chose the shard, or the tag would say nothing new within it.
+subject_bucket(Shard, {to, Shard, User}) ->
+    bucket_of(Shard, erlang:phash2([to | User], ?HASH));
 subject_bucket(Shard, Subject) ->
-    Hash = erlang:phash2([subject | Subject], ?HASH),
+    bucket_of(Shard, erlang:phash2([subject | Subject], ?HASH)).
+
+bucket_of(Shard, Hash) ->
     Within = Hash bsr (32 - ?SUBJECT_BITS),
     {((Shard - 1) bsl ?SUBJECT_BITS) + Within + 1, Hash band 16#FFFF}.
 

@@ -63,7 +63,13 @@ pack(Store, Shard, #{seq := Seq, id := Id, subject := Subject, at := At, chosen 
                      sessions := Sessions} = Event, Sum) ->
     {Record, Bytes} = halley_history_record:event(Store, Shard, Event),
     {#packed{shard = Shard, seq = Seq, at = At, id = Id, subject = Subject, chosen = Chosen,
-             sessions = Sessions, bytes = Bytes, record = Record}, Sum + Bytes + ?ENTRY_BYTES}.
+             sessions = Sessions, bytes = Bytes, record = Record}, Sum + Bytes + ?ENTRY_BYTES};
+pack(Store, Shard, #{users := Users, seq := Seq, id := Id, at := At, chosen := Chosen,
+                     sessions := Sessions} = Event, Sum) ->
+    {Record, Bytes} = halley_history_record:private(Store, Shard, Event),
+    {#packed{kind = private, shard = Shard, seq = Seq, at = At, id = Id, subject = Users,
+             chosen = Chosen, sessions = Sessions, bytes = Bytes, record = Record},
+     Sum + Bytes + ?ENTRY_BYTES}.
 
 -spec mark(halley_shards:index(), halley_history:seq()) -> ok.
 mark(Shard, Seq) ->

@@ -14,13 +14,7 @@
 -export([new/0, read/2, event/3, subject/2, close/1, vheap_words/0]).
 -export_type([reader/0, record/0]).
 
--type record() ::
-    #{kind := event | unfollow, shard := halley_shards:index(), seq := halley_history:seq(),
-      at := integer(), id := binary(), subject := binary(), sessions := non_neg_integer(),
-      chosen := boolean(), json := binary(), data_offset := non_neg_integer(),
-      subject_offset := non_neg_integer(), subject_bytes := non_neg_integer()}
-  | #{kind := follow, shard := halley_shards:index(), seq := halley_history:seq(), at := integer(),
-      from := halley_history:seq(), id := binary(), subject := binary()}.
+-type record() :: halley_history_record:record().
 -record(reader, {files = [] :: [{halley_history_segment:number_(),
                                  halley_history_segment:descriptor()}],
                  block = {none, 0, <<>>} ::
@@ -65,11 +59,14 @@ read(Seq, Reader) ->
 verify({Body, Reader}, Kind, Seq) ->
     case halley_history_record:body(binary:copy(Body)) of
         {ok, #{kind := Kind, seq := Seq} = Record} -> {ok, Record, Reader};
+        {ok, #{kind := private, first := First, seq := Last} = Record}
+          when Kind =:= private, Seq >= First, Seq =< Last -> {ok, Record, Reader};
         _ -> throw({failed, Reader})
     end.
 
-%% The body of this event if it is about this subject; `other' if it isn't, or is no event.
--spec event(halley_history:seq(), binary(), reader()) ->
+%% The body of this event if it is about this subject, or for this user alone; `other' if it isn't,
+%% or is no event.
+-spec event(halley_history:seq(), halley_history:about(), reader()) ->
     {ok, AtMs :: integer(), Body :: binary(), reader()} | {other | expired | damaged, reader()}.
 event(Seq, Subject, Reader) ->
     case Seq > halley_history_atomics:get(floor) andalso halley_history_index:where(Seq) of

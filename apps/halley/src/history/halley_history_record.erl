@@ -4,12 +4,19 @@
 %%   body: kind:8 shard:8 flags:8 seq:64 at:64 sessions:32 data_offset:32 subject_offset:16
 %%         subject_bytes:16 id:str8 subject:str8 json
 %%         and of a follow: kind:8 shard:8 flags:8 seq:64 at:64 from:64 id:str8 subject:str8
+%%         and of a private event: as of an event up to its id, then count:16 length:32 (count
+%%         str8, and zeros up to the length) json
 %%
 %%   event     what was published
+%%   private   what was published for its users alone: `seq' is the last one's, and those of the
+%%             others come right before it, in the order in which they stand here
 %%   follow    subject is the user, id the subject that it follows now; not up to the seq `from'
 %%   unfollow  subject is the user, id the subject that it follows no more; no json
 %%   lost      events from seq `from' (at `from_at') to `seq' (at `at') could not be written
 %%   place     every record before this one has at most this seq
+%%
+%% A private event's users take ?USER_BYTES each at least, as much as their entries in the index
+%% take in memory: so what bounds the log's bytes bounds that as well.
 %%
 %% The checksum covers length and body and starts from the store's id, so a record of another
 %% store is none. The magic begins with a byte that UTF-8 never has: whatever is published, no
@@ -19,9 +26,9 @@
 %% length is believed before it is compared with what is there and with ?BODY_BYTES_MAX.
 -module(halley_history_record).
 
--export([event/3, follow/5, unfollow/5, lost/2, lost/3, place/3]).
+-export([event/3, private/3, follow/5, unfollow/5, lost/2, lost/3, place/3]).
 -export([decode/2, body/1, about/3, subject/2, item/1, resync/2, head_bytes/0, bytes_max/0]).
--export_type([record/0]).
+-export_type([record/0, about/0]).
 
 -type store() :: 0..16#FFFFFFFF.
 -type record() ::
@@ -29,11 +36,19 @@
       at := integer(), id := binary(), subject := binary(), sessions := non_neg_integer(),
       chosen := boolean(), json := binary(), data_offset := non_neg_integer(),
       subject_offset := non_neg_integer(), subject_bytes := non_neg_integer()}
+  | #{kind := private, shard := halley_shards:index(), seq := non_neg_integer(),
+      first := non_neg_integer(), at := integer(), id := binary(), users := [binary(), ...],
+      sessions := non_neg_integer(), chosen := boolean(), json := binary(),
+      data_offset := non_neg_integer(), subject_offset := non_neg_integer(),
+      subject_bytes := non_neg_integer()}
   | #{kind := follow, shard := halley_shards:index(), seq := non_neg_integer(), at := integer(),
       from := non_neg_integer(), id := binary(), subject := binary()}
   | #{kind := lost, seq := non_neg_integer(), at := integer(), from := non_neg_integer(),
       from_at := integer()}
   | #{kind := place, seq := non_neg_integer(), at := integer()}.
+
+%% What concerns a subject, or, in a shard, a user alone.
+-type about() :: Subject :: binary() | {to, halley_shards:index(), User :: binary()}.
 
 -define(MAGIC, 16#FF48524C).
 -define(HEAD_BYTES, 12).
@@ -46,6 +61,8 @@
 -define(LOST, 3).
 -define(PLACE, 4).
 -define(FOLLOW, 5).
+-define(PRIVATE, 6).
+-define(USER_BYTES, 32).
 -define(CHOSEN, 1).
 
 -spec event(store(), halley_shards:index(), halley_history:entry()) ->
@@ -57,6 +74,20 @@ event(Store, Shard, #{id := Id, subject := Subject, seq := Seq, at := At, wire :
     <<_:17/binary, Offsets:8/binary, 0, _:32, Json/binary>> = Wire,
     Body = <<?EVENT, Shard, Flags, Seq:64, At:64, Sessions:32, Offsets/binary,
              (byte_size(Id)), Id/binary, (byte_size(Subject)), Subject/binary>>,
+    pack(Store, Body, Json).
+
+-spec private(store(), halley_shards:index(), halley_event:private_event()) ->
+    {iodata(), Bytes :: pos_integer()}.
+private(Store, Shard, #{id := Id, users := Users, seq := Seq, at := At, wire := Wire,
+                        sessions := Sessions, chosen := Chosen}) ->
+    Flags = case Chosen of true -> ?CHOSEN; false -> 0 end,
+    <<_:17/binary, Offsets:8/binary, 0, _:32, Json/binary>> = Wire,
+    Packed = << <<(byte_size(User)), User/binary>> || User <- Users >>,
+    Count = length(Users),
+    Padding = max(0, Count * ?USER_BYTES - byte_size(Packed)),
+    Body = <<?PRIVATE, Shard, Flags, Seq:64, At:64, Sessions:32, Offsets/binary,
+             (byte_size(Id)), Id/binary, Count:16, (byte_size(Packed) + Padding):32,
+             Packed/binary, 0:(8 * Padding)>>,
     pack(Store, Body, Json).
 
 -spec unfollow(store(), halley_shards:index(), non_neg_integer(), integer(),
@@ -136,6 +167,18 @@ body(<<?UNFOLLOW, Shard, _, Seq:64, At:64/signed, Sessions:32, DataOffset:32, Su
            sessions => Sessions, chosen => false, json => Json,
            data_offset => DataOffset, subject_offset => SubjectOffset,
            subject_bytes => SubjectBytes}};
+body(<<?PRIVATE, Shard, Flags, Seq:64, At:64/signed, Sessions:32, DataOffset:32,
+       SubjectOffset:16, SubjectBytes:16, IdBytes, Id:IdBytes/binary, Count:16, Bytes:32,
+       Packed:Bytes/binary, Json/binary>>) when Count > 0, Count =< Seq ->
+    case users(Count, Packed, []) of
+        damaged ->
+            damaged;
+        Users ->
+            {ok, #{kind => private, shard => Shard, seq => Seq, first => Seq - Count + 1, at => At,
+                   id => Id, users => Users, sessions => Sessions,
+                   chosen => Flags band ?CHOSEN =/= 0, json => Json, data_offset => DataOffset,
+                   subject_offset => SubjectOffset, subject_bytes => SubjectBytes}}
+    end;
 body(<<?FOLLOW, Shard, _, Seq:64, At:64/signed, From:64, IdBytes, Id:IdBytes/binary, Bytes,
        Subject:Bytes/binary>>) ->
     {ok, #{kind => follow, shard => Shard, seq => Seq, at => At, from => From, id => Id,
@@ -147,9 +190,14 @@ body(<<?PLACE, _, _, Seq:64, At:64/signed>>) ->
 body(_) ->
     damaged.
 
-%% Whether this is the body of the event with this seq and subject, and when it was published;
-%% `other': it is about another subject, or a change of follows. Nothing is copied.
--spec about(Subject :: binary(), Seq :: non_neg_integer(), Body :: binary()) ->
+users(0, _, Users) -> lists:reverse(Users);
+users(Left, <<Bytes, User:Bytes/binary, Rest/binary>>, Users) ->
+    users(Left - 1, Rest, [User | Users]);
+users(_, _, _) -> damaged.
+
+%% Whether this is the body of the event with this seq about this, and when it was published;
+%% `other': it is about something else, or a change of follows. Nothing is copied.
+-spec about(about(), Seq :: non_neg_integer(), Body :: binary()) ->
     {ok, AtMs :: integer()} | other | damaged.
 about(Subject, Seq, <<?EVENT, _:16, Seq:64, At:64/signed, _:96, IdBytes, _:IdBytes/binary, Bytes,
                       Its:Bytes/binary, _/binary>>) ->
@@ -157,10 +205,25 @@ about(Subject, Seq, <<?EVENT, _:16, Seq:64, At:64/signed, _:96, IdBytes, _:IdByt
         Subject -> {ok, At};
         _ -> other
     end;
+about(About, Seq, <<?PRIVATE, _:16, Last:64, At:64/signed, _:96, IdBytes, _:IdBytes/binary,
+                    Count:16, Bytes:32, Users:Bytes/binary, _/binary>>)
+  when Seq =< Last, Seq > Last - Count ->
+    case About of
+        {to, _, User} -> for(nth(Count - (Last - Seq), Users), User, At);
+        _ -> other
+    end;
 about(_, Seq, <<Kind, _:16, Seq:64, _/binary>>) when Kind =:= ?UNFOLLOW; Kind =:= ?FOLLOW ->
     other;
 about(_, _, _) ->
     damaged.
+
+nth(1, <<Bytes, User:Bytes/binary, _/binary>>) -> User;
+nth(N, <<Bytes, _:Bytes/binary, Rest/binary>>) -> nth(N - 1, Rest);
+nth(_, _) -> damaged.
+
+for(User, User, At) -> {ok, At};
+for(damaged, _, _) -> damaged;
+for(_, _, _) -> other.
 
 %% The subject of the event with this seq, out of the beginning of its record. Nothing is verified:
 %% no checksum is of a part. `more': so many bytes would do.
@@ -181,6 +244,10 @@ subject(_, _) ->
      SubjectBytes :: non_neg_integer(), Json :: binary()}.
 item(<<?EVENT, Shard, _, Seq:64, At:64/signed, _:32, DataOffset:32, SubjectOffset:16,
        SubjectBytes:16, IdBytes, _:IdBytes/binary, Bytes, _:Bytes/binary, Json/binary>>) ->
+    {Shard, Seq, At, DataOffset, SubjectOffset, SubjectBytes, Json};
+item(<<?PRIVATE, Shard, _, Seq:64, At:64/signed, _:32, DataOffset:32, SubjectOffset:16,
+       SubjectBytes:16, IdBytes, _:IdBytes/binary, _:16, Bytes:32, _:Bytes/binary,
+       Json/binary>>) ->
     {Shard, Seq, At, DataOffset, SubjectOffset, SubjectBytes, Json}.
 
 %% The next position after `From' where a record may begin. `none': not before this position.

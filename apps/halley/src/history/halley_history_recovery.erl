@@ -158,6 +158,16 @@ met({record, Offset, #{kind := event} = Record}, Found = #found{segment = #{numb
             count(Seq, At, Found);
         false -> damage(Found)
     end;
+met({record, Offset, #{kind := private} = Record}, Found = #found{segment = #{number := Number}}) ->
+    #{shard := Shard, seq := Last, id := Id, users := Users, sessions := Sessions,
+      chosen := Chosen, at := At} = Record,
+    case Shard >= 1 andalso Shard =< halley_shards:count() of
+        true ->
+            ok = halley_history_index:private(Shard, {Last, Id, Users}, Chosen, Sessions, Number,
+                                              Offset),
+            count(Last, At, Found);
+        false -> damage(Found)
+    end;
 met({record, Offset, #{kind := Kind} = Record}, Found = #found{segment = #{number := Number}})
   when Kind =:= follow; Kind =:= unfollow ->
     #{shard := Shard, seq := Seq, subject := User, id := Subject, at := At} = Record,

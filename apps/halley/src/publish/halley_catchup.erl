@@ -10,6 +10,9 @@
 %% missing among the first is found among the second. It doesn't go to who follows only since then,
 %% as far as the history knows (`halley_follows_since').
 %%
+%% A private event goes to its users. Each has a seq of its own in it: those of them that are in a
+%% batch get it together, and have it once, whatever batch they are in.
+%%
 %% The changes of a subject's follows are read once for a catch-up, not for each of its events: who
 %% calls keeps them from batch to batch (`halley_catchup_former').
 %%
@@ -106,6 +109,9 @@ read([Seq | Seqs], To, #batch{from = From, up_to = UpTo} = Batch, Reader) ->
           when Seq > element(Shard, From), Seq =< element(Shard, UpTo) ->
             {Read, NextReader} = event(Record, Batch, Next),
             read(Seqs, To, Read, NextReader);
+        {ok, #{kind := private, seq := Last} = Record, Next} ->
+            {Here, Others} = lists:splitwith(fun(S) -> S =< Last end, [Seq | Seqs]),
+            read(Others, To, private(Record, Here, Batch), Next);
         {ok, _, Next} ->
             read(Seqs, To, Batch, Next);
         {damaged, Next} ->
@@ -134,6 +140,24 @@ event(#{seq := Seq, subject := Subject} = Record, Batch, Reader) ->
             Delivery = halley_event:delivery(Record),
             {Now#batch{items = [{Delivery, Conns} | Items],
                        bytes_left = Left - halley_links:cost(Delivery, Conns)}, Next}
+    end.
+
+%% All seqs of the event stand beside each other.
+private(#{shard := Shard, first := First, users := Users} = Record, Seqs,
+        #batch{slot = Slot, from = From, up_to = UpTo} = Batch) ->
+    Wanted = maps:from_keys([Seq || Seq <- Seqs, Seq > element(Shard, From),
+                                    Seq =< element(Shard, UpTo)], []),
+    Receivers = [halley_fanout:of_user(Number, Slot)
+                 || {Seq, User} <- lists:enumerate(First, Users), is_map_key(Seq, Wanted),
+                    Number <- [halley_ids:lookup(User)], Number =/= undefined],
+    case halley_fanout:conns(halley_fanout:merged(Receivers)) of
+        <<>> ->
+            Batch;
+        Conns ->
+            #batch{items = Items, bytes_left = Left} = Batch,
+            Delivery = halley_event:delivery(Record#{seq := lists:max(maps:keys(Wanted))}),
+            Batch#batch{items = [{Delivery, Conns} | Items],
+                        bytes_left = Left - halley_links:cost(Delivery, Conns)}
     end.
 
 conns(Seq, {Present, Conns, #{until := Until, since := Since}}) ->

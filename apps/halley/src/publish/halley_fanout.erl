@@ -7,13 +7,15 @@
 %% A link gets all of an event, whatever the number of its connections, in one message: so it gets
 %% it now or, if it is behind, later. Events are gathered (`outbox()') until the caller flushes
 %% them: then each link gets one message for all. A process that is a session gets
-%% `{halley, #{id, subject, at, data}}' at once, with the data decoded.
+%% `{halley, #{id, subject, at, data}}' at once, with the data decoded; of a private event, which
+%% has no subject, `#{id, private => true, at, data}'.
 %%
 %% It reads and sends; order is the caller's: for live events the subject's shard
 %% (`halley_shard_server'), for what one link has missed its writer (`halley_catchup').
 -module(halley_fanout).
 
--export([receivers/1, receivers/2, of_user/2, merged/1, without/2, beyond/3, conns/1, by_slot/1]).
+-export([receivers/1, receivers/2, of_users/1, of_user/2, merged/1, without/2, beyond/3, conns/1,
+         by_slot/1]).
 -export([outbox/0, add/3, flush/1, send_group/4]).
 -export_type([receivers/0, outbox/0]).
 
@@ -34,6 +36,17 @@ receivers(Subject) ->
     ok = halley_groups:crowd(Subject, iolist_size(Slices) div 4),
     Own = found(halley_directory:lookup(Chunks, Subject), []),
     sorted(lists:foldl(fun(Slice, Acc) -> add_all(Slice, Chunks, Acc) end, Own, Slices)).
+
+%% Of users alone: not of who follows them.
+-spec of_users([halley_id:id()]) -> receivers().
+of_users(Users) ->
+    Chunks = halley_directory_atomics:chunks(),
+    sorted(lists:foldl(fun(User, Acc) ->
+        case halley_ids:lookup(User) of
+            undefined -> Acc;
+            Number -> found(halley_directory:lookup(Chunks, Number), Acc)
+        end
+    end, [], Users)).
 
 add_all(<<User:32, Rest/binary>>, Chunks, Acc) ->
     add_all(Rest, Chunks, found(halley_directory:lookup(Chunks, User), Acc));
@@ -109,7 +122,8 @@ outbox() ->
 
 %% How many sessions it goes to. A link that is behind counts: its sessions get the event from the
 %% history.
--spec add(halley_event:event(), receivers(), outbox()) -> {non_neg_integer(), outbox()}.
+-spec add(halley_event:event() | halley_event:private_event(), receivers(), outbox()) ->
+    {non_neg_integer(), outbox()}.
 add(_, [], Outbox) ->
     {0, Outbox};
 add(Event, Receivers, Outbox) ->
@@ -144,9 +158,12 @@ link(Slot, Outbox) ->
 to_processes(_, []) ->
     0;
 to_processes(Event, Pids) ->
-    Message = {halley, (maps:with([id, subject, at], Event))#{data => halley_event:data(Event)}},
+    Message = {halley, (told(Event))#{data => halley_event:data(Event)}},
     lists:foreach(fun(Pid) -> Pid ! Message end, Pids),
     length(Pids).
+
+told(#{subject := _} = Event) -> maps:with([id, subject, at], Event);
+told(Event) -> (maps:with([id, at], Event))#{private => true}.
 
 %% Sends what was gathered.
 -spec flush(outbox()) -> ok.

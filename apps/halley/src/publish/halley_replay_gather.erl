@@ -12,6 +12,9 @@
 %% which way is the shorter one; both find the same. An event whose subject can't be read sends the
 %% pass back to the chains, where an index that is in memory says whether it concerns the user.
 %%
+%% What was published for the user alone has a chain of the user in each shard. They are read before
+%% the follows, if there are private events at all.
+%%
 %% A follow counts from when it was made: where the history knows of follows above the oldest
 %% candidate, `halley_replay_since' leaves out what is not the user's.
 %%
@@ -61,7 +64,7 @@
 -type seq() :: halley_cursor:seq().
 -type reader() :: halley_history_reader:reader().
 %% What comes from the chain of a subject may be about another one.
--type candidate() :: {seq(), halley_id:id()}.
+-type candidate() :: {seq(), halley_history:about()}.
 %% Subjects with the seq of their last unfollow, up to which their events are the user's; all
 %% unfollows up to `known' are in it. Who has followed the subject again may have it here as well.
 %% Up to `since' there are events that a follow may not count for.
@@ -81,7 +84,7 @@
     follows :: follows(),
     %% Subjects whose chains are to be read: all of it, up to an unfollow, or what is left.
     todo :: [halley_id:id() | {halley_id:id(), Last :: seq()}
-             | {halley_id:id(), halley_shards:index(), After :: seq(), UpTo :: seq()}],
+             | {halley_history:about(), halley_shards:index(), After :: seq(), UpTo :: seq()}],
     %% Where more comes from: follows beyond this number, or events above this seq; then unfollows
     %% from this one down.
     source :: {follows, After :: halley_id:user_number()} | {events, After :: seq()}
@@ -109,7 +112,17 @@ new(User, Vector, UpTo, Unfollowed) ->
     #gather{user = User, vector = Vector, up_to = UpTo, bound = halley_vector:largest(UpTo),
             window = max(?WINDOW_MIN, min(?WINDOW_MAX, 2 * Follows)),
             follows = case Cost > ?SLICE of true -> all_follows(User); false -> unknown end,
-            todo = [User], source = Source, unfollowed = Unfollowed}.
+            todo = own(User, Vector, UpTo), source = Source, unfollowed = Unfollowed}.
+
+%% The user's own chains.
+own(User, Vector, UpTo) ->
+    case halley_history:has_private(halley_vector:smallest(Vector)) of
+        true ->
+            [User | [{{to, Shard, User}, Shard, element(Shard, Vector), element(Shard, UpTo)}
+                     || Shard <- lists:seq(1, halley_shards:count())]];
+        false ->
+            [User]
+    end.
 
 %% What the two ways cost, in looks. A seq may have no event, and the log between two seqs may be
 %% shorter than it is to its end: then the walk is cheaper than is said here.
@@ -157,7 +170,10 @@ above(Vector, Candidates) ->
     Later = lists:dropwhile(fun({Seq, _}) -> Seq =< Smallest end, Candidates),
     {Between, Above} = lists:splitwith(fun({Seq, _}) -> Seq =< Largest end, Later),
     [Candidate || {Seq, Subject} = Candidate <- Between,
-                  Seq > element(halley_shards:of_subject(Subject), Vector)] ++ Above.
+                  Seq > element(shard(Subject), Vector)] ++ Above.
+
+shard({to, Shard, _}) -> Shard;
+shard(Subject) -> halley_shards:of_subject(Subject).
 
 %% One slice. `done': the candidates up to the bound, ascending, none twice.
 -spec work(gather(), reader()) ->
@@ -267,9 +283,9 @@ is_following(User, Subject) when is_integer(User), is_integer(Subject) ->
 is_following(_, _) ->
     false.
 
-by_follows(#gather{user = User, up_to = UpTo} = Gather) ->
-    Gather#gather{todo = [User], source = {follows, 0}, bound = halley_vector:largest(UpTo),
-                  found = [], count = 0}.
+by_follows(#gather{user = User, vector = Vector, up_to = UpTo} = Gather) ->
+    Gather#gather{todo = own(User, Vector, UpTo), source = {follows, 0},
+                  bound = halley_vector:largest(UpTo), found = [], count = 0}.
 
 %% --- chains --------------------------------------------------------------------------------------
 

@@ -7,6 +7,8 @@
 %% unless it is above the seq from which that follow counts. Without any the subject is followed
 %% now, or the event would be no candidate, and it is the user's.
 %%
+%% What is for the user alone has nothing to do with follows, and is always the user's.
+%%
 %% Invariants: it keeps a change only if a candidate is about its subject, and one for each. So it
 %% holds what the pass holds, however often the user followed and unfollowed. It works in slices.
 %%
@@ -17,7 +19,7 @@
 -export_type([filter/0]).
 
 -type seq() :: halley_cursor:seq().
--type candidate() :: {seq(), halley_id:id()}.
+-type candidate() :: {seq(), halley_history:about()}.
 -record(filter, {user :: halley_id:id(),
                  from = newest :: newest | seq(),
                  %% Below all candidates.
@@ -27,7 +29,7 @@
                  %% Of those that are decided, ascending.
                  kept = [] :: [candidate()],
                  %% Subjects of the candidates: up to which seq they aren't the user's.
-                 since :: #{halley_id:id() => seq()},
+                 since :: #{halley_history:about() => seq()},
                  lacking = false :: boolean()}).               % a change is damaged
 -opaque filter() :: #filter{}.
 

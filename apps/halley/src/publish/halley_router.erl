@@ -8,6 +8,9 @@
 %% A batch keeps the order of its events within each subject. One bad event gets an error in its
 %% place and spoils no other. All shards work on their portions of a batch at the same time.
 %%
+%% A private event belongs to one shard, by the users it is for: those for the same users come in
+%% order. One for a single user belongs to the shard of that user's id.
+%%
 %% An event whose chosen id is just being published by someone else is asked for again until the
 %% first answer is there, so that its publisher gets the same. Which of them is the first isn't
 %% said, in a batch over several subjects neither.
@@ -15,7 +18,7 @@
 
 -export([publish/3, publish_many/1]).
 -export([accept/1, count/1]).
--export_type([opts/0, error/0, item/0, result/0]).
+-export_type([opts/0, error/0, whom/0, item/0, result/0]).
 
 %% `id': chosen by the publisher; one is generated without it. The same id within the retention
 %%       gets the first answer again, and no second event.
@@ -25,6 +28,7 @@
 -type opts() :: #{id => halley_event:id(), ack => halley_shard:ack()}.
 -type error() :: {bad_id, term()}          % a subject or event id that is none
                | {bad_option, ack}
+               | bad_to                    % no list of 1 to `private_users_max' users
                | data_too_large            % more than `event_data_bytes_max' of JSON
                | {bad_data, term()}        % no JSON
                | overloaded                % nothing was accepted; try again later
@@ -32,15 +36,17 @@
                | data_dir_moved            % sent perhaps, not durable where it is looked for
                | history_failed            % the disk can't be written: sent perhaps, not durable
                | unavailable.              % the shard died or hangs: it may be published or not
--type item() :: {Subject :: binary(), Data :: term() | {json, binary()}, opts()}.
+%% What it is about; or for whom alone, in any order.
+-type whom() :: Subject :: binary() | {to, Users :: [binary(), ...]}.
+-type item() :: {whom(), Data :: term() | {json, binary()}, opts()}.
 -type result() :: {ok, halley_shard:result()} | {error, error()}.
 
 %% How long an event with an id that is busy waits before it is asked for again.
 -define(BUSY_MS, 3).
 
--spec publish(binary(), term() | {json, binary()}, opts()) -> result().
-publish(Subject, Data, Opts) ->
-    [Result] = publish_many([{Subject, Data, Opts}]),
+-spec publish(whom(), term() | {json, binary()}, opts()) -> result().
+publish(Whom, Data, Opts) ->
+    [Result] = publish_many([{Whom, Data, Opts}]),
     Result.
 
 %% Results come in the order of the items.
@@ -56,7 +62,7 @@ publish_many(Items) ->
 %% For who doesn't wait (`halley_posts'): the event has a place in its shard's queue, or was
 %% refused, and that is counted.
 -spec accept(item()) ->
-    {ok, halley_shards:index(), halley_shard:ack(), halley_event:draft()} | {error, error()}.
+    {ok, halley_shards:index(), halley_shard:ack(), halley_shard:draft()} | {error, error()}.
 accept(Item) ->
     case accepted(refusing(), Item) of
         {error, _} = Error ->
@@ -86,6 +92,11 @@ refusing() ->
         Reason -> Reason
     end.
 
+draft({{to, Users}, Data, Opts}) ->
+    case private(Users) of
+        {ok, Sorted} -> draft_private(Sorted, Data, Opts);
+        {error, _} = Error -> Error
+    end;
 draft({Subject, Data, Opts}) ->
     Id = maps:get(id, Opts, generated),
     Ack = maps:get(ack, Opts, disk),
@@ -103,6 +114,35 @@ draft(Ack, Id, Subject, {ok, Json}) ->
     end;
 draft(_, _, _, Error) ->
     Error.
+
+%% The data and the options are judged as those of any other event.
+draft_private([First | _] = Users, Data, Opts) ->
+    case halley_event:encode_data(Data) of
+        {ok, Json} ->
+            case draft({First, {json, Json}, Opts}) of
+                {error, _} = Error ->
+                    Error;
+                {_, Ack, _} ->
+                    Private = halley_event:private(maps:get(id, Opts, generated), Users, Json),
+                    {halley_shards:of_users(Users), Ack, {private, Private}}
+            end;
+        Error ->
+            Error
+    end.
+
+private(Users) when is_list(Users) ->
+    Max = halley_limits:get(private_users_max),
+    case catch length(Users) of
+        N when is_integer(N), N > 0, N =< Max ->
+            case [User || User <- Users, halley_id:check(User) =/= ok] of
+                [] -> {ok, lists:usort(Users)};
+                [Bad | _] -> {error, {bad_id, Bad}}
+            end;
+        _ ->
+            {error, bad_to}
+    end;
+private(_) ->
+    {error, bad_to}.
 
 publish_drafts([{error, _} = Error]) ->
     [Error];
@@ -179,6 +219,7 @@ again(Ack, Busy, DeadlineMs) ->
 -spec count(result()) -> ok.
 count({ok, _}) -> ok;
 count({error, {bad_id, _}}) -> halley_metrics:incr(refused_bad_id);
+count({error, bad_to}) -> halley_metrics:incr(refused_bad_option);
 count({error, {bad_option, _}}) -> halley_metrics:incr(refused_bad_option);
 count({error, {bad_data, _}}) -> halley_metrics:incr(refused_bad_data);
 count({error, data_too_large}) -> halley_metrics:incr(refused_data_too_large);

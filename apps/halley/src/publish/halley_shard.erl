@@ -15,7 +15,7 @@
 -export([new/0, publish/3, publish_all/1, reserve/1, post/2, queued/0]).
 -export([mark_all/1, settle/2, group/2]).
 -export([name/1, started/1, taken/2, waiting/1, marking/2, settling/1]).
--export_type([index/0, result/0, answer/0, ack/0, post/0, posted/0]).
+-export_type([draft/0, index/0, result/0, answer/0, ack/0, post/0, posted/0]).
 
 %% One count of waiting events for each shard, then one flag each: that groups be settled is asked
 %% for already.
@@ -28,6 +28,7 @@
 -type index() :: halley_shards:index().
 %% What a publisher waits for: that the event is on its way, or that it is on disk as well.
 -type ack() :: memory | disk.
+-type draft() :: halley_event:draft() | {private, halley_event:private()}.
 -type result() :: #{id := halley_event:id(), sessions := non_neg_integer()}.
 %% `busy': the id that was chosen is being published just now; ask again for its answer.
 %% `unavailable': the shard or the log died or was too slow, and some or all of the drafts may have
@@ -35,7 +36,7 @@
 -type answer() :: {ok, [result() | busy]} | {error, error()}.
 %% An event whose publisher doesn't wait in a call: the answer comes as a message, by the tag, in
 %% `{posted, [{Tag, posted()}]}' with those of others of the same publisher.
--type post() :: {Tag :: integer(), ack(), halley_event:draft()}.
+-type post() :: {Tag :: integer(), ack(), draft()}.
 -type posted() :: {ok, result() | busy} | {error, error()}.
 -type error() :: overloaded | unavailable | history_failed | disk_full | data_dir_moved.
 
@@ -48,7 +49,7 @@ new() ->
     halley_metrics:gauges([shard_queue], fun() -> #{shard_queue => queued()} end).
 
 %% Publishes drafts of subjects of this shard, in order; results are in the same order.
--spec publish(index(), ack(), [halley_event:draft()]) -> answer().
+-spec publish(index(), ack(), [draft()]) -> answer().
 publish(Shard, Ack, Drafts) ->
     case reserve(Shard, length(Drafts)) of
         true ->
@@ -61,7 +62,7 @@ publish(Shard, Ack, Drafts) ->
     end.
 
 %% The same for several shards at once, so that they wait for the disk together.
--spec publish_all([{index(), ack(), [halley_event:draft()]}]) -> [answer()].
+-spec publish_all([{index(), ack(), [draft()]}]) -> [answer()].
 publish_all([{Shard, Ack, Drafts}]) ->
     [publish(Shard, Ack, Drafts)];
 publish_all(Requests) ->

@@ -24,6 +24,9 @@
 %% shard takes them off when, over ?LEFT_LOOKS looks with nothing in its mailbox, the count never
 %% was below them.
 %%
+%% A private event has a seq for each of its users, and goes to their sessions alone. Where the log
+%% has yet to reserve more seqs its publisher is told `busy', and asks again.
+%%
 %% It checks nothing: `halley_router' did. It keeps nothing that another couldn't begin with, so a
 %% killed shard loses no more than the events that waited for it, and their publishers are told.
 %% What it had sent may be overtaken by what the next one sends, so that one begins by leaving all
@@ -49,7 +52,7 @@
                 %% Looks at an empty mailbox, and the lowest count of them.
                 looks = 0 :: non_neg_integer(), lowest = infinity :: integer() | infinity}).
 
--type job() :: {call, gen_server:from(), halley_shard:ack(), [halley_event:draft()]}
+-type job() :: {call, gen_server:from(), halley_shard:ack(), [halley_shard:draft()]}
              | {posts, Publisher :: pid(), [halley_shard:post()]}.
 
 %% Lists are in reverse.
@@ -76,7 +79,7 @@ init(Shard) ->
     {ok, #state{shard = Shard, id_prefix = halley_event:id_prefix(halley_history:store()),
                 groups = Groups}}.
 
--spec handle_call({publish, halley_shard:ack(), [halley_event:draft()]} | settle, gen_server:from(),
+-spec handle_call({publish, halley_shard:ack(), [halley_shard:draft()]} | settle, gen_server:from(),
                   #state{}) -> {noreply, #state{}} | {reply, ok, #state{}}.
 handle_call({publish, Ack, Drafts}, From, State) ->
     {noreply, turn({call, From, Ack, Drafts}, State)};
@@ -201,6 +204,11 @@ answer(memory, fresh, Reply, #turn{replies = Replies, now = Now} = Turn) ->
 answer(_, _, Reply, #turn{now = Now} = Turn) ->
     Turn#turn{now = [Reply | Now]}.
 
+publish({private, Private}, {Turn, State} = Before) ->
+    case halley_history:has_room() of
+        true -> publish_private(Private, Turn, State);
+        false -> {{busy, busy}, Before}
+    end;
 publish(Draft, {Turn, State}) ->
     case claim(halley_event:chosen_id(Draft), State) of
         {known, First} ->
@@ -213,6 +221,25 @@ publish(Draft, {Turn, State}) ->
                 publish_one(Draft, Fresh, Turn, State),
             Kept = Sent#turn{entries = [Entry | Sent#turn.entries]},
             {{fresh, #{id => Id, sessions => Sessions}}, {Kept, Next}}
+    end.
+
+publish_private(Private, Turn, State = #state{shard = Shard, id_prefix = Prefix}) ->
+    {ChosenId, Users} = halley_event:users(Private),
+    case claim(ChosenId, State) of
+        {known, First} ->
+            halley_metrics:incr(events_repeated),
+            {{known, First}, {Turn, State}};
+        busy ->
+            {{busy, busy}, {Turn, State}};
+        Fresh ->
+            Place = {Shard, halley_history:draw(Shard, length(Users))},
+            #{id := Id} = Event = halley_event:private_event(Private, Prefix, Place,
+                                                             erlang:system_time(millisecond)),
+            {Sessions, Sent} = fan_out_private(Event, Turn),
+            Entry = Event#{sessions := Sessions, chosen := Fresh =:= fresh},
+            halley_metrics:incr(events_private),
+            {{fresh, #{id => Id, sessions => Sessions}},
+             {Sent#turn{entries = [Entry | Sent#turn.entries]}, State}}
     end.
 
 claim(generated, _) -> generated;
@@ -236,6 +263,10 @@ fan_out(#{subject := Subject} = Event, Turn, State = #state{groups = Groups}) ->
             {Sessions, Added} = halley_fanout:add(Event, halley_fanout:receivers(Number), Outbox),
             {Sessions, room(Turn#turn{outbox = Added, gathered = Gathered + 1}), State}
     end.
+
+fan_out_private(#{users := Users} = Event, #turn{outbox = Outbox, gathered = Gathered} = Turn) ->
+    {Sessions, Added} = halley_fanout:add(Event, halley_fanout:of_users(Users), Outbox),
+    {Sessions, room(Turn#turn{outbox = Added, gathered = Gathered + 1})}.
 
 room(#turn{gathered = Gathered} = Turn) when Gathered < ?TURN_EVENTS -> Turn;
 room(Turn) -> flush(Turn).

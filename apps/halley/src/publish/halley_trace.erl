@@ -1,7 +1,8 @@
 %% Why has a user got an event, or not? What the brain knows of it.
 %%
 %% From the history: the event itself, and whether the user followed its subject (now, or when it
-%% was published as far as the changes since then say).
+%% was published as far as the changes since then say); of a private event, whether it was for the
+%% user.
 %% From the directory and the links: the user's sessions and whether the event has passed to their
 %% links. From `halley_closings': sessions that ended since. What waits in a connection's outbox
 %% only its worker knows: whoever asks joins that (INSPECT), and finds the words.
@@ -11,7 +12,9 @@
 -export_type([trace/0]).
 
 -type trace() ::
-    #{event := #{id := halley_id:id(), subject := halley_id:id(), at := integer(),
+    #{event := #{id := halley_id:id(), at := integer(),
+                 %% A private event has none, but so many users.
+                 subject => halley_id:id(), users => pos_integer(),
                  seq := halley_cursor:seq(), shard := halley_shards:index(),
                  %% When it was published.
                  sessions := non_neg_integer()},
@@ -41,6 +44,7 @@ find(EventId, Reader) ->
         {ok, Seq} ->
             case halley_history_reader:read(Seq, Reader) of
                 {ok, #{kind := event, id := EventId} = Record, Next} -> {ok, Record, Next};
+                {ok, #{kind := private, id := EventId} = Record, Next} -> {ok, Record, Next};
                 {ok, _, Next} -> {not_found, Next};
                 {_, Next} -> {not_found, Next}
             end;
@@ -48,10 +52,9 @@ find(EventId, Reader) ->
             {not_found, Reader}
     end.
 
-trace(#{subject := Subject, at := At, seq := Seq, shard := Shard} = Record, User, Change,
-      Number) ->
-    #{event => maps:with([id, subject, at, seq, shard, sessions], Record),
-      followed => User =:= Subject orelse followed(Change, Seq, Number, Subject),
+trace(#{at := At, seq := Seq, shard := Shard} = Record, User, Change, Number) ->
+    #{event => event(Record),
+      followed => is_theirs(Record, User, Change, Number),
       unfollowed_at => case Change of {unfollowed, UnfollowedAt} -> UnfollowedAt; _ -> none end,
       sessions => [#{session => Session, passed => passed(Session, Shard, Seq)}
                    || N <- [Number], N =/= undefined, Session <- halley_directory:sessions(N)],
@@ -59,7 +62,19 @@ trace(#{subject := Subject, at := At, seq := Seq, shard := Shard} = Record, User
                            #{at := ClosedAt} = Closing <- halley_closings:of_user(N),
                            ClosedAt >= At]}.
 
+event(#{kind := private, seq := Last, first := First} = Record) ->
+    (maps:with([id, at, seq, shard, sessions], Record))#{users => Last - First + 1};
+event(Record) ->
+    maps:with([id, subject, at, seq, shard, sessions], Record).
+
+is_theirs(#{kind := private, users := Users}, User, _, _) ->
+    lists:member(User, Users);
+is_theirs(#{subject := Subject, seq := Seq}, User, Change, Number) ->
+    User =:= Subject orelse followed(Change, Seq, Number, Subject).
+
 %% The first change behind the event.
+change(#{kind := private}, _, Reader) ->
+    {none, Reader};
 change(#{subject := Subject, seq := Seq}, User, Reader) ->
     lists:foldl(fun(Change, {Later, R}) ->
                     case halley_history_reader:read(Change, R) of

@@ -4,27 +4,33 @@
 %% be called from any process.
 %%
 %% A process can be a session of a user: it logs in, receives `{halley, #{id, subject, at, data}}'
-%% for every event of what the user follows (objects in the data are maps), and is logged out when
-%% it dies. Its mailbox is its own: nothing is dropped and nothing is held back there.
+%% for every event of what the user follows (objects in the data are maps), or `{halley, #{id,
+%% private => true, at, data}}' for what is published to the user alone, and is logged out when it
+%% dies. Its mailbox is its own: nothing is dropped and nothing is held back there.
 -module(halley).
 
 -export([publish/2, publish/3, publish_many/1]).
 -export([follow/1, follow/2, unfollow/1, unfollow/2, followers/1, following/1]).
 -export([login/1, login/2, logout/1, presence/1, sessions/1, close_sessions/1]).
--export_type([id/0]).
+-export_type([id/0, whom/0]).
 
 -type id() :: binary().
 
 %% Halley sends at most so many ids at a time while it makes a whole list.
 -define(PAGE, 1000).
 
+%% Who gets an event: who follows its subject, and the user whose id that is; or these users alone,
+%% `private_users_max' at most, in any order.
+-type whom() :: id() | {to, [id()]}.
+
 %% Publishes `Data', any term that jiffy can encode or `{json, Text}' with valid JSON on one line.
 %% `sessions': how many live sessions it was sent to. When it returns `ok', the event is on disk:
-%% whoever follows the subject now gets it, live or when it comes back within the retention.
--spec publish(id(), term()) ->
+%% whoever follows the subject now gets it, live or when it comes back within the retention; and so
+%% does each user of `{to, Users}', and nobody else.
+-spec publish(whom(), term()) ->
     {ok, #{id := id(), sessions := non_neg_integer()}} | {error, halley_router:error()}.
-publish(Subject, Data) ->
-    halley_router:publish(Subject, Data, #{}).
+publish(Whom, Data) ->
+    halley_router:publish(Whom, Data, #{}).
 
 %% Options:
 %%   id    the publisher chooses the event's id. The same id again, within the retention, gives
@@ -33,10 +39,10 @@ publish(Subject, Data) ->
 %%         are there, some milliseconds earlier, and a brain that is killed just then forgets it.
 %% `overloaded', `disk_full': nothing was accepted. `unavailable', `history_failed': it may have
 %% been sent to sessions; publish it again with the same id to be sure.
--spec publish(id(), term(), halley_router:opts()) ->
+-spec publish(whom(), term(), halley_router:opts()) ->
     {ok, #{id := id(), sessions := non_neg_integer()}} | {error, halley_router:error()}.
-publish(Subject, Data, Opts) ->
-    halley_router:publish(Subject, Data, Opts).
+publish(Whom, Data, Opts) ->
+    halley_router:publish(Whom, Data, Opts).
 
 %% Publishes a batch; results come in the order of the items, and each item fails alone.
 -spec publish_many([halley_router:item()]) ->

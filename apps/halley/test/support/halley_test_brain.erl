@@ -94,9 +94,12 @@ message({Writer, _, _}) ->
 %% A delivery as a map.
 event({Shard, Seq, Wire}) ->
     <<Shard, Seq:64, At:64, DataOffset:32, _:32, 0, Bytes:32, Json:Bytes/binary>> = Wire,
-    #{<<"id">> := Id, <<"subject">> := Subject, <<"at">> := At} =
-        jiffy:decode(Json, [return_maps]),
-    #{id => Id, subject => Subject, shard => Shard, seq => Seq, at => At, json => Json,
+    #{<<"id">> := Id, <<"at">> := At} = Text = jiffy:decode(Json, [return_maps]),
+    About = case Text of
+        #{<<"private">> := true} -> #{private => true};
+        #{<<"subject">> := Subject} -> #{subject => Subject}
+    end,
+    About#{id => Id, shard => Shard, seq => Seq, at => At, json => Json,
       data_offset => DataOffset}.
 
 delivered(Link) ->
