@@ -35,7 +35,7 @@ apart(Measure) ->
     application:set_env(halley, data_dir, Dir),
     application:set_env(halley, history_bytes, 1 bsl 36),
     application:set_env(halley, history_retention_ms, 1 bsl 40),
-    Tables = [halley_history_index, halley_history_milestones, halley_history_claims,
+    Tables = [halley_history_index, halley_history_milestones, halley_history_pending_ids,
               halley_history_cache],
     ok = halley_history:new(),
     {ok, Log} = halley_history_log:start_link(),

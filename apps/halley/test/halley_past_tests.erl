@@ -175,8 +175,8 @@ bucket(Subject) ->
 
 %% As if retention had taken all up to a seq.
 drop(Seq) ->
-    ok = halley_history_words:put(floor_at, 7000),
-    ok = halley_history_words:put(floor, Seq).
+    ok = halley_history_atomics:put(floor_at, 7000),
+    ok = halley_history_atomics:put(floor, Seq).
 
 too_old() ->
     Seqs = [Seq || {_, Seq} <- publish([?ROOM || _ <- lists:seq(1, 50)])],

@@ -9,6 +9,7 @@ user_rate_test_() ->
     {foreach, fun() -> ok = halley_user_rate:new() end,
      fun(_) -> halley_limits:set(#{}) end,
      [fun messages/0, fun bytes/0, fun each_user_has_its_own/0, fun what_is_larger_than_a_burst/0,
+      fun many_in_one/0,
       fun a_refusal_costs_nothing/0, fun new_ids/0, fun no_new_ids/0,
       fun a_flood_evicts_nothing/0]}.
 
@@ -16,13 +17,13 @@ now_ns() -> erlang:monotonic_time(nanosecond) + ?SECOND.
 
 %% How many of `N' pass that come at once at this time.
 passing(N, User, Bytes, At) ->
-    length([ok || _ <- lists:seq(1, N), halley_user_rate:take(User, Bytes, At) =:= ok]).
+    length([ok || _ <- lists:seq(1, N), halley_user_rate:take(User, 1, Bytes, At) =:= ok]).
 
 messages() ->
     halley_limits:set(#{requests_per_user_per_s_max => 10, requests_burst_ms => 2000}),
     T = now_ns(),
     ?assertEqual(20, passing(1000, <<"u">>, 1, T)),
-    ?assertEqual({wait, 100}, halley_user_rate:take(<<"u">>, 1, T)),
+    ?assertEqual({wait, 100}, halley_user_rate:take(<<"u">>, 1, 1, T)),
     ?assertEqual(10, passing(1000, <<"u">>, 1, T + ?SECOND)),
     ?assertEqual(20, passing(1000, <<"u">>, 1, T + 100 * ?SECOND)).
 
@@ -30,7 +31,7 @@ bytes() ->
     halley_limits:set(#{bytes_per_user_per_s_max => 1000, requests_burst_ms => 10000}),
     T = now_ns(),
     ?assertEqual(25, passing(1000, <<"u">>, 400, T)),
-    ?assertEqual({wait, 400}, halley_user_rate:take(<<"u">>, 400, T)),
+    ?assertEqual({wait, 400}, halley_user_rate:take(<<"u">>, 1, 400, T)),
     ?assertEqual(5, passing(1000, <<"u">>, 400, T + 2 * ?SECOND)).
 
 each_user_has_its_own() ->
@@ -42,8 +43,18 @@ what_is_larger_than_a_burst() ->
     halley_limits:set(#{bytes_per_user_per_s_max => 10, requests_burst_ms => 1000}),
     T = now_ns(),
     ?assertEqual(1, passing(3, <<"u">>, 100, T)),
-    ?assertEqual({wait, 10000}, halley_user_rate:take(<<"u">>, 100, T)),
+    ?assertEqual({wait, 10000}, halley_user_rate:take(<<"u">>, 1, 100, T)),
     ?assertEqual(1, passing(3, <<"u">>, 100, T + 10 * ?SECOND)).
+
+%% http.md 16.3: a private event counts as a message for each of its users.
+many_in_one() ->
+    halley_limits:set(#{requests_per_user_per_s_max => 10, requests_burst_ms => 2000}),
+    T = now_ns(),
+    ?assertEqual(ok, halley_user_rate:take(<<"u">>, 15, 1, T)),
+    ?assertEqual({wait, 1000}, halley_user_rate:take(<<"u">>, 15, 1, T)),
+    ?assertEqual(ok, halley_user_rate:take(<<"u">>, 5, 1, T)),
+    ?assertEqual(ok, halley_user_rate:take(<<"v">>, 1000, 1, T)),
+    ?assertEqual({wait, 98100}, halley_user_rate:take(<<"v">>, 1, 1, T)).
 
 a_refusal_costs_nothing() ->
     halley_limits:set(#{requests_per_user_per_s_max => 10, bytes_per_user_per_s_max => 100,
@@ -65,7 +76,7 @@ new_ids() ->
     ?assertEqual(0, halley_user_rate:ids_wait_ms(<<"u">>, T + 2 * ?SECOND)),
     ?assertEqual(100, halley_user_rate:take_ids(<<"v">>, 1000, T)),
     ?assertEqual(100, halley_user_rate:take_ids(<<"u">>, 1000, T + 100 * ?SECOND)),
-    ?assertEqual(ok, halley_user_rate:take(<<"u">>, 1, T)).
+    ?assertEqual(ok, halley_user_rate:take(<<"u">>, 1, 1, T)).
 
 no_new_ids() ->
     halley_limits:set(#{new_ids_per_user_max => 0, new_ids_per_user_ms => 10000}),

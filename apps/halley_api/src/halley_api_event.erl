@@ -1,5 +1,5 @@
 %% One event of a request: `{"subject":S,"data":…,"id"?:…,"ack"?:…}' from JSON to what publishing
-%% takes.
+%% takes. A private one has `"to":[U,…]' instead of the subject.
 %%
 %% A member that is not known, or is there twice, is an error rather than ignored: with a misspelt
 %% `id' the event would silently have another id than its publisher thinks.
@@ -7,11 +7,11 @@
 %% Pure; it is called for every event and so makes one pass over the members.
 -module(halley_api_event).
 
--export([parse/1]).
+-export([parse/1, messages/1]).
 -export_type([event/0]).
 
 %% `Data' is the text of the event's data on one line, as the publisher wrote it.
--type event() :: {Subject :: binary(), Data :: binary(),
+-type event() :: {Subject :: binary() | {to, Users :: [binary(), ...]}, Data :: binary(),
                   Opts :: #{id => binary(), ack => memory | disk}}.
 
 -spec parse(binary()) -> {ok, event()} | {error, halley_api_error:error()}.
@@ -26,6 +26,11 @@ members([{<<"subject">>, Value} | Rest], N, Text, undefined, Data, Opts) ->
         {ok, Subject} -> members(Rest, N + 1, Text, Subject, Data, Opts);
         {error, _} = Error -> Error
     end;
+members([{<<"to">>, Value} | Rest], N, Text, undefined, Data, Opts) ->
+    case users(Value) of
+        {ok, Users} -> members(Rest, N + 1, Text, {to, Users}, Data, Opts);
+        {error, _} = Error -> Error
+    end;
 members([{<<"data">>, _} | Rest], N, Text, Subject, undefined, Opts) ->
     members(Rest, N + 1, Text, Subject, N, Opts);
 members([{<<"id">>, Value} | Rest], N, Text, Subject, Data, Opts) when not is_map_key(id, Opts) ->
@@ -38,14 +43,18 @@ members([{<<"ack">>, Value} | Rest], N, Text, Subject, Data, Opts) when not is_m
         {ok, Ack} -> members(Rest, N + 1, Text, Subject, Data, Opts#{ack => Ack});
         {error, _} = Error -> Error
     end;
+members([{<<"to">>, _} | _], _, _, Subject, _, _) when is_binary(Subject) ->
+    both();
+members([{<<"subject">>, _} | _], _, _, {to, _}, _, _) ->
+    both();
 members([{Member, _} | _], _, _, _, _, _)
-        when Member =:= <<"subject">>; Member =:= <<"data">>; Member =:= <<"id">>;
-             Member =:= <<"ack">> ->
+        when Member =:= <<"to">>; Member =:= <<"subject">>; Member =:= <<"data">>;
+             Member =:= <<"id">>; Member =:= <<"ack">> ->
     bad(["member ", Member, " is there twice"]);
 members([{Member, _} | _], _, _, _, _, _) ->
     bad(["unknown member ", halley_api_json:string(Member)]);
 members([], _, _, undefined, _, _) ->
-    bad("member subject is missing");
+    bad("member subject is missing, or to");
 members([], _, _, _, undefined, _) ->
     bad("member data is missing");
 members([], _, Text, Subject, Data, Opts) ->
@@ -61,6 +70,35 @@ too_deep(DepthMax) ->
      ["the data has more than ", integer_to_list(DepthMax), " arrays and objects in one another: "
       "nest it less, or send the inner part as a string"]}.
 
+both() ->
+    bad("subject and to are both there, and an event is for followers or for some users alone: "
+        "publish two").
+
+users([_ | _] = Users) ->
+    Max = halley_limits:get(private_users_max),
+    case length(Users) of
+        N when N > Max ->
+            {error, {400, <<"too_many_users">>,
+                     ["a private event is for at most ", integer_to_list(Max), " users, this one "
+                      "for ", integer_to_list(N), ": publish it several times, each with an id of "
+                      "its own"]}};
+        _ ->
+            case [Error || User <- Users,
+                           {error, Error} <- [halley_api_id:check(User, <<"to">>)]] of
+                [] -> {ok, Users};
+                [Error | _] -> {error, Error}
+            end
+    end;
+users(_) ->
+    {error, {400, <<"bad_to">>, ["bad to: it is a list of 1 to ",
+                                 integer_to_list(halley_limits:get(private_users_max)),
+                                 " users, such as [\"bob\",\"eve\"]"]}}.
+
+%% As how many messages of its publisher it counts: a private one as one for each of its users.
+-spec messages({ok, event()} | {error, term()}) -> pos_integer().
+messages({ok, {{to, Users}, _, _}}) -> length(Users);
+messages(_) -> 1.
+
 ack(<<"disk">>) -> {ok, disk};
 ack(<<"memory">>) -> {ok, memory};
 ack(_) ->
@@ -68,5 +106,6 @@ ack(_) ->
                                  "without one) or \"memory\" (when it is on its way)"}}.
 
 bad(What) ->
-    Right = "; an event is {\"subject\":S,\"data\":any JSON,\"id\":optional,\"ack\":optional}",
+    Right = "; an event is {\"subject\":S,\"data\":any JSON,\"id\":optional,\"ack\":optional}, a "
+            "private one has \"to\":[users] in place of the subject",
     {error, {400, <<"bad_event">>, [What, Right]}}.

@@ -1,7 +1,7 @@
 %% POST /v1/events : publishes one event, or many.
 %%
 %% One, as application/json: `{"subject":S,"data":…,"id"?:…}' is answered by
-%% `{"id":…,"sessions":N}'.
+%% `{"id":…,"sessions":N}'. With `"to":[U,…]' in place of the subject it is for these users alone.
 %%
 %% Many, as application/x-ndjson, one on each line: one result per line in the same order, each what
 %% the single form would have answered, so a bad line has its error in its place. Blank lines are
@@ -19,8 +19,9 @@
 
 -include("halley_api_limits.hrl").
 
-%% Whether a line may be said now, by its bytes; an error comes with headers for the answer.
--type admit() :: fun((Bytes :: non_neg_integer()) ->
+%% Whether a line may be said now, by its bytes and as so many messages; an error comes with headers
+%% for the answer.
+-type admit() :: fun((Bytes :: non_neg_integer(), Messages :: pos_integer()) ->
                          ok | {error, halley_api_error:error(), [{binary(), iodata()}]}).
 %% What a publisher may do: each line is admitted, then each event is judged, and may be changed,
 %% before it is published; and what is told of it afterwards, as JSON on a line.
@@ -47,7 +48,7 @@ prepare(post, [], Request) ->
     prepare(Request, server()).
 
 server() ->
-    {fun(_) -> ok end, fun(Event) -> {ok, Event} end, fun result/1}.
+    {fun(_, _) -> ok end, fun(Event) -> {ok, Event} end, fun result/1}.
 
 %% Whether it is a request of the single form.
 -spec is_one(halley_api:request()) -> boolean().
@@ -66,9 +67,11 @@ publish(Request, Publisher) ->
             halley_api_error:response({415, <<"unsupported_media_type">>, Message})
     end.
 
-%% Twice the data's bound leaves room for white space between its tokens.
+%% Twice the data's bound leaves room for white space between its tokens. Users stand in quotes and
+%% between commas.
 event_bytes_max() ->
-    2 * halley_limits:get(event_data_bytes_max) + ?EVENT_ENVELOPE_BYTES_MAX.
+    2 * halley_limits:get(event_data_bytes_max) + ?EVENT_ENVELOPE_BYTES_MAX
+        + halley_limits:get(private_users_max) * (halley_limits:get(id_bytes_max) + 3).
 
 %% --- one -----------------------------------------------------------------------------------------
 
@@ -83,8 +86,9 @@ one(Request, Publisher) ->
 prepare(Request, {Admit, Judge, Told}) ->
     case halley_api_body:read(Request, event_bytes_max()) of
         {ok, Body} ->
-            case Admit(byte_size(Body)) of
-                ok -> prepared(parsed(Body, Judge), Told);
+            Parsed = halley_api_event:parse(Body),
+            case Admit(byte_size(Body), halley_api_event:messages(Parsed)) of
+                ok -> prepared(judged(Parsed, Judge), Told);
                 {error, Error, Headers} -> {answer, halley_api_error:response(Error, Headers)}
             end;
         {error, too_large} ->
@@ -93,11 +97,8 @@ prepare(Request, {Admit, Judge, Told}) ->
             {answer, halley_api_error:response(halley_api_error:closed())}
     end.
 
-parsed(Text, Judge) ->
-    case halley_api_event:parse(Text) of
-        {ok, Event} -> Judge(Event);
-        {error, _} = Error -> Error
-    end.
+judged({ok, Event}, Judge) -> Judge(Event);
+judged({error, _} = Error, _) -> Error.
 
 prepared({ok, {Subject, Data, Opts}}, Told) ->
     {publish, {Subject, {json, Data}, Opts}, fun(Result) -> answer(Result, Told) end};
@@ -159,16 +160,17 @@ groups(_, #many{count = ?BATCH_EVENTS_MAX, results = Results}) ->
 groups(Texts, #many{publisher = Publisher, count = Count, results = Results} = Many) ->
     Size = lists:min([length(Texts), ?BATCH_GROUP_EVENTS_MAX, ?BATCH_EVENTS_MAX - Count]),
     {Group, Rest} = lists:split(Size, Texts),
-    {Admitted, Refusal} = admitted(Group, element(1, Publisher), []),
+    Parsed = [{Text, parse(Text)} || Text <- Group],
+    {Admitted, Refusal} = admitted(Parsed, element(1, Publisher), []),
     Done = [publish_group(Admitted, Publisher) | Results],
     case Refusal of
         none -> groups(Rest, Many#many{count = Count + Size, results = Done});
         {Error, Headers} -> {stop, {Error, Headers, Done}}
     end.
 
-admitted([Text | Texts], Admit, Admitted) ->
-    case Admit(bytes(Text)) of
-        ok -> admitted(Texts, Admit, [Text | Admitted]);
+admitted([{Text, Parsed} | Texts], Admit, Admitted) ->
+    case Admit(bytes(Text), halley_api_event:messages(Parsed)) of
+        ok -> admitted(Texts, Admit, [Parsed | Admitted]);
         {error, Error, Headers} -> {lists:reverse(Admitted), {Error, Headers}}
     end;
 admitted([], _, Admitted) ->
@@ -180,14 +182,14 @@ bytes(Text) -> byte_size(Text).
 %% The results of a group as text, so that no decoded event outlives it.
 publish_group([], _) ->
     <<>>;
-publish_group(Texts, {_, Judge, Told}) ->
-    Parsed = [parse(Text, Judge) || Text <- Texts],
-    Items = [{Subject, {json, Data}, Opts} || {ok, {Subject, Data, Opts}} <- Parsed],
+publish_group(Parsed, {_, Judge, Told}) ->
+    Judged = [judged(One, Judge) || One <- Parsed],
+    Items = [{Whom, {json, Data}, Opts} || {ok, {Whom, Data, Opts}} <- Judged],
     Published = halley:publish_many(Items),
-    iolist_to_binary(merge(Parsed, Published, Told)).
+    iolist_to_binary(merge(Judged, Published, Told)).
 
-parse(too_long, _) -> {error, too_large(<<"line_too_long">>)};
-parse(Text, Judge) -> parsed(Text, Judge).
+parse(too_long) -> {error, too_large(<<"line_too_long">>)};
+parse(Text) -> halley_api_event:parse(Text).
 
 merge([{ok, _} | Parsed], [{ok, Published} | Results], Told) ->
     [Told(Published) | merge(Parsed, Results, Told)];

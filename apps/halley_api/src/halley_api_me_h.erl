@@ -53,7 +53,7 @@ me(get, [<<"follows">>], User, _, Request) ->
     halley_api_reply:page(<<"following">>, Request, Read);
 me(Method, [<<"follows">>], User, Rights, Request) ->
     Judge = fun(Subject) ->
-        case admit(User, byte_size(Subject)) of
+        case admit(User, 1, byte_size(Subject)) of
             ok -> right(follow, Subject, Rights);
             {error, Error, _} -> {error, Error}
         end
@@ -104,7 +104,8 @@ right(Action, Subject, Rights) ->
     end.
 
 any_right(Action, Rights) ->
-    case halley_api_rights:allows_any(Action, Rights) of
+    Also = case Action of publish -> [to]; _ -> [] end,
+    case lists:any(fun(A) -> halley_api_rights:allows_any(A, Rights) end, [Action | Also]) of
         true -> ok;
         false -> missing(Action, [words(Action), " anything"], "there is nothing", "")
     end.
@@ -116,15 +117,17 @@ missing(Action, What, Which, Matches) ->
               "\" of its claim \"halley\"", Matches]}}.
 
 words(publish) -> "publish about";
+words(to) -> "publish to";
 words(follow) -> "follow or unfollow";
 words(presence) -> "see the presence of";
 words(history) -> "read what was published before about".
 
 %% --- rates ---------------------------------------------------------------------------------------
 
-%% Each line is a message of its user (http.md 16.3), however many come in one request.
-admit(User, Bytes) ->
-    case halley_user_rate:take(User, Bytes) of
+%% Each line is a message of its user (http.md 16.3), however many come in one request; and so is
+%% each user that a private event is for.
+admit(User, Messages, Bytes) ->
+    case halley_user_rate:take(User, Messages, Bytes) of
         ok ->
             ok;
         {wait, Ms} ->
@@ -135,21 +138,30 @@ admit(User, Bytes) ->
 
 too_often() ->
     ["a user may send ", integer_to_list(halley_limits:get(requests_per_user_per_s_max)),
-     " messages in a second, each line is one, and ",
+     " messages in a second, each line is one, and each user of its \"to\", and ",
      integer_to_list(halley_limits:get(bytes_per_user_per_s_max)),
      " bytes: this one was not accepted; send it again later"].
 
 %% --- events --------------------------------------------------------------------------------------
 
 publisher(User, Rights) ->
-    Judge = fun({Subject, Data, Opts}) ->
-        case right(publish, Subject, Rights) of
-            ok -> own_id(User, Subject, Data, Opts);
+    Judge = fun({Whom, Data, Opts}) ->
+        case publishes(Whom, Rights) of
+            ok -> own_id(User, Whom, Data, Opts);
             {error, _} = Error -> Error
         end
     end,
-    Admit = fun(Bytes) -> admit(User, Bytes) end,
+    Admit = fun(Bytes, Messages) -> admit(User, Messages, Bytes) end,
     {Admit, Judge, fun published/1}.
+
+%% To all of them, or not at all.
+publishes({to, Users}, Rights) ->
+    case lists:dropwhile(fun(User) -> halley_api_rights:allows(to, User, Rights) end, Users) of
+        [] -> ok;
+        [User | _] -> right(to, User, Rights)
+    end;
+publishes(Subject, Rights) ->
+    right(publish, Subject, Rights).
 
 own_id(User, Subject, Data, #{id := Id} = Opts) ->
     case halley_api_id:check(own_id(User, Id), <<"id">>) of

@@ -1,9 +1,10 @@
 %% What a user's token lets the user do: publish about, follow, see the presence of, and read the
-%% history of which subjects.
+%% history of which subjects, and publish to which users alone.
 %%
 %% The text is the claim `halley' of the token, which the edge has verified (link.md 12.6):
-%% `{"publish":[…],"follow":[…],"presence":[…],"history":[…]}'. A list has patterns: an id, or a
-%% prefix with `*' behind it; `*' alone is every subject. Each list that isn't there is empty.
+%% `{"publish":[…],"to":[…],"follow":[…],"presence":[…],"history":[…]}'. A list has patterns: an
+%% id, or a prefix with `*' behind it; `*' alone is every subject. Each list that isn't there is
+%% empty.
 %%
 %% Invariant: what isn't understood gives nothing. A text that is no object gives no right at all, a
 %% member that is there twice or is no list gives none of its kind, a pattern that is no text is
@@ -15,7 +16,7 @@
 -export([none/0, parse/1, allows/3, allows_any/2]).
 -export_type([rights/0, action/0]).
 
--type action() :: publish | follow | presence | history.
+-type action() :: publish | to | follow | presence | history.
 -type pattern() :: {id, halley_id:id()} | {prefix, binary()}.
 -opaque rights() :: #{action() => [pattern()]}.
 
@@ -28,7 +29,7 @@ parse(Text) ->
     case halley_api_json:object(Text) of
         {ok, Members} ->
             maps:from_list([{Action, patterns(atom_to_binary(Action), Members)}
-                            || Action <- [publish, follow, presence, history]]);
+                            || Action <- [publish, to, follow, presence, history]]);
         {error, _} ->
             none()
     end.

@@ -27,10 +27,14 @@ trace({ok, #{event := Event, sessions := Sessions, ended := Ended} = Trace}, Use
     #{followed := Followed, unfollowed_at := UnfollowedAt} = Trace,
     Seen = seen(lists:sublist(Sessions, ?SESSIONS_LISTED_MAX)),
     Verdict = halley_api_verdict:sentence(#{followed => Followed, sessions => Seen,
+                                            private => is_map_key(users, Event),
                                             ended => Ended}),
     halley_api_reply:json({[
-        {<<"event">>, {[{atom_to_binary(Key), map_get(Key, Event)}
-                        || Key <- [id, subject, at, sessions]]}},
+        {<<"event">>, {[{Name, map_get(Key, Event)}
+                        || {Key, Name} <- [{id, <<"id">>}, {subject, <<"subject">>},
+                                           {users, <<"users">>}, {at, <<"at">>},
+                                           {sessions, <<"sessions">>}],
+                           is_map_key(Key, Event)]}},
         {<<"user">>, User},
         {<<"followed">>, Followed},
         {<<"unfollowed_at">>, case UnfollowedAt of none -> null; _ -> UnfollowedAt end},

@@ -13,8 +13,11 @@
 -type ended() :: #{at := integer(), reason := atom(), _ => _}.
 
 %% `ended' are sessions that ended after the event was published, the latest first.
--spec sentence(#{followed := boolean(), sessions := [session()],
+-spec sentence(#{followed := boolean(), private => boolean(), sessions := [session()],
                  ended := [ended()], _ => _}) -> unicode:chardata().
+sentence(#{followed := false, private := true}) ->
+    "The event was published to some users alone, and this user is none of them: it was never "
+    "meant for this user.";
 sentence(#{followed := false}) ->
     "The user did not follow the subject when the event was published, and does not now: it was "
     "never meant for this user.";

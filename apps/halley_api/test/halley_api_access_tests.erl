@@ -19,7 +19,8 @@ access_test_() ->
                            fun users_need_a_token/0, fun publishing/0, fun publishing_many/0,
                            fun ids_of_users_are_their_own/0, fun following/0,
                            fun following_many/0, fun without_a_right_nothing_is_read/0,
-                           fun each_line_is_a_message/0, fun bytes_are_counted/0,
+                           fun each_line_is_a_message/0, fun private_rights/0,
+                           fun each_user_is_a_message/0, fun bytes_are_counted/0,
                            fun each_follow_is_a_message/0,
                            fun presence/0, fun no_address_for_strangers/0]).
 
@@ -305,6 +306,38 @@ each_line_is_a_message() ->
         ?assertEqual(<<"1">>, header(<<"retry-after">>, Refused)),
         ?assertMatch({200, _, _}, Publish(<<"v">>, ?JSON)),
         ?assert(meck:called(halley_metrics, incr, [user_too_often]))
+    end).
+
+%% auth.md: to all of them, or not at all; publishing about a subject is another right.
+private_rights() ->
+    Publish = fun(Rights, To) ->
+        as_user({<<"u">>, Rights}, <<"POST">>, "/v1/me/events",
+                iolist_to_binary(["{\"to\":", To, ",\"data\":1}"]), ?JSON)
+    end,
+    {200, _, _} = Publish(<<"{\"to\":[\"bob\",\"team/*\"]}">>, "[\"bob\",\"team/ann\"]"),
+    ?assert(meck:called(halley, publish, [{to, [<<"bob">>, <<"team/ann">>]}, '_', '_'])),
+    Before = meck:num_calls(halley, publish, '_'),
+    [?assert(says(Says, failed(403, right_missing, Publish(Rights, To))))
+     || {Rights, To, Says} <-
+            [{<<"{\"to\":[\"bob\",\"team/*\"]}">>, "[\"bob\",\"eve\",\"mallory\"]",
+              "publish to eve: no pattern in \"to\" of its claim \"halley\" matches"},
+             {<<"{\"publish\":[\"*\"]}">>, "[\"bob\"]", "publish to bob"},
+             {<<"{}">>, "[\"bob\"]", "publish about anything"},
+             {<<"{\"to\":\"*\"}">>, "[\"bob\"]", "publish about anything"}]],
+    failed(403, right_missing,
+           as_user({<<"u">>, <<"{\"to\":[\"*\"]}">>}, <<"POST">>, "/v1/me/events",
+                   <<"{\"subject\":\"bob\",\"data\":1}">>, ?JSON)),
+    ?assertEqual(Before, meck:num_calls(halley, publish, '_')).
+
+%% http.md 16.9: "each user that a private event is for counts as a message".
+each_user_is_a_message() ->
+    limited(#{requests_per_user_per_s_max => 10}, fun() ->
+        Line = "{\"to\":[\"a\",\"b\",\"c\",\"d\",\"e\",\"f\",\"g\",\"h\",\"i\",\"j\"],"
+               "\"data\":1}\n",
+        Answer = as_user({<<"u">>, <<"{\"to\":[\"*\"]}">>}, <<"POST">>, "/v1/me/events",
+                         iolist_to_binary(lists:duplicate(50, Line)), ?NDJSON),
+        ?assertMatch({429, _, _}, Answer),
+        ?assertEqual(10, length(told_lines(Answer)) - 1)
     end).
 
 %% 16.9: "bytes_per_user_per_s_max".

@@ -26,7 +26,7 @@ errors_say_what_and_what_would_be_right_test_() ->
     Long = binary:copy(<<"x">>, 256),
     [{Code, ?_assertEqual({400, list_to_binary(Code), Message}, failed(Text))}
      || {Text, Code, Message} <-
-            [{<<"{\"data\":1}">>, "bad_event", event("member subject is missing")},
+            [{<<"{\"data\":1}">>, "bad_event", event("member subject is missing, or to")},
              {<<"{\"subject\":\"s\"}">>, "bad_event", event("member data is missing")},
              {<<"{\"subject\":\"s\",\"data\":1,\"data\":2}">>, "bad_event",
               event("member data is there twice")},
@@ -51,10 +51,48 @@ errors_say_what_and_what_would_be_right_test_() ->
              {<<"{\"subject\":\"s\",\"data\":1,\"id\":\"\\u0000\"}">>, "bad_id",
               "bad id: an id must not contain control characters (U+0000 to U+001F, "
               "U+007F to U+009F)"},
-             {<<"[]">>, "bad_json", "a JSON object was expected, not an array"}]].
+             {<<"[]">>, "bad_json", "a JSON object was expected, not an array"},
+             {<<"{\"to\":[\"bob\"]}">>, "bad_event", event("member data is missing")},
+             {<<"{\"to\":[\"bob\"],\"to\":[\"eve\"],\"data\":1}">>, "bad_event",
+              event("member to is there twice")},
+             {<<"{\"to\":[\"bob\"],\"subject\":\"s\",\"data\":1}">>, "bad_event", event(both())},
+             {<<"{\"subject\":\"s\",\"data\":1,\"to\":[\"bob\"]}">>, "bad_event", event(both())},
+             {<<"{\"to\":[\"bob\",\"\"],\"data\":1}">>, "bad_to",
+              "bad to: an id must not be empty"},
+             {<<"{\"to\":[\"bob\",7],\"data\":1}">>, "bad_to", "bad to: an id must be text"},
+             {<<"{\"to\":\"bob\",\"data\":1}">>, "bad_to", bad_to()},
+             {<<"{\"to\":[],\"data\":1}">>, "bad_to", bad_to()},
+             {<<"{\"to\":null,\"data\":1}">>, "bad_to", bad_to()},
+             {to(1001), "too_many_users",
+              "a private event is for at most 1000 users, this one for 1001: publish it several "
+              "times, each with an id of its own"}]].
+
+both() ->
+    "subject and to are both there, and an event is for followers or for some users alone: publish "
+    "two".
+
+bad_to() ->
+    "bad to: it is a list of 1 to 1000 users, such as [\"bob\",\"eve\"]".
+
+to(N) ->
+    Users = [["\"u", integer_to_list(I), $"] || I <- lists:seq(1, N)],
+    iolist_to_binary(["{\"to\":[", lists:join($,, Users), "],\"data\":1}"]).
+
+%% http.md 19.1.
+private_test() ->
+    ?assertEqual({ok, {{to, [<<"eve">>, <<"bob">>]}, <<"{}">>, #{id => <<"7">>, ack => memory}}},
+                 halley_api_event:parse(<<"{\"data\":{},\"id\":\"7\",\"to\":[\"eve\",\"bob\"],"
+                                          "\"ack\":\"memory\"}">>)),
+    {ok, {{to, Users}, _, _}} = Parsed = halley_api_event:parse(to(1000)),
+    ?assertEqual(1000, length(Users)),
+    ?assertEqual(1000, halley_api_event:messages(Parsed)),
+    ?assertEqual(1, halley_api_event:messages(halley_api_event:parse(
+        <<"{\"subject\":\"s\",\"data\":1}">>))),
+    ?assertEqual(1, halley_api_event:messages(halley_api_event:parse(<<"{">>))).
 
 event(What) ->
-    What ++ "; an event is {\"subject\":S,\"data\":any JSON,\"id\":optional,\"ack\":optional}".
+    What ++ "; an event is {\"subject\":S,\"data\":any JSON,\"id\":optional,\"ack\":optional}, a "
+        "private one has \"to\":[users] in place of the subject".
 
 failed(Text) ->
     {error, {Status, Code, Message}} = halley_api_event:parse(Text),

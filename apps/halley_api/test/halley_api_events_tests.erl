@@ -9,6 +9,7 @@
 
 events_test_() ->
     halley_api_fake:cases([fun one/0, fun errors/0, fun a_full_disk_is_named/0, fun acks/0,
+                           fun private/0, fun largest_private/0,
                            fun lines_fail_alone/0, fun bodies_are_bounded/0, fun content_types/0,
                            fun many/0, fun too_many/0, fun a_long_line/0,
                            fun small_ones_are_answered_alike/0, fun others_are_for_later/0]).
@@ -96,6 +97,25 @@ a_full_disk_is_named() ->
     after
         application:unset_env(halley, data_dir)
     end.
+
+%% http.md 19.1: in place of a subject, alone and in a line among others.
+private() ->
+    Private = <<"{\"to\":[\"bob\",\"eve\"],\"data\":1}">>,
+    {200, _, _} = publish(Private),
+    ?assert(meck:called(halley, publish, [{to, [<<"bob">>, <<"eve">>]}, {json, <<"1">>}, #{}])),
+    {200, _, _} = publish_lines(stream([Private, <<"\n{\"subject\":\"s\",\"data\":2}\n">>])),
+    ?assertMatch([[{{to, [<<"bob">>, <<"eve">>]}, {json, <<"1">>}, _},
+                   {<<"s">>, {json, <<"2">>}, _}]],
+                 [Group || {_, {halley, publish_many, [Group]}, _} <- meck:history(halley)]),
+    ?assert(says("list of 1 to 1000 users",
+                 failed(400, bad_to, publish(<<"{\"to\":[],\"data\":1}">>)))).
+
+%% The longest ids, and the largest data between white space.
+largest_private() ->
+    Users = [[$", binary:copy(<<"x">>, 251), integer_to_list(N), $"] || N <- lists:seq(1000, 1999)],
+    Data = binary:copy(<<"1">>, halley_limits:get(event_data_bytes_max)),
+    {200, _, _} = publish(iolist_to_binary(["{\"to\":[", lists:join(", ", Users), "],\"data\":\"",
+                                            binary:part(Data, 2, byte_size(Data) - 2), "\"}"])).
 
 %% What is asked for reaches the core, line by line.
 acks() ->

@@ -16,7 +16,7 @@
 %% room for one.
 -module(halley_user_rate).
 
--export([new/0, take/2, take/3]).
+-export([new/0, take/3, take/4]).
 -export([take_ids/2, take_ids/3, ids_wait_ms/1, ids_wait_ms/2]).
 
 -define(ROW, 65536).
@@ -33,17 +33,19 @@ new() ->
     Salt = crypto:strong_rand_bytes(16),
     persistent_term:put(?MODULE, {Salt, Cells(), Cells(), Cells()}).
 
-%% Counts one message of a user, if it may be. Otherwise: after how many milliseconds it may.
--spec take(halley_id:id(), Bytes :: non_neg_integer()) -> ok | {wait, Ms :: pos_integer()}.
-take(User, Bytes) ->
-    take(User, Bytes, erlang:monotonic_time(nanosecond)).
-
--spec take(halley_id:id(), Bytes :: non_neg_integer(), NowNs :: integer()) ->
+%% Counts so many messages of a user, which have so many bytes together and come as one, if they may
+%% be. Otherwise: after how many milliseconds they may.
+-spec take(halley_id:id(), Messages :: pos_integer(), Bytes :: non_neg_integer()) ->
     ok | {wait, Ms :: pos_integer()}.
-take(User, Bytes, NowNs) ->
+take(User, Many, Bytes) ->
+    take(User, Many, Bytes, erlang:monotonic_time(nanosecond)).
+
+-spec take(halley_id:id(), Messages :: pos_integer(), Bytes :: non_neg_integer(),
+           NowNs :: integer()) -> ok | {wait, Ms :: pos_integer()}.
+take(User, Many, Bytes, NowNs) ->
     {Salt, Messages, Volume, _} = persistent_term:get(?MODULE),
     Places = places(Salt, User),
-    Both = [{Messages, cost(1, requests_per_user_per_s_max)},
+    Both = [{Messages, cost(Many, requests_per_user_per_s_max)},
             {Volume, cost(Bytes, bytes_per_user_per_s_max)}],
     Burst = 1_000_000 * halley_limits:get(requests_burst_ms),
     case lists:max([missing(Cells, Places, Cost, Burst, NowNs) || {Cells, Cost} <- Both]) of

@@ -27,8 +27,8 @@ const NOT_JSON: HttpError = HttpError::new(
 const BAD_OPERATION: HttpError = HttpError::new(
     400,
     "bad_operation",
-    "\"op\" is \"publish\" with \"subject\" and \"data\", and \"id\" and \"ack\" if you like; or \
-     \"follow\" or \"unfollow\" with \"subject\"; or \"token\" with \"token\". Each may have \
+    "\"op\" is \"publish\" with \"subject\" or \"to\", and \"data\", and \"id\" and \"ack\" if you \
+     like; or \"follow\" or \"unfollow\" with \"subject\"; or \"token\" with \"token\". Each may have \
      \"ref\", and nothing else.",
 );
 const BAD_REFERENCE: HttpError =
@@ -87,6 +87,8 @@ struct Members<'m> {
     op: String,
     #[serde(borrow, default, deserialize_with = "raw")]
     subject: Option<&'m RawValue>,
+    #[serde(borrow, default, deserialize_with = "raw")]
+    to: Option<&'m RawValue>,
     #[serde(borrow, default, deserialize_with = "raw")]
     data: Option<&'m RawValue>,
     #[serde(borrow, default, deserialize_with = "raw")]
@@ -148,14 +150,21 @@ fn is_reference(text: &str) -> bool {
 
 fn wish(members: Members<'_>) -> Result<Wish, HttpError> {
     let ask = match members {
-        Members { op, subject: Some(subject), data: Some(data), id, ack, token: None, .. }
-            if op == "publish" =>
+        Members { op, subject, to, data: Some(data), id, ack, token: None, .. }
+            if op == "publish" && subject.is_some() != to.is_some() =>
         {
-            publish(subject, data, id, ack)?
+            publish(&[
+                ("subject", subject),
+                ("to", to),
+                ("data", Some(data)),
+                ("id", id),
+                ("ack", ack),
+            ])?
         }
         Members {
             op,
             subject: Some(subject),
+            to: None,
             data: None,
             id: None,
             ack: None,
@@ -166,7 +175,14 @@ fn wish(members: Members<'_>) -> Result<Wish, HttpError> {
             Ask { method, target: follow_path(subject)?, body: String::new() }
         }
         Members {
-            op, subject: None, data: None, id: None, ack: None, token: Some(token), ..
+            op,
+            subject: None,
+            to: None,
+            data: None,
+            id: None,
+            ack: None,
+            token: Some(token),
+            ..
         } if op == "token" => {
             return Ok(Wish::Token(token));
         }
@@ -175,16 +191,12 @@ fn wish(members: Members<'_>) -> Result<Wish, HttpError> {
     Ok(Wish::Ask(ask))
 }
 
-fn publish(
-    subject: &RawValue,
-    data: &RawValue,
-    id: Option<&RawValue>,
-    ack: Option<&RawValue>,
-) -> Result<Ask, HttpError> {
-    let mut body = format!("{{\"subject\":{},\"data\":{}", subject.get(), data.get());
-    for (name, value) in [("id", id), ("ack", ack)] {
+fn publish(members: &[(&str, Option<&RawValue>)]) -> Result<Ask, HttpError> {
+    let mut body = String::new();
+    for (name, value) in members {
         if let Some(value) = value {
-            let _ = write!(body, ",\"{name}\":{}", value.get());
+            let before = if body.is_empty() { '{' } else { ',' };
+            let _ = write!(body, "{before}\"{name}\":{}", value.get());
         }
     }
     body.push('}');
@@ -293,6 +305,9 @@ mod tests {
         let text = r#"{"id":7,"ack":"memory","data":null,"ref":1,"subject":"a","op":"publish"}"#;
         let body = r#"{"subject":"a","data":null,"id":7,"ack":"memory"}"#;
         assert_eq!(ask(text), ("POST", "/v1/me/events".into(), body.into()));
+        let text = r#"{"op":"publish","to":["bob","eve"],"data":1,"id":"7"}"#;
+        let body = r#"{"to":["bob","eve"],"data":1,"id":"7"}"#;
+        assert_eq!(ask(text), ("POST", "/v1/me/events".into(), body.into()));
         let text = r#"{"op":"follow","subject":"room/7 é?"}"#;
         let target = "/v1/me/follows/room%2F7%20%C3%A9%3F";
         assert_eq!(ask(text), ("PUT", target.into(), String::new()));
@@ -320,6 +335,11 @@ mod tests {
             r#"{"ref":1,"op":"publish","subject":"a","data":1,"user":"bob"}"#,
             r#"{"ref":1,"op":"publish","subject":"a","data":1,"data":2}"#,
             r#"{"ref":1,"op":"publish","subject":"a","data":1,"token":"t"}"#,
+            r#"{"ref":1,"op":"publish","subject":"a","to":["bob"],"data":1}"#,
+            r#"{"ref":1,"op":"publish","to":["bob"]}"#,
+            r#"{"ref":1,"op":"follow","subject":"a","to":["bob"]}"#,
+            r#"{"ref":1,"op":"follow","to":["bob"]}"#,
+            r#"{"ref":1,"op":"token","token":"t","to":["bob"]}"#,
             r#"{"ref":1,"op":"follow","subject":"a","data":1}"#,
             r#"{"ref":1,"op":"token"}"#,
             r#"{"ref":1,"op":"token","token":7}"#,
