@@ -75,7 +75,7 @@ private(Id, Users, Data) ->
     halley_event:private_event(halley_event:private(Id, Users, Json), halley_event:id_prefix(14),
                                {3, 35}, 1790000000000).
 
-%% http.md 19.1: its text says that it is private, and not for whom.
+%% http.md 20.1: its text says that it is private, and not for whom.
 private_test() ->
     #{wire := <<3, 35:64, 1790000000000:64, DataOffset:32, Offset:16, Bytes:16, 0, Size:32,
                 Json:Size/binary>>} = Event = private(generated, [<<"bob">>, <<"eve">>], [1]),

@@ -78,7 +78,7 @@ users([_ | _] = Users) ->
     Max = halley_limits:get(private_users_max),
     case length(Users) of
         N when N > Max ->
-            {error, {400, <<"too_many_users">>,
+            {error, {413, <<"to_too_long">>,
                      ["a private event is for at most ", integer_to_list(Max), " users, this one "
                       "for ", integer_to_list(N), ": publish it several times, each with an id of "
                       "its own"]}};

@@ -6,8 +6,8 @@
 
 -import(halley_api_fake, [as_user/5, with_headers/4, header/2, json/1, failed/3, says/2]).
 
--define(EVERYTHING, <<"{\"publish\":[\"*\"],\"follow\":[\"*\"],\"presence\":[\"*\"],"
-                     "\"history\":[\"*\"]}">>).
+-define(EVERYTHING, <<"{\"publish\":[\"*\"],\"to\":[\"*\"],\"follow\":[\"*\"],"
+                     "\"presence\":[\"*\"],\"history\":[\"*\"]}">>).
 -define(NDJSON, <<"application/x-ndjson">>).
 -define(JSON, <<"application/json">>).
 

@@ -24,7 +24,7 @@ binary_message({error, {Status, Code, Message}}) ->
 
 errors_say_what_and_what_would_be_right_test_() ->
     Long = binary:copy(<<"x">>, 256),
-    [{Code, ?_assertEqual({400, list_to_binary(Code), Message}, failed(Text))}
+    [{Code, ?_assertEqual({status(Code), list_to_binary(Code), Message}, failed(Text))}
      || {Text, Code, Message} <-
             [{<<"{\"data\":1}">>, "bad_event", event("member subject is missing, or to")},
              {<<"{\"subject\":\"s\"}">>, "bad_event", event("member data is missing")},
@@ -63,9 +63,12 @@ errors_say_what_and_what_would_be_right_test_() ->
              {<<"{\"to\":\"bob\",\"data\":1}">>, "bad_to", bad_to()},
              {<<"{\"to\":[],\"data\":1}">>, "bad_to", bad_to()},
              {<<"{\"to\":null,\"data\":1}">>, "bad_to", bad_to()},
-             {to(1001), "too_many_users",
+             {to(1001), "to_too_long",
               "a private event is for at most 1000 users, this one for 1001: publish it several "
               "times, each with an id of its own"}]].
+
+status("to_too_long") -> 413;
+status(_) -> 400.
 
 both() ->
     "subject and to are both there, and an event is for followers or for some users alone: publish "
@@ -78,7 +81,7 @@ to(N) ->
     Users = [["\"u", integer_to_list(I), $"] || I <- lists:seq(1, N)],
     iolist_to_binary(["{\"to\":[", lists:join($,, Users), "],\"data\":1}"]).
 
-%% http.md 19.1.
+%% http.md 20.1.
 private_test() ->
     ?assertEqual({ok, {{to, [<<"eve">>, <<"bob">>]}, <<"{}">>, #{id => <<"7">>, ack => memory}}},
                  halley_api_event:parse(<<"{\"data\":{},\"id\":\"7\",\"to\":[\"eve\",\"bob\"],"

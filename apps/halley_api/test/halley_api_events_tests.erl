@@ -98,7 +98,7 @@ a_full_disk_is_named() ->
         application:unset_env(halley, data_dir)
     end.
 
-%% http.md 19.1: in place of a subject, alone and in a line among others.
+%% http.md 20.1: in place of a subject, alone and in a line among others.
 private() ->
     Private = <<"{\"to\":[\"bob\",\"eve\"],\"data\":1}">>,
     {200, _, _} = publish(Private),

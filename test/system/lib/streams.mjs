@@ -1,5 +1,6 @@
 // Sessions of each transport behind one face: `ready()`, `event()`, `quiet()`, `close()`.
-// An event is `{id, subject, at, data}` as in the contract, whatever carried it.
+// An event is `{id, subject, at, data}` as in the contract, whatever carried it; a private one has
+// `private` in place of the subject.
 
 import WebSocket from 'ws';
 import { http } from './client.mjs';
@@ -101,12 +102,14 @@ function byLine(take) {
 const target = (path, user, cursor) => `${path}?user=${encodeURIComponent(user)}`
   + (cursor === undefined ? '' : `&cursor=${encodeURIComponent(cursor)}`);
 
+const isEvent = (value) => 'subject' in value || 'private' in value;
+
 /** Sorts a value of NDJSON or WebSocket (http.md 7.4, 9.6, 10.3) into the stream's queues. */
 function take(stream, value) {
   if (value.cursor !== undefined) stream.cursor = value.cursor;
   if ('gap' in value) stream.gaps.push(value.gap);
   else if ('end' in value) stream.end = value.end;
-  else if ('subject' in value) stream.events.push(value);
+  else if (isEvent(value)) stream.events.push(value);
   else stream.comments.push(value);
 }
 
@@ -172,7 +175,7 @@ export async function ws(halley, user, options = {}, cursor = undefined) {
   stream.socket = new WebSocket(url, { perMessageDeflate: false, ...tls, ...options });
   stream.socket.on('message', (data, isBinary) => {
     const value = JSON.parse(data.toString());
-    take(stream, 'subject' in value ? { ...value, isBinary } : value);
+    take(stream, isEvent(value) ? { ...value, isBinary } : value);
   });
   stream.socket.on('close', (code, reason) => {
     stream.markClosed({ code, reason: reason.toString() });

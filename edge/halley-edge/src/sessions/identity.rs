@@ -16,7 +16,7 @@ use crate::stats::Stat;
 const USER_BYTES_MAX: usize = 255;
 /// What everybody may do without tokens (link.md 12.6).
 pub const ALL_RIGHTS: &str =
-    r#"{"publish":["*"],"follow":["*"],"presence":["*"],"history":["*"]}"#;
+    r#"{"publish":["*"],"to":["*"],"follow":["*"],"presence":["*"],"history":["*"]}"#;
 /// What a token without the claim allows.
 pub const NO_RIGHTS: &str = "{}";
 /// The last second of a principal without a token; no token expires in this second.

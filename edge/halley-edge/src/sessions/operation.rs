@@ -28,8 +28,8 @@ const BAD_OPERATION: HttpError = HttpError::new(
     400,
     "bad_operation",
     "\"op\" is \"publish\" with \"subject\" or \"to\", and \"data\", and \"id\" and \"ack\" if you \
-     like; or \"follow\" or \"unfollow\" with \"subject\"; or \"token\" with \"token\". Each may have \
-     \"ref\", and nothing else.",
+     like; or \"follow\" or \"unfollow\" with \"subject\"; or \"token\" with \"token\". Each may \
+     have \"ref\", and nothing else.",
 );
 const BAD_REFERENCE: HttpError =
     HttpError::new(400, "bad_ref", "\"ref\" is a string or a number of at most 64 bytes.");

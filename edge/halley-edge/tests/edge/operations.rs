@@ -11,7 +11,7 @@ use crate::tokens::expect_close as closed;
 use crate::websocket::{KEY, expect_close, expect_text, frame, open};
 
 pub const ALL: &str =
-    r#"{"publish":["*"],"follow":["*"],"presence":["*"],"history":["*"]}"#;
+    r#"{"publish":["*"],"to":["*"],"follow":["*"],"presence":["*"],"history":["*"]}"#;
 
 pub fn say(client: &mut Client, text: &str) {
     let mut bytes = Vec::new();
