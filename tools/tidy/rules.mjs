@@ -19,7 +19,7 @@ const EXPORTS_MAX = 15;
 
 const isErlang = (path) => /\.(erl|hrl)$/.test(path);
 const isRust = (path) => /\.rs$/.test(path);
-const isScript = (path) => /\.(mjs|js|sh|py)$/.test(path) || path === '.ci/run';
+const isScript = (path) => /\.(mjs|js|ts|sh|py)$/.test(path) || path === '.ci/run';
 const isCode = (path) => isErlang(path) || isRust(path) || isScript(path)
   || /\.(config|src|in|escript|html|css|schema)$/.test(path);
 const isErlangSource = (path) => /^apps\/[^/]+\/src\/.*\.erl$/.test(path);
@@ -257,7 +257,7 @@ export function* headers(tree) {
     let isGood = true;
     if (/\.erl$/.test(path)) isGood = /^(#!.*\n)?%%+ \S/.test(text);
     else if (isRust(path)) isGood = /^(\/\/[^\n]*\n|#!\[[^\n]*\n|\s*\n)*\/\/! \S/.test(text);
-    else if (/\.(mjs|js)$/.test(path)) isGood = /^(#!.*\n)?(\/\/ \S|\/\*)/.test(text);
+    else if (/\.(mjs|js|ts)$/.test(path)) isGood = /^(#!.*\n)?(\/\/ \S|\/\*)/.test(text);
     else if (/\.sh$/.test(path)) isGood = /^#!.*\n# \S/.test(text);
     if (!isGood) {
       yield { rule: 'headers', path, line: 1,

@@ -90,6 +90,9 @@ const planted = {
     'edge-parts:1'],
   'an Erlang module without a header': [{ [ERL]: '-module(halley_x).\n' }, 'headers:1'],
   'a Rust file without a header': [{ [RUST]: 'fn f() {}\n' }, 'headers:1'],
+  'a TypeScript module without a header':
+    [{ 'clients/js/src/x.ts': 'export const x = 1;\n' }, 'headers:1'],
+  'a tab in TypeScript': [{ 'clients/js/src/x.ts': '// Purpose.\n\tx();\n' }, 'layout:2'],
   'a script without a header': [{ 'tools/x.sh': '#!/bin/sh\nls\n' }, 'headers:1'],
   'a link that leads nowhere': [{ 'docs/a.md': 'see [b](../b.md)\n' }, 'links:1'],
   'a frame without a vector':
