@@ -100,7 +100,7 @@ export class Core {
   token(text: string | null | undefined): void {
     if (this.#phase === 'closed') return;
     this.#asked = false;
-    if (!text) return this.close(new HalleyError('signed_out', 'the callback gave no token'));
+    if (!text) return this.close(new HalleyError('signed_out', 'no token'));
     this.#token = text;
     this.#isNew = true;
     const now = this.clock.now();
@@ -164,7 +164,7 @@ export class Core {
     if (now >= this.#due) {
       this.#due = Infinity;
       if (this.#phase === 'waiting') this.#connect();
-      else if (this.#phase === 'asking') this.tokenFailed('no token came in time');
+      else if (this.#phase === 'asking') this.tokenFailed('no answer');
       else if (this.#phase === 'opening') this.lost({ code: 'open_timeout', broken: true });
       else if (this.#phase === 'live') this.#silent();
     }
@@ -226,7 +226,7 @@ export class Core {
     this.#phase = 'opening';
     this.#retry = undefined;
     this.#shown = this.#token;
-    this.#due = this.clock.now() + OPEN_MS;
+    this.#due = this.clock.now() + Math.min(OPEN_MS, this.rules.silenceMs);
     this.shell.open(this.#transport, this.#token, this.cursor);
   }
 
@@ -261,7 +261,7 @@ export class Core {
     const why = new HalleyError(code, message, status, retryAfterMs);
     if (isRefused(loss) || (isToken && this.rules.tokens !== 'asked')) return this.close(why);
     // A token that was good before has had its time; one that is refused as it comes has not.
-    const atOnce = isToken ? wasLive || !this.#isNew : loss.atOnce && wasSteady;
+    const atOnce = isToken ? wasLive || !this.#isNew : loss.atOnce;
     if (isToken && this.#token === this.#shown) this.#token = undefined;
     this.#isNew = false;
     if (wasSteady) this.#failures = 0;

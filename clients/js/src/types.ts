@@ -51,8 +51,7 @@ export interface Loss {
 
 /** Who is told what one connection does. After `lost` it says nothing more. */
 export interface Listener {
-  /** Something came, if only a heartbeat. */
-  heard(): void;
+  /** What came; nothing in it is a heartbeat. */
   message(message: Message): void;
   /** What the server asks to be waited before the next connection (http.md 13.3). */
   retry(ms: number): void;
@@ -79,7 +78,7 @@ export interface Place {
 export interface Transport {
   name: string;
   /** May it be tried here at all? */
-  isThere(place: Place): boolean;
+  isThere?(place: Place): boolean;
   open(place: Place, listener: Listener): Connection;
 }
 

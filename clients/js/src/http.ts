@@ -1,0 +1,77 @@
+// Requests to the public listener: who asks, what a refusal says, and streams read line by line.
+//
+// The token goes into a header, where no log of a proxy has it. A stream is read by `fetch`, not by
+// EventSource, which hides heartbeats, statuses and `Retry-After`, and can't send a header.
+
+import type { Connection, Listener, Loss, Place } from './types.js';
+
+export const query = ({ user, cursor }: Partial<Place>, more: Record<string, string> = {}) =>
+  new URLSearchParams({ ...(user && { user }), ...(cursor && { cursor }), ...more });
+
+export function request(
+  place: Place, path: string, init: RequestInit = {}, more?: Record<string, string>,
+): Promise<Response> {
+  const { base, token, fetch } = place;
+  const headers = { ...(token && { authorization: `Bearer ${token}` }), ...init.headers };
+  return fetch(`${base}${path}?${query(place, more)}`, { cache: 'no-store', ...init, headers });
+}
+
+/** Why an answer isn't what was asked for. Without Halley's JSON it is somebody else's: `http`. */
+export async function lossOf(response: Response): Promise<Loss> {
+  const { status, headers } = response;
+  const after = headers.get('retry-after');
+  const { error } = await response.json().catch(() => ({})) ?? {};
+  return {
+    status,
+    code: error?.code ?? 'http',
+    message: error?.message ?? `HTTP ${status}`,
+    ...(after && { retryAfterMs: +after * 1_000 || 1_000 }),
+    broken: !error && status < 500,
+  };
+}
+
+/** Something that is done with `fetch` until it ends, or is dropped. */
+export function connection(
+  listener: Listener, run: (signal: AbortSignal) => Promise<Loss>,
+): Connection {
+  const abort = new AbortController();
+  const { signal } = abort;
+  run(signal)
+    .catch((error): Loss => (error.status ? error : {
+      code: error instanceof SyntaxError ? 'malformed' : 'unreachable',
+      message: String(error),
+      broken: error instanceof SyntaxError,
+    }))
+    .then((loss) => {
+      if (signal.aborted) return;
+      abort.abort();
+      listener.lost(loss);
+    });
+  return { drop: () => abort.abort() };
+}
+
+/** `GET stream` as `type`; each of its lines goes to `line`, which gives a loss to end it. */
+export const lines = (
+  place: Place, type: string, listener: Listener, line: (text: string) => Loss | void,
+): Connection => connection(listener, async (signal) => {
+  const response = await request(place, 'stream', { signal, headers: { accept: type } });
+  if (!response.ok) return lossOf(response);
+  if (!response.headers.get('content-type')?.startsWith(type)) {
+    return { code: 'http', broken: true };
+  }
+  const reader = response.body!.getReader();
+  const decoder = new TextDecoder();
+  let rest = '';
+  let hasText = false;
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return { code: 'closed', broken: !hasText };
+    hasText = true;
+    const parts = (rest + decoder.decode(value, { stream: true })).split('\n');
+    rest = parts.pop()!;
+    for (const part of parts) {
+      const loss = line(part);
+      if (loss) return loss;
+    }
+  }
+});

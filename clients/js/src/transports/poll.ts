@@ -1,0 +1,34 @@
+// Long-poll (http.md 11): for where every answer is held until it is whole.
+//
+// The first poll waits for nothing: it shows that the server is there. The series ends by itself
+// after a while, so that a better transport is tried again.
+
+import { connection, lossOf, request } from '../http.js';
+import type { Listener, Message, Place, Transport } from '../types.js';
+
+const SERIES_MS = 900_000;
+
+/** One poll; gives the cursor for the next, and whether this one brought events. */
+export async function pollOnce(
+  place: Place, listener: Listener, signal: AbortSignal, timeout: string,
+) {
+  const response = await request(place, 'poll', { signal }, { timeout });
+  if (!response.ok) throw await lossOf(response);
+  const { events, gap, end, cursor } = await response.json();
+  if (gap) listener.message({ gap });
+  for (const event of events as Message[]) listener.message(event);
+  listener.message({ cursor, end });
+  return { cursor, hasMore: events.length > 0 };
+}
+
+export const poll: Transport = {
+  name: 'poll',
+  open: (place, listener) => connection(listener, async (signal) => {
+    const end = Date.now() + SERIES_MS;
+    let { cursor } = place;
+    for (let timeout = '0'; Date.now() < end && !signal.aborted; timeout = '25') {
+      ({ cursor } = await pollOnce({ ...place, cursor }, listener, signal, timeout));
+    }
+    return { code: 'reopen', atOnce: true };
+  }),
+};

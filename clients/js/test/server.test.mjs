@@ -1,0 +1,187 @@
+// The client in Node against a real Halley: each transport alone, faults, tokens, operations.
+
+import assert from 'node:assert/strict';
+import { after, before } from 'node:test';
+import { api, follow, publish, sessionsOf } from '../../../test/system/lib/client.mjs';
+import { kill, start, test } from '../../../test/system/lib/halley.mjs';
+import { until } from '../../../test/system/lib/wait.mjs';
+import { client, proxy, reaches } from './lib/world.mjs';
+
+const TRANSPORTS = ['websocket', 'sse', 'ndjson', 'poll'];
+
+let halley;
+before(async () => { halley = await start(); });
+after(() => halley?.stop());
+
+/** A client that is there. */
+async function opened(options, url = halley.publicUrl) {
+  const one = client(url, options);
+  await reaches(one, 'open');
+  return one;
+}
+
+for (const transport of TRANSPORTS) {
+  const only = { transports: [transport] };
+
+  test(`${transport}: events come whole, in order, and to their subject's handlers`, async () => {
+    const user = `order-${transport}`;
+    const one = await opened({ user, ...only });
+    assert.equal(one.halley.transport, transport);
+    await follow(halley, [user, 'news']);
+    const news = [];
+    one.halley.on('news', ({ data }) => news.push(data));
+    const sent = [{ text: 'Žluťoučký 🐎\n\u2028' }, null, 0, [1, { a: 'x'.repeat(40_000) }]];
+    for (const data of sent) await publish(halley, 'news', data);
+    await publish(halley, user, 'own');
+    const items = await one.items.take(5);
+    assert.deepEqual(items.map(({ subject }) => subject), [...Array(4).fill('news'), user]);
+    assert.deepEqual(news, sent);
+    assert.deepEqual(Object.keys(items[0]).sort(), ['at', 'data', 'id', 'subject']);
+    one.halley.close();
+    await until('no session', async () => await sessionsOf(halley, user) === 0);
+  });
+
+  test(`${transport}: what was published while it was away comes, once and in order`, async () => {
+    const user = `away-${transport}`;
+    const way = await proxy(halley.publicPort, () => undefined);
+    const one = await opened({ user, ...only }, way.url);
+    let n = 0;
+    for (let round = 0; round < 3; round += 1) {
+      for (const end = n + 5; n < end; n += 1) await publish(halley, user, n);
+      way.cut();
+      for (const end = n + 5; n < end; n += 1) await publish(halley, user, n);
+      const items = await one.items.take(10);
+      assert.deepEqual(items.map(({ data }) => data), Array.from({ length: 10 }, (_, at) =>
+        n - 10 + at));
+    }
+    await one.items.none();
+    one.halley.close();
+    way.close();
+  });
+
+  test(`${transport}: a client that is made later goes on from the cursor`, async () => {
+    const user = `cursor-${transport}`;
+    const one = await opened({ user, ...only });
+    await publish(halley, user, 1);
+    await one.items.next();
+    one.halley.close();
+    await publish(halley, user, 2);
+    const other = client(halley.publicUrl, { user, ...only, cursor: one.halley.cursor });
+    assert.equal((await other.items.next()).data, 2);
+    other.halley.close();
+  });
+
+  test(`${transport}: a gap is told before what comes behind it`, async () => {
+    const user = `gap-${transport}`;
+    const one = client(halley.publicUrl, { user, ...only, cursor: 'of-nobody' });
+    const { gap } = await one.items.next();
+    assert.deepEqual([gap.from, typeof gap.to, gap.reason], [null, 'number', 'malformed']);
+    await publish(halley, user, 1);
+    assert.equal((await one.items.next()).data, 1);
+    one.halley.close();
+  });
+
+  test(`${transport}: publish, follow and unfollow are answered`, async () => {
+    const user = `doer-${transport}`;
+    const one = client(halley.publicUrl, { user, ...only });
+    // Before it is open: they wait for it.
+    assert.deepEqual(await one.halley.follow('room'), { added: 1, already: 0 });
+    assert.deepEqual(await one.halley.follow('room'), { added: 0, already: 1 });
+    const { id } = await one.halley.publish('room', { n: 1 }, { id: 'mine' });
+    assert.equal(id, `me:${user}:mine`);
+    assert.equal((await one.halley.publish('room', { n: 2 }, { id: 'mine' })).id, id);
+    assert.deepEqual((await one.items.next()).data, { n: 1 });
+    assert.deepEqual(await one.halley.following(), { following: ['room'], next: null });
+    assert.deepEqual(await one.halley.presence(user), { user, online: true });
+    assert.deepEqual(await one.halley.unfollow('room'), { removed: 1, absent: 0 });
+    await one.halley.publish('room', 3);
+    await one.items.none();
+    for (const act of [() => one.halley.unfollow(user), () => one.halley.follow(''),
+      () => one.halley.publish('', 1), () => one.halley.publish('room', undefined)]) {
+      await assert.rejects(act, (error) => {
+        assert.match(error.code, /^(self|bad_subject|bad_event|bad_operation)$/);
+        assert.ok(error.message.length > 10);
+        return true;
+      });
+    }
+    one.halley.close();
+    await assert.rejects(one.halley.follow('room'), { code: 'closed' });
+  });
+}
+
+test('a hundred operations at once are all done, and events between them come', async () => {
+  const one = await opened({ user: 'many' });
+  const done = await Promise.all(Array.from({ length: 100 }, (_, n) =>
+    one.halley.publish('many', n)));
+  assert.equal(new Set(done.map(({ id }) => id)).size, 100);
+  const items = await one.items.take(100);
+  assert.deepEqual(items.map(({ data }) => data), Array.from({ length: 100 }, (_, n) => n));
+  one.halley.close();
+});
+
+test('for await: events and gaps in order, of one subject if asked; close ends it', async () => {
+  const one = client(halley.publicUrl, { user: 'loop', cursor: 'of-nobody' });
+  const [all, news] = [one.halley.events(), one.halley.events('news')];
+  await follow(halley, ['loop', 'news']);
+  await reaches(one, 'open');
+  await publish(halley, 'loop', 1);
+  await publish(halley, 'news', 2);
+  const seen = [];
+  for await (const item of all) {
+    seen.push(item.gap ? item.gap.reason : item.data);
+    if (item.data === 2) break;
+  }
+  assert.deepEqual(seen, ['malformed', 1, 2]);
+  assert.equal((await news.next()).value.gap.reason, 'malformed');
+  assert.equal((await news.next()).value.data, 2);
+  const last = news.next();
+  one.halley.close();
+  assert.equal((await last).done, true);
+});
+
+test('a handler that throws is told of, and takes nothing from the others', async () => {
+  const one = await opened({ user: 'thrower' });
+  const { error } = console;
+  const told = [];
+  console.error = (what) => told.push(what.message);
+  try {
+    const off = one.halley.on('thrower', () => { throw new Error('a fault of the page'); });
+    await publish(halley, 'thrower', 1);
+    await one.items.next();
+    off();
+    await publish(halley, 'thrower', 2);
+    assert.equal((await one.items.next()).data, 2);
+  } finally {
+    console.error = error;
+  }
+  assert.deepEqual(told, ['a fault of the page']);
+  one.halley.close();
+});
+
+test('a refusal that waiting doesn\'t change closes the client, and says why', async () => {
+  const one = client(halley.publicUrl, { transports: ['sse'] });
+  await reaches(one, 'closed');
+  assert.deepEqual(one.reasons, ['user_missing']);
+});
+
+for (const transport of TRANSPORTS) {
+  test(`${transport}: a killed edge loses nothing, and nothing is shown twice`,
+    async () => {
+      const user = `faults-${transport}`;
+      const one = await opened({ user, transports: [transport] });
+      const since = one.items;
+      const published = [];
+      const say = async (n) => {
+        await until('published', () => publish(halley, user, n, { id: `${user}-${n}` }));
+        published.push(n);
+      };
+      for (let n = 0; n < 5; n += 1) await say(n);
+      kill(halley.edgePid(), 'SIGKILL');
+      for (let n = 5; n < 10; n += 1) await say(n);
+      await since.take(10).then((items) =>
+        assert.deepEqual(items.map(({ data }) => data), published));
+      await until('it is back', () => one.halley.state === 'open');
+      await since.none();
+      one.halley.close();
+    });
+}
