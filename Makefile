@@ -14,7 +14,7 @@ N ?= 1000000
 HOURS ?= 1
 
 .PHONY: help run test build check bench bench-rivals bench-smp bench-million bench-soak \
-	bench-ketama ketama-peers faults doors fuzz docs clean install-run install-test install-rivals \
+	bench-ketama ketama-peers client faults doors fuzz docs clean install-run install-test install-rivals \
 	native edge release
 
 # The edge into the release, and ./halley.
@@ -32,7 +32,7 @@ run: install-run edge release ## install what is missing, build, run in the fore
 	@./halley try
 	@exec ./halley foreground
 
-test: install-test build ## install what is missing, run every test
+test: install-test build client ## install what is missing, run every test
 	@tools/test.sh
 
 build: install-run native release ## build the release and the native programs
@@ -41,6 +41,9 @@ build: install-run native release ## build the release and the native programs
 
 check: install-test ## what CI asks of the code itself: formats, lints, types, house rules
 	@tools/check.sh
+
+client: install-test ## build the JavaScript client into clients/js/dist
+	@node clients/js/build.mjs
 
 bench: install-test build ## run the benchmark whole and print its table
 	@bench/run $(BENCH)
@@ -81,7 +84,7 @@ docs: build ## write the reference pages from the schema and the tables in the c
 	@escript tools/docs.escript $(BASE)/default/lib write
 
 clean: ## remove what was built
-	rm -rf _build edge/target edge/fuzz/target halley
+	rm -rf _build edge/target edge/fuzz/target clients/js/dist halley
 
 install-run:
 	@tools/install.sh run

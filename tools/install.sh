@@ -156,7 +156,8 @@ want_doors() {
 case "${1:-}" in
     run) want_run; install_missing; unpack_rebar3 ;;
     test) want_run; want_test; install_missing
-        install_node_packages test/system "the tests" ;;
+        install_node_packages test/system "the tests"
+        install_node_packages clients/js "the JavaScript client" ;;
     rivals) want "${rivals_packages[@]}"; install_missing_servers
         install_node_packages bench/rivals/socketio "Socket.IO" ;;
     smp) want apache2-utils; install_missing ;;

@@ -149,6 +149,7 @@ tally eunit count_eunit
 
 suite ct count_ct 1000 rebar3 ct --readable=true
 suite tidy count_node 60 node --test tools/tidy/*.test.mjs tools/*.test.mjs
+suite client count_node 300 node --test --test-concurrency=3 clients/js/test/*.test.mjs
 suite system count_system 900 node test/system/run.mjs
 
 printf '\n== summary\n'
