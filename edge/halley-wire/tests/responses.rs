@@ -193,7 +193,8 @@ fn options_answers_preflights() {
     let options = ResponseOptions { cors, ..KEEP };
     let text = written(|out| cors::preflight(out, "GET, HEAD, OPTIONS", &options));
     let expected = "HTTP/1.1 204 No Content\r\n\
-                    Access-Control-Allow-Origin: http://localhost:3000\r\nVary: Origin\r\n\
+                    Access-Control-Allow-Origin: http://localhost:3000\r\n\
+                    Access-Control-Expose-Headers: retry-after\r\nVary: Origin\r\n\
                     Allow: GET, HEAD, OPTIONS\r\n\
                     Access-Control-Allow-Methods: GET, HEAD, OPTIONS\r\n\
                     Access-Control-Allow-Headers: \

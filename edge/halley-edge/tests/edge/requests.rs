@@ -265,6 +265,8 @@ fn origins() {
         brain.response(conn, 200, FLAG_END, 0, &forged, b"");
         let response = client.response();
         assert_eq!(response.header("access-control-allow-origin"), granted);
+        let exposed = allowed.then_some("retry-after");
+        assert_eq!(response.header("access-control-expose-headers"), exposed);
         assert_eq!(response.header("vary"), Some("Origin"));
     }
 }

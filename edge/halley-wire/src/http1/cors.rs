@@ -93,6 +93,7 @@ impl Cors<'_> {
     pub(super) fn write(&self, head: &mut Head<'_>) {
         if let Some(origin) = self.allow_origin {
             head.header("Access-Control-Allow-Origin", origin);
+            head.header("Access-Control-Expose-Headers", EXPOSE_HEADERS);
         }
         if self.vary {
             head.header("Vary", b"Origin");
@@ -116,6 +117,9 @@ pub fn preflight(out: &mut Vec<u8>, methods: &str, options: &ResponseOptions<'_>
 
 /// What EventSource polyfills and fetch send to streams and to the API.
 const ALLOW_HEADERS: &[u8] = b"accept, authorization, cache-control, content-type, last-event-id";
+
+/// What a page may read besides what any page may: when to come back.
+const EXPOSE_HEADERS: &[u8] = b"retry-after";
 
 /// Two hours: Chromium's upper bound.
 const MAX_AGE_S: &[u8] = b"7200";
