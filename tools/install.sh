@@ -131,6 +131,7 @@ want_test() {
     want "${test_packages[@]}"
     if ! node_is_new_enough; then want nodejs npm; fi
     if ! command -v chromium >/dev/null; then want chromium; fi
+    if ! command -v firefox-esr >/dev/null; then want firefox-esr; fi
     # The checker steps the server's clock by it (test/faults).
     if ! command -v faketime >/dev/null; then want faketime; fi
     if ! rust_is_new_enough; then

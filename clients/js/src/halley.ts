@@ -33,7 +33,10 @@ export class Halley extends Listening {
   events(subject?: string): AsyncIterableIterator<Item> {
     const unread: Item[] = [];
     let isDone = false;
-    let wake = () => {};
+    const waiting: (() => void)[] = [];
+    const wake = () => {
+      for (const done of waiting.splice(0)) done();
+    };
     const offs = [
       this.onItem((item) => {
         if (!item.gap && subject !== undefined && item.subject !== subject) return;
@@ -56,7 +59,7 @@ export class Halley extends Listening {
     return {
       [Symbol.asyncIterator]() { return this; },
       async next() {
-        while (!unread.length && !isDone) await new Promise<void>((done) => { wake = done; });
+        while (!unread.length && !isDone) await new Promise<void>((done) => waiting.push(done));
         return unread.length ? { value: unread.shift()! } : end();
       },
       return: end,

@@ -24,7 +24,10 @@ function make(rules = {}, random = 0.5) {
     state: (state, why) => world.states.push(why ? `${state} ${why.code}` : state),
     timer: (at) => { world.timer = at; },
   };
-  const clock = { now: () => world.now, random: () => random };
+  const clock = {
+    now: () => world.now,
+    random: () => (typeof random === 'function' ? random() : random),
+  };
   const defaults = { transports: 4, tokens: 'none', silenceMs: 75 * S };
   const core = new Core({ ...defaults, ...rules }, clock, shell);
   core.start();
@@ -396,4 +399,21 @@ test('during an outage a token is asked for once in its life, not for each attem
     one.wait();
   }
   assert.ok(asked >= 12 && asked <= 16, `${asked} times in an hour`);
+});
+
+test('ten thousand that lost an edge together come back spread over two seconds', () => {
+  let state = 1;
+  const random = () => (state = (state * 16_807) % 2_147_483_647) / 2_147_483_647;
+  const bins = new Map();
+  for (let n = 0; n < 10_000; n += 1) {
+    const one = make({}, random);
+    one.live();
+    one.pass(60 * S);
+    one.core.lost({ code: 'closed' });
+    const bin = Math.floor(one.wait() / 100);
+    bins.set(bin, (bins.get(bin) ?? 0) + 1);
+  }
+  assert.equal(Math.min(...bins.keys()), 10);
+  assert.equal(Math.max(...bins.keys()), 29);
+  assert.ok(Math.max(...bins.values()) < 600, `${[...bins.values()]}`);
 });

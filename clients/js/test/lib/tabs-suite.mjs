@@ -1,0 +1,195 @@
+// Several tabs of a browser with one connection between them: who dies, sleeps or comes later.
+//
+// A tab of Firefox can't be made to crash or to hang alone, and its network can't be cut from here.
+
+import assert from 'node:assert/strict';
+import { after, before } from 'node:test';
+import { api, publish, sessionsOf } from '../../../../test/system/lib/client.mjs';
+import { kill, start, test } from '../../../../test/system/lib/halley.mjs';
+import { sleep, until } from '../../../../test/system/lib/wait.mjs';
+import { pagesFor, tabOf } from './tabs.mjs';
+
+const HANGS_MS = 15_000;
+
+let halley;
+let browser;
+let pages;
+
+const items = (tab) => tab.evaluate(() => window.one.items);
+const shows = (tab, expected) => until(`${JSON.stringify(expected)} is shown`, async () =>
+  JSON.stringify(await items(tab)) === JSON.stringify(expected)).catch(async (error) => {
+  assert.deepEqual(await items(tab), expected);
+  throw error;
+});
+
+/** So many tabs, and what to end them with. */
+async function tabsOf(count, user, options) {
+  const context = await browser.newContext();
+  const tabs = [];
+  for (let n = 0; n < count; n += 1) tabs.push(await tabOf(context, pages, user, options));
+  return { context, tabs };
+}
+
+/** All of it, in the browser that `open` gives. */
+export function suite(open, isFirefox = false) {
+  const chromium = isFirefox ? () => {} : test;
+  before(async () => {
+    [halley, browser] = await Promise.all([
+      start({ settings: { HALLEY_CORS_ORIGINS: 'localhost' } }), open(),
+    ]);
+    pages = await pagesFor(halley);
+  });
+  after(async () => {
+    await browser?.close();
+    pages?.close();
+    await halley?.stop();
+  });
+
+  for (const transport of ['websocket', 'sse', 'ndjson', 'poll']) {
+    test(`${transport}: one tab alone from a page of another origin`, async () => {
+      const user = `one-${transport}`;
+      const { context, tabs: [tab] } = await tabsOf(1, user, { transports: [transport] });
+      assert.equal(await tab.evaluate(() => window.one.halley.transport), transport);
+      await publish(halley, user, 'Žluťoučký 🐎');
+      await shows(tab, ['Žluťoučký 🐎']);
+      const { id } = await tab.evaluate((name) => window.one.halley.publish(name, 2), user);
+      assert.match(id, /^me:/);
+      await shows(tab, ['Žluťoučký 🐎', 2]);
+      await context.close();
+    });
+  }
+
+  test('eight tabs have one connection, each has every event, and each may publish', async () => {
+    // More than the six connections that a browser has to one host.
+    const { context, tabs } = await tabsOf(8, 'eight', { transports: ['sse'] });
+    await until('one session', async () => await sessionsOf(halley, 'eight') === 1);
+    for (let n = 0; n < 5; n += 1) await publish(halley, 'eight', n);
+    await Promise.all(tabs.map((tab) => tab.evaluate((n) =>
+      window.one.halley.publish('eight', { n }).then(() => {}), 1)));
+    for (const tab of tabs) {
+      await until('all is there', async () => (await items(tab)).length === 13);
+      assert.deepEqual((await items(tab)).slice(0, 5), [0, 1, 2, 3, 4]);
+    }
+    assert.equal(await sessionsOf(halley, 'eight'), 1);
+    await context.close();
+  });
+
+  test('a tab that leads is closed, the next goes on: nothing lost, nothing twice', async () => {
+    const { context, tabs } = await tabsOf(4, 'heirs');
+    const expected = [];
+    let n = 0;
+    const say = async (count) => {
+      for (let end = n + count; n < end; n += 1) {
+        await publish(halley, 'heirs', n);
+        expected.push(n);
+      }
+    };
+    await say(3);
+    while (tabs.length > 1) {
+      const closing = tabs.shift().close();
+      await say(5);
+      await closing;
+      for (const tab of tabs) await shows(tab, expected);
+      assert.equal(await sessionsOf(halley, 'heirs'), 1);
+    }
+    await context.close();
+  });
+
+  chromium('a tab that leads crashes while events come: the others have them all', async () => {
+    const { context, tabs } = await tabsOf(3, 'crash');
+    await publish(halley, 'crash', 'before');
+    for (const tab of tabs) await shows(tab, ['before']);
+    const [leader, ...others] = tabs;
+    const crashes = leader.waitForEvent('crash');
+    leader.goto('chrome://crash').catch(() => {});
+    const expected = ['before'];
+    for (let n = 0; n < 40; n += 1) {
+      await publish(halley, 'crash', n);
+      expected.push(n);
+      await sleep(10);
+    }
+    await crashes;
+    for (const tab of others) await shows(tab, expected);
+    await context.close();
+  });
+
+  chromium('a tab that leads hangs: who looks at another tab takes the connection', async () => {
+    const { context, tabs: [leader, other] } = await tabsOf(2, 'hangs', { silenceMs: 3_000 });
+    await publish(halley, 'hangs', 1);
+    for (const tab of [leader, other]) await shows(tab, [1]);
+    const since = Date.now();
+    leader.evaluate((ms) => { for (const end = Date.now() + ms; Date.now() < end;); }, HANGS_MS)
+      .catch(() => {});
+    await sleep(500);
+    await publish(halley, 'hangs', 2);
+    await shows(other, [1, 2]);
+    assert.ok(Date.now() - since < HANGS_MS - 1_000, 'while it hung');
+    await publish(halley, 'hangs', 3);
+    await shows(other, [1, 2, 3]);
+    await shows(leader, [1, 2, 3]);
+    await until('one session', async () => await sessionsOf(halley, 'hangs') === 1);
+    await context.close();
+  });
+
+  chromium('offline and back, a killed edge: each tab says so, and has everything', async () => {
+    const { context, tabs } = await tabsOf(3, 'offline');
+    await context.setOffline(true);
+    for (const tab of tabs) {
+      await tab.waitForFunction(() => window.one.halley.state === 'reconnecting');
+    }
+    for (let n = 0; n < 5; n += 1) await publish(halley, 'offline', n);
+    await context.setOffline(false);
+    for (const tab of tabs) await shows(tab, [0, 1, 2, 3, 4]);
+    kill(halley.edgePid(), 'SIGKILL');
+    for (let n = 5; n < 10; n += 1) {
+      await until('published', () => publish(halley, 'offline', n, { id: `offline-${n}` }));
+    }
+    for (const tab of tabs) await shows(tab, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    await context.close();
+  });
+
+  test('tabs of two users share nothing; nor does one that is told not to', async () => {
+    const context = await browser.newContext();
+    const [ann, bob] = [await tabOf(context, pages, 'ann'), await tabOf(context, pages, 'bob')];
+    const alone = await tabOf(context, pages, 'bob', { share: false });
+    await publish(halley, 'ann', 'a');
+    await publish(halley, 'bob', 'b');
+    await shows(ann, ['a']);
+    await shows(bob, ['b']);
+    await shows(alone, ['b']);
+    assert.equal(await sessionsOf(halley, 'bob'), 2);
+    await context.close();
+  });
+
+  test('a tab with a cursor of its own gets what it missed from the server, then what all get',
+    async () => {
+      const { context, tabs: [tab] } = await tabsOf(1, 'later');
+      const cursor = await tab.evaluate(() => window.one.halley.cursor);
+      for (const n of [1, 2, 3]) await publish(halley, 'later', n);
+      const other = await tabOf(context, pages, 'later', { cursor });
+      await shows(other, [1, 2, 3]);
+      await publish(halley, 'later', 4);
+      for (const each of [tab, other]) await shows(each, [1, 2, 3, 4]);
+      assert.equal(await sessionsOf(halley, 'later'), 1);
+      await context.close();
+    });
+
+  test('examples/dom: what one says the other reads', async () => {
+    const address = `${pages.url}/example?halley=${halley.publicUrl}`;
+    const context = await browser.newContext();
+    const [ann, bob] = [await context.newPage(), await context.newPage()];
+    await Promise.all([ann.goto(`${address}&user=ann`), bob.goto(`${address}&user=bob`)]);
+    for (const tab of [ann, bob]) {
+      await tab.getByRole('status').filter({ hasText: 'open' }).waitFor();
+    }
+    await until('both follow', async () =>
+      (await api(halley, 'GET', '/v1/subjects/room%2F7/followers')).json.followers.length === 2);
+    await ann.getByLabel('Say').fill('hello <b>');
+    await ann.getByRole('button', { name: 'Send' }).click();
+    for (const tab of [ann, bob]) {
+      await tab.getByText('ann: hello <b>', { exact: true }).waitFor();
+    }
+    assert.equal(await ann.getByLabel('Say').inputValue(), '');
+    await context.close();
+  });
+}
