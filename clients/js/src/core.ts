@@ -2,7 +2,7 @@
 // shown. It decides and does nothing: no sockets, no timers; clock and chance are given to it.
 //
 // Inputs are the methods, each called with what has happened. What is to be done goes to the
-// `Shell`, whose calls return nothing. `docs` of the protocol: http.md 10 to 14.
+// `Shell`. The protocol is in http.md, 10 to 14.
 //
 // Invariants:
 // - At most one connection at a time: `open` is called only after `drop`, or after a loss.

@@ -185,3 +185,19 @@ for (const transport of TRANSPORTS) {
       one.halley.close();
     });
 }
+
+test('a killed brain: the connection stays, what is published meanwhile is done when it is back',
+  async () => {
+    const one = await opened({ user: 'brain' });
+    kill(halley.brainPid(), 'SIGKILL');
+    await halley.exited();
+    const done = [1, 2, 3].map((n) => one.halley.publish('brain', n));
+    halley.spawn();
+    await halley.ready();
+    assert.equal((await Promise.all(done)).length, 3);
+    const items = await one.items.take(3);
+    assert.deepEqual(items.map(({ data }) => data).sort(), [1, 2, 3]);
+    await one.items.none();
+    assert.deepEqual(one.reasons, []);
+    one.halley.close();
+  });
