@@ -1,0 +1,299 @@
+"""A user of Halley: its events, and what it may do by itself.
+
+It carries out what `machine` decides: one reader task at a time, one timer, one question for a
+token. What arrives waits in a queue of EVENTS_MAX; when that is full nothing more is read, so that
+a consumer that is slow is the server's to see (http.md 12). Requests go by HTTP beside the stream,
+whatever the transport: who publishes within its own `async for` never waits for itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from collections import deque
+from collections.abc import (
+    AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence,
+)
+from contextlib import aclosing
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+
+from . import machine as m
+from .requests import NDJSON, Requests, event_of, raise_first, segment
+from .tokens import TokenKeeper, TokenSource
+from .transports import TRANSPORTS, Place, loss_from, session, token_message
+from .types import HalleyError, Item, Loss, Published, State
+from .wire import Retry, Signal, lifetime_of, parse
+
+EVENTS_MAX = 1_000
+OnState = Callable[[State, HalleyError | None], None]
+
+
+class Client:
+    """Made by `connect`; entered by `async with`, which connects and at its end closes."""
+
+    def __init__(
+        self, url: str, *, token: TokenSource = None, user: str | None = None,
+        cursor: str | None = None, transports: Sequence[str] = tuple(TRANSPORTS),
+        on_state: OnState | None = None, silence: float = 120.0, timeout: float = 60.0,
+    ) -> None:
+        if not transports or set(transports) - set(TRANSPORTS):
+            raise ValueError(f"transports are some of {', '.join(TRANSPORTS)}")
+        self._base = url.rstrip("/")
+        self._user = user
+        self._keeper = TokenKeeper(token)
+        self._transports = tuple(transports)
+        self._start_cursor = cursor
+        self._cursor = cursor
+        self._on_state = on_state
+        self._silence = silence
+        self._timeout = timeout
+        self._items: deque[Item] = deque()
+        self._changed = asyncio.Event()
+        self._room = asyncio.Event()
+        self._why: HalleyError | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._place: Place | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        self._http = session()
+        self._requests = Requests(self._http, self._base, self._keeper, self._user)
+        self._machine = m.Machine(
+            transports=self._transports, now=loop.time, random=random.random,
+            tokens=self._keeper.kind, token=self._keeper.current, cursor=self._start_cursor,
+            silence=self._silence)
+        self._apply(self._machine.start())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Ends the stream and what goes with it. Events that wait are still given."""
+        self._apply(self._machine.close())
+        tasks = [*self._tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._http.close()
+
+    # ---- what a user sees ----
+
+    @property
+    def state(self) -> State:
+        return self._machine.state
+
+    @property
+    def transport(self) -> str:
+        """The one in use, or to be tried next."""
+        return self._machine.transport
+
+    @property
+    def cursor(self) -> str | None:
+        """All that `events` has given. Keep it to go on behind it in another process."""
+        return self._cursor
+
+    async def opened(self) -> None:
+        """Waits for a connection that lives; HalleyError when there won't be any."""
+        while self.state != "open":
+            self._raise_if_closed()
+            await self._next_change()
+
+    async def events(self) -> AsyncIterator[Item]:
+        """Each event once, and each gap in its place, until `close`; HalleyError when refused."""
+        while True:
+            while self._items:
+                item = self._items.popleft()
+                self._room.set()
+                self._cursor = item.cursor or self._cursor
+                yield item
+            if self.state == "closed":
+                if self._why is not None:
+                    raise self._why
+                return
+            await self._next_change()
+
+    async def publish(
+        self, subject: str, data: Any, *, id: str | None = None, ack: str | None = None,
+    ) -> Published:
+        """Until it is answered, for `timeout` seconds; it has an id, so it is there once."""
+        event = event_of(subject, data, id, ack)
+        return await self._requests.publish("/v1/me/events", event, self._timeout)
+
+    async def publish_many(
+        self, events: Iterable[Mapping[str, Any]],
+    ) -> list[Published | HalleyError]:
+        """Events are `{"subject", "data", "id"?, "ack"?}`; an answer or an error for each."""
+        made = [event_of(e["subject"], e["data"], e.get("id"), e.get("ack")) for e in events]
+        return await self._requests.publish_many("/v1/me/events", made, self._timeout)
+
+    async def follow(self, *subjects: str) -> dict[str, Any]:
+        """`{"added", "already"}`. Of many, all that may be are made; then the first error."""
+        return await self._follows("POST", subjects)
+
+    async def unfollow(self, *subjects: str) -> dict[str, Any]:
+        return await self._follows("DELETE", subjects)
+
+    async def following(self) -> AsyncIterator[str]:
+        after: str | None = None
+        while True:
+            page = parse(await self._ask("GET", "/v1/me/follows", after=after, limit="1000"))
+            for subject in page["following"]:
+                yield subject
+            after = page["next"]
+            if after is None:
+                return
+
+    async def presence(self, user: str) -> bool:
+        """Whether that user is online."""
+        answer = parse(await self._ask("GET", f"/v1/me/presence/{segment(user)}"))
+        return bool(answer["online"])
+
+    # ---- what the machine has decided, done ----
+
+    async def _follows(self, method: str, subjects: Sequence[str]) -> dict[str, Any]:
+        if len(subjects) == 1:
+            one = "PUT" if method == "POST" else method
+            return parse(await self._ask(one, f"/v1/me/follows/{segment(subjects[0])}"))
+        body = "".join(json.dumps({"subject": subject}) + "\n" for subject in subjects)
+        answer = parse(await self._ask(method, "/v1/me/follows", body=body, headers=NDJSON))
+        raise_first(answer, 0)
+        return {name: count for name, count in answer.items() if name != "errors"}
+
+    async def _ask(self, method: str, path: str, **more: Any) -> str:
+        return (await self._requests.ask(method, path, timeout=self._timeout, **more)).text
+
+    def _apply(self, effects: list[m.Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case m.Open():
+                    self._open(effect)
+                case m.Drop():
+                    self._drop()
+                case m.Ask():
+                    self._spawn(self._ask_token())
+                case m.Renew():
+                    self._spawn(self._send(token_message(effect.token)))
+                case m.Show():
+                    self._items.append(effect.item)
+                    self._changed.set()
+                case m.Tell():
+                    self._tell(effect)
+        self._arm()
+
+    def _tell(self, effect: m.Tell) -> None:
+        if effect.state == "closed":
+            self._why = effect.why
+        self._changed.set()
+        if self._on_state is not None:
+            self._on_state(effect.state, effect.why)
+
+    def _open(self, effect: m.Open) -> None:
+        self._place = Place(self._http, self._base, self._user, effect.token, effect.cursor)
+        transport = TRANSPORTS[effect.transport]
+        self._reader = self._spawn(self._read(transport(self._place), self._place))
+
+    def _drop(self) -> None:
+        reader, self._reader, self._place = self._reader, None, None
+        # One that says itself that it is over ends by itself.
+        if reader is not None and reader is not asyncio.current_task():
+            reader.cancel()
+
+    async def _read(self, signals: AsyncGenerator[Signal, None], place: Place) -> None:
+        loss = Loss("closed")
+        try:
+            async with aclosing(signals) as stream:
+                async for signal in stream:
+                    if isinstance(signal, Loss):
+                        loss = signal
+                        break
+                    if isinstance(signal, Retry):
+                        self._apply(self._machine.retry(signal.seconds))
+                    else:
+                        self._apply(self._machine.message(signal))
+                    if self._place is not place:
+                        return
+                    await self._wait_for_room()
+        except Exception as error:  # whatever a network or a stranger's answer brings is a loss
+            loss = loss_from(error)
+        if self._place is place:
+            self._apply(self._machine.lost(loss))
+
+    async def _wait_for_room(self) -> None:
+        if len(self._items) < EVENTS_MAX:
+            return
+        self._apply(self._machine.pause())
+        while len(self._items) >= EVENTS_MAX:
+            self._room.clear()
+            await self._room.wait()
+        self._apply(self._machine.heard())
+
+    async def _send(self, text: str) -> None:
+        if self._place is not None and self._place.socket is not None:
+            try:
+                await self._place.socket.send_str(text)
+            except (aiohttp.ClientError, OSError):
+                return  # the reader sees the same, and says it
+
+    async def _ask_token(self) -> None:
+        try:
+            token = await self._keeper.renew()
+        except Exception as error:  # the callback is somebody else's code
+            self._apply(self._machine.token_failed(str(error) or type(error).__name__))
+            return
+        lifetime = lifetime_of(token, time.time()) if token else None
+        self._apply(self._machine.token(token, lifetime))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._machine.due != float("inf"):
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_at(self._machine.due, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._apply(self._machine.tick())
+
+    def _raise_if_closed(self) -> None:
+        if self.state == "closed":
+            raise self._why or HalleyError("closed", "the client was closed")
+
+    async def _next_change(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+
+def connect(
+    url: str, *, token: TokenSource = None, user: str | None = None, cursor: str | None = None,
+    transports: Sequence[str] = tuple(TRANSPORTS), on_state: OnState | None = None,
+    silence: float = 120.0, timeout: float = 60.0,
+) -> Client:
+    """A user at the public listener at `url`.
+
+    `token`: a JWT, or what gives one, async or not, and is asked again before it expires. `user`:
+    for a server that asks for no tokens. `cursor`: to go on where somebody was. `transports`: which
+    of them, in which order. `on_state`: told each state and why; it must not wait. `silence`: after
+    so many seconds without a word a connection is given up; keep it above the server's
+    `stream.heartbeat`. `timeout`: for how long a request is tried, in seconds.
+    """
+    return Client(
+        url, token=token, user=user, cursor=cursor, transports=transports, on_state=on_state,
+        silence=silence, timeout=timeout)

@@ -1,0 +1,198 @@
+"""Requests that are repeated until they are answered: publishing, follows, presence.
+
+`retry_wait` and the division of a batch decide without I/O. What is repeated is safe to repeat: an
+event has an id, a follow is a follow however often it is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import aiohttp
+
+from .tokens import TokenKeeper
+from .types import HalleyError, Published
+from .wire import parse, seconds_of
+
+REQUEST_S = 30.0
+WAIT_S = 0.5
+WAIT_S_MAX = 15.0
+#: In one request; a refusal in the middle of it repeats what is behind.
+BATCH_EVENTS = 1_000
+#: In its place in a batch, such an error is worth another try (docs/reference/http-api.md).
+PASSING = frozenset({
+    "overloaded", "unavailable", "disk_full", "history_failed", "data_dir_moved", "busy",
+    "too_many_requests", "response_timeout", "brain_busy", "brain_away", "internal",
+})
+NDJSON = {"Content-Type": "application/x-ndjson"}
+
+
+#: Of whole answers, proxies' too.
+PASSING_STATUSES = (429, 500, 502, 503, 504)
+
+
+def is_passing(error: HalleyError) -> bool:
+    return error.code in PASSING or error.status in PASSING_STATUSES
+
+
+def retry_wait(retry_after: float | None, attempt: int, chance: float) -> float:
+    """Seconds before the next try: what the server says, else twice as long each time."""
+    if retry_after is not None:
+        return retry_after + 0.5 * chance
+    return min(WAIT_S * 2.0 ** min(attempt, 16), WAIT_S_MAX) * (0.5 + chance)
+
+
+def segment(name: str) -> str:
+    """An id as one segment of a path."""
+    return quote(name, safe="")
+
+
+def event_of(
+    subject: str, data: Any, event_id: str | None = None, ack: str | None = None,
+) -> dict[str, Any]:
+    """With an id of its own, so that it can be sent again without being there twice."""
+    event = {"subject": subject, "data": data, "id": event_id or uuid.uuid4().hex}
+    return event | ({"ack": ack} if ack else {})
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    text: str
+    retry_after: float | None
+
+
+class Requests:
+    """`keeper`: whose; `user`: for a server without tokens, who says so."""
+
+    def __init__(
+        self, http: aiohttp.ClientSession, base: str, keeper: TokenKeeper, user: str | None,
+    ) -> None:
+        self._http = http
+        self._base = base
+        self._keeper = keeper
+        self._user = user
+
+    async def ask(
+        self, method: str, path: str, *, body: str | None = None,
+        headers: Mapping[str, str] | None = None, timeout: float = 60.0, **query: str | None,
+    ) -> Answer:
+        """What was answered; HalleyError when it is refused, or not answered in the end."""
+        deadline = time.monotonic() + timeout
+        attempt, was_renewed = 0, False
+        while True:
+            error: HalleyError
+            try:
+                return await self._once(method, path, body, headers or {}, query)
+            except HalleyError as refusal:
+                error = refusal
+            except (aiohttp.ClientError, OSError, TimeoutError) as failure:
+                error = HalleyError("unreachable", str(failure) or type(failure).__name__)
+            is_passing_now = is_passing(error) or error.code == "unreachable"
+            if error.status == 401 and self._keeper.kind == "asked" and not was_renewed:
+                was_renewed = True
+                await self._keeper.renew()
+                continue
+            wait = retry_wait(error.retry_after, attempt, random.random())
+            if not is_passing_now or time.monotonic() + wait > deadline:
+                raise error
+            await asyncio.sleep(wait)
+            attempt += 1
+
+    async def _once(
+        self, method: str, path: str, body: str | None, headers: Mapping[str, str],
+        query: Mapping[str, str | None],
+    ) -> Answer:
+        token = await self._keeper.get()
+        head = dict(headers)
+        if token:
+            head["Authorization"] = f"Bearer {token}"
+        params = {name: value for name, value in {"user": self._user, **query}.items() if value}
+        async with self._http.request(
+            method, self._base + path, params=params, headers=head,
+            data=None if body is None else body.encode(),
+            timeout=aiohttp.ClientTimeout(total=REQUEST_S),
+        ) as answer:
+            after = seconds_of(answer.headers.get("Retry-After"))
+            return Answer(await answer.text(), after)
+
+    async def publish(self, path: str, event: Mapping[str, Any], timeout: float) -> Published:
+        answer = await self.ask("POST", path, body=json.dumps(event), timeout=timeout,
+                                headers={"Content-Type": "application/json"})
+        return published(parse(answer.text))
+
+    async def publish_many(
+        self, path: str, events: Iterable[Mapping[str, Any]], timeout: float,
+    ) -> list[Published | HalleyError]:
+        """In the events' order: each one's id, or its error."""
+        lines = [json.dumps(event) for event in events]
+        results: list[Published | HalleyError | None] = [None] * len(lines)
+        for first in range(0, len(lines), BATCH_EVENTS):
+            wanted = list(range(first, min(first + BATCH_EVENTS, len(lines))))
+            await self._publish_batch(path, lines, wanted, results, timeout)
+        return [result for result in results if result is not None]
+
+    async def _publish_batch(
+        self, path: str, lines: list[str], wanted: list[int],
+        results: list[Published | HalleyError | None], timeout: float,
+    ) -> None:
+        deadline, attempt = time.monotonic() + timeout, 0
+        while wanted:
+            body = "\n".join(lines[index] for index in wanted) + "\n"
+            left = max(deadline - time.monotonic(), 1.0)
+            answer = await self.ask("POST", path, body=body, headers=NDJSON, timeout=left)
+            rest = take_results(answer.text, wanted, results)
+            if not rest:
+                return
+            if len(rest) < len(wanted):
+                attempt = 0
+            wait = retry_wait(answer.retry_after, attempt, random.random())
+            if time.monotonic() + wait > deadline:
+                for index in rest:
+                    results[index] = results[index] or HalleyError("timeout", "not answered")
+                return
+            await asyncio.sleep(wait)
+            wanted, attempt = rest, attempt + 1
+
+
+def take_results(
+    text: str, wanted: list[int], results: list[Published | HalleyError | None],
+) -> list[int]:
+    """Puts a batch's answers in their places; gives what is to be sent again, in its order.
+
+    An answer that is too short was cut by an error behind which nothing was published.
+    """
+    rest: list[int] = []
+    answers = [line for line in text.split("\n") if line.strip()]
+    for place, index in enumerate(wanted):
+        if place >= len(answers):
+            rest.append(index)
+            continue
+        answer = parse(answers[place])
+        error = answer.get("error")
+        if error is None:
+            results[index] = published(answer)
+            continue
+        results[index] = HalleyError(str(error["code"]), str(error.get("message", "")), None,
+                                     error.get("retry_after_s"))
+        if error["code"] in PASSING:
+            rest.append(index)
+    return rest
+
+
+def published(answer: Mapping[str, Any]) -> Published:
+    return Published(str(answer["id"]), answer.get("sessions"))
+
+
+def raise_first(answer: Mapping[str, Any], before: int) -> None:
+    """The first line of follows that was refused, `before` lines of other requests behind it."""
+    for error in answer.get("errors") or []:
+        text = f"line {before + error['line']}: {error['error'].get('message', '')}"
+        raise HalleyError(error["error"]["code"], text)

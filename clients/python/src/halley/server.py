@@ -1,0 +1,110 @@
+"""A server of yours at Halley's API listener: publishing, everybody's follows, who is there.
+
+One connection pool and no stream. Each call is repeated until it is answered or `timeout` is over.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from .requests import NDJSON, Requests, event_of, raise_first, segment
+from .tokens import TokenKeeper
+from .transports import session
+from .types import HalleyError, Published
+from .wire import parse
+
+#: In one request; the body may be of any size, but is held in memory here.
+FOLLOWS_MAX = 10_000
+
+
+class Server:
+    """Made by `server`; entered by `async with`."""
+
+    def __init__(self, url: str, *, key: str | None = None, timeout: float = 60.0) -> None:
+        self._base = url.rstrip("/")
+        self._keeper = TokenKeeper(key)
+        self._timeout = timeout
+
+    async def __aenter__(self) -> Self:
+        self._http = session()
+        self._requests = Requests(self._http, self._base, self._keeper, None)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._http.close()
+
+    async def publish(
+        self, subject: str, data: Any, *, id: str | None = None, ack: str | None = None,
+    ) -> Published:
+        """Until it is answered, for `timeout` seconds; it has an id, so it is there once."""
+        event = event_of(subject, data, id, ack)
+        return await self._requests.publish("/v1/events", event, self._timeout)
+
+    async def publish_many(
+        self, events: Iterable[Mapping[str, Any]],
+    ) -> list[Published | HalleyError]:
+        """Events are `{"subject", "data", "id"?, "ack"?}`; an answer or an error for each."""
+        made = [event_of(e["subject"], e["data"], e.get("id"), e.get("ack")) for e in events]
+        return await self._requests.publish_many("/v1/events", made, self._timeout)
+
+    async def follow(self, *pairs: tuple[str, str]) -> dict[str, int]:
+        """Pairs of user and subject: `{"added", "already"}`.
+
+        A bad pair spoils no other: HalleyError comes when the rest of its 10,000 is done.
+        """
+        return await self._follows("POST", pairs)
+
+    async def unfollow(self, *pairs: tuple[str, str]) -> dict[str, int]:
+        return await self._follows("DELETE", pairs)
+
+    async def presence(self, user: str) -> dict[str, Any]:
+        """`{"user", "online", "sessions", "following", "followers"}`."""
+        return parse(await self._ask("GET", f"/v1/users/{segment(user)}"))
+
+    def followers(self, subject: str) -> AsyncIterator[str]:
+        return self._pages(f"/v1/subjects/{segment(subject)}/followers", "followers")
+
+    def following(self, user: str) -> AsyncIterator[str]:
+        return self._pages(f"/v1/users/{segment(user)}/following", "following")
+
+    async def close_sessions(self, user: str) -> int:
+        """Closes the user's connections, and says how many; it bans nobody."""
+        path = f"/v1/users/{segment(user)}/sessions"
+        return int(parse(await self._ask("DELETE", path))["closed"])
+
+    async def _follows(self, method: str, pairs: tuple[tuple[str, str], ...]) -> dict[str, int]:
+        total: dict[str, int] = {}
+        for first in range(0, len(pairs), FOLLOWS_MAX):
+            some = pairs[first:first + FOLLOWS_MAX]
+            body = "".join(
+                json.dumps({"user": user, "subject": subject}) + "\n" for user, subject in some)
+            answer = parse(await self._ask(method, "/v1/follows", body=body, headers=NDJSON))
+            for name, count in answer.items():
+                if isinstance(count, int):
+                    total[name] = total.get(name, 0) + count
+            raise_first(answer, first)
+        return total
+
+    async def _pages(self, path: str, name: str) -> AsyncIterator[str]:
+        after: str | None = None
+        while True:
+            page = parse(await self._ask("GET", path, after=after, limit="1000"))
+            for one in page[name]:
+                yield one
+            after = page["next"]
+            if after is None:
+                return
+
+    async def _ask(self, method: str, path: str, **more: Any) -> str:
+        return (await self._requests.ask(method, path, timeout=self._timeout, **more)).text
+
+
+def server(url: str, *, key: str | None = None, timeout: float = 60.0) -> Server:
+    """The API listener at `url`, with a server key where one is needed."""
+    return Server(url, key=key, timeout=timeout)

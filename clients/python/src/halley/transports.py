@@ -1,0 +1,179 @@
+"""The ways by which events come: WebSocket, server-sent events, NDJSON, long-poll.
+
+Each is an asynchronous generator of signals. It ends by a `Loss`, or by an exception of the network
+or of what it couldn't read, which `loss_from` turns into one. It decides nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field
+
+import aiohttp
+
+from .types import HalleyError, Loss
+from .wire import Message, Ndjson, Signal, Sse, loss_of, parse, refusal
+
+#: The first poll waits for nothing: it shows that the server is there.
+POLL_S = 25
+MESSAGE_BYTES_MAX = 64 * 1024 * 1024
+#: Nothing but the machine bounds how long a stream is open.
+ENDLESS = aiohttp.ClientTimeout(total=None, sock_connect=10)
+
+
+@dataclass
+class Place:
+    """Where to connect, as whom."""
+
+    http: aiohttp.ClientSession
+    base: str
+    user: str | None
+    token: str | None
+    cursor: str | None
+    #: The WebSocket, while it is open: what is to be said in band goes there.
+    socket: aiohttp.ClientWebSocketResponse | None = field(default=None)
+
+    def query(self, **more: str) -> dict[str, str]:
+        query = {"user": self.user, "cursor": self.cursor, **more}
+        return {name: value for name, value in query.items() if value}
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
+
+
+async def websocket(place: Place) -> AsyncGenerator[Signal, None]:
+    # A heartbeat may be a ping alone (http.md 9.6), so pings are seen here.
+    async with place.http.ws_connect(
+        f"{place.base}/v1/ws", params=place.query(), headers=place.headers, autoping=False,
+        max_msg_size=MESSAGE_BYTES_MAX, timeout=aiohttp.ClientWSTimeout(ws_close=1.0),
+    ) as socket:
+        place.socket = socket
+        is_heard = False
+        while True:
+            message = await socket.receive()
+            match message.type:
+                case aiohttp.WSMsgType.TEXT:
+                    yield parse(message.data)
+                case aiohttp.WSMsgType.PING:
+                    await socket.pong(message.data)
+                    yield {}
+                case aiohttp.WSMsgType.PONG:
+                    yield {}
+                case aiohttp.WSMsgType.CLOSE:
+                    yield closed_by(message.data, message.extra or "", is_heard)
+                    return
+                case aiohttp.WSMsgType.ERROR:
+                    yield Loss("malformed", str(message.data), broken=not is_heard)
+                    return
+                case _:
+                    yield Loss("cut", broken=not is_heard)
+                    return
+            is_heard = True
+
+
+EXPIRED = 4401
+#: Something between understands no WebSocket.
+NOT_UNDERSTOOD = (1002, 1003, 1007)
+
+
+def closed_by(code: int, reason: str, is_heard: bool) -> Loss:
+    """The reason of a close begins with its code, such as `too_many_sessions` (http.md 13.5)."""
+    words = re.match(r"[a-z_]+", reason)
+    name = "token_expired" if code == EXPIRED else words[0] if words else "closed"
+    return Loss(name, f"closed with {code} {reason}".strip(),
+                broken=code in NOT_UNDERSTOOD and not is_heard)
+
+
+async def _stream(
+    place: Place, accept: str, parser: Callable[[], Sse | Ndjson],
+) -> AsyncGenerator[Signal, None]:
+    headers = {**place.headers, "Accept": accept, "Cache-Control": "no-store"}
+    async with place.http.get(
+        f"{place.base}/v1/stream", params=place.query(), headers=headers, timeout=ENDLESS,
+    ) as answer:
+        if answer.content_type != accept:
+            yield Loss("http", f"no stream of {accept}", broken=True)
+            return
+        reader, is_heard = parser(), False
+        async for data in answer.content.iter_any():
+            is_heard = True
+            for signal in reader.feed(data):
+                yield signal
+                if isinstance(signal, Loss):
+                    return
+        yield Loss("closed", broken=not is_heard)
+
+
+def sse(place: Place) -> AsyncGenerator[Signal, None]:
+    return _stream(place, "text/event-stream", Sse)
+
+
+def ndjson(place: Place) -> AsyncGenerator[Signal, None]:
+    return _stream(place, "application/x-ndjson", Ndjson)
+
+
+async def poll(place: Place) -> AsyncGenerator[Signal, None]:
+    timeout = "0"
+    while True:
+        async with place.http.get(
+            f"{place.base}/v1/poll", params=place.query(timeout=timeout), headers=place.headers,
+            timeout=ENDLESS,
+        ) as answer:
+            body = parse(await answer.text())
+        place.cursor, timeout = body.get("cursor") or place.cursor, str(POLL_S)
+        for message in poll_messages(body):
+            yield message
+
+
+def poll_messages(body: Message) -> list[Message]:
+    """http.md 11.1: the gap stands before the events, the cursor covers all of them."""
+    messages: list[Message] = [{"gap": body["gap"]}] if body.get("gap") else []
+    messages += body.get("events", [])
+    last: Message = {key: body[key] for key in ("cursor", "end") if body.get(key)}
+    return [*messages, last]
+
+
+async def accepted(answer: aiohttp.ClientResponse) -> None:
+    """Of each answer, that of a WebSocket's opening too: a refusal says why (http.md 5.3).
+
+    A batch that is refused in the middle still has the results of what came before.
+    """
+    if answer.status >= 400 and answer.content_type != "application/x-ndjson":
+        raise refusal(answer.status, answer.headers, await answer.text(errors="replace"))
+
+
+def session() -> aiohttp.ClientSession:
+    """Every refusal is a HalleyError, and nothing is repeated behind the machine's back.
+
+    aiohttp sends a GET at once again whose connection broke, and has no option for that: a server
+    that is in trouble would be asked twice as often as it should.
+    """
+    http = aiohttp.ClientSession(
+        raise_for_status=accepted, connector=aiohttp.TCPConnector(limit=0))
+    http._retry_connection = False
+    return http
+
+
+def loss_from(error: Exception) -> Loss:
+    """What an exception of a transport means."""
+    if isinstance(error, HalleyError):
+        return loss_of(error)
+    if isinstance(error, aiohttp.WSServerHandshakeError):
+        return Loss("http", error.message, error.status, broken=True)
+    if isinstance(error, (ValueError, KeyError, TypeError, aiohttp.ClientPayloadError)):
+        is_cut = isinstance(error, aiohttp.ClientPayloadError)
+        return Loss("cut" if is_cut else "malformed", str(error), broken=not is_cut)
+    return Loss("unreachable", str(error) or type(error).__name__)
+
+
+def token_message(token: str) -> str:
+    return json.dumps({"op": "token", "token": token})
+
+
+Transport = Callable[[Place], AsyncGenerator[Signal, None]]
+TRANSPORTS: dict[str, Transport] = {
+    "websocket": websocket, "sse": sse, "ndjson": ndjson, "poll": poll,
+}

@@ -1,0 +1,71 @@
+"""What the parts of the client hand to each other, and what its users see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+State = Literal["connecting", "open", "reconnecting", "closed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What somebody published about a subject; `at` is in milliseconds since 1970."""
+
+    id: str
+    subject: str
+    at: int
+    data: Any
+    #: All that was seen up to this event. Who keeps it can go on behind it, in another process too.
+    cursor: str | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Between these times (milliseconds since 1970, None: unknown) events may be missing."""
+
+    start: int | None
+    end: int | None
+    reason: str
+    cursor: str | None = field(default=None, compare=False)
+
+
+Item = Event | Gap
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """An event that was taken. `sessions` is told to servers alone."""
+
+    id: str
+    sessions: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Why there is no connection (any more)."""
+
+    code: str
+    message: str = ""
+    #: Of an HTTP answer.
+    status: int | None = None
+    #: Seconds; the server has said when to come back.
+    retry_after: float | None = None
+    #: This transport doesn't work here; the next one may.
+    broken: bool = False
+    #: Nothing is wrong: the next connection may begin now.
+    at_once: bool = False
+
+
+class HalleyError(Exception):
+    """A refusal of Halley's (`code` as in its HTTP API), or the client's own."""
+
+    def __init__(
+        self, code: str, message: str = "", status: int | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(f"{code}: {message}" if message else code)
+        self.code = code
+        self.message = message
+        self.status = status
+        self.retry_after = retry_after
