@@ -1,0 +1,137 @@
+// http.md 10: a client goes on behind its cursor, shows each event once, and tells what is missing.
+
+import assert from 'node:assert/strict';
+import { STREAMS, between, event, isClosed, shows, sleep } from '../lib/story.mjs';
+
+const perTransport = (name, body) => STREAMS.map((transport) => ({
+  name: `${name} (${transport})`,
+  run: async ({ server, client }) => {
+    client.say({ do: 'connect', url: server.url, user: 'bob', transports: [transport] });
+    await body({ server, client, transport });
+  },
+}));
+
+export const cases = [
+  ...perTransport('a cut stream is resumed behind the last cursor', async ({ server, client }) => {
+    const one = await server.visit();
+    assert.equal(one.cursor, null);
+    one.welcome('c0').event('c1', event('e1')).event('c2', event('e2'));
+    await shows(client, ['e1', 'e2']);
+    assert.deepEqual(client.events[0], event('e1'), 'an event is shown as it was sent');
+    await one.cut();
+    const two = await server.visit();
+    assert.equal(two.cursor, 'c2');
+    two.welcome('c2').event('c3', event('e3'));
+    await shows(client, ['e1', 'e2', 'e3']);
+    assert.deepEqual(client.states.filter((state) => state !== 'connecting').slice(0, 3),
+      ['open', 'reconnecting', 'open'], 'its states tell the story');
+  }),
+
+  ...perTransport('what comes twice after a return is shown once', async ({ server, client }) => {
+    const one = await server.visit();
+    one.welcome('c0').event('c1', event('e1')).event('c2', event('e2'));
+    await shows(client, ['e1', 'e2']);
+    await one.cut();
+    (await server.visit()).welcome('c2').event('c1x', event('e2')).event('c2x', event('e1'))
+      .event('c3', event('e3'));
+    await shows(client, ['e1', 'e2', 'e3']);
+  }),
+
+  ...perTransport('an event that was cut in its middle comes again', async ({ server, client }) => {
+    const one = await server.visit();
+    one.welcome('c0').event('c1', event('e1')).half('c2', event('e2'));
+    await shows(client, ['e1']);
+    await one.cut();
+    const two = await server.visit();
+    assert.equal(two.cursor, 'c1', 'the cursor of half an event was not taken');
+    two.welcome('c1').event('c2', event('e2'));
+    await shows(client, ['e1', 'e2']);
+  }),
+
+  ...perTransport('a gap is told where it is, and moves the cursor', async ({ server, client }) => {
+    const gap = { from: 1, to: 2, reason: 'too_old' };
+    const one = await server.visit();
+    one.welcome('c0').event('c1', event('e1')).message({ cursor: 'c2', gap })
+      .event('c3', event('e3'));
+    await shows(client, ['e1', 'e3']);
+    const items = client.told.filter((line) => line.event || line.gap);
+    assert.deepEqual(items.map((line) => line.gap ?? line.event.id), ['e1', gap, 'e3']);
+    one.message({ cursor: 'c4', gap: { from: null, to: null, reason: 'other_store' } });
+    await client.until('a gap without times',
+      () => client.told.some((line) => line.gap?.reason === 'other_store'));
+    await one.cut();
+    assert.equal((await server.visit()).cursor, 'c4');
+  }),
+
+  ...perTransport('what it does not know it leaves alone', async ({ server, client }) => {
+    (await server.visit()).welcome('c0').message({ cursor: 'c1', something: { new: true } })
+      .event('c2', { ...event('e1'), priority: 7 }).event('c3', event('e2', null));
+    await shows(client, ['e1', 'e2']);
+    assert.equal(client.events[1].data, null);
+    await sleep(1_500);
+    assert.equal(server.visits.length, 1, 'and the connection stays');
+  }),
+
+  ...perTransport('a heartbeat moves the cursor', async ({ server, client, transport }) => {
+    const one = await server.visit();
+    one.welcome('c0');
+    if (transport === 'websocket') one.message({ cursor: 'c1' });
+    one.heartbeat('c1');
+    await sleep(300);
+    await one.cut();
+    assert.equal((await server.visit()).cursor, 'c1');
+  }),
+
+  ...perTransport('an end of the server is no end for the client', async ({ server, client }) => {
+    const one = await server.visit();
+    one.welcome('c0').event('c1', event('e1'));
+    await shows(client, ['e1']);
+    one.end(1001, '');
+    const two = await server.visit();
+    assert.equal(two.cursor, 'c1');
+    two.welcome('c1').event('c2', event('e2'));
+    await shows(client, ['e1', 'e2']);
+  }),
+
+  ...perTransport('close ends it', async ({ server, client }) => {
+    const one = await server.visit();
+    one.welcome('c0').event('c1', event('e1'));
+    await shows(client, ['e1']);
+    client.say({ do: 'close' });
+    await isClosed(client);
+    await sleep(2_000);
+    assert.ok(one.isOver, 'the connection is closed');
+    assert.equal(server.visits.length, 1);
+  }),
+
+  {
+    name: 'a cursor that it is given is where it begins',
+    run: async ({ server, client }) => {
+      client.say({ do: 'connect', url: server.url, user: 'bob', cursor: 'c+/7',
+        transports: ['sse'] });
+      assert.equal((await server.visit()).cursor, 'c+/7');
+    },
+  },
+
+  {
+    name: 'polls go on behind the answer before, at once',
+    run: async ({ server, client }) => {
+      client.say({ do: 'connect', url: server.url, user: 'bob', transports: ['poll'] });
+      (await server.visit()).poll({ cursor: 'c0' });
+      const one = await server.visit();
+      assert.equal(one.cursor, 'c0');
+      one.poll({ gap: { from: 1, to: 2, reason: 'damaged' }, events: [event('e1'), event('e2')],
+        cursor: 'c1' });
+      const answered = Date.now();
+      const two = await server.visit();
+      between(answered, two, [-50, 1_000], 'the next poll');
+      assert.equal(two.cursor, 'c1');
+      await two.cut();
+      const three = await server.visit();
+      assert.equal(three.cursor, 'c1');
+      three.poll({ events: [event('e2'), event('e3')], cursor: 'c2' });
+      await shows(client, ['e1', 'e2', 'e3']);
+      assert.equal(client.told.find((line) => line.gap || line.event).gap.reason, 'damaged');
+    },
+  },
+];

@@ -1,0 +1,143 @@
+// http.md 14: a client asks for tokens in time, once for each, and not again and again.
+
+import assert from 'node:assert/strict';
+import { STREAMS, between, event, isClosed, shows, sleep, token } from '../lib/story.mjs';
+
+const wants = (client) => client.told.filter((line) => line.want === 'token');
+
+/** Each of its own; the client is given the next one whenever it wants one. */
+function tokens(client, ...list) {
+  let given = 0;
+  client.onWant = () => list[Math.min(given++, list.length - 1)];
+  return list;
+}
+
+const perTransport = (name, body) => STREAMS.map((transport) => ({
+  name: `${name} (${transport})`,
+  run: (context) => body({ ...context, transport }),
+}));
+
+export const cases = [
+  ...perTransport('token_expired: back at once with a new one and the cursor', async (context) => {
+    const { server, client, transport } = context;
+    const [first, second] = tokens(client, token(1), token(2));
+    client.say({ do: 'connect', url: server.url, tokens: true, transports: [transport] });
+    const one = await server.visit();
+    assert.equal(one.token, first);
+    one.welcome('c0').event('c1', event('e1'));
+    await shows(client, ['e1']);
+    const at = Date.now();
+    one.message({ cursor: 'c2', end: { reason: 'token_expired' } });
+    one.end(4401, 'token_expired');
+    const two = await server.visit();
+    between(at, two, [0, 1_500], 'the return');
+    assert.equal(two.token, second);
+    assert.equal(two.cursor, 'c2');
+    two.welcome('c2').event('c3', event('e2'));
+    await shows(client, ['e1', 'e2']);
+  }),
+
+  {
+    name: 'a token is renewed in band before it expires (websocket)',
+    run: async ({ server, client }) => {
+      const list = tokens(client, token(1, 6), token(2, 3_600));
+      client.say({ do: 'connect', url: server.url, tokens: true, transports: ['websocket'] });
+      const one = await server.visit();
+      one.welcome('c0');
+      await client.until('a second token is wanted', () => wants(client).length >= 2, 6_000);
+      await sleep(500);
+      assert.deepEqual(one.said.filter(({ op }) => op === 'token').map((said) => said.token),
+        [list[1]]);
+      one.event('c1', event('e1'));
+      await shows(client, ['e1']);
+      assert.equal(server.visits.length, 1, 'the connection stays');
+    },
+  },
+
+  {
+    name: 'a token of a stream without a way back is renewed by a new request (sse)',
+    run: async ({ server, client }) => {
+      const list = tokens(client, token(1, 6), token(2, 3_600));
+      client.say({ do: 'connect', url: server.url, tokens: true, transports: ['sse'] });
+      const one = await server.visit();
+      one.welcome('c0').event('c1', event('e1'));
+      // At its end at the latest: a client may wait for that.
+      setTimeout(() => {
+        if (one.isOver) return;
+        one.message({ end: { reason: 'token_expired' } }).end();
+      }, 7_000).unref();
+      const two = await server.visit();
+      assert.equal(two.token, list[1]);
+      assert.equal(two.cursor, 'c1');
+      two.welcome('c1').event('c2', event('e2'));
+      await shows(client, ['e1', 'e2']);
+    },
+  },
+
+  {
+    name: '401: a new token at once, and patience when that is refused as well',
+    run: async ({ server, client }) => {
+      tokens(client, token(1), token(2), token(3), token(4), token(5));
+      client.say({ do: 'connect', url: server.url, tokens: true, transports: ['sse'] });
+      const seen = [];
+      const end = Date.now() + 4_000;
+      while (Date.now() < end) {
+        const visit = await server.visit(5_000).catch(() => null);
+        if (visit === null) break;
+        seen.push(visit);
+        visit.refuse(401, 'token_signature');
+      }
+      assert.ok(seen.length >= 2, 'it tries again');
+      assert.ok(seen.length <= 5, `not ${seen.length} times in 4 s`);
+      assert.equal(new Set(seen.map((visit) => visit.token)).size, seen.length, 'never the same');
+    },
+  },
+
+  {
+    name: 'a callback that takes its time is asked once, and nothing is opened without it',
+    run: async ({ server, client }) => {
+      client.onWant = () => undefined;
+      client.say({ do: 'connect', url: server.url, tokens: true, transports: ['sse'] });
+      await client.until('a token is wanted', () => wants(client).length === 1);
+      await sleep(500);
+      assert.equal(wants(client).length, 1, 'once at a time');
+      assert.equal(server.visits.length, 0, 'and nothing without it');
+      client.say({ do: 'token', token: token(1) });
+      (await server.visit()).welcome('c0').event('c1', event('e1'));
+      await shows(client, ['e1']);
+    },
+  },
+
+  {
+    name: 'a token of which there is no other: refused is the end',
+    run: async ({ server, client }) => {
+      client.say({ do: 'connect', url: server.url, token: token(1), transports: ['sse'] });
+      (await server.visit()).refuse(401, 'token_expired');
+      assert.equal((await isClosed(client)).code, 'token_expired');
+      await sleep(2_500);
+      assert.equal(server.visits.length, 1);
+    },
+  },
+
+  {
+    name: '403: what no waiting changes is the end',
+    run: async ({ server, client }) => {
+      tokens(client, token(1));
+      client.say({ do: 'connect', url: server.url, tokens: true, transports: ['ndjson'] });
+      (await server.visit()).refuse(403, 'other_user');
+      assert.equal((await isClosed(client)).code, 'other_user');
+      await sleep(2_500);
+      assert.equal(server.visits.length, 1);
+    },
+  },
+
+  {
+    name: 'no token any more: signed out is the end',
+    run: async ({ server, client }) => {
+      client.onWant = () => null;
+      client.say({ do: 'connect', url: server.url, tokens: true, transports: ['sse'] });
+      await isClosed(client);
+      assert.equal(server.visits.length, 0);
+    },
+  },
+];
