@@ -110,7 +110,10 @@ class Client:
             await self._next_change()
 
     async def events(self) -> AsyncIterator[Item]:
-        """Each event once, and each gap in its place, until `close`; HalleyError when refused."""
+        """Each event once, and each gap in its place, until `close`; HalleyError when refused.
+
+        Two loops over it share what comes: each item goes to one of them.
+        """
         while True:
             while self._items:
                 item = self._items.popleft()
@@ -195,8 +198,13 @@ class Client:
         if effect.state == "closed":
             self._why = effect.why
         self._changed.set()
-        if self._on_state is not None:
+        if self._on_state is None:
+            return
+        try:
             self._on_state(effect.state, effect.why)
+        except Exception as error:  # somebody else's code: it must not end the connection
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": "on_state failed", "exception": error})
 
     def _open(self, effect: m.Open) -> None:
         self._place = Place(self._http, self._base, self._user, effect.token, effect.cursor)
@@ -221,9 +229,10 @@ class Client:
                         self._apply(self._machine.retry(signal.seconds))
                     else:
                         self._apply(self._machine.message(signal))
+                    if self._place is place:
+                        await self._wait_for_room()
                     if self._place is not place:
                         return
-                    await self._wait_for_room()
         except Exception as error:  # whatever a network or a stranger's answer brings is a loss
             loss = loss_from(error)
         if self._place is place:
