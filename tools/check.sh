@@ -40,6 +40,8 @@ step "reference pages are what the code says" escript tools/docs.escript "$libra
 step "xref" rebar3 xref
 step "dialyzer" rebar3 dialyzer
 step "Rust format" cargo_in_edge fmt --all --check
+step "Python types" .tools/python/bin/mypy --config-file clients/python/pyproject.toml \
+    --cache-dir .tools/python/.mypy_cache clients/python/src clients/python/tests
 step "clippy" cargo_in_edge "${clippy[@]}" -- -D warnings
 if has_oldest; then step "clippy of Rust $oldest" clippy_of_oldest; fi
 step "fuzz targets, $FUZZ_SECONDS s each" tools/fuzz.sh "$FUZZ_SECONDS"

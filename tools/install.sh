@@ -8,8 +8,9 @@
 # What runs Halley needs no graphical packages. Debian's rebar3 depends on some by way of Erlang's
 # tools for windows, and uses none of them to build: `run` unpacks it into .tools, without them.
 #
-# It takes Debian's packages and, for Node packages, `npm ci` by the lock file;
-# nothing else. When nothing is missing it changes nothing, prints nothing and takes no second.
+# It takes Debian's packages, for Node packages `npm ci` by the lock file, and for the Python client
+# pip by its own, with hashes; nothing else. When nothing is missing it changes nothing, prints
+# nothing and takes no second.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
@@ -45,6 +46,10 @@ node_is_new_enough() {
     version=$(node --version)
     version=${version#v}
     [ "${version%%.*}" -ge "$node_major_min" ]
+}
+
+python_is_new_enough() {
+    python3 -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
 }
 
 missing=()
@@ -107,6 +112,22 @@ install_node_packages() {
     fi
 }
 
+# Into a folder of the tree: the system's Python stays as it is.
+install_python_client() {
+    local venv=.tools/python source=clients/python lock
+    lock=$source/requirements-test.txt
+    if [ ! -f "$venv/.stamp" ] || ! cmp --silent "$lock" "$venv/.stamp"; then
+        say "Installing the Python client's packages into $venv"
+        rm -rf "$venv"
+        python3 -m venv "$venv"
+        "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+            --require-hashes --only-binary :all: --requirement "$lock"
+        "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+            --no-deps --no-build-isolation --editable "$source"
+        cp "$lock" "$venv/.stamp"
+    fi
+}
+
 # The Makefile has its folder in PATH, behind all others.
 unpack_rebar3() {
     local folder target=$PWD/.tools/rebar3
@@ -132,6 +153,7 @@ want_test() {
     if ! node_is_new_enough; then want nodejs npm; fi
     if ! command -v chromium >/dev/null; then want chromium; fi
     if ! command -v firefox-esr >/dev/null; then want firefox-esr; fi
+    if ! python_is_new_enough; then want python3 python3-venv; fi
     # The checker steps the server's clock by it (test/faults).
     if ! command -v faketime >/dev/null; then want faketime; fi
     if ! rust_is_new_enough; then
@@ -158,7 +180,8 @@ case "${1:-}" in
     run) want_run; install_missing; unpack_rebar3 ;;
     test) want_run; want_test; install_missing
         install_node_packages test/system "the tests"
-        install_node_packages clients/js "the JavaScript client" ;;
+        install_node_packages clients/js "the JavaScript client"
+        install_python_client ;;
     rivals) want "${rivals_packages[@]}"; install_missing_servers
         install_node_packages bench/rivals/socketio "Socket.IO" ;;
     smp) want apache2-utils; install_missing ;;

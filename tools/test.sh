@@ -50,13 +50,19 @@ count_node() {
          END { if (seen) print passed, failed }'
 }
 count_system() {
-    awk '/^system tests: / { sub(/.*: /, ""); gsub(/,/, "")
+    awk '/^(system|client) tests: / { sub(/.*: /, ""); gsub(/,/, "")
              for (i = 2; i <= NF; i++) {
                  if ($i == "passed") passed = $(i - 1)
                  if ($i == "failed") failed = $(i - 1)
              }
              seen = 1 }
          END { if (seen) print passed, failed }'
+}
+
+count_python() {
+    awk '/^Ran [0-9]+ tests? in / { total = $2; seen = 1 }
+         /^FAILED / { gsub(/[^0-9 ]/, " "); for (i = 1; i <= NF; i++) failed += $i }
+         END { if (seen) print total - failed, failed + 0 }'
 }
 
 # Of each suite's output, the lines that name a failed test and, behind them, the first that says
@@ -67,6 +73,7 @@ failed_names() {
         /^ +[0-9]+\) [a-z_]+:/ { show($2); next }
         /^%%% .*: FAILED$/ { sub(/:$/, "", $4); show($2 ":" $4); next }
         /^--- failed: / { show(substr($0, 13)); next }
+        /^(FAIL|ERROR): test_/ { show($2 " " $3); next }
         /process didn.t exit successfully.*signal/ { show(substr($0, index($0, ":") + 2)); next }
         /^ *not ok [0-9]+ - / { sub(/^ *not ok [0-9]+ - /, ""); show($0); next }
         why > 0 && /panicked at|Failure\/Error|^%%%|^ *error:|Error/ {
@@ -142,7 +149,8 @@ run eunit 900 env REBAR_BASE_DIR="${REBAR_BASE_DIR:-_build}/eunit" rebar3 eunit 
 # The tests of the edge wait for its clocks, so that more of them run at once than there are cores.
 suite rust count_cargo 800 env RUST_TEST_THREADS=6 \
     cargo test --workspace --no-fail-fast --locked --quiet --manifest-path edge/Cargo.toml
-suite faults count_node 400 node --test test/faults/*.test.mjs test/doors/*.test.mjs
+suite faults count_node 400 node --test \
+    test/faults/*.test.mjs test/doors/*.test.mjs test/clients/*.test.mjs
 wait
 cat "$logs/eunit"
 tally eunit count_eunit
@@ -150,6 +158,9 @@ tally eunit count_eunit
 suite ct count_ct 1000 rebar3 ct --readable=true
 suite tidy count_node 60 node --test tools/tidy/*.test.mjs tools/*.test.mjs
 suite client count_node 300 node --test --test-concurrency=3 clients/js/test/*.test.mjs
+suite python count_python 60 .tools/python/bin/python -m unittest discover -s clients/python/tests
+suite clients count_system 300 \
+    node test/clients/run.mjs .tools/python/bin/python clients/python/tests/adapter.py
 suite system count_system 900 node test/system/run.mjs
 
 printf '\n== summary\n'

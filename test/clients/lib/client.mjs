@@ -13,6 +13,7 @@ export class Client {
   /** Everything it told, in its order, each with its time. */
   told = [];
   errors = '';
+  isGone = false;
 
   constructor([command, ...options], onWant = () => undefined) {
     this.#child = spawn(command, options, { stdio: ['pipe', 'pipe', 'pipe'] });
@@ -24,7 +25,10 @@ export class Client {
       this.#child.on('error', (error) => { this.errors += error.message; resolve(-1); });
       this.#child.on('close', resolve);
     });
-    this.exited.then(() => this.#look());
+    this.exited.then(() => {
+      this.isGone = true;
+      this.#look();
+    });
   }
 
   say(command) {
@@ -56,10 +60,11 @@ export class Client {
     return new Promise((resolve, reject) => {
       const look = () => {
         const found = value();
-        if (!found) return;
+        if (!found && !this.isGone) return;
         clearTimeout(timer);
         this.#watchers.delete(look);
-        resolve(found);
+        if (found) resolve(found);
+        else reject(new Error(`the adapter ended before ${what}`));
       };
       const timer = setTimeout(() => {
         this.#watchers.delete(look);
