@@ -114,9 +114,11 @@ install_node_packages() {
 
 # Into a folder of the tree: the system's Python stays as it is.
 install_python_client() {
-    local venv=.tools/python source=clients/python lock
+    local venv=.tools/python source=clients/python lock stamp
     lock=$source/requirements-test.txt
-    if [ ! -f "$venv/.stamp" ] || ! cmp --silent "$lock" "$venv/.stamp"; then
+    # Of a tree that was copied, the environment would still import the first one's client.
+    stamp=$(pwd; cat "$lock" "$source/pyproject.toml")
+    if [ "$stamp" != "$(cat "$venv/.stamp" 2>/dev/null)" ]; then
         say "Installing the Python client's packages into $venv"
         rm -rf "$venv"
         python3 -m venv "$venv"
@@ -124,7 +126,7 @@ install_python_client() {
             --require-hashes --only-binary :all: --requirement "$lock"
         "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
             --no-deps --no-build-isolation --editable "$source"
-        cp "$lock" "$venv/.stamp"
+        printf '%s\n' "$stamp" >"$venv/.stamp"
     fi
 }
 
