@@ -155,12 +155,16 @@ wait
 cat "$logs/eunit"
 tally eunit count_eunit
 
+# It waits, mostly: for what a client does or doesn't do.
+run clients 600 node test/clients/run.mjs .tools/python/bin/python clients/python/tests/adapter.py \
+    >"$logs/clients" &
 suite ct count_ct 1000 rebar3 ct --readable=true
+wait
+cat "$logs/clients"
+tally clients count_system
 suite tidy count_node 60 node --test tools/tidy/*.test.mjs tools/*.test.mjs
-suite client count_node 300 node --test --test-concurrency=3 clients/js/test/*.test.mjs
+suite js count_node 300 node --test --test-concurrency=3 clients/js/test/*.test.mjs
 suite python count_python 60 .tools/python/bin/python -m unittest discover -s clients/python/tests
-suite clients count_system 300 \
-    node test/clients/run.mjs .tools/python/bin/python clients/python/tests/adapter.py
 suite system count_system 900 node test/system/run.mjs
 
 printf '\n== summary\n'
