@@ -112,7 +112,7 @@ written({send, Frames}, State) -> lists:foldl(fun frame/2, State, Frames);
 written({credit, Bytes}, State = #{credit := Credit}) -> drain(State#{credit := Credit + Bytes});
 written({inet_reply, _, ok}, State) -> State.
 
-%% As halley_edge_delivery and halley_edge_place have it: the frame, and the link's new vector.
+%% As halley_edge_delivery and halley_edge_position have it: the frame, and the link's new vector.
 event({{Shard, Seq, Wire}, Conns}, State = #{vector := Vector}) ->
     Length = 3 + byte_size(Wire) + byte_size(Conns),
     Frame = [<<Length:32, 16#13>>, Wire, <<(byte_size(Conns) div 8):16>>, Conns],
