@@ -380,3 +380,37 @@ test('while the files are away a gap may say so', () => {
   meanwhile.history.faultEnded(fault);
   assert.equal(meanwhile.verdict().ok, true);
 });
+
+/** ann and bob alone get what is published as `p1`; cid follows both. */
+function aside(profile) {
+  const told = story(profile);
+  told.history.privates.set('p1', new Set(['ann', 'bob']));
+  for (const user of ['ann', 'bob']) {
+    told.history.followAcked(told.history.followBegun('follow', 'cid', user));
+  }
+  return told;
+}
+
+test('a private event is owed to its users, whom nobody has to follow', () => {
+  const told = aside().publish('e1', { subject: 'p1' });
+  assert.deepEqual(kinds(told), ['lost']);
+  assert.deepEqual(kinds(told.gets('e1', { subject: 'p1' })), []);
+});
+
+test('a private event is for nobody else', () => {
+  const told = aside();
+  told.history.privates.set('p1', new Set(['bob']));
+  told.publish('e1', { subject: 'p1' }).gets('e1', { subject: 'p1' });
+  assert.deepEqual(kinds(told), ['uninvited']);
+});
+
+test('a private event whose client says something else of it is garbled or uninvited', () => {
+  const told = aside().publish('e1', { subject: 'p1' }).gets('e1', { subject: 'bob' });
+  assert.notDeepEqual(kinds(told), []);
+});
+
+test('no newer private event comes in the place of one before', () => {
+  const told = aside({ policy: 'latest_per_subject' }).say('stall').publish('e1', { subject: 'p1' })
+    .publish('e2', { subject: 'p1' }).gets('e2', { subject: 'p1' });
+  assert.deepEqual(kinds(told), ['lost']);
+});

@@ -47,9 +47,11 @@ class Chain {
   }
 }
 
-/** Was the user a follower for the whole of the time from `begun` to `acked`? `'maybe'` if it
- *  changed in between. */
+/** Was it for the user alone, or was the user a follower for the whole of the time from `begun` to
+ *  `acked`? `'maybe'` if it changed in between. */
 export function followed(history, user, event, until = event.acked ?? Infinity) {
+  const alone = history.privates.get(event.subject);
+  if (alone) return alone.has(user) ? 'yes' : 'no';
   if (event.subject === user) return 'yes';
   const operations = history.follows.get(user)?.get(event.subject) ?? [];
   let last = null;

@@ -9,6 +9,8 @@
 //            `unknown` counts attempts whose outcome nobody can know
 //   follows  user -> subject -> [{op: 'follow' | 'unfollow', begun, acked}], one at a time
 //   followers  subject -> Set of users of whom `follows` knows anything about it
+//   privates  name -> Set of users: what is published under the name is for them alone. The name
+//            stands for a subject here; no client sees it
 //   listed   lists of followers and following that were read: {lists, names, violations}
 //   users    user -> entries in order, each with `t` and `ms`:
 //              connect {conn, transport, keep}  keep: how many of the kept events and gaps the
@@ -36,6 +38,7 @@ export class History {
   events = new Map();
   follows = new Map();
   followers = new Map();
+  privates = new Map();
   listed = { lists: 0, names: 0, violations: [] };
   users = new Map();
   faults = [];
@@ -95,6 +98,7 @@ export class History {
     other.events = new Map(this.events);
     other.follows = structuredClone(this.follows);
     other.followers = structuredClone(this.followers);
+    other.privates = this.privates;
     return other;
   }
 

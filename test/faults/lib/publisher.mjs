@@ -1,6 +1,7 @@
 // Publishers: numbered events about many subjects, each with an id of its own choice, tried again
 // with the same id until it is acknowledged. A subject's events are published one after the other,
 // except those about its *crowd* subjects, which are published side by side and have no order.
+// Private events have a name in place of their subject, which stands for the users they are for.
 
 import { createHash } from 'node:crypto';
 import { Agent } from 'node:http';
@@ -53,7 +54,9 @@ export class Publisher {
     const ack = random.chance(MEMORY_SHARE) ? 'memory' : 'disk';
     const event = this.world.history.publishBegun(id, subject, n, ack);
     const pad = `${n}ž`.repeat(1 + padding / 4).slice(0, padding);
-    return { event, body: { id, subject, ack, data: { n, pad, sum: digest(`${id}${pad}`) } } };
+    const alone = this.world.history.privates.get(subject);
+    const whom = alone ? { to: random.sample([...alone], alone.size) } : { subject };
+    return { event, body: { id, ...whom, ack, data: { n, pad, sum: digest(`${id}${pad}`) } } };
   }
 
   /** Publishes one event and returns when it is acknowledged. */
@@ -123,9 +126,12 @@ export class Publisher {
   }
 
   /** An event as it was received, for the history: `whole` when it is what was published. */
-  check({ id, subject, at, data }) {
+  check({ id, subject, private: isPrivate, at, data }) {
     const whole = data?.sum === digest(`${id}${data?.pad}`) && Number.isInteger(at);
-    return { id, subject, n: data?.n, at, whole };
+    const { events, privates } = this.world.history;
+    const name = events.get(id)?.subject;
+    const about = isPrivate && privates.has(name) ? name : subject;
+    return { id, subject: about, n: data?.n, at, whole };
   }
 
   stop() {

@@ -94,7 +94,7 @@ async function settle(world) {
       return world.clients.every((client) => client.isWelcomed);
     }, WELCOMED_MS_MAX);
     const last = world.random.fork('last');
-    const subjects = [...world.subjects, ...world.crowd];
+    const subjects = [...world.subjects, ...world.crowd, ...world.privates];
     await within('the last events are acknowledged',
       Promise.all(subjects.map((subject) => world.publisher.one(subject, last))),
       PUBLISHED_MS_MAX);

@@ -2,7 +2,8 @@
 //
 // For every user and every event that was acknowledged: if the user followed the subject from
 // before the publish was begun until after it was acknowledged, and had been welcomed before, the
-// event is *owed*. What is owed and not kept (chains.mjs) is lost, unless
+// event is *owed*; so is a private one to each of its users that had been welcomed. What is owed
+// and not kept (chains.mjs) is lost, unless
 //   - a gap says so, for a cause that this round has, and its times cover the event's; or
 //   - the checker itself took the record out of the log; or
 //   - the publisher asked for `ack: memory` and the brain was killed right after; or
@@ -103,8 +104,9 @@ function excuse(event, chain, context) {
   if (damage) return `not told: ${damage}`;
   if (lostItsUnfollow(event, context, false)) return 'not told: an unfollow was cut off';
   if (diedInMemory(event, context)) return 'ack: memory, and the brain was killed';
-  if (context.history.profile.policy === 'latest_per_subject' && context.stalled
-      && isBefore(event, chain)) return 'a newer one came instead';
+  const isReplaced = context.history.profile.policy === 'latest_per_subject' && context.stalled
+    && !context.history.privates.has(event.subject) && isBefore(event, chain);
+  if (isReplaced) return 'a newer one came instead';
   return undefined;
 }
 
@@ -115,7 +117,9 @@ const isBefore = (event, chain) =>
 function checkChain(chain, user, context, tally) {
   const missing = [];
   if (chain.opened === null) return missing;
-  const subjects = new Set([user, ...(context.history.follows.get(user)?.keys() ?? [])]);
+  const privates = [...context.history.privates].filter(([, users]) => users.has(user));
+  const subjects = new Set([user, ...(context.history.follows.get(user)?.keys() ?? []),
+    ...privates.map(([name]) => name)]);
   for (const subject of subjects) {
     for (const event of context.events.get(subject) ?? []) {
       if (event.acked === null || event.begun < chain.opened.t) continue;

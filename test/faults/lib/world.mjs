@@ -13,6 +13,8 @@ const USERS = 48;
 const SUBJECTS = 20;
 const CROWD_SUBJECTS = 4;
 const FOLLOWS_PER_USER = 4;
+/** For how many users alone there are events. */
+const PRIVATES = [1, 1, 2, 3, 8, 24, Infinity];
 const PUBLISH_REST_MS = 150;
 const WRONGS_MAX = 20;
 const BEAT_MS = 50;
@@ -46,6 +48,11 @@ export class World {
     this.users = names('u', profile.users ?? USERS);
     this.subjects = names('s', profile.subjects ?? SUBJECTS);
     this.history = new History(profile.promise);
+    this.privates = names('p', PRIVATES.length);
+    for (const [n, size] of PRIVATES.entries()) {
+      const users = random.fork(`p${n}`).sample(this.users, Math.min(size, this.users.length));
+      this.history.privates.set(this.privates[n], new Set(users));
+    }
     this.publisher = new Publisher(this, random.fork('publisher'), mark);
     this.follows = new Follows(this);
     this.graph = profile.hasGraph ? new Graph(this, random.fork('graph'), mark) : null;
@@ -77,7 +84,8 @@ export class World {
     this.running.push(...this.clients.map((client) => client.run()));
     // Some publish about users, which nobody has to follow.
     const own = this.random.sample(this.users, this.users.length / 6);
-    this.publishing = this.publisher.run([...this.subjects, ...own], this.crowd,
+    const subjects = [...this.subjects, ...own, ...this.privates];
+    this.publishing = this.publisher.run(subjects, this.crowd,
       this.profile.publishRestMs ?? PUBLISH_REST_MS);
     await this.graph?.begin();
     this.stirring = this.graph?.run();
