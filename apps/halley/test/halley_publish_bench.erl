@@ -5,7 +5,7 @@
 %% It starts the brain over a store in a temporary directory and plays two links. It prints the
 %% microseconds of one `halley:publish/3' from one caller (checks, shard, fan-out, the messages to
 %% the links), and the events per second that eight callers reach together; once for each `ack',
-%% and once more for `publish_many/1'.
+%% and once more for `publish_many/1'. Then the same of private events, for some users each.
 -module(halley_publish_bench).
 
 -export([run/0]).
@@ -24,7 +24,18 @@ measure() ->
     ok = populate(),
     Data = {json, <<"{\"text\":\"an ordinary message of an ordinary length\"}">>},
     lists:foreach(fun(Ack) -> measure(Ack, Data) end, [memory, disk]),
-    measure_batches(Data).
+    measure_batches(Data),
+    lists:foreach(fun(Users) -> measure_private(Users, Data) end, [1, ?FOLLOWERS, 1000]).
+
+%% In batches, that wait for the disk: what is in memory alone would pile up.
+measure_private(Users, Data) ->
+    Events = max(20, ?BATCH div Users),
+    Items = [{{to, [name(N * Users + User) || User <- lists:seq(1, Users)]}, Data, #{}}
+             || N <- lists:seq(0, Events - 1)],
+    Publish = fun() -> [{ok, #{sessions := Users}} = One || One <- halley:publish_many(Items)] end,
+    Us = lists:min([element(1, timer:tc(Publish)) || _ <- lists:seq(1, 10)]),
+    io:format("private, for ~b users: ~.1f us per event, ~.2f us per user, in batches of ~b~n",
+              [Users, Us / Events, Us / (Events * Users), Events]).
 
 measure(Ack, Data) ->
     Publish = fun(N) ->
@@ -47,7 +58,7 @@ measure_batches(Data) ->
 populate() ->
     Links = [start_link_double() || _ <- [1, 2]],
     Users = lists:seq(1, ?SUBJECTS * ?FOLLOWERS),
-    Names = [<<"user ", (integer_to_binary(User))/binary>> || User <- Users],
+    Names = [name(User) || User <- Users],
     Subjects = [integer_to_binary(User rem ?SUBJECTS) || User <- Users],
     {ok, _} = halley:follow(lists:zip(Names, Subjects)),
     {ok, Numbers} = halley_ids:intern(Names),
@@ -55,6 +66,8 @@ populate() ->
                       Slot = lists:nth(rand:uniform(2), Links),
                       _ = halley_directory:open(Number, {link, Slot, Number}, infinity)
                   end, Numbers).
+
+name(User) -> <<"user ", (integer_to_binary(User))/binary>>.
 
 %% A writer that hands everything on at once.
 start_link_double() ->
