@@ -1,18 +1,18 @@
 %% The HTTP API: from a request that the edge handed over to the answer it writes.
 %%
-%% `handle/1' is the handler that the link calls, in a process of its own for each request: a
-%% handler may wait and may die, alone; the link answers for it with 500. Before, it asks
-%% `prepare/1' for a small request that is whole: that one serves the link's other requests too, so
-%% it waits for nothing; what is to be published it gives back, and what the answer will be. Both
-%% find the resource in
-%% the routes, have `halley_api_access' judge who asks, then the method, and call the resource's
-%% module, `halley_api_<resource>_h', which implements `handle/3'. HEAD is answered as GET, the edge
-%% drops the body (link.md 8.4); CORS preflights stay at the edge.
+%% The link calls `handle/1' in a process of its own for each request: a handler may wait, and if it
+%% dies it dies alone; the link answers for it with 500. For a small request that is whole the link
+%% first calls `prepare/1', in its own process, which serves its other requests, too. So `prepare/1'
+%% waits for nothing: it gives back what is to be published, and how to make the answer.
 %%
-%% Rights that end while a body is still coming end the request: `halley_api_access' looks again as
+%% Both find the resource in the routes, let `halley_api_access' check the rights, then check the
+%% method, and call the resource's module, `halley_api_<resource>_h', which implements `handle/3'.
+%% HEAD is answered as GET, the edge drops the body (link.md 8.4); CORS preflights stay at the edge.
+%%
+%% Rights that end while a body is still coming end the request: `halley_api_access' checks again as
 %% the body is read.
 %%
-%% Who may not ask is told nothing but that: not even whether there is something at the path.
+%% A request without the right learns nothing else: not even whether there is something at the path.
 %%
 %% No sockets here and no HTTP syntax: both are the edge's.
 -module(halley_api).

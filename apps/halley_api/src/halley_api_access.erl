@@ -1,13 +1,13 @@
-%% Who asks, and whether they may: judged before anything else is done for a request.
+%% Whose request it is, and whether it is allowed: checked before anything else is done for it.
 %%
-%% On the API listener it is a server with a server key, and what it may do are its key's scopes
-%% (`halley_server_keys'). On the public listener it is a user, whom the edge has made sure of: it
+%% On the API listener it is a server's, with a server key, whose scopes say what is allowed
+%% (`halley_server_keys'). On the public listener it is a user's, which the edge has verified: it
 %% takes `halley-user' and `halley-rights' from the token, and lets no client send headers of these
 %% names (link.md 12.6).
 %%
-%% A body may come for as long as its sender likes. So a request is judged again while it is read,
-%% before a block that came is used: by the server keys in force then. When a user's token expires
-%% the edge ends the request (http.md 14.6).
+%% A body may come for as long as its sender likes. So the right is checked again before each block
+%% is used, by the server keys in force then. When a user's token expires the edge ends the request
+%% (http.md 14.6).
 %%
 %% Each route says what it needs; `halley_api' has the table.
 -module(halley_api_access).

@@ -2,8 +2,8 @@
 %% common.
 %%
 %% A block of whole lines becomes the pairs that are good, in order; how many lines there were; and
-%% the lines that gave no pair, by their place in the block from 0, with the reason: so that whoever
-%% is told "the fifth pair failed" can find its line. A bad line spoils no other.
+%% the lines that gave no pair, by their place in the block from 0, with the reason. So the line of
+%% "the fifth pair failed" can be found. A bad line spoils no other.
 %%
 %% Pure; blocks come from `halley_api_lines'.
 -module(halley_api_follow_lines).

@@ -10,12 +10,12 @@
 %% Each line of a body is a message of its user, and counts as one (`halley_user_rate'). Events
 %% behind one too many aren't published; follows behind it fail in their places.
 %%
-%% Who has no right to publish, or to follow, about any subject is refused at once: nothing of the
-%% body is read.
+%% A user without the right to publish, or to follow, about any subject is refused at once: nothing
+%% of the body is read.
 %%
-%% How many sessions there are is not a client's business, so it is in none of the answers. The `id'
-%% that a client chooses for an event stands behind `me:<user>:', so that nobody can take an id
-%% before a server or another user does, which would make theirs a repetition.
+%% The answers don't say how many sessions there are: that is not a client's business. The `id' that
+%% a client chooses for an event becomes `me:<user>:<id>'. So no client can take an id before a
+%% server or another user does, which would make theirs a repetition.
 -module(halley_api_me_h).
 -behaviour(halley_api).
 

@@ -17,15 +17,15 @@
 %% while what carries them wants to run, and makes batches only while less than
 %% `replay_queue_bytes_max' waits for the link.
 %%
-%% No turn is long: a replay that has looked for some time and found nothing yet says `yield'. Such
-%% a session takes its next turn among the late ones. So who follows much or missed much delays
-%% nobody by more than a turn in between; and who comes with many sessions, by no more than with
-%% one. What a long gathering found is kept as long as other sessions of its user wait for a turn:
-%% they begin with it, so that it is done once for all that come back together.
+%% No turn is long: a replay that has looked for some time and found nothing yet says `yield', and
+%% its session takes its next turn among the late ones. So a user that follows much or missed much
+%% delays nobody by more than a turn, however many sessions it has. What a long gathering found is
+%% kept as long as other sessions of its user wait for a turn: they begin with it, so sessions that
+%% come back together need one gathering.
 %%
-%% At most `replays_max' sessions that are in the midst of a replay keep its state between two
-%% turns; the others keep their cursor, from which it is made again. One that has yielded needs its
-%% state to get on, so it takes the place of one that waits for its client.
+%% At most `replays_max' sessions keep the state of their replay between two turns; the others keep
+%% their cursor, from which it is made again. A session that has yielded needs its state to get on,
+%% so it takes the place of one that waits for its client.
 -module(halley_edge_replays).
 
 -export([start_link/2, pid/1, add/2, replayed/2, cancel/2, entered/2, waiting/1]).

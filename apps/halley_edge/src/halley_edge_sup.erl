@@ -1,5 +1,5 @@
-%% Links, who dials them, and who runs the edge, in this order: what stands on another is restarted
-%% with it. A runner that starts anew adopts the edge that the last one left.
+%% Links, the dialer, and the runner of the edge, in this order: if one is restarted, so are those
+%% after it. A runner that starts anew adopts the edge that the last one left.
 -module(halley_edge_sup).
 -behaviour(supervisor).
 

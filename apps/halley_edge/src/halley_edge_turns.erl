@@ -1,8 +1,8 @@
-%% Whose turn it is: sessions that wait, of users who share by turns. Pure.
+%% Turns of sessions that wait, shared evenly between users. Pure.
 %%
 %% Users take turns, whatever the number of their sessions; a user's sessions take its turns in the
-%% order in which they came. A session that has yielded stays the first of its user's, who takes the
-%% next turn among the late ones: one of these comes after ?TURNS_PER_LATE turns of others.
+%% order in which they came. A session that has yielded stays the first of its user's, and its user
+%% takes the next turn among the late ones: one of these comes after ?TURNS_PER_LATE other turns.
 %%
 %% Invariant: a user is in one of the two rings exactly while a session of it waits.
 %%

@@ -5,7 +5,7 @@
 %% It gathers: frames collect until 64 KiB are together or its mailbox is empty, then they are
 %% written at once, so batching needs no timer (halley_edge_output).
 %%
-%% The queue is bounded by bytes, not by messages: whoever sends a frame adds its bytes to the
+%% The queue is bounded by bytes, not by messages: the sender of a frame adds its bytes to the
 %% counter that halley_links gave the link (index 1), free ones too, and the writer subtracts them
 %% when they were handed to the socket. Events stop at `link_queue_bytes_max': halley_links sends
 %% none and the link is behind. Once the backlog is small the writer starts a catch-up, as it does
@@ -14,8 +14,8 @@
 %%
 %% Messages from halley_links, which counts the first three only: {deliver, Deliveries}, {members,
 %% What, Group, Conns}, {close_sessions, Reason, Conns}, {end_group, Group}, {mark, Shard, Seq}; the
-%% rest by functions here and in halley_edge_catchup. What concerns groups keeps its place among the
-%% events: while these are held, so is it (docs/internals/celebrities.md).
+%% rest by functions here and in halley_edge_catchup. Messages about groups stay in order with the
+%% events: while these are held, so are they (docs/internals/celebrities.md).
 %%
 %% Not here: reading, the meaning of frames, and when the link ends for any other reason.
 -module(halley_edge_writer).

@@ -7,16 +7,16 @@
 %%
 %% padded with zeros to a multiple of three bytes. Max is the vector's largest seq; bit I-1 of
 %% Others says that shard I is behind it, and then Max minus its seq follows as a varint (seven
-%% bits a byte, the lowest first, as in LEB128). The shards mark their places four times a second,
-%% so the deltas are small and a token has some forty characters.
+%% bits a byte, the lowest first, as in LEB128). The shards mark their positions four times a
+%% second, so the deltas are small and a token has some forty characters.
 %%
 %% The first byte says what follows: 1 a part of one brain with eight shards, 0 padding. So there
 %% is room for other layouts, and for the parts of several brains behind each other; today a token
 %% is one part. Every vector has one token and every token one vector, so a token that isn't
 %% exactly what `encode/3' makes is no cursor.
 %%
-%% Pure. A token is no secret and no proof: who it belongs to, and whether its store is ours, is
-%% judged by who decodes it.
+%% Pure. A token is no secret and no proof. The caller that decodes it must check whose it is, and
+%% whether its store is ours.
 -module(halley_cursor).
 
 -export([encode/3, decode/1, lacks_since_ms/1]).

@@ -1,4 +1,4 @@
-%% Every bound and time of Halley that can matter to who runs it, in one table.
+%% Every bound and time of Halley that can matter to its operator, in one table.
 %%
 %% A row is {Name, Default, Unit, Scope, Help}. The name ends in what it bounds. Scope is
 %%   config   set by the key `limits.<name>', used in the brain;

@@ -1,9 +1,9 @@
 %% Metrics: what is counted, in one table, and the text that Prometheus scrapes.
 %%
 %% A row is {Name, Metric, Kind, Help}. `incr/1,2' counts by Name. Gauges are computed when they are
-%% scraped, by who owns what they show and said so (`gauges/2'): this module calls no other part of
-%% the brain, since all of them call it. One that nobody has owned up to isn't shown. Rows with the
-%% same Metric and different labels stand together.
+%% scraped, by funs that their owners registered (`gauges/2'): this module calls no other part of
+%% the brain, since all of them call it. A gauge without an owner isn't shown. Rows with the same
+%% Metric and different labels stand together.
 %%
 %% The edge's metrics come from its workers, by link (STATS, link.md 3.4). A worker's counters are
 %% its own since it began, so they are kept by worker, not by link, and shown as the sum of all

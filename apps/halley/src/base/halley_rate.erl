@@ -1,12 +1,11 @@
 %% How often something may happen: GCRA (ITU-T I.371) on one word of `atomics', for any number of
 %% processes, without a lock.
 %%
-%% The word is when the next one would be due if all came in even time. It may lie a second ahead:
-%% so a second's worth may come at once. What is refused moves nothing, so who asks too often gets
-%% as much as who asks as often as it may.
+%% The word is the time at which the next one would be due if all came evenly spaced. It may lie a
+%% second ahead, so a second's worth may come at once. Refused requests consume no quota.
 %%
-%% Not here: who asks, and how often that one may. A meter is its caller's, which bounds how many
-%% there are; nothing is remembered of who was refused.
+%% Not here: what is counted, and how often it may happen. A meter belongs to its caller, which
+%% bounds their number; refusals aren't remembered.
 -module(halley_rate).
 
 -export([new/0, take/2, take/3]).

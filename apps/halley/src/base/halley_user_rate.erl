@@ -1,19 +1,19 @@
-%% How much each user may say, and how many new ids its follows may name, for all links and requests
-%% together, in a table that doesn't grow.
+%% How much each user may send, and how many new ids its follows may name, for all links and
+%% requests together, in a table that doesn't grow.
 %%
 %% The edge counts users' requests, and one request may have a hundred thousand lines; so here each
 %% line counts, as one message and by its bytes. Both are GCRA (ITU-T I.371) by words of `atomics',
-%% as in `halley_rate': the word is when the next one would be due if all came in even time, and may
-%% lie `requests_burst_ms' ahead. A user has two words, by a salted hash, and what it has used is
-%% what the lesser says: who shares one of them with somebody takes nothing away, as at the edge
+%% as in `halley_rate': the word is the time at which the next one would be due if all came evenly
+%% spaced, and may lie `requests_burst_ms' ahead. A user has two words, by a salted hash, and the
+%% lesser counts: users that share one word take nothing from each other, as at the edge
 %% (`limits/rates.rs').
 %%
 %% New ids have words of their own, with a time of hours (`new_ids_per_user_ms'). Only the process
-%% that numbers ids takes of them, so not one too many passes.
+%% that numbers ids uses them, so the bound is exact.
 %%
-%% Invariants: what is refused moves nothing. One that is larger than a burst passes when nothing
-%% is used. Messages of processes that look at the same moment may pass together where there was
-%% room for one.
+%% Invariants: refused messages consume no quota. A message that is larger than a burst passes when
+%% no quota is used. Processes that look at the same moment may each let one message pass where
+%% there was room for one.
 -module(halley_user_rate).
 
 -export([new/0, take/3, take/4]).

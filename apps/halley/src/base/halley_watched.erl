@@ -5,7 +5,7 @@
 %% recently that a second change would have the same times, which count in seconds here. Two
 %% readings are told apart by a digest, so that what is remembered of a file holds nothing of it.
 %%
-%% An error is told once, like a change. No process: whoever wants to know calls.
+%% An error is told once, like a change. It is no process: callers ask when they want to know.
 -module(halley_watched).
 
 -include_lib("kernel/include/file.hrl").

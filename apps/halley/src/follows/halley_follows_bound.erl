@@ -1,12 +1,12 @@
 %% How many subjects a user may follow, `follows_per_user_max': which follows pass it.
 %%
-%% It is judged exactly where follows are written, by their one owner, one change after the other;
-%% callers judge as well, so that who is at the bound costs the owner nothing.
+%% The owner of the follows checks it exactly, one change after the other. Callers check it before,
+%% so that users at the bound cost the owner nothing.
 %%
-%% Counting must not cost what a follow costs. Pairs come sorted, and a page holds
-%% ?PAGE_MEMBERS_MAX members of one user at most: whoever's whole range lies in one page has no
-%% more, and of a page full of such users only the fences are looked at. Users are counted only
-%% where they have more than two pages, or where the bound is small.
+%% Counting must cost less than a follow. Pairs come sorted, and a page holds ?PAGE_MEMBERS_MAX
+%% members of one user at most. A user whose whole range lies in one page has no more than that, and
+%% of a page full of such users only the fences are read. Users are counted only if they have more
+%% than two pages, or if the bound is small.
 %%
 %% Follows from before the bound was lowered stay; what is followed already is never refused.
 %%

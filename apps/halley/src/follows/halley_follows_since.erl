@@ -1,18 +1,18 @@
 %% Follows are told to the history before they take effect.
 %%
-%% A follow counts from when it was made, also for who comes back with an older cursor, or with one
-%% that somebody made up: what was published before isn't that user's (`halley_replay_gather'). So
-%% the history gets a record of each follow, which says up to which seq it doesn't count.
+%% A follow counts from when it was made, also if its user comes back with an older cursor, or with
+%% a made-up one: a replay has nothing from before the follow (`halley_replay_gather'). So the
+%% history gets a record of each follow, which says up to which seq it doesn't count.
 %%
 %% A subject without events in the history needs no record, nor does one that is followed already.
 %% So importing a graph costs a look at the index for each subject, and in an empty history nothing.
 %%
-%% Invariants: the seq is read before it is looked who follows already. Whoever follows then has no
-%% record; for whoever doesn't, nothing up to that seq counts, unless a record of an unfollow since
-%% says so. A record whose follow came to nothing changes nothing. So a record can keep from a user
-%% only what was published while it did not follow.
+%% Invariants: the seq is read before the follows are. A user that follows already gets no record.
+%% For any other user nothing up to that seq counts, unless a record of an unfollow since says so.
+%% The record of a follow that failed changes nothing. So a record withholds only events that were
+%% published while the user did not follow.
 %%
-%% An event that is published while a follow is on its way may count as before or after it.
+%% An event that is published while a follow is being written may count as before or after it.
 %%
 %% All of it runs in the process that follows, so the owner of the follows doesn't wait.
 -module(halley_follows_since).

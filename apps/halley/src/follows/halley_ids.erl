@@ -1,30 +1,29 @@
 %% User numbers: a dense number for each id, from 1.
 %%
 %% An id is interned in memory when it logs in or is followed. It becomes durable when a follow
-%% refers to it: the owner of the follows writes whose number it is with the follow. A number that
+%% refers to it: the owner of the follows writes its id and number with the follow. A number that
 %% never became durable is forgotten with the brain, and so is what referred to it.
 %%
 %% Written here, read by anyone:
 %%   halley_ids_pages  from a number to its id, and which are durable
 %%   halley_ids_index  from an id's hash to its number; the page says whether it is that id
-%% A page is written before its ids are in the index, so whoever finds a number finds its name.
+%% A page is written before its ids are in the index, so a number that is found has its name.
 %%
 %% A number that nothing refers to is given back (`halley_ids_sweep' finds it), in two steps:
 %%   leave/1  The owner of the follows calls it: nobody follows or is followed, and no session is
 %%            open or can be opened (`halley_directory_leaving'). The id is no longer found. The
-%%            number still has its name, for whoever has looked it up before.
+%%            number keeps its name, for processes that have looked it up before.
 %%   free/1   `id_quarantine_ms' later, if nobody wanted it meanwhile: the number is nobody's, and
 %%            the next new id may get it. If it was durable, the journal says so first.
 %%            A number that files of the store may name isn't given before these are gone
 %%            (`halley_ids_waiting'); most visitors' numbers never are named.
-%% In between whoever comes for the id, or comes late with the number, keeps it (`keep/1', and
-%% `intern/1' for the id): so an id never has two numbers, and a number never two ids at a time.
+%% In between a process that asks for the id, or still has the number, keeps it (`intern/1' for the
+%% id, `keep/1'). So an id never has two numbers, and a number never two ids at a time.
 %%
 %% Room is kept for users that connect: ids that follows name get no number of the last
-%% `ids_for_sessions_percent' of `ids_max'. Whoever fills the rest by follows locks nobody out who
-%% wants to open a session.
+%% `ids_for_sessions_percent' of `ids_max'. So follows can't lock out users that open sessions.
 %%
-%% Callers are synchronous, so what waits here is bounded by what the callers are bounded by.
+%% Callers are synchronous, so the bounds on callers bound what waits here.
 -module(halley_ids).
 -behaviour(gen_server).
 

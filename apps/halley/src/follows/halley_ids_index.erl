@@ -3,7 +3,7 @@
 %% An ETS row costs 88 bytes for an id of six bytes, and the id stands in `halley_id_pages` already.
 %% So this holds numbers alone: open addressing in an `atomics`, one word for an id, at most three
 %% quarters full, 11 to 21 bytes each. A word is the id's hash (32 bits) above its number (27), a
-%% small integer of the VM; 0 is a free place. Who looks an id up finds the words with its hash and
+%% small integer of the VM; 0 is a free place. A look-up finds the words with the id's hash and
 %% asks whether that number has that name, which is wrong once in four thousand million times.
 %%
 %% One process inserts and removes, anyone reads without locks:

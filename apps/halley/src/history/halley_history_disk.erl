@@ -1,16 +1,15 @@
 %% The history's files as the log's process writes them: the segment that grows, those before it,
 %% and the ledger.
 %%
-%% `write/3' gives records their place, `sync/1' makes all of them durable, `tick/1' is called once
-%% in a while and does what time asks for. A write that somebody waits for goes through to the disk
-%% at once if all before it is there: that is one system call instead of two. A failure is returned,
-%% never thrown, and leaves a state that can be used: what was not written is cut off, and a segment
-%% that could not be synced is left for a new one, because what the kernel still has of it can't be
-%% trusted.
+%% `write/3' writes records, `sync/1' makes all of them durable, `tick/1' does what is due by time.
+%% A write that somebody waits for goes through to the disk at once if everything before it is
+%% there: that is one system call instead of two. A failure is returned, never thrown, and leaves a
+%% usable state: what was not written is cut off, and after a failed sync a new segment begins,
+%% because what the kernel still has of the old one can't be trusted.
 %%
-%% A file that was removed or moved takes writes all the same. So before a group is answered its
-%% segment must still be what its name stands for; if not, or if the folder isn't the one that was
-%% opened, `data_dir_moved' is the failure, until it is back.
+%% A file that was removed or moved accepts writes all the same. So before a group is answered, the
+%% segment's name must still lead to the open file, and the folder must be the one that was opened.
+%% Otherwise the failure is `data_dir_moved', until it is back.
 %%
 %% It keeps position and sizes in `halley_history_atomics' up to date. It knows no publishers and no
 %% heads: `halley_history_log' does.

@@ -1,20 +1,23 @@
 %% The one process that writes the history.
 %%
 %% It takes what waits in its mailbox, until that is empty or there are history_commit_bytes_max of
-%% it; writes it, through to the disk if somebody waits, indexes it, raises the written heads, and
-%% answers all. Meanwhile the next group gathers: a thousand publishers share a few syncs. A sync
-%% costs more processor time than an event. So where several publishers waited for the last group,
-%% the next one waits, a millisecond at a time, until there are as many again, until that brings no
-%% more, or for three milliseconds; a lone publisher waits for nobody. What nobody waits for is
-%% written with the next that somebody waits for, or after two milliseconds.
+%% it. This is a *group*: it writes the group, through to the disk if somebody waits, indexes it,
+%% raises the written heads, and answers all. Meanwhile the next group gathers: a thousand
+%% publishers share a few syncs.
 %%
-%% Records are packed by who appends. What is appended is counted in `queue_bytes' before it is
-%% sent, so `halley_history:refusing/0' can refuse before anything is accepted.
+%% A sync costs more processor time than an event. So if several publishers waited for the last
+%% group, the next one gathers, a millisecond at a time: until as many wait again, until a
+%% millisecond brings no more, or for three milliseconds. A lone publisher waits for nobody. Records
+%% that nobody waits for are written with the next group, or after two milliseconds.
+%%
+%% The appending process packs the records. They are counted in `queue_bytes' before they are sent,
+%% so `halley_history:refusing/0' can refuse before anything is accepted.
 %%
 %% A group that can't be written is cut off; its publishers are told why, and publishing is
 %% refused until a probe, once a second, succeeds. The written heads rise all the same: nobody
-%% waits for what won't come. If an event of the group was answered already, or to nobody, or can't
-%% be cut off for certain, its seqs are noted as lost, for which a returning session is told a gap.
+%% waits for what won't come. If an event of the group was answered already, has no publisher to
+%% answer, or can't be cut off for certain, its seqs are noted as lost: a returning session gets a
+%% gap for them.
 %%
 %% Messages of one sender come in order, so a shard's appends and marks do. Those of two senders
 %% may overtake each other, even if one was sent after the other (the mailbox is off heap, and

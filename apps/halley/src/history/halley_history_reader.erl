@@ -3,12 +3,12 @@
 %% A reader belongs to one process: it holds descriptors of a few segments, and the block that it
 %% used last. Other blocks are shared (`halley_history_cache'). `read/2' gives a copy of the record,
 %% so that an event that waits somewhere doesn't keep a whole block in memory. `event/3' gives a
-%% part of the block, for who puts it into a frame at once.
+%% part of the block, for callers that put it into a frame at once.
 %%
-%% Every read verifies checksum, kind and seq. What isn't what the index says is `damaged', and
-%% counted; what retention took, before or while it was read, is `expired'.
+%% Every read verifies checksum, kind and seq. A record that isn't what the index says is `damaged',
+%% and counted; one that retention took, before or while it was read, is `expired'.
 %%
-%% Too few descriptors of the machine or the node are no damage: a read waits for one.
+%% If the machine or the node has no descriptor left, a read waits for one: that is no damage.
 -module(halley_history_reader).
 
 -export([new/0, read/2, event/3, subject/2, close/1, vheap_words/0]).

@@ -3,17 +3,17 @@
 %%
 %% Damage is a range of seqs. It begins behind the highest seq met before, and ends at the next
 %% proof of the highest seq written by then: a `place' record, the base of the next segment, or, at
-%% the end, the note of the last sync or the reservation. Only its upper end decides who is told of
-%% a gap, and that end is never too low.
+%% the end, the note of the last sync or the reservation. Only its upper end decides which cursors
+%% get a gap, and that end is never too low.
 %%
-%% A torn tail is what a brain that is killed while it writes leaves: it is cut, and nobody who was
-%% answered lost anything. If the note of the last sync, or the one outside of the folder, says that
-%% there was more on disk, somebody did: the tail was cut short, or an older copy was put back. How
-%% far what is missing went isn't known then, so the range ends with all that could have been drawn.
-%% So it does if `store' is gone, as in a folder that comes from a backup.
+%% A brain that is killed while it writes leaves a torn tail: it is cut, and no acknowledged event
+%% is lost. But if the note of the last sync, or the one outside of the folder, says that more was
+%% on disk, then the file was cut short, or an older copy was put back. It isn't known then how far
+%% the missing part went, so the range ends with all that could have been drawn. The same holds if
+%% `store' is gone, as in a folder that comes from a backup.
 %%
-%% Nothing found in the files can stop it, nor that nothing can be written: what is there is read,
-%% and what was to be cut or deleted stays until then.
+%% Nothing in the files can stop it, nor a disk that can't be written: what is there is read, and
+%% what is to be cut or deleted stays until the disk can be written.
 -module(halley_history_recovery).
 
 -export([recover/2]).

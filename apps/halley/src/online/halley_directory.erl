@@ -13,21 +13,21 @@
 %%
 %% Who may change a word, and why that is enough:
 %%   0 -> session      any process (open). session -> 0: any process (close), if it is that session.
-%%   0 -> LEAVING -> 0: whoever gives numbers.
+%%   0 -> LEAVING -> 0: the owner of the user numbers.
 %%   session -> SEVERAL, SEVERAL -> anything: the owner only.
 %% So a word that is SEVERAL is stable for the owner, and any other word can change beneath it:
 %% the owner exchanges, and starts again where it lost.
 %%   * Rows are inserted before the word becomes SEVERAL, and deleted after it is no longer. Under
 %%     SEVERAL there is always a row, even if the owner is killed between two steps. A reader that
-%%     saw SEVERAL and finds no rows has met the way back to one session, and reads the word again.
+%%     saw SEVERAL and finds no rows came while the word went back to one session: it reads again.
 %%   * One link process opens and closes its sessions in order, and waits for the owner where it
 %%     needs it. So a close never overtakes its open, and closing what isn't there changes nothing.
-%%   * `purge/2' shuts the slot, then scans words and rows, then lifts the mark. Whoever puts a
-%%     session into a word looks at the mark afterwards and takes its session back if the slot is
-%%     shut. Either the mark was there to be seen, or the word was there for the scan: nothing of
-%%     a dead link stays behind.
-%%   * A process that ends is logged out by the owner, who calls `Ended' for each of its users
-%%     behind that. Whoever closes a session of a link knows of it himself.
+%%   * `purge/2' shuts the slot, then scans words and rows, then opens the slot. A process that puts
+%%     a session into a word looks at the slot afterwards, and takes its session back if the slot is
+%%     shut. Either it saw that the slot is shut, or the scan saw its word: nothing of a dead link
+%%     stays behind.
+%%   * A process that ends is logged out by the owner, which then calls `Ended' for each of its
+%%     users. A link that closes a session needs no such call.
 %%   * A killed owner is restarted over the same chunks and rows (they belong to the supervisor); it
 %%     deletes rows of words that aren't SEVERAL and monitors the processes again. The counts of
 %%     users and sessions may then be off by the one step that the kill interrupted.

@@ -6,8 +6,8 @@
 %% ended.
 %%
 %% A number that leaves has a word of its own in the directory, put by one compare-and-exchange
-%% where 0 stood: from then on nobody opens a session unseen. Whoever would has to have it kept
-%% first.
+%% where 0 stood: from then on no session opens for it. A process that wants to open one must have
+%% the number kept first.
 -module(halley_directory_leaving).
 
 -export([new/0, hold/2, release/2, is_held/1, forget/1, leave/1, stay/1, each/1]).

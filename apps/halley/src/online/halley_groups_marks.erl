@@ -1,14 +1,14 @@
-%% Marks: (filling, user) where a group may not know the latest about a user.
+%% Marks: (filling, user), if a group may not know the latest about a user.
 %%
-%% Whoever changes the truth (who follows, who is online) leaves a mark behind the change, and only
-%% then goes on; the subject's shard takes the mark away and reads the truth behind that. So a
-%% change that was not read has its mark still (docs/internals/celebrities.md).
+%% A process that changes the truth (who follows, who is online) leaves a mark after the change, and
+%% only then goes on. The subject's shard takes the mark away and reads the truth after that. So a
+%% change that was not read still has its mark (docs/internals/celebrities.md).
 %%
 %% A mark that is there already is not left twice, so there are never more than pairs of a group and
-%% a user; `halley_groups' lets those who leave marks wait beyond `group_marks_max'.
+%% a user. Beyond `group_marks_max' `halley_groups' lets processes that leave marks wait.
 %%
-%% The table belongs to the supervisor. It knows neither groups nor members; for whom marks may be
-%% left says `halley_groups_table'.
+%% The table belongs to the supervisor. It knows neither groups nor members; `halley_groups_table'
+%% says for which groups marks may be left.
 -module(halley_groups_marks).
 
 -export([new/0, leave/2, take_back/2, take/2, take_all/1, count/0]).

@@ -6,13 +6,13 @@
 %% Only the subject's shard writes its rows: a row is there exactly while the shard has the group.
 %%   `open/1'    before anything of the group is read: what changed before is found by the reading,
 %%               and what changes from now on leaves a mark;
-%%   `close/1'   in the turn in which the group ends, behind the word of it to the links: an event
-%%               of before has gone to the group with its marks settled, one of later is looked up.
-%% So a mark can always be settled by somebody, and nobody leaves one where nobody settles.
+%%   `close/1'   in the turn in which the group ends, after the links were told: an earlier event
+%%               has gone to the group with its marks settled, a later one is looked up.
+%% So each mark has a shard that settles it, and none is left for a group that nobody settles.
 %%
-%% A mark that comes too late is taken back: whoever leaves one looks at the row again afterwards,
-%% and closing takes the marks behind the row. Either the row was gone to be seen, or the mark was
-%% there to be taken.
+%% A late mark is taken back: a process that leaves one looks at the row again afterwards, and
+%% closing removes the marks after the row. Either the process saw that the row is gone, or closing
+%% saw the mark.
 %%
 %% The table belongs to the supervisor. It knows neither members nor follows.
 -module(halley_groups_table).

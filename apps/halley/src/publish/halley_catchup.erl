@@ -5,21 +5,21 @@
 %% batch after the other, each up to a vector that the log has written, and holds what comes live
 %% meanwhile.
 %%
-%% An event goes to who follows its subject now, and to who has unfollowed it since: they followed
-%% it when it was published. An unfollow is in the history before it takes effect, so whoever is
-%% missing among the first is found among the second. It doesn't go to who follows only since then,
-%% as far as the history knows (`halley_follows_since').
+%% An event goes to users that follow its subject now, and to users that have unfollowed it since:
+%% those followed it when it was published. An unfollow is in the history before it takes effect, so
+%% no follower is missed by both. The event doesn't go to users that follow only since then, as far
+%% as the history knows (`halley_follows_since').
 %%
 %% A private event goes to its users. Each has a seq of its own in it: those of them that are in a
 %% batch get it together, and have it once, whatever batch they are in.
 %%
-%% The changes of a subject's follows are read once for a catch-up, not for each of its events: who
-%% calls keeps them from batch to batch (`halley_catchup_former').
+%% The changes of a subject's follows are read once for a catch-up, not for each of its events: the
+%% caller keeps them from batch to batch (`halley_catchup_former').
 %%
-%% Gaps are for every session of the link, and told before the events of their batch. Ranges that
-%% the history knows as damaged are told by who asks, with `damage/4'.
+%% Gaps are for every session of the link, and told before the events of their batch. The caller
+%% tells of ranges that the history knows as damaged, with `damage/4'.
 %%
-%% It holds nothing and no file: what it reads with is lent to it.
+%% It holds no state and no file: the caller lends it a reader.
 -module(halley_catchup).
 
 -export([next/6, damage/4]).

@@ -1,19 +1,19 @@
-%% Who followed a subject until when, and since when, as the history knows it: for a catch-up, which
-%% gives an event to those as well who have unfollowed its subject since, and not to those who
-%% follow it only since then.
+%% Which users followed a subject until when, and since when, as the history knows it. A catch-up
+%% needs it: an event also goes to users that have unfollowed its subject since, and not to users
+%% that follow it only since then.
 %%
-%% The records of changes of a subject's follows are read when it is met for the first time; whoever
-%% meets it again reads those that came since. Of a user only its last unfollow counts, and a follow
-%% behind that, however often it followed and unfollowed. So a catch-up reads each record once,
-%% whatever the number of events.
+%% The first event about a subject has the records of changes of its follows read; a later one reads
+%% only those that came since. Of a user only its last unfollow counts, and a follow after it,
+%% however often it followed and unfollowed. So a catch-up reads each record once, whatever the
+%% number of events.
 %%
-%% Invariant: what is kept of a subject has all its changes above the seq at which it was met
-%% first, up to the newest one that was there. Events come in ascending seqs, so that is enough for
-%% those that follow.
+%% Invariant: what is kept of a subject has all its changes above the seq of its first event, up to
+%% the newest change that was there. Events come in ascending seqs, so that is enough for the later
+%% ones.
 %%
-%% Users are kept by their ids: a number may be given back and become another's while a link that is
-%% slow catches up. At most ?USERS_MAX are kept, over all subjects. Beyond that everything is
-%% forgotten, and a subject with more by itself is read again by every batch that meets it.
+%% Users are kept by their ids: a number may be given back and become another's while a slow link
+%% catches up. At most ?USERS_MAX are kept, over all subjects. Beyond that everything is forgotten,
+%% and a subject that has more by itself is read again by every batch with an event about it.
 -module(halley_catchup_former).
 
 -export([new/0, followed/5]).

@@ -1,8 +1,8 @@
-%% Fan-out: who gets an event, and sending it to them.
+%% Fan-out: finds the receivers of an event, and sends it to them.
 %%
 %% Receivers are the sessions of the subject's followers and of the subject itself, as
 %% `halley_directory' words (and pids) in ascending order: words of one slot stand together and
-%% processes come last. A user that is met twice counts once.
+%% processes come last. A user that comes up twice counts once.
 %%
 %% A link gets all of an event, whatever the number of its connections, in one message: so it gets
 %% it now or, if it is behind, later. Events are gathered (`outbox()') until the caller flushes

@@ -1,8 +1,8 @@
 %% Groups: subjects with so many followers that the workers hold them (link.md 11,
 %% docs/internals/celebrities.md).
 %%
-%% This is the facade for whoever changes the truth, and the process that decides which subjects
-%% are groups and has them filled.
+%% This is the facade for processes that change follows or sessions, and the process that decides
+%% which subjects are groups and has them filled.
 %%   `changed/1' a user's sessions have changed; `followed/1' follows have changed: both leave marks
 %%   where that concerns a group. They are called behind the change and before it is answered.
 %%
@@ -14,8 +14,8 @@
 %% large subjects before their first event. One group is filled at a time, in portions, paced to
 %% `group_fill_per_s_max' and to what waits for the links.
 %%
-%% If this process is killed, the next one fills all groups again, which stay exact meanwhile; so it
-%% does with a shard's groups when the shard was restarted, and has none of them meanwhile.
+%% If this process is killed, the next one fills all groups again; they stay exact meanwhile. If a
+%% shard is restarted, its groups are filled again as well; until then it has none.
 -module(halley_groups).
 -behaviour(gen_server).
 

@@ -10,7 +10,7 @@
 %% what was marked since the portion was asked for (`touched') is read again here.
 %%
 %% A group that begins or ends here is put into `halley_groups_table', or taken out, in the same
-%% turn, for those who leave marks.
+%% turn: the table says for which groups marks are left.
 %%
 %% It decides nothing about which subjects are groups; `halley_groups' does, and is answered
 %%   {filled, Filling, UpTo}       the group is filled up to there: another portion

@@ -1,8 +1,8 @@
 %% A replay: what one user missed, in order.
 %%
 %% It begins with the cursor that a client brought and is asked for batches, each up to a vector
-%% that the log has written (`halley_history:written/0', or heads that were waited for). Whoever
-%% asks frames them, paces them, and opens the session in time (docs/internals/delivery.md,
+%% that the log has written (`halley_history:written/0', or heads that were waited for). The caller
+%% frames the batches, paces them, and opens the session in time (docs/internals/delivery.md,
 %% "Coming back").
 %%
 %% It works in passes. A pass gathers the oldest few thousand of the seqs that may be the user's
@@ -15,7 +15,7 @@
 %% what was missed, in small portions, and memory for one pass.
 %%
 %% Invariants: every event up to `vector', of what the user followed, was given. An event's own
-%% cursor is the vector of the moment behind it, so who leaves in the middle misses nothing. Events
+%% cursor is the vector after it, so a client that leaves in the middle misses nothing. Events
 %% come in ascending seqs within a pass, and a pass begins above the one before it, so those about
 %% one subject are in order. Nothing above the vector that was asked for is ever given: it comes
 %% live.
@@ -24,11 +24,11 @@
 %% told before any event, and from the cursor's time on: it may have held an unfollow, and then any
 %% event since the cursor may be missing.
 %%
-%% What a long gathering found is good for another session of the same user that comes back from
-%% the same place or later (`gathered/1', `offer/2'), while the user follows what it followed then:
-%% a follow counts from the cursor on.
+%% Another session of the same user, with the same or a later cursor, can use what a long gathering
+%% found (`gathered/1', `offer/2'), while the user follows what it followed then: a follow counts
+%% from the cursor on.
 %%
-%% It holds no process and no file: what it reads with is lent to it.
+%% It holds no process and no file: the caller lends it a reader.
 -module(halley_replay).
 
 -export([new/2, next/6, cursor/1, vector/1, gathered/1, offer/2]).

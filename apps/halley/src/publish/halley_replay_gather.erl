@@ -7,10 +7,11 @@
 %% pass costs what it keeps and something for each follow, however much more was missed.
 %%
 %% Where less was published since the vector than the user follows, it goes the other way: it walks
-%% over all events in between, by seq, and asks of each whether the user follows its subject. So who
-%% follows much and missed little pays for what was published, not for the follows. `costs/3' says
-%% which way is the shorter one; both find the same. An event whose subject can't be read sends the
-%% pass back to the chains, where an index that is in memory says whether it concerns the user.
+%% over all events in between, by seq, and asks of each whether the user follows its subject. So a
+%% user that follows much and missed little pays for what was published, not for the follows.
+%% `costs/3' says which way is the shorter one; both find the same. An event whose subject can't be
+%% read sends the pass back to the chains, where an index that is in memory says whether it concerns
+%% the user.
 %%
 %% What was published for the user alone has a chain of the user in each shard. They are read before
 %% the follows, if there are private events at all.
