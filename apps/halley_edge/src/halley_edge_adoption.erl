@@ -1,11 +1,11 @@
-%% Who is in the socket directory already? An edge outlives its brain, so a brain that starts may
-%% find one.
+%% Which edge is in the socket directory already? An edge outlives its brain, so a brain that starts
+%% may find one.
 %%
-%% The same build, listen addresses, files for TLS, sandbox, user and number of workers: it is
-%% adopted, connections and all. Another one is to be replaced (halley_edge_handover). One of
-%% another version of the link understands no SHUTDOWN: it is drained by SIGTERM and waited for, if
-%% its command line names the same socket directory, so an upgrade needs nobody's hands. Whatever
-%% else can't be talked to is named, not touched: it may belong to somebody else.
+%% An edge with the same build, listen addresses, files for TLS, sandbox, user and number of workers
+%% is adopted with its connections. Any other is replaced (halley_edge_handover). An edge of another
+%% version of the link understands no SHUTDOWN: if its command line names the same socket directory,
+%% it is drained by SIGTERM and waited for, so an upgrade needs no operator. Any other process that
+%% can't be talked to is named and left alone: it may be somebody else's.
 -module(halley_edge_adoption).
 
 -export([look/2, shutdown/2]).

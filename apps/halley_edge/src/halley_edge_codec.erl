@@ -9,8 +9,8 @@
 %% what concerns the order of frames is not looked at here.
 %%
 %% Binaries in a decoded frame are parts of the buffer they came in, REQUEST and REQUEST_BODY
-%% excepted: those live as long as a handler, so they get memory of their own. Whoever keeps a part
-%% of another frame beyond the frame's life copies it.
+%% excepted: those live as long as a handler, so they get memory of their own. A caller that keeps a
+%% part of another frame for longer than the frame must copy it.
 -module(halley_edge_codec).
 
 -export([deframe/1, decode/2, encode/1, is_from_edge/1]).

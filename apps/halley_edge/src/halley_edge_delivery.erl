@@ -1,10 +1,10 @@
 %% What one message to a link becomes: the frames of an event, of a group's members, of connections
 %% that are to be closed. Pure.
 %%
-%% An event is one frame as a rule, which moves the worker's cursor by its number alone (link.md
-%% 10.9). One that takes several says its cursor in each, and only in the last that it is passed: a
-%% worker that read some of them and lost the link gets the event again, for all. To a group it is
-%% GROUP_DELIVER, behind DELIVER to the connections beside it.
+%% An event is one frame as a rule, without a cursor: its seq moves the worker's (link.md 10.9). An
+%% event that takes several frames has a cursor in each, and only the last one is past the event: if
+%% the link ends between them, the worker gets the event again, for all. To a group the event is
+%% GROUP_DELIVER, behind DELIVER to the other connections.
 -module(halley_edge_delivery).
 
 -export([frames/3, members/3, close_sessions/2]).

@@ -1,10 +1,10 @@
 %% Dials a worker and shakes hands (protocol/link.md 1.1, 3): synchronous, in the caller's process,
 %% bounded in time.
 %%
-%% Used by a link, which then lives on the socket, and by the runner, which wants to know who
+%% Used by a link, which then lives on the socket, and by the runner, which wants to know which edge
 %% answers. What comes with HELLO_EDGE in the same read is handed on. A worker that breaks a clause
-%% gets its GOODBYE here. One of another version says no more than that (3.2), so who it is comes
-%% from the kernel.
+%% gets its GOODBYE here. A worker of another version says nothing else of itself (3.2), so the
+%% kernel is asked for its process.
 -module(halley_edge_dial).
 
 -export([dial/1, path/2, check_path/1, second_name/1, restore/1, close/2, reason_text/1]).

@@ -1,15 +1,15 @@
 %% One request and its answer.
 %%
 %% A small request that is whole is first shown to `prepare/1' of the handler, in the link's own
-%% process (docs/internals/publish.md): it answers at once, or gives an event to publish and what
-%% the answer will be then. What it dies of becomes a 500 for that request alone. A handler without
-%% `prepare/1', or one that says `later', wants a process.
+%% process (docs/internals/publish.md): it answers at once, or gives an event to publish and how to
+%% make the answer. A crash becomes a 500 for that request alone. If the handler has no `prepare/1',
+%% or it says `later', the request gets a process.
 %%
 %% A process per REQUEST runs the handler and dies alone. The link spawns it linked, so it never
 %% outlives its link. It parses the target, calls `handle/1' of the module that the environment
-%% names (`halley_edge', `handler'), and sends the answer from here to the writer. What a handler
-%% dies of becomes a 500; an answer that isn't one does too. Its heap is bounded; the link sees the
-%% kill and answers for it.
+%% names (`halley_edge', `handler'), and sends the answer from here to the writer. A crash of the
+%% handler, or an answer that is none, becomes a 500. Its heap is bounded; if it is killed for that,
+%% the link answers for it.
 %%
 %% A body that isn't whole in REQUEST is read by a fun, chunk by chunk: the link sends {body, Flags,
 %% Data}, and the edge gets credit for what the handler has consumed, that is, when it asks for more

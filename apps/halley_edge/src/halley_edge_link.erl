@@ -1,10 +1,10 @@
 %% The reading half of a link: one process per worker of the edge (protocol/link.md).
 %%
-%% It dials, shakes hands, starts its writer, and from then on turns frames into what they ask for:
-%% sessions opened and closed (halley_edge_sessions), a process for each request, counters for the
+%% It dials, has the handshake, starts its writer, and then does what frames ask for: it opens and
+%% closes sessions (halley_edge_sessions), answers requests or starts processes for them, and counts
 %% metrics. It decides nothing about events, and holds little about a connection: sessions are in
-%% the directory, under this link's slot; only those whose replay goes on, open requests
-%% (halley_edge_requests) and inspections are in its state.
+%% the directory, under this link's slot. Its state has only sessions that are being replayed, open
+%% requests (halley_edge_requests) and inspections.
 %%
 %% It tells its worker the keys of tokens when they change (12.1): by their version it knows whether
 %% they did, as `token_keys_changed' may come late or, before the link is registered, not at all.
@@ -14,8 +14,8 @@
 %% halley_edge_dialer dials again.
 %%
 %% Credit (4.3): a frame is dealt with when its sessions are in the directory or refused, its
-%% request is answered, posted or has a process, its body bytes are with that process (which request
-%% windows bound by themselves, 8.3), or there was nothing to do.
+%% request is answered, posted or has a process, its body bytes are with that process (bounded by
+%% the request's window, 8.3), or there was nothing to do.
 %%
 %% Lifetimes: writer, replays (halley_edge_replays) and requests are linked to this process and none
 %% of them outlives it. A request's death is its answer's business, the others' ends the link.

@@ -13,8 +13,8 @@
 %%
 %% A poll's first REPLAY with items is its last (10.7).
 %%
-%% Live events come first: the process has a low priority, so that it has every eighth turn at most
-%% while what carries them wants to run, and makes batches only while less than
+%% Live events come first: the process has a low priority, so it runs every eighth time at most
+%% while processes that carry live events want to run. It makes batches only while less than
 %% `replay_queue_bytes_max' waits for the link.
 %%
 %% No turn is long: a replay that has looked for some time and found nothing yet says `yield', and

@@ -1,28 +1,28 @@
 %% The one process that changes follows.
 %%
 %% It gathers the changes that wait in its mailbox into a group, writes the group to the journal,
-%% waits for the disk once, changes the tables, and answers: so a crowd of single follows shares
-%% the disk's time, and a lone one doesn't wait for company. Within a group the changes are applied
-%% one after the other, in the order of arrival, which is what makes the counts exact.
+%% waits for the disk once, changes the tables, and answers. So many single follows share one sync,
+%% and a lone one waits for no others. Within a group the changes are applied one after the other,
+%% in the order of arrival; this makes the counts exact.
 %%
 %% The journal comes before the tables: what a reader sees is on disk. If the owner dies in
 %% between, the next one applies the journal's last group again to the tables, which the supervisor
 %% kept.
 %%
-%% A disk that refuses ends nothing. The group that met it is answered with the error, and from then
-%% on changes are refused before anything of them is taken (`halley_store:refusing/0'), until a
-%% probe, once a second, succeeds. A checkpoint that fails is tried again later: the journal has
+%% A disk that refuses ends nothing. The group that was being written gets the error. From then on
+%% changes are refused before anything of them is taken (`halley_store:refusing/0'), until a probe,
+%% once a second, succeeds. A checkpoint that fails is tried again later: the journal has
 %% everything.
 %%
 %% No user gets more than `follows_per_user_max' subjects (`halley_follows_bound'). A change is
-%% judged before it is written, so the journal has nothing that was refused; where one of its users
-%% may be near the bound, the group before it is committed first, so that the tables say all. Not
-%% where all of it is followed already: that takes nobody further than the tables say, though its
-%% removal may be waiting.
+%% checked before it is written, so the journal has nothing that was refused. If one of its users
+%% may be near the bound, the group before it is committed first, so that the tables are complete.
+%% This isn't needed if all of it is followed already: then no user gets further than the tables
+%% say, even if the removal of such a follow is waiting.
 %%
 %% Numbers that nothing refers to leave and are freed here (`halley_ids', `halley_ids_sweep'), so
-%% that no change comes in between: every change says in which *epoch* its numbers were looked up,
-%% and where numbers have left or were freed since, those of the change are kept, or it is `stale'.
+%% that no change comes in between. Every change says in which *epoch* its numbers were looked up.
+%% If numbers have left or were freed since, those of the change are kept, or it is `stale'.
 -module(halley_follows_owner).
 -behaviour(gen_server).
 

@@ -1,10 +1,10 @@
 %% Finds numbers that nothing refers to, so that ids that are never seen again don't stay for ever.
 %%
-%% Once a second it looks at a slice of all numbers, so that it is round in some minutes, and asks
-%% the owner of the follows to let those leave that are nobody's session and in no follow
-%% (`halley_ids' says what leaving is); and to free those that left `id_quarantine_ms' ago. It
-%% decides nothing: the owner looks again. And it asks for a checkpoint where freed numbers wait for
-%% one and nothing else would make it (`halley_ids_waiting').
+%% Once a second it looks at a slice of all numbers, and so at all of them in some minutes. It asks
+%% the owner of the follows to let numbers leave that have no session and no follow (`halley_ids'
+%% says what leaving is), and to free those that left `id_quarantine_ms' ago. It decides nothing:
+%% the owner looks again. It also asks for a checkpoint if freed numbers wait for one that nothing
+%% else would begin (`halley_ids_waiting').
 %%
 %% Anything that holds a number for longer than the quarantine must be known to
 %% `halley_directory', to the follows or to `halley_groups_table'.

@@ -2,13 +2,13 @@
 %% id that had them.
 %%
 %% A damaged store is repaired from any part of its files (`halley_store_rebuild'). If groups are
-%% lost in between, a repair may miss both that a number was freed and whose it became, and what the
-%% new id did since would be told of the old one. So a number waits until every file that is kept
-%% begins after it was freed. Two checkpoints are kept, and the journal since the older one: that is
-%% so when two have succeeded.
+%% lost in between, a repair may miss that a number was freed and got another id. Then the new id's
+%% follows would be credited to the old one. So a number waits until every file that is kept begins
+%% after it was freed. Two checkpoints are kept, and the journal since the older one, so a number
+%% waits until two more checkpoints have succeeded.
 %%
-%% Each batch knows the number of the journal file in which it was freed, or an earlier batch
-%% behind it was. A file begins after that if its own number is higher.
+%% Each batch knows the number of the journal file in which it, or an earlier batch behind it, was
+%% freed. A file begins after that if its own number is higher.
 %%
 %% Pure: `halley_ids' keeps the numbers here, `halley_ids_sweep' asks for a checkpoint if too many
 %% wait, or too long, or new ids need them.

@@ -1,11 +1,11 @@
 %% Which user numbers the store's files may say something about: a bit each.
 %%
-%% A number has its bit from before it is first written until no file that is kept is as old as the
-%% moment when it became nobody's (`halley_ids_waiting'). So whatever is damaged in the files, none
-%% of them can give what belongs to the number's next id to the one before.
+%% A number gets its bit before it is first written, and keeps it until every kept file is newer
+%% than the moment when it was freed (`halley_ids_waiting'). So no damage in the files can credit
+%% what belongs to the number's next id to the id before.
 %%
-%% Not the same as durable (`halley_ids_pages'): a number that was freed isn't durable any more, and
-%% one whose group failed never was, but files may name both.
+%% A number with its bit need not be durable (`halley_ids_pages'): one that was freed is durable no
+%% more, and one whose group failed never was, but files may name both.
 %%
 %% The bits outlive the processes that write them: the owner of the follows puts them, `halley_ids'
 %% takes them away. Both may meet in one word, so each change is a compare-and-exchange.

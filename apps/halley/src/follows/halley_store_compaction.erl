@@ -7,7 +7,7 @@
 %% So each page is copied, and the copy takes the place of the page. The allocator gives the lowest
 %% place that fits (address order), so pages move down until the upper carriers are empty. A copy
 %% replaces exactly the page that it is a copy of, by one atomic step of ETS, so readers and
-%% writers may go on: whoever changed the page meanwhile has won.
+%% writers may go on: if the page was changed meanwhile, the change stays and the copy is dropped.
 %%
 %% It decides nothing about when: `halley_store_writer' calls it after a checkpoint.
 -module(halley_store_compaction).

@@ -2,9 +2,9 @@
 %%
 %% Events of a subject that were published before a user unfollowed it are still that user's, even
 %% if it comes back for them later (`halley_replay', `halley_catchup'). So the history gets a record
-%% of each unfollow, and it gets it first: whoever finds a subject missing among the follows finds
-%% the record, and a brain that is killed in between leaves a record too many, never one too few.
-%% An event that is published while an unfollow is on its way may count as before or after it.
+%% of each unfollow, and gets it first: if a subject is missing among the follows, the record is
+%% there, and a brain that is killed in between leaves a record too many, never one too few. An
+%% event that is published while an unfollow is being written may count as before or after it.
 %%
 %% A subject without events in the history needs no record, nor does a follow that doesn't exist;
 %% so emptying a large graph writes little here.

@@ -1,6 +1,6 @@
 %% The history: what was published within the retention, on disk, and the numbers that order it.
 %%
-%% This is the door; docs/internals/history.md says what is behind it. Reads are atomics, ETS and
+%% This is the facade; docs/internals/history.md says what is behind it. Reads are atomics, ETS and
 %% the log's files; the only writer is `halley_history_log'.
 %%
 %% A shard publishes so: `draw/1' (its head moves), look up who is online, send, `append/3'. What
@@ -12,7 +12,7 @@
 %% to no shard's order, so heads don't bound it: it has chains of its own, and `changes/2' gives all
 %% above a seq.
 %%
-%% Not here: cursors, what a replay does, who is told of a gap.
+%% Not here: cursors, what a replay does, which sessions get a gap.
 -module(halley_history).
 
 -export([new/0, draw/1, draw/2, has_room/0, mark/1, heads/0, written/0, floor/0, store/0, await/2]).

@@ -1,5 +1,5 @@
-%% What those who wait for a group of the history's log are told: each caller by itself, and who
-%% posted events (`halley_posts') once for all of them in the group.
+%% The answers to publishers that wait for a group of the history's log: one to each caller, and one
+%% to each process that posted events (`halley_posts'), for all of its posts in the group.
 -module(halley_history_answers).
 
 -export([tell/1]).

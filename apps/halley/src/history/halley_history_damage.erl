@@ -1,10 +1,10 @@
-%% What is told of damaged ranges to who comes over them with a cursor.
+%% The gaps for a cursor from before a damaged range.
 %%
-%% A range may have held unfollows as well as events. Whoever unfollowed a subject then is sent
-%% nothing of it any more, not even what was published before and missed. So a range is told before
-%% the first event, and its gap begins with what the cursor lacks: a gap with the times of the range
-%% alone would hide older events, and one that is told at the range's place would come too late for
-%% who leaves on the way.
+%% A range may have held unfollows as well as events. A user that unfollowed a subject then gets
+%% nothing about it any more, not even what was published before and missed. So the gap comes before
+%% the first event, and begins with what the cursor lacks. A gap with the times of the range alone
+%% would hide older events; one at the range's place would come too late for a client that leaves in
+%% the middle.
 %%
 %% Not here: where the ranges come from (`halley_history_recovery', `halley_history_disk').
 -module(halley_history_damage).

@@ -1,8 +1,8 @@
-%% What is retained, as readers see it: the words of floor and size, and the index below.
+%% What is retained, as readers see it: floor and sizes in `halley_history_atomics', and the index.
 %%
 %% The floor is the base of the oldest segment: no record before it has a higher seq. It rises
-%% before anything goes, so who misses something then sees why. Called by `halley_history_disk'
-%% alone.
+%% before a segment is deleted, so a reader that misses a record then sees why. Called by
+%% `halley_history_disk' alone.
 -module(halley_history_floor).
 
 -export([last/1, segment/3, split/2, segment_bytes_max/0, segment_ms_max/0]).

@@ -1,10 +1,10 @@
-%% Where the history lives: the folder that was opened, and the file that a segment's name stands
-%% for.
+%% Where the history lives: the folder that was opened, and whether a segment's name still leads to
+%% the open file.
 %%
-%% A file that was removed, or whose folder was moved or replaced, takes writes and syncs all the
+%% A file that was removed, or whose folder was moved or replaced, accepts writes and syncs all the
 %% same, and the next start won't find them. So names are looked up again: one call for each group.
-%% A file system that has just gone read-only after an error may call a sync done that it wasn't
-%% (seen with ext4, Linux 6.18): it refuses to open a file for writing, so that is tried as well.
+%% A file system that has just gone read-only after an error may report a sync that it didn't do
+%% (seen with ext4, Linux 6.18). It refuses to open a file for writing, so that is tried as well.
 -module(halley_history_home).
 
 -export([set_directory/1, directory/0, find/1, make/2, check/3, may_pass/1]).

@@ -8,21 +8,21 @@
 %%   4  sessions of the first answer (32), of an event the subject's bucket in its shard (16), kind
 %%      and flags (8), shard (8)
 %% and four arrays of bucket heads: subjects, ids, users whose follows changed, subjects of these
-%% changes. So what concerns a subject is a chain from the newest back. Buckets hold no names: the
-%% tag lets one stranger in 65,536 pass, and the record decides.
+%% changes. So a subject's events are a chain from the newest back. Buckets hold no names: the tag
+%% lets one other name in 65,536 pass, and the record decides.
 %%
-%% *Milestones* let a reader enter a subject's chain in its midst: one event in 256, chosen by a
+%% *Milestones* let a reader enter a subject's chain in the middle: one event in 256, chosen by a
 %% hash of its seq, stands as {Bucket, Seq} in an ordered table, under half a byte an event. So a
-%% chain can be read from its old end, in stretches of some 256 entries (`stretch/4'), and nobody
-%% walks over what is newer than what he wants.
+%% chain can be read from its old end, in stretches of some 256 entries (`stretch/4'), and newer
+%% entries than the wanted ones are skipped.
 %%
 %% A private event has an entry for each of its users, all of one record: word 1 is of the user's
 %% chain in the event's shard, which lies among those of subjects. Only the last entry is in the
 %% chain of its id.
 %%
-%% Bucket and tag together are 31 bits of the subject's hash, and the shard three of another: so an
-%% entry knows whether a text is its subject about as well as the record's checksum does, and who
-%% only wants the subject needs no more of the record than its beginning (`is_about/2').
+%% Bucket and tag together are 31 bits of the subject's hash, and the shard three of another. So an
+%% entry knows whether a text is its subject about as well as the record's checksum does. A reader
+%% that only wants the subject reads no more of the record than its beginning (`is_about/2').
 %%
 %% Invariants: only the log's process writes, an entry before the head that leads to it. A bucket
 %% of subjects belongs to one shard, and changes of follows have buckets of their own, so along

@@ -1,17 +1,17 @@
-%% What the history must know of itself beside its records: two small files, and a note outside.
+%% What the history must know besides its records: two small files, and a note outside.
 %%
 %% `store'     the store's id and the reservation: no seq above it was ever drawn. Two slots,
 %%             written in turn and synced, so a torn write costs one of them and never both.
 %% `synced'    up to where the newest segment was on disk when the log last said so. Written four
-%%             times a second and never synced itself: it survives the brain, and that is what it is
-%%             for. A file that is shorter than it says lost what was acknowledged. If the machine
-%%             went down the note may be old, or torn and then none; it never claims too much.
+%%             times a second and never synced itself: it need only survive the brain. A file that
+%%             is shorter than it says has lost acknowledged events. If the machine went down the
+%%             note may be old, or torn and so unusable; it never claims too much.
 %% the position (`halley_position') says both of them again, outside of the history's folder: only
 %%             it can show that the folder, or `store' alone, is an older copy. The reservation is
 %%             raised there before it is raised in `store'.
 %%
-%% Where nothing can be written it is opened for reading, and for writing as soon as that is asked
-%% for and possible.
+%% If the disk can't be written it is opened for reading, and for writing once a write is asked for
+%% and possible.
 %%
 %%   slot      "HALLEYST" version:16 generation:64 store:32 reserved:64 crc:32
 %%   synced    "HALLEYSY" store:32 segment:32 position:64 highest:64 stamp crc:32

@@ -1,16 +1,15 @@
-%% A JWK Set (RFC 7517) with the keys that clients' tokens are signed with: judged, and made plain
-%% for the edge.
+%% A JWK Set (RFC 7517) with the keys that clients' tokens are signed with: checked, and reduced to
+%% what the edge needs.
 %%
 %% The algorithms are HS256, RS256, ES256 and EdDSA with Ed25519 (RFC 7518, RFC 8037): for each type
 %% of key there is one, so a key that doesn't name its `alg' has that one, and a token can't choose
 %% another. A key that can't be used is left out (RFC 7517, 5): one that isn't for checking
 %% signatures (`use', `key_ops'), is of an unknown kind, lacks a member, is too weak, or can't be
-%% told from another by its `kid'. The others count: a set that lost a key must lose it here as
-%% well, whatever stands beside. A set without keys is one, by which nobody gets in.
+%% told from another by its `kid'. The others count: one bad key must not keep a withdrawn key in
+%% force. A set without keys is valid, and lets nobody in.
 %%
-%% What comes out has the members that checking a signature takes, and no others: whatever else
-%% stands in the file stays there. A private part makes the whole set an error: this machine has no
-%% use for it, and who put it there has to hear of it.
+%% What comes out has only the members that checking a signature needs. A private part makes the
+%% whole set an error: this machine has no use for it, and its owner must learn of the mistake.
 %%
 %% Pure. It verifies no token: that is the edge's.
 -module(halley_jwks).

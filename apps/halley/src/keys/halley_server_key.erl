@@ -1,9 +1,9 @@
-%% A server key: what a server shows to the API to say who it is, and what it may do.
+%% A server key: a server shows it to the API, and its scopes say what the server may do.
 %%
-%% The key itself, `hk_<id>_<secret>', is shown once, when it is made. What is kept of it is its id,
-%% its name, its scopes, when it was made, and its SHA-256. A fast hash is right here: the secret is
-%% 256 bits from the system's generator, so there is nothing to guess that a slow hash, which is for
-%% what people think up, would slow down; and every request has to be judged.
+%% The key itself, `hk_<id>_<secret>', is shown once, when it is made. Kept are its id, name and
+%% scopes, when it was made, and its SHA-256. A fast hash is right here: slow hashes protect secrets
+%% that people choose. This one is 256 bits from the system's generator and can't be guessed, and it
+%% is checked for every request.
 %%
 %% `line/1' and `from_line/1' are its form in the file: one JSON object on a line.
 %%

@@ -4,15 +4,14 @@
 %% otherwise; and always where the API listener is not on loopback: there the brain doesn't start
 %% without any (`check_start/1').
 %%
-%% `./halley key' writes the file (`halley_server_keys_file'); this process looks at it ?LOOK_MS and
-%% puts what it finds into a persistent term, which every request reads without asking anybody. A
-%% request with a key that isn't known has the file looked at before it is refused, so a new key
-%% works at once; a revoked one is refused within ?LOOK_MS.
+%% `./halley key' writes the file (`halley_server_keys_file'). This process checks it every ?LOOK_MS
+%% and puts the keys into a persistent term, which requests read without asking a process. Before a
+%% request with an unknown key is refused, the file is checked again, so a new key works at once; a
+%% revoked one is refused within ?LOOK_MS.
 %%
-%% Invariants: as long as nothing is in force every key is refused and one is needed. A file that
-%% turns out broken, empty or somebody else's, or is gone, changes nothing: the keys of before stay
-%% in force, one line in the log and a counter say so. Nothing here holds a key itself, only
-%% digests.
+%% Invariants: before the first reading every request needs a key, and every key is refused. If the
+%% file is broken, empty, somebody else's or gone, the previous keys stay in force; one line in the
+%% log and a counter say so. Nothing here holds a key itself, only digests.
 -module(halley_server_keys).
 -behaviour(gen_server).
 

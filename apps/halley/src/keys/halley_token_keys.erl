@@ -7,9 +7,9 @@
 %% registers, and so misses none.
 %%
 %% Invariants: in `auth.mode = jwt' there is always a set, since the brain doesn't start without
-%% one; it may be empty, and then every token is refused. A file that turns out broken changes
-%% nothing: the set of before stays in force, one line in the log and a counter say so. A key that
-%% can't be used is left out, which is a line as well. The process' state holds no key, and the
+%% one; it may be empty, and then every token is refused. A broken file changes nothing: the
+%% previous set stays in force, and one line in the log and a counter say so. A key that can't be
+%% used is left out, with a line in the log as well. The process' state holds no key, and the
 %% configured secret is behind a fun, so neither can be printed.
 -module(halley_token_keys).
 -behaviour(gen_server).

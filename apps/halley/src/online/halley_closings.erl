@@ -1,10 +1,10 @@
-%% Sessions that ended, for those who ask why: the last `closings_max' of them.
+%% Sessions that ended, with the reason: the last `closings_max' of them.
 %%
-%% A ring in ETS, written by the links as their workers say CLOSE (protocol/link.md 2.8), without a
-%% process between them: a writer draws a place and takes it from what stood there. Looking one
-%% user up reads the whole ring, some milliseconds; only traces do it.
+%% A ring in ETS, written by the links as their workers send CLOSE (protocol/link.md 2.8), without a
+%% process in between: a writer draws a place and overwrites what stood there. Looking one user up
+%% reads the whole ring, some milliseconds; only traces do it.
 %%
-%% It is in memory alone, as user numbers of those who follow nothing are.
+%% It is in memory alone, like the numbers of users that follow nothing.
 -module(halley_closings).
 
 -export([new/0, record/2, of_user/1, forget/1]).

@@ -17,17 +17,17 @@
 %% `link_queue_bytes_max' is not sent: the link is *behind*, and as long as it is, neither events
 %% nor marks are sent to it (link.md 4.7, 10.6). When the queue has drained, the writer calls
 %% `resume/1', reads the heads after that, and gets from the history what is not above them.
-%% Nothing falls between: a shard moves its head before it looks at the mark, so an event that
-%% found the link behind is not above heads that are read after the mark was cleared. `behind' is
-%% sent once each time that the mark is set, because a writer that drained before it was set would
-%% sleep; the mark, not the message, says how things stand.
+%% Nothing is lost in between: a shard moves its head before it looks at the flag, so an event that
+%% found the link behind is not above heads that are read after the flag was cleared. `behind' is
+%% sent once each time that the flag is set, because a writer that drained before it was set would
+%% sleep. The flag, not the message, is the truth.
 %%
 %% A single slow link refuses nobody anything. `overloaded/0' turns true when every link has
 %% `link_queue_refuse_bytes' waiting: then it is the brain that is too fast.
 %%
 %% A slot is free again only when the directory has been purged of the dead link's sessions, and
 %% the slot that was free for the longest is given out first: a message or a session of a dead link
-%% never meets its slot's next owner.
+%% never reaches its slot's next owner.
 %%
 %% Delivering asks no process: it reads the ETS table, which belongs to the supervisor.
 %% A restarted registry monitors the writers that it finds there, and knows by atomics in which

@@ -2,17 +2,17 @@
 %% from when they were made.
 %%
 %% It goes over the changes of the user's follows from the newest back to the oldest candidate, and
-%% over the candidates with it. What decides on an event is the first change of its subject that
-%% came later. If that is an unfollow, the event was the user's. If it is a follow, it wasn't,
-%% unless it is above the seq from which that follow counts. Without any the subject is followed
-%% now, or the event would be no candidate, and it is the user's.
+%% over the candidates with it. The first later change of its subject decides about an event. If
+%% that is an unfollow, the event was the user's. If it is a follow, it wasn't, unless the event is
+%% above the seq from which that follow counts. Without a later change the subject is followed now,
+%% since otherwise the event would be no candidate; so it is the user's.
 %%
 %% What is for the user alone has nothing to do with follows, and is always the user's.
 %%
 %% Invariants: it keeps a change only if a candidate is about its subject, and one for each. So it
 %% holds what the pass holds, however often the user followed and unfollowed. It works in slices.
 %%
-%% A record that can't be read may have been an unfollow. It decides nothing, and is said.
+%% A record that can't be read may have been an unfollow. It decides nothing, and is reported.
 -module(halley_replay_since).
 
 -export([new/2, work/3]).

@@ -11,9 +11,9 @@
 %% A private event belongs to one shard, by the users it is for: those for the same users come in
 %% order. One for a single user belongs to the shard of that user's id.
 %%
-%% An event whose chosen id is just being published by someone else is asked for again until the
-%% first answer is there, so that its publisher gets the same. Which of them is the first isn't
-%% said, in a batch over several subjects neither.
+%% If another publisher is just publishing the chosen id of an event, the event is tried again until
+%% the first answer is there, so that both publishers get the same. Which of them is the first isn't
+%% defined, not even in a batch over several subjects.
 -module(halley_router).
 
 -export([publish/3, publish_many/1]).

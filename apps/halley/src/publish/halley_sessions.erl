@@ -1,12 +1,12 @@
 %% Sessions, within the bound of their user: `sessions_per_user_max'.
 %%
-%% Who has as many already is refused another (`sessions.over_limit = refuse'), or has it and loses
-%% the oldest (`newest_wins'). The oldest is asked to close and stays in the directory until it has:
-%% what is published meanwhile is not lost to a client that comes back with its cursor. So a user
-%% may have some more for a moment; with ?CLOSING_MAX of these it is refused all the same, as an
-%% edge that closes nothing must not have as many as it likes.
+%% A user that has as many already is refused another (`sessions.over_limit = refuse'), or gets it
+%% and loses the oldest (`newest_wins'). The oldest is asked to close and stays in the directory
+%% until it has: what is published meanwhile is not lost to a client that comes back with its
+%% cursor. So a user may have some more for a moment. With ?CLOSING_MAX of these it is refused all
+%% the same: an edge that closes nothing must not have as many as it likes.
 %%
-%% The directory's owner judges one session of a user after the other, so nobody slips in between.
+%% The directory's owner checks one session of a user after the other, so the bound is exact.
 -module(halley_sessions).
 
 -export([open/2, open/3, is_full/3, close/3]).

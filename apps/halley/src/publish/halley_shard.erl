@@ -1,15 +1,15 @@
 %% The way to a shard: what waits for it, and how it is asked.
 %%
-%% A shard is a process (`halley_shard_server') that is known by a name of its own, and words that
-%% all who ask it share: how many events wait for it, and flags, that a settling is asked for
-%% already and, for each link, that a mark is. So nobody sends what it could be spared.
+%% A shard is a process (`halley_shard_server') with a registered name, and a few atomics that its
+%% callers share: how many events wait for it, and flags that say that settling, or a link's mark,
+%% is asked for already. So no message is sent twice.
 %%
 %% Invariants: events are counted before they are sent, and never more than
-%% `shard_queue_events_max'; the shard takes them off when they have come. A publisher that dies in
-%% between leaves its events counted, until the shard sees to that. A flag is cleared by the shard
-%% before it does what was asked: who asks from then on is served by the next one.
+%% `shard_queue_events_max'; the shard subtracts them when they have come. A publisher that dies in
+%% between leaves its events counted, until the shard corrects it. The shard clears a flag before it
+%% does what was asked: a later caller sends the next message.
 %%
-%% It knows nothing of what the shard does: those whom the shard calls may call this.
+%% It knows nothing of what the shard does, so modules that the shard calls may call this.
 -module(halley_shard).
 
 -export([new/0, publish/3, publish_all/1, reserve/1, post/2, queued/0]).

@@ -3,15 +3,15 @@
 %% For each event, in this order:
 %%   1. draw its seq from the history, which moves the shard's head;
 %%   2. look up who is online and send it to them (`halley_fanout');
-%%   3. hand it to the history's log, together with who waits for an answer.
-%% So whoever opens a session and reads the heads afterwards knows that events above them find the
-%% session, and that the others are, or soon will be, in the log (docs/internals/delivery.md). The
-%% fan-out doesn't wait for the disk; a publisher that asked for `disk' does, and the log answers.
+%%   3. hand it to the history's log, together with the publishers that wait for an answer.
+%% So if a session is opened and the heads are read after that, events above them find the session,
+%% and the others are, or soon will be, in the log (docs/internals/delivery.md). The fan-out doesn't
+%% wait for the disk; a publisher that asked for `disk' does, and the log answers.
 %%
 %% What waits in the mailbox, ?TURN_EVENTS of it, is published in one *turn*: each link gets one
-%% message for the turn's events, and so does the log (docs/internals/publish.md). Nothing else of a
-%% shard happens within a turn, but that members of a group are told: before that, and before an
-%% event goes to a group, what was gathered is sent. So it all stays in order.
+%% message for the turn's events, and so does the log (docs/internals/publish.md). Within a turn a
+%% shard does nothing else, except that it tells links of a group's members: before that, and before
+%% an event goes to a group, it sends what it has gathered. So everything stays in order.
 %%
 %% Four times a second, if anything was published anywhere, a shard says how far it is: its head
 %% moves to the counter and every link is told. A link that asks is told alone, at once. Events and
@@ -19,18 +19,16 @@
 %% members of its groups (`halley_groups_shard').
 %%
 %% Invariants: a subject belongs to one shard, always the same (`halley_shards'), so what a follower
-%% gets about a subject comes in the order of the answers. Events that wait are bounded by those who
-%% send them (`halley_shard'). A publisher that dies before it sends leaves its events counted: the
-%% shard takes them off when, over ?LEFT_LOOKS looks with nothing in its mailbox, the count never
-%% was below them.
+%% gets about a subject comes in the order of the answers. The senders keep the bound on events that
+%% wait (`halley_shard'). A publisher that dies before it sends leaves its events counted: the shard
+%% subtracts them when the count was never below them over ?LEFT_LOOKS looks at an empty mailbox.
 %%
 %% A private event has a seq for each of its users, and goes to their sessions alone. Where the log
 %% has yet to reserve more seqs its publisher is told `busy', and asks again.
 %%
-%% It checks nothing: `halley_router' did. It keeps nothing that another couldn't begin with, so a
-%% killed shard loses no more than the events that waited for it, and their publishers are told.
-%% What it had sent may be overtaken by what the next one sends, so that one begins by leaving all
-%% links to the history.
+%% It checks nothing: `halley_router' did. Its state can be made anew, so a killed shard loses only
+%% the events that waited for it, and their publishers are told. What it had sent may be overtaken
+%% by what the next shard sends, so that one begins by leaving all links to the history.
 -module(halley_shard_server).
 -behaviour(gen_server).
 

@@ -5,7 +5,7 @@
 %% user.
 %% From the directory and the links: the user's sessions and whether the event has passed to their
 %% links. From `halley_closings': sessions that ended since. What waits in a connection's outbox
-%% only its worker knows: whoever asks joins that (INSPECT), and finds the words.
+%% only its worker knows: the caller asks it (INSPECT), joins both, and words the verdict.
 -module(halley_trace).
 
 -export([trace/2]).

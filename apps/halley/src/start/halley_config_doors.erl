@@ -1,5 +1,5 @@
-%% What the configuration says about who comes in at the edge: addresses that limits don't concern,
-%% and proxies that say who the client is. Pure.
+%% The configuration of addresses: those that limits don't apply to, and proxies that name the
+%% client. Pure.
 -module(halley_config_doors).
 
 -export([check/1, networks/1, edge_settings/1]).

@@ -1,13 +1,13 @@
 %% What SIGTERM does: a drain, then the stop of the node.
 %%
 %% The drain asks the edge to close its connections over `drain.time' and waits until the edge is
-%% gone. The brain is whole meanwhile: it delivers, replays and answers, as for every other day.
-%% Only then the node stops. A second SIGTERM makes the edge close what is left at once. However
-%% the edge behaves, the node stops in the end: `drain.time' and ?MARGIN_MS later at the latest.
+%% gone. The brain works as usual meanwhile: it delivers, replays and answers. Only then the node
+%% stops. A second SIGTERM makes the edge close what is left at once. However the edge behaves, the
+%% node stops in the end: `drain.time' and ?MARGIN_MS later at the latest.
 %%
-%% How an edge is stopped is told by who runs it (`set_edge/1'); a brain without one stops at once.
-%% The drain is a process of its own, registered as long as the node then lives. Other signals are
-%% left to OTP's handler, whose place this one takes.
+%% The edge's runner says how it is stopped (`set_edge/1'); a brain without one stops at once. The
+%% drain is a process of its own, registered until the node ends. Other signals are passed to OTP's
+%% handler, which this one replaces.
 -module(halley_drain).
 -behaviour(gen_event).
 

@@ -1,12 +1,12 @@
-%% A filter of the log: what a crash says of where it was and why, without what it had in its hands.
+%% A filter of the log: a crash is reported with its place and reason, but without data.
 %%
-%% OTP tells of a crash with the process' state, its last message, what waits in its mailbox, and
-%% the arguments of the function that failed. In Halley these have events, tokens and keys in them,
-%% and all of that is binaries everywhere. So in reports of crashes each binary is shown by its size
-%% alone: whatever process dies, no data gets into the log, and nobody has to remember it.
+%% OTP reports a crash with the process' state, its last message, its mailbox, and the arguments of
+%% the function that failed. In Halley these contain events, tokens and keys, all of them binaries.
+%% So in reports of crashes each binary is shown by its size alone: whatever process dies, no data
+%% gets into the log.
 %%
-%% It looks at what OTP reports; a message that Halley's own code writes says what it wants to say.
-%% Where that is about a crash, the code calls `without/1' itself.
+%% It filters only OTP's reports. Halley's own messages aren't changed; one about a crash calls
+%% `without/1' itself.
 -module(halley_log_data).
 
 -export([filter/2, without/1]).
