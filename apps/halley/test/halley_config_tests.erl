@@ -105,6 +105,9 @@ mistakes_test_() ->
        {"HALLEY_EDGE_WORKERS", "1001", "edge.workers: must be a whole number from 1 to 1000"},
        {"HALLEY_EDGE_WORKER", "1", "HALLEY_EDGE_WORKER: no key has this variable; did you mean "
                                    "HALLEY_EDGE_WORKERS?"},
+       {"HALLEY_LIMITS_NEWCOMERS_PERCENT_MAX", "40",
+        "HALLEY_LIMITS_NEWCOMERS_PERCENT_MAX: no key has this variable; did you mean "
+        "HALLEY_LIMITS_PENDING_CONNECTIONS_PERCENT_MAX?"},
        {"HALLEY_PUBLIC_LISTEN", "8080", "public.listen: must be an IP address and a port"},
        {"HALLEY_PUBLIC_LISTEN", "127.0.0.1:0", "public.listen: must be an IP address and a port"},
        {"HALLEY_PUBLIC_LISTEN", "127.0.0.1:65536", "public.listen: must be an IP address"},
@@ -201,6 +204,11 @@ unknown_key_test() ->
     {error, Line} = by_file("edge.wrokers = 3\n"),
     ?assertMatch({match, _},
                  re:run(Line, "there is no key edge.wrokers; did you mean edge.workers\\?$")).
+
+renamed_key_test() ->
+    {error, Line} = by_file("limits.newcomers_percent_max = 40\n"),
+    ?assertMatch({match, _},
+                 re:run(Line, "did you mean limits.pending_connections_percent_max\\?$")).
 
 key_that_is_there_twice_test_() ->
     [fun() ->

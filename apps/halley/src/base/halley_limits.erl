@@ -7,13 +7,13 @@
 %% The configuration schema, the handshake and the reference page are made from this table.
 -module(halley_limits).
 
--export([table/0, get/1, set/1, for_edge/0]).
+-export([table/0, get/1, set/1, for_edge/0, former_names/0]).
 -compile({no_auto_import, [get/1]}).
 -export_type([name/0, row/0, scope/0]).
 
 %% Limits of the edge that had another name. An edge ignores a name that it doesn't know
 %% (protocol/link.md 3.3), so one of a build before would take its default: it is sent both.
--define(FORMER_NAMES, [{<<"newcomers_percent_max">>, pending_connections_percent_max}]).
+-define(FORMER_NAMES, [{newcomers_percent_max, pending_connections_percent_max}]).
 
 -type name() :: atom().
 -type scope() :: config | edge | fixed.
@@ -180,4 +180,8 @@ for_edge() ->
     Choices ++ Limits ++ by_former_names().
 
 by_former_names() ->
-    [{Former, integer_to_binary(get(Name))} || {Former, Name} <- ?FORMER_NAMES].
+    [{atom_to_binary(Former), integer_to_binary(get(Name))} || {Former, Name} <- ?FORMER_NAMES].
+
+%% Limits that have been renamed: the former name and the one of now.
+-spec former_names() -> [{Former :: atom(), name()}].
+former_names() -> ?FORMER_NAMES.

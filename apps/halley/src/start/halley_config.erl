@@ -230,9 +230,17 @@ known_variable(Variable, Value, Variables) ->
                 [Variable, nearest(Variable, maps:keys(Variables))])
     end.
 
+%% What a renamed key, or its variable, is called now; else the most similar name.
 nearest(Name, Names) ->
-    {_, Nearest} = lists:min([{cuttlefish_util:levenshtein(Name, N), N} || N <- Names]),
-    Nearest.
+    Keys = [{limit_key(Former), limit_key(Now)} || {Former, Now} <- halley_limits:former_names()],
+    Variables = [{variable(Former), variable(Now)} || {Former, Now} <- Keys],
+    case lists:keyfind(Name, 1, Keys ++ Variables) of
+        {_, New} ->
+            New;
+        false ->
+            {_, Nearest} = lists:min([{cuttlefish_util:levenshtein(Name, N), N} || N <- Names]),
+            Nearest
+    end.
 
 %% --- values ------------------------------------------------------------------------------------
 
