@@ -163,8 +163,8 @@ names({post, _}) -> [<<"POST">>];
 names({put, _}) -> [<<"PUT">>];
 names({delete, _}) -> [<<"DELETE">>].
 
-%% A path that the other listener has is the likeliest mistake, so the answer names that listener:
-%% to whoever may know where it is.
+%% A path that the other listener has is the likeliest mistake, so the answer names that listener,
+%% unless its address is to stay unknown.
 not_found(Listener, Path) ->
     Hint = hint(Listener, Path, halley_api_config:auth_mode()),
     Message = ["there is nothing at this path", Hint],

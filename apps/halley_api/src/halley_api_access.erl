@@ -67,7 +67,7 @@ judged(Block, Need, Request) ->
             Block
     end.
 
-%% Who asks too often has the right to.
+%% A request over the rate still has the right.
 still(ok) -> ok;
 still({refused, {429, _, _}}) -> ok;
 still({refused, _} = Refused) -> throw(Refused).

@@ -46,8 +46,8 @@ look(#{socket_dir := Dir} = Config, Build) ->
                                   [Path, halley_edge_dial:reason_text(Reason)])}
     end.
 
-%% A worker that says it was dialled again (1.2), or closes before it could say so, is there, and
-%% whoever dialled may be gone.
+%% A worker that says it was dialled again (1.2), or closes before it could say so, is alive, and
+%% the other brain that dialled may be gone.
 dial(Path, Dials) ->
     case halley_edge_dial:dial(Path) of
         {error, {goodbye, ?GOODBYE_REPLACED, _}} when Dials > 1 ->

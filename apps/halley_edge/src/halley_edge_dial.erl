@@ -143,7 +143,7 @@ answer(Socket, _, Reason) ->
     ok = gen_tcp:close(Socket),
     {error, Reason}.
 
-%% unix(7), SO_PEERCRED: a pid_t and two more. Of a stream it is who listens.
+%% unix(7), SO_PEERCRED: a pid_t and two more. For a stream it is the listening process.
 peer(Socket) ->
     case inet:getopts(Socket, [{raw, ?SOL_SOCKET, ?SO_PEERCRED, 12}]) of
         {ok, [{raw, _, _, <<Pid:32/native, _:8/binary>>}]} when Pid > 0 -> {pid, Pid};

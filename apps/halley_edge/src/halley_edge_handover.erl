@@ -101,7 +101,7 @@ kill(#leaving{known = gone, links = Links}) -> lists:foreach(fun halley_edge_lin
 
 %% --- names of sockets --------------------------------------------------------------------------
 
-%% Whoever dials the new edge must not reach the old one, whose links would end by that (1.2).
+%% A brain that dials the new edge must not reach the old one, whose links would end by that (1.2).
 set_aside(Dir, Workers, Leaving) ->
     ok = each(fun(Path) ->
         _ = file:delete(halley_edge_dial:second_name(Path)),
@@ -110,8 +110,8 @@ set_aside(Dir, Workers, Leaving) ->
     end, Dir, Workers),
     Leaving.
 
-%% An edge that was to be replaced, and wasn't, has its names again. To be called before anybody
-%% looks who is there.
+%% An edge that was to be replaced, and wasn't, gets its names back. To be called before the socket
+%% directory is searched for an edge.
 -spec take_back(file:filename_all()) -> ok.
 take_back(Dir) ->
     lists:foreach(fun(Old) ->

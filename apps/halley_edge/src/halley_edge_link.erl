@@ -274,7 +274,8 @@ token_keys(#state{token_keys = Version, writer = Writer} = State) ->
 
 %%% Time
 
-%% Who stood still finds the tick before what came meanwhile: that counts by the next one.
+%% After a pause of this process the tick is in the mailbox before what came meanwhile. So silence
+%% is judged at the next tick.
 tick(#state{heard_at = HeardAt, writer = Writer, nonce = Nonce, requests = Requests} = State) ->
     Max = halley_limits:get(silence_ms),
     case now_ms() - HeardAt of

@@ -336,7 +336,7 @@ keep(Conn, Session, #state{kept = Kept, replays_max = Max} = State) ->
 without_replay(#session{replay = Replay} = Session) ->
     Session#session{replay = none, cursor = halley_replay:cursor(Replay)}.
 
-%% If all who keep their state are at work as well, they will soon be done.
+%% If all sessions that keep their state are at work as well, they will soon be done.
 with_room(#state{kept = Kept, replays_max = Max} = State) when map_size(Kept) < Max ->
     State;
 with_room(#state{kept = Kept, sessions = Sessions} = State) ->

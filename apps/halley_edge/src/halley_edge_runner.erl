@@ -45,7 +45,7 @@
     last_line = <<>> :: binary(),
     %% The edge that this one replaces, until it is gone.
     leaving = none :: none | halley_edge_handover:leaving(),
-    %% Who waits for the edge's end, and the timer that ends their patience.
+    %% Callers that wait for the edge's end, and the timer after which the edge is killed.
     stopping = no :: no | {[gen_server:from()], Deadline :: integer(), reference()}
 }).
 
@@ -69,7 +69,7 @@ stop_edge(DrainMs) ->
 
 -spec init([]) -> {ok, #state{}, {continue, begin_with}}.
 init([]) ->
-    %% Links of an earlier runner would be in the way of looking who is there.
+    %% Links of an earlier runner would hide which edge is there.
     ok = halley_edge_dialer:disconnect(),
     {ok, #state{config = config(), edge = none}, {continue, begin_with}}.
 

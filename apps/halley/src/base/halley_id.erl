@@ -34,7 +34,7 @@ check_text(<<_/utf8, Rest/binary>>) -> check_text(Rest);
 check_text(<<>>) -> ok;
 check_text(_) -> {error, not_utf8}.
 
-%% One sentence for whoever sent the id.
+%% One sentence for the sender of the id.
 -spec explain(reason()) -> binary().
 explain(not_text) -> <<"an id must be text">>;
 explain(empty) -> <<"an id must not be empty">>;

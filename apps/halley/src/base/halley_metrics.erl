@@ -192,8 +192,9 @@ incr(Name, N) ->
     {Counters, Index} = persistent_term:get(?COUNTERS),
     counters:add(Counters, map_get(Name, Index), N).
 
-%% Says who knows these gauges: `Values' gives all of them, and is called for each scrape in the
-%% process that scrapes. To be called once, when what it reads is made; it needs no `new/0'.
+%% Registers the owner's fun for these gauges: `Values' gives all of them, and is called for each
+%% scrape in the process that scrapes. To be called once, when what it reads is made; it needs no
+%% `new/0'.
 -spec gauges([name(), ...], Values :: fun(() -> #{name() => value()})) -> ok.
 gauges(Names, Values) ->
     lists:foreach(fun(Name) -> persistent_term:put(?GAUGE(Name), Values) end, Names).

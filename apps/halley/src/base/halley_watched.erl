@@ -40,7 +40,7 @@ read(Path, BytesMax, Seen) ->
             failed(Reason, Seen)
     end.
 
-%% The same for who keeps on looking: `News' is called with what is new, if anything is.
+%% The same for a caller that asks again and again: `News' is called with what is new, if anything.
 -spec look(file:filename_all(), BytesMax :: pos_integer(), seen(),
            News :: fun(({changed, binary()} | {error, reason()}) -> term())) -> seen().
 look(Path, BytesMax, Seen, News) ->

@@ -30,7 +30,7 @@ refusing() ->
             {error, failure(Refusal)}
     end.
 
-%% What a refusal of the store is to who asks.
+%% What a refusal of the store is to its caller.
 -spec failure(halley_store:refusal()) -> halley_follows:failure().
 failure(Refusal) when Refusal =:= disk_full; Refusal =:= data_dir_moved -> Refusal;
 failure(Refusal) -> {store_failed, Refusal}.

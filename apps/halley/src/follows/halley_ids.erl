@@ -244,7 +244,7 @@ kept(Ids, #state{leaving = Leaving} = State) ->
     lists:foreach(fun({_, Number}) -> ok = halley_directory_leaving:stay(Number) end, Named),
     {Unknown, State#state{leaving = maps:without(Staying, Leaving)}}.
 
-%% Handed out again later until they are freed or kept: whoever asks may have failed.
+%% They are handed out again later, until they are freed or kept: the caller may have failed.
 due(Max, BeforeMs, State) ->
     {Due, #state{order = Order} = Left} = due(Max, BeforeMs, State, []),
     NowMs = erlang:monotonic_time(millisecond),

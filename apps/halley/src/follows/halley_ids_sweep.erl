@@ -59,7 +59,7 @@ handle_info(tick, #state{next = Next} = State) ->
 handle_info(_, State) ->
     {noreply, State}.
 
-%% Whoever dies meanwhile is there again for the next look.
+%% A process that dies meanwhile has been restarted by the next look.
 looked(Next) ->
     try
         ok = free(),

@@ -207,7 +207,7 @@ fold(File, Position, Left, Wanted, Fun, Acc) ->
             Error
     end.
 
-%% Removes names from a folder. What is left after a crash is removed by whoever opens it next.
+%% Removes names from a folder. What is left after a crash is removed when it is opened next.
 -spec remove(path(), [file:name_all()]) -> ok.
 remove(Dir, Names) ->
     lists:foreach(fun(Name) -> file:delete(filename:join(Dir, Name), [raw]) end, Names).

@@ -28,7 +28,7 @@
 -type about() :: halley_history_record:about().
 %% `chosen': its publisher has claimed the id as well.
 -type entry() :: halley_event:event() | halley_event:private_event().
-%% Who gets an answer once the entries, and all before them, are on disk. If they can't be, the
+%% Callers that get an answer once the entries, and all before them, are on disk. On a failure the
 %% answer is `{error, disk_full}', `{error, history_failed}' or `{error, data_dir_moved}'. `none':
 %% for some of the entries nobody waits.
 -type reply() :: none
@@ -129,8 +129,8 @@ refusing() ->
             Reason
     end.
 
-%% Hands entries to the log, in the order of their seqs; who waits is answered by the log. Without
-%% entries that is when all that was written so far is on disk.
+%% Hands entries to the log, in the order of their seqs; the log answers the callers that wait.
+%% Without entries it does so when all that was written so far is on disk.
 -spec append(halley_shards:index(), [entry()], [reply(), ...]) -> ok.
 append(Shard, Entries, Replies) -> halley_history_log:append(Shard, Entries, Replies).
 

@@ -268,7 +268,7 @@ check(Disk = #disk{dir = Dir, place = Place, current = #{number := Number}}) ->
         {error, Reason} -> unsound(Reason, Disk)
     end.
 
-%% Who chose an id may publish it again, and what was said of lost ranges is said again.
+%% Chosen ids of these events may be published again, and lost ranges are written down again.
 unsound(Reason, Disk = #disk{ids = Ids, telling = Telling}) ->
     lists:foreach(fun halley_history_index:forget_id/1, Ids),
     Lost = lists:foldl(fun halley_history_retention:merge/2, Disk#disk.lost, Telling),

@@ -157,8 +157,8 @@ writable(Ledger = #ledger{dir = Dir}) ->
         Error -> Error
     end.
 
-%% Notes that a segment is on disk up to a position. A note that can't be written is missed only
-%% by who comes to look for lost events, so nobody is told.
+%% Notes that a segment is on disk up to a position. If the note can't be written, that isn't
+%% reported: the note is only needed to find lost events after a crash.
 -spec synced(ledger(), non_neg_integer(), non_neg_integer(), Highest :: non_neg_integer()) ->
     ledger().
 synced(Ledger = #ledger{synced_file = Opened, store = Store, settled_ms = SettledMs},

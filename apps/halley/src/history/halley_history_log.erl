@@ -191,8 +191,8 @@ commit(All, State0) ->
     ok = halley_history_atomics:add(queue_bytes, -Queued),
     renew(Committed#state{crowd = Waiting}).
 
-%% Where no seq is reserved none is drawn for a change of follows. For an unfollow, who comes back
-%% with a cursor from before is told a gap instead.
+%% If no seq is reserved, none is drawn for a change of follows. For an unfollow, a client with an
+%% earlier cursor gets a gap instead.
 drawable(Items, State = #state{refusing = false}) ->
     {Items, State};
 drawable(Items, State = #state{disk = Disk}) ->
@@ -267,14 +267,14 @@ answer(true, Items, Packed, State = #state{disk = Disk}) ->
             fail(Items, Reason, State#state{disk = Failed})
     end.
 
-%% Who asks for what was written before may mean something that a sync failed for.
+%% A caller that asks whether earlier events are on disk may mean one whose sync failed.
 outcome({append, _, [], _, _}, #state{refusing = Refusing}) -> Refusing;
 outcome(_, _) -> false.
 
 %% --- failure -------------------------------------------------------------------------------------
 
-%% Who waits for the disk learns that the event isn't there, and may publish it again. For the
-%% others the history has a hole, and says so.
+%% A publisher that waits for the disk gets an error, and may publish the event again. Without such
+%% a publisher the history has a hole, which is noted as lost.
 lose(Items, Packed, Disk) ->
     case lists:any(fun is_silent/1, Items) of
         true -> halley_history_disk:lose(halley_history_group:range(Packed), Disk);
@@ -286,7 +286,7 @@ is_silent({append, _, [_ | _], _, Replies}) -> lists:member(none, Replies);
 is_silent({changed, unfollow, _, _, _}) -> true;
 is_silent(_) -> false.
 
-%% Who is told of it finds it said wherever the health is asked, so that comes first.
+%% The state changes before the answers: a publisher with an error finds it on /readyz as well.
 fail(Items, Reason, State) ->
     Failed = #state{refusing = Refusing} = failed(Reason, State),
     ok = halley_history_answers:tell([{Item, Refusing} || Item <- Items]),

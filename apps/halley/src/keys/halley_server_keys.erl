@@ -108,7 +108,7 @@ opens(Text, #{scopes := Scopes} = Key, Meter) ->
         false -> unknown
     end.
 
-%% Only who has the whole key is counted: who knows its id alone takes nothing from it.
+%% Only requests with the whole key count: somebody who knows just its id can't use up its rate.
 often(Scopes, Meter) ->
     case halley_rate:take(Meter, halley_limits:get(requests_per_s_per_key_max)) of
         ok -> {ok, Scopes};

@@ -85,8 +85,8 @@ start_link(Ended) ->
     gen_server:start_link({local, ?MODULE}, ?MODULE, Ended, []).
 
 %% Opens a session, unless the user has as many as `Max'. Others that it has are told, the oldest
-%% first. Opening the same one again changes nothing. `leaving': the number is about to be nobody's,
-%% and whoever gives numbers has to be asked first.
+%% first. Opening the same one again changes nothing. `leaving': the number is about to be freed,
+%% and its owner must be asked to keep it first.
 -spec open(user_number(), session(), Max :: pos_integer() | infinity) ->
     ok | {several, Others :: [session()]} | full | leaving.
 open(User, {link, Slot, Conn}, Max) ->

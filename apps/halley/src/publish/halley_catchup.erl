@@ -29,8 +29,8 @@
 -record(batch, {slot :: halley_links:slot(), from :: vector(), up_to :: vector(),
                 items = [] :: [{halley_event:delivery(), Conns :: binary()}],
                 gaps = [] :: [halley_replay:gap()],
-                %% Of subjects that this batch has met: who follows now, and their connections,
-                %% and whose follows changed.
+                %% Of subjects with events in this batch: followers of now with their
+                %% connections, and users whose follows changed.
                 met = #{} :: #{halley_id:id() =>
                                    {halley_fanout:receivers(), Conns :: binary(),
                                     halley_catchup_former:followed()}},
@@ -126,7 +126,7 @@ read([Seq | Seqs], To, #batch{from = From, up_to = UpTo} = Batch, Reader) ->
                  Batch#batch{from = Raised, gaps = [Gap | Batch#batch.gaps]}, Next)
     end.
 
-%% Something can't be read, an event or who followed.
+%% Something can't be read: an event, or a change of follows.
 lacking(#batch{from = From, gaps = Gaps} = Batch) ->
     Batch#batch{gaps = [gap(0, erlang:system_time(millisecond), damaged, From) | Gaps]}.
 
@@ -171,8 +171,8 @@ conns(Seq, {Present, Conns, #{until := Until, since := Since}}) ->
     end.
 
 %% Looked up once for a batch, since a celebrity's followers are many; the changes after the
-%% follows. Who opens a session later doesn't need the batch's events: they are not above heads that
-%% were read before it began.
+%% follows. A session that opens later doesn't need the batch's events: they are not above heads
+%% that were read before the batch began.
 meet(Subject, _, #batch{met = Met} = Batch, Reader) when is_map_key(Subject, Met) ->
     {Batch, Reader};
 meet(Subject, Seq, #batch{slot = Slot, met = Met, former = Former} = Batch, Reader) ->

@@ -29,7 +29,7 @@
 
 %% A word for each shard: the members of its groups, for metrics.
 -define(MEMBERS, {?MODULE, members}).
-%% Who follows more than this is asked for each group instead.
+%% For a user that follows more than this, each group is checked instead.
 -define(FOLLOWING_MAX, 512).
 -define(CENSUS_MS, 2000).
 -define(FULL_MS, 50).
@@ -56,14 +56,15 @@ new() ->
 start_link() ->
     gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 
-%% --- for whoever changes the truth ---------------------------------------------------------------
+%% --- for processes that change follows or sessions -----------------------------------------------
 
 %% A session of the user has been opened or closed in the directory.
 -spec changed(user_number()) -> ok.
 changed(User) ->
     lists:foreach(fun(Row) -> mark(Row, User, fun pressed/0) end, groups_of(User)).
 
-%% The same for who must not wait for a shard: the directory's owner, when a process has ended.
+%% The same for a process that must not wait for a shard: the directory's owner, when a session that
+%% is a process has ended.
 -spec ended(user_number()) -> ok.
 ended(User) ->
     lists:foreach(fun(Row) -> mark(Row, User, fun() -> no_wait end) end, groups_of(User)).
@@ -103,7 +104,7 @@ mark({_, Shard, _} = Row, User, Wait) ->
         _ -> ok
     end.
 
-%% Those who leave marks faster than they are settled wait.
+%% Processes that leave marks faster than they are settled wait.
 pressed() ->
     case halley_groups_marks:count() > halley_limits:get(group_marks_max) of
         true -> wait;
@@ -207,8 +208,8 @@ portion_later(Filling, UpTo) ->
     _ = erlang:send_after(halley_groups_fill:pause_ms(), self(), {portion, Filling, UpTo}),
     ok.
 
-%% While the links have no room a portion is empty: the shard forgets who was marked since the last
-%% one, for the next one is read later.
+%% While the links have no room a portion is empty: the shard forgets users that were marked since
+%% the last one, since the next one is read later.
 portion(UpTo, #fill{subject = Subject, filling = Filling}, #state{groups = Groups}) ->
     {Next, Found} = case halley_groups_fill:links_have_room() of
         true -> halley_groups_fill:portion(Subject, UpTo);

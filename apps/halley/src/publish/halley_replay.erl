@@ -74,8 +74,8 @@
                  reason := malformed | other_store | too_old | damaged,
                  cursor => halley_cursor:token()}.
 -type limits() :: #{events_max := pos_integer(), bytes_max := pos_integer()}.
-%% The body is a part of a block of the log: who keeps it copies it (halley_history_record:body/1
-%% and item/1 say what it holds).
+%% The body is a part of a block of the log: a caller that keeps it must copy it
+%% (halley_history_record:body/1 and item/1 say what it holds).
 -type take(Acc) :: fun((Body :: binary(), halley_cursor:token(), Acc) -> Acc).
 -type reader() :: halley_history_reader:reader().
 
@@ -141,8 +141,7 @@ vector(#replay{vector = Vector}) ->
 cursor(#replay{vector = Vector, at = At}) ->
     halley_cursor:encode(halley_history:store(), At, Vector).
 
-%% What was gathered since this was asked last, if that took long. Who keeps it has as much memory
-%% from it as from the replay.
+%% What was gathered since the last call, if that took long. It takes as much memory as the replay.
 -spec gathered(replay()) -> {none | gathered(), replay()}.
 gathered(#replay{gathered = Gathered} = Replay) ->
     {Gathered, Replay#replay{gathered = none}}.
@@ -156,7 +155,7 @@ offer(_, Replay) ->
     Replay.
 
 %% The next events, oldest first, each given to `Take' with its cursor. `more': at least one was
-%% given. `yield': none yet, and whoever else waits should have a turn before the next call. `done':
+%% given. `yield': none yet, and others that wait should have a turn before the next call. `done':
 %% there is nothing more up to this vector. A gap comes behind the events, and the replay goes on.
 -spec next(replay(), UpTo :: halley_cursor:vector(), limits(), take(Acc), Acc, reader()) ->
     {Acc, more | yield | done | {gap, gap()}, replay(), reader()}.

@@ -26,8 +26,7 @@
 %% unfollows. An unfollow is in the history before it takes effect, so a subject that is missing
 %% among the first is found among the second; and so is a follow, so the follows that are read have
 %% their records. When it is done, everything up to `bound' that is the user's is among the
-%% candidates, unless retention has taken it meanwhile:
-%% who asks looks at the floor behind it.
+%% candidates, unless retention has taken it meanwhile: the caller checks the floor afterwards.
 %%
 %% What it holds is bounded: one and a half windows of candidates, at most 24,576, and
 %% ?UNFOLLOWED_MAX subjects. That is under 16 MB if every id is as long as an id may be, and under
@@ -67,7 +66,7 @@
 %% What comes from the chain of a subject may be about another one.
 -type candidate() :: {seq(), halley_history:about()}.
 %% Subjects with the seq of their last unfollow, up to which their events are the user's; all
-%% unfollows up to `known' are in it. Who has followed the subject again may have it here as well.
+%% unfollows up to `known' are in it. It may have a subject that the user has followed again.
 %% Up to `since' there are events that a follow may not count for.
 -record(unfollowed, {subjects = #{} :: #{halley_id:id() => seq()}, known = 0 :: seq(),
                      since = 0 :: seq()}).
@@ -199,7 +198,7 @@ work(#gather{source = {follows, After}, user = User} = Gather, Reader, Left) ->
         [] ->
             work(Gather#gather{source = {unfollows, newest}}, Reader, Left);
         Numbers ->
-            %% Who was unfollowed just now may be nobody by now.
+            %% The number of a subject that was unfollowed just now may be freed by now.
             work(Gather#gather{todo = halley_ids_pages:ids(Numbers),
                                source = {follows, lists:last(Numbers)}},
                  Reader, Left - ?FOLLOW_COST * length(Numbers))

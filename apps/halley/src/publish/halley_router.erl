@@ -59,8 +59,8 @@ publish_many(Items) ->
     lists:foreach(fun count/1, Results),
     Results.
 
-%% For who doesn't wait (`halley_posts'): the event has a place in its shard's queue, or was
-%% refused, and that is counted.
+%% For a publisher that doesn't wait (`halley_posts'): the event has a place in its shard's queue,
+%% or was refused, and that is counted.
 -spec accept(item()) ->
     {ok, halley_shards:index(), halley_shard:ack(), halley_shard:draft()} | {error, error()}.
 accept(Item) ->

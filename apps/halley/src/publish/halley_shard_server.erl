@@ -57,7 +57,7 @@
 -record(turn, {outbox = halley_fanout:outbox() :: halley_fanout:outbox(),
                gathered = 0 :: non_neg_integer(),
                entries = [] :: [halley_history:entry()],
-               %% Who is answered by the log with the entries, who by the log without any, who now.
+               %% Answers that the log gives with the entries, that it gives without, and of now.
                replies = [] :: [halley_history:reply()],
                repeated = [] :: [halley_history:reply()],
                now = [] :: [halley_history:reply()]}).

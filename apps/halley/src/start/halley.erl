@@ -71,7 +71,7 @@ one({ok, #{errors := [{_, Reason} | _]}}) -> {error, Reason};
 one({ok, _}) -> ok;
 one({error, _} = Error) -> Error.
 
-%% Everybody who follows a subject. For subjects with very many, page with
+%% All followers of a subject. For subjects with very many, page with
 %% `halley_follows:followers/3'.
 -spec followers(Subject :: id()) -> [User :: id()].
 followers(Subject) ->
@@ -111,7 +111,7 @@ login(User, Pid) when node(Pid) =:= node() ->
 logout(Pid) ->
     halley_directory:logout(Pid).
 
-%% Who is there, and how often. A user that was never heard of has no sessions.
+%% Whether a user is online, and with how many sessions. An unknown user has none.
 -spec presence(User :: id()) -> #{user := id(), sessions := non_neg_integer()}.
 presence(User) ->
     #{user => User, sessions => length(sessions(User))}.
