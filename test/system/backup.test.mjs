@@ -158,7 +158,7 @@ test('a backup of a Halley that is stopped; of nothing; to a folder with files',
   await halley.stop();
 });
 
-test('repair: refused while a brain runs; a damaged store is said, and is mended', async () => {
+test('repair: refused while a brain runs; a damaged store is named and repaired', async () => {
   const halley = await start();
   const running = await command(halley, 'repair');
   assert.equal(running.code, 1);

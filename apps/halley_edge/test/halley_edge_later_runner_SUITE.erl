@@ -1,5 +1,5 @@
 %% A runner that isn't the first one: a link was up before, so what is in its way doesn't end the
-%% brain. It waits until that has been mended. Its edge is that of halley_edge_runner_SUITE.
+%% brain. It waits until that is fixed. Its edge is that of halley_edge_runner_SUITE.
 -module(halley_edge_later_runner_SUITE).
 
 -include_lib("kernel/include/file.hrl").

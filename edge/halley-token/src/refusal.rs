@@ -98,9 +98,9 @@ impl Refusal {
         match self {
             Refusal::NoKeys => {
                 "This server has no key to check tokens with: its log says what is wrong with \
-                 auth.keys. Try again when that is mended."
+                 auth.keys. Try again when that is fixed."
             }
-            Refusal::TooLarge => "The token is longer than is taken: put less into its claims.",
+            Refusal::TooLarge => "The token is too long: put less into its claims.",
             Refusal::Malformed => {
                 "This is no signed token: a JWT has three parts of base64url without padding, \
                  with dots between, and a JSON object with each name once in its header."
@@ -109,17 +109,17 @@ impl Refusal {
                 "This token is encrypted (JWE); only signed tokens (JWS) are accepted."
             }
             Refusal::Type => {
-                "The token's `typ` is another than JWT or at+jwt: show the token that was made \
-                 for entering here."
+                "The token's `typ` is neither JWT nor at+jwt: send the token that was made for \
+                 this server."
             }
-            Refusal::Critical => "The token's header has `crit`, which is not taken: leave it out.",
+            Refusal::Critical => "The token's header has `crit`, which isn't supported: omit it.",
             Refusal::Algorithm => {
                 "The token's `alg` is not that of the key: sign with HS256, RS256, ES256 or \
                  EdDSA, whichever the key in auth.keys is for."
             }
             Refusal::KeyUnknown => {
-                "No key is known for this token's `kid`, or it has none and several keys could \
-                 be meant: sign with a key that is in auth.keys, and name it by its `kid`."
+                "auth.keys has no key with this token's `kid`, or the token has no `kid` and \
+                 several keys could be meant: sign with a key of auth.keys, and name its `kid`."
             }
             Refusal::Signature => {
                 "The token's signature doesn't hold: it was signed with another key than the one \
@@ -130,8 +130,8 @@ impl Refusal {
                  and `nbf`, if there is one, is a number of seconds."
             }
             Refusal::Expiry => {
-                "The token has no `exp`, or one that is no number: give it the second, counted \
-                 from 1970, from which on it is worth nothing."
+                "The token has no `exp`, or one that is no number: `exp` is the second since \
+                 1970 at which the token expires."
             }
             Refusal::Expired => "The token has expired: get a new one.",
             Refusal::NotYet => {
@@ -141,8 +141,8 @@ impl Refusal {
                 "The token's `iss` is not auth.issuer: get a token from that issuer."
             }
             Refusal::Audience => {
-                "The token's `aud` is not auth.audience, nor has it among others: ask for a token \
-                 that is meant for this server."
+                "The token's `aud` is not auth.audience and doesn't contain it: get a token that \
+                 is meant for this server."
             }
             Refusal::Subject => {
                 "The token's `sub` is no user's id: text of 1 to 255 bytes without control \

@@ -3,9 +3,9 @@
 %%
 %% The order: configuration, the keys that it names, then the node's name (Mnesia's schema names its
 %% node), then the log.
-%% Until all of that and the tree stand, the log is silent, so that what goes wrong is told by
-%% exactly one line on stderr and exit status 1: no reports, no crash dump. Only what is found in
-%% the data directory, mended or not, is said at once: nobody would ever say it again.
+%% Until all of that and the supervisor have started, the log is silent. So a failure is exactly one
+%% line on stderr and exit status 1: no reports, no crash dump. Only findings in the data directory,
+%% repaired or not, are logged at once: they would never be reported again.
 %%
 %% The node gets a name but listens on nothing and asks no epmd.
 -module(halley_boot).

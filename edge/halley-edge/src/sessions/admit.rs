@@ -22,8 +22,8 @@ const BUSY: StreamError<'static> = StreamError {
     status: 503,
     retry_after_s: 1,
     code: "busy",
-    message: "This edge has more streams to open than it may, or is about to stop: come back \
-              as Retry-After says.",
+    message: "Too many streams are being opened, or this edge is about to stop: come back after \
+              Retry-After.",
 };
 
 impl Sessions {

@@ -26,7 +26,7 @@ pub const TOKEN_PARAMETER: &str = "token";
 
 /// Answer as its text says.
 pub const USER_MISSING: HttpError =
-    HttpError::new(400, "user_missing", "Say who is asking: add ?user=<id> to the address.");
+    HttpError::new(400, "user_missing", "Name the user: add ?user=<id> to the address.");
 const USER_BAD: HttpError =
     HttpError::new(400, "bad_user", "A user's id has 1 to 255 bytes of UTF-8.");
 /// Answer to a request without a token where one is needed.

@@ -107,7 +107,7 @@ impl Sessions {
         if encode::compressed(&mut out, &frame, agreement, deflater) { out } else { frame }
     }
 
-    /// Does more wait for the client than it shall be answered to?
+    /// Is the backlog of answers above the limit?
     pub fn has_much_to_say(&self, io: &mut Io, index: u32) -> bool {
         io.conns.outbox(index).is_some_and(|outbox| outbox.bytes() > ANSWERS_BYTES_MAX)
     }

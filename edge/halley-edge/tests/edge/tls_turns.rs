@@ -164,8 +164,8 @@ impl ActiveKeyExchange for Unknown {
     }
 }
 
-/// 15.6: the same of one that is asked for another hello (RFC 8446 section 4.1.4): the answer to
-/// that one is the dear one.
+/// 15.6: the same for a client that is asked for another hello (RFC 8446 section 4.1.4): answering
+/// that one is the expensive step.
 #[test]
 fn a_second_hello_waits_as_a_first_one() {
     let certificates = Certificates::new();
