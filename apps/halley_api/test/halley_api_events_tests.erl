@@ -141,7 +141,7 @@ lines_fail_alone() ->
     ?assertEqual([<<"1">>, disk_full, overloaded], results({200, _, _} = publish_lines(Lines))).
 
 bodies_are_bounded() ->
-    Max = 2 * ?DATA_BYTES_MAX + 8192,
+    Max = 2 * ?DATA_BYTES_MAX + 8192 + 1000 * (255 + 3),
     failed(413, body_too_large, publish(binary:copy(<<" ">>, Max + 1))),
     failed(400, bad_json, publish(binary:copy(<<" ">>, Max))),
     Endless = {stream, fun() -> {ok, binary:copy(<<" ">>, 10000)} end},
@@ -192,7 +192,7 @@ too_many() ->
 %% Whatever is kept of it, it is an error, and the next line is fine.
 a_long_line() ->
     Blank = binary:copy(<<" ">>, 50000),
-    Chunks = [<<"{\"subject\":">>, Blank, Blank, Blank, Blank,
+    Chunks = [<<"{\"subject\":">>, lists:duplicate(8, Blank),
               <<"1}\n{\"subject\":\"1\",\"data\":1}\n">>],
     [?assertEqual([line_too_long, <<"generated">>], results(publish_lines(Body)))
-     || Body <- [iolist_to_binary(Chunks), stream(Chunks)]].
+     || Body <- [iolist_to_binary(Chunks), stream(lists:flatten(Chunks))]].

@@ -140,7 +140,7 @@ export class Core {
     if (this.#phase !== 'opening' && this.#phase !== 'live') return;
     this.heard();
     if (message.gap) this.shell.show({ gap: message.gap });
-    else if (message.subject !== undefined) this.#event(message);
+    else if (message.id !== undefined) this.#event(message);
     if (message.cursor) this.cursor = message.cursor;
     if (message.end) this.lost({ code: message.end.reason });
   }

@@ -66,9 +66,13 @@ export class Halley extends Listening {
     };
   }
 
-  /** Resolves when the event is on the server's disk. Tried again under its id until then. */
-  publish(subject: string, data: unknown, { id = newId(), ack }: PublishOptions = {}) {
-    return this.#operations.run<{ id: string }>({ op: 'publish', subject, data, id, ack });
+  /**
+   * About a subject, or to a list of users alone. Resolves when the event is on the server's disk;
+   * tried again under its id until then.
+   */
+  publish(whom: string | string[], data: unknown, { id = newId(), ack }: PublishOptions = {}) {
+    const to = typeof whom === 'string' ? { subject: whom } : { to: whom };
+    return this.#operations.run<{ id: string }>({ op: 'publish', ...to, data, id, ack });
   }
 
   /** Durable: the server keeps it, not this connection. */

@@ -10,7 +10,8 @@ import { HalleyError, type Message, type Place, type State } from './types.js';
 
 interface Operation {
   op: 'publish' | 'follow' | 'unfollow';
-  subject: string;
+  subject?: string;
+  to?: string[];
   data?: unknown;
   id?: string | undefined;
   ack?: string | undefined;
@@ -113,13 +114,13 @@ export class Operations {
 
   async #request(ref: number, waiting: Waiting): Promise<void> {
     waiting.way = 'request';
-    const { op, subject, ...event } = waiting.operation;
+    const { op, ...event } = waiting.operation;
     try {
       if (op === 'publish') {
-        return waiting.done(await this.call('POST', 'me/events', { subject, ...event }));
+        return waiting.done(await this.call('POST', 'me/events', event));
       }
       const method = op === 'follow' ? 'POST' : 'DELETE';
-      const { errors, ...done } = await this.call(method, 'me/follows', { subject });
+      const { errors, ...done } = await this.call(method, 'me/follows', event);
       if (!errors.length) return waiting.done(done);
       this.answer({ ref, error: errors[0].error });
     } catch (error) {

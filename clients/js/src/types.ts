@@ -1,9 +1,10 @@
 // What the parts of the client hand to each other, and what its users see.
 
-/** What somebody published about a subject. */
+/** What somebody published: about a subject, or for its users alone, without one. */
 export interface Event {
   id: string;
-  subject: string;
+  subject?: string;
+  private?: true;
   /** Milliseconds since 1970, by the server's clock. */
   at: number;
   data: any;
@@ -27,6 +28,7 @@ export interface Message {
   cursor?: string;
   id?: string;
   subject?: string;
+  private?: true;
   at?: number;
   data?: unknown;
   gap?: Gap;

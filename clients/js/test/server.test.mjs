@@ -41,6 +41,19 @@ for (const transport of TRANSPORTS) {
     await until('no session', async () => await sessionsOf(halley, user) === 0);
   });
 
+  test(`${transport}: a private event comes to its users alone, and from one`, async () => {
+    const user = `private-${transport}`;
+    const one = await opened({ user, ...only });
+    await follow(halley, [user, 'eve']);
+    const { id } = await one.halley.publish(['eve', user], 'between us');
+    await one.halley.publish(['eve'], 'not for you');
+    await publish(halley, 'eve', 'for all');
+    const items = await one.items.take(2);
+    assert.deepEqual(items.map(({ data }) => data), ['between us', 'for all']);
+    assert.deepEqual({ ...items[0], at: 0 }, { id, private: true, at: 0, data: 'between us' });
+    one.halley.close();
+  });
+
   test(`${transport}: what was published while it was away comes, once and in order`, async () => {
     const user = `away-${transport}`;
     const way = await proxy(halley.publicPort, () => undefined);

@@ -180,6 +180,13 @@ class Transports(unittest.TestCase):
 
 
 class Showing(unittest.TestCase):
+    def test_a_private_event_has_no_subject(self) -> None:
+        world = World()
+        world.live()
+        private = {"id": "a", "private": True, "at": 1, "data": 7, "cursor": "c1"}
+        (show,) = [e for e in world.machine.message(private) if isinstance(e, Show)]
+        self.assertEqual(show.item, Event("a", None, 1, 7))
+
     def test_each_event_once_and_the_cursor_with_it(self) -> None:
         world = World()
         world.live()

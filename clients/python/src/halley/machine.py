@@ -184,7 +184,7 @@ class Machine:
         if gap := message.get("gap"):
             item = Gap(gap.get("from"), gap.get("to"), gap.get("reason", ""), cursor)
             self._effects.append(Show(item))
-        elif "subject" in message:
+        elif "id" in message:
             self._event(message, cursor)
         self.cursor = cursor
         if end := message.get("end"):
@@ -296,7 +296,7 @@ class Machine:
         if len(self._recent) > RECENT_MAX:
             self._recent.popitem(last=False)
         if seen is None or abs(at - seen) > DOUBLE_MS_MAX:
-            event = Event(event_id, str(message["subject"]), at, message.get("data"), cursor)
+            event = Event(event_id, message.get("subject"), at, message.get("data"), cursor)
             self._effects.append(Show(event))
 
     def _lose(self, loss: Loss) -> None:

@@ -11,7 +11,7 @@ import json
 import random
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -56,10 +56,11 @@ def segment(name: str) -> str:
 
 
 def event_of(
-    subject: str, data: Any, event_id: str | None = None, ack: str | None = None,
+    whom: str | Sequence[str], data: Any, event_id: str | None = None, ack: str | None = None,
 ) -> dict[str, Any]:
     """With an id of its own, so that it can be sent again without being there twice."""
-    event = {"subject": subject, "data": data, "id": event_id or uuid.uuid4().hex}
+    about = {"subject": whom} if isinstance(whom, str) else {"to": list(whom)}
+    event = about | {"data": data, "id": event_id or uuid.uuid4().hex}
     return event | ({"ack": ack} if ack else {})
 
 

@@ -6,7 +6,7 @@ One connection pool and no stream. Each call is repeated until it is answered or
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -40,17 +40,20 @@ class Server:
         await self._http.close()
 
     async def publish(
-        self, subject: str, data: Any, *, id: str | None = None, ack: str | None = None,
+        self, whom: str | Sequence[str], data: Any, *, id: str | None = None,
+        ack: str | None = None,
     ) -> Published:
-        """Until it is answered, for `timeout` seconds; it has an id, so it is there once."""
-        event = event_of(subject, data, id, ack)
+        """About a subject, or to some users alone. Until it is answered, for `timeout` seconds; it
+        has an id, so it is there once."""
+        event = event_of(whom, data, id, ack)
         return await self._requests.publish("/v1/events", event, self._timeout)
 
     async def publish_many(
         self, events: Iterable[Mapping[str, Any]],
     ) -> list[Published | HalleyError]:
-        """Events are `{"subject", "data", "id"?, "ack"?}`; an answer or an error for each."""
-        made = [event_of(e["subject"], e["data"], e.get("id"), e.get("ack")) for e in events]
+        """Events are `{"subject" or "to", "data", "id"?, "ack"?}`; an answer or an error for each."""
+        made = [event_of(e.get("to") or e["subject"], e["data"], e.get("id"), e.get("ack"))
+                for e in events]
         return await self._requests.publish_many("/v1/events", made, self._timeout)
 
     async def follow(self, *pairs: tuple[str, str]) -> dict[str, int]:

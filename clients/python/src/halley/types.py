@@ -10,10 +10,11 @@ State = Literal["connecting", "open", "reconnecting", "closed"]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What somebody published about a subject; `at` is in milliseconds since 1970."""
+    """What somebody published about a subject, or, where it is None, to this user and perhaps
+    others alone; `at` is in milliseconds since 1970."""
 
     id: str
-    subject: str
+    subject: str | None
     at: int
     data: Any
     #: All that was seen up to this event. Who keeps it can go on behind it, in another process too.
