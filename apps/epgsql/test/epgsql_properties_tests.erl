@@ -1,0 +1,13 @@
+%% Runs the properties.
+-module(epgsql_properties_tests).
+
+-include_lib("eunit/include/eunit.hrl").
+
+properties_test_() ->
+    [{atom_to_list(Property), {timeout, 120,
+      ?_assert(proper:quickcheck(Module:Property(), [{numtests, Times}, quiet]))}}
+     || {Module, Property, Times} <- [{prop_epgsql_backend, prop_framing, 300},
+                                      {prop_epgsql_backend, prop_damaged, 5000},
+                                      {prop_epgsql_backend, prop_random, 3000},
+                                      {prop_epgsql_backend, prop_columns, 300},
+                                      {prop_epgsql_backend, prop_cells, 300}]].
