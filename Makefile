@@ -14,7 +14,8 @@ N ?= 1000000
 HOURS ?= 1
 
 .PHONY: help run test build check bench bench-rivals bench-smp bench-million bench-soak \
-	bench-ketama ketama-peers client faults doors fuzz docs clean install-run install-test install-rivals \
+	bench-ketama ketama-peers epgsql-suites client faults doors fuzz docs clean \
+	install-run install-test install-rivals \
 	native edge release
 
 # The edge into the release, and ./halley.
@@ -69,6 +70,10 @@ ketama-peers: install-run ## ask libmemcached and memcached what ketama answers;
 	@tools/install.sh ketama
 	@rebar3 compile
 	@bench/ketama/run peers
+
+epgsql-suites: install-run ## run epgsql 4.8's own suites against apps/epgsql (FROM=a checkout of it)
+	@tools/install.sh epgsql
+	@tools/epgsql-suites/run $(FROM)
 
 faults: install-test build ## inject faults at random, prove that nothing is lost (FAULTS_SECONDS=600)
 	@node test/faults/run.mjs

@@ -3,7 +3,8 @@
 # `tools/install.sh test` what the checks and tests need besides, `tools/install.sh rivals` the
 # servers that `make bench-rivals` measures, `tools/install.sh smp` the load of `make bench-smp`,
 # `tools/install.sh doors` the clients of the registries that `make doors` takes its suites from,
-# `tools/install.sh ketama` what `make ketama-peers` asks.
+# `tools/install.sh ketama` what `make ketama-peers` asks, `tools/install.sh epgsql` what
+# `make epgsql-suites` runs on.
 #
 # What runs Halley needs no graphical packages. Debian's rebar3 depends on some by way of Erlang's
 # tools for windows, and uses none of them to build: `run` unpacks it into .tools, without them.
@@ -22,7 +23,7 @@ run_packages=(
     gcc libc6-dev make curl ca-certificates procps
 )
 test_packages=(rebar3 erlang-eunit erlang-common-test erlang-dialyzer erlang-proper erlang-meck g++
-    openssl)
+    openssl postgresql)
 rivals_packages=(nginx libnginx-mod-nchan nats-server libevent-dev erlang-mochiweb)
 # The first Rust that knows edition 2024, and the first Node whose test runner has reporters.
 rust_minor_min=85
@@ -95,7 +96,7 @@ install_missing_servers() {
         printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" install -m 755 /dev/stdin "$policy"
     fi
     install_missing
-    for service in nginx nats-server memcached; do
+    for service in nginx nats-server memcached postgresql; do
         if [[ $packages == *" $service "* ]] && [ -d /run/systemd/system ]; then
             "${as_root[@]}" systemctl disable "$service"
         fi
@@ -180,7 +181,7 @@ want_doors() {
 
 case "${1:-}" in
     run) want_run; install_missing; unpack_rebar3 ;;
-    test) want_run; want_test; install_missing
+    test) want_run; want_test; install_missing_servers
         install_node_packages test/system "the tests"
         install_node_packages clients/js "the JavaScript client"
         install_python_client ;;
@@ -188,6 +189,7 @@ case "${1:-}" in
         install_node_packages bench/rivals/socketio "Socket.IO" ;;
     smp) want apache2-utils; install_missing ;;
     doors) want_doors; install_missing ;;
+    epgsql) want erlang-common-test postgresql postgresql-15-postgis-3; install_missing_servers ;;
     ketama) want memcached python3 python3-pylibmc; install_missing_servers ;;
-    *) echo "usage: tools/install.sh run|test|rivals|smp|doors|ketama" >&2; exit 2 ;;
+    *) echo "usage: tools/install.sh run|test|rivals|smp|doors|ketama|epgsql" >&2; exit 2 ;;
 esac

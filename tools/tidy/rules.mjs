@@ -139,6 +139,7 @@ export function* marks(tree) {
 }
 
 const FORBIDDEN_ARROWS = {
+  epgsql: /\b(halley(?:_[a-z0-9_]+)?|ketama(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
   ketama: /\b(halley(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
   halley: /\b(halley_(?:edge|api)(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
   halley_edge: /\b(halley_api(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,

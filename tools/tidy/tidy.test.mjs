@@ -47,6 +47,8 @@ const planted = {
     [{ 'apps/halley_api/src/a.erl': '%% P.\nf() -> halley_edge_x:g().\n' }, 'arrows:2'],
   'halley_edge calls halley_api':
     [{ 'apps/halley_edge/src/a.erl': '%% P.\nf() -> fun halley_api:g/0.\n' }, 'arrows:2'],
+  'epgsql calls halley':
+    [{ 'apps/epgsql/src/a.erl': '%% P.\nf() -> halley:g().\n' }, 'arrows:2'],
   'ketama calls halley':
     [{ 'apps/ketama/src/a.erl': '%% P.\nf() -> halley:g().\n' }, 'arrows:2'],
   'two modules that call each other':

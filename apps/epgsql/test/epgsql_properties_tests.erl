@@ -10,4 +10,8 @@ properties_test_() ->
                                       {prop_epgsql_backend, prop_damaged, 5000},
                                       {prop_epgsql_backend, prop_random, 3000},
                                       {prop_epgsql_backend, prop_columns, 300},
-                                      {prop_epgsql_backend, prop_cells, 300}]].
+                                      {prop_epgsql_backend, prop_cells, 300},
+                                      {prop_epgsql_codecs, prop_numeric, 500},
+                                      {prop_epgsql_codecs, prop_timestamps, 2000},
+                                      {prop_epgsql_codecs, prop_arrays, 300},
+                                      {prop_epgsql_codecs, prop_damaged, 5000}]].

@@ -1,0 +1,225 @@
+%% Opens the connection, proves who the client is, and finds the types that codecs are given for.
+%%
+%% Of several `hosts' the first is taken that can be reached and is what `target_session_attrs' says
+%% (libpq's names). What a server is it says by itself from PostgreSQL 14 on; an older one is only
+%% ever `any'.
+%%
+%% The password is a fun in the state, so that no crash report shows it, and is in no state
+%% afterwards. Trust in the server is TLS's; with SCRAM it has to know the password, too.
+-module(epgsql_cmd_connect).
+-behaviour(epgsql_command).
+
+-include("epgsql.hrl").
+-include("protocol.hrl").
+
+-export([opts_hide_password/1, init/1, execute/2, handle_message/4]).
+
+-export_type([response/0, connect_error/0]).
+
+-type response() :: connected | {error, connect_error()}.
+-type connect_error() ::
+        invalid_authorization_specification | invalid_password
+      | {unsupported_auth_method, atom() | {unknown, integer()} | {sasl, [binary()]}}
+      | {sasl_server_final, any()} | {sasl, epgsql_scram:reason()} | password_missing
+      | epgsql_transport:reason() | epgsql:query_error().
+
+-record(connect, {options :: map(),
+                  hosts :: [host(), ...],
+                  stage = open :: open | startup | authentication | ready | types,
+                  types :: undefined | epgsql_command:state(),
+                  send :: undefined | epgsql_frontend:message(),
+                  scram :: undefined | epgsql_scram:state() | verified}).
+
+-type target() :: any | 'read-write' | 'read-only' | primary | standby.
+-type host() :: {inet:ip_address() | inet:hostname(), inet:port_number(), target()}.
+
+-define(PORT, 5432).
+
+-spec opts_hide_password(map()) -> map().
+opts_hide_password(#{password := Password} = Options) when not is_function(Password) ->
+    Options#{password := fun() -> Password end};
+opts_hide_password(Options) ->
+    Options.
+
+-spec init(map()) -> #connect{}.
+init(#{username := _} = Options) ->
+    #connect{options = Options, hosts = hosts(Options, maps:get(port, Options, ?PORT))}.
+
+hosts(#{hosts := [_ | _] = Hosts} = Options, Port) ->
+    Named = [case Host of
+                 {Name, Its} when is_integer(Its) -> {Name, Its};
+                 _ -> {Host, Port}
+             end || Host <- Hosts],
+    case maps:get(target_session_attrs, Options, any) of
+        'prefer-standby' -> targets(Named, standby) ++ targets(Named, any);
+        Target -> targets(Named, Target)
+    end;
+hosts(#{host := Host} = Options, Port) ->
+    hosts(Options#{hosts => [{Host, Port}]}, Port).
+
+targets(Hosts, Target) -> [{Host, Port, Target} || {Host, Port} <- Hosts].
+
+-spec execute(epgsql_session:session(), #connect{}) -> epgsql_command:execute_return().
+execute(Session, #connect{stage = open, options = Options, hosts = [{Host, Port, _} | More]}
+        = State) ->
+    Its = Options#{host => Host, port => Port},
+    case epgsql_transport:connect(Its) of
+        {ok, Transport} ->
+            Connected = lists:foldl(fun({Attribute, Value}, Acc) ->
+                epgsql_session:set_attr(Attribute, Value, Acc)
+            end, Session, [{connect_opts, maps:without([password, username], Its)},
+                           {transport, Transport}, {async, maps:get(async, Options, undefined)}]),
+            _ = epgsql_transport:send(Transport, epgsql_frontend:startup(startup(Options))),
+            _ = epgsql_session:activate(Connected),
+            {ok, Connected, State#connect{stage = startup}};
+        {error, _} when More =/= [] ->
+            execute(Session, State#connect{hosts = More});
+        {error, Reason} = Error ->
+            {stop, Reason, Error, Session}
+    end;
+execute(Session, #connect{stage = types, types = Types} = State) ->
+    {send, Type, Payload, Session1, Types1} =
+        epgsql_cmd_update_type_cache:execute(Session, Types),
+    {send, Type, Payload, Session1, State#connect{types = Types1}};
+execute(Session, #connect{send = {Type, Payload}} = State) ->
+    {send, Type, Payload, Session, State#connect{send = undefined}}.
+
+startup(#{username := Username} = Options) ->
+    [{"user", Username}
+     | [{Name, Value} || {Name, Key} <- [{"database", database}, {"replication", replication},
+                                         {"application_name", application_name}],
+                         Value <- [maps:get(Key, Options, undefined)], Value =/= undefined]]
+    ++ [{"client_encoding", "UTF8"}].
+
+-spec handle_message(byte(), binary() | epgsql:query_error(), epgsql_session:session(),
+                     #connect{}) -> epgsql_command:handle_message_return().
+handle_message(Type, Payload, Session, #connect{stage = types} = State) ->
+    types(Type, Payload, Session, State);
+handle_message(?AUTHENTICATION_REQUEST, Payload, Session, State) ->
+    authenticate(epgsql_backend:authentication(Payload), Session, State);
+handle_message(?CANCELLATION_KEY, Payload, Session, _) ->
+    {noaction, epgsql_session:set_attr(backend, epgsql_backend:key_data(Payload), Session)};
+handle_message(?NEGOTIATE_PROTOCOL_VERSION, _, Session, _) ->
+    {noaction, Session};
+handle_message(?READY_FOR_QUERY, _, Session,
+               #connect{stage = ready, hosts = [{_, _, Target} | More]} = State) ->
+    case {is_target(Target, Session), More} of
+        {true, _} -> ready(Session, State);
+        {false, [_ | _]} -> elsewhere(Session, State);
+        {false, []} -> {stop, normal, {error, {no_such_host, Target}}, Session}
+    end;
+%% Starting or stopping, or full.
+handle_message(?ERROR, #error{code = Code}, Session, #connect{hosts = [_, _ | _]} = State)
+  when Code =:= <<"57P03">>; Code =:= <<"53300">> ->
+    elsewhere(Session, State);
+handle_message(?ERROR, #error{code = <<"28000">>}, Session, #connect{stage = Stage})
+  when Stage =/= ready ->
+    {stop, normal, {error, invalid_authorization_specification}, Session};
+handle_message(?ERROR, #error{code = <<"28P01">>}, Session, #connect{stage = Stage})
+  when Stage =/= ready ->
+    {stop, normal, {error, invalid_password}, Session};
+handle_message(?ERROR, Error, Session, _) ->
+    {stop, normal, {error, Error}, Session};
+handle_message(_, _, _, _) ->
+    unknown.
+
+authenticate(ok, Session, #connect{scram = Scram} = State) when Scram =:= undefined;
+                                                                 Scram =:= verified ->
+    {noaction, Session, State#connect{stage = ready}};
+authenticate(ok, Session, _) ->
+    %% It has asked for SCRAM and doesn't prove that it knows the password itself.
+    {stop, normal, {error, {sasl_server_final, missing}}, Session};
+authenticate(cleartext, Session, State) ->
+    with_password(fun(Password) -> epgsql_frontend:password(Password) end, Session, State);
+authenticate({md5, Salt}, Session, #connect{options = #{username := Username}} = State) ->
+    with_password(fun(Password) ->
+        Inner = hex(crypto:hash(md5, [Password, Username])),
+        epgsql_frontend:password(["md5", hex(crypto:hash(md5, [Inner, Salt]))])
+    end, Session, State);
+authenticate({sasl, Offered}, Session, State) ->
+    Channel = epgsql_transport:channel(epgsql_session:get_attr(transport, Session)),
+    case epgsql_scram:mechanism(Offered, Channel) of
+        {ok, Mechanism, Binding} ->
+            {First, Scram} = epgsql_scram:first(Binding, epgsql_scram:nonce()),
+            send(epgsql_frontend:sasl_initial(Mechanism, First), Session,
+                 State#connect{scram = Scram});
+        none ->
+            {stop, normal, {error, {unsupported_auth_method, {sasl, Offered}}}, Session}
+    end;
+authenticate({sasl_continue, Data}, Session, #connect{scram = Scram} = State)
+  when Scram =/= undefined, Scram =/= verified ->
+    case password(State) of
+        {ok, Password} ->
+            case epgsql_scram:final(Data, Password, Scram) of
+                {ok, Final, Scram1} ->
+                    send(epgsql_frontend:sasl(Final), Session, State#connect{scram = Scram1});
+                {error, Reason} -> {stop, normal, {error, {sasl, Reason}}, Session}
+            end;
+        error -> {stop, normal, {error, password_missing}, Session}
+    end;
+authenticate({sasl_final, Data}, Session, #connect{scram = Scram} = State)
+  when Scram =/= undefined, Scram =/= verified ->
+    case epgsql_scram:verify(Data, Scram) of
+        ok -> {noaction, Session, State#connect{scram = verified}};
+        {error, Reason} -> {stop, normal, {error, {sasl_server_final, Reason}}, Session}
+    end;
+authenticate({unsupported, Method}, Session, _) ->
+    {stop, normal, {error, {unsupported_auth_method, Method}}, Session};
+authenticate(_, _, _) ->
+    unknown.
+
+elsewhere(Session, #connect{hosts = [_ | More]} = State) ->
+    ok = epgsql_transport:close(epgsql_session:get_attr(transport, Session)),
+    {requeue, Session, State#connect{stage = open, hosts = More, scram = undefined}}.
+
+is_target(any, _) -> true;
+is_target(Target, Session) ->
+    ReadOnly = epgsql_session:get_parameter(<<"default_transaction_read_only">>, Session),
+    case {Target, epgsql_session:get_parameter(<<"in_hot_standby">>, Session)} of
+        {primary, <<"off">>} -> true;
+        {standby, <<"on">>} -> true;
+        {'read-write', <<"off">>} -> ReadOnly =:= <<"off">>;
+        {'read-only', Standby} -> Standby =:= <<"on">> orelse ReadOnly =:= <<"on">>;
+        _ -> false
+    end.
+
+ready(Session, #connect{options = Options} = State) ->
+    Codec = epgsql_binary:new_codec(Session, maps:with([nulls], Options)),
+    Session1 = epgsql_session:set_attr(codec, Codec, Session),
+    case codecs(Options) of
+        [] -> {finish, connected, connected, Session1};
+        Codecs ->
+            Types = epgsql_cmd_update_type_cache:init(Codecs),
+            {requeue, Session1, State#connect{stage = types, types = Types}}
+    end.
+
+%% Those that epgsql 4.8 has, if none are given; a replication connection has none.
+codecs(#{replication := _}) -> [];
+codecs(#{codecs := Codecs}) -> Codecs;
+codecs(_) -> [{epgsql_codec_hstore, []}, {epgsql_codec_postgis, []}].
+
+types(Type, Payload, Session, #connect{types = Types, options = Options} = State) ->
+    case epgsql_cmd_update_type_cache:handle_message(Type, Payload, Session, Types) of
+        {noaction, Session1} -> {noaction, Session1};
+        {noaction, Session1, Types1} -> {noaction, Session1, State#connect{types = Types1}};
+        {add_result, {error, Error}, _, Session1, _} when is_map_key(codecs, Options) ->
+            {stop, normal, {error, Error}, Session1};
+        %% A server that only looks like PostgreSQL does without.
+        {add_result, _, _, Session1, _} -> {noaction, Session1};
+        {finish, _, _, Session1} -> {finish, connected, connected, Session1};
+        unknown -> unknown
+    end.
+
+with_password(Message, Session, State) ->
+    case password(State) of
+        {ok, Password} -> send(Message(Password), Session, State);
+        error -> {stop, normal, {error, password_missing}, Session}
+    end.
+
+password(#connect{options = #{password := Password}}) -> {ok, Password()};
+password(_) -> error.
+
+send(Message, Session, State) ->
+    {requeue, Session, State#connect{stage = authentication, send = Message}}.
+
+hex(Bytes) -> string:lowercase(binary:encode_hex(Bytes)).

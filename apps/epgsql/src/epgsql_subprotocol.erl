@@ -1,0 +1,125 @@
+%% What a connection does while it carries data instead of answers: COPY FROM STDIN, and streaming
+%% replication, which leaves only with the connection.
+%%
+%% PostgreSQL's documentation, "COPY Operations" and "Streaming Replication Protocol".
+-module(epgsql_subprotocol).
+
+-include("epgsql_session.hrl").
+-include("epgsql_subprotocol.hrl").
+-include("protocol.hrl").
+
+-export([handle/3, idle/1, send_rows/2, io_request/2, standby_status_update/3]).
+
+%% A message that isn't one of those that come at any time. `leave': the mode is over.
+-spec handle(byte(), binary(), #session{}) -> epgsql_machine:step() | {leave, #session{}}.
+handle(?ERROR, Payload, #session{handler = on_copy_from_stdin, subproto_state = Copy} = Session) ->
+    Error = epgsql_backend:error(Payload),
+    {noreply, Session#session{subproto_state = Copy#copy{last_error = Error}}};
+handle(?READY_FOR_QUERY, Payload,
+       #session{handler = on_copy_from_stdin,
+                subproto_state = #copy{initiator = Pid, last_error = Error}} = Session) ->
+    %% Only now can the connection be used again, so only now it is told.
+    Pid ! {epgsql, self(), {error, Error}},
+    {noreply, Session#session{handler = on_message, subproto_state = undefined,
+                              txstatus = epgsql_backend:ready(Payload)}};
+handle(?COPY_DATA, Payload, #session{handler = on_replication} = Session) ->
+    {noreply, replicated(epgsql_backend:copy_data(Payload), Session)};
+handle(?ERROR, Payload, #session{handler = on_replication} = Session) ->
+    {stop, {error, epgsql_backend:error(Payload)}, Session};
+handle(Type, _, #session{handler = on_replication} = Session) when Type =:= ?COPY_DONE;
+                                                                    Type =:= ?COMMAND_COMPLETE ->
+    {noreply, Session};
+handle(Type, _, #session{handler = Handler} = Session) ->
+    {stop, {unexpected_message, Type, Handler}, Session}.
+
+%% --- COPY FROM STDIN ----------------------------------------------------------------------------
+
+%% Rows as terms, for the binary format.
+-spec send_rows([tuple() | [any()]], #session{}) -> ok | {error, any()}.
+send_rows(_, #session{handler = Handler}) when Handler =/= on_copy_from_stdin ->
+    {error, not_in_copy_mode};
+send_rows(_, #session{subproto_state = #copy{format = text}}) ->
+    {error, not_binary_format};
+send_rows(_, #session{subproto_state = #copy{last_error = Error}}) when Error =/= undefined ->
+    {error, Error};
+send_rows(Rows, #session{codec = Codec, subproto_state = #copy{encoder = Encoder}} = Session) ->
+    epgsql_session:send(Session, ?COPY_DATA,
+                        [epgsql_wire:encode_copy_row_with_encoder(Row, Encoder, Codec)
+                         || Row <- Rows]).
+
+%% The connection is an I/O device for text and CSV: stdlib's "The Erlang I/O Protocol".
+-spec io_request(any(), #session{}) -> ok | {error, any()}.
+io_request(_, #session{handler = Handler}) when Handler =/= on_copy_from_stdin ->
+    {error, not_in_copy_mode};
+io_request(_, #session{subproto_state = #copy{last_error = Error}}) when Error =/= undefined ->
+    {error, Error};
+io_request({put_chars, Encoding, Module, Function, Arguments}, Session) ->
+    try apply(Module, Function, Arguments) of
+        Chars when is_list(Chars); is_binary(Chars) ->
+            io_request({put_chars, Encoding, Chars}, Session);
+        Other -> {error, {fun_return_not_characters, Other}}
+    catch
+        Class:Reason:Stack -> {error, {fun_exception, {Class, Reason, Stack}}}
+    end;
+io_request({put_chars, _, Chars}, Session) when is_binary(Chars) ->
+    epgsql_session:send(Session, ?COPY_DATA, Chars);
+io_request({put_chars, Encoding, Chars}, Session) ->
+    case unicode:characters_to_binary(Chars, Encoding) of
+        Bytes when is_binary(Bytes) -> epgsql_session:send(Session, ?COPY_DATA, Bytes);
+        _ -> {error, put_chars}
+    end;
+io_request({requests, Requests}, Session) ->
+    io_requests(Requests, ok, Session);
+io_request(_, _) ->
+    {error, request}.
+
+io_requests([], Last, _) -> Last;
+io_requests([Request | Requests], _, Session) ->
+    case io_request(Request, Session) of
+        {error, _} = Error -> Error;
+        Result -> io_requests(Requests, Result, Session)
+    end.
+
+%% --- replication --------------------------------------------------------------------------------
+
+replicated({x_log_data, Start, End, _, Data}, #session{subproto_state = Repl} = Session) ->
+    Session#session{subproto_state = deliver(Start, End, Data, Repl)};
+replicated({keepalive, End, _, MustReply}, #session{subproto_state = Repl} = Session) ->
+    Received = Repl#repl{received = End},
+    case {MustReply, Received} of
+        {false, _} -> Session#session{subproto_state = Received#repl{must_report = true}};
+        %% Nothing that concerns the client lies before: so the server may stop.
+        {true, #repl{align_lsn = true}} ->
+            report(Session#session{subproto_state = Received#repl{flushed = End, applied = End}});
+        {true, _} -> report(Session#session{subproto_state = Received})
+    end.
+
+deliver(Start, End, Data, #repl{receiver = {Module, State}} = Repl) ->
+    {ok, Flushed, Applied, State1} = Module:handle_x_log_data(Start, End, Data, State),
+    Repl#repl{received = End, flushed = Flushed, applied = Applied, must_report = true,
+              receiver = {Module, State1}};
+deliver(Start, End, Data, #repl{receiver = Pid} = Repl) ->
+    Pid ! {epgsql, self(), {x_log_data, Start, End, Data}},
+    Repl#repl{received = End, must_report = true}.
+
+report(#session{subproto_state = #repl{received = Received, flushed = Flushed, applied = Applied}
+                = Repl} = Session) ->
+    _ = epgsql_session:send(Session, ?COPY_DATA, epgsql_wire:encode_standby_status_update(
+        Received, Flushed, Applied)),
+    Session#session{subproto_state = Repl#repl{must_report = false}}.
+
+%% All that has arrived is handled.
+-spec idle(#session{}) -> #session{}.
+idle(#session{handler = on_replication, subproto_state = #repl{must_report = true}} = Session) ->
+    report(Session);
+idle(Session) ->
+    Session.
+
+-spec standby_status_update(integer(), integer(), #session{}) ->
+          {ok, #session{}} | {error, not_in_replication_mode}.
+standby_status_update(Flushed, Applied,
+                      #session{handler = on_replication, subproto_state = Repl} = Session) ->
+    {ok, report(Session#session{subproto_state = Repl#repl{flushed = Flushed,
+                                                           applied = Applied}})};
+standby_status_update(_, _, _) ->
+    {error, not_in_replication_mode}.

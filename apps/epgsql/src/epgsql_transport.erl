@@ -1,0 +1,173 @@
+%% The way to a server: TCP (IPv4 and IPv6) or a Unix socket, with TLS or without.
+%%
+%% TLS checks the server's certificate and name, by the system's authorities, unless `ssl_opts' says
+%% otherwise. All of opening a connection, its name's look-up and TLS included, is done within
+%% `timeout'. Sockets are passive when they are handed out.
+-module(epgsql_transport).
+
+-export([connect/1, send/2, recv/2, close/1, activate/2, channel/1, cancel/3, deadline/1,
+         milliseconds/1, own/2]).
+
+-export_type([transport/0, reason/0, deadline/0]).
+
+-type transport() :: {gen_tcp, gen_tcp:socket()} | {ssl, ssl:sslsocket()}.
+-type reason() :: inet:posix() | timeout | closed | ssl_not_available
+                | {ssl_negotiation_failed, any()} | any().
+-type deadline() :: infinity | integer().
+
+-define(PORT, 5432).
+-define(TIMEOUT_MS, 5000).
+%% What the socket must be for the protocol to be read.
+-define(OPTIONS, [{active, false}, {packet, raw}, {mode, binary}]).
+
+-spec connect(epgsql:connect_opts_map()) -> {ok, transport()} | {error, reason()}.
+connect(#{host := Host} = Options) ->
+    Deadline = deadline(maps:get(timeout, Options, ?TIMEOUT_MS)),
+    {Address, Port} = address(Host, maps:get(port, Options, ?PORT)),
+    SocketOptions = socket_options(Address, Options),
+    case gen_tcp:connect(Address, Port, SocketOptions, milliseconds(Deadline)) of
+        {ok, Socket} ->
+            ok = tune(Socket, Options),
+            secure(Socket, maps:get(ssl, Options, false), Options, Deadline);
+        {error, _} = Error -> Error
+    end.
+
+%% A folder is where PostgreSQL's Unix socket is, as libpq has it.
+address([$/ | _] = Folder, Port) -> address(list_to_binary(Folder), Port);
+address(<<"/", _/binary>> = Folder, Port) ->
+    {{local, filename:join(Folder, [".s.PGSQL.", integer_to_list(Port)])}, 0};
+address({local, _} = Address, _) -> {Address, 0};
+address(Host, Port) when is_binary(Host) -> {binary_to_list(Host), Port};
+address(Host, Port) -> {Host, Port}.
+
+socket_options({local, _}, Options) -> ?OPTIONS ++ allowed(maps:get(tcp_opts, Options, []));
+socket_options(Address, #{tcp_opts := Given}) ->
+    ?OPTIONS ++ family(Address, Given) ++ allowed(Given);
+socket_options(Address, _) ->
+    ?OPTIONS ++ family(Address, []) ++ [{nodelay, true}, {keepalive, true}].
+
+family(Address, Given) when tuple_size(Address) =:= 8 ->
+    [inet6 || not lists:member(inet6, Given)];
+family(_, _) -> [].
+
+%% These would change what is read.
+allowed(Given) ->
+    case [Option || Option <- Given,
+                    lists:member(name(Option), [binary, list, mode, packet, packet_size, header,
+                                                active])] of
+        [] -> Given;
+        Forbidden -> error({forbidden_tcp_opts, Forbidden})
+    end.
+
+name({Name, _}) -> Name;
+name(Name) -> Name.
+
+%% `inet' recommends that one read can take what the system has buffered.
+tune(_, #{tcp_opts := _}) -> ok;
+tune(Socket, _) ->
+    case inet:getopts(Socket, [recbuf, sndbuf]) of
+        {ok, Sizes} -> inet:setopts(Socket, [{buffer, lists:max([Size || {_, Size} <- Sizes])}]);
+        {error, _} -> ok
+    end.
+
+secure(Socket, false, _, _) -> {ok, {gen_tcp, Socket}};
+secure(Socket, Wanted, Options, Deadline) ->
+    _ = gen_tcp:send(Socket, epgsql_frontend:ssl_request()),
+    case gen_tcp:recv(Socket, 1, milliseconds(Deadline)) of
+        {ok, <<"S">>} -> handshake(Socket, Options, Deadline);
+        {ok, <<"N">>} when Wanted =:= true -> {ok, {gen_tcp, Socket}};
+        {ok, <<"N">>} -> failed(Socket, ssl_not_available);
+        {ok, _} -> failed(Socket, {malformed, ssl_response});
+        {error, Reason} -> failed(Socket, Reason)
+    end.
+
+handshake(Socket, #{host := Host} = Options, Deadline) ->
+    {ok, _} = application:ensure_all_started(ssl),
+    Given = maps:get(ssl_opts, Options, []),
+    case ssl:connect(Socket, [{active, false} | verified(Host, Given)], milliseconds(Deadline)) of
+        {ok, Secure} -> {ok, {ssl, Secure}};
+        {error, Reason} -> failed(Socket, {ssl_negotiation_failed, Reason})
+    end.
+
+%% What isn't given is safe: verified by the system's authorities, for this name.
+verified(Host, Given) ->
+    case proplists:get_value(verify, Given) of
+        verify_none -> Given;
+        _ ->
+            Names = [{server_name_indication, Host}
+                     || is_list(Host), not lists:keymember(server_name_indication, 1, Given)],
+            Check = [{customize_hostname_check,
+                      [{match_fun, public_key:pkix_verify_hostname_match_fun(https)}]}
+                     || not lists:keymember(customize_hostname_check, 1, Given)],
+            Authorities = [{cacerts, public_key:cacerts_get()}
+                           || not lists:keymember(cacerts, 1, Given),
+                              not lists:keymember(cacertfile, 1, Given)],
+            Rest = proplists:delete(verify, Given),
+            Authorities ++ Check ++ Names ++ [{verify, verify_peer} | Rest]
+    end.
+
+failed(Socket, Reason) ->
+    _ = gen_tcp:close(Socket),
+    {error, Reason}.
+
+-spec send(transport(), iodata()) -> ok | {error, reason()}.
+send({gen_tcp, Socket}, Data) -> gen_tcp:send(Socket, Data);
+send({ssl, Socket}, Data) -> ssl:send(Socket, Data).
+
+-spec recv(transport(), timeout()) -> {ok, binary()} | {error, reason()}.
+recv({gen_tcp, Socket}, Timeout) -> gen_tcp:recv(Socket, 0, Timeout);
+recv({ssl, Socket}, Timeout) -> ssl:recv(Socket, 0, Timeout).
+
+-spec close(transport()) -> ok.
+close({gen_tcp, Socket}) -> gen_tcp:close(Socket);
+close({ssl, Socket}) -> _ = ssl:close(Socket), ok.
+
+-spec activate(transport(), boolean() | once | integer()) -> ok | {error, reason()}.
+activate({gen_tcp, Socket}, Active) -> inet:setopts(Socket, [{active, Active}]);
+activate({ssl, Socket}, Active) -> ssl:setopts(Socket, [{active, Active}]).
+
+-spec own(transport(), pid()) -> ok | {error, reason()}.
+own({Module, Socket}, Pid) -> Module:controlling_process(Socket, Pid).
+
+%% What SCRAM binds itself to. RFC 5929, 4.1: the hash is that of the certificate's signature, with
+%% SHA-256 in the place of MD5 and SHA-1.
+-spec channel(transport()) -> {tls_server_end_point, binary()} | none.
+channel({gen_tcp, _}) -> none;
+channel({ssl, Socket}) ->
+    {ok, Certificate} = ssl:peercert(Socket),
+    try public_key:pkix_sign_types(signature_algorithm(Certificate)) of
+        {Hash, _} when Hash =:= md5; Hash =:= sha -> end_point(sha256, Certificate);
+        {none, _} -> none;
+        {Hash, _} -> end_point(Hash, Certificate)
+    catch
+        error:_ -> none
+    end.
+
+end_point(Hash, Certificate) -> {tls_server_end_point, crypto:hash(Hash, Certificate)}.
+
+%% The OID of `Certificate', `signatureAlgorithm', `algorithm'.
+signature_algorithm(Certificate) ->
+    Plain = public_key:pkix_decode_cert(Certificate, plain),
+    element(2, element(3, Plain)).
+
+%% Asks the server, over a connection of its own, to end what another one is doing.
+-spec cancel(epgsql:connect_opts_map(), Pid :: integer(), Key :: integer()) ->
+          ok | {error, reason()}.
+cancel(Options, Pid, Key) ->
+    case connect(Options) of
+        {ok, Transport} ->
+            Sent = send(Transport, epgsql_frontend:cancel_request(Pid, Key)),
+            %% The server closes when it has passed the request on.
+            _ = recv(Transport, maps:get(timeout, Options, ?TIMEOUT_MS)),
+            close(Transport),
+            Sent;
+        {error, _} = Error -> Error
+    end.
+
+-spec deadline(timeout()) -> deadline().
+deadline(infinity) -> infinity;
+deadline(Milliseconds) -> erlang:monotonic_time(millisecond) + Milliseconds.
+
+-spec milliseconds(deadline()) -> timeout().
+milliseconds(infinity) -> infinity;
+milliseconds(Deadline) -> max(0, Deadline - erlang:monotonic_time(millisecond)).
