@@ -14,7 +14,8 @@
          describe/2, describe/3, bind/3, bind/4, execute/2, execute/3, execute/4, execute_batch/2,
          execute_batch/3, close/2, close/3, sync/1, cancel/1, sync_on_error/2]).
 -export([update_type_cache/1, update_type_cache/2, with_transaction/2, with_transaction/3,
-         copy_from_stdin/2, copy_from_stdin/3, copy_send_rows/3, copy_done/1,
+         copy_from_stdin/2, copy_from_stdin/3, copy_send_rows/3, copy_done/1, copy_to_stdout/4,
+         copy_to_stdout/5,
          start_replication/5, start_replication/6, start_replication/7, standby_status_update/3,
          to_map/1, activate/1]).
 
@@ -303,6 +304,19 @@ copy_send_rows(C, Rows, Timeout) -> epgsql_sock:copy_send_rows(C, Rows, Timeout)
 -spec copy_done(connection()) ->
           epgsql_cmd_copy_done:response() | epgsql_sock:error() | {error, not_in_copy_mode}.
 copy_done(C) -> command(C, epgsql_cmd_copy_done, []).
+
+%% --- COPY TO STDOUT -----------------------------------------------------------------------------
+
+-spec copy_to_stdout(connection(), sql_query(), fun(([binary()], Acc) -> Acc), Acc) ->
+          {ok, Count :: non_neg_integer(), Acc} | {error, any()}.
+copy_to_stdout(C, Sql, Fun, Acc) -> copy_to_stdout(C, Sql, text, Fun, Acc).
+
+%% Calls the fun with some rows at a time, as they come: lines of text and CSV, tuples of
+%% `{binary, Types}'. The server waits for the fun; `with_timeout/2' is for each part.
+-spec copy_to_stdout(connection(), sql_query(), epgsql_cmd_copy_to_stdout:format(),
+                     fun(([binary() | tuple()], Acc) -> Acc), Acc) ->
+          {ok, Count :: non_neg_integer(), Acc} | {error, any()}.
+copy_to_stdout(C, Sql, Format, Fun, Acc) -> epgsql_copy_stream:fold(C, Sql, Format, Fun, Acc).
 
 %% --- replication --------------------------------------------------------------------------------
 

@@ -40,7 +40,7 @@ execute(#command{module = Module} = Command, #session{sync_required = true} = Se
     Error = {error, sync_required},
     {noreply, answer(Command, Error, Error, Session)};
 execute(#command{module = Module} = Command, #session{handler = Handler} = Session)
-  when Handler =/= on_message, Module =/= epgsql_cmd_copy_done ->
+  when Handler =/= on_message, Handler =/= on_copy_to_stdout, Module =/= epgsql_cmd_copy_done ->
     Error = {error, {busy, Handler}},
     {noreply, answer(Command, Error, Error, Session)};
 execute(#command{module = epgsql_cmd_copy_done} = Command, #session{handler = Handler} = Session)

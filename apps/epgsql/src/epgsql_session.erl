@@ -8,6 +8,8 @@
 
 %% Reads that a socket may hand over before it waits to be asked: a mailbox stays bounded.
 -define(ACTIVE, 16).
+%% While rows of a COPY go to somebody who may be slow.
+-define(ACTIVE_COPY, 1).
 %% As much as a socket takes without waiting, whatever the server does.
 -define(AT_ONCE, 32768).
 
@@ -91,6 +93,8 @@ notify_async(#session{async = Receiver}, Message) ->
     end.
 
 -spec activate(session()) -> ok | {error, any()}.
+activate(#session{transport = Transport, handler = on_copy_to_stdout}) ->
+    epgsql_transport:activate(Transport, ?ACTIVE_COPY);
 activate(#session{transport = Transport, connect_opts = Options}) ->
     epgsql_transport:activate(Transport, maps:get(socket_active, Options, ?ACTIVE)).
 

@@ -13,7 +13,7 @@
 
 -export([start_link/0, close/1, sync_command/3, async_command/4, get_parameter/2,
          set_notice_receiver/2, get_cmd_status/1, cancel/1, copy_send_rows/3,
-         standby_status_update/3, get_backend_pid/1, activate/1]).
+         standby_status_update/3, get_backend_pid/1, activate/1, copy_taken/2, copy_stop/2]).
 -export([set_net_socket/3, set_attr/3, get_codec/1, get_rows/1, get_results/1, notify/2, send/2,
          send/3, send_multi/2, get_parameter_internal/2, get_subproto_state/1,
          set_packet_handler/2]).
@@ -84,6 +84,13 @@ get_backend_pid(C) -> call(C, get_backend_pid).
 
 -spec activate(epgsql:connection()) -> ok | {error, any()}.
 activate(C) -> call(C, activate).
+
+%% For `epgsql_copy_stream'.
+-spec copy_taken(pid(), reference()) -> ok.
+copy_taken(C, Ref) -> gen_server:cast(C, {copy_taken, Ref}).
+
+-spec copy_stop(pid(), reference()) -> ok.
+copy_stop(C, Ref) -> gen_server:cast(C, {copy_stop, Ref}).
 
 call({epgsql_timeout, C, _}, Request) -> call(C, Request);
 call(C, Request) -> gen_server:call(C, Request, infinity).
@@ -159,6 +166,10 @@ handle_call(activate, _, Session) ->
 -spec handle_cast(any(), pg_sock()) -> epgsql_machine:step().
 handle_cast({command, ReplyTo, Command, Arguments}, Session) ->
     command(ReplyTo, Command, Arguments, default, Session);
+handle_cast({copy_taken, Ref}, Session) ->
+    resumed(epgsql_subprotocol:copy_taken(Ref, Session));
+handle_cast({copy_stop, Ref}, Session) ->
+    stopped(epgsql_subprotocol:copy_stop(Ref, Session));
 handle_cast(cancel, Session) ->
     ok = ask_to_cancel(Session),
     {noreply, Session};
@@ -171,6 +182,9 @@ handle_cast(stop, #session{transport = Transport} = Session) ->
 command(ReplyTo, epgsql_cmd_connect, Options, default, Session) ->
     Timeout = maps:get(timeout, Options, ?CONNECT_MS),
     epgsql_machine:command(ReplyTo, epgsql_cmd_connect, Options, Timeout, Session);
+%% A stream takes as long as its receiver does.
+command(ReplyTo, epgsql_cmd_copy_to_stdout, Arguments, default, Session) ->
+    epgsql_machine:command(ReplyTo, epgsql_cmd_copy_to_stdout, Arguments, infinity, Session);
 command(ReplyTo, Command, Arguments, default, #session{connect_opts = Options} = Session) ->
     Timeout = maps:get(call_timeout, Options, infinity),
     epgsql_machine:command(ReplyTo, Command, Arguments, Timeout, Session);
@@ -192,6 +206,8 @@ handle_info({Tag, Socket, Reason}, #session{transport = {_, Socket}} = Session)
   when Tag =:= tcp_error; Tag =:= ssl_error ->
     Why = {sock_error, Reason},
     {stop, Why, epgsql_machine:flush({error, Why}, Session)};
+handle_info({'DOWN', Monitor, process, _, _}, Session) ->
+    stopped(epgsql_subprotocol:copy_left(Monitor, Session));
 handle_info({io_request, From, ReplyAs, Request}, Session) ->
     From ! {io_reply, ReplyAs, epgsql_subprotocol:io_request(Request, Session)},
     {noreply, Session};
@@ -215,6 +231,15 @@ passive(#session{connect_opts = #{socket_active := _},
     Pid ! {epgsql, self(), socket_passive},
     {noreply, Session};
 passive(Session) ->
+    resumed(epgsql_subprotocol:passive(Session)).
+
+stopped({none, _, Session}) -> {noreply, Session};
+stopped({cancel, Next, Session}) ->
+    ok = ask_to_cancel(Session),
+    resumed({Next, Session}).
+
+resumed({wait, Session}) -> {noreply, Session};
+resumed({activate, Session}) ->
     case epgsql_session:activate(Session) of
         ok -> {noreply, Session};
         {error, Reason} ->

@@ -1,5 +1,8 @@
-%% What a connection does while it carries data instead of answers: COPY FROM STDIN, and streaming
-%% replication, which leaves only with the connection.
+%% What a connection does while it carries data instead of answers: COPY FROM STDIN, COPY TO STDOUT,
+%% and streaming replication, which leaves only with the connection.
+%%
+%% Rows of a COPY TO STDOUT are handed over by reads, and the socket is read while few of them
+%% wait to be taken: the receiver's pace is the server's.
 %%
 %% PostgreSQL's documentation, "COPY Operations" and "Streaming Replication Protocol".
 -module(epgsql_subprotocol).
@@ -8,7 +11,11 @@
 -include("epgsql_subprotocol.hrl").
 -include("protocol.hrl").
 
--export([handle/3, idle/1, send_rows/2, io_request/2, standby_status_update/3]).
+%% So many reads may wait to be taken.
+-define(WAITING_MAX, 4).
+
+-export([handle/3, idle/1, passive/1, copy_taken/2, copy_stop/2, copy_left/2, send_rows/2,
+         io_request/2, standby_status_update/3]).
 
 %% A message that isn't one of those that come at any time. `leave': the mode is over.
 -spec handle(byte(), binary(), #session{}) -> epgsql_machine:step() | {leave, #session{}}.
@@ -22,6 +29,13 @@ handle(?READY_FOR_QUERY, Payload,
     Pid ! {epgsql, self(), {error, Error}},
     {noreply, Session#session{handler = on_message, subproto_state = undefined,
                               txstatus = epgsql_backend:ready(Payload)}};
+handle(?COPY_DATA, Payload, #session{handler = on_copy_to_stdout,
+                                     subproto_state = #copy_out{batch = Batch} = Out} = Session) ->
+    {noreply, Session#session{subproto_state = Out#copy_out{batch = [Payload | Batch]}}};
+handle(?COPY_DONE, _, #session{handler = on_copy_to_stdout} = Session) ->
+    {noreply, copy_ended(Session)};
+handle(?ERROR, _, #session{handler = on_copy_to_stdout} = Session) ->
+    {leave, copy_ended(Session)};
 handle(?COPY_DATA, Payload, #session{handler = on_replication} = Session) ->
     {noreply, replicated(epgsql_backend:copy_data(Payload), Session)};
 handle(?ERROR, Payload, #session{handler = on_replication} = Session) ->
@@ -80,6 +94,61 @@ io_requests([Request | Requests], _, Session) ->
         Result -> io_requests(Requests, Result, Session)
     end.
 
+%% --- COPY TO STDOUT -----------------------------------------------------------------------------
+
+hand_over(#session{subproto_state = #copy_out{batch = []}} = Session) -> Session;
+hand_over(#session{subproto_state = #copy_out{receiver = none} = Out} = Session) ->
+    Session#session{subproto_state = Out#copy_out{batch = []}};
+hand_over(#session{subproto_state = #copy_out{receiver = Pid, ref = Ref, batch = Batch,
+                                              waiting = Waiting} = Out} = Session) ->
+    Pid ! {self(), Ref, {copy_data, lists:reverse(Batch)}},
+    Session#session{subproto_state = Out#copy_out{batch = [], waiting = Waiting + 1}}.
+
+copy_ended(Session) ->
+    #session{subproto_state = #copy_out{monitor = Monitor}} = Ended = hand_over(Session),
+    _ = [demonitor(Each, [flush]) || Each <- Monitor],
+    Ended#session{handler = on_message, subproto_state = undefined}.
+
+%% The socket has handed over what it may. Shall it go on?
+-spec passive(#session{}) -> {activate | wait, #session{}}.
+passive(#session{handler = on_copy_to_stdout,
+                 subproto_state = #copy_out{waiting = Waiting} = Out} = Session)
+  when Waiting >= ?WAITING_MAX ->
+    {wait, Session#session{subproto_state = Out#copy_out{is_paused = true}}};
+passive(Session) ->
+    {activate, Session}.
+
+-spec copy_taken(reference(), #session{}) -> {activate | wait, #session{}}.
+copy_taken(Ref, #session{subproto_state = #copy_out{ref = Ref, waiting = Waiting} = Out}
+           = Session) ->
+    resume(Session#session{subproto_state = Out#copy_out{waiting = max(0, Waiting - 1)}});
+copy_taken(_, Session) ->
+    {wait, Session}.
+
+%% Nobody wants the rest: what still comes is thrown away. `cancel': the server shall be asked to
+%% stop.
+-spec copy_stop(reference(), #session{}) -> {cancel | none, activate | wait, #session{}}.
+copy_stop(Ref, #session{subproto_state = #copy_out{ref = Ref} = Out} = Session) ->
+    {Next, Session1} = resume(Session#session{
+        subproto_state = Out#copy_out{receiver = none, batch = [], waiting = 0}}),
+    {cancel, Next, Session1};
+copy_stop(_, Session) ->
+    {none, wait, Session}.
+
+%% The receiver is gone, by its monitor.
+-spec copy_left(reference(), #session{}) -> {cancel | none, activate | wait, #session{}}.
+copy_left(Monitor, #session{subproto_state = #copy_out{monitor = [Monitor], ref = Ref}}
+          = Session) ->
+    copy_stop(Ref, Session);
+copy_left(_, Session) ->
+    {none, wait, Session}.
+
+resume(#session{subproto_state = #copy_out{is_paused = true, waiting = Waiting} = Out} = Session)
+  when Waiting < ?WAITING_MAX ->
+    {activate, Session#session{subproto_state = Out#copy_out{is_paused = false}}};
+resume(Session) ->
+    {wait, Session}.
+
 %% --- replication --------------------------------------------------------------------------------
 
 replicated({x_log_data, Start, End, _, Data}, #session{subproto_state = Repl} = Session) ->
@@ -112,6 +181,8 @@ report(#session{subproto_state = #repl{received = Received, flushed = Flushed, a
 -spec idle(#session{}) -> #session{}.
 idle(#session{handler = on_replication, subproto_state = #repl{must_report = true}} = Session) ->
     report(Session);
+idle(#session{handler = on_copy_to_stdout} = Session) ->
+    hand_over(Session);
 idle(Session) ->
     Session.
 

@@ -5,6 +5,13 @@
                encoder :: epgsql_wire:copy_row_encoder() | undefined,
                last_error :: epgsql:query_error() | undefined}).
 
+-record(copy_out, {receiver :: pid() | none,         %% `none': rows are thrown away
+                   ref :: reference(),
+                   monitor :: [reference()],
+                   batch = [] :: [binary()],         %% of this read, last first
+                   waiting = 0 :: non_neg_integer(), %% batches that the receiver hasn't taken
+                   is_paused = false :: boolean()}). %% the socket isn't read
+
 -record(repl, {received = 0 :: integer(),
                flushed = 0 :: integer(),
                applied = 0 :: integer(),
