@@ -19,7 +19,8 @@
 
 -export_type([session/0, reply_to/0, handler/0, attribute/0]).
 
--opaque session() :: #session{}.
+%% Not opaque: `epgsql_machine' and the processes that hold it are made of it.
+-type session() :: #session{}.
 %% How the answer goes to who asked: whole to a caller or by a message, row by row, into the session
 %% for who holds it; `discard' when nobody waits any more.
 -type reply_to() :: {call, gen_server:from()} | {cast, pid(), reference()}

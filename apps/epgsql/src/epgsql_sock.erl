@@ -30,7 +30,7 @@
 %% For all of connecting, unless `timeout' says otherwise.
 -define(CONNECT_MS, 5000).
 
--opaque pg_sock() :: epgsql_session:session().
+-type pg_sock() :: epgsql_session:session().
 -type transport() :: epgsql_session:reply_to().
 -type error() :: {error, sync_required | closed | sock_closed | timeout | {sock_error, any()}
                        | {malformed, epgsql_backend:malformed()}}.
@@ -271,7 +271,7 @@ terminate(_, #session{transport = undefined}) -> ok;
 terminate(_, #session{transport = Transport}) -> epgsql_transport:close(Transport).
 
 %% Rows are the application's, may be secret and may be many: they don't belong into a crash report.
--spec format_status(map()) -> map().
+-spec format_status(gen_server:format_status()) -> gen_server:format_status().
 format_status(#{reason := _, state := #session{} = Session} = Status) ->
     Status#{state => Session#session{rows = information_redacted, results = [], buffer = <<>>}};
 format_status(Status) ->
