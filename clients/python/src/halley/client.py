@@ -138,7 +138,7 @@ class Client:
     async def publish_many(
         self, events: Iterable[Mapping[str, Any]],
     ) -> list[Published | HalleyError]:
-        """Events are `{"subject" or "to", "data", "id"?, "ack"?}`; an answer or an error for each."""
+        """Events are `{"subject" or "to", "data", "id"?, "ack"?}`; for each an answer or error."""
         made = [event_of(e.get("to") or e["subject"], e["data"], e.get("id"), e.get("ack"))
                 for e in events]
         return await self._requests.publish_many("/v1/me/events", made, self._timeout)
