@@ -6,7 +6,7 @@
 -include_lib("common_test/include/ct.hrl").
 -include_lib("stdlib/include/assert.hrl").
 
--export([all/0, init_per_testcase/2, end_per_testcase/2, log/2]).
+-export([suite/0, all/0, init_per_testcase/2, end_per_testcase/2, log/2]).
 -export([the_articles_calls/1, the_articles_file/1, reads_ask_no_process/1, file_changed/1,
          file_replaced/1, looks_by_itself/1, half_written/1, changed_within_the_second/1,
          settled_is_not_read/1, file_broken/1, broken_in_another_way/1, not_for_the_mode/1,
@@ -17,6 +17,8 @@
 -define(B, <<"10.0.0.2:11211">>).
 %% Longer than any case.
 -define(NO_LOOK, 3600000).
+
+suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [the_articles_calls, the_articles_file, reads_ask_no_process, file_changed, file_replaced,
@@ -118,7 +120,7 @@ file_replaced(Config) ->
 looks_by_itself(Config) ->
     {ok, _} = ketama:start_link(?config(file, Config), #{look_ms => 5}),
     write(?config(file, Config), [?B]),
-    ?assertEqual(ok, wait(fun() -> owners() =:= [?B] end, 400)).
+    ?assertEqual(ok, wait(fun() -> owners() =:= [?B] end, 3000)).
 
 wait(_, 0) -> error(waited_too_long);
 wait(Holds, Times) ->
@@ -160,7 +162,7 @@ settled_is_not_read(Config) ->
     receive {trace, Pid, call, _} -> error(read_again) after 0 -> ok end,
     write(?config(file, Config), [?B]),
     _ = look(Pid),
-    receive {trace, Pid, call, {_, read, _}} -> ok after 1000 -> error(not_read) end,
+    receive {trace, Pid, call, {_, read, _}} -> ok after 30000 -> error(not_read) end,
     _ = look(Pid),
     ?assertEqual([?B], owners()).
 

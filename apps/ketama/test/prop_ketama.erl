@@ -22,10 +22,13 @@ name() ->
 
 servers(Min, Max) -> servers(Min, Max, weight()).
 
+%% A name that is drawn twice is one server.
 servers(Min, Max, Weight) ->
-    ?LET(Count, range(Min, Max),
-         ?LET({Names, Weights}, {vector(Count, name()), vector(Count, Weight)},
-              lists:ukeysort(1, lists:zip(Names, Weights)))).
+    ?SUCHTHAT(Servers,
+              ?LET(Count, range(Min, Max),
+                   ?LET({Names, Weights}, {vector(Count, name()), vector(Count, Weight)},
+                        lists:ukeysort(1, lists:zip(Names, Weights)))),
+              length(Servers) >= Min).
 
 keys(Seed) -> [<<Seed:32, I:32>> || I <- lists:seq(1, ?KEYS)].
 
