@@ -12,7 +12,7 @@
          set_notice_receiver/2, get_cmd_status/1, get_backend_pid/1, with_timeout/2]).
 -export([squery/2, equery/2, equery/3, equery/4, prepared_query/3, parse/2, parse/3, parse/4,
          describe/2, describe/3, bind/3, bind/4, execute/2, execute/3, execute/4, execute_batch/2,
-         execute_batch/3, close/2, close/3, sync/1, cancel/1, sync_on_error/2]).
+         execute_batch/3, close/2, close/3, sync/1, cancel/1, sync_on_error/2, pipeline/2]).
 -export([update_type_cache/1, update_type_cache/2, with_transaction/2, with_transaction/3,
          copy_from_stdin/2, copy_from_stdin/3, copy_send_rows/3, copy_done/1, copy_to_stdout/4,
          copy_to_stdout/5,
@@ -24,7 +24,7 @@
               bind_param/0, typed_param/0, reply/1, squery_row/0, equery_row/0,
               transaction_option/0, transaction_opts/0, socket_active/0, lsn/0]).
 
--type connection() :: pid() | {epgsql_timeout, pid(), timeout()}.
+-type connection() :: pid() | {epgsql_timeout, pid(), timeout()} | epgsql_held:handle().
 -type host() :: inet:ip_address() | inet:hostname() | binary().
 -type socket_active() :: true | -32768..32767.
 -type connect_option() ::
@@ -37,7 +37,9 @@
       | {tcp_opts, [gen_tcp:option()]} | {timeout, timeout()} | {call_timeout, timeout()}
       | {async, pid() | atom()} | {codecs, [{epgsql_codec:codec_mod(), any()}]}
       | {nulls, [any(), ...]} | {replication, iodata()} | {application_name, iodata()}
-      | {socket_active, socket_active()}.
+      | {parameters, [{iodata(), iodata()}]}
+      | {socket_active, socket_active()} | {statement_cache, non_neg_integer()}
+      | {parked_max, non_neg_integer()}.
 -type connect_opts_map() :: #{atom() => any()}.
 -type connect_opts() :: connect_opts_map() | [connect_option()].
 -type connect_error() :: epgsql_cmd_connect:connect_error().
@@ -97,11 +99,13 @@ connect_process(C, Options) ->
     end.
 
 -spec close(connection()) -> ok.
+close({epgsql_held, _, _} = Handle) -> epgsql_held:call(Handle, close);
 close({epgsql_timeout, C, _}) -> close(C);
 close(C) -> epgsql_sock:close(C).
 
 %% The same connection, for calls that wait at most so long. What is being done then is cancelled.
 -spec with_timeout(connection(), timeout()) -> connection().
+with_timeout({epgsql_held, Ref, _}, Timeout) -> {epgsql_held, Ref, Timeout};
 with_timeout({epgsql_timeout, C, _}, Timeout) -> with_timeout(C, Timeout);
 with_timeout(C, Timeout) -> {epgsql_timeout, C, Timeout}.
 
@@ -143,12 +147,13 @@ command(C, Command, Arguments) -> epgsql_sock:sync_command(C, Command, Arguments
 -spec squery(connection(), sql_query()) -> epgsql_cmd_squery:response() | epgsql_sock:error().
 squery(C, Sql) -> command(C, epgsql_cmd_squery, Sql).
 
--spec equery(connection(), sql_query()) -> epgsql_cmd_equery:response() | epgsql_sock:error().
+-spec equery(connection(), sql_query()) -> epgsql_cmd_query:response() | epgsql_sock:error().
 equery(C, Sql) -> equery(C, Sql, []).
 
+%% The statement is kept for the next time if the connection's `statement_cache' says so.
 -spec equery(connection(), sql_query(), [bind_param()]) ->
-          epgsql_cmd_equery:response() | epgsql_sock:error().
-equery(C, Sql, Parameters) -> equery(C, "", Sql, Parameters).
+          epgsql_cmd_query:response() | epgsql_sock:error().
+equery(C, Sql, Parameters) -> command(C, epgsql_cmd_query, {Sql, Parameters}).
 
 -spec equery(connection(), iodata(), sql_query(), [bind_param()]) ->
           epgsql_cmd_equery:response() | epgsql_sock:error().
@@ -168,6 +173,21 @@ prepared_query(C, Name, Parameters) ->
         {ok, #statement{} = Statement} -> prepared_query(C, Statement, Parameters);
         {error, _} = Error -> Error
     end.
+
+%% All queries are sent before the first is answered; the answers are in their order. Each is a
+%% transaction of its own, unless they are in one: an error in one is no other's, as it isn't in
+%% queries that are waited for one by one.
+-spec pipeline(connection(), [sql_query() | {sql_query() | statement(), [bind_param()]}]) ->
+          [epgsql_cmd_query:response() | epgsql_sock:error()].
+pipeline(C, Queries) ->
+    epgsql_pipeline:run(C, [in_pipeline(Query) || Query <- Queries]).
+
+in_pipeline({#statement{types = Types} = Statement, Parameters}) ->
+    {epgsql_cmd_prepared_query, {Statement, lists:zip(Types, Parameters)}};
+in_pipeline({Sql, Parameters}) ->
+    {epgsql_cmd_query, {Sql, Parameters}};
+in_pipeline(Sql) ->
+    {epgsql_cmd_query, {Sql, []}}.
 
 -spec parse(connection(), sql_query()) -> epgsql_cmd_parse:response() | epgsql_sock:error().
 parse(C, Sql) -> parse(C, Sql, []).
@@ -331,9 +351,11 @@ start_replication(C, Slot, Receiver, State, Position, PluginOptions) ->
     start_replication(C, Slot, Receiver, State, Position, PluginOptions, []).
 
 %% `Receiver' is a module with `handle_x_log_data/4' or a process, which gets
-%% `{epgsql, C, {x_log_data, Start, End, Data}}'. `Position' is `"0/0"' for where the slot is.
+%% `{epgsql, C, {x_log_data, Start, End, Data}}' and, with `keepalives', `{epgsql, C, {keepalive,
+%% End, MustReply}}'. `Position' is `"0/0"' for where the slot is.
 -spec start_replication(connection(), iodata(), module() | pid(), any(), string(), iodata(),
-                        [{align_lsn, boolean()}] | #{align_lsn => boolean()}) ->
+                        [{align_lsn | keepalives | kind | timeline, any()}]
+                        | epgsql_cmd_start_replication:options()) ->
           epgsql_cmd_start_replication:response() | epgsql_sock:error().
 start_replication(C, Slot, Receiver, State, Position, PluginOptions, Options) ->
     command(C, epgsql_cmd_start_replication,

@@ -7,7 +7,7 @@
 
 -include("protocol.hrl").
 
--export([new_codec/2, update_codec/2, null/1, is_null/2, type_to_oid/2, typeinfo_to_name_array/2,
+-export([new_codec/2, update_codec/2, null/1, nulls/1, type_to_oid/2, typeinfo_to_name_array/2,
          typeinfo_to_oid_info/2, oid_to_name/2, oid_to_info/2, supports/2, type_to_encoder/2,
          encode/2, encode/3, oid_to_decoder/3, decode/2]).
 
@@ -22,7 +22,8 @@
 -record(codec, {nulls = ?NULLS :: [any(), ...], db :: epgsql_oid_db:db()}).
 
 -opaque codec() :: #codec{}.
--opaque decoder() :: fun((binary()) -> any()).
+%% Integers by their name: `epgsql_wire' reads them without a call.
+-type decoder() :: int2 | int4 | int8 | fun((binary()) -> any()).
 -opaque encoder() :: {codec, epgsql_codec:codec_entry()}
                    | {array, epgsql_codec:codec_entry(), Element :: epgsql_oid_db:oid(), codec()}.
 
@@ -49,7 +50,10 @@ update_codec(Types, #codec{db = Db} = Codec) -> Codec#codec{db = epgsql_oid_db:u
 -spec null(codec()) -> any().
 null(#codec{nulls = [Null | _]}) -> Null.
 
--spec is_null(any(), codec()) -> boolean().
+%% The terms that are written as NULL.
+-spec nulls(codec()) -> [any(), ...].
+nulls(#codec{nulls = Nulls}) -> Nulls.
+
 is_null(Value, #codec{nulls = Nulls}) -> lists:member(Value, Nulls).
 
 -spec type_to_oid(type(), codec()) -> epgsql_oid_db:oid().
@@ -87,7 +91,8 @@ supports(Oid, Codec) -> oid_to_info(Oid, Codec) =/= undefined.
 %% --- reading ------------------------------------------------------------------------------------
 
 -spec decode(binary(), decoder()) -> any().
-decode(Cell, Decoder) -> Decoder(Cell).
+decode(Cell, Decoder) when is_function(Decoder) -> Decoder(Cell);
+decode(Cell, Integer) -> epgsql_codec_integer:decode(Cell, Integer, []).
 
 -spec oid_to_decoder(epgsql_oid_db:oid(), binary | text, codec()) -> decoder().
 oid_to_decoder(?RECORD, binary, Codec) ->
@@ -102,6 +107,8 @@ oid_to_decoder(Oid, Format, Codec) ->
             decoder(Format, IsArray, epgsql_oid_db:type_to_codec_entry(Type), Codec)
     end.
 
+decoder(binary, false, {Name, epgsql_codec_integer, _}, _) ->
+    Name;
 decoder(binary, false, {Name, Module, State}, _) ->
     fun(Cell) -> Module:decode(Cell, Name, State) end;
 decoder(binary, true, Entry, Codec) ->
@@ -140,7 +147,7 @@ elements(0, Bin, _, _, Acc) -> {lists:reverse(Acc), Bin};
 elements(Count, <<-1:?int32, Rest/binary>>, Element, Null, Acc) ->
     elements(Count - 1, Rest, Element, Null, [Null | Acc]);
 elements(Count, <<Size:32, Cell:Size/binary, Rest/binary>>, Element, Null, Acc) ->
-    elements(Count - 1, Rest, Element, Null, [Element(Cell) | Acc]).
+    elements(Count - 1, Rest, Element, Null, [decode(Cell, Element) | Acc]).
 
 record(<<Count:32, Fields/binary>>, Codec) ->
     list_to_tuple(fields(Count, Fields, Codec)).

@@ -89,7 +89,7 @@ startup(#{username := Username} = Options) ->
      | [{Name, Value} || {Name, Key} <- [{"database", database}, {"replication", replication},
                                          {"application_name", application_name}],
                          Value <- [maps:get(Key, Options, undefined)], Value =/= undefined]]
-    ++ [{"client_encoding", "UTF8"}].
+    ++ maps:get(parameters, Options, []) ++ [{"client_encoding", "UTF8"}].
 
 -spec handle_message(byte(), binary() | epgsql:query_error(), epgsql_session:session(),
                      #connect{}) -> epgsql_command:handle_message_return().
@@ -185,13 +185,17 @@ is_target(Target, Session) ->
 
 ready(Session, #connect{options = Options} = State) ->
     Codec = epgsql_binary:new_codec(Session, maps:with([nulls], Options)),
-    Session1 = epgsql_session:set_attr(codec, Codec, Session),
+    Session1 = epgsql_session:set_attr(statements, statements(Options),
+                                       epgsql_session:set_attr(codec, Codec, Session)),
     case codecs(Options) of
         [] -> {finish, connected, connected, Session1};
         Codecs ->
             Types = epgsql_cmd_update_type_cache:init(Codecs),
             {requeue, Session1, State#connect{stage = types, types = Types}}
     end.
+
+statements(#{statement_cache := Max}) when is_integer(Max), Max > 0 -> epgsql_statements:new(Max);
+statements(_) -> none.
 
 %% Those that epgsql 4.8 has, if none are given; a replication connection has none.
 codecs(#{replication := _}) -> [];

@@ -3,6 +3,7 @@
 -module(epgsql_cmd_copy_to_stdout).
 -behaviour(epgsql_command).
 
+-include("epgsql_session.hrl").
 -include("epgsql_subprotocol.hrl").
 -include("protocol.hrl").
 
@@ -14,7 +15,8 @@
 -type response() :: {ok, Count :: non_neg_integer()}
                   | {error, not_a_copy | {format_mismatch, format(), text | binary}
                           | epgsql:query_error()}.
--type state() :: {Sql :: iodata(), format(), Receiver :: pid(), reference()}.
+-type state() :: {Sql :: iodata(), format(), Receiver :: pid() | direct | none,
+                  reference()}.
 
 -spec init(state()) -> state().
 init({_, _, _, _} = State) -> State.
@@ -30,8 +32,9 @@ handle_message(?COPY_OUT_RESPONSE, Payload, Session, {_, Format, Receiver, Ref} 
     {Whole, _} = epgsql_backend:copy_response(Payload),
     case decoders(Format, Whole, epgsql_session:get_codec(Session)) of
         {ok, Decoders, Null} ->
-            Receiver ! {self(), Ref, {copy_begin, epgsql_copy_out:new(Decoders, Null)}},
-            {noaction, begin_data(Receiver, Ref, Session)};
+            Begun = begin_data(Receiver, Ref, Session),
+            {noaction, told(Receiver, Ref, {copy_begin, epgsql_copy_out:new(Decoders, Null)},
+                            Begun)};
         {error, _} = Error ->
             %% Its rows are thrown away.
             {add_result, Error, Error, begin_data(none, Ref, Session), State}
@@ -54,6 +57,13 @@ handle_message(Type, _, Session, _) when Type =:= ?ROW_DESCRIPTION; Type =:= ?DA
     {noaction, Session};
 handle_message(_, _, _, _) ->
     unknown.
+
+told(none, _, _, Session) -> Session;
+told(direct, Ref, Message, #session{replies = Replies} = Session) ->
+    Session#session{replies = [{Ref, Message} | Replies]};
+told(Receiver, Ref, Message, Session) ->
+    Receiver ! {self(), Ref, Message},
+    Session.
 
 begin_data(Receiver, Ref, Session) ->
     Monitor = [monitor(process, Receiver) || is_pid(Receiver)],

@@ -1,54 +1,28 @@
-%% Runs a parsed statement with parameters, in one round trip, and closes the statement.
+%% Runs a parsed statement with parameters as `epgsql_cmd_prepared_query' does, and closes it in the
+%% same round trip.
 -module(epgsql_cmd_equery).
 -behaviour(epgsql_command).
 
 -include("epgsql.hrl").
--include("protocol.hrl").
 
--export([init/1, execute/2, handle_message/4]).
+-export([init/1, execute/2, handle_message/4, row_decoder/1]).
 
 -export_type([response/0]).
 
--type response() :: epgsql_results:result() | {error, epgsql:query_error()}.
+-type response() :: epgsql_cmd_prepared_query:response().
+-type state() :: epgsql_cmd_prepared_query:state().
 
--record(equery, {statement :: #statement{}, parameters :: [{epgsql:epgsql_type(), any()}],
-                 decoder :: undefined | epgsql_wire:row_decoder()}).
+-spec init({epgsql:statement(), [{epgsql:epgsql_type(), any()}]}) -> state().
+init({#statement{name = Name}, _} = Arguments) ->
+    epgsql_cmd_prepared_query:init(Arguments, [epgsql_wire:encode_close(statement, Name)]).
 
--spec init({epgsql:statement(), [{epgsql:epgsql_type(), any()}]}) -> #equery{}.
-init({Statement, Parameters}) -> #equery{statement = Statement, parameters = Parameters}.
+-spec execute(epgsql_session:session(), state()) -> epgsql_command:execute_return().
+execute(Session, State) -> epgsql_cmd_prepared_query:execute(Session, State).
 
--spec execute(epgsql_session:session(), #equery{}) -> epgsql_command:execute_return().
-execute(Session, #equery{statement = #statement{name = Name, columns = Columns},
-                         parameters = Parameters} = State) ->
-    Codec = epgsql_session:get_codec(Session),
-    Encoded = epgsql_wire:encode_parameters(Parameters, Codec),
-    {send_multi, [epgsql_wire:encode_bind("", Name, Encoded, epgsql_wire:encode_formats(Columns)),
-                  epgsql_wire:encode_execute("", 0),
-                  epgsql_wire:encode_close(statement, Name),
-                  epgsql_wire:encode_sync()],
-     Session, State#equery{decoder = epgsql_wire:build_decoder(Columns, Codec)}}.
+-spec row_decoder(state()) -> epgsql_wire:row_decoder() | undefined.
+row_decoder(State) -> epgsql_cmd_prepared_query:row_decoder(State).
 
 -spec handle_message(byte(), binary() | epgsql:query_error(), epgsql_session:session(),
-                     #equery{}) -> epgsql_command:handle_message_return().
-handle_message(?DATA_ROW, Payload, Session, #equery{decoder = Decoder} = State) ->
-    {add_row, epgsql_results:row(Payload, Decoder), Session, State};
-handle_message(?BIND_COMPLETE, _, Session, #equery{statement = #statement{columns = Columns}}) ->
-    {noaction, epgsql_session:notify(Session, {columns, Columns})};
-handle_message(?COMMAND_COMPLETE, Payload, Session,
-               #equery{statement = #statement{columns = Columns}} = State) ->
-    {Result, Notice} = epgsql_results:complete(Payload, Columns, Session),
-    {add_result, Result, Notice, Session, State};
-handle_message(?EMPTY_QUERY, _, Session, State) ->
-    {add_result, {ok, [], []}, {complete, empty}, Session, State};
-handle_message(?CLOSE_COMPLETE, _, Session, _) ->
-    {noaction, Session};
-handle_message(?READY_FOR_QUERY, _, Session, _) ->
-    case epgsql_session:get_results(Session) of
-        [] -> {finish, done, done, Session};
-        %% The commit that Sync makes may fail where the statement didn't.
-        Results -> {finish, lists:last(Results), done, Session}
-    end;
-handle_message(?ERROR, Error, Session, State) ->
-    {add_result, {error, Error}, {error, Error}, Session, State};
-handle_message(_, _, _, _) ->
-    unknown.
+                     state()) -> epgsql_command:handle_message_return().
+handle_message(Type, Payload, Session, State) ->
+    epgsql_cmd_prepared_query:handle_message(Type, Payload, Session, State).

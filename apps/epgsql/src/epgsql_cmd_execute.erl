@@ -5,7 +5,7 @@
 -include("epgsql.hrl").
 -include("protocol.hrl").
 
--export([init/1, execute/2, handle_message/4]).
+-export([init/1, execute/2, handle_message/4, row_decoder/1]).
 
 -export_type([response/0]).
 
@@ -26,6 +26,9 @@ execute(Session, #execute{columns = Columns, portal = Portal, rows_max = RowsMax
     Decoder = epgsql_wire:build_decoder(Columns, epgsql_session:get_codec(Session)),
     {send_multi, [epgsql_wire:encode_execute(Portal, RowsMax), epgsql_wire:encode_flush()],
      Session, State#execute{decoder = Decoder}}.
+
+-spec row_decoder(#execute{}) -> epgsql_wire:row_decoder() | undefined.
+row_decoder(#execute{decoder = Decoder}) -> Decoder.
 
 -spec handle_message(byte(), binary() | epgsql:query_error(), epgsql_session:session(),
                      #execute{}) -> epgsql_command:handle_message_return().

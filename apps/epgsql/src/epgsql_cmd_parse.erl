@@ -29,16 +29,9 @@ execute(Session, #parse{sql = Sql, types = Types, statement = #statement{name = 
           epgsql_command:handle_message_return().
 handle_message(?PARSE_COMPLETE, _, Session, _) ->
     {noaction, Session};
-handle_message(?PARAMETER_DESCRIPTION, Payload, Session, #parse{statement = Statement} = State) ->
-    {Types, Infos} = epgsql_results:described(Payload, Session),
-    {noaction, epgsql_session:notify(Session, {types, Types}),
-     State#parse{statement = Statement#statement{types = Types, parameter_info = Infos}}};
-handle_message(?ROW_DESCRIPTION, Payload, Session, #parse{statement = Statement}) ->
-    Described = epgsql_results:statement(Payload, Statement, Session),
-    {finish, {ok, Described}, {columns, Described#statement.columns}, Session};
-handle_message(?NO_DATA, _, Session, #parse{statement = Statement}) ->
-    {finish, {ok, Statement#statement{columns = []}}, no_data, Session};
-handle_message(?ERROR, Error, _, _) ->
-    {sync_required, {error, Error}};
-handle_message(_, _, _, _) ->
-    unknown.
+handle_message(Type, Payload, Session, #parse{statement = Statement} = State) ->
+    case epgsql_cmd_describe_statement:handle_message(Type, Payload, Session, Statement) of
+        {noaction, Session1, Described} ->
+            {noaction, Session1, State#parse{statement = Described}};
+        Answer -> Answer
+    end.

@@ -1,35 +1,46 @@
-%% Runs a parsed statement with parameters, in one round trip; the statement stays for the next.
+%% Runs a parsed statement with parameters, in one round trip; the statement stays for the next,
+%% unless what follows Execute (`init/2') ends it.
 -module(epgsql_cmd_prepared_query).
 -behaviour(epgsql_command).
 
 -include("epgsql.hrl").
 -include("protocol.hrl").
 
--export([init/1, execute/2, handle_message/4]).
+-export([init/1, init/2, execute/2, handle_message/4, row_decoder/1]).
 
--export_type([response/0]).
+-export_type([response/0, state/0]).
 
 -type response() :: epgsql_results:result() | {error, epgsql:query_error()}.
 
 -record(prepared_query, {statement :: #statement{}, parameters :: [{epgsql:epgsql_type(), any()}],
+                         behind :: [epgsql_frontend:message()],
                          decoder :: undefined | epgsql_wire:row_decoder()}).
 
--spec init({epgsql:statement(), [{epgsql:epgsql_type(), any()}]}) -> #prepared_query{}.
-init({Statement, Parameters}) ->
-    #prepared_query{statement = Statement, parameters = Parameters}.
+-opaque state() :: #prepared_query{}.
 
--spec execute(epgsql_session:session(), #prepared_query{}) -> epgsql_command:execute_return().
+-spec init({epgsql:statement(), [{epgsql:epgsql_type(), any()}]}) -> state().
+init(Arguments) -> init(Arguments, []).
+
+%% `Behind' is sent between Execute and Sync.
+-spec init({epgsql:statement(), [{epgsql:epgsql_type(), any()}]}, [epgsql_frontend:message()]) ->
+          state().
+init({Statement, Parameters}, Behind) ->
+    #prepared_query{statement = Statement, parameters = Parameters, behind = Behind}.
+
+-spec execute(epgsql_session:session(), state()) -> epgsql_command:execute_return().
 execute(Session, #prepared_query{statement = #statement{name = Name, columns = Columns},
-                                 parameters = Parameters} = State) ->
+                                 parameters = Parameters, behind = Behind} = State) ->
     Codec = epgsql_session:get_codec(Session),
     Encoded = epgsql_wire:encode_parameters(Parameters, Codec),
     {send_multi, [epgsql_wire:encode_bind("", Name, Encoded, epgsql_wire:encode_formats(Columns)),
-                  epgsql_wire:encode_execute("", 0),
-                  epgsql_wire:encode_sync()],
+                  epgsql_wire:encode_execute("", 0) | Behind ++ [epgsql_wire:encode_sync()]],
      Session, State#prepared_query{decoder = epgsql_wire:build_decoder(Columns, Codec)}}.
 
+-spec row_decoder(state()) -> epgsql_wire:row_decoder() | undefined.
+row_decoder(#prepared_query{decoder = Decoder}) -> Decoder.
+
 -spec handle_message(byte(), binary() | epgsql:query_error(), epgsql_session:session(),
-                     #prepared_query{}) -> epgsql_command:handle_message_return().
+                     state()) -> epgsql_command:handle_message_return().
 handle_message(?DATA_ROW, Payload, Session, #prepared_query{decoder = Decoder} = State) ->
     {add_row, epgsql_results:row(Payload, Decoder), Session, State};
 handle_message(?BIND_COMPLETE, _, Session,

@@ -7,7 +7,7 @@
 
 -include("protocol.hrl").
 
--export([init/1, execute/2, handle_message/4]).
+-export([init/1, execute/2, handle_message/4, row_decoder/1]).
 
 -export_type([response/0]).
 
@@ -28,6 +28,9 @@ execute(Session, #squery{is_copy_refused = true} = State) ->
 execute(Session, #squery{sql = Sql} = State) ->
     {Type, Payload} = epgsql_wire:encode_query(Sql),
     {send, Type, Payload, Session, State}.
+
+-spec row_decoder(#squery{}) -> epgsql_wire:row_decoder() | undefined.
+row_decoder(#squery{decoder = Decoder}) -> Decoder.
 
 -spec handle_message(byte(), binary() | epgsql:query_error(), epgsql_session:session(),
                      #squery{}) -> epgsql_command:handle_message_return().

@@ -16,6 +16,8 @@
         {ok, epgsql_sock:pg_sock(), state()}
       | {send, epgsql_wire:packet_type(), iodata(), epgsql_sock:pg_sock(), state()}
       | {send_multi, [{epgsql_wire:packet_type(), iodata()}], epgsql_sock:pg_sock(), state()}
+        %% Answered without the server.
+      | {finish, Result :: any(), Notification :: any(), epgsql_sock:pg_sock()}
         %% Ends the connection.
       | {stop, Reason :: any(), Response :: any(), epgsql_sock:pg_sock()}.
 -type handle_message_return() ::
@@ -39,6 +41,11 @@
 -callback execute(epgsql_sock:pg_sock(), state()) -> execute_return().
 -callback handle_message(Type :: byte(), Payload :: binary() | epgsql:query_error(),
                          epgsql_sock:pg_sock(), state()) -> handle_message_return().
+
+%% How the rows that come now are read, where all that `handle_message/4' does with a DataRow is to
+%% add it: many are read at once then.
+-callback row_decoder(state()) -> epgsql_wire:row_decoder() | undefined.
+-optional_callbacks([row_decoder/1]).
 
 -spec init(command(), any()) -> state().
 init(Command, Arguments) -> Command:init(Arguments).

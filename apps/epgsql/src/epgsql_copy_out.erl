@@ -64,9 +64,11 @@ parse(_, #binary{stage = ended} = State, Acc) ->
 parse(_, _, _) ->
     error({malformed, copy_row}).
 
+row([int8 | Decoders], <<8:32, Value:64/signed, Rest/binary>>, Null, Acc) ->
+    row(Decoders, Rest, Null, [Value | Acc]);
 row([], Rest, _, Acc) -> {list_to_tuple(lists:reverse(Acc)), Rest};
 row([_ | Decoders], <<-1:?int32, Rest/binary>>, Null, Acc) ->
     row(Decoders, Rest, Null, [Null | Acc]);
 row([Decoder | Decoders], <<Size:32, Cell:Size/binary, Rest/binary>>, Null, Acc) ->
-    row(Decoders, Rest, Null, [Decoder(Cell) | Acc]);
+    row(Decoders, Rest, Null, [epgsql_binary:decode(Cell, Decoder) | Acc]);
 row(_, _, _, _) -> more.

@@ -13,6 +13,8 @@
 -spec fold(epgsql:connection(), epgsql:sql_query(), epgsql_cmd_copy_to_stdout:format(),
            fun((batch(), Acc) -> Acc), Acc) ->
           {ok, Count :: non_neg_integer(), Acc} | {error, any()}.
+fold({epgsql_held, _, _} = Handle, Sql, Format, Fun, Acc) ->
+    epgsql_held:fold(Handle, Sql, Format, Fun, Acc);
 fold({epgsql_timeout, C, Timeout}, Sql, Format, Fun, Acc) ->
     fold(C, Sql, Format, Fun, Acc, Timeout);
 fold(C, Sql, Format, Fun, Acc) ->

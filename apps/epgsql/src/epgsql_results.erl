@@ -6,7 +6,7 @@
 -include("epgsql.hrl").
 -include("protocol.hrl").
 
--export([row/2, complete/3, complete_rows/3, columns/2, described/2, statement/3]).
+-export([row/2, complete/3, result/3, complete_rows/3, columns/2, described/2, statement/3]).
 
 -export_type([result/0]).
 
@@ -25,12 +25,12 @@ row(_, _) ->
           {result(), {complete, epgsql_backend:complete()}}.
 complete(Payload, Columns, Session) ->
     Complete = epgsql_backend:complete(Payload),
-    Result = case Complete of
-                 {_, Count} when Columns =:= [] -> {ok, Count};
-                 {_, Count} -> {ok, Count, Columns, epgsql_session:get_rows(Session)};
-                 _ -> {ok, Columns, epgsql_session:get_rows(Session)}
-             end,
-    {Result, {complete, Complete}}.
+    {result(Complete, Columns, epgsql_session:get_rows(Session)), {complete, Complete}}.
+
+-spec result(epgsql_backend:complete(), [epgsql:column()], [tuple()]) -> result().
+result({_, Count}, [], _) -> {ok, Count};
+result({_, Count}, Columns, Rows) -> {ok, Count, Columns, Rows};
+result(_, Columns, Rows) -> {ok, Columns, Rows}.
 
 %% Of `execute' and batches: without, since who asks has them.
 -spec complete_rows(binary(), [epgsql:column()], epgsql_session:session()) ->

@@ -15,7 +15,7 @@
 
 -export([new/0, activate/1, set_attr/3, get_attr/2, get_codec/1, get_rows/1, get_results/1,
          get_subproto_state/1, get_parameter/2, notify/2, notify_async/2, set_packet_handler/2,
-         send/2, send/3, send_multi/2]).
+         send/2, send/3, send_data/3]).
 
 -export_type([session/0, reply_to/0, handler/0, attribute/0]).
 
@@ -24,10 +24,10 @@
 %% How the answer goes to who asked: whole to a caller or by a message, row by row, into the session
 %% for who holds it; `discard' when nobody waits any more.
 -type reply_to() :: {call, gen_server:from()} | {cast, pid(), reference()}
-                  | {incremental, pid(), reference()} | direct | discard.
+                  | {incremental, pid(), reference()} | {direct, reference()} | discard.
 -type handler() :: on_message | on_replication | on_copy_from_stdin | on_copy_to_stdout.
 -type attribute() :: transport | backend | async | txstatus | codec | sync_required
-                   | subproto_state | connect_opts | statements.
+                   | subproto_state | connect_opts | statements | is_held_up.
 
 -spec new() -> session().
 new() -> #session{}.
@@ -37,10 +37,14 @@ set_attr(transport, Transport, Session) -> Session#session{transport = Transport
 set_attr(backend, {_, _} = Backend, Session) -> Session#session{backend = Backend};
 set_attr(async, Async, Session) -> Session#session{async = Async};
 set_attr(txstatus, Status, Session) -> Session#session{txstatus = Status};
-set_attr(codec, Codec, Session) -> Session#session{codec = Codec};
+set_attr(codec, Codec, #session{statements = Statements} = Session) ->
+    %% What is kept of statements is made of codecs.
+    _ = [epgsql_statements:clear(Statements) || Statements =/= none],
+    Session#session{codec = Codec};
 set_attr(sync_required, Required, Session) -> Session#session{sync_required = Required};
 set_attr(subproto_state, State, Session) -> Session#session{subproto_state = State};
 set_attr(statements, Statements, Session) -> Session#session{statements = Statements};
+set_attr(is_held_up, IsHeldUp, Session) -> Session#session{is_held_up = IsHeldUp};
 set_attr(connect_opts, Options, Session) -> Session#session{connect_opts = Options}.
 
 -spec get_attr(attribute(), session()) -> any().
@@ -52,6 +56,7 @@ get_attr(codec, #session{codec = Codec}) -> Codec;
 get_attr(sync_required, #session{sync_required = Required}) -> Required;
 get_attr(subproto_state, #session{subproto_state = State}) -> State;
 get_attr(statements, #session{statements = Statements}) -> Statements;
+get_attr(is_held_up, #session{is_held_up = IsHeldUp}) -> IsHeldUp;
 get_attr(connect_opts, #session{connect_opts = Options}) -> Options.
 
 -spec get_codec(session()) -> epgsql_binary:codec().
@@ -94,6 +99,7 @@ notify_async(#session{async = Receiver}, Message) ->
     end.
 
 -spec activate(session()) -> ok | {error, any()}.
+activate(#session{is_held = true}) -> ok;
 activate(#session{transport = Transport, handler = on_copy_to_stdout}) ->
     epgsql_transport:activate(Transport, ?ACTIVE_COPY);
 activate(#session{transport = Transport, connect_opts = Options}) ->
@@ -108,13 +114,17 @@ send(#session{transport = Transport}, Payload) ->
 send(#session{transport = Transport}, Type, Payload) ->
     epgsql_transport:send(Transport, epgsql_frontend:encode({Type, Payload})).
 
--spec send_multi(session(), [epgsql_frontend:message()]) -> ok | {error, any()}.
-send_multi(#session{transport = Transport} = Session, Messages) ->
-    Data = epgsql_frontend:encode(Messages),
-    case iolist_size(Data) of
-        Size when Size =< ?AT_ONCE -> epgsql_transport:send(Transport, Data);
-        _ -> send_much(Data, Session)
-    end.
+%% Messages as they are written.
+-spec send_data(session(), iodata(), Size :: non_neg_integer()) -> ok | {error, any()}.
+send_data(#session{transport = Transport}, Data, Size) when Size =< ?AT_ONCE ->
+    epgsql_transport:send(Transport, Data);
+%% Its holder reads meanwhile. Nothing else is written before this is answered: `epgsql_machine'
+%% parks it.
+send_data(#session{is_held = true, transport = Transport}, Data, _) ->
+    _ = spawn(fun() -> epgsql_transport:send(Transport, Data) end),
+    ok;
+send_data(Session, Data, _) ->
+    send_much(Data, Session).
 
 %% The server answers before it has read all. While this waits for room to send, it must go on being
 %% read, or both would wait for each other for ever.

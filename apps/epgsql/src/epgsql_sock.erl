@@ -32,7 +32,8 @@
 
 -type pg_sock() :: epgsql_session:session().
 -type transport() :: epgsql_session:reply_to().
--type error() :: {error, sync_required | closed | sock_closed | timeout | {sock_error, any()}
+-type error() :: {error, sync_required | closed | sock_closed | timeout | overloaded
+                       | {sock_error, any()}
                        | {malformed, epgsql_backend:malformed()}}.
 
 %% --- for clients --------------------------------------------------------------------------------
@@ -45,15 +46,23 @@ start_link() ->
 close(C) -> gen_server:cast(C, stop).
 
 -spec sync_command(epgsql:connection(), epgsql_command:command(), any()) -> any().
+sync_command({epgsql_held, _, _} = Handle, Command, Arguments) ->
+    epgsql_held:command(Handle, Command, Arguments);
 sync_command({epgsql_timeout, C, Timeout}, Command, Arguments) ->
     gen_server:call(C, {command, Command, Arguments, Timeout}, infinity);
 sync_command(C, Command, Arguments) ->
     gen_server:call(C, {command, Command, Arguments, default}, infinity).
 
--spec async_command(pid(), cast | incremental, epgsql_command:command(), any()) -> reference().
-async_command(C, Way, Command, Arguments) when Way =:= cast; Way =:= incremental ->
+-spec async_command(epgsql:connection(), cast | incremental, epgsql_command:command(), any()) ->
+          reference().
+async_command({epgsql_timeout, C, Timeout}, Way, Command, Arguments) ->
+    async_command(C, Way, Command, Arguments, Timeout);
+async_command(C, Way, Command, Arguments) ->
+    async_command(C, Way, Command, Arguments, default).
+
+async_command(C, Way, Command, Arguments, Timeout) when Way =:= cast; Way =:= incremental ->
     Ref = make_ref(),
-    ok = gen_server:cast(C, {command, {Way, self(), Ref}, Command, Arguments}),
+    ok = gen_server:cast(C, {command, {Way, self(), Ref}, Command, Arguments, Timeout}),
     Ref.
 
 -spec get_parameter(epgsql:connection(), iodata()) -> {ok, binary() | undefined}.
@@ -67,10 +76,12 @@ set_notice_receiver(C, Receiver) when is_pid(Receiver); is_atom(Receiver) ->
 get_cmd_status(C) -> call(C, get_cmd_status).
 
 -spec cancel(epgsql:connection()) -> ok.
+cancel({epgsql_held, _, _}) -> ok;
 cancel({epgsql_timeout, C, _}) -> cancel(C);
 cancel(C) -> gen_server:cast(C, cancel).
 
 -spec copy_send_rows(epgsql:connection(), [tuple() | [any()]], timeout()) -> ok | {error, any()}.
+copy_send_rows({epgsql_held, _, _}, _, _) -> {error, not_in_copy_mode};
 copy_send_rows({epgsql_timeout, C, _}, Rows, Timeout) -> copy_send_rows(C, Rows, Timeout);
 copy_send_rows(C, Rows, Timeout) -> gen_server:call(C, {copy_send_rows, Rows}, Timeout).
 
@@ -92,6 +103,7 @@ copy_taken(C, Ref) -> gen_server:cast(C, {copy_taken, Ref}).
 -spec copy_stop(pid(), reference()) -> ok.
 copy_stop(C, Ref) -> gen_server:cast(C, {copy_stop, Ref}).
 
+call({epgsql_held, _, _} = Handle, Request) -> epgsql_held:call(Handle, Request);
 call({epgsql_timeout, C, _}, Request) -> call(C, Request);
 call(C, Request) -> gen_server:call(C, Request, infinity).
 
@@ -125,7 +137,9 @@ send(Session, Payload) -> epgsql_session:send(Session, Payload).
 send(Session, Type, Payload) -> epgsql_session:send(Session, Type, Payload).
 
 -spec send_multi(pg_sock(), [epgsql_frontend:message()]) -> ok | {error, any()}.
-send_multi(Session, Messages) -> epgsql_session:send_multi(Session, Messages).
+send_multi(Session, Messages) ->
+    Data = epgsql_frontend:encode(Messages),
+    epgsql_session:send_data(Session, Data, iolist_size(Data)).
 
 -spec get_parameter_internal(binary(), pg_sock()) -> binary() | undefined.
 get_parameter_internal(Name, Session) -> epgsql_session:get_parameter(Name, Session).
@@ -164,15 +178,14 @@ handle_call(activate, _, Session) ->
     {reply, epgsql_session:activate(Session), Session}.
 
 -spec handle_cast(any(), pg_sock()) -> epgsql_machine:step().
-handle_cast({command, ReplyTo, Command, Arguments}, Session) ->
-    command(ReplyTo, Command, Arguments, default, Session);
+handle_cast({command, ReplyTo, Command, Arguments, Timeout}, Session) ->
+    command(ReplyTo, Command, Arguments, Timeout, Session);
 handle_cast({copy_taken, Ref}, Session) ->
     resumed(epgsql_subprotocol:copy_taken(Ref, Session));
 handle_cast({copy_stop, Ref}, Session) ->
     stopped(epgsql_subprotocol:copy_stop(Ref, Session));
 handle_cast(cancel, Session) ->
-    ok = ask_to_cancel(Session),
-    {noreply, Session};
+    {noreply, ask_to_cancel(Session)};
 handle_cast(stop, #session{transport = undefined} = Session) ->
     {stop, normal, Session};
 handle_cast(stop, #session{transport = Transport} = Session) ->
@@ -180,6 +193,7 @@ handle_cast(stop, #session{transport = Transport} = Session) ->
     {stop, normal, epgsql_machine:flush({error, closed}, Session)}.
 
 command(ReplyTo, epgsql_cmd_connect, Options, default, Session) ->
+    ok = epgsql_transport:prepare(Options),
     Timeout = maps:get(timeout, Options, ?CONNECT_MS),
     epgsql_machine:command(ReplyTo, epgsql_cmd_connect, Options, Timeout, Session);
 %% A stream takes as long as its receiver does.
@@ -206,8 +220,11 @@ handle_info({Tag, Socket, Reason}, #session{transport = {_, Socket}} = Session)
   when Tag =:= tcp_error; Tag =:= ssl_error ->
     Why = {sock_error, Reason},
     {stop, Why, epgsql_machine:flush({error, Why}, Session)};
-handle_info({'DOWN', Monitor, process, _, _}, Session) ->
-    stopped(epgsql_subprotocol:copy_left(Monitor, Session));
+handle_info({'DOWN', Monitor, process, _, _}, #session{cancelling = Cancelling} = Session) ->
+    case lists:member(Monitor, Cancelling) of
+        true -> epgsql_machine:cancelled(Monitor, Session);
+        false -> stopped(epgsql_subprotocol:copy_left(Monitor, Session))
+    end;
 handle_info({io_request, From, ReplyAs, Request}, Session) ->
     From ! {io_reply, ReplyAs, epgsql_subprotocol:io_request(Request, Session)},
     {noreply, Session};
@@ -235,8 +252,7 @@ passive(Session) ->
 
 stopped({none, _, Session}) -> {noreply, Session};
 stopped({cancel, Next, Session}) ->
-    ok = ask_to_cancel(Session),
-    resumed({Next, Session}).
+    resumed({Next, ask_to_cancel(Session)}).
 
 resumed({wait, Session}) -> {noreply, Session};
 resumed({activate, Session}) ->
@@ -252,19 +268,19 @@ expire(Id, Session) ->
         {cancel, #session{current = #command{module = epgsql_cmd_connect}} = Session1} ->
             {stop, {shutdown, timeout}, Session1};
         {cancel, Session1} ->
-            ok = ask_to_cancel(Session1),
             _ = erlang:start_timer(?CANCEL_GRACE_MS, self(), {grace, Id}),
-            {noreply, Session1};
+            {noreply, ask_to_cancel(Session1)};
         {_, Session1} ->
             {noreply, Session1}
     end.
 
 %% By a process of its own: it must open a connection, and this one has answers to read.
-ask_to_cancel(#session{backend = {Pid, Key}, connect_opts = Options}) ->
-    _ = spawn(fun() -> epgsql_transport:cancel(Options, Pid, Key) end),
-    ok;
-ask_to_cancel(_) ->
-    ok.
+ask_to_cancel(#session{backend = {Pid, Key}, connect_opts = Options, cancelling = Cancelling}
+              = Session) ->
+    {_, Monitor} = spawn_monitor(fun() -> epgsql_transport:cancel(Options, Pid, Key) end),
+    Session#session{cancelling = [Monitor | Cancelling]};
+ask_to_cancel(Session) ->
+    Session.
 
 -spec terminate(any(), pg_sock()) -> ok.
 terminate(_, #session{transport = undefined}) -> ok;

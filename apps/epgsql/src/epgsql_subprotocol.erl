@@ -99,6 +99,11 @@ io_requests([Request | Requests], _, Session) ->
 hand_over(#session{subproto_state = #copy_out{batch = []}} = Session) -> Session;
 hand_over(#session{subproto_state = #copy_out{receiver = none} = Out} = Session) ->
     Session#session{subproto_state = Out#copy_out{batch = []}};
+hand_over(#session{replies = Replies,
+                   subproto_state = #copy_out{receiver = direct, ref = Ref, batch = Batch} = Out}
+          = Session) ->
+    Session#session{replies = [{Ref, {copy_data, lists:reverse(Batch)}} | Replies],
+                    subproto_state = Out#copy_out{batch = []}};
 hand_over(#session{subproto_state = #copy_out{receiver = Pid, ref = Ref, batch = Batch,
                                               waiting = Waiting} = Out} = Session) ->
     Pid ! {self(), Ref, {copy_data, lists:reverse(Batch)}},
@@ -132,8 +137,18 @@ copy_stop(Ref, #session{subproto_state = #copy_out{ref = Ref} = Out} = Session) 
     {Next, Session1} = resume(Session#session{
         subproto_state = Out#copy_out{receiver = none, batch = [], waiting = 0}}),
     {cancel, Next, Session1};
-copy_stop(_, Session) ->
-    {none, wait, Session}.
+%% Its first row isn't there yet: the server sends nothing before.
+copy_stop(Ref, #session{current = #command{module = epgsql_cmd_copy_to_stdout,
+                                           state = {Sql, Format, _, Ref}} = Command} = Session) ->
+    {cancel, wait, Session#session{current = Command#command{state = {Sql, Format, none, Ref}}}};
+copy_stop(Ref, #session{queue = Queue, parked = Parked} = Session) ->
+    Stopped = fun(#command{module = epgsql_cmd_copy_to_stdout,
+                           state = {Sql, Format, _, Its}} = Command) when Its =:= Ref ->
+                      [Command#command{state = {Sql, Format, none, Ref}}];
+                 (Command) -> [Command]
+              end,
+    {none, wait, Session#session{queue = queue:filter(Stopped, Queue),
+                                 parked = queue:filter(Stopped, Parked)}}.
 
 %% The receiver is gone, by its monitor.
 -spec copy_left(reference(), #session{}) -> {cancel | none, activate | wait, #session{}}.
@@ -155,6 +170,7 @@ replicated({x_log_data, Start, End, _, Data}, #session{subproto_state = Repl} = 
     Session#session{subproto_state = deliver(Start, End, Data, Repl)};
 replicated({keepalive, End, _, MustReply}, #session{subproto_state = Repl} = Session) ->
     Received = Repl#repl{received = End},
+    ok = tell_keepalive(End, MustReply, Repl),
     case {MustReply, Received} of
         {false, _} -> Session#session{subproto_state = Received#repl{must_report = true}};
         %% Nothing that concerns the client lies before: so the server may stop.
@@ -162,6 +178,13 @@ replicated({keepalive, End, _, MustReply}, #session{subproto_state = Repl} = Ses
             report(Session#session{subproto_state = Received#repl{flushed = End, applied = End}});
         {true, _} -> report(Session#session{subproto_state = Received})
     end.
+
+%% What lies before its position and wasn't sent doesn't concern the receiver.
+tell_keepalive(End, MustReply, #repl{keepalives = true, receiver = Pid}) when is_pid(Pid) ->
+    Pid ! {epgsql, self(), {keepalive, End, MustReply}},
+    ok;
+tell_keepalive(_, _, _) ->
+    ok.
 
 deliver(Start, End, Data, #repl{receiver = {Module, State}} = Repl) ->
     {ok, Flushed, Applied, State1} = Module:handle_x_log_data(Start, End, Data, State),

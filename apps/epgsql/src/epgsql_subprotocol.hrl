@@ -5,7 +5,8 @@
                encoder :: epgsql_wire:copy_row_encoder() | undefined,
                last_error :: epgsql:query_error() | undefined}).
 
--record(copy_out, {receiver :: pid() | none,         %% `none': rows are thrown away
+-record(copy_out, {%% `direct': who holds the session; `none': rows are thrown away.
+                   receiver :: pid() | direct | none,
                    ref :: reference(),
                    monitor :: [reference()],
                    batch = [] :: [binary()],         %% of this read, last first
@@ -17,4 +18,5 @@
                applied = 0 :: integer(),
                must_report = false :: boolean(),
                receiver :: pid() | {module(), State :: any()} | undefined,
-               align_lsn = false :: boolean()}).
+               align_lsn = false :: boolean(),
+               keepalives = false :: boolean()}).    %% the receiver gets them, too

@@ -5,8 +5,8 @@
 %% `timeout'. Sockets are passive when they are handed out.
 -module(epgsql_transport).
 
--export([connect/1, send/2, recv/2, close/1, activate/2, channel/1, cancel/3, deadline/1,
-         milliseconds/1, own/2]).
+-export([prepare/1, connect/1, send/2, recv/2, close/1, activate/2, channel/1, cancel/3, deadline/1,
+         milliseconds/1, own/2, buffer/2]).
 
 -export_type([transport/0, reason/0, deadline/0]).
 
@@ -17,8 +17,22 @@
 
 -define(PORT, 5432).
 -define(TIMEOUT_MS, 5000).
+-define(BUFFER, 16384).
 %% What the socket must be for the protocol to be read.
 -define(OPTIONS, [{active, false}, {packet, raw}, {mode, binary}]).
+
+%% What TLS needs of this machine: before the time of `connect/1' begins, since a server has no part
+%% in it. The first time it is 25 times the work of a handshake.
+-spec prepare(epgsql:connect_opts_map()) -> ok.
+prepare(#{ssl := Wanted} = Options) when Wanted =/= false ->
+    {ok, _} = application:ensure_all_started(ssl),
+    _ = [code:ensure_modules_loaded(Modules)
+         || code:get_mode() =:= interactive, code:is_loaded(tls_handshake) =:= false,
+            Application <- [public_key, ssl],
+            {ok, Modules} <- [application:get_key(Application, modules)]],
+    _ = verified(none, maps:get(ssl_opts, Options, [])),
+    ok;
+prepare(_) -> ok.
 
 -spec connect(epgsql:connect_opts_map()) -> {ok, transport()} | {error, reason()}.
 connect(#{host := Host} = Options) ->
@@ -62,13 +76,18 @@ allowed(Given) ->
 name({Name, _}) -> Name;
 name(Name) -> Name.
 
-%% `inet' recommends that one read can take what the system has buffered.
+%% What one read takes at most. Its memory is taken anew for each read, so more than that costs a
+%% small answer much: `buffer/2' is for those who know that much is coming.
 tune(_, #{tcp_opts := _}) -> ok;
-tune(Socket, _) ->
-    case inet:getopts(Socket, [recbuf, sndbuf]) of
-        {ok, Sizes} -> inet:setopts(Socket, [{buffer, lists:max([Size || {_, Size} <- Sizes])}]);
-        {error, _} -> ok
-    end.
+tune(Socket, _) -> inet:setopts(Socket, [{buffer, ?BUFFER}]).
+
+%% A larger buffer, or the first one again. TLS has its own.
+-spec buffer(transport(), pos_integer() | default) -> pos_integer().
+buffer(Transport, default) -> buffer(Transport, ?BUFFER);
+buffer({gen_tcp, Socket}, Size) ->
+    _ = inet:setopts(Socket, [{buffer, Size}]),
+    Size;
+buffer({ssl, _}, Size) -> Size.
 
 secure(Socket, false, _, _) -> {ok, {gen_tcp, Socket}};
 secure(Socket, Wanted, Options, Deadline) ->
@@ -82,7 +101,6 @@ secure(Socket, Wanted, Options, Deadline) ->
     end.
 
 handshake(Socket, #{host := Host} = Options, Deadline) ->
-    {ok, _} = application:ensure_all_started(ssl),
     Given = maps:get(ssl_opts, Options, []),
     case ssl:connect(Socket, [{active, false} | verified(Host, Given)], milliseconds(Deadline)) of
         {ok, Secure} -> {ok, {ssl, Secure}};

@@ -8,20 +8,24 @@
 -include("protocol.hrl").
 
 -export([decode_message/1, decode_error/1, decode_strings/1, decode_complete/1, decode_columns/3,
-         decode_parameters/2, build_decoder/2, decode_data/2,
+         decode_parameters/2, build_decoder/2, decode_data/2, decode_rows/3,
          encode_types/2, encode_formats/1, format/2, encode_parameters/2,
          build_parameters_encoder/2, encode_parameters_with_encoder/3,
+         build_run/4, encode_run/2,
          build_copy_row_encoder/2, encode_copy_header/0, encode_copy_row_with_encoder/3,
          encode_copy_trailer/0, encode_standby_status_update/3,
          encode_command/1, encode_command/2, encode_query/1, encode_parse/3, encode_describe/2,
          encode_bind/4, encode_execute/2, encode_close/2, encode_flush/0, encode_sync/0,
          encode_copy_done/0]).
 
--export_type([packet_type/0, row_decoder/0, parameters_encoder/0, copy_row_encoder/0]).
+-export_type([packet_type/0, row_decoder/0, parameters_encoder/0, copy_row_encoder/0, run/0]).
 
 -type packet_type() :: byte().
 -opaque row_decoder() :: {[epgsql_binary:decoder()], Null :: any()}.
 -opaque parameters_encoder() :: [epgsql_binary:encoder() | text].
+%% Bind, Execute and Sync of one statement, but for the values: see `build_run/4'.
+-opaque run() :: {Length :: pos_integer(), Head :: binary(), Tail :: binary(),
+                  parameters_encoder(), Nulls :: [any()]}.
 -opaque copy_row_encoder() :: {[epgsql_binary:encoder()], non_neg_integer()}.
 
 %% --- reading ------------------------------------------------------------------------------------
@@ -78,10 +82,34 @@ decode_data(Cells, {Decoders, Null}) ->
     end.
 
 row(<<>>, [], _) -> [];
+row(<<8:32, Value:64/signed, Rest/binary>>, [int8 | Decoders], Null) ->
+    [Value | row(Rest, Decoders, Null)];
+row(<<4:32, Value:32/signed, Rest/binary>>, [int4 | Decoders], Null) ->
+    [Value | row(Rest, Decoders, Null)];
 row(<<-1:?int32, Rest/binary>>, [_ | Decoders], Null) ->
     [Null | row(Rest, Decoders, Null)];
 row(<<Size:32, Cell:Size/binary, Rest/binary>>, [Decoder | Decoders], Null) ->
-    [Decoder(Cell) | row(Rest, Decoders, Null)].
+    [epgsql_binary:decode(Cell, Decoder) | row(Rest, Decoders, Null)].
+
+%% All DataRows that these bytes begin with, last first and before `Acc', and what is behind them.
+-spec decode_rows(binary(), row_decoder(), [tuple()]) -> {[tuple()], binary()}.
+decode_rows(Bytes, Decoder, Acc) ->
+    try rows(Bytes, Decoder, Acc)
+    catch
+        error:{malformed, _} = Reason -> error(Reason);
+        error:_ -> error({malformed, data_row})
+    end.
+
+rows(<<?DATA_ROW, Length:32, _Count:16, Rest/binary>> = Bytes, {Decoders, Null} = Decoder, Acc)
+  when Length >= 6 ->
+    Size = Length - 6,
+    case Rest of
+        <<Cells:Size/binary, After/binary>> ->
+            rows(After, Decoder, [list_to_tuple(row(Cells, Decoders, Null)) | Acc]);
+        _ -> {Acc, Bytes}
+    end;
+rows(Bytes, _, Acc) ->
+    {Acc, Bytes}.
 
 %% --- parameters ---------------------------------------------------------------------------------
 
@@ -123,15 +151,35 @@ build_parameters_encoder(Types, Codec) ->
           iodata().
 encode_parameters_with_encoder(Values, Encoders, Codec) ->
     Count = length(Encoders),
+    Nulls = epgsql_binary:nulls(Codec),
     [<<Count:16>>, [parameter_format(Encoder) || Encoder <- Encoders], <<Count:16>>
-     | lists:zipwith(fun(Value, Encoder) -> parameter(Value, Encoder, Codec) end,
-                     Values, Encoders)].
+     | parameters(Values, Encoders, Nulls)].
+
+%% A statement's Bind, Execute and Sync, as one write: all that doesn't depend on the values.
+-spec build_run(Statement :: binary(), parameters_encoder(), Formats :: binary(),
+                epgsql_binary:codec()) -> run().
+build_run(Statement, Encoders, Formats, Codec) ->
+    Count = length(Encoders),
+    Head = iolist_to_binary([0, Statement, 0, <<Count:16>>,
+                             [parameter_format(Encoder) || Encoder <- Encoders], <<Count:16>>]),
+    Tail = iolist_to_binary([Formats, epgsql_frontend:encode([encode_execute("", 0),
+                                                              encode_sync()])]),
+    {4 + byte_size(Head) + byte_size(Formats), Head, Tail, Encoders, epgsql_binary:nulls(Codec)}.
+
+-spec encode_run([any()], run()) -> iodata().
+encode_run(Values, {Length, Head, Tail, Encoders, Nulls}) ->
+    Cells = parameters(Values, Encoders, Nulls),
+    [<<?BIND, (Length + iolist_size(Cells)):32, Head/binary>>, Cells | Tail].
+
+parameters([Value | Values], [Encoder | Encoders], Nulls) ->
+    [parameter(Value, Encoder, Nulls) | parameters(Values, Encoders, Nulls)];
+parameters([], [], _) -> [].
 
 parameter_format(text) -> <<0:16>>;
 parameter_format(_) -> <<1:16>>.
 
-parameter(Value, Encoder, Codec) ->
-    case epgsql_binary:is_null(Value, Codec) of
+parameter(Value, Encoder, Nulls) ->
+    case lists:member(Value, Nulls) of
         true -> <<-1:32>>;
         false when Encoder =:= text ->
             Text = text(Value),
@@ -164,8 +212,7 @@ encode_copy_header() -> <<"PGCOPY\n", 16#ff, "\r\n", 0, 0:32, 0:32>>.
 encode_copy_row_with_encoder(Row, Encoder, Codec) when is_tuple(Row) ->
     encode_copy_row_with_encoder(tuple_to_list(Row), Encoder, Codec);
 encode_copy_row_with_encoder(Row, {Encoders, Count}, Codec) ->
-    [<<Count:16>> | lists:zipwith(fun(Value, Encoder) -> parameter(Value, Encoder, Codec) end,
-                                  Row, Encoders)].
+    [<<Count:16>> | parameters(Row, Encoders, epgsql_binary:nulls(Codec))].
 
 -spec encode_copy_trailer() -> binary().
 encode_copy_trailer() -> <<-1:16>>.

@@ -3,11 +3,7 @@
 %% (`make epgsql-suites').
 -module(epgsql_connection_SUITE).
 
--include_lib("common_test/include/ct.hrl").
--include_lib("stdlib/include/assert.hrl").
--include("epgsql.hrl").
-
--compile([export_all, nowarn_export_all]).
+-include("epgsql_suite.hrl").
 
 all() ->
     [passwords, scram_password_in_unicode, wrong_password, tls_verifies_the_server,
@@ -15,23 +11,16 @@ all() ->
      first_host_that_answers, host_by_session_attributes, call_times_out_and_is_cancelled,
      connection_default_for_time_outs, queued_call_times_out, silent_server_times_out,
      pipelined_error_skips_to_the_sync, pipelined_error_without_sync, large_batch_does_not_stall,
-     copy_in_a_simple_query_is_refused, failed_copy_leaves_a_usable_connection,
+     parameters_of_the_session, copy_in_a_simple_query_is_refused,
+     failed_copy_leaves_a_usable_connection, copy_from_stdin_waits_for_the_server,
      deferred_constraint_fails_the_commit, server_crash, malformed_bytes,
      nul_in_a_query_is_refused, command_of_an_application].
-
-init_per_suite(Config) ->
-    [{server, epgsql_test_server:start()} | Config].
-
-end_per_suite(Config) ->
-    epgsql_test_server:stop(?config(server, Config)).
 
 init_per_testcase(_, Config) ->
     process_flag(trap_exit, true),
     Config.
 
 options(Config) -> options(Config, #{}).
-
-options(Config, More) -> epgsql_test_server:options(?config(server, Config), More).
 
 connect(Config) -> connect(Config, #{}).
 
@@ -65,6 +54,19 @@ wrong_password(Config) ->
                  epgsql:connect(options(Config, #{username => "scram"}))),
     ?assertEqual({error, invalid_authorization_specification},
                  epgsql:connect(options(Config, #{username => "nobody"}))).
+
+parameters_of_the_session(Config) ->
+    C = connect(Config),
+    {ok, [], []} = epgsql:squery(C, "alter role current_user set timezone = 'Asia/Tokyo'"),
+    try
+        Given = connect(Config, #{parameters => [{"TimeZone", "UTC"},
+                                                 {"DateStyle", <<"German">>}]}),
+        ?assertEqual(<<"02.01.2026 03:04:05 UTC">>,
+                     value(Given, "select '2026-01-02T03:04:05Z'::timestamptz::text")),
+        ?assertEqual({ok, <<"UTC">>}, epgsql:get_parameter(Given, "TimeZone"))
+    after
+        epgsql:squery(C, "alter role current_user reset timezone")
+    end.
 
 tls(Config, More) ->
     Authority = filename:join(epgsql_test_server:temporary(?config(server, Config)), "ca.crt"),
@@ -139,7 +141,7 @@ call_times_out_and_is_cancelled(Config) ->
         epgsql:squery(epgsql:with_timeout(C, 200), "select pg_sleep(60)")
     end),
     ?assertEqual({error, timeout}, Answer),
-    ?assert(Us < 2000000),
+    ?assert(Us < 1000 * ?WAIT_MS),
     ?assertEqual(1, value(C, "select 1")),
     {ok, _, [{Sleepers}]} = epgsql:squery(C, "select count(*) from pg_stat_activity"
         " where state = 'active' and query like '%pg_sleep(60)%' and pid <> pg_backend_pid()"),
@@ -150,27 +152,27 @@ connection_default_for_time_outs(Config) ->
     C = connect(Config, #{call_timeout => 200}),
     ?assertEqual({error, timeout}, epgsql:equery(C, "select pg_sleep($1)", [60])),
     Ref = epgsqla:squery(C, "select pg_sleep(60)"),
-    ?assertEqual({error, timeout}, receive {C, Ref, Result} -> Result after 5000 -> none end),
+    ?assertEqual({error, timeout}, receive {C, Ref, Result} -> Result after ?WAIT_MS -> none end),
     Incremental = epgsqli:squery(C, "select pg_sleep(60)"),
     ?assertEqual({error, timeout},
-                 receive {C, Incremental, {error, _} = Part} -> Part after 5000 -> none end),
+                 receive {C, Incremental, {error, _} = Part} -> Part after ?WAIT_MS -> none end),
     ?assertEqual(1, value(C, "select 1")).
 
 queued_call_times_out(Config) ->
     C = connect(Config),
-    Ref = epgsqla:squery(C, "select pg_sleep(0.5)"),
+    Ref = epgsqla:squery(C, "select pg_sleep(3)"),
     ?assertEqual({error, timeout}, epgsql:squery(epgsql:with_timeout(C, 100), "select 1")),
-    ?assertMatch({ok, _, [{<<>>}]}, receive {C, Ref, Result} -> Result after 5000 -> none end),
+    ?assertMatch({ok, _, [{<<>>}]}, receive {C, Ref, Result} -> Result after ?WAIT_MS -> none end),
     ?assertEqual(2, value(C, "select 2")).
 
 %% A server that accepts and says nothing.
 silent_server_times_out(_) ->
-    Port = listen(fun(_) -> timer:sleep(5000) end),
+    Port = listen(fun(_) -> timer:sleep(2 * ?WAIT_MS) end),
     {Us, Answer} = timer:tc(fun() ->
         epgsql:connect(#{host => "127.0.0.1", port => Port, username => "ann", timeout => 300})
     end),
     ?assertEqual({error, timeout}, Answer),
-    ?assert(Us < 2000000).
+    ?assert(Us < 1000 * ?WAIT_MS).
 
 %% After an error the server ignores all up to the next Sync. The query that carries it isn't run
 %% either; the one behind it is.
@@ -180,7 +182,7 @@ pipelined_error_skips_to_the_sync(Config) ->
     Refs = [epgsqla:parse(C, "select no_such_column"), epgsqla:bind(C, Statement, []),
             epgsqla:prepared_query(C, Statement, []), epgsqla:prepared_query(C, Statement, []),
             epgsqla:squery(C, "select 3")],
-    Answers = [receive {C, Ref, Answer} -> Answer after 5000 -> none end || Ref <- Refs],
+    Answers = [receive {C, Ref, Answer} -> Answer after ?WAIT_MS -> none end || Ref <- Refs],
     ?assertMatch([{error, #error{codename = undefined_column}}, {error, sync_required},
                   {error, sync_required}, {ok, _, [{1}]}, {ok, _, [{<<"3">>}]}], Answers),
     ?assertEqual(1, value(C, "select 1")).
@@ -188,7 +190,7 @@ pipelined_error_skips_to_the_sync(Config) ->
 pipelined_error_without_sync(Config) ->
     C = connect(Config),
     Refs = [epgsqla:parse(C, "select no_such_column"), epgsqla:parse(C, "select 1")],
-    Answers = [receive {C, Ref, Answer} -> Answer after 5000 -> none end || Ref <- Refs],
+    Answers = [receive {C, Ref, Answer} -> Answer after ?WAIT_MS -> none end || Ref <- Refs],
     ?assertMatch([{error, #error{}}, {error, sync_required}], Answers),
     ?assertEqual({error, sync_required}, epgsql:squery(C, "select 1")),
     ok = epgsql:sync(C),
@@ -222,6 +224,47 @@ failed_copy_leaves_a_usable_connection(Config) ->
     ok = io:put_chars(C, "1\n2\n"),
     ?assertEqual({ok, 2}, epgsql:copy_done(C)).
 
+%% A server that stands still at its first row takes what the sockets' buffers hold, and no more.
+copy_from_stdin_waits_for_the_server(Config) ->
+    Holder = connect(Config),
+    _ = epgsql:squery(Holder, "create table waiting (a text); create function waits() returns "
+                              "trigger language plpgsql as 'begin perform "
+                              "pg_advisory_xact_lock_shared(7); return new; end'; "
+                              "create trigger waits before insert on waiting for each row "
+                              "execute function waits()"),
+    Row = binary:copy(<<"x">>, 1000),
+    Lines = binary:copy(<<Row/binary, "\n">>, 1000),
+    [begin
+         true = value(Holder, "select pg_advisory_lock(7) is not null"),
+         C = connect(Config),
+         _ = epgsql:copy_from_stdin(C, ["copy waiting from stdin", Sql], Format),
+         Sent = counters:new(1, []),
+         Writer = spawn_link(fun() ->
+             [begin ok = Write(C), ok = counters:add(Sent, 1, 1) end || _ <- lists:seq(1, 100)],
+             exit({written, epgsql:copy_done(C)})
+         end),
+         Before = erlang:memory(binary),
+         Stands = stands(Sent, -1),
+         ?assert(Stands < 50),
+         ?assert(erlang:memory(binary) - Before < 20000000),
+         true = value(Holder, "select pg_advisory_unlock(7)"),
+         ?assertEqual({ok, 100000},
+                      receive {'EXIT', Writer, {written, Done}} -> Done after ?WAIT_MS -> late end),
+         ok = epgsql:close(C)
+     end || {Sql, Format, Write} <-
+                [{"", text, fun(C) -> io:put_chars(C, Lines) end},
+                 {" (format binary)", {binary, [text]},
+                  fun(C) -> epgsql:copy_send_rows(C, lists:duplicate(1000, {Row}), infinity) end}]],
+    ?assertEqual(200000, value(Holder, "select count(*) from waiting")).
+
+%% Until nothing has been sent for a while.
+stands(Sent, Before) ->
+    timer:sleep(1000),
+    case counters:get(Sent, 1) of
+        Before -> Before;
+        Now -> stands(Sent, Now)
+    end.
+
 deferred_constraint_fails_the_commit(Config) ->
     C = connect(Config),
     {ok, [], []} = epgsql:squery(C, "create temp table t (a int unique deferrable"
@@ -237,8 +280,8 @@ server_crash(_) ->
     Ref = epgsqla:squery(C, "select pg_sleep(60)"),
     timer:sleep(200),
     ok = epgsql_test_server:crash(Server),
-    ?assertMatch({error, _}, receive {C, Ref, Answer} -> Answer after 5000 -> none end),
-    receive {'EXIT', C, _} -> ok after 5000 -> error(still_there) end,
+    ?assertMatch({error, _}, receive {C, Ref, Answer} -> Answer after ?WAIT_MS -> none end),
+    receive {'EXIT', C, _} -> ok after ?WAIT_MS -> error(still_there) end,
     Again = epgsql_test_server:restart(Server),
     {ok, C2} = epgsql:connect(epgsql_test_server:options(Again)),
     ?assertEqual(1, value(C2, "select 1")),
@@ -261,7 +304,7 @@ malformed_bytes(_) ->
          {ok, C} = epgsql:connect(#{host => "127.0.0.1", port => Port, username => "ann",
                                     codecs => []}),
          ?assertEqual({Bytes, {error, Reason}}, {Bytes, epgsql:squery(C, "select 1")}),
-         receive {'EXIT', C, Reason} -> ok after 5000 -> error(still_there) end
+         receive {'EXIT', C, Reason} -> ok after ?WAIT_MS -> error(still_there) end
      end || {Bytes, Reason} <- [
          {<<$D, 0:32>>, {malformed, message_length}},
          {<<$D, 16#7fffffff:32>>, {malformed, message_length}},

@@ -1,20 +1,13 @@
 %% COPY TO STDOUT as a stream: its rows, its pace, and its ends.
 -module(epgsql_copy_out_SUITE).
 
--include_lib("common_test/include/ct.hrl").
--include_lib("stdlib/include/assert.hrl").
--include("epgsql.hrl").
-
--compile([export_all, nowarn_export_all]).
+-include("epgsql_suite.hrl").
 
 all() ->
     [text, binary, binary_of_no_rows, nulls, long_rows, a_slow_receiver_costs_no_memory,
-     failing_fun_stops_it, receiver_that_dies, time_out_of_a_part, error_on_the_way,
+     failing_fun_stops_it, receiver_that_dies, time_out_of_a_part,
+     time_out_in_the_queue, error_on_the_way,
      what_is_no_copy, wrong_format, over_tls].
-
-init_per_suite(Config) -> [{server, epgsql_test_server:start()} | Config].
-
-end_per_suite(Config) -> epgsql_test_server:stop(?config(server, Config)).
 
 init_per_testcase(_, Config) ->
     process_flag(trap_exit, true),
@@ -101,7 +94,7 @@ receiver_that_dies(Config) ->
         epgsql:copy_to_stdout(C, endless(), fun(_, _) -> Self ! begun, timer:sleep(60000) end, 0)
     end),
     receive begun -> exit(Pid, kill) end,
-    ?assertMatch({ok, _, [{2}]}, epgsql:equery(epgsql:with_timeout(C, 5000), "select 2")).
+    ?assertMatch({ok, _, [{2}]}, epgsql:equery(epgsql:with_timeout(C, ?WAIT_MS), "select 2")).
 
 time_out_of_a_part(Config) ->
     C = ?config(connection, Config),
@@ -109,6 +102,20 @@ time_out_of_a_part(Config) ->
                  epgsql:copy_to_stdout(epgsql:with_timeout(C, 200),
                                        "copy (select pg_sleep(60)) to stdout",
                                        fun(_, Acc) -> Acc end, 0)),
+    %% The server has been told: this doesn't wait for a minute.
+    ?assertMatch({ok, _, [{2}]}, epgsql:equery(epgsql:with_timeout(C, ?WAIT_MS), "select 2")),
+    ?assertEqual([], flush()).
+
+%% Behind something else, so that it hasn't begun.
+time_out_in_the_queue(Config) ->
+    C = ?config(connection, Config),
+    Ref = epgsqla:squery(C, "select pg_sleep(3)"),
+    ?assertEqual({error, timeout},
+                 epgsql:copy_to_stdout(epgsql:with_timeout(C, 100),
+                                       "copy (select generate_series(1, 100000)) to stdout",
+                                       fun(_, Acc) -> Acc end, 0)),
+    receive {C, Ref, {ok, _, _}} -> ok after ?WAIT_MS -> error(not_answered) end,
+    ?assertMatch({ok, _, [{2}]}, epgsql:equery(epgsql:with_timeout(C, ?WAIT_MS), "select 2")),
     ?assertEqual([], flush()).
 
 error_on_the_way(Config) ->

@@ -6,6 +6,8 @@
 
 -compile([export_all, nowarn_export_all]).
 
+suite() -> [{timetrap, {minutes, 5}}].
+
 all() -> [examples].
 
 init_per_suite(Config) -> [{server, epgsql_test_server:start()} | Config].

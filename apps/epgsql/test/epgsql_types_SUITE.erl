@@ -8,6 +8,8 @@
 
 -compile([export_all, nowarn_export_all]).
 
+suite() -> [{timetrap, {minutes, 5}}].
+
 all() ->
     [values, numeric_of_every_shape, numeric_as_decimals, dates_as_the_server_counts, infinities,
      ranges_with_bounds, arrays, rows_of_all_builtin_types].

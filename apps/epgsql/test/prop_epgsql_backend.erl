@@ -4,7 +4,8 @@
 
 -include("epgsql_proper.hrl").
 
--export([prop_framing/0, prop_damaged/0, prop_random/0, prop_columns/0, prop_cells/0]).
+-export([prop_framing/0, prop_damaged/0, prop_random/0, prop_columns/0, prop_cells/0,
+         damaged/2]).
 
 text() -> ?LET(Bytes, list(range(1, 255)), list_to_binary(Bytes)).
 

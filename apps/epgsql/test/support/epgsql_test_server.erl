@@ -2,7 +2,8 @@
 %% under another user than root, with certificates that are made for it.
 -module(epgsql_test_server).
 
--export([start/0, start/1, stop/1, options/1, options/2, crash/1, restart/1, temporary/1]).
+-export([start/0, start/1, start/2, stop/1, options/1, options/2, crash/1, restart/1, temporary/1,
+         standby/1, server_certificate/2]).
 
 -record(server, {folder :: string(), port :: inet:port_number(), os_pid :: integer()}).
 
@@ -12,11 +13,13 @@
 start() -> start([]).
 
 %% `Settings': lines for postgresql.conf.
-start(Settings) ->
-    Folder = string:trim(os:cmd("mktemp -d /tmp/epgsql-test.XXXXXX")),
+start(Settings) -> start(Settings, fun(_) -> ok end).
+
+%% `Prepare': what is done to the folder before anything is in it.
+start(Settings, Prepare) ->
+    Folder = new_folder(Prepare),
     Data = filename:join(Folder, "data"),
     Port = free_port(),
-    _ = [os:cmd("chown postgres " ++ Folder) || is_root()],
     ok = sh(as_user(Folder, [program("initdb"), " -D ", Data, " -U ", ?USER, " -E UTF8",
                              " --locale C.UTF-8 -A trust -N"])),
     ok = certificates(Folder, Data),
@@ -29,6 +32,41 @@ start(Settings) ->
     Server = run(#server{folder = Folder, port = Port}),
     ok = roles(Server),
     Server.
+
+new_folder(Prepare) ->
+    Folder = string:trim(os:cmd("mktemp -d /tmp/epgsql-test.XXXXXX")),
+    ok = Prepare(Folder),
+    _ = [os:cmd("chown postgres " ++ Folder) || is_root()],
+    Folder.
+
+%% A standby that has what the server has now, and no way to what comes. It isn't promoted yet.
+standby(#server{port = From}) ->
+    Folder = new_folder(fun(_) -> ok end),
+    Data = filename:join(Folder, "data"),
+    Port = free_port(),
+    ok = sh(as_user(Folder, [program("pg_basebackup"), " -h 127.0.0.1 -p ",
+                             integer_to_list(From), " -U ", ?USER, " -X stream -c fast -D ", Data,
+                             " && touch ", Data, "/standby.signal"])),
+    ok = file:write_file(filename:join(Data, "postgresql.conf"),
+                         io_lib:format("port = ~b\nunix_socket_directories = '~s'\n",
+                                       [Port, Folder]), [append]),
+    run(#server{folder = Folder, port = Port}).
+
+%% The server's own certificate, from its next connection on: one that has run out, or a good one.
+server_certificate(#server{folder = Folder} = Server, Which) ->
+    Days = case Which of good -> "30"; expired -> "0" end,
+    ok = sh(as_user(Folder, certified(filename:join(Folder, "data"), "server", "localhost", Days))),
+    %% It runs out within the second in which it is made.
+    _ = [timer:sleep(2000) || Which =:= expired],
+    {ok, C} = epgsql:connect(options(Server)),
+    {ok, _, [{<<"t">>}]} = epgsql:squery(C, "select pg_reload_conf()"),
+    epgsql:close(C).
+
+certified(Data, Name, Subject, Days) ->
+    ["cd ", Data, " && openssl req -newkey rsa:2048 -nodes -keyout ", Name, ".key -subj /CN=",
+     Subject, " -addext subjectAltName=DNS:", Subject,
+     " | openssl x509 -req -CA ca.crt -CAkey ca.key -CAcreateserial -days ", Days,
+     " -copy_extensions copy -out ", Name, ".crt && chmod 600 *.key"].
 
 hba() ->
     ["local   all all trust\nhostssl all plus all scram-sha-256\n"
@@ -56,13 +94,10 @@ roles(Server) ->
 %% Of an authority of its own, for the name `localhost'.
 certificates(Folder, Data) ->
     Openssl = ["cd ", Data, " && openssl req -x509 -newkey rsa:2048 -nodes -days 30 -keyout ca.key",
-               " -out ca.crt -subj /CN=authority && ",
-               [["openssl req -newkey rsa:2048 -nodes -keyout ", Name, ".key -subj /CN=", Subject,
-                 " -addext subjectAltName=DNS:", Subject,
-                 " | openssl x509 -req -CA ca.crt -CAkey ca.key -CAcreateserial -days 30",
-                 " -copy_extensions copy -out ", Name, ".crt && "]
+               " -out ca.crt -subj /CN=authority",
+               [[" && ", certified(Data, Name, Subject, "30")]
                 || {Name, Subject} <- [{"server", "localhost"}, {"by_cert", "by_cert"}]],
-               "chmod 600 *.key && cp ca.crt by_cert.* ", Folder, "/"],
+               " && cp ca.crt by_cert.* ", Folder, "/"],
     sh(as_user(Folder, Openssl)).
 
 run(#server{folder = Folder} = Server) ->
@@ -77,7 +112,8 @@ run(#server{folder = Folder} = Server) ->
 
 ready(Folder, Until) ->
     case file:read_file(filename:join(Folder, "log")) of
-        {ok, Log} -> ready(string:find(Log, "ready to accept connections"), Folder, Until);
+        {ok, Log} -> %% `connections', or `read-only connections'.
+            ready(string:find(Log, "ready to accept"), Folder, Until);
         {error, enoent} -> ready(nomatch, Folder, Until)
     end.
 

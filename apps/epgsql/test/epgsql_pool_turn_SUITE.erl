@@ -1,0 +1,95 @@
+%% Callers of a pool that ask again at once while others wait: they go on for a while, nobody waits
+%% for ever, and a connection that one of them leaves goes to who waits.
+-module(epgsql_pool_turn_SUITE).
+
+-include("epgsql_pool_suite.hrl").
+
+all() ->
+    [turn_begins_and_ends, everybody_has_a_turn, who_stops_in_a_turn, who_is_killed_in_a_turn,
+     transaction_left_in_a_turn].
+
+%% A busy machine may take longer between two steps than a turn allows: then it is tried again.
+turn_begins_and_ends(_) ->
+    Slots = epgsql_pool_slots:new(1),
+    Me = epgsql_pool_slots:me(),
+    ok = epgsql_pool_slots:put_idle(1, Slots),
+    ?assertEqual(none, epgsql_pool_turn:again(Me, Slots)),
+    ok = until(fun() -> begun(Slots) andalso epgsql_pool_turn:again(Me, Slots) =:= {ok, 1} end),
+    ok = until(fun() -> begun(Slots) andalso epgsql_pool_turn:goes_on(1, Slots) end),
+    timer:sleep(10),
+    ?assertNot(epgsql_pool_turn:goes_on(1, Slots)),
+    %% Who comes back later has none.
+    timer:sleep(10),
+    ok = epgsql_pool_turn:waits(Slots),
+    ok = epgsql_pool_turn:begins(1, Slots),
+    ?assertNot(epgsql_pool_turn:goes_on(1, Slots)),
+    %% Neither has it at another pool.
+    ok = until(fun() -> begun(Slots) end),
+    ?assertNot(epgsql_pool_turn:goes_on(1, epgsql_pool_slots:new(1))).
+
+begun(Slots) ->
+    _ = epgsql_pool_turn:goes_on(2, Slots),
+    ok = epgsql_pool_turn:waits(Slots),
+    ok = epgsql_pool_turn:begins(1, Slots),
+    true.
+
+%% Callers that ask on and on; one that came last isn't behind for long.
+everybody_has_a_turn(Config) ->
+    ok = start(Config, #{size => 2, wait_ms => 30000}),
+    Counts = counters:new(12, []),
+    Pids = [spawn_link(fun() -> asks(N, Counts) end) || N <- lists:seq(1, 12)],
+    All = fun() -> [counters:get(Counts, N) || N <- lists:seq(1, 12)] end,
+    ok = until(fun() -> lists:min(All()) > 300 end),
+    Each = All(),
+    [begin unlink(Pid), exit(Pid, kill) end || Pid <- Pids],
+    ?assert(lists:max(Each) < 20 * lists:min(Each)).
+
+asks(N, Counts) ->
+    N = value(<<"select $1::int4">>, [N]),
+    ok = counters:add(Counts, N, 1),
+    asks(N, Counts).
+
+%% Each asks some times and then lives on, with nobody behind it who would give a connection back.
+who_stops_in_a_turn(Config) ->
+    ok = start(Config, #{size => 1, wait_ms => 30000}),
+    Self = self(),
+    [begin
+         Pids = [spawn_link(fun() ->
+             [N = value(<<"select $1::int4">>, [N]) || _ <- lists:seq(1, 30)],
+             Self ! {self(), done},
+             receive stop -> ok end
+         end) || N <- lists:seq(1, 4)],
+         [receive {Pid, done} -> ok end || Pid <- Pids],
+         [Pid ! stop || Pid <- Pids]
+     end || _ <- lists:seq(1, 20)],
+    ?assertMatch(#{in_use := 0, waiting := 0, closed := 0, timed_out := 0},
+                 epgsql_pool:metrics(?POOL)).
+
+who_is_killed_in_a_turn(Config) ->
+    ok = start(Config, #{size => 2, wait_ms => 30000}),
+    Counts = counters:new(8, []),
+    [begin
+         Pids = [spawn(fun() -> asks(N, Counts) end) || N <- lists:seq(1, 8)],
+         timer:sleep(20 + rand:uniform(10)),
+         [exit(Pid, kill) || Pid <- lists:sublist(Pids, 6)],
+         Before = [counters:get(Counts, N) || N <- [7, 8]],
+         ok = until(fun() -> lists:all(fun({N, B}) -> counters:get(Counts, N) > B end,
+                                       lists:zip([7, 8], Before)) end),
+         [exit(Pid, kill) || Pid <- Pids]
+     end || _ <- lists:seq(1, 20)],
+    ok = until(fun() -> maps:with([in_use, waiting], epgsql_pool:metrics(?POOL))
+                            =:= #{in_use => 0, waiting => 0} end).
+
+%% Nobody finds himself in it: it has a number, and nothing else here has.
+transaction_left_in_a_turn(Config) ->
+    ok = start(Config, #{size => 2, wait_ms => 30000}),
+    Own = <<"select pg_current_xact_id_if_assigned() is null">>,
+    Answers = parallel(8, fun(_) ->
+        [begin
+             Before = [value(Own) || _ <- lists:seq(1, 20)],
+             [_, {ok, _, [_]}] = epgsql_pool:squery(?POOL, "begin; select pg_current_xact_id()"),
+             lists:usort(Before)
+         end || _ <- lists:seq(1, 5)]
+    end),
+    ?assertEqual([true], lists:usort(lists:append(lists:append(Answers)))),
+    ok = until(fun() -> metric(closed) =:= 40 end).

@@ -1,0 +1,42 @@
+#!/usr/bin/env escript
+%% -*- erlang -*-
+%% The medians of what `run' has measured, as a table.
+-mode(compile).
+
+main([File]) ->
+    {ok, Figures} = file:consult(File),
+    Median = fun(Driver, Figure) ->
+        case lists:sort([Value || {D, F, Value} <- Figures, D =:= Driver, F =:= Figure]) of
+            [] -> none;
+            Values -> lists:nth(length(Values) div 2 + 1, Values)
+        end
+    end,
+    io:format("| a second | apps/epgsql | epgsql 4.8 | p1_pgsql | to epgsql | to p1_pgsql |~n"
+              "| --- | ---: | ---: | ---: | ---: | ---: |~n"),
+    [begin
+         [Ours, Theirs, P1] = [Median(Driver, Figure) || Driver <- [apps_epgsql, epgsql, p1_pgsql]],
+         io:format("| ~ts | ~ts | ~ts | ~ts | ~ts | ~ts |~n",
+                   [Name, number(Ours), number(Theirs), number(P1), ratio(Ours, Theirs),
+                    ratio(Ours, P1)])
+     end || {Figure, Name} <- [{{queries, 1}, "queries, 1 caller"},
+                               {{queries, 16}, "queries, 16 callers"},
+                               {{queries, 64}, "queries, 64 callers"},
+                               {{client_ns, 1}, "ns of processor a query, client, 1 caller"},
+                               {{client_ns, 16}, "client, 16 callers"},
+                               {{client_ns, 64}, "client, 64 callers"},
+                               {{server_ns, 1}, "server, 1 caller"},
+                               {{server_ns, 16}, "server, 16 callers"},
+                               {{server_ns, 64}, "server, 64 callers"},
+                               {{p50_us, 64}, "us until a caller of 64 has its answer, p50"},
+                               {{p99_us, 64}, "p99"},
+                               {select, "rows of a select of 1,000,000"},
+                               {copy, "rows as a stream"}]].
+
+number(none) -> "-";
+number(Value) -> grouped(lists:reverse(integer_to_list(Value)), []).
+
+grouped([A, B, C, D | Rest], Acc) -> grouped([D | Rest], [$,, C, B, A | Acc]);
+grouped(Rest, Acc) -> lists:reverse(Rest) ++ Acc.
+
+ratio(_, none) -> "-";
+ratio(Ours, Theirs) -> io_lib:format("~.2f", [Ours / Theirs]).
