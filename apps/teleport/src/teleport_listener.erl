@@ -1,0 +1,106 @@
+%% Lets peers in: listens, shakes hands in a process for each connection, and hands what is proven
+%% to teleport_peers, which says whose it is. Others ask it over the distribution where it listens.
+%%
+%% At most ?GREETINGS_MAX connections shake hands at a time; those that come then are closed. Each
+%% has `connect_ms_max' for all of it, TLS included: then its process is killed and closes it.
+-module(teleport_listener).
+-behaviour(gen_server).
+
+-export([start_link/1]).
+-export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
+
+-include_lib("kernel/include/logger.hrl").
+
+-define(GREETINGS_MAX, 64).
+
+-record(state, {listen :: gen_tcp:socket(), port :: inet:port_number(), address :: string(),
+                acceptor :: pid(), greetings = 0 :: non_neg_integer()}).
+
+-spec start_link(teleport_options:options()) -> gen_server:start_ret().
+start_link(Options) -> gen_server:start_link({local, ?MODULE}, ?MODULE, Options, []).
+
+-spec init(teleport_options:options()) -> {ok, #state{}} | {stop, term()}.
+init(#{address := Address} = Options) ->
+    process_flag(trap_exit, true),
+    case teleport_socket:listen(Options) of
+        {ok, Listen} ->
+            Self = self(),
+            Acceptor = spawn_link(fun() -> accept(Listen, Self) end),
+            {ok, #state{listen = Listen, port = teleport_socket:port(Listen), address = Address,
+                        acceptor = Acceptor}};
+        {error, Reason} ->
+            {stop, {listen, Reason}}
+    end.
+
+-spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}}.
+handle_call(where, _, #state{port = Port, address = Address} = State) ->
+    {reply, #{address => Address, port => Port, instance => teleport_table:instance()}, State};
+handle_call(may_greet, {Pid, _}, #state{greetings = Count} = State) when Count < ?GREETINGS_MAX ->
+    _ = erlang:monitor(process, Pid),
+    {reply, true, State#state{greetings = Count + 1}};
+handle_call(may_greet, _, State) ->
+    {reply, false, State};
+handle_call(_, _, State) ->
+    {reply, {error, unknown_call}, State}.
+
+-spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
+handle_cast(_, State) ->
+    {noreply, State}.
+
+-spec handle_info(term(), #state{}) -> {noreply, #state{}} | {stop, term(), #state{}}.
+handle_info({'DOWN', _, process, _, _}, #state{greetings = Count} = State) ->
+    {noreply, State#state{greetings = Count - 1}};
+handle_info({'EXIT', Acceptor, Reason}, #state{acceptor = Acceptor} = State) ->
+    {stop, Reason, State};
+handle_info(_, State) ->
+    {noreply, State}.
+
+accept(Listen, Listener) ->
+    case teleport_socket:accept(Listen) of
+        {ok, Tcp} ->
+            Greeting = spawn(fun() -> receive go -> greet(Tcp, Listener) end end),
+            case gen_tcp:controlling_process(Tcp, Greeting) of
+                ok -> Greeting ! go;
+                {error, _} -> exit(Greeting, kill)
+            end,
+            accept(Listen, Listener);
+        {error, Reason} when Reason =:= emfile; Reason =:= enfile; Reason =:= econnaborted ->
+            timer:sleep(100),
+            accept(Listen, Listener);
+        {error, closed} ->
+            ok;
+        {error, Reason} ->
+            exit({accept, Reason})
+    end.
+
+greet(Tcp, Listener) ->
+    case gen_server:call(Listener, may_greet, infinity) of
+        true ->
+            #{connect_ms_max := Ms} = Options = teleport_options:get(),
+            {ok, Limit} = timer:kill_after(Ms),
+            case teleport_socket:secure(Tcp, Options) of
+                {ok, Socket} -> answer(Socket, Limit);
+                {error, Reason} -> ?LOG_NOTICE("teleport: TLS failed: ~tp", [Reason])
+            end;
+        false ->
+            gen_tcp:close(Tcp)
+    end.
+
+answer(Socket, Limit) ->
+    case teleport_greeting:answer(Socket, teleport_table:instance()) of
+        {ok, Hello, About, Asked} ->
+            %% Proven: what comes now is between the two nodes.
+            {ok, cancel} = timer:cancel(Limit),
+            case teleport_peers:admit(Hello, About) of
+                {ok, Link, Ours} ->
+                    %% If it's gone, the link finds out.
+                    _ = teleport_greeting:welcome(Asked, Ours),
+                    teleport_link:attach(Link, Hello, Socket);
+                {refused, Why} ->
+                    teleport_greeting:refuse(Asked, Why)
+            end;
+        {error, {greeting, _}} ->
+            ok;
+        {error, Reason} ->
+            ?LOG_NOTICE("teleport: a connection was refused: ~tp", [Reason])
+    end.

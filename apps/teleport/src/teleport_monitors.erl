@@ -1,0 +1,46 @@
+%% Monitors that processes of this node have of processes elsewhere, in ETS. Who takes a row sends
+%% its 'DOWN' or drops it, so that there is one at most: the reader, the end of the link, or
+%% `demonitor'.
+-module(teleport_monitors).
+
+-export([new/0, put/4, down/3, drop/1, link_ended/1]).
+
+%% In the calling process, which owns the table.
+-spec new() -> ok.
+new() ->
+    ?MODULE = ets:new(?MODULE, [named_table, public, {write_concurrency, true}]),
+    ok.
+
+-spec put(reference(), Watcher :: pid(), Object :: term(), Link :: pid()) -> ok.
+put(Ref, Watcher, Object, Link) ->
+    true = ets:insert(?MODULE, {Ref, Watcher, Object, Link}),
+    ok.
+
+-spec down(reference(), Watcher :: pid(), Reason :: term()) -> ok.
+down(Ref, Watcher, Reason) ->
+    case ets:lookup(?MODULE, Ref) of
+        [{_, Watcher, _, _}] -> take(Ref, Reason);
+        _ -> ok
+    end.
+
+take(Ref, Reason) ->
+    case ets:take(?MODULE, Ref) of
+        [{_, Watcher, Object, _}] ->
+            Watcher ! {'DOWN', Ref, process, Object, Reason},
+            ok;
+        [] -> ok
+    end.
+
+%% Gives the link that the monitor was on.
+-spec drop(reference()) -> {ok, pid()} | none.
+drop(Ref) ->
+    case ets:take(?MODULE, Ref) of
+        [{_, _, _, Link}] -> {ok, Link};
+        [] -> none
+    end.
+
+-spec link_ended(pid()) -> ok.
+link_ended(Link) ->
+    _ = [take(Ref, noconnection)
+         || [Ref] <- ets:match(?MODULE, {'$1', '_', '_', Link})],
+    ok.

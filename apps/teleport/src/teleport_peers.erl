@@ -1,0 +1,303 @@
+%% Knows the links: which node has one, and which of two is the newer. One link for each node; who
+%% sends reads its route from ETS and asks this process only if there is none.
+%%
+%% Two nodes that dial each other at once: the dial of the one whose name is lower stands. A node
+%% that dials although there is a link has lost its own; then the old one ends here before the new
+%% one is let in. `epoch' is a node's count of dials and admissions, so that a greeting that was
+%% overtaken by a newer link is known (`stale').
+%%
+%% Invariant: a link's readers are dead before its end is told and before another link to the same
+%% node begins.
+-module(teleport_peers).
+-behaviour(gen_server).
+
+-export([start_link/0, route/1, admit/2, disconnect/1, monitor_peer/1, demonitor_peer/1]).
+-export([whereis_name/1, send/2]).
+-export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
+-ignore_xref([whereis_name/1, send/2]).
+
+-include("teleport.hrl").
+
+%% After a crossed dial: the peer's is on its way.
+-define(AGAIN_MS, 20).
+-define(AGAIN_MAX, 100).
+%% For which nobody dials a node again that couldn't be reached.
+-define(REST_MS, 20).
+
+-record(link, {
+    pid :: pid() | none,
+    mref = none :: reference() | none,
+    state :: dialing | crossed | up,
+    id = <<>> :: binary(),
+    epoch = 0 :: non_neg_integer(),
+    %% The peer's instance and its epoch at the handshake.
+    peer = none :: none | {binary(), non_neg_integer()},
+    waiting = [] :: [gen_server:from()],
+    tries = 0 :: non_neg_integer()
+}).
+-record(state, {
+    epoch = 0 :: non_neg_integer(),
+    links = #{} :: #{node() => #link{}},
+    resting = #{} :: #{node() => UntilMs :: integer()},
+    watchers = #{} :: #{reference() => {node(), pid()}}     % monitors of them are the references
+}).
+
+-spec start_link() -> gen_server:start_ret().
+start_link() -> gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
+
+%% Connects if there is no link, and waits for that.
+-spec route(node()) -> {ok, #route{}} | {error, nodedown}.
+route(Node) ->
+    case teleport_table:route(Node) of
+        {ok, _} = Found -> Found;
+        none ->
+            try gen_server:call(?MODULE, {connect, Node}, infinity)
+            catch exit:_ -> {error, nodedown}
+            end;
+        not_running -> {error, nodedown}
+    end.
+
+%% Whose connection this is, and what to say of this node to its other end, which has proven that it
+%% knows the secret.
+-spec admit(teleport_handshake:hello(), teleport_handshake:about()) ->
+    {ok, Link :: pid(), teleport_handshake:about()} | {refused, teleport_handshake:refusal()}.
+admit(#{from := Name} = Hello, About) ->
+    try binary_to_existing_atom(Name) of
+        Node when Node =/= node() ->
+            gen_server:call(?MODULE, {admit, Node, Hello, About}, infinity);
+        _ ->
+            {refused, unknown_node}
+    catch
+        error:badarg -> {refused, unknown_node}
+    end.
+
+-spec disconnect(node()) -> ok.
+disconnect(Node) -> gen_server:call(?MODULE, {disconnect, Node}, infinity).
+
+-spec monitor_peer(node()) -> reference().
+monitor_peer(Node) -> gen_server:call(?MODULE, {monitor_peer, Node, self()}, infinity).
+
+-spec demonitor_peer(reference()) -> ok.
+demonitor_peer(Ref) ->
+    ok = gen_server:call(?MODULE, {demonitor_peer, Ref}, infinity),
+    receive {teleport_down, Ref, _, _} -> ok after 0 -> ok end.
+
+%% For via tuples.
+-spec whereis_name(node()) -> pid() | undefined.
+whereis_name(Node) ->
+    case teleport_table:route(Node) of
+        {ok, #route{link = Link}} -> Link;
+        _ -> undefined
+    end.
+
+-spec send(node(), term()) -> pid().
+send(Node, Message) ->
+    case whereis_name(Node) of
+        undefined -> exit({badarg, {Node, Message}});
+        Link -> Link ! Message, Link
+    end.
+
+%% --- the process -------------------------------------------------------------------------------
+
+-spec init([]) -> {ok, #state{}}.
+init([]) ->
+    %% When the application stops, whoever monitors is told.
+    process_flag(trap_exit, true),
+    ok = teleport_table:new(),
+    ok = teleport_monitors:new(),
+    {ok, #state{}}.
+
+-spec handle_call(term(), gen_server:from(), #state{}) ->
+    {reply, term(), #state{}} | {noreply, #state{}}.
+handle_call({connect, Node}, From, #state{links = Links} = State) ->
+    case Links of
+        #{Node := #link{state = up}} ->
+            {reply, teleport_table:route(Node), State};
+        #{Node := #link{waiting = Waiting} = Link} ->
+            {noreply, put_link(Node, Link#link{waiting = [From | Waiting]}, State)};
+        #{} ->
+            connect(Node, From, State)
+    end;
+handle_call({admit, Node, Hello, About}, _, State) ->
+    {Reply, After} = admit(Node, Hello, About, State),
+    {reply, Reply, After};
+handle_call({disconnect, Node}, _, #state{links = Links} = State) ->
+    case Links of
+        #{Node := Link} -> {reply, ok, ended(Node, disconnected, stop(Link), State)};
+        #{} -> {reply, ok, State}
+    end;
+handle_call({monitor_peer, Node, Pid}, _, #state{links = Links, watchers = Watchers} = State) ->
+    Ref = erlang:monitor(process, Pid),
+    case Links of
+        #{Node := _} ->
+            {reply, Ref, State#state{watchers = Watchers#{Ref => {Node, Pid}}}};
+        #{} ->
+            true = erlang:demonitor(Ref, [flush]),
+            Pid ! {teleport_down, Ref, Node, not_connected},
+            {reply, Ref, State}
+    end;
+handle_call({demonitor_peer, Ref}, _, #state{watchers = Watchers} = State) ->
+    true = erlang:demonitor(Ref, [flush]),
+    {reply, ok, State#state{watchers = maps:remove(Ref, Watchers)}};
+handle_call(_, _, State) ->
+    {reply, {error, unknown_call}, State}.
+
+-spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
+handle_cast({up, Node, Pid, Route, Peer}, #state{links = Links} = State) ->
+    case Links of
+        #{Node := #link{pid = Pid} = Link} -> {noreply, is_up(Node, Route, Peer, Link, State)};
+        #{} -> {noreply, State}
+    end;
+handle_cast(_, State) ->
+    {noreply, State}.
+
+-spec handle_info(term(), #state{}) -> {noreply, #state{}}.
+handle_info({'DOWN', MRef, process, _, _}, #state{watchers = Watchers} = State)
+  when is_map_key(MRef, Watchers) ->
+    {noreply, State#state{watchers = maps:remove(MRef, Watchers)}};
+handle_info({'DOWN', MRef, process, Pid, Reason}, #state{links = Links} = State) ->
+    case [{Node, Link} || {Node, #link{pid = P, mref = M} = Link} <- maps:to_list(Links),
+                          P =:= Pid, M =:= MRef] of
+        [{Node, Link}] -> {noreply, down(Node, reason(Reason), Link, State)};
+        [] -> {noreply, State}
+    end;
+handle_info({again, Node}, #state{links = Links} = State) ->
+    case Links of
+        #{Node := #link{state = crossed} = Link} -> {noreply, dial(Node, Link, State)};
+        #{} -> {noreply, State}
+    end;
+handle_info(_, State) ->
+    {noreply, State}.
+
+%% Links end before the tables do, so that all who wait for something are told.
+-spec terminate(term(), #state{}) -> ok.
+terminate(_, #state{links = Links} = State) ->
+    %% All at once: each may take a while.
+    _ = [ok = gen_server:cast(Pid, disconnect)
+         || #link{pid = Pid, state = up} <- maps:values(Links)],
+    _ = maps:fold(fun(Node, Link, Left) -> ended(Node, stopped, stop(Link), Left) end,
+                  State, Links),
+    ok.
+
+reason({shutdown, Reason}) -> Reason;
+reason(Reason) -> Reason.
+
+put_link(Node, Link, #state{links = Links} = State) ->
+    State#state{links = Links#{Node => Link}}.
+
+%% --- links begin -------------------------------------------------------------------------------
+
+connect(Node, From, #state{resting = Resting} = State) ->
+    NowMs = erlang:monotonic_time(millisecond),
+    case Resting of
+        #{Node := UntilMs} when NowMs < UntilMs ->
+            {reply, {error, nodedown}, State};
+        _ when Node =:= node() ->
+            {reply, {error, nodedown}, State};
+        _ ->
+            Link = #link{pid = none, state = dialing, waiting = [From]},
+            {noreply, dial(Node, Link, State#state{resting = maps:remove(Node, Resting)})}
+    end.
+
+dial(Node, Link, #state{epoch = Epoch} = State) ->
+    Id = crypto:strong_rand_bytes(16),
+    Started = start(Node, Id, Epoch + 1, dial, Link#link{state = dialing}),
+    put_link(Node, Started, State#state{epoch = Epoch + 1}).
+
+start(Node, Id, Epoch, Theirs, Link) ->
+    {ok, Pid} = teleport_link_sup:start_link_process(
+        #{node => Node, id => Id, epoch => Epoch, instance => teleport_table:instance(),
+          stats => teleport_table:stats(Node), theirs => Theirs,
+          up => fun(Link1, Route, Peer) ->
+                    gen_server:cast(?MODULE, {up, Node, Link1, Route, Peer})
+                end}),
+    Link#link{pid = Pid, mref = erlang:monitor(process, Pid), id = Id, epoch = Epoch}.
+
+is_up(Node, Route, Peer, #link{waiting = Waiting} = Link, State) ->
+    ok = teleport_table:put_route(Node, Route),
+    _ = [gen_server:reply(From, {ok, Route}) || From <- lists:reverse(Waiting)],
+    put_link(Node, Link#link{state = up, peer = Peer, waiting = [], tries = 0}, State).
+
+admit(Node, #{kind := control, instance := Instance, epoch := Epoch} = Hello, About,
+      #state{links = Links} = State) ->
+    case Links of
+        #{Node := #link{state = up, peer = {Instance, Newest}}} when Epoch =< Newest ->
+            {{refused, stale}, State};
+        #{Node := #link{state = up} = Link} ->
+            let_in(Node, Hello, About, ended(Node, replaced, stop(Link), State));
+        #{Node := #link{state = dialing}} when Node > node() ->
+            {{refused, crossed}, State};
+        #{Node := #link{waiting = Waiting} = Link} ->
+            _ = stop(Link),
+            Rest = State#state{links = maps:remove(Node, Links)},
+            {Reply, #state{links = Now} = In} = let_in(Node, Hello, About, Rest),
+            #{Node := #link{pid = Pid}} = Now,
+            Route = teleport_link:route(Pid),
+            _ = [gen_server:reply(From, {ok, Route}) || From <- lists:reverse(Waiting)],
+            {Reply, In};
+        #{} ->
+            let_in(Node, Hello, About, State)
+    end;
+admit(Node, #{link := Id}, _, #state{links = Links} = State) ->
+    case Links of
+        #{Node := #link{state = up, id = Id, pid = Pid, epoch = Epoch}} ->
+            {{ok, Pid, about(Epoch)}, State};
+        #{} ->
+            {{refused, no_link}, State}
+    end.
+
+let_in(Node, #{link := Id, instance := Instance, epoch := Theirs}, About,
+       #state{epoch = Before} = State) ->
+    Epoch = Before + 1,
+    #link{pid = Pid} = Link = start(Node, Id, Epoch, About, #link{pid = none, state = up}),
+    Up = is_up(Node, teleport_link:route(Pid), {Instance, Theirs}, Link,
+               State#state{epoch = Epoch}),
+    {{ok, Pid, about(Epoch)}, Up}.
+
+about(Epoch) ->
+    (maps:with([message_bytes_max, lanes], teleport_options:get()))#{epoch => Epoch}.
+
+%% --- links end ---------------------------------------------------------------------------------
+
+stop(#link{pid = none} = Link) ->
+    Link;
+stop(#link{pid = Pid, mref = MRef, state = dialing} = Link) ->
+    true = exit(Pid, {shutdown, crossed}),
+    receive {'DOWN', MRef, process, _, _} -> Link end;
+stop(#link{pid = Pid, mref = MRef} = Link) ->
+    ok = gen_server:cast(Pid, disconnect),
+    receive {'DOWN', MRef, process, _, _} -> Link
+    after 1000 ->
+        true = exit(Pid, kill),
+        receive {'DOWN', MRef, process, _, _} -> Link end
+    end.
+
+down(Node, {dial, {refused, Why}}, #link{tries = Tries, waiting = [_ | _]} = Link, State)
+  when (Why =:= crossed orelse Why =:= stale), Tries < ?AGAIN_MAX ->
+    _ = erlang:send_after(?AGAIN_MS, self(), {again, Node}),
+    put_link(Node, Link#link{pid = none, mref = none, state = crossed, tries = Tries + 1}, State);
+down(Node, Reason, #link{state = LinkState} = Link, #state{resting = Resting} = State) ->
+    Rest = case LinkState of
+        up -> Resting;
+        _ -> Resting#{Node => erlang:monotonic_time(millisecond) + ?REST_MS}
+    end,
+    ended(Node, Reason, Link, State#state{resting = Rest}).
+
+%% The link's process has ended.
+ended(Node, Reason, #link{pid = Pid, waiting = Waiting},
+      #state{links = Links, watchers = Watchers} = State) ->
+    _ = [purge(Reader) || Reader <- teleport_table:take_readers(Pid)],
+    ok = teleport_table:drop_route(Node),
+    ok = teleport_monitors:link_ended(Pid),
+    _ = [gen_server:reply(From, {error, nodedown}) || From <- lists:reverse(Waiting)],
+    Told = [Ref || {Ref, {N, _}} <- maps:to_list(Watchers), N =:= Node],
+    _ = [begin
+             true = erlang:demonitor(Ref, [flush]),
+             element(2, maps:get(Ref, Watchers)) ! {teleport_down, Ref, Node, Reason}
+         end || Ref <- Told],
+    State#state{links = maps:remove(Node, Links), watchers = maps:without(Told, Watchers)}.
+
+purge(Reader) ->
+    MRef = erlang:monitor(process, Reader),
+    true = exit(Reader, kill),
+    receive {'DOWN', MRef, process, _, _} -> ok end.

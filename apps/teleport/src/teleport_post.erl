@@ -1,0 +1,59 @@
+%% Hands elements to the writer of their lane, and counts them into the route's queue: the cost of
+%% each, and how it travels.
+-module(teleport_post).
+
+-export([cost/2, hand_over/6, always/3]).
+-export_type([way/0]).
+
+-include("teleport.hrl").
+
+-type way() :: small | large.
+
+%% Without waiting, up to twice the bound.
+-spec always(#route{}, Key :: pid(), teleport_codec:element()) ->
+    ok | {error, busy | too_large}.
+always(#route{queue = Queue, queue_bytes_max = Max} = Route, Key, Element) ->
+    case cost(Route, Element) of
+        {error, _} = Error ->
+            Error;
+        {Way, Cost} ->
+            case atomics:add_get(Queue, ?QUEUE_OF(Way), Cost) of
+                Bytes when Bytes - Cost < 2 * Max ->
+                    hand_over(Way, Route, Key, Element, Cost, none);
+                _ ->
+                    ok = atomics:sub(Queue, ?QUEUE_OF(Way), Cost),
+                    {error, busy}
+            end
+    end.
+
+%% What it takes as a message in the writer's mailbox and as bytes; of a large one the bytes alone,
+%% since it's encoded here.
+-spec cost(#route{}, teleport_codec:element()) ->
+    {way(), Cost :: pos_integer()} | {error, too_large}.
+cost(#route{large_bytes = Large, message_bytes_max = Max}, Element) ->
+    case erlang:external_size(Element) of
+        Bytes when Bytes < Large -> {small, Bytes + 8 * erts_debug:flat_size(Element)};
+        Bytes when Bytes =< Max -> {large, Bytes};
+        _ -> {error, too_large}
+    end.
+
+%% After its cost was counted.
+-spec hand_over(way(), #route{}, Key :: pid(), teleport_codec:element(), pos_integer(),
+                teleport_writer:lost()) -> ok.
+hand_over(small, #route{writers = Writers} = Route, Key, Element, Cost, Lost) ->
+    to_writer(lane(Key, Writers), Route, Key, {small, Element}, Cost, Lost);
+hand_over(large, #route{writers = Writers} = Route, Key, Element, Cost, Lost) ->
+    Encoded = teleport_large:encode(Element),
+    to_writer(lane(Key, Writers), Route, Key, {large, Encoded}, Cost, Lost).
+
+to_writer(Writer, _, Key, Payload, Cost, none) ->
+    teleport_writer:post(Writer, Key, Payload, Cost, none);
+to_writer(Writer, #route{node = Node, queue = Queue}, Key, Payload, Cost, {Pid, Name} = Lost) ->
+    ok = teleport_writer:post(Writer, Key, Payload, Cost, Lost),
+    %% Long after the link's end, by a route that is as old. Both may tell it then.
+    case atomics:get(Queue, ?QUEUE_ENDED) =:= 0 andalso is_process_alive(Writer) of
+        true -> ok;
+        false -> Pid ! {teleport_lost, Node, [Name]}, ok
+    end.
+
+lane(Key, Writers) -> element(erlang:phash2(Key, tuple_size(Writers)) + 1, Writers).

@@ -1,0 +1,141 @@
+%% The sender's way to a peer, in the sender's process: it finds the route in ETS, counts what it
+%% sends into the route's queue, and hands it to the writer of its lane.
+%%
+%% Whoever is above the bound waits at the link, in the order of asking, or is told `busy'. What is
+%% already counted may pass the bound by one message, which may be larger than the bound itself.
+%%
+%% A process has one lane to a node, by its pid: that is what keeps its messages in order, whatever
+%% names it uses for who it sends to.
+-module(teleport_route).
+
+-export([send/4, call/4, monitor/3, demonitor/1]).
+
+-include("teleport.hrl").
+
+-spec send(node(), pid() | atom(), term(), teleport:options()) -> ok | {error, teleport:problem()}.
+send(Node, To, Message, Options) when map_size(Options) =:= 0 ->
+    case teleport_peers:route(Node) of
+        {ok, Route} -> post(Route, [To | Message], infinity, none);
+        {error, _} = Error -> Error
+    end;
+send(Node, To, Message, Options) ->
+    Wait = case Options of
+        #{full := busy} -> 0;
+        #{timeout := Ms} -> Ms;
+        #{} -> infinity
+    end,
+    Lost = case Options of
+        #{lost := Name} -> {self(), Name};
+        #{} -> none
+    end,
+    case teleport_peers:route(Node) of
+        {ok, Route} -> post(Route, [To | Message], Wait, Lost);
+        {error, _} = Error -> Error
+    end.
+
+-spec call(node(), pid() | atom(), term(), timeout()) -> {ok, term()} | {exit, term()}.
+call(Node, To, Request, Timeout) ->
+    UntilMs = until(Timeout),
+    case teleport_peers:route(Node) of
+        {ok, #route{link = Link} = Route} ->
+            %% Late replies are dropped with the alias.
+            Alias = erlang:monitor(process, Link, [{alias, reply_demonitor}]),
+            case post(Route, {call, Alias, To, Request}, Timeout, none) of
+                ok ->
+                    await(Alias, Node, left(UntilMs));
+                {error, Problem} ->
+                    true = erlang:demonitor(Alias, [flush]),
+                    {exit, case Problem of
+                               busy -> timeout;
+                               nodedown -> {nodedown, Node};
+                               too_large -> too_large
+                           end}
+            end;
+        {error, nodedown} ->
+            {exit, {nodedown, Node}}
+    end.
+
+await(Alias, Node, Ms) ->
+    receive
+        {Alias, Result} -> Result;
+        {'DOWN', Alias, process, _, _} -> {exit, {nodedown, Node}}
+    after Ms ->
+        true = erlang:demonitor(Alias, [flush]),
+        %% It may have come before the alias was gone.
+        receive {Alias, Result} -> Result after 0 -> {exit, timeout} end
+    end.
+
+until(infinity) -> infinity;
+until(Ms) -> erlang:monotonic_time(millisecond) + Ms.
+
+left(infinity) -> infinity;
+left(UntilMs) -> max(0, UntilMs - erlang:monotonic_time(millisecond)).
+
+-spec monitor(node(), pid() | atom(), Object :: term()) -> reference().
+monitor(Node, To, Object) ->
+    Ref = make_ref(),
+    case teleport_peers:route(Node) of
+        {ok, #route{link = Link} = Route} ->
+            ok = teleport_monitors:put(Ref, self(), Object, Link),
+            ok = teleport_link:watched(Link, Ref, self()),
+            case post(Route, {monitor, Ref, self(), To}, infinity, none) of
+                ok ->
+                    %% A link that ended before the row was there didn't see it.
+                    _ = [teleport_monitors:down(Ref, self(), noconnection)
+                         || not is_process_alive(Link)],
+                    Ref;
+                {error, _} ->
+                    ok = teleport_monitors:down(Ref, self(), noconnection),
+                    Ref
+            end;
+        {error, _} ->
+            self() ! {'DOWN', Ref, process, Object, noconnection},
+            Ref
+    end.
+
+-spec demonitor(reference()) -> ok.
+demonitor(Ref) ->
+    case teleport_monitors:drop(Ref) of
+        {ok, Link} -> teleport_link:unwatched(Link, Ref);
+        none -> ok
+    end,
+    receive {'DOWN', Ref, process, _, _} -> ok after 0 -> ok end.
+
+%% --- posting -----------------------------------------------------------------------------------
+
+post(#route{link = Link, queue = Queue, queue_bytes_max = Max} = Route, Element, Wait, Lost) ->
+    case teleport_post:cost(Route, Element) of
+        {error, _} = Error ->
+            Error;
+        {Way, Cost} ->
+            case atomics:add_get(Queue, ?QUEUE_OF(Way), Cost) of
+                Bytes when Bytes - Cost < Max ->
+                    teleport_post:hand_over(Way, Route, self(), Element, Cost, Lost);
+                _ ->
+                    ok = atomics:sub(Queue, ?QUEUE_OF(Way), Cost),
+                    %% Whoever asked for room meanwhile may have been told that there is none.
+                    _ = [Link ! room || atomics:get(Queue, ?QUEUE_WAITING) > 0],
+                    full(Way, Route, Element, Wait, Lost)
+            end
+    end.
+
+full(_, _, _, 0, _) ->
+    {error, busy};
+full(Way, #route{link = Link, queue = Queue} = Route, Element, Wait, Lost) ->
+    UntilMs = until(Wait),
+    ok = atomics:add(Queue, ?QUEUE_WAITING, 1),
+    Alias = erlang:monitor(process, Link, [{alias, reply_demonitor}]),
+    ok = teleport_link:wait_for_room(Link, Way, Alias),
+    Result = receive
+        {Alias, room} -> room;
+        {'DOWN', Alias, process, _, _} -> {error, nodedown}
+    after left(UntilMs) ->
+        true = erlang:demonitor(Alias, [flush]),
+        receive {Alias, room} -> ok after 0 -> ok end,
+        {error, busy}
+    end,
+    ok = atomics:sub(Queue, ?QUEUE_WAITING, 1),
+    case Result of
+        room -> post(Route, Element, left(UntilMs), Lost);
+        {error, _} -> Result
+    end.

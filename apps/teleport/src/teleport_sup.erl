@@ -1,0 +1,22 @@
+%% The tree: the links, who knows them, and who lets others in. What knows the links ends with them
+%% and with the listener, since a link that nobody knows would never be found stale.
+-module(teleport_sup).
+-behaviour(supervisor).
+
+-export([start_link/1, init/1]).
+
+-spec start_link(teleport_options:options()) -> {ok, pid()} | {error, term()}.
+start_link(Options) ->
+    case supervisor:start_link({local, ?MODULE}, ?MODULE, Options) of
+        {ok, _} = Started -> Started;
+        {error, Reason} -> {error, Reason};
+        ignore -> {error, ignore}
+    end.
+
+-spec init(teleport_options:options()) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
+init(Options) ->
+    Links = #{id => teleport_link_sup, type => supervisor,
+              start => {teleport_link_sup, start_link, []}},
+    Peers = #{id => teleport_peers, start => {teleport_peers, start_link, []}},
+    Listener = #{id => teleport_listener, start => {teleport_listener, start_link, [Options]}},
+    {ok, {#{strategy => one_for_all, intensity => 5, period => 10}, [Links, Peers, Listener]}}.

@@ -1,0 +1,92 @@
+%% What senders and links read without asking anybody: routes, counts, the readers of each link, and
+%% which start of the application this is. teleport_peers owns the tables and writes the routes.
+-module(teleport_table).
+
+-export([new/0, instance/0, route/1, put_route/2, drop_route/1, nodes/0, stats/1, status/1,
+         reader/2, reader_gone/2, take_readers/1]).
+
+-include("teleport.hrl").
+
+-define(ROUTES, teleport_routes).
+-define(READERS, teleport_readers).
+-define(STATS_OF, teleport_stats).
+
+%% In the calling process, which owns them.
+-spec new() -> ok.
+new() ->
+    ok = persistent_term:put({?MODULE, instance}, crypto:strong_rand_bytes(16)),
+    ?ROUTES = ets:new(?ROUTES, [named_table, {read_concurrency, true}]),
+    ?STATS_OF = ets:new(?STATS_OF, [named_table]),
+    ?READERS = ets:new(?READERS, [named_table, public, bag]),
+    ok.
+
+%% This start of the application: sixteen bytes that no other has.
+-spec instance() -> binary().
+instance() -> persistent_term:get({?MODULE, instance}).
+
+-spec route(node()) -> {ok, #route{}} | none | not_running.
+route(Node) ->
+    try ets:lookup(?ROUTES, Node) of
+        [{_, Route}] -> {ok, Route};
+        [] -> none
+    catch
+        error:badarg -> not_running
+    end.
+
+-spec put_route(node(), #route{}) -> ok.
+put_route(Node, Route) ->
+    true = ets:insert(?ROUTES, {Node, Route}),
+    ok.
+
+-spec drop_route(node()) -> ok.
+drop_route(Node) ->
+    true = ets:delete(?ROUTES, Node),
+    ok.
+
+-spec nodes() -> [node()].
+nodes() -> lists:sort([Node || [Node] <- ets:match(?ROUTES, {'$1', '_'})]).
+
+%% The counts of a node, which outlast its links.
+-spec stats(node()) -> atomics:atomics_ref().
+stats(Node) ->
+    case ets:lookup(?STATS_OF, Node) of
+        [{_, Stats}] -> Stats;
+        [] ->
+            Stats = atomics:new(?STATS, []),
+            true = ets:insert(?STATS_OF, {Node, Stats}),
+            Stats
+    end.
+
+-spec status(node()) -> teleport:status().
+status(Node) ->
+    Get = case ets:lookup(?STATS_OF, Node) of
+        [{_, Stats}] -> fun(Index) -> atomics:get(Stats, Index) end;
+        [] -> fun(_) -> 0 end
+    end,
+    Counts = #{sent => Get(?SENT), received => Get(?RECEIVED), refused => Get(?REFUSED)},
+    case route(Node) of
+        {ok, #route{queue = Queue, queue_bytes_max = Max}} ->
+            RoundTrip = case Get(?ROUND_TRIP_US) of 0 -> undefined; Us -> Us end,
+            Counts#{state => up, connections => Get(?CONNECTIONS), round_trip_us => RoundTrip,
+                    queue_bytes => max(0, atomics:get(Queue, ?QUEUE_SMALL)
+                                          + atomics:get(Queue, ?QUEUE_LARGE)),
+                    queue_bytes_max => 2 * Max, waiting => atomics:get(Queue, ?QUEUE_WAITING)};
+        none ->
+            #{queue_bytes_max := Max} = teleport_options:get(),
+            Counts#{state => down, connections => 0, round_trip_us => undefined,
+                    queue_bytes => 0, queue_bytes_max => Max, waiting => 0}
+    end.
+
+%% A link's reader, before it begins.
+-spec reader(Link :: pid(), Reader :: pid()) -> ok.
+reader(Link, Reader) ->
+    true = ets:insert(?READERS, {Link, Reader}),
+    ok.
+
+-spec reader_gone(Link :: pid(), Reader :: pid()) -> ok.
+reader_gone(Link, Reader) ->
+    true = ets:delete_object(?READERS, {Link, Reader}),
+    ok.
+
+-spec take_readers(Link :: pid()) -> [pid()].
+take_readers(Link) -> [Reader || {_, Reader} <- ets:take(?READERS, Link)].
