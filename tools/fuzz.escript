@@ -22,7 +22,9 @@ main([Libraries, Seconds, Runs | Names]) ->
 target("brain_bodies") -> bodies(prop_an_answer_knows_no_chunks);
 target("brain_costs") -> bodies(prop_cost_grows_with_the_bytes);
 target("brain_jwks") ->
-    {fun prop_halley_jwks:prop_any_set_is_judged/0, fun() -> ok end, fun(ok) -> ok end}.
+    {fun prop_halley_jwks:prop_any_set_is_judged/0, fun() -> ok end, fun(ok) -> ok end};
+target("brain_frames") ->
+    {fun prop_teleport:prop_damaged/0, fun() -> ok end, fun(ok) -> ok end}.
 
 bodies(Property) ->
     {fun prop_halley_api_bodies:Property/0, fun() -> prop_halley_api_bodies:start(Property) end,

@@ -27,7 +27,7 @@ shift $(($# > 0 ? 1 : 0))
 host=$(rustc -vV | sed -n 's/^host: //p')
 all=$(cargo metadata --no-deps --format-version 1 --locked | tr ',' '\n' \
     | sed -n 's/.*"src_path":".*\/fuzz_targets\/\([a-z0-9_]*\)\.rs".*/\1/p' | sort -u)
-brain="brain_bodies brain_costs brain_jwks"
+brain="brain_bodies brain_costs brain_jwks brain_frames"
 targets=() of_brain=()
 for target in ${*:-$all $( [ "$seconds" = pack ] || echo "$brain" )}; do
     case $target in

@@ -275,6 +275,10 @@ function others() {
     refused(`aud ${json(aud) ?? 'missing'}`, 'all', token(hs, { aud }), 'token_audience', audience);
   }
   refused('no sub', 'all', signed(hs, header(hs), without('sub')), 'token_subject');
+  const visitors = { nobody_allowed: true };
+  good('no sub, of a visitor', 'all', signed(hs, header(hs), without('sub')), { user: '' },
+    visitors);
+  refused('sub: empty, of a visitor', 'all', token(hs, { sub: '' }), 'token_subject', visitors);
   for (const [name, sub] of [['empty', ''], ['256 bytes', 'x'.repeat(256)], ['a number', 7],
     ['a line end', 'ann\n'], ['NUL', 'a\0b'], ['DEL', 'a\x7f'],
     ['128 letters of 256 bytes', 'é'.repeat(128)]]) {

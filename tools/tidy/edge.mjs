@@ -12,7 +12,7 @@ const LAYERS = [
   ['main'],
   ['worker'],
   ['http'],
-  ['sessions'],
+  ['sessions', 'trunk'],
   ['link', 'groups'],
   ['conns'],
   ['outbox'],

@@ -19,9 +19,12 @@ const EXPORTS_MAX = 15;
 
 const isErlang = (path) => /\.(erl|hrl)$/.test(path);
 const isRust = (path) => /\.rs$/.test(path);
-const isScript = (path) => /\.(mjs|js|ts|sh|py)$/.test(path) || path === '.ci/run';
+/** What `make console` writes: one script on a few lines. Its sources are under the rules. */
+const isBuilt = (path) => path.startsWith('apps/halley_api/priv/console/');
+const isScript = (path) => !isBuilt(path)
+  && (/\.(mjs|js|tsx?|sh|py)$/.test(path) || path === '.ci/run');
 const isCode = (path) => isErlang(path) || isRust(path) || isScript(path)
-  || /\.(config|src|in|escript|html|css|schema)$/.test(path);
+  || !isBuilt(path) && /\.(config|src|in|escript|html|css|schema)$/.test(path);
 const isErlangSource = (path) => /^apps\/[^/]+\/src\/.*\.erl$/.test(path);
 const isRustTest = (path) => /\/(tests|benches|fuzz|fuzz_targets)\//.test(path)
   || /(^|\/|_)tests?\.rs$/.test(path);
@@ -139,11 +142,16 @@ export function* marks(tree) {
 }
 
 const FORBIDDEN_ARROWS = {
-  epgsql: /\b(halley(?:_[a-z0-9_]+)?|ketama(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
-  ketama: /\b(halley(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
-  halley: /\b(halley_(?:edge|api)(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
-  halley_edge: /\b(halley_api(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
-  halley_api: /\b(halley_edge(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
+  epgsql: /\b((?:halley|ketama|teleport)(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
+  ketama: /\b((?:halley|epgsql|teleport)(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
+  teleport: /\b((?:halley|epgsql|ketama)(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
+  halley: /\b(halley_(?:edge|api|postgres|hooks|backends|remote)(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
+  halley_edge: /\b(halley_(?:api|postgres|hooks|backends|remote)(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
+  halley_api: /\b(halley_(?:edge|postgres|hooks|backends|remote)(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
+  halley_hooks: /\b(halley_(?:edge|api|postgres|backends|remote)(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
+  halley_postgres: /\b(halley_(?:edge|api|hooks|backends|remote)(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
+  halley_backends: /\b(halley_(?:edge|api|postgres|hooks|remote)(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
+  halley_remote: /\b((?:halley|epgsql|ketama)(?!_remote)(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
 };
 
 const CRATE_KNOWS = {

@@ -42,6 +42,12 @@ const planted = {
   unsafe: [rust('fn f() { unsafe { x() } }'), 'rust-unsafe:2'],
   'a mark': [erlang(`%% ${'TO' + 'DO'}: later`), 'marks:3'],
   'halley calls halley_api': [erlang('f() -> halley_api:handle().'), 'arrows:3'],
+  'halley calls halley_postgres': [erlang('f() -> halley_postgres_sql:copy().'), 'arrows:3'],
+  'halley_remote calls halley':
+    [{ 'apps/halley_remote/src/a.erl': '%% P.\nf() -> halley:g(), halley_remote_a:g().\n' },
+      'arrows:2'],
+  'halley_postgres calls halley_api':
+    [{ 'apps/halley_postgres/src/a.erl': '%% P.\nf() -> fun halley_api:g/0.\n' }, 'arrows:2'],
   'halley calls halley_edge': [erlang('f() -> halley_edge_link:send().'), 'arrows:3'],
   'halley_api calls halley_edge':
     [{ 'apps/halley_api/src/a.erl': '%% P.\nf() -> halley_edge_x:g().\n' }, 'arrows:2'],
@@ -51,6 +57,10 @@ const planted = {
     [{ 'apps/epgsql/src/a.erl': '%% P.\nf() -> halley:g().\n' }, 'arrows:2'],
   'ketama calls halley':
     [{ 'apps/ketama/src/a.erl': '%% P.\nf() -> halley:g().\n' }, 'arrows:2'],
+  'teleport calls halley':
+    [{ 'apps/teleport/src/a.erl': '%% P.\nf() -> halley:g().\n' }, 'arrows:2'],
+  'teleport calls another library':
+    [{ 'apps/teleport/src/a.erl': '%% P.\nf() -> ketama:new([], #{}).\n' }, 'arrows:2'],
   'two modules that call each other':
     [{ 'apps/halley_edge/src/a.erl': '%% P.\n-export([f/0]).\nf() ->\n    b:g().\n',
       'apps/halley_edge/src/b.erl': '%% P.\n-export([g/0]).\ng() -> fun a:f/0.\n' },

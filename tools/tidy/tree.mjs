@@ -1,19 +1,21 @@
 // The tree as the rules take it: what git would commit, a `Map` of path to text. A file that is no
-// text is there as its SHA-256 in hex. Where there is no git, or no checkout of it, the files of
-// .gitignore are read here, as far as gitignore(5) is used in this tree.
+// text is there as its SHA-256 in hex; what a build wrote into the tree isn't there. Where there is
+// no git, or no checkout of it, the files of .gitignore are read here, as far as gitignore(5) is
+// used in this tree.
 
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
+const BUILT = /\.min\.js$/;
 const BINARY = /\.(bin|png|ico|jpg|gz|lock)$/;
 
 /** Tracked files of the checkout at `root`, and new ones that are not ignored. */
 export function readTree(root) {
   const tree = new Map();
   for (const path of listByGit(root) ?? listByHand(root)) {
-    if (path === '' || !existsSync(join(root, path))) continue;
+    if (path === '' || BUILT.test(path) || !existsSync(join(root, path))) continue;
     const bytes = readFileSync(join(root, path));
     tree.set(path, BINARY.test(path) ? createHash('sha256').update(bytes).digest('hex')
       : bytes.toString('utf8'));

@@ -39,6 +39,16 @@ defaults_are_the_contract_s_test_() ->
      ?_assertEqual(embedded, env(halley, store_backend, Config)),
      ?_assertMatch({ok, #{notices := []}}, Config)].
 
+a_trunk_is_for_two_workers_or_more_test_() ->
+    [?_assertEqual(Expected, env(halley_edge, trunk, by_file(Text)))
+     || {Expected, Text} <- [{on, "edge.workers = 56\n"},
+                             {on, "edge.workers = 2\n"}, {off, "edge.workers = 1\n"},
+                             {off, "edge.workers = 1\nedge.trunk = auto\n"},
+                             {on, "edge.workers = 2\nedge.trunk = auto\n"},
+                             {on, "edge.workers = 56\nedge.trunk = auto\n"},
+                             {on, "edge.workers = 1\nedge.trunk = on\n"},
+                             {off, "edge.workers = 56\nedge.trunk = off\n"}]].
+
 environment_wins_over_file_test() ->
     Config = by_file("edge.workers = 3\nlog.level = error\n", [{"HALLEY_EDGE_WORKERS", "5"}]),
     ?assertEqual(5, env(halley_edge, workers, Config)),
@@ -120,11 +130,13 @@ mistakes_test_() ->
        {"HALLEY_AUTH_LEEWAY", "11m", "auth.leeway: must be a duration from 1ms to 10m"},
        {"HALLEY_AUTH_ISSUER", [1], "auth.issuer: must have 1024 characters at most"},
        {"HALLEY_AUTH_MODE", "maybe", "auth.mode: must be one of none, jwt; it is \"maybe\""},
-       {"HALLEY_STORE_BACKEND", "postgres", "store.backend: postgres is not in this version"},
+       {"HALLEY_STORE_BACKEND", "postgres", "store.backend: postgres needs postgres.follows"},
        {"HALLEY_STREAM_HEARTBEAT", "often", "stream.heartbeat: must be a duration such as"},
        {"HALLEY_STREAM_HEARTBEAT", "2h", "stream.heartbeat: must be a duration from 1s to 1h"},
        {"HALLEY_HISTORY_RETENTION", "long", "history.retention: must be a duration such as"},
        {"HALLEY_HISTORY_RETENTION", "999ms", "history.retention: must be a duration from 1s to"},
+       {"HALLEY_HISTORY_RETENTION_OF", "room/*", "history.retention_of: room/*: a pattern and an"},
+       {"HALLEY_HISTORY_RETENTION_OF", "room/* 1h", "history.retention_of: an age is longer than"},
        {"HALLEY_HISTORY_RETENTION", "31d", "history.retention: must be a duration from 1s to"},
        {"HALLEY_HISTORY_BYTES", "much", "history.bytes: must be a number of bytes such as 500MB"},
        {"HALLEY_HISTORY_BYTES", "-4GB", "history.bytes: must be"},
@@ -144,6 +156,7 @@ mistakes_test_() ->
        {"HALLEY_CORS_ORIGINS", "example.org", "cors.origins: must be localhost, *, or a list"},
        {"HALLEY_LIMITS_HEADERS_MAX", "-1", "limits.headers_max: must be a whole number from 1"},
        {"HALLEY_LIMITS_LINK_WINDOW_BYTES", "9", "limits.link_window_bytes: must be 524288"},
+       {"HALLEY_LIMITS_TRUNK_WINDOW_BYTES", "9", "limits.trunk_window_bytes: must be 524288"},
        {"HALLEY_LIMITS_EVENT_DATA_BYTES_MAX", "180225",
         "limits.event_data_bytes_max: must be 180224 at most, so that an event fits a frame"},
        {"HALLEY_LIMITS_GROUPS_MAX", "1025",

@@ -285,7 +285,7 @@ is_foreign(User, Subject, Began, #world{follows = Follows, gone = Gone}) ->
 counted(Subject) ->
     {ok, #{sessions := Sessions}} = halley:publish(Subject, last),
     Expected = [Session || User <- lists:usort([Subject | halley:followers(Subject)]),
-                           Session <- halley:sessions(User)],
+                           Session <- halley_sessions:of_user(User)],
     ?assertEqual({Subject, length(Expected)}, {Subject, Sessions}).
 
 is_due(User, {to, Users}, Began, _, #world{clients = Clients}) ->

@@ -25,6 +25,31 @@ what_is_packed_is_unpacked_test() ->
                         subject_offset => 22, subject_bytes => 5, sessions => 9,
                         chosen => true}}, halley_history_record:body(Body)).
 
+%% Who published it stands behind the text, and is no part of that.
+publisher_is_kept_test() ->
+    By = binary:copy(<<"b">>, 255),
+    Private = halley_event:private_event(halley_event:private(<<"i2">>, [<<"u">>, <<"v">>],
+                                                              <<"{}">>), <<>>, {3, 9}, 5),
+    Joint = halley_event:joint_event(halley_event:joint(<<"i3">>, [<<"u">>, <<"v">>], <<"{}">>),
+                                     <<>>, {3, 9}, 5),
+    [begin
+         {Record, Bytes} = Pack(?STORE, 3, Event#{by => By}),
+         {ok, Body, Bytes} = halley_history_record:decode(?STORE, iolist_to_binary(Record)),
+         {Plain, _} = Pack(?STORE, 3, Event),
+         {ok, PlainBody, _} = halley_history_record:decode(?STORE, iolist_to_binary(Plain)),
+         {ok, Said} = halley_history_record:body(PlainBody),
+         ?assertEqual({ok, Said#{by => By}}, halley_history_record:body(Body)),
+         ?assertEqual(halley_history_record:item(PlainBody), halley_history_record:item(Body)),
+         [?assertEqual(halley_history_record:about(About, Seq, PlainBody),
+                       halley_history_record:about(About, Seq, Body))
+          || About <- [<<"alice">>, {to, 3, <<"u">>}, {in, 3, <<"u">>}], Seq <- [8, 9, 77]],
+         %% However long it claims to be.
+         Cut = binary_part(Body, 0, 40),
+         ?assertEqual(damaged, halley_history_record:body(<<Cut/binary, 255>>))
+     end || {Pack, Event} <- [{fun halley_history_record:event/3, event()},
+                              {fun halley_history_record:event/3, Joint},
+                              {fun halley_history_record:private/3, Private}]].
+
 other_kinds_test() ->
     Roundtrip = fun({Record, Bytes}) ->
         {ok, Body, Bytes} = halley_history_record:decode(?STORE, iolist_to_binary(Record)),
@@ -38,7 +63,7 @@ other_kinds_test() ->
     ?assertEqual(Follow, Roundtrip(halley_history_record:follow(?STORE, 2, 8, -1,
                                                                 {<<"u">>, <<"s">>, 7}))),
     ?assertEqual(#{kind => lost, from => 3, from_at => -1, seq => 9, at => 12},
-                 Roundtrip(halley_history_record:lost(?STORE, {3, -1}, {9, 12}))),
+                 Roundtrip(halley_history_record:lost(?STORE, [{3, 9, -1, 12}]))),
     ?assertEqual(#{kind => place, seq => 9, at => 12},
                  Roundtrip(halley_history_record:place(?STORE, 9, 12))).
 

@@ -32,6 +32,7 @@ cases() ->
      {"the index takes 64 bytes an event at most, and none of its data", [],
       fun index_memory/0},
      {"a full disk", [], fun disk_full/0},
+     {"a disk that has room for what is small", [], fun room_for_a_little/0},
      {"a write through to the disk that fails", [], fun() -> sync_fails(1) end},
      {"a failing fdatasync", [], fun() -> sync_fails(?THROUGH_BYTES_MAX) end},
      {"a read waits for a descriptor", [], fun no_descriptor/0},
@@ -300,6 +301,33 @@ disk_full() ->
     ?assertEqual(Chain, ?H:chain(<<"s">>, 0, Last)),
     ?assertEqual([{Last, ok}, {First, ok}], ?H:readable(Chain)).
 
+%% An event isn't taken while one before it was refused.
+room_for_a_little() ->
+    {ok, First} = ?H:publish(<<"s">>, <<"1">>),
+    ?H:mocked([halley_history_segment, halley_history_disk], fun() ->
+        meck:expect(halley_history_disk, probe, fun(Disk) -> {error, enospc, Disk} end),
+        Small = fun(Write) ->
+            meck:expect(halley_history_segment, Write, fun(File, Position, Bytes) ->
+                case iolist_size(Bytes) < 4000 of
+                    true -> meck:passthrough([File, Position, Bytes]);
+                    false -> {error, enospc}
+                end
+            end)
+        end,
+        [Small(Write) || Write <- [write, write_through]],
+        Again = #{id => <<"again">>, chosen => true},
+        {{error, disk_full}, _} = ?H:publish(<<"s">>, binary:copy(<<"2">>, 5000)),
+        {{error, disk_full}, Refused} = ?H:publish(<<"s">>, <<"3">>, Again),
+        ?assertEqual(Refused, element(halley_shards:of_subject(<<"s">>),
+                                      halley_history:written())),
+        ?assertEqual([], maps:get(damaged, halley_history:info())),
+        ?assertEqual(fresh, halley_history:claim(1, <<"again">>)),
+        ok = halley_history_pending_ids:ended(<<"again">>)
+    end),
+    ?H:until(fun() -> halley_history:refusing() =:= false end),
+    {ok, Last} = ?H:publish(<<"s">>, <<"4">>),
+    ?assertEqual([Last, First], ?H:chain(<<"s">>, 0, Last)).
+
 %% A file system of 4 MB that fills up, and is emptied again by retention.
 %% Two tries find none: the record is read all the same, and isn't called damaged.
 no_descriptor() ->
@@ -321,11 +349,9 @@ no_descriptor() ->
 
 full_file_system_test_() ->
     Options = [{history_retention_ms, 600000}],
-    {timeout, 180, fun() ->
-        halley_disk_helper:mounted("4m", fun(Dir) ->
-            ?H:silently(fun() -> ?H:with_in(Dir, Options, fun full_file_system/0) end)
-        end)
-    end}.
+    halley_disk_helper:tests("4m", [{"a full file system", fun(Dir) ->
+        ?H:silently(fun() -> ?H:with_in(Dir, Options, fun full_file_system/0) end)
+    end}]).
 
 full_file_system() ->
     Data = iolist_to_binary([$", binary:copy(<<"x">>, 20000), $"]),

@@ -47,6 +47,8 @@ end_per_suite(Config) ->
 
 init_per_testcase(Case, Config) ->
     ok = halley_limits:set(?PAST),
+    %% Another case's link had it.
+    ok = halley_directory:mark(1, given),
     halley_store_helper:begin_case(Case, Config).
 
 end_per_testcase(_, Config) ->

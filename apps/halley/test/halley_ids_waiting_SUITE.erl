@@ -224,7 +224,7 @@ random_holes() -> [{timetrap, {minutes, 10}}].
 random_holes(Config) ->
     Dir = proplists:get_value(dir, Config),
     halley_store_helper:close(whereis(halley_store_sup)),
-    true = proper:quickcheck(prop_holes(Dir), [{numtests, 60}]),
+    true = proper:quickcheck(prop_holes(Dir), [{numtests, 30}]),
     halley_store_helper:open(Dir).
 
 prop_holes(Dir) ->

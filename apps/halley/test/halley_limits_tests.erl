@@ -72,7 +72,7 @@ numbers_for_the_edge_are_above_zero_test_() ->
     {timeout, 60, fun numbers_for_the_edge_are_above_zero/0}.
 
 numbers_for_the_edge_are_above_zero() ->
-    Choices = [<<"auth_mode">>, <<"cors_origins">>, <<"slow_consumer">>,
+    Choices = [<<"auth_mode">>, <<"cors_origins">>, <<"slow_consumer">>, <<"presence">>,
                <<"websocket_compression">>,
                <<"limits_exempt">>, <<"proxy_trusted">>, <<"public_proxy_protocol">>,
                <<"api_proxy_protocol">>, <<"proxy_forwarded_for">>],
@@ -93,7 +93,7 @@ handshake_carries_the_choices_of_the_configuration_test() ->
     ?assertEqual([{<<"admission_per_s_max">>, <<"10000">>},
                   {<<"api_proxy_protocol">>, <<"off">>}, {<<"auth_mode">>, <<"none">>},
                   {<<"cors_origins">>, <<>>},
-                  {<<"limits_exempt">>, <<"127.0.0.0/8,::1">>},
+                  {<<"limits_exempt">>, <<"127.0.0.0/8,::1">>}, {<<"presence">>, <<"off">>},
                   {<<"proxy_forwarded_for">>, <<"off">>}, {<<"proxy_trusted">>, <<>>},
                   {<<"public_proxy_protocol">>, <<"off">>},
                   {<<"slow_consumer">>, <<"disconnect">>},

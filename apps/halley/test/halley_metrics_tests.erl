@@ -10,12 +10,18 @@ edge_test_() ->
     {foreach,
      fun() ->
          Parts = [halley_metrics, halley_directory, halley_links, halley_shard, halley_history,
-                  halley_groups],
+                  halley_groups, halley_subscriptions],
          [ok = Part:new() || Part <- Parts],
          {ok, Directory} = halley_directory:start_link(fun(_) -> ok end),
          {ok, Links} = halley_links:start_link(fun(_) -> ok end),
          Stored = #{ids => 42, ids_leaving => 0, ids_waiting => 0, follows => 43,
-                    store_refusing => 0, store_damaged => 0},
+                    store_refusing => 0, store_damaged => 0,
+                    postgres_streaming => 0, postgres_lag => 0, postgres_stopped => 0,
+                    hooks_waiting => 0, hooks_behind => 0, hooks_told => 0,
+                    remote_sessions => 0, remote_up => 0, remote_queue => 0,
+                    remote_round_trip => 0, remote_sent => 0, remote_received => 0,
+                    remote_messages_refused => 0, connect_waiting => 0,
+                    presence_subjects => 0, session_states => 0},
          ok = halley_metrics:gauges(maps:keys(Stored), fun() -> Stored end),
          [Links, Directory]
      end,
@@ -26,7 +32,10 @@ edge_test_() ->
                        halley_directory_held, halley_links, halley_links_about,
                        halley_history_index, halley_history_milestones,
                        halley_history_pending_ids, halley_history_cache,
-                       halley_groups_table, halley_groups_marks]]
+                       halley_history_forgotten, halley_history_kept,
+                       halley_history_kept_by_segment,
+                       halley_groups_table, halley_groups_marks, halley_subscriptions,
+                       halley_subscriptions_table]]
      end,
      [{Name, Test}
       || {Name, Test} <- [{"values are the sum of the workers", fun sum_of_workers/0},

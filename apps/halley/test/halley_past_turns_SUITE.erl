@@ -3,11 +3,13 @@
 
 -include_lib("stdlib/include/assert.hrl").
 
--export([all/0, init_per_testcase/2, end_per_testcase/2]).
+-export([suite/0, all/0, init_per_testcase/2, end_per_testcase/2]).
 -export([two_at_a_time_on_a_link/1, links_dont_wait_for_each_other/1, users_take_turns/1,
          a_reader_that_is_killed/1, one_that_waits_is_killed/1, nothing_stays/1]).
 
 -define(WAIT_MS, 60000).
+
+suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [two_at_a_time_on_a_link, links_dont_wait_for_each_other, users_take_turns,

@@ -12,7 +12,8 @@ suite() -> [{timetrap, {minutes, 3}}].
 all() ->
     [on_disk_when_answered, one_answer_for_all_of_a_group, order_is_kept,
      a_turn_is_one_message_to_a_link, a_turn_is_bounded, one_that_cannot_be_written_fails_alone,
-     group_fails_together, memory_is_answered_by_the_shard, id_that_is_known_or_busy, refused,
+     group_fails_together, memory_is_answered_by_the_shard,
+     memory_is_tried_beside_what_is_refused, id_that_is_known_or_busy, refused,
      queue_is_bounded, shard_that_dies, shard_that_is_not_there, late_ones_are_unavailable,
      forgotten_ones_count, link_that_overflows_in_a_turn].
 
@@ -175,6 +176,38 @@ memory_is_answered_by_the_shard(_) ->
         Posts = post(items(<<"ann">>, 3, #{ack => memory})),
         ?assertMatch({[{1, {ok, _}}, {2, {ok, _}}, {3, {ok, _}}], 1}, results(Posts))
     end).
+
+%% The log is told which events of a turn nobody waits for.
+memory_is_tried_beside_what_is_refused(_) ->
+    ok = limits(#{history_commit_bytes_max => 1}),
+    ok = sys:suspend(halley_history_log, infinity),
+    ok = meck:new(halley_history_disk, [passthrough, no_link]),
+    ok = meck:expect(halley_history_disk, probe, fun(Disk) -> {error, enospc, Disk} end),
+    Failed = atomics:new(1, []),
+    ok = meck:expect(halley_history_disk, write, fun(Packed, IsWaiting, Disk) ->
+        case Packed =/= [] andalso atomics:exchange(Failed, 1, 1) of
+            0 -> {error, enospc, Disk};
+            _ -> meck:passthrough([Packed, IsWaiting, Disk])
+        end
+    end),
+    Seq = halley_history:drawn(),
+    Case = self(),
+    _ = spawn_link(fun() -> Case ! {first, results(post(items(<<"ann">>, 1)))} end),
+    wait(fun() -> halley_history:drawn() =:= Seq + 1 end),
+    Turn = held(shard_of(<<"ann">>), fun() ->
+        Acks = [memory, disk, memory, disk],
+        post([{<<"ann">>, {json, <<"1">>}, #{ack => Ack}} || Ack <- Acks])
+    end),
+    wait(fun() -> halley_history:drawn() =:= Seq + 5 end),
+    ok = sys:resume(halley_history_log, infinity),
+    receive {first, First} -> ?assertEqual({[{1, {error, disk_full}}], 1}, First)
+    after ?WAIT_MS -> error(no_answers)
+    end,
+    ?assertMatch({[{1, {ok, _}}, {2, {error, disk_full}}, {3, {ok, _}}, {4, {error, disk_full}}],
+                  _}, results(Turn)),
+    ok = halley_history:await(halley_history:heads(), ?WAIT_MS),
+    ?assertEqual([], halley_history:damaged()),
+    ?assertEqual({[Seq + 2, Seq + 4], Seq + 5}, halley_history:seqs(Seq, Seq + 5, 100)).
 
 id_that_is_known_or_busy(_) ->
     First = {ok, #{id => <<"x">>, sessions => 0}},

@@ -6,10 +6,9 @@
 
 -compile([export_all, nowarn_export_all]).
 -import(halley_history_helper, [replayed/4]).
+-import(halley_missed_helper, [cursor/0, missed/2, missed/3, given/4, ids/1, caught_up/3]).
 -import(halley_test_brain, [publish/2, follow_all/2, number/1, link_with/1, message/1, event/0,
                             no_event/0, damage/1]).
-
--define(WAIT_MS, 60000).
 
 suite() -> [{timetrap, {minutes, 3}}].
 
@@ -30,53 +29,6 @@ end_per_testcase(_, Config) ->
 to(Users, Data) -> publish({to, Users}, Data).
 
 users(N) -> [<<"u", (integer_to_binary(I))/binary>> || I <- lists:seq(1, N)].
-
-cursor() ->
-    ok = halley_history:await(halley_history:heads(), ?WAIT_MS),
-    halley_cursor:encode(halley_history:store(), erlang:system_time(second),
-                         halley_history:heads()).
-
-%% Ids of all that was missed, with the cursor of each; and gaps.
-missed(User, Cursor) -> missed(User, Cursor, #{events_max => 256, bytes_max => 131072}).
-
-missed(User, Cursor, Limits) ->
-    {ok, Replay} = halley_replay:new(User, Cursor),
-    UpTo = halley_history:heads(),
-    ok = halley_history:await(UpTo, ?WAIT_MS),
-    all(Replay, UpTo, Limits, halley_history_reader:new()).
-
-all(Replay, UpTo, Limits, Reader) ->
-    {Events, What, Next, NextReader} = replayed(Replay, UpTo, Limits, Reader),
-    Given = [{Id, Cursor} || #{id := Id, cursor := Cursor} <- Events],
-    case What of
-        done ->
-            ok = halley_history_reader:close(NextReader),
-            Given;
-        {gap, #{reason := Reason}} -> Given ++ [Reason | all(Next, UpTo, Limits, NextReader)];
-        _ -> Given ++ all(Next, UpTo, Limits, NextReader)
-    end.
-
-ids(Missed) -> [Id || {Id, _} <- Missed].
-
-%% {Ids, Conns} that a link missed since a vector, and the number of batches.
-caught_up(Slot, From, EventsMax) ->
-    UpTo = halley_history:heads(),
-    ok = halley_history:await(UpTo, ?WAIT_MS),
-    caught_up(Slot, From, UpTo, EventsMax, halley_catchup_former:new()).
-
-caught_up(Slot, From, UpTo, EventsMax, Former) ->
-    Reader = halley_history_reader:new(),
-    {Items, Next, What, Gaps, Later, Read} =
-        halley_catchup:next(Slot, From, UpTo, #{events_max => EventsMax, bytes_max => 1 bsl 20},
-                            Former, Reader),
-    ok = halley_history_reader:close(Read),
-    Given = [{maps:get(id, halley_test_brain:event(Delivery)),
-              lists:sort([Conn || <<Conn:64>> <= Conns])}
-             || {Delivery, Conns} <- Items] ++ Gaps,
-    case What of
-        done -> Given;
-        more -> Given ++ caught_up(Slot, Next, UpTo, EventsMax, Later)
-    end.
 
 %% --- live ----------------------------------------------------------------------------------------
 
@@ -197,7 +149,7 @@ what_was_gathered_is_shared(_) ->
     Gathered = gathered(First, UpTo, halley_history_reader:new()),
     {ok, New} = halley_replay:new(<<"bob">>, Middle),
     Offered = halley_replay:offer(Gathered, New),
-    Rest = all(Offered, UpTo, #{events_max => 256, bytes_max => 131072},
+    Rest = given(Offered, UpTo, #{events_max => 256, bytes_max => 131072},
                halley_history_reader:new()),
     ?assertEqual(lists:nthtail(100, Ids), ids(Rest)).
 

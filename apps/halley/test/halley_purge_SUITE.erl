@@ -11,8 +11,8 @@
 suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
-    [link_dies_and_is_purged, purge_is_interrupted, stop_waits_for_purges,
-     no_purge_outlives_its_registry, free_slots_keep_their_order].
+    [link_dies_and_is_purged, link_reads_on_behind_its_purge, purge_is_interrupted,
+     stop_waits_for_purges, no_purge_outlives_its_registry, free_slots_keep_their_order].
 
 init_per_suite(Config) ->
     halley_test_brain:quiet(Config).
@@ -36,6 +36,29 @@ link_dies_and_is_purged(_) ->
     ?assertEqual(gone, halley_links:find(Slot)),
     ?assertEqual([Other], [S || #{slot := S} <- halley_links:list()]),
     {ok, #{sessions := 0}} = halley:publish(<<"2">>, 1).
+
+%% The writer found the socket closed, and the link's process still has an OPEN to read.
+link_reads_on_behind_its_purge(_) ->
+    Number = number(<<"ann">>),
+    {Writer, Slot, _} = link_with([]),
+    exit(Writer, kill),
+    wait(fun() -> halley_links:list() =:= [] andalso halley_directory:shut_slots() =:= [] end),
+    _ = halley_directory:open(Number, {link, Slot, 1}, infinity),
+    ok = halley_directory_leaving:hold(Number, Slot),
+    ?assertNot(halley_directory_leaving:is_any_held()),
+    ok = halley:login(<<"ann">>),
+    _ = halley_directory:open(Number, {link, Slot, 2}, infinity),
+    ?assertEqual([self()], halley_directory:sessions(Number)),
+    ?assertEqual(#{users => 1, sessions => 1}, halley_directory:online()),
+    %% A registry that is restarted keeps it so, and whoever gets the slot has sessions there.
+    ok = kill_and_wait(halley_links),
+    _ = halley_directory:open(Number, {link, Slot, 3}, infinity),
+    ?assertEqual([self()], halley_directory:sessions(Number)),
+    ok = halley_directory:mark(Slot, given),
+    _ = halley_directory:open(Number, {link, Slot, 4}, infinity),
+    ?assertEqual([self(), {link, Slot, 4}], lists:sort(halley_directory:sessions(Number))),
+    ok = halley_directory_leaving:hold(Number, Slot),
+    ?assert(halley_directory_leaving:is_held(Number)).
 
 %% halley_links: "the slot that was free for the longest is given out first", by a registry that was
 %% restarted as well.

@@ -328,7 +328,7 @@ last_synced() -> last_synced(none).
 last_synced(Last) ->
     receive {synced, Dir, Found} -> last_synced({Dir, Found}) after 0 -> Last end.
 
-full_disk_test() -> halley_disk_helper:mounted("64k", fun full_disk/1).
+full_disk_test_() -> halley_disk_helper:tests("64k", [{"a full disk", fun full_disk/1}]).
 
 full_disk(Dir) ->
     _ = create(Dir, <<"a">>, <<"read">>),

@@ -15,7 +15,7 @@
 -import(halley_store_helper, [agree/0]).
 -import(halley_damage_helper, [aged_store/1, copy/2, damage/3, damage/4, names/1, pairs/2]).
 
--define(DAMAGES, 200).
+-define(DAMAGES, 100).
 
 suite() -> [{timetrap, {minutes, 5}}].
 

@@ -57,7 +57,7 @@ prop_shut_slot_stays_empty() ->
             with_directory(fun() -> shut_slot_stays_empty(Links) end)).
 
 shut_slot_stays_empty(Links) ->
-    ok = halley_directory:shut(1),
+    ok = halley_directory:mark(1, ended),
     Actors = [link_actor(Slot, Commands) || {Slot, Commands} <- number(Links)],
     Models = [join(Actor) || Actor <- Actors],
     Expected = [Entry || {_, {link, Slot, _}} = Entry <- lists:append(Models), Slot =/= 1],

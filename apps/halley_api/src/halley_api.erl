@@ -17,7 +17,7 @@
 %% No sockets here and no HTTP syntax: both are the edge's.
 -module(halley_api).
 
--export([handle/1, prepare/1, routes/0]).
+-export([handle/1, prepare/1, subscribable/2, routes/0]).
 -export_type([request/0, response/0, prepared/0, method/0, body/0, listener/0, route/0]).
 
 -type listener() :: public | api.
@@ -26,8 +26,13 @@
                      headers := #{binary() => binary()}, listener := listener(), body := body(),
                      _ => _}.
 -type response() :: {Status :: 100..599, Headers :: [{binary(), iodata()}], Body :: iodata()}.
-%% The answer, or an event to publish and what its publisher is told then.
+%% The answer, or an event to publish and what its publisher is told then; or a subject that the
+%% session of this user, <<>> for a visitor, is to be subscribed to, or no longer, or its state.
 -type prepared() :: {answer, response()}
+                  | {subscription, add | remove | state, User :: binary(),
+                     halley_id:id() | State :: binary(),
+                     fun((halley_api_subscriptions_h:result() | halley_api_state_h:result()) ->
+                             response())}
                   | {publish, halley_router:item(), fun((halley_router:result()) -> response())}.
 -type method() :: get | post | put | delete.
 %% `'_'' is any part of the path and becomes an argument; `'...'' is all that follows. Behind the
@@ -39,7 +44,7 @@
 -callback handle(method(), Args :: [binary()], request()) -> response().
 
 %% The same, where it is one event to publish.
--callback prepare(method(), Args :: [binary()], request()) -> prepared().
+-callback prepare(method(), Args :: [binary()], request()) -> later | prepared().
 -optional_callbacks([prepare/3]).
 
 %% Every resource, the busiest first.
@@ -51,25 +56,44 @@ routes() ->
       [{get, user}, {post, user}, {delete, user}]},
      {public, [<<"v1">>, <<"me">>, <<"follows">>, '_'], halley_api_me_h, [<<"follow">>],
       [{put, user}, {delete, user}]},
+     {public, [<<"v1">>, <<"me">>, <<"subscriptions">>, '_'], halley_api_subscriptions_h, [],
+      [{put, session}, {delete, session}]},
+     {public, [<<"v1">>, <<"me">>, <<"state">>], halley_api_state_h, [], [{put, user}]},
      {public, [<<"v1">>, <<"me">>, <<"presence">>, '_'], halley_api_me_h, [<<"presence">>],
       [{get, user}]},
      {public, [<<"v1">>, <<"me">>, <<"subjects">>, '_', <<"events">>], halley_api_me_h,
       [<<"past">>], [{get, user}]},
+     {public, [<<"v1">>, <<"me">>, <<"subjects">>, '_', <<"presence">>], halley_api_presence_h,
+      [<<"me">>], [{get, user}]},
+     {public, [<<"v1">>, <<"me">>, <<"following">>, <<"online">>], halley_api_presence_h,
+      [<<"following">>], [{get, user}]},
      {api, [<<"v1">>, <<"events">>, '_', <<"trace">>], halley_api_trace_h, [], [{get, read}]},
      {api, [<<"v1">>, <<"history">>], halley_api_history_h, [], [{get, read}]},
      {api, [<<"v1">>, <<"follows">>], halley_api_follows_h, [], [{post, follow}, {delete, follow}]},
      {api, [<<"v1">>, <<"subjects">>, '_', <<"followers">>], halley_api_subjects_h, [],
       [{get, read}]},
      {api, [<<"v1">>, <<"subjects">>, '_', <<"events">>], halley_api_past_h, [], [{get, read}]},
-     {api, [<<"v1">>, <<"users">>, '_'], halley_api_users_h, [], [{get, read}]},
+     {api, [<<"v1">>, <<"subjects">>, '_', <<"presence">>], halley_api_presence_h, [<<"room">>],
+      [{get, read}]},
+     {api, [<<"v1">>, <<"users">>, '_'], halley_api_users_h, [], [{get, read}, {delete, admin}]},
      {api, [<<"v1">>, <<"users">>, '_', <<"following">>], halley_api_users_h, [<<"following">>],
       [{get, read}]},
+     {api, [<<"v1">>, <<"users">>, '_', <<"following">>, <<"online">>], halley_api_presence_h,
+      [<<"following_of">>], [{get, read}]},
      {api, [<<"v1">>, <<"users">>, '_', <<"sessions">>], halley_api_users_h, [<<"sessions">>],
       [{get, read}, {delete, admin}]},
+     {api, [<<"v1">>, <<"status">>], halley_api_status_h, [], [{get, read}]},
+     {api, [<<"v1">>, <<"top">>], halley_api_top_h, [<<"top">>], [{get, read}]},
+     {api, [<<"v1">>, <<"ended">>], halley_api_top_h, [<<"ended">>], [{get, read}]},
+     {api, [<<"v1">>, <<"key">>], halley_api_key_h, [], [{get, known}]},
+     {api, [<<"v1">>, <<"drain">>], halley_api_drain_h, [], [{post, admin}]},
      {api, [<<"metrics">>], halley_api_metrics_h, [], [{get, read}]},
      {api, [<<"healthz">>], halley_api_health_h, [<<"healthz">>], [{get, nothing}]},
      {api, [<<"readyz">>], halley_api_health_h, [<<"readyz">>], [{get, nothing}]},
+     {api, [], halley_api_console_h, [], [{get, known}]},
+     {api, [<<"console">> | '...'], halley_api_console_h, [<<"console">>], [{get, nothing}]},
      {public, [], halley_api_demo_h, [], [{get, nothing}]},
+     {public, [<<"demo">>, <<"acts">>, '_'], halley_api_demo_act_h, [], [{post, nothing}]},
      {public, [<<"demo">> | '...'], halley_api_demo_h, [<<"demo">>], [{get, nothing}]}].
 
 -spec handle(request()) -> response().
@@ -79,17 +103,39 @@ handle(#{listener := Listener, path := Path, method := Name} = Request) ->
     Need = need(Method, Found),
     case halley_api_access:judge(Need, Request) of
         ok ->
-            try
-                call(Found, Method, halley_api_access:watched(Need, Request))
-            catch
-                throw:{refused, Answer} -> Answer
+            case halley_api_reply:duplicate(Request) of
+                none ->
+                    try
+                        call(Found, Method, halley_api_access:watched(Need, Request))
+                    catch
+                        throw:{refused, Answer} -> Answer
+                    end;
+                Error ->
+                    halley_api_error:response(Error)
             end;
         {refused, Answer} ->
             Answer
     end.
 
+%% Whether these rights allow a session to be subscribed to these subjects when it opens.
+-spec subscribable(Rights :: binary(), [binary()]) -> ok | {error, halley_api_error:error()}.
+subscribable(Rights, Subjects) ->
+    halley_api_subscriptions_h:subscribable(Rights, Subjects).
+
 %% `later': it is for `handle/1', and nothing was done yet.
 -spec prepare(request()) -> later | prepared().
+prepare(#{listener := public, path := [<<"v1">>, <<"me">>, <<"subscriptions">>, Subject],
+          method := Name} = Request) when Name =:= <<"PUT">>; Name =:= <<"DELETE">> ->
+    case halley_api_access:judge(session, Request) of
+        ok -> halley_api_subscriptions_h:prepare(method(Name), [Subject], Request);
+        {refused, Answer} -> {answer, Answer}
+    end;
+prepare(#{listener := public, path := [<<"v1">>, <<"me">>, <<"state">>],
+          method := <<"PUT">>, body := {full, _}} = Request) ->
+    case halley_api_access:judge(user, Request) of
+        ok -> halley_api_state_h:prepare(put, [], Request);
+        {refused, Answer} -> {answer, Answer}
+    end;
 prepare(#{listener := Listener, path := Path, method := <<"POST">>, body := {full, _}} = Request) ->
     Found = route(Listener, Path, routes()),
     case is_of_events(Found) andalso halley_api_events_h:is_one(Request) of
@@ -176,6 +222,7 @@ hint(public, [Path], none)
         when Path =:= <<"metrics">>; Path =:= <<"healthz">>; Path =:= <<"readyz">> ->
     on([Path, " is"], api);
 hint(public, _, none) -> "; streams are at /v1/stream, /v1/ws and /v1/poll";
+hint(public, [<<"console">> | _], none) -> on("the console is", api);
 hint(api, [<<"demo">> | _], _) -> on("the demo is", public);
 hint(api, [<<"v1">>, <<"me">> | _], _) -> on("what is about oneself is", public);
 hint(api, [<<"v1">>, Stream], _)

@@ -15,8 +15,9 @@
 -export([judge/2, watched/2, user/1]).
 -export_type([need/0]).
 
-%% `known': any server key, whatever its scopes. `user': a user of the public listener.
--type need() :: halley_server_key:scope() | known | user | nothing.
+%% `known': any server key, whatever its scopes. `user': a user of the public listener. `session':
+%% the same, or a visitor's WebSocket, which has no user.
+-type need() :: halley_server_key:scope() | known | user | session | nothing.
 
 %% How long a judgement holds for the body of the request. A revoked key is out of force as late as
 %% that anyway, and a judgement counts as a request of the key.
@@ -30,6 +31,10 @@ judge(user, Request) ->
         {ok, _} -> ok;
         missing -> {refused, user_missing(halley_api_config:auth_mode())}
     end;
+judge(session, #{listener := public, headers := #{<<"halley-user">> := <<>>}}) ->
+    ok;
+judge(session, Request) ->
+    judge(user, Request);
 judge(known, #{listener := public}) ->
     ok;
 judge(Need, #{listener := api, headers := Headers}) ->

@@ -1,9 +1,10 @@
-%% The demo: `GET /demo' on the public listener, a page where two people follow, publish and see.
+%% The demo: `GET /demo' on the public listener, a wall where people post, follow and see.
 %%
 %% Only in auth.mode none, since it lets anybody be anybody. The page's files are in priv/demo,
 %% served as they are, by name from a fixed list: a path from outside never becomes the path of a
-%% file. The page asks at its own origin only, as a user; `config.json' tells it the API listener's
-%% port for the commands that it shows.
+%% file. Among them is the JavaScript client as `make client' builds it. The page asks at its own
+%% origin only, as a user; `config.json' tells it the API listener's port for the command that it
+%% shows, which brain answers, and whether that may be killed (`halley_api_demo_act_h').
 -module(halley_api_demo_h).
 -behaviour(halley_api).
 
@@ -18,7 +19,9 @@ handle(get, Path, _) ->
     end.
 
 asset([<<"config.json">>]) ->
-    halley_api_reply:json({[{<<"api_port">>, halley_api_config:port(api)}]});
+    halley_api_reply:json({[{<<"api_port">>, halley_api_config:port(api)},
+                            {<<"brain">>, list_to_binary(os:getpid())},
+                            {<<"may_kill">>, halley_api_demo_act_h:may_act()}]});
 asset(Asset) ->
     case file(Asset) of
         {Name, Type} -> {200, headers(Type), read(Name)};
@@ -30,10 +33,19 @@ not_found(Message) ->
 
 file([<<>>]) -> file([]);
 file([]) -> {"index.html", <<"text/html; charset=utf-8">>};
-file([<<"demo.css">>]) -> {"demo.css", <<"text/css; charset=utf-8">>};
-file([<<"demo.js">>]) -> {"demo.js", <<"text/javascript; charset=utf-8">>};
-file([<<"icon.svg">>]) -> {"icon.svg", <<"image/svg+xml">>};
+file([Name]) ->
+    Files = #{<<"demo.css">> => css, <<"icon.svg">> => svg, <<"halley.min.js">> => js,
+              <<"demo.js">> => js, <<"acts.js">> => js, <<"cast.js">> => js, <<"wall.js">> => js,
+              <<"wire.js">> => js},
+    case Files of
+        #{Name := Kind} -> {binary_to_list(Name), type(Kind)};
+        #{} -> none
+    end;
 file(_) -> none.
+
+type(css) -> <<"text/css; charset=utf-8">>;
+type(js) -> <<"text/javascript; charset=utf-8">>;
+type(svg) -> <<"image/svg+xml">>.
 
 read(Name) ->
     {ok, Content} = file:read_file(filename:join([code:priv_dir(halley_api), "demo", Name])),

@@ -109,7 +109,48 @@ reason({too_many_new_ids, WaitMs}) ->
       integer_to_list(halley_limits:get(new_ids_per_user_ms) div 1000),
       " seconds; the next one is allowed in ", integer_to_list((WaitMs + 999) div 1000),
       ". Ids that were used before can be followed meanwhile"]};
-reason(_) ->
+reason(Other) ->
+    of_table(Other).
+
+%% With store.backend = postgres.
+of_table({not_of_table, Type}) ->
+    {400, <<"not_of_table">>,
+     ["follows are kept in a table of PostgreSQL, whose column has the type ", Type,
+      ": an id must be the text that PostgreSQL makes of such a value"]};
+of_table(refused_by_table) ->
+    {409, <<"refused_by_table">>,
+     "a rule of PostgreSQL's table of follows refuses this one; the server's log says which"};
+of_table(followed_elsewhere) ->
+    {409, <<"followed_elsewhere">>,
+     "another table of postgres.follows has this follow, too, and Halley doesn't write that one: "
+     "delete the row there"};
+of_table(postgres_away) ->
+    {503, <<"postgres_away">>,
+     "nothing was done: PostgreSQL, which has the follows, is away, or doesn't take the change; "
+     "the server's log says why; try again soon"};
+of_table(postgres_unknown) ->
+    {503, <<"postgres_unknown">>,
+     "it isn't known whether PostgreSQL has committed this; to ask for the same again does no "
+     "harm"};
+of_table(postgres_late) ->
+    {503, <<"postgres_late">>,
+     "PostgreSQL has committed this, and it takes effect as soon as it has come back from there; "
+     "to ask for the same again does no harm"};
+of_table(Other) ->
+    of_the_past(Other).
+
+of_the_past(too_many_forgotten) ->
+    {507, <<"too_many_forgotten">>,
+     ["the history has traces of ", integer_to_list(halley_limits:get(forgotten_users_max)),
+      " deleted users, as many as it may, and nothing was done: try again when history.retention "
+      "has taken some, or raise limits.forgotten_users_max"]};
+of_the_past(too_many_kept) ->
+    {507, <<"too_many_kept">>,
+     "kept values have as many bytes as they may: clear some by \"keep\":true with \"data\":null, "
+     "or raise limits.kept_bytes_max, and history.bytes to at least eight times of it"};
+of_the_past({bad_option, Option}) ->
+    {400, <<"bad_option">>, ["bad option: ", atom_to_binary(Option)]};
+of_the_past(_) ->
     {500, <<"internal">>, "the server failed to do this; its log says more"}.
 
 data_dir() ->

@@ -1,5 +1,5 @@
 %% One event of a request: `{"subject":S,"data":…,"id"?:…,"ack"?:…}' from JSON to what publishing
-%% takes. A private one has `"to":[U,…]' instead of the subject.
+%% takes. A joint one has `"subjects":[S,…]' instead of the subject, a private one `"to":[U,…]'.
 %%
 %% A member that is not known, or is there twice, is an error rather than ignored: with a misspelt
 %% `id' the event would silently have another id than its publisher thinks.
@@ -11,8 +11,7 @@
 -export_type([event/0]).
 
 %% `Data' is the text of the event's data on one line, as the publisher wrote it.
--type event() :: {Subject :: binary() | {to, Users :: [binary(), ...]}, Data :: binary(),
-                  Opts :: #{id => binary(), ack => memory | disk}}.
+-type event() :: {halley:whom(), Data :: binary(), Opts :: halley_router:opts()}.
 
 -spec parse(binary()) -> {ok, event()} | {error, halley_api_error:error()}.
 parse(Text) ->
@@ -31,6 +30,11 @@ members([{<<"to">>, Value} | Rest], N, Text, undefined, Data, Opts) ->
         {ok, Users} -> members(Rest, N + 1, Text, {to, Users}, Data, Opts);
         {error, _} = Error -> Error
     end;
+members([{<<"subjects">>, Value} | Rest], N, Text, undefined, Data, Opts) ->
+    case subjects(Value) of
+        {ok, Subjects} -> members(Rest, N + 1, Text, {subjects, Subjects}, Data, Opts);
+        {error, _} = Error -> Error
+    end;
 members([{<<"data">>, _} | Rest], N, Text, Subject, undefined, Opts) ->
     members(Rest, N + 1, Text, Subject, N, Opts);
 members([{<<"id">>, Value} | Rest], N, Text, Subject, Data, Opts) when not is_map_key(id, Opts) ->
@@ -38,25 +42,36 @@ members([{<<"id">>, Value} | Rest], N, Text, Subject, Data, Opts) when not is_ma
         {ok, Id} -> members(Rest, N + 1, Text, Subject, Data, Opts#{id => Id});
         {error, _} = Error -> Error
     end;
+members([{<<"keep">>, Value} | Rest], N, Text, Subject, Data, Opts)
+  when not is_map_key(keep, Opts) ->
+    case is_boolean(Value) of
+        true -> members(Rest, N + 1, Text, Subject, Data, Opts#{keep => Value});
+        false -> bad_keep("true or false")
+    end;
 members([{<<"ack">>, Value} | Rest], N, Text, Subject, Data, Opts) when not is_map_key(ack, Opts) ->
     case ack(Value) of
         {ok, Ack} -> members(Rest, N + 1, Text, Subject, Data, Opts#{ack => Ack});
         {error, _} = Error -> Error
     end;
-members([{<<"to">>, _} | _], _, _, Subject, _, _) when is_binary(Subject) ->
-    both();
-members([{<<"subject">>, _} | _], _, _, {to, _}, _, _) ->
+members([{Member, _} | _], _, _, Whom, _, _)
+        when Member =:= <<"to">>, not is_tuple(Whom); Member =:= <<"to">>, element(1, Whom) =/= to;
+             Member =:= <<"subject">>, is_tuple(Whom);
+             Member =:= <<"subjects">>, not is_tuple(Whom);
+             Member =:= <<"subjects">>, element(1, Whom) =/= subjects ->
     both();
 members([{Member, _} | _], _, _, _, _, _)
-        when Member =:= <<"to">>; Member =:= <<"subject">>; Member =:= <<"data">>;
-             Member =:= <<"id">>; Member =:= <<"ack">> ->
+        when Member =:= <<"to">>; Member =:= <<"subject">>; Member =:= <<"subjects">>;
+             Member =:= <<"data">>; Member =:= <<"id">>; Member =:= <<"ack">>;
+             Member =:= <<"keep">> ->
     bad(["member ", Member, " is there twice"]);
 members([{Member, _} | _], _, _, _, _, _) ->
     bad(["unknown member ", halley_api_json:string(Member)]);
 members([], _, _, undefined, _, _) ->
-    bad("member subject is missing, or to");
+    bad("member subject is missing, or subjects, or to");
 members([], _, _, _, undefined, _) ->
     bad("member data is missing");
+members([], _, _, Whom, _, #{keep := true}) when not is_binary(Whom) ->
+    bad_keep("for an event about one subject, named by \"subject\"");
 members([], _, Text, Subject, Data, Opts) ->
     DepthMax = halley_limits:get(event_data_depth_max),
     case halley_api_json:cut(Text, Data, DepthMax) of
@@ -71,8 +86,28 @@ too_deep(DepthMax) ->
       "nest it less, or send the inner part as a string"]}.
 
 both() ->
-    bad("subject and to are both there, and an event is for followers or for some users alone: "
-        "publish two").
+    bad("an event has one of subject, subjects and to: it is about one or about several, or for "
+        "some users alone; publish two").
+
+subjects([_ | _] = Subjects) ->
+    Max = halley_limits:get(event_subjects_max),
+    case length(Subjects) of
+        N when N > Max ->
+            {error, {413, <<"too_many_subjects">>,
+                     ["an event is about at most ", integer_to_list(Max), " subjects, this one "
+                      "about ", integer_to_list(N), ": publish it several times, each with an id "
+                      "of its own, or have them follow one subject"]}};
+        _ ->
+            case [Error || Subject <- Subjects,
+                           {error, Error} <- [halley_api_id:check(Subject, <<"subjects">>)]] of
+                [] -> {ok, Subjects};
+                [Error | _] -> {error, Error}
+            end
+    end;
+subjects(_) ->
+    {error, {400, <<"bad_subjects">>, ["bad subjects: it is a list of 1 to ",
+                                       integer_to_list(halley_limits:get(event_subjects_max)),
+                                       " subjects, such as [\"ann\",\"room/7\"]"]}}.
 
 users([_ | _] = Users) ->
     Max = halley_limits:get(private_users_max),
@@ -94,10 +129,13 @@ users(_) ->
                                  integer_to_list(halley_limits:get(private_users_max)),
                                  " users, such as [\"bob\",\"eve\"]"]}}.
 
-%% As how many messages of its publisher it counts: a private one as one for each of its users.
+%% As how many messages of its publisher it counts: as one for each of its users or subjects.
 -spec messages({ok, event()} | {error, term()}) -> pos_integer().
-messages({ok, {{to, Users}, _, _}}) -> length(Users);
+messages({ok, {{_, Several}, _, _}}) -> length(Several);
 messages(_) -> 1.
+
+bad_keep(Right) ->
+    {error, {400, <<"bad_keep">>, ["bad keep: it is ", Right]}}.
 
 ack(<<"disk">>) -> {ok, disk};
 ack(<<"memory">>) -> {ok, memory};
@@ -106,6 +144,7 @@ ack(_) ->
                                  "without one) or \"memory\" (when it is on its way)"}}.
 
 bad(What) ->
-    Right = "; an event is {\"subject\":S,\"data\":any JSON,\"id\":optional,\"ack\":optional}, a "
-            "private one has \"to\":[users] in place of the subject",
+    Right = "; an event is {\"subject\":S,\"data\":any JSON,\"id\":optional,\"ack\":optional,"
+            "\"keep\":optional}, one about several has \"subjects\":[subjects] in place of the "
+            "subject, a private one \"to\":[users]",
     {error, {400, <<"bad_event">>, [What, Right]}}.

@@ -1,7 +1,8 @@
 %% POST /v1/events : publishes one event, or many.
 %%
 %% One, as application/json: `{"subject":S,"data":…,"id"?:…}' is answered by
-%% `{"id":…,"sessions":N}'. With `"to":[U,…]' in place of the subject it is for these users alone.
+%% `{"id":…,"sessions":N}'. With `"to":[U,…]' in place of the subject it is for these users alone,
+%% with `"subjects":[S,…]' about all of these.
 %%
 %% Many, as application/x-ndjson, one on each line: one result per line in the same order, each what
 %% the single form would have answered, so a bad line has its error in its place. Blank lines are

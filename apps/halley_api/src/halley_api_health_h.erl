@@ -7,16 +7,21 @@
 -module(halley_api_health_h).
 -behaviour(halley_api).
 
--export([handle/3]).
+-export([handle/3, problem/0]).
 
 -spec handle(get, [binary()], halley_api:request()) -> halley_api:response().
 handle(get, [<<"healthz">>], _) ->
     halley_api_reply:json({[{<<"status">>, <<"ok">>}]});
 handle(get, [<<"readyz">>], _) ->
-    case first_problem([fun drain/0, fun store/0, fun history/0, fun links/0]) of
+    case problem() of
         none -> halley_api_reply:json({[{<<"status">>, <<"ready">>}]});
         Reason -> halley_api_error:response({503, <<"not_ready">>, Reason})
     end.
+
+%% Why it is not ready, in words.
+-spec problem() -> none | string().
+problem() ->
+    first_problem([fun drain/0, fun store/0, fun history/0, fun links/0]).
 
 first_problem([Check | Checks]) ->
     case Check() of

@@ -45,3 +45,10 @@
 
 %% Damaged ranges of the history that are listed.
 -define(DAMAGED_LISTED_MAX, 100).
+
+%% How long a request for the status waits for the next sample, and digits of a time.
+-define(STATUS_WAIT_MS, 5000).
+-define(TIME_DIGITS_MAX, 15).
+
+%% A node's name in JSON.
+-define(DRAIN_BODY_BYTES_MAX, 1024).

@@ -96,31 +96,10 @@ judged(Action, Subject, Rights) ->
     end.
 
 right(Action, Subject, Rights) ->
-    case halley_api_rights:allows(Action, Subject, Rights) of
-        true ->
-            ok;
-        false ->
-            missing(Action, [words(Action), $\s, Subject], "no pattern", " matches")
-    end.
+    halley_api_rights:judge(Action, Subject, Rights).
 
 any_right(Action, Rights) ->
-    Also = case Action of publish -> [to]; _ -> [] end,
-    case lists:any(fun(A) -> halley_api_rights:allows_any(A, Rights) end, [Action | Also]) of
-        true -> ok;
-        false -> missing(Action, [words(Action), " anything"], "there is nothing", "")
-    end.
-
-missing(Action, What, Which, Matches) ->
-    halley_metrics:incr(right_missing),
-    {error, {403, <<"right_missing">>,
-             ["the token gives no right to ", What, ": ", Which, " in \"", atom_to_binary(Action),
-              "\" of its claim \"halley\"", Matches]}}.
-
-words(publish) -> "publish about";
-words(to) -> "publish to";
-words(follow) -> "follow or unfollow";
-words(presence) -> "see the presence of";
-words(history) -> "read what was published before about".
+    halley_api_rights:judge_any(Action, Rights).
 
 %% --- rates ---------------------------------------------------------------------------------------
 
@@ -138,7 +117,7 @@ admit(User, Messages, Bytes) ->
 
 too_often() ->
     ["a user may send ", integer_to_list(halley_limits:get(requests_per_user_per_s_max)),
-     " messages in a second, each line is one, and each user of its \"to\", and ",
+     " messages in a second, each line is one, and each of its \"subjects\" and \"to\", and ",
      integer_to_list(halley_limits:get(bytes_per_user_per_s_max)),
      " bytes: this one was not accepted; send it again later"].
 
@@ -160,16 +139,21 @@ publishes({to, Users}, Rights) ->
         [] -> ok;
         [User | _] -> right(to, User, Rights)
     end;
+publishes({subjects, Subjects}, Rights) ->
+    case lists:dropwhile(fun(S) -> halley_api_rights:allows(publish, S, Rights) end, Subjects) of
+        [] -> ok;
+        [Subject | _] -> right(publish, Subject, Rights)
+    end;
 publishes(Subject, Rights) ->
     right(publish, Subject, Rights).
 
 own_id(User, Subject, Data, #{id := Id} = Opts) ->
     case halley_api_id:check(own_id(User, Id), <<"id">>) of
-        {ok, Own} -> {ok, {Subject, Data, Opts#{id := Own}}};
+        {ok, Own} -> {ok, {Subject, Data, Opts#{id := Own, by => User}}};
         {error, _} = Error -> Error
     end;
-own_id(_, Subject, Data, Opts) ->
-    {ok, {Subject, Data, Opts}}.
+own_id(User, Subject, Data, Opts) ->
+    {ok, {Subject, Data, Opts#{by => User}}}.
 
 %% A colon in the user's id is escaped, so that the next one is where the id begins.
 own_id(User, Id) ->

@@ -15,7 +15,7 @@
 -module(halley_api_past_h).
 -behaviour(halley_api).
 
--export([handle/3, page/3]).
+-export([handle/3, page/3, turn/2, newest/3]).
 
 -include("halley_api_limits.hrl").
 
@@ -51,6 +51,8 @@ cursor(Name, Query) ->
         Cursor -> Cursor
     end.
 
+%% Waits until a page may be read for somebody.
+-spec turn(Who :: term(), halley_api:request()) -> ok.
 turn(Who, #{link := Link, has_room := HasRoom}) ->
     ok = halley_past_turns:take(Link, Who),
     _ = process_flag(priority, low),
@@ -67,13 +69,32 @@ wait_for_room(HasRoom) ->
             wait_for_room(HasRoom)
     end.
 
-answer({ok, #{events := Events, gaps := Gaps, next := Next, cursor := Cursor}}) ->
+answer({ok, #{events := Events, gaps := Gaps, kept := Kept, next := Next, cursor := Cursor}}) ->
     halley_api_reply:json(200, ["{\"events\":[", lists:join($,, [event(E) || E <- Events]),
                                 "],\"gaps\":[", lists:join($,, [gap(Gap) || Gap <- Gaps]),
                                 "],\"next\":", token(Next),
+                                [[",\"kept\":", Kept] || Kept =/= none],
                                 [[",\"cursor\":", token(Cursor)] || Cursor =/= none], "}\n"]);
 answer({error, Reason}) ->
     halley_api_error:response(refused(Reason)).
+
+%% For a session that is subscribed now: the newest of what was before, the oldest first. A
+%% subscription stands, whatever becomes of these.
+-spec newest({Added :: 0 | 1, Already :: 0 | 1}, halley_id:id(),
+             {ok, halley_past:page()} | {error, behind}) -> halley_api:response().
+newest({Added, Already}, Subject, Page) ->
+    Kept = [Json || {ok, #{json := Json}} <- [halley_history:kept(Subject)]],
+    {Events, Gaps} = case Page of
+        {ok, #{events := Read, gaps := Unread}} ->
+            {lists:reverse(Read), [Gap || #{reason := damaged} = Gap <- Unread]};
+        {error, behind} ->
+            {[], [#{from => 0, to => erlang:system_time(millisecond), reason => damaged}]}
+    end,
+    halley_api_reply:json(200, ["{\"added\":", integer_to_binary(Added), ",\"already\":",
+                                integer_to_binary(Already), ",\"events\":[",
+                                lists:join($,, [event(E) || E <- Events]), "],\"gaps\":[",
+                                lists:join($,, [gap(Gap) || Gap <- Gaps]), "]",
+                                [[",\"kept\":", Json] || Json <- Kept], "}\n"]).
 
 refused(behind) ->
     {503, <<"history_behind">>,

@@ -1,10 +1,13 @@
 %% Answers that went well, as JSON.
 -module(halley_api_reply).
 
--export([json/1, json/2, page/3, limit/3]).
+-export([json/1, json/2, page/2, page/3, limit/3, number/3, duplicate/1]).
 
 -include("halley_api_limits.hrl").
 
+%% The parameters that handlers read.
+-define(PARAMETERS, [<<"after">>, <<"before">>, <<"last">>, <<"limit">>, <<"reason">>,
+                     <<"user">>]).
 %% Of a limit, so that none is a long number.
 -define(LIMIT_DIGITS_MAX, 9).
 
@@ -24,17 +27,36 @@ json(Status, Text) ->
     halley_api:response()
     when Page :: {[halley_id:id()], Next} | {error, {unknown_id, halley_id:id()}},
          After :: halley_id:id() | start, Limit :: pos_integer(), Next :: halley_id:id() | done.
-page(Member, #{query := Query}, Read) ->
+page(Member, Request, Read) ->
+    page(Request, fun(After, Limit) ->
+        case Read(After, Limit) of
+            {error, _} = Error -> Error;
+            {Ids, Next} -> {[{Member, Ids}], Next}
+        end
+    end).
+
+%% The same with members of the function's choice.
+%% A page's third element is what the object has behind `next': members as JSON, each behind a
+%% comma.
+-spec page(halley_api:request(), fun((After, Limit) -> Page)) -> halley_api:response()
+    when Page :: {[{binary(), jiffy:json_value()}], Next}
+               | {[{binary(), jiffy:json_value()}], Next, Behind :: iodata()}
+               | {error, {unknown_id, halley_id:id()}},
+         After :: halley_id:id() | start, Limit :: pos_integer(), Next :: halley_id:id() | done.
+page(#{query := Query}, Read) ->
     case {start(Query), limit(Query, ?PAGE_LIMIT_DEFAULT, ?PAGE_LIMIT_MAX)} of
-        {{ok, After}, {ok, Limit}} -> page(Member, Read(After, Limit));
+        {{ok, After}, {ok, Limit}} -> paged(Read(After, Limit));
         {{error, Error}, _} -> halley_api_error:response(Error);
         {_, {error, Error}} -> halley_api_error:response(Error)
     end.
 
-page(_, {error, Reason}) ->
+paged({error, Reason}) ->
     halley_api_error:response(halley_api_error:reason(Reason));
-page(Member, {Ids, Next}) ->
-    json({[{Member, Ids}, {<<"next">>, next(Next)}]}).
+paged({Members, Next}) ->
+    json({Members ++ [{<<"next">>, next(Next)}]});
+paged({Members, Next, Behind}) ->
+    Object = iolist_to_binary(jiffy:encode({Members ++ [{<<"next">>, next(Next)}]})),
+    json(200, [binary_part(Object, 0, byte_size(Object) - 1), Behind, "}\n"]).
 
 next(done) -> null;
 next(Id) -> Id.
@@ -53,18 +75,30 @@ limit(Query, Default, Max) ->
     case lists:keyfind(<<"limit">>, 1, Query) of
         false -> {ok, Default};
         {_, <<>>} -> {ok, Default};
-        {_, Text} -> limit_of(Text, Max)
+        {_, Text} -> number(<<"limit">>, Text, Max)
     end.
 
-limit_of(Text, Max) when byte_size(Text) =< ?LIMIT_DIGITS_MAX ->
+%% A number from 1 on, of a parameter.
+-spec number(Name :: binary(), Text :: binary(), Max :: pos_integer()) ->
+    {ok, pos_integer()} | {error, halley_api_error:error()}.
+number(Name, Text, Max) when byte_size(Text) =< ?LIMIT_DIGITS_MAX ->
     try binary_to_integer(Text) of
-        Limit when Limit >= 1, Limit =< Max -> {ok, Limit};
-        _ -> bad_limit(Max)
+        Number when Number >= 1, Number =< Max -> {ok, Number};
+        _ -> bad_number(Name, Max)
     catch
-        error:badarg -> bad_limit(Max)
+        error:badarg -> bad_number(Name, Max)
     end;
-limit_of(_, Max) ->
-    bad_limit(Max).
+number(Name, _, Max) ->
+    bad_number(Name, Max).
 
-bad_limit(Max) ->
-    {error, {400, <<"bad_limit">>, ["limit is a number from 1 to ", integer_to_list(Max)]}}.
+bad_number(Name, Max) ->
+    {error, {400, <<"bad_", Name/binary>>,
+             [Name, " is a number from 1 to ", integer_to_list(Max)]}}.
+
+%% A parameter that is read and that the query has twice.
+-spec duplicate(halley_api:request()) -> none | halley_api_error:error().
+duplicate(#{query := Query}) ->
+    case [Name || Name <- ?PARAMETERS, length([Name || {N, _} <- Query, N =:= Name]) > 1] of
+        [] -> none;
+        [Name | _] -> {400, <<"duplicate_parameter">>, [Name, " is in the query more than once"]}
+    end.

@@ -32,8 +32,8 @@ trace({ok, #{event := Event, sessions := Sessions, ended := Ended} = Trace}, Use
     halley_api_reply:json({[
         {<<"event">>, {[{Name, map_get(Key, Event)}
                         || {Key, Name} <- [{id, <<"id">>}, {subject, <<"subject">>},
-                                           {users, <<"users">>}, {at, <<"at">>},
-                                           {sessions, <<"sessions">>}],
+                                           {subjects, <<"subjects">>}, {users, <<"users">>},
+                                           {at, <<"at">>}, {sessions, <<"sessions">>}],
                            is_map_key(Key, Event)]}},
         {<<"user">>, User},
         {<<"followed">>, Followed},

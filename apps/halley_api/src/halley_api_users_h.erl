@@ -4,6 +4,7 @@
 %%   GET    /v1/users/U/following  whom the user follows, page by page, as for followers
 %%   GET    /v1/users/U/sessions   the live sessions, and what waits for each
 %%   DELETE /v1/users/U/sessions   closes the user's connections
+%%   DELETE /v1/users/U            forgets the user
 %%
 %% A user that was never heard of is offline and follows nobody; it is not an error, as any id may
 %% follow or be followed the next moment.
@@ -41,7 +42,15 @@ user(get, User, [<<"sessions">>], _) ->
                             {<<"sessions_total">>, length(Sessions)}]});
 user(delete, User, [<<"sessions">>], _) ->
     {ok, Closed} = halley:close_sessions(User),
-    halley_api_reply:json({[{<<"closed">>, Closed}]}).
+    halley_api_reply:json({[{<<"closed">>, Closed}]});
+user(delete, User, [], _) ->
+    case halley:forget(User) of
+        {ok, #{sessions := Sessions, following := Following, followers := Followers}} ->
+            halley_api_reply:json({[{<<"user">>, User}, {<<"sessions">>, Sessions},
+                                    {<<"following">>, Following}, {<<"followers">>, Followers}]});
+        {error, Reason} ->
+            halley_api_error:response(halley_api_error:reason(Reason))
+    end.
 
 sessions(undefined) -> [];
 sessions(Number) -> halley_directory:sessions(Number).

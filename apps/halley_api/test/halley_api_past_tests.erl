@@ -17,7 +17,7 @@ answers(Page) ->
     ok = meck:expect(halley_past, page, fun(_, _, _, _) -> Page end).
 
 empty() ->
-    answers({ok, #{events => [], gaps => [], next => none, cursor => none}}).
+    answers({ok, #{events => [], gaps => [], kept => none, next => none, cursor => none}}).
 
 asked() ->
     {_, {halley_past, page, Args}, _} = lists:last(meck:history(halley_past)),
@@ -28,17 +28,18 @@ a_page() ->
     answers({ok, #{events => [{<<"c2">>, <<"{\"id\":\"2\",\"data\":{\"n\":1.0}}">>},
                               {<<"c1">>, <<"{\"id\":\"1\",\"data\":null}">>}],
                    gaps => [#{from => 5, to => 7, reason => damaged}], next => <<"c0">>,
-                   cursor => <<"now">>}}),
+                   kept => <<"{\"id\":\"0\",\"data\":7}">>, cursor => <<"now">>}}),
     {200, _, Body} = Answer = get(?PATH, []),
     ?assertEqual(<<"{\"events\":[{\"cursor\":\"c2\",\"id\":\"2\",\"data\":{\"n\":1.0}},"
                    "{\"cursor\":\"c1\",\"id\":\"1\",\"data\":null}],"
                    "\"gaps\":[{\"from\":5,\"to\":7,\"reason\":\"damaged\"}],"
-                   "\"next\":\"c0\",\"cursor\":\"now\"}\n">>, iolist_to_binary(Body)),
+                   "\"next\":\"c0\",\"kept\":{\"id\":\"0\",\"data\":7},\"cursor\":\"now\"}\n">>,
+                 iolist_to_binary(Body)),
     ?assertEqual(<<"application/json">>, halley_api_fake:header(<<"content-type">>, Answer)).
 
 the_last_page() ->
-    answers({ok, #{events => [], gaps => [#{from => 0, to => 9, reason => too_old}], next => none,
-                   cursor => none}}),
+    answers({ok, #{events => [], gaps => [#{from => 0, to => 9, reason => too_old}], kept => none,
+                   next => none, cursor => none}}),
     {200, _, Body} = get(?PATH, []),
     ?assertEqual(<<"{\"events\":[],\"gaps\":[{\"from\":null,\"to\":9,\"reason\":\"too_old\"}],"
                    "\"next\":null}\n">>, iolist_to_binary(Body)).

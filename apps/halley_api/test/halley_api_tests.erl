@@ -9,9 +9,9 @@
 
 handlers_test_() ->
     halley_api_fake:cases([fun unknown_paths/0, fun wrong_methods/0, fun pages/0, fun bad_pages/0,
-                           fun users/0, fun sessions/0, fun sessions_are_bounded/0, fun trace/0,
-                           fun health/0, fun history/0, fun metrics/0, fun demo/0,
-                           fun demo_policy/0]).
+                           fun users/0, fun forgetting/0, fun duplicates/0, fun sessions/0,
+                           fun sessions_are_bounded/0, fun trace/0, fun health/0,
+                           fun history/0, fun metrics/0, fun demo/0, fun demo_policy/0]).
 
 %% --- dispatch ------------------------------------------------------------------------------------
 
@@ -68,6 +68,29 @@ users() ->
     Close = call(api, <<"DELETE">>, "/v1/users/123/sessions", <<>>),
     ?assertEqual(#{<<"closed">> => 3}, json(Close)),
     ?assert(meck:called(halley, close_sessions, [<<"123">>])).
+
+forgetting() ->
+    Forget = fun(User) -> call(api, <<"DELETE">>, "/v1/users/" ++ User, <<>>) end,
+    meck:expect(halley, forget, fun(<<"bob">>) ->
+        {ok, #{sessions => 1, following => 2, followers => 3}}
+    end),
+    ?assertEqual(#{<<"user">> => <<"bob">>, <<"sessions">> => 1, <<"following">> => 2,
+                   <<"followers">> => 3}, json(Forget("bob"))),
+    meck:expect(halley, forget, fun(_) -> {error, disk_full} end),
+    failed(503, disk_full, Forget("bob")),
+    failed(400, bad_user, Forget(lists:duplicate(256, $x))).
+
+%% http.md 4.2: two readers must not choose two.
+duplicates() ->
+    [failed(400, duplicate_parameter, get(Path, [{Name, <<"1">>}, {Name, <<"1">>}]))
+     || {Path, Name} <- [{"/v1/subjects/s/followers", <<"after">>},
+                         {"/v1/users/u/following", <<"limit">>},
+                         {"/v1/subjects/s/events", <<"before">>},
+                         {"/v1/status", <<"after">>},
+                         {"/v1/ended", <<"reason">>},
+                         {"/v1/events/e/trace", <<"user">>}]],
+    %% What nobody reads may be there as often as it likes.
+    ?assertMatch({200, _, _}, get("/v1/users/123", [{<<"x">>, <<"1">>}, {<<"x">>, <<"2">>}])).
 
 sessions() ->
     ?assertEqual(#{<<"user">> => <<"nobody">>, <<"sessions">> => [], <<"sessions_total">> => 0},
@@ -209,8 +232,10 @@ demo() ->
          ?assert(iolist_size(Body) > 100)
      end || {Path, Type} <- [{"/demo", "text/html"}, {"/demo/", "text/html"},
                              {"/demo/demo.css", "text/css"}, {"/demo/demo.js", "text/javascript"},
+                             {"/demo/halley.min.js", "text/javascript"},
                              {"/demo/icon.svg", "image/svg+xml"}]],
-    ?assertEqual(#{<<"api_port">> => 8081}, json(Get("/demo/config.json"))),
+    ?assertEqual(#{<<"api_port">> => 8081, <<"brain">> => list_to_binary(os:getpid()),
+                   <<"may_kill">> => false}, json(Get("/demo/config.json"))),
     [failed(404, not_found, Get("/demo/" ++ Asset))
      || Asset <- ["..", "../../ebin/halley_api.app", "x/y", "demo.css/", [255]]],
     application:set_env(halley_api, auth_mode, jwt),

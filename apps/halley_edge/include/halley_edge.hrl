@@ -1,6 +1,6 @@
 %% Constants of protocol/link.md that more than one module needs.
 
--define(LINK_VERSION, 5).                   % 3.2: the highest that this brain speaks,
+-define(LINK_VERSION, 6).                   % 3.2: the highest that this brain speaks,
 -define(LINK_VERSION_MIN, 4).               % and the lowest
 -define(FRAME_BYTES_MAX, 262144).           % 2.1
 -define(CONN_LIMIT, (1 bsl 48)).            % 2.4
@@ -9,6 +9,9 @@
 -define(CURSOR_BYTES_MAX, 255).             % 7.2
 -define(DELIVER_CONNS_MAX, 8192).           % 7.3
 -define(KEYS_BYTES_MAX, 65536).             % 12.2
+-define(TRUNK_SINCE, 6).                    % 13.1: the first version that has trunks
+-define(TRUNK_WORKER, 65535).               % 13.2: what HELLO_EDGE of a trunk has as `worker'
+-define(TO_SLOT_BYTES, 3).                  % 13.3: what a frame has more in TO_SLOT or FROM_WORKER
 
 %% 2.6
 -define(FLAG_END, 1).
@@ -27,6 +30,9 @@
 -define(GOODBYE_STOPPING, 6).
 -define(GOODBYE_REPLACED, 7).
 -define(GOODBYE_OVERLOADED, 8).
+
+%% 14.2: the user number of a session without a user.
+-define(NOBODY, 16#FFFFFFFF).
 
 %% What a small message costs in the writer's mailbox, besides its bytes: a worker may send as many
 %% PING and CREDIT as it likes, and need not read.

@@ -1,11 +1,11 @@
 %% Which edge is in the socket directory already? An edge outlives its brain, so a brain that starts
 %% may find one.
 %%
-%% An edge with the same build, listen addresses, files for TLS, sandbox, user and number of workers
-%% is adopted with its connections. Any other is replaced (halley_edge_handover). An edge of another
-%% version of the link understands no SHUTDOWN: if its command line names the same socket directory,
-%% it is drained by SIGTERM and waited for, so an upgrade needs no operator. Any other process that
-%% can't be talked to is named and left alone: it may be somebody else's.
+%% An edge with the same build, listen addresses, files for TLS, sandbox, trunk, user and number of
+%% workers is adopted with its connections. Any other is replaced (halley_edge_handover). An edge of
+%% another version of the link understands no SHUTDOWN: if its command line names the same socket
+%% directory, it is drained by SIGTERM and waited for, so an upgrade needs no operator. Any other
+%% process that can't be talked to is named and left alone: it may be somebody else's.
 -module(halley_edge_adoption).
 
 -export([look/2, shutdown/2]).
@@ -16,6 +16,9 @@
 -define(STOP_MS_MAX, 10000).
 -define(POLL_MS, 20).
 -define(DIALS, 50).
+%% Workers, of which each may take handshake_ms_max: at a start, and for a stop, which has its time.
+-define(ASKED_MAX, 4).
+-define(ASKED_TO_STOP_MAX, 2).
 
 %% `Build' is that of the program that would be started, if it is known.
 -spec look(halley_edge_process:config(), Build :: {ok, binary()} | unknown) ->
@@ -23,8 +26,8 @@
     {replace, Workers :: non_neg_integer(), {ok, halley_edge_process:identity()} | gone} |
     none | {error, Line :: unicode:chardata()}.
 look(#{socket_dir := Dir} = Config, Build) ->
-    Path = halley_edge_dial:path(Dir, 0),
-    case dial(Path, ?DIALS) of
+    {Path, Dialled} = dial(Dir, 0, ?ASKED_MAX),
+    case Dialled of
         {ok, #{socket := Socket, hello := #{pid := Pid, workers := Workers} = Hello}} ->
             ok = gen_tcp:close(Socket),
             case {halley_edge_process:identify(Pid), differences(Config, Build, Hello)} of
@@ -46,9 +49,20 @@ look(#{socket_dir := Dir} = Config, Build) ->
                                   [Path, halley_edge_dial:reason_text(Reason)])}
     end.
 
+%% Any worker says whose edge it is; one may stand still. Where nobody says hello in time the next
+%% is asked, and the first again behind the last, so that somebody else's socket is waited for as
+%% long as several workers.
+dial(Dir, Worker, Asks) ->
+    Path = halley_edge_dial:path(Dir, Worker),
+    case dial_one(Path, ?DIALS) of
+        {error, handshake_timeout} when Asks > 1 -> dial(Dir, Worker + 1, Asks - 1);
+        {error, {connect, _}} when Worker > 0 -> dial(Dir, 0, Asks);
+        Dialled -> {Path, Dialled}
+    end.
+
 %% A worker that says it was dialled again (1.2), or closes before it could say so, is alive, and
 %% the other brain that dialled may be gone.
-dial(Path, Dials) ->
+dial_one(Path, Dials) ->
     case halley_edge_dial:dial(Path) of
         {error, {goodbye, ?GOODBYE_REPLACED, _}} when Dials > 1 ->
             dial_again(Path, Dials);
@@ -62,7 +76,7 @@ dial(Path, Dials) ->
 
 dial_again(Path, Dials) ->
     timer:sleep(?POLL_MS),
-    dial(Path, Dials - 1).
+    dial_one(Path, Dials - 1).
 
 differences(#{public := Public, api := Api, workers := Workers, tls_files := Files,
               sandbox := Sandbox} = Config, Build, Hello) ->
@@ -74,6 +88,8 @@ differences(#{public := Public, api := Api, workers := Workers, tls_files := Fil
                                {"other files for TLS", same_files(Files, Pid)},
                                {"another edge.sandbox",
                                 Sandbox =:= halley_edge_process:sandbox(Pid)},
+                               {"another edge.trunk",
+                                maps:get(trunk, Config, off) =:= halley_edge_process:trunk(Pid)},
                                {"another edge.user",
                                 user(Config) =:= halley_edge_process:user(Pid)},
                                {"another number of workers", Workers =:= ItsWorkers}]].
@@ -149,11 +165,11 @@ await_end(Path, HasEnded, MsMax, Deadline) ->
 -spec shutdown(file:filename_all(), DrainMs :: non_neg_integer()) ->
     {ok, {ok, halley_edge_process:identity()} | gone} | {error, halley_edge_dial:reason()}.
 shutdown(SocketDir, DrainMs) ->
-    case halley_edge_dial:dial(halley_edge_dial:path(SocketDir, 0)) of
-        {ok, #{socket := Socket, hello := #{pid := Pid}}} ->
+    case dial(SocketDir, 0, ?ASKED_TO_STOP_MAX) of
+        {_, {ok, #{socket := Socket, hello := #{pid := Pid}}}} ->
             Known = halley_edge_process:identify(Pid),
             _ = gen_tcp:send(Socket, halley_edge_codec:encode({shutdown, DrainMs})),
             {ok, Known};
-        {error, _} = Error ->
+        {_, {error, _} = Error} ->
             Error
     end.

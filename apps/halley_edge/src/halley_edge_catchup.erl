@@ -1,11 +1,11 @@
-%% Sends a link what it has missed: the events since its cursor, out of the history, to those of its
-%% sessions that they concern (protocol/link.md 10.6). One process for each catch-up, linked to the
-%% link's writer, which starts it (docs/internals/delivery.md).
+%% Sends a link, or several slots of a trunk, what they have missed: the events since their cursor,
+%% out of the history, to those of their sessions that they concern (protocol/link.md 10.6). One
+%% process for each catch-up, linked to the writer, which starts it (docs/internals/delivery.md).
 %%
 %% First rounds go up to what is written, as often as that has moved on by more than one portion;
-%% the writer drops live events meanwhile. Then the writer holds them, the link isn't behind any
-%% more, the heads are read, and the last round goes up to these: whatever is above them is with the
-%% writer, whatever is not is in the history.
+%% the writer drops live events meanwhile. Then the writer holds them and has the link behind no
+%% more (`halley_links:resume/1'), the heads are read, and the last round goes up to these: whatever
+%% is above them is with the writer, whatever is not is in the history.
 %%
 %% The writer answers every message by go_on/1 when little waits for the link. If the link falls
 %% behind in the last round, that round ends all the same, and the writer starts the next catch-up.
@@ -23,7 +23,7 @@
 %% How long one wait for the log takes before it is begun again.
 -define(AWAIT_MS, 1000).
 
--record(state, {writer :: pid(), slot :: halley_links:slot(), limits :: map(),
+-record(state, {writer :: pid(), there :: halley_fanout:there(), limits :: map(),
                 second :: non_neg_integer(),
                 told = 0 :: halley_history:seq(),     % up to here damaged ranges were told
                 former = halley_catchup_former:new() :: halley_catchup_former:former(),
@@ -54,15 +54,16 @@ begins(_, Cursor, Store, Heads, NowMs) ->
 
 %% To be called by the writer, which receives {catchup, Pid, What} with
 %%   {portion, [Gap], [{Delivery, Conns}], Next}   to be sent; then the link stands at Next
-%%   hold                                       live events are to be held from now on
+%%   hold                                       live events are to be held from now on, and
+%%                                              events are to be sent again
 %%   {reached, Heads}                           all is sent up to there; the end
 %% `Second': the time of the cursor that the link stands at.
--spec start_link(halley_links:slot(), From :: halley_history:vector(),
+-spec start_link(halley_fanout:there(), From :: halley_history:vector(),
                  Second :: non_neg_integer()) -> pid().
-start_link(Slot, From, Second) ->
+start_link(There, From, Second) ->
     Writer = self(),
     ok = halley_metrics:incr(catchups),
-    spawn_opt(fun() -> run(Writer, Slot, From, Second) end,
+    spawn_opt(fun() -> run(Writer, There, From, Second) end,
               [link, {min_bin_vheap_size, halley_history_reader:vheap_words()}]).
 
 %% The writer has dealt with the last message and takes another.
@@ -71,14 +72,13 @@ go_on(Catchup) ->
     Catchup ! {go_on, self()},
     ok.
 
-run(Writer, Slot, From, Second) ->
-    State = #state{writer = Writer, slot = Slot, second = Second,
+run(Writer, There, From, Second) ->
+    State = #state{writer = Writer, there = There, second = Second,
                    reader = halley_history_reader:new(),
                    limits = #{events_max => halley_limits:get(catchup_events_max),
                               bytes_max => halley_limits:get(replay_queue_bytes_max)}},
     {Near, Nearer} = first_rounds(From, State),
     ok = tell(hold, Nearer),
-    ok = halley_links:resume(Slot),
     Heads = halley_history:heads(),
     ok = await(Heads),
     {_, _, #state{reader = Reader}} = round(Near, Heads, 0, Nearer),
@@ -94,9 +94,9 @@ first_rounds(From, State) ->
 round(From, UpTo, Portions, #state{second = Second, told = Told} = Before) ->
     {Damage, NowTold} = halley_catchup:damage(From, UpTo, Told, Second),
     State = Before#state{told = NowTold},
-    #state{slot = Slot, limits = Limits, former = Former, reader = Reader} = State,
+    #state{there = There, limits = Limits, former = Former, reader = Reader} = State,
     {Events, Next, More, Gaps, Read, Rest} =
-        halley_catchup:next(Slot, From, UpTo, Limits, Former, Reader),
+        halley_catchup:next(There, From, UpTo, Limits, Former, Reader),
     ok = halley_metrics:incr(catchup_events, length(Events)),
     Later = State#state{former = Read, reader = Rest},
     ok = tell({portion, Damage ++ Gaps, Events, Next}, Later),

@@ -5,7 +5,8 @@
 %% brain uses; which direction is allowed where is the link's business (`is_from_edge/1`).
 %%
 %% Invariants: no atom comes from input; whatever decode/2 returns was checked against the clauses
-%% that concern a frame by itself (2.1 to 2.8, 3.1, 3.2, 3.4, 4.1, 7.1 to 7.3, 8.2, 8.4, 10.4, 12);
+%% that concern a frame by itself (2.1 to 2.8, 3.1, 3.2, 3.4, 4.1, 7.1 to 7.3, 8.2, 8.4, 10.4, 12,
+%% 13.3 to 13.5); halley_edge_fields has what concerns one field;
 %% what concerns the order of frames is not looked at here.
 %%
 %% Binaries in a decoded frame are parts of the buffer they came in, REQUEST and REQUEST_BODY
@@ -18,22 +19,26 @@
 
 -include("halley_edge.hrl").
 
--type conn() :: 0..16#ffffffffffff.
+-import(halley_edge_fields, [breaks/3, conn/1, cursor/1, flags/2, item/1, is_metric_name/1,
+                             close_reason/1, gap_reason/1, listener/1, metric_kind/1, one_line/1,
+                             pairs/2, text/2]).
+
+-type conn() :: halley_edge_fields:conn().
 %% A subject's user number.
 -type group() :: 0..16#ffffffff.
--type headers() :: [{binary(), binary()}].
+-type headers() :: halley_edge_fields:pairs().
 -type flags() :: 0..15.
-%% One event (2.2).
--type item() :: #{shard := 1..64, seq := non_neg_integer(), at := non_neg_integer(),
-                  data_offset := non_neg_integer(), subject_offset := non_neg_integer(),
-                  subject_bytes := non_neg_integer(), cursor := binary(), json := binary()}.
+-type item() :: halley_edge_fields:item().
+%% What the brain calls a worker on a trunk (13.4).
+-type slot() :: 1..16#ffff.
+-type worker() :: 0..16#ffff.
 %% What OPEN says about one.
 -type session() :: {conn(), Transport :: 1..5, User :: binary(), Cursor :: binary()}.
 -type inspected() :: #{state := 0..4, transport := 0..5, outbox_bytes := non_neg_integer(),
                        outbox_pieces := non_neg_integer(), outbox_ms := non_neg_integer(),
                        held := non_neg_integer(), dropped := non_neg_integer(),
                        conflated := non_neg_integer()}.
--type problem() :: {Clause :: binary(), What :: binary()}.
+-type problem() :: halley_edge_fields:problem().
 -type frame() ::
     {ping | pong, Nonce :: non_neg_integer()}
   | {credit, Bytes :: non_neg_integer()}
@@ -54,6 +59,7 @@
   | {request_credit, conn(), Bytes :: non_neg_integer()}
   | {shutdown, DrainMs :: non_neg_integer()}
   | {replay, conn(), flags(), Cursor :: binary(), Heads :: [non_neg_integer()], [item()]}
+  | {presence, Json :: binary(), [conn()]}
   | {gap, Reason :: binary(), FromMs :: non_neg_integer(), ToMs :: non_neg_integer(),
      Cursor :: binary(), [conn()]}
   | {cursor, binary()} | {keys, JwkSet :: iodata()}
@@ -73,7 +79,14 @@
   | {request_gone, conn()}
   | {stats, [non_neg_integer()]}
   | {replayed, conn()}
-  | {inspected, Token :: non_neg_integer(), conn(), inspected()}.
+  | {subscriptions, conn(), Rights :: binary(), Subjects :: [binary()]}
+  | {inspected, Token :: non_neg_integer(), conn(), inspected()}
+  | {to_slot, slot(), frame()}
+  | {trunk_deliver, item(), Words :: binary()}                   % packed, eight bytes each
+  | {trunk_group_deliver, group(), item(), Slots :: binary()}    % packed, two bytes each
+  | {place, worker(), slot()}
+  | {from_worker, worker(), frame()}
+  | {worker_gone, worker()}.
 
 %%% Deframing
 
@@ -114,6 +127,9 @@ decode(Type, Payload) ->
 %% Those of the hot path come first.
 frame(16#45, Borrowed) ->
     request(binary:copy(Borrowed));
+frame(16#4B, <<Worker:16, Type, Payload/binary>>) ->
+    Type >= 16#41 andalso Type =< 16#4A orelse Type =:= 16#4D orelse not_inside(Type),
+    {from_worker, Worker, frame(Type, Payload)};
 frame(16#43, <<Count:16, List/binary>>) ->
     {open, sessions_opening(Count, List)};
 frame(16#44, <<Count:16, List/binary>>) when byte_size(List) =:= 13 * Count ->
@@ -142,6 +158,8 @@ frame(16#47, <<Conn:64>>) ->
     {request_gone, conn(Conn)};
 frame(16#48, <<Count:16, List/binary>>) when byte_size(List) =:= 8 * Count ->
     {stats, [Value || <<Value:64>> <= List]};
+frame(16#4D, <<Conn:64, Length:16, Rights:Length/binary, Count:16, List/binary>>) ->
+    {subscriptions, conn(Conn), binary:copy(Rights), subjects(Count, binary:copy(List))};
 frame(16#4A, <<Token:32, Conn:64, State, Transport, OutboxBytes:32, OutboxPieces:32, OutboxMs:32,
                Held:32, Dropped:32, Conflated:32>>) ->
     State =< 4 orelse breaks(<<"2.8">>, "state ~b", [State]),
@@ -150,6 +168,8 @@ frame(16#4A, <<Token:32, Conn:64, State, Transport, OutboxBytes:32, OutboxPieces
      #{state => State, transport => Transport, outbox_bytes => OutboxBytes,
        outbox_pieces => OutboxPieces, outbox_ms => OutboxMs, held => Held, dropped => Dropped,
        conflated => Conflated}};
+frame(16#4C, <<Worker:16>>) ->
+    {worker_gone, Worker};
 frame(Type, Payload) ->
     frame_of_brain(Type, Payload).
 
@@ -167,7 +187,7 @@ frame_of_brain(16#14, <<Length, Reason:Length/binary, Count:16, List/binary>>)
   when byte_size(List) =:= 8 * Count ->
     {close_sessions, Reason, [conn(Conn) || <<Conn:64>> <= List]};
 frame_of_brain(16#15, <<Conn:64, Status:16, Flags, BodyBytes:64, Count:16, Rest/binary>>) ->
-    {Headers, Body} = pairs(Count, Rest, []),
+    {Headers, Body} = pairs(Count, Rest),
     flags(Flags, ?FLAG_END bor ?FLAG_CLOSE),
     Flags band ?FLAG_END =:= 0 orelse byte_size(Body) =:= BodyBytes orelse
         breaks(<<"8.4">>, "a body of ~b bytes announced as ~b", [byte_size(Body), BodyBytes]),
@@ -183,6 +203,10 @@ frame_of_brain(16#19, <<Conn:64, Flags, Length, Cursor:Length/binary, Count, Res
 frame_of_brain(16#1A, <<L1, Reason:L1/binary, From:64, To:64, L2, Cursor:L2/binary, Count:16,
                List/binary>>) when byte_size(List) =:= 8 * Count ->
     {gap, gap_reason(Reason), From, To, cursor(Cursor), [conn(Conn) || <<Conn:64>> <= List]};
+frame_of_brain(16#1E, <<Length:32, Json:Length/binary, Count:16, List/binary>>)
+  when byte_size(List) =:= 8 * Count ->
+    Count =< ?DELIVER_CONNS_MAX orelse breaks(<<"15.1">>, "~b connections", [Count]),
+    {presence, one_line(Json), [conn(Conn) || <<Conn:64>> <= List]};
 frame_of_brain(16#1B, <<Length, Cursor:Length/binary>>) ->
     {cursor, cursor(Cursor)};
 frame_of_brain(16#1C, <<Token:32, Conn:64>>) ->
@@ -202,7 +226,37 @@ frame_of_brain(16#22, <<Group:32, Count:16, Conns/binary>>) when byte_size(Conns
 frame_of_brain(16#23, <<Group:32>>) ->
     {group_end, Group};
 frame_of_brain(Type, Payload) ->
+    frame_of_trunk(Type, Payload).
+
+%% Section 13.
+frame_of_trunk(16#24, <<Slot:16, Type, Payload/binary>>) ->
+    Type >= 16#11 andalso Type =< 16#1C andalso Type =/= 16#18 orelse Type =:= 16#1E orelse
+        Type >= 16#20 andalso Type =< 16#23 orelse not_inside(Type),
+    {to_slot, Slot, frame(Type, Payload)};
+frame_of_trunk(16#25, Payload) ->
+    case item(Payload) of
+        {Item, <<Count:16, Words/binary>>} when byte_size(Words) =:= 8 * Count ->
+            Count =< ?DELIVER_CONNS_MAX orelse breaks(<<"13.5">>, "~b connections", [Count]),
+            {trunk_deliver, Item, Words};
+        _ ->
+            shape(16#25, Payload)
+    end;
+frame_of_trunk(16#26, <<Group:32, Payload/binary>>) ->
+    case item(Payload) of
+        {Item, <<Count:16, Slots/binary>>} when byte_size(Slots) =:= 2 * Count ->
+            {trunk_group_deliver, Group, Item, Slots};
+        _ ->
+            shape(16#26, Payload)
+    end;
+frame_of_trunk(16#27, <<Worker:16, Slot:16>>) ->
+    Slot > 0 orelse breaks(<<"13.4">>, "slot 0", []),
+    {place, Worker, Slot};
+frame_of_trunk(Type, Payload) ->
     shape(Type, Payload).
+
+-spec not_inside(byte()) -> no_return().
+not_inside(Type) ->
+    breaks(<<"13.3">>, "type ~b is no frame of a worker's link in this direction", [Type]).
 
 members(Conns) ->
     _ = [conn(Conn) || <<Conn:64>> <= Conns],
@@ -214,8 +268,8 @@ shape(Type, Payload) ->
 
 request(<<Conn:64, Listener, Flags, L1, Method:L1/binary, L2:16, Target:L2/binary, Count:16,
           Rest/binary>>) ->
-    {Headers, Body} = pairs(Count, Rest, []),
-    lists:foreach(fun lower_case/1, Headers),
+    {Headers, Body} = pairs(Count, Rest),
+    lists:foreach(fun halley_edge_fields:lower_case/1, Headers),
     {request, conn(Conn), listener(Listener), flags(Flags, ?FLAG_END bor ?FLAG_EXPECT), Method,
      Target, Headers, Body};
 request(Payload) ->
@@ -230,6 +284,13 @@ sessions_opening(N, <<Conn:64, Transport, L1, User:L1/binary, L2, Cursor:L2/bina
     [{conn(Conn), Transport, User, cursor(Cursor)} | sessions_opening(N - 1, Rest)];
 sessions_opening(_, List) ->
     shape(16#43, List).
+
+subjects(0, <<>>) ->
+    [];
+subjects(N, <<Bytes, Subject:Bytes/binary, Rest/binary>>) when N > 0 ->
+    [Subject | subjects(N - 1, Rest)];
+subjects(_, List) ->
+    shape(16#4D, List).
 
 deliver(Payload) ->
     case item(Payload) of
@@ -258,20 +319,6 @@ items(N, List) when N > 0 ->
     [Item | items(N - 1, Rest)];
 items(0, List) ->
     shape(16#19, List).
-
-item(<<Shard, Seq:64, At:64, DataOffset:32, SubjectOffset:16, SubjectBytes:16, L1,
-       Cursor:L1/binary, L2:32, Json:L2/binary, Rest/binary>>) ->
-    Shard >= 1 andalso Shard =< ?SHARDS_MAX orelse breaks(<<"2.6">>, "shard ~b", [Shard]),
-    DataOffset + 2 =< L2 orelse
-        breaks(<<"7.1">>, "data_offset ~b in ~b bytes", [DataOffset, L2]),
-    SubjectOffset + SubjectBytes =< L2 orelse
-        breaks(<<"7.1">>, "~b bytes of subject at ~b in ~b", [SubjectBytes, SubjectOffset, L2]),
-    is_one_line(Json) orelse breaks(<<"7.1">>, "a control character in an event", []),
-    {#{shard => Shard, seq => Seq, at => At, data_offset => DataOffset,
-       subject_offset => SubjectOffset, subject_bytes => SubjectBytes, cursor => cursor(Cursor),
-       json => Json}, Rest};
-item(_) ->
-    breaks(<<"2.3">>, "an item that ends too early", []).
 
 %% Magic and version come first and alone: what follows them in another version may have another
 %% shape.
@@ -312,71 +359,10 @@ metrics(_, List) ->
     shape(16#40, List).
 
 only_pairs(Type, Count, List) ->
-    case pairs(Count, List, []) of
+    case pairs(Count, List) of
         {Pairs, <<>>} -> Pairs;
         {_, Rest} -> shape(Type, Rest)
     end.
-
-pairs(0, Rest, Pairs) ->
-    {lists:reverse(Pairs), Rest};
-pairs(N, <<L1, Name:L1/binary, L2:16, Value:L2/binary, Rest/binary>>, Pairs) ->
-    pairs(N - 1, Rest, [{Name, Value} | Pairs]);
-pairs(_, _, _) ->
-    breaks(<<"2.3">>, "a list that is shorter than its count", []).
-
-conn(Conn) when Conn < ?CONN_LIMIT -> Conn;
-conn(Conn) -> breaks(<<"2.4">>, "connection id ~b", [Conn]).
-
-flags(Flags, Known) when Flags bor Known =:= Known -> Flags;
-flags(Flags, _) -> breaks(<<"2.6">>, "flags ~b", [Flags]).
-
-close_reason(Reason) when Reason >= 1, Reason =< 8 -> Reason;
-close_reason(Reason) -> breaks(<<"2.8">>, "reason ~b of a CLOSE", [Reason]).
-
-gap_reason(Reason) when Reason =:= <<"too_old">>; Reason =:= <<"malformed">>;
-                        Reason =:= <<"other_store">>; Reason =:= <<"damaged">> -> Reason;
-gap_reason(_) -> breaks(<<"10.4">>, "an unknown reason of a GAP", []).
-
-cursor(Cursor) when byte_size(Cursor) =< ?CURSOR_BYTES_MAX ->
-    is_cursor(Cursor) orelse
-        breaks(<<"7.2">>, "a cursor of other characters than [A-Za-z0-9_-]", []),
-    Cursor.
-
-listener(1) -> public;
-listener(2) -> api;
-listener(Listener) -> breaks(<<"2.6">>, "listener ~b", [Listener]).
-
-metric_kind(1) -> counter;
-metric_kind(2) -> gauge;
-metric_kind(Kind) -> breaks(<<"2.6">>, "metric kind ~b", [Kind]).
-
-lower_case({Name, _}) ->
-    is_lower_case(Name) orelse breaks(<<"8.2">>, "header name ~0tp", [Name]).
-
-is_lower_case(<<C, Rest/binary>>) when C < $A; C > $Z -> is_lower_case(Rest);
-is_lower_case(Rest) -> Rest =:= <<>>.
-
-is_metric_name(<<"halley_edge_", C, Rest/binary>>) -> is_metric_rest(<<C, Rest/binary>>);
-is_metric_name(_) -> false.
-
-is_metric_rest(<<C, Rest/binary>>) when C >= $a, C =< $z; C >= $0, C =< $9; C =:= $_ ->
-    is_metric_rest(Rest);
-is_metric_rest(Rest) ->
-    Rest =:= <<>>.
-
-is_cursor(<<C, Rest/binary>>) when C >= $a, C =< $z; C >= $A, C =< $Z; C >= $0, C =< $9;
-                                   C =:= $_; C =:= $- -> is_cursor(Rest);
-is_cursor(Rest) -> Rest =:= <<>>.
-
-is_one_line(<<C, Rest/binary>>) when C >= $\s, C =/= 16#7f -> is_one_line(Rest);
-is_one_line(Rest) -> Rest =:= <<>>.
-
--spec breaks(binary(), string(), [term()]) -> no_return().
-breaks(Clause, Format, Args) ->
-    throw({Clause, text(Format, Args)}).
-
-text(Format, Args) ->
-    unicode:characters_to_binary(io_lib:format(Format, Args)).
 
 %%% About frames
 
@@ -394,7 +380,9 @@ is_from_edge(Frame) ->
         Tag when Tag =:= hello_brain; Tag =:= opened; Tag =:= refused; Tag =:= deliver;
                  Tag =:= close_sessions; Tag =:= response; Tag =:= response_body;
                  Tag =:= request_credit; Tag =:= shutdown; Tag =:= replay; Tag =:= gap;
-                 Tag =:= cursor; Tag =:= inspect; Tag =:= keys; Tag =:= group_deliver;
-                 Tag =:= group_join; Tag =:= group_leave; Tag =:= group_end -> false;
+                 Tag =:= cursor; Tag =:= presence; Tag =:= inspect; Tag =:= keys;
+                 Tag =:= group_deliver;
+                 Tag =:= group_join; Tag =:= group_leave; Tag =:= group_end; Tag =:= to_slot;
+                 Tag =:= trunk_deliver; Tag =:= trunk_group_deliver; Tag =:= place -> false;
         _ -> true
     end.

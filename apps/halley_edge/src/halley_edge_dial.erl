@@ -1,5 +1,5 @@
-%% Dials a worker and shakes hands (protocol/link.md 1.1, 3): synchronous, in the caller's process,
-%% bounded in time.
+%% Dials a worker, or the trunk of an edge, and shakes hands (protocol/link.md 1.1, 3, 13):
+%% synchronous, in the caller's process, bounded in time.
 %%
 %% Used by a link, which then lives on the socket, and by the runner, which wants to know which edge
 %% answers. What comes with HELLO_EDGE in the same read is handed on. A worker that breaks a clause
@@ -7,13 +7,15 @@
 %% kernel is asked for its process.
 -module(halley_edge_dial).
 
--export([dial/1, path/2, check_path/1, second_name/1, restore/1, close/2, reason_text/1]).
+-export([dial/1, path/2, trunk_path/1, check_path/1, second_name/1, restore/1]).
+-export([close/2, reason_text/1]).
 -export_type([handshake/0, reason/0, peer/0]).
 
 -include("halley_edge.hrl").
 
 %% `token_keys': the version of the keys that the worker was sent.
 -type handshake() :: #{socket := gen_tcp:socket(), hello := map(), window := pos_integer(),
+                     is_trunk := boolean(),
                      token_keys := none | halley_token_keys:version(),
                      frames := [{non_neg_integer(), halley_edge_codec:frame()}],
                      rest := binary()}.
@@ -33,6 +35,9 @@
 -define(HIGH_WATERMARK, 393216).
 -define(LOW_WATERMARK, 131072).
 -define(RECEIVE_BYTES, 65536).
+%% Of a trunk's window to that of a worker's link.
+-define(TRUNK_WINDOWS, 4).
+-define(TRUNK_NAME, "trunk.sock").
 -define(SOL_SOCKET, 1).
 -define(SO_PEERCRED, 17).
 
@@ -40,6 +45,11 @@
 path(SocketDir, Worker) ->
     Dir = unicode:characters_to_binary(SocketDir),
     <<Dir/binary, "/worker-", (integer_to_binary(Worker))/binary, ".sock">>.
+
+-spec trunk_path(SocketDir :: file:filename_all()) -> binary().
+trunk_path(SocketDir) ->
+    Dir = unicode:characters_to_binary(SocketDir),
+    <<Dir/binary, "/" ?TRUNK_NAME>>.
 
 %% Whether the kernel can take this path.
 -spec check_path(binary()) ->
@@ -56,7 +66,7 @@ dial(Path) ->
                {linger, {true, 1}},
                {high_watermark, ?HIGH_WATERMARK}, {low_watermark, ?LOW_WATERMARK}],
     case connect(Path, Options) of
-        {ok, Socket} -> greet(Socket);
+        {ok, Socket} -> greet(Socket, filename:basename(Path) =:= <<?TRUNK_NAME>>);
         {error, Reason} -> {error, {connect, Reason}}
     end.
 
@@ -81,8 +91,9 @@ second_name(Path) -> <<Path/binary, ".kept">>.
 -spec restore(Path :: binary()) -> ok | {error, file:posix() | badarg}.
 restore(Path) -> file:rename(second_name(Path), Path).
 
-greet(Socket) ->
-    Window = max(?WINDOW_BYTES_MIN, halley_limits:get(link_window_bytes)),
+greet(Socket, IsTrunk) ->
+    Windows = case IsTrunk of true -> ?TRUNK_WINDOWS; false -> 1 end,
+    Window = max(?WINDOW_BYTES_MIN, Windows * halley_limits:get(link_window_bytes)),
     %% 3.2: a worker of before this clause knows the lowest version only, and not this setting.
     Highest = {<<"link_version_max">>, integer_to_binary(?LINK_VERSION)},
     Hello = {hello_brain, #{version => ?LINK_VERSION_MIN, window => Window,
@@ -92,7 +103,8 @@ greet(Socket) ->
     {Version, Keys} = token_keys(halley_token_keys:current()),
     case gen_tcp:send(Socket, [halley_edge_codec:encode(Hello) | Keys]) of
         ok ->
-            with_keys(Version, answer(Socket, Window, await_hello(Socket, <<>>, Deadline)));
+            Said = is_where_it_was_dialled(IsTrunk, await_hello(Socket, <<>>, Deadline)),
+            with_keys(Version, IsTrunk, answer(Socket, Window, Said));
         {error, Reason} ->
             ok = gen_tcp:close(Socket),
             {error, {send, Reason}}
@@ -101,8 +113,20 @@ greet(Socket) ->
 token_keys(none) -> {none, []};
 token_keys({Version, Set}) -> {Version, halley_edge_codec:encode({keys, Set})}.
 
-with_keys(Version, {ok, Handshake}) -> {ok, Handshake#{token_keys => Version}};
-with_keys(_, {error, _} = Error) -> Error.
+with_keys(Version, IsTrunk, {ok, Handshake}) ->
+    {ok, Handshake#{token_keys => Version, is_trunk => IsTrunk}};
+with_keys(_, _, {error, _} = Error) ->
+    Error.
+
+%% 13.2, and 13.1: a trunk has version 6 at least.
+is_where_it_was_dialled(IsTrunk, {{hello_edge, #{worker := Worker}}, _, _})
+  when IsTrunk =/= (Worker =:= ?TRUNK_WORKER) ->
+    {broken, {<<"13.2">>, <<"a trunk's hello is that of worker 65535, and no other is">>}};
+is_where_it_was_dialled(true, {{hello_edge, #{version := Version}}, _, _})
+  when Version < ?TRUNK_SINCE ->
+    {broken, {<<"13.1">>, <<"a trunk of a version that has none">>}};
+is_where_it_was_dialled(_, Awaited) ->
+    Awaited.
 
 await_hello(Socket, Buffer, Deadline) ->
     case gen_tcp:recv(Socket, 0, max(0, Deadline - now_ms())) of

@@ -1,5 +1,8 @@
-%% Keeps one link to every worker of the edge: dials, and dials again when a link ends, for as long
-%% as the runner says that there is an edge.
+%% Keeps one link to every worker of the edge, or a trunk in their place: dials, and dials again
+%% when a link ends, for as long as the runner says that there is an edge.
+%%
+%% The trunk is dialled if there is a socket of its name, the workers if there is none or nobody
+%% listens there (protocol/link.md 13.1). Which it is can change only when no link is left.
 %%
 %% A link is a process of its own under halley_edge_link_sup and dies alone; this process only
 %% watches and waits. The wait grows from 50 ms to redial_ms_max, and starts anew once a link has
@@ -20,7 +23,8 @@
 %% `round' tells timers of an earlier connect/3 from those of this one.
 -record(state, {socket_dir :: file:filename_all() | undefined, owner :: pid() | undefined,
                 round = 0 :: non_neg_integer(), workers = #{} :: #{worker() => #slot{}},
-                by_monitor = #{} :: #{reference() => worker()}}).
+                trunk = #slot{} :: #slot{},
+                by_monitor = #{} :: #{reference() => worker() | trunk}}).
 
 -spec start_link() -> gen_server:start_ret().
 start_link() ->
@@ -66,11 +70,11 @@ handle_call({connect, SocketDir, Workers, Owner}, _, State) ->
     Fresh = reset(State),
     Dialing = Fresh#state{socket_dir = SocketDir, owner = Owner,
                           workers = maps:from_list([{W, #slot{}} || W <- Indices])},
-    {reply, ok, lists:foldl(fun dial/2, Dialing, Indices)};
+    {reply, ok, dial_edge(Dialing)};
 handle_call(disconnect, _, State) ->
     {reply, ok, reset(State)};
 handle_call(leave, _, State) ->
-    Up = maps:values(up(State)),
+    Up = lists:usort(maps:values(up(State))),
     {reply, Up, reset(State, Up)};
 handle_call({shutdown_edge, DrainMs}, _, State) ->
     case maps:values(up(State)) of
@@ -85,6 +89,10 @@ handle_cast(_, State) ->
     {noreply, State}.
 
 -spec handle_info(term(), #state{}) -> {noreply, #state{}}.
+handle_info({up, Link, Hello}, #state{trunk = #slot{link = Link} = Trunk} = State) ->
+    lists:foreach(fun(Worker) -> State#state.owner ! {link_up, Worker, Hello} end,
+                  maps:keys(State#state.workers)),
+    {noreply, State#state{trunk = Trunk#slot{up_since = now_ms()}}};
 handle_info({up, Link, Hello}, #state{workers = Workers, owner = Owner} = State) ->
     case [W || {W, #slot{link = L}} <- maps:to_list(Workers), L =:= Link] of
         [Worker] ->
@@ -94,40 +102,86 @@ handle_info({up, Link, Hello}, #state{workers = Workers, owner = Owner} = State)
         [] ->
             {noreply, State}
     end;
-handle_info({'DOWN', Monitor, process, _, _}, #state{by_monitor = ByMonitor} = State) ->
+handle_info({'DOWN', Monitor, process, _, Reason}, #state{by_monitor = ByMonitor} = State) ->
     case maps:take(Monitor, ByMonitor) of
+        {trunk, Rest} -> {noreply, trunk_ended(Reason, State#state{by_monitor = Rest})};
         {Worker, Rest} -> {noreply, wait(Worker, State#state{by_monitor = Rest})};
         error -> {noreply, State}
     end;
-handle_info({dial, Round, Worker}, #state{round = Round} = State) ->
-    {noreply, dial(Worker, State)};
+handle_info({dial, Round, _}, #state{round = Round, trunk = #slot{link = Trunk}} = State)
+  when Trunk =/= undefined ->
+    {noreply, State};
+handle_info({dial, Round, Worker}, #state{round = Round, workers = Workers} = State) ->
+    case {links(State), Workers} of
+        {[], _} -> {noreply, dial_edge(Worker, State)};
+        {_, #{Worker := #slot{link = undefined}}} -> {noreply, dial(Worker, State)};
+        _ -> {noreply, State}
+    end;
 handle_info(_, State) ->
     {noreply, State}.
 
-dial(Worker, #state{socket_dir = Dir, workers = Workers, by_monitor = ByMonitor} = State) ->
-    {ok, Link} = halley_edge_link_sup:start_link_process(halley_edge_dial:path(Dir, Worker)),
-    Slot = maps:get(Worker, Workers),
-    State#state{workers = Workers#{Worker := Slot#slot{link = Link, up_since = undefined}},
-                by_monitor = ByMonitor#{monitor(process, Link) => Worker}}.
+dial_edge(State) ->
+    dial_edge(trunk, State).
 
-wait(Worker, #state{workers = Workers, round = Round} = State) ->
-    #slot{wait_ms = Waited, up_since = UpSince} = maps:get(Worker, Workers),
+%% The trunk, or else this worker; all of them if it was the trunk's turn.
+dial_edge(Whose, #state{socket_dir = Dir} = State) ->
+    Path = halley_edge_dial:trunk_path(Dir),
+    case {file:read_link_info(Path), Whose} of
+        {{ok, _}, _} ->
+            {Link, Monitored} = start(Path, trunk, State),
+            Monitored#state{trunk = (State#state.trunk)#slot{link = Link, up_since = undefined}};
+        {{error, _}, trunk} ->
+            dial_workers(State);
+        {{error, _}, Worker} ->
+            dial(Worker, State)
+    end.
+
+dial_workers(#state{workers = Workers} = State) ->
+    lists:foldl(fun dial/2, State, lists:sort(maps:keys(Workers))).
+
+dial(Worker, #state{socket_dir = Dir, workers = Workers} = State) ->
+    {Link, Monitored} = start(halley_edge_dial:path(Dir, Worker), Worker, State),
+    Slot = maps:get(Worker, Workers),
+    Monitored#state{workers = Workers#{Worker := Slot#slot{link = Link, up_since = undefined}}}.
+
+start(Path, Whose, #state{by_monitor = ByMonitor} = State) ->
+    {ok, Link} = halley_edge_link_sup:start_link_process(Path),
+    {Link, State#state{by_monitor = ByMonitor#{monitor(process, Link) => Whose}}}.
+
+%% Nobody listens at what has the trunk's name, which may be known before the link is monitored; or
+%% it is dialled again.
+trunk_ended(Reason, #state{trunk = Trunk} = State)
+  when Reason =:= noproc; element(1, element(2, element(2, Reason))) =:= connect ->
+    dial_workers(State#state{trunk = Trunk#slot{link = undefined}});
+trunk_ended(_, #state{trunk = Trunk} = State) ->
+    State#state{trunk = again(trunk, Trunk, State)}.
+
+wait(Worker, #state{workers = Workers} = State) ->
+    Slot = again(Worker, maps:get(Worker, Workers), State),
+    State#state{workers = Workers#{Worker := Slot}}.
+
+again(Whose, #slot{wait_ms = Waited, up_since = UpSince}, #state{round = Round}) ->
     Lasted = UpSince =/= undefined andalso now_ms() - UpSince >= ?LASTED_MS,
     WaitMs = case Lasted of true -> ?WAIT_MS_MIN; false -> Waited end,
-    _ = erlang:send_after(WaitMs, self(), {dial, Round, Worker}),
-    Next = min(2 * WaitMs, halley_limits:get(redial_ms_max)),
-    State#state{workers = Workers#{Worker := #slot{wait_ms = Next}}}.
+    _ = erlang:send_after(WaitMs, self(), {dial, Round, Whose}),
+    #slot{wait_ms = min(2 * WaitMs, halley_limits:get(redial_ms_max))}.
 
 reset(State) ->
     reset(State, []).
 
 %% All links but these end.
-reset(#state{by_monitor = ByMonitor, workers = Workers, round = Round}, Stay) ->
+reset(#state{by_monitor = ByMonitor, round = Round} = State, Stay) ->
     lists:foreach(fun(Monitor) -> demonitor(Monitor, [flush]) end, maps:keys(ByMonitor)),
-    lists:foreach(fun halley_edge_link:stop/1,
-                  [Link || #slot{link = Link} <- maps:values(Workers), is_pid(Link)] -- Stay),
+    lists:foreach(fun halley_edge_link:stop/1, links(State) -- Stay),
     #state{round = Round + 1}.
 
+%% Those that stand, and those that are dialled.
+links(#state{workers = Workers, trunk = Trunk}) ->
+    [Link || #slot{link = Link} <- [Trunk | maps:values(Workers)], is_pid(Link)].
+
+up(#state{trunk = #slot{link = Link, up_since = Since}, workers = Workers})
+  when Since =/= undefined ->
+    maps:from_keys(maps:keys(Workers), Link);
 up(#state{workers = Workers}) ->
     maps:from_list([{W, Link} || {W, #slot{link = Link, up_since = Since}} <- maps:to_list(Workers),
                                  is_pid(Link), Since =/= undefined]).

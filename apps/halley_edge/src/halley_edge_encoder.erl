@@ -5,6 +5,7 @@
 -export([encode/1, encode_deliver/3, deliver_bytes/3, encode_group_deliver/3,
          group_deliver_bytes/2, encode_members/3, encode_replay/5,
          no_items/0, add_item/3]).
+-export([encode_to_slot/2, encode_trunk_deliver/3, encode_trunk_group_deliver/4]).
 -export_type([items/0]).
 
 -include("halley_edge.hrl").
@@ -61,12 +62,23 @@ encode({shutdown, DrainMs}) ->
 encode({gap, Reason, From, To, Cursor, Conns}) ->
     encode_frame(16#1A, [str8(Reason), <<From:64, To:64>>, str8(Cursor),
                          <<(length(Conns)):16>> | [<<C:64>> || C <- Conns]]);
+encode({presence, Json, Conns}) ->
+    encode_frame(16#1E, [<<(byte_size(Json)):32>>, Json, <<(length(Conns)):16>>
+                         | [<<C:64>> || C <- Conns]]);
 encode({cursor, Cursor}) ->
     encode_frame(16#1B, str8(Cursor));
 encode({inspect, Token, Conn}) ->
     <<13:32, 16#1C, Token:32, Conn:64>>;
 encode({keys, Keys}) ->
     encode_frame(16#1D, Keys);
+encode({to_slot, Slot, Frame}) ->
+    encode_to_slot(Slot, encode(Frame));
+encode({trunk_deliver, Item, Words}) ->
+    encode_frame(16#25, [item(Item), <<(byte_size(Words) div 8):16>> | Words]);
+encode({trunk_group_deliver, Group, Item, Slots}) ->
+    encode_frame(16#26, [<<Group:32>>, item(Item), <<(byte_size(Slots) div 2):16>> | Slots]);
+encode({place, Worker, Slot}) ->
+    <<5:32, 16#27, Worker:16, Slot:16>>;
 encode(Frame) ->
     encode_from_edge(Frame).
 
@@ -93,10 +105,17 @@ encode_from_edge({request_body, Conn, Flags, Body}) ->
     encode_frame(16#46, [<<Conn:64, Flags>>, Body]);
 encode_from_edge({request_gone, Conn}) ->
     <<9:32, 16#47, Conn:64>>;
+encode_from_edge({from_worker, Worker, Frame}) ->
+    within(16#4B, Worker, encode(Frame));
+encode_from_edge({worker_gone, Worker}) ->
+    <<3:32, 16#4C, Worker:16>>;
 encode_from_edge({stats, Values}) ->
     encode_frame(16#48, [<<(length(Values)):16>> | [<<V:64>> || V <- Values]]);
 encode_from_edge({replayed, Conn}) ->
     <<9:32, 16#49, Conn:64>>;
+encode_from_edge({subscriptions, Conn, Rights, Subjects}) ->
+    encode_frame(16#4D, [<<Conn:64>>, str16(Rights), <<(length(Subjects)):16>>
+                         | [str8(Subject) || Subject <- Subjects]]);
 encode_from_edge({inspected, Token, Conn, Seen}) ->
     #{state := State, transport := Transport, outbox_bytes := OutboxBytes,
       outbox_pieces := OutboxPieces, outbox_ms := OutboxMs, held := Held, dropped := Dropped,
@@ -131,6 +150,32 @@ encode_group_deliver(Cursor, <<Numbers:25/binary, 0, Text/binary>> = Wire, Group
 -spec group_deliver_bytes(Cursor :: binary(), halley_event:wire()) -> pos_integer().
 group_deliver_bytes(Cursor, Wire) ->
     ?GROUP_DELIVER_HEAD_BYTES + byte_size(Cursor) + byte_size(Wire).
+
+%% A whole frame for one worker of a trunk (13.3). It is ?TO_SLOT_BYTES longer.
+-spec encode_to_slot(halley_links:slot(), Frame :: iodata()) -> iolist().
+encode_to_slot(Slot, Frame) ->
+    within(16#24, Slot, Frame).
+
+within(Type, Whose, [<<Length:32, Inner/binary>> | Rest]) ->
+    [<<(Length + ?TO_SLOT_BYTES):32, Type, Whose:16, Inner/binary>> | Rest];
+within(Type, Whose, <<Length:32, Inner/binary>>) ->
+    [<<(Length + ?TO_SLOT_BYTES):32, Type, Whose:16>>, Inner].
+
+%% TRUNK_DELIVER of an event as the brain made it, to packed words; it has the bytes that
+%% deliver_bytes/3 says.
+-spec encode_trunk_deliver(Cursor :: binary(), halley_event:wire(), Words :: binary()) -> iolist().
+encode_trunk_deliver(Cursor, Wire, Words) ->
+    [<<Length:32, 16#13, More/binary>> | Rest] = encode_deliver(Cursor, Wire, Words),
+    [<<Length:32, 16#25, More/binary>> | Rest].
+
+%% TRUNK_GROUP_DELIVER, to packed slots; it has two bytes more than group_deliver_bytes/2 says, and
+%% the slots.
+-spec encode_trunk_group_deliver(Cursor :: binary(), halley_event:wire(),
+                                 Group :: 0..16#ffffffff, Slots :: binary()) -> iolist().
+encode_trunk_group_deliver(Cursor, <<Numbers:25/binary, 0, Text/binary>> = Wire, Group, Slots) ->
+    Length = group_deliver_bytes(Cursor, Wire) - 4 + 2 + byte_size(Slots),
+    [<<Length:32, 16#26, Group:32>>, Numbers, byte_size(Cursor), Cursor, Text,
+     <<(byte_size(Slots) div 2):16>>, Slots].
 
 %% GROUP_JOIN or GROUP_LEAVE with packed connections, as many as a frame may have.
 -spec encode_members(join | leave, Group :: 0..16#ffffffff, Conns :: binary()) -> iolist().

@@ -24,7 +24,7 @@
 -include_lib("kernel/include/logger.hrl").
 -include("halley_edge.hrl").
 
--opaque context() :: {Link :: pid(), halley_edge_writer:handle(), Window :: pos_integer()}.
+-opaque context() :: {Link :: pid(), halley_edge_sender:handle(), Window :: pos_integer()}.
 
 %% What a handler may keep on its heap; binaries above 64 bytes are not on it. 64 MiB: some hundred
 %% times the largest JSON that fits a frame, so reaching it is a fault.
@@ -36,19 +36,33 @@
 %% What a link's process takes time for: parsing it takes less than a read of the socket.
 -define(SMALL_BYTES_MAX, 8192).
 
-%% What a publisher is told.
--type told() :: fun((halley_router:result()) -> halley_edge_request:answer()).
+%% What a publisher is told, or a session that wants to be subscribed.
+-type told() :: fun((halley_router:result() | halley_edge_sessions:subscribed()) ->
+                        halley_edge_request:answer()).
+-type prepared() :: {answer, Frames :: [binary()]} | {publish, halley_router:item(), told()}
+                  | {subscription, add | remove | state, User :: binary(),
+                     halley_id:id() | State :: binary(), told()}.
 
 %% What every exchange of a link shares. To be made by the link.
--spec context(halley_edge_writer:handle(), RequestWindow :: pos_integer()) -> context().
+-spec context(halley_edge_sender:handle(), RequestWindow :: pos_integer()) -> context().
 context(Writer, RequestWindow) ->
     {self(), Writer, RequestWindow}.
 
 %% `later': start/2 is to be called. Takes a {request, ...} frame.
--spec prepare(halley_edge_codec:frame()) ->
-    later | {answer, Frames :: [binary()]} | {publish, halley_router:item(), told()}.
-prepare({request, Conn, Listener, Flags, <<"POST">> = Method, Target, Headers, Body})
+-spec prepare(halley_edge_codec:frame()) -> later | prepared().
+prepare({request, _, _, Flags, <<"POST">>, _, _, Body} = Request)
   when Flags band ?FLAG_END =/= 0, byte_size(Body) =< ?SMALL_BYTES_MAX ->
+    parsed(Request);
+prepare({request, _, public, Flags, _, <<"/v1/me/subscriptions/", _/binary>>, _, _} = Request)
+  when Flags band ?FLAG_END =/= 0 ->
+    parsed(Request);
+prepare({request, _, public, Flags, <<"PUT">>, <<"/v1/me/state">>, _, Body} = Request)
+  when Flags band ?FLAG_END =/= 0, byte_size(Body) =< ?SMALL_BYTES_MAX ->
+    parsed(Request);
+prepare(_) ->
+    later.
+
+parsed({request, Conn, Listener, _, Method, Target, Headers, Body}) ->
     try
         case halley_edge_request:parse(Listener, Method, Target, Headers) of
             {ok, Parsed} -> prepared(Conn, Parsed#{body => {full, Body}});
@@ -56,9 +70,7 @@ prepare({request, Conn, Listener, Flags, <<"POST">> = Method, Target, Headers, B
         end
     catch
         Class:Reason:Stack -> {answer, crashed(Conn, Method, Class, Reason, Stack)}
-    end;
-prepare(_) ->
-    later.
+    end.
 
 prepared(Conn, Request) ->
     case application:get_env(halley_edge, handler) of
@@ -66,15 +78,15 @@ prepared(Conn, Request) ->
             case erlang:function_exported(Handler, prepare, 1) andalso Handler:prepare(Request) of
                 false -> later;
                 {answer, Answer} -> {answer, frames(Conn, Answer)};
-                LaterOrPublish -> LaterOrPublish
+                LaterOrWish -> LaterOrWish
             end;
         undefined ->
             later
     end.
 
-%% The frames of an answer to what was published.
--spec answer(halley_edge_codec:conn(), Method :: binary(), told(), halley_router:result()) ->
-    [binary(), ...].
+%% The frames of an answer to what was published, or subscribed.
+-spec answer(halley_edge_codec:conn(), Method :: binary(), told(),
+             halley_router:result() | halley_edge_sessions:subscribed()) -> [binary(), ...].
 answer(Conn, Method, Told, Result) ->
     try frames(Conn, Told(Result))
     catch
@@ -105,27 +117,34 @@ spawn_bounded(Function, Args) ->
 -spec run_again(halley_edge_codec:conn(), halley_router:item(), told(), context()) -> ok.
 run_again(Conn, {Subject, Data, Opts}, Told, {_, Writer, _}) ->
     Result = halley_router:publish(Subject, Data, Opts),
-    halley_edge_writer:send(Writer, answer(Conn, <<"POST">>, Told, Result)).
+    halley_edge_sender:send(Writer, answer(Conn, <<"POST">>, Told, Result)).
 
 -spec run(halley_edge_codec:frame(), context()) -> ok.
 run({request, Conn, Listener, Flags, Method, Target, Headers, Body}, {_, Writer, _} = Context) ->
     Frames =
         try
             frames(Conn, case halley_edge_request:parse(Listener, Method, Target, Headers) of
-                {ok, Parsed} -> call(with_link(Parsed, Context), body(Conn, Flags, Body, Context));
+                {ok, Parsed} ->
+                    call(with_link(Parsed, Conn, Context), body(Conn, Flags, Body, Context));
                 {error, Answer} -> Answer
             end)
         catch
             Class:Reason:Stack -> crashed(Conn, Method, Class, Reason, Stack)
         end,
-    halley_edge_writer:send(Writer, Frames).
+    halley_edge_sender:send(Writer, Frames).
 
-%% For answers that make much work: which link it is, and whether little waits for it.
-with_link(Parsed, {Link, Writer, _}) ->
+%% For answers that make much work: which link it is, and whether little waits for it. And a way to
+%% have the session of this connection subscribed, since a session is the link's.
+with_link(Parsed, Conn, {Link, Writer, _}) ->
     HasRoom = fun() ->
-        halley_edge_writer:queue_bytes(Writer) < halley_limits:get(replay_queue_bytes_max)
+        halley_edge_sender:queue_bytes(Writer) < halley_limits:get(replay_queue_bytes_max)
     end,
-    Parsed#{link => Link, has_room => HasRoom}.
+    Subscribe = fun(User, Subject) ->
+        Ref = make_ref(),
+        Link ! {subscribe, {self(), Ref}, Conn, User, Subject},
+        receive {Ref, Result} -> Result end
+    end,
+    Parsed#{link => Link, has_room => HasRoom, subscribe => Subscribe}.
 
 call(Parsed, Body) ->
     case application:get_env(halley_edge, handler) of

@@ -120,15 +120,17 @@ take_back(Dir) ->
             {error, enoent} -> file:rename(Old, Path);
             _ -> file:delete(Old)
         end
-    end, filelib:wildcard(filename:join(unicode:characters_to_list(Dir), "worker-*.sock.old"))).
+    end, filelib:wildcard(filename:join(unicode:characters_to_list(Dir),
+                                        "{worker-*,trunk}.sock.old"))).
 
 old_name(Path) -> <<Path/binary, ".old">>.
 
-%% Where there is no socket the new edge doesn't stand.
+%% Where there is no socket the new edge doesn't stand, or has no trunk.
 keep(Dir, Workers) ->
+    Trunk = halley_edge_dial:trunk_path(Dir),
     each(fun(Path) ->
         case file:make_link(Path, halley_edge_dial:second_name(Path)) of
-            ok ->
+            Linked when Linked =:= ok; Linked =:= {error, enoent}, Path =:= Trunk ->
                 _ = file:delete(old_name(Path)),
                 ok;
             {error, Reason} ->
@@ -145,9 +147,12 @@ forget(Dir, Workers) ->
         ok
     end, Dir, Workers).
 
+%% The trunk's, where there is one, as those of the workers.
 each(Do, Dir, Workers) ->
-    lists:foreach(fun(Worker) -> ok = Do(halley_edge_dial:path(Dir, Worker)) end,
-                  lists:seq(0, Workers - 1)).
+    Trunk = halley_edge_dial:trunk_path(Dir),
+    Trunks = [Trunk || filelib:wildcard(unicode:characters_to_list(<<Trunk/binary, "*">>)) =/= []],
+    lists:foreach(fun(Path) -> ok = Do(Path) end,
+                  Trunks ++ [halley_edge_dial:path(Dir, W) || W <- lists:seq(0, Workers - 1)]).
 
 now_ms() ->
     erlang:monotonic_time(millisecond).

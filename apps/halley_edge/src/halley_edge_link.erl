@@ -1,10 +1,14 @@
-%% The reading half of a link: one process per worker of the edge (protocol/link.md).
+%% The reading half of a link: one process per worker of the edge, or one for all of them if the
+%% link is a trunk (protocol/link.md, 13).
 %%
-%% It dials, has the handshake, starts its writer, and then does what frames ask for: it opens and
-%% closes sessions (halley_edge_sessions), answers requests or starts processes for them, and counts
-%% metrics. It decides nothing about events, and holds little about a connection: sessions are in
-%% the directory, under this link's slot. Its state has only sessions that are being replayed, open
-%% requests (halley_edge_requests) and inspections.
+%% It dials, has the handshake, starts its writer, and then does what frames ask for: what is about
+%% sessions and metrics by its workers (halley_edge_worker), and requests, which it answers or
+%% starts processes for (halley_edge_requests). It decides nothing about events, and holds little
+%% about a connection: sessions are in the directory, under a worker's slot.
+%%
+%% On a trunk a worker is there from its SYNC_BEGIN, by which it gets its slot, to its WORKER_GONE.
+%% Requests are those of all workers, so that what one read brought is posted together; there a
+%% connection is the word of slot and id.
 %%
 %% It tells its worker the keys of tokens when they change (12.1): by their version it knows whether
 %% they did, as `token_keys_changed' may come late or, before the link is registered, not at all.
@@ -18,7 +22,8 @@
 %% the request's window, 8.3), or there was nothing to do.
 %%
 %% Lifetimes: writer, replays (halley_edge_replays) and requests are linked to this process and none
-%% of them outlives it. A request's death is its answer's business, the others' ends the link.
+%% of them outlives it. A request's death is its answer's business, the others' ends the link,
+%% unless it was this process that ended a worker's replays.
 -module(halley_edge_link).
 -behaviour(gen_server).
 
@@ -30,7 +35,6 @@
 
 -define(READS, 64).                  % messages before the socket asks whether to go on
 -define(QUIET_BYTES, 4096).          % that wait for a link which does little
--define(REPLAYS_WAITING_MAX, 1000000). % that came, went or answered and weren't looked at
 -define(INSPECT_MS_SPARE, 100).      % for a link that has just something else to do
 -define(GOODBYE_MS_MAX, 5000).       % for the writer to have a turn
 -define(GOODBYE_LOOK_MS, 200).
@@ -40,18 +44,16 @@
     dialer :: pid(),
     socket :: gen_tcp:socket() | undefined,
     hello = #{} :: map(),
-    metrics = none :: halley_metrics:list_number(),
-    writer :: halley_edge_writer:handle() | undefined,
+    kind = worker :: worker | trunk,
+    metrics = {0, none} :: halley_edge_worker:metrics(),
+    writer :: halley_edge_sender:handle() | undefined,
     writer_pid :: pid() | undefined,
-    slot :: halley_links:slot() | undefined,
-    replays :: halley_edge_replays:handle() | undefined,
-    replays_pid :: pid() | undefined,
-    sessions :: halley_edge_sessions:sessions() | undefined,
-    inspections = halley_edge_inspections:new() :: halley_edge_inspections:inspections(),
+    slot :: halley_links:slot() | undefined,     % of a trunk its way
+    workers = #{} :: #{halley_edge_worker:index() => halley_edge_worker:worker()},
+    by_replays = #{} :: #{pid() => halley_edge_worker:index()},
     requests :: halley_edge_requests:requests() | undefined,
     token_keys = none :: none | halley_token_keys:version(),
     buffer = <<>> :: binary(),
-    sync = before :: before | running | done,
     window :: pos_integer() | undefined,
     allowance = 0 :: integer(),          % what the worker may still send
     dealt = 0 :: non_neg_integer(),      % and isn't given back yet
@@ -61,7 +63,8 @@
     samples = halley_edge_idle_gc:new() :: halley_edge_idle_gc:samples()
 }).
 
-%% Starts a link to the worker at Path. It tells the dialer {up, self(), HelloEdge} when it stands.
+%% Starts a link to the worker, or the trunk, at Path. It tells the dialer {up, self(), HelloEdge}
+%% when it stands.
 -spec start_link(Path :: binary(), Dialer :: pid()) -> gen_server:start_ret().
 start_link(Path, Dialer) ->
     gen_server:start_link(?MODULE, {Path, Dialer}, []).
@@ -83,7 +86,8 @@ stop(Link) ->
 inspect(Slot, Conn, TimeoutMs) ->
     case halley_links:info(Slot) of
         #{link := Link} ->
-            try gen_server:call(Link, {inspect, Conn, TimeoutMs}, TimeoutMs + ?INSPECT_MS_SPARE)
+            try gen_server:call(Link, {inspect, Slot, Conn, TimeoutMs},
+                                TimeoutMs + ?INSPECT_MS_SPARE)
             catch
                 exit:{timeout, _} -> timeout;
                 exit:_ -> gone
@@ -122,30 +126,43 @@ log_refusal(Path, Reason) ->
 
 linked(#{socket := Socket, hello := Hello, window := Window} = Handshake, State) ->
     #{frames := Frames, rest := Rest, token_keys := TokenKeys} = Handshake,
-    #{window := Credit, worker := Worker, pid := OsPid} = Hello,
-    {ok, WriterPid} = halley_edge_writer:start_link(Socket, Credit),
-    {ok, Slot, Queue} = halley_links:register(WriterPid, #{worker => Worker, pid => OsPid,
-                                                           build => copy(build, Hello),
-                                                           link => self()}),
-    Writer = halley_edge_writer:attach(WriterPid, Slot, Queue, halley_history:heads()),
-    Replays = halley_edge_replays:start_link(self(), Writer),
-    State#state.dialer ! {up, self(), Hello},
+    Linked = attached(Handshake, State#state{socket = Socket, hello = Hello,
+                                             metrics = metrics(Hello, State)}),
+    Linked#state.dialer ! {up, self(), Hello},
     _ = erlang:send_after(halley_limits:get(heartbeat_ms), self(), tick),
     self() ! read,
-    take(Frames, token_keys(State#state{
-        socket = Socket, writer = Writer, writer_pid = WriterPid, slot = Slot, hello = Hello,
-        metrics = metrics(Hello, State), token_keys = TokenKeys, replays = Replays,
-        replays_pid = halley_edge_replays:pid(Replays),
-        sessions = halley_edge_sessions:new(Slot, Worker, Writer, Replays),
-        requests = halley_edge_requests:new(Writer), buffer = Rest, window = Window,
-        allowance = Window, heard_at = now_ms()})).
+    take(Frames, token_keys(Linked#state{token_keys = TokenKeys, buffer = Rest, window = Window,
+                                         allowance = Window, heard_at = now_ms()})).
+
+attached(#{is_trunk := true, socket := Socket, hello := Hello}, State) ->
+    #{window := Credit, workers := Workers} = Hello,
+    {ok, Pid} = halley_edge_trunk_writer:start_link(Socket, Credit),
+    {ok, Way, Queue} = halley_links:register_trunk(Pid),
+    Writer = halley_edge_sender:attach(Pid, Way, Queue),
+    Requests = halley_edge_requests:new(halley_edge_sender:to_words(Writer), Workers),
+    State#state{kind = trunk, writer = Writer, writer_pid = Pid, slot = Way, requests = Requests};
+attached(#{socket := Socket, hello := #{window := Credit, worker := Index}}, State) ->
+    {ok, Pid} = halley_edge_writer:start_link(Socket, Credit),
+    {ok, Slot, Queue} = halley_links:register(Pid, info(Index, State)),
+    Writer = halley_edge_sender:attach(Pid, Slot, Queue),
+    with_worker(Index, halley_edge_worker:new(Index, Slot, Writer, State#state.metrics),
+                State#state{writer = Writer, writer_pid = Pid, slot = Slot,
+                            requests = halley_edge_requests:new(Writer, 1)}).
+
+info(Index, #state{hello = #{pid := OsPid, workers := Workers} = Hello}) ->
+    #{worker => Index, workers => Workers, pid => OsPid, build => copy(build, Hello),
+      link => self()}.
+
+with_worker(Index, Worker, #state{workers = Workers, by_replays = ByReplays} = State) ->
+    State#state{workers = Workers#{Index => Worker},
+                by_replays = ByReplays#{halley_edge_worker:replays(Worker) => Index}}.
 
 metrics(#{metrics := Definitions}, #state{path = Path}) ->
     List = halley_metrics:definitions(Definitions),
     List =:= none andalso
         ?LOG_WARNING("link ~ts: its metrics aren't shown: edges have sent more different lists of "
                      "metrics than the brain keeps", [Path]),
-    List.
+    {length(Definitions), List}.
 
 copy(Key, Map) ->
     binary:copy(maps:get(Key, Map)).
@@ -153,14 +170,16 @@ copy(Key, Map) ->
 %%% Messages
 
 -spec handle_call(term(), gen_server:from(), #state{}) ->
-    {noreply, #state{}} | {reply, timeout, #state{}}.
-handle_call({inspect, Conn, TimeoutMs}, From, #state{inspections = Inspections} = State) ->
-    case halley_edge_inspections:ask(From, Conn, TimeoutMs, Inspections) of
-        {Frame, Asked} ->
-            send(Frame, State),
-            {noreply, State#state{inspections = Asked}};
-        full ->
-            {reply, timeout, State}
+    {noreply, #state{}} | {reply, timeout | gone, #state{}}.
+handle_call({inspect, Slot, Conn, TimeoutMs}, From, #state{workers = Workers} = State) ->
+    case [{I, W} || {I, W} <- maps:to_list(Workers), halley_edge_worker:slot(W) =:= Slot] of
+        [{Index, Worker}] ->
+            case halley_edge_worker:inspect(From, Conn, TimeoutMs, Worker) of
+                {ok, Asked} -> {noreply, State#state{workers = Workers#{Index := Asked}}};
+                full -> {reply, timeout, State}
+            end;
+        [] ->
+            {reply, gone, State}
     end;
 handle_call(_, _, State) ->
     {noreply, State}.
@@ -177,18 +196,33 @@ handle_cast(_, State) ->
 -spec handle_info(term(), #state{}) -> {noreply, #state{}} | {stop, term(), #state{}}.
 handle_info({tcp, Socket, Data}, #state{socket = Socket, buffer = Buffer} = State) ->
     handled(received(halley_edge_codec:deframe(append(Buffer, Data)), State));
-handle_info({enter, Replays, Conns}, #state{replays_pid = Replays, sessions = Sessions} = State) ->
-    {noreply, State#state{sessions = halley_edge_sessions:enter(Conns, Sessions)}};
-handle_info({replay_ended, Replays, Conn}, #state{replays_pid = Replays} = State) ->
-    Sessions = halley_edge_sessions:replay_ended(Conn, State#state.sessions),
-    {noreply, State#state{sessions = Sessions}};
-handle_info({'EXIT', Pid, Reason}, #state{writer_pid = Writer, replays_pid = Replays} = State)
-  when Pid =:= Writer; Pid =:= Replays ->
+handle_info({enter, Replays, Conns}, #state{by_replays = ByReplays} = State)
+  when is_map_key(Replays, ByReplays) ->
+    {noreply, of_replays(fun(W) -> halley_edge_worker:enter(Conns, W) end, Replays, State)};
+handle_info({connect_judged, {Index, Conn}, Judgement}, #state{workers = Workers} = State)
+  when is_map_key(Index, Workers) ->
+    #{Index := Worker} = Workers,
+    handled(case halley_edge_worker:judged(Conn, Judgement, Worker) of
+        {broken, Problem} -> {broken, Problem, State};
+        Next -> State#state{workers = Workers#{Index := Next}}
+    end);
+handle_info({replay_ended, Replays, Conn}, #state{by_replays = ByReplays} = State)
+  when is_map_key(Replays, ByReplays) ->
+    {noreply, of_replays(fun(W) -> halley_edge_worker:replay_ended(Conn, W) end, Replays, State)};
+handle_info({'EXIT', Pid, Reason}, #state{writer_pid = Writer, by_replays = ByReplays} = State)
+  when Pid =:= Writer; is_map_key(Pid, ByReplays) ->
     {stop, Reason, State};
 handle_info({'EXIT', Pid, Reason}, #state{requests = Requests} = State) ->
     {noreply, State#state{requests = halley_edge_requests:ended(Pid, Reason, Requests)}};
 handle_info({request_credit, Pid, Conn, Bytes}, #state{requests = Requests} = State) ->
     {noreply, State#state{requests = halley_edge_requests:credit(Pid, Conn, Bytes, Requests)}};
+handle_info({subscribe, {Pid, Ref}, Conn, User, Subject}, #state{workers = Workers} = State) ->
+    Answer = fun(Result) -> Pid ! {Ref, Result}, ok end,
+    case [Worker || Worker <- maps:values(Workers), is_of(Conn, Worker, State)] of
+        [Worker] -> ok = halley_edge_worker:wish({add_from, Conn, User, Subject, Answer}, Worker);
+        [] -> ok = Answer({no_session, halley_history:heads()})
+    end,
+    {noreply, State};
 handle_info({posted, Answers}, #state{requests = Requests} = State) ->
     {noreply, State#state{requests = halley_edge_requests:posted(Answers, Requests)}};
 handle_info({timeout, Timer, posts}, #state{requests = Requests} = State) ->
@@ -214,6 +248,10 @@ handle_info({broken, Problem}, State) ->
 handle_info(_, State) ->
     {noreply, State}.
 
+of_replays(Do, Replays, #state{workers = Workers, by_replays = ByReplays} = State) ->
+    #{Replays := Index} = ByReplays,
+    State#state{workers = maps:update_with(Index, Do, Workers)}.
+
 read(#state{socket = Socket} = State) ->
     case inet:setopts(Socket, [{active, ?READS}]) of
         ok -> {noreply, State};
@@ -225,6 +263,8 @@ append(Buffer, Data) -> <<Buffer/binary, Data/binary>>.
 
 handled(#state{} = State) ->
     {noreply, State};
+handled({closed, State}) ->
+    {stop, {shutdown, closed}, State};
 handled({broken, Problem, State}) ->
     log_broken(Problem, State),
     {stop, {shutdown, {broken, Problem}}, State};
@@ -240,7 +280,7 @@ log_broken({Clause, What} = Problem, #state{path = Path}) ->
 terminate(_, #state{socket = undefined}) ->
     ok;
 terminate(Reason, #state{socket = Socket, writer = Writer, writer_pid = Pid}) ->
-    ok = halley_edge_writer:goodbye(Writer, goodbye(Reason)),
+    ok = halley_edge_sender:goodbye(Writer, goodbye(Reason)),
     ok = await_goodbye(Pid, ?GOODBYE_MS_MAX),
     _ = inet:setopts(Socket, [{linger, {true, 1}}]),
     gen_tcp:close(Socket).
@@ -266,7 +306,7 @@ goodbye(_) -> {goodbye, ?GOODBYE_STOPPING, <<"the brain stops this link">>}.
 token_keys(#state{token_keys = Version, writer = Writer} = State) ->
     case halley_token_keys:current() of
         {New, Set} when New =/= Version ->
-            ok = halley_edge_writer:free(Writer, {keys, Set}),
+            ok = halley_edge_sender:free(Writer, {keys, Set}),
             State#state{token_keys = New};
         _ ->
             State
@@ -283,33 +323,33 @@ tick(#state{heard_at = HeardAt, writer = Writer, nonce = Nonce, requests = Reque
             broken(<<"4.5">>, "nothing heard for ~b ms", [Silence], State);
         Silence ->
             _ = erlang:send_after(halley_limits:get(heartbeat_ms), self(), tick),
-            ok = halley_edge_writer:free(Writer, {ping, Nonce}),
-            Inspections = halley_edge_inspections:expire(State#state.inspections),
+            ok = halley_edge_sender:free(Writer, {ping, Nonce}),
+            Tick = fun(_, Worker) -> halley_edge_worker:tick(Worker) end,
             bounded(idle_gc(State#state{doubted_at = [HeardAt || Silence > Max], nonce = Nonce + 1,
                                         requests = halley_edge_requests:tick(Requests),
-                                        inspections = Inspections}))
+                                        workers = maps:map(Tick, State#state.workers)}))
     end.
 
 %% The heaps of a login or a storm: on 56 links they were a quarter of the brain's memory
 %% (docs/internals/memory.md). A writer that may be stuck in a write isn't sampled.
-idle_gc(#state{writer = Writer, writer_pid = Pid, replays_pid = Replays} = State) ->
+idle_gc(#state{writer = Writer, writer_pid = Pid, by_replays = ByReplays} = State) ->
     #state{samples = Samples} = State,
-    case halley_edge_writer:queue_bytes(Writer) < ?QUIET_BYTES of
-        true -> State#state{samples = halley_edge_idle_gc:sample([self(), Pid, Replays], Samples)};
-        false -> State
+    case halley_edge_sender:queue_bytes(Writer) < ?QUIET_BYTES of
+        true ->
+            Sampled = [self(), Pid | maps:keys(ByReplays)],
+            State#state{samples = halley_edge_idle_gc:sample(Sampled, Samples)};
+        false ->
+            State
     end.
 
 %% The writer watches its queue's bound itself, unless it is stuck in a write to a worker that
-%% doesn't read. The replays have a low priority, so a worker that says much may be ahead of them.
-bounded(#state{writer = Writer, replays = Replays} = State) ->
-    Max = halley_edge_writer:bytes_max(),
-    case {halley_edge_writer:queue_bytes(Writer), halley_edge_replays:waiting(Replays)} of
-        {Queued, Waiting} when Queued =< Max, Waiting =< ?REPLAYS_WAITING_MAX ->
-            State;
-        {Queued, _} when Queued > Max ->
-            broken(<<"4.7">>, "~b bytes wait for the link, at most ~b may", [Queued, Max], State);
-        {_, Waiting} ->
-            broken(<<"4.7">>, "~b sessions wait for the replays", [Waiting], State)
+%% doesn't read.
+bounded(#state{writer = Writer} = State) ->
+    Max = halley_edge_sender:bytes_max(),
+    case halley_edge_sender:queue_bytes(Writer) of
+        Queued when Queued =< Max -> State;
+        Queued -> broken(<<"4.7">>, "~b bytes wait for the link, at most ~b may", [Queued, Max],
+                         State)
     end.
 
 %%% Frames
@@ -336,16 +376,16 @@ give_back(#state{dealt = Dealt, window = Window} = State) when Dealt * 4 < Windo
     State;
 give_back(#state{dealt = Dealt, window = Window, allowance = Allowance} = State) ->
     Portion = min(Dealt, Window div 2),
-    ok = halley_edge_writer:free(State#state.writer, {credit, Portion}),
+    ok = halley_edge_sender:free(State#state.writer, {credit, Portion}),
     give_back(State#state{dealt = Dealt - Portion, allowance = Allowance + Portion}).
 
 free({ping, Nonce}, #state{writer = Writer} = State) ->
-    ok = halley_edge_writer:free(Writer, {pong, Nonce}),
+    ok = halley_edge_sender:free(Writer, {pong, Nonce}),
     State;
 free({pong, _}, State) ->
     State;
 free({credit, Bytes}, #state{writer = Writer} = State) ->
-    ok = halley_edge_writer:credit(Writer, Bytes),
+    ok = halley_edge_sender:credit(Writer, Bytes),
     State;
 free({goodbye, Code, Reason}, State) ->
     {said_goodbye, Code, Reason, State};
@@ -354,52 +394,85 @@ free({hello_edge, _}, State) ->
 free(_, State) ->
     broken(<<"2.3">>, "a frame of the other direction", [], State).
 
-costly({request, _, _, _, _, _, _, _} = Request, State) ->
-    requests(halley_edge_requests:open(Request, State#state.requests), State);
-costly({request_body, Conn, Flags, Data}, State) ->
-    requests(halley_edge_requests:body(Conn, Flags, Data, State#state.requests), State);
-costly({request_gone, Conn}, State) ->
-    requests(halley_edge_requests:gone(Conn, State#state.requests), State);
-costly({sync_begin, Sessions, Cursor}, #state{sync = before, writer = Writer} = State) ->
-    Start = halley_edge_catchup:begins(Sessions, Cursor, halley_history:store(),
-                                       halley_history:heads(), erlang:system_time(millisecond)),
-    ok = halley_edge_writer:sync_begin(Writer, Start),
-    State#state{sync = running};
-costly(sync_end, #state{sync = running, writer = Writer} = State) ->
-    ok = halley_edge_writer:sync_end(Writer),
-    State#state{sync = done};
-costly({stats, Values}, State) ->
-    stats(Values, State);
-costly({open, Opening}, #state{sync = Sync, sessions = Sessions} = State) when Sync =/= before ->
-    case halley_edge_sessions:open(Opening, Sessions) of
-        {ok, Opened} -> State#state{sessions = Opened};
-        {broken, Problem} -> {broken, Problem, State}
+costly(Frame, #state{kind = worker, hello = #{worker := Index}} = State) ->
+    of_worker(Frame, Index, State);
+costly({from_worker, Index, Frame}, #state{workers = Workers} = State)
+  when is_map_key(Index, Workers) ->
+    #{Index := Worker} = Workers,
+    of_worker(to_word(Frame, halley_edge_worker:slot(Worker)), Index, State);
+costly({from_worker, Index, {sync_begin, _, _} = Begin}, #state{hello = #{workers := N}} = State)
+  when Index < N ->
+    case place(Index, State) of
+        #state{} = Placed -> of_worker(Begin, Index, Placed);
+        Ended -> Ended
     end;
-costly({close, Closing}, #state{sync = Sync, sessions = Sessions} = State) when Sync =/= before ->
-    State#state{sessions = halley_edge_sessions:close(Closing, Sessions)};
-costly({replayed, Conn}, #state{replays = Replays} = State) ->
-    ok = halley_edge_replays:replayed(Replays, Conn),
-    State;
-costly({inspected, Token, Conn, Seen}, #state{inspections = Inspections} = State) ->
-    State#state{inspections = halley_edge_inspections:answered(Token, Conn, Seen, Inspections)};
+costly({from_worker, Index, _}, State) ->
+    broken(<<"13.4">>, "a frame of worker ~b, which has no slot", [Index], State);
+costly({worker_gone, Index}, #state{workers = Workers} = State) when is_map_key(Index, Workers) ->
+    gone(maps:get(Index, Workers), Index, State);
+costly({worker_gone, Index}, State) ->
+    broken(<<"13.7">>, "worker ~b has no slot that could end", [Index], State);
 costly(Frame, State) ->
     case halley_edge_codec:is_from_edge(Frame) of
-        true -> broken(<<"6.1">>, "a frame out of its place in the sync", [], State);
+        true -> broken(<<"13.2">>, "a frame that doesn't travel by itself on a trunk", [], State);
         false -> broken(<<"2.3">>, "a frame of the other direction", [], State)
+    end.
+
+%% Of all workers of a trunk, a request has this word (13.5).
+to_word(Frame, Slot) when element(1, Frame) =:= request; element(1, Frame) =:= request_body;
+                          element(1, Frame) =:= request_gone ->
+    setelement(2, Frame, Slot bsl 48 bor element(2, Frame));
+to_word(Frame, _) ->
+    Frame.
+
+is_of(_, _, #state{kind = Kind}) when Kind =/= trunk -> true;
+is_of(Word, Worker, _) -> halley_edge_worker:slot(Worker) =:= Word bsr 48.
+
+place(Index, #state{slot = Way, writer = Writer, metrics = Metrics} = State) ->
+    case halley_links:register_worker(Way, info(Index, State)) of
+        {ok, Slot} ->
+            send({place, Index, Slot}, State),
+            Handle = halley_edge_sender:to_slot(Slot, Writer),
+            with_worker(Index, halley_edge_worker:new(Index, Slot, Handle, Metrics), State);
+        %% The writer found the socket closed before this process did.
+        {error, gone} ->
+            {closed, State};
+        %% Slots come back when they were purged: the edge is dialled again.
+        {error, too_many_links} ->
+            ?LOG_WARNING("link ~ts: there are as many links as there can be", [State#state.path]),
+            {closed, State}
+    end.
+
+gone(Worker, Index, #state{workers = Workers, by_replays = ByReplays} = State) ->
+    ok = halley_edge_worker:ended(Worker),
+    Left = halley_edge_requests:slot_ended(halley_edge_worker:slot(Worker), State#state.requests),
+    State#state{workers = maps:remove(Index, Workers), requests = Left,
+                by_replays = maps:remove(halley_edge_worker:replays(Worker), ByReplays)}.
+
+of_worker({request, _, _, _, _, _, _, _} = Request, Index, #state{workers = Workers} = State) ->
+    case halley_edge_requests:open(Request, State#state.requests) of
+        {wish, Wish, Requests} ->
+            ok = halley_edge_worker:wish(Wish, maps:get(Index, Workers)),
+            State#state{requests = Requests};
+        Opened ->
+            requests(Opened, State)
+    end;
+of_worker({request_body, Conn, Flags, Data}, _, State) ->
+    requests(halley_edge_requests:body(Conn, Flags, Data, State#state.requests), State);
+of_worker({request_gone, Conn}, _, State) ->
+    requests(halley_edge_requests:gone(Conn, State#state.requests), State);
+of_worker(Frame, Index, #state{workers = Workers} = State) ->
+    #{Index := Worker} = Workers,
+    case halley_edge_worker:frame(Frame, Worker) of
+        {broken, Problem} -> {broken, Problem, State};
+        Next -> State#state{workers = Workers#{Index := Next}}
     end.
 
 requests({broken, Problem}, State) -> {broken, Problem, State};
 requests(Requests, State) -> State#state{requests = Requests}.
 
-stats(Values, #state{hello = #{metrics := Metrics}, metrics = List, slot = Slot} = State)
-  when length(Values) =:= length(Metrics) ->
-    ok = halley_metrics:edge(Slot, List, Values),
-    State;
-stats(Values, #state{hello = #{metrics := Metrics}} = State) ->
-    broken(<<"3.4">>, "~b values for ~b metrics", [length(Values), length(Metrics)], State).
-
 send(Frame, #state{writer = Writer}) ->
-    halley_edge_writer:send(Writer, [iolist_to_binary(halley_edge_codec:encode(Frame))]).
+    halley_edge_sender:send(Writer, [iolist_to_binary(halley_edge_codec:encode(Frame))]).
 
 broken(Clause, Format, Args, State) ->
     {broken, {Clause, iolist_to_binary(io_lib:format(Format, Args))}, State}.

@@ -16,7 +16,7 @@
 %% the queue's bound) ends both.
 -module(halley_edge_output).
 
--export([new/5, frame/2, enqueue/3, free/2, credit/2, flush/1, stop/2, backlog/1, count/2]).
+-export([new/4, handle/2, enqueue/3, frames/3, queue/3, credit/2, flush/1, is_little/1, count/2]).
 -export_type([output/0]).
 
 -include("halley_edge.hrl").
@@ -30,6 +30,7 @@
     credit :: integer(),
     queue :: counters:counters_ref(),
     bytes_max :: pos_integer(),
+    low_bytes :: pos_integer(),      % below it the backlog is small
     waiting = queue:new() :: queue:queue({pos_integer(), iodata()}),
     waiting_bytes = 0 :: non_neg_integer(),
     out = [] :: iolist(),            % in reverse
@@ -37,24 +38,55 @@
 }).
 -opaque output() :: #output{}.
 
-%% Queue: its first counter is what waits for the link; when it passes BytesMax the link ends.
--spec new(Link :: pid(), gen_tcp:socket(), Window :: pos_integer(), counters:counters_ref(),
-          BytesMax :: pos_integer()) -> output().
-new(Link, Socket, Window, Queue, BytesMax) ->
+%% Queue: its first counter is what waits for the link; when it passes the bound the link ends.
+-spec new(Link :: pid(), gen_tcp:socket(), Window :: pos_integer(), counters:counters_ref()) ->
+    output().
+new(Link, Socket, Window, Queue) ->
     #output{link = Link, socket = Socket, window = Window, credit = Window, queue = Queue,
-            bytes_max = BytesMax}.
+            bytes_max = halley_edge_sender:bytes_max(),
+            low_bytes = halley_limits:get(replay_queue_bytes_max)}.
+
+%% Messages that concern what is written and nothing else.
+-spec handle(Message :: tuple() | behind, output()) -> output().
+handle({send, Frames}, Output) ->
+    lists:foldl(fun frame/2, Output, Frames);
+handle({inet_reply, _, ok}, Output) ->
+    Output;
+handle({free, Frame}, Output) ->
+    free(Frame, Output);
+handle({goodbye, _, _} = Goodbye, Output) ->
+    stop(Goodbye, Output);
+handle(behind, Output) ->
+    Output;
+handle({inet_reply, _, {error, Reason}}, _) ->
+    exit({shutdown, {send, Reason}}).
 
 %% Corrects the count of what waits.
 -spec count(Bytes :: integer(), output()) -> ok.
 count(Bytes, #output{queue = Queue}) ->
     counters:add(Queue, 1, Bytes).
 
-%% What waits here, without what is still in the writer's mailbox.
--spec backlog(output()) -> non_neg_integer().
-backlog(#output{out_bytes = Out, waiting_bytes = Waiting}) ->
-    Out + Waiting.
+%% Is what waits here little, without what is still in the writer's mailbox?
+-spec is_little(output()) -> boolean().
+is_little(#output{out_bytes = Out, waiting_bytes = Waiting, low_bytes = Low}) ->
+    Out + Waiting < Low.
 
--spec frame(binary(), output()) -> output().
+%% A frame of which the queue's counter knows `Counted' bytes.
+-spec queue(Counted :: non_neg_integer(), iodata(), output()) -> output().
+queue(Counted, Frame, Output) ->
+    Whole = iolist_to_binary(Frame),
+    ok = count(byte_size(Whole) - Counted, Output),
+    frame(Whole, Output).
+
+%% The same of frames whose sizes are known.
+-spec frames([halley_edge_delivery:frame(), ...], Counted :: non_neg_integer(), output()) ->
+    output().
+frames([{Bytes, Frame}], Counted, Output) ->
+    Counted =:= Bytes orelse count(Bytes - Counted, Output),
+    enqueue(Bytes, Frame, Output);
+frames([First | Rest], Counted, Output) ->
+    frames(Rest, 0, frames([First], Counted, Output)).
+
 frame(Frame, Output) ->
     enqueue(byte_size(Frame), Frame, Output).
 
@@ -72,7 +104,6 @@ gathered(#output{out_bytes = Bytes} = Output) when Bytes >= ?FLUSH_BYTES -> flus
 gathered(Output) -> Output.
 
 %% A frame that costs no credit.
--spec free(binary(), output()) -> output().
 free(Frame, #output{out = Out, out_bytes = Bytes} = Output) ->
     ok = count(-?MESSAGE_BYTES, Output),
     gathered(Output#output{out = [Frame | Out], out_bytes = Bytes + byte_size(Frame)}).
@@ -130,7 +161,6 @@ fail(Problem, #output{link = Link} = Output) ->
     stop(halley_edge_goodbye:answer(Problem), Output).
 
 %% Writes GOODBYE behind what is gathered and ends the writer.
--spec stop({goodbye, 1..8, binary()}, output()) -> no_return().
 stop(Goodbye, #output{out = Out} = Output) ->
     write([halley_edge_codec:encode(Goodbye) | Out], Output),
     exit({shutdown, goodbye}).

@@ -1,5 +1,6 @@
-%% A link's position: the vector of what has passed it, and what waits for the vector to move.
-%% Pure; halley_edge_writer acts on what it gives.
+%% A link's position: the vector of what has passed it, and what waits for the vector to move. Pure;
+%% halley_edge_writer acts on what it gives. A trunk has one, and each of its slots that doesn't
+%% follow it has another (halley_edge_trunk_writer).
 %%
 %% A message of a shard passes the writer behind all earlier ones of that shard, so the vector's
 %% part for a shard is the seq of the shard's last message. It becomes the link's cursor
@@ -20,9 +21,9 @@
 %% mode is live, as a catch-up may take longer than a client's patience.
 -module(halley_edge_position).
 
--export([new/2, move_to/2, skip/1, hold/1, release/2, mode/1]).
+-export([new/2, move_to/2, enter/2, release/2, mode/1]).
 -export([passed/3, marked/3, keep/2, cursor/1, clock/2, stands_at/1]).
--export([await/4, reached/1, awaits/1]).
+-export([await/4, reached/1, awaits/1, joined/2]).
 -export_type([position/0, mode/0]).
 
 -type mode() :: live | skipping | holding.
@@ -56,12 +57,11 @@ mode(#position{mode = Mode}) -> Mode.
 -spec stands_at(position()) -> {halley_history:vector(), Second :: non_neg_integer()}.
 stands_at(#position{vector = Vector, seconds = Second}) -> {Vector, Second}.
 
--spec skip(position()) -> position().
-skip(Position) ->
-    Position#position{mode = skipping}.
-
--spec hold(position()) -> position().
-hold(Position) ->
+%% What comes is dropped from now on, or kept.
+-spec enter(skipping | holding, position()) -> position().
+enter(skipping, Position) ->
+    Position#position{mode = skipping};
+enter(holding, Position) ->
     Position#position{mode = holding, held = [], marks = #{}}.
 
 %% Keeps a message while holding.
@@ -139,6 +139,15 @@ reached(Awaiting, Vector, Reached) ->
         empty ->
             {lists:reverse(Reached), Awaiting}
     end.
+
+%% A slot of a trunk goes on by the trunk's position, which takes over what waits. Both are live,
+%% and have been sent the same since each of them was: what concerns either is sent up to the
+%% further of the two.
+-spec joined(OfSlot :: position(), OfTrunk :: position()) -> position().
+joined(#position{vector = Further, awaiting = Others, openings = OfOthers},
+       #position{vector = Vector, awaiting = Awaiting, openings = Openings} = Position) ->
+    Position#position{vector = halley_vector:furthest(Further, Vector), cursor = none,
+                      awaiting = queue:join(Awaiting, Others), openings = OfOthers ++ Openings}.
 
 -spec awaits(position()) -> boolean().
 awaits(#position{awaiting = Awaiting, openings = Openings}) ->

@@ -28,8 +28,8 @@
 %% so it takes the place of one that waits for its client.
 -module(halley_edge_replays).
 
--export([start_link/2, pid/1, add/2, replayed/2, cancel/2, entered/2, waiting/1]).
--export([init/3]).
+-export([start_link/3, pid/1, add/2, replayed/2, cancel/2, entered/2, waiting/1]).
+-export([init/4]).
 -export_type([handle/0, held/0]).
 
 -include("halley_edge.hrl").
@@ -52,7 +52,7 @@
 -define(HEAP_WORDS, 131072).
 
 -record(session, {
-    user :: non_neg_integer(),
+    user :: halley_edge_turns:user(),
     transport :: 1..5,
     cursor :: binary(),                               % up to here it has got everything
     replay = none :: none | halley_replay:replay(),
@@ -64,7 +64,8 @@
 }).
 -record(state, {
     link :: pid(),
-    writer :: halley_edge_writer:handle(),
+    slot :: halley_links:slot(),
+    writer :: halley_edge_sender:handle(),
     waiting :: counters:counters_ref(),
     reader :: halley_history_reader:reader(),
     limits :: map(),
@@ -73,7 +74,7 @@
     kept = #{} :: #{halley_edge_codec:conn() => []},  % sessions with the state of their replay
     sessions = #{} :: #{halley_edge_codec:conn() => #session{}},
     turns = halley_edge_turns:new() :: halley_edge_turns:turns(),
-    gathered = #{} :: #{UserNumber :: non_neg_integer() => halley_replay:gathered()},
+    gathered = #{} :: #{halley_edge_turns:user() => halley_replay:gathered()},
     ready = [] :: [halley_edge_codec:conn()],         % for the directory
     group = none :: none | entering
                   | {awaits, halley_history:vector(), [halley_edge_codec:conn()]}
@@ -81,13 +82,13 @@
 
 %% To be called by the link. It receives {enter, Pid, [Conn]}, the sessions to be put into the
 %% directory, and answers by entered/2; and {replay_ended, Pid, Conn}.
--spec start_link(Link :: pid(), halley_edge_writer:handle()) -> handle().
-start_link(Link, Writer) ->
+-spec start_link(Link :: pid(), halley_links:slot(), halley_edge_sender:handle()) -> handle().
+start_link(Link, Slot, Writer) ->
     Waiting = counters:new(1, [atomics]),
     Options = [link, {priority, low}, {message_queue_data, off_heap},
                {min_heap_size, ?HEAP_WORDS},
                {min_bin_vheap_size, halley_history_reader:vheap_words()}],
-    {spawn_opt(?MODULE, init, [Link, Writer, Waiting], Options), Waiting}.
+    {spawn_opt(?MODULE, init, [Link, Slot, Writer, Waiting], Options), Waiting}.
 
 -spec pid(handle()) -> pid().
 pid({Replays, _}) -> Replays.
@@ -121,12 +122,13 @@ send({Replays, Waiting}, Sessions, Message) ->
     Replays ! Message,
     ok.
 
--spec init(pid(), halley_edge_writer:handle(), counters:counters_ref()) -> no_return().
-init(Link, Writer, Waiting) ->
+-spec init(pid(), halley_links:slot(), halley_edge_sender:handle(), counters:counters_ref()) ->
+    no_return().
+init(Link, Slot, Writer, Waiting) ->
     BytesMax = ?FRAME_BYTES_MAX - ?FRAME_SPARE_BYTES - halley_limits:get(event_data_bytes_max),
     Limits = #{events_max => min(?BATCH_EVENTS_MAX, halley_limits:get(replay_events_max)),
                bytes_max => max(1, min(BytesMax, halley_limits:get(replay_bytes_max)))},
-    loop(#state{link = Link, writer = Writer, waiting = Waiting, limits = Limits,
+    loop(#state{link = Link, slot = Slot, writer = Writer, waiting = Waiting, limits = Limits,
                 reader = halley_history_reader:new(),
                 queue_bytes_max = halley_limits:get(replay_queue_bytes_max),
                 replays_max = halley_limits:get(replays_max)}).
@@ -148,7 +150,7 @@ doing(#state{turns = Turns, writer = Writer, queue_bytes_max = Max}) ->
         true ->
             nothing;
         false ->
-            case halley_edge_writer:queue_bytes(Writer) < Max of
+            case halley_edge_sender:queue_bytes(Writer) < Max of
                 true -> turn;
                 false -> pause
             end
@@ -163,7 +165,7 @@ handle({add, Held}, State) ->
     seen(length(Held), State),
     ok = halley_metrics:incr(replays, length(Held)),
     lists:foldl(fun({Conn, User, Transport, Cursor}, S) ->
-        take_turn(Conn, #session{user = User, transport = Transport, cursor = Cursor,
+        take_turn(Conn, #session{user = taker(User, Conn), transport = Transport, cursor = Cursor,
                                  phase = ready}, S)
     end, State, Held);
 handle({replayed, Conn}, #state{sessions = Sessions} = State) ->
@@ -186,6 +188,9 @@ handle({cancel, Conn}, #state{sessions = Sessions, turns = Turns} = State) ->
     end;
 handle({entered, Conns}, #state{group = entering} = State) ->
     State#state{group = {awaits, halley_history:heads(), Conns}}.
+
+taker(?NOBODY, Conn) -> {visitor, Conn};
+taker(User, _) -> User.
 
 seen(Sessions, #state{waiting = Waiting}) ->
     counters:sub(Waiting, 1, Sessions).
@@ -246,8 +251,8 @@ turn(#state{turns = Turns, sessions = Sessions} = State) ->
     of_nobody(User, batch(Conn, begun(Conn, Taken, Next), Next)).
 
 begun(Conn, #session{replay = none, user = User, cursor = Cursor} = Session,
-      #state{gathered = Gathered} = State) ->
-    Replay = case halley_replay:new(halley_ids:name(User), Cursor) of
+      #state{slot = Slot, gathered = Gathered} = State) ->
+    Replay = case halley_replay:new(name(User), {Slot, Conn}, Cursor) of
         {ok, New} ->
             New;
         {gap, Gap, New} ->
@@ -260,6 +265,10 @@ begun(Conn, #session{replay = none, user = User, cursor = Cursor} = Session,
                              end};
 begun(_, Session, _) ->
     Session.
+
+%% Visitors have turns of their own.
+name({visitor, _}) -> nobody;
+name(User) -> halley_ids:name(User).
 
 batch(Conn, #session{replay = Replay, rest = Rest} = Session, State) ->
     UpTo = case is_tuple(Rest) of true -> Rest; false -> halley_history:written() end,
@@ -293,7 +302,7 @@ of_nobody(_, State) ->
 
 batch(done, Items, Conn, #session{rest = Heads}, #state{writer = Writer} = State)
   when is_tuple(Heads) ->
-    ok = halley_edge_writer:last(Writer, Conn, Heads, Items),
+    ok = halley_edge_sender:last(Writer, Conn, Heads, Items),
     ended(Conn, State);
 batch(done, {0, _, _}, Conn, Session, State) ->
     ready(Conn, Session#session{rest = little}, State);
@@ -357,4 +366,4 @@ gap(Conn, Gap, #state{writer = Writer}) ->
     write(halley_edge_codec:encode(Frame), Writer).
 
 write(Frame, Writer) ->
-    halley_edge_writer:send(Writer, [iolist_to_binary(Frame)]).
+    halley_edge_sender:send(Writer, [iolist_to_binary(Frame)]).

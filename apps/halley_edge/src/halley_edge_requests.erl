@@ -1,6 +1,7 @@
-%% The open requests of one link: which process answers for which connection, how much body the
-%% worker may send for it, and until when it must have answered. Held in the link's state; every
-%% function takes it and gives it back.
+%% The open requests of one link, or of all workers of a trunk, where a connection is a word of slot
+%% and id: which process answers for which connection, how much body the worker may send for it, and
+%% until when it must have answered. Held in the link's state; every function takes it and gives it
+%% back.
 %%
 %% A small request that publishes one event has no process: the event is posted (`halley_posts')
 %% with those of the other requests that came by the same read, and answered from here.
@@ -15,9 +16,9 @@
 %% second one for the answer to its next request.
 -module(halley_edge_requests).
 
--export([new/1, open/2, send/1, body/4, gone/2, credit/4, ended/3, tick/1]).
+-export([new/2, open/2, send/1, body/4, gone/2, slot_ended/2, credit/4, ended/3, tick/1]).
 -export([posted/2, shard_down/2, late/2]).
--export_type([requests/0]).
+-export_type([requests/0, wish/0]).
 
 -include_lib("kernel/include/logger.hrl").
 -include("halley_edge.hrl").
@@ -27,7 +28,7 @@
 -record(post, {tag :: halley_posts:tag(), alive_at :: integer()}).
 
 -record(requests, {
-    writer :: halley_edge_writer:handle(),
+    writer :: halley_edge_sender:handle(),
     context :: halley_edge_exchange:context(),
     window :: pos_integer(),
     open_max :: pos_integer(),
@@ -38,18 +39,26 @@
 }).
 -opaque requests() :: #requests{}.
 -type result() :: requests() | {broken, halley_edge_codec:problem()}.
+%% What the link has to do for a session: it knows the sessions, and answers.
+-type wish() :: {add | remove | state, halley_edge_codec:conn(), User :: binary(),
+                 halley_id:id() | State :: binary(),
+                 Answer :: fun((halley_edge_sessions:subscribed()) -> ok)}
+              | {add_from, halley_edge_codec:conn(), User :: binary(), halley_id:id(),
+                 Answer :: fun(({halley_edge_sessions:subscribed(), halley_history:vector()})
+                               -> ok)}.
 
-%% To be made by the link: requests are linked to the process that opens them.
--spec new(halley_edge_writer:handle()) -> requests().
-new(Writer) ->
+%% To be made by the link, which has so many workers: requests are linked to the process that opens
+%% them.
+-spec new(halley_edge_sender:handle(), Workers :: pos_integer()) -> requests().
+new(Writer, Workers) ->
     Window = halley_limits:get(request_window_bytes),
     #requests{writer = Writer, window = Window,
               context = halley_edge_exchange:context(Writer, Window),
-              open_max = 2 * halley_limits:get(requests_in_flight_max),
+              open_max = 2 * Workers * halley_limits:get(requests_in_flight_max),
               response_ms_max = halley_limits:get(response_ms_max)}.
 
 %% A REQUEST frame came.
--spec open(halley_edge_codec:frame(), requests()) -> result().
+-spec open(halley_edge_codec:frame(), requests()) -> result() | {wish, wish(), requests()}.
 open(Request, #requests{by_pid = ByPid, posts = Posts, open_max = Max} = Requests) ->
     case map_size(ByPid) + halley_posts:count(Posts) >= Max of
         true ->
@@ -67,6 +76,11 @@ prepared(Conn, Prepared, #requests{writer = Writer} = Requests) ->
         {answer, Frames} ->
             send(Frames, Writer),
             Free;
+        {subscription, What, User, Subject, Told} ->
+            Answer = fun(Result) ->
+                send(halley_edge_exchange:answer(Conn, <<"PUT">>, Told, Result), Writer)
+            end,
+            {wish, {What, Conn, User, Subject, Answer}, Free};
         {publish, Item, Told} ->
             post(Conn, Item, Told, Free)
     end.
@@ -164,6 +178,11 @@ body(Conn, Flags, Data, #requests{by_conn = ByConn} = Requests) ->
 gone(Conn, Requests) ->
     kill(Conn, Requests).
 
+%% A worker of a trunk has lost its slot: nobody waits for its answers.
+-spec slot_ended(halley_links:slot(), requests()) -> requests().
+slot_ended(Slot, #requests{by_conn = ByConn} = Requests) ->
+    lists:foldl(fun kill/2, Requests, [Word || Word <- maps:keys(ByConn), Word bsr 48 =:= Slot]).
+
 %% The process of a request has consumed body bytes.
 -spec credit(pid(), halley_edge_codec:conn(), pos_integer(), requests()) -> requests().
 credit(Pid, Conn, Bytes, #requests{by_conn = ByConn, writer = Writer} = Requests) ->
@@ -241,7 +260,7 @@ answer(Conn, Status, Code, Message, #requests{writer = Writer}) ->
     send(halley_edge_request:response(Conn, Status, Headers, Body, ?FLAG_CLOSE), Writer).
 
 send(Frames, Writer) ->
-    halley_edge_writer:send(Writer, Frames).
+    halley_edge_sender:send(Writer, Frames).
 
 put_entry(Conn, Entry, #requests{by_conn = ByConn} = Requests) ->
     Requests#requests{by_conn = ByConn#{Conn := Entry}}.

@@ -26,7 +26,7 @@
 
 -include_lib("kernel/include/logger.hrl").
 
--define(HANDSHAKE_MS_MAX, 15000).
+-define(ANSWER_MS_MAX, 15000).
 -define(STOP_MS_MAX, 10000).
 -define(POLL_MS, 500).
 -define(STOPPING_POLL_MS, 20).
@@ -149,7 +149,8 @@ config() ->
     #{public => Get(public_listen, "127.0.0.1:8080"), api => Get(api_listen, "127.0.0.1:8081"),
       workers => Get(workers, halley_config:cores()),
       socket_dir => filename:absname(Get(socket_dir, "data/edge")), sandbox => Get(sandbox, on),
-      tls_files => Get(tls_files, []), connections_max => Get(connections_max, undefined),
+      trunk => Get(trunk, off), tls_files => Get(tls_files, []),
+      connections_max => Get(connections_max, undefined),
       user => Get(user, undefined)}.
 
 %% Nobody else on the machine may talk to a worker: the directory is the owner's alone.
@@ -176,9 +177,10 @@ make_private({error, Reason}, Dir) ->
 
 %%% The first handshake
 
-handshake(#state{config = #{socket_dir := Dir, workers := Workers}} = State) ->
+handshake(#state{config = Config} = State) ->
+    #{socket_dir := Dir, workers := Workers} = Config,
     ok = halley_edge_dialer:connect(Dir, Workers, self()),
-    handshake(lists:seq(0, Workers - 1), now_ms() + ?HANDSHAKE_MS_MAX, State).
+    handshake(lists:seq(0, Workers - 1), now_ms() + answer_ms_max(), State).
 
 handshake([], _, State) ->
     #state{config = #{public := Public, api := Api, workers := Workers}} = State,
@@ -192,16 +194,41 @@ handshake(Awaited, Deadline, #state{edge = Edge} = State) ->
         {Port, {data, {_, Line}}} when Edge =:= {port, Port} ->
             handshake(Awaited, Deadline, said(Line, State));
         {Port, {exit_status, Status}} when Edge =:= {port, Port}, ?IS_KILLED(Status) ->
-            %% That says nothing about the next one.
-            ok = application:set_env(halley_edge, has_linked, true),
-            ended(Status, State);
+            gone_early(Status, State);
+        poll when element(1, Edge) =:= adopted ->
+            case halley_edge_process:is_alive(element(2, Edge)) of
+                true ->
+                    _ = erlang:send_after(?POLL_MS, self(), poll),
+                    handshake(Awaited, Deadline, State);
+                false ->
+                    gone_early(adopted, State)
+            end;
         {Port, {exit_status, Status}} when Edge =:= {port, Port} ->
             cannot(last_words(Status, State), fun() -> restart_later(State) end)
     after max(0, Deadline - now_ms()) ->
         Line = io_lib:format("the edge did not answer within ~b s; its workers ~0tp are silent",
-                             [?HANDSHAKE_MS_MAX div 1000, Awaited]),
+                             [answer_ms_max() div 1000, Awaited]),
+        ok = end_at_first_start(Edge),
         cannot(Line, fun() -> State end)
     end.
+
+answer_ms_max() ->
+    application:get_env(halley_edge, answer_ms_max, ?ANSWER_MS_MAX).
+
+%% A brain that refuses to start leaves no edge behind that it has started. An edge of another
+%% brain is left, with its connections.
+end_at_first_start({port, _} = Edge) ->
+    case has_linked() of
+        false -> signal(fun halley_edge_process:kill/1, Edge);
+        true -> ok
+    end;
+end_at_first_start(_) ->
+    ok.
+
+%% That says nothing about the next one.
+gone_early(Status, State) ->
+    ok = application:set_env(halley_edge, has_linked, true),
+    ended(Status, State).
 
 last_words(Status, #state{last_line = Line} = State) ->
     case drain(State) of

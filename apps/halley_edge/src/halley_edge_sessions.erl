@@ -16,9 +16,13 @@
 %% and once they have entered they count there alone.
 -module(halley_edge_sessions).
 
--export([new/4, open/2, close/2, enter/2, replay_ended/2]).
--export_type([sessions/0]).
+-export([new/4, subscriptions/4, open/2, close/2, enter/2, replay_ended/2]).
+-export([wish/2, refuse/3, aside/2]).
+-export_type([sessions/0, subscribed/0]).
 
+%% What came of the wish of a session to subscribe, or to end that, or to have a state.
+-type subscribed() :: added | already | too_many_of_session | too_many
+                    | removed | absent | no_session | stated.
 -type opened() :: {halley_edge_codec:conn(), UserNumber :: non_neg_integer()}.
 
 -include("halley_edge.hrl").
@@ -34,9 +38,11 @@
 -record(sessions, {
     slot :: halley_links:slot(),
     worker :: non_neg_integer(),
-    writer :: halley_edge_writer:handle(),
+    writer :: halley_edge_sender:handle(),
     replays :: halley_edge_replays:handle(),
-    %% How many of its own are in the directory.
+    %% What comes before OPEN.
+    waiting = halley_edge_subscriptions:new() :: halley_edge_subscriptions:waiting(),
+    %% How many of its own are in the directory, or are visitors'.
     open = 0 :: non_neg_integer(),
     held = #{} :: #{halley_edge_codec:conn() => {UserNumber :: non_neg_integer(),
                                                  halley_sessions:rule()}},
@@ -46,7 +52,7 @@
 }).
 -opaque sessions() :: #sessions{}.
 
--spec new(halley_links:slot(), Worker :: non_neg_integer(), halley_edge_writer:handle(),
+-spec new(halley_links:slot(), Worker :: non_neg_integer(), halley_edge_sender:handle(),
           halley_edge_replays:handle()) -> sessions().
 new(Slot, Worker, Writer, Replays) ->
     #sessions{slot = Slot, worker = Worker, writer = Writer, replays = Replays}.
@@ -54,28 +60,77 @@ new(Slot, Worker, Writer, Replays) ->
 %% OPEN came. OPENED goes out first for those that are held, then for the others.
 -spec open([halley_edge_codec:session()], sessions()) ->
     {ok, sessions()} | {broken, halley_edge_codec:problem()}.
-open(Opening, #sessions{writer = Writer, replays = Replays} = Sessions) ->
+open(Said, #sessions{waiting = Announced} = Before) ->
+    {Opening, Subjects, NotEntitled, Left} = halley_edge_subscriptions:take(Said, Announced),
+    Sessions = Before#sessions{waiting = Left},
     {Here, Behind} = lists:partition(fun({_, _, _, Cursor}) -> Cursor =:= <<>> end, Opening),
-    {Live, Refused} = numbers([{Conn, User} || {Conn, _, User, _} <- Here]),
-    {Returning, AlsoRefused} = numbers([{Conn, User} || {Conn, _, User, _} <- Behind]),
-    Polls = maps:from_list([{Conn, again} || {Conn, ?TRANSPORT_POLL, _, _} <- Opening]),
-    case hold(Returning, Polls, fits(Opening, Live ++ Returning, Sessions), []) of
+    {Numbered, Refused} = numbers([{Conn, User} || {Conn, _, User, _} <- Here], Subjects),
+    {Held, AlsoRefused} = numbers([{Conn, User} || {Conn, _, User, _} <- Behind], Subjects),
+    case fits(Said, Numbered ++ Held, Sessions) of
         {broken, _} = Broken ->
             Broken;
-        {Waiting, Next} ->
-            in_parts(Waiting, fun(Part) -> send({opened, <<>>, Part}, Writer) end),
-            Waiting =:= [] orelse
-                halley_edge_replays:add(Replays, replays(Behind, maps:from_list(Waiting))),
-            Outcomes = [{Session, enter_one(Session, rule(Conn, Polls), Next)}
-                        || {Conn, _} = Session <- Live],
-            Entered = [Session || {Session, ok} <- Outcomes],
-            in_parts(Entered, fun(Part) -> halley_edge_writer:opened(Writer, Part) end),
-            NotEntered = [not_entered(Why, Conn) || {{Conn, _}, Why} <- Outcomes, Why =/= ok]
-                ++ [not_entered(full, Conn) || {Conn, _} <- Returning -- Waiting],
-            lists:foreach(fun(Refusal) -> send(Refusal, Writer) end,
-                          Refused ++ AlsoRefused ++ NotEntered),
-            {ok, Next#sessions{open = Next#sessions.open + length(Entered)}}
+        Sessions ->
+            NoRoom = subscribed(Numbered, Held, Subjects, Sessions),
+            Full = [halley_edge_subscriptions:refused(Conn) || Conn <- NoRoom],
+            opened(Opening, with_room(Numbered, NoRoom), with_room(Held, NoRoom),
+                   NotEntitled ++ Refused ++ AlsoRefused ++ Full, Sessions)
     end.
+
+opened(Opening, Live, Returning, Refused, Sessions) ->
+    #sessions{slot = Slot, writer = Writer, replays = Replays} = Sessions,
+    Polls = maps:from_list([{Conn, again} || {Conn, ?TRANSPORT_POLL, _, _} <- Opening]),
+    {Waiting, Next} = hold(Returning, Polls, Sessions, []),
+    in_parts(Waiting, fun(Part) -> send({opened, <<>>, Part}, Writer) end),
+    Waiting =:= [] orelse
+        halley_edge_replays:add(Replays, replays(Opening, maps:from_list(Waiting))),
+    Outcomes = [{Session, enter_one(Session, rule(Conn, Polls), Next)}
+                || {Conn, _} = Session <- Live],
+    Entered = [Session || {Session, ok} <- Outcomes],
+    in_parts(Entered, fun(Part) -> halley_edge_sender:opened(Writer, Part) end),
+    NotEntered = [{Conn, Why} || {{Conn, _}, Why} <- Outcomes, Why =/= ok]
+        ++ [{Conn, full} || {Conn, _} <- Returning -- Waiting],
+    ok = halley_subscriptions:close(Slot, [Conn || {Conn, _} <- NotEntered]),
+    lists:foreach(fun(Refusal) -> send(Refusal, Writer) end,
+                  Refused ++ [not_entered(Why, Conn) || {Conn, Why} <- NotEntered]),
+    {ok, Next#sessions{open = Next#sessions.open + length(Entered)}}.
+
+%% A session that was to open may not.
+-spec refuse(halley_edge_codec:session(), halley_hooked:judgement(), sessions()) -> ok.
+refuse({Conn, _, _, _}, {refuse, Status, RetryAfterS, Code, Message},
+       #sessions{writer = Writer}) ->
+    send({refused, Conn, Status, RetryAfterS, Code, Message}, Writer).
+
+%% What was said of a session that is asked about before it opens.
+-spec aside(halley_edge_codec:conn(), sessions()) ->
+    {halley_edge_subscriptions:aside(), Bytes :: non_neg_integer(), sessions()}.
+aside(Conn, #sessions{waiting = Waiting} = Sessions) ->
+    {Said, Bytes, Left} = halley_edge_subscriptions:aside(Conn, Waiting),
+    {Said, Bytes, Sessions#sessions{waiting = Left}}.
+
+%% SUBSCRIPTIONS came: what a session that opens next is subscribed to.
+-spec subscriptions(halley_edge_codec:conn(), Rights :: binary(), [binary()], sessions()) ->
+    sessions() | {broken, halley_edge_codec:problem()}.
+subscriptions(Conn, Rights, Subjects, #sessions{waiting = Waiting} = Sessions) ->
+    case halley_edge_subscriptions:announced(Conn, Rights, Subjects, Waiting) of
+        {broken, _} = Broken -> Broken;
+        Announced -> Sessions#sessions{waiting = Announced}
+    end.
+
+%% Before the sessions are in the directory: whoever is found by follows is found by subscriptions.
+%% Gives those for which there is no room.
+subscribed(_, _, Subjects, _) when map_size(Subjects) =:= 0 ->
+    [];
+subscribed(Live, Held, Subjects, #sessions{slot = Slot}) ->
+    halley_subscriptions:open(Slot,
+        [{Conn, user(Number), As, map_get(Conn, Subjects)}
+         || {As, Sessions} <- [{live, Live}, {held, Held}], {Conn, Number} <- Sessions,
+            is_map_key(Conn, Subjects)]).
+
+user(?NOBODY) -> nobody;
+user(Number) -> Number.
+
+with_room(Sessions, []) -> Sessions;
+with_room(Sessions, NoRoom) -> [S || {Conn, _} = S <- Sessions, not lists:member(Conn, NoRoom)].
 
 %% An edge that lies must not fill the directory. A connection is there once in an OPEN, refused or
 %% not; one that lives is known to be open only for the same user, as the directory goes by users.
@@ -95,6 +150,8 @@ fits(Opening, Numbered, #sessions{open = Open, held = Held} = Sessions) ->
 is_there({Conn, Number}, #sessions{slot = Slot, held = Held, entered = Entered}) ->
     is_map_key(Conn, Held) orelse is_map_key(Conn, Entered) orelse is_open(Number, Slot, Conn).
 
+is_open(?NOBODY, Slot, Conn) ->
+    halley_subscriptions:user({Slot, Conn}) =:= nobody;
 is_open(Number, Slot, Conn) ->
     lists:member({link, Slot, Conn}, halley_directory:sessions(Number)).
 
@@ -102,10 +159,11 @@ rule(Conn, Polls) ->
     maps:get(Conn, Polls, configured).
 
 %% Gives those that are held now, and of all the others nothing.
-hold(_, _, {broken, _} = Broken, _) ->
-    Broken;
 hold([], _, Sessions, Waiting) ->
     {lists:reverse(Waiting), Sessions};
+hold([{Conn, ?NOBODY} = Session | Rest], Polls, #sessions{held = Held} = Sessions, Waiting) ->
+    Next = Sessions#sessions{held = Held#{Conn => {?NOBODY, rule(Conn, Polls)}}},
+    hold(Rest, Polls, Next, [Session | Waiting]);
 hold([{Conn, Number} = Session | Rest], Polls, Sessions, Waiting) ->
     #sessions{held = Held, held_by = HeldBy} = Sessions,
     Count = maps:get(Number, HeldBy, 0),
@@ -123,6 +181,8 @@ hold([{Conn, Number} = Session | Rest], Polls, Sessions, Waiting) ->
 %% Held no longer, if it was.
 release(Conn, #sessions{slot = Slot, held = Held, held_by = HeldBy} = Sessions) ->
     case maps:take(Conn, Held) of
+        {{?NOBODY, _}, Rest} ->
+            Sessions#sessions{held = Rest};
         {{Number, _}, Rest} ->
             ok = halley_directory_leaving:release(Number, Slot),
             Others = case HeldBy of
@@ -138,10 +198,12 @@ release(Conn, #sessions{slot = Slot, held = Held, held_by = HeldBy} = Sessions) 
 forget(Conn, #sessions{entered = Entered} = Sessions) ->
     release(Conn, Sessions#sessions{entered = maps:remove(Conn, Entered)}).
 
-replays(Behind, Numbers) ->
+replays(Opening, Numbers) ->
     [{Conn, maps:get(Conn, Numbers), Transport, binary:copy(Cursor)}
-     || {Conn, Transport, _, Cursor} <- Behind, is_map_key(Conn, Numbers)].
+     || {Conn, Transport, _, Cursor} <- Opening, is_map_key(Conn, Numbers)].
 
+enter_one({_, ?NOBODY}, _, _) ->
+    ok;
 enter_one({Conn, Number}, Rule, #sessions{slot = Slot}) ->
     case halley_sessions:open(Number, {link, Slot, Conn}, Rule) of
         ok -> halley_groups:changed(Number);
@@ -161,27 +223,43 @@ in_parts(Opened, Send) ->
 %% CLOSE came.
 -spec close([{halley_edge_codec:conn(), UserNumber :: non_neg_integer(), Reason :: 1..8}],
             sessions()) -> sessions().
-close(Closing, Sessions) ->
-    lists:foldl(fun close_one/2, Sessions, Closing).
+close(Closing, #sessions{slot = Slot} = Sessions) ->
+    {Closed, Next} = lists:foldl(fun close_one/2, {[], Sessions}, Closing),
+    ok = halley_subscriptions:close(Slot, Closed),
+    Next.
 
 %% One that isn't this link's, or isn't there, changes nothing (6.8): not even what is remembered of
 %% the user.
-close_one({Conn, Number, Reason}, #sessions{slot = Slot, held = Held} = Sessions) ->
+close_one({Conn, Number, Reason}, {Closed, #sessions{held = Held, open = Open} = Sessions}) ->
+    case Held of
+        #{Conn := {Number, _}} ->
+            {[Conn | Closed], closed(Conn, Number, Reason, Sessions)};
+        #{} ->
+            case leave(Number, Conn, Sessions) of
+                true ->
+                    Left = Sessions#sessions{open = Open - 1},
+                    {[Conn | Closed], closed(Conn, Number, Reason, Left)};
+                false ->
+                    {Closed, Sessions}
+            end
+    end.
+
+leave(?NOBODY, Conn, #sessions{slot = Slot}) ->
+    is_open(?NOBODY, Slot, Conn);
+leave(Number, Conn, #sessions{slot = Slot}) ->
     case is_open(Number, Slot, Conn) of
         true ->
             ok = halley_directory:close(Number, {link, Slot, Conn}),
             ok = halley_groups:changed(Number),
-            #sessions{open = Open} = Sessions,
-            closed(Conn, Number, Reason, Sessions#sessions{open = Open - 1});
-        false when element(1, map_get(Conn, Held)) =:= Number ->
-            closed(Conn, Number, Reason, Sessions);
+            true;
         false ->
-            Sessions
+            false
     end.
 
 closed(Conn, Number, Reason, #sessions{worker = Worker, replays = Replays} = Sessions) ->
-    ok = halley_closings:record(Number, #{worker => Worker, conn => Conn,
-                                          reason => reason(Reason)}),
+    Number =:= ?NOBODY orelse
+        halley_closings:record(Number, #{worker => Worker, conn => Conn,
+                                         reason => reason(Reason)}),
     #sessions{held = Held, entered = Entered} = Sessions,
     (is_map_key(Conn, Held) orelse is_map_key(Conn, Entered))
         andalso halley_edge_replays:cancel(Replays, Conn),
@@ -209,26 +287,94 @@ enter(Conns, #sessions{slot = Slot, held = Held, replays = Replays} = Sessions) 
         Refused =:= [] orelse halley_links:close_sessions(Slot, Refused, Reason)
     end, [{full, ?TOO_MANY}, {gone, ?GONE}]),
     In = [Conn || {Conn, ok} <- Outcomes],
+    ok = halley_subscriptions:enter(Slot, In),
     ok = halley_edge_replays:entered(Replays, In),
     lists:foldl(fun(Conn, S) ->
         #sessions{open = Open, entered = Entered} = Next = release(Conn, S),
         Next#sessions{open = Open + 1, entered = Entered#{Conn => []}}
     end, Sessions, In).
 
-%% Nothing more is replayed to this session.
+%% Nothing more is replayed to this session. One that never entered the directory, as a poll that
+%% was answered with what it missed, is over by that: its CLOSE finds nothing of it any more.
 -spec replay_ended(halley_edge_codec:conn(), sessions()) -> sessions().
-replay_ended(Conn, Sessions) ->
+replay_ended(Conn, #sessions{slot = Slot, held = Held} = Sessions) ->
+    ok = halley_subscriptions:close(Slot, [Conn || is_map_key(Conn, Held)]),
     forget(Conn, Sessions).
+
+%%% Subscriptions of a session that is there
+
+%% A subject more, or one less, for a session of this user.
+-spec wish(halley_edge_requests:wish(), sessions()) -> ok.
+wish({add, Conn, User, Subject, Answer}, Sessions) ->
+    {Result, _} = subscribe(Conn, User, Subject, Sessions),
+    Answer(Result);
+wish({add_from, Conn, User, Subject, Answer}, Sessions) ->
+    Answer(subscribe(Conn, User, Subject, Sessions));
+wish({remove, Conn, _, Subject, Answer}, Sessions) ->
+    Answer(unsubscribe(Conn, Subject, Sessions));
+wish({state, Conn, User, Text, Answer}, Sessions) ->
+    Answer(state(Conn, User, Text, Sessions)).
+
+subscribe(Conn, User, Subject, #sessions{slot = Slot, held = Held} = Sessions) ->
+    case Held of
+        #{Conn := {Number, _}} ->
+            halley_subscriptions:add(Slot, {Conn, user(Number), held}, Subject);
+        #{} ->
+            case whose(Conn, User, Sessions) of
+                no_session -> {no_session, halley_history:heads()};
+                Whose -> halley_subscriptions:add(Slot, {Conn, Whose, live}, Subject)
+            end
+    end.
+
+%% What the session says of itself; nothing for an empty text.
+state(Conn, User, Text, #sessions{slot = Slot, held = Held} = Sessions) ->
+    Pieces = case Text of
+        <<>> -> [];
+        _ -> halley_session_states:pieces(erlang:system_time(millisecond), Text)
+    end,
+    case Held of
+        #{Conn := {Number, _}} when Number =/= ?NOBODY ->
+            halley_subscriptions:state(Slot, {Conn, Number, held}, Pieces);
+        #{} ->
+            case whose(Conn, User, Sessions) of
+                Whose when is_integer(Whose) ->
+                    halley_subscriptions:state(Slot, {Conn, Whose, live}, Pieces);
+                _ ->
+                    no_session
+            end
+    end.
+
+whose(Conn, <<>>, #sessions{slot = Slot}) ->
+    case is_open(?NOBODY, Slot, Conn) of
+        true -> nobody;
+        false -> no_session
+    end;
+whose(Conn, User, #sessions{slot = Slot}) ->
+    Number = halley_ids:lookup(User),
+    case Number =/= undefined andalso is_open(Number, Slot, Conn) of
+        true -> Number;
+        false -> no_session
+    end.
+
+unsubscribe(Conn, Subject, #sessions{slot = Slot}) ->
+    case halley_subscriptions:user({Slot, Conn}) of
+        unknown -> absent;
+        _ -> halley_subscriptions:remove(Slot, Conn, Subject)
+    end.
 
 %%% Numbers
 
-%% Those that have one now, in order, and the REFUSED frames.
--spec numbers([{halley_edge_codec:conn(), User :: binary()}]) ->
+%% Those that have one now, in order, and the REFUSED frames. A visitor has ?NOBODY.
+-spec numbers([{halley_edge_codec:conn(), User :: binary()}],
+              halley_edge_subscriptions:subjects()) ->
     {[opened()], [halley_edge_codec:frame()]}.
-numbers(Opening) ->
-    {Known, Unknown, Bad} = sort(Opening, [], [], []),
+numbers(Opening, Subjects) ->
+    {Visitors, Users} = lists:partition(fun({Conn, User}) ->
+        User =:= <<>> andalso is_map_key(Conn, Subjects)
+    end, Opening),
+    {Known, Unknown, Bad} = sort(Users, [], [], []),
     {New, Full} = intern(Unknown),
-    {lists:reverse(Known, New), Bad ++ Full}.
+    {[{Conn, ?NOBODY} || {Conn, _} <- Visitors] ++ lists:reverse(Known, New), Bad ++ Full}.
 
 sort([{Conn, User} | Rest], Known, Unknown, Bad) ->
     case halley_ids:lookup(User) of
@@ -278,4 +424,4 @@ full(Conn) ->
      <<"the server has no room for another user; raise limits.ids_max">>}.
 
 send(Frame, Writer) ->
-    halley_edge_writer:send(Writer, [iolist_to_binary(halley_edge_codec:encode(Frame))]).
+    halley_edge_sender:send(Writer, [iolist_to_binary(halley_edge_codec:encode(Frame))]).

@@ -10,12 +10,13 @@
 -module(halley_edge_turns).
 
 -export([new/0, add/3, yielded/4, take/1, remove/4, waits/2, is_empty/1]).
--export_type([turns/0, place/0]).
+-export_type([turns/0, place/0, user/0]).
 
 %% Turns of others between two of those that have yielded.
 -define(TURNS_PER_LATE, 4).
 
--type user() :: non_neg_integer().
+%% A visitor is a user of its own.
+-type user() :: UserNumber :: non_neg_integer() | {visitor, conn()}.
 -type conn() :: halley_edge_codec:conn().
 %% Where a session stands among its user's.
 -type place() :: non_neg_integer().

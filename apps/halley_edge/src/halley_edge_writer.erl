@@ -12,167 +12,64 @@
 %% when a sync began at an older cursor (10.6). Other frames may take as much again; beyond that the
 %% link ends with GOODBYE 8 (4.7).
 %%
-%% Messages from halley_links, which counts the first three only: {deliver, Deliveries}, {members,
-%% What, Group, Conns}, {close_sessions, Reason, Conns}, {end_group, Group}, {mark, Shard, Seq}; the
-%% rest by functions here and in halley_edge_catchup. Messages about groups stay in order with the
-%% events: while these are held, so are they (docs/internals/celebrities.md).
+%% Messages from halley_links, which counts the first four only: {deliver, Deliveries}, {members,
+%% What, Group, Conns}, {close_sessions, Reason, Conns}, {presence, Told}, {end_group, Group},
+%% {mark, Shard, Seq}; the rest by halley_edge_sender and halley_edge_catchup. Messages about groups
+%% stay in order with the events: while these are held, so are they (docs/internals/celebrities.md).
 %%
 %% Not here: reading, the meaning of frames, and when the link ends for any other reason.
 -module(halley_edge_writer).
+-behaviour(halley_edge_gather).
 
--export([start_link/2, attach/4, send/2, free/2, credit/2, goodbye/2, queue_bytes/1, bytes_max/0]).
--export([opened/2, last/4, sync_begin/2, sync_end/1]).
--export([init/3]).
--export_type([handle/0]).
+-export([start_link/2]).
+-export([init/3, handle/2, flush/1, rest/2]).
 
 -include("halley_edge.hrl").
-
--opaque handle() :: {pid(), counters:counters_ref()}.
-
--define(CURSOR_MS, 250).             % between CURSOR frames
--define(MARK_MS, 10).                % between requests for marks
--define(CLOCK_MS, 1000).             % for which cursors' time may stand still
 
 -record(state, {
     slot :: halley_links:slot(),
     output :: halley_edge_output:output(),
-    low_bytes :: pos_integer(),      % below it the backlog is small
     position :: halley_edge_position:position(),
     catchup = none :: none | {pid(), running | waiting},
-    %% A CURSOR is sent when the timer comes if the vector moved without a frame that told it.
-    cursor_due = no :: no | idle | moved,
-    marks_asked = false :: boolean()
+    due = halley_edge_gather:due() :: halley_edge_gather:due()
 }).
 
-%% Starts a writer for the calling link. It waits for attach/4.
+%% Starts a writer for the calling link. It waits for halley_edge_sender:attach/3.
 -spec start_link(gen_tcp:socket(), Window :: pos_integer()) -> {ok, pid()}.
 start_link(Socket, Window) ->
-    Link = self(),
-    %% In words: room for the frames of a flush, so that fewer collections find nothing.
-    Options = [link, {message_queue_data, off_heap}, {fullsweep_after, 20},
-               {min_heap_size, 16384}, {min_bin_vheap_size, 131072}],
-    {ok, spawn_opt(?MODULE, init, [Link, Socket, Window], Options)}.
-
-%% Hands over what halley_links:register/2 gave, and heads of then or later to begin with.
--spec attach(pid(), halley_links:slot(), counters:counters_ref(), halley_history:vector()) ->
-    handle().
-attach(Writer, Slot, Queue, Heads) ->
-    Writer ! {attach, Slot, Queue, Heads},
-    {Writer, Queue}.
-
-%% Queues whole, encoded, costly frames; they stay together and in order.
--spec send(handle(), [binary()]) -> ok.
-send({Writer, Queue}, Frames) ->
-    counters:add(Queue, 1, iolist_size(Frames)),
-    Writer ! {send, Frames},
-    ok.
-
-%% Queues a frame that costs no credit.
--spec free(handle(), {ping | pong | credit, non_neg_integer()} | {keys, halley_jwks:set()}) -> ok.
-free({Writer, Queue}, Frame) ->
-    Encoded = iolist_to_binary(halley_edge_codec:encode(Frame)),
-    counters:add(Queue, 1, ?MESSAGE_BYTES + byte_size(Encoded)),
-    Writer ! {free, Encoded},
-    ok.
-
-%% The worker gave credit back.
--spec credit(handle(), Bytes :: non_neg_integer()) -> ok.
-credit({Writer, Queue}, Bytes) ->
-    counters:add(Queue, 1, ?MESSAGE_BYTES),
-    Writer ! {credit, Bytes},
-    ok.
-
-%% Queues OPENED for sessions that came without a cursor and are in the directory. It is sent with
-%% the link's once that has reached the present heads, so that nothing from before comes back by it.
--spec opened(handle(), [{halley_edge_codec:conn(), non_neg_integer()}]) -> ok.
-opened({Writer, Queue}, Opened) ->
-    Counted = iolist_size(halley_edge_codec:encode({opened, <<>>, Opened})),
-    counters:add(Queue, 1, Counted),
-    Writer ! {opened, Counted, halley_history:heads(), Opened},
-    ok.
-
-%% Queues the REPLAY with LAST; it is sent, with the link's cursor, once that has reached the heads
-%% and those of the LASTs before it.
--spec last(handle(), halley_edge_codec:conn(), Heads :: halley_history:vector(),
-           halley_edge_encoder:items()) -> ok.
-last({Writer, Queue}, Conn, Heads, Items) ->
-    Counted = iolist_size(last_frame(Conn, <<>>, Heads, Items)),
-    counters:add(Queue, 1, Counted),
-    Writer ! {last, Counted, Conn, Heads, Items},
-    ok.
-
-last_frame(Conn, Cursor, Heads, Items) ->
-    halley_edge_encoder:encode_replay(Conn, ?FLAG_LAST, Cursor, tuple_to_list(Heads), Items).
-
-%% SYNC_BEGIN came. The worker gets a CURSOR before any session is opened.
--spec sync_begin(handle(), halley_edge_catchup:start()) -> ok.
-sync_begin({Writer, _}, Start) ->
-    Writer ! {sync_begin, Start},
-    ok.
-
-%% SYNC_END came and all sessions that it ends are in the directory.
--spec sync_end(handle()) -> ok.
-sync_end({Writer, _}) ->
-    Writer ! sync_end,
-    ok.
-
-%% Writes GOODBYE behind what is already written, drops what waits, and ends the writer.
--spec goodbye(handle(), {goodbye, 1..8, binary()}) -> ok.
-goodbye({Writer, _}, Goodbye) ->
-    Writer ! Goodbye,
-    ok.
-
--spec queue_bytes(handle()) -> integer().
-queue_bytes({_, Queue}) ->
-    counters:get(Queue, 1).
-
--spec bytes_max() -> pos_integer().
-bytes_max() ->
-    2 * halley_limits:get(link_queue_bytes_max).
+    halley_edge_gather:start_link(?MODULE, [Socket, Window]).
 
 -spec init(pid(), gen_tcp:socket(), pos_integer()) -> no_return().
 init(Link, Socket, Window) ->
     receive
-        {attach, Slot, Queue, Heads} ->
-            Output = halley_edge_output:new(Link, Socket, Window, Queue, bytes_max()),
-            idle(#state{slot = Slot, output = Output,
-                        position = halley_edge_position:new(halley_history:store(), Heads),
-                        low_bytes = halley_limits:get(replay_queue_bytes_max)})
+        {attach, Slot, Queue, Second, Heads} ->
+            Output = halley_edge_output:new(Link, Socket, Window, Queue),
+            Position = halley_edge_position:new(halley_history:store(), Heads),
+            halley_edge_gather:run(?MODULE,
+                                   #state{slot = Slot, output = Output,
+                                          position = halley_edge_position:clock(Second, Position)})
     end.
 
-idle(State) ->
-    Ready = behind(pace(State)),
-    receive
-        Message -> busy(handle(Message, Ready))
-    after ?CLOCK_MS ->
-        %% Messages may have come before this process noticed that it is late.
-        busy(Ready)
-    end.
+-spec flush(#state{}) -> #state{}.
+flush(#state{output = Output} = State) ->
+    output(halley_edge_output:flush(Output), State).
 
-busy(State) ->
-    receive
-        Message -> busy(handle(Message, State))
-    after 0 ->
-        idle(output(halley_edge_output:flush(State#state.output), State))
-    end.
+-spec rest(pos_integer(), #state{}) -> #state{}.
+rest(Second, State) ->
+    behind(Second, pace(State)).
 
 output(Output, State) ->
     State#state{output = Output}.
 
+-spec handle(Message :: term(), #state{}) -> #state{}.
 handle({deliver, Deliveries}, State) ->
     settle(lists:foldl(fun event/2, State, Deliveries));
-handle({send, Frames}, #state{output = Output} = State) ->
-    output(lists:foldl(fun halley_edge_output:frame/2, Output, Frames), State);
-handle({inet_reply, _, ok}, State) ->
-    State;
 handle({mark, Shard, Seq}, State) ->
     settle(mark(Shard, Seq, State));
 handle({members, _, _, _} = Members, State) ->
     of_group(Members, State);
 handle({end_group, _} = End, State) ->
     of_group(End, State);
-handle({free, Frame}, #state{output = Output} = State) ->
-    output(halley_edge_output:free(Frame, Output), State);
 handle({credit, Bytes}, #state{output = Output} = State) ->
     pace(output(halley_edge_output:credit(Bytes, Output), State));
 handle({opened, Counted, Heads, Opened}, #state{position = Position} = State) ->
@@ -185,20 +82,18 @@ handle({catchup, Pid, What}, #state{catchup = {Pid, _}} = State) ->
     settle(catchup(What, State));
 handle({close_sessions, Reason, Conns}, State) ->
     close_sessions(Reason, Conns, halley_links:close_cost(Conns), State);
+handle({presence, Told}, State) ->
+    lists:foldl(fun presence/2, State, Told);
 handle(cursor_due, State) ->
     cursor_due(State);
-handle(ask_marks, State) ->
-    settle(State#state{marks_asked = false});
+handle(ask_marks, #state{due = Due} = State) ->
+    settle(State#state{due = halley_edge_gather:asked(Due)});
 handle({sync_begin, Start}, State) ->
     begin_at(Start, State);
 handle(sync_end, State) ->
     sync_ended(State);
-handle({goodbye, _, _} = Goodbye, #state{output = Output}) ->
-    halley_edge_output:stop(Goodbye, Output);
-handle(behind, State) ->
-    State;
-handle({inet_reply, _, {error, Reason}}, _) ->
-    exit({shutdown, {send, Reason}}).
+handle(Message, #state{output = Output} = State) ->
+    output(halley_edge_output:handle(Message, Output), State).
 
 %%% Events and where the link stands
 
@@ -217,11 +112,8 @@ deliver(Delivery, To, Counted, #state{position = Position} = State) ->
     {Frames, Passed} = halley_edge_delivery:frames(Delivery, To, Position),
     enqueue(Frames, Counted, State#state{position = Passed}).
 
-enqueue([{Bytes, Frame}], Counted, #state{output = Output} = State) ->
-    Counted =:= Bytes orelse halley_edge_output:count(Bytes - Counted, Output),
-    State#state{output = halley_edge_output:enqueue(Bytes, Frame, Output)};
-enqueue([First | Rest], Counted, State) ->
-    enqueue(Rest, 0, enqueue([First], Counted, State)).
+enqueue(Frames, Counted, #state{output = Output} = State) ->
+    output(halley_edge_output:frames(Frames, Counted, Output), State).
 
 %% A catch-up looks nothing up in groups, so their changes need not wait for it; but they must not
 %% overtake events that are held.
@@ -241,8 +133,8 @@ cursor(#state{position = Position} = State) ->
     {Cursor, State#state{position = Next}}.
 
 %% A frame that tells the worker where the link stands.
-told(#state{cursor_due = moved} = State) -> State#state{cursor_due = idle};
-told(State) -> State.
+told(#state{due = Due} = State) ->
+    State#state{due = halley_edge_gather:told(Due)}.
 
 mark(Shard, Seq, #state{position = Position} = State) ->
     case halley_edge_position:marked(Shard, Seq, Position) of
@@ -250,16 +142,14 @@ mark(Shard, Seq, #state{position = Position} = State) ->
         {same, Next} -> State#state{position = Next}
     end.
 
-moved(#state{cursor_due = no} = State) ->
-    _ = erlang:send_after(?CURSOR_MS, self(), cursor_due),
-    State#state{cursor_due = moved};
-moved(State) ->
-    State#state{cursor_due = moved}.
+moved(#state{due = Due} = State) ->
+    State#state{due = halley_edge_gather:moved(Due)}.
 
-cursor_due(#state{cursor_due = moved} = State) ->
-    tell_cursor(State#state{cursor_due = no});
-cursor_due(State) ->
-    State#state{cursor_due = no}.
+cursor_due(#state{due = Due} = State) ->
+    case halley_edge_gather:is_cursor_due(Due) of
+        {true, Next} -> tell_cursor(State#state{due = Next});
+        {false, Next} -> State#state{due = Next}
+    end.
 
 tell_cursor(State) ->
     {Cursor, Next} = cursor(State),
@@ -280,22 +170,16 @@ reached({_, {opened, Counted, Opened}}, State) ->
     queue(Counted, halley_edge_codec:encode({opened, Cursor, Opened}), Next);
 reached({Heads, {Counted, Conn, Items}}, State) ->
     {Cursor, Next} = cursor(State),
-    queue(Counted, last_frame(Conn, Cursor, Heads, Items), told(Next)).
+    queue(Counted, halley_edge_sender:last_frame(Conn, Cursor, Heads, Items), told(Next)).
 
-ask_marks(#state{marks_asked = false, position = Position, slot = Slot} = State) ->
+ask_marks(#state{due = Due, position = Position, slot = Slot} = State) ->
     Useful = halley_edge_position:awaits(Position)
         andalso halley_edge_position:mode(Position) =:= live
         andalso not halley_links:is_behind(Slot),
     case Useful of
-        true ->
-            ok = halley_shard:mark_all(Slot),
-            _ = erlang:send_after(?MARK_MS, self(), ask_marks),
-            State#state{marks_asked = true};
-        false ->
-            State
-    end;
-ask_marks(State) ->
-    State.
+        true -> State#state{due = halley_edge_gather:ask_marks(Slot, Due)};
+        false -> State
+    end.
 
 %%% Syncs and catch-ups
 
@@ -312,7 +196,7 @@ begin_at({gap, Reason, FromMs, ToMs, Vector}, State) ->
 
 older(Second, Vector, #state{position = Position} = State) ->
     Moved = halley_edge_position:clock(Second, halley_edge_position:move_to(Vector, Position)),
-    State#state{position = halley_edge_position:skip(Moved)}.
+    State#state{position = halley_edge_position:enter(skipping, Moved)}.
 
 %% To every session of the worker.
 gap(#{reason := Reason, from := FromMs, to := ToMs, cursor := Cursor}, State) ->
@@ -330,7 +214,8 @@ sync_ended(State) ->
 start_catchup(#state{slot = Slot, position = Position} = State) ->
     {Vector, Second} = halley_edge_position:stands_at(Position),
     Catchup = halley_edge_catchup:start_link(Slot, Vector, Second),
-    State#state{catchup = {Catchup, running}, position = halley_edge_position:skip(Position)}.
+    State#state{catchup = {Catchup, running},
+                position = halley_edge_position:enter(skipping, Position)}.
 
 %% A catch-up goes on when what waits is little.
 pace(#state{catchup = {Pid, waiting}} = State) ->
@@ -347,20 +232,19 @@ pace(State) ->
 %% A link that is behind catches up when what waits is little. Never in the midst of a message:
 %% what is sent then would be sent again. The time that cursors carry is that of the last moment at
 %% which nothing waited here, or was left to a catch-up: what they lack is not older.
-behind(#state{catchup = none, slot = Slot, position = Position} = State) ->
+behind(Second, #state{catchup = none, slot = Slot, position = Position} = State) ->
     case halley_links:is_behind(Slot) of
         false ->
-            Second = erlang:system_time(second),
             State#state{position = halley_edge_position:clock(Second, Position)};
         true ->
             Begins = is_little(State) andalso halley_edge_position:mode(Position) =:= live,
             case Begins of true -> start_catchup(State); false -> State end
     end;
-behind(State) ->
+behind(_, State) ->
     State.
 
-is_little(#state{output = Output, low_bytes = Low}) ->
-    halley_edge_output:backlog(Output) < Low.
+is_little(#state{output = Output}) ->
+    halley_edge_output:is_little(Output).
 
 catchup({portion, Gaps, Events, Next}, State) ->
     Told = lists:foldl(fun gap/2, State, Gaps),
@@ -368,9 +252,10 @@ catchup({portion, Gaps, Events, Next}, State) ->
     #state{position = Position, catchup = {Pid, _}} = Sent = lists:foldl(Deliver, Told, Events),
     pace(moved(Sent#state{catchup = {Pid, waiting},
                           position = halley_edge_position:move_to(Next, Position)}));
-catchup(hold, #state{position = Position, catchup = {Pid, _}} = State) ->
+catchup(hold, #state{slot = Slot, position = Position, catchup = {Pid, _}} = State) ->
+    ok = halley_links:resume(Slot),
     ok = halley_edge_catchup:go_on(Pid),
-    State#state{position = halley_edge_position:hold(Position)};
+    State#state{position = halley_edge_position:enter(holding, Position)};
 catchup({reached, Heads}, #state{position = Position} = State) ->
     {Held, Marks, Live} = halley_edge_position:release(Heads, Position),
     Sent = lists:foldl(fun(Kept, S) -> release(Kept, Heads, S) end,
@@ -386,15 +271,16 @@ release(OfGroup, _, State) ->
 
 %%% Frames
 
-%% A frame of which the queue's counter knows `Counted' bytes.
 queue(Counted, Frame, #state{output = Output} = State) ->
-    Whole = iolist_to_binary(Frame),
-    ok = halley_edge_output:count(byte_size(Whole) - Counted, Output),
-    output(halley_edge_output:frame(Whole, Output), State).
+    output(halley_edge_output:queue(Counted, Frame, Output), State).
 
 uncount(Bytes, #state{output = Output} = State) ->
     ok = halley_edge_output:count(-Bytes, Output),
     State.
+
+presence({Json, Conns} = Told, State) ->
+    Frame = halley_edge_codec:encode({presence, Json, Conns}),
+    queue(halley_links:presence_cost(Told), Frame, State).
 
 close_sessions(Reason, Conns, Counted, State) ->
     [First | Rest] = halley_edge_delivery:close_sessions(Reason, Conns),

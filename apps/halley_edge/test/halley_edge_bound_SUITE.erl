@@ -5,7 +5,7 @@
 -include_lib("stdlib/include/assert.hrl").
 -compile([export_all, nowarn_export_all]).
 
--import(halley_edge_helper, [until/1, next/2, settled/1, link_process/1, field/3]).
+-import(halley_edge_helper, [until/1, next/2, settled/1, link_process/1]).
 
 -define(MAX, 3).
 %% Sessions that may be on their way out (halley_sessions).
@@ -172,7 +172,7 @@ once_they_entered_they_count_once(Config) ->
     open(Edge, [1]),
     opened(Edge, [1]),
     Link = link_process(0),
-    Replays = element(field(halley_edge_link, state, replays_pid), sys:get_state(Link, infinity)),
+    Replays = halley_edge_helper:replays(0),
     erlang:suspend_process(Replays),
     return(Edge, [11]),
     opened(Edge, [11]),
@@ -286,7 +286,7 @@ asked(Edges) ->
 told(Edge) ->
     receive {Edge, {close_sessions, _, Conns}} -> Conns ++ told(Edge) after 0 -> [] end.
 
-sessions() -> halley:sessions(<<"anna">>).
+sessions() -> halley_sessions:of_user(<<"anna">>).
 conns() -> lists:sort([Conn || {link, _, Conn} <- sessions()]).
 
 cursor_now() ->

@@ -5,8 +5,9 @@
 -include_lib("eunit/include/eunit.hrl").
 
 -define(TYPES, [16#01, 16#02, 16#03, 16#04, 16#10, 16#11, 16#12, 16#13, 16#14, 16#15, 16#16, 16#17,
-                16#18, 16#19, 16#1A, 16#1B, 16#1C, 16#1D, 16#20, 16#21, 16#22, 16#23, 16#40, 16#41,
-                16#42, 16#43, 16#44, 16#45, 16#46, 16#47, 16#48, 16#49, 16#4A]).
+                16#18, 16#19, 16#1A, 16#1B, 16#1C, 16#1D, 16#1E, 16#20, 16#21, 16#22, 16#23, 16#24,
+                16#25, 16#26, 16#27, 16#40, 16#41, 16#42, 16#43, 16#44, 16#45, 16#46, 16#47, 16#48,
+                16#49, 16#4A, 16#4B, 16#4C, 16#4D]).
 -define(FREE, [16#01, 16#02, 16#03, 16#04, 16#10, 16#1D, 16#40]).
 
 %%% Vectors
@@ -61,6 +62,39 @@ deliver_of_an_event_test() ->
         iolist_to_binary(halley_edge_codec:encode({deliver, Item#{cursor := Cursor}, <<7:64>>})),
         iolist_to_binary(halley_edge_encoder:encode_deliver(Cursor, Wire, <<7:64>>)))
      || Cursor <- [<<>>, <<"abc">>]].
+
+%% Of trunks likewise, and a frame in TO_SLOT is the one that it is.
+frames_of_a_trunk_test() ->
+    Item = smallest_item(),
+    {_, _, Wire} = halley_event:delivery(Item),
+    Words = <<7:16, 1:48, 8:16, 2:48>>,
+    Same = fun(Frame, Encoded) ->
+        ?assertEqual(iolist_to_binary(halley_edge_codec:encode(Frame)), iolist_to_binary(Encoded))
+    end,
+    [begin
+         With = Item#{cursor := Cursor},
+         Deliver = halley_edge_encoder:encode_trunk_deliver(Cursor, Wire, Words),
+         Same({trunk_deliver, With, Words}, Deliver),
+         ?assertEqual(iolist_size(Deliver),
+                      halley_edge_encoder:deliver_bytes(Cursor, Wire, Words)),
+         Group = halley_edge_encoder:encode_trunk_group_deliver(Cursor, Wire, 9, <<7:16, 8:16>>),
+         Same({trunk_group_deliver, 9, With, <<7:16, 8:16>>}, Group),
+         ?assertEqual(iolist_size(Group),
+                      halley_edge_encoder:group_deliver_bytes(Cursor, Wire) + 2 + 4),
+         Whole = halley_edge_encoder:encode_deliver(Cursor, Wire, <<1:64>>),
+         [Same({to_slot, 7, {deliver, With, <<1:64>>}},
+               halley_edge_encoder:encode_to_slot(7, Frame))
+          || Frame <- [Whole, iolist_to_binary(Whole)]]
+     end || Cursor <- [<<>>, <<"abc">>]].
+
+%% 13.5
+too_many_words_test() ->
+    Deliver = fun(N) ->
+        Frame = {trunk_deliver, smallest_item(), <<0:(N * 64)>>},
+        halley_edge_codec:deframe(iolist_to_binary(halley_edge_codec:encode(Frame)))
+    end,
+    ?assertMatch({ok, [_], <<>>}, Deliver(8192)),
+    ?assertMatch({error, {<<"13.5">>, _}}, Deliver(8193)).
 
 %% 2.2: an item made of a record of the history is that of the event.
 items_of_records_test() ->
@@ -193,18 +227,38 @@ bytes(Frames) ->
     iolist_to_binary([halley_edge_codec:encode(Frame) || Frame <- Frames]).
 
 frame() ->
+    oneof([frame_of_link(), of_trunk()]).
+
+of_trunk() ->
+    oneof([{place, u(16), range(1, 16#ffff)}, {worker_gone, u(16)},
+           {trunk_deliver, item(), ?LET(Words, list(u(64)), << <<W:64>> || W <- Words >>)},
+           {trunk_group_deliver, u(32), item(),
+            ?LET(Slots, list(u(16)), << <<S:16>> || S <- Slots >>)},
+           ?LET(Frame, frame_of_link(), carried(Frame))]).
+
+%% In a frame of a trunk, if it may be in one (13.3).
+carried(Frame) ->
+    <<_:32, Type, _/binary>> = iolist_to_binary(halley_edge_codec:encode(Frame)),
+    case Type of
+        _ when Type =< 16#10; Type =:= 16#18; Type =:= 16#1D; Type =:= 16#40 -> Frame;
+        _ when Type < 16#40 -> {to_slot, u(16), Frame};
+        _ -> {from_worker, u(16), Frame}
+    end.
+
+frame_of_link() ->
     oneof([{oneof([ping, pong]), u(64)}, {credit, u(32)}, {goodbye, range(1, 8), binary()},
            {opened, name(), list({conn(), u(32)})},
            {refused, conn(), u(16), u(16), binary(), binary()},
            {deliver, item(), ?LET(Conns, list(conn()), << <<C:64>> || C <- Conns >>)},
            {replay, conn(), oneof([0, 8]), name(), list(u(64)), list(item())},
            {gap, gap_reason(), u(64), u(64), name(), list(conn())},
-           {cursor, name()}, {inspect, u(32), conn()},
+           {presence, name(), list(conn())}, {cursor, name()}, {inspect, u(32), conn()},
            {close_sessions, binary(), list(conn())}, response(),
            {response_body, conn(), range(0, 1), binary()}, {request_credit, conn(), u(32)},
            {shutdown, u(32)}, hello_brain(), hello_edge(), {sync_begin, u(32), name()}, sync_end,
            {open, list({conn(), range(1, 5), binary(), name()})},
            {close, list({conn(), u(32), range(1, 8)})}, {replayed, conn()}, inspected(),
+           {subscriptions, conn(), text(), list(text())},
            {request, conn(), oneof([public, api]), oneof([0, 1, 4, 5]), binary(), binary(),
             list({name(), binary()}), binary()},
            {request_body, conn(), range(0, 1), binary()}, {request_gone, conn()},

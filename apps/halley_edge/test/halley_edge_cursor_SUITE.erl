@@ -11,19 +11,30 @@ suite() ->
     [{timetrap, {minutes, 3}}].
 
 all() ->
-    [held_up, idle].
+    [{group, link}, {group, trunk}].
+
+groups() ->
+    [{Way, [held_up, held_up_by_a_write, idle]} || Way <- [link, trunk]].
+
+init_per_group(Way, Config) ->
+    [{way, Way} | Config].
+
+end_per_group(_, _) ->
+    ok.
 
 init_per_testcase(_, Config) ->
     Brain = halley_edge_test_brain:start(#{}),
     Dir = string:trim(os:cmd("mktemp -d")),
-    Edge = fake_edge:start(halley_edge_dial:path(Dir, 0)),
+    Started = case proplists:get_value(way, Config) of
+        link -> fake_worker:new(fake_edge:start(halley_edge_dial:path(Dir, 0)));
+        trunk -> fake_trunk:new(fake_edge:start(halley_edge_dial:trunk_path(Dir), hello()), 1)
+    end,
     ok = halley_edge_dialer:connect(Dir, 1, self()),
-    Begun = fake_worker:until(fun(W) -> fake_worker:cursor(W) =/= <<>> end, fake_worker:new(Edge)),
-    Opened = fake_worker:open(1, <<"anna">>, Begun),
-    Worker = fake_worker:until(fun fake_worker:connected/1, Opened),
-    [{brain, Brain}, {dir, Dir}, {worker, Worker} | Config].
+    Begun = take_until(fun(W) -> fake_worker:cursor(W) =/= <<>> end, Started),
+    [{brain, Brain}, {dir, Dir}, {edge, opened(1, <<"anna">>, Begun)} | Config].
 
 end_per_testcase(_, Config) ->
+    ok = halley_edge_dialer:disconnect(),
     ok = halley_edge_test_brain:stop(proplists:get_value(brain, Config)),
     ok = file:del_dir_r(proplists:get_value(dir, Config)).
 
@@ -31,41 +42,85 @@ end_per_testcase(_, Config) ->
 held_up(Config) ->
     Writer = writer(),
     true = erlang:suspend_process(Writer),
+    lacks_what_waited(0, fun() -> true = erlang:resume_process(Writer) end, Config).
+
+%% A write lasts as long as the worker reads nothing. What comes meanwhile waits, too.
+held_up_by_a_write(Config) ->
+    #{edge := Edge} = proplists:get_value(edge, Config),
+    ok = fake_edge:pause(Edge),
+    Large = publish_until_stuck(writer(), 0),
+    lacks_what_waited(Large, fun() -> ok = fake_edge:resume(Edge) end, Config).
+
+%% So many events were for anna until the writer stopped; it goes on by GoOn.
+lacks_what_waited(Before, GoOn, Config) ->
+    Writer = writer(),
     {ok, _} = halley:publish(<<"nobody's">>, 1),
     Heads = halley_history:heads(),
     until(fun() ->
         {messages, Messages} = process_info(Writer, messages),
-        length([mark || {mark, _, _} <- Messages]) >= halley_shards:count()
+        Marked = lists:usort([Shard || {mark, Shard, Seq} <- Messages,
+                                       Seq >= element(Shard, Heads)]),
+        length(Marked) =:= halley_shards:count()
     end),
     Writer ! cursor_due,
     LackedMs = erlang:system_time(millisecond),
     {ok, _} = halley:publish(<<"anna">>, 1),
     timer:sleep(1100),
-    true = erlang:resume_process(Writer),
-    Moved = at(Heads, proplists:get_value(worker, Config)),
-    ?assertEqual([], fake_worker:seen(1, Moved)),
+    GoOn(),
+    Moved = at(Heads, proplists:get_value(edge, Config)),
+    ?assertEqual(Before, length(fake_worker:seen(1, worker(Moved)))),
     ?assert(time_ms(Moved) =< LackedMs),
-    _ = fake_worker:until(fun(W) -> fake_worker:seen(1, W) =/= [] end, Moved).
+    _ = take_until(fun(W) -> length(fake_worker:seen(1, W)) =:= Before + 1 end, Moved).
+
+publish_until_stuck(Writer, Published) ->
+    timer:sleep(100),
+    case process_info(Writer, status) of
+        {status, suspended} ->
+            Published;
+        _ ->
+            {ok, _} = halley:publish(<<"anna">>, binary:copy(<<"x">>, 40000)),
+            publish_until_stuck(Writer, Published + 1)
+    end.
 
 %% A link to which nothing happens has the time all the same.
 idle(Config) ->
     timer:sleep(3000),
     BeforeMs = erlang:system_time(millisecond),
-    Worker = fake_worker:open(2, <<"bert">>, proplists:get_value(worker, Config)),
-    Opened = fake_worker:until(fun fake_worker:connected/1, Worker),
+    Opened = opened(2, <<"bert">>, proplists:get_value(edge, Config)),
     ?assert(time_ms(Opened) > BeforeMs - 2500).
+
+%% Of a trunk with a window that no socket holds.
+hello() ->
+    #{window := Window} = fake_edge:hello(),
+    (fake_trunk:hello(1))#{window := Window}.
+
+%% A fake_worker, or the one worker of a fake_trunk.
+worker(#{workers := #{0 := Worker}}) -> Worker;
+worker(Worker) -> Worker.
+
+take_until(Condition, #{workers := _} = Trunk) ->
+    fake_trunk:until(fun(T) -> Condition(worker(T)) end, Trunk);
+take_until(Condition, Worker) ->
+    fake_worker:until(Condition, Worker).
+
+opened(Conn, User, Edge) ->
+    Open = fun(Worker) -> fake_worker:open(Conn, User, Worker) end,
+    take_until(fun fake_worker:connected/1, case Edge of
+        #{workers := _} -> fake_trunk:change(0, Open, Edge);
+        _ -> Open(Edge)
+    end).
 
 writer() ->
     [#{writer := Writer}] = halley_links:list(),
     Writer.
 
-at(Heads, Worker) ->
-    fake_worker:until(fun(#{cursor := Cursor}) ->
+at(Heads, Edge) ->
+    take_until(fun(#{cursor := Cursor}) ->
         {ok, #{vector := Vector}} = halley_cursor:decode(Cursor),
         halley_vector:is_reached(Heads, Vector)
-    end, Worker).
+    end, Edge).
 
-%% Of a worker's cursor, or of an event's.
-time_ms(#{cursor := Cursor}) ->
-    {ok, #{at := Second}} = halley_cursor:decode(Cursor),
+%% Of the cursor where the worker stands.
+time_ms(Edge) ->
+    {ok, #{at := Second}} = halley_cursor:decode(fake_worker:cursor(worker(Edge))),
     Second * 1000.

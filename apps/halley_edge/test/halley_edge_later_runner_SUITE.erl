@@ -16,7 +16,8 @@ suite() ->
 all() ->
     [waits_for_a_silent_edge_to_go, waits_for_its_program, waits_for_a_program_that_can_be_run,
      waits_for_its_directory, waits_for_a_directory_that_is_its_own, adopts_without_a_program,
-     stops_an_edge_that_it_has_no_link_to, a_killed_first_edge_ends_nothing].
+     stops_an_edge_that_it_has_no_link_to, a_killed_first_edge_ends_nothing,
+     another_worker_speaks_for_one_that_stands_still].
 
 init_per_testcase(Case, Config) ->
     Ready = halley_edge_runner_SUITE:init_per_testcase(Case, Config),
@@ -125,6 +126,20 @@ a_killed_first_edge_ends_nothing(Config) ->
     until(fun() -> edge_pids(Config) =/= [] end),
     ?assert(filelib:is_file(Mark)),
     ?assertEqual(Runner, whereis(halley_edge_runner)).
+
+%% A brain that is started while a worker stands still finds its edge all the same, and can stop it.
+another_worker_speaks_for_one_that_stands_still(Config) ->
+    ok = halley_limits:set(#{handshake_ms_max => 300}),
+    Dir = filename:join(proplists:get_value(dir, Config), "edge"),
+    ok = filelib:ensure_dir(filename:join(Dir, "x")),
+    _ = fake_edge:start(binary_to_list(halley_edge_dial:path(Dir, 0)), none),
+    Hello = (fake_edge:hello())#{worker := 1, workers := 2},
+    Edge = fake_edge:start(binary_to_list(halley_edge_dial:path(Dir, 1)), Hello),
+    Looked = #{socket_dir => Dir, public => "127.0.0.1:8", api => "127.0.0.1:9", workers => 2,
+               sandbox => off, tls_files => []},
+    ?assertMatch({replace, 2, {ok, _}}, halley_edge_adoption:look(Looked, unknown)),
+    ?assertMatch({ok, {ok, _}}, halley_edge_adoption:shutdown(Dir, 7)),
+    ?assertEqual({shutdown, 7}, halley_edge_helper:next(Edge, shutdown)).
 
 has_no_edge() ->
     State = sys:get_state(halley_edge_runner, infinity),

@@ -49,7 +49,7 @@ handshake_carries_the_settings(Config) ->
     Edge = edge(Config, fake_edge:hello()),
     {hello_brain, Hello} = next(Edge, hello_brain),
     ?assertMatch(#{version := 4, window := 2097152}, Hello),
-    Settings = [{<<"link_version_max">>, <<"5">>} | halley_limits:for_edge()],
+    Settings = [{<<"link_version_max">>, <<"6">>} | halley_limits:for_edge()],
     ?assertEqual(lists:sort(Settings), lists:sort(maps:get(settings, Hello))),
     receive {link_up, 0, #{build := <<"fake">>}} -> ok after ?WAIT_MS -> error(not_up) end.
 
@@ -57,9 +57,9 @@ bad_magic(Config) ->
     refused_hello(Config, <<8:32, 16#40, "HLY", 2:16, 0:16>>, 3, <<"3.1">>).
 
 wrong_version(Config) ->
-    {goodbye, _, Reason} = refused_hello(Config, <<7:32, 16#40, "HLY1", 6:16>>, 2, <<"3.2">>),
+    {goodbye, _, Reason} = refused_hello(Config, <<7:32, 16#40, "HLY1", 7:16>>, 2, <<"3.2">>),
     %% "with both in the reason"
-    ?assertMatch({match, _}, re:run(Reason, "4 to 5 here, 6 there")).
+    ?assertMatch({match, _}, re:run(Reason, "4 to 6 here, 7 there")).
 
 first_frame_not_hello(Config) ->
     refused_hello(Config, halley_edge_codec:encode({ping, 1}), 3, <<"3.1">>).

@@ -32,20 +32,20 @@ time_stands_still_in_a_catch_up_test() ->
         {ok, #{at := Second}} = halley_cursor:decode(Cursor),
         Second
     end,
-    Skipping = halley_edge_position:clock(1700000001, halley_edge_position:skip(Live)),
-    Holding = halley_edge_position:clock(1700000002, halley_edge_position:hold(Skipping)),
+    Skipping = halley_edge_position:clock(1700000001, halley_edge_position:enter(skipping, Live)),
+    Holding = halley_edge_position:clock(1700000002, halley_edge_position:enter(holding, Skipping)),
     ?assertEqual([1700000000, 1700000000], lists:map(Time, [Skipping, Holding])),
     {[], [], Again} = halley_edge_position:release(?ZERO, Holding),
     ?assertEqual(1700000003, Time(halley_edge_position:clock(1700000003, Again))).
 
 %% Before a catch-up has read its heads, marks say nothing: what they are about may be missing.
 skipping_ignores_marks_test() ->
-    Skipping = halley_edge_position:skip(position()),
+    Skipping = halley_edge_position:enter(skipping, position()),
     {same, Same} = halley_edge_position:marked(1, 100, Skipping),
     ?assertMatch({?ZERO, _}, halley_edge_position:stands_at(Same)).
 
 held_until_the_heads_test() ->
-    Holding = halley_edge_position:hold(halley_edge_position:skip(position())),
+    Holding = halley_edge_position:enter(holding, halley_edge_position:enter(skipping, position())),
     Kept = lists:foldl(fun halley_edge_position:keep/2, Holding, [a, b, c]),
     {same, Marked} = halley_edge_position:marked(2, 50, Kept),
     ?assertMatch({?ZERO, _}, halley_edge_position:stands_at(Marked)),
@@ -69,7 +69,8 @@ opening_waits_while_live_test() ->
     Waiting = halley_edge_position:await(opening, Heads, opened, position()),
     ?assertMatch({[], _}, halley_edge_position:reached(Waiting)),
     ?assertMatch({[{Heads, opened}], _}, halley_edge_position:reached(pass([{2, 3}], Waiting))),
-    {[{Heads, opened}], Rest} = halley_edge_position:reached(halley_edge_position:skip(Waiting)),
+    Skipping = halley_edge_position:enter(skipping, Waiting),
+    {[{Heads, opened}], Rest} = halley_edge_position:reached(Skipping),
     ?assertNot(halley_edge_position:awaits(Rest)).
 
 %% 6.1, 10.6: what the cursor of SYNC_BEGIN means.

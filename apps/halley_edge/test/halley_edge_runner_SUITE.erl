@@ -19,10 +19,11 @@ all() ->
      core_dies_edge_stays, edge_dies_in_a_drain_stays_dead, edge_that_does_not_stop_is_killed,
      adopted_edge_that_cannot_be_talked_to_gets_a_signal, edge_exits_is_restarted,
      runner_dies_edge_stays, brain_dies_edge_is_adopted,
-     adopted_edge_exits_is_restarted, older_edge_is_replaced,
+     adopted_edge_exits_is_restarted, adopted_edge_exits_before_it_answers,
+     older_edge_is_replaced,
      older_edge_of_another_directory_is_named, port_in_use_fails,
      program_is_missing, socket_dir_is_too_long, socket_dir_is_unusable,
-     silent_stranger_is_named, files_for_tls_are_compared,
+     silent_stranger_is_named, silent_edge_is_ended, files_for_tls_are_compared,
      sandboxes_and_users_are_compared, addresses_are_compared,
      no_secret_of_the_brain_reaches_the_edge,
      asking_for_the_version_tells_no_secret, identity_of_processes].
@@ -60,6 +61,7 @@ end_per_testcase(_, Config) ->
     [signal("KILL", Pid) || Pid <- pids(Config), os_alive(Pid)],
     ok = halley_edge_test_brain:stop(proplists:get_value(brain, Config)),
     application:unset_env(halley_edge, has_linked),
+    application:unset_env(halley_edge, answer_ms_max),
     application:unset_env(halley, drain_ms),
     meck:unload(),
     ok = file:del_dir_r(Dir).
@@ -178,6 +180,19 @@ adopted_edge_exits_is_restarted(Config) ->
     kill_edge(Pid),
     ?assertMatch([_], edge_pids(Config) -- [Pid]).
 
+%% One worker stands still, so the brain waits for its handshake, and the edge is killed.
+adopted_edge_exits_before_it_answers(Config) ->
+    Pid = start_edge(Config, "127.0.0.1:8"),
+    ok = meck:new(halley_edge_dialer, [passthrough, no_link]),
+    ok = meck:expect(halley_edge_dialer, connect, ['_', '_', '_'],
+                     meck:seq([meck:val(ok), meck:passthrough()])),
+    {ok, _} = halley_edge_runner:start_link(),
+    until(fun() -> meck:num_calls(halley_edge_dialer, connect, '_') =:= 1 end),
+    signal("KILL", Pid),
+    ok = halley_edge_runner:await_handshakes(),
+    until(fun() -> maps:size(halley_edge_dialer:links()) =:= 2 end),
+    ?assertMatch([_], edge_pids(Config) -- [Pid]).
+
 %% protocol/link.md 3.2: "the brain asks it to stop by SIGTERM, which drains it, and starts its
 %% own."
 older_edge_is_replaced(Config) ->
@@ -226,6 +241,17 @@ silent_stranger_is_named(Config) ->
     ?assert(is_process_alive(Stranger)),
     fake_edge:stop(Stranger).
 
+%% Its own edge, though: a brain that refused to start would leave the ports taken.
+silent_edge_is_ended(Config) ->
+    {ok, Program} = application:get_env(halley_edge, program),
+    Dir = proplists:get_value(dir, Config),
+    ok = file:write_file(Program, ["#!/bin/sh\n[ \"$1\" = --version ] && exit\n",
+                                   "echo $$ >> ", Dir, "/pids\nexec sleep 600\n"]),
+    application:set_env(halley_edge, answer_ms_max, 2000),
+    ?assertMatch("the edge did not answer within 2 s" ++ _, failure()),
+    [Pid] = run_pids(Config),
+    until(fun() -> not os_alive(Pid) end).
+
 %% It serves what it was started with, whatever the configuration says now.
 files_for_tls_are_compared(Config) ->
     Pid = start_edge(Config, "127.0.0.1:8"),
@@ -255,7 +281,7 @@ sandboxes_and_users_are_compared(Config) ->
         application:unset_env(halley_edge, Key),
         Second
     end, start_edge(Config, "127.0.0.1:8"),
-    [{sandbox, off, off}, {user, "somebody", <<"somebody">>}]).
+    [{sandbox, off, off}, {trunk, on, on}, {user, "somebody", <<"somebody">>}]).
 
 %% The edge reads from the network: neither its command line nor its environment has anything that
 %% is worth to be stolen.

@@ -19,8 +19,9 @@ suite() ->
 
 all() ->
     [malformed_frames, frames_of_the_brain, wrong_order, a_sync_that_never_ends,
-     forged_connections, sessions_opened_twice, foreign_sessions, what_is_remembered_of_others,
-     users_without_end, sessions_without_end, one_users_sessions, ids_of_all_kinds].
+     forged_connections, sessions_opened_twice, subscriptions_without_end, visitors_of_all_kinds,
+     foreign_sessions, what_is_remembered_of_others, users_without_end, sessions_without_end,
+     one_users_sessions, ids_of_all_kinds].
 
 init_per_testcase(Case, Config) ->
     taken_edge:start(Config, limits(Case), handler(Case)).
@@ -97,7 +98,7 @@ wrong_order(Config) ->
          end || Frames <- [[Open], [{close, [{1, 0, 1}]}], [sync_end],
                            [{sync_begin, 1, <<>>}, {sync_begin, 1, <<>>}]]],
         %% Before the hello (3.1), and none at all is refused by the link's suite.
-        until(fun() -> length(halley:sessions(?VICTIM)) =:= 1 end)
+        until(fun() -> length(halley_sessions:of_user(?VICTIM)) =:= 1 end)
     end).
 
 %% What it announced reserves nothing, and nothing waits for it: its events are left to the history,
@@ -109,7 +110,7 @@ a_sync_that_never_ends(Config) ->
         [fake_edge:send(Edge, {open, [{100 * N + I, 1, user(100 * N + I), <<>>}
                                       || I <- lists:seq(1, 100)]})
          || N <- lists:seq(1, 50)],
-        until(fun() -> halley:sessions(user(5100)) =/= [] end),
+        until(fun() -> halley_sessions:of_user(user(5100)) =/= [] end),
         [?assertMatch({ok, #{sessions := 1}}, halley:publish(user(N), 1))
          || N <- lists:seq(101, 200)],
         alive(Edge),
@@ -144,10 +145,11 @@ sessions_opened_twice(Config) ->
     attacked(Config, fun(Edge) ->
         %% One connection for many users: its own affair, and over with the link.
         [fake_edge:send(Edge, {open, [{7, 1, user(N), <<>>}]}) || N <- lists:seq(1, 200)],
-        until(fun() -> length(halley:sessions(user(200))) =:= 1 end),
+        until(fun() -> length(halley_sessions:of_user(user(200))) =:= 1 end),
         fake_edge:send(Edge, {open, [{7, 1, user(3), <<>>}]}),
         ?assertMatch({goodbye, 1, <<"6.3", _/binary>>}, goodbye(Edge)),
-        until(fun() -> [] =:= lists:append([halley:sessions(user(N)) || N <- lists:seq(1, 200)])
+        until(fun() -> [] =:= lists:append([halley_sessions:of_user(user(N))
+                                            || N <- lists:seq(1, 200)])
               end),
         %% In one frame, and one that comes back while it is here, or on its way.
         Back = halley_cursor:encode(halley_history:store(), erlang:system_time(second),
@@ -163,20 +165,64 @@ sessions_opened_twice(Config) ->
                            [[{8, 1, user(1), <<>>}, {8, 1, user(1), Back}]],
                            [[{8, 1, user(1), <<>>}], [{8, 1, user(1), Back}]],
                            [[{8, 1, user(1), Back}], [{8, 1, user(1), Back}]]]],
-        until(fun() -> halley:sessions(user(1)) =:= [] end)
+        until(fun() -> halley_sessions:of_user(user(1)) =:= [] end)
+    end).
+
+%% 14.1: "at most 16,384 wait for their OPEN, of 16,777,216 bytes", and each session's once. What a
+%% worker says was granted is bounded as what is asked for (http.md 21.5).
+subscriptions_without_end(Config) ->
+    attacked(Config, fun(Edge) ->
+        %% 191,250 bytes: 88 of them are more than may wait, and nothing is said behind the next.
+        Large = [binary:copy(<<N>>, 255) || N <- lists:seq($0, $z), _ <- lists:seq(1, 10)],
+        [begin
+             [fake_edge:send(Edge, Frame) || Frame <- Frames],
+             ?assertMatch({goodbye, 1, <<"14.1", _/binary>>}, goodbye(Edge)),
+             synced(Edge)
+         end || Frames <- [[{subscriptions, N, <<>>, []} || N <- lists:seq(1, 16385)],
+                           [{subscriptions, N, <<>>, Large} || N <- lists:seq(1, 89)],
+                           [{subscriptions, 1, <<>>, [<<"a">>]}, {subscriptions, 1, <<>>, []}]]],
+        Many = [integer_to_binary(N) || N <- lists:seq(1, 101)],
+        fake_edge:send(Edge, {subscriptions, 1, <<>>, Many}),
+        fake_edge:send(Edge, {open, [{1, 1, user(1), <<>>}]}),
+        ?assertMatch({refused, 1, 400, 0, <<"too_many_subscriptions">>, _}, next(Edge, refused)),
+        fake_edge:send(Edge, {subscriptions, 2, <<>>, halley_session_states:pieces(1, <<"no">>)}),
+        fake_edge:send(Edge, {open, [{2, 3, <<"ann">>, <<>>}]}),
+        ?assertMatch({refused, 2, 400, 0, <<"bad_state">>, _}, next(Edge, refused)),
+        ?assertEqual(0, ets:info(halley_subscriptions, size))
+    end).
+
+%% 14.2, and 6.8 for those without a user: only what is there ends, and with the link all of it.
+visitors_of_all_kinds(Config) ->
+    attacked(Config, fun(Edge) ->
+        Rows = fun() -> ets:info(halley_subscriptions, size) end,
+        [begin
+             fake_edge:send(Edge, {subscriptions, N, <<>>, [<<"a">>]}),
+             fake_edge:send(Edge, {open, [{N, 1, <<>>, <<>>}]})
+         end || N <- lists:seq(1, 100)],
+        until(fun() -> Rows() =:= 100 end),
+        fake_edge:send(Edge, {open, [{500, 1, <<>>, <<>>}]}),
+        ?assertMatch({refused, 500, 400, 0, <<"bad_user">>, _}, next(Edge, refused)),
+        [fake_edge:send(Edge, {close, [{Conn, Number, 1}]})
+         || {Conn, Number} <- [{1, 16#FFFFFFFF}, {1, 16#FFFFFFFF}, {2, 7}, {500, 16#FFFFFFFF}]],
+        until(fun() -> Rows() =:= 99 end),
+        {ok, #{sessions := 99}} = halley:publish(<<"a">>, 1),
+        fake_edge:send(Edge, {subscriptions, 3, <<>>, []}),
+        fake_edge:send(Edge, {open, [{3, 1, <<>>, <<>>}]}),
+        ?assertMatch({goodbye, 1, <<"6.3", _/binary>>}, goodbye(Edge)),
+        until(fun() -> Rows() =:= 0 end)
     end).
 
 %% 6.8 "a CLOSE for a session of another link changes nothing"
 foreign_sessions(Config) ->
     attacked(Config, fun(Edge) ->
         Number = halley_ids:lookup(?VICTIM),
-        Before = halley:sessions(?VICTIM),
+        Before = halley_sessions:of_user(?VICTIM),
         fake_edge:send(Edge, {close, [{?CONN, N, R} || N <- [Number, 0, 16#FFFFFFFF],
                                                        R <- lists:seq(1, 8)]}),
         [fake_edge:send(Edge, {close, [{Conn, Number, 1} || Conn <- lists:seq(1, 5000)]})
          || _ <- lists:seq(1, 50)],
         alive(Edge),
-        ?assertEqual(Before, halley:sessions(?VICTIM))
+        ?assertEqual(Before, halley_sessions:of_user(?VICTIM))
     end).
 
 %% Nor does it change what is known of why others' sessions ended.
@@ -184,10 +230,10 @@ what_is_remembered_of_others(Config) ->
     attacked(Config, fun(Edge) ->
         Number = halley_ids:lookup(?VICTIM),
         fake_edge:send(Edge, {open, [{7, 1, user(7), <<>>}]}),
-        until(fun() -> halley:sessions(user(7)) =/= [] end),
+        until(fun() -> halley_sessions:of_user(user(7)) =/= [] end),
         fake_edge:send(Edge, {close, [{?CONN, Number, 3}, {7, halley_ids:lookup(user(7)), 1}]}),
         alive(Edge),
-        ?assertEqual([], halley:sessions(user(7))),
+        ?assertEqual([], halley_sessions:of_user(user(7))),
         ?assertEqual([], halley_closings:of_user(Number)),
         ?assertMatch([#{reason := closed}], halley_closings:of_user(halley_ids:lookup(user(7))))
     end).
@@ -207,7 +253,7 @@ sessions_without_end(Config) ->
     attacked(Config, fun(Edge) ->
         has_open((1 bsl 24) - 1000),
         fake_edge:send(Edge, {open, [{N, 1, user(N), <<>>} || N <- lists:seq(1, 999)]}),
-        until(fun() -> halley:sessions(user(999)) =/= [] end),
+        until(fun() -> halley_sessions:of_user(user(999)) =/= [] end),
         fake_edge:send(Edge, {close, [{N, 16#FFFFFFFF, 1} || N <- lists:seq(1, 999)]}),
         fake_edge:send(Edge, {open, [{N, 1, user(N), <<>>} || N <- lists:seq(2001, 2002)]}),
         ?assertMatch({goodbye, 1, <<"2.4", _/binary>>}, goodbye(Edge))
@@ -215,10 +261,13 @@ sessions_without_end(Config) ->
 
 %% As if the taken link had so many sessions.
 has_open(N) ->
-    Of = field(halley_edge_link, state, sessions),
+    Of = field(halley_edge_link, state, workers),
+    Sessions = field(halley_edge_worker, worker, sessions),
     Open = field(halley_edge_sessions, sessions, open),
     _ = sys:replace_state(link_process(1), fun(State) ->
-        setelement(Of, State, setelement(Open, element(Of, State), N))
+        #{1 := Worker} = Workers = element(Of, State),
+        Has = setelement(Sessions, Worker, setelement(Open, element(Sessions, Worker), N)),
+        setelement(Of, State, Workers#{1 := Has})
     end, infinity),
     ok.
 
@@ -228,7 +277,7 @@ one_users_sessions(Config) ->
                                       || I <- lists:seq(1, 1000)]})
          || N <- lists:seq(1, 10)],
         alive(Edge),
-        ?assert(length(halley:sessions(<<"one">>)) =< 20 + 64)
+        ?assert(length(halley_sessions:of_user(<<"one">>)) =< 20 + 64)
     end).
 
 ids_of_all_kinds(Config) ->
@@ -240,7 +289,7 @@ ids_of_all_kinds(Config) ->
         Good = [binary:copy(<<"x">>, 255), <<"../../etc">>, <<"__proto__">>, <<"ok' or 1=1">>],
         fake_edge:send(Edge, {open, [{N, 1, User, <<>>}
                                      || {N, User} <- lists:enumerate(100, Good)]}),
-        until(fun() -> lists:all(fun(User) -> halley:sessions(User) =/= [] end, Good) end)
+        until(fun() -> lists:all(fun(User) -> halley_sessions:of_user(User) =/= [] end, Good) end)
     end).
 
 inspected() ->

@@ -7,7 +7,7 @@
 
 -import(taken_edge, [attacked/2, synced/1, handshake/1, cut/1, again/2, builds/0, goodbye/1,
                      queued/0, broken/1, user/1]).
--import(halley_edge_helper, [until/1, alive/1, next/2, link_process/1, writer/1, slot/1, field/3,
+-import(halley_edge_helper, [until/1, alive/1, next/2, link_process/1, writer/1, slot/1,
                              counted/1]).
 
 -define(VICTIM, <<"anna">>).
@@ -80,7 +80,7 @@ credit_for_nothing(Config) ->
 closings_without_end(Config) ->
     attacked(Config, fun(Edge) ->
         fake_edge:send(Edge, {open, [{Conn, 1, <<"many">>, <<>>} || Conn <- lists:seq(1, 64)]}),
-        until(fun() -> length(halley:sessions(<<"many">>)) =:= 64 end),
+        until(fun() -> length(halley_sessions:of_user(<<"many">>)) =:= 64 end),
         alive(Edge),
         Number = halley_ids:lookup(<<"many">>),
         Writer = writer(1),
@@ -99,7 +99,7 @@ closings_without_end(Config) ->
 never_any_credit(Config) ->
     attacked(Config, fun(Edge) ->
         fake_edge:send(Edge, {open, [{7, 1, <<"big">>, <<>>}]}),
-        until(fun() -> halley:sessions(<<"big">>) =/= [] end),
+        until(fun() -> halley_sessions:of_user(<<"big">>) =/= [] end),
         Text = binary:copy(<<"x">>, 50000),
         [{ok, _} = halley:publish(<<"big">>, Text) || _ <- lists:seq(1, 100)],
         ?assert(queued() =< 2000000),
@@ -109,8 +109,7 @@ never_any_credit(Config) ->
 %% Replays have a low priority: what a worker says to them must not wait without bound.
 replayed_without_end(Config) ->
     attacked(Config, fun(Edge) ->
-        Replays = element(field(halley_edge_link, state, replays_pid),
-                          sys:get_state(link_process(1), infinity)),
+        Replays = halley_edge_helper:replays(1),
         erlang:suspend_process(Replays),
         Replayed = binary:copy(halley_edge_codec:encode({replayed, 7}), 10000),
         Send = fun(_) -> fake_edge:send_raw(Edge, Replayed) end,
@@ -265,7 +264,7 @@ cursors_of_all_kinds(Config) ->
 reads_nothing(Config) ->
     attacked(Config, fun(Edge) ->
         fake_edge:send(Edge, {open, [{7, 1, <<"big">>, <<>>}]}),
-        until(fun() -> halley:sessions(<<"big">>) =/= [] end),
+        until(fun() -> halley_sessions:of_user(<<"big">>) =/= [] end),
         Monitor = monitor(process, link_process(1)),
         fake_edge:pause(Edge),
         Text = binary:copy(<<"x">>, 50000),

@@ -12,8 +12,13 @@ use ring::hmac;
 use serde_json::{Value, json};
 
 const NOW_S: u64 = 1_800_000_000;
-const RULES: Rules =
-    Rules { issuer: String::new(), audience: String::new(), leeway_s: 10, token_bytes_max: 65_536 };
+const RULES: Rules = Rules {
+    issuer: String::new(),
+    audience: String::new(),
+    leeway_s: 10,
+    token_bytes_max: 65_536,
+    nobody_allowed: false,
+};
 
 fuzz_target!(|data: &[u8]| {
     let (keys, unusable) = Keys::parse(data);

@@ -8,7 +8,8 @@ use clap::Parser;
 /// Descriptors of a worker that are not connections: listeners, poll, link, standard streams and
 /// some to spare.
 const DESCRIPTORS_KEPT: u64 = 64;
-/// Descriptors of a worker for each worker: all polls and wakers (`groups/write_permits.rs`).
+/// Descriptors of a worker for each worker: all polls and wakers (`groups/write_permits.rs`). The
+/// trunk's few are among those to spare.
 const DESCRIPTORS_SHARED: u64 = 2;
 
 /// Halley's edge: holds client connections for a brain. The brain starts it; there is no need to
@@ -57,6 +58,9 @@ pub struct Config {
     /// The user that the edge becomes when it listens, if root starts it.
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
+    /// May the brain have one connection for all workers (link.md 13)?
+    #[arg(long, value_name = "on|off", value_enum, default_value = "off")]
+    pub trunk: Switch,
     /// Does the edge give up what it doesn't need once it listens?
     #[arg(long, value_name = "on|off", value_enum, default_value = "on")]
     pub sandbox: Switch,
@@ -72,6 +76,11 @@ pub enum Switch {
 }
 
 impl Config {
+    /// Where the edge listens for a trunk.
+    pub fn trunk_path(&self) -> PathBuf {
+        self.socket_dir.join("trunk.sock")
+    }
+
     /// Where a worker listens for the brain.
     pub fn socket_path(&self, worker: u16) -> PathBuf {
         self.socket_dir.join(format!("worker-{worker}.sock"))

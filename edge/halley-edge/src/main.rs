@@ -26,6 +26,7 @@ mod slab;
 mod socket;
 mod stats;
 mod transport;
+mod trunk;
 mod user;
 mod worker;
 
@@ -45,7 +46,9 @@ use crate::config::{Config, Switch};
 use crate::conns::tls::certificates::Certificates;
 use crate::groups::write_permits::WritePermits;
 use crate::limits::SharedLimits;
+use crate::link::trunk::Trunk;
 use crate::sandbox::Needs;
+use crate::trunk::owner::Owner;
 use crate::worker::state::{RUN, Shared, Worker};
 
 /// For what it gives back to the kernel after a storm; see docs/internals/memory.md.
@@ -84,8 +87,9 @@ fn run(mut config: Config) -> Result<(), String> {
     }
     let (permits, stop) = (Arc::new(permits), AtomicU64::new(RUN));
     let limits = Arc::new(SharedLimits::new(config.connections_max));
+    let (trunk, owner) = trunk(&config, &permits)?;
     let gate = Arc::new(Barrier::new(polls.len() + 1));
-    let shared = Arc::new(Shared { config, certificates, permits, stop, limits });
+    let shared = Arc::new(Shared { config, certificates, permits, trunk, stop, limits });
     let mut threads = Vec::new();
     for (index, poll) in (0..).zip(polls) {
         threads.push(start(index, poll, &shared, &gate)?);
@@ -110,13 +114,44 @@ fn run(mut config: Config) -> Result<(), String> {
         let shared = Arc::clone(&shared);
         move || stop_by(signals, &shared)
     });
+    if let Some(owner) = owner {
+        threads.push(own(owner)?);
+    }
     if sandboxed {
         sandbox::calls(shared.certificates.any());
     }
     gate.wait();
     let mut ends =
-        threads.into_iter().map(|thread| thread.join().unwrap_or(Err("a worker died".into())));
+        threads.into_iter().map(|thread| thread.join().unwrap_or(Err("a thread died".into())));
     ends.find(Result::is_err).unwrap_or(Ok(()))
+}
+
+/// Starts the trunk's thread. It ends when all workers have.
+fn own(owner: Owner) -> Result<EdgeThread, String> {
+    let body = move || owner.run().map_err(|e| format!("trunk: {e}"));
+    std::thread::Builder::new().name("trunk".into()).spawn(body).map_err(|e| e.to_string())
+}
+
+/// What the workers share with the owner of a trunk, and the owner, if there may be one. Its socket
+/// and what wakes it are made before the first worker has descriptors of its own.
+fn trunk(
+    config: &Config,
+    permits: &WritePermits,
+) -> Result<(Option<Arc<Trunk>>, Option<Owner>), String> {
+    let path = config.trunk_path();
+    if config.trunk == Switch::Off {
+        // One that was left behind would be dialled first, and refuse.
+        let _ = std::fs::remove_file(path);
+        return Ok((None, None));
+    }
+    let owner = || {
+        let (trunk, poll) = Trunk::new(permits.wakers())?;
+        let trunk = Arc::new(trunk);
+        let listener = worker::listen::unix(&path)?;
+        Ok((Arc::clone(&trunk), Owner::new(listener, poll, trunk, config.clone())?))
+    };
+    let (trunk, owner) = owner().map_err(|e: io::Error| format!("trunk: {}", reason(&e)))?;
+    Ok((Some(trunk), Some(owner)))
 }
 
 fn stop_by(mut signals: Signals, shared: &Shared) {
@@ -183,7 +218,7 @@ fn watch_memory(files: io::Result<MemoryFiles>, limits: &Arc<SharedLimits>) {
     }
 }
 
-type WorkerThread = std::thread::JoinHandle<Result<(), String>>;
+type EdgeThread = std::thread::JoinHandle<Result<(), String>>;
 
 /// Starts a worker and waits until it listens, so that an error is known before anything runs. It
 /// serves when the gate opens.
@@ -192,7 +227,7 @@ fn start(
     poll: Poll,
     shared: &Arc<Shared>,
     gate: &Arc<Barrier>,
-) -> Result<WorkerThread, String> {
+) -> Result<EdgeThread, String> {
     let (ready, listening) = std::sync::mpsc::channel();
     let (shared, gate) = (Arc::clone(shared), Arc::clone(gate));
     let name = format!("worker-{index}");

@@ -15,6 +15,8 @@ use crate::proxies::Proxies;
 const HEAD_LINES_BYTES_MAX: usize = 32_768;
 /// Largest value of `headers_max` (http.md 1.8).
 const HEADERS_MAX: usize = 100;
+/// Least window of a side of the link (link.md 4.1).
+const WINDOW_BYTES_MIN: u32 = 524_288;
 
 /// Walks of the sweep over the table in `stream_heartbeat_ms` (`worker/sweep.rs`).
 pub const WALKS: u64 = 3;
@@ -108,10 +110,23 @@ pub struct Settings {
     pub operations_waiting_max: usize,
     /// Frames that wait for the link.
     pub link_queue_bytes_max: usize,
+    /// What a trunk's owner grants: what some workers leave for a moment stops the others later
+    /// than that. A worker that leaves half of it for too long loses its place (link.md 13.7).
+    pub trunk_window_bytes: u32,
     /// How clients say who they are.
     pub auth_mode: AuthMode,
     /// What is asked of a token besides its signature.
     pub token_rules: Rules,
+    /// What visitors without a token may do, as JSON; empty where there are none.
+    pub anonymous: Rc<str>,
+    /// Does the brain know of subscriptions?
+    pub subscriptions: bool,
+    /// How many of a subject's newest events a session may begin with; 0: the brain knows of none.
+    pub last_events_max: u32,
+    /// Does the brain tell of presence?
+    pub presence: bool,
+    /// Does the brain know what sessions say of themselves?
+    pub states: bool,
     /// Which pages may read answers.
     pub origins: Rc<Origins>,
 }
@@ -152,8 +167,14 @@ impl Default for Settings {
             websocket_compression: false,
             operations_waiting_max: 16,
             link_queue_bytes_max: 16_777_216,
+            trunk_window_bytes: 16_777_216,
             auth_mode: AuthMode::None,
-            token_rules: Rules { token_bytes_max: 8_192, ..Rules::default() },
+            token_rules: Rules { token_bytes_max: 8_192, nobody_allowed: true, ..Rules::default() },
+            anonymous: Rc::from(""),
+            subscriptions: false,
+            last_events_max: 0,
+            presence: false,
+            states: false,
             origins: Rc::default(),
         }
     }
@@ -235,8 +256,18 @@ impl Settings {
             b"message_bytes_max" => self.message_bytes_max = bytes()?,
             b"operations_waiting_max" => self.operations_waiting_max = bytes()?,
             b"websocket_compression" => self.websocket_compression = is_on(value)?,
-            b"link_queue_bytes_max" => self.link_queue_bytes_max = bytes()?,
             b"cors_origins" => self.origins = Rc::new(Origins::parse(value).ok()?),
+            _ => return self.set_link(name, value),
+        }
+        Some(())
+    }
+
+    /// Likewise, of what is about the link.
+    fn set_link(&mut self, name: &[u8], value: &str) -> Option<()> {
+        let number = || value.parse::<u32>().ok().filter(|n| *n > 0);
+        match name {
+            b"link_queue_bytes_max" => self.link_queue_bytes_max = number()? as usize,
+            b"trunk_window_bytes" => self.trunk_window_bytes = number()?.max(WINDOW_BYTES_MIN),
             _ => return self.set_auth(name, value),
         }
         Some(())
@@ -253,6 +284,11 @@ impl Settings {
                     _ => return None,
                 }
             }
+            b"auth_anonymous" => self.anonymous = Rc::from(value),
+            b"subscriptions_per_session_max" => self.subscriptions = number()? > 0,
+            b"last_events_max" => self.last_events_max = number()?,
+            b"presence" => self.presence = is_on(value)?,
+            b"session_state_bytes_max" => self.states = number()? > 0,
             b"auth_issuer" => self.token_rules.issuer = value.to_owned(),
             b"auth_audience" => self.token_rules.audience = value.to_owned(),
             b"auth_leeway_ms" => {

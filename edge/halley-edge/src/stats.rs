@@ -74,6 +74,25 @@ stats! {
     Expired counter "sessions_expired_total" "Streams and polls ended: their token had expired.";
     Streams counter "streams_total" "Streams opened.";
     Delivered counter "delivered_total" "Events put into outboxes.";
+    WrittenIn1 counter "written_in_1_ms_total"
+        "Live events written in less than 1 ms after their time.";
+    WrittenIn2 counter "written_in_2_ms_total" "Live events written 1 to 2 ms after their time.";
+    WrittenIn3 counter "written_in_3_ms_total" "Live events written 2 to 3 ms after their time.";
+    WrittenIn5 counter "written_in_5_ms_total" "Live events written 3 to 5 ms after their time.";
+    WrittenIn10 counter "written_in_10_ms_total" "Live events written 5 to 10 ms after their time.";
+    WrittenIn20 counter "written_in_20_ms_total"
+        "Live events written 10 to 20 ms after their time.";
+    WrittenIn50 counter "written_in_50_ms_total"
+        "Live events written 20 to 50 ms after their time.";
+    WrittenIn100 counter "written_in_100_ms_total"
+        "Live events written 50 to 100 ms after their time.";
+    WrittenIn200 counter "written_in_200_ms_total"
+        "Live events written 100 to 200 ms after their time.";
+    WrittenIn500 counter "written_in_500_ms_total"
+        "Live events written 200 to 500 ms after their time.";
+    WrittenIn1000 counter "written_in_1000_ms_total"
+        "Live events written 500 to 1000 ms after their time.";
+    WrittenLater counter "written_later_total" "Live events written later than that.";
     Held gauge "held_sessions" "Sessions that wait for the end of their replay.";
     HeldBytes gauge "held_bytes" "Bytes of the live events held for these sessions.";
     Replayed counter "replayed_total" "Events of replays put into outboxes and answers.";
@@ -84,6 +103,7 @@ stats! {
     GroupDelivered counter "group_delivered_total"
         "Events put into outboxes and answers of members.";
     InFlight gauge "group_events_in_flight" "Events of groups that not all members have yet.";
+    PresenceTold counter "presence_told_total" "Joins, leaves, counts and states of presence told.";
     Stale counter "stale_deliveries_total" "Events for connections that were gone.";
     Writes counter "writes_total" "Writes to client sockets.";
     Written counter "written_bytes_total" "Bytes written to client sockets.";
@@ -135,6 +155,9 @@ stats! {
     LinkQueueBytes gauge "link_queue_bytes" "Bytes waiting for the link.";
     LinkHandshakes counter "link_handshakes_total" "Handshakes with a brain.";
     LinkErrors counter "link_errors_total" "Links closed because of a broken clause or silence.";
+    RingBytes gauge "trunk_ring_bytes" "Bytes that came by the trunk and wait for a worker.";
+    LeftBehind counter "trunk_left_behind_total"
+        "Times that a worker lost its place on the trunk, as it left what came or stood still.";
 }
 
 /// The values of one worker.

@@ -166,6 +166,23 @@ impl Transport {
         }
     }
 
+    /// Appends what is told of presence (http.md 22.7).
+    pub fn presence(self, out: &mut Vec<u8>, json: &[u8]) {
+        let framing = self.framing();
+        match self {
+            Transport::SseChunked | Transport::SsePlain => {
+                sse::encode_presence(out, framing, json);
+            }
+            Transport::NdjsonChunked | Transport::NdjsonPlain => {
+                ndjson::encode_event(out, framing, b"", json);
+            }
+            Transport::WebSocket | Transport::Deflate | Transport::DeflateNarrow => {
+                encode::event(out, b"", json);
+            }
+            Transport::ArticleChunked | Transport::ArticlePlain | Transport::Poll => {}
+        }
+    }
+
     /// Appends what keeps a silent stream open, with the cursor where one is known.
     pub fn heartbeat(self, out: &mut Vec<u8>, cursor: &[u8]) {
         let framing = self.framing();

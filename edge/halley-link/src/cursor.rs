@@ -5,6 +5,8 @@
 //! says that shard i is behind it, and then `max` minus its seq follows as a varint of seven bits a
 //! byte, the lowest first. Each vector has one token, so what isn't exactly that is no token.
 
+use crate::{Error, Event};
+
 const SHARDS: usize = 8;
 const PART: u8 = 1;
 const HEAD_BYTES: usize = 16;
@@ -112,6 +114,55 @@ impl Cursor {
             let six = |shift: u32| ALPHABET[(word >> shift & 63) as usize];
             out.extend_from_slice(&[six(18), six(12), six(6), six(0)]);
         }
+    }
+}
+
+/// A link's cursor, which frames say or events move (10.1, 10.9).
+///
+/// Invariant: `place` is what `token` says, if it is there.
+#[derive(Clone, Debug, Default)]
+pub struct LinkCursor {
+    /// Empty until a brain has said one.
+    token: Vec<u8>,
+    /// The same, once an event had to move it.
+    place: Option<Cursor>,
+}
+
+impl LinkCursor {
+    /// The token; empty if no brain has said one.
+    #[must_use]
+    pub fn token(&self) -> &[u8] {
+        &self.token
+    }
+
+    /// A frame said the cursor, unless this one is empty.
+    pub fn moved(&mut self, cursor: &[u8]) {
+        if !cursor.is_empty() {
+            self.token.clear();
+            self.token.extend_from_slice(cursor);
+            self.place = None;
+        }
+    }
+
+    /// Everything up to this event was read.
+    ///
+    /// # Errors
+    /// 10.9 when the event can't move the cursor.
+    pub fn passes(&mut self, event: &Event<'_>) -> Result<(), Error> {
+        if !event.cursor.is_empty() || self.token.is_empty() {
+            self.moved(event.cursor);
+            return Ok(());
+        }
+        if self.place.is_none() {
+            self.place = Cursor::decode(&self.token);
+        }
+        let moved = self.place.as_mut().is_some_and(|place| {
+            self.token.clear();
+            let passed = place.pass(event.shard, event.seq, event.at);
+            place.encode(&mut self.token);
+            passed
+        });
+        if moved { Ok(()) } else { Err(Error::new("10.9", "an event can't move the cursor")) }
     }
 }
 

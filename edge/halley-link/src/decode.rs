@@ -5,7 +5,7 @@ use crate::wire::Reader;
 use crate::{
     DELIVER_CONNS_MAX, Error, Event, FLAG_CLOSE, FLAG_END, FLAG_EXPECT, FLAG_LAST, Frame, Item,
     KEYS_BYTES_MAX, List, MAGIC, METRICS_MAX, Pair, SHARDS_MAX, SessionState, TRANSPORT_MAX,
-    VERSION, VERSION_MIN, Value, WINDOW_BYTES_MIN,
+    VERSION, VERSION_MIN, Value, WINDOW_BYTES_MIN, Word,
 };
 
 impl<'a> Frame<'a> {
@@ -86,10 +86,36 @@ fn of_brain<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Frame<'a>, Error> {
         0x1b => Frame::Cursor { cursor: r.cursor()? },
         0x1c => Frame::Inspect { token: r.u32()?, conn: r.conn()? },
         0x1d => Frame::Keys { keys: keys(r)? },
+        0x1e => presence(r)?,
         0x20 => Frame::GroupDeliver { group: r.u32()?, event: Event::read(r)? },
         0x21 => Frame::GroupJoin { group: r.u32()?, conns: List::read(r)? },
         0x22 => Frame::GroupLeave { group: r.u32()?, conns: List::read(r)? },
         0x23 => Frame::GroupEnd { group: r.u32()? },
+        _ => return trunk_of_brain(kind, r),
+    })
+}
+
+/// Section 13, as far as the brain sends it.
+fn trunk_of_brain<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Frame<'a>, Error> {
+    Ok(match kind {
+        0x24 => Frame::ToSlot {
+            slot: r.u16()?,
+            kind: inner(r, |kind| matches!(kind, 0x11..=0x17 | 0x19..=0x1c | 0x1e | 0x20..=0x23))?,
+            payload: r.rest(),
+        },
+        0x25 => Frame::TrunkDeliver { event: Event::read(r)?, words: words(r)? },
+        0x26 => Frame::TrunkGroupDeliver {
+            group: r.u32()?,
+            event: Event::read(r)?,
+            slots: List::read(r)?,
+        },
+        0x27 => Frame::Place {
+            worker: r.u16()?,
+            slot: match r.u16()? {
+                0 => return Err(Error::new("13.4", "slot 0")),
+                slot => slot,
+            },
+        },
         _ => return Err(UNKNOWN),
     })
 }
@@ -118,6 +144,15 @@ fn of_edge<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Frame<'a>, Error> {
         0x48 => Frame::Stats { values: List::read(r)? },
         0x49 => Frame::Replayed { conn: r.conn()? },
         0x4a => inspected(r)?,
+        0x4b => Frame::FromWorker {
+            worker: r.u16()?,
+            kind: inner(r, |kind| matches!(kind, 0x41..=0x4a | 0x4d))?,
+            payload: r.rest(),
+        },
+        0x4c => Frame::WorkerGone { worker: r.u16()? },
+        0x4d => {
+            Frame::Subscriptions { conn: r.conn()?, rights: r.str16()?, subjects: List::read(r)? }
+        }
         _ => return Err(UNKNOWN),
     })
 }
@@ -168,6 +203,21 @@ fn deliver<'a>(from: &mut Reader<'a>) -> Result<Frame<'a>, Error> {
     Ok(Frame::Deliver { event, conns })
 }
 
+fn words<'a>(from: &mut Reader<'a>) -> Result<List<'a, Word>, Error> {
+    match List::read(from)? {
+        words if words.len() <= DELIVER_CONNS_MAX => Ok(words),
+        _ => Err(Error::new("13.5", "too many connections in one deliver")),
+    }
+}
+
+/// The type of the frame that this one carries.
+fn inner(from: &mut Reader<'_>, may: fn(u8) -> bool) -> Result<u8, Error> {
+    match from.u8()? {
+        kind if may(kind) => Ok(kind),
+        _ => Err(Error::new("13.3", "no frame of a worker's link in this direction")),
+    }
+}
+
 fn heads<'a>(from: &mut Reader<'a>) -> Result<List<'a, Value>, Error> {
     let heads: List<'a, Value> = List::read8(from)?;
     if heads.len() > usize::from(SHARDS_MAX) {
@@ -181,6 +231,19 @@ fn keys<'a>(from: &mut Reader<'a>) -> Result<&'a [u8], Error> {
         keys if keys.len() <= KEYS_BYTES_MAX => Ok(keys),
         _ => Err(Error::new("12.2", "keys have more than 65536 bytes")),
     }
+}
+
+fn presence<'a>(from: &mut Reader<'a>) -> Result<Frame<'a>, Error> {
+    let bytes = from.u32()?;
+    let json = from.bytes(bytes as usize)?;
+    if json.iter().any(|b| *b < 0x20) {
+        return Err(Error::new("7.1", "presence has control characters"));
+    }
+    let conns: List<'a, u64> = List::read(from)?;
+    if conns.len() > DELIVER_CONNS_MAX {
+        return Err(Error::new("15.1", "too many connections in one presence"));
+    }
+    Ok(Frame::Presence { json, conns })
 }
 
 fn gap_reason<'a>(from: &mut Reader<'a>) -> Result<&'a [u8], Error> {

@@ -95,6 +95,11 @@ impl Frame<'_> {
             }
             Frame::Cursor { cursor } => put_str8(out, cursor),
             Frame::Keys { keys } => out.extend_from_slice(keys),
+            Frame::Presence { json, conns } => {
+                put_u32(out, json.len() as u32);
+                out.extend_from_slice(json);
+                conns.write(out);
+            }
             Frame::Inspect { token, conn } => {
                 put_u32(out, token);
                 put_u64(out, conn);
@@ -108,6 +113,33 @@ impl Frame<'_> {
                 conns.write(out);
             }
             Frame::GroupEnd { group } => put_u32(out, group),
+            _ => self.payload_of_trunk(out),
+        }
+    }
+
+    /// Section 13.
+    fn payload_of_trunk(&self, out: &mut Vec<u8>) {
+        match *self {
+            Frame::ToSlot { slot: whose, kind, payload }
+            | Frame::FromWorker { worker: whose, kind, payload } => {
+                put_u16(out, whose);
+                out.push(kind);
+                out.extend_from_slice(payload);
+            }
+            Frame::TrunkDeliver { event, words } => {
+                event.write(out);
+                words.write(out);
+            }
+            Frame::TrunkGroupDeliver { group, event, slots } => {
+                put_u32(out, group);
+                event.write(out);
+                slots.write(out);
+            }
+            Frame::Place { worker, slot } => {
+                put_u16(out, worker);
+                put_u16(out, slot);
+            }
+            Frame::WorkerGone { worker } => put_u16(out, worker),
             _ => self.payload_of_edge(out),
         }
     }
@@ -160,6 +192,11 @@ impl Frame<'_> {
             Frame::Close { sessions } => sessions.write(out),
             Frame::RequestGone { conn } | Frame::Replayed { conn } => put_u64(out, conn),
             Frame::Stats { values } => values.write(out),
+            Frame::Subscriptions { conn, rights, subjects } => {
+                put_u64(out, conn);
+                put_str16(out, rights);
+                subjects.write(out);
+            }
             _ => self.payload_of_inspection(out),
         }
     }

@@ -1,7 +1,8 @@
 //! Every frame of the link (2.5). `decode.rs` reads them, `encode.rs` writes them.
 
 use crate::SessionState;
-use crate::list::{ClosedSession, Event, List, Metric, NumberedSession, Pair, Session, Value};
+use crate::list::{ClosedSession, Event, Id, List, Metric, NumberedSession, Pair, Session, Value};
+use crate::word::{Slot, Word};
 
 /// A frame that borrows from the bytes it was read from. Fields are those of the table in
 /// `protocol/link.md` §2.
@@ -90,6 +91,10 @@ pub enum Frame<'a> {
     Keys {
         keys: &'a [u8],
     },
+    Presence {
+        json: &'a [u8],
+        conns: List<'a, u64>,
+    },
     GroupDeliver {
         group: u32,
         event: Event<'a>,
@@ -104,6 +109,24 @@ pub enum Frame<'a> {
     },
     GroupEnd {
         group: u32,
+    },
+    ToSlot {
+        slot: u16,
+        kind: u8,
+        payload: &'a [u8],
+    },
+    TrunkDeliver {
+        event: Event<'a>,
+        words: List<'a, Word>,
+    },
+    TrunkGroupDeliver {
+        group: u32,
+        event: Event<'a>,
+        slots: List<'a, Slot>,
+    },
+    Place {
+        worker: u16,
+        slot: u16,
     },
     HelloEdge {
         version: u16,
@@ -151,6 +174,11 @@ pub enum Frame<'a> {
     Replayed {
         conn: u64,
     },
+    Subscriptions {
+        conn: u64,
+        rights: &'a [u8],
+        subjects: List<'a, Id<'a>>,
+    },
     Inspected {
         token: u32,
         conn: u64,
@@ -162,6 +190,14 @@ pub enum Frame<'a> {
         held: u32,
         dropped: u32,
         conflated: u32,
+    },
+    FromWorker {
+        worker: u16,
+        kind: u8,
+        payload: &'a [u8],
+    },
+    WorkerGone {
+        worker: u16,
     },
 }
 
@@ -188,10 +224,15 @@ impl Frame<'_> {
             Frame::Cursor { .. } => 0x1b,
             Frame::Inspect { .. } => 0x1c,
             Frame::Keys { .. } => 0x1d,
+            Frame::Presence { .. } => 0x1e,
             Frame::GroupDeliver { .. } => 0x20,
             Frame::GroupJoin { .. } => 0x21,
             Frame::GroupLeave { .. } => 0x22,
             Frame::GroupEnd { .. } => 0x23,
+            Frame::ToSlot { .. } => 0x24,
+            Frame::TrunkDeliver { .. } => 0x25,
+            Frame::TrunkGroupDeliver { .. } => 0x26,
+            Frame::Place { .. } => 0x27,
             Frame::HelloEdge { .. } => 0x40,
             Frame::SyncBegin { .. } => 0x41,
             Frame::SyncEnd => 0x42,
@@ -203,6 +244,9 @@ impl Frame<'_> {
             Frame::Stats { .. } => 0x48,
             Frame::Replayed { .. } => 0x49,
             Frame::Inspected { .. } => 0x4a,
+            Frame::FromWorker { .. } => 0x4b,
+            Frame::WorkerGone { .. } => 0x4c,
+            Frame::Subscriptions { .. } => 0x4d,
         }
     }
 

@@ -17,16 +17,21 @@ mod deframer;
 mod encode;
 mod frame;
 mod list;
+pub mod trunk;
 mod version;
 mod wire;
+mod word;
 
 pub use credit::Credit;
-pub use cursor::Cursor;
+pub use cursor::{Cursor, LinkCursor};
 pub use deframer::{Deframer, RawFrame};
 pub use frame::Frame;
-pub use list::{ClosedSession, Event, Item, List, Metric, NumberedSession, Pair, Session, Value};
+pub use list::{
+    ClosedSession, Event, Id, Item, List, Metric, NumberedSession, Pair, Session, Value,
+};
 pub use version::{VERSION, VERSION_MAX_SETTING, VERSION_MIN, common};
 pub use wire::Reader;
+pub use word::{Slot, Word};
 
 /// Largest `length` of a frame: its type and its payload (2.1).
 pub const FRAME_BYTES_MAX: usize = 262_144;
@@ -34,7 +39,7 @@ pub const FRAME_BYTES_MAX: usize = 262_144;
 pub const WINDOW_BYTES_MIN: u32 = 524_288;
 /// First bytes of both hellos.
 pub const MAGIC: [u8; 4] = *b"HLY1";
-/// Most connections in one DELIVER (7.3).
+/// Most connections in one DELIVER (7.3) or TRUNK_DELIVER (13.5).
 pub const DELIVER_CONNS_MAX: usize = 8_192;
 /// Most metrics of one edge (3.4).
 pub const METRICS_MAX: usize = 256;
@@ -46,6 +51,10 @@ pub const SHARDS_MAX: u8 = 64;
 pub const CURSOR_BYTES_MAX: usize = 255;
 /// Longest JWK Set in KEYS (12.2).
 pub const KEYS_BYTES_MAX: usize = 65_536;
+/// What HELLO_EDGE of a trunk has as its worker (13.2).
+pub const TRUNK_WORKER: u16 = u16::MAX;
+/// The first version that has trunks (13.1).
+pub const TRUNK_SINCE: u16 = 6;
 /// Highest number of a transport (2.6).
 pub const TRANSPORT_MAX: u8 = 5;
 

@@ -64,6 +64,11 @@ impl<'a, T: Item<'a>> List<'a, T> {
         out.extend_from_slice(self.bytes);
     }
 
+    /// The items as they are on the wire.
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
     /// Number of items.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -137,6 +142,20 @@ impl<'a> Item<'a> for Pair<'a> {
     fn write(&self, out: &mut Vec<u8>) {
         put_str8(out, self.name);
         put_str16(out, self.value);
+    }
+}
+
+/// An id, of SUBSCRIPTIONS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Id<'a>(pub &'a [u8]);
+
+impl<'a> Item<'a> for Id<'a> {
+    fn read(from: &mut Reader<'a>) -> Result<Self, Error> {
+        Ok(Id(from.str8()?))
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        put_str8(out, self.0);
     }
 }
 

@@ -2,7 +2,7 @@
 //! examples.
 
 /// The highest version that this crate speaks.
-pub const VERSION: u16 = 5;
+pub const VERSION: u16 = 6;
 /// The lowest.
 pub const VERSION_MIN: u16 = 4;
 /// The first version whose hellos have the shape that they have for good.

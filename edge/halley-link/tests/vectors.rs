@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use halley_link::{
-    CloseReason, ClosedSession, Deframer, Event, Frame, Item, List, Metric, NumberedSession, Pair,
-    Session, SessionState, Value,
+    CloseReason, ClosedSession, Deframer, Event, Frame, Id, Item, List, Metric, NumberedSession,
+    Pair, Session, SessionState, Slot, Value, Word,
 };
 use serde_json::Value as Json;
 
@@ -42,7 +42,11 @@ fn read(bytes: &[u8]) -> Result<Vec<u8>, halley_link::Error> {
     let raw = deframer.next()?.expect("a vector holds a whole frame");
     assert_eq!(raw.cost, bytes.len());
     let mut again = Vec::new();
-    Frame::decode(raw.kind, raw.payload)?.encode(&mut again);
+    let frame = Frame::decode(raw.kind, raw.payload)?;
+    if let Frame::ToSlot { kind, payload, .. } | Frame::FromWorker { kind, payload, .. } = frame {
+        Frame::decode(kind, payload)?;
+    }
+    frame.encode(&mut again);
     Ok(again)
 }
 
@@ -70,6 +74,7 @@ fn list_bytes<'a>(kind: &str, f: &'a Json) -> (u16, Vec<u8>) {
     match kind {
         "hello_brain" => items(f, "settings", pair),
         "response" | "request" => items(f, "headers", pair),
+        "subscriptions" => items(f, "subjects", |j| Id(j.as_str().unwrap().as_bytes())),
         "opened" => items(f, "sessions", |j| NumberedSession {
             conn: num(j, "conn"),
             user_number: num(j, "user_number") as u32,
@@ -86,9 +91,14 @@ fn list_bytes<'a>(kind: &str, f: &'a Json) -> (u16, Vec<u8>) {
             cursor: text(j, "cursor"),
         }),
         "replay" => items(f, "items", event),
-        "deliver" | "close_sessions" | "gap" | "group_join" | "group_leave" => {
+        "deliver" | "close_sessions" | "gap" | "presence" | "group_join" | "group_leave" => {
             items(f, "conns", |j| j.as_u64().unwrap())
         }
+        "trunk_deliver" => items(f, "words", |j| {
+            let word = j.as_u64().unwrap();
+            Word::new((word >> 48) as u16, word & 0xffff_ffff_ffff)
+        }),
+        "trunk_group_deliver" => items(f, "slots", |j| Slot(j.as_u64().unwrap() as u16)),
         "stats" => items(f, "values", |j| Value(j.as_u64().unwrap())),
         "hello_edge" => items(f, "metrics", |j| Metric {
             name: text(j, "name"),
@@ -157,10 +167,18 @@ fn write(kind: &str, f: &Json) -> Vec<u8> {
         "request_credit" => Frame::RequestCredit { conn: conn(), bytes: num(f, "bytes") as u32 },
         "keys" => Frame::Keys { keys: text(f, "keys") },
         "shutdown" => Frame::Shutdown { drain_ms: num(f, "drain_ms") as u32 },
-        "replay" | "gap" | "cursor" | "inspect" => return write_replaying(kind, f, count, &bytes),
+        "replay" | "gap" | "cursor" | "presence" | "inspect" => {
+            return write_replaying(kind, f, count, &bytes);
+        }
         "group_deliver" | "group_join" | "group_leave" | "group_end" => {
             return write_of_group(kind, f, List::from_items(count, &bytes));
         }
+        "trunk_deliver"
+        | "trunk_group_deliver"
+        | "place"
+        | "to_slot"
+        | "from_worker"
+        | "worker_gone" => return write_of_trunk(kind, f, count, &bytes),
         _ => frame_of_edge(kind, f, count, &bytes, body),
     };
     encoded(&frame)
@@ -173,6 +191,29 @@ fn write_of_group(kind: &str, f: &Json, conns: List<'_, u64>) -> Vec<u8> {
         "group_join" => Frame::GroupJoin { group, conns },
         "group_leave" => Frame::GroupLeave { group, conns },
         _ => Frame::GroupEnd { group },
+    })
+}
+
+/// The part of [`write`] for section 13.
+fn write_of_trunk(kind: &str, f: &Json, count: u16, bytes: &[u8]) -> Vec<u8> {
+    let payload = f["payload"].as_str().map(unhex).unwrap_or_default();
+    let payload = payload.as_slice();
+    let inner = || num(f, "type") as u8;
+    let worker = || num(f, "worker") as u16;
+    let slot = || num(f, "slot") as u16;
+    encoded(&match kind {
+        "trunk_deliver" => {
+            Frame::TrunkDeliver { event: event(f), words: List::from_items(count, bytes) }
+        }
+        "trunk_group_deliver" => Frame::TrunkGroupDeliver {
+            group: num(f, "group") as u32,
+            event: event(f),
+            slots: List::from_items(count, bytes),
+        },
+        "place" => Frame::Place { worker: worker(), slot: slot() },
+        "to_slot" => Frame::ToSlot { slot: slot(), kind: inner(), payload },
+        "from_worker" => Frame::FromWorker { worker: worker(), kind: inner(), payload },
+        _ => Frame::WorkerGone { worker: worker() },
     })
 }
 
@@ -205,6 +246,10 @@ fn write_replaying(kind: &str, f: &Json, count: u16, bytes: &[u8]) -> Vec<u8> {
             conns: List::from_items(count, bytes),
         }),
         "cursor" => encoded(&Frame::Cursor { cursor: cursor() }),
+        "presence" => {
+            let conns = List::from_items(count, bytes);
+            encoded(&Frame::Presence { json: text(f, "json"), conns })
+        }
         _ => encoded(&Frame::Inspect { token: num(f, "token") as u32, conn: conn() }),
     }
 }
@@ -239,6 +284,7 @@ fn frame_of_edge<'a>(
         "request_gone" => Frame::RequestGone { conn: conn() },
         "stats" => Frame::Stats { values: List::from_items(count, bytes) },
         "replayed" => Frame::Replayed { conn: conn() },
+        "subscriptions" => subscriptions(f, List::from_items(count, bytes)),
         "inspected" => Frame::Inspected {
             token: num(f, "token") as u32,
             conn: conn(),
@@ -265,6 +311,10 @@ fn frame_of_edge<'a>(
         },
         other => panic!("no frame {other}"),
     }
+}
+
+fn subscriptions<'a>(f: &'a Json, subjects: List<'a, Id<'a>>) -> Frame<'a> {
+    Frame::Subscriptions { conn: num(f, "conn"), rights: text(f, "rights"), subjects }
 }
 
 fn state(number: u64) -> SessionState {

@@ -20,12 +20,15 @@ pub struct Rules {
     pub leeway_s: u64,
     /// Longest token, in bytes.
     pub token_bytes_max: usize,
+    /// Is a token without `sub` good? Its user is empty.
+    pub nobody_allowed: bool,
 }
 
 /// What a good token says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claims {
-    /// `sub`: 1 to 255 bytes without control characters.
+    /// `sub`: 1 to 255 bytes without control characters; empty where there is none and that is
+    /// allowed.
     pub user: String,
     /// The JSON text of the claim `halley`, `{}` without one; at most
     /// [`RIGHTS_BYTES_MAX`](crate::RIGHTS_BYTES_MAX) bytes, in one line.

@@ -28,7 +28,11 @@ pub fn judge(json: &[u8], rules: &Rules, now_s: u64) -> Result<Claims, Refusal> 
     if !rules.audience.is_empty() && !is_meant_for(&claims, &rules.audience) {
         return Err(Refusal::Audience);
     }
-    Ok(Claims { user: user(&claims)?, rights: rights(&claims)?, expires_s })
+    let user = match claims.has("sub") {
+        false if rules.nobody_allowed => String::new(),
+        _ => user(&claims)?,
+    };
+    Ok(Claims { user, rights: rights(&claims)?, expires_s })
 }
 
 /// A NumericDate (RFC 7519, section 2): a number of seconds since 1970, whole or not.

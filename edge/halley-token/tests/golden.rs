@@ -18,6 +18,7 @@ fn rules(case: &Value) -> Rules {
         audience: text("audience"),
         leeway_s: case["leeway_s"].as_u64().unwrap_or(0),
         token_bytes_max: case["token_bytes_max"].as_u64().unwrap_or(65_536) as usize,
+        nobody_allowed: case["nobody_allowed"].as_bool().unwrap_or(false),
     }
 }
 

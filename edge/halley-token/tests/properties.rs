@@ -13,8 +13,13 @@ use serde_json::{Value, json};
 
 const NOW_S: u64 = 1_800_000_000;
 const SECRET: &[u8; 32] = b"thirty-two bytes of a secret are";
-const RULES: Rules =
-    Rules { issuer: String::new(), audience: String::new(), leeway_s: 10, token_bytes_max: 16_384 };
+const RULES: Rules = Rules {
+    issuer: String::new(),
+    audience: String::new(),
+    leeway_s: 10,
+    token_bytes_max: 16_384,
+    nobody_allowed: false,
+};
 
 fn secret_keys() -> Keys {
     let set = json!({"keys": [{"kty": "oct", "k": URL_SAFE_NO_PAD.encode(SECRET)}]});

@@ -55,6 +55,12 @@ pub fn encode_end(out: &mut Vec<u8>, framing: Framing, cursor: &[u8], json: &[u8
     named(out, framing, b"event: end", cursor, json);
 }
 
+/// Appends what is told of presence; `json` is one line. It has no cursor: it is state, and nothing
+/// that a client comes back for.
+pub fn encode_presence(out: &mut Vec<u8>, framing: Framing, json: &[u8]) {
+    named(out, framing, b"event: presence", b"", json);
+}
+
 fn named(out: &mut Vec<u8>, framing: Framing, name: &[u8], cursor: &[u8], json: &[u8]) {
     let id: &[u8] = if cursor.is_empty() { b"" } else { b"\nid: " };
     body::write(out, framing, &[name, id, cursor, b"\ndata: ", json, b"\n\n"]);

@@ -1,7 +1,7 @@
 %% What single values of the configuration must look like. Pure; the schema's validators call it.
 -module(halley_config_check).
 
--export([node_name/1, listen/1, is_loopback/1, origins/1]).
+-export([node_name/1, listen/1, address/1, is_loopback/1, origins/1]).
 
 -spec node_name(string()) -> boolean().
 node_name(Name) ->
@@ -14,6 +14,12 @@ listen(Text) ->
         {ok, _, Port} -> Port >= 1 andalso Port =< 65535;
         error -> false
     end.
+
+%% For a text that `listen/1' accepts.
+-spec address(string()) -> {inet:ip_address(), inet:port_number()}.
+address(Text) ->
+    {ok, Address, Port} = parse_listen(Text),
+    {Address, Port}.
 
 %% Whether only this machine reaches the address; for a text that `listen/1' accepts.
 -spec is_loopback(string()) -> boolean().

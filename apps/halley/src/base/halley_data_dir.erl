@@ -33,7 +33,7 @@
 -define(PUBLIC, ["/tmp", "/var/tmp", "/dev/shm"]).
 %% What is tightened in it.
 -define(OWN, ["follows", "history", "mnesia", "server-keys", "history.position",
-              "follows.position"]).
+              "follows.position", "postgres", "hooks", "hooks.made"]).
 
 %% Which file or directory a name stands for.
 -type place() :: {Device :: non_neg_integer(), Inode :: non_neg_integer()}.

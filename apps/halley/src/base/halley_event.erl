@@ -15,13 +15,19 @@
 %% Its text names none of them. Each of its users has a seq of its own in it, in the order of their
 %% ids, and the event's own is the last of them (docs/internals/private.md).
 %%
+%% A *joint* event is about several subjects, in the order in which its publisher named them:
+%%   {"id":…,"subjects":[…],"at":…,"data":…}
+%% Each of them has a seq of its own in it, in this order; the event's own is the last of them
+%% (docs/internals/joint.md).
+%%
 %% Pure: no processes, no clock. Ids are judged by `halley_id' before they come here.
 -module(halley_event).
 
 -export([draft/3, chosen_id/1, id_prefix/1, event/4, delivery/1, encode_data/1, data/1, escape/1]).
 -export([private/3, private_event/4, users/1]).
--export_type([event/0, delivery/0, wire/0, draft/0, private/0, private_event/0, id/0,
-              id_prefix/0]).
+-export([joint/3, joint_event/4, subjects/1]).
+-export_type([event/0, delivery/0, wire/0, draft/0, private/0, private_event/0, joint/0,
+              joint_event/0, id/0, id_prefix/0]).
 
 -type id() :: binary().
 -type event() :: #{id := id(), subject := binary(),
@@ -30,11 +36,18 @@
                    at := integer(),                % milliseconds since the epoch
                    wire := wire(),
                    sessions := non_neg_integer(),  % for the history: the first answer,
-                   chosen := boolean()}.           % and whether the publisher chose the id
+                   chosen := boolean(),            % whether the publisher chose the id,
+                   ack => memory,                  % if nobody waits for the disk,
+                   by => halley_id:id(),           % which user it is, for hooks, and whether
+                   keep => keep | clear}.          % the subject's kept value is set or cleared
 -type private_event() ::
     #{id := id(), users := [halley_id:id(), ...], shard := halley_shards:index(),
-      seq := halley_cursor:seq(), at := integer(), wire := wire(),
-      sessions := non_neg_integer(), chosen := boolean()}.
+      seq := halley_cursor:seq(), at := integer(), wire := wire(), sessions := non_neg_integer(),
+      chosen := boolean(), ack => memory, by => halley_id:id()}.
+-type joint_event() ::
+    #{id := id(), subjects := [halley_id:id(), ...], shard := halley_shards:index(),
+      seq := halley_cursor:seq(), at := integer(), wire := wire(), sessions := non_neg_integer(),
+      chosen := boolean(), ack => memory, by => halley_id:id()}.
 %% The item of link.md 2.2, its cursor empty: 30 bytes of numbers, then the JSON text.
 -type wire() :: binary().
 %% What a link needs of an event.
@@ -42,6 +55,7 @@
 -opaque draft() :: {Id :: id() | generated, Subject :: binary(), SubjectJson :: binary(),
                    Data :: binary()}.
 -opaque private() :: {private, Id :: id() | generated, [halley_id:id(), ...], Data :: binary()}.
+-opaque joint() :: {joint, Id :: id() | generated, [halley_id:id(), ...], Data :: binary()}.
 %% What the ids that are generated for a store's events begin with.
 -type id_prefix() :: binary().
 
@@ -52,6 +66,9 @@
 -define(TO_DATA_BYTES, 8).
 %% Of `","private":true,"at":'.
 -define(TO_PRIVATE_AT_BYTES, 22).
+%% Of `","subjects":["' and `"],"at":'.
+-define(TO_SUBJECTS_BYTES, 15).
+-define(TO_JOINT_AT_BYTES, 8).
 
 %% An event that waits for its place. `Data' is valid JSON on one line.
 -spec draft(id() | generated, binary(), binary()) -> draft().
@@ -100,10 +117,7 @@ build(Id, IdJson, Subject, SubjectJson, Data, {Shard, Seq}, At) ->
 -spec private_event(private(), id_prefix(), {halley_shards:index(), Last :: halley_cursor:seq()},
                     At :: integer()) -> private_event().
 private_event({private, Chosen, Users, Data}, Prefix, {Shard, Seq}, At) ->
-    Id = case Chosen of
-        generated -> <<Prefix/binary, (integer_to_binary(Seq, 36))/binary>>;
-        _ -> Chosen
-    end,
+    Id = id(Chosen, Prefix, Seq),
     IdJson = escape(Id),
     AtJson = integer_to_binary(At),
     DataOffset = ?ID_OFFSET + byte_size(IdJson) + ?TO_PRIVATE_AT_BYTES + byte_size(AtJson)
@@ -115,8 +129,40 @@ private_event({private, Chosen, Users, Data}, Prefix, {Shard, Seq}, At) ->
     #{id => Id, users => Users, shard => Shard, seq => Seq, at => At, wire => Wire,
       sessions => 0, chosen => false}.
 
+id(generated, Prefix, Seq) -> <<Prefix/binary, (integer_to_binary(Seq, 36))/binary>>;
+id(Chosen, _, _) -> Chosen.
+
+%% One about several subjects, none twice.
+-spec joint(id() | generated, [halley_id:id(), ...], binary()) -> joint().
+joint(Id, Subjects, Data) ->
+    {joint, Id, Subjects, Data}.
+
+-spec subjects(joint()) -> {id() | generated, [halley_id:id(), ...]}.
+subjects({joint, Id, Subjects, _}) ->
+    {Id, Subjects}.
+
+%% What stands for a subject is the list between its outer quotes: no single subject has a quote in
+%% it that isn't escaped, so only an event about the same ones is newer news.
+-spec joint_event(joint(), id_prefix(), {halley_shards:index(), Last :: halley_cursor:seq()},
+                  At :: integer()) -> joint_event().
+joint_event({joint, Chosen, Subjects, Data}, Prefix, {Shard, Seq}, At) ->
+    Id = id(Chosen, Prefix, Seq),
+    IdJson = escape(Id),
+    AtJson = integer_to_binary(At),
+    Names = iolist_to_binary(lists:join(<<"\",\"">>, [escape(Subject) || Subject <- Subjects])),
+    NamesOffset = ?ID_OFFSET + byte_size(IdJson) + ?TO_SUBJECTS_BYTES,
+    DataOffset = NamesOffset + byte_size(Names) + ?TO_JOINT_AT_BYTES + byte_size(AtJson)
+        + ?TO_DATA_BYTES,
+    Wire = <<Shard, Seq:64, At:64, DataOffset:32, NamesOffset:16, (byte_size(Names)):16, 0,
+             (DataOffset + byte_size(Data) + 1):32,
+             "{\"id\":\"", IdJson/binary, "\",\"subjects\":[\"", Names/binary, "\"],\"at\":",
+             AtJson/binary, ",\"data\":", Data/binary, $}>>,
+    #{id => Id, subjects => Subjects, shard => Shard, seq => Seq, at => At, wire => Wire,
+      sessions => 0, chosen => false}.
+
 %% Of an event, or of its record in the history.
--spec delivery(event() | private_event() | halley_history_record:record()) -> delivery().
+-spec delivery(event() | private_event() | joint_event() | halley_history_record:record()) ->
+    delivery().
 delivery(#{shard := Shard, seq := Seq, wire := Wire}) ->
     {Shard, Seq, Wire};
 delivery(#{shard := Shard, seq := Seq, at := At, json := Json, data_offset := DataOffset,
@@ -134,7 +180,8 @@ encode_data(Term) ->
     end.
 
 %% The data of an event, or of its record in the history, as a term: objects are maps.
--spec data(event() | private_event() | halley_history_record:record()) -> jiffy:json_value().
+-spec data(event() | private_event() | joint_event() | halley_history_record:record()) ->
+    jiffy:json_value().
 data(#{wire := <<_:17/binary, Offset:32, _:9/binary, Json/binary>>}) ->
     data(Json, Offset);
 data(#{json := Json, data_offset := Offset}) ->

@@ -22,7 +22,8 @@
 
 -spec table() -> [row()].
 table() ->
-    of_ids_and_follows() ++ of_brain() ++ of_link_and_edge().
+    of_ids_and_follows() ++ of_postgres() ++ of_brain() ++ of_the_past() ++ of_presence()
+        ++ of_hooks() ++ of_backends() ++ of_link_and_edge().
 
 of_ids_and_follows() ->
     [{id_bytes_max, 255, bytes, fixed, "longest id of a user, subject or event"},
@@ -40,9 +41,20 @@ of_ids_and_follows() ->
      {id_quarantine_ms, 60000, ms, config,
       "how long the number of an id that nothing refers to rests before another id gets it"}].
 
+%% With store.backend = postgres.
+of_postgres() ->
+    [{postgres_writes_max, 10000, count, config,
+      "changes of follows that wait until PostgreSQL has committed them and they have come back, "
+      "of 1,000 pairs each; beyond it 503"},
+     {postgres_write_ms_max, 10000, ms, config, "how long one of them may take before 503"}].
+
 of_brain() ->
     [{sessions_per_user_max, 1000, count, config,
       "sessions of one user at the same time; beyond it sessions.over_limit says what happens"},
+     {subscriptions_per_session_max, 100, count, edge,
+      "subjects that one session may be subscribed to; beyond it 400"},
+     {subscriptions_max, 16777216, count, config,
+      "subscriptions of all sessions together; beyond it 503"},
      {event_data_bytes_max, 65536, bytes, config, "largest data of an event"},
      {event_data_depth_max, 256, count, config,
       "arrays and objects in one another in an event's data; beyond it 400"},
@@ -73,12 +85,6 @@ of_brain() ->
       "with this much waiting for a link, its replays pause"},
      {catchup_events_max, 512, count, config,
       "events that a link that was behind gets in one go"},
-     {past_events_max, 1000, count, config,
-      "events in one page of what was published about a subject before"},
-     {past_bytes_max, 262144, bytes, config,
-      "bytes of events in one such page; it has one at least"},
-     {past_pages_max, 2, count, config,
-      "such pages that are read and sent at the same time on one link; others wait"},
      {group_followers_min, 10000, count, config,
       "with so many followers a subject becomes a group, whose members the workers hold"},
      {group_followers_low, 8000, count, config, "with fewer it is a group no longer"},
@@ -95,6 +101,66 @@ of_brain() ->
       "events and follows that one user may send in a second; beyond it 429"},
      {server_keys_max, 1000, count, fixed, "server keys"},
      {token_keys_bytes_max, 262144, bytes, fixed, "largest file of keys for clients' tokens"}].
+
+of_the_past() ->
+    [{event_subjects_max, 16, count, fixed, "subjects that one event is about"},
+     {forgotten_users_max, 1000000, count, config,
+      "deleted users of whom the history still has traces; beyond it deleting another gets 507"},
+     {status_readers_max, 256, count, config,
+      "readers of /v1/status that wait for the next sample; beyond it 503"},
+     {kept_bytes_max, 16777216, bytes, config,
+      "values that are kept beyond the retention, all subjects together, and never more than an "
+      "eighth of history.bytes; beyond it 507"},
+     {last_events_max, 100, count, edge,
+      "newest events about each of its subjects that a session may begin with; beyond it 400"},
+     {past_events_max, 1000, count, config,
+      "events in one page of what was published about a subject before"},
+     {past_bytes_max, 262144, bytes, config,
+      "bytes of events in one such page; it has one at least"},
+     {past_pages_max, 2, count, config,
+      "such pages that are read and sent at the same time on one link; others wait"}].
+
+of_presence() ->
+    [{presence_listed_max, 10000, count, config,
+      "followers, or subscribed sessions, of a subject whose presence names users; beyond it they "
+      "are counted alone"},
+     {presence_users_max, 200, count, config,
+      "users in a subject whose comings and goings are told by name; beyond it their number"},
+     {presence_counts_ms, 2000, ms, config, "how often that number is told at most"},
+     {session_state_bytes_max, 1024, bytes, edge,
+      "largest state that a session says of itself, 4096 at most; each 253 bytes of it count as a "
+      "subscription"},
+     {presence_states_ms, 1000, ms, config, "how often a user's state is told at most"}].
+
+of_hooks() ->
+    [{hooks_queue_bytes_max, 1073741824, bytes, config,
+      "hooks that wait on disk for hooks.url; beyond it the history keeps what comes, and changes "
+      "of users and subjects are told by their last state"},
+     {hooks_batch_max, 500, count, config, "hooks in one request"},
+     {hooks_batch_bytes_max, 1048576, bytes, config, "bytes of hooks in one request; one at least"},
+     {hooks_request_ms_max, 10000, ms, config, "time for a request to hooks.url, with its answer"},
+     {hooks_answer_bytes_max, 65536, bytes, config,
+      "largest answer to a hook; beyond it the connection is closed"},
+     {hooks_retry_ms_max, 30000, ms, config,
+      "longest pause before hooks that weren't taken are sent again"},
+     {connect_in_flight_max, 16, count, config, "requests to auth.connect_url at the same time"},
+     {connect_waiting_max, 4096, count, config,
+      "users that wait to be asked about; beyond it auth.connect_down decides"},
+     {connect_cache_max, 100000, count, config,
+      "users of whom the answer of auth.connect_url is remembered"},
+     {hooks_followers_max, 1000, count, config,
+      "with more followers than this, a hook about an event that wasn't delivered names none"}].
+
+%% Of Erlang back ends that attach (docs/internals/remote.md).
+of_backends() ->
+    [{remote_sessions_max, 10000, count, config,
+      "sessions of all back ends' processes; beyond it logins are refused"},
+     {remote_requests_max, 1000, count, config,
+      "requests of all back ends at the same time; beyond it they are refused"},
+     {remote_queue_bytes_max, 67108864, bytes, config,
+      "what may wait for one back end; beyond it its sessions wait"},
+     {remote_message_bytes_max, 16777216, bytes, config,
+      "largest request of a back end; beyond it nothing is sent"}].
 
 of_link_and_edge() ->
     [{heartbeat_ms, 1000, ms, fixed, "time between two PING of a link"},
@@ -117,6 +183,9 @@ of_link_and_edge() ->
      {proxy_header_bytes_max, 1024, bytes, edge,
       "longest header of the PROXY protocol, 16384 at most; beyond it the connection is closed"},
      {proxy_header_ms_max, 5000, ms, edge, "time for that header to arrive"},
+     {trunk_window_bytes, 16777216, bytes, edge,
+      "what the workers may leave together of what came by a trunk, 524288 at least; who leaves "
+      "half of it for too long loses its place until it has caught up"},
      {response_ms_max, 30000, ms, edge, "time for the brain's answer before 504"},
      {request_window_bytes, 262144, bytes, edge,
       "how much of a request's body is on its way to the brain"},

@@ -16,7 +16,7 @@
 %% lists: an edge with another list at each handshake can fill neither the memory nor the page.
 -module(halley_metrics).
 
--export([new/0, table/0, incr/1, incr/2, gauges/2, render/0]).
+-export([new/0, table/0, incr/1, incr/2, gauges/2, render/0, values/0, workers/0]).
 -export([edge_came/2, edge_gone/1, definitions/1, edge/3]).
 -export_type([name/0, kind/0, list_number/0]).
 
@@ -38,7 +38,15 @@
 
 -spec table() -> [{name(), Metric :: string(), kind(), Help :: string()}].
 table() ->
-    counters_table() ++ [{Name, Metric, gauge, Help} || {Name, Metric, Help} <- gauges_table()].
+    counters_table() ++ [{Name, Metric, kind(Metric), Help}
+                         || {Name, Metric, Help} <- gauges_table()].
+
+%% What an owner has counted itself stands among the gauges, as it is asked for like them.
+kind(Metric) ->
+    case lists:suffix("_total", Metric) of
+        true -> counter;
+        false -> gauge
+    end.
 
 counters_table() ->
     [{events_published, "halley_events_published_total", counter, "Events accepted"},
@@ -60,6 +68,7 @@ counters_table() ->
       "Groups of events that could not be written"},
      {history_moved, "halley_history_moved_total", counter,
       "Groups of events that were refused because data.dir was moved, removed or replaced"},
+     {users_forgotten, "halley_users_forgotten_total", counter, "Users that were forgotten"},
      {history_damaged, "halley_history_damaged_records_total", counter,
       "Records of the history that could not be read back"},
      {history_waits, "halley_history_descriptor_waits_total", counter,
@@ -97,7 +106,7 @@ counters_table() ->
      {gap_other_store, "halley_gaps_total{reason=\"other_store\"}", counter,
       "Gaps told, by reason"},
      {gap_damaged, "halley_gaps_total{reason=\"damaged\"}", counter, "Gaps told, by reason"}]
-    ++ refusals_table().
+    ++ refusals_table() ++ postgres_table() ++ past_table() ++ hooks_table() ++ backends_table().
 
 refusals_table() ->
     [{Name, "halley_requests_refused_total{reason=\"" ++ atom_to_list(Name) ++ "\"}", counter,
@@ -118,6 +127,13 @@ refusals_table() ->
          "refused, or the oldest replaced"},
         {sessions_gone, "halley_sessions_gone_total", counter,
          "Sessions refused with 503 as their user's number was given back just then"},
+        {presence_owed, "halley_presence_owed_total", counter,
+         "Changes of presence that a link had no room for: it is told the state later"},
+        {states_refused, "halley_session_states_refused_total", counter,
+         "States of sessions refused: they have more bytes than session_state_bytes_max"},
+        {subscriptions_refused, "halley_subscriptions_refused_total", counter,
+         "Subscriptions refused: their session has subscriptions_per_session_max, or all together "
+         "subscriptions_max"},
         {users_refused, "halley_users_refused_total", counter,
          "Sessions refused because their user has no number and ids_max has no room"}]
     ++ [{Name, "halley_follows_refused_total{reason=\"" ++ Reason ++ "\"}", counter,
@@ -135,7 +151,69 @@ refusals_table() ->
                               {refused_data_too_large, "data_too_large"},
                               {refused_overloaded, "overloaded"},
                               {refused_history, "history"},
+                              {refused_kept, "kept"},
                               {refused_unavailable, "unavailable"}]].
+
+%% Of what one event is about, and of what was before.
+past_table() ->
+    [{events_joint, "halley_events_joint_total", counter,
+      "Of the published events those about several subjects"},
+     {status_refused, "halley_status_refused_total", counter,
+      "Readers of /v1/status that were refused, as limits.status_readers_max wait already"},
+     {forgets_refused, "halley_forgets_refused_total", counter,
+      "Users that were not deleted, as limits.forgotten_users_max still have traces"}].
+
+%% Of `halley_postgres'.
+postgres_table() ->
+    [{postgres_changes, "halley_postgres_changes_total", counter,
+      "Follows that changed with rows of PostgreSQL's tables"},
+     {postgres_events, "halley_postgres_events_total", counter,
+      "Events that were published inside PostgreSQL's transactions"},
+     {postgres_rejected, "halley_postgres_rejected_total", counter,
+      "Messages and rows of the outbox that are no events"},
+     {postgres_follows_refused, "halley_postgres_follows_refused_total", counter,
+      "Rows of PostgreSQL's tables that are no follows, or one too many for their user"},
+     {postgres_copies, "halley_postgres_copies_total", counter,
+      "Tables that were copied as a whole"},
+     {postgres_losses, "halley_postgres_losses_total", counter,
+      "Times that PostgreSQL's slot had lost changes, and everything was copied anew"},
+     {postgres_failures, "halley_postgres_failures_total", counter,
+      "Times that the stream from PostgreSQL ended, or couldn't begin"},
+     {postgres_writes, "halley_postgres_writes_total", counter,
+      "Changes of follows that were asked for here, committed by PostgreSQL, and in effect"}]
+    ++ [{Name, "halley_postgres_writes_failed_total{reason=\"" ++ Reason ++ "\"}", counter,
+         "Changes of follows that were answered with 503, by reason: PostgreSQL is away; whether "
+         "it has committed them isn't known; they haven't come back in time"}
+        || {Name, Reason} <- [{postgres_writes_away, "away"}, {postgres_writes_unknown, "unknown"},
+                              {postgres_writes_late, "late"}]]
+    ++ [{postgres_writes_refused, "halley_postgres_writes_refused_total", counter,
+         "Follows asked for here that the table can't have, or that a rule of it refuses"}].
+
+%% Of `halley_hooks'.
+hooks_table() ->
+    [{hooks_sent, "halley_hooks_sent_total", counter, "Hooks that hooks.url has taken"},
+     {hooks_requests, "halley_hooks_requests_total", counter, "Requests to hooks.url"},
+     {hooks_failures, "halley_hooks_failures_total", counter,
+      "Requests to hooks.url that got no answer 2xx, and are sent again"},
+     {hooks_gaps, "halley_hooks_gaps_total", counter,
+      "Gaps told to hooks.url: retention or damage took what it hadn't been told"},
+     {hooks_write_errors, "halley_hooks_write_errors_total", counter,
+      "Times that the queue of hooks couldn't be written"},
+     {connect_asked, "halley_connect_asked_total", counter, "Requests to auth.connect_url"},
+     {connect_refused, "halley_connect_refused_total", counter,
+      "Answers of auth.connect_url that let a user not in"},
+     {connect_failures, "halley_connect_failures_total", counter,
+      "Users about whom auth.connect_url gave no judgement, or wasn't asked as too many waited"}].
+
+%% Of `halley_backends'.
+backends_table() ->
+    [{remote_events, "halley_remote_events_total", counter,
+      "Events sent to sessions of back ends"},
+     {remote_requests, "halley_remote_requests_total", counter, "Requests of back ends"},
+     {remote_requests_refused, "halley_remote_requests_refused_total", counter,
+      "Requests of back ends that were too many, or that couldn't be read"},
+     {remote_logins_refused, "halley_remote_logins_refused_total", counter,
+      "Sessions of back ends that were refused"}].
 
 gauges_table() ->
     [{vm_memory, "halley_vm_memory_bytes", "Memory of the Erlang node by kind"},
@@ -155,6 +233,12 @@ gauges_table() ->
       "Files of the store that were damaged at the start, and that others made up for"},
      {users, "halley_users_online", "Users with at least one session"},
      {sessions, "halley_sessions", "Sessions of all users"},
+     {presence_subjects, "halley_presence_subjects",
+      "Subjects whose presence is told, that of all whom users follow as one"},
+     {session_states, "halley_session_states", "Sessions that have said a state of themselves"},
+     {subscriptions, "halley_subscriptions", "Subscriptions of all sessions"},
+     {subscribed_sessions, "halley_subscribed_sessions",
+      "Sessions with subscriptions, those of visitors among them"},
      {groups, "halley_groups", "Subjects that the workers hold as groups"},
      {group_members, "halley_group_members", "Members of all groups"},
      {group_marks, "halley_group_marks", "Changes of groups that wait to be told to the workers"},
@@ -164,7 +248,43 @@ gauges_table() ->
      {history_disk, "halley_history_bytes", "Bytes of the history on disk"},
      {history_age, "halley_history_age_seconds", "Age of the oldest event in the history"},
      {history_queue, "halley_history_queue_bytes", "Bytes that wait to be written to the history"},
-     {shard_queue, "halley_shard_queue_events", "Events that wait for all shards"}].
+     {kept, "halley_kept_values", "Subjects whose latest value is kept beyond the retention"},
+     {kept_bytes, "halley_kept_bytes", "Memory of these values; see limits.kept_bytes_max"},
+     {forgotten, "halley_history_forgotten_users",
+      "Users that were forgotten and have traces left in the history, which nobody is shown"},
+     {shard_queue, "halley_shard_queue_events", "Events that wait for all shards"},
+     {postgres_streaming, "halley_postgres_streaming",
+      "1 while changes come from PostgreSQL; without postgres.* it isn't shown"},
+     {postgres_lag, "halley_postgres_lag_bytes",
+      "Bytes of WAL that PostgreSQL has told of and Halley hasn't confirmed"},
+     {postgres_stopped, "halley_postgres_tables_stopped",
+      "Tables of postgres.follows that can't be followed; the log says why"}]
+    ++ gauges_beside().
+
+%% Of the applications beside the brain's own.
+gauges_beside() ->
+    [{hooks_waiting, "halley_hooks_waiting_bytes",
+      "Bytes of hooks on disk that hooks.url hasn't taken; without hooks.* it isn't shown"},
+     {hooks_behind, "halley_hooks_behind_seconds",
+      "How long ago hooks.url took everything; 0 while it is up to date"},
+     {connect_waiting, "halley_connect_waiting",
+      "Users about whom auth.connect_url is asked, or is to be; without it it isn't shown"},
+     {hooks_told, "halley_hooks_told",
+      "Users with sessions and subjects with subscribers that hooks.url was told of"}]
+    ++ backends_gauges().
+
+backends_gauges() ->
+    [{remote_sessions, "halley_remote_sessions",
+      "Sessions of back ends' processes; without remote.listen it isn't shown, nor what follows"},
+     {remote_up, "halley_remote_up", "1 while there is a link to this back end"},
+     {remote_queue, "halley_remote_queue_bytes", "Bytes that wait for this back end"},
+     {remote_round_trip, "halley_remote_round_trip_microseconds",
+      "Round-trip to this back end, of the last ping"},
+     {remote_sent, "halley_remote_messages_sent_total", "Messages sent to this back end"},
+     {remote_received, "halley_remote_messages_received_total",
+      "Messages received from this back end"},
+     {remote_messages_refused, "halley_remote_messages_refused_total",
+      "Messages from this back end that weren't taken"}].
 
 of_node() ->
     #{vm_memory => [{["kind=\"", atom_to_list(Kind), $"], Bytes}
@@ -181,6 +301,8 @@ new() ->
     Counters = counters:new(length(Names), [write_concurrency]),
     Index = maps:from_list(lists:zip(Names, lists:seq(1, length(Names)))),
     persistent_term:put(?COUNTERS, {Counters, Index}),
+    %% Of a brain before, whose tables have gone with it.
+    _ = [persistent_term:erase(?GAUGE(Name)) || {Name, _, _} <- gauges_table()],
     gauges([vm_memory, vm_processes, vm_run_queue, uptime], fun of_node/0).
 
 -spec incr(name()) -> ok.
@@ -276,12 +398,33 @@ add({{Name, Kind, Help}, Value}, Sums) ->
         #{} -> Sums#{Name => {Kind, Help, Value}}
     end.
 
+%% --- values ------------------------------------------------------------------------------------
+
+%% Every value by the name that Prometheus sees, labels included.
+-spec values() -> #{binary() => integer()}.
+values() ->
+    maps:from_list([{iolist_to_binary([Name, Labels]), Value}
+                    || {Name, Labels, _, _, Value} <- samples()]).
+
+%% What each worker that is linked now has said last.
+-spec workers() -> #{Slot :: pos_integer() => #{binary() => non_neg_integer()}}.
+workers() ->
+    maps:from_list([{Slot, of_worker(Worker)}
+                    || {{slot, Slot}, Worker} <- ets:match_object(?EDGE, {{slot, '_'}, '_'})]).
+
+of_worker(Worker) ->
+    Sums = sums(ets:lookup(?EDGE, {worker, Worker}), #{}),
+    maps:map(fun(_, {_, _, Value}) -> Value end, Sums).
+
 %% --- text --------------------------------------------------------------------------------------
 
 %% Prometheus' text format, version 0.0.4.
 -spec render() -> iodata().
 render() ->
-    [families(counter_samples()), families(gauge_samples()), families(edge_samples())].
+    families(samples()).
+
+samples() ->
+    counter_samples() ++ gauge_samples() ++ edge_samples().
 
 counter_samples() ->
     {Counters, Index} = persistent_term:get(?COUNTERS),
@@ -298,9 +441,9 @@ gauge_samples() ->
                   || {Metric, Help, Name, Values} <- Known]).
 
 gauge(Metric, Help, Values) when is_list(Values) ->
-    [{Metric, ["{", Labels, "}"], gauge, Help, Value} || {Labels, Value} <- Values];
+    [{Metric, ["{", Labels, "}"], kind(Metric), Help, Value} || {Labels, Value} <- Values];
 gauge(Metric, Help, Value) ->
-    [{Metric, "", gauge, Help, Value}].
+    [{Metric, "", kind(Metric), Help, Value}].
 
 edge_samples() ->
     Rows = ets:select(?EDGE, [{{{worker, '_'}, '_', '_', '_'}, [], ['$_']}]),

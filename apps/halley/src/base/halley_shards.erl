@@ -6,7 +6,7 @@
 %% Pure. The process that orders the events of a shard is `halley_shard_server'.
 -module(halley_shards).
 
--export([count/0, of_subject/1, of_users/1]).
+-export([count/0, of_subject/1, of_users/1, of_subjects/1]).
 -export_type([index/0]).
 
 -define(SHARDS, 8).
@@ -25,3 +25,7 @@ of_subject(Subject) ->
 -spec of_users([halley_id:id(), ...]) -> index().
 of_users([User]) -> of_subject(User);
 of_users(Users) -> erlang:phash2(Users, ?SHARDS) + 1.
+
+%% Of an event about several subjects: that of the first, in whose order it stands.
+-spec of_subjects([halley_id:id(), ...]) -> index().
+of_subjects([First | _]) -> of_subject(First).

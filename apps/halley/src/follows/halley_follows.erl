@@ -10,15 +10,19 @@
 %% `halley_pages_table`). It takes no lock and no snapshot: it sees every follow that stood from
 %% its beginning to its end, and of those that come or go meanwhile some.
 %%
+%% With `store.backend = postgres' a change that is asked for goes to somebody else first
+%% (`halley_follows_backend'), and comes from there by `stored/2'.
+%%
 %% Every user follows itself, always. That follow is not stored, not counted and not listed here:
 %% following oneself is answered `already`, unfollowing oneself is the error `self`.
 -module(halley_follows).
 
--export([follow/1, follow_own/2, unfollow/1]).
+-export([follow/1, follow_own/2, unfollow/1, stored/2, admitted/2]).
 -export([fold_followers/3, followers_packed/1, is_follower/2]).
+-export([take_following/3]).
 -export([followers/3, following/3, count_followers/1, count_following/1, count/0, changes/0]).
 
--export_type([error/0, failure/0]).
+-export_type([error/0, failure/0, asker/0, asked/0, changed/0]).
 
 -type id() :: halley_id:id().
 -type user_number() :: halley_id:user_number().
@@ -26,15 +30,27 @@
 %% room for new ids that follows name. `too_many_new_ids': the user has named as many as it may, and
 %% may name the next one after so long.
 -type error() :: {bad_id, user | subject, halley_id:reason()} | too_many_ids | self
-               | too_many_follows | {too_many_new_ids, WaitMs :: non_neg_integer()}.
+               | too_many_follows | {too_many_new_ids, WaitMs :: non_neg_integer()}
+               | halley_follows_backend:error().
 %% `overloaded`: more waits at the owner than follows_queue_max pairs; nothing was changed by the
 %% slice of the call that met it. `disk_full', `data_dir_moved': the same.
 %% `store_failed': the slice may stand or not.
--type failure() :: overloaded | disk_full | data_dir_moved | {store_failed, term()}.
+-type failure() :: overloaded | disk_full | data_dir_moved | {store_failed, term()}
+                 | halley_follows_backend:failure().
 -type followed() ::
     {ok, #{added := non_neg_integer(), already := non_neg_integer(),
            errors := [{non_neg_integer(), error()}]}}
     | {error, failure()}.
+-type unfollowed() ::
+    {ok, #{removed := non_neg_integer(), absent := non_neg_integer(),
+           errors := [{non_neg_integer(), error()}]}}
+    | {error, failure()}.
+-type asker() :: anybody | {user, id()}.
+-type asked() :: {add, asker()} | remove.
+%% How many pairs changed, how many were so already, and errors by the pair's place.
+-type changed() :: {ok, Changed :: non_neg_integer(), Same :: non_neg_integer(),
+                    Errors :: [{non_neg_integer(), error()}]}
+                 | {error, failure()}.
 -type direction() :: halley_followers | halley_following.
 
 %% A long list is committed in slices of this many pairs.
@@ -51,22 +67,48 @@ follow(Pairs) -> follow(anybody, Pairs).
 -spec follow_own(User :: id(), [{binary(), binary()}]) -> followed().
 follow_own(User, Pairs) -> follow({user, User}, Pairs).
 
-follow(Asker, Pairs) ->
-    case change({add, Asker}, Pairs) of
-        {ok, Added, Already, Errors} ->
-            {ok, #{added => Added, already => Already, errors => Errors}};
-        {error, _} = Error -> Error
-    end.
+follow(Asker, Pairs) -> followed(asked({add, Asker}, Pairs)).
+
+followed({ok, Added, Already, Errors}) ->
+    {ok, #{added => Added, already => Already, errors => Errors}};
+followed({error, _} = Error) -> Error.
 
 %% The opposite; `absent` counts what wasn't followed.
--spec unfollow([{binary(), binary()}]) ->
-    {ok, #{removed := non_neg_integer(), absent := non_neg_integer(),
-           errors := [{non_neg_integer(), error()}]}}
+-spec unfollow([{binary(), binary()}]) -> unfollowed().
+unfollow(Pairs) -> unfollowed(asked(remove, Pairs)).
+
+unfollowed({ok, Removed, Absent, Errors}) ->
+    {ok, #{removed => Removed, absent => Absent, errors => Errors}};
+unfollowed({error, _} = Error) -> Error.
+
+asked(Operation, Pairs) ->
+    case halley_follows_backend:get() of
+        store -> change(Operation, Pairs);
+        Backend -> Backend(Operation, Pairs)
+    end.
+
+%% What a backend has decided: this store does it.
+-spec stored(add | remove, [{binary(), binary()}]) -> followed() | unfollowed().
+stored(add, Pairs) -> followed(change({add, anybody}, Pairs));
+stored(remove, Pairs) -> unfollowed(change(remove, Pairs)).
+
+%% What a backend asks before it makes follows: the pairs that `follow/1' would take, each with its
+%% place, and the errors of the others. A pair of an id with itself is in neither. New ids have
+%% numbers from now on, and lose them again if no follow comes. 100,000 pairs at most.
+-spec admitted(asker(), [{binary(), binary()}]) ->
+    {ok, [{non_neg_integer(), {id(), id()}}], Errors :: [{non_neg_integer(), error()}]}
     | {error, failure()}.
-unfollow(Pairs) ->
-    case change(remove, Pairs) of
-        {ok, Removed, Absent, Errors} ->
-            {ok, #{removed => Removed, absent => Absent, errors => Errors}};
+admitted(Asker, Pairs) ->
+    case halley_follows_request:refusing() of
+        false ->
+            {Known, Unknown, Self, End, []} = resolve(Pairs, 0),
+            {Keys, Errors} = settle({add, Asker}, Unknown, Self, Known),
+            Refused = halley_follows_bound:refused(halley_pages:pack(lists:usort(Keys)),
+                                                   halley_limits:get(follows_per_user_max)),
+            All = lists:merge(Errors, too_many(Refused, Pairs, 0, End, maps:from_list(Errors))),
+            IsBad = maps:from_list(All),
+            {ok, [{I, Pair} || {I, {User, Subject} = Pair} <- lists:enumerate(0, Pairs),
+                               User =/= Subject, not is_map_key(I, IsBad)], All};
         {error, _} = Error -> Error
     end.
 
@@ -230,6 +272,11 @@ followers_packed(Subject) ->
 is_follower(User, User) -> true;
 is_follower(User, Subject) ->
     halley_pages_table:take(halley_followers, Subject, User - 1, 1) =:= [User].
+
+%% The numbers of those whom a user follows behind `After', ascending, at most so many.
+-spec take_following(user_number(), After :: user_number(), pos_integer()) -> [user_number()].
+take_following(User, After, Limit) ->
+    halley_pages_table:take(halley_following, User, After, Limit).
 
 %% A page of a subject's followers, and after which to go on. The order is that of user numbers,
 %% which is that of the first appearance, and never changes.

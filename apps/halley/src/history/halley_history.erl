@@ -17,20 +17,22 @@
 
 -export([new/0, draw/1, draw/2, has_room/0, mark/1, heads/0, written/0, floor/0, store/0, await/2]).
 -export([refusing/0, append/3, claim/2, shard_started/1, unfollowed/1, followed/2, drawn/0]).
--export([is_empty/0, has_private/1]).
+-export([forget/1, forgotten/1, kept/1, has_room_to_keep/2]).
+-export([is_empty/0, has_private/1, has_joint/1, joint/1, name/1]).
 -export([find/1, stretch/4, back/5, has_events/1, changes/2, changes/4, changes_of/2, seqs/3,
          bytes/2, info/0, damaged/0]).
 -export_type([seq/0, vector/0, about/0, entry/0, reply/0, answer/0, info/0, range/0]).
 
 -type seq() :: halley_history_atomics:seq().
 -type vector() :: halley_history_atomics:vector().
-%% A subject, or `{to, Shard, User}': what is for a user alone, in a shard.
+%% A subject; or, in a shard, what is for a user alone, `{to, Shard, User}', or what is about a
+%% subject among others, `{in, Shard, Subject}'.
 -type about() :: halley_history_record:about().
 %% `chosen': its publisher has claimed the id as well.
--type entry() :: halley_event:event() | halley_event:private_event().
+-type entry() :: halley_event:event() | halley_event:private_event() | halley_event:joint_event().
 %% Callers that get an answer once the entries, and all before them, are on disk. On a failure the
 %% answer is `{error, disk_full}', `{error, history_failed}' or `{error, data_dir_moved}'. `none':
-%% for some of the entries nobody waits.
+%% for some of the entries nobody waits, those with `ack'; for any of them, if there is no other.
 -type reply() :: none
                | {gen_server:from(), Answer :: term()}
                | {posts, Publisher :: pid(), [answer()]}.
@@ -53,8 +55,12 @@
 new() ->
     ok = halley_history_atomics:new(),
     ok = halley_history_index:new(),
+    ok = halley_history_forgotten:new(),
+    ok = halley_history_kept:new(),
+    ok = halley_history_shown:new(),
     ok = halley_history_pending_ids:new(),
-    ok = halley_metrics:gauges([history, history_disk, history_age, history_queue], fun gauges/0),
+    ok = halley_metrics:gauges([history, history_disk, history_age, history_queue, forgotten],
+                               fun gauges/0),
     halley_history_cache:new().
 
 %% The next seq; the shard's head moves to it. Only the shard itself may call it, and before it
@@ -160,6 +166,23 @@ unfollowed(Pairs) -> halley_history_log:changed(unfollow, Pairs).
     ok | {error, disk_full | history_failed | data_dir_moved}.
 followed(Pairs, From) -> halley_history_log:changed({follow, From}, Pairs).
 
+%% What was published about a user, or to it alone, is shown to nobody from now on; returns when
+%% that is on disk. The log itself has it until retention takes it. To be called after the user's
+%% follows have ended both ways. Two records say so: bits that flip in one must not show it again.
+-spec forget(User :: binary()) -> ok | {error, disk_full | history_failed | data_dir_moved}.
+forget(User) -> followed([{User, User}, {User, User}], drawn()).
+
+%% Up to which seq a user was forgotten, within the retention; 0 if it wasn't.
+-spec forgotten(User :: binary()) -> seq().
+forgotten(User) -> halley_history_forgotten:seq(User).
+
+%% A subject's kept value; and whether one of so many bytes may be kept.
+-spec kept(binary()) -> {ok, halley_history_kept:kept()} | none.
+kept(SubjectId) -> halley_history_kept:find(SubjectId).
+
+-spec has_room_to_keep(binary(), Bytes :: non_neg_integer()) -> boolean().
+has_room_to_keep(SubjectId, Bytes) -> halley_history_kept:has_room(SubjectId, Bytes).
+
 %% The highest seq that any event has.
 -spec drawn() -> seq().
 drawn() -> halley_history_atomics:get(counter).
@@ -183,7 +206,7 @@ stretch(Shard, SubjectId, After, UpTo) ->
 %% decides, as above.
 -spec back(halley_shards:index(), SubjectId, UpTo :: seq(), After :: seq(),
            Looks :: pos_integer()) ->
-    {[seq()], Next :: seq() | done, Left :: non_neg_integer()} when SubjectId :: binary().
+    {[seq()], Next :: seq() | done, Left :: non_neg_integer()} when SubjectId :: about().
 back(Shard, SubjectId, UpTo, After, Looks) ->
     halley_history_index:back(Shard, SubjectId, UpTo, After, Looks).
 
@@ -194,6 +217,19 @@ has_events(SubjectId) -> halley_history_index:has_events(SubjectId, ?HAS_EVENTS_
 %% Whether there may be private events above a seq, for whomever.
 -spec has_private(After :: seq()) -> boolean().
 has_private(After) -> halley_history_atomics:get(private) > After.
+
+%% Whether there may be joint events above a seq, about whatever; and up to which seq about a
+%% subject. They are in chains of their own, one for each shard.
+-spec has_joint(After :: seq()) -> boolean().
+has_joint(After) -> halley_history_atomics:get(joint) > After.
+
+-spec joint(binary()) -> seq().
+joint(SubjectId) -> halley_history_joint:newest(SubjectId).
+
+%% The subject or user that something concerns.
+-spec name(about()) -> binary().
+name({_, _, Name}) -> Name;
+name(Subject) -> Subject.
 
 %% Whether it has anything at all.
 -spec is_empty() -> boolean().
@@ -242,7 +278,7 @@ damaged() -> halley_history_index:damaged().
 gauges() ->
     #{events := Events, bytes := Bytes, queue_bytes := QueueBytes, oldest_at := OldestAt} = info(),
     #{history => Events, history_disk => Bytes, history_queue => QueueBytes,
-      history_age => age_s(OldestAt)}.
+      history_age => age_s(OldestAt), forgotten => halley_history_forgotten:count()}.
 
 age_s(none) -> 0;
 age_s(At) -> max(0, erlang:system_time(millisecond) - At) div 1000.

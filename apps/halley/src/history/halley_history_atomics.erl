@@ -7,7 +7,8 @@
 %% only rise. No seq above `reserved' is ever drawn, and `reserved' is on disk before it is here.
 -module(halley_history_atomics).
 
--export([new/0, draw/0, draw/1, draw/2, has_room/0, mark/1, heads/0, written/0, written/2, head/1]).
+-export([new/0, draw/0, draw/1, draw/2, has_room/0, mark/1, heads/0, written/0, written/2]).
+-export([all_written/0]).
 -export([get/1, put/2, add/2, get_refusing/0, put_refusing/1]).
 -compile({no_auto_import, [get/1, put/2]}).
 -export_type([word/0, seq/0, vector/0, refusing/0]).
@@ -27,12 +28,15 @@
               | store
               | events         % in retention
               | bytes          % on disk
-              | private.       % the last seq of a private event that is indexed
+               | private        % the last seq of a private event that is indexed
+              | joint          % and of one about several subjects
+              | cut            % what is written up to there in one shard is so in all
+              | forgotten.     % the last seq of a record that hides a user's past
 
 %% Why nothing may be published: there is no room; the disk fails; the folder isn't where it was.
 -type refusing() :: false | disk_full | failed | data_dir_moved.
 
--define(HEADS, 16).
+-define(HEADS, 18).
 -define(REFUSING, 13).
 %% A quarter of what is reserved at a time; it is renewed when half is left.
 -define(ROOM, 1048576).
@@ -92,19 +96,30 @@ mark(Shard) ->
         _ -> {moved, Seq}
     end.
 
+%% Vectors are cuts: none has a seq without all that was answered, in any shard, before that was
+%% drawn, although the parts are read one after the other. So events of two shards stand on the same
+%% side of each other for all who part what was from what comes.
 -spec heads() -> vector().
-heads() -> vector(?HEADS).
+heads() -> vector(counter, ?HEADS).
 
 -spec written() -> vector().
-written() -> vector(?HEADS + halley_shards:count()).
+written() -> vector(cut, ?HEADS + halley_shards:count()).
 
-vector(Before) ->
+%% What is above `Cut' came later: it isn't looked at.
+vector(Cut, Before) ->
     Ref = ref(),
-    Shards = lists:seq(1, halley_shards:count()),
-    list_to_tuple([atomics:get(Ref, Before + Shard) || Shard <- Shards]).
+    Highest = atomics:get(Ref, place(Cut)),
+    list_to_tuple([min(Highest, atomics:get(Ref, Before + Shard))
+                   || Shard <- lists:seq(1, halley_shards:count())]).
 
--spec head(halley_shards:index()) -> seq().
-head(Shard) -> atomics:get(ref(), ?HEADS + Shard).
+%% All that was said to be written so far is.
+-spec all_written() -> ok.
+all_written() ->
+    Ref = ref(),
+    First = ?HEADS + halley_shards:count() + 1,
+    Highest = lists:max([atomics:get(Ref, Place)
+                         || Place <- lists:seq(First, First + halley_shards:count() - 1)]),
+    atomics:put(Ref, place(cut), Highest).
 
 %% Raises the written head of a shard.
 -spec written(halley_shards:index(), seq()) -> ok.
@@ -154,4 +169,7 @@ place(oldest_segment) -> 9;
 place(store) -> 10;
 place(events) -> 11;
 place(bytes) -> 12;
-place(private) -> 14.
+place(private) -> 14;
+place(forgotten) -> 15;
+place(joint) -> 16;
+place(cut) -> 17.

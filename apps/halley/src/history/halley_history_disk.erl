@@ -16,7 +16,7 @@
 -module(halley_history_disk).
 
 -export([open/1, write/3, sync/1, is_dirty/1, tick/1, starve/1, probe/1, lose/2, close/1]).
--export([renew/1]).
+-export([renew/1, leaving/1]).
 -export_type([disk/0, packed/0, failure/0]).
 
 -include("halley_history.hrl").
@@ -55,6 +55,8 @@
 -spec open(file:name_all()) -> {ok, disk()} | failure() | {error, Line :: binary()}.
 open(Dir) ->
     ok = halley_history_index:clear(),
+    ok = halley_history_forgotten:clear(),
+    ok = halley_history_kept:clear(),
     case halley_history_recovery:recover(Dir, ?RESERVED) of
         {ok, Recovered} ->
             case begun_anew(begin_segment(recovered(Dir, Recovered))) of
@@ -269,8 +271,9 @@ check(Disk = #disk{dir = Dir, place = Place, current = #{number := Number}}) ->
     end.
 
 %% Chosen ids of these events may be published again, and lost ranges are written down again.
-unsound(Reason, Disk = #disk{ids = Ids, telling = Telling}) ->
+unsound(Reason, Disk = #disk{ids = Ids, telling = Telling, current = #{number := Number}}) ->
     lists:foreach(fun halley_history_index:forget_id/1, Ids),
+    ok = halley_history_kept:doubt(Number),
     Lost = lists:foldl(fun halley_history_retention:merge/2, Disk#disk.lost, Telling),
     {error, Reason, (leave(Disk))#disk{ids = [], lost = Lost, telling = []}}.
 
@@ -373,12 +376,29 @@ starve(Disk) ->
     end.
 
 %% Deletes what retention doesn't keep.
-drop(Disk = #disk{segments = Segments, current = Current, file = File}) ->
-    CurrentBytes = case File of none -> 0; _ -> map_get(bytes, Current) end,
-    {Gone, Retained} = halley_history_floor:split(Segments, CurrentBytes),
+drop(Disk) ->
+    {Due, Newer} = due(Disk),
+    {Gone, Needed} = lists:splitwith(fun(#{number := N}) -> halley_history_kept:is_free(N) end,
+                                     Due),
+    Retained = Needed ++ Newer,
     ok = halley_history_floor:raise(Gone, Retained ++ [newest(Disk)]),
     _ = [halley_history_segment:delete(Disk#disk.dir, N) || #{number := N} <- Gone],
     Disk#disk{segments = Retained}.
+
+due(#disk{segments = Segments, current = Current, file = File}) ->
+    CurrentBytes = case File of none -> 0; _ -> map_get(bytes, Current) end,
+    halley_history_floor:split(Segments, CurrentBytes).
+
+%% The segment up to which kept values are to be written again: the last that is due, or the oldest
+%% before it is, so that it can go when there is no room for anything; 0 if there is none.
+-spec leaving(disk()) -> non_neg_integer().
+leaving(#disk{segments = []}) ->
+    0;
+leaving(#disk{segments = [#{number := Oldest} | _]} = Disk) ->
+    case due(Disk) of
+        {[], _} -> Oldest;
+        {Due, _} -> map_get(number, lists:last(Due))
+    end.
 
 %% What stands for the next segment where there is none to write to.
 newest(#disk{file = none, next_number = Number, highest = Highest}) ->

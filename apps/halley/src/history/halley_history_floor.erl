@@ -64,6 +64,7 @@ raise(Gone, [#{base := Base, number := Number} | _] = Segments) ->
         ++ [ToMs || {_, _, _, ToMs} <- Damaged -- Above],
     _ = [halley_history_atomics:put(floor_at, lists:max(GoneAt)) || GoneAt =/= []],
     Above =:= Damaged orelse halley_history_index:set_damaged(Above),
+    ok = halley_history_forgotten:drop_below(Floor),
     halley_history_index:drop_below(Floor).
 
 %% So many events were written, with so many bytes.

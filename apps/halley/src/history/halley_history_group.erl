@@ -30,7 +30,7 @@ range(Packed) ->
     Times = [At || #packed{at = At} <- Packed],
     {lists:min(Seqs), lists:max(Seqs), lists:min(Times), lists:max(Times)}.
 
-first(#packed{kind = private, seq = Seq, subject = Users}) -> Seq - length(Users) + 1;
+first(#packed{seq = Seq, subject = Several}) when is_list(Several) -> Seq - length(Several) + 1;
 first(#packed{seq = Seq}) -> Seq.
 
 %% Crowd: how many waited for the group before.

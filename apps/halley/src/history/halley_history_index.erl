@@ -16,9 +16,9 @@
 %% chain can be read from its old end, in stretches of some 256 entries (`stretch/4'), and newer
 %% entries than the wanted ones are skipped.
 %%
-%% A private event has an entry for each of its users, all of one record: word 1 is of the user's
-%% chain in the event's shard, which lies among those of subjects. Only the last entry is in the
-%% chain of its id.
+%% A private event has an entry for each of its users, all of one record, and one about several
+%% subjects for each of these: word 1 is of a chain of the user's, or of the subject's, in the
+%% event's shard, which lies among those of subjects. Only the last entry is in the chain of its id.
 %%
 %% Bucket and tag together are 31 bits of the subject's hash, and the shard three of another. So an
 %% entry knows whether a text is its subject about as well as the record's checksum does. A reader
@@ -33,29 +33,25 @@
 
 -include("halley_history.hrl").
 
--export([new/0, clear/0, written/3, event/6, private/6, change/5, forget_id/1]).
+-export([new/0, clear/0, written/3, event/6, several/7, change/5, forget_id/1]).
 -export([stretch/4, back/5, has_events/2, changes/2, changes/4, changes_of/2, seqs/3, bytes/2,
          candidates/1, lookup/1, where/1, is_about/2]).
 -export([drop_below/1, memory/0, damaged/0, set_damaged/1]).
 -export_type([position/0]).
 
 -type position() :: #{segment := non_neg_integer(), offset := non_neg_integer(),
-                      sessions := non_neg_integer(), kind := event | private | follow | unfollow,
+                      sessions := non_neg_integer(),
+                      kind := event | private | joint | follow | unfollow,
                       chosen := boolean(), shard := halley_shards:index()}.
 
 %% 256 KB: a brain that was killed begins in a new chunk, and a partial one should be cheap.
 -define(CHUNK_BITS, 13).
 -define(CHUNK, (1 bsl ?CHUNK_BITS)).
-%% Per shard; 2^18 for all.
--define(SUBJECT_BITS, 15).
--define(WITHIN, ((1 bsl ?SUBJECT_BITS) - 1)).
--define(ID_BITS, 18).
--define(CHANGE_BITS, 14).
--define(HASH, (1 bsl 32)).
 -define(CHOSEN, 1).
 -define(UNFOLLOW, 2).
 -define(FOLLOW, 4).
 -define(PRIVATE, 8).
+-define(JOINT, 16).
 %% Records whose places say how much of the log is between two seqs.
 -define(SAMPLES, 32).
 -define(MILESTONES, halley_history_milestones).
@@ -75,10 +71,9 @@ new() ->
 clear() ->
     true = ets:delete_all_objects(?MODULE),
     true = ets:delete_all_objects(?MILESTONES),
-    Heads = {atomics:new(halley_shards:count() bsl ?SUBJECT_BITS, [{signed, false}]),
-             atomics:new(1 bsl ?ID_BITS, [{signed, false}]),
-             atomics:new(1 bsl ?CHANGE_BITS, [{signed, false}]),
-             atomics:new(1 bsl ?CHANGE_BITS, [{signed, false}])},
+    Heads = list_to_tuple([atomics:new(halley_history_buckets:count(Of), [{signed, false}])
+                           || Of <- [subject, id, change, change]]),
+    ok = halley_history_joint:clear(),
     persistent_term:put(?MODULE, Heads).
 
 %% --- writing, by the log's process alone ---------------------------------------------------------
@@ -92,69 +87,96 @@ written([#packed{kind = event, seq = Seq, id = Id, subject = Subject, chosen = C
          | More], Segment, Offset) ->
     #packed{shard = Shard, sessions = Sessions, bytes = Bytes} = Packed,
     ok = event(Shard, {Seq, Id, Subject}, Chosen, Sessions, Segment, Offset),
+    _ = Packed#packed.keep =:= none orelse kept(Packed, Segment),
     [Seq || Chosen] ++ written(More, Segment, Offset + Bytes);
-written([#packed{kind = private, shard = Shard, seq = Last, id = Id, subject = Users,
-                 chosen = Chosen, sessions = Sessions, bytes = Bytes} | More], Segment, Offset) ->
-    ok = private(Shard, {Last, Id, Users}, Chosen, Sessions, Segment, Offset),
+%% Nothing leads to it: it is what is in memory.
+written([#packed{kind = kept, bytes = Bytes} | More], Segment, Offset) ->
+    written(More, Segment, Offset + Bytes);
+written([#packed{kind = Kind, shard = Shard, seq = Last, id = Id, subject = Names,
+                 chosen = Chosen, sessions = Sessions, bytes = Bytes} | More], Segment, Offset)
+  when Kind =:= private; Kind =:= joint ->
+    ok = several(Kind, Shard, {Last, Id, Names}, Chosen, Sessions, Segment, Offset),
     [Last || Chosen] ++ written(More, Segment, Offset + Bytes);
 written([#packed{kind = Kind, shard = Shard, seq = Seq, subject = User, id = Subject,
                  bytes = Bytes} | More], Segment, Offset) ->
     ok = change(Kind, Shard, {Seq, User, Subject}, Segment, Offset),
     written(More, Segment, Offset + Bytes).
 
+kept(#packed{seq = Seq, subject = Subject, keep = Keep, record = Record}, Segment) ->
+    HeadBytes = halley_history_record:head_bytes(),
+    <<_:HeadBytes/binary, Body/binary>> = iolist_to_binary(Record),
+    {ok, #{body := Event}} = halley_history_record:body(Body),
+    halley_history_kept:met(Segment, Seq, {Subject, Keep, Event}).
+
 -spec event(halley_shards:index(), {Seq :: pos_integer(), Id :: binary(), Subject :: binary()},
             Chosen :: boolean(), Sessions :: non_neg_integer(), Segment :: non_neg_integer(),
             Offset :: non_neg_integer()) -> ok.
 event(Shard, {Seq, Id, Subject}, Chosen, Sessions, Segment, Offset) ->
     {Subjects, Ids, _, _} = persistent_term:get(?MODULE),
-    {SubjectBucket, SubjectTag} = subject_bucket(Shard, Subject),
-    {IdBucket, IdTag} = id_bucket(Id),
+    {SubjectBucket, SubjectTag} = halley_history_buckets:subject(Shard, Subject),
+    {IdBucket, IdTag} = halley_history_buckets:id(Id),
     Flags = case Chosen of true -> ?CHOSEN; false -> 0 end,
     Chunk = make_chunk(Seq bsr ?CHUNK_BITS),
     Place = place(Seq),
-    Within = (SubjectBucket - 1) band ?WITHIN,
+    Within = halley_history_buckets:within(SubjectBucket),
     put_entry(Chunk, Place, Segment, Offset, Sessions, (Within bsl 8) bor Flags, Shard),
     link(Subjects, SubjectBucket, Chunk, Place, Seq, SubjectTag),
     _ = erlang:phash2(Seq, ?MILESTONE_EVERY) =:= 0
         andalso ets:insert(?MILESTONES, {{SubjectBucket, Seq}}),
     link(Ids, IdBucket, Chunk, Place + 1, Seq, IdTag).
 
-%% Of its users, in the order of their seqs, the last of which is `Last'.
--spec private(halley_shards:index(),
-              {Last :: pos_integer(), Id :: binary(), Users :: [binary(), ...]},
+%% A private or a joint event: of its users or subjects, in the order of their seqs, the last of
+%% which is `Last'.
+-spec several(private | joint, halley_shards:index(),
+              {Last :: pos_integer(), Id :: binary(), Names :: [binary(), ...]},
               Chosen :: boolean(), Sessions :: non_neg_integer(), Segment :: non_neg_integer(),
               Offset :: non_neg_integer()) -> ok.
-private(Shard, {Last, Id, Users}, Chosen, Sessions, Segment, Offset) ->
+several(Kind, Shard, {Last, Id, Names}, Chosen, Sessions, Segment, Offset) ->
     {Subjects, Ids, _, _} = persistent_term:get(?MODULE),
-    {IdBucket, IdTag} = id_bucket(Id),
-    Put = fun(User, Seq) ->
-        {Bucket, Tag} = subject_bucket(Shard, {to, Shard, User}),
-        Flags = ?PRIVATE bor case Chosen andalso Seq =:= Last of true -> ?CHOSEN; false -> 0 end,
+    {IdBucket, IdTag} = halley_history_buckets:id(Id),
+    Put = fun(Name, Seq) ->
+        {Bucket, Tag} = halley_history_buckets:subject(Shard, about(Kind, Shard, Name)),
+        Flags = flag(Kind) bor case Chosen andalso Seq =:= Last of true -> ?CHOSEN; _ -> 0 end,
         Chunk = make_chunk(Seq bsr ?CHUNK_BITS),
         Place = place(Seq),
-        put_entry(Chunk, Place, Segment, Offset, Sessions, Flags, Shard),
+        Within = halley_history_buckets:within(Bucket),
+        put_entry(Chunk, Place, Segment, Offset, Sessions, (Within bsl 8) bor Flags, Shard),
         link(Subjects, Bucket, Chunk, Place, Seq, Tag),
         _ = erlang:phash2(Seq, ?MILESTONE_EVERY) =:= 0
             andalso ets:insert(?MILESTONES, {{Bucket, Seq}}),
         _ = Seq =:= Last andalso link(Ids, IdBucket, Chunk, Place + 1, Seq, IdTag),
         Seq + 1
     end,
-    _ = lists:foldl(Put, Last - length(Users) + 1, Users),
-    halley_history_atomics:put(private, max(Last, halley_history_atomics:get(private))).
+    _ = lists:foldl(Put, Last - length(Names) + 1, Names),
+    _ = Kind =:= joint andalso halley_history_joint:met(Names, Last),
+    halley_history_atomics:put(Kind, max(Last, halley_history_atomics:get(Kind))).
+
+about(private, Shard, User) -> {to, Shard, User};
+about(joint, Shard, Subject) -> {in, Shard, Subject}.
+
+flag(private) -> ?PRIVATE;
+flag(joint) -> ?JOINT.
 
 -spec change(follow | unfollow, halley_shards:index(),
              {Seq :: pos_integer(), User :: binary(), Subject :: binary()},
              Segment :: non_neg_integer(), Offset :: non_neg_integer()) -> ok.
 change(Kind, Shard, {Seq, User, Subject}, Segment, Offset) ->
     {_, _, Users, Subjects} = persistent_term:get(?MODULE),
-    {UserBucket, UserTag} = change_bucket(User),
-    {SubjectBucket, SubjectTag} = change_bucket(Subject),
+    {UserBucket, UserTag} = halley_history_buckets:change(User),
+    {SubjectBucket, SubjectTag} = halley_history_buckets:change(Subject),
     Flags = case Kind of follow -> ?FOLLOW; unfollow -> ?UNFOLLOW end,
     Chunk = make_chunk(Seq bsr ?CHUNK_BITS),
     Place = place(Seq),
     put_entry(Chunk, Place, Segment, Offset, 0, Flags, Shard),
     link(Users, UserBucket, Chunk, Place, Seq, UserTag),
-    link(Subjects, SubjectBucket, Chunk, Place + 1, Seq, SubjectTag).
+    link(Subjects, SubjectBucket, Chunk, Place + 1, Seq, SubjectTag),
+    case Kind of
+        follow when User =:= Subject ->
+            ok = halley_history_forgotten:met(User, Subject, Seq),
+            halley_history_kept:forget(User, Seq);
+        follow -> ok;
+        unfollow -> ok
+    end.
 
 put_entry(Chunk, Place, Segment, Offset, Sessions, Flags, Shard) ->
     ok = atomics:put(Chunk, Place + 2, (Segment bsl 32) bor Offset),
@@ -205,7 +227,7 @@ drop_below(Floor) ->
     {[pos_integer()], To :: non_neg_integer(), Looks :: non_neg_integer()}.
 stretch(Shard, Subject, After, UpTo) ->
     {Subjects, _, _, _} = persistent_term:get(?MODULE),
-    {Bucket, Tag} = subject_bucket(Shard, Subject),
+    {Bucket, Tag} = halley_history_buckets:subject(Shard, Subject),
     case atomics:get(Subjects, Bucket) of
         Head when Head =< After ->
             {[], UpTo, 0};
@@ -228,12 +250,12 @@ down(First, Tag, Stop, To) ->
 %% The same from the new end: seqs, descending, `After < Seq =< UpTo', as far as `Looks' entries go;
 %% the entry where to go on, which may be above `UpTo' still; and the looks that are left. Up to
 %% `UpTo' all must be written: an entry is there before its link is.
--spec back(halley_shards:index(), binary(), UpTo :: non_neg_integer(), After :: non_neg_integer(),
-           Looks :: pos_integer()) ->
+-spec back(halley_shards:index(), halley_history_record:about(), UpTo :: non_neg_integer(),
+           After :: non_neg_integer(), Looks :: pos_integer()) ->
     {[pos_integer()], Next :: pos_integer() | done, Left :: non_neg_integer()}.
 back(Shard, Subject, UpTo, After, Looks) ->
     {Subjects, _, _, _} = persistent_term:get(?MODULE),
-    {Bucket, Tag} = subject_bucket(Shard, Subject),
+    {Bucket, Tag} = halley_history_buckets:subject(Shard, Subject),
     Stop = max(After, halley_history_atomics:get(floor)),
     First = case is_in_bucket(UpTo, Shard, Bucket) of
         true -> UpTo;
@@ -255,17 +277,21 @@ is_in_bucket(Seq, Shard, Bucket) ->
             false;
         Chunk ->
             What = atomics:get(Chunk, place(Seq) + 3),
-            What band 16#FF =:= Shard andalso kind((What bsr 8) band 16#FF) =:= event
-                andalso (What bsr 16) band ?WITHIN =:= (Bucket - 1) band ?WITHIN
+            What band 16#FF =:= Shard andalso is_of_subject((What bsr 8) band 16#FF)
+                andalso (What bsr 16) band 16#7FFF =:= halley_history_buckets:within(Bucket)
     end.
+
+is_of_subject(Flags) -> kind(Flags) =:= event orelse kind(Flags) =:= joint.
 
 %% Whether anything may concern the subject, as far as so many entries of its bucket say: beyond
 %% them it may.
 -spec has_events(binary(), Looks :: pos_integer()) -> boolean().
 has_events(Subject, Looks) ->
     {Subjects, _, _, _} = persistent_term:get(?MODULE),
-    {Bucket, Tag} = subject_bucket(halley_shards:of_subject(Subject), Subject),
-    has_tag(atomics:get(Subjects, Bucket), Tag, halley_history_atomics:get(floor), Looks).
+    {Bucket, Tag} = halley_history_buckets:subject(halley_shards:of_subject(Subject), Subject),
+    Floor = halley_history_atomics:get(floor),
+    halley_history_joint:newest(Subject) > Floor
+        orelse has_tag(atomics:get(Subjects, Bucket), Tag, Floor, Looks).
 
 has_tag(Seq, _, Floor, _) when Seq =< Floor ->
     false;
@@ -291,7 +317,7 @@ changes(User, After) ->
               Looks :: pos_integer()) -> {[pos_integer()], Next :: pos_integer() | done}.
 changes(User, From, After, Looks) ->
     {_, _, Users, _} = persistent_term:get(?MODULE),
-    {Bucket, Tag} = change_bucket(User),
+    {Bucket, Tag} = halley_history_buckets:change(User),
     First = case From of newest -> atomics:get(Users, Bucket); _ -> From end,
     Stop = max(After, halley_history_atomics:get(floor)),
     {Seqs, Next, _} = walk(First, Tag, 0, Stop, ?ALL, Looks),
@@ -301,7 +327,7 @@ changes(User, From, After, Looks) ->
 -spec changes_of(binary(), non_neg_integer()) -> [pos_integer()].
 changes_of(Subject, After) ->
     {_, _, _, Subjects} = persistent_term:get(?MODULE),
-    {Bucket, Tag} = change_bucket(Subject),
+    {Bucket, Tag} = halley_history_buckets:change(Subject),
     Stop = max(After, halley_history_atomics:get(floor)),
     {Seqs, done, _} = walk(atomics:get(Subjects, Bucket), Tag, 1, Stop, ?ALL, ?ALL),
     lists:reverse(Seqs).
@@ -349,7 +375,7 @@ bytes(After, UpTo) ->
 -spec candidates(binary()) -> [pos_integer()].
 candidates(Id) ->
     {_, Ids, _, _} = persistent_term:get(?MODULE),
-    {Bucket, Tag} = id_bucket(Id),
+    {Bucket, Tag} = halley_history_buckets:id(Id),
     Floor = halley_history_atomics:get(floor),
     {Seqs, done, _} = walk(atomics:get(Ids, Bucket), Tag, 1, Floor, ?ALL, ?ALL),
     lists:reverse(Seqs).
@@ -411,9 +437,9 @@ is_about(Seq, Subject) ->
             Place = place(Seq),
             What = atomics:get(Chunk, Place + 3),
             Shard = What band 16#FF,
-            {Bucket, Tag} = subject_bucket(Shard, Subject),
+            {Bucket, Tag} = halley_history_buckets:subject(Shard, Subject),
             Tag =:= atomics:get(Chunk, Place) band 16#FFFF
-                andalso (Bucket - 1) band ?WITHIN =:= (What bsr 16) band ?WITHIN
+                andalso halley_history_buckets:within(Bucket) =:= (What bsr 16) band 16#7FFF
                 andalso halley_shards:of_subject(Subject) =:= Shard
     end.
 
@@ -428,6 +454,7 @@ position(Where, What) ->
 kind(Flags) when Flags band ?UNFOLLOW =/= 0 -> unfollow;
 kind(Flags) when Flags band ?FOLLOW =/= 0 -> follow;
 kind(Flags) when Flags band ?PRIVATE =/= 0 -> private;
+kind(Flags) when Flags band ?JOINT =/= 0 -> joint;
 kind(_) -> event.
 
 chunk(Number) ->
@@ -435,26 +462,6 @@ chunk(Number) ->
         [{_, Chunk}] -> Chunk;
         [] -> none
     end.
-
-%% --- buckets -------------------------------------------------------------------------------------
-
-%% Not the hash that chose the shard, or the tag would say nothing new within it.
-subject_bucket(Shard, {to, Shard, User}) ->
-    bucket_of(Shard, erlang:phash2([to | User], ?HASH));
-subject_bucket(Shard, Subject) ->
-    bucket_of(Shard, erlang:phash2([subject | Subject], ?HASH)).
-
-bucket_of(Shard, Hash) ->
-    Within = Hash bsr (32 - ?SUBJECT_BITS),
-    {((Shard - 1) bsl ?SUBJECT_BITS) + Within + 1, Hash band 16#FFFF}.
-
-id_bucket(Id) ->
-    Hash = erlang:phash2([id | Id], ?HASH),
-    {(Hash bsr (32 - ?ID_BITS)) + 1, Hash band 16#FFFF}.
-
-change_bucket(Id) ->
-    Hash = erlang:phash2([follows | Id], ?HASH),
-    {(Hash bsr (32 - ?CHANGE_BITS)) + 1, Hash band 16#FFFF}.
 
 %% --- the rest ------------------------------------------------------------------------------------
 

@@ -14,10 +14,13 @@
 %% so `halley_history:refusing/0' can refuse before anything is accepted.
 %%
 %% A group that can't be written is cut off; its publishers are told why, and publishing is
-%% refused until a probe, once a second, succeeds. The written heads rise all the same: nobody
-%% waits for what won't come. If an event of the group was answered already, has no publisher to
-%% answer, or can't be cut off for certain, its seqs are noted as lost: a returning session gets a
-%% gap for them.
+%% refused until a probe, once a second, succeeds. So are events that somebody waits for and that
+%% were on their way: an event isn't taken while the one before it was not, so that both can be
+%% published again in their order. Events that were answered already (`ack: memory') are tried all
+%% the same, also those of a shard's turn of which others are refused. The written heads rise in any
+%% case: nobody waits for what won't come. If an event of the group was answered already, has no
+%% publisher to answer, or can't be cut off for certain, its seqs are noted as lost: a returning
+%% session gets a gap for them.
 %%
 %% Messages of one sender come in order, so a shard's appends and marks do. Those of two senders
 %% may overtake each other, even if one was sent after the other (the mailbox is off heap, and
@@ -41,6 +44,8 @@
 %% Changes of follows that are sent in one go.
 -define(CHANGES, 500).
 -define(SETTLE_ROUNDS, 2).
+%% Of kept values that are written again with one tick, and one value more.
+-define(KEPT_BYTES, 1048576).
 %% Words. Room for a group and its records: without it half of the collections find nothing.
 -define(HEAP, [{min_heap_size, 65536}, {min_bin_vheap_size, 524288}]).
 
@@ -58,19 +63,30 @@ start_link() ->
 -spec append(halley_shards:index(), [halley_history:entry()], [halley_history:reply(), ...]) -> ok.
 append(Shard, Entries, Replies) ->
     Store = halley_history_atomics:get(store),
-    {Packed, Bytes} = lists:mapfoldl(fun(Entry, Sum) -> pack(Store, Shard, Entry, Sum) end,
-                                     ?ENTRY_BYTES, Entries),
+    IsSilent = lists:all(fun(Reply) -> Reply =:= none end, Replies),
+    {Packed, Bytes} = lists:mapfoldl(fun(Entry, Sum) ->
+        silent(IsSilent orelse is_map_key(ack, Entry), pack(Store, Shard, Entry, Sum))
+    end, ?ENTRY_BYTES, Entries),
     send({append, Shard, Packed, Bytes, Replies}, Bytes).
+
+silent(false, One) -> One;
+silent(true, {Packed, Sum}) -> {Packed#packed{is_silent = true}, Sum}.
 
 pack(Store, Shard, #{seq := Seq, id := Id, subject := Subject, at := At, chosen := Chosen,
                      sessions := Sessions} = Event, Sum) ->
     {Record, Bytes} = halley_history_record:event(Store, Shard, Event),
+    Keep = case Event of #{keep := K} -> K; #{} -> none end,
     {#packed{shard = Shard, seq = Seq, at = At, id = Id, subject = Subject, chosen = Chosen,
-             sessions = Sessions, bytes = Bytes, record = Record}, Sum + Bytes + ?ENTRY_BYTES};
-pack(Store, Shard, #{users := Users, seq := Seq, id := Id, at := At, chosen := Chosen,
-                     sessions := Sessions} = Event, Sum) ->
-    {Record, Bytes} = halley_history_record:private(Store, Shard, Event),
-    {#packed{kind = private, shard = Shard, seq = Seq, at = At, id = Id, subject = Users,
+             sessions = Sessions, bytes = Bytes, record = Record, keep = Keep},
+     Sum + Bytes + ?ENTRY_BYTES};
+pack(Store, Shard, #{users := Users} = Event, Sum) ->
+    pack_several(private, Users, halley_history_record:private(Store, Shard, Event), Event, Sum);
+pack(Store, Shard, #{subjects := Subjects} = Event, Sum) ->
+    pack_several(joint, Subjects, halley_history_record:event(Store, Shard, Event), Event, Sum).
+
+pack_several(Kind, Names, {Record, Bytes}, #{shard := Shard, seq := Seq, id := Id, at := At,
+                                             chosen := Chosen, sessions := Sessions}, Sum) ->
+    {#packed{kind = Kind, shard = Shard, seq = Seq, at = At, id = Id, subject = Names,
              chosen = Chosen, sessions = Sessions, bytes = Bytes, record = Record},
      Sum + Bytes + ?ENTRY_BYTES}.
 
@@ -118,13 +134,14 @@ started(State) ->
                       _ = halley_history_atomics:mark(Shard),
                       ok = halley_history_atomics:written(Shard, Start)
                   end, lists:seq(1, halley_shards:count())),
+    ok = halley_history_atomics:all_written(),
     tick(),
     State.
 
 -spec handle_call({shard_started, halley_shards:index()}, gen_server:from(), #state{}) ->
     {noreply, #state{}}.
 handle_call({shard_started, Shard}, From, State) ->
-    ok = settle(Shard, halley_history_atomics:head(Shard), From, ?SETTLE_ROUNDS),
+    ok = settle(Shard, element(Shard, halley_history_atomics:heads()), From, ?SETTLE_ROUNDS),
     {noreply, State}.
 
 %% Everything that was sent before this message was handled is in the mailbox before the next one
@@ -142,6 +159,7 @@ handle_info({history, Item}, State = #state{crowd = Crowd}) ->
     {noreply, commit(halley_history_group:gather(Item, Crowd), State)};
 handle_info({settle, Shard, Head, From, 0}, State) ->
     ok = halley_history_atomics:written(Shard, Head),
+    ok = halley_history_atomics:all_written(),
     ok = halley_history_pending_ids:shard_ended(Shard),
     gen_server:reply(From, ok),
     {noreply, State};
@@ -174,22 +192,44 @@ tick() ->
 
 -spec commit([halley_history_group:item()], #state{}) -> #state{}.
 commit(All, State0) ->
-    {Items, State = #state{disk = Disk}} = drawable(All, State0),
+    {Drawable, State = #state{disk = Disk}} = drawable(All, State0),
+    {Refused, Items} = refused(Drawable, State0),
+    RefusedPacked = lists:append([packed(Item) || Item <- Refused]),
     Packed = lists:append([packed(Item) || Item <- Items]),
     Waiting = lists:sum([halley_history_group:waiting(Item) || Item <- Items]),
     Committed = case halley_history_disk:write(Packed, Waiting > 0, Disk) of
         {ok, Written} ->
             count(Packed),
-            ok = finish(Items, Packed),
+            ok = finish(Drawable, RefusedPacked ++ Packed),
             answer(Waiting > 0, Items, Packed, State#state{disk = Written});
         {error, Reason, Failed} ->
-            Lost = lose(Items, Packed, Failed),
-            ok = finish(Items, Packed),
+            Lost = lose(Packed, Failed),
+            ok = finish(Drawable, RefusedPacked ++ Packed),
             fail(Items, Reason, State#state{disk = Lost})
     end,
+    ok = halley_history_answers:tell([{Item, State0#state.refusing} || Item <- Refused]),
     Queued = lists:sum([queued(Item) || Item <- All]),
     ok = halley_history_atomics:add(queue_bytes, -Queued),
     renew(Committed#state{crowd = Waiting}).
+
+%% Events of publishers that are told; and what is tried all the same.
+refused(Items, #state{refusing = false}) ->
+    {[], Items};
+refused(Items, _) ->
+    {Refused, Tried} = lists:unzip([parted(Item) || Item <- Items]),
+    {lists:append(Refused), lists:append(Tried)}.
+
+parted({append, Shard, [_ | _] = Packed, Bytes, Replies} = Item) ->
+    case lists:partition(fun(#packed{is_silent = IsSilent}) -> IsSilent end, Packed) of
+        {_, []} ->
+            {[], [Item]};
+        {[], _} ->
+            {[Item], []};
+        {Silent, Waited} ->
+            {[{append, Shard, Waited, Bytes, Replies}], [{append, Shard, Silent, Bytes, [none]}]}
+    end;
+parted(Item) ->
+    {[], [Item]}.
 
 %% If no seq is reserved, none is drawn for a change of follows. For an unfollow, a client with an
 %% earlier cursor gets a gap instead.
@@ -202,7 +242,7 @@ drawable(Items, State = #state{disk = Disk}) ->
     case Needed > halley_history_atomics:get(reserved) - Counter of
         true ->
             NowMs = erlang:system_time(millisecond),
-            Lost = case lists:any(fun is_silent/1, Changes) of
+            Lost = case lists:keymember(unfollow, 2, Changes) of
                 true -> halley_history_disk:lose({Counter, Counter, NowMs, NowMs}, Disk);
                 false -> Disk
             end,
@@ -245,6 +285,7 @@ count(Packed) ->
 %% What was waited for in the index is there, or never will be.
 finish(Items, Packed) ->
     lists:foreach(fun raise/1, Items),
+    ok = halley_history_atomics:all_written(),
     lists:foreach(fun halley_history_pending_ids:ended/1,
                   [Id || #packed{chosen = true, id = Id} <- Packed]).
 
@@ -275,16 +316,13 @@ outcome(_, _) -> false.
 
 %% A publisher that waits for the disk gets an error, and may publish the event again. Without such
 %% a publisher the history has a hole, which is noted as lost.
-lose(Items, Packed, Disk) ->
-    case lists:any(fun is_silent/1, Items) of
-        true -> halley_history_disk:lose(halley_history_group:range(Packed), Disk);
-        false ->
-            Disk
+lose(Packed, Disk) ->
+    case [One || One <- Packed, is_silent(One)] of
+        [] -> Disk;
+        Lost -> halley_history_disk:lose(halley_history_group:range(Lost), Disk)
     end.
 
-is_silent({append, _, [_ | _], _, Replies}) -> lists:member(none, Replies);
-is_silent({changed, unfollow, _, _, _}) -> true;
-is_silent(_) -> false.
+is_silent(#packed{kind = Kind, is_silent = IsSilent}) -> IsSilent orelse Kind =:= unfollow.
 
 %% The state changes before the answers: a publisher with an error finds it on /readyz as well.
 fail(Items, Reason, State) ->
@@ -320,7 +358,7 @@ renew(State) ->
 
 ticked(State = #state{disk = Disk, refusing = false}) ->
     case halley_history_disk:tick(Disk) of
-        {ok, Ticked} -> renew(State#state{disk = Ticked});
+        {ok, Ticked} -> write_kept_again(renew(State#state{disk = Ticked}));
         {error, Reason, Failed} -> failed(Reason, State#state{disk = Failed})
     end;
 ticked(State = #state{disk = Disk, probed_ms = ProbedMs}) ->
@@ -331,6 +369,39 @@ ticked(State = #state{disk = Disk, probed_ms = ProbedMs}) ->
         false -> State#state{disk = Dropped};
         true -> probed(halley_history_disk:probe(Dropped), State#state{probed_ms = NowMs})
     end.
+
+%% Kept values leave the oldest segment before it is due, some of them with each tick.
+write_kept_again(State = #state{disk = Disk, refusing = false}) ->
+    case halley_history_kept:older(halley_history_disk:leaving(Disk), ?KEPT_BYTES) of
+        [] -> State;
+        Values -> kept_again(Values, State)
+    end;
+write_kept_again(State) ->
+    State.
+
+kept_again(Values, State = #state{disk = Disk}) ->
+    At = erlang:system_time(millisecond),
+    Packed = [pack_kept(At, Value) || Value <- Values],
+    Written = case halley_history_disk:write(Packed, true, Disk) of
+        {ok, Before} -> halley_history_disk:sync(Before);
+        Failed -> Failed
+    end,
+    case Written of
+        {ok, Synced} ->
+            Segment = halley_history_atomics:get(segment),
+            lists:foreach(fun({Subject, Seq, _}) ->
+                ok = halley_history_kept:copied(Subject, Segment, Seq)
+            end, Values),
+            State#state{disk = Synced};
+        {error, Reason, Left} ->
+            failed(Reason, State#state{disk = Left})
+    end.
+
+pack_kept(At, {Subject, _, Body}) ->
+    Seq = halley_history_atomics:draw(),
+    {Record, Bytes} = halley_history_record:kept(halley_history_atomics:get(store), Seq, At, Body),
+    #packed{kind = kept, shard = halley_shards:of_subject(Subject), seq = Seq, at = At, id = <<>>,
+            subject = Subject, bytes = Bytes, record = Record}.
 
 probed({ok, Disk}, State) ->
     ok = halley_history_atomics:put_refusing(false),

@@ -6,7 +6,8 @@
 %% part of the block, for callers that put it into a frame at once.
 %%
 %% Every read verifies checksum, kind and seq. A record that isn't what the index says is `damaged',
-%% and counted; one that retention took, before or while it was read, is `expired'.
+%% and counted; one that retention took, before or while it was read, is `expired'. What a user that
+%% was forgotten had (`halley_history_forgotten') is read as something that concerns nobody.
 %%
 %% If the machine or the node has no descriptor left, a read waits for one: that is no damage.
 -module(halley_history_reader).
@@ -14,7 +15,8 @@
 -export([new/0, read/2, event/3, subject/2, close/1, vheap_words/0]).
 -export_type([reader/0, record/0]).
 
--type record() :: halley_history_record:record().
+%% `hidden': of a user that was forgotten.
+-type record() :: halley_history_record:record() | #{kind := hidden, id := binary()}.
 -record(reader, {files = [] :: [{halley_history_segment:number_(),
                                  halley_history_segment:descriptor()}],
                  block = {none, 0, <<>>} ::
@@ -58,52 +60,132 @@ read(Seq, Reader) ->
 
 verify({Body, Reader}, Kind, Seq) ->
     case halley_history_record:body(binary:copy(Body)) of
-        {ok, #{kind := Kind, seq := Seq} = Record} -> {ok, Record, Reader};
-        {ok, #{kind := private, first := First, seq := Last} = Record}
-          when Kind =:= private, Seq >= First, Seq =< Last -> {ok, Record, Reader};
+        {ok, #{kind := Kind, seq := Seq} = Record} -> {ok, shown(Seq, Record), Reader};
+        {ok, #{kind := Kind, first := First, seq := Last} = Record}
+          when Seq >= First, Seq =< Last -> {ok, shown(Last, Record), Reader};
         _ -> throw({failed, Reader})
     end.
 
+%% Of a private event the other users' parts stay. An event's id is still taken.
+shown(Seq, #{kind := private, users := Users} = Record) ->
+    case [hidden(Seq, User) || User <- Users] of
+        Users ->
+            Record;
+        Shown ->
+            case lists:all(fun(User) -> User =:= <<>> end, Shown) of
+                true -> hidden(Record);
+                false -> Record#{users := Shown}
+            end
+    end;
+shown(Seq, #{kind := joint, subjects := Subjects} = Record) ->
+    case is_any_gone(Seq, Subjects) of
+        true -> hidden(Record);
+        false -> Record
+    end;
+shown(Seq, #{kind := event, subject := Subject} = Record) ->
+    case halley_history_forgotten:is_gone(Seq, Subject) of
+        true -> hidden(Record);
+        false -> Record
+    end;
+shown(Seq, #{subject := User, id := Subject} = Change) ->
+    case halley_history_forgotten:is_gone(Seq, User)
+        orelse halley_history_forgotten:is_gone(Seq, Subject) of
+        true -> hidden(Change);
+        false -> Change
+    end.
+
+%% Its text names all of its subjects.
+is_any_gone(Seq, Subjects) ->
+    lists:any(fun(Subject) -> halley_history_forgotten:is_gone(Seq, Subject) end, Subjects).
+
+hidden(#{id := Id}) -> #{kind => hidden, id => Id}.
+
+%% Nobody has the empty id.
+hidden(Seq, User) ->
+    case halley_history_forgotten:is_gone(Seq, User) of
+        true -> <<>>;
+        false -> User
+    end.
+
 %% The body of this event if it is about this subject, or for this user alone; `other' if it isn't,
-%% or is no event.
+%% or is no event; `{old, AtMs}' if it is too old for its subject.
 -spec event(halley_history:seq(), halley_history:about(), reader()) ->
-    {ok, AtMs :: integer(), Body :: binary(), reader()} | {other | expired | damaged, reader()}.
+    {ok, AtMs :: integer(), Body :: binary(), reader()}
+    | {other | expired | damaged | {old, AtMs :: integer()}, reader()}.
 event(Seq, Subject, Reader) ->
     case Seq > halley_history_atomics:get(floor) andalso halley_history_index:where(Seq) of
         {Segment, Offset} ->
-            try record(Segment, Offset, Reader) of
-                {Body, Next} ->
-                    case halley_history_record:about(Subject, Seq, Body) of
-                        {ok, AtMs} -> {ok, AtMs, Body, Next};
-                        other -> {other, Next};
-                        damaged -> missing(Seq, Next)
-                    end
-            catch throw:{failed, Failed} -> missing(Seq, Failed)
-            end;
+            event(halley_history_forgotten:is_gone(Seq, Subject), {Seq, Segment, Offset}, Subject,
+                  Reader);
         _ ->
             {expired, Reader}
     end.
 
-%% What an event is about, without reading the rest of it; `other': it is an unfollow. Not the
+event(true, _, _, Reader) ->
+    {other, Reader};
+event(false, {Seq, Segment, Offset}, Subject, Reader) ->
+    try record(Segment, Offset, Reader) of
+        {Body, Next} ->
+            case halley_history_record:about(Subject, Seq, Body) of
+                {ok, AtMs} -> young(oldest(Subject) =< AtMs, Seq, Subject, AtMs, Body, Next);
+                other -> {other, Next};
+                damaged -> missing(Seq, Next)
+            end
+    catch throw:{failed, Failed} -> missing(Seq, Failed)
+    end.
+
+oldest({to, _, _}) -> 0;
+oldest({in, _, Subject}) -> halley_history_shown:oldest(Subject);
+oldest(Subject) -> halley_history_shown:oldest(Subject).
+
+young(true, Seq, Subject, AtMs, Body, Reader) -> about(Seq, Subject, AtMs, Body, Reader);
+young(false, _, _, AtMs, _, Reader) -> {{old, AtMs}, Reader}.
+
+about(Seq, {in, _, _}, AtMs, Body, Reader) ->
+    {ok, #{subjects := Subjects}} = halley_history_record:body(Body),
+    case is_any_gone(Seq, Subjects) of
+        true -> {other, Reader};
+        false -> {ok, AtMs, Body, Reader}
+    end;
+about(_, _, AtMs, Body, Reader) ->
+    {ok, AtMs, Body, Reader}.
+
+%% What an event is about, by one seq of it, without reading the rest of it; `other': it is a change
+%% of follows, or for users alone. Not the
 %% record's checksum says that the bytes are what was written but the index, whose hash of the
 %% subject is as long.
 -spec subject(halley_history:seq(), reader()) ->
-    {ok, halley_shards:index(), binary(), reader()} | {other | expired | damaged, reader()}.
+    {ok, halley_shards:index(), halley_history:about(), reader()}
+    | {other | expired | damaged, reader()}.
 subject(Seq, Reader) ->
     case Seq > halley_history_atomics:get(floor) andalso halley_history_index:lookup(Seq) of
+        {ok, #{kind := joint}} ->
+            case read(Seq, Reader) of
+                {ok, #{kind := joint, shard := Shard, first := First, subjects := Subjects},
+                 Next} ->
+                    {ok, Shard, {in, Shard, lists:nth(Seq - First + 1, Subjects)}, Next};
+                {ok, _, Next} -> {other, Next};
+                Unread -> Unread
+            end;
         {ok, #{kind := Kind}} when Kind =/= event ->
             {other, Reader};
         {ok, #{segment := Segment, offset := Offset, shard := Shard}} ->
             try beginning(Seq, Segment, Offset, halley_history_record:head_bytes(), Reader) of
                 {Subject, Next} ->
                     case halley_history_index:is_about(Seq, Subject) of
-                        true -> {ok, Shard, Subject, Next};
+                        true -> of_subject(Seq, Shard, Subject, Next);
                         false -> missing(Seq, Next)
                     end
             catch throw:{failed, Failed} -> missing(Seq, Failed)
             end;
         _ ->
             {expired, Reader}
+    end.
+
+of_subject(Seq, Shard, Subject, Reader) ->
+    case halley_history_forgotten:is_gone(Seq, Subject) of
+        true -> {other, Reader};
+        false -> {ok, Shard, Subject, Reader}
     end.
 
 beginning(Seq, Segment, Offset, Wanted, Reader) ->

@@ -155,23 +155,28 @@ met({record, Offset, #{kind := event} = Record}, Found = #found{segment = #{numb
         true ->
             ok = halley_history_index:event(Shard, {Seq, Id, Subject}, Chosen, Sessions, Number,
                                             Offset),
+            ok = case Record of
+                #{keep := Keep, body := Body} ->
+                    halley_history_kept:met(Number, Seq, {Subject, Keep, Body});
+                #{} ->
+                    ok
+            end,
             count(Seq, At, Found);
         false -> damage(Found)
     end;
-met({record, Offset, #{kind := private} = Record}, Found = #found{segment = #{number := Number}}) ->
-    #{shard := Shard, seq := Last, id := Id, users := Users, sessions := Sessions,
-      chosen := Chosen, at := At} = Record,
-    case Shard >= 1 andalso Shard =< halley_shards:count() of
-        true ->
-            ok = halley_history_index:private(Shard, {Last, Id, Users}, Chosen, Sessions, Number,
-                                              Offset),
-            count(Last, At, Found);
-        false -> damage(Found)
-    end;
+met({record, Offset, #{kind := private, users := Users} = Record}, Found) ->
+    several(Offset, Users, Record, Found);
+met({record, Offset, #{kind := joint, subjects := Subjects} = Record}, Found) ->
+    several(Offset, Subjects, Record, Found);
 met({record, Offset, #{kind := Kind} = Record}, Found = #found{segment = #{number := Number}})
   when Kind =:= follow; Kind =:= unfollow ->
     #{shard := Shard, seq := Seq, subject := User, id := Subject, at := At} = Record,
     ok = halley_history_index:change(Kind, Shard, {Seq, User, Subject}, Number, Offset),
+    count(Seq, At, Found);
+met({record, _, #{kind := kept} = Record}, Found = #found{segment = #{number := Number}}) ->
+    #{seq := Seq, at := At, subject := Subject, body := Body} = Record,
+    {_, First, _, _, _, _, _} = halley_history_record:item(Body),
+    ok = halley_history_kept:met(Number, First, {Subject, keep, Body}),
     count(Seq, At, Found);
 met({record, _, #{kind := place, seq := Seq}}, Found) ->
     close(Seq, Found);
@@ -188,6 +193,17 @@ met({torn, From, To}, Found) ->
     Found#found{torn = {From, To}};
 met({header, Header}, Found) ->
     header(Header, Found).
+
+several(Offset, Names, Record, Found = #found{segment = #{number := Number}}) ->
+    #{kind := Kind, shard := Shard, seq := Last, id := Id, sessions := Sessions,
+      chosen := Chosen, at := At} = Record,
+    case Shard >= 1 andalso Shard =< halley_shards:count() of
+        true ->
+            ok = halley_history_index:several(Kind, Shard, {Last, Id, Names}, Chosen, Sessions,
+                                              Number, Offset),
+            count(Last, At, Found);
+        false -> damage(Found)
+    end.
 
 count(Seq, At, Found = #found{segment = Segment, last_seq = LastSeq, open = Open}) ->
     #{events := Events, first_at := FirstAt} = Segment,

@@ -22,10 +22,13 @@
 %%     saw SEVERAL and finds no rows came while the word went back to one session: it reads again.
 %%   * One link process opens and closes its sessions in order, and waits for the owner where it
 %%     needs it. So a close never overtakes its open, and closing what isn't there changes nothing.
-%%   * `purge/2' shuts the slot, then scans words and rows, then opens the slot. A process that puts
-%%     a session into a word looks at the slot afterwards, and takes its session back if the slot is
-%%     shut. Either it saw that the slot is shut, or the scan saw its word: nothing of a dead link
-%%     stays behind.
+%%   * `purge/2' shuts the slot, then scans words and rows. The slot stays shut until another link
+%%     gets it (`mark/2', `halley_directory_slots'), as the process may still have frames to read. A
+%%     process that puts a session into a word looks at the slot afterwards, and takes its session
+%%     back if the slot is shut. Either it saw that the slot is shut, or the scan saw its word:
+%%     nothing of a dead link stays behind. Slots are given out in turn, the one that was free for
+%%     the longest first. So where k slots are free, a process would have to outlive its link until
+%%     k others have begun to put a session into one of theirs.
 %%   * A process that ends is logged out by the owner, which then calls `Ended' for each of its
 %%     users. A link that closes a session needs no such call.
 %%   * A killed owner is restarted over the same chunks and rows (they belong to the supervisor); it
@@ -38,7 +41,7 @@
 
 -export([new/0, start_link/1]).
 -export([open/3, close/2, logout/1, lookup/2, sessions/1, online/0]).
--export([shut/1, shut_slots/0, purge/2]).
+-export([mark/2, shut_slots/0, purge/2]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 -export_type([session/0, slot/0, conn/0, word/0]).
 
@@ -59,7 +62,6 @@
 -define(PURGE_ROWS, 500).
 
 -define(COUNTS, {?MODULE, counts}).
--define(SHUT_SLOTS, {?MODULE, shut_slots}).
 -define(USERS, 1).
 -define(SESSIONS, 2).
 
@@ -74,7 +76,7 @@ new() ->
     ?ROWS = ets:new(?ROWS, [bag, named_table, public, {read_concurrency, true}]),
     ok = halley_directory_leaving:new(),
     persistent_term:put(?COUNTS, counters:new(2, [atomics])),
-    persistent_term:put(?SHUT_SLOTS, atomics:new(?SLOT_MAX, [])),
+    ok = halley_directory_slots:new(),
     ok = halley_metrics:gauges([users, sessions], fun online/0),
     halley_directory_atomics:new().
 
@@ -93,7 +95,7 @@ open(User, {link, Slot, Conn}, Max) ->
     Word = word(Slot, Conn),
     case exchange(User, 0, Word) of
         ok ->
-            count(1, 1),
+            first(User),
             take_back_if_shut(User, Word);
         Word ->
             ok;
@@ -144,25 +146,20 @@ lookup_rows(Chunks, User) ->
 session(Word) when is_integer(Word) -> {link, Word bsr ?CONN_BITS, Word band ?CONN_MAX};
 session(Pid) when is_pid(Pid) -> Pid.
 
-%% Marks a slot whose link has ended: from now on it takes no session.
--spec shut(slot()) -> ok.
-shut(Slot) ->
-    atomics:put(persistent_term:get(?SHUT_SLOTS), Slot, 1).
+%% A slot whose link has ended takes no session, until it is given to another one.
+-spec mark(slot(), given | ended) -> ok.
+mark(Slot, Mark) -> halley_directory_slots:mark(Slot, Mark).
 
 %% The slots that still have to be purged.
 -spec shut_slots() -> [slot()].
-shut_slots() ->
-    [Slot || Slot <- lists:seq(1, ?SLOT_MAX), is_shut(Slot)].
-
-is_shut(Slot) ->
-    atomics:get(persistent_term:get(?SHUT_SLOTS), Slot) =:= 1.
+shut_slots() -> halley_directory_slots:to_purge().
 
 %% Forgets every session of a link that ended, in the caller's process,
 %% so nobody else waits for the scan. The slot may be given to a new link when this returns.
 %% Purged is called for each user that had a session there, behind its end.
 -spec purge(slot(), Purged :: fun((user_number()) -> ok)) -> ok.
 purge(Slot, Purged) ->
-    ok = shut(Slot),
+    ok = mark(Slot, ended),
     Purge = fun(User, Word) -> purge_word(Slot, User, Word, Purged) end,
     halley_directory_atomics:foreach(Purge),
     true = ets:safe_fixtable(?ROWS, true),
@@ -173,7 +170,7 @@ purge(Slot, Purged) ->
     after ets:safe_fixtable(?ROWS, false)
     end,
     ok = halley_directory_leaving:forget(Slot),
-    atomics:put(persistent_term:get(?SHUT_SLOTS), Slot, 0).
+    halley_directory_slots:mark(Slot, purged).
 
 purge_word(Slot, User, Word, Purged) when Word bsr ?CONN_BITS =:= Slot ->
     _ = close_word(User, Word),
@@ -204,14 +201,14 @@ word(Slot, Conn) when Slot >= 1, Slot =< ?SLOT_MAX, Conn >= 0, Conn =< ?CONN_MAX
 %% none, and nobody else makes them so.
 close_word(User, Word) ->
     case exchange(User, Word, 0) of
-        ok -> count(-1, -1);
+        ok -> last(User);
         ?SEVERAL -> call({close, User, Word});
         _ -> ok
     end.
 
 %% Looks at the mark after the word was put: see the header about purge.
 take_back_if_shut(User, Word) ->
-    case is_shut(Word bsr ?CONN_BITS) of
+    case halley_directory_slots:is_shut(Word bsr ?CONN_BITS) of
         true -> close_word(User, Word);
         false -> ok
     end.
@@ -227,6 +224,15 @@ exchange(User, Expected, New) ->
         Result ->
             Result
     end.
+
+%% The word says so already.
+first(User) ->
+    count(1, 1),
+    halley_hooked:came({user, User}).
+
+last(User) ->
+    count(-1, -1),
+    halley_hooked:left({user, User}).
 
 count(Users, Sessions) ->
     Counts = persistent_term:get(?COUNTS),
@@ -289,7 +295,7 @@ owner_open(User, Row, Max) ->
         0 when is_integer(Row) ->
             case exchange(User, 0, Row) of
                 ok ->
-                    count(1, 1),
+                    first(User),
                     take_back_if_shut(User, Row);
                 ?LEAVING ->
                     leaving;
@@ -307,7 +313,7 @@ to_several(User, Word, Row, Max) ->
     [true = ets:insert(?ROWS, {User, R}) || R <- [Word, Row], R =/= 0],
     case exchange(User, Word, ?SEVERAL) of
         ok ->
-            count(case Word of 0 -> 1; _ -> 0 end, 1),
+            case Word of 0 -> first(User); _ -> count(0, 1) end,
             close_if_shut(User, Row),
             case Word of 0 -> ok; _ -> {several, [session(Word)]} end;
         Found ->
@@ -316,7 +322,7 @@ to_several(User, Word, Row, Max) ->
     end.
 
 close_if_shut(User, Word) when is_integer(Word) ->
-    case is_shut(Word bsr ?CONN_BITS) of
+    case halley_directory_slots:is_shut(Word bsr ?CONN_BITS) of
         true -> owner_close(User, Word);
         false -> ok
     end;
@@ -331,7 +337,7 @@ owner_close(User, Row) ->
                     ok;
                 [] ->
                     to_word(User, 0),
-                    count(-1, -1);
+                    last(User);
                 [Word] when is_integer(Word) ->
                     to_word(User, Word),
                     count(0, -1),

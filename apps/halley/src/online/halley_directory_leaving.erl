@@ -3,14 +3,15 @@
 %% A number is in use by the sessions in the directory, and by those that its links *hold*: they
 %% aren't open yet, because what they missed comes first. These are rows {{user number, slot},
 %% count} of an ordered ETS table that the links write, and `forget/1' deletes those of a link that
-%% ended.
+%% ended. Whoever holds a session looks behind that whether the slot is shut, and releases it again
+%% then: as with words of the directory, a link that reads on behind its purge leaves nothing.
 %%
 %% A number that leaves has a word of its own in the directory, put by one compare-and-exchange
 %% where 0 stood: from then on no session opens for it. A process that wants to open one must have
 %% the number kept first.
 -module(halley_directory_leaving).
 
--export([new/0, hold/2, release/2, is_held/1, forget/1, leave/1, stay/1, each/1]).
+-export([new/0, hold/2, release/2, is_held/1, is_any_held/0, forget/1, leave/1, stay/1, each/1]).
 
 -include("halley_directory.hrl").
 
@@ -29,7 +30,10 @@ new() ->
 hold(User, Slot) ->
     Key = {User, Slot},
     _ = ets:update_counter(?HELD, Key, 1, {Key, 0}),
-    ok.
+    case halley_directory_slots:is_shut(Slot) of
+        true -> release(User, Slot);
+        false -> ok
+    end.
 
 %% And has it no longer.
 -spec release(user_number(), halley_directory:slot()) -> ok.
@@ -44,6 +48,11 @@ is_held(User) ->
         {User, _} -> true;
         _ -> false
     end.
+
+%% Whether any session is on its way in.
+-spec is_any_held() -> boolean().
+is_any_held() ->
+    ets:first(?HELD) =/= '$end_of_table'.
 
 %% A link ended: it holds nothing.
 -spec forget(halley_directory:slot()) -> ok.

@@ -7,11 +7,12 @@
 %%   {end_group, Group}                          behind, since no history has them
 %%   {mark, Shard, Seq}                          the shard has nothing more for anyone up to Seq
 %%   behind                                      the link has been marked behind; see below
+%%   {presence, [{Json, Conns}]}                 what connections are told of presence, in order
 %%   {close_sessions, Reason :: binary(), Conns} Conns: a list
-%% are the messages it receives. All but the last two come from the shard alone, so they stay in
+%% are the messages it receives. All but the last three come from the shard alone, so they stay in
 %% its order. `deliver/2' adds `cost/2' to the counter before it sends, `members/4' the bytes of
-%% the connections, `close_sessions/3' `close_cost/1'; the writer subtracts as many when they were
-%% handed to the socket.
+%% the connections, `close_sessions/3' `close_cost/1', `presence/2' `presence_cost/1'; the writer
+%% subtracts as many when they were handed to the socket.
 %%
 %% The counter is what bounds a link's queue. An event that would take it past
 %% `link_queue_bytes_max' is not sent: the link is *behind*, and as long as it is, neither events
@@ -21,6 +22,12 @@
 %% found the link behind is not above heads that are read after the flag was cleared. `behind' is
 %% sent once each time that the flag is set, because a writer that drained before it was set would
 %% sleep. The flag, not the message, is the truth.
+%%
+%% A *trunk* is one connection for all workers of an edge (docs/internals/trunk.md). Its writer has
+%% a slot of its own, in which no session is, and each of its workers has one. Queue and mark are
+%% those of the trunk's slot, the *way* of them all: they are behind together. In its messages
+%% connections are words as in the directory, and an event for a group names the slots that have
+%% members. A link of a worker is its own way.
 %%
 %% A single slow link refuses nobody anything. `overloaded/0' turns true when every link has
 %% `link_queue_refuse_bytes' waiting: then it is the brain that is too fast.
@@ -36,18 +43,24 @@
 -behaviour(gen_server).
 
 -export([new/0, start_link/1]).
--export([register/2, find/1, deliver/2, members/4, end_group/1, mark/2, mark/3]).
--export([close_sessions/3, cost/2, close_cost/1]).
+-export([register/2, register_trunk/1, register_worker/2, end_worker/1]).
+-export([find/1, way/1, deliver/2, members/4, end_group/1, mark/2, mark/3]).
+-export([close_sessions/3, presence/2, cost/2, close_cost/1, presence_cost/1]).
 -export([is_behind/1, resume/1, leave_to_history/0]).
 -export([list/0, info/1, pressure/0, overloaded/0]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
--export_type([slot/0, link/0, info/0, to/0]).
+-export_type([slot/0, link/0, info/0, to/0, told/0]).
 
 -type slot() :: halley_directory:slot().
 %% What a link says about itself, for metrics and health.
 -type info() :: map().
-%% Packed u64, big-endian, all of the link; or a group, and connections that aren't its members.
--type to() :: Conns :: binary() | {group, halley_id:user_number(), Conns :: binary()}.
+%% Packed u64, big-endian, all of the link; or a group, and connections that aren't its members. To
+%% a trunk words, and of a group the slots that have members, ascending.
+-type to() :: Conns :: binary()
+            | {group, halley_id:user_number(), Conns :: binary()}
+            | {group, halley_id:user_number(), [slot(), ...], Conns :: binary()}.
+
+-type told() :: {Json :: binary(), To :: [halley_directory:conn() | halley_directory:word(), ...]}.
 
 %% The way of every event; what is only asked for stands apart, so that a look-up doesn't copy it.
 -define(TABLE, halley_links).
@@ -61,12 +74,14 @@
 %% DELIVER without its item and conns, GROUP_DELIVER without its item (link.md 2).
 -define(DELIVER_BYTES, 7).
 -define(GROUP_DELIVER_BYTES, 9).
+%% The count of the slots in that of a trunk.
+-define(SLOTS_BYTES, 2).
 %% About what a CLOSE_SESSIONS and its message have besides the connections.
 -define(CLOSE_BYTES, 128).
 %% Of the connections in one (7.3).
 -define(CONNS_BYTES_MAX, (8 * 8192)).
 
--record(link, {slot :: slot(), writer :: pid(), queue :: counters:counters_ref()}).
+-record(link, {slot :: slot(), way :: slot(), writer :: pid(), queue :: counters:counters_ref()}).
 -opaque link() :: #link{}.
 -record(about, {slot :: slot(), since :: integer(), info :: info()}).
 %% How long the end waits for purges; the supervisor waits longer.
@@ -101,6 +116,22 @@ start_link(Purged) ->
 register(Writer, Info) ->
     gen_server:call(?MODULE, {register, Writer, Info}, infinity).
 
+%% The same for the writer of a trunk: its way.
+-spec register_trunk(Writer :: pid()) ->
+    {ok, Way :: slot(), counters:counters_ref()} | {error, too_many_links}.
+register_trunk(Writer) ->
+    gen_server:call(?MODULE, {register_trunk, Writer}, infinity).
+
+%% Gives a worker of a trunk its slot. It ends with the trunk, or before it by `end_worker/1'.
+-spec register_worker(Way :: slot(), info()) -> {ok, slot()} | {error, too_many_links | gone}.
+register_worker(Way, Info) ->
+    gen_server:call(?MODULE, {register_worker, Way, Info}, infinity).
+
+%% Ends a worker's slot on a trunk as the end of a link does.
+-spec end_worker(slot()) -> ok.
+end_worker(Slot) ->
+    gen_server:call(?MODULE, {end_worker, Slot}, infinity).
+
 %% A link, for as long as the caller is at some events. `gone': it has ended.
 -spec find(slot()) -> {ok, link()} | gone.
 find(Slot) ->
@@ -109,12 +140,22 @@ find(Slot) ->
         [] -> gone
     end.
 
+%% Where the slot's queue and mark are: its own slot, or that of its trunk.
+-spec way(slot() | link()) -> slot().
+way(#link{way = Way}) ->
+    Way;
+way(Slot) ->
+    case find(Slot) of
+        {ok, #link{way = Way}} -> Way;
+        gone -> Slot
+    end.
+
 %% Sends events to connections of a link, the oldest first, in one message. `behind': it gets those
 %% that are over its bound, or all, from the history, later.
 -spec deliver(link(), [{halley_event:delivery(), to()}, ...]) -> ok | behind.
-deliver(#link{slot = Slot, writer = Writer, queue = Queue}, Deliveries) ->
+deliver(#link{way = Way, writer = Writer, queue = Queue}, Deliveries) ->
     Behind = persistent_term:get(?BEHIND),
-    case atomics:get(Behind, Slot) of
+    case atomics:get(Behind, Way) of
         0 ->
             Waiting = counters:get(Queue, 1),
             Room = halley_limits:get(link_queue_bytes_max) - Waiting,
@@ -122,7 +163,7 @@ deliver(#link{slot = Slot, writer = Writer, queue = Queue}, Deliveries) ->
             note_pressure(Waiting + Cost + left_cost(Left)),
             counters:add(Queue, 1, Cost),
             _ = Sent =/= [] andalso (Writer ! {deliver, Sent}),
-            left(Left, Behind, Slot, Writer);
+            left(Left, Behind, Way, Writer);
         1 ->
             behind
     end.
@@ -146,13 +187,13 @@ left_cost([{Delivery, To} | _]) -> cost(Delivery, To).
 
 left([], _, _, _) ->
     ok;
-left(_, Behind, Slot, Writer) ->
-    halley_metrics:incr(links_behind, set_behind(Behind, Slot, Writer)),
+left(_, Behind, Way, Writer) ->
+    halley_metrics:incr(links_behind, set_behind(Behind, Way, Writer)),
     behind.
 
 %% 1 if it wasn't before.
-set_behind(Behind, Slot, Writer) ->
-    case atomics:exchange(Behind, Slot, 1) of
+set_behind(Behind, Way, Writer) ->
+    case atomics:exchange(Behind, Way, 1) of
         0 ->
             Writer ! behind,
             1;
@@ -167,6 +208,8 @@ cost({_, _, Wire}, {group, _, <<>>}) ->
     ?GROUP_DELIVER_BYTES + byte_size(Wire);
 cost({_, _, Wire} = Delivery, {group, _, Conns}) ->
     ?GROUP_DELIVER_BYTES + byte_size(Wire) + cost(Delivery, Conns);
+cost(Delivery, {group, Group, Slots, Conns}) ->
+    ?SLOTS_BYTES + 2 * length(Slots) + cost(Delivery, {group, Group, Conns});
 cost({_, _, Wire}, Conns) ->
     Frames = 1 + byte_size(Conns) div ?CONNS_BYTES_MAX,
     Frames * (?DELIVER_BYTES + byte_size(Wire)) + byte_size(Conns).
@@ -176,31 +219,37 @@ cost({_, _, Wire}, Conns) ->
 -spec members(slot(), join | leave, Group :: halley_id:user_number(), Conns :: binary()) -> ok.
 members(Slot, What, Group, Conns) ->
     case ets:lookup(?TABLE, Slot) of
-        [#link{writer = Writer, queue = Queue}] ->
+        [#link{writer = Writer, queue = Queue} = Link] ->
             counters:add(Queue, 1, byte_size(Conns)),
-            Writer ! {members, What, Group, Conns},
+            Writer ! {members, What, Group, packed_words(Conns, Link)},
             ok;
         [] ->
             ok
     end.
 
+packed_words(Conns, #link{slot = Way, way = Way}) -> Conns;
+packed_words(Conns, #link{slot = Slot}) -> << <<Slot:16, Conn:48>> || <<_:16, Conn:48>> <= Conns >>.
+
 %% Tells every link that a group is none any more. Only the subject's shard calls it.
 -spec end_group(Group :: halley_id:user_number()) -> ok.
 end_group(Group) ->
-    ets:foldl(fun(#link{writer = Writer}, ok) -> Writer ! {end_group, Group}, ok end, ok, ?TABLE).
+    each_writer(fun(#link{writer = Writer}) -> Writer ! {end_group, Group} end).
+
+each_writer(Do) ->
+    ets:foldl(fun(#link{slot = Way, way = Way} = Link, ok) -> _ = Do(Link), ok;
+                 (_, ok) -> ok
+              end, ok, ?TABLE).
 
 %% Tells every link that isn't behind how far the shard is. Only the shard calls it.
 -spec mark(halley_shards:index(), halley_cursor:seq()) -> ok.
 mark(Shard, Seq) ->
     Behind = persistent_term:get(?BEHIND),
     Message = {mark, Shard, Seq},
-    Mark = fun(#link{slot = Slot, writer = Writer}, ok) ->
-               atomics:get(Behind, Slot) =:= 0 andalso (Writer ! Message),
-               ok
-           end,
-    ets:foldl(Mark, ok, ?TABLE).
+    each_writer(fun(#link{way = Way, writer = Writer}) ->
+        atomics:get(Behind, Way) =:= 0 andalso (Writer ! Message)
+    end).
 
-%% The same for one link.
+%% The same for one, by its way.
 -spec mark(slot(), halley_shards:index(), halley_cursor:seq()) -> ok.
 mark(Slot, Shard, Seq) ->
     _ = [Writer ! {mark, Shard, Seq} || not is_behind(Slot),
@@ -214,39 +263,55 @@ mark(Slot, Shard, Seq) ->
 -spec leave_to_history() -> ok.
 leave_to_history() ->
     Behind = persistent_term:get(?BEHIND),
-    Leave = fun(#link{slot = Slot, writer = Writer}, ok) ->
-                _ = set_behind(Behind, Slot, Writer),
-                ok
-            end,
-    ets:foldl(Leave, ok, ?TABLE).
+    each_writer(fun(#link{way = Way, writer = Writer}) -> set_behind(Behind, Way, Writer) end).
 
-%% Whether events for this link have been left to the history.
--spec is_behind(slot()) -> boolean().
-is_behind(Slot) ->
-    atomics:get(persistent_term:get(?BEHIND), Slot) =:= 1.
+%% Whether events for what has this way have been left to the history.
+-spec is_behind(Way :: slot()) -> boolean().
+is_behind(Way) ->
+    atomics:get(persistent_term:get(?BEHIND), Way) =:= 1.
 
-%% Events are sent to the link again. The writer calls it, and reads the heads afterwards.
--spec resume(slot()) -> ok.
-resume(Slot) ->
-    atomics:put(persistent_term:get(?BEHIND), Slot, 0).
+%% Events are sent this way again. The writer calls it, and reads the heads afterwards.
+-spec resume(Way :: slot()) -> ok.
+resume(Way) ->
+    atomics:put(persistent_term:get(?BEHIND), Way, 0).
 
 %% Asks a link to close connections; it does nothing if the link has ended.
 -spec close_sessions(slot(), [halley_directory:conn()], Reason :: binary()) -> ok.
 close_sessions(Slot, Conns, Reason) ->
     case ets:lookup(?TABLE, Slot) of
-        [#link{writer = Writer, queue = Queue}] ->
+        [#link{writer = Writer, queue = Queue} = Link] ->
             counters:add(Queue, 1, close_cost(Conns)),
-            Writer ! {close_sessions, Reason, Conns},
+            Writer ! {close_sessions, Reason, words(Conns, Link)},
             ok;
         [] ->
             ok
     end.
+
+%% Tells connections of a link of presence, in one message. `behind': too much waits for the link.
+-spec presence(slot(), [told(), ...]) -> ok | behind | gone.
+presence(Slot, Told) ->
+    Cost = lists:sum([presence_cost(One) || One <- Told]),
+    case ets:lookup(?TABLE, Slot) of
+        [#link{writer = Writer, queue = Queue} = Link] ->
+            HasRoom = counters:get(Queue, 1) + Cost =< halley_limits:get(link_queue_bytes_max),
+            HasRoom andalso counters:add(Queue, 1, Cost),
+            HasRoom andalso (Writer ! {presence, [{J, words(C, Link)} || {J, C} <- Told]}),
+            case HasRoom of true -> ok; false -> behind end;
+        [] -> gone
+    end.
+
+-spec presence_cost(told()) -> pos_integer().
+presence_cost({Json, Conns}) -> byte_size(Json) + close_cost(Conns).
+
+words(Conns, #link{slot = Way, way = Way}) -> Conns;
+words(Conns, #link{slot = Slot}) -> [Slot bsl 48 bor Conn || Conn <- Conns].
 
 %% What counts for a `close_sessions' message while it waits for the writer.
 -spec close_cost([halley_directory:conn()]) -> pos_integer().
 close_cost(Conns) ->
     ?CLOSE_BYTES + 8 * length(Conns).
 
+%% The links of workers, and the workers of trunks, which have a queue in common.
 -spec list() -> [#{slot := slot(), writer := pid(), queue_bytes := integer(),
                    since := integer(), info := info()}].
 list() ->
@@ -263,8 +328,9 @@ info(Slot) ->
     end.
 
 gauges() ->
-    Queues = [Bytes || #{queue_bytes := Bytes} <- list()],
-    #{links => length(Queues), link_queue => lists:sum(Queues)}.
+    Queues = [counters:get(Queue, 1)
+              || #link{slot = Way, way = Way, queue = Queue} <- ets:tab2list(?TABLE)],
+    #{links => ets:info(?ABOUT, size), link_queue => lists:sum(Queues)}.
 
 %% The share of `link_queue_bytes_max' that the fullest link's queue uses; it may pass 1.
 -spec pressure() -> float().
@@ -322,7 +388,8 @@ init(Purged) ->
     _ = process_flag(trap_exit, true),
     Links = ets:tab2list(?TABLE),
     Taken = [Slot || #link{slot = Slot} <- Links],
-    Writers = maps:from_list([{monitor(process, W), S} || #link{slot = S, writer = W} <- Links]),
+    Writers = maps:from_list([{monitor(process, W), S}
+                              || #link{slot = S, way = S, writer = W} <- Links]),
     Shut = halley_directory:shut_slots() -- Taken,
     Free = lists:seq(1, ?SLOT_MAX) -- (Taken ++ Shut),
     Ended = persistent_term:get(?ENDED),
@@ -331,21 +398,47 @@ init(Purged) ->
                                          writers = Writers}, Shut)}.
 
 -spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}}.
-handle_call({register, Writer, Info}, _, State = #state{free = Free, writers = Writers}) ->
+handle_call({register, Writer, Info}, _, State) ->
+    with_slot(fun(Slot, Taken) -> opened(Writer, about(Slot, Info), Taken) end, State);
+handle_call({register_trunk, Writer}, _, State) ->
+    with_slot(fun(Slot, Taken) -> opened(Writer, Slot, Taken) end, State);
+handle_call({register_worker, Way, Info}, _, State) ->
+    case ets:lookup(?TABLE, Way) of
+        [#link{way = Way} = Trunk] ->
+            with_slot(fun(Slot, Taken) ->
+                Slot = about(Slot, Info),
+                true = ets:insert_new(?TABLE, Trunk#link{slot = Slot}),
+                {reply, {ok, Slot}, Taken}
+            end, State);
+        [] ->
+            {reply, {error, gone}, State}
+    end;
+handle_call({end_worker, Slot}, _, State) ->
+    case ets:lookup(?TABLE, Slot) of
+        [#link{way = Way}] when Way =/= Slot -> {reply, ok, ended(Slot, State)};
+        _ -> {reply, ok, State}
+    end.
+
+with_slot(Use, State = #state{free = Free}) ->
     case queue:out(Free) of
         {{value, Slot}, Rest} ->
-            Queue = counters:new(1, [atomics]),
-            About = #about{slot = Slot, since = erlang:system_time(millisecond), info = Info},
-            ok = resume(Slot),
-            ok = halley_metrics:edge_came(Slot, Info),
-            true = ets:insert(?ABOUT, About),
-            true = ets:insert_new(?TABLE, #link{slot = Slot, writer = Writer, queue = Queue}),
-            Monitor = monitor(process, Writer),
-            {reply, {ok, Slot, Queue},
-             State#state{free = Rest, writers = Writers#{Monitor => Slot}}};
-        {empty, _} ->
-            {reply, {error, too_many_links}, State}
+            ok = halley_directory:mark(Slot, given),
+            Use(Slot, State#state{free = Rest});
+        {empty, _} -> {reply, {error, too_many_links}, State}
     end.
+
+about(Slot, Info) ->
+    ok = halley_metrics:edge_came(Slot, Info),
+    true = ets:insert(?ABOUT, #about{slot = Slot, since = erlang:system_time(millisecond),
+                                     info = Info}),
+    Slot.
+
+opened(Writer, Slot, State = #state{writers = Writers}) ->
+    Queue = counters:new(1, [atomics]),
+    ok = resume(Slot),
+    true = ets:insert_new(?TABLE, #link{slot = Slot, way = Slot, writer = Writer, queue = Queue}),
+    {reply, {ok, Slot, Queue},
+     State#state{writers = Writers#{monitor(process, Writer) => Slot}}}.
 
 -spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
 handle_cast(_, State) ->
@@ -354,7 +447,7 @@ handle_cast(_, State) ->
 -spec handle_info(term(), #state{}) -> {noreply, #state{}}.
 handle_info({'DOWN', Monitor, process, _, Reason}, State = #state{writers = Writers}) ->
     case maps:take(Monitor, Writers) of
-        {Slot, Rest} -> {noreply, link_down(Slot, State#state{writers = Rest})};
+        {Way, Rest} -> {noreply, link_down(Way, State#state{writers = Rest})};
         error -> {noreply, purge_ended(Monitor, Reason, State)}
     end;
 handle_info(_, State) ->
@@ -375,11 +468,16 @@ terminate(Reason, #state{purges = Purges}) when Reason =:= shutdown; Reason =:= 
 terminate(_, _) ->
     ok.
 
+%% A trunk's own slot is the last: a registry that is killed in between finds the rest by it.
+link_down(Way, State) ->
+    Workers = [Slot || #link{slot = Slot, way = W} <- ets:tab2list(?TABLE), W =:= Way, Slot =/= W],
+    lists:foldl(fun ended/2, State, Workers ++ [Way]).
+
 %% Shut before the row goes: a registry that is killed in between finds one or the other.
-link_down(Slot, State) ->
+ended(Slot, State) ->
     Ended = persistent_term:get(?ENDED),
     ok = atomics:put(Ended, Slot, atomics:add_get(Ended, ?ENDED_ALL, 1)),
-    ok = halley_directory:shut(Slot),
+    ok = halley_directory:mark(Slot, ended),
     ok = halley_metrics:edge_gone(Slot),
     true = ets:delete(?TABLE, Slot),
     true = ets:delete(?ABOUT, Slot),

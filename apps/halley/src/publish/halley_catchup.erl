@@ -1,17 +1,23 @@
-%% What one link has missed: after a sync, and when it was behind (link.md 10.6).
+%% What one link, or several slots of a trunk, have missed: after a sync, and when they were behind
+%% (link.md 10.6).
 %%
-%% All events between two vectors, in ascending seqs, each fanned out to the sessions on this link
-%% only. So the cost is that of the events, not of the sessions. The link's writer asks for one
-%% batch after the other, each up to a vector that the log has written, and holds what comes live
-%% meanwhile.
+%% All events between two vectors, in ascending seqs, each fanned out to the sessions there only. So
+%% the cost is that of the events, not of the sessions. The writer asks for one batch after the
+%% other, each up to a vector that the log has written, and holds what comes live meanwhile.
 %%
 %% An event goes to users that follow its subject now, and to users that have unfollowed it since:
 %% those followed it when it was published. An unfollow is in the history before it takes effect, so
 %% no follower is missed by both. The event doesn't go to users that follow only since then, as far
 %% as the history knows (`halley_follows_since').
 %%
+%% It also goes to sessions that are subscribed to its subject now. A subscription that is younger
+%% than the event may bring it: it was made on a link that was late.
+%%
 %% A private event goes to its users. Each has a seq of its own in it: those of them that are in a
 %% batch get it together, and have it once, whatever batch they are in.
+%%
+%% A joint event goes to whom any of its subjects reaches. Wherever a batch ends, all of its seqs
+%% are dealt with at once, so nobody has it twice.
 %%
 %% The changes of a subject's follows are read once for a catch-up, not for each of its events: the
 %% caller keeps them from batch to batch (`halley_catchup_former').
@@ -26,31 +32,33 @@
 
 -type vector() :: halley_cursor:vector().
 -type reader() :: halley_history_reader:reader().
--record(batch, {slot :: halley_links:slot(), from :: vector(), up_to :: vector(),
+-record(batch, {there :: halley_fanout:there(), from :: vector(), up_to :: vector(),
                 items = [] :: [{halley_event:delivery(), Conns :: binary()}],
                 gaps = [] :: [halley_replay:gap()],
                 %% Of subjects with events in this batch: followers of now with their
                 %% connections, and users whose follows changed.
+                %% Sessions that are subscribed to it stand apart: changes of follows don't concern
+                %% them.
                 met = #{} :: #{halley_id:id() =>
-                                   {halley_fanout:receivers(), Conns :: binary(),
-                                    halley_catchup_former:followed()}},
+                                   {halley_fanout:receivers(), [halley_directory:word()],
+                                    Conns :: binary(), halley_catchup_former:followed()}},
                 former :: halley_catchup_former:former(),
                 bytes_left :: integer()}).
 
 %% At most `events_max' events of the history are looked at, and about `bytes_max' bytes given. The
 %% vector that comes back is where the next batch begins; when it is `done', it is at least `UpTo'.
--spec next(halley_links:slot(), From :: vector(), UpTo :: vector(), halley_replay:limits(),
+-spec next(halley_fanout:there(), From :: vector(), UpTo :: vector(), halley_replay:limits(),
            halley_catchup_former:former(), reader()) ->
     {[{halley_event:delivery(), Conns :: binary()}], Next :: vector(), more | done,
      [halley_replay:gap()], halley_catchup_former:former(), reader()}.
-next(Slot, Start, UpTo, #{events_max := EventsMax, bytes_max := BytesMax}, Former, Reader) ->
+next(There, Start, UpTo, #{events_max := EventsMax, bytes_max := BytesMax}, Former, Reader) ->
     {From, TooOld} = above_floor(Start, UpTo),
-    case begin_at(From, UpTo) of
+    case halley_vector:behind(From, UpTo) of
         reached ->
             {[], From, done, TooOld, Former, Reader};
         After ->
             {Seqs, To} = halley_history:seqs(After, halley_vector:largest(UpTo), EventsMax),
-            Batch = #batch{slot = Slot, from = From, up_to = UpTo, gaps = TooOld,
+            Batch = #batch{there = There, from = From, up_to = UpTo, gaps = TooOld,
                            former = Former, bytes_left = BytesMax},
             {Last, Read, NextReader} = read(Seqs, To, Batch, Reader),
             give(Last, Read, NextReader)
@@ -83,19 +91,13 @@ second(damaged, FromMs, _) -> FromMs div 1000.
 %% A shard that has nothing new doesn't count: its part may be as old as it likes.
 above_floor(From, UpTo) ->
     Floor = halley_history:floor(),
-    case begin_at(From, UpTo) of
+    case halley_vector:behind(From, UpTo) of
         After when is_integer(After), After < Floor ->
             #{floor_at := FloorMs} = halley_history:info(),
             Raised = halley_vector:at_least(Floor, From),
             {Raised, [gap(0, FloorMs, too_old, Raised)]};
         _ ->
             {From, []}
-    end.
-
-begin_at(From, UpTo) ->
-    case [F || {F, U} <- lists:zip(tuple_to_list(From), tuple_to_list(UpTo)), F < U] of
-        [] -> reached;
-        Behind -> lists:min(Behind)
     end.
 
 %% Gives the last seq that was dealt with.
@@ -112,6 +114,9 @@ read([Seq | Seqs], To, #batch{from = From, up_to = UpTo} = Batch, Reader) ->
         {ok, #{kind := private, seq := Last} = Record, Next} ->
             {Here, Others} = lists:splitwith(fun(S) -> S =< Last end, [Seq | Seqs]),
             read(Others, To, private(Record, Here, Batch), Next);
+        {ok, #{kind := joint, seq := Last} = Record, Next} ->
+            {Read, NextReader} = joint(Record, Seq, Batch, Next),
+            read([S || S <- Seqs, S > Last], max(To, Last), Read, NextReader);
         {ok, _, Next} ->
             read(Seqs, To, Batch, Next);
         {damaged, Next} ->
@@ -131,54 +136,68 @@ lacking(#batch{from = From, gaps = Gaps} = Batch) ->
     Batch#batch{gaps = [gap(0, erlang:system_time(millisecond), damaged, From) | Gaps]}.
 
 event(#{seq := Seq, subject := Subject} = Record, Batch, Reader) ->
-    {#batch{items = Items, bytes_left = Left, met = Met} = Now, Next} =
-        meet(Subject, Seq, Batch, Reader),
-    case conns(Seq, map_get(Subject, Met)) of
-        <<>> ->
-            {Now, Next};
-        Conns ->
-            Delivery = halley_event:delivery(Record),
-            {Now#batch{items = [{Delivery, Conns} | Items],
-                       bytes_left = Left - halley_links:cost(Delivery, Conns)}, Next}
-    end.
+    {#batch{met = Met} = Now, Next} = meet(Subject, Seq, Batch, Reader),
+    {give_to(conns(Batch#batch.there, Seq, map_get(Subject, Met)), Record, Now), Next}.
 
 %% All seqs of the event stand beside each other.
 private(#{shard := Shard, first := First, users := Users} = Record, Seqs,
-        #batch{slot = Slot, from = From, up_to = UpTo} = Batch) ->
+        #batch{there = There, from = From, up_to = UpTo} = Batch) ->
     Wanted = maps:from_keys([Seq || Seq <- Seqs, Seq > element(Shard, From),
                                     Seq =< element(Shard, UpTo)], []),
-    Receivers = [halley_fanout:of_user(Number, Slot)
+    Receivers = [halley_fanout:of_user(Number, There)
                  || {Seq, User} <- lists:enumerate(First, Users), is_map_key(Seq, Wanted),
                     Number <- [halley_ids:lookup(User)], Number =/= undefined],
-    case halley_fanout:conns(halley_fanout:merged(Receivers)) of
-        <<>> ->
-            Batch;
-        Conns ->
-            #batch{items = Items, bytes_left = Left} = Batch,
-            Delivery = halley_event:delivery(Record#{seq := lists:max(maps:keys(Wanted))}),
-            Batch#batch{items = [{Delivery, Conns} | Items],
-                        bytes_left = Left - halley_links:cost(Delivery, Conns)}
+    case halley_fanout:conns(There, halley_fanout:merged(Receivers)) of
+        <<>> -> Batch;
+        Conns -> give_to(Conns, Record#{seq := lists:max(maps:keys(Wanted))}, Batch)
     end.
 
-conns(Seq, {Present, Conns, #{until := Until, since := Since}}) ->
+%% `From': the first of its seqs that the batch has met.
+joint(#{shard := Shard, seq := Last, first := First, subjects := Subjects} = Record, From,
+      #batch{from = Vector, up_to = UpTo} = Batch, Reader) ->
+    Wanted = [{Seq, Subject} || {Seq, Subject} <- lists:enumerate(First, Subjects), Seq >= From,
+                                Seq > element(Shard, Vector), Last =< element(Shard, UpTo)],
+    {#batch{there = There, met = Met} = Now, Next} =
+        lists:foldl(fun({Seq, Subject}, {B, R}) -> meet(Subject, Seq, B, R) end, {Batch, Reader},
+                    Wanted),
+    Receivers = [receivers(Seq, map_get(Subject, Met)) || {Seq, Subject} <- Wanted],
+    {give_to(halley_fanout:conns(There, halley_fanout:merged(Receivers)), Record, Now), Next}.
+
+give_to(<<>>, _, Batch) ->
+    Batch;
+give_to(Conns, Record, #batch{items = Items, bytes_left = Left} = Batch) ->
+    Delivery = halley_event:delivery(Record),
+    Batch#batch{items = [{Delivery, Conns} | Items],
+                bytes_left = Left - halley_links:cost(Delivery, Conns)}.
+
+receivers(Seq, {Present, Subscribed, _, #{until := Until, since := Since}}) ->
+    {Former, Later} = changed(Seq, Until, Since),
+    Followers = halley_fanout:merged([halley_fanout:without(Later, Present) | Former]),
+    halley_fanout:also(Subscribed, Followers).
+
+conns(There, Seq, {_, _, Conns, #{until := Until, since := Since}} = Known) ->
+    case changed(Seq, Until, Since) of
+        {[], []} -> Conns;
+        _ -> halley_fanout:conns(There, receivers(Seq, Known))
+    end.
+
+changed(Seq, Until, Since) ->
     Former = [R || {_, R} <- lists:takewhile(fun({Unfollow, _}) -> Unfollow > Seq end, Until)],
     Later = [R || {_, Unfollow, R} <- lists:takewhile(fun({From, _, _}) -> From >= Seq end, Since),
                   Unfollow < Seq],
-    case {Former, Later} of
-        {[], []} -> Conns;
-        _ -> halley_fanout:conns(halley_fanout:merged([halley_fanout:without(Later, Present)
-                                                       | Former]))
-    end.
+    {Former, Later}.
 
 %% Looked up once for a batch, since a celebrity's followers are many; the changes after the
 %% follows. A session that opens later doesn't need the batch's events: they are not above heads
 %% that were read before the batch began.
 meet(Subject, _, #batch{met = Met} = Batch, Reader) when is_map_key(Subject, Met) ->
     {Batch, Reader};
-meet(Subject, Seq, #batch{slot = Slot, met = Met, former = Former} = Batch, Reader) ->
-    Present = halley_fanout:receivers(Subject, Slot),
+meet(Subject, Seq, #batch{there = There, met = Met, former = Former} = Batch, Reader) ->
+    Present = halley_fanout:receivers(Subject, There),
+    Subscribed = halley_subscriptions_table:words(Subject, There),
+    Conns = halley_fanout:conns(There, halley_fanout:also(Subscribed, Present)),
     {Followed, IsLacking, Read, Next} =
-        halley_catchup_former:followed(Subject, Seq, Slot, Former, Reader),
-    Subjects = Met#{Subject => {Present, halley_fanout:conns(Present), Followed}},
+        halley_catchup_former:followed(Subject, Seq, There, Former, Reader),
+    Subjects = Met#{Subject => {Present, Subscribed, Conns, Followed}},
     Known = Batch#batch{met = Subjects, former = Read},
     {case IsLacking of true -> lacking(Known); false -> Known end, Next}.

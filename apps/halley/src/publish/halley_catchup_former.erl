@@ -35,22 +35,22 @@
 -spec new() -> former().
 new() -> #former{}.
 
-%% The sessions on a link of those whose follows of the subject changed after this seq.
+%% The sessions there of those whose follows of the subject changed after this seq.
 %% `IsLacking': a record was damaged that this call read for the first time, so somebody may be
 %% missing.
--spec followed(halley_id:id(), seq(), halley_links:slot(), former(),
+-spec followed(halley_id:id(), seq(), halley_fanout:there(), former(),
                halley_history_reader:reader()) ->
     {followed(), IsLacking :: boolean(), former(), halley_history_reader:reader()}.
-followed(Subject, Seq, Slot, #former{subjects = Subjects} = Former, Reader) ->
+followed(Subject, Seq, There, #former{subjects = Subjects} = Former, Reader) ->
     {Known, Users} = maps:get(Subject, Subjects, {Seq, #{}}),
     case halley_history:changes_of(Subject, Known) of
         [] ->
-            {sessions(Users, Seq, Slot), false, Former, Reader};
+            {sessions(Users, Seq, There), false, Former, Reader};
         [Newest | _] = Changes ->
             {All, IsLacking, Next} =
                 lists:foldl(fun(Change, Acc) -> read(Change, Subject, Acc) end,
                             {Users, false, Reader}, lists:reverse(Changes)),
-            {sessions(All, Seq, Slot), IsLacking,
+            {sessions(All, Seq, There), IsLacking,
              keep(Subject, {Newest, All}, map_size(Users), Former), Next}
     end.
 
@@ -82,10 +82,10 @@ keep(Subject, {_, Users} = Read, Before, #former{users = Sum, subjects = Subject
             #former{}
     end.
 
-sessions(Users, Seq, Slot) ->
+sessions(Users, Seq, There) ->
     Here = [{Unfollow, From, Receivers}
             || {User, {Unfollow, From}} <- maps:to_list(Users), max(Unfollow, From) >= Seq,
-               Receivers <- [of_user(User, Slot)], Receivers =/= []],
+               Receivers <- [of_user(User, There)], Receivers =/= []],
     #{until => descending([{Unfollow, Receivers} || {Unfollow, _, Receivers} <- Here,
                                                     Unfollow > Seq]),
       since => descending([{From, Unfollow, Receivers} || {Unfollow, From, Receivers} <- Here,
@@ -94,8 +94,8 @@ sessions(Users, Seq, Slot) ->
 descending(Tuples) -> lists:reverse(lists:keysort(1, Tuples)).
 
 %% A user without a number has no session; it may get both before the catch-up ends.
-of_user(User, Slot) ->
+of_user(User, There) ->
     case halley_ids:lookup(User) of
         undefined -> [];
-        Number -> halley_fanout:of_user(Number, Slot)
+        Number -> halley_fanout:of_user(Number, There)
     end.

@@ -6,23 +6,28 @@
 %%
 %% A link gets all of an event, whatever the number of its connections, in one message: so it gets
 %% it now or, if it is behind, later. Events are gathered (`outbox()') until the caller flushes
-%% them: then each link gets one message for all. A process that is a session gets
+%% them: then each writer gets one message for all. The workers of a trunk have one writer, which
+%% gets one message for all of them: the words go as they are. A process that is a session gets
 %% `{halley, #{id, subject, at, data}}' at once, with the data decoded; of a private event, which
-%% has no subject, `#{id, private => true, at, data}'.
+%% has no subject, `#{id, private => true, at, data}'; of a joint one `#{id, subjects, at, data}'.
 %%
 %% It reads and sends; order is the caller's: for live events the subject's shard
 %% (`halley_shard_server'), for what one link has missed its writer (`halley_catchup').
 -module(halley_fanout).
 
--export([receivers/1, receivers/2, of_users/1, of_user/2, merged/1, without/2, beyond/3, conns/1,
-         by_slot/1]).
+-export([receivers/1, receivers/2, of_users/1, of_user/2, also/2, merged/1, without/2, beyond/3,
+         conns/2, by_slot/1]).
 -export([outbox/0, add/3, flush/1, send_group/4]).
--export_type([receivers/0, outbox/0]).
+-export_type([receivers/0, outbox/0, there/0]).
 
 -opaque receivers() :: [halley_directory:word() | pid()].
-%% For each link that has been found what it is to be sent, the latest event first.
--opaque outbox() :: #{halley_links:slot() => gone | {halley_links:link(), [delivery()]}}.
+%% For each way what it is to be sent, the latest event first; and for each slot of a trunk that has
+%% been met its way.
+-opaque outbox() :: #{halley_links:slot() => gone | {halley_links:link(), [delivery()]}
+                                           | {on, Way :: halley_links:slot()}}.
 -type delivery() :: {halley_event:delivery(), halley_links:to()}.
+%% A link of a worker, or several slots of one trunk.
+-type there() :: halley_links:slot() | #{halley_links:slot() => []}.
 
 -define(CONN_BITS, 48).
 
@@ -61,22 +66,27 @@ found(Word, Acc) when is_integer(Word) -> [Word | Acc];
 found([], Acc) -> Acc;
 found([Row | Rows], Acc) -> found(Rows, [Row | Acc]).
 
-%% The receivers on one link.
--spec receivers(halley_id:id(), halley_links:slot()) -> receivers().
-receivers(Subject, Slot) ->
+%% The receivers there.
+-spec receivers(halley_id:id(), there()) -> receivers().
+receivers(Subject, There) ->
     case halley_ids:lookup(Subject) of
         undefined ->
             [];
         Number ->
             Chunks = halley_directory_atomics:chunks(),
-            Add = fun(User, Acc) -> add_at(Slot, halley_directory:lookup(Chunks, User), Acc) end,
+            Add = fun(User, Acc) -> add_at(There, halley_directory:lookup(Chunks, User), Acc) end,
             sorted(halley_follows:fold_followers(Add, Add(Number, []), Number))
     end.
 
-%% The sessions that a user has on one link.
--spec of_user(halley_id:user_number(), halley_links:slot()) -> receivers().
-of_user(User, Slot) ->
-    add_at(Slot, halley_directory:lookup(halley_directory_atomics:chunks(), User), []).
+%% The sessions that a user has there.
+-spec of_user(halley_id:user_number(), there()) -> receivers().
+of_user(User, There) ->
+    add_at(There, halley_directory:lookup(halley_directory_atomics:chunks(), User), []).
+
+%% Receivers, and sessions in ascending order beside them.
+-spec also([halley_directory:word()], receivers()) -> receivers().
+also([], Receivers) -> Receivers;
+also(Words, Receivers) -> lists:umerge(Words, Receivers).
 
 -spec merged([receivers()]) -> receivers().
 merged(Receivers) ->
@@ -106,15 +116,17 @@ beyond(UpTo, Subject, Chunks, Acc) ->
     halley_follows:fold_followers(Add, Acc, Subject).
 
 add_at(Slot, Word, Acc) when is_integer(Word), Word bsr ?CONN_BITS =:= Slot -> [Word | Acc];
+add_at(Slots, Word, Acc) when is_integer(Word), is_map_key(Word bsr ?CONN_BITS, Slots) ->
+    [Word | Acc];
 add_at(_, Word, Acc) when is_integer(Word) -> Acc;
 add_at(_, [], Acc) -> Acc;
-add_at(Slot, [Pid | Rows], Acc) when is_pid(Pid) -> add_at(Slot, Rows, Acc);
-add_at(Slot, [Word | Rows], Acc) -> add_at(Slot, Rows, add_at(Slot, Word, Acc)).
+add_at(There, [Pid | Rows], Acc) when is_pid(Pid) -> add_at(There, Rows, Acc);
+add_at(There, [Word | Rows], Acc) -> add_at(There, Rows, add_at(There, Word, Acc)).
 
-%% Receivers on one link as `halley_links:deliver/2' takes them.
--spec conns(receivers()) -> Conns :: binary().
-conns(Words) ->
-    pack(Words).
+%% Receivers there as `halley_links:deliver/2' takes them.
+-spec conns(there(), receivers()) -> Conns :: binary().
+conns(Slot, Words) when is_integer(Slot) -> pack(Words);
+conns(_, Words) -> pack_words(Words).
 
 -spec outbox() -> outbox().
 outbox() ->
@@ -122,8 +134,8 @@ outbox() ->
 
 %% How many sessions it goes to. A link that is behind counts: its sessions get the event from the
 %% history.
--spec add(halley_event:event() | halley_event:private_event(), receivers(), outbox()) ->
-    {non_neg_integer(), outbox()}.
+-spec add(halley_event:event() | halley_event:private_event() | halley_event:joint_event(),
+          receivers(), outbox()) -> {non_neg_integer(), outbox()}.
 add(_, [], Outbox) ->
     {0, Outbox};
 add(Event, Receivers, Outbox) ->
@@ -135,63 +147,107 @@ add(Event, _, [Pid | _] = Pids, Sent, Outbox) when is_pid(Pid) ->
     {Sent + to_processes(Event, Pids), Outbox};
 add(Event, Delivery, [Word | Rest], Sent, Outbox) ->
     Slot = Word bsr ?CONN_BITS,
-    {Words, Others} = take_slot(Rest, Slot, [Word]),
-    case link(Slot, Outbox) of
-        gone ->
-            add(Event, Delivery, Others, Sent, Outbox#{Slot => gone});
+    case found_link(Slot, Outbox) of
+        {on, Way, Met} ->
+            {Words, Others} = take_way(Rest, Slot, {on, Way}, [Word], Met),
+            Added = add_words(Way, Delivery, Words, Met),
+            add(Event, Delivery, Others, Sent + length(Words), Added);
         {Link, Deliveries} ->
+            {Words, Others} = take_slot(Rest, Slot, [Word]),
             Gathered = {Link, [{Delivery, pack(Words)} | Deliveries]},
-            add(Event, Delivery, Others, Sent + length(Words), Outbox#{Slot => Gathered})
+            add(Event, Delivery, Others, Sent + length(Words), Outbox#{Slot => Gathered});
+        gone ->
+            {_, Others} = take_slot(Rest, Slot, []),
+            add(Event, Delivery, Others, Sent, Outbox#{Slot => gone})
     end.
 
-link(Slot, Outbox) ->
+%% What is gathered for a link; or the way of a worker of a trunk, in an outbox that knows both.
+found_link(Slot, Outbox) ->
     case Outbox of
-        #{Slot := Found} ->
-            Found;
-        #{} ->
-            case halley_links:find(Slot) of
-                {ok, Link} -> {Link, []};
-                gone -> gone
-            end
+        #{Slot := {on, Way}} -> {on, Way, Outbox};
+        #{Slot := Found} -> Found;
+        #{} -> find_link(Slot, Outbox)
     end.
 
-to_processes(_, []) ->
-    0;
+find_link(Slot, Outbox) ->
+    case halley_links:find(Slot) of
+        {ok, Link} ->
+            case halley_links:way(Link) of
+                Slot -> {Link, []};
+                Way -> {on, Way, maps:merge(#{Slot => {on, Way}, Way => {Link, []}}, Outbox)}
+            end;
+        gone ->
+            gone
+    end.
+
+%% In ascending order: those of one slot stand together.
+take_way([Word | Rest], Slot, On, Taken, Outbox)
+  when is_integer(Word), Word bsr ?CONN_BITS =:= Slot ->
+    take_way(Rest, Slot, On, [Word | Taken], Outbox);
+take_way([Word | Rest] = Words, _, On, Taken, Outbox) when is_integer(Word) ->
+    Slot = Word bsr ?CONN_BITS,
+    case Outbox of
+        #{Slot := On} -> take_way(Rest, Slot, On, [Word | Taken], Outbox);
+        #{} -> {lists:reverse(Taken), Words}
+    end;
+take_way(Rest, _, _, Taken, _) ->
+    {lists:reverse(Taken), Rest}.
+
+%% An event is in one message, also if slots of others lie between those of the trunk.
+add_words(Way, Delivery, Words, Outbox) ->
+    Packed = pack_words(Words),
+    #{Way := {Link, Deliveries}} = Outbox,
+    Gathered = case Deliveries of
+        [{Delivery, Before} | Earlier] -> [{Delivery, <<Before/binary, Packed/binary>>} | Earlier];
+        _ -> [{Delivery, Packed} | Deliveries]
+    end,
+    Outbox#{Way := {Link, Gathered}}.
+
 to_processes(Event, Pids) ->
     Message = {halley, (told(Event))#{data => halley_event:data(Event)}},
     lists:foreach(fun(Pid) -> Pid ! Message end, Pids),
     length(Pids).
 
 told(#{subject := _} = Event) -> maps:with([id, subject, at], Event);
+told(#{subjects := _} = Event) -> maps:with([id, subjects, at], Event);
 told(Event) -> (maps:with([id, at], Event))#{private => true}.
 
 %% Sends what was gathered.
 -spec flush(outbox()) -> ok.
 flush(Outbox) ->
-    maps:foreach(fun(_, gone) -> ok;
-                    (_, {Link, Deliveries}) ->
-                        _ = halley_links:deliver(Link, lists:reverse(Deliveries))
+    maps:foreach(fun(_, {Link, [_ | _] = Deliveries}) ->
+                         _ = halley_links:deliver(Link, lists:reverse(Deliveries));
+                    (_, _) -> ok
                  end, Outbox).
 
 %% Sends an event to a group, on these links, and to others beside it. Gives how many of the others
-%% it was sent to, and which of the links have ended. A link gets one message, for both.
+%% it was sent to, and which of the links have ended. A writer gets one message, for both.
 -spec send_group(halley_event:event(), Group :: halley_id:user_number(), [halley_links:slot()],
                  receivers()) -> {non_neg_integer(), [halley_links:slot()]}.
 send_group(Event, Group, Slots, Receivers) ->
     Delivery = halley_event:delivery(Event),
-    {Words, Pids} = lists:splitwith(fun is_integer/1, Receivers),
-    Others = maps:from_list(by_slot(Words)),
-    {Sent, Gone} = lists:foldl(fun(Slot, {N, Ended}) ->
-        Conns = maps:get(Slot, Others, <<>>),
-        case deliver(Slot, Delivery, {group, Group, Conns}) of
-            gone -> {N, [Slot | Ended]};
-            _ -> {N + byte_size(Conns) div 8, Ended}
+    {Sent, Others} = add(Event, Delivery, Receivers, 0, outbox()),
+    {Gone, Outbox} = lists:foldr(fun(Slot, {Ended, Box}) ->
+        case found_link(Slot, Box) of
+            {on, Way, Met} ->
+                #{Way := {Link, Gathered}} = Met,
+                {Ended, Met#{Way := {Link, [{Delivery, to_members(Slot, Group, Gathered)}]}}};
+            {Link, Gathered} ->
+                {Ended, Box#{Slot => {Link, [{Delivery, to_members(Group, Gathered)}]}}};
+            gone ->
+                {[Slot | Ended], Box}
         end
-    end, {0, []}, Slots),
-    Rest = [byte_size(Conns) div 8
-            || {Slot, Conns} <- maps:to_list(maps:without(Slots, Others)),
-               deliver(Slot, Delivery, Conns) =/= gone],
-    {Sent + lists:sum(Rest) + to_processes(Event, Pids), Gone}.
+    end, {[], Others}, lists:sort(Slots)),
+    ok = flush(Outbox),
+    {Sent, Gone}.
+
+to_members(Group, []) -> {group, Group, <<>>};
+to_members(Group, [{_, Conns}]) -> {group, Group, Conns}.
+
+to_members(Slot, Group, []) -> {group, Group, [Slot], <<>>};
+to_members(Slot, Group, [{_, {group, Group, Slots, Words}}]) ->
+    {group, Group, [Slot | Slots], Words};
+to_members(Slot, Group, [{_, Words}]) -> {group, Group, [Slot], Words}.
 
 %% The connections of each link.
 -spec by_slot([halley_directory:word()]) -> [{halley_links:slot(), Conns :: binary()}].
@@ -213,8 +269,4 @@ take_slot(Rest, _, Taken) ->
 pack([Word]) -> <<0:16, Word:?CONN_BITS>>;
 pack(Words) -> << <<0:16, Word:?CONN_BITS>> || Word <- Words >>.
 
-deliver(Slot, Delivery, To) ->
-    case halley_links:find(Slot) of
-        {ok, Link} -> halley_links:deliver(Link, [{Delivery, To}]);
-        gone -> gone
-    end.
+pack_words(Words) -> << <<Word:64>> || Word <- Words >>.

@@ -56,17 +56,19 @@ new() ->
 start_link() ->
     gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 
-%% --- for processes that change follows or sessions -----------------------------------------------
+%% --- for processes that change follows or sessions--------------------------------------------
 
 %% A session of the user has been opened or closed in the directory.
 -spec changed(user_number()) -> ok.
 changed(User) ->
+    ok = halley_presence_notes:changed(User),
     lists:foreach(fun(Row) -> mark(Row, User, fun pressed/0) end, groups_of(User)).
 
 %% The same for a process that must not wait for a shard: the directory's owner, when a session that
 %% is a process has ended.
 -spec ended(user_number()) -> ok.
 ended(User) ->
+    ok = halley_presence_notes:changed(User),
     lists:foreach(fun(Row) -> mark(Row, User, fun() -> no_wait end) end, groups_of(User)).
 
 -spec groups_of(user_number()) -> [row()].
@@ -85,6 +87,7 @@ groups_of(User, _) ->
 %% These pairs <<Subject:32, User:32, ...>> were added or removed, in both directions.
 -spec followed(halley_pages:packed()) -> ok.
 followed(Pairs) ->
+    ok = halley_presence_notes:followed(Pairs),
     case halley_groups_table:size() of
         0 -> ok;
         _ -> followed(Pairs, -1, [])

@@ -9,7 +9,7 @@
 %% directory and no follows, and sends nothing (docs/internals/celebrities.md).
 -module(halley_groups_members).
 
--export([new/0, settle/4, count/1, with_processes/1]).
+-export([new/0, settle/4, count/1, is_member/2, with_processes/1]).
 -export_type([members/0, found/0]).
 
 -type user_number() :: halley_id:user_number().
@@ -37,6 +37,11 @@ new() ->
 -spec count(members()) -> non_neg_integer().
 count(#members{count = Count}) ->
     Count.
+
+%% Whether a user's connections are members.
+-spec is_member(user_number(), members()) -> boolean().
+is_member(User, Members) ->
+    told(User, Members) > 0.
 
 %% Users who follow and had processes among their sessions.
 -spec with_processes(members()) -> [user_number()].

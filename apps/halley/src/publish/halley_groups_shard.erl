@@ -91,12 +91,19 @@ publish(Event, Subject, Groups) ->
 
 send(Event, Subject, #group{up_to = UpTo, members = Members, slots = Slots} = Group) ->
     Processes = halley_groups_members:with_processes(Members),
-    Others = halley_fanout:beyond(Subject, UpTo, Processes),
+    Beyond = halley_fanout:beyond(Subject, UpTo, Processes),
+    Others = halley_fanout:also(subscribed(Event, Members), Beyond),
     {Sent, Gone} = halley_fanout:send_group(Event, Subject, maps:keys(Slots), Others),
     InGroup = halley_groups_members:count(Members),
     ok = halley_metrics:incr(group_events),
     ok = halley_metrics:incr(group_deliveries, InGroup),
     {Sent + InGroup, Group#group{slots = maps:without(Gone, Slots)}}.
+
+%% Sessions that are subscribed, except those that get the event as members.
+subscribed(#{subject := Subject}, Members) ->
+    [Word || Word <- halley_subscriptions_table:words(Subject),
+             User <- [halley_subscriptions:user(Word)],
+             not (is_integer(User) andalso halley_groups_members:is_member(User, Members))].
 
 %% Settles some marks of each group; `more' if there may be others. Between events, so that few are
 %% left when one comes.

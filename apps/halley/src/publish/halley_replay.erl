@@ -20,6 +20,17 @@
 %% one subject are in order. Nothing above the vector that was asked for is ever given: it comes
 %% live.
 %%
+%% An event about several subjects of the user is several candidates, of seqs one after the other,
+%% and is given once: for the first, and the cursor is behind the last of all its seqs.
+%%
+%% In place of a cursor a session may come with a wish for the newest events about what it is
+%% subscribed to (`newest/1'). Then these are its first pass (`halley_replay_newest'), up to a
+%% vector that is written, and the passes behind that are as any. A session that was given some of
+%% them and goes on with a cursor gets all that is behind it.
+%%
+%% What is too old for its subject (`halley_history_shown') is left out, and one gap tells of all of
+%% it, from the first that was met.
+%%
 %% A gap stands where it is: events before it were given, those behind it follow. A damaged range is
 %% told before any event, and from the cursor's time on: it may have held an unfollow, and then any
 %% event since the cursor may be missing.
@@ -31,7 +42,7 @@
 %% It holds no process and no file: the caller lends it a reader.
 -module(halley_replay).
 
--export([new/2, next/6, cursor/1, vector/1, gathered/1, offer/2]).
+-export([newest/1, new/2, new/3, next/6, cursor/1, vector/1, gathered/1, offer/2]).
 -export_type([replay/0, gap/0, limits/0, take/1, gathered/0]).
 
 %% What an event takes in a frame beyond its record.
@@ -45,7 +56,8 @@
                plain_to :: halley_cursor:seq(),
                %% Ascending, behind what is to be told first. What comes from the chain of a
                %% subject may be about another one.
-               candidates :: [gap() | halley_replay_gather:candidate()],
+               candidates :: [gap() | {kept, Body :: binary()}
+                              | halley_replay_gather:candidate()],
                %% Where the vector is when the candidates are used up.
                ends_at :: halley_cursor:vector()}).
 %% All of a pass from a vector to another, as far as it goes.
@@ -56,17 +68,23 @@
                    bound :: halley_cursor:seq(),
                    candidates :: [halley_replay_gather:candidate()],
                    unfollowed :: halley_replay_gather:unfollowed()}).
--record(replay, {user :: halley_id:id(),
+-record(replay, {user :: halley_replay_gather:user(),
+                 session :: none | session(),
                  vector :: halley_cursor:vector(),
                  at :: non_neg_integer(),      % seconds since 1970; for the next cursor
                  since :: non_neg_integer(),   % what the cursor lacked is no older; milliseconds
                  told = 0 :: halley_cursor:seq(),      % up to here damaged ranges were told
+                 old = 0 :: non_neg_integer(),         % up to when what is too old for its subject
                  unfollowed = none :: none | halley_replay_gather:unfollowed(),
                  %% What a pass found that took long to gather, and what another replay found.
                  gathered = none :: none | #gathered{},
                  offer = none :: none | #gathered{},
                  pass = none :: none | #pass{} | {gathering, UpTo :: halley_cursor:vector(),
-                                                  halley_replay_gather:gather()}}).
+                                                  halley_replay_gather:gather()}
+                                    | {newest, halley_cursor:token(),
+                                       halley_replay_newest:newest()}}).
+%% Of which `halley_subscriptions' knows what it is subscribed to.
+-type session() :: {halley_links:slot(), halley_directory:conn()}.
 -opaque replay() :: #replay{}.
 -opaque gathered() :: #gathered{}.
 %% Milliseconds since 1970, 0 where nobody knows.
@@ -87,29 +105,71 @@
 %% there is, or from now on.
 -spec new(halley_id:id(), halley_cursor:token()) -> {ok, replay()} | {gap, gap(), replay()}.
 new(User, Token) ->
+    new(User, none, Token).
+
+%% The same for a session that may be subscribed to something. That is read anew in each pass.
+-spec new(halley_replay_gather:user(), none | session(), halley_cursor:token()) ->
+    {ok, replay()} | {gap, gap(), replay()}.
+new(User, Session, <<"last-", Count/binary>> = Token) ->
+    case catch binary_to_integer(Count) of
+        N when is_integer(N), N > 0 ->
+            {ok, from_newest({User, Session}, Token, min(N, halley_limits:get(last_events_max)))};
+        _ ->
+            from_now({User, Session}, malformed, 0)
+    end;
+new(User, Session, Token) ->
+    Whose = {User, Session},
     case halley_cursor:decode(Token) of
         {ok, #{store := Store, at := At, vector := Vector}} ->
-            new(User, Store =:= halley_history:store(), At, Vector);
+            new(Whose, Store =:= halley_history:store(), At, Vector);
         error ->
-            from_now(User, malformed, 0)
+            from_now(Whose, malformed, 0)
     end.
 
-new(User, false, At, _) ->
-    from_now(User, other_store, At * 1000);
-new(User, true, At, Vector) ->
+new(Whose, false, At, _) ->
+    from_now(Whose, other_store, At * 1000);
+new({User, Session} = Whose, true, At, Vector) ->
     %% Nobody was given what was never drawn.
     case halley_vector:largest(Vector) > halley_vector:largest(halley_history:heads()) of
-        true -> from_now(User, malformed, 0);
-        false -> above_floor(#replay{user = User, vector = Vector, at = At,
-                                     since = halley_cursor:lacks_since_ms(At)})
+        true -> from_now(Whose, malformed, 0);
+        false -> above_forgotten(#replay{user = User, session = Session, vector = Vector, at = At,
+                                         since = halley_cursor:lacks_since_ms(At)})
     end.
 
-from_now(User, Reason, FromMs) ->
+%% Nothing is missed: the wish stands for a cursor that has all but these.
+from_newest({User, Session}, Token, Count) ->
+    NowMs = erlang:system_time(millisecond),
+    %% A quiet shard's part may be below the floor: nothing is missing there.
+    Written = halley_vector:at_least(halley_history:floor(), halley_history:written()),
+    Replay = #replay{user = User, session = Session, vector = Written, at = NowMs div 1000,
+                     since = NowMs, old = NowMs},
+    Replay#replay{pass = {newest, Token,
+                          halley_replay_newest:new(subscribed(Replay), Count, Written)}}.
+
+%% What a session says in place of a cursor: so many of the newest events first.
+-spec newest(pos_integer()) -> halley_cursor:token().
+newest(Count) -> <<"last-", (integer_to_binary(Count))/binary>>.
+
+%% What a user missed before it was forgotten is as if retention had taken it.
+above_forgotten(#replay{user = nobody} = Replay) ->
+    above_floor(Replay);
+above_forgotten(#replay{user = User, vector = Vector, since = SinceMs} = Replay) ->
+    Forgotten = halley_history:forgotten(User),
+    case halley_vector:smallest(Vector) >= Forgotten of
+        true ->
+            above_floor(Replay);
+        false ->
+            gap(#{from => SinceMs, to => erlang:system_time(millisecond), reason => too_old},
+                Replay#replay{vector = halley_vector:at_least(Forgotten, Vector)})
+    end.
+
+from_now({User, Session}, Reason, FromMs) ->
     %% An event in between is in the gap and in the replay, not in neither.
     BeforeMs = erlang:system_time(millisecond),
     Heads = halley_history:heads(),
     NowMs = erlang:system_time(millisecond),
-    Replay = #replay{user = User, vector = Heads, at = BeforeMs div 1000, since = BeforeMs},
+    Replay = #replay{user = User, session = Session, vector = Heads, at = BeforeMs div 1000,
+                     since = BeforeMs},
     gap(#{from => FromMs, to => NowMs, reason => Reason}, Replay).
 
 above_floor(#replay{vector = Vector, since = SinceMs} = Replay) ->
@@ -138,6 +198,8 @@ vector(#replay{vector = Vector}) ->
     Vector.
 
 -spec cursor(replay()) -> halley_cursor:token().
+cursor(#replay{pass = {newest, Token, _}}) ->
+    Token;
 cursor(#replay{vector = Vector, at = At}) ->
     halley_cursor:encode(halley_history:store(), At, Vector).
 
@@ -180,6 +242,13 @@ fill(#replay{pass = none} = Replay, UpTo, Batch) ->
                     {{gap, Gap}, Next, Batch}
             end
     end;
+fill(#replay{pass = {newest, Token, Newest}} = Replay, UpTo, #batch{reader = Reader} = Batch) ->
+    case halley_replay_newest:work(Newest, Reader) of
+        {more, Later, Next} ->
+            {more, Replay#replay{pass = {newest, Token, Later}}, Batch#batch{reader = Next}};
+        {done, Candidates, Next} ->
+            fill(newest_pass(Candidates, Replay), UpTo, Batch#batch{reader = Next})
+    end;
 fill(#replay{pass = {gathering, _, _}} = Replay, UpTo, Batch) ->
     gather(Replay, UpTo, Batch);
 fill(#replay{pass = #pass{candidates = Candidates, ends_at = EndsAt}} = Replay, UpTo, Batch) ->
@@ -187,11 +256,18 @@ fill(#replay{pass = #pass{candidates = Candidates, ends_at = EndsAt}} = Replay, 
     Given = passed(Passed, Left, Replay),
     case Stopped of
         used ->
-            fill(Given#replay{vector = EndsAt, pass = none}, UpTo, Next);
+            fill(Given#replay{vector = further(EndsAt, Given#replay.vector), pass = none}, UpTo,
+                 Next);
         full ->
             {more, Given, Next};
         {gap, Gap} ->
             {gap, Told, Behind} = gap(Gap, passed(none, tl(Left), Given)),
+            {{gap, Told}, Behind, Next};
+        {old, AtMs} ->
+            %% One gap for all that is too old now, of whatever subjects.
+            ToMs = max(AtMs, halley_history_shown:latest()),
+            {gap, Told, Behind} = gap(#{from => AtMs, to => ToMs, reason => too_old},
+                                      passed(none, tl(Left), Given#replay{old = ToMs})),
             {{gap, Told}, Behind, Next};
         {damaged, Seq} ->
             Gap = damage_since(halley_cursor:lacks_since_ms(Given#replay.at)),
@@ -209,6 +285,12 @@ take(Left, Passed, _, #batch{events_left = EventsLeft, bytes_left = BytesLeft,
                              reads_left = ReadsLeft} = Batch)
   when EventsLeft =< 0; BytesLeft =< 0; ReadsLeft =< 0 ->
     {full, Left, Passed, Batch};
+take([{kept, Body} | Rest], Passed, Replay, #batch{take = Take, acc = Acc} = Batch) ->
+    %% It has no place among seqs: who leaves behind it comes back to all that follows.
+    Given = Take(Body, cursor(Replay), Acc),
+    take(Rest, Passed, Replay,
+         Batch#batch{acc = Given, events_left = Batch#batch.events_left - 1,
+                     bytes_left = Batch#batch.bytes_left - byte_size(Body) - ?ITEM_BYTES});
 take([#{} = Gap | _] = Left, Passed, _, Batch) ->
     {{gap, Gap}, Left, Passed, Batch};
 take([{Seq, Subject} | Rest] = Left, Passed, Replay,
@@ -218,17 +300,36 @@ take([{Seq, Subject} | Rest] = Left, Passed, Replay,
             #batch{take = Take, acc = Acc, events_left = EventsLeft, bytes_left = BytesLeft,
                    store = Store} = Batch,
             At = AtMs div 1000,
-            Cursor = halley_cursor:encode(Store, At, behind(Seq, Replay)),
-            take(Rest, {Seq, At}, Replay,
+            {Last, Others} = others(Subject, Seq, Body, Rest),
+            Cursor = halley_cursor:encode(Store, At, behind(Last, Replay)),
+            take(Others, {Last, At}, Replay,
                  Batch#batch{acc = Take(Body, Cursor, Acc), events_left = EventsLeft - 1,
                              bytes_left = BytesLeft - byte_size(Body) - ?ITEM_BYTES,
                              reads_left = ReadsLeft - 1, reader = Next});
         {other, Next} ->
             take(Rest, Passed, Replay, Batch#batch{reads_left = ReadsLeft - 1, reader = Next});
+        {{old, AtMs}, Next} when AtMs =< Replay#replay.old ->
+            take(Rest, Passed, Replay, Batch#batch{reads_left = ReadsLeft - 1, reader = Next});
+        {{old, AtMs}, Next} ->
+            {{old, AtMs}, Left, Passed, Batch#batch{reader = Next}};
         {damaged, Next} ->
             {{damaged, Seq}, Left, Passed, Batch#batch{reader = Next}};
         {expired, Next} ->
             {expired, Left, Passed, Batch#batch{reader = Next}}
+    end.
+
+%% Its last seq, and the candidates above that.
+others({in, _, _}, _, Body, Candidates) ->
+    {_, Last, _, _, _, _, _} = halley_history_record:item(Body),
+    {Last, lists:dropwhile(fun({Seq, _}) -> Seq =< Last; (_) -> false end, Candidates)};
+others(_, Seq, _, Candidates) ->
+    {Seq, Candidates}.
+
+%% A joint event may reach beyond the pass.
+further(EndsAt, Vector) ->
+    case halley_vector:is_reached(EndsAt, Vector) of
+        true -> Vector;
+        false -> EndsAt
     end.
 
 passed(none, Left, #replay{pass = Pass} = Replay) ->
@@ -256,14 +357,19 @@ begin_pass(#replay{offer = #gathered{} = Offer} = Replay, UpTo, Batch) ->
             begin_pass(Replay#replay{offer = none}, UpTo, Batch)
     end;
 begin_pass(#replay{user = User, vector = Vector, unfollowed = Unfollowed} = Replay, UpTo, Batch) ->
-    Gather = halley_replay_gather:new(User, Vector, UpTo, Unfollowed),
+    Gather = halley_replay_gather:new(User, subscribed(Replay), Vector, UpTo, Unfollowed),
     gather(Replay#replay{pass = {gathering, UpTo, Gather}}, UpTo, Batch).
 
-%% Its beginning isn't above this one, its end isn't above what was asked for, and something in
-%% between is new.
+subscribed(#replay{session = none}) -> [];
+subscribed(#replay{session = {Slot, Conn}}) -> halley_subscriptions:subjects(Slot, Conn).
+
+%% It is of follows alone, as this one is; its beginning isn't above this one, its end isn't above
+%% what was asked for, and something in between is new.
 is_good(#gathered{from = From, up_to = PassUpTo, bound = Bound, follows = Follows},
-        #replay{user = User, vector = Vector}, UpTo) ->
-    halley_vector:is_reached(From, Vector) andalso halley_vector:is_reached(PassUpTo, UpTo)
+        #replay{user = User, vector = Vector} = Replay, UpTo) ->
+    subscribed(Replay) =:= []
+        andalso halley_vector:is_reached(From, Vector)
+        andalso halley_vector:is_reached(PassUpTo, UpTo)
         andalso Bound > halley_vector:smallest(Vector)
         andalso halley_replay_gather:is_current(Follows, User).
 
@@ -305,6 +411,26 @@ start_pass(Candidates, Bound, UpTo, IsLacking, #replay{vector = Vector} = Replay
                                        plain_to = halley_vector:smallest(UpTo)}};
         false ->
             Replay#replay{pass = none}
+    end.
+
+%% From below the oldest of them to where the session is when it has them all. Kept values that
+%% aren't among them come first.
+newest_pass(Candidates, #replay{vector = UpTo} = Replay) ->
+    Floor = halley_history:floor(),
+    Retained = lists:dropwhile(fun({Seq, _}) -> Seq =< Floor end, Candidates),
+    Kept = [{kept, Body}
+            || Body <- halley_replay_newest:kept(subscribed(Replay), Retained, UpTo)],
+    Below = case Retained of
+        [{Oldest, _} | _] ->
+            All = list_to_tuple(lists:duplicate(halley_shards:count(), Oldest - 1)),
+            halley_vector:lowest(All, UpTo);
+        [] ->
+            UpTo
+    end,
+    case {Kept, Retained} of
+        {[], []} -> Replay#replay{pass = none};
+        _ -> start_pass(Kept ++ Retained, halley_vector:largest(UpTo), UpTo, false,
+                        Replay#replay{vector = Below})
     end.
 
 %% One gap for all that wasn't told yet.

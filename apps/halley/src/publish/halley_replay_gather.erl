@@ -16,6 +16,11 @@
 %% What was published for the user alone has a chain of the user in each shard. They are read before
 %% the follows, if there are private events at all.
 %%
+%% So are the subjects that the session is subscribed to: for these no follow matters.
+%%
+%% What was published about a subject and others has chains of the subject in each shard as well,
+%% which are read where the index knows of such an event above the vector.
+%%
 %% A follow counts from when it was made: where the history knows of follows above the oldest
 %% candidate, `halley_replay_since' leaves out what is not the user's.
 %%
@@ -38,8 +43,8 @@
 %% Not here: damaged ranges, and reading the events.
 -module(halley_replay_gather).
 
--export([new/4, work/2, unfollowed/1, is_lacking/1, follows/1, is_current/2, above/2]).
--export_type([gather/0, candidate/0, unfollowed/0, follows/0]).
+-export([new/5, work/2, unfollowed/1, is_lacking/1, follows/1, is_current/2, above/2]).
+-export_type([gather/0, user/0, candidate/0, unfollowed/0, follows/0]).
 
 %% Candidates that a pass keeps: the more is followed, the more, so that what a follow costs is
 %% spread over as many events.
@@ -62,6 +67,8 @@
 
 -type vector() :: halley_cursor:vector().
 -type seq() :: halley_cursor:seq().
+%% A visitor is nobody, who follows nothing.
+-type user() :: halley_id:id() | nobody.
 -type reader() :: halley_history_reader:reader().
 %% What comes from the chain of a subject may be about another one.
 -type candidate() :: {seq(), halley_history:about()}.
@@ -75,7 +82,9 @@
 -opaque follows() :: [binary()] | unknown.
 
 -record(gather, {
-    user :: halley_id:id(),
+    user :: user(),
+    %% What the session is subscribed to, beside what its user follows.
+    subscribed :: [halley_id:id()],
     vector :: vector(),
     up_to :: vector(),
     window :: pos_integer(),
@@ -91,6 +100,7 @@
             | {unfollows, newest | seq()} | remembered | none
             | {since, halley_replay_since:filter()},
     unfollowed :: unfollowed(),
+    joint = false :: boolean(),                       % whether there may be joint events
     newest = 0 :: seq(),                              % of the unfollows that were read
     lacking = false :: boolean(),                     % a change is damaged
     found = [] :: [candidate()],
@@ -98,10 +108,16 @@
 -opaque gather() :: #gather{}.
 
 %% A pass from a vector to another. `Unfollowed': of the pass before, or none.
--spec new(halley_id:id(), vector(), UpTo :: vector(), unfollowed() | none) -> gather().
-new(User, Vector, UpTo, none) ->
-    new(User, Vector, UpTo, #unfollowed{});
-new(User, Vector, UpTo, Unfollowed) ->
+-spec new(user(), Subscribed :: [halley_id:id()], vector(), UpTo :: vector(),
+          unfollowed() | none) -> gather().
+new(User, Subscribed, Vector, UpTo, none) ->
+    new(User, Subscribed, Vector, UpTo, #unfollowed{});
+new(nobody, Subscribed, Vector, UpTo, Unfollowed) ->
+    #gather{user = nobody, subscribed = Subscribed, vector = Vector, up_to = UpTo,
+            bound = halley_vector:largest(UpTo), window = ?WINDOW_MIN, follows = unknown,
+            joint = has_joint(Vector), todo = Subscribed, source = none,
+            unfollowed = Unfollowed};
+new(User, Subscribed, Vector, UpTo, Unfollowed) ->
     Follows = halley_follows:count_following(User),
     From = halley_vector:smallest(Vector),
     {OfFollows, OfEvents} = costs(Follows, From, halley_vector:largest(UpTo)),
@@ -109,10 +125,14 @@ new(User, Vector, UpTo, Unfollowed) ->
         true -> {{events, From}, OfEvents};
         false -> {{follows, 0}, OfFollows}
     end,
-    #gather{user = User, vector = Vector, up_to = UpTo, bound = halley_vector:largest(UpTo),
+    #gather{user = User, subscribed = Subscribed, vector = Vector, up_to = UpTo,
+            bound = halley_vector:largest(UpTo),
             window = max(?WINDOW_MIN, min(?WINDOW_MAX, 2 * Follows)),
             follows = case Cost > ?SLICE of true -> all_follows(User); false -> unknown end,
-            todo = own(User, Vector, UpTo), source = Source, unfollowed = Unfollowed}.
+            joint = has_joint(Vector), todo = own(User, Vector, UpTo) ++ Subscribed,
+            source = Source, unfollowed = Unfollowed}.
+
+has_joint(Vector) -> halley_history:has_joint(halley_vector:smallest(Vector)).
 
 %% The user's own chains.
 own(User, Vector, UpTo) ->
@@ -146,9 +166,10 @@ unfollowed(#gather{unfollowed = Unfollowed}) -> Unfollowed.
 -spec is_lacking(gather()) -> boolean().
 is_lacking(#gather{lacking = Lacking}) -> Lacking.
 
-%% What the gathering is of, if it takes more than a slice.
+%% What the gathering is of, if it takes more than a slice, and is of follows alone.
 -spec follows(gather()) -> {known, follows()} | unknown.
 follows(#gather{follows = unknown}) -> unknown;
+follows(#gather{subscribed = [_ | _]}) -> unknown;
 follows(#gather{follows = Follows}) -> {known, Follows}.
 
 %% Whether a user follows just that now. What has changed is met soon, and equal pages are compared
@@ -172,7 +193,7 @@ above(Vector, Candidates) ->
     [Candidate || {Seq, Subject} = Candidate <- Between,
                   Seq > element(shard(Subject), Vector)] ++ Above.
 
-shard({to, Shard, _}) -> Shard;
+shard({_, Shard, _}) -> Shard;
 shard(Subject) -> halley_shards:of_subject(Subject).
 
 %% One slice. `done': the candidates up to the bound, ascending, none twice.
@@ -188,11 +209,11 @@ work(#gather{todo = [{Subject, Last} | Rest], vector = Vector, up_to = UpTo} = G
      Left) ->
     Shard = halley_shards:of_subject(Subject),
     chain(Subject, Shard, element(Shard, Vector), min(Last, element(Shard, UpTo)),
-          Gather#gather{todo = Rest}, Reader, Left);
+          Gather#gather{todo = joint(Subject, Last, Gather) ++ Rest}, Reader, Left);
 work(#gather{todo = [Subject | Rest], vector = Vector, up_to = UpTo} = Gather, Reader, Left) ->
     Shard = halley_shards:of_subject(Subject),
     chain(Subject, Shard, element(Shard, Vector), element(Shard, UpTo),
-          Gather#gather{todo = Rest}, Reader, Left);
+          Gather#gather{todo = joint(Subject, infinity, Gather) ++ Rest}, Reader, Left);
 work(#gather{source = {follows, After}, user = User} = Gather, Reader, Left) ->
     case follows(User, After) of
         [] ->
@@ -213,12 +234,13 @@ work(#gather{source = remembered, unfollowed = #unfollowed{subjects = Subjects}}
     work(Gather#gather{todo = maps:to_list(Subjects), source = none}, Reader, Left);
 work(#gather{source = none, found = Found, user = User,
              unfollowed = #unfollowed{since = Since}} = Gather, Reader, Left) ->
-    case lists:usort(Found) of
+    {Subscribed, Followed} = subscribed(Found, Gather),
+    case lists:usort(Followed) of
         [{Lowest, _} | _] = Candidates when Lowest =< Since ->
             Filter = halley_replay_since:new(User, Candidates),
-            work(Gather#gather{source = {since, Filter}, found = []}, Reader, Left);
+            work(Gather#gather{source = {since, Filter}, found = Subscribed}, Reader, Left);
         Candidates ->
-            done(Candidates, Gather, Reader)
+            done(lists:umerge(lists:usort(Subscribed), Candidates), Gather, Reader)
     end;
 work(#gather{source = {since, Filter}} = Gather, Reader, Left) ->
     case halley_replay_since:work(Filter, ?UNFOLLOW_LOOKS, Reader) of
@@ -226,8 +248,28 @@ work(#gather{source = {since, Filter}} = Gather, Reader, Left) ->
             work(Gather#gather{source = {since, Later}}, Next,
                  Left - ?UNFOLLOW_LOOKS - ?UNFOLLOW_COST * Reads);
         {done, Candidates, IsLacking, Next} ->
-            done(Candidates, Gather#gather{lacking = IsLacking orelse Gather#gather.lacking}, Next)
+            Subscribed = lists:usort(Gather#gather.found),
+            done(lists:umerge(Subscribed, Candidates),
+                 Gather#gather{lacking = IsLacking orelse Gather#gather.lacking}, Next)
     end.
+
+%% The chains of what is about a subject and others.
+joint(_, _, #gather{joint = false}) ->
+    [];
+joint(Subject, Last, #gather{vector = Vector, up_to = UpTo}) ->
+    case halley_history:joint(Subject) > halley_vector:smallest(Vector) of
+        true -> [{{in, Shard, Subject}, Shard, element(Shard, Vector),
+                  min(Last, element(Shard, UpTo))}
+                 || Shard <- lists:seq(1, halley_shards:count())];
+        false -> []
+    end.
+
+%% Candidates that no follow decides about.
+subscribed(Found, #gather{subscribed = []}) ->
+    {[], Found};
+subscribed(Found, #gather{subscribed = Subjects}) ->
+    Are = maps:from_keys(Subjects, []),
+    lists:partition(fun({_, About}) -> is_map_key(halley_history:name(About), Are) end, Found).
 
 done(Candidates, #gather{bound = Bound} = Gather, Reader) ->
     {done, Candidates, Bound, Gather#gather{found = [], todo = [], source = none}, Reader}.
@@ -264,10 +306,12 @@ walked([Seq | _], _, #gather{bound = Bound} = Gather, Reader) when Seq > Bound -
 walked([Seq | Seqs], Number, #gather{user = User, vector = Vector, up_to = UpTo} = Gather,
        Reader) ->
     case halley_history_reader:subject(Seq, Reader) of
-        {ok, Shard, Subject, Next} when Subject =/= User, Seq > element(Shard, Vector),
-                                        Seq =< element(Shard, UpTo) ->
-            case is_following(Number, halley_ids:lookup(Subject)) of
-                true -> walked(Seqs, Number, found([Seq], Subject, Gather), Next);
+        {ok, Shard, About, Next} when Seq > element(Shard, Vector), Seq =< element(Shard, UpTo) ->
+            Subject = halley_history:name(About),
+            IsTheirs = Subject =/= User
+                andalso is_following(Number, halley_ids:lookup(Subject)),
+            case IsTheirs of
+                true -> walked(Seqs, Number, found([Seq], About, Gather), Next);
                 false -> walked(Seqs, Number, Gather, Next)
             end;
         {ok, _, _, Next} ->
@@ -283,8 +327,8 @@ is_following(User, Subject) when is_integer(User), is_integer(Subject) ->
 is_following(_, _) ->
     false.
 
-by_follows(#gather{user = User, vector = Vector, up_to = UpTo} = Gather) ->
-    Gather#gather{todo = own(User, Vector, UpTo), source = {follows, 0},
+by_follows(#gather{user = User, subscribed = Subscribed, vector = Vector, up_to = UpTo} = Gather) ->
+    Gather#gather{todo = own(User, Vector, UpTo) ++ Subscribed, source = {follows, 0},
                   bound = halley_vector:largest(UpTo), found = [], count = 0}.
 
 %% --- chains --------------------------------------------------------------------------------------

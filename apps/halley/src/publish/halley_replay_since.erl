@@ -37,7 +37,11 @@
 -spec new(halley_id:id(), [candidate(), ...]) -> filter().
 new(User, [{Lowest, _} | _] = Candidates) ->
     #filter{user = User, floor = Lowest - 1, left = lists:reverse(Candidates),
-            since = maps:from_list([{Subject, 0} || {_, Subject} <- Candidates])}.
+            since = maps:from_list([{key(About), 0} || {_, About} <- Candidates])}.
+
+%% A subject stands for what is about it and others as well.
+key({in, _, Subject}) -> Subject;
+key(About) -> About.
 
 %% As far as so many entries of the index go; and how many records were read.
 -spec work(filter(), Looks :: pos_integer(), halley_history_reader:reader()) ->
@@ -73,7 +77,7 @@ since(_, _, Filter) ->
 %% Candidates above a change are behind it: what was met before decides on them.
 decided(Seq, #filter{left = [{At, Subject} = Candidate | Left], kept = Kept} = Filter)
   when At > Seq ->
-    case map_get(Subject, Filter#filter.since) of
+    case map_get(key(Subject), Filter#filter.since) of
         From when At =< From -> decided(Seq, Filter#filter{left = Left});
         _ -> decided(Seq, Filter#filter{left = Left, kept = [Candidate | Kept]})
     end;

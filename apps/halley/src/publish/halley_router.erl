@@ -11,6 +11,9 @@
 %% A private event belongs to one shard, by the users it is for: those for the same users come in
 %% order. One for a single user belongs to the shard of that user's id.
 %%
+%% A joint event, about several subjects, belongs to the shard of the first that is named. About one
+%% alone it is an event as any other.
+%%
 %% If another publisher is just publishing the chosen id of an event, the event is tried again until
 %% the first answer is there, so that both publishers get the same. Which of them is the first isn't
 %% defined, not even in a batch over several subjects.
@@ -25,10 +28,15 @@
 %% `ack': when the answer comes. `disk' (the default): when the event is on disk, and so will be
 %%       delivered whatever fails. `memory': when it is on its way to the sessions. A batch waits
 %%       for the disk unless all its items say `memory'.
--type opts() :: #{id => halley_event:id(), ack => halley_shard:ack()}.
+%% `by': the user that publishes it; the history keeps it where hooks ask for that.
+%% `keep': it is the subject's kept value from now on; with the data null there is none any more.
+-type opts() :: #{id => halley_event:id(), ack => halley_shard:ack(), by => halley_id:id(),
+                  keep => boolean()}.
 -type error() :: {bad_id, term()}          % a subject or event id that is none
-               | {bad_option, ack}
+               | {bad_option, ack | keep}
+               | too_many_kept             % kept values have as many bytes as they may
                | bad_to                    % no list of 1 to `private_users_max' users
+               | bad_subjects              % no list of 1 to `event_subjects_max' subjects
                | data_too_large            % more than `event_data_bytes_max' of JSON
                | {bad_data, term()}        % no JSON
                | overloaded                % nothing was accepted; try again later
@@ -36,8 +44,8 @@
                | data_dir_moved            % sent perhaps, not durable where it is looked for
                | history_failed            % the disk can't be written: sent perhaps, not durable
                | unavailable.              % the shard died or hangs: it may be published or not
-%% What it is about; or for whom alone, in any order.
--type whom() :: Subject :: binary() | {to, Users :: [binary(), ...]}.
+%% What it is about, one subject or several; or for whom alone, in any order.
+-type whom() :: Subject :: binary() | {subjects, [binary(), ...]} | {to, Users :: [binary(), ...]}.
 -type item() :: {whom(), Data :: term() | {json, binary()}, opts()}.
 -type result() :: {ok, halley_shard:result()} | {error, error()}.
 
@@ -53,7 +61,7 @@ publish(Whom, Data, Opts) ->
 -spec publish_many([item()]) -> [result()].
 publish_many(Items) ->
     Results = case refusing() of
-        false -> publish_drafts([draft(Item) || Item <- Items]);
+        false -> publish_drafts([draft_by(Item) || Item <- Items]);
         Reason -> [{error, Reason} || _ <- Items]
     end,
     lists:foreach(fun count/1, Results),
@@ -73,7 +81,7 @@ accept(Item) ->
     end.
 
 accepted(false, Item) ->
-    case draft(Item) of
+    case draft_by(Item) of
         {error, _} = Error ->
             Error;
         {Shard, Ack, Draft} ->
@@ -92,9 +100,26 @@ refusing() ->
         Reason -> Reason
     end.
 
+draft_by({_, _, #{by := User}} = Item) ->
+    case halley_hooked:is_on(published) andalso draft(Item) of
+        false -> draft(Item);
+        {error, _} = Error -> Error;
+        {Shard, Ack, Draft} -> {Shard, Ack, {by, User, Draft}}
+    end;
+draft_by(Item) ->
+    draft(Item).
+
+draft({Whom, Data, #{keep := Keep} = Opts}) ->
+    draft_kept(Keep, {Whom, Data, maps:remove(keep, Opts)});
 draft({{to, Users}, Data, Opts}) ->
     case private(Users) of
         {ok, Sorted} -> draft_private(Sorted, Data, Opts);
+        {error, _} = Error -> Error
+    end;
+draft({{subjects, Subjects}, Data, Opts}) ->
+    case several(Subjects, halley_limits:get(event_subjects_max), bad_subjects) of
+        {ok, [Subject]} -> draft({Subject, Data, Opts});
+        {ok, Several} -> draft_joint(Several, Data, Opts);
         {error, _} = Error -> Error
     end;
 draft({Subject, Data, Opts}) ->
@@ -115,34 +140,76 @@ draft(Ack, Id, Subject, {ok, Json}) ->
 draft(_, _, _, Error) ->
     Error.
 
+%% A value is of one subject.
+draft_kept(false, Item) ->
+    draft(Item);
+draft_kept(true, {Subject, Data, Opts}) when is_binary(Subject) ->
+    case halley_event:encode_data(Data) of
+        {ok, Json} -> kept(draft({Subject, {json, Json}, Opts}), Subject, Json);
+        Error -> Error
+    end;
+draft_kept(_, _) ->
+    {error, {bad_option, keep}}.
+
+kept({Shard, Ack, Draft}, _, <<"null">>) ->
+    {Shard, Ack, {keep, clear, Draft}};
+kept({Shard, Ack, Draft}, Subject, Json) ->
+    case halley_history:has_room_to_keep(Subject, byte_size(Json)) of
+        true -> {Shard, Ack, {keep, keep, Draft}};
+        false -> {error, too_many_kept}
+    end;
+kept(Error, _, _) ->
+    Error.
+
 %% The data and the options are judged as those of any other event.
-draft_private([First | _] = Users, Data, Opts) ->
+draft_private(Users, Data, Opts) ->
+    case judged(Users, Data, Opts) of
+        {ok, Id, Ack, Json} ->
+            {halley_shards:of_users(Users), Ack,
+             {private, halley_event:private(Id, Users, Json)}};
+        Error ->
+            Error
+    end.
+
+draft_joint(Subjects, Data, Opts) ->
+    case judged(Subjects, Data, Opts) of
+        {ok, Id, Ack, Json} ->
+            {halley_shards:of_subjects(Subjects), Ack,
+             {joint, halley_event:joint(Id, Subjects, Json)}};
+        Error ->
+            Error
+    end.
+
+judged([First | _], Data, Opts) ->
     case halley_event:encode_data(Data) of
         {ok, Json} ->
             case draft({First, {json, Json}, Opts}) of
-                {error, _} = Error ->
-                    Error;
-                {_, Ack, _} ->
-                    Private = halley_event:private(maps:get(id, Opts, generated), Users, Json),
-                    {halley_shards:of_users(Users), Ack, {private, Private}}
+                {error, _} = Error -> Error;
+                {_, Ack, _} -> {ok, maps:get(id, Opts, generated), Ack, Json}
             end;
         Error ->
             Error
     end.
 
-private(Users) when is_list(Users) ->
-    Max = halley_limits:get(private_users_max),
-    case catch length(Users) of
+private(Users) ->
+    case several(Users, halley_limits:get(private_users_max), bad_to) of
+        {ok, Unique} -> {ok, lists:sort(Unique)};
+        Error -> Error
+    end.
+
+%% None twice, in the order in which they came.
+several(Names, Max, Bad) when is_list(Names) ->
+    case catch length(Names) of
         N when is_integer(N), N > 0, N =< Max ->
-            case [User || User <- Users, halley_id:check(User) =/= ok] of
-                [] -> {ok, lists:usort(Users)};
-                [Bad | _] -> {error, {bad_id, Bad}}
+            case [Name || Name <- Names, halley_id:check(Name) =/= ok] of
+                [] -> {ok, lists:uniq(Names)};
+                [BadId | _] -> {error, {bad_id, BadId}}
             end;
         _ ->
-            {error, bad_to}
+            {error, Bad}
     end;
-private(_) ->
-    {error, bad_to}.
+several(_, _, Bad) ->
+    {error, Bad}.
 
 publish_drafts([{error, _} = Error]) ->
     [Error];
@@ -220,6 +287,8 @@ again(Ack, Busy, DeadlineMs) ->
 count({ok, _}) -> ok;
 count({error, {bad_id, _}}) -> halley_metrics:incr(refused_bad_id);
 count({error, bad_to}) -> halley_metrics:incr(refused_bad_option);
+count({error, too_many_kept}) -> halley_metrics:incr(refused_kept);
+count({error, bad_subjects}) -> halley_metrics:incr(refused_bad_option);
 count({error, {bad_option, _}}) -> halley_metrics:incr(refused_bad_option);
 count({error, {bad_data, _}}) -> halley_metrics:incr(refused_bad_data);
 count({error, data_too_large}) -> halley_metrics:incr(refused_data_too_large);

@@ -9,7 +9,7 @@
 %% The directory's owner checks one session of a user after the other, so the bound is exact.
 -module(halley_sessions).
 
--export([open/2, open/3, is_full/3, close/3]).
+-export([open/2, open/3, is_full/3, of_user/1, close/3]).
 -export_type([rule/0]).
 
 %% `again': a session that comes and goes, such as a poll. It pushes nobody out, or two of them
@@ -67,6 +67,14 @@ room(configured, Max) ->
 refused() ->
     halley_metrics:incr(sessions_refused),
     true.
+
+%% Processes, and connections of links.
+-spec of_user(halley_id:id()) -> [halley_directory:session()].
+of_user(User) ->
+    case halley_ids:lookup(User) of
+        undefined -> [];
+        Number -> halley_directory:sessions(Number)
+    end.
 
 %% Those that were over already have been asked, and are asked again.
 close_oldest(Number, Over, Others) when Over > 0 ->

@@ -28,7 +28,10 @@
 -type index() :: halley_shards:index().
 %% What a publisher waits for: that the event is on its way, or that it is on disk as well.
 -type ack() :: memory | disk.
--type draft() :: halley_event:draft() | {private, halley_event:private()}.
+%% `by': the user that publishes it, where hooks ask for it.
+-type draft() :: halley_event:draft() | {private, halley_event:private()}
+               | {joint, halley_event:joint()} | {keep, keep | clear, halley_event:draft()}
+               | {by, halley_id:id(), draft()}.
 -type result() :: #{id := halley_event:id(), sessions := non_neg_integer()}.
 %% `busy': the id that was chosen is being published just now; ask again for its answer.
 %% `unavailable': the shard or the log died or was too slow, and some or all of the drafts may have

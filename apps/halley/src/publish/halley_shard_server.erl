@@ -26,6 +26,9 @@
 %% A private event has a seq for each of its users, and goes to their sessions alone. Where the log
 %% has yet to reserve more seqs its publisher is told `busy', and asks again.
 %%
+%% A joint event has a seq for each of its subjects, and goes to whom any of them reaches, once. The
+%% followers of a group among them are looked up as those of any other subject.
+%%
 %% It checks nothing: `halley_router' did. Its state can be made anew, so a killed shard loses only
 %% the events that waited for it, and their publishers are told. What it had sent may be overtaken
 %% by what the next shard sends, so that one begins by leaving all links to the history.
@@ -48,7 +51,8 @@
                 marked = 0 :: halley_cursor:seq(),
                 groups :: halley_groups_shard:groups(),
                 %% Looks at an empty mailbox, and the lowest count of them.
-                looks = 0 :: non_neg_integer(), lowest = infinity :: integer() | infinity}).
+                looks = 0 :: non_neg_integer(), lowest = infinity :: integer() | infinity,
+                top = halley_top:none() :: halley_top:counted()}).
 
 -type job() :: {call, gen_server:from(), halley_shard:ack(), [halley_shard:draft()]}
              | {posts, Publisher :: pid(), [halley_shard:post()]}.
@@ -99,9 +103,10 @@ handle_cast({mark, Slot}, State = #state{shard = Shard}) ->
 -spec handle_info(term(), #state{}) -> {noreply, #state{}}.
 handle_info({posts, Publisher, Posts}, State) ->
     {noreply, turn({posts, Publisher, Posts}, State)};
-handle_info(mark, State = #state{marked = Marked}) ->
+handle_info(mark, State = #state{shard = Shard, marked = Marked, top = Top}) ->
     mark_later(),
-    Looked = take_off_what_was_left(State),
+    Shown = halley_top:show(Shard, Top),
+    Looked = take_off_what_was_left(State#state{top = Shown}),
     case lists:max(tuple_to_list(halley_history:heads())) of
         Marked -> {noreply, Looked};
         _ -> {noreply, mark(Looked)}
@@ -148,9 +153,9 @@ grouped(Groups, State = #state{shard = Shard}) ->
 turn(First, State = #state{shard = Shard}) ->
     Jobs = [First | waiting(?TURN_EVENTS - events(First))],
     ok = halley_shard:taken(Shard, lists:sum([events(Job) || Job <- Jobs])),
-    {Turn, Next} = lists:foldl(fun job/2, {#turn{}, State}, Jobs),
+    {Turn, Next = #state{top = Top}} = lists:foldl(fun job/2, {#turn{}, State}, Jobs),
     ok = ended(Turn, Shard),
-    Next.
+    Next#state{top = halley_top:note(Turn#turn.entries, Top)}.
 
 waiting(Room) when Room > 0 ->
     receive
@@ -168,7 +173,8 @@ events({posts, _, Posts}) -> length(Posts);
 events({call, _, _, Drafts}) -> length(Drafts).
 
 job({call, From, Ack, Drafts}, Before) ->
-    {Published, {Turn, State}} = lists:mapfoldl(fun publish/2, Before, Drafts),
+    {Published, {Turn, State}} = lists:mapfoldl(fun(Draft, Acc) -> publish(Ack, Draft, Acc) end,
+                                                Before, Drafts),
     {Kinds, Results} = lists:unzip(Published),
     {answer(Ack, hardest(Kinds), {From, {ok, Results}}, Turn), State};
 job({posts, Publisher, Posts}, Before) ->
@@ -180,7 +186,7 @@ job({posts, Publisher, Posts}, Before) ->
     {Answered, State}.
 
 post({Tag, Ack, Draft}, Before) ->
-    {{Kind, Result}, After} = publish(Draft, Before),
+    {{Kind, Result}, After} = publish(Ack, Draft, Before),
     {{Ack, Kind, {Tag, {ok, Result}}}, After}.
 
 %% The one that the answer of them all has to wait for.
@@ -202,10 +208,39 @@ answer(memory, fresh, Reply, #turn{replies = Replies, now = Now} = Turn) ->
 answer(_, _, Reply, #turn{now = Now} = Turn) ->
     Turn#turn{now = [Reply | Now]}.
 
-publish({private, Private}, {Turn, State} = Before) ->
-    case halley_history:has_room() of
-        true -> publish_private(Private, Turn, State);
-        false -> {{busy, busy}, Before}
+%% The log has to know which events of a turn were answered before it had them.
+publish(disk, Draft, Before) ->
+    publish(Draft, Before);
+publish(memory, Draft, Before) ->
+    case publish(Draft, Before) of
+        {{fresh, _} = Result, {#turn{entries = [Entry | Earlier]} = Turn, State}} ->
+            {Result, {Turn#turn{entries = [Entry#{ack => memory} | Earlier]}, State}};
+        Other ->
+            Other
+    end.
+
+publish({by, User, Draft}, Before) ->
+    case publish(Draft, Before) of
+        {{fresh, _} = Result, {#turn{entries = [Entry | Earlier]} = Turn, State}} ->
+            {Result, {Turn#turn{entries = [Entry#{by => User} | Earlier]}, State}};
+        Other ->
+            Other
+    end;
+publish({private, Private}, Before) ->
+    publish_several(halley_event:users(Private), fun(Prefix, Place, At) ->
+        halley_event:private_event(Private, Prefix, Place, At)
+    end, events_private, Before);
+publish({joint, Joint}, Before) ->
+    publish_several(halley_event:subjects(Joint), fun(Prefix, Place, At) ->
+        halley_event:joint_event(Joint, Prefix, Place, At)
+    end, events_joint, Before);
+publish({keep, Keep, Draft}, Before) ->
+    case publish(Draft, Before) of
+        {{fresh, _} = Published, {#turn{entries = [Entry | Entries]} = Sent, State}} ->
+            Kept = Sent#turn{entries = [Entry#{keep => Keep} | Entries]},
+            {Published, {Kept, State}};
+        Other ->
+            Other
     end;
 publish(Draft, {Turn, State}) ->
     case claim(halley_event:chosen_id(Draft), State) of
@@ -221,21 +256,23 @@ publish(Draft, {Turn, State}) ->
             {{fresh, #{id => Id, sessions => Sessions}}, {Kept, Next}}
     end.
 
-publish_private(Private, Turn, State = #state{shard = Shard, id_prefix = Prefix}) ->
-    {ChosenId, Users} = halley_event:users(Private),
-    case claim(ChosenId, State) of
+%% Where there is no room for its seqs, its publisher asks again.
+publish_several({ChosenId, Names}, Make, Counter, {Turn, State} = Before) ->
+    case halley_history:has_room() andalso claim(ChosenId, State) of
+        false ->
+            {{busy, busy}, Before};
         {known, First} ->
             halley_metrics:incr(events_repeated),
-            {{known, First}, {Turn, State}};
+            {{known, First}, Before};
         busy ->
-            {{busy, busy}, {Turn, State}};
+            {{busy, busy}, Before};
         Fresh ->
-            Place = {Shard, halley_history:draw(Shard, length(Users))},
-            #{id := Id} = Event = halley_event:private_event(Private, Prefix, Place,
-                                                             erlang:system_time(millisecond)),
-            {Sessions, Sent} = fan_out_private(Event, Turn),
+            #state{shard = Shard, id_prefix = Prefix} = State,
+            Place = {Shard, halley_history:draw(Shard, length(Names))},
+            #{id := Id} = Event = Make(Prefix, Place, erlang:system_time(millisecond)),
+            {Sessions, Sent} = fan_out_several(Event, Turn),
             Entry = Event#{sessions := Sessions, chosen := Fresh =:= fresh},
-            halley_metrics:incr(events_private),
+            halley_metrics:incr(Counter),
             {{fresh, #{id => Id, sessions => Sessions}},
              {Sent#turn{entries = [Entry | Sent#turn.entries]}, State}}
     end.
@@ -258,12 +295,22 @@ fan_out(#{subject := Subject} = Event, Turn, State = #state{groups = Groups}) ->
             {Sessions, Flushed, State#state{groups = Sent}};
         false ->
             #turn{outbox = Outbox, gathered = Gathered} = Turn,
-            {Sessions, Added} = halley_fanout:add(Event, halley_fanout:receivers(Number), Outbox),
+            Receivers = reached(Subject, Number),
+            {Sessions, Added} = halley_fanout:add(Event, Receivers, Outbox),
             {Sessions, room(Turn#turn{outbox = Added, gathered = Gathered + 1}), State}
     end.
 
-fan_out_private(#{users := Users} = Event, #turn{outbox = Outbox, gathered = Gathered} = Turn) ->
-    {Sessions, Added} = halley_fanout:add(Event, halley_fanout:of_users(Users), Outbox),
+reached(Subject) -> reached(Subject, halley_ids:lookup(Subject)).
+
+reached(Subject, Number) ->
+    halley_fanout:also(halley_subscriptions_table:words(Subject), halley_fanout:receivers(Number)).
+
+fan_out_several(Event, #turn{outbox = Outbox, gathered = Gathered} = Turn) ->
+    Receivers = case Event of
+        #{users := Users} -> halley_fanout:of_users(Users);
+        #{subjects := Subjects} -> halley_fanout:merged([reached(S) || S <- Subjects])
+    end,
+    {Sessions, Added} = halley_fanout:add(Event, Receivers, Outbox),
     {Sessions, room(Turn#turn{outbox = Added, gathered = Gathered + 1})}.
 
 room(#turn{gathered = Gathered} = Turn) when Gathered < ?TURN_EVENTS -> Turn;

@@ -4,14 +4,15 @@
 %% be called from any process.
 %%
 %% A process can be a session of a user: it logs in, receives `{halley, #{id, subject, at, data}}'
-%% for every event of what the user follows (objects in the data are maps), or `{halley, #{id,
-%% private => true, at, data}}' for what is published to the user alone, and is logged out when it
-%% dies. Its mailbox is its own: nothing is dropped and nothing is held back there.
+%% for every event of what the user follows (objects in the data are maps), and is logged out when
+%% it dies. Of an event about several subjects that is `{halley, #{id, subjects, at, data}}', and of
+%% one to the user alone `{halley, #{id, private => true, at, data}}'. Its mailbox is its own:
+%% nothing is dropped and nothing is held back there.
 -module(halley).
 
 -export([publish/2, publish/3, publish_many/1]).
 -export([follow/1, follow/2, unfollow/1, unfollow/2, followers/1, following/1]).
--export([login/1, login/2, logout/1, presence/1, sessions/1, close_sessions/1]).
+-export([login/1, login/2, logout/1, presence/1, close_sessions/1, forget/1]).
 -export_type([id/0, whom/0]).
 
 -type id() :: binary().
@@ -19,9 +20,9 @@
 %% Halley sends at most so many ids at a time while it makes a whole list.
 -define(PAGE, 1000).
 
-%% Who gets an event: who follows its subject, and the user whose id that is; or these users alone,
-%% `private_users_max' at most, in any order.
--type whom() :: id() | {to, [id()]}.
+%% Who gets an event: who follows its subject, or any of its subjects, and the user whose id that
+%% is; or these users alone. `event_subjects_max' subjects and `private_users_max' users at most.
+-type whom() :: id() | {subjects, [id()]} | {to, [id()]}.
 
 %% Publishes `Data', any term that jiffy can encode or `{json, Text}' with valid JSON on one line.
 %% `sessions': how many live sessions it was sent to. When it returns `ok', the event is on disk:
@@ -37,8 +38,10 @@ publish(Whom, Data) ->
 %%         the first answer again, whichever subject it names, and no second event.
 %%   ack   `disk', or `memory': then it returns when the event is on its way to the sessions that
 %%         are there, some milliseconds earlier, and a brain that is killed just then forgets it.
-%% `overloaded', `disk_full': nothing was accepted. `unavailable', `history_failed': it may have
-%% been sent to sessions; publish it again with the same id to be sure.
+%%   keep  `true': it is its subject's kept value from now on, beyond the retention; with the data
+%%         `null' there is none any more.
+%% `overloaded', `disk_full', `too_many_kept': nothing was accepted. `unavailable',
+%% `history_failed': it may have been sent; publish it again with the same id to be sure.
 -spec publish(whom(), term(), halley_router:opts()) ->
     {ok, #{id := id(), sessions := non_neg_integer()}} | {error, halley_router:error()}.
 publish(Whom, Data, Opts) ->
@@ -114,20 +117,22 @@ logout(Pid) ->
 %% Whether a user is online, and with how many sessions. An unknown user has none.
 -spec presence(User :: id()) -> #{user := id(), sessions := non_neg_integer()}.
 presence(User) ->
-    #{user => User, sessions => length(sessions(User))}.
+    #{user => User, sessions => length(halley_sessions:of_user(User))}.
 
 %% Closes the user's sessions: connections are closed by their edge soon after this returns;
 %% processes are logged out at once and get `{halley_closed, User}'. Returns how many there were.
 -spec close_sessions(User :: id()) -> {ok, non_neg_integer()}.
 close_sessions(User) ->
-    Sessions = sessions(User),
+    Sessions = halley_sessions:of_user(User),
     ok = halley_sessions:close(halley_ids:lookup(User), Sessions, <<"closed by the server">>),
     {ok, length(Sessions)}.
 
-%% The sessions of a user: processes, and connections of links.
--spec sessions(User :: id()) -> [halley_directory:session()].
-sessions(User) ->
-    case halley_ids:lookup(User) of
-        undefined -> [];
-        Number -> halley_directory:sessions(Number)
-    end.
+%% Forgets a user: closes its sessions, ends its follows both ways, and hides from everybody what
+%% was published about it, or to it alone, until then. When it returns `ok', that is on disk. After
+%% an error a part may be done; do it again. `too_many_forgotten': nothing was done.
+-spec forget(User :: id()) ->
+    {ok, halley_forgetting:forgotten()}
+    | {error, too_many_forgotten | halley_follows:failure() | halley_follows:error()
+              | history_failed}.
+forget(User) ->
+    halley_forgetting:run(User).

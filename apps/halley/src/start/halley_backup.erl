@@ -6,6 +6,7 @@
 %%                whole group: the graph as it stood at that moment
 %%   history/     the segments, from the oldest on, read after the follows: an unfollow is noted in
 %%                the history before the journal has it, so none is without its note
+%%   postgres/    where follows from PostgreSQL's tables come from (`halley_backup_postgres')
 %%   server-keys, server-keys.made  the API's keys, and that there were any
 %%
 %% Not copied are what is about this folder or this process: `*.position', `halley.pid', and of the
@@ -20,15 +21,16 @@
 -module(halley_backup).
 
 -export([run/3]).
+
+-import(halley_backup_files, [names/1, open_all/1, copy/3, copy_small/2, checked/2, failed/2]).
+
 -export_type([result/0]).
 
 -type result() :: #{ids := non_neg_integer(), follows := non_neg_integer(),
                     segments := non_neg_integer(), bytes := non_neg_integer()}.
 
 -define(TRIES, 50).
--define(BLOCK_BYTES, 1048576).
 -define(DIRECTORY_MODE, 8#700).
--define(FILE_MODE, 8#600).
 
 %% The error is one sentence.
 -spec run(From :: file:filename(), To :: file:filename(), halley_progress:progress()) ->
@@ -75,12 +77,15 @@ remove(To, false) ->
 
 copied(From, To, Progress) ->
     checked(To, file:change_mode(To, ?DIRECTORY_MODE)),
+    Postgres = halley_backup_postgres:open(From),
     {FollowsBytes, Counts} = follows(From, To, Progress),
+    PostgresBytes = halley_backup_postgres:copy(Postgres, From, To, Progress),
     {Segments, HistoryBytes} = copy_history(From, To, Progress),
     KeysBytes = copy_keys(From, To),
     checked(To, halley_data_dir:sync_directory(To)),
     checked(To, halley_data_dir:sync_directory(filename:dirname(filename:absname(To)))),
-    Counts#{segments => Segments, bytes => FollowsBytes + HistoryBytes + KeysBytes}.
+    Counts#{segments => Segments,
+            bytes => FollowsBytes + PostgresBytes + HistoryBytes + KeysBytes}.
 
 %% --- follows -------------------------------------------------------------------------------------
 
@@ -111,7 +116,7 @@ copy_follows(From, To, Checkpoints, Progress) ->
         [] -> 0;
         Files ->
             checked(Target, halley_data_dir:make_directory(Target)),
-            Bytes = copy_files(Files, Target, Progress),
+            Bytes = copy(Files, Target, Progress),
             cut(Target),
             checked(Target, halley_data_dir:sync_directory(Target)),
             Bytes
@@ -127,30 +132,10 @@ open_follows(Dir, Checkpoints, Tries) ->
     Oldest = case Bases of [] -> 0; _ -> lists:last(Bases) end,
     Paths = [halley_store_checkpoint:path(Dir, N) || N <- Bases]
         ++ [halley_store_journal:path(Dir, N) || N <- Journals, N >= Oldest],
-    case open_all(Paths, []) of
+    case open_all(Paths) of
         {ok, Files} -> Files;
         gone -> open_follows(Dir, Checkpoints, Tries - 1)
     end.
-
-names(Dir) ->
-    case file:list_dir(Dir) of
-        {ok, Names} -> Names;
-        {error, enoent} -> [];
-        {error, Reason} -> failed("~ts: ~ts", [Dir, file:format_error(Reason)])
-    end.
-
-open_all([Path | Paths], Files) ->
-    case file:open(Path, [read, raw, binary]) of
-        {ok, File} ->
-            open_all(Paths, [{Path, File} | Files]);
-        {error, enoent} ->
-            lists:foreach(fun({_, File}) -> file:close(File) end, Files),
-            gone;
-        {error, Reason} ->
-            failed("~ts: ~ts", [Path, file:format_error(Reason)])
-    end;
-open_all([], Files) ->
-    {ok, lists:reverse(Files)}.
 
 %% The part of a group that was being written goes. One that has no header yet was made just now.
 cut(Dir) ->
@@ -183,7 +168,7 @@ copy_history(From, To, Progress) ->
         [] -> {0, 0};
         Files ->
             checked(Target, halley_data_dir:make_directory(Target)),
-            Bytes = copy_files(Files, Target, Progress),
+            Bytes = copy(Files, Target, Progress),
             checked(Target, halley_data_dir:sync_directory(Target)),
             {length(Files), Bytes}
     end.
@@ -192,7 +177,7 @@ open_segments(Dir, 0) ->
     failed("~ts: its files change too fast to be copied", [Dir]);
 open_segments(Dir, Tries) ->
     Names = lists:sort([Name || Name <- names(Dir), filename:extension(Name) =:= ".log"]),
-    case open_all([filename:join(Dir, Name) || Name <- Names], []) of
+    case open_all([filename:join(Dir, Name) || Name <- Names]) of
         {ok, Files} -> Files;
         gone -> open_segments(Dir, Tries - 1)
     end.
@@ -201,58 +186,6 @@ open_segments(Dir, Tries) ->
 copy_keys(From, To) ->
     lists:sum([copy_small(filename:join(From, Name), filename:join(To, Name))
                || Name <- ["server-keys.made", "server-keys"]]).
-
-copy_small(Path, Copy) ->
-    case file:read_file(Path) of
-        {ok, Bytes} -> written(Copy, Bytes);
-        {error, enoent} -> 0;
-        {error, Reason} -> failed("~ts: ~ts", [Path, file:format_error(Reason)])
-    end.
-
-written(Path, Bytes) ->
-    {ok, File} = created(Path),
-    checked(Path, file:write(File, Bytes)),
-    checked(Path, file:datasync(File)),
-    checked(Path, file:close(File)),
-    byte_size(Bytes).
-
-%% --- files ---------------------------------------------------------------------------------------
-
-copy_files(Files, Target, Progress) ->
-    try
-        lists:sum([copy_file(Path, File, Target, Progress) || {Path, File} <- Files])
-    after
-        lists:foreach(fun({_, File}) -> file:close(File) end, Files)
-    end.
-
-copy_file(Path, File, Target, Progress) ->
-    Copy = filename:join(Target, filename:basename(Path)),
-    {ok, To} = created(Copy),
-    Bytes = copy_blocks({Path, File}, {Copy, To}, 0, Progress),
-    checked(Copy, file:datasync(To)),
-    checked(Copy, file:close(To)),
-    Bytes.
-
-created(Path) ->
-    case file:open(Path, [write, raw, binary, exclusive]) of
-        {ok, File} ->
-            checked(Path, file:change_mode(Path, ?FILE_MODE)),
-            {ok, File};
-        {error, Reason} ->
-            failed("~ts: ~ts", [Path, file:format_error(Reason)])
-    end.
-
-copy_blocks({Path, From} = Source, {Copy, To} = Target, Position, Progress) ->
-    ok = Progress(io_lib:format("~ts, ~b MB", [filename:basename(Path), Position bsr 20])),
-    case file:pread(From, Position, ?BLOCK_BYTES) of
-        {ok, Bytes} ->
-            checked(Copy, file:write(To, Bytes)),
-            copy_blocks(Source, Target, Position + byte_size(Bytes), Progress);
-        eof ->
-            Position;
-        {error, Reason} ->
-            failed("~ts: ~ts", [Path, file:format_error(Reason)])
-    end.
 
 %% --- the copy, read back -------------------------------------------------------------------------
 
@@ -279,9 +212,3 @@ recovered(Dir) ->
         {error, _} = Error ->
             Error
     end.
-
-checked(_, ok) -> ok;
-checked(Path, {error, Reason}) -> failed("~ts: ~ts", [Path, file:format_error(Reason)]).
-
--spec failed(string(), [term()]) -> no_return().
-failed(Format, Args) -> throw({error, io_lib:format(Format, Args)}).

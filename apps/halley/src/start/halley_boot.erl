@@ -32,7 +32,7 @@ prepare() ->
             {ok, Level} = application:get_env(halley, log_level),
             ok = logger:set_module_level(?SPEAK_EARLY, Level),
             %% What the edge inherits of the environment must not be that.
-            true = os:unsetenv(halley_config:variable("auth.hmac_secret")),
+            _ = [os:unsetenv(halley_config:variable(Key)) || Key <- halley_config:secrets()],
             checked([fun check_keys/0, fun check_api/0, fun name_node/0]);
         {error, Line} ->
             {error, Line}

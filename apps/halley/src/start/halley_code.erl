@@ -13,7 +13,8 @@
 -define(MODULES, [base64, binary, calendar, erl_posix_msg, erl_scan, ets, filelib, filename,
                   gb_sets, gb_trees, gen, gen_event, gen_server, gen_statem, io, io_lib,
                   io_lib_format, io_lib_pretty, lists, maps, orddict, ordsets, proc_lib, proplists,
-                  queue, rand, re, sets, string, supervisor, sys, timer, unicode, unicode_util]).
+                  queue, rand, re, sets, string, supervisor, sys, timer, unicode, unicode_util,
+                  uri_string]).
 
 %% An application that isn't there, as in a test of a part, is passed over.
 -spec load() -> ok.

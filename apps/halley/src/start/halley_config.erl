@@ -14,12 +14,16 @@
 %%                history_retention_ms, history_bytes, drain_ms, sessions_over_limit,
 %%                limits (a map), edge_settings (texts for the link's handshake)
 %%   halley_edge  public_listen, api_listen ("IP:port"), workers, socket_dir (absolute),
-%%                tls_files (what halley_config_tls makes of *.tls.*), sandbox,
+%%                tls_files (what halley_config_tls makes of *.tls.*), sandbox, trunk,
 %%                connections_max (only if it was set)
 %%   halley_api   auth_mode
+%%   halley_postgres  settings (what halley_config_postgres makes of postgres.*), or `none'
+%%   halley_hooks     settings (what halley_config_hooks makes of hooks.*), or `none'
+%%   halley_backends  settings (what halley_config_remote makes of remote.*), or `none'
 -module(halley_config).
 
--export([load/0, load/2, file/0, value/3, data_dir/2, effective/0, keys/0, variable/1, cores/0]).
+-export([load/0, load/2, file/0, value/3, data_dir/2, effective/0, keys/0, secrets/0, variable/1,
+         cores/0]).
 -export_type([config/0]).
 
 -type key() :: string().
@@ -27,8 +31,9 @@
                     notices := [string()]}.             % for the log: accepted, but of note
 
 %% Keys whose values are told to nobody.
--define(SECRETS, ["auth.hmac_secret"]).
+-define(SECRETS, ["auth.hmac_secret", "postgres.url", "hooks.url", "auth.connect_url"]).
 -define(LINK_WINDOW_BYTES_MIN, 524288).
+-define(SESSION_STATE_BYTES_MAX, 4096).
 %% A DELIVER frame of 262,144 bytes has 8,192 connections and an event; ids take some of it.
 -define(EVENT_DATA_BYTES_MAX, 180224).
 %% link.md 11.2
@@ -144,6 +149,10 @@ keys() ->
                       true -> cuttlefish_mapping:default(M);
                       false -> none
                   end} || M <- Mappings].
+
+%% Those keys whose values are told to nobody.
+-spec secrets() -> [key()].
+secrets() -> ?SECRETS.
 
 %% The environment variable that sets a key.
 -spec variable(key()) -> string().
@@ -271,10 +280,9 @@ kind(bytesize) -> "a number of bytes such as 500MB or 4GB";
 kind({duration, _}) -> "a duration such as 500ms, 25s or 10m";
 kind({enum, Words}) -> ["one of ", lists:join(", ", [io_lib:format("~ts", [W]) || W <- Words])].
 
-finish(#{halley := Brain, halley_edge := Edge}) ->
+finish(#{halley := Brain, halley_edge := Edge} = Apps) ->
     #{auth_mode := AuthMode, data_dir := DataDir} = Brain,
     #{public_listen := Public, api_listen := Api} = Edge,
-    available(Brain),
     protected(AuthMode, Public),
     explained(halley_config_auth:check(Brain)),
     explained(halley_config_tls:check(Edge)),
@@ -292,17 +300,42 @@ finish(#{halley := Brain, halley_edge := Edge}) ->
                              {store_backend, maps:get(store_backend, Brain)},
                              {log_level, maps:get(log_level, Brain)},
                              {history_retention_ms, maps:get(history_retention_ms, Brain)},
+                             {history_retention_of, retention_of(Brain)},
                              %% Cuttlefish reads 4.5GB as a float.
                              {history_bytes, trunc(maps:get(history_bytes, Brain))},
                              {drain_ms, maps:get(drain_ms, Brain)},
                              {sessions_over_limit, maps:get(sessions_over_limit, Brain)},
+                             {presence_subjects, maps:get(presence_subjects, Brain)},
+                             {presence_leave_ms, maps:get(presence_leave_ms, Brain)},
                              {limits, Limits}, {edge_settings, edge_settings(Brain)}]},
                    {halley_edge, [{public_listen, Public}, {api_listen, Api}, {workers, Workers},
                                   {socket_dir, SocketDir}, {sandbox, maps:get(sandbox, Edge)},
+                                  {trunk, trunk(maps:get(trunk, Edge), Workers)},
                                   {tls_files, halley_config_tls:files(Edge)}
                                   | maps:to_list(maps:with([connections_max, user], Edge))]},
-                   {halley_api, [{auth_mode, AuthMode}]}],
+                   {halley_api, [{auth_mode, AuthMode}]},
+                   {halley_postgres, settings(halley_config_postgres, halley_postgres, Apps,
+                                              #{store_backend => maps:get(store_backend, Brain)})},
+                   {halley_hooks, settings(halley_config_hooks, halley_hooks, Apps, #{})},
+                   {halley_backends, settings(halley_config_remote, halley_backends, Apps, #{})}],
            notices => notices(Edge)}}.
+
+%% The log goes by history.retention: none can be longer.
+retention_of(#{history_retention_of := Text, history_retention_ms := Longest}) ->
+    case halley_history_shown:parse(Text) of
+        {ok, Rules} ->
+            lists:all(fun(Ms) -> Ms =< Longest end, [Ms || {_, {age, Ms}} <- Rules]) orelse
+                bad("history.retention_of: an age is longer than history.retention; raise that, "
+                    "and give others less by \"* AGE\"", []),
+            Rules;
+        {error, Why} ->
+            bad("history.retention_of: ~ts", [Why])
+    end.
+
+%% One worker's events go by one connection as it is; a trunk would be a thread more on their way.
+trunk(auto, 1) -> off;
+trunk(auto, _) -> on;
+trunk(Chosen, _) -> Chosen.
 
 %% Processors that this node may use. Not the number of schedulers, which is smaller: the edge's
 %% workers share them with the brain.
@@ -313,11 +346,6 @@ cores() ->
         Cores -> Cores
     end.
 
-available(#{store_backend := postgres}) ->
-    bad("store.backend: postgres is not in this version; set it to mnesia", []);
-available(_) ->
-    ok.
-
 protected(none, Public) ->
     halley_config_check:is_loopback(Public) orelse
         bad("public.listen: ~ts can be reached from other machines, and with auth.mode = none "
@@ -326,17 +354,24 @@ protected(none, Public) ->
 protected(jwt, _) ->
     ok.
 
+settings(Module, App, Apps, More) ->
+    case Module:settings(maps:merge(maps:get(App, Apps, #{}), More)) of
+        {ok, Settings} -> [{settings, Settings}];
+        none -> [{settings, none}];
+        {error, Line} -> bad("~ts", [Line])
+    end.
+
 explained(ok) -> ok;
 explained({error, Line}) -> bad("~ts", [Line]).
 
 limits(Given) ->
     Limits = maps:from_list(Given),
-    #{link_window_bytes := Window, link_queue_bytes_max := Queue,
+    #{link_queue_bytes_max := Queue,
       link_queue_refuse_bytes := Refuse, event_data_bytes_max := Data,
-      groups_max := Groups} = Limits,
-    Window >= ?LINK_WINDOW_BYTES_MIN orelse
-        bad("limits.link_window_bytes: must be ~b at least; it is ~b",
-            [?LINK_WINDOW_BYTES_MIN, Window]),
+      groups_max := Groups, session_state_bytes_max := State} = Limits,
+    [bad("limits.~ts: must be ~b at least; it is ~b", [Name, ?LINK_WINDOW_BYTES_MIN, Window])
+     || Name <- [link_window_bytes, trunk_window_bytes], Window <- [maps:get(Name, Limits)],
+        Window < ?LINK_WINDOW_BYTES_MIN],
     Refuse < Queue orelse
         bad("limits.link_queue_refuse_bytes: must be less than limits.link_queue_bytes_max; "
             "it is ~b of ~b", [Refuse, Queue]),
@@ -346,6 +381,9 @@ limits(Given) ->
     [bad("limits.~ts: must be 100 at most; it is ~b", [Name, Percent])
      || {Name, _, percent, _, _} <- halley_limits:table(),
         Percent <- [maps:get(Name, Limits)], Percent > 100],
+    State =< ?SESSION_STATE_BYTES_MAX orelse
+        bad("limits.session_state_bytes_max: must be ~b at most, as many as an edge takes; "
+            "it is ~b", [?SESSION_STATE_BYTES_MAX, State]),
     Groups =< ?GROUPS_MAX orelse
         bad("limits.groups_max: must be ~b at most, as many as a worker takes; it is ~b",
             [?GROUPS_MAX, Groups]),
@@ -363,6 +401,9 @@ fitting(Dir, Advice) ->
             [Dir, Bytes, ?SOCKET_DIR_BYTES_MAX, Advice]),
     Dir.
 
+presence(#{presence_subjects := ""}) -> <<"off">>;
+presence(_) -> <<"on">>.
+
 edge_settings(Brain) ->
     #{stream_heartbeat_ms := Heartbeat, stream_retry_ms := Retry, auth_mode := AuthMode,
       cors_origins := Origins, slow_consumer := SlowConsumer, websocket_compression := Compression,
@@ -373,6 +414,7 @@ edge_settings(Brain) ->
     [{<<"slow_consumer">>, atom_to_binary(SlowConsumer)},
      {<<"websocket_compression">>, atom_to_binary(Compression)},
      {<<"admission_per_s_max">>, integer_to_binary(Admission)},
+     {<<"presence">>, presence(Brain)},
      {<<"cors_origins">>, unicode:characters_to_binary(Origins)}
      | halley_config_doors:edge_settings(Brain)].
 

@@ -9,6 +9,9 @@
 
 %% Values of the application `halley', as the schema names them. The error is one line.
 -spec check(#{atom() => term()}) -> ok | {error, iodata()}.
+check(#{auth_mode := none, auth_anonymous := [_ | _]}) ->
+    {error, "auth.anonymous: with auth.mode = none visitors may subscribe to everything; set "
+            "auth.mode = jwt"};
 check(#{auth_mode := Mode} = Brain) ->
     case {Mode, [Name || {Key, Name} <- ?SOURCES, is_map_key(Key, Brain)]} of
         {jwt, []} ->
@@ -46,6 +49,19 @@ token_keys(_) -> none.
 -spec edge_settings(#{atom() => term()}) -> [{binary(), binary()}].
 edge_settings(#{auth_mode := none}) ->
     [];
-edge_settings(#{auth_issuer := Issuer, auth_audience := Audience, auth_leeway_ms := LeewayMs}) ->
+edge_settings(#{auth_issuer := Issuer, auth_audience := Audience,
+                auth_leeway_ms := LeewayMs} = Brain) ->
     [{<<"auth_issuer">>, bytes(Issuer)}, {<<"auth_audience">>, bytes(Audience)},
-     {<<"auth_leeway_ms">>, integer_to_binary(LeewayMs)}].
+     {<<"auth_leeway_ms">>, integer_to_binary(LeewayMs)},
+     {<<"auth_anonymous">>, anonymous(bytes(maps:get(auth_anonymous, Brain, "")))}].
+
+%% As the claim of a token would have it.
+anonymous(Text) ->
+    case [Pattern || Part <- binary:split(Text, <<",">>, [global]),
+                     Pattern <- [string:trim(Part)], Pattern =/= <<>>] of
+        [] ->
+            <<>>;
+        Patterns ->
+            Texts = [[$", halley_event:escape(Pattern), $"] || Pattern <- Patterns],
+            iolist_to_binary(["{\"subscribe\":[", lists:join($,, Texts), "]}"])
+    end.

@@ -11,7 +11,7 @@
 -module(halley_drain).
 -behaviour(gen_event).
 
--export([install/0, remove/0, set_edge/1, is_draining/0]).
+-export([install/0, remove/0, set_edge/1, ask/0, is_draining/0]).
 -export([init/1, handle_event/2, handle_call/2]).
 -export_type([stop_edge/0]).
 
@@ -38,6 +38,13 @@ remove() ->
 -spec set_edge(stop_edge()) -> ok.
 set_edge(StopEdge) ->
     application:set_env(halley, stop_edge, StopEdge).
+
+%% Does what SIGTERM does. False where SIGTERM is OTP's, and nothing was done.
+-spec ask() -> boolean().
+ask() ->
+    Handled = lists:member(?MODULE, gen_event:which_handlers(?SERVER)),
+    _ = Handled andalso gen_event:notify(?SERVER, sigterm),
+    Handled.
 
 -spec is_draining() -> boolean().
 is_draining() ->

@@ -1,17 +1,29 @@
 %% A file system of a test's own, which it can fill.
 -module(halley_disk_helper).
 
--export([mounted/2, mount/2, unmount/1, fill/1, fill/2, free/1]).
+-export([tests/2, mount/2, unmount/1, fill/1, fill/2, free/1]).
 
--define(TAKES_ROOT, "it fills a disk, which only root may mount; run it as root").
+%% A full disk or one that goes read-only can't be played: the kernel's own answers are what is
+%% tested.
+-define(TAKES_ROOT, "only root may mount the small file system that this needs; run it as root, "
+                    "as CI does").
 
-%% Runs `Fun(Dir)' on a disk of that size (`16m', `64k') for EUnit, which can't skip: another user
-%% than root is told that nothing was tested.
+%% Tests of EUnit, which can't skip: each is `Fun(Dir)' on a disk of that size (`16m', `64k'). For
+%% another user than root there are none, so that nothing is counted as passed, and a line says so.
+tests(Size, Cases) ->
+    case is_root() of
+        true ->
+            [{timeout, 180, {Title, fun() -> mounted(Size, Fun) end}} || {Title, Fun} <- Cases];
+        false ->
+            [io:format(user, "left out: ~ts: ~ts~n", [Title, ?TAKES_ROOT]) || {Title, _} <- Cases],
+            []
+    end.
+
 mounted(Size, Fun) ->
     Dir = string:trim(os:cmd("mktemp -d")),
-    try try_mount(Dir, Size) of
-        true -> Fun(Dir);
-        false -> io:format(user, "skipped: " ?TAKES_ROOT "~n", [])
+    try
+        mounted_at(Dir, Size),
+        Fun(Dir)
     after
         unmount(Dir),
         _ = file:del_dir(Dir)
@@ -19,20 +31,16 @@ mounted(Size, Fun) ->
 
 %% Mounts a disk of that size at the folder of a case of Common Test.
 mount(Dir, Size) ->
-    case try_mount(Dir, Size) of
-        true -> Dir;
-        false -> throw({skip, ?TAKES_ROOT})
-    end.
+    is_root() orelse throw({skip, ?TAKES_ROOT}),
+    mounted_at(Dir, Size).
 
-%% A full disk can't be played. For root a mount that fails is a failure, so that a run as root
-%% (CI's is one) leaves no case out.
-try_mount(Dir, Size) ->
+%% For root a mount that fails is a failure, so that a run as root leaves no case out.
+mounted_at(Dir, Size) ->
     Said = os:cmd("mount -t tmpfs -o mode=700,size=" ++ Size ++ " halley-test " ++ Dir ++ " 2>&1"),
-    case {Said, os:cmd("id -u")} of
-        {"", _} -> true;
-        {_, "0\n"} -> error({no_mount, Said});
-        _ -> false
-    end.
+    Said =:= "" orelse error({no_mount, Said}),
+    Dir.
+
+is_root() -> os:cmd("id -u") =:= "0\n".
 
 %% Nothing is mounted there after cases that didn't ask for it.
 unmount(Dir) ->

@@ -4,7 +4,7 @@
 -export([with/2, with_in/3, start/1, stop/0, kill/0, forget/0, restart/0, directory/0]).
 -export([held/1, mocked/2]).
 -export([entry/2, entry/3, publish/2, publish/3, publish_all/1, wait_written/0, wait_noted/0]).
--export([replayed/4, chain/3]).
+-export([replayed/4, chain/3, seq/1, cursor/1]).
 -export([segments/0, newest/0, readable/1, events/0, damage/3, until/1, until/2, silently/1]).
 
 %% Runs a fun over a new history in a directory that is removed afterwards.
@@ -59,7 +59,9 @@ kill() ->
 
 forget() ->
     [ets:delete(Table) || Table <- [halley_history_index, halley_history_milestones,
-                                    halley_history_pending_ids, halley_history_cache],
+                                    halley_history_pending_ids, halley_history_cache,
+                                    halley_history_forgotten, halley_history_kept,
+                                    halley_history_kept_by_segment],
                           ets:info(Table) =/= undefined],
     ok.
 
@@ -148,6 +150,16 @@ chain(_, UpTo, UpTo, Found) -> Found;
 chain(Subject, After, UpTo, Found) ->
     {Seqs, To, _} = halley_history:stretch(halley_shards:of_subject(Subject), Subject, After, UpTo),
     chain(Subject, To, UpTo, lists:reverse(Seqs, Found)).
+
+%% The largest seq of a cursor.
+seq(Cursor) ->
+    {ok, #{vector := Vector}} = halley_cursor:decode(Cursor),
+    halley_vector:largest(Vector).
+
+%% A cursor that stands at a seq in every shard.
+cursor(Seq) ->
+    halley_cursor:encode(halley_history:store(), 1000,
+                         erlang:make_tuple(halley_shards:count(), Seq)).
 
 segments() ->
     {ok, Numbers} = halley_history_segment:list(directory()),

@@ -3,7 +3,8 @@
 
 -export([start/1, stop/1, limits/1, quiet/1, loud/1]).
 -export([publish/2, publish_all/1, follow_all/2, drop_up_to/1, damage/1]).
--export([number/1, shard/1, link_with/1, message/1, delivered/1, event/0, event/1, no_event/0]).
+-export([number/1, shard/1, link_with/1, forward/1, message/1, delivered/1, event/0, event/1,
+         no_event/0]).
 -export([spawn_actor/1, join/1, await_publish/1, kill_and_wait/1, wait/1]).
 
 -include("halley_wait.hrl").
@@ -97,6 +98,7 @@ event({Shard, Seq, Wire}) ->
     #{<<"id">> := Id, <<"at">> := At} = Text = jiffy:decode(Json, [return_maps]),
     About = case Text of
         #{<<"private">> := true} -> #{private => true};
+        #{<<"subjects">> := Subjects} -> #{subjects => Subjects};
         #{<<"subject">> := Subject} -> #{subject => Subject}
     end,
     About#{id => Id, shard => Shard, seq => Seq, at => At, json => Json,

@@ -26,6 +26,8 @@ start() ->
                 fun(Items) -> [Published(Opts) || {_, {json, _}, Opts} <- Items] end),
     meck:expect(halley, presence, fun(User) -> #{user => User, sessions => 1} end),
     meck:expect(halley, close_sessions, fun(_) -> {ok, 3} end),
+    meck:expect(halley, forget,
+                fun(_) -> {ok, #{sessions => 0, following => 0, followers => 0}} end),
     meck:expect(halley_follows, follow,
                 fun(Pairs) -> {ok, #{added => length(Pairs), already => 0, errors => []}} end),
     meck:expect(halley_follows, follow_own, fun(_, Pairs) -> halley_follows:follow(Pairs) end),

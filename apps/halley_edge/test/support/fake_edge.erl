@@ -33,6 +33,8 @@ stop(Edge) ->
     exit(Edge, kill),
     receive {'DOWN', Monitor, _, _, _} -> ok end.
 
+%% To {trunk, Edge, Worker}: as this worker of a trunk.
+send({trunk, Edge, Worker}, Frame) -> send(Edge, {from_worker, Worker, Frame});
 send(Edge, Frame) -> send_raw(Edge, halley_edge_codec:encode(Frame)).
 send_raw(Edge, Bytes) -> Edge ! {write, Bytes}, ok.
 
@@ -171,6 +173,7 @@ main(Arguments) ->
     end.
 
 options(["--sandbox=off" | Rest]) -> options(Rest);
+options(["--trunk=on" | Rest]) -> options(Rest);
 options(["--user=" ++ _ | Rest]) -> options(Rest);
 options(["--beside" | Rest]) -> options(Rest);
 options([Name, Value | Rest]) -> (options(Rest))#{Name => Value};

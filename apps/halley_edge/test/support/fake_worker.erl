@@ -7,6 +7,8 @@
 
 -export([new/1, open/3, open/4, open/5, close/3, cut/1, cut/2, until/2, run/2, connected/1]).
 -export([seen/2, state/2, cursor/1, cursor/2, gaps/2, replays/2, stall/2, starve/1, feed/1]).
+%% For fake_trunk.
+-export([got/2, at/2, passed/2]).
 
 -include_lib("stdlib/include/assert.hrl").
 -include("halley_edge_wait.hrl").
@@ -94,6 +96,9 @@ seen(Conn, #{sessions := Sessions}) ->
     lists:reverse(maps:get(seen, maps:get(Conn, Sessions))).
 
 state(Conn, #{sessions := Sessions}) -> maps:get(state, maps:get(Conn, Sessions)).
+%% It stands there.
+at(Cursor, Worker) -> Worker#{cursor := Cursor}.
+
 replays(Conn, #{sessions := Sessions}) -> maps:get(replays, maps:get(Conn, Sessions)).
 cursor(#{cursor := Cursor}) -> Cursor.
 %% What the client would come back with.

@@ -5,7 +5,7 @@
 -include("halley_edge_wait.hrl").
 
 -export([until/1, next/2, alive/1, settled/1, linked/3]).
--export([link_process/1, writer/1, slot/1, counted/1, field/3]).
+-export([link_process/1, writer/1, slot/1, replays/1, counted/1, field/3]).
 
 -define(POLL_MS, 20).
 
@@ -64,6 +64,14 @@ writer(Worker) ->
 slot(Worker) ->
     #{slot := Slot} = about(Worker),
     Slot.
+
+%% The process of a worker's replays.
+replays(Worker) ->
+    State = sys:get_state(link_process(Worker), infinity),
+    [Replays] = [Pid || {Pid, W} <- maps:to_list(element(field(halley_edge_link, state, by_replays),
+                                                         State)),
+                        W =:= Worker],
+    Replays.
 
 %% By its process: the registry may not know yet that the worker's last link has ended.
 about(Worker) ->

@@ -29,8 +29,7 @@ directory(Here) ->
         false when Here =/= "/" -> directory(filename:dirname(Here))
     end.
 
-frame(<<"ping">>, #{<<"nonce">> := N}) -> {ping, N};
-frame(<<"pong">>, #{<<"nonce">> := N}) -> {pong, N};
+frame(Name, #{<<"nonce">> := N}) -> {binary_to_existing_atom(Name), N};
 frame(<<"credit">>, #{<<"bytes">> := N}) -> {credit, N};
 frame(<<"goodbye">>, #{<<"code">> := C, <<"reason">> := R}) -> {goodbye, C, R};
 frame(<<"hello_brain">>, F = #{<<"magic">> := <<"HLY1">>}) ->
@@ -49,6 +48,7 @@ frame(<<"gap">>, #{<<"reason">> := R, <<"from">> := From, <<"to">> := To, <<"cur
                    <<"conns">> := Conns}) -> {gap, R, From, To, Cursor, Conns};
 frame(<<"cursor">>, #{<<"cursor">> := Cursor}) -> {cursor, Cursor};
 frame(<<"inspect">>, #{<<"token">> := T, <<"conn">> := C}) -> {inspect, T, C};
+frame(<<"presence">>, #{<<"json">> := Json, <<"conns">> := Conns}) -> {presence, Json, Conns};
 frame(<<"keys">>, #{<<"keys">> := Keys}) -> {keys, Keys};
 frame(<<"group_", What/binary>>, F) -> of_group(What, F);
 frame(<<"replayed">>, #{<<"conn">> := C}) -> {replayed, C};
@@ -87,7 +87,24 @@ frame(<<"request">>, F = #{<<"conn">> := C, <<"listener">> := L, <<"flags">> := 
 frame(<<"request_body">>, #{<<"conn">> := C, <<"flags">> := Flags, <<"body">> := B}) ->
     {request_body, C, Flags, hex(B)};
 frame(<<"request_gone">>, #{<<"conn">> := C}) -> {request_gone, C};
-frame(<<"stats">>, #{<<"values">> := Values}) -> {stats, Values}.
+frame(<<"stats">>, #{<<"values">> := Values}) -> {stats, Values};
+frame(Name, Fields) -> of_trunk(Name, Fields).
+
+of_trunk(<<"subscriptions">>, #{<<"conn">> := C, <<"rights">> := R, <<"subjects">> := S}) ->
+    {subscriptions, C, R, S};
+of_trunk(<<"to_slot">>, F = #{<<"slot">> := Slot}) -> {to_slot, Slot, inner(F)};
+of_trunk(<<"from_worker">>, F = #{<<"worker">> := Worker}) -> {from_worker, Worker, inner(F)};
+of_trunk(<<"worker_gone">>, #{<<"worker">> := Worker}) -> {worker_gone, Worker};
+of_trunk(<<"place">>, #{<<"worker">> := Worker, <<"slot">> := Slot}) -> {place, Worker, Slot};
+of_trunk(<<"trunk_deliver">>, F = #{<<"words">> := Words}) ->
+    {trunk_deliver, item(F), << <<Word:64>> || Word <- Words >>};
+of_trunk(<<"trunk_group_deliver">>, F = #{<<"group">> := Group, <<"slots">> := Slots}) ->
+    {trunk_group_deliver, Group, item(F), << <<Slot:16>> || Slot <- Slots >>}.
+
+%% Decoded by what is tested, as vectors of its own check it.
+inner(#{<<"type">> := Type, <<"payload">> := Payload}) ->
+    {ok, Frame} = halley_edge_codec:decode(Type, hex(Payload)),
+    Frame.
 
 item(Fields = #{<<"event">> := Json}) ->
     Keys = [shard, seq, at, data_offset, subject_offset, subject_bytes, cursor],

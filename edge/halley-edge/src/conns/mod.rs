@@ -4,11 +4,13 @@
 //! - here: where a connection is in its life, and its deadline; `table/` has the slots,
 //! - `doom.rs` says how one ends: code that uses a connection only dooms it,
 //! - `write.rs` fills outboxes and writes them, `read.rs` reads, `tls/` does both under TLS,
+//! - `ages.rs` counts how old events are then,
 //! - `limits.rs` and `origin.rs` refuse requests, `proxy.rs` finds the client behind a proxy.
 //!
 //! Invariants: a gauge of [`Stats`] for a phase is the number of slots in it
 //! ([`Conns::become_of`]); [`Stat::OutboxBytes`] is what waits in all outboxes and sealed for them.
 
+pub mod ages;
 pub mod doom;
 pub mod limits;
 pub mod origin;
@@ -26,6 +28,7 @@ use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 
 use crate::clock::Clock;
+use crate::conns::ages::Ages;
 use crate::conns::doom::Doom;
 use crate::conns::table::wheel::{Bucket, TICK_MS, Wheel};
 use crate::conns::table::{Phase, Slot, Table, flag};
@@ -62,6 +65,8 @@ pub struct Conns<D> {
     pub stats: Stats,
     /// What time it is.
     pub clock: Clock,
+    /// What the round delivers, by the time of it.
+    pub ages: Ages,
     /// What the listeners show.
     pub certificates: Arc<Certificates>,
     /// A buffer of [`READ_BYTES`] for reading.
@@ -94,6 +99,7 @@ impl<D: Hung> Conns<D> {
             settings: Settings::default(),
             stats: Stats::new(),
             clock: Clock::new(),
+            ages: Ages::default(),
             tls: certificates.any().then(Box::default),
             certificates,
             scratch: vec![0; READ_BYTES],
@@ -106,6 +112,11 @@ impl<D: Hung> Conns<D> {
             emptied: Vec::new(),
             tells_emptied: false,
         }
+    }
+
+    /// The round's writes are done: its events are as old as they are now.
+    pub fn count_ages(&mut self) {
+        self.ages.written(&mut self.stats);
     }
 
     /// The slot at an index.
@@ -271,6 +282,7 @@ impl<D: Hung> Conns<D> {
 
     /// Gives back what a storm left.
     pub fn trim(&mut self) {
+        self.ages.trim();
         self.pool.trim();
         self.table.trim();
         for list in [&mut self.dirty, &mut self.ready, &mut self.emptied] {

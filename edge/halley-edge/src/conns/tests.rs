@@ -109,6 +109,30 @@ fn a_push_that_is_too_much_dooms() {
     assert!(read(&mut client).1);
 }
 
+/// http.md 12.1: the room that was left in a socket is filled at the first check, and isn't taken
+/// for a client that reads at the last.
+#[test]
+fn who_takes_nothing_has_no_time_twice() {
+    let mut conns = conns::<u8>();
+    (conns.settings.outbox_bytes_max, conns.settings.outbox_ms_max) = (usize::MAX, 9_000);
+    let (index, mut client) = enter_as(&mut conns, Phase::Live);
+    (0..20).for_each(|_| conns.push(index, piece(100_000)));
+    (conns.clock.now_ms, conns.clock.heard_ms) = (1_000, 1_000);
+    conns.flush_dirty();
+    let before = waits(&conns);
+    assert_eq!(client.read(&mut [0; 100_000]).unwrap(), 100_000, "what nobody tells of");
+    let mut check = |ms: u64| {
+        (conns.clock.now_ms, conns.clock.heard_ms) = (ms, ms);
+        conns.check_outbox(index);
+        (conns.stats.get(Stat::SlowConsumers), waits(&conns))
+    };
+    let (slow, waits) = check(5_000);
+    assert!(slow == 0 && waits < before, "{waits} of {before}");
+    assert_eq!(check(10_000), (0, waits));
+    assert_eq!(check(13_999), (0, waits));
+    assert_eq!(check(14_000), (1, 0));
+}
+
 /// All outboxes together: the fullest go at once, down to seven eighths, and the one that is pushed
 /// to may be among them.
 #[test]

@@ -120,10 +120,18 @@ impl<D: Hung> Conns<D> {
     /// heartbeat unacknowledged, though the client may be there. So it gets more time while
     /// `outbox_ms_max` decides; that takes a call to the kernel now and then, and none for a client
     /// that is only behind by a moment.
+    ///
+    /// The socket is tried first. It may have room of which a worker that was held up has not
+    /// heard, or less than the kernel tells: what that takes is written at the first check, else it
+    /// would look at the last as if the client had just taken it, and have as long again.
     pub fn check_outbox(&mut self, index: u32) {
-        let now = self.clock.heard_ms;
+        self.on_writable(index);
+        let now = self.clock.now_ms;
         let most = self.settings.outbox_ms_max;
         let usual = self.settings.user_timeout_ms();
+        if !self.is_in(index, Phase::Live) {
+            return;
+        }
         let Some(slot) = self.table.get(index) else { return };
         let Some(socket) = slot.socket.as_ref() else { return };
         slot.deadline = 0;
@@ -132,24 +140,12 @@ impl<D: Hung> Conns<D> {
             Some(outbox) => (most + usual, Some(most.saturating_sub(outbox.stalled_ms(now)))),
         };
         if left == Some(0) {
-            return self.last_try(index);
+            return self.slow_consumer(index);
         }
         // A socket that refuses the option is one that has failed; its next write will tell.
         let _ = socket::set_user_timeout(socket, Duration::from_millis(timeout));
         if let Some(left) = left {
             self.set_deadline(index, left);
-        }
-    }
-
-    /// A stream that is out of time: its socket may have room of which a worker that was held up
-    /// has not heard.
-    fn last_try(&mut self, index: u32) {
-        self.on_writable(index);
-        let (now, most) = (self.clock.now_ms, self.settings.outbox_ms_max);
-        if self.is_in(index, Phase::Live)
-            && self.outbox(index).is_some_and(|outbox| outbox.stalled_ms(now) >= most)
-        {
-            self.slow_consumer(index);
         }
     }
 

@@ -38,7 +38,8 @@ pub struct Kept {
     pub shard: u8,
     /// The same.
     pub seq: u64,
-    at: u64,
+    /// The same.
+    pub at: u64,
     data_offset: u32,
     subject_offset: u16,
     subject_bytes: u16,
@@ -115,6 +116,8 @@ pub trait Members {
     fn has_room(&mut self, index: u32, bytes: usize, most: usize) -> bool;
     /// A member gets an event.
     fn give(&mut self, index: u32, event: &mut Kept);
+    /// Has a member taken all that it was given? Its socket is tried.
+    fn has_taken_all(&mut self, index: u32) -> bool;
     /// Nobody waits for this member any more, until its outbox was empty.
     fn force(&mut self, index: u32);
 }
@@ -267,6 +270,9 @@ impl FanOut {
     }
 
     /// A session that has lagged for long enough gets the events in flight, and is asked no more.
+    /// But the kernel tells of room only when a third of its buffer is free, which may be more than
+    /// an outbox: so whoever reads, at whatever pace takes an outbox in that time, is found by a
+    /// last look.
     fn end_grace(&mut self, now: Now, members: &mut impl Members) {
         if !self.groups.any_lagging() {
             self.lagging_ms = 0;
@@ -275,8 +281,12 @@ impl FanOut {
         } else if now.heard_ms >= self.lagging_ms + GRACE_MS {
             self.lagging_ms = now.now_ms;
             for index in self.groups.out_of_grace() {
-                members.force(index);
-                self.give_all(index, members);
+                if members.has_taken_all(index) {
+                    self.groups.has_room(index);
+                } else {
+                    members.force(index);
+                    self.give_all(index, members);
+                }
             }
         }
     }
@@ -292,6 +302,8 @@ mod tests {
     struct Fake {
         all: u64,
         full: Vec<u32>,
+        /// Their kernels have room of which they haven't told.
+        untold: Vec<u32>,
         got: Vec<(u32, u64)>,
         forced: Vec<u32>,
     }
@@ -307,6 +319,12 @@ mod tests {
 
         fn give(&mut self, index: u32, event: &mut Kept) {
             self.got.push((index, event.seq));
+        }
+
+        fn has_taken_all(&mut self, index: u32) -> bool {
+            let reads = self.untold.contains(&index);
+            self.full.retain(|full| *full != index || !reads);
+            reads
         }
 
         fn force(&mut self, index: u32) {
@@ -372,6 +390,18 @@ mod tests {
         fan_out.serve(Bounds::of(&settings), at(1_001 + 2 * GRACE_MS), &mut fake);
         assert_eq!((&*fake.forced, &fake.got[2..]), (&[3][..], &[(3, 7), (3, 8)][..]));
         assert!(!fan_out.any_lagging());
+    }
+
+    /// Who has read is served on, though its kernel hasn't told of room.
+    #[test]
+    fn who_reads_is_not_out_of_grace() {
+        let (mut fan_out, settings) = fan_out(&[3, 4]);
+        let mut fake = Fake { full: vec![3, 4], untold: vec![4], ..Fake::default() };
+        fan_out.begin(1, &event(7), b"", &settings);
+        for ms in [1_000, 1_001, 1_001 + GRACE_MS, 1_001 + 2 * GRACE_MS] {
+            fan_out.serve(Bounds::of(&settings), at(ms), &mut fake);
+        }
+        assert_eq!((&*fake.forced, &*fake.got), (&[3][..], &[(3, 7), (4, 7)][..]));
     }
 
     /// While half of what all outboxes may hold is full, nobody is served, for a while.

@@ -34,7 +34,7 @@ struct Line {
 /// A worker's: was it handed a permit, and what wakes it.
 struct Place {
     given: AtomicBool,
-    waker: Waker,
+    waker: Arc<Waker>,
 }
 
 impl WritePermits {
@@ -53,12 +53,17 @@ impl WritePermits {
         let (mut polls, mut places) = (Vec::new(), Vec::new());
         for _ in 0..workers {
             let poll = Poll::new()?;
-            let waker = Waker::new(poll.registry(), WAKE)?;
+            let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
             places.push(Place { given: AtomicBool::new(false), waker });
             polls.push(poll);
         }
         let line = Mutex::new(Line { free, waiting: VecDeque::new() });
         Ok((WritePermits { line, taken: AtomicUsize::new(0), places }, polls))
+    }
+
+    /// What wakes each worker, whoever has something for it.
+    pub fn wakers(&self) -> Vec<Arc<Waker>> {
+        self.places.iter().map(|place| Arc::clone(&place.waker)).collect()
     }
 
     /// Does any worker write a group's event now?

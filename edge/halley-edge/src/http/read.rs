@@ -351,6 +351,9 @@ pub fn body_came(io: &mut Io, index: u32, bytes: usize) {
         return io.conns.set_deadline(index, response_ms_max);
     }
     exchange.came(bytes, 1_000 * now_ms, 1_000 * pace_grace_ms, pace_bytes_per_s_min);
-    let left_ms = (exchange.late_us / 1_000).saturating_sub(now_ms);
-    io.conns.set_deadline(index, left_ms);
+    match (exchange.late_us / 1_000).saturating_sub(now_ms) {
+        // Each byte would put off the end by a tick.
+        0 => io.conns.lower_deadline(index, 0),
+        left_ms => io.conns.set_deadline(index, left_ms),
+    }
 }

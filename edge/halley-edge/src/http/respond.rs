@@ -178,7 +178,10 @@ impl Http {
             // The head has promised another length: only a close can tell the client.
             _ => return io.conns.doom(index, CloseReason::Client),
         }
-        if !head_only {
+        if head_only {
+            // Nothing is written whose end would wake it, and the client may have asked again.
+            io.conns.ready.push(index);
+        } else {
             io.conns.push(index, body.into());
         }
         self.answered(io, sessions, index, flags);

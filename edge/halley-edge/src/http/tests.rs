@@ -128,6 +128,25 @@ fn bodies_in_small_chunks_take_turns() {
     }
 }
 
+/// http.md 16.6: a byte now and then doesn't put off the end of a body that is late already.
+#[test]
+fn a_late_body_stays_late() {
+    let mut edge = Edge::new();
+    let (index, _client) = enter(&mut edge.io.conns);
+    edge.io.conns.clock.now_ms = 1_000;
+    edge.hears(index, "POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 100000\r\n\r\n");
+    let grace_ms = edge.io.conns.settings.pace_grace_ms;
+    let deadline = |edge: &mut Edge| edge.io.conns.slot(index).map(|slot| slot.deadline);
+    edge.io.conns.clock.now_ms += grace_ms + 500;
+    edge.hears(index, "a");
+    let late = deadline(&mut edge);
+    for _ in 0..20 {
+        edge.io.conns.clock.now_ms += 100;
+        edge.hears(index, "a");
+    }
+    assert_eq!(deadline(&mut edge), late);
+}
+
 /// http.md 6: a preflight is told the methods of the path.
 #[test]
 fn preflights_name_the_methods_of_the_path() {

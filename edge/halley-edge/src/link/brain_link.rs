@@ -2,7 +2,8 @@
 //! the sync of sessions (`protocol/link.md` 4, 6, 10.1). State is replaced, never repaired.
 //!
 //! It moves frames and counts bytes. What a frame means is the worker's business, and so are the
-//! sessions. [`Link`] is one connection of it, gone when the brain goes.
+//! sessions. [`Link`] is one connection of it, gone when the brain goes. On a trunk [`Place`] takes
+//! its place: what comes was read by the trunk's owner.
 //!
 //! Invariants: before the handshake nothing but the hello is sent; an OPEN or CLOSE of an earlier
 //! link is never sent on the next.
@@ -10,13 +11,17 @@
 use std::io;
 use std::ops::Range;
 
+use halley_link::trunk::{HandOver, Handed};
 use halley_link::{
-    ClosedSession, Cursor, Deframer, Error, Event, Frame, GoodbyeCode, Item, List, RawFrame,
+    ClosedSession, Deframer, Error, Event, Frame, GoodbyeCode, Item, LinkCursor, List, RawFrame,
     Session,
 };
 use mio::net::UnixStream;
 
+use crate::config::Config;
 use crate::link::goodbye::LinkEnd;
+use crate::link::hello::Answer;
+use crate::link::trunk::{Place, Seat};
 use crate::link::{HANDSHAKE_MS_MAX, HEARTBEAT_MS, Link, ReadEnd, SILENCE_MS};
 
 /// What is read from the link in one round before anything is written: large enough for writes to
@@ -60,15 +65,48 @@ pub enum Due {
     Silence,
 }
 
+/// How the worker is linked.
+enum Way {
+    /// By a link of its own.
+    Own(Link),
+    /// By a place on the trunk.
+    Trunk(Place),
+}
+
+impl Way {
+    fn is_up(&self) -> bool {
+        match self {
+            Way::Own(link) => link.up,
+            Way::Trunk(place) => place.up,
+        }
+    }
+
+    fn send(&mut self, frame: &Frame<'_>) {
+        match self {
+            Way::Own(link) => link.send(frame),
+            Way::Trunk(place) => place.send(frame),
+        }
+    }
+
+    fn queued(&self) -> usize {
+        match self {
+            Way::Own(link) => link.queued(),
+            Way::Trunk(place) => place.queued(),
+        }
+    }
+}
+
 /// See the module.
 #[derive(Default)]
 pub struct BrainLink {
-    link: Option<Link>,
+    way: Option<Way>,
+    /// The worker and the trunk, if the edge may have one.
+    seat: Option<Seat>,
+    /// What is left of what was handed to the worker.
+    part: Option<HandOver>,
     readable: bool,
-    /// See 10.1; empty until a brain has said one.
-    cursor: Vec<u8>,
-    /// The same, once an event had to move it.
-    place: Option<Cursor>,
+    /// See 10.1.
+    cursor: LinkCursor,
     opens: Batch,
     closes: Batch,
     /// The next slot that the sync looks at.
@@ -77,20 +115,76 @@ pub struct BrainLink {
 }
 
 impl BrainLink {
+    /// One that may have a place on the trunk.
+    pub fn with_seat(seat: Option<Seat>) -> BrainLink {
+        BrainLink { seat, ..BrainLink::default() }
+    }
+
     /// The brain has dialled; the link before was ended.
     pub fn dialled(&mut self, socket: UnixStream, now_ms: u64) {
-        self.link = Some(Link::new(socket, now_ms));
+        self.way = Some(Way::Own(Link::new(socket, now_ms)));
         self.readable = true;
+    }
+
+    /// A place on the trunk begins; the link before was ended.
+    pub fn placed(&mut self, number: u64) {
+        self.way = self.seat.as_ref().map(|seat| Way::Trunk(seat.place(number)));
+    }
+
+    /// Is the worker's link a place on the trunk?
+    pub fn is_placed(&self) -> bool {
+        matches!(self.way, Some(Way::Trunk(_)))
+    }
+
+    /// The worker and the trunk.
+    pub fn seat(&self) -> Option<&Seat> {
+        self.seat.as_ref()
+    }
+
+    /// Does something wait that came by the trunk?
+    pub fn has_handed(&self) -> bool {
+        self.part.is_some() || self.seat.as_ref().is_some_and(Seat::has_more)
+    }
+
+    /// Takes what came by the trunk.
+    pub fn take_handed(&mut self) -> Option<Handed> {
+        match self.part.take() {
+            Some(part) => Some(Handed::Batch(part)),
+            None => self.seat.as_ref()?.take(),
+        }
+    }
+
+    /// Puts back what is left.
+    pub fn put_part(&mut self, part: HandOver) {
+        self.part = Some(part);
+    }
+
+    fn own(&self) -> Option<&Link> {
+        match &self.way {
+            Some(Way::Own(link)) => Some(link),
+            _ => None,
+        }
+    }
+
+    fn own_mut(&mut self) -> Option<&mut Link> {
+        match &mut self.way {
+            Some(Way::Own(link)) => Some(link),
+            _ => None,
+        }
+    }
+
+    fn up(&mut self) -> Option<&mut Way> {
+        self.way.as_mut().filter(|way| way.is_up())
     }
 
     /// Is a brain connected, with a handshake or before it?
     pub fn is_there(&self) -> bool {
-        self.link.is_some()
+        self.way.is_some()
     }
 
     /// Was there a handshake with the brain that is connected?
     pub fn is_up(&self) -> bool {
-        self.link.as_ref().is_some_and(|link| link.up)
+        self.way.as_ref().is_some_and(Way::is_up)
     }
 
     /// The socket has something.
@@ -105,19 +199,19 @@ impl BrainLink {
 
     /// Queues a frame for the brain; without a brain it is dropped, the next sync makes up for it.
     pub fn send(&mut self, frame: &Frame<'_>) {
-        if let Some(link) = self.link.as_mut().filter(|link| link.up) {
-            link.send(frame);
+        if let Some(way) = self.up() {
+            way.send(frame);
         }
     }
 
     /// Bytes that wait for the brain.
     pub fn queued(&self) -> usize {
-        self.link.as_ref().map_or(0, Link::queued)
+        self.way.as_ref().map_or(0, Way::queued)
     }
 
     /// May more be queued for the brain, where so many bytes may wait (4.6)?
     pub fn has_room(&self, bytes_max: usize) -> bool {
-        self.link.as_ref().is_some_and(|link| link.up && link.queued() < bytes_max)
+        self.way.as_ref().is_some_and(|way| way.is_up() && way.queued() < bytes_max)
     }
 
     /// Reads once.
@@ -125,11 +219,7 @@ impl BrainLink {
     /// # Errors
     /// Why the link is lost.
     pub fn read(&mut self, now_ms: u64) -> Result<usize, String> {
-        let Some(link) = self.link.as_mut() else {
-            self.readable = false;
-            return Ok(0);
-        };
-        match link.read(now_ms) {
+        match self.own_mut().map_or(Ok((ReadEnd::Drained, 0)), |link| link.read(now_ms)) {
             Ok((ReadEnd::More, n)) => Ok(n),
             Ok((ReadEnd::Drained, _)) => {
                 self.readable = false;
@@ -142,26 +232,26 @@ impl BrainLink {
 
     /// Takes the frames that were read, so that they can be dealt with while the link is used.
     pub fn take_frames(&mut self) -> Option<Deframer> {
-        self.link.as_mut().map(Link::take_frames)
+        self.own_mut().map(Link::take_frames)
     }
 
     /// Puts back what was not dealt with, unless the link is gone.
     pub fn put_frames(&mut self, frames: Deframer) {
-        if let Some(link) = self.link.as_mut() {
+        if let Some(link) = self.own_mut() {
             link.put_frames(frames);
         }
     }
 
     /// A frame was dealt with (4.3).
     pub fn dealt_with(&mut self, raw: &RawFrame<'_>) {
-        if let Some(link) = self.link.as_mut() {
+        if let Some(link) = self.own_mut() {
             link.dealt_with(raw);
         }
     }
 
     /// Does the brain leave so many free frames unread that there is no end to it?
     pub fn is_overloaded(&self) -> bool {
-        self.link.as_ref().is_some_and(Link::overloaded)
+        self.own().is_some_and(Link::overloaded)
     }
 
     /// The brain gave credit back.
@@ -169,30 +259,34 @@ impl BrainLink {
     /// # Errors
     /// As [`Link::credited`] has it.
     pub fn credited(&mut self, bytes: u32) -> Result<(), Error> {
-        self.link.as_mut().map_or(Ok(()), |link| link.credited(bytes))
+        self.own_mut().map_or(Ok(()), |link| link.credited(bytes))
     }
 
-    /// The handshake: the brain granted a window, and is answered.
-    pub fn handshake(&mut self, window: u32, hello: &Frame<'_>) {
-        if let Some(link) = self.link.as_mut() {
-            link.granted(window);
-            link.up = true;
-            link.send(hello);
+    /// The handshake: the brain granted a window, and is answered; on a trunk its owner does that.
+    pub fn handshake(&mut self, window: u32, answer: &Answer, config: &Config) {
+        match &mut self.way {
+            Some(Way::Own(link)) => {
+                link.granted(window);
+                link.up = true;
+                answer.frame(config, |hello| link.send(hello));
+            }
+            Some(Way::Trunk(place)) => place.up = true,
+            None => {}
         }
     }
 
     /// Begins the sync of so many sessions (6.1).
     pub fn sync_begin(&mut self, sessions: u32) {
-        if let Some(link) = self.link.as_mut().filter(|link| link.up) {
-            link.send(&Frame::SyncBegin { sessions, cursor: &self.cursor });
+        if let Some(way) = self.way.as_mut().filter(|way| way.is_up()) {
+            way.send(&Frame::SyncBegin { sessions, cursor: self.cursor.token() });
             self.sync_next = Some(0);
         }
     }
 
     /// Is there a sync, and room for more of it?
     pub fn sync_may_go_on(&self) -> bool {
-        let room = |link: &Link| link.queued() <= SYNC_QUEUE_BYTES;
-        self.sync_next.is_some() && self.link.as_ref().is_some_and(room)
+        let room = |way: &Way| way.queued() <= SYNC_QUEUE_BYTES;
+        self.sync_next.is_some() && self.way.as_ref().is_some_and(room)
     }
 
     /// The slots, of so many, that the sync looks at now; [`BrainLink::synced`] is next.
@@ -239,16 +333,12 @@ impl BrainLink {
 
     /// Where the link is, for every live session.
     pub fn cursor(&self) -> &[u8] {
-        &self.cursor
+        self.cursor.token()
     }
 
     /// Everything up to this cursor was read, for every live session.
     pub fn cursor_moved(&mut self, cursor: &[u8]) {
-        if !cursor.is_empty() {
-            self.cursor.clear();
-            self.cursor.extend_from_slice(cursor);
-            self.place = None;
-        }
+        self.cursor.moved(cursor);
     }
 
     /// Everything up to this event was read (10.9).
@@ -256,41 +346,20 @@ impl BrainLink {
     /// # Errors
     /// When the event can't move the cursor.
     pub fn cursor_passes(&mut self, event: &Event<'_>) -> Result<(), LinkEnd> {
-        if !event.cursor.is_empty() || self.cursor.is_empty() {
-            self.cursor_moved(event.cursor);
-            return Ok(());
-        }
-        if self.place.is_none() {
-            self.place = Cursor::decode(&self.cursor);
-        }
-        let moved = self.place.as_mut().is_some_and(|place| {
-            self.cursor.clear();
-            let passed = place.pass(event.shard, event.seq, event.at);
-            place.encode(&mut self.cursor);
-            passed
-        });
-        if moved { Ok(()) } else { Err(LinkEnd::broken("10.9", "an event can't move the cursor")) }
+        Ok(self.cursor.passes(event)?)
     }
 
     /// Heartbeats and their absence (4.5), the handshake's end (3.5), STATS. Silence is judged by
     /// `heard_ms`, up to which everything was read; and not at all if `waits`, while the link isn't
     /// read.
     pub fn on_time(&mut self, now_ms: u64, heard_ms: u64, waits: bool) -> Due {
-        let Some(link) = self.link.as_mut() else { return Due::Nothing };
-        if waits {
-            // Nobody listens, so there is no silence.
-            link.heard_ms = now_ms;
-        }
-        if !link.up {
-            let late = heard_ms > link.since_ms + HANDSHAKE_MS_MAX;
-            return if late { Due::NoHello } else { Due::Nothing };
-        }
-        if heard_ms > link.heard_ms + SILENCE_MS {
-            return Due::Silence;
-        }
-        if now_ms >= link.pinged_ms + HEARTBEAT_MS {
-            link.pinged_ms = now_ms;
-            link.send(&Frame::Ping { nonce: now_ms });
+        match &mut self.way {
+            Some(Way::Own(link)) => match heartbeat(link, now_ms, heard_ms, waits) {
+                Due::Nothing if link.up => {}
+                due => return due,
+            },
+            Some(Way::Trunk(place)) if place.up => {}
+            _ => return Due::Nothing,
         }
         if now_ms < self.stats_sent_ms + STATS_MS {
             return Due::Nothing;
@@ -304,22 +373,34 @@ impl BrainLink {
     /// # Errors
     /// What the socket says; the link is lost then.
     pub fn flush(&mut self) -> io::Result<()> {
-        self.link.as_mut().map_or(Ok(()), Link::flush)
+        match &mut self.way {
+            Some(Way::Own(link)) => link.flush(),
+            Some(Way::Trunk(place)) => {
+                place.flush();
+                Ok(())
+            }
+            None => Ok(()),
+        }
     }
 
     /// Says goodbye, if a last write succeeds. The link is lost with it ([`BrainLink::lost`]).
     pub fn say_goodbye(&mut self, code: GoodbyeCode, why: &str) {
-        if let Some(link) = self.link.as_mut() {
-            link.send(&Frame::Goodbye { code: code as u8, reason: why.as_bytes() });
-            let _: io::Result<()> = link.flush();
+        match &mut self.way {
+            Some(Way::Own(link)) => {
+                link.send(&Frame::Goodbye { code: code as u8, reason: why.as_bytes() });
+                let _: io::Result<()> = link.flush();
+            }
+            Some(Way::Trunk(place)) => place.say_goodbye(code, why),
+            None => {}
         }
     }
 
     /// The link is gone, and what was to be said on it; false if there was none.
     pub fn lost(&mut self) -> bool {
-        let was_there = self.link.take().is_some();
+        let was_there = self.way.take().is_some();
         if was_there {
             self.readable = false;
+            self.part = None;
             self.sync_next = None;
             (self.opens, self.closes) = Default::default();
         }
@@ -328,10 +409,33 @@ impl BrainLink {
 
     /// Gives back what a storm left.
     pub fn trim(&mut self) {
-        if let Some(link) = self.link.as_mut() {
-            link.trim();
+        match &mut self.way {
+            Some(Way::Own(link)) => link.trim(),
+            Some(Way::Trunk(place)) => place.trim(),
+            None => {}
         }
     }
+}
+
+/// PING, and whether the brain is silent, of a worker's own link or a trunk. Before the handshake
+/// whether that is late. See [`BrainLink::on_time`].
+pub fn heartbeat(link: &mut Link, now_ms: u64, heard_ms: u64, waits: bool) -> Due {
+    if waits {
+        // Nobody listens, so there is no silence.
+        link.heard_ms = now_ms;
+    }
+    if !link.up {
+        let late = heard_ms > link.since_ms + HANDSHAKE_MS_MAX;
+        return if late { Due::NoHello } else { Due::Nothing };
+    }
+    if heard_ms > link.heard_ms + SILENCE_MS {
+        return Due::Silence;
+    }
+    if now_ms >= link.pinged_ms + HEARTBEAT_MS {
+        link.pinged_ms = now_ms;
+        link.send(&Frame::Ping { nonce: now_ms });
+    }
+    Due::Nothing
 }
 
 #[cfg(test)]
@@ -339,11 +443,18 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use std::io::Read as _;
 
+    use clap::Parser;
     use halley_link::CloseReason;
 
     use super::*;
 
-    const HELLO: Frame<'static> = Frame::Ping { nonce: 0 };
+    const HELLO: u8 = 0x40;
+
+    fn hello(link: &mut BrainLink) {
+        let config = ["edge", "--public=127.0.0.1:0", "--api=127.0.0.1:0", "--socket-dir=/"];
+        let answer = Answer { version: 5, worker: 0, window: 1_048_576, connections_max: 9 };
+        link.handshake(1_000_000, &answer, &Config::parse_from(config));
+    }
 
     fn brain() -> (BrainLink, UnixStream) {
         let (socket, peer) = UnixStream::pair().unwrap();
@@ -381,23 +492,23 @@ mod tests {
         link.send(&Frame::SyncEnd);
         link.announce();
         assert!(told(&mut link, &mut peer).is_empty(), "before the handshake");
-        link.handshake(1_000_000, &HELLO);
+        hello(&mut link);
         link.opened(&open(1));
         link.closed(&close(1));
         assert!(link.is_up() && link.has_room(1) && link.lost() && !link.lost());
         assert!(!link.is_there() && !link.has_room(1));
         let (socket, mut peer) = UnixStream::pair().unwrap();
         link.dialled(socket, 0);
-        link.handshake(1_000_000, &HELLO);
+        hello(&mut link);
         link.announce();
-        assert_eq!(told(&mut link, &mut peer), [HELLO.kind()]);
+        assert_eq!(told(&mut link, &mut peer), [HELLO]);
     }
 
     /// 6.3: "opened and closed in one round is in both, in this order".
     #[test]
     fn opens_come_before_closes() {
         let (mut link, mut peer) = brain();
-        link.handshake(1_000_000, &HELLO);
+        hello(&mut link);
         link.closed(&close(1));
         link.opened(&open(2));
         link.announce();
@@ -405,14 +516,14 @@ mod tests {
         let sessions = List::from_items(0, &[]);
         let open = Frame::Open { sessions }.kind();
         let close = Frame::Close { sessions: List::from_items(0, &[]) }.kind();
-        assert_eq!(told(&mut link, &mut peer), [HELLO.kind(), open, close]);
+        assert_eq!(told(&mut link, &mut peer), [HELLO, open, close]);
     }
 
     /// 6.1: every slot once, in parts, and the end is said once.
     #[test]
     fn a_sync_looks_at_every_slot() {
         let (mut link, mut peer) = brain();
-        link.handshake(1_000_000, &HELLO);
+        hello(&mut link);
         assert!(link.sync_slots(9).is_none());
         link.sync_begin(0);
         let (slots, mut seen) = (2 * SYNC_SLOTS_PER_ROUND + 5, Vec::new());
@@ -422,7 +533,7 @@ mod tests {
         }
         assert_eq!(seen, (0..slots).collect::<Vec<_>>());
         let begin = Frame::SyncBegin { sessions: 0, cursor: b"" }.kind();
-        assert_eq!(told(&mut link, &mut peer), [HELLO.kind(), begin, Frame::SyncEnd.kind()]);
+        assert_eq!(told(&mut link, &mut peer), [HELLO, begin, Frame::SyncEnd.kind()]);
     }
 
     /// 3.5, 4.5: a silent brain is given up, unless the link isn't read.
@@ -431,7 +542,7 @@ mod tests {
         let (mut link, _peer) = brain();
         assert_eq!(link.on_time(5_000, 5_000, false), Due::Nothing);
         assert_eq!(link.on_time(5_001, 5_001, false), Due::NoHello);
-        link.handshake(1_000_000, &HELLO);
+        hello(&mut link);
         assert_eq!(link.on_time(10_000, 10_000, false), Due::Stats);
         assert_eq!(link.on_time(10_001, 10_001, false), Due::Silence);
         assert_eq!(link.on_time(10_001, 10_001, true), Due::Nothing);

@@ -1,12 +1,15 @@
 //! The worker's end of the link: its socket, its two windows, its queue. This file moves bytes and
 //! keeps section 4 of `protocol/link.md`; `brain_link.rs` is the worker's link whichever brain is
-//! at its end, and `goodbye.rs` says why one ends. What frames say is `worker/frames.rs`'s.
+//! at its end, `hello.rs` the handshake, and `goodbye.rs` says why a link ends. `trunk.rs` has what
+//! the workers share with the thread that owns a trunk. What frames say is `worker/frames.rs`'s.
 //!
 //! Invariant: frames are written whole and in order; free frames overtake costly ones only
 //! between two frames.
 
 pub mod brain_link;
 pub mod goodbye;
+pub mod hello;
+pub mod trunk;
 
 use std::io::{self, Read, Write};
 
@@ -104,6 +107,11 @@ impl Link {
         self.credit.as_mut().ok_or(early)?.give(bytes)
     }
 
+    /// Queues a costly frame that is written already, its length first.
+    pub fn send_whole(&mut self, frame: &[u8]) {
+        self.queue.extend_from_slice(frame);
+    }
+
     /// Queues a frame.
     pub fn send(&mut self, frame: &Frame<'_>) {
         if Frame::costs(frame.kind()) {
@@ -174,9 +182,14 @@ impl Link {
         self.deframer = deframer;
     }
 
+    /// A frame was taken, and will be dealt with.
+    pub fn taken(&mut self, raw: &RawFrame<'_>) {
+        self.unread = self.unread.saturating_sub(raw.cost);
+    }
+
     /// A frame was dealt with: gives its cost back, a quarter of the window at a time (4.3).
     pub fn dealt_with(&mut self, raw: &RawFrame<'_>) {
-        self.unread = self.unread.saturating_sub(raw.cost);
+        self.taken(raw);
         if Frame::costs(raw.kind) {
             self.dealt += raw.cost as u32;
             if self.dealt >= WINDOW_BYTES / 4 {

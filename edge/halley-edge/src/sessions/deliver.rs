@@ -1,6 +1,6 @@
 //! DELIVER: one event into the outboxes of these connections.
 
-use halley_link::{Event, List};
+use halley_link::Event;
 
 use crate::conns::table::{Phase, flag};
 use crate::link::goodbye::LinkEnd;
@@ -17,7 +17,7 @@ impl Sessions {
         &mut self,
         io: &mut Io,
         event: &Event<'_>,
-        conns: List<'_, u64>,
+        conns: impl Iterator<Item = u64>,
     ) -> Result<(), LinkEnd> {
         io.link.cursor_passes(event)?;
         // A copy: what is done for a connection may look at the link's own.
@@ -29,11 +29,11 @@ impl Sessions {
         Ok(())
     }
 
-    fn fan_out(&mut self, io: &mut Io, event: &Event<'_>, conns: List<'_, u64>) {
+    fn fan_out(&mut self, io: &mut Io, event: &Event<'_>, conns: impl Iterator<Item = u64>) {
         let mut encoder = Encoder::new(event, &io.conns.settings);
         let (mut delivered, mut stale) = (0, 0);
         let in_flight = io.fan_out.in_flight() > 0;
-        for conn in conns.iter() {
+        for conn in conns {
             if in_flight {
                 self.deliver_pending_first_to(io, conn);
             }
@@ -62,6 +62,7 @@ impl Sessions {
             }
         }
         io.conns.stats.add(Stat::Delivered, delivered);
+        io.conns.ages.note(event.at, delivered);
         io.conns.stats.add(Stat::Stale, stale);
     }
 }

@@ -27,6 +27,8 @@ impl Sessions {
         self.forget_hold(io, index);
         self.remove_member(io, index);
         self.tokens.forget(index);
+        self.subscriptions.forget(index);
+        self.early_presence.remove(&index);
         let conn = io.conns.table.conn(index);
         let Some(slot) = io.conns.slot(index) else { return };
         // The first reason counts: in the end the client leaves a closing connection, too.

@@ -52,6 +52,11 @@ impl Sessions {
         }
     }
 
+    /// Is a session a visitor's that showed no token?
+    pub fn has_no_token(&self, io: &mut Io, index: u32) -> bool {
+        self.tokens.untils.get(index) == Until::default() && io.conns.table.user(index).is_empty()
+    }
+
     /// How many milliseconds are left to a session, by its token.
     fn token_ms(&self, conns: &Conns, index: u32) -> Option<u64> {
         let Until(until_s) = self.tokens.untils.get(index);

@@ -8,14 +8,15 @@ use halley_wire::http1::head::Request;
 use halley_wire::target;
 
 use crate::sessions::identity::{
-    NO_TOKENS_HERE, OTHER_USER, Principal, USER_MISSING, refused, stat, token_of,
+    ALL_RIGHTS, NO_TOKENS_HERE, OTHER_USER, Principal, TOKEN_MISSING, USER_MISSING, refused, stat,
+    token_of,
 };
 use crate::sessions::state::{Io, Sessions};
 use crate::settings::AuthMode;
 use crate::stats::Stat;
 
 impl Sessions {
-    /// Who asks for this.
+    /// Which user asks for this.
     ///
     /// # Errors
     /// What http.md 14.1 to 14.4 say.
@@ -24,12 +25,45 @@ impl Sessions {
         io: &mut Io,
         req: &Request<'r>,
     ) -> Result<Principal<'r>, HttpError> {
+        self.principal_of_session(io, req, false)
+    }
+
+    /// Who asks for this: a user, or a visitor where one is of use (21.6).
+    ///
+    /// # Errors
+    /// What http.md 14.1 to 14.4 say.
+    pub fn principal_of_session<'r>(
+        &mut self,
+        io: &mut Io,
+        req: &Request<'r>,
+        visitors: bool,
+    ) -> Result<Principal<'r>, HttpError> {
+        let visitors = visitors && io.conns.settings.subscriptions;
         let named = target::query_value(req.target, "user")?;
         if io.conns.settings.auth_mode == AuthMode::None {
-            return Principal::believed(named.ok_or(USER_MISSING)?);
+            return match named {
+                Some(user) => Principal::believed(user),
+                None if visitors => Ok(Principal::nobody(ALL_RIGHTS)),
+                None => Err(USER_MISSING),
+            };
         }
-        let token = token_of(req).inspect_err(|_| io.conns.stats.count(Stat::TokensMissing))?;
+        let token = match token_of(req) {
+            Ok(token) => token,
+            Err(error) => {
+                let anonymous = &io.conns.settings.anonymous;
+                let may_be = visitors && !anonymous.is_empty() && named.is_none();
+                if may_be && error.code == TOKEN_MISSING.code {
+                    return Ok(Principal::nobody(anonymous));
+                }
+                io.conns.stats.count(Stat::TokensMissing);
+                return Err(error);
+            }
+        };
         let principal = self.principal_of_token(io, token.as_bytes()).map_err(refused)?;
+        if principal.is_nobody() && !visitors {
+            io.conns.stats.count(stat(Refusal::Subject));
+            return Err(refused(Refusal::Subject));
+        }
         match named {
             Some(named) if named != principal.user => {
                 io.conns.stats.count(Stat::TokensOfOthers);

@@ -15,8 +15,10 @@ use crate::stats::Stat;
 /// Longest id of a user, in bytes; the brain knows the rest of the rules.
 const USER_BYTES_MAX: usize = 255;
 /// What everybody may do without tokens (link.md 12.6).
-pub const ALL_RIGHTS: &str =
-    r#"{"publish":["*"],"to":["*"],"follow":["*"],"presence":["*"],"history":["*"]}"#;
+pub const ALL_RIGHTS: &str = concat!(
+    r#"{"publish":["*"],"to":["*"],"follow":["*"],"subscribe":["*"],"#,
+    r#""presence":["*"],"history":["*"],"state":["*"]}"#
+);
 /// What a token without the claim allows.
 pub const NO_RIGHTS: &str = "{}";
 /// The last second of a principal without a token; no token expires in this second.
@@ -66,7 +68,7 @@ pub const NO_TOKENS_HERE: HttpError = HttpError::new(
 /// A user that may use the public listener.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Principal<'r> {
-    /// The user's id: 1 to 255 bytes.
+    /// The user's id: 1 to 255 bytes; empty for a visitor.
     pub user: Cow<'r, str>,
     /// What the brain is told of rights (link.md 12.6).
     pub rights: Cow<'static, str>,
@@ -87,7 +89,18 @@ impl<'r> Principal<'r> {
         Ok(Principal { user, rights: ALL_RIGHTS.into(), until_s: FOREVER })
     }
 
-    /// The user that a token names.
+    /// A visitor without a token.
+    pub fn nobody(rights: &str) -> Principal<'static> {
+        let rights = rights.to_owned().into();
+        Principal { user: "".into(), rights, until_s: FOREVER }
+    }
+
+    /// Is it a visitor?
+    pub fn is_nobody(&self) -> bool {
+        self.user.is_empty()
+    }
+
+    /// The user that a token names, or a visitor.
     pub fn of_claims(claims: Claims, leeway_s: u64) -> Principal<'static> {
         let until_s = claims.expires_s.saturating_add(leeway_s);
         Principal {

@@ -50,8 +50,14 @@ impl Members for Given<'_> {
             self.sessions.buffer(self.conns, index, event.shard, event.seq, piece);
         } else {
             self.conns.stats.count(Stat::Delivered);
+            self.conns.ages.note(event.at, 1);
             self.conns.push(index, piece);
         }
+    }
+
+    fn has_taken_all(&mut self, index: u32) -> bool {
+        self.conns.on_writable(index);
+        self.conns.outbox(index).is_none()
     }
 
     fn force(&mut self, index: u32) {

@@ -2,10 +2,11 @@
 //! the groups that are handed to it ([`state::Io`]).
 //!
 //! - `stream.rs` opens streams and `poll.rs` long polls, `admit.rs` and `admission.rs` say when one
-//!   gets its session, `sync.rs` tells the brain; `ending.rs` is how they end;
+//!   gets its session, `subscriptions.rs` what it is subscribed to, `sync.rs` tells the brain;
+//!   `ending.rs` is how they end;
 //! - `identity.rs` and `identify.rs` say who asks, `tokens.rs` and `expiry.rs` until when;
-//! - `deliver.rs`, `members.rs`, `replay.rs` with `holds.rs`, and `cursor.rs` say what is written
-//!   to them, `inspect.rs` what waits for one;
+//! - `deliver.rs`, `members.rs`, `replay.rs` with `holds.rs`, `cursor.rs` and `presence.rs` say
+//!   what is written to them, `inspect.rs` what waits for one;
 //! - `websocket.rs` reads messages, `operation.rs` understands them, `operations.rs` does what they
 //!   ask for; `compression.rs` makes messages shorter and longer;
 //! - `detail.rs`, `opening.rs`, `exchange.rs`, `operation_queue.rs` are what hangs on a connection
@@ -27,14 +28,17 @@ pub mod identify;
 pub mod identity;
 pub mod inspect;
 pub mod members;
+pub mod newest;
 pub mod opening;
 pub mod operation;
 pub mod operation_queue;
 pub mod operations;
 pub mod poll;
+pub mod presence;
 pub mod replay;
 pub mod state;
 pub mod stream;
+pub mod subscriptions;
 pub mod sync;
 #[cfg(test)]
 pub mod tests;

@@ -12,6 +12,8 @@ pub struct Opening {
     pub answer: Vec<u8>,
     /// Of the request.
     pub reply: Reply,
+    /// By which the brain judges what it is subscribed to; empty where that isn't asked.
+    pub rights: Box<str>,
     /// What the answer to a poll is going to be.
     pub poll: Option<Poll>,
 }

@@ -15,6 +15,10 @@ use serde_json::value::RawValue;
 const REFERENCE_BYTES_MAX: usize = 64;
 /// Longest subject; the brain knows the rest of the rules.
 const SUBJECT_BYTES_MAX: usize = 255;
+/// Before a subject whose presence is meant.
+pub const PRESENCE: char = '\u{1}';
+/// Longest message that says a state; the brain knows how long a state may be.
+const STATE_BYTES_MAX: usize = 4_096;
 /// A request is one frame (link.md 12.7), with a user and rights beside its body.
 const BODY_BYTES_MAX: usize = FRAME_BYTES_MAX - 16_384;
 
@@ -28,17 +32,33 @@ const BAD_OPERATION: HttpError = HttpError::new(
     400,
     "bad_operation",
     "\"op\" is \"publish\" with \"subject\" or \"to\", and \"data\", and \"id\" and \"ack\" if you \
-     like; or \"follow\" or \"unfollow\" with \"subject\"; or \"token\" with \"token\". Each may \
-     have \"ref\", and nothing else.",
+     like; or \"follow\", \"unfollow\", \"subscribe\" or \"unsubscribe\" with \"subject\", the \
+     last two also with \"presence\" in its place; or \"state\" with \"data\"; or \"token\" with \
+     \"token\". Each may have \"ref\", and nothing else.",
 );
 const BAD_REFERENCE: HttpError =
     HttpError::new(400, "bad_ref", "\"ref\" is a string or a number of at most 64 bytes.");
 const BAD_SUBJECT: HttpError =
     HttpError::new(400, "bad_subject", "\"subject\" is a string of 1 to 255 bytes.");
+const BAD_PRESENCE: HttpError =
+    HttpError::new(400, "bad_presence", "\"presence\" is a string of 1 to 254 bytes.");
 const TOO_LARGE: HttpError = HttpError::new(
     413,
     "data_too_large",
     "The message is longer than a request to the brain can be: publish less at once.",
+);
+const STATE_TOO_LARGE: HttpError = HttpError::new(
+    413,
+    "state_too_large",
+    "A session's state has limits.session_state_bytes_max bytes at most (1,024 if nothing else is \
+     set): say less, or publish it as an event.",
+);
+/// To what is no such number.
+pub const BAD_LAST: HttpError = HttpError::new(
+    400,
+    "bad_last",
+    "last is how many of the newest events about each subject come first: a number from 1 to \
+     limits.last_events_max, beside subjects= or subject=.",
 );
 /// Answer to a binary message.
 pub const NOT_TEXT: Refused = Refused { reference: None, error: NOT_JSON };
@@ -70,6 +90,19 @@ pub struct Ask {
     pub target: String,
     /// JSON, or nothing.
     pub body: String,
+    /// What the session is subscribed to then.
+    pub change: Option<Change>,
+}
+
+/// What a session is to be subscribed to, or no longer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A subject more.
+    Add(Box<str>),
+    /// One less.
+    Remove(Box<str>),
+    /// What it says of itself, as JSON on one line; empty for nothing.
+    State(Box<str>),
 }
 
 /// A message that isn't understood.
@@ -88,6 +121,8 @@ struct Members<'m> {
     #[serde(borrow, default, deserialize_with = "raw")]
     subject: Option<&'m RawValue>,
     #[serde(borrow, default, deserialize_with = "raw")]
+    subjects: Option<&'m RawValue>,
+    #[serde(borrow, default, deserialize_with = "raw")]
     to: Option<&'m RawValue>,
     #[serde(borrow, default, deserialize_with = "raw")]
     data: Option<&'m RawValue>,
@@ -95,6 +130,12 @@ struct Members<'m> {
     id: Option<&'m RawValue>,
     #[serde(borrow, default, deserialize_with = "raw")]
     ack: Option<&'m RawValue>,
+    #[serde(borrow, default, deserialize_with = "raw")]
+    last: Option<&'m RawValue>,
+    #[serde(borrow, default, deserialize_with = "raw")]
+    keep: Option<&'m RawValue>,
+    #[serde(borrow, default, deserialize_with = "raw")]
+    presence: Option<&'m RawValue>,
     #[serde(default)]
     token: Option<String>,
     #[serde(borrow, default, rename = "ref", deserialize_with = "raw")]
@@ -150,50 +191,90 @@ fn is_reference(text: &str) -> bool {
 
 fn wish(members: Members<'_>) -> Result<Wish, HttpError> {
     let ask = match members {
-        Members { op, subject, to, data: Some(data), id, ack, token: None, .. }
-            if op == "publish" && subject.is_some() != to.is_some() =>
-        {
-            publish(&[
-                ("subject", subject),
-                ("to", to),
-                ("data", Some(data)),
-                ("id", id),
-                ("ack", ack),
-            ])?
+        Members { ref op, last: None, presence: None, token: None, .. } if op == "publish" => {
+            publish(&members)?
         }
         Members {
             op,
-            subject: Some(subject),
+            subject,
+            subjects: None,
+            presence,
             to: None,
             data: None,
             id: None,
             ack: None,
+            last,
+            keep: None,
             token: None,
             ..
-        } if op == "follow" || op == "unfollow" => {
-            let method = if op == "follow" { "PUT" } else { "DELETE" };
-            Ask { method, target: follow_path(subject)?, body: String::new() }
-        }
+        } => of_one(&op, subject, presence, last)?,
         Members {
             op,
             subject: None,
+            subjects: None,
+            presence: None,
             to: None,
             data: None,
             id: None,
             ack: None,
+            last: None,
+            keep: None,
             token: Some(token),
             ..
         } if op == "token" => {
             return Ok(Wish::Token(token));
         }
+        Members {
+            op,
+            subject: None,
+            subjects: None,
+            presence: None,
+            to: None,
+            data: Some(data),
+            id: None,
+            ack: None,
+            last: None,
+            keep: None,
+            token: None,
+            ..
+        } if op == "state" => state(data)?,
         _ => return Err(BAD_OPERATION),
     };
     Ok(Wish::Ask(ask))
 }
 
-fn publish(members: &[(&str, Option<&RawValue>)]) -> Result<Ask, HttpError> {
+fn of_one(
+    op: &str,
+    subject: Option<&RawValue>,
+    presence: Option<&RawValue>,
+    last: Option<&RawValue>,
+) -> Result<Ask, HttpError> {
+    match (op, subject, presence, last) {
+        ("subscribe", Some(subject), None, last) => of_subject(op, subject, last),
+        ("follow" | "unfollow" | "unsubscribe", Some(subject), None, None) => {
+            of_subject(op, subject, None)
+        }
+        ("subscribe" | "unsubscribe", None, Some(presence), None) => of_presence(op, presence),
+        _ => Err(BAD_OPERATION),
+    }
+}
+
+fn publish(members: &Members<'_>) -> Result<Ask, HttpError> {
+    let Members { subject, subjects, to, data, id, ack, keep, .. } = *members;
+    let whom = [subject, subjects, to].iter().filter(|whom| whom.is_some()).count();
+    if whom != 1 || data.is_none() {
+        return Err(BAD_OPERATION);
+    }
     let mut body = String::new();
-    for (name, value) in members {
+    for (name, value) in [
+        ("subject", subject),
+        ("subjects", subjects),
+        ("to", to),
+        ("data", data),
+        ("id", id),
+        ("ack", ack),
+        ("keep", keep),
+    ] {
         if let Some(value) = value {
             let before = if body.is_empty() { '{' } else { ',' };
             let _ = write!(body, "{before}\"{name}\":{}", value.get());
@@ -203,15 +284,64 @@ fn publish(members: &[(&str, Option<&RawValue>)]) -> Result<Ask, HttpError> {
     if body.len() > BODY_BYTES_MAX {
         return Err(TOO_LARGE);
     }
-    Ok(Ask { method: "POST", target: "/v1/me/events".to_owned(), body })
+    Ok(Ask { method: "POST", target: "/v1/me/events".to_owned(), body, change: None })
 }
 
-fn follow_path(subject: &RawValue) -> Result<String, HttpError> {
+fn state(data: &RawValue) -> Result<Ask, HttpError> {
+    // Inside strings there are no control characters, so these stand between tokens.
+    let text: String = data.get().chars().filter(|c| !matches!(c, '\n' | '\r' | '\t')).collect();
+    if text.len() > STATE_BYTES_MAX {
+        return Err(STATE_TOO_LARGE);
+    }
+    let body = format!("{{\"data\":{text}}}");
+    let kept = if text == "null" { "" } else { &text };
+    let change = Some(Change::State(kept.into()));
+    Ok(Ask { method: "PUT", target: "/v1/me/state".to_owned(), body, change })
+}
+
+fn of_subject(op: &str, subject: &RawValue, last: Option<&RawValue>) -> Result<Ask, HttpError> {
     let subject: String = serde_json::from_str(subject.get()).map_err(|_| BAD_SUBJECT)?;
     if subject.is_empty() || subject.len() > SUBJECT_BYTES_MAX {
         return Err(BAD_SUBJECT);
     }
-    let mut target = "/v1/me/follows/".to_owned();
+    asked(op, &subject, last)
+}
+
+fn of_presence(op: &str, subject: &RawValue) -> Result<Ask, HttpError> {
+    let subject: String = serde_json::from_str(subject.get()).map_err(|_| BAD_PRESENCE)?;
+    asked(op, &presence_of(&subject).ok_or(BAD_PRESENCE)?, None)
+}
+
+/// As what stands for the presence of a subject, unless it is too long or empty.
+pub fn presence_of(subject: &str) -> Option<String> {
+    let fits = (1..SUBJECT_BYTES_MAX).contains(&subject.len());
+    fits.then(|| format!("{PRESENCE}{subject}"))
+}
+
+fn asked(op: &str, subject: &str, last: Option<&RawValue>) -> Result<Ask, HttpError> {
+    let kept = || subject.into();
+    let (method, path, change) = match op {
+        "follow" => ("PUT", "/v1/me/follows/", None),
+        "unfollow" => ("DELETE", "/v1/me/follows/", None),
+        "subscribe" => ("PUT", "/v1/me/subscriptions/", Some(Change::Add(kept()))),
+        _ => ("DELETE", "/v1/me/subscriptions/", Some(Change::Remove(kept()))),
+    };
+    let mut target = path_to(path, subject);
+    if let Some(last) = last {
+        let last = last_of(last.get()).ok_or(BAD_LAST)?;
+        let _ = write!(target, "?last={last}");
+    }
+    Ok(Ask { method, target, body: String::new(), change })
+}
+
+/// How many: a number without signs, zeros before it or anything else.
+pub fn last_of(text: &str) -> Option<u32> {
+    let digits = text.len() <= 6 && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| digits && !text.starts_with('0'))
+}
+
+fn path_to(path: &str, subject: &str) -> String {
+    let mut target = path.to_owned();
     for byte in subject.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             target.push(char::from(byte));
@@ -219,7 +349,7 @@ fn follow_path(subject: &RawValue) -> Result<String, HttpError> {
             let _ = write!(target, "%{byte:02X}");
         }
     }
-    Ok(target)
+    target
 }
 
 /// The message that says what became of an operation; `json` is the text of its value.
@@ -286,7 +416,7 @@ mod tests {
 
     fn ask(text: &str) -> (&'static str, String, String) {
         match read(text).unwrap().wish {
-            Wish::Ask(Ask { method, target, body }) => (method, target, body),
+            Wish::Ask(Ask { method, target, body, .. }) => (method, target, body),
             Wish::Token(_) => panic!("a token"),
         }
     }
@@ -308,15 +438,44 @@ mod tests {
         let text = r#"{"op":"publish","to":["bob","eve"],"data":1,"id":"7"}"#;
         let body = r#"{"to":["bob","eve"],"data":1,"id":"7"}"#;
         assert_eq!(ask(text), ("POST", "/v1/me/events".into(), body.into()));
+        let text = r#"{"op":"publish","data":1,"subjects":["ann","room/7"]}"#;
+        let body = r#"{"subjects":["ann","room/7"],"data":1}"#;
+        assert_eq!(ask(text), ("POST", "/v1/me/events".into(), body.into()));
+        let text = r#"{"op":"publish","keep":true,"data":1,"subject":"a"}"#;
+        let body = r#"{"subject":"a","data":1,"keep":true}"#;
+        assert_eq!(ask(text), ("POST", "/v1/me/events".into(), body.into()));
         let text = r#"{"op":"follow","subject":"room/7 é?"}"#;
         let target = "/v1/me/follows/room%2F7%20%C3%A9%3F";
         assert_eq!(ask(text), ("PUT", target.into(), String::new()));
         let text = r#"{"op":"unfollow","subject":"\u0061.-_~"}"#;
         assert_eq!(ask(text), ("DELETE", "/v1/me/follows/a.-_~".into(), String::new()));
+        let text = r#"{"op":"subscribe","subject":"room/7"}"#;
+        assert_eq!(ask(text), ("PUT", "/v1/me/subscriptions/room%2F7".into(), String::new()));
+        let text = r#"{"op":"subscribe","last":20,"subject":"room/7"}"#;
+        let target = "/v1/me/subscriptions/room%2F7?last=20";
+        assert_eq!(ask(text), ("PUT", target.into(), String::new()));
+        let text = r#"{"op":"unsubscribe","subject":"room/7"}"#;
+        assert_eq!(ask(text), ("DELETE", "/v1/me/subscriptions/room%2F7".into(), String::new()));
+        let text = r#"{"op":"subscribe","presence":"room/7"}"#;
+        assert_eq!(ask(text), ("PUT", "/v1/me/subscriptions/%01room%2F7".into(), String::new()));
+        let text = r#"{"op":"unsubscribe","presence":"*"}"#;
+        assert_eq!(ask(text), ("DELETE", "/v1/me/subscriptions/%01%2A".into(), String::new()));
+        let text = "{\"op\":\"state\",\"data\":{\"n\":1.0e5,\n\t\"s\":\"é\\n\"}}";
+        let body = r#"{"data":{"n":1.0e5,"s":"é\n"}}"#;
+        assert_eq!(ask(text), ("PUT", "/v1/me/state".into(), body.into()));
         let token = read(r#"{"op":"token","token":"abc","ref":"x"}"#).unwrap();
         let expected =
             Operation { reference: Some("\"x\"".into()), wish: Wish::Token("abc".into()) };
         assert_eq!(token, expected);
+    }
+
+    /// http.md 25.1
+    #[test]
+    fn numbers_of_the_newest() {
+        assert_eq!(last_of("20"), Some(20));
+        for text in ["", "0", "020", "+20", "-1", "2.0", " 2", "x", "1234567", "٣"] {
+            assert_eq!(last_of(text), None, "{text}");
+        }
     }
 
     /// http.md 18.2: what isn't understood is refused, under its `ref` where that can be read.
@@ -337,18 +496,45 @@ mod tests {
             r#"{"ref":1,"op":"publish","subject":"a","data":1,"token":"t"}"#,
             r#"{"ref":1,"op":"publish","subject":"a","to":["bob"],"data":1}"#,
             r#"{"ref":1,"op":"publish","to":["bob"]}"#,
+            r#"{"ref":1,"op":"publish","subjects":["a"],"to":["bob"],"data":1}"#,
+            r#"{"ref":1,"op":"publish","subjects":["a"],"subject":"b","data":1}"#,
+            r#"{"ref":1,"op":"follow","subject":"a","subjects":["a"]}"#,
             r#"{"ref":1,"op":"follow","subject":"a","to":["bob"]}"#,
             r#"{"ref":1,"op":"follow","to":["bob"]}"#,
             r#"{"ref":1,"op":"token","token":"t","to":["bob"]}"#,
             r#"{"ref":1,"op":"follow","subject":"a","data":1}"#,
+            r#"{"ref":1,"op":"follow","subject":"a","last":2}"#,
+            r#"{"ref":1,"op":"follow","subject":"a","keep":true}"#,
+            r#"{"ref":1,"op":"unsubscribe","subject":"a","last":2}"#,
+            r#"{"ref":1,"op":"publish","subject":"a","data":1,"last":2}"#,
+            r#"{"ref":1,"op":"follow","presence":"a"}"#,
+            r#"{"ref":1,"op":"subscribe","presence":"a","last":2}"#,
+            r#"{"ref":1,"op":"subscribe","subject":"a","presence":"a"}"#,
+            r#"{"ref":1,"op":"publish","subject":"a","data":1,"presence":"a"}"#,
+            r#"{"ref":1,"op":"state"}"#,
+            r#"{"ref":1,"op":"state","data":1,"subject":"a"}"#,
+            r#"{"ref":1,"op":"state","data":1,"id":"a"}"#,
             r#"{"ref":1,"op":"token"}"#,
             r#"{"ref":1,"op":"token","token":7}"#,
         ] {
             assert_eq!(code(text), (Some("1".into()), "bad_operation"), "{text}");
         }
+    }
+
+    /// http.md 18.2: so is a member whose value it can't be.
+    #[test]
+    fn values_that_cannot_be() {
+        for last in ["0", "-1", "2.0", "1e2", "\"2\"", "null", "1234567"] {
+            let text = format!(r#"{{"op":"subscribe","subject":"a","last":{last}}}"#);
+            assert_eq!(code(&text), (None, "bad_last"));
+        }
         for subject in ["7", "null", "\"\"", "[]", &format!("\"{}\"", "x".repeat(256))] {
             let text = format!(r#"{{"ref":"r","op":"follow","subject":{subject}}}"#);
             assert_eq!(code(&text), (Some("\"r\"".into()), "bad_subject"));
+        }
+        for subject in ["7", "null", "\"\"", "[]", &format!("\"{}\"", "x".repeat(255))] {
+            let text = format!(r#"{{"ref":"r","op":"subscribe","presence":{subject}}}"#);
+            assert_eq!(code(&text), (Some("\"r\"".into()), "bad_presence"));
         }
         for reference in ["null", "true", "{}", "[1]", &format!("\"{}\"", "x".repeat(63))] {
             let text = format!(r#"{{"ref":{reference},"op":"follow","subject":"a"}}"#);
@@ -359,6 +545,8 @@ mod tests {
         let large = "x".repeat(BODY_BYTES_MAX);
         let text = format!(r#"{{"op":"publish","subject":"a","data":"{large}"}}"#);
         assert_eq!(code(&text), (None, "data_too_large"));
+        let text = format!(r#"{{"op":"state","data":"{}"}}"#, "x".repeat(STATE_BYTES_MAX - 1));
+        assert_eq!(code(&text), (None, "state_too_large"));
         let deep = format!("{}{}", "[".repeat(200_000), "]".repeat(200_000));
         let text = format!(r#"{{"op":"publish","subject":"a","data":{deep}}}"#);
         assert!(read(&text).is_err(), "and nothing overflows");
@@ -392,6 +580,19 @@ mod tests {
             assert_eq!(code(text), (None, "bad_json"), "{text}");
         }
         assert_eq!(ask(" \n\t\r{\"op\":\"follow\",\"subject\":\"a\"}").0, "PUT");
+    }
+
+    /// http.md 23.1: what is kept of it is what was said, or nothing.
+    #[test]
+    fn states() {
+        for (data, kept) in [("{\"a\":\n[1]}", "{\"a\":[1]}"), ("null", ""), ("\"\"", "\"\"")] {
+            let Wish::Ask(asked) =
+                read(&format!(r#"{{"op":"state","data":{data}}}"#)).unwrap().wish
+            else {
+                panic!("no request");
+            };
+            assert_eq!(asked.change, Some(Change::State(kept.into())), "{data}");
+        }
     }
 
     /// http.md 18.3.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::sessions::operation::Ask;
+use crate::sessions::operation::{Ask, Change};
 
 /// What the client waits for.
 pub struct Asked {
@@ -35,6 +35,9 @@ pub struct Gathered {
 pub struct Operations {
     /// `None` when it was given up.
     pub asked: Option<Asked>,
+    /// What holds for the session once the brain has done it, whether that is too late or not; and
+    /// when it was sent there, in milliseconds since 1970.
+    pub change: Option<(Change, u64)>,
     pub answer: Option<Gathered>,
     pub waiting: VecDeque<Waiting>,
     pub waiting_bytes: usize,

@@ -9,23 +9,25 @@
 //! an answer [`ANSWER_BYTES_MAX`] are kept.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 use halley_link::{FLAG_END, Frame, Item, List, Pair};
 use halley_wire::HttpError;
 
 use crate::conns::table::Phase;
+use crate::limits::sketch::Key;
 use crate::sessions::answer::Answer;
 use crate::sessions::errors::{ANSWER_LATE, BUSY, NO_BRAIN};
 use crate::sessions::identity::{ALL_RIGHTS, OTHER_SESSION};
-use crate::sessions::operation::{self, Ask, Refused, Wish};
+use crate::sessions::operation::{self, Ask, Change, Refused, Wish};
 use crate::sessions::operation_queue::{Asked, Gathered, Operations, Waiting};
 use crate::sessions::state::{Io, Sessions};
 use crate::settings::AuthMode;
 use crate::stats::Stat;
 use crate::transport::Transport;
 
-/// Answers are an id or two numbers; a longer one is none of those.
-const ANSWER_BYTES_MAX: u64 = 16_384;
+/// Answers are an id, two numbers, or a page of events, which has 262,144 bytes and one event more.
+const ANSWER_BYTES_MAX: u64 = 524_288;
 
 const TOO_MANY: HttpError = HttpError::new(
     429,
@@ -48,7 +50,10 @@ impl Sessions {
             Err(refused) => return self.refuse_message(io, index, &refused),
         };
         let reference = operation.reference;
-        let user = io.conns.table.user_key(index);
+        let user = match io.conns.table.user(index).is_empty() {
+            false => io.conns.table.user_key(index),
+            true => self.visitor_key(io, index),
+        };
         if let Err(error) = io.conns.user_may_ask(user) {
             return self.refuse_message(io, index, &Refused { reference, error });
         }
@@ -70,7 +75,8 @@ impl Sessions {
             None => match self.ask(io, index, &waiting) {
                 Ok(()) => {
                     let asked = Some(self.asked(io, waiting.reference));
-                    self.add_operations(io, index, asked, VecDeque::new());
+                    let change = waiting.ask.change;
+                    self.add_operations(io, index, asked, change, VecDeque::new());
                     return true;
                 }
                 Err(error) => error,
@@ -89,6 +95,13 @@ impl Sessions {
         self.refuse_message(io, index, &Refused { reference: waiting.reference, error })
     }
 
+    /// A visitor's connection counts as a user; no id begins with NUL.
+    fn visitor_key(&self, io: &mut Io, index: u32) -> Key {
+        let mut name = [0; 9];
+        name[1..].copy_from_slice(&io.conns.table.conn(index).to_be_bytes());
+        io.conns.table.limits.hasher.name(&name)
+    }
+
     fn asked(&self, io: &Io, reference: Option<Box<str>>) -> Asked {
         Asked { reference, until_ms: io.conns.clock.now_ms + io.conns.settings.response_ms_max }
     }
@@ -98,10 +111,13 @@ impl Sessions {
         io: &mut Io,
         index: u32,
         asked: Option<Asked>,
+        change: Option<Change>,
         waiting: VecDeque<Waiting>,
     ) {
         let waiting_bytes = waiting.iter().map(Waiting::bytes).sum();
-        let operations = Operations { asked, answer: None, waiting, waiting_bytes };
+        let sent_ms = io.conns.clock.unix_ms();
+        let change = change.map(|change| (change, sent_ms));
+        let operations = Operations { asked, change, answer: None, waiting, waiting_bytes };
         self.operations.insert(index, Box::new(operations));
         self.watch_session(&mut io.conns, index);
     }
@@ -121,8 +137,11 @@ impl Sessions {
             return Err(BUSY.after(1));
         }
         let conn = io.conns.table.conn(index);
+        let (tokenless, anonymous) =
+            (self.has_no_token(io, index), Rc::clone(&io.conns.settings.anonymous));
         let rights = match io.conns.settings.auth_mode {
             AuthMode::None => ALL_RIGHTS,
+            AuthMode::Jwt if tokenless => &anonymous,
             AuthMode::Jwt => self.tokens.rights(index),
         };
         let mut items = Vec::new();
@@ -133,7 +152,7 @@ impl Sessions {
         ] {
             Pair { name: name.as_bytes(), value }.write(&mut items);
         }
-        let Ask { method, target, body } = &waiting.ask;
+        let Ask { method, target, body, .. } = &waiting.ask;
         io.link.send(&Frame::Request {
             conn,
             listener: 1,
@@ -211,8 +230,12 @@ impl Sessions {
 
     fn operation_done(&mut self, io: &mut Io, index: u32) {
         let Some(operations) = self.operations.remove(&index) else { return };
-        let Operations { asked, answer, mut waiting, .. } = *operations;
+        let Operations { asked, change, answer, mut waiting, .. } = *operations;
         io.conns.stats.sub(Stat::RequestsInFlight, 1);
+        let done = answer.as_ref().is_some_and(|answer| (200..300).contains(&answer.status));
+        if let (Some((change, sent_ms)), true) = (change, done) {
+            self.subscriptions.change(index, sent_ms, &change);
+        }
         if let (Some(asked), Some(Gathered { status, retry_after_s, mut body, too_large })) =
             (asked, answer)
         {
@@ -226,7 +249,7 @@ impl Sessions {
             match self.ask(io, index, &next) {
                 Ok(()) => {
                     let asked = Some(self.asked(io, next.reference));
-                    return self.add_operations(io, index, asked, waiting);
+                    return self.add_operations(io, index, asked, next.ask.change, waiting);
                 }
                 Err(error) => self.tell_refusal(io, index, next.reference.as_deref(), &error),
             }

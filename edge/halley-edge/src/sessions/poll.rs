@@ -23,9 +23,11 @@ use crate::outbox::{self, Piece};
 use crate::sessions::cursor;
 use crate::sessions::detail::{Conns, Detail, poll_of};
 use crate::sessions::exchange::Exchange;
+use crate::sessions::newest;
 use crate::sessions::opening::Poll;
 use crate::sessions::state::{Io, Sessions};
 use crate::sessions::stream::{Opened, SessionRequest};
+use crate::sessions::subscriptions;
 use crate::stats::Stat;
 use crate::transport::{EXPIRED, Transport};
 
@@ -51,15 +53,16 @@ impl Sessions {
         index: u32,
         req: &Request<'_>,
     ) -> Result<Opened, HttpError> {
-        let principal = &self.principal(io, req)?;
         let timeout_ms = match target::query_value(req.target, "timeout")? {
             Some(text) => milliseconds(&text).ok_or(BAD_TIMEOUT)?,
             None => TIMEOUT_MS,
         };
+        let subjects = &subscriptions::of_poll(req.target, timeout_ms > 0)?;
+        let principal = &self.principal_of_session(io, req, !subjects.is_empty())?;
         let until_ms = io.conns.clock.now_ms + timeout_ms.min(io.conns.settings.poll_ms_max);
-        let cursor = cursor::of_target(req)?;
+        let cursor = newest::or_newest(io, req.target, cursor::of_target(req)?, subjects)?;
         let transport = Transport::Poll;
-        let wanted = SessionRequest { transport, principal, cursor: &cursor };
+        let wanted = SessionRequest { transport, principal, cursor: &cursor, subjects };
         let opened = self.open_session(io, index, req, &wanted, |out, options| {
             // Only HEAD is answered by this.
             if options.head_only {

@@ -10,6 +10,7 @@ use crate::sessions::compression::Compression;
 use crate::sessions::detail::Conns;
 use crate::sessions::holds::Hold;
 use crate::sessions::operation_queue::Operations;
+use crate::sessions::subscriptions::Subscriptions;
 use crate::sessions::tokens::Tokens;
 
 /// What sessions and requests act on: connections, the brain, and the groups.
@@ -37,6 +38,10 @@ pub struct Sessions {
     pub admission: Admission,
     /// When sessions end by their tokens.
     pub tokens: Tokens,
+    /// What sessions are subscribed to.
+    pub subscriptions: Subscriptions,
+    /// What of presence came before a welcome, by index, as it is written behind that.
+    pub early_presence: HashMap<u32, Vec<u8>>,
     /// What compresses and inflates for all.
     pub compression: Compression,
     /// Spreads clients over time.
@@ -59,6 +64,8 @@ impl Sessions {
         Sessions {
             admission: Admission::default(),
             tokens: Tokens::default(),
+            subscriptions: Subscriptions::default(),
+            early_presence: HashMap::new(),
             compression: Compression::default(),
             random: Random::new(),
             stopping: false,
@@ -74,6 +81,7 @@ impl Sessions {
         self.compression.rest();
         self.admission.trim();
         self.tokens.trim();
+        self.subscriptions.trim();
         self.holds.shrink_to(2 * self.holds.len());
         self.operations.shrink_to(2 * self.operations.len());
     }

@@ -22,8 +22,10 @@ use crate::sessions::detail::{Conns, Detail};
 use crate::sessions::errors::StreamError;
 use crate::sessions::exchange::Reply;
 use crate::sessions::identity::{self, Principal};
+use crate::sessions::newest;
 use crate::sessions::opening::Opening;
 use crate::sessions::state::{Io, Sessions};
+use crate::sessions::subscriptions;
 use crate::stats::Stat;
 use crate::transport::Transport;
 
@@ -43,6 +45,8 @@ pub struct SessionRequest<'a> {
     pub principal: &'a Principal<'a>,
     /// Behind what; empty for what comes from now on.
     pub cursor: &'a [u8],
+    /// What it is subscribed to, packed.
+    pub subjects: &'a [u8],
 }
 
 const NOT_ACCEPTABLE: HttpError = HttpError::new(
@@ -64,17 +68,19 @@ impl Sessions {
         index: u32,
         req: &Request<'_>,
     ) -> Result<Opened, HttpError> {
-        let (principal, cursor) = (&self.principal(io, req)?, &cursor::of_request(req)?);
+        let subjects = &subscriptions::of_target(req.target)?;
+        let principal = &self.principal_of_session(io, req, !subjects.is_empty())?;
+        let cursor = &newest::or_newest(io, req.target, cursor::of_request(req)?, subjects)?;
         if accepts(req, "application/x-ndjson") {
             let transport = Transport::ndjson(req.version);
-            let wanted = SessionRequest { transport, principal, cursor };
+            let wanted = SessionRequest { transport, principal, cursor, subjects };
             self.open_session(io, index, req, &wanted, ndjson::head)
         } else if req.header("accept").is_none()
             || accepts(req, "text/event-stream")
             || accepts(req, "*/*")
         {
             let transport = Transport::sse(req.version);
-            let wanted = SessionRequest { transport, principal, cursor };
+            let wanted = SessionRequest { transport, principal, cursor, subjects };
             self.open_session(io, index, req, &wanted, sse::head)
         } else {
             Err(NOT_ACCEPTABLE)
@@ -95,7 +101,7 @@ impl Sessions {
         let transport = Transport::article(req.version);
         let framing = Framing::of(req.version);
         let path = path.to_owned();
-        let wanted = SessionRequest { transport, principal, cursor: b"" };
+        let wanted = SessionRequest { transport, principal, cursor: b"", subjects: b"" };
         self.open_session(io, index, req, &wanted, |out, options| {
             article::head(out, options);
             if !options.head_only {
@@ -113,11 +119,13 @@ impl Sessions {
     ) -> Result<Opened, HttpError> {
         let accept = handshake::accept(req)?;
         io.conns.origin_may_enter(req, false)?;
-        let principal = &self.principal(io, req)?;
-        let cursor = cursor::of_target(req)?;
+        let subjects = &subscriptions::of_target(req.target)?;
+        // A visitor may say later what it wants to see.
+        let principal = &self.principal_of_session(io, req, true)?;
+        let cursor = newest::or_newest(io, req.target, cursor::of_target(req)?, subjects)?;
         let agreement = compression::agree(req, &io.conns.settings, &mut io.conns.stats);
         let transport = Transport::websocket(agreement);
-        let wanted = SessionRequest { transport, principal, cursor: &cursor };
+        let wanted = SessionRequest { transport, principal, cursor: &cursor, subjects };
         let opened = self.open_session(io, index, req, &wanted, |out, options| {
             handshake::response_with(out, &accept, agreement, options);
         })?;
@@ -134,10 +142,13 @@ impl Sessions {
         wanted: &SessionRequest<'_>,
         answer: impl FnOnce(&mut Vec<u8>, &ResponseOptions<'_>),
     ) -> Result<Opened, HttpError> {
-        let SessionRequest { transport, principal, cursor } = *wanted;
-        let user = io.conns.table.limits.hasher.name(principal.user.as_bytes());
-        io.conns.user_may_ask(user)?;
+        let SessionRequest { transport, principal, cursor, subjects } = *wanted;
+        if !principal.is_nobody() {
+            let user = io.conns.table.limits.hasher.name(principal.user.as_bytes());
+            io.conns.user_may_ask(user)?;
+        }
         io.conns.stream_may_open()?;
+        subscriptions::may_have(io, subjects)?;
         // 4.6. Without a link the stream may wait for one; behind a full queue it would wait in it.
         if io.link.is_up() && !io.link_has_room() {
             return Err(BRAIN_BUSY);
@@ -158,7 +169,10 @@ impl Sessions {
         }
         io.conns.table.set_user(index, principal.user.as_bytes());
         self.take_token(index, transport, principal);
-        let opening = Box::new(Opening { answer: out, reply, poll: None });
+        let judged = principal.is_nobody() || !subjects.is_empty();
+        let rights = if judged { principal.rights.as_ref() } else { "" }.into();
+        self.subscriptions.set(index, subjects);
+        let opening = Box::new(Opening { answer: out, reply, rights, poll: None });
         io.conns.table.set_detail(index, Detail::Opening(opening));
         if !cursor.is_empty() {
             self.hold(io, index, cursor);
@@ -181,6 +195,9 @@ impl Sessions {
             let mut out = opening.answer;
             let retry_ms = self.random.around(conns.settings.stream_retry_ms);
             transport.welcome(&mut out, retry_ms, cursor);
+            if let Some(early) = self.early_presence.remove(&index) {
+                out.extend_from_slice(&early);
+            }
             // Nothing comes before it.
             conns.push(index, out.into());
         }

@@ -58,9 +58,13 @@ impl Sessions {
         if ours && !slot.has(flag::ANNOUNCED) {
             slot.set(flag::ANNOUNCED);
             let transport = slot.transport.on_link();
+            let much = self.subscriptions.announce(io, index);
             let user = io.conns.table.user(index);
             let item = Session { conn, transport, user, cursor };
             io.link.opened(&item);
+            if much {
+                io.link.announce();
+            }
         }
     }
 
@@ -102,7 +106,8 @@ impl Sessions {
             _ if slot.has(flag::DOOMED) => {}
             Phase::Waiting | Phase::Opening => self.refuse_stream(io, index, error),
             Phase::Live => {
-                self.close_gently(io, index, error.message, CloseReason::CloseSessions);
+                let reason = format!("{}: {}", error.code, error.message);
+                self.close_gently(io, index, &reason, CloseReason::CloseSessions);
             }
             Phase::Left => io.conns.forget_left(index),
             Phase::Free | Phase::Proxy | Phase::Handshake | Phase::Http | Phase::Closing => {}

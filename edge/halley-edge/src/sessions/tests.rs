@@ -5,14 +5,17 @@
 use std::io::Read;
 use std::sync::Arc;
 
+use clap::Parser;
 use halley_link::{CloseReason, Deframer, Event, Frame, Item, List, NumberedSession};
 use mio::net::UnixStream;
 
+use crate::config::Config;
 use crate::conns::table::{Phase, flag};
 use crate::conns::tests::{conns, enter_as, read};
 use crate::groups::fan_out::FanOut;
 use crate::groups::write_permits::WritePermits;
 use crate::link::brain_link::BrainLink;
+use crate::link::hello::Answer;
 use crate::sessions::detail::{Conns, Detail};
 use crate::sessions::exchange::Reply;
 use crate::sessions::opening::Opening;
@@ -50,9 +53,11 @@ pub fn io() -> (Io, Brain) {
     let (socket, other) = UnixStream::pair().unwrap();
     let mut io = Io { conns: conns(), link: BrainLink::default(), fan_out };
     io.link.dialled(socket, 0);
-    io.link.handshake(10_000_000, &Frame::Ping { nonce: 0 });
+    let config = ["edge", "--public=127.0.0.1:0", "--api=127.0.0.1:0", "--socket-dir=/"];
+    let answer = Answer { version: 5, worker: 0, window: 1_048_576, connections_max: 9 };
+    io.link.handshake(10_000_000, &answer, &Config::parse_from(config));
     let mut brain = Brain { socket: other, frames: Deframer::new() };
-    assert_eq!(brain.told(&mut io), ["Ping"]);
+    assert_eq!(brain.told(&mut io), ["HelloEdge"]);
     (io, brain)
 }
 
@@ -74,7 +79,12 @@ pub fn settle(io: &mut Io, sessions: &mut Sessions) {
 /// A stream that waits for its session, of which the brain knows.
 fn opening(io: &mut Io) -> (u32, u64, std::os::unix::net::UnixStream) {
     let (index, client) = enter_as(&mut io.conns, Phase::Opening);
-    let opening = Opening { answer: b"head ".to_vec(), reply: Reply::default(), poll: None };
+    let opening = Opening {
+        answer: b"head ".to_vec(),
+        reply: Reply::default(),
+        rights: "".into(),
+        poll: None,
+    };
     io.conns.table.set_detail(index, Detail::Opening(Box::new(opening)));
     io.conns.slot(index).unwrap().set(flag::ANNOUNCED);
     let conn = io.conns.table.conn(index);
@@ -103,7 +113,7 @@ fn the_first_event_welcomes() {
     let ((mut io, _brain), mut sessions) = (io(), Sessions::new());
     let (index, conn, mut client) = opening(&mut io);
     let delivered = with(&[conn, 99 << 24], |conns| {
-        sessions.deliver(&mut io, &event(1, b"{\"one\":1}"), conns)
+        sessions.deliver(&mut io, &event(1, b"{\"one\":1}"), conns.iter())
     });
     assert!(delivered.is_ok() && io.conns.is_in(index, Phase::Live));
     sessions.opened(&mut io, number(conn), b"c");
@@ -143,7 +153,8 @@ fn who_is_doomed_gets_nothing() {
     io.conns.flush_dirty();
     read(&mut client);
     io.conns.doom(index, CloseReason::SlowConsumer);
-    let delivered = with(&[conn], |conns| sessions.deliver(&mut io, &event(1, b"{}"), conns));
+    let delivered =
+        with(&[conn], |conns| sessions.deliver(&mut io, &event(1, b"{}"), conns.iter()));
     sessions.push(&mut io, index, b"more"[..].into());
     settle(&mut io, &mut sessions);
     assert!(delivered.is_ok());

@@ -1,54 +1,38 @@
 //! The worker and its brain: handshake, sync, frames, the link's end (`protocol/link.md`).
 
-use halley_link::{
-    CloseReason, Frame, GoodbyeCode, List, Pair, VERSION, VERSION_MAX_SETTING, VERSION_MIN, common,
-};
+use halley_link::{CloseReason, Frame, GoodbyeCode, List, VERSION_MIN};
 use halley_token::Keys;
 use halley_wire::Gap;
 
 use crate::conns::table::Phase;
-use crate::link::WINDOW_BYTES;
 use crate::link::brain_link::{Due, READ_BYTES_PER_ROUND};
 use crate::link::goodbye::LinkEnd;
+use crate::link::{WINDOW_BYTES, hello};
 use crate::log;
 use crate::sessions::answer::Answer;
 use crate::sessions::detail::exchange_of;
 use crate::sessions::errors::{NO_BRAIN, StreamError};
 use crate::sessions::replay::Replay;
 use crate::settings::{AuthMode, Settings};
-use crate::stats::{self, Stat};
+use crate::stats::Stat;
 use crate::worker::state::{RUN, Worker};
-
-/// The version that this link has: the highest in common with a brain that speaks `lowest` to what
-/// its settings say, or that alone (3.2).
-fn version_with(lowest: u16, settings: List<'_, Pair<'_>>) -> Result<u16, LinkEnd> {
-    let highest = match settings.iter().find(|pair| pair.name == VERSION_MAX_SETTING) {
-        None => lowest,
-        Some(pair) => std::str::from_utf8(pair.value)
-            .ok()
-            .and_then(|value| value.parse().ok())
-            .filter(|highest| *highest >= lowest)
-            .ok_or(LinkEnd::broken("3.3", "setting link_version_max"))?,
-    };
-    common((VERSION_MIN, VERSION), (lowest, highest))
-        .ok_or_else(|| LinkEnd::version(&format!("versions {lowest} to {highest}")))
-}
 
 impl Worker {
     /// Is there anything to read, and room for it?
     pub(crate) fn link_may_be_read(&self) -> bool {
-        self.io.link.is_readable() && !self.link_waits()
+        (self.io.link.is_readable() || self.io.link.has_handed()) && !self.link_waits()
     }
 
     /// Must what the brain sent wait for groups to be served? A handshake adds nothing to that.
-    fn link_waits(&self) -> bool {
+    pub(crate) fn link_waits(&self) -> bool {
         self.io.link.is_up() && self.io.fan_out.is_full(&self.io.conns.settings)
     }
 
     /// Reads and deals with what the brain sent, up to a bound.
     pub(crate) fn read_link(&mut self) {
+        self.take_handed();
         let mut read = 0;
-        while self.link_may_be_read() && read < READ_BYTES_PER_ROUND {
+        while self.io.link.is_readable() && !self.link_waits() && read < READ_BYTES_PER_ROUND {
             // First those that were left because they had to wait.
             self.frames();
             if self.link_waits() {
@@ -84,23 +68,27 @@ impl Worker {
         };
         match end {
             None => self.io.link.put_frames(deframer),
-            Some(LinkEnd::Broken(code, why)) => {
-                self.io.conns.stats.count(Stat::LinkErrors);
-                self.end_link(code, &why);
-            }
-            Some(LinkEnd::Goodbye(why)) => self.link_lost(&why),
+            Some(end) => self.link_broken(&end),
         }
     }
 
-    fn frame(&mut self, frame: &Frame<'_>) -> Result<(), LinkEnd> {
+    /// The link ends for what the brain sent.
+    pub(crate) fn link_broken(&mut self, end: &LinkEnd) {
+        match end {
+            LinkEnd::Broken(code, why) => {
+                self.io.conns.stats.count(Stat::LinkErrors);
+                self.end_link(*code, why);
+            }
+            LinkEnd::Goodbye(why) => self.link_lost(why),
+        }
+    }
+
+    pub(crate) fn frame(&mut self, frame: &Frame<'_>) -> Result<(), LinkEnd> {
         let up = self.io.link.is_up();
         match *frame {
             Frame::HelloBrain { window, settings, node, version: lowest } if !up => {
-                let version = version_with(lowest, settings)?;
-                let settings = Settings::read(settings).map_err(|name| {
-                    LinkEnd::Broken(GoodbyeCode::Handshake, format!("setting {name} (3.3)"))
-                })?;
-                self.handshake(version, window, settings, node)
+                let version = hello::version_with(lowest, settings, VERSION_MIN)?;
+                self.handshake(version, window, hello::settings(settings)?, node)
             }
             Frame::Goodbye { reason, .. } => {
                 Err(LinkEnd::Goodbye(String::from_utf8_lossy(reason).into_owned()))
@@ -120,7 +108,9 @@ impl Worker {
                 .link
                 .credited(bytes)
                 .map_err(|e| LinkEnd::Broken(GoodbyeCode::FlowControl, e.to_string())),
-            Frame::Deliver { event, conns } => self.sessions.deliver(&mut self.io, &event, conns),
+            Frame::Deliver { event, conns } => {
+                self.sessions.deliver(&mut self.io, &event, conns.iter())
+            }
             Frame::GroupDeliver { group, event } => {
                 self.sessions.group_deliver(&mut self.io, group, &event)
             }
@@ -145,6 +135,7 @@ impl Worker {
                 self.sessions.gap(&mut self.io, &Gap { reason, from, to }, cursor, conns);
             }
             Frame::Cursor { cursor } => self.io.link.cursor_moved(cursor),
+            Frame::Presence { json, conns } => self.sessions.presence(&mut self.io, json, conns),
             Frame::Keys { keys } => self.take_keys(keys)?,
             Frame::Inspect { token, conn } => self.sessions.inspect(&mut self.io, token, conn),
             Frame::GroupJoin { group, conns } => {
@@ -198,7 +189,7 @@ impl Worker {
     }
 
     /// The handshake: answers, takes the settings, begins the sync.
-    fn handshake(
+    pub(crate) fn handshake(
         &mut self,
         version: u16,
         window: u32,
@@ -210,22 +201,10 @@ impl Worker {
         self.sessions.end_groups(&mut self.io);
         self.sessions.auth_changed(&mut self.io, last);
         self.let_clients_in()?;
-        let (count, names) = stats::metrics();
-        let config = &self.shared.config;
-        let [public, api] = [config.public, config.api].map(|address| address.to_string());
-        let hello = Frame::HelloEdge {
-            version,
-            window: WINDOW_BYTES,
-            pid: std::process::id(),
-            worker: self.index,
-            workers: config.workers,
-            build: env!("CARGO_PKG_VERSION").as_bytes(),
-            public_listen: public.as_bytes(),
-            api_listen: api.as_bytes(),
-            connections_max: u32::try_from(self.acceptor.connections_max()).unwrap_or(u32::MAX),
-            metrics: List::from_items(count, &names),
-        };
-        self.io.link.handshake(window, &hello);
+        let connections_max = self.acceptor.connections_max();
+        let (worker, grants) = (self.index, WINDOW_BYTES);
+        let answer = hello::Answer { version, worker, window: grants, connections_max };
+        self.io.link.handshake(window, &answer, &self.shared.config);
         self.io.conns.stats.count(Stat::LinkHandshakes);
         // Doomed sessions aren't part of the sync.
         self.reap();
@@ -244,7 +223,7 @@ impl Worker {
     ///
     /// # Errors
     /// When clients can't be let in.
-    fn take_keys(&mut self, set: &[u8]) -> Result<(), LinkEnd> {
+    pub(crate) fn take_keys(&mut self, set: &[u8]) -> Result<(), LinkEnd> {
         if self.io.conns.settings.auth_mode == AuthMode::None {
             return Ok(());
         }
@@ -292,6 +271,7 @@ impl Worker {
         self.io.conns.gauge_memory(self.index);
         self.io.conns.count_tls(self.index);
         self.sessions.compression.count(&mut self.io.conns.stats);
+        self.count_trunk();
         let (count, items) = self.io.conns.stats.items();
         self.io.link.send(&Frame::Stats { values: List::from_items(count, &items) });
     }
@@ -311,7 +291,7 @@ impl Worker {
 
     /// The brain is away: connections stay, requests are told (8.7), sessions wait for the next
     /// handshake (9.2).
-    fn link_lost(&mut self, why: &str) {
+    pub(crate) fn link_lost(&mut self, why: &str) {
         if !self.io.link.lost() {
             return;
         }

@@ -3,7 +3,8 @@
 //! worker, and none that is further down knows one further up:
 //!
 //! ```text
-//! main → worker → http → sessions → { link, groups } → conns → { outbox, limits, settings, … }
+//! main → worker → http → { sessions, trunk } → { link, groups } → conns
+//!      → { outbox, limits, settings, … }
 //! ```
 //!
 //! - `conns/` has the connections: what waits for them, until when, and their bytes;
@@ -11,6 +12,7 @@
 //! - `sessions/` opens streams, polls and WebSockets, writes events to them and reads their
 //!   messages; `http/` reads requests and writes answers;
 //! - here `acceptor.rs` listens, `admit.rs` accepts, `frames.rs` handles the brain's frames,
+//!   `handed.rs` what came by a trunk,
 //!   `sweep.rs` and `time.rs` have heartbeats and deadlines, `stop.rs` the end.
 //!
 //! Invariant: nothing blocks, and nothing is written to a socket before the round's input was
@@ -21,6 +23,7 @@
 pub mod acceptor;
 pub mod admit;
 pub mod frames;
+pub mod handed;
 pub mod listen;
 pub mod state;
 pub mod stop;
@@ -64,12 +67,16 @@ impl Worker {
         self.tell_time();
         loop {
             let pause = if self.has_more() { 0 } else { self.http.pause_ms(&self.io).min(TICK_MS) };
+            let pause = if pause > 0 && !self.may_sleep() { 0 } else { pause };
             let pause = self.io.conns.clock.poll_for(pause);
             match self.poll.poll(&mut events, Some(pause)) {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 result => result?,
             }
             self.tell_time();
+            if let Some(seat) = self.io.link.seat() {
+                seat.round();
+            }
             for event in &events {
                 self.on_event(event);
                 self.reap();
@@ -197,6 +204,7 @@ impl Worker {
         }
         self.reap();
         self.io.conns.flush_dirty();
+        self.io.conns.count_ages();
         self.reap();
         self.io.link.announce();
         self.flush_link();

@@ -14,6 +14,7 @@ use crate::groups::write_permits::WritePermits;
 use crate::http::state::Http;
 use crate::limits::SharedLimits;
 use crate::link::brain_link::BrainLink;
+use crate::link::trunk::{Seat, Trunk};
 use crate::sessions::state::{Io, Sessions};
 use crate::worker::acceptor::Acceptor;
 use crate::worker::stop::Stopping;
@@ -35,6 +36,8 @@ pub struct Shared {
     pub permits: Arc<WritePermits>,
     /// See [`SharedLimits`].
     pub limits: Arc<SharedLimits>,
+    /// See [`Trunk`]; there if the edge may have one.
+    pub trunk: Option<Arc<Trunk>>,
     /// [`RUN`], or within how many milliseconds to close everything.
     pub stop: AtomicU64,
 }
@@ -61,14 +64,19 @@ impl Worker {
     pub fn new(index: u16, poll: Poll, shared: Arc<Shared>) -> io::Result<Worker> {
         halley_sys::own_fd_table()?;
         let (certificates, limits) = (Arc::clone(&shared.certificates), Arc::clone(&shared.limits));
+        let acceptor = Acceptor::new(index, &shared.config, poll.registry())?;
+        let seat = shared.trunk.clone().map(|trunk| Seat::new(trunk, index));
+        if let Some(seat) = &seat {
+            seat.connections_max(acceptor.connections_max());
+        }
         let io = Io {
             conns: Conns::new(poll.registry().try_clone()?, certificates, limits),
-            link: BrainLink::default(),
+            link: BrainLink::with_seat(seat),
             fan_out: FanOut::new(Arc::clone(&shared.permits), index),
         };
         Ok(Worker {
             index,
-            acceptor: Acceptor::new(index, &shared.config, poll.registry())?,
+            acceptor,
             poll,
             io,
             sessions: Sessions::new(),

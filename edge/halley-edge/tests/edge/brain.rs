@@ -8,16 +8,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use halley_link::{
-    CloseReason, Deframer, Event, FLAG_END, Frame, Item, List, NumberedSession, Pair, SessionState,
-    VERSION,
+    CloseReason, Deframer, Event, FLAG_END, Frame, Id, Item, List, NumberedSession, Pair,
+    SessionState, VERSION,
 };
 
 pub use crate::edge::{Edge, command};
+use crate::trunk_way::TrunkWay;
 
 /// Bound of every wait: long, as it is waited for on machines that have much else to do.
 pub const WAIT: Duration = Duration::from_secs(30);
 /// What the brain grants the edge unless a test says otherwise.
 pub const WINDOW: u32 = 1_048_576;
+const STATS: u8 = 0x48;
+/// What a test doesn't say. What is drawn around 1 is 1 (http.md 13.3): the welcome that most tests
+/// expect. Most clients answer no pings and read nothing for a while, which on a machine that has
+/// much else to do is longer than a heartbeat.
+const DEFAULTS: [(&str, &str); 2] = [("stream_retry_ms", "1"), ("stream_heartbeat_ms", "600000")];
 
 /// A frame of the edge, owned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,8 +44,13 @@ pub enum Seen {
     Gone(u64),
     Pong(u64),
     Replayed(u64),
+    /// Connection, rights, subjects.
+    Subscriptions(u64, String, Vec<String>),
     /// Token, connection, state, transport, pieces in the outbox, held events.
     Inspected(u32, u64, SessionState, u8, u32, u32),
+    /// Of a trunk: which worker says it.
+    Of(u16, Box<Seen>),
+    WorkerGone(u16),
     /// Code and reason.
     Goodbye(u8, String),
     /// The edge closed the link.
@@ -84,10 +95,19 @@ fn seen(frame: &Frame<'_>) -> Seen {
         Frame::RequestGone { conn } => Seen::Gone(conn),
         Frame::Pong { nonce } => Seen::Pong(nonce),
         Frame::Replayed { conn } => Seen::Replayed(conn),
+        Frame::Subscriptions { conn, rights, subjects } => {
+            let lossy = |subject: Id<'_>| String::from_utf8_lossy(subject.0).into();
+            let subjects = subjects.iter().map(lossy).collect();
+            Seen::Subscriptions(conn, text(rights), subjects)
+        }
         Frame::Inspected { token, conn, state, transport, outbox_pieces, held, .. } => {
             Seen::Inspected(token, conn, state, transport, outbox_pieces, held)
         }
         Frame::Goodbye { code, reason } => Seen::Goodbye(code, text(reason)),
+        Frame::FromWorker { worker, kind, payload } => {
+            Seen::Of(worker, Box::new(seen(&Frame::decode(kind, payload).unwrap())))
+        }
+        Frame::WorkerGone { worker } => Seen::WorkerGone(worker),
         ref other => panic!("not for a brain: {other:?}"),
     }
 }
@@ -125,6 +145,8 @@ pub struct Brain {
     /// Give credit back for what was read (4.3)?
     pub generous: bool,
     pub version: u16,
+    /// Speaks to worker 0 by the trunk, not by its own link.
+    pub trunk: Option<TrunkWay>,
     /// Costly bytes that were read.
     pub costly: usize,
     /// By connection: why its session ended (2.8).
@@ -154,6 +176,7 @@ impl Brain {
             sync_cursor: String::new(),
             generous: true,
             version: 0,
+            trunk: None,
             costly: 0,
             reasons: HashMap::new(),
             cursors: HashMap::new(),
@@ -161,9 +184,14 @@ impl Brain {
     }
 
     pub fn send(&mut self, frame: &Frame<'_>) {
-        let mut out = Vec::new();
-        frame.encode(&mut out);
-        self.send_bytes(&out).unwrap();
+        self.send_together(&[*frame]);
+    }
+
+    fn encode(&mut self, frame: &Frame<'_>, out: &mut Vec<u8>) {
+        match &mut self.trunk {
+            Some(trunk) => trunk.encode(frame, out),
+            None => frame.encode(out),
+        }
     }
 
     /// Sends bytes that need be no frame.
@@ -174,7 +202,7 @@ impl Brain {
     /// Sends frames in one write, so that they are read together.
     pub fn send_together(&mut self, frames: &[Frame<'_>]) {
         let mut out = Vec::new();
-        frames.iter().for_each(|frame| frame.encode(&mut out));
+        frames.iter().for_each(|frame| self.encode(frame, &mut out));
         self.send_bytes(&out).unwrap();
     }
 
@@ -192,17 +220,17 @@ impl Brain {
     /// That of a brain whose lowest version this is.
     pub fn hello_of(&mut self, version: u16, settings: &[(&str, &str)], window: u32) {
         let mut items = Vec::new();
-        // What is drawn around 1 is 1 (http.md 13.3): the welcome that most tests expect.
-        let fixed = ("stream_retry_ms", "1");
-        let fixed = (!settings.iter().any(|(name, _)| *name == fixed.0)).then_some(&fixed);
-        for (name, value) in settings.iter().chain(fixed) {
+        let open = DEFAULTS.iter().filter(|(name, _)| settings.iter().all(|(n, _)| n != name));
+        let mut count = 0;
+        for (name, value) in settings.iter().chain(open) {
             Pair { name: name.as_bytes(), value: value.as_bytes() }.write(&mut items);
+            count += 1;
         }
         self.send(&Frame::HelloBrain {
             version,
             window,
             node: b"test@127.0.0.1",
-            settings: List::from_items((settings.len() + fixed.iter().len()) as u16, &items),
+            settings: List::from_items(count, &items),
         });
         let writer = Arc::downgrade(&self.writer);
         std::thread::spawn(move || pulse(&writer));
@@ -239,9 +267,14 @@ impl Brain {
         while let Some(raw) = self.frames.next().unwrap() {
             let cost = if Frame::costs(raw.kind) { raw.cost } else { 0 };
             let (mut answer, mut out) = (None, None);
-            match Frame::decode(raw.kind, raw.payload).unwrap() {
+            let frame = Frame::decode(raw.kind, raw.payload).unwrap();
+            let (frame, place) = match &mut self.trunk {
+                Some(trunk) => trunk.unwrap(frame),
+                None => (frame, None),
+            };
+            match frame {
                 Frame::Ping { nonce } => answer = Some(Frame::Pong { nonce }),
-                Frame::Credit { .. } => {}
+                Frame::Credit { .. } | Frame::FromWorker { kind: STATS, .. } => {}
                 Frame::Stats { values } => self.stats = values.iter().map(|v| v.0).collect(),
                 frame => {
                     match frame {
@@ -256,6 +289,13 @@ impl Brain {
                             self.cursors.extend(sessions.iter().map(|s| (s.conn, text(s.cursor))));
                         }
                         Frame::SyncBegin { cursor, .. } => self.sync_cursor = text(cursor),
+                        Frame::FromWorker { kind, payload, .. } => {
+                            if let Ok(Frame::SyncBegin { cursor, .. }) =
+                                Frame::decode(kind, payload)
+                            {
+                                self.sync_cursor = text(cursor);
+                            }
+                        }
                         _ => {}
                     }
                     out = Some(seen(&frame));
@@ -265,7 +305,7 @@ impl Brain {
             if self.generous && cost > 0 {
                 self.reply(&Frame::Credit { bytes: cost as u32 });
             }
-            answer.iter().for_each(|frame| self.reply(frame));
+            answer.iter().chain(&place).for_each(|frame| self.reply(frame));
             if out.is_some() {
                 return out;
             }

@@ -2,13 +2,14 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::brain::{Brain, Seen, WAIT, WINDOW};
 use crate::client::Client;
+use crate::trunk_way::{TrunkWay, by_trunk};
 
 /// Addresses of the edge, from HELLO_EDGE, and the process.
 pub struct Edge {
@@ -53,6 +54,9 @@ pub fn command(arguments: &[&str]) -> (Command, PathBuf) {
         if !arguments.contains(&name) {
             command.args([name, value]);
         }
+    }
+    if by_trunk() && !arguments.contains(&"--trunk") {
+        command.args(["--trunk", "on"]);
     }
     command.args(arguments).arg("--socket-dir").arg(&dir).stderr(Stdio::null());
     (command, dir)
@@ -104,10 +108,28 @@ impl Edge {
     }
 
     fn dial_worker(&self, worker: u16) -> Brain {
-        let path = self.dir.join(format!("worker-{worker}.sock"));
+        if by_trunk() {
+            let mut brain = self.dial_trunk();
+            brain.trunk = Some(TrunkWay::default());
+            return brain;
+        }
+        self.dial_link(worker)
+    }
+
+    /// A brain that dials a worker's own link.
+    pub fn dial_link(&self, worker: u16) -> Brain {
+        self.dial_at(&self.dir.join(format!("worker-{worker}.sock")))
+    }
+
+    /// A brain that dials the trunk, and sees its frames as they are.
+    pub fn dial_trunk(&self) -> Brain {
+        self.dial_at(&self.dir.join("trunk.sock"))
+    }
+
+    fn dial_at(&self, path: &Path) -> Brain {
         let end = Instant::now() + WAIT;
         loop {
-            match UnixStream::connect(&path) {
+            match UnixStream::connect(path) {
                 Ok(socket) => return Brain::new(socket),
                 Err(e) => assert!(Instant::now() < end, "{e}"),
             }

@@ -153,8 +153,8 @@ fn a_flood_of_refused_connections() {
         (!text.is_empty()).then(|| assert!(text.starts_with(b"HTTP/1.1 429 ")))
     });
     let answered = answered.count();
-    // So many of the clock's seconds it may have been.
-    let seconds = began.elapsed().as_secs() as usize + 2;
+    // So many of the worker's seconds it may have been, of which one may begin late and be short.
+    let seconds = began.elapsed().as_secs() as usize + 3;
     assert!((1..=500 * seconds).contains(&answered), "{answered} in {seconds} s");
     brain.stat_becomes("refused_by_address_total", 3_000);
 }

@@ -10,8 +10,10 @@ use crate::client::Client;
 use crate::tokens::expect_close as closed;
 use crate::websocket::{KEY, expect_close, expect_text, frame, open};
 
-pub const ALL: &str =
-    r#"{"publish":["*"],"to":["*"],"follow":["*"],"presence":["*"],"history":["*"]}"#;
+pub const ALL: &str = concat!(
+    r#"{"publish":["*"],"to":["*"],"follow":["*"],"subscribe":["*"],"#,
+    r#""presence":["*"],"history":["*"],"state":["*"]}"#
+);
 
 pub fn say(client: &mut Client, text: &str) {
     let mut bytes = Vec::new();
@@ -141,8 +143,13 @@ fn answers_as_they_come() {
     expect_text(&mut client, &format!("{{\"ref\":1,\"error\":{error}}}"));
     say(&mut client, r#"{"op":"follow","subject":"a","ref":2}"#);
     brain.request();
-    let long = format!("\"{}\"", "x".repeat(20_000));
-    brain.respond(conn, 200, &long);
+    let long = format!("\"{}\"", "x".repeat(524_288));
+    let parts: Vec<_> = long.as_bytes().chunks(200_000).collect();
+    brain.response(conn, 200, 0, long.len() as u64, &[], parts[0]);
+    for (n, body) in parts.iter().enumerate().skip(1) {
+        let flags = if n + 1 == parts.len() { FLAG_END } else { 0 };
+        brain.send(&halley_link::Frame::ResponseBody { conn, flags, body });
+    }
     assert_eq!(refused(&mut client).0, "bad_answer");
 }
 

@@ -1,5 +1,8 @@
 //! Clause 8 and http.md 1 to 6: requests that the brain or the edge itself answers.
 
+use std::thread::sleep;
+use std::time::Duration;
+
 use halley_link::{FLAG_CLOSE, FLAG_END, Frame};
 
 use crate::brain::{Edge, Seen};
@@ -129,6 +132,28 @@ fn answers_without_a_body() {
         assert_eq!(head.contains("Content-Length: 8"), status == 200, "{head}");
     }
     client.expect_silence(50);
+}
+
+/// A client of keep-alive asks again when it has the head of an answer that has no body for it,
+/// before the edge has the end of it.
+#[test]
+fn asked_again_before_the_end_of_what_has_no_body() {
+    let (edge, mut brain) = Edge::start(&[]);
+    let mut client = edge.api();
+    client.ask("HEAD", "/x", "");
+    for (method, status) in [("HEAD", 200), ("GET", 204), ("GET", 304), ("GET", 200)] {
+        let conn = brain.request().conn;
+        if status == 200 && method == "GET" {
+            brain.respond(conn, status, "ok");
+            break;
+        }
+        brain.response(conn, status, 0, 8, &[], b"drop");
+        client.head();
+        client.ask("GET", "/x", "");
+        sleep(Duration::from_millis(50));
+        brain.send(&Frame::ResponseBody { conn, flags: FLAG_END, body: b"this" });
+    }
+    assert_eq!(client.response().body, "ok");
 }
 
 /// 2.6: "bit 1 CLOSE (RESPONSE: close the connection after it)". http.md 3.1: "it says so".

@@ -314,6 +314,8 @@ fn who_came_without_a_token_goes_when_tokens_are_asked_for() {
     let keyless = ask(&edge, SSE, &bearer(&token::of("ann")));
     assert_eq!(code(&keyless), (503, "token_keys_missing"));
     brain.keys(&set(&[SECRET]));
+    // The worker has come as far; a pong would be the trunk's.
+    assert!(matches!(brain.inspect(1, 0), Seen::Inspected(..)));
     open(&edge, &mut brain, &token::of("ann"));
 }
 

@@ -44,13 +44,21 @@ impl Transport {
 pub struct Halley {
     transport: Transport,
     cursors: bool,
+    subjects: u32,
 }
 
 impl Halley {
     /// Streams of this transport; the cursors of SSE are looked for only where somebody wants them.
     #[must_use]
     pub fn new(transport: Transport, cursors: bool) -> Self {
-        Self { transport, cursors }
+        Self { transport, cursors, subjects: 0 }
+    }
+
+    /// Each session is subscribed to so many subjects: its channel, and others that the same users
+    /// share.
+    #[must_use]
+    pub fn subscribed(self, subjects: u32) -> Self {
+        Self { subjects, ..self }
     }
 
     /// One line; `id` is that of the SSE event that the line belongs to.
@@ -113,9 +121,21 @@ impl Protocol for Halley {
         }
         // Cursors are of characters that a target can have (link.md 7.2).
         let in_target = transport == Transport::Ndjson || transport.is_websocket();
+        let mut before = if who.token.is_none() { b'&' } else { b'?' };
         if let Some(cursor) = who.cursor.filter(|_| in_target) {
-            out.extend_from_slice(if who.token.is_none() { b"&cursor=" } else { b"?cursor=" });
+            out.push(before);
+            out.extend_from_slice(b"cursor=");
             out.extend_from_slice(cursor);
+            before = b'&';
+        }
+        for number in 0..self.subjects {
+            out.push(before);
+            out.extend_from_slice(b"subject=");
+            push_encoded(who.channel, out);
+            if number > 0 {
+                out.extend_from_slice(format!("-{number}").as_bytes());
+            }
+            before = b'&';
         }
         out.extend_from_slice(b" HTTP/1.1\r\nHost: ");
         out.extend_from_slice(host.as_bytes());

@@ -219,6 +219,24 @@ fn requests_are_whole_and_name_the_user_and_the_cursor() {
     }
 }
 
+/// `protocol/http.md` 21.1: "`subject=`, one subject, as often as there are some".
+#[test]
+fn subjects_are_in_the_target() {
+    for (token, cursor, target) in [
+        (None, None, "/v1/stream?user=a&subject=g7&subject=g7-1"),
+        (None, Some(&b"C"[..]), "/v1/stream?user=a&cursor=C&subject=g7&subject=g7-1"),
+        (Some("t"), None, "/v1/stream?subject=g7&subject=g7-1"),
+    ] {
+        let who = Who { user: "a", token, channel: "g7", cursor };
+        let mut bytes = Vec::new();
+        of(Transport::Ndjson).subscribed(2).push_request("h:1", &who, &mut bytes);
+        let mut headers = [httparse::EMPTY_HEADER; 8];
+        let mut request = httparse::Request::new(&mut headers);
+        assert!(request.parse(&bytes).unwrap().is_complete());
+        assert_eq!(request.path, Some(target));
+    }
+}
+
 /// `protocol/http.md` 14.2: "The token stands in `Authorization: Bearer <token>`".
 #[test]
 fn a_token_names_the_user() {

@@ -89,6 +89,9 @@ pub struct Options {
     /// Where another server's streams are, as /sub/{channel} or /test/{user}
     #[arg(long)]
     path: Option<String>,
+    /// Subscribe each session to so many subjects: its group's, g0, g1, …, and others like it
+    #[arg(long, default_value_t = 0)]
+    subscribe: u32,
     /// Another server's users are in the channels g0, g1, … of so many each
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..))]
     group_size: u64,
@@ -247,6 +250,9 @@ fn spoken(options: &Options) -> Result<Box<dyn Protocol>> {
         Speak::Halley if options.token_secret_file.is_some() && transport == Transport::Test => {
             "--token-secret-file: /test/<user> takes none; expected another --transport"
         }
+        Speak::Halley if options.subscribe > 0 && transport == Transport::Test => {
+            "--subscribe: /test/<user> subscribes to nothing; expected another --transport"
+        }
         Speak::Halley if options.path.is_some() => {
             "--path: Halley's are given by --transport; expected another --speak"
         }
@@ -256,12 +262,14 @@ fn spoken(options: &Options) -> Result<Box<dyn Protocol>> {
             "--token-secret-file: expected it with --speak halley alone"
         }
         _ if options.cursors => "--cursors: expected it with --speak halley alone",
+        _ if options.subscribe > 0 => "--subscribe: expected it with --speak halley alone",
         _ => "",
     };
     if !wrong.is_empty() {
         return Err(Failure::Message(wrong.to_owned()));
     }
-    protocol::new(options.speak, transport, options.cursors, options.path.as_deref())
+    let subscribe = options.subscribe;
+    protocol::new(options.speak, transport, options.cursors, subscribe, options.path.as_deref())
 }
 
 type Handle = thread::JoinHandle<std::io::Result<()>>;

@@ -84,7 +84,7 @@ pub trait Protocol: Debug + Send + Sync {
     fn push_reply(&self, _prompt: Prompt, _who: &Who<'_>, _out: &mut Vec<u8>) {}
 }
 
-/// The protocol of these options. `transport` and `cursors` are Halley's alone, a path is the
+/// The protocol of these options. What is before the path is Halley's alone, a path is the
 /// others'.
 ///
 /// # Errors
@@ -93,11 +93,12 @@ pub fn new(
     speak: Speak,
     transport: Transport,
     cursors: bool,
+    subscribe: u32,
     path: Option<&str>,
 ) -> Result<Box<dyn Protocol>> {
     let path = |usual: &str| path.unwrap_or(usual).parse::<Path>();
     Ok(match speak {
-        Speak::Halley => Box::new(Halley::new(transport, cursors)),
+        Speak::Halley => Box::new(Halley::new(transport, cursors).subscribed(subscribe)),
         Speak::Nchan => Box::new(Nchan::new(path("/sub/{channel}")?)),
         Speak::Chunked => Box::new(Chunked::new(path("/test/{user}")?)),
         Speak::Nats => Box::new(Nats::new(path("/")?)),

@@ -49,6 +49,8 @@ pub struct Form {
     pub in_turn: bool,
     /// What draws subjects.
     pub seed: u64,
+    /// How many users get an event alone, in place of the subject's followers.
+    pub to: Option<u64>,
 }
 
 /// The next event.
@@ -138,6 +140,21 @@ impl Events {
         self.subjects.push(subject, json);
     }
 
+    /// Appends whom an event is for, as a member of it: those about the subject, or the users whose
+    /// group it is.
+    pub fn push_whom(&self, subject: u64, json: &mut Vec<u8>) {
+        let Some(users) = self.form.to else {
+            json.extend_from_slice(b"\"subject\":");
+            return self.push_subject(subject, json);
+        };
+        for user in subject * users + 1..=(subject + 1) * users {
+            let before = if user % users == 1 || users == 1 { "\"to\":[" } else { "," };
+            // Writing to a Vec can't fail.
+            let _ = write!(json, "{before}\"{user}\"");
+        }
+        json.push(b']');
+    }
+
     /// A subject as it is.
     #[must_use]
     pub fn name(&self, subject: u64) -> Name<'_> {
@@ -198,7 +215,16 @@ pub mod tests {
 
     /// What the tests publish.
     pub fn form(batch: usize, data_bytes: usize) -> Form {
-        Form { batch, data_bytes, words: false, ack: None, ids: None, in_turn: false, seed: 1 }
+        Form {
+            batch,
+            data_bytes,
+            words: false,
+            ack: None,
+            ids: None,
+            in_turn: false,
+            seed: 1,
+            to: None,
+        }
     }
 
     /// Events about these subjects, without numbers.

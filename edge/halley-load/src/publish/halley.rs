@@ -53,8 +53,8 @@ impl Protocol for Halley {
             }
             let event = events.draw();
             about.push(event.subject);
-            self.body.extend_from_slice(b"{\"subject\":");
-            events.push_subject(event.subject, &mut self.body);
+            self.body.push(b'{');
+            events.push_whom(event.subject, &mut self.body);
             self.push_choices(events, event);
             self.body.extend_from_slice(b",\"data\":");
             events.push_data(stamp_ns, event.number, &mut self.body);
@@ -115,6 +115,19 @@ mod tests {
             let event: Value = serde_json::from_str(&body_of(&mut events)).unwrap();
             assert_eq!((&event["subject"], &event["id"]), (&subject.into(), &id.into()));
             assert_eq!(event["ack"], "memory");
+        }
+    }
+
+    /// The users of a group, in place of its followers.
+    #[test]
+    fn to_users_alone() {
+        for (users, to) in [(3, ["1", "2", "3"].as_slice()), (1, &["1"])] {
+            let form = Form { to: Some(users), in_turn: true, ..form(1, 79) };
+            let mut events = events("groups:2", form);
+            let event: Value = serde_json::from_str(&body_of(&mut events)).unwrap();
+            assert_eq!((&event["to"], &event["subject"]), (&to.into(), &Value::Null));
+            let event: Value = serde_json::from_str(&body_of(&mut events)).unwrap();
+            assert_eq!(event["to"][0], (users + 1).to_string());
         }
     }
 

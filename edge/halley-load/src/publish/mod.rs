@@ -89,6 +89,10 @@ pub struct Options {
     /// uniform:LO-HI, zipf:LO-HI:EXPONENT, groups:COUNT, graph:USERS:DEGREE[:SEED] or file:FILE
     #[arg(long)]
     subjects: String,
+    /// To so many users alone: for g0 the users 1 to N, for g1 the N behind them, and so on, which
+    /// is who follows them in `halley-load graph --groups`; with --subjects groups:COUNT
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    to: Option<u64>,
     /// Take the subjects in turn instead of drawing them
     #[arg(long)]
     in_turn: bool,
@@ -193,6 +197,9 @@ fn check(options: &Options) -> Result<()> {
         _ if chosen && !halley => {
             "--ack, --ids, --numbers: expected them with --speak halley alone"
         }
+        _ if options.to.is_some() && !(halley && options.subjects.starts_with("groups:")) => {
+            "--to: expected it with --speak halley and --subjects groups:COUNT"
+        }
         _ if options.batch > 1 && posts => "--batch: expected it with --speak halley or nats alone",
         _ if options.path.is_some() && !posts => "--path: expected another --speak",
         _ => return Ok(()),
@@ -211,6 +218,7 @@ fn form(options: &Options) -> Form {
         ids: (options.ids || options.numbers.is_some()).then_some(run),
         in_turn: options.in_turn,
         seed: options.seed,
+        to: options.to,
     }
 }
 

@@ -24,6 +24,12 @@ impl Name {
     pub const NONE: Name = Name(u32::MAX);
 }
 
+impl Default for Name {
+    fn default() -> Name {
+        Name::NONE
+    }
+}
+
 /// Places of one size. Invariant: `free` begins a list of `places - used` places, each of which
 /// holds the number of the next.
 struct Size {

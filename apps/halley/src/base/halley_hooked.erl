@@ -1,0 +1,83 @@
+%% What hooks ask of the brain: who published an event, and which users and subjects have their
+%% first session, or none any more; and the other way round whether a user may connect
+%% (docs/internals/hooks.md).
+%%
+%% Nothing is asked unless hooks are configured; then each place that knows does one look at a
+%% persistent term, and no more. `halley_hooks' turns it on before an edge is linked, and reads.
+%%
+%% Changes are a set, not a queue: a row for each user or subject that changed since it was read
+%% last, and whether it came at all meanwhile. So a thousand changes of one user are one row, and
+%% the rows are bounded by `ids_max' and `subscriptions_max'. A row is written after what it tells
+%% of is visible: who takes a row and looks then sees that, or another row comes.
+-module(halley_hooked).
+
+-export([on/1, off/0, is_on/1, came/1, left/1, take/1]).
+-export([asker/1, is_asked/0, ask/2]).
+-export_type([key/0, change/0, judgement/0, asker/0]).
+
+-type what() :: published | changes.
+%% `all': whatever was told may have changed.
+-type key() :: {user, halley_id:user_number()} | {subject, halley_id:id()} | all.
+%% `came': a first session came, which may have ended again. `left': the last one ended.
+-type change() :: came | left.
+%% Whether a user may open a session; if not, what its client is told.
+-type judgement() :: allow
+                   | {refuse, Status :: 400..599, RetryAfterS :: non_neg_integer(),
+                      Code :: binary(), Message :: binary()}.
+%% `asked': the judgement comes as `{connect_judged, Tag, judgement()}' to the process.
+-type asker() :: fun((halley_id:id(), {pid(), Tag :: term()}) -> judgement() | asked).
+
+%% The caller owns the table of changes.
+-spec on([what()]) -> ok.
+on(Whats) ->
+    _ = [ets:new(?MODULE, [public, named_table, set, {write_concurrency, true}])
+         || ets:whereis(?MODULE) =:= undefined],
+    persistent_term:put(?MODULE, maps:from_keys(Whats, true)).
+
+-spec off() -> ok.
+off() ->
+    _ = persistent_term:erase(?MODULE),
+    ok.
+
+-spec is_on(what()) -> boolean().
+is_on(What) ->
+    is_map_key(What, persistent_term:get(?MODULE, #{})).
+
+-spec came(key()) -> ok.
+came(Key) ->
+    is_on(changes) andalso written(fun() -> ets:insert(?MODULE, {Key, came}) end),
+    ok.
+
+-spec left(key()) -> ok.
+left(Key) ->
+    is_on(changes) andalso written(fun() -> ets:insert_new(?MODULE, {Key, left}) end),
+    ok.
+
+%% Without its table nobody reads any more.
+written(Write) ->
+    try Write() catch error:badarg -> false end.
+
+%% At most so many changes, each given once.
+-spec take(pos_integer()) -> [{key(), change()}].
+take(Max) ->
+    case ets:select(?MODULE, [{{'$1', '_'}, [], ['$1']}], Max) of
+        {Keys, _} -> lists:append([ets:take(?MODULE, Key) || Key <- Keys]);
+        '$end_of_table' -> []
+    end.
+
+%% Who is asked about sessions that open, if anybody is. Without one all are allowed.
+-spec asker(none | asker()) -> ok.
+asker(none) ->
+    _ = persistent_term:erase({?MODULE, asker}),
+    ok;
+asker(Ask) -> persistent_term:put({?MODULE, asker}, Ask).
+
+-spec is_asked() -> boolean().
+is_asked() -> persistent_term:get({?MODULE, asker}, none) =/= none.
+
+-spec ask(halley_id:id(), Tag :: term()) -> judgement() | asked.
+ask(User, Tag) ->
+    case persistent_term:get({?MODULE, asker}, none) of
+        none -> allow;
+        Ask -> Ask(User, {self(), Tag})
+    end.

@@ -1,0 +1,194 @@
+%% Notes for `halley_presence': whom it has to look at, since something about them has changed.
+%%
+%% A note names what is to be looked at, not what happened: who takes it reads what is so by then.
+%% So a note that is there already isn't left twice, and what waits is bounded by what there is:
+%% users, subscriptions and links. Who leaves a note does so behind the change.
+%%
+%%   {user, User}          its sessions, or what they are subscribed to
+%%   {there, User}         its sessions, of which it had some when the note was left
+%%   {followed, User}      its follows
+%%   {state, User}         what its sessions say of themselves
+%%   {forgotten, User}     the same of a user that was deleted
+%%   {visitors, Subject}   the visitors that are subscribed to it
+%%   {was_in, User, S}     one of its sessions was subscribed to S; while `halley_presence' begins
+%%   {watch, Word, Key}    a session that asked to be told, from now on
+%%   {synced, Slot}        a worker has said all of its sessions
+%%
+%% `presence_subjects' of the configuration turns it on. While nobody asks to be told, only the last
+%% two are left. Where it is off, a session that opens or closes costs one look at a term.
+%%
+%% A session asks by a subscription to `key/1' of a subject, which is no id: so it is kept, said
+%% again by the edge and forgotten as all subscriptions are (link.md 15). The key of everybody whom
+%% a user follows is that of `*'.
+-module(halley_presence_notes).
+
+-export([new/0, turn_on/1, is_on/0, may/1, active/1, begins/1]).
+-export([key/1, subject/1, gauges/0]).
+-export([changed/1, followed/1, subscribed/3, stated/2, synced/1, take/0]).
+-export_type([note/0, key/0]).
+
+-type user_number() :: halley_id:user_number().
+%% The subject behind a byte that no id has.
+-type key() :: <<_:16, _:_*8>>.
+-type note() :: {user | there | followed | state | forgotten, user_number()}
+              | {visitors, halley_id:id()} | {was_in, user_number(), halley_id:id()}
+              | {watch, halley_directory:word(), key()} | {synced, halley_directory:slot()}.
+
+-define(PRESENCE, 1).
+-define(ON, {?MODULE, on}).
+%% Cells: of how many subjects somebody is told, whether the process has been woken, and whether it
+%% begins.
+-define(ACTIVE, 1).
+-define(WOKEN, 2).
+-define(BEGINS, 3).
+
+%% Makes the table. The caller, a supervisor, owns it.
+-spec new() -> ok.
+new() ->
+    ?MODULE = ets:new(?MODULE, [set, public, named_table, {write_concurrency, true}]),
+    ok = halley_metrics:gauges([presence_subjects], fun gauges/0),
+    turn_on(application:get_env(halley, presence_subjects, "")).
+
+%% By patterns with commas between: ids, and prefixes that end in `*'.
+-spec turn_on(string() | binary()) -> ok.
+turn_on(Text) ->
+    Parts = binary:split(unicode:characters_to_binary(Text), <<",">>, [global]),
+    case [halley_pattern:new(Trimmed)
+          || Part <- Parts, Trimmed <- [string:trim(Part)], Trimmed =/= <<>>] of
+        [] ->
+            _ = persistent_term:erase(?ON),
+            ok;
+        Patterns ->
+            persistent_term:put(?ON, {atomics:new(3, []), Patterns})
+    end.
+
+-spec is_on() -> boolean().
+is_on() -> persistent_term:get(?ON, off) =/= off.
+
+%% Whether presence of this subject may be told. `*' is for whom a user follows.
+-spec may(binary()) -> boolean().
+may(Subject) ->
+    case persistent_term:get(?ON, off) of
+        off -> false;
+        {_, _} when Subject =:= <<"*">> -> true;
+        {_, Patterns} -> halley_pattern:is_any_match(Patterns, Subject)
+    end.
+
+%% Says of how many subjects somebody is told.
+-spec active(non_neg_integer()) -> ok.
+active(Subjects) ->
+    {Cells, _} = persistent_term:get(?ON),
+    atomics:put(Cells, ?ACTIVE, Subjects).
+
+%% Says whether it begins, so that it is told where users were.
+-spec begins(boolean()) -> ok.
+begins(Does) ->
+    {Cells, _} = persistent_term:get(?ON),
+    atomics:put(Cells, ?BEGINS, case Does of true -> 1; false -> 0 end).
+
+%% For metrics.
+-spec gauges() -> #{presence_subjects := non_neg_integer()}.
+gauges() ->
+    #{presence_subjects => case persistent_term:get(?ON, off) of
+                               off -> 0;
+                               {Cells, _} -> atomics:get(Cells, ?ACTIVE)
+                           end}.
+
+-spec key(binary()) -> key().
+key(Subject) -> <<?PRESENCE, Subject/binary>>.
+
+%% Of which subject this is the key.
+-spec subject(binary()) -> {presence, binary()} | none.
+subject(<<?PRESENCE, Subject/binary>>) -> {presence, Subject};
+subject(_) -> none.
+
+%% --- by who changes something --------------------------------------------------------------------
+
+%% A session of the user opened or closed.
+-spec changed(user_number()) -> ok.
+changed(User) ->
+    case persistent_term:get(?ON, off) of
+        off -> ok;
+        {Cells, _} -> atomics:get(Cells, ?ACTIVE) > 0 andalso note(of_sessions(User), Cells), ok
+    end.
+
+of_sessions(User) ->
+    case halley_directory:sessions(User) of
+        [] -> {user, User};
+        _ -> {there, User}
+    end.
+
+%% Follows <<Subject:32, User:32, ...>> have changed.
+-spec followed(binary()) -> ok.
+followed(Pairs) ->
+    case persistent_term:get(?ON, off) of
+        off ->
+            ok;
+        {Cells, _} ->
+            _ = [note_if_active({followed, User}, Cells) || <<_:32, User:32>> <= Pairs],
+            ok
+    end.
+
+%% These are subscriptions of a session now, were some already, or are none any more.
+-spec subscribed(halley_directory:word(), user_number() | nobody,
+                 {added | again | removed, [binary()]}) -> ok.
+subscribed(Word, User, {What, Subjects}) ->
+    case persistent_term:get(?ON, off) of
+        off -> ok;
+        {Cells, _} -> lists:foreach(fun(S) -> of_one(S, What, Word, User, Cells) end, Subjects)
+    end.
+
+of_one(<<?PRESENCE, _/binary>>, removed, _, _, _) -> ok;
+of_one(<<?PRESENCE, _/binary>> = Key, _, Word, _, Cells) -> note({watch, Word, Key}, Cells);
+of_one(_, again, _, _, _) -> ok;
+of_one(Subject, _, _, nobody, Cells) -> note_if_active({visitors, Subject}, Cells);
+of_one(Subject, What, _, User, Cells) ->
+    _ = What =:= removed andalso atomics:get(Cells, ?BEGINS) =:= 1
+        andalso note({was_in, User, Subject}, Cells),
+    note_if_active({user, User}, Cells).
+
+%% A session of the user has another state, or none any more.
+%% `forgotten': the user was deleted, and none of its sessions has one.
+-spec stated(state | forgotten, user_number()) -> ok.
+stated(What, User) ->
+    case persistent_term:get(?ON, off) of
+        off -> ok;
+        {Cells, _} -> note_if_active({What, User}, Cells)
+    end.
+
+%% SYNC_END came.
+-spec synced(halley_directory:slot()) -> ok.
+synced(Slot) ->
+    case persistent_term:get(?ON, off) of
+        off -> ok;
+        {Cells, _} -> note({synced, Slot}, Cells)
+    end.
+
+note_if_active(Note, Cells) ->
+    case atomics:get(Cells, ?ACTIVE) of
+        0 -> ok;
+        _ -> note(Note, Cells)
+    end.
+
+note(Note, Cells) ->
+    case ets:insert_new(?MODULE, {Note}) andalso atomics:exchange(Cells, ?WOKEN, 1) =:= 0 of
+        true -> wake(whereis(halley_presence));
+        false -> ok
+    end.
+
+%% One that isn't there looks when it begins.
+wake(undefined) ->
+    ok;
+wake(Pid) ->
+    Pid ! look,
+    ok.
+
+%% --- by who looks --------------------------------------------------------------------------------
+
+%% All that were there when it was called. Each is gone before it is looked at, so a change behind
+%% the look leaves another.
+-spec take() -> [note()].
+take() ->
+    {Cells, _} = persistent_term:get(?ON),
+    ok = atomics:put(Cells, ?WOKEN, 0),
+    [Note || {Note} <- ets:tab2list(?MODULE), ets:delete(?MODULE, Note)].

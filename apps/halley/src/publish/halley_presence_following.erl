@@ -1,0 +1,190 @@
+%% Whether users were told to be online, for sessions that asked about everybody whom they follow
+%% (`presence=*', http.md 22.6).
+%%
+%% A bit for each user number, made from the directory when somebody first asks: 2 MB by the
+%% defaults. A change is told to the followers' sessions that asked. A user with more followers than
+%% `presence_listed_max' is a celebrity, and nobody is told of it.
+%%
+%% It belongs to `halley_presence', which says when a user that is away has left.
+-module(halley_presence_following).
+
+-export([new/0, still/2, look/2, leave/2, join/2, left/1, update/3, is_told/2, state/3, idle/2]).
+-export_type([following/0, said/0]).
+
+-define(KEY, <<1, $*>>).
+-define(BITS, 6).
+-define(CONN_BITS, 48).
+-define(CONN_MAX, ((1 bsl ?CONN_BITS) - 1)).
+
+-record(following, {
+    online :: atomics:atomics_ref(),
+    is_idle = false :: boolean()
+}).
+-opaque following() :: #following{}.
+-type user_number() :: halley_id:user_number().
+%% What users are told to say of themselves.
+-type said() :: fun(([user_number()]) -> halley_presence_states:said()).
+%% What is to be told, and to which sessions.
+-type text() :: {[halley_directory:word()], Json :: binary()}.
+
+-spec new() -> following().
+new() ->
+    Online = atomics:new((halley_limits:get(ids_max) bsr ?BITS) + 2, [{signed, false}]),
+    Chunks = halley_directory_atomics:chunks(),
+    ok = halley_directory_atomics:foreach(fun(User, _) ->
+        halley_directory:lookup(Chunks, User) =:= 0 orelse put(User, true, Online),
+        ok
+    end),
+    #following{online = Online}.
+
+%% It isn't online, and hasn't left yet.
+-spec still(user_number(), following()) -> ok.
+still(User, #following{online = Online}) -> put(User, true, Online).
+
+get(User, Online) ->
+    Word = atomics:get(Online, (User bsr ?BITS) + 1),
+    (Word bsr (User band (1 bsl ?BITS - 1))) band 1 =:= 1.
+
+put(User, Is, Online) ->
+    At = (User bsr ?BITS) + 1,
+    Bit = 1 bsl (User band (1 bsl ?BITS - 1)),
+    Word = atomics:get(Online, At),
+    atomics:put(Online, At, case Is of true -> Word bor Bit; false -> Word band bnot Bit end).
+
+%% What is so now, beside what was told: `same', or the user is `away', or it has `joined' and is
+%% told to be there from now on.
+-spec look(user_number(), following()) -> same | away | joined.
+look(User, #following{online = Online}) ->
+    case {halley_directory:lookup(halley_directory_atomics:chunks(), User), get(User, Online)} of
+        {0, true} ->
+            away;
+        {0, false} ->
+            same;
+        {_, true} ->
+            same;
+        {_, false} ->
+            put(User, true, Online),
+            joined
+    end.
+
+%% It was away for long enough.
+-spec leave(user_number(), following()) -> left | same.
+leave(User, #following{online = Online}) ->
+    case get(User, Online) of
+        true ->
+            put(User, false, Online),
+            left;
+        false ->
+            same
+    end.
+
+%% What the followers that asked are told as the user joins, and when it has left.
+-spec join(user_number(), said()) -> text().
+join(User, Said) ->
+    to_followers(User, fun(Name) ->
+        Text = case Said([User]) of [{_, T}] -> {ok, T}; [] -> none end,
+        halley_presence_text:change(<<"*">>, {Name, Text}, join)
+    end).
+
+-spec left(user_number()) -> text().
+left(User) ->
+    to_followers(User, fun(Name) ->
+        halley_presence_text:change(<<"*">>, {Name, none}, leave)
+    end).
+
+%% The same of what the user's session says of itself.
+-spec update(user_number(), halley_presence_states:text(), following()) -> text().
+update(User, Said, Following) ->
+    case is_told(User, Following) of
+        true ->
+            to_followers(User, fun(Name) ->
+                halley_presence_text:update(<<"*">>, Name, Said)
+            end);
+        false ->
+            {[], <<>>}
+    end.
+
+%% Mostly no follower is there that asked, and no name is looked up.
+to_followers(User, Text) ->
+    case words(User) of
+        [] ->
+            {[], <<>>};
+        Words ->
+            case name(User) of
+                none -> {[], <<>>};
+                Name -> {Words, Text(Name)}
+            end
+    end.
+
+%% Whether the user was told to be online.
+-spec is_told(user_number(), following()) -> boolean().
+is_told(User, #following{online = Online}) -> get(User, Online).
+
+%% Of users that are to be told of. A number that was given back has no followers.
+name(User) ->
+    try halley_ids:name(User) of
+        Name ->
+            case halley_presence_notes:may(Name) of
+                true -> Name;
+                false -> none
+            end
+    catch
+        error:{no_such_user_number, _} -> none
+    end.
+
+words(User) ->
+    Packed = halley_follows:followers_packed(User),
+    case iolist_size(Packed) > 4 * halley_limits:get(presence_listed_max) of
+        true ->
+            [];
+        false ->
+            Chunks = halley_directory_atomics:chunks(),
+            lists:foldl(fun(Followers, Words) -> asked(Followers, Chunks, Words) end, [], Packed)
+    end.
+
+asked(<<Follower:32, Others/binary>>, Chunks, Words) ->
+    asked(Others, Chunks, asked(halley_directory:lookup(Chunks, Follower), Words));
+asked(<<>>, _, Words) ->
+    Words.
+
+asked(0, Words) ->
+    Words;
+asked(Word, Words) when is_integer(Word) ->
+    Subjects = halley_subscriptions:subjects(Word bsr ?CONN_BITS, Word band ?CONN_MAX),
+    case lists:member(?KEY, Subjects) of
+        true -> [Word | Words];
+        false -> Words
+    end;
+asked(Several, Words) ->
+    lists:foldl(fun(Word, Acc) when is_integer(Word) -> asked(Word, Acc);
+                   (_, Acc) -> Acc
+                end, Words, Several).
+
+%% What a session is told of who of those that its user follows was told to be online, more than
+%% `presence_users_max' by their number.
+-spec state(halley_directory:word(), said(), following()) -> [text()].
+state(Word, Said, Following) -> state(Word, halley_subscriptions:user(Word), Said, Following).
+
+state(Word, User, Said, #following{online = Online}) when is_integer(User) ->
+    Max = halley_limits:get(presence_listed_max),
+    Users = [{Number, Name} || Number <- halley_follows:take_following(User, 0, Max),
+                               get(Number, Online), Name <- [name(Number)], Name =/= none],
+    Many = length(Users),
+    Texts = case Many > halley_limits:get(presence_users_max) of
+        true -> [halley_presence_text:large(<<"*">>, Many)];
+        false -> named(Users, Said)
+    end,
+    [{[Word], Text} || Text <- Texts];
+state(_, _, _, _) ->
+    [].
+
+named(Users, Said) ->
+    {Numbers, Names} = lists:unzip(Users),
+    halley_presence_text:state(<<"*">>, 0, Names, [{proplists:get_value(Number, Users), Text}
+                                                   || {Number, Text} <- Said(Numbers)]).
+
+%% Asked now and then: when nobody has asked for a while, it is of no use any more.
+-spec idle(IsAsked :: boolean(), following()) -> {stays, following()} | gone.
+idle(true, Following) -> {stays, Following#following{is_idle = false}};
+idle(false, #following{is_idle = true}) -> gone;
+idle(false, Following) -> {stays, Following#following{is_idle = true}}.

@@ -1,0 +1,62 @@
+%% The folder `postgres' of a backup: how far PostgreSQL's stream was taken, and the files of pairs
+%% that say which follows are its tables' own. Their formats are `halley_postgres''s.
+%%
+%% The state is read before the follows, and the files of pairs behind them. So the stream can go on
+%% from that state: what came since comes again. And a pair whose follow is in the backup is in a
+%% file: one that was followed meanwhile stands in what was appended. But so may its end, which the
+%% follows of the backup don't have yet. The empty file `copied' says that, and what is behind the
+%% sizes of the state is read with it in mind.
+%%
+%% A file that is written anew meanwhile goes away: it is open by then, and the new one is copied
+%% besides.
+-module(halley_backup_postgres).
+
+-export([open/1, copy/4]).
+-export_type([opened/0]).
+
+-import(halley_backup_files, [names/1, open_all/1, checked/2]).
+
+-opaque opened() :: none | {State :: binary(), halley_backup_files:opened()}.
+
+-define(TRIES, 50).
+
+%% Before the follows are read.
+-spec open(From :: file:filename()) -> opened().
+open(From) -> open(filename:join(From, "postgres"), ?TRIES).
+
+open(Dir, Tries) ->
+    case {file:read_file(filename:join(Dir, "state")), pairs(Dir)} of
+        {{error, enoent}, _} -> none;
+        {{error, Reason}, _} ->
+            halley_backup_files:failed("~ts: ~ts", [Dir, file:format_error(Reason)]);
+        {{ok, State}, {ok, Files}} -> {State, Files};
+        {{ok, _}, gone} when Tries > 0 -> open(Dir, Tries - 1);
+        {{ok, _}, gone} -> halley_backup_files:failed("~ts: its files change too fast", [Dir])
+    end.
+
+pairs(Dir) ->
+    open_all([filename:join(Dir, "pairs-" ++ Name) || "pairs-" ++ Name <- lists:sort(names(Dir))]).
+
+%% Behind the follows.
+-spec copy(opened(), From :: file:filename(), To :: file:filename(),
+           halley_progress:progress()) -> non_neg_integer().
+copy(none, _, _, _) -> 0;
+copy({State, Files}, From, To, Progress) ->
+    Target = filename:join(To, "postgres"),
+    checked(Target, halley_data_dir:make_directory(Target)),
+    Opened = [filename:basename(Path) || {Path, _} <- Files],
+    {ok, Now} = newest(filename:join(From, "postgres"), ?TRIES),
+    New = [File || {Path, _} = File <- Now, not lists:member(filename:basename(Path), Opened)],
+    _ = [file:close(File) || {_, File} <- Now -- New],
+    Bytes = halley_backup_files:copy(Files ++ New, Target, Progress),
+    _ = halley_backup_files:written(filename:join(Target, "copied"), <<>>),
+    More = halley_backup_files:written(filename:join(Target, "state"), State),
+    checked(Target, halley_data_dir:sync_directory(Target)),
+    Bytes + More.
+
+newest(Dir, Tries) ->
+    case pairs(Dir) of
+        {ok, Files} -> {ok, Files};
+        gone when Tries > 0 -> newest(Dir, Tries - 1);
+        gone -> halley_backup_files:failed("~ts: its files change too fast", [Dir])
+    end.

@@ -1,0 +1,141 @@
+%% Subscriptions of sessions, within the rights of their tokens.
+%%
+%%   PUT    /v1/me/subscriptions/S   the WebSocket that says so is subscribed to S; DELETE ends that
+%%
+%% The path is that of a WebSocket's operations `subscribe' and `unsubscribe' (http.md 18, 21). A
+%% session belongs to its link, so the link's process does it (`prepare/3'), and a request that
+%% belongs to no session is refused. What a session is subscribed to when it opens is judged by
+%% `subscribable/2'.
+%%
+%% With `?last=N' the answer has the newest N events about S as well, the oldest first: a page of
+%% what was before up to where the subscription begins. That makes work, so it has a process.
+%%
+%% A subject behind a byte that no id has stands for its presence (`halley_presence_notes'): that
+%% needs the right `presence' and a pattern in `presence.subjects'.
+%%
+%% What is subscribed is known to `halley_subscriptions' alone, and nothing of it is on disk.
+-module(halley_api_subscriptions_h).
+-behaviour(halley_api).
+
+-export([handle/3, prepare/3, subscribable/2]).
+-export_type([result/0]).
+
+%% With one event more it fits what a worker takes for the answer to an operation.
+-define(BYTES_MAX, 262144).
+
+-type result() :: added | already | too_many_of_session | too_many
+                | removed | absent | no_session.
+
+-spec handle(put | delete, [binary()], halley_api:request()) -> halley_api:response().
+handle(put, [Subject], #{query := Query, headers := #{<<"halley-user">> := User} = Headers,
+                         subscribe := Subscribe} = Request) ->
+    Rights = maps:get(<<"halley-rights">>, Headers, <<>>),
+    Last = proplists:get_value(<<"last">>, Query, <<>>),
+    case {subscribable(Rights, [Subject]),
+          halley_api_reply:number(<<"last">>, Last, halley_limits:get(last_events_max))} of
+        {ok, {ok, Count}} ->
+            ok = halley_api_past_h:turn({subscriber, User}, Request),
+            subscribed(Subscribe(User, Subject), Subject, Count);
+        {{error, Error}, _} -> halley_api_error:response(Error);
+        {_, {error, Error}} -> halley_api_error:response(Error)
+    end;
+handle(_, _, _) ->
+    answer(no_session).
+
+%% The past ends where the subscription begins.
+subscribed({Result, Heads}, Subject, Count) when Result =:= added; Result =:= already ->
+    Before = halley_cursor:encode(halley_history:store(), erlang:system_time(second), Heads),
+    Added = case Result of added -> {1, 0}; already -> {0, 1} end,
+    BytesMax = min(?BYTES_MAX, halley_limits:get(past_bytes_max)),
+    Page = halley_past:page(Subject, Before, none, Count, BytesMax),
+    halley_api_past_h:newest(Added, Subject, Page);
+subscribed({Refused, _}, _, _) ->
+    answer(Refused).
+
+-spec prepare(put | delete, [binary()], halley_api:request()) -> later | halley_api:prepared().
+prepare(Method, [Subject], #{query := Query} = Request) ->
+    case Method =:= put andalso lists:keymember(<<"last">>, 1, Query) of
+        true -> later;
+        false -> at_once(Method, [Subject], Request)
+    end.
+
+at_once(Method, [Subject], #{headers := #{<<"halley-user">> := User} = Headers}) ->
+    case judged(Method, Subject, maps:get(<<"halley-rights">>, Headers, <<>>)) of
+        ok -> {subscription, what(Method), User, Subject, fun answer/1};
+        {error, Error} -> {answer, halley_api_error:response(Error)}
+    end.
+
+what(put) -> add;
+what(delete) -> remove.
+
+%% To end a subscription there is no right needed.
+judged(put, Subject, Rights) -> subscribable(Rights, [Subject]);
+judged(delete, _, _) -> ok.
+
+-spec subscribable(Rights :: binary(), [binary()]) -> ok | {error, halley_api_error:error()}.
+subscribable(Text, Subjects) ->
+    each(Subjects, rights(Text)).
+
+%% A link's process judges one session after the other, mostly by the same text: it keeps what it
+%% read last.
+rights(Text) ->
+    case get(?MODULE) of
+        {Text, Rights} ->
+            Rights;
+        _ ->
+            Kept = binary:copy(Text),
+            Rights = halley_api_rights:parse(Kept),
+            _ = put(?MODULE, {Kept, Rights}),
+            Rights
+    end.
+
+each([], _) ->
+    ok;
+each([Subject | Subjects], Rights) ->
+    case allowed(halley_presence_notes:subject(Subject), Subject, Rights) of
+        ok -> each(Subjects, Rights);
+        {error, _} = Error -> Error
+    end.
+
+allowed(none, Subject, Rights) ->
+    case halley_api_id:check(Subject, <<"subject">>) of
+        {ok, Id} -> halley_api_rights:judge(subscribe, Id, Rights);
+        {error, _} = Error -> Error
+    end;
+allowed({presence, Subject}, _, Rights) ->
+    case halley_api_id:check(Subject, <<"presence">>) of
+        {ok, Id} ->
+            case halley_presence_notes:may(Id) of
+                true -> halley_api_rights:judge(presence, Id, Rights);
+                false -> {error, {400, <<"presence_off">>, not_told(Id)}}
+            end;
+        {error, _} = Error ->
+            Error
+    end.
+
+not_told(Subject) ->
+    ["nobody is told of the presence of ", Subject, ": presence.subjects doesn't have it; "
+     "GET /v1/me/subjects/S/presence says who is there"].
+
+answer(added) -> counted(<<"added">>, 1, <<"already">>, 0);
+answer(already) -> counted(<<"added">>, 0, <<"already">>, 1);
+answer(removed) -> counted(<<"removed">>, 1, <<"absent">>, 0);
+answer(absent) -> counted(<<"removed">>, 0, <<"absent">>, 1);
+answer(Refused) -> halley_api_error:response(refusal(Refused)).
+
+counted(Done, N, NotDone, M) ->
+    halley_api_reply:json({[{Done, N}, {NotDone, M}]}).
+
+refusal(too_many_of_session) ->
+    Max = integer_to_list(halley_limits:get(subscriptions_per_session_max)),
+    {400, <<"too_many_subscriptions">>,
+     ["a session is subscribed to ", Max, " subjects at most "
+      "(limits.subscriptions_per_session_max); unsubscribe from some first"]};
+refusal(too_many) ->
+    {503, <<"too_many_subscriptions">>,
+     "all sessions together have as many subscriptions as they may; raise "
+     "limits.subscriptions_max"};
+refusal(no_session) ->
+    {409, <<"no_session">>,
+     "a subscription belongs to a session: say {\"op\":\"subscribe\",\"subject\":...} on a "
+     "WebSocket, or open the stream with ?subjects="}.

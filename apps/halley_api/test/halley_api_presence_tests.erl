@@ -1,0 +1,107 @@
+%% Who is there: pages, how they are answered, and who may ask.
+-module(halley_api_presence_tests).
+-include_lib("eunit/include/eunit.hrl").
+
+-compile({no_auto_import, [get/1]}).
+-import(halley_api_fake, [get/1, get/2, as_user/5, json/1, failed/3, says/2]).
+
+presence_test_() ->
+    {setup, fun() ->
+         meck:new(halley_present, [non_strict, no_link]),
+         meck:expect(halley_present, states, fun(_) -> [] end)
+     end,
+     fun(_) -> process_flag(priority, normal), meck:unload(halley_present) end,
+     halley_api_fake:cases([fun a_room/0, fun with_states/0, fun a_large_room/0,
+                            fun who_is_online/0,
+                            fun bad_requests/0, fun rights_to_a_room/0, fun ones_own/0,
+                            fun rights_to_those_followed/0])}.
+
+-define(ROOM, "/v1/subjects/room7/presence").
+-define(MY_ROOM, "/v1/me/subjects/room7/presence").
+-define(MINE, "/v1/me/following/online").
+
+room(Room) -> ok = meck:expect(halley_present, room, fun(_, _, _) -> Room end).
+
+online(Users, Next) ->
+    ok = meck:expect(halley_present, following_online, fun(_, _, _) -> {Users, Next} end).
+
+asked() ->
+    lists:last([Args || {_, {halley_present, Read, Args}, _} <- meck:history(halley_present),
+                        Read =/= states]).
+
+body({200, _, Body}) -> iolist_to_binary(Body).
+
+own(Rights, Path) -> as_user({<<"ann">>, Rights}, <<"GET">>, Path, <<>>, <<>>).
+
+%% http.md 22.1
+a_room() ->
+    room(#{online => 3, users => [<<"ann">>, <<"b\"b">>], next => <<"b\"b">>}),
+    ?assertEqual(<<"{\"online\":3,\"users\":[\"ann\",\"b\\\"b\"],\"next\":\"b\\\"b\"}\n">>,
+                 body(get(?ROOM, [{<<"limit">>, <<"2">>}, {<<"after">>, <<"x">>}]))),
+    ?assertEqual([<<"room7">>, <<"x">>, 2], asked()),
+    room(#{online => 0, users => [], next => done}),
+    ?assertEqual(<<"{\"online\":0,\"users\":[],\"next\":null}\n">>, body(get(?ROOM))),
+    ?assertEqual([<<"room7">>, start, 100], asked()).
+
+%% http.md 23.3: as they were said; nothing of whom the right doesn't name.
+with_states() ->
+    Said = fun(Users) -> [{U, <<"{\"n\":1.10}">>} || U <- Users, U =/= <<"eve">>] end,
+    meck:expect(halley_present, states, Said),
+    room(#{online => 2, users => [<<"b\"b">>, <<"eve">>], next => done}),
+    ?assertEqual(<<"{\"online\":2,\"users\":[\"b\\\"b\",\"eve\"],\"next\":null,"
+                   "\"states\":{\"b\\\"b\":{\"n\":1.10}}}\n">>, body(get(?ROOM))),
+    online([<<"ann">>, <<"bob">>], done),
+    ?assertEqual(#{<<"users">> => [<<"bob">>], <<"next">> => null,
+                   <<"states">> => #{<<"bob">> => #{<<"n">> => 1.1}}},
+                 json(own(<<"{\"presence\":[\"b*\"]}">>, ?MINE))),
+    meck:expect(halley_present, states, fun(_) -> [] end).
+
+a_large_room() ->
+    room(#{online => 1000000, users => large, next => done}),
+    ?assertEqual(<<"{\"online\":1000000,\"users\":null,\"next\":null}\n">>, body(get(?ROOM))).
+
+%% http.md 22.3
+who_is_online() ->
+    online([<<"bob">>], <<"eve">>),
+    ?assertEqual(<<"{\"users\":[\"bob\"],\"next\":\"eve\"}\n">>,
+                 body(get("/v1/users/ann/following/online", [{<<"limit">>, <<"1000">>}]))),
+    ?assertEqual([<<"ann">>, start, 1000], asked()).
+
+bad_requests() ->
+    Unknown = {error, {unknown_id, <<"x">>}},
+    room(Unknown),
+    ok = meck:expect(halley_present, following_online, fun(_, _, _) -> Unknown end),
+    [begin
+         failed(400, bad_after, get(Path, [{<<"after">>, <<"x">>}])),
+         failed(400, bad_limit, get(Path, [{<<"limit">>, <<"1001">>}])),
+         failed(405, method_not_allowed, halley_api_fake:call(api, <<"POST">>, Path, <<>>)),
+         failed(404, not_found, halley_api_fake:call(public, <<"GET">>, Path, <<>>))
+     end || Path <- [?ROOM, "/v1/users/ann/following/online"]],
+    failed(400, bad_subject, get("/v1/subjects//presence")),
+    failed(400, bad_user, get("/v1/users//following/online")).
+
+rights_to_a_room() ->
+    room(#{online => 0, users => [], next => done}),
+    [?assertMatch({200, _, _}, own(Rights, ?MY_ROOM))
+     || Rights <- [<<"{\"presence\":[\"*\"]}">>, <<"{\"presence\":[\"room*\"]}">>]],
+    [?assert(says("presence", failed(403, right_missing, own(Rights, ?MY_ROOM))))
+     || Rights <- [<<"{}">>, <<>>, <<"{\"presence\":[\"room\"]}">>, <<"{\"presence\":\"*\"}">>,
+                   <<"{\"subscribe\":[\"*\"],\"follow\":[\"*\"],\"history\":[\"*\"]}">>]],
+    failed(400, bad_subject, own(<<"{\"presence\":[\"*\"]}">>, "/v1/me/subjects//presence")),
+    failed(401, user_missing, halley_api_fake:call(public, <<"GET">>, ?MY_ROOM, <<>>)).
+
+%% Who is there to hear of oneself.
+ones_own() ->
+    room(#{online => 1, users => [<<"ann">>], next => done}),
+    ?assertMatch({200, _, _}, own(<<"{\"presence\":[]}">>, "/v1/me/subjects/ann/presence")).
+
+%% http.md 22.3: "those to whom there is no right aren't named".
+rights_to_those_followed() ->
+    online([<<"bob">>, <<"eve">>, <<"team/1">>], <<"x">>),
+    [?assertEqual(#{<<"users">> => Users, <<"next">> => <<"x">>}, json(own(Rights, ?MINE)))
+     || {Rights, Users} <- [{<<"{\"presence\":[\"*\"]}">>, [<<"bob">>, <<"eve">>, <<"team/1">>]},
+                            {<<"{\"presence\":[\"team/*\",\"eve\"]}">>,
+                             [<<"eve">>, <<"team/1">>]},
+                            {<<"{\"presence\":[\"y\"]}">>, []}]],
+    ?assertEqual([<<"ann">>, start, 100], asked()),
+    failed(403, right_missing, own(<<"{\"follow\":[\"*\"]}">>, ?MINE)).

@@ -1,0 +1,79 @@
+%% Who may subscribe to what, and what the door answers (http.md 21).
+-module(halley_api_subscriptions_tests).
+
+-include_lib("eunit/include/eunit.hrl").
+
+-import(halley_api_fake, [json/1, failed/3]).
+
+doors_test_() ->
+    halley_api_fake:cases([fun rights/0, fun several/0, fun answers/0, fun who_may_ask/0,
+                           fun over_http/0]).
+
+request(Method, Subject, Headers) ->
+    #{method => Method, path => [<<"v1">>, <<"me">>, <<"subscriptions">>, Subject], query => [],
+      headers => Headers, listener => public, body => {full, <<>>}}.
+
+wish(Method, Subject, User, Rights) ->
+    halley_api:prepare(request(Method, Subject, #{<<"halley-user">> => User,
+                                                  <<"halley-rights">> => Rights})).
+
+%% 21.7
+rights() ->
+    [begin
+         Wish = wish(<<"PUT">>, Subject, User, Rights),
+         case Expected of
+             yes -> ?assertMatch({subscription, add, User, Subject, _}, Wish);
+             {Status, Code} -> failed(Status, Code, element(2, Wish))
+         end
+     end || {Rights, Subject, Expected} <-
+                [{<<"{\"subscribe\":[\"room/*\"]}">>, <<"room/7">>, yes},
+                 {<<"{\"subscribe\":[\"*\"]}">>, <<"a">>, yes},
+                 {<<"{\"subscribe\":[\"a\"]}">>, <<"ab">>, {403, right_missing}},
+                 {<<"{\"subscribe\":\"*\"}">>, <<"a">>, {403, right_missing}},
+                 {<<"{\"follow\":[\"*\"],\"history\":[\"*\"]}">>, <<"a">>, {403, right_missing}},
+                 {<<"{}">>, <<"a">>, {403, right_missing}},
+                 {<<"{\"subscribe\":[\"*\"]}">>, <<"a\n">>, {400, bad_subject}},
+                 {<<"{\"subscribe\":[\"*\"]}">>, <<>>, {400, bad_subject}}],
+            User <- [<<"ann">>, <<>>]],
+    ?assertMatch({subscription, remove, <<"ann">>, <<"a">>, _},
+                 wish(<<"DELETE">>, <<"a">>, <<"ann">>, <<"{}">>)).
+
+%% "Each subject must match."
+several() ->
+    Rights = <<"{\"subscribe\":[\"room/*\",\"hall\"]}">>,
+    ?assertEqual(ok, halley_api:subscribable(Rights, [])),
+    ?assertEqual(ok, halley_api:subscribable(Rights, [<<"room/1">>, <<"hall">>])),
+    {error, {403, <<"right_missing">>, Message}} =
+        halley_api:subscribable(Rights, [<<"room/1">>, <<"hall/1">>]),
+    ?assertMatch({match, _}, re:run(Message, "no right to subscribe to hall/1: no pattern in "
+                                             "\"subscribe\"")),
+    ?assertMatch({error, {400, <<"bad_subject">>, _}},
+                 halley_api:subscribable(<<"{\"subscribe\":[\"*\"]}">>, [<<"a">>, <<255>>])).
+
+%% 21.4, 21.5
+answers() ->
+    {subscription, add, _, _, Told} =
+        wish(<<"PUT">>, <<"a">>, <<"ann">>, <<"{\"subscribe\":[\"*\"]}">>),
+    [?assertEqual(Expected, json(Told(Result)))
+     || {Result, Expected} <- [{added, #{<<"added">> => 1, <<"already">> => 0}},
+                               {already, #{<<"added">> => 0, <<"already">> => 1}},
+                               {removed, #{<<"removed">> => 1, <<"absent">> => 0}},
+                               {absent, #{<<"removed">> => 0, <<"absent">> => 1}}]],
+    [failed(Status, Code, Told(Result))
+     || {Result, Status, Code} <- [{too_many_of_session, 400, too_many_subscriptions},
+                                   {too_many, 503, too_many_subscriptions},
+                                   {no_session, 409, no_session}]].
+
+%% A user, or a visitor's WebSocket; whoever has neither header is nobody at all.
+who_may_ask() ->
+    [begin
+         {answer, Answer} = halley_api:prepare(request(<<"PUT">>, <<"a">>, Headers)),
+         failed(401, user_missing, Answer)
+     end || Headers <- [#{}, #{<<"halley-user">> => <<255>>},
+                        #{<<"halley-rights">> => <<"{\"subscribe\":[\"*\"]}">>}]],
+    ?assertEqual(later, halley_api:prepare((request(<<"PUT">>, <<"a">>, #{}))#{listener := api})).
+
+%% A body that is still to come has no WebSocket.
+over_http() ->
+    Request = request(<<"PUT">>, <<"a">>, #{<<"halley-user">> => <<"ann">>}),
+    failed(409, no_session, halley_api:handle(Request)).

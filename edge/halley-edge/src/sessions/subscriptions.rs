@@ -1,0 +1,364 @@
+//! What the sessions of a worker are subscribed to (`protocol/http.md` 21): kept so that it can be
+//! said again to the next brain (link.md 14). Who gets an event is the brain's business alone.
+//!
+//! What a session is told of the presence of a subject (22) stands among its subjects, behind
+//! [`PRESENCE`], with which no id begins.
+//!
+//! So does what a session says of itself (23): a time and a text, in pieces that stand among its
+//! subjects, each behind [`STATE`] and its number (link.md 16).
+//!
+//! A session's subjects are one packed text, each behind its length: up to 255 bytes of it stand
+//! among the packed names, longer ones have an allocation of their own. Sessions without
+//! subscriptions have nothing here.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use halley_link::{Frame, Id, Item, List};
+use halley_wire::HttpError;
+use halley_wire::target::{self, Plus};
+
+use crate::conns::table::Phase;
+use crate::conns::table::names::{Name, Names};
+use crate::sessions::detail::Detail;
+use crate::sessions::operation::{Change, PRESENCE, presence_of};
+use crate::sessions::state::Io;
+use crate::side_table::SideTable;
+
+/// Longest subject; the brain knows the rest of the rules.
+const SUBJECT_BYTES_MAX: usize = 255;
+
+/// Before the pieces of what a session says of itself; no id begins with it.
+const STATE: u8 = 2;
+/// Of a piece, behind [`STATE`] and its number.
+const PIECE_BYTES: usize = 253;
+
+/// The brain keeps what it is told until the OPEN has come, some megabytes of it.
+const MUCH_BYTES: usize = 1_024;
+
+const BAD_SUBJECTS: HttpError = HttpError::new(
+    400,
+    "bad_subject",
+    "subjects= has subjects of 1 to 255 bytes with commas between; subject= has one, and may be \
+     there several times.",
+);
+const UNKNOWN: HttpError = HttpError::new(
+    503,
+    "subscriptions_unknown",
+    "The brain behind this edge is of a build before subscriptions: open the stream without.",
+)
+.after(5);
+
+const BAD_PRESENCE: HttpError = HttpError::new(
+    400,
+    "bad_presence",
+    "presence= has subjects of 1 to 254 bytes with commas between; a stream or WebSocket takes it, \
+     a poll doesn't but with timeout=0: it asks /v1/me/subjects/S/presence.",
+);
+const NO_PRESENCE: HttpError = HttpError::new(
+    400,
+    "presence_off",
+    "No presence is told here: set presence.subjects to the subjects of which it shall be.",
+);
+
+/// See the module.
+#[derive(Default)]
+pub struct Subscriptions {
+    names: Names,
+    /// By index.
+    short: SideTable<Name>,
+    /// By index: what is too long for a name.
+    long: HashMap<u32, Box<[u8]>>,
+}
+
+impl Subscriptions {
+    /// What a session is subscribed to, packed; empty for nothing.
+    pub fn packed(&self, index: u32) -> &[u8] {
+        match self.short.get(index) {
+            Name::NONE => self.long.get(&index).map_or(b"", |packed| packed),
+            name => self.names.get(name),
+        }
+    }
+
+    /// Says so.
+    pub fn set(&mut self, index: u32, packed: &[u8]) {
+        self.names.forget(self.short.get(index));
+        let name = self.names.keep(packed);
+        self.short.set(index, name);
+        if name == Name::NONE && !packed.is_empty() {
+            self.long.insert(index, packed.into());
+        } else if !self.long.is_empty() {
+            self.long.remove(&index);
+        }
+    }
+
+    /// One subject more.
+    pub fn add(&mut self, index: u32, subject: &[u8]) {
+        let mut packed = self.packed(index).to_vec();
+        if !subjects(&packed).any(|known| known == subject) {
+            put(&mut packed, subject);
+            self.set(index, &packed);
+        }
+    }
+
+    /// One subject less.
+    pub fn remove(&mut self, index: u32, subject: &[u8]) {
+        let mut left = Vec::new();
+        for known in subjects(self.packed(index)).filter(|known| *known != subject) {
+            put(&mut left, known);
+        }
+        self.set(index, &left);
+    }
+
+    /// The session is over.
+    pub fn forget(&mut self, index: u32) {
+        if !self.packed(index).is_empty() {
+            self.set(index, b"");
+        }
+    }
+
+    /// Before the OPEN of a session: what it is subscribed to, if it is, or if it has no user
+    /// (link.md 14.1). Rights are for what no brain has judged yet. True if this is so much that
+    /// the OPEN is not to wait for others.
+    pub fn announce(&self, io: &mut Io, index: u32) -> bool {
+        let packed = self.packed(index);
+        let visitor = io.conns.table.user(index).is_empty();
+        if !io.conns.settings.subscriptions || (packed.is_empty() && !visitor) {
+            return false;
+        }
+        let conn = io.conns.table.conn(index);
+        let opening = io.conns.phase(index) == Phase::Opening;
+        let rights = match io.conns.table.detail(index) {
+            Some(Detail::Opening(opened)) if opening => opened.rights.as_bytes(),
+            _ => b"",
+        };
+        let settings = &io.conns.settings;
+        let known = said(packed, settings.presence, settings.states);
+        let count = subjects(&known).count() as u16;
+        let subjects = List::from_items(count, &known);
+        let much = packed.len() + rights.len() > MUCH_BYTES;
+        io.link.send(&Frame::Subscriptions { conn, rights, subjects });
+        much
+    }
+
+    /// What it says of itself since then, or nothing any more.
+    fn state(&mut self, index: u32, unix_ms: u64, text: &str) {
+        let mut packed = Vec::new();
+        if !text.is_empty() {
+            let whole = [&unix_ms.to_be_bytes(), text.as_bytes()].concat();
+            for (number, part) in (0..).zip(whole.chunks(PIECE_BYTES)) {
+                put(&mut packed, &[&[STATE, number], part].concat());
+            }
+        }
+        let others = subjects(self.packed(index)).filter(|subject| !is_state(subject));
+        others.for_each(|subject| put(&mut packed, subject));
+        self.set(index, &packed);
+    }
+
+    /// The brain has done what a client wanted.
+    pub fn change(&mut self, index: u32, unix_ms: u64, change: &Change) {
+        match change {
+            Change::State(text) => self.state(index, unix_ms, text),
+            Change::Add(subject) => self.add(index, subject.as_bytes()),
+            Change::Remove(subject) => self.remove(index, subject.as_bytes()),
+        }
+    }
+
+    /// Gives back what a storm left.
+    pub fn trim(&mut self) {
+        self.long.shrink_to(2 * self.long.len());
+    }
+}
+
+/// Without what a brain of a build before, or of another configuration, has no use for.
+fn said(packed: &[u8], presence: bool, states: bool) -> Cow<'_, [u8]> {
+    let knows =
+        |subject: &[u8]| (presence || !is_presence(subject)) && (states || !is_state(subject));
+    if subjects(packed).all(knows) {
+        return packed.into();
+    }
+    let mut left = Vec::new();
+    subjects(packed).filter(|subject| knows(subject)).for_each(|subject| put(&mut left, subject));
+    left.into()
+}
+
+fn is_state(subject: &[u8]) -> bool {
+    subject.first() == Some(&STATE)
+}
+
+fn is_presence(subject: &[u8]) -> bool {
+    subject.first() == Some(&(PRESENCE as u8))
+}
+
+fn put(packed: &mut Vec<u8>, subject: &[u8]) {
+    Id(subject).write(packed);
+}
+
+fn subjects(packed: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = packed;
+    std::iter::from_fn(move || {
+        let (length, behind) = rest.split_first()?;
+        let (subject, behind) = behind.split_at_checked(usize::from(*length))?;
+        rest = behind;
+        Some(subject)
+    })
+}
+
+/// The subjects that a request names, packed (21.1); empty for none.
+///
+/// # Errors
+/// 400 for what is no subject, and as for any parameter.
+pub fn of_target(target: &str) -> Result<Vec<u8>, HttpError> {
+    let mut packed = Vec::new();
+    if let Some(several) = target::query_value(target, "subjects")? {
+        several.split(',').try_for_each(|subject| put_checked(&mut packed, subject))?;
+    }
+    let (_, query) = target::split(target);
+    for pair in query.unwrap_or_default().split('&') {
+        if let Some(value) = pair.strip_prefix("subject=") {
+            let subject: Cow<'_, str> = target::decode(value, Plus::Space)?;
+            put_checked(&mut packed, &subject)?;
+        }
+    }
+    if let Some(several) = target::query_value(target, "presence")? {
+        several.split(',').try_for_each(|subject| {
+            put_checked(&mut packed, &presence_of(subject).ok_or(BAD_PRESENCE)?)
+        })?;
+    }
+    Ok(packed)
+}
+
+/// As [`of_target`] for a poll, which is told of no presence: one that waits for nothing may ask
+/// whether a stream would be (22.5).
+///
+/// # Errors
+/// As there, and 400 where a poll that waits wants presence.
+pub fn of_poll(target: &str, waits: bool) -> Result<Vec<u8>, HttpError> {
+    let packed = of_target(target)?;
+    if waits && subjects(&packed).any(is_presence) { Err(BAD_PRESENCE) } else { Ok(packed) }
+}
+
+fn put_checked(packed: &mut Vec<u8>, subject: &str) -> Result<(), HttpError> {
+    if subject.is_empty() || subject.len() > SUBJECT_BYTES_MAX {
+        return Err(BAD_SUBJECTS);
+    }
+    if !subjects(packed).any(|known| known == subject.as_bytes()) {
+        put(packed, subject.as_bytes());
+    }
+    Ok(())
+}
+
+/// Does the brain know of subscriptions?
+///
+/// # Errors
+/// 503 where a request needs that and it isn't so.
+pub fn may_have(io: &Io, packed: &[u8]) -> Result<(), HttpError> {
+    let settings = &io.conns.settings;
+    if packed.is_empty() {
+        Ok(())
+    } else if !settings.subscriptions {
+        Err(UNKNOWN)
+    } else if !settings.presence && subjects(packed).any(is_presence) {
+        Err(NO_PRESENCE)
+    } else {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn packed(all: &[&str]) -> Vec<u8> {
+        let mut out = Vec::new();
+        all.iter().for_each(|subject| put(&mut out, subject.as_bytes()));
+        out
+    }
+
+    /// http.md 21.1
+    #[test]
+    fn subjects_of_a_request() {
+        for (target, all) in [
+            ("/v1/stream?user=a", &[][..]),
+            ("/v1/stream?subjects=room/7,live/score", &["room/7", "live/score"]),
+            ("/v1/stream?subjects=room%2F7%2Ca+b&x=1", &["room/7", "a b"]),
+            ("/v1/stream?presence=room/7,*&subject=a", &["a", "\u{1}room/7", "\u{1}*"]),
+            ("/v1/stream?subject=a%2Cb&subject=c&subjects=c,d", &["c", "d", "a,b"]),
+        ] {
+            assert_eq!(of_target(target), Ok(packed(all)), "{target}");
+        }
+        for target in ["/?subjects=", "/?subjects=a,,b", "/?subject=", "/?subjects=a&subjects=b"] {
+            assert!(of_target(target).is_err(), "{target}");
+        }
+        for target in ["/?presence=", "/?presence=a,,b", "/?presence=a&presence=b"] {
+            assert!(of_target(target).is_err(), "{target}");
+        }
+        assert!(of_target(&format!("/?subject={}", "x".repeat(256))).is_err());
+        assert!(of_target(&format!("/?presence={}", "x".repeat(255))).is_err());
+        assert_eq!(of_poll("/?subjects=a", true), Ok(packed(&["a"])));
+        assert_eq!(of_poll("/?subjects=a&presence=b", true), Err(BAD_PRESENCE));
+        assert_eq!(of_poll("/?subjects=a&presence=b", false), Ok(packed(&["a", "\u{1}b"])));
+    }
+
+    /// link.md 15.3
+    #[test]
+    fn a_brain_without_presence_hears_nothing_of_it() {
+        let all = packed(&["a", "\u{1}a", "b"]);
+        assert_eq!(*said(&all, true, false), *all);
+        assert_eq!(*said(&all, false, true), *packed(&["a", "b"]));
+    }
+
+    /// link.md 16: in pieces, beside the subjects, and nothing of it for a brain from before.
+    #[test]
+    fn what_a_session_says_of_itself() {
+        let mut kept = Subscriptions::default();
+        kept.add(3, b"a");
+        let text = format!("\"{}\"", "x".repeat(400));
+        kept.change(3, 258, &Change::State(text.as_str().into()));
+        kept.add(3, b"b");
+        let whole = [&[0, 0, 0, 0, 0, 0, 1, 2], text.as_bytes()].concat();
+        let mut all = Vec::new();
+        put(&mut all, &[&[2, 0], &whole[..253]].concat());
+        put(&mut all, &[&[2, 1], &whole[253..]].concat());
+        all.extend_from_slice(&packed(&["a", "b"]));
+        assert_eq!(kept.packed(3), all);
+        assert_eq!(*said(kept.packed(3), true, true), *all);
+        assert_eq!(*said(kept.packed(3), true, false), *packed(&["a", "b"]));
+        kept.change(3, 259, &Change::State("1".into()));
+        assert_eq!(subjects(kept.packed(3)).filter(|subject| is_state(subject)).count(), 1);
+        kept.change(3, 260, &Change::State("".into()));
+        assert_eq!(kept.packed(3), packed(&["a", "b"]));
+    }
+
+    proptest! {
+        /// Against a model: however short or long the lists are.
+        #[test]
+        fn each_session_has_its_subjects(
+            steps in prop::collection::vec((0u32..4, 0u8..40, any::<bool>(), any::<bool>()), 0..200)
+        ) {
+            let mut kept = Subscriptions::default();
+            let mut model: HashMap<u32, Vec<String>> = HashMap::new();
+            for (index, n, more, ends) in steps {
+                let subject = format!("subject-{n}");
+                let list = model.entry(index).or_default();
+                if ends && n == 0 {
+                    kept.forget(index);
+                    list.clear();
+                } else if more {
+                    kept.add(index, subject.as_bytes());
+                    if !list.contains(&subject) {
+                        list.push(subject);
+                    }
+                } else {
+                    kept.remove(index, subject.as_bytes());
+                    list.retain(|known| *known != subject);
+                }
+            }
+            for (index, list) in model {
+                let all: Vec<&str> = list.iter().map(String::as_str).collect();
+                prop_assert_eq!(kept.packed(index), packed(&all));
+            }
+        }
+    }
+}

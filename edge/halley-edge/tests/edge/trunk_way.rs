@@ -1,0 +1,72 @@
+//! The other way to a worker: with `HALLEY_EDGE_TRUNK=on` the tests' brain speaks to the only
+//! worker of an edge by its trunk (link.md 13), and what it means is the same. Tests that are about
+//! a worker's own link, or about several workers, then make no sense and fail:
+//!
+//! ```text
+//! HALLEY_EDGE_TRUNK=on cargo test -p halley-edge --test edge -- groups:: holds:: polls:: …
+//! ```
+
+use halley_link::{Frame, Item, List, Slot, Word};
+
+/// Do the tests' brains dial the trunk?
+pub fn by_trunk() -> bool {
+    std::env::var_os("HALLEY_EDGE_TRUNK").is_some()
+}
+
+/// What becomes of the frames on a trunk.
+#[derive(Default)]
+pub struct TrunkWay {
+    slot: u16,
+    /// Does the slot follow the trunk (13.6)? It does once there was a cursor.
+    follows: bool,
+}
+
+impl TrunkWay {
+    /// Writes what a brain says to a worker.
+    pub fn encode(&mut self, frame: &Frame<'_>, out: &mut Vec<u8>) {
+        let slot = self.slot;
+        match *frame {
+            Frame::Deliver { event, conns } if self.follows => {
+                let mut words = Vec::new();
+                conns.iter().for_each(|conn| Word::new(slot, conn).write(&mut words));
+                let words = List::from_items(conns.len() as u16, &words);
+                Frame::TrunkDeliver { event, words }.encode(out);
+            }
+            Frame::GroupDeliver { group, event } if self.follows => {
+                let mut slots = Vec::new();
+                Slot(slot).write(&mut slots);
+                let slots = List::from_items(1, &slots);
+                Frame::TrunkGroupDeliver { group, event, slots }.encode(out);
+            }
+            Frame::Cursor { .. } if self.follows => frame.encode(out),
+            Frame::Cursor { cursor } if !cursor.is_empty() => {
+                self.follows = true;
+                frame.encode(out);
+                to_slot(slot, frame, out);
+                to_slot(slot, &Frame::Cursor { cursor: b"" }, out);
+            }
+            Frame::Shutdown { .. } => frame.encode(out),
+            _ if Frame::costs(frame.kind()) => to_slot(slot, frame, out),
+            _ => frame.encode(out),
+        }
+    }
+
+    /// What a worker says, and what the trunk answers to it.
+    pub fn unwrap<'a>(&mut self, frame: Frame<'a>) -> (Frame<'a>, Option<Frame<'static>>) {
+        let Frame::FromWorker { worker, kind, payload } = frame else { return (frame, None) };
+        let inner = Frame::decode(kind, payload).unwrap();
+        let begins = matches!(inner, Frame::SyncBegin { .. });
+        let place = begins.then(|| {
+            *self = TrunkWay { slot: self.slot + 1, follows: false };
+            Frame::Place { worker, slot: self.slot }
+        });
+        (inner, place)
+    }
+}
+
+pub fn to_slot(slot: u16, frame: &Frame<'_>, out: &mut Vec<u8>) {
+    let mut inner = Vec::new();
+    frame.encode(&mut inner);
+    let (kind, payload) = inner[4..].split_first().unwrap();
+    Frame::ToSlot { slot, kind: *kind, payload }.encode(out);
+}
