@@ -1,0 +1,155 @@
+%% Reads the history for hooks, in portions: which events are told, between two vectors.
+%%
+%% Two read it, each from a vector of its own: one for what clients published, at once; one for what
+%% found no session of a user, two seconds later, so that links that were just cut or a brain that
+%% just started have said who is there. An event is judged by who had no session when it was
+%% published and has none when it is read.
+%%
+%% What the history can't give any more is a gap. It holds no file: the caller lends it a reader.
+-module(halley_hooks_log).
+
+-export([next/5, later_ms/0]).
+
+-type vector() :: halley_cursor:vector().
+-type reader() :: halley_history_reader:reader().
+-type purpose() :: published | undelivered.
+
+-define(LATER_MS, 2000).
+-define(SEQS, 512).
+%% In one hook.
+-define(USERS, 1000).
+
+-spec later_ms() -> pos_integer().
+later_ms() -> ?LATER_MS.
+
+-record(look, {purpose :: purpose(), from :: vector(), up_to :: vector(), before_ms :: integer(),
+               settings :: halley_config_hooks:settings(), told :: halley_hooks_told:told(),
+               gap = none :: none | halley_hooks_entry:entry()}).
+
+%% Entries for the queue, in order, and where to go on.
+-spec next(purpose(), {From :: vector(), UpTo :: vector()}, halley_config_hooks:settings(),
+           halley_hooks_told:told(), reader()) ->
+    {[halley_hooks_entry:entry()], vector(), more | done, reader()}.
+next(Purpose, {From0, UpTo}, Settings, Told, Reader) ->
+    {From, Gaps} = above_floor(From0, UpTo),
+    case halley_vector:behind(From, UpTo) of
+        reached ->
+            {Gaps, From, done, Reader};
+        After ->
+            {Seqs, To} = halley_history:seqs(After, halley_vector:largest(UpTo), ?SEQS),
+            NowMs = erlang:system_time(millisecond),
+            Look = #look{purpose = Purpose, from = From, up_to = UpTo, settings = Settings,
+                         told = Told, before_ms = case Purpose of
+                                                      published -> NowMs + 86400000;
+                                                      undelivered -> NowMs - ?LATER_MS
+                                                  end},
+            {Entries, Last, Next} = read(Seqs, To, Look, Reader, Gaps),
+            Now = halley_vector:advance(Last, From, UpTo),
+            {lists:reverse(Entries), Now, more(Last, To, Now, UpTo), Next}
+    end.
+
+%% One that stopped at an event that is too young has no more for now.
+more(Last, To, Now, UpTo) ->
+    case Last =:= To andalso not halley_vector:is_reached(UpTo, Now) of
+        true -> more;
+        false -> done
+    end.
+
+above_floor(From, UpTo) ->
+    Floor = halley_history:floor(),
+    case halley_vector:behind(From, UpTo) of
+        After when is_integer(After), After < Floor ->
+            {halley_vector:at_least(Floor, From), [too_old()]};
+        _ ->
+            {From, []}
+    end.
+
+too_old() ->
+    #{floor_at := FloorMs} = halley_history:info(),
+    {gap, too_old, 0, FloorMs}.
+
+%% Entries are in reverse. A seq of a private or a joint event stands for all of that event.
+read([], To, _, Reader, Entries) ->
+    {Entries, To, Reader};
+read([Seq | Seqs], To, #look{from = From, up_to = UpTo, before_ms = BeforeMs} = Look, Reader,
+     Entries) ->
+    case halley_history_reader:read(Seq, Reader) of
+        {ok, #{at := At}, Next} when At > BeforeMs ->
+            {Entries, Seq - 1, Next};
+        {ok, #{kind := Kind, shard := Shard, seq := Last} = Record, Next}
+          when Kind =:= event orelse Kind =:= private orelse Kind =:= joint,
+               Last > element(Shard, From), Seq =< element(Shard, UpTo) ->
+            Rest = lists:dropwhile(fun(S) -> S =< Last end, Seqs),
+            read(Rest, max(To, Last), Look, Next, entries(Record, Look) ++ Entries);
+        {ok, _, Next} ->
+            read(Seqs, To, Look, Next, Entries);
+        {damaged, Next} ->
+            read(Seqs, To, Look, Next, [damaged(Entries) | without(damaged, Entries)]);
+        {expired, Next} ->
+            read([S || S <- Seqs, S > halley_history:floor()], To, Look, Next,
+                 [too_old() | without(too_old, Entries)])
+    end.
+
+%% One gap for those that stand together.
+without(Reason, [{gap, Reason, _, _} | Entries]) -> Entries;
+without(_, Entries) -> Entries.
+
+damaged([{gap, damaged, From, _} | _]) -> {gap, damaged, From, erlang:system_time(millisecond)};
+damaged(_) -> {gap, damaged, 0, erlang:system_time(millisecond)}.
+
+entries(#{by := By, seq := Seq} = Record, #look{purpose = published, settings = Settings}) ->
+    #{users := Users} = Settings,
+    case halley_config_hooks:matches(By, Users) andalso is_told(Record, Settings) of
+        true -> [{published, Seq}];
+        false -> []
+    end;
+entries(_, #look{purpose = published}) ->
+    [];
+entries(#{seq := Seq} = Record, #look{settings = Settings} = Look) ->
+    case is_told(Record, Settings) andalso absent(Record, Look) of
+        false -> [];
+        {_, []} -> [];
+        {More, Users} -> [{undelivered, Seq, More, Part} || Part <- parts(Users)]
+    end.
+
+parts([]) -> [];
+parts(Users) ->
+    {Part, Rest} = lists:split(min(?USERS, length(Users)), Users),
+    [Part | parts(Rest)].
+
+is_told(#{subject := Subject}, #{subjects := Subjects}) ->
+    halley_config_hooks:matches(Subject, Subjects);
+is_told(#{subjects := Several}, #{subjects := Subjects}) ->
+    lists:any(fun(Subject) -> halley_config_hooks:matches(Subject, Subjects) end, Several);
+is_told(_, _) ->
+    true.
+
+%% Of a private event its users; of any other its subjects and who follows them. One that was
+%% forgotten has no id any more.
+absent(#{users := Users, at := At}, Look) ->
+    {false, [User || User <- Users, User =/= <<>>, is_absent(User, At, Look)]};
+absent(#{subjects := Subjects, at := At}, Look) ->
+    Each = [absent_of(Subject, At, Look) || Subject <- Subjects, Subject =/= <<>>],
+    {lists:any(fun({More, _}) -> More end, Each),
+     lists:usort(lists:append([Users || {_, Users} <- Each]))};
+absent(#{subject := Subject, at := At}, Look) ->
+    absent_of(Subject, At, Look).
+
+absent_of(Subject, At, Look) ->
+    Own = [Subject || is_absent(Subject, At, Look)],
+    case halley_follows:count_followers(Subject) > halley_limits:get(hooks_followers_max) of
+        true -> {true, Own};
+        false ->
+            Number = halley_ids:lookup(Subject),
+            Followers = case Number of
+                undefined -> [];
+                _ -> halley_follows:fold_followers(fun(N, Acc) -> [N | Acc] end, [], Number)
+            end,
+            {false, Own ++ [User || N <- lists:usort(Followers), N =/= Number,
+                                    User <- [halley_ids:name(N)], is_absent(User, At, Look)]}
+    end.
+
+is_absent(User, At, #look{settings = #{users := Users}, told = Told}) ->
+    halley_config_hooks:matches(User, Users)
+        andalso halley_sessions:of_user(User) =:= []
+        andalso not halley_hooks_told:was_there(User, At, Told).

@@ -1,0 +1,29 @@
+%% What is configured of telling (`hooks.url') and asking (`auth.connect_url'). It owns the tables
+%% of what the brain tells of and of judgements.
+-module(halley_hooks_sup).
+-behaviour(supervisor).
+
+-export([start_link/1]).
+-export([init/1]).
+
+-spec start_link(none | halley_config_hooks:settings()) -> supervisor:startlink_ret().
+start_link(Settings) ->
+    supervisor:start_link({local, ?MODULE}, ?MODULE, Settings).
+
+-spec init(none | halley_config_hooks:settings()) ->
+    {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
+init(none) ->
+    {ok, {#{}, []}};
+init(#{connect := Connect} = Settings) ->
+    _ = [ok = halley_hooks_connect:new() || Connect =/= none],
+    {ok, {#{strategy => one_for_one, intensity => 10, period => 10},
+          [#{id => halley_hooks_connect, start => {halley_hooks_connect, start_link, [Connect]}}
+           || Connect =/= none] ++ telling(Settings)}}.
+
+telling(#{target := none}) -> [];
+telling(#{events := Events} = Settings) ->
+    ok = halley_hooked:on([published || lists:member(published, Events)]
+                          ++ [changes || Events -- [published] =/= []]),
+    ok = halley_hooks_progress:new(),
+    [#{id => halley_hooks_telling_sup, type => supervisor,
+       start => {halley_hooks_telling_sup, start_link, [Settings]}}].

@@ -1,0 +1,258 @@
+%% Takes what is to be told into the queue: what clients published and what found no session of a
+%% user, out of the history; and which users and subjects have their first session or none any more.
+%%
+%% It works in rounds, some twenty a second when there is something. One round:
+%%   1. reads how far the history is written;
+%%   2. takes the changes that came since the last round (`halley_hooked');
+%%   3. reads the history up to there; those who left long enough ago are told behind that.
+%% So a user's first session is told before what it published, and its last behind that.
+%%   4. appends all of it, with how far the history was read, and syncs.
+%% Only then has anything happened: the table of who is there changes, the sender sees the new end.
+%% If the disk refuses, nothing has: the changes are put back, the history is read again later.
+%%
+%% If more waits for the endpoint than `hooks_queue_bytes_max', no rounds are made: the history has
+%% what was published for as long as it keeps it, and of changes the last of each user is told.
+%%
+%% Nobody leaves, and nothing counts as undelivered, until workers have been linked for a moment:
+%% before that a brain doesn't know who is there.
+-module(halley_hooks_taker).
+-behaviour(gen_server).
+
+-export([start_link/1]).
+-export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
+
+-include_lib("kernel/include/logger.hrl").
+
+-define(ROUND_MS, 50).
+-define(REFUSED_MS, 1000).
+%% So long do links take to say what they hold, after a start.
+-define(SETTLE_MS, 3000).
+%% Positions of nothing but what isn't told.
+-define(POSITION_MS, 1000).
+-define(ACKED_MS, 200).
+-define(CHANGES_MAX, 5000).
+-define(DUE_MAX, 5000).
+
+-record(taker, {settings :: halley_config_hooks:settings(),
+                queue :: halley_hooks_queue:queue(),
+                told :: halley_hooks_told:told(),
+                %% Up to where the history was read: for what clients published, and for what was
+                %% undelivered.
+                vectors :: vectors(),
+                %% What the last position in the queue says, and when that was written.
+                noted :: vectors(), noted_ms = now_ms() :: integer(),
+                damage_told = 0 :: halley_history:seq(),
+                reader = halley_history_reader:new() :: halley_history_reader:reader(),
+                acked :: halley_hooks_progress:place(), acked_ms = now_ms() :: integer(),
+                %% Since when workers are linked, and whether that is long enough.
+                linked_ms = none :: none | integer(), is_settled = false :: boolean(),
+                %% When the next round is due, and whether one was far too late.
+                round_ms = now_ms() :: integer(),
+                standstill = halley_standstill:new() :: halley_standstill:standstill(),
+                started_at :: integer(),
+                %% What comes before all else: that something was lost.
+                first = [] :: [halley_hooks_entry:entry()]}).
+-type vectors() :: {halley_cursor:vector(), halley_cursor:vector()}.
+
+-spec start_link(halley_config_hooks:settings()) -> gen_server:start_ret().
+start_link(Settings) ->
+    gen_server:start_link({local, ?MODULE}, ?MODULE, Settings, []).
+
+-spec init(halley_config_hooks:settings()) -> {ok, #taker{}}.
+init(#{closed_after_ms := AfterMs} = Settings) ->
+    _ = process_flag(fullsweep_after, 20),
+    {Queue, Recovered} = halley_hooks_queue:open(),
+    Written = halley_history:written(),
+    {Keys, Vectors, Acked, First} = began(Recovered, {Written, Written}),
+    ok = halley_hooks_progress:set(acked, Acked),
+    ok = halley_hooks_progress:set(written, Acked),
+    Taker = #taker{settings = Settings, queue = Queue, vectors = Vectors, noted = Vectors,
+                   told = halley_hooks_told:new(Keys, AfterMs), acked = Acked, first = First,
+                   started_at = erlang:system_time(millisecond)},
+    {ok, later(0, opened(Taker))}.
+
+began(new, Now) ->
+    {[], Now, {1, 0}, []};
+began(lost, Now) ->
+    ?LOG_WARNING("hooks: the queue in ~ts can't be read, or is gone; hooks.url is told of a gap",
+                 [halley_hooks_queue:folder()]),
+    Oldest = hd(halley_hooks_queue:numbers() ++ [1]),
+    {[], Now, {Oldest, 0}, [lost()]};
+began(#{store := Store, vectors := Vectors, told := Told, acked := Acked}, Now) ->
+    case halley_history:store() of
+        Store -> {maps:keys(Told), Vectors, Acked, []};
+        _ -> {maps:keys(Told), Now, Acked, [lost()]}
+    end.
+
+lost() -> {gap, damaged, 0, erlang:system_time(millisecond)}.
+
+-spec handle_call(term(), gen_server:from(), #taker{}) -> {noreply, #taker{}}.
+handle_call(_, _, Taker) -> {noreply, Taker}.
+
+-spec handle_cast(term(), #taker{}) -> {noreply, #taker{}}.
+handle_cast(_, Taker) -> {noreply, Taker}.
+
+-spec handle_info(term(), #taker{}) -> {noreply, #taker{}}.
+handle_info(round, Taker0) ->
+    #taker{queue = Queue, acked = Acked} = Taker = linked(acked(fired(Taker0))),
+    Waiting = halley_hooks_queue:waiting(Acked, Queue),
+    ok = halley_hooks_progress:count(waiting, Waiting),
+    {noreply, case {halley_hooks_queue:is_open(Queue),
+                    Waiting > halley_limits:get(hooks_queue_bytes_max)} of
+                  {_, true} -> later(?ROUND_MS, Taker);
+                  {true, false} -> taken(Taker);
+                  {false, false} -> again(opened(Taker))
+              end};
+handle_info(_, Taker) ->
+    {noreply, Taker}.
+
+later(Ms, Taker) ->
+    _ = erlang:send_after(Ms, self(), round),
+    Taker#taker{round_ms = now_ms() + Ms}.
+
+fired(#taker{round_ms = DueMs, standstill = Standstill} = Taker) ->
+    Taker#taker{standstill = halley_standstill:fired(DueMs, now_ms(), Standstill)}.
+
+%% Whether who has no session here has none.
+knows(#taker{is_settled = IsSettled, standstill = Standstill}) ->
+    IsSettled andalso halley_standstill:is_over(now_ms(), Standstill).
+
+again(#taker{queue = Queue} = Taker) ->
+    later(case halley_hooks_queue:is_open(Queue) of true -> 0; false -> ?REFUSED_MS end, Taker).
+
+%% Begins a segment.
+opened(#taker{queue = Queue, told = Told, vectors = Vectors} = Taker) ->
+    case halley_hooks_queue:reopen(halley_hooks_told:keys(Told), Vectors, Queue) of
+        {ok, Place, Open} ->
+            ok = halley_hooks_progress:set(written, Place),
+            Taker#taker{queue = Open, noted = Vectors};
+        {error, Reason, Closed} ->
+            refused(Reason, Taker#taker{queue = Closed})
+    end.
+
+refused(Reason, Taker) ->
+    ok = halley_metrics:incr(hooks_write_errors),
+    _ = halley_hooks_said:seldom(written, fun() ->
+        ?LOG_ERROR("hooks: the queue in ~ts can't be written: ~ts; what is to be told waits in the "
+                   "history", [halley_hooks_queue:folder(), file:format_error(Reason)])
+    end),
+    Taker.
+
+%% Written seldom: what isn't noted is sent again after a kill.
+acked(#taker{acked = Before, acked_ms = LastMs, queue = Queue} = Taker) ->
+    NowMs = now_ms(),
+    case halley_hooks_progress:get(acked) of
+        Before -> Taker;
+        Acked when NowMs - LastMs >= ?ACKED_MS ->
+            Taker#taker{acked = Acked, acked_ms = NowMs,
+                        queue = halley_hooks_queue:acked(Acked, Queue)};
+        _ -> Taker
+    end.
+
+linked(#taker{linked_ms = LinkedMs, is_settled = IsSettled} = Taker) ->
+    NowMs = now_ms(),
+    case halley_links:list() of
+        [] -> Taker#taker{linked_ms = none, is_settled = false};
+        _ when LinkedMs =:= none -> Taker#taker{linked_ms = NowMs};
+        _ when not IsSettled, NowMs - LinkedMs >= ?SETTLE_MS -> settled(Taker);
+        _ -> Taker
+    end.
+
+%% Who was there when this began and isn't now left no later than that.
+settled(#taker{told = Told, started_at = At} = Taker) ->
+    ok = halley_hooks_told:began(halley_hooks_told:keys(Told), At, Told),
+    Taker#taker{is_settled = true}.
+
+%% --- a round -----------------------------------------------------------------------------------
+
+taken(#taker{told = Told, first = First} = Taker0) ->
+    UpTo = halley_history:written(),
+    {Changes, Named} = changes(Taker0),
+    IsAll = length(Changes) < ?CHANGES_MAX,
+    {Opened, Effects} = halley_hooks_told:changes(Named, erlang:system_time(millisecond), Told),
+    {Read, HasMore, Taker} = read(IsAll, UpTo, Taker0),
+    {Left, Gone} = left(IsAll andalso not HasMore, Named, Taker),
+    case append(First ++ Opened ++ Read ++ Left, Taker) of
+        {ok, Next} ->
+            ok = halley_hooks_told:apply_changes(Effects ++ Gone, Told),
+            ok = halley_hooks_progress:count(told, halley_hooks_told:count(Told)),
+            later(case HasMore orelse not IsAll of true -> 0; false -> ?ROUND_MS end,
+                  Next#taker{first = []});
+        {error, Reason, Queue} ->
+            lists:foreach(fun({Key, came}) -> halley_hooked:came(Key);
+                             ({Key, left}) -> halley_hooked:left(Key)
+                          end, Changes),
+            later(?REFUSED_MS, refused(Reason, Taker0#taker{queue = Queue}))
+    end.
+
+changes(#taker{settings = Settings, told = Told}) ->
+    Changes = halley_hooked:take(?CHANGES_MAX),
+    _ = [ok = halley_hooks_told:began([Key || {subject, _} = Key <- halley_hooks_told:keys(Told)],
+                                      erlang:system_time(millisecond), Told)
+         || {all, _} <- Changes],
+    {Changes, [{Key, Change} || {What, Change} <- Changes, Key <- named(What, Settings)]}.
+
+named({user, Number}, #{events := Events, users := Users}) ->
+    User = halley_ids:name(Number),
+    [{user, User} || Events -- (Events -- [opened, closed, undelivered]) =/= [],
+                     halley_config_hooks:matches(User, Users)];
+named({subject, Subject}, #{events := Events, subjects := Subjects}) ->
+    [{subject, Subject} || Events -- (Events -- [occupied, vacated]) =/= [],
+                           halley_config_hooks:matches(Subject, Subjects)];
+named(all, _) ->
+    [].
+
+%% What the history has. If there were too many changes for a round, it is for a later one.
+read(false, _, Taker) ->
+    {[], true, Taker};
+read(true, UpTo, #taker{settings = Settings, vectors = {A, B}, told = Told, reader = Reader,
+                        damage_told = DamageTold} = Taker) ->
+    #{events := Events} = Settings,
+    {Of, OfVector} = case lists:member(published, Events) of
+        true -> {published, A};
+        false -> {undelivered, B}
+    end,
+    {Gaps, NowTold} = case lists:member(Of, Events) of
+        true -> halley_history_damage:gap(OfVector, UpTo, DamageTold, 0);
+        false -> {[], DamageTold}
+    end,
+    Next = fun(Purpose, From, IsReady, R) ->
+        case {lists:member(Purpose, Events), IsReady} of
+            {true, true} -> halley_hooks_log:next(Purpose, {From, UpTo}, Settings, Told, R);
+            {true, false} -> {[], From, done, R};
+            {false, _} -> {[], UpTo, done, R}
+        end
+    end,
+    {Published, A1, MoreA, Reader1} = Next(published, A, true, Reader),
+    {Undelivered, B1, MoreB, Reader2} = Next(undelivered, B, knows(Taker), Reader1),
+    {[{gap, damaged, From, To} || #{from := From, to := To} <- Gaps] ++ Published ++ Undelivered,
+     MoreA =:= more orelse MoreB =:= more,
+     Taker#taker{vectors = {A1, B1}, reader = Reader2, damage_told = NowTold}}.
+
+left(true, Named, #taker{told = Told} = Taker) ->
+    case knows(Taker) of
+        true -> halley_hooks_told:due(?DUE_MAX, [Key || {Key, _} <- Named], Told);
+        false -> {[], []}
+    end;
+left(false, _, _) ->
+    {[], []}.
+
+append(Entries, #taker{queue = Queue, vectors = Vectors, noted = Noted} = Taker) ->
+    NowMs = now_ms(),
+    Position = [{position, A, B} || Vectors =/= Noted, {A, B} <- [Vectors],
+                                    Entries =/= [] orelse is_due(NowMs, Taker)],
+    case Entries ++ Position of
+        [] -> {ok, Taker};
+        All ->
+            case halley_hooks_queue:append(All, Queue) of
+                {ok, Place, What, Next} ->
+                    ok = halley_hooks_progress:set(written, Place),
+                    Appended = Taker#taker{queue = Next, noted = Vectors, noted_ms = NowMs},
+                    {ok, case What of reopen -> opened(Appended); go_on -> Appended end};
+                {error, _, _} = Error -> Error
+            end
+    end.
+
+is_due(NowMs, #taker{noted_ms = NotedMs}) -> NowMs - NotedMs >= ?POSITION_MS.
+
+now_ms() -> erlang:monotonic_time(millisecond).

@@ -1,0 +1,17 @@
+%% The taker and the sender. What they know is on disk: when one ends, both begin anew.
+-module(halley_hooks_telling_sup).
+-behaviour(supervisor).
+
+-export([start_link/1]).
+-export([init/1]).
+
+-spec start_link(halley_config_hooks:settings()) -> supervisor:startlink_ret().
+start_link(Settings) ->
+    supervisor:start_link({local, ?MODULE}, ?MODULE, Settings).
+
+-spec init(halley_config_hooks:settings()) ->
+    {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
+init(Settings) ->
+    {ok, {#{strategy => one_for_all, intensity => 10, period => 10},
+          [#{id => Module, start => {Module, start_link, [Settings]}}
+           || Module <- [halley_hooks_taker, halley_hooks_sender]]}}.

@@ -1,0 +1,119 @@
+%% Which users have sessions, and which subjects have subscribers, as the endpoint was told; and
+%% since when those that it was told of have none.
+%%
+%% A table and an order by when to look again, both of the taker's process. Nothing here is durable:
+%% the queue says the same (`halley_hooks_queue'), and a start makes this of it.
+%%
+%% One that has nothing any more is *leaving* for `closed_after_ms'. If it is back by then, nothing
+%% was ever the matter. While no worker is linked nobody can be there, which says nothing of users:
+%% they leave only from when one is.
+-module(halley_hooks_told).
+
+-export([new/2, keys/1, count/1, changes/3, due/3, apply_changes/2, began/3, was_there/3]).
+-export_type([told/0, effect/0]).
+
+-type key() :: halley_hooks_entry:key().
+-record(told, {rows :: ets:table(),       % {key(), stays | DueMs, LeftAtMs}
+               due :: ets:table(),        % {{DueMs, key()}}
+               after_ms :: pos_integer()}).
+-opaque told() :: #told{}.
+%% What becomes of the table once it is on disk.
+-type effect() :: {stays | leaves, key()} | {gone, key()}.
+
+-spec new([key()], AfterMs :: pos_integer()) -> told().
+new(Keys, AfterMs) ->
+    Rows = ets:new(halley_hooks_told, [set]),
+    true = ets:insert(Rows, [{Key, stays, 0} || Key <- Keys]),
+    #told{rows = Rows, due = ets:new(halley_hooks_due, [ordered_set]), after_ms = AfterMs}.
+
+-spec keys(told()) -> [key()].
+keys(#told{rows = Rows}) -> ets:select(Rows, [{{'$1', '_', '_'}, [], ['$1']}]).
+
+-spec count(told()) -> non_neg_integer().
+count(#told{rows = Rows}) -> ets:info(Rows, size).
+
+%% Of changes that came: what is to be told, and what it does to the table.
+-spec changes([{key(), halley_hooked:change()}], AtMs :: integer(), told()) ->
+    {[halley_hooks_entry:entry()], [effect()]}.
+changes(Changes, AtMs, Told) ->
+    {Entries, Effects} = lists:unzip([change(Key, Change, AtMs, Told) || {Key, Change} <- Changes]),
+    {lists:append(Entries), lists:append(Effects)}.
+
+change({_, Id} = Key, Change, AtMs, #told{rows = Rows}) ->
+    Now = case is_there(Key) of true -> stays; false -> leaves end,
+    case ets:member(Rows, Key) of
+        true -> {[], [{stays, Key} || Change =:= came] ++ [{leaves, Key} || Now =:= leaves]};
+        false when Change =:= came; Now =:= stays -> {[{first(Key), AtMs, Id}], [{Now, Key}]};
+        false -> {[], []}
+    end.
+
+first({user, _}) -> opened;
+first({subject, _}) -> occupied.
+
+last({user, _}) -> closed;
+last({subject, _}) -> vacated.
+
+is_there({user, User}) -> halley_sessions:of_user(User) =/= [];
+is_there({subject, Subject}) -> halley_subscriptions_table:has_any(Subject).
+
+%% Those that have had nothing for long enough: what is to be told, and the effects. Some that are
+%% back, as a change tells soon, stay. Those of `Changed' have changes of their own.
+-spec due(Max :: pos_integer(), Changed :: [key()], told()) ->
+    {[halley_hooks_entry:entry()], [effect()]}.
+due(Max, Changed, #told{due = Due} = Told) ->
+    Keys = due_keys(ets:first(Due), now_ms(), Max, Told) -- Changed,
+    Gone = [Key || Key <- Keys, not is_there(Key)],
+    AtMs = erlang:system_time(millisecond),
+    {[{last(Key), AtMs, Id} || {_, Id} = Key <- Gone],
+     [{gone, Key} || Key <- Gone] ++ [{stays, Key} || Key <- Keys -- Gone]}.
+
+due_keys({DueMs, Key}, NowMs, Left, #told{due = Due} = Told) when DueMs =< NowMs, Left > 0 ->
+    [Key | due_keys(ets:next(Due, {DueMs, Key}), NowMs, Left - 1, Told)];
+due_keys(_, _, _, _) ->
+    [].
+
+-spec apply_changes([effect()], told()) -> ok.
+apply_changes(Effects, Told) ->
+    lists:foreach(fun(Effect) -> effect(Effect, Told) end, Effects).
+
+effect({What, Key}, #told{rows = Rows, due = Due, after_ms = AfterMs}) ->
+    true = case ets:lookup(Rows, Key) of
+        [{_, DueMs, _}] when DueMs =/= stays -> ets:delete(Due, {DueMs, Key});
+        _ -> true
+    end,
+    true = case What of
+        gone -> ets:delete(Rows, Key);
+        stays -> ets:insert(Rows, {Key, stays, 0});
+        leaves ->
+            LeavesMs = now_ms() + AfterMs,
+            true = ets:insert(Due, {{LeavesMs, Key}}),
+            ets:insert(Rows, {Key, LeavesMs, erlang:system_time(millisecond)})
+    end,
+    ok.
+
+%% Workers are linked, as they weren't before, or all may have changed: who isn't there leaves from
+%% now on, for `closed_after_ms'. `At': it had left by then.
+-spec began([key()], AtMs :: integer(), told()) -> ok.
+began(Keys, AtMs, #told{rows = Rows} = Told) ->
+    lists:foreach(fun(Key) ->
+        [{_, Before, LeftMs}] = ets:lookup(Rows, Key),
+        case is_there(Key) of
+            true -> effect({stays, Key}, Told);
+            false ->
+                ok = effect({leaves, Key}, Told),
+                Left = case Before of stays -> AtMs; _ -> LeftMs end,
+                true = ets:update_element(Rows, Key, {3, Left}),
+                ok
+        end
+    end, Keys).
+
+%% Whether a user that has no session had one at this time, or since.
+-spec was_there(halley_id:id(), AtMs :: integer(), told()) -> boolean().
+was_there(User, AtMs, #told{rows = Rows}) ->
+    case ets:lookup(Rows, {user, User}) of
+        [{_, stays, _}] -> true;
+        [{_, _, LeftMs}] -> LeftMs >= AtMs;
+        [] -> false
+    end.
+
+now_ms() -> erlang:monotonic_time(millisecond).
