@@ -1,0 +1,257 @@
+%% What PostgreSQL has of what is needed: each thing that is missing with the SQL that mends it.
+%%
+%% The stream asks at its start and from time to time, `./halley postgres check' prints it, and
+%% `setup' runs the SQL. What is missing for one table stops that table; what is missing for all
+%% stops the stream.
+%%
+%% Only catalogs are read, by functions that open no table: whoever holds a lock on one, for as long
+%% as it takes, doesn't hold up the stream.
+-module(halley_postgres_catalog).
+
+-export([look/3]).
+-export_type([finding/0, look/0, table/0, oids/0]).
+
+%% `how': run as it is; `restart': PostgreSQL has to be started again behind it; `hand': by a
+%% person, as it can't be known what is right.
+-type finding() :: #{what := iodata(), sql := iodata(), how := run | restart | hand}.
+%% `is_unique': no two rows have the same pair.
+%% `writes': what is missing to write it. `oids': of the table, and of what has it in the
+%% publication: they tell whether it is the same table, and was in it all the time.
+-type table() :: #{spec := halley_config_postgres:table(), types := {binary(), binary()},
+                   oids := oids(), is_unique := boolean(), findings := [finding()],
+                   writes := [finding()]}.
+-type oids() :: {Table :: non_neg_integer(), Entry :: non_neg_integer()}.
+-type look() :: #{findings := [finding()], unpublished := [finding()], tables := [table()],
+                  notes := [finding()]}.
+
+%% `User': Halley's role, for grants. Without `findings' a stream can begin. Those of them that are
+%% `unpublished' are about the publication itself: with them a stream that runs misses changes of
+%% any table. `notes' are about parts of publishing.
+-spec look(epgsql:connection(), User :: binary(), halley_config_postgres:settings()) -> look().
+look(C, User, #{publish := outbox}) ->
+    (halley_postgres_outbox_needs:look(C, User))#{unpublished => [], tables => []};
+look(C, User, #{follows := Tables, publish := Publish, publication := Publication} = Settings) ->
+    Unpublished = publication(halley_postgres_publication:look(C, Publication), Settings),
+    #{findings => server(C, User) ++ Unpublished, unpublished => Unpublished,
+      tables => [written(C, User, Settings, table(C, User, Table, Settings)) || Table <- Tables],
+      notes => lists:append([publishing(C, User, Publication) || Publish])}.
+
+finding(What, Sql) -> #{what => What, sql => Sql, how => run}.
+
+by_hand(What) -> #{what => What, sql => [], how => hand}.
+
+rows(C, Sql, Parameters) ->
+    case epgsql:equery(C, Sql, Parameters) of
+        {ok, _, Rows} -> Rows;
+        {error, Error} -> exit({query_failed, Error})
+    end.
+
+%% --- the server --------------------------------------------------------------------------------
+
+server(C, User) ->
+    [{Level, Version, MayReplicate}] = rows(C,
+        "SELECT current_setting('wal_level'), current_setting('server_version_num')::int4, "
+        "coalesce((SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = $1), false)",
+        [User]),
+    [#{what => ["wal_level is ", Level, ", and must be logical"],
+       sql => "ALTER SYSTEM SET wal_level = logical", how => restart} || Level =/= <<"logical">>]
+    ++ [by_hand("the server is older than PostgreSQL 15") || Version < 150000]
+    ++ [finding(["the role ", User, " may not replicate"],
+                ["ALTER ROLE ", halley_postgres_sql:ident(User), " REPLICATION"])
+        || not MayReplicate].
+
+%% --- the publication ---------------------------------------------------------------------------
+
+publication(none, #{publication := Name, follows := Tables}) ->
+    Entries = [entry(Table) || Table <- Tables],
+    [finding(["there is no publication ", Name],
+             ["CREATE PUBLICATION ", halley_postgres_sql:ident(Name),
+              [[" FOR TABLE ", lists:join(", ", Entries)] || Entries =/= []],
+              " WITH (publish_via_partition_root = true)"])];
+publication(#{is_whole := IsWhole, via_root := ViaRoot}, #{publication := Name}) ->
+    [finding(["the publication ", Name, " leaves out inserts, updates, deletes or truncates"],
+             ["ALTER PUBLICATION ", halley_postgres_sql:ident(Name),
+              " SET (publish = 'insert, update, delete, truncate')"]) || not IsWhole]
+    ++ [finding(["the publication ", Name, " names partitions, not their tables"],
+                ["ALTER PUBLICATION ", halley_postgres_sql:ident(Name),
+                 " SET (publish_via_partition_root = true)"]) || not ViaRoot].
+
+entry(#{where := Where} = Table) ->
+    [halley_postgres_sql:table(Table),
+     [[" WHERE ", halley_postgres_sql:condition(Table)] || Where =/= none]].
+
+%% --- a table -----------------------------------------------------------------------------------
+
+table(C, User, #{schema := Schema, name := Name, text := Text} = Spec,
+      #{publication := Publication}) ->
+    Empty = #{spec => Spec, types => {<<"text">>, <<"text">>}, oids => {0, 0},
+              is_unique => false, findings => [], writes => []},
+    case rows(C, "SELECT c.oid::int8, c.relreplident::text, "
+                 "has_schema_privilege($3, n.oid, 'usage'), "
+                 "has_table_privilege($3, c.oid, 'select') FROM pg_class c "
+                 "JOIN pg_namespace n ON n.oid = c.relnamespace "
+                 "WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p')",
+              [Schema, Name, User]) of
+        [] -> Empty#{findings := [by_hand(["there is no table ", Schema, $., Name, " (", Text,
+                                           ")"])]};
+        [{Oid, Identity, MayUse, MayRead}] ->
+            #{number := Number} = Entry = halley_postgres_publication:entry(C, Oid, Publication),
+            Rights = rights(User, Spec, MayUse, MayRead),
+            Findings = Rights ++ hidden(C, User, Oid, Spec) ++ member(Spec, Entry, Publication),
+            described(C, Oid, Identity, left_out(Spec, Entry, Publication),
+                      Empty#{oids := {Oid, Number}, findings := Findings})
+    end.
+
+rights(User, #{schema := Schema} = Spec, MayUse, MayRead) ->
+    [finding(["the role ", User, " may not use the schema ", Schema],
+             ["GRANT USAGE ON SCHEMA ", halley_postgres_sql:ident(Schema), " TO ",
+              halley_postgres_sql:ident(User)]) || not MayUse]
+    ++ [finding(["the role ", User, " may not read ", halley_postgres_sql:table(Spec)],
+                ["GRANT SELECT ON ", halley_postgres_sql:table(Spec), " TO ",
+                 halley_postgres_sql:ident(User)]) || not MayRead].
+
+%% Rows that the stream has and no query, or the other way round.
+hidden(C, User, Oid, Spec) ->
+    [{HasHeirs}] = rows(C, "SELECT relkind = 'r' AND EXISTS (SELECT FROM pg_inherits "
+                           "WHERE inhparent = c.oid) FROM pg_class c "
+                           "WHERE c.oid = $1::int8::oid", [Oid]),
+    Table = halley_postgres_sql:table(Spec),
+    [by_hand(["row security may hide rows of ", Table, " from the role ", User, ": it needs a "
+              "policy that shows all (CREATE POLICY halley ON ", Table, " FOR SELECT TO ",
+              halley_postgres_sql:ident(User), " USING (true)) and no restrictive one, or "
+              "BYPASSRLS"]) || halley_postgres_policies:hide(C, User, Oid)]
+    ++ [by_hand(["other tables inherit from ", Table, ", and their changes come without its name"])
+        || HasHeirs].
+
+%% Without a publication the finding is that.
+member(_, #{number := 0}, _) -> [];
+member(Spec, #{has := none}, Publication) ->
+    [finding(["the publication ", Publication, " doesn't have ", halley_postgres_sql:table(Spec)],
+             [alter(Publication), "ADD TABLE ", entry(Spec)])];
+member(Spec, #{has := above}, Publication) ->
+    [by_hand(["the publication ", Publication, " has the table that ",
+              halley_postgres_sql:table(Spec), " is a partition of, and sends changes by its "
+              "name"])];
+member(#{where := Where} = Spec, #{has := Has}, Publication) ->
+    [finding(["the publication ", Publication, " has another filter for ",
+              halley_postgres_sql:table(Spec)], again(Spec, Publication))
+     || (Has =:= whole) =/= (Where =:= none)].
+
+again(Spec, Publication) ->
+    [alter(Publication), "DROP TABLE ", halley_postgres_sql:table(Spec), "; ", alter(Publication),
+     "ADD TABLE ", entry(Spec)].
+
+alter(Publication) -> ["ALTER PUBLICATION ", halley_postgres_sql:ident(Publication), " "].
+
+%% Of columns that the table has, and the publication doesn't send.
+left_out(#{user := User, subject := Subject} = Spec, #{columns := Columns}, Publication)
+  when is_list(Columns) ->
+    [finding(["the publication ", Publication, " leaves out ", lists:join(" and ", Missing), " of ",
+              halley_postgres_sql:table(Spec)], again(Spec, Publication))
+     || [_ | _] = Missing <- [[User, Subject] -- Columns]];
+left_out(_, _, _) ->
+    [].
+
+described(C, Oid, Identity, LeftOut, #{spec := #{user := User, subject := Subject} = Spec,
+                                       findings := Findings} = Table) ->
+    Types = maps:from_list([{Name, {Type, IsGenerated}} || {Name, Type, IsGenerated} <- rows(C,
+        "SELECT attname::text, format_type(atttypid, atttypmod), attgenerated <> '' "
+        "FROM pg_attribute WHERE attrelid = $1::int8::oid AND attnum > 0 AND NOT attisdropped",
+        [Oid])]),
+    case Types of
+        #{User := {UserType, false}, Subject := {SubjectType, false}} ->
+            Table#{types := {UserType, SubjectType},
+                   is_unique := is_unique(C, Oid, [User, Subject]),
+                   findings := Findings ++ LeftOut ++ identity(C, Oid, Identity, Spec)};
+        #{User := _, Subject := _} ->
+            Generated = [Column || Column <- [User, Subject],
+                                   element(2, maps:get(Column, Types))],
+            Table#{findings := [by_hand([halley_postgres_sql:table(Spec), ": PostgreSQL doesn't "
+                                         "send generated columns, as ",
+                                         lists:join(" and ", Generated)])]};
+        #{} ->
+            Missing = [Column || Column <- [User, Subject], not is_map_key(Column, Types)],
+            Table#{findings := [by_hand([halley_postgres_sql:table(Spec), " has no column ",
+                                         lists:join(" and no column ", Missing)])]}
+    end.
+
+indexes(C, Oid, Which) ->
+    [Columns || {Columns} <- rows(C,
+        ["SELECT array(SELECT a.attname::text FROM unnest(i.indkey[0:i.indnkeyatts - 1]) k "
+         "LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k) FROM pg_index i "
+         "WHERE i.indrelid = $1::int8::oid AND i.indisvalid AND ", Which], [Oid])].
+
+is_unique(C, Oid, Pair) ->
+    lists:any(fun(Columns) -> Columns -- Pair =:= [] end,
+              indexes(C, Oid, "i.indisunique AND i.indpred IS NULL")).
+
+%% Deletes and updates must say which pair was there.
+identity(_, _, <<"f">>, _) -> [];
+identity(C, Oid, Identity, #{user := User, subject := Subject} = Spec) ->
+    Which = case Identity of
+        <<"d">> -> "i.indisprimary";
+        <<"i">> -> "i.indisreplident";
+        _ -> "false"
+    end,
+    case [User, Subject] -- lists:append(indexes(C, Oid, Which)) of
+        [] -> [];
+        Missing ->
+            [finding(["the replica identity of ", halley_postgres_sql:table(Spec),
+                      " doesn't have ", lists:join(" and ", Missing),
+                      ", so a delete wouldn't say whom it is about"],
+                     ["ALTER TABLE ", halley_postgres_sql:table(Spec), " REPLICA IDENTITY FULL"])]
+    end.
+
+%% --- the table that is written -----------------------------------------------------------------
+
+%% Not of a table without these columns.
+written(C, User, #{writes := #{text := Text}},
+        #{spec := #{text := Text}, findings := Findings} = Table) ->
+    case [hand || #{how := hand} <- Findings] of
+        [] -> Table#{writes := halley_postgres_writable:look(C, User, Table)};
+        _ -> Table
+    end;
+written(_, _, _, Table) ->
+    Table.
+
+%% --- publishing --------------------------------------------------------------------------------
+
+publishing(C, User, Publication) ->
+    [{Function, Outbox, Rejected}] = rows(C,
+        "SELECT to_regprocedure('halley.publish(text, jsonb, text)') IS NOT NULL, "
+        "to_regclass('halley.outbox')::oid::int8, to_regclass('halley.rejected')::oid::int8", []),
+    [finding("there is no function halley.publish", halley_postgres_objects:functions())
+     || not Function]
+    ++ [finding("there is no table halley.outbox", halley_postgres_objects:outbox())
+        || Outbox =:= null]
+    ++ [finding("there is no table halley.rejected", halley_postgres_objects:rejected())
+        || Rejected =:= null]
+    ++ granted(C, User, Outbox, Rejected)
+    ++ [finding(["the publication ", Publication, " doesn't have halley.outbox"],
+                ["ALTER PUBLICATION ", halley_postgres_sql:ident(Publication),
+                 " ADD TABLE halley.outbox"])
+        || not is_published(C, Outbox, Publication)].
+
+is_published(_, null, _) -> false;
+is_published(C, Outbox, Publication) ->
+    #{has := Has} = halley_postgres_publication:entry(C, Outbox, Publication),
+    Has =/= none.
+
+granted(C, User, Outbox, Rejected) when is_integer(Outbox), is_integer(Rejected) ->
+    case rows(C, "SELECT has_schema_privilege($1, 'halley', 'usage') "
+                 "AND has_table_privilege($1, $2::int8::oid, 'select') "
+                 "AND has_table_privilege($1, $2::int8::oid, 'delete') "
+                 "AND has_table_privilege($1, $3::int8::oid, 'select') "
+                 "AND has_table_privilege($1, $3::int8::oid, 'insert')",
+              [User, Outbox, Rejected]) of
+        [{true}] -> [];
+        [{_}] -> [grant(User)]
+    end;
+granted(_, User, _, _) -> [grant(User)].
+
+grant(User) ->
+    Role = halley_postgres_sql:ident(User),
+    finding(["the role ", User, " may not clean halley.outbox, or write halley.rejected"],
+            ["GRANT USAGE ON SCHEMA halley TO ", Role,
+             "; GRANT SELECT, DELETE ON halley.outbox TO ", Role,
+             "; GRANT SELECT, INSERT ON halley.rejected TO ", Role]).

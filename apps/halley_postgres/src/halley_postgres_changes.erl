@@ -1,0 +1,183 @@
+%% What a replication stream means to Halley: its messages as changes of follows, events and
+%% positions, in order. Pure.
+%%
+%% The server sends a transaction when it is committed, whole; so what comes is committed, and
+%% needn't be gathered. A position comes with the commit, behind everything of its transaction.
+-module(halley_postgres_changes).
+
+-export([new/3, take/2, without/2]).
+-export_type([state/0, step/0]).
+
+-define(PREFIX, <<"halley">>).
+%% `halley_postgres_sql:message_prefix/0'.
+-define(WRITTEN, <<"halley_follows">>).
+
+%% `stop': a table was altered so that its changes can't be understood any more. `seen': what a
+%% write of our own has left in a transaction (`halley_postgres_writes'), behind its changes.
+%% `renewed': a table of ours is described again, as something about it has changed.
+-type step() :: {change, halley_postgres_follows:change(), Xid :: non_neg_integer()}
+              | {event, halley_postgres_flight:event()}
+              | {row, {Number :: binary(), Xid :: non_neg_integer()},
+                 halley_postgres_flight:event()}
+              | {position, non_neg_integer()}
+              | {seen, Content :: binary()}
+              | {renewed, Table :: binary()}
+              | {stop, Table :: binary(), Reason :: binary()}.
+%% Changes of a table that were committed before `from' are in its copy.
+-type known() :: #{Table :: binary() => #{spec := halley_config_postgres:table(),
+                                          oids := halley_postgres_catalog:oids(),
+                                          from := non_neg_integer(), _ => _}}.
+-record(changes, {decoder = epgsql_pgoutput:new() :: epgsql_pgoutput:state(),
+                  tables :: #{{binary(), binary()} => {binary(), map(), non_neg_integer(),
+                                                       epgsql_pgoutput:oid()}},
+                  is_publishing :: boolean(),
+                  origin :: halley_postgres_message:origin(),
+                  relations = #{} :: #{epgsql_pgoutput:oid() =>
+                                           epgsql_pgoutput:relation() | role()},
+                  final_lsn = 0 :: non_neg_integer(),
+                  seen = [] :: [step()],
+                  xid = 0 :: non_neg_integer()}).
+-type role() :: {table, Table :: binary(), User :: pos_integer(), Subject :: pos_integer(),
+                 From :: non_neg_integer()}
+              | {outbox, epgsql_pgoutput:relation()} | none.
+-opaque state() :: #changes{}.
+
+%% `Origin' makes ids of events the server's own.
+-spec new(known(), IsPublishing :: boolean(), halley_postgres_message:origin()) -> state().
+new(Known, IsPublishing, Origin) ->
+    Tables = maps:fold(fun(Table, #{spec := Spec, from := From, oids := {Oid, _}}, Acc) ->
+        #{schema := Schema, name := Name} = Spec,
+        Acc#{{Schema, Name} => {Table, Spec, From, Oid}}
+    end, #{}, Known),
+    #changes{tables = Tables, is_publishing = IsPublishing, origin = Origin}.
+
+%% A table isn't followed any more.
+-spec without(Table :: binary(), state()) -> state().
+without(Table, #changes{tables = Tables, relations = Relations} = State) ->
+    State#changes{tables = maps:filter(fun(_, Each) -> element(1, Each) =/= Table end, Tables),
+                  relations = maps:map(fun(_, Role) ->
+                      case Role of {table, Table, _, _, _} -> none; _ -> Role end
+                  end, Relations)}.
+
+-spec take(binary(), state()) -> {[step()], state()}.
+take(Data, #changes{decoder = Decoder} = State) ->
+    {Message, Decoder1} = epgsql_pgoutput:decode(Data, Decoder),
+    step(Message, State#changes{decoder = Decoder1}).
+
+step(#{type := 'begin', final_lsn := Lsn, xid := Xid}, State) ->
+    {[], State#changes{final_lsn = Lsn, xid = Xid, seen = []}};
+step(#{type := commit, end_lsn := Lsn}, #changes{seen = Seen} = State) ->
+    {[{position, Lsn} | Seen], State#changes{seen = []}};
+step(#{type := message, prefix := ?WRITTEN, content := Content}, #changes{seen = Seen} = State) ->
+    {[], State#changes{seen = [{seen, Content} | Seen]}};
+step(#{type := relation, oid := Oid} = Relation, #changes{relations = Relations} = State) ->
+    Renewed = case Relations of
+        #{Oid := {table, Table, _, _, _}} -> [{renewed, Table}];
+        #{} -> []
+    end,
+    {Renewed, State#changes{relations = Relations#{Oid => Relation}}};
+step(#{type := message, prefix := ?PREFIX, lsn := Lsn, content := Content},
+     #changes{is_publishing = true, origin = Origin} = State) ->
+    Id = halley_postgres_message:id(Lsn, Origin),
+    {[{event, #{lsn => Lsn, source => <<"message ", Id/binary>>, content => Content,
+                item => halley_postgres_message:of_message(Content, Id)}}], State};
+step(#{type := insert, relation := Oid, new := New}, State) ->
+    of_relation(Oid, State, fun(Role) -> inserted(Role, New, State) end);
+step(#{type := update, relation := Oid, old := Old, new := New}, State) ->
+    of_relation(Oid, State, fun(Role) -> changes(updated(Role, Old, New), State) end);
+step(#{type := delete, relation := Oid, old := {_, Old}}, State) ->
+    of_relation(Oid, State, fun(Role) -> changes(deleted(Role, Old), State) end);
+step(#{type := truncate, relations := Oids}, State) ->
+    {Steps, State1} = lists:mapfoldl(fun(Oid, Acc) ->
+        of_relation(Oid, Acc, fun(Role) -> changes(truncated(Role), State) end)
+    end, State, Oids),
+    {lists:append(Steps), State1};
+step(_, State) ->
+    {[], State}.
+
+%% What a table is to Halley is decided by its first change that counts: an older transaction may
+%% come with columns that the table hasn't any more.
+of_relation(Oid, #changes{relations = Relations, final_lsn = Lsn} = State, Steps) ->
+    case Relations of
+        #{Oid := {table, _, _, _, From}} when Lsn < From ->
+            {[], State};
+        #{Oid := #{type := relation} = Relation} ->
+            case is_copied(Relation, State) of
+                true -> {[], State};
+                false ->
+                    {Stop, Role} = role(Relation, State),
+                    {Stop ++ Steps(Role), State#changes{relations = Relations#{Oid => Role}}}
+            end;
+        #{Oid := Role} ->
+            {Steps(Role), State}
+    end.
+
+is_copied(#{schema := Schema, name := Name}, #changes{tables = Tables, final_lsn = Lsn}) ->
+    case Tables of
+        #{{Schema, Name} := {_, _, From, _}} -> Lsn < From;
+        #{} -> false
+    end.
+
+role(#{schema := <<"halley">>, name := <<"outbox">>} = Relation, #changes{is_publishing = true}) ->
+    {[], {outbox, Relation}};
+role(#{schema := Schema, name := Name, oid := Oid} = Relation, #changes{tables = Tables}) ->
+    case Tables of
+        #{{Schema, Name} := {Table, Spec, From, Oid}} -> role(Relation, Table, Spec, From);
+        #{{Schema, Name} := {Table, _, _, _}} ->
+            {[{stop, Table, <<"there is another table of this name now">>}, {renewed, Table}],
+             none};
+        #{} -> {[], none}
+    end.
+
+role(#{identity := Identity, columns := Columns}, Table, #{user := User, subject := Subject},
+     From) ->
+    Numbered = maps:from_list(
+        [{Name, {N, IsKey orelse Identity =:= full}}
+         || {N, #{name := Name, is_key := IsKey}} <- lists:enumerate(Columns)]),
+    case Numbered of
+        #{User := {UserAt, true}, Subject := {SubjectAt, true}} ->
+            {[], {table, Table, UserAt, SubjectAt, From}};
+        #{User := _, Subject := _} ->
+            {[{stop, Table, <<"its replica identity doesn't have both columns any more">>}], none};
+        #{} ->
+            [Missing | _] = [Column || Column <- [User, Subject],
+                                       not is_map_key(Column, Numbered)],
+            {[{stop, Table, <<"it has no column ", Missing/binary, " any more">>}], none}
+    end.
+
+changes(Changes, #changes{xid = Xid}) ->
+    [{change, Change, Xid} || Change <- Changes].
+
+inserted({table, Table, User, Subject, _}, New, State) ->
+    changes([{add, Table, pair(User, Subject, New)}], State);
+inserted({outbox, Relation}, New, #changes{origin = {System, _, _}, final_lsn = Lsn, xid = Xid}) ->
+    #{<<"id">> := Number} = Row = epgsql_pgoutput:row(Relation, New),
+    [{row, {Number, Xid}, #{lsn => Lsn, source => halley_postgres_message:row_source(Row),
+                     content => case Row of
+                                    #{<<"data">> := Data} when is_binary(Data) -> Data;
+                                    #{} -> <<>>
+                                end,
+                     item => halley_postgres_message:of_row(
+                         Row, halley_postgres_message:row_prefix(System))}}];
+inserted(none, _, _) ->
+    [].
+
+%% Without an old row the pair is the same as before.
+updated({table, Table, User, Subject, _}, {_, Old}, New) ->
+    case {pair(User, Subject, Old), pair(User, Subject, New)} of
+        {Pair, Pair} -> [];
+        {Before, Now} -> [{remove, Table, Before}, {add, Table, Now}]
+    end;
+updated(_, _, _) ->
+    [].
+
+deleted({table, Table, User, Subject, _}, Old) ->
+    [{remove, Table, pair(User, Subject, Old)}];
+deleted(_, _) ->
+    [].
+
+truncated({table, Table, _, _, _}) -> [{clear, Table}];
+truncated(_) -> [].
+
+pair(User, Subject, Cells) ->
+    {lists:nth(User, Cells), lists:nth(Subject, Cells)}.

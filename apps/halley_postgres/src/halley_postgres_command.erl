@@ -1,0 +1,134 @@
+%% `./halley postgres check' and `setup': what PostgreSQL lacks, and the SQL that mends it.
+%%
+%% `check' changes nothing. `setup' runs the SQL, as the configured role or, since that seldom may,
+%% as the role of a URL that it is given. It runs in an emulator of its own; the exit status is 0 if
+%% nothing is missing any more.
+-module(halley_postgres_command).
+
+-export([main/0, check/2, setup/3]).
+
+-define(USAGE, "usage: ./halley postgres check | postgres setup [postgres://admin@host/database]").
+%% What is made may show what else is missing.
+-define(ROUNDS, 4).
+
+-spec main() -> no_return().
+main() ->
+    {ok, _} = application:ensure_all_started(ssl),
+    process_flag(trap_exit, true),
+    ok = logger:set_primary_config(level, none),
+    case halley_config:load() of
+        {ok, Config} ->
+            case halley_config:value(halley_postgres, settings, Config) of
+                none -> halley_command:failed("there is no PostgreSQL in the configuration: set "
+                                              "postgres.url, and postgres.follows or "
+                                              "postgres.publish");
+                Settings -> run(init:get_plain_arguments(), Settings)
+            end;
+        {error, Line} -> halley_command:failed(Line)
+    end.
+
+-spec run([string()], halley_config_postgres:settings()) -> no_return().
+run(["check"], #{server := Server} = Settings) ->
+    C = open(Server()),
+    ended(said(check(C, Settings)) andalso streams(Settings));
+run(["setup"], #{server := Server} = Settings) ->
+    ended(setup_said(open(Server()), Settings));
+run(["setup", Url], #{server := Server} = Settings) ->
+    case halley_config_postgres:settings(#{url => Url, publish => on}) of
+        {ok, #{server := Admin}} ->
+            #{tls_ca := Ca} = Server(),
+            ended(setup_said(open((Admin())#{tls_ca := Ca}), Settings));
+        {error, Line} -> halley_command:failed(Line)
+    end;
+run(_, _) ->
+    halley_command:failed(?USAGE).
+
+-spec ended(boolean()) -> no_return().
+ended(true) -> halt(0);
+ended(false) -> halt(1).
+
+open(Server) ->
+    case halley_postgres_connection:open(Server, queries) of
+        {ok, C} -> C;
+        {error, Reason} -> not_reached(Reason)
+    end.
+
+-spec not_reached(term()) -> no_return().
+not_reached(Reason) ->
+    halley_command:failed(["PostgreSQL can't be reached: ",
+                           halley_postgres_connection:explain(Reason)]).
+
+%% The role may, but pg_hba.conf may not let it.
+streams(#{publish := outbox}) ->
+    io:put_chars("PostgreSQL has all that is needed\n"),
+    true;
+streams(#{server := Server}) ->
+    case halley_postgres_connection:open(Server(), replication) of
+        {ok, R} ->
+            {ok, _} = epgsql_replication:identify_system(R),
+            io:put_chars("PostgreSQL has all that is needed\n"),
+            true;
+        {error, Reason} -> not_reached(Reason)
+    end.
+
+-spec check(epgsql:connection(), halley_config_postgres:settings()) ->
+    [halley_postgres_catalog:finding()].
+check(C, #{server := Server} = Settings) ->
+    #{user := User} = Server(),
+    #{findings := Findings, tables := Tables, notes := Notes} =
+        halley_postgres_catalog:look(C, unicode:characters_to_binary(User), Settings),
+    Findings ++ lists:append([Each ++ Writes || #{findings := Each, writes := Writes} <- Tables])
+        ++ Notes.
+
+said([]) -> true;
+said(Findings) ->
+    lists:foreach(fun(#{what := What, sql := Sql, how := How}) ->
+        io:format("missing: ~ts~n", [What]),
+        _ = [io:format("    ~ts;~n", [Sql]) || How =/= hand],
+        _ = [io:put_chars("    and start PostgreSQL again\n") || How =:= restart]
+    end, Findings),
+    false.
+
+setup_said(C, Settings) ->
+    {Done, Result} = setup(C, Settings, ?ROUNDS),
+    lists:foreach(fun(Sql) -> io:format("done: ~ts~n", [Sql]) end, Done),
+    case Result of
+        ok -> io:put_chars("PostgreSQL has all that is needed\n"), true;
+        {left, Findings} -> said(Findings);
+        {error, Sql, Error} ->
+            io:format("not done: ~ts~n    ~ts~n",
+                      [Sql, halley_postgres_connection:explain(Error)]),
+            false
+    end.
+
+%% Runs what mends it, until nothing is left that SQL can mend.
+-spec setup(epgsql:connection(), halley_config_postgres:settings(), Rounds :: non_neg_integer()) ->
+    {Done :: [iodata()], ok | {left, [halley_postgres_catalog:finding()]}
+                       | {error, Sql :: iodata(), term()}}.
+setup(C, Settings, Rounds) ->
+    Findings = check(C, Settings),
+    MayRestart = Rounds =:= ?ROUNDS,
+    case [Sql || #{sql := Sql, how := How} <- Findings,
+                 How =:= run orelse How =:= restart andalso MayRestart] of
+        _ when Findings =:= [] -> {[], ok};
+        [] -> {[], {left, Findings}};
+        _ when Rounds =:= 0 -> {[], {left, Findings}};
+        Sqls ->
+            case applied(Sqls, C) of
+                ok ->
+                    {Done, Result} = setup(C, Settings, Rounds - 1),
+                    {Sqls ++ Done, Result};
+                {error, Sql, Error} -> {[], {error, Sql, Error}}
+            end
+    end.
+
+applied([], _) -> ok;
+applied([Sql | Sqls], C) ->
+    Results = case epgsql:squery(C, Sql) of
+        Several when is_list(Several) -> Several;
+        One -> [One]
+    end,
+    case [Error || {error, Error} <- Results] of
+        [] -> applied(Sqls, C);
+        [Error | _] -> {error, Sql, Error}
+    end.

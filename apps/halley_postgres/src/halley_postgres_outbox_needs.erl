@@ -1,0 +1,54 @@
+%% What is missing for the outbox without a stream: two tables, a trigger, and rights on them. No
+%% replication, no publication, no setting of the server.
+-module(halley_postgres_outbox_needs).
+
+-export([look/2]).
+
+%% As `halley_postgres_catalog' has it.
+-type finding() :: #{what := iodata(), sql := iodata(), how := run | restart | hand}.
+
+%% `notes': without the trigger rows are found once a second.
+-spec look(epgsql:connection(), User :: binary()) ->
+    #{findings := [finding()], notes := [finding()]}.
+look(C, User) ->
+    {ok, _, [{Outbox, Rejected}]} = epgsql:equery(C,
+        "SELECT to_regclass('halley.outbox')::oid::int8, to_regclass('halley.rejected')::oid::int8",
+        []),
+    Tables = [finding("there is no table halley.outbox", halley_postgres_objects:outbox())
+              || Outbox =:= null]
+        ++ [finding("there is no table halley.rejected", halley_postgres_objects:rejected())
+            || Rejected =:= null],
+    case Tables of
+        [] -> #{findings => rights(C, User, Outbox, Rejected), notes => wakes(C, Outbox)};
+        _ -> #{findings => Tables ++ [grant(User)], notes => wakes()}
+    end.
+
+finding(What, Sql) -> #{what => What, sql => Sql, how => run}.
+
+wakes(C, Outbox) ->
+    {ok, _, Triggers} = epgsql:equery(C,
+        "SELECT 1 FROM pg_trigger WHERE tgrelid = $1::int8::oid AND tgname = 'outbox_wakes' "
+        "AND tgenabled <> 'D'", [Outbox]),
+    case Triggers of [] -> wakes(); _ -> [] end.
+
+wakes() ->
+    [finding("halley.outbox has no trigger that wakes Halley up", halley_postgres_objects:wakes())].
+
+%% To lock a row for the time of its publishing takes the right to update it.
+rights(C, User, Outbox, Rejected) ->
+    {ok, _, [{May}]} = epgsql:equery(C,
+        "SELECT has_schema_privilege($1, 'halley', 'usage') "
+        "AND has_table_privilege($1, $2::int8::oid, 'select') "
+        "AND has_table_privilege($1, $2::int8::oid, 'update') "
+        "AND has_table_privilege($1, $2::int8::oid, 'delete') "
+        "AND has_table_privilege($1, $3::int8::oid, 'select') "
+        "AND has_table_privilege($1, $3::int8::oid, 'insert')", [User, Outbox, Rejected]),
+    [grant(User) || not May].
+
+grant(User) ->
+    Role = halley_postgres_sql:ident(User),
+    finding(["the role ", User, " may not take and delete rows of halley.outbox, or write "
+             "halley.rejected"],
+            ["GRANT USAGE ON SCHEMA halley TO ", Role,
+             "; GRANT SELECT, UPDATE, DELETE ON halley.outbox TO ", Role,
+             "; GRANT SELECT, INSERT ON halley.rejected TO ", Role]).

@@ -1,0 +1,19 @@
+%% Lines of the log that come once a second at most, with how many they stand for. The counts are in
+%% the process that says them.
+-module(halley_postgres_said).
+
+-export([once_a_second/3]).
+
+-spec once_a_second(Key :: atom(), More :: pos_integer(), fun((pos_integer()) -> term())) -> ok.
+once_a_second(Key, More, Say) ->
+    NowMs = erlang:monotonic_time(millisecond),
+    case get({?MODULE, Key}) of
+        {LastMs, Count} when NowMs - LastMs < 1000 ->
+            _ = put({?MODULE, Key}, {LastMs, Count + More}),
+            ok;
+        Before ->
+            Count = case Before of {_, N} -> N; undefined -> 0 end,
+            _ = put({?MODULE, Key}, {NowMs, 0}),
+            _ = Say(Count + More),
+            ok
+    end.

@@ -1,0 +1,81 @@
+%% Which pairs are in no row any more: asked of PostgreSQL, as it is now.
+%%
+%% The stream is behind now, and asking is right all the same: behind the last change of a pair it
+%% sees all rows. But PostgreSQL sends a transaction as soon as its commit is on disk, a moment
+%% before others see it. So the answer counts only if its snapshot shows every transaction that the
+%% stream has brought; else it is asked again.
+-module(halley_postgres_still).
+
+-export([gone/3, forget/1, await/2]).
+
+%% So many pairs are asked for in one query.
+-define(ASKED, 5000).
+-define(AGAIN_MS, 2).
+-define(HALF, 16#80000000).
+
+%% The types are those of the columns that the pairs come from. What was seen to be visible needn't
+%% be asked for again.
+-spec gone([halley_postgres_pairs:pair()], Types :: {binary(), binary()}, Env) ->
+    {[halley_postgres_pairs:pair()], Env}
+    when Env :: #{c := epgsql:connection(), sources := halley_postgres_follows:sources(),
+                  xids := [non_neg_integer()], wait := fun(() -> term()), _ => _}.
+gone(Pairs, _, #{sources := Sources} = Env) when map_size(Sources) =:= 0 ->
+    {Pairs, Env};
+gone(Pairs, Types, #{sources := Sources} = Env) ->
+    Sql = halley_postgres_sql:still(maps:values(Sources), Types),
+    gone(Pairs, Sql, Env, []).
+
+gone([], _, Env, Gone) ->
+    {lists:append(Gone), Env};
+gone(Pairs, Sql, #{c := C, xids := Xids, wait := Wait} = Env, Gone) ->
+    {Asked, Rest} = lists:split(min(?ASKED, length(Pairs)), Pairs),
+    {Users, Subjects} = lists:unzip(Asked),
+    case epgsql:equery(C, Sql, [Users, Subjects]) of
+        {ok, _, Rows} ->
+            {[{null, Snapshot}], Still} = lists:partition(fun({U, _}) -> U =:= null end, Rows),
+            case unseen(lists:usort(Xids), Snapshot) of
+                [] ->
+                    gone(Rest, Sql, Env#{xids := []},
+                         [maps:keys(maps:without(Still, maps:from_keys(Asked, true))) | Gone]);
+                Left ->
+                    _ = Wait(),
+                    timer:sleep(?AGAIN_MS),
+                    gone(Pairs, Sql, Env#{xids := Left}, Gone)
+            end;
+        {error, Error} -> exit({query_failed, Error})
+    end.
+
+%% Transactions that all see by now. To be called before `xids' gets long.
+-spec forget(Env) -> Env
+    when Env :: #{c := epgsql:connection(), xids := [non_neg_integer()], _ => _}.
+forget(#{c := C, xids := Xids} = Env) ->
+    case epgsql:equery(C, "SELECT pg_current_snapshot()::text", []) of
+        {ok, _, [{Snapshot}]} -> Env#{xids := unseen(lists:usort(Xids), Snapshot)};
+        {error, Error} -> exit({query_failed, Error})
+    end.
+
+%% Waits until everybody sees these transactions.
+-spec await(Xids :: [non_neg_integer()], Env) -> ok
+    when Env :: #{c := epgsql:connection(), wait := fun(() -> term()), _ => _}.
+await(Xids, #{wait := Wait} = Env) ->
+    case forget(Env#{xids => Xids}) of
+        #{xids := []} -> ok;
+        #{xids := Left} ->
+            _ = Wait(),
+            timer:sleep(?AGAIN_MS),
+            await(Left, Env)
+    end.
+
+%% `10:20:11,15': all before 10 have ended, none from 20 on has, of those between 11 and 15 haven't.
+%% The stream has only the low 32 bits of a transaction's number.
+unseen(Xids, Snapshot) ->
+    [_, Max, Running] = binary:split(Snapshot, <<":">>, [global]),
+    End = low(Max),
+    InProgress = [low(Xid) || Xid <- binary:split(Running, <<",">>, [global, trim_all])],
+    [Xid || Xid <- Xids, not is_before(Xid, End) orelse lists:member(Xid, InProgress)].
+
+low(Text) -> binary_to_integer(Text) band 16#ffffffff.
+
+is_before(Xid, End) ->
+    Distance = (End - Xid) band 16#ffffffff,
+    Distance > 0 andalso Distance < ?HALF.

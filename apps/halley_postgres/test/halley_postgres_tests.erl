@@ -1,0 +1,247 @@
+%% The pure parts: messages, a copy's lines, the stream's steps, and the files.
+-module(halley_postgres_tests).
+
+-include_lib("eunit/include/eunit.hrl").
+
+limits_test_() ->
+    {setup, fun() -> halley_limits:set(#{}) end,
+     [fun message/0, fun data_is_as_it_was_written/0, fun bad_messages/0, fun outbox_row/0]}.
+
+message() ->
+    ?assertEqual({ok, {<<"s">>, {json, <<"1">>}, #{id => <<"d">>}}},
+                 halley_postgres_message:of_message(<<"{\"subject\":\"s\",\"data\":1}">>, <<"d">>)),
+    ?assertEqual({ok, {{to, [<<"a">>]}, {json, <<"null">>}, #{id => <<"i">>}}},
+                 halley_postgres_message:of_message(
+                     <<"{\"id\":\"i\",\"to\":[\"a\"],\"data\":null}">>, <<"d">>)).
+
+data_is_as_it_was_written() ->
+    {ok, {_, {json, Data}, _}} = halley_postgres_message:of_message(
+        <<" {\"d\\u0061ta\" :\n {\"n\": 1.10,\r\n\t\"m\":[1e2 ]} , \"subject\":\"s\"} ">>, <<"d">>),
+    ?assertEqual(<<"{\"n\": 1.10,\"m\":[1e2 ]}">>, Data).
+
+bad_messages() ->
+    [?assertMatch({Text, {error, _}},
+                  {Text, halley_postgres_message:of_message(Text, <<"d">>)})
+     || Text <- [<<>>, <<"1">>, <<"{}">>, <<"{\"subject\":\"s\"}">>, <<"{\"data\":1}">>,
+                 <<"{\"subject\":\"s\",\"data\":1} x">>, <<"{\"subject\":\"s\",\"data\":01}">>,
+                 <<"{\"subject\":\"s\",\"to\":[\"a\"],\"data\":1}">>,
+                 <<"{\"subject\":\"s\",\"data\":1,\"id\":7}">>, binary:copy(<<" ">>, 2000000)]],
+    %% What is said of it, and kept, is no longer than is good to read.
+    Long = binary:copy(<<"xö"/utf8>>, 300000),
+    {error, Reason} = halley_postgres_message:of_message(<<"{\"", Long/binary, "\":1}">>, <<"d">>),
+    ?assert(byte_size(Reason) < 200),
+    [?assert(is_list(unicode:characters_to_list(Text)))
+     || Text <- [Reason, halley_postgres_message:shown(Long)]].
+
+outbox_row() ->
+    Row = #{<<"id">> => <<"7">>, <<"subject">> => <<"s">>, <<"data">> => <<"{\"a\": 1}">>,
+            <<"event_id">> => null},
+    ?assertEqual({ok, {<<"s">>, {json, <<"{\"a\": 1}">>}, #{id => <<"p-7">>}}},
+                 halley_postgres_message:of_row(Row, <<"p-">>)),
+    ?assertMatch({ok, {_, _, #{id := <<"i">>}}},
+                 halley_postgres_message:of_row(Row#{<<"event_id">> := <<"i">>}, <<"p-">>)),
+    ?assertMatch({error, _}, halley_postgres_message:of_row(Row#{<<"data">> := null}, <<"p-">>)).
+
+%% PostgreSQL's documentation, COPY, "Text Format".
+copy_row_test() ->
+    ?assertEqual({<<"1">>, <<"22">>}, halley_postgres_copy_row:pair(<<"1\t22\n">>)),
+    ?assertEqual({null, <<>>}, halley_postgres_copy_row:pair(<<"\\N\t\n">>)),
+    ?assertEqual({<<"a\tb\\c">>, <<"\n">>},
+                 halley_postgres_copy_row:pair(<<"a\\tb\\\\c\t\\n\n">>)).
+
+folder(Fun) ->
+    Folder = string:trim(os:cmd("mktemp -d")),
+    try Fun(Folder)
+    after file:del_dir_r(Folder)
+    end.
+
+pair(N) -> {integer_to_binary(N), <<"s">>}.
+
+owned(Files, Except) -> owned(Files, Except, 1000).
+
+owned(Files, Except, PartBytes) ->
+    {Damaged, Pairs} = halley_postgres_owned:fold([{File, #{}} || File <- Files], Except,
+                                                  fun erlang:'++'/2, [], PartBytes),
+    {Damaged, lists:sort(Pairs)}.
+
+pairs_test() ->
+    folder(fun(Folder) ->
+        [A, B] = [filename:join(Folder, "pairs-" ++ N) || N <- ["1", "2"]],
+        A1 = halley_postgres_pairs:append([{add, pair(N)} || N <- [1, 2, 3]],
+                                          halley_postgres_pairs:create(A, <<"t">>)),
+        A2 = halley_postgres_pairs:append([clear, {add, pair(4)}, {add, pair(5)},
+                                           {remove, pair(5)}, {add, pair(6)}], A1),
+        ok = halley_postgres_pairs:sync(A2),
+        ?assertEqual({0, [pair(4), pair(6)]}, owned([A], [])),
+        B1 = halley_postgres_pairs:append([{add, pair(6)}],
+                                          halley_postgres_pairs:create(B, <<"t">>)),
+        ?assertEqual({0, [pair(4)]}, owned([A], [B])),
+        ?assertEqual({0, [pair(4)]}, owned([A], [B], 5)),
+        ?assertEqual(#{<<"t">> => [A, B]}, halley_postgres_pairs:tables(Folder)),
+        ok = halley_postgres_pairs:close(B1),
+        ok = halley_postgres_pairs:close(A2),
+        %% What wasn't known to be on disk comes again.
+        {ok, A3} = halley_postgres_pairs:open(A, halley_postgres_pairs:bytes(A1)),
+        ?assertEqual({0, [pair(1), pair(2), pair(3)]}, owned([A], [])),
+        ok = halley_postgres_pairs:close(A3),
+        ?assertEqual({error, too_short}, halley_postgres_pairs:open(A, 100000))
+    end).
+
+%% What is appended while it is written anew is behind it.
+compacted_pairs_test() ->
+    folder(fun(Folder) ->
+        [A, B] = [filename:join(Folder, "pairs-" ++ N) || N <- ["1", "2"]],
+        A1 = halley_postgres_pairs:append(
+            [{Operation, pair(N)} || N <- lists:seq(1, 1000), Operation <- [add, remove, add]],
+            halley_postgres_pairs:create(A, <<"t">>)),
+        Bytes = halley_postgres_pairs:bytes(A1),
+        A2 = halley_postgres_pairs:append([{remove, pair(7)}, {add, pair(2000)}], A1),
+        ok = halley_postgres_owned:compact({A, Bytes}, B, <<"t">>),
+        {ok, B1} = halley_postgres_pairs:open(B, filelib:file_size(B)),
+        ?assert(halley_postgres_pairs:bytes(B1) < Bytes div 2),
+        ?assertEqual({0, lists:sort([pair(N) || N <- lists:seq(1, 1000)])}, owned([B], [])),
+        B2 = halley_postgres_pairs:continue(A2, {B1, Bytes}),
+        ?assertEqual({0, lists:sort([pair(N) || N <- [2000 | lists:seq(1, 1000)], N =/= 7])},
+                     owned([B], [])),
+        ?assertEqual(filelib:file_size(B), halley_postgres_pairs:bytes(B2)),
+        ok = halley_postgres_pairs:close(B2)
+    end).
+
+damaged_pairs_test() ->
+    folder(fun(Folder) ->
+        Path = filename:join(Folder, "pairs-1"),
+        File = halley_postgres_pairs:append([{add, pair(2)}], halley_postgres_pairs:append(
+            [{add, pair(1)}], halley_postgres_pairs:create(Path, <<"t">>))),
+        ok = halley_postgres_pairs:close(File),
+        {ok, Bytes} = file:read_file(Path),
+        At = byte_size(Bytes) - 1,
+        <<Before:At/binary, Last>> = Bytes,
+        ok = file:write_file(Path, <<Before/binary, (Last bxor 1)>>),
+        ?assertEqual({1, [pair(1)]}, owned([Path], [])),
+        ok = file:write_file(Path, <<"HALLEYPP">>),
+        ?assertEqual(#{}, halley_postgres_pairs:tables(Folder))
+    end).
+
+state_test() ->
+    folder(fun(Folder) ->
+        ok = application:set_env(halley, data_dir, Folder),
+        ?assertEqual(none, halley_postgres_state:read()),
+        State = #{system => <<"73">>, slot => <<"halley">>, lsn => 16#16B374D848, outbox => 9,
+                  tables => #{<<"t(a, b)">> => #{file => "pairs-1", bytes => 7, base => 6,
+                                                 from => 5, oids => {16384, 16390}},
+                              <<"u(a, b)">> => #{file => "pairs-2", bytes => 7, base => 6,
+                                                 from => 5, oids => unknown}}},
+        ok = halley_postgres_state:write(State),
+        ?assertEqual({ok, State}, halley_postgres_state:read()),
+        ok = halley_postgres_state:write(State#{outbox := unknown}),
+        ?assertEqual({ok, State#{outbox := unknown}}, halley_postgres_state:read()),
+        Path = filename:join([Folder, "postgres", "state"]),
+        {ok, Text} = file:read_file(Path),
+        ok = file:write_file(Path, string:replace(Text, "halley", "valley")),
+        ?assertEqual(damaged, halley_postgres_state:read()),
+        %% A file where the folder should be.
+        ok = application:set_env(halley, data_dir, Path),
+        ?assertExit({not_written, _, _}, halley_postgres_state:write(State))
+    end).
+
+explained_test() ->
+    [?assertEqual(Line, iolist_to_binary(halley_postgres_connection:explain(Reason)))
+     || {Line, Reason} <- [
+        {<<"/d/state can't be written: no space left on device">>,
+         {not_written, "/d/state", enospc}},
+        {<<"PostgreSQL says: no">>,
+         {error, {error, fatal, <<"57P01">>, admin_shutdown, <<"no">>, []}}},
+        {<<"PostgreSQL says: no">>,
+         {shutdown, {error, fatal, <<"57P01">>, admin_shutdown, <<"no">>, []}}},
+        {<<"the connection was closed">>, sock_closed}]].
+
+%% A stream as pgoutput's messages: PostgreSQL's documentation, "Logical Replication Message
+%% Formats".
+steps(Messages) ->
+    {ok, #{follows := [Spec]}} =
+        halley_config_postgres:settings(#{host => "db", follows => "t(a, b)"}),
+    State = halley_postgres_changes:new(#{<<"t(a, b)">> => #{spec => Spec, from => 100,
+                                                             oids => {5, 6}}}, true,
+                                        {<<"73">>, 1, []}),
+    {Steps, _} = lists:mapfoldl(fun halley_postgres_changes:take/2, State, Messages),
+    lists:append(Steps).
+
+begins(Lsn) -> <<$B, Lsn:64, 0:64, 9:32>>.
+
+commits(Lsn) -> <<$C, 0, Lsn:64, (Lsn + 1):64, 0:64>>.
+
+relation(Columns) ->
+    <<$R, 5:32, "public", 0, "t", 0, $d, (length(Columns)):16,
+      << <<IsKey, Name/binary, 0, 20:32, -1:32>> || {Name, IsKey} <- Columns >>/binary>>.
+
+insert(A, B) ->
+    <<$I, 5:32, $N, 2:16, $t, (byte_size(A)):32, A/binary, $t, (byte_size(B)):32, B/binary>>.
+
+%% An older transaction comes with the columns of its time, and says nothing about now.
+steps_test() ->
+    Now = relation([{<<"b">>, 1}, {<<"a">>, 1}]),
+    ?assertEqual([{position, 51}, {change, {add, <<"t(a, b)">>, {<<"2">>, <<"1">>}}, 9},
+                  {position, 101}],
+                 steps([begins(50), relation([{<<"x">>, 1}, {<<"b">>, 1}]),
+                        insert(<<"7">>, <<"8">>), commits(50),
+                        begins(100), Now, insert(<<"1">>, <<"2">>), commits(100)])),
+    ?assertEqual([{position, 51}, {change, {add, <<"t(a, b)">>, {<<"2">>, <<"1">>}}, 9}],
+                 steps([begins(50), Now, insert(<<"7">>, <<"8">>), commits(50),
+                        begins(100), insert(<<"1">>, <<"2">>)])),
+    ?assertMatch([{stop, <<"t(a, b)">>, <<"it has no column a", _/binary>>}],
+                 steps([begins(100), relation([{<<"x">>, 1}, {<<"b">>, 1}]),
+                        insert(<<"1">>, <<"2">>), insert(<<"1">>, <<"3">>)])),
+    ?assertMatch([{stop, _, <<"its replica identity", _/binary>>}],
+                 steps([begins(100), relation([{<<"a">>, 1}, {<<"b">>, 0}]),
+                        insert(<<"1">>, <<"2">>)])),
+    %% Described again; and another table of that name.
+    ?assertEqual([{change, {add, <<"t(a, b)">>, {<<"2">>, <<"1">>}}, 9}, {renewed, <<"t(a, b)">>}],
+                 steps([begins(100), Now, insert(<<"1">>, <<"2">>), Now])),
+    <<$R, _:32, Rest/binary>> = Now,
+    ?assertMatch([{stop, <<"t(a, b)">>, <<"there is another table", _/binary>>},
+                  {renewed, <<"t(a, b)">>}],
+                 steps([begins(100), <<$R, 7:32, Rest/binary>>,
+                        <<$I, 7:32, $N, 2:16, $t, 1:32, "1", $t, 1:32, "2">>])).
+
+%% The same place on two timelines, and the same number twice, are two events.
+ids_test() ->
+    Id = fun(Lsn, Timeline, History) ->
+        halley_postgres_message:id(Lsn, {<<"73">>, Timeline, History})
+    end,
+    ?assertEqual(<<"pg-73-0/10">>, Id(16, 1, [])),
+    ?assertEqual(<<"pg-73-0/10">>, Id(16, 3, [{1, 17}, {2, 30}])),
+    %% The place is the end of a record: a timeline's last one has its end.
+    ?assertEqual(<<"pg-73-0/11">>, Id(17, 3, [{1, 17}, {2, 30}])),
+    ?assertEqual(<<"pg-73.2-0/12">>, Id(18, 3, [{1, 17}, {2, 30}])),
+    ?assertEqual(<<"pg-73.2-0/1E">>, Id(30, 3, [{1, 17}, {2, 30}])),
+    ?assertEqual(<<"pg-73.3-0/1F">>, Id(31, 3, [{1, 17}, {2, 30}])),
+    Row = #{<<"id">> => <<"7">>, <<"subject">> => <<"s">>, <<"data">> => <<"1">>},
+    ok = halley_limits:set(#{}),
+    Ids = [begin
+               {ok, {_, _, #{id := RowId}}} =
+                   halley_postgres_message:of_row(Row#{<<"created_at">> => At}, <<"p-">>),
+               RowId
+           end || At <- [<<"2026-11-24 01:00:00.1+00">>, <<"2026-11-24 01:00:00.1+00">>,
+                         <<"2026-11-24 01:00:00.2+00">>]],
+    ?assertMatch([Same, Same, Other] when Same =/= Other, Ids).
+
+%% What a write of ours has left is told behind its whole transaction, wherever it stands in it.
+seen_test() ->
+    Now = relation([{<<"b">>, 1}, {<<"a">>, 1}]),
+    Left = <<"M", 1, 100:64, "halley_follows", 0, 7:32, "t 1 - -">>,
+    ?assertEqual([{change, {add, <<"t(a, b)">>, {<<"2">>, <<"1">>}}, 9}, {position, 101},
+                  {seen, <<"t 1 - -">>}],
+                 steps([begins(100), Now, Left, insert(<<"1">>, <<"2">>), commits(100)])).
+
+texts_of_types_test() ->
+    Is = fun(Type, Texts) ->
+        [Text || Text <- Texts, halley_postgres_sql:is_text_of(Text, Type)]
+    end,
+    ?assertEqual([<<"0">>, <<"-1">>, <<"9223372036854775807">>],
+                 Is(<<"bigint">>, [<<"0">>, <<"-1">>, <<"9223372036854775807">>,
+                                   <<"9223372036854775808">>, <<"007">>, <<"-0">>, <<"+1">>,
+                                   <<"1\n">>, <<"1.0">>, <<>>, <<" 1">>, <<"ann">>])),
+    ?assertEqual([<<"32767">>], Is(<<"smallint">>, [<<"32767">>, <<"-32769">>])),
+    Uuid = <<"0f8fad5b-d9cb-469f-a165-70867728950e">>,
+    ?assertEqual([Uuid], Is(<<"uuid">>, [Uuid, string:uppercase(Uuid), <<"{", Uuid/binary, "}">>])),
+    ?assertEqual([<<"ann">>], Is(<<"text">>, [<<"ann">>])).
