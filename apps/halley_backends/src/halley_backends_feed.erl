@@ -1,0 +1,171 @@
+%% Reads what sessions of back ends get: from the history, in order, each event with its cursor. One
+%% process, so that there is one reader, and sessions take turns, one batch each.
+%%
+%% A session asks with the heads that it must be given (`want/1') when something was published for
+%% it, and has its turn once the log has written these. So a back end gets an event when it is on
+%% disk: never one that a brain which is killed forgets. The answer is `{fed, Items, Cursor, What}':
+%% oldest first, and `more' if it shall ask again.
+%%
+%% Memory: the place of each session is small, but for one whose replay is in the midst of much. Of
+%% these ?KEPT_MAX are kept; the others are made again from their cursors.
+%%
+%% It is not what sends: a session that nobody reads from doesn't ask.
+-module(halley_backends_feed).
+-behaviour(gen_server).
+
+-export([start_link/0, add/2, want/1]).
+-export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
+-export_type([item/0]).
+
+-define(KEPT_MAX, 64).
+-define(AWAIT_MS, 1).
+
+-type item() :: {event, map()} | {gap, map()}.
+-type place() :: {cursor, halley_cursor:token()} | {done | amid, halley_replay:replay()}.
+-record(state, {
+    reader :: halley_history_reader:reader(),
+    limits :: halley_replay:limits(),
+    places = #{} :: #{pid() => {halley_id:id(), place()}},
+    amid = 0 :: non_neg_integer(),                     % places that are large
+    turns = queue:new() :: queue:queue(pid()),
+    %% For the log to have written.
+    awaiting = queue:new() :: queue:queue({halley_history:vector(), pid()})
+}).
+
+-spec start_link() -> gen_server:start_ret().
+start_link() ->
+    gen_server:start_link({local, ?MODULE}, ?MODULE, [],
+                          [{spawn_opt, [{min_bin_vheap_size,
+                                         halley_history_reader:vheap_words()}]}]).
+
+%% The calling process, which is a session of this user by now, from its cursor on, or from now on.
+%% Gives where it begins.
+-spec add(halley_id:id(), none | halley_cursor:token()) -> halley_cursor:token().
+add(User, Cursor) -> gen_server:call(?MODULE, {add, User, Cursor}, infinity).
+
+-spec want(halley_history:vector()) -> ok.
+want(Heads) -> gen_server:cast(?MODULE, {want, self(), Heads}).
+
+-spec init([]) -> {ok, #state{}}.
+init([]) ->
+    {ok, #state{reader = halley_history_reader:new(),
+                limits = #{events_max => halley_limits:get(replay_events_max),
+                           bytes_max => halley_limits:get(replay_bytes_max)}}}.
+
+-spec handle_call(term(), gen_server:from(), #state{}) ->
+    {reply, term(), #state{}, timeout()}.
+handle_call({add, User, Given}, {Pid, _}, #state{places = Places} = State) ->
+    _ = erlang:monitor(process, Pid),
+    Cursor = case Given of
+        none ->
+            Second = erlang:system_time(second),
+            halley_cursor:encode(halley_history:store(), Second, halley_history:heads());
+        _ -> Given
+    end,
+    {reply, Cursor, State#state{places = Places#{Pid => {User, {cursor, Cursor}}}}, wait(State)};
+handle_call(_, _, State) ->
+    {reply, {error, unknown_call}, State, wait(State)}.
+
+-spec handle_cast(term(), #state{}) -> {noreply, #state{}, timeout()}.
+handle_cast({want, Pid, Heads}, #state{awaiting = Awaiting} = State) ->
+    go_on(State#state{awaiting = queue:in({Heads, Pid}, Awaiting)});
+handle_cast(_, State) ->
+    go_on(State).
+
+-spec handle_info(term(), #state{}) -> {noreply, #state{}, timeout()}.
+handle_info({'DOWN', _, process, Pid, _}, State) ->
+    go_on(forget(Pid, State));
+handle_info(timeout, #state{turns = Turns} = State) ->
+    case queue:out(Turns) of
+        {{value, Pid}, Rest} -> go_on(turn(Pid, State#state{turns = Rest}));
+        {empty, _} -> go_on(State)
+    end;
+handle_info(_, State) ->
+    go_on(State).
+
+go_on(State) ->
+    Next = written(State),
+    {noreply, Next, wait(Next)}.
+
+%% Messages come before turns.
+wait(#state{turns = Turns, awaiting = Awaiting}) ->
+    case {queue:is_empty(Turns), queue:is_empty(Awaiting)} of
+        {false, _} -> 0;
+        {true, false} -> ?AWAIT_MS;
+        {true, true} -> infinity
+    end.
+
+%% Heads only rise, so who asked first is first.
+written(#state{awaiting = Awaiting, turns = Turns} = State) ->
+    case queue:peek(Awaiting) of
+        {value, {Heads, Pid}} ->
+            case halley_history:await(Heads, 0) of
+                ok -> written(State#state{awaiting = queue:drop(Awaiting),
+                                          turns = queue:in(Pid, Turns)});
+                timeout -> State
+            end;
+        empty -> State
+    end.
+
+forget(Pid, #state{places = Places} = State) ->
+    case maps:take(Pid, Places) of
+        {{_, Place}, Rest} -> counted(Place, none, State#state{places = Rest});
+        error -> State
+    end.
+
+%% --- turns -------------------------------------------------------------------------------------
+
+turn(Pid, #state{places = Places} = State) ->
+    case Places of
+        #{Pid := {User, {cursor, Cursor}}} ->
+            case halley_replay:new(User, Cursor) of
+                {ok, Replay} -> batch(Pid, User, [], Replay, State);
+                {gap, Gap, Replay} -> batch(Pid, User, [{gap, Gap}], Replay, State)
+            end;
+        #{Pid := {User, {_, Replay}}} -> batch(Pid, User, [], Replay, State);
+        #{} -> State
+    end.
+
+batch(Pid, User, Before, Replay, #state{limits = Limits, reader = Reader} = State) ->
+    {Items, What, Next, NextReader} =
+        halley_replay:next(Replay, halley_history:written(), Limits, fun item/3, Before, Reader),
+    {_, Left} = halley_replay:gathered(Next),
+    Read = State#state{reader = NextReader},
+    case What of
+        yield -> again(Pid, put_place(Pid, User, {amid, Left}, Read));
+        done -> fed(Pid, Items, Left, done, put_place(Pid, User, {done, Left}, Read));
+        more -> fed(Pid, Items, Left, more, keep(Pid, User, Left, Read));
+        {gap, Gap} -> fed(Pid, [{gap, Gap} | Items], Left, more, keep(Pid, User, Left, Read))
+    end.
+
+again(Pid, #state{turns = Turns} = State) -> State#state{turns = queue:in(Pid, Turns)}.
+
+fed(Pid, Items, Replay, What, State) ->
+    Pid ! {fed, lists:reverse(Items), halley_replay:cursor(Replay), What},
+    State.
+
+keep(Pid, User, Replay, #state{amid = Amid} = State) when Amid < ?KEPT_MAX ->
+    put_place(Pid, User, {amid, Replay}, State);
+keep(Pid, User, Replay, State) ->
+    put_place(Pid, User, {cursor, halley_replay:cursor(Replay)}, State).
+
+put_place(Pid, User, Place, #state{places = Places} = State) ->
+    #{Pid := {_, Before}} = Places,
+    counted(Before, Place, State#state{places = Places#{Pid := {User, Place}}}).
+
+counted(Before, Now, #state{amid = Amid} = State) ->
+    State#state{amid = Amid - is_amid(Before) + is_amid(Now)}.
+
+is_amid({amid, _}) -> 1;
+is_amid(_) -> 0.
+
+%% The record is a part of a block of the log.
+item(Body, Cursor, Items) ->
+    {ok, #{kind := Kind, id := Id, at := At} = Record} = halley_history_record:body(Body),
+    Event = #{id => binary:copy(Id), at => At, cursor => Cursor,
+              data => halley_event:data(Record)},
+    [{event, case Kind of
+                 event -> Event#{subject => binary:copy(maps:get(subject, Record))};
+                 joint -> Event#{subjects => [binary:copy(S) || S <- maps:get(subjects, Record)]};
+                 private -> Event#{private => true}
+             end} | Items].
