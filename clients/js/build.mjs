@@ -1,32 +1,38 @@
 // Builds the client into `dist/`: modules with their types by tsc, and each entry in one small file
-// by esbuild. Prints the sizes, and fails beyond what they may be.
+// by esbuild, made smaller by terser. Prints the sizes, and fails beyond what they may be.
 
 import { execFileSync } from 'node:child_process';
-import { readFileSync, rmSync } from 'node:fs';
+import { rmSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import { buildSync } from 'esbuild';
+import { minify } from 'terser';
 
 const ENTRIES = {
-  'halley.min.js': { entry: 'index.js', bytesMax: 6_144 },
-  'halley-sse.min.js': { entry: 'sse.js', bytesMax: 3_840 },
+  'halley.min.js': { entry: 'index.ts', bytesMax: 6_144 },
+  'halley-sse.min.js': { entry: 'sse.ts', bytesMax: 3_072 },
 };
 
 /** Names that only the client's own parts use: none of the protocol, of a browser or of users. */
-const OWN = `answer ask atOnce base broken call change clock current drop flush heard isThere kind
-  lost operation option owner place probe renew retry rules run session shell show silent sleep
-  start tick timer tokenFailed tokens until wake way wrap`;
+const OWN = `arm ask asks atOnce base broken call choose clock connection core dial
+  drop due fail getToken handOn heard heardAt leaveAll liveAt lost newToken open operation pass
+  patience phase place probe quiet renew report retry rules sharer shell show silent sleep spread
+  start take tell tick timer tokenFailed until wake wants way ways`;
 
 const folder = fileURLToPath(new URL('.', import.meta.url));
 rmSync(`${folder}dist`, { recursive: true, force: true });
 execFileSync(`${folder}node_modules/.bin/tsc`, ['-p', folder], { stdio: 'inherit' });
 for (const [file, { entry, bytesMax }] of Object.entries(ENTRIES)) {
-  buildSync({
-    entryPoints: [`${folder}dist/${entry}`], outfile: `${folder}dist/${file}`,
+  const { outputFiles: [{ text }] } = buildSync({
+    entryPoints: [`${folder}src/${entry}`], write: false,
     bundle: true, minify: true, format: 'esm', target: 'es2022', legalComments: 'none',
     mangleProps: new RegExp(`^(${OWN.split(/\s+/).join('|')})$`),
   });
-  const bytes = gzipSync(readFileSync(`${folder}dist/${file}`), { level: 9 }).length;
+  // "Unsafe" where somebody replaces built-ins, "pure" where no getter does anything.
+  const compress = { passes: 3, hoist_funs: true, unsafe: true, pure_getters: true };
+  const { code } = await minify(text, { ecma: 2020, module: true, compress });
+  writeFileSync(`${folder}dist/${file}`, code);
+  const bytes = gzipSync(code, { level: 9 }).length;
   console.log(`${file}: ${bytes} bytes with gzip, ${bytesMax} at most`);
   if (bytes > bytesMax) process.exitCode = 1;
 }

@@ -6,14 +6,17 @@
 
 import { cases as operations } from './cases/operations.mjs';
 import { cases as pacing } from './cases/pacing.mjs';
+import { cases as presence } from './cases/presence.mjs';
 import { cases as proxies } from './cases/proxies.mjs';
 import { cases as resume } from './cases/resume.mjs';
+import { cases as states } from './cases/states.mjs';
+import { cases as subscriptions } from './cases/subscriptions.mjs';
 import { cases as tokens } from './cases/tokens.mjs';
 import { Client } from './lib/client.mjs';
 import { Server } from './lib/server.mjs';
 
 const SIDE_BY_SIDE = 10;
-const CASE_MS_MAX = 90_000;
+const CASE_MS_MAX = 120_000;
 const TOLD_LINES = 12;
 
 function options(given) {
@@ -55,7 +58,8 @@ async function runCase({ name, run, clients: count = 1 }) {
   return { name, failure, ms: Date.now() - started };
 }
 
-const waiting = [...proxies, ...pacing, ...tokens, ...operations, ...resume]
+const waiting = [...proxies, ...pacing, ...tokens, ...operations, ...subscriptions,
+  ...presence, ...states, ...resume]
   .filter(({ name }) => name.includes(part));
 const failures = [];
 let passed = 0;

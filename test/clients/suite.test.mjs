@@ -17,7 +17,7 @@ const naive = [process.execPath, path('lib/naive.mjs')];
 
 for (const [part, failed] of [
   ['is resumed behind', 3], ['comes twice', 3], ['Retry-After is kept to', 3],
-  ['finds nobody', 1], ['a cursor that it is given', 1],
+  ['finds nobody', 1], ['a cursor that it is given', 1], ['themselves is handed on', 3],
 ]) {
   test(`a client that does it wrong fails "${part}"`, () => {
     assert.deepEqual(run('--only', part, ...naive),

@@ -5,15 +5,28 @@
 
 import type { Connection, Listener, Loss, Place } from './types.js';
 
-export const query = ({ user, cursor }: Partial<Place>, more: Record<string, string> = {}) =>
-  new URLSearchParams({ ...(user && { user }), ...(cursor && { cursor }), ...more });
+export type More = Record<string, string | number | null | undefined>;
+
+/** In a list of subjects: of the one behind it the presence is meant. No subject begins with it. */
+export const PRESENCE = '\t';
+export const isPresence = (one: string) => one[0] === PRESENCE;
+
+export const query = ({ user, cursor, subjects, last }: Place, more?: More) => {
+  const presence = `${subjects.filter(isPresence)}`.replaceAll(PRESENCE, '');
+  return new URLSearchParams([...Object.entries({ user, cursor, last, presence, ...more }),
+    ...subjects.map((subject) => ['subject', !isPresence(subject) && subject])]
+    .filter(([, value]) => value) as string[][]);
+};
 
 export function request(
-  place: Place, path: string, init: RequestInit = {}, more?: Record<string, string>,
+  place: Place, path: string, init?: RequestInit, more?: More,
 ): Promise<Response> {
   const { base, token, fetch } = place;
-  const headers = { ...(token && { authorization: `Bearer ${token}` }), ...init.headers };
-  return fetch(`${base}${path}?${query(place, more)}`, { cache: 'no-store', ...init, headers });
+  return fetch(`${base}${path}?${query(place, more)}`, {
+    cache: 'no-store',
+    ...init,
+    headers: { ...(token && { authorization: `Bearer ${token}` }), ...init?.headers },
+  });
 }
 
 /** Why an answer isn't what was asked for. Without Halley's JSON it is somebody else's: `http`. */
@@ -22,9 +35,10 @@ export async function lossOf(response: Response): Promise<Loss> {
   const after = headers.get('retry-after');
   const { error } = await response.json().catch(() => ({})) ?? {};
   return {
+    code: 'http',
+    message: `${status}`,
+    ...error,
     status,
-    code: error?.code ?? 'http',
-    message: error?.message ?? `HTTP ${status}`,
     ...(after && { retryAfterMs: +after * 1_000 || 1_000 }),
     broken: !error && status < 500,
   };
@@ -37,11 +51,12 @@ export function connection(
   const abort = new AbortController();
   const { signal } = abort;
   run(signal)
-    .catch((error): Loss => (error.status ? error : {
-      code: error instanceof SyntaxError ? 'malformed' : 'unreachable',
-      message: String(error),
-      broken: error instanceof SyntaxError,
-    }))
+    .catch((error): Loss => {
+      // No network is a TypeError; whatever else there is, this transport isn't spoken here.
+      const broken = !(error instanceof TypeError);
+      return error.status ? error
+        : { code: broken ? 'http' : 'unreachable', message: `${error}`, broken };
+    })
     .then((loss) => {
       if (signal.aborted) return;
       abort.abort();

@@ -1,31 +1,29 @@
 // Listening: who is told of which events, gaps and states.
 
+import type { MakeCore } from './core.js';
+import { PRESENCE } from './http.js';
 import { Session } from './session.js';
-import type { Share } from './share.js';
-import { Tokens, type TokenOption } from './tokens.js';
-import type {
-  Event, Gap, HalleyError, Item, Message, Place, State, Transport,
-} from './types.js';
+import type { Event, Gap, HalleyError, Item, News, State, Transport } from './types.js';
 
-export interface Options {
+export interface ListenOptions {
   /** A JWT, or a function that gives one, asked before each expires. Null: signed out. */
   token?: TokenOption;
   /** Who this is, where the server asks for no tokens. */
   user?: string;
   /** Where to go on: the `cursor` of an earlier client. */
   cursor?: string;
-  /** Names of those that may be used. */
-  transports?: string[];
-  /** One connection for all tabs with the same server and user: true, where a browser can. */
-  share?: boolean;
+  /** Events about these come, too, without a follow. */
+  subjects?: string[];
+  /** Who comes to these and leaves is told; '*' is all whom the user follows. */
+  presence?: string[];
+  /** So many of the newest about each, to begin with. */
+  last?: number;
   /** Longer than the server's `stream.heartbeat`. */
   silenceMs?: number;
-  /** How long a publish or follow is tried. */
-  timeoutMs?: number;
   fetch?: typeof fetch;
-  /** For a Node without one: that of the package `ws`. */
-  WebSocket?: unknown;
 }
+
+export type TokenOption = string | (() => string | null | Promise<string | null>);
 
 type Off = () => void;
 
@@ -46,79 +44,69 @@ function tell<Args extends unknown[]>(handlers: Iterable<(...args: Args) => void
   }
 }
 
+/** Whether an event is about a subject; nothing else is. */
+export const isAbout = (subject: string, { subject: one, subjects }: Partial<Event>) =>
+  one === subject || subjects?.includes(subject);
+
 function add<T>(set: Set<T>, one: T): Off {
   set.add(one);
   return () => { set.delete(one); };
 }
 
 /** What a page that only listens needs; `Halley` has the rest. */
-export class Listening {
-  protected readonly place: Place;
-  protected readonly tokens: Tokens;
-  protected readonly session: Session;
-  protected readonly share: Share | undefined;
+export abstract class Listening extends Session {
   readonly #items = new Set<(item: Item) => void>();
   readonly #states = new Set<(state: State, why?: HalleyError) => void>();
   #state: State = 'connecting';
   #why: HalleyError | undefined;
 
-  constructor(
-    url: string, options: Options, transports: Transport[],
-    makeShare?: (onState: (state: State) => void) => Share,
-  ) {
-    this.share = makeShare?.((state) => this.change(state));
-    const { user, cursor, silenceMs = SILENCE_MS } = options;
-    this.place = {
-      base: baseOf(url), user, cursor,
-      fetch: options.fetch ?? fetch,
-      WebSocket: (options.WebSocket ?? globalThis.WebSocket) as Place['WebSocket'],
-    };
-    this.tokens = new Tokens(options.token);
-    const wanted = transports.filter(({ name }) => options.transports?.includes(name) ?? true)
-      .map(this.share?.wrap ?? ((transport) => transport));
-    this.session = new Session(this.place, wanted, this.tokens, silenceMs, {
-      show: (item) => tell(this.#items, item),
-      state: (state, why) => this.change(state, why),
-      answer: (message) => this.answer(message),
-    });
+  constructor(url: string, options: ListenOptions, transports: Transport[], Made: MakeCore) {
+    const {
+      user, cursor, last, silenceMs = SILENCE_MS, token, subjects = [], presence = [],
+    } = options;
+    const asks = typeof token === 'function';
+    super({
+      base: baseOf(url), user, last, fetch: options.fetch ?? fetch,
+      subjects: [...subjects, ...presence.map((one) => PRESENCE + one)],
+    }, transports, {
+      ways: transports.length, cursor, silenceMs, asks, token: asks ? undefined : token,
+    }, Made, asks ? async () => token() : undefined);
     // Whoever made it adds handlers first.
-    const start = () => { if (this.#state !== 'closed') this.session.start(); };
-    if (this.share) void this.share.start(this.place, this.tokens).then(start);
-    else queueMicrotask(start);
+    queueMicrotask(() => this.#state === 'closed' || this.start());
   }
 
   get state(): State {
     return this.#state;
   }
 
-  /** Of the connection that is there, or being opened. */
-  get transport(): string | undefined {
-    return this.session.transport;
-  }
-
   /** Where a client that is made later goes on. */
   get cursor(): string | undefined {
-    return this.session.cursor;
+    return this.core.cursor;
   }
 
   /** Events about a subject, to a handler. What it gives back ends that. */
   on(subject: string, handler: (event: Event) => void): Off {
-    return this.onEvent((event) => event.subject === subject && handler(event));
+    return this.onEvent((event) => isAbout(subject, event) && handler(event));
   }
 
-  /** Events about whatever subject, and gaps, in their order. */
+  /** Events about whatever subject, gaps, and who comes and goes, in their order. */
   onItem(handler: (item: Item) => void): Off {
     return add(this.#items, handler);
   }
 
   /** Events about whatever subject. */
   onEvent(handler: (event: Event) => unknown): Off {
-    return this.onItem((item) => item.gap || handler(item as Event));
+    return this.onItem((item) => item.id && handler(item as Event));
   }
 
   /** What can't be told any more: show what is there now. */
   onGap(handler: (gap: Gap) => void): Off {
     return this.onItem((item) => item.gap && handler(item.gap));
+  }
+
+  /** Who comes and goes. */
+  onPresence(handler: (presence: News['presence']) => void): Off {
+    return this.onItem((item) => item.presence && handler(item.presence));
   }
 
   /** Called now, and whenever it changes, with what the matter is. */
@@ -129,17 +117,19 @@ export class Listening {
 
   /** Nothing comes any more, and what waits is refused with `closed`. */
   close(): void {
-    this.session.close();
+    this.core.close();
   }
 
-  /** The answer to an operation. */
-  protected answer(_: Message): void {}
+  /** @internal */
+  show(item: Item): void {
+    tell(this.#items, item);
+  }
 
-  protected change(state: State, why?: HalleyError): void {
+  /** @internal */
+  override report(state: State, why?: HalleyError): void {
+    super.report(state, why);
     this.#state = state;
     this.#why = why;
-    this.share?.state(state);
-    if (state === 'closed') this.share?.end();
     tell(this.#states, state, why);
   }
 }

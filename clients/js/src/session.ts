@@ -1,141 +1,90 @@
 // What the core has decided, done: opens connections, sets the timer, asks for tokens, and tells
 // the core what happened. One session lives as long as its client, over many connections.
+//
+// Invariant: a connection that was dropped says nothing more, or what it says meets a core that
+// has none; the next one is opened by a timer, never in the same turn.
 
-import { Core, type Shell } from './core.js';
-import type { Tokens } from './tokens.js';
-import {
-  HalleyError, type Connection, type Item, type Message, type Place, type State, type Transport,
-} from './types.js';
-
-/** Who has a session. */
-export interface Owner {
-  show(item: Item): void;
-  state(state: State, why?: HalleyError): void;
-  /** The answer to an operation that was sent. */
-  answer(message: Message): void;
-}
+import type { Core, MakeCore, Rules } from './core.js';
+import type { Ask, Connection, HalleyError, Item, Place, State, Transport } from './types.js';
 
 /** A longer one would be no time at all to `setTimeout`. */
-const TIMER_MS_MAX = 2 ** 30;
+const TIMER_MS_MAX = 1_000_000_000;
 
-export class Session implements Shell {
-  readonly #core: Core;
-  readonly #transports: Transport[];
-  #connection: Connection | undefined;
-  #transport: string | undefined;
+export abstract class Session {
+  /** @internal */
+  readonly core: Core;
+  /** Of the connection that is there, or being opened. */
+  transport: string | undefined;
+  protected connection: Connection | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
-  #unlisten = () => {};
+  #unlisten: (() => void) | undefined;
 
   constructor(
-    readonly place: Place, transports: Transport[], readonly tokens: Tokens, silenceMs: number,
-    readonly owner: Owner,
+    /** @internal */ readonly place: Place,
+    /** @internal */ readonly ways: Transport[],
+    rules: Rules,
+    Made: MakeCore,
+    /** @internal Gives a new token each time. */ readonly newToken: Ask | undefined,
   ) {
-    this.#transports = transports.filter(({ isThere }) => isThere?.(place) ?? true);
-    this.#core = new Core(
-      { transports: this.#transports.length, cursor: place.cursor, tokens: tokens.kind, silenceMs },
-      { now: Date.now, random: Math.random }, this,
-    );
+    this.core = new Made(rules, { now: Date.now, random: Math.random }, this);
   }
 
-  get cursor(): string | undefined {
-    return this.#core.cursor;
+  protected start(): unknown {
+    this.#unlisten = listenToPage(this.core);
+    return this.core.start();
   }
 
-  /** Of the connection that is open, or being opened. */
-  get transport(): string | undefined {
-    return this.#transport;
+  /** @internal */
+  dial(token: string | undefined, cursor: string | undefined): void {
+    const way = this.ways[this.core.transport]!;
+    this.transport = way.name;
+    this.connection = this.open(way, { ...this.place, token, cursor });
   }
 
-  start(): void {
-    this.#unlisten = listenToPage(this.#core);
-    this.#core.start();
-  }
+  protected abstract open(transport: Transport, place: Place): Connection;
 
-  close(): void {
-    this.#core.close();
-  }
-
-  /** False where this connection has no way back. */
-  send(text: string): boolean {
-    if (!this.#connection?.send) return false;
-    this.#connection.send(text);
-    return true;
-  }
-
-  open(transport: number, token: string | undefined, cursor: string | undefined): void {
-    const { name, open } = this.#transports[transport]!;
-    let connection: Connection | undefined;
-    // What an old connection still says is nobody's business. Before `open` returns none speaks.
-    const ifMine = <T>(act: (value: T) => void) => (value: T) => {
-      if (connection && connection === this.#connection) act(value);
-    };
-    this.#transport = name;
-    try {
-      connection = open({ ...this.place, token, cursor }, {
-        message: ifMine((message: Message) => this.#take(message)),
-        retry: ifMine((ms: number) => this.#core.retry(ms)),
-        lost: ifMine((loss) => this.#core.lost(loss)),
-      });
-      this.#connection = connection;
-    } catch (error) {
-      // A browser refuses some addresses at once, as `ws:` in a page of https.
-      queueMicrotask(() => this.#core.lost({ code: 'refused', message: `${error}`, broken: true }));
-    }
-  }
-
-  #take(message: Message): void {
-    this.#core.message(message);
-    if ('ok' in message || message.error) this.owner.answer(message);
-  }
-
+  /** @internal */
   drop(): void {
-    this.#connection?.drop();
-    this.#connection = this.#transport = undefined;
+    this.connection?.drop();
+    this.connection = this.transport = undefined;
   }
 
+  /** @internal */
+  abstract getToken(isAgain: boolean): ReturnType<Ask>;
+
+  /** @internal */
   ask(): void {
-    this.tokens.get(true).then(
-      (token) => this.#core.token(token),
-      (error) => this.#core.tokenFailed(`${error}`),
-    );
+    const { core } = this;
+    this.getToken(true).then((token) => core.token(token), (error) => core.tokenFailed(`${error}`));
   }
 
-  renew(token: string): void {
-    this.send(JSON.stringify({ op: 'token', token }));
+  /** @internal */
+  abstract show(item: Item): void;
+
+  /** @internal */
+  report(state: State, _why?: HalleyError): void {
+    if (state === 'closed') this.#unlisten?.();
   }
 
-  /** 14.7: the token once more is what is answered without a decision of anybody. */
-  probe(): boolean {
-    return this.send(JSON.stringify({ op: 'token', token: this.tokens.current ?? '' }));
-  }
-
-  show(item: Item): void {
-    this.owner.show(item);
-  }
-
-  state(state: State, why?: HalleyError): void {
-    if (state === 'closed') this.#unlisten();
-    this.owner.state(state, why);
-  }
-
+  /** @internal */
   timer(at: number): void {
     clearTimeout(this.#timer);
     if (at === Infinity) return;
     const ms = Math.min(Math.max(at - Date.now(), 0), TIMER_MS_MAX);
-    this.#timer = setTimeout(() => this.#core.tick(), ms);
+    this.#timer = setTimeout(() => this.core.tick(), ms);
   }
 }
 
 /** What a page knows of its network and of itself; gives what ends it. Elsewhere there is none. */
 function listenToPage(core: Core): () => void {
-  if (typeof document === 'undefined') return () => {};
+  if (!globalThis.document) return () => {};
   const listening = new AbortController();
   const on = (target: EventTarget, type: string, act: () => void) =>
     target.addEventListener(type, act, listening);
   on(window, 'online', () => core.wake(true));
-  on(window, 'offline', () => core.sleep());
+  on(window, 'offline', () => core.lost({ code: 'offline' }));
   // A page with a connection isn't kept for "back"; it comes back to where it was by its cursor.
-  on(window, 'pagehide', () => core.sleep('hidden'));
+  on(window, 'pagehide', () => core.lost({ code: 'hidden' }));
   on(window, 'pageshow', () => core.wake());
   on(document, 'resume', () => core.wake());
   on(document, 'visibilitychange', () => document.hidden || core.wake());

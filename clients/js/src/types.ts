@@ -1,14 +1,17 @@
 // What the parts of the client hand to each other, and what its users see.
 
-/** What somebody published: about a subject, or for its users alone, without one. */
+/** What somebody published: about a subject or several, or for its users alone, without one. */
 export interface Event {
   id: string;
   subject?: string;
+  /** Of an event about several. */
+  subjects?: string[];
   private?: true;
   /** Milliseconds since 1970, by the server's clock. */
   at: number;
   data: any;
   gap?: undefined;
+  presence?: undefined;
 }
 
 /** Between these times events may be missing; null where nobody knows. */
@@ -19,7 +22,36 @@ export interface Gap {
 }
 
 /** In the order of arrival: an event, or the news that some are missing. */
-export type Item = Event | { gap: Gap };
+export type Item = Event | Missing | News;
+
+export interface Missing {
+  gap: Gap;
+  id?: undefined;
+  data?: undefined;
+  presence?: undefined;
+}
+
+/**
+ * Who is in a subject (`users`, in place of all that was told before), or who came or left, or now
+ * says something else of itself.
+ */
+export interface News {
+  presence: {
+    subject: string;
+    online?: number;
+    /** Null where they are too many to be named. */
+    users?: string[] | null;
+    /** What those of `users` say of themselves that say something. */
+    states?: Record<string, any>;
+    user?: string;
+    state?: 'join' | 'leave' | 'update';
+    /** What `user` says of itself; null for nothing any more. */
+    data?: any;
+  };
+  id?: undefined;
+  data?: undefined;
+  gap?: undefined;
+}
 
 export type State = 'connecting' | 'open' | 'reconnecting' | 'closed';
 
@@ -28,27 +60,31 @@ export interface Message {
   cursor?: string;
   id?: string;
   subject?: string;
+  subjects?: string[];
   private?: true;
   at?: number;
   data?: unknown;
   gap?: Gap;
+  presence?: News['presence'];
   end?: { reason: string };
   ref?: string | number;
   ok?: unknown;
-  error?: { code: string; message: string; retry_after_s?: number };
+  error?: { code: string; message?: string; retry_after_s?: number };
 }
 
 /** Why there is no connection any more. */
 export interface Loss {
   code: string;
-  message?: string;
-  status?: number;
+  message?: string | undefined;
+  status?: number | undefined;
   /** The server has said when to come back. */
-  retryAfterMs?: number;
+  retryAfterMs?: number | undefined;
   /** This transport doesn't work here; the next one may. */
   broken?: boolean;
   /** Nothing is wrong: the next connection may begin now. */
   atOnce?: boolean;
+  /** The state stays what it is: the next connection differs in what it asks for. */
+  quiet?: boolean;
 }
 
 /** Who is told what one connection does. After `lost` it says nothing more. */
@@ -71,28 +107,34 @@ export interface Place {
   /** `https://host/v1/`, with whatever path stands before `v1`. */
   base: string;
   user?: string | undefined;
-  token?: string | undefined;
+  token?: string | null | undefined;
   cursor?: string | undefined;
+  /** What the session is subscribed to from its beginning (http.md 21). */
+  subjects: string[];
+  /** So many of the newest events about each of these, where there is no cursor. */
+  last?: number | undefined;
+  /** What the user says of itself, as JSON (http.md 23). */
+  said?: string;
   fetch: typeof fetch;
-  WebSocket?: typeof WebSocket | undefined;
+  WebSocket?: unknown;
 }
+
+/** Gives a token; null where nobody is signed in. */
+export type Ask = () => Promise<string | null | undefined>;
 
 export interface Transport {
   name: string;
-  /** May it be tried here at all? */
-  isThere?(place: Place): boolean;
   open(place: Place, listener: Listener): Connection;
 }
 
 /** The errors of Halley (http.md 5.3), and those of the client itself. */
 export class HalleyError extends Error {
-  constructor(
-    readonly code: string,
-    message?: string,
-    readonly status?: number | undefined,
-    readonly retryAfterMs?: number | undefined,
-  ) {
-    super(message ?? code);
-    this.name = 'HalleyError';
+  declare readonly code: string;
+  declare readonly status: number | undefined;
+  declare readonly retryAfterMs: number | undefined;
+
+  constructor({ code, message = code, status, retryAfterMs }: Loss) {
+    super(message);
+    Object.assign(this, { name: 'HalleyError', code, status, retryAfterMs });
   }
 }

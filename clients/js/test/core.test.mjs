@@ -2,52 +2,8 @@
 
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { Core } from '../dist/core.js';
-
-const S = 1_000;
-
-/** A core and what it wanted: `calls`, and the time of its timer. */
-function make(rules = {}, random = 0.5) {
-  const world = {
-    now: 1_000_000, calls: [], shown: [], states: [], timer: Infinity, canProbe: false,
-  };
-  const shell = {
-    open: (transport, token, cursor) => world.calls.push(['open', transport, token, cursor]),
-    drop: () => world.calls.push(['drop']),
-    ask: () => world.calls.push(['ask']),
-    renew: (token) => world.calls.push(['renew', token]),
-    probe: () => {
-      world.calls.push(['probe']);
-      return world.canProbe;
-    },
-    show: (item) => world.shown.push(item.gap ? `gap ${item.gap.reason}` : item.id),
-    state: (state, why) => world.states.push(why ? `${state} ${why.code}` : state),
-    timer: (at) => { world.timer = at; },
-  };
-  const clock = {
-    now: () => world.now,
-    random: () => (typeof random === 'function' ? random() : random),
-  };
-  const defaults = { transports: 4, tokens: 'none', silenceMs: 75 * S };
-  const core = new Core({ ...defaults, ...rules }, clock, shell);
-  core.start();
-  return Object.assign(world, {
-    core,
-    /** What was wanted since the last time. */
-    take: () => world.calls.splice(0),
-    /** Goes to the timer's time; gives how long that took. */
-    wait: () => {
-      const ms = world.timer - world.now;
-      assert.ok(Number.isFinite(ms), 'nothing is waited for');
-      world.now = world.timer;
-      core.tick();
-      return ms;
-    },
-    pass: (ms) => { world.now += ms; },
-    event: (id, cursor) => core.message({ id, subject: 's', at: 0, data: 1, cursor }),
-    live: () => core.heard(),
-  });
-}
+import { OneWay } from '../dist/one-way.js';
+import { S, make } from './lib/core.mjs';
 
 /** A token that is good until then, as far as it says. */
 const token = (claims) => `e30.${Buffer.from(JSON.stringify(claims)).toString('base64url')}.x`;
@@ -75,6 +31,14 @@ test('an event that comes twice is shown once; a gap is shown in its place', () 
   assert.equal(one.core.cursor, 'c5');
 });
 
+test('an id that comes again with another time, far away, is another event', () => {
+  const one = make();
+  for (const at of [0, 600_000, 600_001, 600_001, 0]) {
+    one.core.message({ id: 'a', subject: 's', at, data: 1, cursor: 'c' });
+  }
+  assert.equal(one.shown.length, 3);
+});
+
 test('ids are remembered up to a bound, the oldest are forgotten', () => {
   const one = make();
   for (let n = 0; n <= 2_048; n += 1) one.event(`e${n}`, 'c');
@@ -94,7 +58,7 @@ test('the cursor moves behind an event only when the handlers have had it', () =
 
 test('waits double up to half a minute, are spread, and never end', () => {
   const waits = (random) => {
-    const one = make({ transports: 1 }, random);
+    const one = make({ ways: 1 }, random);
     return Array.from({ length: 9 }, () => {
       one.core.lost({ code: 'unreachable' });
       return one.wait();
@@ -269,7 +233,7 @@ test('offline is said at once, and online tries at once', () => {
   const one = make();
   one.live();
   one.pass(60 * S);
-  one.core.sleep();
+  one.core.lost({ code: 'offline' });
   assert.deepEqual(one.states, ['open', 'reconnecting offline']);
   one.core.wake(true);
   assert.ok(one.wait() <= 500);
@@ -284,6 +248,24 @@ test('a refusal that waiting doesn\'t change is the end; a proxy\'s isn\'t', () 
   proxy.core.lost({ code: 'http', status: 403 });
   assert.deepEqual(proxy.states, ['connecting http']);
   assert.equal(proxy.wait(), 1 * S);
+});
+
+test('one transport without a way back: silence makes it again, and so does a long sleep', () => {
+  const one = make({}, 0.5, OneWay);
+  one.live();
+  assert.equal(one.wait(), 75 * S);
+  assert.equal(one.wait(), 0);
+  one.live();
+  one.pass(30 * S);
+  one.core.wake();
+  assert.deepEqual(one.states, ['open', 'reconnecting silent', 'open'], 'it may still live');
+  one.pass(10 * S);
+  one.core.wake();
+  assert.equal(one.states.at(-1), 'reconnecting asleep');
+  assert.equal(one.wait(), 0);
+  one.core.lost({ code: 'http', broken: true });
+  one.wait();
+  assert.equal(one.take().at(-1)[1], 0, 'there is no other');
 });
 
 test('after close nothing is done any more', () => {
@@ -301,7 +283,7 @@ test('after close nothing is done any more', () => {
 });
 
 test('a token is asked for before the first connection, and again before it expires', () => {
-  const one = make({ tokens: 'asked' });
+  const one = make({ asks: true });
   assert.deepEqual(one.take(), [['ask']]);
   const good = token({ exp: one.now / S + 1_000 });
   one.core.token(good);
@@ -321,7 +303,7 @@ test('a token is asked for before the first connection, and again before it expi
 });
 
 test('http.md 14.6: when a token has expired the next one opens at once, with the cursor', () => {
-  const one = make({ tokens: 'asked' });
+  const one = make({ asks: true });
   one.core.token('old');
   one.event('a', 'c1');
   one.pass(60 * S);
@@ -333,7 +315,7 @@ test('http.md 14.6: when a token has expired the next one opens at once, with th
 });
 
 test('a token that was renewed for a stream without a way back opens the next stream', () => {
-  const one = make({ tokens: 'asked' });
+  const one = make({ asks: true });
   one.core.token('old');
   one.live();
   one.core.token('renewed');
@@ -344,7 +326,7 @@ test('a token that was renewed for a stream without a way back opens the next st
 });
 
 test('a callback that gives tokens which are refused is asked ever more seldom', () => {
-  const one = make({ tokens: 'asked', transports: 1 });
+  const one = make({ asks: true, ways: 1 });
   const waits = [1, 2, 3, 4].map((n) => {
     assert.deepEqual(one.take().at(-1), ['ask']);
     one.core.token(`bad ${n}`);
@@ -355,7 +337,7 @@ test('a callback that gives tokens which are refused is asked ever more seldom',
 });
 
 test('a token in hand that has become too old meanwhile is replaced at once', () => {
-  const one = make({ tokens: 'asked', transports: 1 });
+  const one = make({ asks: true, ways: 1 });
   one.core.token('old');
   one.live();
   one.pass(60 * S);
@@ -368,7 +350,7 @@ test('a token in hand that has become too old meanwhile is replaced at once', ()
 });
 
 test('a callback that fails, or says nothing, is asked again; one that gives null ends it', () => {
-  const one = make({ tokens: 'asked' });
+  const one = make({ asks: true });
   one.core.tokenFailed('no network');
   assert.equal(one.wait(), 1 * S);
   assert.equal(one.wait(), 30 * S);
@@ -379,15 +361,15 @@ test('a callback that fails, or says nothing, is asked again; one that gives nul
 });
 
 test('a token that is no function ends with itself, and says why', () => {
-  const one = make({ tokens: 'fixed' });
-  one.core.token('text');
+  const one = make({ token: 'text' });
+  assert.deepEqual(one.take(), [['open', 0, 'text', undefined]]);
   one.live();
   one.core.message({ end: { reason: 'token_expired' } });
   assert.deepEqual(one.states, ['open', 'closed token_expired']);
 });
 
 test('during an outage a token is asked for once in its life, not for each attempt', () => {
-  const one = make({ tokens: 'asked', transports: 1 });
+  const one = make({ asks: true, ways: 1 });
   const [since, LIFE_S] = [one.now, 300];
   let asked = 0;
   while (one.now < since + 3_600 * S) {

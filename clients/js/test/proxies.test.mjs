@@ -7,7 +7,9 @@ import { start, test } from '../../../test/system/lib/halley.mjs';
 import { until } from '../../../test/system/lib/wait.mjs';
 import { client, proxy, reaches } from './lib/world.mjs';
 
-const LONG_MS = 60_000;
+const LONG_MS = 120_000;
+/** For proxies that say nothing: twice the heartbeat. */
+const SILENCE_MS = 6_000;
 
 let halley;
 before(async () => { halley = await start({ settings: { HALLEY_STREAM_HEARTBEAT: '3s' } }); });
@@ -18,9 +20,9 @@ const isStream = (path) => path.startsWith('/v1/stream');
 const wantsNdjson = ({ headers }) => headers.accept === 'application/x-ndjson';
 
 /** Behind such a proxy the client uses `transport` in the end, and has everything once. */
-async function behind(name, transport, hold) {
+async function behind(name, transport, hold, silenceMs) {
   const way = await proxy(halley.publicPort, hold);
-  const one = client(way.url, { user: name, silenceMs: 4_000 });
+  const one = client(way.url, { user: name, silenceMs });
   try {
     await until(`${transport} is open`, () =>
       one.halley.state === 'open' && one.halley.transport === transport, LONG_MS);
@@ -50,7 +52,7 @@ test('WebSockets refused: SSE', async () => {
 });
 
 test('WebSockets swallowed: SSE', async () => {
-  await behind('ws-hangs', 'sse', (path) => (isWs(path) ? 'hang' : undefined));
+  await behind('ws-hangs', 'sse', (path) => (isWs(path) ? 'hang' : undefined), SILENCE_MS);
 });
 
 test('event streams refused as well: NDJSON', async () => {
@@ -59,14 +61,14 @@ test('event streams refused as well: NDJSON', async () => {
 });
 
 test('answers held until they are whole: long-poll', async () => {
-  await behind('buffers', 'poll', (path) => (isWs(path) ? 'refuse' : 'buffer'));
+  await behind('buffers', 'poll', (path) => (isWs(path) ? 'refuse' : 'buffer'), SILENCE_MS);
 });
 
 test('the first bytes of a stream let through, the others held: the next but one, long-poll',
   async () => {
     const way = await proxy(halley.publicPort, (path) =>
       (isWs(path) ? 'refuse' : isStream(path) ? 'head' : undefined));
-    const one = client(way.url, { user: 'heads', silenceMs: 4_000 });
+    const one = client(way.url, { user: 'heads', silenceMs: SILENCE_MS });
     await until('long-poll', () => one.halley.transport === 'poll', LONG_MS);
     await publish(halley, 'heads', 1);
     assert.equal((await one.items.next()).data, 1);

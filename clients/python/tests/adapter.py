@@ -16,6 +16,15 @@ def tell(**line: Any) -> None:
     sys.stdout.flush()
 
 
+def told(item: halley.Presence) -> dict[str, Any]:
+    """As it was told."""
+    named = {"subject": item.subject, "online": item.online, "users": item.users,
+             "user": item.user, "state": item.state, "states": item.states or None}
+    if item.data is not None or item.state == "update":
+        named["data"] = item.data
+    return {name: value for name, value in named.items() if value is not None or name == "data"}
+
+
 class Adapter:
     def __init__(self) -> None:
         self.client: halley.Client | None = None
@@ -34,6 +43,7 @@ class Adapter:
             line["url"], user=line.get("user"), cursor=line.get("cursor"),
             token=self.ask_token if line.get("tokens") else line.get("token"),
             transports=line.get("transports", ("websocket", "sse", "ndjson", "poll")),
+            subjects=line.get("subjects", ()), presence=line.get("presence", ()),
             silence=line.get("silence_ms", 120_000) / 1_000, on_state=on_state)
         await self.client.__aenter__()
         self.spawn(self.listen(self.client))
@@ -43,6 +53,8 @@ class Adapter:
             async for item in client.events():
                 if isinstance(item, halley.Gap):
                     tell(gap={"from": item.start, "to": item.end, "reason": item.reason})
+                elif isinstance(item, halley.Presence):
+                    tell(presence=told(item))
                 else:
                     tell(event={"id": item.id, "subject": item.subject, "at": item.at,
                                 "data": item.data}, cursor=item.cursor)
@@ -72,6 +84,21 @@ class Adapter:
                 return {"result": await client.follow(line["subject"])}
             case "unfollow":
                 return {"result": await client.unfollow(line["subject"])}
+            case "subscribe":
+                await client.subscribe(line["subject"])
+                return {"result": True}
+            case "unsubscribe":
+                await client.unsubscribe(line["subject"])
+                return {"result": True}
+            case "say":
+                await client.say(line["data"])
+                return {"result": True}
+            case "watch":
+                await client.watch(line["subject"])
+                return {"result": True}
+            case "unwatch":
+                await client.unwatch(line["subject"])
+                return {"result": True}
             case "presence":
                 return {"result": await client.presence(line["user"])}
         return {"error": "unknown_command"}

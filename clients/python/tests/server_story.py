@@ -33,6 +33,18 @@ async def main(url: str) -> None:
             else:
                 assert result == halley.Published(f"many-{n}", 0), result
 
+        others = await server.publish_many([
+            {"subjects": ["story/1", "story/2"], "data": 1, "id": "both"},
+            {"to": ["user 7", "user 8"], "data": None, "id": "private", "ack": "disk"},
+            {"subject": "story/3", "data": 1, "id": "kept", "keep": True},
+            {"subject": "story/3", "to": ["user 7"], "data": 1}])
+        assert [one.id for one in others[:3] if isinstance(one, halley.Published)] == [
+            "both", "private", "kept"], others
+        assert isinstance(others[3], halley.HalleyError) and others[3].code == "bad_event", others
+        both = await server.publish({"subjects": ["story/1", "story/2"]}, 1)
+        kept = await server.publish("story/2", {"goals": 1}, keep=True)
+        assert both.id != kept.id
+
         presence = await server.presence("user 7")
         assert presence["online"] is False and presence["following"] == 1, presence
         assert await server.close_sessions("user 7") == 0

@@ -7,13 +7,15 @@ import json
 import logging
 import unittest
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import halley
 from aiohttp import web
 from halley.client import EVENTS_MAX
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-WAIT_S = 20.0
+Operation = dict[str, Any]
+WAIT_S = 60.0
 
 
 def line(n: int) -> bytes:
@@ -27,15 +29,41 @@ async def ndjson(request: web.Request) -> web.StreamResponse:
     return stream
 
 
+async def converse(
+    request: web.Request, welcome: list[object], answer: Callable[[Operation], Operation | None],
+) -> web.WebSocketResponse:
+    """Sends the welcome, answers each operation, and hangs up at one that gets no answer."""
+    socket = web.WebSocketResponse()
+    await socket.prepare(request)
+    for message in welcome:
+        await socket.send_json(message)
+    async for received in socket:
+        operation = json.loads(received.data)
+        answered = answer(operation)
+        if answered is None:
+            break
+        await socket.send_json({"ref": operation["ref"], **answered})
+    return socket
+
+
+def refused(code: str) -> Operation:
+    return {"error": {"code": code, "message": "no"}}
+
+
 class AtAServer(unittest.IsolatedAsyncioTestCase):
     async def asyncSetUp(self) -> None:
         asyncio.get_running_loop().set_debug(False)
         logging.disable()  # of aiohttp's server: clients that leave are no news
         self.addCleanup(logging.disable, logging.NOTSET)
 
-    async def serve(self, stream: Handler, publish: Handler | None = None) -> str:
+    async def serve(
+        self, stream: Handler, publish: Handler | None = None, websocket: Handler | None = None,
+    ) -> str:
         app = web.Application()
         app.router.add_get("/v1/stream", stream)
+        app.router.add_get("/v1/poll", self.may)
+        if websocket is not None:
+            app.router.add_get("/v1/ws", websocket)
         if publish is not None:
             app.router.add_post("/v1/me/events", publish)
         runner = web.AppRunner(app, shutdown_timeout=0.1)
@@ -44,6 +72,13 @@ class AtAServer(unittest.IsolatedAsyncioTestCase):
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         return f"http://127.0.0.1:{runner.addresses[0][1]}"
+
+    async def may(self, request: web.Request) -> web.StreamResponse:
+        """Whether a stream may say the same; `secret` it may not."""
+        self.assertEqual(request.query["timeout"], "0")
+        if "secret" in request.query.getall("subject", []):
+            return web.json_response(refused("right_missing"), status=403)
+        return web.json_response({"events": [], "cursor": "nobody-goes-on-from-here"})
 
     async def test_a_slow_user_is_not_read_for_and_not_silent(self) -> None:
         written, visits = 0, 0
@@ -59,9 +94,9 @@ class AtAServer(unittest.IsolatedAsyncioTestCase):
             return answer
 
         url = await self.serve(stream)
-        async with halley.connect(url, user="b", transports=["ndjson"], silence=0.6) as client:
+        async with halley.connect(url, user="b", transports=["ndjson"], silence=2.0) as client:
             await client.opened()
-            await asyncio.sleep(1.5)
+            await asyncio.sleep(5.0)
             self.assertLess(written, 15 * EVENTS_MAX)
             self.assertLessEqual(len(client._items), EVENTS_MAX + 1_000)
             self.assertEqual((client.state, client.cursor, visits), ("open", None, 1))
@@ -143,6 +178,128 @@ class AtAServer(unittest.IsolatedAsyncioTestCase):
                 group.create_task(self.close_soon(client))
                 self.assertEqual([item async for item in client.events()], [])
         self.assertEqual(client._tasks, set())
+
+    async def test_subscriptions_by_another_stream(self) -> None:
+        said = []
+
+        async def stream(request: web.Request) -> web.StreamResponse:
+            said.append((request.query.getall("subject", []), request.query.get("cursor")))
+            answer = await ndjson(request)
+            await answer.write(line(len(said)))
+            await asyncio.sleep(WAIT_S)
+            return answer
+
+        url = await self.serve(stream)
+        async with halley.connect(url, transports=["ndjson"], subjects=["a,b"]) as client:
+            async with asyncio.timeout(WAIT_S):
+                await anext(client.events())
+                with self.assertRaises(halley.HalleyError) as caught:
+                    await client.subscribe("secret")
+                self.assertEqual(caught.exception.code, "right_missing")
+                await client.subscribe("c", "a,b")
+                await anext(client.events())
+                await client.unsubscribe("a,b", "never")
+                await anext(client.events())
+                await client.subscribe("c")
+            self.assertEqual(client.state, "open")
+        self.assertEqual(said, [(["a,b"], None), (["a,b", "c"], "c1"), (["c"], "c2")])
+
+    async def test_subscriptions_in_band(self) -> None:
+        said: list[tuple[str, str]] = []
+        opened = []
+
+        def answer(operation: Operation) -> Operation | None:
+            said.append((operation["op"], operation["subject"]))
+            match operation["subject"]:
+                case "lost":
+                    return None
+                case "secret":
+                    return refused("right_missing")
+                case _:
+                    return {"ok": {"added": 1, "already": 0}}
+
+        async def websocket(request: web.Request) -> web.StreamResponse:
+            opened.append(request.query.getall("subject", []))
+            return await converse(request, [{"cursor": "c0"}], answer)
+
+        url = await self.serve(ndjson, websocket=websocket)
+        async with halley.connect(url, user="b", transports=["websocket"]) as client:
+            async with asyncio.timeout(WAIT_S):
+                await client.opened()
+                await client.subscribe("a", "b")
+                await client.unsubscribe("a")
+                with self.assertRaises(halley.HalleyError) as caught:
+                    await client.subscribe("secret")
+                self.assertEqual(caught.exception.code, "right_missing")
+                await client.subscribe("lost")
+                while len(opened) < 2:
+                    await asyncio.sleep(0.05)
+        self.assertEqual(said[:4], [("subscribe", "a"), ("subscribe", "b"), ("unsubscribe", "a"),
+                                    ("subscribe", "secret")])
+        self.assertEqual(opened[:2], [[], ["b", "lost"]])
+
+    async def test_what_is_said_is_said_again(self) -> None:
+        said: list[object] = []
+
+        def answer(operation: Operation) -> Operation | None:
+            self.assertEqual(operation["op"], "state")
+            said.append(operation["data"])
+            if operation["data"] == "lost" and said.count("lost") == 1:
+                return None
+            return refused("state_too_large") if operation["data"] == "long" else {"ok": {}}
+
+        async def websocket(request: web.Request) -> web.StreamResponse:
+            return await converse(request, [{"cursor": "c0"}], answer)
+
+        url = await self.serve(ndjson, websocket=websocket)
+        async with halley.connect(url, user="b", transports=["websocket"]) as client:
+            async with asyncio.timeout(WAIT_S):
+                await client.opened()
+                await client.say({"is": "busy"})
+                with self.assertRaises(halley.HalleyError) as caught:
+                    await client.say("long")
+                self.assertEqual(caught.exception.code, "state_too_large")
+                with self.assertRaises(halley.HalleyError) as caught:
+                    await client.say("x" * 70_000)
+                self.assertEqual(caught.exception.code, "state_too_large")
+                self.assertEqual(client._state, {"is": "busy"}, "what is said again")
+                await client.say("lost")
+                while said.count("lost") < 2:
+                    await asyncio.sleep(0.05)
+                await client.say(None)
+        self.assertEqual(said, [{"is": "busy"}, "long", "lost", "lost", None])
+
+    async def test_presence_is_no_event_and_what_was_refused_is_not_said_again(self) -> None:
+        asked: list[str | None] = []
+
+        def answer(operation: Operation) -> Operation | None:
+            return None if operation["presence"] == "lost" else refused("presence_off")
+
+        async def websocket(request: web.Request) -> web.StreamResponse:
+            asked.append(request.query.get("presence"))
+            return await converse(request, [
+                {"cursor": f"c{len(asked)}"},
+                {"presence": {"subject": "a", "online": 1, "users": ["u"]}},
+                {"presence": {"subject": "a", "user": "v", "state": "join"}},
+            ], answer)
+
+        url = await self.serve(ndjson, websocket=websocket)
+        async with halley.connect(
+            url, user="b", transports=["websocket"], presence=["a"],
+        ) as client:
+            async with asyncio.timeout(WAIT_S):
+                events = client.events()
+                told = [await anext(events), await anext(events)]
+                with self.assertRaises(halley.HalleyError) as caught:
+                    await client.watch("secret")
+                self.assertEqual(caught.exception.code, "presence_off")
+                await client.watch("lost")
+                while len(asked) < 2:
+                    await asyncio.sleep(0.05)
+            self.assertEqual(told, [halley.Presence("a", 1, ("u",)),
+                                    halley.Presence("a", user="v", state="join")])
+            self.assertIsNone(client.cursor, "it moves none")
+        self.assertEqual(asked[:2], ["a", "a,lost"])
 
     async def close_soon(self, client: halley.Client) -> None:
         await asyncio.sleep(0.1)

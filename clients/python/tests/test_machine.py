@@ -180,6 +180,13 @@ class Transports(unittest.TestCase):
 
 
 class Showing(unittest.TestCase):
+    def test_an_event_may_be_about_several_subjects(self) -> None:
+        world = World()
+        world.live()
+        joint = {"id": "a", "subjects": ["x", "y"], "at": 1, "data": 7, "cursor": "c1"}
+        (show,) = [e for e in world.machine.message(joint) if isinstance(e, Show)]
+        self.assertEqual(show.item, Event("a", None, 1, 7, subjects=("x", "y")))
+
     def test_a_private_event_has_no_subject(self) -> None:
         world = World()
         world.live()

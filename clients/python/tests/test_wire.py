@@ -6,10 +6,12 @@ import base64
 import json
 import unittest
 
-from halley.requests import is_passing, retry_wait, segment, take_results
+from halley.requests import event_of, is_passing, retry_wait, segment, take_results, with_id
 from halley.transports import closed_by, loss_from, poll_messages
-from halley.types import HalleyError, Loss, Published
-from halley.wire import Ndjson, Retry, Signal, Sse, lifetime_of, loss_of, refusal
+from halley.types import HalleyError, Loss, Presence, Published
+from halley.wire import (
+    Ndjson, Retry, Signal, Sse, lifetime_of, loss_of, presence_of, refusal,
+)
 
 STREAM = (
     b": welcome\nretry: 1500\nid: c0\n\n"
@@ -84,8 +86,37 @@ class Refusals(unittest.TestCase):
         self.assertEqual([retry_wait(3.0, 9, 0.0), retry_wait(3.0, 0, 1.0)], [3.0, 3.5])
         self.assertEqual([retry_wait(None, n, 0.5) for n in (0, 1, 2, 99)], [0.5, 1, 2, 15])
 
+    def test_an_event_has_what_it_was_given(self) -> None:
+        for event in ({"subjects": ["a", "b"], "data": None, "id": "1"},
+                      {"to": ["a"], "data": 1, "id": "1", "ack": "disk"},
+                      {"subject": "", "data": 1, "id": "1", "keep": True}):
+            self.assertEqual(with_id(event), event)
+        self.assertEqual(with_id({"subject": "a", "data": 1, "keep": False, "ack": None}).keys(),
+                         {"subject", "data", "id"})
+        self.assertEqual(event_of(("a", "b"), 1, "1"), {"to": ["a", "b"], "data": 1, "id": "1"})
+
+    def test_a_string_where_a_list_belongs_stays_one_and_is_refused(self) -> None:
+        for name in ("to", "subjects"):
+            event = {name: "ann", "data": 1, "id": "1"}
+            self.assertEqual(with_id(event), event)
+        self.assertEqual(event_of({"subjects": "room/7"}, 1, "1")["subjects"], "room/7")
+
     def test_a_path_segment_is_one(self) -> None:
         self.assertEqual(segment("a/b c?ä"), "a%2Fb%20c%3F%C3%A4")
+
+
+class News(unittest.TestCase):
+    def test_presence_has_what_users_say_of_themselves(self) -> None:
+        for told, expected in (
+            ({"subject": "a", "online": 2, "users": ["u", "v"], "states": {"u": {"is": "busy"}}},
+             Presence("a", 2, ("u", "v"), states={"u": {"is": "busy"}})),
+            ({"subject": "a", "online": 2_000, "users": None}, Presence("a", 2_000)),
+            ({"subject": "a", "user": "u", "state": "join", "data": [1]},
+             Presence("a", user="u", state="join", data=[1])),
+            ({"subject": "a", "user": "u", "state": "update", "data": None},
+             Presence("a", user="u", state="update")),
+        ):
+            self.assertEqual(presence_of(told), expected)
 
 
 class Batches(unittest.TestCase):

@@ -5,7 +5,7 @@ import { event, shows } from '../lib/story.mjs';
 
 /** With a stream that is open: some clients say everything over their WebSocket. */
 const operation = (name, body, transport = 'sse') => ({
-  name: `${name} (${transport})`,
+  name: `${name} (with ${transport})`,
   run: async ({ server, client }) => {
     client.say({ do: 'connect', url: server.url, user: 'bob', transports: [transport] });
     const visit = await server.visit();

@@ -3,7 +3,7 @@
 
 import { spawn } from 'node:child_process';
 
-const TELL_MS_MAX = 30_000;
+const TELL_MS_MAX = 45_000;
 
 export class Client {
   #child;
@@ -45,6 +45,11 @@ export class Client {
 
   get events() {
     return this.told.filter((line) => line.event).map((line) => line.event);
+  }
+
+  /** What was told of presence. */
+  get presence() {
+    return this.told.filter((line) => line.presence).map((line) => line.presence);
   }
 
   get ids() {

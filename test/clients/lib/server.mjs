@@ -8,7 +8,7 @@ import { createServer } from 'node:http';
 import { once } from 'node:events';
 import * as ws from './websocket.mjs';
 
-const VISIT_MS_MAX = 30_000;
+const VISIT_MS_MAX = 45_000;
 const HEAD = {
   sse: { 'Content-Type': 'text/event-stream', 'Cache-Control': 'no-cache' },
   ndjson: { 'Content-Type': 'application/x-ndjson' },
@@ -21,6 +21,9 @@ class Visit {
     const url = new URL(request.url, 'http://halley');
     this.cursor = url.searchParams.get('cursor') ?? request.headers['last-event-id'] ?? null;
     this.timeout = url.searchParams.get('timeout');
+    this.subjects = [...url.searchParams.getAll('subject'),
+      ...url.searchParams.getAll('subjects').flatMap((list) => list.split(','))];
+    this.presence = url.searchParams.get('presence')?.split(',') ?? [];
     const bearer = /^Bearer (.*)$/.exec(request.headers.authorization ?? '');
     this.token = bearer?.[1] ?? url.searchParams.get('token');
     this.key = request.headers['sec-websocket-key'];
@@ -214,10 +217,11 @@ export class Server {
   /** The same over HTTP: one event, or one per line; follows and presence by their paths. */
   #operate(request, pathname, body, response) {
     const isBatch = (request.headers['content-type'] ?? '').includes('ndjson');
-    const name = decodeURIComponent(pathname.split('/').at(-1));
+    // `me/subjects/S/presence` asks about S, and of all others the last segment is the name.
+    const name = decodeURIComponent(pathname.replace(/\/presence$/, '').split('/').at(-1));
     const lines = isBatch ? body.split('\n').filter(Boolean) : [body];
     const isPublish = pathname === '/v1/me/events';
-    const op = isPublish ? 'publish' : pathname.includes('/presence/') ? 'presence'
+    const op = isPublish ? 'publish' : pathname.includes('/presence') ? 'presence'
       : request.method === 'DELETE' ? 'unfollow' : 'follow';
     const answers = lines.map((line) => this.#take(isPublish || isBatch
       ? { op, ...JSON.parse(line) } : { op, subject: name }));

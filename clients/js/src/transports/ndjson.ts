@@ -6,5 +6,5 @@ import type { Transport } from '../types.js';
 export const ndjson: Transport = {
   name: 'ndjson',
   open: (place, listener) => lines(place, 'application/x-ndjson', listener,
-    (line) => listener.message(line.trim() ? JSON.parse(line) : {})),
+    (line) => listener.message(JSON.parse(line.trim() || '{}'))),
 };

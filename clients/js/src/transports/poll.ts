@@ -8,17 +8,17 @@ import type { Listener, Message, Place, Transport } from '../types.js';
 
 const SERIES_MS = 900_000;
 
-/** One poll; gives the cursor for the next, and whether this one brought events. */
+/** One poll; gives the cursor for the next, and what this one brought. No presence is in it. */
 export async function pollOnce(
   place: Place, listener: Listener, signal: AbortSignal, timeout: string,
 ) {
-  const response = await request(place, 'poll', { signal }, { timeout });
+  const response = await request(place, 'poll', { signal }, { timeout, presence: '' });
   if (!response.ok) throw await lossOf(response);
   const { events, gap, end, cursor } = await response.json();
-  if (gap) listener.message({ gap });
+  listener.message({ gap });
   for (const event of events as Message[]) listener.message(event);
   listener.message({ cursor, end });
-  return { cursor, hasMore: events.length > 0 };
+  return { cursor, events };
 }
 
 export const poll: Transport = {

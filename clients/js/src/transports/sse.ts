@@ -9,15 +9,14 @@ export const sse: Transport = {
     let message: Message = {};
     let isBusy = false;
     return lines(place, 'text/event-stream', listener, (line) => {
-      const at = line.indexOf(':');
-      const [name, value] = [line.slice(0, at), line.slice(at + 1).trim()];
       // 13.2: a whole answer, for those to whom an error would be the end.
-      if (at === 0 && value === 'busy') isBusy = true;
-      else if (name === 'retry' && isBusy) return { code: 'busy', retryAfterMs: +value };
-      else if (name === 'retry') listener.retry(+value);
-      else if (name === 'id') message.cursor = value;
+      if (line === ': busy') isBusy = true;
+      const [, name, value] = /^(\w*):? ?([^]*)/.exec(line)!;
+      if (name === 'retry' && isBusy) return { code: 'busy', retryAfterMs: +value! };
+      else if (name === 'retry') listener.retry(+value!);
+      else if (name === 'id') message.cursor = value!;
       // Its type is in the data too: `gap` and `end` are members of it.
-      else if (name === 'data') Object.assign(message, JSON.parse(value));
+      else if (name === 'data') Object.assign(message, JSON.parse(value!));
       else if (line === '') {
         if (!isBusy) listener.message(message);
         message = {};

@@ -1,37 +1,38 @@
 // WebSocket (http.md 8, 9, 18). It alone has a way back: operations, and a token in band.
 //
 // A browser's WebSocket can't set headers, so the token is in its address; and it doesn't say why
-// it didn't open, so that any failure before the welcome lets the next transport find out.
+// it didn't open, so that any failure before that lets the next transport find out. Some addresses
+// it refuses at once, as `ws:` in a page of https.
 
-import { query } from '../http.js';
+import { connection, query } from '../http.js';
 import type { Transport } from '../types.js';
 
 export const webSocket: Transport = {
   name: 'websocket',
-  isThere: ({ WebSocket }) => WebSocket !== undefined,
   open(place, listener) {
-    const { base, token } = place;
-    const address = `${base.replace(/^http/, 'ws')}ws?${query(place, token ? { token } : {})}`;
-    const socket = new place.WebSocket!(address);
-    let isOver = false;
-    let isHeard = false;
-    socket.onmessage = ({ data }) => {
-      if (isOver) return;
-      isHeard = true;
-      listener.message(JSON.parse(data));
-    };
-    // An error is followed by a close; listened to, as Node's `ws` throws it otherwise.
-    socket.onerror = () => {};
-    socket.onclose = ({ reason }) => {
-      if (isOver) return;
-      isOver = true;
-      listener.lost({ code: /^\w+/.exec(reason)?.[0] ?? 'closed', broken: !isHeard });
-    };
+    const { base, token, said } = place;
+    let socket: WebSocket;
     return {
-      drop() {
-        isOver = true;
-        socket.close();
-      },
+      ...connection(listener, (signal) => new Promise((lost) => {
+        let broken = true;
+        socket = new (place.WebSocket as typeof WebSocket)(
+          `${base.replace(/^http/, 'ws')}ws?${query(place, { token })}`);
+        signal.onabort = () => socket.close();
+        // Who comes back with a cursor and has missed nothing hears nothing more at first (9.6).
+        socket.onopen = () => {
+          broken = false;
+          if (signal.aborted) return;
+          if (said) socket.send(`{"op":"state","data":${said}}`);
+          listener.message({});
+        };
+        socket.onmessage = ({ data }) => {
+          if (!signal.aborted) listener.message(JSON.parse(data));
+        };
+        // An error is followed by a close; listened to, as Node's `ws` throws it otherwise.
+        socket.onerror = () => {};
+        socket.onclose = ({ reason }) =>
+          lost({ code: /^\w+/.exec(reason)?.[0] ?? 'closed', broken });
+      })),
       send: (text) => socket.send(text),
     };
   },

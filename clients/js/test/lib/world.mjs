@@ -9,8 +9,11 @@ import { connect } from '../../dist/index.js';
 import { Queue } from '../../../../test/system/lib/wait.mjs';
 
 const clients = new Set();
+const proxies = new Set();
+// A proxy that a failed test left would keep the process alive for ever.
 after(() => {
   for (const { halley } of clients) halley.close();
+  for (const one of proxies) one.close();
 });
 
 /** A client of the whole entry, and queues of what it told: `items`, `states`. */
@@ -88,12 +91,11 @@ export async function proxy(port, hold) {
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   const cut = () => { for (const socket of sockets) socket.destroy(); };
-  return {
-    paths, cut,
-    url: `http://127.0.0.1:${server.address().port}`,
-    close() {
-      server.close();
-      cut();
-    },
+  const close = () => {
+    server.close();
+    cut();
   };
+  const one = { paths, cut, close, url: `http://127.0.0.1:${server.address().port}` };
+  proxies.add(one);
+  return one;
 }

@@ -2,9 +2,9 @@
 
 from .client import Client, connect
 from .server import Server, server
-from .types import Event, Gap, HalleyError, Item, Published, State
+from .types import Event, Gap, HalleyError, Item, Presence, Published, State
 
 __all__ = [
-    "Client", "Event", "Gap", "HalleyError", "Item", "Published", "Server", "State", "connect",
-    "server",
+    "Client", "Event", "Gap", "HalleyError", "Item", "Presence", "Published", "Server", "State",
+    "connect", "server",
 ]

@@ -14,32 +14,39 @@ import random
 import time
 from collections import deque
 from collections.abc import (
-    AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence,
+    AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Sequence,
 )
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import urlencode
 
 import aiohttp
 
 from . import machine as m
-from .requests import NDJSON, Requests, event_of, raise_first, segment
+from .requests import NDJSON, Publisher, Requests, raise_error, raise_first, segment
 from .tokens import TokenKeeper, TokenSource
 from .transports import TRANSPORTS, Place, loss_from, session, token_message
-from .types import HalleyError, Item, Loss, Published, State
-from .wire import Retry, Signal, lifetime_of, parse
+from .types import HalleyError, Item, Loss, State
+from .wire import Message, Retry, Signal, lifetime_of, parse
 
 EVENTS_MAX = 1_000
+#: With what stands around it: a longer message would end the connection, whose next one would say
+#: it again (`limits.message_bytes_max`, 65,536).
+STATE_BYTES_MAX = 65_000
 OnState = Callable[[State, HalleyError | None], None]
 
 
-class Client:
+class Client(Publisher):
     """Made by `connect`; entered by `async with`, which connects and at its end closes."""
+
+    _events = "/v1/me/events"
 
     def __init__(
         self, url: str, *, token: TokenSource = None, user: str | None = None,
         cursor: str | None = None, transports: Sequence[str] = tuple(TRANSPORTS),
         on_state: OnState | None = None, silence: float = 120.0, timeout: float = 60.0,
+        subjects: Iterable[str] = (), last: int | None = None, presence: Iterable[str] = (),
     ) -> None:
         if not transports or set(transports) - set(TRANSPORTS):
             raise ValueError(f"transports are some of {', '.join(TRANSPORTS)}")
@@ -58,6 +65,14 @@ class Client:
         self._why: HalleyError | None = None
         self._reader: asyncio.Task[None] | None = None
         self._place: Place | None = None
+        #: What each opening says, by member of an operation: in the order in which they came.
+        self._said = {"subject": dict.fromkeys(subjects), "presence": dict.fromkeys(presence)}
+        self._last = last
+        #: What the user says of itself, said again on each connection.
+        self._state: Any = None
+        #: By `ref`: what was said in band and has no answer yet.
+        self._asked: dict[str, asyncio.Future[Message | None]] = {}
+        self._refs = 0
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -126,29 +141,50 @@ class Client:
                 return
             await self._next_change()
 
-    async def publish(
-        self, whom: str | Sequence[str], data: Any, *, id: str | None = None,
-        ack: str | None = None,
-    ) -> Published:
-        """About a subject, or to some users alone. Until it is answered, for `timeout` seconds; it
-        has an id, so it is there once."""
-        event = event_of(whom, data, id, ack)
-        return await self._requests.publish("/v1/me/events", event, self._timeout)
-
-    async def publish_many(
-        self, events: Iterable[Mapping[str, Any]],
-    ) -> list[Published | HalleyError]:
-        """Events are `{"subject" or "to", "data", "id"?, "ack"?}`; for each an answer or error."""
-        made = [event_of(e.get("to") or e["subject"], e["data"], e.get("id"), e.get("ack"))
-                for e in events]
-        return await self._requests.publish_many("/v1/me/events", made, self._timeout)
-
     async def follow(self, *subjects: str) -> dict[str, Any]:
         """`{"added", "already"}`. Of many, all that may be are made; then the first error."""
         return await self._follows("POST", subjects)
 
     async def unfollow(self, *subjects: str) -> dict[str, Any]:
         return await self._follows("DELETE", subjects)
+
+    async def subscribe(self, *subjects: str) -> None:
+        """Events about these come as well, as long as this client lives, without a follow.
+
+        A refusal is raised, and ends nothing. Over WebSocket it is asked for in band; over another
+        transport by a poll that waits for nothing, and then the stream is opened anew with all
+        subjects.
+        """
+        await self._add("subject", subjects)
+
+    async def unsubscribe(self, *subjects: str) -> None:
+        await self._remove("subject", subjects)
+
+    async def watch(self, *subjects: str) -> None:
+        """Who is there, who comes and who leaves is among the `events`, as `Presence`; `*`: of all
+        whom this user follows. As `subscribe` otherwise; long-poll isn't told."""
+        await self._add("presence", subjects)
+
+    async def unwatch(self, *subjects: str) -> None:
+        await self._remove("presence", subjects)
+
+    async def say(self, data: Any) -> None:
+        """What those see who see that this user is there, 1 KB of it; None for nothing.
+
+        It belongs to the connection, so each one says it again. Only a WebSocket carries it: over
+        another transport it is kept for the next WebSocket, and said to nobody until then. What is
+        refused isn't kept: the one before is what is said again.
+        """
+        if len(json.dumps(data)) > STATE_BYTES_MAX:
+            raise HalleyError("state_too_large", f"more than {STATE_BYTES_MAX} bytes")
+        before, self._state = self._state, data
+        place = self._place
+        if place is None or place.socket is None:
+            return
+        answer = await self._operate(place, {"op": "state", "data": data})
+        if answer and answer.get("error") and self._state is data:
+            self._state = before
+        raise_error(answer)
 
     async def following(self) -> AsyncIterator[str]:
         after: str | None = None
@@ -176,8 +212,71 @@ class Client:
         raise_first(answer, 0)
         return {name: count for name, count in answer.items() if name != "errors"}
 
-    async def _ask(self, method: str, path: str, **more: Any) -> str:
-        return (await self._requests.ask(method, path, timeout=self._timeout, **more)).text
+    async def _add(self, member: str, subjects: Sequence[str]) -> None:
+        said = self._said[member]
+        new = [subject for subject in subjects if subject not in said]
+        if new and self._place is not None and self._place.socket is None:
+            await self._may(member, new)
+        said.update(dict.fromkeys(new))
+        await self._change("subscribe", member, new)
+
+    async def _remove(self, member: str, subjects: Sequence[str]) -> None:
+        said = self._said[member]
+        old = [subject for subject in subjects if subject in said]
+        for subject in old:
+            del said[subject]
+        await self._change("unsubscribe", member, old)
+
+    async def _may(self, member: str, new: Sequence[str]) -> None:
+        """Whether the next stream would be refused, without an end of this one (http.md 22.5)."""
+        all_of = {name: [*said] for name, said in self._said.items()}
+        all_of[member] += new
+        query = [("timeout", "0"), *(("subject", subject) for subject in all_of["subject"])]
+        if all_of["presence"]:
+            query.append(("presence", ",".join(all_of["presence"])))
+        await self._ask("GET", f"/v1/poll?{urlencode(query)}")
+
+    async def _change(self, op: str, member: str, subjects: Sequence[str]) -> None:
+        """In band where that is open; else the next connection says all of them."""
+        place = self._place
+        if not subjects or place is None:
+            return
+        if place.socket is None:
+            self._apply(self._machine.again())
+            return
+        for subject in subjects:
+            answer = await self._operate(place, {"op": op, member: subject})
+            if answer and answer.get("error"):
+                self._said[member].pop(subject, None)
+            raise_error(answer)
+
+    async def _say_again(self, place: Place) -> None:
+        if place.socket is not None:
+            with suppress(HalleyError):  # nobody waits for it, and the next one says it again
+                await self._operate(place, {"op": "state", "data": self._state})
+
+    async def _operate(self, place: Place, operation: dict[str, Any]) -> Message | None:
+        """What was answered, or None if the connection was lost before."""
+        if place is not self._place:
+            return None
+        self._refs += 1
+        ref = f"r{self._refs}"
+        asked: asyncio.Future[Message | None] = asyncio.get_running_loop().create_future()
+        self._asked[ref] = asked
+        try:
+            await self._send(json.dumps(operation | {"ref": ref}))
+            async with asyncio.timeout(self._timeout):
+                return await asked
+        except TimeoutError:
+            raise HalleyError("timeout", "not answered") from None
+        finally:
+            self._asked.pop(ref, None)
+
+    def _answered(self, message: Message) -> bool:
+        asked = self._asked.get(message.get("ref", ""))
+        if asked is not None and not asked.done():
+            asked.set_result(message)
+        return asked is not None
 
     def _apply(self, effects: list[m.Effect]) -> None:
         for effect in effects:
@@ -201,6 +300,8 @@ class Client:
         if effect.state == "closed":
             self._why = effect.why
         self._changed.set()
+        if effect.state == "open" and self._state is not None and self._place is not None:
+            self._spawn(self._say_again(self._place))
         if self._on_state is None:
             return
         try:
@@ -210,12 +311,17 @@ class Client:
                 {"message": "on_state failed", "exception": error})
 
     def _open(self, effect: m.Open) -> None:
-        self._place = Place(self._http, self._base, self._user, effect.token, effect.cursor)
+        self._place = Place(self._http, self._base, self._user, effect.token, effect.cursor,
+                            tuple(self._said["subject"]), self._last,
+                            presence=tuple(self._said["presence"]))
         transport = TRANSPORTS[effect.transport]
         self._reader = self._spawn(self._read(transport(self._place), self._place))
 
     def _drop(self) -> None:
         reader, self._reader, self._place = self._reader, None, None
+        for asked in self._asked.values():
+            if not asked.done():
+                asked.set_result(None)
         # One that says itself that it is over ends by itself.
         if reader is not None and reader is not asyncio.current_task():
             reader.cancel()
@@ -230,6 +336,8 @@ class Client:
                         break
                     if isinstance(signal, Retry):
                         self._apply(self._machine.retry(signal.seconds))
+                    elif self._answered(signal):
+                        self._apply(self._machine.heard())
                     else:
                         self._apply(self._machine.message(signal))
                     if self._place is place:
@@ -296,7 +404,8 @@ class Client:
 def connect(
     url: str, *, token: TokenSource = None, user: str | None = None, cursor: str | None = None,
     transports: Sequence[str] = tuple(TRANSPORTS), on_state: OnState | None = None,
-    silence: float = 120.0, timeout: float = 60.0,
+    silence: float = 120.0, timeout: float = 60.0, subjects: Iterable[str] = (),
+    last: int | None = None, presence: Iterable[str] = (),
 ) -> Client:
     """A user at the public listener at `url`.
 
@@ -304,8 +413,11 @@ def connect(
     for a server that asks for no tokens. `cursor`: to go on where somebody was. `transports`: which
     of them, in which order. `on_state`: told each state and why; it must not wait. `silence`: after
     so many seconds without a word a connection is given up; keep it above the server's
-    `stream.heartbeat`. `timeout`: for how long a request is tried, in seconds.
+    `stream.heartbeat`. `timeout`: for how long a request is tried, in seconds. `subjects`: what
+    comes besides what the user follows; with them nobody need be the user. `last`: so many of the
+    newest events about each of them come first, unless there is a cursor. `presence`: as for
+    `watch`.
     """
     return Client(
         url, token=token, user=user, cursor=cursor, transports=transports, on_state=on_state,
-        silence=silence, timeout=timeout)
+        silence=silence, timeout=timeout, subjects=subjects, last=last, presence=presence)

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from .types import Event, Gap, HalleyError, Item, Loss, State
+from .wire import presence_of
 
 #: A stream may wait for 5 s to be admitted (`limits.admission_wait_ms_max`).
 OPEN_S = 10.0
@@ -184,6 +185,8 @@ class Machine:
         if gap := message.get("gap"):
             item = Gap(gap.get("from"), gap.get("to"), gap.get("reason", ""), cursor)
             self._effects.append(Show(item))
+        elif presence := message.get("presence"):
+            self._effects.append(Show(presence_of(presence)))
         elif "id" in message:
             self._event(message, cursor)
         self.cursor = cursor
@@ -202,6 +205,13 @@ class Machine:
     def lost(self, loss: Loss) -> list[Effect]:
         if self.phase in ("opening", "live"):
             self._lose(loss)
+        return self._done()
+
+    def again(self) -> list[Effect]:
+        """The next connection says something else than this one: it comes at once."""
+        if self.phase in ("opening", "live"):
+            self._effects.append(Drop())
+            self._open()
         return self._done()
 
     def pause(self) -> list[Effect]:
@@ -296,7 +306,8 @@ class Machine:
         if len(self._recent) > RECENT_MAX:
             self._recent.popitem(last=False)
         if seen is None or abs(at - seen) > DOUBLE_MS_MAX:
-            event = Event(event_id, message.get("subject"), at, message.get("data"), cursor)
+            event = Event(event_id, message.get("subject"), at, message.get("data"), cursor,
+                          tuple(message.get("subjects", ())))
             self._effects.append(Show(event))
 
     def _lose(self, loss: Loss) -> None:

@@ -55,13 +55,34 @@ def segment(name: str) -> str:
     return quote(name, safe="")
 
 
+#: A subject; users who get it alone; or `{"subjects": […]}` for one event about several.
+Whom = str | Sequence[str] | Mapping[str, Sequence[str]]
+
+
 def event_of(
-    whom: str | Sequence[str], data: Any, event_id: str | None = None, ack: str | None = None,
+    whom: Whom, data: Any, event_id: str | None = None, ack: str | None = None,
+    keep: bool = False,
 ) -> dict[str, Any]:
     """With an id of its own, so that it can be sent again without being there twice."""
-    about = {"subject": whom} if isinstance(whom, str) else {"to": list(whom)}
-    event = about | {"data": data, "id": event_id or uuid.uuid4().hex}
-    return event | ({"ack": ack} if ack else {})
+    about: Mapping[str, Any]
+    if isinstance(whom, str):
+        about = {"subject": whom}
+    elif isinstance(whom, Mapping):
+        about = whom
+    else:
+        about = {"to": whom}
+    return with_id({**about, "data": data, "id": event_id, "ack": ack, "keep": keep})
+
+
+def with_id(event: Mapping[str, Any]) -> dict[str, Any]:
+    """What it has of all that an event may have; what is None or False is as if it weren't there,
+    but for the data. A string where a list belongs stays one, which the server refuses: its letters
+    would be other users."""
+    made = {name: event[name] if name not in ("subjects", "to") or isinstance(event[name], str)
+            else list(event[name])
+            for name in ("subject", "subjects", "to", "ack", "keep")
+            if event.get(name) not in (None, False)}
+    return made | {"data": event["data"], "id": event.get("id") or uuid.uuid4().hex}
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +213,45 @@ def published(answer: Mapping[str, Any]) -> Published:
     return Published(str(answer["id"]), answer.get("sessions"))
 
 
+def raise_error(answer: Mapping[str, Any] | None) -> None:
+    """Of an operation that was refused; None is one that was lost."""
+    error = answer.get("error") if answer else None
+    if error:
+        raise HalleyError(error["code"], error.get("message", ""), None,
+                          error.get("retry_after_s"))
+
+
 def raise_first(answer: Mapping[str, Any], before: int) -> None:
     """The first line of follows that was refused, `before` lines of other requests behind it."""
     for error in answer.get("errors") or []:
         text = f"line {before + error['line']}: {error['error'].get('message', '')}"
         raise HalleyError(error["error"]["code"], text)
+
+
+class Publisher:
+    """What a user and a server do alike, by requests; `_events` is where each publishes."""
+
+    _events: str
+    _requests: Requests
+    _timeout: float
+
+    async def publish(
+        self, whom: Whom, data: Any, *, id: str | None = None, ack: str | None = None,
+        keep: bool = False,
+    ) -> Published:
+        """About a subject, `{"subjects": […]}`, or to a list of users alone. Until it is answered,
+        for `timeout` seconds; it has an id, so it is there once. `keep`: it is the subject's
+        latest value."""
+        event = event_of(whom, data, id, ack, keep)
+        return await self._requests.publish(self._events, event, self._timeout)
+
+    async def publish_many(
+        self, events: Iterable[Mapping[str, Any]],
+    ) -> list[Published | HalleyError]:
+        """Events are `{"subject" or "subjects" or "to", "data", "id"?, "ack"?, "keep"?}`; for each
+        an answer or error."""
+        made = [with_id(event) for event in events]
+        return await self._requests.publish_many(self._events, made, self._timeout)
+
+    async def _ask(self, method: str, path: str, **more: Any) -> str:
+        return (await self._requests.ask(method, path, timeout=self._timeout, **more)).text

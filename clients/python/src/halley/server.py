@@ -6,22 +6,23 @@ One connection pool and no stream. Each call is repeated until it is answered or
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Any, Self
 
-from .requests import NDJSON, Requests, event_of, raise_first, segment
+from .requests import NDJSON, Publisher, Requests, raise_first, segment
 from .tokens import TokenKeeper
 from .transports import session
-from .types import HalleyError, Published
 from .wire import parse
 
 #: In one request; the body may be of any size, but is held in memory here.
 FOLLOWS_MAX = 10_000
 
 
-class Server:
+class Server(Publisher):
     """Made by `server`; entered by `async with`."""
+
+    _events = "/v1/events"
 
     def __init__(self, url: str, *, key: str | None = None, timeout: float = 60.0) -> None:
         self._base = url.rstrip("/")
@@ -38,23 +39,6 @@ class Server:
         trace: TracebackType | None,
     ) -> None:
         await self._http.close()
-
-    async def publish(
-        self, whom: str | Sequence[str], data: Any, *, id: str | None = None,
-        ack: str | None = None,
-    ) -> Published:
-        """About a subject, or to some users alone. Until it is answered, for `timeout` seconds; it
-        has an id, so it is there once."""
-        event = event_of(whom, data, id, ack)
-        return await self._requests.publish("/v1/events", event, self._timeout)
-
-    async def publish_many(
-        self, events: Iterable[Mapping[str, Any]],
-    ) -> list[Published | HalleyError]:
-        """Events are `{"subject" or "to", "data", "id"?, "ack"?}`; for each an answer or error."""
-        made = [event_of(e.get("to") or e["subject"], e["data"], e.get("id"), e.get("ack"))
-                for e in events]
-        return await self._requests.publish_many("/v1/events", made, self._timeout)
 
     async def follow(self, *pairs: tuple[str, str]) -> dict[str, int]:
         """Pairs of user and subject: `{"added", "already"}`.
@@ -103,9 +87,6 @@ class Server:
             after = page["next"]
             if after is None:
                 return
-
-    async def _ask(self, method: str, path: str, **more: Any) -> str:
-        return (await self._requests.ask(method, path, timeout=self._timeout, **more)).text
 
 
 def server(url: str, *, key: str | None = None, timeout: float = 60.0) -> Server:

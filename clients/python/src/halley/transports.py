@@ -32,12 +32,21 @@ class Place:
     user: str | None
     token: str | None
     cursor: str | None
+    #: What the session is subscribed to from its beginning.
+    subjects: tuple[str, ...] = ()
+    #: How many of the newest events about each of them come first; a cursor says more.
+    last: int | None = None
+    #: Who comes to these and leaves is told; not to polls.
+    presence: tuple[str, ...] = ()
     #: The WebSocket, while it is open: what is to be said in band goes there.
     socket: aiohttp.ClientWebSocketResponse | None = field(default=None)
 
-    def query(self, **more: str) -> dict[str, str]:
-        query = {"user": self.user, "cursor": self.cursor, **more}
-        return {name: value for name, value in query.items() if value}
+    def query(self, **more: str) -> list[tuple[str, str]]:
+        last = str(self.last) if self.last and self.subjects and not self.cursor else None
+        query = {"user": self.user, "cursor": self.cursor, "last": last,
+                 "presence": ",".join(self.presence), **more}
+        subjects = [("subject", subject) for subject in self.subjects]
+        return [(name, value) for name, value in query.items() if value] + subjects
 
     @property
     def headers(self) -> dict[str, str]:
@@ -52,6 +61,8 @@ async def websocket(place: Place) -> AsyncGenerator[Signal, None]:
     ) as socket:
         place.socket = socket
         is_heard = False
+        # Who comes back with a cursor and has missed nothing hears nothing more at first (9.6).
+        yield {}
         while True:
             message = await socket.receive()
             match message.type:
@@ -119,8 +130,8 @@ async def poll(place: Place) -> AsyncGenerator[Signal, None]:
     timeout = "0"
     while True:
         async with place.http.get(
-            f"{place.base}/v1/poll", params=place.query(timeout=timeout), headers=place.headers,
-            timeout=ENDLESS,
+            f"{place.base}/v1/poll", params=place.query(timeout=timeout, presence=""),
+            headers=place.headers, timeout=ENDLESS,
         ) as answer:
             body = parse(await answer.text())
         place.cursor, timeout = body.get("cursor") or place.cursor, str(POLL_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -10,8 +11,8 @@ State = Literal["connecting", "open", "reconnecting", "closed"]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What somebody published about a subject, or, where it is None, to this user and perhaps
-    others alone; `at` is in milliseconds since 1970."""
+    """What somebody published about a subject, or about several `subjects`, or, where there is
+    none, to this user and perhaps others alone; `at` is in milliseconds since 1970."""
 
     id: str
     subject: str | None
@@ -19,6 +20,7 @@ class Event:
     data: Any
     #: All that was seen up to this event. Who keeps it can go on behind it, in another process too.
     cursor: str | None = field(default=None, compare=False)
+    subjects: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,26 @@ class Gap:
     cursor: str | None = field(default=None, compare=False)
 
 
-Item = Event | Gap
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """Who is there (`users`, all of them: it replaces what was told before), or who has come or
+    left, or says something else of itself (`user`, with `state`). `online` is how many; alone,
+    where they aren't named."""
+
+    subject: str
+    online: int | None = None
+    users: tuple[str, ...] | None = None
+    user: str | None = None
+    state: Literal["join", "leave", "update"] | None = None
+    #: What `user` says of itself (`Client.say`), with a join or an update; None for nothing.
+    data: Any = None
+    #: With `users`: what those of them say that say something.
+    states: Mapping[str, Any] = field(default_factory=dict)
+    #: It is no event, and moves no cursor.
+    cursor: None = field(default=None, compare=False)
+
+
+Item = Event | Gap | Presence
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .types import HalleyError, Loss
+from .types import HalleyError, Loss, Presence
 
 Message = dict[str, Any]
 #: A line longer than this is none of Halley's: its events have 64 KiB unless told otherwise.
@@ -105,6 +105,14 @@ def parse(text: str) -> Message:
     if not isinstance(message, dict):
         raise ValueError("not a JSON object")
     return message
+
+
+def presence_of(told: Mapping[str, Any]) -> Presence:
+    """http.md 22.7, 23.4."""
+    users = told.get("users")
+    return Presence(str(told["subject"]), told.get("online"),
+                    None if users is None else tuple(users), told.get("user"), told.get("state"),
+                    told.get("data"), told.get("states", {}))
 
 
 def lifetime_of(token: str, now: float) -> float | None:
