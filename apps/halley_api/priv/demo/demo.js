@@ -1,327 +1,249 @@
-// The demo page: two people, each with a live stream, a list of whom they follow, and forms.
-// It does what a user's own browser may do, all at this origin; the commands that it shows are for
-// the API listener, on another port, and do what an application's server does.
-// Whatever came from outside enters the page as text, never as markup.
+// The demo page: a wall with you and some others, what its connection carries, and three buttons.
 //
-// Nothing is lost while someone is away: the page keeps the cursor of the last event it has seen
-// and comes back with it. What a resume brings twice has the same id and is shown once.
+// It does what a user's own browser may do, at this origin, with the client that any page would use
+// (halley.min.js). Who is there is known by the subject `wall`: whoever comes says so about it.
+// In the address: `?user=` says who you are, `?cast=still` keeps the others quiet, `off` away.
 
-const FEED_EVENTS_MAX = 50;
-const SEEN_IDS_MAX = 1000;
-const RECONNECT_MS = 2000;
-const FOLLOWING_MAX = 100;
+import { Fans, goOffline, killBrain } from './acts.js';
+import { Cast, NAMES } from './cast.js';
+import { connect } from './halley.min.js';
+import { Feed, People } from './wall.js';
+import { Wire, WireView } from './wire.js';
+
+const GUESTS = ['mia', 'noa', 'otto', 'pia', 'rio', 'sam', 'tess', 'uma', 'vik', 'zoe'];
+const FOLLOWED_AT_FIRST = ['ada', 'ben', 'cleo', 'eli'];
+const PAST_MAX = 5;
+const JOINS_MAX = 50;
+const PRESENCE_MS = 2_000;
+const COUNTS_MS = 500;
 
 const byId = (id) => document.getElementById(id);
+const query = new URLSearchParams(location.search);
 
-function clone(template) {
-  const root = byId(template).content.firstElementChild.cloneNode(true);
-  const parts = {};
-  for (const part of root.querySelectorAll('[data-part]')) parts[part.dataset.part] = part;
-  return { root, parts };
+function whoAmI() {
+  const name = query.get('user') || sessionStorage.getItem('halley demo user')
+    || GUESTS[Math.floor(Math.random() * GUESTS.length)];
+  sessionStorage.setItem('halley demo user', name);
+  return name;
 }
 
-function problem(text) {
-  byId('problem').textContent = text;
-  byId('problem').hidden = text === '';
+const user = whoAmI();
+const wireView = new WireView(byId('wire-list'), byId('wire-scroller'));
+const wire = new Wire((line) => wireView.add(line));
+const halley = connect(location.origin, {
+  user, share: false, timeoutMs: 120_000, WebSocket: wire.WebSocket, fetch: wire.fetch,
+});
+const seen = new Map();
+const follows = new Set([user]);
+let past = null;
+let isOffline = false;
+
+const feed = new Feed(byId('feed'), byId('empty'), user, (author, id) =>
+  halley.publish([author], { like: id, by: user }).catch(problem));
+const people = new People(byId('people'), (name, isWanted) =>
+  follow(name, isWanted).catch(problem));
+const cast = new Cast(query.get('cast') ?? 'lively');
+const fans = new Fans(user, byId('fans'), (followers, count, ms) =>
+  say('celebrity', `${followers.toLocaleString('en')} followers. Your last post was with the `
+    + `${count} of them who are online after ${ms} ms.`, 'good'));
+
+function problem(error) {
+  byId('problem').textContent = error.message;
+  byId('problem').hidden = false;
 }
 
-/** What users do themselves. Without tokens whoever asks is whom `?user=` names. */
-async function ask(user, method, path, body) {
-  let response;
+function say(act, text, kind) {
+  const result = byId(`${act}-result`);
+  result.textContent = text;
+  result.dataset.kind = kind;
+}
+
+// --- people and posts ---
+
+async function follow(name, isWanted) {
+  await (isWanted ? halley.follow(name) : halley.unfollow(name));
+  if (isWanted) follows.add(name);
+  else follows.delete(name);
+  people.following(name, isWanted);
+}
+
+function meet(name) {
+  people.add(name, name === user);
+  cast.meet(name);
+}
+
+function take(event) {
+  if (event.subject === 'wall') return meet(event.data.join);
+  if (event.private) return event.data.like && feed.like(event.data.like, event.data.by);
+  seen.set(event.id, (seen.get(event.id) ?? 0) + 1);
+  meet(event.subject);
+  feed.add(event, event.at < past ? 'caught-up' : 'live');
+}
+
+async function before(subject, limit) {
+  const response = await fetch(`/v1/me/subjects/${encodeURIComponent(subject)}/events`
+    + `?limit=${limit}&user=${encodeURIComponent(user)}`);
+  return response.ok ? (await response.json()).events : [];
+}
+
+async function post(text) {
+  const key = Math.random().toString(36).slice(2);
+  const card = feed.expect(key, text);
   try {
-    const headers = body === undefined ? {} : { 'content-type': 'application/json' };
-    const mark = path.includes('?') ? '&' : '?';
-    const url = `/v1/me/${path}${mark}user=${encodeURIComponent(user)}`;
-    response = await fetch(url, { method, headers, body: JSON.stringify(body) });
-  } catch {
-    throw new Error('Halley can\'t be reached.');
-  }
-  const answer = await response.json().catch(() => ({}));
-  if (response.ok) return answer;
-  throw new Error(answer.error?.message ?? `Halley answered ${response.status}.`);
-}
-
-const own = {
-  follow: (user, subject) => ask(user, 'PUT', `follows/${encodeURIComponent(subject)}`),
-  unfollow: (user, subject) => ask(user, 'DELETE', `follows/${encodeURIComponent(subject)}`),
-  following: (user) => ask(user, 'GET', `follows?limit=${FOLLOWING_MAX}`),
-  publish: (user, subject, data) => ask(user, 'POST', 'events', { subject, data }),
-};
-
-// For a POSIX shell, in single quotes.
-const quote = (text) => `'${text.replaceAll("'", "'\\''")}'`;
-
-const streamPath = (user, cursor = '') =>
-  `/v1/stream?user=${encodeURIComponent(user)}${cursor === '' ? '' : `&cursor=${cursor}`}`;
-
-/** Where a stream that has seen nothing yet would go on; empty if nobody says. */
-async function cursorNow(user) {
-  try {
-    const answer = await fetch(`/v1/poll?user=${encodeURIComponent(user)}&timeout=0`);
-    return answer.ok ? (await answer.json()).cursor : '';
-  } catch {
-    return '';
+    await halley.publish(user, { text, key });
+  } catch (error) {
+    card.fail(error.message);
   }
 }
 
-const curl = {
-  listen: (user) => `curl -N ${quote(location.origin + streamPath(user))}`,
-  follow: (base, user, subject) =>
-    `curl --data ${quote(JSON.stringify({ user, subject }))} ${base}/v1/follows`,
-  publish: (base, subject, data) =>
-    `curl --data ${quote(JSON.stringify({ subject, data }))} ${base}/v1/events`,
-};
-
-function addCopyButtons(root) {
-  for (const box of root.querySelectorAll('.curl')) {
-    const code = box.querySelector('code');
-    const button = document.createElement('button');
-    button.type = 'button';
-    button.textContent = 'Copy';
-    button.dataset.testid = code.dataset.testid.replace('curl-', 'copy-');
-    button.setAttribute('aria-label', `Copy the ${code.dataset.part.replace('curl-', '')} command`);
-    button.addEventListener('click', async () => {
-      try {
-        await navigator.clipboard.writeText(code.textContent);
-        button.textContent = 'Copied';
-      } catch {
-        getSelection().selectAllChildren(code);
-        button.textContent = 'Selected';
-      }
-      setTimeout(() => { button.textContent = 'Copy'; }, 1500);
-    });
-    box.append(button);
-  }
+async function lookWhoIsThere() {
+  await Promise.all(people.names.map(async (name) => {
+    if (!wire.isOnline) return;
+    const path = `/v1/me/presence/${encodeURIComponent(name)}?user=${encodeURIComponent(user)}`;
+    const answer = await fetch(path).then((one) => one.json()).catch(() => ({}));
+    if (answer.online !== undefined) people.online(name, answer.online);
+  }));
+  setTimeout(lookWhoIsThere, PRESENCE_MS);
 }
 
-class Person {
-  constructor(base, index, name, other) {
-    this.base = base;
-    this.name = name;
-    this.source = null;
-    this.cursor = '';
-    this.seen = new Set();
-    this.looks = 0;
-    const { root, parts } = clone('person');
-    this.root = root;
-    this.parts = parts;
-    root.dataset.testid = `person-${index}`;
-    root.setAttribute('aria-label', `Person ${index}`);
-    parts.name.value = name;
-    parts['follow-subject'].value = other;
-    parts['publish-subject'].value = name;
-    parts['publish-text'].value = `Hello from ${name}`;
-    addCopyButtons(root);
-    root.addEventListener('input', () => this.showCommands());
-    this.onSubmit(parts.who, () => this.become(parts.name.value));
-    this.onSubmit(parts.follow, () => this.follow(parts['follow-subject'].value));
-    this.onSubmit(parts.publish, () => this.publish());
-    parts.away.addEventListener('click', () => this.leaveOrReturn());
-  }
+// --- the panel ---
 
-  onSubmit(form, action) {
-    form.addEventListener('submit', (event) => {
-      event.preventDefault();
-      this.attempt(action);
-    });
-  }
+function showState(state) {
+  const chip = byId('state');
+  chip.dataset.state = state;
+  chip.textContent = state === 'open' ? `open · ${halley.transport}` : state;
+}
 
-  async attempt(action) {
+function showCounts() {
+  const { counts: { in: received, out, bytes }, openedAt } = wire;
+  const age = openedAt === null ? 'closed'
+    : `open for ${Math.floor((Date.now() - openedAt) / 1_000)} s`;
+  byId('counts').textContent =
+    `${age} · ${received} received · ${out} sent · ${(bytes / 1_024).toFixed(1)} KB`;
+  byId('cursor').textContent = halley.cursor ?? '';
+}
+
+// --- the three buttons ---
+
+/** Runs `body` while the button is out of use; what goes wrong is said in its result's place. */
+function button(act, body) {
+  byId(act).addEventListener('click', async () => {
+    byId(act).setAttribute('aria-disabled', 'true');
     try {
-      await action();
+      await body();
     } catch (error) {
-      this.say(error.message, 'bad');
+      say(act, error.message, 'bad');
     }
+    byId(act).removeAttribute('aria-disabled');
+  });
+  byId(act).addEventListener('click', (event) => {
+    if (byId(act).getAttribute('aria-disabled')) event.stopImmediatePropagation();
+  }, true);
+}
+
+function setUpActs(config) {
+  let { brain } = config;
+  if (!config.may_kill) {
+    byId('kill').disabled = true;
+    say('kill', 'Only where ./halley foreground (or make run) has started it.', '');
   }
-
-  say(text, kind = 'good') {
-    this.parts.result.textContent = text;
-    this.parts.result.dataset.kind = kind;
-  }
-
-  become(name) {
-    const about = this.parts['publish-subject'];
-    if (about.value === this.name) about.value = name;
-    this.name = name;
-    this.say('');
-    this.parts.feed.replaceChildren();
-    this.parts.empty.hidden = false;
-    this.showCommands();
-    this.startAfresh(name);
-    return this.showFollowing();
-  }
-
-  // --- the stream ---
-
-  async startAfresh(name) {
-    this.source?.close();
-    this.source = null;
-    this.seen.clear();
-    this.showState('connecting');
-    const cursor = await cursorNow(name);
-    if (this.name !== name || this.source !== null) return;
-    this.cursor = cursor;
-    this.connect();
-  }
-
-  connect(cursor = '') {
-    this.source?.close();
-    const source = new EventSource(streamPath(this.name, cursor));
-    this.source = source;
-    this.parts.away.textContent = 'Go away';
-    this.showState('connecting');
-    source.onopen = () => this.showState('connected');
-    source.onmessage = (message) => {
-      this.cursor = message.lastEventId;
-      this.receive(JSON.parse(message.data));
-    };
-    source.addEventListener('gap', (message) => {
-      this.cursor = message.lastEventId;
-      this.showGap(JSON.parse(message.data).gap);
-    });
-    source.onerror = () => {
-      // The browser tries again by itself, with the cursor it has; not after an answer that was no
-      // stream.
-      const isOver = source.readyState === EventSource.CLOSED;
-      this.showState(isOver ? 'offline' : 'connecting');
-      if (!isOver) return;
-      source.close();
-      const again = () => { if (this.source === source) this.connect(this.cursor); };
-      setTimeout(again, RECONNECT_MS * (0.5 + Math.random()));
-    };
-  }
-
-  leaveOrReturn() {
-    if (this.source === null) {
-      this.connect(this.cursor);
-      this.say(`${this.name} is back, and gets what was missed.`);
-      return;
+  button('kill', async () => {
+    brain = await killBrain({ brain, openStreams: () => fans.open + Number(wire.openedAt !== null),
+      say: (text, kind) => say('kill', text, kind) });
+  });
+  let comeBack;
+  button('offline', async () => {
+    isOffline = !isOffline;
+    document.body.classList.toggle('is-offline', isOffline);
+    byId('offline').textContent = isOffline ? 'Come back' : 'Go offline';
+    if (isOffline) {
+      comeBack = goOffline({ wire, cast, follows: (name) => follows.has(name),
+        seen: (id) => seen.get(id) ?? 0, say: (text, kind) => say('offline', text, kind) });
+    } else {
+      past = Date.now();
+      await comeBack();
     }
-    this.source.close();
-    this.source = null;
-    this.parts.away.textContent = 'Come back';
-    this.showState('away');
-    this.say(`${this.name} is away. What is published now is not lost.`);
-  }
+  });
+  button('celebrity', async () => {
+    say('celebrity', 'Ten thousand people hear of you …', 'busy');
+    await fans.gather();
+    await post('Hello to all of you!');
+  });
+}
 
-  showState(state) {
-    if (this.parts.state.dataset.state === state) return;
-    this.parts.state.dataset.state = state;
-    this.parts.state.textContent = state;
-  }
+// --- the start ---
 
-  isNew(id) {
-    if (this.seen.has(id)) return false;
-    this.seen.add(id);
-    if (this.seen.size > SEEN_IDS_MAX) this.seen.delete(this.seen.values().next().value);
-    return true;
-  }
+function setUpForms() {
+  byId('name').value = user;
+  byId('who').addEventListener('submit', (event) => {
+    event.preventDefault();
+    query.set('user', byId('name').value);
+    location.search = query;
+  });
+  byId('compose').addEventListener('submit', (event) => {
+    event.preventDefault();
+    const { value } = byId('text');
+    byId('text').value = '';
+    post(value);
+  });
+  byId('copy').addEventListener('click', async () => {
+    try {
+      await navigator.clipboard.writeText(byId('curl').textContent);
+      byId('copy').textContent = 'Copied';
+    } catch {
+      getSelection().selectAllChildren(byId('curl'));
+      byId('copy').textContent = 'Selected';
+    }
+    setTimeout(() => { byId('copy').textContent = 'Copy'; }, 1_500);
+  });
+}
 
-  receive(event) {
-    if (!this.isNew(event.id)) return;
-    const { data } = event;
-    const text = typeof data === 'string' ? data : JSON.stringify(data);
-    this.show(event.at, event.subject, text, `id ${event.id}`);
-  }
+function showCurl(port) {
+  const event = JSON.stringify({ subject: user, data: { text: 'Hello from a terminal' } });
+  const quoted = event.replaceAll("'", "'\\''");
+  byId('curl').textContent = `curl -d '${quoted}' http://${location.hostname}:${port}/v1/events`;
+}
 
-  showGap({ from, to, reason }) {
-    const time = (at) => (at === null ? 'some time' : new Date(at).toLocaleTimeString());
-    const text = `Something from ${time(from)} to ${time(to)} may be missing.`;
-    const why = reason.replaceAll('_', ' ');
-    const shown = this.show(to ?? Date.now(), 'gap', text, why);
-    shown.classList.add('gap');
-    shown.dataset.testid = 'gap';
-  }
-
-  show(time, about, text, title) {
-    const { root, parts } = clone('event');
-    const { feed, empty } = this.parts;
-    const at = new Date(time);
-    parts.time.dateTime = at.toISOString();
-    parts.time.textContent = at.toLocaleTimeString();
-    parts.time.title = title;
-    parts.subject.textContent = about;
-    parts.data.textContent = text;
-    feed.prepend(root);
-    empty.hidden = true;
-    while (feed.childElementCount > FEED_EVENTS_MAX) feed.lastElementChild.remove();
-    return root;
-  }
-
-  // --- follows and events ---
-
-  async follow(subject) {
-    await own.follow(this.name, subject);
-    this.say(`${this.name} follows ${subject}.`);
-    await this.showFollowing();
-  }
-
-  async unfollow(subject) {
-    await own.unfollow(this.name, subject);
-    this.say(`${this.name} no longer follows ${subject}.`);
-    await this.showFollowing();
-    this.parts['follow-subject'].focus();
-  }
-
-  async publish() {
-    const subject = this.parts['publish-subject'].value;
-    await own.publish(this.name, subject, this.parts['publish-text'].value);
-    this.say(`Published: whoever follows ${subject} has it, or gets it on return.`);
-  }
-
-  async showFollowing() {
-    const { name } = this;
-    this.looks += 1;
-    const look = this.looks;
-    const { following, next } = await own.following(name);
-    // Answers may come in another order than they were asked for.
-    if (look !== this.looks) return;
-    const items = following.map((subject) => this.followed(subject));
-    const self = document.createElement('li');
-    self.className = 'self';
-    self.textContent = `${name} (oneself, always)`;
-    const more = document.createElement('li');
-    more.textContent = 'and more';
-    this.parts.following.replaceChildren(self, ...items, ...(next === null ? [] : [more]));
-  }
-
-  followed(subject) {
-    const item = document.createElement('li');
-    const button = document.createElement('button');
-    button.type = 'button';
-    button.textContent = '×';
-    button.setAttribute('aria-label', `Unfollow ${subject}`);
-    button.dataset.testid = 'unfollow';
-    button.addEventListener('click', () => this.attempt(() => this.unfollow(subject)));
-    const label = document.createElement('span');
-    label.textContent = subject;
-    label.dataset.testid = 'followed';
-    item.append(label, button);
-    return item;
-  }
-
-  showCommands() {
-    const { parts, name, base } = this;
-    const about = parts['publish-subject'].value;
-    const followed = parts['follow-subject'].value;
-    parts['curl-listen'].textContent = curl.listen(name);
-    parts['curl-follow'].textContent = curl.follow(base, name, followed);
-    parts['curl-publish'].textContent = curl.publish(base, about, parts['publish-text'].value);
+/** Whom one followed before, else some of the others. */
+async function followSome() {
+  const { following } = await halley.following();
+  const known = following.filter((name) => name !== user && name !== 'wall');
+  const wanted = known.length > 0 ? known : FOLLOWED_AT_FIRST;
+  await Promise.all(['wall', ...wanted].filter((name) => !following.includes(name))
+    .map((name) => halley.follow(name)));
+  for (const name of wanted) {
+    meet(name);
+    follows.add(name);
+    people.following(name, true);
   }
 }
 
 async function start() {
-  let config;
-  try {
-    config = await (await fetch('/demo/config.json')).json();
-  } catch {
-    problem('The page could not learn where the API is; reload it when Halley runs.');
-    return;
-  }
-  const base = `http://${location.hostname}:${config.api_port}`;
-  const people = [new Person(base, 1, 'alice', 'bob'), new Person(base, 2, 'bob', 'alice')];
-  byId('people').replaceChildren(...people.map((person) => person.root));
-  for (const person of people) person.attempt(() => person.become(person.name));
+  setUpForms();
+  showState(halley.state);
+  halley.onState((state, why) => {
+    showState(state);
+    if (state === 'closed' && why) problem(why);
+  });
+  halley.onItem((item) => (item.gap ? feed.gap(item.gap) : take(item)));
+  meet(user);
+  for (const name of NAMES) meet(name);
+  const config = await fetch('/demo/config.json').then((one) => one.json());
+  showCurl(config.api_port);
+  setUpActs(config);
+  await followSome();
+  await halley.publish('wall', { join: user });
+  for (const { data } of await before('wall', JOINS_MAX)) meet(data.join);
+  const pages = await Promise.all([...follows].map((name) => before(name, PAST_MAX)));
+  for (const event of pages.flat()) feed.add(event, 'past');
+  cast.start();
+  lookWhoIsThere();
+  setInterval(showCounts, COUNTS_MS);
+  document.body.dataset.ready = 'true';
 }
 
-start();
+const isWide = matchMedia('(min-width: 64rem)');
+const openPanel = () => { byId('wire').open = isWide.matches; };
+isWide.addEventListener('change', openPanel);
+openPanel();
+start().catch(problem);
