@@ -414,3 +414,84 @@ test('no newer private event comes in the place of one before', () => {
     .publish('e2', { subject: 'p1' }).gets('e2', { subject: 'p1' });
   assert.deepEqual(kinds(told), ['lost']);
 });
+
+/** ann's sessions are subscribed to `t1`. */
+function subscribed() {
+  const told = story();
+  told.history.subscribed.set('ann', new Set(['t1']));
+  return told;
+}
+
+test('what is about a subscribed subject is owed, also beside a follow that came and went', () => {
+  assert.deepEqual(kinds(subscribed().publish('e1', { subject: 't1' })), ['lost']);
+  const told = subscribed().publish('e1', { subject: 't1' }).gets('e1', { subject: 't1' });
+  assert.deepEqual(kinds(told), []);
+  const both = subscribed();
+  both.history.subscribed.get('ann').add('news');
+  assert.deepEqual(kinds(both.follow('unfollow').publish('e1')), ['lost']);
+});
+
+test('what is about a subject that another is subscribed to must not come', () => {
+  const told = subscribed().publish('e1', { subject: 't2' }).gets('e1', { subject: 't2' });
+  assert.deepEqual(kinds(told), ['uninvited']);
+});
+
+/** What is published as `j1` is about news and sport; dan follows neither. */
+function joint(profile) {
+  const told = story(profile);
+  told.history.joints.set('j1', ['sport', 'news']);
+  return told;
+}
+
+test('an event about several subjects is owed to who follows one of them', () => {
+  const told = joint().publish('e1', { subject: 'j1' });
+  assert.deepEqual(kinds(told), ['lost']);
+  assert.deepEqual(kinds(told.gets('e1', { subject: 'j1' })), []);
+  assert.deepEqual(kinds(told.gets('e1', { subject: 'j1' })), ['doubled']);
+});
+
+test('an event about several subjects is for nobody who follows none of them', () => {
+  const told = joint().follow('unfollow');
+  told.publish('e1', { subject: 'j1' }).gets('e1', { subject: 'j1' });
+  assert.deepEqual(kinds(told), ['uninvited']);
+});
+
+/** A session of ann that wishes for the newest two about topic, to which it is subscribed. */
+function wish(published, profile = { policy: 'disconnect' }) {
+  const told = new Story(profile);
+  told.history.subscribed.set('ann', new Set(['topic']));
+  told.history.kept = new Set(['topic']);
+  told.history.joints.set('j1', ['news', 'topic']);
+  for (const [id, subject] of published) told.publish(id, { subject });
+  told.conn += 1;
+  return told.say('connect', { keep: 'none', last: 2 }).say('open');
+}
+
+test('the newest that a session asks for are owed, and no others', () => {
+  const about = { subject: 'topic' };
+  const told = () => wish([['e1', 'topic'], ['e2', 'topic'], ['e3', 'topic']]);
+  assert.deepEqual(kinds(told()), ['lost', 'lost']);
+  assert.deepEqual(kinds(told().gets('e2', about).gets('e3', about)), []);
+  assert.deepEqual(kinds(told().gets('e3', about)), ['lost']);
+  assert.deepEqual(kinds(told().gets('e3', about).gets('e2', about)), ['reordered']);
+});
+
+test('events about several subjects count among the newest of each', () => {
+  const told = wish([['e1', 'topic'], ['e2', 'j1'], ['e3', 'topic']]);
+  assert.deepEqual(kinds(told), ['lost', 'lost']);
+  assert.deepEqual(kinds(told.gets('e2', { subject: 'j1' }).gets('e3', { subject: 'topic' })), []);
+});
+
+test('a kept value is owed however old it is, and others are not', () => {
+  const old = wish([['e1', 'topic'], ['e2', 'topic']], { policy: 'disconnect', retentionMs: 1 });
+  for (const event of old.history.events.values()) event.begunMs -= 10_000;
+  assert.deepEqual(kinds(old), ['lost']);
+  assert.deepEqual(kinds(old.gets('e2', { subject: 'topic' })), []);
+});
+
+test('who does not ask for the newest gets nothing from before', () => {
+  const told = new Story();
+  told.history.subscribed.set('ann', new Set(['topic']));
+  told.publish('e1', { subject: 'topic' }).begin().gets('e1', { subject: 'topic' });
+  assert.deepEqual(kinds(told), ['stray']);
+});

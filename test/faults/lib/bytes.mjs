@@ -151,7 +151,8 @@ export function valueOf(text) {
   if (typeof value !== 'object' || value === null) return { garbled: text.slice(0, 200) };
   const { cursor, ...rest } = value;
   if ('gap' in rest) return { gap: rest.gap, cursor };
-  if ('subject' in rest || rest.private === true) return { event: rest, cursor };
+  const isEvent = 'subject' in rest || 'subjects' in rest || rest.private === true;
+  if (isEvent) return { event: rest, cursor };
   if (Object.keys(rest).length === 0) return { cursor, welcome: true };
   return { garbled: text.slice(0, 200) };
 }

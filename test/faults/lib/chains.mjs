@@ -47,12 +47,21 @@ class Chain {
   }
 }
 
-/** Was it for the user alone, or was the user a follower for the whole of the time from `begun` to
- *  `acked`? `'maybe'` if it changed in between. */
+/** The event as one about each of its subjects. */
+export const parts = (history, event) =>
+  (history.joints.get(event.subject) ?? [event.subject]).map((subject) => ({ ...event, subject }));
+
+/** Was it for the user alone, or was the user subscribed, or a follower for the whole of the time
+ *  from `begun` to `acked`? `'maybe'` if it changed in between. */
 export function followed(history, user, event, until = event.acked ?? Infinity) {
+  const each = parts(history, event).map((part) => followedOne(history, user, part, until));
+  return ['yes', 'maybe'].find((answer) => each.includes(answer)) ?? 'no';
+}
+
+function followedOne(history, user, event, until) {
   const alone = history.privates.get(event.subject);
   if (alone) return alone.has(user) ? 'yes' : 'no';
-  if (event.subject === user) return 'yes';
+  if (event.subject === user || history.subscribed.get(user)?.has(event.subject)) return 'yes';
   const operations = history.follows.get(user)?.get(event.subject) ?? [];
   let last = null;
   for (const operation of operations) if (operation.begun < until) last = operation;
@@ -61,10 +70,15 @@ export function followed(history, user, event, until = event.acked ?? Infinity) 
   return last.op === 'follow' ? 'yes' : 'no';
 }
 
+export const isSubscribed = (history, user, event) => parts(history, event)
+  .some(({ subject }) => history.subscribed.get(user)?.has(subject));
+
 /** A follow counts from when it was made, whatever the cursor. A record in the log says so, written
  *  but not synced: it can be the one that was damaged or cut off, or that the power took. */
-function lostItsFollow({ follows, faults, cuts }, user, event, entry) {
-  const later = (follows.get(user)?.get(event.subject) ?? [])
+function lostItsFollow(history, user, event, entry) {
+  const { follows, faults, cuts } = history;
+  const later = parts(history, event)
+    .flatMap(({ subject }) => follows.get(user)?.get(subject) ?? [])
     .filter(({ op, begun }) => op === 'follow' && begun > event.acked);
   return later.some(({ begun, acked }) =>
     faults.some((fault) => (fault.power || fault.damages || fault.away)
@@ -151,7 +165,9 @@ class Reader {
         && !lostItsFollow(this.history, this.user, event, entry)) {
       this.#violation('uninvited', entry, 'an event about a subject that was not followed', about);
     }
-    if (event.acked !== null && event.acked < chain.connect.t) {
+    const isWished = chain.connect.last !== undefined
+      && isSubscribed(this.history, this.user, event);
+    if (event.acked !== null && event.acked < chain.connect.t && !isWished) {
       // A welcome's cursor is the link's (link.md 10.1): it may be a little older than the welcome.
       // And a link that comes back sends what it missed to whoever is there then.
       const isResumed = entry.conn !== chain.connect.conn;

@@ -8,6 +8,8 @@ import { sleep } from '../../system/lib/wait.mjs';
 import { TRANSPORTS, openConnection } from './transports.mjs';
 
 const CURSORS_MAX = 64;
+/** How many of the newest events half of those who begin ask for. */
+const LAST = 5;
 const RETRY_MS = [20, 250];
 /** Cursors that are none, and one that has the shape of one, from no store. */
 const BAD_CURSORS = ['x', 'AAAA', '%00', 'a'.repeat(300), 'AQAAAAEAAAAAAAAA'];
@@ -24,9 +26,11 @@ export class Client {
   #welcomed = false;
   #entered;
 
-  constructor(world, user, random) {
+  /** @param isVisitor whether the name is the checker's alone: the server hears of no user */
+  constructor(world, user, random, isVisitor = false) {
     this.world = world;
     this.user = user;
+    this.isVisitor = isVisitor;
     this.random = random;
     this.transport = random.pick(TRANSPORTS);
     // Half of them change the transport with every connection: the cursor is the same for all.
@@ -86,12 +90,17 @@ export class Client {
     connections += 1;
     this.#conn = connections;
     this.#position = typeof keep === 'number' ? keep : 0;
-    this.#note('connect', { keep, cursor });
+    const byOperations = cursor === undefined && this.random.chance(0.5);
+    const subjects = [...this.world.history.subscribed.get(this.user) ?? []];
+    const wishes = keep === 'none' && subjects.length > 0 && !byOperations;
+    const last = wishes && this.random.chance(0.5) ? LAST : undefined;
+    this.#note('connect', { keep, cursor, last });
     this.stalled = false;
     this.#welcomed = false;
     await new Promise((resolve) => {
       this.#connection = openConnection(this.transport, this.world.publicPort,
-        this.#listener(resolve), { user: this.user, cursor, byHeader: this.random.chance(0.5) });
+        this.#listener(resolve), { user: this.isVisitor ? undefined : this.user, subjects, cursor,
+          last, byHeader: this.random.chance(0.5), byOperations });
     });
   }
 

@@ -11,10 +11,16 @@
 //   followers  subject -> Set of users of whom `follows` knows anything about it
 //   privates  name -> Set of users: what is published under the name is for them alone. The name
 //            stands for a subject here; no client sees it
+//   joints   name -> subjects: what is published under the name is about all of them, in this
+//            order. The name stands for a subject here, as above
+//   kept     Set of subjects whose events are all published with "keep"
+//   subscribed  user -> Set of subjects that each of its sessions is subscribed to, from its
+//            beginning, and says again when it comes back
 //   listed   lists of followers and following that were read: {lists, names, violations}
 //   users    user -> entries in order, each with `t` and `ms`:
-//              connect {conn, transport, keep}  keep: how many of the kept events and gaps the
-//                        cursor covers, 'none' without one, 'bad' with one that is none
+//              connect {conn, transport, keep, last}  keep: how many of the kept events and gaps
+//                        the cursor covers, 'none' without one, 'bad' with one that is none.
+//                        last: so many of the newest of each subject were asked for, if any
 //              open    {conn}                   the welcome, or the answer of a first poll
 //              event   {conn, id, subject, n, at, data ok or not}
 //              gap     {conn, from, to, reason}
@@ -29,6 +35,7 @@
 //            away: the files were somewhere else;
 //            links: a link was cut
 //   damage   id -> what the checker did to its record in the log
+//   told     what was told beside the events (told.mjs), in numbers for the table
 //   cuts     [{t, from}]: the end of the log was cut off, and nothing written before `from`
 //
 // It is data and a clock. It judges nothing.
@@ -39,11 +46,15 @@ export class History {
   follows = new Map();
   followers = new Map();
   privates = new Map();
+  joints = new Map();
+  kept = new Set();
+  subscribed = new Map();
   listed = { lists: 0, names: 0, violations: [] };
   users = new Map();
   faults = [];
   damage = new Map();
   cuts = [];
+  told = {};
 
   /** @param profile what the round promises, see profiles.mjs: policy, retentionMs, clockSlackMs */
   constructor(profile) {
@@ -99,6 +110,9 @@ export class History {
     other.follows = structuredClone(this.follows);
     other.followers = structuredClone(this.followers);
     other.privates = this.privates;
+    other.joints = this.joints;
+    other.kept = this.kept;
+    other.subscribed = this.subscribed;
     return other;
   }
 

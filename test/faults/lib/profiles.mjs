@@ -24,6 +24,10 @@ const LIGHT = { hasGraph: true, hasKeys: true, users: 18, subjects: 8, publishRe
 const OTHERS = ['disk-full', 'clock-step', 'stall-and-flood', 'cut-tail', 'flip-bits',
   'garbage-tail', 'freeze-brain-long'];
 
+// Harm to the history is a gap in the hooks as well: hooks have cases of their own for that.
+const HARM = ['cut-tail', 'flip-bits', 'garbage-tail'];
+const TOLD = { settings: SHORT, users: 12, subjects: 6, publishRestMs: 400 };
+
 export const PROFILES = [
   {
     name: 'all', weight: 6, settings: SHORT, promise: { policy: 'disconnect' },
@@ -67,6 +71,25 @@ export const PROFILES = [
     without: ['disk-full', 'clock-step', 'stall-and-flood'],
   },
   {
+    // Few bytes may wait for a worker of a trunk, of which one stands still now and then. Half of
+    // the subjects are groups, and become and cease to be some.
+    name: 'trunk', weight: 3, promise: { policy: 'disconnect' },
+    settings: {
+      ...SHORT, HALLEY_EDGE_WORKERS: '5', HALLEY_EDGE_TRUNK: 'on',
+      HALLEY_LIMITS_TRUNK_WINDOW_BYTES: '524288', HALLEY_LIMITS_LINK_QUEUE_BYTES_MAX: '4194304',
+      HALLEY_LIMITS_LINK_QUEUE_REFUSE_BYTES: '3145728',
+      HALLEY_LIMITS_GROUP_FOLLOWERS_MIN: '9', HALLEY_LIMITS_GROUP_FOLLOWERS_LOW: '6',
+    },
+    // A link that is cut ends the trunk: other rounds have that, and here it would come too early.
+    has: ['threads'], without: ['disk-full', 'clock-step', 'stall-and-flood', 'cut-link'],
+  },
+  {
+    // A link for each worker, which the other rounds don't have.
+    name: 'links', weight: 2, promise: { policy: 'disconnect' },
+    settings: { ...SHORT, HALLEY_EDGE_WORKERS: '3', HALLEY_EDGE_TRUNK: 'off' },
+    has: ['threads'], without: ['disk-full', 'clock-step', 'stall-and-flood', 'hold-trunk'],
+  },
+  {
     // Follows, ids and keys, as they are written and read again.
     name: 'store', weight: 2, promise: { policy: 'disconnect' }, settings: GRAPH, ...LIGHT,
     has: ['graph', 'folder'], without: OTHERS,
@@ -84,5 +107,15 @@ export const PROFILES = [
     name: 'power-young', weight: 2, promise: { policy: 'disconnect' }, settings: GRAPH, ...LIGHT,
     disk: { kind: 'power', bytes: 96 * MB, commitS: 2 }, has: ['graph', 'power', 'young'],
     without: [...OTHERS, 'power-cut'], secondsMax: 12,
+  },
+  {
+    // Who is there, and hooks to an endpoint with faults of its own; the disk is full at times.
+    name: 'told', weight: 2, promise: { policy: 'disconnect' }, ...TOLD, hooks: { tls: false },
+    disk: { kind: 'tmpfs', bytes: 24 * MB }, has: ['hooks'],
+    without: ['clock-step', 'stall-and-flood', ...HARM],
+  },
+  {
+    name: 'told-https', weight: 1, promise: { policy: 'disconnect' }, ...TOLD, hooks: { tls: true },
+    has: ['hooks'], without: ['disk-full', 'clock-step', 'stall-and-flood', ...HARM],
   },
 ];

@@ -1,7 +1,8 @@
 // Publishers: numbered events about many subjects, each with an id of its own choice, tried again
 // with the same id until it is acknowledged. A subject's events are published one after the other,
 // except those about its *crowd* subjects, which are published side by side and have no order.
-// Private events have a name in place of their subject, which stands for the users they are for.
+// Private events have a name in place of their subject, which stands for the users they are for;
+// and so have joint events, for the subjects that they are about.
 
 import { createHash } from 'node:crypto';
 import { Agent } from 'node:http';
@@ -55,7 +56,10 @@ export class Publisher {
     const event = this.world.history.publishBegun(id, subject, n, ack);
     const pad = `${n}ž`.repeat(1 + padding / 4).slice(0, padding);
     const alone = this.world.history.privates.get(subject);
-    const whom = alone ? { to: random.sample([...alone], alone.size) } : { subject };
+    const subjects = this.world.history.joints.get(subject);
+    const whom = alone ? { to: random.sample([...alone], alone.size) }
+      : subjects ? { subjects } : { subject };
+    if (this.world.history.kept.has(subject)) whom.keep = true;
     return { event, body: { id, ...whom, ack, data: { n, pad, sum: digest(`${id}${pad}`) } } };
   }
 
@@ -126,11 +130,13 @@ export class Publisher {
   }
 
   /** An event as it was received, for the history: `whole` when it is what was published. */
-  check({ id, subject, private: isPrivate, at, data }) {
+  check({ id, subject, subjects, private: isPrivate, at, data }) {
     const whole = data?.sum === digest(`${id}${data?.pad}`) && Number.isInteger(at);
-    const { events, privates } = this.world.history;
+    const { events, privates, joints } = this.world.history;
     const name = events.get(id)?.subject;
-    const about = isPrivate && privates.has(name) ? name : subject;
+    const isNamed = (isPrivate && privates.has(name))
+      || (subjects && `${subjects}` === `${joints.get(name)}`);
+    const about = isNamed ? name : subject;
     return { id, subject: about, n: data?.n, at, whole };
   }
 

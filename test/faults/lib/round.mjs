@@ -14,7 +14,7 @@ import { World } from './world.mjs';
 /** How long a lane rests between two faults: [least, most] ms. */
 const RESTS = {
   server: [50, 800], link: [100, 1_200], client: [20, 300], follow: [100, 800],
-  flood: [200, 1_500],
+  flood: [200, 1_500], thread: [100, 1_500], hooks: [300, 2_000],
 };
 // Far beyond what these take: where the machine is busy with others, everything may wait for it.
 const FAULT_MS_MAX = 240_000;
@@ -94,12 +94,14 @@ async function settle(world) {
       return world.clients.every((client) => client.isWelcomed);
     }, WELCOMED_MS_MAX);
     const last = world.random.fork('last');
-    const subjects = [...world.subjects, ...world.crowd, ...world.privates];
+    const subjects = [...world.subjects, ...world.crowd, ...world.privates, ...world.topics,
+      ...world.joints, ...world.kept];
     await within('the last events are acknowledged',
       Promise.all(subjects.map((subject) => world.publisher.one(subject, last))),
       PUBLISHED_MS_MAX);
     await world.stirring;
     await world.graph?.compare();
+    await world.told?.settle();
   } catch (error) {
     world.wrong(error.message);
   }

@@ -6,6 +6,8 @@ import { join } from 'node:path';
 import { isAlive, kill, prepare } from '../../system/lib/halley.mjs';
 import { sleep, until } from '../../system/lib/wait.mjs';
 import { makeDisk } from './disks.mjs';
+import { hold, makeHolder, threadsOf } from './threads.mjs';
+import { hookedTo } from './told.mjs';
 
 const BACK_MS_MAX = 60_000;
 const FAKETIME = '/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1';
@@ -13,6 +15,9 @@ const FAKETIME = '/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1';
 /** Why a profile can't be run on this machine, or undefined. */
 export function missing(profile) {
   if (profile.fakesClock && !existsSync(FAKETIME)) return 'no libfaketime (package faketime)';
+  if (profile.has?.includes('threads') && process.getuid() !== 0) {
+    return 'holding a thread takes root';
+  }
   if (!profile.disk) return undefined;
   if (process.getuid() !== 0) return 'mounting a disk takes root';
   const needed = { ext4: ['/dev/loop-control'], power: ['/dev/loop-control', '/dev/fuse'] };
@@ -23,6 +28,8 @@ export function missing(profile) {
 
 export class Server {
   disk = null;
+  /** Of hooks, in rounds that have them. */
+  endpoint = null;
 
   static async start(profile) {
     const server = new Server();
@@ -34,6 +41,8 @@ export class Server {
       if (server.disk) halley.settings.HALLEY_DATA_DIR = join(server.disk.mountPoint, 'data');
       server.dataDir = halley.settings.HALLEY_DATA_DIR;
       if (profile.fakesClock) server.#fakeClock();
+      if (profile.has?.includes('threads')) server.holder = makeHolder(halley.folder);
+      if (profile.hooks) server.endpoint = await hookedTo(halley, profile.hooks);
       await halley.start();
     } catch (error) {
       server.remove();
@@ -124,6 +133,19 @@ export class Server {
     }
   }
 
+  /** A thread of the edge with such a name does nothing for `ms`; gives a note. */
+  async holdThread(pattern, random, ms) {
+    const [pid] = this.halley.edgePids();
+    const threads = pid === undefined ? new Map() : threadsOf(pid, pattern);
+    if (threads.size === 0) {
+      await sleep(ms);
+      return 'no edge';
+    }
+    const name = random.pick([...threads.keys()].sort());
+    const isWhole = await hold(this.holder, threads.get(name), ms);
+    return `${name}, ${ms} ms${isWhole ? '' : ', until the edge went'}`;
+  }
+
   /** Dials a worker as a brain would, and goes away: the newest link wins, the old one is cut. */
   cutLink(worker) {
     const socket = connect(join(this.dataDir, 'edge', `worker-${worker}.sock`));
@@ -141,6 +163,7 @@ export class Server {
   remove() {
     if (this.halley) {
       this.halley.killProcesses();
+      this.endpoint?.stop().catch(() => {});
       this.disk?.remove();
       this.disk = null;
       this.halley.remove();

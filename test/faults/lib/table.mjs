@@ -40,6 +40,7 @@ function* rows(sum, notRun) {
   }
   for (const [reason, count] of sorted(sum.gaps ?? {})) yield [`gap events: ${reason}`, count];
   for (const [why, count] of sorted(sum.excused ?? {})) yield [`missing, ${why}`, count];
+  yield* Object.entries(sum.told ?? {});
   const faults = sum.faults ?? {};
   yield ['faults', Object.values(faults).reduce((all, count) => all + count, 0)];
   for (const [name, count] of sorted(faults)) yield [`  ${name}`, count];

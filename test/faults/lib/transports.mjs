@@ -111,18 +111,26 @@ class Connection {
   }
 }
 
-const target = (path, user, cursor) => `${path}?user=${encodeURIComponent(user)}`
-  + (cursor === undefined ? '' : `&cursor=${encodeURIComponent(cursor)}`);
+/** The address of a session: of a user, or of a visitor that has none. */
+const target = (path, { user, subjects = [], last }, cursor) => {
+  const query = new URLSearchParams();
+  if (user !== undefined) query.append('user', user);
+  for (const subject of subjects) query.append('subject', subject);
+  if (cursor !== undefined) query.append('cursor', cursor);
+  if (last !== undefined) query.append('last', last);
+  return `${path}?${query}`;
+};
 
 class HttpStream extends Connection {
   #http = new HttpReader();
   #body;
 
-  constructor(port, listener, { user, cursor, byHeader }, accept, body) {
+  constructor(port, listener, how, accept, body) {
     super(port, listener);
+    const { cursor, byHeader } = how;
     this.#body = body;
     const header = cursor !== undefined && byHeader ? `Last-Event-ID: ${cursor}\r\n` : '';
-    const path = target('/v1/stream', user, byHeader ? undefined : cursor);
+    const path = target('/v1/stream', how, byHeader ? undefined : cursor);
     this.send(`GET ${path} HTTP/1.1\r\nHost: h\r\nAccept: ${accept}\r\n${header}\r\n`);
   }
 
@@ -152,11 +160,17 @@ class WebSocketStream extends Connection {
   #http = new HttpReader();
   #frames = null;
   #hasCursor;
+  /** Subjects that it still waits for, by the `ref` of the operation. */
+  #asked = new Map();
 
-  constructor(port, listener, { user, cursor }) {
+  constructor(port, listener, how) {
     super(port, listener);
-    this.#hasCursor = cursor !== undefined;
-    this.send(`GET ${target('/v1/ws', user, cursor)} HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\n`
+    const { cursor, byOperations, subjects = [] } = how;
+    // With a wish for the newest it is one, too.
+    this.#hasCursor = cursor !== undefined || how.last !== undefined;
+    if (byOperations) for (const [n, subject] of subjects.entries()) this.#asked.set(n, subject);
+    const said = byOperations ? { ...how, subjects: [] } : how;
+    this.send(`GET ${target('/v1/ws', said, cursor)} HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\n`
       + 'Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n'
       + `Sec-WebSocket-Key: ${randomBytes(16).toString('base64')}\r\n\r\n`);
   }
@@ -168,6 +182,10 @@ class WebSocketStream extends Connection {
         this.#frames = new FrameReader();
         // Who came with a cursor has nothing to learn from a welcome.
         if (this.#hasCursor) this.welcomed();
+        for (const [ref, subject] of this.#asked) {
+          const operation = { op: 'subscribe', ref, subject };
+          this.send(clientFrame(1, Buffer.from(JSON.stringify(operation))));
+        }
         return this.#feedFrames(this.#http.takeRest());
       }
       if (head) {
@@ -180,10 +198,25 @@ class WebSocketStream extends Connection {
 
   #feedFrames(bytes) {
     for (const { opcode, payload } of this.#frames.feed(bytes)) {
-      if (opcode === 1) this.take({ welcome: true, ...valueOf(payload.toString()) });
+      if (opcode === 1) this.#text(payload.toString());
       else if (opcode === 8) this.finish('server', `close frame ${payload.toString('hex')}`);
       else if (opcode === 9) this.send(clientFrame(10, payload));
       else this.listener.garbled(`opcode ${opcode}`);
+    }
+  }
+
+  /** What it asked for is owed from the last answer on. */
+  #text(text) {
+    const { ref, ok } = parseJson(text) ?? {};
+    if (ref === undefined) {
+      const value = valueOf(text);
+      this.take(this.#asked.size === 0 ? value : { ...value, welcome: false });
+    } else if (ok?.added === 1) {
+      this.#asked.delete(ref);
+      if (this.#asked.size === 0) this.welcomed();
+    } else {
+      this.listener.refused(`subscribe: ${text.slice(0, 80)}`);
+      this.finish('client', 'refused');
     }
   }
 }
@@ -192,19 +225,19 @@ class WebSocketStream extends Connection {
 class Poll extends Connection {
   #http = new HttpReader();
   #body = [];
-  #user;
+  #how;
 
-  constructor(port, listener, { user, cursor }) {
+  constructor(port, listener, how) {
     super(port, listener);
-    this.#user = user;
-    if (cursor !== undefined) this.welcomed();
-    this.#ask(cursor);
+    this.#how = how;
+    if (how.cursor !== undefined) this.welcomed();
+    this.#ask(how.cursor);
   }
 
   #ask(cursor) {
     const timeout = cursor === undefined ? 0 : POLL_S;
     this.patience(POLL_S * 1000 + POLL_SLACK_MS, 'a poll without answer');
-    this.send(`GET ${target('/v1/poll', this.#user, cursor)}&timeout=${timeout} HTTP/1.1\r\n`
+    this.send(`GET ${target('/v1/poll', this.#how, cursor)}&timeout=${timeout} HTTP/1.1\r\n`
       + 'Host: h\r\n\r\n');
   }
 
@@ -248,7 +281,7 @@ const makers = {
 
 export const TRANSPORTS = Object.keys(makers);
 
-/** Opens a connection; `how` is `{user, cursor?, byHeader}`. */
+/** Opens a connection; `how` is `{user?, subjects?, cursor?, last?, byHeader, byOperations}`. */
 export function openConnection(transport, port, listener, how) {
   return makers[transport](port, listener, how);
 }

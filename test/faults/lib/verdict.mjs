@@ -2,8 +2,11 @@
 //
 // For every user and every event that was acknowledged: if the user followed the subject from
 // before the publish was begun until after it was acknowledged, and had been welcomed before, the
-// event is *owed*; so is a private one to each of its users that had been welcomed. What is owed
-// and not kept (chains.mjs) is lost, unless
+// event is *owed*; so is one about a subject that the user's sessions are subscribed to, and a
+// private one to each of its users that had been welcomed. Of an event about several subjects one
+// is enough. A chain that begins with the wish for the newest N of each subject is owed those as
+// well: an event about a subscribed subject than which fewer than N about that can be newer; and
+// the newest kept one, however old it is. What is owed and not kept (chains.mjs) is lost, unless
 //   - a gap says so, for a cause that this round has, and its times cover the event's; or
 //   - the checker itself took the record out of the log; or
 //   - the publisher asked for `ack: memory` and the brain was killed right after; or
@@ -14,7 +17,7 @@
 //
 // A pure function: the same history gives the same verdict, and verdict.test.mjs feeds it lies.
 
-import { followed, readUser } from './chains.mjs';
+import { followed, isSubscribed, parts, readUser } from './chains.mjs';
 
 /** How long after its acknowledgement an event that is only in memory may die with the brain. */
 const MEMORY_MS = 5_000;
@@ -27,6 +30,18 @@ const bySubject = (events) => {
   for (const event of events.values()) {
     if (!map.has(event.subject)) map.set(event.subject, []);
     map.get(event.subject).push(event);
+  }
+  return map;
+};
+
+/** Those about several subjects are under each of them. */
+const byPart = (history) => {
+  const map = new Map();
+  for (const event of history.events.values()) {
+    for (const { subject } of parts(history, event)) {
+      if (!map.has(subject)) map.set(subject, []);
+      map.get(subject).push(event);
+    }
   }
   return map;
 };
@@ -54,7 +69,8 @@ function excusedByGap(event, chain, context) {
 /** Who left a subject is still owed what was published before: a record in the log says so, and
  *  that record can be the one that was damaged. Where a bit flipped the server knows, and tells. */
 function lostItsUnfollow(event, { history, user }, isTold) {
-  const left = (history.follows.get(user)?.get(event.subject) ?? [])
+  const left = parts(history, event)
+    .flatMap(({ subject }) => history.follows.get(user)?.get(subject) ?? [])
     .filter(({ op, begun }) => op === 'unfollow' && begun > event.begun);
   const flipped = ({ begun }) => history.faults.some((fault) => fault.anywhere
     && fault.begun > begun);
@@ -113,16 +129,32 @@ function excuse(event, chain, context) {
 const isBefore = (event, chain) =>
   event.acked < (chain.newest.get(event.subject)?.event.begun ?? -1);
 
+/** Is it one of the newest that the chain asked for? */
+function isWished(event, chain, user, { history, about }) {
+  const { last, t, ms } = chain.connect;
+  if (last === undefined || event.acked >= t || !isSubscribed(history, user, event)) return false;
+  const { retentionMs = Infinity } = history.profile;
+  return parts(history, event).some(({ subject }) => {
+    if (!history.subscribed.get(user).has(subject)) return false;
+    const newer = (about.get(subject) ?? []).filter((other) => other !== event
+      && (other.acked === null || other.acked > event.begun)).length;
+    const isKept = history.kept.has(subject) && newer === 0;
+    return isKept || (newer < last && ms - event.begunMs < retentionMs - AGE_SLACK_MS);
+  });
+}
+
 /** Everything that one chain owes, checked; gives what is missing. */
 function checkChain(chain, user, context, tally) {
   const missing = [];
   if (chain.opened === null) return missing;
   const privates = [...context.history.privates].filter(([, users]) => users.has(user));
   const subjects = new Set([user, ...(context.history.follows.get(user)?.keys() ?? []),
-    ...privates.map(([name]) => name)]);
+    ...context.history.subscribed.get(user) ?? [], ...privates.map(([name]) => name),
+    ...context.history.joints.keys()]);
   for (const subject of subjects) {
     for (const event of context.events.get(subject) ?? []) {
-      if (event.acked === null || event.begun < chain.opened.t) continue;
+      if (event.acked === null) continue;
+      if (event.begun < chain.opened.t && !isWished(event, chain, user, context)) continue;
       if (followed(context.history, user, event) !== 'yes') continue;
       if (chain.left && !isBefore(event, chain) && !chain.first.has(event.id)) {
         if (event.begun < chain.left.t) tally.undecided += 1;
@@ -159,9 +191,11 @@ function eventTimes(history) {
  * uninvited, stray, garbled, dropped, unjust gap or unacknowledged; or one of answers.mjs.
  */
 export function judge(history) {
-  const context = { history, events: bySubject(history.events), ats: eventTimes(history) };
+  const context = { history, events: bySubject(history.events), ats: eventTimes(history),
+    about: byPart(history) };
   const tally = { published: history.events.size, acked: 0, received: 0, checked: 0,
     connections: 0, undecided: 0, duplicates: {}, gaps: {}, excused: {}, faults: {},
+    told: history.told,
     lists: history.listed.lists, names: history.listed.names };
   const violations = [...history.listed.violations];
   for (const event of history.events.values()) {

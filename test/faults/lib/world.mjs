@@ -7,14 +7,22 @@ import { Graph } from './graph.mjs';
 import { History } from './history.mjs';
 import { Keys } from './keys.mjs';
 import { Publisher } from './publisher.mjs';
+import { Told } from './told.mjs';
 import { sleep } from '../../system/lib/wait.mjs';
 
 const USERS = 48;
 const SUBJECTS = 20;
 const CROWD_SUBJECTS = 4;
 const FOLLOWS_PER_USER = 4;
+/** Subjects that nobody follows, and clients without a user. */
+const TOPICS = 6;
+const VISITORS = 8;
+const TOPICS_PER_CLIENT = 2;
 /** For how many users alone there are events. */
 const PRIVATES = [1, 1, 2, 3, 8, 24, Infinity];
+/** Names for events about several subjects, and subjects with kept values. */
+const JOINTS = 6;
+const KEPT = 3;
 const PUBLISH_REST_MS = 150;
 const WRONGS_MAX = 20;
 const BEAT_MS = 50;
@@ -53,11 +61,31 @@ export class World {
       const users = random.fork(`p${n}`).sample(this.users, Math.min(size, this.users.length));
       this.history.privates.set(this.privates[n], new Set(users));
     }
+    this.topics = names('t', TOPICS);
+    this.kept = names('k', KEPT);
+    this.history.kept = new Set(this.kept);
+    this.joints = names('j', JOINTS);
+    for (const name of this.joints) {
+      const choice = random.fork(name);
+      this.history.joints.set(name, choice.sample([...choice.sample(this.subjects, 3),
+        ...choice.sample(this.topics, 2), ...choice.sample(this.users, 2)], choice.int(2, 7)));
+    }
+    const visitors = names('v', VISITORS);
+    for (const name of [...this.users, ...visitors]) {
+      const choice = random.fork(`subscriptions of ${name}`);
+      // One of the second kind may be followed as well. A visitor has a subject of its name, too: a
+      // user would have that as a user.
+      this.history.subscribed.set(name, new Set([...choice.sample(this.topics, TOPICS_PER_CLIENT),
+        ...choice.sample(this.subjects, 1), ...choice.sample(this.kept, 1),
+        ...visitors.includes(name) ? [name] : []]));
+    }
     this.publisher = new Publisher(this, random.fork('publisher'), mark);
     this.follows = new Follows(this);
     this.graph = profile.hasGraph ? new Graph(this, random.fork('graph'), mark) : null;
     this.keys = profile.hasKeys ? new Keys(this) : null;
+    this.told = profile.hooks ? new Told(this, random.fork('told')) : null;
     this.clients = this.users.map((user) => new Client(this, user, random.fork(user)));
+    this.clients.push(...visitors.map((name) => new Client(this, name, random.fork(name), true)));
   }
 
   get publicPort() {
@@ -84,11 +112,13 @@ export class World {
     this.running.push(...this.clients.map((client) => client.run()));
     // Some publish about users, which nobody has to follow.
     const own = this.random.sample(this.users, this.users.length / 6);
-    const subjects = [...this.subjects, ...own, ...this.privates];
+    const subjects = [...this.subjects, ...own, ...this.privates, ...this.topics, ...this.joints,
+      ...this.kept];
     this.publishing = this.publisher.run(subjects, this.crowd,
       this.profile.publishRestMs ?? PUBLISH_REST_MS);
     await this.graph?.begin();
     this.stirring = this.graph?.run();
+    await this.told?.begin();
   }
 
   /** Notes if the checker itself had no time: a busy machine may hold it up as well. */
@@ -96,7 +126,9 @@ export class World {
     const now = performance.now();
     const lateMs = Math.round(now - this.#beatAt - BEAT_MS);
     this.#beatAt = now;
-    if (lateMs >= LATE_MS) for (const client of this.clients) client.wasLate(lateMs);
+    if (lateMs < LATE_MS) return;
+    for (const client of this.clients) client.wasLate(lateMs);
+    this.told?.wasLate(lateMs);
   }
 
   /** The power goes and comes back; gives a note of what was kept. Nothing runs afterwards. */
@@ -133,6 +165,7 @@ export class World {
     clearInterval(this.#heart);
     this.publisher.stop();
     this.graph?.stop();
+    this.told?.end();
     for (const client of this.clients) client.stop();
     await Promise.all([...this.running, this.publishing, this.stirring]);
     this.publisher.close();

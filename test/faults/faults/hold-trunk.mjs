@@ -1,0 +1,9 @@
+// The thread of the edge's trunk stands still: all workers wait for what it has read, and the brain
+// for it.
+
+export default {
+  name: 'hold-trunk', lane: 'thread', weight: 2, needs: 'threads', effects: { links: true },
+  async inject({ server }, random) {
+    return await server.holdThread(/^trunk$/, random, random.int(50, 2_000));
+  },
+};

@@ -1,0 +1,15 @@
+// Nobody listens at the endpoint of hooks, and what was open is cut.
+
+import { sleep } from '../../system/lib/wait.mjs';
+
+export default {
+  name: 'hooks-down', lane: 'hooks', weight: 4, needs: 'hooks',
+  async inject({ server: { endpoint } }, random) {
+    await endpoint.stop();
+    try {
+      await sleep(random.int(200, 5_000));
+    } finally {
+      await endpoint.start();
+    }
+  },
+};
