@@ -4,23 +4,21 @@
 import assert from 'node:assert/strict';
 import { appendFileSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before } from 'node:test';
+import { before } from 'node:test';
 import { api, follow, publish, sessionsOf } from './lib/client.mjs';
 import { assertError } from './lib/expect.mjs';
 import { kill, prepare, start, test } from './lib/halley.mjs';
 import { Raw } from './lib/raw.mjs';
 import { onSmallDisk } from './lib/small-disk.mjs';
-import { closeStreams, open, poll, sse } from './lib/streams.mjs';
+import { open, poll, sse } from './lib/streams.mjs';
 import { until } from './lib/wait.mjs';
+import { endAfter } from './lib/world.mjs';
 
 const ndjson = { 'content-type': 'application/x-ndjson' };
 
 let halley;
 before(async () => { halley = await start(); });
-after(async () => {
-  closeStreams();
-  await halley?.stop();
-});
+endAfter(() => [halley]);
 
 const now = async (user, on = halley) => (await poll(on, user, { timeout: 0 })).cursor;
 const data = (events) => events.map((event) => event.data);

@@ -1,13 +1,14 @@
 // What a WebSocket's client says (protocol/http.md 18), and a new token in band (14.7).
 
 import assert from 'node:assert/strict';
-import { after, before } from 'node:test';
+import { before } from 'node:test';
 import { api, follow, http, publish, sessionsOf } from './lib/client.mjs';
 import { assertEvent } from './lib/expect.mjs';
-import { freeze, kill, prepare, scratchFile, start, test } from './lib/halley.mjs';
-import { closeStreams, ws } from './lib/streams.mjs';
-import { bearer, jwks, makeKey, mint, nowS } from './lib/token.mjs';
+import { freeze, kill, start, test } from './lib/halley.mjs';
+import { ask, ws } from './lib/streams.mjs';
+import { bearer, makeKey, mint, nowS } from './lib/token.mjs';
 import { until } from './lib/wait.mjs';
+import { endAfter, startWithTokens } from './lib/world.mjs';
 
 const key = makeKey('EdDSA', 'a');
 const ORIGIN = 'http://localhost:5173';
@@ -15,32 +16,17 @@ let open;
 let halley;
 before(async () => {
   open = await start();
-  halley = await prepare({ settings: { HALLEY_AUTH_MODE: 'jwt', HALLEY_AUTH_LEEWAY: '1ms',
-    HALLEY_CORS_ORIGINS: ORIGIN } });
-  halley.settings.HALLEY_AUTH_KEYS = scratchFile(halley, 'jwks.json', jwks(key));
-  await halley.start();
+  halley = await startWithTokens(key,
+    { HALLEY_AUTH_LEEWAY: '1ms', HALLEY_CORS_ORIGINS: ORIGIN });
 });
-after(async () => {
-  closeStreams();
-  await open?.stop();
-  await halley?.stop();
-});
+endAfter(() => [open, halley]);
 
 /** A WebSocket whose answers come by `ask(operation)`. */
 async function speaker(server, user, claims = undefined) {
   const headers = claims && bearer(mint(key, { sub: user, ...claims }));
   const stream = await ws(server, user, { headers });
-  let next = 0;
   stream.say = (operation) => stream.socket.send(JSON.stringify(operation));
-  stream.ask = async (operation) => {
-    next += 1;
-    const ref = `${user} ${next}`;
-    stream.say({ ...operation, ref });
-    for (;;) {
-      const answer = await stream.comments.next(`the answer to ${JSON.stringify(operation)}`);
-      if (answer.ref === ref) return answer;
-    }
-  };
+  stream.ask = (operation) => ask(stream, operation);
   return stream;
 }
 

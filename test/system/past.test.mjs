@@ -3,25 +3,23 @@
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { after, before } from 'node:test';
+import { before } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { api, follow, http, publish } from './lib/client.mjs';
 import { assertError } from './lib/expect.mjs';
 import { kill, prepare, scratchFile, start, test } from './lib/halley.mjs';
-import { closeStreams, open, sse } from './lib/streams.mjs';
+import { open, sse } from './lib/streams.mjs';
 import { bearer, jwks, makeKey, mint } from './lib/token.mjs';
 import { until } from './lib/wait.mjs';
+import { endAfter } from './lib/world.mjs';
 
 const LAUNCHER = process.env.LAUNCHER ?? fileURLToPath(new URL('../../halley', import.meta.url));
 const ndjson = { 'content-type': 'application/x-ndjson' };
 
 let halley;
 before(async () => { halley = await start(); });
-after(async () => {
-  closeStreams();
-  await halley?.stop();
-});
+endAfter(() => [halley]);
 
 const target = (subject, query = {}) =>
   `/v1/subjects/${encodeURIComponent(subject)}/events?${new URLSearchParams(query)}`;

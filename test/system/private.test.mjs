@@ -2,27 +2,22 @@
 // come back, and nobody else.
 
 import assert from 'node:assert/strict';
-import { after, before } from 'node:test';
+import { before } from 'node:test';
 import { api, follow, http, publish } from './lib/client.mjs';
 import { assertError } from './lib/expect.mjs';
-import { kill, prepare, scratchFile, start, test } from './lib/halley.mjs';
-import { closeStreams, ndjson, open, poll, sse, ws } from './lib/streams.mjs';
-import { bearer, jwks, makeKey, mint } from './lib/token.mjs';
+import { kill, start, test } from './lib/halley.mjs';
+import { ndjson, open, poll, sse, ws } from './lib/streams.mjs';
+import { bearer, makeKey, mint } from './lib/token.mjs';
+import { endAfter, startWithTokens } from './lib/world.mjs';
 
 const key = makeKey('EdDSA', 'a');
 let halley;
 let closed;
 before(async () => {
   halley = await start();
-  closed = await prepare({ settings: { HALLEY_AUTH_MODE: 'jwt' } });
-  closed.settings.HALLEY_AUTH_KEYS = scratchFile(closed, 'jwks.json', jwks(key));
-  await closed.start();
+  closed = await startWithTokens(key);
 });
-after(async () => {
-  closeStreams();
-  await halley?.stop();
-  await closed?.stop();
-});
+endAfter(() => [halley, closed]);
 
 async function to(users, data, more = {}) {
   const answer = await api(halley, 'POST', '/v1/events', { to: users, data, ...more });

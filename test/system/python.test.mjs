@@ -126,9 +126,11 @@ test('tokens of some seconds: renewed before they end, over a WebSocket in band'
   Object.assign(halley.settings, { HALLEY_AUTH_MODE: 'jwt', HALLEY_AUTH_KEYS: file,
     HALLEY_AUTH_LEEWAY: '1ms' });
   await halley.start();
-  const fresh = (sub, seconds) => () => mint(key, { sub, iat: nowS(), exp: nowS() + seconds,
+  // Good for so long by `exp`; by `iat` the client takes it for 4 s, and has time to be late.
+  const fresh = (sub, seconds, told = seconds) => () => mint(key, { sub,
+    iat: nowS() + seconds - told, exp: nowS() + seconds,
     halley: { publish: ['*'], follow: ['*'] } });
-  const clients = TRANSPORTS.map((transport) => new Client(ADAPTER, fresh(transport, 4)));
+  const clients = TRANSPORTS.map((transport) => new Client(ADAPTER, fresh(transport, 14, 4)));
   const publisher = new Client(ADAPTER, fresh('pub', 3_600));
   try {
     publisher.say({ do: 'connect', url: halley.publicUrl, tokens: true, transports: ['sse'] });
@@ -139,7 +141,7 @@ test('tokens of some seconds: renewed before they end, over a WebSocket in band'
     }
     await until('all are open', () => [publisher, ...clients].every(isOpen));
     const publishing = publishAll(publisher, 'news');
-    await sleep(10_000);
+    await sleep(16_000);
     await publishing.stop();
     await showAll(clients, publishing.ids);
     for (const client of clients) {
@@ -148,6 +150,43 @@ test('tokens of some seconds: renewed before they end, over a WebSocket in band'
     assert.ok(!clients[0].states.includes('reconnecting'), 'the WebSocket stayed');
   } finally {
     await Promise.all([publisher, ...clients].map((client) => client.stop()));
+    await halley.stop();
+  }
+});
+
+test('presence: told as it is, again after a killed edge, by each stream', async () => {
+  const halley = await start({ settings: { HALLEY_PRESENCE_SUBJECTS: 'room/*' } });
+  const clients = TRANSPORTS.filter((one) => one !== 'poll').map((transport) =>
+    ({ transport, bob: new Client(ADAPTER) }));
+  const [ann, eve] = [new Client(ADAPTER), new Client(ADAPTER)];
+  const state = (...users) => ({ subject: 'room/7', online: users.length, users });
+  const sit = async (client, user) => {
+    client.say({ do: 'connect', url: halley.publicUrl, user, subjects: ['room/7'] });
+    await until(`${user} is open`, () => isOpen(client));
+  };
+  try {
+    await sit(ann, 'ann');
+    for (const { bob, transport } of clients) {
+      bob.say({ do: 'connect', url: halley.publicUrl, user: 'bob', transports: [transport] });
+      await until(`${transport} is open`, () => isOpen(bob));
+      assert.equal((await bob.ask({ do: 'watch', subject: 'room/7' })).result, true);
+      await until(`${transport} knows of ann`, () => bob.presence.length === 1);
+      assert.deepEqual(bob.presence, [state('ann')]);
+    }
+    await sit(eve, 'eve');
+    for (const { bob, transport } of clients) {
+      await until(`${transport} knows of eve`, () => bob.presence.length === 2);
+      assert.deepEqual(bob.presence[1], { subject: 'room/7', user: 'eve', state: 'join' });
+    }
+    kill(halley.edgePid(), 'SIGKILL');
+    for (const { bob, transport } of clients) {
+      const isTold = ({ users }) => JSON.stringify(users) === '["ann","eve"]';
+      await until(`${transport} is told again`, () => bob.presence.some(isTold), BACK_MS_MAX);
+      assert.deepEqual(bob.ids, []);
+      assert.ok(!bob.presence.some((what) => what.state === 'leave'), 'nobody has left');
+    }
+  } finally {
+    await Promise.all([ann, eve, ...clients.map(({ bob }) => bob)].map((client) => client.stop()));
     await halley.stop();
   }
 });

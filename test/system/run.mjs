@@ -1,8 +1,8 @@
 // Runs the system tests and ends with `N passed, N failed`.
 // `node run.mjs [part of a file name]...` runs the files that match.
 //
-// Three files run side by side, for they wait most of their time; what a file says comes in one
-// piece all the same. Those that measure, or that fill queues and the machine, run alone at last.
+// Four files run side by side, for they wait most of their time; what a file says comes in one
+// piece all the same. Those that measure, or that fill queues, run at last, two at a time.
 
 import { once } from 'node:events';
 import { readdirSync, statSync } from 'node:fs';
@@ -11,8 +11,9 @@ import { run } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
 const FILE_MS_MAX = 480_000;
-const SIDE_BY_SIDE = 3;
-const ALONE = ['drain', 'limits', 'million', 'replace', 'slow', 'storm'];
+const SIDE_BY_SIDE = 4;
+const AT_LAST_SIDE_BY_SIDE = 2;
+const AT_LAST = ['drain', 'limits', 'million', 'past', 'replace', 'slow', 'storm'];
 
 const folder = fileURLToPath(new URL('.', import.meta.url));
 const wanted = process.argv.slice(2);
@@ -33,7 +34,9 @@ const isFile = (data) => files.includes(data.name);
 
 function show(data, passed) {
   const ms = Math.round(data.details?.duration_ms ?? 0);
-  console.log(`${'  '.repeat(data.nesting)}${passed ? 'ok  ' : 'FAIL'} ${data.name} (${ms} ms)`);
+  const [word, more] = data.skip === undefined ? [passed ? 'ok  ' : 'FAIL', `${ms} ms`]
+    : ['skip', typeof data.skip === 'string' ? data.skip : 'no reason given'];
+  console.log(`${'  '.repeat(data.nesting)}${word} ${data.name} (${more})`);
 }
 
 /** What a failed test threw, with the log's tail that the harness put there. */
@@ -74,10 +77,10 @@ function runAll(some, concurrency) {
   return once(stream, 'end');
 }
 
-const isAlone = (file) => ALONE.includes(basename(file, '.test.mjs'));
+const isAtLast = (file) => AT_LAST.includes(basename(file, '.test.mjs'));
 // Given no file at all, Node's runner would look for some itself.
-for (const [some, concurrency] of [[files.filter((file) => !isAlone(file)), SIDE_BY_SIDE],
-  [files.filter(isAlone), 1]]) {
+for (const [some, concurrency] of [[files.filter((file) => !isAtLast(file)), SIDE_BY_SIDE],
+  [files.filter(isAtLast), AT_LAST_SIDE_BY_SIDE]]) {
   if (some.length > 0) await runAll(some, concurrency);
 }
 for (const failure of failures) console.log(failure);

@@ -51,6 +51,14 @@ test('each algorithm opens each kind of stream, for the user that the token name
   closeStreams();
 });
 
+test('where tokens are asked for there is no demo, which lets anybody be anybody', async () => {
+  const act = { 'x-halley-demo': 'act', origin: halley.publicUrl };
+  for (const path of ['/', '/demo', '/demo/demo.js', '/demo/halley.min.js']) {
+    assert.equal(code(await ask(path)), '404 not_found', path);
+  }
+  assert.equal(code(await ask('/demo/acts/kill-brain', act, 'POST')), '404 not_found');
+});
+
 test('key confusion: a public key is no secret, none is no algorithm', async () => {
   const rsa = keys.RS256;
   const pem = rsa.publicKey.export({ type: 'spki', format: 'pem' });

@@ -18,6 +18,8 @@ class Stream {
   events = new Queue();
   comments = new Queue();
   gaps = new Queue();
+  /** What is told of presence (http.md 22.7). */
+  presence = new Queue();
   /** Why the stream ends, if it said so (http.md 14.6). */
   end;
   /** The last cursor that came, with an event, a gap, a heartbeat or the welcome. */
@@ -31,6 +33,7 @@ class Stream {
       this.isClosed = true;
       this.events.end(why);
       this.gaps.end(why);
+      this.presence.end(why);
       resolve(why);
     };
   }
@@ -98,17 +101,19 @@ function byLine(take) {
   };
 }
 
-/** `/v1/stream?user=...`, with `cursor` where there is one. */
-const target = (path, user, cursor) => `${path}?user=${encodeURIComponent(user)}`
+/** `/v1/stream?user=...`, with `cursor` where there is one; `who` is a user or the query itself. */
+const target = (path, who, cursor) => `${path}?`
+  + (typeof who === 'string' ? `user=${encodeURIComponent(who)}` : `${new URLSearchParams(who)}`)
   + (cursor === undefined ? '' : `&cursor=${encodeURIComponent(cursor)}`);
 
-const isEvent = (value) => 'subject' in value || 'private' in value;
+const isEvent = (value) => 'subject' in value || 'subjects' in value || 'private' in value;
 
 /** Sorts a value of NDJSON or WebSocket (http.md 7.4, 9.6, 10.3) into the stream's queues. */
 function take(stream, value) {
   if (value.cursor !== undefined) stream.cursor = value.cursor;
   if ('gap' in value) stream.gaps.push(value.gap);
   else if ('end' in value) stream.end = value.end;
+  else if ('presence' in value) stream.presence.push(value.presence);
   else if (isEvent(value)) stream.events.push(value);
   else stream.comments.push(value);
 }
@@ -118,6 +123,7 @@ function dispatch(stream, fields) {
   if (fields.id !== undefined) stream.cursor = fields.id;
   if (fields.data === undefined) return;
   if (fields.event === 'gap') stream.gaps.push(JSON.parse(fields.data).gap);
+  else if (fields.event === 'presence') stream.presence.push(JSON.parse(fields.data).presence);
   else if (fields.event === 'end') stream.end = JSON.parse(fields.data).end;
   else stream.events.push(JSON.parse(fields.data));
 }
@@ -187,6 +193,16 @@ export async function ws(halley, user, options = {}, cursor = undefined) {
   }));
   stream.socket.on('error', () => {});
   return stream;
+}
+
+/** The answer to an operation of a WebSocket. */
+export async function ask(stream, operation) {
+  const ref = `${Math.random()}`;
+  stream.socket.send(JSON.stringify({ ...operation, ref }));
+  for (;;) {
+    const answer = await stream.comments.next(`the answer to ${JSON.stringify(operation)}`);
+    if (answer.ref === ref) return answer;
+  }
 }
 
 /** One poll; gives the answer, with `events`, `gap` and `cursor` of its JSON beside the rest. */

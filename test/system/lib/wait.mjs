@@ -1,7 +1,7 @@
 // Waiting with an end: everything here gives up by itself and says what it waited for.
 
 /** Far beyond what anything takes: a busy machine may let a program wait for seconds. */
-export const PATIENCE_MS = 20_000;
+export const PATIENCE_MS = 30_000;
 
 export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 

@@ -1,0 +1,42 @@
+// protocol/http.md 27: what is about some subjects is shown for less than the retention.
+
+import assert from 'node:assert/strict';
+import { after, before } from 'node:test';
+import { api, follow, publish } from './lib/client.mjs';
+import { start, test } from './lib/halley.mjs';
+import { closeStreams, poll, sse } from './lib/streams.mjs';
+import { sleep } from './lib/wait.mjs';
+
+let halley;
+before(async () => {
+  halley = await start({ settings: { HALLEY_HISTORY_RETENTION_OF: 'room/* 1s, room/7 1m' } });
+});
+after(async () => {
+  closeStreams();
+  await halley?.stop();
+});
+
+const data = (events) => events.map((event) => event.data);
+
+test('27.1, 27.2 too old for its subject: left out, and told', async () => {
+  await follow(halley, ['bob', 'room/1'], ['bob', 'room/7'], ['bob', 'live']);
+  const { cursor } = await poll(halley, 'bob', { timeout: 0 });
+  for (const subject of ['room/1', 'room/7', 'live']) await publish(halley, subject, 'old');
+  await sleep(1_200);
+  await publish(halley, 'room/1', 'new');
+  const stream = await sse(halley, 'bob', {}, cursor);
+  assert.deepEqual(data(await stream.events.take(3)), ['old', 'old', 'new']);
+  const gap = await stream.gaps.next('the gap');
+  assert.equal(gap.reason, 'too_old');
+  assert.ok(gap.from <= gap.to && gap.to <= Date.now());
+  await stream.gaps.none('another gap', 100);
+  stream.close();
+  const page = async (subject) =>
+    (await api(halley, 'GET', `/v1/subjects/${encodeURIComponent(subject)}/events`)).json;
+  const room = await page('room/1');
+  assert.deepEqual([data(room.events), room.gaps[0].reason, room.next], [['new'], 'too_old', null]);
+  assert.deepEqual([data((await page('room/7')).events), (await page('live')).gaps], [['old'], []]);
+  const newest = await sse(halley, { user: 'eve', subjects: 'room/1,room/7', last: 5 });
+  assert.deepEqual(data(await newest.events.take(2)), ['old', 'new']);
+  newest.close();
+});

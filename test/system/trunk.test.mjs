@@ -1,0 +1,87 @@
+// docs/internals/trunk.md, by the real release: one connection for all workers, and what stays when
+// its brain is killed, or the edge is replaced by one that has links of workers.
+
+import assert from 'node:assert/strict';
+import { after, before } from 'node:test';
+import { api, follow, publish, sessionsOf } from './lib/client.mjs';
+import { assertEvent } from './lib/expect.mjs';
+import { isAlive, kill, start, test } from './lib/halley.mjs';
+import { metric } from './lib/metrics.mjs';
+import { closeStreams, ndjson, poll, sse, ws } from './lib/streams.mjs';
+import { until } from './lib/wait.mjs';
+
+const WORKERS = 4;
+const USERS = Array.from({ length: 24 }, (_, n) => `user${n}`);
+const OPEN = [sse, ndjson, ws];
+
+let halley;
+before(async () => {
+  halley = await start({
+    settings: { HALLEY_EDGE_TRUNK: 'on', HALLEY_EDGE_WORKERS: `${WORKERS}` },
+  });
+  await follow(halley, ...USERS.map((user) => [user, 'news']));
+});
+after(async () => {
+  closeStreams();
+  await halley?.stop();
+});
+
+const opened = () => Promise.all(USERS.map((user, n) => OPEN[n % OPEN.length](halley, user)));
+
+const known = () => until('all sessions are known', async () =>
+  (await Promise.all(USERS.map((user) => sessionsOf(halley, user)))).every((n) => n === 1));
+
+async function everybodyGets(streams, data) {
+  assert.equal((await publish(halley, 'news', data)).sessions, USERS.length);
+  for (const stream of streams) assertEvent(await stream.event(), 'news', data);
+}
+
+const handshakes = () => (halley.log.match(/trunk: handshake with/g) ?? []).length;
+
+test('all workers are linked by one connection, and events reach the clients of each', async () => {
+  assert.equal(handshakes(), 1);
+  assert.equal(await metric(halley, 'halley_links'), WORKERS);
+  const streams = await opened();
+  await known();
+  for (const data of [1, 2, 3]) await everybodyGets(streams, data);
+  for (const stream of streams) stream.close();
+});
+
+test('kill -9 of the brain: connections stay, and what was missed comes once', async () => {
+  const streams = await opened();
+  await known();
+  await everybodyGets(streams, 'before');
+  const edge = halley.edgePid();
+  kill(halley.brainPid(), 'SIGKILL');
+  await halley.exited();
+  assert.ok(isAlive(edge), 'the edge outlives the brain');
+  await halley.start();
+  assert.equal(halley.edgePid(), edge, 'the restarted brain adopts the edge');
+  await known();
+  await everybodyGets(streams, 'after');
+  for (const stream of streams) {
+    await stream.quiet('a second copy', 20);
+    assert.ok(!stream.isClosed, 'the same connection');
+    stream.close();
+  }
+});
+
+test('who comes back with a cursor gets what was missed', async () => {
+  const { cursor } = await poll(halley, USERS[0], { timeout: 0 });
+  await publish(halley, 'news', 'missed');
+  const { events } = await poll(halley, USERS[0], { cursor, timeout: 20 });
+  assert.deepEqual(events.map((event) => event.data), ['missed']);
+  assert.equal((await api(halley, 'GET', '/readyz')).status, 200);
+});
+
+test('an edge with a trunk is replaced where edge.trunk is off', async () => {
+  const edge = halley.edgePid();
+  kill(halley.brainPid(), 'SIGKILL');
+  await halley.exited();
+  halley.settings.HALLEY_EDGE_TRUNK = 'off';
+  await halley.start();
+  await until('the edge has been replaced', () => !isAlive(edge));
+  const streams = await opened();
+  await known();
+  await everybodyGets(streams, 'by links of workers');
+});
