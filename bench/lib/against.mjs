@@ -1,5 +1,9 @@
 // `groups` of two builds in one run, in turns: this checkout's and another's. Machines drift by
 // tens of percent within an hour; what two builds did in turns in one run can be compared.
+// With `--subscribed` nobody follows anything at this checkout's: each session is subscribed to
+// what its user follows at the other's, and to two subjects more. With `--to` each event is
+// published to the sixteen users of a group at this checkout's, and about what they follow at the
+// other's.
 
 import { writeFileSync } from 'node:fs';
 import { execFileSync } from 'node:child_process';
@@ -9,8 +13,13 @@ import { FOLLOWERS } from './crowd.mjs';
 import { Clients, load } from './load.mjs';
 import { pssBytes } from './process.mjs';
 import { say } from './say.mjs';
+import { sleep } from '../../test/system/lib/wait.mjs';
 import { address, spoken } from './tls.mjs';
 import { fixed, median, whole } from './words.mjs';
+
+const SUBSCRIPTIONS = 3;
+/** Until what the connections took is as it stays. */
+const IDLE_MS = 8_000;
 
 /** Starts another checkout's build as `start` starts this one's. */
 export async function startOther(directory, options) {
@@ -49,13 +58,17 @@ export async function groupsAgainst(here, there, plan, folder) {
     (_, n) => `${n + 1} g${Math.floor(n / FOLLOWERS)}\n`).join('');
   writeFileSync(join(folder, 'groups.txt'), pairs);
   const sides = { here: { halley: here }, there: { halley: there } };
-  for (const side of Object.values(sides)) {
-    await post(`${side.halley.apiUrl}/v1/follows`, pairs);
+  for (const [name, side] of Object.entries(sides)) {
+    const subscribed = plan.subscribed && name === 'here';
+    if (!subscribed) await post(`${side.halley.apiUrl}/v1/follows`, pairs);
+    const nobody = bytesOf(side.halley);
     side.clients = new Clients(...address(side.halley, plan),
-      '--connections', `${plan.connections}`);
-    const { connected } = await side.clients.ask('ready');
+      '--connections', `${plan.connections}`, ...subscribed
+        ? ['--subscribe', `${SUBSCRIPTIONS}`, '--group-size', `${FOLLOWERS}`] : []);
+    const { connected, connects_per_s: perS } = await side.clients.ask('ready');
     if (connected !== plan.connections) throw new Error(`only ${connected} connected`);
-    Object.assign(side, { rated: [], most: [] });
+    await sleep(IDLE_MS);
+    Object.assign(side, { rated: [], most: [], perS, nobody, idle: bytesOf(side.halley) });
   }
   const seconds = `${Math.max(1, Math.round(plan.seconds / plan.rounds))}`;
   const kinds = { rated: ['--rate', `${EVENTS_PER_S}`],
@@ -67,18 +80,32 @@ export async function groupsAgainst(here, there, plan, folder) {
       for (const name of order) {
         const { halley, clients, [kind]: windows } = sides[name];
         say(`groups: round ${round} of ${plan.rounds}: ${kind}, ${name}`);
+        const whom = plan.to && name === 'here' ? ['--to', `${FOLLOWERS}`] : [];
         windows.push(await window(halley, clients, () => load('publish', '--url', halley.apiUrl,
-          '--subjects', `groups:${count}`, '--seconds', seconds, ...kinds[kind])));
+          '--subjects', `groups:${count}`, ...whom, '--seconds', seconds, ...kinds[kind])));
       }
     }
   }
   const result = { other: describeOther(plan.against) };
-  for (const [name, { halley, clients, rated, most }] of Object.entries(sides)) {
-    result[name] = { rated, most, brain_bytes: pssBytes(halley.brainPid()),
+  for (const [name, { halley, clients, rated, most, ...opened }] of Object.entries(sides)) {
+    result[name] = { rated, most, ...opened, brain_bytes: pssBytes(halley.brainPid()),
       edge_bytes: pssBytes(halley.edgePid()) };
     await clients.quit();
   }
   return result;
+}
+
+const bytesOf = (halley) => ({ edge: pssBytes(halley.edgePid()),
+  brain: pssBytes(halley.brainPid()) });
+
+/** What the sessions brought, in bytes for each; and how fast they came. */
+function idleRows(plan, { here, there }) {
+  const brought = ({ nobody, idle }, side) => (idle[side] - nobody[side]) / plan.connections;
+  return [
+    ...['edge', 'brain'].map((side) => [`${side}, bytes that a session at rest brought`,
+      `${whole(brought(here, side))} against ${whole(brought(there, side))}`, '']),
+    ['connected a second', `${whole(here.perS)} against ${whole(there.perS)}`, ''],
+  ];
 }
 
 const figures = [
@@ -100,6 +127,12 @@ function cost(side) {
   return ({ cpu, received }) => (cpu[side] / received.events) * 1e6;
 }
 
+function titleOf({ subscribed, to }) {
+  if (subscribed) return '**Sessions with 3 subscriptions, and with follows, in turns**';
+  if (to) return '**Events to 16 users alone, and to 16 followers, in turns**';
+  return '**Subjects with 16 followers, two builds in turns**';
+}
+
 export function againstRows(plan, { here, there, other }) {
   const row = ([name, kind, value, show]) => {
     const [ours, theirs] = [here, there].map((side) => side[kind].map((one) => value(one)));
@@ -108,9 +141,10 @@ export function againstRows(plan, { here, there, other }) {
     return [name, `${show(median(ours))} against ${show(median(theirs))}`, `ratio ${fixed(ratio)}`];
   };
   return [
-    ['**Subjects with 16 followers, two builds in turns**',
+    [titleOf(plan),
       `${whole(plan.connections)} SSE connections each${spoken(plan)}; against ${other}`,
       plan.tls ? '' : 'within 10 %'],
     ...figures.map(row),
+    ...plan.subscribed ? idleRows(plan, { here, there }) : [],
   ];
 }

@@ -1,6 +1,7 @@
 // What a few connections cost, the graph, all connections, and the memory that they take.
 
 import { sleep } from '../../test/system/lib/wait.mjs';
+import { FOLLOWERS } from '../lib/crowd.mjs';
 import { importGraph } from '../lib/graph.mjs';
 import { Clients, pidsOf } from '../lib/load.mjs';
 import { fixed, whole } from '../lib/words.mjs';
@@ -10,16 +11,19 @@ import { kernelMemory, pssOf, slabGrowth, slabs } from './memory.mjs';
 
 /** Some fifty client threads on a few cores would wake for each message of theirs otherwise. */
 const PAUSE_MS = 4;
+/** Of each session with `--subscribed`, each shared by as many sessions as FOLLOWERS. */
+const SUBSCRIPTIONS = 3;
 /** Enough that slabs and tables have grown by more than their steps. */
 const PROBE_CONNECTIONS = 4_000;
 const PROBE_SETTLE_MS = 1_000;
 /** Connects that make no headway for so long won't. */
 const STALL_S = 30;
 
-/** Starts clients for users 1..N, or for those of a file. */
+/** Starts clients for users 1..N, or for those of a file; subscribed, if the plan says so. */
 export function connectClients(stage, connections, ...more) {
   return new Clients('--url', stage.halley.publicUrl, '--connections', `${connections}`,
-    '--sched-batch', '--pause-ms', `${PAUSE_MS}`, ...more);
+    '--sched-batch', '--pause-ms', `${PAUSE_MS}`, ...stage.plan.subscribed
+      ? ['--subscribe', `${SUBSCRIPTIONS}`, '--group-size', `${FOLLOWERS}`] : [], ...more);
 }
 
 /** Memory by part with so many connections. */

@@ -1,5 +1,5 @@
 // Publishing about the graph's users at rising rates until it isn't held, then as much as goes,
-// then half of that.
+// then half of that; and single POSTs, as many as are answered.
 
 import { sleep } from '../../test/system/lib/wait.mjs';
 import { MOST } from '../lib/groups.mjs';
@@ -15,18 +15,21 @@ const SETTLE_MS = 1_000;
 /** Open loop: small batches on a few connections, so that requests aren't what is measured. */
 const BATCH = 8;
 const CONNECTIONS = 32;
+/** A connection's next POST as soon as the last is answered. */
+const POSTS = ['--closed', '--connections', '64'];
 /** A rate is held if events and deliveries come as asked, and this is kept. */
 const HELD_P99_MS_MAX = 500;
 const HELD_SHARE_MIN = 0.99;
 
-/** One stretch at `deliveriesPerS`, or as much as goes. */
-async function stretch(stage, deliveriesPerS) {
+/** So many deliveries a second; each user has `degree` followers on average, and follows itself. */
+function paceOf({ degree }, deliveriesPerS) {
+  const eventsPerS = deliveriesPerS / (degree + 1);
+  return ['--rate', `${eventsPerS}`, '--connections', `${CONNECTIONS}`, '--batch', `${BATCH}`];
+}
+
+/** One stretch: at a pace, or as much as goes. */
+async function stretch(stage, pace, deliveriesPerS) {
   const { plan, recorder } = stage;
-  // Each user has `degree` followers on average, and follows itself.
-  const eventsPerS = deliveriesPerS / (plan.degree + 1);
-  const pace = deliveriesPerS === undefined
-    ? ['--closed', '--connections', `${MOST.connections}`, '--batch', `${MOST.batch}`]
-    : ['--rate', `${eventsPerS}`, '--connections', `${CONNECTIONS}`, '--batch', `${BATCH}`];
   await recorder.unlessStopped(sleep(SETTLE_MS));
   await stage.clients.ask('mark stretch');
   const heartbeats = async () => sumOf(await stage.metrics(), 'halley_edge_heartbeats_total');
@@ -69,17 +72,21 @@ export async function rates(stage) {
   const rising = [];
   for (let rate = RATE_FIRST; rising.length < RATES_MAX; rate *= plan.factor) {
     recorder.mark(`${whole(rate)} deliveries/s asked`);
-    const result = await stretch(stage, rate);
+    const result = await stretch(stage, paceOf(plan, rate), rate);
     const held = isHeld(result, plan.seconds);
     rising.push({ ...result, held });
     stage.say(`${describe(result)}: ${held ? 'held' : 'not held'}`);
     if (!held) break;
   }
   recorder.mark('as many deliveries as go through');
-  const most = await stretch(stage);
+  const most = await stretch(stage,
+    ['--closed', '--connections', `${MOST.connections}`, '--batch', `${MOST.batch}`]);
   stage.say(describe(most));
   recorder.mark(`half of that: ${whole(most.per_s / 2)} deliveries/s`);
-  const half = await stretch(stage, most.per_s / 2);
+  const half = await stretch(stage, paceOf(plan, most.per_s / 2), most.per_s / 2);
   stage.say(describe(half));
-  return { rising, most, half };
+  recorder.mark('single POSTs');
+  const posts = await stretch(stage, POSTS);
+  stage.say(`single POSTs: ${describe(posts)}`);
+  return { rising, most, half, posts };
 }

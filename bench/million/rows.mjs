@@ -27,7 +27,9 @@ function connectRows({ connections, degree }, { graph, connect }) {
   const slabs = grown.length === 0 ? 'only root can read them'
     : `${whole(grown.reduce((sum, [, bytes]) => sum + bytes, 0))} bytes: ${grown
       .map(([name, bytes]) => `${name} ${whole(bytes)}`).join(', ')}`;
-  const brain = graph === undefined ? [] : [
+  const brain = graph === undefined ? [
+    ['brain (PSS) that a session brought', each(after.brain - before.brain), ''],
+  ] : [
     [`brain (PSS) per online user with ${degree} follows`,
       each(after.brain - graph.empty_bytes), '≤ 600'],
     ['follows imported per second', whole(graph.imported.answer.added / graph.imported.seconds),
@@ -51,11 +53,11 @@ function connectRows({ connections, degree }, { graph, connect }) {
   ];
 }
 
-function rateRows(plan, { rates: { rising, most, half }, floor }) {
+function rateRows(plan, { rates: { rising, most, half, posts }, floor }) {
   const steps = rising.map((step) => [`${whole(step.asked_per_s)} deliveries/s asked: p50 / p99 / `
     + 'p99.9', `${percentiles(step.received)}, ${step.held ? 'held' : 'not held'} `
     + `(${whole(step.per_s)}/s)`, '']);
-  const beats = Math.max(...[...rising, most, half].map((step) => step.heartbeats_per_s));
+  const beats = Math.max(...[...rising, most, half, posts].map((step) => step.heartbeats_per_s));
   return [
     ...steps,
     ['most deliveries/s, in batches', whole(most.per_s), ''],
@@ -68,6 +70,10 @@ function rateRows(plan, { rates: { rising, most, half }, floor }) {
     [`half of that, ${whole(half.per_s)}/s: p50 / p99 / p99.9`, percentiles(half.received),
       'p99 ≤ 30 ms'],
     ['the same: processor time per million, brain + edge', costs(half), ''],
+    ['single POSTs/s on 64 connections, each as soon as the last is answered',
+      `${whole(posts.published.accepted / plan.seconds)}, ${whole(posts.per_s)} deliveries/s`,
+      '≥ 4,000'],
+    ['the same: processor time per million, brain + edge', costs(posts), ''],
     ['heartbeats/s besides, at most', whole(beats), ''],
   ];
 }
