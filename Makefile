@@ -12,10 +12,12 @@ export PATH := $(PATH):$(CURDIR)/.tools/rebar3/usr/bin
 BENCH ?=
 N ?= 1000000
 HOURS ?= 1
+STEPS ?= 100
 
-.PHONY: help run test build check bench bench-rivals bench-smp bench-million bench-soak \
-	bench-ketama ketama-peers epgsql-suites client faults doors fuzz docs clean \
-	install-run install-test install-rivals \
+.PHONY: help run test build check console bench bench-rivals bench-smp bench-million bench-soak \
+	bench-comeback bench-hooks tabs bench-ketama ketama-peers bench-transport bench-epgsql epgsql-suites \
+	client faults faults-postgres doors fuzz docs clean \
+	install-run install-test install-console install-rivals \
 	native edge release
 
 # The edge into the release, and ./halley.
@@ -43,8 +45,12 @@ build: install-run native release ## build the release and the native programs
 check: install-test ## what CI asks of the code itself: formats, lints, types, house rules
 	@tools/check.sh
 
+console: install-console ## build the console into apps/halley_api/priv/console, which is committed
+	@node console/build.mjs
+
 client: install-test ## build the JavaScript client into clients/js/dist
 	@node clients/js/build.mjs
+	@cp clients/js/dist/halley.min.js apps/halley_api/priv/demo/
 
 bench: install-test build ## run the benchmark whole and print its table
 	@bench/run $(BENCH)
@@ -62,6 +68,12 @@ bench-million: install-test build ## hold a million connections through it all (
 bench-soak: install-test build ## publish for hours, is memory flat? (HOURS=1, the article's: 24)
 	@bench/million/soak --hours $(HOURS) $(BENCH)
 
+bench-comeback: install-test build client ## 10,000 clients of clients/js lose their edge and come back
+	@bench/comeback/run $(BENCH)
+
+bench-hooks: build ## hooks at a rate, while their endpoint is down and the brain is killed (BENCH=)
+	@bench/hooks/run $(BENCH)
+
 bench-ketama: install-run ## look-ups of a ring (apps/ketama), the article's port program beside it
 	@rebar3 compile
 	@bench/ketama/run speed
@@ -71,12 +83,27 @@ ketama-peers: install-run ## ask libmemcached and memcached what ketama answers;
 	@rebar3 compile
 	@bench/ketama/run peers
 
+bench-transport: install-run ## apps/teleport beside OTP's distribution (PARTS="ring breaks=10000 --save")
+	@rebar3 compile
+	@bench/teleport/run $(PARTS)
+
 epgsql-suites: install-run ## run epgsql 4.8's own suites against apps/epgsql (FROM=a checkout of it)
 	@tools/install.sh epgsql
 	@tools/epgsql-suites/run $(FROM)
 
+bench-epgsql: install-run ## queries and rows a second of apps/epgsql and two others (FROM=epgsql 4.8)
+	@tools/install.sh epgsql-rivals
+	@rebar3 compile
+	@bench/epgsql/run $(FROM)
+
 faults: install-test build ## inject faults at random, prove that nothing is lost (FAULTS_SECONDS=600)
 	@node test/faults/run.mjs
+
+faults-postgres: install-test build ## kill and stall brain, edge and a PostgreSQL: nothing lost or twice (KILLS=100)
+	@node test/faults/postgres.mjs
+
+tabs: install-test build client ## kill tabs, network, edge and brain at random: nothing lost or twice (STEPS=100 SEED=)
+	@CHAOS_STEPS=$(STEPS) $(if $(SEED),CHAOS_SEED=$(SEED)) node --test clients/js/test/chaos.test.mjs
 
 doors: install-test build ## foreign conformance suites against the build; says where it takes them from
 	@tools/install.sh doors
@@ -96,6 +123,9 @@ install-run:
 
 install-test:
 	@tools/install.sh test
+
+install-console:
+	@tools/install.sh console
 
 install-rivals:
 	@tools/install.sh rivals

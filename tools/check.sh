@@ -34,6 +34,7 @@ clippy_of_oldest() {
 }
 
 step "house rules" node tools/tidy/tidy.mjs
+step "the console is built from its sources" node console/check.mjs
 step "Erlang compiles without a warning" rebar3 compile
 step "Erlang tests compile without a warning" rebar3 as test compile
 step "reference pages are what the code says" escript tools/docs.escript "$libraries" check

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Installs what a bare Debian 12 lacks: `tools/install.sh run` what building and running needs,
-# `tools/install.sh test` what the checks and tests need besides, `tools/install.sh rivals` the
-# servers that `make bench-rivals` measures, `tools/install.sh smp` the load of `make bench-smp`,
+# `tools/install.sh test` what the checks and tests need besides, `tools/install.sh console`
+# what building the console needs, `tools/install.sh rivals` the servers that `make bench-rivals`
+# measures, `tools/install.sh smp` the load of `make bench-smp`,
 # `tools/install.sh doors` the clients of the registries that `make doors` takes its suites from,
 # `tools/install.sh ketama` what `make ketama-peers` asks, `tools/install.sh epgsql` what
-# `make epgsql-suites` runs on.
+# `make epgsql-suites` runs on, `tools/install.sh epgsql-rivals` what `make bench-epgsql` measures.
 #
 # What runs Halley needs no graphical packages. Debian's rebar3 depends on some by way of Erlang's
 # tools for windows, and uses none of them to build: `run` unpacks it into .tools, without them.
@@ -185,11 +186,16 @@ case "${1:-}" in
         install_node_packages test/system "the tests"
         install_node_packages clients/js "the JavaScript client"
         install_python_client ;;
+    console) if ! node_is_new_enough; then want nodejs npm; install_missing; fi
+        install_node_packages console "the console" ;;
     rivals) want "${rivals_packages[@]}"; install_missing_servers
         install_node_packages bench/rivals/socketio "Socket.IO" ;;
     smp) want apache2-utils; install_missing ;;
     doors) want_doors; install_missing ;;
     epgsql) want erlang-common-test postgresql postgresql-15-postgis-3; install_missing_servers ;;
+    epgsql-rivals) want postgresql erlang-poolboy erlang-p1-pgsql; install_missing_servers ;;
     ketama) want memcached python3 python3-pylibmc; install_missing_servers ;;
-    *) echo "usage: tools/install.sh run|test|rivals|smp|doors|ketama|epgsql" >&2; exit 2 ;;
+    *) echo "usage: tools/install.sh" \
+            "run|test|console|rivals|smp|doors|ketama|epgsql|epgsql-rivals" >&2
+        exit 2 ;;
 esac

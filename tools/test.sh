@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Runs every test, one suite after the other, and ends with the names of those that failed and one
-# line: `... N passed, N failed`. A suite that fails doesn't stop the others; a suite that could not
-# count itself is one failure. EUnit computes on one core while the edge's tests and the checker
-# wait most of the time: it runs beside them, and what it said is shown in one piece behind theirs.
+# Runs every test and ends with the names of those that failed and one line: `... N passed,
+# N failed`. A suite that fails doesn't stop the others; a suite that could not count itself is one
+# failure. Suites wait more than they compute, so four run side by side.
 set -uo pipefail
 
 cd "$(dirname "$0")/.."
@@ -10,7 +9,10 @@ logs=$(mktemp -d)
 
 # Suites run in process groups of their own, where Ctrl-C doesn't reach them.
 stop() {
-    local file
+    local file jobs
+    # What would begin the next suite goes first.
+    mapfile -t jobs < <(jobs -p)
+    if [ "${#jobs[@]}" -gt 0 ]; then kill "${jobs[@]}"; fi
     for file in "$logs"/*.pid; do
         if [ -f "$file" ]; then kill "$(cat "$file")"; fi
     done
@@ -131,41 +133,72 @@ tally() {
         "$name" "$passed" "$failed" "$seconds")")
 }
 
-# suite <name> <counter> <seconds at most> <command>...
-suite() {
-    local running shown
-    # Not a pipe: of a suite that is cut off, an edge may be left that would keep it open for ever.
-    : >"$logs/$1"
-    run "$1" "${@:3}" >"$logs/$1" &
-    running=$!
-    tail --lines=+1 --follow --sleep-interval=0.2 --pid="$running" "$logs/$1" &
-    shown=$!
-    wait "$running" "$shown"
-    tally "$1" "$2"
+# job <name> <counter> <seconds at most> <command>...: what side_by_side runs.
+jobs=()
+job() {
+    jobs+=("$1")
+    counters[$1]=$2
+    commands[$1]=$(printf '%q ' "${@:3}")
+}
+declare -A counters commands
+
+# side_by_side <most>: runs the jobs, in their order, so many at a time. What one said is shown in
+# one piece when it has ended.
+side_by_side() {
+    local most=$1 next=0 pid name
+    local -A running=()
+    while [ "$next" -lt "${#jobs[@]}" ] || [ "${#running[@]}" -gt 0 ]; do
+        while [ "$next" -lt "${#jobs[@]}" ] && [ "${#running[@]}" -lt "$most" ]; do
+            name=${jobs[next++]}
+            eval "run $name ${commands[$name]}" >"$logs/$name" &
+            running[$!]=$name
+        done
+        printf '   at %d s: %s run, %d to come\n' "$SECONDS" "${running[*]}" $((${#jobs[@]} - next))
+        wait -n -p pid "${!running[@]}"
+        name=${running[$pid]}
+        unset "running[$pid]"
+        cat "$logs/$name"
+        tally "$name" "${counters[$name]}"
+    done
+    jobs=()
 }
 
-# In a folder of its own: Common Test compiles with other options, and would build all anew.
-run eunit 900 env REBAR_BASE_DIR="${REBAR_BASE_DIR:-_build}/eunit" rebar3 eunit >"$logs/eunit" &
-# The tests of the edge wait for its clocks, so that more of them run at once than there are cores.
-suite rust count_cargo 800 env RUST_TEST_THREADS=6 \
-    cargo test --workspace --no-fail-fast --locked --quiet --manifest-path edge/Cargo.toml
-suite faults count_node 400 node --test \
-    test/faults/*.test.mjs test/doors/*.test.mjs test/clients/*.test.mjs
-wait
-cat "$logs/eunit"
-tally eunit count_eunit
+# ct_parts <number>: Common Test in so many parts, each with every so manyth suite.
+ct_parts() {
+    local all=(apps/*/test/*_SUITE.erl) suites part i
+    for ((part = 1; part <= $1; part++)); do
+        suites=()
+        for ((i = part - 1; i < ${#all[@]}; i += $1)); do suites+=("${all[i]}"); done
+        job "ct-$part" count_ct 1000 rebar3 ct --readable=true \
+            --logdir="${REBAR_BASE_DIR:-_build}/test/logs-$part" \
+            --suite="$(printf '%s\n' "${suites[@]}" | paste -sd,)"
+    done
+}
 
-# It waits, mostly: for what a client does or doesn't do.
-run clients 600 node test/clients/run.mjs .tools/python/bin/python clients/python/tests/adapter.py \
-    >"$logs/clients" &
-suite ct count_ct 1000 rebar3 ct --readable=true
-wait
-cat "$logs/clients"
-tally clients count_system
-suite tidy count_node 60 node --test tools/tidy/*.test.mjs tools/*.test.mjs
-suite js count_node 300 node --test --test-concurrency=3 clients/js/test/*.test.mjs
-suite python count_python 60 .tools/python/bin/python -m unittest discover -s clients/python/tests
-suite system count_system 900 node test/system/run.mjs
+# What is to be compiled is compiled once, before.
+rebar3 ct --compile_only >/dev/null
+# The tests of the edge wait for its clocks, so that more of them run at once than there are cores.
+job rust count_cargo 800 env RUST_TEST_THREADS=6 \
+    cargo test --workspace --no-fail-fast --locked --quiet --manifest-path edge/Cargo.toml
+# In a folder of its own: Common Test compiles with other options, and would build all anew.
+job eunit count_eunit 900 env REBAR_BASE_DIR="${REBAR_BASE_DIR:-_build}/eunit" rebar3 eunit
+job faults count_node 500 node --test \
+    test/faults/*.test.mjs test/doors/*.test.mjs test/clients/*.test.mjs
+ct_parts 7
+# At last what is short, so that nothing long runs alone at the end.
+job js count_node 450 node --test --test-concurrency=3 clients/js/test/*.test.mjs
+job as-js count_system 600 node test/clients/run.mjs node clients/js/test/adapter.mjs
+job as-py count_system 600 node test/clients/run.mjs \
+    .tools/python/bin/python clients/python/tests/adapter.py
+job as-sse count_system 600 node test/clients/run.mjs --only '(sse)' \
+    node clients/js/test/adapter.mjs halley-sse.min.js
+job python count_python 60 \
+    .tools/python/bin/python -m unittest discover -s clients/python/tests
+job tidy count_node 60 node --test tools/tidy/*.test.mjs tools/*.test.mjs
+side_by_side 4
+# Runs its own files side by side, and at last those that fill the machine.
+job system count_system 900 node test/system/run.mjs
+side_by_side 1
 
 printf '\n== summary\n'
 printf '%s\n' "${summary[@]}"
