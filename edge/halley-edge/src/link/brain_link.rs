@@ -22,7 +22,7 @@ use crate::config::Config;
 use crate::link::goodbye::LinkEnd;
 use crate::link::hello::Answer;
 use crate::link::trunk::{Place, Seat};
-use crate::link::{HANDSHAKE_MS_MAX, HEARTBEAT_MS, Link, ReadEnd, SILENCE_MS};
+use crate::link::{HANDSHAKE_MS_MAX, HEARTBEAT_MS, Link, SILENCE_MS};
 
 /// What is read from the link in one round before anything is written: large enough for writes to
 /// gather when there is much to do, small enough that nobody else waits for long.
@@ -104,7 +104,6 @@ pub struct BrainLink {
     seat: Option<Seat>,
     /// What is left of what was handed to the worker.
     part: Option<HandOver>,
-    readable: bool,
     /// See 10.1.
     cursor: LinkCursor,
     opens: Batch,
@@ -123,7 +122,6 @@ impl BrainLink {
     /// The brain has dialled; the link before was ended.
     pub fn dialled(&mut self, socket: UnixStream, now_ms: u64) {
         self.way = Some(Way::Own(Link::new(socket, now_ms)));
-        self.readable = true;
     }
 
     /// A place on the trunk begins; the link before was ended.
@@ -187,14 +185,16 @@ impl BrainLink {
         self.way.as_ref().is_some_and(Way::is_up)
     }
 
-    /// The socket has something.
-    pub fn became_readable(&mut self) {
-        self.readable = true;
+    /// As [`Link::became_readable`] has it.
+    pub fn became_readable(&mut self, closing: bool) {
+        if let Some(link) = self.own_mut() {
+            link.became_readable(closing);
+        }
     }
 
     /// Is there anything to read?
     pub fn is_readable(&self) -> bool {
-        self.readable
+        self.own().is_some_and(Link::is_readable)
     }
 
     /// Queues a frame for the brain; without a brain it is dropped, the next sync makes up for it.
@@ -214,20 +214,12 @@ impl BrainLink {
         self.way.as_ref().is_some_and(|way| way.is_up() && way.queued() < bytes_max)
     }
 
-    /// Reads once.
+    /// Reads once, as [`Link::read`] does.
     ///
     /// # Errors
     /// Why the link is lost.
     pub fn read(&mut self, now_ms: u64) -> Result<usize, String> {
-        match self.own_mut().map_or(Ok((ReadEnd::Drained, 0)), |link| link.read(now_ms)) {
-            Ok((ReadEnd::More, n)) => Ok(n),
-            Ok((ReadEnd::Drained, _)) => {
-                self.readable = false;
-                Ok(0)
-            }
-            Ok((ReadEnd::Closed, _)) => Err("the brain closed it".to_owned()),
-            Err(e) => Err(e.to_string()),
-        }
+        self.own_mut().map_or(Ok(0), |link| link.read(now_ms))
     }
 
     /// Takes the frames that were read, so that they can be dealt with while the link is used.
@@ -399,7 +391,6 @@ impl BrainLink {
     pub fn lost(&mut self) -> bool {
         let was_there = self.way.take().is_some();
         if was_there {
-            self.readable = false;
             self.part = None;
             self.sync_next = None;
             (self.opens, self.closes) = Default::default();

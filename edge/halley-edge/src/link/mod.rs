@@ -32,17 +32,6 @@ const BUSY_MS: u64 = 1_000;
 /// Free frames that may wait: more than two sides with manners ever have.
 const URGENT_BYTES_MAX: usize = 65_536;
 
-/// How a read ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadEnd {
-    /// There may be more.
-    More,
-    /// The socket is empty.
-    Drained,
-    /// The brain closed.
-    Closed,
-}
-
 /// A link, from the moment the brain connects.
 pub struct Link {
     socket: UnixStream,
@@ -61,6 +50,10 @@ pub struct Link {
     /// Bytes read since `counted_ms`; see [`Link::release`].
     lately: usize,
     counted_ms: u64,
+    /// May the socket have something?
+    readable: bool,
+    /// Has the poll said that the brain has closed? It won't say so again.
+    closing: bool,
     /// Was HELLO_BRAIN understood?
     pub up: bool,
     /// When it was dialled.
@@ -86,6 +79,8 @@ impl Link {
             unread: 0,
             lately: 0,
             counted_ms: now_ms,
+            readable: true,
+            closing: false,
             up: false,
             since_ms: now_ms,
             heard_ms: now_ms,
@@ -131,38 +126,54 @@ impl Link {
         self.urgent.len() > URGENT_BYTES_MAX
     }
 
-    /// Reads once.
+    /// The poll tells that the socket has something, and perhaps that the brain has closed.
+    pub fn became_readable(&mut self, closing: bool) {
+        self.readable = true;
+        self.closing |= closing;
+    }
+
+    /// May there be something to read?
+    pub fn is_readable(&self) -> bool {
+        self.readable
+    }
+
+    /// Reads once, and gives how many bytes. One read that doesn't fill the space has emptied the
+    /// socket, and what comes later is an event of its own: the socket isn't asked again. An end
+    /// that came with these bytes is no event any more, so then it is.
     ///
     /// # Errors
-    /// What the socket says.
-    pub fn read(&mut self, now_ms: u64) -> io::Result<(ReadEnd, usize)> {
-        match self.socket.read(self.deframer.space()) {
-            Ok(0) => Ok((ReadEnd::Closed, 0)),
+    /// Why the link is lost.
+    pub fn read(&mut self, now_ms: u64) -> Result<usize, String> {
+        let space = self.deframer.space();
+        let room = space.len();
+        match self.socket.read(space) {
+            Ok(0) => Err("the brain closed it".to_owned()),
             Ok(n) => {
                 self.deframer.filled(n);
                 self.unread += n;
                 self.lately += n;
                 self.heard_ms = now_ms;
-                Ok((ReadEnd::More, n))
+                self.readable = n == room || self.closing;
+                Ok(n)
             }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                self.release(now_ms);
-                Ok((ReadEnd::Drained, 0))
+                self.readable = false;
+                Ok(0)
             }
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok((ReadEnd::More, 0)),
-            Err(e) => Err(e),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(0),
+            Err(e) => Err(e.to_string()),
         }
     }
 
     /// The socket is empty: on a quiet link the deframer's buffer goes, as it is 64 KiB for each of
     /// many workers; on a busy one it stays, as making it costs as much as a write.
-    fn release(&mut self, now_ms: u64) {
+    fn release(&mut self) {
         if self.unread == 0 && self.lately < BUSY_BYTES {
             self.deframer = Deframer::new();
         }
-        if now_ms >= self.counted_ms + BUSY_MS {
+        if self.heard_ms >= self.counted_ms + BUSY_MS {
             self.lately = 0;
-            self.counted_ms = now_ms;
+            self.counted_ms = self.heard_ms;
         }
     }
 
@@ -180,6 +191,9 @@ impl Link {
     /// Puts the deframer back.
     pub fn put_frames(&mut self, deframer: Deframer) {
         self.deframer = deframer;
+        if !self.readable {
+            self.release();
+        }
     }
 
     /// A frame was taken, and will be dealt with.
@@ -285,6 +299,28 @@ mod tests {
             kinds.push(raw.kind);
         }
         kinds
+    }
+
+    /// Less than there was room for is all there was; the end is looked for where the poll has said
+    /// that there is one.
+    #[test]
+    fn a_short_read_is_the_last_one() {
+        let (socket, mut peer) = UnixStream::pair().unwrap();
+        let mut link = Link::new(socket, 0);
+        peer.write_all(b"some").unwrap();
+        assert_eq!((link.read(1), link.is_readable()), (Ok(4), false));
+        link.became_readable(false);
+        assert_eq!((link.read(2), link.is_readable()), (Ok(0), false), "nothing");
+        let room = link.deframer.space().len();
+        peer.write_all(&vec![0; room]).unwrap();
+        link.became_readable(false);
+        assert_eq!((link.read(3), link.is_readable()), (Ok(room), true), "all it has room for");
+        assert_eq!((link.read(3), link.is_readable()), (Ok(0), false));
+        peer.write_all(b"last").unwrap();
+        drop(peer);
+        link.became_readable(true);
+        assert_eq!((link.read(4), link.is_readable()), (Ok(4), true));
+        assert!(link.read(4).is_err(), "the end that came with it");
     }
 
     /// 4.2, 4.4: costly frames wait for credit, and a ping overtakes them.

@@ -17,7 +17,7 @@ use crate::link::brain_link::{Due, heartbeat};
 use crate::link::goodbye::LinkEnd;
 use crate::link::hello::{self, Answer};
 use crate::link::trunk::{PerWorker, Trunk};
-use crate::link::{Link, ReadEnd, WINDOW_BYTES};
+use crate::link::{Link, WINDOW_BYTES};
 use crate::log;
 use crate::trunk::pace::{BEHIND_LOOK_MS, LOOK_MS, Pace};
 
@@ -58,7 +58,6 @@ pub struct Connection {
     now_ms: u64,
     looked_ms: u64,
     told_ms: u64,
-    readable: bool,
     /// Whose turn it is to be written.
     turn: usize,
 }
@@ -87,14 +86,13 @@ impl Connection {
             now_ms,
             looked_ms: now_ms,
             told_ms: now_ms,
-            readable: true,
             turn: 0,
         }
     }
 
     /// The socket has something.
-    pub fn became_readable(&mut self) {
-        self.readable = true;
+    pub fn became_readable(&mut self, closing: bool) {
+        self.link.became_readable(closing);
     }
 
     /// Is there something to do that no event will tell of?
@@ -106,7 +104,7 @@ impl Connection {
 
     fn may_read(&self) -> bool {
         let batches_max = self.window as usize / WINDOW_BYTES_PER_BATCH;
-        self.readable && self.dealt.batches() < batches_max
+        self.link.is_readable() && self.dealt.batches() < batches_max
     }
 
     /// Reads, hands over and writes what there is. `heard_ms` is up to when everything was heard.
@@ -119,12 +117,12 @@ impl Connection {
         self.end_left_behind();
         let mut read = 0;
         while self.may_read() && read < READ_BYTES_PER_ROUND {
-            read += self.read(now_ms)?;
+            read += self.link.read(now_ms).map_err(LinkEnd::Goodbye)?;
             self.frames()?;
         }
         self.hand_over();
         self.end_left_behind();
-        let waits = self.readable && !self.may_read();
+        let waits = self.link.is_readable() && !self.may_read();
         match heartbeat(&mut self.link, now_ms, heard_ms, waits) {
             Due::Nothing | Due::Stats => {}
             Due::NoHello => return Err(late("no hello in time (3.5)", GoodbyeCode::Handshake)),
@@ -139,18 +137,6 @@ impl Connection {
             self.tell_cursors();
         }
         self.write()
-    }
-
-    fn read(&mut self, now_ms: u64) -> Result<usize, LinkEnd> {
-        match self.link.read(now_ms) {
-            Ok((ReadEnd::More, n)) => Ok(n),
-            Ok((ReadEnd::Drained, _)) => {
-                self.readable = false;
-                Ok(0)
-            }
-            Ok((ReadEnd::Closed, _)) => Err(LinkEnd::Goodbye("the brain closed it".to_owned())),
-            Err(e) => Err(LinkEnd::Goodbye(e.to_string())),
-        }
     }
 
     fn frames(&mut self) -> Result<(), LinkEnd> {

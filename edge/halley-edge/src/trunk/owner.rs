@@ -65,7 +65,7 @@ impl Owner {
                 match (event.token(), &mut self.connection) {
                     (LISTENER, _) => self.accept(),
                     (SOCKET, Some(connection)) if event.is_readable() => {
-                        connection.became_readable();
+                        connection.became_readable(event.is_read_closed());
                     }
                     _ => {}
                 }

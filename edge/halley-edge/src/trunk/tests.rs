@@ -104,7 +104,7 @@ impl Test {
 
     fn round(&mut self) -> Result<(), LinkEnd> {
         let connection = self.connection.as_mut().unwrap();
-        connection.became_readable();
+        connection.became_readable(false);
         while connection.has_more() {
             connection.round(self.now_ms, self.now_ms)?;
         }
@@ -399,7 +399,7 @@ fn a_worker_that_makes_no_round_loses_its_place() {
         test.seats[0].round();
         test.say(&Frame::Pong { nonce: 0 });
         let connection = test.connection.as_mut().unwrap();
-        connection.became_readable();
+        connection.became_readable(false);
         assert!(connection.round(test.now_ms, test.now_ms).is_ok());
     }
     while let Ok(n @ 1..) = test.socket.read(test.frames.space()) {

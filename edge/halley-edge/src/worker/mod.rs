@@ -122,7 +122,9 @@ impl Worker {
                 self.accept(true);
             }
             LINK_LISTENER => self.accept_link(),
-            LINK if event.is_readable() => self.io.link.became_readable(),
+            LINK if event.is_readable() => {
+                self.io.link.became_readable(event.is_read_closed());
+            }
             LINK => {}
             // The round is for what it waited for.
             WAKE => {}
@@ -147,7 +149,10 @@ impl Worker {
         if event.is_writable() {
             self.io.conns.on_writable(index);
         }
-        if event.is_readable() {
+        if event.is_readable() && self.io.conns.is_in(index, Phase::Http) {
+            let closing = event.is_read_closed();
+            self.http.http_event(&mut self.io, &mut self.sessions, index, closing);
+        } else if event.is_readable() {
             self.on_readable(index);
         }
     }
