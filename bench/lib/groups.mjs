@@ -1,6 +1,6 @@
 // The case that rivals are measured in: subjects with 16 followers, each follower connected once,
-// over SSE. In one run: idle memory, a fixed rate of single POSTs, the most that goes through in
-// batches, and the machine's floor in turns with it.
+// over SSE. In one run: idle memory, a fixed rate of single POSTs, the most that goes through by
+// single POSTs and in batches, and the machine's floor in turns with them.
 
 import { join } from 'node:path';
 import { request } from 'node:http';
@@ -17,6 +17,8 @@ export const EVENTS_PER_S = 4_000;
 const SETTLE_MS = 3_000;
 /** Batches for the most that goes through: enough events in flight for writes to gather. */
 export const MOST = { connections: 16, batch: 256 };
+/** Single POSTs, each as soon as the one before it is answered. */
+const SINGLE_CONNECTIONS = 64;
 const FLOOR_SECONDS = 8;
 
 export async function groups(halley, plan, folder) {
@@ -35,12 +37,17 @@ export async function groups(halley, plan, folder) {
   const publish = (...args) => load('publish', '--url', halley.apiUrl,
     '--subjects', `groups:${count}`, ...args);
   const rated = [];
+  const singles = [];
   const most = [];
   const floors = [];
   const paced = [];
   for (let round = 1; round <= plan.rounds; round += 1) {
     say(`groups: round ${round} of ${plan.rounds}: ${EVENTS_PER_S} events/s, single POSTs`);
     rated.push(await window(halley, clients, () => publish('--rate', `${EVENTS_PER_S}`,
+      '--seconds', `${Math.round(plan.seconds / plan.rounds)}`)));
+    say(`groups: round ${round} of ${plan.rounds}: single POSTs, as many as go through`);
+    singles.push(await window(halley, clients, () => publish('--closed',
+      '--connections', `${SINGLE_CONNECTIONS}`,
       '--seconds', `${Math.round(plan.seconds / plan.rounds)}`)));
     say(`groups: round ${round} of ${plan.rounds}: as many as go through`);
     most.push(await window(halley, clients, () => publish('--closed',
@@ -56,7 +63,7 @@ export async function groups(halley, plan, folder) {
   }
   const after = pssBytes(edge);
   await clients.quit();
-  return { connected, edge_bytes: { before, idle, after }, rated, most, floors, paced };
+  return { connected, edge_bytes: { before, idle, after }, rated, singles, most, floors, paced };
 }
 
 /** One stretch of publishing: what was published, what was received, what it cost. */
