@@ -1,4 +1,4 @@
-// protocol/http.md 27: what is about some subjects is shown for less than the retention.
+// protocol/http.md 27: what is about some subjects is shown for another time than the retention.
 
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
@@ -39,4 +39,22 @@ test('27.1, 27.2 too old for its subject: left out, and told', async () => {
   const newest = await sse(halley, { user: 'eve', subjects: 'room/1,room/7', last: 5 });
   assert.deepEqual(data(await newest.events.take(2)), ['old', 'new']);
   newest.close();
+});
+
+test('27.1 an age that is longer than the retention', async () => {
+  const longer = await start({ settings: { HALLEY_HISTORY_RETENTION: '1s',
+    HALLEY_HISTORY_RETENTION_OF: 'room/* 1m' } });
+  try {
+    await follow(longer, ['bob', 'room/1'], ['bob', 'live']);
+    const { cursor } = await poll(longer, 'bob', { timeout: 0 });
+    for (const subject of ['room/1', 'live']) await publish(longer, subject, subject);
+    await sleep(2_500);
+    await publish(longer, 'live', 'new');
+    const stream = await sse(longer, 'bob', {}, cursor);
+    assert.deepEqual(data(await stream.events.take(2)), ['room/1', 'new']);
+    assert.equal((await stream.gaps.next('the gap')).reason, 'too_old');
+    stream.close();
+  } finally {
+    await longer.stop();
+  }
 });

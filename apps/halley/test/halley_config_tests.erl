@@ -85,6 +85,20 @@ history_and_drain_are_in_force_in_their_units_test_() ->
                                     {3 bsl 29, history_bytes, Given},
                                     {1, drain_ms, Given}]].
 
+%% Segments go by the longest age; what has no age of its own is shown for history.retention.
+ages_longer_than_the_retention_test_() ->
+    Rooms = {prefix, <<"room/">>},
+    All = {prefix, <<>>},
+    [?_assertEqual({Ms, Rules}, {env(halley, history_retention_ms, Config),
+                                 env(halley, history_retention_of, Config)})
+     || {Text, Ms, Rules} <-
+            [{"room/* 1s", 600000, [{Rooms, {age, 1000}}]},
+             {"room/* 7d", 604800000, [{Rooms, {age, 604800000}}, {All, {age, 600000}}]},
+             {"room/* 7d, * 1h", 604800000, [{Rooms, {age, 604800000}}, {All, {age, 3600000}}]},
+             {"room/* 7d, * 9", 604800000, [{Rooms, {age, 604800000}}, {All, {count, 9}},
+                                            {All, {age, 600000}}]}],
+        Config <- [by_environment([{"HALLEY_HISTORY_RETENTION_OF", Text}])]].
+
 %% What concerns the edge goes to it by the names of link.md 5.
 choices_are_sent_to_the_edge_test() ->
     Config = by_file("public.slow_consumer = latest_per_subject\nadmission.rate = 250\n"
@@ -136,7 +150,7 @@ mistakes_test_() ->
        {"HALLEY_HISTORY_RETENTION", "long", "history.retention: must be a duration such as"},
        {"HALLEY_HISTORY_RETENTION", "999ms", "history.retention: must be a duration from 1s to"},
        {"HALLEY_HISTORY_RETENTION_OF", "room/*", "history.retention_of: room/*: a pattern and an"},
-       {"HALLEY_HISTORY_RETENTION_OF", "room/* 1h", "history.retention_of: an age is longer than"},
+       {"HALLEY_HISTORY_RETENTION_OF", "room/* 31d", "history.retention_of: room/* 31d: an age"},
        {"HALLEY_HISTORY_RETENTION", "31d", "history.retention: must be a duration from 1s to"},
        {"HALLEY_HISTORY_BYTES", "much", "history.bytes: must be a number of bytes such as 500MB"},
        {"HALLEY_HISTORY_BYTES", "-4GB", "history.bytes: must be"},

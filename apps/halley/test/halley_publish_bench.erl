@@ -1,11 +1,14 @@
 %% Micro-benchmark of publishing: what one event with 16 online followers costs without the edge.
 %%
-%%   rebar3 as test shell --eval 'halley_publish_bench:run(), halt().'
+%%   rebar3 as test compile
+%%   ERL_LIBS=_build/test/lib erl -noshell -pa _build/test/lib/halley/test \
+%%       -eval 'halley_publish_bench:run(), halt().'
 %%
 %% It starts the brain over a store in a temporary directory and plays two links. It prints the
 %% microseconds of one `halley:publish/3' from one caller (checks, shard, fan-out, the messages to
 %% the links), and the events per second that eight callers reach together; once for each `ack',
 %% and once more for `publish_many/1'. Then the same of private events, for some users each.
+%% At last the nanoseconds of a look at a limit.
 -module(halley_publish_bench).
 
 -export([run/0]).
@@ -15,6 +18,7 @@
 -define(EVENTS, 20000).
 -define(CALLERS, 8).
 -define(BATCH, 1000).
+-define(LOOKS, 5000000).
 
 -spec run() -> ok.
 run() ->
@@ -25,7 +29,17 @@ measure() ->
     Data = {json, <<"{\"text\":\"an ordinary message of an ordinary length\"}">>},
     lists:foreach(fun(Ack) -> measure(Ack, Data) end, [memory, disk]),
     measure_batches(Data),
-    lists:foreach(fun(Users) -> measure_private(Users, Data) end, [1, ?FOLLOWERS, 1000]).
+    lists:foreach(fun(Users) -> measure_private(Users, Data) end, [1, ?FOLLOWERS, 1000]),
+    measure_limit(?LOOKS).
+
+measure_limit(Looks) ->
+    {Us, ok} = timer:tc(fun() -> look(Looks) end),
+    io:format("a limit: ~.1f ns~n", [Us * 1000 / Looks]).
+
+look(0) -> ok;
+look(Looks) ->
+    _ = halley_limits:get(event_data_bytes_max),
+    look(Looks - 1).
 
 %% In batches, that wait for the disk: what is in memory alone would pile up.
 measure_private(Users, Data) ->

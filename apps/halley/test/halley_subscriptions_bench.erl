@@ -1,8 +1,11 @@
 %% What subscriptions cost the brain: memory for each session, and a publish to subscribed sessions
 %% beside one to followers, in turns.
 %%
-%%   rebar3 as test shell --eval 'halley_subscriptions_bench:run(), halt().'
-%%   SESSIONS=1000000 PER_SESSION=3 rebar3 as test shell --eval ...
+%%   rebar3 as test compile
+%%   ERL_LIBS=_build/test/lib erl -noshell -pa _build/test/lib/halley/test \
+%%       -eval 'halley_subscriptions_bench:run(), halt().'
+%%
+%% SESSIONS=1000000 PER_SESSION=3 in the environment has so many.
 %%
 %% It starts the brain over a store in a temporary directory. First memory: sessions with
 %% subscriptions each, of users and of visitors, on 56 links, at subjects that 30 of them share and

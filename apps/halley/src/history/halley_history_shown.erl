@@ -1,9 +1,10 @@
-%% Which subjects' events are shown for less than the retention: `history.retention_of', a list of
-%% patterns with an age or a count each, such as `room/* 1h, room/* 100, live/* 30s'.
+%% For how long which subjects' events are shown: `history.retention_of', a list of patterns with an
+%% age or a count each, such as `room/* 7d, room/* 100, live/* 30s'.
 %%
 %% The log is in segments, and a segment goes as a whole: so what is too old for its subject is
-%% still there, and readers leave it out and tell a gap, as for what is gone. So no age may be
-%% longer than `history.retention', by which segments go (docs/internals/history.md).
+%% still there, and readers leave it out and tell a gap, as for what is gone. So segments go by the
+%% longest age that there is, and `history.retention' is then the age of all other subjects
+%% (docs/internals/history.md).
 %%
 %% A count is of what is shown of the past (`halley_past', `halley_replay_newest'). Who comes with a
 %% cursor is sent all that is young enough: where an event stands among those of its subject is
@@ -13,12 +14,16 @@
 %% themselves. Where there are no patterns a reader pays for one look at a word.
 -module(halley_history_shown).
 
--export([parse/1, new/0, oldest/1, latest/0, count/1]).
+-export([parse/1, within/2, new/0, oldest/1, latest/0, count/1]).
 -export_type([rule/0]).
 
 -type rule() :: {halley_pattern:pattern(), {age, Ms :: pos_integer()} | {count, pos_integer()}}.
 
 -define(MS_MIN, 1000).
+%% As of `history.retention': the history's memory is bounded by its bytes, not by this.
+-define(MS_MAX, 30 * 86400000).
+%% The pattern `*', behind all others.
+-define(ALL, {prefix, <<>>}).
 %% A page goes over so many entries of the index to find where its subject's count ends.
 -define(COUNT_MAX, 1000).
 
@@ -44,7 +49,7 @@ parse([Part | Parts], Rules) ->
                 {none, _} ->
                     {error, [Part, ": that is no subject, and no prefix with * behind it"]};
                 _ ->
-                    {error, io_lib:format("~ts: an age must be 1s at least, such as 90s or 2h, "
+                    {error, io_lib:format("~ts: an age must be 1s to 30d, such as 90s or 2h, "
                                           "and a count 1 to ~b", [Part, ?COUNT_MAX])}
             end;
         _ ->
@@ -67,7 +72,7 @@ value(Text) ->
 count_of(Count) when Count >= 1, Count =< ?COUNT_MAX -> {count, Count};
 count_of(_) -> none.
 
-age_of(Ms) when Ms >= ?MS_MIN -> {age, Ms};
+age_of(Ms) when Ms >= ?MS_MIN, Ms =< ?MS_MAX -> {age, Ms};
 age_of(_) -> none.
 
 unit("ms") -> 1;
@@ -79,6 +84,16 @@ unit("d") -> 86400000.
 before({{id, _}, _}, {{prefix, _}, _}) -> true;
 before({{prefix, _}, _}, {{id, _}, _}) -> false;
 before({{_, A}, _}, {{_, B}, _}) -> byte_size(A) >= byte_size(B).
+
+%% By which age segments go, and what is shown of them, where `history.retention' is this long.
+-spec within([rule()], Ms :: pos_integer()) -> {Ms :: pos_integer(), [rule()]}.
+within(Rules, RetentionMs) ->
+    Ages = [{Pattern, Ms} || {Pattern, {age, Ms}} <- Rules],
+    LongestMs = lists:max([RetentionMs | [Ms || {_, Ms} <- Ages]]),
+    case LongestMs =:= RetentionMs orelse lists:keymember(?ALL, 1, Ages) of
+        true -> {LongestMs, Rules};
+        false -> {LongestMs, Rules ++ [{?ALL, {age, RetentionMs}}]}
+    end.
 
 %% As the configuration has it.
 -spec new() -> ok.

@@ -293,14 +293,15 @@ finish(#{halley := Brain, halley_edge := Edge} = Apps) ->
     AbsoluteDir = filename:absname(DataDir),
     SocketDir = socket_dir(maps:get(socket_dir, Edge, none), AbsoluteDir),
     Workers = maps:get(workers, Edge, cores()),
+    {RetentionMs, RetentionOf} = retention(Brain),
     {ok, #{env => [{halley, [{node_name, list_to_atom(maps:get(node_name, Brain))},
                              {data_dir, AbsoluteDir}, {auth_mode, AuthMode},
                              {token_keys, halley_config_auth:token_keys(Brain)},
                              {api_on_loopback, halley_config_check:is_loopback(Api)},
                              {store_backend, maps:get(store_backend, Brain)},
                              {log_level, maps:get(log_level, Brain)},
-                             {history_retention_ms, maps:get(history_retention_ms, Brain)},
-                             {history_retention_of, retention_of(Brain)},
+                             {history_retention_ms, RetentionMs},
+                             {history_retention_of, RetentionOf},
                              %% Cuttlefish reads 4.5GB as a float.
                              {history_bytes, trunc(maps:get(history_bytes, Brain))},
                              {drain_ms, maps:get(drain_ms, Brain)},
@@ -320,16 +321,10 @@ finish(#{halley := Brain, halley_edge := Edge} = Apps) ->
                    {halley_backends, settings(halley_config_remote, halley_backends, Apps, #{})}],
            notices => notices(Edge)}}.
 
-%% The log goes by history.retention: none can be longer.
-retention_of(#{history_retention_of := Text, history_retention_ms := Longest}) ->
+retention(#{history_retention_of := Text, history_retention_ms := Ms}) ->
     case halley_history_shown:parse(Text) of
-        {ok, Rules} ->
-            lists:all(fun(Ms) -> Ms =< Longest end, [Ms || {_, {age, Ms}} <- Rules]) orelse
-                bad("history.retention_of: an age is longer than history.retention; raise that, "
-                    "and give others less by \"* AGE\"", []),
-            Rules;
-        {error, Why} ->
-            bad("history.retention_of: ~ts", [Why])
+        {ok, Rules} -> halley_history_shown:within(Rules, Ms);
+        {error, Why} -> bad("history.retention_of: ~ts", [Why])
     end.
 
 %% One worker's events go by one connection as it is; a trunk would be a thread more on their way.
