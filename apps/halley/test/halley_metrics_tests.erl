@@ -3,6 +3,8 @@
 
 -include_lib("eunit/include/eunit.hrl").
 
+-export([log/2]).
+
 -define(SENT, {<<"halley_edge_sent_total">>, counter, <<"Events \\ sent\nto clients">>}).
 -define(OPEN, {<<"halley_edge_connections">>, gauge, <<"Connections">>}).
 
@@ -46,7 +48,8 @@ edge_test_() ->
                           {"the text is Prometheus'", fun text/0},
                           {"counts", fun counts/0},
                           {"a link that ends before it says anything", fun silent_worker/0},
-                          {"an owner is asked once for its gauges", fun asked_once/0}]]}.
+                          {"an owner is asked once for its gauges", fun asked_once/0},
+                          {"gauges that can't be read", fun broken_gauges/0}]]}.
 
 linked(Index) ->
     Writer = spawn(fun() -> receive stop -> ok end end),
@@ -150,3 +153,32 @@ asked_once() ->
     Text = iolist_to_binary(halley_metrics:render()),
     [?assertNotEqual(nomatch, string:find(Text, ["\n", Metric, " 1\n"]))
      || Metric <- ["halley_ids", "halley_follows"]].
+
+%% They are left out, alone, and told once until they are well again.
+broken_gauges() ->
+    Is = counters:new(1, []),
+    ok = halley_metrics:gauges([ids, follows], fun() ->
+        case counters:get(Is, 1) of
+            0 -> error(starts_anew);
+            _ -> #{ids => 7}
+        end
+    end),
+    ok = logger:add_handler(?MODULE, ?MODULE, #{config => #{pid => self()}}),
+    Shown = fun() ->
+        [value(Metric) || Metric <- ["halley_ids", "halley_follows", "halley_remote_sessions"]]
+    end,
+    _ = Shown(),
+    ?assertEqual([none, none, 0], Shown()),
+    ?assertEqual(1, logged()),
+    %% One that is missing is left out alone.
+    ok = counters:add(Is, 1, 1),
+    ?assertEqual([7, none, 0], Shown()),
+    ok = counters:sub(Is, 1, 1),
+    _ = Shown(),
+    ?assertEqual(1, logged()),
+    ok = logger:remove_handler(?MODULE).
+
+log(#{level := warning, msg := {Format, _}}, #{config := #{pid := Pid}}) -> Pid ! {logged, Format};
+log(_, _) -> ok.
+
+logged() -> receive {logged, _} -> 1 + logged() after 0 -> 0 end.

@@ -2,8 +2,9 @@
 %%
 %% A row is {Name, Metric, Kind, Help}. `incr/1,2' counts by Name. Gauges are computed when they are
 %% scraped, by funs that their owners registered (`gauges/2'): this module calls no other part of
-%% the brain, since all of them call it. A gauge without an owner isn't shown. Rows with the same
-%% Metric and different labels stand together.
+%% the brain, since all of them call it. A gauge without an owner isn't shown, nor one whose owner's
+%% fun fails, as while the owner starts anew: that is logged, once until it is well again. Rows
+%% with the same Metric and different labels stand together.
 %%
 %% The edge's metrics come from its workers, by link (STATS, link.md 3.4). A worker's counters are
 %% its own since it began, so they are kept by worker, not by link, and shown as the sum of all
@@ -19,6 +20,8 @@
 -export([new/0, table/0, incr/1, incr/2, gauges/2, render/0, values/0, workers/0]).
 -export([edge_came/2, edge_gone/1, definitions/1, edge/3]).
 -export_type([name/0, kind/0, list_number/0]).
+
+-include_lib("kernel/include/logger.hrl").
 
 -type name() :: atom().
 -type kind() :: counter | gauge.
@@ -436,9 +439,22 @@ gauge_samples() ->
              || {Name, Metric, Help} <- gauges_table(),
                 Values <- [persistent_term:get(?GAUGE(Name), unknown)], Values =/= unknown],
     Owners = lists:usort([Values || {_, _, _, Values} <- Known]),
-    Said = maps:from_list([{Values, Values()} || Values <- Owners]),
-    lists:append([gauge(Metric, Help, map_get(Name, map_get(Values, Said)))
+    Said = maps:from_list([{Values, said(Values)} || Values <- Owners]),
+    lists:append([gauge(Metric, Help, maps:get(Name, map_get(Values, Said), []))
                   || {Metric, Help, Name, Values} <- Known]).
+
+%% Nothing of an owner whose fun fails; the others are shown.
+said(Values) ->
+    try Values() of
+        #{} = Said ->
+            true = ets:delete(?EDGE, {failed, Values}),
+            Said
+    catch
+        Class:Reason ->
+            _ = [?LOG_WARNING("gauges are left out of the metrics: ~0tP", [{Class, Reason}, 20])
+                 || ets:insert_new(?EDGE, {{failed, Values}})],
+            #{}
+    end.
 
 gauge(Metric, Help, Values) when is_list(Values) ->
     [{Metric, ["{", Labels, "}"], kind(Metric), Help, Value} || {Labels, Value} <- Values];
