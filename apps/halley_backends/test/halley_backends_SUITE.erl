@@ -15,6 +15,9 @@
          nothing_else_is_reached/1, metrics/1]).
 
 -import(halley_backends_nodes, [call/4, wait/1]).
+-import(halley_backends_case, [node_of/2, restart_brain/1, brain/4, back_end/3, process/3,
+                               logged_in/2, publish/3, numbers/2, all_come/3, sessions/2,
+                               until_done/1]).
 
 -define(USER, <<"ann">>).
 -define(SUBJECT, <<"news">>).
@@ -25,29 +28,28 @@ all() ->
     [calls, bad_requests, events_in_order, private_events,
      events_about_several_subjects, slow_process, connection_cut,
      cut_at_any_byte, brain_stands_still, brain_killed, back_end_killed, session_killed,
-     server_killed,
-     process_ends, closed, gap_is_told, cursor_moves_on, too_many_sessions, too_many_requests,
-     other_secret, nothing_else_is_reached, metrics].
+     server_killed, process_ends, closed, gap_is_told, cursor_moves_on, too_many_sessions,
+     too_many_requests, other_secret, nothing_else_is_reached, metrics].
 
 -define(CUTS, 80).
 %% Short silences, so that a link to who stands still ends within the case.
 -define(TRANSPORT, #{ping_ms => 50, silent_ms_max => 1000, connect_ms_max => 1000}).
 
 init_per_testcase(Case, Config) ->
-    Dir = string:trim(os:cmd("mktemp -d")),
-    Port = halley_backends_nodes:free_port(),
-    Limits = (limits(Case))#{transport => ?TRANSPORT},
-    Brain = halley_backends_nodes:start_brain(Dir, Port, Limits),
+    Proxies = ets:new(proxies, []),
+    Started = halley_backends_case:start(
+        (limits(Case))#{transport => ?TRANSPORT}, options(Case),
+        fun(Port) -> through(Case, Port, Proxies) end, Config),
+    [{proxy, Proxy} || {_, Proxy} <- ets:tab2list(Proxies)] ++ Started.
+
+through(cut_at_any_byte, Port, Proxies) ->
     Seed = rand:uniform(1 bsl 30),
+    ct:pal("seed ~b", [Seed]),
     {Proxy, Through} = halley_backends_proxy:start(Port, ?CUTS, Seed),
-    Options = case Case of
-        cut_at_any_byte -> ct:pal("seed ~b", [Seed]), (options(Case))#{through => Through};
-        _ -> options(Case)
-    end,
-    BackEnd = halley_backends_nodes:start_back_end(Port, Options),
-    Nodes = ets:new(nodes, [public]),
-    true = ets:insert(Nodes, [{brain, Brain}, {back_end, BackEnd}]),
-    [{dir, Dir}, {port, Port}, {limits, Limits}, {nodes, Nodes}, {proxy, Proxy} | Config].
+    true = ets:insert(Proxies, {proxy, Proxy}),
+    #{through => Through};
+through(_, _, _) ->
+    #{}.
 
 limits(too_many_sessions) -> #{remote_sessions_max => 2};
 limits(too_many_requests) -> #{remote_requests_max => 1};
@@ -57,38 +59,9 @@ options(other_secret) -> #{transport => ?TRANSPORT, secret => <<"another secret 
 options(_) -> #{transport => ?TRANSPORT}.
 
 end_per_testcase(_, Config) ->
-    _ = [halley_backends_nodes:stop(Node) || {_, Node} <- ets:tab2list(?config(nodes, Config))],
-    true = halley_backends_proxy:stop(?config(proxy, Config)),
-    _ = file:del_dir_r(?config(dir, Config)),
+    ok = halley_backends_case:stop(Config),
+    _ = [halley_backends_proxy:stop(Proxy) || {proxy, Proxy} <- Config],
     ok.
-
-node_of(What, Config) -> ets:lookup_element(?config(nodes, Config), What, 2).
-
-brain(Module, Function, Args, Config) -> call(node_of(brain, Config), Module, Function, Args).
-back_end(Function, Args, Config) -> call(node_of(back_end, Config), halley_remote, Function, Args).
-process(Function, Args, Config) ->
-    call(node_of(back_end, Config), halley_backends_nodes, Function, Args).
-
-%% --- helpers -----------------------------------------------------------------------------------
-
-logged_in(Options, Config) ->
-    ok = back_end(follow, [?USER, ?SUBJECT], Config),
-    {ok, Reader} = process(reader, [?USER, Options], Config),
-    Reader.
-
-publish(From, To, Config) ->
-    _ = [{ok, _} = brain(halley, publish, [?SUBJECT, N], Config) || N <- lists:seq(From, To)],
-    ok.
-
-numbers(Reader, Config) ->
-    [N || {halley, #{data := N}} <- process(got, [Reader], Config)].
-
-%% All of them, each once, in order.
-all_come(Reader, Count, Config) ->
-    ok = wait(fun() -> length(numbers(Reader, Config)) >= Count end),
-    ?assertEqual(lists:seq(1, Count), numbers(Reader, Config)).
-
-sessions(User, Config) -> maps:get(sessions, brain(halley, presence, [User], Config)).
 
 %% --- cases -------------------------------------------------------------------------------------
 
@@ -204,12 +177,6 @@ publish_through_cuts(N, Config) ->
         _ -> publish_through_cuts(N + 1, Config)
     end.
 
-until_done(Do) ->
-    case Do() of
-        {error, unavailable} -> timer:sleep(10), until_done(Do);
-        Done -> Done
-    end.
-
 %% Longer than the silence that ends a link.
 brain_stands_still(Config) ->
     Reader = logged_in(#{}, Config),
@@ -229,9 +196,7 @@ brain_killed(Config) ->
     ok = publish(1, 50, Config),
     ok = halley_backends_nodes:kill(node_of(brain, Config)),
     ?assertEqual({error, unavailable}, back_end(publish, [?SUBJECT, lost], Config)),
-    Again = halley_backends_nodes:start_brain(?config(dir, Config), ?config(port, Config),
-                                              ?config(limits, Config)),
-    true = ets:insert(?config(nodes, Config), {brain, Again}),
+    ok = restart_brain(Config),
     ok = publish(51, 100, Config),
     ok = all_come(Reader, 100, Config),
     ?assertEqual([], [Gap || {halley_gap, _, _} = Gap <- process(got, [Reader], Config)]).
