@@ -4,7 +4,13 @@
 %%
 %%   {request, Request}                       a call; halley_backends_requests answers
 %%   {login, ?VERSION, User, Cursor, Proxy}   a call: {ok, Id, Cursor} or {error, Reason}
-%%   {acknowledge, Id}, {logout, Id}          messages, of a session
+%%   {acknowledge, Id, Proxy}, {logout, Id, Proxy}   messages, of a session
+%%
+%% Ids begin at a random number, and a message about a session must name its proxy: what a back end
+%% says of a login at a brain that is gone concerns nobody here.
+%%
+%% A session that broke is told as `broken', and keeps its place among the sessions until there is
+%% room to say so, or until its proxy's link ends.
 %%
 %% Who knows the secret may do all of this: it's the right of a back end, as that of Erlang code in
 %% this node. Requests run in processes of their own, `remote_requests_max' at a time; a session has
@@ -20,13 +26,16 @@
 
 -include_lib("kernel/include/logger.hrl").
 
--define(VERSION, 1).
+-define(VERSION, 2).
 -define(SECRET_BYTES_MIN, 16).
 -define(CURSOR_BYTES_MAX, 255).
+-define(ID_BYTES, 6).
+%% Between two tries to say `broken'.
+-define(BUSY_MS, 20).
 
 -record(state, {
-    next = 1 :: pos_integer(),
-    sessions = #{} :: #{pos_integer() => {pid(), Proxy :: pid()}},
+    next :: pos_integer(),
+    sessions = #{} :: #{pos_integer() => {pid() | broken, Proxy :: pid()}},
     %% Monitors of sessions and of those that do requests.
     monitors = #{} :: #{reference() => {session, pos_integer()} | {request, gen_server:from()}},
     requests = 0 :: non_neg_integer(),
@@ -50,7 +59,9 @@ init(#{secret_file := File, ip := Ip, port := Port, backends := Backends}) ->
                          remote_received, remote_messages_refused],
                         fun() -> gauges(Backends) end),
                     ?LOG_NOTICE("back ends attach at ~s:~b", [inet:ntoa(Ip), Port]),
-                    {ok, #state{transport = erlang:monitor(process, teleport_sup)}};
+                    Next = binary:decode_unsigned(crypto:strong_rand_bytes(?ID_BYTES)) + 1,
+                    {ok, #state{next = Next,
+                                transport = erlang:monitor(process, teleport_sup)}};
                 {error, Reason} ->
                     {stop, {shutdown, unicode:characters_to_binary(explain(Reason, Ip, Port))}}
             end;
@@ -141,12 +152,26 @@ login(User, Cursor, Proxy, From, #state{next = Id, sessions = Sessions,
 handle_cast(_, State) -> {noreply, State}.
 
 -spec handle_info(term(), #state{}) -> {noreply, #state{}} | {stop, term(), #state{}}.
-handle_info({acknowledge, Id}, #state{sessions = Sessions} = State) ->
-    _ = [halley_backends_session:acknowledge(Session) || {Session, _} <- found(Id, Sessions)],
+handle_info({acknowledge, Id, Proxy}, #state{sessions = Sessions} = State) ->
+    case Sessions of
+        #{Id := {Session, Proxy}} when is_pid(Session) ->
+            ok = halley_backends_session:acknowledge(Session);
+        #{} ->
+            ok
+    end,
     {noreply, State};
-handle_info({logout, Id}, #state{sessions = Sessions} = State) ->
-    _ = [halley_backends_session:logout(Session) || {Session, _} <- found(Id, Sessions)],
-    {noreply, State};
+handle_info({logout, Id, Proxy}, #state{sessions = Sessions} = State) ->
+    case Sessions of
+        #{Id := {broken, Proxy}} ->
+            {noreply, State#state{sessions = maps:remove(Id, Sessions)}};
+        #{Id := {Session, Proxy}} ->
+            ok = halley_backends_session:logout(Session),
+            {noreply, State};
+        #{} ->
+            {noreply, State}
+    end;
+handle_info({tell_broken, Id}, State) ->
+    {noreply, tell_broken(Id, State)};
 handle_info({'DOWN', MRef, process, _, Reason}, #state{transport = MRef} = State) ->
     {stop, {transport, Reason}, State};
 handle_info({'DOWN', MRef, process, _, Reason}, #state{monitors = Monitors} = State) ->
@@ -157,18 +182,12 @@ handle_info({'DOWN', MRef, process, _, Reason}, #state{monitors = Monitors} = St
 handle_info(_, State) ->
     {noreply, State}.
 
-found(Id, Sessions) ->
-    case Sessions of
-        #{Id := Session} -> [Session];
-        #{} -> []
-    end.
-
 %% A session that broke is told, and logged in again from there.
-ended({session, Id}, Reason, #state{sessions = Sessions} = State) ->
-    {{_, Proxy}, Rest} = maps:take(Id, Sessions),
-    _ = [teleport:send(Proxy, {halley_remote, Id, broken}, #{full => busy})
-         || Reason =/= normal],
-    State#state{sessions = Rest};
+ended({session, Id}, normal, #state{sessions = Sessions} = State) ->
+    State#state{sessions = maps:remove(Id, Sessions)};
+ended({session, Id}, _, #state{sessions = Sessions} = State) ->
+    #{Id := {_, Proxy}} = Sessions,
+    tell_broken(Id, State#state{sessions = Sessions#{Id := {broken, Proxy}}});
 ended({request, From}, Reason, #state{requests = Requests} = State) ->
     _ = [begin
              ok = halley_metrics:incr(remote_requests_refused),
@@ -176,20 +195,55 @@ ended({request, From}, Reason, #state{requests = Requests} = State) ->
          end || Reason =/= normal],
     State#state{requests = Requests - 1}.
 
+tell_broken(Id, #state{sessions = Sessions} = State) ->
+    case Sessions of
+        #{Id := {broken, Proxy}} ->
+            Message = {halley_remote, Id, broken},
+            case is_linked(node(Proxy))
+                 andalso teleport:send(Proxy, Message, #{full => busy}) of
+                {error, busy} ->
+                    _ = erlang:send_after(?BUSY_MS, self(), {tell_broken, Id}),
+                    State;
+                _ ->
+                    State#state{sessions = maps:remove(Id, Sessions)}
+            end;
+        #{} ->
+            State
+    end.
+
+%% While teleport starts anew there is no link. To send without one would dial.
+is_linked(Node) ->
+    try lists:member(Node, teleport:peers())
+    catch error:badarg -> false
+    end.
+
 %% --- metrics -----------------------------------------------------------------------------------
 
 gauges(Backends) ->
-    Statuses = [{["node=\"", atom_to_binary(Node), $"], teleport:status(Node)}
-                || Node <- lists:usort(Backends ++ teleport:peers())],
+    Statuses = statuses(Backends),
     Each = fun(Key) ->
-        [{Label, number(maps:get(Key, Status))} || {Label, Status} <- Statuses]
+        [{Label, number(maps:get(Key, Status))}
+         || {Label, Status} <- Statuses, is_map_key(Key, Status)]
     end,
-    Sessions = supervisor:count_children(halley_backends_session_sup),
-    #{remote_sessions => proplists:get_value(active, Sessions),
+    #{remote_sessions => sessions(),
       remote_up => Each(state), remote_queue => Each(queue_bytes),
       remote_round_trip => [Sample || {_, Us} = Sample <- Each(round_trip_us), Us > 0],
       remote_sent => Each(sent), remote_received => Each(received),
       remote_messages_refused => Each(refused)}.
+
+%% While teleport starts anew all that is known is that there is no link.
+statuses(Backends) ->
+    try [{label(Node), teleport:status(Node)} || Node <- lists:usort(Backends ++ teleport:peers())]
+    catch error:badarg -> [{label(Node), #{state => down}} || Node <- lists:usort(Backends)]
+    end.
+
+label(Node) -> ["node=\"", atom_to_binary(Node), $"].
+
+%% None while all of it starts anew.
+sessions() ->
+    try proplists:get_value(active, supervisor:count_children(halley_backends_session_sup))
+    catch exit:_ -> 0
+    end.
 
 number(up) -> 1;
 number(down) -> 0;

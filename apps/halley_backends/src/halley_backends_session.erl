@@ -30,7 +30,8 @@
     id :: pos_integer(),
     user :: halley_id:id(),
     proxy :: pid(),
-    %% idle: the feed owes nothing. asked: it does. held: a batch waits for room in teleport.
+    %% idle: the feed owes nothing. asked: it does. held: a message waits for room in teleport,
+    %% behind `closed' nothing comes any more.
     phase = idle :: idle | asked | {held, Message :: term()},
     %% Something was published, or there is more, since it asked.
     is_due = false :: boolean(),
@@ -84,6 +85,8 @@ handle_cast(_, State) ->
 -spec handle_info(term(), #state{}) -> {noreply, #state{}} | {stop, normal, #state{}}.
 handle_info({halley, _}, State) ->
     {noreply, go_on(State#state{is_due = true})};
+handle_info({fed, _, _, _}, #state{phase = {held, closed}} = State) ->
+    {noreply, State};
 handle_info({fed, Items, Cursor, What}, State) ->
     Due = State#state{phase = idle, is_due = State#state.is_due orelse What =:= more},
     #state{tells = Tells, cursor = Before} = Due,
@@ -97,8 +100,10 @@ handle_info(tell_cursor, #state{} = State) ->
     _ = erlang:send_after(?CURSOR_MS, self(), tell_cursor),
     {noreply, go_on(State#state{is_due = true, tells = true})};
 handle_info({halley_closed, _}, State) ->
-    _ = tell(closed, State),
-    {stop, normal, State};
+    send(closed, State);
+%% If the link is gone, so is this login; if it couldn't be watched, the back end is told.
+handle_info({'DOWN', _, process, _, noconnection}, State) ->
+    {stop, {shutdown, noconnection}, State};
 handle_info({'DOWN', _, process, _, _}, State) ->
     {stop, normal, State};
 handle_info(_, State) ->
@@ -114,17 +119,19 @@ ask(State) ->
     ok = halley_backends_feed:want(halley_history:heads()),
     State#state{phase = asked, is_due = false}.
 
-send({batch, Items, _} = Batch, #state{on_way = OnWay} = State) ->
-    case tell(Batch, State) of
-        ok ->
+send(Message, State) ->
+    case {tell(Message, State), Message} of
+        {ok, {batch, Items, _}} ->
             Events = length([Event || {event, Event} <- Items]),
             ok = halley_metrics:incr(remote_events, Events),
-            {noreply, go_on(State#state{on_way = OnWay + 1})};
-        {error, busy} ->
+            {noreply, go_on(State#state{on_way = State#state.on_way + 1})};
+        {ok, closed} ->
+            {stop, normal, State};
+        {{error, busy}, _} ->
             _ = erlang:send_after(?BUSY_MS, self(), retry),
-            {noreply, State#state{phase = {held, Batch}}};
-        {error, _} ->
-            {stop, normal, State}
+            {noreply, State#state{phase = {held, Message}}};
+        {{error, Reason}, _} ->
+            {stop, {shutdown, Reason}, State}
     end.
 
 tell(What, #state{id = Id, proxy = Proxy}) ->

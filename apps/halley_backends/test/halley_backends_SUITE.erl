@@ -28,8 +28,9 @@ all() ->
     [calls, bad_requests, events_in_order, private_events,
      events_about_several_subjects, slow_process, connection_cut,
      cut_at_any_byte, brain_stands_still, brain_killed, back_end_killed, session_killed,
-     server_killed, process_ends, closed, gap_is_told, cursor_moves_on, too_many_sessions,
-     too_many_requests, other_secret, nothing_else_is_reached, metrics].
+     server_killed, process_ends, closed, gap_is_told,
+     cursor_moves_on, too_many_sessions, too_many_requests, other_secret,
+     nothing_else_is_reached, metrics].
 
 -define(CUTS, 80).
 %% Short silences, so that a link to who stands still ends within the case.
@@ -98,8 +99,8 @@ bad_requests(Config) ->
          || Request <- [nonsense, {request, nonsense}, {request, {publish, [1]}},
                         {request, {publish, lists:duplicate(1001, {?USER, 1, #{}})}},
                         {request, {follow, [{?USER} | improper]}}, {request, {presence, 1}},
-                        {login, 1, ?USER, 17, Pid}]],
-    ?assertEqual({error, bad_version}, Ask({login, 2, ?USER, none, Pid})),
+                        {login, 2, ?USER, 17, Pid}]],
+    ?assertEqual({error, bad_version}, Ask({login, 1, ?USER, none, Pid})),
     ?assertMatch({error, {bad_data, _}}, back_end(publish, [?USER, {json, <<"x\ny">>}], Config)),
     ?assertMatch({error, {bad_data, _}}, back_end(publish, [?USER, {from, to}], Config)),
     ?assertEqual({error, bad_id}, back_end(login, [17], Config)),

@@ -5,7 +5,8 @@
 -export([start_brain/2, start_brain/3, start_back_end/2, stop/1, kill/1, freeze/1, thaw/1, call/4,
          free_port/0, wait/1]).
 %% Run on the nodes.
--export([brain/4, back_end/3, os_pid/0, hold/1, reader/2, got/1, take/1, logged_in/1]).
+-export([brain/4, back_end/3, os_pid/0, hold/1, fill/1,
+         reader/2, got/1, take/1, logged_in/1]).
 
 -define(SECRET, "a secret of sixteen bytes and more").
 
@@ -89,6 +90,17 @@ os_pid() -> os:getpid().
 hold(Name) ->
     true = erlang:suspend_process(whereis(Name)),
     receive never -> ok end.
+
+%% Sends to that node until there has been no room for a while.
+fill(Node) -> fill(Node, 10).
+
+fill(_, 0) ->
+    ok;
+fill(Node, Left) ->
+    case teleport:send({nobody, Node}, <<0:8000>>, #{full => busy}) of
+        ok -> fill(Node, 10);
+        {error, busy} -> timer:sleep(20), fill(Node, Left - 1)
+    end.
 
 free_port() ->
     {ok, Socket} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),

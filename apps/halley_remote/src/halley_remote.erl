@@ -14,6 +14,8 @@
 %%   {halley_gap, User, #{reason, from, to, cursor}}
 %%                                   events between these times may be missing
 %%   {halley_closed, User}           the server closed the session; it is not opened again
+%%   {halley_broken, User, Cursor}   the session broke, or this application was stopped: log in
+%%                                   again with the last event's cursor, or this one if none came
 %% An event comes when it is on Halley's disk. After a break of the connection, or of Halley, the
 %% session goes on behind the last event that is in the process's mailbox, so each comes once. Who
 %% must go on after the end of its own process or node keeps the cursor with what it made of the

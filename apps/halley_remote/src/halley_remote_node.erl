@@ -36,11 +36,12 @@ call(Request, Ms) ->
         exit:_ -> {error, unavailable}
     end.
 
-%% That a session's batch was handed over. If nothing can be sent, the caller waits; if the link
-%% ends, so does the session, and the next one begins behind what was handed over.
+%% That a batch of the calling proxy's session was handed over. If nothing can be sent, the caller
+%% waits; if the link ends, so does the session, and the next one begins behind what was handed
+%% over.
 -spec confirm(Session :: pos_integer()) -> ok.
 confirm(Id) ->
-    _ = teleport:send({?SERVER, ?MODULE:get()}, {acknowledge, Id}),
+    _ = teleport:send({?SERVER, ?MODULE:get()}, {acknowledge, Id, self()}),
     ok.
 
 %% Without waiting, if there is a link: without one there is no such login any more.

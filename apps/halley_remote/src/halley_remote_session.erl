@@ -9,17 +9,19 @@
 %% Order: one process hands over, in the order of the batches, and a batch of an earlier login is
 %% dropped. Messages of a login that isn't this one's are answered by a logout, so nothing of a
 %% login that was given up stays at Halley.
+%%
+%% If it breaks, halley_remote_watch tells the process, with the cursor that it wrote down there.
 -module(halley_remote_session).
 -behaviour(gen_server).
 
 -export([start_link/1, open/3, close/1, cursor/1]).
--export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
+-export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 -export_type([args/0]).
 
 -type args() :: #{user := binary(), owner := pid(), cursor := none | binary(),
                   mailbox_max := pos_integer()}.
 
--define(VERSION, 1).
+-define(VERSION, 2).
 -define(LOGIN_MS, 5000).
 -define(MAILBOX_MAX, 100).
 %% Between two looks at a mailbox that is full.
@@ -48,7 +50,7 @@ start_link(Args) -> gen_server:start_link(?MODULE, Args, []).
 open(User, Owner, Options) when is_binary(User) ->
     Args = #{user => User, owner => Owner, cursor => maps:get(cursor, Options, none),
              mailbox_max => maps:get(mailbox_max, Options, ?MAILBOX_MAX)},
-    case halley_remote_sup:start_session(Args) of
+    case halley_remote_session_sup:start_session(Args) of
         {ok, Session} ->
             case gen_server:call(Session, open, infinity) of
                 ok -> {ok, Session};
@@ -77,8 +79,11 @@ init(#{user := User, owner := Owner, cursor := Cursor, mailbox_max := Max}) ->
     {reply, term(), #state{}} | {stop, normal, term(), #state{}}.
 handle_call(open, _, State) ->
     case login(State) of
-        {ok, LoggedIn} -> {reply, ok, LoggedIn};
-        {error, Reason, _} -> {stop, normal, {error, Reason}, State}
+        {ok, #state{owner = Owner, user = User, cursor = Cursor} = LoggedIn} ->
+            ok = halley_remote_watch:add(Owner, User, Cursor),
+            {reply, ok, LoggedIn};
+        {error, Reason, _} ->
+            {stop, normal, {error, Reason}, State}
     end;
 handle_call(close, _, State) ->
     {stop, normal, ok, logged_out(State)};
@@ -94,12 +99,13 @@ handle_cast(_, State) -> {noreply, State}.
 handle_info({halley_remote, Id, What}, #state{id = Id} = State) ->
     from_halley(What, State);
 handle_info({halley_remote, Id, {batch, _, _}}, State) ->
-    ok = halley_remote_node:send({logout, Id}),
+    ok = halley_remote_node:send({logout, Id, self()}),
     {noreply, State};
 handle_info({timeout, Look, look}, #state{look = Look} = State) ->
     {noreply, hand_over(State#state{look = none})};
 handle_info({teleport_down, Link, _, _}, #state{link = Link} = State) ->
-    {noreply, again(State#state{link = none})};
+    %% The login has ended with it: there is nothing to log out from.
+    {noreply, again(State#state{id = none, link = none})};
 handle_info(again, #state{id = none} = State) ->
     case login(State) of
         {ok, LoggedIn} -> {noreply, LoggedIn};
@@ -109,6 +115,11 @@ handle_info({'DOWN', _, process, Owner, _}, #state{owner = Owner} = State) ->
     {stop, normal, logged_out(State)};
 handle_info(_, State) ->
     {noreply, State}.
+
+%% An end as it should be isn't told.
+-spec terminate(term(), #state{}) -> ok.
+terminate(normal, _) -> halley_remote_watch:remove();
+terminate(_, _) -> ok.
 
 from_halley({batch, Items, Cursor}, #state{batches = Batches} = State) ->
     {noreply, hand_over(State#state{batches = queue:in({Items, Cursor}, Batches)})};
@@ -151,7 +162,7 @@ again(#state{again_ms = Ms} = State) ->
 logged_out(#state{id = none} = State) ->
     State;
 logged_out(#state{id = Id, link = Link} = State) ->
-    ok = halley_remote_node:send({logout, Id}),
+    ok = halley_remote_node:send({logout, Id, self()}),
     _ = [ok = teleport:demonitor_peer(Link) || Link =/= none],
     State#state{id = none, link = none}.
 
@@ -165,6 +176,7 @@ hand_over(#state{batches = Batches} = State) ->
 
 hand_over([], Cursor, _, #state{batches = Batches, id = Id} = State) ->
     ok = halley_remote_node:confirm(Id),
+    ok = halley_remote_watch:cursor(Cursor),
     hand_over(State#state{batches = queue:drop(Batches), cursor = Cursor});
 hand_over(Items, Cursor, 0, #state{batches = Batches, look = none} = State) ->
     Look = erlang:start_timer(?LOOK_MS, self(), look),

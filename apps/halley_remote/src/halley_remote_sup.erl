@@ -1,9 +1,8 @@
-%% The sessions of this node's processes. A session that ends isn't started anew: who logged in
-%% hears of it.
+%% The sessions of this node's processes, and who watches them.
 -module(halley_remote_sup).
 -behaviour(supervisor).
 
--export([start_link/0, start_session/1, init/1]).
+-export([start_link/0, init/1]).
 
 -spec start_link() -> {ok, pid()} | {error, term()}.
 start_link() ->
@@ -13,16 +12,11 @@ start_link() ->
         ignore -> {error, ignore}
     end.
 
--spec start_session(halley_remote_session:args()) -> {ok, pid()} | {error, not_started}.
-start_session(Args) ->
-    try supervisor:start_child(?MODULE, [Args]) of
-        {ok, Pid} when is_pid(Pid) -> {ok, Pid}
-    catch
-        exit:{noproc, _} -> {error, not_started}
-    end.
-
 -spec init([]) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
 init([]) ->
-    Session = #{id => session, start => {halley_remote_session, start_link, []},
-                restart => temporary},
-    {ok, {#{strategy => simple_one_for_one}, [Session]}}.
+    ok = halley_remote_watch:new(),
+    %% The sessions are stopped first.
+    {ok, {#{strategy => one_for_one, intensity => 5, period => 10},
+          [#{id => halley_remote_watch, start => {halley_remote_watch, start_link, []}},
+           #{id => halley_remote_session_sup, type => supervisor,
+             start => {halley_remote_session_sup, start_link, []}}]}}.
