@@ -7,7 +7,9 @@
 %% oldest first, and `more' if it shall ask again.
 %%
 %% Memory: the place of each session is small, but for one whose replay is in the midst of much. Of
-%% these ?KEPT_MAX are kept; the others are made again from their cursors.
+%% these ?KEPT_MAX are kept; the others are made again from their cursors. A replay that has yielded
+%% gets nowhere if it is made again, so it takes the room of one that hasn't; where all have, those
+%% that are kept will soon be done.
 %%
 %% It is not what sends: a session that nobody reads from doesn't ask.
 -module(halley_backends_feed).
@@ -21,12 +23,14 @@
 -define(AWAIT_MS, 1).
 
 -type item() :: {event, map()} | {gap, map()}.
--type place() :: {cursor, halley_cursor:token()} | {done | amid, halley_replay:replay()}.
+%% amid: of a session that will ask again. yielded: of one that has a turn.
+-type place() :: {cursor, halley_cursor:token()}
+               | {done | amid | yielded, halley_replay:replay()}.
 -record(state, {
     reader :: halley_history_reader:reader(),
     limits :: halley_replay:limits(),
     places = #{} :: #{pid() => {halley_id:id(), place()}},
-    amid = 0 :: non_neg_integer(),                     % places that are large
+    kept = #{} :: #{pid() => amid | yielded},          % whose places are large
     turns = queue:new() :: queue:queue(pid()),
     %% For the log to have written.
     awaiting = queue:new() :: queue:queue({halley_history:vector(), pid()})
@@ -109,7 +113,7 @@ written(#state{awaiting = Awaiting, turns = Turns} = State) ->
 
 forget(Pid, #state{places = Places} = State) ->
     case maps:take(Pid, Places) of
-        {{_, Place}, Rest} -> counted(Place, none, State#state{places = Rest});
+        {_, Rest} -> State#state{places = Rest, kept = maps:remove(Pid, State#state.kept)};
         error -> State
     end.
 
@@ -131,11 +135,14 @@ batch(Pid, User, Before, Replay, #state{limits = Limits, reader = Reader} = Stat
         halley_replay:next(Replay, halley_history:written(), Limits, fun item/3, Before, Reader),
     {_, Left} = halley_replay:gathered(Next),
     Read = State#state{reader = NextReader},
-    case What of
-        yield -> again(Pid, put_place(Pid, User, {amid, Left}, Read));
-        done -> fed(Pid, Items, Left, done, put_place(Pid, User, {done, Left}, Read));
-        more -> fed(Pid, Items, Left, more, keep(Pid, User, Left, Read));
-        {gap, Gap} -> fed(Pid, [{gap, Gap} | Items], Left, more, keep(Pid, User, Left, Read))
+    case {What, Items} of
+        {yield, []} -> again(Pid, keep(Pid, User, yielded, Left, with_room(Pid, Read)));
+        %% The gap that it began with.
+        {yield, _} -> fed(Pid, Items, Left, more, keep(Pid, User, amid, Left, Read));
+        {done, _} -> fed(Pid, Items, Left, done, put_place(Pid, User, {done, Left}, Read));
+        {more, _} -> fed(Pid, Items, Left, more, keep(Pid, User, amid, Left, Read));
+        {{gap, Gap}, _} ->
+            fed(Pid, [{gap, Gap} | Items], Left, more, keep(Pid, User, amid, Left, Read))
     end.
 
 again(Pid, #state{turns = Turns} = State) -> State#state{turns = queue:in(Pid, Turns)}.
@@ -144,20 +151,31 @@ fed(Pid, Items, Replay, What, State) ->
     Pid ! {fed, lists:reverse(Items), halley_replay:cursor(Replay), What},
     State.
 
-keep(Pid, User, Replay, #state{amid = Amid} = State) when Amid < ?KEPT_MAX ->
-    put_place(Pid, User, {amid, Replay}, State);
-keep(Pid, User, Replay, State) ->
+keep(Pid, User, What, Replay, #state{kept = Kept} = State)
+  when map_size(Kept) < ?KEPT_MAX; is_map_key(Pid, Kept) ->
+    put_place(Pid, User, {What, Replay}, State);
+keep(Pid, User, _, Replay, State) ->
     put_place(Pid, User, {cursor, halley_replay:cursor(Replay)}, State).
 
-put_place(Pid, User, Place, #state{places = Places} = State) ->
-    #{Pid := {_, Before}} = Places,
-    counted(Before, Place, State#state{places = Places#{Pid := {User, Place}}}).
+with_room(Pid, #state{kept = Kept} = State)
+  when map_size(Kept) < ?KEPT_MAX; is_map_key(Pid, Kept) ->
+    State;
+with_room(_, #state{kept = Kept, places = Places} = State) ->
+    case [Other || {Other, amid} <- maps:to_list(Kept)] of
+        [Other | _] ->
+            #{Other := {User, {amid, Replay}}} = Places,
+            put_place(Other, User, {cursor, halley_replay:cursor(Replay)}, State);
+        [] ->
+            State
+    end.
 
-counted(Before, Now, #state{amid = Amid} = State) ->
-    State#state{amid = Amid - is_amid(Before) + is_amid(Now)}.
-
-is_amid({amid, _}) -> 1;
-is_amid(_) -> 0.
+put_place(Pid, User, {What, _} = Place, #state{places = Places, kept = Kept} = State) ->
+    #{Pid := _} = Places,
+    Keeps = case What of
+        _ when What =:= amid; What =:= yielded -> Kept#{Pid => What};
+        _ -> maps:remove(Pid, Kept)
+    end,
+    State#state{places = Places#{Pid => {User, Place}}, kept = Keeps}.
 
 %% The record is a part of a block of the log.
 item(Body, Cursor, Items) ->

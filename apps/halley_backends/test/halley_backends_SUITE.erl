@@ -11,6 +11,7 @@
          connection_cut/1, cut_at_any_byte/1,
          brain_stands_still/1, brain_killed/1, back_end_killed/1,
          session_killed/1, server_killed/1, process_ends/1, closed/1, gap_is_told/1,
+         many_long_replays/1,
          cursor_moves_on/1, too_many_sessions/1, too_many_requests/1, other_secret/1,
          nothing_else_is_reached/1, metrics/1]).
 
@@ -29,7 +30,7 @@ all() ->
      events_about_several_subjects, slow_process, connection_cut,
      cut_at_any_byte, brain_stands_still, brain_killed, back_end_killed, session_killed,
      server_killed, process_ends, closed, gap_is_told,
-     cursor_moves_on, too_many_sessions, too_many_requests, other_secret,
+     many_long_replays, cursor_moves_on, too_many_sessions, too_many_requests, other_secret,
      nothing_else_is_reached, metrics].
 
 -define(CUTS, 80).
@@ -271,6 +272,26 @@ gap_is_told(Config) ->
     ok = wait(fun() -> length(process(got, [Late], Config)) >= 2 end),
     ?assertMatch([{halley_gap, ?USER, #{reason := too_old}} | _], process(got, [Late], Config)),
     ok = wait(fun() -> lists:last([none | numbers(Late, Config)]) =:= 10 end).
+
+%% Of a user that follows much, whose past takes several turns to gather. All of them get on, the
+%% gap that they begin with is told, and no more places are large than there may be.
+many_long_replays(Config) ->
+    ok = publish(1, 10, Config),
+    Cursor = brain(halley_cursor, encode,
+                   [brain(halley_history, store, [], Config), erlang:system_time(second),
+                    brain(halley_history, heads, [], Config)], Config),
+    Subjects = [integer_to_binary(N) || N <- lists:seq(1, 6000)],
+    {ok, _} = brain(halley_follows, follow, [[{?USER, S} || S <- Subjects]], Config),
+    _ = [brain(halley, publish_many, [[{<<"other">>, N, #{}} || N <- lists:seq(1, 1000)]], Config)
+         || _ <- lists:seq(1, 3)],
+    Last = [{S, S, #{}} || S <- lists:nthtail(5990, Subjects)],
+    [{ok, _} | _] = brain(halley, publish_many, [Last], Config),
+    ok = brain(halley_history_atomics, put, [floor, 1000], Config),
+    {Got, Most} = brain(halley_backends_nodes, feeds, [?USER, Cursor, 70], Config),
+    ?assertEqual(70, length(Got)),
+    _ = [?assertMatch({[{gap, #{reason := too_old}} | _], 10},
+                      {Items, length([S || {event, #{subject := S}} <- Items])}) || Items <- Got],
+    ?assertEqual(64, Most).
 
 %% When nothing comes for this user, too.
 cursor_moves_on(Config) ->

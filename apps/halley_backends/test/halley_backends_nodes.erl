@@ -5,7 +5,7 @@
 -export([start_brain/2, start_brain/3, start_back_end/2, stop/1, kill/1, freeze/1, thaw/1, call/4,
          free_port/0, wait/1]).
 %% Run on the nodes.
--export([brain/4, back_end/3, os_pid/0, hold/1, fill/1,
+-export([brain/4, back_end/3, os_pid/0, hold/1, fill/1, feeds/3,
          reader/2, got/1, take/1, logged_in/1]).
 
 -define(SECRET, "a secret of sixteen bytes and more").
@@ -100,6 +100,40 @@ fill(Node, Left) ->
     case teleport:send({nobody, Node}, <<0:8000>>, #{full => busy}) of
         ok -> fill(Node, 10);
         {error, busy} -> timer:sleep(20), fill(Node, Left - 1)
+    end.
+
+%% So many sessions ask the feed at once, with the same cursor. Gives what each got, and the most
+%% places that were large at a time, as far as was seen.
+feeds(User, Cursor, Count) ->
+    Asker = self(),
+    Sessions = [spawn(fun() -> feed(User, Cursor, Asker) end) || _ <- lists:seq(1, Count)],
+    _ = [receive {added, Session} -> ok end || Session <- Sessions],
+    ok = sys:suspend(halley_backends_feed),
+    _ = [Session ! ask || Session <- Sessions],
+    timer:sleep(100),
+    ok = sys:resume(halley_backends_feed),
+    all_fed(Sessions, 0, []).
+
+feed(User, Cursor, Asker) ->
+    _ = halley_backends_feed:add(User, Cursor),
+    Asker ! {added, self()},
+    receive ask -> Asker ! {fed, self(), fed([])} end.
+
+fed(Before) ->
+    ok = halley_backends_feed:want(halley_history:heads()),
+    receive
+        {fed, Items, _, done} -> Before ++ Items;
+        {fed, Items, _, more} -> fed(Before ++ Items)
+    end.
+
+all_fed([], Most, Got) ->
+    {Got, Most};
+all_fed(Sessions, Most, Got) ->
+    Places = maps:values(element(4, sys:get_state(halley_backends_feed))),
+    Large = length([What || {_, {What, _}} <- Places, What =/= cursor, What =/= done]),
+    receive
+        {fed, Session, Items} -> all_fed(Sessions -- [Session], max(Most, Large), [Items | Got])
+    after 0 -> all_fed(Sessions, max(Most, Large), Got)
     end.
 
 free_port() ->
