@@ -1,7 +1,7 @@
 %% Rings and measures that the tests here share.
 -module(ketama_test_rings).
 
--export([article/0, eight/0, equal/1, here/1, shares/1, hashes/1, keys/1]).
+-export([article/0, eight/0, equal/1, here/1, shares/1, deviation/2, hashes/1, keys/1]).
 
 %% Of libketama's Python tests.
 article() -> [{<<"127.0.0.1:11211">>, 600}, {<<"127.0.0.1:11212">>, 400}].
@@ -30,6 +30,12 @@ shares(Ring) ->
          Point}
     end, {#{}, Last - (1 bsl 32)}, Points),
     maps:map(fun(_, Arc) -> Arc / (1 bsl 32) end, Arcs).
+
+%% What all servers have too much or too little, summed up.
+deviation(Servers, Options) ->
+    Shares = shares(ketama:new(Servers, Options)),
+    Total = lists:sum([Weight || {_, Weight} <- Servers]),
+    lists:sum([abs(Weight / Total - maps:get(Name, Shares, 0.0)) || {Name, Weight} <- Servers]).
 
 %% How many MD5 each server has.
 hashes(Ring) ->

@@ -21,6 +21,12 @@ by_hand(Hash, [{_, First} | _] = Points) ->
         [{_, Server} | _] -> Server
     end.
 
+%% libketama/test.sh's 10 %, of the originals' own lists. Of any few servers it isn't promised.
+weights_are_met_test() ->
+    [?assertMatch({_, _, Deviation} when Deviation < 0.1,
+                  {Mode, Servers, ketama_test_rings:deviation(Servers, #{mode => Mode})})
+     || Servers <- [article(), eight()], Mode <- ?MODES -- [libmemcached_unweighted]].
+
 %% A hash that is a point belongs to it; one more doesn't.
 exactly_at_a_point_test() ->
     Points = [{10, 0}, {20, 1}, {20, 2}, {16#FFFFFFFF, 0}],

@@ -77,17 +77,16 @@ prop_rebuilt() ->
             end).
 
 %% libketama/test.sh: what the servers have differs by less than 10 % from what they should have,
-%% summed up. Of few servers that isn't so; the originals place no more points.
+%% summed up. Of few servers that isn't so; the originals place no more points. Without weights
+%% they place 100 a server in place of 160, and chance has more of a say: 8 % on average.
 prop_weights() ->
-    ?FORALL({Servers, Mode},
-            {servers(80, 200, range(1, 1000)), oneof(?MODES -- [libmemcached_unweighted])},
-            begin
-                Shares = ketama_test_rings:shares(ketama:new(Servers, #{mode => Mode})),
-                Total = lists:sum([Weight || {_, Weight} <- Servers]),
-                Error = lists:sum([abs(Weight / Total - maps:get(Name, Shares, 0.0))
-                                   || {Name, Weight} <- Servers]),
-                Error < 0.1
-            end).
+    ?FORALL({{Servers, Options}, Most},
+            oneof([{{servers(80, 200, range(1, 1000)), #{mode => Mode}}, 0.1}
+                   || Mode <- ?MODES -- [libmemcached_unweighted]]
+                  ++ [{{servers(80, 200, 1),
+                        #{mode => libmemcached_unweighted, hash => Hash}}, 0.12}
+                      || Hash <- [md5, default]]),
+            ketama_test_rings:deviation(Servers, Options) < Most).
 
 %% N different servers, the owner first, as long as there are N.
 prop_owners() ->
