@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { after } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { api, publish } from './lib/client.mjs';
@@ -45,6 +46,28 @@ test('with it the brain listens there, and not before it can read a secret', asy
   }
   const listening = await start({ settings: settings(good) });
   await until('it listens there', () => listeningPorts(listening.brainPid()).includes(port));
+  await listening.stop();
+  halley.remove();
+});
+
+test('the lines of docs/guides/back-ends.md for halley.conf', async () => {
+  const guide = readFileSync(new URL('../../docs/guides/back-ends.md', import.meta.url), 'utf8');
+  const [, lines] = guide.match(/```\n(remote\.listen[^]*?)```/);
+  const settings = Object.fromEntries(lines.trim().split('\n').map((line) => {
+    const [key, value] = line.split(' = ');
+    return [`HALLEY_${key.toUpperCase().replaceAll('.', '_')}`, value];
+  }));
+  assert.deepEqual(Object.keys(settings), ['HALLEY_REMOTE_LISTEN', 'HALLEY_REMOTE_SECRET_FILE',
+    'HALLEY_REMOTE_BACKENDS']);
+  const port = await freePort();
+  const halley = await prepare();
+  settings.HALLEY_REMOTE_LISTEN = `127.0.0.1:${port}`;
+  settings.HALLEY_REMOTE_SECRET_FILE = scratchFile(halley, settings.HALLEY_REMOTE_SECRET_FILE,
+    's'.repeat(64));
+  const listening = await start({ settings });
+  await until('it listens there', () => listeningPorts(listening.brainPid()).includes(port));
+  const metrics = (await api(listening, 'GET', '/metrics')).body;
+  assert.match(metrics, /halley_remote_up\{node="shop@10\.0\.0\.7"\} 0/);
   await listening.stop();
   halley.remove();
 });

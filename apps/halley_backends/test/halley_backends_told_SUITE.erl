@@ -1,11 +1,12 @@
 %% What the two sides say of sessions that end, and whom it concerns: nobody is left without a word.
 -module(halley_backends_told_SUITE).
 
+-include_lib("common_test/include/ct.hrl").
 -include_lib("stdlib/include/assert.hrl").
 
 -export([suite/0, all/0, init_per_testcase/2, end_per_testcase/2]).
 -export([proxy_killed/1, late_proxy/1, message_of_another_proxy/1, closed_while_full/1,
-         broken_while_full/1, metrics_without_transport/1]).
+         broken_while_full/1, metrics_without_transport/1, guide/1]).
 
 -import(halley_backends_nodes, [call/4, wait/1]).
 -import(halley_backends_case, [node_of/2, restart_brain/1, brain/4, back_end/3, process/3,
@@ -19,7 +20,7 @@ suite() -> [{timetrap, {minutes, 2}}].
 
 all() ->
     [proxy_killed, late_proxy, message_of_another_proxy, closed_while_full, broken_while_full,
-     metrics_without_transport].
+     metrics_without_transport, guide].
 
 init_per_testcase(Case, Config) ->
     Transport = transport(Case),
@@ -148,3 +149,38 @@ metrics_without_transport(Config) ->
                  brain(halley_metrics, values, [], Config)),
     ok = brain(sys, resume, [halley_backends], Config),
     ok = wait(fun() -> sessions(?USER, Config) =:= 1 end).
+
+%% docs/guides/back-ends.md: its module, as it stands there.
+guide(Config) ->
+    Source = proplists:get_value(source, ?MODULE:module_info(compile)),
+    Root = filename:join([filename:dirname(Source), "..", "..", ".."]),
+    {ok, Text} = file:read_file(filename:join([Root, "docs", "guides", "back-ends.md"])),
+    {match, [Code]} = re:run(Text, "^```erlang\n(-module\\(desk\\).*?)^```$",
+                             [multiline, dotall, {capture, all_but_first, binary}]),
+    File = filename:join(?config(dir, Config), "desk.erl"),
+    ok = file:write_file(File, Code),
+    {ok, desk, Desk} = compile:file(File, [binary, return_errors, warnings_as_errors]),
+    BackEnd = node_of(back_end, Config),
+    {module, desk} = call(BackEnd, code, load_binary, [desk, File, Desk]),
+    Clerk = call(BackEnd, erlang, spawn, [desk, open, [#{}]]),
+    {ok, Customer} = process(reader, [?USER, #{}], Config),
+    ok = wait(fun() -> sessions(<<"desk">>, Config) =:= 1 end),
+    ok = answered(<<"first">>, Customer, Config),
+    [Proxy] = [Pid || {_, {_, Pid}} <- brain_sessions(Config), Pid =/= proxy(Customer, Config)],
+    true = call(BackEnd, erlang, exit, [Proxy, kill]),
+    ok = answered(<<"second">>, Customer, Config),
+    {ok, 1} = brain(halley, close_sessions, [<<"desk">>], Config),
+    ok = wait(fun() -> not call(BackEnd, erlang, is_process_alive, [Clerk]) end).
+
+proxy(Reader, Config) -> process(logged_in, [Reader], Config).
+
+%% Once, to the customer.
+answered(Id, Customer, Config) ->
+    {ok, _} = brain(halley, publish, [<<"orders">>, #{customer => ?USER}, #{id => Id}], Config),
+    Answers = fun() ->
+        [true || {halley, #{private := true, data := #{<<"order">> := Order}}}
+                     <- process(got, [Customer], Config), Order =:= Id]
+    end,
+    ok = wait(fun() -> Answers() =/= [] end),
+    ?assertEqual([true], Answers()),
+    ok.

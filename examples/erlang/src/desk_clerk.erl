@@ -56,6 +56,9 @@ handle_info({halley_gap, _, #{reason := Reason, cursor := Cursor}}, State) ->
     {noreply, State};
 handle_info({halley_closed, _}, State) ->
     {stop, closed, State};
+%% Started again, it logs in with what it has kept.
+handle_info({halley_broken, _, _}, State) ->
+    {stop, broken, State};
 handle_info(_, State) ->
     {noreply, State}.
 
