@@ -83,7 +83,8 @@ read_secrets(File) ->
 
 -spec secrets(binary()) -> {ok, [binary(), ...]} | {error, iodata()}.
 secrets(Text) ->
-    Lines = [Line || Part <- binary:split(Text, <<"\n">>, [global]),
+    Lines = [Line || is_list(unicode:characters_to_list(Text)),
+                     Part <- binary:split(Text, <<"\n">>, [global]),
                      (Line = string:trim(Part)) =/= <<>>],
     IsGood = fun(Line) -> byte_size(Line) >= ?SECRET_BYTES_MIN
                               andalso byte_size(Line) =< ?SECRET_BYTES_MAX end,

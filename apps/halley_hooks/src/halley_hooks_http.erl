@@ -64,36 +64,48 @@ dial(IsTls, Address, Family, #{port := Port} = Target, Due) ->
                          {packet_size, ?LINE_BYTES_MAX}, {recbuf, 65536},
                          {send_timeout, left(Due)}, {send_timeout_close, true}],
     Module = case IsTls of true -> ssl; false -> gen_tcp end,
-    Tls = case IsTls of true -> tls(Target); false -> [] end,
-    case Module:connect(Address, Port, Options ++ Tls, left(Due)) of
-        {ok, Socket} -> {ok, {Module, Socket}};
+    case cas(Target) of
+        {ok, Cas} ->
+            Tls = case IsTls of true -> Cas ++ tls(Target); false -> [] end,
+            case Module:connect(Address, Port, Options ++ Tls, left(Due)) of
+                {ok, Socket} -> {ok, {Module, Socket}};
+                {error, _} = Error -> Error
+            end;
         {error, _} = Error -> Error
     end.
 
-tls(#{ca := Ca, host := Host}) ->
-    Cas = case Ca of
-        none -> [{cacerts, public_key:cacerts_get()}];
-        File -> [{cacertfile, File}]
-    end,
+%% OTP raises where the system has none.
+cas(#{tls := true, ca := none}) ->
+    try {ok, [{cacerts, public_key:cacerts_get()}]}
+    catch error:_ -> {error, no_cas}
+    end;
+cas(#{tls := true, ca := File}) -> {ok, [{cacertfile, File}]};
+cas(#{tls := false}) -> {ok, []}.
+
+tls(#{host := Host}) ->
     Name = case inet:parse_address(Host) of
         {ok, _} -> [];
         {error, _} -> [{server_name_indication, Host}]
     end,
     Match = public_key:pkix_verify_hostname_match_fun(https),
-    Cas ++ Name ++ [{verify, verify_peer}, {depth, 10}, {versions, ['tlsv1.2', 'tlsv1.3']},
-                    {customize_hostname_check, [{match_fun, Match}]}, {log_level, none}].
+    Name ++ [{verify, verify_peer}, {depth, 10}, {versions, ['tlsv1.2', 'tlsv1.3']},
+             {customize_hostname_check, [{match_fun, Match}]}, {log_level, none}].
 
 exchange({Module, Socket} = Connection, Request, Due) ->
     try
+        %% The connection may have been made for another request, with another time left.
+        said(setopts(Module, Socket, [{send_timeout, left(Due)}])),
         said(Module:send(Socket, Request)),
         {Status, Keeps} = head(Connection, Due),
-        case Keeps andalso left(Due) > 0 of
+        case Keeps of
             true -> {ok, Status, Connection};
             false ->
                 ok = close(Connection),
                 {ok, Status, none}
         end
     catch throw:{failed, Reason} ->
+        %% Without it closing waits, for minutes, that the other side reads what it was sent.
+        _ = setopts(Module, Socket, [{linger, {true, 0}}]),
         ok = close(Connection),
         {error, Reason}
     end.
@@ -101,8 +113,8 @@ exchange({Module, Socket} = Connection, Request, Due) ->
 said(ok) -> ok;
 said({error, Reason}) -> throw({failed, Reason}).
 
-head({Module, Socket} = Connection, Due) ->
-    case Module:recv(Socket, 0, left(Due)) of
+head(Connection, Due) ->
+    case recv(Connection, 0, Due) of
         {ok, {http_response, _, Status, _}} when Status >= 100, Status < 200 ->
             _ = headers(Connection, Due, ?HEADERS_MAX, #{}),
             head(Connection, Due);
@@ -115,13 +127,13 @@ head({Module, Socket} = Connection, Due) ->
 
 headers(_, _, 0, _) ->
     throw({failed, too_many_headers});
-headers({Module, Socket} = Connection, Due, Left, Headers) ->
-    case Module:recv(Socket, 0, left(Due)) of
+headers(Connection, Due, Left, Headers) ->
+    case recv(Connection, 0, Due) of
         {ok, {http_header, _, Name, _, Value}} ->
-            Key = string:lowercase(case is_atom(Name) of
-                                       true -> atom_to_binary(Name);
-                                       false -> Name
-                                   end),
+            Key = lowercase(case is_atom(Name) of
+                                true -> atom_to_binary(Name);
+                                false -> Name
+                            end),
             headers(Connection, Due, Left - 1, Headers#{Key => Value});
         {ok, http_eoh} -> Headers;
         {ok, _} -> throw({failed, no_http});
@@ -130,7 +142,7 @@ headers({Module, Socket} = Connection, Due, Left, Headers) ->
 
 %% A body of a known length is read, so that the next request can follow.
 keeps({1, 1}, Status, Headers, Connection, Due) ->
-    Says = string:lowercase(maps:get(<<"connection">>, Headers, <<>>)),
+    Says = lowercase(maps:get(<<"connection">>, Headers, <<>>)),
     case Headers of
         _ when Says =:= <<"close">> -> false;
         #{<<"transfer-encoding">> := _} -> false;
@@ -140,16 +152,26 @@ keeps({1, 1}, Status, Headers, Connection, Due) ->
 keeps(_, _, _, _, _) ->
     false.
 
-skipped(Text, {Module, Socket}, Due) ->
+skipped(Text, {Module, Socket} = Connection, Due) ->
     Max = halley_limits:get(hooks_answer_bytes_max),
     case string:to_integer(Text) of
         {0, <<>>} -> true;
         {Bytes, <<>>} when Bytes > 0, Bytes =< Max ->
             ok =:= setopts(Module, Socket, [{packet, raw}])
-                andalso is_tuple(Module:recv(Socket, Bytes, left(Due)))
+                andalso element(1, recv(Connection, Bytes, Due)) =:= ok
                 andalso ok =:= setopts(Module, Socket, [{packet, http_bin}]);
         _ -> false
     end.
+
+%% What is there isn't waited for, so an answer without end is ended here.
+recv({Module, Socket}, Bytes, Due) ->
+    case now_ms() < Due of
+        true -> Module:recv(Socket, Bytes, left(Due));
+        false -> {error, timeout}
+    end.
+
+%% Of whatever bytes somebody says.
+lowercase(Bytes) -> << <<(string:to_lower(Byte))>> || <<Byte>> <= Bytes >>.
 
 setopts(gen_tcp, Socket, Options) -> inet:setopts(Socket, Options);
 setopts(ssl, Socket, Options) -> ssl:setopts(Socket, Options).
@@ -171,6 +193,8 @@ explain({tls_alert, {_, Text}}) -> ["TLS failed: ", string:replace(Text, "\n", "
 explain(timeout) -> "it didn't answer in time";
 explain(closed) -> "it closed the connection without an answer";
 explain(emsgsize) -> "its answer has a line that is too long";
+explain(no_cas) -> "this system has no certificates of CAs; install ca-certificates, or set "
+                   "hooks.tls_ca";
 explain(no_http) -> "its answer isn't HTTP";
 explain(too_many_headers) -> "its answer has too many headers";
 explain(Reason) when is_atom(Reason) -> inet:format_error(Reason);
