@@ -61,6 +61,8 @@ start_link(Settings) ->
 -spec init(halley_config_hooks:settings()) -> {ok, #taker{}}.
 init(#{closed_after_ms := AfterMs} = Settings) ->
     _ = process_flag(fullsweep_after, 20),
+    %% Of one before this, which was killed.
+    ok = halley_hooked:put_back(),
     {Queue, Recovered} = halley_hooks_queue:open(),
     Written = halley_history:written(),
     {Keys, Vectors, Acked, First} = began(Recovered, {Written, Written}),
@@ -173,15 +175,16 @@ taken(#taker{told = Told, first = First} = Taker0) ->
     {Read, HasMore, Taker} = read(IsAll, UpTo, Taker0),
     {Left, Gone} = left(IsAll andalso not HasMore, Named, Taker),
     case append(First ++ Opened ++ Read ++ Left, Taker) of
-        {ok, Next} ->
+        {ok, What, Next} ->
+            ok = halley_hooked:told(),
             ok = halley_hooks_told:apply_changes(Effects ++ Gone, Told),
             ok = halley_hooks_progress:count(told, halley_hooks_told:count(Told)),
+            %% Behind that: a segment begins with who was told of as there.
+            Open = case What of reopen -> opened(Next); go_on -> Next end,
             later(case HasMore orelse not IsAll of true -> 0; false -> ?ROUND_MS end,
-                  Next#taker{first = []});
+                  Open#taker{first = []});
         {error, Reason, Queue} ->
-            lists:foreach(fun({Key, came}) -> halley_hooked:came(Key);
-                             ({Key, left}) -> halley_hooked:left(Key)
-                          end, Changes),
+            ok = halley_hooked:put_back(),
             later(?REFUSED_MS, refused(Reason, Taker0#taker{queue = Queue}))
     end.
 
@@ -242,13 +245,12 @@ append(Entries, #taker{queue = Queue, vectors = Vectors, noted = Noted} = Taker)
     Position = [{position, A, B} || Vectors =/= Noted, {A, B} <- [Vectors],
                                     Entries =/= [] orelse is_due(NowMs, Taker)],
     case Entries ++ Position of
-        [] -> {ok, Taker};
+        [] -> {ok, go_on, Taker};
         All ->
             case halley_hooks_queue:append(All, Queue) of
                 {ok, Place, What, Next} ->
                     ok = halley_hooks_progress:set(written, Place),
-                    Appended = Taker#taker{queue = Next, noted = Vectors, noted_ms = NowMs},
-                    {ok, case What of reopen -> opened(Appended); go_on -> Appended end};
+                    {ok, What, Taker#taker{queue = Next, noted = Vectors, noted_ms = NowMs}};
                 {error, _, _} = Error -> Error
             end
     end.

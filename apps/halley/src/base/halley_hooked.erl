@@ -8,12 +8,15 @@
 %% Changes are a set, not a queue: a row for each user or subject that changed since it was read
 %% last, and whether it came at all meanwhile. So a thousand changes of one user are one row, and
 %% the rows are bounded by `ids_max' and `subscriptions_max'. A row is written after what it tells
-%% of is visible: who takes a row and looks then sees that, or another row comes.
+%% of is visible: who takes a row and looks then sees that, or another row comes. What was taken
+%% stays in a table beside it until it was told (`told/0'), so that who takes may be killed.
 -module(halley_hooked).
 
--export([on/1, off/0, is_on/1, came/1, left/1, take/1]).
+-export([on/1, off/0, is_on/1, came/1, left/1, take/1, told/0, put_back/0]).
 -export([asker/1, is_asked/0, ask/2]).
 -export_type([key/0, change/0, judgement/0, asker/0]).
+
+-define(TAKEN, halley_hooked_taken).
 
 -type what() :: published | changes.
 %% `all': whatever was told may have changed.
@@ -30,8 +33,8 @@
 %% The caller owns the table of changes.
 -spec on([what()]) -> ok.
 on(Whats) ->
-    _ = [ets:new(?MODULE, [public, named_table, set, {write_concurrency, true}])
-         || ets:whereis(?MODULE) =:= undefined],
+    _ = [ets:new(Table, [public, named_table, set, {write_concurrency, true}])
+         || Table <- [?MODULE, ?TAKEN], ets:whereis(Table) =:= undefined],
     persistent_term:put(?MODULE, maps:from_keys(Whats, true)).
 
 -spec off() -> ok.
@@ -57,13 +60,32 @@ left(Key) ->
 written(Write) ->
     try Write() catch error:badarg -> false end.
 
-%% At most so many changes, each given once.
+%% At most so many changes, each given once. Of one process, which says what became of them.
 -spec take(pos_integer()) -> [{key(), change()}].
 take(Max) ->
-    case ets:select(?MODULE, [{{'$1', '_'}, [], ['$1']}], Max) of
-        {Keys, _} -> lists:append([ets:take(?MODULE, Key) || Key <- Keys]);
+    case ets:select(?MODULE, [{'_', [], ['$_']}], Max) of
+        {Rows, _} ->
+            true = ets:insert(?TAKEN, Rows),
+            Taken = lists:append([ets:take(?MODULE, Key) || {Key, _} <- Rows]),
+            %% Some may have come that had left.
+            true = ets:insert(?TAKEN, Taken),
+            Taken;
         '$end_of_table' -> []
     end.
+
+%% All that was taken was told.
+-spec told() -> ok.
+told() ->
+    true = ets:delete_all_objects(?TAKEN),
+    ok.
+
+%% What was taken was not told, as far as anybody knows.
+-spec put_back() -> ok.
+put_back() ->
+    lists:foreach(fun({Key, came}) -> came(Key);
+                     ({Key, left}) -> left(Key)
+                  end, ets:tab2list(?TAKEN)),
+    told().
 
 %% Who is asked about sessions that open, if anybody is. Without one all are allowed.
 -spec asker(none | asker()) -> ok.
