@@ -3,8 +3,9 @@
 %% Whoever has a session to open asks here (`ask/2', by `halley_hooked:ask/2'): from the cache it is
 %% answered at once, else it gets a message. Users wait in a queue, of `connect_waiting_max' at
 %% most, for one of `connect_in_flight_max' processes, each with a connection of its own; several
-%% sessions of one user wait for one request. Beyond the queue, and where no judgement comes in
-%% time, `auth.connect_down' decides: by default nobody gets in.
+%% sessions of one user wait for one request. Beyond the queue, where no judgement comes in time,
+%% and where a user's turn doesn't, `auth.connect_down' decides: by default nobody gets in. So all
+%% are answered before they give up (halley_edge_asked), also when every request hangs.
 %%
 %% 2xx lets the user in, 401 and 403 don't; both are remembered for `auth.connect_ttl', by
 %% `connect_cache_max' users at most. Anything else is no judgement, and isn't remembered.
@@ -19,12 +20,15 @@
 -include_lib("kernel/include/logger.hrl").
 
 -define(RETRY_AFTER_S, 2).
+%% For a turn, and between two looks who has waited for longer.
+-define(TURN_MS, 5000).
+-define(LOOK_MS, 250).
 -define(REASON, <<"connect_refused: auth.connect_url doesn't let this user connect">>).
 
 -type from() :: {pid(), Tag :: term()}.
 -record(connect, {settings :: halley_config_hooks:connect(),
                   idle = [] :: [pid()],
-                  queue = queue:new() :: queue:queue(halley_id:id()),
+                  queue = queue:new() :: queue:queue({halley_id:id(), SinceMs :: integer()}),
                   waiting = #{} :: #{halley_id:id() => [from()]}}).
 
 -spec start_link(halley_config_hooks:connect()) -> gen_server:start_ret().
@@ -42,7 +46,7 @@ new() ->
 
 -spec ask(halley_id:id(), from()) -> halley_hooked:judgement() | asked.
 ask(User, {_, Tag} = From) ->
-    NowMs = erlang:monotonic_time(millisecond),
+    NowMs = now_ms(),
     case ets:lookup(?MODULE, User) of
         [{_, Judgement, UntilMs}] when UntilMs > NowMs ->
             _ = is_later(Tag) andalso close(User, Judgement),
@@ -62,6 +66,7 @@ init(Connect) ->
     Workers = [spawn_link(fun() -> work(Owner, Connect, none) end)
                || _ <- lists:seq(1, halley_limits:get(connect_in_flight_max))],
     ok = halley_hooked:asker(fun ?MODULE:ask/2),
+    _ = erlang:send_after(?LOOK_MS, self(), look),
     {ok, #connect{settings = Connect, idle = Workers}}.
 
 -spec handle_call(term(), gen_server:from(), #connect{}) -> {noreply, #connect{}}.
@@ -78,7 +83,7 @@ handle_cast({ask, User, {_, Tag} = From}, #connect{waiting = Waiting, queue = Qu
                      map_size(Waiting) < halley_limits:get(connect_waiting_max) of
                 true ->
                     {noreply, next(State#connect{waiting = Waiting#{User => [From]},
-                                                 queue = queue:in(User, Queue)})};
+                                                 queue = queue:in({User, now_ms()}, Queue)})};
                 false ->
                     ok = halley_metrics:incr(connect_failures),
                     ok = tell(User, [From], unjudged(State)),
@@ -91,13 +96,34 @@ handle_info({judged, Worker, User, Result}, #connect{idle = Idle, waiting = Wait
     {Froms, Left} = maps:take(User, Waiting),
     ok = tell(User, Froms, judgement(Result, User, State)),
     {noreply, next(State#connect{idle = [Worker | Idle], waiting = Left})};
+handle_info(look, State) ->
+    _ = erlang:send_after(?LOOK_MS, self(), look),
+    {noreply, next(expired(now_ms() - ?TURN_MS, State))};
 handle_info(_, State) ->
     {noreply, State}.
+
+%% Whose turn hasn't come isn't asked about any more, but for sessions that are in already.
+expired(BeforeMs, #connect{queue = Queue, waiting = Waiting} = State) ->
+    case queue:peek(Queue) of
+        {value, {User, SinceMs}} when SinceMs < BeforeMs ->
+            Rest = queue:drop(Queue),
+            {Later, Others} = lists:partition(fun({_, Tag}) -> is_later(Tag) end,
+                                              map_get(User, Waiting)),
+            ok = halley_metrics:incr(connect_failures, length(Others)),
+            ok = tell(User, Others, unjudged(State)),
+            expired(BeforeMs, case Later of
+                [] -> State#connect{queue = Rest, waiting = maps:remove(User, Waiting)};
+                _ -> State#connect{queue = queue:in({User, now_ms()}, Rest),
+                                   waiting = Waiting#{User := Later}}
+            end);
+        _ ->
+            State
+    end.
 
 next(#connect{idle = Idle, queue = Queue, waiting = Waiting} = State) ->
     ok = atomics:put(persistent_term:get(?MODULE), 1, map_size(Waiting)),
     case {Idle, queue:out(Queue)} of
-        {[Worker | Rest], {{value, User}, Left}} ->
+        {[Worker | Rest], {{value, {User, _}}, Left}} ->
             Worker ! {ask, User},
             next(State#connect{idle = Rest, queue = Left});
         _ ->
@@ -130,7 +156,7 @@ unjudged(#connect{settings = #{down := refuse}}) ->
                 <<"whether this user may connect can't be said just now; try again">>}}.
 
 remembered(User, Judgement, #connect{settings = #{ttl_ms := TtlMs}}) ->
-    NowMs = erlang:monotonic_time(millisecond),
+    NowMs = now_ms(),
     ok = make_room(NowMs, halley_limits:get(connect_cache_max)),
     true = ets:insert(?MODULE, {User, Judgement, NowMs + TtlMs}),
     Judgement.
@@ -181,3 +207,5 @@ asked(User, #{target := TargetOf, timeout_ms := TimeoutMs}, Connection) ->
             end;
         {error, Line} -> {{error, {secret, Line}}, Connection}
     end.
+
+now_ms() -> erlang:monotonic_time(millisecond).

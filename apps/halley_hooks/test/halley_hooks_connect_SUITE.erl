@@ -14,7 +14,8 @@ suite() -> [{timetrap, {minutes, 5}}].
 all() ->
     [nobody_is_asked_without_it, answers, answer_is_remembered_for_a_while,
      sessions_of_one_user_are_one_request, slow_answers_hold_up_nobody_else,
-     down_refuses_and_is_not_remembered, down_may_allow, too_many_wait, cache_is_bounded,
+     down_refuses_and_is_not_remembered, down_may_allow, too_many_wait,
+     all_requests_hang, cache_is_bounded,
      killed_asker, sessions_of_before_are_closed].
 
 init_per_suite(Config) -> halley_test_brain:quiet(Config).
@@ -146,6 +147,22 @@ too_many_wait(Config) ->
     Allowed = length([allow || allow <- Judgements]),
     ?assert(Allowed >= 3 andalso Allowed < 20),
     ?assertEqual(20 - Allowed, length([J || {refuse, 503, _, _, _} = J <- Judgements])).
+
+%% Each is answered before it gives up. Who is in already is asked about all the same.
+all_requests_hang(Config) ->
+    halley_test_brain:limits(#{connect_in_flight_max => 1}),
+    start(Config, #{connect_timeout_ms => 2000, connect_down => allow}),
+    does(fun(_, _) -> hang end, Config),
+    AskedMs = erlang:monotonic_time(millisecond),
+    ok = halley:login(<<"bad">>),
+    Users = [integer_to_binary(N) || N <- lists:seq(1, 10)],
+    [asked = halley_hooked:ask(User, User) || User <- Users],
+    asked = halley_hooked:ask(<<"bad">>, {later, <<"bad">>}),
+    [receive {connect_judged, User, allow} -> ok after ?WAIT_MS -> error(User) end
+     || User <- Users],
+    ?assert(erlang:monotonic_time(millisecond) - AskedMs < 9000),
+    does(fun(_, _) -> 403 end, Config),
+    receive {halley_closed, <<"bad">>} -> ok after ?WAIT_MS -> error(not_closed) end.
 
 cache_is_bounded(Config) ->
     halley_test_brain:limits(#{connect_cache_max => 10}),
