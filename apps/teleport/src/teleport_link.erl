@@ -13,7 +13,8 @@
 -module(teleport_link).
 -behaviour(gen_server).
 
--export([start_link/1, route/1, attach/3, watched/3, unwatched/2, wait_for_room/3]).
+-export([start_link/1, route/1, attach/3, watched/3, unwatched/2, monitor_ended/2,
+         wait_for_room/3]).
 -export([init/1, handle_continue/2, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 -export_type([args/0]).
 
@@ -47,8 +48,7 @@
     writers = #{} :: #{{lane | large, pos_integer()} => pid()},
     connections = #{} :: #{{lane | large, pos_integer()} => teleport_connection:state()},
     room = #{small => [], large => []} :: #{small | large => [reference()]},   % newest first
-    %% From each Ref to its MRef and watcher, and from the MRef to the Ref.
-    watchers = #{} :: #{reference() => {reference(), pid()} | reference()},
+    watchers = teleport_watchers:new() :: teleport_watchers:watchers(),
     heard_ms :: integer(),
     want_seen = [] :: [pos_integer()]
 }).
@@ -72,6 +72,10 @@ watched(Link, Ref, Watcher) -> gen_server:cast(Link, {watched, Ref, Watcher}).
 
 -spec unwatched(pid(), reference()) -> ok.
 unwatched(Link, Ref) -> gen_server:cast(Link, {unwatched, Ref}).
+
+%% Its 'DOWN' was sent: the peer has forgotten it, or never heard of it.
+-spec monitor_ended(pid(), reference()) -> ok.
+monitor_ended(Link, Ref) -> gen_server:cast(Link, {monitor_ended, Ref}).
 
 %% `{Alias, room}' comes by the alias when there may be room.
 -spec wait_for_room(pid(), teleport_post:way(), reference()) -> ok.
@@ -163,10 +167,11 @@ handle_cast({attach, Kind, Number, Socket}, #state{writers = Writers} = State)
 handle_cast({attach, _, _, _}, State) ->
     {stop, {shutdown, {malformed, connection}}, State};
 handle_cast({watched, Ref, Watcher}, #state{watchers = Watchers} = State) ->
-    MRef = erlang:monitor(process, Watcher),
-    {noreply, State#state{watchers = Watchers#{Ref => {MRef, Watcher}, MRef => Ref}}};
+    {noreply, State#state{watchers = teleport_watchers:add(Ref, Watcher, Watchers)}};
 handle_cast({unwatched, Ref}, State) ->
     {noreply, unwatch(Ref, State)};
+handle_cast({monitor_ended, Ref}, State) ->
+    {noreply, forget(Ref, State)};
 handle_cast({wait, Way, Alias}, #state{room = Room} = State) ->
     {noreply, room(State#state{room = maps:update_with(Way, fun(All) -> [Alias | All] end, Room)})};
 handle_cast(disconnect, State) ->
@@ -199,11 +204,13 @@ handle_info(ask_seen, State) ->
 handle_info(tick, State) ->
     tick(State);
 handle_info({'DOWN', MRef, process, _, _}, #state{watchers = Watchers} = State) ->
-    case Watchers of
-        #{MRef := Ref} when is_reference(Ref) ->
-            _ = teleport_monitors:drop(Ref),
-            {noreply, unwatch(Ref, State)};
-        _ -> {noreply, State}
+    case teleport_watchers:find(MRef, Watchers) of
+        {ok, Ref} ->
+            case teleport_monitors:drop(Ref) of
+                {ok, _} -> {noreply, unwatch(Ref, State)};
+                none -> {noreply, forget(Ref, State)}
+            end;
+        none -> {noreply, State}
     end;
 handle_info({'EXIT', Pid, normal}, State) ->
     ok = teleport_table:reader_gone(self(), Pid),
@@ -399,14 +406,19 @@ room(#state{room = Room, route = #route{queue = Queue, queue_bytes_max = Max}} =
     State#state{room = maps:map(Wake, Room)}.
 
 unwatch(Ref, #state{watchers = Watchers, route = Route} = State) ->
-    case Watchers of
-        #{Ref := {MRef, Watcher}} ->
-            true = erlang:demonitor(MRef, [flush]),
+    case teleport_watchers:take(Ref, Watchers) of
+        {Watcher, Rest} ->
             %% Under the watcher, to stay behind its request.
             _ = teleport_post:always(Route, Watcher, {demonitor, Ref}),
-            State#state{watchers = maps:without([Ref, MRef], Watchers)};
-        _ ->
+            State#state{watchers = Rest};
+        none ->
             State
+    end.
+
+forget(Ref, #state{watchers = Watchers} = State) ->
+    case teleport_watchers:take(Ref, Watchers) of
+        {_, Rest} -> State#state{watchers = Rest};
+        none -> State
     end.
 
 %% --- the end -----------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 %% Monitors that processes of this node have of processes elsewhere, in ETS. Who takes a row sends
 %% its 'DOWN' or drops it, so that there is one at most: the reader, the end of the link, or
-%% `demonitor'.
+%% `demonitor'. The link is told of what it isn't told otherwise.
 -module(teleport_monitors).
 
 -export([new/0, put/4, down/3, drop/1, link_ended/1]).
@@ -25,9 +25,9 @@ down(Ref, Watcher, Reason) ->
 
 take(Ref, Reason) ->
     case ets:take(?MODULE, Ref) of
-        [{_, Watcher, Object, _}] ->
+        [{_, Watcher, Object, Link}] ->
             Watcher ! {'DOWN', Ref, process, Object, Reason},
-            ok;
+            teleport_link:monitor_ended(Link, Ref);
         [] -> ok
     end.
 

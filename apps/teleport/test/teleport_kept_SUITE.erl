@@ -1,0 +1,61 @@
+%% Two real nodes that talk by teleport, and what both keep of what is over: nothing, however often
+%% it comes.
+-module(teleport_kept_SUITE).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-export([suite/0, all/0, init_per_suite/1, end_per_suite/1]).
+-export([monitors_that_ended/1]).
+%% Run on other nodes.
+-export([do_monitors_that_ended/1]).
+
+-import(teleport_test_nodes, [on/3, wait/1, flush/0]).
+
+-define(MANY, 1000).
+
+suite() -> [{timetrap, {minutes, 5}}].
+
+all() -> [monitors_that_ended].
+
+init_per_suite(Config) -> [{nodes, teleport_test_nodes:pair(?MODULE, #{})} | Config].
+
+end_per_suite(Config) -> teleport_test_nodes:stop(?config(nodes, Config)).
+
+first(What, Config) -> teleport_test_nodes:first(?MODULE, What, ?config(nodes, Config)).
+
+%% --- on the first node -------------------------------------------------------------------------
+
+%% The link watches a watcher for each of its monitors, as long as there is one. It asks the peer
+%% to forget none that ended there.
+do_monitors_that_ended(Node) ->
+    ok = teleport:connect(Node),
+    Link = teleport_peers:whereis_name(Node),
+    Before = monitors(Link),
+    Test = self(),
+    {Watcher, Ends} = spawn_monitor(fun() -> watch_many(Node, Test) end),
+    receive {all_ended, Watcher} -> ok end,
+    ok = wait(fun() -> monitors(Link) =:= Before end),
+    #{sent := Sent} = teleport:status(Node),
+    Watcher ! stop,
+    receive {'DOWN', Ends, process, Watcher, normal} -> ok end,
+    Echo = on(Node, echo, []),
+    ?assertEqual(hello, teleport:call(Echo, hello)),
+    ok = wait(fun() -> maps:get(sent, teleport:status(Node)) > Sent end),
+    ?assertMatch(#{sent := Now} when Now =:= Sent + 1, teleport:status(Node)),
+    ?assertEqual([], ets:tab2list(teleport_monitors)),
+    [] = flush().
+
+watch_many(Node, Test) ->
+    Refs = [teleport:monitor({nobody_has_it, Node}) || _ <- lists:seq(1, ?MANY)],
+    _ = [receive {'DOWN', Ref, process, _, noproc} -> ok end || Ref <- Refs],
+    Test ! {all_ended, self()},
+    receive stop -> ok end.
+
+monitors(Pid) ->
+    {monitors, Monitors} = process_info(Pid, monitors),
+    length(Monitors).
+
+%% --- two nodes ---------------------------------------------------------------------------------
+
+monitors_that_ended(Config) -> first(monitors_that_ended, Config).
