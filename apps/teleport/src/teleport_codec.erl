@@ -17,6 +17,7 @@
 -type to() :: pid() | atom().
 -type element() :: nonempty_improper_list(to(), Message :: term())
     | {call, Alias :: reference(), to(), Request :: term()}
+    | {cancel, Alias :: reference()}
     | {reply, Alias :: reference(), {ok, term()} | {exit, term()}}
     | {monitor, reference(), Watcher :: pid(), to()}
     | {demonitor, reference()}

@@ -30,7 +30,7 @@
                  | too_many.
 
 -define(MAGIC, "TELEPORT").
--define(VERSION, 2).
+-define(VERSION, 3).
 -define(REFUSALS, [bad_version, not_me, bad_secret, unknown_node, crossed, stale, no_link,
                    too_many]).
 

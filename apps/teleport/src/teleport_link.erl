@@ -409,7 +409,7 @@ unwatch(Ref, #state{watchers = Watchers, route = Route} = State) ->
     case teleport_watchers:take(Ref, Watchers) of
         {Watcher, Rest} ->
             %% Under the watcher, to stay behind its request.
-            _ = teleport_post:always(Route, Watcher, {demonitor, Ref}),
+            ok = teleport_post:withdraw(Route, Watcher, {demonitor, Ref}),
             State#state{watchers = Rest};
         none ->
             State

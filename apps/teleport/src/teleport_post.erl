@@ -2,7 +2,7 @@
 %% each, and how it travels.
 -module(teleport_post).
 
--export([cost/2, hand_over/6, always/3]).
+-export([cost/2, hand_over/6, always/3, withdraw/3]).
 -export_type([way/0]).
 
 -include("teleport.hrl").
@@ -25,6 +25,13 @@ always(#route{queue = Queue, queue_bytes_max = Max} = Route, Key, Element) ->
                     {error, busy}
             end
     end.
+
+%% Whatever waits: it takes back something that the bound let in, so there is one for each at most.
+-spec withdraw(#route{}, Key :: pid(), {cancel | demonitor, reference()}) -> ok.
+withdraw(#route{queue = Queue} = Route, Key, Element) ->
+    {small, Cost} = cost(Route, Element),
+    ok = atomics:add(Queue, ?QUEUE_SMALL, Cost),
+    hand_over(small, Route, Key, Element, Cost, none).
 
 %% What it takes as a message in the writer's mailbox and as bytes; of a large one the bytes alone,
 %% since it's encoded here.

@@ -176,6 +176,8 @@ take({call, Alias, To, Request}, #{node := Peer, watch := Watch} = Args)
             Process ! {'$gen_call', teleport_watch:from(Watch, Alias), Request},
             ok
     end;
+take({cancel, Alias}, #{watch := Watch}) when is_reference(Alias) ->
+    teleport_watch:cancel(Watch, Alias);
 take({monitor, Ref, Watcher, To}, #{node := Peer, watch := Watch, own := true})
   when is_reference(Ref), is_pid(Watcher), node(Watcher) =:= Peer ->
     case local(To) of

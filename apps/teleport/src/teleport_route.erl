@@ -40,9 +40,9 @@ call(Node, To, Request, Timeout) ->
         {ok, #route{link = Link} = Route} ->
             %% Late replies are dropped with the alias.
             Alias = erlang:monitor(process, Link, [{alias, reply_demonitor}]),
-            case post(Route, {call, Alias, To, Request}, Timeout, none) of
+            case post(Route, {call, Alias, To, Request}, left(UntilMs), none) of
                 ok ->
-                    await(Alias, Node, left(UntilMs));
+                    await(Alias, Route, left(UntilMs));
                 {error, Problem} ->
                     true = erlang:demonitor(Alias, [flush]),
                     {exit, case Problem of
@@ -55,14 +55,19 @@ call(Node, To, Request, Timeout) ->
             {exit, {nodedown, Node}}
     end.
 
-await(Alias, Node, Ms) ->
+await(Alias, #route{node = Node} = Route, Ms) ->
     receive
         {Alias, Result} -> Result;
         {'DOWN', Alias, process, _, _} -> {exit, {nodedown, Node}}
     after Ms ->
         true = erlang:demonitor(Alias, [flush]),
         %% It may have come before the alias was gone.
-        receive {Alias, Result} -> Result after 0 -> {exit, timeout} end
+        receive
+            {Alias, Result} -> Result
+        after 0 ->
+            ok = teleport_post:withdraw(Route, self(), {cancel, Alias}),
+            {exit, timeout}
+        end
     end.
 
 until(infinity) -> infinity;

@@ -11,7 +11,7 @@
 -module(teleport_watch).
 -behaviour(gen_server).
 
--export([start_link/0, attach/2, call/4, call_apart/3, from/2, reply/4]).
+-export([start_link/0, attach/2, call/4, call_apart/3, cancel/2, from/2, reply/4]).
 -export([monitor/4, demonitor/2, down/4]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
@@ -61,6 +61,10 @@ call_apart(Watch, Alias, Process) ->
     end),
     receive Begun -> ok end.
 
+%% The caller no longer waits: a reply would be for nobody.
+-spec cancel(pid(), Alias :: reference()) -> ok.
+cancel(Watch, Alias) -> gen_server:cast(Watch, {cancel, Alias}).
+
 %% What a server replies to.
 -spec from(pid(), Alias :: reference()) -> {pid(), term()}.
 from(Watch, Alias) -> {Watch, {teleport_call, Alias}}.
@@ -91,6 +95,11 @@ handle_cast({attach, Route}, State) ->
     {noreply, State#state{route = Route}};
 handle_cast({call, Alias, Process, MRef, Owner}, State) ->
     {noreply, begun(Alias, Process, MRef, Owner, State)};
+handle_cast({cancel, Alias}, State) ->
+    case over(Alias, State) of
+        {_, Rest} -> {noreply, Rest};
+        none -> {noreply, State}
+    end;
 handle_cast({reply, Key, Alias, Result}, State) ->
     post(Key, {reply, Alias, Result}, State);
 handle_cast({monitor, Ref, Watcher, MRef, Owner}, #state{monitors = Monitors,
@@ -111,14 +120,10 @@ handle_cast(_, State) ->
     {noreply, State}.
 
 -spec handle_info(term(), #state{}) -> {noreply, #state{}}.
-handle_info({{teleport_call, Alias}, Reply}, #state{calls = Calls, watched = Watched} = State) ->
-    case maps:take(Alias, Calls) of
-        {{MRef, Process, Owner}, Rest} ->
-            Owner ! {demonitor, MRef},
-            post(Process, {reply, Alias, {ok, Reply}},
-                 State#state{calls = Rest, watched = maps:remove(MRef, Watched)});
-        error ->
-            {noreply, State}
+handle_info({{teleport_call, Alias}, Reply}, State) ->
+    case over(Alias, State) of
+        {Process, Rest} -> post(Process, {reply, Alias, {ok, Reply}}, Rest);
+        none -> {noreply, State}
     end;
 handle_info({'DOWN', MRef, process, Process, Reason},
             #state{calls = Calls, monitors = Monitors, watched = Watched} = State) ->
@@ -139,6 +144,16 @@ handle_info(_, State) ->
 begun(Alias, Process, MRef, Owner, #state{calls = Calls, watched = Watched} = State) ->
     State#state{calls = Calls#{Alias => {MRef, Process, Owner}},
                 watched = Watched#{MRef => {call, Alias}}}.
+
+%% The call no longer is. Gives who was called.
+over(Alias, #state{calls = Calls, watched = Watched} = State) ->
+    case maps:take(Alias, Calls) of
+        {{MRef, Process, Owner}, Rest} ->
+            Owner ! {demonitor, MRef},
+            {Process, State#state{calls = Rest, watched = maps:remove(MRef, Watched)}};
+        error ->
+            none
+    end.
 
 post(Key, Element, State) -> post(Key, Element, now_ms(), sent(State), State).
 

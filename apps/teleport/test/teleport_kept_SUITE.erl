@@ -6,9 +6,10 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([suite/0, all/0, init_per_suite/1, end_per_suite/1]).
--export([monitors_that_ended/1]).
+-export([monitors_that_ended/1, calls_without_an_answer/1]).
 %% Run on other nodes.
--export([do_monitors_that_ended/1]).
+-export([do_monitors_that_ended/1, do_calls_without_an_answer/1]).
+-export([calls_of/1]).
 
 -import(teleport_test_nodes, [on/3, wait/1, flush/0]).
 
@@ -16,7 +17,7 @@
 
 suite() -> [{timetrap, {minutes, 5}}].
 
-all() -> [monitors_that_ended].
+all() -> [monitors_that_ended, calls_without_an_answer].
 
 init_per_suite(Config) -> [{nodes, teleport_test_nodes:pair(?MODULE, #{})} | Config].
 
@@ -31,11 +32,10 @@ first(What, Config) -> teleport_test_nodes:first(?MODULE, What, ?config(nodes, C
 do_monitors_that_ended(Node) ->
     ok = teleport:connect(Node),
     Link = teleport_peers:whereis_name(Node),
-    Before = monitors(Link),
     Test = self(),
     {Watcher, Ends} = spawn_monitor(fun() -> watch_many(Node, Test) end),
     receive {all_ended, Watcher} -> ok end,
-    ok = wait(fun() -> monitors(Link) =:= Before end),
+    ok = wait(fun() -> not lists:member({process, Watcher}, monitors(Link)) end),
     #{sent := Sent} = teleport:status(Node),
     Watcher ! stop,
     receive {'DOWN', Ends, process, Watcher, normal} -> ok end,
@@ -52,10 +52,28 @@ watch_many(Node, Test) ->
     Test ! {all_ended, self()},
     receive stop -> ok end.
 
+%% A server that never answers is watched for nobody once its callers have given up. What it says
+%% later is dropped, and the next call is answered.
+do_calls_without_an_answer(Node) ->
+    Echo = on(Node, echo, []),
+    Bodies = [small, binary:copy(<<1>>, 100000)],
+    Callers = [spawn_monitor(fun() ->
+        {'EXIT', {timeout, _}} = (catch teleport:call(Echo, {never, Body}, 50))
+    end) || _ <- lists:seq(1, 100), Body <- Bodies],
+    _ = [receive {'DOWN', MRef, process, _, normal} -> ok end || {_, MRef} <- Callers],
+    ok = wait(fun() -> erpc:call(Node, ?MODULE, calls_of, [Echo]) =:= 0 end),
+    ?assertEqual(hello, teleport:call(Echo, hello)).
+
+%% How many calls of it are watched for peers.
+calls_of(Server) ->
+    {monitored_by, By} = process_info(Server, monitored_by),
+    length(By).
+
 monitors(Pid) ->
     {monitors, Monitors} = process_info(Pid, monitors),
-    length(Monitors).
+    Monitors.
 
 %% --- two nodes ---------------------------------------------------------------------------------
 
 monitors_that_ended(Config) -> first(monitors_that_ended, Config).
+calls_without_an_answer(Config) -> first(calls_without_an_answer, Config).

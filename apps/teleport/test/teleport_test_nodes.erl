@@ -88,6 +88,7 @@ run_echo() ->
         {'$gen_call', From, {exit, Reason}} -> gen_server:reply(From, leaving), exit(Reason);
         {'$gen_call', _, {die, Reason}} -> exit(Reason);
         {'$gen_call', _, never} -> run_echo();
+        {'$gen_call', _, {never, _}} -> run_echo();
         {'$gen_call', From, Request} -> gen_server:reply(From, Request), run_echo()
     end.
 
