@@ -2,7 +2,7 @@
 %% each, and how it travels.
 -module(teleport_post).
 
--export([cost/2, hand_over/6, always/3, withdraw/3]).
+-export([cost/2, hand_over/6, always/3, withdraw/3, take_back/3]).
 -export_type([way/0]).
 
 -include("teleport.hrl").
@@ -21,7 +21,7 @@ always(#route{queue = Queue, queue_bytes_max = Max} = Route, Key, Element) ->
                 Bytes when Bytes - Cost < 2 * Max ->
                     hand_over(Way, Route, Key, Element, Cost, none);
                 _ ->
-                    ok = atomics:sub(Queue, ?QUEUE_OF(Way), Cost),
+                    ok = take_back(Route, Way, Cost),
                     {error, busy}
             end
     end.
@@ -32,6 +32,17 @@ withdraw(#route{queue = Queue} = Route, Key, Element) ->
     {small, Cost} = cost(Route, Element),
     ok = atomics:add(Queue, ?QUEUE_SMALL, Cost),
     hand_over(small, Route, Key, Element, Cost, none).
+
+%% What was counted and isn't handed over. Whoever asked for room meanwhile may have been told that
+%% there is none: the link looks again, once for the one whose part it was that was too much.
+-spec take_back(#route{}, way(), Cost :: pos_integer()) -> ok.
+take_back(#route{link = Link, queue = Queue, queue_bytes_max = Max}, Way, Cost) ->
+    Left = atomics:sub_get(Queue, ?QUEUE_OF(Way), Cost),
+    case Left =< Max div 2 andalso Left + Cost > Max div 2
+        andalso atomics:get(Queue, ?QUEUE_WAITING) > 0 of
+        true -> Link ! room, ok;
+        false -> ok
+    end.
 
 %% What it takes as a message in the writer's mailbox and as bytes; of a large one the bytes alone,
 %% since it's encoded here.

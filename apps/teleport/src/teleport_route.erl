@@ -108,7 +108,7 @@ demonitor(Ref) ->
 
 %% --- posting -----------------------------------------------------------------------------------
 
-post(#route{link = Link, queue = Queue, queue_bytes_max = Max} = Route, Element, Wait, Lost) ->
+post(#route{queue = Queue, queue_bytes_max = Max} = Route, Element, Wait, Lost) ->
     case teleport_post:cost(Route, Element) of
         {error, _} = Error ->
             Error;
@@ -117,9 +117,7 @@ post(#route{link = Link, queue = Queue, queue_bytes_max = Max} = Route, Element,
                 Bytes when Bytes - Cost < Max ->
                     teleport_post:hand_over(Way, Route, self(), Element, Cost, Lost);
                 _ ->
-                    ok = atomics:sub(Queue, ?QUEUE_OF(Way), Cost),
-                    %% Whoever asked for room meanwhile may have been told that there is none.
-                    _ = [Link ! room || atomics:get(Queue, ?QUEUE_WAITING) > 0],
+                    ok = teleport_post:take_back(Route, Way, Cost),
                     full(Way, Route, Element, Wait, Lost)
             end
     end.
