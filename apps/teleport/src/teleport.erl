@@ -23,7 +23,7 @@
 
 -type dest() :: pid() | {Name :: atom(), node()} | Local :: atom().
 %% `full': what to do at the bound; waits if not given. `timeout': how long to wait at the bound, in
-%% milliseconds; then `{error, busy}'. `lost': a term that names this message. If the link ends
+%% milliseconds; then `{error, busy}'. Both count while there is no link and one is being made, too. `lost': a term that names this message. If the link ends
 %% before the peer said that it has the message, the sender gets
 %% `{teleport_lost, Node, [Lost]}', with the names of such messages in the order of sending; more
 %% than one if there are many. What is named may have arrived all the same.
@@ -120,9 +120,9 @@ demonitor_peer(Ref) -> teleport_peers:demonitor_peer(Ref).
 %% Connects if there is no link.
 -spec connect(node()) -> ok | {error, nodedown}.
 connect(Node) ->
-    case teleport_peers:route(Node) of
+    case teleport_peers:route(Node, infinity) of
         {ok, _} -> ok;
-        {error, _} = Error -> Error
+        {error, _} -> {error, nodedown}
     end.
 
 %% Ends the link, if there is one. What is on its way is lost.

@@ -11,7 +11,7 @@
 -module(teleport_peers).
 -behaviour(gen_server).
 
--export([start_link/0, route/1, admit/2, disconnect/1, monitor_peer/1, demonitor_peer/1]).
+-export([start_link/0, route/2, admit/2, disconnect/1, monitor_peer/1, demonitor_peer/1]).
 -export([whereis_name/1, send/2]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 -ignore_xref([whereis_name/1, send/2]).
@@ -45,16 +45,22 @@
 -spec start_link() -> gen_server:start_ret().
 start_link() -> gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 
-%% Connects if there is no link, and waits for that.
--spec route(node()) -> {ok, #route{}} | {error, nodedown}.
-route(Node) ->
+%% Connects if there is no link, and waits so many milliseconds for that; then `busy', and an answer
+%% that comes later is dropped. Who doesn't wait leaves nothing here.
+-spec route(node(), timeout()) -> {ok, #route{}} | {error, nodedown | busy}.
+route(Node, Ms) ->
     case teleport_table:route(Node) of
         {ok, _} = Found -> Found;
-        none ->
-            try gen_server:call(?MODULE, {connect, Node}, infinity)
-            catch exit:_ -> {error, nodedown}
-            end;
+        none when Ms =:= 0 -> ask({begin_to_connect, Node}, infinity);
+        none -> ask({connect, Node}, Ms);
         not_running -> {error, nodedown}
+    end.
+
+ask(Request, Ms) ->
+    try gen_server:call(?MODULE, Request, Ms)
+    catch
+        exit:{timeout, _} -> {error, busy};
+        exit:_ -> {error, nodedown}
     end.
 
 %% Whose connection this is, and what to say of this node to its other end, which has proven that it
@@ -109,14 +115,17 @@ init([]) ->
 
 -spec handle_call(term(), gen_server:from(), #state{}) ->
     {reply, term(), #state{}} | {noreply, #state{}}.
-handle_call({connect, Node}, From, #state{links = Links} = State) ->
-    case Links of
-        #{Node := #link{state = up}} ->
-            {reply, teleport_table:route(Node), State};
-        #{Node := #link{waiting = Waiting} = Link} ->
-            {noreply, put_link(Node, Link#link{waiting = [From | Waiting]}, State)};
-        #{} ->
-            connect(Node, From, State)
+handle_call({connect, Node}, From, State) ->
+    case connect(Node, State) of
+        {reply, _, _} = Known ->
+            Known;
+        {dialing, #link{waiting = Waiting} = Link, Dialing} ->
+            {noreply, put_link(Node, Link#link{waiting = [From | Waiting]}, Dialing)}
+    end;
+handle_call({begin_to_connect, Node}, _, State) ->
+    case connect(Node, State) of
+        {reply, _, _} = Known -> Known;
+        {dialing, Link, Dialing} -> {reply, {error, busy}, put_link(Node, Link, Dialing)}
     end;
 handle_call({admit, Node, Hello, About}, _, State) ->
     {Reply, After} = admit(Node, Hello, About, State),
@@ -163,7 +172,9 @@ handle_info({'DOWN', MRef, process, Pid, Reason}, #state{links = Links} = State)
     end;
 handle_info({again, Node}, #state{links = Links} = State) ->
     case Links of
-        #{Node := #link{state = crossed} = Link} -> {noreply, dial(Node, Link, State)};
+        #{Node := #link{state = crossed} = Crossed} ->
+            {dialing, Link, Dialing} = dial(Node, Crossed, State),
+            {noreply, put_link(Node, Link, Dialing)};
         #{} -> {noreply, State}
     end;
 handle_info(_, State) ->
@@ -187,22 +198,26 @@ put_link(Node, Link, #state{links = Links} = State) ->
 
 %% --- links begin -------------------------------------------------------------------------------
 
-connect(Node, From, #state{resting = Resting} = State) ->
+connect(Node, #state{links = Links, resting = Resting} = State) ->
     NowMs = erlang:monotonic_time(millisecond),
-    case Resting of
-        #{Node := UntilMs} when NowMs < UntilMs ->
+    case {Links, Resting} of
+        {#{Node := #link{state = up}}, _} ->
+            {reply, teleport_table:route(Node), State};
+        {#{Node := Link}, _} ->
+            {dialing, Link, State};
+        {_, #{Node := UntilMs}} when NowMs < UntilMs ->
             {reply, {error, nodedown}, State};
         _ when Node =:= node() ->
             {reply, {error, nodedown}, State};
         _ ->
-            Link = #link{pid = none, state = dialing, waiting = [From]},
-            {noreply, dial(Node, Link, State#state{resting = maps:remove(Node, Resting)})}
+            dial(Node, #link{pid = none, state = dialing},
+                 State#state{resting = maps:remove(Node, Resting)})
     end.
 
 dial(Node, Link, #state{epoch = Epoch} = State) ->
     Id = crypto:strong_rand_bytes(16),
     Started = start(Node, Id, Epoch + 1, dial, Link#link{state = dialing}),
-    put_link(Node, Started, State#state{epoch = Epoch + 1}).
+    {dialing, Started, State#state{epoch = Epoch + 1}}.
 
 start(Node, Id, Epoch, Theirs, Link) ->
     {ok, Pid} = teleport_link_sup:start_link_process(
@@ -272,7 +287,7 @@ stop(#link{pid = Pid, mref = MRef} = Link) ->
         receive {'DOWN', MRef, process, _, _} -> Link end
     end.
 
-down(Node, {dial, {refused, Why}}, #link{tries = Tries, waiting = [_ | _]} = Link, State)
+down(Node, {dial, {refused, Why}}, #link{state = dialing, tries = Tries} = Link, State)
   when (Why =:= crossed orelse Why =:= stale), Tries < ?AGAIN_MAX ->
     _ = erlang:send_after(?AGAIN_MS, self(), {again, Node}),
     put_link(Node, Link#link{pid = none, mref = none, state = crossed, tries = Tries + 1}, State);

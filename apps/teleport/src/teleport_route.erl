@@ -14,10 +14,7 @@
 
 -spec send(node(), pid() | atom(), term(), teleport:options()) -> ok | {error, teleport:problem()}.
 send(Node, To, Message, Options) when map_size(Options) =:= 0 ->
-    case teleport_peers:route(Node) of
-        {ok, Route} -> post(Route, [To | Message], infinity, none);
-        {error, _} = Error -> Error
-    end;
+    send(Node, [To | Message], infinity, infinity, none);
 send(Node, To, Message, Options) ->
     Wait = case Options of
         #{full := busy} -> 0;
@@ -28,15 +25,18 @@ send(Node, To, Message, Options) ->
         #{lost := Name} -> {self(), Name};
         #{} -> none
     end,
-    case teleport_peers:route(Node) of
-        {ok, Route} -> post(Route, [To | Message], Wait, Lost);
+    send(Node, [To | Message], Wait, until(Wait), Lost).
+
+send(Node, Element, Wait, UntilMs, Lost) ->
+    case teleport_peers:route(Node, Wait) of
+        {ok, Route} -> post(Route, Element, left(UntilMs), Lost);
         {error, _} = Error -> Error
     end.
 
 -spec call(node(), pid() | atom(), term(), timeout()) -> {ok, term()} | {exit, term()}.
 call(Node, To, Request, Timeout) ->
     UntilMs = until(Timeout),
-    case teleport_peers:route(Node) of
+    case teleport_peers:route(Node, Timeout) of
         {ok, #route{link = Link} = Route} ->
             %% Late replies are dropped with the alias.
             Alias = erlang:monitor(process, Link, [{alias, reply_demonitor}]),
@@ -45,15 +45,15 @@ call(Node, To, Request, Timeout) ->
                     await(Alias, Route, left(UntilMs));
                 {error, Problem} ->
                     true = erlang:demonitor(Alias, [flush]),
-                    {exit, case Problem of
-                               busy -> timeout;
-                               nodedown -> {nodedown, Node};
-                               too_large -> too_large
-                           end}
+                    failed(Problem, Node)
             end;
-        {error, nodedown} ->
-            {exit, {nodedown, Node}}
+        {error, Problem} ->
+            failed(Problem, Node)
     end.
+
+failed(busy, _) -> {exit, timeout};
+failed(nodedown, Node) -> {exit, {nodedown, Node}};
+failed(too_large, _) -> {exit, too_large}.
 
 await(Alias, #route{node = Node} = Route, Ms) ->
     receive
@@ -79,7 +79,7 @@ left(UntilMs) -> max(0, UntilMs - erlang:monotonic_time(millisecond)).
 -spec monitor(node(), pid() | atom(), Object :: term()) -> reference().
 monitor(Node, To, Object) ->
     Ref = make_ref(),
-    case teleport_peers:route(Node) of
+    case teleport_peers:route(Node, infinity) of
         {ok, #route{link = Link} = Route} ->
             ok = teleport_monitors:put(Ref, self(), Object, Link),
             ok = teleport_link:watched(Link, Ref, self()),
