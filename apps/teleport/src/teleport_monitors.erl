@@ -31,12 +31,14 @@ take(Ref, Reason) ->
         [] -> ok
     end.
 
-%% Gives the link that the monitor was on.
+%% Gives the link that the monitor was on. There is none without the application.
 -spec drop(reference()) -> {ok, pid()} | none.
 drop(Ref) ->
-    case ets:take(?MODULE, Ref) of
+    try ets:take(?MODULE, Ref) of
         [{_, _, _, Link}] -> {ok, Link};
         [] -> none
+    catch
+        error:badarg -> none
     end.
 
 -spec link_ended(pid()) -> ok.

@@ -2,7 +2,7 @@
 %% They are read once, at the start, and kept in a persistent term.
 -module(teleport_options).
 
--export([read/0, check/1, put/1, get/0]).
+-export([read/0, check/1, put/1, get/0, queue_bytes_max/0]).
 -export_type([options/0]).
 
 %% `ip', `port': where it listens; all addresses and any free port if not given. `address': by which
@@ -99,3 +99,9 @@ put(Options) -> persistent_term:put(?MODULE, Options).
 
 -spec get() -> options().
 get() -> persistent_term:get(?MODULE).
+
+%% Before the first start it's what isn't given.
+-spec queue_bytes_max() -> pos_integer().
+queue_bytes_max() ->
+    #{queue_bytes_max := Bytes} = persistent_term:get(?MODULE, defaults()),
+    Bytes.

@@ -44,7 +44,12 @@ drop_route(Node) ->
     ok.
 
 -spec nodes() -> [node()].
-nodes() -> lists:sort([Node || [Node] <- ets:match(?ROUTES, {'$1', '_'})]).
+nodes() ->
+    try ets:match(?ROUTES, {'$1', '_'}) of
+        Found -> lists:sort([Node || [Node] <- Found])
+    catch
+        error:badarg -> []
+    end.
 
 %% The counts of a node, which outlast its links.
 -spec stats(node()) -> atomics:atomics_ref().
@@ -57,11 +62,13 @@ stats(Node) ->
             Stats
     end.
 
+%% Without the application a link is down, too.
 -spec status(node()) -> teleport:status().
 status(Node) ->
-    Get = case ets:lookup(?STATS_OF, Node) of
-        [{_, Stats}] -> fun(Index) -> atomics:get(Stats, Index) end;
-        [] -> fun(_) -> 0 end
+    Get = try ets:lookup_element(?STATS_OF, Node, 2) of
+        Stats -> fun(Index) -> atomics:get(Stats, Index) end
+    catch
+        error:badarg -> fun(_) -> 0 end
     end,
     Counts = #{sent => Get(?SENT), received => Get(?RECEIVED), refused => Get(?REFUSED)},
     case route(Node) of
@@ -71,10 +78,9 @@ status(Node) ->
                     queue_bytes => max(0, atomics:get(Queue, ?QUEUE_SMALL)
                                           + atomics:get(Queue, ?QUEUE_LARGE)),
                     queue_bytes_max => 2 * Max, waiting => atomics:get(Queue, ?QUEUE_WAITING)};
-        none ->
-            #{queue_bytes_max := Max} = teleport_options:get(),
-            Counts#{state => down, connections => 0, round_trip_us => undefined,
-                    queue_bytes => 0, queue_bytes_max => Max, waiting => 0}
+        _ ->
+            Counts#{state => down, connections => 0, round_trip_us => undefined, queue_bytes => 0,
+                    queue_bytes_max => teleport_options:queue_bytes_max(), waiting => 0}
     end.
 
 %% A link's reader, before it begins.
