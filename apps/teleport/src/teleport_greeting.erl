@@ -2,19 +2,21 @@
 %% in time. What it gives is a connection whose other end knows the cluster's secret.
 -module(teleport_greeting).
 
--export([dial/3, answer/2, welcome/2, refuse/2]).
+-export([dial/3, dial_again/3, answer/2, welcome/2, refuse/2]).
 -export_type([asked/0]).
 
 %% An accepted connection, proven, that waits for its welcome.
 -opaque asked() :: #{socket := teleport_socket:socket(), key := binary(), hello := binary(),
                      challenge := binary(), proof := binary()}.
+-type address() :: {Host :: term(), inet:port_number(), Instance :: binary() | any}.
 -type problem() :: {refused, teleport_handshake:refusal()} | malformed | bad_secret | other_node
                  | {connect, term()} | {greeting, term()}.
 
+-define(AGAIN_MS, 50).
+
 %% Gives the socket, the peer's instance, and what it says of itself. The instance asked for is
 %% `any' where nobody knows it.
--spec dial({Host :: term(), inet:port_number(), Instance :: binary() | any},
-           teleport_handshake:hello(), teleport_handshake:about()) ->
+-spec dial(address(), teleport_handshake:hello(), teleport_handshake:about()) ->
     {ok, teleport_socket:socket(), Instance :: binary(), teleport_handshake:about()}
     | {error, problem()}.
 dial({Host, Port, Instance}, Hello, About) ->
@@ -33,6 +35,29 @@ dial({Host, Port, Instance}, Hello, About) ->
         {error, Reason} ->
             {error, {connect, Reason}}
     end.
+
+%% Of a link that is there: strangers may take the peer's last place for a greeting, so who isn't
+%% heard tries again as long as connecting may take.
+-spec dial_again(address(), teleport_handshake:hello(), teleport_handshake:about()) ->
+    {ok, teleport_socket:socket()} | {error, problem()}.
+dial_again(Address, Hello, About) ->
+    #{connect_ms_max := Ms} = teleport_options:get(),
+    dial_until(now_ms() + Ms, Address, Hello, About).
+
+dial_until(UntilMs, Address, Hello, About) ->
+    case dial(Address, Hello#{nonce := teleport_handshake:nonce()}, About) of
+        {ok, Socket, _, _} ->
+            {ok, Socket};
+        {error, {What, _}} = Error when What =:= connect; What =:= greeting ->
+            case now_ms() < UntilMs of
+                true -> timer:sleep(?AGAIN_MS), dial_until(UntilMs, Address, Hello, About);
+                false -> Error
+            end;
+        {error, _} = Error ->
+            Error
+    end.
+
+now_ms() -> erlang:monotonic_time(millisecond).
 
 greet(Socket, Hello, Key, Instance, About, Ms) ->
     maybe_do([

@@ -288,8 +288,8 @@ act(open, {Kind, Number} = Connection,
     About = about(State),
     Link = self(),
     _ = spawn_link(fun() ->
-        case teleport_greeting:dial(Address, Hello, About) of
-            {ok, Socket, _, _} ->
+        case teleport_greeting:dial_again(Address, Hello, About) of
+            {ok, Socket} ->
                 _ = teleport_socket:give(Socket, Link),
                 Link ! {opened, Connection, Socket};
             {error, Reason} ->

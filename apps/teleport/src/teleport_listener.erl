@@ -1,8 +1,9 @@
 %% Lets peers in: listens, shakes hands in a process for each connection, and hands what is proven
 %% to teleport_peers, which says whose it is. Others ask it over the distribution where it listens.
 %%
-%% At most ?GREETINGS_MAX connections shake hands at a time; those that come then are closed. Each
-%% has `connect_ms_max' for all of it, TLS included: then its process is killed and closes it.
+%% At most ?GREETINGS_MAX connections shake hands at a time, ?GREETINGS_EACH_MAX of one address, so
+%% that a stranger alone keeps nobody else out; those that come then are closed. Each has
+%% `connect_ms_max' for all of it, TLS included: then its process is killed and closes it.
 -module(teleport_listener).
 -behaviour(gen_server).
 
@@ -12,9 +13,15 @@
 -include_lib("kernel/include/logger.hrl").
 
 -define(GREETINGS_MAX, 64).
+-define(GREETINGS_EACH_MAX, 32).
 
+-type address() :: tuple().
 -record(state, {listen :: gen_tcp:socket(), port :: inet:port_number(), address :: string(),
-                acceptor :: pid(), greetings = 0 :: non_neg_integer()}).
+                acceptor :: pid(),
+                %% From which address each is, and how many are.
+                greetings = #{} :: #{MRef :: reference() => address()},
+                counts = #{} :: #{address() => pos_integer()}}).
+
 
 -spec start_link(teleport_options:options()) -> gen_server:start_ret().
 start_link(Options) -> gen_server:start_link({local, ?MODULE}, ?MODULE, Options, []).
@@ -35,11 +42,17 @@ init(#{address := Address} = Options) ->
 -spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}}.
 handle_call(where, _, #state{port = Port, address = Address} = State) ->
     {reply, #{address => Address, port => Port, instance => teleport_table:instance()}, State};
-handle_call(may_greet, {Pid, _}, #state{greetings = Count} = State) when Count < ?GREETINGS_MAX ->
-    _ = erlang:monitor(process, Pid),
-    {reply, true, State#state{greetings = Count + 1}};
-handle_call(may_greet, _, State) ->
-    {reply, false, State};
+handle_call({may_greet, Address}, {Pid, _}, #state{greetings = Greetings,
+                                                  counts = Counts} = State) ->
+    Count = maps:get(Address, Counts, 0),
+    case Count < ?GREETINGS_EACH_MAX andalso map_size(Greetings) < ?GREETINGS_MAX of
+        true ->
+            MRef = erlang:monitor(process, Pid),
+            {reply, true, State#state{greetings = Greetings#{MRef => Address},
+                                      counts = Counts#{Address => Count + 1}}};
+        false ->
+            {reply, false, State}
+    end;
 handle_call(_, _, State) ->
     {reply, {error, unknown_call}, State}.
 
@@ -48,8 +61,14 @@ handle_cast(_, State) ->
     {noreply, State}.
 
 -spec handle_info(term(), #state{}) -> {noreply, #state{}} | {stop, term(), #state{}}.
-handle_info({'DOWN', _, process, _, _}, #state{greetings = Count} = State) ->
-    {noreply, State#state{greetings = Count - 1}};
+handle_info({'DOWN', MRef, process, _, _}, #state{greetings = Greetings,
+                                                  counts = Counts} = State) ->
+    {Address, Left} = maps:take(MRef, Greetings),
+    LeftOfIt = case Counts of
+        #{Address := 1} -> maps:remove(Address, Counts);
+        #{Address := Count} -> Counts#{Address := Count - 1}
+    end,
+    {noreply, State#state{greetings = Left, counts = LeftOfIt}};
 handle_info({'EXIT', Acceptor, Reason}, #state{acceptor = Acceptor} = State) ->
     {stop, Reason, State};
 handle_info(_, State) ->
@@ -74,7 +93,11 @@ accept(Listen, Listener) ->
     end.
 
 greet(Tcp, Listener) ->
-    case gen_server:call(Listener, may_greet, infinity) of
+    MayGreet = case inet:peername(Tcp) of
+        {ok, {Ip, _}} -> gen_server:call(Listener, {may_greet, address(Ip)}, infinity);
+        {error, _} -> false
+    end,
+    case MayGreet of
         true ->
             #{connect_ms_max := Ms} = Options = teleport_options:get(),
             {ok, Limit} = timer:kill_after(Ms),
@@ -85,6 +108,11 @@ greet(Tcp, Listener) ->
         false ->
             gen_tcp:close(Tcp)
     end.
+
+%% Of IPv6 the network, whose addresses are one stranger's; but not of an IPv4 address in it.
+address({0, 0, 0, 0, 0, 16#ffff, _, _} = Ip) -> Ip;
+address({A, B, C, D, _, _, _, _}) -> {A, B, C, D};
+address(Ip) -> Ip.
 
 answer(Socket, Limit) ->
     case teleport_greeting:answer(Socket, teleport_table:instance()) of

@@ -7,7 +7,7 @@
 -export([few_connections/1, too_large/1, peer_killed/1, application_restarted/1,
          no_such_node/1, crossing_dials/1, busy/1, waiting_senders/1, stalled_peer/1,
          silent_peer/1, silent_peer_leaves_nothing/1, replies_above_bound/1, other_secret/1,
-         strangers/1, tls/1, static_peer/1, receivers/1, half_open/1]).
+         strangers/1, tls/1, static_peer/1, receivers/1]).
 %% Run on other nodes.
 -export([do_few_connections/1, do_too_large/1, do_large_reply/1, do_pids_of/1, do_await_down/2,
          do_no_such_node/1, do_connect_at/2, do_fill/2, do_send_huge/2, do_unwritten/1,
@@ -26,7 +26,7 @@ all() ->
     [few_connections, too_large, peer_killed, application_restarted, no_such_node,
      crossing_dials, busy, waiting_senders, stalled_peer, silent_peer,
      silent_peer_leaves_nothing, replies_above_bound, other_secret, strangers, tls, static_peer,
-     receivers, half_open].
+     receivers].
 
 first(What, Nodes) -> teleport_test_nodes:first(?MODULE, What, Nodes).
 
@@ -414,31 +414,6 @@ strangers(_) ->
                  gen_tcp:close(Socket)
              end || Frame <- Frames],
         ?assertEqual([], call(Second, teleport, peers, [])),
-        ok = teleport_test_nodes:wait(fun() -> call(First, teleport, connect, [Node]) =:= ok end)
-    end).
-
-%% Connections that don't shake hands: above the bound they are closed at once, below it in time,
-%% whether they say nothing or a byte now and then. Then others come in.
-half_open(_) ->
-    with(#{connect_ms_max => 5000}, fun([First, {_, Node} = Second]) ->
-        #{port := Port} = call(First, gen_server, call, [{teleport_listener, Node}, where]),
-        Ports = call(Second, erlang, system_info, [port_count]),
-        Open = fun() ->
-            {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
-            Socket
-        end,
-        Sockets = [Open() || _ <- lists:seq(1, 64)],
-        timer:sleep(200),
-        ?assertEqual(closed, drain(Open())),
-        ?assertEqual({error, timeout}, gen_tcp:recv(hd(Sockets), 0, 0)),
-        _ = [begin
-                 _ = [gen_tcp:send(Socket, <<0>>) || Socket <- Sockets],
-                 timer:sleep(500)
-             end || _ <- lists:seq(1, 8)],
-        _ = [?assertEqual(closed, drain(Socket)) || Socket <- Sockets],
-        ok = teleport_test_nodes:wait(fun() ->
-            call(Second, erlang, system_info, [port_count]) =< Ports
-        end),
         ok = teleport_test_nodes:wait(fun() -> call(First, teleport, connect, [Node]) =:= ok end)
     end).
 
