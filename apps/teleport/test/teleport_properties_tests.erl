@@ -19,6 +19,12 @@ losses_test_() ->
         ?assertEqual(none, case Holds of true -> none; _ -> proper:counterexample() end)
     end}.
 
+large_reader_test_() ->
+    [{atom_to_list(Property), {timeout, 120, fun() ->
+        ?assert(proper:quickcheck(prop_teleport_large_reader:Property(),
+                                  [{numtests, Times}, quiet]))
+    end}} || {Property, Times} <- [{prop_any_fragments, 100}, {prop_damaged, 200}]].
+
 holds(Property, Times) ->
     ?assert(proper:quickcheck(prop_teleport:Property(), [{numtests, 5}, quiet])),
     Atoms = erlang:system_info(atom_count),

@@ -5,7 +5,7 @@
 -export([start/1, start/2, pair/2, stop/1, call/4, first/3, do/3, spawn_do/4]).
 -export([freeze/1, thaw/1, wait/1]).
 -export([echo/0, collector/0, collected/1, count/1, on/3, got/3, flush/0, large/0]).
--export([run_echo/0, run_collector/1, os_pid/0, start_app/1]).
+-export([watch_peer/1, peer_ended/1, run_echo/0, run_collector/1, os_pid/0, start_app/1]).
 
 -type running() :: {Peer :: pid(), node()}.
 
@@ -105,6 +105,21 @@ run_collector(Got) ->
 collected(Collector) ->
     Collector ! {collected, self()},
     receive {collected, Collector, Got} -> Got end.
+
+%% Gives who keeps the reason for which the link to that node ends.
+watch_peer(Node) ->
+    Caller = self(),
+    Watcher = spawn(fun() ->
+        Ref = teleport:monitor_peer(Node),
+        Caller ! {watching, self()},
+        Reason = receive {teleport_down, Ref, Node, Why} -> Why end,
+        receive {peer_ended, From} -> From ! {peer_ended, self(), Reason} end
+    end),
+    receive {watching, Watcher} -> Watcher end.
+
+peer_ended(Watcher) ->
+    Watcher ! {peer_ended, self()},
+    receive {peer_ended, Watcher, Reason} -> Reason after 30000 -> silent end.
 
 %% --- from one node to another ------------------------------------------------------------------
 
