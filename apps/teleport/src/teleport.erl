@@ -23,10 +23,10 @@
 
 -type dest() :: pid() | {Name :: atom(), node()} | Local :: atom().
 %% `full': what to do at the bound; waits if not given. `timeout': how long to wait at the bound, in
-%% milliseconds; then `{error, busy}'. Both count while there is no link and one is being made, too. `lost': a term that names this message. If the link ends
-%% before the peer said that it has the message, the sender gets
-%% `{teleport_lost, Node, [Lost]}', with the names of such messages in the order of sending; more
-%% than one if there are many. What is named may have arrived all the same.
+%% milliseconds; then `{error, busy}'. Both count while a link is being made, too. `lost': a term
+%% that names this message. If the link ends before the peer said that it has the message, the
+%% sender gets `{teleport_lost, Node, [Lost]}', with the names of such messages in the order of
+%% sending; more than one if there are many. What is named may have arrived all the same.
 -type options() :: #{full => wait | busy, timeout => timeout(), lost => term()}.
 %% `nodedown': there is no link and none can be made now. `busy': the bound is reached.
 %% `too_large': the message is above the peer's `message_bytes_max'.

@@ -1,14 +1,18 @@
-%% Monitors that processes of this node have of processes elsewhere, in ETS. Who takes a row sends
-%% its 'DOWN' or drops it, so that there is one at most: the reader, the end of the link, or
-%% `demonitor'. The link is told of what it isn't told otherwise.
+%% Monitors that processes of this node have of processes elsewhere, and of links, in ETS. Who takes
+%% a row sends its 'DOWN' or `teleport_down' or drops it, so that there is one at most: the reader,
+%% the end of the link, or `demonitor'. The link is told of what it isn't told otherwise.
 -module(teleport_monitors).
 
--export([new/0, put/4, down/3, drop/1, link_ended/1]).
+-export([new/0, put/4, down/3, drop/1, link_ended/1, put_peer/3, drop_peer/1, peer_ended/2]).
+-export([all_ended/1]).
+
+-define(PEERS, teleport_peer_monitors).
 
 %% In the calling process, which owns the table.
 -spec new() -> ok.
 new() ->
     ?MODULE = ets:new(?MODULE, [named_table, public, {write_concurrency, true}]),
+    ?PEERS = ets:new(?PEERS, [named_table, public]),
     ok.
 
 -spec put(reference(), Watcher :: pid(), Object :: term(), Link :: pid()) -> ok.
@@ -45,4 +49,32 @@ drop(Ref) ->
 link_ended(Link) ->
     _ = [take(Ref, noconnection)
          || [Ref] <- ets:match(?MODULE, {'$1', '_', '_', Link})],
+    ok.
+
+%% --- of links: teleport_peers alone --------------------------------------------------------------
+
+-spec put_peer(reference(), node(), Watcher :: pid()) -> ok.
+put_peer(Ref, Node, Watcher) ->
+    true = ets:insert(?PEERS, {Ref, Node, Watcher}),
+    ok.
+
+%% Whether it was one.
+-spec drop_peer(reference()) -> boolean().
+drop_peer(Ref) -> ets:take(?PEERS, Ref) =/= [].
+
+%% Gives those that were told.
+-spec peer_ended(node(), Reason :: term()) -> [reference()].
+peer_ended(Node, Reason) ->
+    [begin
+         Watcher ! {teleport_down, Ref, Node, Reason},
+         true = drop_peer(Ref),
+         Ref
+     end || {Ref, _, Watcher} <- ets:match_object(?PEERS, {'_', Node, '_'})].
+
+%% All links are gone, and who knew them.
+-spec all_ended(Reason :: term()) -> ok.
+all_ended(Reason) ->
+    _ = [take(Ref, noconnection) || {Ref, _, _, _} <- ets:tab2list(?MODULE)],
+    Nodes = lists:usort([Node || {_, Node, _} <- ets:tab2list(?PEERS)]),
+    _ = [peer_ended(Node, Reason) || Node <- Nodes],
     ok.

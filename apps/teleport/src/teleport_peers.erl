@@ -38,8 +38,7 @@
 -record(state, {
     epoch = 0 :: non_neg_integer(),
     links = #{} :: #{node() => #link{}},
-    resting = #{} :: #{node() => UntilMs :: integer()},
-    watchers = #{} :: #{reference() => {node(), pid()}}     % monitors of them are the references
+    resting = #{} :: #{node() => UntilMs :: integer()}
 }).
 
 -spec start_link() -> gen_server:start_ret().
@@ -109,8 +108,9 @@ send(Node, Message) ->
 init([]) ->
     %% When the application stops, whoever monitors is told.
     process_flag(trap_exit, true),
-    ok = teleport_table:new(),
-    ok = teleport_monitors:new(),
+    %% If this is after a crash, links were there, and are ended by now.
+    _ = [purge(Reader) || Reader <- teleport_table:begin_anew()],
+    ok = teleport_monitors:all_ended(restarted),
     {ok, #state{}}.
 
 -spec handle_call(term(), gen_server:from(), #state{}) ->
@@ -135,19 +135,21 @@ handle_call({disconnect, Node}, _, #state{links = Links} = State) ->
         #{Node := Link} -> {reply, ok, ended(Node, disconnected, stop(Link), State)};
         #{} -> {reply, ok, State}
     end;
-handle_call({monitor_peer, Node, Pid}, _, #state{links = Links, watchers = Watchers} = State) ->
+handle_call({monitor_peer, Node, Pid}, _, #state{links = Links} = State) ->
     Ref = erlang:monitor(process, Pid),
     case Links of
         #{Node := _} ->
-            {reply, Ref, State#state{watchers = Watchers#{Ref => {Node, Pid}}}};
+            ok = teleport_monitors:put_peer(Ref, Node, Pid),
+            {reply, Ref, State};
         #{} ->
             true = erlang:demonitor(Ref, [flush]),
             Pid ! {teleport_down, Ref, Node, not_connected},
             {reply, Ref, State}
     end;
-handle_call({demonitor_peer, Ref}, _, #state{watchers = Watchers} = State) ->
+handle_call({demonitor_peer, Ref}, _, State) ->
     true = erlang:demonitor(Ref, [flush]),
-    {reply, ok, State#state{watchers = maps:remove(Ref, Watchers)}};
+    _ = teleport_monitors:drop_peer(Ref),
+    {reply, ok, State};
 handle_call(_, _, State) ->
     {reply, {error, unknown_call}, State}.
 
@@ -161,14 +163,14 @@ handle_cast(_, State) ->
     {noreply, State}.
 
 -spec handle_info(term(), #state{}) -> {noreply, #state{}}.
-handle_info({'DOWN', MRef, process, _, _}, #state{watchers = Watchers} = State)
-  when is_map_key(MRef, Watchers) ->
-    {noreply, State#state{watchers = maps:remove(MRef, Watchers)}};
 handle_info({'DOWN', MRef, process, Pid, Reason}, #state{links = Links} = State) ->
     case [{Node, Link} || {Node, #link{pid = P, mref = M} = Link} <- maps:to_list(Links),
                           P =:= Pid, M =:= MRef] of
-        [{Node, Link}] -> {noreply, down(Node, reason(Reason), Link, State)};
-        [] -> {noreply, State}
+        [{Node, Link}] ->
+            {noreply, down(Node, reason(Reason), Link, State)};
+        [] ->
+            _ = teleport_monitors:drop_peer(MRef),
+            {noreply, State}
     end;
 handle_info({again, Node}, #state{links = Links} = State) ->
     case Links of
@@ -299,18 +301,14 @@ down(Node, Reason, #link{state = LinkState} = Link, #state{resting = Resting} = 
     ended(Node, Reason, Link, State#state{resting = Rest}).
 
 %% The link's process has ended.
-ended(Node, Reason, #link{pid = Pid, waiting = Waiting},
-      #state{links = Links, watchers = Watchers} = State) ->
+ended(Node, Reason, #link{pid = Pid, waiting = Waiting}, #state{links = Links} = State) ->
     _ = [purge(Reader) || Reader <- teleport_table:take_readers(Pid)],
     ok = teleport_table:drop_route(Node),
     ok = teleport_monitors:link_ended(Pid),
     _ = [gen_server:reply(From, {error, nodedown}) || From <- lists:reverse(Waiting)],
-    Told = [Ref || {Ref, {N, _}} <- maps:to_list(Watchers), N =:= Node],
-    _ = [begin
-             true = erlang:demonitor(Ref, [flush]),
-             element(2, maps:get(Ref, Watchers)) ! {teleport_down, Ref, Node, Reason}
-         end || Ref <- Told],
-    State#state{links = maps:remove(Node, Links), watchers = maps:without(Told, Watchers)}.
+    _ = [true = erlang:demonitor(Ref, [flush])
+         || Ref <- teleport_monitors:peer_ended(Node, Reason)],
+    State#state{links = maps:remove(Node, Links)}.
 
 purge(Reader) ->
     MRef = erlang:monitor(process, Reader),

@@ -1,5 +1,6 @@
-%% The tree: the links, who knows them, and who lets others in. What knows the links ends with them
-%% and with the listener, since a link that nobody knows would never be found stale.
+%% The tree: who owns the tables, and behind it the links, who knows them, and who lets others in.
+%% What knows the links ends with them and with the listener, since a link that nobody knows would
+%% never be found stale; the tables outlast that, so that all can be told.
 -module(teleport_sup).
 -behaviour(supervisor).
 
@@ -13,10 +14,16 @@ start_link(Options) ->
         ignore -> {error, ignore}
     end.
 
--spec init(teleport_options:options()) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
-init(Options) ->
+-spec init(teleport_options:options() | {links, teleport_options:options()}) ->
+    {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
+init({links, Options}) ->
     Links = #{id => teleport_link_sup, type => supervisor,
               start => {teleport_link_sup, start_link, []}},
     Peers = #{id => teleport_peers, start => {teleport_peers, start_link, []}},
     Listener = #{id => teleport_listener, start => {teleport_listener, start_link, [Options]}},
-    {ok, {#{strategy => one_for_all, intensity => 5, period => 10}, [Links, Peers, Listener]}}.
+    {ok, {#{strategy => one_for_all, intensity => 5, period => 10}, [Links, Peers, Listener]}};
+init(Options) ->
+    Keeper = #{id => teleport_keeper, start => {teleport_keeper, start_link, []}},
+    Links = #{id => links, type => supervisor,
+              start => {supervisor, start_link, [?MODULE, {links, Options}]}},
+    {ok, {#{strategy => rest_for_one, intensity => 1, period => 10}, [Keeper, Links]}}.

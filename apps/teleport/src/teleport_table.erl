@@ -1,9 +1,10 @@
-%% What senders and links read without asking anybody: routes, counts, the readers of each link, and
-%% which start of the application this is. teleport_peers owns the tables and writes the routes.
+%% What senders and links read without asking anybody: routes, counts, the readers of each link, who
+%% waits for the end of a link, and which start of teleport_peers this is. teleport_keeper owns the
+%% tables; teleport_peers alone writes the routes and who waits.
 -module(teleport_table).
 
--export([new/0, instance/0, route/1, put_route/2, drop_route/1, nodes/0, stats/1, status/1,
-         reader/2, reader_gone/2, take_readers/1]).
+-export([new/0, begin_anew/0, instance/0, route/1, put_route/2, drop_route/1, nodes/0, stats/1,
+         status/1, reader/2, reader_gone/2, take_readers/1]).
 
 -include("teleport.hrl").
 
@@ -14,13 +15,23 @@
 %% In the calling process, which owns them.
 -spec new() -> ok.
 new() ->
-    ok = persistent_term:put({?MODULE, instance}, crypto:strong_rand_bytes(16)),
-    ?ROUTES = ets:new(?ROUTES, [named_table, {read_concurrency, true}]),
-    ?STATS_OF = ets:new(?STATS_OF, [named_table]),
+    ?ROUTES = ets:new(?ROUTES, [named_table, public, {read_concurrency, true}]),
+    ?STATS_OF = ets:new(?STATS_OF, [named_table, public]),
     ?READERS = ets:new(?READERS, [named_table, public, bag]),
     ok.
 
-%% This start of the application: sixteen bytes that no other has.
+%% Without links, as another instance, whose count of them begins again. Gives the readers that
+%% those before may have left.
+-spec begin_anew() -> [Reader :: pid()].
+begin_anew() ->
+    ok = persistent_term:put({?MODULE, instance}, crypto:strong_rand_bytes(16)),
+    true = ets:delete_all_objects(?ROUTES),
+    Readers = [Reader || {_, Reader} <- ets:tab2list(?READERS)],
+    true = ets:delete_all_objects(?READERS),
+    _ = [atomics:put(Stats, ?CONNECTIONS, 0) || {_, Stats} <- ets:tab2list(?STATS_OF)],
+    Readers.
+
+%% This start of teleport_peers: sixteen bytes that no other has.
 -spec instance() -> binary().
 instance() -> persistent_term:get({?MODULE, instance}).
 

@@ -1,6 +1,6 @@
-%% The framing of large elements: whatever the sizes of parts and fragments, and in whatever turns two
-%% elements come, each is delivered whole; where one byte of a header is another, the reader ends as
-%% malformed, waits for more, or delivers what it can read, and nothing else of it fails.
+%% The framing of large elements: whatever the sizes of parts and fragments, and in whatever turns
+%% two elements come, each is delivered whole. Where one byte of a header is another, the reader
+%% ends as malformed, waits for more, or delivers what it can read.
 -module(prop_teleport_large_reader).
 
 -include("teleport_proper.hrl").

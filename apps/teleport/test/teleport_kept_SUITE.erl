@@ -6,9 +6,10 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([suite/0, all/0, init_per_suite/1, end_per_suite/1]).
--export([monitors_that_ended/1, calls_without_an_answer/1]).
+-export([monitors_that_ended/1, calls_without_an_answer/1, peers_crash/1]).
 %% Run on other nodes.
--export([do_monitors_that_ended/1, do_calls_without_an_answer/1]).
+-export([do_monitors_that_ended/1, do_calls_without_an_answer/1,
+         do_peers_crash/1]).
 -export([calls_of/1]).
 
 -import(teleport_test_nodes, [on/3, wait/1, flush/0]).
@@ -17,7 +18,7 @@
 
 suite() -> [{timetrap, {minutes, 5}}].
 
-all() -> [monitors_that_ended, calls_without_an_answer].
+all() -> [monitors_that_ended, calls_without_an_answer, peers_crash].
 
 init_per_suite(Config) -> [{nodes, teleport_test_nodes:pair(?MODULE, #{})} | Config].
 
@@ -69,6 +70,36 @@ calls_of(Server) ->
     {monitored_by, By} = process_info(Server, monitored_by),
     length(By).
 
+%% Who knows the links crashes: all who wait for something are told, once, and what comes next makes
+%% a link anew, without the counts being lost.
+do_peers_crash(Node) ->
+    Echo = on(Node, echo, []),
+    Test = self(),
+    ok = teleport:send(Echo, ignored),
+    Down = teleport:monitor(Echo),
+    Peer = teleport:monitor_peer(Node),
+    Call = spawn_link(fun() -> Test ! {self(), catch teleport:call(Echo, never, infinity)} end),
+    ok = wait(fun() -> erpc:call(Node, ?MODULE, calls_of, [Echo]) =:= 2 end),
+    Link = teleport_peers:whereis_name(Node),
+    #{sent := Sent} = teleport:status(Node),
+    true = exit(whereis(teleport_peers), kill),
+    ?assertEqual(noconnection, receive {'DOWN', Down, process, Echo, Why} -> Why
+                               after 10000 -> silent
+                               end),
+    ?assertEqual(restarted, receive {teleport_down, Peer, Node, Why2} -> Why2
+                            after 10000 -> silent
+                            end),
+    ?assertMatch({'EXIT', {{nodedown, Node}, _}}, receive {Call, Result} -> Result
+                                                  after 10000 -> silent
+                                                  end),
+    ?assertNot(is_process_alive(Link)),
+    ok = wait(fun() -> teleport:connect(Node) =:= ok end),
+    ?assertEqual(hello, teleport:call(Echo, hello)),
+    ok = wait(fun() -> maps:get(sent, teleport:status(Node)) > Sent end),
+    ?assertEqual([teleport_peers:whereis_name(Node)],
+                 lists:usort([Of || {Of, _} <- ets:tab2list(teleport_readers)])),
+    [] = flush().
+
 monitors(Pid) ->
     {monitors, Monitors} = process_info(Pid, monitors),
     Monitors.
@@ -77,3 +108,4 @@ monitors(Pid) ->
 
 monitors_that_ended(Config) -> first(monitors_that_ended, Config).
 calls_without_an_answer(Config) -> first(calls_without_an_answer, Config).
+peers_crash(Config) -> first(peers_crash, Config).

@@ -17,7 +17,7 @@ all() -> [control, lane, large].
 
 first(What, Nodes) -> teleport_test_nodes:first(?MODULE, What, Nodes).
 
-%% --- on the first node: a peer by hand -------------------------------------------------------------
+%% --- on the first node: a peer by hand ---------------------------------------------------------
 
 %% A link that this process makes, of which teleport here knows nothing.
 begin_link(Address, Node) ->
@@ -97,7 +97,8 @@ large(_) ->
             [Start(1, Size, [1]), <<2, 1:64, (Size + 1):64>>, Good, 7]]).
 
 broken(Kind, Reason, All) ->
-    Nodes = [{_, Name}, Second] = teleport_test_nodes:pair(?MODULE, #{message_bytes_max => 1 bsl 20}),
+    [{_, Name}, Second] = Nodes =
+        teleport_test_nodes:pair(?MODULE, #{message_bytes_max => 1 bsl 20}),
     try
         %% Who accepts must have heard of the name.
         Name = call(Second, erlang, list_to_atom, [atom_to_list(Name)]),
