@@ -13,8 +13,7 @@
 -module(teleport_link).
 -behaviour(gen_server).
 
--export([start_link/1, route/1, attach/3, watched/3, unwatched/2, monitor_ended/2,
-         wait_for_room/3]).
+-export([start_link/1, route/1, attach/3, watched/3, unwatched/2, wait_for_room/3]).
 -export([init/1, handle_continue/2, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 -export_type([args/0]).
 
@@ -72,10 +71,6 @@ watched(Link, Ref, Watcher) -> gen_server:cast(Link, {watched, Ref, Watcher}).
 
 -spec unwatched(pid(), reference()) -> ok.
 unwatched(Link, Ref) -> gen_server:cast(Link, {unwatched, Ref}).
-
-%% Its 'DOWN' was sent: the peer has forgotten it, or never heard of it.
--spec monitor_ended(pid(), reference()) -> ok.
-monitor_ended(Link, Ref) -> gen_server:cast(Link, {monitor_ended, Ref}).
 
 %% `{Alias, room}' comes by the alias when there may be room.
 -spec wait_for_room(pid(), teleport_post:way(), reference()) -> ok.
@@ -170,8 +165,6 @@ handle_cast({watched, Ref, Watcher}, #state{watchers = Watchers} = State) ->
     {noreply, State#state{watchers = teleport_watchers:add(Ref, Watcher, Watchers)}};
 handle_cast({unwatched, Ref}, State) ->
     {noreply, unwatch(Ref, State)};
-handle_cast({monitor_ended, Ref}, State) ->
-    {noreply, forget(Ref, State)};
 handle_cast({wait, Way, Alias}, #state{room = Room} = State) ->
     {noreply, room(State#state{room = maps:update_with(Way, fun(All) -> [Alias | All] end, Room)})};
 handle_cast(disconnect, State) ->
@@ -182,6 +175,8 @@ handle_cast(_, State) ->
 -spec handle_info(term(), #state{}) -> {noreply, #state{}} | {stop, term(), #state{}}.
 handle_info(room, State) ->
     {noreply, room(State)};
+handle_info({monitor_ended, Ref}, State) ->
+    {noreply, forget(Ref, State)};
 handle_info({open, Kind, Number}, State) ->
     {noreply, connection(want, {Kind, Number}, State)};
 handle_info({opened, Connection, Socket}, State) ->
@@ -415,6 +410,7 @@ unwatch(Ref, #state{watchers = Watchers, route = Route} = State) ->
             State
     end.
 
+%% Its 'DOWN' was sent: the peer has forgotten it, or never heard of it.
 forget(Ref, #state{watchers = Watchers} = State) ->
     case teleport_watchers:take(Ref, Watchers) of
         {_, Rest} -> State#state{watchers = Rest};

@@ -31,7 +31,8 @@ take(Ref, Reason) ->
     case ets:take(?MODULE, Ref) of
         [{_, Watcher, Object, Link}] ->
             Watcher ! {'DOWN', Ref, process, Object, Reason},
-            teleport_link:monitor_ended(Link, Ref);
+            Link ! {monitor_ended, Ref},
+            ok;
         [] -> ok
     end.
 
