@@ -4,6 +4,10 @@
 %% (libpq's names). What a server is it says by itself from PostgreSQL 14 on; an older one is only
 %% ever `any'.
 %%
+%% The next host's turn is when one can't be reached, closes, is starting, stopping or full, or has
+%% said nothing when its share of the time is over. The shares of all hosts that are left are equal.
+%% As in libpq, another error ends it all: a wrong password would be wrong at the next host, too.
+%%
 %% The password is a fun in the state, so that no crash report shows it, and is in no state
 %% afterwards. Trust in the server is TLS's; with SCRAM it has to know the password, too.
 -module(epgsql_cmd_connect).
@@ -12,7 +16,7 @@
 -include("epgsql.hrl").
 -include("protocol.hrl").
 
--export([opts_hide_password/1, init/1, execute/2, handle_message/4]).
+-export([opts_hide_password/1, init/1, execute/2, handle_message/4, until/1, left/2]).
 
 -export_type([response/0, connect_error/0]).
 
@@ -25,6 +29,8 @@
 
 -record(connect, {options :: map(),
                   hosts :: [host(), ...],
+                  deadline :: epgsql_transport:deadline(),   %% for all hosts
+                  until = infinity :: epgsql_transport:deadline(),   %% for the first one
                   stage = open :: open | startup | authentication | ready | types,
                   types :: undefined | epgsql_command:state(),
                   send :: undefined | epgsql_frontend:message(),
@@ -34,6 +40,7 @@
 -type host() :: {inet:ip_address() | inet:hostname(), inet:port_number(), target()}.
 
 -define(PORT, 5432).
+-define(TIMEOUT_MS, 5000).
 
 -spec opts_hide_password(map()) -> map().
 opts_hide_password(#{password := Password} = Options) when not is_function(Password) ->
@@ -43,7 +50,8 @@ opts_hide_password(Options) ->
 
 -spec init(map()) -> #connect{}.
 init(#{username := _} = Options) ->
-    #connect{options = Options, hosts = hosts(Options, maps:get(port, Options, ?PORT))}.
+    #connect{options = Options, hosts = hosts(Options, maps:get(port, Options, ?PORT)),
+             deadline = epgsql_transport:deadline(maps:get(timeout, Options, ?TIMEOUT_MS))}.
 
 hosts(#{hosts := [_ | _] = Hosts} = Options, Port) ->
     Named = [case Host of
@@ -60,10 +68,12 @@ hosts(#{host := Host} = Options, Port) ->
 targets(Hosts, Target) -> [{Host, Port, Target} || {Host, Port} <- Hosts].
 
 -spec execute(epgsql_session:session(), #connect{}) -> epgsql_command:execute_return().
-execute(Session, #connect{stage = open, options = Options, hosts = [{Host, Port, _} | More]}
-        = State) ->
+execute(Session, #connect{stage = open, options = Options, deadline = Deadline,
+                          hosts = [{Host, Port, _} | _] = Hosts} = State) ->
     Its = Options#{host => Host, port => Port},
-    case epgsql_transport:connect(Its) of
+    Share = share(epgsql_transport:milliseconds(Deadline), length(Hosts)),
+    Until = epgsql_transport:deadline(Share),
+    case epgsql_transport:connect(Its#{timeout => Share}) of
         {ok, Transport} ->
             Connected = lists:foldl(fun({Attribute, Value}, Acc) ->
                 epgsql_session:set_attr(Attribute, Value, Acc)
@@ -71,11 +81,12 @@ execute(Session, #connect{stage = open, options = Options, hosts = [{Host, Port,
                            {transport, Transport}, {async, maps:get(async, Options, undefined)}]),
             _ = epgsql_transport:send(Transport, epgsql_frontend:startup(startup(Options))),
             _ = epgsql_session:activate(Connected),
-            {ok, Connected, State#connect{stage = startup}};
-        {error, _} when More =/= [] ->
-            execute(Session, State#connect{hosts = More});
+            {ok, Connected, State#connect{stage = startup, until = Until}};
         {error, Reason} = Error ->
-            {stop, Reason, Error, Session}
+            case without_first(Hosts) of
+                [] -> {stop, Reason, Error, Session};
+                More -> execute(Session, State#connect{hosts = More})
+            end
     end;
 execute(Session, #connect{stage = types, types = Types} = State) ->
     {send, Type, Payload, Session1, Types1} =
@@ -83,6 +94,26 @@ execute(Session, #connect{stage = types, types = Types} = State) ->
     {send, Type, Payload, Session1, State#connect{types = Types1}};
 execute(Session, #connect{send = {Type, Payload}} = State) ->
     {send, Type, Payload, Session, State#connect{send = undefined}}.
+
+share(infinity, _) -> infinity;
+share(Ms, Hosts) -> Ms div Hosts.
+
+%% Who can't be reached isn't asked a second time for less (`prefer-standby').
+without_first([{Host, Port, _} | More]) ->
+    [Each || {Its, At, _} = Each <- More, {Its, At} =/= {Host, Port}].
+
+%% When the host's share of the time is over that is being asked.
+-spec until(#connect{}) -> epgsql_transport:deadline().
+until(#connect{until = Until}) -> Until.
+
+%% The host has closed, or its time is over: `none' if it was the last.
+-spec left(epgsql_session:session(), #connect{}) ->
+          none | {requeue, epgsql_session:session(), #connect{}}.
+left(Session, #connect{hosts = Hosts} = State) ->
+    case without_first(Hosts) of
+        [] -> none;
+        More -> elsewhere(Session, More, State)
+    end.
 
 startup(#{username := Username} = Options) ->
     [{"user", Username}
@@ -105,13 +136,13 @@ handle_message(?READY_FOR_QUERY, _, Session,
                #connect{stage = ready, hosts = [{_, _, Target} | More]} = State) ->
     case {is_target(Target, Session), More} of
         {true, _} -> ready(Session, State);
-        {false, [_ | _]} -> elsewhere(Session, State);
+        {false, [_ | _]} -> elsewhere(Session, More, State);
         {false, []} -> {stop, normal, {error, {no_such_host, Target}}, Session}
     end;
 %% Starting or stopping, or full.
-handle_message(?ERROR, #error{code = Code}, Session, #connect{hosts = [_, _ | _]} = State)
+handle_message(?ERROR, #error{code = Code}, Session, #connect{hosts = [_, _ | _] = Hosts} = State)
   when Code =:= <<"57P03">>; Code =:= <<"53300">> ->
-    elsewhere(Session, State);
+    elsewhere(Session, tl(Hosts), State);
 handle_message(?ERROR, #error{code = <<"28000">>}, Session, #connect{stage = Stage})
   when Stage =/= ready ->
     {stop, normal, {error, invalid_authorization_specification}, Session};
@@ -168,9 +199,14 @@ authenticate({unsupported, Method}, Session, _) ->
 authenticate(_, _, _) ->
     unknown.
 
-elsewhere(Session, #connect{hosts = [_ | More]} = State) ->
+%% Nothing of what this host has said is the next one's.
+elsewhere(Session, More, State) ->
     ok = epgsql_transport:close(epgsql_session:get_attr(transport, Session)),
-    {requeue, Session, State#connect{stage = open, hosts = More, scram = undefined}}.
+    Statements = epgsql_session:get_attr(statements, Session),
+    _ = [epgsql_statements:delete(Statements) || Statements =/= none],
+    {requeue, epgsql_session:set_attr(transport, undefined, Session),
+     State#connect{stage = open, hosts = More, scram = undefined, send = undefined,
+                   types = undefined}}.
 
 is_target(any, _) -> true;
 is_target(Target, Session) ->

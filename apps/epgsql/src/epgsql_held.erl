@@ -98,8 +98,13 @@ await(Ref, _, #session{replies = [{Ref, Answer}]} = Session) ->
 await(Ref, Deadline, #session{replies = Replies} = Session) ->
     case lists:keytake(Ref, 1, Replies) of
         {value, {_, Answer}, Left} -> {Answer, Session#session{replies = Left}};
-        false -> await(Ref, Deadline, timely(Ref, read(Deadline, Session)))
+        false -> await(Ref, Deadline, timely(Ref, read(due(Deadline, Session), Session)))
     end.
+
+%% Each host has a time of its own.
+due(_, #session{current = #command{module = epgsql_cmd_connect, state = State}}) ->
+    epgsql_cmd_connect:until(State);
+due(Deadline, _) -> Deadline.
 
 timely(Ref, {timeout, Session}) -> expire(Ref, Session);
 timely(_, {_, Session}) -> Session.
@@ -111,8 +116,8 @@ read(Deadline, #session{transport = Transport} = Session) ->
 
 received({ok, Bytes}, Session) -> {data, data(Bytes, enlarged(byte_size(Bytes), Session))};
 received({error, timeout}, Session) -> {timeout, Session};
-received({error, closed}, Session) -> {closed, lost({error, sock_closed}, Session)};
-received({error, Reason}, Session) -> {closed, lost({error, {sock_error, Reason}}, Session)}.
+received({error, closed}, Session) -> {closed, lost(sock_closed, Session)};
+received({error, Reason}, Session) -> {closed, lost({sock_error, Reason}, Session)}.
 
 %% As long as reads fill it, the buffer grows; the next request begins with a small one.
 enlarged(Bytes, #session{buffer_size = Size} = Session) when Bytes < Size; Size >= ?BUFFER_MAX ->
@@ -135,12 +140,13 @@ data(Bytes, Session) ->
 stepped({noreply, Session}) -> Session;
 stepped({stop, _, Session}) -> close(Session).
 
-lost(Error, Session) -> close(epgsql_machine:flush(Error, Session)).
+lost(Reason, Session) -> stepped(epgsql_machine:lost(Reason, Session)).
 
 expire(Ref, Session) ->
     case epgsql_machine:expire(Ref, Session) of
         {cancel, #session{current = #command{module = epgsql_cmd_connect}} = Session1} ->
             close(Session1);
+        {step, Step} -> stepped(Step);
         {cancel, Session1} -> Session1#session{is_to_cancel = true};
         {_, Session1} -> Session1
     end.

@@ -21,7 +21,7 @@
 -include("epgsql_session.hrl").
 -include("protocol.hrl").
 
--export([command/5, asked/5, data/2, flush/2, expire/2, expired/2, cancelled/2]).
+-export([command/5, asked/5, data/2, flush/2, lost/2, expire/2, expired/2, cancelled/2]).
 
 -export_type([step/0]).
 
@@ -83,6 +83,13 @@ timed(Timeout, Command) ->
     Id = make_ref(),
     Command#command{id = Id, timer = erlang:start_timer(Timeout, self(), {expire, Id})}.
 
+%% Each host has a time of its own.
+retimed(#command{module = epgsql_cmd_connect, state = State, timer = Timer} = Command)
+  when Timer =/= undefined ->
+    _ = erlang:cancel_timer(Timer),
+    timed(epgsql_transport:milliseconds(epgsql_cmd_connect:until(State)), Command);
+retimed(Command) -> Command.
+
 execute(#command{module = Module} = Command, #session{sync_required = true} = Session)
   when Module =/= epgsql_cmd_sync ->
     Error = {error, sync_required},
@@ -98,7 +105,7 @@ execute(#command{module = epgsql_cmd_copy_done} = Command, #session{handler = Ha
 execute(#command{module = Module, state = State} = Command, Session) ->
     case Module:execute(Session, State) of
         {ok, Session1, State1} ->
-            {noreply, enqueue(Command#command{state = State1}, Session1)};
+            {noreply, enqueue(retimed(Command#command{state = State1}), Session1)};
         {send, Type, Payload, Session1, State1} ->
             sent(Command#command{state = State1}, [{Type, Payload}], Session1);
         {send_multi, Messages, Session1, State1} ->
@@ -157,12 +164,14 @@ add_rows(Rows, #session{current = #command{reply_to = {incremental, Pid, Ref}}} 
 add_rows(_, #session{current = #command{reply_to = discard}} = Session) -> Session;
 add_rows(Rows, Session) -> Session#session{rows = Rows}.
 
-next_message(Bytes, Session) ->
+next_message(Bytes, #session{transport = Transport} = Session) ->
     try epgsql_backend:message(Bytes) of
         more -> {noreply, epgsql_subprotocol:idle(Session#session{buffer = Bytes})};
         {Type, Payload, Rest} ->
             case message(Type, Payload, Session) of
-                {noreply, Session1} -> messages(Rest, Session1);
+                {noreply, #session{transport = Transport} = Session1} -> messages(Rest, Session1);
+                %% Another server is asked now: what is left is none of its bytes.
+                {noreply, Session1} -> {noreply, Session1};
                 {stop, _, _} = Stop -> Stop
             end
     catch
@@ -310,14 +319,36 @@ flush_all(Error, #session{current = undefined, queue = Queue} = Session) ->
 flush_all(Error, Session) ->
     flush_all(Error, finish(Error, Error, Session#session{swallow = 0})).
 
+%% The socket is of no use any more.
+-spec lost(Reason :: any(), session()) -> step().
+lost(Reason, Session) ->
+    case next_host(Session) of
+        none -> stop(Reason, Session);
+        Step -> Step
+    end.
+
+next_host(#session{current = #command{module = epgsql_cmd_connect, state = State} = Command}
+          = Session) ->
+    case epgsql_cmd_connect:left(Session, State) of
+        {requeue, Session1, State1} -> execute(Command#command{state = State1}, next(Session1));
+        none -> none
+    end;
+next_host(_) ->
+    none.
+
 %% --- time-outs ----------------------------------------------------------------------------------
 
 %% The time of a request is over: who waits is told, and what still comes is thrown away. `cancel'
-%% if it is the one that the server is at, `none' if it isn't there any more.
--spec expire(reference(), session()) -> {cancel | queued | none, session()}.
+%% if it is the one that the server is at, `none' if it isn't there any more, `step' if another
+%% server is asked.
+-spec expire(reference(), session()) -> {cancel | queued | none, session()} | {step, step()}.
 expire(Id, #session{current = #command{id = Id} = Command} = Session) ->
-    {Discarded, Session1} = discard(Command, Session),
-    {cancel, Session1#session{current = Discarded, rows = []}};
+    case next_host(Session) of
+        none ->
+            {Discarded, Session1} = discard(Command, Session),
+            {cancel, Session1#session{current = Discarded, rows = []}};
+        Step -> {step, Step}
+    end;
 expire(Id, #session{queue = Queue, parked = Parked} = Session) ->
     case {take(Id, Queue), take(Id, Parked)} of
         {none, none} -> {none, Session};

@@ -33,6 +33,10 @@
 new() -> #session{}.
 
 -spec set_attr(attribute(), any(), session()) -> session().
+%% Another server's turn.
+set_attr(transport, undefined, Session) ->
+    Session#session{transport = undefined, backend = undefined, buffer = <<>>, parameters = #{},
+                    statements = none};
 set_attr(transport, Transport, Session) -> Session#session{transport = Transport};
 set_attr(backend, {_, _} = Backend, Session) -> Session#session{backend = Backend};
 set_attr(async, Async, Session) -> Session#session{async = Async};

@@ -214,12 +214,10 @@ handle_info({Tag, Socket}, #session{transport = {_, Socket}} = Session)
     passive(Session);
 handle_info({Tag, Socket}, #session{transport = {_, Socket}} = Session)
   when Tag =:= tcp_closed; Tag =:= ssl_closed ->
-    {stop, sock_closed, epgsql_machine:flush({error, sock_closed},
-                                             Session#session{transport = undefined})};
+    epgsql_machine:lost(sock_closed, Session);
 handle_info({Tag, Socket, Reason}, #session{transport = {_, Socket}} = Session)
   when Tag =:= tcp_error; Tag =:= ssl_error ->
-    Why = {sock_error, Reason},
-    {stop, Why, epgsql_machine:flush({error, Why}, Session)};
+    epgsql_machine:lost({sock_error, Reason}, Session);
 handle_info({'DOWN', Monitor, process, _, _}, #session{cancelling = Cancelling} = Session) ->
     case lists:member(Monitor, Cancelling) of
         true -> epgsql_machine:cancelled(Monitor, Session);
@@ -258,9 +256,7 @@ resumed({wait, Session}) -> {noreply, Session};
 resumed({activate, Session}) ->
     case epgsql_session:activate(Session) of
         ok -> {noreply, Session};
-        {error, Reason} ->
-            Why = {sock_error, Reason},
-            {stop, Why, epgsql_machine:flush({error, Why}, Session)}
+        {error, Reason} -> epgsql_machine:lost({sock_error, Reason}, Session)
     end.
 
 expire(Id, Session) ->
@@ -270,8 +266,8 @@ expire(Id, Session) ->
         {cancel, Session1} ->
             _ = erlang:start_timer(?CANCEL_GRACE_MS, self(), {grace, Id}),
             {noreply, ask_to_cancel(Session1)};
-        {_, Session1} ->
-            {noreply, Session1}
+        {step, Step} -> Step;
+        {_, Session1} -> {noreply, Session1}
     end.
 
 %% By a process of its own: it must open a connection, and this one has answers to read.

@@ -86,7 +86,7 @@ tls_verifies_the_server(Config) ->
 
 %% A server without TLS: `true' goes on in the clear, as epgsql 4.8 does, `required' doesn't.
 tls_required_and_not_had(_) ->
-    Port = listen(fun(Socket) ->
+    Port = epgsql_test_listener:start(fun(Socket) ->
         {ok, _} = gen_tcp:recv(Socket, 8),
         ok = gen_tcp:send(Socket, "N")
     end),
@@ -167,7 +167,7 @@ queued_call_times_out(Config) ->
 
 %% A server that accepts and says nothing.
 silent_server_times_out(_) ->
-    Port = listen(fun(_) -> timer:sleep(2 * ?WAIT_MS) end),
+    Port = epgsql_test_listener:start(fun(_) -> timer:sleep(2 * ?WAIT_MS) end),
     {Us, Answer} = timer:tc(fun() ->
         epgsql:connect(#{host => "127.0.0.1", port => Port, username => "ann", timeout => 300})
     end),
@@ -293,7 +293,7 @@ server_crash(_) ->
 malformed_bytes(_) ->
     Good = <<$R, 8:32, 0:32, $Z, 5:32, "I">>,
     [begin
-         Port = listen(fun(Socket) ->
+         Port = epgsql_test_listener:start(fun(Socket) ->
              {ok, <<Size:32>>} = gen_tcp:recv(Socket, 4),
              {ok, _} = gen_tcp:recv(Socket, Size - 4),
              ok = gen_tcp:send(Socket, Good),
@@ -327,16 +327,3 @@ command_of_an_application(Config) ->
     C = connect(Config),
     ?assertEqual([<<"1">>, <<"2">>, <<"3">>],
                  epgsql_sock:sync_command(C, epgsql_test_command, ["1", "2", "3"])).
-
-%% A server of one connection, which does what the fun does.
-listen(Fun) ->
-    {ok, Listen} = gen_tcp:listen(0, [binary, {active, false}, {ip, {127, 0, 0, 1}}]),
-    {ok, Port} = inet:port(Listen),
-    Pid = spawn_link(fun() ->
-        receive go -> ok end,
-        {ok, Socket} = gen_tcp:accept(Listen),
-        Fun(Socket)
-    end),
-    ok = gen_tcp:controlling_process(Listen, Pid),
-    Pid ! go,
-    Port.
