@@ -112,28 +112,26 @@ activate(#session{transport = Transport, connect_opts = Options}) ->
 %% Without a type: the first messages of a connection.
 -spec send(session(), iodata()) -> ok | {error, any()}.
 send(#session{transport = Transport}, Payload) ->
-    epgsql_transport:send(Transport, epgsql_wire:encode_command(Payload)).
+    in_order(Transport, epgsql_wire:encode_command(Payload)).
 
 -spec send(session(), epgsql_wire:packet_type(), iodata()) -> ok | {error, any()}.
 send(#session{transport = Transport}, Type, Payload) ->
-    epgsql_transport:send(Transport, epgsql_frontend:encode({Type, Payload})).
+    in_order(Transport, epgsql_frontend:encode({Type, Payload})).
 
-%% Messages as they are written.
+%% Messages as they are written. The server answers before it has read all of what is large: who
+%% waited for room to write would have to read meanwhile, or both would wait for each other.
 -spec send_data(session(), iodata(), Size :: non_neg_integer()) -> ok | {error, any()}.
 send_data(#session{transport = Transport}, Data, Size) when Size =< ?AT_ONCE ->
-    epgsql_transport:send(Transport, Data);
-%% Its holder reads meanwhile. Nothing else is written before this is answered: `epgsql_machine'
-%% parks it.
+    in_order(Transport, Data);
+%% Nothing else is written before this is answered: `epgsql_machine' parks it.
 send_data(#session{is_held = true, transport = Transport}, Data, _) ->
     _ = spawn(fun() -> epgsql_transport:send(Transport, Data) end),
     ok;
-send_data(Session, Data, _) ->
-    send_much(Data, Session).
+send_data(#session{transport = Transport}, Data, _) ->
+    epgsql_writer:send(Transport, Data).
 
-%% The server answers before it has read all. While this waits for room to send, it must go on being
-%% read, or both would wait for each other for ever.
-send_much(Data, #session{transport = Transport, connect_opts = Options}) ->
-    _ = epgsql_transport:activate(Transport, true),
-    Sent = epgsql_transport:send(Transport, Data),
-    _ = epgsql_transport:activate(Transport, maps:get(socket_active, Options, ?ACTIVE)),
-    Sent.
+in_order(Transport, Data) ->
+    case epgsql_writer:is_busy() of
+        false -> epgsql_transport:send(Transport, Data);
+        true -> epgsql_writer:send(Transport, Data)
+    end.

@@ -27,6 +27,7 @@
                   swallow = 0 :: non_neg_integer(),  %% ReadyForQuery that nobody waits for
                   rows = [] :: [tuple()] | information_redacted,
                   results = [] :: [any()],
+                  writing = #{} :: #{reference() => epgsql_copy_in:waiting()},  %% of a COPY
                   replies = [] :: [{reference(), any()}],  %% of `direct' requests
                   async :: pid() | atom(),
                   parameters = #{} :: #{binary() => binary()},

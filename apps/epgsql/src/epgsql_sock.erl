@@ -83,7 +83,8 @@ cancel(C) -> gen_server:cast(C, cancel).
 -spec copy_send_rows(epgsql:connection(), [tuple() | [any()]], timeout()) -> ok | {error, any()}.
 copy_send_rows({epgsql_held, _, _}, _, _) -> {error, not_in_copy_mode};
 copy_send_rows({epgsql_timeout, C, _}, Rows, Timeout) -> copy_send_rows(C, Rows, Timeout);
-copy_send_rows(C, Rows, Timeout) -> gen_server:call(C, {copy_send_rows, Rows}, Timeout).
+copy_send_rows(C, Rows, Timeout) ->
+    gen_server:call(C, {copy_send_rows, Rows, Timeout}, infinity).
 
 -spec standby_status_update(epgsql:connection(), integer(), integer()) ->
           ok | {error, not_in_replication_mode}.
@@ -167,8 +168,8 @@ handle_call(get_cmd_status, _, #session{complete_status = Status} = Session) ->
     {reply, {ok, Status}, Session};
 handle_call(get_backend_pid, _, #session{backend = {Pid, _}} = Session) ->
     {reply, Pid, Session};
-handle_call({copy_send_rows, Rows}, _, Session) ->
-    {reply, epgsql_subprotocol:send_rows(Rows, Session), Session};
+handle_call({copy_send_rows, Rows, Timeout}, From, Session) ->
+    {noreply, epgsql_copy_in:rows(Rows, From, Timeout, Session)};
 handle_call({standby_status_update, Flushed, Applied}, _, Session) ->
     case epgsql_subprotocol:standby_status_update(Flushed, Applied, Session) of
         {ok, Session1} -> {reply, ok, Session1};
@@ -189,7 +190,9 @@ handle_cast(cancel, Session) ->
 handle_cast(stop, #session{transport = undefined} = Session) ->
     {stop, normal, Session};
 handle_cast(stop, #session{transport = Transport} = Session) ->
-    _ = epgsql_transport:send(Transport, epgsql_frontend:encode(epgsql_frontend:plain(terminate))),
+    _ = [epgsql_transport:send(Transport,
+                               epgsql_frontend:encode(epgsql_frontend:plain(terminate)))
+         || not epgsql_writer:is_busy(), not epgsql_transport:is_pending(Transport)],
     {stop, normal, epgsql_machine:flush({error, closed}, Session)}.
 
 command(ReplyTo, epgsql_cmd_connect, Options, default, Session) ->
@@ -218,14 +221,23 @@ handle_info({Tag, Socket}, #session{transport = {_, Socket}} = Session)
 handle_info({Tag, Socket, Reason}, #session{transport = {_, Socket}} = Session)
   when Tag =:= tcp_error; Tag =:= ssl_error ->
     epgsql_machine:lost({sock_error, Reason}, Session);
-handle_info({'DOWN', Monitor, process, _, _}, #session{cancelling = Cancelling} = Session) ->
+handle_info({'DOWN', Monitor, process, _, Reason}, #session{cancelling = Cancelling} = Session) ->
     case lists:member(Monitor, Cancelling) of
         true -> epgsql_machine:cancelled(Monitor, Session);
-        false -> stopped(epgsql_subprotocol:copy_left(Monitor, Session))
+        false ->
+            case epgsql_copy_in:written(Monitor, Reason, Session) of
+                {true, Session1} -> {noreply, Session1};
+                false -> stopped(epgsql_subprotocol:copy_left(Monitor, Session))
+            end
     end;
 handle_info({io_request, From, ReplyAs, Request}, Session) ->
-    From ! {io_reply, ReplyAs, epgsql_subprotocol:io_request(Request, Session)},
-    {noreply, Session};
+    {noreply, epgsql_copy_in:io_request({From, ReplyAs}, Request, Session)};
+handle_info({timeout, _, {written, Monitor}}, Session) ->
+    case epgsql_copy_in:expired(Monitor, Session) of
+        {true, Session1} -> {stop, {shutdown, timeout},
+                             epgsql_machine:flush({error, closed}, Session1)};
+        false -> {noreply, Session}
+    end;
 handle_info({timeout, _, {expire, Id}}, Session) ->
     expire(Id, Session);
 handle_info({timeout, _, {grace, Id}}, Session) ->
@@ -280,7 +292,9 @@ ask_to_cancel(Session) ->
 
 -spec terminate(any(), pg_sock()) -> ok.
 terminate(_, #session{transport = undefined}) -> ok;
-terminate(_, #session{transport = Transport}) -> epgsql_transport:close(Transport).
+terminate(_, #session{transport = Transport} = Session) ->
+    ok = epgsql_copy_in:closed(Session),
+    epgsql_transport:close(Transport).
 
 %% Rows are the application's, may be secret and may be many: they don't belong into a crash report.
 -spec format_status(gen_server:format_status()) -> gen_server:format_status().

@@ -1,5 +1,6 @@
 %% What a connection does while it carries data instead of answers: COPY FROM STDIN, COPY TO STDOUT,
-%% and streaming replication, which leaves only with the connection.
+%% and streaming replication, which leaves only with the connection. The data of a COPY FROM STDIN
+%% is `epgsql_copy_in''s.
 %%
 %% Rows of a COPY TO STDOUT are handed over by reads, and the socket is read while few of them
 %% wait to be taken: the receiver's pace is the server's.
@@ -14,8 +15,8 @@
 %% So many reads may wait to be taken.
 -define(WAITING_MAX, 4).
 
--export([handle/3, idle/1, passive/1, copy_taken/2, copy_stop/2, copy_left/2, send_rows/2,
-         io_request/2, standby_status_update/3]).
+-export([handle/3, idle/1, passive/1, copy_taken/2, copy_stop/2, copy_left/2,
+         standby_status_update/3]).
 
 %% A message that isn't one of those that come at any time. `leave': the mode is over.
 -spec handle(byte(), binary(), #session{}) -> epgsql_machine:step() | {leave, #session{}}.
@@ -45,54 +46,6 @@ handle(Type, _, #session{handler = on_replication} = Session) when Type =:= ?COP
     {noreply, Session};
 handle(Type, _, #session{handler = Handler} = Session) ->
     {stop, {unexpected_message, Type, Handler}, Session}.
-
-%% --- COPY FROM STDIN ----------------------------------------------------------------------------
-
-%% Rows as terms, for the binary format.
--spec send_rows([tuple() | [any()]], #session{}) -> ok | {error, any()}.
-send_rows(_, #session{handler = Handler}) when Handler =/= on_copy_from_stdin ->
-    {error, not_in_copy_mode};
-send_rows(_, #session{subproto_state = #copy{format = text}}) ->
-    {error, not_binary_format};
-send_rows(_, #session{subproto_state = #copy{last_error = Error}}) when Error =/= undefined ->
-    {error, Error};
-send_rows(Rows, #session{codec = Codec, subproto_state = #copy{encoder = Encoder}} = Session) ->
-    epgsql_session:send(Session, ?COPY_DATA,
-                        [epgsql_wire:encode_copy_row_with_encoder(Row, Encoder, Codec)
-                         || Row <- Rows]).
-
-%% The connection is an I/O device for text and CSV: stdlib's "The Erlang I/O Protocol".
--spec io_request(any(), #session{}) -> ok | {error, any()}.
-io_request(_, #session{handler = Handler}) when Handler =/= on_copy_from_stdin ->
-    {error, not_in_copy_mode};
-io_request(_, #session{subproto_state = #copy{last_error = Error}}) when Error =/= undefined ->
-    {error, Error};
-io_request({put_chars, Encoding, Module, Function, Arguments}, Session) ->
-    try apply(Module, Function, Arguments) of
-        Chars when is_list(Chars); is_binary(Chars) ->
-            io_request({put_chars, Encoding, Chars}, Session);
-        Other -> {error, {fun_return_not_characters, Other}}
-    catch
-        Class:Reason:Stack -> {error, {fun_exception, {Class, Reason, Stack}}}
-    end;
-io_request({put_chars, _, Chars}, Session) when is_binary(Chars) ->
-    epgsql_session:send(Session, ?COPY_DATA, Chars);
-io_request({put_chars, Encoding, Chars}, Session) ->
-    case unicode:characters_to_binary(Chars, Encoding) of
-        Bytes when is_binary(Bytes) -> epgsql_session:send(Session, ?COPY_DATA, Bytes);
-        _ -> {error, put_chars}
-    end;
-io_request({requests, Requests}, Session) ->
-    io_requests(Requests, ok, Session);
-io_request(_, _) ->
-    {error, request}.
-
-io_requests([], Last, _) -> Last;
-io_requests([Request | Requests], _, Session) ->
-    case io_request(Request, Session) of
-        {error, _} = Error -> Error;
-        Result -> io_requests(Requests, Result, Session)
-    end.
 
 %% --- COPY TO STDOUT -----------------------------------------------------------------------------
 

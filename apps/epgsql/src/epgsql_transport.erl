@@ -5,8 +5,8 @@
 %% `timeout'. Sockets are passive when they are handed out.
 -module(epgsql_transport).
 
--export([prepare/1, connect/1, send/2, recv/2, close/1, activate/2, channel/1, cancel/3, deadline/1,
-         milliseconds/1, own/2, buffer/2]).
+-export([prepare/1, connect/1, send/2, recv/2, close/1, is_pending/1, activate/2, channel/1, cancel/3,
+         deadline/1, milliseconds/1, own/2, buffer/2]).
 
 -export_type([transport/0, reason/0, deadline/0]).
 
@@ -136,13 +136,39 @@ send({ssl, Socket}, Data) -> ssl:send(Socket, Data).
 recv({gen_tcp, Socket}, Timeout) -> gen_tcp:recv(Socket, 0, Timeout);
 recv({ssl, Socket}, Timeout) -> ssl:recv(Socket, 0, Timeout).
 
+%% Doesn't wait for a server that takes no more.
 -spec close(transport()) -> ok.
-close({gen_tcp, Socket}) -> gen_tcp:close(Socket);
-close({ssl, Socket}) -> _ = ssl:close(Socket), ok.
+close(Transport) ->
+    case is_pending(Transport) of
+        true ->
+            _ = option(Transport, {linger, {true, 0}}),
+            abort(Transport);
+        false -> closed(Transport)
+    end.
+
+%% TLS waits 5 s for its last word to be sent.
+abort({gen_tcp, _} = Transport) -> closed(Transport);
+abort({ssl, _} = Transport) ->
+    _ = spawn(fun() -> closed(Transport) end),
+    ok.
+
+closed({Module, Socket}) ->
+    _ = Module:close(Socket),
+    ok.
+
+%% Are there bytes that the kernel hasn't taken?
+-spec is_pending(transport()) -> boolean().
+is_pending({gen_tcp, Socket}) -> is_pending_in(inet:getstat(Socket, [send_pend]));
+is_pending({ssl, Socket}) -> is_pending_in(ssl:getstat(Socket, [send_pend])).
+
+is_pending_in({ok, [{send_pend, Bytes}]}) -> Bytes > 0;
+is_pending_in({error, _}) -> false.
 
 -spec activate(transport(), boolean() | once | integer()) -> ok | {error, reason()}.
-activate({gen_tcp, Socket}, Active) -> inet:setopts(Socket, [{active, Active}]);
-activate({ssl, Socket}, Active) -> ssl:setopts(Socket, [{active, Active}]).
+activate(Transport, Active) -> option(Transport, {active, Active}).
+
+option({gen_tcp, Socket}, Option) -> inet:setopts(Socket, [Option]);
+option({ssl, Socket}, Option) -> ssl:setopts(Socket, [Option]).
 
 -spec own(transport(), pid()) -> ok | {error, reason()}.
 own({Module, Socket}, Pid) -> Module:controlling_process(Socket, Pid).
