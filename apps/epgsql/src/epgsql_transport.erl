@@ -38,8 +38,7 @@ prepare(_) -> ok.
 connect(#{host := Host} = Options) ->
     Deadline = deadline(maps:get(timeout, Options, ?TIMEOUT_MS)),
     {Address, Port} = address(Host, maps:get(port, Options, ?PORT)),
-    SocketOptions = socket_options(Address, Options),
-    case gen_tcp:connect(Address, Port, SocketOptions, milliseconds(Deadline)) of
+    case open(Address, Port, socket_options(Address, Options), Deadline) of
         {ok, Socket} ->
             ok = tune(Socket, Options),
             secure(Socket, maps:get(ssl, Options, false), Options, Deadline);
@@ -51,8 +50,30 @@ address([$/ | _] = Folder, Port) -> address(list_to_binary(Folder), Port);
 address(<<"/", _/binary>> = Folder, Port) ->
     {{local, filename:join(Folder, [".s.PGSQL.", integer_to_list(Port)])}, 0};
 address({local, _} = Address, _) -> {Address, 0};
-address(Host, Port) when is_binary(Host) -> {binary_to_list(Host), Port};
-address(Host, Port) -> {Host, Port}.
+address(Host, Port) -> {named(Host), Port}.
+
+%% A name, or an address, also if it is given as text.
+named(Host) when is_binary(Host) -> named(binary_to_list(Host));
+named(Host) when is_list(Host) ->
+    case inet:parse_strict_address(Host) of
+        {ok, Address} -> Address;
+        {error, einval} -> Host
+    end;
+named(Host) -> Host.
+
+%% A name that has no IPv4 address may have others.
+open(Name, Port, Options, Deadline) ->
+    case gen_tcp:connect(Name, Port, Options, milliseconds(Deadline)) of
+        {error, nxdomain} = Error ->
+            IsGiven = lists:member(inet, Options) orelse lists:member(inet6, Options),
+            case not IsGiven andalso
+                 gen_tcp:connect(Name, Port, [inet6 | Options], milliseconds(Deadline)) of
+                false -> Error;
+                {error, nxdomain} -> Error;
+                Opened -> Opened
+            end;
+        Opened -> Opened
+    end.
 
 socket_options({local, _}, Options) -> ?OPTIONS ++ allowed(maps:get(tcp_opts, Options, []));
 socket_options(Address, #{tcp_opts := Given}) ->
@@ -102,12 +123,14 @@ secure(Socket, Wanted, Options, Deadline) ->
 
 handshake(Socket, #{host := Host} = Options, Deadline) ->
     Given = maps:get(ssl_opts, Options, []),
-    case ssl:connect(Socket, [{active, false} | verified(Host, Given)], milliseconds(Deadline)) of
+    TlsOptions = [{active, false} | verified(named(Host), Given)],
+    case ssl:connect(Socket, TlsOptions, milliseconds(Deadline)) of
         {ok, Secure} -> {ok, {ssl, Secure}};
         {error, Reason} -> failed(Socket, {ssl_negotiation_failed, Reason})
     end.
 
-%% What isn't given is safe: verified by the system's authorities, for this name.
+%% What isn't given is safe: verified by the system's authorities, for this name. Without one `ssl'
+%% compares the address that it is connected to with those of the certificate.
 verified(Host, Given) ->
     case proplists:get_value(verify, Given) of
         verify_none -> Given;

@@ -46,6 +46,8 @@ url_test() ->
                    password := none, tls := false}, server(#{url => "postgresql://localhost"})),
     ?assertMatch(#{host := "/run/postgresql", tls := false},
                  server(#{url => "postgres://%2Frun%2Fpostgresql/shop"})),
+    ?assertMatch(#{host := "::1", port := 6432, tls := false},
+                 server(#{url => "postgres://ann@[::1]:6432/shop"})),
     says("postgres://user", #{url => "mysql://ann@db"}),
     says("sslmode", #{url => "postgres://db/x?sslmode=prefer"}),
     says("one of them", #{url => "postgres://db", host => "db"}).

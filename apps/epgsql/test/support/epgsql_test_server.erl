@@ -52,19 +52,25 @@ standby(#server{port = From}) ->
                                        [Port, Folder]), [append]),
     run(#server{folder = Folder, port = Port}).
 
-%% The server's own certificate, from its next connection on: one that has run out, or a good one.
+%% The server's own certificate, from its next connection on: one that has run out, a good one, or
+%% one with the names of `{names, SubjectAltName}' alone.
 server_certificate(#server{folder = Folder} = Server, Which) ->
-    Days = case Which of good -> "30"; expired -> "0" end,
-    ok = sh(as_user(Folder, certified(filename:join(Folder, "data"), "server", "localhost", Days))),
+    {Subject, Names, Days} = case Which of
+                                 good -> {"localhost", "DNS:localhost", "30"};
+                                 expired -> {"localhost", "DNS:localhost", "0"};
+                                 {names, Given} -> {"server", Given, "30"}
+                             end,
+    ok = sh(as_user(Folder, certified(filename:join(Folder, "data"), "server", Subject, Names,
+                                      Days))),
     %% It runs out within the second in which it is made.
     _ = [timer:sleep(2000) || Which =:= expired],
     {ok, C} = epgsql:connect(options(Server)),
     {ok, _, [{<<"t">>}]} = epgsql:squery(C, "select pg_reload_conf()"),
     epgsql:close(C).
 
-certified(Data, Name, Subject, Days) ->
+certified(Data, Name, Subject, Names, Days) ->
     ["cd ", Data, " && openssl req -newkey rsa:2048 -nodes -keyout ", Name, ".key -subj /CN=",
-     Subject, " -addext subjectAltName=DNS:", Subject,
+     Subject, " -addext subjectAltName=", Names,
      " | openssl x509 -req -CA ca.crt -CAkey ca.key -CAcreateserial -days ", Days,
      " -copy_extensions copy -out ", Name, ".crt && chmod 600 *.key"].
 
@@ -95,7 +101,7 @@ roles(Server) ->
 certificates(Folder, Data) ->
     Openssl = ["cd ", Data, " && openssl req -x509 -newkey rsa:2048 -nodes -days 30 -keyout ca.key",
                " -out ca.crt -subj /CN=authority",
-               [[" && ", certified(Data, Name, Subject, "30")]
+               [[" && ", certified(Data, Name, Subject, "DNS:" ++ Subject, "30")]
                 || {Name, Subject} <- [{"server", "localhost"}, {"by_cert", "by_cert"}]],
                " && cp ca.crt by_cert.* ", Folder, "/"],
     sh(as_user(Folder, Openssl)).
