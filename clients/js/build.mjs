@@ -1,7 +1,10 @@
 // Builds the client into `dist/`: modules with their types by tsc, and each entry in one small file
 // by esbuild, made smaller by terser. Prints the sizes, and fails beyond what they may be.
+//
+// A size is the larger of two: GNU gzip and zlib find different matches, and Node's zlib is a fork
+// whose result is the smallest of all. A page's server may have any of them.
 
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { rmSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
@@ -11,6 +14,13 @@ import { minify } from 'terser';
 const ENTRIES = {
   'halley.min.js': { entry: 'index.ts', bytesMax: 6_144 },
   'halley-sse.min.js': { entry: 'sse.ts', bytesMax: 3_072 },
+};
+
+/** As Node compresses, and as `gzip` does where there is one; `-n` leaves out name and time. */
+const sizes = (code) => {
+  const node = gzipSync(code, { level: 9 }).length;
+  const gzip = spawnSync('gzip', ['-9nc'], { input: code }).stdout?.length;
+  return { node, gzip };
 };
 
 /** Names that only the client's own parts use: none of the protocol, of a browser or of users. */
@@ -32,7 +42,8 @@ for (const [file, { entry, bytesMax }] of Object.entries(ENTRIES)) {
   const compress = { passes: 3, hoist_funs: true, unsafe: true, pure_getters: true };
   const { code } = await minify(text, { ecma: 2020, module: true, compress });
   writeFileSync(`${folder}dist/${file}`, code);
-  const bytes = gzipSync(code, { level: 9 }).length;
-  console.log(`${file}: ${bytes} bytes with gzip, ${bytesMax} at most`);
-  if (bytes > bytesMax) process.exitCode = 1;
+  const { node, gzip } = sizes(code);
+  console.log(`${file}: ${gzip ?? 'no'} bytes by gzip -9n, ${node} by Node's zlib,`,
+    `${bytesMax} at most`);
+  if (Math.max(node, gzip ?? 0) > bytesMax) process.exitCode = 1;
 }

@@ -28,10 +28,12 @@ export interface Operation {
   [member: string]: unknown;
 }
 
+/** How an operation is in work, so that it isn't sent a second time. */
+const enum Way { None, Message, Request }
+
 interface Waiting {
   operation: Operation;
-  /** It was said by message, or is in work otherwise: it isn't sent a second time. */
-  way?: 'message' | true | undefined;
+  way?: Way;
   until: number;
   done(result: any): void;
   fail(error: HalleyError): void;
@@ -114,7 +116,7 @@ export abstract class Doing extends Listening {
     if (this.state !== 'open') return;
     for (const [ref, waiting] of [...this.#waiting].slice(0, SENT_MAX)) {
       if (waiting.way) continue;
-      if (this.tell({ ref, ...waiting.operation })) waiting.way = 'message';
+      if (this.tell({ ref, ...waiting.operation })) waiting.way = Way.Message;
       else this.#request(waiting);
     }
   }
@@ -122,7 +124,7 @@ export abstract class Doing extends Listening {
   /** @internal Of all that comes, this is for answers; those of another tab are none. */
   take({ ref, ok, error }: Message): void {
     const waiting = this.#waiting.get(ref as string);
-    if (waiting?.way !== 'message') return;
+    if (waiting?.way !== Way.Message) return;
     if (!error) return waiting.done(ok);
     const { retry_after_s: after } = error;
     this.#failed(waiting, new HalleyError({ ...error, retryAfterMs: after && after * 1_000 }));
@@ -133,15 +135,15 @@ export abstract class Doing extends Listening {
     const wait = retryAfterMs ?? 500 + 1_000 * Math.random();
     const mayPass = retryAfterMs || AGAIN.test(code) || status! >= 500;
     if (!mayPass || Date.now() + wait > waiting.until) return waiting.fail(error);
-    waiting.way = true;
+    waiting.way = Way.Request;
     setTimeout(() => {
-      waiting.way = undefined;
+      waiting.way = Way.None;
       this.#flush();
     }, wait);
   }
 
   async #request(waiting: Waiting): Promise<void> {
-    waiting.way = true;
+    waiting.way = Way.Request;
     const { op, ...event } = waiting.operation;
     const { subject, presence } = event;
     try {
@@ -209,7 +211,7 @@ export abstract class Doing extends Listening {
     for (const waiting of this.#waiting.values()) {
       if (state === 'closed') waiting.fail(new HalleyError({ code: 'closed' }));
       // The connection is gone: what wasn't answered by message goes again.
-      else if (waiting.way === 'message') waiting.way = undefined;
+      else if (waiting.way === Way.Message) waiting.way = Way.None;
     }
   }
 }

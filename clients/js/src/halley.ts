@@ -166,7 +166,7 @@ export class Halley extends Doing {
 
   /** @internal */
   override take(message: Message): void {
-    this.#share?.pass(message);
+    this.#share?.pass({ message });
     super.take(message);
   }
 

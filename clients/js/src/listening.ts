@@ -57,7 +57,7 @@ function add<T>(set: Set<T>, one: T): Off {
 export abstract class Listening extends Session {
   readonly #items = new Set<(item: Item) => void>();
   readonly #states = new Set<(state: State, why?: HalleyError) => void>();
-  #state: State = 'connecting';
+  readonly state: State = 'connecting';
   #why: HalleyError | undefined;
 
   constructor(url: string, options: ListenOptions, transports: Transport[], Made: MakeCore) {
@@ -72,11 +72,7 @@ export abstract class Listening extends Session {
       ways: transports.length, cursor, silenceMs, asks, token: asks ? undefined : token,
     }, Made, asks ? async () => token() : undefined);
     // Whoever made it adds handlers first.
-    queueMicrotask(() => this.#state === 'closed' || this.start());
-  }
-
-  get state(): State {
-    return this.#state;
+    queueMicrotask(() => this.state === 'closed' || this.start());
   }
 
   /** Where a client that is made later goes on. */
@@ -111,7 +107,7 @@ export abstract class Listening extends Session {
 
   /** Called now, and whenever it changes, with what the matter is. */
   onState(handler: (state: State, why?: HalleyError) => void): Off {
-    tell([handler], this.#state, this.#why);
+    tell([handler], this.state, this.#why);
     return add(this.#states, handler);
   }
 
@@ -128,7 +124,7 @@ export abstract class Listening extends Session {
   /** @internal */
   override report(state: State, why?: HalleyError): void {
     super.report(state, why);
-    this.#state = state;
+    (this as { state: State }).state = state;
     this.#why = why;
     tell(this.#states, state, why);
   }

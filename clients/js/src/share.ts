@@ -88,7 +88,7 @@ export class Share {
       const { by, hello, ref, said } = data;
       if (by && said) place.said = said;
       if (!this.#isLeader) return this.#take?.(data);
-      if (hello) this.#welcome(data);
+      if (hello) this.#welcome(hello, data);
       if (ref || (said && !place.said)) this.#say(data);
     };
     this.#lock();
@@ -120,8 +120,8 @@ export class Share {
   }
 
   #say({ ref, said }: Post): void {
-    this.sharer.say(JSON.parse(said!)).then(() => this.pass({ ref }), ({ code, message }) =>
-      this.pass({ ref, error: { code, message } }));
+    this.sharer.say(JSON.parse(said!)).then(() => this.pass({ message: { ref } }),
+      ({ code, message }) => this.pass({ message: { ref, error: { code, message } } }));
   }
 
   #post(post: Post): void {
@@ -130,11 +130,10 @@ export class Share {
 
   #tell(): void {
     const { place: { subjects, said }, state } = this.sharer;
-    this.pass(undefined, { state, subjects, said });
+    this.pass({ state, subjects, said });
   }
 
-  #welcome({ hello, subjects }: Post): void {
-    const tab = hello!;
+  #welcome(tab: string, { subjects }: Post): void {
     this.#tell();
     this.sharer.wants(tab, subjects!).then(() => this.#tell(), () => this.#post({ alone: tab }));
     if (this.#led.has(tab)) return;
@@ -179,9 +178,8 @@ export class Share {
   }
 
   /** To the other tabs, from the one that leads. */
-  pass(message?: Message, more?: Post): void {
-    if (!this.#isLeader) return;
-    this.#post({ by: this.#tab, message, cursor: this.sharer.core.cursor, ...more });
+  pass(post: Post): void {
+    if (this.#isLeader) this.#post({ by: this.#tab, cursor: this.sharer.core.cursor, ...post });
   }
 
   #follow(place: Place, listener: Listener): Connection {
@@ -198,7 +196,7 @@ export class Share {
       signal.onabort = () => clearTimeout(silent);
       const begin = async () => {
         if (own.length || (place.cursor && place.cursor !== cursor)) {
-          await catchUp(place, listener, signal);
+          while (!signal.aborted && (await pollOnce(place, listener, signal, '0'))[0]);
         } else listener.message({ cursor });
         for (const message of held!) listener.message(message);
         held = undefined;
@@ -231,12 +229,5 @@ export class Share {
       };
       this.#post({ hello: this.#tab, subjects: own, said: place.said });
     }));
-  }
-}
-
-/** What lies between a cursor and now. */
-async function catchUp(place: Place, listener: Listener, signal: AbortSignal): Promise<void> {
-  for (let { cursor } = place, events: unknown[] = [1]; events[0] && !signal.aborted;) {
-    ({ cursor, events } = await pollOnce({ ...place, cursor }, listener, signal, '0'));
   }
 }

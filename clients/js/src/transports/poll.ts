@@ -8,26 +8,26 @@ import type { Listener, Message, Place, Transport } from '../types.js';
 
 const SERIES_MS = 900_000;
 
-/** One poll; gives the cursor for the next, and what this one brought. No presence is in it. */
+/** One poll, from the place's cursor on, which it moves; gives what came. No presence is in it. */
 export async function pollOnce(
   place: Place, listener: Listener, signal: AbortSignal, timeout: string,
-) {
+): Promise<Message[]> {
   const response = await request(place, 'poll', { signal }, { timeout, presence: '' });
   if (!response.ok) throw await lossOf(response);
   const { events, gap, end, cursor } = await response.json();
   listener.message({ gap });
-  for (const event of events as Message[]) listener.message(event);
+  for (const event of events) listener.message(event);
   listener.message({ cursor, end });
-  return { cursor, events };
+  place.cursor = cursor;
+  return events;
 }
 
 export const poll: Transport = {
   name: 'poll',
   open: (place, listener) => connection(listener, async (signal) => {
     const end = Date.now() + SERIES_MS;
-    let { cursor } = place;
     for (let timeout = '0'; Date.now() < end && !signal.aborted; timeout = '25') {
-      ({ cursor } = await pollOnce({ ...place, cursor }, listener, signal, timeout));
+      await pollOnce(place, listener, signal, timeout);
     }
     return { code: 'reopen', atOnce: true };
   }),
