@@ -102,8 +102,8 @@ faults: install-test build ## inject faults at random, prove that nothing is los
 faults-postgres: install-test build ## kill and stall brain, edge and a PostgreSQL: nothing lost or twice (KILLS=100)
 	@node test/faults/postgres.mjs
 
-tabs: install-test build client ## kill tabs, network, edge and brain at random: nothing lost or twice (STEPS=100 SEED=)
-	@CHAOS_STEPS=$(STEPS) $(if $(SEED),CHAOS_SEED=$(SEED)) node --test clients/js/test/chaos.test.mjs
+tabs: install-test build client ## kill tabs, network, edge and brain at random: nothing lost or twice (STEPS=100 SEED= SAVE=)
+	@CHAOS_STEPS=$(STEPS) $(if $(SEED),CHAOS_SEED=$(SEED)) $(if $(SAVE),CHAOS_SAVE=1) node --test clients/js/test/chaos.test.mjs
 
 doors: install-test build ## foreign conformance suites against the build; says where it takes them from
 	@tools/install.sh doors

@@ -16,6 +16,7 @@ const HTML = `<!doctype html><title>app</title><script type="module">
       one.items.push(item.gap ? item.gap.reason : item.data);
       one.delays.push(item.gap ? 0 : Date.now() - item.at);
       one.times.push(item.gap ? 0 : item.at);
+      window.told?.(one.items.at(-1), one.times.at(-1), one.delays.at(-1));
     });
     window.one = one;
   };
@@ -48,6 +49,33 @@ export async function pagesFor(halley) {
     },
   };
 }
+
+/**
+ * What each tab of `context` shows: `[{ what, at, delay }]`, the tab's key of the map. It is told as
+ * it is shown, since a tab that was killed can't be asked. Ask for it before there are tabs.
+ */
+export async function witness(context) {
+  const shown = new Map();
+  await context.exposeBinding('told', ({ page }, what, at, delay) => {
+    if (!shown.has(page)) shown.set(page, []);
+    shown.get(page).push({ what, at, delay });
+  });
+  return shown;
+}
+
+/** Ends a tab as a bug of the browser does. */
+export async function crash(tab) {
+  const crashes = tab.waitForEvent('crash');
+  tab.goto('chrome://crash').catch(() => {});
+  await crashes;
+}
+
+/** Whether this tab holds the lock that is named after server and user: it has the connection. */
+export const owns = (tab) => tab.evaluate(() => navigator.locks.request('who', async () => {
+  const { held } = await navigator.locks.query();
+  const { clientId } = held.find(({ name }) => name === 'who');
+  return held.some((one) => one.clientId === clientId && one.name.startsWith('http'));
+}));
 
 /** A tab of `context` with a client, which is open unless it is told not to wait for that. */
 export async function tabOf(context, pages, user, options = {}, waits = true) {
