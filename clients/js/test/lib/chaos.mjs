@@ -45,7 +45,7 @@ export function isWhole(shown) {
   assert.deepEqual(all, all.map((_, at) => all[0] + at));
 }
 
-/** How late events were that came while no server and no network was away, but for a tab's first. */
+/** How late events were that came while server and network were there, but for a tab's first. */
 export const calmOf = (tabs, away) => tabs.flatMap((shown) => shown.slice(1).filter(({ at }) =>
   !away.some(([from, to]) => at >= from && at <= to)));
 
