@@ -1,6 +1,6 @@
 // Several tabs of a browser with one connection between them: who dies, sleeps or comes later.
 //
-// A tab of Firefox can't be made to crash or to hang alone, and its network can't be cut from here.
+// A tab of Firefox can't be made to crash or to hang alone, nor be told that it is offline.
 
 import assert from 'node:assert/strict';
 import { before } from 'node:test';
@@ -72,6 +72,55 @@ async function behindBuffers() {
     held.close();
     way.close();
   }
+}
+
+const allReconnect = (tabs) => Promise.all(tabs.map((tab) =>
+  tab.waitForFunction(() => window.one.halley.state === 'reconnecting')));
+
+/** The page itself comes from elsewhere; what its clients have goes through a proxy. */
+async function cutOff() {
+  const way = await proxy(halley.publicPort, () => {});
+  const ours = await pagesFor({ publicUrl: way.url });
+  const context = await browser.newContext();
+  try {
+    const tabs = [];
+    for (let n = 0; n < 3; n += 1) tabs.push(await tabOf(context, ours, 'cut'));
+    await publish(halley, 'cut', 0);
+    for (const tab of tabs) await shows(tab, [0]);
+    way.away();
+    await allReconnect(tabs);
+    for (let n = 1; n < 5; n += 1) await publish(halley, 'cut', n);
+    for (const tab of tabs) assert.deepEqual(await items(tab), [0]);
+    way.back();
+    for (const tab of tabs) await shows(tab, [0, 1, 2, 3, 4], PATIENCE_MS);
+    await until('one session', async () => await sessionsOf(halley, 'cut') === 1);
+  } finally {
+    await context.close();
+    ours.close();
+    way.close();
+  }
+}
+
+/** `kills` a part of the server between events: what tabs show, and which `states` they told. */
+async function killed(user, states, kills) {
+  const { context, tabs } = await tabsOf(4, user);
+  const all = Array.from({ length: 10 }, (_, n) => n);
+  for (const n of all.slice(0, 5)) await publish(halley, user, n);
+  for (const tab of tabs) {
+    await shows(tab, all.slice(0, 5));
+    await tab.evaluate(() => { window.one.states.length = 0; });
+  }
+  await kills();
+  for (const n of all.slice(5)) {
+    await until('published', () => publish(halley, user, n, { id: `${user}-${n}` }), PATIENCE_MS);
+  }
+  for (const tab of tabs) {
+    await shows(tab, all, PATIENCE_MS);
+    const told = await tab.evaluate(() => window.one.states);
+    assert.deepEqual([...new Set(told)], states);
+  }
+  await until('one session', async () => await sessionsOf(halley, user) === 1);
+  await context.close();
 }
 
 /** All of it, in the browser that `open` gives. */
@@ -174,22 +223,27 @@ export function suite(open, isFirefox = false) {
     await context.close();
   });
 
-  chromium('offline and back, a killed edge: each tab says so, and has everything', async () => {
+  chromium('offline and back, by the browser: each tab says so, has everything', async () => {
     const { context, tabs } = await tabsOf(3, 'offline');
     await context.setOffline(true);
-    for (const tab of tabs) {
-      await tab.waitForFunction(() => window.one.halley.state === 'reconnecting');
-    }
+    await allReconnect(tabs);
     for (let n = 0; n < 5; n += 1) await publish(halley, 'offline', n);
     await context.setOffline(false);
     for (const tab of tabs) await shows(tab, [0, 1, 2, 3, 4]);
-    kill(halley.edgePid(), 'SIGKILL');
-    for (let n = 5; n < 10; n += 1) {
-      await until('published', () => publish(halley, 'offline', n, { id: `offline-${n}` }));
-    }
-    for (const tab of tabs) await shows(tab, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
     await context.close();
   });
+
+  test('a network that is cut, and comes back: each tab says so, and has everything', cutOff);
+
+  test('a killed edge: each tab says so, and has everything', () =>
+    killed('edge', ['reconnecting', 'open'], () => kill(halley.edgePid(), 'SIGKILL')));
+
+  test('a killed brain: no tab is the wiser, and each has everything', () =>
+    killed('brain', [], async () => {
+      kill(halley.brainPid(), 'SIGKILL');
+      await halley.exited();
+      halley.spawn();
+    }));
 
   test('a proxy that buffers: tabs share polls, also when it cuts and their leader goes',
     () => within('it', behindBuffers(), BUFFERS_MS_MAX));

@@ -9,7 +9,7 @@ const read = (path) => readFileSync(new URL(`../../${path}`, import.meta.url), '
 const HTML = `<!doctype html><title>app</title><script type="module">
   import { connect } from '/halley.min.js';
   window.open = (user, options) => {
-    const one = { items: [], delays: [], times: [], events: [] };
+    const one = { items: [], delays: [], times: [], events: [], states: [] };
     one.halley = connect('HALLEY', { user, ...options });
     one.halley.onItem((item) => {
       if (!item.gap) one.events.push(item);
@@ -18,6 +18,7 @@ const HTML = `<!doctype html><title>app</title><script type="module">
       one.times.push(item.gap ? 0 : item.at);
       window.told?.(one.items.at(-1), one.times.at(-1), one.delays.at(-1));
     });
+    one.halley.onState((state) => one.states.push(state));
     window.one = one;
   };
   window.isThere = true;
@@ -51,8 +52,8 @@ export async function pagesFor(halley) {
 }
 
 /**
- * What each tab of `context` shows: `[{ what, at, delay }]`, the tab's key of the map. It is told as
- * it is shown, since a tab that was killed can't be asked. Ask for it before there are tabs.
+ * What each tab of `context` shows: by tab, `[{ what, at, delay }]`. It is told as it is shown, as
+ * a tab that was killed can't be asked. Ask for it before there are tabs.
  */
 export async function witness(context) {
   const shown = new Map();

@@ -39,7 +39,7 @@ export async function reaches(one, state) {
  * A proxy in front of `port`. `hold(path)` says what it does to a request: `undefined` passes it
  * on, `refuse` answers 403 with a page of its own, `buffer` gives nothing until the answer is
  * whole, `head` gives the first part of the answer alone, `hang` says nothing. `paths` has all that
- * it was asked.
+ * it was asked. `cut()` ends all connections; from `away()` to `back()` there are none.
  */
 export async function proxy(port, hold) {
   const paths = [];
@@ -84,7 +84,9 @@ export async function proxy(port, hold) {
     socket.on('close', () => onward.destroy());
   });
   const sockets = new Set();
+  let isAway = false;
   server.on('connection', (socket) => {
+    if (isAway) return void socket.destroy();
     sockets.add(socket);
     socket.on('close', () => sockets.delete(socket));
   });
@@ -95,7 +97,13 @@ export async function proxy(port, hold) {
     server.close();
     cut();
   };
-  const one = { paths, cut, close, url: `http://127.0.0.1:${server.address().port}` };
+  const away = () => {
+    isAway = true;
+    cut();
+  };
+  const back = () => { isAway = false; };
+  const one = { paths, cut, away, back, close,
+    url: `http://127.0.0.1:${server.address().port}` };
   proxies.add(one);
   return one;
 }
