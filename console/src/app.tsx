@@ -5,6 +5,7 @@ import { useEffect, useMemo, useState } from 'preact/hooks';
 import { keepKey, keptKey, Refused, rights as rightsOf, type Rights } from './api';
 import { Frame } from './frame';
 import { Feed, useLive, type Live } from './live';
+import { Find } from './pages/find';
 import { Overview } from './pages/overview';
 import { Publish } from './pages/publish';
 import { Refusals } from './pages/refusals';
@@ -36,6 +37,7 @@ function Page({ live, rights, route, signOut }: Shown): JSX.Element {
     case 'subjects':
       return id === null ? <Subjects /> : <Subject id={id} rights={rights} key={id} />;
     case 'users': return id === null ? <Users /> : <User id={id} rights={rights} key={id} />;
+    case 'find': return id === null ? <Users /> : <Find id={id} key={id} />;
     case 'why': return <Why id={id} user={query.get('user')} />;
     case 'workers': return <Workers live={live} />;
     case 'refusals': return <Refusals live={live} id={id} />;

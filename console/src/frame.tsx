@@ -136,7 +136,8 @@ export function Frame(props: { live: Live; rights: Rights; route: Route;
   const where = `${route.page}/${route.id ?? ''}`;
   useKeys(places, () => find.current?.focus(), () => setTelling(true));
   const first = useRef(true);
-  useEffect(() => {
+  // Not behind the next picture either: the focus would be taken from whoever types by then.
+  useLayoutEffect(() => {
     setOpen(false);
     const name = PLACES.find((place) => place.page === route.page)?.name ?? 'Trace';
     document.title = `${route.id ?? name} · Halley console`;
@@ -150,7 +151,7 @@ export function Frame(props: { live: Live; rights: Rights; route: Route;
     event.preventDefault();
     const id = find.current?.value ?? '';
     if (id !== '' && find.current !== null) {
-      go(to('users', id));
+      go(to('find', id));
       find.current.value = '';
     }
   };

@@ -33,3 +33,6 @@ export function to(page: string, id?: string, query?: Record<string, string>): s
 }
 
 export const go = (where: string): void => { location.hash = where; };
+
+/** The same, in place of where one is: "back" doesn't come to it again. */
+export const replace = (where: string): void => location.replace(where);

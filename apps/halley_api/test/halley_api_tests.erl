@@ -148,7 +148,7 @@ trace() ->
               ended => [#{at => 900, reason => slow_consumer}]},
     meck:expect(halley_trace, trace, fun(<<"e 1">>, <<"u">>) -> {ok, Known} end),
     #{<<"verdict">> := Verdict} = Answer = json(Trace(<<"u">>)),
-    ?assert(says("Written", Verdict)),
+    ?assert(says("Yes", Verdict)),
     ?assertEqual(#{<<"event">> => #{<<"id">> => <<"e 1">>, <<"subject">> => <<"s">>,
                                     <<"at">> => 1000, <<"sessions">> => 4},
                    <<"user">> => <<"u">>, <<"followed">> => true, <<"unfollowed_at">> => null,

@@ -5,7 +5,7 @@ import { traceOf, type Trace } from '../api';
 import { day, of, span } from '../format';
 import { go, to } from '../route';
 import {
-  AskId, Badge, Card, Problem, SubjectLinks, subjectsOf, useAsked, UserLink,
+  AskId, Card, Problem, SubjectLinks, subjectsOf, useAsked, UserLink,
 } from '../ui';
 import { StateBadge, transport, waits } from './users';
 
@@ -87,13 +87,24 @@ function Now({ trace }: { trace: Trace }): JSX.Element {
   );
 }
 
+/** Whether the user got it: the verdict's first words. */
+const ANSWER = /^(Yes|No, not yet|No|Not known yet|Not known): (.)(.*)$/s;
+
+function Verdict({ text }: { text: string }): JSX.Element {
+  const [, answer = '', first = '', rest = ''] = ANSWER.exec(text) ?? [];
+  const tone = answer === 'Yes' ? 'good' : 'warn';
+  return (
+    <p class={`verdict ${tone}`} data-testid="verdict">
+      {answer === '' ? text
+        : <><strong class="answer">{answer}.</strong> {first.toUpperCase()}{rest}</>}
+    </p>
+  );
+}
+
 function Story({ trace }: { trace: Trace }): JSX.Element {
-  const sound = trace.verdict.startsWith('Written');
   return (
     <>
-      <p class={`verdict ${sound ? 'good' : 'warn'}`} data-testid="verdict">
-        <Badge tone={sound ? 'good' : 'warn'}>{sound ? 'sent' : 'look here'}</Badge> {trace.verdict}
-      </p>
+      <Verdict text={trace.verdict} />
       <Card title="How it went" wide testid="story">
         <ol class="story">
           <Published trace={trace} />

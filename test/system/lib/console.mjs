@@ -119,10 +119,10 @@ export async function makeKey(halley, name, scopes) {
 }
 
 /** A picture for the docs; into them with `CONSOLE_IMAGES=1`, else into the scratch folder. */
-export async function picture(page, halley, name) {
+export async function picture(page, halley, name, options = {}) {
   const folder = process.env.CONSOLE_IMAGES === '1' ? IMAGES : join(halley.folder, 'images');
   mkdirSync(folder, { recursive: true });
   const path = join(folder, `console-${name}.png`);
-  await page.screenshot({ path, animations: 'disabled', caret: 'hide' });
+  await page.screenshot({ path, animations: 'disabled', caret: 'hide', ...options });
   assert.ok(statSync(path).size < IMAGE_BYTES_MAX, `${name} has ${statSync(path).size} bytes`);
 }

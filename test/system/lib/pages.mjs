@@ -59,9 +59,13 @@ export function unseen(page) {
       return 'rgb(255, 255, 255)';
     };
     const before = document.activeElement;
-    const found = [...document.querySelectorAll('a[href], button, input, textarea, summary,'
+    // What is behind a question can't be reached.
+    const reached = document.querySelector('dialog:modal') ?? document;
+    const found = [...reached.querySelectorAll('a[href], button, input, textarea, summary,'
       + ' [tabindex="0"]')].filter((one) => {
       if (one.disabled || !one.checkVisibility()) return false;
+      // What a click has focused shows nothing, and to focus it again changes nothing.
+      document.activeElement.blur();
       one.focus({ focusVisible: true });
       const { outlineStyle, outlineWidth, outlineColor } = getComputedStyle(one);
       const [most, least] = [light(outlineColor), light(behind(one))].sort((a, b) => b - a);

@@ -1,0 +1,190 @@
+// How one comes to the console's pages, and what stands before them: finding an id, the menu of a
+// phone, dialogs, the banner, a key that may not look. axe finds nothing serious in any.
+
+import assert from 'node:assert/strict';
+import { after, before } from 'node:test';
+import { openBrowser } from './lib/browser.mjs';
+import { api, publish } from './lib/client.mjs';
+import {
+  goOn, makeKey, openPage, PHONE, picture, serious, unseen, WIDE,
+} from './lib/console.mjs';
+import { start, test } from './lib/halley.mjs';
+import { closeStreams } from './lib/streams.mjs';
+import { until } from './lib/wait.mjs';
+
+/** Enough for charts that show something. */
+const SAMPLES = 30;
+
+let halley;
+let browser;
+let page;
+let complaints;
+let going;
+before(async () => {
+  [halley, browser] = await Promise.all([start(), openBrowser()]);
+  going = await goOn(halley);
+  ({ page, complaints } = await openPage(browser));
+});
+after(async () => {
+  closeStreams();
+  await going?.stop();
+  await browser?.close();
+  await halley?.stop();
+});
+
+const at = (where) => `${halley.apiUrl}/console#/${where}`;
+const headingOf = (one) => one.getByRole('heading', { level: 1 });
+
+async function find(id) {
+  await page.keyboard.press('/');
+  await page.keyboard.type(id);
+  await page.keyboard.press('Enter');
+}
+
+/** `look(page)` in both sizes and colours, with nothing serious found; then `kept` of them. */
+async function everyLook(name, kept, look) {
+  for (const [size, viewport] of Object.entries({ wide: WIDE, phone: PHONE })) {
+    for (const colorScheme of ['light', 'dark']) {
+      const { page: looked } = await openPage(browser, { viewport, colorScheme, bypassCSP: true });
+      await look(looked);
+      assert.deepEqual(await serious(looked), [], `${name}, ${size}, ${colorScheme}`);
+      if (kept.includes(`${size}-${colorScheme}`)) {
+        await picture(looked, halley, `${name}-${size}-${colorScheme}`);
+      }
+      await looked.context().close();
+    }
+  }
+}
+
+test('finding: a user is gone to, a subject too, and both are offered where both are meant',
+  async () => {
+    await page.goto(at('workers'));
+    await headingOf(page).filter({ hasText: 'Workers' }).waitFor();
+    await find('room/7');
+    await headingOf(page).filter({ hasText: 'room/7 subject' }).waitFor();
+    await page.goBack();
+    await headingOf(page).filter({ hasText: 'Workers' }).waitFor();
+    await find('hana');
+    await headingOf(page).filter({ hasText: 'hana online' }).waitFor();
+    // She is online, is followed, and events are about her.
+    await publish(halley, 'ann', 1);
+    await find('ann');
+    await page.getByTestId('choice').getByText('has 2 followers').waitFor();
+    await until('the user has the focus', () => page.evaluate(() =>
+      document.activeElement.textContent === 'user ann'));
+    await page.keyboard.press('Enter');
+    await headingOf(page).filter({ hasText: 'ann online' }).waitFor();
+    await page.goBack();
+    await page.getByTestId('choice').waitFor();
+    await page.keyboard.press('Tab');
+    await page.keyboard.press('Enter');
+    await headingOf(page).filter({ hasText: 'ann subject' }).waitFor();
+    await find('no/body');
+    await page.getByTestId('choice').filter({ hasText: 'Nothing is known of this id' })
+      .getByRole('link', { name: 'subject no/body' }).click();
+    await headingOf(page).filter({ hasText: 'no/body subject' }).waitFor();
+  });
+
+test('the choice: nothing serious, its focus is seen', () => everyLook('find', [],
+  async (looked) => {
+    await looked.goto(at('find/ann'));
+    await looked.getByTestId('choice').waitFor();
+    assert.deepEqual(await unseen(looked), []);
+  }));
+
+test('the dialogs: keys, a question, and the drain', async () => {
+  await everyLook('keys', [], async (looked) => {
+    await looked.goto(at('workers'));
+    await looked.getByRole('heading', { name: 'Workers' }).waitFor();
+    await looked.keyboard.press('?');
+    await looked.getByRole('dialog').getByText('this list').waitFor();
+    assert.deepEqual(await unseen(looked), []);
+  });
+  await everyLook('close', [], async (looked) => {
+    await looked.goto(at('users/ben'));
+    await looked.getByTestId('sessions').getByRole('button').click();
+    await looked.getByRole('dialog').waitFor();
+    assert.deepEqual(await unseen(looked), []);
+  });
+  await everyLook('drain', ['phone-dark'], async (looked) => {
+    await looked.goto(at('server'));
+    await looked.getByTestId('drain').getByRole('button').click();
+    await looked.getByRole('dialog').waitFor();
+    assert.deepEqual(await unseen(looked), []);
+  });
+});
+
+test('the banner: what is seen is old, and that is said', () => everyLook('banner', [],
+  async (looked) => {
+    await looked.goto(at(''));
+    await looked.locator('.tile-value').first().waitFor();
+    await looked.route('**/v1/status*', (route) => route.abort());
+    await looked.getByTestId('banner').filter({ hasText: 'What you see is old' }).waitFor();
+  }));
+
+test('the menu of a phone: opens, goes, and closes', async () => {
+  for (const colorScheme of ['light', 'dark']) {
+    const { page: phone } = await openPage(browser, { viewport: PHONE, colorScheme,
+      bypassCSP: true });
+    await phone.goto(at(''));
+    await phone.locator('.tile-value').first().waitFor();
+    assert.equal(await phone.getByRole('navigation').isVisible(), false);
+    const menu = phone.getByRole('button', { name: 'Menu' });
+    await menu.focus();
+    await phone.keyboard.press('Enter');
+    await phone.getByRole('link', { name: 'Workers' }).waitFor();
+    assert.equal(await menu.getAttribute('aria-expanded'), 'true');
+    assert.deepEqual(await serious(phone), []);
+    assert.deepEqual(await unseen(phone), []);
+    if (colorScheme === 'light') await picture(phone, halley, 'menu-phone-light');
+    await phone.getByRole('link', { name: 'Workers' }).click();
+    await phone.getByRole('heading', { name: 'Workers' }).waitFor();
+    await phone.locator('nav').waitFor({ state: 'hidden' });
+    await phone.context().close();
+  }
+});
+
+test('the overview of a phone, whole: the memory and every chart have their place', async () => {
+  await until('enough samples for the picture', async () =>
+    (await api(halley, 'GET', '/v1/status')).json.samples.length >= SAMPLES, 60_000);
+  const { page: phone } = await openPage(browser, { viewport: PHONE, colorScheme: 'dark' });
+  await phone.goto(at(''));
+  await until('the charts', async () => await phone.locator('.chart canvas').count() === 4);
+  for (const chart of await phone.locator('.chart canvas, .parts').all()) {
+    const { x, width } = await chart.boundingBox();
+    assert.ok(x >= 0 && x + width <= PHONE.width, `from ${x}, ${width} wide`);
+  }
+  await picture(phone, halley, 'whole-phone-dark', { fullPage: true });
+  await phone.context().close();
+});
+
+test('nothing broke the policy, and no script failed', () => {
+  assert.deepEqual(complaints, []);
+});
+
+test('a key without `read` is told so, sees no numbers, and may publish', async () => {
+  const writer = await makeKey(halley, 'writer', 'publish');
+  halley.consoleHeaders = { authorization: `Bearer ${writer}` };
+  const asked = [];
+  const { page: looked } = await openPage(browser);
+  looked.on('request', (request) => asked.push(new URL(request.url()).pathname));
+  await looked.goto(at(''));
+  await looked.getByLabel('Server key').fill(writer);
+  await looked.getByRole('button', { name: 'Sign in' }).click();
+  await looked.getByText('This key may not look').waitFor();
+  for (const where of ['users/ben', 'subjects', 'refusals', 'find/ben', 'why/x?user=ben']) {
+    await looked.goto(at(where));
+    await looked.getByText('needs the scope read').waitFor();
+  }
+  assert.deepEqual(await looked.getByRole('navigation').getByRole('link').allTextContents(),
+    ['Publish', 'Server']);
+  assert.equal(await looked.getByRole('search').count(), 0);
+  await looked.getByRole('link', { name: 'Publish' }).click();
+  await looked.getByRole('textbox', { name: 'Subject', exact: true }).fill('room/7');
+  await looked.getByRole('button', { name: 'Publish' }).click();
+  await looked.getByTestId('published').filter({ hasText: /Sent to \d+ session/ }).waitFor();
+  await looked.getByRole('link', { name: 'Server' }).click();
+  await looked.getByTestId('key').waitFor();
+  assert.deepEqual(asked.filter((path) => /status|users|subjects|top|ended/.test(path)), []);
+  await looked.context().close();
+});
