@@ -13,6 +13,7 @@ import { openBrowser } from './lib/browser.mjs';
 import { api, http } from './lib/client.mjs';
 import { freePort, kill, prepare, start, test } from './lib/halley.mjs';
 import { metric } from './lib/metrics.mjs';
+import { serious } from './lib/pages.mjs';
 import { closeStreams, sse, ws } from './lib/streams.mjs';
 import { sleep, until } from './lib/wait.mjs';
 
@@ -127,6 +128,7 @@ test('the example: an order shows live with those who follow its product', async
     await line.waitFor({ timeout: 20_000 });
     assert.equal(await line.textContent(), "order 3: ann'; -- has ordered tea");
     assert.equal(await page.locator('li').count(), 1);
+    assert.deepEqual(await serious(page), []);
   } finally {
     await browser.close();
     example.kill('SIGTERM');

@@ -6,6 +6,7 @@ import assert from 'node:assert/strict';
 import { before } from 'node:test';
 import { api, publish, sessionsOf } from '../../../../test/system/lib/client.mjs';
 import { kill, test } from '../../../../test/system/lib/halley.mjs';
+import { serious } from '../../../../test/system/lib/pages.mjs';
 import { sleep, until, within } from '../../../../test/system/lib/wait.mjs';
 import { endAfter, startWithBrowser } from '../../../../test/system/lib/world.mjs';
 import { subscriptions } from './tabs-subscriptions.mjs';
@@ -292,6 +293,7 @@ export function suite(open, isFirefox = false) {
     for (const tab of [ann, bob]) {
       await tab.getByText('ann: hello <b>', { exact: true }).waitFor();
     }
+    assert.deepEqual(await serious(ann), []);
     assert.equal(await ann.getByLabel('Say').inputValue(), '');
     await context.close();
   });
