@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { openBrowser } from './lib/browser.mjs';
 import { api, http, publish, sessionsOf } from './lib/client.mjs';
 import { isAlive, kill, start, test } from './lib/halley.mjs';
-import { PHONE, openPage, picture, serious } from './lib/pages.mjs';
+import { PHONE, openPage, picture, serious, unseen } from './lib/pages.mjs';
 import { sleep, until } from './lib/wait.mjs';
 
 const ACT = { 'x-halley-demo': 'act' };
@@ -24,11 +24,11 @@ after(async () => {
 });
 
 /** A window of the demo, as that user; the others are quiet unless it is said otherwise. */
-async function demo(user, { cast = 'still', ...options } = {}) {
+async function demo(user, { cast = 'still', server = halley, ...options } = {}) {
   const opened = await openPage(browser, options);
   complaints.push(opened.complaints);
   const { page } = opened;
-  await page.goto(`${halley.publicUrl}/demo?user=${encodeURIComponent(user)}&cast=${cast}`);
+  await page.goto(`${server.publicUrl}/demo?user=${encodeURIComponent(user)}&cast=${cast}`);
   await page.waitForFunction(() => document.body.dataset.ready);
   return opened;
 }
@@ -81,6 +81,70 @@ test('the others are there, and react', async () => {
   });
   await context.close();
 });
+
+test('who is there is told where the server tells it: nobody is asked about', async () => {
+  const settings = { HALLEY_PRESENCE_SUBJECTS: 'wall', HALLEY_PRESENCE_LEAVE_AFTER: '1s' };
+  const server = await start({ settings });
+  try {
+    const { page, context } = await demo('noa', { server });
+    const asked = [];
+    page.on('request', (request) => asked.push(new URL(request.url()).pathname));
+    await page.locator('[data-testid=person-ada].online').waitFor();
+    const { context: other } = await demo('mia', { server, cast: 'off' });
+    await page.locator('[data-testid=person-mia].online').waitFor();
+    await other.close();
+    await page.locator('[data-testid=person-mia]:not(.online)').waitFor();
+    assert.deepEqual(asked.filter((path) => path.includes('presence')), []);
+    await context.close();
+  } finally {
+    await server.stop();
+  }
+});
+
+test('the wire: a long message is one line, a click shows it whole, Enter all', async () => {
+  const { page, context } = await demo('lia', { cast: 'off' });
+  await say(page, 'a long message '.repeat(15));
+  const line = page.getByTestId('wire-event').filter({ hasText: 'a long message' });
+  await line.waitFor();
+  const height = async () => (await line.boundingBox()).height;
+  const one = await height();
+  assert.ok(one < 30, `${one} px`);
+  assert.doesNotMatch(await line.innerText(), /"cursor":"[^"]{10}/);
+  await line.click();
+  assert.ok(await height() > 2 * one);
+  assert.match(await line.innerText(), /"cursor":"[\w-]{20}/);
+  await line.click();
+  assert.equal(await height(), one);
+  await page.getByRole('region', { name: 'Messages of your connection' }).focus();
+  await page.keyboard.press('Enter');
+  assert.ok(await height() > 2 * one);
+  await context.close();
+});
+
+test('on a phone: what the buttons do is said, the wire covers nothing, more people fade',
+  async () => {
+    const { page, context } = await demo('lea', { viewport: PHONE, cast: 'still' });
+    for (const act of ['kill', 'offline', 'celebrity']) {
+      const { width, height } = await page.locator(`#${act}-what`).boundingBox();
+      assert.ok(width > 100 && height > 15, `${act}: ${width} x ${height}`);
+    }
+    await until('a wall', async () => {
+      await say(page, 'one more');
+      return await page.getByTestId('post').count() >= 8;
+    });
+    const boxOf = (id) => page.locator(id).boundingBox();
+    for (const y of [0, 200, 400]) {
+      await page.evaluate((top) => scrollTo(0, top), y);
+      const [wire, feed] = [await boxOf('#wire'), await boxOf('#feed')];
+      assert.ok(wire.y + wire.height <= feed.y || wire.y >= feed.y + feed.height, `at ${y}`);
+    }
+    const people = page.locator('#people');
+    const fades = () => people.evaluate((one) => getComputedStyle(one).maskImage !== 'none');
+    assert.equal(await fades(), true);
+    await people.evaluate((one) => { one.scrollLeft = one.scrollWidth; });
+    await until('the last one is whole', async () => !await fades());
+    await context.close();
+  });
 
 test('an event from outside arrives, and markup in it stays text', async () => {
   const { page, context } = await demo('otto');
@@ -224,18 +288,16 @@ for (const [name, options] of Object.entries(looks)) {
     await page.locator('#celebrity-result').filter({ hasText: 'the 100 of them' }).waitFor();
     await page.getByText(/♥ \w/).first().waitFor();
     await page.mouse.move(1, 1);
-    // At the end, where the panel covers nothing.
-    await page.evaluate(() => scrollTo(0, document.body.scrollHeight));
     assert.deepEqual(await serious(page), []);
-    await page.evaluate(() => scrollTo(0, 0));
     const [inner, scroll] = await page.evaluate(() =>
       [innerWidth, document.documentElement.scrollWidth]);
     assert.ok(scroll <= inner, `${scroll} pixels in ${inner}`);
     await picture(page, halley.folder, name);
+    assert.deepEqual(await unseen(page), []);
     if (options.viewport) {
       await page.locator('summary').click();
-      await page.evaluate(() => scrollTo(0, document.body.scrollHeight));
       assert.deepEqual(await serious(page), []);
+      assert.deepEqual(await unseen(page), []);
     }
     await context.close();
   });

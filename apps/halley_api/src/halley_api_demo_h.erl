@@ -4,7 +4,8 @@
 %% served as they are, by name from a fixed list: a path from outside never becomes the path of a
 %% file. Among them is the JavaScript client as `make client' builds it. The page asks at its own
 %% origin only, as a user; `config.json' tells it the API listener's port for the command that it
-%% shows, which brain answers, and whether that may be killed (`halley_api_demo_act_h').
+%% shows, which brain answers, whether that may be killed (`halley_api_demo_act_h'), and whether who
+%% comes to the wall and leaves it is told.
 -module(halley_api_demo_h).
 -behaviour(halley_api).
 
@@ -21,7 +22,8 @@ handle(get, Path, _) ->
 asset([<<"config.json">>]) ->
     halley_api_reply:json({[{<<"api_port">>, halley_api_config:port(api)},
                             {<<"brain">>, list_to_binary(os:getpid())},
-                            {<<"may_kill">>, halley_api_demo_act_h:may_act()}]});
+                            {<<"may_kill">>, halley_api_demo_act_h:may_act()},
+                            {<<"tells_presence">>, halley_presence_notes:may(<<"wall">>)}]});
 asset(Asset) ->
     case file(Asset) of
         {Name, Type} -> {200, headers(Type), read(Name)};

@@ -235,7 +235,8 @@ demo() ->
                              {"/demo/halley.min.js", "text/javascript"},
                              {"/demo/icon.svg", "image/svg+xml"}]],
     ?assertEqual(#{<<"api_port">> => 8081, <<"brain">> => list_to_binary(os:getpid()),
-                   <<"may_kill">> => false}, json(Get("/demo/config.json"))),
+                   <<"may_kill">> => false, <<"tells_presence">> => false},
+                 json(Get("/demo/config.json"))),
     [failed(404, not_found, Get("/demo/" ++ Asset))
      || Asset <- ["..", "../../ebin/halley_api.app", "x/y", "demo.css/", [255]]],
     application:set_env(halley_api, auth_mode, jwt),

@@ -71,6 +71,7 @@ export class Cast {
     const client = connect(location.origin,
       { user: name, share: false, cursor, transports: ['websocket'] });
     this.#clients.set(name, client);
+    client.follow('wall').catch(() => {});
     for (const other of this.#known) client.follow(other).catch(() => {});
     client.onEvent((event) => {
       if (!event.private && this.#known.has(event.subject)) this.#react(name, client, event);

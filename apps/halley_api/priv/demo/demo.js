@@ -35,6 +35,8 @@ const halley = connect(location.origin, {
 });
 const seen = new Map();
 const follows = new Set([user]);
+/** Who is there, as far as it was told. */
+const there = new Set();
 let past = null;
 let isOffline = false;
 
@@ -69,6 +71,7 @@ async function follow(name, isWanted) {
 
 function meet(name) {
   people.add(name, name === user);
+  if (there.has(name)) people.online(name, true);
   cast.meet(name);
 }
 
@@ -94,6 +97,24 @@ async function post(text) {
   } catch (error) {
     card.fail(error.message);
   }
+}
+
+function told({ users, user: name, state }) {
+  if (users) {
+    there.clear();
+    for (const one of users) there.add(one);
+    for (const one of people.names) people.online(one, there.has(one));
+  } else if (name) {
+    if (state === 'leave') there.delete(name);
+    else there.add(name);
+    people.online(name, there.has(name));
+  }
+}
+
+/** Told where `presence.subjects` of the configuration has `wall`; else each is asked about. */
+function watchWhoIsThere({ tells_presence: tells }) {
+  if (tells) halley.watch('wall').catch(lookWhoIsThere);
+  else lookWhoIsThere();
 }
 
 async function lookWhoIsThere() {
@@ -225,7 +246,11 @@ async function start() {
     showState(state);
     if (state === 'closed' && why) problem(why);
   });
-  halley.onItem((item) => (item.gap ? feed.gap(item.gap) : take(item)));
+  halley.onItem((item) => {
+    if (item.gap) feed.gap(item.gap);
+    else if (item.presence) told(item.presence);
+    else take(item);
+  });
   meet(user);
   for (const name of NAMES) meet(name);
   const config = await fetch('/demo/config.json').then((one) => one.json());
@@ -237,7 +262,7 @@ async function start() {
   const pages = await Promise.all([...follows].map((name) => before(name, PAST_MAX)));
   for (const event of pages.flat()) feed.add(event, 'past');
   cast.start();
-  lookWhoIsThere();
+  watchWhoIsThere(config);
   setInterval(showCounts, COUNTS_MS);
   document.body.dataset.ready = 'true';
 }

@@ -26,6 +26,11 @@ export class People {
   constructor(list, onFollow) {
     this.#list = list;
     this.#onFollow = onFollow;
+    const look = () => list.classList.toggle('has-more',
+      list.scrollWidth - list.scrollLeft - list.clientWidth > 1);
+    list.addEventListener('scroll', look);
+    new ResizeObserver(look).observe(list);
+    new MutationObserver(look).observe(list, { childList: true });
   }
 
   get names() {

@@ -5,6 +5,8 @@
 
 const LINES_MAX = 150;
 const TEXT_MAX = 600;
+/** They are long, and the data behind them is what one looks for. */
+const NAMES = /"(ref|cursor|id)":"([^"]{5})[^"]{2,}"/g;
 
 export class Wire {
   isOnline = true;
@@ -99,7 +101,10 @@ function kindOf(message) {
 
 const ARROWS = { in: ['↓', 'received'], out: ['↑', 'sent'], note: ['·', 'note'] };
 
-/** Adds lines to a list, the newest at its end, which stays in view unless somebody scrolled. */
+/**
+ * Adds lines to a list, the newest at its end, which stays in view unless somebody scrolled. A long
+ * one is cut; a click shows it whole, and Enter all of them.
+ */
 export class WireView {
   #list;
   #scroller;
@@ -107,6 +112,12 @@ export class WireView {
   constructor(list, scroller) {
     this.#list = list;
     this.#scroller = scroller;
+    list.addEventListener('click', ({ target }) => {
+      if (getSelection().isCollapsed) target.closest('li')?.classList.toggle('whole');
+    });
+    scroller.addEventListener('keydown', ({ key }) => {
+      if (key === 'Enter') list.classList.toggle('whole');
+    });
   }
 
   add({ way, kind, text }) {
@@ -116,9 +127,10 @@ export class WireView {
     const line = element('li', way);
     const arrow = element('span', 'way', sign);
     arrow.title = name;
-    const said = element('span');
+    const said = element('span', 'said');
     said.append(element('b', 'kind', kind),
-      element('code', '', text.length > TEXT_MAX ? `${text.slice(0, TEXT_MAX)}…` : text));
+      element('code', 'short', text.slice(0, TEXT_MAX).replace(NAMES, '"$1":"$2…"')),
+      element('code', 'long', text.length > TEXT_MAX ? `${text.slice(0, TEXT_MAX)}…` : text));
     line.append(arrow, said);
     line.dataset.testid = `wire-${kind}`;
     this.#list.append(line);
