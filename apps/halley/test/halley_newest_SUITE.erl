@@ -12,7 +12,8 @@
 suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
-    [the_newest_of_each, what_comes_later_follows, of_follows_nothing, joint_events_once,
+    [the_newest_of_each, what_comes_later_follows, of_follows_nothing,
+     of_follows_from_its_beginning, joint_events_once,
      in_slices, who_leaves_goes_on, wishes_that_are_none, forgotten, damaged, what_retention_left,
      strangers_in_the_bucket, an_answer_to_subscribe,
      kept_values_first, kept_meanwhile, kept_by_router,
@@ -31,8 +32,10 @@ session(Subjects) ->
 
 begun(User, Session, Count) ->
     _ = written(),
-    {ok, Replay} = halley_replay:new(User, Session, halley_replay:newest(Count)),
+    {ok, Replay} = halley_replay:new(User, Session, halley_replay:newest(Count, <<>>)),
     Replay.
+
+now_cursor() -> halley_cursor:encode(halley_history:store(), 1, written()).
 
 newest(Subjects, Count) -> ids(given(begun(nobody, session(Subjects), Count))).
 
@@ -72,6 +75,24 @@ of_follows_nothing(_) ->
     publish(<<"bob">>, 2),
     ?assertEqual([], ids(given(begun(<<"bob">>, session([<<"a">>]), 20)))).
 
+%% The session had its welcome, then waited for its turn, or for another brain.
+of_follows_from_its_beginning(_) ->
+    ok = follow_all(<<"bob">>, [<<"f">>]),
+    publish(<<"f">>, 1),
+    A = publish(<<"a">>, 2),
+    Began = now_cursor(),
+    Session = session([<<"a">>]),
+    [F, Private, B] = [publish(About, 3) || About <- [<<"f">>, {to, [<<"bob">>]}, <<"a">>]],
+    _ = written(),
+    {ok, Replay} = halley_replay:new(<<"bob">>, Session, halley_replay:newest(1, Began)),
+    ?assertEqual([A, F, Private, B], ids(given(Replay))),
+    %% One of another store, or none, says nothing of this one.
+    Other = halley_cursor:encode(halley_history:store() bxor 1, 1, written()),
+    [begin
+         {ok, FromNow} = halley_replay:new(<<"bob">>, Session, halley_replay:newest(1, Behind)),
+         ?assertEqual([B], ids(given(FromNow)))
+     end || Behind <- [Other, <<"nonsense">>]].
+
 joint_events_once(_) ->
     A = publish(<<"a">>, 1),
     AB = publish({subjects, [<<"a">>, <<"b">>]}, 2),
@@ -91,7 +112,7 @@ in_slices(_) ->
         replayed(Replay, halley_history:heads(), #{events_max => 100, bytes_max => 131072},
                  halley_history_reader:new()),
     %% A session whose state is let go begins anew.
-    ?assertEqual(halley_replay:newest(50), halley_replay:cursor(Later)),
+    ?assertEqual(halley_replay:newest(50, <<>>), halley_replay:cursor(Later)),
     ?assertEqual(lists:sort(Wanted), lists:sort(ids(given(Later)))).
 
 %% With the cursor of an event it gets what is behind it, of all its subjects, and nothing twice.

@@ -24,9 +24,10 @@
 %% and is given once: for the first, and the cursor is behind the last of all its seqs.
 %%
 %% In place of a cursor a session may come with a wish for the newest events about what it is
-%% subscribed to (`newest/1'). Then these are its first pass (`halley_replay_newest'), up to a
-%% vector that is written, and the passes behind that are as any. A session that was given some of
-%% them and goes on with a cursor gets all that is behind it.
+%% subscribed to (`newest/2'). Then these are its first pass (`halley_replay_newest'), up to where
+%% the session began, and the passes behind that are as any: what its user follows and is sent is
+%% the session's from its welcome on, however long it waits here, and whichever brain it waits for.
+%% A session that was given some of them and goes on with a cursor gets all that is behind it.
 %%
 %% What is too old for its subject (`halley_history_shown') is left out, and one gap tells of all of
 %% it, from the first that was met.
@@ -42,7 +43,7 @@
 %% It holds no process and no file: the caller lends it a reader.
 -module(halley_replay).
 
--export([newest/1, new/2, new/3, next/6, cursor/1, vector/1, gathered/1, offer/2]).
+-export([newest/2, new/2, new/3, next/6, cursor/1, vector/1, gathered/1, offer/2]).
 -export_type([replay/0, gap/0, limits/0, take/1, gathered/0]).
 
 %% What an event takes in a frame beyond its record.
@@ -110,10 +111,12 @@ new(User, Token) ->
 %% The same for a session that may be subscribed to something. That is read anew in each pass.
 -spec new(halley_replay_gather:user(), none | session(), halley_cursor:token()) ->
     {ok, replay()} | {gap, gap(), replay()}.
-new(User, Session, <<"last-", Count/binary>> = Token) ->
+new(User, Session, <<"last-", Wish/binary>> = Token) ->
+    [Count | Behind] = binary:split(Wish, <<":">>),
     case catch binary_to_integer(Count) of
         N when is_integer(N), N > 0 ->
-            {ok, from_newest({User, Session}, Token, min(N, halley_limits:get(last_events_max)))};
+            {ok, from_newest({User, Session}, Token, min(N, halley_limits:get(last_events_max)),
+                             Behind)};
         _ ->
             from_now({User, Session}, malformed, 0)
     end;
@@ -137,24 +140,38 @@ new({User, Session} = Whose, true, At, Vector) ->
     end.
 
 %% Nothing is missed: the wish stands for a cursor that has all but these.
-from_newest({User, Session}, Token, Count) ->
+from_newest({User, Session}, Token, Count, Behind) ->
     NowMs = erlang:system_time(millisecond),
-    %% A quiet shard's part may be below the floor: nothing is missing there.
-    Written = halley_vector:at_least(halley_history:floor(), halley_history:written()),
-    Replay = #replay{user = User, session = Session, vector = Written, at = NowMs div 1000,
+    Began = began(User, Behind, halley_history:written()),
+    Replay = #replay{user = User, session = Session, vector = Began, at = NowMs div 1000,
                      since = NowMs, old = NowMs},
     Replay#replay{pass = {newest, Token,
-                          halley_replay_newest:new(subscribed(Replay), Count, Written)}}.
+                          halley_replay_newest:new(subscribed(Replay), Count, Began)}}.
 
-%% What a session says in place of a cursor: so many of the newest events first.
--spec newest(pos_integer()) -> halley_cursor:token().
-newest(Count) -> <<"last-", (integer_to_binary(Count))/binary>>.
+%% Where the session began, as far as it is written. A quiet shard's part may be below the floor:
+%% nothing is missing there.
+began(User, Behind, Written) ->
+    Oldest = max(halley_history:floor(), forgotten(User)),
+    Vector = case [halley_cursor:decode(Token) || Token <- Behind] of
+        [{ok, #{store := Store, vector := Its}}] ->
+            case halley_history:store() of
+                Store -> halley_vector:lowest(Its, Written);
+                _ -> Written
+            end;
+        _ ->
+            Written
+    end,
+    halley_vector:at_least(Oldest, Vector).
+
+%% What a session says in place of a cursor: so many of the newest events first, and what was
+%% published behind a cursor, that of its beginning; an empty one stands for now.
+-spec newest(pos_integer(), Behind :: halley_cursor:token() | <<>>) -> halley_cursor:token().
+newest(Count, <<>>) -> <<"last-", (integer_to_binary(Count))/binary>>;
+newest(Count, Behind) -> <<(newest(Count, <<>>))/binary, $:, Behind/binary>>.
 
 %% What a user missed before it was forgotten is as if retention had taken it.
-above_forgotten(#replay{user = nobody} = Replay) ->
-    above_floor(Replay);
 above_forgotten(#replay{user = User, vector = Vector, since = SinceMs} = Replay) ->
-    Forgotten = halley_history:forgotten(User),
+    Forgotten = forgotten(User),
     case halley_vector:smallest(Vector) >= Forgotten of
         true ->
             above_floor(Replay);
@@ -162,6 +179,9 @@ above_forgotten(#replay{user = User, vector = Vector, since = SinceMs} = Replay)
             gap(#{from => SinceMs, to => erlang:system_time(millisecond), reason => too_old},
                 Replay#replay{vector = halley_vector:at_least(Forgotten, Vector)})
     end.
+
+forgotten(nobody) -> 0;
+forgotten(User) -> halley_history:forgotten(User).
 
 from_now({User, Session}, Reason, FromMs) ->
     %% An event in between is in the gap and in the replay, not in neither.
