@@ -160,9 +160,18 @@ test('a brain that stood still tells nothing of who came back meanwhile', async 
 
 test('the checker sees what is missing, too early and again', () => {
   const numbers = new Numbers();
-  for (const number of [0, 1, 1, 3, 2, 0]) numbers.see('ann', number);
+  for (const number of [0, 1, 1, 3, 2, 0, 5]) numbers.see('ann', number);
   assert.deepEqual([numbers.seen('ann'), numbers.seen('bob'), numbers.repeated, numbers.early],
-    [3, 0, 2, ['ann: 3 before 2']]);
+    [4, 0, 2, ['ann: 3 before 2', 'ann: 5 before 4']]);
+});
+
+test('of a request that was tried again any line may be first, but before the next request', () => {
+  const numbers = new Numbers();
+  numbers.tried('ann', 10);
+  for (const number of [...Array(10).keys(), 19, 10, 25]) numbers.see('ann', number);
+  assert.deepEqual([numbers.seen('ann'), numbers.early], [11, ['ann: 25 before 11']]);
+  for (let number = 11; number < 19; number += 1) numbers.see('ann', number);
+  assert.deepEqual([numbers.seen('ann'), numbers.repeated], [20, 0]);
 });
 
 test('nothing is lost while the endpoint is down and fails, and the brain is killed', async () => {

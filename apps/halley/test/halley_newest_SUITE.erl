@@ -35,7 +35,6 @@ begun(User, Session, Count) ->
     {ok, Replay} = halley_replay:new(User, Session, halley_replay:newest(Count, <<>>)),
     Replay.
 
-now_cursor() -> halley_cursor:encode(halley_history:store(), 1, written()).
 
 newest(Subjects, Count) -> ids(given(begun(nobody, session(Subjects), Count))).
 
@@ -80,12 +79,13 @@ of_follows_from_its_beginning(_) ->
     ok = follow_all(<<"bob">>, [<<"f">>]),
     publish(<<"f">>, 1),
     A = publish(<<"a">>, 2),
-    Began = now_cursor(),
+    Began = halley_replay:begins(halley_replay:newest(1, <<>>)),
     Session = session([<<"a">>]),
     [F, Private, B] = [publish(About, 3) || About <- [<<"f">>, {to, [<<"bob">>]}, <<"a">>]],
     _ = written(),
-    {ok, Replay} = halley_replay:new(<<"bob">>, Session, halley_replay:newest(1, Began)),
+    {ok, Replay} = halley_replay:new(<<"bob">>, Session, Began),
     ?assertEqual([A, F, Private, B], ids(given(Replay))),
+    ?assertEqual(Began, halley_replay:begins(Began)),
     %% One of another store, or none, says nothing of this one.
     Other = halley_cursor:encode(halley_history:store() bxor 1, 1, written()),
     [begin

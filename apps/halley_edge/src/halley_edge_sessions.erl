@@ -80,9 +80,9 @@ opened(Opening, Live, Returning, Refused, Sessions) ->
     #sessions{slot = Slot, writer = Writer, replays = Replays} = Sessions,
     Polls = maps:from_list([{Conn, again} || {Conn, ?TRANSPORT_POLL, _, _} <- Opening]),
     {Waiting, Next} = hold(Returning, Polls, Sessions, []),
+    ToReplay = replays(Opening, maps:from_list(Waiting)),
     in_parts(Waiting, fun(Part) -> send({opened, <<>>, Part}, Writer) end),
-    Waiting =:= [] orelse
-        halley_edge_replays:add(Replays, replays(Opening, maps:from_list(Waiting))),
+    Waiting =:= [] orelse halley_edge_replays:add(Replays, ToReplay),
     Outcomes = [{Session, enter_one(Session, rule(Conn, Polls), Next)}
                 || {Conn, _} = Session <- Live],
     Entered = [Session || {Session, ok} <- Outcomes],
@@ -198,8 +198,9 @@ release(Conn, #sessions{slot = Slot, held = Held, held_by = HeldBy} = Sessions) 
 forget(Conn, #sessions{entered = Entered} = Sessions) ->
     release(Conn, Sessions#sessions{entered = maps:remove(Conn, Entered)}).
 
+%% To be asked for before OPENED goes out: a session begins with its welcome.
 replays(Opening, Numbers) ->
-    [{Conn, maps:get(Conn, Numbers), Transport, binary:copy(Cursor)}
+    [{Conn, maps:get(Conn, Numbers), Transport, binary:copy(halley_replay:begins(Cursor))}
      || {Conn, Transport, _, Cursor} <- Opening, is_map_key(Conn, Numbers)].
 
 enter_one({_, ?NOBODY}, _, _) ->

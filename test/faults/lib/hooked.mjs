@@ -90,6 +90,8 @@ export class Hooked {
     this.#watch.isLive = false;
   }
 
+  get numbers() { return this.#watch.numbers; }
+
   take(hook) {
     const { type } = hook;
     if (type === 'gap') this.#gap(hook);

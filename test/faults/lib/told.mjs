@@ -66,7 +66,8 @@ export class Told {
     const { sessions } = this.hooked;
     this.comings.onHere = (user) => sessions.here(`p${user}`, Date.now());
     this.comings.onAway = (user) => sessions.away(`p${user}`, Date.now());
-    this.publishers = Array.from({ length: PUBLISHERS }, (_, n) => new User(`h${n}`));
+    this.publishers = Array.from({ length: PUBLISHERS },
+      (_, n) => new User(`h${n}`, this.hooked.numbers));
     const subscribed = [...world.history.subscribed.values()].flatMap((all) => [...all]);
     this.occupied = world.topics.filter((topic) => subscribed.includes(topic));
   }

@@ -6,7 +6,8 @@
 // who is never there, and the same again under the same ids until it is acknowledged. So each event
 // is told as published, and each second request as undelivered; the numbers of both must come
 // without a hole, whatever an event is about. One that comes again comes with a number that was
-// seen.
+// seen. Of a request that had to be tried again some lines may have been accepted before others, on
+// a full disk for one: then its numbers come in any order, before those of the next request.
 
 import { Endpoint, SECRET } from './endpoint.mjs';
 import { http } from './client.mjs';
@@ -31,17 +32,41 @@ function randomOf(seed) {
 /** Sees numbers in order: what comes twice, what is missing, what comes too early. */
 export class Numbers {
   #next = new Map();
+  #ahead = new Map();
+  #early = [];
+  #again = new Set();
   repeated = 0;
-  early = [];
 
   see(name, number) {
-    const next = this.#next.get(name) ?? 0;
-    if (number === next) this.#next.set(name, next + 1);
-    else if (number < next) this.repeated += 1;
-    else this.early.push(`${name}: ${number} before ${next}`);
+    const next = this.seen(name);
+    const ahead = this.#ahead.get(name) ?? new Set();
+    if (number < next || ahead.has(number)) {
+      this.repeated += 1;
+    } else if (number > next) {
+      this.#ahead.set(name, ahead.add(number));
+      this.#early.push({ name, number, next });
+    } else {
+      let after = number + 1;
+      while (ahead.delete(after)) after += 1;
+      this.#next.set(name, after);
+    }
   }
 
+  /** All before this number have come. */
   seen(name) { return this.#next.get(name) ?? 0; }
+
+  /** The request that begins with this number was tried more than once. */
+  tried(name, first) { this.#again.add(`${name} ${first}`); }
+
+  /** What came before one that it must not come before. */
+  get early() {
+    const mayBe = ({ name, number, next }) => {
+      const first = number - number % LINES;
+      return next >= first && this.#again.has(`${name} ${first}`);
+    };
+    return this.#early.filter((one) => !mayBe(one))
+      .map(({ name, number, next }) => `${name}: ${number} before ${next}`);
+  }
 }
 
 /** What comes of the events that users publish. */
@@ -73,7 +98,11 @@ export class User {
   sent = { about: 0, to: 0 };
   acked = { about: 0, to: 0 };
 
-  constructor(name) { this.name = name; }
+  /** @param numbers hears of requests that are tried again */
+  constructor(name, numbers) {
+    this.name = name;
+    this.numbers = numbers;
+  }
 
   /** One request, until it is acknowledged or `isOver`. */
   async publish(halley, kind, isOver = () => false) {
@@ -95,6 +124,8 @@ export class User {
       } catch {
         // No brain just now, or no answer: again, under the same ids.
       }
+      this.numbers.tried(`published ${this.name}`, before);
+      if (kind === 'to') this.numbers.tried(`undelivered away-${this.name}`, first);
     }
   }
 }
@@ -144,7 +175,7 @@ export async function checkHooks({ rate, seconds, down = 0, kills = 0, flaky = 0
     HALLEY_HOOKS_SUBJECTS: 'room/*', HALLEY_HISTORY_RETENTION: '60m', ...settings } });
   halley.settings.HALLEY_HOOKS_SECRET_FILE = scratchFile(halley, 'secret', `${SECRET}\n`);
   await halley.start();
-  const users = Array.from({ length: size }, (_, n) => new User(`u${n}`));
+  const users = Array.from({ length: size }, (_, n) => new User(`u${n}`, watch.numbers));
   const end = Date.now() + seconds * 1000;
   const publishing = publishAll(halley, users, rate, () => Date.now() >= end);
   const killing = killsOf(halley, kills, seconds, random, say);

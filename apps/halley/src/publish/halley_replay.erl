@@ -43,7 +43,7 @@
 %% It holds no process and no file: the caller lends it a reader.
 -module(halley_replay).
 
--export([newest/2, new/2, new/3, next/6, cursor/1, vector/1, gathered/1, offer/2]).
+-export([newest/2, begins/1, new/2, new/3, next/6, cursor/1, vector/1, gathered/1, offer/2]).
 -export_type([replay/0, gap/0, limits/0, take/1, gathered/0]).
 
 %% What an event takes in a frame beyond its record.
@@ -102,6 +102,21 @@
                 bytes_left :: integer(), reads_left = ?READS_MAX :: integer(),
                 store :: halley_cursor:store(), reader :: reader()}).
 
+%% The cursor of a session that is about to have its welcome. A wish says from then on where the
+%% session began, as its replay may have to wait.
+-spec begins(halley_cursor:token()) -> halley_cursor:token().
+begins(<<"last-", Wish/binary>> = Token) ->
+    case binary:match(Wish, <<"-">>) of
+        nomatch ->
+            Now = halley_cursor:encode(halley_history:store(), erlang:system_time(second),
+                                       halley_history:heads()),
+            <<Token/binary, $-, Now/binary>>;
+        _ ->
+            Token
+    end;
+begins(Token) ->
+    Token.
+
 %% A replay for the user of this cursor. With a gap it goes on behind it: from the oldest event
 %% there is, or from now on.
 -spec new(halley_id:id(), halley_cursor:token()) -> {ok, replay()} | {gap, gap(), replay()}.
@@ -112,7 +127,7 @@ new(User, Token) ->
 -spec new(halley_replay_gather:user(), none | session(), halley_cursor:token()) ->
     {ok, replay()} | {gap, gap(), replay()}.
 new(User, Session, <<"last-", Wish/binary>> = Token) ->
-    [Count | Behind] = binary:split(Wish, <<":">>),
+    [Count | Behind] = binary:split(Wish, <<"-">>),
     case catch binary_to_integer(Count) of
         N when is_integer(N), N > 0 ->
             {ok, from_newest({User, Session}, Token, min(N, halley_limits:get(last_events_max)),
@@ -167,7 +182,7 @@ began(User, Behind, Written) ->
 %% published behind a cursor, that of its beginning; an empty one stands for now.
 -spec newest(pos_integer(), Behind :: halley_cursor:token() | <<>>) -> halley_cursor:token().
 newest(Count, <<>>) -> <<"last-", (integer_to_binary(Count))/binary>>;
-newest(Count, Behind) -> <<(newest(Count, <<>>))/binary, $:, Behind/binary>>.
+newest(Count, Behind) -> <<(newest(Count, <<>>))/binary, $-, Behind/binary>>.
 
 %% What a user missed before it was forgotten is as if retention had taken it.
 above_forgotten(#replay{user = User, vector = Vector, since = SinceMs} = Replay) ->

@@ -47,6 +47,15 @@ impl Hold {
         &self.cursor
     }
 
+    /// The session has its welcome, and the link's cursor is this. A wish for the newest events
+    /// (14.7) says from then on where the session began, as the next brain can't know.
+    pub fn began(&mut self, behind: &[u8]) {
+        let wish = self.cursor.strip_prefix(b"last-");
+        if wish.is_some_and(|wish| !wish.contains(&b'-')) && !behind.is_empty() {
+            self.cursor = [&self.cursor, &b"-"[..], behind].concat().into();
+        }
+    }
+
     /// The client was sent something with this cursor, unless it is empty.
     pub fn moved(&mut self, cursor: &[u8]) {
         if !cursor.is_empty() {
@@ -107,6 +116,22 @@ mod tests {
         let mut items = Vec::new();
         heads.iter().for_each(|head| Value(*head).write(&mut items));
         seqs(hold.released(List::from_items(heads.len() as u16, &items)))
+    }
+
+    /// 14.7: a wish says where the session began, once; a cursor needs nothing.
+    #[test]
+    fn a_wish_says_where_the_session_began() {
+        for (cursor, then) in
+            [("last-5", "last-5-AR80"), ("last-5-AAAA", "last-5-AAAA"), ("AAAA", "AAAA")]
+        {
+            let mut hold = Hold::new(cursor.as_bytes());
+            hold.began(b"");
+            assert_eq!(hold.cursor(), cursor.as_bytes(), "no link has told a cursor");
+            hold.began(b"AR80");
+            assert_eq!(hold.cursor(), then.as_bytes());
+            hold.began(b"BBBB");
+            assert_eq!(hold.cursor(), then.as_bytes());
+        }
     }
 
     /// What the brain does in the order of the link, as `docs/internals/delivery.md` has it.

@@ -16,9 +16,7 @@ const UNKNOWN: HttpError = HttpError::new(
 .after(5);
 
 /// What a session goes on behind. A cursor says more than `last=`: who comes back to the same
-/// address has had the newest ones. Behind the number stands the link's cursor, from which on the
-/// session is sent what its user follows, whichever brain reads it: the welcome comes before the
-/// replay.
+/// address has had the newest ones.
 ///
 /// # Errors
 /// 400 for what is no such number, and as for any parameter; 503 if the brain doesn't know it.
@@ -37,14 +35,5 @@ pub fn or_newest(
     if newest > max {
         return Err(BAD_LAST);
     }
-    if !cursor.is_empty() {
-        return Ok(cursor);
-    }
-    let mut wish = format!("last-{newest}").into_bytes();
-    let behind = io.link.cursor();
-    if !behind.is_empty() {
-        wish.push(b':');
-        wish.extend_from_slice(behind);
-    }
-    Ok(wish)
+    Ok(if cursor.is_empty() { format!("last-{newest}").into_bytes() } else { cursor })
 }

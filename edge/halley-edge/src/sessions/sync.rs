@@ -83,7 +83,12 @@ impl Sessions {
             Phase::Opening if slot.transport == Transport::Poll => {
                 self.poll_opened(io, index, cursor);
             }
-            Phase::Opening => self.welcome(&mut io.conns, index, cursor),
+            Phase::Opening => {
+                self.welcome(&mut io.conns, index, cursor);
+                if let Some(hold) = self.holds.get_mut(&index) {
+                    hold.began(io.link.cursor());
+                }
+            }
             // A poll that another brain opened may have waited for its number.
             Phase::Live => self.poll_due_if_late(io, index),
             Phase::Left | Phase::Closing => {
