@@ -313,7 +313,8 @@ copy_from_stdin(C, Sql) -> copy_from_stdin(C, Sql, text).
 %% From `{ok, _}' on the connection takes data: `text' as an I/O device (`io:put_chars/2',
 %% `file:write/2'), `binary' by `copy_send_rows/3'. If the data is bad, `{epgsql, C, {error, _}}' is
 %% sent to who has called this, and `copy_done/1' must not be called. A write that the server
-%% doesn't take in time (`call_timeout', the last argument of `copy_send_rows/3') ends the connection.
+%% doesn't take in time (`call_timeout', the last argument of `copy_send_rows/3') ends the
+%% connection.
 -spec copy_from_stdin(connection(), sql_query(), text | {binary, [epgsql_type()]}) ->
           epgsql_cmd_copy_from_stdin:response() | epgsql_sock:error().
 copy_from_stdin(C, Sql, Format) -> command(C, epgsql_cmd_copy_from_stdin, {Sql, self(), Format}).

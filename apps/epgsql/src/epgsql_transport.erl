@@ -5,8 +5,8 @@
 %% `timeout'. Sockets are passive when they are handed out.
 -module(epgsql_transport).
 
--export([prepare/1, connect/1, send/2, recv/2, close/1, is_pending/1, activate/2, channel/1, cancel/3,
-         deadline/1, milliseconds/1, own/2, buffer/2]).
+-export([prepare/1, connect/1, send/2, recv/2, close/1, is_pending/1, activate/2, channel/1,
+         cancel/3, deadline/1, milliseconds/1, own/2, buffer/2]).
 
 -export_type([transport/0, reason/0, deadline/0]).
 

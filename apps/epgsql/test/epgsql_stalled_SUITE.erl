@@ -136,8 +136,8 @@ server_that_goes_on(Config) ->
     receive written -> ok after ?WAIT_MS -> error(late) end,
     ?assertEqual({ok, 2000}, epgsql:copy_done(C)),
     ?assertMatch({ok, _, [{true}]}, epgsql:equery(C,
-        "select array_agg(rtrim(a, 'x')::int order by ctid) = array(select generate_series(1, 2000))"
-        " from t")),
+        "select array_agg(rtrim(a, 'x')::int order by ctid)"
+        " = array(select generate_series(1, 2000)) from t")),
     ok = epgsql:close(C).
 
 %% An error of the server ends the COPY: who writes is told, and the connection is good for more.
