@@ -15,8 +15,8 @@ HOURS ?= 1
 STEPS ?= 100
 
 .PHONY: help run test build check console bench bench-rivals bench-smp bench-million bench-soak \
-	bench-comeback bench-hooks tabs bench-ketama ketama-peers bench-transport bench-epgsql epgsql-suites \
-	client faults faults-postgres doors fuzz docs clean \
+	bench-comeback bench-hooks tabs bench-ketama ketama-peers bench-transport bench-epgsql \
+	bench-postgres epgsql-suites client faults faults-postgres doors fuzz docs clean \
 	install-run install-test install-console install-rivals \
 	native edge release
 
@@ -95,6 +95,12 @@ bench-epgsql: install-run ## queries and rows a second of apps/epgsql and two ot
 	@tools/install.sh epgsql-rivals
 	@rebar3 compile
 	@bench/epgsql/run $(FROM)
+
+bench-postgres: install-test ## follows and events out of a PostgreSQL (PARTS="copy=1000000 writes")
+	@rebar3 compile
+	@for part in $(or $(PARTS),copy changes events batches writes); do \
+		ERL_LIBS=$(BASE)/default/lib escript bench/postgres.escript $${part//=/ }; \
+	done
 
 faults: install-test build ## inject faults at random, prove that nothing is lost (FAULTS_SECONDS=600)
 	@node test/faults/run.mjs
