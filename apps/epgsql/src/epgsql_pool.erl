@@ -21,7 +21,8 @@
 -type options() :: #{connect := epgsql:connect_opts(),
                      size => pos_integer(), min => non_neg_integer(),
                      queue_max => non_neg_integer(), wait_ms => timeout(),
-                     idle_ms => timeout(), check_ms => timeout(), look_ms => non_neg_integer()}.
+                     idle_ms => timeout(), check_ms => timeout(), look_ms => non_neg_integer(),
+                     turn_ms => non_neg_integer()}.
 %% `timeout': for each answer, as `epgsql:with_timeout/2'.
 -type call_options() :: #{wait_ms => timeout(), timeout => timeout(), _ => _}.
 -type error() :: {error, epgsql_pool_lease:refusal() | timeout}.

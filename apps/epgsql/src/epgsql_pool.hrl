@@ -25,4 +25,5 @@
                size :: pos_integer(),
                queue_max :: non_neg_integer(),
                wait_ms :: timeout(),
-               look_ms :: non_neg_integer()}).
+               look_ms :: non_neg_integer(),
+               turn_ms :: non_neg_integer()}).

@@ -137,14 +137,14 @@ handed_late(Small, Pool, Alias) ->
         end
     end.
 
-take_handed(Slot, Word, Asked, Request, #pool{slots = Slots, numbers = Numbers} = Pool, Me,
-            Deadline) ->
+take_handed(Slot, Word, Asked, Request,
+            #pool{slots = Slots, numbers = Numbers, turn_ms = TurnMs} = Pool, Me, Deadline) ->
     case epgsql_pool_slots:exchange(Slot, Word, Me, Slots) of
         true when Asked =:= none ->
-            ok = epgsql_pool_turn:begins(Slot, Slots),
+            ok = epgsql_pool_turn:begins(Slot, Slots, TurnMs),
             taken(Slot, Request, Pool, epgsql_transport:milliseconds(Deadline));
         true ->
-            ok = epgsql_pool_turn:begins(Slot, Slots),
+            ok = epgsql_pool_turn:begins(Slot, Slots, TurnMs),
             ok = atomics:add(Numbers, ?TAKEN, 1),
             {sent, Slot, Asked};
         %% This process was so slow that the server gave it to somebody else, or closed it.

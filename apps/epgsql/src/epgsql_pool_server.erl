@@ -23,6 +23,7 @@
 %% For a server to answer a Sync, or a request that was cancelled.
 -define(CHECK_MS, 5000).
 -define(STATEMENTS, 100).
+-define(TURN_MS, 2).
 %% For a waiter to take a connection to which its request has been written.
 -define(SENT_MS, 5000).
 
@@ -55,7 +56,8 @@ init({Name, #{connect := Connect} = Options}) ->
                  numbers = atomics:new(?NUMBERS, []),
                  queue_max = maps:get(queue_max, Options, 1000),
                  wait_ms = maps:get(wait_ms, Options, 5000),
-                 look_ms = maps:get(look_ms, Options, 1000)},
+                 look_ms = maps:get(look_ms, Options, 1000),
+                 turn_ms = maps:get(turn_ms, Options, ?TURN_MS)},
     ok = persistent_term:put(epgsql_pool_lease:key(Name), Pool),
     Map = epgsql_cmd_connect:opts_hide_password(epgsql:to_map(Connect)),
     {ok, _} = timer:send_interval(?SWEEP_MS, sweep),

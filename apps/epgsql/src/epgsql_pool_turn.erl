@@ -2,7 +2,7 @@
 %%
 %% To hand a connection on wakes another process for each query. A caller that asks again at once
 %% is running already, and its memory is in the processor's caches. So who asked again at once, and
-%% had to wait, has a turn of ?TURN_US once a connection is handed to it. Within its turn it leaves
+%% had to wait, has a turn of `turn_ms' once a connection is handed to it. Within its turn it leaves
 %% the connection idle between two queries, and takes it again before those who wait.
 %%
 %% Who doesn't ask again at once has no turn: its connection is handed on directly. So the bound of
@@ -14,9 +14,8 @@
 %%   {Slots, Slot, Until}    its turn
 -module(epgsql_pool_turn).
 
--export([waits/1, begins/2, goes_on/2, again/2]).
+-export([waits/1, begins/3, goes_on/2, again/2]).
 
--define(TURN_US, 2000).
 -define(AT_ONCE_US, 100).
 
 %% The caller is about to wait.
@@ -35,11 +34,12 @@ waits(Slots) ->
     ok.
 
 %% A connection was handed to it.
--spec begins(epgsql_pool_slots:slot(), epgsql_pool_slots:slots()) -> ok.
-begins(Slot, Slots) ->
+-spec begins(epgsql_pool_slots:slot(), epgsql_pool_slots:slots(), TurnMs :: non_neg_integer()) ->
+          ok.
+begins(Slot, Slots, TurnMs) ->
     _ = case get(?MODULE) of
             {Slots, asks} ->
-                put(?MODULE, {Slots, Slot, erlang:monotonic_time() + native(?TURN_US)});
+                put(?MODULE, {Slots, Slot, erlang:monotonic_time() + native(1000 * TurnMs)});
             _ -> none
         end,
     ok.

@@ -5,8 +5,8 @@
 -include("epgsql_pool_suite.hrl").
 
 all() ->
-    [turn_begins_and_ends, everybody_has_a_turn, who_stops_in_a_turn, who_is_killed_in_a_turn,
-     transaction_left_in_a_turn].
+    [turn_begins_and_ends, everybody_has_a_turn, without_turns, who_stops_in_a_turn,
+     who_is_killed_in_a_turn, transaction_left_in_a_turn].
 
 %% A busy machine may take longer between two steps than a turn allows: then it is tried again.
 turn_begins_and_ends(_) ->
@@ -21,7 +21,7 @@ turn_begins_and_ends(_) ->
     %% Who comes back later has none.
     timer:sleep(10),
     ok = epgsql_pool_turn:waits(Slots),
-    ok = epgsql_pool_turn:begins(1, Slots),
+    ok = epgsql_pool_turn:begins(1, Slots, 2),
     ?assertNot(epgsql_pool_turn:goes_on(1, Slots)),
     %% Neither has it at another pool.
     ok = until(fun() -> begun(Slots) end),
@@ -30,7 +30,7 @@ turn_begins_and_ends(_) ->
 begun(Slots) ->
     _ = epgsql_pool_turn:goes_on(2, Slots),
     ok = epgsql_pool_turn:waits(Slots),
-    ok = epgsql_pool_turn:begins(1, Slots),
+    ok = epgsql_pool_turn:begins(1, Slots, 2),
     true.
 
 %% Callers that ask on and on; one that came last isn't behind for long.
@@ -48,6 +48,19 @@ asks(N, Counts) ->
     N = value(<<"select $1::int4">>, [N]),
     ok = counters:add(Counts, N, 1),
     asks(N, Counts).
+
+%% Each query is handed on to who has waited longest, so nobody is ahead of another.
+without_turns(Config) ->
+    ok = start(Config, #{size => 1, wait_ms => 30000, turn_ms => 0}),
+    Counts = counters:new(4, []),
+    Pids = [spawn_link(fun() -> asks(N, Counts) end) || N <- lists:seq(1, 4)],
+    All = fun() -> [counters:get(Counts, N) || N <- lists:seq(1, 4)] end,
+    ok = until(fun() -> lists:min(All()) > 10 end),
+    Before = All(),
+    ok = until(fun() -> lists:min(All()) > 1000 end),
+    Asked = [Now - Then || {Now, Then} <- lists:zip(All(), Before)],
+    [begin unlink(Pid), exit(Pid, kill) end || Pid <- Pids],
+    ?assert(lists:max(Asked) - lists:min(Asked) =< 20).
 
 %% Each asks some times and then lives on, with nobody behind it who would give a connection back.
 who_stops_in_a_turn(Config) ->
