@@ -4,7 +4,10 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
+import { cp, mkdtemp, readdir, rm } from 'node:fs/promises';
 import { connect, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { Client } from '../clients/lib/client.mjs';
@@ -13,6 +16,7 @@ import { kill, prepare, scratchFile, start, test } from './lib/halley.mjs';
 import { jwks, makeKey, mint, nowS } from './lib/token.mjs';
 import { sleep, until } from './lib/wait.mjs';
 
+const run = promisify(execFile);
 const path = (name) => fileURLToPath(new URL(`../../${name}`, import.meta.url));
 const PYTHON = process.env.HALLEY_PYTHON ?? path('.tools/python/bin/python');
 const ADAPTER = [PYTHON, path('clients/python/tests/adapter.py')];
@@ -215,3 +219,35 @@ test('what users and servers do besides', async () => {
     await halley.stop();
   }
 });
+
+test('pip install: a fresh environment has the client, its types and nothing of the checkout', () =>
+  installed());
+
+/** Built from a copy, since building writes beside the sources; no registry is asked. */
+async function installed() {
+  const folder = await mkdtemp(join(tmpdir(), 'halley-pip-'));
+  try {
+    const [source, wheels, fresh] = ['source', 'wheels', 'fresh'].map((name) => join(folder, name));
+    await cp(path('clients/python'), source, { recursive: true,
+      filter: (from) => !/egg-info|build$|__pycache__/.test(from) });
+    const offline = ['--no-index', '--no-deps', '--quiet', '--disable-pip-version-check'];
+    await run(PYTHON, ['-m', 'pip', 'wheel', ...offline, '--no-build-isolation', '-w', wheels,
+      source]);
+    await run('python3', ['-m', 'venv', fresh]);
+    const python = join(fresh, 'bin/python');
+    const [wheel] = await readdir(wheels);
+    await run(python, ['-m', 'pip', 'install', ...offline, join(wheels, wheel)]);
+    // What it depends on is taken from where the tests have it.
+    const { stdout: others } = await run(PYTHON,
+      ['-c', 'import aiohttp; print(aiohttp.__path__[0])']);
+    const ask = 'import halley, pathlib; p = pathlib.Path(halley.__file__).parent; '
+      + 'print(p); print((p / "py.typed").exists()); print(halley.connect.__name__)';
+    const { stdout } = await run(python, ['-c', ask],
+      { cwd: folder, env: { ...process.env, PYTHONPATH: dirname(others.trim()) } });
+    const [place, isTyped, name] = stdout.trim().split('\n');
+    assert.ok(place.startsWith(fresh), place);
+    assert.deepEqual([isTyped, name], ['True', 'connect']);
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+}

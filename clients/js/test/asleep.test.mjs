@@ -7,6 +7,7 @@ import { publish, sessionsOf } from '../../../test/system/lib/client.mjs';
 import { freeze, kill, start, test } from '../../../test/system/lib/halley.mjs';
 import { sleep, until } from '../../../test/system/lib/wait.mjs';
 import { pagesFor, tabOf } from './lib/tabs.mjs';
+import { proxy } from './lib/world.mjs';
 
 let halley;
 let browser;
@@ -117,3 +118,33 @@ test('a page kept for "back" gives its connection up, and comes back to what it 
     await until('a session', async () => await sessionsOf(halley, 'back') === 1);
     await context.close();
   });
+
+test('a page that was hidden and is looked at again connects at once', async () => {
+  const way = await proxy(halley.publicPort, () => {});
+  const ours = await pagesFor({ publicUrl: way.url });
+  const context = await browser.newContext();
+  try {
+    const tab = await tabOf(context, ours, 'hidden', { share: false });
+    await tab.evaluate(() => { Math.random = () => 0.999; });
+    way.away();
+    // 1.5, 3, 6, then 12 s until the next try.
+    await until('the next try is far away', () => tab.evaluate(() =>
+      window.one.states.filter((state) => state === 'reconnecting').length >= 4), 60_000);
+    way.back();
+    const look = (hidden) => tab.evaluate((isHidden) => {
+      Object.defineProperty(document, 'hidden', { get: () => isHidden, configurable: true });
+      document.dispatchEvent(new Event('visibilitychange'));
+    }, hidden);
+    await look(true);
+    await sleep(1_500);
+    assert.equal(await tab.evaluate(() => window.one.halley.state), 'reconnecting');
+    const since = Date.now();
+    await look(false);
+    await tab.waitForFunction(() => window.one.halley.state === 'open');
+    assert.ok(Date.now() - since < 3_000, `${Date.now() - since} ms`);
+  } finally {
+    await context.close();
+    ours.close();
+    way.close();
+  }
+});
