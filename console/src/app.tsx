@@ -36,8 +36,9 @@ function Page({ live, rights, route, signOut }: Shown): JSX.Element {
     case 'overview': return <Overview live={live} />;
     case 'subjects':
       return id === null ? <Subjects /> : <Subject id={id} rights={rights} key={id} />;
-    case 'users': return id === null ? <Users /> : <User id={id} rights={rights} key={id} />;
-    case 'find': return id === null ? <Users /> : <Find id={id} key={id} />;
+    case 'users': return id === null ? <Users live={live} />
+      : <User id={id} rights={rights} key={id} />;
+    case 'find': return id === null ? <Users live={live} /> : <Find id={id} key={id} />;
     case 'why': return <Why id={id} user={query.get('user')} />;
     case 'workers': return <Workers live={live} />;
     case 'refusals': return <Refusals live={live} id={id} />;

@@ -2,6 +2,7 @@
 // phone, dialogs, the banner, a key that may not look. axe finds nothing serious in any.
 
 import assert from 'node:assert/strict';
+import { connect } from 'node:net';
 import { after, before } from 'node:test';
 import { openBrowser } from './lib/browser.mjs';
 import { api, publish } from './lib/client.mjs';
@@ -156,6 +157,32 @@ test('the overview of a phone, whole: the memory and every chart have their plac
   }
   await picture(phone, halley, 'whole-phone-dark', { fullPage: true });
   await phone.context().close();
+});
+
+test('slow lately: what clients lose by slowness, where they are not closed for it', async () => {
+  const settings = { HALLEY_PUBLIC_SLOW_CONSUMER: 'drop_oldest',
+    HALLEY_LIMITS_OUTBOX_BYTES_MAX: '65536' };
+  const server = await start({ settings });
+  const socket = connect(server.publicPort, '127.0.0.1');
+  try {
+    socket.pause();
+    socket.write('GET /v1/stream?user=snail HTTP/1.1\r\nHost: halley\r\n\r\n');
+    await until('it is there', async () =>
+      (await api(server, 'GET', '/v1/users/snail')).json.online);
+    const { page: looked } = await openPage(browser);
+    await looked.goto(`${server.apiUrl}/console#/users`);
+    const dropped = looked.getByTestId('slow-now').getByRole('row', { name: 'drop_oldest' });
+    await dropped.filter({ hasText: 'waiting events dropped' }).waitFor();
+    await until('some were dropped', async () => {
+      await publish(server, 'snail', 'x'.repeat(60_000));
+      return Number(await dropped.getByRole('cell').nth(1).innerText()) > 0;
+    });
+    await looked.getByTestId('slow-now').filter({ hasText: /\d KiB wait for clients/ }).waitFor();
+    await looked.context().close();
+  } finally {
+    socket.destroy();
+    await server.stop();
+  }
 });
 
 test('nothing broke the policy, and no script failed', () => {

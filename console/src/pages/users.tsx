@@ -7,6 +7,7 @@ import {
   type Session,
 } from '../api';
 import { ago, bytes, clock, count, of, span } from '../format';
+import type { Live } from '../live';
 import { go, to } from '../route';
 import {
   AskId, Badge, Card, Confirm, Empty, Problem, SubjectLink, Table, useAsked, UserLink,
@@ -21,7 +22,33 @@ const SUBJECTS_MAX = 12;
 const EVENTS_EACH = 5;
 const EVENTS_MAX = 20;
 
-export function Users(): JSX.Element {
+/** What becomes of clients that are too slow, by `public.slow_consumer`. */
+const BY_POLICY = [
+  ['disconnect', 'connections closed', 'halley_edge_slow_consumers_total'],
+  ['drop_oldest', 'waiting events dropped', 'halley_edge_events_dropped_total'],
+  ['latest_per_subject', 'waiting events replaced', 'halley_edge_events_conflated_total'],
+] as const;
+
+function SlowNow({ live }: { live: Live }): JSX.Element {
+  const { counted = {}, workers = [] } = live.status ?? {};
+  const waiting = workers.reduce((sum, one) => sum + (one.outbox_bytes ?? 0), 0);
+  return (
+    <Card title="Slow lately" wide testid="slow-now"
+      note={<>What clients lost in ten minutes, as they took their events too slowly.{' '}
+        {bytes(waiting)} wait for clients now, of all users. A user’s page says what waits for whom.
+      </>}>
+      <Table stacks caption="What clients lost by slowness" numeric={[2, 3]}
+        keys={BY_POLICY.map(([policy]) => policy)}
+        head={['public.slow_consumer', 'What', 'Lately', 'In all']}
+        rows={BY_POLICY.map(([policy, what, name]) => {
+          const [total, lately] = counted[name] ?? [0, 0];
+          return [<code>{policy}</code>, what, count(lately), count(total)];
+        })} />
+    </Card>
+  );
+}
+
+export function Users({ live }: { live: Live }): JSX.Element {
   const { value, error } = useAsked(slow, [], SLOW_MS);
   const by = new Map<string, { times: number; last: number }>();
   for (const one of value?.ended ?? []) {
@@ -36,6 +63,7 @@ export function Users(): JSX.Element {
       <AskId label="Look at a user" button="Show" placeholder="such as ann"
         onAsk={(id) => go(to('users', id))} />
       <Problem error={error} />
+      <SlowNow live={live} />
       <Card title="Slow clients" wide testid="slow"
         note="Whose connections were closed because they took their events too slowly: the last 100.
           A client that comes back with its cursor misses nothing.">
