@@ -13,7 +13,8 @@
 -module(teleport_link).
 -behaviour(gen_server).
 
--export([start_link/1, route/1, attach/3, watched/3, unwatched/2, wait_for_room/3]).
+-export([start_link/1, route/1, attach/3, watched/3, unwatched/2, wait_for_room/3,
+         waits_no_more/3]).
 -export([init/1, handle_continue/2, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 -export_type([args/0]).
 
@@ -46,7 +47,8 @@
     seen = none :: none | atomics:atomics_ref(),
     writers = #{} :: #{{lane | large, pos_integer()} => pid()},
     connections = #{} :: #{{lane | large, pos_integer()} => teleport_connection:state()},
-    room = #{small => [], large => []} :: #{small | large => [reference()]},   % newest first
+    %% Who waits, with a number that is higher for who came later.
+    room = #{small => #{}, large => #{}} :: #{small | large => #{reference() => integer()}},
     watchers = teleport_watchers:new() :: teleport_watchers:watchers(),
     heard_ms :: integer(),
     want_seen = [] :: [pos_integer()]
@@ -75,6 +77,10 @@ unwatched(Link, Ref) -> gen_server:cast(Link, {unwatched, Ref}).
 %% `{Alias, room}' comes by the alias when there may be room.
 -spec wait_for_room(pid(), teleport_post:way(), reference()) -> ok.
 wait_for_room(Link, Way, Alias) -> gen_server:cast(Link, {wait, Way, Alias}).
+
+%% It was too long.
+-spec waits_no_more(pid(), teleport_post:way(), reference()) -> ok.
+waits_no_more(Link, Way, Alias) -> gen_server:cast(Link, {waits_no_more, Way, Alias}).
 
 -spec init(args()) -> {ok, #state{}, {continue, dial}} | {ok, #state{}}.
 init(#{theirs := Theirs} = Args) ->
@@ -166,7 +172,12 @@ handle_cast({watched, Ref, Watcher}, #state{watchers = Watchers} = State) ->
 handle_cast({unwatched, Ref}, State) ->
     {noreply, unwatch(Ref, State)};
 handle_cast({wait, Way, Alias}, #state{room = Room} = State) ->
-    {noreply, room(State#state{room = maps:update_with(Way, fun(All) -> [Alias | All] end, Room)})};
+    #{Way := Waiting} = Room,
+    Number = erlang:unique_integer([monotonic]),
+    {noreply, room(State#state{room = Room#{Way := Waiting#{Alias => Number}}})};
+handle_cast({waits_no_more, Way, Alias}, #state{room = Room} = State) ->
+    {noreply, State#state{room = maps:update_with(Way, fun(All) -> maps:remove(Alias, All) end,
+                                                  Room)}};
 handle_cast(disconnect, State) ->
     {stop, {shutdown, disconnected}, State};
 handle_cast(_, State) ->
@@ -392,8 +403,9 @@ room(#state{room = Room, route = #route{queue = Queue, queue_bytes_max = Max}} =
     Wake = fun(Way, Waiting) ->
         case atomics:get(Queue, ?QUEUE_OF(Way)) =< Max div 2 of
             true ->
-                _ = [Alias ! {Alias, room} || Alias <- lists:reverse(Waiting)],
-                [];
+                InOrder = lists:keysort(2, maps:to_list(Waiting)),
+                _ = [Alias ! {Alias, room} || {Alias, _} <- InOrder],
+                #{};
             false ->
                 Waiting
         end

@@ -134,7 +134,7 @@ full(Way, #route{link = Link, queue = Queue} = Route, Element, Wait, Lost) ->
         {'DOWN', Alias, process, _, _} -> {error, nodedown}
     after left(UntilMs) ->
         true = erlang:demonitor(Alias, [flush]),
-        receive {Alias, room} -> ok after 0 -> ok end,
+        receive {Alias, room} -> ok after 0 -> teleport_link:waits_no_more(Link, Way, Alias) end,
         {error, busy}
     end,
     ok = atomics:sub(Queue, ?QUEUE_WAITING, 1),

@@ -165,8 +165,14 @@ do_receivers(Node) ->
     [] = flush(),
     ok.
 
-do_timeout(Collector, _) ->
+%% Nothing is kept of it.
+do_timeout(Collector, Node) ->
+    Link = teleport_peers:whereis_name(Node),
+    Before = sys:get_state(Link),
     ?assertEqual({error, busy}, teleport:send(Collector, <<0:8000>>, #{timeout => 50})),
+    Room = fun(State) -> [Map || #{small := _, large := _} = Map <- tuple_to_list(State)] end,
+    ?assertMatch([_], Room(Before)),
+    ?assertEqual(Room(Before), Room(sys:get_state(Link))),
     [] = flush(),
     ok.
 
