@@ -5,7 +5,7 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([suite/0, all/0, init_per_testcase/2, end_per_testcase/2]).
--export([proxy_killed/1, late_proxy/1, message_of_another_proxy/1, closed_while_full/1,
+-export([began/1, proxy_killed/1, late_proxy/1, message_of_another_proxy/1, closed_while_full/1,
          broken_while_full/1, metrics_without_transport/1, guide/1]).
 
 -import(halley_backends_nodes, [call/4, wait/1]).
@@ -19,8 +19,8 @@
 suite() -> [{timetrap, {minutes, 2}}].
 
 all() ->
-    [proxy_killed, late_proxy, message_of_another_proxy, closed_while_full, broken_while_full,
-     metrics_without_transport, guide].
+    [began, proxy_killed, late_proxy, message_of_another_proxy, closed_while_full,
+     broken_while_full, metrics_without_transport, guide].
 
 init_per_testcase(Case, Config) ->
     Transport = transport(Case),
@@ -37,6 +37,25 @@ transport(Case) when Case =:= closed_while_full; Case =:= broken_while_full ->
 transport(_) -> #{ping_ms => 50, silent_ms_max => 1000, connect_ms_max => 1000}.
 
 end_per_testcase(_, Config) -> halley_backends_case:stop(Config).
+
+%% Where a session began isn't behind what is in its process's mailbox.
+began(Config) ->
+    First = logged_in(#{}, Config),
+    Session = process(logged_in, [First], Config),
+    Began = back_end(began, [Session], Config),
+    ok = publish(1, 10, Config),
+    ok = all_come(First, 10, Config),
+    ok = wait(fun() -> back_end(cursor, [Session], Config) =/= Began end),
+    ?assertEqual(Began, back_end(began, [Session], Config)),
+    Second = logged_in(#{cursor => Began, takes => false}, Config),
+    ok = wait(fun() ->
+        {_, Waiting} = call(node_of(back_end, Config), erlang, process_info,
+                            [Second, message_queue_len]),
+        Waiting >= 10
+    end),
+    ?assertEqual(Began, back_end(began, [process(logged_in, [Second], Config)], Config)),
+    ok = process(take, [Second], Config),
+    ok = all_come(Second, 10, Config).
 
 %% Who logged in is told, also if who tells it was killed itself, or the application is stopped.
 proxy_killed(Config) ->

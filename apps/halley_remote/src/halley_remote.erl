@@ -31,7 +31,7 @@
 -export([start/1, publish/2, publish/3, publish_many/1]).
 -export([follow/1, follow/2, unfollow/1, unfollow/2, followers/1, following/1]).
 -export([presence/1, close_sessions/1, forget/1]).
--export([login/1, login/2, logout/1, cursor/1, status/0, explain/1]).
+-export([login/1, login/2, logout/1, began/1, cursor/1, status/0, explain/1]).
 -export_type([id/0, whom/0, session/0, cursor/0, problem/0]).
 
 -type id() :: binary().
@@ -149,6 +149,11 @@ login(User, Options) -> halley_remote_session:open(User, self(), Options).
 %% Nothing of it comes afterwards; what is in the mailbox stays there.
 -spec logout(session()) -> ok.
 logout(Session) -> halley_remote_session:close(Session).
+
+%% Where the session began: the cursor of its login, or that of the moment. To be kept before the
+%% first event is dealt with, which may be in the mailbox already.
+-spec began(session()) -> cursor().
+began(Session) -> halley_remote_session:began(Session).
 
 %% Behind the last event that is in the process's mailbox. It moves on when nothing comes, too, so
 %% who keeps cursors looks at it now and then.

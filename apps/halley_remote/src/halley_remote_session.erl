@@ -14,7 +14,7 @@
 -module(halley_remote_session).
 -behaviour(gen_server).
 
--export([start_link/1, open/3, close/1, cursor/1]).
+-export([start_link/1, open/3, close/1, began/1, cursor/1]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 -export_type([args/0]).
 
@@ -34,6 +34,7 @@
     user :: binary(),
     owner :: pid(),
     mailbox_max :: pos_integer(),
+    began = none :: none | binary(),
     cursor :: none | binary(),
     id = none :: none | pos_integer(),                 % of the login
     link = none :: none | reference(),                 % a monitor of it
@@ -67,6 +68,9 @@ close(Session) ->
     catch exit:_ -> ok
     end.
 
+-spec began(pid()) -> binary().
+began(Session) -> gen_server:call(Session, began, infinity).
+
 -spec cursor(pid()) -> binary().
 cursor(Session) -> gen_server:call(Session, cursor, infinity).
 
@@ -81,12 +85,14 @@ handle_call(open, _, State) ->
     case login(State) of
         {ok, #state{owner = Owner, user = User, cursor = Cursor} = LoggedIn} ->
             ok = halley_remote_watch:add(Owner, User, Cursor),
-            {reply, ok, LoggedIn};
+            {reply, ok, LoggedIn#state{began = Cursor}};
         {error, Reason, _} ->
             {stop, normal, {error, Reason}, State}
     end;
 handle_call(close, _, State) ->
     {stop, normal, ok, logged_out(State)};
+handle_call(began, _, #state{began = Began} = State) ->
+    {reply, Began, State};
 handle_call(cursor, _, #state{cursor = Cursor} = State) ->
     {reply, Cursor, State};
 handle_call(_, _, State) ->

@@ -32,7 +32,7 @@ handle_continue(login, #state{file = File} = State) ->
     ok = until(fun() -> halley_remote:follow(<<"desk">>, <<"orders">>) end),
     {ok, Session} = until(fun() -> halley_remote:login(<<"desk">>, Options) end),
     %% Where it begins: an order that breaks the node before it is answered comes again.
-    ok = keep(halley_remote:cursor(Session), State),
+    ok = keep(halley_remote:began(Session), State),
     io:format("desk: open, process ~s~n", [os:getpid()]),
     {noreply, State}.
 
