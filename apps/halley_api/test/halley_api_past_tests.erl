@@ -8,8 +8,8 @@ past_test_() ->
     {setup, fun() -> meck:new(halley_past, [non_strict, no_link]) end,
      fun(_) -> meck:unload(halley_past) end,
      halley_api_fake:cases([fun a_page/0, fun the_last_page/0, fun what_is_asked_for/0,
-                            fun bad_requests/0, fun what_waits_is_503/0, fun rights/0,
-                            fun ones_own/0, fun turns_by_who_asks/0])}.
+                            fun bad_requests/0, fun what_waits_is_503/0, fun ones_own/0,
+                            fun turns_by_who_asks/0])}.
 
 -define(PATH, "/v1/subjects/room/events").
 
@@ -74,7 +74,8 @@ bad_requests() ->
      end || {Name, Code} <- [{before, bad_before}, {'after', bad_after}],
             Why <- [malformed, other_store]],
     failed(405, method_not_allowed, halley_api_fake:call(api, <<"POST">>, ?PATH, <<>>)),
-    failed(404, not_found, halley_api_fake:call(public, <<"GET">>, ?PATH, <<>>)).
+    failed(404, not_found, halley_api_fake:call(public, <<"GET">>, ?PATH, <<>>)),
+    failed(400, bad_subject, own(<<"{\"history\":[\"*\"]}">>, "/v1/me/subjects//events")).
 
 what_waits_is_503() ->
     answers({error, behind}),
@@ -84,20 +85,6 @@ what_waits_is_503() ->
 
 own(Rights, Path) ->
     as_user({<<"ann">>, Rights}, <<"GET">>, Path, <<>>, <<>>).
-
-%% Nothing that another right says, and nothing where there is no claim.
-rights() ->
-    empty(),
-    Path = "/v1/me/subjects/room7/events",
-    [?assertMatch({200, _, _}, own(Rights, Path))
-     || Rights <- [<<"{\"history\":[\"*\"]}">>, <<"{\"history\":[\"room*\",\"x\"]}">>,
-                   <<"{\"history\":[\"room7\"]}">>]],
-    [?assert(says("history", failed(403, right_missing, own(Rights, Path))))
-     || Rights <- [<<"{}">>, <<>>, <<"{\"history\":[\"room\",\"7\"]}">>, <<"{\"history\":\"*\"}">>,
-                   <<"{\"publish\":[\"*\"],\"follow\":[\"*\"],\"presence\":[\"*\"]}">>,
-                   <<"{\"history\":[\"*\"],\"history\":[\"*\"]}">>]],
-    failed(400, bad_subject, own(<<"{\"history\":[\"*\"]}">>, "/v1/me/subjects//events")),
-    failed(401, user_missing, halley_api_fake:call(public, <<"GET">>, Path, <<>>)).
 
 %% What is about a user reaches it live, whatever its token says.
 ones_own() ->

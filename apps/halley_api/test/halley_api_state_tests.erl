@@ -7,7 +7,7 @@
 
 state_test_() ->
     halley_api_fake:cases([fun what_is_kept/0, fun what_is_refused/0, fun answers/0,
-                           fun who_may/0, fun over_http/0, fun by_a_stream/0]).
+                           fun a_visitor/0, fun by_a_stream/0]).
 
 request(Body, Headers) ->
     #{method => <<"PUT">>, path => [<<"v1">>, <<"me">>, <<"state">>], query => [],
@@ -44,26 +44,11 @@ answers() ->
     failed(503, too_many_subscriptions, Told(too_many)),
     failed(409, no_session, Told(no_session)).
 
-%% By a pattern of the user's own id; a visitor isn't anybody.
-who_may() ->
-    [begin
-         Wish = halley_api:prepare(request(<<"{\"data\":1}">>, as(User, Rights))),
-         case Expected of
-             yes -> ?assertMatch({subscription, state, User, <<"1">>, _}, Wish);
-             {Status, Code} -> failed(Status, Code, element(2, Wish))
-         end
-     end || {User, Rights, Expected} <-
-                [{<<"ann">>, <<"{\"state\":[\"an*\"]}">>, yes},
-                 {<<"ann">>, <<"{\"state\":[\"bob\"]}">>, {403, right_missing}},
-                 {<<"ann">>, <<"{\"presence\":[\"*\"],\"publish\":[\"*\"]}">>,
-                  {403, right_missing}},
-                 {<<>>, <<"{\"state\":[\"*\"]}">>, {401, user_missing}}]].
-
-over_http() ->
-    [failed(Status, Code,
-            halley_api:handle(request(<<"{\"data\":1}">>, as(<<"ann">>, Rights))))
-     || {Rights, Status, Code} <- [{<<"{\"state\":[\"*\"]}">>, 409, no_session},
-                                   {<<"{}">>, 403, right_missing}]].
+%% A visitor isn't anybody.
+a_visitor() ->
+    Request = request(<<"{\"data\":1}">>, as(<<>>, <<"{\"state\":[\"*\"]}">>)),
+    {answer, Answer} = halley_api:prepare(Request),
+    failed(401, user_missing, Answer).
 
 %% What is too long for a message of a WebSocket comes by HTTP, where it is no less too long.
 by_a_stream() ->
