@@ -15,7 +15,8 @@ suite() -> [{timetrap, {minutes, 3}}].
 all() ->
     [sessions_and_follows_end, what_was_about_the_user, what_was_for_the_user_alone,
      a_follower_that_comes_back, the_user_comes_back, a_link_that_was_behind, an_id_stays_taken,
-     a_stranger, a_disk_that_is_full, after_a_restart, the_last_trace, a_bound].
+     a_stranger, a_disk_that_is_full, after_a_restart, the_last_trace,
+     retention_takes_the_last_trace, a_bound].
 
 init_per_testcase(after_a_restart, Config) -> Config;
 init_per_testcase(_, Config) -> halley_test_brain:start(Config).
@@ -156,6 +157,41 @@ the_last_trace(_) ->
     ?assertEqual(1, halley_history_forgotten:count()),
     ok = halley_history_forgotten:drop_below(halley_history:forgotten(<<"bob">>)),
     ?assertEqual({0, 0}, {halley_history_forgotten:count(), halley_history:forgotten(<<"bob">>)}).
+
+%% The log is told when it is so, not before, and not of whom.
+retention_takes_the_last_trace(_) ->
+    ok = logger:add_handler(?MODULE, ?MODULE, #{config => self()}),
+    try
+        _ = publish(<<"bob">>, 1),
+        _ = forget(<<"bob">>),
+        _ = forget(<<"ann">>),
+        _ = publish(<<"eve">>, 2),
+        receive {told, Early} -> error({early, Early}) after 0 -> ok end,
+        ?assertEqual(2, halley_history_forgotten:count()),
+        ok = application:set_env(halley, history_retention_ms, 400),
+        ?assertEqual(2, told_of_last_traces(0)),
+        ?assertEqual(0, halley_history_forgotten:count())
+    after
+        ok = application:unset_env(halley, history_retention_ms),
+        ok = logger:remove_handler(?MODULE)
+    end.
+
+told_of_last_traces(2) -> 2;
+told_of_last_traces(Users) ->
+    receive
+        {told, Line} ->
+            {match, [Count]} = re:run(Line, "^history: the last trace of (\\d) forgotten users? "
+                                            "has left it$", [{capture, all_but_first, list}]),
+            told_of_last_traces(Users + list_to_integer(Count))
+    after ?WAIT_MS -> error(not_told)
+    end.
+
+%% A handler of the log.
+log(#{msg := {Format, Args}}, #{config := Case}) when is_list(Args) ->
+    Line = lists:flatten(io_lib:format(Format, Args)),
+    string:find(Line, "last trace") =/= nomatch andalso (Case ! {told, Line});
+log(_, _) ->
+    ok.
 
 %% One more than may be is refused before anything is done; who was forgotten may be so again.
 a_bound(_) ->
