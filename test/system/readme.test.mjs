@@ -79,6 +79,29 @@ test('the page\'s five lines outlive a token, an outage longer than that, and a 
   }
 });
 
+/** What `Halley-Refused` says, in a poll, a plain POST and a PUT with a preflight of this page. */
+async function refusals(page, url) {
+  const tools = await page.context().newCDPSession(page);
+  const told = new Map();
+  await tools.send('Network.enable');
+  tools.on('Network.responseReceivedExtraInfo', ({ requestId, headers }) => {
+    const names = Object.keys(headers);
+    const name = names.find((one) => one.toLowerCase() === 'halley-refused');
+    told.set(requestId, name && headers[name]);
+  });
+  try {
+    await page.evaluate(async (to) => {
+      const asks = [[`${to}/v1/poll?user=p&timeout=0`, {}],
+        [`${to}/v1/me/events?user=p`, { method: 'POST', body: '{}' }],
+        [`${to}/v1/me/follows/s?user=p`, { method: 'PUT' }]];
+      for (const [address, options] of asks) await fetch(address, options).catch(() => {});
+    }, url);
+    return await until('three answers', () => told.size >= 3 && [...new Set(told.values())]);
+  } finally {
+    await tools.detach();
+  }
+}
+
 test('a page of another origin may come in when README.md\'s cors.origins has it', async () => {
   const pages = createServer((_, response) => response.end('<!doctype html><title>app</title>'));
   await new Promise((listens) => { pages.listen(0, '127.0.0.1', listens); });
@@ -105,6 +128,13 @@ test('a page of another origin may come in when README.md\'s cors.origins has it
     await until('the log says it', () => refusing.log.includes(line));
     assert.equal(refusing.log.split('pages of').length, 2, 'once');
     assert.doesNotMatch(allowing.log, /pages of/);
+    // What the browser's tools show, and the page can't read.
+    assert.match(README, /`Halley-Refused`/);
+    const refused = await refusals(page, refusing.publicUrl);
+    assert.deepEqual(refused, [`cors.origins lacks ${origin}`]);
+    assert.deepEqual(await refusals(page, allowing.publicUrl), [undefined]);
+    await page.goto(`${refusing.publicUrl}/healthz`);
+    assert.deepEqual(await refusals(page, refusing.publicUrl), [undefined], 'on a page of its own');
   } finally {
     await page.close();
     pages.close();

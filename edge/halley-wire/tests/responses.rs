@@ -18,7 +18,7 @@ const KEEP: ResponseOptions<'static> = ResponseOptions {
     retry_after_s: None,
     allow: None,
     challenge: None,
-    cors: Cors { allow_origin: None, vary: false },
+    cors: Cors { allow_origin: None, vary: false, refused: None },
     date: None,
 };
 
@@ -189,7 +189,7 @@ fn origins_are_granted_as_set() {
 /// http.md 6.3.
 #[test]
 fn options_answers_preflights() {
-    let cors = Cors { allow_origin: Some(b"http://localhost:3000"), vary: true };
+    let cors = Cors { allow_origin: Some(b"http://localhost:3000"), vary: true, refused: None };
     let options = ResponseOptions { cors, ..KEEP };
     let text = written(|out| cors::preflight(out, "GET, HEAD, OPTIONS", &options));
     let expected = "HTTP/1.1 204 No Content\r\n\
@@ -203,6 +203,24 @@ fn options_answers_preflights() {
     assert_eq!(text, expected);
     let text = written(|out| cors::preflight(out, "GET", &KEEP));
     assert_eq!(text, "HTTP/1.1 204 No Content\r\nAllow: GET\r\n\r\n");
+}
+
+/// http.md 6.5.
+#[test]
+fn a_refused_origin_is_named_if_a_person_can_read_it() {
+    let head = |origin: &[u8]| {
+        let cors = Cors { refused: Some(origin), ..Cors::default() };
+        written(|out| sse::head(out, &ResponseOptions { cors, ..KEEP }))
+    };
+    for (origin, named) in [
+        ("http://a", "http://a"),
+        ("", "this page's origin"),
+        ("http://a\tb", "this page's origin"),
+    ] {
+        let lines = format!("\r\nHalley-Refused: cors.origins lacks {named}\r\nVary: Origin\r\n");
+        assert!(head(origin.as_bytes()).contains(&lines), "{origin}");
+    }
+    assert!(!head(&[b'a'; 256]).contains("aaa"));
 }
 
 /// http.md 7.1 to 7.3.

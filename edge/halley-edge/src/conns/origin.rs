@@ -5,21 +5,19 @@
 //! keep it from sending a plain POST, nor from opening a WebSocket (RFC 6455 section 10.2); that is
 //! for the server. What is no browser sends no `Origin`, and isn't concerned.
 //!
-//! A page can't be told why: no browser shows it the answer. So the log says it, once for an origin
-//! and at most once a minute for all origins.
+//! A page can't be told why: no browser shows it the answer. So the answer says it in a header, for
+//! the person who looks into the browser's tools, and the log says it, once for an origin and at
+//! most once a minute for all origins.
 
 use std::sync::Mutex;
 
 use halley_wire::HttpError;
-use halley_wire::http1::cors::is_same_origin;
+use halley_wire::http1::cors::{is_nameable, is_same_origin};
 use halley_wire::http1::head::Request;
 
 use crate::conns::{Conns, Hung};
 use crate::log;
 use crate::stats::Stat;
-
-/// Longer ones are no person's page.
-const TOLD_BYTES_MAX: usize = 255;
 
 const FOREIGN_ORIGIN: HttpError = HttpError::new(
     403,
@@ -38,8 +36,7 @@ struct Told {
 impl Told {
     /// Is this one to be told in this minute, counted from 1?
     fn is_news(&mut self, origin: &[u8], minute: u64) -> bool {
-        let fits = origin.len() <= TOLD_BYTES_MAX && origin.iter().all(u8::is_ascii_graphic);
-        if !fits || origin.is_empty() || self.minute == minute || self.origin == origin {
+        if !is_nameable(origin) || self.minute == minute || self.origin == origin {
             return false;
         }
         *self = Told { minute, origin: origin.to_vec() };
@@ -52,15 +49,19 @@ impl<D: Hung> Conns<D> {
     ///
     /// # Errors
     /// 403, for what 6.4 says.
-    pub fn origin_may_change(&mut self, req: &Request<'_>, api: bool) -> Result<(), HttpError> {
-        let reads = matches!(req.method, "GET" | "HEAD" | "OPTIONS");
-        if !reads {
-            return self.origin_may_enter(req, api);
+    pub fn origin_may_change(
+        &mut self,
+        req: &Request<'_>,
+        is_foreign: bool,
+    ) -> Result<(), HttpError> {
+        if !is_foreign {
+            return Ok(());
+        }
+        if !matches!(req.method, "GET" | "HEAD" | "OPTIONS") {
+            return Err(self.refused_origin(req));
         }
         // Its browser won't let it have the answer.
-        if self.is_foreign(req, api) {
-            self.tell_of_origin(req);
-        }
+        self.tell_of_origin(req);
         Ok(())
     }
 
@@ -69,15 +70,17 @@ impl<D: Hung> Conns<D> {
     /// # Errors
     /// 403, for what 6.4 says.
     pub fn origin_may_enter(&mut self, req: &Request<'_>, api: bool) -> Result<(), HttpError> {
-        if !self.is_foreign(req, api) {
-            return Ok(());
-        }
-        self.stats.count(Stat::OriginsRefused);
-        self.tell_of_origin(req);
-        Err(FOREIGN_ORIGIN)
+        if self.is_foreign(req, api) { Err(self.refused_origin(req)) } else { Ok(()) }
     }
 
-    fn is_foreign(&self, req: &Request<'_>, api: bool) -> bool {
+    fn refused_origin(&mut self, req: &Request<'_>) -> HttpError {
+        self.stats.count(Stat::OriginsRefused);
+        self.tell_of_origin(req);
+        FOREIGN_ORIGIN
+    }
+
+    /// Does it come from a page that isn't let in?
+    pub fn is_foreign(&self, req: &Request<'_>, api: bool) -> bool {
         let tls = self.certificates.has(api);
         let host = req.header("host");
         let allows =
@@ -116,7 +119,7 @@ mod tests {
         assert!(!told.is_news(b"http://b", 1));
         assert!(!told.is_news(b"http://a", 2));
         assert!(told.is_news(b"http://b", 2));
-        let long = [b'a'; TOLD_BYTES_MAX + 1];
+        let long = [b'a'; 256];
         for no_origin in [b"".as_slice(), b"http://a b", b"http://\x1b[31m", &long] {
             assert!(!told.is_news(no_origin, 3));
         }

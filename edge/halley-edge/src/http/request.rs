@@ -108,12 +108,13 @@ impl Http {
         body: &[u8],
     ) -> Option<usize> {
         let api = io.conns.slot(index)?.has(flag::API);
+        let is_foreign = io.conns.is_foreign(req, api);
         let exchange = exchange_or_new(&mut io.conns, index)?;
-        exchange.reply = Reply::to(req);
+        exchange.reply = Reply::to(req, is_foreign);
         exchange.answer_left = None;
         let (path, _) = target::split(req.target);
         let may_ask =
-            may_ask(io, index, req, api).and_then(|()| io.conns.origin_may_change(req, api));
+            may_ask(io, index, req, api).and_then(|()| io.conns.origin_may_change(req, is_foreign));
         if let Err(error) = may_ask {
             return self.local_error(io, sessions, index, req, &error);
         }

@@ -1,7 +1,7 @@
 //! One HTTP request and its answer, while it lasts.
 
 use halley_wire::http1::chunked::ChunkedDecoder;
-use halley_wire::http1::cors::Origins;
+use halley_wire::http1::cors::{Cors, Origins};
 use halley_wire::http1::date::HttpDate;
 use halley_wire::http1::head::{Request, Version};
 use halley_wire::http1::response::ResponseOptions;
@@ -28,23 +28,32 @@ pub struct Reply {
     /// HEAD: the body is left out.
     pub head_only: bool,
     origin: Option<Box<[u8]>>,
+    /// Pages of this origin may not read the answer.
+    refuses_origin: bool,
 }
 
 impl Default for Reply {
     /// For a request that couldn't be read.
     fn default() -> Self {
-        Reply { version: Version::Http11, keep_alive: false, head_only: false, origin: None }
+        Reply {
+            version: Version::Http11,
+            keep_alive: false,
+            head_only: false,
+            origin: None,
+            refuses_origin: false,
+        }
     }
 }
 
 impl Reply {
-    /// Of this request.
-    pub fn to(request: &Request<'_>) -> Reply {
+    /// To this request, which comes from a page that isn't let in, or doesn't.
+    pub fn to(request: &Request<'_>, is_foreign: bool) -> Reply {
         Reply {
             version: request.version,
             keep_alive: request.keep_alive,
             head_only: request.method == "HEAD",
             origin: request.header("origin").map(Into::into),
+            refuses_origin: is_foreign,
         }
     }
 
@@ -59,7 +68,10 @@ impl Reply {
             version: self.version,
             keep_alive: self.keep_alive,
             head_only: self.head_only,
-            cors: origins.grant(self.origin.as_deref()),
+            cors: Cors {
+                refused: self.origin.as_deref().filter(|_| self.refuses_origin),
+                ..origins.grant(self.origin.as_deref())
+            },
             date: Some(date),
             ..ResponseOptions::default()
         }

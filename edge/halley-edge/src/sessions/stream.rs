@@ -154,13 +154,13 @@ impl Sessions {
             return Err(BRAIN_BUSY);
         }
         if req.method == "HEAD" {
-            let reply = Reply::to(req);
+            let reply = Reply::to(req, io.conns.is_foreign(req, false));
             let mut out = Vec::new();
             answer(&mut out, &reply.options(&io.conns.settings.origins, io.conns.clock.date));
             return Ok(Opened::Answer(out));
         }
         io.conns.stream_comes_from(index, req)?;
-        let reply = Reply::to(req);
+        let reply = Reply::to(req, io.conns.is_foreign(req, false));
         let mut out = Vec::new();
         answer(&mut out, &reply.options(&io.conns.settings.origins, io.conns.clock.date));
         io.conns.become_of(index, Phase::Waiting);

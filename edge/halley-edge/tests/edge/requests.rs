@@ -278,12 +278,14 @@ fn origins() {
     let mut client = edge.api();
     for (origin, allowed) in [("https://app.example", true), ("https://evil.example", false)] {
         let granted = allowed.then_some(origin);
+        let refused = (!allowed).then_some("cors.origins lacks https://evil.example");
         let lines = format!("Origin: {origin}\r\nAccess-Control-Request-Method: POST\r\n");
         client.ask("OPTIONS", "/v1/events", &lines);
         let response = client.response();
         assert_eq!(response.status, 204);
         assert_eq!(response.header("access-control-allow-origin"), granted);
         assert_eq!(response.header("access-control-allow-methods").is_some(), allowed);
+        assert_eq!(response.header("halley-refused"), refused);
         client.ask("GET", "/x", &format!("Origin: {origin}\r\n"));
         let conn = brain.request().conn;
         let forged = [("access-control-allow-origin", "*")];
@@ -292,6 +294,7 @@ fn origins() {
         assert_eq!(response.header("access-control-allow-origin"), granted);
         let exposed = allowed.then_some("retry-after");
         assert_eq!(response.header("access-control-expose-headers"), exposed);
+        assert_eq!(response.header("halley-refused"), refused);
         assert_eq!(response.header("vary"), Some("Origin"));
     }
 }
@@ -316,6 +319,7 @@ fn foreign_pages_change_nothing() {
             let response = client.response();
             assert_eq!(response.status, 403, "{method} {lines}");
             assert!(response.body.contains("origin_not_allowed"));
+            assert!(response.header("halley-refused").is_some());
         }
     }
     for lines in
@@ -325,7 +329,34 @@ fn foreign_pages_change_nothing() {
         client.ask("POST", "/v1/events", lines);
         let conn = brain.request().conn;
         brain.response(conn, 200, FLAG_END, 0, &[], b"");
-        assert_eq!(client.response().status, 200, "{lines}");
+        let response = client.response();
+        assert_eq!((response.status, response.header("halley-refused")), (200, None), "{lines}");
     }
     brain.stat_becomes("origins_refused_total", 24);
+}
+
+/// http.md 6.5: "`Halley-Refused: cors.origins lacks <origin>`", on streams, polls and WebSockets,
+/// and "one of more than 255 bytes, or with others than visible ASCII, isn't repeated".
+#[test]
+fn who_looks_is_told_why_a_page_is_not_let_in() {
+    let (edge, _brain) = Edge::start(&[]);
+    let long = format!("http://{}", "a".repeat(249));
+    let fits = &long[..255];
+    for (origin, named) in [
+        ("http://localhost:3000", "http://localhost:3000"),
+        ("null", "null"),
+        (fits, fits),
+        (&long, "this page's origin"),
+        ("http://a\u{e9}", "this page's origin"),
+        ("http://a b", "this page's origin"),
+    ] {
+        for path in ["/v1/stream?user=a", "/v1/poll?user=a", "/v1/ws?user=a"] {
+            let mut client = edge.public();
+            client.ask("HEAD", path, &format!("Origin: {origin}\r\n"));
+            let response = client.head();
+            let line = format!("\r\nHalley-Refused: cors.origins lacks {named}\r\n");
+            assert!(response.contains(&line), "{path}: {response}");
+            assert!(response.contains("\r\nVary: Origin\r\n"), "{path}: {response}");
+        }
+    }
 }

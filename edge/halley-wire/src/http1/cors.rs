@@ -35,6 +35,9 @@ pub struct Cors<'r> {
     pub allow_origin: Option<&'r [u8]>,
     /// Whether the answer depends on the origin, which caches must know.
     pub vary: bool,
+    /// The origin that isn't let in, for the person who looks for the reason in the browser's
+    /// tools: the page itself can't read it.
+    pub refused: Option<&'r [u8]>,
 }
 
 impl Origins {
@@ -62,11 +65,12 @@ impl Origins {
     /// What to tell a request that had this `Origin` header.
     pub fn grant<'r>(&self, origin: Option<&'r [u8]>) -> Cors<'r> {
         if self.any {
-            return Cors { allow_origin: Some(b"*"), vary: false };
+            return Cors { allow_origin: Some(b"*"), ..Cors::default() };
         }
         Cors {
             allow_origin: origin.filter(|origin| self.allows(origin)),
             vary: self.localhost || !self.exact.is_empty(),
+            refused: None,
         }
     }
 
@@ -95,10 +99,19 @@ impl Cors<'_> {
             head.header("Access-Control-Allow-Origin", origin);
             head.header("Access-Control-Expose-Headers", EXPOSE_HEADERS);
         }
-        if self.vary {
+        if let Some(origin) = self.refused {
+            let origin = if is_nameable(origin) { origin } else { b"this page's origin" };
+            head.header("Halley-Refused", &[b"cors.origins lacks ", origin].concat());
+        }
+        if self.vary || self.refused.is_some() {
             head.header("Vary", b"Origin");
         }
     }
+}
+
+/// Whether an origin, which a client chose, may be repeated where a person reads it.
+pub fn is_nameable(origin: &[u8]) -> bool {
+    (1..=NAMED_BYTES_MAX).contains(&origin.len()) && origin.iter().all(u8::is_ascii_graphic)
 }
 
 /// Appends the answer to OPTIONS: 204 with the methods of the path, comma-separated, and, if the
@@ -120,6 +133,9 @@ const ALLOW_HEADERS: &[u8] = b"accept, authorization, cache-control, content-typ
 
 /// What a page may read besides what any page may: when to come back.
 const EXPOSE_HEADERS: &[u8] = b"retry-after";
+
+/// Longer ones are no person's page.
+const NAMED_BYTES_MAX: usize = 255;
 
 /// Two hours: Chromium's upper bound.
 const MAX_AGE_S: &[u8] = b"7200";
