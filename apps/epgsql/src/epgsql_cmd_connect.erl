@@ -6,7 +6,7 @@
 %%
 %% The next host's turn is when one can't be reached, closes, is starting, stopping or full, or has
 %% said nothing when its share of the time is over. The shares of all hosts that are left are equal.
-%% As in libpq, another error ends it all: a wrong password would be wrong at the next host, too.
+%% Another error ends it all: a wrong password would be wrong at the next host, too.
 %%
 %% The password is a fun in the state, so that no crash report shows it, and is in no state
 %% afterwards. Trust in the server is TLS's; with SCRAM it has to know the password, too.
