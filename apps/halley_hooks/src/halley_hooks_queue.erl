@@ -44,10 +44,13 @@ folder() -> filename:join(halley_data_dir:path(), "hooks").
 -spec path(non_neg_integer()) -> file:filename().
 path(Number) -> filename:join(folder(), lists:flatten(io_lib:format("~16.16.0b.queue", [Number]))).
 
+%% Of the segments that are there. A file of any other name is none of ours.
 -spec numbers() -> [non_neg_integer()].
 numbers() ->
-    lists:sort([list_to_integer(filename:basename(Path, ".queue"), 16)
-                || Path <- filelib:wildcard(filename:join(folder(), "*.queue"))]).
+    lists:sort([list_to_integer(Digits, 16)
+                || Path <- filelib:wildcard(filename:join(folder(), "*.queue")),
+                   {match, [Digits]} <- [re:run(filename:basename(Path), "^([0-9a-f]{16})\\.queue$",
+                                                [{capture, all_but_first, list}])]]).
 
 %% What is there. Nothing is written.
 -spec open() -> {queue(), recovered()}.
