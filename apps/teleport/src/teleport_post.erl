@@ -9,7 +9,7 @@
 
 -type way() :: small | large.
 
-%% Without waiting, up to twice the bound, by who posts in the place of Key.
+%% Without waiting, up to twice the bound.
 -spec always(#route{}, Key :: pid(), teleport_codec:element()) ->
     ok | {error, busy | too_large}.
 always(#route{queue = Queue, queue_bytes_max = Max} = Route, Key, Element) ->
@@ -19,7 +19,7 @@ always(#route{queue = Queue, queue_bytes_max = Max} = Route, Key, Element) ->
         {Way, Cost} ->
             case atomics:add_get(Queue, ?QUEUE_OF(Way), Cost) of
                 Bytes when Bytes - Cost < 2 * Max ->
-                    hand_over(Way, Route, Key, Element, Cost, behind);
+                    hand_over(Way, Route, Key, Element, Cost, none);
                 _ ->
                     ok = take_back(Route, Way, Cost),
                     {error, busy}
@@ -57,15 +57,13 @@ cost(#route{large_bytes = Large, message_bytes_max = Max}, Element) ->
 
 %% After its cost was counted.
 -spec hand_over(way(), #route{}, Key :: pid(), teleport_codec:element(), pos_integer(),
-                teleport_writer:lost() | behind) -> ok.
+                teleport_writer:lost()) -> ok.
 hand_over(small, #route{writers = Writers} = Route, Key, Element, Cost, Lost) ->
     to_writer(lane(Key, Writers), Route, Key, {small, Element}, Cost, Lost);
 hand_over(large, #route{writers = Writers} = Route, Key, Element, Cost, Lost) ->
     Encoded = teleport_large:encode(Element),
     to_writer(lane(Key, Writers), Route, Key, {large, Encoded}, Cost, Lost).
 
-to_writer(Writer, _, Key, Payload, Cost, behind) ->
-    teleport_writer:post_behind(Writer, Key, Payload, Cost);
 to_writer(Writer, _, Key, Payload, Cost, none) ->
     teleport_writer:post(Writer, Key, Payload, Cost, none);
 to_writer(Writer, #route{node = Node, queue = Queue}, Key, Payload, Cost, {Pid, Name} = Lost) ->

@@ -17,7 +17,7 @@
 %% What it is not: it doesn't open connections. It asks its link when it has something to write.
 -module(teleport_writer).
 
--export([start_link/1, post/5, post_behind/4]).
+-export([start_link/1, post/5]).
 -export([init/2]).
 -export_type([args/0, lost/0, payload/0]).
 
@@ -70,15 +70,6 @@ post(Writer, Key, {What, Payload}, Cost, Lost) ->
     Writer ! {What, Key, Payload, Cost, Lost},
     ok.
 
-%% For a process that posts in Key's place: behind what Key has posted before. A mailbox that is
-%% `off_heap' keeps the order of each sender alone while many send: it takes what came from one
-%% sender after the other. What Key posted is in it, at the latest, when it was looked into once
-%% more; so the writer sends the message to itself twice, which puts it behind that look.
--spec post_behind(Writer :: pid(), Key :: pid(), payload(), Cost :: pos_integer()) -> ok.
-post_behind(Writer, Key, {What, Payload}, Cost) ->
-    Writer ! {again, {again, {What, Key, Payload, Cost, none}}},
-    ok.
-
 -spec init(pid(), args()) -> no_return().
 init(Link, #{node := Node, number := Number, queue := Queue, low_bytes := Low, stats := Stats,
              large := Large}) ->
@@ -114,9 +105,6 @@ handle({What, Key, Payload, Cost, Lost} = Message, #state{held = Held} = State) 
         _ ->
             take(What, Key, Payload, Cost, Lost, State)
     end;
-handle({again, Message}, State) ->
-    self() ! Message,
-    State;
 handle({done, Ids}, State) ->
     lists:foldl(fun done/2, State, Ids);
 handle({seen, Position}, State) ->
