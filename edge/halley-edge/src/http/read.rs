@@ -37,16 +37,6 @@ const PIPELINED_BYTES_MAX: usize = 65_536;
 /// others don't wait for what they cost.
 pub const SMALL_CHUNKS_EVERY_MS: u64 = 4;
 
-/// What one read gave.
-enum Read {
-    /// There was nothing, or nothing may be read now.
-    Nothing,
-    /// Less than there was room for. What TLS opened says nothing of what the socket has.
-    Short,
-    /// All that there was room for.
-    Full,
-}
-
 /// What one step did with the input.
 pub enum Step {
     /// So many bytes were used; there may be more to do.
@@ -61,25 +51,9 @@ impl Http {
     /// Reads requests until the socket is empty, something has to be waited for, or the turn is
     /// over.
     pub fn http_readable(&mut self, io: &mut Io, sessions: &mut Sessions, index: u32) {
-        self.read_requests(io, sessions, index, false);
-    }
-
-    /// The same for an event of the poll, which says whether the client has closed its side. If it
-    /// hasn't, a read that doesn't fill its room has emptied the socket, and what comes later is
-    /// an event of its own: the socket isn't asked again.
-    pub fn http_event(&mut self, io: &mut Io, sessions: &mut Sessions, index: u32, closing: bool) {
-        self.read_requests(io, sessions, index, !closing);
-    }
-
-    fn read_requests(&mut self, io: &mut Io, sessions: &mut Sessions, index: u32, once: bool) {
         for _ in 0..READS_PER_TURN {
-            if self.waits_for_small_chunks(io, index) {
+            if self.waits_for_small_chunks(io, index) || !self.read_once(io, sessions, index) {
                 return;
-            }
-            match self.read_once(io, sessions, index) {
-                Read::Nothing => return,
-                Read::Short if once => return,
-                Read::Short | Read::Full => {}
             }
         }
         io.conns.turn_is_over(index);
@@ -114,7 +88,7 @@ impl Http {
         let conn = io.conns.table.conn(index);
         self.joins = true;
         let more = (0..READS_PER_TURN)
-            .all(|_| io.conns.is_in(index, Phase::Http) && self.reads(io, sessions, index));
+            .all(|_| io.conns.is_in(index, Phase::Http) && self.read_once(io, sessions, index));
         self.joins = false;
         self.send_joined(io, conn);
         if more && io.conns.is_in(index, Phase::Http) {
@@ -138,33 +112,25 @@ impl Http {
         }
     }
 
-    fn reads(&mut self, io: &mut Io, sessions: &mut Sessions, index: u32) -> bool {
-        !matches!(self.read_once(io, sessions, index), Read::Nothing)
-    }
-
-    fn read_once(&mut self, io: &mut Io, sessions: &mut Sessions, index: u32) -> Read {
+    /// Reads once. Is there perhaps more to read?
+    fn read_once(&mut self, io: &mut Io, sessions: &mut Sessions, index: u32) -> bool {
         let room = self.http_room(io, index);
         if !io.conns.is_in(index, Phase::Http) {
-            return Read::Nothing;
+            return false;
         }
-        let Some(slot) = io.conns.slot(index) else { return Read::Nothing };
+        let Some(slot) = io.conns.slot(index) else { return false };
         if room == 0 {
             slot.set(flag::UNREAD);
-            return Read::Nothing;
+            return false;
         }
         slot.clear(flag::UNREAD);
-        let sealed = io.conns.is_sealed(index);
         let mut scratch = std::mem::take(&mut io.conns.scratch);
         let read = io.conns.read(index, &mut scratch, room);
         if let Some(n) = read {
             self.http_bytes(io, sessions, index, &scratch[..n]);
         }
         io.conns.scratch = scratch;
-        match read {
-            None => Read::Nothing,
-            Some(n) if n < room && !sealed => Read::Short,
-            Some(_) => Read::Full,
-        }
+        read.is_some()
     }
 
     /// How much may be read now. Whatever makes this 0 wakes the connection when it is over.

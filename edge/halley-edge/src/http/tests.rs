@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::io::Write;
-use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 
 use halley_link::{CloseReason, FLAG_END, List};
@@ -79,25 +78,6 @@ fn a_client_that_leaves_is_told_of() {
     assert_eq!(edge.reads(&mut client), (String::new(), true));
     assert_eq!((edge.brain.told(&mut edge.io), edge.in_flight()), (vec!["RequestGone".into()], 0));
     assert_eq!(edge.io.conns.table.used(), 0);
-}
-
-/// A read that doesn't fill its room is the last one of an event, unless the event says that the
-/// client has closed its side: then the end is looked for, as no event tells of it again.
-#[test]
-fn a_short_read_is_the_last_one() {
-    for closing in [false, true] {
-        let mut edge = Edge::new();
-        let (index, mut client) = enter(&mut edge.io.conns);
-        client.write_all(b"POST /half-a-request").unwrap();
-        client.shutdown(Shutdown::Write).unwrap();
-        let Edge { io, sessions, http, .. } = &mut edge;
-        http.http_event(io, sessions, index, closing);
-        assert_eq!(io.conns.next_doomed().is_some(), closing);
-        if !closing {
-            http.http_event(io, sessions, index, true);
-            assert!(io.conns.next_doomed().is_some(), "the end's own event");
-        }
-    }
 }
 
 /// 8.7: without a brain a request is answered here, and the connection stays.

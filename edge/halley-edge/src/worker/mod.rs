@@ -149,10 +149,7 @@ impl Worker {
         if event.is_writable() {
             self.io.conns.on_writable(index);
         }
-        if event.is_readable() && self.io.conns.is_in(index, Phase::Http) {
-            let closing = event.is_read_closed();
-            self.http.http_event(&mut self.io, &mut self.sessions, index, closing);
-        } else if event.is_readable() {
+        if event.is_readable() {
             self.on_readable(index);
         }
     }

@@ -99,7 +99,7 @@ impl<D: Hung> Conns<D> {
     }
 
     /// Has the connection a session that is to be read by its records?
-    pub fn is_sealed(&mut self, index: u32) -> bool {
+    pub(in crate::conns) fn is_sealed(&mut self, index: u32) -> bool {
         let closing = self.table.get(index).is_none_or(|slot| slot.phase() == Phase::Closing);
         !closing && self.tls.as_mut().is_some_and(|tls| tls.sessions.get(index).is_some())
     }
