@@ -183,7 +183,7 @@ want_doors() {
 case "${1:-}" in
     run) want_run; install_missing; unpack_rebar3 ;;
     test) want_run; want_test; install_missing_servers
-        install_node_packages test/system "the tests"
+        install_node_packages test "the tests"
         install_node_packages clients/js "the JavaScript client"
         install_python_client ;;
     console) if ! node_is_new_enough; then want nodejs npm; install_missing; fi

@@ -3,7 +3,7 @@
 // It notes when each tried, when each was open, and which numbers each was shown. It judges
 // nothing.
 
-import ws from '../../test/system/node_modules/ws/wrapper.mjs';
+import ws from '../../test/node_modules/ws/wrapper.mjs';
 import { connect } from '../../clients/js/dist/halley.min.js';
 
 const attempts = { websocket: [], stream: [] };

@@ -13,7 +13,7 @@ import { FOLLOWERS } from './crowd.mjs';
 import { Clients, load } from './load.mjs';
 import { pssBytes } from './process.mjs';
 import { say } from './say.mjs';
-import { sleep } from '../../test/system/lib/wait.mjs';
+import { sleep } from '../../test/lib/wait.mjs';
 import { address, spoken } from './tls.mjs';
 import { fixed, median, whole } from './words.mjs';
 
@@ -28,7 +28,7 @@ export async function startOther(directory, options) {
   process.env.LAUNCHER = launcher;
   try {
     // The query makes it another module, which reads the variable again.
-    const { start } = await import('../../test/system/lib/halley.mjs?against');
+    const { start } = await import('../../test/lib/halley.mjs?against');
     return await start(options);
   } finally {
     if (before === undefined) delete process.env.LAUNCHER;

@@ -2,7 +2,7 @@
 // published at a fixed rate, without the uploads and beside them in turns.
 
 import { connect } from 'node:net';
-import { sleep } from '../../test/system/lib/wait.mjs';
+import { sleep } from '../../test/lib/wait.mjs';
 import { load } from './load.mjs';
 import { cpuDuring } from './process.mjs';
 import { say } from './say.mjs';

@@ -12,7 +12,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { sleep, until } from '../../test/system/lib/wait.mjs';
+import { sleep, until } from '../../test/lib/wait.mjs';
 import { importGraph } from './graph.mjs';
 import { Clients, load } from './load.mjs';
 import { pssBytes } from './process.mjs';

@@ -7,8 +7,8 @@
 
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { sleep, until } from '../../test/system/lib/wait.mjs';
-import { http } from '../../test/system/lib/client.mjs';
+import { sleep, until } from '../../test/lib/wait.mjs';
+import { http } from '../../test/lib/client.mjs';
 import { FOLLOWERS } from './crowd.mjs';
 import { post } from './groups.mjs';
 import { Clients, begin, load } from './load.mjs';

@@ -2,7 +2,7 @@
 
 import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { http } from '../../test/system/lib/client.mjs';
+import { http } from '../../test/lib/client.mjs';
 import { Clients, begin, load } from './load.mjs';
 
 /** Followers of each subject, as in `groups`. */

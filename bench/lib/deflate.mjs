@@ -3,7 +3,7 @@
 
 import { join } from 'node:path';
 import { readFileSync } from 'node:fs';
-import { sleep } from '../../test/system/lib/wait.mjs';
+import { sleep } from '../../test/lib/wait.mjs';
 import { FOLLOWERS } from './crowd.mjs';
 import { post, window } from './groups.mjs';
 import { Clients, load } from './load.mjs';

@@ -3,7 +3,7 @@
 
 import { closeSync, fdatasyncSync, openSync, rmSync, statfsSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
-import { sleep } from '../../test/system/lib/wait.mjs';
+import { sleep } from '../../test/lib/wait.mjs';
 import { metrics } from './crowd.mjs';
 import { load } from './load.mjs';
 import { cpuDuring } from './process.mjs';

@@ -4,7 +4,7 @@
 import { spawn } from 'node:child_process';
 import { writeFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { sleep } from '../../test/system/lib/wait.mjs';
+import { sleep } from '../../test/lib/wait.mjs';
 import { Clients, load } from './load.mjs';
 import { cpuDuring, pssBytes } from './process.mjs';
 import { say } from './say.mjs';

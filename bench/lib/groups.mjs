@@ -5,7 +5,7 @@
 import { join } from 'node:path';
 import { request } from 'node:http';
 import { readFileSync } from 'node:fs';
-import { sleep } from '../../test/system/lib/wait.mjs';
+import { sleep } from '../../test/lib/wait.mjs';
 import { FOLLOWERS } from './crowd.mjs';
 import { Clients, load } from './load.mjs';
 import { cpuDuring, pssBytes } from './process.mjs';

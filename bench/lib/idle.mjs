@@ -4,7 +4,7 @@
 
 import { join } from 'node:path';
 import { readFileSync } from 'node:fs';
-import { sleep } from '../../test/system/lib/wait.mjs';
+import { sleep } from '../../test/lib/wait.mjs';
 import { FOLLOWERS, metrics } from './crowd.mjs';
 import { MOST, post } from './groups.mjs';
 import { Clients, load } from './load.mjs';

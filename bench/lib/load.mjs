@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { sleep } from '../../test/system/lib/wait.mjs';
+import { sleep } from '../../test/lib/wait.mjs';
 
 export const PROGRAM = process.env.LOAD_PROGRAM
   ?? fileURLToPath(new URL('../../edge/target/release/halley-load', import.meta.url));

@@ -1,7 +1,7 @@
 // What an event within the retention costs the brain's memory: the slope over many events.
 
 import { execFileSync } from 'node:child_process';
-import { sleep } from '../../test/system/lib/wait.mjs';
+import { sleep } from '../../test/lib/wait.mjs';
 import { metrics } from './crowd.mjs';
 import { load } from './load.mjs';
 import { pssBytes } from './process.mjs';

@@ -1,8 +1,8 @@
 // kill -9 of the brain, again and again, with a big store, while events are published and many are
 // connected: nobody's connection drops, nothing is lost, and how long is the silence?
 
-import { isAlive, kill } from '../../test/system/lib/halley.mjs';
-import { sleep, until } from '../../test/system/lib/wait.mjs';
+import { isAlive, kill } from '../../test/lib/halley.mjs';
+import { sleep, until } from '../../test/lib/wait.mjs';
 import { Crowd, wrongs } from './crowd.mjs';
 import { importGraph } from './graph.mjs';
 import { pssBytes } from './process.mjs';

@@ -2,8 +2,8 @@
 // but everybody comes, because they left by themselves (others stay: what do they notice?), because
 // the edge was killed, or because both were.
 
-import { isAlive, kill } from '../../test/system/lib/halley.mjs';
-import { sleep, until } from '../../test/system/lib/wait.mjs';
+import { isAlive, kill } from '../../test/lib/halley.mjs';
+import { sleep, until } from '../../test/lib/wait.mjs';
 import { Crowd, metrics, sumWrongs, wrongs } from './crowd.mjs';
 import { cpuDuring } from './process.mjs';
 import { say } from './say.mjs';

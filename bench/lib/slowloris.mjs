@@ -4,7 +4,7 @@
 
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { sleep } from '../../test/system/lib/wait.mjs';
+import { sleep } from '../../test/lib/wait.mjs';
 import { FOLLOWERS, metrics } from './crowd.mjs';
 import { post, window } from './groups.mjs';
 import { Clients, begin, load } from './load.mjs';

@@ -1,7 +1,7 @@
 // TLS in a measurement: `--tls` lets the public listener speak it, and the clients as well.
 
 import { join } from 'node:path';
-import { Certificates } from '../../test/system/lib/certificates.mjs';
+import { Certificates } from '../../test/lib/certificates.mjs';
 
 /** What Halley is started with. */
 export function tlsSettings(plan, folder) {

@@ -4,8 +4,8 @@
 import { generateKeyPairSync, randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { start } from '../../test/system/lib/halley.mjs';
-import { sleep } from '../../test/system/lib/wait.mjs';
+import { start } from '../../test/lib/halley.mjs';
+import { sleep } from '../../test/lib/wait.mjs';
 import { Clients, load } from './load.mjs';
 import { cpuDuring } from './process.mjs';
 import { say } from './say.mjs';

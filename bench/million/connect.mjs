@@ -1,6 +1,6 @@
 // What a few connections cost, the graph, all connections, and the memory that they take.
 
-import { sleep } from '../../test/system/lib/wait.mjs';
+import { sleep } from '../../test/lib/wait.mjs';
 import { FOLLOWERS } from '../lib/crowd.mjs';
 import { importGraph } from '../lib/graph.mjs';
 import { Clients, pidsOf } from '../lib/load.mjs';

@@ -6,7 +6,7 @@
 
 import { closeSync, openSync, writeFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
-import { sleep, until } from '../../test/system/lib/wait.mjs';
+import { sleep, until } from '../../test/lib/wait.mjs';
 import { Crowd } from '../lib/crowd.mjs';
 import { upload } from '../lib/graph.mjs';
 import { load } from '../lib/load.mjs';

@@ -1,8 +1,8 @@
 // kill -9 of the brain, then of the edge, with everybody connected, while a crowd of its own is
 // published to and checked for what it lost. And the end: everybody leaves.
 
-import { isAlive, kill } from '../../test/system/lib/halley.mjs';
-import { sleep, until } from '../../test/system/lib/wait.mjs';
+import { isAlive, kill } from '../../test/lib/halley.mjs';
+import { sleep, until } from '../../test/lib/wait.mjs';
 import { wrongs } from '../lib/crowd.mjs';
 import { fixed, seconds, whole } from '../lib/words.mjs';
 import { CROWD_CONNECTIONS, CROWD_EVENTS_PER_S, PUBLISHING_S_MAX, gather } from './everyone.mjs';

@@ -1,7 +1,7 @@
 // Publishing about the graph's users at rising rates until it isn't held, then as much as goes,
 // then half of that; and single POSTs, as many as are answered.
 
-import { sleep } from '../../test/system/lib/wait.mjs';
+import { sleep } from '../../test/lib/wait.mjs';
 import { MOST } from '../lib/groups.mjs';
 import { load } from '../lib/load.mjs';
 import { cpuDuring } from '../lib/process.mjs';

@@ -10,7 +10,7 @@
 import { createWriteStream, readFileSync } from 'node:fs';
 import { once } from 'node:events';
 import { totalmem } from 'node:os';
-import { sleep } from '../../test/system/lib/wait.mjs';
+import { sleep } from '../../test/lib/wait.mjs';
 import { killLoad, pidsOf } from '../lib/load.mjs';
 import { cpuSeconds } from '../lib/process.mjs';
 import { say, sayNow } from '../lib/say.mjs';

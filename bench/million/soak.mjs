@@ -1,7 +1,7 @@
 // The article's test of a day: 10,000 clients, 1,000 messages a second, each to one of them at
 // random. Does memory stay where it is?
 
-import { sleep } from '../../test/system/lib/wait.mjs';
+import { sleep } from '../../test/lib/wait.mjs';
 import { begin } from '../lib/load.mjs';
 import { fixed, whole } from '../lib/words.mjs';
 import { connectClients } from './connect.mjs';

@@ -1,8 +1,8 @@
 // What the phases of a long run share: the server under test, the clients, the recorder.
 
-import { prepare } from '../../test/system/lib/halley.mjs';
-import { api, http } from '../../test/system/lib/client.mjs';
-import { sleep, until } from '../../test/system/lib/wait.mjs';
+import { prepare } from '../../test/lib/halley.mjs';
+import { api, http } from '../../test/lib/client.mjs';
+import { sleep, until } from '../../test/lib/wait.mjs';
 import { metrics } from '../lib/crowd.mjs';
 import { say } from '../lib/say.mjs';
 import { kernelMemory, pssOf } from './memory.mjs';

@@ -4,7 +4,7 @@
 import { readdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { join } from 'node:path';
-import { freePort } from '../../test/system/lib/halley.mjs';
+import { freePort } from '../../test/lib/halley.mjs';
 import { post } from '../lib/groups.mjs';
 import { follows } from './lib/channels.mjs';
 import { file, packaged, program } from './lib/needs.mjs';

@@ -3,7 +3,7 @@
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { MOST, post } from '../lib/groups.mjs';
-import { start as startHalley } from '../../test/system/lib/halley.mjs';
+import { start as startHalley } from '../../test/lib/halley.mjs';
 import { follows } from './lib/channels.mjs';
 
 const LAUNCHER = process.env.LAUNCHER ?? fileURLToPath(new URL('../../halley', import.meta.url));

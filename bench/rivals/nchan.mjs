@@ -2,7 +2,7 @@
 
 import { fileURLToPath } from 'node:url';
 import { join } from 'node:path';
-import { freePort } from '../../test/system/lib/halley.mjs';
+import { freePort } from '../../test/lib/halley.mjs';
 import { file, packaged } from './lib/needs.mjs';
 import { CONNECTIONS_SPARE, Program, fill, scratch, url } from './lib/program.mjs';
 

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { test } from 'node:test';
 import { FOLLOWERS } from '../lib/crowd.mjs';
-import { isAlive } from '../../test/system/lib/halley.mjs';
+import { isAlive } from '../../test/lib/halley.mjs';
 import { RIVALS } from './all.mjs';
 import { lacking } from './lib/needs.mjs';
 import { family, Program, scratch } from './lib/program.mjs';

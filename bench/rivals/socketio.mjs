@@ -3,7 +3,7 @@
 
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { freePort } from '../../test/system/lib/halley.mjs';
+import { freePort } from '../../test/lib/halley.mjs';
 import { file } from './lib/needs.mjs';
 import { Program, scratch, url } from './lib/program.mjs';
 

@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { freePort } from '../../test/system/lib/halley.mjs';
+import { freePort } from '../../test/lib/halley.mjs';
 import { cpuSeconds } from '../lib/process.mjs';
 import { say } from '../lib/say.mjs';
 

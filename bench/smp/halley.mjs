@@ -4,8 +4,8 @@
 
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { isAlive, kill, start } from '../../test/system/lib/halley.mjs';
-import { sleep, until } from '../../test/system/lib/wait.mjs';
+import { isAlive, kill, start } from '../../test/lib/halley.mjs';
+import { sleep, until } from '../../test/lib/wait.mjs';
 import { FOLLOWERS, metrics } from '../lib/crowd.mjs';
 import { EVENTS_PER_S, MOST, post } from '../lib/groups.mjs';
 import { Clients, load } from '../lib/load.mjs';

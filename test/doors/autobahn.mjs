@@ -72,8 +72,8 @@ async function fuzz({ pypy, site }, url, folder) {
 export async function run(at) {
   const folder = mkdtempSync(join(tmpdir(), 'halley-doors-'));
   process.env.LAUNCHER = echoingRelease(folder);
-  const { start } = await import('../system/lib/halley.mjs');
-  const { http } = await import('../system/lib/client.mjs');
+  const { start } = await import('../lib/halley.mjs');
+  const { http } = await import('../lib/client.mjs');
   const halley = await start({ settings: {
     HALLEY_LIMITS_MESSAGE_BYTES_MAX: `${MESSAGE_BYTES_MAX}`,
     HALLEY_LIMITS_OUTBOX_BYTES_MAX: `${2 * MESSAGE_BYTES_MAX}`,

@@ -6,7 +6,7 @@
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { start } from '../system/lib/halley.mjs';
+import { start } from '../lib/halley.mjs';
 import { converse } from './lib/conversation.mjs';
 
 /** The bytes that a `.http` file stands for: its own line ends are for people. */

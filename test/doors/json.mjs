@@ -6,12 +6,12 @@
 
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import WebSocket from '../system/node_modules/ws/wrapper.mjs';
-import { http } from '../system/lib/client.mjs';
-import { prepare, scratchFile, start } from '../system/lib/halley.mjs';
-import { metric } from '../system/lib/metrics.mjs';
-import { bearer, jwks, makeKey, mint, nowS } from '../system/lib/token.mjs';
-import { until, within } from '../system/lib/wait.mjs';
+import WebSocket from '../node_modules/ws/wrapper.mjs';
+import { http } from '../lib/client.mjs';
+import { prepare, scratchFile, start } from '../lib/halley.mjs';
+import { metric } from '../lib/metrics.mjs';
+import { bearer, jwks, makeKey, mint, nowS } from '../lib/token.mjs';
+import { until, within } from '../lib/wait.mjs';
 
 /** Halleys that read JWK Sets at once: each looks at its file once a second. */
 const KEY_READERS = 6;

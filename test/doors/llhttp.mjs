@@ -7,7 +7,7 @@
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { start } from '../system/lib/halley.mjs';
+import { start } from '../lib/halley.mjs';
 import { converse } from './lib/conversation.mjs';
 
 /** Not errors of the sender: what llhttp says where something else than HTTP/1.1 goes on. */

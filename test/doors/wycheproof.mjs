@@ -6,10 +6,10 @@
 
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { http } from '../system/lib/client.mjs';
-import { prepare, scratchFile } from '../system/lib/halley.mjs';
-import { bearer, makeKey, mint } from '../system/lib/token.mjs';
-import { until } from '../system/lib/wait.mjs';
+import { http } from '../lib/client.mjs';
+import { prepare, scratchFile } from '../lib/halley.mjs';
+import { bearer, makeKey, mint } from '../lib/token.mjs';
+import { until } from '../lib/wait.mjs';
 
 const FILES = ['json_web_signature_test.json', 'json_web_key_test.json'];
 

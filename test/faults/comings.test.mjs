@@ -1,12 +1,12 @@
-// Users who come and go (test/system/lib/comings.mjs) are over when they are told so, whoever is
+// Users who come and go (test/lib/comings.mjs) are over when they are told so, whoever is
 // still to come by then.
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import test from 'node:test';
-import { Comings } from '../system/lib/comings.mjs';
-import { sleep } from '../system/lib/wait.mjs';
+import { Comings } from '../lib/comings.mjs';
+import { sleep } from '../lib/wait.mjs';
 
 /** Welcomes whoever comes, and knows how many are there. */
 async function listening() {

@@ -2,10 +2,10 @@
 
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
-import { api, follow, publish } from './lib/client.mjs';
-import { start, test } from './lib/halley.mjs';
-import { closeStreams, poll, sse } from './lib/streams.mjs';
-import { sleep } from './lib/wait.mjs';
+import { api, follow, publish } from '../lib/client.mjs';
+import { start, test } from '../lib/halley.mjs';
+import { closeStreams, poll, sse } from '../lib/streams.mjs';
+import { sleep } from '../lib/wait.mjs';
 
 let halley;
 before(async () => {

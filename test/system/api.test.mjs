@@ -3,11 +3,11 @@
 import assert from 'node:assert/strict';
 import { createReadStream } from 'node:fs';
 import { after, before } from 'node:test';
-import { api, curl, follow, http, publish, sessionsOf, unfollow } from './lib/client.mjs';
-import { assertError, assertEvent } from './lib/expect.mjs';
-import { scratchFile, start, test } from './lib/halley.mjs';
-import { closeStreams, sse } from './lib/streams.mjs';
-import { until } from './lib/wait.mjs';
+import { api, curl, follow, http, publish, sessionsOf, unfollow } from '../lib/client.mjs';
+import { assertError, assertEvent } from '../lib/expect.mjs';
+import { scratchFile, start, test } from '../lib/halley.mjs';
+import { closeStreams, sse } from '../lib/streams.mjs';
+import { until } from '../lib/wait.mjs';
 
 let halley;
 before(async () => { halley = await start(); });

@@ -9,10 +9,10 @@ import { join } from 'node:path';
 import { after } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { api, follow, publish, unfollow } from './lib/client.mjs';
-import { prepare, start, test } from './lib/halley.mjs';
-import { closeStreams, poll } from './lib/streams.mjs';
-import { sleep } from './lib/wait.mjs';
+import { api, follow, publish, unfollow } from '../lib/client.mjs';
+import { prepare, start, test } from '../lib/halley.mjs';
+import { closeStreams, poll } from '../lib/streams.mjs';
+import { sleep } from '../lib/wait.mjs';
 
 after(closeStreams);
 

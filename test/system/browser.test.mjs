@@ -3,11 +3,11 @@
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import { after, before } from 'node:test';
-import { follow, publish, sessionsOf } from './lib/client.mjs';
-import { openBrowser } from './lib/browser.mjs';
-import { assertEvent } from './lib/expect.mjs';
-import { kill, start, test } from './lib/halley.mjs';
-import { until } from './lib/wait.mjs';
+import { follow, publish, sessionsOf } from '../lib/client.mjs';
+import { openBrowser } from '../lib/browser.mjs';
+import { assertEvent } from '../lib/expect.mjs';
+import { kill, start, test } from '../lib/halley.mjs';
+import { until } from '../lib/wait.mjs';
 
 let halley;
 let browser;

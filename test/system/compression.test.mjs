@@ -4,12 +4,12 @@
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
 import { deflateRawSync } from 'node:zlib';
-import { follow, publish, sessionsOf } from './lib/client.mjs';
-import { assertEvent } from './lib/expect.mjs';
-import { start, test } from './lib/halley.mjs';
-import { metric } from './lib/metrics.mjs';
-import { closeStreams, ws } from './lib/streams.mjs';
-import { until } from './lib/wait.mjs';
+import { follow, publish, sessionsOf } from '../lib/client.mjs';
+import { assertEvent } from '../lib/expect.mjs';
+import { start, test } from '../lib/halley.mjs';
+import { metric } from '../lib/metrics.mjs';
+import { closeStreams, ws } from '../lib/streams.mjs';
+import { until } from '../lib/wait.mjs';
 
 let halley;
 before(async () => { halley = await start(); });

@@ -4,14 +4,14 @@
 import assert from 'node:assert/strict';
 import { connect } from 'node:net';
 import { after, before } from 'node:test';
-import { openBrowser } from './lib/browser.mjs';
-import { api, publish } from './lib/client.mjs';
+import { openBrowser } from '../lib/browser.mjs';
+import { api, publish } from '../lib/client.mjs';
 import {
   goOn, makeKey, openPage, PHONE, picture, serious, unseen, WIDE,
-} from './lib/console.mjs';
-import { start, test } from './lib/halley.mjs';
-import { closeStreams } from './lib/streams.mjs';
-import { until } from './lib/wait.mjs';
+} from '../lib/console.mjs';
+import { start, test } from '../lib/halley.mjs';
+import { closeStreams } from '../lib/streams.mjs';
+import { until } from '../lib/wait.mjs';
 
 /** Enough for charts that show something. */
 const SAMPLES = 30;

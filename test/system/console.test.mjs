@@ -5,14 +5,14 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before } from 'node:test';
-import { openBrowser } from './lib/browser.mjs';
-import { api, follow, http, publish, sessionsOf } from './lib/client.mjs';
+import { openBrowser } from '../lib/browser.mjs';
+import { api, follow, http, publish, sessionsOf } from '../lib/client.mjs';
 import {
   beSlow, countersOf, goOn, isWork, makeKey, openPage, PHONE, picture, serious, unseen, WIDE,
-} from './lib/console.mjs';
-import { start, test } from './lib/halley.mjs';
-import { closeStreams, sse } from './lib/streams.mjs';
-import { until } from './lib/wait.mjs';
+} from '../lib/console.mjs';
+import { start, test } from '../lib/halley.mjs';
+import { closeStreams, sse } from '../lib/streams.mjs';
+import { until } from '../lib/wait.mjs';
 
 const METRICS = new URL('../../docs/reference/metrics.md', import.meta.url);
 /** Enough for charts that show something. */

@@ -3,11 +3,11 @@
 
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
-import { openBrowser } from './lib/browser.mjs';
-import { follow, publish, sessionsOf, unfollow } from './lib/client.mjs';
-import { kill, start, test } from './lib/halley.mjs';
-import { closeStreams, ndjson, open, poll, sse, ws } from './lib/streams.mjs';
-import { sleep, until } from './lib/wait.mjs';
+import { openBrowser } from '../lib/browser.mjs';
+import { follow, publish, sessionsOf, unfollow } from '../lib/client.mjs';
+import { kill, start, test } from '../lib/halley.mjs';
+import { closeStreams, ndjson, open, poll, sse, ws } from '../lib/streams.mjs';
+import { sleep, until } from '../lib/wait.mjs';
 
 let halley;
 before(async () => { halley = await start(); });

@@ -4,11 +4,11 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { openBrowser } from './lib/browser.mjs';
-import { api, http, publish, sessionsOf } from './lib/client.mjs';
-import { isAlive, kill, start, test } from './lib/halley.mjs';
-import { PHONE, openPage, picture, serious, unseen } from './lib/pages.mjs';
-import { sleep, until } from './lib/wait.mjs';
+import { openBrowser } from '../lib/browser.mjs';
+import { api, http, publish, sessionsOf } from '../lib/client.mjs';
+import { isAlive, kill, start, test } from '../lib/halley.mjs';
+import { PHONE, openPage, picture, serious, unseen } from '../lib/pages.mjs';
+import { sleep, until } from '../lib/wait.mjs';
 
 const ACT = { 'x-halley-demo': 'act' };
 

@@ -6,13 +6,13 @@ import { execFileSync } from 'node:child_process';
 import { readdirSync, renameSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { after } from 'node:test';
-import { api, publish } from './lib/client.mjs';
-import { assertError } from './lib/expect.mjs';
-import { prepare, start, test } from './lib/halley.mjs';
-import { metric } from './lib/metrics.mjs';
-import { onSmallDisk } from './lib/small-disk.mjs';
-import { closeStreams, poll, sse } from './lib/streams.mjs';
-import { sleep, until } from './lib/wait.mjs';
+import { api, publish } from '../lib/client.mjs';
+import { assertError } from '../lib/expect.mjs';
+import { prepare, start, test } from '../lib/halley.mjs';
+import { metric } from '../lib/metrics.mjs';
+import { onSmallDisk } from '../lib/small-disk.mjs';
+import { closeStreams, poll, sse } from '../lib/streams.mjs';
+import { sleep, until } from '../lib/wait.mjs';
 
 after(closeStreams);
 

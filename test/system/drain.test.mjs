@@ -5,10 +5,10 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { after } from 'node:test';
-import { api, publish, sessionsOf } from './lib/client.mjs';
-import { isAlive, kill, start, test } from './lib/halley.mjs';
-import { closeStreams, open, poll, sse } from './lib/streams.mjs';
-import { sleep, until, within } from './lib/wait.mjs';
+import { api, publish, sessionsOf } from '../lib/client.mjs';
+import { isAlive, kill, start, test } from '../lib/halley.mjs';
+import { closeStreams, open, poll, sse } from '../lib/streams.mjs';
+import { sleep, until, within } from '../lib/wait.mjs';
 
 // An edge closes at least 500 streams in a second, so a spread shows only with many on one worker:
 // 3 s of it, which is still seen as one by a client that gets no turn for 2 s of them.

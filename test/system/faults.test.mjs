@@ -3,12 +3,12 @@
 
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
-import { api, follow, http, publish, sessionsOf } from './lib/client.mjs';
-import { assertError, assertEvent } from './lib/expect.mjs';
-import { isAlive, kill, start, test } from './lib/halley.mjs';
-import { Raw } from './lib/raw.mjs';
-import { closeStreams, ndjson, sse, ws } from './lib/streams.mjs';
-import { sleep, until } from './lib/wait.mjs';
+import { api, follow, http, publish, sessionsOf } from '../lib/client.mjs';
+import { assertError, assertEvent } from '../lib/expect.mjs';
+import { isAlive, kill, start, test } from '../lib/halley.mjs';
+import { Raw } from '../lib/raw.mjs';
+import { closeStreams, ndjson, sse, ws } from '../lib/streams.mjs';
+import { sleep, until } from '../lib/wait.mjs';
 
 let halley;
 before(async () => { halley = await start(); });

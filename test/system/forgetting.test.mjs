@@ -5,12 +5,12 @@ import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { before } from 'node:test';
-import { api } from './lib/client.mjs';
-import { kill, test } from './lib/halley.mjs';
-import { ask, poll, ws } from './lib/streams.mjs';
-import { bearer, makeKey, mint } from './lib/token.mjs';
-import { until } from './lib/wait.mjs';
-import { endAfter, startWithTokens } from './lib/world.mjs';
+import { api } from '../lib/client.mjs';
+import { kill, test } from '../lib/halley.mjs';
+import { ask, poll, ws } from '../lib/streams.mjs';
+import { bearer, makeKey, mint } from '../lib/token.mjs';
+import { until } from '../lib/wait.mjs';
+import { endAfter, startWithTokens } from '../lib/world.mjs';
 
 /** What is asked with old cursors is asked before it is over. */
 const RETENTION = '30s';

@@ -4,11 +4,11 @@
 
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
-import { follow, publish, unfollow } from './lib/client.mjs';
-import { kill, start, test } from './lib/halley.mjs';
-import { metric } from './lib/metrics.mjs';
-import { closeStreams, ndjson, poll, sse, ws } from './lib/streams.mjs';
-import { until } from './lib/wait.mjs';
+import { follow, publish, unfollow } from '../lib/client.mjs';
+import { kill, start, test } from '../lib/halley.mjs';
+import { metric } from '../lib/metrics.mjs';
+import { closeStreams, ndjson, poll, sse, ws } from '../lib/streams.mjs';
+import { until } from '../lib/wait.mjs';
 
 let halley;
 before(async () => {

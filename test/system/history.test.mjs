@@ -5,14 +5,14 @@ import assert from 'node:assert/strict';
 import { appendFileSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { before } from 'node:test';
-import { api, follow, publish, sessionsOf } from './lib/client.mjs';
-import { assertError } from './lib/expect.mjs';
-import { kill, prepare, start, test } from './lib/halley.mjs';
-import { Raw } from './lib/raw.mjs';
-import { onSmallDisk } from './lib/small-disk.mjs';
-import { open, poll, sse } from './lib/streams.mjs';
-import { until } from './lib/wait.mjs';
-import { endAfter } from './lib/world.mjs';
+import { api, follow, publish, sessionsOf } from '../lib/client.mjs';
+import { assertError } from '../lib/expect.mjs';
+import { kill, prepare, start, test } from '../lib/halley.mjs';
+import { Raw } from '../lib/raw.mjs';
+import { onSmallDisk } from '../lib/small-disk.mjs';
+import { open, poll, sse } from '../lib/streams.mjs';
+import { until } from '../lib/wait.mjs';
+import { endAfter } from '../lib/world.mjs';
 
 const ndjson = { 'content-type': 'application/x-ndjson' };
 

@@ -4,13 +4,13 @@
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import { after } from 'node:test';
-import { api, http, publish } from './lib/client.mjs';
-import { Endpoint, SECRET } from './lib/endpoint.mjs';
-import { checkHooks, Numbers } from './lib/hooks-checker.mjs';
-import { freePort, kill, prepare, scratchFile, start, test } from './lib/halley.mjs';
-import { metric } from './lib/metrics.mjs';
-import { closeStreams, sse, ws } from './lib/streams.mjs';
-import { sleep, until } from './lib/wait.mjs';
+import { api, http, publish } from '../lib/client.mjs';
+import { Endpoint, SECRET } from '../lib/endpoint.mjs';
+import { checkHooks, Numbers } from '../lib/hooks-checker.mjs';
+import { freePort, kill, prepare, scratchFile, start, test } from '../lib/halley.mjs';
+import { metric } from '../lib/metrics.mjs';
+import { closeStreams, sse, ws } from '../lib/streams.mjs';
+import { sleep, until } from '../lib/wait.mjs';
 
 const CLOSED_AFTER_MS = 5_000;
 after(closeStreams);

@@ -3,11 +3,11 @@
 
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
-import { publish } from './lib/client.mjs';
-import { assertError } from './lib/expect.mjs';
-import { start, test } from './lib/halley.mjs';
-import { exchange, Raw } from './lib/raw.mjs';
-import { closeStreams, sse } from './lib/streams.mjs';
+import { publish } from '../lib/client.mjs';
+import { assertError } from '../lib/expect.mjs';
+import { start, test } from '../lib/halley.mjs';
+import { exchange, Raw } from '../lib/raw.mjs';
+import { closeStreams, sse } from '../lib/streams.mjs';
 
 let halley;
 let witness;

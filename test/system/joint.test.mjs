@@ -3,12 +3,12 @@
 
 import assert from 'node:assert/strict';
 import { before } from 'node:test';
-import { api, follow, http, publish } from './lib/client.mjs';
-import { assertError } from './lib/expect.mjs';
-import { kill, start, test } from './lib/halley.mjs';
-import { ndjson, open, poll, sse, ws } from './lib/streams.mjs';
-import { bearer, makeKey, mint } from './lib/token.mjs';
-import { endAfter, startWithTokens } from './lib/world.mjs';
+import { api, follow, http, publish } from '../lib/client.mjs';
+import { assertError } from '../lib/expect.mjs';
+import { kill, start, test } from '../lib/halley.mjs';
+import { ndjson, open, poll, sse, ws } from '../lib/streams.mjs';
+import { bearer, makeKey, mint } from '../lib/token.mjs';
+import { endAfter, startWithTokens } from '../lib/world.mjs';
 
 const key = makeKey('EdDSA', 'a');
 let halley;

@@ -2,12 +2,12 @@
 
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
-import { api, publish } from './lib/client.mjs';
-import { assertError } from './lib/expect.mjs';
-import { kill, start, test } from './lib/halley.mjs';
-import { metric } from './lib/metrics.mjs';
-import { closeStreams, ndjson, poll, sse, ws } from './lib/streams.mjs';
-import { until } from './lib/wait.mjs';
+import { api, publish } from '../lib/client.mjs';
+import { assertError } from '../lib/expect.mjs';
+import { kill, start, test } from '../lib/halley.mjs';
+import { metric } from '../lib/metrics.mjs';
+import { closeStreams, ndjson, poll, sse, ws } from '../lib/streams.mjs';
+import { until } from '../lib/wait.mjs';
 
 let halley;
 before(async () => {

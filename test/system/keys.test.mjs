@@ -10,10 +10,10 @@ import { join } from 'node:path';
 import { after } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { api, http } from './lib/client.mjs';
-import { isAlive, prepare, start, test } from './lib/halley.mjs';
-import { closeStreams, sse } from './lib/streams.mjs';
-import { until } from './lib/wait.mjs';
+import { api, http } from '../lib/client.mjs';
+import { isAlive, prepare, start, test } from '../lib/halley.mjs';
+import { closeStreams, sse } from '../lib/streams.mjs';
+import { until } from '../lib/wait.mjs';
 
 after(closeStreams);
 

@@ -3,13 +3,13 @@
 
 import assert from 'node:assert/strict';
 import { after } from 'node:test';
-import { api, http, publish } from './lib/client.mjs';
-import { assertError } from './lib/expect.mjs';
-import { start, test } from './lib/halley.mjs';
-import { metric } from './lib/metrics.mjs';
-import { Raw } from './lib/raw.mjs';
-import { closeStreams, poll, sse, ws } from './lib/streams.mjs';
-import { sleep, until } from './lib/wait.mjs';
+import { api, http, publish } from '../lib/client.mjs';
+import { assertError } from '../lib/expect.mjs';
+import { start, test } from '../lib/halley.mjs';
+import { metric } from '../lib/metrics.mjs';
+import { Raw } from '../lib/raw.mjs';
+import { closeStreams, poll, sse, ws } from '../lib/streams.mjs';
+import { sleep, until } from '../lib/wait.mjs';
 
 after(() => closeStreams());
 

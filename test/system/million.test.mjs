@@ -11,7 +11,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { findings, needs, workersFor } from '../../bench/million/check.mjs';
 import { leastSquares, references } from '../../bench/million/soak.mjs';
-import { until } from './lib/wait.mjs';
+import { until } from '../lib/wait.mjs';
 
 const RUN = fileURLToPath(new URL('../../bench/million/run', import.meta.url));
 const RUN_MS_MAX = 150_000;

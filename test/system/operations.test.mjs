@@ -2,13 +2,13 @@
 
 import assert from 'node:assert/strict';
 import { before } from 'node:test';
-import { api, follow, http, publish, sessionsOf } from './lib/client.mjs';
-import { assertEvent } from './lib/expect.mjs';
-import { freeze, kill, start, test } from './lib/halley.mjs';
-import { ask, ws } from './lib/streams.mjs';
-import { bearer, makeKey, mint, nowS } from './lib/token.mjs';
-import { until } from './lib/wait.mjs';
-import { endAfter, startWithTokens } from './lib/world.mjs';
+import { api, follow, http, publish, sessionsOf } from '../lib/client.mjs';
+import { assertEvent } from '../lib/expect.mjs';
+import { freeze, kill, start, test } from '../lib/halley.mjs';
+import { ask, ws } from '../lib/streams.mjs';
+import { bearer, makeKey, mint, nowS } from '../lib/token.mjs';
+import { until } from '../lib/wait.mjs';
+import { endAfter, startWithTokens } from '../lib/world.mjs';
 
 const key = makeKey('EdDSA', 'a');
 const ORIGIN = 'http://localhost:5173';

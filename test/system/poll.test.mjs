@@ -4,12 +4,12 @@
 import assert from 'node:assert/strict';
 import { Agent } from 'node:http';
 import { after, before } from 'node:test';
-import { curl, follow, http, publish, sessionsOf } from './lib/client.mjs';
-import { assertError, assertEvent } from './lib/expect.mjs';
-import { kill, start, test } from './lib/halley.mjs';
-import { Raw } from './lib/raw.mjs';
-import { poll } from './lib/streams.mjs';
-import { until } from './lib/wait.mjs';
+import { curl, follow, http, publish, sessionsOf } from '../lib/client.mjs';
+import { assertError, assertEvent } from '../lib/expect.mjs';
+import { kill, start, test } from '../lib/halley.mjs';
+import { Raw } from '../lib/raw.mjs';
+import { poll } from '../lib/streams.mjs';
+import { until } from '../lib/wait.mjs';
 
 let halley;
 before(async () => { halley = await start(); });

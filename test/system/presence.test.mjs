@@ -4,14 +4,14 @@
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { api, follow, http } from './lib/client.mjs';
-import { Comings } from './lib/comings.mjs';
-import { assertError } from './lib/expect.mjs';
-import { kill, prepare, scratchFile, start, test } from './lib/halley.mjs';
-import { metric } from './lib/metrics.mjs';
-import { ask, closeStreams, ndjson, sse, ws } from './lib/streams.mjs';
-import { bearer, jwks, makeKey, mint } from './lib/token.mjs';
-import { until } from './lib/wait.mjs';
+import { api, follow, http } from '../lib/client.mjs';
+import { Comings } from '../lib/comings.mjs';
+import { assertError } from '../lib/expect.mjs';
+import { kill, prepare, scratchFile, start, test } from '../lib/halley.mjs';
+import { metric } from '../lib/metrics.mjs';
+import { ask, closeStreams, ndjson, sse, ws } from '../lib/streams.mjs';
+import { bearer, jwks, makeKey, mint } from '../lib/token.mjs';
+import { until } from '../lib/wait.mjs';
 
 const LEAVE_MS = 2_000;
 const settings = { HALLEY_PRESENCE_SUBJECTS: 'room/*, u*, p*',

@@ -9,11 +9,11 @@ import { join, relative } from 'node:path';
 import { after } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { api, http, publish } from './lib/client.mjs';
-import { kill, prepare, test } from './lib/halley.mjs';
-import { closeStreams, sse, ws } from './lib/streams.mjs';
-import { bearer, makeKey, mint } from './lib/token.mjs';
-import { until } from './lib/wait.mjs';
+import { api, http, publish } from '../lib/client.mjs';
+import { kill, prepare, test } from '../lib/halley.mjs';
+import { closeStreams, sse, ws } from '../lib/streams.mjs';
+import { bearer, makeKey, mint } from '../lib/token.mjs';
+import { until } from '../lib/wait.mjs';
 
 after(closeStreams);
 

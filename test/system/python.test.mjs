@@ -11,10 +11,10 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { Client } from '../clients/lib/client.mjs';
-import { follow } from './lib/client.mjs';
-import { kill, prepare, scratchFile, start, test } from './lib/halley.mjs';
-import { jwks, makeKey, mint, nowS } from './lib/token.mjs';
-import { sleep, until } from './lib/wait.mjs';
+import { follow } from '../lib/client.mjs';
+import { kill, prepare, scratchFile, start, test } from '../lib/halley.mjs';
+import { jwks, makeKey, mint, nowS } from '../lib/token.mjs';
+import { sleep, until } from '../lib/wait.mjs';
 
 const run = promisify(execFile);
 const path = (name) => fileURLToPath(new URL(`../../${name}`, import.meta.url));

@@ -5,11 +5,11 @@ import { readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { after, before } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { openBrowser } from './lib/browser.mjs';
-import { http, publish } from './lib/client.mjs';
-import { prepare, scratchFile, start, test } from './lib/halley.mjs';
-import { jwks, makeKey, mint, nowS } from './lib/token.mjs';
-import { sleep, until } from './lib/wait.mjs';
+import { openBrowser } from '../lib/browser.mjs';
+import { http, publish } from '../lib/client.mjs';
+import { prepare, scratchFile, start, test } from '../lib/halley.mjs';
+import { jwks, makeKey, mint, nowS } from '../lib/token.mjs';
+import { sleep, until } from '../lib/wait.mjs';
 
 const README = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
 const TOKEN_S = 3;

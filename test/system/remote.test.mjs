@@ -7,12 +7,12 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { after } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { api, publish } from './lib/client.mjs';
+import { api, publish } from '../lib/client.mjs';
 import {
   freePort, kill, listeningPorts, prepare, scratchFile, start, test,
-} from './lib/halley.mjs';
-import { closeStreams, sse } from './lib/streams.mjs';
-import { until } from './lib/wait.mjs';
+} from '../lib/halley.mjs';
+import { closeStreams, sse } from '../lib/streams.mjs';
+import { until } from '../lib/wait.mjs';
 
 const EXAMPLE = fileURLToPath(new URL('../../examples/erlang/run.mjs', import.meta.url));
 const START_MS_MAX = 90_000;

@@ -3,10 +3,10 @@
 
 import assert from 'node:assert/strict';
 import { after } from 'node:test';
-import { api, publish } from './lib/client.mjs';
-import { isAlive, kill, start, test } from './lib/halley.mjs';
-import { closeStreams, open, sse } from './lib/streams.mjs';
-import { sleep, until } from './lib/wait.mjs';
+import { api, publish } from '../lib/client.mjs';
+import { isAlive, kill, start, test } from '../lib/halley.mjs';
+import { closeStreams, open, sse } from '../lib/streams.mjs';
+import { sleep, until } from '../lib/wait.mjs';
 
 // As in drain.test.mjs: 3 s of closings at 500 a second.
 const STREAMS = 1_500;

@@ -4,11 +4,11 @@
 import assert from 'node:assert/strict';
 import { readFileSync, readdirSync } from 'node:fs';
 import { after } from 'node:test';
-import { publish } from './lib/client.mjs';
-import { assertEvent } from './lib/expect.mjs';
-import { prepare, test } from './lib/halley.mjs';
-import { closeStreams, sse } from './lib/streams.mjs';
-import { bearer, makeKey, mint } from './lib/token.mjs';
+import { publish } from '../lib/client.mjs';
+import { assertEvent } from '../lib/expect.mjs';
+import { prepare, test } from '../lib/halley.mjs';
+import { closeStreams, sse } from '../lib/streams.mjs';
+import { bearer, makeKey, mint } from '../lib/token.mjs';
 
 after(closeStreams);
 

@@ -3,11 +3,11 @@
 
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
-import { api, follow, publish, sessionsOf, unfollow } from './lib/client.mjs';
-import { assertEvent } from './lib/expect.mjs';
-import { start, test } from './lib/halley.mjs';
-import { closeStreams, ndjson, sse, ws } from './lib/streams.mjs';
-import { until } from './lib/wait.mjs';
+import { api, follow, publish, sessionsOf, unfollow } from '../lib/client.mjs';
+import { assertEvent } from '../lib/expect.mjs';
+import { start, test } from '../lib/halley.mjs';
+import { closeStreams, ndjson, sse, ws } from '../lib/streams.mjs';
+import { until } from '../lib/wait.mjs';
 
 let halley;
 before(async () => { halley = await start(); });

@@ -2,12 +2,12 @@
 
 import assert from 'node:assert/strict';
 import { after } from 'node:test';
-import { api, publish, sessionsOf } from './lib/client.mjs';
-import { start, test } from './lib/halley.mjs';
-import { metric } from './lib/metrics.mjs';
-import { Raw } from './lib/raw.mjs';
-import { closeStreams, open, sse } from './lib/streams.mjs';
-import { until } from './lib/wait.mjs';
+import { api, publish, sessionsOf } from '../lib/client.mjs';
+import { start, test } from '../lib/halley.mjs';
+import { metric } from '../lib/metrics.mjs';
+import { Raw } from '../lib/raw.mjs';
+import { closeStreams, open, sse } from '../lib/streams.mjs';
+import { until } from '../lib/wait.mjs';
 
 // More than sockets and outbox hold together, so that the outbox decides.
 const EVENTS = 400;

@@ -6,11 +6,11 @@ import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { after } from 'node:test';
-import { follow, publish, sessionsOf } from './lib/client.mjs';
-import { assertEvent } from './lib/expect.mjs';
-import { freePort, isAlive, kill, listeningPorts, prepare, start, test } from './lib/halley.mjs';
-import { closeStreams, sse } from './lib/streams.mjs';
-import { until } from './lib/wait.mjs';
+import { follow, publish, sessionsOf } from '../lib/client.mjs';
+import { assertEvent } from '../lib/expect.mjs';
+import { freePort, isAlive, kill, listeningPorts, prepare, start, test } from '../lib/halley.mjs';
+import { closeStreams, sse } from '../lib/streams.mjs';
+import { until } from '../lib/wait.mjs';
 
 after(closeStreams);
 

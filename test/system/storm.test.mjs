@@ -2,11 +2,11 @@
 
 import assert from 'node:assert/strict';
 import { after } from 'node:test';
-import { follow, publish, sessionsOf } from './lib/client.mjs';
-import { kill, start, test } from './lib/halley.mjs';
-import { Raw } from './lib/raw.mjs';
-import { closeStreams, open, poll, sse } from './lib/streams.mjs';
-import { sleep, until } from './lib/wait.mjs';
+import { follow, publish, sessionsOf } from '../lib/client.mjs';
+import { kill, start, test } from '../lib/halley.mjs';
+import { Raw } from '../lib/raw.mjs';
+import { closeStreams, open, poll, sse } from '../lib/streams.mjs';
+import { sleep, until } from '../lib/wait.mjs';
 
 after(() => closeStreams());
 

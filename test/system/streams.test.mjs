@@ -2,11 +2,11 @@
 
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
-import { CurlStream, curl, follow, publish, sessionsOf } from './lib/client.mjs';
-import { assertError, assertEvent } from './lib/expect.mjs';
-import { start, test } from './lib/halley.mjs';
-import { article, closeStreams, ndjson, sse, ws } from './lib/streams.mjs';
-import { until } from './lib/wait.mjs';
+import { CurlStream, curl, follow, publish, sessionsOf } from '../lib/client.mjs';
+import { assertError, assertEvent } from '../lib/expect.mjs';
+import { start, test } from '../lib/halley.mjs';
+import { article, closeStreams, ndjson, sse, ws } from '../lib/streams.mjs';
+import { until } from '../lib/wait.mjs';
 
 let halley;
 before(async () => { halley = await start(); });

@@ -3,14 +3,14 @@
 
 import assert from 'node:assert/strict';
 import { before } from 'node:test';
-import { api, follow, http, publish } from './lib/client.mjs';
-import { assertError, assertEvent } from './lib/expect.mjs';
-import { kill, start, test } from './lib/halley.mjs';
-import { metric } from './lib/metrics.mjs';
-import { ask, ndjson, open, poll, sse, ws } from './lib/streams.mjs';
-import { bearer, makeKey, mint } from './lib/token.mjs';
-import { until } from './lib/wait.mjs';
-import { endAfter, startWithTokens } from './lib/world.mjs';
+import { api, follow, http, publish } from '../lib/client.mjs';
+import { assertError, assertEvent } from '../lib/expect.mjs';
+import { kill, start, test } from '../lib/halley.mjs';
+import { metric } from '../lib/metrics.mjs';
+import { ask, ndjson, open, poll, sse, ws } from '../lib/streams.mjs';
+import { bearer, makeKey, mint } from '../lib/token.mjs';
+import { until } from '../lib/wait.mjs';
+import { endAfter, startWithTokens } from '../lib/world.mjs';
 
 const key = makeKey('EdDSA', 'a');
 const SESSION_MAX = 5;

@@ -3,14 +3,14 @@
 import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import { after, before } from 'node:test';
-import { openBrowser } from './lib/browser.mjs';
-import { api, http, publish, sessionsOf } from './lib/client.mjs';
-import { assertError, assertEvent } from './lib/expect.mjs';
-import { kill, prepare, scratchFile, test } from './lib/halley.mjs';
-import { metric } from './lib/metrics.mjs';
-import { closeStreams, ndjson, poll, sse, ws } from './lib/streams.mjs';
-import { bearer, jwks, makeKey, mint, nowS } from './lib/token.mjs';
-import { until } from './lib/wait.mjs';
+import { openBrowser } from '../lib/browser.mjs';
+import { api, http, publish, sessionsOf } from '../lib/client.mjs';
+import { assertError, assertEvent } from '../lib/expect.mjs';
+import { kill, prepare, scratchFile, test } from '../lib/halley.mjs';
+import { metric } from '../lib/metrics.mjs';
+import { closeStreams, ndjson, poll, sse, ws } from '../lib/streams.mjs';
+import { bearer, jwks, makeKey, mint, nowS } from '../lib/token.mjs';
+import { until } from '../lib/wait.mjs';
 
 const keys = Object.fromEntries(['RS256', 'ES256', 'EdDSA'].map((alg) => [alg, makeKey(alg, alg)]));
 keys.HS256 = makeKey('HS256', 'HS256', 'a secret of thirty-two bytes, or more');

@@ -3,12 +3,12 @@
 
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
-import { api, follow, publish, sessionsOf } from './lib/client.mjs';
-import { assertEvent } from './lib/expect.mjs';
-import { isAlive, kill, start, test } from './lib/halley.mjs';
-import { metric } from './lib/metrics.mjs';
-import { closeStreams, ndjson, poll, sse, ws } from './lib/streams.mjs';
-import { until } from './lib/wait.mjs';
+import { api, follow, publish, sessionsOf } from '../lib/client.mjs';
+import { assertEvent } from '../lib/expect.mjs';
+import { isAlive, kill, start, test } from '../lib/halley.mjs';
+import { metric } from '../lib/metrics.mjs';
+import { closeStreams, ndjson, poll, sse, ws } from '../lib/streams.mjs';
+import { until } from '../lib/wait.mjs';
 
 const WORKERS = 4;
 const USERS = Array.from({ length: 24 }, (_, n) => `user${n}`);

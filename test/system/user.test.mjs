@@ -8,14 +8,14 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after } from 'node:test';
-import { Certificates } from './lib/certificates.mjs';
-import { publish } from './lib/client.mjs';
-import { assertEvent } from './lib/expect.mjs';
-import { isAlive, kill, prepare, test } from './lib/halley.mjs';
-import { metric } from './lib/metrics.mjs';
-import { closeStreams, sse } from './lib/streams.mjs';
-import { tls } from './lib/trust.mjs';
-import { until } from './lib/wait.mjs';
+import { Certificates } from '../lib/certificates.mjs';
+import { publish } from '../lib/client.mjs';
+import { assertEvent } from '../lib/expect.mjs';
+import { isAlive, kill, prepare, test } from '../lib/halley.mjs';
+import { metric } from '../lib/metrics.mjs';
+import { closeStreams, sse } from '../lib/streams.mjs';
+import { tls } from '../lib/trust.mjs';
+import { until } from '../lib/wait.mjs';
 
 after(closeStreams);
 

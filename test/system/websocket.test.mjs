@@ -3,12 +3,12 @@
 import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
 import { after, before } from 'node:test';
-import { publish, sessionsOf } from './lib/client.mjs';
-import { assertError, assertEvent } from './lib/expect.mjs';
-import { start, test } from './lib/halley.mjs';
-import { exchange, Raw } from './lib/raw.mjs';
-import { closeStreams, ws } from './lib/streams.mjs';
-import { until, within } from './lib/wait.mjs';
+import { publish, sessionsOf } from '../lib/client.mjs';
+import { assertError, assertEvent } from '../lib/expect.mjs';
+import { start, test } from '../lib/halley.mjs';
+import { exchange, Raw } from '../lib/raw.mjs';
+import { closeStreams, ws } from '../lib/streams.mjs';
+import { until, within } from '../lib/wait.mjs';
 
 let halley;
 before(async () => { halley = await start(); });

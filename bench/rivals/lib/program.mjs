@@ -6,8 +6,8 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { isAlive, kill } from '../../../test/system/lib/halley.mjs';
-import { until } from '../../../test/system/lib/wait.mjs';
+import { isAlive, kill } from '../../../test/lib/halley.mjs';
+import { until } from '../../../test/lib/wait.mjs';
 
 const START_MS_MAX = 20_000;
 const STOP_MS_MAX = 10_000;

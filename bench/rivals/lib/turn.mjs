@@ -8,7 +8,7 @@ import { FOLLOWERS } from '../../lib/crowd.mjs';
 import { Clients, load } from '../../lib/load.mjs';
 import { cpuSeconds, pssBytes } from '../../lib/process.mjs';
 import { say } from '../../lib/say.mjs';
-import { sleep } from '../../../test/system/lib/wait.mjs';
+import { sleep } from '../../../test/lib/wait.mjs';
 import { channels } from './channels.mjs';
 
 const SETTLE_MS = 3_000;

@@ -2,7 +2,7 @@
 // is another built file: `halley-sse.min.js`, which only listens.
 
 import { createInterface } from 'node:readline';
-import ws from '../../../test/system/node_modules/ws/wrapper.mjs';
+import ws from '../../../test/node_modules/ws/wrapper.mjs';
 
 const { connect } = await import(`../dist/${process.argv[2] ?? 'halley.min.js'}`);
 

@@ -2,10 +2,10 @@
 
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
-import { openBrowser } from '../../../test/system/lib/browser.mjs';
-import { publish, sessionsOf } from '../../../test/system/lib/client.mjs';
-import { freeze, kill, start, test } from '../../../test/system/lib/halley.mjs';
-import { sleep, until } from '../../../test/system/lib/wait.mjs';
+import { openBrowser } from '../../../test/lib/browser.mjs';
+import { publish, sessionsOf } from '../../../test/lib/client.mjs';
+import { freeze, kill, start, test } from '../../../test/lib/halley.mjs';
+import { sleep, until } from '../../../test/lib/wait.mjs';
 import { pagesFor, tabOf } from './lib/tabs.mjs';
 import { proxy } from './lib/world.mjs';
 

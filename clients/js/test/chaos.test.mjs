@@ -8,10 +8,10 @@
 import assert from 'node:assert/strict';
 import { before } from 'node:test';
 import { keep } from '../../../bench/lib/keep.mjs';
-import { sessionsOf } from '../../../test/system/lib/client.mjs';
-import { kill, test } from '../../../test/system/lib/halley.mjs';
-import { sleep, until } from '../../../test/system/lib/wait.mjs';
-import { endAfter, startWithBrowser } from '../../../test/system/lib/world.mjs';
+import { sessionsOf } from '../../../test/lib/client.mjs';
+import { kill, test } from '../../../test/lib/halley.mjs';
+import { sleep, until } from '../../../test/lib/wait.mjs';
+import { endAfter, startWithBrowser } from '../../../test/lib/world.mjs';
 import {
   calmOf, gapsOf, isWhole, PATIENCE_MS, publisher, randomOf, reportOf,
 } from './lib/chaos.mjs';

@@ -1,6 +1,6 @@
 // One connection for all tabs, in Debian's Chromium.
 
-import { openBrowser } from '../../../test/system/lib/browser.mjs';
+import { openBrowser } from '../../../test/lib/browser.mjs';
 import { suite } from './lib/tabs-suite.mjs';
 
 suite(openBrowser);

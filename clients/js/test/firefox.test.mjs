@@ -1,6 +1,6 @@
 // One connection for all tabs, in Debian's Firefox, by WebDriver BiDi.
 
-import playwright from '../../../test/system/node_modules/playwright-core/index.mjs';
+import playwright from '../../../test/node_modules/playwright-core/index.mjs';
 import { suite } from './lib/tabs-suite.mjs';
 
 // Playwright calls it an experiment, as its own Firefox is another one than Debian's.

@@ -3,12 +3,12 @@
 
 import assert from 'node:assert/strict';
 import { before } from 'node:test';
-import { openBrowser } from '../../../test/system/lib/browser.mjs';
-import { api, publish, sessionsOf } from '../../../test/system/lib/client.mjs';
-import { kill, start, test } from '../../../test/system/lib/halley.mjs';
-import { metric } from '../../../test/system/lib/metrics.mjs';
-import { Queue, until } from '../../../test/system/lib/wait.mjs';
-import { endAfter } from '../../../test/system/lib/world.mjs';
+import { openBrowser } from '../../../test/lib/browser.mjs';
+import { api, publish, sessionsOf } from '../../../test/lib/client.mjs';
+import { kill, start, test } from '../../../test/lib/halley.mjs';
+import { metric } from '../../../test/lib/metrics.mjs';
+import { Queue, until } from '../../../test/lib/wait.mjs';
+import { endAfter } from '../../../test/lib/world.mjs';
 import { pagesFor, tabOf } from './lib/tabs.mjs';
 import { client, proxy, reaches } from './lib/world.mjs';
 

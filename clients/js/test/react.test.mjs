@@ -6,9 +6,9 @@ import { createServer } from 'node:http';
 import { before } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
-import { follow, publish } from '../../../test/system/lib/client.mjs';
-import { kill, test } from '../../../test/system/lib/halley.mjs';
-import { endAfter, startWithBrowser } from '../../../test/system/lib/world.mjs';
+import { follow, publish } from '../../../test/lib/client.mjs';
+import { kill, test } from '../../../test/lib/halley.mjs';
+import { endAfter, startWithBrowser } from '../../../test/lib/world.mjs';
 
 const APP = `
   import { StrictMode, createElement as make, useState } from 'react';

@@ -2,9 +2,9 @@
 
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
-import { api, follow, publish, sessionsOf } from '../../../test/system/lib/client.mjs';
-import { kill, start, test } from '../../../test/system/lib/halley.mjs';
-import { until } from '../../../test/system/lib/wait.mjs';
+import { api, follow, publish, sessionsOf } from '../../../test/lib/client.mjs';
+import { kill, start, test } from '../../../test/lib/halley.mjs';
+import { until } from '../../../test/lib/wait.mjs';
 import { client, proxy, reaches } from './lib/world.mjs';
 
 const TRANSPORTS = ['websocket', 'sse', 'ndjson', 'poll'];

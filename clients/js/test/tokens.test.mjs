@@ -3,10 +3,10 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before } from 'node:test';
-import { publish, sessionsOf } from '../../../test/system/lib/client.mjs';
-import { prepare, scratchFile, test } from '../../../test/system/lib/halley.mjs';
-import { jwks, makeKey, mint, nowS } from '../../../test/system/lib/token.mjs';
-import { sleep, until } from '../../../test/system/lib/wait.mjs';
+import { publish, sessionsOf } from '../../../test/lib/client.mjs';
+import { prepare, scratchFile, test } from '../../../test/lib/halley.mjs';
+import { jwks, makeKey, mint, nowS } from '../../../test/lib/token.mjs';
+import { sleep, until } from '../../../test/lib/wait.mjs';
 import { client, proxy, reaches } from './lib/world.mjs';
 
 const TOKEN_S = 3;

@@ -4,8 +4,8 @@
 // A request is taken when it gets an answer that isn't about HTTP itself: the corpora ask for paths
 // that no Halley has, so 404 says that the request was understood.
 
-import { parseAnswers, Raw } from '../../system/lib/raw.mjs';
-import { sleep } from '../../system/lib/wait.mjs';
+import { parseAnswers, Raw } from '../../lib/raw.mjs';
+import { sleep } from '../../lib/wait.mjs';
 
 /** Without another byte for so long, nothing more is on its way. */
 const QUIET_MS = 250;

@@ -1,6 +1,6 @@
 // The wall clock jumps, forward or back, by up to an hour.
 
-import { sleep } from '../../system/lib/wait.mjs';
+import { sleep } from '../../lib/wait.mjs';
 
 export default {
   name: 'clock-step', lane: 'server', weight: 12,

@@ -1,6 +1,6 @@
 // The disk is full for a moment while an idle checkpoint of the follows is written.
 
-import { sleep } from '../../system/lib/wait.mjs';
+import { sleep } from '../../lib/wait.mjs';
 import { isWriting, startAnew, whileFull } from '../lib/disk.mjs';
 
 export default {

@@ -1,8 +1,8 @@
 // The disk is full for a while: publishing is refused with 503 `disk_full`, connections stay, and
 // when there is room again everything goes on by itself.
 
-import { api } from '../../system/lib/client.mjs';
-import { sleep, until } from '../../system/lib/wait.mjs';
+import { api } from '../../lib/client.mjs';
+import { sleep, until } from '../../lib/wait.mjs';
 import { whileFull } from '../lib/disk.mjs';
 
 // It takes a second; the rest is for a busy machine.

@@ -1,6 +1,6 @@
 // Nobody listens at the endpoint of hooks, and what was open is cut.
 
-import { sleep } from '../../system/lib/wait.mjs';
+import { sleep } from '../../lib/wait.mjs';
 
 export default {
   name: 'hooks-down', lane: 'hooks', weight: 4, needs: 'hooks',

@@ -1,6 +1,6 @@
 // The endpoint of hooks answers with an error.
 
-import { sleep } from '../../system/lib/wait.mjs';
+import { sleep } from '../../lib/wait.mjs';
 
 export default {
   name: 'hooks-fails', lane: 'hooks', weight: 3, needs: 'hooks',

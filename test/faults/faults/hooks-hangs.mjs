@@ -1,6 +1,6 @@
 // The endpoint of hooks takes requests and never answers.
 
-import { sleep } from '../../system/lib/wait.mjs';
+import { sleep } from '../../lib/wait.mjs';
 
 export default {
   name: 'hooks-hangs', lane: 'hooks', weight: 3, needs: 'hooks',

@@ -1,6 +1,6 @@
 // The endpoint of hooks takes them and answers late, often when nobody waits any more.
 
-import { sleep } from '../../system/lib/wait.mjs';
+import { sleep } from '../../lib/wait.mjs';
 
 export default {
   name: 'hooks-slow', lane: 'hooks', weight: 3, needs: 'hooks',

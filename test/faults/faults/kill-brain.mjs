@@ -1,6 +1,6 @@
 // The brain dies by SIGKILL and is started again. No connection may drop.
 
-import { sleep } from '../../system/lib/wait.mjs';
+import { sleep } from '../../lib/wait.mjs';
 
 export default {
   name: 'kill-brain', lane: 'server', weight: 8, effects: { kills: true },

@@ -1,6 +1,6 @@
 // The brain dies while it starts, recovers and adopts its edge, several times in a row.
 
-import { sleep } from '../../system/lib/wait.mjs';
+import { sleep } from '../../lib/wait.mjs';
 
 export default {
   name: 'kill-start', lane: 'server', weight: 6, needs: 'graph', effects: { kills: true },

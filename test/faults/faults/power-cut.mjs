@@ -1,7 +1,7 @@
 // The power goes, at any moment, in the middle of imports, of an idle checkpoint and of a start. Of
 // what nobody synced the disk keeps nothing, all, or some. What was acknowledged is there then.
 
-import { sleep } from '../../system/lib/wait.mjs';
+import { sleep } from '../../lib/wait.mjs';
 import { idleCheckpoint } from '../lib/disk.mjs';
 
 /** What goes on when the power goes; gives `{last}` if something is still in flight then. */

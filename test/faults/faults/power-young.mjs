@@ -1,7 +1,7 @@
 // The power goes soon after the first checkpoint of a new folder: files that were made since the
 // start may not have reached the disk, while others already rely on them.
 
-import { sleep } from '../../system/lib/wait.mjs';
+import { sleep } from '../../lib/wait.mjs';
 import { idleCheckpoint } from '../lib/disk.mjs';
 
 export default {

@@ -2,7 +2,7 @@
 // checker's own reading of RFC 9112, of RFC 6455 and of the HTML standard's event streams, so that
 // it shares no error with the edge's.
 
-import { parseJson } from '../../system/lib/client.mjs';
+import { parseJson } from '../../lib/client.mjs';
 
 const NOTHING = Buffer.alloc(0);
 

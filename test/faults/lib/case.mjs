@@ -10,8 +10,8 @@
 
 import { cpSync, rmSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { api } from '../../system/lib/client.mjs';
-import { until } from '../../system/lib/wait.mjs';
+import { api } from '../../lib/client.mjs';
+import { until } from '../../lib/wait.mjs';
 import { followed } from './chains.mjs';
 import { Graph } from './graph.mjs';
 import { filesOf } from './damage.mjs';

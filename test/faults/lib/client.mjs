@@ -4,7 +4,7 @@
 // verdict knows what it may count on. Faults act through `drop`, `dieMidFrame` and `stall`; how
 // it comes back next is in the order they give: `{cursor: 'last' | 'old' | 'none' | 'bad'}`.
 
-import { sleep } from '../../system/lib/wait.mjs';
+import { sleep } from '../../lib/wait.mjs';
 import { TRANSPORTS, openConnection } from './transports.mjs';
 
 const CURSORS_MAX = 64;

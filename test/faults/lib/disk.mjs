@@ -4,8 +4,8 @@ import {
   closeSync, fstatSync, ftruncateSync, openSync, rmSync, writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { api } from '../../system/lib/client.mjs';
-import { sleep, until } from '../../system/lib/wait.mjs';
+import { api } from '../../lib/client.mjs';
+import { sleep, until } from '../../lib/wait.mjs';
 import { filesOf } from './damage.mjs';
 
 const BLOCK = Buffer.alloc(65_536, 1);

@@ -8,7 +8,7 @@ import { execFileSync, spawn } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { Queue, until } from '../../system/lib/wait.mjs';
+import { Queue, until } from '../../lib/wait.mjs';
 
 const SOURCE = fileURLToPath(new URL('../power/disk.c', import.meta.url));
 const UNMOUNT_MS_MAX = 20_000;

@@ -2,8 +2,8 @@
 // or once, with an outcome that nobody knows unless it is acknowledged.
 
 import { Agent } from 'node:http';
-import { http } from '../../system/lib/client.mjs';
-import { sleep, within } from '../../system/lib/wait.mjs';
+import { http } from '../../lib/client.mjs';
+import { sleep, within } from '../../lib/wait.mjs';
 
 const RETRY_MS = 50;
 const ATTEMPT_MS_MAX = 20_000;

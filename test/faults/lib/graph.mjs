@@ -3,8 +3,8 @@
 // users who come after a fault, and must not get what others follow.
 
 import { Agent } from 'node:http';
-import { http } from '../../system/lib/client.mjs';
-import { sleep, within } from '../../system/lib/wait.mjs';
+import { http } from '../../lib/client.mjs';
+import { sleep, within } from '../../lib/wait.mjs';
 import { judgeList } from './answers.mjs';
 import { Client } from './client.mjs';
 

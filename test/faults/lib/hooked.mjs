@@ -9,7 +9,7 @@
 // The times at which a user was there are as its client saw them. That is less than the server saw,
 // unless the checker was held up and noticed late that a session had ended.
 
-import { Watch } from '../../system/lib/hooks-checker.mjs';
+import { Watch } from '../../lib/hooks-checker.mjs';
 
 /** A client learns of its welcome late, and the server of its end. */
 const SLACK_MS = 300;

@@ -1,8 +1,8 @@
 // Server keys: one that the checker itself uses, and others that faults make and revoke. A key that
 // was shown works from then on, and one whose revoking was told opens nothing any more.
 
-import { http } from '../../system/lib/client.mjs';
-import { until } from '../../system/lib/wait.mjs';
+import { http } from '../../lib/client.mjs';
+import { until } from '../../lib/wait.mjs';
 
 const OWN_SCOPES = 'publish,follow,read,admin';
 const NOTICED_MS_MAX = 5_000;

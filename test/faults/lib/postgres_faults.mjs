@@ -3,8 +3,8 @@
 import { execFile } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { promisify } from 'node:util';
-import { kill } from '../../system/lib/halley.mjs';
-import { sleep, until } from '../../system/lib/wait.mjs';
+import { kill } from '../../lib/halley.mjs';
+import { sleep, until } from '../../lib/wait.mjs';
 
 /** Halley leaves a server that is silent for 30 s: some of these are longer. */
 const STALL_MS = [200, 4_000];

@@ -3,9 +3,9 @@
 
 import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
-import { http } from '../../system/lib/client.mjs';
-import { sse } from '../../system/lib/streams.mjs';
-import { sleep } from '../../system/lib/wait.mjs';
+import { http } from '../../lib/client.mjs';
+import { sse } from '../../lib/streams.mjs';
+import { sleep } from '../../lib/wait.mjs';
 
 const API_USERS = 8;
 const API_SUBJECTS = 6;

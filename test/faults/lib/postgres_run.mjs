@@ -3,10 +3,10 @@
 // what the API has acknowledged is in both.
 
 import { Postgres } from '../../../examples/postgres/postgres.mjs';
-import { api } from '../../system/lib/client.mjs';
-import { prepare } from '../../system/lib/halley.mjs';
-import { metric } from '../../system/lib/metrics.mjs';
-import { sleep, until } from '../../system/lib/wait.mjs';
+import { api } from '../../lib/client.mjs';
+import { prepare } from '../../lib/halley.mjs';
+import { metric } from '../../lib/metrics.mjs';
+import { sleep, until } from '../../lib/wait.mjs';
 import { Gate } from './gate.mjs';
 import { FAULTS } from './postgres_faults.mjs';
 import { Application, Asker, Reader } from './postgres_load.mjs';

@@ -6,8 +6,8 @@
 
 import { createHash } from 'node:crypto';
 import { Agent } from 'node:http';
-import { http } from '../../system/lib/client.mjs';
-import { sleep, within } from '../../system/lib/wait.mjs';
+import { http } from '../../lib/client.mjs';
+import { sleep, within } from '../../lib/wait.mjs';
 
 const RETRY_MS = [10, 150];
 const ATTEMPT_MS_MAX = 10_000;

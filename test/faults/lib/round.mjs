@@ -4,8 +4,8 @@
 // Lanes don't wait for each other, so a client dies while the brain is being killed. What could not
 // go on at the same time (two things that stop the server) is in one lane.
 
-import { api } from '../../system/lib/client.mjs';
-import { sleep, until, within } from '../../system/lib/wait.mjs';
+import { api } from '../../lib/client.mjs';
+import { sleep, until, within } from '../../lib/wait.mjs';
 import { FAULTS } from './catalogue.mjs';
 import { Server } from './server.mjs';
 import { judge } from './verdict.mjs';

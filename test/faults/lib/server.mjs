@@ -3,8 +3,8 @@
 import { existsSync, readdirSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
-import { isAlive, kill, prepare } from '../../system/lib/halley.mjs';
-import { sleep, until } from '../../system/lib/wait.mjs';
+import { isAlive, kill, prepare } from '../../lib/halley.mjs';
+import { sleep, until } from '../../lib/wait.mjs';
 import { makeDisk } from './disks.mjs';
 import { hold, makeHolder, threadsOf } from './threads.mjs';
 import { hookedTo } from './told.mjs';

@@ -4,8 +4,8 @@
 import { cpSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { http } from '../../system/lib/client.mjs';
-import { sleep } from '../../system/lib/wait.mjs';
+import { http } from '../../lib/client.mjs';
+import { sleep } from '../../lib/wait.mjs';
 import { awaitCheckpoint, storeFiles } from './disk.mjs';
 import { Server } from './server.mjs';
 import { World } from './world.mjs';

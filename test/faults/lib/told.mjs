@@ -3,12 +3,12 @@
 // profile has `hooks`.
 
 import { join } from 'node:path';
-import { Certificates } from '../../system/lib/certificates.mjs';
-import { Comings } from '../../system/lib/comings.mjs';
-import { Endpoint, SECRET } from '../../system/lib/endpoint.mjs';
-import { freePort, scratchFile } from '../../system/lib/halley.mjs';
-import { User } from '../../system/lib/hooks-checker.mjs';
-import { sleep, until, within } from '../../system/lib/wait.mjs';
+import { Certificates } from '../../lib/certificates.mjs';
+import { Comings } from '../../lib/comings.mjs';
+import { Endpoint, SECRET } from '../../lib/endpoint.mjs';
+import { freePort, scratchFile } from '../../lib/halley.mjs';
+import { User } from '../../lib/hooks-checker.mjs';
+import { sleep, until, within } from '../../lib/wait.mjs';
 import { Hooked } from './hooked.mjs';
 
 const LEAVE_MS = 1_500;

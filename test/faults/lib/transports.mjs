@@ -10,7 +10,7 @@
 
 import { randomBytes } from 'node:crypto';
 import { connect } from 'node:net';
-import { parseJson } from '../../system/lib/client.mjs';
+import { parseJson } from '../../lib/client.mjs';
 import {
   FrameReader, HttpReader, NdjsonReader, SseReader, clientFrame, valueOf,
 } from './bytes.mjs';

@@ -8,7 +8,7 @@ import { History } from './history.mjs';
 import { Keys } from './keys.mjs';
 import { Publisher } from './publisher.mjs';
 import { Told } from './told.mjs';
-import { sleep } from '../../system/lib/wait.mjs';
+import { sleep } from '../../lib/wait.mjs';
 
 const USERS = 48;
 const SUBJECTS = 20;

@@ -3,8 +3,8 @@
 
 import assert from 'node:assert/strict';
 import { describeMachine } from '../../../../bench/lib/machine.mjs';
-import { publish } from '../../../../test/system/lib/client.mjs';
-import { sleep, until } from '../../../../test/system/lib/wait.mjs';
+import { publish } from '../../../../test/lib/client.mjs';
+import { sleep, until } from '../../../../test/lib/wait.mjs';
 
 const EVERY_MS = 20;
 /** How long before and behind the death of an owner an event may be late by it. */

@@ -1,10 +1,10 @@
 // Subscriptions of tabs that share a connection: it has what any of them wants, and no more.
 
 import assert from 'node:assert/strict';
-import { publish, sessionsOf } from '../../../../test/system/lib/client.mjs';
-import { test } from '../../../../test/system/lib/halley.mjs';
-import { metric } from '../../../../test/system/lib/metrics.mjs';
-import { sleep, until } from '../../../../test/system/lib/wait.mjs';
+import { publish, sessionsOf } from '../../../../test/lib/client.mjs';
+import { test } from '../../../../test/lib/halley.mjs';
+import { metric } from '../../../../test/lib/metrics.mjs';
+import { sleep, until } from '../../../../test/lib/wait.mjs';
 
 const subscribe = (tab, subject) =>
   tab.evaluate((one) => window.one.halley.subscribe(one), subject);

@@ -4,11 +4,11 @@
 
 import assert from 'node:assert/strict';
 import { before } from 'node:test';
-import { api, publish, sessionsOf } from '../../../../test/system/lib/client.mjs';
-import { kill, test } from '../../../../test/system/lib/halley.mjs';
-import { serious } from '../../../../test/system/lib/pages.mjs';
-import { sleep, until, within } from '../../../../test/system/lib/wait.mjs';
-import { endAfter, startWithBrowser } from '../../../../test/system/lib/world.mjs';
+import { api, publish, sessionsOf } from '../../../../test/lib/client.mjs';
+import { kill, test } from '../../../../test/lib/halley.mjs';
+import { serious } from '../../../../test/lib/pages.mjs';
+import { sleep, until, within } from '../../../../test/lib/wait.mjs';
+import { endAfter, startWithBrowser } from '../../../../test/lib/world.mjs';
 import { subscriptions } from './tabs-subscriptions.mjs';
 import { pagesFor, tabOf } from './tabs.mjs';
 import { proxy } from './world.mjs';

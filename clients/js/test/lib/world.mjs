@@ -4,9 +4,9 @@ import { once } from 'node:events';
 import { createServer, request } from 'node:http';
 import { connect as dial } from 'node:net';
 import { after } from 'node:test';
-import ws from '../../../../test/system/node_modules/ws/wrapper.mjs';
+import ws from '../../../../test/node_modules/ws/wrapper.mjs';
 import { connect } from '../../dist/index.js';
-import { Queue } from '../../../../test/system/lib/wait.mjs';
+import { Queue } from '../../../../test/lib/wait.mjs';
 
 const clients = new Set();
 const proxies = new Set();

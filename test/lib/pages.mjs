@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url';
 export const WIDE = { width: 1280, height: 860 };
 export const PHONE = { width: 390, height: 800 };
 
-const IMAGES = fileURLToPath(new URL('../../../docs/images/', import.meta.url));
+const IMAGES = fileURLToPath(new URL('../../docs/images/', import.meta.url));
 const IMAGE_BYTES_MAX = 150 * 1024;
 const AXE = createRequire(import.meta.url).resolve('axe-core/axe.min.js');
 const UI_MS_MAX = 30_000;

@@ -13,8 +13,8 @@ import { sleep, until } from './wait.mjs';
 
 export { serious, unseen } from './pages.mjs';
 
-const LAUNCHER = process.env.LAUNCHER ?? fileURLToPath(new URL('../../../halley', import.meta.url));
-const IMAGES = fileURLToPath(new URL('../../../docs/images/', import.meta.url));
+const LAUNCHER = process.env.LAUNCHER ?? fileURLToPath(new URL('../../halley', import.meta.url));
+const IMAGES = fileURLToPath(new URL('../../docs/images/', import.meta.url));
 const IMAGE_BYTES_MAX = 150 * 1024;
 const run = promisify(execFile);
 

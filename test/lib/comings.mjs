@@ -8,7 +8,7 @@
 // has tens of thousands of them.
 
 import { connect } from 'node:net';
-import { Random } from '../../faults/lib/random.mjs';
+import { Random } from '../faults/lib/random.mjs';
 import { api } from './client.mjs';
 import { sleep } from './wait.mjs';
 
