@@ -6,7 +6,7 @@
 
 -compile([export_all, nowarn_export_all]).
 
--define(WAIT_MS, 120000).
+-define(BOOT_MS, 120000).
 
 suite() -> [{timetrap, {minutes, 3}}].
 
@@ -234,7 +234,7 @@ wait_line(Node = {Port, _}, Pattern) ->
             end;
         {Port, {exit_status, Status}} ->
             error({exited, Status})
-    after ?WAIT_MS ->
+    after ?BOOT_MS ->
         error({no_line, Pattern})
     end.
 
@@ -245,7 +245,7 @@ wait_exit({Port, _} = Node, Lines) ->
     receive
         {Port, {data, {_, Line}}} -> wait_exit(Node, [Line | Lines]);
         {Port, {exit_status, Status}} -> {Status, lists:reverse(Lines)}
-    after ?WAIT_MS ->
+    after ?BOOT_MS ->
         error(node_does_not_end)
     end.
 

@@ -3,12 +3,12 @@
 -module(halley_forgetting_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include("support/halley_wait.hrl").
 
 -compile([export_all, nowarn_export_all]).
 -import(halley_missed_helper, [cursor/0, missed/2, ids/1, caught_up/3]).
 -import(halley_test_brain, [publish/2, follow_all/2, number/1, link_with/1, message/1]).
 
--define(WAIT_MS, 60000).
 
 suite() -> [{timetrap, {minutes, 3}}].
 

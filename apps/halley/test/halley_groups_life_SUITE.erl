@@ -191,7 +191,7 @@ remains() ->
     #{rows => ets:info(halley_groups_table, size), marks => ets:info(halley_groups_marks, size),
       sessions => ets:info(halley_directory_rows, size),
       pairs => halley_pages_table:size(halley_followers),
-      links => ets:info(halley_links, size), info => halley_groups:info(),
+      links => ets:info(halley_links, size),
       shards => Shards, groups => halley_groups:list(), online => halley_directory:online(),
       directory => sys:get_state(halley_directory, infinity)}.
 

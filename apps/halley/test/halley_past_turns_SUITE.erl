@@ -2,12 +2,12 @@
 -module(halley_past_turns_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include("support/halley_wait.hrl").
 
 -export([suite/0, all/0, init_per_testcase/2, end_per_testcase/2]).
 -export([two_at_a_time_on_a_link/1, links_dont_wait_for_each_other/1, users_take_turns/1,
          a_reader_that_is_killed/1, one_that_waits_is_killed/1, nothing_stays/1]).
 
--define(WAIT_MS, 60000).
 
 suite() -> [{timetrap, {minutes, 5}}].
 

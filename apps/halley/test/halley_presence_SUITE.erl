@@ -4,12 +4,12 @@
 -module(halley_presence_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include("support/halley_wait.hrl").
 
 -compile([export_all, nowarn_export_all]).
 -import(halley_test_brain, [follow_all/2, number/1, wait/1]).
 
 -define(LEAVE_MS, 400).
--define(WAIT_MS, 30000).
 
 suite() -> [{timetrap, {minutes, 3}}].
 

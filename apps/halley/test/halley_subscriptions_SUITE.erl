@@ -3,13 +3,13 @@
 -module(halley_subscriptions_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include("support/halley_wait.hrl").
 
 -compile([export_all, nowarn_export_all]).
 -import(halley_missed_helper, [cursor/0, given/2, ids/1]).
 -import(halley_test_brain, [publish/2, follow_all/2, number/1, link_with/1, message/1, delivered/1,
                             spawn_actor/1, join/1, wait/1]).
 
--define(WAIT_MS, 60000).
 
 suite() -> [{timetrap, {minutes, 3}}].
 

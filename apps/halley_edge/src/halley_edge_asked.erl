@@ -35,7 +35,7 @@ new() -> #asked{}.
            halley_edge_sessions:sessions(), asked()) ->
     {[session()], [refused()], halley_edge_sessions:sessions(), asked()} | twice.
 sift(Index, Sync, Opening, Sessions, Asked) ->
-    case halley_hooked:is_asked() of
+    case halley_hooked:is_judged() of
         false ->
             {Opening, [], Sessions, Asked};
         true when Sync =:= running ->

@@ -5,7 +5,7 @@
 -include_lib("eunit/include/eunit.hrl").
 
 asked_test_() ->
-    {foreach, fun setup/0, fun(_) -> halley_hooked:asker(none), meck:unload() end,
+    {foreach, fun setup/0, fun(_) -> halley_hooked:judge(none), meck:unload() end,
      [fun nobody_asks/0, fun each_by_its_judgement/0, fun sync_opens_at_once/0, fun opens_twice/0,
       fun too_many_wait/0, fun late_ones_are_refused/0]}.
 
@@ -23,7 +23,7 @@ nobody_asks() ->
 
 each_by_its_judgement() ->
     No = {refuse, 403, 0, <<"connect_refused">>, <<"no">>},
-    halley_hooked:asker(fun(<<"ann">>, _) -> allow;
+    halley_hooked:judge(fun(<<"ann">>, _) -> allow;
                            (<<"eve">>, _) -> No;
                            (<<"bob">>, {Pid, {0, 3}}) when Pid =:= self() -> asked
                         end),
@@ -40,19 +40,19 @@ each_by_its_judgement() ->
 
 sync_opens_at_once() ->
     Case = self(),
-    halley_hooked:asker(fun(User, {_, Tag}) -> Case ! {User, Tag}, asked end),
+    halley_hooked:judge(fun(User, {_, Tag}) -> Case ! {User, Tag}, asked end),
     Opening = [session(1, <<"ann">>), session(2, <<>>)],
     Asked = halley_edge_asked:new(),
     ?assertEqual({Opening, [], sessions, Asked}, sift(running, Opening, Asked)),
     receive {<<"ann">>, {later, <<"ann">>}} -> ok after 0 -> error(not_asked) end.
 
 opens_twice() ->
-    halley_hooked:asker(fun(_, _) -> asked end),
+    halley_hooked:judge(fun(_, _) -> asked end),
     {[], [], _, Asked} = sift(done, [session(1, <<"ann">>)], halley_edge_asked:new()),
     ?assertEqual(twice, sift(done, [session(1, <<"bob">>)], Asked)).
 
 too_many_wait() ->
-    halley_hooked:asker(fun(_, _) -> asked end),
+    halley_hooked:judge(fun(_, _) -> asked end),
     Many = [session(N, <<"ann">>) || N <- lists:seq(1, 10000)],
     {[], Refused, _, _} = sift(done, Many, halley_edge_asked:new()),
     ?assertEqual(10000 - 8192, length(Refused)),
@@ -61,7 +61,7 @@ too_many_wait() ->
     ?assertEqual(10000 - 16, length(AlsoRefused)).
 
 late_ones_are_refused() ->
-    halley_hooked:asker(fun(_, _) -> asked end),
+    halley_hooked:judge(fun(_, _) -> asked end),
     Session = session(1, <<"ann">>),
     {[], [], _, Asked} = sift(done, [Session], halley_edge_asked:new()),
     ?assertEqual({[], Asked}, halley_edge_asked:late(Asked)),

@@ -228,14 +228,14 @@ comings_and_goings_of_a_group(Config) ->
                             ++ [{?VICTIM, <<"star">>}]),
     {ok, _} = halley:publish(<<"star">>, 0),
     attacked(Config, fun(Edge) ->
-        until(fun() -> maps:get(groups, halley_groups:info()) =:= 1 end),
+        until(fun() -> halley_groups_table:size() =:= 1 end),
         Numbers = [{N, halley_ids:lookup(user(N))} || N <- lists:seq(1, 100)],
         [begin
              fake_edge:send(Edge, {open, [{1000 * R + N, 1, user(N), <<>>} || {N, _} <- Numbers]}),
              fake_edge:send(Edge, {close, [{1000 * R + N, U, 1} || {N, U} <- Numbers]})
          end || R <- lists:seq(1, 100)],
         alive(Edge),
-        ?assert(maps:get(marks, halley_groups:info()) =< 1000),
+        ?assert(halley_groups_marks:count() =< 1000),
         {ok, #{sessions := Sessions}} = halley:publish(<<"star">>, 1),
         ?assert(Sessions >= 1)
     end).

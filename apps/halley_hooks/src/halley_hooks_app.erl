@@ -10,5 +10,5 @@ start(_, _) ->
 
 -spec stop(term()) -> ok.
 stop(_) ->
-    ok = halley_hooked:asker(none),
+    ok = halley_hooked:judge(none),
     halley_hooked:off().

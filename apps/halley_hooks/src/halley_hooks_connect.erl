@@ -65,7 +65,7 @@ init(Connect) ->
     Owner = self(),
     Workers = [spawn_link(fun() -> work(Owner, Connect, none) end)
                || _ <- lists:seq(1, halley_limits:get(connect_in_flight_max))],
-    ok = halley_hooked:asker(fun ?MODULE:ask/2),
+    ok = halley_hooked:judge(fun ?MODULE:ask/2),
     _ = erlang:send_after(?LOOK_MS, self(), look),
     {ok, #connect{settings = Connect, idle = Workers}}.
 

@@ -4,10 +4,10 @@
 
 -include_lib("common_test/include/ct.hrl").
 -include_lib("stdlib/include/assert.hrl").
+-include("support/halley_hooks_wait.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
--define(WAIT_MS, 30000).
 
 suite() -> [{timetrap, {minutes, 5}}].
 

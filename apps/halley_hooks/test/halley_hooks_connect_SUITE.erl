@@ -4,10 +4,10 @@
 
 -include_lib("common_test/include/ct.hrl").
 -include_lib("stdlib/include/assert.hrl").
+-include("support/halley_hooks_wait.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
--define(WAIT_MS, 20000).
 
 suite() -> [{timetrap, {minutes, 5}}].
 
@@ -33,7 +33,7 @@ end_per_testcase(_, Config) ->
             exit(Sup, kill),
             receive {'DOWN', Monitor, process, Sup, _} -> ok end
     end,
-    ok = halley_hooked:asker(none),
+    ok = halley_hooked:judge(none),
     halley_hooks_endpoint:stop(endpoint(Config)),
     halley_test_brain:stop(Config).
 
@@ -75,7 +75,7 @@ user(Body) ->
 %% -----------------------------------------------------------------------------------------------
 
 nobody_is_asked_without_it(_) ->
-    ?assertNot(halley_hooked:is_asked()),
+    ?assertNot(halley_hooked:is_judged()),
     ?assertEqual(allow, halley_hooked:ask(<<"ann">>, tag)).
 
 answers(Config) ->

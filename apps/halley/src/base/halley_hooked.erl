@@ -13,8 +13,8 @@
 -module(halley_hooked).
 
 -export([on/1, off/0, is_on/1, came/1, left/1, take/1, told/0, put_back/0]).
--export([asker/1, is_asked/0, ask/2]).
--export_type([key/0, change/0, judgement/0, asker/0]).
+-export([judge/1, is_judged/0, ask/2]).
+-export_type([key/0, change/0, judgement/0, judge/0]).
 
 -define(TAKEN, halley_hooked_taken).
 
@@ -28,7 +28,7 @@
                    | {refuse, Status :: 400..599, RetryAfterS :: non_neg_integer(),
                       Code :: binary(), Message :: binary()}.
 %% `asked': the judgement comes as `{connect_judged, Tag, judgement()}' to the process.
--type asker() :: fun((halley_id:id(), {pid(), Tag :: term()}) -> judgement() | asked).
+-type judge() :: fun((halley_id:id(), {pid(), Tag :: term()}) -> judgement() | asked).
 
 %% The caller owns the table of changes.
 -spec on([what()]) -> ok.
@@ -88,18 +88,18 @@ put_back() ->
     told().
 
 %% Who is asked about sessions that open, if anybody is. Without one all are allowed.
--spec asker(none | asker()) -> ok.
-asker(none) ->
-    _ = persistent_term:erase({?MODULE, asker}),
+-spec judge(none | judge()) -> ok.
+judge(none) ->
+    _ = persistent_term:erase({?MODULE, judge}),
     ok;
-asker(Ask) -> persistent_term:put({?MODULE, asker}, Ask).
+judge(Ask) -> persistent_term:put({?MODULE, judge}, Ask).
 
--spec is_asked() -> boolean().
-is_asked() -> persistent_term:get({?MODULE, asker}, none) =/= none.
+-spec is_judged() -> boolean().
+is_judged() -> persistent_term:get({?MODULE, judge}, none) =/= none.
 
 -spec ask(halley_id:id(), Tag :: term()) -> judgement() | asked.
 ask(User, Tag) ->
-    case persistent_term:get({?MODULE, asker}, none) of
+    case persistent_term:get({?MODULE, judge}, none) of
         none -> allow;
         Ask -> Ask(User, {self(), Tag})
     end.

@@ -22,7 +22,7 @@
 -export([take_following/3]).
 -export([followers/3, following/3, count_followers/1, count_following/1, count/0, changes/0]).
 
--export_type([error/0, failure/0, asker/0, asked/0, changed/0]).
+-export_type([error/0, failure/0, principal/0, asked/0, changed/0]).
 
 -type id() :: halley_id:id().
 -type user_number() :: halley_id:user_number().
@@ -45,8 +45,8 @@
     {ok, #{removed := non_neg_integer(), absent := non_neg_integer(),
            errors := [{non_neg_integer(), error()}]}}
     | {error, failure()}.
--type asker() :: anybody | {user, id()}.
--type asked() :: {add, asker()} | remove.
+-type principal() :: anybody | {user, id()}.
+-type asked() :: {add, principal()} | remove.
 %% How many pairs changed, how many were so already, and errors by the pair's place.
 -type changed() :: {ok, Changed :: non_neg_integer(), Same :: non_neg_integer(),
                     Errors :: [{non_neg_integer(), error()}]}
@@ -95,7 +95,7 @@ stored(remove, Pairs) -> unfollowed(change(remove, Pairs)).
 %% What a backend asks before it makes follows: the pairs that `follow/1' would take, each with its
 %% place, and the errors of the others. A pair of an id with itself is in neither. New ids have
 %% numbers from now on, and lose them again if no follow comes. 100,000 pairs at most.
--spec admitted(asker(), [{binary(), binary()}]) ->
+-spec admitted(principal(), [{binary(), binary()}]) ->
     {ok, [{non_neg_integer(), {id(), id()}}], Errors :: [{non_neg_integer(), error()}]}
     | {error, failure()}.
 admitted(Asker, Pairs) ->

@@ -21,7 +21,7 @@
 
 -export([new/0, start_link/0]).
 -export([changed/1, ended/1, followed/1, crowd/2, shard_started/1]).
--export([members/2, info/0, list/0, decide/4]).
+-export([members/2, list/0, decide/4, followers/2]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
 -type user_number() :: halley_id:user_number().
@@ -31,6 +31,8 @@
 -define(MEMBERS, {?MODULE, members}).
 %% For a user that follows more than this, each group is checked instead.
 -define(FOLLOWING_MAX, 512).
+%% Followers in a portion: a shard passes them on in a fraction of a millisecond.
+-define(PORTION, 1000).
 -define(CENSUS_MS, 2000).
 -define(FULL_MS, 50).
 
@@ -135,17 +137,11 @@ shard_started(Shard) ->
 members(Shard, Members) ->
     atomics:put(persistent_term:get(?MEMBERS), Shard, Members).
 
--spec info() -> #{groups := non_neg_integer(), members := non_neg_integer(),
-                  marks := non_neg_integer()}.
-info() ->
-    Members = persistent_term:get(?MEMBERS),
-    #{groups => halley_groups_table:size(), marks => halley_groups_marks:count(),
-      members => lists:sum([atomics:get(Members, Shard)
-                            || Shard <- lists:seq(1, halley_shards:count())])}.
-
 gauges() ->
-    #{groups := Groups, members := Members, marks := Marks} = info(),
-    #{groups => Groups, group_members => Members, group_marks => Marks}.
+    Members = persistent_term:get(?MEMBERS),
+    #{groups => halley_groups_table:size(), group_marks => halley_groups_marks:count(),
+      group_members => lists:sum([atomics:get(Members, Shard)
+                                  || Shard <- lists:seq(1, halley_shards:count())])}.
 
 %% The subjects that are groups or are to be, and how far each is filled.
 -spec list() -> [{user_number(), filled | filling}].
@@ -208,17 +204,43 @@ handle_info(_, State) ->
     {noreply, State}.
 
 portion_later(Filling, UpTo) ->
-    _ = erlang:send_after(halley_groups_fill:pause_ms(), self(), {portion, Filling, UpTo}),
+    _ = erlang:send_after(pause_ms(), self(), {portion, Filling, UpTo}),
     ok.
 
 %% While the links have no room a portion is empty: the shard forgets users that were marked since
 %% the last one, since the next one is read later.
 portion(UpTo, #fill{subject = Subject, filling = Filling}, #state{groups = Groups}) ->
-    {Next, Found} = case halley_groups_fill:links_have_room() of
-        true -> halley_groups_fill:portion(Subject, UpTo);
+    {Next, Found} = case links_have_room() of
+        true -> followers(Subject, UpTo);
         false -> {UpTo, []}
     end,
     halley_shard:group(map_get(Subject, Groups), {fill, Subject, Filling, self(), Next, Found}).
+
+%% Between two portions, so that they are `group_fill_per_s_max' followers a second.
+-spec pause_ms() -> pos_integer().
+pause_ms() ->
+    max(1, ?PORTION * 1000 div max(1, halley_limits:get(group_fill_per_s_max))).
+
+%% Whether no link has so much waiting that replays pause.
+-spec links_have_room() -> boolean().
+links_have_room() ->
+    Max = halley_limits:get(replay_queue_bytes_max),
+    lists:all(fun(#{queue_bytes := Bytes}) -> Bytes < Max end, halley_links:list()).
+
+%% The next followers after this one, those who are online with what the directory says; and up to
+%% which user that was.
+-spec followers(Subject :: user_number(), After :: -1 | user_number()) ->
+    {user_number() | all, [{user_number(), halley_groups_members:found()}]}.
+followers(Subject, After) ->
+    Users = halley_pages_table:take(halley_followers, Subject, After, ?PORTION),
+    Chunks = halley_directory_atomics:chunks(),
+    Found = [{User, Sessions} || User <- Users,
+                                 Sessions <- [halley_directory:lookup(Chunks, User)],
+                                 Sessions =/= 0],
+    case length(Users) of
+        ?PORTION -> {lists:last(Users), Found};
+        _ -> {all, Found}
+    end.
 
 %% Begins groups anew, whatever became of them.
 again(Subjects, #state{waiting = Waiting, fill = Fill} = State) ->
@@ -280,8 +302,19 @@ census(#state{changes = Before, groups = Groups} = State) ->
         Before ->
             State;
         Now ->
-            Subjects = lists:usort(maps:keys(Groups) ++ halley_groups_fill:large()),
+            Subjects = lists:usort(maps:keys(Groups) ++ large()),
             lists:foldl(fun(Subject, S) ->
                 weigh(Subject, halley_pages_table:count(halley_followers, Subject), S)
             end, State#state{changes = Now}, Subjects)
+    end.
+
+%% Subjects that may have `group_followers_min' followers, as far as that can be told from how many
+%% pages they fill.
+-spec large() -> [user_number()].
+large() ->
+    %% A page of nothing but followers of one subject holds this many.
+    PerPage = halley_pages:page_bytes_max() div 4,
+    case halley_limits:get(group_followers_min) div PerPage - 1 of
+        Fences when Fences < 1 -> [];
+        Fences -> halley_pages_table:spread(halley_followers, Fences)
     end.

@@ -286,7 +286,7 @@ finish(#{halley := Brain, halley_edge := Edge} = Apps) ->
     protected(AuthMode, Public),
     explained(halley_config_auth:check(Brain)),
     explained(halley_config_tls:check(Edge)),
-    explained(halley_config_doors:check(Brain)),
+    explained(halley_config_addresses:check(Brain)),
     Public =/= Api orelse
         bad("api.listen: is ~ts, as public.listen is; give it a port of its own", [Api]),
     Limits = limits(maps:get(limits, Brain)),
@@ -411,7 +411,7 @@ edge_settings(Brain) ->
      {<<"admission_per_s_max">>, integer_to_binary(Admission)},
      {<<"presence">>, presence(Brain)},
      {<<"cors_origins">>, unicode:characters_to_binary(Origins)}
-     | halley_config_doors:edge_settings(Brain)].
+     | halley_config_addresses:edge_settings(Brain)].
 
 notices(#{api_listen := Api} = Edge) ->
     ["api.listen: " ++ Api ++ " can be reached from other machines, and what passes there, keys "

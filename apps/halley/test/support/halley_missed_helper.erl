@@ -3,7 +3,7 @@
 
 -export([written/0, cursor/0, missed/2, missed/3, given/2, given/4, ids/1, caught_up/3]).
 
--define(WAIT_MS, 60000).
+-include("halley_wait.hrl").
 
 %% The heads, once all up to them is written.
 written() ->

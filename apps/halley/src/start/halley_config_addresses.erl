@@ -1,6 +1,6 @@
 %% The configuration of addresses: those that limits don't apply to, and proxies that name the
 %% client. Pure.
--module(halley_config_doors).
+-module(halley_config_addresses).
 
 -export([check/1, networks/1, edge_settings/1]).
 
