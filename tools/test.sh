@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs every test and ends with the names of those that failed and one line: `... N passed,
 # N failed`. A suite that fails doesn't stop the others; a suite that could not count itself is one
-# failure. Suites wait more than they compute, so four run side by side.
+# failure. Suites wait more than they compute, so five run side by side.
 set -uo pipefail
 
 cd "$(dirname "$0")/.."
@@ -195,7 +195,7 @@ job as-sse count_system 600 node test/clients/run.mjs --only '(sse)' \
 job python count_python 60 \
     .tools/python/bin/python -m unittest discover -s clients/python/tests
 job tidy count_node 60 node --test tools/tidy/*.test.mjs tools/*.test.mjs
-side_by_side 4
+side_by_side 5
 # Runs its own files side by side, and at last those that fill the machine.
 job system count_system 900 node test/system/run.mjs
 side_by_side 1
