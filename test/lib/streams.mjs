@@ -129,10 +129,17 @@ function dispatch(stream, fields) {
 }
 
 /** An SSE session (`GET /v1/stream`), ready when its welcome has come. */
-export async function sse(halley, user, headers = {}, cursor = undefined) {
+export const sse = (halley, user, headers = {}, cursor = undefined) =>
+  eventStream(halley.publicUrl + target('/v1/stream', user, cursor), headers);
+
+/** The server's status as a stream, at the API listener. */
+export const statusStream = (halley, query = {}, headers = {}) =>
+  eventStream(halley.apiUrl + target('/v1/status/stream', query), headers);
+
+async function eventStream(url, headers) {
   let fields = {};
   const stream = new HttpStream(
-    halley.publicUrl + target('/v1/stream', user, cursor),
+    url,
     { accept: 'text/event-stream', ...headers },
     byLine((self, line) => {
       if (line.startsWith(':')) self.comments.push(line);

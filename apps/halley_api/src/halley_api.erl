@@ -83,6 +83,8 @@ routes() ->
      {api, [<<"v1">>, <<"users">>, '_', <<"sessions">>], halley_api_users_h, [<<"sessions">>],
       [{get, read}, {delete, admin}]},
      {api, [<<"v1">>, <<"status">>], halley_api_status_h, [], [{get, read}]},
+     {api, [<<"v1">>, <<"status">>, <<"stream">>], halley_api_status_h, [<<"stream">>],
+      [{get, read}]},
      {api, [<<"v1">>, <<"top">>], halley_api_top_h, [<<"top">>], [{get, read}]},
      {api, [<<"v1">>, <<"ended">>], halley_api_top_h, [<<"ended">>], [{get, read}]},
      {api, [<<"v1">>, <<"key">>], halley_api_key_h, [], [{get, known}]},

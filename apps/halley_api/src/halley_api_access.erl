@@ -12,7 +12,7 @@
 %% Each route says what it needs; `halley_api' has the table.
 -module(halley_api_access).
 
--export([judge/2, watched/2, user/1]).
+-export([judge/2, judge_key/2, watched/2, user/1]).
 -export_type([need/0]).
 
 %% `known': any server key, whatever its scopes. `user': a user of the public listener. `session':
@@ -38,10 +38,19 @@ judge(session, Request) ->
 judge(known, #{listener := public}) ->
     ok;
 judge(Need, #{listener := api, headers := Headers}) ->
-    case halley_server_keys:check(maps:get(<<"authorization">>, Headers, undefined)) of
+    case judge_key(Need, maps:get(<<"authorization">>, Headers, undefined)) of
+        ok -> ok;
+        {error, Error, More} -> {refused, halley_api_error:response(Error, More)}
+    end.
+
+%% The same by the value of the header `Authorization' alone, for what is no request.
+-spec judge_key(halley_server_key:scope() | known, binary() | undefined) ->
+    ok | {error, halley_api_error:error(), [{binary(), iodata()}]}.
+judge_key(Need, Authorization) ->
+    case halley_server_keys:check(Authorization) of
         open -> ok;
         {ok, Scopes} -> scope(Need, Scopes);
-        Refused -> {refused, key_refused(Refused)}
+        Refused -> key_refused(Refused)
     end.
 
 scope(known, _) ->
@@ -49,7 +58,7 @@ scope(known, _) ->
 scope(Scope, Scopes) ->
     case lists:member(Scope, Scopes) of
         true -> ok;
-        false -> {refused, scope_missing(atom_to_binary(Scope))}
+        false -> scope_missing(atom_to_binary(Scope))
     end.
 
 %% The request, with a body that throws `{refused, Response}' where it is read on without the right
@@ -97,8 +106,10 @@ user_id(_) ->
 %% --- refusals ------------------------------------------------------------------------------------
 
 user_missing(jwt) ->
-    unauthorized(<<"token_missing">>,
-                 "a token is needed here: send it as Authorization: Bearer <token>");
+    {error, Error, More} =
+        unauthorized(<<"token_missing">>,
+                     "a token is needed here: send it as Authorization: Bearer <token>"),
+    halley_api_error:response(Error, More);
 user_missing(none) ->
     halley_api_error:response({401, <<"user_missing">>,
                                "say who is asking: add ?user=<id> to the address"}).
@@ -113,8 +124,8 @@ key_refused({too_often, RetryAfterS}) ->
     Max = integer_to_binary(halley_limits:get(requests_per_s_per_key_max)),
     Message = ["this server key may make ", Max, " requests in a second, and made them; events and "
                "follows may come many in one request"],
-    halley_api_error:response({429, <<"too_many_requests">>, Message},
-                              [{<<"retry-after">>, integer_to_binary(RetryAfterS)}]);
+    {error, {429, <<"too_many_requests">>, Message},
+     [{<<"retry-after">>, integer_to_binary(RetryAfterS)}]};
 key_refused(unknown) ->
     halley_metrics:incr(key_unknown),
     unauthorized(<<"key_unknown">>,
@@ -122,13 +133,12 @@ key_refused(unknown) ->
 
 %% RFC 9110, 15.5.2: a 401 names the scheme.
 unauthorized(Code, Message) ->
-    halley_api_error:response({401, Code, Message},
-                              [{<<"www-authenticate">>, <<"Bearer realm=\"halley\"">>}]).
+    {error, {401, Code, Message}, [{<<"www-authenticate">>, <<"Bearer realm=\"halley\"">>}]}.
 
 %% RFC 6750, 3.1.
 scope_missing(Scope) ->
     halley_metrics:incr(scope_missing),
     Challenge = ["Bearer realm=\"halley\", error=\"insufficient_scope\", scope=\"", Scope, $"],
-    halley_api_error:response({403, <<"scope_missing">>,
-                               ["this server key has not the scope ", Scope, ", which this needs"]},
-                              [{<<"www-authenticate">>, Challenge}]).
+    {error, {403, <<"scope_missing">>,
+             ["this server key has not the scope ", Scope, ", which this needs"]},
+     [{<<"www-authenticate">>, Challenge}]}.

@@ -3,14 +3,22 @@
 %% With `?after=' the time of the last sample that the reader has, it is answered with the next one,
 %% within ?STATUS_WAIT_MS: a reader asks again at once and hears each second. Without, it has the
 %% samples of the last minutes.
+%%
+%% GET /v1/status/stream : the same as events, each second. It is a session of the edge's, so it
+%% comes here from an edge of a build before it, which passes it on, or as HEAD.
 -module(halley_api_status_h).
 -behaviour(halley_api).
 
--export([handle/3]).
+-export([handle/3, text/1]).
 
 -include("halley_api_limits.hrl").
 
--spec handle(get, [], halley_api:request()) -> halley_api:response().
+-spec handle(get, [binary()], halley_api:request()) -> halley_api:response().
+handle(get, [<<"stream">>], #{method := <<"HEAD">>}) ->
+    {200, [{<<"content-type">>, <<"text/event-stream">>}], []};
+handle(get, [<<"stream">>], _) ->
+    halley_api_error:response({404, <<"not_found">>,
+                               "this edge is of a build before the stream: ask GET /v1/status"});
 handle(get, [], #{query := Query}) ->
     case last(proplists:get_value(<<"after">>, Query, <<"0">>)) of
         {ok, At} -> answer(halley_status:since(At, ?STATUS_WAIT_MS));
@@ -27,6 +35,11 @@ answer({error, too_many}) ->
           "limits.status_readers_max"]}, [{<<"retry-after">>, <<"1">>}]);
 answer(Samples) ->
     halley_api_reply:json(status(Samples)).
+
+%% The answer with these samples, as JSON on one line.
+-spec text([halley_status:sample()]) -> binary().
+text(Samples) ->
+    iolist_to_binary(jiffy:encode(status(Samples))).
 
 last(Text) when byte_size(Text) =< ?TIME_DIGITS_MAX ->
     try binary_to_integer(Text) of

@@ -13,6 +13,10 @@
 %% A subject behind a byte that no id has stands for its presence (`halley_presence_notes'): that
 %% needs the right `presence' and a pattern in `presence.subjects'.
 %%
+%% A session of the API listener that follows the server's status (`halley_own:status/0') comes with
+%% a server key in place of rights, behind a byte that no text of rights begins with (link.md 17):
+%% it needs what `GET /v1/status' needs. To everybody else that subject is no id.
+%%
 %% What is subscribed is known to `halley_subscriptions' alone, and nothing of it is on disk.
 -module(halley_api_subscriptions_h).
 -behaviour(halley_api).
@@ -22,6 +26,8 @@
 
 %% With one event more it fits what a worker takes for the answer to an operation.
 -define(BYTES_MAX, 262144).
+%% Before a server key.
+-define(OF_SERVERS, 3).
 
 -type result() :: added | already | too_many_of_session | too_many
                 | removed | absent | no_session.
@@ -73,6 +79,12 @@ judged(put, Subject, Rights) -> subscribable(Rights, [Subject]);
 judged(delete, _, _) -> ok.
 
 -spec subscribable(Rights :: binary(), [binary()]) -> ok | {error, halley_api_error:error()}.
+subscribable(<<?OF_SERVERS, Authorization/binary>>, [Subject]) ->
+    case Subject =:= halley_own:status() andalso halley_api_access:judge_key(read, Authorization) of
+        ok -> ok;
+        {error, Error, _} -> {error, Error};
+        false -> {error, {400, <<"bad_subject">>, "a server key opens no such session"}}
+    end;
 subscribable(Text, Subjects) ->
     each(Subjects, rights(Text)).
 

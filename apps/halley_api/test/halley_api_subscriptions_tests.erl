@@ -7,7 +7,7 @@
 
 doors_test_() ->
     halley_api_fake:cases([fun who_may/0, fun several/0, fun answers/0, fun who_may_ask/0,
-                           fun over_http/0]).
+                           fun over_http/0, fun the_status/0]).
 
 request(Method, Subject, Headers) ->
     #{method => Method, path => [<<"v1">>, <<"me">>, <<"subscriptions">>, Subject], query => [],
@@ -39,6 +39,30 @@ several() ->
                                              "\"subscribe\"")),
     ?assertMatch({error, {400, <<"bad_subject">>, _}},
                  halley_api:subscribable(<<"{\"subscribe\":[\"*\"]}">>, [<<"a">>, <<255>>])).
+
+%% link.md 17: a server key with the scope `read' stands where others have rights, behind a byte
+%% that no rights begin with; to everybody else the subject is no id.
+the_status() ->
+    Status = halley_own:status(),
+    Ask = fun(Authorization) ->
+        halley_api:subscribable(<<3, Authorization/binary>>, [Status])
+    end,
+    ?assertEqual(ok, Ask(<<>>)),
+    [?assertMatch({error, {400, <<"bad_subject">>, _}}, halley_api:subscribable(Rights, Subjects))
+     || {Rights, Subjects} <- [{<<"{\"subscribe\":[\"*\"]}">>, [Status]},
+                               {<<"{\"subscribe\":[\"*\"]}">>, [<<"a">>, Status]},
+                               {<<>>, [Status]}, {<<3>>, [<<3, "other">>]}]],
+    [?assertMatch({error, {403, <<"right_missing">>, _}}, halley_api:subscribable(<<3>>, Subjects))
+     || Subjects <- [[<<"a">>, Status], [<<"a">>, <<"b">>]]],
+    {Reader, ReaderKey} = halley_server_key:new(<<"reader">>, [read], 0),
+    {Publisher, PublisherKey} = halley_server_key:new(<<"publisher">>, [publish], 0),
+    ok = halley_server_keys:force(true, [ReaderKey, PublisherKey]),
+    ?assertEqual(ok, Ask(<<"Bearer ", Reader/binary>>)),
+    [?assertMatch({error, {Answer, Code, _}}, Ask(Shown))
+     || {Shown, Answer, Code} <- [{<<>>, 401, <<"key_missing">>},
+                                  {<<"Bearer ", Publisher/binary>>, 403, <<"scope_missing">>}]],
+    ok = halley_server_keys:force(true, [PublisherKey]),
+    ?assertMatch({error, {401, _, _}}, Ask(<<"Bearer ", Reader/binary>>)).
 
 %% 21.4, 21.5
 answers() ->

@@ -71,7 +71,8 @@ open(Said, #sessions{waiting = Announced} = Before) ->
             Broken;
         Sessions ->
             NoRoom = subscribed(Numbered, Held, Subjects, Sessions),
-            Full = [halley_edge_subscriptions:refused(Conn) || Conn <- NoRoom],
+            Full = [halley_edge_subscriptions:refused(Conn, map_get(Conn, Subjects))
+                    || Conn <- NoRoom],
             opened(Opening, with_room(Numbered, NoRoom), with_room(Held, NoRoom),
                    NotEntitled ++ Refused ++ AlsoRefused ++ Full, Sessions)
     end.

@@ -11,7 +11,7 @@
 %% Held in the link's state by `halley_edge_sessions'.
 -module(halley_edge_subscriptions).
 
--export([new/0, announced/4, take/2, aside/2, refused/1]).
+-export([new/0, announced/4, take/2, aside/2, refused/2]).
 -export_type([waiting/0, subjects/0, aside/0]).
 
 -include("halley_edge.hrl").
@@ -20,6 +20,7 @@
 -define(WAITING_MAX, 16384).
 -define(WAITING_BYTES_MAX, 16777216).
 -define(RETRY_AFTER_S, 5).
+-define(SOON_S, 1).
 
 -type subjects() :: #{halley_edge_codec:conn() => [halley_id:id()]}.
 -record(waiting, {sessions = #{} :: #{halley_edge_codec:conn() => {Rights :: binary(), [binary()]}},
@@ -60,12 +61,17 @@ take_one({Conn, _, _, _} = Session, {Sessions, Subjects, Refused, Waiting}) ->
                 ok ->
                     {[Session | Sessions], Subjects#{Conn => Distinct}, Refused, Left};
                 {error, {Status, Code, Message}} ->
-                    Refusal = {refused, Conn, Status, 0, Code, iolist_to_binary(Message)},
+                    Refusal = {refused, Conn, Status, retry_after_s(Status), Code,
+                               iolist_to_binary(Message)},
                     {Sessions, Subjects, [Refusal | Refused], Left}
             end;
         error ->
             {[Session | Sessions], Subjects, Refused, Waiting}
     end.
+
+%% http.md 5.4
+retry_after_s(Status) when Status =:= 429; Status =:= 503 -> ?SOON_S;
+retry_after_s(_) -> 0.
 
 %% What was said of a session whose OPEN is kept for later, and is to be said again then.
 -spec aside(halley_edge_codec:conn(), waiting()) ->
@@ -128,8 +134,19 @@ handler() ->
     end.
 
 %% For a session that `halley_subscriptions' had no room for.
--spec refused(halley_edge_codec:conn()) -> halley_edge_codec:frame().
-refused(Conn) ->
+-spec refused(halley_edge_codec:conn(), [binary()]) -> halley_edge_codec:frame().
+refused(Conn, Subjects) ->
+    case lists:any(fun halley_own:is_own/1, Subjects) of
+        true -> too_many_readers(Conn);
+        false -> too_many(Conn)
+    end.
+
+too_many_readers(Conn) ->
+    {refused, Conn, 503, ?SOON_S, <<"too_many_readers">>,
+     <<"as many as may follow the status: ask GET /v1/status, or raise "
+       "limits.status_readers_max">>}.
+
+too_many(Conn) ->
     {refused, Conn, 503, ?RETRY_AFTER_S, <<"too_many_subscriptions">>,
      <<"all sessions together have as many subscriptions as they may; raise "
        "limits.subscriptions_max">>}.

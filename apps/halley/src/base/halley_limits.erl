@@ -106,8 +106,9 @@ of_the_past() ->
     [{event_subjects_max, 16, count, fixed, "subjects that one event is about"},
      {forgotten_users_max, 1000000, count, config,
       "deleted users of whom the history still has traces; beyond it deleting another gets 507"},
-     {status_readers_max, 256, count, config,
-      "readers of /v1/status that wait for the next sample; beyond it 503"},
+     {status_readers_max, 256, count, edge,
+      "readers of /v1/status that wait for the next sample, and as many of its stream; beyond it "
+      "503"},
      {kept_bytes_max, 16777216, bytes, config,
       "values that are kept beyond the retention, all subjects together, and never more than an "
       "eighth of history.bytes; beyond it 507"},

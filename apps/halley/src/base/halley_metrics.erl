@@ -162,7 +162,8 @@ past_table() ->
     [{events_joint, "halley_events_joint_total", counter,
       "Of the published events those about several subjects"},
      {status_refused, "halley_status_refused_total", counter,
-      "Readers of /v1/status that were refused, as limits.status_readers_max wait already"},
+      "Readers of /v1/status or its stream that were refused, as limits.status_readers_max are "
+      "there already"},
      {forgets_refused, "halley_forgets_refused_total", counter,
       "Users that were not deleted, as limits.forgotten_users_max still have traces"}].
 
@@ -242,6 +243,8 @@ gauges_table() ->
      {subscriptions, "halley_subscriptions", "Subscriptions of all sessions"},
      {subscribed_sessions, "halley_subscribed_sessions",
       "Sessions with subscriptions, those of visitors among them"},
+     {status_streams, "halley_status_streams",
+      "Streams of /v1/status/stream, the consoles' among them"},
      {groups, "halley_groups", "Subjects that the workers hold as groups"},
      {group_members, "halley_group_members", "Members of all groups"},
      {group_marks, "halley_group_marks", "Changes of groups that wait to be told to the workers"},

@@ -15,7 +15,7 @@
 -module(halley_server_keys).
 -behaviour(gen_server).
 
--export([new/0, start_link/0, check_start/1, check/1, force/2]).
+-export([new/0, start_link/0, check_start/1, check/1, in_force/0, force/2]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 -export_type([verdict/0]).
 
@@ -70,6 +70,10 @@ check(Authorization) ->
         #{needed := false} -> open;
         #{keys := Keys} -> key(bearer(Authorization), Keys)
     end.
+
+%% Something that is another thing once the keys have changed, or whether one is needed.
+-spec in_force() -> term().
+in_force() -> persistent_term:get(?MODULE, ?CLOSED).
 
 %% RFC 9110, 11.1: the scheme's name is case-insensitive.
 bearer(<<Scheme:6/binary, $\s, Text/binary>>)

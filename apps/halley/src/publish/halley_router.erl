@@ -19,7 +19,7 @@
 %% defined, not even in a batch over several subjects.
 -module(halley_router).
 
--export([publish/3, publish_many/1]).
+-export([publish/3, publish_many/1, publish_own/2]).
 -export([accept/1, count/1]).
 -export_type([opts/0, error/0, whom/0, item/0, result/0]).
 
@@ -66,6 +66,19 @@ publish_many(Items) ->
     end,
     lists:foreach(fun count/1, Results),
     Results.
+
+%% About a subject of Halley's own (`halley_own'), which is no id: no item that somebody publishes
+%% can name one, so this is the one way. `Json' is valid and on one line. Refusals aren't counted.
+-spec publish_own(Subject :: binary(), Json :: binary()) -> result().
+publish_own(Subject, Json) ->
+    true = halley_own:is_own(Subject),
+    case refusing() of
+        false ->
+            [Result] = publish_drafts([draft(memory, generated, Subject, {ok, Json})]),
+            Result;
+        Reason ->
+            {error, Reason}
+    end.
 
 %% For a publisher that doesn't wait (`halley_posts'): the event has a place in its shard's queue,
 %% or was refused, and that is counted.

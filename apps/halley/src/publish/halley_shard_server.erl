@@ -329,8 +329,14 @@ ended(Turn, Shard) ->
                      ({From, Answer}) -> gen_server:reply(From, Answer)
                   end, Now).
 
-count([]) ->
-    ok;
 count(Entries) ->
-    halley_metrics:incr(events_published, length(Entries)),
-    halley_metrics:incr(deliveries, lists:sum([Sessions || #{sessions := Sessions} <- Entries])).
+    case [Sessions || #{sessions := Sessions} = Entry <- Entries, not is_own(Entry)] of
+        [] ->
+            ok;
+        Counts ->
+            halley_metrics:incr(events_published, length(Counts)),
+            halley_metrics:incr(deliveries, lists:sum(Counts))
+    end.
+
+is_own(#{subject := Subject}) -> halley_own:is_own(Subject);
+is_own(_) -> false.

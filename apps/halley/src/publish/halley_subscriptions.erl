@@ -131,6 +131,7 @@ init([]) ->
     true = ets:delete_all_objects(?MODULE),
     ok = halley_subscriptions_table:clear(),
     ok = halley_session_states:clear(),
+    ok = halley_status_streams:clear(),
     Count = persistent_term:get(?COUNT),
     ok = counters:put(Count, 1, 0),
     {ok, #state{}}.
@@ -240,13 +241,19 @@ open_one(Word, User, State, Subjects) ->
     ok = close_one(Word),
     case has_room(length(Subjects)) of
         true ->
-            ok = counted(length(Subjects)),
-            put_row(Word, User, State, Subjects),
-            State =:= held orelse in_pages(Word, User, Subjects),
-            ok;
+            case halley_status_streams:opened(Word, Subjects) of
+                true -> opened_one(Word, User, State, Subjects);
+                false -> too_many
+            end;
         false ->
             refused()
     end.
+
+opened_one(Word, User, State, Subjects) ->
+    ok = counted(length(Subjects)),
+    put_row(Word, User, State, Subjects),
+    State =:= held orelse in_pages(Word, User, Subjects),
+    ok.
 
 enter_one(Word) ->
     case ets:lookup(?MODULE, Word) of
@@ -263,7 +270,7 @@ close_one(Word) ->
             Subjects = unpack(Packed),
             ok = counted(-length(Subjects)),
             State =:= held orelse out_of_pages(Word, User, Subjects),
-            ok;
+            halley_status_streams:closed(Word, Subjects);
         [] ->
             ok
     end.

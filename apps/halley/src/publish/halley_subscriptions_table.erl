@@ -41,7 +41,7 @@ add(Subject, Word) ->
         _ ->
             ok = counted(Subject, 1),
             ok = put_page(Subject, 0, <<Word:64>>),
-            halley_hooked:came({subject, Subject})
+            hooked(fun halley_hooked:came/1, Subject)
     end.
 
 %% Words mostly come in ascending order. A page is built whole: what is appended to has room to
@@ -104,7 +104,14 @@ remove(Subject, Word) ->
 left(Subject, {Subject, _}) -> ok;
 left(Subject, _) ->
     ok = counted(Subject, -1),
-    halley_hooked:left({subject, Subject}).
+    hooked(fun halley_hooked:left/1, Subject).
+
+%% Of what isn't an id nobody is told.
+hooked(Tell, Subject) ->
+    case halley_own:is_id(Subject) of
+        true -> Tell({subject, Subject});
+        false -> ok
+    end.
 
 %% Before the first page of a subject, and behind its last: never lower than what readers find.
 counted(Subject, N) ->

@@ -51,9 +51,14 @@ none() ->
 -spec note([halley_history:entry()], counted()) -> counted().
 note(Entries, Counted) ->
     case is_watched() of
-        true -> lists:foldl(fun count/2, begun(Counted), Entries);
+        true ->
+            lists:foldl(fun count/2, begun(Counted),
+                        [Entry || Entry <- Entries, not is_own(Entry)]);
         false -> none
     end.
+
+is_own(#{subject := Subject}) -> halley_own:is_own(Subject);
+is_own(_) -> false.
 
 is_watched() ->
     now_ms() =< atomics:get(persistent_term:get(?UNTIL), 1).

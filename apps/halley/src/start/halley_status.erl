@@ -6,9 +6,10 @@
 %% of all metrics, as a scrape does.
 %%
 %% A reader asks for what is newer than the last sample it has, and is answered with the next one
-%% (`since/2'): so a console hears each second, over any proxy, with its key checked each time.
-%% Samples are no events: when the disk is full or shards hang, and no event goes out, is when
-%% somebody wants to look.
+%% (`since/2'): so a console hears each second, over any proxy, with its key checked each time. And
+%% while somebody follows them they are published (`halley_api_status_feed'). But when the disk is
+%% full or shards hang, and no event goes out, is when somebody wants to look: so what is asked for
+%% here needs no event.
 %%
 %% Times of samples are milliseconds since 1970 and grow, also over a clock that is set back.
 -module(halley_status).

@@ -30,6 +30,7 @@ init([]) ->
     ok = halley_groups:new(),
     ok = halley_presence_notes:new(),
     ok = halley_session_states:new(),
+    ok = halley_status_streams:new(),
     ok = halley_subscriptions:new(),
     ok = halley_user_rate:new(),
     ok = halley_token_keys:new(),

@@ -35,6 +35,8 @@ enum Stream {
     Article,
     /// `/v1/poll`
     Poll,
+    /// `/v1/status/stream` of the API
+    Status,
 }
 
 /// Methods of the API, for preflights.
@@ -126,6 +128,10 @@ impl Http {
             "/v1/poll" if !api => Some(Stream::Poll),
             "/v1/ws" if !api => Some(Stream::WebSocket),
             _ if !api && path.starts_with("/test/") => Some(Stream::Article),
+            // Everything but GET is the brain's to judge, which has the keys.
+            "/v1/status/stream" if api && req.method == "GET" => {
+                io.conns.settings.status_streams.then_some(Stream::Status)
+            }
             _ => None,
         };
         match (stream, req.method) {
@@ -150,6 +156,7 @@ impl Http {
             Stream::WebSocket => sessions.open_websocket(io, index, req),
             Stream::Article => sessions.open_article(io, index, req),
             Stream::Poll => sessions.open_poll(io, index, req),
+            Stream::Status => sessions.open_status(io, index, req),
         };
         match opened {
             // What comes behind the request is the next one.

@@ -37,6 +37,7 @@ pub mod poll;
 pub mod presence;
 pub mod replay;
 pub mod state;
+pub mod status;
 pub mod stream;
 pub mod subscriptions;
 pub mod sync;

@@ -25,6 +25,7 @@ use crate::sessions::identity::{self, Principal};
 use crate::sessions::newest;
 use crate::sessions::opening::Opening;
 use crate::sessions::state::{Io, Sessions};
+use crate::sessions::status;
 use crate::sessions::subscriptions;
 use crate::stats::Stat;
 use crate::transport::Transport;
@@ -85,6 +86,22 @@ impl Sessions {
         } else {
             Err(NOT_ACCEPTABLE)
         }
+    }
+
+    /// `GET /v1/status/stream` at the API listener: a session without a user, whose server key the
+    /// brain judges.
+    pub fn open_status(
+        &mut self,
+        io: &mut Io,
+        index: u32,
+        req: &Request<'_>,
+    ) -> Result<Opened, HttpError> {
+        let subjects = &status::subjects();
+        let cursor = &newest::or_newest(io, req.target, cursor::of_request(req)?, subjects)?;
+        let principal = &status::principal(req);
+        let transport = Transport::sse(req.version);
+        let wanted = SessionRequest { transport, principal, cursor, subjects };
+        self.open_session(io, index, req, &wanted, sse::head)
     }
 
     /// `GET /test/<user>`
