@@ -23,13 +23,16 @@ export function keepKey(key: string | null): void {
   else sessionStorage.setItem(KEY, key);
 }
 
+/** The header that shows a key, if this tab has one. */
+export function keyHeaders(key = keptKey()): Record<string, string> {
+  return key === null ? {} : { authorization: `Bearer ${key}` };
+}
+
 interface Options { method?: string; body?: unknown; signal?: AbortSignal; key?: string | null }
 
 /** The JSON of an answer. */
 export async function ask<T>(path: string, options: Options = {}): Promise<T> {
-  const key = options.key === undefined ? keptKey() : options.key;
-  const headers: Record<string, string> = {};
-  if (key !== null) headers['authorization'] = `Bearer ${key}`;
+  const headers = keyHeaders(options.key === undefined ? keptKey() : options.key);
   if (options.body !== undefined) headers['content-type'] = 'application/json';
   const signals = [AbortSignal.timeout(REQUEST_MS_MAX)];
   if (options.signal !== undefined) signals.push(options.signal);

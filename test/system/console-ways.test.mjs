@@ -2,14 +2,14 @@
 // phone, dialogs, the banner, a key that may not look. axe finds nothing serious in any.
 
 import assert from 'node:assert/strict';
-import { connect } from 'node:net';
+import { connect, createServer } from 'node:net';
 import { after, before } from 'node:test';
 import { openBrowser } from '../lib/browser.mjs';
 import { api, publish } from '../lib/client.mjs';
 import {
   goOn, makeKey, openPage, PHONE, picture, serious, unseen, WIDE,
 } from '../lib/console.mjs';
-import { start, test } from '../lib/halley.mjs';
+import { freePort, start, test } from '../lib/halley.mjs';
 import { closeStreams } from '../lib/streams.mjs';
 import { until } from '../lib/wait.mjs';
 
@@ -115,8 +115,87 @@ test('the dialogs: keys, a question, and the drain', async () => {
   });
 });
 
+/** What a page asks about the status while `look` goes on: paths, and cursors that it showed. */
+async function asked(looked, look) {
+  const seen = [];
+  const note = (request) => {
+    const { pathname } = new URL(request.url());
+    if (pathname.startsWith('/v1/status')) {
+      seen.push([pathname, request.headers()['last-event-id'] !== undefined]);
+    }
+  };
+  looked.on('request', note);
+  await look();
+  looked.off('request', note);
+  return seen;
+}
+
+/** A way to a port that can be cut, and mended. */
+async function wayTo(port) {
+  const sockets = new Set();
+  const own = await freePort();
+  const server = createServer((socket) => {
+    const other = connect(port, '127.0.0.1');
+    for (const one of [socket, other]) {
+      sockets.add(one);
+      one.on('error', () => {});
+      one.on('close', () => { sockets.delete(one); other.destroy(); socket.destroy(); });
+    }
+    socket.pipe(other).pipe(socket);
+  });
+  const mend = () => new Promise((done) => { server.listen(own, '127.0.0.1', done); });
+  await mend();
+  return { url: `http://127.0.0.1:${own}`, mend,
+    cut: () => { server.close(); sockets.forEach((one) => one.destroy()); } };
+}
+
+test('live data comes through Halley, is asked for without that, and comes again', async () => {
+  const { page: looked, complaints: heard } = await openPage(browser);
+  await looked.goto(at('server'));
+  const comes = looked.getByText('comes through Halley');
+  const upFor = async () => (await looked.evaluate(() => {
+    const names = [...document.querySelectorAll('dt')];
+    const text = names.find((one) => one.textContent === 'Up for').nextSibling.textContent;
+    return [...text.matchAll(/(\d+) (min|s)/g)]
+      .reduce((sum, [, n, unit]) => sum + n * (unit === 's' ? 1 : 60), 0);
+  }));
+  await comes.waitFor();
+  const before = await upFor();
+  const quiet = await asked(looked, () =>
+    until('three seconds came', async () => await upFor() > before + 2));
+  assert.deepEqual(quiet, [], 'nothing is asked while events come');
+
+  // A proxy that hands on nothing of a stream.
+  await looked.route('**/v1/status/stream*', () => {});
+  const without = await asked(looked, async () => {
+    await looked.reload();
+    await looked.getByText('is asked for, each second').waitFor();
+    const now = await upFor();
+    await until('it goes on', async () => await upFor() > now + 1);
+  });
+  assert.ok(without.filter(([path]) => path === '/v1/status').length > 2);
+
+  await looked.unroute('**/v1/status/stream*');
+  const way = await wayTo(halley.apiPort);
+  await looked.goto(`${way.url}/console#/server`);
+  await comes.waitFor();
+  const again = await asked(looked, async () => {
+    way.cut();
+    await looked.getByTestId('banner').filter({ hasText: 'What you see is old' }).waitFor();
+    await way.mend();
+    await comes.waitFor();
+    await looked.getByTestId('banner').waitFor({ state: 'detached' });
+  });
+  assert.ok(again.some(([path, cursor]) => path === '/v1/status/stream' && cursor),
+    'it goes on from its cursor');
+  way.cut();
+  assert.deepEqual(heard, []);
+  await looked.context().close();
+});
+
 test('the banner: what is seen is old, and that is said', () => everyLook('banner', [],
   async (looked) => {
+    await looked.route('**/v1/status/stream*', (route) => route.abort());
     await looked.goto(at(''));
     await looked.locator('.tile-value').first().waitFor();
     await looked.route('**/v1/status*', (route) => route.abort());

@@ -72,7 +72,7 @@ const SCOPES: Record<string, string> = { publish: 'publish test events', follow:
   read: 'see everything here', admin: 'close sessions, drain' };
 
 export function Server(props: { live: Live; rights: Rights; signOut: () => void }): JSX.Element {
-  const { live: { status }, rights } = props;
+  const { live: { status, streams }, rights } = props;
   return (
     <>
       <h1>Server</h1>
@@ -84,6 +84,8 @@ export function Server(props: { live: Live; rights: Rights; signOut: () => void 
             ['Up for', span(status.uptime_s)],
             ['Users enter', status.auth_mode === 'jwt' ? 'with a token' : 'as whoever they say'],
             ['Streams on port', `${status.public_port}`],
+            ['What you see', streams ? 'comes through Halley, each second'
+              : 'is asked for, each second'],
           ]} /></Card>}
           <Card title="Your key" testid="key">
             <p>{rights.open ? 'This API asks for no key: whoever reaches it may do everything.'
