@@ -78,6 +78,12 @@ export interface Trace {
 }
 export interface Busy { subject: string; events: number; sessions: number }
 export interface Top { over_ms: number; missed: number; by_events: Busy[]; by_sessions: Busy[] }
+/** `user` is null for a visitor; `unknown` workers didn't say. */
+export interface Slow {
+  user: string | null; worker: number; edge: number; transport: string; outbox_bytes: number;
+  outbox_events: number; outbox_ms: number;
+}
+export interface Behind { behind: Slow[]; unknown: number }
 export interface Ended { user: string; at: number; reason: string; worker: number }
 
 const user = (id: string): string => `/v1/users/${segment(id)}`;
@@ -104,6 +110,7 @@ export const traceOf = (event: string, of: string): Promise<Trace> =>
 export const publish = (event: unknown): Promise<{ id: string; sessions: number }> =>
   ask('/v1/events', { method: 'POST', body: event });
 export const top = (): Promise<Top> => ask('/v1/top');
+export const behind = (): Promise<Behind> => ask('/v1/behind');
 export const slow = (): Promise<{ ended: Ended[] }> =>
   ask('/v1/ended?reason=slow_consumer&limit=100');
 export const drain = (node: string): Promise<{ sessions: number; drain_ms: number }> =>

@@ -238,7 +238,7 @@ test('the overview of a phone, whole: the memory and every chart have their plac
   await phone.context().close();
 });
 
-test('slow lately: what clients lose by slowness, where they are not closed for it', async () => {
+test('slow now, by name; and what clients lose where they are not closed for it', async () => {
   const settings = { HALLEY_PUBLIC_SLOW_CONSUMER: 'drop_oldest',
     HALLEY_LIMITS_OUTBOX_BYTES_MAX: '65536' };
   const server = await start({ settings });
@@ -250,13 +250,32 @@ test('slow lately: what clients lose by slowness, where they are not closed for 
       (await api(server, 'GET', '/v1/users/snail')).json.online);
     const { page: looked } = await openPage(browser);
     await looked.goto(`${server.apiUrl}/console#/users`);
-    const dropped = looked.getByTestId('slow-now').getByRole('row', { name: 'drop_oldest' });
+    const now = looked.getByTestId('slow-now');
+    await now.getByText('Nobody.').waitFor();
+    assert.deepEqual((await api(server, 'GET', '/v1/behind')).json, { behind: [], unknown: 0 });
+    const dropped = looked.getByTestId('slow-lately').getByRole('row', { name: 'drop_oldest' });
     await dropped.filter({ hasText: 'waiting events dropped' }).waitFor();
     await until('some were dropped', async () => {
       await publish(server, 'snail', 'x'.repeat(60_000));
       return Number(await dropped.getByRole('cell').nth(1).innerText()) > 0;
     });
-    await looked.getByTestId('slow-now').filter({ hasText: /\d KiB wait for clients/ }).waitFor();
+    const { behind: [snail, ...others] } = (await api(server, 'GET', '/v1/behind')).json;
+    assert.deepEqual([snail.user, snail.transport, others], ['snail', 'sse', []]);
+    assert.ok(snail.outbox_bytes > 0 && snail.outbox_events > 0);
+    await now.filter({ hasText: /\d KiB wait for all clients/ }).waitFor();
+    const row = now.getByRole('row', { name: 'snail' });
+    await row.filter({ hasText: /for \d+ s/ }).waitFor();
+    assert.deepEqual(await serious(looked), []);
+    await looked.setViewportSize(PHONE);
+    assert.deepEqual(await serious(looked), []);
+    await picture(looked, server, 'slow-phone-light', { fullPage: true });
+    await looked.setViewportSize(WIDE);
+    await picture(looked, server, 'slow-wide-light');
+    await row.getByRole('link').click();
+    await headingOf(looked).filter({ hasText: 'snail' }).waitFor();
+    await looked.goBack();
+    socket.destroy();
+    await now.getByText('Nobody.').waitFor();
     await looked.context().close();
   } finally {
     socket.destroy();

@@ -86,6 +86,7 @@ routes() ->
      {api, [<<"v1">>, <<"status">>, <<"stream">>], halley_api_status_h, [<<"stream">>],
       [{get, read}]},
      {api, [<<"v1">>, <<"top">>], halley_api_top_h, [<<"top">>], [{get, read}]},
+     {api, [<<"v1">>, <<"behind">>], halley_api_behind_h, [], [{get, read}]},
      {api, [<<"v1">>, <<"ended">>], halley_api_top_h, [<<"ended">>], [{get, read}]},
      {api, [<<"v1">>, <<"key">>], halley_api_key_h, [], [{get, known}]},
      {api, [<<"v1">>, <<"drain">>], halley_api_drain_h, [], [{post, admin}]},

@@ -43,6 +43,9 @@
 -define(SESSIONS_LISTED_MAX, 1000).
 -define(INSPECT_MS_MAX, 2000).
 
+%% Sessions that are behind.
+-define(BEHIND_LISTED_MAX, 20).
+
 %% Damaged ranges of the history that are listed.
 -define(DAMAGED_LISTED_MAX, 100).
 

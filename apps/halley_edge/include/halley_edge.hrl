@@ -5,6 +5,7 @@
 -define(FRAME_BYTES_MAX, 262144).           % 2.1
 -define(CONN_LIMIT, (1 bsl 48)).            % 2.4
 -define(METRICS_MAX, 256).                  % 3.4
+-define(BEHIND_MAX, 20).                    % 10.8
 -define(WINDOW_BYTES_MIN, 524288).          % 4.1
 -define(CURSOR_BYTES_MAX, 255).             % 7.2
 -define(DELIVER_CONNS_MAX, 8192).           % 7.3

@@ -11,6 +11,7 @@ start(_, _) ->
         {ok, Pid} ->
             ok = halley_drain:set_edge(fun halley_edge_runner:stop_edge/1),
             ok = application:set_env(halley, inspect, {halley_edge_link, inspect}),
+            ok = application:set_env(halley, behind, {halley_edge_link, behind}),
             {ok, Pid};
         {error, Reason} -> {error, Reason}
     end.

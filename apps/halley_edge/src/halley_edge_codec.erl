@@ -15,7 +15,7 @@
 -module(halley_edge_codec).
 
 -export([deframe/1, decode/2, encode/1, is_from_edge/1]).
--export_type([frame/0, item/0, session/0, inspected/0, problem/0, conn/0, headers/0]).
+-export_type([frame/0, item/0, session/0, inspected/0, slow/0, problem/0, conn/0, headers/0]).
 
 -include("halley_edge.hrl").
 
@@ -34,6 +34,9 @@
 -type worker() :: 0..16#ffff.
 %% What OPEN says about one.
 -type session() :: {conn(), Transport :: 1..5, User :: binary(), Cursor :: binary()}.
+%% A session, its user's number, and what waits for it.
+-type slow() :: {conn(), non_neg_integer(), Transport :: 0..5, Bytes :: non_neg_integer(),
+                 Pieces :: non_neg_integer(), Ms :: non_neg_integer()}.
 -type inspected() :: #{state := 0..4, transport := 0..5, outbox_bytes := non_neg_integer(),
                        outbox_pieces := non_neg_integer(), outbox_ms := non_neg_integer(),
                        held := non_neg_integer(), dropped := non_neg_integer(),
@@ -81,6 +84,7 @@
   | {replayed, conn()}
   | {subscriptions, conn(), Rights :: binary(), Subjects :: [binary()]}
   | {inspected, Token :: non_neg_integer(), conn(), inspected()}
+  | {behind, Token :: non_neg_integer(), [slow()]}
   | {to_slot, slot(), frame()}
   | {trunk_deliver, item(), Words :: binary()}                   % packed, eight bytes each
   | {trunk_group_deliver, group(), item(), Slots :: binary()}    % packed, two bytes each
@@ -128,7 +132,8 @@ decode(Type, Payload) ->
 frame(16#45, Borrowed) ->
     request(binary:copy(Borrowed));
 frame(16#4B, <<Worker:16, Type, Payload/binary>>) ->
-    Type >= 16#41 andalso Type =< 16#4A orelse Type =:= 16#4D orelse not_inside(Type),
+    Type >= 16#41 andalso Type =< 16#4A orelse Type =:= 16#4D orelse Type =:= 16#4E
+        orelse not_inside(Type),
     {from_worker, Worker, frame(Type, Payload)};
 frame(16#43, <<Count:16, List/binary>>) ->
     {open, sessions_opening(Count, List)};
@@ -168,6 +173,10 @@ frame(16#4A, <<Token:32, Conn:64, State, Transport, OutboxBytes:32, OutboxPieces
      #{state => State, transport => Transport, outbox_bytes => OutboxBytes,
        outbox_pieces => OutboxPieces, outbox_ms => OutboxMs, held => Held, dropped => Dropped,
        conflated => Conflated}};
+frame(16#4E, <<Token:32, Count:16, List/binary>>) when byte_size(List) =:= 25 * Count ->
+    Count =< ?BEHIND_MAX orelse breaks(<<"10.8">>, "~b sessions that are behind", [Count]),
+    {behind, Token, [slow(conn(Conn), Number, Transport, {Bytes, Pieces, Ms})
+                     || <<Conn:64, Number:32, Transport, Bytes:32, Pieces:32, Ms:32>> <= List]};
 frame(16#4C, <<Worker:16>>) ->
     {worker_gone, Worker};
 frame(Type, Payload) ->
@@ -284,6 +293,10 @@ sessions_opening(N, <<Conn:64, Transport, L1, User:L1/binary, L2, Cursor:L2/bina
     [{conn(Conn), Transport, User, cursor(Cursor)} | sessions_opening(N - 1, Rest)];
 sessions_opening(_, List) ->
     shape(16#43, List).
+
+slow(Conn, Number, Transport, {Bytes, Pieces, Ms}) ->
+    Transport =< 5 orelse breaks(<<"2.6">>, "transport ~b", [Transport]),
+    {Conn, Number, Transport, Bytes, Pieces, Ms}.
 
 subjects(0, <<>>) ->
     [];

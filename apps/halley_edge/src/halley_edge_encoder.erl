@@ -116,6 +116,10 @@ encode_from_edge({replayed, Conn}) ->
 encode_from_edge({subscriptions, Conn, Rights, Subjects}) ->
     encode_frame(16#4D, [<<Conn:64>>, str16(Rights), <<(length(Subjects)):16>>
                          | [str8(Subject) || Subject <- Subjects]]);
+encode_from_edge({behind, Token, Slow}) ->
+    encode_frame(16#4E, [<<Token:32, (length(Slow)):16>>
+                         | [<<C:64, N:32, T, Bytes:32, Pieces:32, Ms:32>>
+                            || {C, N, T, Bytes, Pieces, Ms} <- Slow]]);
 encode_from_edge({inspected, Token, Conn, Seen}) ->
     #{state := State, transport := Transport, outbox_bytes := OutboxBytes,
       outbox_pieces := OutboxPieces, outbox_ms := OutboxMs, held := Held, dropped := Dropped,

@@ -5,10 +5,13 @@
 %% is over; its caller has left by then.
 -module(halley_edge_inspections).
 
--export([new/0, ask/4, answered/4, expire/1]).
+-export([new/0, ask/4, answered/4, behind/3, expire/1]).
 -export_type([inspections/0]).
 
 -define(OUTSTANDING_MAX, 64).
+%% No connection has this id: who asks about it asks for the sessions that are behind. An edge of a
+%% build before it says that it doesn't know it.
+-define(NO_CONN, (1 bsl 47)).
 -define(TOKEN_LIMIT, (1 bsl 32)).
 
 -record(inspections, {
@@ -42,6 +45,22 @@ answered(Token, Conn, Seen, #inspections{outstanding = Outstanding} = Inspection
             #{state := State, transport := Transport} = Seen,
             gen_server:reply(From, {ok, Seen#{state := state(State),
                                               transport := transport(Transport)}}),
+            Inspections#inspections{outstanding = Rest};
+        _ ->
+            Inspections
+    end.
+
+%% BEHIND came, the answer to who asked about ?NO_CONN.
+-spec behind(Token :: non_neg_integer(), [halley_edge_codec:slow()], inspections()) ->
+    inspections().
+behind(Token, Slow, #inspections{outstanding = Outstanding} = Inspections) ->
+    case maps:take(Token, Outstanding) of
+        {{From, ?NO_CONN, _}, Rest} ->
+            gen_server:reply(From, {ok, [#{conn => Conn, user_number => Number,
+                                           transport => transport(Transport),
+                                           outbox_bytes => Bytes, outbox_pieces => Pieces,
+                                           outbox_ms => Ms}
+                                         || {Conn, Number, Transport, Bytes, Pieces, Ms} <- Slow]}),
             Inspections#inspections{outstanding = Rest};
         _ ->
             Inspections

@@ -92,6 +92,8 @@ frame({replayed, Conn}, #worker{replays = Replays} = Worker) ->
     bounded(Worker);
 frame({inspected, Token, Conn, Seen}, #worker{inspections = Inspections} = Worker) ->
     Worker#worker{inspections = halley_edge_inspections:answered(Token, Conn, Seen, Inspections)};
+frame({behind, Token, Slow}, #worker{inspections = Inspections} = Worker) ->
+    Worker#worker{inspections = halley_edge_inspections:behind(Token, Slow, Inspections)};
 frame(Frame, _) ->
     case halley_edge_codec:is_from_edge(Frame) of
         true -> broken(<<"6.1">>, "a frame out of its place in the sync", []);

@@ -7,7 +7,7 @@
 -define(TYPES, [16#01, 16#02, 16#03, 16#04, 16#10, 16#11, 16#12, 16#13, 16#14, 16#15, 16#16, 16#17,
                 16#18, 16#19, 16#1A, 16#1B, 16#1C, 16#1D, 16#1E, 16#20, 16#21, 16#22, 16#23, 16#24,
                 16#25, 16#26, 16#27, 16#40, 16#41, 16#42, 16#43, 16#44, 16#45, 16#46, 16#47, 16#48,
-                16#49, 16#4A, 16#4B, 16#4C, 16#4D]).
+                16#49, 16#4A, 16#4B, 16#4C, 16#4D, 16#4E]).
 -define(FREE, [16#01, 16#02, 16#03, 16#04, 16#10, 16#1D, 16#40]).
 
 %%% Vectors
@@ -259,6 +259,8 @@ frame_of_link() ->
            {open, list({conn(), range(1, 5), binary(), name()})},
            {close, list({conn(), u(32), range(1, 8)})}, {replayed, conn()}, inspected(),
            {subscriptions, conn(), text(), list(text())},
+           {behind, u(32), ?LET(N, range(0, 20),
+                                vector(N, {conn(), u(32), range(0, 5), u(32), u(32), u(32)}))},
            {request, conn(), oneof([public, api]), oneof([0, 1, 4, 5]), binary(), binary(),
             list({name(), binary()}), binary()},
            {request_body, conn(), range(0, 1), binary()}, {request_gone, conn()},

@@ -179,6 +179,7 @@ who_it_says_is_asking(Config) ->
 answers_that_nobody_asked_for(Config) ->
     attacked(Config, fun(Edge) ->
         [fake_edge:send(Edge, {inspected, N, N, inspected()}) || N <- lists:seq(1, 5000)],
+        [fake_edge:send(Edge, {behind, N, [{N, N, 1, 2, 3, 4}]}) || N <- lists:seq(1, 5000)],
         [fake_edge:send(Edge, {replayed, N}) || N <- lists:seq(1, 5000)],
         [fake_edge:send(Edge, {pong, N}) || N <- lists:seq(1, 5000)],
         alive(Edge),
@@ -188,7 +189,19 @@ answers_that_nobody_asked_for(Config) ->
         spawn_link(fun() -> Self ! {seen, halley_edge_link:inspect(Slot, 7, 500)} end),
         {inspect, Token, 7} = next(Edge, inspect),
         fake_edge:send(Edge, {inspected, Token, 8, inspected()}),
-        receive {seen, Seen} -> ?assertEqual(timeout, Seen) end
+        fake_edge:send(Edge, {behind, Token, []}),
+        receive {seen, Seen} -> ?assertEqual(timeout, Seen) end,
+        %% Who is behind, as told; and by a worker of a build that knows no such question, or lies.
+        Slow = #{conn => 8, user_number => 9, transport => sse, outbox_bytes => 2,
+                 outbox_pieces => 3, outbox_ms => 4},
+        lists:foreach(fun({Answer, Expected}) ->
+            spawn_link(fun() -> Self ! {behind, halley_edge_link:behind(Slot, 5000)} end),
+            {inspect, Asked, Nobody} = next(Edge, inspect),
+            fake_edge:send(Edge, Answer(Asked, Nobody)),
+            receive {behind, Told} -> ?assertEqual(Expected, Told) end
+        end, [{fun(T, _) -> {behind, T, [{8, 9, 1, 2, 3, 4}]} end, {ok, [Slow]}},
+              {fun(T, C) -> {inspected, T, C, (inspected())#{state := 0}} end, unknown},
+              {fun(T, C) -> {inspected, T, C, inspected()} end, unknown}])
     end).
 
 metrics_of_all_kinds(Config) ->

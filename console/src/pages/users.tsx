@@ -3,7 +3,7 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import {
-  closeSessions, eventsOf, followingOf, sessionsOf, slow, userOf, type Event, type Rights,
+  behind, closeSessions, eventsOf, followingOf, sessionsOf, slow, userOf, type Event, type Rights,
   type Session,
 } from '../api';
 import { ago, bytes, clock, count, of, span } from '../format';
@@ -16,6 +16,7 @@ import { EventRow, Ids } from './subjects';
 
 const SESSIONS_MS = 2000;
 const SLOW_MS = 5000;
+const BEHIND_MS = 2000;
 const FOLLOWING = 50;
 /** Of how many subjects the last events are gathered. */
 const SUBJECTS_MAX = 12;
@@ -29,14 +30,40 @@ const BY_POLICY = [
   ['latest_per_subject', 'waiting events replaced', 'halley_edge_events_conflated_total'],
 ] as const;
 
+/** Since when a client has taken nothing; one that was there a moment ago reads, but slowly. */
+const since = (ms: number): string => ms < 1000 ? 'it reads slowly'
+  : `for ${span(ms / 1000)}`;
+
 function SlowNow({ live }: { live: Live }): JSX.Element {
-  const { counted = {}, workers = [] } = live.status ?? {};
+  const { value, error } = useAsked(behind, [], BEHIND_MS);
+  const { workers = [] } = live.status ?? {};
   const waiting = workers.reduce((sum, one) => sum + (one.outbox_bytes ?? 0), 0);
+  const rows = value?.behind ?? [];
   return (
-    <Card title="Slow lately" wide testid="slow-now"
-      note={<>What clients lost in ten minutes, as they took their events too slowly.{' '}
-        {bytes(waiting)} wait for clients now, of all users. A user’s page says what waits for whom.
-      </>}>
+    <Card title="Slow now" wide testid="slow-now"
+      note={<>Whose clients don’t take what waits for them: the 20 with most waiting.{' '}
+        {bytes(waiting)} wait for all clients together.{(value?.unknown ?? 0) > 0
+          && <> {of(value?.unknown ?? 0, 'worker')} didn’t say.</>}</>}>
+      <Problem error={error} />
+      {rows.length === 0
+        ? <Empty>{value === null ? 'Looking…' : 'Nobody.'}</Empty>
+        : <Table stacks caption="Sessions that are behind" numeric={[2, 3]}
+            keys={rows.map((one, at) => `${at} ${one.user ?? ''}`)}
+            head={['User', 'Transport', 'Waits', 'Events', 'Takes nothing', 'Worker']}
+            rows={rows.map((one) => [
+              one.user === null ? 'a visitor' : <UserLink id={one.user} />,
+              TRANSPORTS[one.transport] ?? one.transport, bytes(one.outbox_bytes),
+              count(one.outbox_events), since(one.outbox_ms), one.worker,
+            ])} />}
+    </Card>
+  );
+}
+
+function SlowLately({ live }: { live: Live }): JSX.Element {
+  const { counted = {} } = live.status ?? {};
+  return (
+    <Card title="Slow lately" wide testid="slow-lately"
+      note="What clients lost in ten minutes, as they took their events too slowly.">
       <Table stacks caption="What clients lost by slowness" numeric={[2, 3]}
         keys={BY_POLICY.map(([policy]) => policy)}
         head={['public.slow_consumer', 'What', 'Lately', 'In all']}
@@ -64,6 +91,7 @@ export function Users({ live }: { live: Live }): JSX.Element {
         onAsk={(id) => go(to('users', id))} />
       <Problem error={error} />
       <SlowNow live={live} />
+      <SlowLately live={live} />
       <Card title="Slow clients" wide testid="slow"
         note="Whose connections were closed because they took their events too slowly: the last 100.
           A client that comes back with its cursor misses nothing.">

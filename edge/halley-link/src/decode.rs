@@ -3,9 +3,9 @@
 use crate::version::HELLO_SINCE;
 use crate::wire::Reader;
 use crate::{
-    DELIVER_CONNS_MAX, Error, Event, FLAG_CLOSE, FLAG_END, FLAG_EXPECT, FLAG_LAST, Frame, Item,
-    KEYS_BYTES_MAX, List, MAGIC, METRICS_MAX, Pair, SHARDS_MAX, SessionState, TRANSPORT_MAX,
-    VERSION, VERSION_MIN, Value, WINDOW_BYTES_MIN, Word,
+    BEHIND_MAX, DELIVER_CONNS_MAX, Error, Event, FLAG_CLOSE, FLAG_END, FLAG_EXPECT, FLAG_LAST,
+    Frame, Item, KEYS_BYTES_MAX, List, MAGIC, METRICS_MAX, Pair, SHARDS_MAX, SessionState,
+    SlowSession, TRANSPORT_MAX, VERSION, VERSION_MIN, Value, WINDOW_BYTES_MIN, Word,
 };
 
 impl<'a> Frame<'a> {
@@ -146,13 +146,14 @@ fn of_edge<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Frame<'a>, Error> {
         0x4a => inspected(r)?,
         0x4b => Frame::FromWorker {
             worker: r.u16()?,
-            kind: inner(r, |kind| matches!(kind, 0x41..=0x4a | 0x4d))?,
+            kind: inner(r, |kind| matches!(kind, 0x41..=0x4a | 0x4d | 0x4e))?,
             payload: r.rest(),
         },
         0x4c => Frame::WorkerGone { worker: r.u16()? },
         0x4d => {
             Frame::Subscriptions { conn: r.conn()?, rights: r.str16()?, subjects: List::read(r)? }
         }
+        0x4e => behind(r)?,
         _ => return Err(UNKNOWN),
     })
 }
@@ -276,6 +277,15 @@ fn inspected<'a>(from: &mut Reader<'a>) -> Result<Frame<'a>, Error> {
         dropped: from.u32()?,
         conflated: from.u32()?,
     })
+}
+
+fn behind<'a>(from: &mut Reader<'a>) -> Result<Frame<'a>, Error> {
+    let token = from.u32()?;
+    let sessions: List<'a, SlowSession> = List::read(from)?;
+    if sessions.len() > BEHIND_MAX {
+        return Err(Error::new("10.8", "too many sessions that are behind"));
+    }
+    Ok(Frame::Behind { token, sessions })
 }
 
 fn response<'a>(from: &mut Reader<'a>) -> Result<Frame<'a>, Error> {

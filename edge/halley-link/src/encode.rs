@@ -197,6 +197,10 @@ impl Frame<'_> {
                 put_str16(out, rights);
                 subjects.write(out);
             }
+            Frame::Behind { token, sessions } => {
+                put_u32(out, token);
+                sessions.write(out);
+            }
             _ => self.payload_of_inspection(out),
         }
     }

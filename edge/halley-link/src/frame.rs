@@ -1,7 +1,9 @@
 //! Every frame of the link (2.5). `decode.rs` reads them, `encode.rs` writes them.
 
 use crate::SessionState;
-use crate::list::{ClosedSession, Event, Id, List, Metric, NumberedSession, Pair, Session, Value};
+use crate::list::{
+    ClosedSession, Event, Id, List, Metric, NumberedSession, Pair, Session, SlowSession, Value,
+};
 use crate::word::{Slot, Word};
 
 /// A frame that borrows from the bytes it was read from. Fields are those of the table in
@@ -191,6 +193,10 @@ pub enum Frame<'a> {
         dropped: u32,
         conflated: u32,
     },
+    Behind {
+        token: u32,
+        sessions: List<'a, SlowSession>,
+    },
     FromWorker {
         worker: u16,
         kind: u8,
@@ -247,6 +253,7 @@ impl Frame<'_> {
             Frame::FromWorker { .. } => 0x4b,
             Frame::WorkerGone { .. } => 0x4c,
             Frame::Subscriptions { .. } => 0x4d,
+            Frame::Behind { .. } => 0x4e,
         }
     }
 

@@ -27,7 +27,8 @@ pub use cursor::{Cursor, LinkCursor};
 pub use deframer::{Deframer, RawFrame};
 pub use frame::Frame;
 pub use list::{
-    ClosedSession, Event, Id, Item, List, Metric, NumberedSession, Pair, Session, Value,
+    ClosedSession, Event, Id, Item, List, Metric, NumberedSession, Pair, Session, SlowSession,
+    Value,
 };
 pub use version::{VERSION, VERSION_MAX_SETTING, VERSION_MIN, common};
 pub use wire::Reader;
@@ -43,6 +44,10 @@ pub const MAGIC: [u8; 4] = *b"HLY1";
 pub const DELIVER_CONNS_MAX: usize = 8_192;
 /// Most metrics of one edge (3.4).
 pub const METRICS_MAX: usize = 256;
+/// No connection has this id: who inspects it asks for those that are behind (10.8).
+pub const NO_CONN: u64 = 1 << 47;
+/// Most sessions of one BEHIND (10.8).
+pub const BEHIND_MAX: usize = 20;
 /// Connection ids are below this (2.4).
 pub const CONN_LIMIT: u64 = 1 << 48;
 /// Most shards of a brain, which number events from 1 on (2.6).

@@ -207,6 +207,44 @@ impl<'a> Item<'a> for ClosedSession {
     }
 }
 
+/// A session whose client doesn't take what waits for it, of BEHIND.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlowSession {
+    /// Connection id, and what OPENED said of its user.
+    pub session: NumberedSession,
+    /// Transport (2.6).
+    pub transport: u8,
+    /// What waits, in bytes.
+    pub outbox_bytes: u32,
+    /// What waits, in pieces.
+    pub outbox_pieces: u32,
+    /// For how long its socket has taken nothing.
+    pub outbox_ms: u32,
+}
+
+impl<'a> Item<'a> for SlowSession {
+    fn read(from: &mut Reader<'a>) -> Result<Self, Error> {
+        Ok(SlowSession {
+            session: NumberedSession::read(from)?,
+            transport: match from.u8()? {
+                transport @ 0..=TRANSPORT_MAX => transport,
+                _ => return Err(Error::new("2.6", "unknown transport")),
+            },
+            outbox_bytes: from.u32()?,
+            outbox_pieces: from.u32()?,
+            outbox_ms: from.u32()?,
+        })
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.session.write(out);
+        out.push(self.transport);
+        for number in [self.outbox_bytes, self.outbox_pieces, self.outbox_ms] {
+            out.extend_from_slice(&number.to_be_bytes());
+        }
+    }
+}
+
 /// A session that opens, of OPEN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Session<'a> {

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use halley_link::{
     CloseReason, ClosedSession, Deframer, Event, Frame, Id, Item, List, Metric, NumberedSession,
-    Pair, Session, SessionState, Slot, Value, Word,
+    Pair, Session, SessionState, Slot, SlowSession, Value, Word,
 };
 use serde_json::Value as Json;
 
@@ -83,6 +83,16 @@ fn list_bytes<'a>(kind: &str, f: &'a Json) -> (u16, Vec<u8>) {
             conn: num(j, "conn"),
             user_number: num(j, "user_number") as u32,
             reason: CloseReason::of(num(j, "reason") as u8).unwrap(),
+        }),
+        "behind" => items(f, "sessions", |j| SlowSession {
+            session: NumberedSession {
+                conn: num(j, "conn"),
+                user_number: num(j, "user_number") as u32,
+            },
+            transport: num(j, "transport") as u8,
+            outbox_bytes: num(j, "outbox_bytes") as u32,
+            outbox_pieces: num(j, "outbox_pieces") as u32,
+            outbox_ms: num(j, "outbox_ms") as u32,
         }),
         "open" => items(f, "sessions", |j| Session {
             conn: num(j, "conn"),
@@ -285,6 +295,7 @@ fn frame_of_edge<'a>(
         "stats" => Frame::Stats { values: List::from_items(count, bytes) },
         "replayed" => Frame::Replayed { conn: conn() },
         "subscriptions" => subscriptions(f, List::from_items(count, bytes)),
+        "behind" => behind(f, List::from_items(count, bytes)),
         "inspected" => Frame::Inspected {
             token: num(f, "token") as u32,
             conn: conn(),
@@ -311,6 +322,10 @@ fn frame_of_edge<'a>(
         },
         other => panic!("no frame {other}"),
     }
+}
+
+fn behind<'a>(f: &'a Json, sessions: List<'a, SlowSession>) -> Frame<'a> {
+    Frame::Behind { token: num(f, "token") as u32, sessions }
 }
 
 fn subscriptions<'a>(f: &'a Json, subjects: List<'a, Id<'a>>) -> Frame<'a> {

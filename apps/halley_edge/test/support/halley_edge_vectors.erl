@@ -92,6 +92,11 @@ frame(Name, Fields) -> of_trunk(Name, Fields).
 
 of_trunk(<<"subscriptions">>, #{<<"conn">> := C, <<"rights">> := R, <<"subjects">> := S}) ->
     {subscriptions, C, R, S};
+of_trunk(<<"behind">>, #{<<"token">> := Token, <<"sessions">> := List}) ->
+    {behind, Token,
+     [{C, N, T, B, P, Ms}
+      || #{<<"conn">> := C, <<"user_number">> := N, <<"transport">> := T, <<"outbox_bytes">> := B,
+           <<"outbox_pieces">> := P, <<"outbox_ms">> := Ms} <- List]};
 of_trunk(<<"to_slot">>, F = #{<<"slot">> := Slot}) -> {to_slot, Slot, inner(F)};
 of_trunk(<<"from_worker">>, F = #{<<"worker">> := Worker}) -> {from_worker, Worker, inner(F)};
 of_trunk(<<"worker_gone">>, #{<<"worker">> := Worker}) -> {worker_gone, Worker};

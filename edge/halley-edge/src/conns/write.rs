@@ -168,7 +168,10 @@ impl<D: Hung> Conns<D> {
     }
 
     /// Connections with an outbox, the fullest first.
-    fn outboxes_by_size(&mut self) -> Vec<u32> {
+    pub fn outboxes_by_size(&mut self) -> Vec<u32> {
+        if self.stats.get(Stat::OutboxBytes) == 0 {
+            return Vec::new();
+        }
         let mut sizes = Vec::new();
         for index in 0..self.table.slots() {
             let Some(slot) = self.table.get(index) else { continue };

@@ -109,6 +109,11 @@ impl Outbox {
         if self.moved_ms == 0 { 0 } else { now_ms.saturating_sub(self.moved_ms) }
     }
 
+    /// Did the socket not take all of what waits?
+    pub fn was_full(&self) -> bool {
+        self.moved_ms != 0
+    }
+
     /// The socket was full, after it took `bytes`.
     pub fn blocked(&mut self, bytes: usize, now_ms: u64) {
         if bytes > 0 || self.moved_ms == 0 {

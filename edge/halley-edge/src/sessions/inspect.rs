@@ -1,7 +1,9 @@
 //! INSPECT (`protocol/link.md` 10.8): what waits for a connection; it answers why an event did not
 //! come.
 
-use halley_link::{Frame, SessionState};
+use halley_link::{
+    BEHIND_MAX, Frame, Item, List, NO_CONN, NumberedSession, SessionState, SlowSession,
+};
 
 use crate::conns::table::Phase;
 use crate::sessions::holds::Hold;
@@ -10,6 +12,9 @@ use crate::sessions::state::{Io, Sessions};
 impl Sessions {
     /// Answers INSPECT.
     pub fn inspect(&mut self, io: &mut Io, token: u32, conn: u64) {
+        if conn == NO_CONN {
+            return behind(io, token);
+        }
         let now = io.conns.clock.now_ms;
         self.deliver_pending_first_to(io, conn);
         let found = io.conns.find(conn).filter(|(_, slot)| {
@@ -44,6 +49,37 @@ impl Sessions {
         };
         io.link.send(&frame);
     }
+}
+
+/// Which sessions have most waiting, of those whose sockets were full (10.8).
+fn behind(io: &mut Io, token: u32) {
+    let now = io.conns.clock.now_ms;
+    let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    let (mut count, mut items) = (0, Vec::new());
+    for index in io.conns.outboxes_by_size() {
+        let conn = io.conns.table.conn(index);
+        let Some(slot) = io.conns.slot(index).filter(|slot| slot.phase() == Phase::Live) else {
+            continue;
+        };
+        let session = NumberedSession { conn, user_number: slot.user_number };
+        let transport = slot.transport.on_link();
+        let Some(outbox) = io.conns.outbox(index).filter(|outbox| outbox.was_full()) else {
+            continue;
+        };
+        let slow = SlowSession {
+            session,
+            transport,
+            outbox_bytes: number(outbox.bytes()),
+            outbox_pieces: number(outbox.pieces()),
+            outbox_ms: u32::try_from(outbox.stalled_ms(now)).unwrap_or(u32::MAX),
+        };
+        slow.write(&mut items);
+        count += 1;
+        if usize::from(count) == BEHIND_MAX {
+            break;
+        }
+    }
+    io.link.send(&Frame::Behind { token, sessions: List::from_items(count, &items) });
 }
 
 fn unknown(token: u32, conn: u64) -> Frame<'static> {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use halley_link::{
     CloseReason, Deframer, Event, FLAG_END, Frame, Id, Item, List, NumberedSession, Pair,
-    SessionState, VERSION,
+    SessionState, SlowSession, VERSION,
 };
 
 pub use crate::edge::{Edge, command};
@@ -48,6 +48,8 @@ pub enum Seen {
     Subscriptions(u64, String, Vec<String>),
     /// Token, connection, state, transport, pieces in the outbox, held events.
     Inspected(u32, u64, SessionState, u8, u32, u32),
+    /// Token, sessions.
+    Behind(u32, Vec<SlowSession>),
     /// Of a trunk: which worker says it.
     Of(u16, Box<Seen>),
     WorkerGone(u16),
@@ -103,6 +105,7 @@ fn seen(frame: &Frame<'_>) -> Seen {
         Frame::Inspected { token, conn, state, transport, outbox_pieces, held, .. } => {
             Seen::Inspected(token, conn, state, transport, outbox_pieces, held)
         }
+        Frame::Behind { token, sessions } => Seen::Behind(token, sessions.iter().collect()),
         Frame::Goodbye { code, reason } => Seen::Goodbye(code, text(reason)),
         Frame::FromWorker { worker, kind, payload } => {
             Seen::Of(worker, Box::new(seen(&Frame::decode(kind, payload).unwrap())))

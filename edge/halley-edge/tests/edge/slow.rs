@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use halley_link::{CloseReason, Event, Frame, Item, List};
+use halley_link::{CloseReason, Event, Frame, Item, List, NO_CONN, NumberedSession};
 
 use crate::brain::{Brain, Edge, Seen};
 use crate::client::{Client, sse, stream};
@@ -282,6 +282,31 @@ fn who_takes_nothing_has_its_time() {
         brain.stat_becomes("slow_consumers_total", 2);
         brain.stat_becomes("events_dropped_total", 0);
     }
+}
+
+/// link.md 10.8: those whose socket didn't take all, the ones with most waiting first; nobody who
+/// has read all.
+#[test]
+fn who_is_behind() {
+    let (edge, mut brain) = Edge::start(&[("outbox_bytes_max", "8000000")]);
+    assert_eq!(brain.inspect(1, NO_CONN), Seen::Behind(1, vec![]));
+    let (reads, reads_conn) = sse(&edge, &mut brain, "reads");
+    let stalled = [300, 200].map(|events| {
+        let (client, conn) = sse(&edge, &mut brain, "stalls");
+        stall(&client);
+        for n in 1..=events {
+            deliver(&mut brain, n, "s", DATA_BYTES, conn);
+        }
+        (client, conn)
+    });
+    deliver(&mut brain, 1, "s", 1, reads_conn);
+    let Seen::Behind(2, behind) = brain.inspect(2, NO_CONN) else { panic!("not BEHIND") };
+    let sessions: Vec<_> = behind.iter().map(|slow| slow.session).collect();
+    let expected = stalled.each_ref().map(|(_, conn)| *conn);
+    assert_eq!(sessions, expected.map(|conn| NumberedSession { conn, user_number: 1_000 }));
+    assert!(behind.iter().all(|slow| slow.transport == 1 && slow.outbox_pieces > 1));
+    assert!(behind[0].outbox_bytes > behind[1].outbox_bytes);
+    drop((reads, stalled));
 }
 
 /// 12.1: who takes a little now and then is slow, but not for `outbox_ms_max` at a time.
