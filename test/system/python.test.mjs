@@ -214,6 +214,9 @@ test('what users and servers do besides', async () => {
     const { stdout } = await promisify(execFile)(
       PYTHON, [path('clients/python/tests/server_story.py'), halley.apiUrl]);
     assert.equal(stdout.trim(), 'all holds');
+    const newest = await promisify(execFile)(PYTHON,
+      [path('clients/python/tests/newest_story.py'), halley.publicUrl, halley.apiUrl]);
+    assert.equal(newest.stdout.trim(), 'all holds');
   } finally {
     await bob.stop();
     await halley.stop();

@@ -24,6 +24,7 @@ from urllib.parse import urlencode
 import aiohttp
 
 from . import machine as m
+from .newest import Held, is_about, messages_of
 from .requests import NDJSON, Publisher, Requests, raise_error, raise_first, segment
 from .tokens import TokenKeeper, TokenSource
 from .transports import TRANSPORTS, Place, loss_from, session, token_message
@@ -72,6 +73,7 @@ class Client(Publisher):
         self._state: Any = None
         #: By `ref`: what was said in band and has no answer yet.
         self._asked: dict[str, asyncio.Future[Message | None]] = {}
+        self._held = Held()
         self._refs = 0
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -148,14 +150,22 @@ class Client(Publisher):
     async def unfollow(self, *subjects: str) -> dict[str, Any]:
         return await self._follows("DELETE", subjects)
 
-    async def subscribe(self, *subjects: str) -> None:
+    async def subscribe(self, *subjects: str, last: int | None = None) -> None:
         """Events about these come as well, as long as this client lives, without a follow.
+
+        With `last` so many of the newest about each of them come first, among the `events`, the
+        oldest first and each once. Over another transport than WebSocket what was published just
+        before may come behind them.
 
         A refusal is raised, and ends nothing. Over WebSocket it is asked for in band; over another
         transport by a poll that waits for nothing, and then the stream is opened anew with all
         subjects.
         """
-        await self._add("subject", subjects)
+        if last is None:
+            await self._add("subject", subjects)
+        else:
+            for subject in dict.fromkeys(subjects):
+                await self._subscribe_newest(subject, last)
 
     async def unsubscribe(self, *subjects: str) -> None:
         await self._remove("subject", subjects)
@@ -220,6 +230,43 @@ class Client(Publisher):
         said.update(dict.fromkeys(new))
         await self._change("subscribe", member, new)
 
+    async def _subscribe_newest(self, subject: str, last: int) -> None:
+        said = self._said["subject"]
+        was_said = subject in said
+        try:
+            async with asyncio.timeout(self._timeout):
+                while True:
+                    await self.opened()
+                    place = self._place
+                    if place is None or place.socket is None:
+                        await self._poll_newest(subject, last)
+                        return await self._add("subject", [subject])
+                    # If the answer is lost, the next connection says it, and is asked again.
+                    said[subject] = None
+                    operation = {"op": "subscribe", "subject": subject, "last": last}
+                    answer = await self._operate(place, operation, holds=True)
+                    if answer is not None:
+                        break
+        except TimeoutError:
+            raise HalleyError("timeout", "not answered") from None
+        if answer.get("error") and not was_said:
+            said.pop(subject, None)
+        raise_error(answer)
+
+    async def _poll_newest(self, subject: str, last: int) -> None:
+        """By polls that wait for nothing: one brings as much as the server sends in one go."""
+        query = [("timeout", "0"), ("subject", subject), ("last", str(last))]
+        found: list[Message] = []
+        for _ in range(last):
+            page = parse(await self._ask("GET", f"/v1/poll?{urlencode(query)}"))
+            found += [message for message in messages_of(page) if is_about(message, subject)]
+            if not page["events"] or len(found) >= last:
+                break
+            query[2] = ("cursor", page["cursor"])
+        await self.opened()
+        for message in found:
+            self._apply(self._machine.message(message))
+
     async def _remove(self, member: str, subjects: Sequence[str]) -> None:
         said = self._said[member]
         old = [subject for subject in subjects if subject in said]
@@ -255,7 +302,9 @@ class Client(Publisher):
             with suppress(HalleyError):  # nobody waits for it, and the next one says it again
                 await self._operate(place, {"op": "state", "data": self._state})
 
-    async def _operate(self, place: Place, operation: dict[str, Any]) -> Message | None:
+    async def _operate(
+        self, place: Place, operation: dict[str, Any], holds: bool = False,
+    ) -> Message | None:
         """What was answered, or None if the connection was lost before."""
         if place is not self._place:
             return None
@@ -263,6 +312,8 @@ class Client(Publisher):
         ref = f"r{self._refs}"
         asked: asyncio.Future[Message | None] = asyncio.get_running_loop().create_future()
         self._asked[ref] = asked
+        if holds:
+            self._held.begin(ref)
         try:
             await self._send(json.dumps(operation | {"ref": ref}))
             async with asyncio.timeout(self._timeout):
@@ -271,6 +322,7 @@ class Client(Publisher):
             raise HalleyError("timeout", "not answered") from None
         finally:
             self._asked.pop(ref, None)
+            self._take(self._held.answered(ref, None), place)
 
     def _answered(self, message: Message) -> bool:
         asked = self._asked.get(message.get("ref", ""))
@@ -319,6 +371,7 @@ class Client(Publisher):
 
     def _drop(self) -> None:
         reader, self._reader, self._place = self._reader, None, None
+        self._held.clear()
         for asked in self._asked.values():
             if not asked.done():
                 asked.set_result(None)
@@ -338,8 +391,10 @@ class Client(Publisher):
                         self._apply(self._machine.retry(signal.seconds))
                     elif self._answered(signal):
                         self._apply(self._machine.heard())
+                        self._take(self._held.answered(signal.get("ref", ""), signal), place)
                     else:
-                        self._apply(self._machine.message(signal))
+                        self._apply(self._machine.heard())
+                        self._take(self._held.passes(signal), place)
                     if self._place is place:
                         await self._wait_for_room()
                     if self._place is not place:
@@ -348,6 +403,12 @@ class Client(Publisher):
             loss = loss_from(error)
         if self._place is place:
             self._apply(self._machine.lost(loss))
+
+    def _take(self, messages: Iterable[Message], place: Place) -> None:
+        """What came on this connection, as long as it is the one."""
+        for message in messages:
+            if self._place is place:
+                self._apply(self._machine.message(message))
 
     async def _wait_for_room(self) -> None:
         if len(self._items) < EVENTS_MAX:
