@@ -17,6 +17,8 @@ impl Sessions {
         }
         let now = io.conns.clock.now_ms;
         self.deliver_pending_first_to(io, conn);
+        // What this round hasn't written yet waits for nobody.
+        io.conns.flush_dirty();
         let found = io.conns.find(conn).filter(|(_, slot)| {
             !matches!(slot.phase(), Phase::Proxy | Phase::Handshake | Phase::Http)
         });
@@ -53,6 +55,7 @@ impl Sessions {
 
 /// Which sessions have most waiting, of those whose sockets were full (10.8).
 fn behind(io: &mut Io, token: u32) {
+    io.conns.flush_dirty();
     let now = io.conns.clock.now_ms;
     let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
     let (mut count, mut items) = (0, Vec::new());

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use halley_link::{CloseReason, Event, Frame, Item, List, NO_CONN, NumberedSession};
+use halley_link::{CloseReason, Event, Frame, Item, List, NO_CONN, NumberedSession, SessionState};
 
 use crate::brain::{Brain, Edge, Seen};
 use crate::client::{Client, sse, stream};
@@ -282,6 +282,39 @@ fn who_takes_nothing_has_its_time() {
         brain.stat_becomes("slow_consumers_total", 2);
         brain.stat_becomes("events_dropped_total", 0);
     }
+}
+
+/// link.md 10.8: what came with the question, and is written as soon as all has been read, waits for
+/// nobody.
+#[test]
+fn what_is_about_to_be_written_does_not_wait() {
+    let (edge, mut brain) = Edge::start(&[]);
+    let (client, conn) = sse(&edge, &mut brain, "a");
+    let json = r#"{"id":"1","subject":"s","at":1,"data":1}"#;
+    let (data_offset, subject_offset) = (json.len() as u32 - 2, json.find("\"s\"").unwrap() + 1);
+    let event = Event {
+        shard: 1,
+        seq: 1,
+        at: 1,
+        data_offset,
+        subject_offset: subject_offset as u16,
+        subject_bytes: 1,
+        cursor: b"c1",
+        json: json.as_bytes(),
+    };
+    let mut items = Vec::new();
+    conn.write(&mut items);
+    let conns = List::from_items(1, &items);
+    for token in 1..=20 {
+        brain.send_together(&[
+            Frame::Deliver { event, conns },
+            Frame::Inspect { token, conn },
+            Frame::Inspect { token, conn: NO_CONN },
+        ]);
+        let live = Seen::Inspected(token, conn, SessionState::Live, 1, 0, 0);
+        assert_eq!([brain.next(), brain.next()], [live, Seen::Behind(token, vec![])]);
+    }
+    drop(client);
 }
 
 /// link.md 10.8: those whose socket didn't take all, the ones with most waiting first; nobody who
