@@ -268,7 +268,6 @@ test('slow now, by name; and what clients lose where they are not closed for it'
     assert.deepEqual(await serious(looked), []);
     await looked.setViewportSize(PHONE);
     assert.deepEqual(await serious(looked), []);
-    await picture(looked, server, 'slow-phone-light', { fullPage: true });
     await looked.setViewportSize(WIDE);
     await picture(looked, server, 'slow-wide-light');
     await row.getByRole('link').click();

@@ -92,12 +92,12 @@ export function Users({ live }: { live: Live }): JSX.Element {
       <Problem error={error} />
       <SlowNow live={live} />
       <SlowLately live={live} />
-      <Card title="Slow clients" wide testid="slow"
+      <Card title="Closed for it" wide testid="slow"
         note="Whose connections were closed because they took their events too slowly: the last 100.
           A client that comes back with its cursor misses nothing.">
         {rows.length === 0
           ? <Empty>{value === null ? 'Looking…' : 'None that is remembered.'}</Empty>
-          : <Table caption="Slow clients" numeric={[2]} keys={rows.map(([user]) => user)}
+          : <Table caption="Clients that were closed for slowness" numeric={[2]} keys={rows.map(([user]) => user)}
               head={['User', 'Last closed', 'Times']}
               rows={rows.map(([user, { times, last }]) =>
                 [<UserLink id={user} />, `${ago(last)}, ${clock(last)}`, count(times)])} />}
