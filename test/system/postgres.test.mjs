@@ -53,6 +53,10 @@ test('check says what is missing and mends nothing, setup does', async () => {
   assert.deepEqual([setup.code, setup.stderr], [0, '']);
   const again = await halley.command('postgres', 'check');
   assert.deepEqual(again, { code: 0, stdout: 'PostgreSQL has all that is needed\n', stderr: '' });
+  postgres.sql('DROP FUNCTION halley.publish_to');
+  const without = await halley.command('postgres', 'check');
+  assert.equal(without.code, 1);
+  assert.match(without.stdout, /^missing: there is no function halley.publish_to\n/);
   halley.remove();
   postgres.sql('DROP PUBLICATION halley; DROP SCHEMA halley CASCADE; DROP TABLE f');
 });

@@ -217,11 +217,8 @@ written(_, _, _, Table) ->
 %% --- publishing --------------------------------------------------------------------------------
 
 publishing(C, User, Publication) ->
-    [{Function, Outbox, Rejected}] = rows(C,
-        "SELECT to_regprocedure('halley.publish(text, jsonb, text)') IS NOT NULL, "
-        "to_regclass('halley.outbox')::oid::int8, to_regclass('halley.rejected')::oid::int8", []),
-    [finding("there is no function halley.publish", halley_postgres_objects:functions())
-     || not Function]
+    {Outbox, Rejected} = halley_postgres_objects:oids(C),
+    halley_postgres_functions:look(C, [publish, publish_to])
     ++ [finding("there is no table halley.outbox", halley_postgres_objects:outbox())
         || Outbox =:= null]
     ++ [finding("there is no table halley.rejected", halley_postgres_objects:rejected())

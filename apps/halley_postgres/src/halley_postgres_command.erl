@@ -30,7 +30,7 @@ main() ->
 -spec run([string()], halley_config_postgres:settings()) -> no_return().
 run(["check"], #{server := Server} = Settings) ->
     C = open(Server()),
-    ended(said(check(C, Settings)) andalso streams(Settings));
+    ended(said(check(C, Settings)) andalso streams(C, Settings));
 run(["setup"], #{server := Server} = Settings) ->
     ended(setup_said(open(Server()), Settings));
 run(["setup", Url], #{server := Server} = Settings) ->
@@ -58,18 +58,23 @@ not_reached(Reason) ->
     halley_command:failed(["PostgreSQL can't be reached: ",
                            halley_postgres_connection:explain(Reason)]).
 
-%% The role may, but pg_hba.conf may not let it.
-streams(#{publish := outbox}) ->
-    io:put_chars("PostgreSQL has all that is needed\n"),
-    true;
-streams(#{server := Server}) ->
-    case halley_postgres_connection:open(Server(), replication) of
+%% The role may, but pg_hba.conf may not let it. A stream that runs has shown that it does, and may
+%% have the last WAL sender.
+streams(_, #{publish := outbox}) ->
+    has_all();
+streams(C, #{server := Server} = Settings) ->
+    case halley_postgres_slots:is_streaming(C, Settings)
+        orelse halley_postgres_connection:open(Server(), replication) of
+        true -> has_all();
         {ok, R} ->
             {ok, _} = epgsql_replication:identify_system(R),
-            io:put_chars("PostgreSQL has all that is needed\n"),
-            true;
+            has_all();
         {error, Reason} -> not_reached(Reason)
     end.
+
+has_all() ->
+    io:put_chars("PostgreSQL has all that is needed\n"),
+    true.
 
 -spec check(epgsql:connection(), halley_config_postgres:settings()) ->
     [halley_postgres_catalog:finding()].
@@ -77,8 +82,12 @@ check(C, #{server := Server} = Settings) ->
     #{user := User} = Server(),
     #{findings := Findings, tables := Tables, notes := Notes} =
         halley_postgres_catalog:look(C, unicode:characters_to_binary(User), Settings),
-    Findings ++ lists:append([Each ++ Writes || #{findings := Each, writes := Writes} <- Tables])
+    Findings ++ room(C, Settings)
+        ++ lists:append([Each ++ Writes || #{findings := Each, writes := Writes} <- Tables])
         ++ Notes.
+
+room(_, #{publish := outbox}) -> [];
+room(C, Settings) -> halley_postgres_slots:look(C, Settings).
 
 said([]) -> true;
 said(Findings) ->
@@ -93,7 +102,7 @@ setup_said(C, Settings) ->
     {Done, Result} = setup(C, Settings, ?ROUNDS),
     lists:foreach(fun(Sql) -> io:format("done: ~ts~n", [Sql]) end, Done),
     case Result of
-        ok -> io:put_chars("PostgreSQL has all that is needed\n"), true;
+        ok -> has_all();
         {left, Findings} -> said(Findings);
         {error, Sql, Error} ->
             io:format("not done: ~ts~n    ~ts~n",

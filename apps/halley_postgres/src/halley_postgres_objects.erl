@@ -1,21 +1,20 @@
-%% What `./halley postgres setup' puts into the database, in the schema `halley': the functions that
-%% publish, the outbox, and what was rejected.
-%%
-%% Everybody may call the functions who may use the schema: they call pg_logical_emit_message, which
-%% everybody may.
+%% What `./halley postgres setup' puts into the database, in the schema `halley', besides its
+%% functions (`halley_postgres_functions'): the outbox, and what was rejected.
 -module(halley_postgres_objects).
 
--export([functions/0, outbox/0, wakes/0, rejected/0]).
+-export([oids/1, outbox/0, wakes/0, rejected/0]).
 
--spec functions() -> iodata().
-functions() ->
-    "CREATE SCHEMA IF NOT EXISTS halley; "
-    "CREATE OR REPLACE FUNCTION halley.publish(subject text, data jsonb, id text DEFAULT NULL) "
-    "RETURNS pg_lsn LANGUAGE sql AS $$ SELECT pg_logical_emit_message(true, 'halley', "
-    "jsonb_build_object('subject', subject, 'data', data, 'id', id)::text) $$; "
-    "CREATE OR REPLACE FUNCTION halley.publish_to(users text[], data jsonb, id text DEFAULT NULL) "
-    "RETURNS pg_lsn LANGUAGE sql AS $$ SELECT pg_logical_emit_message(true, 'halley', "
-    "jsonb_build_object('to', users, 'data', data, 'id', id)::text) $$".
+%% Of both tables, where they are there. A role that may not use the schema may ask so.
+-spec oids(epgsql:connection()) -> {Outbox, Rejected}
+    when Outbox :: null | pos_integer(), Rejected :: null | pos_integer().
+oids(C) ->
+    case epgsql:equery(C, "SELECT max(c.oid::int8) FILTER (WHERE c.relname = 'outbox'), "
+                          "max(c.oid::int8) FILTER (WHERE c.relname = 'rejected') "
+                          "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+                          "WHERE n.nspname = 'halley' AND c.relkind IN ('r', 'p')", []) of
+        {ok, _, [Oids]} -> Oids;
+        {error, Error} -> exit({query_failed, Error})
+    end.
 
 %% `event_id': the event's id; without one it is made of the row's.
 -spec outbox() -> iodata().
@@ -28,9 +27,7 @@ outbox() ->
 %% commit, so it isn't there otherwise.
 -spec wakes() -> iodata().
 wakes() ->
-    "CREATE OR REPLACE FUNCTION halley.outbox_wakes() RETURNS trigger LANGUAGE plpgsql AS $$ "
-    "BEGIN PERFORM pg_notify('halley_outbox', ''); RETURN NULL; END $$; "
-    "CREATE TRIGGER outbox_wakes AFTER INSERT ON halley.outbox FOR EACH STATEMENT "
+    "CREATE OR REPLACE TRIGGER outbox_wakes AFTER INSERT ON halley.outbox FOR EACH STATEMENT "
     "EXECUTE FUNCTION halley.outbox_wakes()".
 
 %% `source': the message's place, with its server and timeline, or the outbox's row, with when it

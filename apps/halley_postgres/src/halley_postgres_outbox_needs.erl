@@ -11,28 +11,29 @@
 -spec look(epgsql:connection(), User :: binary()) ->
     #{findings := [finding()], notes := [finding()]}.
 look(C, User) ->
-    {ok, _, [{Outbox, Rejected}]} = epgsql:equery(C,
-        "SELECT to_regclass('halley.outbox')::oid::int8, to_regclass('halley.rejected')::oid::int8",
-        []),
+    {Outbox, Rejected} = halley_postgres_objects:oids(C),
     Tables = [finding("there is no table halley.outbox", halley_postgres_objects:outbox())
               || Outbox =:= null]
         ++ [finding("there is no table halley.rejected", halley_postgres_objects:rejected())
             || Rejected =:= null],
     case Tables of
         [] -> #{findings => rights(C, User, Outbox, Rejected), notes => wakes(C, Outbox)};
-        _ -> #{findings => Tables ++ [grant(User)], notes => wakes()}
+        _ -> #{findings => Tables ++ [grant(User)], notes => wakes(C, null)}
     end.
 
 finding(What, Sql) -> #{what => What, sql => Sql, how => run}.
 
 wakes(C, Outbox) ->
+    halley_postgres_functions:look(C, [outbox_wakes])
+    ++ [finding("halley.outbox has no trigger that wakes Halley up",
+                halley_postgres_objects:wakes()) || not has_trigger(C, Outbox)].
+
+has_trigger(_, null) -> false;
+has_trigger(C, Outbox) ->
     {ok, _, Triggers} = epgsql:equery(C,
         "SELECT 1 FROM pg_trigger WHERE tgrelid = $1::int8::oid AND tgname = 'outbox_wakes' "
         "AND tgenabled <> 'D'", [Outbox]),
-    case Triggers of [] -> wakes(); _ -> [] end.
-
-wakes() ->
-    [finding("halley.outbox has no trigger that wakes Halley up", halley_postgres_objects:wakes())].
+    Triggers =/= [].
 
 %% To lock a row for the time of its publishing takes the right to update it.
 rights(C, User, Outbox, Rejected) ->

@@ -75,6 +75,7 @@ what_is_missing_is_said(Config) ->
     ?assertEqual([<<"there is no table halley.outbox">>, <<"there is no table halley.rejected">>,
                   <<"the role poor may not take and delete rows of halley.outbox, or write "
                     "halley.rejected">>,
+                  <<"there is no function halley.outbox_wakes">>,
                   <<"halley.outbox has no trigger that wakes Halley up">>], Check()),
     set_up(Config, ?OUTBOX),
     ?assertEqual([], Check()),
