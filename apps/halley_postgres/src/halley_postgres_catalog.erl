@@ -223,7 +223,7 @@ publishing(C, User, Publication) ->
         || Outbox =:= null]
     ++ [finding("there is no table halley.rejected", halley_postgres_objects:rejected())
         || Rejected =:= null]
-    ++ granted(C, User, Outbox, Rejected)
+    ++ granted(C, User, Outbox, Rejected) ++ halley_postgres_objects:bounded(C, User, Rejected)
     ++ [finding(["the publication ", Publication, " doesn't have halley.outbox"],
                 ["ALTER PUBLICATION ", halley_postgres_sql:ident(Publication),
                  " ADD TABLE halley.outbox"])

@@ -2,7 +2,10 @@
 %% functions (`halley_postgres_functions'): the outbox, and what was rejected.
 -module(halley_postgres_objects).
 
--export([oids/1, outbox/0, wakes/0, rejected/0]).
+-export([oids/1, outbox/0, wakes/0, rejected/0, bounded/3]).
+
+%% As `halley_postgres_catalog' has it.
+-type finding() :: #{what := iodata(), sql := iodata(), how := run}.
 
 %% Of both tables, where they are there. A role that may not use the schema may ask so.
 -spec oids(epgsql:connection()) -> {Outbox, Rejected}
@@ -37,3 +40,20 @@ rejected() ->
     "CREATE SCHEMA IF NOT EXISTS halley; CREATE TABLE IF NOT EXISTS halley.rejected ("
     "source text PRIMARY KEY, lsn pg_lsn NOT NULL, reason text NOT NULL, content text NOT NULL, "
     "rejected_at timestamptz NOT NULL DEFAULT now())".
+
+%% The right to delete what `halley_postgres_rejected' finds too old, or too much. It is asked for by
+%% itself: without it everything else goes on.
+-spec bounded(epgsql:connection(), User :: binary(), Rejected :: null | pos_integer()) ->
+    [finding()].
+bounded(_, User, null) -> [may_delete(User)];
+bounded(C, User, Rejected) ->
+    case epgsql:equery(C, "SELECT has_table_privilege($1, $2::int8::oid, 'delete')",
+                       [User, Rejected]) of
+        {ok, _, [{true}]} -> [];
+        {ok, _, [{_}]} -> [may_delete(User)];
+        {error, Error} -> exit({query_failed, Error})
+    end.
+
+may_delete(User) ->
+    #{what => ["the role ", User, " may not keep halley.rejected within its bounds"],
+      sql => ["GRANT DELETE ON halley.rejected TO ", halley_postgres_sql:ident(User)], how => run}.

@@ -17,11 +17,15 @@ look(C, User) ->
         ++ [finding("there is no table halley.rejected", halley_postgres_objects:rejected())
             || Rejected =:= null],
     case Tables of
-        [] -> #{findings => rights(C, User, Outbox, Rejected), notes => wakes(C, Outbox)};
-        _ -> #{findings => Tables ++ [grant(User)], notes => wakes(C, null)}
+        [] -> #{findings => rights(C, User, Outbox, Rejected),
+                notes => notes(C, User, Outbox, Rejected)};
+        _ -> #{findings => Tables ++ [grant(User)], notes => notes(C, User, null, null)}
     end.
 
 finding(What, Sql) -> #{what => What, sql => Sql, how => run}.
+
+notes(C, User, Outbox, Rejected) ->
+    wakes(C, Outbox) ++ halley_postgres_objects:bounded(C, User, Rejected).
 
 wakes(C, Outbox) ->
     halley_postgres_functions:look(C, [outbox_wakes])

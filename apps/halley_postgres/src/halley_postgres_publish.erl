@@ -4,7 +4,12 @@
 
 -export([events/3, reject/2, clean/2]).
 
+-include_lib("epgsql/include/epgsql.hrl").
 -include_lib("kernel/include/logger.hrl").
+
+%% PostgreSQL's documentation, Appendix A: lock_not_available.
+-define(LOCKED, <<"55P03">>).
+-define(LOCK_MS, "1000").
 
 -type env() :: #{c := epgsql:connection(), wait := fun(() -> term()), _ => _}.
 
@@ -26,21 +31,43 @@ reject([{#{lsn := Lsn, source := Source}, Reason} | _] = Bad, #{c := C}) ->
         ?LOG_WARNING("postgres: ~b events were rejected; the latest at ~ts (~ts): ~ts",
                      [N, epgsql_replication:lsn_text(Lsn), Source, Reason])
     end),
-    lists:foreach(fun(Each) -> keep(Each, C) end, Bad).
+    keep(Bad, C).
 
-%% What comes again is kept once: the source is the same then, and nothing else's.
-keep({#{lsn := Lsn, source := Source, content := Content}, Reason}, C) ->
-    case epgsql:equery(C, "INSERT INTO halley.rejected (source, lsn, reason, content) "
-                          "VALUES ($1, $2::text::pg_lsn, $3, $4) ON CONFLICT (source) DO NOTHING",
-                       [Source, epgsql_replication:lsn_text(Lsn), text(Reason), text(Content)]) of
-        {ok, _} -> ok;
+%% What comes again is kept once: the source is the same then, and nothing else's. Whoever locks the
+%% table holds up nothing either.
+keep(Bad, C) ->
+    {Rows, Contents} = lists:unzip([{{Source, epgsql_replication:lsn_text(Lsn)},
+                                     {text(Reason), text(Content)}}
+                                    || {#{lsn := Lsn, source := Source, content := Content},
+                                        Reason} <- Bad]),
+    {Sources, Lsns} = lists:unzip(Rows),
+    {Reasons, Texts} = lists:unzip(Contents),
+    ok = may_wait(?LOCK_MS, C),
+    Kept = epgsql:equery(C, "INSERT INTO halley.rejected (source, lsn, reason, content, "
+                            "rejected_at) SELECT s, l::pg_lsn, r, c, clock_timestamp() "
+                            "FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) "
+                            "AS t(s, l, r, c) ON CONFLICT (source) DO NOTHING",
+                         [Sources, Lsns, Reasons, Texts]),
+    ok = may_wait("0", C),
+    case Kept of
+        {ok, Count} -> halley_postgres_rejected:kept(Count);
+        {error, #error{code = ?LOCKED} = Error} -> not_kept(length(Bad), Error);
         {error, Error} ->
             ok = lasting(Error),
-            halley_postgres_said:once_a_second(not_kept, 1, fun(N) ->
-                ?LOG_WARNING("postgres: ~b rejected events are not kept in halley.rejected: ~ts",
-                             [N, halley_postgres_connection:explain(Error)])
-            end)
+            not_kept(length(Bad), Error)
     end.
+
+may_wait(Ms, C) ->
+    case epgsql:squery(C, ["SET lock_timeout = ", Ms]) of
+        {ok, _, _} -> ok;
+        {error, Error} -> exit({query_failed, Error})
+    end.
+
+not_kept(Count, Error) ->
+    halley_postgres_said:once_a_second(not_kept, Count, fun(N) ->
+        ?LOG_WARNING("postgres: ~b rejected events are not kept in halley.rejected: ~ts",
+                     [N, halley_postgres_connection:explain(Error)])
+    end).
 
 %% A server that refuses this for good holds up nothing. One that ends, or is too busy, ends the
 %% stream: then all of it comes again.

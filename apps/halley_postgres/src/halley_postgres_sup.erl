@@ -1,4 +1,5 @@
-%% The runner, if PostgreSQL is configured, and connections to write with, if the API writes there.
+%% The runner, if PostgreSQL is configured; what bounds `halley.rejected', if events come from there;
+%% connections to write with, if the API writes there.
 -module(halley_postgres_sup).
 -behaviour(supervisor).
 
@@ -15,7 +16,13 @@ init(Settings) ->
     {ok, {#{strategy => one_for_one, intensity => 5, period => 10},
           [#{id => halley_postgres_runner,
              start => {halley_postgres_runner, start_link, [Settings]}, shutdown => 10000}
-           || Settings =/= none] ++ writers(Settings)}}.
+           || Settings =/= none] ++ rejected(Settings) ++ writers(Settings)}}.
+
+rejected(none) -> [];
+rejected(#{publish := false}) -> [];
+rejected(Settings) ->
+    [#{id => halley_postgres_rejected,
+       start => {halley_postgres_rejected, start_link, [Settings]}}].
 
 writers(#{writes := #{}, server := Server}) -> [halley_postgres_writes:pool(Server())];
 writers(_) -> [].

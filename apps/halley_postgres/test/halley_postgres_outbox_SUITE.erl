@@ -76,7 +76,8 @@ what_is_missing_is_said(Config) ->
                   <<"the role poor may not take and delete rows of halley.outbox, or write "
                     "halley.rejected">>,
                   <<"there is no function halley.outbox_wakes">>,
-                  <<"halley.outbox has no trigger that wakes Halley up">>], Check()),
+                  <<"halley.outbox has no trigger that wakes Halley up">>,
+                  <<"the role poor may not keep halley.rejected within its bounds">>], Check()),
     set_up(Config, ?OUTBOX),
     ?assertEqual([], Check()),
     ok = sql(C, "revoke update on halley.outbox from poor; drop trigger outbox_wakes "

@@ -41,9 +41,13 @@ of_ids_and_follows() ->
      {id_quarantine_ms, 60000, ms, config,
       "how long the number of an id that nothing refers to rests before another id gets it"}].
 
-%% With store.backend = postgres.
+%% The last two with store.backend = postgres.
 of_postgres() ->
-    [{postgres_writes_max, 10000, count, config,
+    [{postgres_rejected_max, 10000, count, config,
+      "rows of halley.rejected; beyond it the oldest are deleted, when a tenth more are there"},
+     {postgres_rejected_ms_max, 2592000000, ms, config,
+      "age of a row of halley.rejected; what is older is deleted within an hour"},
+     {postgres_writes_max, 10000, count, config,
       "changes of follows that wait until PostgreSQL has committed them and they have come back, "
       "of 1,000 pairs each; beyond it 503"},
      {postgres_write_ms_max, 10000, ms, config, "how long one of them may take before 503"}].

@@ -175,6 +175,8 @@ postgres_table() ->
       "Events that were published inside PostgreSQL's transactions"},
      {postgres_rejected, "halley_postgres_rejected_total", counter,
       "Messages and rows of the outbox that are no events"},
+     {postgres_rejected_deleted, "halley_postgres_rejected_deleted_total", counter,
+      "Rows of halley.rejected that were deleted, being too many or too old"},
      {postgres_follows_refused, "halley_postgres_follows_refused_total", counter,
       "Rows of PostgreSQL's tables that are no follows, or one too many for their user"},
      {postgres_copies, "halley_postgres_copies_total", counter,
