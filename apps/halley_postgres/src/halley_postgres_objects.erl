@@ -41,8 +41,8 @@ rejected() ->
     "source text PRIMARY KEY, lsn pg_lsn NOT NULL, reason text NOT NULL, content text NOT NULL, "
     "rejected_at timestamptz NOT NULL DEFAULT now())".
 
-%% The right to delete what `halley_postgres_rejected' finds too old, or too much. It is asked for by
-%% itself: without it everything else goes on.
+%% The right to delete what `halley_postgres_rejected' finds too old, or too much. It is asked for
+%% by itself: without it everything else goes on.
 -spec bounded(epgsql:connection(), User :: binary(), Rejected :: null | pos_integer()) ->
     [finding()].
 bounded(_, User, null) -> [may_delete(User)];

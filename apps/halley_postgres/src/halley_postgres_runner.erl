@@ -37,6 +37,7 @@ init(Settings) ->
 %% Until this ends, changes that the API is asked for go into the table.
 backend(#{writes := none}) -> ok;
 backend(#{writes := _}) ->
+    ok = halley_postgres_writes:gauges(),
     halley_follows_backend:set(fun halley_postgres_writes:change/2).
 
 started(#runner{settings = Settings, is_stuck = IsStuck} = Runner) ->

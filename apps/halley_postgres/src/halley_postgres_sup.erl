@@ -1,5 +1,5 @@
-%% The runner, if PostgreSQL is configured; what bounds `halley.rejected', if events come from there;
-%% connections to write with, if the API writes there.
+%% The runner, if PostgreSQL is configured; what bounds `halley.rejected', if events come
+%% from there; connections to write with, if the API writes there.
 -module(halley_postgres_sup).
 -behaviour(supervisor).
 

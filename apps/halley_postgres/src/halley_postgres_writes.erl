@@ -12,7 +12,7 @@
 %% (`halley_postgres_follows:settle/4').
 -module(halley_postgres_writes).
 
--export([change/2, pool/1]).
+-export([change/2, pool/1, gauges/0]).
 
 -include_lib("kernel/include/logger.hrl").
 -include_lib("epgsql/include/epgsql.hrl").
@@ -36,6 +36,25 @@ pool(Server) ->
     epgsql_pool:child_spec(?POOL, #{
         connect => halley_postgres_connection:options(Server, queries), size => ?CONNECTIONS,
         min => 0, idle_ms => ?IDLE_MS, queue_max => halley_limits:get(postgres_writes_max)}).
+
+%% Of the pool, on /metrics.
+-spec gauges() -> ok.
+gauges() ->
+    Counted = [{postgres_pool_waiting, waiting}, {postgres_pool_taken, taken},
+               {postgres_pool_waited, waited}, {postgres_pool_refused, refused},
+               {postgres_pool_timed_out, timed_out}, {postgres_pool_opened, opened},
+               {postgres_pool_closed, closed}, {postgres_pool_failed, failed}],
+    halley_metrics:gauges([postgres_pool_connections | [Name || {Name, _} <- Counted]], fun() ->
+        case epgsql_pool:metrics(?POOL) of
+            #{} = Said ->
+                maps:from_list(
+                    [{postgres_pool_connections,
+                      [{["state=\"", atom_to_list(State), "\""], map_get(State, Said)}
+                       || State <- [idle, in_use, opening]]}
+                     | [{Name, map_get(Its, Said)} || {Name, Its} <- Counted]]);
+            {error, no_pool} -> #{}
+        end
+    end).
 
 -spec change(halley_follows:asked(), [pair()]) -> halley_follows:changed().
 change(Operation, Pairs) ->

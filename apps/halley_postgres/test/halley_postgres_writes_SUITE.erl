@@ -21,7 +21,8 @@ all() ->
      bounds_come_before_the_row, pair_of_another_table, follows_from_before, user_that_is_forgotten,
      everything_at_once, no_stream, postgres_that_is_away, connection_lost_at_the_commit,
      connection_lost_before_the_commit, change_that_comes_late, too_many_wait,
-     table_that_cannot_be_written, row_security, renamed_column, without_it_nothing_is_written].
+     table_that_cannot_be_written, row_security, renamed_column, without_it_nothing_is_written,
+     pool_on_the_metrics].
 
 init_per_suite(Config) -> halley_postgres_test:init_per_suite(Config).
 
@@ -367,3 +368,29 @@ without_it_nothing_is_written(Config) ->
     ?assertEqual({ok, #{added => 1, already => 0, errors => []}}, follow([{<<"1">>, <<"x">>}])),
     ?assertEqual([], table(C)),
     ?assertEqual(undefined, whereis(halley_postgres_writers)).
+
+%% For each change a connection is taken, and is idle behind it. No more than eight are opened.
+pool_on_the_metrics(Config) ->
+    C = ?config(c, Config),
+    begin_with(Config, ?WRITES),
+    Pool = fun(Name) -> gauge("halley_postgres_pool_" ++ Name) end,
+    ?assertEqual([0, 0, 0], [Pool(Name) || Name <- ["connections{state=\"idle\"}", "taken_total",
+                                                    "opened_total"]]),
+    {ok, #{added := 1}} = follow([{<<"1">>, <<"2">>}]),
+    {ok, #{removed := 1}} = unfollow([{<<"1">>, <<"2">>}]),
+    ?assertEqual([1, 0, 0, 0, 2, 0, 0, 1, 0],
+                 [Pool(Name) || Name <- ["connections{state=\"idle\"}",
+                                         "connections{state=\"in_use\"}",
+                                         "connections{state=\"opening\"}", "waiting",
+                                         "taken_total", "refused_total", "timed_out_total",
+                                         "opened_total", "failed_total"]]),
+    ok = sql(C, "alter table follows add check (pg_sleep(0.2) is not null)"),
+    Callers = [spawn_monitor(fun() -> {ok, _} = follow([{<<"1">>, integer_to_binary(N)}]) end)
+               || N <- lists:seq(2, 17)],
+    eventually(8, fun() -> Pool("connections{state=\"in_use\"}") end),
+    [receive {'DOWN', Monitor, _, _, Reason} -> ?assertEqual(normal, Reason) end
+     || {_, Monitor} <- Callers],
+    ?assert(Pool("waited_total") >= 8),
+    ?assertEqual({18, 8, 0}, {Pool("taken_total"), Pool("opened_total"), Pool("waiting")}),
+    stop_stream(),
+    ?assertEqual(nomatch, string:find(halley_metrics:render(), "halley_postgres_pool_")).

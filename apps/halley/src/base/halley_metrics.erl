@@ -109,7 +109,8 @@ counters_table() ->
      {gap_other_store, "halley_gaps_total{reason=\"other_store\"}", counter,
       "Gaps told, by reason"},
      {gap_damaged, "halley_gaps_total{reason=\"damaged\"}", counter, "Gaps told, by reason"}]
-    ++ refusals_table() ++ postgres_table() ++ past_table() ++ hooks_table() ++ backends_table().
+    ++ refusals_table() ++ halley_metrics_postgres:counters() ++ past_table()
+    ++ hooks_table() ++ backends_table().
 
 refusals_table() ->
     [{Name, "halley_requests_refused_total{reason=\"" ++ atom_to_list(Name) ++ "\"}", counter,
@@ -166,34 +167,6 @@ past_table() ->
       "there already"},
      {forgets_refused, "halley_forgets_refused_total", counter,
       "Users that were not deleted, as limits.forgotten_users_max still have traces"}].
-
-%% Of `halley_postgres'.
-postgres_table() ->
-    [{postgres_changes, "halley_postgres_changes_total", counter,
-      "Follows that changed with rows of PostgreSQL's tables"},
-     {postgres_events, "halley_postgres_events_total", counter,
-      "Events that were published inside PostgreSQL's transactions"},
-     {postgres_rejected, "halley_postgres_rejected_total", counter,
-      "Messages and rows of the outbox that are no events"},
-     {postgres_rejected_deleted, "halley_postgres_rejected_deleted_total", counter,
-      "Rows of halley.rejected that were deleted, being too many or too old"},
-     {postgres_follows_refused, "halley_postgres_follows_refused_total", counter,
-      "Rows of PostgreSQL's tables that are no follows, or one too many for their user"},
-     {postgres_copies, "halley_postgres_copies_total", counter,
-      "Tables that were copied as a whole"},
-     {postgres_losses, "halley_postgres_losses_total", counter,
-      "Times that PostgreSQL's slot had lost changes, and everything was copied anew"},
-     {postgres_failures, "halley_postgres_failures_total", counter,
-      "Times that the stream from PostgreSQL ended, or couldn't begin"},
-     {postgres_writes, "halley_postgres_writes_total", counter,
-      "Changes of follows that were asked for here, committed by PostgreSQL, and in effect"}]
-    ++ [{Name, "halley_postgres_writes_failed_total{reason=\"" ++ Reason ++ "\"}", counter,
-         "Changes of follows that were answered with 503, by reason: PostgreSQL is away; whether "
-         "it has committed them isn't known; they haven't come back in time"}
-        || {Name, Reason} <- [{postgres_writes_away, "away"}, {postgres_writes_unknown, "unknown"},
-                              {postgres_writes_late, "late"}]]
-    ++ [{postgres_writes_refused, "halley_postgres_writes_refused_total", counter,
-         "Follows asked for here that the table can't have, or that a rule of it refuses"}].
 
 %% Of `halley_hooks'.
 hooks_table() ->
@@ -260,14 +233,8 @@ gauges_table() ->
      {kept_bytes, "halley_kept_bytes", "Memory of these values; see limits.kept_bytes_max"},
      {forgotten, "halley_history_forgotten_users",
       "Users that were forgotten and have traces left in the history, which nobody is shown"},
-     {shard_queue, "halley_shard_queue_events", "Events that wait for all shards"},
-     {postgres_streaming, "halley_postgres_streaming",
-      "1 while changes come from PostgreSQL; without postgres.* it isn't shown"},
-     {postgres_lag, "halley_postgres_lag_bytes",
-      "Bytes of WAL that PostgreSQL has told of and Halley hasn't confirmed"},
-     {postgres_stopped, "halley_postgres_tables_stopped",
-      "Tables of postgres.follows that can't be followed; the log says why"}]
-    ++ gauges_beside().
+     {shard_queue, "halley_shard_queue_events", "Events that wait for all shards"}]
+    ++ halley_metrics_postgres:gauges() ++ gauges_beside().
 
 %% Of the applications beside the brain's own.
 gauges_beside() ->
