@@ -6,6 +6,7 @@
 %%
 %% The next host's turn is when one can't be reached, closes, is starting, stopping or full, or has
 %% said nothing when its share of the time is over. The shares of all hosts that are left are equal.
+%% The addresses of a name are hosts in its place, which are looked up when its turn comes.
 %% Another error ends it all: a wrong password would be wrong at the next host, too.
 %%
 %% The password is a fun in the state, so that no crash report shows it, and is in no state
@@ -37,7 +38,9 @@
                   scram :: undefined | epgsql_scram:state() | verified}).
 
 -type target() :: any | 'read-write' | 'read-only' | primary | standby.
--type host() :: {inet:ip_address() | inet:hostname(), inet:port_number(), target()}.
+-type host() :: {inet:ip_address() | inet:hostname() | address(), inet:port_number(), target()}.
+%% One of a name's.
+-type address() :: {at, Name :: inet:hostname(), inet:ip_address()}.
 
 -define(PORT, 5432).
 -define(TIMEOUT_MS, 5000).
@@ -70,8 +73,37 @@ targets(Hosts, Target) -> [{Host, Port, Target} || {Host, Port} <- Hosts].
 -spec execute(epgsql_session:session(), #connect{}) -> epgsql_command:execute_return().
 execute(Session, #connect{stage = open, options = Options, deadline = Deadline,
                           hosts = [{Host, Port, _} | _] = Hosts} = State) ->
-    Its = Options#{host => Host, port => Port},
     Share = share(epgsql_transport:milliseconds(Deadline), length(Hosts)),
+    Its = at(Host, Options#{port => Port}),
+    case looked_up(Its, Share) of
+        given -> open(Its, Share, Session, State);
+        {ok, Addresses} ->
+            execute(Session, State#connect{hosts = at_each(Addresses, Host, Port, Hosts)});
+        {error, Reason} -> unreached(Reason, Session, State)
+    end;
+execute(Session, #connect{stage = types, types = Types} = State) ->
+    {send, Type, Payload, Session1, Types1} =
+        epgsql_cmd_update_type_cache:execute(Session, Types),
+    {send, Type, Payload, Session1, State#connect{types = Types1}};
+execute(Session, #connect{send = {Type, Payload}} = State) ->
+    {send, Type, Payload, Session, State#connect{send = undefined}}.
+
+%% `host' is the name also where an address of it is taken: it is what a certificate has.
+at({at, Name, Address}, Options) -> Options#{host => Name, hostaddr => Address};
+at(Host, Options) -> maps:remove(hostaddr, Options#{host => Host}).
+
+looked_up(#{hostaddr := _}, _) -> given;
+looked_up(Its, Ms) -> epgsql_transport:addresses(Its, Ms).
+
+%% Wherever the name stands.
+at_each(Addresses, Name, Port, Hosts) ->
+    lists:flatmap(fun
+        ({Host, At, Target}) when Host =:= Name, At =:= Port ->
+            [{{at, Name, Address}, Port, Target} || Address <- Addresses];
+        (Other) -> [Other]
+    end, Hosts).
+
+open(Its, Share, Session, #connect{options = Options} = State) ->
     Until = epgsql_transport:deadline(Share),
     case epgsql_transport:connect(Its#{timeout => Share}) of
         {ok, Transport} ->
@@ -82,18 +114,14 @@ execute(Session, #connect{stage = open, options = Options, deadline = Deadline,
             _ = epgsql_transport:send(Transport, epgsql_frontend:startup(startup(Options))),
             _ = epgsql_session:activate(Connected),
             {ok, Connected, State#connect{stage = startup, until = Until}};
-        {error, Reason} = Error ->
-            case without_first(Hosts) of
-                [] -> {stop, Reason, Error, Session};
-                More -> execute(Session, State#connect{hosts = More})
-            end
-    end;
-execute(Session, #connect{stage = types, types = Types} = State) ->
-    {send, Type, Payload, Session1, Types1} =
-        epgsql_cmd_update_type_cache:execute(Session, Types),
-    {send, Type, Payload, Session1, State#connect{types = Types1}};
-execute(Session, #connect{send = {Type, Payload}} = State) ->
-    {send, Type, Payload, Session, State#connect{send = undefined}}.
+        {error, Reason} -> unreached(Reason, Session, State)
+    end.
+
+unreached(Reason, Session, #connect{hosts = Hosts} = State) ->
+    case without_first(Hosts) of
+        [] -> {stop, Reason, {error, Reason}, Session};
+        More -> execute(Session, State#connect{hosts = More})
+    end.
 
 share(infinity, _) -> infinity;
 share(Ms, Hosts) -> Ms div Hosts.

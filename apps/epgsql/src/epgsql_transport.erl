@@ -1,12 +1,15 @@
 %% The way to a server: TCP (IPv4 and IPv6) or a Unix socket, with TLS or without.
 %%
+%% A name is looked up by `addresses/2', and each of its addresses is a server of its own:
+%% `hostaddr' is where to connect, and `host' what the server has to be (libpq's names).
+%%
 %% TLS checks the server's certificate and name, by the system's authorities, unless `ssl_opts' says
 %% otherwise. All of opening a connection, its name's look-up and TLS included, is done within
 %% `timeout'. Sockets are passive when they are handed out.
 -module(epgsql_transport).
 
--export([prepare/1, connect/1, send/2, recv/2, close/1, is_pending/1, activate/2, channel/1,
-         cancel/3, deadline/1, milliseconds/1, own/2, buffer/2]).
+-export([prepare/1, addresses/2, connect/1, send/2, recv/2, close/1, is_pending/1, activate/2,
+         channel/1, cancel/3, deadline/1, milliseconds/1, own/2, buffer/2]).
 
 -export_type([transport/0, reason/0, deadline/0]).
 
@@ -34,11 +37,40 @@ prepare(#{ssl := Wanted} = Options) when Wanted =/= false ->
     ok;
 prepare(_) -> ok.
 
+%% Those of a name, IPv4 before IPv6: only if it has none of the first kind the others are taken.
+%% `given': it is no name. By a process of its own, as a look-up can't be told when to end.
+-spec addresses(epgsql:connect_opts_map(), timeout()) ->
+          given | {ok, [inet:ip_address(), ...]} | {error, reason()}.
+addresses(#{host := Host} = Options, Ms) ->
+    case address(Host, 0) of
+        {Name, 0} when is_list(Name); is_atom(Name) ->
+            Families = case [Each || Each <- maps:get(tcp_opts, Options, []),
+                                     Each =:= inet orelse Each =:= inet6] of
+                [] -> [inet, inet6];
+                [Family | _] -> [Family]
+            end,
+            {Pid, Monitor} = spawn_monitor(fun() -> exit({looked, found(Name, Families)}) end),
+            receive {'DOWN', Monitor, process, Pid, {looked, Found}} -> Found;
+                    {'DOWN', Monitor, process, Pid, Reason} -> {error, Reason}
+            after Ms ->
+                true = exit(Pid, kill),
+                _ = demonitor(Monitor, [flush]),
+                {error, timeout}
+            end;
+        _ -> given
+    end.
+
+found(Name, [Family | More]) ->
+    case inet:getaddrs(Name, Family) of
+        {error, nxdomain} when More =/= [] -> found(Name, More);
+        Found -> Found
+    end.
+
 -spec connect(epgsql:connect_opts_map()) -> {ok, transport()} | {error, reason()}.
 connect(#{host := Host} = Options) ->
     Deadline = deadline(maps:get(timeout, Options, ?TIMEOUT_MS)),
-    {Address, Port} = address(Host, maps:get(port, Options, ?PORT)),
-    case open(Address, Port, socket_options(Address, Options), Deadline) of
+    {Address, Port} = address(maps:get(hostaddr, Options, Host), maps:get(port, Options, ?PORT)),
+    case gen_tcp:connect(Address, Port, socket_options(Address, Options), milliseconds(Deadline)) of
         {ok, Socket} ->
             ok = tune(Socket, Options),
             secure(Socket, maps:get(ssl, Options, false), Options, Deadline);
@@ -60,20 +92,6 @@ named(Host) when is_list(Host) ->
         {error, einval} -> Host
     end;
 named(Host) -> Host.
-
-%% A name that has no IPv4 address may have others.
-open(Name, Port, Options, Deadline) ->
-    case gen_tcp:connect(Name, Port, Options, milliseconds(Deadline)) of
-        {error, nxdomain} = Error ->
-            IsGiven = lists:member(inet, Options) orelse lists:member(inet6, Options),
-            case not IsGiven andalso
-                 gen_tcp:connect(Name, Port, [inet6 | Options], milliseconds(Deadline)) of
-                false -> Error;
-                {error, nxdomain} -> Error;
-                Opened -> Opened
-            end;
-        Opened -> Opened
-    end.
 
 socket_options({local, _}, Options) -> ?OPTIONS ++ allowed(maps:get(tcp_opts, Options, []));
 socket_options(Address, #{tcp_opts := Given}) ->

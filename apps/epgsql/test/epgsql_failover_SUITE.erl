@@ -7,7 +7,8 @@
 all() ->
     [black_hole_first, accepts_and_says_nothing, accepts_and_closes, closes_in_the_middle,
      silent_hosts_share_the_time, all_are_silent, nothing_of_a_host_is_the_next_ones,
-     starting_or_full, wrong_password_ends_it, standby_and_primary, standby_preferred].
+     starting_or_full, wrong_password_ends_it, standby_and_primary, standby_preferred,
+     addresses_of_a_name_share_the_time, cancel_goes_to_the_address, name_is_looked_up_in_time].
 
 init_per_testcase(_, Config) ->
     process_flag(trap_exit, true),
@@ -142,3 +143,73 @@ standby_preferred(Config) ->
     end),
     ?assertEqual([{Primary, false}, {Primary, false}], Opened),
     ?assert(Us < 7000000).
+
+%% A name with these addresses, in this order.
+named(Name, Addresses, Fun) ->
+    Before = inet_db:res_option(lookup),
+    ok = inet_db:set_lookup([file]),
+    _ = [ok = inet_db:add_host(Address, [Name]) || Address <- Addresses],
+    try
+        ?assertEqual({ok, Addresses}, inet:getaddrs(Name, inet)),
+        Fun()
+    after
+        _ = [ok = inet_db:del_host(Address) || Address <- Addresses],
+        ok = inet_db:set_lookup(Before)
+    end.
+
+%% One that is switched off, one that accepts and says nothing, one where nobody listens.
+addresses_of_a_name_share_the_time(Config) ->
+    #{port := Good} = Options = options(Config),
+    Bad = [{127, 0, 0, N} || N <- [2, 3, 4]],
+    [Hole, Silent, _] = Bad,
+    Good = epgsql_test_listener:black_hole({Hole, Good}),
+    Good = epgsql_test_listener:start(fun(_) -> timer:sleep(infinity) end, {Silent, Good}),
+    named("several.example", Bad ++ [{127, 0, 0, 1}], fun() ->
+        [?assertEqual({Host, [{Good, false}, {Good, false}]},
+                      {Host, open(maps:merge(Options#{timeout => 4000}, Host))})
+         || Host <- [#{host => "several.example"}, #{host => <<"several.example">>},
+                     #{hosts => ["several.example"]},
+                     #{hosts => [{"several.example", 1}, "several.example"]},
+                     #{hosts => ["several.example"], target_session_attrs => 'prefer-standby'}]]
+    end),
+    named("all.example", Bad, fun() ->
+        {Us, Answers} = timer:tc(fun() ->
+            open(Options#{host => "all.example", timeout => 900})
+        end),
+        ?assertEqual([{error, econnrefused}, {error, econnrefused}], Answers),
+        ?assert(Us < 3000000)
+    end).
+
+%% The request to end a statement is for the server that runs it.
+cancel_goes_to_the_address(Config) ->
+    #{port := Good} = Options = options(Config),
+    Good = epgsql_test_listener:black_hole({{127, 0, 0, 2}, Good}),
+    named("several.example", [{127, 0, 0, 2}, {127, 0, 0, 1}], fun() ->
+        {ok, C} = epgsql:connect(Options#{host => "several.example"}),
+        {Us, Answer} = timer:tc(fun() ->
+            {error, timeout} = epgsql:squery(epgsql:with_timeout(C, 100), "select pg_sleep(30)"),
+            epgsql:squery(C, "select 1")
+        end),
+        ?assertMatch({ok, _, [{<<"1">>}]}, Answer),
+        ?assert(Us < 2000000),
+        ok = epgsql:close(C)
+    end).
+
+%% Who answers for names may be silent, too.
+name_is_looked_up_in_time(_) ->
+    Before = [{Option, inet_db:res_option(Option)} || Option <- [resolv_conf, lookup, nameservers]],
+    {ok, Socket} = gen_udp:open(0, [{ip, {127, 0, 0, 1}}]),
+    {ok, Port} = inet:port(Socket),
+    ok = inet_db:set_resolv_conf(""),
+    ok = inet_db:set_lookup([dns]),
+    ok = inet_db:res_option(nameservers, [{{127, 0, 0, 1}, Port}]),
+    try
+        {Us, Answer} = timer:tc(fun() ->
+            open(#{host => "silent.example", username => "ann", timeout => 300})
+        end),
+        ?assertEqual([{error, timeout}, {error, timeout}], Answer),
+        ?assert(Us < 2000000)
+    after
+        _ = [ok = inet_db:res_option(Option, Value) || {Option, Value} <- Before],
+        gen_udp:close(Socket)
+    end.

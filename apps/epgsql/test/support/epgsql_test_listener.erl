@@ -1,12 +1,14 @@
 %% Servers that aren't what they should be.
 -module(epgsql_test_listener).
 
--export([start/1, black_hole/0]).
+-export([start/1, start/2, black_hole/0, black_hole/1]).
 
 %% Does what the fun does with each connection. It is linked to the caller, as all its connections
 %% are. Its port is at 127.0.0.1.
-start(Fun) ->
-    {ok, Listen} = gen_tcp:listen(0, [binary, {active, false}, {ip, {127, 0, 0, 1}}]),
+start(Fun) -> start(Fun, {{127, 0, 0, 1}, 0}).
+
+start(Fun, {Address, At}) ->
+    {ok, Listen} = gen_tcp:listen(At, [binary, {active, false}, {ip, Address}]),
     {ok, Port} = inet:port(Listen),
     Pid = spawn_link(fun() -> receive go -> accept(Listen, Fun) end end),
     ok = gen_tcp:controlling_process(Listen, Pid),
@@ -21,14 +23,16 @@ accept(Listen, Fun) ->
     accept(Listen, Fun).
 
 %% Whoever connects hears nothing, as of a host that is switched off: its queue is full.
-black_hole() ->
-    {ok, Listen} = gen_tcp:listen(0, [{backlog, 0}, {ip, {127, 0, 0, 1}}]),
+black_hole() -> black_hole({{127, 0, 0, 1}, 0}).
+
+black_hole({Address, At}) ->
+    {ok, Listen} = gen_tcp:listen(At, [{backlog, 0}, {ip, Address}]),
     {ok, Port} = inet:port(Listen),
-    fill(Port),
+    fill(Address, Port),
     Port.
 
-fill(Port) ->
-    case gen_tcp:connect({127, 0, 0, 1}, Port, [], 200) of
-        {ok, _} -> fill(Port);
+fill(Address, Port) ->
+    case gen_tcp:connect(Address, Port, [], 200) of
+        {ok, _} -> fill(Address, Port);
         {error, timeout} -> ok
     end.
