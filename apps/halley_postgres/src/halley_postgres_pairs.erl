@@ -17,7 +17,7 @@
 -module(halley_postgres_pairs).
 
 -export([create/2, open/2, append/2, block/1, add/2, sync/1, bytes/1, close/1, continue/2]).
--export([tables/1, fold/4, records/3]).
+-export([tables/1, fold/4, records/3, is_whole/3]).
 -export_type([file/0, record/0, pair/0, part/0]).
 
 -define(MAGIC, "HALLEYPP").
@@ -169,6 +169,31 @@ blocks(File, At, Part, Fun, Acc) ->
 
 cut(At, #{known := Known}) when At >= Known -> whole;
 cut(_, _) -> damaged.
+
+%% Whether good blocks stand from there to there. If so they are on disk when this returns.
+-spec is_whole(file:filename(), From :: non_neg_integer(), To :: non_neg_integer()) -> boolean().
+is_whole(Path, From, To) ->
+    case file:open(Path, [read, write, raw, binary]) of
+        {ok, File} ->
+            {ok, From} = file:position(File, From),
+            IsWhole = are_good(File, To - From) andalso file:datasync(File) =:= ok,
+            _ = file:close(File),
+            IsWhole;
+        {error, _} -> false
+    end.
+
+are_good(_, 0) -> true;
+are_good(File, Left) when Left >= 8 ->
+    case file:read(File, 8) of
+        {ok, <<Size:32, Crc:32>>} when Size =< Left - 8, Size =< ?BLOCK_BYTES_MAX ->
+            case file:read(File, Size) of
+                {ok, <<Body:Size/binary>>} ->
+                    erlang:crc32(Body) =:= Crc andalso are_good(File, Left - 8 - Size);
+                _ -> false
+            end;
+        _ -> false
+    end;
+are_good(_, _) -> false.
 
 %% Folds over the records of a block, each with its bytes.
 -spec records(binary(), fun((record(), binary(), Acc) -> Acc), Acc) -> Acc.

@@ -38,7 +38,8 @@ run(#{settings := #{slot := Slot}, c := C, r := R, tables := Tables, tell := Tel
         identified(epgsql_replication:identify_system(Calls)),
     History = identified(epgsql_replication:timeline_history(Calls, Timeline)),
     Saved = saved(System, Slot),
-    {Copied, Lsn, Snapshot} = slot(Saved, at(C, Slot), Written, Env),
+    {Known, Lsn, Snapshot} = slot(Saved, at(C, Slot), Written, Env),
+    Copied = halley_postgres_applied:take(Known, Lsn),
     State = #{system => System, slot => Slot, lsn => Lsn, tables => Copied,
               outbox => outbox(Saved, Snapshot, Env)},
     %% What was copied before is copied anew, if this ends early.

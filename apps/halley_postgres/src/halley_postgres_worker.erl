@@ -72,6 +72,7 @@ run(#{server := Server, publication := Publication, slot := Slot, publish := Pub
     loop(#{heard_ms => NowMs, r => R, state => State, settings => Settings, done => Lsn,
            saved_ms => NowMs, saver => halley_postgres_saver:start_link(), is_saving => false,
            is_compacting => false, is_looking => false, left => [],
+           applied => halley_postgres_applied:open(), applied_lsn => Lsn, is_applied => true,
            flight => halley_postgres_flight:new(),
            env => Env#{sources := Sources, wait := alive(R, Lsn), xids => []},
            changes => halley_postgres_changes:new(Sources, Publish, Origin)}).
@@ -194,7 +195,7 @@ taken(Messages, #{r := R, changes := Changes, done := Done} = Stream) ->
     {Steps, {Changes1, Asked}} = lists:mapfoldl(fun step/2, {Changes, false}, Messages),
     {Renewed, Steps1} = lists:partition(fun(Step) -> element(1, Step) =:= renewed end,
                                         lists:append(Steps)),
-    Stream1 = did(Steps1, renewed(Renewed, Stream#{changes := Changes1})),
+    Stream1 = applied(did(Steps1, renewed(Renewed, Stream#{changes := Changes1}))),
     _ = [ok = epgsql:activate(R) || socket_passive <- Messages],
     saved_if_due(Asked, Done, Stream1#{heard_ms := erlang:monotonic_time(millisecond)}).
 
@@ -208,7 +209,7 @@ renewed(_, Stream) ->
 heard(Message, #{flight := Flight, env := Env, done := Done} = Stream) ->
     case halley_postgres_flight:heard(Message, Env, Flight) of
         none -> Stream;
-        Flight1 -> saved_if_due(false, Done, done(Stream#{flight := Flight1}))
+        Flight1 -> saved_if_due(false, Done, applied(done(Stream#{flight := Flight1})))
     end.
 
 step({x_log_data, _, Written, Data}, {Changes, Asked}) ->
@@ -230,7 +231,7 @@ did([{change, _, _} | _] = Steps, Stream0) ->
     Xids = lists:usort([Xid || {change, _, Xid} <- These]),
     Env1 = halley_postgres_follows:changes([Change || {change, Change, _} <- These], Xids, Env),
     ok = seen(These),
-    did(Rest, reached(These, Stream#{env := Env1}));
+    did(Rest, applied(reached(These, Stream#{env := Env1, is_applied := false})));
 did([{stop, Table, Reason} | Rest], Stream) ->
     did(Rest, stop(Table, Reason, landed(Stream)));
 did(Steps, #{env := Env, flight := Flight} = Stream) ->
@@ -238,6 +239,14 @@ did(Steps, #{env := Env, flight := Flight} = Stream) ->
     Events = [Event || {event, Event} <- flat(These)],
     Posted = halley_postgres_flight:post(Events, marks(These), Env, Flight),
     did(Rest, done(Stream#{flight := Posted})).
+
+%% The end of a transaction may come by itself, behind its changes.
+applied(#{is_applied := false, applied := File, applied_lsn := Before, done := Lsn,
+          env := #{sources := Sources}} = Stream) when Lsn > Before ->
+    ok = halley_postgres_applied:write(File, Lsn, Sources),
+    Stream#{is_applied := true, applied_lsn := Lsn};
+applied(Stream) ->
+    Stream.
 
 flat(Steps) ->
     [case Step of {row, _, Event} -> {event, Event}; _ -> Step end || Step <- Steps].

@@ -16,8 +16,8 @@ suite() -> [{timetrap, {minutes, 5}}].
 all() ->
     [truncated_while_away, damaged_state, lost_folder, short_file_of_pairs,
      damaged_header_of_a_file_of_pairs, damaged_file_of_pairs, lost_slot_during_a_copy,
-     full_disk, full_disk_during_a_copy, backup_that_goes_on, backup_of_long_ago,
-     backup_of_a_moment_with_changes].
+     note_of_what_was_applied, full_disk, full_disk_during_a_copy, backup_that_goes_on,
+     backup_of_long_ago, backup_of_a_moment_with_changes].
 
 init_per_suite(Config) -> halley_postgres_test:init_per_suite(Config).
 
@@ -162,6 +162,41 @@ on_small_disk(Config, Body) ->
 fill(Ballast) -> os:cmd(["dd if=/dev/zero bs=4k of=", Ballast]).
 
 %% Halley serves what it has, and takes nothing that it couldn't remember.
+%% The file that says how far changes were taken beyond what is saved: damaged, cut, of another
+%% time, or about a file of pairs whose end didn't come to the disk.
+note_of_what_was_applied(Config) ->
+    known_rows(Config),
+    Path = filename:join(folder(Config), "applied"),
+    Pairs = file_of_pairs(Config),
+    Size = filelib:file_size(Pairs),
+    Note = fun(Lsn, Bytes) ->
+        Body = iolist_to_binary(jiffy:encode(#{
+            lsn => Lsn, files => #{list_to_binary(filename:basename(Pairs)) => Bytes}})),
+        <<"HALLEYPA", (byte_size(Body)):16, (erlang:crc32(Body)):32, Body/binary>>
+    end,
+    {ok, #{lsn := Lsn, tables := Tables}} = halley_postgres_state:read(),
+    Future = 1 bsl 60,
+    Taken = fun(Text) ->
+        ok = file:write_file(Path, Text),
+        Result = halley_postgres_applied:take(Tables, Lsn),
+        ?assertEqual(Tables, halley_postgres_applied:take(Tables, Lsn)),
+        maps:values(maps:map(fun(_, #{bytes := B, from := From}) -> {B, From} end, Result))
+    end,
+    [#{bytes := Bytes, from := From}] = maps:values(Tables),
+    [?assertEqual({Text, [{Bytes, From}]}, {Text, Taken(Text)})
+     || Text <- [<<>>, <<"garbage">>, binary_part(Note(Future, Size), 0, 30),
+                 binary:replace(Note(Future, Size), <<"files">>, <<"fires">>),
+                 Note(Lsn, Size), Note(Future, Size + 1), Note(Future, Bytes - 1)]],
+    ?assertEqual([{Size, Future}], Taken(Note(Future, Size))),
+    Block = halley_postgres_pairs:block([{add, {<<"1">>, <<"2">>}}]),
+    ok = file:write_file(Pairs, Block, [append]),
+    Longer = Size + iolist_size(Block),
+    ?assertEqual([{Longer, Future}], Taken(Note(Future, Longer))),
+    ok = flip(Pairs, Longer - 2),
+    ?assertEqual([{Bytes, From}], Taken(Note(Future, Longer))),
+    changed_rows(Config),
+    is_right_again(Config).
+
 full_disk(Config) ->
     C = ?config(c, Config),
     on_small_disk(Config, fun(Ballast) ->
