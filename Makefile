@@ -98,8 +98,12 @@ bench-epgsql: install-run ## queries and rows a second of apps/epgsql and two ot
 
 bench-postgres: install-test ## follows and events out of a PostgreSQL (PARTS="copy=1000000 writes")
 	@rebar3 compile
-	@for part in $(or $(PARTS),copy changes events batches writes); do \
-		ERL_LIBS=$(BASE)/default/lib escript bench/postgres.escript $${part//=/ }; \
+	@for part in $(or $(PARTS),copy changes events edge batches writes); do \
+		case $$part in \
+			edge*) node bench/postgres-edge.mjs $$(echo "$$part" | sed -n \
+				's/^edge=\([0-9]*\)=\([0-9]*\)$$/--rate \1 --seconds \2/p') ;; \
+			*) ERL_LIBS=$(BASE)/default/lib escript bench/postgres.escript $${part//=/ } ;; \
+		esac || exit 1; \
 	done
 
 faults: install-test build ## inject faults at random, prove that nothing is lost (FAULTS_SECONDS=600)

@@ -7,14 +7,17 @@
 %%   ERL_LIBS=_build/default/lib escript bench/postgres.escript copy [rows]
 %%   ERL_LIBS=_build/default/lib escript bench/postgres.escript changes [a second] [seconds]
 %%   ERL_LIBS=_build/default/lib escript bench/postgres.escript events [a second] [seconds]
-%%   ERL_LIBS=_build/default/lib escript bench/postgres.escript batches [events]
+%%   ERL_LIBS=_build/default/lib escript bench/postgres.escript batches [events] [followers]
 %%   ERL_LIBS=_build/default/lib escript bench/postgres.escript writes [seconds]
 %%
 %% It starts a PostgreSQL of its own, with fsync on, on the same machine: what it needs of the
 %% processors is part of every figure. Times begin before a transaction is sent: its commit, with
 %% the sync of PostgreSQL's log, is part of them, and shown by itself. Of `events' they begin at the
 %% server, in the statement whose end is the commit; the events are written by pgbench, at times of
-%% chance that have the rate, and the first two seconds don't count.
+%% chance that have the rate, and the first two seconds don't count. `batches' writes as fast as one
+%% client can, and ends when all followers have all events; its slowest second is that of the
+%% receipts. `copy' is one round, of a brain that has nothing yet: `PARTS="copy copy copy"' of
+%% `make bench-postgres' makes three. RSS is that of the emulator, which is the brain.
 -mode(compile).
 
 -define(CALLERS, 16).
@@ -40,7 +43,7 @@ main([Command | Args]) ->
 run("copy", Args, Dir, Postgres) -> copy(defaults(Args, [15000000]), Dir, Postgres);
 run("changes", Args, Dir, Postgres) -> changes(defaults(Args, [2000, 10]), Dir, Postgres);
 run("events", Args, Dir, Postgres) -> events(defaults(Args, [4000, 10]), Dir, Postgres);
-run("batches", Args, Dir, Postgres) -> batches(defaults(Args, [200000]), Dir, Postgres);
+run("batches", Args, Dir, Postgres) -> batches(defaults(Args, [200000, ?FOLLOWERS]), Dir, Postgres);
 run("writes", Args, Dir, Postgres) -> writes(defaults(Args, [5]), Dir, Postgres).
 
 defaults(Args, Defaults) -> Args ++ lists:nthtail(length(Args), Defaults).
@@ -63,6 +66,7 @@ copy([Rows], Dir, Postgres) ->
     Us = now_us() - Begin,
     Sampler ! {most, self()},
     Most = receive {most, Bytes} -> Bytes end,
+    Peak = status("VmHWM"),
     row("rows of the table", Rows, ""),
     row("follows in the brain (some rows are alike)", halley_follows:count(), ""),
     row("first copy, until it streams", Us div 1000, "ms"),
@@ -72,7 +76,18 @@ copy([Rows], Dir, Postgres) ->
     ok = halley_follows_owner:checkpoint(),
     [garbage_collect(Pid) || Pid <- processes()],
     timer:sleep(5000),
-    row("memory of the VM afterwards", erlang:memory(total) div 1000000, "MB").
+    row("memory of the VM afterwards", erlang:memory(total) div 1000000, "MB"),
+    After = status("VmRSS"),
+    row("RSS, the most", Peak div 1000, "MB"),
+    row("RSS afterwards", After div 1000, "MB"),
+    row("  the most to afterwards", Peak / After, "").
+
+%% Kilobytes, of this process.
+status(Field) ->
+    {ok, Status} = file:read_file("/proc/self/status"),
+    {match, [Value]} = re:run(Status, [Field, ":\\s+([0-9]+) kB"],
+                              [{capture, all_but_first, list}]),
+    list_to_integer(Value).
 
 sample(Most) ->
     receive {most, Pid} -> Pid ! {most, Most}
@@ -196,24 +211,58 @@ busy() ->
     [User, Nice, System, _Idle, _Wait | Others] = [binary_to_integer(F) || F <- Fields],
     User + Nice + System + lists:sum(lists:sublist(Others, 3)).
 
-batches([Events], Dir, Postgres) ->
+batches([Events, Followers], Dir, Postgres) ->
     start_brain(Dir, Postgres),
+    Seconds = atomics:new(3600, []),
+    Begin = now_us(),
+    Counting = [counting(F, Events, Begin, Seconds) || F <- lists:seq(1, Followers)],
     start_stream(Postgres),
     streams(),
     C = connect(Postgres),
-    Begin = now_us(),
+    Begun = now_us(),
     [sql(C, io_lib:format("select pg_logical_emit_message(true, 'halley', "
                           "'{\"subject\":\"s' || n % ~b || '\",\"data\":\"' || repeat('x', 100) "
                           "|| '\",\"id\":\"' || n || '\"}') from generate_series(~b, ~b) n",
                           [?SUBJECTS, From, From + ?BATCH - 1]))
      || From <- lists:seq(1, Events, ?BATCH)],
-    Written = now_us() - Begin,
+    Written = now_us() - Begun,
     until(fun() -> count("halley_postgres_events_total") >= Events end),
-    Us = now_us() - Begin,
+    Us = now_us() - Begun,
+    [receive {all_received, Pid} -> ok after ?WAIT_MS -> error(not_received) end
+     || Pid <- Counting],
+    Received = now_us() - Begun,
     row("events, 100 a transaction", Events, ""),
     row("written by one client in", Written div 1000, "ms"),
     row("published, on disk, after", Us div 1000, "ms"),
-    row("  of them", round(Events * 1000000 / Us), "events/s").
+    row("  of them", round(Events * 1000000 / Us), "events/s"),
+    row("followers that have each of them", Followers, ""),
+    row("  all have all of them after", Received div 1000, "ms"),
+    row("  of them", round(Events * 1000000 / Received), "events/s"),
+    [row("  in the slowest second", Slowest div Followers, "events/s")
+     || Followers > 0, Slowest <- slowest(Seconds, Begin, Begun, Begun + Received)].
+
+%% A follower of all subjects, that notes in which second it got how many.
+counting(F, Events, Begin, Seconds) ->
+    User = <<"u", (integer_to_binary(F))/binary>>,
+    {ok, _} = halley:follow([{User, <<"s", (integer_to_binary(S))/binary>>}
+                             || S <- lists:seq(0, ?SUBJECTS - 1)]),
+    Owner = self(),
+    Pid = spawn_link(fun() -> counted(Events, Owner, Begin, Seconds) end),
+    ok = halley:login(User, Pid),
+    Pid.
+
+counted(0, Owner, _, _) -> Owner ! {all_received, self()};
+counted(Left, Owner, Begin, Seconds) ->
+    receive {halley, #{subject := _}} ->
+        ok = atomics:add(Seconds, (now_us() - Begin) div 1000000 + 1, 1),
+        counted(Left - 1, Owner, Begin, Seconds)
+    end.
+
+%% Of the seconds that are wholly between those times; none, if there is none.
+slowest(Seconds, Begin, FromUs, ToUs) ->
+    First = (FromUs - Begin) div 1000000 + 2,
+    Last = (ToUs - Begin) div 1000000,
+    [lists:min([atomics:get(Seconds, N) || N <- lists:seq(First, Last)]) || First =< Last].
 
 %% --- the API that writes the table -------------------------------------------------------------
 
