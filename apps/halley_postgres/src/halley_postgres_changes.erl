@@ -162,14 +162,20 @@ inserted({outbox, Relation}, New, #changes{origin = {System, _, _}, final_lsn = 
 inserted(none, _, _) ->
     [].
 
-%% Without an old row the pair is the same as before.
+%% Without an old row the pair is the same as before. A value that is kept out of line, and stays
+%% as it is, comes with the old row alone.
 updated({table, Table, User, Subject, _}, {_, Old}, New) ->
-    case {pair(User, Subject, Old), pair(User, Subject, New)} of
-        {Pair, Pair} -> [];
-        {Before, Now} -> [{remove, Table, Before}, {add, Table, Now}]
+    {OldUser, OldSubject} = Before = pair(User, Subject, Old),
+    {NewUser, NewSubject} = pair(User, Subject, New),
+    case {newest(NewUser, OldUser), newest(NewSubject, OldSubject)} of
+        Before -> [];
+        Now -> [{remove, Table, Before}, {add, Table, Now}]
     end;
 updated(_, _, _) ->
     [].
+
+newest(unchanged, Old) -> Old;
+newest(New, _) -> New.
 
 deleted({table, Table, User, Subject, _}, Old) ->
     [{remove, Table, pair(User, Subject, Old)}];

@@ -16,6 +16,7 @@ suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [table_is_copied_and_followed, copy_of_many_slices, changes_of_other_kinds,
+     ids_beside_a_large_value,
      follows_of_the_api_stay, ids_that_are_none, pair_that_other_rows_have, filter,
      changes_while_halley_is_away, lost_slot, table_that_is_not_configured_any_more,
      renamed_column, postgres_crash, cut_connection, copy_that_was_killed,
@@ -72,6 +73,26 @@ changes_of_other_kinds(Config) ->
     ok = sql(C, "begin; insert into follows values (5, 6); rollback"),
     ok = sql(C, "begin; truncate follows; insert into follows values (1, 9); commit"),
     follows(#{<<"1">> => [<<"9">>], <<"5">> => []}).
+
+%% PostgreSQL keeps them out of line then, and an update that leaves them as they are doesn't send
+%% them. The old row has them, with this replica identity.
+ids_beside_a_large_value(Config) ->
+    C = ?config(c, Config),
+    ok = sql(C, "create table large (a text, b text, note text, n int); "
+                "alter table large replica identity full; "
+                "alter table large set (toast_tuple_target = 128); "
+                "alter table large alter a set storage external, alter b set storage external, "
+                "alter note set storage external; "
+                "insert into large values (repeat('a', 200), repeat('b', 200), repeat('x', 9000))"),
+    [A, B, D] = [binary:copy(Letter, 200) || Letter <- [<<"a">>, <<"b">>, <<"d">>]],
+    begin_with(Config, #{follows => "large(a, b)"}),
+    follows(#{A => [B]}),
+    ok = sql(C, "update large set n = 1; insert into large values ('1', '2')"),
+    follows(#{<<"1">> => [<<"2">>]}),
+    ?assertEqual([B], following(A)),
+    ok = sql(C, "update large set b = repeat('d', 200) where a <> '1'"),
+    follows(#{A => [D]}),
+    ?assertEqual(0, gauge("halley_postgres_follows_refused_total")).
 
 follows_of_the_api_stay(Config) ->
     C = ?config(c, Config),
