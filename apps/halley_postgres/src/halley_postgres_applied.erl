@@ -13,7 +13,7 @@
 %%   "HALLEYPA" body:size:16 crc:32; the body is JSON
 -module(halley_postgres_applied).
 
--export([open/0, write/3, take/2]).
+-export([open/0, write/3, take/2, forget/0]).
 -export_type([file/0]).
 
 -opaque file() :: file:fd().
@@ -41,24 +41,24 @@ write(File, Lsn, Sources) ->
     _ = file:pwrite(File, 0, [?MAGIC, <<(byte_size(Body)):16, (erlang:crc32(Body)):32>>, Body]),
     ok.
 
-%% The tables of the state, each as far as its changes were taken; on disk when this returns. The
-%% file is used once.
+%% The tables of the state, each as far as its changes were taken; on disk when this returns.
 -spec take(#{Table => halley_postgres_state:table()}, Lsn :: non_neg_integer()) ->
     #{Table => halley_postgres_state:table()} when Table :: binary().
 take(Tables, Lsn) ->
-    Taken = case file:read_file(path()) of
+    case file:read_file(path()) of
         {ok, <<?MAGIC, Size:16, Crc:32, Body:Size/binary, _/binary>>} ->
             case erlang:crc32(Body) of
                 Crc -> further(Tables, Lsn, jiffy:decode(Body, [return_maps]));
                 _ -> Tables
             end;
         _ -> Tables
-    end,
-    ok = used(path()),
-    Taken.
+    end.
 
-%% On disk: it says nothing about copies that are made from now on.
-used(Path) ->
+%% When the state has what was taken. On disk: it says nothing about copies that are made from now
+%% on.
+-spec forget() -> ok.
+forget() ->
+    Path = path(),
     case file:open(Path, [read, write, raw, binary]) of
         {ok, File} ->
             Written = halley_steps:run([fun() -> file:pwrite(File, 0, <<0:64>>) end,

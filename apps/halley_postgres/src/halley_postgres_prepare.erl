@@ -44,6 +44,7 @@ run(#{settings := #{slot := Slot}, c := C, r := R, tables := Tables, tell := Tel
               outbox => outbox(Saved, Snapshot, Env)},
     %% What was copied before is copied anew, if this ends early.
     ok = halley_postgres_state:write(State),
+    ok = halley_postgres_applied:forget(),
     _ = Tell(has_slot),
     ok = halley_postgres_owned:clean(halley_postgres_state:folder()),
     {Sources, ToCopy} = sources(Tables, Copied),

@@ -179,6 +179,7 @@ note_of_what_was_applied(Config) ->
     Taken = fun(Text) ->
         ok = file:write_file(Path, Text),
         Result = halley_postgres_applied:take(Tables, Lsn),
+        ok = halley_postgres_applied:forget(),
         ?assertEqual(Tables, halley_postgres_applied:take(Tables, Lsn)),
         maps:values(maps:map(fun(_, #{bytes := B, from := From}) -> {B, From} end, Result))
     end,
