@@ -5,6 +5,7 @@
 -record(route, {
     node :: node(),
     link :: pid(),
+    watch :: pid(),
     queue :: atomics:atomics_ref(),
     queue_bytes_max :: pos_integer(),
     message_bytes_max :: pos_integer(),

@@ -33,13 +33,20 @@
 start_link(Number) ->
     spawn_opt(?MODULE, init, [self(), Number], [link, {message_queue_data, off_heap}]).
 
+%% Encoded by who sent it, or to be encoded here.
 -spec post(pid(), Id :: pos_integer(), Key :: pid(), After :: non_neg_integer(),
-           teleport_large:encoded()) -> ok.
-post(Writer, Id, Key, After, {Rest, Cut}) ->
+           teleport_large:encoded() | {term, teleport_codec:element()}) -> ok.
+post(Writer, Id, Key, After, {term, Element}) ->
+    Writer ! {encode, Id, Key, After, Element},
+    ok;
+post(Writer, Id, Key, After, Encoded) ->
+    Writer ! item(Id, Key, After, Encoded),
+    ok.
+
+item(Id, Key, After, {Rest, Cut}) ->
     Sizes = << <<(byte_size(Bin)):64>> || Bin <- Cut >>,
     Start = <<1, Id:64, After:64, (iolist_size(Rest)):64, (length(Cut)):16, Sizes/binary>>,
-    Writer ! #item{id = Id, key = Key, start = Start, rest = Rest ++ Cut},
-    ok.
+    #item{id = Id, key = Key, start = Start, rest = Rest ++ Cut}.
 
 %% It has nothing to write: it lets its connection go.
 -spec rest(pid()) -> ok.
@@ -69,6 +76,8 @@ turn(State) ->
 
 handle(#item{} = Item, #state{waiting = Waiting} = State) ->
     State#state{waiting = queue:in(Item, Waiting)};
+handle({encode, Id, Key, After, Element}, State) ->
+    handle(item(Id, Key, After, teleport_large:encode(Element)), State);
 handle(rest, State) ->
     State#state{socket = none};
 handle({socket, Socket}, State) ->

@@ -44,6 +44,7 @@
     unwritten = [] :: [teleport_control:frame()],        % before it came, newest first
     route = none :: none | #route{},
     watch = none :: none | pid(),
+    calls = none :: none | teleport_calls:calls(),
     seen = none :: none | atomics:atomics_ref(),
     writers = #{} :: #{{lane | large, pos_integer()} => pid()},
     connections = #{} :: #{{lane | large, pos_integer()} => teleport_connection:state()},
@@ -126,23 +127,26 @@ up(#{lanes := TheirLanes, message_bytes_max := TheirMax},
     Queue = atomics:new(?QUEUE, []),
     EachMax = Max div 2,
     Numbers = lists:seq(1, min(Lanes, TheirLanes)),
-    {ok, Watch} = teleport_watch:start_link(),
+    Calls = teleport_calls:new(),
+    {ok, Watch} = teleport_watch:start_link(Calls),
     Pairs = [begin
                  LargeWriter = teleport_large_writer:start_link(N),
                  Writer = teleport_writer:start_link(
                      #{node => Node, number => N, queue => Queue, low_bytes => EachMax div 2,
-                       stats => Stats, large => LargeWriter}),
+                       stats => Stats, large => LargeWriter, calls => Calls,
+                       large_bytes => Large, message_bytes_max => TheirMax}),
                  {N, Writer, LargeWriter}
              end || N <- Numbers],
-    Route = #route{node = Node, link = self(), queue = Queue, queue_bytes_max = EachMax,
-                   message_bytes_max = TheirMax, large_bytes = Large,
+    Route = #route{node = Node, link = self(), watch = Watch, queue = Queue,
+                   queue_bytes_max = EachMax, message_bytes_max = TheirMax, large_bytes = Large,
                    writers = list_to_tuple([Writer || {_, Writer, _} <- Pairs])},
     ok = teleport_watch:attach(Watch, Route),
     _ = erlang:send_after(PingMs, self(), tick),
     _ = erlang:send_after(maps:get(idle_ms, Options), self(), idle),
     Writers = [[{{lane, N}, Writer}, {{large, N}, LargeWriter}]
                || {N, Writer, LargeWriter} <- Pairs],
-    State#state{route = Route, watch = Watch, seen = atomics:new(length(Numbers), []),
+    State#state{route = Route, watch = Watch, calls = Calls,
+                seen = atomics:new(length(Numbers), []),
                 writers = maps:from_list(lists:append(Writers)), heard_ms = now_ms()}.
 
 control(Socket, State) ->
@@ -344,8 +348,9 @@ idle(State) ->
 
 opened({Kind, Number} = Connection, Socket,
        #state{args = #{node := Node, stats := Stats}, options = Options, watch = Watch,
-              seen = Seen} = State) ->
+              calls = Calls, route = #route{writers = Writers}, seen = Seen} = State) ->
     Args = #{node => Node, number => Number, seen => Seen, stats => Stats, watch => Watch,
+             calls => Calls, writers => Writers,
              bytes_max => maps:get(message_bytes_max, Options),
              receivers => maps:get(receivers, Options)},
     case connection(opened, Connection, State) of
@@ -415,7 +420,6 @@ room(#state{room = Room, route = #route{queue = Queue, queue_bytes_max = Max}} =
 unwatch(Ref, #state{watchers = Watchers, route = Route} = State) ->
     case teleport_watchers:take(Ref, Watchers) of
         {Watcher, Rest} ->
-            %% Under the watcher, to stay behind its request.
             ok = teleport_post:withdraw(Route, Watcher, {demonitor, Ref}),
             State#state{watchers = Rest};
         none ->

@@ -2,36 +2,20 @@
 %% each, and how it travels.
 -module(teleport_post).
 
--export([cost/2, hand_over/6, always/3, withdraw/3, take_back/3]).
+-export([cost/2, hand_over/6, withdraw/3, take_back/3, lane/2]).
 -export_type([way/0]).
 
 -include("teleport.hrl").
 
--type way() :: small | large.
-
-%% Without waiting, up to twice the bound.
--spec always(#route{}, Key :: pid(), teleport_codec:element()) ->
-    ok | {error, busy | too_large}.
-always(#route{queue = Queue, queue_bytes_max = Max} = Route, Key, Element) ->
-    case cost(Route, Element) of
-        {error, _} = Error ->
-            Error;
-        {Way, Cost} ->
-            case atomics:add_get(Queue, ?QUEUE_OF(Way), Cost) of
-                Bytes when Bytes - Cost < 2 * Max ->
-                    hand_over(Way, Route, Key, Element, Cost, none);
-                _ ->
-                    ok = take_back(Route, Way, Cost),
-                    {error, busy}
-            end
-    end.
+-type way() :: teleport_cost:way().
 
 %% Whatever waits: it takes back something that the bound let in, so there is one for each at most.
+%% Behind what Key has posted, whoever takes it back in its place.
 -spec withdraw(#route{}, Key :: pid(), {cancel | demonitor, reference()}) -> ok.
-withdraw(#route{queue = Queue} = Route, Key, Element) ->
+withdraw(#route{queue = Queue, writers = Writers} = Route, Key, Element) ->
     {small, Cost} = cost(Route, Element),
     ok = atomics:add(Queue, ?QUEUE_SMALL, Cost),
-    hand_over(small, Route, Key, Element, Cost, none).
+    teleport_writer:post_behind(lane(Key, Writers), Key, Element, Cost).
 
 %% What was counted and isn't handed over. Whoever asked for room meanwhile may have been told that
 %% there is none: the link looks again, once for the one whose part it was that was too much.
@@ -44,16 +28,10 @@ take_back(#route{link = Link, queue = Queue, queue_bytes_max = Max}, Way, Cost) 
         false -> ok
     end.
 
-%% What it takes as a message in the writer's mailbox and as bytes; of a large one the bytes alone,
-%% since it's encoded here.
 -spec cost(#route{}, teleport_codec:element()) ->
     {way(), Cost :: pos_integer()} | {error, too_large}.
 cost(#route{large_bytes = Large, message_bytes_max = Max}, Element) ->
-    case erlang:external_size(Element) of
-        Bytes when Bytes < Large -> {small, Bytes + 8 * erts_debug:flat_size(Element)};
-        Bytes when Bytes =< Max -> {large, Bytes};
-        _ -> {error, too_large}
-    end.
+    teleport_cost:cost(Large, Max, Element).
 
 %% After its cost was counted.
 -spec hand_over(way(), #route{}, Key :: pid(), teleport_codec:element(), pos_integer(),
@@ -74,4 +52,6 @@ to_writer(Writer, #route{node = Node, queue = Queue}, Key, Payload, Cost, {Pid, 
         false -> Pid ! {teleport_lost, Node, [Name]}, ok
     end.
 
+%% The writer of all that is posted under this key.
+-spec lane(Key :: pid(), Writers :: tuple()) -> Writer :: pid().
 lane(Key, Writers) -> element(erlang:phash2(Key, tuple_size(Writers)) + 1, Writers).

@@ -1,10 +1,10 @@
 %% The reading end of one lane: takes frames of small messages and delivers their elements in order.
 %%
 %% Delivering is sending to a local process, so the reader waits for nobody. It monitors who is
-%% called or watched itself, since what follows at once may end that process; the rest of calls and
-%% monitors goes to the link's teleport_watch. An element that is refused is counted, and told to
-%% who is concerned. How many elements were delivered stands in `seen', for the peer and for large
-%% elements that wait for those before them.
+%% called or watched itself, since what follows at once may end that process; their 'DOWN's go to
+%% the link's teleport_watch. A server replies to a lane's writer. An element that is refused is
+%% counted, and told to who is concerned. How many elements were delivered stands in `seen', for the
+%% peer and for large elements that wait for those before them.
 -module(teleport_reader).
 
 -export([start_link/1, go/2, will_rest/1, rest/2, deliver/2]).
@@ -14,7 +14,8 @@
 -include("teleport.hrl").
 
 -type args() :: #{node := node(), number := pos_integer(), seen := atomics:atomics_ref(),
-                  stats := atomics:atomics_ref(), watch := pid(), bytes_max := pos_integer(),
+                  stats := atomics:atomics_ref(), watch := pid(), calls := teleport_calls:calls(),
+                  writers := tuple(), bytes_max := pos_integer(),
                   receivers := all | [atom()]}.
 
 %% How a call is watched: `own' if the calling process takes 'DOWN's.
@@ -160,29 +161,24 @@ take({reply, Alias, {What, _} = Result}, _)
   when is_reference(Alias), node(Alias) =:= node(), (What =:= ok orelse What =:= exit) ->
     Alias ! {Alias, Result},
     ok;
-take({call, Alias, To, Request}, #{node := Peer, watch := Watch} = Args)
+take({call, Alias, To, Request}, #{node := Peer, writers := Writers} = Args)
   when is_reference(Alias), node(Alias) =:= Peer ->
     case local(To) of
         undefined ->
-            teleport_watch:reply(Watch, self(), Alias, {exit, noproc});
+            answer({reply, Alias, {exit, noproc}}, Args);
         Process ->
-            ok = case ?OWN(Args) of
-                true ->
-                    MRef = erlang:monitor(process, Process),
-                    teleport_watch:call(Watch, Alias, Process, MRef);
-                false ->
-                    teleport_watch:call_apart(Watch, Alias, Process)
-            end,
-            Process ! {'$gen_call', teleport_watch:from(Watch, Alias), Request},
+            MRef = begin_call(Alias, Process, Args),
+            From = {teleport_post:lane(Process, Writers), {teleport_call, MRef}},
+            Process ! {'$gen_call', From, Request},
             ok
     end;
-take({cancel, Alias}, #{watch := Watch}) when is_reference(Alias) ->
-    teleport_watch:cancel(Watch, Alias);
-take({monitor, Ref, Watcher, To}, #{node := Peer, watch := Watch, own := true})
+take({cancel, Alias}, #{calls := Calls}) when is_reference(Alias) ->
+    teleport_calls:cancelled(Calls, Alias);
+take({monitor, Ref, Watcher, To}, #{node := Peer, watch := Watch, own := true} = Args)
   when is_reference(Ref), is_pid(Watcher), node(Watcher) =:= Peer ->
     case local(To) of
         undefined ->
-            teleport_watch:down(Watch, Ref, Watcher, noproc);
+            answer({down, Ref, Watcher, noproc}, Args);
         Process ->
             MRef = erlang:monitor(process, Process),
             teleport_watch:monitor(Watch, Ref, Watcher, MRef)
@@ -197,6 +193,19 @@ take({refused, Refused}, #{stats := Stats} = Args) ->
 take(_, _) ->
     exit(malformed).
 
+begin_call(Alias, Process, #{calls := Calls, watch := Watch} = Args) ->
+    case ?OWN(Args) of
+        true ->
+            MRef = erlang:monitor(process, Process),
+            ok = teleport_calls:begun(Calls, MRef, Alias, Process, self()),
+            MRef;
+        false ->
+            teleport_watch:call_apart(Watch, Calls, Alias, Process)
+    end.
+
+answer(Element, #{writers := Writers}) ->
+    teleport_writer:answer(teleport_post:lane(self(), Writers), self(), Element).
+
 local(To) when is_pid(To), node(To) =:= node() -> To;
 local(To) when is_atom(To) ->
     case whereis(To) of
@@ -205,12 +214,12 @@ local(To) when is_atom(To) ->
     end;
 local(_) -> exit(malformed).
 
-refused({call, Alias, Why}, #{watch := Watch}) ->
-    teleport_watch:reply(Watch, self(), Alias, {exit, {refused, Why}});
+refused({call, Alias, Why}, Args) ->
+    answer({reply, Alias, {exit, {refused, Why}}}, Args);
 refused({reply, Alias, Why}, Args) when node(Alias) =:= node() ->
     take({reply, Alias, {exit, {refused, Why}}}, Args);
-refused({monitor, Ref, Watcher, Why}, #{watch := Watch}) ->
-    teleport_watch:down(Watch, Ref, Watcher, {refused, Why});
+refused({monitor, Ref, Watcher, Why}, Args) ->
+    answer({down, Ref, Watcher, {refused, Why}}, Args);
 refused({down, Ref, Watcher, Why}, _) ->
     teleport_monitors:down(Ref, Watcher, {refused, Why});
 refused(_, _) ->

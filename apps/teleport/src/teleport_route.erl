@@ -37,16 +37,19 @@ send(Node, Element, Wait, UntilMs, Lost) ->
 call(Node, To, Request, Timeout) ->
     UntilMs = until(Timeout),
     case teleport_peers:route(Node, Timeout) of
-        {ok, #route{link = Link} = Route} ->
+        {ok, #route{link = Link, watch = Watch} = Route} ->
             %% Late replies are dropped with the alias.
             Alias = erlang:monitor(process, Link, [{alias, reply_demonitor}]),
-            case post(Route, {call, Alias, To, Request}, left(UntilMs), none) of
+            ok = teleport_watch:calling(Watch, Alias),
+            Result = case post(Route, {call, Alias, To, Request}, left(UntilMs), none) of
                 ok ->
                     await(Alias, Route, left(UntilMs));
                 {error, Problem} ->
                     true = erlang:demonitor(Alias, [flush]),
                     failed(Problem, Node)
-            end;
+            end,
+            ok = teleport_watch:called(Watch, Alias),
+            Result;
         {error, Problem} ->
             failed(Problem, Node)
     end.

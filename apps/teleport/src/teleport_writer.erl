@@ -6,8 +6,13 @@
 %% teleport_large_writer with the number of elements before it, which the reader waits for; what the
 %% same process sends then is held here until the peer said that it has the large ones (`done').
 %%
+%% A server that is called replies to this process itself, so that its reply is in order with what
+%% it sends here before and after. What others post in a process's place (`post_behind', `ended') is
+%% behind what that process has sent.
+%%
 %% Memory: who sends has added the element's cost to the route's queue; it is subtracted when the
-%% element was handed to the socket, of a large one when the peer has it.
+%% element was handed to the socket, of a large one when the peer has it. Replies are counted when
+%% they are taken here; teleport_watch looks how much of them waits (`waits').
 %%
 %% Lost: an element with a name is remembered until the peer has it. When the link ends, the senders
 %% of what it doesn't have are told, and for ?LINGER_MS whoever sends here still; who sends later
@@ -17,17 +22,21 @@
 %% What it is not: it doesn't open connections. It asks its link when it has something to write.
 -module(teleport_writer).
 
--export([start_link/1, post/5]).
+-export([start_link/1, post/5, post_behind/4, answer/3, ended/3, waits/1]).
 -export([init/2]).
--export_type([args/0, lost/0, payload/0]).
+-export_type([args/0, lost/0, payload/0, from/0]).
 
 -include("teleport.hrl").
 
 %% Who to tell, and what they called it.
 -type lost() :: none | {pid(), Name :: term()}.
 -type payload() :: {small, teleport_codec:element()} | {large, teleport_large:encoded()}.
+%% What a server that is called replies to.
+-type from() :: {Writer :: pid(), {teleport_call, MRef :: reference()}}.
 -type args() :: #{node := node(), number := pos_integer(), queue := atomics:atomics_ref(),
-                  low_bytes := pos_integer(), stats := atomics:atomics_ref(), large := pid()}.
+                  low_bytes := pos_integer(), stats := atomics:atomics_ref(), large := pid(),
+                  calls := teleport_calls:calls(), large_bytes := pos_integer(),
+                  message_bytes_max := pos_integer()}.
 
 -define(BATCH_BYTES, 65536).
 -define(BATCH_MAX, 1000).
@@ -43,6 +52,9 @@
     low_bytes :: pos_integer(),
     stats :: atomics:atomics_ref(),
     large :: pid(),                          % the lane's large writer
+    calls :: teleport_calls:calls(),
+    large_bytes :: pos_integer(),
+    message_bytes_max :: pos_integer(),
     socket = none :: none | opening | teleport_socket:socket(),
     position = 0 :: non_neg_integer(),       % elements given to the socket, or in the batch
     larges = 0 :: non_neg_integer(),         % how many were handed on: the number of the last
@@ -70,12 +82,55 @@ post(Writer, Key, {What, Payload}, Cost, Lost) ->
     Writer ! {What, Key, Payload, Cost, Lost},
     ok.
 
+%% A small one, by who posts in Key's place: behind what Key has posted before, though that was
+%% another process. A mailbox that is `off_heap' keeps the order of each sender alone while many
+%% send, since it takes what came from one sender after the other. What Key posted is in it, at the
+%% latest, when it was looked into once more; so the writer sends the message to itself twice, which
+%% puts it behind that look.
+-spec post_behind(Writer :: pid(), Key :: pid(), teleport_codec:element(), pos_integer()) -> ok.
+post_behind(Writer, Key, Element, Cost) -> behind(Writer, {small, Key, Element, Cost, none}).
+
+%% An answer to the peer, from the calling process or behind what Key has sent. It isn't counted
+%% yet, and nobody waits for room.
+-spec answer(Writer :: pid(), Key :: pid() | {behind, pid()}, teleport_codec:element()) -> ok.
+answer(Writer, {behind, Key}, Element) -> behind(Writer, {answer, Key, Element});
+answer(Writer, Key, Element) ->
+    Writer ! {answer, Key, Element},
+    ok.
+
+%% The process that was called has ended. If it has replied before, this is nothing.
+-spec ended(Writer :: pid(), MRef :: reference(), Reason :: term()) -> ok.
+ended(Writer, MRef, Reason) -> behind(Writer, {ended, MRef, Reason}).
+
+behind(Writer, Message) ->
+    Writer ! {again, {again, Message}},
+    ok.
+
+%% How much of replies and other answers waits in the mailbox, where nobody counts it: bytes of heap
+%% and of wire.
+-spec waits(Writer :: pid()) -> non_neg_integer().
+waits(Writer) ->
+    case process_info(Writer, messages) of
+        {messages, Messages} -> lists:sum([answer_bytes(Message) || Message <- Messages]);
+        undefined -> 0
+    end.
+
+answer_bytes({{teleport_call, _}, Reply}) -> bytes(Reply);
+answer_bytes({answer, _, Element}) -> bytes(Element);
+answer_bytes({ended, _, Reason}) -> bytes(Reason);
+answer_bytes({again, Message}) -> answer_bytes(Message);
+answer_bytes(_) -> 0.
+
+bytes(Term) -> erlang:external_size(Term) + 8 * erts_debug:flat_size(Term).
+
 -spec init(pid(), args()) -> no_return().
 init(Link, #{node := Node, number := Number, queue := Queue, low_bytes := Low, stats := Stats,
-             large := Large}) ->
+             large := Large, calls := Calls, large_bytes := LargeBytes,
+             message_bytes_max := BytesMax}) ->
     process_flag(trap_exit, true),
     loop(#state{link = Link, node = Node, number = Number, queue = Queue, low_bytes = Low,
-                stats = Stats, large = Large}).
+                stats = Stats, large = Large, calls = Calls, large_bytes = LargeBytes,
+                message_bytes_max = BytesMax}).
 
 loop(#state{free = []} = State) ->
     receive Message -> gather(handle(Message, State)) end;
@@ -105,6 +160,15 @@ handle({What, Key, Payload, Cost, Lost} = Message, #state{held = Held} = State) 
         _ ->
             take(What, Key, Payload, Cost, Lost, State)
     end;
+handle({{teleport_call, MRef}, Reply}, State) ->
+    answer_call(MRef, {ok, Reply}, State);
+handle({again, Message}, State) ->
+    self() ! Message,
+    State;
+handle({ended, MRef, Reason}, State) ->
+    answer_call(MRef, {exit, Reason}, State);
+handle({answer, Key, Element}, State) ->
+    answer_with(Key, Element, State);
 handle({done, Ids}, State) ->
     lists:foldl(fun done/2, State, Ids);
 handle({seen, Position}, State) ->
@@ -122,6 +186,29 @@ handle({inet_reply, _, ok}, State) ->
     State;
 handle({inet_reply, _, {error, Reason}}, State) ->
     broken(Reason, State).
+
+answer_call(MRef, Result, #state{calls = Calls} = State) ->
+    case teleport_calls:ended(Calls, MRef) of
+        {Alias, Process} -> answer_with(Process, {reply, Alias, Result}, State);
+        none -> State
+    end.
+
+%% It's counted from here on. A large one is encoded by the large writer: small ones go on.
+answer_with(Key, Element, #state{queue = Queue, large_bytes = Large,
+                                 message_bytes_max = Max} = State) ->
+    case teleport_cost:cost(Large, Max, Element) of
+        {small, Cost} ->
+            ok = atomics:add(Queue, ?QUEUE_SMALL, Cost),
+            handle({small, Key, Element, Cost, none}, State);
+        {large, Cost} ->
+            ok = atomics:add(Queue, ?QUEUE_LARGE, Cost),
+            handle({large, Key, {term, Element}, Cost, none}, State);
+        {error, too_large} ->
+            answer_with(Key, smaller(Element), State)
+    end.
+
+smaller({reply, Alias, _}) -> {reply, Alias, {exit, too_large}};
+smaller({down, Ref, Watcher, _}) -> {down, Ref, Watcher, too_large}.
 
 take(small, _, Element, Cost, none,
      #state{batch = Batch, count = Count, bytes = Bytes, position = Position} = State) ->

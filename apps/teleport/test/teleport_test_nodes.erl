@@ -12,9 +12,11 @@
 -spec start(pos_integer()) -> [running()].
 start(Count) -> start(Count, #{}).
 
-%% With these options in the environment; all have one secret.
+%% With these options in the environment, and `emulator' for its command line; all have one secret.
 -spec start(pos_integer(), map()) -> [running()].
-start(Count, Options) ->
+start(Count, Given) ->
+    Emulator = maps:get(emulator, Given, []),
+    Options = maps:remove(emulator, Given),
     Paths = lists:append([["-pa", filename:dirname(code:which(Module))]
                           || Module <- [teleport, ?MODULE]]),
     Started = [begin
@@ -22,7 +24,7 @@ start(Count, Options) ->
              name => peer:random_name("tp"), host => "127.0.0.1", longnames => true,
              connection => standard_io, wait_boot => 60000,
              args => ["-setcookie", "teleport", "-kernel", "logger_level", "error",
-                      "-connect_all", "false" | Paths]}),
+                      "-connect_all", "false" | Emulator ++ Paths]}),
          {Peer, Node}
      end || _ <- lists:seq(1, Count)],
     _ = [persistent_term:put({?MODULE, Peer}, call(Running, ?MODULE, os_pid, []))

@@ -50,13 +50,31 @@ late_ones_are_told_test() ->
     ?assertEqual([late], told(1)),
     Writer ! stop.
 
-with(Do) ->
+%% A reply and a 'DOWN' find the table of calls gone, since the link ends: the messages before and
+%% after them are told.
+calls_are_gone_test() ->
+    with(fun(Writer) ->
+        ok = post(Writer, {small, [name | 1]}, 1),
+        Writer ! {{teleport_call, make_ref()}, reply},
+        ok = teleport_writer:ended(Writer, make_ref(), normal),
+        ok = post(Writer, {small, [name | 2]}, 2),
+        Writer ! {socket, closed_socket()},
+        ?assertEqual([1, 2], told(2))
+    end, fun ets:delete/1).
+
+with(Do) -> with(Do, fun(_) -> true end).
+
+with(Do, WithCalls) ->
     Test = self(),
     _ = spawn(fun() ->
         process_flag(trap_exit, true),
+        Calls = teleport_calls:new(),
         Writer = teleport_writer:start_link(
             #{node => node(), number => 1, queue => atomics:new(?QUEUE, []), low_bytes => 1,
-              stats => atomics:new(?STATS, []), large => Test}),
+              stats => atomics:new(?STATS, []), large => Test,
+              calls => Calls, large_bytes => 1 bsl 16,
+              message_bytes_max => 1 bsl 20}),
+        true = WithCalls(Calls),
         Test ! {writer, Writer},
         receive {'EXIT', Writer, Reason} -> exit({shutdown, Reason}) end
     end),
