@@ -14,7 +14,7 @@
 -behaviour(gen_server).
 
 -export([start_link/1, route/1, attach/3, watched/3, unwatched/2, wait_for_room/3,
-         waits_no_more/3]).
+         waits_no_more/2]).
 -export([init/1, handle_continue/2, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 -export_type([args/0]).
 
@@ -48,8 +48,7 @@
     seen = none :: none | atomics:atomics_ref(),
     writers = #{} :: #{{lane | large, pos_integer()} => pid()},
     connections = #{} :: #{{lane | large, pos_integer()} => teleport_connection:state()},
-    %% Who waits, with a number that is higher for who came later.
-    room = #{small => #{}, large => #{}} :: #{small | large => #{reference() => integer()}},
+    room :: teleport_room:room(),                        % who waits
     watchers = teleport_watchers:new() :: teleport_watchers:watchers(),
     heard_ms :: integer(),
     want_seen = [] :: [pos_integer()]
@@ -75,17 +74,18 @@ watched(Link, Ref, Watcher) -> gen_server:cast(Link, {watched, Ref, Watcher}).
 -spec unwatched(pid(), reference()) -> ok.
 unwatched(Link, Ref) -> gen_server:cast(Link, {unwatched, Ref}).
 
-%% `{Alias, room}' comes by the alias when there may be room.
+%% `{Alias, room}' comes to the caller by the alias when there may be room.
 -spec wait_for_room(pid(), teleport_post:way(), reference()) -> ok.
-wait_for_room(Link, Way, Alias) -> gen_server:cast(Link, {wait, Way, Alias}).
+wait_for_room(Link, Way, Alias) -> gen_server:cast(Link, {wait, Way, Alias, self()}).
 
 %% It was too long.
--spec waits_no_more(pid(), teleport_post:way(), reference()) -> ok.
-waits_no_more(Link, Way, Alias) -> gen_server:cast(Link, {waits_no_more, Way, Alias}).
+-spec waits_no_more(pid(), reference()) -> ok.
+waits_no_more(Link, Alias) -> gen_server:cast(Link, {waits_no_more, Alias}).
 
 -spec init(args()) -> {ok, #state{}, {continue, dial}} | {ok, #state{}}.
 init(#{theirs := Theirs} = Args) ->
-    State = #state{args = Args, options = teleport_options:get(), heard_ms = now_ms()},
+    State = #state{args = Args, options = teleport_options:get(), heard_ms = now_ms(),
+                   room = teleport_room:new()},
     case Theirs of
         dial -> {ok, State, {continue, dial}};
         _ -> {ok, up(Theirs, State)}
@@ -175,13 +175,11 @@ handle_cast({watched, Ref, Watcher}, #state{watchers = Watchers} = State) ->
     {noreply, State#state{watchers = teleport_watchers:add(Ref, Watcher, Watchers)}};
 handle_cast({unwatched, Ref}, State) ->
     {noreply, unwatch(Ref, State)};
-handle_cast({wait, Way, Alias}, #state{room = Room} = State) ->
-    #{Way := Waiting} = Room,
-    Number = erlang:unique_integer([monotonic]),
-    {noreply, room(State#state{room = Room#{Way := Waiting#{Alias => Number}}})};
-handle_cast({waits_no_more, Way, Alias}, #state{room = Room} = State) ->
-    {noreply, State#state{room = maps:update_with(Way, fun(All) -> maps:remove(Alias, All) end,
-                                                  Room)}};
+handle_cast({wait, Way, Alias, Sender}, #state{room = Room} = State) ->
+    %% Counted before it's looked whether there is room.
+    {noreply, room(wait(teleport_room:add(Way, Alias, Sender, Room), State))};
+handle_cast({waits_no_more, Alias}, #state{room = Room} = State) ->
+    {noreply, wait(teleport_room:remove(Alias, Room), State)};
 handle_cast(disconnect, State) ->
     {stop, {shutdown, disconnected}, State};
 handle_cast(_, State) ->
@@ -213,14 +211,14 @@ handle_info(ask_seen, State) ->
     {noreply, ping(State)};
 handle_info(tick, State) ->
     tick(State);
-handle_info({'DOWN', MRef, process, _, _}, #state{watchers = Watchers} = State) ->
+handle_info({'DOWN', MRef, process, _, _}, #state{watchers = Watchers, room = Room} = State) ->
     case teleport_watchers:find(MRef, Watchers) of
         {ok, Ref} ->
             case teleport_monitors:drop(Ref) of
                 {ok, _} -> {noreply, unwatch(Ref, State)};
                 none -> {noreply, forget(Ref, State)}
             end;
-        none -> {noreply, State}
+        none -> {noreply, wait(teleport_room:sender_ended(MRef, Room), State)}
     end;
 handle_info({'EXIT', Pid, normal}, State) ->
     ok = teleport_table:reader_gone(self(), Pid),
@@ -405,17 +403,13 @@ now_ms() -> erlang:monotonic_time(millisecond).
 
 %% Wakes as many as may find room: each of them asks again.
 room(#state{room = Room, route = #route{queue = Queue, queue_bytes_max = Max}} = State) ->
-    Wake = fun(Way, Waiting) ->
-        case atomics:get(Queue, ?QUEUE_OF(Way)) =< Max div 2 of
-            true ->
-                InOrder = lists:keysort(2, maps:to_list(Waiting)),
-                _ = [Alias ! {Alias, room} || {Alias, _} <- InOrder],
-                #{};
-            false ->
-                Waiting
-        end
-    end,
-    State#state{room = maps:map(Wake, Room)}.
+    Free = [Way || Way <- [small, large], atomics:get(Queue, ?QUEUE_OF(Way)) =< Max div 2],
+    wait(lists:foldl(fun teleport_room:wake/2, Room, Free), State).
+
+%% How many wait is for writers and senders to read.
+wait(Room, #state{route = #route{queue = Queue}} = State) ->
+    ok = atomics:put(Queue, ?QUEUE_WAITING, teleport_room:count(Room)),
+    State#state{room = Room}.
 
 unwatch(Ref, #state{watchers = Watchers, route = Route} = State) ->
     case teleport_watchers:take(Ref, Watchers) of

@@ -127,9 +127,8 @@ post(#route{queue = Queue, queue_bytes_max = Max} = Route, Element, Wait, Lost) 
 
 full(_, _, _, 0, _) ->
     {error, busy};
-full(Way, #route{link = Link, queue = Queue} = Route, Element, Wait, Lost) ->
+full(Way, #route{link = Link} = Route, Element, Wait, Lost) ->
     UntilMs = until(Wait),
-    ok = atomics:add(Queue, ?QUEUE_WAITING, 1),
     Alias = erlang:monitor(process, Link, [{alias, reply_demonitor}]),
     ok = teleport_link:wait_for_room(Link, Way, Alias),
     Result = receive
@@ -137,10 +136,9 @@ full(Way, #route{link = Link, queue = Queue} = Route, Element, Wait, Lost) ->
         {'DOWN', Alias, process, _, _} -> {error, nodedown}
     after left(UntilMs) ->
         true = erlang:demonitor(Alias, [flush]),
-        receive {Alias, room} -> ok after 0 -> teleport_link:waits_no_more(Link, Way, Alias) end,
+        receive {Alias, room} -> ok after 0 -> teleport_link:waits_no_more(Link, Alias) end,
         {error, busy}
     end,
-    ok = atomics:sub(Queue, ?QUEUE_WAITING, 1),
     case Result of
         room -> post(Route, Element, left(UntilMs), Lost);
         {error, _} -> Result
