@@ -55,8 +55,9 @@ init(#{secret_file := File, ip := Ip, port := Port, backends := Backends}) ->
             case start_transport(#{secret => Secret, ip => Ip, port => Port}) of
                 ok ->
                     ok = halley_metrics:gauges(
-                        [remote_sessions, remote_up, remote_queue, remote_round_trip, remote_sent,
-                         remote_received, remote_messages_refused],
+                        [remote_sessions, remote_up, remote_connections, remote_queue,
+                         remote_waiting, remote_round_trip, remote_sent, remote_received,
+                         remote_messages_refused, remote_busy],
                         fun() -> gauges(Backends) end),
                     ?LOG_NOTICE("back ends attach at ~s:~b", [inet:ntoa(Ip), Port]),
                     Next = binary:decode_unsigned(crypto:strong_rand_bytes(?ID_BYTES)) + 1,
@@ -229,7 +230,8 @@ gauges(Backends) ->
       remote_up => Each(state), remote_queue => Each(queue_bytes),
       remote_round_trip => [Sample || {_, Us} = Sample <- Each(round_trip_us), Us > 0],
       remote_sent => Each(sent), remote_received => Each(received),
-      remote_messages_refused => Each(refused)}.
+      remote_connections => Each(connections), remote_waiting => Each(waiting),
+      remote_messages_refused => Each(refused), remote_busy => Each(busy)}.
 
 %% While teleport starts anew all that is known is that there is no link.
 statuses(Backends) ->

@@ -32,13 +32,14 @@
 %% `too_large': the message is above the peer's `message_bytes_max'.
 -type problem() :: nodedown | busy | too_large.
 %% `connections': sockets that are open. `round_trip_us': of the last ping, `undefined' before it.
-%% `sent', `received': messages. `refused': messages that came and were not taken. `waiting':
-%% senders that wait at the bound. `queue_bytes': what was sent and waits here.
+%% `sent', `received': messages. `refused': messages that came and were not taken. `busy': how often
+%% a sender was told that. `waiting': senders that wait at the bound. `queue_bytes': what was sent
+%% and waits here.
 -type status() :: #{state := up | down, connections := non_neg_integer(),
                     queue_bytes := non_neg_integer(), queue_bytes_max := pos_integer(),
                     round_trip_us := undefined | non_neg_integer(), sent := non_neg_integer(),
                     received := non_neg_integer(), refused := non_neg_integer(),
-                    waiting := non_neg_integer()}.
+                    busy := non_neg_integer(), waiting := non_neg_integer()}.
 
 -define(CALL_MS, 5000).
 

@@ -26,4 +26,5 @@
 -define(REFUSED, 3).
 -define(ROUND_TRIP_US, 4).
 -define(CONNECTIONS, 5).
--define(STATS, 5).
+-define(BUSY, 6).
+-define(STATS, 6).

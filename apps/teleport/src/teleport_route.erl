@@ -30,8 +30,12 @@ send(Node, To, Message, Options) ->
 send(Node, Element, Wait, UntilMs, Lost) ->
     case teleport_peers:route(Node, Wait) of
         {ok, Route} -> post(Route, Element, left(UntilMs), Lost);
-        {error, _} = Error -> Error
+        {error, Problem} -> refused(Problem, Node)
     end.
+
+refused(Problem, Node) ->
+    _ = [teleport_table:busy(Node) || Problem =:= busy],
+    {error, Problem}.
 
 -spec call(node(), pid() | atom(), term(), timeout()) -> {ok, term()} | {exit, term()}.
 call(Node, To, Request, Timeout) ->
@@ -51,6 +55,7 @@ call(Node, To, Request, Timeout) ->
             ok = teleport_watch:called(Watch, Alias),
             Result;
         {error, Problem} ->
+            _ = refused(Problem, Node),
             failed(Problem, Node)
     end.
 
@@ -125,9 +130,9 @@ post(#route{queue = Queue, queue_bytes_max = Max} = Route, Element, Wait, Lost) 
             end
     end.
 
-full(_, _, _, 0, _) ->
-    {error, busy};
-full(Way, #route{link = Link} = Route, Element, Wait, Lost) ->
+full(_, #route{node = Node}, _, 0, _) ->
+    refused(busy, Node);
+full(Way, #route{link = Link, node = Node} = Route, Element, Wait, Lost) ->
     UntilMs = until(Wait),
     Alias = erlang:monitor(process, Link, [{alias, reply_demonitor}]),
     ok = teleport_link:wait_for_room(Link, Way, Alias),
@@ -137,7 +142,7 @@ full(Way, #route{link = Link} = Route, Element, Wait, Lost) ->
     after left(UntilMs) ->
         true = erlang:demonitor(Alias, [flush]),
         receive {Alias, room} -> ok after 0 -> teleport_link:waits_no_more(Link, Alias) end,
-        {error, busy}
+        refused(busy, Node)
     end,
     case Result of
         room -> post(Route, Element, left(UntilMs), Lost);

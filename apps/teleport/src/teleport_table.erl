@@ -4,7 +4,7 @@
 -module(teleport_table).
 
 -export([new/0, begin_anew/0, instance/0, route/1, put_route/2, drop_route/1, nodes/0, stats/1,
-         status/1, reader/2, reader_gone/2, take_readers/1]).
+         busy/1, status/1, reader/2, reader_gone/2, take_readers/1]).
 
 -include("teleport.hrl").
 
@@ -73,6 +73,13 @@ stats(Node) ->
             Stats
     end.
 
+%% A sender was told so.
+-spec busy(node()) -> ok.
+busy(Node) ->
+    try atomics:add(ets:lookup_element(?STATS_OF, Node, 2), ?BUSY, 1)
+    catch error:badarg -> ok
+    end.
+
 %% Without the application a link is down, too.
 -spec status(node()) -> teleport:status().
 status(Node) ->
@@ -81,7 +88,8 @@ status(Node) ->
     catch
         error:badarg -> fun(_) -> 0 end
     end,
-    Counts = #{sent => Get(?SENT), received => Get(?RECEIVED), refused => Get(?REFUSED)},
+    Counts = #{sent => Get(?SENT), received => Get(?RECEIVED), refused => Get(?REFUSED),
+               busy => Get(?BUSY)},
     case route(Node) of
         {ok, #route{queue = Queue, queue_bytes_max = Max}} ->
             RoundTrip = case Get(?ROUND_TRIP_US) of 0 -> undefined; Us -> Us end,

@@ -172,6 +172,11 @@ do_timeout(Collector, Node) ->
     ?assertEqual({error, busy}, teleport:send(Collector, <<0:8000>>, #{timeout => 50})),
     ?assertEqual(Before, sys:get_state(Link)),
     ?assertMatch(#{waiting := 0}, teleport:status(Node)),
+    %% Each that was told is counted.
+    #{busy := Busy} = teleport:status(Node),
+    ?assertEqual({error, busy}, teleport:send(Collector, <<0:8000>>, #{full => busy})),
+    {'EXIT', {timeout, _}} = (catch teleport:call(Collector, <<0:8000>>, 50)),
+    ?assertMatch(#{busy := Now} when Now =:= Busy + 2, teleport:status(Node)),
     [] = flush(),
     ok.
 

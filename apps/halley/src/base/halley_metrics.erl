@@ -252,14 +252,20 @@ backends_gauges() ->
     [{remote_sessions, "halley_remote_sessions",
       "Sessions of back ends' processes; without remote.listen it isn't shown, nor what follows"},
      {remote_up, "halley_remote_up", "1 while there is a link to this back end"},
+     {remote_connections, "halley_remote_connections",
+      "Connections of the link to this back end; one while nothing goes by"},
      {remote_queue, "halley_remote_queue_bytes", "Bytes that wait for this back end"},
+     {remote_waiting, "halley_remote_senders_waiting",
+      "Processes that wait for room to send to this back end"},
      {remote_round_trip, "halley_remote_round_trip_microseconds",
       "Round-trip to this back end, of the last ping"},
      {remote_sent, "halley_remote_messages_sent_total", "Messages sent to this back end"},
      {remote_received, "halley_remote_messages_received_total",
       "Messages received from this back end"},
      {remote_messages_refused, "halley_remote_messages_refused_total",
-      "Messages from this back end that weren't taken"}].
+      "Messages from this back end that weren't taken"},
+     {remote_busy, "halley_remote_busy_total",
+      "Messages to this back end that found too many waiting, and were tried again later"}].
 
 of_node() ->
     #{vm_memory => [{["kind=\"", atom_to_list(Kind), $"], Bytes}
