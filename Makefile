@@ -83,7 +83,7 @@ ketama-peers: install-run ## ask libmemcached and memcached what ketama answers;
 	@rebar3 compile
 	@bench/ketama/run peers
 
-bench-transport: install-run ## apps/teleport beside OTP's distribution (PARTS="ring breaks=10000 --save")
+bench-transport: install-run ## apps/teleport beside OTP's distribution (PARTS="ring breaks=1000 --save")
 	@rebar3 compile
 	@bench/teleport/run $(PARTS)
 

@@ -29,10 +29,12 @@ many_breaks(_) ->
         Given -> list_to_integer(Given)
     end,
     Verdict = teleport_breaks:run(?BREAKS, Seed),
-    ct:pal("BREAKS_SEED=~b: ~p", [Seed, maps:with([breaks, sent, received, told], Verdict)]),
-    ?assertMatch(#{out_of_order := [], twice := [], untold := []}, Verdict),
-    #{received := Received} = Verdict,
-    ?assert(Received > 1000).
+    ct:pal("BREAKS_SEED=~b: ~p", [Seed, maps:with([breaks, sent, received, told, calls, monitors],
+                                                    Verdict)]),
+    ?assertMatch(#{out_of_order := [], twice := [], untold := [], unended := 0}, Verdict),
+    #{received := Received, calls := Calls, monitors := Monitors} = Verdict,
+    ?assert(Received > 1000),
+    ?assert(Calls > 50 andalso Monitors > 20).
 
 %% The connection for control, then the first two of lanes, which there always are: cut in each step
 %% of the handshake, which has about 300 bytes, between its end and the first frame, and in the
