@@ -13,12 +13,16 @@
 new() -> ets:new(?MODULE, [public, {write_concurrency, true}]).
 
 %% The owner has a monitor of the process that is called, and gets `{demonitor, MRef}' when the call
-%% has ended. Said before the process gets the request.
+%% has ended. Said before the process gets the request. Without the link it's nobody's call.
 -spec begun(calls(), MRef :: reference(), Alias :: reference(), Process :: pid(),
             Owner :: pid()) -> ok.
 begun(Calls, MRef, Alias, Process, Owner) ->
-    true = ets:insert(Calls, [{MRef, Alias, Process, Owner}, {Alias, MRef}]),
-    ok.
+    try
+        true = ets:insert(Calls, [{MRef, Alias, Process, Owner}, {Alias, MRef}]),
+        ok
+    catch
+        error:badarg -> ok
+    end.
 
 %% Gives whose call it was and who was called. Without the link, which may end at any line here,
 %% there are none.

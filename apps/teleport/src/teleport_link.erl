@@ -45,6 +45,7 @@
     route = none :: none | #route{},
     watch = none :: none | pid(),
     calls = none :: none | teleport_calls:calls(),
+    reply_to = {} :: tuple(),                            % the writers' aliases
     seen = none :: none | atomics:atomics_ref(),
     writers = #{} :: #{{lane | large, pos_integer()} => pid()},
     connections = #{} :: #{{lane | large, pos_integer()} => teleport_connection:state()},
@@ -131,21 +132,22 @@ up(#{lanes := TheirLanes, message_bytes_max := TheirMax},
     {ok, Watch} = teleport_watch:start_link(Calls),
     Pairs = [begin
                  LargeWriter = teleport_large_writer:start_link(N),
-                 Writer = teleport_writer:start_link(
+                 {Writer, Alias} = teleport_writer:start_link(
                      #{node => Node, number => N, queue => Queue, low_bytes => EachMax div 2,
                        stats => Stats, large => LargeWriter, calls => Calls,
                        large_bytes => Large, message_bytes_max => TheirMax}),
-                 {N, Writer, LargeWriter}
+                 {N, Writer, Alias, LargeWriter}
              end || N <- Numbers],
     Route = #route{node = Node, link = self(), watch = Watch, queue = Queue,
                    queue_bytes_max = EachMax, message_bytes_max = TheirMax, large_bytes = Large,
-                   writers = list_to_tuple([Writer || {_, Writer, _} <- Pairs])},
+                   writers = list_to_tuple([Writer || {_, Writer, _, _} <- Pairs])},
     ok = teleport_watch:attach(Watch, Route),
     _ = erlang:send_after(PingMs, self(), tick),
     _ = erlang:send_after(maps:get(idle_ms, Options), self(), idle),
     Writers = [[{{lane, N}, Writer}, {{large, N}, LargeWriter}]
-               || {N, Writer, LargeWriter} <- Pairs],
+               || {N, Writer, _, LargeWriter} <- Pairs],
     State#state{route = Route, watch = Watch, calls = Calls,
+                reply_to = list_to_tuple([Alias || {_, _, Alias, _} <- Pairs]),
                 seen = atomics:new(length(Numbers), []),
                 writers = maps:from_list(lists:append(Writers)), heard_ms = now_ms()}.
 
@@ -346,9 +348,10 @@ idle(State) ->
 
 opened({Kind, Number} = Connection, Socket,
        #state{args = #{node := Node, stats := Stats}, options = Options, watch = Watch,
-              calls = Calls, route = #route{writers = Writers}, seen = Seen} = State) ->
+              calls = Calls, reply_to = ReplyTo, route = #route{writers = Writers},
+              seen = Seen} = State) ->
     Args = #{node => Node, number => Number, seen => Seen, stats => Stats, watch => Watch,
-             calls => Calls, writers => Writers,
+             calls => Calls, reply_to => ReplyTo, writers => Writers,
              bytes_max => maps:get(message_bytes_max, Options),
              receivers => maps:get(receivers, Options)},
     case connection(opened, Connection, State) of

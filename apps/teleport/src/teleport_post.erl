@@ -52,6 +52,7 @@ to_writer(Writer, #route{node = Node, queue = Queue}, Key, Payload, Cost, {Pid, 
         false -> Pid ! {teleport_lost, Node, [Name]}, ok
     end.
 
-%% The writer of all that is posted under this key.
--spec lane(Key :: pid(), Writers :: tuple()) -> Writer :: pid().
+%% Of the writers, or of what else there is one of for each lane: that of the lane of all that is
+%% posted under this key.
+-spec lane(Key :: pid(), tuple()) -> term().
 lane(Key, Writers) -> element(erlang:phash2(Key, tuple_size(Writers)) + 1, Writers).

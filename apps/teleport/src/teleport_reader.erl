@@ -15,7 +15,7 @@
 
 -type args() :: #{node := node(), number := pos_integer(), seen := atomics:atomics_ref(),
                   stats := atomics:atomics_ref(), watch := pid(), calls := teleport_calls:calls(),
-                  writers := tuple(), bytes_max := pos_integer(),
+                  reply_to := tuple(), writers := tuple(), bytes_max := pos_integer(),
                   receivers := all | [atom()]}.
 
 %% How a call is watched: `own' if the calling process takes 'DOWN's.
@@ -161,15 +161,15 @@ take({reply, Alias, {What, _} = Result}, _)
   when is_reference(Alias), node(Alias) =:= node(), (What =:= ok orelse What =:= exit) ->
     Alias ! {Alias, Result},
     ok;
-take({call, Alias, To, Request}, #{node := Peer, writers := Writers} = Args)
+take({call, Alias, To, Request}, #{node := Peer, watch := Watch, reply_to := ReplyTo} = Args)
   when is_reference(Alias), node(Alias) =:= Peer ->
     case local(To) of
         undefined ->
             answer({reply, Alias, {exit, noproc}}, Args);
         Process ->
             MRef = begin_call(Alias, Process, Args),
-            From = {teleport_post:lane(Process, Writers), {teleport_call, MRef}},
-            Process ! {'$gen_call', From, Request},
+            Tag = [[alias | teleport_post:lane(Process, ReplyTo)] | MRef],
+            Process ! {'$gen_call', {Watch, Tag}, Request},
             ok
     end;
 take({cancel, Alias}, #{calls := Calls}) when is_reference(Alias) ->

@@ -1,5 +1,8 @@
 %% Watches processes for a link: a process for each link.
 %%
+%% To a server that is called it is the caller. The server's reply goes to a writer by its alias;
+%% one that is sent here by hand is handed on.
+%%
 %% Of this node's servers it hands on the 'DOWN's that readers get, to the writer of the process's
 %% lane, behind all that the process has sent: for the peer's monitors, and for its calls that the
 %% process hasn't answered. Of this node's callers it monitors each while it waits: the call of one
@@ -127,6 +130,9 @@ handle_info({'DOWN', MRef, process, Process, Reason},
             ok = teleport_writer:ended(teleport_post:lane(Process, Writers), MRef, Reason),
             {noreply, State}
     end;
+handle_info({[[alias | Alias] | _], _} = Reply, State) when is_reference(Alias) ->
+    Alias ! Reply,
+    {noreply, State};
 handle_info(look, State) ->
     case look(State) of
         {is_within, Now} -> {noreply, look_later(Now)};

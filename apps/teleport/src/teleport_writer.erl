@@ -6,9 +6,9 @@
 %% teleport_large_writer with the number of elements before it, which the reader waits for; what the
 %% same process sends then is held here until the peer said that it has the large ones (`done').
 %%
-%% A server that is called replies to this process itself, so that its reply is in order with what
-%% it sends here before and after. What others post in a process's place (`post_behind', `ended') is
-%% behind what that process has sent.
+%% A server that is called replies to this process itself, by its alias, so that the reply is in
+%% order with what the server sends here before and after. What others post in a process's place
+%% (`post_behind', `ended') is behind what that process has sent.
 %%
 %% Memory: who sends has added the element's cost to the route's queue; it is subtracted when the
 %% element was handed to the socket, of a large one when the peer has it. Replies are counted when
@@ -23,16 +23,17 @@
 -module(teleport_writer).
 
 -export([start_link/1, post/5, post_behind/4, answer/3, ended/3, waits/1]).
--export([init/2]).
--export_type([args/0, lost/0, payload/0, from/0]).
+-export([init/3]).
+-export_type([args/0, lost/0, payload/0, tag/0]).
 
 -include("teleport.hrl").
 
 %% Who to tell, and what they called it.
 -type lost() :: none | {pid(), Name :: term()}.
 -type payload() :: {small, teleport_codec:element()} | {large, teleport_large:encoded()}.
-%% What a server that is called replies to.
--type from() :: {Writer :: pid(), {teleport_call, MRef :: reference()}}.
+%% Of what a server that is called replies to: so `gen_server:reply/2' sends to the alias, and the
+%% server needn't know the writer's pid, to which nobody else must send anything.
+-type tag() :: nonempty_improper_list([alias | reference()], MRef :: reference()).
 -type args() :: #{node := node(), number := pos_integer(), queue := atomics:atomics_ref(),
                   low_bytes := pos_integer(), stats := atomics:atomics_ref(), large := pid(),
                   calls := teleport_calls:calls(), large_bytes := pos_integer(),
@@ -71,10 +72,12 @@
     bytes = 0 :: non_neg_integer()
 }).
 
--spec start_link(args()) -> pid().
+-spec start_link(args()) -> {pid(), Alias :: reference()}.
 start_link(Args) ->
-    spawn_opt(?MODULE, init, [self(), Args],
-              [link, {message_queue_data, off_heap}, {min_bin_vheap_size, 131072}]).
+    Started = make_ref(),
+    Writer = spawn_opt(?MODULE, init, [self(), Started, Args],
+                       [link, {message_queue_data, off_heap}, {min_bin_vheap_size, 131072}]),
+    receive {Started, Alias} -> {Writer, Alias} end.
 
 %% Key is the process that the element is from: what is posted under one key stays in order.
 -spec post(Writer :: pid(), Key :: pid(), payload(), Cost :: pos_integer(), lost()) -> ok.
@@ -115,7 +118,7 @@ waits(Writer) ->
         undefined -> 0
     end.
 
-answer_bytes({{teleport_call, _}, Reply}) -> bytes(Reply);
+answer_bytes({[[alias | _] | _], Reply}) -> bytes(Reply);
 answer_bytes({answer, _, Element}) -> bytes(Element);
 answer_bytes({ended, _, Reason}) -> bytes(Reason);
 answer_bytes({again, Message}) -> answer_bytes(Message);
@@ -123,11 +126,12 @@ answer_bytes(_) -> 0.
 
 bytes(Term) -> erlang:external_size(Term) + 8 * erts_debug:flat_size(Term).
 
--spec init(pid(), args()) -> no_return().
-init(Link, #{node := Node, number := Number, queue := Queue, low_bytes := Low, stats := Stats,
-             large := Large, calls := Calls, large_bytes := LargeBytes,
-             message_bytes_max := BytesMax}) ->
+-spec init(pid(), reference(), args()) -> no_return().
+init(Link, Started, #{node := Node, number := Number, queue := Queue, low_bytes := Low,
+                      stats := Stats, large := Large, calls := Calls, large_bytes := LargeBytes,
+                      message_bytes_max := BytesMax}) ->
     process_flag(trap_exit, true),
+    Link ! {Started, alias()},
     loop(#state{link = Link, node = Node, number = Number, queue = Queue, low_bytes = Low,
                 stats = Stats, large = Large, calls = Calls, large_bytes = LargeBytes,
                 message_bytes_max = BytesMax}).
@@ -160,7 +164,7 @@ handle({What, Key, Payload, Cost, Lost} = Message, #state{held = Held} = State) 
         _ ->
             take(What, Key, Payload, Cost, Lost, State)
     end;
-handle({{teleport_call, MRef}, Reply}, State) ->
+handle({[[alias | _] | MRef], Reply}, State) ->
     answer_call(MRef, {ok, Reply}, State);
 handle({again, Message}, State) ->
     self() ! Message,

@@ -53,11 +53,11 @@ start(End) ->
     Peer = spawn_link(fun() -> peer(Theirs, Test) end),
     {Link, Ref} = spawn_monitor(fun() ->
         process_flag(trap_exit, true),
-        Test ! {writer, teleport_writer:start_link(
+        Test ! {writer, element(1, teleport_writer:start_link(
             #{node => node(), number => 1, queue => atomics:new(?QUEUE, []), low_bytes => 1,
               stats => atomics:new(?STATS, []), large => Test,
               calls => teleport_calls:new(), large_bytes => 1 bsl 16,
-              message_bytes_max => 1 bsl 20})},
+              message_bytes_max => 1 bsl 20}))},
         receive {'EXIT', _, Why} -> exit(Why) end
     end),
     Writer = receive {writer, Pid} -> Pid end,

@@ -7,9 +7,10 @@
 -include("teleport.hrl").
 
 -export([suite/0, all/0]).
--export([replies/1, downs/1, several_lanes/1, waiting_server/1, writer/1]).
+-export([replies/1, downs/1, several_lanes/1, waiting_server/1, by_hand/1, writer/1]).
 %% Run on other nodes.
--export([do_replies/1, do_downs/1, do_server/2, do_ending/2, do_flood/2, do_writer/1]).
+-export([do_replies/1, do_downs/1, do_server/2, do_ending/2, do_flood/2, do_by_hand/1,
+         do_handy_server/1, do_writer/1]).
 
 -import(teleport_test_nodes, [spawn_do/4]).
 
@@ -22,7 +23,7 @@
 
 suite() -> [{timetrap, {minutes, 5}}].
 
-all() -> [replies, downs, several_lanes, waiting_server, writer].
+all() -> [replies, downs, several_lanes, waiting_server, by_hand, writer].
 
 %% More schedulers than cores, so that some stand still while they hold a lock.
 with(Options, Test) ->
@@ -118,6 +119,29 @@ do_flood(Sink, Node) ->
     ok = teleport:send(Sink, small),
     do_flood(Sink, Node).
 
+%% Servers that know how a `From' is made, and send more than one reply, and what no reply is.
+do_by_hand(Node) ->
+    Server = spawn_do(Node, ?MODULE, handy_server, Node),
+    ok = teleport:connect(Node),
+    Peer = teleport:monitor_peer(Node),
+    Answers = [teleport:call(Server, N) || N <- lists:seq(1, 60)],
+    ?assertEqual(lists:seq(1, 60), Answers),
+    receive {teleport_down, Peer, _, Why} -> error(Why) after 0 -> ok end,
+    #{in_order => length(Answers)}.
+
+do_handy_server(Node) ->
+    receive
+        {'$gen_call', {Caller, Tag} = From, N} ->
+            _ = [Caller ! Message
+                 || Message <- [N, {N, N}, {done, [N]}, {seen, N}, {again, N}, {small, N, N, N, N},
+                                {'EXIT', self(), N}]],
+            _ = case N rem 2 of
+                0 -> [gen_server:reply(From, Reply) || Reply <- [N, again]];
+                1 -> [Caller ! {Tag, Reply} || Reply <- [N, again]]
+            end,
+            do_handy_server(Node)
+    end.
+
 %% --- a writer alone ----------------------------------------------------------------------------
 
 %% Servers send, reply and send, then another process says that one has ended, as teleport_watch
@@ -129,14 +153,14 @@ do_writer(_) ->
     {ok, Ours} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {packet, 4}]),
     {ok, Theirs} = gen_tcp:accept(Listen),
     Calls = teleport_calls:new(),
-    Writer = teleport_writer:start_link(
+    {Writer, Alias} = teleport_writer:start_link(
         #{node => node(), number => 1, queue => atomics:new(?QUEUE, []), low_bytes => 1,
           stats => atomics:new(?STATS, []), large => self(), calls => Calls,
           large_bytes => 1 bsl 16, message_bytes_max => 1 bsl 20}),
     Writer ! {socket, {tcp, Ours}},
     Watch = spawn_link(fun() -> watch(Writer) end),
     Senders = [spawn_link(fun() -> flood_writer(Writer, 1) end) || _ <- lists:seq(1, ?FLOODING)]
-        ++ [spawn_link(fun() -> serve(Writer, Calls, Watch, Who, 1) end)
+        ++ [spawn_link(fun() -> serve({Writer, Alias}, Calls, Watch, Who, 1) end)
             || Who <- lists:seq(1, ?ASKING)],
     Test = self(),
     Reader = spawn_link(fun() -> Test ! {counts, read(Theirs, #{}, #{})} end),
@@ -173,20 +197,20 @@ is_behind(Writer) ->
     Length > ?BEHIND.
 
 %% Steps of which each has the next number.
-serve(Writer, Calls, Watch, Who, N) ->
+serve({Writer, Alias} = To, Calls, Watch, Who, N) ->
     [Replied, Ended] = [begin
         MRef = make_ref(),
         ok = teleport_calls:begun(Calls, MRef, make_ref(), self(), self()),
         MRef
     end || _ <- "ab"],
     ok = post(Writer, {Who, N}),
-    gen_server:reply({Writer, {teleport_call, Replied}}, {Who, N + 1}),
+    gen_server:reply({Watch, [[alias | Alias] | Replied]}, {Who, N + 1}),
     ok = post(Writer, {Who, N + 2}),
     Watch ! {ended, Ended, {Who, N + 3}},
     %% A process that has ended sends no more: the next step waits until it was told.
     receive {demonitor, Ended} -> ok end,
     receive {demonitor, Replied} -> ok end,
-    serve(Writer, Calls, Watch, Who, N + 4).
+    serve(To, Calls, Watch, Who, N + 4).
 
 read(Socket, Last, Counts) ->
     case gen_tcp:recv(Socket, 0) of
@@ -217,6 +241,7 @@ downs(_) -> in_order(downs, #{lanes => 1, queue_bytes_max => 4 bsl 20}).
 several_lanes(_) -> in_order(replies, #{lanes => 4, queue_bytes_max => 64 bsl 20}).
 %% The bound is below a large message: servers wait for room between what they send and reply.
 waiting_server(_) -> in_order(replies, #{lanes => 1, queue_bytes_max => 100000}).
+by_hand(_) -> in_order(by_hand, #{}).
 writer(_) -> in_order(writer, #{}).
 
 in_order(What, Options) ->

@@ -31,7 +31,7 @@ ends(Bytes, Counted, Trickle) ->
     ok = atomics:put(Queue, ?QUEUE_SMALL, 1),
     Calls = teleport_calls:new(),
     ok = teleport_calls:begun(Calls, make_ref(), make_ref(), self(), self()),
-    Writer ! {{teleport_call, make_ref()}, binary:copy(<<1>>, Bytes)},
+    Writer ! {[[alias | make_ref()] | make_ref()], binary:copy(<<1>>, Bytes)},
     {Watch, Ref} = spawn_watch(Calls, #route{
         node = Node, link = self(), queue = Queue, queue_bytes_max = ?MAX,
         message_bytes_max = 1 bsl 20, large_bytes = 1 bsl 16, writers = {Writer}}),

@@ -55,7 +55,7 @@ late_ones_are_told_test() ->
 calls_are_gone_test() ->
     with(fun(Writer) ->
         ok = post(Writer, {small, [name | 1]}, 1),
-        Writer ! {{teleport_call, make_ref()}, reply},
+        Writer ! {[[alias | make_ref()] | make_ref()], reply},
         ok = teleport_writer:ended(Writer, make_ref(), normal),
         ok = post(Writer, {small, [name | 2]}, 2),
         Writer ! {socket, closed_socket()},
@@ -69,7 +69,7 @@ with(Do, WithCalls) ->
     _ = spawn(fun() ->
         process_flag(trap_exit, true),
         Calls = teleport_calls:new(),
-        Writer = teleport_writer:start_link(
+        {Writer, _} = teleport_writer:start_link(
             #{node => node(), number => 1, queue => atomics:new(?QUEUE, []), low_bytes => 1,
               stats => atomics:new(?STATS, []), large => Test,
               calls => Calls, large_bytes => 1 bsl 16,
