@@ -14,3 +14,8 @@ match_test_() ->
                                  {<<"a*b">>, <<"axb">>, false},
                                  {<<"**">>, <<"*x">>, true},
                                  {<<>>, <<"x">>, false}]].
+
+everything_test_() ->
+    [?_assertEqual({Text, Expected}, {Text, halley_pattern:is_everything(halley_pattern:new(Text))})
+     || {Text, Expected} <- [{<<"*">>, true}, {<<"**">>, false}, {<<"a*">>, false},
+                             {<<"*a">>, false}, {<<>>, false}]].

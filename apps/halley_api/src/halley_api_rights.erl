@@ -14,7 +14,7 @@
 %% A judgement that refuses is counted, and says which list lacks what.
 -module(halley_api_rights).
 
--export([none/0, parse/1, allows/3, allows_any/2, judge/3, judge_any/2]).
+-export([none/0, parse/1, allows/3, allows_any/2, judge/3, judge_any/2, judge_all/2]).
 -export_type([rights/0, action/0]).
 
 -type action() :: publish | to | follow | subscribe | presence | history | state.
@@ -66,6 +66,15 @@ judge_any(Action, Rights) ->
     case lists:any(fun(A) -> allows_any(A, Rights) end, [Action | Also]) of
         true -> ok;
         false -> missing(Action, [words(Action), " anything"], "there is nothing", "")
+    end.
+
+%% Whether this is allowed for everything. Patterns that together match much are not asked: only `*'
+%% alone says that whatever will be is meant.
+-spec judge_all(action(), rights()) -> ok | {error, halley_api_error:error()}.
+judge_all(Action, Rights) ->
+    case lists:any(fun halley_pattern:is_everything/1, maps:get(Action, Rights, [])) of
+        true -> ok;
+        false -> missing(Action, [words(Action), " everybody"], "no \"*\"", "")
     end.
 
 missing(Action, What, Which, Matches) ->

@@ -118,12 +118,16 @@ allowed({presence, Subject}, _, Rights) ->
     case halley_api_id:check(Subject, <<"presence">>) of
         {ok, Id} ->
             case halley_presence_notes:may(Id) of
-                true -> halley_api_rights:judge(presence, Id, Rights);
+                true -> may_see(Id, Rights);
                 false -> {error, {400, <<"presence_off">>, not_told(Id)}}
             end;
         {error, _} = Error ->
             Error
     end.
+
+%% `*' is no subject here but all whom the user follows.
+may_see(<<"*">>, Rights) -> halley_api_rights:judge_all(presence, Rights);
+may_see(Subject, Rights) -> halley_api_rights:judge(presence, Subject, Rights).
 
 not_told(Subject) ->
     ["nobody is told of the presence of ", Subject, ": presence.subjects doesn't have it; "

@@ -32,6 +32,7 @@ rows() ->
     Online = path([<<"presence">>, ?ROOM]),
     Subscribed = path([<<"subscriptions">>, ?ROOM]),
     Told = path([<<"subscriptions">>, <<?PRESENCE, ?ROOM/binary>>]),
+    Everybody = path([<<"subscriptions">>, <<?PRESENCE, $*>>]),
     [{publish, ?ROOM, both, {post, path([<<"events">>]), {?JSON, Event}}, 200},
      {publish, ?ROOM, both, {post, path([<<"events">>]), {?JSON, Events}}, 200},
      {publish, ?ROOM, handle, {post, path([<<"events">>]), {?LINES, [Event, "\n"]}}, 200},
@@ -51,6 +52,8 @@ rows() ->
      {presence, ?ROOM, handle, {put, Told, last}, 400},
      {presence, ?ROOM, opening, [<<?PRESENCE, ?ROOM/binary>>], ok},
      {presence, <<"*">>, opening, [<<?PRESENCE, $*>>], ok},
+     {presence, <<"*">>, prepare, {put, Everybody, none}, wish},
+     {presence, <<"*">>, handle, {put, Everybody, last}, 400},
      {presence, ?ROOM, handle, {get, Online, none}, 200},
      {none, ?USER, handle, {get, path([<<"presence">>, ?USER]), none}, 200},
      {presence, ?ROOM, handle, {get, Room, none}, 200},
@@ -93,7 +96,7 @@ matching(Id) -> [Id, <<Id/binary, $*>>, <<(binary:part(Id, 0, 2))/binary, $*>>].
 near(any) ->
     [];
 near(<<"*">>) ->
-    [<<"room/*">>, <<"a">>, <<>>];
+    [<<"room/*">>, <<"a">>, <<>>, <<"**">>, <<"***">>];
 near(Id) ->
     [<<Id/binary, "0">>, binary:part(Id, 0, byte_size(Id) - 1), <<Id/binary, "/*">>,
      <<$*, Id/binary>>, <<(binary:part(Id, 0, 1))/binary, $*,

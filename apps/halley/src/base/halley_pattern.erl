@@ -4,7 +4,7 @@
 %% Pure. Configuration, rights of tokens and hooks say subjects and users this way.
 -module(halley_pattern).
 
--export([new/1, is_match/2, is_any_match/2]).
+-export([new/1, is_match/2, is_any_match/2, is_everything/1]).
 -export_type([pattern/0]).
 
 -type pattern() :: {id, halley_id:id()} | {prefix, binary()}.
@@ -26,6 +26,11 @@ is_match({prefix, Prefix}, Id) ->
         <<Prefix:Bytes/binary, _/binary>> -> true;
         _ -> false
     end.
+
+%% Whether it means every id. `**' means those alone that begin with a star.
+-spec is_everything(pattern()) -> boolean().
+is_everything(Pattern) ->
+    Pattern =:= {prefix, <<>>}.
 
 -spec is_any_match([pattern()], binary()) -> boolean().
 is_any_match(Patterns, Id) ->
