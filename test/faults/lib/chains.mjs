@@ -95,6 +95,10 @@ const linkBroke = ({ faults }, event, entry) => faults.some((fault) =>
   (fault.kills || fault.closes || fault.links) && fault.begun < entry.t
     && (fault.endedMs ?? Infinity) + CLOSE_GRACE_MS >= event.begunMs);
 
+/** There was a fault before `t` that makes a part of the log unreadable. */
+export const mayBeDamaged = ({ damage, faults }, t) => faults.some((fault) => fault.begun < t
+  && (fault.fills || fault.power || (fault.damages && damage.size > 0)));
+
 class Reader {
   chains = [];
   found = [];
@@ -208,13 +212,12 @@ class Reader {
 
   #isJust(entry) {
     const { reason, t } = entry;
-    const { profile, damage, faults } = this.history;
+    const { profile } = this.history;
     switch (reason) {
       case 'malformed':
       case 'other_store': return this.#chain.connect.keep === 'bad';
       case 'too_old': return profile.retentionMs !== undefined;
-      case 'damaged': return faults.some((f) => f.begun < t
-        && (f.fills || f.power || (f.damages && damage.size > 0)));
+      case 'damaged': return mayBeDamaged(this.history, t);
       case 'slow_consumer': return profile.policy !== 'disconnect' && this.#wasSlow(entry);
       default: return false;
     }

@@ -28,6 +28,8 @@
 //              late    {conn, forMs}            so did the whole checker: it was held up
 //              garbled {conn, text}             bytes that are no event, gap, cursor or heartbeat
 //              close   {conn, by: 'client' | 'server', why}
+//   walks    pages of the past of a subject, as they were read one after the other, and then what
+//            was published behind them: [{subject, t, ms, asked, entries, kept}] (past.mjs)
 //   faults   [{name, begun, ended, begunMs, endedMs, closes, kills, damages, fills, links, power}]
 //            closes: what the fault does to connections allows the server to close them;
 //            kills: the brain died; damages: bytes of the log were changed; fills: the log could
@@ -51,6 +53,7 @@ export class History {
   subscribed = new Map();
   listed = { lists: 0, names: 0, violations: [] };
   users = new Map();
+  walks = [];
   faults = [];
   damage = new Map();
   cuts = [];

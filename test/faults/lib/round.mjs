@@ -84,6 +84,7 @@ const isMissing = (verdict) => verdict.violations.some(({ kind }) =>
 async function settle(world) {
   for (const client of world.clients) client.settle();
   world.publisher.stop();
+  world.walkers.stop();
   world.graph?.stop();
   // What failed already fails no better for waiting.
   const publishedMs = world.wrongs.length > 0 ? FAILED_MS_MAX : PUBLISHED_MS_MAX;
@@ -98,6 +99,8 @@ async function settle(world) {
       ...world.joints, ...world.kept];
     await within('the last events are acknowledged',
       Promise.all(subjects.map((subject) => world.publisher.one(subject, last))),
+      PUBLISHED_MS_MAX);
+    await within('the past is read once more', world.walkers.last(world.walked),
       PUBLISHED_MS_MAX);
     await world.stirring;
     await world.graph?.compare();

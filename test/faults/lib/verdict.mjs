@@ -18,11 +18,9 @@
 // A pure function: the same history gives the same verdict, and verdict.test.mjs feeds it lies.
 
 import { followed, isSubscribed, parts, readUser } from './chains.mjs';
+import { AGE_SLACK_MS, excuse, isBefore } from './excuses.mjs';
+import { judgeWalks } from './past.mjs';
 
-/** How long after its acknowledgement an event that is only in memory may die with the brain. */
-const MEMORY_MS = 5_000;
-/** Retention isn't exact: a segment goes as a whole. But it never goes early. */
-const AGE_SLACK_MS = 500;
 const VIOLATIONS_MAX = 1_000;
 
 const bySubject = (events) => {
@@ -45,89 +43,6 @@ const byPart = (history) => {
   }
   return map;
 };
-
-/** The times that a gap has to cover: the event's own, if any client has ever seen it. */
-function timesOf(event, ats, profile) {
-  const at = ats.get(event.id);
-  if (at !== undefined) return [at, at];
-  const slack = profile.clockSlackMs ?? 0;
-  return [event.begunMs - slack, event.ackedMs + slack];
-}
-
-function covers(gap, [earliest, latest]) {
-  return (gap.from === null || gap.from <= latest) && (gap.to === null || gap.to >= earliest);
-}
-
-function excusedByGap(event, chain, context) {
-  const { history, ats } = context;
-  const times = timesOf(event, ats, history.profile);
-  const gap = chain.kept.find((entry) => entry.type === 'gap' && entry.just
-    && covers(entry, times) && isCause(entry, event, context));
-  return gap && `gap: ${gap.reason}`;
-}
-
-/** Who left a subject is still owed what was published before: a record in the log says so, and
- *  that record can be the one that was damaged. Where a bit flipped the server knows, and tells. */
-function lostItsUnfollow(event, { history, user }, isTold) {
-  const left = parts(history, event)
-    .flatMap(({ subject }) => history.follows.get(user)?.get(subject) ?? [])
-    .filter(({ op, begun }) => op === 'unfollow' && begun > event.begun);
-  const flipped = ({ begun }) => history.faults.some((fault) => fault.anywhere
-    && fault.begun > begun);
-  const cut = ({ begun, acked }) => history.cuts.some(({ t, from }) => t > begun
-    && (acked === null || acked > from));
-  return left.some((operation) => cut(operation) || (isTold && flipped(operation)));
-}
-
-const isTooOld = (gap, event, { retentionMs = Infinity }) =>
-  gap.ms - event.begunMs >= retentionMs - AGE_SLACK_MS;
-
-/** One gap can have both causes; it names the damage then. */
-function isCause(gap, event, context) {
-  const { profile, damage } = context.history;
-  if (gap.reason === 'damaged') {
-    return damage.has(event.id) || isTooOld(gap, event, profile)
-      || lostItsUnfollow(event, context, true) || foundNoRoom(event, context)
-      || wasAway(gap, context);
-  }
-  return gap.reason !== 'too_old' || isTooOld(gap, event, profile);
-}
-
-/** The files were somewhere else when the client came back for what is in them. */
-function wasAway({ t, ms }, { history }) {
-  return history.faults.some(({ away, begun, endedMs }) => away && begun < t
-    && (endedMs === null || ms <= endedMs));
-}
-
-/** It could not be written: it was acknowledged before, or it was published again and the server
- *  found what the failed write had left. */
-function foundNoRoom(event, { history }) {
-  return (event.ack === 'memory' || event.unknown > 0) && history.faults.some((fault) => fault.fills
-    && fault.begunMs <= event.ackedMs + MEMORY_MS && (fault.endedMs ?? Infinity) >= event.begunMs);
-}
-
-function diedInMemory(event, { history }) {
-  return event.ack === 'memory' && history.faults.some((fault) => fault.kills
-    && (fault.endedMs ?? Infinity) >= event.ackedMs
-    && fault.begunMs <= event.ackedMs + MEMORY_MS);
-}
-
-/** Why an owed event may be missing, or undefined. */
-function excuse(event, chain, context) {
-  const gap = excusedByGap(event, chain, context);
-  if (gap) return gap;
-  const damage = context.history.damage.get(event.id);
-  if (damage) return `not told: ${damage}`;
-  if (lostItsUnfollow(event, context, false)) return 'not told: an unfollow was cut off';
-  if (diedInMemory(event, context)) return 'ack: memory, and the brain was killed';
-  const isReplaced = context.history.profile.policy === 'latest_per_subject' && context.stalled
-    && !context.history.privates.has(event.subject) && isBefore(event, chain);
-  if (isReplaced) return 'a newer one came instead';
-  return undefined;
-}
-
-const isBefore = (event, chain) =>
-  event.acked < (chain.newest.get(event.subject)?.event.begun ?? -1);
 
 /** Is it one of the newest that the chain asked for? */
 function isWished(event, chain, user, { history, about }) {
@@ -177,7 +92,8 @@ function addCounts(sum, more) {
 /** The server's own times of events, from whoever has seen them. */
 function eventTimes(history) {
   const ats = new Map();
-  for (const entries of history.users.values()) {
+  const seen = [...history.users.values(), ...history.walks.map(({ entries }) => entries)];
+  for (const entries of seen) {
     for (const entry of entries) if (entry.type === 'event') ats.set(entry.id, entry.at);
   }
   return ats;
@@ -188,7 +104,8 @@ function eventTimes(history) {
  *
  * Gives `{ok, violations, kinds, tally}`, the first violations and how many of each kind.
  * A violation is `{kind, user, t, text, id?, subject?}`; its kind is lost, reordered, doubled,
- * uninvited, stray, garbled, dropped, unjust gap or unacknowledged; or one of answers.mjs.
+ * uninvited, stray, garbled, dropped, unjust gap or unacknowledged; or one of answers.mjs or
+ * past.mjs.
  */
 export function judge(history) {
   const context = { history, events: bySubject(history.events), ats: eventTimes(history),
@@ -196,8 +113,9 @@ export function judge(history) {
   const tally = { published: history.events.size, acked: 0, received: 0, checked: 0,
     connections: 0, undecided: 0, duplicates: {}, gaps: {}, excused: {}, faults: {},
     told: history.told,
-    lists: history.listed.lists, names: history.listed.names };
-  const violations = [...history.listed.violations];
+    lists: history.listed.lists, names: history.listed.names, walks: history.walks.length,
+    walked: 0 };
+  const violations = [...history.listed.violations, ...judgeWalks(context, tally)];
   for (const event of history.events.values()) {
     if (event.acked !== null) tally.acked += 1;
     else {

@@ -8,6 +8,7 @@ import { History } from './history.mjs';
 import { Keys } from './keys.mjs';
 import { Publisher } from './publisher.mjs';
 import { Told } from './told.mjs';
+import { Walkers } from './walkers.mjs';
 import { sleep } from '../../lib/wait.mjs';
 
 const USERS = 48;
@@ -80,6 +81,7 @@ export class World {
         ...visitors.includes(name) ? [name] : []]));
     }
     this.publisher = new Publisher(this, random.fork('publisher'), mark);
+    this.walkers = new Walkers(this, random.fork('walkers'));
     this.follows = new Follows(this);
     this.graph = profile.hasGraph ? new Graph(this, random.fork('graph'), mark) : null;
     this.keys = profile.hasKeys ? new Keys(this) : null;
@@ -116,6 +118,8 @@ export class World {
       ...this.kept];
     this.publishing = this.publisher.run(subjects, this.crowd,
       this.profile.publishRestMs ?? PUBLISH_REST_MS);
+    this.walked = [...this.subjects, ...this.crowd, ...own, ...this.topics, ...this.kept];
+    this.running.push(this.walkers.run(this.walked));
     await this.graph?.begin();
     this.stirring = this.graph?.run();
     await this.told?.begin();
@@ -164,11 +168,13 @@ export class World {
     this.isOver = true;
     clearInterval(this.#heart);
     this.publisher.stop();
+    this.walkers.stop();
     this.graph?.stop();
     this.told?.end();
     for (const client of this.clients) client.stop();
     await Promise.all([...this.running, this.publishing, this.stirring]);
     this.publisher.close();
+    this.walkers.close();
     this.follows.close();
     this.graph?.close();
   }

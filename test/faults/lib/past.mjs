@@ -1,0 +1,125 @@
+// The verdict on walks through the past: the pages of what was published about a subject, from the
+// newest event to the end, and then polls from the first page's cursor to what was newest by then.
+//
+// A walk is `{subject, t, ms, asked, entries, kept}`. `t` is the tick before its first request,
+// `asked` the one before its last. `entries` are in the order in which they came, each with `t`,
+// `ms` and `page`, which is false for what the polls brought:
+//   event   {id, subject, n, at, whole}      gap   {from, to, reason}
+// `kept` is the event that the first page had as the subject's kept value, or undefined.
+//
+// Owed is every event about the subject that was acknowledged before the last request began. It has
+// to be there, unless excuses.mjs has a reason. Between the pages, and between them and the polls,
+// each is there once, in an order that is that of their publishing; and the kept value isn't one
+// that was replaced before the walk began.
+//
+// Pure, as verdict.mjs is; past.test.mjs feeds it lies.
+
+import { mayBeDamaged, parts } from './chains.mjs';
+import { excuse } from './excuses.mjs';
+
+const isAbout = (history, event, subject) =>
+  parts(history, event).some((part) => part.subject === subject);
+
+class Walk {
+  found = [];
+
+  constructor(walk, context) {
+    this.walk = walk;
+    this.history = context.history;
+    this.context = { ...context, stalled: false };
+  }
+
+  #violation(kind, entry, text) {
+    const { subject } = this.walk;
+    this.found.push({ kind, t: entry.t, id: entry.id, subject, text: `${text} (${subject})` });
+  }
+
+  /** What was published about it, by id; whatever isn't is garbled. */
+  #event(entry) {
+    const event = this.history.events.get(entry.id);
+    const isRight = event && entry.whole && event.subject === entry.subject && event.n === entry.n
+      && isAbout(this.history, event, this.walk.subject);
+    if (isRight) return event;
+    this.#violation('past garbled', entry, 'an event that was not published like this');
+    return undefined;
+  }
+
+  gaps() {
+    const { profile } = this.history;
+    for (const entry of this.walk.entries.filter(({ type }) => type === 'gap')) {
+      entry.just = entry.reason === 'damaged' ? mayBeDamaged(this.history, entry.t)
+        : entry.reason === 'too_old' && profile.retentionMs !== undefined;
+      if (!entry.just) this.#violation('past gap', entry, `a gap without cause: ${entry.reason}`);
+    }
+  }
+
+  /** Each once, and in order; gives the ids that are there. */
+  events() {
+    const entries = this.walk.entries.filter(({ type }) => type === 'event');
+    const back = entries.filter(({ page }) => page).reverse();
+    const seen = new Map();
+    let newest = null;
+    for (const entry of [...back, ...entries.filter(({ page }) => !page)]) {
+      const event = this.#event(entry);
+      if (!event) continue;
+      const first = seen.get(event.id);
+      const isDamaged = this.history.damage.has(event.id);
+      if (first && !isDamaged && !this.#mayComeTwice(event, first)) {
+        this.#violation('past doubled', entry, 'the same event twice');
+      }
+      if (newest && event.acked !== null && event.acked < newest.begun && !isDamaged) {
+        this.#violation('past reordered', entry, `after ${newest.id}, which was published later`);
+      }
+      if (!newest || newest.begun < event.begun) newest = event;
+      seen.set(event.id, first ?? entry);
+    }
+    return seen;
+  }
+
+  /** An id is in the history once, however often it was published, for as long as it is known. A
+   *  poll is a resume: what comes by two of them is no more than a copy. */
+  #mayComeTwice(event, first) {
+    return !first.page || (event.unknown > 0 && this.history.profile.retentionMs !== undefined);
+  }
+
+  missing(seen, tally) {
+    const { subject, asked, entries } = this.walk;
+    for (const event of this.context.about.get(subject) ?? []) {
+      if (event.acked === null || event.acked >= asked || seen.has(event.id)) continue;
+      const why = excuse(event, { kept: entries }, this.context);
+      if (why === undefined) {
+        this.#violation('past lost', { t: asked, id: event.id }, 'acknowledged, and not there');
+      } else {
+        tally.excused[why] = (tally.excused[why] ?? 0) + 1;
+      }
+    }
+  }
+
+  kept() {
+    const { subject, t, kept, entries } = this.walk;
+    if (!this.history.kept.has(subject)) return;
+    const value = kept && this.#event(kept);
+    for (const event of this.context.events.get(subject) ?? []) {
+      const isOwed = event.acked !== null && event.acked < t;
+      const isThere = value && (value.acked === null || value.acked >= event.begun);
+      if (isOwed && !isThere && excuse(event, { kept: entries }, this.context) === undefined) {
+        this.#violation('kept lost', { t, id: event.id },
+          value ? `replaced by one before it, ${value.id}` : 'no kept value');
+        return;
+      }
+    }
+  }
+}
+
+/** Judges all walks of a history; gives violations, whose kinds begin with `past` or `kept`. */
+export function judgeWalks(context, tally) {
+  return context.history.walks.flatMap((walk) => {
+    const reader = new Walk(walk, context);
+    reader.gaps();
+    const seen = reader.events();
+    reader.missing(seen, tally);
+    reader.kept();
+    tally.walked += seen.size;
+    return reader.found;
+  });
+}
