@@ -43,6 +43,7 @@ class Story {
     const walk = { subject, t: this.history.tick(), ms: Date.now(), asked: this.history.tick() };
     walk.entries = [...pages.map((one) => this.#entry(true, one)),
       ...polls.map((one) => this.#entry(false, one))];
+    walk.ended = this.history.tick();
     if (kept) walk.kept = this.#entry(true, kept);
     this.history.walks.push(walk);
     return this;

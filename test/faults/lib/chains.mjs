@@ -9,6 +9,9 @@
 // Here is found what one user's entries show: a wrong order, a copy on the same connection, a gap
 // or a close without cause. What is missing needs all of the history: verdict.mjs.
 
+import { parts } from './parts.mjs';
+import { hidden, isEnded, mayHideIts } from './forgotten.mjs';
+
 const CLOSE_GRACE_MS = 3_000;
 /** Within this, what the server does to a client that was late is for that. */
 const LATE_GRACE_MS = 10_000;
@@ -46,10 +49,6 @@ class Chain {
     }
   }
 }
-
-/** The event as one about each of its subjects. */
-export const parts = (history, event) =>
-  (history.joints.get(event.subject) ?? [event.subject]).map((subject) => ({ ...event, subject }));
 
 /** Was it for the user alone, or was the user subscribed, or a follower for the whole of the time
  *  from `begun` to `acked`? `'maybe'` if it changed in between. */
@@ -164,6 +163,9 @@ class Reader {
       chain.keep(entry, undefined);
       return;
     }
+    if (hidden(this.history, this.user, event, { begun: this.#began, ended: entry.t }) === 'yes') {
+      this.#violation('shown again', entry, 'from before a user was deleted', about);
+    }
     const until = event.acked ?? entry.t;
     if (followed(this.history, this.user, event, until) === 'no'
         && !lostItsFollow(this.history, this.user, event, entry)) {
@@ -216,7 +218,8 @@ class Reader {
     switch (reason) {
       case 'malformed':
       case 'other_store': return this.#chain.connect.keep === 'bad';
-      case 'too_old': return profile.retentionMs !== undefined;
+      case 'too_old': return profile.retentionMs !== undefined
+        || mayHideIts(this.history, this.user, entry.t);
       case 'damaged': return mayBeDamaged(this.history, t);
       case 'slow_consumer': return profile.policy !== 'disconnect' && this.#wasSlow(entry);
       default: return false;
@@ -229,6 +232,7 @@ class Reader {
     // Whenever it is seen: what was there before such a fault did not outlive it.
     const ended = ({ closes, begun }) => closes && this.#began < begun && begun < entry.t;
     if (this.history.faults.some(ended)) return;
+    if (isEnded(this.history, this.user, { begun: this.#began, ended: entry.t })) return;
     this.#violation('dropped', entry, `a connection dropped without cause: ${entry.why}`);
   }
 }

@@ -2,7 +2,8 @@
 // through the past (past.mjs): a gap, for a cause that this round has, or what the checker did.
 // Pure.
 
-import { parts } from './chains.mjs';
+import { hidden } from './forgotten.mjs';
+import { parts } from './parts.mjs';
 
 /** How long after its acknowledgement an event that is only in memory may die with the brain. */
 const MEMORY_MS = 5_000;
@@ -77,6 +78,8 @@ function diedInMemory(event, { history }) {
 
 /** Why an owed event may be missing, or undefined. */
 export function excuse(event, chain, context) {
+  const look = { begun: -Infinity, ended: chain.ended ?? Infinity };
+  if (hidden(context.history, context.user, event, look) !== 'no') return 'a user was deleted';
   const gap = excusedByGap(event, chain, context);
   if (gap) return gap;
   const damage = context.history.damage.get(event.id);

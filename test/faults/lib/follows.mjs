@@ -33,12 +33,16 @@ export class Follows {
     this.#quietUntil = 0;
   }
 
+  get isQuiet() {
+    return Date.now() < this.#quietUntil;
+  }
+
   /**
    * All of `pairs` in one request; `once` tries it once. Pairs that another request is about are
    * left out. Gives whether it was acknowledged.
    */
   async change(op, pairs, { once = false } = {}) {
-    while (!once && Date.now() < this.#quietUntil) await sleep(RETRY_MS);
+    while (!once && this.isQuiet) await sleep(RETRY_MS);
     const free = pairs.filter((pair) => !this.#busy.has(pair.join('\n')));
     for (const pair of free) this.#busy.add(pair.join('\n'));
     const operations = free.map(([user, subject]) =>

@@ -29,7 +29,9 @@
 //              garbled {conn, text}             bytes that are no event, gap, cursor or heartbeat
 //              close   {conn, by: 'client' | 'server', why}
 //   walks    pages of the past of a subject, as they were read one after the other, and then what
-//            was published behind them: [{subject, t, ms, asked, entries, kept}] (past.mjs)
+//            was published behind them: [{subject, t, ms, asked, ended, entries, kept}] (past.mjs)
+//   deaths   user -> [{begun, acked, ackedMs}]: the user was deleted, one time after the other. It
+//            ends its follows both ways, which `follows` has as well
 //   faults   [{name, begun, ended, begunMs, endedMs, closes, kills, damages, fills, links, power}]
 //            closes: what the fault does to connections allows the server to close them;
 //            kills: the brain died; damages: bytes of the log were changed; fills: the log could
@@ -54,6 +56,7 @@ export class History {
   listed = { lists: 0, names: 0, violations: [] };
   users = new Map();
   walks = [];
+  deaths = new Map();
   faults = [];
   damage = new Map();
   cuts = [];
@@ -96,6 +99,24 @@ export class History {
 
   followAcked(operation) {
     operation.acked = this.tick();
+  }
+
+  /** A user is about to be deleted, and its follows both ways; `deathAcked` takes what it gives. */
+  deathBegun(user) {
+    const subjects = [...this.follows.get(user)?.keys() ?? []];
+    const pairs = [...subjects.map((subject) => [user, subject]),
+      ...[...this.followers.get(user) ?? []].map((other) => [other, user])];
+    const follows = pairs.map((pair) => this.followBegun('unfollow', ...pair));
+    const death = { begun: this.tick(), acked: null, ackedMs: null, follows };
+    if (!this.deaths.has(user)) this.deaths.set(user, []);
+    this.deaths.get(user).push(death);
+    return death;
+  }
+
+  deathAcked(death) {
+    death.acked = this.tick();
+    death.ackedMs = Date.now();
+    for (const operation of death.follows) operation.acked = death.acked;
   }
 
   /** A list was read and held against the model (answers.mjs). */

@@ -1,9 +1,10 @@
 // The verdict on walks through the past: the pages of what was published about a subject, from the
 // newest event to the end, and then polls from the first page's cursor to what was newest by then.
 //
-// A walk is `{subject, t, ms, asked, entries, kept}`. `t` is the tick before its first request,
-// `asked` the one before its last. `entries` are in the order in which they came, each with `t`,
-// `ms` and `page`, which is false for what the polls brought:
+// A walk is `{subject, t, ms, asked, ended, entries, kept}`. `t` is the tick before its first
+// request, `asked` the one before its last, and `ended` the one behind its answer. `entries` are in
+// the order in which they came, each with `t`, `ms` and `page`, which is false for what the polls
+// brought:
 //   event   {id, subject, n, at, whole}      gap   {from, to, reason}
 // `kept` is the event that the first page had as the subject's kept value, or undefined.
 //
@@ -14,8 +15,10 @@
 //
 // Pure, as verdict.mjs is; past.test.mjs feeds it lies.
 
-import { mayBeDamaged, parts } from './chains.mjs';
+import { mayBeDamaged } from './chains.mjs';
 import { excuse } from './excuses.mjs';
+import { hidden } from './forgotten.mjs';
+import { parts } from './parts.mjs';
 
 const isAbout = (history, event, subject) =>
   parts(history, event).some((part) => part.subject === subject);
@@ -26,7 +29,7 @@ class Walk {
   constructor(walk, context) {
     this.walk = walk;
     this.history = context.history;
-    this.context = { ...context, stalled: false };
+    this.context = { ...context, user: undefined, stalled: false };
   }
 
   #violation(kind, entry, text) {
@@ -39,7 +42,13 @@ class Walk {
     const event = this.history.events.get(entry.id);
     const isRight = event && entry.whole && event.subject === entry.subject && event.n === entry.n
       && isAbout(this.history, event, this.walk.subject);
-    if (isRight) return event;
+    if (isRight) {
+      const look = { begun: this.walk.t, ended: entry.t };
+      if (hidden(this.history, undefined, event, look) === 'yes') {
+        this.#violation('shown again', entry, 'from before its subject was deleted');
+      }
+      return event;
+    }
     this.#violation('past garbled', entry, 'an event that was not published like this');
     return undefined;
   }
@@ -83,10 +92,10 @@ class Walk {
   }
 
   missing(seen, tally) {
-    const { subject, asked, entries } = this.walk;
+    const { subject, asked, ended, entries } = this.walk;
     for (const event of this.context.about.get(subject) ?? []) {
       if (event.acked === null || event.acked >= asked || seen.has(event.id)) continue;
-      const why = excuse(event, { kept: entries }, this.context);
+      const why = excuse(event, { kept: entries, ended }, this.context);
       if (why === undefined) {
         this.#violation('past lost', { t: asked, id: event.id }, 'acknowledged, and not there');
       } else {
@@ -96,13 +105,14 @@ class Walk {
   }
 
   kept() {
-    const { subject, t, kept, entries } = this.walk;
+    const { subject, t, ended, kept, entries } = this.walk;
     if (!this.history.kept.has(subject)) return;
     const value = kept && this.#event(kept);
     for (const event of this.context.events.get(subject) ?? []) {
       const isOwed = event.acked !== null && event.acked < t;
       const isThere = value && (value.acked === null || value.acked >= event.begun);
-      if (isOwed && !isThere && excuse(event, { kept: entries }, this.context) === undefined) {
+      if (!isOwed || isThere) continue;
+      if (excuse(event, { kept: entries, ended }, this.context) === undefined) {
         this.#violation('kept lost', { t, id: event.id },
           value ? `replaced by one before it, ${value.id}` : 'no kept value');
         return;

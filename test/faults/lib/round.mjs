@@ -85,23 +85,26 @@ async function settle(world) {
   for (const client of world.clients) client.settle();
   world.publisher.stop();
   world.walkers.stop();
+  world.leaving.stop();
   world.graph?.stop();
   // What failed already fails no better for waiting.
   const publishedMs = world.wrongs.length > 0 ? FAILED_MS_MAX : PUBLISHED_MS_MAX;
   try {
     await within('every publish is acknowledged', world.publishing, publishedMs);
+    await within('who is being deleted is', world.deleting, publishedMs);
     await until('everyone is welcomed', () => {
       for (const client of world.clients) client.settle();
       return world.clients.every((client) => client.isWelcomed);
     }, WELCOMED_MS_MAX);
     const last = world.random.fork('last');
     const subjects = [...world.subjects, ...world.crowd, ...world.privates, ...world.topics,
-      ...world.joints, ...world.kept];
+      ...world.joints, ...world.kept, ...world.leavers];
     await within('the last events are acknowledged',
       Promise.all(subjects.map((subject) => world.publisher.one(subject, last))),
       PUBLISHED_MS_MAX);
     await within('the past is read once more', world.walkers.last(world.walked),
       PUBLISHED_MS_MAX);
+    await world.leaving.last();
     await world.stirring;
     await world.graph?.compare();
     await world.told?.settle();

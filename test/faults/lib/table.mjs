@@ -22,7 +22,8 @@ export function sumUp(results) {
 
 const KINDS = ['follow lost', 'follow invented', 'listed twice', 'lost', 'reordered', 'doubled',
   'uninvited', 'stray', 'garbled', 'dropped', 'unjust gap', 'unacknowledged', 'past lost',
-  'past doubled', 'past reordered', 'past garbled', 'past gap', 'kept lost', 'wrong'];
+  'past doubled', 'past reordered', 'past garbled', 'past gap', 'kept lost', 'shown again',
+  'wrong'];
 
 const NAMES = { afterResume: 'after a resume', afterRetry: 'publish tried again',
   early: 'from before the first welcome' };
@@ -36,6 +37,7 @@ function* rows(sum, notRun) {
   yield ['undecided (client forgot its cursor)', sum.undecided ?? 0];
   yield ['lists held against the model', sum.lists ?? 0];
   yield ['  names in them', sum.names ?? 0];
+  yield ['users deleted', sum.deaths ?? 0];
   yield ['walks through the past', sum.walks ?? 0];
   yield ['  events in them', sum.walked ?? 0];
   for (const [cause, count] of sorted(sum.duplicates ?? {})) {

@@ -46,12 +46,19 @@ function followLines(history, user, subject) {
   ]);
 }
 
+const deathLines = (history, names) => names.flatMap((name) =>
+  (history.deaths.get(name) ?? []).flatMap(({ begun, acked, ackedMs }) => [
+    { t: begun, text: `deletion of ${name} begun` },
+    ...(acked === null ? []
+      : [{ t: acked, ms: ackedMs, text: `deletion of ${name} acknowledged` }]),
+  ]));
+
 /** The lines of a violation's timeline, the nearest ones where there are too many. */
 export function timeline(history, violation) {
   const { user, id, subject, t } = violation;
   const lines = [
     ...userLines(history, violation), ...eventLines(history, id), ...faultLines(history, t),
-    ...followLines(history, user, subject),
+    ...followLines(history, user, subject), ...deathLines(history, [user, subject]),
   ];
   const near = lines.sort((a, b) => Math.abs(a.t - t) - Math.abs(b.t - t)).slice(0, LINES_MAX);
   return near.sort((a, b) => a.t - b.t).map(({ t: tick, ms, text }) => {

@@ -17,8 +17,9 @@
 //
 // A pure function: the same history gives the same verdict, and verdict.test.mjs feeds it lies.
 
-import { followed, isSubscribed, parts, readUser } from './chains.mjs';
+import { followed, isSubscribed, readUser } from './chains.mjs';
 import { AGE_SLACK_MS, excuse, isBefore } from './excuses.mjs';
+import { parts } from './parts.mjs';
 import { judgeWalks } from './past.mjs';
 
 const VIOLATIONS_MAX = 1_000;
@@ -114,7 +115,7 @@ export function judge(history) {
     connections: 0, undecided: 0, duplicates: {}, gaps: {}, excused: {}, faults: {},
     told: history.told,
     lists: history.listed.lists, names: history.listed.names, walks: history.walks.length,
-    walked: 0 };
+    walked: 0, deaths: [...history.deaths.values()].flat().length };
   const violations = [...history.listed.violations, ...judgeWalks(context, tally)];
   for (const event of history.events.values()) {
     if (event.acked !== null) tally.acked += 1;

@@ -47,7 +47,7 @@ export class Walkers {
     const walk = { subject, t: history.tick(), ms: Date.now(), asked: 0, entries: [] };
     const first = await this.#back(walk, limit, random);
     if (first === undefined || !await this.#ahead(walk, first, random)) return;
-    history.walks.push(walk);
+    history.walks.push({ ...walk, ended: history.tick() });
   }
 
   /** Gives the cursor of the first page, or undefined if the round was over before the end. */

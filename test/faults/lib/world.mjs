@@ -6,6 +6,7 @@ import { Follows } from './follows.mjs';
 import { Graph } from './graph.mjs';
 import { History } from './history.mjs';
 import { Keys } from './keys.mjs';
+import { Leavers } from './leavers.mjs';
 import { Publisher } from './publisher.mjs';
 import { Told } from './told.mjs';
 import { Walkers } from './walkers.mjs';
@@ -24,6 +25,9 @@ const PRIVATES = [1, 1, 2, 3, 8, 24, Infinity];
 /** Names for events about several subjects, and subjects with kept values. */
 const JOINTS = 6;
 const KEPT = 3;
+/** Users that are deleted, each with events for it alone or for some others as well; about every
+ *  second one all events are kept. */
+const LEAVERS = 4;
 const PUBLISH_REST_MS = 150;
 const WRONGS_MAX = 20;
 const BEAT_MS = 50;
@@ -62,9 +66,15 @@ export class World {
       const users = random.fork(`p${n}`).sample(this.users, Math.min(size, this.users.length));
       this.history.privates.set(this.privates[n], new Set(users));
     }
+    this.leavers = names('d', LEAVERS);
+    for (const [n, user] of this.leavers.entries()) {
+      const others = random.fork(user).sample(this.users, n);
+      this.privates.push(`q${n}`);
+      this.history.privates.set(`q${n}`, new Set([user, ...others]));
+    }
     this.topics = names('t', TOPICS);
     this.kept = names('k', KEPT);
-    this.history.kept = new Set(this.kept);
+    this.history.kept = new Set([...this.kept, ...this.leavers.filter((_, n) => n % 2 === 0)]);
     this.joints = names('j', JOINTS);
     for (const name of this.joints) {
       const choice = random.fork(name);
@@ -83,10 +93,12 @@ export class World {
     this.publisher = new Publisher(this, random.fork('publisher'), mark);
     this.walkers = new Walkers(this, random.fork('walkers'));
     this.follows = new Follows(this);
+    this.leaving = new Leavers(this, this.leavers, random.fork('leavers'));
     this.graph = profile.hasGraph ? new Graph(this, random.fork('graph'), mark) : null;
     this.keys = profile.hasKeys ? new Keys(this) : null;
     this.told = profile.hooks ? new Told(this, random.fork('told')) : null;
-    this.clients = this.users.map((user) => new Client(this, user, random.fork(user)));
+    this.clients = [...this.users, ...this.leavers]
+      .map((user) => new Client(this, user, random.fork(user)));
     this.clients.push(...visitors.map((name) => new Client(this, name, random.fork(name), true)));
   }
 
@@ -114,12 +126,14 @@ export class World {
     this.running.push(...this.clients.map((client) => client.run()));
     // Some publish about users, which nobody has to follow.
     const own = this.random.sample(this.users, this.users.length / 6);
-    const subjects = [...this.subjects, ...own, ...this.privates, ...this.topics, ...this.joints,
-      ...this.kept];
+    const subjects = [...this.subjects, ...own, ...this.leavers, ...this.privates, ...this.topics,
+      ...this.joints, ...this.kept];
     this.publishing = this.publisher.run(subjects, this.crowd,
       this.profile.publishRestMs ?? PUBLISH_REST_MS);
-    this.walked = [...this.subjects, ...this.crowd, ...own, ...this.topics, ...this.kept];
+    this.walked = [...this.subjects, ...this.crowd, ...own, ...this.leavers, ...this.topics,
+      ...this.kept];
     this.running.push(this.walkers.run(this.walked));
+    this.deleting = this.leaving.run();
     await this.graph?.begin();
     this.stirring = this.graph?.run();
     await this.told?.begin();
@@ -169,12 +183,14 @@ export class World {
     clearInterval(this.#heart);
     this.publisher.stop();
     this.walkers.stop();
+    this.leaving.stop();
     this.graph?.stop();
     this.told?.end();
     for (const client of this.clients) client.stop();
-    await Promise.all([...this.running, this.publishing, this.stirring]);
+    await Promise.all([...this.running, this.publishing, this.deleting, this.stirring]);
     this.publisher.close();
     this.walkers.close();
+    this.leaving.close();
     this.follows.close();
     this.graph?.close();
   }
