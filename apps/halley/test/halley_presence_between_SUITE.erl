@@ -1,17 +1,19 @@
 %% Who begins to listen between two changes of a state knows what all others know: so what is told
-%% next is right for each of them.
+%% next is right for each of them. And the state comes first, whatever changes meanwhile.
 -module(halley_presence_between_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
 
 -compile([export_all, nowarn_export_all]).
--import(halley_presence_SUITE, [open/4, close/3, here/1, key/1, told/1, nothing_told/1, state/2,
-                                join/2, say/4, update/3]).
+-import(halley_presence_SUITE, [open/4, close/3, here/1, key/1, told/1, nothing_told/1,
+                                nothing_told/2, state/2, join/2, leave/2, say/4, update/3]).
 -import(halley_test_brain, [follow_all/2, number/1]).
 
 suite() -> [{timetrap, {minutes, 2}}].
 
-all() -> [while_it_is_away, while_a_change_is_due, as_its_user_is_deleted, deleted_while_held].
+all() -> [the_state_comes_first, the_state_of_follows_comes_first, while_it_asks,
+          nothing_before_what_is_owed,
+          while_it_is_away, while_a_change_is_due, as_its_user_is_deleted, deleted_while_held].
 
 init_per_testcase(Case, Config) -> halley_presence_SUITE:init_per_testcase(Case, Config).
 
@@ -19,6 +21,79 @@ end_per_testcase(Case, Config) -> halley_presence_SUITE:end_per_testcase(Case, C
 
 state_of_u1(Subject, Data) ->
     (state(Subject, [<<"u1">>]))#{<<"states">> => #{<<"u1">> => Data}}.
+
+%% Who comes, who says something and who asks are looked at together.
+the_state_comes_first(Config) ->
+    Link = here(Config),
+    [U1, U2] = [number(U) || U <- [<<"u1">>, <<"u2">>]],
+    ok = open(Link, 1, U1, [<<"room/1">>]),
+    ok = open(Link, 9, nobody, [key(<<"room/1">>)]),
+    ?assertEqual({[9], state(<<"room/1">>, [<<"u1">>])}, told(Link)),
+    ok = sys:suspend(halley_presence),
+    ok = open(Link, 2, U2, [<<"room/1">>]),
+    say(Link, 1, U1, <<"1">>),
+    ok = open(Link, 8, nobody, [key(<<"room/1">>)]),
+    ok = sys:resume(halley_presence),
+    All = (state(<<"room/1">>, [<<"u1">>, <<"u2">>]))#{<<"states">> => #{<<"u1">> => 1}},
+    ?assertEqual([{[9], update(<<"room/1">>, <<"u1">>, 1)}, {[9], join(<<"room/1">>, <<"u2">>)},
+                  {[8], All}],
+                 [told(Link), told(Link), told(Link)]),
+    ok = close(Link, 2, U2),
+    ?assertEqual({[8, 9], leave(<<"room/1">>, <<"u2">>)}, told(Link)),
+    ?assertEqual([], ets:tab2list(halley_presence_asked)).
+
+the_state_of_follows_comes_first(Config) ->
+    Link = here(Config),
+    [U1, U2, U3] = [number(U) || U <- [<<"u1">>, <<"u2">>, <<"u3">>]],
+    [ok = follow_all(U, [<<"u2">>]) || U <- [<<"u1">>, <<"u3">>]],
+    ok = open(Link, 9, U1, [key(<<"*">>)]),
+    ?assertEqual({[9], state(<<"*">>, [])}, told(Link)),
+    ok = sys:suspend(halley_presence),
+    ok = open(Link, 2, U2, []),
+    ok = open(Link, 8, U3, [key(<<"*">>)]),
+    ok = sys:resume(halley_presence),
+    ?assertEqual([{[9], join(<<"*">>, <<"u2">>)}, {[8], state(<<"*">>, [<<"u2">>])}],
+                 [told(Link), told(Link)]),
+    nothing_told(Link).
+
+%% The table of subscriptions has it, and its note isn't there yet. It may also end before.
+while_it_asks(Config) ->
+    {_, Slot, _} = Link = here(Config),
+    U1 = number(<<"u1">>),
+    Key = key(<<"room/1">>),
+    ok = open(Link, 9, nobody, [Key]),
+    ?assertEqual({[9], state(<<"room/1">>, [])}, told(Link)),
+    Word = Slot bsl 48 bor 8,
+    ok = halley_presence_asked:asks(Word, [Key]),
+    ok = halley_subscriptions_table:add(Key, Word),
+    ok = open(Link, 1, U1, [<<"room/1">>]),
+    ?assertEqual({[9], join(<<"room/1">>, <<"u1">>)}, told(Link)),
+    ok = open(Link, 8, nobody, [Key]),
+    ?assertEqual({[8], state(<<"room/1">>, [<<"u1">>])}, told(Link)),
+    [] = halley_subscriptions:open(Slot, [{Conn, U1, held, [Key, <<"room/1">>]}
+                                          || Conn <- [6, 7]]),
+    ?assertMatch([_, _], ets:tab2list(halley_presence_asked)),
+    removed = halley_subscriptions:remove(Slot, 7, Key),
+    ok = halley_subscriptions:close(Slot, [6]),
+    ?assertEqual([], ets:tab2list(halley_presence_asked)).
+
+%% A link without room is owed the state: a change that has room before that is not told.
+nothing_before_what_is_owed(Config) ->
+    {Writer, _, Queue} = Link = here(Config),
+    [U1, U2] = [number(U) || U <- [<<"u1">>, <<"u2">>]],
+    ok = open(Link, 9, nobody, [key(<<"room/1">>)]),
+    ?assertEqual({[9], state(<<"room/1">>, [])}, told(Link)),
+    Full = halley_limits:get(link_queue_bytes_max),
+    ok = counters:add(Queue, 1, Full),
+    ok = open(Link, 1, U1, [<<"room/1">>]),
+    nothing_told(Link, 300),
+    receive {Writer, behind} -> ok after 0 -> ok end,
+    ok = counters:sub(Queue, 1, Full div 4),
+    ok = open(Link, 2, U2, [<<"room/1">>]),
+    nothing_told(Link, 300),
+    ok = counters:sub(Queue, 1, Full - Full div 4),
+    ?assertEqual({[9], state(<<"room/1">>, [<<"u1">>, <<"u2">>])}, told(Link)),
+    nothing_told(Link).
 
 %% The connection of u1 breaks, and it comes back and says the same.
 while_it_is_away(Config) ->

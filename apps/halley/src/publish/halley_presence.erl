@@ -245,6 +245,7 @@ visitors(Subject, #state{rooms = Rooms} = State) ->
 %% --- who asked -----------------------------------------------------------------------------------
 
 watch({Word, Key}, State) ->
+    ok = halley_presence_asked:told(Key, [Word]),
     {presence, Subject} = halley_presence_notes:subject(Key),
     case {halley_presence_notes:may(Subject), Subject} of
         {false, _} -> State;
@@ -282,7 +283,7 @@ state_of(Subject, Words, #state{rooms = Rooms, told = Told} = State) ->
     lists:foldl(fun(Text, S) -> tell({Words, Text}, S) end, State, Texts).
 
 tell_room(Subject, Json, State) ->
-    tell({halley_subscriptions_table:words(halley_presence_notes:key(Subject)), Json}, State).
+    tell({halley_presence_asked:words(halley_presence_notes:key(Subject)), Json}, State).
 
 tell({Words, Json}, #state{gathered = Gathered} = State) ->
     More = halley_presence_tell:add(Words, Json, Gathered),
@@ -291,9 +292,9 @@ tell({Words, Json}, #state{gathered = Gathered} = State) ->
         false -> State#state{gathered = More}
     end.
 
-%% To links; those that had no room are owed.
+%% To links; those that had no room are owed, and those that are owed get nothing before it.
 send(#state{gathered = Gathered, owed = Owed} = State) ->
-    Slots = halley_presence_tell:send(Gathered),
+    Slots = halley_presence_tell:send(Gathered, Owed),
     Slots =:= [] orelse halley_metrics:incr(presence_owed, length(Slots)),
     State#state{gathered = halley_presence_tell:new(),
                 owed = maps:merge(Owed, maps:from_keys(Slots, []))}.
@@ -337,9 +338,9 @@ begin_telling(Now, State) ->
                          end, State#state{begun = true, swept_at = Now}, Asked),
     Notes = halley_presence_notes:take(),
     look(Notes, lists:foldl(fun({<<"*">>, Key}, S) ->
-                        watch_following(halley_subscriptions_table:words(Key), S);
+                        watch_following(halley_presence_asked:all(Key), S);
                    ({Subject, Key}, S) ->
-                        state_of(Subject, halley_subscriptions_table:words(Key), S)
+                        state_of(Subject, halley_presence_asked:all(Key), S)
                 end, with_recent(now_ms(), noted(Notes, Opened)), Asked)).
 
 %% Who went a moment ago hasn't left yet.
@@ -399,7 +400,8 @@ left({Subject, Name}, State) ->
 %% Links that had no room and have some now are told the state of all that they are to know.
 pay(#state{owed = Owed} = State) when map_size(Owed) =:= 0 ->
     State;
-pay(#state{owed = Owed, rooms = Rooms} = State) ->
+pay(Unsent) ->
+    #state{owed = Owed, rooms = Rooms} = State = send(Unsent),
     Paid = halley_presence_tell:with_room(maps:keys(Owed)),
     lists:foldl(fun(Slot, S) -> pay(Slot, maps:keys(Rooms), S) end,
                 State#state{owed = maps:without(Paid, Owed)}, Paid).

@@ -139,7 +139,9 @@ words(User) ->
             [];
         false ->
             Chunks = halley_directory_atomics:chunks(),
-            lists:foldl(fun(Followers, Words) -> asked(Followers, Chunks, Words) end, [], Packed)
+            All = lists:foldl(fun(Followers, Words) -> asked(Followers, Chunks, Words) end, [],
+                              Packed),
+            halley_presence_asked:without(?KEY, All)
     end.
 
 asked(<<Follower:32, Others/binary>>, Chunks, Words) ->

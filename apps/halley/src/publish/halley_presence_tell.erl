@@ -5,7 +5,7 @@
 %% whoever adds: it sends when `is_much/1' says so, and at the end of its turn.
 -module(halley_presence_tell).
 
--export([new/0, add/3, is_much/1, send/1, with_room/1]).
+-export([new/0, add/3, is_much/1, send/2, with_room/1]).
 -export_type([gathered/0]).
 
 -define(CONN_BITS, 48).
@@ -49,10 +49,11 @@ told(Json, Conns, Max, Before) ->
 -spec is_much(gathered()) -> boolean().
 is_much(#gathered{bytes = Bytes}) -> Bytes >= ?MUCH_BYTES.
 
-%% Hands everything to the links. Gives the slots of those that had no room for it.
--spec send(gathered()) -> [halley_links:slot()].
-send(#gathered{links = Links}) ->
-    [Slot || {Slot, Told} <- maps:to_list(Links),
+%% Hands everything to the links but those that are to be told the state anew. Gives the slots of
+%% those that had no room for it.
+-spec send(gathered(), Owed :: #{halley_links:slot() => term()}) -> [halley_links:slot()].
+send(#gathered{links = Links}, Owed) ->
+    [Slot || {Slot, Told} <- maps:to_list(Links), not is_map_key(Slot, Owed),
              halley_links:presence(Slot, lists:reverse(Told)) =:= behind].
 
 %% Those of them that have half of their queue free, or are no link any more.

@@ -52,6 +52,7 @@ new() ->
     ?MODULE = ets:new(?MODULE, [ordered_set, public, named_table, {read_concurrency, true}]),
     persistent_term:put(?COUNT, counters:new(1, [write_concurrency])),
     ok = halley_metrics:gauges([subscriptions, subscribed_sessions], fun gauges/0),
+    ok = halley_presence_asked:new(),
     halley_subscriptions_table:new().
 
 -spec start_link() -> gen_server:start_ret().
@@ -130,6 +131,7 @@ init([]) ->
     ok = end_links(ets:first(?MODULE)),
     true = ets:delete_all_objects(?MODULE),
     ok = halley_subscriptions_table:clear(),
+    ok = halley_presence_asked:clear(),
     ok = halley_session_states:clear(),
     ok = halley_status_streams:clear(),
     Count = persistent_term:get(?COUNT),
@@ -251,6 +253,7 @@ open_one(Word, User, State, Subjects) ->
 
 opened_one(Word, User, State, Subjects) ->
     ok = counted(length(Subjects)),
+    ok = halley_presence_asked:asks(Word, Subjects),
     put_row(Word, User, State, Subjects),
     State =:= held orelse in_pages(Word, User, Subjects),
     ok.
@@ -269,6 +272,7 @@ close_one(Word) ->
         [{_, User, State, Packed}] ->
             Subjects = unpack(Packed),
             ok = counted(-length(Subjects)),
+            ok = halley_presence_asked:gone(Word, Subjects),
             State =:= held orelse out_of_pages(Word, User, Subjects),
             halley_status_streams:closed(Word, Subjects);
         [] ->
@@ -290,6 +294,7 @@ add_one(Word, User, State, Subject) ->
             refused();
         {false, true} ->
             ok = counted(1),
+            ok = halley_presence_asked:asks(Word, [Subject]),
             put_row(Word, Whose, As, Pieces ++ Subjects ++ [Subject]),
             As =:= held orelse in_pages(Word, Whose, [Subject]),
             added
@@ -335,6 +340,7 @@ remove_one(Word, Subject) ->
             case lists:member(Subject, Subjects) of
                 true ->
                     ok = counted(-1),
+                    ok = halley_presence_asked:gone(Word, [Subject]),
                     without(lists:delete(Subject, Subjects), Word, User, State),
                     State =:= held orelse out_of_pages(Word, User, [Subject]),
                     removed;

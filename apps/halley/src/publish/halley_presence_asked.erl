@@ -1,0 +1,67 @@
+%% Sessions that asked for the presence of a subject and have not been told its state yet.
+%%
+%% They are in the table of subscriptions already, and a change that is told to all of those would
+%% come to them first, about what they know nothing of. So a change is for the others: the state
+%% that they are told then is that behind it.
+%%
+%% Invariant: a session is here before it is found in the table, or by its row, and until it is told
+%% the state, or ends. What it asks for leaves a note behind that (`halley_presence_notes'), so
+%% nobody stays here for ever.
+%%
+%% A row {{Key, Word}} of an ordered ETS for each; mostly there is none, and a look is one step.
+-module(halley_presence_asked).
+
+-export([new/0, clear/0, asks/2, gone/2, told/2]).
+-export([words/1, all/1, without/2]).
+
+-type word() :: halley_directory:word().
+-type key() :: halley_presence_notes:key().
+
+%% Makes the table. The caller, a supervisor, owns it.
+-spec new() -> ok.
+new() ->
+    ?MODULE = ets:new(?MODULE, [ordered_set, public, named_table, {write_concurrency, true}]),
+    ok.
+
+-spec clear() -> ok.
+clear() ->
+    true = ets:delete_all_objects(?MODULE),
+    ok.
+
+%% The session is about to have these subscriptions.
+-spec asks(word(), [binary()]) -> ok.
+asks(Word, Subjects) ->
+    lists:foreach(fun(Key) -> true = ets:insert(?MODULE, {{Key, Word}}) end, keys(Subjects)).
+
+%% It has them no longer.
+-spec gone(word(), [binary()]) -> ok.
+gone(Word, Subjects) ->
+    lists:foreach(fun(Key) -> told(Key, [Word]) end, keys(Subjects)).
+
+keys(Subjects) ->
+    [Subject || Subject <- Subjects, halley_presence_notes:subject(Subject) =/= none].
+
+%% Those sessions are told the state.
+-spec told(key(), [word()]) -> ok.
+told(Key, Words) ->
+    lists:foreach(fun(Word) -> true = ets:delete(?MODULE, {Key, Word}) end, Words).
+
+%% Those who are told of changes.
+-spec words(key()) -> [word()].
+words(Key) ->
+    without(Key, halley_subscriptions_table:words(Key)).
+
+%% All who asked, and are told the state now.
+-spec all(key()) -> [word()].
+all(Key) ->
+    Words = halley_subscriptions_table:words(Key),
+    ok = told(Key, Words),
+    Words.
+
+%% Those of them that know the state.
+-spec without(key(), [word()]) -> [word()].
+without(Key, Words) ->
+    case Words =/= [] andalso ets:next(?MODULE, {Key, -1}) of
+        {Key, _} -> [Word || Word <- Words, not ets:member(?MODULE, {Key, Word})];
+        _ -> Words
+    end.
