@@ -14,7 +14,7 @@ suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [sessions_and_follows_end, what_was_about_the_user, what_was_for_the_user_alone,
-     a_follower_that_comes_back, the_user_comes_back, a_link_that_was_behind, an_id_stays_taken,
+     a_follower_that_comes_back, the_user_comes_back, its_cursor_holds, a_link_that_was_behind, an_id_stays_taken,
      a_stranger, a_disk_that_is_full, after_a_restart, the_last_trace,
      retention_takes_the_last_trace, a_bound].
 
@@ -97,6 +97,22 @@ the_user_comes_back(_) ->
     ok = follow_all(<<"bob">>, [<<"ann">>]),
     After = publish(<<"ann">>, 2),
     ?assertEqual([too_old, After], ids(missed(<<"bob">>, Cursor))).
+
+%% The cursor of its gap is one from which it goes on, though nothing was published since: a client
+%% that polls waits there, in place of being told gaps one after the other.
+its_cursor_holds(_) ->
+    Old = cursor(),
+    Before = publish(<<"bob">>, 1),
+    ?assertEqual([Before], ids(missed(<<"bob">>, Old))),
+    _ = forget(<<"bob">>),
+    {gap, #{reason := too_old, cursor := Cursor}, _} = halley_replay:new(<<"bob">>, Old),
+    ?assertMatch({ok, _}, halley_replay:new(<<"bob">>, Cursor)),
+    ?assertEqual([], ids(missed(<<"bob">>, Cursor))),
+    Page = fun(From, To) -> halley_past:page(<<"bob">>, From, To, 10) end,
+    ?assertMatch({ok, #{events := []}}, Page(Cursor, none)),
+    After = publish(<<"bob">>, 2),
+    ?assertEqual([After], ids(missed(<<"bob">>, Cursor))),
+    ?assertMatch({ok, #{events := [_]}}, Page(none, Cursor)).
 
 a_link_that_was_behind(_) ->
     ok = follow_all(<<"ann">>, [<<"bob">>, <<"eve">>]),

@@ -183,7 +183,7 @@ kept(SubjectId) -> halley_history_kept:find(SubjectId).
 -spec has_room_to_keep(binary(), Bytes :: non_neg_integer()) -> boolean().
 has_room_to_keep(SubjectId, Bytes) -> halley_history_kept:has_room(SubjectId, Bytes).
 
-%% The highest seq that any event has.
+%% The highest seq that any event or follow has.
 -spec drawn() -> seq().
 drawn() -> halley_history_atomics:get(counter).
 

@@ -64,7 +64,7 @@ page(Subject, Before, After, Limit, BytesMax) ->
     Size = {Limit, BytesMax},
     AtMs = erlang:system_time(millisecond),
     Heads = halley_history:heads(),
-    case {bound(before, Before, Heads), bound('after', After, Heads)} of
+    case {bound(before, Before), bound('after', After)} of
         {{ok, none}, {ok, Low}} ->
             Cursor = halley_cursor:encode(halley_history:store(), AtMs div 1000, Heads),
             with_kept(Subject, written(Subject, Heads, Low, Size, Heads, Cursor));
@@ -84,14 +84,14 @@ with_kept(Subject, {ok, Page}) ->
 with_kept(_, Error) ->
     Error.
 
-%% Nobody was given what was never drawn.
-bound(_, none, _) ->
+%% Nobody was given what was never drawn (`halley_replay').
+bound(_, none) ->
     {ok, none};
-bound(Name, Token, Heads) ->
+bound(Name, Token) ->
     Store = halley_history:store(),
     case halley_cursor:decode(Token) of
         {ok, #{store := Store, vector := Vector} = Bound} ->
-            case halley_vector:largest(Vector) > halley_vector:largest(Heads) of
+            case halley_vector:largest(Vector) > halley_history:drawn() of
                 true -> {error, {bad_cursor, Name, malformed}};
                 false -> {ok, Bound}
             end;

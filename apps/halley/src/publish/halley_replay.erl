@@ -147,8 +147,9 @@ new(User, Session, Token) ->
 new(Whose, false, At, _) ->
     from_now(Whose, other_store, At * 1000);
 new({User, Session} = Whose, true, At, Vector) ->
-    %% Nobody was given what was never drawn.
-    case halley_vector:largest(Vector) > halley_vector:largest(halley_history:heads()) of
+    %% Nobody was given what was never drawn. A gap's cursor may be above all heads: what hides a
+    %% user's past is in no shard's order, nor is a follow, behind which the floor can be.
+    case halley_vector:largest(Vector) > halley_history:drawn() of
         true -> from_now(Whose, malformed, 0);
         false -> above_forgotten(#replay{user = User, session = Session, vector = Vector, at = At,
                                          since = halley_cursor:lacks_since_ms(At)})
