@@ -8,14 +8,14 @@ import test from 'node:test';
 import { Comings } from '../lib/comings.mjs';
 import { sleep } from '../lib/wait.mjs';
 
-/** Welcomes whoever comes, and knows how many are there. */
-async function listening() {
+/** Welcomes whoever comes with this, and knows how many are there. */
+async function listening(welcome = 'id: c1\n\n') {
   const sockets = new Set();
   const server = createServer((socket) => {
     sockets.add(socket);
     socket.on('error', () => {});
     socket.on('close', () => sockets.delete(socket));
-    socket.once('data', () => socket.write('HTTP/1.1 200 OK\r\n\r\nid: c1\n\n'));
+    socket.once('data', () => socket.write(`HTTP/1.1 200 OK\r\n\r\n${welcome}`));
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -39,3 +39,14 @@ test('nobody comes after all have left, though a round is under way; they may ga
     all.leaveAll();
     halley.server.close();
   });
+
+test('who is welcomed has come once, though a heartbeat comes with it', async () => {
+  const halley = await listening('id: c1\n\n: heartbeat\nid: c2\n\n');
+  const all = new Comings(halley, { users: 4, follows: 1, seed: 1, leaveMs: 10, asks: false });
+  const came = [];
+  all.onHere = (user) => came.push(user);
+  await all.gather(4, 1_000);
+  all.leaveAll();
+  halley.server.close();
+  assert.deepEqual(came.sort(), [0, 1, 2, 3]);
+});

@@ -156,7 +156,8 @@ export class Comings {
         this.#again(user);
         return;
       }
-      if (line.startsWith('id:')) {
+      // The first heartbeat may come with the welcome.
+      if (line.startsWith('id:') && this.at[user] === OPENING) {
         this.at[user] = HERE;
         this.cameAt[user] = performance.now();
         this.absence[user] = this.cameAt[user] - this.wentAt[user];
