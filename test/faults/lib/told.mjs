@@ -9,6 +9,7 @@ import { Endpoint, SECRET } from '../../lib/endpoint.mjs';
 import { freePort, scratchFile } from '../../lib/halley.mjs';
 import { User } from '../../lib/hooks-checker.mjs';
 import { sleep, until, within } from '../../lib/wait.mjs';
+import { Halls } from './halls.mjs';
 import { Hooked } from './hooked.mjs';
 
 const LEAVE_MS = 1_500;
@@ -42,7 +43,9 @@ export async function hookedTo(halley, { tls }) {
     HALLEY_LIMITS_HOOKS_REQUEST_MS_MAX: '1000',
     HALLEY_LIMITS_HOOKS_RETRY_MS_MAX: '500',
     HALLEY_LIMITS_HOOKS_QUEUE_BYTES_MAX: '16384',
-    HALLEY_PRESENCE_SUBJECTS: 'p*', HALLEY_PRESENCE_LEAVE_AFTER: `${LEAVE_MS}ms`,
+    // As many users as one of those who come and go follows, and fewer than are in a full hall.
+    HALLEY_LIMITS_PRESENCE_USERS_MAX: '8', HALLEY_LIMITS_PRESENCE_COUNTS_MS: '500',
+    HALLEY_PRESENCE_SUBJECTS: 'p*,hall/*', HALLEY_PRESENCE_LEAVE_AFTER: `${LEAVE_MS}ms`,
   });
   return endpoint;
 }
@@ -68,6 +71,7 @@ export class Told {
     this.comings.onAway = (user) => sessions.away(`p${user}`, Date.now());
     this.publishers = Array.from({ length: PUBLISHERS },
       (_, n) => new User(`h${n}`, this.hooked.numbers));
+    this.halls = new Halls(world, LEAVE_MS, random.fork('halls'));
     const subscribed = [...world.history.subscribed.values()].flatMap((all) => [...all]);
     this.occupied = world.topics.filter((topic) => subscribed.includes(topic));
   }
@@ -75,6 +79,7 @@ export class Told {
   async begin() {
     await this.comings.follow();
     await within('who comes first is there', this.comings.gather(ONLINE, ONLINE), SETTLE_MS_MAX);
+    this.halls.begin();
     this.#running.push(this.#comeAndGo(), ...this.publishers.map((user) => this.#publish(user)));
   }
 
@@ -93,6 +98,7 @@ export class Told {
   /** The checker itself was held up. */
   wasLate(ms) {
     this.hooked.sessions.late(ms);
+    this.halls.wasLate(ms);
     this.comings.lateMs = Math.max(this.comings.lateMs, ms);
   }
 
@@ -115,17 +121,20 @@ export class Told {
     for (const [what, count] of Object.entries(comings.wrong)) {
       if (count > 0) world.wrong(`presence: ${count} ${what}: ${comings.first.join('; ')}`);
     }
+    await this.halls.settle();
     await until('every hook is told', () => this.#owed().length === 0, SETTLE_MS_MAX)
       .catch(() => world.wrong(`hooks: never told: ${this.#owed().join('; ')}`));
     for (const problem of hooked.wrong()) world.wrong(`hooks: ${problem}`);
     if (this.endpoint.forged > 0) world.wrong('hooks: a signature is wrong');
     const presence = Object.entries(comings.seen).map(([what, n]) => [`presence: ${what}`, n]);
-    world.history.told = { ...hooked.counts, ...Object.fromEntries(presence) };
+    world.history.told = { ...hooked.counts, ...Object.fromEntries(presence),
+      ...this.halls.counts };
   }
 
   end() {
     this.#isOver = true;
     this.#hasEnded = true;
     this.comings.leaveAll();
+    this.halls.end();
   }
 }
