@@ -152,3 +152,35 @@ test('the kept value is the newest, or one that is newer than the walk', () => {
   assert.deepEqual(kinds(walk(undefined)), ['kept lost']);
   assert.ok(kinds(walk({ id: 'e2', whole: false })).includes('past garbled'));
 });
+
+test('a subject may have an age of its own: nothing goes earlier or is shown later', () => {
+  const profile = { policy: 'disconnect', retentionMs: 3_000,
+    ages: [['n*', 8_000], ['new*', 5_000], ['o*', 1_000]] };
+  const old = (ms, told) => {
+    const story = three(profile);
+    const event = story.history.events.get('e1');
+    event.begunMs -= ms;
+    event.ackedMs -= ms;
+    return kinds(story.walk(['e3', 'e2', ...told]));
+  };
+  const gap = { reason: 'too_old' };
+  assert.deepEqual([old(4_000, ['e1']), old(4_000, [gap])], [[], ['past lost']]);
+  assert.deepEqual([old(5_100, ['e1']), old(5_100, [gap])], [[], []]);
+  assert.deepEqual([old(6_000, ['e1']), old(6_000, [gap])], [['past too old'], []]);
+  // An id goes before a prefix; and one without an age has the retention's.
+  profile.ages.push(['news', 9_000]);
+  assert.deepEqual([old(8_000, ['e1']), old(8_000, [gap])], [[], ['past lost']]);
+  profile.ages.splice(0, 4, ['o*', 9_000]);
+  assert.deepEqual([old(4_000, ['e1']), old(4_000, [gap])], [['past too old'], []]);
+});
+
+test('what is for some users alone is promised for the longest age', () => {
+  const story = new Story({ policy: 'disconnect', retentionMs: 3_000, ages: [['o*', 9_000]] });
+  story.history.privates.set('alone', new Set(['ann']));
+  story.history.note('ann', 'connect', { conn: 1, keep: 'none' });
+  story.history.note('ann', 'open', { conn: 1 });
+  story.publish('e1', { subject: 'alone' });
+  story.history.events.get('e1').begunMs -= 5_000;
+  story.history.note('ann', 'gap', { conn: 1, from: null, to: null, reason: 'too_old' });
+  assert.deepEqual(kinds(story), ['lost']);
+});

@@ -14,8 +14,8 @@ suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [sessions_and_follows_end, what_was_about_the_user, what_was_for_the_user_alone,
-     a_follower_that_comes_back, the_user_comes_back, its_cursor_holds, a_link_that_was_behind, an_id_stays_taken,
-     a_stranger, a_disk_that_is_full, after_a_restart, the_last_trace,
+     a_follower_that_comes_back, the_user_comes_back, its_cursor_holds, a_link_that_was_behind,
+     an_id_stays_taken, a_stranger, a_disk_that_is_full, after_a_restart, the_last_trace,
      retention_takes_the_last_trace, a_bound].
 
 init_per_testcase(after_a_restart, Config) -> Config;

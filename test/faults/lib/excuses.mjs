@@ -2,6 +2,7 @@
 // through the past (past.mjs): a gap, for a cause that this round has, or what the checker did.
 // Pure.
 
+import { ageOf } from './ages.mjs';
 import { hidden } from './forgotten.mjs';
 import { parts } from './parts.mjs';
 
@@ -43,18 +44,18 @@ function lostItsUnfollow(event, { history, user }, isTold) {
   return left.some((operation) => cut(operation) || (isTold && flipped(operation)));
 }
 
-const isTooOld = (gap, event, { retentionMs = Infinity }) =>
-  gap.ms - event.begunMs >= retentionMs - AGE_SLACK_MS;
+const isTooOld = (gap, event, history) =>
+  gap.ms - event.begunMs >= ageOf(history, event) - AGE_SLACK_MS;
 
 /** One gap can have both causes; it names the damage then. */
 function isCause(gap, event, context) {
-  const { profile, damage } = context.history;
+  const { damage } = context.history;
   if (gap.reason === 'damaged') {
-    return damage.has(event.id) || isTooOld(gap, event, profile)
+    return damage.has(event.id) || isTooOld(gap, event, context.history)
       || lostItsUnfollow(event, context, true) || foundNoRoom(event, context)
       || wasAway(gap, context);
   }
-  return gap.reason !== 'too_old' || isTooOld(gap, event, profile);
+  return gap.reason !== 'too_old' || isTooOld(gap, event, context.history);
 }
 
 /** The files were somewhere else when the client came back for what is in them. */

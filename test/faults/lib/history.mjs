@@ -62,7 +62,8 @@ export class History {
   cuts = [];
   told = {};
 
-  /** @param profile what the round promises, see profiles.mjs: policy, retentionMs, clockSlackMs */
+  /** @param profile what the round promises, see profiles.mjs: policy, retentionMs, clockSlackMs,
+   *  ages: [[pattern of subjects, ms]] */
   constructor(profile) {
     this.profile = profile;
   }

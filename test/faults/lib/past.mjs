@@ -15,8 +15,9 @@
 //
 // Pure, as verdict.mjs is; past.test.mjs feeds it lies.
 
+import { hiddenAfterMs } from './ages.mjs';
 import { mayBeDamaged } from './chains.mjs';
-import { excuse } from './excuses.mjs';
+import { AGE_SLACK_MS, excuse } from './excuses.mjs';
 import { hidden } from './forgotten.mjs';
 import { parts } from './parts.mjs';
 
@@ -71,6 +72,7 @@ class Walk {
     for (const entry of [...back, ...entries.filter(({ page }) => !page)]) {
       const event = this.#event(entry);
       if (!event) continue;
+      this.#age(entry, event);
       const first = seen.get(event.id);
       const isDamaged = this.history.damage.has(event.id);
       if (first && !isDamaged && !this.#mayComeTwice(event, first)) {
@@ -83,6 +85,15 @@ class Walk {
       seen.set(event.id, first ?? entry);
     }
     return seen;
+  }
+
+  /** What was too old for its subject when the walk began must not be there. */
+  #age(entry, event) {
+    const ageMs = this.walk.ms - event.ackedMs;
+    if (event.acked === null || !entry.page) return;
+    if (ageMs > hiddenAfterMs(this.history, this.walk.subject) + AGE_SLACK_MS) {
+      this.#violation('past too old', entry, `acknowledged ${ageMs} ms before it was asked for`);
+    }
   }
 
   /** An id is in the history once, however often it was published, for as long as it is known. A

@@ -55,6 +55,19 @@ export const PROFILES = [
     without: ['disk-full', 'clock-step', 'stall-and-flood'],
   },
   {
+    // Some subjects have ages of their own, a longer and a shorter one.
+    name: 'ages', weight: 1,
+    promise: {
+      policy: 'disconnect', retentionMs: 6_000,
+      ages: [['s*', 3_600_000], ['s1*', 3_000], ['s12', 3_600_000], ['t*', 2_000]],
+    },
+    settings: {
+      ...SHORT, HALLEY_HISTORY_RETENTION: '6s', HALLEY_LIMITS_HISTORY_SEGMENT_BYTES: '65536',
+      HALLEY_HISTORY_RETENTION_OF: 's* 1h, s1* 3s, s12 1h, t* 2s',
+    },
+    without: ['disk-full', 'clock-step', 'stall-and-flood'],
+  },
+  {
     name: 'small-disk', weight: 1, promise: { policy: 'disconnect' }, settings: SHORT,
     disk: { kind: 'tmpfs', bytes: 24 * 1024 * 1024 }, without: ['clock-step', 'stall-and-flood'],
   },

@@ -22,8 +22,8 @@ export function sumUp(results) {
 
 const KINDS = ['follow lost', 'follow invented', 'listed twice', 'lost', 'reordered', 'doubled',
   'uninvited', 'stray', 'garbled', 'dropped', 'unjust gap', 'unacknowledged', 'past lost',
-  'past doubled', 'past reordered', 'past garbled', 'past gap', 'kept lost', 'shown again',
-  'wrong'];
+  'past doubled', 'past reordered', 'past garbled', 'past gap', 'past too old', 'kept lost',
+  'shown again', 'wrong'];
 
 const NAMES = { afterResume: 'after a resume', afterRetry: 'publish tried again',
   early: 'from before the first welcome' };

@@ -17,6 +17,7 @@
 //
 // A pure function: the same history gives the same verdict, and verdict.test.mjs feeds it lies.
 
+import { ageOf } from './ages.mjs';
 import { followed, isSubscribed, readUser } from './chains.mjs';
 import { AGE_SLACK_MS, excuse, isBefore } from './excuses.mjs';
 import { parts } from './parts.mjs';
@@ -49,13 +50,13 @@ const byPart = (history) => {
 function isWished(event, chain, user, { history, about }) {
   const { last, t, ms } = chain.connect;
   if (last === undefined || event.acked >= t || !isSubscribed(history, user, event)) return false;
-  const { retentionMs = Infinity } = history.profile;
+  const isYoung = ms - event.begunMs < ageOf(history, event) - AGE_SLACK_MS;
   return parts(history, event).some(({ subject }) => {
     if (!history.subscribed.get(user).has(subject)) return false;
     const newer = (about.get(subject) ?? []).filter((other) => other !== event
       && (other.acked === null || other.acked > event.begun)).length;
     const isKept = history.kept.has(subject) && newer === 0;
-    return isKept || (newer < last && ms - event.begunMs < retentionMs - AGE_SLACK_MS);
+    return isKept || (newer < last && isYoung);
   });
 }
 

@@ -1,0 +1,30 @@
+// How long what was published is promised, by `history.retention` and by the ages of subjects
+// (`history.retention_of`). Pure; past.test.mjs feeds lies to who asks.
+
+import { parts } from './parts.mjs';
+
+/** A subject's own age, or undefined: an id goes before a prefix, and the longest prefix first. */
+function own(subject, ages) {
+  const fitting = ages.filter(([pattern]) => (pattern.endsWith('*')
+    ? subject.startsWith(pattern.slice(0, -1)) : subject === pattern));
+  const rank = ([pattern]) => (pattern.endsWith('*') ? pattern.length : Infinity);
+  return fitting.sort((a, b) => rank(b) - rank(a))[0]?.[1];
+}
+
+const longest = ({ retentionMs = Infinity, ages = [] }) =>
+  Math.max(retentionMs, ...ages.map(([, ms]) => ms));
+
+/** For how long an event is promised, in ms. What is for some users alone has the longest age that
+ *  there is; of what is about several subjects the shortest counts, as any of them may be asked. */
+export function ageOf(history, event) {
+  const { retentionMs = Infinity, ages = [] } = history.profile;
+  if (history.privates.has(event.subject)) return longest(history.profile);
+  return Math.min(...parts(history, event).map(({ subject }) => own(subject, ages) ?? retentionMs));
+}
+
+/** From which age on nothing about the subject is shown. Without an age for it, or a longer one for
+ *  others, what is too old goes with its segment. */
+export function hiddenAfterMs({ profile }, subject) {
+  const { retentionMs = Infinity, ages = [] } = profile;
+  return own(subject, ages) ?? (longest(profile) > retentionMs ? retentionMs : Infinity);
+}
