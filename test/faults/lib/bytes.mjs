@@ -145,12 +145,13 @@ class LineReader {
   }
 }
 
-/** `{cursor}`, `{gap, cursor}` or `{event, cursor}` of one JSON object, or `{garbled}`. */
+/** `{cursor}` or one of `{gap, cursor}`, `{end, cursor}` and `{event, cursor}`, or `{garbled}`. */
 export function valueOf(text) {
   const value = parseJson(text);
   if (typeof value !== 'object' || value === null) return { garbled: text.slice(0, 200) };
   const { cursor, ...rest } = value;
   if ('gap' in rest) return { gap: rest.gap, cursor };
+  if ('end' in rest) return { end: rest.end, cursor };
   const isEvent = 'subject' in rest || 'subjects' in rest || rest.private === true;
   if (isEvent) return { event: rest, cursor };
   if (Object.keys(rest).length === 0) return { cursor, welcome: true };
@@ -190,7 +191,8 @@ export class SseReader extends LineReader {
     const found = retry === undefined ? [] : [{ retry: Number(retry) }];
     if (data === undefined) return cursor === undefined ? found : [...found, { cursor }];
     const value = valueOf(data);
-    const isRight = event === (value.gap ? 'gap' : 'message') && value.cursor === undefined;
+    const kind = value.gap ? 'gap' : value.end ? 'end' : 'message';
+    const isRight = event === kind && value.cursor === undefined;
     return [...found, isRight ? { ...value, cursor } : { garbled: `${event} ${data}` }];
   }
 }

@@ -15,6 +15,9 @@ import { hidden, isEnded, mayHideIts } from './forgotten.mjs';
 const CLOSE_GRACE_MS = 3_000;
 /** Within this, what the server does to a client that was late is for that. */
 const LATE_GRACE_MS = 10_000;
+/** A token's end is looked at in time, leeway included, unless the edge stands still. */
+const OUTLIVED_MS = 15_000;
+const EXPIRED = 'end: token_expired';
 
 class Chain {
   kept = [];
@@ -105,11 +108,14 @@ class Reader {
   gaps = {};
   received = 0;
   connections = 0;
+  expired = 0;
   #chain = null;
   #stalls = new Set();
   /** connection -> when it was late last */
   #late = new Map();
   #began = 0;
+  /** When the connection's token expires, if it has one. */
+  #expMs;
 
   constructor(history, user) {
     this.history = history;
@@ -130,6 +136,7 @@ class Reader {
     }
     this.connections += 1;
     this.#began = entry.t;
+    this.#expMs = entry.expMs;
   }
 
   open(entry) {
@@ -155,6 +162,9 @@ class Reader {
 
   event(entry) {
     this.received += 1;
+    if (entry.ms > this.#expMs + OUTLIVED_MS) {
+      this.#violation('outlived', entry, `${entry.ms - this.#expMs} ms after its token expired`);
+    }
     const chain = this.#chain;
     const event = this.history.events.get(entry.id);
     const about = { id: entry.id, subject: entry.subject };
@@ -228,6 +238,10 @@ class Reader {
 
   close(entry) {
     if (entry.by === 'client' || entry.transport === 'poll') return;
+    if (entry.why === EXPIRED && entry.ms >= this.#expMs) {
+      this.expired += 1;
+      return;
+    }
     if (this.#wasSlow(entry) || duringFault(this.history, entry, 'closes')) return;
     // Whenever it is seen: what was there before such a fault did not outlive it.
     const ended = ({ closes, begun }) => closes && this.#began < begun && begun < entry.t;

@@ -4,6 +4,7 @@
 // verdict knows what it may count on. Faults act through `drop`, `dieMidFrame` and `stall`; how
 // it comes back next is in the order they give: `{cursor: 'last' | 'old' | 'none' | 'bad'}`.
 
+import { mint, nowS } from '../../lib/token.mjs';
 import { sleep } from '../../lib/wait.mjs';
 import { TRANSPORTS, openConnection } from './transports.mjs';
 
@@ -11,6 +12,8 @@ const CURSORS_MAX = 64;
 /** How many of the newest events half of those who begin ask for. */
 const LAST = 5;
 const RETRY_MS = [20, 250];
+/** How long tokens are good for; in whole seconds, as they say it. */
+const TOKEN_S = [2, 10];
 /** Cursors that are none, and one that has the shape of one, from no store. */
 const BAD_CURSORS = ['x', 'AAAA', '%00', 'a'.repeat(300), 'AQAAAAEAAAAAAAAA'];
 
@@ -36,6 +39,17 @@ export class Client {
     // Half of them change the transport with every connection: the cursor is the same for all.
     this.wanders = random.chance(0.5);
     this.stalled = false;
+    /** Whether it shows tokens, in rounds that have them. */
+    this.isKnown = !isVisitor || random.chance(0.5);
+  }
+
+  /** A new one, and when it expires; none where none is asked for. */
+  #token(subjects) {
+    const key = this.world.server.tokenKey;
+    if (!key || !this.isKnown) return {};
+    const exp = nowS() + this.random.int(...TOKEN_S);
+    const sub = this.isVisitor ? undefined : this.user;
+    return { token: mint(key, { sub, exp, halley: { subscribe: subjects } }), expMs: exp * 1_000 };
   }
 
   get isConnected() {
@@ -94,13 +108,14 @@ export class Client {
     const subjects = [...this.world.history.subscribed.get(this.user) ?? []];
     const wishes = keep === 'none' && subjects.length > 0 && !byOperations;
     const last = wishes && this.random.chance(0.5) ? LAST : undefined;
-    this.#note('connect', { keep, cursor, last });
+    const { token, expMs } = this.#token(subjects);
+    this.#note('connect', { keep, cursor, last, expMs });
     this.stalled = false;
     this.#welcomed = false;
     await new Promise((resolve) => {
       this.#connection = openConnection(this.transport, this.world.publicPort,
         this.#listener(resolve), { user: this.isVisitor ? undefined : this.user, subjects, cursor,
-          last, byHeader: this.random.chance(0.5), byOperations });
+          last, token, byHeader: this.random.chance(0.5), byOperations });
     });
   }
 

@@ -18,9 +18,10 @@
 //            beginning, and says again when it comes back
 //   listed   lists of followers and following that were read: {lists, names, violations}
 //   users    user -> entries in order, each with `t` and `ms`:
-//              connect {conn, transport, keep, last}  keep: how many of the kept events and gaps
-//                        the cursor covers, 'none' without one, 'bad' with one that is none.
-//                        last: so many of the newest of each subject were asked for, if any
+//              connect {conn, transport, keep, last, expMs}
+//                        keep: how many of the kept events and gaps the cursor covers, 'none'
+//                        without one, 'bad' with one that is none. last: so many of the newest of
+//                        each subject were asked for, if any. expMs: when its token expires
 //              open    {conn}                   the welcome, or the answer of a first poll
 //              event   {conn, id, subject, n, at, data ok or not}
 //              gap     {conn, from, to, reason}

@@ -68,6 +68,14 @@ export const PROFILES = [
     without: ['disk-full', 'clock-step', 'stall-and-flood'],
   },
   {
+    // Users and half of the visitors show tokens, which expire; the other visitors are anonymous.
+    name: 'tokens', weight: 1, promise: { policy: 'disconnect' }, hasTokens: true,
+    settings: {
+      ...SHORT, HALLEY_AUTH_MODE: 'jwt', HALLEY_AUTH_ANONYMOUS: '*', HALLEY_AUTH_LEEWAY: '1s',
+    },
+    without: ['disk-full', 'clock-step', 'stall-and-flood'],
+  },
+  {
     name: 'small-disk', weight: 1, promise: { policy: 'disconnect' }, settings: SHORT,
     disk: { kind: 'tmpfs', bytes: 24 * 1024 * 1024 }, without: ['clock-step', 'stall-and-flood'],
   },

@@ -3,7 +3,8 @@
 import { existsSync, readdirSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
-import { isAlive, kill, prepare } from '../../lib/halley.mjs';
+import { isAlive, kill, prepare, scratchFile } from '../../lib/halley.mjs';
+import { jwks, makeKey } from '../../lib/token.mjs';
 import { sleep, until } from '../../lib/wait.mjs';
 import { makeDisk } from './disks.mjs';
 import { hold, makeHolder, threadsOf } from './threads.mjs';
@@ -30,6 +31,8 @@ export class Server {
   disk = null;
   /** Of hooks, in rounds that have them. */
   endpoint = null;
+  /** With which tokens are signed, in rounds that have them. */
+  tokenKey = null;
 
   static async start(profile) {
     const server = new Server();
@@ -42,6 +45,7 @@ export class Server {
       server.dataDir = halley.settings.HALLEY_DATA_DIR;
       if (profile.fakesClock) server.#fakeClock();
       if (profile.has?.includes('threads')) server.holder = makeHolder(halley.folder);
+      if (profile.hasTokens) server.#wantTokens();
       if (profile.hooks) server.endpoint = await hookedTo(halley, profile.hooks);
       await halley.start();
     } catch (error) {
@@ -49,6 +53,12 @@ export class Server {
       throw error;
     }
     return server;
+  }
+
+  #wantTokens() {
+    this.tokenKey = makeKey('EdDSA', 'a');
+    this.halley.settings.HALLEY_AUTH_KEYS = scratchFile(this.halley, 'jwks.json',
+      jwks(this.tokenKey));
   }
 
   #fakeClock() {

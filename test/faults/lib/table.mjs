@@ -23,7 +23,7 @@ export function sumUp(results) {
 const KINDS = ['follow lost', 'follow invented', 'listed twice', 'lost', 'reordered', 'doubled',
   'uninvited', 'stray', 'garbled', 'dropped', 'unjust gap', 'unacknowledged', 'past lost',
   'past doubled', 'past reordered', 'past garbled', 'past gap', 'past too old', 'kept lost',
-  'shown again', 'wrong'];
+  'shown again', 'outlived', 'wrong'];
 
 const NAMES = { afterResume: 'after a resume', afterRetry: 'publish tried again',
   early: 'from before the first welcome' };
@@ -32,6 +32,7 @@ function* rows(sum, notRun) {
   yield ['events published', sum.published ?? 0];
   yield ['events acknowledged', sum.acked ?? 0];
   yield ['connections', sum.connections ?? 0];
+  yield ['  that ended with their tokens', sum.expired ?? 0];
   yield ['deliveries received', sum.received ?? 0];
   yield ['deliveries that were owed, checked', sum.checked ?? 0];
   yield ['undecided (client forgot its cursor)', sum.undecided ?? 0];

@@ -95,7 +95,10 @@ class Connection {
     if (value.garbled !== undefined) listener.garbled(value.garbled);
     else if (value.event) listener.event(value.event, value.cursor);
     else if (value.gap) listener.gap(value.gap, value.cursor);
-    else {
+    else if (value.end) {
+      if (value.cursor) listener.cursor(value.cursor);
+      this.finish('server', `end: ${value.end.reason}`);
+    } else {
       if (value.welcome) this.welcomed();
       if (value.cursor) listener.cursor(value.cursor);
     }
@@ -112,12 +115,13 @@ class Connection {
 }
 
 /** The address of a session: of a user, or of a visitor that has none. */
-const target = (path, { user, subjects = [], last }, cursor) => {
+const target = (path, { user, subjects = [], last, token }, cursor) => {
   const query = new URLSearchParams();
   if (user !== undefined) query.append('user', user);
   for (const subject of subjects) query.append('subject', subject);
   if (cursor !== undefined) query.append('cursor', cursor);
   if (last !== undefined) query.append('last', last);
+  if (token !== undefined) query.append('token', token);
   return `${path}?${query}`;
 };
 
@@ -130,8 +134,11 @@ class HttpStream extends Connection {
     const { cursor, byHeader } = how;
     this.#body = body;
     const header = cursor !== undefined && byHeader ? `Last-Event-ID: ${cursor}\r\n` : '';
-    const path = target('/v1/stream', how, byHeader ? undefined : cursor);
-    this.send(`GET ${path} HTTP/1.1\r\nHost: h\r\nAccept: ${accept}\r\n${header}\r\n`);
+    const shown = how.token !== undefined && byHeader
+      ? `Authorization: Bearer ${how.token}\r\n` : '';
+    const path = target('/v1/stream', shown === '' ? how : { ...how, token: undefined },
+      byHeader ? undefined : cursor);
+    this.send(`GET ${path} HTTP/1.1\r\nHost: h\r\nAccept: ${accept}\r\n${header}${shown}\r\n`);
   }
 
   feed(bytes) {
@@ -254,7 +261,7 @@ class Poll extends Connection {
   }
 
   #answer(text) {
-    const { events, gap, cursor } = parseJson(text) ?? {};
+    const { events, gap, cursor, end } = parseJson(text) ?? {};
     if (!Array.isArray(events) || typeof cursor !== 'string') {
       this.listener.garbled(text.slice(0, 200));
       this.finish('client', 'garbled');
@@ -264,6 +271,7 @@ class Poll extends Connection {
     if (gap) this.listener.gap(gap);
     for (const event of events) this.listener.event(event);
     this.listener.cursor(cursor);
+    if (end) this.finish('client', `end: ${end.reason}`);
     if (this.isDone) return;
     this.listener.again();
     this.#ask(cursor);
@@ -281,7 +289,7 @@ const makers = {
 
 export const TRANSPORTS = Object.keys(makers);
 
-/** Opens a connection; `how` is `{user?, subjects?, cursor?, last?, byHeader, byOperations}`. */
+/** Opens one; `how` is `{user?, subjects?, cursor?, last?, token?, byHeader, byOperations}`. */
 export function openConnection(transport, port, listener, how) {
   return makers[transport](port, listener, how);
 }

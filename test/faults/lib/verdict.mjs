@@ -106,14 +106,14 @@ function eventTimes(history) {
  *
  * Gives `{ok, violations, kinds, tally}`, the first violations and how many of each kind.
  * A violation is `{kind, user, t, text, id?, subject?}`; its kind is lost, reordered, doubled,
- * uninvited, stray, garbled, dropped, unjust gap or unacknowledged; or one of answers.mjs or
- * past.mjs.
+ * uninvited, shown again, stray, garbled, dropped, outlived, unjust gap or unacknowledged; or one
+ * of answers.mjs or past.mjs.
  */
 export function judge(history) {
   const context = { history, events: bySubject(history.events), ats: eventTimes(history),
     about: byPart(history) };
   const tally = { published: history.events.size, acked: 0, received: 0, checked: 0,
-    connections: 0, undecided: 0, duplicates: {}, gaps: {}, excused: {}, faults: {},
+    connections: 0, expired: 0, undecided: 0, duplicates: {}, gaps: {}, excused: {}, faults: {},
     told: history.told,
     lists: history.listed.lists, names: history.listed.names, walks: history.walks.length,
     walked: 0, deaths: [...history.deaths.values()].flat().length };
@@ -133,6 +133,7 @@ export function judge(history) {
     violations.push(...reader.found);
     tally.received += reader.received;
     tally.connections += reader.connections;
+    tally.expired += reader.expired;
     addCounts(tally.duplicates, reader.duplicates);
     addCounts(tally.gaps, reader.gaps);
     for (const chain of reader.chains) {
