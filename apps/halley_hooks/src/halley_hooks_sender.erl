@@ -5,8 +5,9 @@
 %% the same hooks are sent again, after a pause that doubles up to `hooks_retry_ms_max' and of which
 %% up to a half is left out at random. To 413 it answers with half as many.
 %%
-%% The queue names events by their seqs; their texts come from the history at the moment of sending.
-%% What the history has no more by then is told as a gap.
+%% The queue names events by their seqs; their texts come from the history when they are first sent.
+%% What the history has no more by then is told as a gap. If a user was forgotten since, they are
+%% read anew before they are sent again: what was about that user is left out.
 -module(halley_hooks_sender).
 
 -export([start_link/1]).
@@ -25,6 +26,8 @@
                  entries = [] :: [halley_hooks_read:read()],
                  wait_ms = ?RETRY_MS_MIN :: pos_integer(),
                  batch_max = infinity :: pos_integer() | infinity,
+                 %% Who was forgotten last when the hooks were made.
+                 forgotten = 0 :: halley_history:seq(),
                  %% The log says that they aren't taken.
                  is_said = false :: boolean()}).
 
@@ -41,7 +44,8 @@ init(Parent, Settings) ->
                  queue = halley_hooks_read:new(halley_hooks_progress:get(acked))}).
 
 loop(Sender0) ->
-    {Hooks, Taken, Sender} = gathered(Sender0),
+    Forgotten = halley_history_forgotten:newest(),
+    {Hooks, Taken, Sender} = gathered(Sender0#sender{forgotten = Forgotten}),
     case {Hooks, Taken} of
         {[], []} ->
             ok = halley_hooks_progress:set(acked, halley_hooks_read:place(Sender#sender.queue)),
@@ -162,7 +166,8 @@ taken(#sender{is_said = IsSaid, batch_max = Max} = Sender) ->
     Sender#sender{is_said = false, wait_ms = ?RETRY_MS_MIN,
                   batch_max = case Max of infinity -> infinity; _ -> Max * 2 end}.
 
-failed(Reason, Hooks, Taken, #sender{wait_ms = WaitMs, is_said = WasSaid} = Sender) ->
+failed(Reason, Hooks, Taken, Sender) ->
+    #sender{wait_ms = WaitMs, is_said = WasSaid, forgotten = Forgotten} = Sender,
     ok = halley_metrics:incr(hooks_failures),
     IsSaid = halley_hooks_said:seldom(failed, fun() ->
         ?LOG_WARNING("hooks: hooks.url doesn't take hooks: ~ts; they wait, and are sent again",
@@ -171,8 +176,11 @@ failed(Reason, Hooks, Taken, #sender{wait_ms = WaitMs, is_said = WasSaid} = Send
     PauseMs = WaitMs - rand:uniform(WaitMs div 2),
     receive after PauseMs -> ok end,
     Max = halley_limits:get(hooks_retry_ms_max),
-    send(Hooks, Taken, Sender#sender{is_said = WasSaid orelse IsSaid,
-                                     wait_ms = max(2, min(WaitMs * 2, Max))}).
+    Next = Sender#sender{is_said = WasSaid orelse IsSaid, wait_ms = max(2, min(WaitMs * 2, Max))},
+    case halley_history_forgotten:newest() of
+        Forgotten -> send(Hooks, Taken, Next);
+        _ -> put_back(Taken, Next)
+    end.
 
 explain({status, Status}) -> ["it answers ", integer_to_list(Status)];
 explain({secret, Line}) -> Line;

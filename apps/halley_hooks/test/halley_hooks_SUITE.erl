@@ -15,8 +15,8 @@ all() ->
     [nothing_runs_without_a_url, published_by_a_client, signature_is_as_the_guide_says,
      not_told_for_servers, undelivered_private, undelivered_to_followers,
      present_users_are_not_told, patterns, sessions_first_and_last, short_absence_is_not_told,
-     subjects, failing_endpoint_loses_nothing, hostile_answers, too_large_is_sent_in_halves,
-     killed_processes_lose_nothing, killed_brain_loses_nothing,
+     subjects, failing_endpoint_loses_nothing, forgotten_meanwhile, hostile_answers,
+     too_large_is_sent_in_halves, killed_processes_lose_nothing, killed_brain_loses_nothing,
      brain_that_is_away_tells_nothing_false, full_disk_loses_nothing, damage_is_a_gap,
      folder_that_is_gone_is_a_gap, expired_is_a_gap, another_secret_for_a_while,
      check_says_what_is_wrong].
@@ -260,6 +260,19 @@ failing_endpoint_loses_nothing(Config) ->
     timer:sleep(2000),
     halley_hooks_endpoint:does(fun(_, _) -> 200 end, endpoint(Config)),
     eventually(Ids, fun() -> once(event_ids(of_type(<<"published">>, Config))) end).
+
+%% What a request had isn't sent again when the user that it was about was deleted since.
+forgotten_meanwhile(Config) ->
+    start_hooks(Config),
+    halley_hooks_endpoint:does(fun(_, _) -> 500 end, endpoint(Config)),
+    says(<<"ann">>, <<"bob">>, 1),
+    Other = says(<<"ann">>, <<"room">>, 2),
+    Asked = fun() -> length(halley_hooks_endpoint:requests(endpoint(Config))) > 1 end,
+    eventually(true, Asked),
+    {ok, _} = halley:forget(<<"bob">>),
+    halley_hooks_endpoint:does(fun(_, _) -> 204 end, endpoint(Config)),
+    eventually([Other], fun() -> event_ids(of_type(<<"published">>, Config)) end),
+    eventually(0, fun() -> waiting() end).
 
 hostile_answers(Config) ->
     halley_test_brain:limits(#{hooks_retry_ms_max => 100, hooks_request_ms_max => 500}),

@@ -11,7 +11,7 @@
 %% newest such record. Where nobody was forgotten, a reader pays for one look at that.
 -module(halley_history_forgotten).
 
--export([new/0, clear/0, met/3, is_gone/2, seq/1, drop_below/1, count/0]).
+-export([new/0, clear/0, met/3, is_gone/2, seq/1, newest/0, drop_below/1, count/0]).
 
 -include_lib("kernel/include/logger.hrl").
 
@@ -51,6 +51,10 @@ seq(User) ->
         [{_, Seq}] -> Seq;
         [] -> 0
     end.
+
+%% The last such record: what was read before is as it was while this is the same.
+-spec newest() -> halley_history:seq().
+newest() -> halley_history_atomics:get(forgotten).
 
 %% Retention has taken all up to this seq.
 -spec drop_below(Floor :: halley_history:seq()) -> ok.
