@@ -97,7 +97,8 @@ export function Users({ live }: { live: Live }): JSX.Element {
           A client that comes back with its cursor misses nothing.">
         {rows.length === 0
           ? <Empty>{value === null ? 'Looking…' : 'None that is remembered.'}</Empty>
-          : <Table caption="Clients that were closed for slowness" numeric={[2]} keys={rows.map(([user]) => user)}
+          : <Table caption="Clients that were closed for slowness" numeric={[2]}
+              keys={rows.map(([user]) => user)}
               head={['User', 'Last closed', 'Times']}
               rows={rows.map(([user, { times, last }]) =>
                 [<UserLink id={user} />, `${ago(last)}, ${clock(last)}`, count(times)])} />}

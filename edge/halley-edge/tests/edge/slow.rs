@@ -284,8 +284,8 @@ fn who_takes_nothing_has_its_time() {
     }
 }
 
-/// link.md 10.8: what came with the question, and is written as soon as all has been read, waits for
-/// nobody.
+/// link.md 10.8: what came with the question, and is written as soon as all has been read, waits
+/// for nobody.
 #[test]
 fn what_is_about_to_be_written_does_not_wait() {
     let (edge, mut brain) = Edge::start(&[]);
