@@ -1,14 +1,16 @@
 // What an open console costs the server, and how soon it shows something.
 //
-// The console asks as its busiest page does: the status with each second's sample, and the busiest
-// subjects every two seconds. One of them costs less than windows of the same load differ from each
-// other, so many ask at once, without and with them in turns, and the difference is divided by how
-// many they are. What doesn't grow with their number is that the shards count while anybody looks:
-// that is measured by itself (bench/console.escript) and added. The first view is timed in
-// Chromium, from the address to numbers on the page, each time as for a new visitor.
+// The console does what its busiest page does: it follows the status, which has each second's
+// sample, and asks for the busiest subjects every two seconds. One of them costs less than windows
+// of the same load differ from each other, so many are there at once, without and with them in
+// turns, and the difference is divided by how many they are. What doesn't grow with their number is
+// that the shards count while anybody looks: that is measured by itself (bench/console.escript) and
+// added. The first view is timed in Chromium, from the address to numbers on the page, each time as
+// for a new visitor.
 
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
+import { request } from 'node:http';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { openBrowser } from '../../test/lib/browser.mjs';
@@ -25,27 +27,27 @@ const QUIET_S = 4;
 const TOP_MS = 2_000;
 const VIEWS = 5;
 const CONSOLES = 32;
-/** Until each has the samples of the last minutes, and asks for new ones alone. */
+/** Until each has the samples of the last minutes, and is sent new ones alone. */
 const BEGUN_MS = 2_000;
 /** The shards show once a second what they have counted. */
 const SHARDS = 8;
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
-/** Asks as the page does, until `stop`. */
+/** What the page does, until `stop`: it follows the status, and asks for the busiest subjects. */
 class Console {
   #ended = false;
+  #stream;
 
   constructor(halley) {
-    this.#status(halley);
+    this.#stream = request(`${halley.apiUrl}/v1/status/stream`, (answer) => {
+      if (answer.statusCode !== 200) throw new Error(`the status: ${answer.statusCode}`);
+      answer.on('error', () => {}).resume();
+    });
+    this.#stream.on('error', (error) => {
+      if (!this.#ended) throw error;
+    });
+    this.#stream.end();
     this.#top(halley);
-  }
-
-  async #status(halley) {
-    let after = 0;
-    while (!this.#ended) {
-      const { json } = await http('GET', `${halley.apiUrl}/v1/status?after=${after}`);
-      after = json.samples.at(-1)?.[0] ?? after;
-    }
   }
 
   async #top(halley) {
@@ -57,6 +59,7 @@ class Console {
 
   stop() {
     this.#ended = true;
+    this.#stream.destroy();
   }
 }
 
