@@ -35,7 +35,8 @@ const TURN_MS = 50;
 const WORK = new RegExp(`^halley_(events_(published|private|repeated|joint)|deliveries|group_.*
   |history_(events|bytes)_written|history_commits|users_forgotten|replays|replayed_events
   |catchups|catchup_events|past_.*|token_keys_changes|ids_freed|postgres_(changes|events|copies
-  |writes)|hooks_(sent|requests)|connect_asked|remote_(events|requests|messages_sent
+  |writes|pool_(taken|waited|opened|closed))|hooks_(sent|requests)|connect_asked
+  |remote_(events|requests|messages_sent
   |messages_received)
   |edge_(accepted|requests|requests_passed_on|tokens|tokens_renewed|streams|delivered
   |written_.*|replayed|polls|group_.*|presence_told|stale_deliveries|writes|blocked_writes

@@ -42,7 +42,8 @@ edge_test_() ->
                        halley_history_pending_ids, halley_history_cache,
                        halley_history_forgotten, halley_history_kept,
                        halley_history_kept_by_segment,
-                       halley_groups_table, halley_groups_marks, halley_subscriptions,
+                       halley_groups_table, halley_groups_marks, halley_presence_asked,
+                       halley_subscriptions,
                        halley_subscriptions_table]]
      end,
      [{Name, Test}

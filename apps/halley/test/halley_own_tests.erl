@@ -35,8 +35,8 @@ published_by_nobody_else_test() ->
 hooks_test() ->
     meck:new(halley_hooked, [no_link]),
     Self = self(),
-    meck:expect(halley_hooked, came, fun(Key) -> Self ! {came, Key}, ok end),
-    meck:expect(halley_hooked, left, fun(Key) -> Self ! {left, Key}, ok end),
+    meck:expect(halley_hooked, came, fun(Key) -> Self ! {told, {came, Key}}, ok end),
+    meck:expect(halley_hooked, left, fun(Key) -> Self ! {told, {left, Key}}, ok end),
     ok = halley_subscriptions_table:new(),
     try
         [begin
@@ -49,20 +49,21 @@ hooks_test() ->
         meck:unload(halley_hooked)
     end.
 
+%% Tests share a process, and so its mailbox.
 told() ->
-    receive Told -> [Told | told()] after 0 -> [] end.
+    receive {told, Told} -> [Told | told()] after 0 -> [] end.
 
 %% As many as the limit has, and none is counted twice or for another subject.
 streams_test() ->
     ok = halley_limits:set(#{status_readers_max => 2}),
     meck:new([halley_metrics, halley_links], [no_link]),
     meck:expect(halley_metrics, gauges, fun(_, _) -> ok end),
-    meck:expect(halley_metrics, incr, fun(Name) -> self() ! Name, ok end),
+    meck:expect(halley_metrics, incr, fun(Name) -> self() ! {told, Name}, ok end),
     ok = halley_status_streams:new(),
     Status = [halley_own:status()],
     Self = self(),
     meck:expect(halley_links, close_sessions,
-                fun(Slot, Conns, _) -> Self ! {Slot, Conns}, ok end),
+                fun(Slot, Conns, _) -> Self ! {told, {Slot, Conns}}, ok end),
     Word = fun(Slot, Conn) -> Slot bsl 48 bor Conn end,
     try
         ?assert(halley_status_streams:opened(Word(1, 7), Status)),
