@@ -1,18 +1,18 @@
 #!/usr/bin/env node
 // From a COMMIT in PostgreSQL to the sockets of its followers: the release, brain and edge, beside
 // a PostgreSQL of its own with fsync on; pgbench writes one message a transaction, at times of
-// chance that have the rate, and 16 sessions on streams get each of them.
+// chance that have the rate, and 16 sessions on streams (`halley-load clients`) get each of them.
 //
-// A time begins at the server, in the statement whose end is the commit, and ends when the last of
-// the 16 has read the event from its socket, here. The first two seconds don't count. Everything is
-// on one machine: PostgreSQL, pgbench, brain, edge and this reader share its processors.
+// A time begins at the server, in the statement whose end is the commit, and ends when one of the
+// 16 has read the event from its socket. Two seconds before don't count. Everything is on one
+// machine: PostgreSQL, pgbench, brain, edge and the readers share its processors. With `--nice=-10`
+// (as root) brain and edge go before the others, nearer to a PostgreSQL on a machine of its own.
 //
 //   make build && node bench/postgres-edge.mjs --rate 4000 --seconds 20
 
 import { execFile } from 'node:child_process';
-import { connect } from 'node:net';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { setPriority, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { Postgres } from '../examples/postgres/postgres.mjs';
@@ -20,74 +20,54 @@ import { api } from '../test/lib/client.mjs';
 import { prepare } from '../test/lib/halley.mjs';
 import { metric } from '../test/lib/metrics.mjs';
 import { sleep, until } from '../test/lib/wait.mjs';
+import { Clients } from './lib/load.mjs';
 import { readOptions } from './lib/options.mjs';
 import { fixed, whole } from './lib/words.mjs';
 
 const FOLLOWERS = 16;
 const SUBJECTS = 1000;
 const CLIENTS = 16;
-const WARM_US = 2e6;
+const WARM_S = 2;
 const LAST_MS_MAX = 30_000;
-/** Of an event on a stream: the data is its number and when its statement was run. */
-const DATA = /"data":\[(\d+),(\d+)\]/g;
-const PARTIAL_MAX = 512;
 
-const nowUs = () => (performance.timeOrigin + performance.now()) * 1000;
-
-const { rate, seconds } = readOptions('bench/postgres-edge.mjs', {
+const { rate, seconds, nice } = readOptions('bench/postgres-edge.mjs', {
   rate: { type: 'string', default: '4000' },
   seconds: { type: 'string', default: '20' },
+  nice: { type: 'string', default: '0' },
 });
 
-/** By an event's number: how many have it, when it began and when the last one had it. */
-const events = new Map();
-
-function received(number, begunUs, atUs) {
-  const event = events.get(number);
-  if (event === undefined) events.set(number, { begunUs, count: 1, atUs });
-  else {
-    event.count += 1;
-    event.atUs = atUs;
-  }
+/** Changes how brain and edge, all their threads, are scheduled beside the others. */
+function renice(halley) {
+  const threads = [halley.brainPid(), halley.edgePid()]
+    .flatMap((pid) => readdirSync(`/proc/${pid}/task`));
+  for (const thread of threads) setPriority(Number(thread), Number(nice));
 }
 
-function follower(halley, user) {
-  const socket = connect(halley.publicPort, '127.0.0.1');
-  let rest = '';
-  socket.on('data', (bytes) => {
-    const atUs = nowUs();
-    const text = rest + bytes.toString('latin1');
-    let end = 0;
-    for (const found of text.matchAll(DATA)) {
-      received(Number(found[1]), Number(found[2]), atUs);
-      end = found.index + found[0].length;
-    }
-    rest = text.slice(Math.max(end, text.length - PARTIAL_MAX));
-  });
-  socket.write(`GET /v1/stream?user=${user} HTTP/1.1\r\nHost: bench\r\n`
-    + 'Accept: text/event-stream\r\n\r\n');
-  return socket;
+/** What is to be added to PostgreSQL's clock for the readers', CLOCK_MONOTONIC, in nanoseconds. */
+function clockOffsetNs() {
+  const realNs = BigInt(Math.round((performance.timeOrigin + performance.now()) * 1e6));
+  return process.hrtime.bigint() - realNs;
 }
 
-/** Runs pgbench. Gives when each of its transactions began, and how long it took. */
-async function committed(postgres) {
+/** Runs pgbench. Gives how long each of its transactions took, in microseconds. */
+async function committed(postgres, forSeconds) {
   const folder = mkdtempSync(join(tmpdir(), 'halley-pgbench-'));
   const script = join(folder, 'event.sql');
-  writeFileSync(script, `\\set n :n + ${CLIENTS}\n`
-    + "select pg_logical_emit_message(true, 'halley', '{\"subject\":\"s' || :n::int % "
-    + `${SUBJECTS} || '\",\"data\":[' || (:n::int + :client_id::int) || ',' `
-    + "|| (extract(epoch from clock_timestamp()) * 1000000)::int8 || ']}');\n");
+  writeFileSync(script, "select pg_logical_emit_message(true, 'halley', '{\"subject\":\"s' "
+    + `|| (random() * ${SUBJECTS - 1})::int || '","data":{"t":' `
+    + `|| (extract(epoch from clock_timestamp()) * 1000000000)::int8 + (${clockOffsetNs()}) `
+    + "|| '}}');\n");
   const versions = readdirSync('/usr/lib/postgresql').map(Number).filter(Boolean);
   const program = `/usr/lib/postgresql/${Math.max(...versions)}/bin/pgbench`;
   await promisify(execFile)(program, ['-n', '-M', 'prepared', '-c', `${CLIENTS}`, '-j', '1',
-    '-R', rate, '-T', `${Number(seconds) + WARM_US / 1e6}`, '-D', 'n=1', '-f', script, '-l',
+    '-R', rate, '-T', `${forSeconds}`, '-f', script, '-l',
     '-h', '127.0.0.1', '-p', `${postgres.port}`, '-U', 'shop', 'postgres'], { cwd: folder });
   // client, transaction, time, script, second and microsecond of its end, lag
   const lines = readdirSync(folder).filter((name) => name.startsWith('pgbench_log'))
     .flatMap((name) => readFileSync(join(folder, name), 'utf8').trimEnd().split('\n'));
   rmSync(folder, { recursive: true });
-  return lines.map((line) => line.split(' ').map(Number)).map(([, , us, , endS, endUs, lagUs]) =>
-    ({ begunUs: endS * 1e6 + endUs - (us - lagUs), tookUs: us - lagUs }));
+  return lines.map((line) => line.split(' ').map(Number))
+    .map(([, , us, , , , lagUs]) => us - lagUs);
 }
 
 function say(what, value, unit = '') {
@@ -103,32 +83,34 @@ function percentiles(what, times) {
 }
 
 async function measured(postgres, halley) {
-  const users = Array.from({ length: FOLLOWERS }, (_, n) => `u${n}`);
-  for (const user of users) {
-    const lines = Array.from({ length: SUBJECTS }, (_, n) => `${user} s${n}\n`).join('');
-    await api(halley, 'POST', '/v1/follows', lines, { 'content-type': 'text/plain' });
-  }
+  const lines = Array.from({ length: FOLLOWERS * SUBJECTS }, (_, n) =>
+    `${1 + n % FOLLOWERS} s${Math.floor(n / FOLLOWERS)}\n`).join('');
+  await api(halley, 'POST', '/v1/follows', lines, { 'content-type': 'text/plain' });
   await until('it streams', async () => await metric(halley, 'halley_postgres_streaming') === 1);
-  const sockets = users.map((user) => follower(halley, user));
-  await until('all are there', async () => await metric(halley, 'halley_sessions') === FOLLOWERS);
-  const beginUs = nowUs() + WARM_US;
-  const commits = await committed(postgres);
-  const isWhole = () => events.size === commits.length
-    && [...events.values()].every(({ count }) => count === FOLLOWERS);
+  if (nice !== '0') renice(halley);
+  const readers = new Clients('--url', halley.publicUrl, '--connections', `${FOLLOWERS}`);
+  await readers.ask('ready');
+  await committed(postgres, WARM_S);
+  await sleep(1000);
+  await readers.ask('mark window');
+  const took = await committed(postgres, Number(seconds));
+  const due = FOLLOWERS * took.length;
   const endMs = Date.now() + LAST_MS_MAX;
-  while (!isWhole() && Date.now() < endMs) await sleep(100);
-  for (const socket of sockets) socket.destroy();
-  const all = [...events.values()];
-  say('transactions with one message', whole(commits.length));
-  say(`messages that not all ${FOLLOWERS} have, or twice`,
-    commits.length - all.filter(({ count }) => count === FOLLOWERS).length);
-  const counted = all.filter(({ begunUs }) => begunUs >= beginUs);
-  say('messages a second', whole(counted.length / Number(seconds)));
-  percentiles('commit', commits.filter((each) => each.begunUs >= beginUs)
-    .map(({ tookUs }) => tookUs));
-  percentiles(`commit begun to ${FOLLOWERS} receipts`,
-    counted.map(({ begunUs, atUs }) => atUs - begunUs));
-  return isWhole();
+  let received = await readers.ask('report');
+  while (received.events < due && Date.now() < endMs) {
+    await sleep(100);
+    received = await readers.ask('report');
+  }
+  await readers.quit();
+  say('transactions with one message', whole(took.length));
+  say('a second', whole(took.length / Number(seconds)));
+  say(`receipts by ${FOLLOWERS} followers, of ${whole(due)}`, whole(received.events));
+  percentiles('commit', took);
+  for (const name of ['p50', 'p99', 'p99_9']) {
+    say(`commit begun to receipt, ${name.replace('_', '.')}`,
+      fixed(received.latency_ms[name]), 'ms');
+  }
+  return received.events === due;
 }
 
 const postgres = await Postgres.start(['max_wal_size = 8GB', 'shared_buffers = 256MB']);
