@@ -5,7 +5,7 @@ use crate::wire::Reader;
 use crate::{
     BEHIND_MAX, DELIVER_CONNS_MAX, Error, Event, FLAG_CLOSE, FLAG_END, FLAG_EXPECT, FLAG_LAST,
     Frame, Item, KEYS_BYTES_MAX, List, MAGIC, METRICS_MAX, Pair, SHARDS_MAX, SessionState,
-    SlowSession, TRANSPORT_MAX, VERSION, VERSION_MIN, Value, WINDOW_BYTES_MIN, Word,
+    SlowSession, VERSION, VERSION_MIN, Value, WINDOW_BYTES_MIN, Word,
 };
 
 impl<'a> Frame<'a> {
@@ -266,10 +266,7 @@ fn inspected<'a>(from: &mut Reader<'a>) -> Result<Frame<'a>, Error> {
             4 => SessionState::Closing,
             _ => return Err(Error::new("2.8", "unknown state of a session")),
         },
-        transport: match from.u8()? {
-            transport @ 0..=TRANSPORT_MAX => transport,
-            _ => return Err(Error::new("2.6", "unknown transport")),
-        },
+        transport: from.transport()?,
         outbox_bytes: from.u32()?,
         outbox_pieces: from.u32()?,
         outbox_ms: from.u32()?,

@@ -226,10 +226,7 @@ impl<'a> Item<'a> for SlowSession {
     fn read(from: &mut Reader<'a>) -> Result<Self, Error> {
         Ok(SlowSession {
             session: NumberedSession::read(from)?,
-            transport: match from.u8()? {
-                transport @ 0..=TRANSPORT_MAX => transport,
-                _ => return Err(Error::new("2.6", "unknown transport")),
-            },
+            transport: from.transport()?,
             outbox_bytes: from.u32()?,
             outbox_pieces: from.u32()?,
             outbox_ms: from.u32()?,

@@ -50,6 +50,13 @@ impl<'a> Reader<'a> {
         }
     }
 
+    pub(crate) fn transport(&mut self) -> Result<u8, Error> {
+        match self.u8()? {
+            transport @ 0..=crate::TRANSPORT_MAX => Ok(transport),
+            _ => Err(Error::new("2.6", "unknown transport")),
+        }
+    }
+
     pub(crate) fn str8(&mut self) -> Result<&'a [u8], Error> {
         let n = self.u8()?;
         self.bytes(usize::from(n))
