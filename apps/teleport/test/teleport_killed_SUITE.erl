@@ -63,15 +63,20 @@ watched_by(Node, Pid) ->
     {monitored_by, By} = call(Node, erlang, process_info, [Pid, monitored_by]),
     length(By).
 
+%% Who is to receive stands still, and as many senders as there are wait for room.
+stopped_and_full(To, [First, Second] = Nodes) ->
+    Stopped = teleport_test_nodes:freeze(Second),
+    ok = first({send_on, To, ?COUNT}, Nodes),
+    ok = wait(fun() -> waiting(First, Second) =:= ?COUNT end),
+    Stopped.
+
 %% --- cases -------------------------------------------------------------------------------------
 
 %% A sender that was killed is no longer counted as one that waits.
 senders_that_wait(_) ->
     with(fun([First, Second] = Nodes) ->
         To = first(pid, Nodes),
-        Stopped = teleport_test_nodes:freeze(Second),
-        ok = first({send_on, To, ?COUNT}, Nodes),
-        ok = wait(fun() -> waiting(First, Second) =:= ?COUNT end),
+        Stopped = stopped_and_full(To, Nodes),
         ok = first(kill, Nodes),
         ok = wait(fun() -> waiting(First, Second) =:= 0 end),
         teleport_test_nodes:thaw(Stopped)
@@ -92,9 +97,7 @@ callers(_) ->
 callers_at_the_bound(_) ->
     with(fun([First, Second] = Nodes) ->
         To = first(pid, Nodes),
-        Stopped = teleport_test_nodes:freeze(Second),
-        ok = first({send_on, To, ?COUNT}, Nodes),
-        ok = wait(fun() -> waiting(First, Second) =:= ?COUNT end),
+        Stopped = stopped_and_full(To, Nodes),
         ok = first(kill, Nodes),
         ok = first({call, To, ?COUNT}, Nodes),
         timer:sleep(200),
