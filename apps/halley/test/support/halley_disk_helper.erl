@@ -29,7 +29,8 @@ mounted(Size, Fun) ->
         _ = file:del_dir(Dir)
     end.
 
-%% Mounts a disk of that size at the folder of a case of Common Test.
+%% Mounts a disk of that size at the folder of a case of Common Test. For another user than root the
+%% case is skipped: only root may mount a file system, and CI is root, so there none is skipped.
 mount(Dir, Size) ->
     is_root() orelse throw({skip, ?TAKES_ROOT}),
     mounted_at(Dir, Size).
