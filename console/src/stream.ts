@@ -4,7 +4,7 @@
 import { keyHeaders } from './api';
 
 const PATH = '/v1/status/stream';
-/** What a stream that is new begins with: so nothing lacks behind what was asked for before it. */
+/** A new stream begins with so many events: they reach back to what was asked for before it. */
 const LAST = 5;
 
 /** `gap`: something that was meant for this stream is missing. */
