@@ -3,13 +3,12 @@
 // clients bring the cursors from before. forgotten.mjs and answers.mjs judge what is left of them.
 
 import { Agent } from 'node:http';
-import { http } from '../../lib/client.mjs';
-import { sleep, within } from '../../lib/wait.mjs';
+import { sleep } from '../../lib/wait.mjs';
 import { judgeList } from './answers.mjs';
+import { asked } from './asked.mjs';
 
 const LIFE_MS = [400, 5_000];
 const AFTER_MS = [20, 800];
-const RETRY_MS = [20, 200];
 const ATTEMPT_MS_MAX = 20_000;
 const FOLLOWS = 2;
 const FOLLOWERS = 3;
@@ -69,20 +68,10 @@ export class Leavers {
     }
   }
 
-  /** The answer's JSON, or undefined if the round was over before. */
-  async #ask(method, path, random) {
-    while (!this.world.isOver) {
-      const answer = await within(path, http(method, this.world.apiUrl + path,
-        { agent: this.#agent, headers: this.world.headers }), ATTEMPT_MS_MAX)
-        .catch(() => undefined);
-      if (answer?.status === 200 && answer.json && !this.world.isDark) return answer.json;
-      if (answer && answer.status !== 200 && answer.status < 500) {
-        this.world.wrong(`${method} ${path} was refused: ${answer.status} ${answer.body}`);
-        return undefined;
-      }
-      await sleep(random.int(...RETRY_MS));
-    }
-    return undefined;
+  #ask(method, path, random) {
+    return asked(this.world, { method, url: this.world.apiUrl + path, random,
+      request: { agent: this.#agent, headers: this.world.headers }, msMax: ATTEMPT_MS_MAX,
+      mayPass: (status) => status >= 500 });
   }
 
   stop() {

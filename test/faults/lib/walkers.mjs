@@ -2,12 +2,11 @@
 // until it is answered, and on from the first page's cursor to what is newest. past.mjs judges.
 
 import { Agent } from 'node:http';
-import { http } from '../../lib/client.mjs';
-import { sleep, within } from '../../lib/wait.mjs';
+import { sleep } from '../../lib/wait.mjs';
+import { asked } from './asked.mjs';
 
 const WALKERS = 2;
 const REST_MS = [50, 600];
-const RETRY_MS = [20, 200];
 const ATTEMPT_MS_MAX = 10_000;
 /** Of a page: one event at a time is slow, and cuts everywhere. */
 const LIMITS = [1, 3, 7, 20, 100];
@@ -92,21 +91,11 @@ export class Walkers {
     walk.entries.push({ type, page, t: this.world.history.tick(), ms: Date.now(), ...more });
   }
 
-  /** The answer's JSON, asked for until there is one; undefined if the round ends before. */
-  async #ask(walk, address, random, headers) {
-    while (!this.world.isOver) {
-      walk.asked = this.world.history.tick();
-      const answer = await within('a page', http('GET', address, { headers, agent: this.#agent }),
-        ATTEMPT_MS_MAX).catch(() => undefined);
-      // What comes while the power is off was answered by a server that is no more.
-      if (answer?.status === 200 && answer.json && !this.world.isDark) return answer.json;
-      if (answer && answer.status !== 200 && !REFUSED.includes(answer.status)) {
-        this.world.wrong(`${address} was refused: ${answer.status} ${answer.body.slice(0, 200)}`);
-        return undefined;
-      }
-      await sleep(random.int(...RETRY_MS));
-    }
-    return undefined;
+  #ask(walk, url, random, headers) {
+    return asked(this.world, { method: 'GET', url, random,
+      request: { headers, agent: this.#agent }, msMax: ATTEMPT_MS_MAX,
+      mayPass: (status) => REFUSED.includes(status),
+      begins: () => { walk.asked = this.world.history.tick(); } });
   }
 
   stop() {
