@@ -157,6 +157,7 @@ test('25.6 by right: who may subscribe may have them, and nobody else', async ()
   socket.close();
 });
 
+// 25.2: the next brain may think that a session began a moment earlier, and send more than 20.
 test('25.3 a brain that is killed while sessions begin: none has a hole', async () => {
   await many('k', range(1, 50));
   const streams = await Promise.all(range(1, 20).map((n) =>
@@ -166,8 +167,10 @@ test('25.3 a brain that is killed while sessions begin: none has a hole', async 
   await halley.start();
   await publish(halley, 'k', 51);
   for (const stream of streams) {
-    const seen = data(await stream.events.take(21));
-    assert.deepEqual(seen, range(31, 51));
+    const [first] = data(await stream.events.take(1));
+    assert.ok(first >= 1 && first <= 31, `begins with ${first}`);
+    assert.deepEqual(data(await stream.events.take(51 - first)), range(first + 1, 51));
+    await stream.quiet('a double', 20);
     stream.close();
   }
 });
