@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { after } from 'node:test';
 import { api, publish } from '../lib/client.mjs';
 import { assertError } from '../lib/expect.mjs';
-import { prepare, start, test } from '../lib/halley.mjs';
+import { kill, prepare, start, test } from '../lib/halley.mjs';
 import { metric } from '../lib/metrics.mjs';
 import { onSmallDisk } from '../lib/small-disk.mjs';
 import { closeStreams, poll, sse } from '../lib/streams.mjs';
@@ -84,6 +84,9 @@ test('a start on a full disk serves what is there, and writes when it can', (con
     await full.terminate();
   }));
 
+const limiter = (pid) => (descriptors) =>
+  execFileSync('prlimit', [`--pid=${pid}`, `--nofile=${descriptors}:`]);
+
 test('no descriptor is left: a replay waits for one, and goes on', async () => {
   const halley = await start();
   const first = await sse(halley, 'ann');
@@ -91,7 +94,7 @@ test('no descriptor is left: a replay waits for one, and goes on', async () => {
   first.close();
   for (const data of [1, 2, 3]) await publish(halley, 'ann', data);
   const pid = halley.brainPid();
-  const limit = (nofile) => execFileSync('prlimit', [`--pid=${pid}`, `--nofile=${nofile}:`]);
+  const limit = limiter(pid);
   // Nobody came back yet, so nothing of a replay has been called. A limit below a descriptor that
   // is open ends nothing, but there are no more.
   limit(3);
@@ -106,5 +109,25 @@ test('no descriptor is left: a replay waits for one, and goes on', async () => {
   await publish(halley, 'ann', 4);
   assert.equal(halley.brainPid(), pid);
   assert.ok(!/undef/.test(halley.log), halley.logTail);
+  await halley.stop();
+});
+
+test('no descriptor is left: an edge that was adopted isn\'t taken for dead', async () => {
+  const halley = await start();
+  const stream = await sse(halley, 'ann');
+  const edge = halley.edgePid();
+  kill(halley.brainPid(), 'SIGKILL');
+  await halley.exited();
+  await halley.start();
+  const limit = limiter(halley.brainPid());
+  limit(3);
+  // The brain looks at it twice a second.
+  await sleep(1_600);
+  limit(4_096);
+  await publish(halley, 'ann', 1);
+  assert.equal((await stream.event('on the connection of before')).data, 1);
+  assert.deepEqual(halley.edgePids(), [edge]);
+  assert.doesNotMatch(halley.log, /the edge ended/);
+  stream.close();
   await halley.stop();
 });

@@ -34,6 +34,9 @@
 -define(USER, "--user=").
 -define(LINE_BYTES_MAX, 1024).
 -define(VERSION_MS_MAX, 5000).
+%% At a process, while there is no descriptor to look with.
+-define(LOOKS, 250).
+-define(LOOK_MS, 20).
 
 %% The program to run: `halley_edge' `program' of the environment, or the release's, or the one that
 %% cargo built last.
@@ -105,9 +108,13 @@ arguments(#{public := Public, api := Api, workers := Workers, socket_dir := Dir,
 %% What is needed to know later whether this process is still there.
 -spec identify(Pid :: non_neg_integer()) -> {ok, identity()} | gone.
 identify(Pid) ->
+    identify(Pid, ?LOOKS).
+
+identify(Pid, Looks) ->
     case stat(Pid) of
         {ok, Ticks} -> {ok, {Pid, Ticks}};
-        gone -> gone
+        unknown when Looks > 1 -> timer:sleep(?LOOK_MS), identify(Pid, Looks - 1);
+        _ -> gone
     end.
 
 %% Is this one of the words of a process's command line?
@@ -160,9 +167,14 @@ user(Pid) ->
         [] -> undefined
     end.
 
+%% As long as nobody knows better.
 -spec is_alive(identity()) -> boolean().
 is_alive({Pid, Ticks}) ->
-    stat(Pid) =:= {ok, Ticks}.
+    case stat(Pid) of
+        {ok, Ticks} -> true;
+        unknown -> true;
+        _ -> false
+    end.
 
 %% For one that can't be talked to: SIGTERM.
 -spec terminate(identity()) -> ok.
@@ -191,6 +203,9 @@ stat(Pid) ->
                 Fields when length(Fields) >= 20 -> {ok, binary:copy(lists:nth(20, Fields))};
                 _ -> gone
             end;
+        %% There may be no descriptor to look with: that says nothing about the process.
+        {error, Reason} when Reason =:= emfile; Reason =:= enfile; Reason =:= enomem ->
+            unknown;
         {error, _} ->
             gone
     end.

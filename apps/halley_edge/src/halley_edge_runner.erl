@@ -7,7 +7,8 @@
 %% An edge that can't start (its port is in use, its program is missing) ends the node with one line
 %% on stderr, but only at the first start. Later, once a link was up or somebody killed the edge,
 %% the runner tries again, after a wait that grows from nothing to five seconds. So does the next
-%% runner, if this one crashed.
+%% runner, if this one crashed. Where the second try in a row is due it looks first whether an edge
+%% is there: one that was taken for dead holds the ports that the new one wants.
 %%
 %% The port of an edge that was started here tells when it ends. Of an adopted edge only the process
 %% id is known: /proc is asked about it twice a second, and more often while it stops. When the
@@ -386,7 +387,7 @@ status(Status) -> io_lib:format("with status ~b", [Status]).
 restart_later(#state{since = Since, wait_ms = Waited} = State) ->
     ok = halley_edge_dialer:disconnect(),
     WaitMs = case now_ms() - Since >= ?LASTED_MS of true -> 0; false -> Waited end,
-    _ = erlang:send_after(WaitMs, self(), start),
+    _ = erlang:send_after(WaitMs, self(), case WaitMs of 0 -> start; _ -> begin_again end),
     State#state{edge = none, wait_ms = min(?WAIT_MS_MAX, max(?WAIT_MS_MIN, 2 * WaitMs))}.
 
 start(#state{config = #{socket_dir := Dir, workers := Workers}} = State) ->

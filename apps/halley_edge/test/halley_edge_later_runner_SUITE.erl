@@ -16,8 +16,8 @@ suite() ->
 all() ->
     [waits_for_a_silent_edge_to_go, waits_for_its_program, waits_for_a_program_that_can_be_run,
      waits_for_its_directory, waits_for_a_directory_that_is_its_own, adopts_without_a_program,
-     stops_an_edge_that_it_has_no_link_to, a_killed_first_edge_ends_nothing,
-     another_worker_speaks_for_one_that_stands_still].
+     adopts_again_whom_it_took_for_dead, stops_an_edge_that_it_has_no_link_to,
+     a_killed_first_edge_ends_nothing, another_worker_speaks_for_one_that_stands_still].
 
 init_per_testcase(Case, Config) ->
     Ready = halley_edge_runner_SUITE:init_per_testcase(Case, Config),
@@ -96,6 +96,26 @@ adopts_without_a_program(Config) ->
     application:set_env(halley_edge, program, Program),
     linked_again(Links),
     ?assertMatch([_], edge_pids(Config)),
+    ?assertEqual(Runner, whereis(halley_edge_runner)).
+
+%% The edge holds the ports that another one would need.
+adopts_again_whom_it_took_for_dead(Config) ->
+    Pid = start_edge(Config, "127.0.0.1:8"),
+    {ok, Program} = application:get_env(halley_edge, program),
+    Wrapper = filename:join(proplists:get_value(dir, Config), "port-in-use"),
+    ok = file:write_file(Wrapper, ["#!/bin/sh\n"
+                                   "[ \"$1\" = --version ] && exec ", Program, " \"$@\"\n"
+                                   "echo 'halley-edge: public.listen: port in use'; exit 1\n"]),
+    ok = file:change_mode(Wrapper, 8#700),
+    application:set_env(halley_edge, program, Wrapper),
+    {ok, Runner} = start_runner(),
+    Links = halley_edge_dialer:links(),
+    ok = meck:new(halley_edge_process, [passthrough, no_link]),
+    ok = meck:expect(halley_edge_process, is_alive, ['_'],
+                     meck:seq([meck:val(false), meck:passthrough()])),
+    linked_again(Links),
+    until(fun() -> not has_no_edge() end),
+    ?assertEqual([Pid], edge_pids(Config)),
     ?assertEqual(Runner, whereis(halley_edge_runner)).
 
 %% It has found no program and no edge, and then there is one, seconds before it looks again. It
