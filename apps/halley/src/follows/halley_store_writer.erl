@@ -101,8 +101,12 @@ checkpoint({Store, Number, Sequence}) ->
             Error
     end.
 
+%% Where the folder can't be read, the next checkpoint does it.
 delete_older(Dir) ->
-    {Checkpoints, Journals} = files(Dir),
+    {Checkpoints, Journals} = case files(Dir) of
+        {ok, Found} -> Found;
+        {error, _} -> {[], []}
+    end,
     case lists:reverse(Checkpoints) of
         [_, Before | Older] ->
             halley_store_file:remove(
@@ -115,15 +119,16 @@ delete_older(Dir) ->
 
 %% A file that couldn't be deleted counts, and one that may come back after a loss of power.
 oldest(Dir) ->
-    case halley_data_dir:sync_directory(Dir) of
-        ok ->
-            {Checkpoints, Journals} = files(Dir),
-            lists:min(Checkpoints ++ Journals);
-        {error, _} ->
-            0
+    case {halley_data_dir:sync_directory(Dir), files(Dir)} of
+        {ok, {ok, {Checkpoints, Journals}}} -> lists:min(Checkpoints ++ Journals);
+        _ -> 0
     end.
 
 files(Dir) ->
-    {ok, Names} = file:list_dir(Dir),
-    {halley_store_journal:numbers("checkpoint-", Names),
-     halley_store_journal:numbers("journal-", Names)}.
+    case file:list_dir(Dir) of
+        {ok, Names} ->
+            {ok, {halley_store_journal:numbers("checkpoint-", Names),
+                  halley_store_journal:numbers("journal-", Names)}};
+        {error, _} = Error ->
+            Error
+    end.
