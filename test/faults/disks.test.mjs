@@ -1,8 +1,8 @@
 // The checker's own disks: a power cut keeps what was synced and nothing that wasn't, unless it is
-// asked to, and a file system can go read-only under open files.
+// asked to; a disk can fail, and stand still; a file system can go read-only under open files.
 
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
+import { execFile, execFileSync } from 'node:child_process';
 import {
   closeSync, existsSync, fsyncSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync,
   writeSync,
@@ -10,9 +10,12 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test from 'node:test';
+import { promisify } from 'node:util';
+import { sleep } from '../lib/wait.mjs';
 import { makeDisk } from './lib/disks.mjs';
 import { missing } from './lib/server.mjs';
 
+const run = promisify(execFile);
 const BYTES = 16 * 1024 * 1024;
 
 /** A test with a disk of that kind, where there can be one. */
@@ -69,6 +72,29 @@ onDisk('a cut keeps as much of the cache as it is asked to', LAZY, async (disk, 
   assert.ok(some.kept > 0 && some.kept < some.cached, `${some.kept} of ${some.cached}`);
   const again = await disk.cut({ style: 'sectors', percent: 50, seed: 1 });
   assert.deepEqual(again, some);
+});
+
+onDisk('a disk fails: what is synced then is an error', LAZY, async (disk, at) => {
+  writeSynced(at('before'), 'here');
+  await disk.whileFailing(() => {
+    assert.throws(() => writeSynced(at('meanwhile'), 'lost'), /EIO|EROFS/);
+    assert.ok(!disk.isWritable());
+  });
+  assert.equal(readFileSync(at('before'), 'utf8'), 'here');
+});
+
+onDisk('a disk stands still: what is synced then waits', LAZY, async (disk, at) => {
+  let isSynced = false;
+  let syncing;
+  await disk.whileStill(async () => {
+    syncing = run('dd', ['if=/dev/zero', `of=${at('slow')}`, 'bs=4k', 'count=1', 'conv=fsync']);
+    syncing.then(() => { isSynced = true; });
+    await sleep(500);
+    assert.ok(!isSynced);
+  });
+  await syncing;
+  assert.equal(readFileSync(at('slow')).length, 4096);
+  assert.ok(disk.isWritable());
 });
 
 onDisk('a file system goes read-only under open files', { kind: 'ext4' }, async (disk, at) => {

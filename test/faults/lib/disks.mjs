@@ -5,7 +5,7 @@
 // data.dir is a folder on it that Halley makes itself, so that its name has to reach the disk too.
 
 import { execFileSync, spawn } from 'node:child_process';
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Queue, until } from '../../lib/wait.mjs';
@@ -111,6 +111,19 @@ class Ext4 extends Disk {
     this.isMounted = true;
   }
 
+  /** Whether a file can be written and flushed, and its name. */
+  isWritable() {
+    const file = join(this.mountPoint, 'probe');
+    try {
+      run('dd', 'if=/dev/zero', `of=${file}`, 'bs=4096', 'count=1', 'conv=fsync');
+      run('sync', file, this.mountPoint);
+      rmSync(file);
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
   /** The file system finds an error, and lets nobody write any more, whoever has files open. It
    *  stays so until it is mounted anew. (`mount -o remount,ro` is refused while files are open, and
    *  the kernel writes on to a loop device that `blockdev --setro` made read-only.) */
@@ -175,6 +188,27 @@ class PowerDisk extends Ext4 {
   async stats() {
     const [writes, flushes, cached] = await this.#ask('stats');
     return { writes, flushes, cached };
+  }
+
+  /** Writes and flushes fail with EIO while `during` runs; some may be lost then, as the kernel
+   *  tries none of them again. */
+  async whileFailing(during) {
+    await this.#ask('fail');
+    try {
+      await during();
+    } finally {
+      await this.#ask('heal');
+    }
+  }
+
+  /** It answers nothing while `during` runs. */
+  async whileStill(during) {
+    await this.#ask('hold');
+    try {
+      await during();
+    } finally {
+      await this.#ask('go');
+    }
   }
 
   /** Power again: nobody has anything open any more. */

@@ -14,6 +14,8 @@
 //   restore                  the disk has that content from now on; to be called while unmounted
 //   fail                     writes and flushes fail with EIO from now on, until `restore` or `heal`
 //   heal
+//   hold                     nothing is answered from now on, until `go`
+//   go
 //   stats                    answers `stats WRITES FLUSHES CACHED`
 //   (end of stdin)           unmounts and ends
 //
@@ -47,7 +49,7 @@ static char *now, *safe, *after;
 static struct write *cache;
 static size_t cached, cache_room;
 static uint64_t writes, flushes;
-static int failing;
+static int failing, holding;
 static uint64_t seed;
 static int fuse_fd;
 static const char *file;
@@ -197,6 +199,9 @@ static void on_command(const char *line) {
     } else if (strcmp(line, "fail") == 0 || strcmp(line, "heal") == 0) {
         failing = line[0] == 'f';
         printf("%s\n", line);
+    } else if (strcmp(line, "hold") == 0 || strcmp(line, "go") == 0) {
+        holding = line[0] == 'h';
+        printf("%s\n", line);
     } else if (strcmp(line, "stats") == 0) {
         printf("stats %llu %llu %zu\n", (unsigned long long)writes, (unsigned long long)flushes,
             cached);
@@ -233,6 +238,8 @@ static void serve(void) {
     static char request[BUFFER];
     struct pollfd fds[] = { { .fd = 0, .events = POLLIN }, { .fd = fuse_fd, .events = POLLIN } };
     for (;;) {
+        // What the kernel asks meanwhile waits there.
+        fds[1].events = holding ? 0 : POLLIN;
         if (poll(fds, 2, -1) < 0 && errno != EINTR) die("poll");
         if (fds[1].revents) {
             ssize_t got = read(fuse_fd, request, sizeof request);
