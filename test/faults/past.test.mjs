@@ -41,8 +41,14 @@ class Story {
   /** Pages with this, the newest first; then polls with that. */
   walk(pages, polls = [], { subject = 'news', kept } = {}) {
     const walk = { subject, t: this.history.tick(), ms: Date.now(), asked: this.history.tick() };
-    walk.entries = [...pages.map((one) => this.#entry(true, one)),
-      ...polls.map((one) => this.#entry(false, one))];
+    const asked = (page, ones) => {
+      const about = { asked: this.history.tick() };
+      return ones.map((one) => ({ ...about, ...this.#entry(page, one) }));
+    };
+    walk.entries = asked(true, pages);
+    walk.turned = walk.paged = this.history.tick();
+    if (polls.length > 0) walk.asked = this.history.tick();
+    walk.entries.push(...asked(false, polls));
     walk.ended = this.history.tick();
     if (kept) walk.kept = this.#entry(true, kept);
     this.history.walks.push(walk);
@@ -183,4 +189,58 @@ test('what is for some users alone is promised for the longest age', () => {
   story.history.events.get('e1').begunMs -= 5_000;
   story.history.note('ann', 'gap', { conn: 1, from: null, to: null, reason: 'too_old' });
   assert.deepEqual(kinds(story), ['lost']);
+});
+
+const COUNTED = { policy: 'disconnect', counts: [['n*', 9], ['news', 2]] };
+const MORE = { reason: 'too_old' };
+
+test('pages show no more than the newest of a counted subject, and say that there is more', () => {
+  const counted = (...walk) => kinds(three(COUNTED).walk(...walk));
+  assert.deepEqual(counted(['e3', 'e2', MORE]), []);
+  assert.deepEqual(counted(['e3', 'e2', 'e1']), ['past too many']);
+  assert.deepEqual(counted(['e3', 'e2']), ['past lost']);
+  assert.deepEqual(counted(['e3', MORE]), ['past lost']);
+  // A gap that isn't about its time, or that the polls told, excuses nothing.
+  assert.deepEqual(counted(['e3', 'e2', { ...MORE, from: 1, to: 2 }]), ['past lost']);
+  assert.deepEqual(counted(['e3', 'e2'], [MORE]), ['past lost', 'past gap']);
+});
+
+test('where there is no more than the count, nothing is hidden', () => {
+  const two = () => new Story(COUNTED).publish('e1').publish('e2');
+  assert.deepEqual(kinds(two().walk(['e2', 'e1'])), []);
+  assert.deepEqual(kinds(two().walk(['e2', 'e1', MORE])), ['past gap']);
+  assert.deepEqual(kinds(two().walk(['e2', MORE])), ['past lost', 'past gap']);
+});
+
+test('a count is as of when a page is read', () => {
+  const walked = (one) => {
+    const story = new Story(COUNTED).publish('e1').publish('e2');
+    const early = story.history.tick();
+    return kinds(story.publish('e3').walk(['e3', 'e2', one(early), MORE]));
+  };
+  assert.deepEqual(walked((early) => ({ id: 'e1', asked: early })), []);
+  assert.deepEqual(walked(() => 'e1'), ['past too many']);
+});
+
+test('what comes behind the pages comes whatever the count is', () => {
+  const walked = (polls) => {
+    const story = new Story(COUNTED).publish('e1').walk(['e1']);
+    const [walk] = story.history.walks;
+    for (const id of ['e2', 'e3', 'e4']) story.publish(id);
+    story.history.walks = [];
+    story.walk([], polls);
+    const [{ asked, ended, entries }] = story.history.walks;
+    story.history.walks = [{ ...walk, asked, ended, entries: [...walk.entries, ...entries] }];
+    return kinds(story);
+  };
+  assert.deepEqual(walked(['e2', 'e3', 'e4']), []);
+  assert.deepEqual(walked(['e3', 'e4']), ['past lost']);
+});
+
+test('what a fault may have taken makes nothing older than the count', () => {
+  const story = three(COUNTED).fault({ kills: true, damages: true });
+  story.history.damage.set('e3', 'the checker cut the tail');
+  assert.deepEqual(kinds(story.walk(['e2', 'e1'])), []);
+  const memory = new Story(COUNTED).publish('e1').publish('e2').publish('e3', { ack: 'memory' });
+  assert.deepEqual(kinds(memory.fault({ kills: true }).walk(['e2', 'e1'])), []);
 });

@@ -4,58 +4,10 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { judgeList } from './lib/answers.mjs';
 import { History } from './lib/history.mjs';
+import { Story, kinds } from './lib/story.mjs';
 import { timeline } from './lib/timeline.mjs';
 import { judge } from './lib/verdict.mjs';
 
-/** A story in which ann follows news; `say` notes what her client sees on connection 1. */
-class Story {
-  conn = 1;
-
-  constructor(profile = { policy: 'disconnect' }) {
-    this.history = new History(profile);
-    this.follow('follow');
-  }
-
-  follow(op, user = 'ann') {
-    const operation = this.history.followBegun(op, user, 'news');
-    this.history.followAcked(operation);
-    return this;
-  }
-
-  publish(id, { subject = 'news', ack = 'disk', unknown = 0 } = {}) {
-    const event = this.history.publishBegun(id, subject, Number(id.slice(1)), ack);
-    event.unknown = unknown;
-    this.history.publishAcked(event);
-    return this;
-  }
-
-  say(type, more) {
-    this.history.note('ann', type, { conn: this.conn, transport: 'sse', ...more });
-    return this;
-  }
-
-  begin(keep = 'none') {
-    this.conn += 1;
-    return this.say('connect', { keep }).say('open');
-  }
-
-  gets(id, more) {
-    const at = this.history.events.get(id)?.begunMs;
-    return this.say('event', { id, subject: 'news', n: Number(id.slice(1)), at, whole: true,
-      ...more });
-  }
-
-  fault(effects) {
-    this.history.faultEnded(this.history.faultBegun('fault', effects));
-    return this;
-  }
-
-  verdict() {
-    return judge(this.history);
-  }
-}
-
-const kinds = (told) => told.verdict().violations.map(({ kind }) => kind).sort();
 const story = (profile) => new Story(profile).begin();
 
 test('all delivered, in order: no violation, and every pair was checked', () => {
@@ -454,44 +406,4 @@ test('an event about several subjects is for nobody who follows none of them', (
   const told = joint().follow('unfollow');
   told.publish('e1', { subject: 'j1' }).gets('e1', { subject: 'j1' });
   assert.deepEqual(kinds(told), ['uninvited']);
-});
-
-/** A session of ann that wishes for the newest two about topic, to which it is subscribed. */
-function wish(published, profile = { policy: 'disconnect' }) {
-  const told = new Story(profile);
-  told.history.subscribed.set('ann', new Set(['topic']));
-  told.history.kept = new Set(['topic']);
-  told.history.joints.set('j1', ['news', 'topic']);
-  for (const [id, subject] of published) told.publish(id, { subject });
-  told.conn += 1;
-  return told.say('connect', { keep: 'none', last: 2 }).say('open');
-}
-
-test('the newest that a session asks for are owed, and no others', () => {
-  const about = { subject: 'topic' };
-  const told = () => wish([['e1', 'topic'], ['e2', 'topic'], ['e3', 'topic']]);
-  assert.deepEqual(kinds(told()), ['lost', 'lost']);
-  assert.deepEqual(kinds(told().gets('e2', about).gets('e3', about)), []);
-  assert.deepEqual(kinds(told().gets('e3', about)), ['lost']);
-  assert.deepEqual(kinds(told().gets('e3', about).gets('e2', about)), ['reordered']);
-});
-
-test('events about several subjects count among the newest of each', () => {
-  const told = wish([['e1', 'topic'], ['e2', 'j1'], ['e3', 'topic']]);
-  assert.deepEqual(kinds(told), ['lost', 'lost']);
-  assert.deepEqual(kinds(told.gets('e2', { subject: 'j1' }).gets('e3', { subject: 'topic' })), []);
-});
-
-test('a kept value is owed however old it is, and others are not', () => {
-  const old = wish([['e1', 'topic'], ['e2', 'topic']], { policy: 'disconnect', retentionMs: 1 });
-  for (const event of old.history.events.values()) event.begunMs -= 10_000;
-  assert.deepEqual(kinds(old), ['lost']);
-  assert.deepEqual(kinds(old.gets('e2', { subject: 'topic' })), []);
-});
-
-test('who does not ask for the newest gets nothing from before', () => {
-  const told = new Story();
-  told.history.subscribed.set('ann', new Set(['topic']));
-  told.publish('e1', { subject: 'topic' }).begin().gets('e1', { subject: 'topic' });
-  assert.deepEqual(kinds(told), ['stray']);
 });

@@ -3,9 +3,10 @@
 
 import { parts } from './parts.mjs';
 
-/** A subject's own age, or undefined: an id goes before a prefix, and the longest prefix first. */
-function own(subject, ages) {
-  const fitting = ages.filter(([pattern]) => (pattern.endsWith('*')
+/** What these rules, `[[pattern, value]]`, say of a subject, or undefined: an id goes before a
+ *  prefix, and the longest prefix first. */
+export function own(subject, rules) {
+  const fitting = rules.filter(([pattern]) => (pattern.endsWith('*')
     ? subject.startsWith(pattern.slice(0, -1)) : subject === pattern));
   const rank = ([pattern]) => (pattern.endsWith('*') ? pattern.length : Infinity);
   return fitting.sort((a, b) => rank(b) - rank(a))[0]?.[1];

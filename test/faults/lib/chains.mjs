@@ -9,6 +9,7 @@
 // Here is found what one user's entries show: a wrong order, a copy on the same connection, a gap
 // or a close without cause. What is missing needs all of the history: verdict.mjs.
 
+import { countOf, surelyNewer } from './counts.mjs';
 import { parts } from './parts.mjs';
 import { hidden, isEnded, mayHideIts } from './forgotten.mjs';
 
@@ -23,6 +24,8 @@ class Chain {
   kept = [];
   opened = null;
   left = null;
+  /** When its first event came: what it was to begin with had been read by then. */
+  readBy = Infinity;
   /** id -> the first kept entry */
   first = new Map();
   /** subject -> the kept entry whose publish was begun last */
@@ -44,7 +47,9 @@ class Chain {
 
   keep(entry, event) {
     this.kept.push(entry);
-    if (entry.type !== 'event' || !event || this.first.has(entry.id)) return;
+    if (entry.type !== 'event') return;
+    this.readBy = Math.min(this.readBy, entry.t);
+    if (!event || this.first.has(entry.id)) return;
     this.first.set(entry.id, entry);
     const newest = this.newest.get(entry.subject);
     if (!newest || newest.event.begun < event.begun) {
@@ -117,9 +122,10 @@ class Reader {
   /** When the connection's token expires, if it has one. */
   #expMs;
 
-  constructor(history, user) {
+  constructor(history, user, about) {
     this.history = history;
     this.user = user;
+    this.about = about;
   }
 
   #violation(kind, entry, text, more = {}) {
@@ -181,9 +187,7 @@ class Reader {
         && !lostItsFollow(this.history, this.user, event, entry)) {
       this.#violation('uninvited', entry, 'an event about a subject that was not followed', about);
     }
-    const isWished = chain.connect.last !== undefined
-      && isSubscribed(this.history, this.user, event);
-    if (event.acked !== null && event.acked < chain.connect.t && !isWished) {
+    if (event.acked !== null && event.acked < chain.connect.t && !this.#isWished(event)) {
       // A welcome's cursor is the link's (link.md 10.1): it may be a little older than the welcome.
       // And a link that comes back sends what it missed to whoever is there then.
       const isResumed = entry.conn !== chain.connect.conn;
@@ -194,6 +198,15 @@ class Reader {
     if (first) this.#copy(entry, first, event);
     else this.#order(entry, event);
     chain.keep(entry, event);
+  }
+
+  /** May it be one of the newest that the chain asked for? */
+  #isWished(event) {
+    const { last, t } = this.#chain.connect;
+    return last !== undefined && parts(this.history, event).some(({ subject }) =>
+      this.history.subscribed.get(this.user)?.has(subject)
+      && surelyNewer(this.history, this.about.get(subject), event, t)
+        < Math.min(last, countOf(this.history, subject)));
   }
 
   #copy(entry, first, event) {
@@ -251,9 +264,10 @@ class Reader {
   }
 }
 
-/** Reads what one user saw; gives `{chains, found, duplicates, gaps, received, connections}`. */
-export function readUser(history, user) {
-  const reader = new Reader(history, user);
+/** Reads what one user saw; `about` is subject -> events. Gives `{chains, found, duplicates, gaps,
+ *  received, connections, expired}`. */
+export function readUser(history, user, about) {
+  const reader = new Reader(history, user, about);
   for (const entry of history.user(user)) reader[entry.type](entry);
   return reader;
 }

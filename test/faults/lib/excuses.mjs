@@ -23,11 +23,13 @@ function covers(gap, [earliest, latest]) {
   return (gap.from === null || gap.from <= latest) && (gap.to === null || gap.to >= earliest);
 }
 
+/** Does a gap that has a cause say this event's time? */
+export const isCovered = (event, gap, { history, ats }) => gap.type === 'gap' && gap.just
+  && covers(gap, timesOf(event, ats, history.profile));
+
 function excusedByGap(event, chain, context) {
-  const { history, ats } = context;
-  const times = timesOf(event, ats, history.profile);
-  const gap = chain.kept.find((entry) => entry.type === 'gap' && entry.just
-    && covers(entry, times) && isCause(entry, event, context));
+  const gap = [...chain.kept, ...chain.aside ?? []].find((entry) =>
+    isCovered(event, entry, context) && isCause(entry, event, context));
   return gap && `gap: ${gap.reason}`;
 }
 

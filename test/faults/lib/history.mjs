@@ -31,8 +31,8 @@
 //              close   {conn, by: 'client' | 'server', why}
 //   walks    pages of the past of a subject, as they were read one after the other, and then what
 //            was published behind them: [{subject, t, ms, asked, ended, entries, kept}] (past.mjs)
-//   deaths   user -> [{begun, acked, ackedMs}]: the user was deleted, one time after the other. It
-//            ends its follows both ways, which `follows` has as well
+//   deaths   user -> [{begun, begunMs, acked, ackedMs}]: the user was deleted, one time after the
+//            other. It ends its follows both ways, which `follows` has as well
 //   faults   [{name, begun, ended, begunMs, endedMs, closes, kills, damages, fills, links, power}]
 //            closes: what the fault does to connections allows the server to close them;
 //            kills: the brain died; damages: bytes of the log were changed; fills: the log could
@@ -64,7 +64,7 @@ export class History {
   told = {};
 
   /** @param profile what the round promises, see profiles.mjs: policy, retentionMs, clockSlackMs,
-   *  ages: [[pattern of subjects, ms]] */
+   *  ages: [[pattern of subjects, ms]], counts: [[pattern of subjects, count]] */
   constructor(profile) {
     this.profile = profile;
   }
@@ -109,7 +109,7 @@ export class History {
     const pairs = [...subjects.map((subject) => [user, subject]),
       ...[...this.followers.get(user) ?? []].map((other) => [other, user])];
     const follows = pairs.map((pair) => this.followBegun('unfollow', ...pair));
-    const death = { begun: this.tick(), acked: null, ackedMs: null, follows };
+    const death = { begun: this.tick(), begunMs: Date.now(), acked: null, ackedMs: null, follows };
     if (!this.deaths.has(user)) this.deaths.set(user, []);
     this.deaths.get(user).push(death);
     return death;

@@ -1,23 +1,27 @@
 // The verdict on walks through the past: the pages of what was published about a subject, from the
 // newest event to the end, and then polls from the first page's cursor to what was newest by then.
 //
-// A walk is `{subject, t, ms, asked, ended, entries, kept}`. `t` is the tick before its first
-// request, `asked` the one before its last, and `ended` the one behind its answer. `entries` are in
-// the order in which they came, each with `t`, `ms` and `page`, which is false for what the polls
-// brought:
+// A walk is `{subject, t, ms, asked, turned, paged, ended, entries, kept}`. `t` is the tick before
+// its first request, `asked` the one before its last, and `ended` the one behind its answer;
+// `turned` is behind its first page, `paged` behind its last one. `entries` are in the order in
+// which they came, each with `t`, `ms`, `asked`, the tick before its request, and `page`, which is
+// false for what the polls brought:
 //   event   {id, subject, n, at, whole}      gap   {from, to, reason}
 // `kept` is the event that the first page had as the subject's kept value, or undefined.
 //
 // Owed is every event about the subject that was acknowledged before the last request began. It has
-// to be there, unless excuses.mjs has a reason. Between the pages, and between them and the polls,
-// each is there once, in an order that is that of their publishing; and the kept value isn't one
-// that was replaced before the walk began.
+// to be there, unless excuses.mjs has a reason, or its subject has a count, so many newer ones may
+// have been there when the pages were read, and a gap says that there is more. Pages show nothing
+// that is beyond the count for sure. Between the pages, and between them and the polls, each is
+// there once, in an order that is that of their publishing; and the kept value isn't one that was
+// replaced before the walk began.
 //
 // Pure, as verdict.mjs is; past.test.mjs feeds it lies.
 
 import { hiddenAfterMs } from './ages.mjs';
 import { mayBeDamaged } from './chains.mjs';
-import { AGE_SLACK_MS, excuse } from './excuses.mjs';
+import { countOf, maybeNewer, surelyNewer } from './counts.mjs';
+import { AGE_SLACK_MS, excuse, isCovered } from './excuses.mjs';
 import { hidden } from './forgotten.mjs';
 import { parts } from './parts.mjs';
 
@@ -58,9 +62,29 @@ class Walk {
     const { profile } = this.history;
     for (const entry of this.walk.entries.filter(({ type }) => type === 'gap')) {
       entry.just = entry.reason === 'damaged' ? mayBeDamaged(this.history, entry.t)
-        : entry.reason === 'too_old' && profile.retentionMs !== undefined;
+        : entry.reason === 'too_old'
+          && (profile.retentionMs !== undefined || (entry.page && this.#mayEnd(entry)));
       if (!entry.just) this.#violation('past gap', entry, `a gap without cause: ${entry.reason}`);
     }
+  }
+
+  /** There may have been more than the count when this page was read. */
+  #mayEnd({ t }) {
+    const events = this.context.about.get(this.walk.subject) ?? [];
+    return events.filter(({ begun }) => begun < t).length > this.#count;
+  }
+
+  get #count() {
+    return countOf(this.history, this.walk.subject);
+  }
+
+  /** So many are newer that pages didn't have to show it, and it is told that there is more. */
+  #isBeyond(event) {
+    const { subject, turned, paged, entries } = this.walk;
+    return event.begun < turned
+      && maybeNewer(this.context.about.get(subject), event, paged) >= this.#count
+      && entries.some((gap) => gap.page && gap.reason === 'too_old'
+        && isCovered(event, gap, this.context));
   }
 
   /** Each once, and in order; gives the ids that are there. */
@@ -73,6 +97,7 @@ class Walk {
       const event = this.#event(entry);
       if (!event) continue;
       this.#age(entry, event);
+      this.#counted(entry, event);
       const first = seen.get(event.id);
       const isDamaged = this.history.damage.has(event.id);
       if (first && !isDamaged && !this.#mayComeTwice(event, first)) {
@@ -96,6 +121,14 @@ class Walk {
     }
   }
 
+  #counted(entry, event) {
+    const { about } = this.context;
+    if (entry.page && surelyNewer(this.history, about.get(this.walk.subject), event, entry.asked)
+        >= this.#count) {
+      this.#violation('past too many', entry, `not among the newest ${this.#count}`);
+    }
+  }
+
   /** An id is in the history once, however often it was published, for as long as it is known. A
    *  poll is a resume: what comes by two of them is no more than a copy. */
   #mayComeTwice(event, first) {
@@ -106,7 +139,8 @@ class Walk {
     const { subject, asked, ended, entries } = this.walk;
     for (const event of this.context.about.get(subject) ?? []) {
       if (event.acked === null || event.acked >= asked || seen.has(event.id)) continue;
-      const why = excuse(event, { kept: entries, ended }, this.context);
+      const why = excuse(event, { kept: entries, ended }, this.context)
+        ?? (this.#isBeyond(event) ? 'beyond its subject\'s count' : undefined);
       if (why === undefined) {
         this.#violation('past lost', { t: asked, id: event.id }, 'acknowledged, and not there');
       } else {

@@ -68,6 +68,15 @@ export const PROFILES = [
     without: ['disk-full', 'clock-step', 'stall-and-flood'],
   },
   {
+    // Of most subjects the past shows so many of the newest, and `last=` no more than these.
+    name: 'counts', weight: 1,
+    promise: {
+      policy: 'disconnect', counts: [['s*', 8], ['s1*', 3], ['s12', 40], ['t*', 2], ['c*', 20]],
+    },
+    settings: { ...SHORT, HALLEY_HISTORY_RETENTION_OF: 's* 8, s1* 3, s12 40, t* 2, c* 20' },
+    without: ['disk-full', 'clock-step', 'stall-and-flood'],
+  },
+  {
     // Users and half of the visitors show tokens, which expire; the other visitors are anonymous.
     name: 'tokens', weight: 1, promise: { policy: 'disconnect' }, hasTokens: true,
     settings: {

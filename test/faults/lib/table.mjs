@@ -22,7 +22,8 @@ export function sumUp(results) {
 
 const KINDS = ['follow lost', 'follow invented', 'listed twice', 'lost', 'reordered', 'doubled',
   'uninvited', 'stray', 'garbled', 'dropped', 'unjust gap', 'unacknowledged', 'past lost',
-  'past doubled', 'past reordered', 'past garbled', 'past gap', 'past too old', 'kept lost',
+  'past doubled', 'past reordered', 'past garbled', 'past gap', 'past too old',
+  'past too many', 'kept lost',
   'shown again', 'outlived', 'wrong'];
 
 const NAMES = { afterResume: 'after a resume', afterRetry: 'publish tried again',

@@ -19,6 +19,7 @@
 
 import { ageOf } from './ages.mjs';
 import { followed, isSubscribed, readUser } from './chains.mjs';
+import { countOf, maybeNewer } from './counts.mjs';
 import { AGE_SLACK_MS, excuse, isBefore } from './excuses.mjs';
 import { parts } from './parts.mjs';
 import { judgeWalks } from './past.mjs';
@@ -53,10 +54,9 @@ function isWished(event, chain, user, { history, about }) {
   const isYoung = ms - event.begunMs < ageOf(history, event) - AGE_SLACK_MS;
   return parts(history, event).some(({ subject }) => {
     if (!history.subscribed.get(user).has(subject)) return false;
-    const newer = (about.get(subject) ?? []).filter((other) => other !== event
-      && (other.acked === null || other.acked > event.begun)).length;
+    const newer = maybeNewer(about.get(subject), event, chain.readBy);
     const isKept = history.kept.has(subject) && newer === 0;
-    return isKept || (newer < last && isYoung);
+    return isKept || (newer < Math.min(last, countOf(history, subject)) && isYoung);
   });
 }
 
@@ -126,7 +126,7 @@ export function judge(history) {
     }
   }
   for (const user of history.users.keys()) {
-    const reader = readUser(history, user);
+    const reader = readUser(history, user, context.about);
     context.user = user;
     context.stalled = history.user(user)
       .some(({ type }) => type === 'stall' || type === 'late');

@@ -62,10 +62,12 @@ export class Walkers {
       for (const gap of page.gaps) this.#note(walk, true, 'gap', gap);
       if (before === '') {
         cursor = page.cursor;
+        walk.turned = this.world.history.tick();
         if (page.kept) walk.kept = { t: walk.asked, ...this.world.publisher.check(page.kept) };
       }
       before = page.next;
     } while (before !== null);
+    walk.paged = this.world.history.tick();
     return cursor;
   }
 
@@ -88,7 +90,8 @@ export class Walkers {
   #note(walk, page, type, value) {
     const { from, to, reason } = value;
     const more = type === 'gap' ? { from, to, reason } : this.world.publisher.check(value);
-    walk.entries.push({ type, page, t: this.world.history.tick(), ms: Date.now(), ...more });
+    walk.entries.push({ type, page, asked: walk.asked, t: this.world.history.tick(),
+      ms: Date.now(), ...more });
   }
 
   #ask(walk, url, random, headers) {
