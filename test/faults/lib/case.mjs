@@ -1,7 +1,8 @@
 // One case: a data directory at rest, one file of it harmed, and what Halley makes of it.
 //
 //   equal     it starts, and everything is there
-//   told      it starts, and who comes back with a cursor is told of a gap around what is missing
+//   told      it starts, and who comes back with a cursor, or asks for pages of the past, is told
+//             of a gap around what is missing, or around a deletion that hides no more
 //   refused   it starts and lets nobody in, as the keys are gone, and says so; or
 //             it doesn't start: one line on stderr names the file and `./halley repair`, which ends
 //             with 0, says what is lost, and leaves a directory that has nothing new in it; or
@@ -12,10 +13,10 @@ import { cpSync, rmSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { api } from '../../lib/client.mjs';
 import { until } from '../../lib/wait.mjs';
-import { followed } from './chains.mjs';
 import { Graph } from './graph.mjs';
 import { filesOf } from './damage.mjs';
 import { folderHarmsOf, harm, harmsOf } from './harm.mjs';
+import { judgePages, judgeReader } from './still_verdict.mjs';
 
 const START_MS_MAX = 60_000;
 const STRANGERS = 150;
@@ -25,25 +26,17 @@ const NOTHING_LEFT = /can be read, and nothing was changed; put back a backup, o
 /** How long the log was before the last start. */
 let logged = 0;
 
-const covers = ({ from, to }, { begunMs, ackedMs }) =>
-  (from === null || from <= ackedMs) && (to === null || to >= begunMs);
-
-/** What is wrong with the events that came to a reader, and whether gaps had to explain any. */
-async function readEvents(still, history, user) {
-  const { ids, gaps } = await still.resume(user);
-  const { since } = still.readers.get(user);
-  const came = new Set(ids);
-  const found = [];
-  let told = false;
-  for (const event of history.events.values()) {
-    if (event.acked === null || event.begun < since) continue;
-    const owed = followed(history, user, event);
-    if (owed === 'no' && came.has(event.id)) found.push(`${user} got ${event.id}, uninvited`);
-    if (owed !== 'yes' || event.ack !== 'disk' || came.has(event.id)) continue;
-    if (gaps.some((gap) => covers(gap, event))) told = true;
-    else found.push(`${user} did not get ${event.id}, and no gap says so`);
+/** Whether what came to who went on from a cursor, and the past of those who were deleted, are as
+ *  they were, or gaps say what isn't: `{found, told}`. */
+async function readEvents(still, history) {
+  const seen = [];
+  for (const [user, { since }] of still.readers) {
+    seen.push(judgeReader(history, user, { since, ...await still.resume(user) }));
   }
-  return { found, told };
+  for (const subject of still.gone) {
+    seen.push(judgePages(history, subject, await still.past(subject)));
+  }
+  return { found: seen.flatMap(({ found }) => found), told: seen.some(({ told }) => told) };
 }
 
 /**
@@ -54,11 +47,11 @@ async function look(still, mayLack) {
   const { world } = still;
   const base = world.history;
   const graph = new Graph(world, world.random, `s${world.random.int(0, 0xffffff)}`);
-  const known = [world.graph.users, world.graph.subjects];
+  const known = [world.graph.users, world.graph.subjects].map((all) => [...all, ...still.gone]);
   world.history = base.copy();
   world.wrongs = [];
   try {
-    [graph.users, graph.subjects] = known.map((names) => [...names]);
+    [graph.users, graph.subjects] = known;
     await graph.addStrangers(STRANGERS);
     await graph.compare();
     await world.keys.check();
@@ -67,13 +60,9 @@ async function look(still, mayLack) {
         && (kind === 'follow lost' || (kind === 'follow invented' && wasAsked))));
     const found = [...lists.map(({ kind, user, subject, text }) =>
       `${kind}: ${user} ${subject}: ${text}`), ...world.wrongs];
-    let told = false;
-    for (const user of mayLack ? [] : still.readers.keys()) {
-      const events = await readEvents(still, base, user);
-      found.push(...events.found);
-      told ||= events.told;
-    }
-    return { found, told };
+    if (mayLack) return { found, told: false };
+    const events = await readEvents(still, base);
+    return { found: [...found, ...events.found], told: events.told };
   } finally {
     graph.close();
     world.history = base;

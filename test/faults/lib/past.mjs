@@ -23,10 +23,7 @@ import { mayBeDamaged } from './chains.mjs';
 import { countOf, maybeNewer, surelyNewer } from './counts.mjs';
 import { AGE_SLACK_MS, excuse, isCovered } from './excuses.mjs';
 import { hidden } from './forgotten.mjs';
-import { parts } from './parts.mjs';
-
-const isAbout = (history, event, subject) =>
-  parts(history, event).some((part) => part.subject === subject);
+import { isAbout } from './parts.mjs';
 
 class Walk {
   found = [];

@@ -12,6 +12,7 @@ import { World } from './world.mjs';
 
 const ROWS = 36_000;
 const READERS = 8;
+const EVENTS_ABOUT = 3;
 /** A poll that was answered later may have given up its replay (http.md 11.3), and is asked again,
  *  so often at most. */
 const HELD_MS = 900;
@@ -30,6 +31,8 @@ export class Still {
   bases = [];
   /** user -> `{cursor, since}`, from before the events */
   readers = new Map();
+  /** Users that were deleted: their past is what was published behind that. */
+  gone = [];
   #olders = [];
 
   static async make(random) {
@@ -49,20 +52,26 @@ export class Still {
     let before = storeFiles(world);
     await this.#change(random, ROWS);
     for (const user of random.sample(world.graph.users, READERS)) await this.#enter(user);
+    for (const user of world.leavers) await this.#live(user, random);
+    const [first, second, third, fourth] = world.leavers;
     await this.#change(random, 100);
+    await this.#delete(first, random);
     await awaitCheckpoint(world, before);
     await sleep(WRITTEN_MS);
     await server.halley.terminate('SIGTERM');
     this.#olders.push(this.#copy('older'));
     await server.startBrain();
     before = storeFiles(world);
+    await this.#delete(second, random);
     await this.#change(random, ROWS);
     await awaitCheckpoint(world, before);
     await sleep(WRITTEN_MS);
     await server.killBoth();
     this.#olders.push(this.#copy('newer'));
     await server.startBrain();
+    await this.#delete(third, random);
     await this.#change(random, 2_000);
+    await this.#delete(fourth, random);
     await server.killBoth();
     this.#add('killed');
     await server.startBrain();
@@ -79,6 +88,35 @@ export class Still {
       await keys.change(random);
       for (const subject of random.sample(graph.subjects, 6)) await publisher.one(subject, random);
     }
+  }
+
+  /** One that follows and is followed, with events about it, some of which are kept, and for it. */
+  async #live(user, random) {
+    const { world } = this;
+    await this.#enter(user);
+    await world.follows.change('follow', [
+      ...random.sample(world.graph.subjects, 2).map((subject) => [user, subject]),
+      ...[...this.readers.keys()].filter((reader) => reader !== user)
+        .map((reader) => [reader, user])]);
+    await this.#about(user, random);
+  }
+
+  async #about(user, random) {
+    const { leavers, publisher } = this.world;
+    for (let n = 0; n < EVENTS_ABOUT; n += 1) await publisher.one(user, random);
+    await publisher.one(`q${leavers.indexOf(user)}`, random);
+  }
+
+  /** It is deleted, and something is published about it as somebody new. */
+  async #delete(user, random) {
+    const { history, apiUrl, headers } = this.world;
+    await this.#about(user, random);
+    const death = history.deathBegun(user);
+    const { status, body } = await http('DELETE', `${apiUrl}/v1/users/${user}`, { headers });
+    if (status !== 200) throw new Error(`a deletion was answered ${status} ${body}`);
+    history.deathAcked(death);
+    this.gone.push(user);
+    await this.#about(user, random);
   }
 
   async #enter(user) {
@@ -100,18 +138,35 @@ export class Still {
     this.bases.push({ name, folder: this.#copy(name), olders: this.#olders });
   }
 
-  /** What comes to a reader who goes on from its cursor: `{ids, gaps}`. */
+  /** The pages of a subject's past, and its kept value: `{came, gaps}`. */
+  async past(subject) {
+    const { apiUrl, headers } = this.world;
+    const came = new Set();
+    const gaps = [];
+    for (let before = ''; before !== null;) {
+      const { status, body, json } = await http('GET',
+        `${apiUrl}/v1/subjects/${subject}/events?limit=20&before=${before}`, { headers });
+      if (status !== 200) throw new Error(`a page answered ${status} ${body}`);
+      for (const { id } of json.kept ? [...json.events, json.kept] : json.events) came.add(id);
+      gaps.push(...json.gaps);
+      before = json.next;
+    }
+    return { came, gaps };
+  }
+
+  /** What comes to a reader who goes on from its cursor: `{came, gaps}`. */
   async resume(user) {
     let { cursor } = this.readers.get(user);
-    const [ids, gaps] = [[], []];
+    const came = new Set();
+    const gaps = [];
     for (let late = 0; ;) {
       const begun = Date.now();
       const { status, body, json } = await http('GET', `${this.#pollUrl(user)}&cursor=${cursor}`);
       if (status !== 200) throw new Error(`a poll answered ${status} ${body}`);
       if (json.gap) gaps.push(json.gap);
-      ids.push(...json.events.map(({ id }) => id));
+      for (const { id } of json.events) came.add(id);
       const isLate = Date.now() - begun >= HELD_MS && late < LATE_MAX;
-      if (!json.gap && json.events.length === 0 && !isLate) return { ids, gaps };
+      if (!json.gap && json.events.length === 0 && !isLate) return { came, gaps };
       late += Number(isLate);
       cursor = json.cursor;
     }
