@@ -36,7 +36,7 @@ test('what came after the cursor of a resume has to come again', () => {
   assert.deepEqual(kinds(again()), ['lost']);
   const { ok, tally } = again().gets('e2').verdict();
   assert.equal(ok, true);
-  assert.deepEqual(tally.duplicates, { afterResume: 0, afterRetry: 0, early: 0 });
+  assert.deepEqual(tally.duplicates, { afterResume: 0, afterRetry: 0, early: 0, answered: 0 });
 });
 
 test('reordered events are found, also where a resume repeats them', () => {

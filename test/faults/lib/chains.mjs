@@ -30,6 +30,11 @@ class Chain {
   first = new Map();
   /** subject -> the kept entry whose publish was begun last */
   newest = new Map();
+  /** Answers to `subscribe` with `last`. No cursor covers what is in them: it isn't forgotten. */
+  answers = [];
+  aside = [];
+  /** id -> the last answer that had it */
+  answered = new Map();
 
   constructor(connect) {
     this.connect = connect;
@@ -43,6 +48,19 @@ class Chain {
     this.first.clear();
     this.newest.clear();
     for (const entry of kept) this.keep(entry, events.get(entry.id));
+  }
+
+  /** It came, with a cursor or in an answer. */
+  has(id) {
+    return this.first.has(id) || this.answered.has(id);
+  }
+
+  answer(answer) {
+    this.answers.push(answer);
+    this.aside.push(...answer.entries);
+    for (const { id } of [...answer.entries, answer.kept ?? {}]) {
+      if (id !== undefined) this.answered.set(id, answer);
+    }
   }
 
   keep(entry, event) {
@@ -66,9 +84,15 @@ export function followed(history, user, event, until = event.acked ?? Infinity) 
 }
 
 function followedOne(history, user, event, until) {
+  if (history.subscribed.get(user)?.has(event.subject)) return 'yes';
+  return followedWithout(history, user, event, until);
+}
+
+/** Likewise, whatever the user is subscribed to. */
+function followedWithout(history, user, event, until) {
   const alone = history.privates.get(event.subject);
   if (alone) return alone.has(user) ? 'yes' : 'no';
-  if (event.subject === user || history.subscribed.get(user)?.has(event.subject)) return 'yes';
+  if (event.subject === user) return 'yes';
   const operations = history.follows.get(user)?.get(event.subject) ?? [];
   let last = null;
   for (const operation of operations) if (operation.begun < until) last = operation;
@@ -109,7 +133,7 @@ export const mayBeDamaged = ({ damage, faults }, t) => faults.some((fault) => fa
 class Reader {
   chains = [];
   found = [];
-  duplicates = { afterResume: 0, afterRetry: 0, early: 0 };
+  duplicates = { afterResume: 0, afterRetry: 0, early: 0, answered: 0 };
   gaps = {};
   received = 0;
   connections = 0;
@@ -121,6 +145,8 @@ class Reader {
   #began = 0;
   /** When the connection's token expires, if it has one. */
   #expMs;
+  /** subject -> when the connection asked for it; undefined where it said all at once. */
+  #asked;
 
   constructor(history, user, about) {
     this.history = history;
@@ -143,6 +169,18 @@ class Reader {
     this.connections += 1;
     this.#began = entry.t;
     this.#expMs = entry.expMs;
+    this.#asked = entry.byOperations ? new Map() : undefined;
+  }
+
+  /** An operation to subscribe was answered; with `last`, by the newest events about it. */
+  answer(entry) {
+    this.#asked?.set(entry.subject, entry.asked);
+    if (entry.last === undefined) return;
+    for (const one of entry.entries) {
+      Object.assign(one, { t: entry.t, ms: entry.ms, conn: entry.conn });
+      if (one.type === 'gap') one.just = this.#isJust({ ...one, isAnswer: true });
+    }
+    this.#chain.answer(entry);
   }
 
   open(entry) {
@@ -197,7 +235,23 @@ class Reader {
     const first = chain.first.get(entry.id);
     if (first) this.#copy(entry, first, event);
     else this.#order(entry, event);
+    if (chain.answered.get(entry.id)?.conn === entry.conn) this.#again(entry, event);
     chain.keep(entry, event);
+  }
+
+  /** It was in an answer of this connection. It may come live as well if it was published while
+   *  that was under way, or was on its way for another reason, and where a link catches up. */
+  #again(entry, event) {
+    const mayCome = this.#asked === undefined || event.acked === null || event.unknown > 0
+      || this.history.damage.has(entry.id) || linkBroke(this.history, event, entry)
+      || parts(this.history, event).some((part) =>
+        followedWithout(this.history, this.user, part, event.acked) !== 'no'
+        || this.#asked.get(part.subject) < event.acked);
+    if (mayCome) this.duplicates.answered += 1;
+    else {
+      this.#violation('doubled', entry, 'live, and in an answer that was asked for behind it',
+        { id: entry.id, subject: entry.subject });
+    }
   }
 
   /** May it be one of the newest that the chain asked for? */

@@ -104,19 +104,33 @@ export class Client {
     connections += 1;
     this.#conn = connections;
     this.#position = typeof keep === 'number' ? keep : 0;
-    const byOperations = cursor === undefined && this.random.chance(0.5);
     const subjects = [...this.world.history.subscribed.get(this.user) ?? []];
+    const byOperations = this.transport === 'ws' && cursor === undefined
+      && this.random.chance(0.5);
+    const asking = this.#asking(subjects, byOperations, cursor);
     const wishes = keep === 'none' && subjects.length > 0 && !byOperations;
     const last = wishes && this.random.chance(0.5) ? LAST : undefined;
     const { token, expMs } = this.#token(subjects);
-    this.#note('connect', { keep, cursor, last, expMs });
+    this.#note('connect', { keep, cursor, last, expMs, byOperations });
     this.stalled = false;
     this.#welcomed = false;
     await new Promise((resolve) => {
       this.#connection = openConnection(this.transport, this.world.publicPort,
         this.#listener(resolve), { user: this.isVisitor ? undefined : this.user, subjects, cursor,
-          last, token, byHeader: this.random.chance(0.5), byOperations });
+          last, token, byHeader: this.random.chance(0.5), byOperations, asking });
     });
+  }
+
+  /** What a WebSocket subscribes to by operations, of what half for the newest events as well: all
+   *  that it has, or one that it has already, while it is sent what it missed. */
+  #asking(subjects, byOperations, cursor) {
+    if (this.transport !== 'ws') return [];
+    if (byOperations) {
+      return subjects.map((subject) => ({ subject,
+        last: this.random.chance(0.5) ? LAST : undefined }));
+    }
+    const isAgain = cursor !== undefined && subjects.length > 0 && this.random.chance(0.5);
+    return isAgain ? [{ subject: this.random.pick(subjects), last: LAST }] : [];
   }
 
   #note(type, more = {}) {
@@ -130,6 +144,8 @@ export class Client {
         this.#welcomed = true;
         this.#note('open');
       },
+      asking: () => this.world.history.tick(),
+      answer: (answer) => this.#answer(answer),
       event: (event, cursor) => {
         this.#position += 1;
         this.#note('event', this.world.publisher.check(event));
@@ -152,6 +168,14 @@ export class Client {
         resolve();
       },
     };
+  }
+
+  #answer({ subject, last, asked, events = [], gaps = [], kept }) {
+    const { publisher } = this.world;
+    const entries = [...events.map((event) => ({ type: 'event', ...publisher.check(event) })),
+      ...gaps.map(({ from, to, reason }) => ({ type: 'gap', from, to, reason }))];
+    this.#note('answer', { subject, last, asked, entries,
+      kept: kept ? publisher.check(kept) : undefined });
   }
 
   /** A poll's answer is an end, and the next one a resume. */

@@ -18,11 +18,13 @@
 //            beginning, and says again when it comes back
 //   listed   lists of followers and following that were read: {lists, names, violations}
 //   users    user -> entries in order, each with `t` and `ms`:
-//              connect {conn, transport, keep, last, expMs}
+//              connect {conn, transport, keep, last, expMs, byOperations}
 //                        keep: how many of the kept events and gaps the cursor covers, 'none'
 //                        without one, 'bad' with one that is none. last: so many of the newest of
-//                        each subject were asked for, if any. expMs: when its token expires
+//                        each subject were asked for, if any. expMs: when its token expires.
+//                        byOperations: its subjects are said one by one
 //              open    {conn}                   the welcome, or the answer of a first poll
+//              answer  {conn, subject, last, asked, entries, kept}    to one of these: answered.mjs
 //              event   {conn, id, subject, n, at, data ok or not}
 //              gap     {conn, from, to, reason}
 //              stall   {conn}                   the client stops reading for a while

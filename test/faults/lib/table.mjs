@@ -27,7 +27,7 @@ const KINDS = ['follow lost', 'follow invented', 'listed twice', 'lost', 'reorde
   'shown again', 'outlived', 'wrong'];
 
 const NAMES = { afterResume: 'after a resume', afterRetry: 'publish tried again',
-  early: 'from before the first welcome' };
+  early: 'from before the first welcome', answered: 'in an answer to a subscribe and live' };
 
 function* rows(sum, notRun) {
   yield ['events published', sum.published ?? 0];
@@ -36,6 +36,7 @@ function* rows(sum, notRun) {
   yield ['  that ended with their tokens', sum.expired ?? 0];
   yield ['deliveries received', sum.received ?? 0];
   yield ['deliveries that were owed, checked', sum.checked ?? 0];
+  yield ['newest of a subject, by a WebSocket\'s operation', sum.answers ?? 0];
   yield ['undecided (client forgot its cursor)', sum.undecided ?? 0];
   yield ['lists held against the model', sum.lists ?? 0];
   yield ['  names in them', sum.names ?? 0];

@@ -2,6 +2,8 @@
 //
 //   open()                 the welcome; what is published from now on is owed
 //   event(json, cursor)    gap(gap, cursor)    cursor(cursor)    garbled(text)
+//   asking()               an operation is about to be written; gives the tick
+//   answer({subject, last, asked, events, gaps, kept})    to a subscription by an operation
 //   refused(status)        an answer that is no stream: 503, or `: busy`
 //   closed(by, why)        once, at the end; nothing comes after it
 //
@@ -169,13 +171,16 @@ class WebSocketStream extends Connection {
   #hasCursor;
   /** Subjects that it still waits for, by the `ref` of the operation. */
   #asked = new Map();
+  /** Whether the session has them only by operations. */
+  #byOperations;
 
   constructor(port, listener, how) {
     super(port, listener);
-    const { cursor, byOperations, subjects = [] } = how;
+    const { cursor, byOperations, asking = [] } = how;
     // With a wish for the newest it is one, too.
     this.#hasCursor = cursor !== undefined || how.last !== undefined;
-    if (byOperations) for (const [n, subject] of subjects.entries()) this.#asked.set(n, subject);
+    this.#byOperations = byOperations;
+    for (const [n, one] of asking.entries()) this.#asked.set(n, one);
     const said = byOperations ? { ...how, subjects: [] } : how;
     this.send(`GET ${target('/v1/ws', said, cursor)} HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\n`
       + 'Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n'
@@ -189,8 +194,9 @@ class WebSocketStream extends Connection {
         this.#frames = new FrameReader();
         // Who came with a cursor has nothing to learn from a welcome.
         if (this.#hasCursor) this.welcomed();
-        for (const [ref, subject] of this.#asked) {
-          const operation = { op: 'subscribe', ref, subject };
+        for (const [ref, one] of this.#asked) {
+          one.asked = this.listener.asking();
+          const operation = { op: 'subscribe', ref, subject: one.subject, last: one.last };
           this.send(clientFrame(1, Buffer.from(JSON.stringify(operation))));
         }
         return this.#feedFrames(this.#http.takeRest());
@@ -217,8 +223,10 @@ class WebSocketStream extends Connection {
     const { ref, ok } = parseJson(text) ?? {};
     if (ref === undefined) {
       const value = valueOf(text);
-      this.take(this.#asked.size === 0 ? value : { ...value, welcome: false });
-    } else if (ok?.added === 1) {
+      const waits = this.#byOperations && this.#asked.size > 0;
+      this.take(waits ? { ...value, welcome: false } : value);
+    } else if (ok?.added === Number(this.#byOperations) && ok.added + ok.already === 1) {
+      this.listener.answer({ ...this.#asked.get(ref), ...ok });
       this.#asked.delete(ref);
       if (this.#asked.size === 0) this.welcomed();
     } else {
@@ -289,7 +297,9 @@ const makers = {
 
 export const TRANSPORTS = Object.keys(makers);
 
-/** Opens one; `how` is `{user?, subjects?, cursor?, last?, token?, byHeader, byOperations}`. */
+/** Opens one; `how` is `{user?, subjects?, cursor?, last?, token?, byHeader, byOperations,
+ *  asking?}`. A WebSocket subscribes by operations to `asking`, `[{subject, last?}]`; with
+ *  `byOperations` these are all that it has. */
 export function openConnection(transport, port, listener, how) {
   return makers[transport](port, listener, how);
 }

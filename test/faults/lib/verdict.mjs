@@ -6,7 +6,8 @@
 // private one to each of its users that had been welcomed. Of an event about several subjects one
 // is enough. A chain that begins with the wish for the newest N of each subject is owed those as
 // well: an event about a subscribed subject than which fewer than N about that can be newer; and
-// the newest kept one, however old it is. What is owed and not kept (chains.mjs) is lost, unless
+// the newest kept one, however old it is; likewise from an operation that subscribes with `last`
+// (answered.mjs). What is owed and not kept (chains.mjs) is lost, unless
 //   - a gap says so, for a cause that this round has, and its times cover the event's; or
 //   - the checker itself took the record out of the log; or
 //   - the publisher asked for `ack: memory` and the brain was killed right after; or
@@ -18,10 +19,11 @@
 // A pure function: the same history gives the same verdict, and verdict.test.mjs feeds it lies.
 
 import { ageOf } from './ages.mjs';
+import { isAmong, judgeAnswers } from './answered.mjs';
 import { followed, isSubscribed, readUser } from './chains.mjs';
 import { countOf, maybeNewer } from './counts.mjs';
 import { AGE_SLACK_MS, excuse, isBefore } from './excuses.mjs';
-import { parts } from './parts.mjs';
+import { isAbout, parts } from './parts.mjs';
 import { judgeWalks } from './past.mjs';
 
 const VIOLATIONS_MAX = 1_000;
@@ -60,6 +62,11 @@ function isWished(event, chain, user, { history, about }) {
   });
 }
 
+/** Is it about something that the chain subscribed to by an operation, from that on? */
+const isAnswered = (event, chain, { history, about }) => chain.answers.some((answer) =>
+  (event.acked > answer.asked && isAmong(history, about, event, answer))
+  || (event.begun > answer.t && isAbout(history, event, answer.subject)));
+
 /** Everything that one chain owes, checked; gives what is missing. */
 function checkChain(chain, user, context, tally) {
   const missing = [];
@@ -71,14 +78,15 @@ function checkChain(chain, user, context, tally) {
   for (const subject of subjects) {
     for (const event of context.events.get(subject) ?? []) {
       if (event.acked === null) continue;
-      if (event.begun < chain.opened.t && !isWished(event, chain, user, context)) continue;
+      if (event.begun < chain.opened.t && !isWished(event, chain, user, context)
+        && !isAnswered(event, chain, context)) continue;
       if (followed(context.history, user, event) !== 'yes') continue;
-      if (chain.left && !isBefore(event, chain) && !chain.first.has(event.id)) {
+      if (chain.left && !isBefore(event, chain) && !chain.has(event.id)) {
         if (event.begun < chain.left.t) tally.undecided += 1;
         continue;
       }
       tally.checked += 1;
-      if (chain.first.has(event.id)) continue;
+      if (chain.has(event.id)) continue;
       const why = excuse(event, chain, context);
       if (why === undefined) missing.push(event);
       else tally.excused[why] = (tally.excused[why] ?? 0) + 1;
@@ -107,14 +115,14 @@ function eventTimes(history) {
  * Gives `{ok, violations, kinds, tally}`, the first violations and how many of each kind.
  * A violation is `{kind, user, t, text, id?, subject?}`; its kind is lost, reordered, doubled,
  * uninvited, shown again, stray, garbled, dropped, outlived, unjust gap or unacknowledged; or one
- * of answers.mjs or past.mjs.
+ * of answers.mjs, answered.mjs or past.mjs.
  */
 export function judge(history) {
   const context = { history, events: bySubject(history.events), ats: eventTimes(history),
     about: byPart(history) };
   const tally = { published: history.events.size, acked: 0, received: 0, checked: 0,
-    connections: 0, expired: 0, undecided: 0, duplicates: {}, gaps: {}, excused: {}, faults: {},
-    told: history.told,
+    connections: 0, expired: 0, undecided: 0, answers: 0, duplicates: {}, gaps: {}, excused: {},
+    faults: {}, told: history.told,
     lists: history.listed.lists, names: history.listed.names, walks: history.walks.length,
     walked: 0, deaths: [...history.deaths.values()].flat().length };
   const violations = [...history.listed.violations, ...judgeWalks(context, tally)];
@@ -137,6 +145,7 @@ export function judge(history) {
     addCounts(tally.duplicates, reader.duplicates);
     addCounts(tally.gaps, reader.gaps);
     for (const chain of reader.chains) {
+      violations.push(...judgeAnswers(chain, user, context, tally));
       for (const event of checkChain(chain, user, context, tally)) {
         violations.push({ kind: 'lost', user, t: event.acked, id: event.id,
           subject: event.subject, text: 'owed, and not delivered' });
