@@ -81,5 +81,9 @@ test('the pages of its past have what was published behind the deletion, and not
   assert.deepEqual(pages([], [ALWAYS]), [0, true]);
   assert.deepEqual(pages(['e1', 'e4']), [1, false]);
   assert.deepEqual(pages(['e1', 'e4'], [ALWAYS]), [0, true]);
+  // In another history nothing is left, and nothing comes back.
+  const anew = (...ids) => judgePages(story(), 'dora', { came: new Set(ids), gaps: [],
+    anew: [ALWAYS] }).found.length;
+  assert.deepEqual([anew(), anew('e1')], [0, 1]);
   assert.deepEqual(pages(['e4', 'e5']), [1, false]);
 });

@@ -30,11 +30,14 @@ let logged = 0;
  *  they were, or gaps say what isn't: `{found, told}`. */
 async function readEvents(still, history) {
   const seen = [];
+  const anew = [];
   for (const [user, { since }] of still.readers) {
-    seen.push(judgeReader(history, user, { since, ...await still.resume(user) }));
+    const { came, gaps } = await still.resume(user);
+    anew.push(...gaps.filter(({ reason }) => reason === 'other_store'));
+    seen.push(judgeReader(history, user, { since, came, gaps }));
   }
   for (const subject of still.gone) {
-    seen.push(judgePages(history, subject, await still.past(subject)));
+    seen.push(judgePages(history, subject, { ...await still.past(subject), anew }));
   }
   return { found: seen.flatMap(({ found }) => found), told: seen.some(({ told }) => told) };
 }

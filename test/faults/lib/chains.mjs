@@ -10,6 +10,7 @@
 // or a close without cause. What is missing needs all of the history: verdict.mjs.
 
 import { countOf, surelyNewer } from './counts.mjs';
+import { LetIn } from './let_in.mjs';
 import { parts } from './parts.mjs';
 import { hidden, isEnded, mayHideIts } from './forgotten.mjs';
 
@@ -138,6 +139,8 @@ class Reader {
   received = 0;
   connections = 0;
   expired = 0;
+  turnedAway = 0;
+  turnedOut = 0;
   #chain = null;
   #stalls = new Set();
   /** connection -> when it was late last */
@@ -147,11 +150,13 @@ class Reader {
   #expMs;
   /** subject -> when the connection asked for it; undefined where it said all at once. */
   #asked;
+  #letIn;
 
   constructor(history, user, about) {
     this.history = history;
     this.user = user;
     this.about = about;
+    this.#letIn = new LetIn(history, user);
   }
 
   #violation(kind, entry, text, more = {}) {
@@ -170,6 +175,22 @@ class Reader {
     this.#began = entry.t;
     this.#expMs = entry.expMs;
     this.#asked = entry.byOperations ? new Map() : undefined;
+    this.#letIn.connect(entry);
+  }
+
+  /** What is wrong with a session's being there, or being refused, if anything is. */
+  #isWrong(kind, entry, text) {
+    if (text !== undefined) this.#violation(kind, entry, text);
+  }
+
+  #lives(entry) {
+    this.#isWrong('let in', entry, this.#letIn.enters(entry));
+    this.#isWrong('stayed', entry, this.#letIn.stays(entry));
+  }
+
+  refused(entry) {
+    this.turnedAway += 1;
+    this.#isWrong('turned away', entry, this.#letIn.refused(entry));
   }
 
   /** An operation to subscribe was answered; with `last`, by the newest events about it. */
@@ -184,6 +205,8 @@ class Reader {
   }
 
   open(entry) {
+    // A poll with a cursor says so before it is asked.
+    if (entry.transport !== 'poll') this.#lives(entry);
     this.#chain.opened ??= entry;
   }
 
@@ -206,6 +229,7 @@ class Reader {
 
   event(entry) {
     this.received += 1;
+    this.#lives(entry);
     if (entry.ms > this.#expMs + OUTLIVED_MS) {
       this.#violation('outlived', entry, `${entry.ms - this.#expMs} ms after its token expired`);
     }
@@ -304,22 +328,32 @@ class Reader {
   }
 
   close(entry) {
+    this.#isWrong('stayed', entry, this.#letIn.stays(entry));
     if (entry.by === 'client' || entry.transport === 'poll') return;
     if (entry.why === EXPIRED && entry.ms >= this.#expMs) {
       this.expired += 1;
       return;
     }
-    if (this.#wasSlow(entry) || duringFault(this.history, entry, 'closes')) return;
+    if (this.#letIn.mayEnd(entry)) {
+      this.turnedOut += 1;
+      return;
+    }
+    // What says so needs that cause.
+    if (!LetIn.saysSo(entry) && this.#mayClose(entry)) return;
+    this.#violation('dropped', entry, `a connection dropped without cause: ${entry.why}`);
+  }
+
+  #mayClose(entry) {
+    if (this.#wasSlow(entry) || duringFault(this.history, entry, 'closes')) return true;
     // Whenever it is seen: what was there before such a fault did not outlive it.
     const ended = ({ closes, begun }) => closes && this.#began < begun && begun < entry.t;
-    if (this.history.faults.some(ended)) return;
-    if (isEnded(this.history, this.user, { begun: this.#began, ended: entry.t })) return;
-    this.#violation('dropped', entry, `a connection dropped without cause: ${entry.why}`);
+    return this.history.faults.some(ended)
+      || isEnded(this.history, this.user, { begun: this.#began, ended: entry.t });
   }
 }
 
 /** Reads what one user saw; `about` is subject -> events. Gives `{chains, found, duplicates, gaps,
- *  received, connections, expired}`. */
+ *  received, connections, expired, turnedAway, turnedOut}`. */
 export function readUser(history, user, about) {
   const reader = new Reader(history, user, about);
   for (const entry of history.user(user)) reader[entry.type](entry);

@@ -159,7 +159,10 @@ export class Client {
       },
       cursor: (cursor) => this.#cursor(cursor),
       garbled: (text) => this.#note('garbled', { text }),
-      refused: (status) => this.world.refused(status),
+      refused: (status, code) => {
+        this.world.refused(status);
+        if (status === 403 || code?.startsWith('connect_')) this.#note('refused', { code });
+      },
       again: () => this.#nextPoll(),
       closed: (by, why) => {
         this.world.beat();

@@ -24,6 +24,7 @@
 //                        each subject were asked for, if any. expMs: when its token expires.
 //                        byOperations: its subjects are said one by one
 //              open    {conn}                   the welcome, or the answer of a first poll
+//              refused {conn, code}             403 or 503, with the error's code
 //              answer  {conn, subject, last, asked, entries, kept}    to one of these: answered.mjs
 //              event   {conn, id, subject, n, at, data ok or not}
 //              gap     {conn, from, to, reason}
@@ -35,12 +36,16 @@
 //            was published behind them: [{subject, t, ms, asked, ended, entries, kept}] (past.mjs)
 //   deaths   user -> [{begun, begunMs, acked, ackedMs}]: the user was deleted, one time after the
 //            other. It ends its follows both ways, which `follows` has as well
+//   visitors   Set of names of clients without a user
+//   admissions   user -> [{t, ms, says}]: what the operator's server said when it was asked whether
+//            the user may connect: 'yes', 'no', or 'none', which is no answer; `unanswered` has the
+//            times of these, of all users
 //   faults   [{name, begun, ended, begunMs, endedMs, closes, kills, damages, fills, links, power}]
 //            closes: what the fault does to connections allows the server to close them;
 //            kills: the brain died; damages: bytes of the log were changed; fills: the log could
 //            not be written; power: what was not synced may be gone;
 //            away: the files were somewhere else;
-//            links: a link was cut
+//            links: a link was cut; silences: who is asked whom to let in doesn't listen
 //   damage   id -> what the checker did to its record in the log
 //   told     what was told beside the events (told.mjs), in numbers for the table
 //   cuts     [{t, from}]: the end of the log was cut off, and nothing written before `from`
@@ -60,13 +65,17 @@ export class History {
   users = new Map();
   walks = [];
   deaths = new Map();
+  visitors = new Set();
+  admissions = new Map();
+  unanswered = [];
   faults = [];
   damage = new Map();
   cuts = [];
   told = {};
 
   /** @param profile what the round promises, see profiles.mjs: policy, retentionMs, clockSlackMs,
-   *  ages: [[pattern of subjects, ms]], counts: [[pattern of subjects, count]] */
+   *  ages: [[pattern of subjects, ms]], counts: [[pattern of subjects, count]],
+   *  connectTtlMs */
   constructor(profile) {
     this.profile = profile;
   }
@@ -121,6 +130,14 @@ export class History {
     death.acked = this.tick();
     death.ackedMs = Date.now();
     for (const operation of death.follows) operation.acked = death.acked;
+  }
+
+  /** The operator's server says whether the user may connect, or nothing. */
+  admitted(user, says) {
+    const admission = { t: this.tick(), ms: Date.now(), says };
+    if (!this.admissions.has(user)) this.admissions.set(user, []);
+    this.admissions.get(user).push(admission);
+    if (says === 'none') this.unanswered.push(admission.ms);
   }
 
   /** A list was read and held against the model (answers.mjs). */

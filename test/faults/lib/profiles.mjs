@@ -77,6 +77,14 @@ export const PROFILES = [
     without: ['disk-full', 'clock-step', 'stall-and-flood'],
   },
   {
+    // The operator's server is asked who may connect, and refuses some, or doesn't answer. What a
+    // start of the brain leads to shows only where it is left alone for a while.
+    name: 'door', weight: 2, door: { ttlMs: 1_000, timeoutMs: 2_000 },
+    promise: { policy: 'disconnect', connectTtlMs: 1_000 }, settings: SHORT, has: ['door'],
+    rests: { server: [2_500, 6_000] },
+    without: ['disk-full', 'clock-step', 'stall-and-flood', 'cut-link', 'freeze-edge', 'drain'],
+  },
+  {
     // Users and half of the visitors show tokens, which expire; the other visitors are anonymous.
     name: 'tokens', weight: 1, promise: { policy: 'disconnect' }, hasTokens: true,
     settings: {

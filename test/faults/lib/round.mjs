@@ -14,7 +14,7 @@ import { World } from './world.mjs';
 /** How long a lane rests between two faults: [least, most] ms. */
 const RESTS = {
   server: [50, 800], link: [100, 1_200], client: [20, 300], follow: [100, 800],
-  flood: [200, 1_500], thread: [100, 1_500], hooks: [300, 2_000],
+  flood: [200, 1_500], thread: [100, 1_500], hooks: [300, 2_000], door: [100, 1_500],
 };
 // Far beyond what these take: where the machine is busy with others, everything may wait for it.
 const FAULT_MS_MAX = 240_000;
@@ -52,8 +52,9 @@ async function look(world) {
 /** Injects the faults of a lane, one after the other, until `endsAt`. */
 async function runLane(world, lane, faults, endsAt) {
   const random = world.random.fork(lane);
+  const rest = world.profile.rests?.[lane] ?? RESTS[lane];
   for (;;) {
-    await sleep(random.int(...RESTS[lane]));
+    await sleep(random.int(...rest));
     const left = (endsAt - Date.now()) / 1000;
     const possible = faults.filter(({ seconds = 0 }) => seconds < left);
     if (left <= 0 || possible.length === 0 || world.wrongs.length > 0) return;
@@ -83,6 +84,7 @@ const isMissing = (verdict) => verdict.violations.some(({ kind }) =>
  */
 async function settle(world) {
   for (const client of world.clients) client.settle();
+  world.server.door?.open();
   world.publisher.stop();
   world.walkers.stop();
   world.leaving.stop();
@@ -108,6 +110,7 @@ async function settle(world) {
     await world.stirring;
     await world.graph?.compare();
     await world.told?.settle();
+    if (world.server.door?.forged > 0) world.wrong('door: a signature is wrong');
   } catch (error) {
     world.wrong(error.message);
   }

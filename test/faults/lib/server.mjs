@@ -7,6 +7,7 @@ import { isAlive, kill, prepare, scratchFile } from '../../lib/halley.mjs';
 import { jwks, makeKey } from '../../lib/token.mjs';
 import { sleep, until } from '../../lib/wait.mjs';
 import { makeDisk } from './disks.mjs';
+import { doorOf } from './door.mjs';
 import { hold, makeHolder, threadsOf } from './threads.mjs';
 import { hookedTo } from './told.mjs';
 
@@ -31,6 +32,8 @@ export class Server {
   disk = null;
   /** Of hooks, in rounds that have them. */
   endpoint = null;
+  /** Who is asked whom to let in, in rounds that have that. */
+  door = null;
   /** With which tokens are signed, in rounds that have them. */
   tokenKey = null;
 
@@ -46,6 +49,7 @@ export class Server {
       if (profile.fakesClock) server.#fakeClock();
       if (profile.has?.includes('threads')) server.holder = makeHolder(halley.folder);
       if (profile.hasTokens) server.#wantTokens();
+      if (profile.door) server.door = await doorOf(halley, profile.door);
       if (profile.hooks) server.endpoint = await hookedTo(halley, profile.hooks);
       await halley.start();
     } catch (error) {
@@ -174,6 +178,7 @@ export class Server {
     if (this.halley) {
       this.halley.killProcesses();
       this.endpoint?.stop().catch(() => {});
+      this.door?.stop().catch(() => {});
       this.disk?.remove();
       this.disk = null;
       this.halley.remove();

@@ -23,7 +23,8 @@ function hiders(history, user, event) {
 }
 
 /** Judges one event; says what is wrong with it, or that a gap had to explain it. */
-function judgeOne({ history, user, who, came, gaps, owed }, event, { found, explained }) {
+function judgeOne(look, event, { found, explained }) {
+  const { history, user, who, came, gaps, anew = [], owed } = look;
   const deaths = hiders(history, user, event);
   if (deaths.length > 0) {
     if (!came.has(event.id)) return;
@@ -33,7 +34,7 @@ function judgeOne({ history, user, who, came, gaps, owed }, event, { found, expl
   }
   if (owed === 'no' && came.has(event.id)) found.push(`${who} has ${event.id}, uninvited`);
   if (owed !== 'yes' || event.ack !== 'disk' || came.has(event.id)) return;
-  if (isTold(gaps, event)) explained.push(event.id);
+  if (isTold([...gaps, ...anew], event)) explained.push(event.id);
   else found.push(`${who} lacks ${event.id}, and no gap says so`);
 }
 
@@ -51,14 +52,16 @@ export function judgeReader(history, user, { since, came, gaps }) {
   return { found: result.found, told: result.explained.length > 0 };
 }
 
-/** Likewise of the pages of a subject's past, to the end, where `came` has the kept value too. */
-export function judgePages(history, subject, { came, gaps }) {
+/** Likewise of the pages of a subject's past, to the end, where `came` has the kept value too.
+ *  `anew`: gaps that told readers that this is another history. Its pages can't know what was in
+ *  the one before. */
+export function judgePages(history, subject, { came, gaps, anew = [] }) {
   const result = { found: [], explained: [] };
   for (const event of history.events.values()) {
     if (event.acked === null) continue;
     const owed = isAbout(history, event, subject) ? 'yes' : 'no';
-    judgeOne({ history, user: undefined, who: `the past of ${subject}`, came, gaps, owed }, event,
-      result);
+    judgeOne({ history, user: undefined, who: `the past of ${subject}`, came, gaps, anew, owed },
+      event, result);
   }
   return { found: result.found, told: result.explained.length > 0 };
 }

@@ -24,7 +24,7 @@ const KINDS = ['follow lost', 'follow invented', 'listed twice', 'lost', 'reorde
   'uninvited', 'stray', 'garbled', 'dropped', 'unjust gap', 'unacknowledged', 'past lost',
   'past doubled', 'past reordered', 'past garbled', 'past gap', 'past too old',
   'past too many', 'kept lost',
-  'shown again', 'outlived', 'wrong'];
+  'shown again', 'outlived', 'let in', 'stayed', 'turned away', 'wrong'];
 
 const NAMES = { afterResume: 'after a resume', afterRetry: 'publish tried again',
   early: 'from before the first welcome', answered: 'in an answer to a subscribe and live' };
@@ -34,6 +34,9 @@ function* rows(sum, notRun) {
   yield ['events acknowledged', sum.acked ?? 0];
   yield ['connections', sum.connections ?? 0];
   yield ['  that ended with their tokens', sum.expired ?? 0];
+  yield ['asked who may connect', sum.admissions ?? 0];
+  yield ['  turned away', sum.turnedAway ?? 0];
+  yield ['  turned out after a restart', sum.turnedOut ?? 0];
   yield ['deliveries received', sum.received ?? 0];
   yield ['deliveries that were owed, checked', sum.checked ?? 0];
   yield ['newest of a subject, by a WebSocket\'s operation', sum.answers ?? 0];

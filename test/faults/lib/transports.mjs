@@ -4,7 +4,7 @@
 //   event(json, cursor)    gap(gap, cursor)    cursor(cursor)    garbled(text)
 //   asking()               an operation is about to be written; gives the tick
 //   answer({subject, last, asked, events, gaps, kept})    to a subscription by an operation
-//   refused(status)        an answer that is no stream: 503, or `: busy`
+//   refused(status, code)  an answer that is no stream: 503, or `: busy`
 //   closed(by, why)        once, at the end; nothing comes after it
 //
 // On sockets of their own, not on a library's: a client that dies in the middle of a frame is made
@@ -45,6 +45,13 @@ class Connection {
 
   settled() {
     clearTimeout(this.#timer);
+  }
+
+  /** A head that opens nothing; its body, with the error's code, comes along with it. */
+  refuse({ status }, found) {
+    const body = Buffer.concat(found.flatMap((value) => value.body ?? []));
+    this.listener.refused(status, parseJson(body.toString())?.error?.code);
+    this.finish('client', `refused with ${status}`);
   }
 
   send(bytes) {
@@ -144,12 +151,10 @@ class HttpStream extends Connection {
   }
 
   feed(bytes) {
-    for (const { head, body, end } of this.#http.feed(bytes)) {
+    const found = this.#http.feed(bytes);
+    for (const { head, body, end } of found) {
       if (this.isDone) return;
-      if (head && head.status !== 200) {
-        this.listener.refused(head.status);
-        this.finish('client', `refused with ${head.status}`);
-      }
+      if (head && head.status !== 200) this.refuse(head, found);
       if (body) for (const value of this.#body.feed(body)) this.#value(value);
       if (end) this.finish('server', 'the last chunk');
     }
@@ -164,6 +169,10 @@ class HttpStream extends Connection {
     }
   }
 }
+
+/** What a close frame says: its code and its reason. */
+const closeText = (payload) => (payload.length < 2 ? 'close'
+  : `close ${payload.readUInt16BE(0)} ${payload.toString('utf8', 2)}`);
 
 class WebSocketStream extends Connection {
   #http = new HttpReader();
@@ -189,7 +198,8 @@ class WebSocketStream extends Connection {
 
   feed(bytes) {
     if (this.#frames) return this.#feedFrames(bytes);
-    for (const { head } of this.#http.feed(bytes)) {
+    const found = this.#http.feed(bytes);
+    for (const { head } of found) {
       if (head?.status === 101) {
         this.#frames = new FrameReader();
         // Who came with a cursor has nothing to learn from a welcome.
@@ -201,10 +211,7 @@ class WebSocketStream extends Connection {
         }
         return this.#feedFrames(this.#http.takeRest());
       }
-      if (head) {
-        this.listener.refused(head.status);
-        this.finish('client', `refused with ${head.status}`);
-      }
+      if (head) this.refuse(head, found);
     }
     return undefined;
   }
@@ -212,7 +219,7 @@ class WebSocketStream extends Connection {
   #feedFrames(bytes) {
     for (const { opcode, payload } of this.#frames.feed(bytes)) {
       if (opcode === 1) this.#text(payload.toString());
-      else if (opcode === 8) this.finish('server', `close frame ${payload.toString('hex')}`);
+      else if (opcode === 8) this.finish('server', closeText(payload));
       else if (opcode === 9) this.send(clientFrame(10, payload));
       else this.listener.garbled(`opcode ${opcode}`);
     }
@@ -257,12 +264,10 @@ class Poll extends Connection {
   }
 
   feed(bytes) {
-    for (const { head, body, end } of this.#http.feed(bytes)) {
+    const found = this.#http.feed(bytes);
+    for (const { head, body, end } of found) {
       if (this.isDone) return;
-      if (head && head.status !== 200) {
-        this.listener.refused(head.status);
-        this.finish('client', `refused with ${head.status}`);
-      }
+      if (head && head.status !== 200) this.refuse(head, found);
       if (body) this.#body.push(body);
       if (end) this.#answer(Buffer.concat(this.#body.splice(0)).toString());
     }

@@ -115,14 +115,15 @@ function eventTimes(history) {
  * Gives `{ok, violations, kinds, tally}`, the first violations and how many of each kind.
  * A violation is `{kind, user, t, text, id?, subject?}`; its kind is lost, reordered, doubled,
  * uninvited, shown again, stray, garbled, dropped, outlived, unjust gap or unacknowledged; or one
- * of answers.mjs, answered.mjs or past.mjs.
+ * of answers.mjs, answered.mjs, let_in.mjs or past.mjs.
  */
 export function judge(history) {
   const context = { history, events: bySubject(history.events), ats: eventTimes(history),
     about: byPart(history) };
   const tally = { published: history.events.size, acked: 0, received: 0, checked: 0,
     connections: 0, expired: 0, undecided: 0, answers: 0, duplicates: {}, gaps: {}, excused: {},
-    faults: {}, told: history.told,
+    faults: {}, told: history.told, turnedAway: 0, turnedOut: 0,
+    admissions: [...history.admissions.values()].flat().length,
     lists: history.listed.lists, names: history.listed.names, walks: history.walks.length,
     walked: 0, deaths: [...history.deaths.values()].flat().length };
   const violations = [...history.listed.violations, ...judgeWalks(context, tally)];
@@ -142,6 +143,8 @@ export function judge(history) {
     tally.received += reader.received;
     tally.connections += reader.connections;
     tally.expired += reader.expired;
+    tally.turnedAway += reader.turnedAway;
+    tally.turnedOut += reader.turnedOut;
     addCounts(tally.duplicates, reader.duplicates);
     addCounts(tally.gaps, reader.gaps);
     for (const chain of reader.chains) {

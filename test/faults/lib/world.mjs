@@ -82,6 +82,8 @@ export class World {
         ...choice.sample(this.topics, 2), ...choice.sample(this.users, 2)], choice.int(2, 7)));
     }
     const visitors = names('v', VISITORS);
+    this.history.visitors = new Set(visitors);
+    if (server.door) server.door.history = this.history;
     for (const name of [...this.users, ...visitors]) {
       const choice = random.fork(`subscriptions of ${name}`);
       // One of the second kind may be followed as well. A visitor has a subject of its name, too: a
