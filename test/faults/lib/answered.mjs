@@ -69,9 +69,9 @@ class Answer {
       if (newest && event.acked !== null && event.acked < newest.begun && !isDamaged) {
         this.#violation('reordered', entry, `after ${newest.id}, which was published later`);
       }
-      if (surelyNewer(this.history, this.events, event, this.answer.asked)
-          >= mostOf(this.history, this.answer)) {
-        this.#violation('stray', entry, `not among the newest ${this.answer.last}`);
+      const most = mostOf(this.history, this.answer);
+      if (surelyNewer(this.history, this.events, event, this.answer.asked) >= most) {
+        this.#violation('stray', entry, `not among the newest ${most}`);
       }
       if (!newest || newest.begun < event.begun) newest = event;
       seen.add(event.id);

@@ -11,6 +11,10 @@ const ATTEMPT_MS_MAX = 10_000;
 /** Of a page: one event at a time is slow, and cuts everywhere. */
 const LIMITS = [1, 3, 7, 20, 100];
 const REFUSED = [503, 429];
+/** A poll without events that was held for so long may have given up its replay (http.md 11.3), and
+ *  is asked again, so often at most. */
+const HELD_MS = 900;
+const LATE_MAX = 20;
 
 export class Walkers {
   #stopped = false;
@@ -74,7 +78,7 @@ export class Walkers {
   /** As a visitor that is subscribed; whether it came to where nothing new was. */
   async #ahead(walk, first, random) {
     let cursor = first;
-    for (;;) {
+    for (let late = 0; ;) {
       const path = `/v1/poll?subject=${encodeURIComponent(walk.subject)}`
         + `&cursor=${encodeURIComponent(cursor)}&timeout=0`;
       const address = `http://127.0.0.1:${this.world.publicPort}${path}`;
@@ -82,7 +86,9 @@ export class Walkers {
       if (answer === undefined) return false;
       if (answer.gap) this.#note(walk, false, 'gap', answer.gap);
       for (const event of answer.events) this.#note(walk, false, 'event', event);
-      if (answer.events.length === 0) return true;
+      const isLate = Date.now() - walk.askedMs >= HELD_MS && late < LATE_MAX;
+      if (answer.events.length === 0 && !isLate) return true;
+      late += Number(isLate);
       cursor = answer.cursor;
     }
   }
@@ -98,7 +104,10 @@ export class Walkers {
     return asked(this.world, { method: 'GET', url, random,
       request: { headers, agent: this.#agent }, msMax: ATTEMPT_MS_MAX,
       mayPass: (status) => REFUSED.includes(status),
-      begins: () => { walk.asked = this.world.history.tick(); } });
+      begins: () => {
+        walk.asked = this.world.history.tick();
+        walk.askedMs = Date.now();
+      } });
   }
 
   stop() {
