@@ -11,10 +11,10 @@ const ATTEMPT_MS_MAX = 10_000;
 /** Of a page: one event at a time is slow, and cuts everywhere. */
 const LIMITS = [1, 3, 7, 20, 100];
 const REFUSED = [503, 429];
-/** A poll without events that was held for so long may have given up its replay (http.md 11.3), and
- *  is asked again, so often at most. */
+/** A poll without events that was held for so long may have given up its replay (http.md 11.3), as
+ *  one may that an edge answered as it stopped. It is asked again, so often at most. */
 const HELD_MS = 900;
-const LATE_MAX = 20;
+const LATE_MAX = 100;
 
 export class Walkers {
   #stopped = false;
@@ -86,11 +86,15 @@ export class Walkers {
       if (answer === undefined) return false;
       if (answer.gap) this.#note(walk, false, 'gap', answer.gap);
       for (const event of answer.events) this.#note(walk, false, 'event', event);
-      const isLate = Date.now() - walk.askedMs >= HELD_MS && late < LATE_MAX;
-      if (answer.events.length === 0 && !isLate) return true;
-      late += Number(isLate);
+      const hasGivenUp = Date.now() - walk.askedMs >= HELD_MS || this.#edgeStops();
+      if (answer.events.length === 0 && !(hasGivenUp && late < LATE_MAX)) return true;
+      late += Number(hasGivenUp);
       cursor = answer.cursor;
     }
+  }
+
+  #edgeStops() {
+    return this.world.history.faults.some(({ closes, ended }) => closes && ended === null);
   }
 
   #note(walk, page, type, value) {
