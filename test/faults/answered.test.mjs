@@ -126,6 +126,8 @@ test('a gap in an answer needs a cause, and excuses what it is about', () => {
   for (const reason of ['too_old', 'damaged', 'slow_consumer']) {
     assert.deepEqual(kinds(three().answers(['e2', 'e3', gap(reason)])), ['unjust gap'], reason);
   }
+  const old = three({ policy: 'disconnect', retentionMs: 60_000 });
+  assert.deepEqual(kinds(old.answers(['e2', 'e3', gap('too_old')])), ['unjust gap']);
   const harmed = (told) => {
     const story = three().fault({ damages: true });
     story.history.damage.set('e2', 'the checker flipped a bit');

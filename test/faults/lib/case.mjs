@@ -27,11 +27,12 @@ const NOTHING_LEFT = /can be read, and nothing was changed; put back a backup, o
 let logged = 0;
 
 /** Whether what came to who went on from a cursor, and the past of those who were deleted, are as
- *  they were, or gaps say what isn't: `{found, told}`. */
-async function readEvents(still, history) {
+ *  they were, or gaps say what isn't: `{found, told}`. Where follows are lost nobody knows what is
+ *  owed to a reader. */
+async function readEvents(still, history, mayLack) {
   const seen = [];
   const anew = [];
-  for (const [user, { since }] of still.readers) {
+  for (const [user, { since }] of mayLack ? [] : still.readers) {
     const { came, gaps } = await still.resume(user);
     anew.push(...gaps.filter(({ reason }) => reason === 'other_store'));
     seen.push(judgeReader(history, user, { since, came, gaps }));
@@ -63,8 +64,7 @@ async function look(still, mayLack) {
         && (kind === 'follow lost' || (kind === 'follow invented' && wasAsked))));
     const found = [...lists.map(({ kind, user, subject, text }) =>
       `${kind}: ${user} ${subject}: ${text}`), ...world.wrongs];
-    if (mayLack) return { found, told: false };
-    const events = await readEvents(still, base);
+    const events = await readEvents(still, base, mayLack);
     return { found: [...found, ...events.found], told: events.told };
   } finally {
     graph.close();

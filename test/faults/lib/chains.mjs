@@ -197,9 +197,11 @@ class Reader {
   answer(entry) {
     this.#asked?.set(entry.subject, entry.asked);
     if (entry.last === undefined) return;
+    const isDamaged = mayBeDamaged(this.history, entry.t);
     for (const one of entry.entries) {
       Object.assign(one, { t: entry.t, ms: entry.ms, conn: entry.conn });
-      if (one.type === 'gap') one.just = this.#isJust({ ...one, isAnswer: true });
+      // That retention has taken older ones is no gap there.
+      if (one.type === 'gap') one.just = one.reason === 'damaged' && isDamaged;
     }
     this.#chain.answer(entry);
   }
