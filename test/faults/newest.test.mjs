@@ -51,6 +51,13 @@ test('more than the newest is found, and what may be newer is no reason to leave
     return kinds(story);
   };
   assert.deepEqual(gets(told(), 'e1', 'e2', 'e3'), ['stray']);
+  // Where the link breaks while they come there may be more; not where it broke before.
+  assert.deepEqual(gets(told().fault({ kills: true }), 'e1', 'e2', 'e3'), []);
+  const before = told();
+  before.fault({ kills: true });
+  for (const fault of before.history.faults) fault.endedMs -= 10_000;
+  for (const event of before.history.events.values()) event.begunMs -= 20_000;
+  assert.deepEqual(gets(before, 'e1', 'e2', 'e3'), ['stray']);
   const counted = { policy: 'disconnect', counts: [['t*', 1]] };
   assert.deepEqual(gets(told(counted), 'e3'), []);
   assert.deepEqual(gets(told(counted), 'e2', 'e3'), ['stray']);

@@ -122,10 +122,10 @@ const duringFault = (history, entry, effect) => history.faults.some((fault) =>
   fault[effect] && fault.begun < entry.t
     && (fault.ended === null || entry.ms <= fault.endedMs + CLOSE_GRACE_MS));
 
-/** A link was away at some time after the publish was begun and before the event came. */
-const linkBroke = ({ faults }, event, entry) => faults.some((fault) =>
+/** A link was away at some time after that, and before the entry's event came. */
+const linkBroke = ({ faults }, sinceMs, entry) => faults.some((fault) =>
   (fault.kills || fault.closes || fault.links) && fault.begun < entry.t
-    && (fault.endedMs ?? Infinity) + CLOSE_GRACE_MS >= event.begunMs);
+    && (fault.endedMs ?? Infinity) + CLOSE_GRACE_MS >= sinceMs);
 
 /** There was a fault before `t` that makes a part of the log unreadable. */
 export const mayBeDamaged = ({ damage, faults }, t) => faults.some((fault) => fault.begun < t
@@ -254,8 +254,12 @@ class Reader {
     if (event.acked !== null && event.acked < chain.connect.t && !this.#isWished(event)) {
       // A welcome's cursor is the link's (link.md 10.1): it may be a little older than the welcome.
       // And a link that comes back sends what it missed to whoever is there then.
+      // Of a subject whose newest were asked for there may be more if that was while they came.
       const isResumed = entry.conn !== chain.connect.conn;
-      if (isResumed || linkBroke(this.history, event, entry)) this.duplicates.early += 1;
+      const isMore = chain.connect.last !== undefined
+        && isSubscribed(this.history, this.user, event);
+      const sinceMs = isMore ? chain.connect.ms : event.begunMs;
+      if (isResumed || linkBroke(this.history, sinceMs, entry)) this.duplicates.early += 1;
       else this.#violation('stray', entry, 'from before a connection without cursor', about);
     }
     const first = chain.first.get(entry.id);
@@ -269,7 +273,7 @@ class Reader {
    *  that was under way, or was on its way for another reason, and where a link catches up. */
   #again(entry, event) {
     const mayCome = this.#asked === undefined || event.acked === null || event.unknown > 0
-      || this.history.damage.has(entry.id) || linkBroke(this.history, event, entry)
+      || this.history.damage.has(entry.id) || linkBroke(this.history, event.begunMs, entry)
       || parts(this.history, event).some((part) =>
         followedWithout(this.history, this.user, part, event.acked) !== 'no'
         || this.#asked.get(part.subject) < event.acked);
