@@ -76,3 +76,16 @@ test('what is published behind the newest takes none of their places', () => {
   assert.deepEqual(told('e1', 'e2'), []);
   assert.deepEqual(told('e2'), ['lost']);
 });
+
+test('what grows too old while a session waits for its newest is not owed', () => {
+  const waits = (ms) => {
+    const story = wish([['e1', 'topic'], ['e2', 'topic']],
+      { policy: 'disconnect', retentionMs: 3_000 });
+    story.history.kept.clear();
+    story.history.events.get('e1').begunMs -= 2_000;
+    story.gets('e2', { subject: 'topic' });
+    story.history.user('ann').at(-1).ms += ms;
+    return kinds(story);
+  };
+  assert.deepEqual([waits(0), waits(2_000)], [['lost'], []]);
+});

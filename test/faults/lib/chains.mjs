@@ -26,7 +26,7 @@ class Chain {
   opened = null;
   left = null;
   /** When its first event came: what it was to begin with had been read by then. */
-  readBy = Infinity;
+  readBy = { t: Infinity, ms: Infinity };
   /** id -> the first kept entry */
   first = new Map();
   /** subject -> the kept entry whose publish was begun last */
@@ -67,7 +67,7 @@ class Chain {
   keep(entry, event) {
     this.kept.push(entry);
     if (entry.type !== 'event') return;
-    this.readBy = Math.min(this.readBy, entry.t);
+    if (entry.t < this.readBy.t) this.readBy = entry;
     if (!event || this.first.has(entry.id)) return;
     this.first.set(entry.id, entry);
     const newest = this.newest.get(entry.subject);

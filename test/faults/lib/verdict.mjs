@@ -51,12 +51,14 @@ const byPart = (history) => {
 
 /** Is it one of the newest that the chain asked for? */
 function isWished(event, chain, user, { history, about }) {
-  const { last, t, ms } = chain.connect;
+  const { last, t } = chain.connect;
   if (last === undefined || event.acked >= t || !isSubscribed(history, user, event)) return false;
-  const isYoung = ms - event.begunMs < ageOf(history, event) - AGE_SLACK_MS;
+  const ageMs = ageOf(history, event);
+  const isYoung = ageMs === Infinity
+    || chain.readBy.ms - event.begunMs < ageMs - AGE_SLACK_MS;
   return parts(history, event).some(({ subject }) => {
     if (!history.subscribed.get(user).has(subject)) return false;
-    const newer = maybeNewer(about.get(subject), event, chain.readBy);
+    const newer = maybeNewer(about.get(subject), event, chain.readBy.t);
     const isKept = history.kept.has(subject) && newer === 0;
     return isKept || (newer < Math.min(last, countOf(history, subject)) && isYoung);
   });
