@@ -158,8 +158,28 @@ call(Parsed, Body) ->
 crashed(Conn, Method, Class, Reason, Stack) ->
     ?LOG_ERROR("a handler of ~0tp crashed: ~0tp:~0tp ~0tp",
                [Method, Class | halley_log_data:without([Reason, Stack])]),
-    frames(Conn, halley_edge_request:error_response(500, <<"internal">>,
-                                                    <<"the request failed inside the server">>)).
+    frames(Conn, case is_of_another(Class, Reason, Stack) of
+        true ->
+            halley_edge_request:error_response(
+              503, <<"unavailable">>,
+              <<"a part of the server has just ended, and is started again; it isn't known whether "
+                "this was done: try again soon, an event with the same id">>);
+        false ->
+            halley_edge_request:error_response(500, <<"internal">>,
+                                               <<"the request failed inside the server">>)
+    end).
+
+%% What it asked has ended meanwhile, or a table with it. The next attempt may do.
+is_of_another(exit, {Why, {Module, call, _}}, _)
+  when Module =:= gen_server orelse Module =:= gen_statem ->
+    case Why of
+        {shutdown, _} -> true;
+        _ -> lists:member(Why, [noproc, normal, killed, shutdown])
+    end;
+is_of_another(error, badarg, [{ets, _, [Table | _], _} | _]) ->
+    ets:whereis(Table) =:= undefined;
+is_of_another(_, _, _) ->
+    false.
 
 body(_, Flags, Body, _) when Flags band ?FLAG_END =/= 0 ->
     {full, Body};

@@ -16,6 +16,7 @@ suite() ->
 
 all() ->
     [request_and_answer, head_and_query, says_which_link, bad_target_is_400, crash_is_500,
+     what_has_ended_is_503,
      nonsense_is_500,
      heap_is_bounded, large_answer_is_split, gone_kills, link_end_kills, late_answer_is_504,
      stalled_body_is_408, streamed_body, expect_waits_for_credit, body_over_window,
@@ -84,6 +85,17 @@ crash_is_500(Config) ->
     ?assertEqual(<<"application/json">>, proplists:get_value(<<"content-type">>, Headers)),
     ?assertMatch(#{<<"error">> := #{<<"code">> := <<"internal">>, <<"message">> := _}},
                  jiffy:decode(Body, [return_maps])),
+    still_linked(Config).
+
+%% As while a process of the brain's is started again.
+what_has_ended_is_503(Config) ->
+    [begin
+         request(Config, 5, <<"GET">>, <<"/ask/", Whom/binary>>),
+         {response, 5, 503, ?END, _, Headers, Body} = next(Config, response),
+         ?assertEqual(<<"1">>, proplists:get_value(<<"retry-after">>, Headers)),
+         ?assertMatch(#{<<"error">> := #{<<"code">> := <<"unavailable">>}},
+                      jiffy:decode(Body, [return_maps]))
+     end || Whom <- [<<"nobody">>, <<"no-table">>]],
     still_linked(Config).
 
 nonsense_is_500(Config) ->

@@ -56,6 +56,10 @@ handle(#{path := [<<"link">>], link := Link, has_room := HasRoom}) ->
     {200, [], [pid_to_list(Link), $\s, atom_to_list(HasRoom())]};
 handle(#{path := [<<"crash">>]}) ->
     error(on_purpose);
+handle(#{path := [<<"ask">>, <<"nobody">>]}) ->
+    {200, [], gen_server:call(halley_edge_test_nobody, anything)};
+handle(#{path := [<<"ask">>, <<"no-table">>]}) ->
+    {200, [], ets:lookup(halley_edge_test_nobody, anything)};
 handle(#{path := [<<"nonsense">>]}) ->
     not_an_answer;
 handle(#{path := [<<"heap">>]}) ->
