@@ -9,23 +9,39 @@
                 cuttlefish_generator, cuttlefish_mapping, cuttlefish_schema, cuttlefish_util,
                 mnesia]).
 
-%% In a node of its own: here everything is loaded by other tests.
 all_that_is_called_is_loaded_test_() ->
     {timeout, 60, fun() ->
-        Called = lists:usort(lists:append([imports(Beam) || Beam <- beams()])) -- ?LATER,
+        Called = called_by([halley_code, halley_edge_link, halley_api]),
         ?assert(lists:member(halley_replay, Called)),
-        Eval = lists:flatten(io_lib:format(
-            "ok = halley_code:load(), "
-            "io:format(\"~~0p\", [[M || M <- ~0p, not erlang:module_loaded(M)]]), halt().",
-            [Called])),
-        Paths = lists:append([[" -pa ", filename:dirname(Beam)] || Beam <- one_of_each_app()]),
-        ?assertEqual("[]", os:cmd(["erl -noinput", Paths, " -eval '", Eval, "'"]))
+        ?assertEqual("[]", unloaded(Called, []))
     end}.
 
-beams() -> lists:append([filelib:wildcard(filename:join(filename:dirname(Beam), "*.beam"))
-                         || Beam <- one_of_each_app()]).
+%% Whoever has configured it loads these as well.
+and_what_not_everybody_has_test_() ->
+    {timeout, 120, fun() ->
+        [?assertEqual({Applications, "[]"},
+                      {Applications, unloaded(called_by(Modules), Applications)})
+         || {Modules, Applications} <- [{[halley_hooks_app], [halley_hooks, public_key, ssl]},
+                                        {[halley_postgres_app, epgsql],
+                                         [halley_postgres, epgsql, public_key, ssl]}]]
+    end}.
 
-one_of_each_app() -> [code:which(M) || M <- [halley_code, halley_edge_link, halley_api]].
+%% In a node of its own: here everything is loaded by other tests.
+unloaded(Called, Applications) ->
+    Eval = lists:flatten(io_lib:format(
+        "ok = halley_code:load(), ok = halley_code:load(~0p), "
+        "io:format(\"~~0p\", [[M || M <- ~0p, not erlang:module_loaded(M)]]), halt().",
+        [Applications, Called])),
+    Paths = [[" -pa ", filename:dirname(code:which(M))]
+             || M <- [halley_code, halley_edge_link, halley_api, halley_hooks_app,
+                      halley_postgres_app, epgsql]],
+    os:cmd(["erl -noinput", Paths, " -eval '", Eval, "'"]).
+
+%% By all modules of the applications of these.
+called_by(Modules) ->
+    Beams = lists:append([filelib:wildcard(filename:join(filename:dirname(code:which(M)),
+                                                         "*.beam")) || M <- Modules]),
+    lists:usort(lists:append([imports(Beam) || Beam <- Beams])) -- ?LATER.
 
 imports(Beam) ->
     {ok, {_, [{imports, Imports}]}} = beam_lib:chunks(Beam, [imports]),

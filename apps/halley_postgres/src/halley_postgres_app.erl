@@ -6,7 +6,10 @@
 
 -spec start(application:start_type(), term()) -> {ok, pid()} | {error, term()}.
 start(_, _) ->
-    halley_postgres_sup:start_link(application:get_env(halley_postgres, settings, none)).
+    Settings = application:get_env(halley_postgres, settings, none),
+    %% What it calls, even when no descriptor is left to read it by; TLS is the driver's business.
+    _ = [ok = halley_code:load([halley_postgres, epgsql]) || Settings =/= none],
+    halley_postgres_sup:start_link(Settings).
 
 -spec stop(term()) -> ok.
 stop(_) -> ok.

@@ -2,11 +2,12 @@
 %%
 %% The release loads a module when it is called for the first time. If no descriptor is left then,
 %% the call fails, and with it what was about to use the last of them, such as a replay. So what the
-%% brain may call is loaded at its start. All that the release holds (`-mode embedded') would cost
-%% 30 MB of memory instead of 3, most of it for what only reads the configuration.
+%% brain may call is loaded at its start, and what an application calls that not everybody has
+%% configured at the start of that. All that the release holds (`-mode embedded') would cost 30 MB
+%% of memory instead of 3, most of it for what only reads the configuration.
 -module(halley_code).
 
--export([load/0]).
+-export([load/0, load/1]).
 
 -define(APPLICATIONS, [kernel, crypto, jiffy, halley, halley_edge, halley_api]).
 %% What these call of stdlib, and what that calls in turn to do it or to say that it failed.
@@ -16,13 +17,17 @@
                   queue, rand, re, sets, string, supervisor, sys, timer, unicode, unicode_util,
                   uri_string]).
 
-%% An application that isn't there, as in a test of a part, is passed over.
 -spec load() -> ok.
 load() ->
-    Modules = lists:append([modules(Application) || Application <- ?APPLICATIONS]),
+    lists:foreach(fun code:ensure_loaded/1, ?MODULES),
+    load(?APPLICATIONS).
+
+%% The modules of these. An application that isn't there, as in a test of a part, is passed over.
+-spec load([Application :: atom()]) -> ok.
+load(Applications) ->
     %% One after the other: all at once are in memory twice. What can't be loaded fails when it is
     %% called, as ever.
-    lists:foreach(fun code:ensure_loaded/1, ?MODULES ++ Modules).
+    lists:foreach(fun code:ensure_loaded/1, lists:append([modules(A) || A <- Applications])).
 
 modules(Application) ->
     _ = application:load(Application),
