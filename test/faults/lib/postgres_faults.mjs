@@ -5,11 +5,14 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { promisify } from 'node:util';
 import { kill } from '../../lib/halley.mjs';
 import { sleep, until } from '../../lib/wait.mjs';
+import { killProcess } from './processes.mjs';
 
 /** Halley leaves a server that is silent for 30 s: some of these are longer. */
 const STALL_MS = [200, 4_000];
 const LONG_STALL_MS = 35_000;
 const LONG_STALL_CHANCE = 0.04;
+
+const PROCESS_MS = 1_000;
 
 const TERMINATE = 'SELECT pg_terminate_backend(pid) FROM pg_stat_activity '
   + "WHERE application_name = 'halley'";
@@ -36,6 +39,14 @@ export const FAULTS = {
     kill(halley.brainPid(), 'SIGKILL');
     await halley.exited();
     await halley.start();
+  },
+
+  /** One process of what speaks with PostgreSQL; too many of them in a short time end the brain. */
+  async process({ halley, killer }) {
+    await killProcess(killer, 'halley_postgres');
+    await sleep(PROCESS_MS);
+    if (halley.hasExited) await halley.start();
+    await halley.ready();
   },
 
   async edge({ halley }) {

@@ -10,6 +10,7 @@ import { sleep, until } from '../../lib/wait.mjs';
 import { Gate } from './gate.mjs';
 import { FAULTS } from './postgres_faults.mjs';
 import { Application, Asker, Reader } from './postgres_load.mjs';
+import { makeKiller } from './processes.mjs';
 import { again, verdict } from './postgres_verdict.mjs';
 import { Random } from './random.mjs';
 
@@ -58,8 +59,10 @@ class World {
       HALLEY_STORE_BACKEND: 'postgres',
       HALLEY_HISTORY_RETENTION: '24h',
     } });
+    this.killer = makeKiller(this.halley.folder);
     const { code, stdout, stderr } = await this.halley.command('postgres', 'setup');
     if (code !== 0) throw new Error(`postgres setup: ${stdout}${stderr}`);
+    Object.assign(this.halley.settings, this.killer.environment);
     await this.halley.start();
     // What is committed before there is a slot, nobody has.
     await until('it streams', async () =>
@@ -78,7 +81,7 @@ class World {
 
   async fault(kind) {
     const { random } = this;
-    if (kind === 'brain') this.kills.push(this.reader.seen.length);
+    if (kind === 'brain' || kind === 'process') this.kills.push(this.reader.seen.length);
     await FAULTS[kind](this);
     this.tally.faults[kind] = (this.tally.faults[kind] ?? 0) + 1;
     await sleep(random.int(...PAUSE_MS));
@@ -96,7 +99,7 @@ class World {
       .map((kind) => [random.float(), kind]).sort(([a], [b]) => a - b).map(([, kind]) => kind);
     while (order.length > 0) {
       const [first, second] = order;
-      const isOwn = (kind) => kind === 'brain' || kind === 'edge';
+      const isOwn = (kind) => ['brain', 'edge', 'process'].includes(kind);
       const isBoth = second !== undefined && isOwn(first) !== isOwn(second)
         && random.chance(TOGETHER_CHANCE);
       const now = order.splice(0, isBoth ? 2 : 1);

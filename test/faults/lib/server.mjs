@@ -8,6 +8,7 @@ import { jwks, makeKey } from '../../lib/token.mjs';
 import { sleep, until } from '../../lib/wait.mjs';
 import { makeDisk } from './disks.mjs';
 import { doorOf } from './door.mjs';
+import { makeKiller } from './processes.mjs';
 import { hold, makeHolder, threadsOf } from './threads.mjs';
 import { hookedTo } from './told.mjs';
 
@@ -48,6 +49,8 @@ export class Server {
       server.dataDir = halley.settings.HALLEY_DATA_DIR;
       if (profile.fakesClock) server.#fakeClock();
       if (profile.has?.includes('threads')) server.holder = makeHolder(halley.folder);
+      server.killer = makeKiller(halley.folder);
+      Object.assign(halley.settings, server.killer.environment);
       if (profile.hasTokens) server.#wantTokens();
       if (profile.door) server.door = await doorOf(halley, profile.door);
       if (profile.hooks) server.endpoint = await hookedTo(halley, profile.hooks);

@@ -1,0 +1,35 @@
+// One process of the brain's dies while the others run (processes/halley_faults.erl), as by a bug.
+// The brain is started with a module more, which listens on a socket.
+
+import { execFileSync } from 'node:child_process';
+import { mkdirSync } from 'node:fs';
+import { connect } from 'node:net';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const SOURCE = fileURLToPath(new URL('../processes/halley_faults.erl', import.meta.url));
+
+/** Compiles the module into a folder of its own in `folder`, whose name no application has; gives
+ *  what a brain has to have in its environment. */
+export function makeKiller(folder) {
+  const beams = join(folder, 'faults');
+  mkdirSync(beams);
+  execFileSync('erlc', ['-Werror', '-o', beams, SOURCE]);
+  const socket = join(beams, 'socket');
+  return { socket, environment: {
+    ERL_ZFLAGS: [process.env.ERL_ZFLAGS ?? '', '-pa', beams, '-s', 'halley_faults',
+      '-halley_faults', socket].join(' ') } };
+}
+
+/** Kills a process, one of `application` if that is given. Gives its name and its supervisor's, or
+ *  undefined if nobody answered. */
+export function killProcess({ socket }, application = 'all') {
+  return new Promise((resolve) => {
+    let text = '';
+    const connection = connect(socket, () => connection.write(`${application}\n`));
+    connection.setEncoding('utf8');
+    connection.on('data', (data) => { text += data; });
+    connection.once('error', () => resolve(undefined));
+    connection.once('close', () => resolve(text.trim() || undefined));
+  });
+}
