@@ -83,16 +83,21 @@ export const cases = [
       for (const client of clients) {
         client.say({ do: 'connect', url: server.url, user: 'bob', transports: ['ndjson'] });
       }
-      const first = await Promise.all(clients.map(() => server.visit()));
-      for (const visit of first) visit.welcome('c0');
-      await Promise.all(clients.map((client) =>
-        client.until('it is open', () => client.states.includes('open'))));
-      const at = Date.now();
-      for (const visit of first) visit.socket.destroy();
-      const second = await Promise.all(clients.map(() => server.visit()));
-      const waits = second.map((visit) => visit.at - at).sort((a, b) => a - b);
-      assert.ok(waits[3] - waits[0] > 50, `by chance: ${waits}`);
-      assert.ok(waits[0] > 100, `none at once: ${waits}`);
+      const spreads = [];
+      let visits = await Promise.all(clients.map(() => server.visit()));
+      // A server that is held up sees them come together, but not each time.
+      for (let n = 1; n <= 3; n += 1) {
+        for (const visit of visits) visit.welcome('c0');
+        await Promise.all(clients.map((client) => client.until('it is open', () =>
+          client.states.filter((state) => state === 'open').length >= n)));
+        const at = Date.now();
+        for (const visit of visits) visit.socket.destroy();
+        visits = await Promise.all(clients.map(() => server.visit()));
+        const waits = visits.map((visit) => visit.at - at).sort((a, b) => a - b);
+        assert.ok(waits[0] > 100, `none at once: ${waits}`);
+        spreads.push(waits[3] - waits[0]);
+      }
+      assert.ok(Math.max(...spreads) > 50, `by chance: ${spreads}`);
     },
   },
 

@@ -3,8 +3,8 @@
 import assert from 'node:assert/strict';
 import { STREAMS, between, event, isClosed, shows, sleep, token } from '../lib/story.mjs';
 
-/** A client asks for the next before 90 % of it are over, and has a second or two for that. */
-const TOKEN_S = 15;
+/** A client asks for the next before 90 % of it are over, and has some seconds for that. */
+const TOKEN_S = 30;
 
 const wants = (client) => client.told.filter((line) => line.want === 'token');
 
