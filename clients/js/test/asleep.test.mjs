@@ -77,7 +77,7 @@ for (const share of [true, false]) {
     await wake();
     await shows(tab, 20);
     assert.deepEqual(await items(tab), Array.from({ length: 20 }, (_, n) => n));
-    assert.equal(await sessionsOf(halley, user), 1);
+    await until('one session', async () => await sessionsOf(halley, user) === 1);
     await context.close();
   });
 }
@@ -130,6 +130,7 @@ test('a page that was hidden and is looked at again connects at once', async () 
     // 1.5, 3, 6, then 12 s until the next try.
     await until('the next try is far away', () => tab.evaluate(() =>
       window.one.states.filter((state) => state === 'reconnecting').length >= 4), 60_000);
+    const since = Date.now();
     way.back();
     const look = (hidden) => tab.evaluate((isHidden) => {
       Object.defineProperty(document, 'hidden', { get: () => isHidden, configurable: true });
@@ -138,10 +139,9 @@ test('a page that was hidden and is looked at again connects at once', async () 
     await look(true);
     await sleep(1_500);
     assert.equal(await tab.evaluate(() => window.one.halley.state), 'reconnecting');
-    const since = Date.now();
     await look(false);
     await tab.waitForFunction(() => window.one.halley.state === 'open');
-    assert.ok(Date.now() - since < 3_000, `${Date.now() - since} ms`);
+    assert.ok(Date.now() - since < 10_000, `not by its next try: ${Date.now() - since} ms`);
   } finally {
     await context.close();
     ours.close();

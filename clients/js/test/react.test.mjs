@@ -86,8 +86,10 @@ test('another subject begins anew', async () => {
 });
 
 test('the state is shown as it changes, and what was missed comes', async () => {
+  // It is looked for before it comes, since it passes.
+  const notices = status('reconnecting');
   kill(halley.edgePid(), 'SIGKILL');
-  await status('reconnecting');
+  await notices;
   await halley.ready();
   await publish(halley, 'room/2', 'z');
   await status('open');

@@ -165,7 +165,12 @@ for (const transport of TRANSPORTS) {
     assert.equal((await one.halley.publish('room', { n: 2 }, { id: 'mine' })).id, id);
     assert.deepEqual((await one.items.next()).data, { n: 1 });
     assert.deepEqual(await one.halley.following(), { following: ['room'], next: null });
-    assert.deepEqual(await one.halley.presence(user), { user, online: true });
+    // Between two polls it isn't.
+    const there = await until('it is there', async () => {
+      const what = await one.halley.presence(user);
+      return what.online && what;
+    });
+    assert.deepEqual(there, { user, online: true });
     assert.deepEqual(await one.halley.unfollow('room'), { removed: 1, absent: 0 });
     await one.halley.publish('room', 3);
     await one.items.none();

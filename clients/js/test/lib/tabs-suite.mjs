@@ -274,7 +274,7 @@ export function suite(open, isFirefox = false) {
       await shows(other, [1, 2, 3]);
       await publish(halley, 'later', 4);
       for (const each of [tab, other]) await shows(each, [1, 2, 3, 4]);
-      assert.equal(await sessionsOf(halley, 'later'), 1);
+      await until('one session', async () => await sessionsOf(halley, 'later') === 1);
       await context.close();
     });
 
