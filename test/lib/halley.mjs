@@ -92,6 +92,13 @@ export function listeningPorts(pid) {
     .map((columns) => parseInt(columns[1].split(':')[1], 16));
 }
 
+/** Whether the server that listens on `port` still has its end of a connection from `from`. */
+export function isHeld(port, from) {
+  const hex = (number) => `:${number.toString(16).toUpperCase().padStart(4, '0')}`;
+  return readProc('net', 'tcp').split('\n').map((row) => row.trim().split(/\s+/))
+    .some(([, own, other]) => own?.endsWith(hex(port)) && other.endsWith(hex(from)));
+}
+
 export function isAlive(pid) {
   const status = readProc(pid, 'status');
   return status !== '' && !/^State:\s+Z/m.test(status);

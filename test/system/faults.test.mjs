@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
 import { api, follow, http, publish, sessionsOf } from '../lib/client.mjs';
 import { assertError, assertEvent } from '../lib/expect.mjs';
-import { isAlive, kill, start, test } from '../lib/halley.mjs';
+import { isAlive, isHeld, kill, start, test } from '../lib/halley.mjs';
 import { Raw } from '../lib/raw.mjs';
 import { closeStreams, ndjson, sse, ws } from '../lib/streams.mjs';
 import { sleep, until } from '../lib/wait.mjs';
@@ -93,8 +93,10 @@ test('a stream opened while the brain is away: 503, or it waits and becomes one'
 test('clients that left while the brain was away are not online after its return', async () => {
   const [leaves, stays] = [await sse(halley, 'leaves'), await sse(halley, 'stays')];
   await killBrain();
+  const { localPort } = leaves.outgoing.socket;
+  assert.ok(isHeld(halley.publicPort, localPort), 'the search finds what is there');
   leaves.close();
-  await sleep(100);
+  await until('the edge has seen it leave', () => !isHeld(halley.publicPort, localPort));
   await halley.start();
   await until('the one that stayed', async () => await sessionsOf(halley, 'stays') === 1);
   assert.equal(await sessionsOf(halley, 'leaves'), 0);
