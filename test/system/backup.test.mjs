@@ -12,7 +12,7 @@ import { promisify } from 'node:util';
 import { api, follow, publish, unfollow } from '../lib/client.mjs';
 import { prepare, start, test } from '../lib/halley.mjs';
 import { closeStreams, poll } from '../lib/streams.mjs';
-import { sleep } from '../lib/wait.mjs';
+import { until } from '../lib/wait.mjs';
 
 after(closeStreams);
 
@@ -103,7 +103,7 @@ test('a backup while users follow and events are published; a Halley starts on i
   await follow(halley, ['kim', 'ann']);
   const cursor = (await poll(halley, 'kim', { timeout: 0 })).cursor;
   const writer = busy(halley);
-  await sleep(1_500);
+  await until('much has been written', () => writer.published >= 50);
   const acknowledged = new Set(writer.following);
   writer.removed_before = new Set([...writer.ever_removed].filter((p) => !acknowledged.has(p)));
   const first = writer.published;
