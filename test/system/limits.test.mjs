@@ -170,7 +170,8 @@ test('16.6, 16.8 slow bodies get 408, one that is too large 413 at once', async 
       clearInterval(drip);
     }
     await counts(halley, 'slow_bodies_total', 1);
-    await counts(halley, 'requests_in_flight', 0);
+    await until('it is in flight no more', async () =>
+      await metric(halley, 'halley_edge_requests_in_flight') === 0);
     const large = await Raw.open(halley.apiPort);
     const refused = await answer(large, 'POST /v1/events HTTP/1.1\r\nHost: h\r\n'
       + 'Expect: 100-continue\r\nContent-Length: 1000000\r\n\r\n');
