@@ -171,9 +171,19 @@ test('a slow client that is cut off in the middle of an event loses nothing by i
     for (const event of stream.events.drain()) seen.push(event.data[0]);
     const { cursor } = stream;
     await flooding;
-    const again = await sse(halley, 'eve', {}, cursor);
-    while (seen.at(-1) !== EVENTS) seen.push((await again.event('what is left')).data[0]);
+    // Who is held up for a second is cut off again, and comes back again.
+    for (let place = cursor; seen.at(-1) !== EVENTS;) {
+      const again = await sse(halley, 'eve', {}, place);
+      while (seen.at(-1) !== EVENTS) {
+        const event = await again.event('what is left').catch((error) => {
+          if (!again.isClosed) throw error;
+        });
+        if (event === undefined) break;
+        seen.push(event.data[0]);
+      }
+      place = again.cursor;
+      again.close();
+    }
     assert.deepEqual(seen, Array.from({ length: EVENTS }, (_, n) => n + 1));
-    again.close();
   });
 });
