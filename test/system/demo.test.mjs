@@ -182,7 +182,7 @@ test('go offline and come back: nothing is missing, nothing is there twice', asy
   const { page, context } = await demo('sam', { cast: 'lively' });
   await page.getByRole('button', { name: 'Go offline' }).click();
   await page.locator('#state[data-state=reconnecting]').waitFor();
-  await page.locator('#offline-result').filter({ hasText: /[3-9] posts for you/ }).waitFor();
+  await page.locator('#offline-result').filter({ hasText: /([3-9]|\d\d) posts for you/ }).waitFor();
   await say(page, 'written offline');
   const before = await page.getByTestId('post').count();
   await page.getByRole('button', { name: 'Come back' }).click();
@@ -204,10 +204,13 @@ test('become a celebrity: ten thousand followers, and a post reaches each live o
 
 test('kill -9 of the edge: the page comes back by itself', async () => {
   const { page, context } = await demo('uma');
+  // It is looked for before it comes, since it passes.
+  const notices = page.locator('#state[data-state=reconnecting]').waitFor();
   kill(halley.edgePid(), 'SIGKILL');
-  await page.locator('#state[data-state=reconnecting]').waitFor();
+  await notices;
   await page.locator('#state[data-state=open]').waitFor();
-  assert.equal(await page.locator('#state').textContent(), 'open · websocket');
+  // Where the edge is away for long another way is tried, and this one again after a minute.
+  await page.locator('#state').filter({ hasText: 'open · websocket' }).waitFor({ timeout: 90_000 });
   await publish(halley, 'uma', { text: 'after the kill' });
   await post(page, 'after the kill').waitFor();
   await context.close();

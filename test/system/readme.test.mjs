@@ -6,7 +6,7 @@ import { createServer } from 'node:http';
 import { after, before } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { openBrowser } from '../lib/browser.mjs';
-import { http, publish } from '../lib/client.mjs';
+import { http, publish, sessionsOf } from '../lib/client.mjs';
 import { prepare, scratchFile, start, test } from '../lib/halley.mjs';
 import { jwks, makeKey, mint, nowS } from '../lib/token.mjs';
 import { sleep, until } from '../lib/wait.mjs';
@@ -49,7 +49,8 @@ test('the page\'s five lines outlive a token, an outage longer than that, and a 
       return shown.at(-1) === data && shown.length;
     });
     // Published before it listens would be before its first cursor.
-    await until('a stream', async () => (await publish(halley, 'bob', 'first')).sessions === 1);
+    await until('a stream', async () => await sessionsOf(halley, 'bob') === 1);
+    await publish(halley, 'bob', 'first');
     await shows('first');
     await sleep(TOKEN_S * 1_000);
     await publish(halley, 'bob', 'with another token');
@@ -60,7 +61,7 @@ test('the page\'s five lines outlive a token, an outage longer than that, and a 
     await halley.start();
     await publish(halley, 'bob', 'after an outage');
     await shows('after an outage');
-    assert.equal(await page.evaluate('banner.hidden'), true);
+    await until('the banner is hidden', () => page.evaluate('banner.hidden'));
     assert.deepEqual(await page.evaluate('gaps'), []);
 
     await halley.terminate();
