@@ -65,9 +65,12 @@ test('13.2 who would wait too long is told to come back, each transport in its w
     for (const [n, raw] of raws.entries()) {
       raw.send(ask(`c${n}`, n % 2 === 0 ? 'text/event-stream' : 'application/x-ndjson'));
     }
-    await until('all have an answer', () => raws.every((raw) => raw.bytes.length > 0));
-    await sleep(200);
-    const texts = raws.map((raw) => raw.bytes.toString());
+    // A stream's first words end with an empty line, or are a line of JSON; a refusal is one.
+    const isWhole = (text) => /retry:[^]*\n\n|\{"(cursor|error)":[^]*\}/.test(text);
+    const texts = await until('all have a whole answer', () => {
+      const all = raws.map((raw) => raw.bytes.toString());
+      return all.every(isWhole) && all;
+    });
     const busy = texts.filter((text) => text.includes(': busy'));
     assert.ok(busy.length > 5, `busy SSE: ${busy.length}`);
     for (const text of busy) {
