@@ -152,9 +152,10 @@ test('15.9: new certificates for new connections, and streams stay', async () =>
   const unusable = await counted('certificates_unusable');
   const good = ['server.pem', 'server.key'].map((name) => certificates.file(name));
   good.forEach((file) => copyFileSync(file, `${file}.kept`));
+  const { length } = halley.log;
   copyFileSync(certificates.file('ca.key'), good[1]);
   const named = () => ['public', 'api'].every((listener) =>
-    new RegExp(`${listener}\\.tls\\.key: .* is not the key`).test(halley.log));
+    new RegExp(`${listener}\\.tls\\.key: .* is not the key`).test(halley.log.slice(length)));
   await until('the log names the key of each listener', named);
   assert.equal(await shown(), now);
   good.forEach((file) => copyFileSync(`${file}.kept`, file));
