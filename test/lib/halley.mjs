@@ -193,6 +193,15 @@ class Halley {
     });
   }
 
+  /** The same, killed (SIGKILL) once `moment()` has resolved. Gives whether it ran until then. */
+  async commandKilled(moment, ...options) {
+    const child = spawn(LAUNCHER, options, { cwd: this.folder, env: this.#env(), stdio: 'ignore' });
+    const ended = once(child, 'close').then(() => false);
+    const isKilled = await Promise.race([ended, moment().then(() => child.kill('SIGKILL'))]);
+    await ended;
+    return isKilled;
+  }
+
   async start() {
     this.spawn();
     await this.ready();

@@ -9,16 +9,17 @@
 //             says that nothing is left, and how to begin without follows
 //   WRONG     anything else
 
-import { cpSync, rmSync } from 'node:fs';
+import { cpSync, existsSync, rmSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { api } from '../../lib/client.mjs';
-import { until } from '../../lib/wait.mjs';
+import { sleep, until } from '../../lib/wait.mjs';
 import { Graph } from './graph.mjs';
 import { filesOf } from './damage.mjs';
 import { folderHarmsOf, harm, harmsOf } from './harm.mjs';
 import { judgePages, judgeReader } from './still_verdict.mjs';
 
 const START_MS_MAX = 60_000;
+const KILLED_MS_MAX = 5_000;
 const STRANGERS = 150;
 const KEYS = 'server-keys';
 const NOTHING_LEFT = /can be read, and nothing was changed; put back a backup, or begin without/;
@@ -81,7 +82,21 @@ async function start(halley) {
   return halley.hasExited ? halley.exited() : null;
 }
 
-async function repair(still, { path, kind }) {
+/** Repairs that are killed, most of them while they write. Gives whether any was. */
+async function killedRepairs({ halley, dataDir }, random) {
+  const isWriting = () => existsSync(join(dataDir, 'follows-repaired'));
+  let isKilled = false;
+  for (let left = random.int(0, 3); left > 0; left -= 1) {
+    isKilled = await halley.commandKilled(async () => {
+      const end = Date.now() + random.pick([100, KILLED_MS_MAX, KILLED_MS_MAX]);
+      while (!isWriting() && Date.now() < end) await sleep(1);
+      await sleep(random.pick([0, 5, 20, 50, 200]));
+    }, 'repair') || isKilled;
+  }
+  return isKilled;
+}
+
+async function repair(still, { path, kind }, random) {
   const { server } = still;
   const lines = server.halley.stderr.trim().split('\n');
   // Keys are made anew: there is nothing to rebuild them from.
@@ -95,12 +110,14 @@ async function repair(still, { path, kind }) {
       + lines.slice(-3).join(' | ').slice(0, 400)];
   }
   if (path === KEYS) return [];
+  // One that was killed may have said what is lost, to nobody.
+  const isKilled = await killedRepairs(server, random);
   const { code, stdout, stderr } = await server.halley.command('repair');
   if (code !== 0 && path === 'follows' && NOTHING_LEFT.test(stderr)) return beginAnew(still);
   if (code !== 0) return [`repair ended with ${code}: ${stderr.slice(0, 300)}`];
   const exit = await start(server.halley);
   if (exit) return [`it does not start after a repair: ${server.halley.logTail}`];
-  const { found } = await look(still, stdout.trim() !== '');
+  const { found } = await look(still, isKilled || stdout.trim() !== '');
   return found;
 }
 
@@ -138,7 +155,7 @@ export async function playCase(still, { base, what }, random) {
   try {
     const exit = await start(server.halley);
     if (exit) {
-      found = await repair(still, what);
+      found = await repair(still, what, random);
     } else if (await isClosed(still)) {
       found = saysWhy(server.halley);
     } else {
