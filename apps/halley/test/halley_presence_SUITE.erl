@@ -1,6 +1,6 @@
 %% What is told of presence: changes, each once; nothing false when connections come back, links are
-%% cut or the brain begins anew; counts where there are many. The case plays the process of each
-%% link, as the worker of one edge.
+%% cut or the brain begins anew. The case plays the process of each link, as the worker of one edge.
+%% Of many there are counts: halley_presence_large_SUITE.
 -module(halley_presence_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -16,9 +16,9 @@ suite() -> [{timetrap, {minutes, 3}}].
 all() ->
     [off, who_asks_is_told, several_sessions, by_subscription, by_follow, visitors,
      away_for_a_moment, a_link_is_cut, a_brain_begins, who_goes_as_it_begins, the_process_dies,
-     of_those_followed, of_celebrities_nothing, subjects_not_configured, large,
-     large_and_small_again, no_room, nobody_asks_any_more, held, states, states_come_back,
-     states_of_those_followed, states_by_the_way].
+     of_those_followed, of_celebrities_nothing, subjects_not_configured, no_room,
+     nobody_asks_any_more, held, states, states_come_back, states_of_those_followed,
+     states_by_the_way].
 
 init_per_testcase(off, Config) ->
     halley_test_brain:start(Config);
@@ -311,41 +311,6 @@ subjects_not_configured(Config) ->
     Link = here(Config),
     ok = open(Link, 1, number(<<"u1">>), [<<"live">>, key(<<"live">>)]),
     nothing_told(Link).
-
-%% More than `presence_users_max' are counted, at a rate.
-large(Config) ->
-    ok = halley_test_brain:limits(#{presence_users_max => 2, presence_counts_ms => 300}),
-    Link = here(Config),
-    ok = open(Link, 100, nobody, [key(<<"room/1">>)]),
-    ?assertEqual({[100], state(<<"room/1">>, [])}, told(Link)),
-    Users = [number(<<"u", ($0 + N)>>) || N <- lists:seq(1, 9)],
-    [ok = open(Link, User, User, [<<"room/1">>]) || User <- Users],
-    Changes = until_online(9, Link, []),
-    ?assertMatch([#{<<"state">> := <<"join">>}, #{<<"state">> := <<"join">>},
-                  #{<<"online">> := 3, <<"users">> := null} | _], Changes),
-    ?assert(length(Changes) =< 5),
-    nothing_told(Link).
-
-until_online(N, Link, Acc) ->
-    case told(Link) of
-        {[100], #{<<"online">> := N} = Last} -> lists:reverse(Acc, [Last]);
-        {[100], Change} -> until_online(N, Link, [Change | Acc])
-    end.
-
-large_and_small_again(Config) ->
-    ok = halley_test_brain:limits(#{presence_users_max => 5, presence_counts_ms => 200}),
-    Link = here(Config),
-    Users = [number(<<"u", ($0 + N)>>) || N <- lists:seq(1, 6)],
-    [ok = open(Link, User, User, [<<"room/1">>]) || User <- Users],
-    ok = open(Link, 100, nobody, [key(<<"room/1">>)]),
-    Large = #{<<"subject">> => <<"room/1">>, <<"online">> => 6, <<"users">> => null},
-    ?assertEqual({[100], Large}, told(Link)),
-    {Stay, Go} = lists:split(2, Users),
-    [ok = close(Link, User, User) || User <- Go],
-    ?assertEqual(state(<<"room/1">>, [halley_ids:name(U) || U <- Stay]),
-                 lists:last(until_online(2, Link, []))),
-    ok = close(Link, hd(Stay), hd(Stay)),
-    ?assertMatch({[100], #{<<"state">> := <<"leave">>}}, told(Link)).
 
 %% A link that has no room gets the state when it has.
 no_room(Config) ->
