@@ -23,12 +23,17 @@ large(Config) ->
     ok = open(Link, 100, nobody, [key(<<"room/1">>)]),
     ?assertEqual({[100], state(<<"room/1">>, [])}, told(Link)),
     Users = [number(<<"u", ($0 + N)>>) || N <- lists:seq(1, 9)],
+    BeganMs = now_ms(),
     [ok = open(Link, User, User, [<<"room/1">>]) || User <- Users],
     Changes = until_online(9, Link, []),
+    TookMs = now_ms() - BeganMs,
     ?assertMatch([#{<<"state">> := <<"join">>}, #{<<"state">> := <<"join">>},
                   #{<<"online">> := 3, <<"users">> := null} | _], Changes),
-    ?assert(length(Changes) =< 5),
+    %% What comes behind these is one in 300 ms at most, however long all of it takes.
+    ?assert(length(Changes) - 3 =< TookMs div 300 + 1),
     nothing_told(Link).
+
+now_ms() -> erlang:monotonic_time(millisecond).
 
 until_online(N, Link, Acc) ->
     case told(Link) of
@@ -46,7 +51,15 @@ large_and_small_again(Config) ->
     ?assertEqual({[100], Large}, told(Link)),
     {Stay, Go} = lists:split(2, Users),
     [ok = close(Link, User, User) || User <- Go],
-    ?assertEqual(state(<<"room/1">>, [halley_ids:name(U) || U <- Stay]),
-                 lists:last(until_online(2, Link, []))),
+    ok = until_named([halley_ids:name(U) || U <- Stay], none, Link),
     ok = close(Link, hd(Stay), hd(Stay)),
     ?assertMatch({[100], #{<<"state">> := <<"leave">>}}, told(Link)).
+
+%% Those who are there are named as soon as they are few enough, so some of them may go behind that.
+until_named(Users, Users, _) -> ok;
+until_named(Users, Known, Link) ->
+    until_named(Users, case told(Link) of
+        {[100], #{<<"users">> := Named}} when is_list(Named) -> Named;
+        {[100], #{<<"state">> := <<"leave">>, <<"user">> := User}} -> Known -- [User];
+        {[100], #{<<"users">> := null}} -> none
+    end, Link).
