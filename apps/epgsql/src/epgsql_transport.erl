@@ -21,6 +21,8 @@
 -define(PORT, 5432).
 -define(TIMEOUT_MS, 5000).
 -define(BUFFER, 16384).
+%% How long closing waits for TLS to say goodbye.
+-define(LAST_WORD_MS, 200).
 %% What the socket must be for the protocol to be read.
 -define(OPTIONS, [{active, false}, {packet, raw}, {mode, binary}]).
 
@@ -183,15 +185,20 @@ close(Transport) ->
     case is_pending(Transport) of
         true ->
             _ = option(Transport, {linger, {true, 0}}),
-            abort(Transport);
-        false -> closed(Transport)
+            closed(Transport, 0);
+        false -> closed(Transport, ?LAST_WORD_MS)
     end.
 
-%% TLS waits 5 s for its last word to be sent.
-abort({gen_tcp, _} = Transport) -> closed(Transport);
-abort({ssl, _} = Transport) ->
-    _ = spawn(fun() -> closed(Transport) end),
-    ok.
+%% TLS waits 5 s for its last word to be sent. It may have data that the kernel wasn't given yet, so
+%% that nothing is pending says little of it.
+closed({gen_tcp, _} = Transport, _) -> closed(Transport);
+closed({ssl, _} = Transport, Ms) ->
+    {_, Monitor} = spawn_monitor(fun() -> closed(Transport) end),
+    receive {'DOWN', Monitor, process, _, _} -> ok
+    after Ms ->
+        true = demonitor(Monitor, [flush]),
+        ok
+    end.
 
 closed({Module, Socket}) ->
     _ = Module:close(Socket),
