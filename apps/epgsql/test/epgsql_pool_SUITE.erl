@@ -119,7 +119,7 @@ large_requests_do_not_stall(Config) ->
 %% --- the pool's size and its queue --------------------------------------------------------------
 
 grows_when_needed_and_shrinks(Config) ->
-    ok = start(Config, #{size => 8, min => 2, idle_ms => 500}),
+    ok = start(Config, #{size => 8, min => 2, idle_ms => 3000}),
     ok = until(fun() -> metric(idle) =:= 2 end),
     _ = parallel(20, fun(_) -> epgsql_pool:squery(?POOL, "select pg_sleep(0.1)") end),
     ?assertMatch(#{opened := 8, closed := 0}, epgsql_pool:metrics(?POOL)),
@@ -161,7 +161,8 @@ queue_has_a_deadline(Config) ->
             parallel(5, fun(_) -> epgsql_pool:squery(?POOL, "select 1") end)
         end),
         ?assertEqual(lists:duplicate(5, {error, pool_timeout}), Answers),
-        ?assert(Us >= 100000 andalso Us < 2000000),
+        %% Not after as long as a pool lets wait by itself.
+        ?assert(Us >= 100000 andalso Us < 5000000),
         [{error, pool_timeout}] =
             parallel(1, fun(_) -> epgsql_pool:squery(?POOL, "select 1", #{wait_ms => 0}) end)
     end),
@@ -221,7 +222,8 @@ time_out_keeps_the_connection(Config) ->
         epgsql_pool:squery(?POOL, "select pg_sleep(60)", #{timeout => 200})
     end),
     ?assertEqual({error, timeout}, Answer),
-    ?assert(Us < 2000000),
+    %% The server has 5 s to end the statement: nobody waits for that.
+    ?assert(Us < 5000000),
     ?assertEqual(Before, backend()),
     epgsql_pool:with(?POOL, fun(C) ->
         {error, timeout} = epgsql:equery(C, "select pg_sleep(60)"),
@@ -367,7 +369,7 @@ no_server(_) ->
 
 over_tls(Config) ->
     Authority = filename:join(epgsql_test_server:temporary(?config(server, Config)), "ca.crt"),
-    ok = start(Config, #{look_ms => 0},
+    ok = start(Config, #{look_ms => 0, wait_ms => ?WAIT_MS},
                #{ssl => required, host => "localhost", ssl_opts => [{cacertfile, Authority}],
                  username => "plus", password => "secret"}),
     Answers = parallel(20, fun(N) -> [value("select $1::int4", [N]) || _ <- lists:seq(1, 10)] end),

@@ -43,4 +43,6 @@ until(Fun, Left) ->
 parallel(Count, Fun) ->
     Self = self(),
     Pids = [spawn_link(fun() -> Self ! {self(), Fun(N)} end) || N <- lists:seq(1, Count)],
-    [receive {Pid, Answer} -> Answer end || Pid <- Pids].
+    [receive {Pid, Answer} -> Answer;
+             {'EXIT', Pid, Reason} when Reason =/= normal -> error(Reason)
+     end || Pid <- Pids].

@@ -2,6 +2,7 @@
 %% for ever, and a connection that one of them leaves goes to who waits.
 -module(epgsql_pool_turn_SUITE).
 
+-include_lib("stdlib/include/ms_transform.hrl").
 -include("epgsql_pool_suite.hrl").
 
 all() ->
@@ -49,18 +50,30 @@ asks(N, Counts) ->
     ok = counters:add(Counts, N, 1),
     asks(N, Counts).
 
-%% Each query is handed on to who has waited longest, so nobody is ahead of another.
+%% Each query is handed on to who has waited longest: when all others wait, they come next. Who is
+%% held up between two queries is behind, and who takes too long to take a connection loses its
+%% place, so that isn't so each time.
 without_turns(Config) ->
     ok = start(Config, #{size => 1, wait_ms => 30000, turn_ms => 0}),
-    Counts = counters:new(4, []),
-    Pids = [spawn_link(fun() -> asks(N, Counts) end) || N <- lists:seq(1, 4)],
-    All = fun() -> [counters:get(Counts, N) || N <- lists:seq(1, 4)] end,
-    ok = until(fun() -> lists:min(All()) > 10 end),
-    Before = All(),
-    ok = until(fun() -> lists:min(All()) > 1000 end),
-    Asked = [Now - Then || {Now, Then} <- lists:zip(All(), Before)],
+    {ok, [], []} = epgsql_pool:squery(?POOL, "create sequence served"),
+    Served = ets:new(served, [public, ordered_set]),
+    Pids = [spawn_link(fun() -> is_served(N, Served) end) || N <- lists:seq(1, 4)],
+    AllWait = ets:fun2ms(fun({_, _, Waiting}) when Waiting >= 2 -> true end),
+    ok = until(fun() -> ets:select_count(Served, AllWait) >= 1000 end),
     [begin unlink(Pid), exit(Pid, kill) end || Pid <- Pids],
-    ?assert(lists:max(Asked) - lists:min(Asked) =< 20).
+    Fair = [length(lists:usort([N, A, B, C])) =:= 4
+            || {Place, N, Waiting} <- ets:tab2list(Served), Waiting >= 2,
+               [[{_, A, _}], [{_, B, _}], [{_, C, _}]]
+                   <- [[ets:lookup(Served, Place + I) || I <- [1, 2, 3]]]],
+    ct:log("~b times, ~b of them in turn", [length(Fair), length([yes || true <- Fair])]),
+    ?assert(10 * length([no || false <- Fair]) < length(Fair)).
+
+%% The one connection has its queries in an order. Behind one of them the next caller has been
+%% handed the connection, so two others may wait.
+is_served(N, Served) ->
+    Place = value(<<"select nextval('served')">>),
+    true = ets:insert(Served, {Place, N, metric(waiting)}),
+    is_served(N, Served).
 
 %% Each asks some times and then lives on, with nobody behind it who would give a connection back.
 who_stops_in_a_turn(Config) ->
