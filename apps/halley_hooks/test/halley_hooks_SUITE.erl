@@ -267,9 +267,12 @@ forgotten_meanwhile(Config) ->
     halley_hooks_endpoint:does(fun(_, _) -> 500 end, endpoint(Config)),
     says(<<"ann">>, <<"bob">>, 1),
     Other = says(<<"ann">>, <<"room">>, 2),
-    Asked = fun() -> length(halley_hooks_endpoint:requests(endpoint(Config))) > 1 end,
-    eventually(true, Asked),
+    Asked = fun() -> length(halley_hooks_endpoint:requests(endpoint(Config))) end,
+    eventually(true, fun() -> Asked() > 1 end),
     {ok, _} = halley:forget(<<"bob">>),
+    %% One may have been on its way.
+    Before = Asked(),
+    eventually(true, fun() -> Asked() > Before + 1 end),
     halley_hooks_endpoint:does(fun(_, _) -> 204 end, endpoint(Config)),
     eventually([Other], fun() -> event_ids(of_type(<<"published">>, Config)) end),
     eventually(0, fun() -> waiting() end).
@@ -400,21 +403,23 @@ damage_is_a_gap(Config) ->
     halley_test_brain:limits(#{hooks_retry_ms_max => 100}),
     start_hooks(Config),
     halley_hooks_endpoint:does(fun(_, _) -> 500 end, endpoint(Config)),
-    Ids = [begin timer:sleep(120), says(<<"ann">>, <<"room">>, N) end || N <- lists:seq(1, 8)],
-    timer:sleep(300),
+    Ids = [says(<<"ann">>, <<"room">>, N) || N <- lists:seq(1, 8)],
+    eventually(8, fun() -> length(published_in_the_queue()) end),
     stop_hooks(),
-    [Number | _] = halley_hooks_queue:numbers(),
-    Path = halley_hooks_queue:path(Number),
-    {ok, Bytes} = file:read_file(Path),
-    %% Of the fourth event.
-    Places = [P || {P, _} <- binary:matches(Bytes, <<16#FF484B51:32, 9:32>>)],
-    ?assert(length(Places) >= 8),
-    ok = flip(Path, lists:nth(4, Places) + 15),
+    {Path, Place} = lists:nth(4, published_in_the_queue()),
+    ok = flip(Path, Place + 15),
     halley_hooks_endpoint:does(fun(_, _) -> 200 end, endpoint(Config)),
     start_hooks(Config),
     eventually(Ids -- [lists:nth(4, Ids)],
                fun() -> event_ids(of_type(<<"published">>, Config)) end),
     ?assertMatch([#{<<"reason">> := <<"damaged">>}], of_type(<<"gap">>, Config)).
+
+%% The places of the entries of published events (halley_hooks_entry), in their order.
+published_in_the_queue() ->
+    [{Path, Place} || Number <- halley_hooks_queue:numbers(),
+                      Path <- [halley_hooks_queue:path(Number)],
+                      {ok, Bytes} <- [file:read_file(Path)],
+                      {Place, _} <- binary:matches(Bytes, <<16#FF484B51:32, 9:32>>)].
 
 flip(Path, Offset) ->
     {ok, File} = file:open(Path, [read, write, raw, binary]),
@@ -438,7 +443,7 @@ expired_is_a_gap(Config) ->
     start_hooks(Config),
     halley_hooks_endpoint:does(fun(_, _) -> 500 end, endpoint(Config)),
     Gone = says(<<"ann">>, <<"room">>, 1),
-    timer:sleep(500),
+    eventually(true, fun() -> halley_hooks_endpoint:requests(endpoint(Config)) =/= [] end),
     stop_hooks(),
     {ok, Seq} = halley_history:find(Gone),
     Kept = says(<<"ann">>, <<"room">>, 2),
