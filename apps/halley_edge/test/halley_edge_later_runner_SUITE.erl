@@ -149,7 +149,8 @@ a_killed_first_edge_ends_nothing(Config) ->
 
 %% A brain that is started while a worker stands still finds its edge all the same, and can stop it.
 another_worker_speaks_for_one_that_stands_still(Config) ->
-    ok = halley_limits:set(#{handshake_ms_max => 300}),
+    %% It waits as long for the one that stands still, and the other one may be slow.
+    ok = halley_limits:set(#{handshake_ms_max => 3000}),
     Dir = filename:join(proplists:get_value(dir, Config), "edge"),
     ok = filelib:ensure_dir(filename:join(Dir, "x")),
     _ = fake_edge:start(binary_to_list(halley_edge_dial:path(Dir, 0)), none),

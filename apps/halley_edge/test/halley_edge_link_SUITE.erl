@@ -165,7 +165,10 @@ silence_of_its_own_is_not_the_peers(Config) ->
     true = erlang:suspend_process(Link),
     timer:sleep(3500),
     fake_edge:send(Edge, {pong, 1}),
-    timer:sleep(200),
+    until(fun() ->
+        {messages, Waiting} = process_info(Link, messages),
+        [] =/= [pong || {tcp, _, _} <- Waiting]
+    end),
     true = erlang:resume_process(Link),
     alive(Edge),
     ?assertEqual(Link, link_process(0)).
