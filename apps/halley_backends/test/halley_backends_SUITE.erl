@@ -137,11 +137,14 @@ events_about_several_subjects(Config) ->
 slow_process(Config) ->
     Reader = logged_in(#{mailbox_max => 20, takes => false}, Config),
     ok = publish(1, 1500, Config),
+    Waiting = fun() ->
+        {_, Count} = call(node_of(back_end, Config), erlang, process_info,
+                          [Reader, message_queue_len]),
+        Count
+    end,
+    ok = wait(fun() -> Waiting() >= 20 end),
     timer:sleep(300),
-    {_, Waiting} = call(node_of(back_end, Config), erlang, process_info,
-                        [Reader, message_queue_len]),
-    ?assert(Waiting >= 20),
-    ?assert(Waiting =< 20),
+    ?assertEqual(20, Waiting()),
     #{queue_bytes := 0} = back_end(status, [], Config),
     ok = process(take, [Reader], Config),
     ok = all_come(Reader, 1500, Config).
