@@ -289,5 +289,5 @@ idle_checkpoint(Config) ->
     [begin
          ok = halley_follows_owner:leave([]),
          timer:sleep(500)
-     end || _ <- lists:seq(1, 12), not Written()],
+     end || _ <- lists:seq(1, 120), not Written()],
     ?assert(Written()).

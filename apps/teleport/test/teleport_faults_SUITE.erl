@@ -341,7 +341,7 @@ stalled_peer(_) ->
     end).
 
 silent_peer(_) ->
-    with(#{ping_ms => 50, silent_ms_max => 300}, fun([First, {_, Node} = Second] = Nodes) ->
+    with(#{ping_ms => 50, silent_ms_max => 3000}, fun([First, {_, Node} = Second] = Nodes) ->
         {_, Collector} = first(pids_of, Nodes),
         ok = first({one, Collector}, Nodes),
         Stopped = teleport_test_nodes:freeze(Second),
