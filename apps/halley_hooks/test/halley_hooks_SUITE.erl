@@ -8,6 +8,8 @@
 
 -compile([export_all, nowarn_export_all]).
 
+%% Until an edge that is linked counts as settled, which takes 3 s from when that is seen.
+-define(SETTLED_MS, 6000).
 
 suite() -> [{timetrap, {minutes, 5}}].
 
@@ -110,7 +112,7 @@ linked() -> halley_test_brain:link_with([]).
 
 settled(Config) ->
     _ = linked(),
-    timer:sleep(3200),
+    timer:sleep(?SETTLED_MS),
     Config.
 
 %% --- what is told ------------------------------------------------------------------------------
@@ -236,7 +238,7 @@ short_absence_is_not_told(Config) ->
 subjects(Config) ->
     start_hooks(Config, #{events => "occupied,vacated", subjects => "room/*"}),
     {Writer, Slot, _} = linked(),
-    timer:sleep(3200),
+    timer:sleep(?SETTLED_MS),
     [] = halley_subscriptions:open(Slot, [{1, nobody, live, [<<"room/1">>, <<"hall">>]},
                                           {2, nobody, live, [<<"room/1">>, <<"room/2">>]}]),
     Told = fun() -> lists:sort([{T, S} || #{<<"type">> := T, <<"subject">> := S} <- hooks(Config)])
@@ -416,9 +418,8 @@ damage_is_a_gap(Config) ->
 
 %% The places of the entries of published events (halley_hooks_entry), in their order.
 published_in_the_queue() ->
-    [{Path, Place} || Number <- halley_hooks_queue:numbers(),
-                      Path <- [halley_hooks_queue:path(Number)],
-                      {ok, Bytes} <- [file:read_file(Path)],
+    Paths = lists:map(fun halley_hooks_queue:path/1, halley_hooks_queue:numbers()),
+    [{Path, Place} || Path <- Paths, {ok, Bytes} <- [file:read_file(Path)],
                       {Place, _} <- binary:matches(Bytes, <<16#FF484B51:32, 9:32>>)].
 
 flip(Path, Offset) ->
