@@ -1,20 +1,14 @@
 // The file system goes read-only under a running brain, as ext4 does when it finds an error. What
 // was there is served. Later the disk is mounted anew.
 
-import { isServing, press } from '../lib/disk.mjs';
+import { mountAnew, press } from '../lib/disk.mjs';
 
 export default {
   name: 'disk-read-only', lane: 'server', weight: 12, needs: 'ext4',
   effects: { fills: true, kills: true, closes: true },
   async inject(world, random) {
-    const { server } = world;
-    server.disk.becomeReadOnly();
+    world.server.disk.becomeReadOnly();
     await press(world, random.int(200, 3_000), random);
-    await isServing(world);
-    await world.graph.compare();
-    await server.killBoth();
-    await server.disk.unmount();
-    server.disk.mount();
-    await server.startBrain();
+    await mountAnew(world);
   },
 };

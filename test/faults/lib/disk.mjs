@@ -58,6 +58,17 @@ export async function isWriting(world) {
   await untilServed(server, 'follows are taken when there is room', follows);
 }
 
+/** The file system takes nothing any more: what was there is served, then it is mounted anew. */
+export async function mountAnew(world) {
+  const { server } = world;
+  await isServing(world);
+  await world.graph.compare();
+  await server.killBoth();
+  await server.disk.unmount();
+  server.disk.mount();
+  await server.startBrain();
+}
+
 /** Waits for an answer, unless nobody is left who could give it. */
 async function untilServed({ halley }, what, probe) {
   await until(what, async () => halley.hasExited || await probe(), SERVED_MS_MAX);
