@@ -103,7 +103,8 @@ export class Postgres {
   sql(script, variables = {}) {
     const set = Object.entries(variables).flatMap(([name, value]) => ['-v', `${name}=${value}`]);
     return execFileSync('psql', ['-X', '-q', '-A', '-t', '-v', 'ON_ERROR_STOP=1', ...set, this.url],
-      { input: script, encoding: 'utf8', stdio: ['pipe', 'pipe', 'pipe'] }).trim();
+      { input: script, encoding: 'utf8', stdio: ['pipe', 'pipe', 'pipe'],
+        maxBuffer: 256 * 1024 * 1024 }).trim();
   }
 
   /** `SIGKILL` ends it as a power cut does. */

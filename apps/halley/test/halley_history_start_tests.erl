@@ -23,7 +23,8 @@ moved_test_() ->
                          {"history/ is replaced by a copy", fun replaced/0},
                          {"the segment is removed", fun segment_removed/0},
                          {"nobody publishes while it is gone", fun unnoticed/0},
-                         {"a chosen id that was refused is free", fun chosen/0},
+                         {"a chosen id is known again when its file is back", fun chosen/0},
+                         {"and free where that is gone", fun chosen_and_gone/0},
                          {"EROFS and EIO are refusals as well", fun other_errors/0},
                          {"no descriptor is left for a new segment", fun no_descriptor/0},
                          {"files are their owner's alone", fun modes/0}]].
@@ -221,10 +222,26 @@ chosen() ->
     Elsewhere = ?H:directory() ++ ".elsewhere",
     Chosen = #{id => <<"x">>, chosen => true},
     ok = file:rename(?H:directory(), Elsewhere),
-    ?assertMatch({{error, data_dir_moved}, _}, ?H:publish(<<"s">>, <<"2">>, Chosen)),
-    ?assertEqual(fresh, halley_history:claim(halley_shards:of_subject(<<"s">>), <<"x">>)),
+    {Refused, Seq} = ?H:publish(<<"s">>, <<"2">>, Chosen),
+    ?assertEqual({error, data_dir_moved}, Refused),
     ok = file:rename(Elsewhere, ?H:directory()),
-    is_free().
+    is_free(),
+    Claimed = fun() -> halley_history:claim(halley_shards:of_subject(<<"s">>), <<"x">>) end,
+    ?assertMatch({known, #{id := <<"x">>}}, Claimed()),
+    ?H:restart(),
+    ?assertMatch({known, #{id := <<"x">>}}, Claimed()),
+    ?assertEqual(ok([Seq]), ?H:readable([Seq])).
+
+%% The folder comes back, and the segment that the event was in doesn't.
+chosen_and_gone() ->
+    _ = publish(1),
+    Elsewhere = ?H:directory() ++ ".elsewhere",
+    ok = file:rename(?H:directory(), Elsewhere),
+    {{error, data_dir_moved}, _} = ?H:publish(<<"s">>, <<"2">>, #{id => <<"x">>, chosen => true}),
+    [ok = file:delete(Path) || Path <- filelib:wildcard(filename:join(Elsewhere, "*.log"))],
+    ok = file:rename(Elsewhere, ?H:directory()),
+    is_free(),
+    ?assertEqual(fresh, halley_history:claim(halley_shards:of_subject(<<"s">>), <<"x">>)).
 
 other_errors() ->
     Seqs = publish(2),

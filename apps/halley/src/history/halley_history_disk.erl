@@ -37,6 +37,9 @@
                is_checked = true :: boolean(),     % that what was written is where it should be
                noted = true :: boolean(),          % that the last sync was done
                ids = [] :: [pos_integer()],        % written since the last sync, id chosen
+               %% Those of segments that are on disk, but weren't where they should be.
+               elsewhere = [] :: [{halley_history_segment:number_(), halley_data_dir:place(),
+                                   [pos_integer()]}],
                lost = [] :: [halley_history:range()],  % to be written as soon as it is possible
                telling = [] :: [halley_history:range()]}). % written, and not yet on disk
 -opaque disk() :: #disk{}.
@@ -228,7 +231,8 @@ begin_segment(Disk = #disk{dir = Dir, store = Store, next_number = Number, highe
                 {ok, File, Place} ->
                     Position = halley_history_segment:header_bytes() + LostBytes,
                     Left = leave(Disk),
-                    {ok, begun(Position, Left#disk{file = File, place = Place, home = Home})};
+                    Begun = found(Left#disk{file = File, place = Place, home = Home}),
+                    {ok, begun(Position, Begun)};
                 {error, Reason} ->
                     {error, Reason, Disk#disk{next_number = Number + 1}}
             end;
@@ -271,11 +275,27 @@ check(Disk = #disk{dir = Dir, place = Place, current = #{number := Number}}) ->
     end.
 
 %% Chosen ids of these events may be published again, and lost ranges are written down again.
-unsound(Reason, Disk = #disk{ids = Ids, telling = Telling, current = #{number := Number}}) ->
-    lists:foreach(fun halley_history_index:forget_id/1, Ids),
+unsound(Reason, Disk0 = #disk{telling = Telling, current = #{number := Number}}) ->
+    Disk = uncertain(Reason, Disk0),
     ok = halley_history_kept:doubt(Number),
     Lost = lists:foldl(fun halley_history_retention:merge/2, Disk#disk.lost, Telling),
     {error, Reason, (leave(Disk))#disk{ids = [], lost = Lost, telling = []}}.
+
+%% What was moved comes back as it was, and nothing is written before: then its ids are known, and
+%% were it forgotten the same id would be in the history twice.
+uncertain(data_dir_moved, Disk = #disk{ids = [_ | _] = Ids, place = Place, elsewhere = Elsewhere,
+                                       current = #{number := Number}}) ->
+    Disk#disk{elsewhere = [{Number, Place, Ids} | Elsewhere]};
+uncertain(_, Disk = #disk{ids = Ids}) ->
+    lists:foreach(fun halley_history_index:forget_id/1, Ids),
+    Disk.
+
+%% The folder is the one that it was. A segment that isn't in it is gone.
+found(Disk = #disk{dir = Dir, elsewhere = Elsewhere}) ->
+    _ = [halley_history_index:forget_id(Seq)
+         || {Number, Place, Ids} <- Elsewhere,
+            halley_history_home:check(Dir, Number, Place) =:= {error, data_dir_moved}, Seq <- Ids],
+    Disk#disk{elsewhere = []}.
 
 %% Notes what is on disk. With the tick, not with each sync: it would be one more write for each.
 note(Disk = #disk{noted = false, dirty = false, ledger = Ledger, highest = Highest,
