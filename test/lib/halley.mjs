@@ -122,6 +122,8 @@ export async function freeze(pid) {
 }
 
 class Halley {
+  /** A descriptor that its log goes to; without one it is in `log`. */
+  output;
   #child = null;
   #log = '';
   #exit = null;
@@ -167,15 +169,17 @@ class Halley {
     if (this.conf !== undefined) writeFileSync(join(this.folder, 'halley.conf'), this.conf);
     const env = this.#env();
     this.#exit = null;
+    const output = this.output ?? 'pipe';
     this.#child = spawn(LAUNCHER, ['foreground'], {
-      cwd: this.folder, env, stdio: ['ignore', 'pipe', 'pipe'],
+      cwd: this.folder, env, stdio: ['ignore', output, output],
     });
+    this.#child.once('close', (code, signal) => { this.#exit = { code, signal }; });
     this.stderr = '';
+    if (output !== 'pipe') return this;
     this.#child.stdout.on('data', (data) => { this.#log += data; });
     this.#child.stderr.on('data', (data) => { this.#log += data; this.stderr += data; });
     // A test that failed half-way must not keep the run alive; the exit hook clears up.
     for (const handle of [this.#child, this.#child.stdout, this.#child.stderr]) handle.unref();
-    this.#child.once('close', (code, signal) => { this.#exit = { code, signal }; });
     return this;
   }
 

@@ -2,7 +2,10 @@
 // line on stderr that names the key, and exit 1", and how everything is stopped.
 
 import assert from 'node:assert/strict';
-import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import {
+  closeSync, constants, existsSync, mkdirSync, openSync, readdirSync, writeFileSync, writeSync,
+} from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { after } from 'node:test';
@@ -232,4 +235,23 @@ test('a stale socket directory of a dead edge is no obstacle', async () => {
   mkdirSync(halley.settings.HALLEY_DATA_DIR, { recursive: true });
   await halley.start();
   await halley.stop();
+});
+
+test('a log that nobody reads: all are served, and it ends when it is told to', async () => {
+  const halley = await prepare();
+  const log = join(halley.folder, 'log');
+  execFileSync('mkfifo', [log]);
+  const reader = openSync(log, constants.O_RDWR | constants.O_NONBLOCK);
+  const fill = () => {
+    for (;;) writeSync(reader, Buffer.alloc(4096, '.'));
+  };
+  assert.throws(fill, { code: 'EAGAIN' }, 'there is no room for a line');
+  halley.output = openSync(log, constants.O_WRONLY);
+  await halley.start();
+  const stream = await sse(halley, 'ann');
+  await publish(halley, 'ann', 1);
+  assert.equal((await stream.event()).data, 1);
+  assert.equal((await halley.terminate()).code, 0);
+  halley.remove();
+  for (const descriptor of [reader, halley.output]) closeSync(descriptor);
 });

@@ -35,7 +35,7 @@ handle(post, [Act], #{headers := Headers} = Request) ->
 %% Is there a launcher that starts a killed brain again?
 -spec may_act() -> boolean().
 may_act() ->
-    launcher() =/= none.
+    halley_launcher:pid() =/= none.
 
 %% Why nothing is done, by what is known of the request.
 -spec refusal(facts()) -> none | halley_api_error:error().
@@ -63,7 +63,7 @@ without_port(Host) ->
     re:replace(Host, ":[0-9]+$", "", [{return, binary}]).
 
 act(<<"kill-brain">>, _) ->
-    case launcher() of
+    case halley_launcher:pid() of
         none ->
             Message = "nobody would start this brain again: ./halley foreground has not started it",
             halley_api_error:response({409, <<"no_launcher">>, Message});
@@ -97,14 +97,3 @@ celebrity(User) ->
 die(Launcher) ->
     ?LOG_WARNING("the demo page kills the brain"),
     os:cmd(["kill -USR1 ", integer_to_list(Launcher), " && kill -KILL ", os:getpid()]).
-
-%% The process id of `./halley foreground', where it is still this brain's parent.
-launcher() ->
-    case {application:get_env(halley_api, launcher), file:read_file("/proc/self/stat")} of
-        {{ok, Pid}, {ok, Stat}} when is_integer(Pid) ->
-            case re:run(Stat, ".*\\) \\S (\\d+) ", [{capture, all_but_first, list}]) of
-                {match, [Parent]} -> case list_to_integer(Parent) of Pid -> Pid; _ -> none end;
-                nomatch -> none
-            end;
-        _ -> none
-    end.

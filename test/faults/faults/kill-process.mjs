@@ -6,7 +6,8 @@ import { isWriting } from '../lib/disk.mjs';
 import { killProcess } from '../lib/processes.mjs';
 
 export default {
-  name: 'kill-process', lane: 'server', weight: 5, effects: { kills: true, links: true },
+  name: 'kill-process', lane: 'server', weight: 5,
+  effects: { kills: true, spares: true, links: true },
   async inject(world, random) {
     const { server } = world;
     const name = await killProcess(server.killer);

@@ -42,8 +42,8 @@
 //            times of these, of all users
 //   faults   [{name, begun, ended, begunMs, endedMs, closes, kills, damages, fills, links, power}]
 //            closes: what the fault does to connections allows the server to close them;
-//            kills: the brain died; damages: bytes of the log were changed; fills: the log could
-//            not be written; power: what was not synced may be gone;
+//            kills: the brain died; spares: or a part of it alone; damages: bytes of the log were
+//            changed; fills: the log could not be written; power: what was not synced may be gone;
 //            away: the files were somewhere else;
 //            links: a link was cut; silences: who is asked whom to let in doesn't listen
 //   damage   id -> what the checker did to its record in the log

@@ -91,8 +91,8 @@ export class LetIn {
   }
 
   #isForgotten({ ms }) {
-    const start = this.history.faults.findLast(({ kills, endedMs }) => kills && endedMs !== null
-      && endedMs + ASKED_MS < ms);
+    const start = this.history.faults.findLast(({ kills, spares, endedMs }) =>
+      kills && !spares && endedMs !== null && endedMs + ASKED_MS < ms);
     if (!start || start.begun < this.#entered.t) return undefined;
     const { begun, endedMs } = start;
     const until = endedMs + ASKED_MS;

@@ -25,4 +25,5 @@ start_tree() ->
 -spec stop(term()) -> ok.
 stop(_) ->
     ok = halley_pidfile:remove(),
-    halley_drain:remove().
+    ok = halley_drain:remove(),
+    halley_launcher:closed().
