@@ -117,6 +117,13 @@ test('a refusal that is found out after a restart ends the session', () => {
   assert.deepEqual(kinds(story().fails({ kills: true }).after(3_000).leaves()), []);
 });
 
+test('who lives on in a new brain is asked about, in the same one nobody need be', () => {
+  const after = (effects) =>
+    kinds(inside().fails(effects).after(8_000).publish('e1').gets('e1').leaves());
+  assert.deepEqual(after({ kills: true }), ['stayed']);
+  assert.deepEqual(after({ kills: true, spares: true }), []);
+});
+
 test('no answer ends nothing, and such an end needs a refusal and a restart', () => {
   assert.deepEqual(kinds(restarted().says('none').after(6_000).leaves()), []);
   for (const why of [REASON, CHUNK]) {
