@@ -147,7 +147,8 @@ test('kill -9 of the brain during the first copy', async () => {
   const halley = await prepare({ settings: settingsOf('big(a, b)') });
   assert.equal((await halley.command('postgres', 'setup')).code, 0);
   // Who is held up meanwhile sees only a copy that is whole: then the next one.
-  for (let follows = ROWS; follows === ROWS;) {
+  for (let [follows, rounds] = [ROWS, 0]; follows === ROWS; rounds += 1) {
+    assert.ok(rounds < 5, 'no copy is ever seen before it is whole');
     await halley.start();
     follows = await until('some are copied', () => metric(halley, 'halley_follows'));
     kill(halley.brainPid(), 'SIGKILL');

@@ -252,6 +252,9 @@ test('a log that nobody reads: all are served, and it ends when it is told to', 
   await publish(halley, 'ann', 1);
   assert.equal((await stream.event()).data, 1);
   assert.equal((await halley.terminate()).code, 0);
+  await halley.start();
+  assert.equal((await halley.command('drain')).code, 0);
+  assert.equal((await halley.exited()).code, 0, 'it was asked to stop');
   halley.remove();
   for (const descriptor of [reader, halley.output]) closeSync(descriptor);
 });

@@ -189,8 +189,8 @@ close(Transport) ->
         false -> closed(Transport, ?LAST_WORD_MS)
     end.
 
-%% TLS waits 5 s for its last word to be sent. It may have data that the kernel wasn't given yet, so
-%% that nothing is pending says little of it.
+%% TLS waits 5 s for its last word to be sent. It may still have data that it hasn't given to the
+%% kernel, and the kernel says that nothing is pending then.
 closed({gen_tcp, _} = Transport, _) -> closed(Transport);
 closed({ssl, _} = Transport, Ms) ->
     {_, Monitor} = spawn_monitor(fun() -> closed(Transport) end),

@@ -21,9 +21,12 @@ and_what_not_everybody_has_test_() ->
     {timeout, 120, fun() ->
         [?assertEqual({Applications, "[]"},
                       {Applications, unloaded(called_by(Modules), Applications)})
-         || {Modules, Applications} <- [{[halley_hooks_app], [halley_hooks, public_key, ssl]},
+         || {Modules, Applications} <- [{[halley_hooks_app, 'OTP-PUB-KEY'],
+                                         [halley_hooks, asn1, public_key, ssl]},
                                         {[halley_postgres_app, epgsql],
-                                         [halley_postgres, epgsql, public_key, ssl]}]]
+                                         [halley_postgres, epgsql, public_key, ssl]},
+                                        {[halley_backends, teleport],
+                                         [halley_backends, teleport]}]]
     end}.
 
 %% In a node of its own: here everything is loaded by other tests.
@@ -34,7 +37,7 @@ unloaded(Called, Applications) ->
         [Applications, Called])),
     Paths = [[" -pa ", filename:dirname(code:which(M))]
              || M <- [halley_code, halley_edge_link, halley_api, halley_hooks_app,
-                      halley_postgres_app, epgsql]],
+                      halley_postgres_app, epgsql, halley_backends, teleport]],
     os:cmd(["erl -noinput", Paths, " -eval '", Eval, "'"]).
 
 %% By all modules of the applications of these.

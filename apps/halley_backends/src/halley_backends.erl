@@ -48,8 +48,7 @@ start_link(Settings) -> gen_server:start_link({local, ?MODULE}, ?MODULE, Setting
 -spec init(halley_config_remote:settings()) -> {ok, #state{}} | {stop, {shutdown, binary()}}.
 init(#{secret_file := File, ip := Ip, port := Port, backends := Backends}) ->
     %% What is read makes no atoms: those of the protocol are in these modules.
-    {ok, Modules} = application:get_key(?MODULE, modules),
-    ok = code:ensure_modules_loaded(Modules),
+    ok = halley_code:load([?MODULE, teleport]),
     case read_secret(File) of
         {ok, Secret} ->
             case start_transport(#{secret => Secret, ip => Ip, port => Port}) of

@@ -156,27 +156,29 @@ call(Parsed, Body) ->
 
 %% The target isn't logged, it may carry a token; nor is what the handler had in its hands.
 crashed(Conn, Method, Class, Reason, Stack) ->
+    IsOfAnother = is_of_another(Class, Reason, Stack),
     ?LOG_ERROR("a handler of ~0tp crashed: ~0tp:~0tp ~0tp",
                [Method, Class | halley_log_data:without([Reason, Stack])]),
-    frames(Conn, case is_of_another(Class, Reason, Stack) of
+    frames(Conn, case IsOfAnother of
         true ->
             halley_edge_request:error_response(
               503, <<"unavailable">>,
-              <<"a part of the server has just ended, and is started again; it isn't known whether "
-                "this was done: try again soon, an event with the same id">>);
+              <<"a part of the server has just ended and is started again; it isn't known whether "
+                "this was done: try again soon, and publish with the same id">>);
         false ->
             halley_edge_request:error_response(500, <<"internal">>,
                                                <<"the request failed inside the server">>)
     end).
 
-%% What it asked has ended meanwhile, or a table with it. The next attempt may do.
+%% What it asked has ended meanwhile, or a table with it: the next attempt may do. A process that
+%% failed over what it was asked isn't meant.
 is_of_another(exit, {Why, {Module, call, _}}, _)
   when Module =:= gen_server orelse Module =:= gen_statem ->
     case Why of
         {shutdown, _} -> true;
         _ -> lists:member(Why, [noproc, normal, killed, shutdown])
     end;
-is_of_another(error, badarg, [{ets, _, [Table | _], _} | _]) ->
+is_of_another(error, badarg, [{ets, _, [Table | _], _} | _]) when is_atom(Table) ->
     ets:whereis(Table) =:= undefined;
 is_of_another(_, _, _) ->
     false.

@@ -10,6 +10,8 @@
          user/1, is_alive/1, terminate/1, kill/1, printable/1]).
 -export_type([identity/0, config/0]).
 
+-include_lib("kernel/include/logger.hrl").
+
 -type config() :: #{public := string(), api := string(), workers := pos_integer(),
                     socket_dir := file:filename_all(), sandbox := on | off,
                     tls_files := halley_config_tls:files(),
@@ -122,10 +124,13 @@ identify(Pid, Looks) ->
 names(Pid, Word) ->
     lists:member(unicode:characters_to_binary(Word), words(Pid)).
 
-words(Pid) ->
-    case file:read_file(["/proc/", integer_to_list(Pid), "/cmdline"]) of
+words(Pid) -> words(Pid, ?LOOKS).
+
+words(Pid, Looks) ->
+    case read(Pid, "cmdline") of
         {ok, Line} -> binary:split(Line, <<0>>, [global]);
-        {error, _} -> []
+        unknown when Looks > 1 -> timer:sleep(?LOOK_MS), words(Pid, Looks - 1);
+        _ -> []
     end.
 
 %% The files that an edge was given for TLS, by its command line.
@@ -167,7 +172,7 @@ user(Pid) ->
         [] -> undefined
     end.
 
-%% As long as nobody knows better.
+%% One that can't be looked at counts as alive: an edge that is taken for dead is replaced.
 -spec is_alive(identity()) -> boolean().
 is_alive({Pid, Ticks}) ->
     case stat(Pid) of
@@ -186,16 +191,21 @@ terminate(Identity) ->
 kill(Identity) ->
     signal("KILL", Identity).
 
-signal(Name, {Pid, _} = Identity) ->
-    case is_alive(Identity) of
-        true -> _ = os:cmd(["kill -", Name, $\s, integer_to_list(Pid)]), ok;
-        false -> ok
+signal(Name, Identity) -> signal(Name, Identity, ?LOOKS).
+
+%% The command takes descriptors.
+signal(Name, {Pid, _} = Identity, Looks) ->
+    try is_alive(Identity) andalso os:cmd(["kill -", Name, $\s, integer_to_list(Pid)]) of
+        _ -> ok
+    catch
+        error:_ when Looks > 1 -> timer:sleep(?LOOK_MS), signal(Name, Identity, Looks - 1);
+        error:Reason -> ?LOG_ERROR("cannot signal process ~b: ~0tp", [Pid, Reason])
     end.
 
 %% proc(5): the name is in parentheses and may hold anything, so fields are counted behind the last
 %% one: state is the first, start time the twentieth. A zombie only waits to be reaped.
 stat(Pid) ->
-    case file:read_file(["/proc/", integer_to_list(Pid), "/stat"]) of
+    case read(Pid, "stat") of
         {ok, Text} ->
             After = lists:last(binary:split(Text, <<")">>, [global])),
             case binary:split(After, <<" ">>, [global, trim_all]) of
@@ -203,11 +213,16 @@ stat(Pid) ->
                 Fields when length(Fields) >= 20 -> {ok, binary:copy(lists:nth(20, Fields))};
                 _ -> gone
             end;
-        %% There may be no descriptor to look with: that says nothing about the process.
-        {error, Reason} when Reason =:= emfile; Reason =:= enfile; Reason =:= enomem ->
-            unknown;
-        {error, _} ->
-            gone
+        Other ->
+            Other
+    end.
+
+%% `unknown': there may be no descriptor to look with, which says nothing about the process.
+read(Pid, What) ->
+    case file:read_file(["/proc/", integer_to_list(Pid), $/, What]) of
+        {ok, _} = Ok -> Ok;
+        {error, Reason} when Reason =:= emfile; Reason =:= enfile; Reason =:= enomem -> unknown;
+        {error, _} -> gone
     end.
 
 %% A line of the edge's, fit for the log.

@@ -352,6 +352,8 @@ handle_info(look_at_leaving, #state{leaving = Leaving} = State) when Leaving =/=
     {noreply, leaving(halley_edge_handover:is_over(Leaving), State)};
 handle_info(start, #state{edge = none} = State) ->
     {noreply, start(State)};
+handle_info(start_again, #state{edge = none} = State) ->
+    {noreply, start_again(State)};
 handle_info(begin_again, #state{edge = none} = State) ->
     handle_continue(begin_with, State);
 handle_info(_, State) ->
@@ -387,7 +389,7 @@ status(Status) -> io_lib:format("with status ~b", [Status]).
 restart_later(#state{since = Since, wait_ms = Waited} = State) ->
     ok = halley_edge_dialer:disconnect(),
     WaitMs = case now_ms() - Since >= ?LASTED_MS of true -> 0; false -> Waited end,
-    _ = erlang:send_after(WaitMs, self(), case WaitMs of 0 -> start; _ -> begin_again end),
+    _ = erlang:send_after(WaitMs, self(), case WaitMs of 0 -> start; _ -> start_again end),
     State#state{edge = none, wait_ms = min(?WAIT_MS_MAX, max(?WAIT_MS_MIN, 2 * WaitMs))}.
 
 start(#state{config = #{socket_dir := Dir, workers := Workers}} = State) ->
@@ -399,6 +401,20 @@ start(#state{config = #{socket_dir := Dir, workers := Workers}} = State) ->
             ?LOG_ERROR("~ts", [Line]),
             restart_later(State#state{since = now_ms()})
     end.
+
+%% While an older edge leaves, the names of the sockets may be its.
+start_again(#state{config = Config, leaving = none} = State) ->
+    case halley_edge_adoption:look(Config, unknown) of
+        {adopt, Identity} ->
+            #{socket_dir := Dir, workers := Workers} = Config,
+            _ = erlang:send_after(?POLL_MS, self(), poll),
+            ok = halley_edge_dialer:connect(Dir, Workers, self()),
+            State#state{edge = {adopted, Identity}, since = now_ms()};
+        _ ->
+            start(State)
+    end;
+start_again(State) ->
+    start(State).
 
 now_ms() ->
     erlang:monotonic_time(millisecond).

@@ -10,13 +10,15 @@ start(_, _) ->
     ok = halley_code:load(called(Settings)),
     halley_hooks_sup:start_link(Settings).
 
-%% By whom hooks are sent and questions asked, even when no descriptor is left to read it by.
+%% The applications whose code sends hooks and asks. It is loaded now: later there may be no
+%% descriptor to read a module by.
 called(none) ->
     [];
 called(#{target := Hooks, connect := Connect}) ->
     Asked = case Connect of none -> none; #{target := Url} -> Url end,
-    IsTls = lists:any(fun(Target) -> maps:get(tls, Target()) end, [Hooks, Asked] -- [none, none]),
-    [halley_hooks | case IsTls of true -> [public_key, ssl]; false -> [] end].
+    Targets = [Target || Target <- [Hooks, Asked], Target =/= none],
+    IsTls = lists:any(fun(Target) -> maps:get(tls, Target()) end, Targets),
+    [halley_hooks | case IsTls of true -> [asn1, public_key, ssl]; false -> [] end].
 
 -spec stop(term()) -> ok.
 stop(_) ->

@@ -7,7 +7,7 @@
 -spec start(application:start_type(), term()) -> {ok, pid()} | {error, term()}.
 start(_, _) ->
     Settings = application:get_env(halley_postgres, settings, none),
-    %% What it calls, even when no descriptor is left to read it by; TLS is the driver's business.
+    %% Later there may be no descriptor to read a module by. The driver loads what TLS needs.
     _ = [ok = halley_code:load([halley_postgres, epgsql]) || Settings =/= none],
     halley_postgres_sup:start_link(Settings).
 

@@ -6,8 +6,10 @@ import { mkdirSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { until } from '../../lib/wait.mjs';
 
 const SOURCE = fileURLToPath(new URL('../processes/halley_faults.erl', import.meta.url));
+const TOLD_MS_MAX = 5_000;
 
 /** Compiles the module into a folder of its own in `folder`, whose name no application has; gives
  *  what a brain has to have in its environment. */
@@ -21,15 +23,23 @@ export function makeKiller(folder) {
       '-halley_faults', socket].join(' ') } };
 }
 
-/** Kills a process, one of `application` if that is given. Gives its name and its supervisor's, or
- *  undefined if nobody answered. */
-export function killProcess({ socket }, application = 'all') {
-  return new Promise((resolve) => {
+/** Kills a process, one of `application` if that is given; gives its name and its supervisor's. */
+export async function killProcess({ socket }, application = 'all') {
+  // A brain that serves already may have that module a moment later.
+  const answer = await until('the brain is told', () =>
+    ask(socket, `${application}\n`).catch(() => undefined), TOLD_MS_MAX);
+  if (!/^\S+ \S+\n$/.test(answer)) throw new Error(`no process was killed: ${answer}`);
+  return answer.trim();
+}
+
+/** What comes until the end. */
+function ask(socket, line) {
+  return new Promise((resolve, reject) => {
     let text = '';
-    const connection = connect(socket, () => connection.write(`${application}\n`));
+    const connection = connect(socket, () => connection.write(line));
     connection.setEncoding('utf8');
     connection.on('data', (data) => { text += data; });
-    connection.once('error', () => resolve(undefined));
-    connection.once('close', () => resolve(text.trim() || undefined));
+    connection.once('error', reject);
+    connection.once('close', () => resolve(text));
   });
 }

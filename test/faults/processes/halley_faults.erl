@@ -19,15 +19,23 @@ start() ->
     end).
 
 serve(Listen) ->
-    {ok, Socket} = gen_tcp:accept(Listen),
+    case gen_tcp:accept(Listen) of
+        {ok, Socket} ->
+            answer(Socket);
+        {error, _} ->
+            %% No descriptor is left.
+            timer:sleep(100)
+    end,
+    serve(Listen).
+
+answer(Socket) ->
     Answer = case gen_tcp:recv(Socket, 0) of
         {ok, "all\n"} -> kill_one(?APPS);
         {ok, Line} -> kill_one([list_to_existing_atom(string:trim(Line))]);
         {error, _} -> "none"
     end,
     _ = gen_tcp:send(Socket, [Answer, $\n]),
-    ok = gen_tcp:close(Socket),
-    serve(Listen).
+    ok = gen_tcp:close(Socket).
 
 kill_one(Apps) ->
     case lists:append([below(Pid, App) || App <- Apps, Pid <- [top(App)], is_pid(Pid)]) of

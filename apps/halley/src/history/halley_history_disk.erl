@@ -281,8 +281,8 @@ unsound(Reason, Disk0 = #disk{telling = Telling, current = #{number := Number}})
     Lost = lists:foldl(fun halley_history_retention:merge/2, Disk#disk.lost, Telling),
     {error, Reason, (leave(Disk))#disk{ids = [], lost = Lost, telling = []}}.
 
-%% What was moved comes back as it was, and nothing is written before: then its ids are known, and
-%% were it forgotten the same id would be in the history twice.
+%% Nothing is written until the folder is back, and then its files are as they were. So these ids
+%% stay known: published again, such an event would be in the history twice.
 uncertain(data_dir_moved, Disk = #disk{ids = [_ | _] = Ids, place = Place, elsewhere = Elsewhere,
                                        current = #{number := Number}}) ->
     Disk#disk{elsewhere = [{Number, Place, Ids} | Elsewhere]};
@@ -290,12 +290,15 @@ uncertain(_, Disk = #disk{ids = Ids}) ->
     lists:foreach(fun halley_history_index:forget_id/1, Ids),
     Disk.
 
-%% The folder is the one that it was. A segment that isn't in it is gone.
+%% The folder is the one that it was. Ids of a segment that isn't in it are free; of one that can't
+%% be looked at nothing is known before the next segment.
 found(Disk = #disk{dir = Dir, elsewhere = Elsewhere}) ->
+    Looked = [{halley_history_home:check(Dir, Number, Place), Segment}
+              || {Number, Place, _} = Segment <- Elsewhere],
     _ = [halley_history_index:forget_id(Seq)
-         || {Number, Place, Ids} <- Elsewhere,
-            halley_history_home:check(Dir, Number, Place) =:= {error, data_dir_moved}, Seq <- Ids],
-    Disk#disk{elsewhere = []}.
+         || {{error, data_dir_moved}, {_, _, Ids}} <- Looked, Seq <- Ids],
+    Disk#disk{elsewhere = [Segment || {{error, Reason}, Segment} <- Looked,
+                                      Reason =/= data_dir_moved]}.
 
 %% Notes what is on disk. With the tick, not with each sync: it would be one more write for each.
 note(Disk = #disk{noted = false, dirty = false, ledger = Ledger, highest = Highest,

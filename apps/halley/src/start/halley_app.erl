@@ -3,7 +3,7 @@
 -module(halley_app).
 -behaviour(application).
 
--export([start/2, stop/1]).
+-export([start/2, prep_stop/1, stop/1]).
 
 -spec start(application:start_type(), term()) -> {ok, pid()} | {error, term()}.
 start(_, _) ->
@@ -22,8 +22,15 @@ start_tree() ->
             halley_boot:fail(halley_boot:explain(Reason))
     end.
 
--spec stop(term()) -> ok.
-stop(_) ->
+%% It is asked to stop. A tree that fails stops without this.
+-spec prep_stop(term()) -> asked.
+prep_stop(_) -> asked.
+
+-spec stop(asked | term()) -> ok.
+stop(State) ->
     ok = halley_pidfile:remove(),
     ok = halley_drain:remove(),
-    halley_launcher:closed().
+    case State of
+        asked -> halley_launcher:closed();
+        _ -> ok
+    end.

@@ -2,8 +2,8 @@
 %%
 %% The release loads a module when it is called for the first time. If no descriptor is left then,
 %% the call fails, and with it what was about to use the last of them, such as a replay. So what the
-%% brain may call is loaded at its start, and what an application calls that not everybody has
-%% configured at the start of that. All that the release holds (`-mode embedded') would cost 30 MB
+%% brain may call is loaded at its start. Applications that not everybody has configured load
+%% theirs when they start. All that the release holds (`-mode embedded') would cost 30 MB
 %% of memory instead of 3, most of it for what only reads the configuration.
 -module(halley_code).
 

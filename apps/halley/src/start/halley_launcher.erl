@@ -15,8 +15,8 @@ pid() ->
         _ -> none
     end.
 
-%% Says that everything is closed. The emulator ends when its log is written, which it never is
-%% where nobody reads it: the launcher gives it some seconds for that.
+%% Says that the brain has stopped as it was asked to. The emulator ends when its log is written,
+%% which it never is where nobody reads it: the launcher gives it some seconds for that.
 -spec closed() -> ok.
 closed() ->
     case pid() of
