@@ -12,7 +12,8 @@ suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [missed_events, missed_nothing, batches_are_bounded, unfollowed_since,
-     unfollowed_and_followed_again, followed_since, unfollowed_between_batches,
+     unfollowed_and_followed_again, followed_since, followed_and_unfollowed_since,
+     followed_and_unfollowed_often, unfollowed_between_batches,
      number_given_to_another, mass_unfollow,
      event_with_many_connections, too_old, damaged, damaged_unfollow, damaged_range,
      hole_in_the_seqs_is_crossed].
@@ -92,7 +93,6 @@ unfollowed_since(_) ->
     publish(<<"bob">>, 2),
     ?assertEqual([1], [halley_event:data(E) || {E, [1]} <- caught_up(Slot, From)]).
 
-%% Of several unfollows of a user the last one counts.
 unfollowed_and_followed_again(_) ->
     ok = follow_all(<<"ann">>, [<<"bob">>]),
     {_, Slot, _} = link_with([{number(<<"ann">>), 1}]),
@@ -127,6 +127,38 @@ followed_since(_) ->
                    || {E, Conns} <- caught_up(Slot, From, #{events_max => Max,
                                                             bytes_max => 100000})])
      || Max <- [1, 2, 100]].
+
+%% Until it was taken back, and each time anew.
+followed_and_unfollowed_since(_) ->
+    {_, Slot, _} = link_with([{number(<<"ann">>), 1}]),
+    From = halley_history:heads(),
+    publish(<<"bob">>, 1),
+    ok = halley:follow(<<"ann">>, <<"bob">>),
+    publish(<<"bob">>, 2),
+    ok = halley:unfollow(<<"ann">>, <<"bob">>),
+    publish(<<"bob">>, 3),
+    ok = halley:follow(<<"ann">>, <<"bob">>),
+    publish(<<"bob">>, 4),
+    ok = halley:unfollow(<<"ann">>, <<"bob">>),
+    [?assertEqual([2, 4], [halley_event:data(E)
+                           || {E, [1]} <- caught_up(Slot, From, #{events_max => Max,
+                                                                  bytes_max => 100000})])
+     || Max <- [1, 2, 100]].
+
+%% So often that the oldest stretches become one: too much may come, and nothing is missed.
+followed_and_unfollowed_often(_) ->
+    {_, Slot, _} = link_with([{number(<<"ann">>), 1}]),
+    From = halley_history:heads(),
+    [begin
+         publish(<<"bob">>, N),
+         ok = halley:follow(<<"ann">>, <<"bob">>),
+         publish(<<"bob">>, N + 100),
+         ok = halley:unfollow(<<"ann">>, <<"bob">>)
+     end || N <- lists:seq(1, 10)],
+    publish(<<"bob">>, 200),
+    Given = [halley_event:data(E) || {E, [1]} <- caught_up(Slot, From)],
+    ?assertEqual([], lists:seq(101, 110) -- Given),
+    ?assertEqual([], [1, 8, 9, 10, 200] -- ([1, 8, 9, 10, 200] -- Given)).
 
 %% What was read of the changes is kept from batch to batch; those that come in between count.
 unfollowed_between_batches(_) ->

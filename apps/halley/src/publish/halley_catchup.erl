@@ -5,8 +5,8 @@
 %% the cost is that of the events, not of the sessions. The writer asks for one batch after the
 %% other, each up to a vector that the log has written, and holds what comes live meanwhile.
 %%
-%% An event goes to users that follow its subject now, and to users that have unfollowed it since:
-%% those followed it when it was published. An unfollow is in the history before it takes effect, so
+%% An event goes to users that follow its subject now, and to users that have unfollowed it since
+%% and followed it when it was published. An unfollow is in the history before it takes effect, so
 %% no follower is missed by both. The event doesn't go to users that follow only since then, as far
 %% as the history knows (`halley_follows_since').
 %%
@@ -182,9 +182,10 @@ conns(There, Seq, {_, _, Conns, #{until := Until, since := Since}} = Known) ->
     end.
 
 changed(Seq, Until, Since) ->
-    Former = [R || {_, R} <- lists:takewhile(fun({Unfollow, _}) -> Unfollow > Seq end, Until)],
-    Later = [R || {_, Unfollow, R} <- lists:takewhile(fun({From, _, _}) -> From >= Seq end, Since),
-                  Unfollow < Seq],
+    Former = [R || {_, From, R} <- lists:takewhile(fun({Unfollow, _, _}) -> Unfollow > Seq end,
+                                                   Until),
+                   From < Seq],
+    Later = [R || {_, R} <- lists:takewhile(fun({From, _}) -> From >= Seq end, Since)],
     {Former, Later}.
 
 %% Looked up once for a batch, since a celebrity's followers are many; the changes after the

@@ -3,9 +3,11 @@
 %% that follow it only since then.
 %%
 %% The first event about a subject has the records of changes of its follows read; a later one reads
-%% only those that came since. Of a user only its last unfollow counts, and a follow after it,
-%% however often it followed and unfollowed. So a catch-up reads each record once, whatever the
-%% number of events.
+%% only those that came since. So a catch-up reads each record once, whatever the number of events.
+%%
+%% Of a user it keeps the *stretches* in which it followed, from a follow to an unfollow, and since
+%% when it follows now. Of more than ?STRETCHES_MAX the oldest two become one, with what is between
+%% them: too much may be sent then, and nothing is missed.
 %%
 %% Invariant: what is kept of a subject has all its changes above the seq of its first event, up to
 %% the newest change that was there. Events come in ascending seqs, so that is enough for the later
@@ -20,14 +22,18 @@
 -export_type([former/0, followed/0]).
 
 -define(USERS_MAX, 50000).
+-define(STRETCHES_MAX, 4).
 
 -type seq() :: halley_history:seq().
-%% The last unfollow, 0 for none; and up to which seq a follow behind it doesn't count.
--type users() :: #{halley_id:id() => {Unfollow :: seq(), From :: seq()}}.
-%% What is not above `Unfollow' is theirs; then, what is not above `From' isn't. `until' has those
-%% of the last unfollow first, `since' those of the highest `From'.
--type followed() :: #{until := [{Unfollow :: seq(), halley_fanout:receivers()}],
-                      since := [{From :: seq(), Unfollow :: seq(), halley_fanout:receivers()}]}.
+%% What is above `From', and not above `Unfollow', is theirs. `From' is 0 where the follow was
+%% before all that is known.
+-type stretch() :: {Unfollow :: seq(), From :: seq()}.
+%% The newest stretch first; and up to which seq the follow behind them doesn't count.
+-type users() :: #{halley_id:id() => {[stretch()], none | seq()}}.
+%% `until' has the stretches with the last unfollow first; `since' the follows that count now, those
+%% with the highest `From' first.
+-type followed() :: #{until := [{Unfollow :: seq(), From :: seq(), halley_fanout:receivers()}],
+                      since := [{From :: seq(), halley_fanout:receivers()}]}.
 -record(former, {users = 0 :: non_neg_integer(),
                  subjects = #{} :: #{halley_id:id() => {Newest :: seq(), users()}}}).
 -opaque former() :: #former{}.
@@ -54,15 +60,18 @@ followed(Subject, Seq, There, #former{subjects = Subjects} = Former, Reader) ->
              keep(Subject, {Newest, All}, map_size(Users), Former), Next}
     end.
 
-%% Oldest first, so the last one of a user stays.
+%% Oldest first.
 read(Change, Subject, {Users, IsLacking, Reader}) ->
     case halley_history_reader:read(Change, Reader) of
         {ok, #{kind := unfollow, subject := User, id := Subject}, Next} ->
             %% The record is longer than the id.
-            {Users#{binary:copy(User) => {Change, 0}}, IsLacking, Next};
+            {Stretches, Followed} = maps:get(User, Users, {[], none}),
+            From = case Followed of none -> 0; _ -> Followed end,
+            {Users#{binary:copy(User) => {bounded([{Change, From} | Stretches]), none}}, IsLacking,
+             Next};
         {ok, #{kind := follow, subject := User, id := Subject, from := From}, Next} ->
-            {Unfollow, _} = maps:get(User, Users, {0, 0}),
-            {Users#{binary:copy(User) => {Unfollow, From}}, IsLacking, Next};
+            {Stretches, _} = maps:get(User, Users, {[], none}),
+            {Users#{binary:copy(User) => {Stretches, From}}, IsLacking, Next};
         {damaged, Next} ->
             {Users, true, Next};
         {_, Next} ->
@@ -71,6 +80,12 @@ read(Change, Subject, {Users, IsLacking, Reader}) ->
         {ok, _, Next} ->
             {Users, IsLacking, Next}
     end.
+
+bounded(Stretches) when length(Stretches) =< ?STRETCHES_MAX ->
+    Stretches;
+bounded(Stretches) ->
+    {Newer, [{Unfollow, _}, {_, From}]} = lists:split(?STRETCHES_MAX - 1, Stretches),
+    Newer ++ [{Unfollow, From}].
 
 keep(Subject, {_, Users} = Read, Before, #former{users = Sum, subjects = Subjects}) ->
     case Sum - Before + map_size(Users) of
@@ -83,13 +98,21 @@ keep(Subject, {_, Users} = Read, Before, #former{users = Sum, subjects = Subject
     end.
 
 sessions(Users, Seq, There) ->
-    Here = [{Unfollow, From, Receivers}
-            || {User, {Unfollow, From}} <- maps:to_list(Users), max(Unfollow, From) >= Seq,
+    Here = [{Stretches, Followed, Receivers}
+            || {User, {Stretches, Followed}} <- maps:to_list(Users),
+               is_after(Seq, Stretches) orelse is_since(Seq, Followed),
                Receivers <- [of_user(User, There)], Receivers =/= []],
-    #{until => descending([{Unfollow, Receivers} || {Unfollow, _, Receivers} <- Here,
-                                                    Unfollow > Seq]),
-      since => descending([{From, Unfollow, Receivers} || {Unfollow, From, Receivers} <- Here,
-                                                          From >= Seq])}.
+    #{until => descending([{Unfollow, From, Receivers} || {Stretches, _, Receivers} <- Here,
+                                                          {Unfollow, From} <- Stretches,
+                                                          Unfollow > Seq]),
+      since => descending([{From, Receivers} || {_, From, Receivers} <- Here,
+                                                is_since(Seq, From)])}.
+
+is_after(Seq, [{Unfollow, _} | _]) -> Unfollow > Seq;
+is_after(_, []) -> false.
+
+is_since(_, none) -> false;
+is_since(Seq, From) -> From >= Seq.
 
 descending(Tuples) -> lists:reverse(lists:keysort(1, Tuples)).
 
