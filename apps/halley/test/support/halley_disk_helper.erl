@@ -1,12 +1,8 @@
-%% A file system of a test's own, which it can fill.
+%% A file system of a test's own, which it can fill. A full disk or one that goes read-only can't be
+%% played: the kernel's own answers are what is tested.
 -module(halley_disk_helper).
 
 -export([tests/2, mount/2, unmount/1, fill/1, fill/2, free/1]).
-
-%% A full disk or one that goes read-only can't be played: the kernel's own answers are what is
-%% tested.
--define(TAKES_ROOT, "only root may mount the small file system that this needs; run it as root, "
-                    "as CI does").
 
 %% Tests of EUnit, which can't skip: each is `Fun(Dir)' on a disk of that size (`16m', `64k'). For
 %% another user than root there are none, so that nothing is counted as passed, and a line says so.
@@ -15,7 +11,8 @@ tests(Size, Cases) ->
         true ->
             [{timeout, 180, {Title, fun() -> mounted(Size, Fun) end}} || {Title, Fun} <- Cases];
         false ->
-            [io:format(user, "left out: ~ts: ~ts~n", [Title, ?TAKES_ROOT]) || {Title, _} <- Cases],
+            [io:format(user, "left out, as mounting a small disk takes root: ~ts~n", [Title])
+             || {Title, _} <- Cases],
             []
     end.
 
@@ -32,7 +29,7 @@ mounted(Size, Fun) ->
 %% Mounts a disk of that size at the folder of a case of Common Test. For another user than root the
 %% case is skipped: only root may mount a file system, and CI is root, so there none is skipped.
 mount(Dir, Size) ->
-    is_root() orelse throw({skip, ?TAKES_ROOT}),
+    is_root() orelse throw({skip, "mounting a small disk takes root; CI is root and skips none"}),
     mounted_at(Dir, Size).
 
 %% For root a mount that fails is a failure, so that a run as root leaves no case out.
