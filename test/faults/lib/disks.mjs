@@ -192,22 +192,21 @@ class PowerDisk extends Ext4 {
 
   /** Writes and flushes fail with EIO while `during` runs; some may be lost then, as the kernel
    *  tries none of them again. */
-  async whileFailing(during) {
-    await this.#ask('fail');
-    try {
-      await during();
-    } finally {
-      await this.#ask('heal');
-    }
+  whileFailing(during) {
+    return this.#while('fail', 'heal', during);
   }
 
   /** It answers nothing while `during` runs. */
-  async whileStill(during) {
-    await this.#ask('hold');
+  whileStill(during) {
+    return this.#while('hold', 'go', during);
+  }
+
+  async #while(begins, ends, during) {
+    await this.#ask(begins);
     try {
       await during();
     } finally {
-      await this.#ask('go');
+      await this.#ask(ends);
     }
   }
 
