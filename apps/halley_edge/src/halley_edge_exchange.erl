@@ -161,11 +161,13 @@ crashed(Conn, Method, Class, Reason, Stack) ->
                [Method, Class | halley_log_data:without([Reason, Stack])]),
     frames(Conn, case IsOfAnother of
         true ->
+            ok = halley_metrics:incr(requests_unavailable),
             halley_edge_request:error_response(
               503, <<"unavailable">>,
               <<"a part of the server has just ended and is started again; it isn't known whether "
                 "this was done: try again soon, and publish with the same id">>);
         false ->
+            ok = halley_metrics:incr(requests_internal),
             halley_edge_request:error_response(500, <<"internal">>,
                                                <<"the request failed inside the server">>)
     end).

@@ -218,6 +218,7 @@ answer_for(Conn, killed, Requests) ->
     Message = <<"the request needs more memory than a request may use; send it in smaller parts">>,
     answer(Conn, 413, <<"request_too_large">>, Message, Requests);
 answer_for(Conn, Reason, Requests) ->
+    ok = halley_metrics:incr(requests_internal),
     ?LOG_ERROR("a request's process died: ~0tP", [halley_log_data:without(Reason), 20]),
     answer(Conn, 500, <<"internal">>, <<"the request failed inside the server">>, Requests).
 

@@ -89,6 +89,9 @@ crash_is_500(Config) ->
 
 %% As while a process of the brain's is started again.
 what_has_ended_is_503(Config) ->
+    Name = <<"halley_requests_failed_total{reason=\"unavailable\"}">>,
+    Counted = fun() -> maps:get(Name, halley_metrics:values()) end,
+    Before = Counted(),
     [begin
          request(Config, 5, <<"GET">>, <<"/ask/", Whom/binary>>),
          {response, 5, 503, ?END, _, Headers, Body} = next(Config, response),
@@ -96,6 +99,7 @@ what_has_ended_is_503(Config) ->
          ?assertMatch(#{<<"error">> := #{<<"code">> := <<"unavailable">>}},
                       jiffy:decode(Body, [return_maps]))
      end || Whom <- [<<"nobody">>, <<"no-table">>]],
+    ?assertEqual(Before + 2, Counted()),
     still_linked(Config).
 
 nonsense_is_500(Config) ->

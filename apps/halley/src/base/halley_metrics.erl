@@ -117,6 +117,11 @@ refusals_table() ->
       "Requests refused for lack of a key, a scope or a right, or for too many of them, by reason"}
      || Name <- [key_missing, key_unknown, key_too_often, scope_missing, right_missing,
                 user_too_often]]
+    ++ [{Name, "halley_requests_failed_total{reason=\"" ++ Reason ++ "\"}", counter,
+         "Requests whose handler failed, by reason: what it asked had just ended, or a mistake in "
+         "it, which the log has"}
+        || {Name, Reason} <- [{requests_unavailable, "unavailable"},
+                              {requests_internal, "internal"}]]
     ++ [{Name, "halley_links_broken_total{reason=\"" ++ Reason ++ "\"}", counter,
          "Links that were closed because their worker broke a clause of the protocol, by reason"}
         || {Name, Reason} <- [{link_bad_frame, "bad_frame"}, {link_version, "version"},
