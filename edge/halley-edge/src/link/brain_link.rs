@@ -57,8 +57,6 @@ impl Batch {
 pub enum Due {
     /// Nothing.
     Nothing,
-    /// STATS.
-    Stats,
     /// There was no handshake in time (3.5).
     NoHello,
     /// The brain has been silent for too long (4.5).
@@ -341,23 +339,23 @@ impl BrainLink {
         Ok(self.cursor.passes(event)?)
     }
 
-    /// Heartbeats and their absence (4.5), the handshake's end (3.5), STATS. Silence is judged by
+    /// Heartbeats and their absence (4.5), the handshake's end (3.5). Silence is judged by
     /// `heard_ms`, up to which everything was read; and not at all if `waits`, while the link isn't
     /// read.
     pub fn on_time(&mut self, now_ms: u64, heard_ms: u64, waits: bool) -> Due {
         match &mut self.way {
-            Some(Way::Own(link)) => match heartbeat(link, now_ms, heard_ms, waits) {
-                Due::Nothing if link.up => {}
-                due => return due,
-            },
-            Some(Way::Trunk(place)) if place.up => {}
-            _ => return Due::Nothing,
+            Some(Way::Own(link)) => heartbeat(link, now_ms, heard_ms, waits),
+            _ => Due::Nothing,
         }
-        if now_ms < self.stats_sent_ms + STATS_MS {
-            return Due::Nothing;
+    }
+
+    /// Is it time for STATS? Then it counts as sent.
+    pub fn stats_are_due(&mut self, now_ms: u64) -> bool {
+        let due = self.is_up() && now_ms >= self.stats_sent_ms + STATS_MS;
+        if due {
+            self.stats_sent_ms = now_ms;
         }
-        self.stats_sent_ms = now_ms;
-        Due::Stats
+        due
     }
 
     /// Writes what waits for the brain.
@@ -534,11 +532,24 @@ mod tests {
         assert_eq!(link.on_time(5_000, 5_000, false), Due::Nothing);
         assert_eq!(link.on_time(5_001, 5_001, false), Due::NoHello);
         hello(&mut link);
-        assert_eq!(link.on_time(10_000, 10_000, false), Due::Stats);
+        assert_eq!(link.on_time(10_000, 10_000, false), Due::Nothing);
         assert_eq!(link.on_time(10_001, 10_001, false), Due::Silence);
         assert_eq!(link.on_time(10_001, 10_001, true), Due::Nothing);
-        assert_eq!(link.on_time(20_000, 20_000, false), Due::Stats);
+        assert_eq!(link.on_time(20_000, 20_000, false), Due::Nothing);
         link.lost();
         assert_eq!(link.on_time(90_000, 90_000, false), Due::Nothing);
+    }
+
+    /// 4.6: once a second, and only to a brain that is there.
+    #[test]
+    fn stats_are_due_once_a_second() {
+        let (mut link, _peer) = brain();
+        assert!(!link.stats_are_due(5_000));
+        hello(&mut link);
+        assert!(link.stats_are_due(5_000));
+        assert!(!link.stats_are_due(5_999));
+        assert!(link.stats_are_due(6_000));
+        link.lost();
+        assert!(!link.stats_are_due(90_000));
     }
 }

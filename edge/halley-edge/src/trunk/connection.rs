@@ -124,7 +124,7 @@ impl Connection {
         self.end_left_behind();
         let waits = self.link.is_readable() && !self.may_read();
         match heartbeat(&mut self.link, now_ms, heard_ms, waits) {
-            Due::Nothing | Due::Stats => {}
+            Due::Nothing => {}
             Due::NoHello => return Err(late("no hello in time (3.5)", GoodbyeCode::Handshake)),
             Due::Silence => return Err(late("silence (4.5)", GoodbyeCode::Silence)),
         }

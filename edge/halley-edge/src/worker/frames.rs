@@ -255,7 +255,6 @@ impl Worker {
         match self.io.link.on_time(self.io.conns.clock.now_ms, self.io.conns.clock.heard_ms, waits)
         {
             Due::Nothing => {}
-            Due::Stats => self.send_stats(),
             Due::NoHello => self.end_link(GoodbyeCode::Handshake, "no hello in time (3.5)"),
             Due::Silence => {
                 self.io.conns.stats.count(Stat::LinkErrors);
@@ -264,7 +263,12 @@ impl Worker {
         }
     }
 
-    fn send_stats(&mut self) {
+    /// Tells the brain what there is, once a second. Before a round's work: a worker that has
+    /// nothing else to do is woken by requests, and would always count the one that woke it.
+    pub(crate) fn send_stats(&mut self) {
+        if !self.io.link.stats_are_due(self.io.conns.clock.now_ms) {
+            return;
+        }
         self.io.conns.stats.set(Stat::LinkQueueBytes, self.io.link.queued() as u64);
         self.io.conns.stats.set(Stat::Connections, self.io.conns.table.used() as u64);
         self.io.conns.stats.set(Stat::PendingConnections, self.io.conns.table.pending() as u64);

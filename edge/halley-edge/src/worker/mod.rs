@@ -77,6 +77,7 @@ impl Worker {
             if let Some(seat) = self.io.link.seat() {
                 seat.round();
             }
+            self.send_stats();
             for event in &events {
                 self.on_event(event);
                 self.reap();
