@@ -192,8 +192,9 @@ changes(#taker{settings = Settings, told = Told}) ->
     Changes = halley_hooked:take(?CHANGES_MAX),
     _ = [ok = halley_hooks_told:began([Key || {subject, _} = Key <- halley_hooks_told:keys(Told)],
                                       erlang:system_time(millisecond), Told)
-         || {all, _} <- Changes],
-    {Changes, [{Key, Change} || {What, Change} <- Changes, Key <- named(What, Settings)]}.
+         || {all, _, _} <- Changes],
+    {Changes, [{Key, Change, LeftAt} || {What, Change, LeftAt} <- Changes,
+                                        Key <- named(What, Settings)]}.
 
 named({user, Number}, #{events := Events, users := Users}) ->
     User = halley_ids:name(Number),
@@ -234,7 +235,7 @@ read(true, UpTo, #taker{settings = Settings, vectors = {A, B}, told = Told, read
 
 left(true, Named, #taker{told = Told} = Taker) ->
     case knows(Taker) of
-        true -> halley_hooks_told:due(?DUE_MAX, [Key || {Key, _} <- Named], Told);
+        true -> halley_hooks_told:due(?DUE_MAX, [Key || {Key, _, _} <- Named], Told);
         false -> {[], []}
     end;
 left(false, _, _) ->

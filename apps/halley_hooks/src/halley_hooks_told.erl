@@ -18,7 +18,7 @@
                after_ms :: pos_integer()}).
 -opaque told() :: #told{}.
 %% What becomes of the table once it is on disk.
--type effect() :: {stays | leaves, key()} | {gone, key()}.
+-type effect() :: {stays | gone, key()} | {leaves, key(), LeftAtMs :: integer()}.
 
 -spec new([key()], AfterMs :: pos_integer()) -> told().
 new(Keys, AfterMs) ->
@@ -33,17 +33,24 @@ keys(#told{rows = Rows}) -> ets:select(Rows, [{{'$1', '_', '_'}, [], ['$1']}]).
 count(#told{rows = Rows}) -> ets:info(Rows, size).
 
 %% Of changes that came: what is to be told, and what it does to the table.
--spec changes([{key(), halley_hooked:change()}], AtMs :: integer(), told()) ->
+-spec changes([{key(), halley_hooked:change(), halley_hooked:left_at()}], AtMs :: integer(),
+              told()) ->
     {[halley_hooks_entry:entry()], [effect()]}.
 changes(Changes, AtMs, Told) ->
-    {Entries, Effects} = lists:unzip([change(Key, Change, AtMs, Told) || {Key, Change} <- Changes]),
+    {Entries, Effects} = lists:unzip([change(Change, AtMs, Told) || Change <- Changes]),
     {lists:append(Entries), lists:append(Effects)}.
 
-change({_, Id} = Key, Change, AtMs, #told{rows = Rows}) ->
-    Now = case is_there(Key) of true -> stays; false -> leaves end,
+change({{_, Id} = Key, Change, LeftAt}, AtMs, #told{rows = Rows}) ->
+    IsThere = is_there(Key),
+    %% Who came and isn't there left behind that, as the next change tells.
+    Now = case {IsThere, LeftAt} of
+        {true, _} -> {stays, Key};
+        {false, none} -> {leaves, Key, AtMs};
+        {false, LeftAtMs} -> {leaves, Key, LeftAtMs}
+    end,
     case ets:member(Rows, Key) of
-        true -> {[], [{stays, Key} || Change =:= came] ++ [{leaves, Key} || Now =:= leaves]};
-        false when Change =:= came; Now =:= stays -> {[{first(Key), AtMs, Id}], [{Now, Key}]};
+        true -> {[], [{stays, Key} || Change =:= came] ++ [Now || not IsThere]};
+        false when Change =:= came; IsThere -> {[{first(Key), AtMs, Id}], [Now]};
         false -> {[], []}
     end.
 
@@ -76,19 +83,23 @@ due_keys(_, _, _, _) ->
 apply_changes(Effects, Told) ->
     lists:foreach(fun(Effect) -> effect(Effect, Told) end, Effects).
 
-effect({What, Key}, #told{rows = Rows, due = Due, after_ms = AfterMs}) ->
-    true = case ets:lookup(Rows, Key) of
-        [{_, DueMs, _}] when DueMs =/= stays -> ets:delete(Due, {DueMs, Key});
-        _ -> true
-    end,
-    true = case What of
-        gone -> ets:delete(Rows, Key);
-        stays -> ets:insert(Rows, {Key, stays, 0});
-        leaves ->
-            LeavesMs = now_ms() + AfterMs,
-            true = ets:insert(Due, {{LeavesMs, Key}}),
-            ets:insert(Rows, {Key, LeavesMs, erlang:system_time(millisecond)})
-    end,
+effect({gone, Key}, #told{rows = Rows} = Told) ->
+    ok = not_due(Key, Told),
+    true = ets:delete(Rows, Key),
+    ok;
+effect({stays, Key}, #told{rows = Rows} = Told) ->
+    ok = not_due(Key, Told),
+    true = ets:insert(Rows, {Key, stays, 0}),
+    ok;
+effect({leaves, Key, LeftAtMs}, #told{rows = Rows, due = Due, after_ms = AfterMs} = Told) ->
+    ok = not_due(Key, Told),
+    DueMs = now_ms() + AfterMs,
+    true = ets:insert(Due, {{DueMs, Key}}),
+    true = ets:insert(Rows, {Key, DueMs, LeftAtMs}),
+    ok.
+
+not_due(Key, #told{rows = Rows, due = Due}) ->
+    _ = [ets:delete(Due, {DueMs, Key}) || {_, DueMs, _} <- ets:lookup(Rows, Key), DueMs =/= stays],
     ok.
 
 %% Workers are linked, as they weren't before, or all may have changed: who isn't there leaves from
@@ -99,11 +110,8 @@ began(Keys, AtMs, #told{rows = Rows} = Told) ->
         [{_, Before, LeftMs}] = ets:lookup(Rows, Key),
         case is_there(Key) of
             true -> effect({stays, Key}, Told);
-            false ->
-                ok = effect({leaves, Key}, Told),
-                Left = case Before of stays -> AtMs; _ -> LeftMs end,
-                true = ets:update_element(Rows, Key, {3, Left}),
-                ok
+            false when Before =:= stays -> effect({leaves, Key, AtMs}, Told);
+            false -> effect({leaves, Key, LeftMs}, Told)
         end
     end, Keys).
 

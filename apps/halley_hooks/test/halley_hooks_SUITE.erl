@@ -16,7 +16,8 @@ suite() -> [{timetrap, {minutes, 5}}].
 all() ->
     [nothing_runs_without_a_url, published_by_a_client, signature_is_as_the_guide_says,
      not_told_for_servers, undelivered_private, undelivered_to_followers,
-     present_users_are_not_told, patterns, sessions_first_and_last, short_absence_is_not_told,
+     present_users_are_not_told, late_round_knows_who_was_there, patterns,
+     sessions_first_and_last, short_absence_is_not_told,
      subjects, failing_endpoint_loses_nothing, forgotten_meanwhile, hostile_answers,
      too_large_is_sent_in_halves, killed_processes_lose_nothing, killed_brain_loses_nothing,
      brain_that_is_away_tells_nothing_false, full_disk_loses_nothing, damage_is_a_gap,
@@ -201,6 +202,20 @@ present_users_are_not_told(Config) ->
     Late = says(<<"x">>, {to, [<<"user/bob">>]}, 2),
     eventually([Late], fun() -> event_ids(of_type(<<"undelivered">>, Config)) end),
     ?assertNotEqual(Left, Late).
+
+%% Who had left before an event is told of, however long the queue took nothing: it was full, say.
+late_round_knows_who_was_there(Config) ->
+    start_hooks(Config, #{users => "user/*", after_ms => 60000}),
+    settled(Config),
+    ok = sys:suspend(halley_hooks_taker),
+    ok = halley:login(<<"user/bob">>),
+    _ = says(<<"x">>, {to, [<<"user/bob">>]}, 1),
+    ok = halley:logout(self()),
+    timer:sleep(20),
+    Late = says(<<"x">>, {to, [<<"user/bob">>]}, 2),
+    timer:sleep(500),
+    ok = sys:resume(halley_hooks_taker),
+    eventually([Late], fun() -> event_ids(of_type(<<"undelivered">>, Config)) end).
 
 patterns(Config) ->
     start_hooks(Config, #{users => "ann,team/*", subjects => "room/*"}),
