@@ -80,6 +80,7 @@ failed_names() {
         /^ *not ok [0-9]+ - / { sub(/^ *not ok [0-9]+ - /, ""); show($0); next }
         why > 0 && /panicked at|Failure\/Error|^%%%|^ *error:|Error/ {
             sub(/^%%% [^ ]+ ==> /, ""); sub(/^ +/, "")
+            if ($0 == "") next
             print "    " substr($0, 1, 150)
             why = 0
         }

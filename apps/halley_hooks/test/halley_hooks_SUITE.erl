@@ -15,10 +15,8 @@ suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [nothing_runs_without_a_url, published_by_a_client, signature_is_as_the_guide_says,
-     not_told_for_servers, undelivered_private, undelivered_to_followers,
-     present_users_are_not_told, late_round_knows_who_was_there, patterns,
-     sessions_first_and_last, short_absence_is_not_told,
-     subjects, failing_endpoint_loses_nothing, forgotten_meanwhile, hostile_answers,
+     not_told_for_servers, patterns, sessions_first_and_last, short_absence_is_not_told, subjects,
+     failing_endpoint_loses_nothing, forgotten_meanwhile, hostile_answers,
      too_large_is_sent_in_halves, killed_processes_lose_nothing, killed_brain_loses_nothing,
      brain_that_is_away_tells_nothing_false, full_disk_loses_nothing, damage_is_a_gap,
      folder_that_is_gone_is_a_gap, expired_is_a_gap, another_secret_for_a_while,
@@ -162,60 +160,6 @@ not_told_for_servers(Config) ->
     {ok, _} = halley:publish(<<"room">>, 1),
     Id = says(<<"ann">>, <<"room">>, 2),
     eventually([Id], fun() -> event_ids(of_type(<<"published">>, Config)) end).
-
-undelivered_private(Config) ->
-    start_hooks(Config, #{events => "undelivered"}),
-    settled(Config),
-    ok = halley:login(<<"bob">>),
-    {ok, #{id := Id}} = halley:publish({to, [<<"bob">>, <<"eve">>, <<"joe">>]}, 1),
-    eventually([[<<"eve">>, <<"joe">>]],
-               fun() -> [Users || #{<<"users">> := Users} <- hooks(Config)] end),
-    ?assertEqual([Id], event_ids(hooks(Config))).
-
-undelivered_to_followers(Config) ->
-    halley_test_brain:limits(#{hooks_followers_max => 2}),
-    start_hooks(Config, #{users => "user/*"}),
-    settled(Config),
-    {ok, _} = halley:follow([{<<"user/bob">>, <<"room">>}, {<<"user/eve">>, <<"room">>},
-                             {<<"user/a">>, <<"hall">>}, {<<"user/b">>, <<"hall">>},
-                             {<<"user/c">>, <<"hall">>}]),
-    ok = halley:login(<<"user/eve">>),
-    halley_test_brain:publish(<<"room">>, 1),
-    halley_test_brain:publish(<<"user/z">>, 2),
-    halley_test_brain:publish(<<"hall">>, 3),
-    {ok, _} = halley:publish({subjects, [<<"room">>, <<"user/y">>]}, 4),
-    eventually([{[<<"user/bob">>], none}, {[<<"user/bob">>, <<"user/y">>], none},
-                {[<<"user/z">>], none}],
-               fun() -> lists:sort([{Users, maps:get(<<"more">>, Hook, none)}
-                                    || #{<<"users">> := Users} = Hook <- hooks(Config)])
-               end).
-
-present_users_are_not_told(Config) ->
-    start_hooks(Config, #{users => "user/*", after_ms => 60000}),
-    settled(Config),
-    ok = halley:login(<<"user/bob">>),
-    timer:sleep(200),
-    Left = says(<<"x">>, {to, [<<"user/bob">>]}, 1),
-    %% It got it, and left at once.
-    ok = halley:logout(self()),
-    timer:sleep(200),
-    Late = says(<<"x">>, {to, [<<"user/bob">>]}, 2),
-    eventually([Late], fun() -> event_ids(of_type(<<"undelivered">>, Config)) end),
-    ?assertNotEqual(Left, Late).
-
-%% Who had left before an event is told of, however long the queue took nothing: it was full, say.
-late_round_knows_who_was_there(Config) ->
-    start_hooks(Config, #{users => "user/*", after_ms => 60000}),
-    settled(Config),
-    ok = sys:suspend(halley_hooks_taker),
-    ok = halley:login(<<"user/bob">>),
-    _ = says(<<"x">>, {to, [<<"user/bob">>]}, 1),
-    ok = halley:logout(self()),
-    timer:sleep(20),
-    Late = says(<<"x">>, {to, [<<"user/bob">>]}, 2),
-    timer:sleep(500),
-    ok = sys:resume(halley_hooks_taker),
-    eventually([Late], fun() -> event_ids(of_type(<<"undelivered">>, Config)) end).
 
 patterns(Config) ->
     start_hooks(Config, #{users => "ann,team/*", subjects => "room/*"}),
