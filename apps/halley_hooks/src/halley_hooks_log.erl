@@ -80,7 +80,8 @@ read([Seq | Seqs], To, #look{from = From, up_to = UpTo, before_ms = BeforeMs} = 
           when Kind =:= event orelse Kind =:= private orelse Kind =:= joint,
                Last > element(Shard, From), Seq =< element(Shard, UpTo) ->
             Rest = lists:dropwhile(fun(S) -> S =< Last end, Seqs),
-            read(Rest, max(To, Last), Look, Next, entries(Record, Look) ++ Entries);
+            {Told, After} = entries(Record, Look, Next),
+            read(Rest, max(To, Last), Look, After, Told ++ Entries);
         {ok, _, Next} ->
             read(Seqs, To, Look, Next, Entries);
         {damaged, Next} ->
@@ -97,19 +98,21 @@ without(_, Entries) -> Entries.
 damaged([{gap, damaged, From, _} | _]) -> {gap, damaged, From, erlang:system_time(millisecond)};
 damaged(_) -> {gap, damaged, 0, erlang:system_time(millisecond)}.
 
-entries(#{by := By, seq := Seq} = Record, #look{purpose = published, settings = Settings}) ->
-    #{users := Users} = Settings,
+entries(#{by := By, seq := Seq} = Record, #look{purpose = published} = Look, Reader) ->
+    #look{settings = #{users := Users} = Settings} = Look,
     case halley_config_hooks:matches(By, Users) andalso is_told(Record, Settings) of
-        true -> [{published, Seq}];
-        false -> []
+        true -> {[{published, Seq}], Reader};
+        false -> {[], Reader}
     end;
-entries(_, #look{purpose = published}) ->
-    [];
-entries(#{seq := Seq} = Record, #look{settings = Settings} = Look) ->
-    case is_told(Record, Settings) andalso absent(Record, Look) of
-        false -> [];
-        {_, []} -> [];
-        {More, Users} -> [{undelivered, Seq, More, Part} || Part <- parts(Users)]
+entries(_, #look{purpose = published}, Reader) ->
+    {[], Reader};
+entries(#{seq := Seq} = Record, #look{settings = Settings} = Look, Reader) ->
+    case is_told(Record, Settings) of
+        false ->
+            {[], Reader};
+        true ->
+            {More, Users, Next} = absent(Record, Look, Reader),
+            {[{undelivered, Seq, More, Part} || Part <- parts(Users)], Next}
     end.
 
 parts([]) -> [];
@@ -124,32 +127,60 @@ is_told(#{subjects := Several}, #{subjects := Subjects}) ->
 is_told(_, _) ->
     true.
 
-%% Of a private event its users; of any other its subjects and who follows them. One that was
+%% Of a private event its users; of any other its subjects and who followed them. One that was
 %% forgotten has no id any more.
-absent(#{users := Users, at := At}, Look) ->
-    {false, [User || User <- Users, User =/= <<>>, is_absent(User, At, Look)]};
-absent(#{subjects := Subjects, at := At}, Look) ->
-    Each = [absent_of(Subject, At, Look) || Subject <- Subjects, Subject =/= <<>>],
-    {lists:any(fun({More, _}) -> More end, Each),
-     lists:usort(lists:append([Users || {_, Users} <- Each]))};
-absent(#{subject := Subject, at := At}, Look) ->
-    absent_of(Subject, At, Look).
+absent(#{users := Users, at := At}, Look, Reader) ->
+    {false, [User || User <- Users, User =/= <<>>, is_absent(User, At, Look)], Reader};
+absent(#{subjects := Subjects, seq := Seq, at := At}, Look, Reader) ->
+    {More, Users, Next} = lists:foldl(fun(Subject, {AnyMore, All, R}) ->
+        {More, Users, After} = absent_of(Subject, {Seq, At}, Look, R),
+        {AnyMore orelse More, Users ++ All, After}
+    end, {false, [], Reader}, [Subject || Subject <- Subjects, Subject =/= <<>>]),
+    {More, lists:usort(Users), Next};
+absent(#{subject := Subject, seq := Seq, at := At}, Look, Reader) ->
+    absent_of(Subject, {Seq, At}, Look, Reader).
 
-absent_of(Subject, At, Look) ->
+absent_of(Subject, {Seq, At}, Look, Reader) ->
     Own = [Subject || is_absent(Subject, At, Look)],
-    case halley_follows:count_followers(Subject) > halley_limits:get(hooks_followers_max) of
-        true -> {true, Own};
-        false ->
-            Number = halley_ids:lookup(Subject),
-            Followers = case Number of
-                undefined -> [];
-                _ -> halley_follows:fold_followers(fun(N, Acc) -> [N | Acc] end, [], Number)
-            end,
-            {false, Own ++ [User || N <- lists:usort(Followers), N =/= Number,
-                                    User <- [halley_ids:name(N)], is_absent(User, At, Look)]}
+    case followers(Subject, Seq, Reader) of
+        too_many ->
+            {true, Own, Reader};
+        {Followers, Next} ->
+            {false, Own ++ [User || User <- Followers, User =/= Subject,
+                                    is_absent(User, At, Look)], Next}
     end.
 
+%% Who followed it when it had this seq: who does now, but for what changed since.
+followers(Subject, Seq, Reader) ->
+    Most = halley_limits:get(hooks_followers_max),
+    case halley_follows:count_followers(Subject) > Most orelse changes(Subject, Seq, Most) of
+        Changes when is_list(Changes) ->
+            {Changed, Next} = halley_catchup_former:followed_at(Subject, Seq, Changes, Reader),
+            Users = [User || User <- followers(Subject), not is_map_key(User, Changed)]
+                ++ [User || {User, true} <- maps:to_list(Changed),
+                            Seq > halley_history:forgotten(User)],
+            {lists:usort(Users), Next};
+        _ ->
+            too_many
+    end.
+
+changes(Subject, Seq, Most) ->
+    case halley_history:changes_of(Subject, Seq) of
+        Changes when length(Changes) > Most -> too_many;
+        Changes -> Changes
+    end.
+
+followers(Subject) ->
+    case halley_ids:lookup(Subject) of
+        undefined -> [];
+        Number ->
+            [halley_ids:name(N)
+             || N <- halley_follows:fold_followers(fun(N, Acc) -> [N | Acc] end, [], Number)]
+    end.
+
+%% A session whose past is being sent gets the event with it.
 is_absent(User, At, #look{settings = #{users := Users}, told = Told}) ->
     halley_config_hooks:matches(User, Users)
+        andalso not halley_hooks_told:is_on_its_way(User)
         andalso halley_sessions:of_user(User) =:= []
         andalso not halley_hooks_told:was_there(User, At, Told).

@@ -13,8 +13,8 @@
 %% If more waits for the endpoint than `hooks_queue_bytes_max', no rounds are made: the history has
 %% what was published for as long as it keeps it, and of changes the last of each user is told.
 %%
-%% Nobody leaves, and nothing counts as undelivered, until workers have been linked for a moment:
-%% before that a brain doesn't know who is there.
+%% Nobody leaves, and nothing counts as undelivered, until all workers have said their sessions, and
+%% for a moment after: before that a brain doesn't know who is there.
 -module(halley_hooks_taker).
 -behaviour(gen_server).
 
@@ -25,7 +25,7 @@
 
 -define(ROUND_MS, 50).
 -define(REFUSED_MS, 1000).
-%% So long do links take to say what they hold, after a start.
+%% So long do clients have to come back, when all workers have said who is there.
 -define(SETTLE_MS, 3000).
 %% Positions of nothing but what isn't told.
 -define(POSITION_MS, 1000).
@@ -44,8 +44,8 @@
                 damage_told = 0 :: halley_history:seq(),
                 reader = halley_history_reader:new() :: halley_history_reader:reader(),
                 acked :: halley_hooks_progress:place(), acked_ms = now_ms() :: integer(),
-                %% Since when workers are linked, and whether that is long enough.
-                linked_ms = none :: none | integer(), is_settled = false :: boolean(),
+                %% Whether everybody who is there has been known for long enough.
+                is_settled = false :: boolean(),
                 %% When the next round is due, and whether one was far too late.
                 round_ms = now_ms() :: integer(),
                 standstill = halley_standstill:new() :: halley_standstill:standstill(),
@@ -151,13 +151,13 @@ acked(#taker{acked = Before, acked_ms = LastMs, queue = Queue} = Taker) ->
         _ -> Taker
     end.
 
-linked(#taker{linked_ms = LinkedMs, is_settled = IsSettled} = Taker) ->
+linked(#taker{is_settled = IsSettled} = Taker) ->
     NowMs = now_ms(),
-    case halley_links:list() of
-        [] -> Taker#taker{linked_ms = none, is_settled = false};
-        _ when LinkedMs =:= none -> Taker#taker{linked_ms = NowMs};
-        _ when not IsSettled, NowMs - LinkedMs >= ?SETTLE_MS -> settled(Taker);
-        _ -> Taker
+    case halley_links_synced:since() of
+        never -> Taker#taker{is_settled = false};
+        SinceMs when NowMs - SinceMs < ?SETTLE_MS -> Taker#taker{is_settled = false};
+        _ when IsSettled -> Taker;
+        _ -> settled(Taker)
     end.
 
 %% Who was there when this began and isn't now left no later than that.
@@ -172,7 +172,8 @@ taken(#taker{told = Told, first = First} = Taker0) ->
     {Changes, Named} = changes(Taker0),
     IsAll = length(Changes) < ?CHANGES_MAX,
     {Opened, Effects} = halley_hooks_told:changes(Named, erlang:system_time(millisecond), Told),
-    {Read, HasMore, Taker} = read(IsAll, UpTo, Taker0),
+    %% The changes aren't made yet, and what is read is judged by them.
+    {Read, HasMore, Taker} = read(IsAll, UpTo, halley_hooks_told:foresee(Effects, Told), Taker0),
     {Left, Gone} = left(IsAll andalso not HasMore, Named, Taker),
     case append(First ++ Opened ++ Read ++ Left, Taker) of
         {ok, What, Next} ->
@@ -207,10 +208,10 @@ named(all, _) ->
     [].
 
 %% What the history has. If there were too many changes for a round, it is for a later one.
-read(false, _, Taker) ->
+read(false, _, _, Taker) ->
     {[], true, Taker};
-read(true, UpTo, #taker{settings = Settings, vectors = {A, B}, told = Told, reader = Reader,
-                        damage_told = DamageTold} = Taker) ->
+read(true, UpTo, Told, #taker{settings = Settings, vectors = {A, B}, reader = Reader,
+                              damage_told = DamageTold} = Taker) ->
     #{events := Events} = Settings,
     {Of, OfVector} = case lists:member(published, Events) of
         true -> {published, A};

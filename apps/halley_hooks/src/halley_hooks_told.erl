@@ -5,17 +5,21 @@
 %% the queue says the same (`halley_hooks_queue'), and a start makes this of it.
 %%
 %% One that has nothing any more is *leaving* for `closed_after_ms'. If it is back by then, nothing
-%% was ever the matter. While no worker is linked nobody can be there, which says nothing of users:
-%% they leave only from when one is.
+%% was ever the matter. A session whose past is still being sent is one, though not in the directory
+%% yet (`halley_directory_leaving'). While no worker is linked nobody can be there, which says
+%% nothing of users: they leave only from when one is.
 -module(halley_hooks_told).
 
--export([new/2, keys/1, count/1, changes/3, due/3, apply_changes/2, began/3, was_there/3]).
+-export([new/2, keys/1, count/1, changes/3, due/3, apply_changes/2, began/3]).
+-export([foresee/2, was_there/3, is_on_its_way/1]).
 -export_type([told/0, effect/0]).
 
 -type key() :: halley_hooks_entry:key().
 -record(told, {rows :: ets:table(),       % {key(), stays | DueMs, LeftAtMs}
                due :: ets:table(),        % {{DueMs, key()}}
-               after_ms :: pos_integer()}).
+               after_ms :: pos_integer(),
+               %% What rows will say.
+               next = #{} :: #{key() => stays | LeftAtMs :: integer()}}).
 -opaque told() :: #told{}.
 %% What becomes of the table once it is on disk.
 -type effect() :: {stays | gone, key()} | {leaves, key(), LeftAtMs :: integer()}.
@@ -69,10 +73,28 @@ is_there({subject, Subject}) -> halley_subscriptions_table:has_any(Subject).
     {[halley_hooks_entry:entry()], [effect()]}.
 due(Max, Changed, #told{due = Due} = Told) ->
     Keys = due_keys(ets:first(Due), now_ms(), Max, Told) -- Changed,
-    Gone = [Key || Key <- Keys, not is_there(Key)],
+    Now = [{state(Key), Key} || Key <- Keys],
     AtMs = erlang:system_time(millisecond),
-    {[{last(Key), AtMs, Id} || {_, Id} = Key <- Gone],
-     [{gone, Key} || Key <- Gone] ++ [{stays, Key} || Key <- Keys -- Gone]}.
+    {[{last(Key), AtMs, Id} || {gone, {_, Id} = Key} <- Now],
+     [effect_of(State, Key, Told) || {State, Key} <- Now]}.
+
+%% It may come in between two looks: who is in the directory was on its way before.
+state({user, User} = Key) ->
+    IsComing = is_on_its_way(User),
+    case is_there(Key) of
+        true -> stays;
+        false when IsComing -> comes;
+        false -> gone
+    end;
+state(Key) ->
+    case is_there(Key) of true -> stays; false -> gone end.
+
+%% One that comes may end before it is there: it is looked at again.
+effect_of(comes, Key, #told{rows = Rows}) ->
+    [{_, _, LeftAtMs}] = ets:lookup(Rows, Key),
+    {leaves, Key, LeftAtMs};
+effect_of(State, Key, _) ->
+    {State, Key}.
 
 due_keys({DueMs, Key}, NowMs, Left, #told{due = Due} = Told) when DueMs =< NowMs, Left > 0 ->
     [Key | due_keys(ets:next(Due, {DueMs, Key}), NowMs, Left - 1, Told)];
@@ -115,13 +137,32 @@ began(Keys, AtMs, #told{rows = Rows} = Told) ->
         end
     end, Keys).
 
+%% The same, where `was_there/3' answers as if these were applied.
+-spec foresee([effect()], told()) -> told().
+foresee(Effects, Told) ->
+    Told#told{next = maps:from_list([case Effect of
+                                         {stays, Key} -> {Key, stays};
+                                         {leaves, Key, LeftAtMs} -> {Key, LeftAtMs}
+                                     end || Effect <- Effects])}.
+
 %% Whether a user that has no session had one at this time, or since.
 -spec was_there(halley_id:id(), AtMs :: integer(), told()) -> boolean().
-was_there(User, AtMs, #told{rows = Rows}) ->
-    case ets:lookup(Rows, {user, User}) of
-        [{_, stays, _}] -> true;
-        [{_, _, LeftMs}] -> LeftMs >= AtMs;
-        [] -> false
+was_there(User, AtMs, #told{rows = Rows, next = Next}) ->
+    Key = {user, User},
+    case {Next, ets:lookup(Rows, Key)} of
+        {#{Key := stays}, _} -> true;
+        {#{Key := LeftMs}, _} -> LeftMs >= AtMs;
+        {_, [{_, stays, _}]} -> true;
+        {_, [{_, _, LeftMs}]} -> LeftMs >= AtMs;
+        {_, []} -> false
+    end.
+
+%% Whether a user has a session that isn't in the directory yet.
+-spec is_on_its_way(halley_id:id()) -> boolean().
+is_on_its_way(User) ->
+    case halley_ids:lookup(User) of
+        undefined -> false;
+        Number -> halley_directory_leaving:is_held(Number)
     end.
 
 now_ms() -> erlang:monotonic_time(millisecond).

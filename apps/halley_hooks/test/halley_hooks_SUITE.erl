@@ -107,7 +107,18 @@ once(List) -> lists:reverse(lists:foldl(fun(E, Acc) ->
     case lists:member(E, Acc) of true -> Acc; false -> [E | Acc] end
 end, [], List)).
 
-linked() -> halley_test_brain:link_with([]).
+linked() -> linked([]).
+
+%% The one worker of an edge, that has said all of its sessions.
+linked(Sessions) ->
+    {_, Slot, _} = Link = link_in_sync(Sessions),
+    ok = halley_links_synced:synced(Slot),
+    Link.
+
+%% An edge of its own: no process has such a number.
+link_in_sync(Sessions) ->
+    Edge = 16#1000000 + erlang:unique_integer([positive]),
+    halley_test_brain:link_with(Sessions, #{pid => Edge, workers => 1}).
 
 settled(Config) ->
     _ = linked(),
@@ -332,15 +343,15 @@ end_brain(Brain) ->
 %% Who was there is neither closed nor opened again by a brain that starts: it comes back.
 brain_that_is_away_tells_nothing_false(Config) ->
     start_hooks(Config, #{events => "opened,closed", after_ms => 1000}),
-    {_, _, _} = halley_test_brain:link_with([{halley_test_brain:number(<<"ann">>), 1},
-                                             {halley_test_brain:number(<<"bob">>), 2}]),
+    _ = linked([{halley_test_brain:number(<<"ann">>), 1},
+                {halley_test_brain:number(<<"bob">>), 2}]),
     eventually(2, fun() -> length(hooks(Config)) end),
     stop_hooks(),
     Next = restarted(Config),
     start_hooks(Next, #{events => "opened,closed", after_ms => 1000}),
     timer:sleep(1500),
     ?assertEqual(2, length(hooks(Next))),
-    {_, _, _} = halley_test_brain:link_with([{halley_test_brain:number(<<"ann">>), 1}]),
+    _ = linked([{halley_test_brain:number(<<"ann">>), 1}]),
     eventually([{<<"closed">>, <<"bob">>}, {<<"opened">>, <<"ann">>}, {<<"opened">>, <<"bob">>}],
                fun() -> lists:sort([{T, U} || #{<<"type">> := T, <<"user">> := U} <- hooks(Next)])
                end).
@@ -349,16 +360,22 @@ full_disk_loses_nothing(Config) ->
     start_hooks(Config),
     One = says(<<"ann">>, <<"room">>, 1),
     eventually([One], fun() -> event_ids(of_type(<<"published">>, Config)) end),
-    %% As a disk that takes nothing more: the folder is a file.
+    {Two, Three} = without_room(fun() ->
+        Ids = {says(<<"ann">>, <<"room">>, 2), says(<<"ann">>, <<"room">>, 3)},
+        timer:sleep(1500),
+        Ids
+    end),
+    eventually([One, Two, Three], fun() -> once(event_ids(of_type(<<"published">>, Config))) end).
+
+%% As on a disk that takes nothing more: the folder is a file meanwhile.
+without_room(Do) ->
     Folder = halley_hooks_queue:folder(),
     ok = file:rename(Folder, Folder ++ ".away"),
     ok = file:write_file(Folder, <<>>),
-    Two = says(<<"ann">>, <<"room">>, 2),
-    Three = says(<<"ann">>, <<"room">>, 3),
-    timer:sleep(1500),
+    Result = Do(),
     ok = file:delete(Folder),
     ok = file:rename(Folder ++ ".away", Folder),
-    eventually([One, Two, Three], fun() -> once(event_ids(of_type(<<"published">>, Config))) end).
+    Result.
 
 damage_is_a_gap(Config) ->
     halley_test_brain:limits(#{hooks_retry_ms_max => 100}),

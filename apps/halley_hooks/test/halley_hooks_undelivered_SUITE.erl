@@ -6,7 +6,9 @@
 -export([suite/0, all/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2,
          end_per_testcase/2]).
 -export([undelivered_private/1, undelivered_to_followers/1, present_users_are_not_told/1,
-         late_round_knows_who_was_there/1]).
+         late_round_knows_who_was_there/1, full_disk_knows_who_was_there/1,
+         nobody_is_missing_before_all_is_said/1, session_on_its_way_is_one/1,
+         who_followed_is_told/1]).
 
 -import(halley_hooks_SUITE, [start_hooks/2, settled/1, says/3, hooks/1, of_type/2, event_ids/1,
                              eventually/2]).
@@ -15,7 +17,8 @@ suite() -> [{timetrap, {minutes, 2}}].
 
 all() ->
     [undelivered_private, undelivered_to_followers, present_users_are_not_told,
-     late_round_knows_who_was_there].
+     late_round_knows_who_was_there, full_disk_knows_who_was_there,
+     nobody_is_missing_before_all_is_said, session_on_its_way_is_one, who_followed_is_told].
 
 init_per_suite(Config) -> halley_test_brain:quiet(Config).
 end_per_suite(Config) -> halley_test_brain:loud(Config).
@@ -63,16 +66,82 @@ present_users_are_not_told(Config) ->
     eventually([Late], fun() -> event_ids(of_type(<<"undelivered">>, Config)) end),
     ?assertNotEqual(Left, Late).
 
-%% Who had left before an event is told of, however long the queue took nothing: it was full, say.
+%% Who had left before an event is told of, and who was there isn't, however late the round that
+%% reads it: the taker stood still.
 late_round_knows_who_was_there(Config) ->
     start_hooks(Config, #{users => "user/*", after_ms => 60000}),
     settled(Config),
     ok = sys:suspend(halley_hooks_taker),
+    Late = said_to_one_who_left(),
+    timer:sleep(500),
+    ok = sys:resume(halley_hooks_taker),
+    eventually([Late], fun() -> event_ids(of_type(<<"undelivered">>, Config)) end).
+
+%% Or the queue took nothing, for so long that the first round which it takes reads all of that.
+full_disk_knows_who_was_there(Config) ->
+    start_hooks(Config, #{users => "user/*", after_ms => 60000}),
+    settled(Config),
+    ok = halley:login(<<"user/eve">>),
+    timer:sleep(500),
+    Late = halley_hooks_SUITE:without_room(fun() ->
+        ok = halley:logout(self()),
+        timer:sleep(20),
+        ToEve = says(<<"x">>, {to, [<<"user/eve">>]}, 1),
+        ToBob = said_to_one_who_left(),
+        timer:sleep(3500),
+        [ToEve, ToBob]
+    end),
+    eventually(Late, fun() -> event_ids(of_type(<<"undelivered">>, Config)) end).
+
+%% While it is there, and behind that.
+said_to_one_who_left() ->
     ok = halley:login(<<"user/bob">>),
     _ = says(<<"x">>, {to, [<<"user/bob">>]}, 1),
     ok = halley:logout(self()),
     timer:sleep(20),
+    says(<<"x">>, {to, [<<"user/bob">>]}, 2).
+
+%% A link whose sync goes on has users that it hasn't said yet.
+nobody_is_missing_before_all_is_said(Config) ->
+    start_hooks(Config, #{users => "user/*", events => "undelivered"}),
+    {_, Slot, _} = halley_hooks_SUITE:link_in_sync([]),
+    Id = says(<<"x">>, {to, [<<"user/bob">>, <<"user/eve">>]}, 1),
+    timer:sleep(4500),
+    ok = halley:login(<<"user/bob">>),
+    ?assertEqual([], hooks(Config)),
+    ok = halley_links_synced:synced(Slot),
+    eventually([{Id, [<<"user/eve">>]}], fun() -> of_users(Config) end).
+
+of_users(Config) ->
+    [{Id, Users} || #{<<"event">> := #{<<"id">> := Id}, <<"users">> := Users} <- hooks(Config)].
+
+%% A session whose past is being sent gets the event behind it. So its user is neither missing nor
+%% gone.
+session_on_its_way_is_one(Config) ->
+    start_hooks(Config, #{users => "user/*", events => "undelivered,opened,closed"}),
+    {_, Slot, _} = halley_hooks_SUITE:linked(),
+    settled(Config),
+    Bob = halley_test_brain:number(<<"user/bob">>),
+    ok = halley:login(<<"user/bob">>),
+    eventually(1, fun() -> length(of_type(<<"opened">>, Config)) end),
+    ok = halley_directory_leaving:hold(Bob, Slot),
+    ok = halley:logout(self()),
+    _ = says(<<"x">>, {to, [<<"user/bob">>]}, 1),
+    timer:sleep(4000),
+    ?assertEqual([], of_type(<<"undelivered">>, Config) ++ of_type(<<"closed">>, Config)),
+    ok = halley_directory_leaving:release(Bob, Slot),
+    eventually(1, fun() -> length(of_type(<<"closed">>, Config)) end),
     Late = says(<<"x">>, {to, [<<"user/bob">>]}, 2),
-    timer:sleep(500),
-    ok = sys:resume(halley_hooks_taker),
     eventually([Late], fun() -> event_ids(of_type(<<"undelivered">>, Config)) end).
+
+%% Who follows behind an event has none of it, and who unfollows behind it has all of it.
+who_followed_is_told(Config) ->
+    start_hooks(Config, #{users => "user/*", events => "undelivered"}),
+    settled(Config),
+    {ok, _} = halley:follow([{<<"user/bob">>, <<"room">>}, {<<"user/eve">>, <<"room">>},
+                             {<<"user/dan">>, <<"room">>}]),
+    Id = says(<<"x">>, <<"room">>, 1),
+    {ok, _} = halley:follow([{<<"user/ann">>, <<"room">>}]),
+    {ok, _} = halley:unfollow([{<<"user/bob">>, <<"room">>}]),
+    {ok, _} = halley:forget(<<"user/dan">>),
+    eventually([{Id, [<<"user/bob">>, <<"user/eve">>]}], fun() -> of_users(Config) end).

@@ -18,7 +18,7 @@
 %% and a subject that has more by itself is read again by every batch with an event about it.
 -module(halley_catchup_former).
 
--export([new/0, followed/5]).
+-export([new/0, followed/5, followed_at/4]).
 -export_type([former/0, followed/0]).
 
 -define(USERS_MAX, 50000).
@@ -59,6 +59,18 @@ followed(Subject, Seq, There, #former{subjects = Subjects} = Former, Reader) ->
             {sessions(All, Seq, There), IsLacking,
              keep(Subject, {Newest, All}, map_size(Users), Former), Next}
     end.
+
+%% Of those whose follows of the subject changed after this seq, as these records say, the newest
+%% first: whether what has the seq is theirs.
+-spec followed_at(halley_id:id(), seq(), Changes :: [seq()], halley_history_reader:reader()) ->
+    {#{halley_id:id() => boolean()}, halley_history_reader:reader()}.
+followed_at(Subject, Seq, Changes, Reader) ->
+    {Users, _, Next} = lists:foldl(fun(Change, Acc) -> read(Change, Subject, Acc) end,
+                                   {#{}, false, Reader}, lists:reverse(Changes)),
+    {maps:map(fun(_, {Stretches, Followed}) ->
+         lists:any(fun({Unfollow, From}) -> Unfollow > Seq andalso Seq > From end, Stretches)
+             orelse is_integer(Followed) andalso Seq > Followed
+     end, Users), Next}.
 
 %% Oldest first.
 read(Change, Subject, {Users, IsLacking, Reader}) ->

@@ -13,7 +13,7 @@
 
 -record(quiet, {
     leave_ms :: pos_integer(),
-    synced :: #{halley_links:slot() => {Writer :: pid(), AtMs :: integer()}},
+    synced :: halley_links_synced:said(),
     standstill = halley_standstill:new() :: halley_standstill:standstill()
 }).
 -opaque quiet() :: #quiet{}.
@@ -43,30 +43,11 @@ fired(DueMs, NowMs, #quiet{standstill = Standstill} = Quiet) ->
 -spec is_quiet(NowMs :: integer(), HasBegun :: boolean(), quiet()) -> boolean().
 is_quiet(NowMs, HasBegun, #quiet{synced = Synced, leave_ms = LeaveMs, standstill = Standstill}) ->
     IsOver = halley_standstill:is_over(NowMs, Standstill),
-    case linked_since(halley_links:list(), Synced) of
+    case halley_links_synced:since(halley_links:list(), Synced) of
         never -> false;
         _ when not IsOver -> false;
         Since when NowMs - Since < LeaveMs -> false;
         _ when HasBegun -> true;
         Since -> not halley_directory_leaving:is_any_held()
                      orelse NowMs - Since >= ?HELD_TIMES * LeaveMs
-    end.
-
-%% Since when each worker of each edge has said all of its sessions on the link that it has now.
-linked_since(Links, Synced) ->
-    Workers = [{Edge, N, said(Slot, Writer, Synced)}
-               || #{slot := Slot, writer := Writer, info := #{pid := Edge, workers := N}} <- Links],
-    Edges = maps:groups_from_list(fun({Edge, _, _}) -> Edge end, Workers),
-    IsWhole = fun([{_, N, _} | _] = Its) -> length(Its) =:= N end,
-    Since = [At || {_, _, At} <- Workers],
-    case Workers =/= [] andalso lists:all(IsWhole, maps:values(Edges))
-             andalso not lists:member(never, Since) of
-        true -> lists:max(Since);
-        false -> never
-    end.
-
-said(Slot, Writer, Synced) ->
-    case Synced of
-        #{Slot := {Writer, At}} -> At;
-        #{} -> never
     end.

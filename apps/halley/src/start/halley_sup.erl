@@ -22,6 +22,7 @@ init([]) ->
     ok = halley_metrics:new(),
     ok = halley_directory:new(),
     ok = halley_links:new(),
+    ok = halley_links_synced:new(),
     ok = halley_closings:new(),
     ok = halley_follows_backend:new(),
     ok = halley_shard:new(),

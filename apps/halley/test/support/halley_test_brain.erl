@@ -3,8 +3,8 @@
 
 -export([start/1, stop/1, limits/1, quiet/1, loud/1]).
 -export([publish/2, publish_all/1, follow_all/2, drop_up_to/1, damage/1]).
--export([number/1, shard/1, link_with/1, forward/1, message/1, delivered/1, event/0, event/1,
-         no_event/0]).
+-export([number/1, shard/1, link_with/1, link_with/2, forward/1, message/1, delivered/1, event/0,
+         event/1, no_event/0]).
 -export([spawn_actor/1, join/1, await_publish/1, kill_and_wait/1, wait/1]).
 
 -include("halley_wait.hrl").
@@ -70,10 +70,12 @@ shard(N) ->
     list_to_existing_atom("halley_shard_" ++ integer_to_list(N)).
 
 %% A link with these sessions, whose writer forwards what it gets to the case.
-link_with(Sessions) ->
+link_with(Sessions) -> link_with(Sessions, #{}).
+
+link_with(Sessions, Info) ->
     Case = self(),
     Writer = spawn(fun() -> forward(Case) end),
-    {ok, Slot, Queue} = halley_links:register(Writer, #{}),
+    {ok, Slot, Queue} = halley_links:register(Writer, Info),
     [_ = halley_directory:open(User, {link, Slot, Conn}, infinity) || {User, Conn} <- Sessions],
     {Writer, Slot, Queue}.
 

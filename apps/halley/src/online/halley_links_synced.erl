@@ -1,0 +1,51 @@
+%% Since when everybody who is there is known to be: when all workers of each edge had said all of
+%% their sessions on the links that they have now.
+%%
+%% A link that has just come says who is there in its sync, for seconds if they are many. Before its
+%% end nobody who is missing may be taken for gone.
+-module(halley_links_synced).
+
+-export([new/0, synced/1, since/0, since/2]).
+-export_type([said/0]).
+
+%% When a slot's link had said all, by its writer: a slot becomes another link's.
+-type said() :: #{halley_links:slot() => {Writer :: pid(), AtMs :: integer()}}.
+
+%% Makes the table. The caller, a supervisor, owns it.
+-spec new() -> ok.
+new() ->
+    ?MODULE = ets:new(?MODULE, [named_table, public]),
+    ok.
+
+%% SYNC_END came.
+-spec synced(halley_links:slot()) -> ok.
+synced(Slot) ->
+    NowMs = erlang:monotonic_time(millisecond),
+    true = ets:insert(?MODULE, [{Slot, {Writer, NowMs}}
+                                || #{slot := S, writer := Writer} <- halley_links:list(),
+                                   S =:= Slot]),
+    ok.
+
+%% `never': not yet, or nobody is linked.
+-spec since() -> AtMs :: integer() | never.
+since() -> since(halley_links:list(), maps:from_list(ets:tab2list(?MODULE))).
+
+-spec since([#{slot := halley_links:slot(), writer := pid(), info := halley_links:info(),
+               atom() => term()}], said()) -> AtMs :: integer() | never.
+since(Links, Said) ->
+    Workers = [{Edge, N, said(Slot, Writer, Said)}
+               || #{slot := Slot, writer := Writer, info := #{pid := Edge, workers := N}} <- Links],
+    Edges = maps:groups_from_list(fun({Edge, _, _}) -> Edge end, Workers),
+    IsWhole = fun([{_, N, _} | _] = Its) -> length(Its) =:= N end,
+    Since = [At || {_, _, At} <- Workers],
+    case Workers =/= [] andalso lists:all(IsWhole, maps:values(Edges))
+             andalso not lists:member(never, Since) of
+        true -> lists:max(Since);
+        false -> never
+    end.
+
+said(Slot, Writer, Said) ->
+    case Said of
+        #{Slot := {Writer, At}} -> At;
+        #{} -> never
+    end.
