@@ -12,7 +12,7 @@
 
 -compile([export_all, nowarn_export_all]).
 
-suite() -> [{timetrap, {minutes, 5}}].
+suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
     [publication_dropped, table_out_of_the_publication, table_out_of_it_while_away,
@@ -344,22 +344,26 @@ million_rows_in_a_transaction(Config) ->
         ok = sql(epgsql:with_timeout(Own, infinity),
                  "insert into follows select n, -n % 1000 from generate_series(10, 1000009) n")
     end),
-    Most = most(Worker, 0, erlang:monotonic_time(millisecond) + 300000),
+    Most = most(1000002, Worker, 0, in_time()),
     halley_test_brain:join(Writer),
-    ct:pal("the stream's process took ~b KB", [Most div 1024]),
+    ok = sql(epgsql:with_timeout(C, infinity), "delete from follows where follower_id > 1"),
+    Deleted = most(2, Worker, 0, in_time()),
+    ct:pal("the stream's process took ~b KB, ~b KB to delete", [Most div 1024, Deleted div 1024]),
     ?assert(Most < 64000000),
-    ?assertEqual(Worker, worker()),
-    ok = sql(C, "delete from follows where follower_id > 1"),
-    eventually(2, fun halley_follows:count/0).
+    ?assert(Deleted < 64000000),
+    ?assertEqual(Worker, worker()).
 
-most(Worker, Most, UntilMs) ->
+%% Far beyond what it takes: other suites run beside it.
+in_time() -> erlang:monotonic_time(millisecond) + 300000.
+
+most(Follows, Worker, Most, UntilMs) ->
     {memory, Bytes} = process_info(Worker, memory),
     case halley_follows:count() of
-        1000002 -> max(Most, Bytes);
+        Follows -> max(Most, Bytes);
         Count ->
-            erlang:monotonic_time(millisecond) < UntilMs orelse error({only, Count}),
+            erlang:monotonic_time(millisecond) < UntilMs orelse error({Count, instead_of, Follows}),
             timer:sleep(20),
-            most(Worker, max(Most, Bytes), UntilMs)
+            most(Follows, Worker, max(Most, Bytes), UntilMs)
     end.
 
 data_of_the_largest_size(Config) ->
