@@ -134,10 +134,10 @@ event(Shard, {Seq, Id, Subject}, Chosen, Sessions, Segment, Offset) ->
 several(Kind, Shard, {Last, Id, Names}, Chosen, Sessions, Segment, Offset) ->
     {Subjects, Ids, _, _} = persistent_term:get(?MODULE),
     {IdBucket, IdTag} = halley_history_buckets:id(Id),
-    Put = fun(Name, Seq) ->
+    Put = fun(Name, {Seq, Before}) ->
         {Bucket, Tag} = halley_history_buckets:subject(Shard, about(Kind, Shard, Name)),
         Flags = flag(Kind) bor case Chosen andalso Seq =:= Last of true -> ?CHOSEN; _ -> 0 end,
-        Chunk = make_chunk(Seq bsr ?CHUNK_BITS),
+        {_, Chunk} = Here = same_chunk(Seq bsr ?CHUNK_BITS, Before),
         Place = place(Seq),
         Within = halley_history_buckets:within(Bucket),
         put_entry(Chunk, Place, Segment, Offset, Sessions, (Within bsl 8) bor Flags, Shard),
@@ -145,9 +145,9 @@ several(Kind, Shard, {Last, Id, Names}, Chosen, Sessions, Segment, Offset) ->
         _ = erlang:phash2(Seq, ?MILESTONE_EVERY) =:= 0
             andalso ets:insert(?MILESTONES, {{Bucket, Seq}}),
         _ = Seq =:= Last andalso link(Ids, IdBucket, Chunk, Place + 1, Seq, IdTag),
-        Seq + 1
+        {Seq + 1, Here}
     end,
-    _ = lists:foldl(Put, Last - length(Names) + 1, Names),
+    _ = lists:foldl(Put, {Last - length(Names) + 1, none}, Names),
     _ = Kind =:= joint andalso halley_history_joint:met(Names, Last),
     halley_history_atomics:put(Kind, max(Last, halley_history_atomics:get(Kind))).
 
@@ -185,6 +185,10 @@ put_entry(Chunk, Place, Segment, Offset, Sessions, Flags, Shard) ->
 link(Heads, Bucket, Chunk, Place, Seq, Tag) ->
     ok = atomics:put(Chunk, Place, (atomics:get(Heads, Bucket) bsl 16) bor Tag),
     ok = atomics:put(Heads, Bucket, Seq).
+
+%% The seqs of one event are in one, mostly: it isn't looked up for each.
+same_chunk(Number, {Number, _} = Before) -> Before;
+same_chunk(Number, _) -> {Number, make_chunk(Number)}.
 
 make_chunk(Number) ->
     case ets:lookup(?MODULE, Number) of

@@ -125,14 +125,13 @@ draft_by(Item) ->
 draft({Whom, Data, #{keep := Keep} = Opts}) ->
     draft_kept(Keep, {Whom, Data, maps:remove(keep, Opts)});
 draft({{to, Users}, Data, Opts}) ->
-    case private(Users) of
-        {ok, Sorted} -> draft_private(Sorted, Data, Opts);
+    case several(Users, halley_limits:get(private_users_max), bad_to) of
+        ok -> draft_private(lists:usort(Users), Data, Opts);
         {error, _} = Error -> Error
     end;
 draft({{subjects, Subjects}, Data, Opts}) ->
     case several(Subjects, halley_limits:get(event_subjects_max), bad_subjects) of
-        {ok, [Subject]} -> draft({Subject, Data, Opts});
-        {ok, Several} -> draft_joint(Several, Data, Opts);
+        ok -> draft_subjects(lists:uniq(Subjects), Data, Opts);
         {error, _} = Error -> Error
     end;
 draft({Subject, Data, Opts}) ->
@@ -174,6 +173,9 @@ kept({Shard, Ack, Draft}, Subject, Json) ->
 kept(Error, _, _) ->
     Error.
 
+draft_subjects([Subject], Data, Opts) -> draft({Subject, Data, Opts});
+draft_subjects(Several, Data, Opts) -> draft_joint(Several, Data, Opts).
+
 %% The data and the options are judged as those of any other event.
 draft_private(Users, Data, Opts) ->
     case judged(Users, Data, Opts) of
@@ -204,18 +206,11 @@ judged([First | _], Data, Opts) ->
             Error
     end.
 
-private(Users) ->
-    case several(Users, halley_limits:get(private_users_max), bad_to) of
-        {ok, Unique} -> {ok, lists:sort(Unique)};
-        Error -> Error
-    end.
-
-%% None twice, in the order in which they came.
 several(Names, Max, Bad) when is_list(Names) ->
     case catch length(Names) of
         N when is_integer(N), N > 0, N =< Max ->
             case [Name || Name <- Names, halley_id:check(Name) =/= ok] of
-                [] -> {ok, lists:uniq(Names)};
+                [] -> ok;
                 [BadId | _] -> {error, {bad_id, BadId}}
             end;
         _ ->
