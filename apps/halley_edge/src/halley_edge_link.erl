@@ -217,6 +217,11 @@ handle_info({connect_judged, {Index, Conn}, Judgement}, #state{workers = Workers
         {broken, Problem} -> {broken, Problem, State};
         Next -> State#state{workers = Workers#{Index := Next}}
     end);
+%% From `halley_sessions:close_user/2'.
+handle_info({close_user, Slot, Number, Reason}, #state{workers = Workers} = State) ->
+    _ = [ok = halley_edge_worker:close_user(Number, Reason, Worker)
+         || Worker <- maps:values(Workers), halley_edge_worker:slot(Worker) =:= Slot],
+    {noreply, State};
 handle_info({replay_ended, Replays, Conn}, #state{by_replays = ByReplays} = State)
   when is_map_key(Replays, ByReplays) ->
     {noreply, of_replays(fun(W) -> halley_edge_worker:replay_ended(Conn, W) end, Replays, State)};

@@ -17,7 +17,7 @@
 -module(halley_edge_sessions).
 
 -export([new/4, subscriptions/4, open/2, close/2, enter/2, replay_ended/2]).
--export([wish/2, refuse/3, aside/2]).
+-export([wish/2, refuse/3, aside/2, close_user/3]).
 -export_type([sessions/0, subscribed/0]).
 
 %% What came of the wish of a session to subscribe, or to end that, or to have a state.
@@ -46,8 +46,8 @@
     open = 0 :: non_neg_integer(),
     held = #{} :: #{halley_edge_codec:conn() => {UserNumber :: non_neg_integer(),
                                                  halley_sessions:rule()}},
-    %% How many of them a user has.
-    held_by = #{} :: #{UserNumber :: non_neg_integer() => pos_integer()},
+    %% Which of them a user has.
+    held_by = #{} :: #{UserNumber :: non_neg_integer() => [halley_edge_codec:conn(), ...]},
     entered = #{} :: #{halley_edge_codec:conn() => []}
 }).
 -opaque sessions() :: #sessions{}.
@@ -167,15 +167,15 @@ hold([{Conn, ?NOBODY} = Session | Rest], Polls, #sessions{held = Held} = Session
     hold(Rest, Polls, Next, [Session | Waiting]);
 hold([{Conn, Number} = Session | Rest], Polls, Sessions, Waiting) ->
     #sessions{held = Held, held_by = HeldBy} = Sessions,
-    Count = maps:get(Number, HeldBy, 0),
+    Others = maps:get(Number, HeldBy, []),
     Rule = rule(Conn, Polls),
-    case halley_sessions:is_full(Number, Count, Rule) of
+    case halley_sessions:is_full(Number, length(Others), Rule) of
         true ->
             hold(Rest, Polls, Sessions, Waiting);
         false ->
             ok = halley_directory_leaving:hold(Number, Sessions#sessions.slot),
             Next = Sessions#sessions{held = Held#{Conn => {Number, Rule}},
-                                     held_by = HeldBy#{Number => Count + 1}},
+                                     held_by = HeldBy#{Number => [Conn | Others]}},
             hold(Rest, Polls, Next, [Session | Waiting])
     end.
 
@@ -187,8 +187,8 @@ release(Conn, #sessions{slot = Slot, held = Held, held_by = HeldBy} = Sessions) 
         {{Number, _}, Rest} ->
             ok = halley_directory_leaving:release(Number, Slot),
             Others = case HeldBy of
-                #{Number := 1} -> maps:remove(Number, HeldBy);
-                #{Number := N} -> HeldBy#{Number := N - 1}
+                #{Number := [Conn]} -> maps:remove(Number, HeldBy);
+                #{Number := Conns} -> HeldBy#{Number := lists:delete(Conn, Conns)}
             end,
             Sessions#sessions{held = Rest, held_by = Others};
         error ->
@@ -276,6 +276,16 @@ reason(5) -> edge_stops;
 reason(6) -> broke_protocol;
 reason(7) -> poll_answered;
 reason(8) -> token_expired.
+
+%% The edge is asked to close a user's sessions. Besides those that are held these are the ones in
+%% the directory: some may have entered it since it was looked at for them.
+-spec close_user(halley_id:user_number(), Reason :: binary(), sessions()) -> ok.
+close_user(Number, Reason, #sessions{slot = Slot, held_by = HeldBy}) ->
+    Entered = [Conn || {link, S, Conn} <- halley_directory:sessions(Number), S =:= Slot],
+    case maps:get(Number, HeldBy, []) ++ Entered of
+        [] -> ok;
+        Conns -> halley_links:close_sessions(Slot, Conns, Reason)
+    end.
 
 %% Replays that are nearly done: those that are still held go into the directory. One that is too
 %% many by now is closed, and its replay with it when it says so.

@@ -177,10 +177,8 @@ said({unjudged, Judgement}) -> Judgement;
 said(Judgement) -> Judgement.
 
 close(User, {refuse, _, _, _, _}) ->
-    case halley_ids:lookup(User) of
-        undefined -> ok;
-        Number -> halley_sessions:close(Number, halley_directory:sessions(Number), ?REASON)
-    end;
+    _ = halley_sessions:close_user(User, ?REASON),
+    ok;
 close(_, _) ->
     ok.
 

@@ -11,7 +11,8 @@
 %% the number kept first.
 -module(halley_directory_leaving).
 
--export([new/0, hold/2, release/2, is_held/1, is_any_held/0, forget/1, leave/1, stay/1, each/1]).
+-export([new/0, hold/2, release/2, is_held/1, held/1, is_any_held/0, forget/1]).
+-export([leave/1, stay/1, each/1]).
 
 -include("halley_directory.hrl").
 
@@ -48,6 +49,11 @@ is_held(User) ->
         {User, _} -> true;
         _ -> false
     end.
+
+%% Which links hold sessions of the user, and how many.
+-spec held(user_number()) -> [{halley_directory:slot(), pos_integer()}].
+held(User) ->
+    ets:select(?HELD, [{{{User, '$1'}, '$2'}, [{'>', '$2', 0}], [{{'$1', '$2'}}]}]).
 
 %% Whether any session is on its way in.
 -spec is_any_held() -> boolean().

@@ -52,11 +52,9 @@ run_all(User) ->
     end.
 
 close(User) ->
-    Sessions = halley_sessions:of_user(User),
     Number = halley_ids:lookup(User),
     Number =:= undefined orelse halley_subscriptions_states:forget(Number),
-    ok = halley_sessions:close(Number, Sessions, ?REASON),
-    length(Sessions).
+    halley_sessions:close_user(User, ?REASON).
 
 unfollow(Page, Pair, User) -> unfollow(Page, Pair, User, start, 0, none).
 

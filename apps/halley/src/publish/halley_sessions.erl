@@ -9,7 +9,7 @@
 %% The directory's owner checks one session of a user after the other, so the bound is exact.
 -module(halley_sessions).
 
--export([open/2, open/3, is_full/3, of_user/1, close/3]).
+-export([open/2, open/3, is_full/3, of_user/1, close/3, close_user/2]).
 -export_type([rule/0]).
 
 %% `again': a session that comes and goes, such as a poll. It pushes nobody out, or two of them
@@ -74,6 +74,31 @@ of_user(User) ->
     case halley_ids:lookup(User) of
         undefined -> [];
         Number -> halley_directory:sessions(Number)
+    end.
+
+%% Closes all sessions of a user, also those that a link holds because what they missed comes first.
+%% Gives how many there were. It waits for no link, so a link's process may call it.
+%%
+%% Only the link moves a session from those that are held to the directory. So it is told before the
+%% directory is read, by `{close_user, Slot, Number, Reason}': the link finds whatever isn't in the
+%% directory yet. One that moves meanwhile may be counted twice, and asked twice to close.
+-spec close_user(halley_id:id(), Reason :: binary()) -> non_neg_integer().
+close_user(User, Reason) ->
+    case halley_ids:lookup(User) of
+        undefined ->
+            0;
+        Number ->
+            Held = halley_directory_leaving:held(Number),
+            lists:foreach(fun({Slot, _}) -> tell_link(Slot, Number, Reason) end, Held),
+            Sessions = halley_directory:sessions(Number),
+            ok = close(Number, Sessions, Reason),
+            length(Sessions) + lists:sum([Count || {_, Count} <- Held])
+    end.
+
+tell_link(Slot, Number, Reason) ->
+    case halley_links:info(Slot) of
+        #{link := Link} -> Link ! {close_user, Slot, Number, Reason};
+        _ -> gone
     end.
 
 %% Those that were over already have been asked, and are asked again.

@@ -120,12 +120,11 @@ presence(User) ->
     #{user => User, sessions => length(halley_sessions:of_user(User))}.
 
 %% Closes the user's sessions: connections are closed by their edge soon after this returns;
-%% processes are logged out at once and get `{halley_closed, User}'. Returns how many there were.
+%% processes are logged out at once and get `{halley_closed, User}'. Returns how many there were,
+%% with those that are still sent what they missed, which `presence/1' doesn't count yet.
 -spec close_sessions(User :: id()) -> {ok, non_neg_integer()}.
 close_sessions(User) ->
-    Sessions = halley_sessions:of_user(User),
-    ok = halley_sessions:close(halley_ids:lookup(User), Sessions, <<"closed by the server">>),
-    {ok, length(Sessions)}.
+    {ok, halley_sessions:close_user(User, <<"closed by the server">>)}.
 
 %% Forgets a user: closes its sessions, ends its follows both ways, and hides from everybody what
 %% was published about it, or to it alone, until then. When it returns `ok', that is on disk. After
