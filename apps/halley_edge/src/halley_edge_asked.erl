@@ -6,10 +6,11 @@
 %% connection that ends meanwhile waits for its OPENED as any other (protocol/link.md 6.4), so there
 %% is nothing to cancel. Visitors have no user, and aren't asked about.
 %%
-%% What comes in a sync has been let in before: it opens, and is asked about behind that.
+%% What comes in a sync has been let in before: it opens, and is asked about behind that. It is not
+%% asked about earlier, as a refusal may be there at once, and closes what is open then.
 -module(halley_edge_asked).
 
--export([new/0, sift/5, judged/2, late/1]).
+-export([new/0, sift/5, behind/2, judged/2, late/1]).
 -export_type([asked/0]).
 
 -type session() :: halley_edge_codec:session().
@@ -39,13 +40,20 @@ sift(Index, Sync, Opening, Sessions, Asked) ->
         false ->
             {Opening, [], Sessions, Asked};
         true when Sync =:= running ->
-            lists:foreach(fun({_, _, User, _}) ->
-                _ = User =/= <<>> andalso ask(User, {later, binary:copy(User)})
-            end, Opening),
             {Opening, [], Sessions, Asked};
         true ->
             sift(Index, Opening, {[], [], Sessions, Asked})
     end.
+
+%% All that may open now are open, or held: those that weren't asked about before are.
+-spec behind(running | done, [session()]) -> ok.
+behind(done, _) ->
+    ok;
+behind(running, Opening) ->
+    _ = halley_hooked:is_judged() andalso
+        [ask(User, {later, binary:copy(User)})
+         || User <- lists:usort([User || {_, _, User, _} <- Opening]), User =/= <<>>],
+    ok.
 
 ask(User, Tag) -> halley_hooked:ask(binary:copy(User), Tag).
 

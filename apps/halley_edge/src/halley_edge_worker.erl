@@ -78,7 +78,9 @@ frame({open, Opening}, #worker{sync = Sync, index = Index, sessions = Sessions,
         twice -> broken(<<"6.3">>, "a session that opens already", []);
         {Now, Refused, Left, Waiting} ->
             ok = refuse(Refused, Left),
-            open(Now, Worker#worker{sessions = Left, asked = Waiting})
+            Opened = open(Now, Worker#worker{sessions = Left, asked = Waiting}),
+            ok = halley_edge_asked:behind(Sync, Now),
+            Opened
     end;
 frame({subscriptions, Conn, Rights, Subjects}, #worker{sync = Sync, sessions = Sessions} = Worker)
   when Sync =/= before ->

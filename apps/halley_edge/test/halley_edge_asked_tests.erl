@@ -41,10 +41,14 @@ each_by_its_judgement() ->
 sync_opens_at_once() ->
     Case = self(),
     halley_hooked:judge(fun(User, {_, Tag}) -> Case ! {User, Tag}, asked end),
-    Opening = [session(1, <<"ann">>), session(2, <<>>)],
+    Opening = [session(1, <<"ann">>), session(2, <<>>), session(3, <<"ann">>)],
     Asked = halley_edge_asked:new(),
     ?assertEqual({Opening, [], sessions, Asked}, sift(running, Opening, Asked)),
-    receive {<<"ann">>, {later, <<"ann">>}} -> ok after 0 -> error(not_asked) end.
+    receive {_, {later, _}} -> error(asked_before) after 0 -> ok end,
+    ok = halley_edge_asked:behind(running, Opening),
+    receive {<<"ann">>, {later, <<"ann">>}} -> ok after 0 -> error(not_asked) end,
+    ok = halley_edge_asked:behind(done, Opening),
+    receive {_, {later, _}} -> error(asked_again) after 0 -> ok end.
 
 opens_twice() ->
     halley_hooked:judge(fun(_, _) -> asked end),

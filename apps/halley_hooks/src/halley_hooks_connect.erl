@@ -11,6 +11,10 @@
 %% `connect_cache_max' users at most. Anything else is no judgement, and isn't remembered.
 %%
 %% Of sessions that were there when this brain began, a refusal closes them; no judgement doesn't.
+%% Until a user is judged it is a row {user, integer} of a table that the supervisor owns, so who is
+%% killed leaves it to the next. Whoever asks has opened the sessions before, and writes the row
+%% with another integer. A judgement reads the row, closes the sessions, and then deletes just that
+%% row: one that was written meanwhile is about sessions that perhaps weren't closed, and stays.
 -module(halley_hooks_connect).
 -behaviour(gen_server).
 
@@ -19,6 +23,8 @@
 
 -include_lib("kernel/include/logger.hrl").
 
+%% Users who are to be judged, of sessions that were there before.
+-define(LATER, halley_hooks_connect_later).
 -define(RETRY_AFTER_S, 2).
 %% For a turn, and between two looks who has waited for longer.
 -define(TURN_MS, 5000).
@@ -35,10 +41,11 @@
 start_link(Connect) ->
     gen_server:start_link({local, ?MODULE}, ?MODULE, Connect, []).
 
-%% The caller, a supervisor, owns the cache.
+%% The caller, a supervisor, owns the cache, and whom to ask about later.
 -spec new() -> ok.
 new() ->
     ?MODULE = ets:new(?MODULE, [public, named_table, set, {read_concurrency, true}]),
+    ?LATER = ets:new(?LATER, [public, named_table, set, {write_concurrency, true}]),
     persistent_term:put(?MODULE, atomics:new(1, [])),
     halley_metrics:gauges([connect_waiting], fun() ->
         #{connect_waiting => atomics:get(persistent_term:get(?MODULE), 1)}
@@ -52,6 +59,7 @@ ask(User, {_, Tag} = From) ->
             _ = is_later(Tag) andalso close(User, Judgement),
             Judgement;
         _ ->
+            _ = is_later(Tag) andalso ets:insert(?LATER, {User, erlang:unique_integer()}),
             gen_server:cast(?MODULE, {ask, User, From}),
             asked
     end.
@@ -61,40 +69,56 @@ is_later(_) -> false.
 
 -spec init(halley_config_hooks:connect()) -> {ok, #connect{}}.
 init(Connect) ->
-    ok = atomics:put(persistent_term:get(?MODULE), 1, 0),
     Owner = self(),
     Workers = [spawn_link(fun() -> work(Owner, Connect, none) end)
                || _ <- lists:seq(1, halley_limits:get(connect_in_flight_max))],
     ok = halley_hooked:judge(fun ?MODULE:ask/2),
     _ = erlang:send_after(?LOOK_MS, self(), look),
-    {ok, #connect{settings = Connect, idle = Workers}}.
+    {ok, next(with_left_over(#connect{settings = Connect, idle = Workers}))}.
+
+%% Whom the process before this one had still to ask about.
+with_left_over(State) ->
+    NowMs = now_ms(),
+    ets:foldl(fun({User, _}, #connect{queue = Queue, waiting = Waiting} = S) ->
+        S#connect{queue = queue:in({User, NowMs}, Queue),
+                  waiting = Waiting#{User => [{self(), {later, User}}]}}
+    end, State, ?LATER).
 
 -spec handle_call(term(), gen_server:from(), #connect{}) -> {noreply, #connect{}}.
 handle_call(_, _, State) -> {noreply, State}.
 
 -spec handle_cast({ask, halley_id:id(), from()}, #connect{}) -> {noreply, #connect{}}.
-handle_cast({ask, User, {_, Tag} = From}, #connect{waiting = Waiting, queue = Queue} = State) ->
+handle_cast({ask, User, {_, Tag} = From}, State) ->
+    %% Without a row it was judged while this was on its way.
+    case is_later(Tag) andalso not ets:member(?LATER, User) of
+        true -> {noreply, State};
+        false -> {noreply, wait(User, From, State)}
+    end.
+
+wait(User, {_, Tag} = From, #connect{waiting = Waiting, queue = Queue} = State) ->
     case Waiting of
         #{User := Others} ->
-            {noreply, State#connect{waiting = Waiting#{User := [From | Others]}}};
+            State#connect{waiting = Waiting#{User := [From | Others]}};
         #{} ->
             %% Those of before have been let in: they may wait as long as there are others.
             case is_later(Tag) orelse
                      map_size(Waiting) < halley_limits:get(connect_waiting_max) of
                 true ->
-                    {noreply, next(State#connect{waiting = Waiting#{User => [From]},
-                                                 queue = queue:in({User, now_ms()}, Queue)})};
+                    next(State#connect{waiting = Waiting#{User => [From]},
+                                       queue = queue:in({User, now_ms()}, Queue)});
                 false ->
                     ok = halley_metrics:incr(connect_failures),
-                    ok = tell(User, [From], unjudged(State)),
-                    {noreply, State}
+                    ok = tell([From], unjudged(State)),
+                    State
             end
     end.
 
 -spec handle_info(term(), #connect{}) -> {noreply, #connect{}}.
 handle_info({judged, Worker, User, Result}, #connect{idle = Idle, waiting = Waiting} = State) ->
     {Froms, Left} = maps:take(User, Waiting),
-    ok = tell(User, Froms, judgement(Result, User, State)),
+    Judgement = judgement(Result, User, State),
+    ok = tell(Froms, Judgement),
+    ok = judged_later(User, Judgement),
     {noreply, next(State#connect{idle = [Worker | Idle], waiting = Left})};
 handle_info(look, State) ->
     _ = erlang:send_after(?LOOK_MS, self(), look),
@@ -110,7 +134,7 @@ expired(BeforeMs, #connect{queue = Queue, waiting = Waiting} = State) ->
             {Later, Others} = lists:partition(fun({_, Tag}) -> is_later(Tag) end,
                                               map_get(User, Waiting)),
             ok = halley_metrics:incr(connect_failures, length(Others)),
-            ok = tell(User, Others, unjudged(State)),
+            ok = tell(Others, unjudged(State)),
             expired(BeforeMs, case Later of
                 [] -> State#connect{queue = Rest, waiting = maps:remove(User, Waiting)};
                 _ -> State#connect{queue = queue:in({User, now_ms()}, Rest),
@@ -168,10 +192,16 @@ make_room(NowMs, Max) ->
     _ = ets:info(?MODULE, size) >= Max andalso ets:delete_all_objects(?MODULE),
     ok.
 
-tell(User, Froms, Judgement) ->
-    lists:foreach(fun({_, {later, _}}) -> close(User, Judgement);
+tell(Froms, Judgement) ->
+    lists:foreach(fun({_, {later, _}}) -> ok;
                      ({Pid, Tag}) -> Pid ! {connect_judged, Tag, said(Judgement)}
                   end, Froms).
+
+%% Of the sessions that are in already.
+judged_later(User, Judgement) ->
+    Rows = ets:lookup(?LATER, User),
+    _ = Rows =/= [] andalso close(User, Judgement),
+    lists:foreach(fun(Row) -> true = ets:delete_object(?LATER, Row) end, Rows).
 
 said({unjudged, Judgement}) -> Judgement;
 said(Judgement) -> Judgement.

@@ -1,5 +1,5 @@
 %% What is configured of telling (`hooks.url') and asking (`auth.connect_url'). It owns the tables
-%% of what the brain tells of and of judgements.
+%% of what the brain tells of, of judgements, and of users that are still to be judged.
 -module(halley_hooks_sup).
 -behaviour(supervisor).
 

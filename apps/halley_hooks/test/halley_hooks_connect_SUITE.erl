@@ -7,7 +7,7 @@
 -include("support/halley_hooks_wait.hrl").
 
 -compile([export_all, nowarn_export_all]).
-
+-import(halley_hooks_connect_helper, [start/1, start/2, does/2, requests/1, user/1]).
 
 suite() -> [{timetrap, {minutes, 5}}].
 
@@ -16,7 +16,7 @@ all() ->
      sessions_of_one_user_are_one_request, slow_answers_hold_up_nobody_else,
      down_refuses_and_is_not_remembered, down_may_allow, too_many_wait,
      all_requests_hang, cache_is_bounded,
-     killed_asker, sessions_of_before_are_closed].
+     killed_asker, sessions_of_before_are_closed, one_of_before_while_it_is_judged].
 
 init_per_suite(Config) -> halley_test_brain:quiet(Config).
 end_per_suite(Config) -> halley_test_brain:loud(Config).
@@ -26,38 +26,11 @@ init_per_testcase(_, Config) ->
     [{endpoint, halley_hooks_endpoint:start()} | halley_test_brain:start(Config)].
 
 end_per_testcase(_, Config) ->
-    case whereis(halley_hooks_sup) of
-        undefined -> ok;
-        Sup ->
-            Monitor = monitor(process, Sup),
-            exit(Sup, kill),
-            receive {'DOWN', Monitor, process, Sup, _} -> ok end
-    end,
-    ok = halley_hooked:judge(none),
+    ok = halley_hooks_connect_helper:stop(),
     halley_hooks_endpoint:stop(endpoint(Config)),
     halley_test_brain:stop(Config).
 
 endpoint(Config) -> ?config(endpoint, Config).
-
-start(Config) -> start(Config, #{}).
-
-start(Config, More) ->
-    Url = "http://127.0.0.1:" ++ integer_to_list(halley_hooks_endpoint:port(endpoint(Config))),
-    Keys = #{connect_url => Url ++ "/connect", connect_timeout_ms => 8000,
-             secret_file => halley_hooks_endpoint:secret_file(?config(dir, Config))},
-    {ok, Settings} = halley_config_hooks:settings(maps:merge(Keys, More)),
-    Case = self(),
-    spawn(fun() ->
-        process_flag(trap_exit, true),
-        {ok, Sup} = halley_hooks_sup:start_link(Settings),
-        Case ! started,
-        receive {'EXIT', Sup, _} -> ok end
-    end),
-    receive started -> ok after ?WAIT_MS -> error(no_hooks) end.
-
-does(Does, Config) -> halley_hooks_endpoint:does(Does, endpoint(Config)).
-
-requests(Config) -> length(halley_hooks_endpoint:requests(endpoint(Config))).
 
 %% As a link's process does.
 ask(User) ->
@@ -67,10 +40,6 @@ ask(User) ->
                  end;
         Judgement -> Judgement
     end.
-
-user(Body) ->
-    #{<<"connect">> := #{<<"user">> := User}} = jiffy:decode(Body, [return_maps]),
-    User.
 
 %% -----------------------------------------------------------------------------------------------
 
@@ -198,3 +167,28 @@ sessions_of_before_are_closed(Config) ->
     ok = halley:login(<<"bad">>),
     _ = halley_hooked:ask(<<"bad">>, {later, <<"bad">>}),
     receive {halley_closed, <<"bad">>} -> ok after ?WAIT_MS -> error(not_closed) end.
+
+%% A session of before opens while the others of its user are closed, behind the look at them.
+one_of_before_while_it_is_judged(Config) ->
+    start(Config, #{connect_ttl_ms => 1}),
+    does(fun(_, _) -> 403 end, Config),
+    Case = self(),
+    ok = meck:new(halley_sessions, [passthrough, no_link]),
+    try
+        ok = meck:expect(halley_sessions, close_user, fun(User, Reason) ->
+            Closed = meck:passthrough([User, Reason]),
+            _ = put(came, true) =:= undefined andalso begin
+                %% Nobody remembers the judgement any more.
+                timer:sleep(10),
+                ok = halley:login(User, Case),
+                asked = halley_hooked:ask(User, {later, User})
+            end,
+            Closed
+        end),
+        ok = halley:login(<<"bad">>),
+        asked = halley_hooked:ask(<<"bad">>, {later, <<"bad">>}),
+        [receive {halley_closed, <<"bad">>} -> ok after ?WAIT_MS -> error(not_closed) end
+         || _ <- [1, 2]]
+    after
+        meck:unload(halley_sessions)
+    end.
