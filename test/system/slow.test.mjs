@@ -187,3 +187,27 @@ test('a slow client that is cut off in the middle of an event loses nothing by i
     assert.deepEqual(seen, Array.from({ length: EVENTS }, (_, n) => n + 1));
   });
 });
+
+// docs/reference/http-api.md, "Close sessions": "Those that came back and are still sent what they
+// missed are closed and counted as well".
+test('a client that is still sent what it missed is closed with its user\'s sessions', async () => {
+  await withPolicy('disconnect', {}, async (halley) => {
+    const before = await sse(halley, 'ben');
+    const cursor = await before.place();
+    before.close();
+    await until('it has left', async () => await sessionsOf(halley, 'ben') === 0);
+    await flood(halley, ['ben']);
+    const back = await Raw.open(halley.publicPort);
+    back.socket.pause();
+    back.send(`GET /v1/stream?user=ben&cursor=${cursor} HTTP/1.1\r\nHost: h\r\n`
+      + 'Accept: application/x-ndjson\r\n\r\n');
+    await until('it is held', async () => await metric(halley, 'halley_edge_held_sessions') === 1);
+    const { json } = await api(halley, 'DELETE', '/v1/users/ben/sessions');
+    assert.deepEqual(json, { closed: 1 });
+    back.socket.resume();
+    await until('it is closed', () => back.isClosed);
+    const text = back.bytes.toString('latin1');
+    assert.ok(text.endsWith('\r\n0\r\n\r\n'), 'its answer ends');
+    assert.ok(!text.includes(`"data":[${EVENTS},`), 'not all of what it missed');
+  });
+});
