@@ -136,6 +136,10 @@ impl Sessions {
         if in_flight >= io.conns.settings.requests_in_flight_max || !io.link_has_room() {
             return Err(BUSY.after(1));
         }
+        // The sync may not have come to it, or its OPEN waits for the end of the round: the brain
+        // would have a request of a session that it doesn't know.
+        self.announce_session(io, index);
+        io.link.announce();
         let conn = io.conns.table.conn(index);
         let (tokenless, anonymous) =
             (self.has_no_token(io, index), Rc::clone(&io.conns.settings.anonymous));

@@ -21,6 +21,7 @@ use crate::sessions::exchange::Reply;
 use crate::sessions::opening::Opening;
 use crate::sessions::state::{Io, Sessions};
 use crate::stats::Stat;
+use crate::transport::Transport;
 
 /// What the brain sees.
 pub struct Brain {
@@ -227,4 +228,24 @@ fn an_end_is_told_once() {
     sessions.close_gently(&mut io, index, "bye", CloseReason::CloseSessions);
     sessions.end(&mut io, index, CloseReason::Client);
     assert_eq!(brain.told(&mut io), ["Close"]);
+}
+
+/// 6.3: an operation's REQUEST (12.7) finds its session open, also while the sync hasn't come to
+/// it, or has its OPEN among others that wait for the end of the round. It is sent once.
+#[test]
+fn a_session_is_open_before_it_asks() {
+    for in_the_batch in [false, true] {
+        let ((mut io, mut brain), mut sessions) = (io(), Sessions::new());
+        io.conns.settings.subscriptions = true;
+        let (index, _client) = enter_as(&mut io.conns, Phase::Live);
+        io.conns.slot(index).unwrap().transport = Transport::WebSocket;
+        sessions.subscriptions.add(index, b"room/7");
+        if in_the_batch {
+            sessions.announce_session(&mut io, index);
+        }
+        let text = r#"{"op":"unsubscribe","subject":"room/7"}"#;
+        assert!(sessions.operate(&mut io, index, text));
+        sessions.announce_session(&mut io, index);
+        assert_eq!(brain.told(&mut io), ["Subscriptions", "Open", "Request"], "{in_the_batch}");
+    }
 }
