@@ -10,7 +10,8 @@ use crate::sessions::state::{Io, Sessions};
 use crate::transport::Transport;
 
 impl Sessions {
-    /// Before a sync: what an earlier brain said of the sessions is void.
+    /// When a link has ended, and before a sync: what an earlier brain knows and said of the
+    /// sessions is void. Gives how many there are.
     pub fn forget_numbers(&mut self, io: &mut Io) -> u32 {
         let mut sessions = 0;
         for index in 0..io.conns.table.slots() {

@@ -301,11 +301,12 @@ impl Worker {
         }
         self.reap();
         log!("worker {}: link ended: {why}", self.index);
+        // No OPENED is going to come: whoever leaves before the next handshake waits for none.
+        self.sessions.forget_numbers(&mut self.io);
         self.sessions.owe_nothing();
         self.sessions.operations_lost(&mut self.io);
         for index in 0..self.io.conns.table.slots() {
             match self.io.conns.phase(index) {
-                Phase::Left => self.io.conns.forget_left(index),
                 Phase::Http
                     if exchange_of(&mut self.io.conns, index).is_some_and(|e| e.in_flight) =>
                 {

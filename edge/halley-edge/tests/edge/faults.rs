@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::brain::{Edge, Seen, WINDOW};
+use crate::brain::{Edge, Seen, WAIT, WINDOW};
 use crate::client::{Client, sse, sse_event};
 use crate::process::signal;
 
@@ -157,6 +157,34 @@ fn too_many_connections() {
     drop(two);
     assert_eq!(brain.next(), Seen::Close(vec![(b, 1_000)]));
     sse(&edge, &mut brain, "c");
+}
+
+/// Is there a place for a connection? If so its request, which needs no brain, is answered.
+fn is_let_in(edge: &Edge) -> bool {
+    let mut client = edge.public();
+    let ask =
+        b"OPTIONS /v1/stream HTTP/1.1\r\nHost: h\r\nAccess-Control-Request-Method: GET\r\n\r\n";
+    let mut answer = [0; 12];
+    let read = client.socket.write_all(ask).and_then(|()| client.socket.read_exact(&mut answer));
+    read.is_ok() && answer == *b"HTTP/1.1 204"
+}
+
+/// http.md 16.1: who has left leaves its place to the next, also a stream of which a brain was told
+/// that died before it gave the session its number (link.md 6.4): no OPENED is going to come.
+#[test]
+fn a_place_is_free_without_the_brain() {
+    let (edge, mut brain) = Edge::start_with(&["--connections-max", "1"], &[], WINDOW);
+    let mut client = edge.public();
+    client.ask("GET", "/v1/stream?user=u", "");
+    brain.open();
+    drop(brain);
+    assert!(!is_let_in(&edge));
+    drop(client);
+    let end = Instant::now() + WAIT;
+    while !is_let_in(&edge) {
+        assert!(Instant::now() < end, "nobody is connected, and nobody is let in");
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// http.md 3.2, and this suite's own bound: a client that asks without reading its answers is not
