@@ -4,7 +4,7 @@
 use std::net::Shutdown;
 use std::time::Duration;
 
-use halley_link::CloseReason;
+use halley_link::{CloseReason, FRAME_BYTES_MAX};
 use halley_wire::Gap;
 
 use crate::conns::table::{Phase, flag};
@@ -44,6 +44,25 @@ impl<D: Hung> Conns<D> {
         }
         if self.stats.get(Stat::OutboxBytes) > self.settings.outboxes_bytes_max as u64 {
             self.relieve();
+        }
+    }
+
+    /// As [`Conns::push`], for what comes to a held session besides what it missed. A REPLAY, a
+    /// frame at most, waits for its client whatever the bound is: beside it there is room as ever.
+    pub fn push_beside_replay(&mut self, index: u32, piece: Piece) {
+        self.push(index, piece);
+        let most = self.settings.outbox_bytes_max.saturating_add(FRAME_BYTES_MAX);
+        let is_full =
+            |conns: &mut Self| conns.outbox(index).is_some_and(|outbox| outbox.bytes() > most);
+        if !is_full(self) {
+            return;
+        }
+        // As in `outbox_full`: a round may bring so much to a client that is as fast as can be.
+        if self.table.get(index).is_some_and(|slot| !slot.has(flag::BLOCKED)) {
+            self.flush(index);
+        }
+        if is_full(self) {
+            self.slow_consumer(index);
         }
     }
 

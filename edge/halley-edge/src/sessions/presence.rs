@@ -2,13 +2,14 @@
 //!
 //! It is state, not history: it has no cursor and no place among the events, so it is written at
 //! once, also to a session that is held. It is never dropped from an outbox: who reads too slowly
-//! for it is closed, and told anew when it comes back. What comes before the welcome waits for it.
+//! for it is closed, and told anew when it comes back. What a held session missed may wait beside
+//! it. What comes before the welcome waits for it.
 
 use std::rc::Rc;
 
 use halley_link::{CloseReason, List};
 
-use crate::conns::table::Phase;
+use crate::conns::table::{Phase, flag};
 use crate::sessions::state::{Io, Sessions};
 use crate::stats::Stat;
 use crate::transport::{TRANSPORTS, Transport};
@@ -48,10 +49,14 @@ impl Sessions {
             if slot.transport == Transport::Poll {
                 continue;
             }
-            let text = texts.of(slot.transport);
+            let (text, held) = (texts.of(slot.transport), slot.has(flag::BUFFERED));
             match slot.phase() {
                 Phase::Live => {
-                    io.conns.push(index, text.into());
+                    if held {
+                        io.conns.push_beside_replay(index, text.into());
+                    } else {
+                        io.conns.push(index, text.into());
+                    }
                     told += 1;
                 }
                 Phase::Opening => self.presence_waits(io, index, &text),

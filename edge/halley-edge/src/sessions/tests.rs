@@ -19,6 +19,7 @@ use crate::link::hello::Answer;
 use crate::sessions::detail::{Conns, Detail};
 use crate::sessions::exchange::Reply;
 use crate::sessions::opening::Opening;
+use crate::sessions::replay::Replay;
 use crate::sessions::state::{Io, Sessions};
 use crate::stats::Stat;
 use crate::transport::Transport;
@@ -92,7 +93,7 @@ fn opening(io: &mut Io) -> (u32, u64, std::os::unix::net::UnixStream) {
     (index, conn, client)
 }
 
-fn event(seq: u64, json: &'static [u8]) -> Event<'static> {
+fn event(seq: u64, json: &[u8]) -> Event<'_> {
     let (at, data_offset, subject_offset, subject_bytes) = (0, 0, 0, 0);
     Event { shard: 1, seq, at, data_offset, subject_offset, subject_bytes, cursor: b"c", json }
 }
@@ -248,4 +249,40 @@ fn a_session_is_open_before_it_asks() {
         sessions.announce_session(&mut io, index);
         assert_eq!(brain.told(&mut io), ["Subscriptions", "Open", "Request"], "{in_the_batch}");
     }
+}
+
+/// http.md 12.1, 22.10: what a replay has waiting is at the client's pace (link.md 10.3), and
+/// leaves the presence beside it the room that it has without one.
+#[test]
+fn presence_has_room_beside_a_replay() {
+    let ((mut io, mut brain), mut sessions) = (io(), Sessions::new());
+    io.conns.settings.outbox_bytes_max = 100_000;
+    let (index, conn, _client) = opening(&mut io);
+    sessions.hold(&mut io, index, b"c0");
+    sessions.opened(&mut io, number(conn), b"");
+    let tell = |io: &mut Io, sessions: &mut Sessions| {
+        with(&[conn], |conns| sessions.presence(io, &[b'1'; 30_000], conns));
+    };
+    let replay = |io: &mut Io, sessions: &mut Sessions, bytes: usize| {
+        let mut items = Vec::new();
+        event(1, &vec![b'1'; bytes]).write(&mut items);
+        let (items, heads) = (List::from_items(1, &items), List::from_items(0, &[]));
+        sessions.replay(io, conn, &Replay { flags: 0, cursor: b"", heads, items });
+        settle(io, sessions);
+    };
+    // The socket is full, and a REPLAY waits.
+    while io.conns.outbox(index).is_none() {
+        replay(&mut io, &mut sessions, 40_000);
+    }
+    replay(&mut io, &mut sessions, 200_000);
+    brain.told(&mut io);
+    (0..3).for_each(|_| tell(&mut io, &mut sessions));
+    assert_eq!((io.conns.stats.get(Stat::SlowConsumers), brain.told(&mut io).len()), (0, 0));
+    (0..20).for_each(|_| tell(&mut io, &mut sessions));
+    settle(&mut io, &mut sessions);
+    assert_eq!(
+        (io.conns.stats.get(Stat::SlowConsumers), brain.told(&mut io)),
+        (1, vec!["Close".into()])
+    );
+    assert_eq!(io.conns.stats.get(Stat::OutboxBytes), 0);
 }

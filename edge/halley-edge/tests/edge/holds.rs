@@ -1,10 +1,12 @@
 //! Clause 10: replays, what is held meanwhile, gaps, inspection.
 
-use halley_link::{CloseReason, SessionState};
+use halley_link::{CloseReason, Frame, List, SessionState};
 
-use crate::brain::{Edge, Seen};
+use crate::brain::{Brain, Edge, Seen, conn_items};
 use crate::client::{sse, stream};
+use crate::drain::chunk;
 use crate::replaying::{behind, handshake_again, sse_json};
+use crate::slow::stall;
 
 /// 10.2: "a DELIVER for it is not written but kept in order"; 10.3: "REPLAY brings what the session
 /// missed, in order; it is written at once. When all of it has left the outbox, the worker answers
@@ -220,4 +222,36 @@ fn inspection() {
     assert_eq!(brain.inspect(3, opening_conn), expected);
     let unknown = live + (1 << 24);
     assert_eq!(brain.inspect(4, unknown), seen(4, unknown, SessionState::Unknown, 0, 0));
+}
+
+/// PRESENCE of this many bytes for a session.
+fn presence(brain: &mut Brain, bytes: usize, conn: u64, frames: usize) {
+    let json = format!(r#"{{"presence":{{"subject":"{}"}}}}"#, "x".repeat(bytes));
+    let items = conn_items(&[conn]);
+    let frame = Frame::Presence { json: json.as_bytes(), conns: List::from_items(1, &items) };
+    brain.send_together(&vec![frame; frames]);
+}
+
+/// link.md 15.1: what is told of presence is written to a held session as well, within a bound of
+/// its own: `outbox_bytes_max` and a REPLAY. Beyond it a client is slow (http.md 12.1, 22.10),
+/// though not for more than came with one round.
+#[test]
+fn presence_beside_a_replay_is_bounded() {
+    let limits = [("outbox_bytes_max", "1000"), ("outbox_ms_max", "600000")];
+    let (edge, mut brain) = Edge::start(&limits);
+    let (mut client, conn) = behind(&edge, &mut brain, "c0");
+    presence(&mut brain, 2_000, conn, 300);
+    (0..300).for_each(|_| assert!(chunk(&mut client).starts_with("event: presence\n")));
+    brain.live((1, 2, "l2"), &[conn]);
+    brain.last(conn, "l2", &[1], &[]);
+    client.expect_chunk(&sse_json(2, "l2"));
+    brain.stat_becomes("slow_consumers_total", 0);
+    let (slow, conn) = behind(&edge, &mut brain, "c0");
+    stall(&slow);
+    (0..300).for_each(|_| presence(&mut brain, 50_000, conn, 1));
+    assert_eq!(brain.next(), Seen::Close(vec![(conn, 1_000)]));
+    assert_eq!(brain.reasons[&conn], CloseReason::SlowConsumer);
+    brain.stat_becomes("slow_consumers_total", 1);
+    brain.stat_becomes("held_sessions", 0);
+    drop(slow);
 }
