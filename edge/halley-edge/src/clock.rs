@@ -15,9 +15,15 @@ pub struct Clock {
     pub date: HttpDate,
     /// When the next second begins, by the worker's time.
     next_ms: u64,
-    /// When the last poll began, by the worker's time. Lateness is judged by this: what came until
-    /// then has been read, so no client pays for a worker that was held up.
+    /// When the last poll began, by the worker's time.
+    pub polled_ms: u64,
+    /// Lateness is judged by this: what came until then has been read, so no client pays for a
+    /// worker that was held up.
     pub heard_ms: u64,
+    /// When the first of the full polls in a row began.
+    full_since_ms: u64,
+    /// How many more of them there are before all that had come until then was given.
+    full_left: usize,
     /// What the wall's clock said when the worker's said 0, as it goes now.
     unix_zero_ms: u64,
 }
@@ -26,7 +32,17 @@ impl Clock {
     /// A clock that starts now; it says nothing useful before the first look.
     pub fn new() -> Clock {
         let date = HttpDate::from_unix_s(0);
-        Clock { started: Instant::now(), now_ms: 0, date, next_ms: 0, heard_ms: 0, unix_zero_ms: 0 }
+        Clock {
+            started: Instant::now(),
+            now_ms: 0,
+            date,
+            next_ms: 0,
+            polled_ms: 0,
+            heard_ms: 0,
+            full_since_ms: 0,
+            full_left: 0,
+            unix_zero_ms: 0,
+        }
     }
 
     fn elapsed_ms(&self) -> u64 {
@@ -35,8 +51,26 @@ impl Clock {
 
     /// A poll begins that waits for so long at most.
     pub fn poll_for(&mut self, ms: u64) -> Duration {
-        self.heard_ms = self.elapsed_ms();
+        self.polled_ms = self.elapsed_ms();
         Duration::from_millis(ms)
+    }
+
+    /// What the poll gave is going to be read. One that was `full` may have left out some of what
+    /// had come. The kernel gives first what came first, so `polls_max` of them in a row have given
+    /// all that had come when the first began: then time goes on, though there are always more.
+    pub fn heard(&mut self, full: bool, polls_max: usize) {
+        if !full {
+            self.full_left = 0;
+            self.heard_ms = self.polled_ms;
+            return;
+        }
+        if self.full_left == 0 {
+            (self.full_since_ms, self.full_left) = (self.polled_ms, polls_max);
+        }
+        self.full_left = self.full_left.saturating_sub(1);
+        if self.full_left == 0 {
+            self.heard_ms = self.full_since_ms;
+        }
     }
 
     /// Looks what time it is; true if another second has begun on the wall.
@@ -56,5 +90,26 @@ impl Clock {
     /// Milliseconds since 1970 in this round.
     pub fn unix_ms(&self) -> u64 {
         self.unix_zero_ms + self.now_ms
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Full polls are in doubt, until there were enough of them, or one that isn't full.
+    #[test]
+    fn what_is_left_out_is_not_heard() {
+        let mut clock = Clock::new();
+        let mut heard = |ms: u64, full: bool| {
+            clock.polled_ms = ms;
+            clock.heard(full, 3);
+            clock.heard_ms
+        };
+        assert_eq!([heard(10, false), heard(20, true), heard(30, true)], [10, 10, 10]);
+        assert_eq!(heard(40, false), 40);
+        assert_eq!([heard(50, true), heard(60, true), heard(70, true)], [40, 40, 50]);
+        assert_eq!([heard(80, true), heard(90, true), heard(100, true)], [50, 50, 80]);
+        assert_eq!(heard(110, false), 110);
     }
 }

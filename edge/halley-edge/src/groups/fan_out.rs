@@ -84,8 +84,9 @@ impl Kept {
 pub struct Now {
     /// The round's.
     pub now_ms: u64,
-    /// Up to when everybody was heard.
-    pub heard_ms: u64,
+    /// When the last poll began. Who has taken something since may not be heard yet, and gets a
+    /// last look; the others don't wait until everybody is heard.
+    pub polled_ms: u64,
 }
 
 /// What outboxes may hold.
@@ -266,7 +267,7 @@ impl FanOut {
         if self.crowded_ms == 0 {
             self.crowded_ms = now.now_ms.max(1);
         }
-        now.heard_ms < self.crowded_ms + GRACE_MS
+        now.polled_ms < self.crowded_ms + GRACE_MS
     }
 
     /// A session that has lagged for long enough gets the events in flight, and is asked no more.
@@ -278,7 +279,7 @@ impl FanOut {
             self.lagging_ms = 0;
         } else if self.lagging_ms == 0 {
             self.lagging_ms = now.now_ms.max(1);
-        } else if now.heard_ms >= self.lagging_ms + GRACE_MS {
+        } else if now.polled_ms >= self.lagging_ms + GRACE_MS {
             self.lagging_ms = now.now_ms;
             for index in self.groups.out_of_grace() {
                 if members.has_taken_all(index) {
@@ -333,7 +334,7 @@ mod tests {
     }
 
     fn at(ms: u64) -> Now {
-        Now { now_ms: ms, heard_ms: ms }
+        Now { now_ms: ms, polled_ms: ms }
     }
 
     fn event(seq: u64) -> Event<'static> {

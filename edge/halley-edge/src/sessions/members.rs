@@ -167,7 +167,7 @@ impl Sessions {
         }
         let bounds = Bounds::of(&io.conns.settings);
         let clock = &io.conns.clock;
-        let now = Now { now_ms: clock.now_ms, heard_ms: clock.heard_ms };
+        let now = Now { now_ms: clock.now_ms, polled_ms: clock.polled_ms };
         let mut given = Given { sessions: self, conns: &mut io.conns };
         io.fan_out.serve(bounds, now, &mut given);
         io.conns.tell_emptied(io.fan_out.any_lagging());

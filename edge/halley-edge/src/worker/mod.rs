@@ -73,6 +73,10 @@ impl Worker {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 result => result?,
             }
+            // Each connection has one event in it at most; the listeners and the link have theirs.
+            let polls_max = self.io.conns.table.used() / EVENTS_PER_ROUND + 2;
+            let full = events.iter().count() >= EVENTS_PER_ROUND;
+            self.io.conns.clock.heard(full, polls_max);
             self.tell_time();
             if let Some(seat) = self.io.link.seat() {
                 seat.round();

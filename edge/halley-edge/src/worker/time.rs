@@ -33,6 +33,8 @@ impl Worker {
                 }
             }
         }
+        // A walk reads what it would miss by itself.
+        let tick = self.io.conns.clock.polled_ms / TICK_MS;
         let rest = self.io.conns.settings.stream_heartbeat_ms / RESTS / TICK_MS;
         let rest = self.shared.permits.any_taken().then_some(rest);
         for tick in self.sweep.due(tick, self.ticks_of_a_sweep(), rest) {

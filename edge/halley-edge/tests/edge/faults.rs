@@ -143,6 +143,22 @@ fn an_edge_that_is_held_up() {
     assert_eq!(brain.request().target, "/x");
 }
 
+/// http.md 3.5: so are all, though they are more than a round of the edge hears of.
+#[test]
+fn a_crowd_while_an_edge_is_held_up() {
+    halley_sys::descriptors_max().unwrap();
+    let settings = [("request_ms_max", "6000"), ("pending_connections_percent_max", "100")];
+    let (edge, mut brain) = Edge::start(&settings);
+    let mut clients: Vec<Client> = (0..1_500).map(|_| edge.api()).collect();
+    clients.iter_mut().for_each(|client| client.send("GET /x HTT"));
+    brain.expect_silence(100);
+    signal(&edge, "-STOP");
+    clients.iter_mut().for_each(|client| client.send("P/1.1\r\nHost: h\r\n\r\n"));
+    std::thread::sleep(Duration::from_millis(6_200));
+    signal(&edge, "-CONT");
+    clients.iter().for_each(|_| assert_eq!(brain.request().target, "/x"));
+}
+
 /// contract, `edge.connections_max`: "refused beyond it with 503 and Retry-After".
 #[test]
 fn too_many_connections() {
