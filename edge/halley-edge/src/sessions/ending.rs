@@ -50,7 +50,11 @@ impl Sessions {
         self.request_gone(io, index);
         self.leave(io, index, reason);
         // An answer may take its time on a slow way; a stream's last words may not.
-        let answer = io.conns.phase(index) == Phase::Http;
+        let Some(slot) = io.conns.slot(index) else { return };
+        let answer = slot.phase() == Phase::Http;
+        if slot.phase() == Phase::Live && slot.transport != Transport::Poll {
+            slot.ended.get_or_insert(reason);
+        }
         let ms = if answer { io.conns.answer_ms(index) } else { LINGER_MS };
         io.conns.close(index, ms);
     }

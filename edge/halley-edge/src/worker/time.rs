@@ -10,6 +10,7 @@ use crate::sessions::errors::{ANSWER_LATE, SESSION_LATE};
 use crate::sessions::websocket::ECHO;
 use crate::settings::WALKS;
 use crate::stats::Stat;
+use crate::transport::Transport;
 use crate::worker::state::Worker;
 use crate::worker::sweep::share;
 
@@ -49,7 +50,12 @@ impl Worker {
         }
         let Some(slot) = self.io.conns.slot(index) else { return };
         let (phase, blocked) = (slot.phase(), slot.has(flag::BLOCKED));
-        let answers = matches!(phase, Phase::Http | Phase::Closing);
+        // A stream's last words are no answer.
+        let answers = match phase {
+            Phase::Http => true,
+            Phase::Closing => slot.ended.is_none() || slot.transport == Transport::Poll,
+            _ => false,
+        };
         if blocked && answers && exchange_of(&mut self.io.conns, index).is_none_or(|e| !e.in_flight)
         {
             return self.answer_is_late(index);

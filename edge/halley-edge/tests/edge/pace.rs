@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use halley_link::{FLAG_END, Frame};
 
 use crate::brain::{Brain, Edge, Seen};
-use crate::client::Client;
+use crate::client::{Client, sse};
+use crate::slow::stall;
 
 /// Sends a byte every so often until it can't, or for so long.
 fn drip(client: &mut Client, every_ms: u64, ms: u128) {
@@ -139,6 +140,25 @@ fn an_answer_that_nobody_takes() {
     assert!((6_500..20_000).contains(&took), "5 s and 8 MB at 4 MB/s took {took} ms");
     assert!(client.rest().len() < bytes);
     brain.stat_becomes("outbox_bytes", 0);
+}
+
+/// 16.7 is about answers: a stream's last words are none, though the client doesn't take them.
+#[test]
+fn last_words_that_nobody_takes() {
+    let (edge, mut brain) = Edge::start(&[("outbox_bytes_max", "100000000")]);
+    let (stream, conn) = sse(&edge, &mut brain, "a");
+    let (websocket, other) = crate::websocket::open(&edge, &mut brain, "b");
+    [&stream, &websocket].into_iter().for_each(stall);
+    let data = format!("\"{}\"", "x".repeat(60_000));
+    (0..200).for_each(|_| drop(brain.deliver("c", &data, &[conn, other])));
+    for conn in [conn, other] {
+        brain.close_sessions("bye", &[conn]);
+        assert_eq!(brain.next(), Seen::Close(vec![(conn, 1_000)]));
+    }
+    brain.stat_becomes("timeouts_total", 2);
+    assert_eq!(brain.stat("slow_readers_total"), 0);
+    brain.stat_becomes("outbox_bytes", 0);
+    drop((stream, websocket));
 }
 
 /// link.md 8.8: "the header `halley-length` says it in decimal digits", which no client can.

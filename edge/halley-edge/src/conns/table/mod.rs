@@ -129,7 +129,7 @@ pub struct Slot {
     phase: Phase,
     /// What the stream is; meaningless for HTTP.
     pub transport: Transport,
-    /// The session ended before OPENED, for this reason (6.4).
+    /// The session ended for this reason, before OPENED (6.4), or with last words that go out yet.
     pub ended: Option<CloseReason>,
 }
 
