@@ -13,7 +13,8 @@
 suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
-    [sessions_and_follows_end, what_was_about_the_user, what_was_for_the_user_alone,
+    [sessions_and_follows_end, ids_that_leave_meanwhile, what_was_about_the_user,
+     what_was_for_the_user_alone,
      a_follower_that_comes_back, the_user_comes_back, its_cursor_holds, a_link_that_was_behind,
      an_id_stays_taken, a_stranger, a_disk_that_is_full, after_a_restart, the_last_trace,
      retention_takes_the_last_trace, a_bound].
@@ -50,6 +51,23 @@ sessions_and_follows_end(_) ->
     ?assertEqual(2500, halley_follows:count_followers(<<"ann">>)),
     ?assertEqual(#{user => <<"u1">>, sessions => 1}, halley:presence(<<"u1">>)),
     ?assertEqual(#{sessions => 0, following => 0, followers => 0}, forget(<<"bob">>)).
+
+%% The last id of a page has nothing but the follow that ends, and is given back before the next
+%% page is read.
+ids_that_leave_meanwhile(_) ->
+    Subjects = [<<"s", (integer_to_binary(N))/binary>> || N <- lists:seq(1, 2500)],
+    {ok, _} = halley:follow([{<<"bob">>, Subject} || Subject <- Subjects]),
+    ok = meck:new(halley_follows, [passthrough, no_link]),
+    ok = meck:expect(halley_follows, unfollow, fun(Pairs) ->
+        Result = meck:passthrough([Pairs]),
+        ok = halley_ids_sweep:round(),
+        Result
+    end),
+    try
+        ?assertEqual(#{sessions => 0, following => 2500, followers => 0}, forget(<<"bob">>))
+    after
+        meck:unload(halley_follows)
+    end.
 
 what_was_about_the_user(_) ->
     Id = publish(<<"bob">>, 1),

@@ -10,7 +10,8 @@
 -export([visitors_leave_nothing/1, throw_away_follows_leave_nothing/1, held_stays/1,
          late_follow_keeps/1, left_within_a_follow/1,
          late_session_keeps/1, late_number_is_refused/1, id_comes_back/1,
-         full_disk_frees_nothing_durable/1, owner_of_ids_dies/1, random_lives/1]).
+         full_disk_frees_nothing_durable/1, owner_of_ids_dies/1, owner_of_follows_dies/1,
+         left_again_waits_again/1, random_lives/1]).
 
 -import(halley_store_helper, [id/1, agree/0]).
 
@@ -22,7 +23,7 @@ all() ->
     [visitors_leave_nothing, throw_away_follows_leave_nothing, held_stays, late_follow_keeps,
      left_within_a_follow, late_session_keeps,
      late_number_is_refused, id_comes_back, full_disk_frees_nothing_durable,
-     owner_of_ids_dies, random_lives].
+     owner_of_ids_dies, owner_of_follows_dies, left_again_waits_again, random_lives].
 
 %% The tables of the directory and of what else is asked, which belong to a process that stays.
 init_per_suite(Config) ->
@@ -206,6 +207,45 @@ owner_of_ids_dies(_) ->
     ?assertEqual(Ann, halley_ids:lookup(<<"ann">>)),
     ok = open(Ann),
     ok = close(Ann),
+    sweep(),
+    ?assertEqual(0, halley_ids:count()).
+
+%% It had begun to let a number leave, and hadn't told who numbers ids.
+owner_of_follows_dies(_) ->
+    {ok, [Ann, Bob]} = halley_ids:intern([<<"ann">>, <<"bob">>]),
+    {ok, [Eve]} = halley_ids:intern([<<"eve">>]),
+    ok = open(Eve),
+    ok = halley_follows_owner:leave([Bob]),
+    true = halley_directory_leaving:leave(Ann),
+    ok = halley_store_helper:kill(halley_follows_owner),
+    {_, Monitor} = spawn_monitor(fun() -> exit(open(Ann)) end),
+    receive {'DOWN', Monitor, process, _, Opened} -> ?assertEqual(ok, Opened)
+    after 10000 -> error(no_session)
+    end,
+    ?assert(halley_directory_leaving:is_leaving(Bob)),
+    %% What is said of a number late, which stayed, is nothing.
+    ok = halley_ids:leave([Eve]),
+    ?assertEqual(Eve, halley_ids:lookup(<<"eve">>)),
+    ok = close(Ann),
+    ok = close(Eve),
+    sweep(),
+    ?assertEqual(0, halley_ids:count()).
+
+%% A number that was kept and leaves again is in quarantine from then on.
+left_again_waits_again(_) ->
+    ok = halley_limits:set(#{id_quarantine_ms => 60000}),
+    {ok, [Ann]} = halley_ids:intern([<<"ann">>]),
+    ok = halley_ids_sweep:round(),
+    {ok, [Ann]} = halley_ids:intern([<<"ann">>]),
+    timer:sleep(3000),
+    BeforeMs = erlang:monotonic_time(millisecond),
+    ok = halley_ids_sweep:round(),
+    %% More than since the second time, less than since the first.
+    TookMs = erlang:monotonic_time(millisecond) - BeforeMs,
+    ok = halley_limits:set(#{id_quarantine_ms => TookMs + 2500}),
+    ?assertEqual([], halley_ids:due(10)),
+    ok = halley_limits:set(?PAST),
+    ?assertEqual([Ann], halley_ids:due(10)),
     sweep(),
     ?assertEqual(0, halley_ids:count()).
 

@@ -110,11 +110,19 @@ init(Tell) ->
     {ok, Journal, Bytes, Last} = halley_store_writer:open(IsFirst),
     %% The one before may have died before it told its last group.
     IsFirst orelse Tell(halley_follows_changes:apply_again(Last)),
+    ok = ids_know(IsFirst),
     ok = add(?CHANGES, 1),
     atomics:put(persistent_term:get(?MODULE), ?COUNT, halley_pages_table:size(halley_following)),
     IsFirst andalso halley_store:damaged() > 0 andalso gen_server:cast(self(), checkpoint),
     Pace = halley_store_pace:new(Bytes, now_ms()),
     {ok, probed_later(#state{tell = Tell, journal = Journal, pace = Pace}), ?IDLE_MS}.
+
+%% If they aren't there, they are about to start, and none leaves.
+ids_know(true) -> ok;
+ids_know(false) ->
+    try halley_ids:owner_started()
+    catch exit:{_, {gen_server, call, _}} -> ok
+    end.
 
 -spec handle_call(#change{} | checkpoint | {leave | free, [halley_ids:user_number()]},
                   gen_server:from(), #state{}) ->

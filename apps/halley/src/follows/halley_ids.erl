@@ -29,7 +29,7 @@
 
 -export([start_link/0, new_tables/0]).
 -export([lookup/1, intern/1, intern/2, name/1, count/0]).
--export([leave/1, keep/1, due/1, free/1, leaving/0]).
+-export([leave/1, keep/1, due/1, free/1, leaving/0, owner_started/0]).
 -export([oldest_file/1, waiting/0, is_pressing/1]).
 -export([init/1, handle_call/3, handle_cast/2]).
 
@@ -46,8 +46,9 @@
                 %% Below `next', ascending but for those that came back last.
                 free :: [user_number()],
                 free_count :: non_neg_integer(),
-                leaving = #{} :: #{id() => user_number()},
-                %% Of those that are leaving, the oldest first; kept ones are in it still.
+                leaving = #{} :: #{id() => {user_number(), SinceMs :: integer()}},
+                %% Of those that are leaving, the oldest first. Kept ones are in it still, and may
+                %% have left again since: an entry counts with the time of its leaving.
                 order = queue:new() :: queue:queue({SinceMs :: integer(), id(), user_number()}),
                 waiting = halley_ids_waiting:new() :: halley_ids_waiting:waiting(),
                 is_warned = false :: boolean()}).
@@ -119,6 +120,11 @@ count() -> halley_ids_index:count().
 leave([]) -> ok;
 leave(Numbers) -> gen_server:call(?MODULE, {leave, Numbers}, infinity).
 
+%% The owner of the follows has been started again. The one before may have died while it let
+%% numbers leave: those that haven't left stay, or no session of theirs could be opened any more.
+-spec owner_started() -> ok.
+owner_started() -> gen_server:call(?MODULE, owner_started, infinity).
+
 %% Somebody has a use for these numbers: none of them leaves. `gone': one of them is nobody's.
 -spec keep([user_number()]) -> ok | gone.
 keep(Numbers) -> gen_server:call(?MODULE, {keep, Numbers}, infinity).
@@ -169,7 +175,8 @@ init([]) ->
                      waiting = Waiting})}.
 
 -spec handle_call({intern, [id()], purpose()} | {leave | keep | free, [user_number()]}
-                  | {due, pos_integer()} | {is_pressing, Follows :: non_neg_integer()},
+                  | owner_started | {due, pos_integer()}
+                  | {is_pressing, Follows :: non_neg_integer()},
                   gen_server:from(), #state{}) -> {reply, term(), #state{}}.
 handle_call({intern, Ids, Purpose}, _, State) ->
     {Unknown, Kept} = kept(Ids, State),
@@ -185,13 +192,24 @@ handle_call({intern, Ids, Purpose}, _, State) ->
     end;
 handle_call({leave, Numbers}, _, #state{leaving = Leaving, order = Order} = State) ->
     NowMs = erlang:monotonic_time(millisecond),
-    Named = [{binary:copy(Id), N} || N <- Numbers, Id <- [halley_ids_pages:id(N)], Id =/= <<>>,
+    %% Of a process that was started again since they were asked all have stayed.
+    Named = [{binary:copy(Id), N} || N <- Numbers, halley_directory_leaving:is_leaving(N),
+                                     Id <- [halley_ids_pages:id(N)], Id =/= <<>>,
                                      not is_map_key(Id, Leaving)],
     ok = halley_ids_index:remove(Named),
-    Next = State#state{leaving = maps:merge(Leaving, maps:from_list(Named)),
+    Since = maps:from_list([{Id, {N, NowMs}} || {Id, N} <- Named]),
+    Next = State#state{leaving = maps:merge(Leaving, Since),
                        order = lists:foldl(fun({Id, N}, Q) -> queue:in({NowMs, Id, N}, Q) end,
                                            Order, Named)},
     {reply, ok, told(Next)};
+handle_call(owner_started, _, #state{leaving = Leaving} = State) ->
+    ok = halley_directory_leaving:each(fun(Number) ->
+        case maps:get(halley_ids_pages:id(Number), Leaving, none) of
+            {Number, _} -> ok;
+            _ -> halley_directory_leaving:stay(Number)
+        end
+    end),
+    {reply, ok, State};
 handle_call({keep, Numbers}, _, State) ->
     Ids = [{halley_ids_pages:id(N), N} || N <- Numbers],
     case [N || {<<>>, N} <- Ids] of
@@ -239,17 +257,19 @@ kept(Ids, #state{leaving = Leaving} = State) when map_size(Leaving) =:= 0 ->
     {Ids, State};
 kept(Ids, #state{leaving = Leaving} = State) ->
     {Staying, Unknown} = lists:partition(fun(Id) -> is_map_key(Id, Leaving) end, Ids),
-    Named = maps:to_list(maps:with(Staying, Leaving)),
+    Named = [{Id, Number} || {Id, {Number, _}} <- maps:to_list(maps:with(Staying, Leaving))],
     ok = halley_ids_index:insert(Named),
     lists:foreach(fun({_, Number}) -> ok = halley_directory_leaving:stay(Number) end, Named),
     {Unknown, State#state{leaving = maps:without(Staying, Leaving)}}.
 
 %% They are handed out again later, until they are freed or kept: the caller may have failed.
 due(Max, BeforeMs, State) ->
-    {Due, #state{order = Order} = Left} = due(Max, BeforeMs, State, []),
+    {Due, #state{order = Order, leaving = Leaving} = Left} = due(Max, BeforeMs, State, []),
     NowMs = erlang:monotonic_time(millisecond),
     Again = lists:foldr(fun({Id, Number}, Q) -> queue:in({NowMs, Id, Number}, Q) end, Order, Due),
-    {[Number || {_, Number} <- Due], Left#state{order = Again}}.
+    Since = maps:from_list([{Id, {Number, NowMs}} || {Id, Number} <- Due]),
+    {[Number || {_, Number} <- Due],
+     Left#state{order = Again, leaving = maps:merge(Leaving, Since)}}.
 
 due(0, _, State, Due) ->
     {Due, State};
@@ -258,7 +278,7 @@ due(Max, BeforeMs, #state{order = Order, leaving = Leaving} = State, Due) ->
         {value, {SinceMs, Id, Number}} when SinceMs =< BeforeMs ->
             Rest = State#state{order = queue:drop(Order)},
             case Leaving of
-                #{Id := Number} -> due(Max - 1, BeforeMs, Rest, [{Id, Number} | Due]);
+                #{Id := {Number, SinceMs}} -> due(Max - 1, BeforeMs, Rest, [{Id, Number} | Due]);
                 #{} -> due(Max, BeforeMs, Rest, Due)
             end;
         _ ->
@@ -268,7 +288,7 @@ due(Max, BeforeMs, #state{order = Order, leaving = Leaving} = State, Due) ->
 free_one(Number, {Freed, #state{leaving = Leaving} = State}) ->
     Id = halley_ids_pages:id(Number),
     case Leaving of
-        #{Id := Number} ->
+        #{Id := {Number, _}} ->
             ok = halley_ids_pages:clear([Number]),
             ok = halley_directory_leaving:stay(Number),
             {[Number | Freed], State#state{leaving = maps:remove(Id, Leaving)}};

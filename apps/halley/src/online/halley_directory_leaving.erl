@@ -12,7 +12,7 @@
 -module(halley_directory_leaving).
 
 -export([new/0, hold/2, release/2, is_held/1, held/1, is_any_held/0, forget/1]).
--export([leave/1, stay/1, each/1]).
+-export([leave/1, is_leaving/1, stay/1, each/1]).
 
 -include("halley_directory.hrl").
 
@@ -77,6 +77,10 @@ left(User, no_chunk) ->
     ok = gen_server:call(halley_directory, {grow, User}, infinity),
     left(User, halley_directory_atomics:exchange(User, 0, ?LEAVING));
 left(_, _) -> false.
+
+-spec is_leaving(user_number()) -> boolean().
+is_leaving(User) ->
+    halley_directory_atomics:get(halley_directory_atomics:chunks(), User) =:= ?LEAVING.
 
 %% Sessions open again.
 -spec stay(user_number()) -> ok.

@@ -61,8 +61,20 @@ unfollow(Page, Pair, User) -> unfollow(Page, Pair, User, start, 0, none).
 %% Who follows again meanwhile, behind the page that is read, does so after it was forgotten. What
 %% can't be ended doesn't keep the others.
 unfollow(Page, Pair, User, After, Count, Before) ->
-    {Ids, Next} = Page(User, After, ?PAGE),
-    case halley_follows:unfollow([Pair(Id) || Id <- Ids]) of
+    case Page(User, After, ?PAGE) of
+        {error, _} when Before =:= none ->
+            %% The last id of the page before has nothing else, and was given back: again from the
+            %% start, where those of that page are no more.
+            unfollow(Page, Pair, User, start, Count, none);
+        {error, _} ->
+            Before;
+        {Ids, Next} ->
+            ended(halley_follows:unfollow([Pair(Id) || Id <- Ids]), Next, {Page, Pair, User},
+                  Count, Before)
+    end.
+
+ended(Unfollowed, Next, {Page, Pair, User}, Count, Before) ->
+    case Unfollowed of
         {ok, #{removed := Removed, errors := Errors}} ->
             Failed = case Errors of
                 [{_, Reason} | _] -> {error, Reason};
