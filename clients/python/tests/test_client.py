@@ -170,6 +170,29 @@ class AClient(AtAServer):
                                     ("subscribe", "secret")])
         self.assertEqual(opened[:2], [[], ["b", "lost"]])
 
+    async def test_what_was_refused_can_be_said_again(self) -> None:
+        said: list[tuple[str, str]] = []
+
+        def answer(operation: Operation) -> Operation:
+            said.append((operation["op"], operation["subject"]))
+            is_first = said.count(said[-1]) == 1
+            return refused("brain_away") if operation["subject"] == "late" and is_first else {}
+
+        async def websocket(request: web.Request) -> web.StreamResponse:
+            return await converse(request, [{"cursor": "c0"}], answer)
+
+        url = await self.serve(ndjson, websocket=websocket)
+        async with halley.connect(url, user="b", transports=["websocket"]) as client:
+            async with asyncio.timeout(WAIT_S):
+                await client.opened()
+                for change in [client.subscribe, client.unsubscribe]:
+                    with self.assertRaises(halley.HalleyError):
+                        await change("late", "good")
+                    await change("good")
+                    await change("late")
+        self.assertEqual(said, [(op, subject) for op in ["subscribe", "unsubscribe"]
+                                for subject in ["late", "good", "late"]])
+
     async def test_what_is_said_is_said_again(self) -> None:
         said: list[object] = []
 

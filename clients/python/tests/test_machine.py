@@ -290,6 +290,14 @@ class Tokens(unittest.TestCase):
         self.assertLess(wait, 30)
         self.assertEqual(effects, [Ask()])
 
+    def test_a_late_answer_to_something_else_renews_nothing(self) -> None:
+        machine = self.world.machine
+        machine.token("t1", 100)
+        machine.message({"cursor": "c0"})
+        due = machine.due
+        machine.message({"ref": "r1", "error": {"code": "right_missing"}})
+        self.assertEqual(machine.due, due)
+
     def test_none_is_signed_out(self) -> None:
         effects = self.world.machine.token(None, None)
         self.assertIsInstance(effects[-1], Tell)

@@ -291,11 +291,18 @@ class Client(Publisher):
         if place.socket is None:
             self._apply(self._machine.again())
             return
-        for subject in subjects:
-            answer = await self._operate(place, {"op": op, member: subject})
-            if answer and answer.get("error"):
-                self._said[member].pop(subject, None)
-            raise_error(answer)
+        done = 0
+        try:
+            for subject in subjects:
+                raise_error(await self._operate(place, {"op": op, member: subject}))
+                done += 1
+        finally:
+            # Of those behind the first that failed the server knows nothing.
+            for subject in subjects[done:]:
+                if op == "subscribe":
+                    self._said[member].pop(subject, None)
+                else:
+                    self._said[member][subject] = None
 
     async def _say_again(self, place: Place) -> None:
         if place.socket is not None:

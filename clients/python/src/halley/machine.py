@@ -192,8 +192,9 @@ class Machine:
         self.cursor = cursor
         if end := message.get("end"):
             self._lose(Loss(end.get("reason", "ended")))
-        elif "error" in message and message["error"].get("code", "") != "":
-            # The client says nothing in band but tokens: this one was refused.
+        elif "ref" not in message and message.get("error", {}).get("code", "") != "":
+            # Only a token is said without a ref: this one was refused. Another answer came too late
+            # for who asked.
             self._renew_at = self._now() + self._backoff(4)
         return effects + self._done()
 
