@@ -5,35 +5,34 @@
 // it refuses at once, as `ws:` in a page of https.
 
 import { connection, query } from '../http.js';
-import type { Transport } from '../types.js';
+import type { Connection, Transport } from '../types.js';
 
 export const webSocket: Transport = {
   name: 'websocket',
   open(place, listener) {
-    const { base, token, said } = place;
-    let socket: WebSocket;
-    return {
-      ...connection(listener, (signal) => new Promise((lost) => {
-        let broken = true;
-        socket = new (place.WebSocket as typeof WebSocket)(
-          `${base.replace(/^http/, 'ws')}ws?${query(place, { token })}`);
-        signal.onabort = () => socket.close();
-        // Who comes back with a cursor and has missed nothing hears nothing more at first (9.6).
-        socket.onopen = () => {
-          broken = false;
-          if (signal.aborted) return;
-          if (said) socket.send(`{"op":"state","data":${said}}`);
+    const made: Connection = connection(listener, (signal) => new Promise((lost) => {
+      let broken = true;
+      const socket = new (place.WebSocket as typeof WebSocket)(
+        `${place.base.replace(/^http/, 'ws')}ws?${query(place, { token: place.token })}`);
+      signal.onabort = () => socket.close();
+      // Who comes back with a cursor and has missed nothing hears nothing more at first (9.6).
+      socket.onopen = () => {
+        broken = false;
+        if (!signal.aborted) {
+          // Only now: before it is open, `send` throws.
+          made.send = (text) => socket.send(text);
+          if (place.said) socket.send(`{"op":"state","data":${place.said}}`);
           listener.message({});
-        };
-        socket.onmessage = ({ data }) => {
-          if (!signal.aborted) listener.message(JSON.parse(data));
-        };
-        // An error is followed by a close; listened to, as Node's `ws` throws it otherwise.
-        socket.onerror = () => {};
-        socket.onclose = ({ reason }) =>
-          lost({ code: /^\w+/.exec(reason)?.[0] ?? 'closed', broken });
-      })),
-      send: (text) => socket.send(text),
-    };
+        }
+      };
+      socket.onmessage = ({ data }) => {
+        if (!signal.aborted) listener.message(JSON.parse(data));
+      };
+      // An error is followed by a close; listened to, as Node's `ws` throws it otherwise.
+      socket.onerror = () => {};
+      socket.onclose = ({ reason }) =>
+        lost({ code: /^\w+/.exec(reason)?.[0] ?? 'closed', broken });
+    }));
+    return made;
   },
 };
