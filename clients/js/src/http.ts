@@ -13,7 +13,10 @@ export const isPresence = (one: string) => one[0] === PRESENCE;
 
 export const query = ({ user, cursor, subjects, last }: Place, more?: More) => {
   const presence = `${subjects.filter(isPresence)}`.replaceAll(PRESENCE, '');
-  return new URLSearchParams([...Object.entries({ user, cursor, last, presence, ...more }),
+  // Who comes back has had the newest; where no subject is left `last` is refused (25.1).
+  const newest = !cursor && subjects[0] && last;
+  return new URLSearchParams([
+    ...Object.entries({ user, cursor, last: newest, presence, ...more }),
     ...subjects.map((subject) => ['subject', !isPresence(subject) && subject])]
     .filter(([, value]) => value) as string[][]);
 };

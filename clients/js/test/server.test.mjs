@@ -154,6 +154,21 @@ for (const transport of TRANSPORTS) {
     made.close();
   });
 
+  test(`${transport}: who began with the newest, and has no subjects left, goes on`, async () => {
+    const [user, room] = [`left-${transport}`, `left-room-${transport}`];
+    const way = await proxy(halley.publicPort, () => undefined);
+    await publish(halley, room, 1);
+    const one = await opened({ user, subjects: [room], last: 2, ...only }, way.url);
+    assert.equal((await one.items.next()).data, 1);
+    await one.halley.unsubscribe(room);
+    way.cut();
+    await publish(halley, user, 2);
+    assert.equal((await one.items.next()).data, 2);
+    assert.ok(!one.reasons.includes('bad_last'), `${one.reasons}`);
+    one.halley.close();
+    way.close();
+  });
+
   test(`${transport}: publish, follow and unfollow are answered`, async () => {
     const user = `doer-${transport}`;
     const one = client(halley.publicUrl, { user, ...only });
