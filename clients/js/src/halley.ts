@@ -138,18 +138,21 @@ export class Halley extends Doing {
 
   /** @internal A tab wants these subjects, and no others but where `next` says so. */
   async wants(tab: string, subjects: string[], next = (_: string[]) => subjects): Promise<void> {
-    const { place } = this;
-    const isNew = (one: string) => !place.subjects.includes(one);
+    const isNew = (one: string) => !this.place.subjects.includes(one);
     const say = (op: string, all: string[]) => Promise.all(all.map((one) =>
-      this.send({ op, [isPresence(one) ? 'presence' : 'subject']: one.replace(PRESENCE, '') })));
+      this.send<{ cursor?: string }>({
+        op, [isPresence(one) ? 'presence' : 'subject']: one.replace(PRESENCE, ''),
+      })));
     // Asked for once more, presence is told from its beginning: to the tab that comes later.
-    await say('subscribe', subjects.filter((one) => isPresence(one) || isNew(one)));
-    const before = place.subjects;
+    const told = await say('subscribe', subjects.filter((one) => isPresence(one) || isNew(one)));
+    const before = this.place.subjects;
     this.#wanted.set(tab, [...new Set(next(this.#wanted.get(tab) ?? []))]);
-    place.subjects = [...new Set([...this.#wanted.values()].flat())];
-    if (this.connection?.send) await say('unsubscribe', before.filter(isNew));
+    this.place.subjects = [...new Set([...this.#wanted.values()].flat())];
+    // A poll's answer has a cursor; a connection knows only what it was itself told.
+    if (this.connection?.send && told.every((one) => !one.cursor)) {
+      await say('unsubscribe', before.filter(isNew));
     // Where the connection can't be told, another one is.
-    else if (`${before}` !== `${place.subjects}`) {
+    } else if (`${before}` !== `${this.place.subjects}`) {
       this.core.lost({ code: 'subjects', atOnce: true, quiet: true });
     }
   }

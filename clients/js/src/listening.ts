@@ -72,7 +72,7 @@ export abstract class Listening extends Session {
       ways: transports.length, cursor, silenceMs, asks, token: asks ? undefined : token,
     }, Made, asks ? async () => token() : undefined);
     // Whoever made it adds handlers first.
-    queueMicrotask(() => this.state === 'closed' || this.start());
+    queueMicrotask(() => this.start());
   }
 
   /** Where a client that is made later goes on. */

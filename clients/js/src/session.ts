@@ -29,9 +29,11 @@ export abstract class Session {
     this.core = new Made(rules, { now: Date.now, random: Math.random }, this);
   }
 
-  protected start(): unknown {
-    this.#unlisten = listenToPage(this.core);
-    return this.core.start();
+  protected start(): void {
+    if (this.core.state !== 'closed') {
+      this.#unlisten = listenToPage(this.core);
+      this.core.start();
+    }
   }
 
   /** @internal */

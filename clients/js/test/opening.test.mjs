@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { connect } from '../dist/index.js';
-import { sleep, until } from '../../../test/lib/wait.mjs';
+import { until } from '../../../test/lib/wait.mjs';
 
 const clients = [];
 // One that a failed test left would keep the process alive.
@@ -68,5 +68,18 @@ test('what is published while a WebSocket is being opened goes by a request', as
   await until('it is sent', () => second.said.length === 1);
   second.onmessage({ data: JSON.stringify({ ref: second.said[0].ref, ok: { id: 'x' } }) });
   assert.deepEqual(await later, { id: 'x' });
+  one.halley.close();
+});
+
+test('a subject that a poll has allowed is said by the next WebSocket', async () => {
+  const one = await opened();
+  await reopens(one);
+  const subscribed = one.halley.subscribe('room');
+  await until('a poll', () => one.requests.length === 1);
+  one.sockets[1].open();
+  one.requests[0].answer({ events: [], cursor: 'c' });
+  await subscribed;
+  await until('the next', () => one.sockets.length === 3, 3_000);
+  assert.match(one.sockets[2].url, /subject=room/);
   one.halley.close();
 });
