@@ -71,13 +71,15 @@ test('finding: a user is gone to, a subject too, and both are offered where both
     await publish(halley, 'ann', 1);
     await find('ann');
     await page.getByTestId('choice').getByText('has 2 followers').waitFor();
-    await until('the user has the focus', () => page.evaluate(() =>
-      document.activeElement.textContent === 'user ann'));
+    const hasFocus = (text) => until(`${text} has the focus`, () => page.evaluate((its) =>
+      document.activeElement.textContent === its, text));
+    await hasFocus('user ann');
     await page.keyboard.press('Enter');
     await headingOf(page).filter({ hasText: 'ann online' }).waitFor();
     await page.goBack();
-    await page.getByTestId('choice').waitFor();
+    await hasFocus('user ann');
     await page.keyboard.press('Tab');
+    await hasFocus('subject ann');
     await page.keyboard.press('Enter');
     await headingOf(page).filter({ hasText: 'ann subject' }).waitFor();
     await find('no/body');
