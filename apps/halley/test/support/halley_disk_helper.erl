@@ -29,7 +29,7 @@ mounted(Size, Fun) ->
 %% Mounts a disk of that size at the folder of a case of Common Test. For another user than root the
 %% case is skipped: only root may mount a file system, and CI is root, so there none is skipped.
 mount(Dir, Size) ->
-    is_root() orelse throw({skip, "mounting a small disk takes root; CI is root and skips none"}),
+    is_root() orelse throw({skip, "only root may mount a file system: run it as root, as CI does"}),
     mounted_at(Dir, Size).
 
 %% For root a mount that fails is a failure, so that a run as root leaves no case out.
