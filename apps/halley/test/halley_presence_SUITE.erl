@@ -64,7 +64,7 @@ link(Worker, Workers) ->
                                                         pid => 1}),
     {Writer, Slot, Queue}.
 
-said_all({_, Slot, _}) -> halley_presence_notes:synced(Slot).
+said_all({_, Slot, _}) -> halley_links_synced:synced(Slot).
 
 key(Subject) -> halley_presence_notes:key(Subject).
 

@@ -68,7 +68,6 @@ frame({sync_begin, Sessions, Cursor}, #worker{sync = before, writer = Writer} = 
 frame(sync_end, #worker{sync = running, writer = Writer, slot = Slot} = Worker) ->
     ok = halley_edge_sender:sync_end(Writer),
     ok = halley_links_synced:synced(Slot),
-    ok = halley_presence_notes:synced(Slot),
     Worker#worker{sync = done};
 frame({stats, Values}, Worker) ->
     stats(Values, Worker);

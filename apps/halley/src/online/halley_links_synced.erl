@@ -5,11 +5,9 @@
 %% end nobody who is missing may be taken for gone.
 -module(halley_links_synced).
 
--export([new/0, synced/1, since/0, since/2]).
--export_type([said/0]).
+-export([new/0, synced/1, since/0]).
 
-%% When a slot's link had said all, by its writer: a slot becomes another link's.
--type said() :: #{halley_links:slot() => {Writer :: pid(), AtMs :: integer()}}.
+%% A row {Slot, {Writer, AtMs}}: the slot becomes another link's, with another writer.
 
 %% Makes the table. The caller, a supervisor, owns it.
 -spec new() -> ok.
@@ -28,13 +26,10 @@ synced(Slot) ->
 
 %% `never': not yet, or nobody is linked.
 -spec since() -> AtMs :: integer() | never.
-since() -> since(halley_links:list(), maps:from_list(ets:tab2list(?MODULE))).
-
--spec since([#{slot := halley_links:slot(), writer := pid(), info := halley_links:info(),
-               atom() => term()}], said()) -> AtMs :: integer() | never.
-since(Links, Said) ->
-    Workers = [{Edge, N, said(Slot, Writer, Said)}
-               || #{slot := Slot, writer := Writer, info := #{pid := Edge, workers := N}} <- Links],
+since() ->
+    Workers = [{Edge, N, said(Slot, Writer)}
+               || #{slot := Slot, writer := Writer,
+                    info := #{pid := Edge, workers := N}} <- halley_links:list()],
     Edges = maps:groups_from_list(fun({Edge, _, _}) -> Edge end, Workers),
     IsWhole = fun([{_, N, _} | _] = Its) -> length(Its) =:= N end,
     Since = [At || {_, _, At} <- Workers],
@@ -44,8 +39,8 @@ since(Links, Said) ->
         false -> never
     end.
 
-said(Slot, Writer, Said) ->
-    case Said of
-        #{Slot := {Writer, At}} -> At;
-        #{} -> never
+said(Slot, Writer) ->
+    case ets:lookup(?MODULE, Slot) of
+        [{_, {Writer, At}}] -> At;
+        _ -> never
     end.

@@ -12,10 +12,9 @@
 %%   {visitors, Subject}   the visitors that are subscribed to it
 %%   {was_in, User, S}     one of its sessions was subscribed to S; while `halley_presence' begins
 %%   {watch, Word, Key}    a session that asked to be told, from now on
-%%   {synced, Slot}        a worker has said all of its sessions
 %%
 %% `presence_subjects' of the configuration turns it on. While nobody asks to be told, only the last
-%% two are left. Where it is off, a session that opens or closes costs one look at a term.
+%% is left. Where it is off, a session that opens or closes costs one look at a term.
 %%
 %% A session asks by a subscription to `key/1' of a subject, which is no id: so it is kept, said
 %% again by the edge and forgotten as all subscriptions are (link.md 15). The key of everybody whom
@@ -24,7 +23,7 @@
 
 -export([new/0, turn_on/1, is_on/0, may/1, active/1, begins/1]).
 -export([key/1, subject/1, gauges/0]).
--export([changed/1, followed/1, subscribed/3, stated/2, synced/1, take/0]).
+-export([changed/1, followed/1, subscribed/3, stated/2, take/0]).
 -export_type([note/0, key/0]).
 
 -type user_number() :: halley_id:user_number().
@@ -32,7 +31,7 @@
 -type key() :: <<_:16, _:_*8>>.
 -type note() :: {user | there | followed | state | forgotten, user_number()}
               | {visitors, halley_id:id()} | {was_in, user_number(), halley_id:id()}
-              | {watch, halley_directory:word(), key()} | {synced, halley_directory:slot()}.
+              | {watch, halley_directory:word(), key()}.
 
 -define(PRESENCE, 1).
 -define(ON, {?MODULE, on}).
@@ -154,14 +153,6 @@ stated(What, User) ->
     case persistent_term:get(?ON, off) of
         off -> ok;
         {Cells, _} -> note_if_active({What, User}, Cells)
-    end.
-
-%% SYNC_END came.
--spec synced(halley_directory:slot()) -> ok.
-synced(Slot) ->
-    case persistent_term:get(?ON, off) of
-        off -> ok;
-        {Cells, _} -> note({synced, Slot}, Cells)
     end.
 
 note_if_active(Note, Cells) ->

@@ -99,9 +99,8 @@ now_ms() -> erlang:monotonic_time(millisecond).
 look(State) -> look(halley_presence_notes:take(), State).
 
 look(Notes, State) ->
-    Synced = lists:foldl(fun synced/2, State, [Slot || {synced, Slot} <- Notes]),
     Watching = [{Word, Key} || {watch, Word, Key} <- Notes],
-    Ticking = case Watching of [] -> Synced; _ -> ticking(Synced) end,
+    Ticking = case Watching of [] -> State; _ -> ticking(State) end,
     case Ticking of
         #state{begun = false} ->
             noted(Notes, Ticking);
@@ -130,9 +129,6 @@ ticking(#state{begun = Begun} = State) ->
     Begun orelse halley_presence_notes:active(1),
     _ = erlang:send_after(?TICK_MS, self(), tick),
     State#state{ticking = true, tick_ms = now_ms() + ?TICK_MS}.
-
-synced(Slot, #state{quiet = Quiet} = State) ->
-    State#state{quiet = halley_presence_quiet:synced(Slot, now_ms(), Quiet)}.
 
 %% It had sessions since the last look. If it has none any more, it is away from now on, also if it
 %% was on its way out before.

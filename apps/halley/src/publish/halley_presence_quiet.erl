@@ -2,10 +2,10 @@
 %% all of their sessions, and the brain didn't stand still a moment ago. Until that has been so for
 %% `presence_leave_ms', nobody is said to have left.
 %%
-%% It keeps when each link had said all of its sessions, for `halley_presence'.
+%% For `halley_presence', whose process may be younger than the links.
 -module(halley_presence_quiet).
 
--export([new/1, synced/3, fired/3, is_quiet/3]).
+-export([new/1, fired/3, is_quiet/3]).
 -export_type([quiet/0]).
 
 %% How long a brain that begins waits for replays to end, in times of `presence_leave_ms'.
@@ -13,26 +13,13 @@
 
 -record(quiet, {
     leave_ms :: pos_integer(),
-    synced :: halley_links_synced:said(),
+    since_ms = erlang:monotonic_time(millisecond) :: integer(),
     standstill = halley_standstill:new() :: halley_standstill:standstill()
 }).
 -opaque quiet() :: #quiet{}.
 
-%% Of links that are there already it isn't known whether they are in their sync.
 -spec new(LeaveMs :: pos_integer()) -> quiet().
-new(LeaveMs) ->
-    Now = erlang:monotonic_time(millisecond),
-    Synced = maps:from_list([{Slot, {Writer, Now}}
-                             || #{slot := Slot, writer := Writer} <- halley_links:list()]),
-    #quiet{leave_ms = LeaveMs, synced = Synced}.
-
-%% A link has said all of its sessions.
--spec synced(halley_links:slot(), NowMs :: integer(), quiet()) -> quiet().
-synced(Slot, NowMs, #quiet{synced = Synced} = Quiet) ->
-    case [Writer || #{slot := S, writer := Writer} <- halley_links:list(), S =:= Slot] of
-        [Writer] -> Quiet#quiet{synced = Synced#{Slot => {Writer, NowMs}}};
-        [] -> Quiet
-    end.
+new(LeaveMs) -> #quiet{leave_ms = LeaveMs}.
 
 %% A timer has fired that was due at this time.
 -spec fired(DueMs :: integer(), NowMs :: integer(), quiet()) -> quiet().
@@ -41,13 +28,13 @@ fired(DueMs, NowMs, #quiet{standstill = Standstill} = Quiet) ->
 
 %% A brain that begins waits for what was said to be read as well.
 -spec is_quiet(NowMs :: integer(), HasBegun :: boolean(), quiet()) -> boolean().
-is_quiet(NowMs, HasBegun, #quiet{synced = Synced, leave_ms = LeaveMs, standstill = Standstill}) ->
-    IsOver = halley_standstill:is_over(NowMs, Standstill),
-    case halley_links_synced:since(halley_links:list(), Synced) of
-        never -> false;
-        _ when not IsOver -> false;
-        Since when NowMs - Since < LeaveMs -> false;
-        _ when HasBegun -> true;
-        Since -> not halley_directory_leaving:is_any_held()
-                     orelse NowMs - Since >= ?HELD_TIMES * LeaveMs
+is_quiet(NowMs, HasBegun, #quiet{since_ms = SinceMs, leave_ms = LeaveMs} = Quiet) ->
+    case halley_standstill:is_over(NowMs, Quiet#quiet.standstill)
+        andalso halley_links_synced:since() of
+        SyncedMs when is_integer(SyncedMs) ->
+            Ms = NowMs - max(SyncedMs, SinceMs),
+            Ms >= LeaveMs andalso (HasBegun orelse not halley_directory_leaving:is_any_held()
+                                   orelse Ms >= ?HELD_TIMES * LeaveMs);
+        _ ->
+            false
     end.
