@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import unittest
+from collections.abc import Callable
 
 import halley
 from aiohttp import web
@@ -136,6 +137,12 @@ class AClient(AtAServer):
             self.assertEqual(client.state, "open")
         self.assertEqual(said, [(["a,b"], None), (["a,b", "c"], "c1"), (["c"], "c2")])
 
+    async def serve_in_band(self, answer: Callable[[Operation], Operation | None]) -> str:
+        async def websocket(request: web.Request) -> web.StreamResponse:
+            return await converse(request, [{"cursor": "c0"}], answer)
+
+        return await self.serve(ndjson, websocket=websocket)
+
     async def test_subscriptions_in_band(self) -> None:
         said: list[tuple[str, str]] = []
         opened = []
@@ -178,10 +185,7 @@ class AClient(AtAServer):
             is_first = said.count(said[-1]) == 1
             return refused("brain_away") if operation["subject"] == "late" and is_first else {}
 
-        async def websocket(request: web.Request) -> web.StreamResponse:
-            return await converse(request, [{"cursor": "c0"}], answer)
-
-        url = await self.serve(ndjson, websocket=websocket)
+        url = await self.serve_in_band(answer)
         async with halley.connect(url, user="b", transports=["websocket"]) as client:
             async with asyncio.timeout(WAIT_S):
                 await client.opened()
@@ -203,10 +207,7 @@ class AClient(AtAServer):
                 return None
             return refused("state_too_large") if operation["data"] == "long" else {"ok": {}}
 
-        async def websocket(request: web.Request) -> web.StreamResponse:
-            return await converse(request, [{"cursor": "c0"}], answer)
-
-        url = await self.serve(ndjson, websocket=websocket)
+        url = await self.serve_in_band(answer)
         async with halley.connect(url, user="b", transports=["websocket"]) as client:
             async with asyncio.timeout(WAIT_S):
                 await client.opened()
