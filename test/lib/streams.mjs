@@ -22,8 +22,8 @@ class Stream {
   presence = new Queue();
   /** Why the stream ends, if it said so (http.md 14.6). */
   end;
-  /** The last cursor that came, with an event, a gap, a heartbeat or the welcome. */
-  cursor;
+  /** All cursors that came, with an event, a gap, a heartbeat or the welcome. */
+  cursors = [];
 
   constructor() {
     streams.add(this);
@@ -36,6 +36,15 @@ class Stream {
       this.presence.end(why);
       resolve(why);
     };
+  }
+
+  /** The last of them. */
+  get cursor() {
+    return this.cursors.at(-1);
+  }
+
+  set cursor(cursor) {
+    this.cursors.push(cursor);
   }
 
   event(what = 'event', ms) {

@@ -13,8 +13,9 @@ suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [the_newest_of_each, what_comes_later_follows, of_follows_nothing,
-     of_follows_from_its_beginning, joint_events_once,
-     in_slices, who_leaves_goes_on, wishes_that_are_none, forgotten, damaged, what_retention_left,
+     of_follows_from_its_beginning, joint_events_once, in_slices,
+     who_leaves_goes_on, who_leaves_for_long, wishes_that_are_none,
+     forgotten, damaged, what_retention_left,
      strangers_in_the_bucket, an_answer_to_subscribe,
      kept_values_first, kept_meanwhile, kept_by_router,
      too_old_for_its_subject, no_more_than_are_shown].
@@ -32,7 +33,7 @@ session(Subjects) ->
 
 begun(User, Session, Count) ->
     _ = written(),
-    {ok, Replay} = halley_replay:new(User, Session, halley_replay:newest(Count, <<>>)),
+    {ok, Replay} = halley_replay:new(User, Session, wish(Count, <<>>)),
     Replay.
 
 
@@ -41,6 +42,8 @@ newest(Subjects, Count) -> ids(given(begun(nobody, session(Subjects), Count))).
 given(Replay) -> given(Replay, #{events_max => 100, bytes_max => 131072}).
 
 last(N, List) -> lists:nthtail(max(0, length(List) - N), List).
+
+wish(Count, Behind) -> halley_replay_wish:token(halley_replay_wish:new(Count, Behind)).
 
 %% --- cases ---------------------------------------------------------------------------------------
 
@@ -79,19 +82,19 @@ of_follows_from_its_beginning(_) ->
     ok = follow_all(<<"bob">>, [<<"f">>]),
     publish(<<"f">>, 1),
     A = publish(<<"a">>, 2),
-    Began = halley_replay:begins(halley_replay:newest(1, <<>>)),
+    {began, Began} = halley_replay_wish:begins(wish(1, <<>>)),
     Session = session([<<"a">>]),
     [F, Private, B] = [publish(About, 3) || About <- [<<"f">>, {to, [<<"bob">>]}, <<"a">>]],
     _ = written(),
     {ok, Replay} = halley_replay:new(<<"bob">>, Session, Began),
     ?assertEqual([A, F, Private, B], ids(given(Replay))),
-    ?assertEqual(Began, halley_replay:begins(Began)),
-    %% One of another store, or none, says nothing of this one.
+    ?assertEqual({same, Began}, halley_replay_wish:begins(Began)),
+    %% One of another store, or none, says nothing of this one: who brings it is told so.
     Other = halley_cursor:encode(halley_history:store() bxor 1, 1, written()),
-    [begin
-         {ok, FromNow} = halley_replay:new(<<"bob">>, Session, halley_replay:newest(1, Behind)),
-         ?assertEqual([B], ids(given(FromNow)))
-     end || Behind <- [Other, <<"nonsense">>]].
+    [?assertMatch({gap, #{reason := Reason}, _},
+                  halley_replay:new(<<"bob">>, Session, wish(1, Behind)))
+     || {Behind, Reason} <- [{Other, other_store}, {<<"nonsense">>, malformed}]],
+    ?assert(is_binary(B)).
 
 joint_events_once(_) ->
     A = publish(<<"a">>, 1),
@@ -111,27 +114,70 @@ in_slices(_) ->
     {[], yield, Later, _} =
         replayed(Replay, halley_history:heads(), #{events_max => 100, bytes_max => 131072},
                  halley_history_reader:new()),
-    %% A session whose state is let go begins anew.
-    ?assertEqual(halley_replay:newest(50, <<>>), halley_replay:cursor(Later)),
+    %% A session whose state is let go begins anew, where it began.
+    {ok, Wish, Behind} = halley_replay_wish:read(halley_replay:cursor(Later)),
+    ?assertEqual({50, 0}, {halley_replay_wish:count(Wish), halley_replay_wish:given(Wish)}),
+    ?assertMatch({ok, _}, halley_cursor:decode(Behind)),
     ?assertEqual(lists:sort(Wanted), lists:sort(ids(given(Later)))).
 
-%% With the cursor of an event it gets what is behind it, of all its subjects, and nothing twice.
+%% http.md 25.2: with the cursor of one of them a session gets the others, and of what its user
+%% follows what was published since it began; whichever of them is the newest by then.
 who_leaves_goes_on(_) ->
     Subjects = [<<"a">>, <<"b">>],
-    Ids = [publish(lists:nth(1 + N rem 2, Subjects), N) || N <- lists:seq(1, 30)],
+    ok = follow_all(<<"bob">>, [<<"f">>]),
+    Ids = [begin
+               publish(<<"f">>, N),
+               publish(lists:nth(1 + N rem 2, Subjects), N)
+           end || N <- lists:seq(1, 30)],
+    publish(<<"f">>, 31),
     Session = session(Subjects),
-    All = given(begun(nobody, Session, 5), #{events_max => 1, bytes_max => 10}),
+    {began, Began} = halley_replay_wish:begins(wish(5, <<>>)),
+    _ = written(),
+    {ok, First} = halley_replay:new(<<"bob">>, Session, Began),
+    All = given(First, #{events_max => 1, bytes_max => 10}),
     ?assertEqual(last(10, Ids), ids(All)),
+    Later = [publish(S, 32) || S <- [<<"f">>, <<"a">>, {to, [<<"bob">>]}, <<"f">>, <<"b">>]],
+    _ = written(),
     [begin
-         {ok, Replay} = halley_replay:new(nobody, Session, Cursor),
-         ?assertEqual(last(10 - N, Ids), ids(given(Replay)))
-     end || {N, {_, Cursor}} <- lists:enumerate(All)].
+         {ok, Replay} = halley_replay:new(<<"bob">>, Session, Cursor),
+         ?assertEqual(last(10 - N, Ids) ++ Later, ids(given(Replay)))
+     end || {N, {_, Cursor}} <- lists:enumerate(0, [{welcome, Began} | All])],
+    %% Who has had them all comes back with a plain cursor: a subject more counts from it.
+    {_, Plain} = lists:last(All),
+    ?assertMatch({ok, _}, halley_cursor:decode(Plain)),
+    {ok, WithMore} = halley_replay:new(<<"bob">>, session([<<"a">>, <<"f">>]), Plain),
+    ?assertEqual([Id || {N, Id} <- lists:enumerate(Later), N < 5], ids(given(WithMore))).
+
+%% Away for longer than the retention: a gap says so, and nothing older than that comes.
+who_leaves_for_long(_) ->
+    ok = follow_all(<<"bob">>, [<<"f">>]),
+    _ = [publish(<<"a">>, N) || N <- lists:seq(1, 5)],
+    Kept = keep(<<"a">>, 6),
+    Session = session([<<"a">>]),
+    {began, Began} = halley_replay_wish:begins(wish(5, <<>>)),
+    _ = written(),
+    {ok, First} = halley_replay:new(<<"bob">>, Session, Began),
+    [{_, Cursor} | _] = given(First, #{events_max => 1, bytes_max => 10}),
+    Gone = publish(<<"f">>, 7),
+    F = publish(<<"f">>, 8),
+    _ = written(),
+    {ok, Seq} = halley_history:find(Gone),
+    ok = drop_up_to(#{seq => Seq}),
+    [begin
+         {gap, #{reason := too_old, cursor := Behind}, Replay} =
+             halley_replay:new(<<"bob">>, Session, From),
+         ?assertEqual(KeptFirst ++ [F], ids(given(Replay))),
+         {ok, Again} = halley_replay:new(<<"bob">>, Session, Behind),
+         ?assertEqual(KeptFirst ++ [F], ids(given(Again)))
+     end || {From, KeptFirst} <- [{Began, [Kept]}, {Cursor, []}]].
 
 wishes_that_are_none(_) ->
     publish(<<"a">>, 1),
     Session = session([<<"a">>]),
     [?assertMatch({gap, #{reason := malformed}, _}, halley_replay:new(nobody, Session, Wish))
-     || Wish <- [<<"last-">>, <<"last-0">>, <<"last--1">>, <<"last-x">>]],
+     || Wish <- [<<"last-">>, <<"last-0">>, <<"last--1">>, <<"last-x">>, <<"last-5_3">>,
+                 <<"last-5_x-AQAA">>, <<"last-5_-AQAA">>, <<"last-5-">>, <<"last-+5">>,
+                 <<"last-5_1_2-AQAA">>, <<"last-1234567890123456">>]],
     Max = halley_limits:get(last_events_max),
     Ids = [publish(<<"a">>, N) || N <- lists:seq(1, Max)],
     ?assertEqual(Ids, ids(given(begun(nobody, Session, Max + 1000)))).
@@ -209,8 +255,9 @@ kept_values_first(_) ->
     All = given(begun(nobody, session([<<"a">>, <<"b">>]), 5), #{events_max => 1, bytes_max => 9}),
     ?assertEqual([A, B, C], ids(All)),
     {_, Cursor} = hd(All),
+    %% Who leaves in the midst of the kept values, which have no order, gets all of them again.
     {ok, Replay} = halley_replay:new(nobody, session([<<"a">>, <<"b">>]), Cursor),
-    ?assertEqual([C], ids(given(Replay))),
+    ?assertEqual([A, B, C], ids(given(Replay))),
     {ok, _} = halley:publish(<<"a">>, null, #{keep => true}),
     {ok, #{events := [_], kept := none}} = halley_past:page(<<"a">>, none, none, 20),
     {ok, #{events := [_], kept := <<"{", _/binary>>, cursor := Now}} =

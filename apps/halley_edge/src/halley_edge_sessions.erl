@@ -81,7 +81,10 @@ opened(Opening, Live, Returning, Refused, Sessions) ->
     #sessions{slot = Slot, writer = Writer, replays = Replays} = Sessions,
     Polls = maps:from_list([{Conn, again} || {Conn, ?TRANSPORT_POLL, _, _} <- Opening]),
     {Waiting, Next} = hold(Returning, Polls, Sessions, []),
-    ToReplay = replays(Opening, maps:from_list(Waiting)),
+    {ToReplay, Began} = replays(Opening, maps:from_list(Waiting)),
+    lists:foreach(fun({Conn, Behind}) ->
+        send({replay, Conn, 0, Behind, [], []}, Writer)
+    end, Began),
     in_parts(Waiting, fun(Part) -> send({opened, <<>>, Part}, Writer) end),
     Waiting =:= [] orelse halley_edge_replays:add(Replays, ToReplay),
     Outcomes = [{Session, enter_one(Session, rule(Conn, Polls), Next)}
@@ -199,10 +202,14 @@ release(Conn, #sessions{slot = Slot, held = Held, held_by = HeldBy} = Sessions) 
 forget(Conn, #sessions{entered = Entered} = Sessions) ->
     release(Conn, Sessions#sessions{entered = maps:remove(Conn, Entered)}).
 
-%% To be asked for before OPENED goes out: a session begins with its welcome.
+%% To be asked for before OPENED goes out: a session begins with its welcome. Gives besides where
+%% those begin that wish for the newest (14.7).
 replays(Opening, Numbers) ->
-    [{Conn, maps:get(Conn, Numbers), Transport, binary:copy(halley_replay:begins(Cursor))}
-     || {Conn, Transport, _, Cursor} <- Opening, is_map_key(Conn, Numbers)].
+    Sessions = [{Conn, Transport, halley_replay_wish:begins(Cursor)}
+                || {Conn, Transport, _, Cursor} <- Opening, is_map_key(Conn, Numbers)],
+    {[{Conn, maps:get(Conn, Numbers), Transport, binary:copy(Behind)}
+      || {Conn, Transport, {_, Behind}} <- Sessions],
+     [{Conn, Behind} || {Conn, _, {began, Behind}} <- Sessions]}.
 
 enter_one({_, ?NOBODY}, _, _) ->
     ok;

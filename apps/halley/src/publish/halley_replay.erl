@@ -24,10 +24,11 @@
 %% and is given once: for the first, and the cursor is behind the last of all its seqs.
 %%
 %% In place of a cursor a session may come with a wish for the newest events about what it is
-%% subscribed to (`newest/2'). Then these are its first pass (`halley_replay_newest'), up to where
-%% the session began, and the passes behind that are as any: what its user follows and is sent is
-%% the session's from its welcome on, however long it waits here, and whichever brain it waits for.
-%% A session that was given some of them and goes on with a cursor gets all that is behind it.
+%% subscribed to (`halley_replay_wish'). Then these are its first pass (`halley_replay_newest'), up
+%% to where the session began, and the passes behind that are as any: what its user follows and is
+%% sent is the session's from its welcome on, however long it waits here, and whichever brain it
+%% waits for. The cursor of each of them says what is still to be given and where the session began,
+%% so who leaves in the midst of them comes back to the others of them, and to nothing older.
 %%
 %% What is too old for its subject (`halley_history_shown') is left out, and one gap tells of all of
 %% it, from the first that was met.
@@ -43,7 +44,7 @@
 %% It holds no process and no file: the caller lends it a reader.
 -module(halley_replay).
 
--export([newest/2, begins/1, new/2, new/3, next/6, cursor/1, vector/1, gathered/1, offer/2]).
+-export([new/2, new/3, next/6, cursor/1, vector/1, gathered/1, offer/2]).
 -export_type([replay/0, gap/0, limits/0, take/1, gathered/0]).
 
 %% What an event takes in a frame beyond its record.
@@ -60,7 +61,9 @@
                candidates :: [gap() | {kept, Body :: binary()}
                               | halley_replay_gather:candidate()],
                %% Where the vector is when the candidates are used up.
-               ends_at :: halley_cursor:vector()}).
+               ends_at :: halley_cursor:vector(),
+               %% Of which these are the newest.
+               wish = none :: none | halley_replay_wish:wish()}).
 %% All of a pass from a vector to another, as far as it goes.
 -record(gathered, {user :: halley_id:id(),
                    from :: halley_cursor:vector(),
@@ -82,7 +85,7 @@
                  offer = none :: none | #gathered{},
                  pass = none :: none | #pass{} | {gathering, UpTo :: halley_cursor:vector(),
                                                   halley_replay_gather:gather()}
-                                    | {newest, halley_cursor:token(),
+                                    | {newest, halley_replay_wish:wish(),
                                        halley_replay_newest:newest()}}).
 %% Of which `halley_subscriptions' knows what it is subscribed to.
 -type session() :: {halley_links:slot(), halley_directory:conn()}.
@@ -102,21 +105,6 @@
                 bytes_left :: integer(), reads_left = ?READS_MAX :: integer(),
                 store :: halley_cursor:store(), reader :: reader()}).
 
-%% The cursor of a session that is about to have its welcome. A wish says from then on where the
-%% session began, as its replay may have to wait.
--spec begins(halley_cursor:token()) -> halley_cursor:token().
-begins(<<"last-", Wish/binary>> = Token) ->
-    case binary:match(Wish, <<"-">>) of
-        nomatch ->
-            Now = halley_cursor:encode(halley_history:store(), erlang:system_time(second),
-                                       halley_history:heads()),
-            <<Token/binary, $-, Now/binary>>;
-        _ ->
-            Token
-    end;
-begins(Token) ->
-    Token.
-
 %% A replay for the user of this cursor. With a gap it goes on behind it: from the oldest event
 %% there is, or from now on.
 -spec new(halley_id:id(), halley_cursor:token()) -> {ok, replay()} | {gap, gap(), replay()}.
@@ -126,22 +114,30 @@ new(User, Token) ->
 %% The same for a session that may be subscribed to something. That is read anew in each pass.
 -spec new(halley_replay_gather:user(), none | session(), halley_cursor:token()) ->
     {ok, replay()} | {gap, gap(), replay()}.
-new(User, Session, <<"last-", Wish/binary>> = Token) ->
-    [Count | Behind] = binary:split(Wish, <<"-">>),
-    case catch binary_to_integer(Count) of
-        N when is_integer(N), N > 0 ->
-            {ok, from_newest({User, Session}, Token, min(N, halley_limits:get(last_events_max)),
-                             Behind)};
-        _ ->
-            from_now({User, Session}, malformed, 0)
-    end;
 new(User, Session, Token) ->
     Whose = {User, Session},
+    case halley_replay_wish:read(Token) of
+        none -> since(Whose, Token, fun(Vector) -> Vector end);
+        {ok, Wish, none} -> {ok, wished(Wish, from_here(Whose))};
+        {ok, Wish, Behind} ->
+            Oldest = oldest(User),
+            began(Wish, since(Whose, Behind, fun(Vector) -> lifted(Oldest, Vector) end));
+        malformed -> from_now(Whose, malformed, 0)
+    end.
+
+since(Whose, Token, Lift) ->
     case halley_cursor:decode(Token) of
         {ok, #{store := Store, at := At, vector := Vector}} ->
-            new(Whose, Store =:= halley_history:store(), At, Vector);
+            new(Whose, Store =:= halley_history:store(), At, Lift(Vector));
         error ->
             from_now(Whose, malformed, 0)
+    end.
+
+%% Of heads a quiet shard's part may be below what was gone by then: nothing is missing there.
+lifted(Oldest, Vector) ->
+    case halley_vector:largest(Vector) >= Oldest of
+        true -> halley_vector:at_least(Oldest, Vector);
+        false -> Vector
     end.
 
 new(Whose, false, At, _) ->
@@ -155,35 +151,31 @@ new({User, Session} = Whose, true, At, Vector) ->
                                          since = halley_cursor:lacks_since_ms(At)})
     end.
 
-%% Nothing is missed: the wish stands for a cursor that has all but these.
-from_newest({User, Session}, Token, Count, Behind) ->
+%% Nothing was missed so far.
+from_here({User, Session}) ->
     NowMs = erlang:system_time(millisecond),
-    Began = began(User, Behind, halley_history:written()),
-    Replay = #replay{user = User, session = Session, vector = Began, at = NowMs div 1000,
-                     since = NowMs, old = NowMs},
-    Replay#replay{pass = {newest, Token,
+    #replay{user = User, session = Session, vector = halley_history:written(),
+            at = NowMs div 1000, since = NowMs, old = NowMs}.
+
+%% The session began behind this cursor, whatever became of that. Of what was too old for its
+%% subject by then nothing is told.
+began(Wish, {ok, #replay{at = At} = Replay}) ->
+    {ok, wished(Wish, Replay#replay{old = At * 1000})};
+began(Wish, {gap, #{reason := too_old} = Gap, #replay{at = At} = Replay}) ->
+    Wished = wished(Wish, Replay#replay{old = At * 1000}),
+    {gap, Gap#{cursor := cursor(Wished)}, Wished};
+began(_, {gap, _, _} = FromNow) ->
+    FromNow.
+
+%% Up to where the session began, as far as that is written.
+wished(Wish, #replay{vector = Vector, at = At} = Replay) ->
+    Began = halley_vector:at_least(oldest(Replay#replay.user),
+                                   halley_vector:lowest(Vector, halley_history:written())),
+    Behind = halley_cursor:encode(halley_history:store(), At, Began),
+    Count = min(halley_replay_wish:count(Wish), halley_limits:get(last_events_max)),
+    Replay#replay{vector = Began,
+                  pass = {newest, halley_replay_wish:behind(Behind, Wish),
                           halley_replay_newest:new(subscribed(Replay), Count, Began)}}.
-
-%% Where the session began, as far as it is written. A quiet shard's part may be below the floor:
-%% nothing is missing there.
-began(User, Behind, Written) ->
-    Oldest = max(halley_history:floor(), forgotten(User)),
-    Vector = case [halley_cursor:decode(Token) || Token <- Behind] of
-        [{ok, #{store := Store, vector := Its}}] ->
-            case halley_history:store() of
-                Store -> halley_vector:lowest(Its, Written);
-                _ -> Written
-            end;
-        _ ->
-            Written
-    end,
-    halley_vector:at_least(Oldest, Vector).
-
-%% What a session says in place of a cursor: so many of the newest events first, and what was
-%% published behind a cursor, that of its beginning; an empty one stands for now.
--spec newest(pos_integer(), Behind :: halley_cursor:token() | <<>>) -> halley_cursor:token().
-newest(Count, <<>>) -> <<"last-", (integer_to_binary(Count))/binary>>;
-newest(Count, Behind) -> <<(newest(Count, <<>>))/binary, $-, Behind/binary>>.
 
 %% What a user missed before it was forgotten is as if retention had taken it.
 above_forgotten(#replay{user = User, vector = Vector, since = SinceMs} = Replay) ->
@@ -195,6 +187,8 @@ above_forgotten(#replay{user = User, vector = Vector, since = SinceMs} = Replay)
             gap(#{from => SinceMs, to => erlang:system_time(millisecond), reason => too_old},
                 Replay#replay{vector = halley_vector:at_least(Forgotten, Vector)})
     end.
+
+oldest(User) -> max(halley_history:floor(), forgotten(User)).
 
 forgotten(nobody) -> 0;
 forgotten(User) -> halley_history:forgotten(User).
@@ -234,9 +228,16 @@ vector(#replay{vector = Vector}) ->
     Vector.
 
 -spec cursor(replay()) -> halley_cursor:token().
-cursor(#replay{pass = {newest, Token, _}}) ->
-    Token;
-cursor(#replay{vector = Vector, at = At}) ->
+cursor(#replay{pass = {newest, Wish, _}}) ->
+    halley_replay_wish:token(Wish);
+cursor(#replay{pass = #pass{wish = none}} = Replay) ->
+    plain(Replay);
+cursor(#replay{pass = #pass{wish = Wish}}) ->
+    halley_replay_wish:token(Wish);
+cursor(Replay) ->
+    plain(Replay).
+
+plain(#replay{vector = Vector, at = At}) ->
     halley_cursor:encode(halley_history:store(), At, Vector).
 
 %% What was gathered since the last call, if that took long. It takes as much memory as the replay.
@@ -278,12 +279,12 @@ fill(#replay{pass = none} = Replay, UpTo, Batch) ->
                     {{gap, Gap}, Next, Batch}
             end
     end;
-fill(#replay{pass = {newest, Token, Newest}} = Replay, UpTo, #batch{reader = Reader} = Batch) ->
+fill(#replay{pass = {newest, Wish, Newest}} = Replay, UpTo, #batch{reader = Reader} = Batch) ->
     case halley_replay_newest:work(Newest, Reader) of
         {more, Later, Next} ->
-            {more, Replay#replay{pass = {newest, Token, Later}}, Batch#batch{reader = Next}};
+            {more, Replay#replay{pass = {newest, Wish, Later}}, Batch#batch{reader = Next}};
         {done, Candidates, Next} ->
-            fill(newest_pass(Candidates, Replay), UpTo, Batch#batch{reader = Next})
+            fill(newest_pass(Candidates, Wish, Replay), UpTo, Batch#batch{reader = Next})
     end;
 fill(#replay{pass = {gathering, _, _}} = Replay, UpTo, Batch) ->
     gather(Replay, UpTo, Batch);
@@ -322,8 +323,8 @@ take(Left, Passed, _, #batch{events_left = EventsLeft, bytes_left = BytesLeft,
   when EventsLeft =< 0; BytesLeft =< 0; ReadsLeft =< 0 ->
     {full, Left, Passed, Batch};
 take([{kept, Body} | Rest], Passed, Replay, #batch{take = Take, acc = Acc} = Batch) ->
-    %% It has no place among seqs: who leaves behind it comes back to all that follows.
-    Given = Take(Body, cursor(Replay), Acc),
+    %% It has no place among seqs: who leaves behind it comes back to all of the newest.
+    Given = Take(Body, cursor(none, Rest, Replay, Batch#batch.store), Acc),
     take(Rest, Passed, Replay,
          Batch#batch{acc = Given, events_left = Batch#batch.events_left - 1,
                      bytes_left = Batch#batch.bytes_left - byte_size(Body) - ?ITEM_BYTES});
@@ -337,7 +338,7 @@ take([{Seq, Subject} | Rest] = Left, Passed, Replay,
                    store = Store} = Batch,
             At = AtMs div 1000,
             {Last, Others} = others(Subject, Seq, Body, Rest),
-            Cursor = halley_cursor:encode(Store, At, behind(Last, Replay)),
+            Cursor = cursor({Last, At}, Others, Replay, Store),
             take(Others, {Last, At}, Replay,
                  Batch#batch{acc = Take(Body, Cursor, Acc), events_left = EventsLeft - 1,
                              bytes_left = BytesLeft - byte_size(Body) - ?ITEM_BYTES,
@@ -350,9 +351,23 @@ take([{Seq, Subject} | Rest] = Left, Passed, Replay,
             {{old, AtMs}, Left, Passed, Batch#batch{reader = Next}};
         {damaged, Next} ->
             {{damaged, Seq}, Left, Passed, Batch#batch{reader = Next}};
+        {expired, Next} when Replay#replay.pass#pass.wish =:= none ->
+            {expired, Left, Passed, Batch#batch{reader = Next}};
         {expired, Next} ->
-            {expired, Left, Passed, Batch#batch{reader = Next}}
+            take(Rest, Passed, Replay, Batch#batch{reads_left = ReadsLeft - 1, reader = Next})
     end.
+
+%% The cursor of what was just given, by which these candidates are left.
+cursor({Seq, At}, _, #replay{pass = #pass{wish = none}} = Replay, Store) ->
+    halley_cursor:encode(Store, At, behind(Seq, Replay));
+cursor(none, [], #replay{at = At, pass = #pass{ends_at = EndsAt}}, Store) ->
+    halley_cursor:encode(Store, At, EndsAt);
+cursor({Seq, _}, [], #replay{at = At, pass = #pass{ends_at = EndsAt}} = Replay, Store) ->
+    halley_cursor:encode(Store, At, further(EndsAt, behind(Seq, Replay)));
+cursor(none, _, Replay, _) ->
+    cursor(Replay);
+cursor({Seq, _}, _, #replay{pass = #pass{wish = Wish}}, _) ->
+    halley_replay_wish:token(halley_replay_wish:given(Seq, Wish)).
 
 %% Its last seq, and the candidates above that.
 others({in, _, _}, _, Body, Candidates) ->
@@ -370,8 +385,11 @@ further(EndsAt, Vector) ->
 
 passed(none, Left, #replay{pass = Pass} = Replay) ->
     Replay#replay{pass = Pass#pass{candidates = Left}};
-passed({Seq, At}, Left, #replay{pass = Pass} = Replay) ->
-    Replay#replay{vector = behind(Seq, Replay), at = At, pass = Pass#pass{candidates = Left}}.
+passed({Seq, At}, Left, #replay{pass = #pass{wish = none} = Pass} = Replay) ->
+    Replay#replay{vector = behind(Seq, Replay), at = At, pass = Pass#pass{candidates = Left}};
+passed({Seq, _}, Left, #replay{pass = #pass{wish = Wish} = Pass} = Replay) ->
+    Given = halley_replay_wish:given(Seq, Wish),
+    Replay#replay{vector = behind(Seq, Replay), pass = Pass#pass{candidates = Left, wish = Given}}.
 
 %% The vector when a seq of the pass has been passed.
 behind(N, #replay{pass = #pass{plain_from = From, plain_to = To}}) when N >= From, N =< To ->
@@ -449,24 +467,19 @@ start_pass(Candidates, Bound, UpTo, IsLacking, #replay{vector = Vector} = Replay
             Replay#replay{pass = none}
     end.
 
-%% From below the oldest of them to where the session is when it has them all. Kept values that
-%% aren't among them come first.
-newest_pass(Candidates, #replay{vector = UpTo} = Replay) ->
-    Floor = halley_history:floor(),
-    Retained = lists:dropwhile(fun({Seq, _}) -> Seq =< Floor end, Candidates),
-    Kept = [{kept, Body}
-            || Body <- halley_replay_newest:kept(subscribed(Replay), Retained, UpTo)],
-    Below = case Retained of
-        [{Oldest, _} | _] ->
-            All = list_to_tuple(lists:duplicate(halley_shards:count(), Oldest - 1)),
-            halley_vector:lowest(All, UpTo);
-        [] ->
-            UpTo
-    end,
-    case {Kept, Retained} of
-        {[], []} -> Replay#replay{pass = none};
-        _ -> start_pass(Kept ++ Retained, halley_vector:largest(UpTo), UpTo, false,
-                        Replay#replay{vector = Below})
+%% From below the oldest of them to where the session is when it has them all.
+newest_pass(Candidates, Wish, #replay{vector = UpTo} = Replay) ->
+    case halley_replay_newest:left(Candidates, halley_replay_wish:given(Wish), subscribed(Replay),
+                                   UpTo) of
+        {[], _} ->
+            Replay#replay{pass = none};
+        {Left, Below} ->
+            Begun = Replay#replay{vector = Below},
+            {Gaps, Told} = damage(UpTo, false, Begun),
+            Begun#replay{told = Told,
+                         pass = #pass{up_to = UpTo, candidates = Gaps ++ Left, ends_at = UpTo,
+                                      plain_from = halley_vector:largest(Below),
+                                      plain_to = halley_vector:smallest(UpTo), wish = Wish}}
     end.
 
 %% One gap for all that wasn't told yet.

@@ -17,7 +17,7 @@
 %% several candidates, as in any pass (`halley_replay').
 -module(halley_replay_newest).
 
--export([new/3, work/2, kept/3]).
+-export([new/3, work/2, left/4]).
 -export_type([newest/0]).
 
 %% Entries in one slice, and entries of the index for one subject.
@@ -82,14 +82,30 @@ next_subject(#newest{subjects = [_ | Subjects], count = Count} = Newest) ->
     Newest#newest{subjects = Subjects, chains = none, looks = ?LOOKS_MAX, left = Count,
                   shown = all}.
 
-%% The kept values of the subjects that aren't among the candidates, the oldest first. One that was
-%% published since is above the vector: it comes behind them, as all that is.
--spec kept([halley_id:id()], [halley_replay_gather:candidate()], UpTo :: halley_cursor:vector()) ->
-    [Body :: binary()].
-kept(Subjects, Candidates, UpTo) ->
-    Values = [{Seq, Body, Subject}
+%% Of the candidates those above what was given and what retention took, and a vector below all of
+%% them. The kept values that aren't among them come first, unless something was given.
+-spec left([halley_replay_gather:candidate()], Given :: halley_cursor:seq(), [halley_id:id()],
+           UpTo :: halley_cursor:vector()) ->
+    {[{kept, Body :: binary()} | halley_replay_gather:candidate()],
+     Below :: halley_cursor:vector()}.
+left(Candidates, Given, Subjects, UpTo) ->
+    Passed = max(Given, halley_history:floor()),
+    case lists:dropwhile(fun({Seq, _}) -> Seq =< Passed end, Candidates) of
+        [{Oldest, _} | _] = Left ->
+            Below = list_to_tuple(lists:duplicate(halley_shards:count(), Oldest - 1)),
+            {kept(Given, Subjects, Left, UpTo) ++ Left, halley_vector:lowest(Below, UpTo)};
+        [] ->
+            {kept(Given, Subjects, [], UpTo), UpTo}
+    end.
+
+%% The oldest first. One that was published since is above the vector: it comes behind them, as all
+%% that is.
+kept(0, Subjects, Candidates, UpTo) ->
+    Values = [{Seq, {kept, Body}, Subject}
               || Subject <- Subjects,
                  {ok, #{seq := Seq, body := Body}} <- [halley_history:kept(Subject)],
                  Seq =< element(halley_shards:of_subject(Subject), UpTo)],
-    [Body || {Seq, Body, Subject} <- lists:sort(Values),
-             not lists:member({Seq, Subject}, Candidates)].
+    [Kept || {Seq, Kept, Subject} <- lists:sort(Values),
+             not lists:member({Seq, Subject}, Candidates)];
+kept(_, _, _, _) ->
+    [].

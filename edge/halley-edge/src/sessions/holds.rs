@@ -48,12 +48,18 @@ impl Hold {
     }
 
     /// The session has its welcome, and the link's cursor is this. A wish for the newest events
-    /// (14.7) says from then on where the session began, as the next brain can't know.
+    /// (14.7) says from then on where the session began, as the next brain can't know. A brain that
+    /// says it itself was there before.
     pub fn began(&mut self, behind: &[u8]) {
         let wish = self.cursor.strip_prefix(b"last-");
         if wish.is_some_and(|wish| !wish.contains(&b'-')) && !behind.is_empty() {
             self.cursor = [&self.cursor, &b"-"[..], behind].concat().into();
         }
+    }
+
+    /// Does it wish for the newest events, and had a cursor of none of what came behind them?
+    pub fn wishes(&self) -> bool {
+        self.cursor.starts_with(b"last-")
     }
 
     /// The client was sent something with this cursor, unless it is empty.

@@ -17,7 +17,7 @@ const HOLDS_KEPT: usize = 1_024;
 pub struct Replay<'a> {
     /// LAST or nothing.
     pub flags: u8,
-    /// Of LAST: the link's from then on.
+    /// Of LAST: the link's from then on. Of one without items: where the session began.
     pub cursor: &'a [u8],
     /// Of LAST: see 10.5.
     pub heads: List<'a, Value>,
@@ -58,6 +58,9 @@ impl Sessions {
             return;
         }
         self.deliver_pending_first(io, index);
+        if !last && replay.items.is_empty() && !replay.cursor.is_empty() {
+            return self.begins(io, index, replay.cursor);
+        }
         // Like a DELIVER, a REPLAY before OPENED counts as OPENED for the welcome (6.2).
         self.welcome(&mut io.conns, index, b"");
         for event in replay.items.iter() {
@@ -73,6 +76,30 @@ impl Sessions {
             self.replayed(io, index);
         }
         self.poll_due_if_it_has_something(io, index);
+    }
+
+    /// The brain says where a session began that wishes for the newest (14.7): its client knows it
+    /// from its welcome on, and comes back with it.
+    fn begins(&mut self, io: &mut Io, index: u32, cursor: &[u8]) {
+        if let Some(hold) = self.holds.get_mut(&index) {
+            hold.moved(cursor);
+        }
+        match io.conns.phase(index) {
+            Phase::Opening => self.welcome(&mut io.conns, index, cursor),
+            Phase::Live => self.tell_cursor(io, index, cursor),
+            _ => {}
+        }
+    }
+
+    /// A stream's client hears where it is, without an event.
+    fn tell_cursor(&mut self, io: &mut Io, index: u32, cursor: &[u8]) {
+        let Some(slot) = io.conns.slot(index) else { return };
+        let transport = slot.transport;
+        let mut out = Vec::new();
+        transport.heartbeat(&mut out, cursor);
+        if !out.is_empty() {
+            self.push(io, index, out.into());
+        }
     }
 
     fn replay_event(&mut self, io: &mut Io, index: u32, event: &Event<'_>) {
@@ -99,6 +126,7 @@ impl Sessions {
     /// LAST: the session is held no longer.
     fn release(&mut self, io: &mut Io, index: u32, heads: List<'_, Value>) {
         let Some(hold) = self.take_hold(io, index) else { return };
+        let wishes = hold.wishes();
         let mut delivered = 0;
         // While the flag is set the outbox takes what was held, though it may pass its bound.
         for piece in hold.released(heads) {
@@ -109,6 +137,11 @@ impl Sessions {
         let polls = poll_of(&mut io.conns, index).is_some();
         if let Some(slot) = io.conns.slot(index).filter(|_| !polls) {
             slot.clear(flag::BUFFERED);
+            // Nothing that it was sent has another cursor: it would come back to its beginning.
+            if wishes && delivered == 0 {
+                let cursor = io.link.cursor().to_vec();
+                self.tell_cursor(io, index, &cursor);
+            }
         }
     }
 

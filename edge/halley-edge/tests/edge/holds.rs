@@ -5,7 +5,7 @@ use halley_link::{CloseReason, Frame, List, SessionState};
 use crate::brain::{Brain, Edge, Seen, conn_items};
 use crate::client::{sse, stream};
 use crate::drain::chunk;
-use crate::replaying::{behind, handshake_again, sse_json};
+use crate::replaying::{behind, handshake_again, json, sse_json};
 use crate::slow::stall;
 
 /// 10.2: "a DELIVER for it is not written but kept in order"; 10.3: "REPLAY brings what the session
@@ -57,6 +57,42 @@ fn an_empty_replay_before_opened() {
     client.expect_chunk(&sse_json(2, "l2"));
     drop(client);
     assert_eq!(brain.next(), Seen::Close(vec![(conn, 7)]));
+}
+
+/// 14.7: "It is the session's from then on, in its welcome and in a sync, until it was sent
+/// something else"; "When LAST comes and the session's cursor is still such a one, the worker tells
+/// its client the link's."
+#[test]
+fn where_a_session_began_is_in_its_welcome() {
+    let (edge, mut brain) = Edge::start(&[]);
+    let open = |brain: &mut Brain, accept: &str| {
+        let mut client = edge.public();
+        client.ask("GET", "/v1/stream?user=u&cursor=last-5", &format!("Accept: {accept}\r\n"));
+        let (conn, ..) = brain.open_behind();
+        brain.began(conn, "last-5-C0");
+        brain.opened(conn, 7);
+        client.head();
+        (client, conn)
+    };
+    let (mut sse, sse_conn) = open(&mut brain, "text/event-stream");
+    sse.expect_chunk(": welcome\nretry: 1\nid: last-5-C0\n\n");
+    let (mut ndjson, ndjson_conn) = open(&mut brain, "application/x-ndjson");
+    ndjson.expect_chunk("{\"cursor\":\"last-5-C0\"}\n");
+    brain.expect_silence(50);
+    brain.replay(ndjson_conn, &[(1, 3, "last-5_3-C0")]);
+    ndjson.expect_chunk(&format!("{{\"cursor\":\"last-5_3-C0\",{}\n", &json(3)[1..]));
+    assert_eq!(brain.next(), Seen::Replayed(ndjson_conn));
+    let (mut brain, _, sessions) = handshake_again(&edge, brain);
+    let with = |conn, cursor: &str| (conn, cursor.to_owned());
+    assert_eq!(sessions, [with(sse_conn, "last-5-C0"), with(ndjson_conn, "last-5_3-C0")]);
+    sessions.iter().for_each(|(conn, _)| brain.opened(*conn, 5));
+    brain.last(sse_conn, "l9", &[9], &[]);
+    sse.expect_chunk("id: l9\n\n");
+    brain.last(ndjson_conn, "l10", &[9], &[(1, 4, "C0")]);
+    ndjson.expect_chunk(&format!("{{\"cursor\":\"C0\",{}\n", &json(4)[1..]));
+    brain.live((1, 11, "l11"), &[sse_conn, ndjson_conn]);
+    sse.expect_chunk(&sse_json(11, "l11"));
+    ndjson.expect_chunk(&format!("{{\"cursor\":\"l11\",{}\n", &json(11)[1..]));
 }
 
 /// 10.3: "So a replay takes the client's pace": REPLAYED comes when the client has taken what was

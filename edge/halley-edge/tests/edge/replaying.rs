@@ -57,6 +57,11 @@ impl Brain {
         self.send_replay(conn, 0, "", &[], events);
     }
 
+    /// 10.3: a REPLAY that says where a session began.
+    pub fn began(&mut self, conn: u64, cursor: &str) {
+        self.send_replay(conn, 0, cursor, &[], &[]);
+    }
+
     /// REPLAY with LAST.
     pub fn last(&mut self, conn: u64, cursor: &str, heads: &[u64], events: &[Numbered<'_>]) {
         self.send_replay(conn, FLAG_LAST, cursor, heads, events);
