@@ -37,7 +37,7 @@
       | {tcp_opts, [gen_tcp:option()]} | {timeout, timeout()} | {call_timeout, timeout()}
       | {async, pid() | atom()} | {codecs, [{epgsql_codec:codec_mod(), any()}]}
       | {nulls, [any(), ...]} | {replication, iodata()} | {application_name, iodata()}
-      | {parameters, [{iodata(), iodata()}]}
+      | {parameters, [{iodata(), iodata()}]} | {login_errors, names | whole}
       | {socket_active, socket_active()} | {statement_cache, non_neg_integer()}
       | {parked_max, non_neg_integer()}.
 -type connect_opts_map() :: #{atom() => any()}.

@@ -171,16 +171,18 @@ handle_message(?READY_FOR_QUERY, _, Session,
 handle_message(?ERROR, #error{code = Code}, Session, #connect{hosts = [_, _ | _] = Hosts} = State)
   when Code =:= <<"57P03">>; Code =:= <<"53300">> ->
     elsewhere(Session, tl(Hosts), State);
-handle_message(?ERROR, #error{code = <<"28000">>}, Session, #connect{stage = Stage})
-  when Stage =/= ready ->
-    {stop, normal, {error, invalid_authorization_specification}, Session};
-handle_message(?ERROR, #error{code = <<"28P01">>}, Session, #connect{stage = Stage})
-  when Stage =/= ready ->
-    {stop, normal, {error, invalid_password}, Session};
+handle_message(?ERROR, #error{code = Code} = Error, Session, #connect{stage = Stage, options = Its})
+  when Stage =/= ready, Code =:= <<"28000">>; Stage =/= ready, Code =:= <<"28P01">> ->
+    {stop, normal, {error, refused(Error, Its)}, Session};
 handle_message(?ERROR, Error, Session, _) ->
     {stop, normal, {error, Error}, Session};
 handle_message(_, _, _, _) ->
     unknown.
+
+%% An application asks for all of it: only the message tells which line of pg_hba.conf is missing.
+refused(Error, #{login_errors := whole}) -> Error;
+refused(#error{code = <<"28P01">>}, _) -> invalid_password;
+refused(_, _) -> invalid_authorization_specification.
 
 authenticate(ok, Session, #connect{scram = Scram} = State) when Scram =:= undefined;
                                                                  Scram =:= verified ->
@@ -192,7 +194,7 @@ authenticate(cleartext, Session, State) ->
     with_password(fun(Password) -> epgsql_frontend:password(Password) end, Session, State);
 authenticate({md5, Salt}, Session, #connect{options = #{username := Username}} = State) ->
     with_password(fun(Password) ->
-        Inner = hex(crypto:hash(md5, [Password, Username])),
+        Inner = hex(crypto:hash(md5, [Password, epgsql_frontend:text(Username)])),
         epgsql_frontend:password(["md5", hex(crypto:hash(md5, [Inner, Salt]))])
     end, Session, State);
 authenticate({sasl, Offered}, Session, State) ->
@@ -284,7 +286,7 @@ with_password(Message, Session, State) ->
         error -> {stop, normal, {error, password_missing}, Session}
     end.
 
-password(#connect{options = #{password := Password}}) -> {ok, Password()};
+password(#connect{options = #{password := Password}}) -> {ok, epgsql_frontend:text(Password())};
 password(_) -> error.
 
 send(Message, Session, State) ->

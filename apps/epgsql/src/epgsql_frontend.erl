@@ -7,7 +7,7 @@
 -include("protocol.hrl").
 
 -export([encode/1, startup/1, ssl_request/0, cancel_request/2, password/1, sasl_initial/2, sasl/1,
-         query/1, parse/3, bind/4, describe/2, execute/2, close/2, plain/1]).
+         query/1, parse/3, bind/4, describe/2, execute/2, close/2, plain/1, text/1]).
 
 -export_type([message/0, object/0]).
 
@@ -26,7 +26,8 @@ encode(Messages) -> [encode(Message) || Message <- Messages].
 %% are: the server refuses them.
 -spec startup([{iodata(), iodata()}]) -> iodata().
 startup(Parameters) ->
-    Payload = [<<?PROTOCOL_3_0:32>>, [[Name, 0, Value, 0] || {Name, Value} <- Parameters], 0],
+    Payload = [<<?PROTOCOL_3_0:32>>,
+               [[Name, 0, text(Value), 0] || {Name, Value} <- Parameters], 0],
     [<<(iolist_size(Payload) + 4):32>> | Payload].
 
 -spec ssl_request() -> binary().
@@ -79,13 +80,15 @@ object(portal) -> ?PORTAL.
 
 %% A NUL would end the string early, and what is behind it would be read as something else.
 string(Text, What) ->
-    Bytes = bytes(Text),
+    Bytes = text(Text),
     case binary:match(Bytes, <<0>>) of
         nomatch -> [Bytes, 0];
         _ -> error({nul_in_string, What})
     end.
 
-bytes(Text) ->
+%% Bytes are sent as they are; what has characters beyond them is UTF-8.
+-spec text(unicode:chardata()) -> binary().
+text(Text) ->
     try iolist_to_binary(Text)
     catch error:badarg ->
         case unicode:characters_to_binary(Text) of

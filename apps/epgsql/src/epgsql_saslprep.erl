@@ -1,9 +1,9 @@
 %% SASLprep of passwords, RFC 4013, as PostgreSQL does it: a password that isn't UTF-8, or has a
-%% prohibited character, is used as it is.
+%% character that is prohibited or unassigned (as emoji are in Unicode 3.2), or breaks the rule on
+%% text in two directions (RFC 3454, 6), is used as it is. Like PostgreSQL it asks that of the
+%% characters before they are normalized.
 %%
-%% Pure. Unassigned code points and the rule on text in two directions (RFC 3454, 6) aren't looked
-%% at: such a password is normalized here where PostgreSQL leaves it alone, which differs only if
-%% normalizing changes it.
+%% Pure.
 -module(epgsql_saslprep).
 
 -export([prepare/1]).
@@ -26,17 +26,27 @@ is_ascii(Bytes) -> << <<Byte>> || <<Byte>> <= Bytes, Byte > 127 >> =:= <<>>.
 normalized(Bytes) ->
     case unicode:characters_to_list(Bytes) of
         Characters when is_list(Characters) ->
-            case unicode:characters_to_nfkc_list(lists:append([map(C) || C <- Characters])) of
-                [] -> Bytes;
-                Normal when is_list(Normal) ->
-                    case lists:any(fun prohibited/1, Normal) of
-                        true -> Bytes;
-                        false -> unicode:characters_to_binary(Normal)
-                    end;
+            Mapped = lists:flatmap(fun map/1, Characters),
+            case is_taken(Mapped) andalso unicode:characters_to_nfkc_binary(Mapped) of
+                <<_/binary>> = Normal -> Normal;
                 _ -> Bytes
             end;
         _ -> Bytes
     end.
+
+is_taken([]) -> false;
+is_taken(Characters) ->
+    not lists:any(fun(C) -> prohibited(C) orelse epgsql_saslprep_tables:is_unassigned(C) end,
+                  Characters)
+        andalso is_one_way(Characters).
+
+%% RFC 3454, 6: with one character from right to left none goes the other way, and such stand at
+%% both ends.
+is_one_way([First | _] = Characters) ->
+    IsRight = fun epgsql_saslprep_tables:is_right_to_left/1,
+    not lists:any(IsRight, Characters)
+        orelse IsRight(First) andalso IsRight(lists:last(Characters))
+        andalso not lists:any(fun epgsql_saslprep_tables:is_left_to_right/1, Characters).
 
 %% RFC 3454, tables C.1.2 (spaces become a space) and B.1 (nothing is left).
 map(C) when C =:= 16#a0; C =:= 16#1680; C >= 16#2000, C =< 16#200b; C =:= 16#202f;

@@ -6,7 +6,8 @@
 -include("epgsql_suite.hrl").
 
 all() ->
-    [passwords, scram_password_in_unicode, wrong_password, tls_verifies_the_server,
+    [passwords, passwords_with_odd_letters, scram_password_in_unicode, wrong_password,
+     refused_login_as_the_server_says_it, names_beyond_ascii, tls_verifies_the_server,
      tls_required_and_not_had, scram_is_bound_to_the_channel, client_certificate, unix_socket, ipv6,
      first_host_that_answers, host_by_session_attributes, call_times_out_and_is_cancelled,
      connection_default_for_time_outs, queued_call_times_out, silent_server_times_out,
@@ -39,6 +40,56 @@ passwords(Config) ->
          ok = epgsql:close(C)
      end || Role <- ["clear", "digest", "scram"],
             Password <- ["secret", <<"secret">>, fun() -> "secret" end]].
+
+%% The server prepares a password by itself when it is set. Text in two directions and what Unicode
+%% 3.2 didn't know stay as they are; so do bytes that are no text.
+passwords_with_odd_letters(Config) ->
+    C = connect(Config),
+    Texts = ["p@ss:w/rd?#[]%25", " two  words ", "quote\"$", "\x{e9}", "e\x{301}",
+             "\x{2168}\x{a0}\x{ad}\x{e9}", "\x{43f}\x{430}", "\x{1f511}e\x{301}",
+             "\x{5e9}\x{5dc}1 e\x{301}", "\x{5e9}\x{fb4f}", "\x{5e9}1\x{fb4f}"],
+    [begin
+         Encryption = case Role of "digest" -> "md5"; _ -> "scram-sha-256" end,
+         Password = unicode:characters_to_binary(Text),
+         [] = [Error || {error, Error} <- epgsql:squery(C,
+                   ["set password_encryption = '", Encryption, "'; alter role ", Role,
+                    " password '", Password, "'"])],
+         [begin
+              Answer = epgsql:connect(options(Config, #{username => Role, password => Given})),
+              ?assertMatch({Role, Text, {ok, _}}, {Role, Text, Answer}),
+              ok = epgsql:close(element(2, Answer))
+          end
+          || Given <- [Password, fun() -> Password end]
+                      ++ [Form || lists:any(fun(Each) -> Each > 255 end, Text),
+                                  Form <- [Text, fun() -> Text end]]]
+     end || Text <- Texts ++ ["secret"], Role <- ["clear", "digest", "scram"]].
+
+refused_login_as_the_server_says_it(Config) ->
+    Ask = fun(More) -> epgsql:connect(options(Config, More#{login_errors => whole})) end,
+    ?assertMatch({error, #error{codename = invalid_password,
+                                message = <<"password authentication failed", _/binary>>}},
+                 Ask(#{username => "scram", password => "guess"})),
+    ?assertMatch({error, #error{codename = invalid_authorization_specification,
+                                message = <<"pg_hba.conf rejects connection", _/binary>>}},
+                 Ask(#{username => "nobody"})).
+
+names_beyond_ascii(Config) ->
+    [Role, Database] = ["b\x{f8}\x{5bc6}", "\x{43f}\x{430} \x{e9}"],
+    C = connect(Config),
+    ok = done(C, ["create role \"", Role, "\" login superuser"]),
+    ok = done(C, ["create database \"", Database, "\""]),
+    There = connect(Config, #{username => Role, database => Database, application_name => Role}),
+    ?assertEqual([unicode:characters_to_binary(Each) || Each <- [Role, Database]],
+                 [value(There, Sql) || Sql <- ["select current_user::text",
+                                               "select current_database()::text"]]),
+    ok = epgsql:close(There),
+    ok = done(C, ["drop database \"", Database, "\" with (force)"]),
+    ok = done(C, ["drop role \"", Role, "\""]).
+
+done(C, Sql) ->
+    [] = [Error || {error, Error} <- lists:flatten([epgsql:squery(
+                       C, unicode:characters_to_binary(Sql))])],
+    ok.
 
 %% RFC 4013: Roman nine is IX, a no-break space is a space.
 scram_password_in_unicode(Config) ->

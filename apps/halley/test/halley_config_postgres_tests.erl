@@ -14,7 +14,7 @@ tables(Text) ->
     Tables.
 
 says(Words, Keys) ->
-    {error, Line} = settings(Keys),
+    {error, Line} = settings(maps:merge(#{publish => on}, Keys)),
     ?assertNotEqual({Words, nomatch}, {Words, string:find(iolist_to_binary(Line), Words)}).
 
 nothing_is_configured_test() ->
@@ -51,6 +51,37 @@ url_test() ->
     says("postgres://user", #{url => "mysql://ann@db"}),
     says("sslmode", #{url => "postgres://db/x?sslmode=prefer"}),
     says("one of them", #{url => "postgres://db", host => "db"}).
+
+%% What stands in a URL as it is, and by escapes; a password is bytes.
+url_letters_test_() ->
+    Password = fun(Text) ->
+        #{password := Fun} = server(#{url => "postgres://ann:" ++ Text ++ "@db/shop"}),
+        Fun()
+    end,
+    [?_assertEqual({Text, Expected}, {Text, Password(Text)})
+     || {Text, Expected} <- [{"p%40ss", <<"p@ss">>}, {"a:b", <<"a:b">>}, {"a%3ab", <<"a:b">>},
+                             {"%2F%3F%23%20%25", <<"/?# %">>}, {"\x{e9}", <<"\x{e9}"/utf8>>},
+                             {"%C3%A9", <<"\x{e9}"/utf8>>}, {"%E9", <<16#e9>>}, {"", <<>>},
+                             {"\x{5bc6}", <<"\x{5bc6}"/utf8>>}, {"a+b", <<"a+b">>}]]
+    ++ [?_assertMatch(#{user := "\x{f6} x", database := "\x{5bc6}/", host := "/run/\x{e9}"},
+                      server(#{url => "postgres://%C3%B6%20x@%2Frun%2F%C3%A9/\x{5bc6}%2F"})),
+        ?_assertMatch(#{user := "halley"}, server(#{url => "postgres://:secret@db/shop"})),
+        ?_assertMatch(#{port := 5432}, server(#{url => "postgres://db:/shop"}))]
+    ++ [?_test(says(Words, #{url => Url}))
+        || {Words, Url} <- [{"%40 for @", "postgres://ann:p@ss@db/shop"},
+                            {"%40 for @", "postgres://ann:a/b@db/shop"},
+                            {"%40 for @", "postgres://ann:a b@db/shop"},
+                            {"%25", "postgres://ann:50%@db"}, {"%25", "postgres://ann:%zz@db"},
+                            {"%00", "postgres://ann:a%00@db"}, {"UTF-8", "postgres://%E9@db"},
+                            {"its port", "postgres://db:65536"}, {"its port", "postgres://db:0"}]].
+
+client_certificate_test() ->
+    Both = #{host => "db", tls_certificate => "/c", tls_key => "/k"},
+    ?assertMatch(#{certificate := {"/c", "/k"}}, server(Both)),
+    ?assertMatch(#{certificate := none}, server(#{host => "db"})),
+    says("set postgres.tls_key, too", maps:remove(tls_key, Both)),
+    says("set postgres.tls_certificate, too", maps:remove(tls_certificate, Both)),
+    says("there is no TLS", Both#{tls => off}).
 
 %% A server on another machine gets no password in the clear unless somebody says so.
 tls_test() ->

@@ -7,6 +7,8 @@
 
 -export([main/0, check/2, setup/3]).
 
+%% Where its mistakes are.
+-define(URL, "the URL of setup").
 -define(USAGE, "usage: ./halley postgres check | postgres setup [postgres://admin@host/database]").
 %% What is made may show what else is missing.
 -define(ROUNDS, 4).
@@ -22,9 +24,18 @@ main() ->
                 none -> halley_command:failed("there is no PostgreSQL in the configuration: set "
                                               "postgres.url, and postgres.follows or "
                                               "postgres.publish");
-                Settings -> run(init:get_plain_arguments(), Settings)
+                Settings -> run_or_say(init:get_plain_arguments(), Settings)
             end;
         {error, Line} -> halley_command:failed(Line)
+    end.
+
+%% A query that fails, as the server ended meanwhile, is one line, too.
+-spec run_or_say([string()], halley_config_postgres:settings()) -> no_return().
+run_or_say(Arguments, Settings) ->
+    try run(Arguments, Settings)
+    catch
+        exit:Reason -> halley_command:failed(halley_postgres_connection:explain(Reason));
+        error:Reason -> halley_command:failed(io_lib:format("failed: ~0tP", [Reason, 12]))
     end.
 
 -spec run([string()], halley_config_postgres:settings()) -> no_return().
@@ -37,8 +48,8 @@ run(["setup", Url], #{server := Server} = Settings) ->
     case halley_config_postgres:settings(#{url => Url, publish => on}) of
         {ok, #{server := Admin}} ->
             #{tls_ca := Ca} = Server(),
-            ended(setup_said(open((Admin())#{tls_ca := Ca}), Settings));
-        {error, Line} -> halley_command:failed(Line)
+            ended(setup_said(open((Admin())#{tls_ca := Ca, said := ?URL}), Settings));
+        {error, Line} -> halley_command:failed(string:replace(Line, "postgres.url", ?URL))
     end;
 run(_, _) ->
     halley_command:failed(?USAGE).
@@ -55,8 +66,7 @@ open(Server) ->
 
 -spec not_reached(term()) -> no_return().
 not_reached(Reason) ->
-    halley_command:failed(["PostgreSQL can't be reached: ",
-                           halley_postgres_connection:explain(Reason)]).
+    halley_command:failed(halley_postgres_connection:explain(Reason)).
 
 %% The role may, but pg_hba.conf may not let it. A stream that runs has shown that it does, and may
 %% have the last WAL sender.

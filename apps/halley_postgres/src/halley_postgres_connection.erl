@@ -1,7 +1,7 @@
 %% Connections to the configured server, for queries and for replication.
 %%
-%% Values come as texts: they are ids of users and subjects, and make ids of events. So each
-%% connection has the settings that a time's text depends on, whatever the server or the role has.
+%% Each session has the settings that Halley needs, whatever the role, the database or the server
+%% has (`halley_postgres_settings').
 %%
 %% A connection that ends is said in one line by who used it. What the emulator reports of its
 %% process besides, with all of its state, isn't logged.
@@ -17,37 +17,98 @@
 %% Reads of the socket before the stream's owner says that there may be more.
 -define(READS, 32).
 
-%% Linked to the caller.
+%% Linked to the caller. `queries': also of changes in halley.outbox and halley.rejected; their
+%% commits wait for no standby, as Halley's own stream may be what PostgreSQL takes for one.
 -spec open(halley_config_postgres:server(), queries | replication) ->
     {ok, epgsql:connection()} | {error, term()}.
-open(Server, Purpose) -> epgsql:connect(options(Server, Purpose)).
+open(Server, Purpose) ->
+    case readable(Server) of
+        ok ->
+            case epgsql:connect(options(Server, Purpose)) of
+                {ok, C} -> settled(C, Purpose);
+                {error, Reason} -> {error, {no_connection, Reason, Server}}
+            end;
+        {error, Reason} -> {error, {no_connection, Reason, Server}}
+    end.
 
-%% A password's file is read for each connection.
--spec options(halley_config_postgres:server(), queries | replication) -> epgsql:connect_opts_map().
+settled(C, Purpose) ->
+    Settings = halley_postgres_settings:all(Purpose, version(C)),
+    Failed = [Error || {error, Error} <- lists:flatten([epgsql:squery(C, Settings)])],
+    case Failed of
+        [] -> {ok, C};
+        [Error | _] ->
+            ok = epgsql:close(C),
+            {error, {query_failed, Error}}
+    end.
+
+%% `17.2 (Debian 17.2-1)'.
+version(C) ->
+    {ok, Text} = epgsql:get_parameter(C, "server_version"),
+    case is_binary(Text) andalso re:run(Text, "^[0-9]+", [{capture, first, list}]) of
+        {match, [Number]} -> list_to_integer(Number);
+        _ -> 0
+    end.
+
+%% Those of connections that a pool opens have their settings from their beginning. A password's
+%% file is read for each connection.
+-spec options(halley_config_postgres:server(), queries | replication | writes) ->
+    epgsql:connect_opts_map().
 options(#{host := Host, port := Port, database := Database, user := User} = Server, Purpose) ->
-    maps:merge(#{host => Host, port => Port, database => Database, username => User,
-                 password => fun() -> password(Server) end, ssl => ssl(Server),
-                 ssl_opts => ssl_options(Server), timeout => ?CONNECT_MS,
-                 application_name => "halley", codecs => [],
-                 parameters => [{"TimeZone", "UTC"}, {"DateStyle", "ISO, MDY"}]},
-               purpose(Purpose)).
+    lists:foldl(fun maps:merge/2,
+                #{host => host(Host), port => Port, ssl => ssl(Server),
+                  database => unicode:characters_to_binary(Database),
+                  username => unicode:characters_to_binary(User),
+                  ssl_opts => ssl_options(Server), timeout => ?CONNECT_MS, login_errors => whole,
+                  application_name => halley_postgres_settings:application_name(), codecs => [],
+                  parameters => halley_postgres_settings:first(Purpose)},
+                [password(Server), purpose(Purpose)]).
 
-purpose(queries) -> #{call_timeout => ?CALL_MS};
-purpose(replication) -> #{replication => "database", socket_active => ?READS}.
+%% A folder's name may have any letters.
+host([$/ | _] = Folder) -> unicode:characters_to_binary(Folder);
+host(Host) -> Host.
 
-password(#{password := none}) -> "";
+purpose(replication) -> #{replication => "database", socket_active => ?READS};
+purpose(_) -> #{call_timeout => ?CALL_MS}.
+
+password(#{password := none}) -> #{};
 password(#{password := {file, File}}) ->
+    #{password => fun() ->
+        case read(File) of
+            {ok, Password} -> Password;
+            {error, Reason} -> exit({password_file, File, Reason})
+        end
+    end};
+password(#{password := Password}) -> #{password => Password}.
+
+%% Its bytes are the server's matter, whether they are UTF-8 or not.
+read(File) ->
     case file:read_file(File) of
-        {ok, Text} -> string:trim(Text, trailing, "\r\n");
-        {error, Reason} -> exit({password_file, File, Reason})
-    end;
-password(#{password := Password}) -> Password.
+        {ok, Bytes} -> {ok, re:replace(Bytes, "[\r\n]+\\z", "", [{return, binary}])};
+        {error, _} = Error -> Error
+    end.
+
+readable(#{password := Password, tls := Tls, tls_ca := Ca, certificate := Certificate}) ->
+    Tries = [{password_file, File, read(File)} || {file, File} <- [Password]]
+        ++ [{Key, File, file:read_file(File)}
+            || Tls, {Key, File} <- [{"postgres.tls_ca", Ca} || Ca =/= none]
+                                   ++ own(Certificate)],
+    case [{Key, File, Reason} || {Key, File, {error, Reason}} <- Tries] of
+        [] -> ok;
+        [{password_file, File, Reason} | _] -> {error, {password_file, File, Reason}};
+        [{Key, File, Reason} | _] -> {error, {file, Key, File, Reason}}
+    end.
+
+own(none) -> [];
+own({Certificate, Key}) ->
+    [{"postgres.tls_certificate", Certificate}, {"postgres.tls_key", Key}].
 
 ssl(#{tls := true}) -> required;
 ssl(#{tls := false}) -> false.
 
-ssl_options(#{tls_ca := none}) -> [];
-ssl_options(#{tls_ca := File}) -> [{cacertfile, File}].
+ssl_options(#{tls_ca := Ca, certificate := Own}) ->
+    [{cacertfile, Ca} || Ca =/= none]
+        ++ [Option || {Certificate, Key} <- [Own],
+                      Option <- [{certfile, Certificate}, {keyfile, Key}]].
 
 %% Whether the same query may be answered otherwise by another connection, or later. The classes are
 %% those of PostgreSQL's documentation, Appendix A: of the connection, of transactions that can't be
@@ -81,12 +142,13 @@ filter(_, _) ->
     ignore.
 
 %% What went wrong, for a person.
--spec explain(term()) -> iodata().
+-spec explain(term()) -> unicode:chardata().
 explain({error, Reason}) -> explain(Reason);
 explain({shutdown, Reason}) -> explain(Reason);
 explain({query_failed, Reason}) -> explain(Reason);
+explain({no_connection, Reason, Server}) -> halley_postgres_login:explain(Reason, Server);
 explain({password_file, File, Reason}) ->
-    ["postgres.password_file: ", File, " cannot be read: ", file:format_error(Reason)];
+    halley_postgres_login:missing_file("postgres.password_file", File, Reason);
 explain({not_ready, What}) -> What;
 explain({not_written, Path, Reason}) ->
     [Path, " can't be written: ", file:format_error(Reason)];
@@ -95,6 +157,6 @@ explain({silent, Ms}) ->
 explain(Reason) when is_tuple(Reason), element(1, Reason) =:= error, tuple_size(Reason) > 4,
                      is_binary(element(5, Reason)) ->
     %% epgsql's record `error'
-    ["PostgreSQL says: ", element(5, Reason)];
+    ["PostgreSQL says: ", halley_postgres_login:quoted(element(5, Reason))];
 explain(Reason) when Reason =:= sock_closed; Reason =:= closed -> "the connection was closed";
 explain(Reason) -> io_lib:format("~0tP", [Reason, 12]).

@@ -8,10 +8,13 @@
 %% A table whose rows are follows. Names are as PostgreSQL keeps them. `text': as it was written.
 -type table() :: #{schema := binary(), name := binary(), user := binary(), subject := binary(),
                    where := none | binary(), text := binary()}.
-%% `password': none, or where to take it from for each connection.
+%% `password': none, or where to take it from for each connection. `certificate': of the client,
+%% with its key. `said': the key that says where the server is.
 -type server() :: #{host := string(), port := inet:port_number(), database := string(),
                     user := string(), tls := boolean(), tls_ca := none | file:filename(),
-                    password := none | fun(() -> binary()) | {file, file:filename()}}.
+                    certificate := none | {file:filename(), file:filename()},
+                    password := none | fun(() -> binary()) | {file, file:filename()},
+                    said := string()}.
 %% The server is a fun, as its password can't be printed then. `publish': `outbox' is the outbox
 %% alone, without a stream. `writes': the table that Halley's own
 %% API writes.
@@ -62,9 +65,9 @@ name(Name) ->
 server(#{url := _, host := _}) ->
     bad("postgres.host: postgres.url is set as well; one of them says where PostgreSQL is");
 server(#{url := Url} = Keys) ->
-    with_keys(url(Url), Keys);
+    with_keys((url(Url))#{said => "postgres.url"}, Keys);
 server(#{host := Host} = Keys) ->
-    with_keys(#{host => Host}, Keys);
+    with_keys(#{host => Host, said => "postgres.host"}, Keys);
 server(_) ->
     none.
 
@@ -72,12 +75,23 @@ with_keys(Said, Keys) ->
     #{host := Host} = Server = maps:merge(
         #{port => 5432, database => "postgres", user => "halley", password => none},
         maps:merge(Said, maps:with([port, database, user], Keys))),
-    Server#{tls => tls(maps:get(tls, Keys, auto), maps:get(tls, Said, auto), Host),
+    Tls = tls(maps:get(tls, Keys, auto), maps:get(tls, Said, auto), Host),
+    Server#{tls => Tls,
             tls_ca => case Keys of
                           #{tls_ca := File} -> filename:absname(File);
                           #{} -> none
                       end,
-            password => password(Keys, Server)}.
+            certificate => certificate(Keys, Tls), password => password(Keys, Server)}.
+
+certificate(#{tls_certificate := _}, false) ->
+    bad("postgres.tls_certificate: there is no TLS to this server; set postgres.tls to on");
+certificate(#{tls_certificate := File, tls_key := Key}, true) ->
+    {filename:absname(File), filename:absname(Key)};
+certificate(#{tls_certificate := _}, _) ->
+    bad("postgres.tls_certificate: set postgres.tls_key, too");
+certificate(#{tls_key := _}, _) ->
+    bad("postgres.tls_key: set postgres.tls_certificate, too");
+certificate(_, _) -> none.
 
 tls(auto, auto, Host) -> not is_local(Host);
 tls(auto, Said, _) -> Said;
@@ -92,38 +106,74 @@ password(#{password_file := _}, _) ->
     bad("postgres.password_file: postgres.url has a password as well; keep one");
 password(_, #{password := Password}) -> Password.
 
-%% What is wrong with it is said without showing it: it may have a password.
+%% What is wrong with it is said without showing it: it may have a password. Letters beyond ASCII
+%% may stand as they are, as psql takes them.
 url(Url) ->
-    case uri_string:parse(Url) of
+    case uri_string:parse(lists:flatmap(fun encoded/1, Url)) of
         #{scheme := Scheme, host := Host} = Parts
           when Scheme =:= "postgres"; Scheme =:= "postgresql" ->
             {User, Password} = user(maps:get(userinfo, Parts, "")),
             maps:filter(fun(_, Value) -> Value =/= absent end,
                         #{host => case Host of "" -> "localhost"; _ -> decoded(Host) end,
-                          port => maps:get(port, Parts, absent), user => User,
+                          port => port(maps:get(port, Parts, absent)), user => User,
                           password => Password, database => database(maps:get(path, Parts)),
                           tls => sslmode(maps:get(query, Parts, ""))});
         _ ->
-            bad("postgres.url: must be as postgres://user:password@host:5432/database")
+            bad("postgres.url: must be as postgres://user:password@host:5432/database; in a user, "
+                "a password and a database each character that is no letter, digit, - . _ or ~ "
+                "stands as %XX, as %40 for @, %3A for : and %23 for #")
     end.
+
+encoded(C) when C > 127 ->
+    lists:append([[$%, hex(Byte bsr 4), hex(Byte band 15)]
+                  || Byte <- binary_to_list(unicode:characters_to_binary([C]))]);
+encoded(C) -> [C].
+
+hex(Digit) when Digit < 10 -> $0 + Digit;
+hex(Digit) -> $A + Digit - 10.
+
+port(absent) -> absent;
+port(undefined) -> absent;
+port(Port) when Port >= 1, Port =< 65535 -> Port;
+port(_) -> bad("postgres.url: its port must be a whole number from 1 to 65535").
 
 user("") -> {absent, absent};
 user(Info) ->
     case string:split(Info, ":") of
         [User, Password] ->
-            Bytes = bytes(decoded(Password)),
-            {decoded(User), fun() -> Bytes end};
+            Bytes = unescaped(Password, <<>>),
+            {name_or_absent(User), fun() -> Bytes end};
         [User] -> {decoded(User), absent}
     end.
+
+name_or_absent("") -> absent;
+name_or_absent(User) -> decoded(User).
 
 database([$/ | [_ | _] = Name]) -> decoded(Name);
 database(_) -> absent.
 
+%% A password may be any bytes, a name is text.
 decoded(Text) ->
-    case uri_string:percent_decode(Text) of
+    case unicode:characters_to_list(unescaped(Text, <<>>)) of
         Decoded when is_list(Decoded) -> Decoded;
-        _ -> bad("postgres.url: has a percent sign that isn't the beginning of an escape")
+        _ -> bad("postgres.url: a name in it isn't UTF-8 text once its escapes (%XX) are decoded")
     end.
+
+unescaped([$%, High, Low | Rest], Done) ->
+    case {digit(High), digit(Low)} of
+        {0, 0} -> bad("postgres.url: has %00, which PostgreSQL takes in no name and no password");
+        {H, L} when is_integer(H), is_integer(L) -> unescaped(Rest, <<Done/binary, H:4, L:4>>);
+        _ -> unescaped([$%], Done)
+    end;
+unescaped([$% | _], _) ->
+    bad("postgres.url: has a percent sign that isn't the beginning of an escape; it is %25 itself");
+unescaped([C | Rest], Done) -> unescaped(Rest, <<Done/binary, C>>);
+unescaped([], Done) -> Done.
+
+digit(C) when C >= $0, C =< $9 -> C - $0;
+digit(C) when C >= $a, C =< $f -> C - $a + 10;
+digit(C) when C >= $A, C =< $F -> C - $A + 10;
+digit(_) -> none.
 
 sslmode("") -> absent;
 sslmode(Query) ->

@@ -1,0 +1,48 @@
+%% The settings that Halley's own sessions need, whatever PostgreSQL's configuration, the database
+%% or the role says (ALTER DATABASE ... SET, ALTER ROLE ... SET). Pure.
+%%
+%% Three kinds: time-outs, which are for other people's sessions; what makes a transaction another
+%% one; and what a value's text looks like. The texts are ids of users and subjects, and make ids of
+%% events, so the copy, the stream and the queries must have the same.
+%%
+%% A pooler such as PgBouncer takes few of them in the first message of a connection. So those are
+%% sent there, and the others by SET; but for connections of a pool of our own, which has nothing
+%% to say between opening one and lending it. That pool is only there where a stream is, and a
+%% stream passes no pooler.
+-module(halley_postgres_settings).
+
+-export([first/1, all/2, application_name/0]).
+
+-type purpose() :: queries | replication | writes.
+-type settings() :: [{Name :: string(), Value :: string()}].
+
+%% What pg_stat_activity shows of our sessions, and what synchronous_standby_names may have.
+-spec application_name() -> string().
+application_name() -> "halley".
+
+%% Those of the first message.
+-spec first(purpose()) -> settings().
+first(writes) -> texts() ++ more(writes);
+first(_) -> texts().
+
+texts() -> [{"TimeZone", "UTC"}, {"DateStyle", "ISO, MDY"}].
+
+more(Purpose) ->
+    [{"statement_timeout", "0"}, {"lock_timeout", "0"}, {"idle_session_timeout", "0"},
+     {"idle_in_transaction_session_timeout", "0"},
+     {"default_transaction_read_only", "off"}, {"default_transaction_deferrable", "off"},
+     {"default_transaction_isolation", "read committed"}, {"row_security", "on"},
+     {"standard_conforming_strings", "on"}, {"quote_all_identifiers", "off"},
+     {"client_min_messages", "warning"},
+     {"bytea_output", "hex"}, {"IntervalStyle", "postgres"}, {"extra_float_digits", "1"},
+     {"xmloption", "content"}]
+    ++ [{"synchronous_commit", "local"} || Purpose =/= writes].
+
+%% SQL for all others. Built-in names are found first, whatever the path has; types and operators of
+%% extensions are found where they were.
+-spec all(queries | replication, Version :: non_neg_integer()) -> iodata().
+all(Purpose, Version) ->
+    Newer = [{"transaction_timeout", "0"} || Version >= 17],
+    [[["SET ", Name, " = '", Value, "'; "] || {Name, Value} <- more(Purpose) ++ Newer],
+     "SELECT pg_catalog.set_config('search_path', pg_catalog.concat('pg_catalog, ', "
+     "pg_catalog.current_setting('search_path')), false)"].
