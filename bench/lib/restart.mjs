@@ -1,7 +1,6 @@
 // kill -9 of the brain, again and again, with a big store, while events are published and many are
 // connected: nobody's connection drops, nothing is lost, and how long is the silence?
 
-import { isAlive, kill } from '../../test/lib/halley.mjs';
 import { sleep, until } from '../../test/lib/wait.mjs';
 import { Crowd, wrongs } from './crowd.mjs';
 import { importGraph } from './graph.mjs';
@@ -49,13 +48,10 @@ export async function restart(halley, plan, folder) {
 
 /** Kills the brain, starts another, and waits until everybody gets what was published since. */
 async function killBrain(halley, crowd) {
-  const pid = halley.brainPid();
   const at = Number(process.hrtime.bigint());
-  kill(pid, 'SIGKILL');
-  await until('the brain is gone', () => !isAlive(pid));
+  await halley.killBrain();
   // What was due before may have been delivered by the brain that was killed.
   await crowd.clients.ask(`flow ${process.hrtime.bigint()}`);
-  await halley.exited();
   await halley.start();
   const ready = Number(process.hrtime.bigint());
   const { standing, connected } = await crowd.until((report) =>

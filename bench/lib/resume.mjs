@@ -49,8 +49,9 @@ export async function storm(halley, plan, folder) {
     }));
     say(`${which}: kill -9 of edge and brain`);
     both.push(await killed(crowd, async () => {
-      for (const pid of [halley.brainPid(), halley.edgePid()]) kill(pid, 'SIGKILL');
-      await halley.exited();
+      const pid = halley.edgePid();
+      await halley.killBrain();
+      kill(pid, 'SIGKILL');
       await until('the edge is gone', () => halley.edgePids().length === 0);
       await halley.start();
     }));

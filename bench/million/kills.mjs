@@ -1,7 +1,7 @@
 // kill -9 of the brain, then of the edge, with everybody connected, while a crowd of its own is
 // published to and checked for what it lost. And the end: everybody leaves.
 
-import { isAlive, kill } from '../../test/lib/halley.mjs';
+import { kill } from '../../test/lib/halley.mjs';
 import { sleep, until } from '../../test/lib/wait.mjs';
 import { wrongs } from '../lib/crowd.mjs';
 import { fixed, seconds, whole } from '../lib/words.mjs';
@@ -44,15 +44,12 @@ export function killBrain(stage) {
   const { plan, halley, recorder } = stage;
   return checked(stage, async (crowd) => {
     await stage.clients.ask('mark brain');
-    const [pid] = stage.pids.brain;
     const edge = halley.edgePid();
     const expected = plan.connections + crowd.count;
     recorder.mark('kill -9 of the brain');
     const killed = now();
-    kill(pid, 'SIGKILL');
-    await until('the brain is gone', () => !isAlive(pid));
+    await halley.killBrain();
     await crowd.clients.ask(`flow ${process.hrtime.bigint()}`);
-    await halley.exited();
     await recorder.unlessStopped(stage.startAgain());
     const ready = now();
     recorder.mark(`the new brain is ready, after ${fixed(seconds(ready - killed))} s`);

@@ -4,7 +4,7 @@
 
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { isAlive, kill, start } from '../../test/lib/halley.mjs';
+import { start } from '../../test/lib/halley.mjs';
 import { sleep, until } from '../../test/lib/wait.mjs';
 import { FOLLOWERS, metrics } from '../lib/crowd.mjs';
 import { EVENTS_PER_S, MOST, post } from '../lib/groups.mjs';
@@ -52,10 +52,7 @@ export async function halleyRound(settings, { connections, seconds }) {
 }
 
 async function restart(halley, flags, sessions) {
-  const pid = halley.brainPid();
-  kill(pid, 'SIGKILL');
-  await until('the brain is gone', () => !isAlive(pid));
-  await halley.exited();
+  await halley.killBrain();
   halley.settings.ERL_ZFLAGS = flags;
   await halley.start();
   await until('the edge has given all sessions', async () =>

@@ -23,6 +23,8 @@ const START_MS_MAX = 60_000;
 const STOP_MS_MAX = 60_000;
 const LOG_TAIL_LINES = 25;
 const COMMAND_MS_MAX = 60_000;
+/** Of the launcher, and of a brain however far its start is. */
+const COMMS = ['halley', 'bash', 'env', 'erlexec', 'beam.smp'];
 
 const instances = new Set();
 
@@ -104,6 +106,10 @@ export function isAlive(pid) {
   return status !== '' && !/^State:\s+Z/m.test(status);
 }
 
+export function parentOf(pid) {
+  return Number(/^PPid:\s+(\d+)/m.exec(readProc(pid, 'status'))?.[1]);
+}
+
 /** Kills by process id; one that is gone already is fine. */
 export function kill(pid, signal) {
   try {
@@ -124,6 +130,10 @@ export async function freeze(pid) {
 class Halley {
   /** A descriptor that its log goes to; without one it is in `log`. */
   output;
+  /** What the launcher is started by, such as `unshare`, and each command too. */
+  within = [];
+  /** What there is in the environment beside `settings`. */
+  environment = process.env;
   #child = null;
   #log = '';
   #exit = null;
@@ -170,7 +180,8 @@ class Halley {
     const env = this.#env();
     this.#exit = null;
     const output = this.output ?? 'pipe';
-    this.#child = spawn(LAUNCHER, ['foreground'], {
+    const [program, ...words] = [...this.within, LAUNCHER, 'foreground'];
+    this.#child = spawn(program, words, {
       cwd: this.folder, env, stdio: ['ignore', output, output],
     });
     this.#child.once('close', (code, signal) => { this.#exit = { code, signal }; });
@@ -185,14 +196,16 @@ class Halley {
 
   #env() {
     return Object.fromEntries(
-      Object.entries({ ...process.env, ...this.settings }).filter(([, value]) => value !== null),
+      Object.entries({ ...this.environment, ...this.settings })
+        .filter(([, value]) => value !== null),
     );
   }
 
   /** Another command of the launcher, with the same configuration: `{code, stdout, stderr}`. */
   command(...options) {
+    const [program, ...words] = [...this.within, LAUNCHER, ...options];
     return new Promise((resolve) => {
-      execFile(LAUNCHER, options, { cwd: this.folder, env: this.#env(), timeout: COMMAND_MS_MAX },
+      execFile(program, words, { cwd: this.folder, env: this.#env(), timeout: COMMAND_MS_MAX },
         (error, stdout, stderr) => resolve({ code: error ? error.code ?? -1 : 0, stdout, stderr }));
     });
   }
@@ -279,20 +292,26 @@ class Halley {
   }
 
   killProcesses() {
-    const pids = [
-      ...findProcesses('beam.smp', this.folder),
-      ...findProcesses('halley-edge', this.folder),
-    ];
-    if (this.#child && !this.#exit) pids.push(this.#child.pid);
+    // First who would start another.
+    if (this.#child && !this.#exit) kill(this.#child.pid, 'SIGKILL');
+    const comms = [...COMMS, 'halley-edge'];
+    const pids = comms.flatMap((comm) => findProcesses(comm, this.folder));
     for (const pid of pids) kill(pid, 'SIGKILL');
+  }
+
+  /** The brain dies by SIGKILL, and the launcher, which would start another; the edge stays. */
+  async killBrain() {
+    kill(this.#child.pid, 'SIGSTOP');
+    kill(this.brainPid(), 'SIGKILL');
+    kill(this.#child.pid, 'SIGKILL');
+    await this.exited();
   }
 
   /** The brain dies by SIGKILL, however far its start is; the edge stays. */
   async killStarting() {
-    const [child, comms] = [this.#child, ['halley', 'bash', 'erlexec', 'beam.smp']];
-    if (!this.#exit) kill(child.pid, 'SIGKILL');
+    if (!this.#exit) kill(this.#child.pid, 'SIGKILL');
     await until('nothing of the brain is left', () => {
-      const pids = comms.flatMap((comm) => findProcesses(comm, this.folder));
+      const pids = COMMS.flatMap((comm) => findProcesses(comm, this.folder));
       for (const pid of pids) kill(pid, 'SIGKILL');
       return pids.length === 0 && this.#exit;
     });

@@ -11,7 +11,7 @@
 
 import { Endpoint, SECRET } from './endpoint.mjs';
 import { http } from './client.mjs';
-import { freePort, kill, prepare, scratchFile } from './halley.mjs';
+import { freePort, prepare, scratchFile } from './halley.mjs';
 import { metric } from './metrics.mjs';
 import { sleep, until } from './wait.mjs';
 
@@ -146,8 +146,7 @@ async function publishAll(halley, users, rate, isOver) {
 async function killsOf(halley, kills, seconds, random, say) {
   for (let n = 0; n < kills; n += 1) {
     await sleep((0.3 + random() * 0.7) * 1000 * seconds / kills);
-    kill(halley.brainPid(), 'SIGKILL');
-    await halley.exited();
+    await halley.killBrain();
     await halley.start();
     say(`kill ${n + 1} of ${kills}`);
   }

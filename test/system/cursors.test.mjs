@@ -258,8 +258,7 @@ test('kill -9 of the brain, then of the edge: what was acknowledged comes with t
   await follow(halley, ['mia', 'news']);
   const cursor = await now('mia');
   await publishAll('news', 1, 20);
-  kill(halley.brainPid(), 'SIGKILL');
-  await halley.exited();
+  await halley.killBrain();
   await halley.start();
   await publishAll('news', 21, 40);
   kill(halley.edgePid(), 'SIGKILL');
@@ -284,8 +283,7 @@ test('a live stream over a kill -9 of the brain: published meanwhile by retries,
     }
   })();
   await sleep(100);
-  kill(halley.brainPid(), 'SIGKILL');
-  await halley.exited();
+  await halley.killBrain();
   await halley.start();
   await publishing;
   const ids = new Set();

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { after } from 'node:test';
 import { api, publish } from '../lib/client.mjs';
 import { assertError } from '../lib/expect.mjs';
-import { kill, prepare, start, test } from '../lib/halley.mjs';
+import { prepare, start, test } from '../lib/halley.mjs';
 import { metric } from '../lib/metrics.mjs';
 import { onSmallDisk } from '../lib/small-disk.mjs';
 import { closeStreams, poll, sse } from '../lib/streams.mjs';
@@ -116,8 +116,7 @@ test('no descriptor is left: an edge that was adopted isn\'t taken for dead', as
   const halley = await start();
   const stream = await sse(halley, 'ann');
   const edge = halley.edgePid();
-  kill(halley.brainPid(), 'SIGKILL');
-  await halley.exited();
+  await halley.killBrain();
   await halley.start();
   const limit = limiter(halley.brainPid());
   limit(3);

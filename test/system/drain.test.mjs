@@ -83,8 +83,7 @@ test('halley drain: an edge whose brain is gone closes its connections and ends'
     const stream = await sse(halley, 'ann');
     await stream.place();
     const edge = halley.edgePid();
-    kill(halley.brainPid(), 'SIGKILL');
-    await halley.exited();
+    await halley.killBrain();
     assert.ok(isAlive(edge));
     const { code, output } = await drainCommand(halley);
     assert.equal(code, 0, output);

@@ -6,7 +6,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { before } from 'node:test';
 import { api } from '../lib/client.mjs';
-import { kill, test } from '../lib/halley.mjs';
+import { test } from '../lib/halley.mjs';
 import { ask, poll, ws } from '../lib/streams.mjs';
 import { bearer, makeKey, mint } from '../lib/token.mjs';
 import { until } from '../lib/wait.mjs';
@@ -86,8 +86,7 @@ test('who is forgotten stays so over a kill -9, until the last trace has left', 
 
   assert.deepEqual(await by('DELETE', '/v1/users/bob'),
     { user: 'bob', sessions: 1, following: 2, followers: 1 });
-  kill(halley.brainPid(), 'SIGKILL');
-  await halley.exited();
+  await halley.killBrain();
   await session.ended();
   await halley.start();
 

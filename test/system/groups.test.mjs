@@ -123,8 +123,7 @@ test('a crowd, a cursor, and both kills', async () => {
   const away = few[0];
   away.close();
   await publish(halley, 'comet', 2);
-  kill(halley.brainPid(), 'SIGKILL');
-  await halley.exited();
+  await halley.killBrain();
   await halley.start();
   await publish(halley, 'comet', 3);
   const back = await ndjson(halley, 'd0', {}, away.cursor);

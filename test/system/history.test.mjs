@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { before } from 'node:test';
 import { api, follow, publish, sessionsOf } from '../lib/client.mjs';
 import { assertError } from '../lib/expect.mjs';
-import { kill, prepare, start, test } from '../lib/halley.mjs';
+import { prepare, start, test } from '../lib/halley.mjs';
 import { Raw } from '../lib/raw.mjs';
 import { onSmallDisk } from '../lib/small-disk.mjs';
 import { open, poll, sse } from '../lib/streams.mjs';
@@ -28,8 +28,7 @@ const since = async (user, cursor, on = halley) =>
   data((await poll(on, user, { cursor, timeout: 20 })).events);
 
 async function crash(on) {
-  kill(on.brainPid(), 'SIGKILL');
-  await on.exited();
+  await on.killBrain();
 }
 
 function segments(on) {

@@ -109,8 +109,7 @@ test('kills of brain and edge tell nothing false of who comes back', async () =>
   const open = () => Promise.all(users.map((user) => sse(halley, { user, subjects: 'room' })));
   await open();
   await until('all are told of', () => endpoint.of('opened').length === 20);
-  kill(halley.brainPid(), 'SIGKILL');
-  await halley.exited();
+  await halley.killBrain();
   await halley.start();
   await sleep(4_000);
   const edge = halley.edgePid();
@@ -223,8 +222,7 @@ test('auth.connect_url is asked who may connect, and after a kill who may stay',
   const bob = await http('GET', `${halley.publicUrl}/v1/poll?user=bob`);
   assert.deepEqual([bob.status, bob.json.error.code], [503, 'connect_unavailable']);
   allowed = () => 403;
-  kill(halley.brainPid(), 'SIGKILL');
-  await halley.exited();
+  await halley.killBrain();
   await halley.start();
   await ann.ended();
   closeStreams();

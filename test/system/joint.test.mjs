@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { before } from 'node:test';
 import { api, follow, http, publish } from '../lib/client.mjs';
 import { assertError } from '../lib/expect.mjs';
-import { kill, start, test } from '../lib/halley.mjs';
+import { start, test } from '../lib/halley.mjs';
 import { ndjson, open, poll, sse, ws } from '../lib/streams.mjs';
 import { bearer, makeKey, mint } from '../lib/token.mjs';
 import { endAfter, startWithTokens } from '../lib/world.mjs';
@@ -126,8 +126,7 @@ test('24.2 a brain that is killed: live connections and cursors lose none of it'
   const cursor = await now('ida');
   await about(['k1', 'k2'], 'before');
   assert.equal((await live.event()).data, 'before');
-  kill(halley.brainPid(), 'SIGKILL');
-  await halley.exited();
+  await halley.killBrain();
   await halley.start();
   await about(['k1', 'k2'], 'after');
   assert.equal((await live.event()).data, 'after');

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
 import { api, publish } from '../lib/client.mjs';
 import { assertError } from '../lib/expect.mjs';
-import { kill, start, test } from '../lib/halley.mjs';
+import { start, test } from '../lib/halley.mjs';
 import { metric } from '../lib/metrics.mjs';
 import { closeStreams, ndjson, poll, sse, ws } from '../lib/streams.mjs';
 import { until } from '../lib/wait.mjs';
@@ -81,8 +81,7 @@ test('26.3 the newest counts, and null ends it', async () => {
 test('26.4 a brain that is killed again and again has it', async () => {
   const id = await keep('flag', 'green');
   for (let n = 0; n < 3; n += 1) {
-    kill(halley.brainPid(), 'SIGKILL');
-    await halley.exited();
+    await halley.killBrain();
     await halley.start();
     assert.equal((await past('flag')).kept.data, 'green');
     await outlive(n === 0 ? id : await keep(`other${n}`, n));

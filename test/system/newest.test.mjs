@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { before } from 'node:test';
 import { api, follow, http, publish } from '../lib/client.mjs';
 import { assertError } from '../lib/expect.mjs';
-import { kill, start, test } from '../lib/halley.mjs';
+import { start, test } from '../lib/halley.mjs';
 import { ask, ndjson, poll, sse, ws } from '../lib/streams.mjs';
 import { bearer, makeKey, mint } from '../lib/token.mjs';
 import { endAfter, startWithTokens } from '../lib/world.mjs';
@@ -162,8 +162,7 @@ test('25.3 a brain that is killed while sessions begin: none has a hole', async 
   await many('k', range(1, 50));
   const streams = await Promise.all(range(1, 20).map((n) =>
     sse(halley, { user: `k${n}`, subjects: 'k', last: 20 })));
-  kill(halley.brainPid(), 'SIGKILL');
-  await halley.exited();
+  await halley.killBrain();
   await halley.start();
   await publish(halley, 'k', 51);
   for (const stream of streams) {

@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { api, follow, http, publish } from '../lib/client.mjs';
 import { assertError } from '../lib/expect.mjs';
-import { kill, prepare, scratchFile, start, test } from '../lib/halley.mjs';
+import { prepare, scratchFile, start, test } from '../lib/halley.mjs';
 import { open, sse } from '../lib/streams.mjs';
 import { bearer, jwks, makeKey, mint } from '../lib/token.mjs';
 import { until } from '../lib/wait.mjs';
@@ -128,8 +128,7 @@ test('a page goes on where it ended after a kill of the brain', async () => {
   try {
     await publishMany('kept', down(50, 1).reverse(), own);
     const first = await page('kept', {}, own);
-    kill(own.brainPid(), 'SIGKILL');
-    await own.exited();
+    await own.killBrain();
     await own.start();
     const rest = await pages('kept', { before: first.next }, own);
     assert.deepEqual([...first.events.map((event) => event.data), ...data(rest)], down(50, 1));

@@ -6,7 +6,7 @@ import { Agent } from 'node:http';
 import { after, before } from 'node:test';
 import { curl, follow, http, publish, sessionsOf } from '../lib/client.mjs';
 import { assertError, assertEvent } from '../lib/expect.mjs';
-import { kill, start, test } from '../lib/halley.mjs';
+import { start, test } from '../lib/halley.mjs';
 import { Raw } from '../lib/raw.mjs';
 import { poll } from '../lib/streams.mjs';
 import { until } from '../lib/wait.mjs';
@@ -169,8 +169,7 @@ test('a poll that is open when the brain dies: an answer or 503, and nothing los
   const cursor = await now('lea');
   const answer = poll(halley, 'lea', { cursor, timeout: 25 });
   await until('she is there', async () => await sessionsOf(halley, 'lea') === 1);
-  kill(halley.brainPid(), 'SIGKILL');
-  await halley.exited();
+  await halley.killBrain();
   await halley.start();
   await publish(halley, 'lea', 1);
   const { status, events } = await answer;

@@ -151,8 +151,7 @@ test('kill -9 of the brain during the first copy', async () => {
     assert.ok(rounds < 5, 'no copy is ever seen before it is whole');
     await halley.start();
     follows = await until('some are copied', () => metric(halley, 'halley_follows'));
-    kill(halley.brainPid(), 'SIGKILL');
-    await halley.exited();
+    await halley.killBrain();
     if (follows === ROWS) {
       halley.killProcesses();
       await until('the edge is gone', () => halley.edgePids().length === 0);
@@ -203,8 +202,7 @@ test('kill -9 of brain and PostgreSQL, cut connections: nothing is lost or doubl
   const writer = write(() => isOver);
   for (let round = 0; round < 3; round += 1) {
     await sleep(700);
-    kill(halley.brainPid(), 'SIGKILL');
-    await halley.exited();
+    await halley.killBrain();
     await halley.start();
     await sleep(700);
     await postgres.end('SIGKILL');

@@ -227,8 +227,7 @@ test('22.9 what begins anew tells nothing false', async () => {
 
   go(users[0]);
   await agrees('one has left');
-  kill(halley.brainPid(), 'SIGKILL');
-  await halley.exited();
+  await halley.killBrain();
   go(users[1]);
   await halley.start();
   await come(users[0]);
@@ -319,8 +318,7 @@ test('23 what a session says of itself is seen with it, and outlives a kill', as
   assert.deepEqual((await ask(session, { op: 'state', data: text })).ok, {});
   await toldOf(watcher, 'us', text);
 
-  kill(halley.brainPid(), 'SIGKILL');
-  await halley.exited();
+  await halley.killBrain();
   await halley.start();
   await until('the edge says it again', async () =>
     (await presence('room/s')).states?.us === text, 30_000);
@@ -356,9 +354,8 @@ test('22.9 who comes and goes is told exactly, with a kill in the middle', async
   all.calm();
   await all.comeAndGo(60, 3);
   all.storm();
-  kill(halley.brainPid(), 'SIGKILL');
   await Promise.all([all.comeAndGo(60, 3),
-    (async () => { await halley.exited(); await halley.start(); })()]);
+    (async () => { await halley.killBrain(); await halley.start(); })()]);
   assert.equal(await all.settle(60_000), 0, `all know again: ${JSON.stringify(all.seen)}`);
   all.leaveAll();
   assert.deepEqual(all.wrong,

@@ -83,9 +83,7 @@ test('no secret is in logs, metrics, traces, the configuration shown, dumps or f
     async () => (await api(halley, 'GET', '/readyz').catch(() => ({}))).status === 200, 60_000);
   kill(halley.edgePid(), 'SIGSEGV');
   await ready();
-  const brain = halley.brainPid();
-  kill(brain, 'SIGKILL');
-  await halley.exited();
+  await halley.killBrain();
   const edge = halley.edgePids();
   let log = halley.log;
   assert.equal(edge.length, 1, 'the edge outlives its brain');

@@ -100,8 +100,7 @@ test('killed brain, killed edge, drain, offline: nothing lost, nothing twice', a
     };
 
     await more(10);
-    kill(halley.brainPid(), 'SIGKILL');
-    await halley.exited();
+    await halley.killBrain();
     await halley.start();
     await more(10);
     kill(halley.edgePid(), 'SIGKILL');

@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { after } from 'node:test';
 import { api, publish } from '../lib/client.mjs';
-import { isAlive, kill, start, test } from '../lib/halley.mjs';
+import { isAlive, start, test } from '../lib/halley.mjs';
 import { closeStreams, open, sse } from '../lib/streams.mjs';
 import { sleep, until } from '../lib/wait.mjs';
 
@@ -51,8 +51,7 @@ test('another number of workers: streams end over drain.time, nobody is refused'
     await Promise.all(streams.map((stream) => stream.place()));
     const edge = halley.edgePid();
     visited = visit(halley);
-    kill(halley.brainPid(), 'SIGKILL');
-    await halley.exited();
+    await halley.killBrain();
     halley.settings.HALLEY_EDGE_WORKERS = '2';
     const ends = streams.map(async (stream) => {
       await stream.ended(60_000);
@@ -84,8 +83,7 @@ test('another number of workers: streams end over drain.time, nobody is refused'
     // The new edge is found by the next brain, whatever names the old one removed.
     const stays = await sse(halley, 'ann');
     const next = halley.edgePid();
-    kill(halley.brainPid(), 'SIGKILL');
-    await halley.exited();
+    await halley.killBrain();
     await halley.start();
     assert.equal(halley.edgePid(), next);
     await publish(halley, 'ann', 1);

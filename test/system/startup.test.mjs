@@ -56,6 +56,35 @@ for (const [key, value] of badValues) {
   });
 }
 
+test('all that is wrong is named at once, a line for each', async () => {
+  const halley = await prepare({
+    conf: 'public.lisen = 127.0.0.1:1\nstore.backend = oracle\ndrain.time = soon\n',
+    settings: { HALLEY_NODE_NAME: 'nobody', HALLEY_EDGE_WORKER: '1' } });
+  const parts = ['public.lisen', 'HALLEY_EDGE_WORKER', 'drain.time', 'store.backend', 'node.name'];
+  try {
+    halley.spawn();
+    assert.equal((await halley.exited()).code, 1);
+    const check = await halley.command('config');
+    assert.equal(check.code, 1);
+    for (const text of [halley.stderr, check.stderr]) {
+      const lines = text.trimEnd().split('\n');
+      assert.equal(lines.length, parts.length, text);
+      for (const [n, part] of parts.entries()) {
+        assert.ok(lines[n].startsWith('halley: ') && lines[n].includes(part), lines[n]);
+      }
+    }
+    // What doesn't go together is named when each value is right.
+    halley.conf = 'auth.mode = jwt\nhistory.retention_of = room/*\n';
+    halley.settings.HALLEY_NODE_NAME = null;
+    halley.settings.HALLEY_EDGE_WORKER = null;
+    halley.spawn();
+    assert.equal((await halley.exited()).code, 1);
+    assert.match(halley.stderr, /^halley: history\.retention_of.*\nhalley: auth\.mode.*\n$/);
+  } finally {
+    halley.killAll();
+  }
+});
+
 test('a line of halley.conf that is none is named by its number', async () => {
   await assertRefused({ conf: 'auth.mode = none\nthis is no setting\n' }, 'halley.conf');
 });
@@ -228,9 +257,8 @@ test('nothing else listens on any port', async () => {
 test('a stale socket directory of a dead edge is no obstacle', async () => {
   const halley = await start();
   const [brain, edge] = [halley.brainPid(), halley.edgePid()];
-  kill(brain, 'SIGKILL');
+  await halley.killBrain();
   kill(edge, 'SIGKILL');
-  await halley.exited();
   await until('both are gone', () => !isAlive(brain) && !isAlive(edge));
   mkdirSync(halley.settings.HALLEY_DATA_DIR, { recursive: true });
   await halley.start();

@@ -6,7 +6,7 @@ import { before } from 'node:test';
 import { api, http, publish } from '../lib/client.mjs';
 import { makeKey } from '../lib/console.mjs';
 import { assertError } from '../lib/expect.mjs';
-import { kill, start, test } from '../lib/halley.mjs';
+import { start, test } from '../lib/halley.mjs';
 import { metric } from '../lib/metrics.mjs';
 import { ask, poll, sse, statusStream, ws } from '../lib/streams.mjs';
 import { until } from '../lib/wait.mjs';
@@ -206,8 +206,7 @@ test('whoever has a cursor of it gets none of it by that', async () => {
 test('a kill of the brain: the stream ends, and is there again with what it missed', async () => {
   const stream = await statusStream(halley);
   const events = await stream.events.take(2, 'the status');
-  kill(halley.brainPid(), 'SIGKILL');
-  await halley.exited();
+  await halley.killBrain();
   await halley.start();
   await stream.ended();
   const rest = stream.events.drain();

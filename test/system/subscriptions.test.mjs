@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { before } from 'node:test';
 import { api, follow, http, publish } from '../lib/client.mjs';
 import { assertError, assertEvent } from '../lib/expect.mjs';
-import { kill, start, test } from '../lib/halley.mjs';
+import { start, test } from '../lib/halley.mjs';
 import { metric } from '../lib/metrics.mjs';
 import { ask, ndjson, open, poll, sse, ws } from '../lib/streams.mjs';
 import { bearer, makeKey, mint } from '../lib/token.mjs';
@@ -197,8 +197,7 @@ test('21.8 a kill of the brain changes nothing, whatever was subscribed when', a
   assert.ok((await ask(streams[1], { op: 'subscribe', subject: 'live/2' })).ok);
   assert.ok((await ask(streams[1], { op: 'unsubscribe', subject: 'live/2' })).ok);
   for (let round = 0; round < 2; round += 1) {
-    kill(closed.brainPid(), 'SIGKILL');
-    await closed.exited();
+    await closed.killBrain();
     await closed.start();
     await publish(closed, 'live/2', `gone ${round}`);
     await publish(closed, 'live/1', `there ${round}`);

@@ -189,8 +189,7 @@ test('kill -9 of the brain: streams over TLS stay; the edge is adopted', async (
   await follow(halley, ['staying', 'faults']);
   const stream = await sse(halley, 'staying');
   const edge = halley.edgePid();
-  kill(halley.brainPid(), 'SIGKILL');
-  await halley.exited();
+  await halley.killBrain();
   assert.equal(isAlive(edge), true);
   await halley.start();
   assert.equal(halley.edgePid(), edge, 'the restarted brain adopts the edge');

@@ -248,10 +248,9 @@ test('a brain that is killed leaves the streams and their tokens', async () => {
   const shown = bearer(mint(keys.EdDSA, { sub: 'ann' }));
   const stream = await sse(own, 'ann', shown);
   const soon = await sse(own, 'bob', bearer(mint(keys.EdDSA, { sub: 'bob', exp: nowS() + 6 })));
-  kill(own.brainPid(), 'SIGKILL');
+  await own.killBrain();
   await soon.ended();
   assert.deepEqual(soon.end, { reason: 'token_expired' }, 'no brain is needed for that');
-  await own.exited();
   await own.start();
   await until('the stream is adopted', async () => await sessionsOf(own, 'ann') === 1);
   await publish(own, 'ann', 'again');

@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
 import { api, follow, publish, sessionsOf } from '../lib/client.mjs';
 import { assertEvent } from '../lib/expect.mjs';
-import { isAlive, kill, start, test } from '../lib/halley.mjs';
+import { isAlive, start, test } from '../lib/halley.mjs';
 import { metric } from '../lib/metrics.mjs';
 import { closeStreams, ndjson, poll, sse, ws } from '../lib/streams.mjs';
 import { until } from '../lib/wait.mjs';
@@ -54,8 +54,7 @@ test('kill -9 of the brain: connections stay, and what was missed comes once', a
   await known();
   await everybodyGets(streams, 'before');
   const edge = halley.edgePid();
-  kill(halley.brainPid(), 'SIGKILL');
-  await halley.exited();
+  await halley.killBrain();
   assert.ok(isAlive(edge), 'the edge outlives the brain');
   await halley.start();
   assert.equal(halley.edgePid(), edge, 'the restarted brain adopts the edge');
@@ -78,8 +77,7 @@ test('who comes back with a cursor gets what was missed', async () => {
 
 test('an edge with a trunk is replaced where edge.trunk is off', async () => {
   const edge = halley.edgePid();
-  kill(halley.brainPid(), 'SIGKILL');
-  await halley.exited();
+  await halley.killBrain();
   halley.settings.HALLEY_EDGE_TRUNK = 'off';
   await halley.start();
   await until('the edge has been replaced', () => !isAlive(edge));

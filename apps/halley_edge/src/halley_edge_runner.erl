@@ -187,6 +187,7 @@ handshake([], _, State) ->
     #state{config = #{public := Public, api := Api, workers := Workers}} = State,
     ?LOG_NOTICE("edge is ready: streams at ~ts, API at ~ts, ~b workers", [Public, Api, Workers]),
     ok = application:set_env(halley_edge, has_linked, true),
+    ok = halley_launcher:ready(),
     State;
 handshake(Awaited, Deadline, #state{edge = Edge} = State) ->
     receive

@@ -76,8 +76,7 @@ function stepsIn(context, tabs, random) {
     },
     edge: () => afterRest(() => kill(halley.edgePid(), 'SIGKILL')),
     brain: () => afterRest(async () => {
-      kill(halley.brainPid(), 'SIGKILL');
-      await halley.exited();
+      await halley.killBrain();
       halley.spawn();
     }),
   };

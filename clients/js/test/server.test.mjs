@@ -283,8 +283,7 @@ for (const transport of TRANSPORTS) {
 test('a killed brain: the connection stays, what is published meanwhile is done when it is back',
   async () => {
     const one = await opened({ user: 'brain' });
-    kill(halley.brainPid(), 'SIGKILL');
-    await halley.exited();
+    await halley.killBrain();
     const done = [1, 2, 3].map((n) => one.halley.publish('brain', n));
     halley.spawn();
     await halley.ready();

@@ -36,8 +36,7 @@ function processes(pid) {
 export const FAULTS = {
   /** kill -9; the launcher's next start finds the edge with its connections. */
   async brain({ halley }) {
-    kill(halley.brainPid(), 'SIGKILL');
-    await halley.exited();
+    await halley.killBrain();
     await halley.start();
   },
 

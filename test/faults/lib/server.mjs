@@ -95,8 +95,7 @@ export class Server {
   }
 
   async killBrain() {
-    kill(this.halley.brainPid(), 'SIGKILL');
-    await this.halley.exited();
+    await this.halley.killBrain();
   }
 
   /** Brain and edge die at the same moment. */

@@ -7,7 +7,8 @@
 %% line on stderr and exit status 1: no reports, no crash dump. Only findings in the data directory,
 %% repaired or not, are logged at once: they would never be reported again.
 %%
-%% The node gets a name but listens on nothing and asks no epmd.
+%% The node gets a name but listens on nothing and asks no epmd. Its cookie is made at each start,
+%% and is nowhere but in memory.
 -module(halley_boot).
 
 -export([prepare/0, ready/0, explain/1, fail/1]).
@@ -21,14 +22,18 @@
 -spec prepare() -> ok | {error, Line :: string()}.
 prepare() ->
     ok = logger:set_primary_config(level, none),
+    %% Secrets leave the environment below.
+    Environment = os:env(),
     case halley_config:load() of
-        {ok, #{env := Env, notices := Notices}} ->
+        {ok, #{env := Env, notices := Notices, given := Given}} ->
             lists:foreach(fun({App, Values}) -> set_env(App, Values) end, Env),
             set_env(halley, [{notices, Notices}]),
             {ok, Limits} = application:get_env(halley, limits),
             set_env(halley, maps:to_list(Limits)),
             ok = halley_limits:set(Limits),
             ok = log_to_stdout(),
+            ok = halley_launcher:tell(),
+            ok = halley_reload:remember(Environment, Given()),
             {ok, Level} = application:get_env(halley, log_level),
             ok = logger:set_module_level(?SPEAK_EARLY, Level),
             %% What the edge inherits of the environment must not be that.
@@ -64,11 +69,17 @@ name_node() ->
     Options = #{name_domain => longnames, dist_listen => false, hidden => true},
     case is_alive() orelse net_kernel:start(Name, Options) of
         true -> ok;
-        {ok, _} -> ok;
+        {ok, _} -> make_cookie();
         {error, Reason} ->
             {error, lists:flatten(io_lib:format("node.name: the node cannot be named ~ts: ~0tp",
                                                 [Name, Reason]))}
     end.
+
+%% Nobody can connect to this node, so nobody needs to know it. OTP would read one from HOME, or
+%% leave one there.
+make_cookie() ->
+    true = erlang:set_cookie(binary_to_atom(binary:encode_hex(crypto:strong_rand_bytes(16)))),
+    ok.
 
 %% The tree stands: from now on the log speaks.
 -spec ready() -> ok.
@@ -115,10 +126,10 @@ explain({error, Reason}) -> explain(Reason);
 explain(Line) when is_binary(Line) -> unicode:characters_to_list(Line);
 explain(Reason) -> lists:flatten(io_lib:format("the brain cannot start: ~0tP", [Reason, 30])).
 
-%% Ends the node: one line on stderr, exit status 1. For any part that cannot start.
--spec fail(Line :: unicode:chardata()) -> no_return().
-fail(Line) ->
+%% Ends the node: a line on stderr for each mistake, exit status 1. For any part that cannot start.
+-spec fail(Lines :: unicode:chardata()) -> no_return().
+fail(Lines) ->
     ok = halley_pidfile:remove(),
     _ = logger:set_primary_config(level, none),
-    io:put_chars(standard_error, ["halley: ", Line, "\n"]),
+    io:put_chars(standard_error, halley_command:lines(Lines)),
     erlang:halt(1).

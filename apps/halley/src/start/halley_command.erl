@@ -1,10 +1,10 @@
 %% What the commands of `./halley' that run in an emulator of their own begin and end with.
 %%
-%% What was asked for goes to stdout; why it could not be done, to stderr in one line, and then the
-%% exit status is 1.
+%% What was asked for goes to stdout; why it could not be done, to stderr in one line, or one for
+%% each mistake, and then the exit status is 1.
 -module(halley_command).
 
--export([start/0, with_progress/2, failed/1]).
+-export([start/0, with_progress/2, failed/1, lines/1]).
 
 %% The configuration, which is in force from now on, and the arguments behind -extra: whether stderr
 %% is a terminal, and the user's. Ends the emulator if the configuration is bad.
@@ -28,6 +28,11 @@ with_progress(IsTerminal, Run) ->
     Result.
 
 -spec failed(unicode:chardata()) -> no_return().
-failed(Line) ->
-    io:put_chars(standard_error, ["halley: ", Line, "\n"]),
+failed(Lines) ->
+    io:put_chars(standard_error, lines(Lines)),
     halt(1).
+
+%% Says whose each line is.
+-spec lines(unicode:chardata()) -> unicode:chardata().
+lines(Lines) ->
+    [["halley: ", Line, $\n] || Line <- string:split(Lines, "\n", all)].

@@ -6,7 +6,8 @@
 %% configurable row of `halley_limits'.
 %%
 %% What is wrong is told in one sentence that names the key (or the variable, or the line) and says
-%% what would be right; the first mistake ends it. Nothing is put in force here: `halley_boot' does.
+%% what would be right, a line for each mistake: names and values first, and, where these are right,
+%% what doesn't go together. Nothing is put in force here: `halley_boot' does.
 %%
 %% The result, by application:
 %%   halley       node_name, data_dir (absolute), auth_mode, token_keys (a source, whose secret
@@ -24,20 +25,18 @@
 
 -export([load/0, load/2, file/0, value/3, data_dir/2, effective/0, keys/0, secrets/0, variable/1,
          cores/0]).
--export_type([config/0]).
+-export_type([config/0, given/0]).
 
 -type key() :: string().
 -type config() :: #{env := [{App :: atom(), [{atom(), term()}]}],
-                    notices := [string()]}.             % for the log: accepted, but of note
+                    notices := [string()],              % for the log: accepted, but of note
+                    %% Has secrets, which nobody prints by a fun.
+                    given := fun(() -> given())}.
+%% What was set, as it was written.
+-type given() :: #{key() => Value :: string()}.
 
 %% Keys whose values are told to nobody.
 -define(SECRETS, ["auth.hmac_secret", "postgres.url", "hooks.url", "auth.connect_url"]).
--define(LINK_WINDOW_BYTES_MIN, 524288).
--define(SESSION_STATE_BYTES_MAX, 4096).
-%% A DELIVER frame of 262,144 bytes has 8,192 connections and an event; ids take some of it.
--define(EVENT_DATA_BYTES_MAX, 180224).
-%% link.md 11.2
--define(GROUPS_MAX, 1024).
 %% A Unix socket's path has 108 bytes with its end; "/worker-1000.sock" is what follows the
 %% directory.
 -define(SOCKET_DIR_BYTES_MAX, 90).
@@ -57,15 +56,20 @@ file() ->
     end.
 
 -spec load(none | file:filename(), [{Variable :: string(), Value :: string()}]) ->
-    {ok, config()} | {error, Line :: string()}.
+    {ok, config()} | {error, Lines :: string()}.
 load(File, Environment) ->
     %% It would log what is returned here in better words.
     ok = logger:set_module_level([cuttlefish_conf, cuttlefish_error, cuttlefish_generator], none),
     try
         Schema = schema(),
-        finish(generate(Schema, maps:to_list(given(Schema, File, Environment))))
+        Keys = [key(Mapping) || Mapping <- element(2, Schema)],
+        FromFile = read(File),
+        Given = known(FromFile, Environment, Keys),
+        [_, Apps] = all([fun() -> check_names(FromFile, File, Environment, Keys) end,
+                         fun() -> generate(Schema, maps:to_list(Given)) end]),
+        {ok, (finish(Apps))#{given => fun() -> Given end}}
     catch
-        throw:{bad, Line} -> {error, lists:flatten(Line)}
+        throw:{bad, Lines} -> {error, lists:flatten(Lines)}
     end.
 
 %% One value of the result.
@@ -94,13 +98,19 @@ data_dir(File, Environment) ->
         throw:{bad, Line} -> {error, lists:flatten(Line)}
     end.
 
-%% What was set, the environment before the file.
-given(Schema, File, Environment) ->
-    Keys = [key(Mapping) || Mapping <- element(2, Schema)],
-    FromFile = read(File),
-    each_once(Keys, File),
-    lists:foreach(fun({Key, _}) -> known_key(Key, Keys, File) end, FromFile),
-    maps:merge(maps:from_list(FromFile), maps:from_list(environment(Environment, Keys))).
+%% The environment before the file.
+known(FromFile, Environment, Keys) ->
+    Variables = maps:from_list([{variable(Key), Key} || Key <- Keys]),
+    FromEnvironment = [{maps:get(Variable, Variables), Value}
+                       || {Variable, Value} <- Environment, is_map_key(Variable, Variables)],
+    maps:with(Keys, maps:from_list(FromFile ++ FromEnvironment)).
+
+check_names(FromFile, File, Environment, Keys) ->
+    Variables = [variable(Key) || Key <- Keys],
+    all([fun() -> each_once(Keys, File) end]
+        ++ [fun() -> known_key(Key, Keys, File) end || {Key, _} <- FromFile]
+        ++ [fun() -> known_variable(Variable, Variables) end
+            || {"HALLEY_" ++ _ = Variable, _} <- Environment, Variable =/= "HALLEY_CONF"]).
 
 %% Every key as it is in force, in the order of the schema, for a person to read. `none' is a key
 %% without a default that is not set.
@@ -110,8 +120,8 @@ effective() ->
         {ok, Config} ->
             case check_files(Config) of
                 ok ->
-                    Given = given(schema(), file(), os:env()),
-                    {ok, [effective(Key, Default, Given)
+                    #{given := Given} = Config,
+                    {ok, [effective(Key, Default, Given())
                           || #{key := Key, default := Default} <- keys()]};
                 {error, Line} ->
                     {error, Line}
@@ -162,6 +172,17 @@ variable(Key) ->
 bad(Format, Args) ->
     throw({bad, io_lib:format(Format, Args)}).
 
+%% The values of all; what is wrong with any is told together.
+all(Checks) ->
+    Results = [attempt(Check) || Check <- Checks],
+    case [Line || {bad, Line} <- Results] of
+        [] -> [Value || {ok, Value} <- Results];
+        Lines -> throw({bad, lists:join($\n, lists:uniq([lists:flatten(Line) || Line <- Lines]))})
+    end.
+
+attempt(Check) ->
+    try {ok, Check()} catch throw:{bad, Line} -> {bad, Line} end.
+
 %% --- schema ------------------------------------------------------------------------------------
 
 schema() ->
@@ -207,10 +228,8 @@ each_once(_, none) ->
     ok;
 each_once(Keys, File) ->
     Set = [dotted(Variable) || {Variable, _} <- conf_parse:file(File), Variable =/= include],
-    case [Key || Key <- Set -- lists:usort(Set), lists:member(Key, Keys)] of
-        [] -> ok;
-        [Key | _] -> bad("~ts: ~ts is set more than once; keep one of its lines", [File, Key])
-    end.
+    all([fun() -> bad("~ts: ~ts is set more than once; keep one of its lines", [File, Key]) end
+         || Key <- lists:usort(Set -- lists:usort(Set)), lists:member(Key, Keys)]).
 
 is_utf8(Text) ->
     is_list(unicode:characters_to_list(Text)).
@@ -225,19 +244,10 @@ known_key(Key, Keys, File) ->
     lists:member(Key, Keys) orelse
         bad("~ts: there is no key ~ts; did you mean ~ts?", [File, Key, nearest(Key, Keys)]).
 
-environment(Environment, Keys) ->
-    Variables = maps:from_list([{variable(Key), Key} || Key <- Keys]),
-    [known_variable(Variable, Value, Variables)
-     || {"HALLEY_" ++ _ = Variable, Value} <- Environment, Variable =/= "HALLEY_CONF"].
-
-known_variable(Variable, Value, Variables) ->
-    case Variables of
-        #{Variable := Key} ->
-            {Key, Value};
-        #{} ->
-            bad("~ts: no key has this variable; did you mean ~ts?",
-                [Variable, nearest(Variable, maps:keys(Variables))])
-    end.
+known_variable(Variable, Variables) ->
+    lists:member(Variable, Variables) orelse
+        bad("~ts: no key has this variable; did you mean ~ts?",
+            [Variable, nearest(Variable, Variables)]).
 
 %% What a renamed key, or its variable, is called now; else the most similar name.
 nearest(Name, Names) ->
@@ -253,21 +263,29 @@ nearest(Name, Names) ->
 
 %% --- values ------------------------------------------------------------------------------------
 
-generate(Schema = {_, Mappings, _}, Given) ->
-    lists:foreach(fun({Key, Value}) -> convertible(Key, Value, Mappings) end, Given),
+generate({_, Mappings, _} = Schema, Given) ->
+    Converted = [{Pair, attempt(fun() -> convertible(Pair, Mappings) end)} || Pair <- Given],
+    Wrong = [fun() -> throw(Bad) end || {_, {bad, _} = Bad} <- Converted],
+    Values = [fun() -> values(Schema, [Pair || {Pair, {ok, _}} <- Converted]) end],
+    lists:last(all(Wrong ++ Values)).
+
+values(Schema, Given) ->
     Conf = [{string:split(Key, ".", all), Value} || {Key, Value} <- Given],
     case cuttlefish_generator:map(Schema, Conf) of
-        {error, validation, {errorlist, [{error, {validation, {Key, What}}} | _]}} ->
-            Value = shown(Key, proplists:get_value(Key, Given)),
-            bad("~ts: ~ts; it is \"~ts\"", [Key, What, Value]);
-        {error, _, {errorlist, [{error, Reason} | _]}} ->
-            bad("halley.conf: ~ts", [cuttlefish_error:xlate(Reason)]);
+        {error, _, {errorlist, Errors}} ->
+            all([fun() -> bad_value(Reason, Given) end || {error, Reason} <- Errors]);
         Env ->
             maps:from_list([{App, maps:from_list(Values)} || {App, Values} <- Env])
     end.
 
+-spec bad_value(term(), [{key(), string()}]) -> no_return().
+bad_value({validation, {Key, What}}, Given) ->
+    bad("~ts: ~ts; it is \"~ts\"", [Key, What, shown(Key, proplists:get_value(Key, Given))]);
+bad_value(Reason, _) ->
+    bad("halley.conf: ~ts", [cuttlefish_error:xlate(Reason)]).
+
 %% Cuttlefish would say it too, but not what would be right.
-convertible(Key, Value, Mappings) ->
+convertible({Key, Value}, Mappings) ->
     [Mapping] = [M || M <- Mappings, key(M) =:= Key],
     [Type] = cuttlefish_mapping:datatype(Mapping),
     case cuttlefish_datatypes:from_string(Value, Type) of
@@ -283,43 +301,50 @@ kind({enum, Words}) -> ["one of ", lists:join(", ", [io_lib:format("~ts", [W]) |
 finish(#{halley := Brain, halley_edge := Edge} = Apps) ->
     #{auth_mode := AuthMode, data_dir := DataDir} = Brain,
     #{public_listen := Public, api_listen := Api} = Edge,
-    protected(AuthMode, Public),
-    explained(halley_config_auth:check(Brain)),
-    explained(halley_config_tls:check(Edge)),
-    explained(halley_config_addresses:check(Brain)),
-    Public =/= Api orelse
-        bad("api.listen: is ~ts, as public.listen is; give it a port of its own", [Api]),
-    Limits = limits(maps:get(limits, Brain)),
     AbsoluteDir = filename:absname(DataDir),
-    SocketDir = socket_dir(maps:get(socket_dir, Edge, none), AbsoluteDir),
+    [Limits, SocketDir, {RetentionMs, RetentionOf}, Postgres, Hooks, Backends | _] =
+        all([fun() -> limits(maps:get(limits, Brain)) end,
+             fun() -> socket_dir(maps:get(socket_dir, Edge, none), AbsoluteDir) end,
+             fun() -> retention(Brain) end,
+             fun() -> settings(halley_config_postgres, halley_postgres, Apps,
+                               #{store_backend => maps:get(store_backend, Brain)}) end,
+             fun() -> settings(halley_config_hooks, halley_hooks, Apps, #{}) end,
+             fun() -> settings(halley_config_remote, halley_backends, Apps, #{}) end,
+             fun() -> protected(AuthMode, Public) end,
+             fun() -> explained(halley_config_auth:check(Brain)) end,
+             fun() -> explained(halley_config_tls:check(Edge)) end,
+             fun() -> explained(halley_config_addresses:check(Brain)) end,
+             fun() -> own_port(Public, Api) end]),
     Workers = maps:get(workers, Edge, cores()),
-    {RetentionMs, RetentionOf} = retention(Brain),
-    {ok, #{env => [{halley, [{node_name, list_to_atom(maps:get(node_name, Brain))},
-                             {data_dir, AbsoluteDir}, {auth_mode, AuthMode},
-                             {token_keys, halley_config_auth:token_keys(Brain)},
-                             {api_on_loopback, halley_config_check:is_loopback(Api)},
-                             {store_backend, maps:get(store_backend, Brain)},
-                             {log_level, maps:get(log_level, Brain)},
-                             {history_retention_ms, RetentionMs},
-                             {history_retention_of, RetentionOf},
-                             %% Cuttlefish reads 4.5GB as a float.
-                             {history_bytes, trunc(maps:get(history_bytes, Brain))},
-                             {drain_ms, maps:get(drain_ms, Brain)},
-                             {sessions_over_limit, maps:get(sessions_over_limit, Brain)},
-                             {presence_subjects, maps:get(presence_subjects, Brain)},
-                             {presence_leave_ms, maps:get(presence_leave_ms, Brain)},
-                             {limits, Limits}, {edge_settings, edge_settings(Brain)}]},
-                   {halley_edge, [{public_listen, Public}, {api_listen, Api}, {workers, Workers},
-                                  {socket_dir, SocketDir}, {sandbox, maps:get(sandbox, Edge)},
-                                  {trunk, trunk(maps:get(trunk, Edge), Workers)},
-                                  {tls_files, halley_config_tls:files(Edge)}
-                                  | maps:to_list(maps:with([connections_max, user], Edge))]},
-                   {halley_api, [{auth_mode, AuthMode}]},
-                   {halley_postgres, settings(halley_config_postgres, halley_postgres, Apps,
-                                              #{store_backend => maps:get(store_backend, Brain)})},
-                   {halley_hooks, settings(halley_config_hooks, halley_hooks, Apps, #{})},
-                   {halley_backends, settings(halley_config_remote, halley_backends, Apps, #{})}],
-           notices => notices(Edge)}}.
+    #{env => [{halley, [{node_name, list_to_atom(maps:get(node_name, Brain))},
+                        {data_dir, AbsoluteDir}, {auth_mode, AuthMode},
+                        {token_keys, halley_config_auth:token_keys(Brain)},
+                        {api_on_loopback, halley_config_check:is_loopback(Api)},
+                        {store_backend, maps:get(store_backend, Brain)},
+                        {log_level, maps:get(log_level, Brain)},
+                        {history_retention_ms, RetentionMs},
+                        {history_retention_of, RetentionOf},
+                        %% Cuttlefish reads 4.5GB as a float.
+                        {history_bytes, trunc(maps:get(history_bytes, Brain))},
+                        {drain_ms, maps:get(drain_ms, Brain)},
+                        {sessions_over_limit, maps:get(sessions_over_limit, Brain)},
+                        {presence_subjects, maps:get(presence_subjects, Brain)},
+                        {presence_leave_ms, maps:get(presence_leave_ms, Brain)},
+                        {limits, Limits}, {edge_settings, edge_settings(Brain)}]},
+              {halley_edge, [{public_listen, Public}, {api_listen, Api}, {workers, Workers},
+                             {socket_dir, SocketDir}, {sandbox, maps:get(sandbox, Edge)},
+                             {trunk, trunk(maps:get(trunk, Edge), Workers)},
+                             {tls_files, halley_config_tls:files(Edge)}
+                             | maps:to_list(maps:with([connections_max, user], Edge))]},
+              {halley_api, [{auth_mode, AuthMode}]},
+              {halley_postgres, Postgres}, {halley_hooks, Hooks},
+              {halley_backends, Backends}],
+      notices => notices(Edge)}.
+
+own_port(Address, Address) ->
+    bad("api.listen: is ~ts, as public.listen is; give it a port of its own", [Address]);
+own_port(_, _) ->
+    ok.
 
 retention(#{history_retention_of := Text, history_retention_ms := Ms}) ->
     case halley_history_shown:parse(Text) of
@@ -361,27 +386,7 @@ explained({error, Line}) -> bad("~ts", [Line]).
 
 limits(Given) ->
     Limits = maps:from_list(Given),
-    #{link_queue_bytes_max := Queue,
-      link_queue_refuse_bytes := Refuse, event_data_bytes_max := Data,
-      groups_max := Groups, session_state_bytes_max := State} = Limits,
-    [bad("limits.~ts: must be ~b at least; it is ~b", [Name, ?LINK_WINDOW_BYTES_MIN, Window])
-     || Name <- [link_window_bytes, trunk_window_bytes], Window <- [maps:get(Name, Limits)],
-        Window < ?LINK_WINDOW_BYTES_MIN],
-    Refuse < Queue orelse
-        bad("limits.link_queue_refuse_bytes: must be less than limits.link_queue_bytes_max; "
-            "it is ~b of ~b", [Refuse, Queue]),
-    Data =< ?EVENT_DATA_BYTES_MAX orelse
-        bad("limits.event_data_bytes_max: must be ~b at most, so that an event fits a frame of the "
-            "link; it is ~b", [?EVENT_DATA_BYTES_MAX, Data]),
-    [bad("limits.~ts: must be 100 at most; it is ~b", [Name, Percent])
-     || {Name, _, percent, _, _} <- halley_limits:table(),
-        Percent <- [maps:get(Name, Limits)], Percent > 100],
-    State =< ?SESSION_STATE_BYTES_MAX orelse
-        bad("limits.session_state_bytes_max: must be ~b at most, as many as an edge takes; "
-            "it is ~b", [?SESSION_STATE_BYTES_MAX, State]),
-    Groups =< ?GROUPS_MAX orelse
-        bad("limits.groups_max: must be ~b at most, as many as a worker takes; it is ~b",
-            [?GROUPS_MAX, Groups]),
+    all([fun() -> bad("~ts", [Line]) end || Line <- halley_config_limits:wrong(Limits)]),
     Limits.
 
 socket_dir(none, DataDir) ->

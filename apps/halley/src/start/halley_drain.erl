@@ -6,8 +6,8 @@
 %% node stops in the end: `drain.time' and ?MARGIN_MS later at the latest.
 %%
 %% The edge's runner says how it is stopped (`set_edge/1'); a brain without one stops at once. The
-%% drain is a process of its own, registered until the node ends. Other signals are passed to OTP's
-%% handler, which this one replaces.
+%% drain is a process of its own, registered until the node ends. SIGHUP is `halley_reload''s, other
+%% signals are passed to OTP's handler, which this one replaces.
 -module(halley_drain).
 -behaviour(gen_event).
 
@@ -27,11 +27,13 @@
 
 -spec install() -> ok.
 install() ->
+    ok = os:set_signal(sighup, handle),
     ok = gen_event:swap_handler(?SERVER, {erl_signal_handler, []}, {?MODULE, []}).
 
-%% SIGTERM is OTP's again.
+%% SIGTERM is OTP's again, SIGHUP nobody's.
 -spec remove() -> ok.
 remove() ->
+    ok = os:set_signal(sighup, ignore),
     _ = gen_event:swap_handler(?SERVER, {?MODULE, []}, {erl_signal_handler, []}),
     ok.
 
@@ -62,6 +64,9 @@ handle_event(sigterm, State) ->
         undefined -> register(?MODULE, spawn(fun run/0));
         Draining -> Draining ! again
     end,
+    {ok, State};
+handle_event(sighup, State) ->
+    ok = halley_reload:ask(),
     {ok, State};
 handle_event(Signal, State) ->
     _ = erl_signal_handler:handle_event(Signal, State),

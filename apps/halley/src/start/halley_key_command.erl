@@ -26,8 +26,8 @@ main() ->
         {{ok, _}, {ok, DataDir}} ->
             finish(run(Arguments, DataDir, NowS));
         {{error, Wrong}, {ok, DataDir}} ->
-            io:put_chars(standard_error, ["halley: ", Wrong, "\nhalley: the keys are those of "
-                                          "data.dir = ", DataDir, " all the same\n"]),
+            Keys = ["the keys are those of data.dir = ", DataDir, " all the same"],
+            io:put_chars(standard_error, halley_command:lines([Wrong, $\n, Keys])),
             finish(run(Arguments, DataDir, NowS));
         {_, {error, Line}} ->
             finish({error, [Line, "; until it is put right, HALLEY_DATA_DIR says whose keys are "

@@ -57,4 +57,5 @@ init([]) ->
         #{id => halley_server_keys, start => {halley_server_keys, start_link, []}},
         #{id => halley_shard_sup, start => {halley_shard_sup, start_link, []},
           type => supervisor},
-        #{id => halley_status, start => {halley_status, start_link, []}}]}}.
+        #{id => halley_status, start => {halley_status, start_link, []}},
+        #{id => halley_launcher, start => {halley_launcher, start_link, []}}]}}.

@@ -241,8 +241,7 @@ export function suite(open, isFirefox = false) {
 
   test('a killed brain: no tab is the wiser, and each has everything', () =>
     killed('brain', [], async () => {
-      kill(halley.brainPid(), 'SIGKILL');
-      await halley.exited();
+      await halley.killBrain();
       halley.spawn();
     }));
 
