@@ -60,7 +60,7 @@ export const segment = (id: string): string =>
 export interface Session {
   worker?: number; edge?: number; transport: string; state: string; outbox_bytes?: number;
   outbox_events?: number; outbox_ms?: number; held?: number; dropped?: number; conflated?: number;
-  passed?: boolean;
+  passed?: boolean; began?: string;
 }
 export interface User {
   user: string; online: boolean; sessions: number; following: number; followers: number;
@@ -74,7 +74,7 @@ export interface Trace {
   event: { id: string; subject?: string; subjects?: string[]; users?: number; at: number;
     sessions?: number };
   user: string; followed: boolean; unfollowed_at: number | null; sessions: Session[];
-  ended: { at: number; reason: string }[]; verdict: string;
+  ended: { at: number; reason: string }[]; answer: 'yes' | 'no' | 'not_known'; verdict: string;
 }
 export interface Busy { subject: string; events: number; sessions: number }
 export interface Top { over_ms: number; missed: number; by_events: Busy[]; by_sessions: Busy[] }
@@ -84,7 +84,7 @@ export interface Slow {
   outbox_events: number; outbox_ms: number;
 }
 export interface Behind { behind: Slow[]; unknown: number }
-export interface Ended { user: string; at: number; reason: string; worker: number }
+export interface Ended { user: string; at: number; reason: string; worker: number | null }
 
 const user = (id: string): string => `/v1/users/${segment(id)}`;
 const subject = (id: string): string => `/v1/subjects/${segment(id)}`;

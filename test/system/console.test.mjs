@@ -147,6 +147,19 @@ test('a user: sessions, follows, and "did ben get it?" told as a story', async (
   await page.getByRole('alert').filter({ hasText: 'no event has this id' }).waitFor();
 });
 
+test('"did zoe get it?" is no yes where her stream began after the event', async () => {
+  const { json } = await api(halley, 'POST', '/v1/events', { subject: 'zoe', data: 1 });
+  assert.equal(json.sessions, 0);
+  const stream = await sse(halley, 'zoe');
+  await go(`why/${json.id}?user=zoe`, 'Did zoe get it?');
+  await shown('verdict').filter({ hasText: /^No\. Each session .* began after the event/ })
+    .waitFor();
+  await shown('story').getByText('it began after the event, without a cursor').waitFor();
+  assert.equal(await page.locator('.verdict.good').count(), 0);
+  assert.match(await shown('story').locator('li.step').last().getAttribute('class'), /warn/);
+  stream.close();
+});
+
 test('an event about several subjects: once in a list, told with all of them', async () => {
   const { status } = await api(halley, 'POST', '/v1/events',
     { subjects: ['room/7', 'room/12'], data: 'for both', id: 'joint-1' });

@@ -32,6 +32,7 @@ init_per_suite(Config) ->
         ets:whereis(halley_metrics_edge) =:= undefined andalso halley_metrics:new(),
         ok = halley_directory:new(),
         ok = halley_closings:new(),
+        ok = halley_openings:new(),
         ok = halley_groups:new(),
         {ok, Directory} = halley_directory:start_link(fun(_) -> ok end),
         Self ! {self(), ready},
@@ -62,7 +63,7 @@ sweep() ->
     ok = halley_ids_sweep:round(),
     ok = halley_ids_sweep:round().
 
-open(Number) -> halley_sessions:open(Number, {link, 1, Number}).
+open(Number) -> halley_sessions:open(Number, {link, 1, Number}, configured).
 close(Number) -> halley_directory:close(Number, {link, 1, Number}).
 
 visitors_leave_nothing(_) ->

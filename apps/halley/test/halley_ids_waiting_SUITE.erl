@@ -205,7 +205,7 @@ numbers_run_short(_) ->
 open(Ids) ->
     lists:foreach(fun(Id) ->
         N = halley_ids:lookup(Id),
-        ok = halley_sessions:open(N, {link, 1, N})
+        ok = halley_sessions:open(N, {link, 1, N}, configured)
     end, Ids).
 
 close(Ids) ->

@@ -70,7 +70,7 @@ key(Subject) -> halley_presence_notes:key(Subject).
 
 open({_, Slot, _}, Conn, User, Subjects) ->
     [] = halley_subscriptions:open(Slot, [{Conn, User, live, Subjects} || Subjects =/= []]),
-    is_integer(User) andalso halley_sessions:open(User, {link, Slot, Conn}),
+    is_integer(User) andalso halley_sessions:open(User, {link, Slot, Conn}, configured),
     is_integer(User) andalso halley_groups:changed(User),
     ok.
 

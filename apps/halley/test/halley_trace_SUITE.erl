@@ -10,7 +10,9 @@ suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [no_such_event, event_of_a_follower, event_of_nobody, unfollowed_since, unfollowed_before,
-     link_is_behind, sessions_that_ended, closings_are_bounded].
+     link_is_behind, sessions_that_ended, closings_are_bounded, freed_numbers_are_not_complete,
+     processes, sessions_of_a_link, a_link_that_is_behind, held_sessions, openings_are_bounded,
+     follow_in_the_making].
 
 init_per_testcase(_, Config) ->
     halley_test_brain:start(Config).
@@ -64,19 +66,150 @@ link_is_behind(_) ->
 
 sessions_that_ended(_) ->
     Number = number(<<"bob">>),
-    ok = halley_closings:record(Number, #{worker => 1, conn => 4, reason => closed}),
-    timer:sleep(2),
+    ok = ended(Number, 4, closed),
     Id = publish(),
-    timer:sleep(2),
-    ok = halley_closings:record(Number, #{worker => 1, conn => 5, reason => slow_consumer}),
-    ok = halley_closings:record(Number, #{worker => 2, conn => 6, reason => vanished}),
-    ok = halley_closings:record(Number + 1, #{worker => 2, conn => 7, reason => closed}),
-    ?assertMatch(#{ended := [#{worker := 2, conn := 6, reason := vanished},
+    ok = ended(Number, 5, slow_consumer),
+    ok = ended(Number, 6, vanished),
+    ok = ended(Number + 1, 7, closed),
+    ?assertMatch(#{ended := [#{worker := 1, conn := 6, reason := vanished},
                              #{worker := 1, conn := 5, reason := slow_consumer}]},
                  trace(Id, <<"bob">>)).
 
+ended(Number, Conn, Reason) ->
+    halley_closings:record(Number, #{worker => 1, conn => Conn, reason => Reason,
+                                     drawn => halley_history:drawn()}).
+
+%% What was overwritten is not known to be complete any more.
 closings_are_bounded(_) ->
     ok = limits(#{closings_max => 3}),
-    [ok = halley_closings:record(7, #{worker => 1, conn => Conn, reason => closed})
-     || Conn <- lists:seq(1, 10)],
-    ?assertEqual([10, 9, 8], [Conn || #{conn := Conn} <- halley_closings:of_user(7)]).
+    Early = publish(),
+    [ok = ended(7, Conn, closed) || Conn <- lists:seq(1, 10)],
+    Late = publish(),
+    ?assertEqual([10, 9, 8], [Conn || #{conn := Conn} <- halley_closings:of_user(7)]),
+    {ok, EarlySeq} = halley_history:find(Early),
+    {ok, LateSeq} = halley_history:find(Late),
+    ?assert(EarlySeq =< halley_closings:floor() andalso halley_closings:floor() < LateSeq).
+
+%% The number's next user is somebody else, and who had it may come again.
+freed_numbers_are_not_complete(_) ->
+    ok = ended(7, 1, closed),
+    Id = publish(),
+    ok = ended(7, 2, closed),
+    ok = halley_closings:freed([7]),
+    ?assertEqual([], halley_closings:of_user(7)),
+    {ok, Seq} = halley_history:find(Id),
+    ?assert(Seq =< halley_closings:floor()).
+
+%% --- where sessions began ---
+
+began(EventId, User) ->
+    #{sessions := Sessions} = trace(EventId, User),
+    [Began || #{began := Began} <- Sessions].
+
+%% A process is there from its login on, and not from a second one.
+processes(_) ->
+    Early = publish(),
+    ok = halley:login(<<"bob">>),
+    Late = publish(),
+    ok = halley:login(<<"bob">>),
+    ?assertEqual(['after'], began(Early, <<"bob">>)),
+    ?assertEqual([before], began(Late, <<"bob">>)),
+    ok = halley:logout(self()),
+    ?assertMatch(#{ended := [#{reason := closed}], sessions := []}, trace(Late, <<"bob">>)),
+    ?assertMatch(#{ended := [_]}, trace(Early, <<"bob">>)),
+    Never = publish(),
+    ?assertMatch(#{ended := []}, trace(Never, <<"bob">>)).
+
+%% Sessions of a link: those that it said in its sync, those that came since, and what is remembered
+%% of either.
+sessions_of_a_link(_) ->
+    Bob = number(<<"bob">>),
+    {_, Slot, _} = link_with([]),
+    ok = halley_began:syncs(Slot),
+    ok = halley_directory:open(Bob, {link, Slot, 1}, infinity),
+    InSync = publish(),
+    ok = halley_began:synced(Slot),
+    Between = publish(),
+    Written = halley_began:written(Slot),
+    ok = halley_began:opened(Written, [{Bob, {link, Slot, 2}}]),
+    {several, _} = halley_directory:open(Bob, {link, Slot, 2}, infinity),
+    Late = publish(),
+    ?assertEqual([unknown, 'after'], began(InSync, <<"bob">>)),
+    ?assertEqual([before, 'after'], began(Between, <<"bob">>)),
+    ?assertEqual([before, before], began(Late, <<"bob">>)),
+    %% A catch-up may have brought the second one what was before it.
+    ok = halley_began:catches_up(Slot),
+    ?assertEqual([before, unknown], began(Between, <<"bob">>)),
+    %% Those of the link before had these ids as well.
+    ok = halley_began:syncs(Slot),
+    ?assertEqual([unknown, unknown], began(Late, <<"bob">>)).
+
+%% What came while the link was behind may have been sent to all that it had by then.
+a_link_that_is_behind(_) ->
+    Bob = number(<<"bob">>),
+    {_, Slot, Queue} = link_with([{Bob, 1}]),
+    ok = halley_began:syncs(Slot),
+    ok = halley_began:synced(Slot),
+    ok = counters:put(Queue, 1, halley_limits:get(link_queue_bytes_max)),
+    Id = publish(),
+    none = halley_began:written(Slot),
+    ok = halley_began:opened(none, [{Bob, {link, Slot, 1}}]),
+    ?assertEqual([unknown], began(Id, <<"bob">>)).
+
+%% By what they came with.
+held_sessions(_) ->
+    Bob = number(<<"bob">>),
+    {_, Slot, _} = link_with([{Bob, 1}]),
+    Cursor = fun() ->
+        halley_cursor:encode(halley_history:store(), 1, halley_history:heads())
+    end,
+    Early = Cursor(),
+    Id = publish(),
+    Late = Cursor(),
+    [begin
+         ok = halley_began:held(Slot, [{Bob, 1, Token}]),
+         ?assertEqual({Token, [Began]}, {Token, began(Id, <<"bob">>)})
+     end || {Token, Began} <- [{Early, cursor_before}, {Late, cursor_after},
+                               {<<"last-3-", Late/binary>>, newest},
+                               {<<"last-3-", Early/binary>>, cursor_before},
+                               {<<"last-3">>, unknown}, {<<"-">>, unknown},
+                               {<<"nonsense">>, unknown}]],
+    ok = halley_began:held(Slot, [{Bob, 1, Early}]),
+    %% It may have been too old for its subject by the time that its turn came.
+    ok = application:set_env(halley, history_retention_of, [{{id, <<"bob">>}, {age, 1}}]),
+    ok = halley_history_shown:new(),
+    timer:sleep(5),
+    ?assertEqual([unknown], began(Id, <<"bob">>)),
+    ok = application:unset_env(halley, history_retention_of),
+    ok = halley_history_shown:new(),
+    #{held := 0} = trace(Id, <<"bob">>),
+    ok = halley_directory_leaving:hold(Bob, Slot),
+    #{held := 1} = trace(Id, <<"bob">>).
+
+%% The ring forgets the oldest, and knows from where on it knows all.
+openings_are_bounded(_) ->
+    ok = limits(#{openings_max => 3}),
+    Bob = number(<<"bob">>),
+    ok = halley:login(<<"bob">>),
+    Early = publish(),
+    [ok = halley_began:opened(none, [{Bob + N, {link, 1, N}}]) || N <- lists:seq(1, 3)],
+    ?assertEqual([before], began(Early, <<"bob">>)),
+    Late = publish(),
+    [ok = halley_began:opened(none, [{Bob + N, {link, 1, N}}]) || N <- lists:seq(4, 6)],
+    Last = publish(),
+    ?assertEqual([[unknown], [before], [before]],
+                 [began(Id, <<"bob">>) || Id <- [Early, Late, Last]]),
+    ?assertMatch([_, _, _], ets:tab2list(halley_openings)),
+    ok = limits(#{openings_max => 0}),
+    ok = halley_began:opened(none, [{Bob + 7, {link, 1, 7}}]),
+    ?assertEqual([unknown], began(Last, <<"bob">>)).
+
+%% A follow that is being made: its record is there, and names where it was asked for.
+follow_in_the_making(_) ->
+    {ok, From} = {ok, halley_history:drawn()},
+    ok = halley:login(<<"ann">>),
+    Id = publish(),
+    ok = halley_history:followed([{<<"ann">>, <<"bob">>}], From),
+    ok = halley:follow(<<"ann">>, <<"bob">>),
+    ?assertMatch(#{meant := follows_just_then}, trace(Id, <<"ann">>)),
+    ?assertMatch(#{meant := followed}, trace(publish(), <<"ann">>)).

@@ -14,15 +14,17 @@
 
 -include("halley_api_limits.hrl").
 
-%% `process': an Erlang process of the brain's node, which has no outbox. Numbers of bytes, of
-%% events and of milliseconds are there when the worker has answered. A trace adds `passed'.
+%% `process': an Erlang process of the brain's node, which has no outbox; `remote': one of another
+%% node, for which one of this node hands on. Numbers of bytes, of events and of milliseconds are
+%% there when the worker has answered. A trace adds `passed' and `began'.
 -type seen() :: #{state := opening | held | live | closing | gone | unknown,
-                  transport := sse | ndjson | websocket | test | poll | process | unknown,
+                  transport := sse | ndjson | websocket | test | poll | process | remote
+                               | unknown,
                   worker => non_neg_integer(), edge => pos_integer(),
                   outbox_bytes => non_neg_integer(), outbox_events => non_neg_integer(),
                   outbox_ms => non_neg_integer(), held => non_neg_integer(),
                   dropped => non_neg_integer(), conflated => non_neg_integer(),
-                  passed => boolean()}.
+                  passed => boolean(), began => halley_began:began()}.
 
 %% In the order of the sessions. It takes ?INSPECT_MS_MAX at most, however many they are.
 -spec seen([halley_directory:session()]) -> [seen()].
@@ -68,8 +70,11 @@ ask(_, [], _) ->
 
 see({link, Slot, Conn}, Inspected) ->
     maps:merge(worker(halley_links:info(Slot)), connection(maps:find({Slot, Conn}, Inspected)));
-see(_, _) ->
-    #{state => live, transport => process}.
+see(Pid, _) ->
+    #{state => live, transport => case halley_sessions:is_handed_on(Pid) of
+                                      true -> remote;
+                                      false -> process
+                                  end}.
 
 worker(#{worker := Worker, pid := Pid}) -> #{worker => Worker, edge => Pid};
 worker(_) -> #{}.
@@ -91,5 +96,5 @@ now_ms() ->
 -spec json(seen()) -> jiffy:json_value().
 json(Seen) ->
     {[{atom_to_binary(Key), map_get(Key, Seen)}
-      || Key <- [worker, edge, transport, state, passed, outbox_bytes, outbox_events, outbox_ms,
-                 held, dropped, conflated], is_map_key(Key, Seen)]}.
+      || Key <- [worker, edge, transport, state, passed, began, outbox_bytes, outbox_events,
+                 outbox_ms, held, dropped, conflated], is_map_key(Key, Seen)]}.

@@ -30,7 +30,8 @@ subject(#{subject := Subject, events := Events, sessions := Sessions}) ->
 ended(Closings) ->
     halley_api_reply:json({[{<<"ended">>,
         [{[{<<"user">>, halley_ids:name(User)}, {<<"at">>, At},
-           {<<"reason">>, atom_to_binary(Reason)}, {<<"worker">>, Worker}]}
+           {<<"reason">>, atom_to_binary(Reason)},
+           {<<"worker">>, case Worker of none -> null; _ -> Worker end}]}
          || {User, #{at := At, reason := Reason, worker := Worker}} <- Closings]}]}).
 
 reason(Text) ->

@@ -26,9 +26,8 @@ trace({error, not_found}, _) ->
 trace({ok, #{event := Event, sessions := Sessions, ended := Ended} = Trace}, User) ->
     #{followed := Followed, unfollowed_at := UnfollowedAt} = Trace,
     Seen = seen(lists:sublist(Sessions, ?SESSIONS_LISTED_MAX)),
-    Verdict = halley_api_verdict:sentence(#{followed => Followed, sessions => Seen,
-                                            private => is_map_key(users, Event),
-                                            ended => Ended}),
+    Found = Trace#{sessions := Seen, private => is_map_key(users, Event)},
+    Verdict = halley_api_verdict:sentence(Found),
     halley_api_reply:json({[
         {<<"event">>, {[{Name, map_get(Key, Event)}
                         || {Key, Name} <- [{id, <<"id">>}, {subject, <<"subject">>},
@@ -42,8 +41,11 @@ trace({ok, #{event := Event, sessions := Sessions, ended := Ended} = Trace}, Use
         {<<"ended">>, [{[{<<"at">>, At}, {<<"reason">>, atom_to_binary(Reason)}]}
                        || #{at := At, reason := Reason} <-
                               lists:sublist(Ended, ?SESSIONS_LISTED_MAX)]},
+        {<<"answer">>, atom_to_binary(halley_api_verdict:answer(Found))},
         {<<"verdict">>, unicode:characters_to_binary(Verdict)}]}).
 
 seen(Sessions) ->
     Seen = halley_api_sessions:seen([Session || #{session := Session} <- Sessions]),
-    lists:zipwith(fun(#{passed := Passed}, One) -> One#{passed => Passed} end, Sessions, Seen).
+    lists:zipwith(fun(#{passed := Passed, began := Began}, One) ->
+        One#{passed => Passed, began => Began}
+    end, Sessions, Seen).

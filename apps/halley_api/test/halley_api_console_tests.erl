@@ -53,7 +53,7 @@ keys() ->
 ended() ->
     ok = halley_closings:new(),
     try
-        [halley_closings:record(User, #{reason => Reason, worker => 1, conn => 9})
+        [halley_closings:record(User, #{reason => Reason, worker => 1, conn => 9, drawn => 1})
          || {User, Reason} <- [{7, slow_consumer}, {8, closed}, {9, slow_consumer}]],
         meck:expect(halley_ids, name, fun(N) -> integer_to_binary(N) end),
         #{<<"ended">> := Ended} = json(get("/v1/ended", [{<<"reason">>, <<"slow_consumer">>}])),

@@ -56,6 +56,8 @@ init(Args) -> {ok, Args, {continue, login}}.
 -spec handle_continue(login, args()) -> {noreply, #state{}} | {stop, normal, args()}.
 handle_continue(login, #{id := Id, user := User, cursor := Given, proxy := Proxy,
                          from := From} = Args) ->
+    %% Its own mailbox is not where the events are to go.
+    ok = halley_sessions:hands_on(),
     case halley:login(User, self()) of
         ok ->
             Cursor = halley_backends_feed:add(User, Given),

@@ -114,7 +114,11 @@ events_in_order(Config) ->
     ok = publish(1, 300, Config),
     ok = all_come(Reader, 300, Config),
     {_, First} = hd(process(got, [Reader], Config)),
-    ?assertMatch(#{user := ?USER, subject := ?SUBJECT, id := _, at := _, cursor := _}, First).
+    ?assertMatch(#{user := ?USER, subject := ?SUBJECT, id := _, at := _, cursor := _}, First),
+    %% A trace doesn't take what is here for what has come there.
+    [Session] = brain(halley_sessions, of_user, [?USER], Config),
+    ?assertMatch([#{transport := remote, state := live}],
+                 brain(halley_api_sessions, seen, [[Session]], Config)).
 
 private_events(Config) ->
     {ok, Reader} = process(reader, [?USER, #{}], Config),

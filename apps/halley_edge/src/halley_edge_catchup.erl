@@ -80,6 +80,7 @@ run(Writer, There, From, Second) ->
     {Near, Nearer} = first_rounds(From, State),
     ok = tell(hold, Nearer),
     Heads = halley_history:heads(),
+    ok = halley_began:catches_up(There),
     ok = await(Heads),
     {_, _, #state{reader = Reader}} = round(Near, Heads, 0, Nearer),
     Writer ! {catchup, self(), {reached, Heads}},

@@ -16,7 +16,7 @@
 %% and once they have entered they count there alone.
 -module(halley_edge_sessions).
 
--export([new/4, subscriptions/4, open/2, close/2, enter/2, replay_ended/2]).
+-export([new/4, subscriptions/4, open/2, synced/1, close/2, enter/2, replay_ended/2]).
 -export([wish/2, refuse/3, aside/2, close_user/3]).
 -export_type([sessions/0, subscribed/0]).
 
@@ -42,6 +42,8 @@
     replays :: halley_edge_replays:handle(),
     %% What comes before OPEN.
     waiting = halley_edge_subscriptions:new() :: halley_edge_subscriptions:waiting(),
+    %% Whether all that were there before the link have been said.
+    is_synced = false :: boolean(),
     %% How many of its own are in the directory, or are visitors'.
     open = 0 :: non_neg_integer(),
     held = #{} :: #{halley_edge_codec:conn() => {UserNumber :: non_neg_integer(),
@@ -85,11 +87,15 @@ opened(Opening, Live, Returning, Refused, Sessions) ->
     lists:foreach(fun({Conn, Behind}) ->
         send({replay, Conn, 0, Behind, [], []}, Writer)
     end, Began),
+    ok = halley_began:held(Slot, [{Number, Conn, Cursor} || {Conn, Number, _, Cursor} <- ToReplay,
+                                                            Number =/= ?NOBODY]),
     in_parts(Waiting, fun(Part) -> send({opened, <<>>, Part}, Writer) end),
     Waiting =:= [] orelse halley_edge_replays:add(Replays, ToReplay),
+    Written = halley_began:written(Slot),
     Outcomes = [{Session, enter_one(Session, rule(Conn, Polls), Next)}
                 || {Conn, _} = Session <- Live],
     Entered = [Session || {Session, ok} <- Outcomes],
+    ok = began(Written, Entered, Sessions),
     in_parts(Entered, fun(Part) -> halley_edge_sender:opened(Writer, Part) end),
     NotEntered = [{Conn, Why} || {{Conn, _}, Why} <- Outcomes, Why =/= ok]
         ++ [{Conn, full} || {Conn, _} <- Returning -- Waiting],
@@ -97,6 +103,19 @@ opened(Opening, Live, Returning, Refused, Sessions) ->
     lists:foreach(fun(Refusal) -> send(Refusal, Writer) end,
                   Refused ++ [not_entered(Why, Conn) || {Conn, Why} <- NotEntered]),
     {ok, Next#sessions{open = Next#sessions.open + length(Entered)}}.
+
+%% What is said in a sync was there before.
+began(_, _, #sessions{is_synced = false}) ->
+    ok;
+began(Written, Entered, #sessions{slot = Slot}) ->
+    halley_began:opened(Written, [{Number, {link, Slot, Conn}} || {Conn, Number} <- Entered,
+                                                                  Number =/= ?NOBODY]).
+
+%% All that were there before have been said.
+-spec synced(sessions()) -> sessions().
+synced(#sessions{slot = Slot} = Sessions) ->
+    ok = halley_began:synced(Slot),
+    Sessions#sessions{is_synced = true}.
 
 %% A session that was to open may not.
 -spec refuse(halley_edge_codec:session(), halley_hooked:judgement(), sessions()) -> ok.
@@ -265,14 +284,18 @@ leave(Number, Conn, #sessions{slot = Slot}) ->
             false
     end.
 
-closed(Conn, Number, Reason, #sessions{worker = Worker, replays = Replays} = Sessions) ->
-    Number =:= ?NOBODY orelse
-        halley_closings:record(Number, #{worker => Worker, conn => Conn,
-                                         reason => reason(Reason)}),
+closed(Conn, Number, Reason, #sessions{replays = Replays} = Sessions) ->
+    ok = ended(Conn, Number, reason(Reason), Sessions),
     #sessions{held = Held, entered = Entered} = Sessions,
     (is_map_key(Conn, Held) orelse is_map_key(Conn, Entered))
         andalso halley_edge_replays:cancel(Replays, Conn),
     forget(Conn, Sessions).
+
+ended(_, ?NOBODY, _, _) ->
+    ok;
+ended(Conn, Number, Reason, #sessions{worker = Worker}) ->
+    halley_closings:record(Number, #{worker => Worker, conn => Conn, reason => Reason,
+                                     drawn => halley_history:drawn()}).
 
 %% protocol/link.md 2.8
 reason(1) -> closed;
@@ -317,7 +340,10 @@ enter(Conns, #sessions{slot = Slot, held = Held, replays = Replays} = Sessions) 
 %% was answered with what it missed, is over by that: its CLOSE finds nothing of it any more.
 -spec replay_ended(halley_edge_codec:conn(), sessions()) -> sessions().
 replay_ended(Conn, #sessions{slot = Slot, held = Held} = Sessions) ->
-    ok = halley_subscriptions:close(Slot, [Conn || is_map_key(Conn, Held)]),
+    _ = [begin
+             ok = halley_subscriptions:close(Slot, [Conn]),
+             ok = ended(Conn, Number, poll_answered, Sessions)
+         end || #{Conn := {Number, _}} <- [Held]],
     forget(Conn, Sessions).
 
 %%% Subscriptions of a session that is there

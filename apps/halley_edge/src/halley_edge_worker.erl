@@ -60,15 +60,19 @@ replays(#worker{replays = Replays}) -> halley_edge_replays:pid(Replays).
 
 %% A costly frame came that is about no request.
 -spec frame(halley_edge_codec:frame(), worker()) -> result().
-frame({sync_begin, Sessions, Cursor}, #worker{sync = before, writer = Writer} = Worker) ->
+frame({sync_begin, Sessions, Cursor},
+      #worker{sync = before, writer = Writer, slot = Slot} = Worker) ->
     Start = halley_edge_catchup:begins(Sessions, Cursor, halley_history:store(),
                                        halley_history:heads(), erlang:system_time(millisecond)),
     ok = halley_edge_sender:sync_begin(Writer, Start),
+    ok = halley_began:syncs(Slot),
     Worker#worker{sync = running};
-frame(sync_end, #worker{sync = running, writer = Writer, slot = Slot} = Worker) ->
+frame(sync_end, #worker{sync = running, writer = Writer, slot = Slot,
+                        sessions = Sessions} = Worker) ->
     ok = halley_edge_sender:sync_end(Writer),
+    Synced = halley_edge_sessions:synced(Sessions),
     ok = halley_links_synced:synced(Slot),
-    Worker#worker{sync = done};
+    Worker#worker{sync = done, sessions = Synced};
 frame({stats, Values}, Worker) ->
     stats(Values, Worker);
 frame({open, Opening}, #worker{sync = Sync, index = Index, sessions = Sessions,

@@ -108,7 +108,8 @@ export function Users({ live }: { live: Live }): JSX.Element {
 }
 
 const TRANSPORTS: Record<string, string> = { sse: 'SSE', ndjson: 'NDJSON', websocket: 'WebSocket',
-  poll: 'long-poll', test: '/test', process: 'Erlang process' };
+  poll: 'long-poll', test: '/test', process: 'Erlang process',
+  remote: 'Erlang back end' };
 const TONES: Record<string, 'good' | 'warn' | 'plain'> = { live: 'good', held: 'warn',
   opening: 'warn', closing: 'warn', unknown: 'warn' };
 const STATES: Record<string, string> = { held: 'catching up', unknown: 'worker is silent' };

@@ -41,7 +41,7 @@ function Meant({ trace }: { trace: Trace }): JSX.Element {
       <Step tone="warn" title={<>Not for <UserLink id={user} /></>}>
         <p>{event.users !== undefined ? 'The publisher named others.'
           : <>{user} did not follow <SubjectLinks ids={subjectsOf(event)} /> then, nor does now, and
-            no session of {user} is subscribed there.</>}</p>
+            no session of {user} is subscribed there now.</>}</p>
       </Step>
     );
   }
@@ -73,14 +73,26 @@ function Since({ trace }: { trace: Trace }): JSX.Element | null {
   );
 }
 
+/** Where a session began, beside the event. */
+const BEGAN: Record<string, string> = {
+  before: 'it was there when the event was published',
+  cursor_before: 'it came with a cursor from before the event',
+  cursor_after: 'its client brought a cursor that already has the event',
+  after: 'it began after the event, without a cursor',
+  newest: 'it began after the event, with the newest ones',
+  subscribed: 'it was subscribed after the event',
+  unknown: 'nobody remembers whether it was there when the event was published' };
+const MAY_HAVE = ['before', 'cursor_before'];
+
 function Now({ trace }: { trace: Trace }): JSX.Element {
-  const passed = trace.sessions.some((one) => one.passed === true && one.state === 'live');
   return (
-    <Step tone={passed ? 'good' : 'warn'}
+    <Step tone={trace.answer === 'yes' ? 'good' : 'warn'}
       title={`Now, ${trace.user} has ${of(trace.sessions.length, 'session')}`}>
       <ul class="bare">{trace.sessions.map((one, index) => (
         <li key={index}>{transport(one)} <StateBadge state={one.state} />{' '}
-          {one.passed === true ? 'the event went out to its worker' : 'the event is on its way'};
+          {BEGAN[one.began ?? 'unknown'] ?? one.began}
+          {MAY_HAVE.includes(one.began ?? '') && <>; {one.passed === true
+            ? 'the event went out to its worker' : 'its link is behind'}</>};
           {' '}waits: {waits(one)}</li>
       ))}</ul>
     </Step>
@@ -90,9 +102,10 @@ function Now({ trace }: { trace: Trace }): JSX.Element {
 /** Whether the user got it: the verdict's first words. */
 const ANSWER = /^(Yes|No, not yet|No|Not known yet|Not known): (.)(.*)$/s;
 
-function Verdict({ text }: { text: string }): JSX.Element {
+function Verdict({ trace }: { trace: Trace }): JSX.Element {
+  const text = trace.verdict;
   const [, answer = '', first = '', rest = ''] = ANSWER.exec(text) ?? [];
-  const tone = answer === 'Yes' ? 'good' : 'warn';
+  const tone = trace.answer === 'yes' ? 'good' : 'warn';
   return (
     <p class={`verdict ${tone}`} data-testid="verdict">
       {answer === '' ? text
@@ -104,7 +117,7 @@ function Verdict({ text }: { text: string }): JSX.Element {
 function Story({ trace }: { trace: Trace }): JSX.Element {
   return (
     <>
-      <Verdict text={trace.verdict} />
+      <Verdict trace={trace} />
       <Card title="How it went" wide testid="story">
         <ol class="story">
           <Published trace={trace} />

@@ -99,6 +99,8 @@ of_brain() ->
      {group_marks_max, 20000, count, config,
       "changes of groups that wait to be sent to the workers; beyond it sessions open slower"},
      {closings_max, 100000, count, config, "ended sessions that are remembered for traces"},
+     {openings_max, 20000, count, config,
+      "beginnings of sessions, and changes of their subscriptions, that are remembered for traces"},
      {requests_per_s_per_key_max, 10000, count, config,
       "requests that come with one server key in a second, and at once; beyond it 429"},
      {bytes_per_user_per_s_max, 1048576, bytes, config,

@@ -74,7 +74,8 @@ free() ->
         [] ->
             ok;
         Due ->
-            ok = halley_closings:forget(Due),
+            ok = halley_closings:freed(Due),
+            ok = halley_openings:forget(Due),
             halley_metrics:incr(ids_freed, halley_follows_owner:free(Due))
     end.
 

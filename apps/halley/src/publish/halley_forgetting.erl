@@ -91,7 +91,9 @@ ended(Unfollowed, Next, {Page, Pair, User}, Count, Before) ->
 hide(User, Forgotten) ->
     case halley_history:forget(User) of
         ok ->
-            ok = halley_closings:forget([N || N <- [halley_ids:lookup(User)], N =/= undefined]),
+            Numbers = [N || N <- [halley_ids:lookup(User)], N =/= undefined],
+            ok = halley_closings:forget(Numbers),
+            ok = halley_openings:forget(Numbers),
             ok = halley_metrics:incr(users_forgotten),
             {ok, Forgotten};
         {error, _} = Error ->

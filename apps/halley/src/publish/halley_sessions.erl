@@ -9,7 +9,8 @@
 %% The directory's owner checks one session of a user after the other, so the bound is exact.
 -module(halley_sessions).
 
--export([open/2, open/3, is_full/3, of_user/1, close/3, close_user/2]).
+-export([open/3, login/2, is_full/3, of_user/1, close/3, close_user/2]).
+-export([began/0, ended/1, lost/1, hands_on/0, is_handed_on/1]).
 -export_type([rule/0]).
 
 %% `again': a session that comes and goes, such as a poll. It pushes nobody out, or two of them
@@ -18,11 +19,51 @@
 -type rule() :: configured | again.
 
 -define(CLOSING_MAX, 64).
+-define(HANDS_ON, '$halley_hands_on').
 -define(REASON, <<"too_many_sessions: this user's newer sessions took the place of this one">>).
 
--spec open(halley_id:user_number(), halley_directory:session()) -> ok | full | gone.
-open(Number, Session) ->
-    open(Number, Session, configured).
+%% A process becomes a session, and may be one.
+-spec login(halley_id:user_number(), pid()) -> ok | full | gone.
+login(Number, Pid) ->
+    halley_began:login({Number, Pid}, fun() ->
+        case open(Number, Pid, configured) of
+            ok -> halley_groups:changed(Number);
+            Refused -> Refused
+        end
+    end).
+
+%% The calling process, which becomes a session, hands on what it gets to one on another node.
+-spec hands_on() -> ok.
+hands_on() ->
+    _ = put(?HANDS_ON, true),
+    ok.
+
+-spec is_handed_on(pid()) -> boolean().
+is_handed_on(Pid) ->
+    case process_info(Pid, dictionary) of
+        {dictionary, Kept} -> lists:keymember(?HANDS_ON, 1, Kept);
+        undefined -> false
+    end.
+
+%% A brain begins: it doesn't know what sessions were there before it.
+-spec began() -> ok.
+began() ->
+    Drawn = halley_history:drawn(),
+    ok = halley_closings:lost(Drawn),
+    halley_openings:began_at(Drawn).
+
+%% A session that was a process has ended. Called in the directory's owner.
+-spec ended(halley_id:user_number()) -> ok.
+ended(Number) ->
+    ok = halley_closings:record(Number, #{reason => closed, worker => none, conn => none,
+                                          drawn => halley_history:drawn()}),
+    halley_groups:ended(Number).
+
+%% A user's session ended with its link, or will be said again by the next one.
+-spec lost(halley_id:user_number()) -> ok.
+lost(Number) ->
+    ok = halley_closings:lost(halley_history:drawn()),
+    halley_groups:changed(Number).
 
 %% `gone': the number is nobody's any more, and the user has to be looked up again.
 -spec open(halley_id:user_number(), halley_directory:session(), rule()) -> ok | full | gone.

@@ -177,6 +177,8 @@ handle_call({ended, Slot}, _, #state{links = Links} = State) ->
 handle_call({add, Slot, {Conn, User, As}, Subject}, {Link, _}, State) ->
     Next = of_link(Slot, Link, State),
     Added = add_one(word(Slot, Conn), User, As, Subject),
+    Added =:= added
+        andalso halley_began:subscription(subscribed, User, {link, Slot, Conn}, Subject),
     {reply, {Added, halley_history:heads()}, Next};
 handle_call({state, Slot, {Conn, User, As}, Pieces}, {Link, _}, State) ->
     Next = of_link(Slot, Link, State),
@@ -187,7 +189,11 @@ handle_call({forget_state, User, Words}, _, State) ->
     {reply, ok, State};
 handle_call({remove, Slot, Conn, Subject}, {Link, _}, State) ->
     Next = of_link(Slot, Link, State),
-    {reply, remove_one(word(Slot, Conn), Subject), Next}.
+    User = user({Slot, Conn}),
+    Removed = remove_one(word(Slot, Conn), Subject),
+    Removed =:= removed
+        andalso halley_began:subscription(unsubscribed, User, {link, Slot, Conn}, Subject),
+    {reply, Removed, Next}.
 
 -spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
 handle_cast(_, State) ->

@@ -6,8 +6,9 @@
 %% From the subscriptions: which of the user's sessions are subscribed to the subject now. If the
 %% user didn't follow, these alone are its sessions here.
 %% From the directory and the links: the user's sessions and whether the event has passed to their
-%% links. From `halley_closings': sessions that ended since. What waits in a connection's outbox
-%% only its worker knows: the caller asks it (INSPECT), joins both, and words the verdict.
+%% links. From `halley_began': where they began. From `halley_closings': sessions that ended since,
+%% and whether these are all. What waits in a connection's outbox only its worker knows: the caller
+%% asks it (INSPECT), joins both, and words the verdict.
 -module(halley_trace).
 
 -export([trace/2]).
@@ -21,14 +22,25 @@
                  seq := halley_cursor:seq(), shard := halley_shards:index(),
                  %% When it was published.
                  sessions := non_neg_integer()},
-      %% Or one of its sessions is subscribed to the subject now.
+      %% Or one of its sessions is subscribed to the subject now: `meant' says which.
+      %% `follows_just_then': the follow was being made when the event was published.
       followed := boolean(),
+      meant := followed | follows_just_then | subscribed | no,
       %% When the user unfollowed the subject, if that was after the event.
       unfollowed_at := integer() | none,
       %% `passed': it isn't above what has been sent to the session's link.
-      sessions := [#{session := halley_directory:session(), passed := boolean()}],
+      sessions := [#{session := halley_directory:session(), passed := boolean(),
+                     began := halley_began:began()}],
+      %% Of the sessions, those that aren't here yet, as their past is being sent.
+      held := non_neg_integer(),
       %% Since the event, the latest first.
-      ended := [halley_closings:closing()]}.
+      ended := [halley_closings:closing()],
+      %% A session was subscribed to it until after the event.
+      unsubscribed := boolean(),
+      %% No other session of the user can have been there since the event.
+      is_complete := boolean(),
+      %% After the event: what was before is hidden from the user.
+      deleted := boolean()}.
 
 -spec trace(halley_event:id(), User :: halley_id:id()) -> {ok, trace()} | {error, not_found}.
 trace(EventId, User) ->
@@ -64,23 +76,62 @@ subjects(#{kind := private}) -> [];
 subjects(#{kind := joint, subjects := Subjects}) -> Subjects;
 subjects(#{subject := Subject}) -> [Subject].
 
-trace(#{at := At, seq := Seq, shard := Shard} = Record, User, Changes, Number) ->
+trace(#{seq := Seq, shard := Shard} = Record, User, Changes, Number) ->
+    Seqs = #{shard => Shard, first => maps:get(first, Record, Seq), last => Seq},
+    %% In this order: a session that goes from one to the next meanwhile is met again.
+    Held = lists:sum([Count || N <- [Number], N =/= undefined,
+                               {_, Count} <- halley_directory_leaving:held(N)]),
     All = [Session || N <- [Number], N =/= undefined, Session <- halley_directory:sessions(N)],
-    {Followed, Sessions} =
+    Rows = lists:append([halley_openings:of_user(N) || N <- [Number], N =/= undefined]),
+    {Meant, Sessions} =
         case {is_theirs(Record, User, Changes, Number), subscribed(Record, All)} of
-            {false, [_ | _] = Subscribed} -> {true, Subscribed};
+            {no, [_ | _] = Subscribed} -> {subscribed, Subscribed};
             {IsTheirs, _} -> {IsTheirs, All}
         end,
     #{event => event(Record),
-      followed => Followed,
+      followed => Meant =/= no,
+      meant => Meant,
       unfollowed_at => lists:foldl(fun({_, {unfollowed, UnfollowedAt}}, _) -> UnfollowedAt;
                                       (_, Before) -> Before
                                    end, none, Changes),
-      sessions => [#{session => Session, passed => passed(Session, Shard, Seq)}
+      held => Held,
+      sessions => [#{session => Session, passed => passed(Session, Shard, Seq),
+                     began => began(Session, {Meant, Seqs}, Record, Rows)}
                    || Session <- Sessions],
       ended => [Closing || N <- [Number], N =/= undefined,
-                           #{at := ClosedAt} = Closing <- halley_closings:of_user(N),
-                           ClosedAt >= At]}.
+                           #{drawn := Drawn} = Closing <- halley_closings:of_user(N),
+                           Drawn >= map_get(first, Seqs)],
+      unsubscribed => halley_began:has_unsubscribed(Seqs, subjects(Record), Rows),
+      is_complete => is_complete(Seqs),
+      deleted => halley_history:forgotten(User) >= Seq}.
+
+began(Session, {Meant, Seqs}, Record, Rows) ->
+    Ground = case Meant of
+        subscribed -> subjects(Record);
+        _ -> theirs
+    end,
+    sure(halley_began:of_session(Session, {Seqs, Ground}, Rows), Record).
+
+%% What a replay may have left out, as it was too old for its subject by then; and what found no
+%% session though one was there: by a catch-up, or not at all.
+sure(cursor_before, #{at := At} = Record) ->
+    Subjects = subjects(Record),
+    IsOld = Subjects =/= []
+        andalso lists:all(fun(S) -> halley_history_shown:oldest(S) > At end, Subjects),
+    case IsOld of
+        true -> unknown;
+        false -> cursor_before
+    end;
+sure(before, #{sessions := 0}) ->
+    unknown;
+sure(Began, _) ->
+    Began.
+
+%% Whether all sessions that ended since, and all changes of subscriptions, have their rows, and
+%% all that live are known.
+is_complete(#{first := First}) ->
+    First > halley_closings:floor() andalso First > halley_openings:floor()
+        andalso halley_links_synced:since() =/= never.
 
 subscribed(Record, Sessions) ->
     [Session || {link, Slot, Conn} = Session <- Sessions,
@@ -93,11 +144,20 @@ event(Record) ->
     maps:with([id, subject, subjects, at, seq, shard, sessions], Record).
 
 is_theirs(#{kind := private, users := Users}, User, _, _) ->
-    lists:member(User, Users);
+    case lists:member(User, Users) of
+        true -> followed;
+        false -> no
+    end;
 is_theirs(#{seq := Seq}, User, Changes, Number) ->
-    lists:any(fun({Subject, Change}) ->
-        User =:= Subject orelse followed(Change, Seq, Number, Subject)
-    end, Changes).
+    %% As by the one that says most.
+    lists:foldl(fun(_, followed) -> followed;
+                   ({Subject, _}, _) when Subject =:= User -> followed;
+                   ({Subject, Change}, Before) ->
+                       case followed(Change, Seq, Number, Subject) of
+                           no -> Before;
+                           Followed -> Followed
+                       end
+                end, no, Changes).
 
 %% The first change of this follow behind the event.
 change(Subject, #{seq := Seq}, User, Reader) ->
@@ -112,9 +172,15 @@ change(Subject, #{seq := Seq}, User, Reader) ->
                     end
                 end, {none, Reader}, halley_history:changes(User, Seq)).
 
-followed({unfollowed, _}, _, _, _) -> true;
-followed({followed, From}, Seq, _, _) when Seq =< From -> false;
-followed(_, _, Number, Subject) -> follows(Number, Subject).
+%% The record of a follow is written before it takes effect, and names where it was asked for.
+followed({unfollowed, _}, _, _, _) -> followed;
+followed({followed, From}, Seq, _, _) when Seq =< From -> no;
+followed(Change, _, Number, Subject) ->
+    case {follows(Number, Subject), Change} of
+        {true, none} -> followed;
+        {true, _} -> follows_just_then;
+        {false, _} -> no
+    end.
 
 follows(undefined, _) ->
     false;

@@ -101,8 +101,8 @@ login(User) ->
 login(User, Pid) when node(Pid) =:= node() ->
     case halley_ids:intern([User]) of
         {ok, [Number]} ->
-            case halley_sessions:open(Number, Pid) of
-                ok -> halley_groups:changed(Number);
+            case halley_sessions:login(Number, Pid) of
+                ok -> ok;
                 full -> {error, too_many_sessions};
                 gone -> login(User, Pid)
             end;

@@ -15,6 +15,7 @@ start(_, _) ->
 start_tree() ->
     case halley_sup:start_link() of
         {ok, Pid} ->
+            ok = halley_sessions:began(),
             ok = halley_drain:install(),
             ok = halley_boot:ready(),
             {ok, Pid};

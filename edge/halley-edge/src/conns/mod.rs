@@ -38,7 +38,17 @@ use crate::limits::SharedLimits;
 use crate::limits::address::Address;
 use crate::outbox::Pool;
 use crate::settings::Settings;
+use crate::side_table::SideTable;
 use crate::stats::{Stat, Stats};
+
+/// What a client lost that was too slow: of the connection with this id, as a slot may have
+/// another one by now.
+#[derive(Clone, Copy, Default, PartialEq)]
+struct Lost {
+    conn: u64,
+    dropped: u32,
+    conflated: u32,
+}
 
 /// What is read at once.
 pub const READ_BYTES: usize = 65_536;
@@ -75,6 +85,8 @@ pub struct Conns<D> {
     /// event will tell.
     pub ready: Vec<u32>,
     pool: Pool,
+    /// What clients lost that were too slow.
+    lost: SideTable<Lost>,
     /// Where a listener speaks TLS.
     tls: Option<Box<Tls>>,
     wheel: Wheel,
@@ -105,6 +117,7 @@ impl<D: Hung> Conns<D> {
             scratch: vec![0; READ_BYTES],
             ready: Vec::new(),
             pool: Pool::default(),
+            lost: SideTable::default(),
             wheel: Wheel::new(),
             registry,
             dirty: Vec::new(),

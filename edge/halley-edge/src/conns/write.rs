@@ -8,7 +8,8 @@ use halley_link::{CloseReason, FRAME_BYTES_MAX};
 use halley_wire::Gap;
 
 use crate::conns::table::{Phase, flag};
-use crate::conns::{Conns, Hung, LINGER_MS};
+use crate::conns::{Conns, Hung, LINGER_MS, Lost};
+use crate::outbox::slow::Relief;
 use crate::outbox::{self, Flush, Outbox, Piece};
 use crate::settings::Settings;
 use crate::socket;
@@ -121,9 +122,33 @@ impl<D: Hung> Conns<D> {
         self.stats.add(Stat::OutboxBytes, after as u64);
         self.stats.add(Stat::EventsDropped, relief.dropped.into());
         self.stats.add(Stat::EventsConflated, relief.conflated.into());
+        self.count_lost(index, relief);
         if !relief.enough {
             self.slow_consumer(index);
         }
+    }
+
+    fn count_lost(&mut self, index: u32, relief: Relief) {
+        if relief.dropped == 0 && relief.conflated == 0 {
+            return;
+        }
+        let conn = self.table.conn(index);
+        let (dropped, conflated) = self.lost(index);
+        self.lost.set(
+            index,
+            Lost {
+                conn,
+                dropped: dropped.saturating_add(relief.dropped),
+                conflated: conflated.saturating_add(relief.conflated),
+            },
+        );
+    }
+
+    /// How many events a connection lost, as its client was too slow: those that were dropped, and
+    /// those that a newer one replaced. An outbox that is empty is gone, this isn't.
+    pub fn lost(&mut self, index: u32) -> (u32, u32) {
+        let lost = self.lost.get(index);
+        if lost.conn == self.table.conn(index) { (lost.dropped, lost.conflated) } else { (0, 0) }
     }
 
     /// A client that doesn't take what is for it, or too slowly.

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};
 use std::rc::Rc;
 
-use crate::outbox::slow::Losses;
+use crate::outbox::slow::ToldGap;
 pub use crate::slab::NONE;
 use crate::slab::Slab;
 
@@ -90,7 +90,7 @@ pub struct Outbox {
     moved_ms: u64,
     /// See [`Outbox::force`].
     forced: bool,
-    pub(crate) losses: Option<Box<Losses>>,
+    pub(crate) gap: Option<Box<ToldGap>>,
 }
 
 impl Outbox {
@@ -129,11 +129,6 @@ impl Outbox {
     /// See [`Outbox::force`].
     pub fn is_forced(&self) -> bool {
         self.forced
-    }
-
-    /// Events dropped from it, and events that a newer one replaced.
-    pub fn losses(&self) -> (u32, u32) {
-        self.losses.as_ref().map_or((0, 0), |losses| (losses.dropped, losses.conflated))
     }
 
     /// Appends a piece.
@@ -217,7 +212,7 @@ impl Outbox {
         self.bytes = 0;
         self.moved_ms = 0;
         self.forced = false;
-        self.losses = None;
+        self.gap = None;
     }
 }
 

@@ -31,11 +31,11 @@ impl Sessions {
             _ => SessionState::Closing,
         };
         let transport = slot.transport.on_link();
-        let outbox = io.conns.outbox(index);
-        let (bytes, pieces, stalled_ms, (dropped, conflated)) = outbox
-            .map_or((0, 0, 0, (0, 0)), |outbox| {
-                (outbox.bytes(), outbox.pieces(), outbox.stalled_ms(now), outbox.losses())
-            });
+        let (dropped, conflated) = io.conns.lost(index);
+        let (bytes, pieces, stalled_ms) = io
+            .conns
+            .outbox(index)
+            .map_or((0, 0, 0), |outbox| (outbox.bytes(), outbox.pieces(), outbox.stalled_ms(now)));
         let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let frame = Frame::Inspected {
             token,

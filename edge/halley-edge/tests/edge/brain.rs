@@ -156,6 +156,8 @@ pub struct Brain {
     pub reasons: HashMap<u64, CloseReason>,
     /// By connection: what its client goes on behind (6.2).
     pub cursors: HashMap<u64, String>,
+    /// By connection: what it lost, as the last INSPECTED had it.
+    pub lost: HashMap<u64, (u32, u32)>,
 }
 
 impl Drop for Brain {
@@ -183,6 +185,7 @@ impl Brain {
             costly: 0,
             reasons: HashMap::new(),
             cursors: HashMap::new(),
+            lost: HashMap::new(),
         }
     }
 
@@ -290,6 +293,9 @@ impl Brain {
                         }
                         Frame::Open { sessions } => {
                             self.cursors.extend(sessions.iter().map(|s| (s.conn, text(s.cursor))));
+                        }
+                        Frame::Inspected { conn, dropped, conflated, .. } => {
+                            self.lost.insert(conn, (dropped, conflated));
                         }
                         Frame::SyncBegin { cursor, .. } => self.sync_cursor = text(cursor),
                         Frame::FromWorker { kind, payload, .. } => {

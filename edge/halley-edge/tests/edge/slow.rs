@@ -155,6 +155,28 @@ fn the_oldest_are_dropped_and_the_client_knows() {
     );
 }
 
+/// link.md 10.8 tells what a connection has lost, also when nothing waits for it any more, and
+/// nothing of it of another one.
+#[test]
+fn what_was_lost_is_remembered() {
+    let limits = [("slow_consumer", "drop_oldest"), ("outbox_bytes_max", "200000")];
+    let (edge, mut brain) = Edge::start(&limits);
+    let (mut client, conn) = sse(&edge, &mut brain, "a");
+    stall(&client);
+    (1..=150).for_each(|n| deliver(&mut brain, n, &subject_of(n), DATA_BYTES, conn));
+    wake(&mut brain, &client);
+    let dropped = check_dropped(&read_until(150, || chunk(&mut client)), 150);
+    brain.stat_becomes("outbox_bytes", 0);
+    assert!(dropped > 0);
+    brain.inspect(1, conn);
+    assert_eq!(brain.lost[&conn], (dropped as u32, 0));
+    drop(client);
+    assert!(matches!(brain.next(), Seen::Close(..)));
+    let (_next, next) = sse(&edge, &mut brain, "b");
+    brain.inspect(2, next);
+    assert_eq!(brain.lost[&next], (0, 0));
+}
+
 /// 12.3: the exact words, in the place of what is missing.
 #[test]
 fn the_words_of_a_gap() {
