@@ -300,8 +300,7 @@ test('a brain that was killed knows nothing of the sessions before it, and all o
   assert.equal(await gets(leaving, forLeft, left), true);
   leaving.close();
   await gone(left);
-  kill(halley.brainPid(), 'SIGKILL');
-  await halley.exited();
+  await halley.killBrain();
   await halley.start();
   await here(there);
   await expectAnswer({ id: early, user: there, got: true }, 'not_known');
