@@ -40,6 +40,21 @@ class Place:
     presence: tuple[str, ...] = ()
     #: The WebSocket, while it is open: what is to be said in band goes there.
     socket: aiohttp.ClientWebSocketResponse | None = field(default=None)
+    #: For what its session stands, by member and subject, where that has changed since it began;
+    #: None where it isn't known.
+    _changed: dict[tuple[str, str], bool | None] = field(default_factory=dict)
+
+    def stands(self, key: tuple[str, str]) -> bool | None:
+        member, subject = key
+        began = self.subjects if member == "subject" else self.presence
+        return self._changed.get(key, subject in began)
+
+    def knows(self, key: tuple[str, str], stands: bool | None) -> None:
+        self._changed[key] = stands
+
+    def doubt(self, key: tuple[str, str]) -> None:
+        """It is asked for, and may be so or not until that is answered."""
+        self._changed[key] = None
 
     def query(self, **more: str) -> list[tuple[str, str]]:
         last = str(self.last) if self.last and self.subjects and not self.cursor else None
@@ -61,8 +76,10 @@ async def websocket(place: Place) -> AsyncGenerator[Signal, None]:
     ) as socket:
         place.socket = socket
         is_heard = False
-        # Who comes back with a cursor and has missed nothing hears nothing more at first (9.6).
-        yield {}
+        if place.cursor:
+            # Without anything missed, nothing more may come for a while. Without a cursor the
+            # welcome comes, and what is published counts from there (http.md 9.6, 21.3).
+            yield {}
         while True:
             message = await socket.receive()
             match message.type:
