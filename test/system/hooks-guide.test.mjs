@@ -19,7 +19,8 @@ const block = (language) => GUIDE.split('```').find((part) => part.startsWith(`$
 
 function headers() {
   const now = Math.floor(Date.now() / 1000);
-  const sign = (time) => createHmac('sha256', SECRET).update(`v1:${time}:`).update(BODY).digest('hex');
+  const sign = (time) => createHmac('sha256', SECRET)
+    .update(`v1:${time}:`).update(BODY).digest('hex');
   const good = sign(now);
   const letters = 'é'.repeat(64);
   return [
