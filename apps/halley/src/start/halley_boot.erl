@@ -22,6 +22,7 @@
 -spec prepare() -> ok | {error, Line :: string()}.
 prepare() ->
     ok = logger:set_primary_config(level, none),
+    ok = halley_command:write_utf8(),
     %% Secrets leave the environment below.
     Environment = os:env(),
     case halley_config:load() of

@@ -4,7 +4,14 @@
 %% each mistake, and then the exit status is 1.
 -module(halley_command).
 
--export([start/0, with_progress/2, failed/1, lines/1]).
+-export([write_utf8/0, start/0, with_progress/2, failed/1, lines/1]).
+
+%% Whatever the locale: names of files are UTF-8 as well.
+-spec write_utf8() -> ok.
+write_utf8() ->
+    %% One that is closed takes nothing.
+    _ = [io:setopts(Device, [{encoding, unicode}]) || Device <- [standard_io, standard_error]],
+    ok.
 
 %% The configuration, which is in force from now on, and the arguments behind -extra: whether stderr
 %% is a terminal, and the user's. Ends the emulator if the configuration is bad.

@@ -44,7 +44,18 @@
 %% From the node's environment and working directory.
 -spec load() -> {ok, config()} | {error, Line :: string()}.
 load() ->
-    load(file(), os:env()).
+    case [Variable || <<"HALLEY_", _/binary>> = Entry <- raw_environment(), not is_utf8(Entry),
+                      Variable <- binary:split(Entry, <<"=">>)] of
+        [] -> load(file(), os:env());
+        [Variable | _] -> {error, lists:flatten(io_lib:format("~s: is not UTF-8 text", [Variable]))}
+    end.
+
+%% The node takes what isn't UTF-8 for Latin-1.
+raw_environment() ->
+    case file:read_file("/proc/self/environ") of
+        {ok, Environment} -> binary:split(Environment, <<0>>, [global]);
+        {error, _} -> []
+    end.
 
 %% The file that the node's environment or working directory has.
 -spec file() -> none | file:filename().
