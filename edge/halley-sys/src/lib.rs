@@ -16,6 +16,7 @@ mod allocator;
 mod memory;
 mod privileges;
 mod process;
+mod tcp;
 mod timer;
 
 pub use allocator::allocator_settings;
@@ -25,6 +26,7 @@ pub use privileges::{
     is_root, keep_capabilities,
 };
 pub use process::{cpu_ns, pss_bytes};
+pub use tcp::{TcpProgress, tcp_progress};
 pub use timer::Timer;
 
 use std::io;

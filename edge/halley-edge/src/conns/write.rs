@@ -5,7 +5,9 @@ use std::net::Shutdown;
 use std::time::Duration;
 
 use halley_link::{CloseReason, FRAME_BYTES_MAX};
+use halley_sys::TcpProgress;
 use halley_wire::Gap;
+use mio::net::TcpStream;
 
 use crate::conns::table::{Phase, flag};
 use crate::conns::{Conns, Hung, LINGER_MS, Lost};
@@ -15,6 +17,18 @@ use crate::settings::Settings;
 use crate::socket;
 use crate::stats::Stat;
 use crate::transport::Transport;
+
+/// Of a write that the socket took, so much may be more than the client's kernel has room for.
+const MUCH_BYTES: usize = 16_384;
+
+/// Is there no room for what was written, at a client whose kernel answers? Its answers to this
+/// one's questions come ever more rarely, but more than one in half of the time that they have; who
+/// was given more time keeps it.
+fn waits_in_the_kernel(socket: &TcpStream, answer_ms: u64) -> bool {
+    let Some(now) = socket::progress(socket).filter(|now| now.unsent > 0) else { return false };
+    2 * u64::from(now.unheard_ms) <= answer_ms
+        || socket::user_timeout(socket).is_some_and(|time| time.as_millis() > answer_ms.into())
+}
 
 impl<D: Hung> Conns<D> {
     /// Puts a piece into a connection's outbox; it is written when the round settles. A push that
@@ -165,6 +179,10 @@ impl<D: Hung> Conns<D> {
     /// `outbox_ms_max` decides; that takes a call to the kernel now and then, and none for a client
     /// that is only behind by a moment.
     ///
+    /// Likewise a client whose kernel has no room for all that this one's took, though no outbox
+    /// waits: while its kernel answers, it is there. One that doesn't answer has gone, and the
+    /// kernel finds that by the usual time.
+    ///
     /// The socket is tried first. It may have room of which a worker that was held up has not
     /// heard, or less than the kernel tells: what that takes is written at the first check, else it
     /// would look at the last as if the client had just taken it, and have as long again.
@@ -180,6 +198,7 @@ impl<D: Hung> Conns<D> {
         let Some(socket) = slot.socket.as_ref() else { return };
         slot.deadline = 0;
         let (timeout, left) = match self.pool.get(slot.outbox) {
+            None if waits_in_the_kernel(socket, usual) => (most + usual, Some(usual / 2)),
             None => (usual, None),
             Some(outbox) => (most + usual, Some(most.saturating_sub(outbox.stalled_ms(now)))),
         };
@@ -191,6 +210,11 @@ impl<D: Hung> Conns<D> {
         if let Some(left) = left {
             self.set_deadline(index, left);
         }
+    }
+
+    /// How far the client has taken what it was sent.
+    pub fn progress(&mut self, index: u32) -> Option<TcpProgress> {
+        socket::progress(self.table.get(index)?.socket.as_ref()?)
     }
 
     /// All outboxes together are too large: the fullest connections go, down to seven eighths of
@@ -285,6 +309,10 @@ impl<D: Hung> Conns<D> {
             Flush::Empty => {
                 self.pool.take_back(slot.outbox);
                 slot.outbox = outbox::NONE;
+                let streams = slot.phase() == Phase::Live && slot.transport != Transport::Poll;
+                if bytes >= MUCH_BYTES && streams {
+                    self.watch_outbox(index);
+                }
                 self.flushed(index);
             }
         }

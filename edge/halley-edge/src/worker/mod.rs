@@ -25,6 +25,7 @@ pub mod admit;
 pub mod frames;
 pub mod handed;
 pub mod listen;
+pub mod silence;
 pub mod state;
 pub mod stop;
 pub mod sweep;

@@ -17,6 +17,7 @@ use crate::link::brain_link::BrainLink;
 use crate::link::trunk::{Seat, Trunk};
 use crate::sessions::state::{Io, Sessions};
 use crate::worker::acceptor::Acceptor;
+use crate::worker::silence::Silence;
 use crate::worker::stop::Stopping;
 use crate::worker::sweep::Sweep;
 
@@ -52,6 +53,7 @@ pub struct Worker {
     pub(crate) http: Http,
     pub(crate) acceptor: Acceptor,
     pub(crate) sweep: Sweep,
+    pub(crate) silence: Silence,
     pub(crate) stopping: Option<Stopping>,
 }
 
@@ -82,6 +84,7 @@ impl Worker {
             sessions: Sessions::new(),
             http: Http::default(),
             sweep: Sweep::new(),
+            silence: Silence::default(),
             stopping: None,
             shared,
         })

@@ -11,6 +11,7 @@ use crate::sessions::websocket::ECHO;
 use crate::settings::WALKS;
 use crate::stats::Stat;
 use crate::transport::Transport;
+use crate::worker::silence::Look;
 use crate::worker::state::Worker;
 use crate::worker::sweep::share;
 
@@ -107,6 +108,7 @@ impl Worker {
         for _ in 0..share(slots.into(), self.ticks_of_a_sweep(), tick) {
             let index = self.sweep.slot(slots).or_else(|| {
                 self.sweep.begin(self.io.link.cursor());
+                self.silence.begin();
                 self.trim();
                 self.sweep.slot(slots)
             });
@@ -134,13 +136,21 @@ impl Worker {
         if transport.is_websocket() {
             // Only an answer shows that a WebSocket's client is there, so it is asked though
             // events were written.
-            if slot.has(flag::PINGED) && self.is_silent(index) {
-                self.io.conns.stats.count(Stat::Vanished);
-                self.sessions.silent_websocket(&mut self.io, index);
-                return;
-            }
-            if !self.sweep.asks() || ECHO {
-                return;
+            let owes = slot.has(flag::PINGED) && self.is_silent(index);
+            match owes.then(|| self.look(index)) {
+                Some(Look::Gone) => {
+                    self.io.conns.stats.count(Stat::Vanished);
+                    self.sessions.silent_websocket(&mut self.io, index);
+                    return;
+                }
+                Some(Look::Unasked) => {
+                    self.io.conns.check_outbox(index);
+                    return self.sessions.watch_session(&mut self.io.conns, index);
+                }
+                // Asked again, for its room.
+                Some(Look::Slow) => {}
+                None if !self.sweep.asks() || ECHO => return,
+                None => {}
             }
             if !self.io.conns.is_in(index, Phase::Live) {
                 return;
@@ -160,6 +170,12 @@ impl Worker {
             self.io.conns.stats.count(Stat::Heartbeats);
             self.sessions.push(&mut self.io, index, out.into());
         }
+    }
+
+    /// Does a WebSocket's client that owes an answer take what it is sent?
+    fn look(&mut self, index: u32) -> Look {
+        let conn = self.io.conns.table.conn(index);
+        self.io.conns.progress(index).map_or(Look::Gone, |now| self.silence.look(conn, now))
     }
 
     /// Is a WebSocket's client that was asked still silent? Its answer may have come while this

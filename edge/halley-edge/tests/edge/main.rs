@@ -32,6 +32,7 @@ mod requests;
 mod sandbox;
 mod sessions;
 mod slow;
+mod slow_readers;
 mod status;
 mod streams;
 mod subscriptions;

@@ -11,10 +11,10 @@ use crate::client::{Client, sse, stream};
 use crate::drain::chunk;
 
 /// Data of one event: so large that a few hundred don't fit into any kernel's buffers.
-const DATA_BYTES: usize = 20_000;
+pub const DATA_BYTES: usize = 20_000;
 
 /// DELIVER of event `n` about the subject: it happened at `n` ms and its cursor is `c<n>`.
-fn deliver(brain: &mut Brain, n: u64, subject: &str, bytes: usize, conn: u64) {
+pub fn deliver(brain: &mut Brain, n: u64, subject: &str, bytes: usize, conn: u64) {
     let head = format!(r#"{{"id":"{n}","subject":"{subject}","at":{n},"data":""#);
     let json = format!("{head}{}\"}}", "x".repeat(bytes));
     let subject_offset = json.find(subject).unwrap() as u16;

@@ -8,7 +8,7 @@ use crate::process::signal;
 
 pub const UPGRADE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\n\
     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
-const PING: u8 = 0x89;
+pub const PING: u8 = 0x89;
 pub const KEY: [u8; 4] = [1, 2, 3, 4];
 
 pub fn open(edge: &Edge, brain: &mut Brain, user: &str) -> (Client, u64) {
@@ -28,7 +28,7 @@ pub fn frame(client: &mut Client) -> (u8, Vec<u8>) {
 }
 
 /// One frame: its first byte and its payload.
-fn any_frame(client: &mut Client) -> (u8, Vec<u8>) {
+pub fn any_frame(client: &mut Client) -> (u8, Vec<u8>) {
     let head = client.bytes(2);
     let length = match head[1] {
         126 => {
