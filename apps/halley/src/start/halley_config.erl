@@ -100,7 +100,7 @@ data_dir(File, Environment) ->
                 Set;
             false ->
                 FromFile = read(File),
-                each_once(["data.dir"], File),
+                ok = each_once(["data.dir"], File),
                 proplists:get_value("data.dir", FromFile, Default)
         end,
         Dir =/= "" orelse bad("data.dir: must not be empty", []),
@@ -180,16 +180,23 @@ secrets() -> ?SECRETS.
 variable(Key) ->
     "HALLEY_" ++ string:uppercase(lists:flatten(string:replace(Key, ".", "_", all))).
 
+-spec bad(io:format(), [term()]) -> no_return().
 bad(Format, Args) ->
     throw({bad, io_lib:format(Format, Args)}).
 
 %% The values of all; what is wrong with any is told together.
 all(Checks) ->
     Results = [attempt(Check) || Check <- Checks],
-    case [Line || {bad, Line} <- Results] of
-        [] -> [Value || {ok, Value} <- Results];
-        Lines -> throw({bad, lists:join($\n, lists:uniq([lists:flatten(Line) || Line <- Lines]))})
-    end.
+    ok = none_of([Line || {bad, Line} <- Results]),
+    [Value || {ok, Value} <- Results].
+
+%% Tells what is wrong, if anything is.
+none_of([]) -> ok;
+none_of(Lines) -> together(Lines).
+
+-spec together([io_lib:chars()]) -> no_return().
+together(Lines) ->
+    throw({bad, lists:join($\n, lists:uniq([lists:flatten(Line) || Line <- Lines]))}).
 
 attempt(Check) ->
     try {ok, Check()} catch throw:{bad, Line} -> {bad, Line} end.
@@ -239,8 +246,8 @@ each_once(_, none) ->
     ok;
 each_once(Keys, File) ->
     Set = [dotted(Variable) || {Variable, _} <- conf_parse:file(File), Variable =/= include],
-    all([fun() -> bad("~ts: ~ts is set more than once; keep one of its lines", [File, Key]) end
-         || Key <- lists:usort(Set -- lists:usort(Set)), lists:member(Key, Keys)]).
+    none_of([io_lib:format("~ts: ~ts is set more than once; keep one of its lines", [File, Key])
+             || Key <- lists:usort(Set -- lists:usort(Set)), lists:member(Key, Keys)]).
 
 is_utf8(Text) ->
     is_list(unicode:characters_to_list(Text)).
@@ -276,24 +283,25 @@ nearest(Name, Names) ->
 
 generate({_, Mappings, _} = Schema, Given) ->
     Converted = [{Pair, attempt(fun() -> convertible(Pair, Mappings) end)} || Pair <- Given],
-    Wrong = [fun() -> throw(Bad) end || {_, {bad, _} = Bad} <- Converted],
-    Values = [fun() -> values(Schema, [Pair || {Pair, {ok, _}} <- Converted]) end],
-    lists:last(all(Wrong ++ Values)).
+    Result = attempt(fun() -> values(Schema, [Pair || {Pair, {ok, _}} <- Converted]) end),
+    ok = none_of([Line || {_, {bad, Line}} <- Converted] ++ [Line || {bad, Line} <- [Result]]),
+    {ok, Apps} = Result,
+    Apps.
 
 values(Schema, Given) ->
     Conf = [{string:split(Key, ".", all), Value} || {Key, Value} <- Given],
     case cuttlefish_generator:map(Schema, Conf) of
         {error, _, {errorlist, Errors}} ->
-            all([fun() -> bad_value(Reason, Given) end || {error, Reason} <- Errors]);
+            together([bad_value(Reason, Given) || {error, Reason} <- Errors]);
         Env ->
             maps:from_list([{App, maps:from_list(Values)} || {App, Values} <- Env])
     end.
 
--spec bad_value(term(), [{key(), string()}]) -> no_return().
 bad_value({validation, {Key, What}}, Given) ->
-    bad("~ts: ~ts; it is \"~ts\"", [Key, What, shown(Key, proplists:get_value(Key, Given))]);
+    Value = shown(Key, proplists:get_value(Key, Given)),
+    io_lib:format("~ts: ~ts; it is \"~ts\"", [Key, What, Value]);
 bad_value(Reason, _) ->
-    bad("halley.conf: ~ts", [cuttlefish_error:xlate(Reason)]).
+    io_lib:format("halley.conf: ~ts", [cuttlefish_error:xlate(Reason)]).
 
 %% Cuttlefish would say it too, but not what would be right.
 convertible({Key, Value}, Mappings) ->
@@ -397,7 +405,7 @@ explained({error, Line}) -> bad("~ts", [Line]).
 
 limits(Given) ->
     Limits = maps:from_list(Given),
-    all([fun() -> bad("~ts", [Line]) end || Line <- halley_config_limits:wrong(Limits)]),
+    ok = none_of(halley_config_limits:wrong(Limits)),
     Limits.
 
 socket_dir(none, DataDir) ->
