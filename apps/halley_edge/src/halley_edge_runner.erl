@@ -77,17 +77,19 @@ init([]) ->
 -spec handle_continue(begin_with, #state{}) -> {noreply, #state{}}.
 handle_continue(begin_with, #state{config = Config} = State) ->
     case prepared(Config) of
-        {ok, Build} -> {noreply, look(Build, State)};
+        {ok, Build, Dir} ->
+            ok = halley_pidfile:ensure(Dir),
+            {noreply, look(Build, State#state{config = Config#{socket_dir := Dir}})};
         {error, Line} -> {noreply, cannot(Line, fun() -> begin_later(State) end)}
     end.
 
 %% A program that has gone is no reason for a later runner to leave a healthy edge alone. The first
 %% one must have it: it may be about to stop an edge that was started otherwise.
 prepared(Config) ->
-    case {prepare_directory(Config), halley_edge_process:program(), has_linked()} of
-        {ok, {ok, Program}, _} -> {ok, halley_edge_process:build(Program)};
-        {ok, {error, _}, true} -> {ok, unknown};
-        {ok, {error, _} = Missing, false} -> Missing;
+    case {halley_edge_directory:choose(Config), halley_edge_process:program(), has_linked()} of
+        {{ok, Dir}, {ok, Program}, _} -> {ok, halley_edge_process:build(Program), Dir};
+        {{ok, Dir}, {error, _}, true} -> {ok, unknown, Dir};
+        {{ok, _}, {error, _} = Missing, false} -> Missing;
         {{error, _} = Unusable, _, _} -> Unusable
     end.
 
@@ -154,28 +156,6 @@ config() ->
       connections_max => Get(connections_max, undefined),
       user => Get(user, undefined)}.
 
-%% Nobody else on the machine may talk to a worker: the directory is the owner's alone.
-prepare_directory(#{socket_dir := Dir, workers := Workers}) ->
-    case halley_edge_dial:check_path(halley_edge_dial:path(Dir, Workers - 1)) of
-        ok -> make_directory(Dir);
-        {error, {path_too_long, Bytes, Max}} ->
-            {error, io_lib:format("edge.socket_dir: ~ts is too long for Unix sockets (a path of "
-                                  "~b bytes, at most ~b)", [Dir, Bytes, Max])}
-    end.
-
-%% A directory of somebody else could have his sockets in it.
-make_directory(Dir) ->
-    case {halley_data_dir:make_directory(Dir), halley_data_dir:check_owner(Dir)} of
-        {ok, ok} -> make_private(file:change_mode(Dir, 8#700), Dir);
-        {ok, {error, Sentence}} -> {error, ["edge.socket_dir: ", Sentence]};
-        {Error, _} -> make_private(Error, Dir)
-    end.
-
-make_private(ok, _) -> ok;
-make_private({error, Reason}, Dir) ->
-    {error, io_lib:format("edge.socket_dir: cannot use ~ts: ~ts",
-                          [Dir, file:format_error(Reason)])}.
-
 %%% The first handshake
 
 handshake(#state{config = Config} = State) ->
@@ -184,10 +164,11 @@ handshake(#state{config = Config} = State) ->
     handshake(lists:seq(0, Workers - 1), now_ms() + answer_ms_max(), State).
 
 handshake([], _, State) ->
-    #state{config = #{public := Public, api := Api, workers := Workers}} = State,
+    #state{config = #{public := Public, api := Api, workers := Workers,
+                      socket_dir := Dir}} = State,
     ?LOG_NOTICE("edge is ready: streams at ~ts, API at ~ts, ~b workers", [Public, Api, Workers]),
     ok = application:set_env(halley_edge, has_linked, true),
-    ok = halley_launcher:ready(),
+    ok = halley_launcher:ready(Dir),
     State;
 handshake(Awaited, Deadline, #state{edge = Edge} = State) ->
     receive
@@ -321,9 +302,10 @@ deadline(Deadline) ->
 %% The edge is gone; the one that it replaced may have some time yet.
 stopped(#state{leaving = Leaving} = State) when Leaving =/= none ->
     State#state{edge = stopped};
-stopped(#state{stopping = {Waiting, _, Timer}} = State) ->
+stopped(#state{stopping = {Waiting, _, Timer}, config = #{socket_dir := Dir}} = State) ->
     _ = erlang:cancel_timer(Timer),
     ok = halley_edge_dialer:disconnect(),
+    ok = halley_edge_directory:leave(Dir),
     lists:foreach(fun(From) -> gen_server:reply(From, ok) end, Waiting),
     State#state{edge = stopped, stopping = no}.
 

@@ -20,7 +20,7 @@
 
 -export([open/0, close/0, path/0, is_in_place/0]).
 -export([place/1, check_writable/1]).
--export([make_directory/1, make_private/1, sync_directory/1, check_owner/1]).
+-export([make_directory/1, make_private/1, sync_directory/1, check_owner/1, own_uid/0]).
 -export_type([place/0]).
 
 -define(DIRECTORY_MODE, 8#700).
@@ -203,6 +203,13 @@ check_entries(Path) ->
     end.
 
 info(Path) -> file:read_link_info(Path, [raw]).
+
+%% Whose files are ours.
+-spec own_uid() -> non_neg_integer().
+own_uid() ->
+    {Uid, _} = own_ids(),
+    true = is_integer(Uid),
+    Uid.
 
 %% proc(5): real, effective, saved, file system.
 own_ids() ->

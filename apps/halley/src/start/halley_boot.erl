@@ -92,18 +92,10 @@ ready() ->
     {ok, Notices} = application:get_env(halley, notices),
     lists:foreach(fun(Notice) -> ?LOG_NOTICE("~ts", [Notice]) end, Notices),
     {ok, DataDir} = application:get_env(halley, data_dir),
-    leave_pid(),
+    %% A full disk has its own answers, and there may be another place (`halley_pidfile:ensure/1').
+    _ = halley_pidfile:write(running),
     %% Not "ready": clients can come when the edge is, which may find its ports taken.
     ?LOG_NOTICE("brain ~ts has opened its data, in ~ts", [node(), DataDir]).
-
-%% Not worth refusing to start: a full disk has its own answers.
-leave_pid() ->
-    case halley_pidfile:write(running) of
-        ok -> ok;
-        {error, Reason} ->
-            ?LOG_WARNING("data.dir: halley.pid cannot be written (~ts), so `./halley drain` "
-                         "will not find this brain", [file:format_error(Reason)])
-    end.
 
 %% One line for each message. Progress reports tell of every process that starts: too much for a
 %% log.

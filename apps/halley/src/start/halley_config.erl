@@ -15,6 +15,7 @@
 %%                history_retention_ms, history_bytes, drain_ms, sessions_over_limit,
 %%                limits (a map), edge_settings (texts for the link's handshake)
 %%   halley_edge  public_listen, api_listen ("IP:port"), workers, socket_dir (absolute),
+%%                socket_dir_is_set (not so by default),
 %%                tls_files (what halley_config_tls makes of *.tls.*), sandbox, trunk,
 %%                connections_max (only if it was set)
 %%   halley_api   auth_mode
@@ -351,7 +352,9 @@ finish(#{halley := Brain, halley_edge := Edge} = Apps) ->
                         {presence_leave_ms, maps:get(presence_leave_ms, Brain)},
                         {limits, Limits}, {edge_settings, edge_settings(Brain)}]},
               {halley_edge, [{public_listen, Public}, {api_listen, Api}, {workers, Workers},
-                             {socket_dir, SocketDir}, {sandbox, maps:get(sandbox, Edge)},
+                             {socket_dir, SocketDir},
+                             {socket_dir_is_set, is_map_key(socket_dir, Edge)},
+                             {sandbox, maps:get(sandbox, Edge)},
                              {trunk, trunk(maps:get(trunk, Edge), Workers)},
                              {tls_files, halley_config_tls:files(Edge)}
                              | maps:to_list(maps:with([connections_max, user], Edge))]},

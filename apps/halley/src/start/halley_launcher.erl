@@ -10,7 +10,7 @@
 -module(halley_launcher).
 -behaviour(gen_server).
 
--export([start_link/0, pid/0, tell/0, ready/0, closed/0]).
+-export([start_link/0, pid/0, tell/0, ready/1, closed/0]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
 -include_lib("kernel/include/logger.hrl").
@@ -48,13 +48,12 @@ parent() ->
 tell() ->
     {ok, Data} = application:get_env(halley, data_dir),
     {ok, DrainMs} = application:get_env(halley, drain_ms),
-    {ok, Sockets} = application:get_env(halley_edge, socket_dir),
-    write(io_lib:format("data ~ts~ndrain ~b~nsockets ~ts~n", [Data, DrainMs, Sockets])).
+    write(io_lib:format("data ~ts~ndrain ~b~n", [Data, DrainMs])).
 
-%% Clients can come.
--spec ready() -> ok.
-ready() ->
-    write("ready\n").
+%% Clients can come; where the sockets between brain and edge are.
+-spec ready(file:filename_all()) -> ok.
+ready(Sockets) ->
+    write(io_lib:format("sockets ~ts~nready~n", [Sockets])).
 
 write(Lines) ->
     case pid() of
