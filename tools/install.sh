@@ -24,7 +24,7 @@ run_packages=(
     gcc libc6-dev make curl ca-certificates procps
 )
 test_packages=(rebar3 erlang-eunit erlang-common-test erlang-dialyzer erlang-proper erlang-meck g++
-    openssl postgresql)
+    openssl postgresql nginx haproxy caddy)
 rivals_packages=(nginx libnginx-mod-nchan nats-server libevent-dev erlang-mochiweb)
 # The first Rust that knows edition 2024, and the first Node whose test runner has reporters.
 rust_minor_min=85
@@ -97,7 +97,7 @@ install_missing_servers() {
         printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" install -m 755 /dev/stdin "$policy"
     fi
     install_missing
-    for service in nginx nats-server memcached postgresql; do
+    for service in nginx haproxy caddy nats-server memcached postgresql; do
         if [[ $packages == *" $service "* ]] && [ -d /run/systemd/system ]; then
             "${as_root[@]}" systemctl disable "$service"
         fi
