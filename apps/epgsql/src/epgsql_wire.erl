@@ -220,7 +220,7 @@ encode_copy_trailer() -> <<-1:16>>.
 -spec encode_standby_status_update(integer(), integer(), integer()) -> binary().
 encode_standby_status_update(Received, Flushed, Applied) ->
     %% Microseconds since 2000.
-    Time = erlang:system_time(microsecond) - 946684800000000,
+    Time = os:system_time(microsecond) - 946684800000000,
     <<?STANDBY_STATUS_UPDATE, Received:64, Flushed:64, Applied:64, Time:64, 0>>.
 
 %% --- messages -----------------------------------------------------------------------------------

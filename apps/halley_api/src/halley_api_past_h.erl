@@ -88,7 +88,7 @@ newest({Added, Already}, Subject, Page) ->
         {ok, #{events := Read, gaps := Unread}} ->
             {lists:reverse(Read), [Gap || #{reason := damaged} = Gap <- Unread]};
         {error, behind} ->
-            {[], [#{from => 0, to => erlang:system_time(millisecond), reason => damaged}]}
+            {[], [#{from => 0, to => halley_clock:wall_ms(), reason => damaged}]}
     end,
     halley_api_reply:json(200, ["{\"added\":", integer_to_binary(Added), ",\"already\":",
                                 integer_to_binary(Already), ",\"events\":[",

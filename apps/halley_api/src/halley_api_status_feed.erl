@@ -68,7 +68,7 @@ look(State) ->
     end.
 
 samples(#state{at = At}) ->
-    After = max(At, erlang:system_time(millisecond) - ?BEFORE_MS),
+    After = max(At, halley_clock:wall_ms() - ?BEFORE_MS),
     case halley_status:since(After, ?WAIT_MS) of
         {error, too_many} -> [];
         Samples -> lists:nthtail(max(0, length(Samples) - ?BEFORE_MS div ?LOOK_MS), Samples)

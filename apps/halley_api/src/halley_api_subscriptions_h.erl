@@ -50,7 +50,7 @@ handle(_, _, _) ->
 
 %% The past ends where the subscription begins.
 subscribed({Result, Heads}, Subject, Count) when Result =:= added; Result =:= already ->
-    Before = halley_cursor:encode(halley_history:store(), erlang:system_time(second), Heads),
+    Before = halley_cursor:encode(halley_history:store(), halley_clock:wall_s(), Heads),
     Added = case Result of added -> {1, 0}; already -> {0, 1} end,
     BytesMax = min(?BYTES_MAX, halley_limits:get(past_bytes_max)),
     Page = halley_past:page(Subject, Before, none, Count, BytesMax),

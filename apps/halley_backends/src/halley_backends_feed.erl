@@ -62,7 +62,7 @@ handle_call({add, User, Given}, {Pid, _}, #state{places = Places} = State) ->
     _ = erlang:monitor(process, Pid),
     Cursor = case Given of
         none ->
-            Second = erlang:system_time(second),
+            Second = halley_clock:wall_s(),
             halley_cursor:encode(halley_history:store(), Second, halley_history:heads());
         _ -> Given
     end,

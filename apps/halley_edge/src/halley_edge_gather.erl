@@ -43,7 +43,7 @@ run(Module, State) ->
     receive
         Message -> run(Module, Module:handle(Message, State))
     after 0 ->
-        empty(Module, erlang:system_time(second), State)
+        empty(Module, halley_clock:wall_s(), State)
     end.
 
 empty(Module, Second, State) ->

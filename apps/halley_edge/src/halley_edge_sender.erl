@@ -21,7 +21,7 @@
 %% and at a time that is not after them.
 -spec attach(pid(), halley_links:slot(), counters:counters_ref()) -> handle().
 attach(Writer, Slot, Queue) ->
-    Second = erlang:system_time(second),
+    Second = halley_clock:wall_s(),
     Writer ! {attach, Slot, Queue, Second, halley_history:heads()},
     {Writer, Queue, own}.
 

@@ -375,7 +375,7 @@ subscribe(Conn, User, Subject, #sessions{slot = Slot, held = Held} = Sessions) -
 state(Conn, User, Text, #sessions{slot = Slot, held = Held} = Sessions) ->
     Pieces = case Text of
         <<>> -> [];
-        _ -> halley_session_states:pieces(erlang:system_time(millisecond), Text)
+        _ -> halley_session_states:pieces(halley_session_states:stamp(), Text)
     end,
     case Held of
         #{Conn := {Number, _}} when Number =/= ?NOBODY ->

@@ -266,7 +266,7 @@ begin_at(here, Slot, #state{position = Position} = State) ->
         live ->
             follow([Slot], State);
         _ ->
-            Now = erlang:system_time(second),
+            Now = halley_clock:wall_s(),
             begin_at({from, Now, halley_history:heads()}, Slot, State)
     end;
 begin_at({from, Second, Vector}, Slot, State) ->

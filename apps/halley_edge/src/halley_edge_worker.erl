@@ -63,7 +63,7 @@ replays(#worker{replays = Replays}) -> halley_edge_replays:pid(Replays).
 frame({sync_begin, Sessions, Cursor},
       #worker{sync = before, writer = Writer, slot = Slot} = Worker) ->
     Start = halley_edge_catchup:begins(Sessions, Cursor, halley_history:store(),
-                                       halley_history:heads(), erlang:system_time(millisecond)),
+                                       halley_history:heads(), halley_clock:wall_ms()),
     ok = halley_edge_sender:sync_begin(Writer, Start),
     ok = halley_began:syncs(Slot),
     Worker#worker{sync = running};

@@ -62,7 +62,7 @@ connect(User) -> [<<"{\"connect\":{\"user\":">>, quoted(User), <<"}}">>].
 -spec headers(Secrets :: [binary(), ...], Body :: iodata()) -> [halley_hooks_http:header()].
 headers(Secrets, Body) ->
     [{<<"content-type">>, <<"application/json">>},
-     {<<"halley-signature">>, signature(Secrets, erlang:system_time(second), Body)}].
+     {<<"halley-signature">>, signature(Secrets, halley_clock:wall_s(), Body)}].
 
 signature(Secrets, Second, Body) ->
     Time = integer_to_binary(Second),

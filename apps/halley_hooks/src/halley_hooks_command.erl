@@ -53,7 +53,7 @@ forged(Target) ->
     end.
 
 sent(Secrets, Target) ->
-    Id = <<"test-", (integer_to_binary(erlang:system_time(millisecond)))/binary>>,
+    Id = <<"test-", (integer_to_binary(halley_clock:wall_ms()))/binary>>,
     Body = halley_hooks_body:text([halley_hooks_body:hook(Id, test)]),
     case halley_hooks_http:post(Target, halley_hooks_body:headers(Secrets, Body), Body,
                                 halley_limits:get(hooks_request_ms_max), none) of

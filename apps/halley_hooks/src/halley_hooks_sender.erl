@@ -116,7 +116,7 @@ what(damaged, _, Sender) -> {damaged_gap(), Sender};
 what({gap, _, _, _} = Gap, _, Sender) -> {gap(Gap), Sender};
 what(Change, _, Sender) -> {Change, Sender}.
 
-damaged_gap() -> gap({gap, damaged, 0, erlang:system_time(millisecond)}).
+damaged_gap() -> gap({gap, damaged, 0, halley_clock:wall_ms()}).
 
 gap(Gap) ->
     ok = halley_metrics:incr(hooks_gaps),

@@ -70,7 +70,7 @@ init(#{closed_after_ms := AfterMs} = Settings) ->
     ok = halley_hooks_progress:set(written, Acked),
     Taker = #taker{settings = Settings, queue = Queue, vectors = Vectors, noted = Vectors,
                    told = halley_hooks_told:new(Keys, AfterMs), acked = Acked, first = First,
-                   started_at = erlang:system_time(millisecond)},
+                   started_at = halley_clock:wall_ms()},
     {ok, later(0, opened(Taker))}.
 
 began(new, Now) ->
@@ -86,7 +86,7 @@ began(#{store := Store, vectors := Vectors, told := Told, acked := Acked}, Now) 
         _ -> {maps:keys(Told), Now, Acked, [lost()]}
     end.
 
-lost() -> {gap, damaged, 0, erlang:system_time(millisecond)}.
+lost() -> {gap, damaged, 0, halley_clock:wall_ms()}.
 
 -spec handle_call(term(), gen_server:from(), #taker{}) -> {noreply, #taker{}}.
 handle_call(_, _, Taker) -> {noreply, Taker}.
@@ -171,7 +171,7 @@ taken(#taker{told = Told, first = First} = Taker0) ->
     UpTo = halley_history:written(),
     {Changes, Named} = changes(Taker0),
     IsAll = length(Changes) < ?CHANGES_MAX,
-    {Opened, Effects} = halley_hooks_told:changes(Named, erlang:system_time(millisecond), Told),
+    {Opened, Effects} = halley_hooks_told:changes(Named, halley_clock:wall_ms(), Told),
     %% The changes aren't made yet, and what is read is judged by them.
     {Read, HasMore, Taker} = read(IsAll, UpTo, halley_hooks_told:foresee(Effects, Told), Taker0),
     {Left, Gone} = left(IsAll andalso not HasMore, Named, Taker),
@@ -192,7 +192,7 @@ taken(#taker{told = Told, first = First} = Taker0) ->
 changes(#taker{settings = Settings, told = Told}) ->
     Changes = halley_hooked:take(?CHANGES_MAX),
     _ = [ok = halley_hooks_told:began([Key || {subject, _} = Key <- halley_hooks_told:keys(Told)],
-                                      erlang:system_time(millisecond), Told)
+                                      halley_clock:wall_ms(), Told)
          || {all, _, _} <- Changes],
     {Changes, [{Key, Change, LeftAt} || {What, Change, LeftAt} <- Changes,
                                         Key <- named(What, Settings)]}.

@@ -74,7 +74,7 @@ is_there({subject, Subject}) -> halley_subscriptions_table:has_any(Subject).
 due(Max, Changed, #told{due = Due} = Told) ->
     Keys = due_keys(ets:first(Due), now_ms(), Max, Told) -- Changed,
     Now = [{state(Key), Key} || Key <- Keys],
-    AtMs = erlang:system_time(millisecond),
+    AtMs = halley_clock:wall_ms(),
     {[{last(Key), AtMs, Id} || {gone, {_, Id} = Key} <- Now],
      [effect_of(State, Key, Told) || {State, Key} <- Now]}.
 

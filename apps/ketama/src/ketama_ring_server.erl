@@ -148,7 +148,7 @@ read(Info, #state{file = File} = State) ->
 
 seen(#file_info{mtime = Mtime, ctime = Ctime} = Info,
      #state{judged = Same, found = Same} = State) ->
-    case erlang:system_time(second) - max(Mtime, Ctime) >= ?SETTLED_S of
+    case os:system_time(second) - max(Mtime, Ctime) >= ?SETTLED_S of
         true -> State#state{seen = mark(Info)};
         false -> State#state{seen = none}
     end;

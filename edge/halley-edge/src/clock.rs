@@ -1,10 +1,19 @@
 //! What time it is: since the worker's start, for deadlines; on the wall, for `Date` and tokens.
 //!
-//! The wall's clock is asked once a second, and may be set; the other one only goes on.
+//! The wall's clock is asked once a second, and may be set, by any time forwards or backwards; the
+//! other one only goes on, and stands still while the machine sleeps. So what is judged by the wall
+//! (a token's end) is judged anew whenever somebody looks, and no deadline is trusted with it.
+//! docs/internals/clocks.md says which clock decides what. This is the one module of the edge that
+//! asks the wall's (the rule `clocks` of tools/tidy).
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use halley_wire::http1::date::HttpDate;
+
+/// Since 1970, by the machine's clock as it is set now; none if that is before.
+pub fn wall() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
 
 /// See the module.
 pub struct Clock {
@@ -26,6 +35,8 @@ pub struct Clock {
     full_left: usize,
     /// What the wall's clock said when the worker's said 0, as it goes now.
     unix_zero_ms: u64,
+    /// What was said last of when something came.
+    stamped_ms: u64,
 }
 
 impl Clock {
@@ -42,6 +53,7 @@ impl Clock {
             full_since_ms: 0,
             full_left: 0,
             unix_zero_ms: 0,
+            stamped_ms: 0,
         }
     }
 
@@ -79,7 +91,7 @@ impl Clock {
         self.now_ms = now_ms;
         let new_second = now_ms >= self.next_ms;
         if new_second {
-            let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let unix = wall();
             self.date = HttpDate::from_unix_s(unix.as_secs());
             self.next_ms = now_ms + 1_000 - u64::from(unix.subsec_millis());
             self.unix_zero_ms = (unix.as_millis() as u64).saturating_sub(now_ms);
@@ -91,11 +103,33 @@ impl Clock {
     pub fn unix_ms(&self) -> u64 {
         self.unix_zero_ms + self.now_ms
     }
+
+    /// The same, but later than whatever it gave before: what came last stays the last when the
+    /// clock is set back.
+    pub fn stamp_ms(&mut self) -> u64 {
+        self.stamped_ms = self.unix_ms().max(self.stamped_ms + 1);
+        self.stamped_ms
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whatever the wall's clock does, what comes later has a later stamp.
+    #[test]
+    fn stamps_go_on_when_the_clock_is_set_back() {
+        let mut clock = Clock::new();
+        (clock.unix_zero_ms, clock.now_ms) = (1_000_000, 500);
+        assert_eq!(
+            [clock.unix_ms(), clock.stamp_ms(), clock.stamp_ms()],
+            [1_000_500, 1_000_500, 1_000_501]
+        );
+        clock.unix_zero_ms = 3_600;
+        assert_eq!([clock.unix_ms(), clock.stamp_ms()], [4_100, 1_000_502]);
+        clock.unix_zero_ms = 2_000_000;
+        assert_eq!(clock.stamp_ms(), 2_000_500);
+    }
 
     /// Full polls are in doubt, until there were enough of them, or one that isn't full.
     #[test]

@@ -56,7 +56,7 @@ came(Key) ->
 
 -spec left(key()) -> ok.
 left(Key) ->
-    AtMs = erlang:system_time(millisecond),
+    AtMs = halley_clock:wall_ms(),
     is_on(changes) andalso written(fun() -> left(Key, AtMs) end),
     ok.
 

@@ -80,7 +80,7 @@ signature(#file_info{inode = Inode, size = Size, mtime = Modified, ctime = Chang
     {Inode, Size, Modified, Changed}.
 
 is_settled(#file_info{mtime = Modified, ctime = Changed}) ->
-    erlang:system_time(second) - max(Modified, Changed) > ?SETTLED_S.
+    halley_clock:wall_s() - max(Modified, Changed) > ?SETTLED_S.
 
 -spec explain(reason()) -> iodata().
 explain(too_large) -> "it is larger than such a file may be";

@@ -209,7 +209,8 @@ finish_swap(Dir) ->
 new(Dir) -> Dir ++ "-repaired".
 
 aside(Dir) ->
-    {{Y, Mo, D}, {H, Mi, S}} = calendar:universal_time(),
+    NowS = halley_clock:wall_s(),
+    {{Y, Mo, D}, {H, Mi, S}} = calendar:system_time_to_universal_time(NowS, second),
     Name = lists:flatten(io_lib:format("~ts-damaged-~4..0b~2..0b~2..0bT~2..0b~2..0b~2..0bZ",
                                        [Dir, Y, Mo, D, H, Mi, S])),
     free_name(Name, 1).

@@ -281,4 +281,4 @@ gauges() ->
       history_age => age_s(OldestAt), forgotten => halley_history_forgotten:count()}.
 
 age_s(none) -> 0;
-age_s(At) -> max(0, erlang:system_time(millisecond) - At) div 1000.
+age_s(At) -> max(0, halley_clock:wall_ms() - At) div 1000.

@@ -44,7 +44,7 @@ bytes_max() -> application:get_env(halley, history_bytes, 4 bsl 30).
 -spec at_start([halley_history_retention:segment(), ...]) -> ok.
 at_start([#{base := Base} | _] = Segments) ->
     Times = [At || #{first_at := At} <- Segments, At =/= none]
-        ++ [erlang:system_time(millisecond)],
+        ++ [halley_clock:wall_ms()],
     halley_history_atomics:put(floor_at, case Base of 0 -> 0; _ -> hd(Times) end).
 
 -spec raise(Gone :: [halley_history_retention:segment()],

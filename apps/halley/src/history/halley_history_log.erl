@@ -241,7 +241,7 @@ drawable(Items, State = #state{disk = Disk}) ->
     Needed = lists:sum([length(Pairs) || {changed, _, Pairs, _, _} <- Changes]),
     case Needed > halley_history_atomics:get(reserved) - Counter of
         true ->
-            NowMs = erlang:system_time(millisecond),
+            NowMs = halley_clock:wall_ms(),
             Lost = case lists:keymember(unfollow, 2, Changes) of
                 true -> halley_history_disk:lose({Counter, Counter, NowMs, NowMs}, Disk);
                 false -> Disk
@@ -261,7 +261,7 @@ packed({append, _, Packed, _, _}) -> Packed;
 packed({mark, _, _}) -> [];
 packed({changed, Change, Pairs, _, _}) ->
     Store = halley_history_atomics:get(store),
-    At = erlang:system_time(millisecond),
+    At = halley_clock:wall_ms(),
     [pack_change(Change, Store, At, Pair) || Pair <- Pairs].
 
 pack_change(Change, Store, At, {User, Subject}) ->
@@ -380,7 +380,7 @@ write_kept_again(State) ->
     State.
 
 kept_again(Values, State = #state{disk = Disk}) ->
-    At = erlang:system_time(millisecond),
+    At = halley_clock:wall_ms(),
     Packed = [pack_kept(At, Value) || Value <- Values],
     Written = case halley_history_disk:write(Packed, true, Disk) of
         {ok, Before} -> halley_history_disk:sync(Before);

@@ -111,7 +111,7 @@ oldest(Subject) ->
         {Ages, _} ->
             case first(Ages, Subject) of
                 none -> 0;
-                Ms -> erlang:system_time(millisecond) - Ms
+                Ms -> halley_clock:wall_ms() - Ms
             end
     end.
 
@@ -137,5 +137,5 @@ first([], _) ->
 latest() ->
     case persistent_term:get(?MODULE, {[], []}) of
         {[], _} -> 0;
-        {Ages, _} -> erlang:system_time(millisecond) - lists:min([Ms || {_, Ms} <- Ages])
+        {Ages, _} -> halley_clock:wall_ms() - lists:min([Ms || {_, Ms} <- Ages])
     end.

@@ -39,7 +39,7 @@ record(User, #{reason := Reason, worker := Worker, conn := Conn, drawn := Drawn}
             lost(Drawn);
         Max ->
             Place = atomics:add_get(persistent_term:get(?STATE), ?PLACE, 1),
-            At = erlang:system_time(millisecond),
+            At = halley_clock:wall_ms(),
             Key = Place rem Max,
             _ = [ok = lost(Lost) || {_, _, _, _, _, _, _, Lost} <- ets:lookup(?MODULE, Key)],
             true = ets:insert(?MODULE, {Key, User, Place, At, Reason, Worker, Conn, Drawn}),

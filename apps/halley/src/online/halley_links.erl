@@ -429,7 +429,7 @@ with_slot(Use, State = #state{free = Free}) ->
 
 about(Slot, Info) ->
     ok = halley_metrics:edge_came(Slot, Info),
-    true = ets:insert(?ABOUT, #about{slot = Slot, since = erlang:system_time(millisecond),
+    true = ets:insert(?ABOUT, #about{slot = Slot, since = halley_clock:wall_ms(),
                                      info = Info}),
     Slot.
 

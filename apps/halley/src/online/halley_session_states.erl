@@ -7,13 +7,13 @@
 %%
 %% Here is a row {{User, Word}, AtMs, Text} for each live session that has one, written by
 %% `halley_subscriptions', or deleted with its user. A user's state is what was said last of all
-%% that its sessions say.
+%% that its sessions say: so their times go on when the clock is set back (`stamp/0').
 %%
 %% Invariant: a text is one line of JSON, of `session_state_bytes_max' bytes at most. In memory
 %% alone. Not here: who may say one (`halley_api_state_h'), and who is told (`halley_presence').
 -module(halley_session_states).
 
--export([new/0, clear/0, split/1, pieces/2, check/1]).
+-export([new/0, clear/0, split/1, stamp/0, pieces/2, check/1]).
 -export([put/3, delete/2, forget/1]).
 -export([of_user/1, of_users/1, is_any/0]).
 -export_type([piece/0]).
@@ -21,6 +21,10 @@
 -define(STATE, 2).
 -define(PIECE_BYTES, 253).
 -define(FIRST_NUMBER, 0).
+%% A worker may say any time: atomics have 64 bits, and this is the year 10889.
+-define(AT_MS_MAX, 1 bsl 48).
+%% The latest time that any state has.
+-define(LATEST, {?MODULE, latest}).
 
 -type piece() :: <<_:16, _:_*8>>.
 -type user_number() :: halley_id:user_number().
@@ -29,6 +33,7 @@
 -spec new() -> ok.
 new() ->
     ?MODULE = ets:new(?MODULE, [ordered_set, public, named_table, {read_concurrency, true}]),
+    ok = persistent_term:put(?LATEST, atomics:new(1, [])),
     halley_metrics:gauges([session_states], fun() ->
         #{session_states => ets:info(?MODULE, size)}
     end).
@@ -44,6 +49,26 @@ clear() ->
 -spec split([binary()]) -> {[piece()], [binary()]}.
 split(All) ->
     lists:partition(fun(<<?STATE, _/binary>>) -> true; (_) -> false end, All).
+
+%% When a state is said: later than all that are known.
+-spec stamp() -> AtMs :: non_neg_integer().
+stamp() -> stamp(persistent_term:get(?LATEST), halley_clock:wall_ms()).
+
+stamp(Latest, NowMs) ->
+    Ms = atomics:get(Latest, 1),
+    AtMs = max(NowMs, Ms + 1),
+    case atomics:compare_exchange(Latest, 1, Ms, AtMs) of
+        ok -> AtMs;
+        _ -> stamp(Latest, NowMs)
+    end.
+
+%% One that an edge says again, after a brain of before.
+met(AtMs) ->
+    Latest = persistent_term:get(?LATEST),
+    Ms = atomics:get(Latest, 1),
+    AtMs =< Ms orelse AtMs > ?AT_MS_MAX
+        orelse atomics:compare_exchange(Latest, 1, Ms, AtMs) =:= ok
+        orelse met(AtMs).
 
 -spec pieces(AtMs :: non_neg_integer(), Text :: binary()) -> [piece()].
 pieces(AtMs, Text) -> cut(<<AtMs:64, Text/binary>>, ?FIRST_NUMBER).
@@ -79,6 +104,7 @@ is_state(_) ->
 -spec put(user_number() | nobody, halley_directory:word(), [piece()]) -> ok.
 put(User, Word, [_ | _] = Pieces) when is_integer(User) ->
     <<At:64, Text/binary>> = iolist_to_binary([Part || <<_, _, Part/binary>> <- Pieces]),
+    _ = met(At),
     true = ets:insert(?MODULE, {{User, Word}, At, Text}),
     halley_presence_notes:stated(state, User);
 put(_, _, _) ->

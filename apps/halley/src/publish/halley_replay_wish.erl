@@ -50,7 +50,7 @@ number(_) ->
 begins(Token) ->
     case read(Token) of
         {ok, Wish, none} ->
-            Now = halley_cursor:encode(halley_history:store(), erlang:system_time(second),
+            Now = halley_cursor:encode(halley_history:store(), halley_clock:wall_s(),
                                        halley_history:heads()),
             {began, token(behind(Now, Wish))};
         _ ->

@@ -269,7 +269,7 @@ publish_several({ChosenId, Names}, Make, Counter, {Turn, State} = Before) ->
         Fresh ->
             #state{shard = Shard, id_prefix = Prefix} = State,
             Place = {Shard, halley_history:draw(Shard, length(Names))},
-            #{id := Id} = Event = Make(Prefix, Place, erlang:system_time(millisecond)),
+            #{id := Id} = Event = Make(Prefix, Place, halley_clock:wall_ms()),
             {Sessions, Sent} = fan_out_several(Event, Turn),
             Entry = Event#{sessions := Sessions, chosen := Fresh =:= fresh},
             halley_metrics:incr(Counter),
@@ -282,7 +282,7 @@ claim(Id, #state{shard = Shard}) -> halley_history:claim(Shard, Id).
 
 publish_one(Draft, Fresh, Turn, State = #state{shard = Shard, id_prefix = Prefix}) ->
     Place = {Shard, halley_history:draw(Shard)},
-    Event = halley_event:event(Draft, Prefix, Place, erlang:system_time(millisecond)),
+    Event = halley_event:event(Draft, Prefix, Place, halley_clock:wall_ms()),
     {Sessions, Sent, Next} = fan_out(Event, Turn, State),
     {Event#{sessions := Sessions, chosen := Fresh =:= fresh}, Sent, Next}.
 

@@ -21,7 +21,7 @@
 -spec main() -> no_return().
 main() ->
     Arguments = [unicode:characters_to_binary(A) || A <- init:get_plain_arguments()],
-    NowS = erlang:system_time(second),
+    NowS = halley_clock:wall_s(),
     case {halley_config:load(), halley_config:data_dir(halley_config:file(), os:env())} of
         {{ok, _}, {ok, DataDir}} ->
             finish(run(Arguments, DataDir, NowS));

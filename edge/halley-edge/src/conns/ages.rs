@@ -9,8 +9,7 @@
 //! Both times are those of the machine's clock, cut to milliseconds: a difference of n stands for
 //! less than n + 1 milliseconds.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
+use crate::clock;
 use crate::stats::{Stat, Stats};
 
 /// Below how many milliseconds, and what is counted then.
@@ -47,8 +46,7 @@ impl Ages {
     /// The round's writes are done.
     pub fn written(&mut self, stats: &mut Stats) {
         if !self.noted.is_empty() {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            self.written_at(now.as_millis() as u64, stats);
+            self.written_at(clock::wall().as_millis() as u64, stats);
         }
     }
 

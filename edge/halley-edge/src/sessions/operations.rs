@@ -115,7 +115,7 @@ impl Sessions {
         waiting: VecDeque<Waiting>,
     ) {
         let waiting_bytes = waiting.iter().map(Waiting::bytes).sum();
-        let sent_ms = io.conns.clock.unix_ms();
+        let sent_ms = io.conns.clock.stamp_ms();
         let change = change.map(|change| (change, sent_ms));
         let operations = Operations { asked, change, answer: None, waiting, waiting_bytes };
         self.operations.insert(index, Box::new(operations));
