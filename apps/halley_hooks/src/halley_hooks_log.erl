@@ -22,7 +22,8 @@
 -spec later_ms() -> pos_integer().
 later_ms() -> ?LATER_MS.
 
--record(look, {purpose :: purpose(), from :: vector(), up_to :: vector(), before_ms :: integer(),
+-record(look, {purpose :: purpose(), from :: vector(), up_to :: vector(),
+               before_ms :: integer() | any,
                settings :: halley_config_hooks:settings(), told :: halley_hooks_told:told(),
                gap = none :: none | halley_hooks_entry:entry()}).
 
@@ -37,10 +38,10 @@ next(Purpose, {From0, UpTo}, Settings, Told, Reader) ->
             {Gaps, From, done, Reader};
         After ->
             {Seqs, To} = halley_history:seqs(After, halley_vector:largest(UpTo), ?SEQS),
-            NowMs = erlang:system_time(millisecond),
+            NowMs = halley_clock:wall_ms(),
             Look = #look{purpose = Purpose, from = From, up_to = UpTo, settings = Settings,
                          told = Told, before_ms = case Purpose of
-                                                      published -> NowMs + 86400000;
+                                                      published -> any;
                                                       undelivered -> NowMs - ?LATER_MS
                                                   end},
             {Entries, Last, Next} = read(Seqs, To, Look, Reader, Gaps),
@@ -71,19 +72,15 @@ too_old() ->
 %% Entries are in reverse. A seq of a private or a joint event stands for all of that event.
 read([], To, _, Reader, Entries) ->
     {Entries, To, Reader};
-read([Seq | Seqs], To, #look{from = From, up_to = UpTo, before_ms = BeforeMs} = Look, Reader,
-     Entries) ->
+read([Seq | Seqs] = All, To, Look, Reader, Entries) ->
     case halley_history_reader:read(Seq, Reader) of
-        {ok, #{at := At}, Next} when At > BeforeMs ->
-            {Entries, Seq - 1, Next};
-        {ok, #{kind := Kind, shard := Shard, seq := Last} = Record, Next}
-          when Kind =:= event orelse Kind =:= private orelse Kind =:= joint,
-               Last > element(Shard, From), Seq =< element(Shard, UpTo) ->
-            Rest = lists:dropwhile(fun(S) -> S =< Last end, Seqs),
-            {Told, After} = entries(Record, Look, Next),
-            read(Rest, max(To, Last), Look, After, Told ++ Entries);
-        {ok, _, Next} ->
-            read(Seqs, To, Look, Next, Entries);
+        {ok, #{at := At} = Record, Next} ->
+            case is_old_enough(Seq, At, Look) of
+                true -> met(Record, All, To, Look, Next, Entries);
+                false -> {Entries, Seq - 1, Next}
+            end;
+        {ok, Record, Next} ->
+            met(Record, All, To, Look, Next, Entries);
         {damaged, Next} ->
             read(Seqs, To, Look, Next, [damaged(Entries) | without(damaged, Entries)]);
         {expired, Next} ->
@@ -91,12 +88,27 @@ read([Seq | Seqs], To, #look{from = From, up_to = UpTo, before_ms = BeforeMs} = 
                  [too_old() | without(too_old, Entries)])
     end.
 
+met(#{kind := Kind, shard := Shard, seq := Last} = Record, [Seq | Seqs], To,
+    #look{from = From, up_to = UpTo} = Look, Reader, Entries)
+  when Kind =:= event orelse Kind =:= private orelse Kind =:= joint,
+       Last > element(Shard, From), Seq =< element(Shard, UpTo) ->
+    Rest = lists:dropwhile(fun(S) -> S =< Last end, Seqs),
+    {Told, Next} = entries(Record, Look, Reader),
+    read(Rest, max(To, Last), Look, Next, Told ++ Entries);
+met(_, [_ | Seqs], To, Look, Reader, Entries) ->
+    read(Seqs, To, Look, Reader, Entries).
+
+%% Also where the clock was set back since it was published.
+is_old_enough(_, _, #look{before_ms = any}) -> true;
+is_old_enough(Seq, At, #look{before_ms = BeforeMs}) ->
+    halley_history_steps:as_of_now(Seq, At) =< BeforeMs.
+
 %% One gap for those that stand together.
 without(Reason, [{gap, Reason, _, _} | Entries]) -> Entries;
 without(_, Entries) -> Entries.
 
-damaged([{gap, damaged, From, _} | _]) -> {gap, damaged, From, erlang:system_time(millisecond)};
-damaged(_) -> {gap, damaged, 0, erlang:system_time(millisecond)}.
+damaged([{gap, damaged, From, _} | _]) -> {gap, damaged, From, halley_clock:wall_ms()};
+damaged(_) -> {gap, damaged, 0, halley_clock:wall_ms()}.
 
 entries(#{by := By, seq := Seq} = Record, #look{purpose = published} = Look, Reader) ->
     #look{settings = #{users := Users} = Settings} = Look,

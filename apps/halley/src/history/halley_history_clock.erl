@@ -1,8 +1,8 @@
 %% How old something on disk is, by a clock that doesn't jump.
 %%
-%% A stamp has the time since the machine started and which start that was, and the wall clock.
-%% Two stamps of one start are compared by the first, which no clock step changes; only across a
-%% restart of the machine does the wall clock decide.
+%% A stamp has the time since the machine started, but for what it slept, and which start that was,
+%% and the wall clock. Two stamps of one start are compared by the first, which no clock step
+%% changes; only across a restart of the machine does the wall clock decide.
 -module(halley_history_clock).
 
 -export([stamp/0, age_ms/2, pack/1, unpack/1]).
@@ -16,9 +16,10 @@
 stamp() ->
     {Boot, OffsetMs} = boot(),
     {Boot, max(0, erlang:monotonic_time(millisecond) + OffsetMs),
-     erlang:system_time(millisecond)}.
+     halley_clock:wall_ms()}.
 
-%% The kernel is asked once; from then on the node's own monotonic clock counts.
+%% The kernel is asked once; from then on the node's own monotonic clock counts. Both stand still
+%% while the machine sleeps, as `/proc/uptime' doesn't.
 boot() ->
     case persistent_term:get(?BOOT, none) of
         none ->
@@ -31,14 +32,14 @@ boot() ->
 
 read_boot() ->
     NowMs = erlang:monotonic_time(millisecond),
-    case {file:read_file("/proc/sys/kernel/random/boot_id"), file:read_file("/proc/uptime")} of
-        {{ok, Id}, {ok, Uptime}} ->
-            [Seconds | _] = binary:split(Uptime, <<" ">>),
-            UptimeMs = round(1000 * binary_to_float(Seconds)),
-            {erlang:phash2(Id, 1 bsl 32 - 1) + 1, UptimeMs - NowMs};
-        _ ->
-            {0, -NowMs}
+    case file:read_file("/proc/sys/kernel/random/boot_id") of
+        {ok, Id} -> {erlang:phash2({monotonic, Id}, 1 bsl 32 - 1) + 1, uptime_ms() - NowMs};
+        {error, _} -> {0, -NowMs}
     end.
+
+uptime_ms() ->
+    {time, Uptime} = lists:keyfind(time, 1, erlang:system_info(os_monotonic_time_source)),
+    erlang:convert_time_unit(Uptime, native, millisecond).
 
 %% How long before `Now' the other stamp was made. Boot 0 is no known start: it equals none.
 -spec age_ms(stamp(), Now :: stamp()) -> non_neg_integer().

@@ -36,6 +36,9 @@
                dirty = false :: boolean(),
                is_checked = true :: boolean(),     % that what was written is where it should be
                noted = true :: boolean(),          % that the last sync was done
+               %% The wall's clock, and whether it was set since this segment began.
+               watch :: halley_history_steps:watch(),
+               stepped = false :: boolean(),
                ids = [] :: [pos_integer()],        % written since the last sync, id chosen
                %% Those of segments that are on disk, but weren't where they should be.
                elsewhere = [] :: [{halley_history_segment:number_(), halley_data_dir:place(),
@@ -50,6 +53,7 @@
 -define(RESERVED, 4194304).
 -define(PLACE_BYTES, 65536).
 -define(PROBE_BYTES, 65536).
+-define(STEPPED_MS_MIN, 2000).
 %% More isn't copied into one binary, as a write through needs it.
 -define(THROUGH_BYTES_MAX, 65536).
 
@@ -81,7 +85,7 @@ unwritable(Dir, Reason) ->
 
 recovered(Dir, #{ledger := Ledger, store := Store, counter := Counter, segments := Segments,
                  number := Number, highest := Highest, damaged := Damaged, lost := Lost,
-                 spare := Spare}) ->
+                 spare := Spare, stamps := Stamps}) ->
     ok = halley_history_atomics:put(store, Store),
     ok = halley_history_atomics:put(counter, Counter),
     ok = halley_history_atomics:put(reserved, Counter),
@@ -90,7 +94,8 @@ recovered(Dir, #{ledger := Ledger, store := Store, counter := Counter, segments 
     ok = halley_history_index:set_damaged(Damaged),
     #disk{dir = Dir, store = Store, ledger = Ledger, segments = Segments, next_number = Number,
           home = halley_history_home:find(Dir), current = halley_history_floor:last(Segments),
-          highest = Highest, lost = Lost, spare = Spare}.
+          highest = Highest, lost = Lost, spare = Spare,
+          watch = halley_history_steps:start(Stamps)}.
 
 %% What the segment says is lost is on disk before the reservation, which is known from then on.
 begun_anew({ok, Disk}) -> reserve(floored(Disk), halley_history_atomics:get(counter));
@@ -158,7 +163,7 @@ prefix(Disk = #disk{store = Store, highest = Highest, placed = Placed,
     case Position - Placed >= ?PLACE_BYTES of
         true ->
             {Place, Bytes} = halley_history_record:place(Store, Highest,
-                                                         erlang:system_time(millisecond)),
+                                                         halley_clock:wall_ms()),
             {[Lost, Place], LostBytes + Bytes, Position};
         false ->
             {Lost, LostBytes, Placed}
@@ -249,6 +254,7 @@ begun(Position, Disk = #disk{dir = Dir, ledger = Ledger, next_number = Number, s
     Noted = halley_history_ledger:synced(Ledger, Number, Position, Highest),
     _ = [halley_history_segment:delete(Dir, N) || N <- Spare],
     Disk#disk{current = halley_history_floor:segment(Number, Highest, Position), lost = [],
+              stepped = false,
               next_number = Number + 1, placed = Position, spare = [], ledger = Noted}.
 
 %% --- durability ----------------------------------------------------------------------------------
@@ -379,20 +385,30 @@ ticked({ok, Synced}) ->
 ticked(Error) ->
     Error.
 
-leave_old(Disk) ->
+leave_old(Disk0) ->
+    Disk = looked(Disk0),
     case is_old(Disk) of
         true -> rotate(Disk);
         false -> {ok, Disk}
     end.
 
-is_old(#disk{file = File, current = #{events := Events, began_ms := BeganMs}}) ->
+looked(Disk = #disk{watch = Before, stepped = WasStepped}) ->
+    {What, Watch} = halley_history_steps:look(halley_history_atomics:get(counter), Before),
+    Disk#disk{watch = Watch, stepped = WasStepped orelse What =:= stepped}.
+
+%% A segment's stamp tells the next start of a step of the clock, so one begins behind each; but a
+%% clock that is set without end doesn't fill the folder.
+is_old(#disk{file = File, current = #{events := Events, began_ms := BeganMs}, stepped = Stepped}) ->
     AgeMs = erlang:monotonic_time(millisecond) - BeganMs,
-    File =/= none andalso Events > 0 andalso AgeMs >= halley_history_floor:segment_ms_max().
+    File =/= none
+        andalso (Events > 0 andalso AgeMs >= halley_history_floor:segment_ms_max()
+                 orelse Stepped andalso AgeMs >= ?STEPPED_MS_MIN).
 
 %% Instead of `tick/1' while nothing can be written. The segment is left without one that follows,
 %% for which there may be no room: retention can only delete what isn't written to.
 -spec starve(disk()) -> disk().
-starve(Disk) ->
+starve(Disk0) ->
+    Disk = looked(Disk0),
     case is_old(Disk) of
         true -> drop(abandon(Disk));
         false -> drop(Disk)

@@ -127,11 +127,17 @@ event(false, {Seq, Segment, Offset}, Subject, Reader) ->
     try record(Segment, Offset, Reader) of
         {Body, Next} ->
             case halley_history_record:about(Subject, Seq, Body) of
-                {ok, AtMs} -> young(oldest(Subject) =< AtMs, Seq, Subject, AtMs, Body, Next);
+                {ok, AtMs} -> young(is_young(Seq, Subject, AtMs), Seq, Subject, AtMs, Body, Next);
                 other -> {other, Next};
                 damaged -> missing(Seq, Next)
             end
     catch throw:{failed, Failed} -> missing(Seq, Failed)
+    end.
+
+is_young(Seq, Subject, AtMs) ->
+    case oldest(Subject) of
+        0 -> true;
+        OldestMs -> OldestMs =< halley_history_steps:as_of_now(Seq, AtMs)
     end.
 
 oldest({to, _, _}) -> 0;

@@ -29,7 +29,9 @@
                        number := non_neg_integer(),   % free for the next segment
                        spare := [non_neg_integer()],  % without records: to be deleted after that
                        damaged := [halley_history:range()],
-                       lost := [halley_history:range()]}.  % of these, what no segment shows
+                       lost := [halley_history:range()],   % of these, what no segment shows
+                       %% When segments began, the oldest first, and now.
+                       stamps := [{halley_history_clock:stamp(), non_neg_integer()}, ...]}.
 
 -record(found, {dir :: file:name_all(), store :: non_neg_integer(),
                 now :: halley_history_clock:stamp(), now_ms :: integer(),
@@ -39,6 +41,7 @@
                 is_based = false :: boolean(),
                 last_seq = 0 :: non_neg_integer(), last_at = none :: integer() | none,
                 spare = [] :: [non_neg_integer()],
+                stamps = [] :: [{halley_history_clock:stamp(), Base :: non_neg_integer()}],
                 torn = none :: none | {non_neg_integer(), non_neg_integer()},
                 %% Damage whose upper end isn't known yet.
                 open = none :: none | {From :: non_neg_integer(), FromMs :: integer(),
@@ -84,8 +87,9 @@ recover(Dir, Step, Ledger0, Numbers) ->
     Cut = cut(Scanned),
     IsShort = not IsKnown orelse is_short(Synced, Cut) orelse is_behind(Position, Numbers, Cut),
     {Lost, Ended} = ended(IsShort, Counter, Cut),
-    #found{segments = Segments, damaged = Damaged, spare = Spare} = Ended,
+    #found{segments = Segments, damaged = Damaged, spare = Spare, now = Now} = Ended,
     #{ledger => halley_history_ledger:name(Store, Ledger), store => Store, counter => Counter,
+      stamps => lists:reverse([{Now, Counter} | Ended#found.stamps]),
       damaged => Damaged, highest => highest(Counter, Ended), lost => Lost, spare => Spare,
       segments => lists:reverse(aged(Synced, Ended, Segments)),
       number => 1 + lists:max([0 | Numbers] ++ [N || #{segment := N} <- [Synced, Position]])}.
@@ -237,7 +241,8 @@ header(#{base := Base, stamp := Stamp} = Header, Found0) ->
         [Previous | Others] -> [Previous#{ended_ms := BeganMs} | Others];
         [] -> []
     end,
-    close(Base, Found#found{segment = Segment#{base := Base, began_ms := BeganMs},
+    Stamps = [{Stamp, Base} | Found#found.stamps],
+    close(Base, Found#found{stamps = Stamps, segment = Segment#{base := Base, began_ms := BeganMs},
                             segments = Aged, is_based = true, last_seq = max(LastSeq, Base)}).
 
 judge_previous(_, Found = #found{segments = []}) ->
