@@ -120,6 +120,31 @@ export function* rustCalls(tree) {
   }
 }
 
+/**
+ * The wall's clock may be set at any moment, so it decides nothing (docs/internals/clocks.md). Who
+ * wants to say what time it is asks the one module of its side, which asks the machine.
+ */
+const CLOCK_MODULES = ['apps/halley/src/base/halley_clock.erl', 'edge/halley-edge/src/clock.rs'];
+const WALL_IN_ERLANG = new RegExp([
+  '\\b(?:erlang|os)\\s*:\\s*(?:system_time|timestamp)\\s*\\(',
+  '\\berlang\\s*:\\s*(?:now|time_offset|universaltime|localtime|date|time)\\s*\\(',
+  '\\bcalendar\\s*:\\s*(?:universal|local)_time\\s*\\(',
+].join('|'), 'g');
+const WALL_IN_RUST = /\bSystemTime\b|\bUNIX_EPOCH\b|\bCLOCK_(?:REALTIME|TAI)\w*/g;
+
+export function* clocks(tree) {
+  for (const [path, text] of tree) {
+    if (CLOCK_MODULES.includes(path)) continue;
+    if (isErlangSource(path)) {
+      yield* matches('clocks', path, erlangCode(text), WALL_IN_ERLANG,
+        () => 'the wall\'s clock outside halley_clock: ask that, or erlang:monotonic_time/1');
+    } else if (isRust(path) && path.startsWith('edge/') && !isRustTest(path)) {
+      yield* matches('clocks', path, withoutTests(rustCode(text)), WALL_IN_RUST,
+        () => 'the wall\'s clock outside clock.rs: ask that, or Instant');
+    }
+  }
+}
+
 /** One crate holds all `unsafe`. */
 export function* rustUnsafe(tree) {
   for (const [path, text] of tree) {
@@ -311,8 +336,8 @@ export function* vectors(tree) {
 }
 
 export const RULES = [
-  layout, fileLines, functionLines, exportCount, erlangCalls, rustCalls, rustUnsafe, marks, arrows,
-  circles, folders, edgeParts, headers, links, results, vectors,
+  layout, fileLines, functionLines, exportCount, erlangCalls, rustCalls, clocks, rustUnsafe, marks,
+  arrows, circles, folders, edgeParts, headers, links, results, vectors,
 ];
 
 /** All findings of all rules, in the order of files and lines. */

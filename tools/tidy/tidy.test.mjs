@@ -40,6 +40,12 @@ const planted = {
   'unwrap after the tests': [rust('#[cfg(test)]\nmod tests { }\nfn f() { x().unwrap(); }'),
     'rust-calls:4'],
   unsafe: [rust('fn f() { unsafe { x() } }'), 'rust-unsafe:2'],
+  'the emulator\'s idea of the wall\'s clock':
+    [erlang('f() -> erlang:system_time(second).'), 'clocks:3'],
+  'the machine\'s clock': [erlang('f() -> os : timestamp().'), 'clocks:3'],
+  'the day of today': [erlang('f() -> calendar:universal_time().'), 'clocks:3'],
+  'the machine\'s clock in Rust': [rust('fn f() -> SystemTime { now() }'), 'clocks:2'],
+  'its number in Rust': [rust('const C: i32 = libc::CLOCK_REALTIME_COARSE;'), 'clocks:2'],
   'a mark': [erlang(`%% ${'TO' + 'DO'}: later`), 'marks:3'],
   'halley calls halley_api': [erlang('f() -> halley_api:handle().'), 'arrows:3'],
   'halley calls halley_postgres': [erlang('f() -> halley_postgres_sql:copy().'), 'arrows:3'],
@@ -143,6 +149,12 @@ const innocent = {
   'clauses with ends inside': erlang(`f(1) ->\n${many(30, '    a,')}    b;\nf(2) ->\n    c.`),
   'a long file of tests for the most part':
     rust(`${many(300, '// x')}\n#[cfg(test)]\nmod tests {\n${many(300, '    // x')}\n}`),
+  'a clock that only goes on': erlang('f() -> erlang:monotonic_time(second).'),
+  'the modules that ask the machine': {
+    'apps/halley/src/base/halley_clock.erl': '%% P.\nf() -> os:system_time(second).\n',
+    'edge/halley-edge/src/clock.rs': '//! P.\nfn f() { SystemTime::now() }\n',
+  },
+  'the machine\'s clock in tests': rust('#[cfg(test)]\nmod tests {\n    use a::SystemTime;\n}'),
   'unwrap in tests': rust('#[cfg(test)]\nmod tests {\n    fn f() { x().unwrap(); }\n}'),
   'unwrap_or': rust('fn f() { x().unwrap_or(1); y().expected(); }'),
   'words in Rust strings': rust('fn f() { g("unsafe { x.unwrap() }", \'"\', r#"unsafe"#); }'),

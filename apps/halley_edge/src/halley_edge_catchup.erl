@@ -44,10 +44,10 @@ begins(_, Cursor, Store, Heads, NowMs) ->
             %% Nobody was given what was never drawn.
             case halley_vector:is_reached(Vector, Heads) of
                 true -> {from, Seconds, Vector};
-                false -> {gap, malformed, Seconds * 1000, NowMs, Heads}
+                false -> {gap, malformed, min(Seconds * 1000, NowMs), NowMs, Heads}
             end;
         {ok, #{at := Seconds}} ->
-            {gap, other_store, Seconds * 1000, NowMs, Heads};
+            {gap, other_store, min(Seconds * 1000, NowMs), NowMs, Heads};
         error ->
             {gap, malformed, 0, NowMs, Heads}
     end.

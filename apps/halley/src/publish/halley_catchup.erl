@@ -80,7 +80,8 @@ give(Last, #batch{from = From, up_to = UpTo, items = Items, gaps = Gaps} = Batch
 
 gap(FromMs, ToMs, Reason, Vector) ->
     halley_metrics:incr(case Reason of too_old -> gap_too_old; damaged -> gap_damaged end),
-    #{from => FromMs, to => ToMs, reason => Reason,
+    %% A clock that was set back in between turns no gap round.
+    #{from => min(FromMs, ToMs), to => ToMs, reason => Reason,
       cursor => halley_cursor:encode(halley_history:store(), second(Reason, FromMs, ToMs), Vector)}.
 
 %% Whatever the vector lacks was published from then on: it stands behind what is too old, and
@@ -133,7 +134,7 @@ read([Seq | Seqs], To, #batch{from = From, up_to = UpTo} = Batch, Reader) ->
 
 %% Something can't be read: an event, or a change of follows.
 lacking(#batch{from = From, gaps = Gaps} = Batch) ->
-    Batch#batch{gaps = [gap(0, erlang:system_time(millisecond), damaged, From) | Gaps]}.
+    Batch#batch{gaps = [gap(0, halley_clock:wall_ms(), damaged, From) | Gaps]}.
 
 event(#{seq := Seq, subject := Subject} = Record, Batch, Reader) ->
     {#batch{met = Met} = Now, Next} = meet(Subject, Seq, Batch, Reader),

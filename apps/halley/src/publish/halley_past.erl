@@ -62,7 +62,7 @@ page(Subject, Before, After, Limit) ->
            BytesMax :: pos_integer()) -> {ok, page()} | {error, reason()}.
 page(Subject, Before, After, Limit, BytesMax) ->
     Size = {Limit, BytesMax},
-    AtMs = erlang:system_time(millisecond),
+    AtMs = halley_clock:wall_ms(),
     Heads = halley_history:heads(),
     case {bound(before, Before), bound('after', After)} of
         {{ok, none}, {ok, Low}} ->
@@ -111,7 +111,7 @@ read(Subject, High, Low, {Limit, BytesMax}, Heads) ->
     {Lacked, SinceMs} = low(Low),
     Chains = halley_past_chains:new(Subject, High, Lacked),
     Reading = #reading{chains = Chains, beyond = beyond(Subject, Heads),
-                       at = erlang:system_time(millisecond), events_left = Limit,
+                       at = halley_clock:wall_ms(), events_left = Limit,
                        bytes_left = BytesMax,
                        store = halley_history:store(), reader = halley_history_reader:new()},
     {Next, Read} = back(Reading),
@@ -222,15 +222,16 @@ unread(#reading{unread = Unread, at = AtMs, events_left = Left} = Reading) ->
 old(AtMs, #reading{unread = Unread} = Reading) ->
     Reading#reading{unread = [#{from => 0, to => AtMs, reason => too_old} | Unread]}.
 
-closed(AtMs, #reading{is_open = true, unread = [Gap | Gaps]} = Reading) ->
-    Reading#reading{unread = [Gap#{from => AtMs} | Gaps], is_open = false, at = AtMs};
+closed(AtMs, #reading{is_open = true, unread = [#{to := ToMs} = Gap | Gaps]} = Reading) ->
+    %% The clock may have been set back between the events around it.
+    Reading#reading{unread = [Gap#{from => min(AtMs, ToMs)} | Gaps], is_open = false, at = AtMs};
 closed(AtMs, Reading) ->
     Reading#reading{at = AtMs}.
 
 %% Ranges of the log that can't be read and that the page goes over.
 damaged(UpTo, Next, After) ->
     Low = case Next of none -> After; _ -> Next end,
-    [#{from => FromMs, to => ToMs, reason => damaged}
+    [#{from => min(FromMs, ToMs), to => ToMs, reason => damaged}
      || {From, To, FromMs, ToMs} <- lists:reverse(lists:sort(halley_history:damaged())),
         From =< UpTo, To > Low].
 

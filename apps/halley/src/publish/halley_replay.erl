@@ -153,7 +153,7 @@ new({User, Session} = Whose, true, At, Vector) ->
 
 %% Nothing was missed so far.
 from_here({User, Session}) ->
-    NowMs = erlang:system_time(millisecond),
+    NowMs = halley_clock:wall_ms(),
     #replay{user = User, session = Session, vector = halley_history:written(),
             at = NowMs div 1000, since = NowMs, old = NowMs}.
 
@@ -184,7 +184,7 @@ above_forgotten(#replay{user = User, vector = Vector, since = SinceMs} = Replay)
         true ->
             above_floor(Replay);
         false ->
-            gap(#{from => SinceMs, to => erlang:system_time(millisecond), reason => too_old},
+            gap(#{from => SinceMs, to => halley_clock:wall_ms(), reason => too_old},
                 Replay#replay{vector = halley_vector:at_least(Forgotten, Vector)})
     end.
 
@@ -195,9 +195,9 @@ forgotten(User) -> halley_history:forgotten(User).
 
 from_now({User, Session}, Reason, FromMs) ->
     %% An event in between is in the gap and in the replay, not in neither.
-    BeforeMs = erlang:system_time(millisecond),
+    BeforeMs = halley_clock:wall_ms(),
     Heads = halley_history:heads(),
-    NowMs = erlang:system_time(millisecond),
+    NowMs = halley_clock:wall_ms(),
     Replay = #replay{user = User, session = Session, vector = Heads, at = BeforeMs div 1000,
                      since = BeforeMs},
     gap(#{from => FromMs, to => NowMs, reason => Reason}, Replay).
@@ -213,9 +213,10 @@ above_floor(#replay{vector = Vector, since = SinceMs} = Replay) ->
                 Replay#replay{vector = halley_vector:at_least(Floor, Vector), pass = none})
     end.
 
-gap(#{reason := Reason} = Gap, Replay) ->
+%% A clock that was set back in between turns no gap round.
+gap(#{from := FromMs, to := ToMs, reason := Reason} = Gap, Replay) ->
     halley_metrics:incr(counter(Reason)),
-    {gap, Gap#{cursor => cursor(Replay)}, Replay}.
+    {gap, Gap#{from := min(FromMs, ToMs), cursor => cursor(Replay)}, Replay}.
 
 counter(too_old) -> gap_too_old;
 counter(malformed) -> gap_malformed;
@@ -490,4 +491,4 @@ damage(UpTo, IsLacking, #replay{vector = Vector, since = SinceMs, told = Told}) 
         false -> {Gaps, NowTold}
     end.
 
-damage_since(Ms) -> #{from => Ms, to => erlang:system_time(millisecond), reason => damaged}.
+damage_since(Ms) -> #{from => Ms, to => halley_clock:wall_ms(), reason => damaged}.

@@ -11,7 +11,9 @@
 %% full or shards hang, and no event goes out, is when somebody wants to look: so what is asked for
 %% here needs no event.
 %%
-%% Times of samples are milliseconds since 1970 and grow, also over a clock that is set back.
+%% Times of samples are milliseconds since 1970 and grow. When the clock is set back, the samples of
+%% before are put back by as much: so a rate is over the time that has passed, and a reader that has
+%% a sample from later than any here gets them all.
 -module(halley_status).
 -behaviour(gen_server).
 
@@ -26,6 +28,10 @@
 
 -define(SAMPLE_MS, 1000).
 -define(SAMPLES_MAX, 600).
+%% No two are nearer to each other: a clock that was put back by a second gives none for as long.
+-define(APART_MS, ?SAMPLE_MS div 2).
+%% A clock that is further behind the last sample was set.
+-define(SET_BACK_MS, 2 * ?SAMPLE_MS).
 %% How often all counters are kept, and for how long.
 -define(COUNTERS_SAMPLES, 60).
 -define(COUNTERS_MAX, 10).
@@ -70,8 +76,8 @@ late() ->
      || Ms <- [<<"1">>, <<"2">>, <<"3">>, <<"5">>, <<"10">>, <<"20">>, <<"50">>, <<"100">>,
                <<"200">>, <<"500">>, <<"1000">>]] ++ [<<"written_later_total">>].
 
-%% The samples that are newer, the oldest first. If there is none it waits for the next, but no
-%% longer than that. `too_many': `status_readers_max' wait already.
+%% The samples that are newer, the oldest first, all where `At' is later than any. If there is none
+%% it waits for the next, but no longer than that. `too_many': `status_readers_max' wait already.
 -spec since(at(), TimeoutMs :: non_neg_integer()) -> [sample()] | {error, too_many}.
 since(At, TimeoutMs) ->
     gen_server:call(?MODULE, {since, At, TimeoutMs}, TimeoutMs + 5000).
@@ -120,9 +126,7 @@ init([]) ->
     | {noreply, #state{}}.
 handle_call({since, At, TimeoutMs}, From, State = #state{last = Last, waiting = Waiting}) ->
     if
-        At < Last -> {reply, newer(At, State), State};
-        %% Of a brain before this one, whose clock was ahead: what there is.
-        At > Last -> {reply, newer(0, State), State};
+        At =/= Last -> {reply, newer(At, State), State};
         true ->
             case length(Waiting) < halley_limits:get(status_readers_max) of
                 true ->
@@ -150,6 +154,9 @@ handle_info({timeout, Timer, From}, State = #state{waiting = Waiting}) ->
 handle_info(_, State) ->
     {noreply, State}.
 
+%% Where the clock of before was ahead, this one's or that of another brain, it is what there is.
+newer(At, #state{last = Last} = State) when At > Last ->
+    newer(0, State);
 newer(At, #state{samples = Samples}) ->
     [Sample || {Taken, _} = Sample <- queue:to_list(Samples), Taken > At].
 
@@ -160,9 +167,21 @@ answered(State = #state{waiting = Waiting}) ->
     end, Waiting),
     State#state{waiting = []}.
 
-sampled(State = #state{samples = Samples, number = Number, last = Last, values = Before,
-                       minutes = Minutes}) ->
-    At = max(Last + 1, erlang:system_time(millisecond)),
+sampled(State = #state{last = Last}) ->
+    case halley_clock:wall_ms() of
+        At when At < Last - ?SET_BACK_MS -> sampled(At, put_back(Last + ?SAMPLE_MS - At, State));
+        At when At < Last + ?APART_MS -> State;
+        At -> sampled(At, State)
+    end.
+
+put_back(Ms, State = #state{samples = Samples, minutes = Minutes, last = Last}) ->
+    Earlier = fun(Queue) ->
+        queue:from_list([{At - Ms, Values} || {At, Values} <- queue:to_list(Queue)])
+    end,
+    State#state{samples = Earlier(Samples), minutes = Earlier(Minutes), last = Last - Ms}.
+
+sampled(At, State = #state{samples = Samples, number = Number, values = Before,
+                           minutes = Minutes}) ->
     Values = values(Before),
     Edges = lists:usort([Pid || #{info := #{pid := Pid}} <- halley_links:list()]),
     Sample = {At, [rss(), lists:sum([rss(Pid) || Pid <- Edges])
