@@ -17,8 +17,8 @@ STEPS ?= 100
 .PHONY: help run test build check console bench bench-rivals bench-smp bench-million bench-soak \
 	bench-comeback bench-hooks tabs bench-ketama ketama-peers bench-transport bench-epgsql \
 	bench-postgres epgsql-suites client faults faults-postgres doors fuzz docs clean \
-	install-run install-test install-console install-rivals \
-	native edge release
+	install-run install-test install-console install-rivals install-client \
+	check-config native edge release
 
 # The edge into the release, and ./halley.
 define PUT_TOGETHER
@@ -30,7 +30,7 @@ endef
 help: ## print this table
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
-run: install-run edge release ## install what is missing, build, run in the foreground; Ctrl-C stops it
+run: install-run check-config edge release ## install what is missing, build, run in the foreground; Ctrl-C stops it
 	$(PUT_TOGETHER)
 	@./halley try
 	@exec ./halley foreground
@@ -48,7 +48,7 @@ check: install-test ## what CI asks of the code itself: formats, lints, types, h
 console: install-console ## build the console into apps/halley_api/priv/console, which is committed
 	@node console/build.mjs
 
-client: install-test ## build the JavaScript client into clients/js/dist
+client: install-client ## build the JavaScript client into clients/js/dist
 	@node clients/js/build.mjs
 	@cp clients/js/dist/halley.min.js apps/halley_api/priv/demo/
 
@@ -139,6 +139,13 @@ install-console:
 
 install-rivals:
 	@tools/install.sh rivals
+
+install-client:
+	@tools/install.sh client
+
+# Minutes before what is built would say it.
+check-config:
+	@escript tools/check-config.escript
 
 native:
 	@cargo build --release --locked --manifest-path edge/Cargo.toml

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what a bare Debian 12 lacks: `tools/install.sh run` what building and running needs,
 # `tools/install.sh test` what the checks and tests need besides, `tools/install.sh console`
-# what building the console needs, `tools/install.sh rivals` the servers that `make bench-rivals`
+# what building the console needs, `tools/install.sh client` the same for the JavaScript client, `tools/install.sh rivals` the servers that `make bench-rivals`
 # measures, `tools/install.sh smp` the load of `make bench-smp`,
 # `tools/install.sh doors` the clients of the registries that `make doors` takes its suites from,
 # `tools/install.sh ketama` what `make ketama-peers` asks, `tools/install.sh epgsql` what
@@ -188,6 +188,8 @@ case "${1:-}" in
         install_python_client ;;
     console) if ! node_is_new_enough; then want nodejs npm; install_missing; fi
         install_node_packages console "the console" ;;
+    client) if ! node_is_new_enough; then want nodejs npm; install_missing; fi
+        install_node_packages clients/js "the JavaScript client" ;;
     rivals) want "${rivals_packages[@]}"; install_missing_servers
         install_node_packages bench/rivals/socketio "Socket.IO" ;;
     smp) want apache2-utils; install_missing ;;
@@ -196,6 +198,6 @@ case "${1:-}" in
     epgsql-rivals) want postgresql erlang-poolboy erlang-p1-pgsql; install_missing_servers ;;
     ketama) want memcached python3 python3-pylibmc; install_missing_servers ;;
     *) echo "usage: tools/install.sh" \
-            "run|test|console|rivals|smp|doors|ketama|epgsql|epgsql-rivals" >&2
+            "run|test|console|client|rivals|smp|doors|ketama|epgsql|epgsql-rivals" >&2
         exit 2 ;;
 esac

@@ -39,3 +39,24 @@ test('`make run` builds what runs, `make build` the tools for load as well', () 
   assert.match(steps('build'), /cargo build [^\n]*Cargo\.toml$/m);
   assert.match(steps('build'), /halley-load/);
 });
+
+test('`make client` installs what builds the client, and nothing of the tests', () => {
+  const steps = run('make', '--dry-run', 'client');
+  assert.match(steps, /install\.sh client$/m);
+  assert.doesNotMatch(steps, /install\.sh test/);
+  const branch = /^ {4}client\) (.*?);;$/ms.exec(script)[1];
+  assert.doesNotMatch(branch, /want_test|install_node_packages test|python/);
+});
+
+test('`make run` refuses a wrong configuration before it builds', () => {
+  const steps = run('make', '--dry-run', 'run');
+  assert.ok(steps.indexOf('check-config') < steps.indexOf('cargo build'));
+  assert.ok(steps.indexOf('check-config') < steps.indexOf('rebar3 release'));
+  const check = (variables) => spawnSync('escript', ['tools/check-config.escript'],
+    { cwd: root, encoding: 'utf8', env: { PATH: process.env.PATH, ...variables } });
+  const wrong = check({ HALLEY_NODE_NAME: 'nobody', HALLEY_DRAIN_TIME: 'soon' });
+  assert.equal(wrong.status, 1, wrong.stderr);
+  assert.match(wrong.stderr, /^halley: drain\.time: .*\nhalley: node\.name: .*\n$/);
+  const right = check({ HALLEY_NODE_NAME: 'halley@127.0.0.1', HALLEY_HISTORY_RETENTION_OF: 'a 1h' });
+  assert.deepEqual([right.status, right.stderr], [0, '']);
+});

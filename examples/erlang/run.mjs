@@ -21,8 +21,11 @@ const port = process.env.REMOTE_PORT ?? '8090';
 const DESK_MS = 1_000;
 writeFileSync(secret, randomBytes(32).toString('hex'), { mode: 0o600 });
 
+// `make build` unpacks a rebar3 where the system has none.
+const unpacked = fileURLToPath(new URL('../../.tools/rebar3/usr/bin', import.meta.url));
 execFileSync('rebar3', ['release'], { cwd: here, stdio: ['ignore', 'ignore', 'inherit'],
-  env: { ...process.env, REBAR_BASE_DIR: join(folder, 'build') } });
+  env: { ...process.env, PATH: `${process.env.PATH}:${unpacked}`,
+    REBAR_BASE_DIR: join(folder, 'build') } });
 const release = join(folder, 'build/default/rel/desk/bin/desk');
 
 let isEnding = false;
