@@ -80,7 +80,7 @@ history_and_drain_are_in_force_in_their_units_test_() ->
     [?_assertEqual(Expected, env(halley, Key, Config))
      || {Expected, Key, Config} <- [{600000, history_retention_ms, Defaults},
                                     {4 bsl 30, history_bytes, Defaults},
-                                    {10000, drain_ms, Defaults},
+                                    {7000, drain_ms, Defaults},
                                     {7200000, history_retention_ms, Given},
                                     {3 bsl 29, history_bytes, Given},
                                     {1, drain_ms, Given}]].
