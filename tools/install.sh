@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Installs what a bare Debian 12 lacks: `tools/install.sh run` what building and running needs,
 # `tools/install.sh test` what the checks and tests need besides, `tools/install.sh console`
-# what building the console needs, `tools/install.sh client` the same for the JavaScript client, `tools/install.sh rivals` the servers that `make bench-rivals`
-# measures, `tools/install.sh smp` the load of `make bench-smp`,
+# what building the console needs, `tools/install.sh client` what building the JavaScript client
+# needs, `tools/install.sh rivals` the servers that `make bench-rivals` measures,
+# `tools/install.sh smp` the load of `make bench-smp`,
 # `tools/install.sh doors` the clients of the registries that `make doors` takes its suites from,
 # `tools/install.sh ketama` what `make ketama-peers` asks, `tools/install.sh epgsql` what
 # `make epgsql-suites` runs on, `tools/install.sh epgsql-rivals` what `make bench-epgsql` measures.
