@@ -13,6 +13,10 @@ const HEIGHT = 172;
 /** What the axis spans: what is known, within these. */
 const SPAN_S = { min: 60, max: 600 };
 const AXIS_SPACE = 56;
+/** What the numbers at the side may go up by. All are of whole things, and their labels are
+ * rounded: in halves they would say 0, 1, 1, and in steps of 2.5 that 3 is half of 5. */
+const INCREMENTS = Array.from({ length: 13 }, (_, power) => [1, 2, 5].map((n) => n * 10 ** power))
+  .flat();
 
 function colour(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -26,7 +30,7 @@ function options(width: number, lines: Line[], unit: (n: number) => string): uPl
     width, height: HEIGHT, legend: { show: false }, cursor: { y: false, points: { size: 6 } },
     scales: {
       x: { time: true },
-      y: { range: (_, _min, max) => [0, Math.max(max ?? 0, 1e-9) * 1.08 || 1] },
+      y: { range: (_, _min, max) => [0, Math.max(max ?? 0, 1) * 1.08] },
     },
     series: [{}, ...lines.map((line) => ({
       label: line.label, stroke: colour(line.colour), width: 1.75, spanGaps: false,
@@ -37,7 +41,8 @@ function options(width: number, lines: Line[], unit: (n: number) => string): uPl
       { ...axis, size: 32, gap: 9, space: 70,
         values: (_, ticks, _axis, _space, step) => ticks.map((s) =>
           new Date(s * 1000).toTimeString().slice(0, step < 60 ? 8 : 5)) },
-      { ...axis, size: AXIS_SPACE, space: 34, values: (_, ticks) => ticks.map(unit) },
+      { ...axis, size: AXIS_SPACE, space: 34, incrs: INCREMENTS,
+        values: (_, ticks) => ticks.map(unit) },
     ],
   };
 }

@@ -204,6 +204,56 @@ test('the banner: what is seen is old, and that is said', () => everyLook('banne
     await looked.getByTestId('banner').filter({ hasText: 'What you see is old' }).waitFor();
   }));
 
+/** Keeps what each canvas was last given to write, as `written` of its window. */
+function keepsWriting() {
+  globalThis.written = new Map();
+  const { clearRect, fillText } = CanvasRenderingContext2D.prototype;
+  CanvasRenderingContext2D.prototype.clearRect = function clear(...where) {
+    globalThis.written.set(this.canvas, []);
+    return clearRect.apply(this, where);
+  };
+  CanvasRenderingContext2D.prototype.fillText = function write(text, ...where) {
+    globalThis.written.get(this.canvas)?.push(text);
+    return fillText.call(this, text, ...where);
+  };
+}
+
+/** 1,300 of `1,300`, 1,300,000 of `1.3M`. */
+function numberOf(label) {
+  const [, digits, unit] = /^([\d,.]+)([KM]?)$/.exec(label) ?? assert.fail(label);
+  return Number(digits.replaceAll(',', '')) * { '': 1, K: 1e3, M: 1e6 }[unit];
+}
+
+test('the numbers at the side of a chart go up evenly, whatever it shows', async () => {
+  const { json } = await api(halley, 'GET', '/v1/status');
+  const column = json.columns.indexOf('connections') + 1;
+  const { page: looked } = await openPage(browser, { bypassCSP: true });
+  await looked.addInitScript(keepsWriting);
+  await looked.route('**/v1/status/stream*', () => {});
+  let samples = [];
+  // What is newer never comes.
+  await looked.route('**/v1/status?after=*', (route) => (route.request().url().endsWith('=0')
+    ? route.fulfill({ json: { ...json, samples } }) : undefined));
+  for (const most of [0, 1, 2, 3, 4, 6, 9, 12, 27, 140, 99_000, 130_000, 1_300_000]) {
+    samples = Array.from({ length: 20 }, (_, n) => json.samples.at(-1).map((value, index) => {
+      if (index === 0) return value + n * 1_000;
+      return index === column ? Math.round(most * n / 19) : 0;
+    }));
+    await looked.goto('about:blank');
+    await looked.goto(at(''));
+    const labels = await until(`the numbers up to ${most}`, async () => {
+      const canvas = await looked.locator('.chart canvas').nth(3).elementHandle();
+      const all = await looked.evaluate((one) => globalThis.written.get(one), canvas);
+      const found = all.filter((text) => !text.includes(':'));
+      return found.length > 1 && found;
+    });
+    const numbers = labels.map(numberOf);
+    assert.deepEqual(numbers, numbers.map((_, n) => n * numbers[1]), `${most}: ${labels}`);
+    assert.ok(numbers[1] > 0 && numbers.at(-1) >= most / 2, `${most}: ${labels}`);
+  }
+  await looked.context().close();
+});
+
 test('the menu of a phone: opens, goes, and closes', async () => {
   for (const colorScheme of ['light', 'dark']) {
     const { page: phone } = await openPage(browser, { viewport: PHONE, colorScheme,
