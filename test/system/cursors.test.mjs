@@ -4,7 +4,8 @@
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
 import { openBrowser } from '../lib/browser.mjs';
-import { follow, publish, sessionsOf, unfollow } from '../lib/client.mjs';
+import { follow, http, publish, sessionsOf, unfollow } from '../lib/client.mjs';
+import { assertError } from '../lib/expect.mjs';
 import { kill, start, test } from '../lib/halley.mjs';
 import { closeStreams, ndjson, open, poll, sse, ws } from '../lib/streams.mjs';
 import { sleep, until } from '../lib/wait.mjs';
@@ -86,6 +87,42 @@ test('10.1 Last-Event-ID does the same; it goes before the parameter; an empty o
   await empty.quiet('history', 200);
   await empty.gaps.none('a gap');
   for (const stream of [byHeader, both, empty]) stream.close();
+});
+
+test('10.1 lastEventId, as other clients spell it, goes before the address\'s own cursor',
+  async () => {
+  const early = await now('lea');
+  await publish(halley, 'lea', 1);
+  const { cursor: late } = await poll(halley, 'lea', { cursor: early, timeout: 15 });
+  for (const [name, opening] of Object.entries({ sse, ndjson, ws })) {
+    for (const spelling of ['lastEventId', 'lastEventID', 'last_event_id', 'Last-Event-ID']) {
+      const back = await opening(halley, { user: 'lea', [spelling]: early });
+      assert.equal((await back.event(`${name} ${spelling}`)).data, 1);
+      back.close();
+    }
+    const both = await opening(halley, { user: 'lea', lastEventId: late }, {}, early);
+    const empty = await opening(halley, { user: 'lea', lastEventId: '' }, {}, early);
+    assert.equal((await empty.event(`${name}: an empty one is none`)).data, 1);
+    await both.quiet(`${name}: what lastEventId has seen`, 100);
+    for (const stream of [both, empty]) stream.close();
+  }
+  const header = await sse(halley, { user: 'lea', lastEventId: early }, { 'last-event-id': late });
+  await header.quiet('what the header has seen', 100);
+  header.close();
+  const polled = await poll(halley, { user: 'lea', lastEventId: early }, { timeout: 15 });
+  assert.deepEqual(data(polled.events), [1]);
+});
+
+test('10.1 what seems to be a cursor and is none is refused', async () => {
+  for (const path of ['/v1/stream', '/v1/poll', '/v1/ws']) {
+    const headers = path === '/v1/ws' ? { connection: 'Upgrade', upgrade: 'websocket',
+      'sec-websocket-version': 13, 'sec-websocket-key': 'dGhlIHNhbXBsZSBub25jZQ==' } : {};
+    for (const [query, code] of [['since=5', 'unknown_cursor'], ['Cursor=x', 'unknown_cursor'],
+      ['last-id=1', 'unknown_cursor'], ['lastEventId=a&last_event_id=b', 'duplicate_parameter']]) {
+      const answer = await http('GET', `${halley.publicUrl}${path}?user=u&${query}`, { headers });
+      assert.equal(assertError(answer, 400).code, code, `${path}?${query}`);
+    }
+  }
 });
 
 test('one cursor for all subjects, each in its order; follows of meanwhile count', async () => {

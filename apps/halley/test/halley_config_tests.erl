@@ -288,6 +288,15 @@ origins_test_() ->
                              {"https://a.example/path", false}, {"https://a.example,", false},
                              {"https://a.example\r\nx: y", false}]].
 
+%% http.md 6.1, and what the edge makes of each (its test reads the same file).
+origins_of_the_table_test_() ->
+    Here = proplists:get_value(source, ?MODULE:module_info(compile)),
+    {ok, Text} = file:read_file(filename:join(filename:dirname(Here),
+                                              "../../../protocol/origins.json")),
+    #{<<"accepted">> := Accepted, <<"refused">> := Refused} = jiffy:decode(Text, [return_maps]),
+    [{Written, ?_assertEqual(Expected, halley_config_check:origins(binary_to_list(Written)))}
+     || {Expected, All} <- [{true, maps:keys(Accepted)}, {false, Refused}], Written <- All].
+
 %% ... but no secret.
 effective_hides_secrets_test() ->
     Given = [{"HALLEY_AUTH_MODE", "jwt"},

@@ -58,6 +58,18 @@ pub fn query_value<'t>(target: &'t str, name: &str) -> Result<Option<Cow<'t, str
     Ok(found)
 }
 
+/// The decoded names of the query's parameters with their values, which are still encoded.
+///
+/// # Errors
+/// Of a name: 400 for bad escapes in it.
+pub fn query_pairs(target: &str) -> impl Iterator<Item = Result<(Cow<'_, str>, &str), HttpError>> {
+    let (_, query) = split(target);
+    query.unwrap_or_default().split('&').map(|pair| {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        decode(key, Plus::Space).map(|key| (key, value))
+    })
+}
+
 /// The target without the query parameter of this name, wherever it is and however its name is
 /// encoded; everything else stays as it was.
 pub fn without<'t>(target: &'t str, name: &str) -> Cow<'t, str> {

@@ -186,6 +186,28 @@ fn origins_are_granted_as_set() {
     }
 }
 
+/// http.md 6.1: "as browsers and web views send them".
+#[test]
+fn origins_are_taken_as_clients_send_them() {
+    let table: serde_json::Value =
+        serde_json::from_str(include_str!("../../../protocol/origins.json")).unwrap();
+    for (written, sent) in table["accepted"].as_object().unwrap() {
+        let (origins, sent) = (Origins::parse(written).unwrap(), sent.as_str().unwrap());
+        assert_eq!(Origins::parse(sent).unwrap(), origins, "{written} is {sent}");
+        assert!(origins.allows(sent.as_bytes()), "{written} is {sent}");
+        for other in ["null", "https://evil.example", "http://evil.example", "evil://localhost"] {
+            assert!(!origins.allows(other.as_bytes()), "{written} isn't {other}");
+        }
+    }
+    for written in table["refused"].as_array().unwrap() {
+        assert!(Origins::parse(written.as_str().unwrap()).is_err(), "{written}");
+    }
+    let https = Origins::parse("https://app.example.org").unwrap();
+    assert!(https.allows(b"https://app.example.org:443"), "not all clients leave it out");
+    assert!(!https.allows(b"https://app.example.org:80"));
+    assert!(!https.allows(b"https://app.example.org:443:443"));
+}
+
 /// http.md 6.3.
 #[test]
 fn options_answers_preflights() {

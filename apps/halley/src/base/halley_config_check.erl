@@ -3,6 +3,11 @@
 
 -export([node_name/1, listen/1, address/1, is_loopback/1, origins/1]).
 
+%% Pages that open a WebSocket have the origin of their own scheme, and `null' may be anybody's.
+-define(ORIGIN, "^(?:(?i:file)://|(?!(?i:wss?|file):)[A-Za-z][A-Za-z0-9+.-]*://"
+                "(?:[A-Za-z0-9._-]+|\\[(?<address>[0-9A-Fa-f:.]+)\\])"
+                "(?::(?<port>[0-9]{1,5}))?)$").
+
 -spec node_name(string()) -> boolean().
 node_name(Name) ->
     matches(Name, "^[A-Za-z0-9_-]{1,64}@[A-Za-z0-9-]+(\\.[A-Za-z0-9-]+)+$").
@@ -48,9 +53,19 @@ origins("localhost") -> true;
 origins(Text) ->
     %% It travels in a setting of the link, which is 65535 bytes at most.
     length(Text) =< 8192 andalso
-        lists:all(fun(Origin) ->
-                      matches(string:trim(Origin), "^https?://[A-Za-z0-9.\\[\\]:-]+$")
-                  end, string:split(Text, ",", all)).
+        lists:all(fun(Origin) -> origin(string:trim(Origin)) end, string:split(Text, ",", all)).
+
+%% As the edge reads them (`halley-wire', origin.rs): protocol/origins.json has examples for both.
+origin("*") -> true;
+origin("localhost") -> true;
+origin(Origin) ->
+    case re:run(Origin, ?ORIGIN, [unicode, dollar_endonly, {capture, ["address", "port"], list}]) of
+        {match, [Address, Port]} ->
+            (Address =:= "" orelse element(1, inet:parse_ipv6strict_address(Address)) =:= ok)
+                andalso (Port =:= "" orelse list_to_integer(Port) =< 65535);
+        nomatch ->
+            false
+    end.
 
 matches(Text, Pattern) ->
     re:run(Text, Pattern, [unicode, dollar_endonly, {capture, none}]) =:= match.

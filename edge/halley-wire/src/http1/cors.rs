@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::origin::normalized;
 use super::response::{Head, ResponseOptions};
 
 /// The origins that may read answers, as the setting `cors_origins` names them.
@@ -20,7 +21,8 @@ impl fmt::Display for BadOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:?} is no origin: use *, localhost, or one like https://app.example.org",
+            "{:?} is no origin: use *, localhost, or one like https://app.example.org or \
+             capacitor://localhost",
             self.0
         )
     }
@@ -53,10 +55,10 @@ impl Origins {
             match member {
                 "*" => origins.any = true,
                 "localhost" => origins.localhost = true,
-                _ if is_origin(member) => {
-                    origins.exact.push(member.to_ascii_lowercase().into());
+                _ => {
+                    let origin = normalized(member).ok_or_else(|| BadOrigin(member.to_owned()))?;
+                    origins.exact.push(origin.into());
                 }
-                _ => return Err(BadOrigin(member.to_owned())),
             }
         }
         Ok(origins)
@@ -78,8 +80,18 @@ impl Origins {
     pub fn allows(&self, origin: &[u8]) -> bool {
         self.any
             || (self.localhost && is_localhost(origin))
-            || self.exact.iter().any(|exact| exact.as_bytes() == origin)
+            || self.exact.iter().any(|exact| exact.as_bytes().eq_ignore_ascii_case(bare(origin)))
     }
+}
+
+/// The origin without the scheme's own port, which browsers leave out and others may not.
+fn bare(origin: &[u8]) -> &[u8] {
+    let port: &[u8] = match strip_scheme(origin) {
+        None => return origin,
+        Some(_) if origin.starts_with(b"https") => b":443",
+        Some(_) => b":80",
+    };
+    origin.strip_suffix(port).unwrap_or(origin)
 }
 
 /// Whether a page of this origin comes from the same place as the server with this `Host` (RFC 6454
@@ -139,14 +151,6 @@ const NAMED_BYTES_MAX: usize = 255;
 
 /// Two hours: Chromium's upper bound.
 const MAX_AGE_S: &[u8] = b"7200";
-
-/// `scheme://host[:port]` with nothing after it; browsers send no more than that.
-fn is_origin(text: &str) -> bool {
-    strip_scheme(text.as_bytes()).is_some_and(|rest| {
-        let allowed = |&byte: &u8| byte.is_ascii_alphanumeric() || b"-._[]:".contains(&byte);
-        !rest.is_empty() && rest.iter().all(allowed)
-    })
-}
 
 /// An origin of this machine: browsers serialize it in lower case.
 fn is_localhost(origin: &[u8]) -> bool {

@@ -14,3 +14,4 @@ pub mod headers;
 pub mod response;
 
 mod framing;
+mod origin;
