@@ -9,18 +9,15 @@
 -module(halley_postgres_catalog).
 
 -export([look/3]).
--export_type([finding/0, look/0, table/0, oids/0]).
+-export_type([finding/0, look/0, table/0]).
 
 %% `how': run as it is; `restart': PostgreSQL has to be started again behind it; `hand': by a
 %% person, as it can't be known what is right.
 -type finding() :: #{what := iodata(), sql := iodata(), how := run | restart | hand}.
-%% `is_unique': no two rows have the same pair.
-%% `writes': what is missing to write it. `oids': of the table, and of what has it in the
-%% publication: they tell whether it is the same table, and was in it all the time.
+%% `writes': what is missing to write it. `shape': whether it is what it was when it was copied.
 -type table() :: #{spec := halley_config_postgres:table(), types := {binary(), binary()},
-                   oids := oids(), is_unique := boolean(), findings := [finding()],
-                   writes := [finding()]}.
--type oids() :: {Table :: non_neg_integer(), Entry :: non_neg_integer()}.
+                   oid := non_neg_integer(), shape := halley_postgres_shape:shape(),
+                   findings := [finding()], writes := [finding()]}.
 -type look() :: #{findings := [finding()], unpublished := [finding()], tables := [table()],
                   notes := [finding()]}.
 
@@ -30,11 +27,16 @@
 -spec look(epgsql:connection(), User :: binary(), halley_config_postgres:settings()) -> look().
 look(C, User, #{publish := outbox}) ->
     (halley_postgres_outbox_needs:look(C, User))#{unpublished => [], tables => []};
-look(C, User, #{follows := Tables, publish := Publish, publication := Publication} = Settings) ->
-    Unpublished = publication(halley_postgres_publication:look(C, Publication), Settings),
-    #{findings => server(C, User) ++ Unpublished, unpublished => Unpublished,
-      tables => [written(C, User, Settings, table(C, User, Table, Settings)) || Table <- Tables],
+look(C, User, #{follows := Specs, publish := Publish, publication := Publication} = Settings) ->
+    Shapes = halley_postgres_shape:read(C, Publication, Specs),
+    Tables = [written(C, User, Settings, table(C, User, Spec, Shapes, Settings)) || Spec <- Specs],
+    Unpublished = publication(halley_postgres_publication:look(C, Publication), Publication,
+                              [Spec || #{spec := Spec, findings := Findings} <- Tables,
+                                       not are_for_a_person(Findings)]),
+    #{findings => server(C, User) ++ Unpublished, unpublished => Unpublished, tables => Tables,
       notes => lists:append([publishing(C, User, Publication) || Publish])}.
+
+are_for_a_person(Findings) -> [hand || #{how := hand} <- Findings] =/= [].
 
 finding(What, Sql) -> #{what => What, sql => Sql, how => run}.
 
@@ -62,13 +64,14 @@ server(C, User) ->
 
 %% --- the publication ---------------------------------------------------------------------------
 
-publication(none, #{publication := Name, follows := Tables}) ->
+%% `Tables': those that may be published. The others could be written less then.
+publication(none, Name, Tables) ->
     Entries = [entry(Table) || Table <- Tables],
     [finding(["there is no publication ", Name],
              ["CREATE PUBLICATION ", halley_postgres_sql:ident(Name),
               [[" FOR TABLE ", lists:join(", ", Entries)] || Entries =/= []],
               " WITH (publish_via_partition_root = true)"])];
-publication(#{is_whole := IsWhole, via_root := ViaRoot}, #{publication := Name}) ->
+publication(#{is_whole := IsWhole, via_root := ViaRoot}, Name, _) ->
     [finding(["the publication ", Name, " leaves out inserts, updates, deletes or truncates"],
              ["ALTER PUBLICATION ", halley_postgres_sql:ident(Name),
               " SET (publish = 'insert, update, delete, truncate')"]) || not IsWhole]
@@ -82,24 +85,26 @@ entry(#{where := Where} = Table) ->
 
 %% --- a table -----------------------------------------------------------------------------------
 
-table(C, User, #{schema := Schema, name := Name, text := Text} = Spec,
+%% What makes it safe to publish it comes before that. What only a person can decide comes before
+%% everything.
+table(C, User, #{schema := Schema, name := Name, text := Text} = Spec, Shapes,
       #{publication := Publication}) ->
-    Empty = #{spec => Spec, types => {<<"text">>, <<"text">>}, oids => {0, 0},
-              is_unique => false, findings => [], writes => []},
-    case rows(C, "SELECT c.oid::int8, c.relreplident::text, "
-                 "has_schema_privilege($3, n.oid, 'usage'), "
+    Empty = #{spec => Spec, types => {<<"text">>, <<"text">>}, oid => 0,
+              shape => maps:get(Text, Shapes, #{}), findings => [], writes => []},
+    case rows(C, "SELECT c.oid::int8, has_schema_privilege($3, n.oid, 'usage'), "
                  "has_table_privilege($3, c.oid, 'select') FROM pg_class c "
                  "JOIN pg_namespace n ON n.oid = c.relnamespace "
                  "WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p')",
               [Schema, Name, User]) of
         [] -> Empty#{findings := [by_hand(["there is no table ", Schema, $., Name, " (", Text,
                                            ")"])]};
-        [{Oid, Identity, MayUse, MayRead}] ->
-            #{number := Number} = Entry = halley_postgres_publication:entry(C, Oid, Publication),
-            Rights = rights(User, Spec, MayUse, MayRead),
-            Findings = Rights ++ hidden(C, User, Oid, Spec) ++ member(Spec, Entry, Publication),
-            described(C, Oid, Identity, left_out(Spec, Entry, Publication),
-                      Empty#{oids := {Oid, Number}, findings := Findings})
+        [{Oid, MayUse, MayRead}] ->
+            Entry = halley_postgres_publication:entry(C, Oid, Publication),
+            {Types, Columns} = described(C, Oid, Spec, Entry, Publication),
+            Findings = rights(User, Spec, MayUse, MayRead) ++ hidden(C, User, Oid, Spec) ++ Columns,
+            Empty#{oid := Oid, types := Types,
+                   findings := Findings ++ [Each || not are_for_a_person(Findings),
+                                                    Each <- member(Spec, Entry, Publication)]}
     end.
 
 rights(User, #{schema := Schema} = Spec, MayUse, MayRead) ->
@@ -143,63 +148,28 @@ again(Spec, Publication) ->
 
 alter(Publication) -> ["ALTER PUBLICATION ", halley_postgres_sql:ident(Publication), " "].
 
-%% Of columns that the table has, and the publication doesn't send.
-left_out(#{user := User, subject := Subject} = Spec, #{columns := Columns}, Publication)
-  when is_list(Columns) ->
-    [finding(["the publication ", Publication, " leaves out ", lists:join(" and ", Missing), " of ",
-              halley_postgres_sql:table(Spec)], again(Spec, Publication))
-     || [_ | _] = Missing <- [[User, Subject] -- Columns]];
-left_out(_, _, _) ->
-    [].
-
-described(C, Oid, Identity, LeftOut, #{spec := #{user := User, subject := Subject} = Spec,
-                                       findings := Findings} = Table) ->
+described(C, Oid, #{user := User, subject := Subject} = Spec, Entry, Publication) ->
+    #{columns := Published} = Entry,
     Types = maps:from_list([{Name, {Type, IsGenerated}} || {Name, Type, IsGenerated} <- rows(C,
         "SELECT attname::text, format_type(atttypid, atttypmod), attgenerated <> '' "
         "FROM pg_attribute WHERE attrelid = $1::int8::oid AND attnum > 0 AND NOT attisdropped",
         [Oid])]),
     case Types of
         #{User := {UserType, false}, Subject := {SubjectType, false}} ->
-            Table#{types := {UserType, SubjectType},
-                   is_unique := is_unique(C, Oid, [User, Subject]),
-                   findings := Findings ++ LeftOut ++ identity(C, Oid, Identity, Spec)};
+            {{UserType, SubjectType},
+             halley_postgres_identity:look(C, Oid, Spec, Publication,
+                                           {Published, again(Spec, Publication)})};
         #{User := _, Subject := _} ->
             Generated = [Column || Column <- [User, Subject],
                                    element(2, maps:get(Column, Types))],
-            Table#{findings := [by_hand([halley_postgres_sql:table(Spec), ": PostgreSQL doesn't "
-                                         "send generated columns, as ",
-                                         lists:join(" and ", Generated)])]};
+            {{<<"text">>, <<"text">>},
+             [by_hand([halley_postgres_sql:table(Spec), ": PostgreSQL doesn't send generated "
+                       "columns, as ", lists:join(" and ", Generated)])]};
         #{} ->
             Missing = [Column || Column <- [User, Subject], not is_map_key(Column, Types)],
-            Table#{findings := [by_hand([halley_postgres_sql:table(Spec), " has no column ",
-                                         lists:join(" and no column ", Missing)])]}
-    end.
-
-indexes(C, Oid, Which) ->
-    [Columns || {Columns} <- rows(C,
-        ["SELECT array(SELECT a.attname::text FROM unnest(i.indkey[0:i.indnkeyatts - 1]) k "
-         "LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k) FROM pg_index i "
-         "WHERE i.indrelid = $1::int8::oid AND i.indisvalid AND ", Which], [Oid])].
-
-is_unique(C, Oid, Pair) ->
-    lists:any(fun(Columns) -> Columns -- Pair =:= [] end,
-              indexes(C, Oid, "i.indisunique AND i.indpred IS NULL")).
-
-%% Deletes and updates must say which pair was there.
-identity(_, _, <<"f">>, _) -> [];
-identity(C, Oid, Identity, #{user := User, subject := Subject} = Spec) ->
-    Which = case Identity of
-        <<"d">> -> "i.indisprimary";
-        <<"i">> -> "i.indisreplident";
-        _ -> "false"
-    end,
-    case [User, Subject] -- lists:append(indexes(C, Oid, Which)) of
-        [] -> [];
-        Missing ->
-            [finding(["the replica identity of ", halley_postgres_sql:table(Spec),
-                      " doesn't have ", lists:join(" and ", Missing),
-                      ", so a delete wouldn't say whom it is about"],
-                     ["ALTER TABLE ", halley_postgres_sql:table(Spec), " REPLICA IDENTITY FULL"])]
+            {{<<"text">>, <<"text">>},
+             [by_hand([halley_postgres_sql:table(Spec), " has no column ",
+                       lists:join(" and no column ", Missing)])]}
     end.
 
 %% --- the table that is written -----------------------------------------------------------------
@@ -207,9 +177,9 @@ identity(C, Oid, Identity, #{user := User, subject := Subject} = Spec) ->
 %% Not of a table without these columns.
 written(C, User, #{writes := #{text := Text}},
         #{spec := #{text := Text}, findings := Findings} = Table) ->
-    case [hand || #{how := hand} <- Findings] of
-        [] -> Table#{writes := halley_postgres_writable:look(C, User, Table)};
-        _ -> Table
+    case are_for_a_person(Findings) of
+        false -> Table#{writes := halley_postgres_writable:look(C, User, Table)};
+        true -> Table
     end;
 written(_, _, _, Table) ->
     Table.
@@ -229,7 +199,11 @@ publishing(C, User, Publication) ->
                  " ADD TABLE halley.outbox"])
         || not is_published(C, Outbox, Publication)].
 
-is_published(_, null, _) -> false;
+is_published(C, null, Publication) ->
+    case halley_postgres_publication:look(C, Publication) of
+        #{has_all := HasAll} -> HasAll;
+        none -> false
+    end;
 is_published(C, Outbox, Publication) ->
     #{has := Has} = halley_postgres_publication:entry(C, Outbox, Publication),
     Has =/= none.

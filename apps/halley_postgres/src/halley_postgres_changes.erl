@@ -14,7 +14,7 @@
 
 %% `stop': a table was altered so that its changes can't be understood any more. `seen': what a
 %% write of our own has left in a transaction (`halley_postgres_writes'), behind its changes.
-%% `renewed': a table of ours is described again, as something about it has changed.
+%% `renewed': a table of ours is described, which it is again when something about it has changed.
 -type step() :: {change, halley_postgres_follows:change(), Xid :: non_neg_integer()}
               | {event, halley_postgres_flight:event()}
               | {row, {Number :: binary(), Xid :: non_neg_integer()},
@@ -25,11 +25,12 @@
               | {stop, Table :: binary(), Reason :: binary()}.
 %% Changes of a table that were committed before `from' are in its copy.
 -type known() :: #{Table :: binary() => #{spec := halley_config_postgres:table(),
-                                          oids := halley_postgres_catalog:oids(),
+                                          oid := epgsql_pgoutput:oid(),
                                           from := non_neg_integer(), _ => _}}.
 -record(changes, {decoder = epgsql_pgoutput:new() :: epgsql_pgoutput:state(),
-                  tables :: #{{binary(), binary()} => {binary(), map(), non_neg_integer(),
-                                                       epgsql_pgoutput:oid()}},
+                  tables :: #{epgsql_pgoutput:oid() => {Table :: binary(),
+                                                        halley_config_postgres:table(),
+                                                        From :: non_neg_integer()}},
                   is_publishing :: boolean(),
                   origin :: halley_postgres_message:origin(),
                   relations = #{} :: #{epgsql_pgoutput:oid() =>
@@ -45,9 +46,8 @@
 %% `Origin' makes ids of events the server's own.
 -spec new(known(), IsPublishing :: boolean(), halley_postgres_message:origin()) -> state().
 new(Known, IsPublishing, Origin) ->
-    Tables = maps:fold(fun(Table, #{spec := Spec, from := From, oids := {Oid, _}}, Acc) ->
-        #{schema := Schema, name := Name} = Spec,
-        Acc#{{Schema, Name} => {Table, Spec, From, Oid}}
+    Tables = maps:fold(fun(Table, #{spec := Spec, from := From, oid := Oid}, Acc) ->
+        Acc#{Oid => {Table, Spec, From}}
     end, #{}, Known),
     #changes{tables = Tables, is_publishing = IsPublishing, origin = Origin}.
 
@@ -70,9 +70,10 @@ step(#{type := commit, end_lsn := Lsn}, #changes{seen = Seen} = State) ->
     {[{position, Lsn} | Seen], State#changes{seen = []}};
 step(#{type := message, prefix := ?WRITTEN, content := Content}, #changes{seen = Seen} = State) ->
     {[], State#changes{seen = [{seen, Content} | Seen]}};
-step(#{type := relation, oid := Oid} = Relation, #changes{relations = Relations} = State) ->
-    Renewed = case Relations of
-        #{Oid := {table, Table, _, _, _}} -> [{renewed, Table}];
+step(#{type := relation, oid := Oid} = Relation,
+     #changes{relations = Relations, tables = Tables} = State) ->
+    Renewed = case Tables of
+        #{Oid := {Table, _, _}} -> [{renewed, Table}];
         #{} -> []
     end,
     {Renewed, State#changes{relations = Relations#{Oid => Relation}}};
@@ -85,8 +86,8 @@ step(#{type := insert, relation := Oid, new := New}, State) ->
     of_relation(Oid, State, fun(Role) -> inserted(Role, New, State) end);
 step(#{type := update, relation := Oid, old := Old, new := New}, State) ->
     of_relation(Oid, State, fun(Role) -> changes(updated(Role, Old, New), State) end);
-step(#{type := delete, relation := Oid, old := {_, Old}}, State) ->
-    of_relation(Oid, State, fun(Role) -> changes(deleted(Role, Old), State) end);
+step(#{type := delete, relation := Oid, old := {Kind, Old}}, State) ->
+    of_relation(Oid, State, fun(Role) -> changes(deleted(Role, Kind, Old), State) end);
 step(#{type := truncate, relations := Oids}, State) ->
     {Steps, State1} = lists:mapfoldl(fun(Oid, Acc) ->
         of_relation(Oid, Acc, fun(Role) -> changes(truncated(Role), State) end)
@@ -106,27 +107,43 @@ of_relation(Oid, #changes{relations = Relations, final_lsn = Lsn} = State, Steps
                 true -> {[], State};
                 false ->
                     {Stop, Role} = role(Relation, State),
-                    {Stop ++ Steps(Role), State#changes{relations = Relations#{Oid => Role}}}
+                    State1 = State#changes{relations = Relations#{Oid => Role}},
+                    {Taken, State2} = doubted(Oid, Role, Steps(Role), State1),
+                    {Stop ++ Taken, State2}
             end;
         #{Oid := Role} ->
-            {Steps(Role), State}
+            doubted(Oid, Role, Steps(Role), State)
     end.
 
-is_copied(#{schema := Schema, name := Name}, #changes{tables = Tables, final_lsn = Lsn}) ->
+%% The null of a key is no value: a partition has another replica identity than its table. Which
+%% pair was meant isn't known, and the table is copied anew.
+doubted(Oid, {table, Table, _, _, _}, [unknown], #changes{relations = Relations} = State) ->
+    {[{stop, Table, <<"a change of a partition didn't say which pair it was about">>},
+      {renewed, Table}], State#changes{relations = Relations#{Oid => none}}};
+doubted(_, _, Steps, State) ->
+    {Steps, State}.
+
+%% Also where the table of that name was another one then.
+is_copied(#{oid := Oid} = Relation, #changes{tables = Tables, final_lsn = Lsn}) ->
     case Tables of
-        #{{Schema, Name} := {_, _, From, _}} -> Lsn < From;
-        #{} -> false
+        #{Oid := {_, _, From}} -> Lsn < From;
+        #{} -> lists:any(fun({_, From}) -> Lsn < From end, named(Relation, Tables))
     end.
 
+named(#{schema := Schema, name := Name}, Tables) ->
+    [{Table, From} || {Table, #{schema := InSchema, name := Of}, From} <- maps:values(Tables),
+                      InSchema =:= Schema, Of =:= Name].
+
+%% A table is its OID. It may have had another name when it was changed; and who has its name now is
+%% another one.
 role(#{schema := <<"halley">>, name := <<"outbox">>} = Relation, #changes{is_publishing = true}) ->
     {[], {outbox, Relation}};
-role(#{schema := Schema, name := Name, oid := Oid} = Relation, #changes{tables = Tables}) ->
+role(#{oid := Oid} = Relation, #changes{tables = Tables}) ->
     case Tables of
-        #{{Schema, Name} := {Table, Spec, From, Oid}} -> role(Relation, Table, Spec, From);
-        #{{Schema, Name} := {Table, _, _, _}} ->
-            {[{stop, Table, <<"there is another table of this name now">>}, {renewed, Table}],
-             none};
-        #{} -> {[], none}
+        #{Oid := {Table, Spec, From}} -> role(Relation, Table, Spec, From);
+        #{} ->
+            {lists:append([[{stop, Table, <<"there is another table of this name now">>},
+                            {renewed, Table}] || {Table, _} <- named(Relation, Tables)]), none}
     end.
 
 role(#{identity := Identity, columns := Columns}, Table, #{user := User, subject := Subject},
@@ -145,6 +162,7 @@ role(#{identity := Identity, columns := Columns}, Table, #{user := User, subject
             {[{stop, Table, <<"it has no column ", Missing/binary, " any more">>}], none}
     end.
 
+changes([unknown], _) -> [unknown];
 changes(Changes, #changes{xid = Xid}) ->
     [{change, Change, Xid} || Change <- Changes].
 
@@ -164,10 +182,11 @@ inserted(none, _, _) ->
 
 %% Without an old row the pair is the same as before. A value that is kept out of line, and stays
 %% as it is, comes with the old row alone.
-updated({table, Table, User, Subject, _}, {_, Old}, New) ->
+updated({table, Table, User, Subject, _}, {Kind, Old}, New) ->
     {OldUser, OldSubject} = Before = pair(User, Subject, Old),
     {NewUser, NewSubject} = pair(User, Subject, New),
     case {newest(NewUser, OldUser), newest(NewSubject, OldSubject)} of
+        _ when Kind =:= key, OldUser =:= null; Kind =:= key, OldSubject =:= null -> [unknown];
         Before -> [];
         Now -> [{remove, Table, Before}, {add, Table, Now}]
     end;
@@ -177,9 +196,12 @@ updated(_, _, _) ->
 newest(unchanged, Old) -> Old;
 newest(New, _) -> New.
 
-deleted({table, Table, User, Subject, _}, Old) ->
-    [{remove, Table, pair(User, Subject, Old)}];
-deleted(_, _) ->
+deleted({table, Table, User, Subject, _}, Kind, Old) ->
+    case pair(User, Subject, Old) of
+        {U, S} when Kind =:= key, U =:= null; Kind =:= key, S =:= null -> [unknown];
+        Pair -> [{remove, Table, Pair}]
+    end;
+deleted(_, _, _) ->
     [].
 
 truncated({table, Table, _, _, _}) -> [{clear, Table}];

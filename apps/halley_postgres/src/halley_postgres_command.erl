@@ -90,11 +90,12 @@ has_all() ->
     [halley_postgres_catalog:finding()].
 check(C, #{server := Server} = Settings) ->
     #{user := User} = Server(),
-    #{findings := Findings, tables := Tables, notes := Notes} =
+    #{findings := Findings, unpublished := Unpublished, tables := Tables, notes := Notes} =
         halley_postgres_catalog:look(C, unicode:characters_to_binary(User), Settings),
-    Findings ++ room(C, Settings)
+    %% A table is published when nothing of it is missing any more.
+    (Findings -- Unpublished) ++ room(C, Settings)
         ++ lists:append([Each ++ Writes || #{findings := Each, writes := Writes} <- Tables])
-        ++ Notes.
+        ++ Unpublished ++ Notes.
 
 room(_, #{publish := outbox}) -> [];
 room(C, Settings) -> halley_postgres_slots:look(C, Settings).

@@ -150,6 +150,8 @@ explain({no_connection, Reason, Server}) -> halley_postgres_login:explain(Reason
 explain({password_file, File, Reason}) ->
     halley_postgres_login:missing_file("postgres.password_file", File, Reason);
 explain({not_ready, What}) -> What;
+explain({altered, Table, Why}) ->
+    [Table, " was altered while it was copied: ", lists:join(", ", Why)];
 explain({not_written, Path, Reason}) ->
     [Path, " can't be written: ", file:format_error(Reason)];
 explain({silent, Ms}) ->

@@ -77,7 +77,13 @@ settled(Last, #{sources := Sources} = Env) ->
     ok = follow([Pair || {Pair, {{add, _}, _}} <- All], Env1),
     Removed = maps:groups_from_list(fun({Table, _}) -> Table end, fun({_, Pair}) -> Pair end,
                                     [{Table, Pair} || {Pair, {{remove, Table}, _}} <- All]),
-    maps:fold(fun removed/3, Env1, Removed).
+    maps:fold(fun(Table, Pairs, Acc) ->
+        {Gone, Acc1} = removed(Table, Pairs, Acc),
+        %% Of two rows that came together one went.
+        Left = maps:keys(maps:without(Gone, maps:with(Pairs, Last))),
+        ok = follow([Pair || Pair <- Left, {_, [_ | _]} <- [map_get(Pair, Last)]], Acc1),
+        Acc1
+    end, Env1, Removed).
 
 recorded(Records, Sources) ->
     maps:fold(fun record/3, Sources,
@@ -92,9 +98,9 @@ removed(Table, Pairs, #{sources := Sources} = Env) ->
     end,
     ok = unfollow(Gone, Env1),
     Records = [{remove, Pair} || Pair <- Gone],
-    Env1#{sources := maps:map(fun(_, #{pairs := File} = Source) ->
+    {Gone, Env1#{sources := maps:map(fun(_, #{pairs := File} = Source) ->
         Source#{pairs := halley_postgres_pairs:append(Records, File)}
-    end, Sources)}.
+    end, Sources)}}.
 
 record(Table, Records, Sources) ->
     #{Table := #{pairs := File} = Source} = Sources,

@@ -155,26 +155,39 @@ snapshot(R, Slot, Options) ->
 
 %% Tables whose files have what the state says, and those to copy.
 sources(Tables, Copied) ->
-    lists:foldl(fun(#{spec := #{text := Text}, oids := Oids} = Table, {Sources, ToCopy}) ->
+    lists:foldl(fun(#{spec := #{text := Text}} = Table, {Sources, ToCopy}) ->
         case Copied of
-            #{Text := #{oids := Before}} when Before =/= Oids, Before =/= unknown ->
-                ?LOG_WARNING("postgres: ~ts is another table than before, or was out of the "
-                             "publication: it is copied anew", [Text]),
-                {Sources, [Table | ToCopy]};
-            #{Text := #{file := File, bytes := Bytes, base := Base, from := From}} ->
-                Path = filename:join(halley_postgres_state:folder(), File),
-                case halley_postgres_pairs:open(Path, Bytes) of
-                    {ok, Pairs} ->
-                        Source = Table#{pairs => Pairs, path => Path, base => Base, from => From},
-                        {Sources#{Text => Source}, ToCopy};
-                    {error, Reason} ->
-                        ?LOG_ERROR("postgres: ~ts is damaged (~0tp): ~ts is copied anew",
-                                   [Path, Reason, Text]),
-                        {Sources, [Table | ToCopy]}
+            #{Text := Before} ->
+                case source(Table, Before) of
+                    {ok, Source} -> {Sources#{Text => Source}, ToCopy};
+                    none -> {Sources, [Table | ToCopy]}
                 end;
             #{} -> {Sources, [Table | ToCopy]}
         end
     end, {#{}, []}, Tables).
+
+source(#{spec := #{text := Text}, shape := Shape} = Table,
+       #{shape := Before, file := File, bytes := Bytes, base := Base, from := From}) ->
+    Path = filename:join(halley_postgres_state:folder(), File),
+    case halley_postgres_shape:differences(Before, Shape) of
+        [] ->
+            case halley_postgres_pairs:open(Path, Bytes) of
+                {ok, Pairs} ->
+                    {ok, copied(Table#{pairs => Pairs, path => Path, base => Base, from => From},
+                                Before)};
+                {error, Reason} ->
+                    ?LOG_ERROR("postgres: ~ts is damaged (~0tp): ~ts is copied anew",
+                               [Path, Reason, Text]),
+                    none
+            end;
+        Why ->
+            ok = halley_postgres_said:altered(Text, Why),
+            none
+    end.
+
+%% `Shape' is that of the copy, and that in the table the one of now.
+copied(#{shape := Now} = Table, Shape) ->
+    Table#{shape := Shape, is_unique => halley_postgres_shape:is_unique(Shape, Now)}.
 
 copies([], _, State, Env) ->
     finished([], State, Env);
@@ -188,8 +201,25 @@ copies(Tables, none, State, #{r := R} = Env) ->
 copies(Tables, Snapshot, #{lsn := Lsn} = State, Env) ->
     finished(copy(Tables, Lsn, Snapshot, Env), State, Env).
 
+%% A table is copied as it stands, and its rows as the snapshot shows them: none of a table that was
+%% rewritten since. So it must have been the same from before the snapshot until it was copied.
 copy(Tables, Lsn, Snapshot, #{c := C} = Env) ->
-    in_snapshot(Snapshot, C, fun() -> [copy_table(Table, Lsn, Env) || Table <- Tables] end).
+    {Then, Copies} = in_snapshot(Snapshot, C, fun() ->
+        {shapes(Tables, Env), [copy_table(Table, Lsn, Env) || Table <- Tables]}
+    end),
+    Now = shapes(Tables, Env),
+    [case {Then, Now} of
+         {#{Text := Shape}, #{Text := Behind}} ->
+             case halley_postgres_shape:differences(Before, Shape)
+                  ++ halley_postgres_shape:differences(Shape, Behind) of
+                 [] -> copied(Copy#{shape := Behind}, Shape);
+                 Why -> exit({altered, Text, Why})
+             end;
+         _ -> exit({altered, Text, ["it was dropped"]})
+     end || #{spec := #{text := Text}, shape := Before} = Copy <- Copies].
+
+shapes(Tables, #{c := C, settings := #{publication := Publication}}) ->
+    halley_postgres_shape:read(C, Publication, [Spec || #{spec := Spec} <- Tables]).
 
 in_snapshot(Snapshot, C, Fun) ->
     ok = done(epgsql:squery(C, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")),
@@ -234,7 +264,7 @@ finished(Copies, State, #{sources := Before} = Env) ->
         Files = [{Each, part(Each, Env)} || Each <- Paths1],
         case New of
             #{Text := #{path := Path, types := Types}} ->
-                halley_postgres_follows:disown(Files, [Path], Types, Env1);
+                halley_postgres_follows:disown(Files, [Path], before(Types), Env1);
             #{} when is_map_key(Text, Sources) -> ok;
             #{} -> halley_postgres_follows:disown(Files, [], {<<"unknown">>, <<"unknown">>}, Env1)
         end
@@ -244,6 +274,14 @@ finished(Copies, State, #{sources := Before} = Env) ->
     _ = [ok = file:delete(File) || Files <- maps:values(Old), File <- Files],
     ok = halley_postgres_state:uncopied(),
     #{state => State1, sources => Sources}.
+
+%% The files' texts may be from before the table was altered. Where it can't be seen of a text
+%% whether it is a value's, values are compared as texts.
+before({User, Subject} = Types) ->
+    case halley_postgres_sql:is_seen(User) andalso halley_postgres_sql:is_seen(Subject) of
+        true -> Types;
+        false -> {<<"unknown">>, <<"unknown">>}
+    end.
 
 %% Behind what the state knew a block may be cut: it was never synced.
 part(Path, #{known := Known, is_copied := IsCopied}) ->

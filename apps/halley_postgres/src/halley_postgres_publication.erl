@@ -9,8 +9,8 @@
 -export_type([publication/0, entry/0]).
 
 %% `is_whole': of inserts, updates, deletes and truncates none is left out. `via_root': changes of a
-%% partition come by its table's name.
--type publication() :: #{is_whole := boolean(), via_root := boolean()}.
+%% partition come by its table's name. `has_all': it is for all tables, also those that come.
+-type publication() :: #{is_whole := boolean(), via_root := boolean(), has_all := boolean()}.
 %% `number': one for the publication, its entry for the table and that for the schema. `has':
 %% `whole' and `filtered' if it has the table; `above' if changes come by the name of what the table
 %% is a partition of. `columns': those that it sends.
@@ -19,10 +19,11 @@
 
 -spec look(epgsql:connection(), Publication :: binary()) -> publication() | none.
 look(C, Publication) ->
-    case rows(C, "SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate, pubviaroot "
-                 "FROM pg_publication WHERE pubname = $1", [Publication]) of
+    case rows(C, "SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate, pubviaroot, "
+                 "puballtables FROM pg_publication WHERE pubname = $1", [Publication]) of
         [] -> none;
-        [{IsWhole, ViaRoot}] -> #{is_whole => IsWhole, via_root => ViaRoot}
+        [{IsWhole, ViaRoot, HasAll}] ->
+            #{is_whole => IsWhole, via_root => ViaRoot, has_all => HasAll}
     end.
 
 %% A schema's tables, and all, have neither filters nor lists of columns, also where the table has

@@ -2,9 +2,17 @@
 %% a table, and what writes them.
 -module(halley_postgres_sql).
 
--export([ident/1, literal/1, table/1, condition/1, copy/1, still/2, write/2, is_text_of/2]).
+-export([ident/1, literal/1, table/1, condition/1, copy/1, still/2, write/2]).
+-export([is_text_of/2, is_seen/1]).
 -export([message_prefix/0]).
 -export_type([typed/0]).
+
+%% As `format_type' names them.
+-define(COMPARED, [<<"smallint">>, <<"integer">>, <<"bigint">>, <<"numeric">>, <<"uuid">>,
+                   <<"text">>, <<"character varying">>, <<"character">>, <<"name">>, <<"bytea">>,
+                   <<"boolean">>, <<"date">>, <<"timestamp with time zone">>,
+                   <<"timestamp without time zone">>, <<"inet">>, <<"cidr">>, <<"macaddr">>,
+                   <<"oid">>]).
 
 %% A table with the types of its two columns.
 -type typed() :: #{spec := halley_config_postgres:table(), types := {binary(), binary()}, _ => _}.
@@ -47,9 +55,17 @@ exists(#{spec := #{user := User, subject := Subject, where := Where} = Spec,
      " AND ", equal(Subject, "x.s", SubjectType, FromSubject),
      [[" AND ", condition(Spec)] || Where =/= none], ")"].
 
-%% A text that comes from another type may not be one of this type.
-equal(Column, Value, Type, Type) -> ["t.", ident(Column), " = ", Value, "::", Type];
-equal(Column, Value, _, _) -> ["format('%s', t.", ident(Column), ") = ", Value].
+%% A text that comes from another type may not be one of this type. Others than these may have no
+%% operator, as json and domains over enums have none.
+equal(Column, Value, Type, Type) ->
+    [Name | _] = string:split(Type, "("),
+    case lists:member(Name, ?COMPARED) of
+        true -> ["t.", ident(Column), " = ", Value, "::", Type];
+        false -> as_text(Column, Value)
+    end;
+equal(Column, Value, _, _) -> as_text(Column, Value).
+
+as_text(Column, Value) -> ["format('%s', t.", ident(Column), ") = ", Value].
 
 %% --- writing -------------------------------------------------------------------------------------
 
@@ -98,6 +114,11 @@ is_text_of(Text, <<"bigint">>) -> is_integer_of(Text, 64);
 is_text_of(Text, <<"uuid">>) ->
     re:run(Text, "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\\z", [{capture, none}]) =:= match;
 is_text_of(_, _) -> true.
+
+%% Of these types it is seen: each text that may be one is one.
+-spec is_seen(Type :: binary()) -> boolean().
+is_seen(Type) ->
+    lists:member(Type, [<<"smallint">>, <<"integer">>, <<"bigint">>, <<"uuid">>, <<"text">>]).
 
 is_integer_of(Text, Bits) ->
     case re:run(Text, "^(0|-?[1-9][0-9]{0,18})\\z", [{capture, none}]) of

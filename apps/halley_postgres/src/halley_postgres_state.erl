@@ -11,11 +11,11 @@
 -export_type([state/0, table/0]).
 
 %% Changes of a table whose transactions were committed before `from' are in its copy. `base': how
-%% long the file was when each of its pairs was there once. `oids': which table was copied; a state
-%% of an earlier version doesn't say.
+%% long the file was when each of its pairs was there once. `shape': what was copied; a state of an
+%% earlier version doesn't say.
 -type table() :: #{file := file:filename(), bytes := non_neg_integer(),
                    base := non_neg_integer(), from := non_neg_integer(),
-                   oids := halley_postgres_catalog:oids() | unknown}.
+                   shape := halley_postgres_shape:shape() | unknown}.
 %% `system': the server's own identifier. `outbox': rows of it up to this one were there before the
 %% slot, and have to be taken yet; `unknown' where nothing is published.
 -type state() :: #{system := binary(), slot := binary(), lsn := non_neg_integer(),
@@ -63,10 +63,7 @@ decode(#{<<"system">> := System, <<"slot">> := Slot, <<"lsn">> := Lsn, <<"tables
                                   <<"from">> := From} = Table) ->
           #{file => unicode:characters_to_list(File), bytes => Bytes, base => Base,
             from => epgsql_replication:lsn(From),
-            oids => case Table of
-                        #{<<"oids">> := [Oid, Entry]} -> {Oid, Entry};
-                        #{} -> unknown
-                    end}
+            shape => maps:get(<<"shape">>, Table, unknown)}
       end, Tables)}.
 
 %% On disk when it returns. A disk that refuses ends the caller.
@@ -74,10 +71,10 @@ decode(#{<<"system">> := System, <<"slot">> := Slot, <<"lsn">> := Lsn, <<"tables
 write(#{system := System, slot := Slot, outbox := Outbox, lsn := Lsn, tables := Tables}) ->
     Json = iolist_to_binary(jiffy:encode(
         #{system => System, slot => Slot, outbox => Outbox, lsn => epgsql_replication:lsn_text(Lsn),
-          tables => maps:map(fun(_, #{file := File, from := From, oids := Oids} = Table) ->
-              Table#{file := unicode:characters_to_binary(File),
-                     from := epgsql_replication:lsn_text(From),
-                     oids := case Oids of unknown -> null; _ -> tuple_to_list(Oids) end}
+          tables => maps:map(fun(_, #{file := File, from := From, shape := Shape} = Table) ->
+              Known = case Shape of unknown -> maps:remove(shape, Table); _ -> Table end,
+              Known#{file := unicode:characters_to_binary(File),
+                     from := epgsql_replication:lsn_text(From)}
           end, Tables)})),
     Path = path(),
     Beside = Path ++ ".new",
@@ -105,13 +102,13 @@ written(Path, {error, Reason}) -> exit({not_written, Path, Reason}).
 %% Of tables whose pairs are in files, as they are now.
 -spec entries(#{Table => #{path := file:filename(), pairs := halley_postgres_pairs:file(),
                            base := non_neg_integer(), from := non_neg_integer(),
-                           oids := halley_postgres_catalog:oids(), _ => _}}) ->
+                           shape := halley_postgres_shape:shape(), _ => _}}) ->
     #{Table => table()}
     when Table :: binary().
 entries(Sources) ->
-    maps:map(fun(_, #{path := Path, pairs := Pairs, base := Base, from := From, oids := Oids}) ->
+    maps:map(fun(_, #{path := Path, pairs := Pairs, base := Base, from := From, shape := Shape}) ->
         #{file => filename:basename(Path), bytes => halley_postgres_pairs:bytes(Pairs),
-          base => Base, from => From, oids => Oids}
+          base => Base, from => From, shape => Shape}
     end, Sources).
 
 %% A name in the folder that no file has.

@@ -21,9 +21,16 @@
                   xids := [non_neg_integer()], wait := fun(() -> term()), _ => _}.
 gone(Pairs, _, #{sources := Sources} = Env) when map_size(Sources) =:= 0 ->
     {Pairs, Env};
-gone(Pairs, Types, #{sources := Sources} = Env) ->
-    Sql = halley_postgres_sql:still(maps:values(Sources), Types),
-    gone(Pairs, Sql, Env, []).
+gone(Pairs, {User, Subject} = Types, #{sources := Sources} = Env) ->
+    {Typed, Other} = lists:partition(fun({U, S}) ->
+        halley_postgres_sql:is_text_of(U, User) andalso halley_postgres_sql:is_text_of(S, Subject)
+    end, Pairs),
+    Tables = maps:values(Sources),
+    {Gone, Env1} = gone(Typed, halley_postgres_sql:still(Tables, Types), Env, []),
+    %% Values that these columns can't have any more.
+    {More, Env2} = gone(Other, halley_postgres_sql:still(Tables, {<<"unknown">>, <<"unknown">>}),
+                        Env1, []),
+    {Gone ++ More, Env2}.
 
 gone([], _, Env, Gone) ->
     {lists:append(Gone), Env};

@@ -14,11 +14,11 @@
 %% A server that is there says something every 15 s at least. One that is silent for twice as long,
 %% or somebody on the way who lets nothing through, is left, and the connection made anew.
 %%
-%% A table that was altered so that it can't be understood is left out. So is one that is another
-%% table now, or was out of the publication for a while, and so are all when the publication is gone
-%% or leaves out changes. The stream says none of this: tables are looked at every 30 s, and when
-%% one of them is described again. When one that is left out is right, the stream begins anew and
-%% copies it.
+%% A table that can't be understood any more is left out. So is one that isn't what was copied
+%% (`halley_postgres_shape'), and so are all when the publication is gone or leaves out changes. The
+%% stream says little of this: what tables are is asked every 3 s, and half a second after one of
+%% them is described again; what is missing, then and every 30 s. When one that is left out is
+%% right, the stream begins anew and copies it.
 -module(halley_postgres_worker).
 
 -export([run/3]).
@@ -29,6 +29,7 @@
 %% Positions of nothing but other tables' changes.
 -define(SAVE_IDLE_MS, 5000).
 -define(LOOK_MS, 30000).
+-define(GLANCE_MS, 3000).
 -define(LOOK_SOON_MS, 500).
 -define(CALL_MS, 60000).
 -define(BATCH_MAX, 4000).
@@ -68,10 +69,12 @@ run(#{server := Server, publication := Publication, slot := Slot, publish := Pub
     Tell(streams),
     _ = erlang:send_after(?LOOK_MS, self(), look),
     _ = erlang:send_after(?LISTEN_MS, self(), listen),
+    ok = glance_later(),
     NowMs = erlang:monotonic_time(millisecond),
     loop(#{heard_ms => NowMs, r => R, state => State, settings => Settings, done => Lsn,
            saved_ms => NowMs, saver => halley_postgres_saver:start_link(), is_saving => false,
            is_compacting => false, is_looking => false, left => [],
+           shapes => unknown,
            applied => halley_postgres_applied:open(), applied_lsn => Lsn, is_applied => true,
            flight => halley_postgres_flight:new(),
            env => Env#{sources := Sources, wait := alive(R, Lsn), xids => []},
@@ -147,6 +150,9 @@ loop(#{r := R} = Stream) ->
             _ = erlang:send_after(?LOOK_MS, self(), look),
             loop(looked(Stream));
         look_soon -> loop(looked(Stream#{is_looking := false}));
+        glance ->
+            ok = glance_later(),
+            loop(glanced(Stream));
         listen -> loop(listened(Stream));
         Message -> loop(heard(Message, Stream))
     after wait_ms(Stream) ->
@@ -199,11 +205,18 @@ taken(Messages, #{r := R, changes := Changes, done := Done} = Stream) ->
     _ = [ok = epgsql:activate(R) || socket_passive <- Messages],
     saved_if_due(Asked, Done, Stream1#{heard_ms := erlang:monotonic_time(millisecond)}).
 
-renewed([_ | _], #{is_looking := false} = Stream) ->
-    _ = erlang:send_after(?LOOK_SOON_MS, self(), look_soon),
-    Stream#{is_looking := true};
-renewed(_, Stream) ->
-    Stream.
+%% It may have lost an index since, so its pairs aren't taken for unique before the next look.
+renewed([], Stream) -> Stream;
+renewed(Renewed, #{is_looking := IsLooking, env := #{sources := Sources} = Env} = Stream) ->
+    _ = [erlang:send_after(?LOOK_SOON_MS, self(), look_soon) || not IsLooking],
+    Tables = [Table || {renewed, Table} <- Renewed],
+    Stream#{is_looking := true,
+            env := Env#{sources := unique(maps:from_keys(Tables, false), Sources)}}.
+
+unique(Are, Sources) ->
+    maps:map(fun(Table, #{is_unique := Is} = Source) ->
+        Source#{is_unique := maps:get(Table, Are, Is)}
+    end, Sources).
 
 %% What is about events on their way.
 heard(Message, #{flight := Flight, env := Env, done := Done} = Stream) ->
@@ -233,7 +246,7 @@ did([{change, _, _} | _] = Steps, Stream0) ->
     ok = seen(These),
     did(Rest, applied(reached(These, Stream#{env := Env1, is_applied := false})));
 did([{stop, Table, Reason} | Rest], Stream) ->
-    did(Rest, stop(Table, Reason, landed(Stream)));
+    did(Rest, stop(Table, {stopped, Reason}, landed(Stream)));
 did(Steps, #{env := Env, flight := Flight} = Stream) ->
     {These, Rest} = together([event, row, position, idle, seen], Steps),
     Events = [Event || {event, Event} <- flat(These)],
@@ -354,14 +367,17 @@ unsaving(#{is_saving := false} = Stream) -> Stream;
 unsaving(Stream) ->
     receive {saved, _, State} -> confirmed(State, Stream) end.
 
-stop(Table, Reason, Stream0) ->
+stop(Table, Why, Stream0) ->
     #{env := #{sources := Sources} = Env, state := State, changes := Changes} = Stream
         = unsaving(Stream0),
     case Sources of
         #{Table := #{pairs := Pairs}} ->
             ok = halley_postgres_pairs:sync(Pairs),
             ok = halley_postgres_pairs:close(Pairs),
-            stopped(Table, Reason),
+            ok = case Why of
+                     {stopped, Reason} -> stopped(Table, Reason);
+                     {altered, Reasons} -> halley_postgres_said:altered(Table, Reasons)
+                 end,
             Left = maps:remove(Table, Sources),
             #{settings := Settings} = Stream,
             #{tables := Tables0} = Env,
@@ -379,32 +395,32 @@ count_stopped(#{settings := #{follows := Tables}, env := #{sources := Sources}} 
     ok = halley_postgres_gauges:set(stopped, length(Tables) - map_size(Sources)),
     Stream.
 
-%% Is each table that is followed still what it was, and is one right again that is left out?
-looked(#{settings := #{follows := []}} = Stream) -> Stream;
-looked(#{settings := #{server := Server} = Settings, env := #{c := C}} = Stream) ->
-    ok = halley_postgres_waiting:sweep(),
-    #{user := User} = Server(),
-    #{findings := Findings, unpublished := Unpublished, tables := Tables} =
-        halley_postgres_catalog:look(C, unicode:characters_to_binary(User),
-                                     Settings#{publish := false}),
-    Looks = [Table#{findings := Unpublished ++ Each} || #{findings := Each} = Table <- Tables],
-    Stream1 = lists:foldl(fun still/2, Stream, Looks),
-    #{env := #{sources := Sources}} = Stream1,
-    case [Text || #{findings := [], spec := #{text := Text}} <- Looks,
-                  not is_map_key(Text, Sources)] of
-        [Text | _] when Findings =:= [] ->
-            _ = unsaving(Stream1),
-            exit({again, [Text, " is right again, and is copied anew"]});
-        _ -> Stream1
+glance_later() ->
+    Ms = application:get_env(halley_postgres, glance_ms, ?GLANCE_MS),
+    _ = erlang:send_after(Ms, self(), glance),
+    ok.
+
+%% Nothing else is asked while all tables are what they were.
+glanced(#{settings := #{follows := Tables, publication := Publication}, env := #{c := C},
+          shapes := Before} = Stream) ->
+    case halley_postgres_shape:read(C, Publication, Tables) of
+        Before -> Stream;
+        Shapes -> looked(Stream#{shapes := Shapes})
     end.
 
-still(#{spec := #{text := Text}, oids := Oids, findings := Findings},
-      #{env := #{sources := Sources}} = Stream) ->
-    case {Sources, Findings} of
-        {#{Text := #{oids := Oids}}, []} -> Stream;
-        {#{Text := _}, [#{what := What} | _]} -> stop(Text, What, landed(Stream));
-        {#{Text := _}, []} ->
-            stop(Text, "it is another table than before, or was out of the publication",
-                 landed(Stream));
-        _ -> Stream
+%% Is each table that is followed still what it was, and is one right again that is left out?
+looked(#{settings := #{follows := []}} = Stream) -> Stream;
+looked(#{settings := Settings, env := #{c := C, sources := Sources}} = Stream) ->
+    ok = halley_postgres_waiting:sweep(),
+    #{over := Over, unique := Unique, right := Right} =
+        halley_postgres_look:tables(C, Settings, Sources),
+    Stream1 = lists:foldl(fun({Table, Why}, Acc) -> stop(Table, Why, landed(Acc)) end, Stream,
+                          Over),
+    case Right of
+        [Text | _] ->
+            _ = unsaving(Stream1),
+            exit({again, ["begins anew, to copy ", Text]});
+        [] ->
+            #{env := #{sources := Left} = Env} = Stream1,
+            Stream1#{env := Env#{sources := unique(Unique, Left)}}
     end.

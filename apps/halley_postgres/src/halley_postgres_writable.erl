@@ -28,6 +28,8 @@ look(C, User, #{spec := #{schema := Schema, name := Name} = Spec}) ->
 
 finding(What, Sql) -> #{what => What, sql => Sql, how => run}.
 
+by_hand(What) -> #{what => What, sql => [], how => hand}.
+
 rows(C, Sql, Parameters) ->
     case epgsql:equery(C, Sql, Parameters) of
         {ok, _, Rows} -> Rows;
@@ -41,10 +43,10 @@ unique(C, Oid, #{user := User, subject := Subject}, Table) ->
         "LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k) FROM pg_index i "
         "WHERE i.indrelid = $1::int8::oid AND i.indisvalid AND i.indisunique AND i.indimmediate "
         "AND i.indpred IS NULL", [Oid])],
-    [finding([Table, " has no unique index on ", User, " and ", Subject,
-              ", so that a follow that is there can't be told"],
-             ["CREATE UNIQUE INDEX ON ", Table, " (", halley_postgres_sql:ident(User), ", ",
-              halley_postgres_sql:ident(Subject), ")"])
+    [by_hand([Table, " has no unique index on ", User, " and ", Subject, ", so that a follow that "
+              "is there can't be told. With one PostgreSQL refuses a second row of a pair; if "
+              "that is right: CREATE UNIQUE INDEX ON ", Table, " (",
+              halley_postgres_sql:ident(User), ", ", halley_postgres_sql:ident(Subject), ")"])
      || not lists:member(lists:sort([User, Subject]), Indexes)].
 
 columns(C, Oid, #{user := User, subject := Subject}, Table) ->

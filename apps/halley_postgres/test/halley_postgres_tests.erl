@@ -128,9 +128,9 @@ state_test() ->
         ?assertEqual(none, halley_postgres_state:read()),
         State = #{system => <<"73">>, slot => <<"halley">>, lsn => 16#16B374D848, outbox => 9,
                   tables => #{<<"t(a, b)">> => #{file => "pairs-1", bytes => 7, base => 6,
-                                                 from => 5, oids => {16384, 16390}},
+                                                 from => 5, shape => #{<<"table">> => <<"16384">>}},
                               <<"u(a, b)">> => #{file => "pairs-2", bytes => 7, base => 6,
-                                                 from => 5, oids => unknown}}},
+                                                 from => 5, shape => unknown}}},
         ok = halley_postgres_state:write(State),
         ?assertEqual({ok, State}, halley_postgres_state:read()),
         ok = halley_postgres_state:write(State#{outbox := unknown}),
@@ -161,7 +161,7 @@ steps(Messages) ->
     {ok, #{follows := [Spec]}} =
         halley_config_postgres:settings(#{host => "db", follows => "t(a, b)"}),
     State = halley_postgres_changes:new(#{<<"t(a, b)">> => #{spec => Spec, from => 100,
-                                                             oids => {5, 6}}}, true,
+                                                             oid => 5}}, true,
                                         {<<"73">>, 1, []}),
     {Steps, _} = lists:mapfoldl(fun halley_postgres_changes:take/2, State, Messages),
     lists:append(Steps).
@@ -180,23 +180,37 @@ insert(A, B) ->
 %% An older transaction comes with the columns of its time, and says nothing about now.
 steps_test() ->
     Now = relation([{<<"b">>, 1}, {<<"a">>, 1}]),
-    ?assertEqual([{position, 51}, {change, {add, <<"t(a, b)">>, {<<"2">>, <<"1">>}}, 9},
-                  {position, 101}],
+    Renewed = {renewed, <<"t(a, b)">>},
+    ?assertEqual([Renewed, {position, 51}, Renewed,
+                  {change, {add, <<"t(a, b)">>, {<<"2">>, <<"1">>}}, 9}, {position, 101}],
                  steps([begins(50), relation([{<<"x">>, 1}, {<<"b">>, 1}]),
                         insert(<<"7">>, <<"8">>), commits(50),
                         begins(100), Now, insert(<<"1">>, <<"2">>), commits(100)])),
-    ?assertEqual([{position, 51}, {change, {add, <<"t(a, b)">>, {<<"2">>, <<"1">>}}, 9}],
+    ?assertEqual([Renewed, {position, 51}, {change, {add, <<"t(a, b)">>, {<<"2">>, <<"1">>}}, 9}],
                  steps([begins(50), Now, insert(<<"7">>, <<"8">>), commits(50),
                         begins(100), insert(<<"1">>, <<"2">>)])),
-    ?assertMatch([{stop, <<"t(a, b)">>, <<"it has no column a", _/binary>>}],
+    ?assertMatch([Renewed, {stop, <<"t(a, b)">>, <<"it has no column a", _/binary>>}],
                  steps([begins(100), relation([{<<"x">>, 1}, {<<"b">>, 1}]),
                         insert(<<"1">>, <<"2">>), insert(<<"1">>, <<"3">>)])),
-    ?assertMatch([{stop, _, <<"its replica identity", _/binary>>}],
+    ?assertMatch([Renewed, {stop, _, <<"its replica identity", _/binary>>}],
                  steps([begins(100), relation([{<<"a">>, 1}, {<<"b">>, 0}]),
                         insert(<<"1">>, <<"2">>)])),
     %% Described again; and another table of that name.
-    ?assertEqual([{change, {add, <<"t(a, b)">>, {<<"2">>, <<"1">>}}, 9}, {renewed, <<"t(a, b)">>}],
+    ?assertEqual([Renewed, {change, {add, <<"t(a, b)">>, {<<"2">>, <<"1">>}}, 9}, Renewed],
                  steps([begins(100), Now, insert(<<"1">>, <<"2">>), Now])),
+    %% The same table, which had another name then.
+    <<$R, Five:32, "public", 0, "t", 0, Described/binary>> = Now,
+    ?assertEqual([Renewed, {change, {add, <<"t(a, b)">>, {<<"2">>, <<"1">>}}, 9}],
+                 steps([begins(100), <<$R, Five:32, "public", 0, "u", 0, Described/binary>>,
+                        insert(<<"1">>, <<"2">>)])),
+    %% One that had its name before it was copied.
+    ?assertEqual([{position, 51}],
+                 steps([begins(50), <<$R, 7:32, "public", 0, "t", 0, Described/binary>>,
+                        <<$I, 7:32, $N, 2:16, $t, 1:32, "1", $t, 1:32, "2">>, commits(50)])),
+    %% A partition has another replica identity, and nothing more is taken behind that.
+    ?assertMatch([Renewed, {stop, <<"t(a, b)">>, <<"a change of a partition", _/binary>>}, Renewed],
+                 steps([begins(100), Now, <<$D, 5:32, $K, 2:16, $n, $t, 1:32, "1">>,
+                        insert(<<"1">>, <<"2">>)])),
     <<$R, _:32, Rest/binary>> = Now,
     ?assertMatch([{stop, <<"t(a, b)">>, <<"there is another table", _/binary>>},
                   {renewed, <<"t(a, b)">>}],
@@ -229,7 +243,8 @@ ids_test() ->
 seen_test() ->
     Now = relation([{<<"b">>, 1}, {<<"a">>, 1}]),
     Left = <<"M", 1, 100:64, "halley_follows", 0, 7:32, "t 1 - -">>,
-    ?assertEqual([{change, {add, <<"t(a, b)">>, {<<"2">>, <<"1">>}}, 9}, {position, 101},
+    ?assertEqual([{renewed, <<"t(a, b)">>},
+                  {change, {add, <<"t(a, b)">>, {<<"2">>, <<"1">>}}, 9}, {position, 101},
                   {seen, <<"t 1 - -">>}],
                  steps([begins(100), Now, Left, insert(<<"1">>, <<"2">>), commits(100)])).
 

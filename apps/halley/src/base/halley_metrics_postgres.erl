@@ -17,6 +17,8 @@ counters() ->
       "Rows of PostgreSQL's tables that are no follows, or one too many for their user"},
      {postgres_copies, "halley_postgres_copies_total", counter,
       "Tables that were copied as a whole"},
+     {postgres_altered, "halley_postgres_tables_altered_total", counter,
+      "Tables that were copied anew, as they were altered; the log says how"},
      {postgres_losses, "halley_postgres_losses_total", counter,
       "Times that PostgreSQL's slot had lost changes, and everything was copied anew"},
      {postgres_failures, "halley_postgres_failures_total", counter,
