@@ -4,6 +4,7 @@
 %% At most ?GREETINGS_MAX connections shake hands at a time, ?GREETINGS_EACH_MAX of one address, so
 %% that a stranger alone keeps nobody else out; those that come then are closed. Each has
 %% `connect_ms_max' for all of it, TLS included: then its process is killed and closes it.
+%% Those that are refused are logged, but not each of those that come again (teleport_told).
 -module(teleport_listener).
 -behaviour(gen_server).
 
@@ -20,8 +21,8 @@
                 acceptor :: pid(),
                 %% From which address each is, and how many are.
                 greetings = #{} :: #{MRef :: reference() => address()},
-                counts = #{} :: #{address() => pos_integer()}}).
-
+                counts = #{} :: #{address() => pos_integer()},
+                told = teleport_told:new() :: teleport_told:told()}).
 
 -spec start_link(teleport_options:options()) -> gen_server:start_ret().
 start_link(Options) -> gen_server:start_link({local, ?MODULE}, ?MODULE, Options, []).
@@ -57,8 +58,29 @@ handle_call(_, _, State) ->
     {reply, {error, unknown_call}, State}.
 
 -spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
+handle_cast({refused, Address, Why}, #state{told = Told} = State) ->
+    NowMs = erlang:monotonic_time(millisecond),
+    case teleport_told:told(Address, Why, NowMs, Told) of
+        {log, More, Next} ->
+            ?LOG_NOTICE("teleport: a connection from ~ts was refused: ~tp~ts",
+                        [text(Address), Why, [io_lib:format("; ~b more since the last line", [More])
+                                              || More > 0]]),
+            {noreply, State#state{told = Next}};
+        {quiet, Next} ->
+            {noreply, State#state{told = Next}}
+    end;
 handle_cast(_, State) ->
     {noreply, State}.
+
+text({0, 0, 0, 0}) ->
+    "::/64";
+text({A, B, C, D}) when A > 255; B > 255; C > 255; D > 255 ->
+    [inet:ntoa({A, B, C, D, 0, 0, 0, 0}), "/64"];
+text(Ip) ->
+    case inet:ntoa(Ip) of
+        {error, einval} -> "an address";
+        Text -> Text
+    end.
 
 -spec handle_info(term(), #state{}) -> {noreply, #state{}} | {stop, term(), #state{}}.
 handle_info({'DOWN', MRef, process, _, _}, #state{greetings = Greetings,
@@ -93,17 +115,19 @@ accept(Listen, Listener) ->
     end.
 
 greet(Tcp, Listener) ->
-    MayGreet = case inet:peername(Tcp) of
-        {ok, {Ip, _}} -> gen_server:call(Listener, {may_greet, address(Ip)}, infinity);
-        {error, _} -> false
-    end,
-    case MayGreet of
+    case inet:peername(Tcp) of
+        {ok, {Ip, _}} -> greet(Tcp, address(Ip), Listener);
+        {error, _} -> gen_tcp:close(Tcp)
+    end.
+
+greet(Tcp, Address, Listener) ->
+    case gen_server:call(Listener, {may_greet, Address}, infinity) of
         true ->
             #{connect_ms_max := Ms} = Options = teleport_options:get(),
             {ok, Limit} = timer:kill_after(Ms),
             case teleport_socket:secure(Tcp, Options) of
-                {ok, Socket} -> answer(Socket, Limit);
-                {error, Reason} -> ?LOG_NOTICE("teleport: TLS failed: ~tp", [Reason])
+                {ok, Socket} -> answer(Socket, Limit, Address, Listener);
+                {error, Reason} -> gen_server:cast(Listener, {refused, Address, {tls, Reason}})
             end;
         false ->
             gen_tcp:close(Tcp)
@@ -114,7 +138,7 @@ address({0, 0, 0, 0, 0, 16#ffff, _, _} = Ip) -> Ip;
 address({A, B, C, D, _, _, _, _}) -> {A, B, C, D};
 address(Ip) -> Ip.
 
-answer(Socket, Limit) ->
+answer(Socket, Limit, Address, Listener) ->
     case teleport_greeting:answer(Socket, teleport_table:instance()) of
         {ok, Hello, About, Asked} ->
             %% Proven: what comes now is between the two nodes.
@@ -130,5 +154,5 @@ answer(Socket, Limit) ->
         {error, {greeting, _}} ->
             ok;
         {error, Reason} ->
-            ?LOG_NOTICE("teleport: a connection was refused: ~tp", [Reason])
+            gen_server:cast(Listener, {refused, Address, Reason})
     end.
