@@ -6,7 +6,7 @@ import { after } from 'node:test';
 import { api, http, publish, sessionsOf } from '../lib/client.mjs';
 import { Clock } from '../lib/clock.mjs';
 import { Endpoint, SECRET } from '../lib/endpoint.mjs';
-import { freePort, prepare, scratchFile, test } from '../lib/halley.mjs';
+import { freePort, freeze, kill, prepare, scratchFile, test } from '../lib/halley.mjs';
 import { closeStreams, poll, sse, ws } from '../lib/streams.mjs';
 import { bearer, jwks, makeKey, mint } from '../lib/token.mjs';
 import { sleep, until } from '../lib/wait.mjs';
@@ -45,7 +45,13 @@ const STEPS = {
   'a day on': (clock) => clock.step(DAY),
   'a day back': (clock) => clock.step(-DAY),
   'a day before that': (clock) => clock.step(-DAY),
-  'the machine sleeps for eight hours': (clock) => clock.sleep(8 * HOUR),
+  'the machine sleeps for eight hours': async (clock, halley) => {
+    const pids = [halley.brainPid(), halley.edgePid()];
+    await Promise.all(pids.map(freeze));
+    clock.sleep(8 * HOUR);
+    await sleep(3_000);
+    for (const pid of pids) kill(pid, 'SIGCONT');
+  },
 };
 
 test('whatever the clock does, times are those of it, and order, cursors and sessions stay',
@@ -69,7 +75,7 @@ test('whatever the clock does, times are those of it, and order, cursors and ses
       const cursor = await stream.place();
       await say();
       const before = sent;
-      change(clock);
+      await change(clock, halley);
       // The edge looks at the wall's clock once a second.
       await sleep(1_500);
       const told = endpoint.of('published').length;
@@ -167,4 +173,18 @@ test('retention goes by a clock that no step moves, and a restart keeps it', asy
     (await api(halley, 'GET', '/v1/history')).json.events === 0);
   assert.equal(await sessionsOf(halley, 'bob'), 0);
   await halley.stop();
+});
+
+test('a drain has its time, whatever the clock says meanwhile', async () => {
+  const { halley, clock } = await clocked({ HALLEY_DRAIN_TIME: '4s' });
+  await halley.start();
+  const stream = await sse(halley, { user: 'bob' }, shown(clock, 'bob'));
+  const drained = halley.command('drain');
+  await until('it drains', async () => (await api(halley, 'GET', '/readyz')).status !== 200);
+  clock.step(HOUR);
+  const { code, stdout, stderr } = await drained;
+  assert.deepEqual([code, stderr], [0, ''], stdout);
+  await stream.ended();
+  await halley.exited();
+  halley.remove();
 });
