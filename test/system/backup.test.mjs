@@ -4,7 +4,8 @@
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync, writeFileSync }
+  from 'node:fs';
 import { join } from 'node:path';
 import { after } from 'node:test';
 import { fileURLToPath } from 'node:url';
@@ -18,6 +19,9 @@ after(closeStreams);
 
 const LAUNCHER = process.env.LAUNCHER ?? fileURLToPath(new URL('../../halley', import.meta.url));
 const run = promisify(execFile);
+
+/** Lines of the log that somebody has to look at. */
+const LOUD = / (warning|error|critical|alert|emergency) /;
 
 /** `./halley <command>`; gives `{code, stdout, stderr}`. */
 async function command(halley, ...args) {
@@ -97,6 +101,22 @@ async function assertCopied(writer, acknowledged, copy) {
   assert.deepEqual(back, [], 'unfollowed before the backup began');
 }
 
+/** The newest events about ann, as a page of the past. */
+async function page(halley) {
+  const answer = await api(halley, 'GET', '/v1/subjects/ann/events?limit=1000');
+  assert.equal(answer.status, 200, answer.body);
+  return answer.json;
+}
+
+/** backup.md, "Start from a backup": no warning and no error in the log, no gap in a page. */
+async function assertQuiet(halley) {
+  const loud = halley.log.split('\n').filter((line) => LOUD.test(line));
+  assert.deepEqual(loud, []);
+  assert.deepEqual((await page(halley)).gaps, []);
+  const history = (await api(halley, 'GET', '/v1/history')).json;
+  assert.deepEqual([history.damaged, history.damaged_total], [[], 0]);
+}
+
 test('a backup while users follow and events are published; a Halley starts on it', async () => {
   const halley = await start();
   const dir = join(halley.folder, 'copy');
@@ -118,6 +138,7 @@ test('a backup while users follow and events are published; a Halley starts on i
   assert.deepEqual(readdirSync(dir).sort(), ['follows', 'history']);
   const copy = await startCopy(dir);
   await assertCopied(writer, acknowledged, copy);
+  await assertQuiet(copy);
 
   // Everything of before the backup is there; what came during it may be. A copy can't know what
   // came after it, so whoever comes back is told a gap first.
@@ -135,7 +156,42 @@ test('a backup while users follow and events are published; a Halley starts on i
   // The copy doesn't know what came after it, and says so.
   const { gap, events } = await poll(copy, 'kim', { cursor: later, timeout: 0 });
   assert.ok(gap, `a cursor from after the backup: ${JSON.stringify(events)}`);
+  // So it is behind the next start, and in a backup of the copy.
+  await publish(copy, 'ann', 'here');
+  await copy.terminate();
+  await copy.start();
+  await assertQuiet(copy);
+  const second = join(halley.folder, 'second');
+  assert.equal((await command(copy, 'backup', second)).code, 0);
+  const last = await startCopy(second);
+  await assertQuiet(last);
+  assert.equal((await page(last)).events[0].data, 'here');
+  await last.stop();
+
+  // A folder without its `store' that is no backup is damaged, and that is said.
+  await copy.terminate();
+  for (const name of ['store', 'synced']) rmSync(join(dir, 'history', name));
+  await copy.start();
+  assert.match(copy.log, /history\/store is missing or damaged/);
+  assert.match(copy.log, /may be lost/);
+  assert.deepEqual((await page(copy)).gaps.map(({ reason }) => reason), ['damaged']);
   await copy.stop();
+  await halley.stop();
+});
+
+test('data.dir of a Halley that is stopped is moved to another place', async () => {
+  const halley = await start();
+  await follow(halley, ['kim', 'ann']);
+  const { cursor } = await poll(halley, 'kim', { timeout: 0 });
+  await publish(halley, 'ann', 1);
+  await halley.terminate();
+  const moved = join(halley.folder, 'moved');
+  renameSync(halley.settings.HALLEY_DATA_DIR, moved);
+  const there = await startCopy(moved);
+  await assertQuiet(there);
+  const { events, gap } = await poll(there, 'kim', { cursor, timeout: 0 });
+  assert.deepEqual([events.map(({ data }) => data), gap], [[1], undefined]);
+  await there.stop();
   await halley.stop();
 });
 

@@ -273,7 +273,7 @@ info() ->
 
 %% Ranges of which some can't be read back.
 -spec damaged() -> [range()].
-damaged() -> halley_history_index:damaged().
+damaged() -> halley_history_copied:without(halley_history_index:damaged()).
 
 gauges() ->
     #{events := Events, bytes := Bytes, queue_bytes := QueueBytes, oldest_at := OldestAt} = info(),

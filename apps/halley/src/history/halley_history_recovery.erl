@@ -10,7 +10,8 @@
 %% is lost. But if the note of the last sync, or the one outside of the folder, says that more was
 %% on disk, then the file was cut short, or an older copy was put back. It isn't known then how far
 %% the missing part went, so the range ends with all that could have been drawn. The same holds if
-%% `store' is gone, as in a folder that comes from a backup.
+%% `store' is gone, as in a folder that comes from a backup, where it is no error
+%% (`halley_history_copied').
 %%
 %% Nothing in the files can stop it, nor a disk that can't be written: what is there is read, and
 %% what is to be cut or deleted stays until the disk can be written.
@@ -74,8 +75,9 @@ made(ok) ->
     ok.
 
 recover(Dir, Step, Ledger0, Numbers) ->
-    {Store, Reserved, Ledger} = identity(Dir, Step, Ledger0, Numbers),
     Position = halley_history_ledger:last_position(),
+    IsCopy = halley_history_copied:begins(Dir) andalso Position =:= none,
+    {Store, Reserved, Ledger} = identity(Dir, Step, Ledger0, Numbers, IsCopy),
     Begun = #found{dir = Dir, store = Store, now = halley_history_clock:stamp(),
                    now_ms = erlang:monotonic_time(millisecond)},
     Scanned = lists:foldl(fun segment/2, Begun, Numbers),
@@ -84,9 +86,11 @@ recover(Dir, Step, Ledger0, Numbers) ->
     Counter = counter(IsKnown, Noted ++ [Reserved || Reserved =/= unknown],
                       Scanned#found.last_seq),
     Synced = halley_history_ledger:last_synced(Ledger, Store),
-    Cut = cut(Scanned),
+    IsBegun = IsCopy andalso Reserved =:= unknown,
+    Cut = cut(IsBegun, Scanned),
     IsShort = not IsKnown orelse is_short(Synced, Cut) orelse is_behind(Position, Numbers, Cut),
     {Lost, Ended} = ended(IsShort, Counter, Cut),
+    ok = missed(IsShort, IsBegun, Counter, Cut),
     #found{segments = Segments, damaged = Damaged, spare = Spare, now = Now} = Ended,
     #{ledger => halley_history_ledger:name(Store, Ledger), store => Store, counter => Counter,
       stamps => lists:reverse([{Now, Counter} | Ended#found.stamps]),
@@ -110,24 +114,25 @@ highest(_, #found{last_seq = LastSeq, damaged = Damaged}) ->
     lists:max([LastSeq | [To || {_, To, _, _} <- Damaged]]).
 
 %% The store's id is in the ledger and in every header.
-identity(Dir, Step, Ledger, Numbers) ->
+identity(Dir, Step, Ledger, Numbers, IsCopy) ->
     case halley_history_ledger:read(Ledger, Step) of
         {ok, Store, Reserved, Read} -> {Store, Reserved, Read};
-        none -> identity_from_headers(Dir, Ledger, Numbers)
+        none -> identity_from_headers(Dir, Ledger, Numbers, IsCopy)
     end.
 
-identity_from_headers(_, Ledger, []) ->
+identity_from_headers(_, Ledger, [], _) ->
     {new_store(), 0, Ledger};
-identity_from_headers(Dir, Ledger, [Number | Numbers]) ->
+identity_from_headers(Dir, Ledger, [Number | Numbers], IsCopy) ->
     case halley_history_segment:read_header(Dir, Number) of
         {ok, #{store := Store}} ->
-            ?LOG_WARNING("history: ~ts/store is missing or damaged; the segments name the store, "
-                         "and each client that comes back gets a gap", [Dir]),
+            _ = [?LOG_WARNING("history: ~ts/store is missing or damaged; the segments name the "
+                              "store, and each client that comes back gets a gap", [Dir])
+                 || not IsCopy],
             {Store, unknown, Ledger};
         none when Numbers =:= [] ->
             {new_store(), unknown, Ledger};
         none ->
-            identity_from_headers(Dir, Ledger, Numbers)
+            identity_from_headers(Dir, Ledger, Numbers, IsCopy)
     end.
 
 new_store() ->
@@ -268,11 +273,21 @@ ended(false, Counter, Found) ->
 ended(true, 0, Found) ->
     {[], close(0, Found)};
 ended(true, Counter, Found = #found{now = {_, _, NowMs}}) ->
-    ?LOG_ERROR("history: the files end before the last event that was on disk, or it isn't known "
-               "which that was; events up to seq ~b may be lost", [Counter]),
     Damaged = #found{open = {From, FromMs, _}} = damage(Found),
     {[{min(From, Counter), Counter, FromMs, NowMs}],
      close(Counter, Damaged#found{open = {From, FromMs, NowMs}})}.
+
+%% What isn't in a backup was never meant to be here.
+missed(true, false, Counter, _) when Counter > 0 ->
+    ?LOG_ERROR("history: the files end before the last event that was on disk, or it isn't known "
+               "which that was; events up to seq ~b may be lost", [Counter]),
+    ok;
+missed(true, true, Counter, #found{dir = Dir, last_seq = LastSeq}) ->
+    ?LOG_NOTICE("history: begins from a backup; new events have seqs above ~b, and each client "
+                "that comes back with a cursor of before gets a gap", [Counter]),
+    halley_history_copied:began(Dir, [{LastSeq + 1, Counter}]);
+missed(_, _, _, _) ->
+    ok.
 
 %% By the note that stands beside the segments.
 is_short(none, _) ->
@@ -296,15 +311,17 @@ is_behind(#{segment := Number} = Position, Numbers, Found) ->
 
 %% Cuts the torn tail. A segment without any record is spared until there is another one: its header
 %% says how far seqs had come.
-cut(Found = #found{segments = []}) ->
+cut(_, Found = #found{segments = []}) ->
     Found;
-cut(Found = #found{segments = [#{number := Number, bytes := End} | Segments], dir = Dir,
+cut(IsBegun, Found = #found{segments = [#{number := Number, bytes := End} | Segments], dir = Dir,
                    torn = Torn}) ->
     Path = halley_history_segment:path(Dir, Number),
     _ = case Torn of
         none -> ok;
         {From, To} ->
-            ?LOG_WARNING("history: the torn tail of ~ts is cut, ~b bytes", [Path, To - From]),
+            %% A backup may have been made in the middle of a record.
+            _ = [?LOG_WARNING("history: the torn tail of ~ts is cut, ~b bytes", [Path, To - From])
+                 || not IsBegun],
             halley_history_segment:truncate(Dir, Number, End)
     end,
     case End =< halley_history_segment:header_bytes() of

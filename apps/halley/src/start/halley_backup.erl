@@ -6,6 +6,7 @@
 %%                whole group: the graph as it stood at that moment
 %%   history/     the segments, from the oldest on, read after the follows: an unfollow is noted in
 %%                the history before the journal has it, so none is without its note
+%%                `copied' says that it is a copy (`halley_history_copied')
 %%   postgres/    where follows from PostgreSQL's tables come from (`halley_backup_postgres')
 %%   server-keys, server-keys.made  the API's keys, and that there were any
 %%
@@ -169,8 +170,10 @@ copy_history(From, To, Progress) ->
         Files ->
             checked(Target, halley_data_dir:make_directory(Target)),
             Bytes = copy(Files, Target, Progress),
+            More = halley_backup_files:written(filename:join(Target, "copied"),
+                                               halley_history_copied:text_for_backup(Source)),
             checked(Target, halley_data_dir:sync_directory(Target)),
-            {length(Files), Bytes}
+            {length(Files), Bytes + More}
     end.
 
 open_segments(Dir, 0) ->
