@@ -86,8 +86,8 @@ handle_info(tick, #state{tick_ms = DueMs, quiet = Quiet} = State) ->
     {noreply, send(ticked(look(State#state{ticking = false, quiet = Fired})))};
 handle_info({watch_again, _}, State) ->
     {noreply, ticking(State)};
-handle_info({counted, Subject, Count}, State) ->
-    {noreply, send(counted(Subject, Count, State))};
+handle_info({counted, Subject, Count, MayName}, State) ->
+    {noreply, send(counted(Subject, Count, MayName, State))};
 handle_info(_, State) ->
     {noreply, State}.
 
@@ -444,17 +444,20 @@ count(Subject, #room{named = true, is_due = true, visitors = Before} = Room, Sta
     end;
 count(Subject, #room{named = false, is_counting = false} = Room, #state{rooms = Rooms} = State) ->
     Self = self(),
-    _ = spawn_link(fun() -> Self ! {counted, Subject, halley_present:counted(Subject)} end),
+    _ = spawn_link(fun() ->
+        {Online, MayName} = halley_presence_rooms:count(Subject),
+        Self ! {counted, Subject, Online, MayName}
+    end),
     State#state{rooms = Rooms#{Subject := Room#room{is_counting = true}}};
 count(_, _, State) ->
     State.
 
-counted(Subject, Count, #state{rooms = Rooms} = State) ->
+counted(Subject, Count, MayName, #state{rooms = Rooms} = State) ->
     case Rooms of
         #{Subject := #room{online = Online} = Room} ->
             Next = State#state{rooms = Rooms#{Subject := Room#room{online = Count,
                                                                    is_counting = false}}},
-            case halley_presence_rooms:may_name(Subject, Count) of
+            case MayName of
                 true -> name_room(Subject, Next);
                 false when Count =:= Online -> Next;
                 false -> tell_room(Subject, halley_presence_text:large(Subject, Count), Next)

@@ -2,7 +2,7 @@
 %% `halley_presence'; it keeps nothing.
 -module(halley_presence_rooms).
 
--export([open/1, may_name/2, of_user/2, by_follow/2, visitors/1, idle/3, state/4]).
+-export([open/1, count/1, of_user/2, by_follow/2, visitors/1, idle/3, state/4]).
 
 -include("halley_presence.hrl").
 
@@ -28,11 +28,15 @@ open(Subject) ->
             end
     end.
 
-%% Whether a subject that was large may name its users again.
--spec may_name(halley_id:id(), Online :: non_neg_integer()) -> boolean().
-may_name(Subject, Online) ->
-    100 * Online =< ?NAMED_AGAIN_PERCENT * halley_limits:get(presence_users_max)
-        andalso not halley_present:is_large(Subject).
+%% How many are in a subject that is large, and whether its users may be named again: visitors are
+%% counted beside them, however many they are.
+-spec count(halley_id:id()) -> {Online :: non_neg_integer(), MayName :: boolean()}.
+count(Subject) ->
+    Online = halley_present:counted(Subject),
+    {Online, not halley_present:is_large(Subject) andalso are_few(Online - visitors(Subject))}.
+
+are_few(Users) ->
+    100 * Users =< ?NAMED_AGAIN_PERCENT * halley_limits:get(presence_users_max).
 
 %% In which of these subjects a user is.
 -spec of_user(halley_id:user_number(), #{halley_id:id() => #room{}}) -> [halley_id:id()].
