@@ -48,6 +48,14 @@ const CLIENTS = {
   },
 };
 
+test('fetch with a string as its body, whose type nobody chose', async () => {
+  for (const url of [`${halley.apiUrl}/v1/events`, `${halley.publicUrl}/v1/me/events?user=u`]) {
+    const body = JSON.stringify({ subject: 's', data: 1 });
+    const answer = await fetch(url, { method: 'POST', body });
+    assert.equal(answer.status, 200, await answer.text());
+  }
+});
+
 for (const [name, open] of Object.entries(CLIENTS)) {
   test(`${name} misses nothing while it comes back`, async () => {
     const events = new Queue();

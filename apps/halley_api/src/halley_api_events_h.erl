@@ -54,7 +54,8 @@ server() ->
 %% Whether it is a request of the single form.
 -spec is_one(halley_api:request()) -> boolean().
 is_one(Request) ->
-    lists:member(halley_api_body:media_type(Request), [<<"application/json">>, undeclared]).
+    lists:member(halley_api_body:media_type(Request),
+                 [<<"application/json">>, undeclared, <<"text/plain">>]).
 
 %% The same for another publisher than a server.
 -spec publish(halley_api:request(), publisher()) -> halley_api:response().
@@ -62,6 +63,8 @@ publish(Request, Publisher) ->
     case halley_api_body:media_type(Request) of
         <<"application/json">> -> one(Request, Publisher);
         undeclared -> one(Request, Publisher);
+        %% What `fetch' says of a string unasked.
+        <<"text/plain">> -> one(Request, Publisher);
         <<"application/x-ndjson">> -> many(Request, Publisher);
         _ ->
             Message = "events are application/json (one) or application/x-ndjson (one per line)",

@@ -60,7 +60,7 @@ me(Method, [<<"follows">>], User, Rights, Request) ->
     end,
     case halley_api_body:media_type(Request) of
         Type when Type =:= <<"application/x-ndjson">>; Type =:= <<"application/json">>;
-                  Type =:= undeclared ->
+                  Type =:= undeclared; Type =:= <<"text/plain">> ->
             Parse = fun(Block) -> halley_api_follow_lines:parse_own(Block, User, Judge) end,
             halley_api_follows_h:run(Method, Request, {lines, Parse}, apply_fun(User, Method));
         _ ->

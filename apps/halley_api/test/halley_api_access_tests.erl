@@ -266,7 +266,8 @@ following_many() ->
                   #{<<"line">> := 4, <<"error">> := #{<<"code">> := <<"bad_follow">>}}], Errors),
     ?assertEqual([[{<<"u">>, <<"a">>}, {<<"u">>, <<"b">>}]], halley_api_fake:committed(follow)),
     ?assertMatch(#{<<"removed">> := 2}, json(Post(<<"DELETE">>, ?NDJSON))),
-    failed(415, unsupported_media_type, Post(<<"POST">>, <<"text/plain">>)).
+    #{<<"added">> := 2} = json(Post(<<"POST">>, <<"text/plain;charset=UTF-8">>)),
+    failed(415, unsupported_media_type, Post(<<"POST">>, <<"text/html">>)).
 
 without_a_right_nothing_is_read() ->
     Unread = {stream, fun() -> error(read) end},

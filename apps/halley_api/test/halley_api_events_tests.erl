@@ -166,7 +166,8 @@ content_types() ->
                            {<<"application/x-www-form-urlencoded">>, 200},
                            {<<>>, 200}, {<<";">>, 200},
                            {<<"application/x-ndjson">>, 200},
-                           {<<"text/plain">>, 415}, {<<"text/html">>, 415}]].
+                           {<<"text/plain">>, 200}, {<<"text/plain;charset=UTF-8">>, 200},
+                           {<<"text/html">>, 415}, {<<"multipart/form-data">>, 415}]].
 
 many() ->
     Lines = [<<"{\"subject\":\"a\",\"data\":1,\"id\":\"1\"}\n">>, <<"nonsense\n">>, <<"\r\n">>,

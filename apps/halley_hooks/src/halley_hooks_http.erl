@@ -5,8 +5,8 @@
 %% whole request has one time limit. Redirects are answers like others: nothing is followed. A
 %% certificate is checked, and its name, by the system's CAs or by a file's.
 %%
-%% OTP parses the answers (`{packet, http_bin}'); OTP's own client isn't used since it holds an
-%% answer of any size in memory (docs/internals/dependencies.md).
+%% OTP parses the answers' headers (`{packet, httph_bin}'); OTP's own client isn't used since it
+%% holds an answer of any size in memory (docs/internals/dependencies.md).
 %%
 %% Addresses aren't judged: the URL is the operator's own, and may be a private one.
 -module(halley_hooks_http).
@@ -60,7 +60,7 @@ connect(#{tls := IsTls, host := Host} = Target, Due) ->
     end.
 
 dial(IsTls, Address, Family, #{port := Port} = Target, Due) ->
-    Options = Family ++ [binary, {active, false}, {packet, http_bin}, {nodelay, true},
+    Options = Family ++ [binary, {active, false}, {packet, line}, {nodelay, true},
                          {packet_size, ?LINE_BYTES_MAX}, {recbuf, 65536},
                          {send_timeout, left(Due)}, {send_timeout_close, true}],
     Module = case IsTls of true -> ssl; false -> gen_tcp end,
@@ -113,16 +113,28 @@ exchange({Module, Socket} = Connection, Request, Due) ->
 said(ok) -> ok;
 said({error, Reason}) -> throw({failed, Reason}).
 
-head(Connection, Due) ->
+%% OTP's parser of status lines takes any version and any number, so the line is read here.
+head({Module, Socket} = Connection, Due) ->
+    said(setopts(Module, Socket, [{packet, line}])),
     case recv(Connection, 0, Due) of
-        {ok, {http_response, _, Status, _}} when Status >= 100, Status < 200 ->
-            _ = headers(Connection, Due, ?HEADERS_MAX, #{}),
-            head(Connection, Due);
-        {ok, {http_response, Version, Status, _}} ->
+        {ok, Line} ->
+            {Version, Status} = status(Line),
+            said(setopts(Module, Socket, [{packet, httph_bin}])),
             Headers = headers(Connection, Due, ?HEADERS_MAX, #{}),
-            {Status, keeps(Version, Status, Headers, Connection, Due)};
-        {ok, _} -> throw({failed, no_http});
-        {error, Reason} -> throw({failed, Reason})
+            case Status < 200 of
+                true -> head(Connection, Due);
+                false -> {Status, keeps(Version, Status, Headers, Connection, Due)}
+            end;
+        {error, Reason} ->
+            throw({failed, Reason})
+    end.
+
+%% RFC 9112 section 4, and a line that ends with its code, as some servers have it.
+status(Line) ->
+    case re:run(Line, "^HTTP/1\\.([01]) ([1-9][0-9]{2})(?: [^\\r\\n]*)?\\r?\\n$",
+                [{capture, all_but_first, binary}]) of
+        {match, [Minor, Status]} -> {{1, binary_to_integer(Minor)}, binary_to_integer(Status)};
+        nomatch -> throw({failed, no_http})
     end.
 
 headers(_, _, 0, _) ->
@@ -158,8 +170,7 @@ skipped(Text, {Module, Socket} = Connection, Due) ->
         {0, <<>>} -> true;
         {Bytes, <<>>} when Bytes > 0, Bytes =< Max ->
             ok =:= setopts(Module, Socket, [{packet, raw}])
-                andalso element(1, recv(Connection, Bytes, Due)) =:= ok
-                andalso ok =:= setopts(Module, Socket, [{packet, http_bin}]);
+                andalso element(1, recv(Connection, Bytes, Due)) =:= ok;
         _ -> false
     end.
 

@@ -44,6 +44,49 @@ answers_without_end_test_() ->
         end, fun(Target) -> ?assertEqual({error, timeout}, post(Target, <<"x">>, ?MS, none)) end)
     end}.
 
+%% Only a whole head of HTTP/1.x with a status of three digits is an answer.
+heads_that_are_none_test_() ->
+    [{binary_to_list(Head), {timeout, 30, fun() ->
+        with_server(fun(Socket) ->
+            says(Socket, Head),
+            case Then of
+                closes -> gen_tcp:close(Socket);
+                waits -> timer:sleep(5000)
+            end
+        end, fun(Target) -> ?assertMatch({error, _}, post(Target, <<"x">>, ?MS, none)) end)
+    end}} || {Head, Then} <- [
+        {<<"HTTP/9.9 200 OK\r\ncontent-length: 0\r\n\r\n">>, waits},
+        {<<"HTTP/0.9 200 OK\r\ncontent-length: 0\r\n\r\n">>, waits},
+        {<<"HTTP/2.0 200 OK\r\ncontent-length: 0\r\n\r\n">>, waits},
+        {<<"HTTP/1.1 0200 OK\r\ncontent-length: 0\r\n\r\n">>, waits},
+        {<<"HTTP/1.1 2000 OK\r\ncontent-length: 0\r\n\r\n">>, waits},
+        {<<"HTTP/1.1 20 OK\r\ncontent-length: 0\r\n\r\n">>, waits},
+        {<<"HTTP/1.1 +200 OK\r\ncontent-length: 0\r\n\r\n">>, waits},
+        {<<"HTTP/1.1  200 OK\r\ncontent-length: 0\r\n\r\n">>, waits},
+        {<<"HTTP/1.1 200OK\r\ncontent-length: 0\r\n\r\n">>, waits},
+        {<<"HTTP/1.1 099 OK\r\ncontent-length: 0\r\n\r\n">>, waits},
+        {<<"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n">>, waits},
+        {<<"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n">>, closes},
+        {<<"HTTP/1.1 200 OK\r\ncontent-len">>, closes},
+        {<<"HTTP/1.1 200 OK\r\n">>, closes},
+        {<<"HTTP/1.1 200 OK">>, closes},
+        {<<"HTTP/1.1 200 OK\r\nno header\r\n\r\n">>, waits},
+        {<<"200 OK\r\n\r\n">>, waits},
+        {<<"POST / HTTP/1.1\r\n\r\n">>, waits},
+        {<<"HTTP/1.1 100 Continue\r\n\r\n">>, closes},
+        {<<>>, closes}]].
+
+heads_that_are_some_test_() ->
+    [{binary_to_list(Head), fun() ->
+        with_server(fun(Socket) -> says(Socket, Head), gen_tcp:close(Socket) end,
+                    fun(Target) ->
+                        ?assertMatch({ok, 200, _}, post(Target, <<"x">>, 5000, none))
+                    end)
+    end} || Head <- [<<"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n">>,
+                     <<"HTTP/1.0 200 OK\r\n\r\n">>, <<"HTTP/1.1 200\r\n\r\n">>,
+                     <<"HTTP/1.1 200 \r\n\r\n">>,
+                     <<"HTTP/1.1 103 Early\r\nlink: x\r\n\r\nHTTP/1.1 200 OK\r\n\r\n">>]].
+
 %% What comes of a body behind the time limit isn't the next answer.
 late_body_test() ->
     with_server(fun(Socket) ->
