@@ -46,7 +46,7 @@ const set = (...keys) => ({ keys: keys.map((key) => key.jwk) });
 const SETS = {
   all: set(hs, rs, es, ed), hs: nameless(hs), rs: nameless(rs), es: nameless(es), ed: nameless(ed),
   named: set(hs), rotating: set(hs, old), three: set(hs, old, third), large: nameless(large),
-  none: { keys: [] },
+  none: { keys: [] }, revoked: { ...set(hs), revoked: { ann: NOW - HOUR } },
 };
 
 // --- tokens -----------------------------------------------------------------------------------
@@ -262,6 +262,17 @@ function times() {
   refused('nbf that is no number', 'all', token(hs, { nbf: 'now' }), 'token_claims');
 }
 
+function revoked() {
+  good('issued as the user\'s tokens begin to count', 'revoked', token(hs, { iat: NOW - HOUR }));
+  good('issued within a second from then', 'revoked', token(hs, { iat: NOW - HOUR + 0.5 }));
+  good('another user\'s, issued before', 'revoked', token(hs, { sub: 'bob', iat: 1 }),
+    { user: 'bob' });
+  for (const iat of [NOW - HOUR - 1, NOW - HOUR - 0.5, 0, -1, undefined, null, `${NOW}`, [NOW]]) {
+    refused(`iat ${json(iat) ?? 'missing'} of a user whose tokens are revoked`, 'revoked',
+      token(hs, { iat }), 'token_revoked');
+  }
+}
+
 function others() {
   const issuer = { issuer: 'https://id.example' };
   const audience = { audience: 'halley' };
@@ -295,7 +306,7 @@ function others() {
   }
 }
 
-const groups = [goodOnes, rights, shapes, headers, confusions, signatures, times, others];
+const groups = [goodOnes, rights, shapes, headers, confusions, signatures, times, revoked, others];
 for (const group of groups) group();
 for (const { set: keys, ...example } of examples) {
   SETS[example.keys] = keys;

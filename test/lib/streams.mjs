@@ -20,6 +20,8 @@ class Stream {
   gaps = new Queue();
   /** What is told of presence (http.md 22.7). */
   presence = new Queue();
+  /** Subscriptions that have ended (http.md 21.9). */
+  lost = new Queue();
   /** Why the stream ends, if it said so (http.md 14.6). */
   end;
   /** All cursors that came, with an event, a gap, a heartbeat or the welcome. */
@@ -34,6 +36,7 @@ class Stream {
       this.events.end(why);
       this.gaps.end(why);
       this.presence.end(why);
+      this.lost.end(why);
       resolve(why);
     };
   }
@@ -123,6 +126,7 @@ function take(stream, value) {
   if ('gap' in value) stream.gaps.push(value.gap);
   else if ('end' in value) stream.end = value.end;
   else if ('presence' in value) stream.presence.push(value.presence);
+  else if ('ended' in value) stream.lost.push(value.ended);
   else if (isEvent(value)) stream.events.push(value);
   else stream.comments.push(value);
 }
@@ -133,6 +137,7 @@ function dispatch(stream, fields) {
   if (fields.data === undefined) return;
   if (fields.event === 'gap') stream.gaps.push(JSON.parse(fields.data).gap);
   else if (fields.event === 'presence') stream.presence.push(JSON.parse(fields.data).presence);
+  else if (fields.event === 'ended') stream.lost.push(JSON.parse(fields.data).ended);
   else if (fields.event === 'end') stream.end = JSON.parse(fields.data).end;
   else stream.events.push(JSON.parse(fields.data));
 }

@@ -17,7 +17,7 @@
 %% No sockets here and no HTTP syntax: both are the edge's.
 -module(halley_api).
 
--export([handle/1, prepare/1, subscribable/2, routes/0]).
+-export([handle/1, prepare/1, subscribable/2, lost/3, routes/0]).
 -export_type([request/0, response/0, prepared/0, method/0, body/0, listener/0, route/0]).
 
 -type listener() :: public | api.
@@ -82,6 +82,11 @@ routes() ->
       [<<"following_of">>], [{get, read}]},
      {api, [<<"v1">>, <<"users">>, '_', <<"sessions">>], halley_api_users_h, [<<"sessions">>],
       [{get, read}, {delete, admin}]},
+     {api, [<<"v1">>, <<"users">>, '_', <<"subscriptions">>, '_'], halley_api_users_h,
+      [<<"subscriptions">>], [{delete, admin}]},
+     {api, [<<"v1">>, <<"users">>, '_', <<"revocation">>], halley_api_revocations_h, [],
+      [{get, read}, {put, admin}, {delete, admin}]},
+     {api, [<<"v1">>, <<"revocations">>], halley_api_revocations_h, [], [{get, read}]},
      {api, [<<"v1">>, <<"status">>], halley_api_status_h, [], [{get, read}]},
      {api, [<<"v1">>, <<"status">>, <<"stream">>], halley_api_status_h, [<<"stream">>],
       [{get, read}]},
@@ -124,6 +129,11 @@ handle(#{listener := Listener, path := Path, method := Name} = Request) ->
 -spec subscribable(Rights :: binary(), [binary()]) -> ok | {error, halley_api_error:error()}.
 subscribable(Rights, Subjects) ->
     halley_api_subscriptions_h:subscribable(Rights, Subjects).
+
+%% Of what a session of this user has, <<>> for a visitor, what these rights don't allow.
+-spec lost(Rights :: binary(), User :: binary(), [binary()]) -> [binary()].
+lost(Rights, User, Said) ->
+    halley_api_subscriptions_h:lost(Rights, User, Said).
 
 %% `later': it is for `handle/1', and nothing was done yet.
 -spec prepare(request()) -> later | prepared().

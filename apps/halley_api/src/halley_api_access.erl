@@ -67,8 +67,22 @@ scope(Scope, Scopes) ->
 watched(Need, #{listener := api, body := {stream, Read}} = Request) ->
     put(?MODULE, now_ms()),
     Request#{body := {stream, fun() -> judged(Read(), Need, Request) end}};
+watched(user, #{listener := public, body := {stream, Read}} = Request) ->
+    {User, _} = user(Request),
+    SinceMs = now_ms(),
+    Request#{body := {stream, fun() -> unrevoked(Read(), User, SinceMs) end}};
 watched(_, Request) ->
     Request.
+
+%% The edge checked the token before the body began (http.md 14.11).
+unrevoked(Block, User, SinceMs) ->
+    case halley_revocations:is_newer(User, SinceMs) of
+        false -> Block;
+        true ->
+            throw({refused, halley_api_error:response(
+                {401, <<"token_revoked">>,
+                 "this user's tokens were revoked while the request was sent: get a new one"})})
+    end.
 
 %% In the dictionary, as the body's own place: a read fun has no other.
 judged(Block, Need, Request) ->

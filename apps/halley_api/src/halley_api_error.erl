@@ -148,6 +148,11 @@ of_the_past(too_many_kept) ->
     {507, <<"too_many_kept">>,
      "kept values have as many bytes as they may: clear some by \"keep\":true with \"data\":null, "
      "or raise limits.kept_bytes_max, and history.bytes to at least eight times of it"};
+of_the_past(too_many_revocations) ->
+    {507, <<"too_many_revocations">>,
+     "whose tokens are revoked takes limits.revocations_bytes_max bytes, and nothing was done: "
+     "take some back that are needed no longer (GET /v1/revocations), give them an \"until\", or "
+     "raise the limit"};
 of_the_past({bad_option, Option}) ->
     {400, <<"bad_option">>, ["bad option: ", atom_to_binary(Option)]};
 of_the_past(_) ->

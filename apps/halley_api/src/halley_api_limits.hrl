@@ -53,5 +53,9 @@
 -define(STATUS_WAIT_MS, 5000).
 -define(TIME_DIGITS_MAX, 15).
 
+%% Two numbers in JSON; and a second that is later than all clocks.
+-define(REVOCATION_BODY_BYTES_MAX, 1024).
+-define(SECONDS_MAX, 99999999999).
+
 %% A node's name in JSON.
 -define(DRAIN_BODY_BYTES_MAX, 1024).

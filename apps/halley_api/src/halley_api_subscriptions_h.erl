@@ -21,11 +21,13 @@
 -module(halley_api_subscriptions_h).
 -behaviour(halley_api).
 
--export([handle/3, prepare/3, subscribable/2]).
+-export([handle/3, prepare/3, subscribable/2, lost/3]).
 -export_type([result/0]).
 
 %% With one event more it fits what a worker takes for the answer to an operation.
 -define(BYTES_MAX, 262144).
+%% What stands for a session's state among what it has.
+-define(STATE_NAME, <<2>>).
 %% Before a server key.
 -define(OF_SERVERS, 3).
 
@@ -87,6 +89,18 @@ subscribable(<<?OF_SERVERS, Authorization/binary>>, [Subject]) ->
     end;
 subscribable(Text, Subjects) ->
     each(Subjects, rights(Text)).
+
+%% Of what a session of this user has, what these rights don't allow. A session of the API listener
+%% has no rights that could change.
+-spec lost(Rights :: binary(), User :: binary(), [binary()]) -> [binary()].
+lost(Text, User, Said) ->
+    Rights = rights(Text),
+    [One || One <- Said, is_lost(One, User, Rights)].
+
+is_lost(?STATE_NAME, User, Rights) ->
+    halley_api_rights:judge(state, User, Rights) =/= ok;
+is_lost(Subject, _, Rights) ->
+    allowed(halley_presence_notes:subject(Subject), Subject, Rights) =/= ok.
 
 %% A link's process judges one session after the other, mostly by the same text: it keeps what it
 %% read last.

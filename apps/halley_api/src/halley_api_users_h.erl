@@ -4,6 +4,8 @@
 %%   GET    /v1/users/U/following  whom the user follows, page by page, as for followers
 %%   GET    /v1/users/U/sessions   the live sessions, and what waits for each
 %%   DELETE /v1/users/U/sessions   closes the user's connections
+%%   DELETE /v1/users/U/subscriptions/S
+%%                                 ends what the user's sessions are subscribed to of S
 %%   DELETE /v1/users/U            forgets the user
 %%
 %% A user that was never heard of is offline and follows nobody; it is not an error, as any id may
@@ -16,6 +18,14 @@
 -include("halley_api_limits.hrl").
 
 -spec handle(get | delete, [binary()], halley_api:request()) -> halley_api:response().
+handle(delete, [<<"subscriptions">>, User, Subject], _) ->
+    case {halley_api_id:check(User, <<"user">>), halley_api_id:check(Subject, <<"subject">>)} of
+        {{ok, Whose}, {ok, Id}} ->
+            Ended = halley_subscriptions_end:of_user(Whose, Id),
+            halley_api_reply:json({[{<<"ended">>, Ended}]});
+        {{error, Error}, _} -> halley_api_error:response(Error);
+        {_, {error, Error}} -> halley_api_error:response(Error)
+    end;
 handle(Method, Args, Request) ->
     [User | What] = lists:reverse(Args),
     case halley_api_id:check(User, <<"user">>) of

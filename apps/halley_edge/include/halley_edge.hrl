@@ -9,7 +9,7 @@
 -define(WINDOW_BYTES_MIN, 524288).          % 4.1
 -define(CURSOR_BYTES_MAX, 255).             % 7.2
 -define(DELIVER_CONNS_MAX, 8192).           % 7.3
--define(KEYS_BYTES_MAX, 65536).             % 12.2
+-define(KEYS_BYTES_MAX, 229376).            % 12.2
 -define(TRUNK_SINCE, 6).                    % 13.1: the first version that has trunks
 -define(TRUNK_WORKER, 65535).               % 13.2: what HELLO_EDGE of a trunk has as `worker'
 -define(TO_SLOT_BYTES, 3).                  % 13.3: what a frame has more in TO_SLOT or FROM_WORKER

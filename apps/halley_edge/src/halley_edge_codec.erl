@@ -63,6 +63,7 @@
   | {shutdown, DrainMs :: non_neg_integer()}
   | {replay, conn(), flags(), Cursor :: binary(), Heads :: [non_neg_integer()], [item()]}
   | {presence, Json :: binary(), [conn()]}
+  | {ended, conn(), Reason :: binary(), Subjects :: [binary()]}
   | {gap, Reason :: binary(), FromMs :: non_neg_integer(), ToMs :: non_neg_integer(),
      Cursor :: binary(), [conn()]}
   | {cursor, binary()} | {keys, JwkSet :: iodata()}
@@ -83,6 +84,7 @@
   | {stats, [non_neg_integer()]}
   | {replayed, conn()}
   | {subscriptions, conn(), Rights :: binary(), Subjects :: [binary()]}
+  | {rights, conn(), Rights :: binary()}
   | {inspected, Token :: non_neg_integer(), conn(), inspected()}
   | {behind, Token :: non_neg_integer(), [slow()]}
   | {to_slot, slot(), frame()}
@@ -132,7 +134,7 @@ decode(Type, Payload) ->
 frame(16#45, Borrowed) ->
     request(binary:copy(Borrowed));
 frame(16#4B, <<Worker:16, Type, Payload/binary>>) ->
-    Type >= 16#41 andalso Type =< 16#4A orelse Type =:= 16#4D orelse Type =:= 16#4E
+    Type >= 16#41 andalso Type =< 16#4A orelse Type >= 16#4D andalso Type =< 16#4F
         orelse not_inside(Type),
     {from_worker, Worker, frame(Type, Payload)};
 frame(16#43, <<Count:16, List/binary>>) ->
@@ -164,7 +166,9 @@ frame(16#47, <<Conn:64>>) ->
 frame(16#48, <<Count:16, List/binary>>) when byte_size(List) =:= 8 * Count ->
     {stats, [Value || <<Value:64>> <= List]};
 frame(16#4D, <<Conn:64, Length:16, Rights:Length/binary, Count:16, List/binary>>) ->
-    {subscriptions, conn(Conn), binary:copy(Rights), subjects(Count, binary:copy(List))};
+    {subscriptions, conn(Conn), binary:copy(Rights), subjects(16#4D, Count, binary:copy(List))};
+frame(16#4F, <<Conn:64, Length:16, Rights:Length/binary>>) ->
+    {rights, conn(Conn), binary:copy(Rights)};
 frame(16#4A, <<Token:32, Conn:64, State, Transport, OutboxBytes:32, OutboxPieces:32, OutboxMs:32,
                Held:32, Dropped:32, Conflated:32>>) ->
     State =< 4 orelse breaks(<<"2.8">>, "state ~b", [State]),
@@ -216,6 +220,8 @@ frame_of_brain(16#1E, <<Length:32, Json:Length/binary, Count:16, List/binary>>)
   when byte_size(List) =:= 8 * Count ->
     Count =< ?DELIVER_CONNS_MAX orelse breaks(<<"15.1">>, "~b connections", [Count]),
     {presence, one_line(Json), [conn(Conn) || <<Conn:64>> <= List]};
+frame_of_brain(16#1F, <<Conn:64, Length, Reason:Length/binary, Count:16, List/binary>>) ->
+    {ended, conn(Conn), Reason, subjects(16#1F, Count, List)};
 frame_of_brain(16#1B, <<Length, Cursor:Length/binary>>) ->
     {cursor, cursor(Cursor)};
 frame_of_brain(16#1C, <<Token:32, Conn:64>>) ->
@@ -239,8 +245,8 @@ frame_of_brain(Type, Payload) ->
 
 %% Section 13.
 frame_of_trunk(16#24, <<Slot:16, Type, Payload/binary>>) ->
-    Type >= 16#11 andalso Type =< 16#1C andalso Type =/= 16#18 orelse Type =:= 16#1E orelse
-        Type >= 16#20 andalso Type =< 16#23 orelse not_inside(Type),
+    Type >= 16#11 andalso Type =< 16#1C andalso Type =/= 16#18 orelse
+        Type >= 16#1E andalso Type =< 16#23 orelse not_inside(Type),
     {to_slot, Slot, frame(Type, Payload)};
 frame_of_trunk(16#25, Payload) ->
     case item(Payload) of
@@ -298,12 +304,12 @@ slow(Conn, Number, Transport, {Bytes, Pieces, Ms}) ->
     Transport =< 5 orelse breaks(<<"2.6">>, "transport ~b", [Transport]),
     {Conn, Number, Transport, Bytes, Pieces, Ms}.
 
-subjects(0, <<>>) ->
+subjects(_, 0, <<>>) ->
     [];
-subjects(N, <<Bytes, Subject:Bytes/binary, Rest/binary>>) when N > 0 ->
-    [Subject | subjects(N - 1, Rest)];
-subjects(_, List) ->
-    shape(16#4D, List).
+subjects(Type, N, <<Bytes, Subject:Bytes/binary, Rest/binary>>) when N > 0 ->
+    [Subject | subjects(Type, N - 1, Rest)];
+subjects(Type, _, List) ->
+    shape(Type, List).
 
 deliver(Payload) ->
     case item(Payload) of
@@ -393,8 +399,8 @@ is_from_edge(Frame) ->
         Tag when Tag =:= hello_brain; Tag =:= opened; Tag =:= refused; Tag =:= deliver;
                  Tag =:= close_sessions; Tag =:= response; Tag =:= response_body;
                  Tag =:= request_credit; Tag =:= shutdown; Tag =:= replay; Tag =:= gap;
-                 Tag =:= cursor; Tag =:= presence; Tag =:= inspect; Tag =:= keys;
-                 Tag =:= group_deliver;
+                 Tag =:= cursor; Tag =:= presence; Tag =:= ended; Tag =:= inspect;
+                 Tag =:= keys; Tag =:= group_deliver;
                  Tag =:= group_join; Tag =:= group_leave; Tag =:= group_end; Tag =:= to_slot;
                  Tag =:= trunk_deliver; Tag =:= trunk_group_deliver; Tag =:= place -> false;
         _ -> true

@@ -62,6 +62,9 @@ encode({shutdown, DrainMs}) ->
 encode({gap, Reason, From, To, Cursor, Conns}) ->
     encode_frame(16#1A, [str8(Reason), <<From:64, To:64>>, str8(Cursor),
                          <<(length(Conns)):16>> | [<<C:64>> || C <- Conns]]);
+encode({ended, Conn, Reason, Subjects}) ->
+    encode_frame(16#1F, [<<Conn:64>>, str8(Reason), <<(length(Subjects)):16>>
+                         | [str8(Subject) || Subject <- Subjects]]);
 encode({presence, Json, Conns}) ->
     encode_frame(16#1E, [<<(byte_size(Json)):32>>, Json, <<(length(Conns)):16>>
                          | [<<C:64>> || C <- Conns]]);
@@ -116,6 +119,8 @@ encode_from_edge({replayed, Conn}) ->
 encode_from_edge({subscriptions, Conn, Rights, Subjects}) ->
     encode_frame(16#4D, [<<Conn:64>>, str16(Rights), <<(length(Subjects)):16>>
                          | [str8(Subject) || Subject <- Subjects]]);
+encode_from_edge({rights, Conn, Rights}) ->
+    encode_frame(16#4F, [<<Conn:64>>, str16(Rights)]);
 encode_from_edge({behind, Token, Slow}) ->
     encode_frame(16#4E, [<<Token:32, (length(Slow)):16>>
                          | [<<C:64, N:32, T, Bytes:32, Pieces:32, Ms:32>>

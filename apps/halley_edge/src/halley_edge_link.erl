@@ -222,6 +222,13 @@ handle_info({close_user, Slot, Number, Reason}, #state{workers = Workers} = Stat
     _ = [ok = halley_edge_worker:close_user(Number, Reason, Worker)
          || Worker <- maps:values(Workers), halley_edge_worker:slot(Worker) =:= Slot],
     {noreply, State};
+%% From `halley_subscriptions_end'.
+handle_info({subscriptions_ended, Slot, Conn, Subjects}, State) ->
+    #state{workers = Workers, hello = Hello} = State,
+    _ = [ok = halley_edge_worker:subscriptions_ended(Conn, Subjects,
+                                                     halley_edge_rights:is_known(Hello), Worker)
+         || Worker <- maps:values(Workers), halley_edge_worker:slot(Worker) =:= Slot],
+    {noreply, State};
 handle_info({replay_ended, Replays, Conn}, #state{by_replays = ByReplays} = State)
   when is_map_key(Replays, ByReplays) ->
     {noreply, of_replays(fun(W) -> halley_edge_worker:replay_ended(Conn, W) end, Replays, State)};

@@ -10,7 +10,7 @@
 -module(halley_edge_worker).
 
 -export([new/4, ended/1, slot/1, replays/1, frame/2, judged/3, wish/2, enter/2, replay_ended/2,
-         close_user/3, inspect/4, tick/1]).
+         close_user/3, subscriptions_ended/4, inspect/4, tick/1]).
 -export_type([worker/0, index/0, metrics/0]).
 
 -include("halley_edge.hrl").
@@ -91,6 +91,10 @@ frame({subscriptions, Conn, Rights, Subjects}, #worker{sync = Sync, sessions = S
         {broken, _} = Broken -> Broken;
         Announced -> Worker#worker{sessions = Announced}
     end;
+frame({rights, Conn, Rights}, #worker{sync = Sync, slot = Slot, writer = Writer} = Worker)
+  when Sync =/= before ->
+    ok = halley_edge_rights:changed(Conn, Rights, Slot, Writer),
+    Worker;
 frame({close, Closing}, #worker{sync = Sync, sessions = Sessions} = Worker) when Sync =/= before ->
     bounded(Worker#worker{sessions = halley_edge_sessions:close(Closing, Sessions)});
 frame({replayed, Conn}, #worker{replays = Replays} = Worker) ->
@@ -172,6 +176,11 @@ replay_ended(Conn, #worker{sessions = Sessions} = Worker) ->
 -spec close_user(halley_id:user_number(), Reason :: binary(), worker()) -> ok.
 close_user(Number, Reason, #worker{sessions = Sessions}) ->
     halley_edge_sessions:close_user(Number, Reason, Sessions).
+
+%% A server has ended subscriptions of a session.
+-spec subscriptions_ended(halley_edge_codec:conn(), [binary()], known | unknown, worker()) -> ok.
+subscriptions_ended(Conn, Subjects, Edge, #worker{slot = Slot, writer = Writer}) ->
+    halley_edge_rights:ended(Conn, Subjects, Edge, {Slot, Writer}).
 
 %% Asks what a connection has waiting; From is answered then.
 -spec inspect(gen_server:from(), halley_edge_codec:conn(), TimeoutMs :: pos_integer(), worker()) ->

@@ -256,6 +256,34 @@ class AClient(AtAServer):
             self.assertIsNone(client.cursor, "it moves none")
         self.assertEqual(asked, ["a", "a"])
 
+    async def test_what_the_server_has_ended_is_not_said_again(self) -> None:
+        asked: list[tuple[str | None, list[str]]] = []
+        ended = {"reason": "right_missing", "subjects": ["theirs"], "presence": ["theirs"]}
+
+        async def websocket(request: web.Request) -> web.StreamResponse:
+            asked.append((request.query.get("presence"), request.query.getall("subject", [])))
+            if len(asked) == 1:
+                socket = web.WebSocketResponse()
+                await socket.prepare(request)
+                await socket.send_json({"cursor": "c1"})
+                await socket.send_json({"ended": ended})
+                await socket.close()
+                return socket
+            return await converse(request, [{"cursor": "c2"}], lambda _: None)
+
+        told: list[str] = []
+        url = await self.serve(ndjson, websocket=websocket)
+        async with halley.connect(
+            url, user="b", transports=["websocket"], subjects=["theirs", "yours"],
+            presence=["theirs", "yours"],
+            on_state=lambda _, why: told.append(why.code) if why else None,
+        ):
+            async with asyncio.timeout(WAIT_S):
+                while len(asked) < 2:
+                    await asyncio.sleep(0.05)
+        self.assertEqual(asked, [("theirs,yours", ["theirs", "yours"]), ("yours", ["yours"])])
+        self.assertIn("right_missing", told)
+
     async def close_soon(self, client: halley.Client) -> None:
         await asyncio.sleep(0.1)
         await client.close()

@@ -127,6 +127,8 @@ pub struct Settings {
     pub presence: bool,
     /// Does the brain know what sessions say of themselves?
     pub states: bool,
+    /// Does the brain judge anew what sessions are subscribed to, by other rights?
+    pub rights: bool,
     /// Does the brain know of sessions that follow its status?
     pub status_streams: bool,
     /// Which pages may read answers.
@@ -177,6 +179,7 @@ impl Default for Settings {
             last_events_max: 0,
             presence: false,
             states: false,
+            rights: false,
             status_streams: false,
             origins: Rc::default(),
         }
@@ -292,6 +295,7 @@ impl Settings {
             b"last_events_max" => self.last_events_max = number()?,
             b"presence" => self.presence = is_on(value)?,
             b"session_state_bytes_max" => self.states = number()? > 0,
+            b"revocations_bytes_max" => self.rights = number()? > 0,
             b"status_readers_max" => self.status_streams = number()? > 0,
             b"auth_issuer" => self.token_rules.issuer = value.to_owned(),
             b"auth_audience" => self.token_rules.audience = value.to_owned(),

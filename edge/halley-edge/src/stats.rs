@@ -68,10 +68,16 @@ stats! {
         "Tokens refused: they have expired, or aren't valid yet.";
     TokensOfOthers counter "tokens_of_others_total"
         "Tokens refused: wrong iss, aud, sub or halley, or another user than was named.";
+    TokensRevoked counter "tokens_revoked_total"
+        "Tokens refused: they are from before their user's tokens were revoked.";
     TokensNoKeys counter "tokens_no_keys_total" "Tokens refused: there is no key.";
     TokensRenewed counter "tokens_renewed_total"
         "Tokens that replaced a WebSocket's earlier one.";
     Expired counter "sessions_expired_total" "Streams and polls ended: their token had expired.";
+    SessionsRevoked counter "sessions_revoked_total"
+        "Streams and polls ended: their user's tokens were revoked.";
+    SubscriptionsEnded counter "subscriptions_ended_total"
+        "Subscriptions of sessions ended: by a server, or by a token that doesn't allow them.";
     Streams counter "streams_total" "Streams opened.";
     Delivered counter "delivered_total" "Events put into outboxes.";
     WrittenIn1 counter "written_in_1_ms_total"

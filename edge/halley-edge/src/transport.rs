@@ -35,10 +35,8 @@ pub enum Transport {
 
 /// Why a session ends whose token has expired (http.md 14.6).
 pub const EXPIRED: &str = "token_expired";
-/// That as an event's object.
-const EXPIRED_JSON: &[u8] = br#"{"end":{"reason":"token_expired"}}"#;
-/// That as a WebSocket's close code, of those that are left to applications (RFC 6455 7.4.2).
-const EXPIRED_CODE: u16 = 4_401;
+/// A WebSocket's close code then, of those that are left to applications (RFC 6455 7.4.2).
+const TOKEN_CODE: u16 = 4_401;
 
 /// Number of encodings.
 pub const TRANSPORTS: usize = 9;
@@ -215,23 +213,35 @@ impl Transport {
         }
     }
 
-    /// Appends that the session's token has expired, and the stream's end.
-    pub fn token_expired(self, out: &mut Vec<u8>, cursor: &[u8]) {
-        let framing = self.framing();
+    /// Appends which subscriptions have ended (http.md 21.9).
+    pub fn ended(self, out: &mut Vec<u8>, json: &[u8]) {
         match self {
             Transport::SseChunked | Transport::SsePlain => {
-                sse::encode_end(out, framing, cursor, EXPIRED_JSON);
+                sse::encode_ended(out, self.framing(), json);
+            }
+            _ => self.presence(out, json),
+        }
+    }
+
+    /// Appends that the session's token is good no longer and why, and the stream's end.
+    pub fn token_ended(self, out: &mut Vec<u8>, cursor: &[u8], reason: &str) {
+        let framing = self.framing();
+        let json = format!("{{\"end\":{{\"reason\":\"{reason}\"}}}}");
+        let json = json.as_bytes();
+        match self {
+            Transport::SseChunked | Transport::SsePlain => {
+                sse::encode_end(out, framing, cursor, json);
             }
             Transport::NdjsonChunked | Transport::NdjsonPlain => {
-                ndjson::encode_event(out, framing, cursor, EXPIRED_JSON);
+                ndjson::encode_event(out, framing, cursor, json);
             }
             Transport::WebSocket | Transport::Deflate | Transport::DeflateNarrow => {
-                encode::event(out, cursor, EXPIRED_JSON);
-                return encode::close(out, Some(EXPIRED_CODE), EXPIRED);
+                encode::event(out, cursor, json);
+                return encode::close(out, Some(TOKEN_CODE), reason);
             }
             Transport::ArticleChunked | Transport::ArticlePlain | Transport::Poll => {}
         }
-        self.end(out, EXPIRED);
+        self.end(out, reason);
     }
 
     /// Appends the stream's end, `reason` where the transport has a place for it.

@@ -87,6 +87,7 @@ fn of_brain<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Frame<'a>, Error> {
         0x1c => Frame::Inspect { token: r.u32()?, conn: r.conn()? },
         0x1d => Frame::Keys { keys: keys(r)? },
         0x1e => presence(r)?,
+        0x1f => Frame::Ended { conn: r.conn()?, reason: r.str8()?, subjects: List::read(r)? },
         0x20 => Frame::GroupDeliver { group: r.u32()?, event: Event::read(r)? },
         0x21 => Frame::GroupJoin { group: r.u32()?, conns: List::read(r)? },
         0x22 => Frame::GroupLeave { group: r.u32()?, conns: List::read(r)? },
@@ -100,7 +101,7 @@ fn trunk_of_brain<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Frame<'a>, Error> 
     Ok(match kind {
         0x24 => Frame::ToSlot {
             slot: r.u16()?,
-            kind: inner(r, |kind| matches!(kind, 0x11..=0x17 | 0x19..=0x1c | 0x1e | 0x20..=0x23))?,
+            kind: inner(r, |kind| matches!(kind, 0x11..=0x17 | 0x19..=0x1c | 0x1e..=0x23))?,
             payload: r.rest(),
         },
         0x25 => Frame::TrunkDeliver { event: Event::read(r)?, words: words(r)? },
@@ -146,7 +147,7 @@ fn of_edge<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Frame<'a>, Error> {
         0x4a => inspected(r)?,
         0x4b => Frame::FromWorker {
             worker: r.u16()?,
-            kind: inner(r, |kind| matches!(kind, 0x41..=0x4a | 0x4d | 0x4e))?,
+            kind: inner(r, |kind| matches!(kind, 0x41..=0x4a | 0x4d..=0x4f))?,
             payload: r.rest(),
         },
         0x4c => Frame::WorkerGone { worker: r.u16()? },
@@ -154,6 +155,7 @@ fn of_edge<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Frame<'a>, Error> {
             Frame::Subscriptions { conn: r.conn()?, rights: r.str16()?, subjects: List::read(r)? }
         }
         0x4e => behind(r)?,
+        0x4f => Frame::Rights { conn: r.conn()?, rights: r.str16()? },
         _ => return Err(UNKNOWN),
     })
 }
@@ -230,7 +232,7 @@ fn heads<'a>(from: &mut Reader<'a>) -> Result<List<'a, Value>, Error> {
 fn keys<'a>(from: &mut Reader<'a>) -> Result<&'a [u8], Error> {
     match from.rest() {
         keys if keys.len() <= KEYS_BYTES_MAX => Ok(keys),
-        _ => Err(Error::new("12.2", "keys have more than 65536 bytes")),
+        _ => Err(Error::new("12.2", "keys have more than 229376 bytes")),
     }
 }
 

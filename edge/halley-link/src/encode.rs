@@ -100,6 +100,11 @@ impl Frame<'_> {
                 out.extend_from_slice(json);
                 conns.write(out);
             }
+            Frame::Ended { conn, reason, subjects } => {
+                put_u64(out, conn);
+                put_str8(out, reason);
+                subjects.write(out);
+            }
             Frame::Inspect { token, conn } => {
                 put_u32(out, token);
                 put_u64(out, conn);
@@ -196,6 +201,10 @@ impl Frame<'_> {
                 put_u64(out, conn);
                 put_str16(out, rights);
                 subjects.write(out);
+            }
+            Frame::Rights { conn, rights } => {
+                put_u64(out, conn);
+                put_str16(out, rights);
             }
             Frame::Behind { token, sessions } => {
                 put_u32(out, token);

@@ -97,6 +97,11 @@ pub enum Frame<'a> {
         json: &'a [u8],
         conns: List<'a, u64>,
     },
+    Ended {
+        conn: u64,
+        reason: &'a [u8],
+        subjects: List<'a, Id<'a>>,
+    },
     GroupDeliver {
         group: u32,
         event: Event<'a>,
@@ -197,6 +202,10 @@ pub enum Frame<'a> {
         token: u32,
         sessions: List<'a, SlowSession>,
     },
+    Rights {
+        conn: u64,
+        rights: &'a [u8],
+    },
     FromWorker {
         worker: u16,
         kind: u8,
@@ -231,6 +240,7 @@ impl Frame<'_> {
             Frame::Inspect { .. } => 0x1c,
             Frame::Keys { .. } => 0x1d,
             Frame::Presence { .. } => 0x1e,
+            Frame::Ended { .. } => 0x1f,
             Frame::GroupDeliver { .. } => 0x20,
             Frame::GroupJoin { .. } => 0x21,
             Frame::GroupLeave { .. } => 0x22,
@@ -254,6 +264,7 @@ impl Frame<'_> {
             Frame::WorkerGone { .. } => 0x4c,
             Frame::Subscriptions { .. } => 0x4d,
             Frame::Behind { .. } => 0x4e,
+            Frame::Rights { .. } => 0x4f,
         }
     }
 

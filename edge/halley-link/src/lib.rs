@@ -55,7 +55,7 @@ pub const SHARDS_MAX: u8 = 64;
 /// Longest cursor (7.2).
 pub const CURSOR_BYTES_MAX: usize = 255;
 /// Longest JWK Set in KEYS (12.2).
-pub const KEYS_BYTES_MAX: usize = 65_536;
+pub const KEYS_BYTES_MAX: usize = 229_376;
 /// What HELLO_EDGE of a trunk has as its worker (13.2).
 pub const TRUNK_WORKER: u16 = u16::MAX;
 /// The first version that has trunks (13.1).

@@ -74,7 +74,7 @@ fn list_bytes<'a>(kind: &str, f: &'a Json) -> (u16, Vec<u8>) {
     match kind {
         "hello_brain" => items(f, "settings", pair),
         "response" | "request" => items(f, "headers", pair),
-        "subscriptions" => items(f, "subjects", |j| Id(j.as_str().unwrap().as_bytes())),
+        "subscriptions" | "ended" => items(f, "subjects", |j| Id(j.as_str().unwrap().as_bytes())),
         "opened" => items(f, "sessions", |j| NumberedSession {
             conn: num(j, "conn"),
             user_number: num(j, "user_number") as u32,
@@ -177,7 +177,7 @@ fn write(kind: &str, f: &Json) -> Vec<u8> {
         "request_credit" => Frame::RequestCredit { conn: conn(), bytes: num(f, "bytes") as u32 },
         "keys" => Frame::Keys { keys: text(f, "keys") },
         "shutdown" => Frame::Shutdown { drain_ms: num(f, "drain_ms") as u32 },
-        "replay" | "gap" | "cursor" | "presence" | "inspect" => {
+        "replay" | "gap" | "cursor" | "presence" | "inspect" | "ended" => {
             return write_replaying(kind, f, count, &bytes);
         }
         "group_deliver" | "group_join" | "group_leave" | "group_end" => {
@@ -260,6 +260,10 @@ fn write_replaying(kind: &str, f: &Json, count: u16, bytes: &[u8]) -> Vec<u8> {
             let conns = List::from_items(count, bytes);
             encoded(&Frame::Presence { json: text(f, "json"), conns })
         }
+        "ended" => {
+            let subjects = List::from_items(count, bytes);
+            encoded(&Frame::Ended { conn: conn(), reason: text(f, "reason"), subjects })
+        }
         _ => encoded(&Frame::Inspect { token: num(f, "token") as u32, conn: conn() }),
     }
 }
@@ -295,6 +299,7 @@ fn frame_of_edge<'a>(
         "stats" => Frame::Stats { values: List::from_items(count, bytes) },
         "replayed" => Frame::Replayed { conn: conn() },
         "subscriptions" => subscriptions(f, List::from_items(count, bytes)),
+        "rights" => Frame::Rights { conn: conn(), rights: text(f, "rights") },
         "behind" => behind(f, List::from_items(count, bytes)),
         "inspected" => Frame::Inspected {
             token: num(f, "token") as u32,
@@ -373,10 +378,10 @@ fn every_frame_type_has_a_vector() {
     }
 }
 
-/// 12.2: "of at most 65,536 bytes". A vector would be as long.
+/// 12.2: "of at most 229,376 bytes". A vector would be as long.
 #[test]
 fn keys_have_a_bound() {
-    let keys = vec![b' '; 65_537];
+    let keys = vec![b' '; 229_377];
     assert!(Frame::decode(0x1d, &keys[1..]).is_ok());
     assert_eq!(Frame::decode(0x1d, &keys).map_err(|e| e.clause), Err("12.2"));
 }

@@ -36,6 +36,8 @@ pub struct Claims {
     /// `exp`, in whole seconds since 1970, without the leeway: from `expires_s + leeway_s` on the
     /// token is refused.
     pub expires_s: u64,
+    /// `iat`, in whole seconds since 1970; `None` where there is none, or what is no number.
+    pub issued_s: Option<u64>,
 }
 
 impl Keys {
@@ -60,7 +62,8 @@ impl Keys {
         if !keys.any(|key| key.verifies(signed, &signature)) {
             return Err(Refusal::Signature);
         }
-        claims::judge(&claims, rules, now_s)
+        let claims = claims::judge(&claims, rules, now_s)?;
+        if self.is_revoked(&claims) { Err(Refusal::Revoked) } else { Ok(claims) }
     }
 }
 

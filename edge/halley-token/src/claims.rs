@@ -32,7 +32,8 @@ pub fn judge(json: &[u8], rules: &Rules, now_s: u64) -> Result<Claims, Refusal> 
         false if rules.nobody_allowed => String::new(),
         _ => user(&claims)?,
     };
-    Ok(Claims { user, rights: rights(&claims)?, expires_s })
+    let issued_s = seconds(&claims, "iat").map(|issued| issued.floor() as u64);
+    Ok(Claims { user, rights: rights(&claims)?, expires_s, issued_s })
 }
 
 /// A NumericDate (RFC 7519, section 2): a number of seconds since 1970, whole or not.

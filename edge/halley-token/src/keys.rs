@@ -3,6 +3,7 @@
 //! The brain has judged them before; what is checked here is what verifying takes, so that a key
 //! which could never verify anything is told instead of refusing everybody in silence.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use ring::hmac;
@@ -12,7 +13,7 @@ use ring::signature::{
 };
 
 use crate::json::{Object, base64url};
-use crate::{KEYS_MAX, KEYS_TRIED_MAX, Refusal, SET_BYTES_MAX};
+use crate::{Claims, KEYS_MAX, KEYS_TRIED_MAX, Refusal, SET_BYTES_MAX};
 
 /// Most members of a set, and of a key; the brain sends six at most.
 const MEMBERS_MAX: usize = 32;
@@ -37,7 +38,11 @@ pub struct Unusable {
 #[derive(Default)]
 pub struct Keys {
     keys: Vec<Key>,
+    revoked: Revoked,
 }
+
+/// By user, the second since 1970 before which a token must not have been issued.
+pub type Revoked = HashMap<Box<str>, u64>;
 
 /// A signature's algorithm, which is the type of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,8 +83,8 @@ impl Keys {
     /// Reads a JWK Set. A key that can't be used is left out, and told; the others count. A text
     /// that is no JWK Set gives no key, and one [`Unusable`].
     pub fn parse(jwks: &[u8]) -> (Keys, Vec<Unusable>) {
-        let listed = match listed(jwks) {
-            Ok(listed) => listed,
+        let (listed, revoked) = match listed(jwks) {
+            Ok(found) => found,
             Err(why) => return (Keys::default(), vec![Unusable { place: 0, why }]),
         };
         let (mut keys, mut unusable) = (Vec::<Key>::new(), Vec::new());
@@ -96,7 +101,7 @@ impl Keys {
                 Err(why) => unusable.push(Unusable { place, why }),
             }
         }
-        (Keys { keys }, unusable)
+        (Keys { keys, revoked }, unusable)
     }
 
     /// How many there are.
@@ -107,6 +112,18 @@ impl Keys {
     /// Is there none? Then every token is refused.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
+    }
+
+    /// Whose tokens are revoked, and since when.
+    pub fn revoked(&self) -> &Revoked {
+        &self.revoked
+    }
+
+    /// Is a token of this user from before the moment from which on they count? One that doesn't
+    /// say when it was issued may be.
+    pub(crate) fn is_revoked(&self, claims: &Claims) -> bool {
+        let since_s = self.revoked.get(claims.user.as_str());
+        since_s.is_some_and(|since_s| claims.issued_s.is_none_or(|issued_s| issued_s < *since_s))
     }
 
     /// The keys that a token's header can mean: one, or without `kid` up to [`KEYS_TRIED_MAX`].
@@ -168,10 +185,10 @@ impl Key {
 
 // --- reading ----------------------------------------------------------------------------------
 
-/// The members of a set's `keys` (RFC 7517, section 5).
-fn listed(jwks: &[u8]) -> Result<Vec<&serde_json::value::RawValue>, &'static str> {
+/// The members of a set's `keys` (RFC 7517, section 5), and its `revoked` (link.md 12.10).
+fn listed(jwks: &[u8]) -> Result<(Vec<&serde_json::value::RawValue>, Revoked), &'static str> {
     if jwks.len() > SET_BYTES_MAX {
-        return Err("is longer than 65,536 bytes");
+        return Err("is longer than 229,376 bytes");
     }
     let set = Object::read::<MEMBERS_MAX>(jwks).ok_or("is no JSON object")?;
     let keys = set.get("keys").ok_or("has no member \"keys\"")?;
@@ -179,7 +196,9 @@ fn listed(jwks: &[u8]) -> Result<Vec<&serde_json::value::RawValue>, &'static str
     if listed.len() > KEYS_MAX {
         return Err("has more than 64 keys");
     }
-    Ok(listed)
+    // To leave them out would let revoked tokens in.
+    let revoked = serde_json::from_str(set.get("revoked").unwrap_or("{}"));
+    Ok((listed, revoked.map_err(|_| "has revoked tokens that can't be read")?))
 }
 
 fn key(json: &str) -> Result<Key, &'static str> {

@@ -23,7 +23,7 @@ mod keys;
 mod refusal;
 
 pub use check::{Claims, Rules};
-pub use keys::{Keys, Unusable};
+pub use keys::{Keys, Revoked, Unusable};
 pub use refusal::Refusal;
 
 /// How many keys a token without `kid` is tried with: while keys are rotated, the old one and the
@@ -34,4 +34,4 @@ pub const RIGHTS_BYTES_MAX: usize = 4_096;
 /// Most keys of a set.
 pub const KEYS_MAX: usize = 64;
 /// Longest text of a set (link.md 12.2).
-pub const SET_BYTES_MAX: usize = 65_536;
+pub const SET_BYTES_MAX: usize = 229_376;

@@ -38,11 +38,13 @@ pub enum Refusal {
     Subject,
     /// `halley` is too large, or has a member twice.
     Rights,
+    /// The user's tokens of before a moment are revoked, and `iat` isn't behind it.
+    Revoked,
 }
 
 impl Refusal {
     /// Every refusal, in the order in which a token is looked at.
-    pub const ALL: [Refusal; 17] = [
+    pub const ALL: [Refusal; 18] = [
         Refusal::NoKeys,
         Refusal::TooLarge,
         Refusal::Malformed,
@@ -60,6 +62,7 @@ impl Refusal {
         Refusal::Audience,
         Refusal::Subject,
         Refusal::Rights,
+        Refusal::Revoked,
     ];
 
     /// The HTTP status: 503 when no token could be good, else 401.
@@ -90,6 +93,7 @@ impl Refusal {
             Refusal::Audience => "token_audience",
             Refusal::Subject => "token_subject",
             Refusal::Rights => "token_rights",
+            Refusal::Revoked => "token_revoked",
         }
     }
 
@@ -151,6 +155,10 @@ impl Refusal {
             Refusal::Rights => {
                 "The token's claim `halley` has a member twice, or is longer than 4,096 bytes: \
                  use prefixes with `*` instead of long lists."
+            }
+            Refusal::Revoked => {
+                "The token was revoked: this user's tokens count from a later moment on. Get a \
+                 new one, with its time in `iat`."
             }
         }
     }

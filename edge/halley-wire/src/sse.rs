@@ -61,6 +61,11 @@ pub fn encode_presence(out: &mut Vec<u8>, framing: Framing, json: &[u8]) {
     named(out, framing, b"event: presence", b"", json);
 }
 
+/// Appends which subscriptions have ended; `json` is one line. It has no cursor, as presence.
+pub fn encode_ended(out: &mut Vec<u8>, framing: Framing, json: &[u8]) {
+    named(out, framing, b"event: ended", b"", json);
+}
+
 fn named(out: &mut Vec<u8>, framing: Framing, name: &[u8], cursor: &[u8], json: &[u8]) {
     let id: &[u8] = if cursor.is_empty() { b"" } else { b"\nid: " };
     body::write(out, framing, &[name, id, cursor, b"\ndata: ", json, b"\n\n"]);

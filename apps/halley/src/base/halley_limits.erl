@@ -105,6 +105,9 @@ of_brain() ->
       "requests that come with one server key in a second, and at once; beyond it 429"},
      {bytes_per_user_per_s_max, 1048576, bytes, config,
       "events and follows that one user may send in a second; beyond it 429"},
+     {revocations_bytes_max, 131072, bytes, edge,
+      "users whose tokens are revoked, all together, 163840 at most: each counts its id and 22 "
+      "bytes more; beyond it 507"},
      {server_keys_max, 1000, count, fixed, "server keys"},
      {token_keys_bytes_max, 262144, bytes, fixed, "largest file of keys for clients' tokens"}].
 

@@ -6,6 +6,8 @@
 %% version. After a change every link is sent `token_keys_changed'; a link compares versions when it
 %% registers, and so misses none.
 %%
+%% Whose tokens are revoked (`halley_revocations') stands among the keys, and changes their version.
+%%
 %% Invariants: in `auth.mode = jwt' there is always a set, since the brain doesn't start without
 %% one; it may be empty, and then every token is refused. A broken file changes nothing: the
 %% previous set stays in force, and one line in the log and a counter say so. A key that can't be
@@ -53,10 +55,22 @@ check_source(Source) ->
         _ -> ok
     end.
 
-%% `none': nobody needs a token.
+%% With whose tokens are revoked. `none': nobody needs a token.
 -spec current() -> none | {version(), halley_jwks:set()}.
 current() ->
-    persistent_term:get(?MODULE, none).
+    case {own(), halley_revocations:text()} of
+        {{Version, Set}, {Revoked, Text}} ->
+            {<<Version/binary, (integer_to_binary(Revoked))/binary>>, with_revoked(Set, Text)};
+        {Own, _} ->
+            Own
+    end.
+
+own() -> persistent_term:get(?MODULE, none).
+
+%% link.md 12.10
+with_revoked(Set, Text) ->
+    Members = binary_part(Set, 0, byte_size(Set) - 1),
+    <<Members/binary, ",\"revoked\":", Text/binary, "}">>.
 
 source() ->
     application:get_env(halley, token_keys, none).
@@ -91,9 +105,9 @@ bytes_max() ->
 
 %% Whether they are others than before.
 put_in_force(Set) ->
-    Before = current(),
+    Before = own(),
     persistent_term:put(?MODULE, {crypto:hash(sha256, Set), Set}),
-    Before =/= current().
+    Before =/= own().
 
 %% --- the process -------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@
 %%                `copied' says that it is a copy (`halley_history_copied')
 %%   postgres/    where follows from PostgreSQL's tables come from (`halley_backup_postgres')
 %%   server-keys, server-keys.made  the API's keys, and that there were any
+%%   revocations  whose tokens are revoked
 %%
 %% Not copied are what is about this folder or this process: `*.position', `halley.pid', and of the
 %% history `store' and `synced'. Without these a brain on the copy takes sequence numbers far above
@@ -188,7 +189,7 @@ open_segments(Dir, Tries) ->
 %% What says that there were keys goes first: without it, keys that are gone would open the API.
 copy_keys(From, To) ->
     lists:sum([copy_small(filename:join(From, Name), filename:join(To, Name))
-               || Name <- ["server-keys.made", "server-keys"]]).
+               || Name <- ["server-keys.made", "server-keys", "revocations"]]).
 
 %% --- the copy, read back -------------------------------------------------------------------------
 

@@ -6,6 +6,8 @@
 
 -define(LINK_WINDOW_BYTES_MIN, 524288).
 -define(SESSION_STATE_BYTES_MAX, 4096).
+%% KEYS of 229,376 bytes (link.md 12.2) has 65,536 of keys.
+-define(REVOCATIONS_BYTES_MAX, 163840).
 %% A DELIVER frame of 262,144 bytes has 8,192 connections and an event; ids take some of it.
 -define(EVENT_DATA_BYTES_MAX, 180224).
 %% link.md 11.2
@@ -19,7 +21,8 @@ wrong(Limits) ->
 
 together(#{link_queue_bytes_max := Queue, link_queue_refuse_bytes := Refuse,
            event_data_bytes_max := Data, groups_max := Groups,
-           session_state_bytes_max := State}) ->
+           session_state_bytes_max := State,
+           revocations_bytes_max := Revocations}) ->
     [{Refuse < Queue,
       "limits.link_queue_refuse_bytes: must be less than limits.link_queue_bytes_max; "
       "it is ~b of ~b", [Refuse, Queue]},
@@ -29,6 +32,9 @@ together(#{link_queue_bytes_max := Queue, link_queue_refuse_bytes := Refuse,
      {State =< ?SESSION_STATE_BYTES_MAX,
       "limits.session_state_bytes_max: must be ~b at most, as many as an edge takes; it is ~b",
       [?SESSION_STATE_BYTES_MAX, State]},
+     {Revocations =< ?REVOCATIONS_BYTES_MAX,
+      "limits.revocations_bytes_max: must be ~b at most, as an edge gets them in one frame; "
+      "it is ~b", [?REVOCATIONS_BYTES_MAX, Revocations]},
      {Groups =< ?GROUPS_MAX,
       "limits.groups_max: must be ~b at most, as many as a worker takes; it is ~b",
       [?GROUPS_MAX, Groups]}].

@@ -92,6 +92,9 @@ frame(Name, Fields) -> of_trunk(Name, Fields).
 
 of_trunk(<<"subscriptions">>, #{<<"conn">> := C, <<"rights">> := R, <<"subjects">> := S}) ->
     {subscriptions, C, R, S};
+of_trunk(<<"rights">>, #{<<"conn">> := C, <<"rights">> := R}) -> {rights, C, R};
+of_trunk(<<"ended">>, #{<<"conn">> := C, <<"reason">> := R, <<"subjects">> := S}) ->
+    {ended, C, R, S};
 of_trunk(<<"behind">>, #{<<"token">> := Token, <<"sessions">> := List}) ->
     {behind, Token,
      [{C, N, T, B, P, Ms}

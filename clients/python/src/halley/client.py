@@ -22,7 +22,7 @@ from .subscriptions import Subscriptions
 from .tokens import TokenKeeper, TokenSource
 from .transports import TRANSPORTS, Place, session
 from .types import HalleyError, Item, State
-from .wire import Message, parse
+from .wire import Message, names_of, parse
 
 #: With what stands around it: a longer message would end the connection, whose next one would say
 #: it again (`limits.message_bytes_max`, 65,536).
@@ -61,7 +61,7 @@ class Client(Publisher):
         self._connection = Connection(
             transports=self._transports, keeper=self._keeper, cursor=self._cursor,
             silence=self._silence, timeout=self._timeout, begin=self._begin,
-            on_open=self._say_again, on_state=self._on_state)
+            on_open=self._say_again, on_state=self._on_state, on_ended=self._end)
         self._subscriptions = Subscriptions(self._said, self._connection, self, self._timeout)
         self._connection.start()
         return self
@@ -200,6 +200,12 @@ class Client(Publisher):
         return Place(self._http, self._base, self._user, effect.token, effect.cursor,
                      tuple(self._said["subject"]), self._last,
                      presence=tuple(self._said["presence"]))
+
+    def _end(self, ended: Message) -> None:
+        """http.md 21.9: what has ended isn't said again."""
+        for member, subject in names_of(ended):
+            self._said[member].pop(subject, None)
+        self._state = None if ended.get("state") else self._state
 
     async def may(self, said: Mapping[str, Sequence[str]]) -> None:
         """Whether the next stream would be refused, without an end of this one (http.md 22.5)."""

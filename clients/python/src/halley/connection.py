@@ -24,7 +24,7 @@ from .newest import Held
 from .tokens import TokenKeeper
 from .transports import TRANSPORTS, Place, loss_from, token_message
 from .types import HalleyError, Item, Loss, State
-from .wire import Message, Retry, Signal, lifetime_of
+from .wire import Message, Retry, Signal, lifetime_of, names_of
 
 EVENTS_MAX = 1_000
 AHEAD_MAX = 10 * EVENTS_MAX
@@ -38,6 +38,7 @@ class Connection:
         self, *, transports: tuple[str, ...], keeper: TokenKeeper, cursor: str | None,
         silence: float, timeout: float, begin: Callable[[m.Open], Place],
         on_open: Callable[[Place], None], on_state: OnState | None,
+        on_ended: Callable[[Message], None],
     ) -> None:
         self.items: deque[Item] = deque()
         self.why: HalleyError | None = None
@@ -47,6 +48,7 @@ class Connection:
         self._begin = begin
         self._on_open = on_open
         self._on_state = on_state
+        self._on_ended = on_ended
         self._machine = m.Machine(
             transports=transports, now=asyncio.get_running_loop().time, random=random.random,
             tokens=keeper.kind, token=keeper.current, cursor=cursor, silence=silence)
@@ -250,6 +252,10 @@ class Connection:
         """What came on this connection, as long as it is the one."""
         for message in messages:
             if self._place is place:
+                if ended := message.get("ended"):
+                    self._on_ended(ended)
+                    why = HalleyError(ended["reason"], str(names_of(ended)))
+                    self._apply([m.Tell(self.state, why)])
                 self._apply(self._machine.message(message))
 
     async def _wait_for_room(self) -> None:

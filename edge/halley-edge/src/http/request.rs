@@ -40,7 +40,7 @@ enum Stream {
 }
 
 /// Methods of the API, for preflights.
-const API_METHODS: &str = "GET, HEAD, POST, DELETE, OPTIONS";
+const API_METHODS: &str = "GET, HEAD, POST, PUT, DELETE, OPTIONS";
 /// Those of what users do themselves.
 const ME_METHODS: &str = "GET, HEAD, POST, PUT, DELETE, OPTIONS";
 

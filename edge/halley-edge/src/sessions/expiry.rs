@@ -103,7 +103,7 @@ impl Sessions {
                 // A held session goes on behind what it was replayed last, as its client knows.
                 let cursor = if buffered { b"" } else { io.link.cursor() };
                 let mut out = Vec::new();
-                transport.token_expired(&mut out, cursor);
+                transport.token_ended(&mut out, cursor, TOKEN_EXPIRED.code);
                 self.push(io, index, out.into());
                 self.close_after_flush(io, index, CloseReason::Expired);
             }

@@ -163,6 +163,7 @@ pub fn stat(refusal: Refusal) -> Stat {
     match refusal {
         Refusal::NoKeys => Stat::TokensNoKeys,
         Refusal::Algorithm | Refusal::KeyUnknown | Refusal::Signature => Stat::TokensUnsigned,
+        Refusal::Revoked => Stat::TokensRevoked,
         Refusal::Expiry | Refusal::Expired | Refusal::NotYet => Stat::TokensOutOfTime,
         Refusal::Issuer | Refusal::Audience | Refusal::Subject | Refusal::Rights => {
             Stat::TokensOfOthers

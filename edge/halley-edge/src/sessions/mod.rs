@@ -4,7 +4,8 @@
 //! - `stream.rs` opens streams and `poll.rs` long polls, `admit.rs` and `admission.rs` say when one
 //!   gets its session, `subscriptions.rs` what it is subscribed to, `sync.rs` tells the brain;
 //!   `ending.rs` is how they end;
-//! - `identity.rs` and `identify.rs` say who asks, `tokens.rs` and `expiry.rs` until when;
+//! - `identity.rs` and `identify.rs` say who asks, `tokens.rs` and `expiry.rs` until when,
+//!   `rights.rs` what ends when less is allowed;
 //! - `deliver.rs`, `members.rs`, `replay.rs` with `holds.rs`, `cursor.rs` and `presence.rs` say
 //!   what is written to them, `inspect.rs` what waits for one;
 //! - `websocket.rs` reads messages, `operation.rs` understands them, `operations.rs` does what they
@@ -36,6 +37,7 @@ pub mod operations;
 pub mod poll;
 pub mod presence;
 pub mod replay;
+pub mod rights;
 pub mod state;
 pub mod status;
 pub mod stream;

@@ -39,6 +39,8 @@ pub struct Operations {
     /// when it was sent there, in milliseconds since 1970.
     pub change: Option<(Change, u64)>,
     pub answer: Option<Gathered>,
+    /// The session's rights have changed since the brain was asked.
+    pub judge_again: bool,
     pub waiting: VecDeque<Waiting>,
     pub waiting_bytes: usize,
 }

@@ -9,7 +9,6 @@
 //! an answer [`ANSWER_BYTES_MAX`] are kept.
 
 use std::collections::VecDeque;
-use std::rc::Rc;
 
 use halley_link::{FLAG_END, Frame, Item, List, Pair};
 use halley_wire::HttpError;
@@ -18,7 +17,7 @@ use crate::conns::table::Phase;
 use crate::limits::sketch::Key;
 use crate::sessions::answer::Answer;
 use crate::sessions::errors::{ANSWER_LATE, BUSY, NO_BRAIN};
-use crate::sessions::identity::{ALL_RIGHTS, OTHER_SESSION};
+use crate::sessions::identity::OTHER_SESSION;
 use crate::sessions::operation::{self, Ask, Change, Refused, Wish};
 use crate::sessions::operation_queue::{Asked, Gathered, Operations, Waiting};
 use crate::sessions::state::{Io, Sessions};
@@ -117,7 +116,8 @@ impl Sessions {
         let waiting_bytes = waiting.iter().map(Waiting::bytes).sum();
         let sent_ms = io.conns.clock.stamp_ms();
         let change = change.map(|change| (change, sent_ms));
-        let operations = Operations { asked, change, answer: None, waiting, waiting_bytes };
+        let (answer, judge_again) = (None, false);
+        let operations = Operations { asked, change, answer, judge_again, waiting, waiting_bytes };
         self.operations.insert(index, Box::new(operations));
         self.watch_session(&mut io.conns, index);
     }
@@ -141,13 +141,7 @@ impl Sessions {
         self.announce_session(io, index);
         io.link.announce();
         let conn = io.conns.table.conn(index);
-        let (tokenless, anonymous) =
-            (self.has_no_token(io, index), Rc::clone(&io.conns.settings.anonymous));
-        let rights = match io.conns.settings.auth_mode {
-            AuthMode::None => ALL_RIGHTS,
-            AuthMode::Jwt if tokenless => &anonymous,
-            AuthMode::Jwt => self.tokens.rights(index),
-        };
+        let rights = self.rights_of(io, index);
         let mut items = Vec::new();
         for (name, value) in [
             ("halley-user", io.conns.table.user(index)),
@@ -185,8 +179,12 @@ impl Sessions {
             io.conns.stats.count(Stat::TokensOfOthers);
             return Err(OTHER_SESSION);
         }
+        let may_else = *self.tokens.rights(index) != *principal.rights;
         self.take_token(index, Transport::WebSocket, &principal);
         io.conns.stats.count(Stat::TokensRenewed);
+        if may_else {
+            self.rights_changed(io, index);
+        }
         self.watch_session(&mut io.conns, index);
         let leeway_s = io.conns.settings.token_rules.leeway_s;
         Ok(format!("{{\"expires\":{}}}", u64::from(principal.until_s).saturating_sub(leeway_s)))
@@ -234,11 +232,14 @@ impl Sessions {
 
     fn operation_done(&mut self, io: &mut Io, index: u32) {
         let Some(operations) = self.operations.remove(&index) else { return };
-        let Operations { asked, change, answer, mut waiting, .. } = *operations;
+        let Operations { asked, change, answer, judge_again, mut waiting, .. } = *operations;
         io.conns.stats.sub(Stat::RequestsInFlight, 1);
         let done = answer.as_ref().is_some_and(|answer| (200..300).contains(&answer.status));
         if let (Some((change, sent_ms)), true) = (change, done) {
             self.subscriptions.change(index, sent_ms, &change);
+        }
+        if judge_again {
+            self.rights_changed(io, index);
         }
         if let (Some(asked), Some(Gathered { status, retry_after_s, mut body, too_large })) =
             (asked, answer)

@@ -59,7 +59,10 @@ impl Sessions {
                     }
                     told += 1;
                 }
-                Phase::Opening => self.presence_waits(io, index, &text),
+                Phase::Opening => {
+                    self.presence_waits(io, index, &text);
+                    told += 1;
+                }
                 _ => stale += 1,
             }
         }
@@ -67,13 +70,13 @@ impl Sessions {
         io.conns.stats.add(Stat::Stale, stale);
     }
 
-    fn presence_waits(&mut self, io: &mut Io, index: u32, text: &[u8]) {
+    /// It is written behind the welcome.
+    pub fn presence_waits(&mut self, io: &mut Io, index: u32, text: &[u8]) {
         let bytes_max = io.conns.settings.outbox_bytes_max;
         let early = self.early_presence.entry(index).or_default();
         if early.len() + text.len() > bytes_max {
             return self.end(io, index, CloseReason::SlowConsumer);
         }
         early.extend_from_slice(text);
-        io.conns.stats.count(Stat::PresenceTold);
     }
 }

@@ -52,6 +52,8 @@ pub struct Sessions {
     pub holds: HashMap<u32, Hold>,
     /// By index: WebSockets of which the brain has a request.
     pub operations: HashMap<u32, Box<Operations>>,
+    /// By index: sessions whose rights have changed, and how many RIGHTS the brain hasn't answered.
+    pub rights_due: HashMap<u32, u32>,
     /// The cursor of the event in hand.
     pub event_cursor: Vec<u8>,
     /// By connection id: polls that have their answer, or no more time.
@@ -71,6 +73,7 @@ impl Sessions {
             stopping: false,
             holds: HashMap::new(),
             operations: HashMap::new(),
+            rights_due: HashMap::new(),
             event_cursor: Vec::new(),
             polls_due: Vec::new(),
         }
@@ -84,5 +87,6 @@ impl Sessions {
         self.subscriptions.trim();
         self.holds.shrink_to(2 * self.holds.len());
         self.operations.shrink_to(2 * self.operations.len());
+        self.rights_due.shrink_to(2 * self.rights_due.len());
     }
 }

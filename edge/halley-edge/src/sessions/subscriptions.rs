@@ -110,6 +110,15 @@ impl Subscriptions {
         self.set(index, &left);
     }
 
+    /// The brain has ended one, or what the session says of itself.
+    pub fn end(&mut self, index: u32, subject: &[u8]) {
+        if is_state(subject) {
+            self.state(index, 0, "");
+        } else {
+            self.remove(index, subject);
+        }
+    }
+
     /// The session is over.
     pub fn forget(&mut self, index: u32) {
         if !self.packed(index).is_empty() {

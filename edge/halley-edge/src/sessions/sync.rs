@@ -66,6 +66,7 @@ impl Sessions {
             if much {
                 io.link.announce();
             }
+            self.rights_again(io, index);
         }
     }
 

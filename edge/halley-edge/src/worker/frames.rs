@@ -136,6 +136,9 @@ impl Worker {
             }
             Frame::Cursor { cursor } => self.io.link.cursor_moved(cursor),
             Frame::Presence { json, conns } => self.sessions.presence(&mut self.io, json, conns),
+            Frame::Ended { conn, reason, subjects } => {
+                self.sessions.ended(&mut self.io, conn, reason, subjects);
+            }
             Frame::Keys { keys } => self.take_keys(keys)?,
             Frame::Inspect { token, conn } => self.sessions.inspect(&mut self.io, token, conn),
             Frame::GroupJoin { group, conns } => {
@@ -197,9 +200,10 @@ impl Worker {
         node: &[u8],
     ) -> Result<(), LinkEnd> {
         self.reap();
-        let last = std::mem::replace(&mut self.io.conns.settings, settings).auth_mode;
+        let last = std::mem::replace(&mut self.io.conns.settings, settings);
         self.sessions.end_groups(&mut self.io);
-        self.sessions.auth_changed(&mut self.io, last);
+        self.sessions.auth_changed(&mut self.io, last.auth_mode);
+        self.sessions.anonymous_changed(&mut self.io, &last.anonymous);
         self.let_clients_in()?;
         let connections_max = self.acceptor.connections_max();
         let (worker, grants) = (self.index, WINDOW_BYTES);
@@ -233,7 +237,8 @@ impl Worker {
                 log!("keys of tokens: key {}: {}", unusable.place, unusable.why);
             }
         }
-        self.sessions.tokens.keys = Some(keys);
+        let last = self.sessions.tokens.keys.replace(keys).unwrap_or_default();
+        self.sessions.revoked(&mut self.io, last.revoked());
         self.let_clients_in()
     }
 

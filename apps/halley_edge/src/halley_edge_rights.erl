@@ -1,0 +1,73 @@
+%% Subscriptions of a session that end while it lives (protocol/link.md 18).
+%%
+%% RIGHTS says what the session may do from now on. The handler (`halley_edge', `handler') judges by
+%% its optional `lost/3' which of the session's subscriptions these rights don't allow. They end in
+%% `halley_subscriptions', and ENDED names them, as the answer: it names none if none has ended, so
+%% that the worker knows that it needn't say its RIGHTS again.
+%%
+%% A server ends some as well (`halley_subscriptions_end'). An edge of a build before doesn't know
+%% ENDED: it is asked to close the session.
+-module(halley_edge_rights).
+
+-export([changed/4, ended/4, is_known/1]).
+
+%% What an edge counts that knows ENDED.
+-define(KNOWN_BY, <<"halley_edge_subscriptions_ended_total">>).
+%% In one frame.
+-define(SUBJECTS_MAX, 500).
+-define(RIGHT_MISSING, <<"right_missing">>).
+-define(BY_SERVER, <<"ended_by_server">>).
+
+%% RIGHTS came. A session that isn't there has nothing.
+-spec changed(halley_edge_codec:conn(), Rights :: binary(), halley_links:slot(),
+              halley_edge_sender:handle()) -> ok.
+changed(Conn, Rights, Slot, Writer) ->
+    Ended = case halley_subscriptions:said(Slot, Conn) of
+        none -> [];
+        {User, Said} -> drop(User, Slot, Conn, lost(Rights, name(User), Said))
+    end,
+    send(Conn, ?RIGHT_MISSING, Ended, Writer).
+
+drop(User, Slot, Conn, Lost) ->
+    case halley_subscriptions:drop(User, [{Slot, Conn}], Lost) of
+        [{_, _, Ended}] -> Ended;
+        [] -> []
+    end.
+
+name(nobody) -> <<>>;
+name(Number) -> halley_ids:name(Number).
+
+%% Nobody judges before the API runs: then nothing is granted either.
+lost(Rights, User, Said) ->
+    case application:get_env(halley_edge, handler) of
+        {ok, Handler} ->
+            case erlang:function_exported(Handler, lost, 3) of
+                true -> Handler:lost(Rights, User, Said);
+                false -> []
+            end;
+        undefined ->
+            []
+    end.
+
+%% A server has ended these.
+-spec ended(halley_edge_codec:conn(), [binary()], Edge :: known | unknown,
+            {halley_links:slot(), halley_edge_sender:handle()}) -> ok.
+ended(Conn, Subjects, known, {_, Writer}) ->
+    send(Conn, ?BY_SERVER, Subjects, Writer);
+ended(Conn, _, unknown, {Slot, _}) ->
+    halley_links:close_sessions(Slot, [Conn], <<"ended_by_server: a subscription has ended">>).
+
+%% Whether an edge with this hello knows ENDED.
+-spec is_known(#{metrics := [{binary(), counter | gauge, binary()}], _ => _}) -> known | unknown.
+is_known(#{metrics := Metrics}) ->
+    case lists:keymember(?KNOWN_BY, 1, Metrics) of
+        true -> known;
+        false -> unknown
+    end.
+
+send(Conn, Reason, Subjects, Writer) ->
+    {Now, Later} = lists:split(min(?SUBJECTS_MAX, length(Subjects)), Subjects),
+    Frame = halley_edge_codec:encode({ended, Conn, Reason, Now}),
+    ok = halley_edge_sender:send(Writer, [iolist_to_binary(Frame)]),
+    Later =:= [] orelse send(Conn, Reason, Later, Writer),
+    ok.
