@@ -33,7 +33,7 @@ const ws1 = (sub, subjects, rights = EVERYTHING, more = {}) =>
   ws(halley, { subjects, ...more }, { headers: bearer(token(sub, rights)) });
 const renew = (stream, sub, rights) => ask(stream, { op: 'token', token: token(sub, rights) });
 
-test('14.7 what a new token does not allow ends, and the client is told which and why', async () => {
+test('14.7 what a new token does not allow ends, and the client is told which', async () => {
   const cases = [
     ['a subject', { ...EVERYTHING, subscribe: ['room/other'] }, { subjects: ['room/7'] }],
     ['presence', { ...EVERYTHING, presence: [] }, { presence: ['room/7', '*'] }],
@@ -124,7 +124,7 @@ test('14.7 a stream or poll that comes back is judged by the token that it shows
   await assert.rejects(ws(halley, { subjects: 'room/7' }, { headers: less }, cursor), /403/);
 });
 
-test('21.9 a server ends a subscription on every transport, and what is told of presence', async () => {
+test('21.9 a server ends a subscription, and presence, on every transport', async () => {
   const path = '/v1/users/fay/subscriptions/room%2F7';
   for (const [name, opening] of Object.entries(open)) {
     const headers = bearer(token('fay'));
@@ -136,7 +136,7 @@ test('21.9 a server ends a subscription on every transport, and what is told of 
         (await publish(halley, 'room/none', 0)) && await sessionsOf(halley, 'fay') === 1);
       assert.deepEqual((await api(halley, 'DELETE', path)).json, { ended: 1 }, name);
       const answer = await one;
-      assert.deepEqual(answer.events, [], `it is answered, to say its subjects anew: ${answer.body}`);
+      assert.deepEqual(answer.events, [], `it is answered at once: ${answer.body}`);
       continue;
     }
     const stream = await opening(halley, { subjects: 'room/7,room/8', ...presence }, options);

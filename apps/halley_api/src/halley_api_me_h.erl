@@ -49,7 +49,7 @@ reads_body(_, _) -> no.
 me(post, [<<"events">>], User, Rights, Request) ->
     halley_api_events_h:publish(Request, publisher(User, Rights));
 me(get, [<<"follows">>], User, _, Request) ->
-    Read = fun(After, Limit) -> halley_follows:following(User, After, Limit) end,
+    Read = fun(After, Limit) -> halley_follows_own:page(User, After, Limit) end,
     halley_api_reply:page(<<"following">>, Request, Read);
 me(Method, [<<"follows">>], User, Rights, Request) ->
     Judge = fun(Subject) ->

@@ -5,6 +5,9 @@
 %%   GET /v1/users/U/following/online    who of those that U follows is online, page by page
 %%   GET /v1/me/following/online         the same for oneself: those to whom there is the right
 %%
+%% A user learns nothing about those to whom it has no right, neither by who is named nor by where a
+%% page begins and ends.
+%%
 %% Each has as `states' what the sessions of these users say of themselves, if there is any.
 %% `next' is the `after' of the next page, or null. `users' is null for a subject that is too large
 %% to name them. A subject in which nobody is isn't an error.
@@ -21,23 +24,33 @@ handle(get, What, Request) ->
     asked(What, Request).
 
 asked([<<"room">>, Subject], Request) ->
-    with_id(Subject, <<"subject">>, fun(Id) -> room(Id, Request) end);
-asked([<<"me">>, Subject], Request) ->
-    {User, Rights} = halley_api_access:user(Request),
     with_id(Subject, <<"subject">>, fun(Id) ->
-        case Id =:= User orelse halley_api_rights:judge(presence, Id, Rights) of
-            {error, Error} -> halley_api_error:response(Error);
-            _ -> room(Id, Request)
+        room(Request, fun(After, Limit) -> halley_present:room(Id, After, Limit) end)
+    end);
+asked([<<"me">>, Subject], Request) ->
+    {_, Rights} = halley_api_access:user(Request),
+    with_id(Subject, <<"subject">>, fun(Id) ->
+        case halley_api_rights:judge(presence, Id, Rights) of
+            ok ->
+                room(Request, fun(After, Limit) -> halley_present:room_own(Id, After, Limit) end);
+            {error, Error} ->
+                halley_api_error:response(Error)
         end
     end);
 asked([<<"following_of">>, User], Request) ->
-    with_id(User, <<"user">>, fun(Id) -> following(Id, fun(_) -> true end, Request) end);
+    with_id(User, <<"user">>, fun(Id) ->
+        following(Request, fun(After, Limit) ->
+            halley_present:following_online(Id, After, Limit)
+        end)
+    end);
 asked([<<"following">>], Request) ->
     {User, Rights} = halley_api_access:user(Request),
     case halley_api_rights:judge_any(presence, Rights) of
         ok ->
             May = fun(Id) -> halley_api_rights:allows(presence, Id, Rights) end,
-            following(User, May, Request);
+            following(Request, fun(After, Limit) ->
+                halley_present:following_online_own(User, After, Limit, May)
+            end);
         {error, Error} ->
             halley_api_error:response(Error)
     end.
@@ -48,23 +61,20 @@ with_id(Text, Name, Answer) ->
         {error, Error} -> halley_api_error:response(Error)
     end.
 
-following(User, May, Request) ->
+following(Request, Read) ->
     halley_api_reply:page(Request, fun(After, Limit) ->
-        case halley_present:following_online(User, After, Limit) of
-            {error, _} = Error ->
-                Error;
-            {Online, Next} ->
-                Users = lists:filter(May, Online),
-                {[{<<"users">>, Users}], Next, states(Users)}
+        case Read(After, Limit) of
+            {error, _} = Error -> Error;
+            {Users, Next} -> {[{<<"users">>, Users}], Next, states(Users)}
         end
     end).
 
 states(large) -> [];
 states(Users) -> halley_presence_text:states(halley_present:states(Users)).
 
-room(Subject, Request) ->
+room(Request, Read) ->
     halley_api_reply:page(Request, fun(After, Limit) ->
-        case halley_present:room(Subject, After, Limit) of
+        case Read(After, Limit) of
             #{online := Online, users := Users, next := Next} ->
                 {[{<<"online">>, Online}, {<<"users">>, listed(Users)}], Next, states(Users)};
             {error, _} = Error ->

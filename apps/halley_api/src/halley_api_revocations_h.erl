@@ -84,7 +84,7 @@ members(_, _, _) ->
     {error, halley_api_error:bad_json(what())}.
 
 what() ->
-    "a revocation is {\"issued_before\":S,\"until\":S}, each a whole second since 1970, and each may "
-    "be left out".
+    "a revocation is {\"issued_before\":S,\"until\":S}, each a whole second since 1970, and each "
+    "may be left out".
 
 next_second() -> erlang:system_time(second) + 1.

@@ -249,7 +249,7 @@ following() ->
     failed(400, bad_subject, Ask(<<"PUT">>, "/v1/me/follows/" ++ lists:duplicate(256, $x))),
     ?assertMatch(#{<<"following">> := [<<"a">>, <<"b">>, <<"c">>]},
                  json(Ask(<<"GET">>, "/v1/me/follows"))),
-    ?assert(meck:called(halley_follows, following, [<<"u">>, start, 100])),
+    ?assert(meck:called(halley_follows_own, page, [<<"u">>, start, 100])),
     meck:expect(halley_follows, follow,
                 fun(_) -> {ok, #{added => 0, already => 0, errors => [{1, self}]}} end),
     failed(400, self, as_user({<<"u">>, ?EVERYTHING}, <<"PUT">>, "/v1/me/follows/u", <<>>, <<>>)),

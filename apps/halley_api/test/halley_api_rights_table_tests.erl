@@ -57,7 +57,7 @@ rows() ->
      {presence, ?ROOM, handle, {get, Online, none}, 200},
      {none, ?USER, handle, {get, path([<<"presence">>, ?USER]), none}, 200},
      {presence, ?ROOM, handle, {get, Room, none}, 200},
-     {none, ?USER, handle, {get, path([<<"subjects">>, ?USER, <<"presence">>]), none}, 200},
+     {presence, ?USER, handle, {get, path([<<"subjects">>, ?USER, <<"presence">>]), none}, 200},
      {presence, any, handle, {get, path([<<"following">>, <<"online">>]), none}, 200},
      {history, ?ROOM, handle, {get, Past, none}, 200},
      {none, ?USER, handle, {get, path([<<"subjects">>, ?USER, <<"events">>]), none}, 200},
@@ -123,7 +123,9 @@ start() ->
     end),
     Nobody = #{online => 0, users => [], next => done},
     meck:expect(halley_present, room, fun(_, _, _) -> Nobody end),
+    meck:expect(halley_present, room_own, fun(_, _, _) -> Nobody end),
     meck:expect(halley_present, following_online, fun(_, _, _) -> {[], done} end),
+    meck:expect(halley_present, following_online_own, fun(_, _, _, _) -> {[], done} end),
     meck:expect(halley_present, states, fun(_) -> [] end),
     ok = halley_presence_notes:turn_on("*").
 

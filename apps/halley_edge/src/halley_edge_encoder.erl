@@ -60,14 +60,11 @@ encode({request_credit, Conn, Bytes}) ->
 encode({shutdown, DrainMs}) ->
     <<5:32, 16#18, DrainMs:32>>;
 encode({gap, Reason, From, To, Cursor, Conns}) ->
-    encode_frame(16#1A, [str8(Reason), <<From:64, To:64>>, str8(Cursor),
-                         <<(length(Conns)):16>> | [<<C:64>> || C <- Conns]]);
+    encode_frame(16#1A, [str8(Reason), <<From:64, To:64>>, str8(Cursor), conns(Conns)]);
 encode({ended, Conn, Reason, Subjects}) ->
-    encode_frame(16#1F, [<<Conn:64>>, str8(Reason), <<(length(Subjects)):16>>
-                         | [str8(Subject) || Subject <- Subjects]]);
+    encode_frame(16#1F, [<<Conn:64>>, str8(Reason), strings(Subjects)]);
 encode({presence, Json, Conns}) ->
-    encode_frame(16#1E, [<<(byte_size(Json)):32>>, Json, <<(length(Conns)):16>>
-                         | [<<C:64>> || C <- Conns]]);
+    encode_frame(16#1E, [<<(byte_size(Json)):32>>, Json, conns(Conns)]);
 encode({cursor, Cursor}) ->
     encode_frame(16#1B, str8(Cursor));
 encode({inspect, Token, Conn}) ->
@@ -117,8 +114,7 @@ encode_from_edge({stats, Values}) ->
 encode_from_edge({replayed, Conn}) ->
     <<9:32, 16#49, Conn:64>>;
 encode_from_edge({subscriptions, Conn, Rights, Subjects}) ->
-    encode_frame(16#4D, [<<Conn:64>>, str16(Rights), <<(length(Subjects)):16>>
-                         | [str8(Subject) || Subject <- Subjects]]);
+    encode_frame(16#4D, [<<Conn:64>>, str16(Rights), strings(Subjects)]);
 encode_from_edge({rights, Conn, Rights}) ->
     encode_frame(16#4F, [<<Conn:64>>, str16(Rights)]);
 encode_from_edge({behind, Token, Slow}) ->
@@ -230,6 +226,10 @@ enc_kind(gauge) -> 2.
 
 enc_listener(public) -> 1;
 enc_listener(api) -> 2.
+
+conns(Conns) -> [<<(length(Conns)):16>> | [<<C:64>> || C <- Conns]].
+
+strings(List) -> [<<(length(List)):16>> | [str8(One) || One <- List]].
 
 str8(Data) ->
     Size = iolist_size(Data),

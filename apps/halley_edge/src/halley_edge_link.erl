@@ -217,16 +217,10 @@ handle_info({connect_judged, {Index, Conn}, Judgement}, #state{workers = Workers
         {broken, Problem} -> {broken, Problem, State};
         Next -> State#state{workers = Workers#{Index := Next}}
     end);
-%% From `halley_sessions:close_user/2'.
-handle_info({close_user, Slot, Number, Reason}, #state{workers = Workers} = State) ->
-    _ = [ok = halley_edge_worker:close_user(Number, Reason, Worker)
-         || Worker <- maps:values(Workers), halley_edge_worker:slot(Worker) =:= Slot],
-    {noreply, State};
-%% From `halley_subscriptions_end'.
-handle_info({subscriptions_ended, Slot, Conn, Subjects}, State) ->
-    #state{workers = Workers, hello = Hello} = State,
-    _ = [ok = halley_edge_worker:subscriptions_ended(Conn, Subjects,
-                                                     halley_edge_rights:is_known(Hello), Worker)
+%% From `halley_sessions:close_user/2', and from `halley_subscriptions_end'.
+handle_info({What, Slot, Whose, With}, #state{workers = Workers, hello = Hello} = State)
+  when What =:= close_user; What =:= subscriptions_ended ->
+    _ = [ok = halley_edge_worker:told({What, Whose, With}, Hello, Worker)
          || Worker <- maps:values(Workers), halley_edge_worker:slot(Worker) =:= Slot],
     {noreply, State};
 handle_info({replay_ended, Replays, Conn}, #state{by_replays = ByReplays} = State)

@@ -1,12 +1,12 @@
 %% Subscriptions of a session that end while it lives (protocol/link.md 18).
 %%
 %% RIGHTS says what the session may do from now on. The handler (`halley_edge', `handler') judges by
-%% its optional `lost/3' which of the session's subscriptions these rights don't allow. They end in
-%% `halley_subscriptions', and ENDED names them, as the answer: it names none if none has ended, so
-%% that the worker knows that it needn't say its RIGHTS again.
+%% its optional `lost/3' which of the session's subscriptions these rights don't allow. They end
+%% (`halley_subscriptions_end'), and ENDED names them, as the answer: it names none if none has
+%% ended, so that the worker knows that it needn't say its RIGHTS again.
 %%
-%% A server ends some as well (`halley_subscriptions_end'). An edge of a build before doesn't know
-%% ENDED: it is asked to close the session.
+%% A server ends some as well. An edge of a build before doesn't know ENDED: it is asked to close
+%% the session.
 -module(halley_edge_rights).
 
 -export([changed/4, ended/4, is_known/1]).
@@ -22,14 +22,14 @@
 -spec changed(halley_edge_codec:conn(), Rights :: binary(), halley_links:slot(),
               halley_edge_sender:handle()) -> ok.
 changed(Conn, Rights, Slot, Writer) ->
-    Ended = case halley_subscriptions:said(Slot, Conn) of
+    Ended = case halley_subscriptions_end:said(Slot, Conn) of
         none -> [];
         {User, Said} -> drop(User, Slot, Conn, lost(Rights, name(User), Said))
     end,
     send(Conn, ?RIGHT_MISSING, Ended, Writer).
 
 drop(User, Slot, Conn, Lost) ->
-    case halley_subscriptions:drop(User, [{Slot, Conn}], Lost) of
+    case halley_subscriptions_end:drop(User, [{Slot, Conn}], Lost) of
         [{_, _, Ended}] -> Ended;
         [] -> []
     end.
@@ -58,7 +58,7 @@ ended(Conn, _, unknown, {Slot, _}) ->
     halley_links:close_sessions(Slot, [Conn], <<"ended_by_server: a subscription has ended">>).
 
 %% Whether an edge with this hello knows ENDED.
--spec is_known(#{metrics := [{binary(), counter | gauge, binary()}], _ => _}) -> known | unknown.
+-spec is_known(map()) -> known | unknown.
 is_known(#{metrics := Metrics}) ->
     case lists:keymember(?KNOWN_BY, 1, Metrics) of
         true -> known;

@@ -10,7 +10,7 @@
 -module(halley_edge_worker).
 
 -export([new/4, ended/1, slot/1, replays/1, frame/2, judged/3, wish/2, enter/2, replay_ended/2,
-         close_user/3, subscriptions_ended/4, inspect/4, tick/1]).
+         told/3, inspect/4, tick/1]).
 -export_type([worker/0, index/0, metrics/0]).
 
 -include("halley_edge.hrl").
@@ -172,15 +172,14 @@ enter(Conns, #worker{sessions = Sessions} = Worker) ->
 replay_ended(Conn, #worker{sessions = Sessions} = Worker) ->
     Worker#worker{sessions = halley_edge_sessions:replay_ended(Conn, Sessions)}.
 
-%% The sessions of a user are to be closed, those that are held as well.
--spec close_user(halley_id:user_number(), Reason :: binary(), worker()) -> ok.
-close_user(Number, Reason, #worker{sessions = Sessions}) ->
-    halley_edge_sessions:close_user(Number, Reason, Sessions).
-
-%% A server has ended subscriptions of a session.
--spec subscriptions_ended(halley_edge_codec:conn(), [binary()], known | unknown, worker()) -> ok.
-subscriptions_ended(Conn, Subjects, Edge, #worker{slot = Slot, writer = Writer}) ->
-    halley_edge_rights:ended(Conn, Subjects, Edge, {Slot, Writer}).
+%% The sessions of a user are to be closed, those that are held as well; or a server has ended
+%% subscriptions of a session. The hello is the edge's.
+-spec told({close_user, halley_id:user_number(), Reason :: binary()}
+           | {subscriptions_ended, halley_edge_codec:conn(), [binary()]}, map(), worker()) -> ok.
+told({close_user, Number, Reason}, _, #worker{sessions = Sessions}) ->
+    halley_edge_sessions:close_user(Number, Reason, Sessions);
+told({subscriptions_ended, Conn, Subjects}, Hello, #worker{slot = Slot, writer = Writer}) ->
+    halley_edge_rights:ended(Conn, Subjects, halley_edge_rights:is_known(Hello), {Slot, Writer}).
 
 %% Asks what a connection has waiting; From is answered then.
 -spec inspect(gen_server:from(), halley_edge_codec:conn(), TimeoutMs :: pos_integer(), worker()) ->

@@ -197,6 +197,16 @@ impl Frame<'_> {
             Frame::Close { sessions } => sessions.write(out),
             Frame::RequestGone { conn } | Frame::Replayed { conn } => put_u64(out, conn),
             Frame::Stats { values } => values.write(out),
+            Frame::Behind { token, sessions } => {
+                put_u32(out, token);
+                sessions.write(out);
+            }
+            _ => self.payload_of_session(out),
+        }
+    }
+
+    fn payload_of_session(&self, out: &mut Vec<u8>) {
+        match *self {
             Frame::Subscriptions { conn, rights, subjects } => {
                 put_u64(out, conn);
                 put_str16(out, rights);
@@ -205,10 +215,6 @@ impl Frame<'_> {
             Frame::Rights { conn, rights } => {
                 put_u64(out, conn);
                 put_str16(out, rights);
-            }
-            Frame::Behind { token, sessions } => {
-                put_u32(out, token);
-                sessions.write(out);
             }
             _ => self.payload_of_inspection(out),
         }

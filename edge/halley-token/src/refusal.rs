@@ -1,5 +1,10 @@
 //! Why a token is refused: for the program a code that stays, for people what to do.
 
+const RIGHTS: &str = "The token's claim `halley` has a member twice, or is longer than 4,096 \
+                      bytes: use prefixes with `*` instead of long lists.";
+const REVOKED: &str = "The token was revoked: this user's tokens count from a later moment on. \
+                       Get a new one, with its time in `iat`.";
+
 /// Why a token is refused. [`Refusal::message`] says what to do, and repeats nothing of the token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -152,14 +157,8 @@ impl Refusal {
                 "The token's `sub` is no user's id: text of 1 to 255 bytes without control \
                  characters."
             }
-            Refusal::Rights => {
-                "The token's claim `halley` has a member twice, or is longer than 4,096 bytes: \
-                 use prefixes with `*` instead of long lists."
-            }
-            Refusal::Revoked => {
-                "The token was revoked: this user's tokens count from a later moment on. Get a \
-                 new one, with its time in `iat`."
-            }
+            Refusal::Rights => RIGHTS,
+            Refusal::Revoked => REVOKED,
         }
     }
 }

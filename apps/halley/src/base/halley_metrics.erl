@@ -97,8 +97,6 @@ counters_table() ->
       "Times that the keys of clients' tokens were replaced"},
      {token_keys_errors, "halley_token_keys_errors_total", counter,
       "Times that the file of the keys of clients' tokens could not be used"},
-     {revocations_refused, "halley_revocations_refused_total", counter,
-      "Revocations of a user's tokens refused: all together have revocations_bytes_max"},
      {ids_freed, "halley_ids_freed_total", counter,
       "Ids that nothing referred to and whose numbers were given back"},
      {checkpoint_failures, "halley_store_checkpoint_failures_total", counter,
@@ -145,6 +143,8 @@ refusals_table() ->
         {subscriptions_refused, "halley_subscriptions_refused_total", counter,
          "Subscriptions refused: their session has subscriptions_per_session_max, or all together "
          "subscriptions_max"},
+        {revocations_refused, "halley_revocations_refused_total", counter,
+         "Revocations of a user's tokens refused: all together have revocations_bytes_max"},
         {users_refused, "halley_users_refused_total", counter,
          "Sessions refused because their user has no number and ids_max has no room"}]
     ++ [{Name, "halley_follows_refused_total{reason=\"" ++ Reason ++ "\"}", counter,

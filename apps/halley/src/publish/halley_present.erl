@@ -12,7 +12,8 @@
 %% meanwhile may be seen or not. What is told of changes is `halley_presence'.
 -module(halley_present).
 
--export([following_online/3, room/3, users/1, states/1, counted/1, is_large/1]).
+-export([following_online/3, following_online_own/4, room/3, room_own/3]).
+-export([users/1, states/1, counted/1, is_large/1]).
 
 -type id() :: halley_id:id().
 -type user_number() :: halley_id:user_number().
@@ -32,15 +33,33 @@ following_online(User, After, Limit) ->
     case {halley_ids:lookup(User), number(After)} of
         {_, undefined} -> {error, {unknown_id, After}};
         {undefined, _} -> {[], done};
-        {Number, From} -> following(Number, From, Limit, ?LOOKED_AT_MAX, [])
+        {Number, From} -> following(Number, From, Limit, fun(_) -> true end)
+    end.
+
+%% The same for the user itself, of those whom it may see. Nobody else counts, so neither a page's
+%% end nor `After', which is an id that the user follows, tells anything about others.
+-spec following_online_own(id(), After :: id() | start, Limit :: pos_integer(),
+                           May :: fun((id()) -> boolean())) ->
+    {[id()], Next :: id() | done}.
+following_online_own(User, After, Limit, May) ->
+    case halley_ids:lookup(User) of
+        undefined ->
+            {[], done};
+        Number ->
+            From = halley_follows_own:number(Number, After),
+            following(Number, From, Limit, fun(Followed) -> May(halley_ids:name(Followed)) end)
     end.
 
 number(start) -> 0;
 number(Id) -> halley_ids:lookup(Id).
 
-following(Number, From, Limit, Left, Found) ->
+following(Number, From, Limit, May) ->
+    look(Number, From, {Limit, ?LOOKED_AT_MAX, May}, []).
+
+look(Number, From, {Limit, Left, May}, Found) ->
     Taken = halley_follows:take_following(Number, From, min(?TAKEN, Left)),
-    {Online, Room} = among(Taken, Limit, halley_directory_atomics:chunks(), []),
+    Visible = lists:filter(May, Taken),
+    {Online, Room} = among(Visible, Limit, halley_directory_atomics:chunks(), []),
     case {Room, Taken} of
         {0, _} ->
             [Last | _] = Online,
@@ -50,7 +69,7 @@ following(Number, From, Limit, Left, Found) ->
         _ when length(Taken) =:= Left ->
             more(Number, lists:last(Taken), Online ++ Found);
         _ ->
-            following(Number, lists:last(Taken), Room, Left - length(Taken), Online ++ Found)
+            look(Number, lists:last(Taken), {Room, Left - length(Taken), May}, Online ++ Found)
     end.
 
 %% Whether anything is left behind the last one.
@@ -84,6 +103,21 @@ room(Subject, After, Limit) ->
             #{online => counted(Subject), users => large, next => done};
         {false, From} ->
             {Users, Visitors} = users(Subject),
+            page([User || User <- Users, User > From], Limit,
+                 #{online => length(Users) + Visitors})
+    end.
+
+%% The same for a user. `After' is one who is in the room; anybody else begins at the beginning,
+%% wherever he is.
+-spec room_own(id(), After :: id() | start, Limit :: pos_integer()) -> room().
+room_own(Subject, After, Limit) ->
+    case is_large(Subject) of
+        true ->
+            #{online => counted(Subject), users => large, next => done};
+        false ->
+            {Users, Visitors} = users(Subject),
+            Number = number(After),
+            From = case lists:member(Number, Users) of true -> Number; false -> 0 end,
             page([User || User <- Users, User > From], Limit,
                  #{online => length(Users) + Visitors})
     end.

@@ -24,8 +24,8 @@
 -behaviour(gen_server).
 
 -export([new/0, start_link/0]).
--export([open/2, enter/2, close/2, add/3, remove/3, state/3, ended/1, drop/3]).
--export([subjects/2, said/2, of_user/2, user/1]).
+-export([open/2, enter/2, close/2, add/3, remove/3, state/3, ended/1]).
+-export([subjects/2, user/1]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 -export_type([user/0, state/0]).
 
@@ -104,13 +104,6 @@ remove(Slot, Conn, Subject) ->
 state(Slot, Session, Pieces) ->
     gen_server:call(?MODULE, {state, Slot, Session, Pieces}, infinity).
 
-%% Ends these subscriptions of sessions of one user; the session's state is named by ?STATE_NAME.
-%% Whoever says so tells the session's link what has ended.
--spec drop(user(), [{slot(), conn()}], [binary()]) -> [{slot(), conn(), Ended :: [binary(), ...]}].
-drop(_, [], _) -> [];
-drop(_, _, []) -> [];
-drop(User, Sessions, Subjects) -> gen_server:call(?MODULE, {drop, User, Sessions, Subjects}, infinity).
-
 %% --- what is read --------------------------------------------------------------------------------
 
 %% What a session is subscribed to.
@@ -123,34 +116,6 @@ subjects(Slot, Conn) ->
         [] ->
             []
     end.
-
-%% The same as `drop/3' names it, and whose session it is.
--spec said(slot(), conn()) -> {user(), [binary()]} | none.
-said(Slot, Conn) ->
-    case ets:lookup(?MODULE, word(Slot, Conn)) of
-        [{_, User, _, Packed}] ->
-            case halley_session_states:split(unpack(Packed)) of
-                {[], Subjects} -> {User, Subjects};
-                {_, Subjects} -> {User, [?STATE_NAME | Subjects]}
-            end;
-        [] ->
-            none
-    end.
-
-%% The user's sessions of one slot that are subscribed, held ones as well. It goes over all of the
-%% slot.
--spec of_user(slot(), halley_id:user_number()) -> [conn()].
-of_user(Slot, User) ->
-    of_user(ets:next(?MODULE, word(Slot, 0) - 1), word(Slot + 1, 0), User).
-
-of_user(Word, End, User) when is_integer(Word), Word < End ->
-    Others = of_user(ets:next(?MODULE, Word), End, User),
-    case user(Word) of
-        User -> [Word band ((1 bsl ?CONN_BITS) - 1) | Others];
-        _ -> Others
-    end;
-of_user(_, _, _) ->
-    [].
 
 %% Whose session it is; `unknown' if it has no subscriptions and isn't a visitor's.
 -spec user(halley_directory:word() | {slot(), conn()}) -> user() | unknown.
@@ -220,6 +185,7 @@ handle_call({add, Slot, {Conn, User, As}, Subject}, {Link, _}, State) ->
 handle_call({state, Slot, {Conn, User, As}, Pieces}, {Link, _}, State) ->
     Next = of_link(Slot, Link, State),
     {reply, state_one(word(Slot, Conn), User, As, Pieces), Next};
+%% From `halley_subscriptions_end'.
 handle_call({drop, User, Sessions, Subjects}, _, State) ->
     {reply, [{Slot, Conn, Ended} || {Slot, Conn} <- Sessions,
                                     (Ended = drop_of(word(Slot, Conn), User, Subjects)) =/= []],

@@ -39,6 +39,7 @@ start() ->
            end,
     meck:expect(halley_follows, followers, Page),
     meck:expect(halley_follows, following, Page),
+    meck:expect(halley_follows_own, page, Page),
     meck:expect(halley_follows, count_following, fun(_) -> 4 end),
     meck:expect(halley_follows, count_followers, fun(_) -> 5 end),
     meck:expect(halley_ids, lookup, fun(<<"nobody">>) -> undefined; (_) -> 7 end),

@@ -115,6 +115,13 @@ def presence_of(told: Mapping[str, Any]) -> Presence:
                     told.get("data"), told.get("states", {}))
 
 
+def names_of(ended: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """http.md 21.9: what has ended, each by the member of an operation that named it."""
+    return [(member, subject)
+            for name, member in (("subjects", "subject"), ("presence", "presence"))
+            for subject in ended.get(name, ())]
+
+
 def lifetime_of(token: str, now: float) -> float | None:
     """The seconds for which a token just received is good, as far as it says so; it checks nothing.
 
