@@ -6,7 +6,7 @@ import { request } from 'node:http';
 import { before } from 'node:test';
 import { api, http, publish, sessionsOf } from '../lib/client.mjs';
 import { assertError } from '../lib/expect.mjs';
-import { kill, test } from '../lib/halley.mjs';
+import { test } from '../lib/halley.mjs';
 import { metric } from '../lib/metrics.mjs';
 import { ask, ndjson, open, poll, sse, ws } from '../lib/streams.mjs';
 import { bearer, makeKey, mint, nowS } from '../lib/token.mjs';
@@ -94,8 +94,7 @@ test('14.7 what was granted just before the new token ends as well', async () =>
 test('14.7 it is judged by the next brain where there was none', async () => {
   const stream = await ws1('dan', 'room/7,room/8');
   const visitor = await sse(halley, { subjects: 'live/1' });
-  kill(halley.brainPid(), 'SIGKILL');
-  await halley.exited();
+  await halley.killBrain();
   const renewed = await renew(stream, 'dan', { subscribe: ['room/8'] });
   assert.ok(renewed.ok, 'the edge takes it without a brain');
   await halley.start();
@@ -160,8 +159,7 @@ test('21.9 what was ended is not there after the brain was killed, either', asyn
   assert.deepEqual((await api(halley, 'DELETE', '/v1/users/gus/subscriptions/room%2F7')).json,
     { ended: 1 });
   await stream.lost.next('what has ended');
-  kill(halley.brainPid(), 'SIGKILL');
-  await halley.exited();
+  await halley.killBrain();
   await halley.start();
   await until('its session is back', async () => await sessionsOf(halley, 'gus') === 1);
   await publish(halley, 'room/7', 'secret');
@@ -221,8 +219,7 @@ test('14.11 a revocation outlives the brain, the edge and a restart, until it is
     };
     assert.equal((await api(halley, 'PUT', revocation('jan'))).status, 200);
     await refused('at once');
-    kill(halley.brainPid(), 'SIGKILL');
-    await halley.exited();
+    await halley.killBrain();
     await refused('without a brain');
     await halley.start();
     await refused('the edge is adopted');

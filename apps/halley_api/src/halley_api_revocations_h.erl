@@ -87,4 +87,4 @@ what() ->
     "a revocation is {\"issued_before\":S,\"until\":S}, each a whole second since 1970, and each "
     "may be left out".
 
-next_second() -> erlang:system_time(second) + 1.
+next_second() -> halley_clock:wall_s() + 1.

@@ -162,7 +162,7 @@ all() ->
     All.
 
 lasting(All) ->
-    NowS = erlang:system_time(second),
+    NowS = halley_clock:wall_s(),
     [One || {_, _, Until} = One <- All, Until =:= never orelse Until > NowS].
 
 cost({User, _, _}) -> iolist_size(jiffy:encode(User)) + ?ENTRY_BYTES.
