@@ -3,7 +3,9 @@
 %%
 %% Three kinds: time-outs, which are for other people's sessions; what makes a transaction another
 %% one; and what a value's text looks like. The texts are ids of users and subjects, and make ids of
-%% events, so the copy, the stream and the queries must have the same.
+%% events, so the copy, the stream and the queries must have the same. The path is that of what is
+%% built in: a schema in which others may make functions (`public' of an older server) could give
+%% them to Halley's role to run, and what isn't built in is named with its schema.
 %%
 %% A pooler such as PgBouncer takes few of them in the first message of a connection. So those are
 %% sent there, and the others by SET; but for connections of a pool of our own, which has nothing
@@ -35,14 +37,11 @@ more(Purpose) ->
      {"standard_conforming_strings", "on"}, {"quote_all_identifiers", "off"},
      {"client_min_messages", "warning"},
      {"bytea_output", "hex"}, {"IntervalStyle", "postgres"}, {"extra_float_digits", "1"},
-     {"xmloption", "content"}]
+     {"xmloption", "content"}, {"search_path", "pg_catalog"}]
     ++ [{"synchronous_commit", "local"} || Purpose =/= writes].
 
-%% SQL for all others. Built-in names are found first, whatever the path has; types and operators of
-%% extensions are found where they were.
+%% SQL for all others.
 -spec all(queries | replication, Version :: non_neg_integer()) -> iodata().
 all(Purpose, Version) ->
     Newer = [{"transaction_timeout", "0"} || Version >= 17],
-    [[["SET ", Name, " = '", Value, "'; "] || {Name, Value} <- more(Purpose) ++ Newer],
-     "SELECT pg_catalog.set_config('search_path', pg_catalog.concat('pg_catalog, ', "
-     "pg_catalog.current_setting('search_path')), false)"].
+    [["SET ", Name, " = '", Value, "'; "] || {Name, Value} <- more(Purpose) ++ Newer].
