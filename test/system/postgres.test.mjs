@@ -53,6 +53,18 @@ test('check says what is missing and mends nothing, setup does', async () => {
   assert.deepEqual([setup.code, setup.stderr], [0, '']);
   const again = await halley.command('postgres', 'check');
   assert.deepEqual(again, { code: 0, stdout: 'PostgreSQL has all that is needed\n', stderr: '' });
+  postgres.sql("ALTER SYSTEM SET synchronous_standby_names = '*'");
+  const reloaded = async (names) => {
+    postgres.sql('SET synchronous_commit = local; SELECT pg_reload_conf()');
+    await until('it knows', () => postgres.sql('SHOW synchronous_standby_names') === names);
+  };
+  await reloaded('*');
+  const warned = await halley.command('postgres', 'check');
+  assert.deepEqual([warned.code, warned.stderr], [0, '']);
+  assert.match(warned.stdout, /^warning: synchronous_standby_names is '\*'.* Name your standbys/);
+  assert.ok(warned.stdout.endsWith('PostgreSQL has all that is needed\n'));
+  postgres.sql('ALTER SYSTEM RESET synchronous_standby_names');
+  await reloaded('');
   postgres.sql('DROP FUNCTION halley.publish_to');
   const without = await halley.command('postgres', 'check');
   assert.equal(without.code, 1);

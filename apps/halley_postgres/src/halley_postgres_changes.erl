@@ -5,7 +5,7 @@
 %% needn't be gathered. A position comes with the commit, behind everything of its transaction.
 -module(halley_postgres_changes).
 
--export([new/3, take/2, without/2]).
+-export([new/4, take/2, without/2]).
 -export_type([state/0, step/0]).
 
 -define(PREFIX, <<"halley">>).
@@ -33,6 +33,7 @@
                                                         From :: non_neg_integer()}},
                   is_publishing :: boolean(),
                   origin :: halley_postgres_message:origin(),
+                  encoding :: halley_postgres_encoding:encoding(),
                   relations = #{} :: #{epgsql_pgoutput:oid() =>
                                            epgsql_pgoutput:relation() | role()},
                   final_lsn = 0 :: non_neg_integer(),
@@ -43,13 +44,15 @@
               | {outbox, epgsql_pgoutput:relation()} | none.
 -opaque state() :: #changes{}.
 
-%% `Origin' makes ids of events the server's own.
--spec new(known(), IsPublishing :: boolean(), halley_postgres_message:origin()) -> state().
-new(Known, IsPublishing, Origin) ->
+%% `Origin' makes ids of events the server's own; `Encoding' is the one of messages.
+-spec new(known(), IsPublishing :: boolean(), halley_postgres_message:origin(),
+          halley_postgres_encoding:encoding()) -> state().
+new(Known, IsPublishing, Origin, Encoding) ->
     Tables = maps:fold(fun(Table, #{spec := Spec, from := From, oid := Oid}, Acc) ->
         Acc#{Oid => {Table, Spec, From}}
     end, #{}, Known),
-    #changes{tables = Tables, is_publishing = IsPublishing, origin = Origin}.
+    #changes{tables = Tables, is_publishing = IsPublishing, origin = Origin,
+             encoding = Encoding}.
 
 %% A table isn't followed any more.
 -spec without(Table :: binary(), state()) -> state().
@@ -78,10 +81,14 @@ step(#{type := relation, oid := Oid} = Relation,
     end,
     {Renewed, State#changes{relations = Relations#{Oid => Relation}}};
 step(#{type := message, prefix := ?PREFIX, lsn := Lsn, content := Content},
-     #changes{is_publishing = true, origin = Origin} = State) ->
+     #changes{is_publishing = true, origin = Origin, encoding = Encoding} = State) ->
     Id = halley_postgres_message:id(Lsn, Origin),
-    {[{event, #{lsn => Lsn, source => <<"message ", Id/binary>>, content => Content,
-                item => halley_postgres_message:of_message(Content, Id)}}], State};
+    {Text, Item} = case halley_postgres_encoding:utf8(Content, Encoding) of
+        {ok, Utf8} -> {Utf8, halley_postgres_message:of_message(Utf8, Id)};
+        {error, _} = Error -> {Content, Error}
+    end,
+    {[{event, #{lsn => Lsn, source => <<"message ", Id/binary>>, content => Text,
+                item => Item}}], State};
 step(#{type := insert, relation := Oid, new := New}, State) ->
     of_relation(Oid, State, fun(Role) -> inserted(Role, New, State) end);
 step(#{type := update, relation := Oid, old := Old, new := New}, State) ->

@@ -41,6 +41,7 @@ run_or_say(Arguments, Settings) ->
 -spec run([string()], halley_config_postgres:settings()) -> no_return().
 run(["check"], #{server := Server} = Settings) ->
     C = open(Server()),
+    ok = halley_postgres_warnings:print(C, Settings),
     ended(said(check(C, Settings)) andalso streams(C, Settings));
 run(["setup"], #{server := Server} = Settings) ->
     ended(setup_said(open(Server()), Settings));

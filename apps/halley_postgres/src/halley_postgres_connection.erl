@@ -32,7 +32,8 @@ open(Server, Purpose) ->
     end.
 
 settled(C, Purpose) ->
-    Settings = halley_postgres_settings:all(Purpose, version(C)),
+    Settings = halley_postgres_settings:all(Purpose, version(C),
+                                            halley_postgres_encoding:client(C)),
     Failed = [Error || {error, Error} <- lists:flatten([epgsql:squery(C, Settings)])],
     case Failed of
         [] -> {ok, C};

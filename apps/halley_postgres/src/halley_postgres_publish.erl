@@ -10,6 +10,8 @@
 %% PostgreSQL's documentation, Appendix A: lock_not_available.
 -define(LOCKED, <<"55P03">>).
 -define(LOCK_MS, "1000").
+%% When rows that nobody sees yet are looked at again.
+-define(AGAIN_MS, 100).
 
 -type env() :: #{c := epgsql:connection(), wait := fun(() -> term()), _ => _}.
 
@@ -94,11 +96,25 @@ clean(Rows, Env) ->
     Ids = [binary_to_integer(Row) || {Row, _} <- Rows],
     case deleted(Ids, Env) =:= length(Rows) of
         true -> ok;
-        false ->
-            ok = halley_postgres_still:await([Xid || {_, Xid} <- Rows, Xid =/= seen], Env),
-            _ = deleted(Ids, Env),
-            ok
+        false -> clean_when_seen(Rows, Ids, [Xid || {_, Xid} <- Rows, Xid =/= seen], Env)
     end.
+
+%% While the stream is what PostgreSQL takes for a standby, others may see them only when their
+%% position is confirmed, so this must not wait.
+clean_when_seen(Rows, Ids, Xids, #{is_standby := true} = Env) ->
+    case halley_postgres_still:forget(Env#{xids => Xids}) of
+        #{xids := []} -> deleted_rest(Ids, Env);
+        _ ->
+            _ = erlang:send_after(?AGAIN_MS, self(), {clean, Rows}),
+            ok
+    end;
+clean_when_seen(_, Ids, Xids, Env) ->
+    ok = halley_postgres_still:await(Xids, Env),
+    deleted_rest(Ids, Env).
+
+deleted_rest(Ids, Env) ->
+    _ = deleted(Ids, Env),
+    ok.
 
 deleted(Ids, #{c := C}) ->
     case epgsql:equery(C, "DELETE FROM halley.outbox WHERE id = ANY($1::int8[])", [Ids]) of

@@ -93,7 +93,7 @@ is_stuck(_, _) ->
     false.
 
 said(Reason, #runner{said = Before} = Runner) ->
-    case iolist_to_binary(halley_postgres_connection:explain(Reason)) of
+    case unicode:characters_to_binary(halley_postgres_connection:explain(Reason)) of
         Before -> Runner;
         Line ->
             ?LOG_WARNING("postgres: ~ts; Halley serves what it has, and tries again", [Line]),

@@ -13,7 +13,7 @@
 %% stream passes no pooler.
 -module(halley_postgres_settings).
 
--export([first/1, all/2, application_name/0]).
+-export([first/1, all/3, application_name/0]).
 
 -type purpose() :: queries | replication | writes.
 -type settings() :: [{Name :: string(), Value :: string()}].
@@ -40,8 +40,8 @@ more(Purpose) ->
      {"xmloption", "content"}, {"search_path", "pg_catalog"}]
     ++ [{"synchronous_commit", "local"} || Purpose =/= writes].
 
-%% SQL for all others.
--spec all(queries | replication, Version :: non_neg_integer()) -> iodata().
-all(Purpose, Version) ->
+%% SQL for all others, and for those that depend on the server.
+-spec all(queries | replication, Version :: non_neg_integer(), settings()) -> iodata().
+all(Purpose, Version, Others) ->
     Newer = [{"transaction_timeout", "0"} || Version >= 17],
-    [["SET ", Name, " = '", Value, "'; "] || {Name, Value} <- more(Purpose) ++ Newer].
+    [["SET ", Name, " = '", Value, "'; "] || {Name, Value} <- more(Purpose) ++ Newer ++ Others].

@@ -8,6 +8,10 @@
 
 -export([gone/3, forget/1, await/2]).
 
+-include_lib("epgsql/include/epgsql.hrl").
+
+-define(UNTRANSLATABLE, <<"22P05">>).
+-define(NO_TEXT, <<"22021">>).
 %% So many pairs are asked for in one query.
 -define(ASKED, 5000).
 -define(AGAIN_MS, 2).
@@ -49,8 +53,19 @@ gone(Pairs, Sql, #{c := C, xids := Xids, wait := Wait} = Env, Gone) ->
                     timer:sleep(?AGAIN_MS),
                     gone(Pairs, Sql, Env#{xids := Left}, Gone)
             end;
+        {error, #error{code = Code}} when Code =:= ?UNTRANSLATABLE; Code =:= ?NO_TEXT ->
+            one_by_one(Asked, Rest, Sql, Env, Gone);
         {error, Error} -> exit({query_failed, Error})
     end.
+
+%% The database's encoding hasn't all of these letters: no row has such a pair.
+one_by_one([_] = Asked, Rest, Sql, Env, Gone) ->
+    gone(Rest, Sql, Env, [Asked | Gone]);
+one_by_one(Asked, Rest, Sql, Env, Gone) ->
+    {First, Second} = lists:split(length(Asked) div 2, Asked),
+    {More, Env1} = gone(First, Sql, Env, []),
+    {Others, Env2} = gone(Second, Sql, Env1, []),
+    gone(Rest, Sql, Env2, [More, Others | Gone]).
 
 %% Transactions that all see by now. To be called before `xids' gets long.
 -spec forget(Env) -> Env

@@ -52,6 +52,7 @@ run(#{server := Server, publication := Publication, slot := Slot, publish := Pub
     R = open(Server(), replication),
     Calls = epgsql:with_timeout(R, ?CALL_MS),
     Tables = tables(C, Settings),
+    ok = halley_postgres_warnings:log(C, Settings),
     Env = #{settings => Settings, c => C, r => R, tables => Tables, sources => #{},
             is_stuck => IsStuck, tell => Tell, wait => fun() -> ok end},
     #{state := State, sources := Sources, origin := Origin} = halley_postgres_prepare:run(Env),
@@ -63,6 +64,7 @@ run(#{server := Server, publication := Publication, slot := Slot, publish := Pub
         ["proto_version '1', messages 'true', publication_names ",
          halley_postgres_sql:literal(halley_postgres_sql:ident(Publication))],
         #{keepalives => true})),
+    ok = halley_postgres_standby:confirm(R, Lsn),
     ok = halley_postgres_gauges:set(streaming, 1),
     ok = halley_postgres_gauges:set(confirmed, Lsn),
     ok = writable(Settings, Sources, Tables),
@@ -77,8 +79,10 @@ run(#{server := Server, publication := Publication, slot := Slot, publish := Pub
            shapes => unknown,
            applied => halley_postgres_applied:open(), applied_lsn => Lsn, is_applied => true,
            flight => halley_postgres_flight:new(),
-           env => Env#{sources := Sources, wait := alive(R, Lsn), xids => []},
-           changes => halley_postgres_changes:new(Sources, Publish, Origin)}).
+           env => Env#{sources := Sources, wait := alive(R, Lsn), xids => [],
+                      is_standby => halley_postgres_standby:counts(C)},
+           changes => halley_postgres_changes:new(Sources, Publish, Origin,
+                                                  halley_postgres_encoding:new(C))}).
 
 open(Server, Purpose) ->
     case halley_postgres_connection:open(Server, Purpose) of
@@ -135,7 +139,7 @@ alive(R, Lsn) ->
             LastMs when is_integer(LastMs), NowMs - LastMs < ?ALIVE_MS -> ok;
             _ ->
                 _ = put(alive_ms, NowMs),
-                epgsql:standby_status_update(R, Lsn, Lsn)
+                halley_postgres_standby:confirm(R, Lsn)
         end
     end.
 
@@ -149,6 +153,10 @@ loop(#{r := R} = Stream) ->
         look ->
             _ = erlang:send_after(?LOOK_MS, self(), look),
             loop(looked(Stream));
+        {clean, Rows} ->
+            #{env := Env} = Stream,
+            ok = halley_postgres_publish:clean(Rows, Env),
+            loop(Stream);
         look_soon -> loop(looked(Stream#{is_looking := false}));
         glance ->
             ok = glance_later(),
@@ -163,12 +171,21 @@ loop(#{r := R} = Stream) ->
 listened(#{r := R, heard_ms := HeardMs} = Stream) ->
     _ = erlang:send_after(?LISTEN_MS, self(), listen),
     case erlang:monotonic_time(millisecond) - HeardMs of
-        Ms when Ms < ?SILENT_MS -> Stream;
+        Ms when Ms < ?SILENT_MS -> waited_for(Stream);
         Ms ->
             receive {epgsql, R, Message} -> batch([Message], 1, Stream)
             after 0 -> exit({error, {silent, Ms}})
             end
     end.
+
+%% Is Halley a synchronous standby, since somebody has changed who is?
+waited_for(#{settings := Settings, env := #{c := C, is_standby := Before} = Env} = Stream) ->
+    IsStandby = halley_postgres_standby:counts(C),
+    ok = case IsStandby of
+        true when not Before -> halley_postgres_warnings:log(C, Settings);
+        _ -> ok
+    end,
+    Stream#{env := Env#{is_standby := IsStandby}}.
 
 %% A table that was stopped meanwhile settles nothing.
 settled(Reference, Table, Pairs, Types, #{env := #{sources := Sources}} = Stream0)
@@ -184,6 +201,8 @@ wait_ms(#{is_saving := true}) -> infinity;
 wait_ms(#{done := Lsn, state := #{lsn := Lsn}}) -> infinity;
 wait_ms(Stream) -> max(0, due_ms(Stream) - erlang:monotonic_time(millisecond)).
 
+%% While somebody's commit waits for it, at once.
+due_ms(#{saved_ms := SavedMs, env := #{is_standby := true}}) -> SavedMs;
 due_ms(#{saved_ms := SavedMs} = Stream) ->
     SavedMs + case maps:get(is_idle, Stream, false) of true -> ?SAVE_IDLE_MS; false -> ?SAVE_MS end.
 
@@ -325,7 +344,7 @@ confirmed(#{lsn := Lsn, tables := Tables} = State, #{r := R, env := Env, left :=
     Named = [File || #{file := File} <- maps:values(Tables)],
     {Needed, Over} = lists:partition(fun({_, New}) -> not lists:member(New, Named) end, Left),
     _ = [file:delete(Path) || {Path, _} <- Over],
-    ok = epgsql:standby_status_update(R, Lsn, Lsn),
+    ok = halley_postgres_standby:confirm(R, Lsn),
     ok = halley_postgres_gauges:set(confirmed, Lsn),
     Stream#{state := State, is_saving := false, left := Needed, env := Env#{wait := alive(R, Lsn)}}.
 

@@ -155,6 +155,55 @@ explained_test() ->
          {shutdown, {error, fatal, <<"57P01">>, admin_shutdown, <<"no">>, []}}},
         {<<"the connection was closed">>, sock_closed}]].
 
+%% One line, whatever letters the names and the server's words have.
+login_explained_test_() ->
+    {ok, #{server := Server}} = halley_config_postgres:settings(
+        #{url => "postgres://%C3%B6:secret@db\x{5bc6}/x", publish => on}),
+    [?_assertMatch({_, {match, _}}, begin
+         Line = unicode:characters_to_binary(halley_postgres_connection:explain(
+                    {error, {no_connection, Reason, Server()}})),
+         {Line, re:run(Line, Pattern, [unicode])}
+     end) || {Reason, Pattern} <- [
+         {{error, fatal, <<"28P01">>, invalid_password, <<"no ö"/utf8>>, []},
+          "^PostgreSQL says: no ö; .*in postgres\\.url$"},
+         {{error, fatal, <<"28000">>, x, <<"Peer authentication failed", 246>>, []},
+          "failedö; Halley must run as the system's user ö,"},
+         {{error, fatal, <<"57P03">>, cannot_connect_now, <<"starting up">>, []},
+          "^PostgreSQL says: starting up$"},
+         {password_missing, "set postgres\\.password_file"}, {econnrefused, "db密:5432.*refused"},
+         {timeout, "no answer from db密"}, {ssl_not_available, "postgres\\.tls = off"},
+         {{unsupported_auth_method, gss}, "gss.*pg_hba\\.conf"},
+         {{sasl_server_final, missing}, "doesn't prove"}, {{sasl, nonce_mismatch}, "is it Postgr"},
+         {{ssl_negotiation_failed, {tls_alert, {unknown_ca, "x"}}}, "postgres\\.tls_ca"},
+         {{ssl_negotiation_failed, {tls_alert, {certificate_expired, "x"}}}, "has run out"},
+         {{ssl_negotiation_failed, {tls_alert, {handshake_failure, "hostname_check_failed"}}},
+          "isn't for the name db密 of postgres\\.url"},
+         {{ssl_negotiation_failed, {options, {keyfile, "k", x}}}, "tls_key isn't right"},
+         {{ssl_negotiation_failed, closed}, "fails: "}, {{strange, thing}, "no connection"}]].
+
+%% As PostgreSQL reads synchronous_standby_names.
+is_named_test_() ->
+    [?_assertEqual({Names, Expected}, {Names, halley_postgres_standby:is_named(Names, "halley")})
+     || {Names, Expected} <- [
+         {<<>>, false}, {<<" ">>, false}, {<<"*">>, true}, {<<"\"*\"">>, true},
+         {<<"halley">>, true}, {<<"HALLEY">>, true}, {<<"\"Halley\"">>, true},
+         {<<"standby1">>, false}, {<<"halley2, \"halley x\"">>, false}, {<<"a, halley">>, true},
+         {<<"FIRST 1 (a, b)">>, false}, {<<"first 2 (a, *)">>, true}, {<<"ANY 1(*)">>, true},
+         {<<"2 (a, halley)">>, true}, {<<"first">>, false}, {<<"any 1 (\"a\"\"b\", c)">>, false},
+         {<<"a b">>, false}]].
+
+%% Of a database of LATIN9 there are all bytes, of others not.
+utf8_test() ->
+    Table = {bytes, list_to_tuple([<<"x">>, none | lists:duplicate(125, <<"y">>)] ++ [<<"z">>])},
+    ?assertEqual({ok, <<255>>}, halley_postgres_encoding:utf8(<<255>>, utf8)),
+    ?assertEqual({ok, <<"aYb">>}, halley_postgres_encoding:utf8(<<"aYb">>, Table)),
+    ?assertEqual({ok, <<"axyzb">>},
+                 halley_postgres_encoding:utf8(<<"a", 128, 130, 255, "b">>, Table)),
+    ?assertMatch({error, _}, halley_postgres_encoding:utf8(<<129>>, Table)),
+    ?assertEqual({ok, <<"é"/utf8>>}, halley_postgres_encoding:utf8(<<"é"/utf8>>, sql_ascii)),
+    ?assertMatch({error, _}, halley_postgres_encoding:utf8(<<233>>, sql_ascii)),
+    ?assertMatch({error, _}, halley_postgres_encoding:utf8(<<233>>, {other, <<"EUC_JP">>})).
+
 %% A stream as pgoutput's messages: PostgreSQL's documentation, "Logical Replication Message
 %% Formats".
 steps(Messages) ->
@@ -162,7 +211,7 @@ steps(Messages) ->
         halley_config_postgres:settings(#{host => "db", follows => "t(a, b)"}),
     State = halley_postgres_changes:new(#{<<"t(a, b)">> => #{spec => Spec, from => 100,
                                                              oid => 5}}, true,
-                                        {<<"73">>, 1, []}),
+                                        {<<"73">>, 1, []}, utf8),
     {Steps, _} = lists:mapfoldl(fun halley_postgres_changes:take/2, State, Messages),
     lists:append(Steps).
 

@@ -1,0 +1,20 @@
+%% What PostgreSQL has that Halley works with, and its operator should know: said by `./halley
+%% postgres check', where it doesn't count as missing, and by the log.
+-module(halley_postgres_warnings).
+
+-export([look/2, print/2, log/2]).
+
+-include_lib("kernel/include/logger.hrl").
+
+-spec look(epgsql:connection(), halley_config_postgres:settings()) -> [iodata()].
+look(C, #{publish := Publish}) ->
+    [Each || Publish =/= outbox, Each <- halley_postgres_standby:warnings(C)]
+        ++ halley_postgres_encoding:warnings(C).
+
+-spec print(epgsql:connection(), halley_config_postgres:settings()) -> ok.
+print(C, Settings) ->
+    lists:foreach(fun(Each) -> io:format("warning: ~ts~n", [Each]) end, look(C, Settings)).
+
+-spec log(epgsql:connection(), halley_config_postgres:settings()) -> ok.
+log(C, Settings) ->
+    lists:foreach(fun(Each) -> ?LOG_WARNING("postgres: ~ts", [Each]) end, look(C, Settings)).
