@@ -16,7 +16,7 @@ STEPS ?= 100
 
 .PHONY: help run test build check console bench bench-rivals bench-smp bench-million bench-soak \
 	bench-comeback bench-hooks tabs bench-ketama ketama-peers bench-transport bench-epgsql \
-	bench-postgres epgsql-suites client faults faults-postgres doors fuzz docs clean \
+	bench-postgres epgsql-suites client simulate-clients faults faults-postgres doors fuzz docs clean \
 	install-run install-test install-console install-rivals install-client \
 	check-config native edge release
 
@@ -114,6 +114,9 @@ faults-postgres: install-test build ## kill and stall brain, edge and a PostgreS
 
 tabs: install-test build client ## kill tabs, network, edge and brain at random: nothing lost or twice (STEPS=100 SEED= SAVE=)
 	@CHAOS_STEPS=$(STEPS) $(if $(SEED),CHAOS_SEED=$(SEED)) $(if $(SAVE),CHAOS_SAVE=1) node --test clients/js/test/chaos.test.mjs
+
+simulate-clients: install-test ## tell so many stories of tabs, network and server to the JavaScript client (SEEDS=1000000)
+	@node clients/js/test/simulator/run.mjs 1 $(or $(SEEDS),1000000)
 
 doors: install-test build ## foreign conformance suites against the build; says where it takes them from
 	@tools/install.sh doors

@@ -187,7 +187,7 @@ job faults count_node 500 node --test \
     test/faults/*.test.mjs test/doors/*.test.mjs test/clients/*.test.mjs
 ct_parts 7
 # At last what is short, so that nothing long runs alone at the end.
-job js count_node 450 node --test --test-concurrency=3 clients/js/test/*.test.mjs
+job js count_node 700 node --test --test-concurrency=3 clients/js/test/*.test.mjs
 job as-js count_system 600 node test/clients/run.mjs node clients/js/test/adapter.mjs
 job as-py count_system 600 node test/clients/run.mjs \
     .tools/python/bin/python clients/python/tests/adapter.py

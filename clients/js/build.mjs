@@ -12,8 +12,8 @@ import { buildSync } from 'esbuild';
 import { minify } from 'terser';
 
 const ENTRIES = {
-  'halley.min.js': { entry: 'index.ts', bytesMax: 6_144 },
-  'halley-sse.min.js': { entry: 'sse.ts', bytesMax: 3_072 },
+  'halley.min.js': { entry: 'index.ts', bytesMax: 8_192 },
+  'halley-sse.min.js': { entry: 'sse.ts', bytesMax: 3_584 },
 };
 
 /** As Node compresses, and as `gzip` does where there is one; `-n` leaves out name and time. */

@@ -7,7 +7,8 @@
 //
 // Invariants:
 // - At most one connection at a time: `open` is called only after `drop`, or after a loss.
-// - An event is shown once: an id within the last `RECENT_MAX` of them and ten minutes.
+// - An event is shown once: an id within ten minutes, and within the last `RECENT_MAX` of them or
+//   those of the last `Ms.Recent`, `RECENT_MOST` at most.
 // - The cursor never covers an event that wasn't shown.
 // - What the server says of when to come back is kept to; nothing but `close` and a refusal that
 //   no waiting changes ends the attempts.
@@ -23,6 +24,8 @@ export interface Shell {
   /** The live session goes on with this token, where it can be told. */
   renew?(token: string): unknown;
   show(item: Item): void;
+  /** The connection is there: it has what its opening asked for. */
+  live?(): void;
   /** Something came: an event or gap before it is shown, an answer, a heartbeat. */
   take?(message: Message): void;
   report(state: State, why?: HalleyError): void;
@@ -67,8 +70,11 @@ export const enum Ms {
   Awake = 500,
   /** The same id farther apart is another event: beyond the server's `history.retention`. */
   Double = 600_000,
+  /** What comes twice comes within it, from two connections or from before and after a return. */
+  Recent = 300_000,
 }
 const RECENT_MAX = 2_048;
+const RECENT_MOST = 65_536;
 
 /** Numbers are smaller where they are used; from `Opening` on there is a connection. */
 export const enum Phase { Asking, Waiting, Closed, Opening, Live }
@@ -96,8 +102,8 @@ export abstract class Core {
   #isNew: boolean | undefined;
   #asked: boolean | undefined;
   #renewAt = Infinity;
-  /** When each of the last ids was published. */
-  #recent = new Map<string, number>();
+  /** When each of the last ids was published, and when it was shown. */
+  #recent = new Map<string, [number, number]>();
 
   constructor(readonly rules: Rules, readonly clock: Clock, readonly shell: Shell) {
     this.cursor = rules.cursor;
@@ -134,7 +140,8 @@ export abstract class Core {
   heard(): void {
     if (this.phase < Phase.Opening) return;
     const now = this.clock.now();
-    if (this.phase === Phase.Opening) {
+    const isFirst = this.phase === Phase.Opening;
+    if (isFirst) {
       this.phase = Phase.Live;
       this.liveAt = now;
       this.#isNew = false;
@@ -142,6 +149,13 @@ export abstract class Core {
     }
     this.heardAt = now;
     this.due = now + this.rules.silenceMs;
+    this.arm();
+    if (isFirst) this.shell.live?.();
+  }
+
+  /** The connection says itself when it has been silent for too long, or can't be opened. */
+  hold(): void {
+    if (this.phase >= Phase.Opening) this.due = Infinity;
     this.arm();
   }
 
@@ -233,10 +247,16 @@ export abstract class Core {
     const { cursor: _, ...event } = message;
     const id = event.id!;
     const at = event.at!;
-    if (Math.abs(at - this.#recent.get(id)!) <= Ms.Double) return;
-    this.#recent.delete(id);
-    this.#recent.set(id, at);
-    if (this.#recent.size > RECENT_MAX) this.#recent.delete(this.#recent.keys().next().value!);
+    const recent = this.#recent;
+    if (Math.abs(at - recent.get(id)?.[0]!) <= Ms.Double) return;
+    recent.delete(id);
+    const now = this.clock.now();
+    recent.set(id, [at, now]);
+    for (const [oldest, [, shownAt]] of recent) {
+      const { size } = recent;
+      if (size <= RECENT_MAX || (size <= RECENT_MOST && now - shownAt < Ms.Recent)) break;
+      recent.delete(oldest);
+    }
     this.shell.show(event as Item);
   }
 

@@ -6,9 +6,9 @@
 // what it says by then.
 //
 // No request subscribes a session. A poll that waits for nothing shows whether the server would
-// allow it, presence too (22.5); the next connection says the subject.
+// allow it, presence too (22.5), and gives `undefined`; the next connection says the subject.
 
-import { lossOf, request, type More } from './http.js';
+import { limited, lossOf, PRESENCE, request, type More } from './http.js';
 import { Listening } from './listening.js';
 import { HalleyError, type Ask, type Message, type State } from './types.js';
 
@@ -91,7 +91,7 @@ export abstract class Doing extends Listening {
   }
 
   /** Any other operation of a WebSocket (http.md 18), as it is; gives what is answered. */
-  async send<T>(operation: Operation): Promise<T> {
+  async send<T>(operation: Operation, patience = this.patience): Promise<T> {
     const code = this.state === 'closed' ? 'closed'
       : this.#waiting.size >= WAITING_MAX && 'too_many_waiting';
     if (code) throw new HalleyError({ code });
@@ -100,8 +100,8 @@ export abstract class Doing extends Listening {
     let timer;
     try {
       return await new Promise<T>((done, fail) => {
-        timer = setTimeout(() => fail(new HalleyError({ code: 'timeout' })), this.patience);
-        this.#waiting.set(ref, { operation, until: Date.now() + this.patience, done, fail });
+        timer = setTimeout(() => fail(new HalleyError({ code: 'timeout' })), patience);
+        this.#waiting.set(ref, { operation, until: Date.now() + patience, done, fail });
         this.#flush();
       });
     } finally {
@@ -150,7 +150,10 @@ export abstract class Doing extends Listening {
       waiting.done(await (op.endsWith('follow')
         ? this.call(op === 'follow' ? 'PUT' : 'DELETE',
           `me/follows/${encodeURIComponent(subject!)}`)
-        : op === 'subscribe' ? this.call('GET', 'poll', { timeout: '0', subject, presence })
+        : op === 'subscribe'
+          ? this.call('GET', 'poll', { timeout: '0' }, undefined,
+            this.beside(subject ?? PRESENCE + presence)).then(() => {})
+        : op === 'unsubscribe' ? undefined
         : op === 'publish' ? this.call('POST', 'me/events', {}, event)
         : this.call('PUT', `me/${op}`, {}, event)));
     } catch (error) {
@@ -158,21 +161,32 @@ export abstract class Doing extends Listening {
     }
   }
 
+  /** What an opening would say. */
+  protected abstract beside(subject: string): string[];
+
   /** One request, with a new token where the last one is over. */
   protected async call(
-    method: string, path: string, more?: More, body?: object,
+    method: string, path: string, more?: More, body?: object, subjects: string[] = [],
   ) {
     for (let isAgain = false; ; isAgain = true) {
       const token = await this.getToken(isAgain);
-      const response = await request({ ...this.place, subjects: [], token }, path, {
-        method,
-        ...(body && {
-          body: JSON.stringify(body), headers: { 'content-type': 'application/json' },
-        }),
-      }, more).catch((error) => {
+      const abort = new AbortController();
+      const answered = limited(() => abort.abort());
+      let response;
+      try {
+        response = await request({ ...this.place, subjects, token }, path, {
+          method,
+          signal: abort.signal,
+          ...(body && {
+            body: JSON.stringify(body), headers: { 'content-type': 'application/json' },
+          }),
+        }, more);
+        if (response.ok) return await response.json();
+      } catch (error) {
         throw new HalleyError({ code: 'unreachable', message: `${error}` });
-      });
-      if (response.ok) return response.json();
+      } finally {
+        answered();
+      }
       if (response.status === 401 && this.newToken && !isAgain) continue;
       throw new HalleyError(await lossOf(response));
     }
@@ -204,14 +218,21 @@ export abstract class Doing extends Listening {
     return this.renew(this.#token ?? '');
   }
 
+  /** @internal What wasn't answered by message goes again. */
+  override drop(): void {
+    super.drop();
+    for (const waiting of this.#waiting.values()) {
+      if (waiting.way === Way.Message) waiting.way = Way.None;
+    }
+    // Where the state stays as it is, by a request.
+    queueMicrotask(() => this.#flush());
+  }
+
   /** @internal */
   override report(state: State, why?: HalleyError): void {
     super.report(state, why);
-    if (state === 'open') return this.#flush();
-    for (const waiting of this.#waiting.values()) {
-      if (state === 'closed') waiting.fail(new HalleyError({ code: 'closed' }));
-      // The connection is gone: what wasn't answered by message goes again.
-      else if (waiting.way === Way.Message) waiting.way = Way.None;
-    }
+    if (state === 'open') this.#flush();
+    if (state !== 'closed') return;
+    for (const { fail } of this.#waiting.values()) fail(new HalleyError({ code: 'closed' }));
   }
 }

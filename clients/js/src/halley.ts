@@ -3,9 +3,12 @@
 import { Doing, type Operation } from './doing.js';
 import { isPresence, PRESENCE } from './http.js';
 import { isAbout, type ListenOptions } from './listening.js';
+import { TIMER_MS_MAX } from './session.js';
 import { Share } from './share.js';
-import type {
-  Connection, Event, Gap, HalleyError, Item, Message, Place, State, Transport,
+import { Subjects } from './subjects.js';
+import {
+  HalleyError, type Connection, type Event, type Gap, type Item, type Message, type Place,
+  type State, type Transport,
 } from './types.js';
 import { WayCore } from './ways.js';
 
@@ -25,8 +28,10 @@ const UNREAD_MAX = 10_000;
 
 export class Halley extends Doing {
   readonly #share: Share | undefined;
-  /** Who wants which subjects: this client itself, as '', and the tabs that it leads. */
-  #wanted!: Map<string, string[]>;
+  /** @internal */
+  readonly subjects = new Subjects(this.place.subjects, this);
+  /** Of each subject the end of what was asked about it, which is done in its order. */
+  #turns = new Map<string, Promise<void>>();
   /** What `say` was called with last, as JSON. */
   #saying!: string;
 
@@ -35,7 +40,6 @@ export class Halley extends Doing {
     super(url, options, all.filter(({ name }) => (transports?.includes(name) ?? true)
       && (WebSocket || name !== 'websocket')), WayCore);
     this.place.WebSocket = WebSocket;
-    this.leaveAll(this.place.subjects);
     this.patience = options.timeoutMs ?? this.patience;
     // Whoever has locks has channels.
     if (globalThis.document && navigator.locks && options.share !== false) {
@@ -94,11 +98,39 @@ export class Halley extends Doing {
 
   /** Events about it come, too, as long as this client lives; the server keeps nothing of it. */
   subscribe(subject: string): Promise<void> {
-    return this.wants('', [subject], (own) => [...own, subject]);
+    return this.#inTurn(subject, true);
   }
 
   unsubscribe(subject: string): Promise<void> {
-    return this.wants('', [], (own) => own.filter((one) => one !== subject));
+    return this.#inTurn(subject, false);
+  }
+
+  /** What is asked about one subject is done in its order: the last one wins. */
+  #inTurn(subject: string, isWanted: boolean): Promise<void> {
+    const until = Date.now() + this.patience;
+    const act = async () => {
+      let timer;
+      try {
+        await new Promise<void>((done, fail) => {
+          const refuse = (code: string) => fail(new HalleyError({ code }));
+          if (this.state === 'closed') return refuse('closed');
+          const takeBack = this.subjects.change(subject, isWanted, done, fail);
+          timer = setTimeout(() => {
+            takeBack();
+            refuse('timeout');
+          }, until - Date.now());
+        });
+      } finally {
+        clearTimeout(timer);
+      }
+    };
+    const before = this.#turns.get(subject);
+    const mine = before ? before.then(act) : act();
+    const end: Promise<void> = mine.catch(() => {}).then(() => {
+      if (this.#turns.get(subject) === end) this.#turns.delete(subject);
+    });
+    this.#turns.set(subject, end);
+    return mine;
   }
 
   /** Who comes to a subject and leaves it is told to `onPresence`; `*`: all whom one follows. */
@@ -136,35 +168,56 @@ export class Halley extends Doing {
     return super.tell(operation) || (operation.op === 'state' && !!this.#share?.handOn(operation));
   }
 
-  /** @internal A tab wants these subjects, and no others but where `next` says so. */
-  async wants(tab: string, subjects: string[], next = (_: string[]) => subjects): Promise<void> {
-    const isNew = (one: string) => !this.place.subjects.includes(one);
-    const say = (op: string, all: string[]) => Promise.all(all.map((one) =>
-      this.send<{ cursor?: string }>({
-        op, [isPresence(one) ? 'presence' : 'subject']: one.replace(PRESENCE, ''),
-      })));
-    // Asked for once more, presence is told from its beginning: to the tab that comes later.
-    const told = await say('subscribe', subjects.filter((one) => isPresence(one) || isNew(one)));
-    const before = this.place.subjects;
-    this.#wanted.set(tab, [...new Set(next(this.#wanted.get(tab) ?? []))]);
-    this.place.subjects = [...new Set([...this.#wanted.values()].flat())];
-    // A poll's answer has a cursor; a connection knows only what it was itself told.
-    if (this.connection?.send && told.every((one) => !one.cursor)) {
-      await say('unsubscribe', before.filter(isNew));
-    // Where the connection can't be told, another one is.
-    } else if (`${before}` !== `${this.place.subjects}`) {
-      this.core.lost({ code: 'subjects', atOnce: true, quiet: true });
-    }
+  /** @internal */
+  leads(): boolean {
+    return this.#share?.isLeader ?? true;
   }
 
-  /** @internal No tab is led any more, or none yet. */
-  leaveAll(own = this.#wanted.get('')!): void {
-    this.place.subjects = own;
-    this.#wanted = new Map([['', own]]);
+  /** @internal */
+  hello(subjects: string[]): void {
+    this.connection!.hello!(subjects);
+  }
+
+  /** @internal */
+  hasWayBack(): boolean {
+    return !!this.connection?.send;
+  }
+
+  /** @internal However long it takes: who waits for it has a time of its own. */
+  async askAbout(op: string, subject: string): Promise<boolean> {
+    const what = isPresence(subject) ? 'presence' : 'subject';
+    return !!await this.send({ op, [what]: subject.replace(PRESENCE, '') }, TIMER_MS_MAX);
+  }
+
+  protected override beside(subject: string): string[] {
+    return [...this.subjects.allowed(), subject];
+  }
+
+  /** @internal */
+  reopen(): void {
+    const { connection } = this;
+    // What has just come is of several messages, and the last one has the cursor.
+    queueMicrotask(() => {
+      if (this.connection === connection) {
+        this.core.lost({ code: 'subjects', atOnce: true, quiet: true });
+      }
+    });
   }
 
   protected override open(transport: Transport, place: Place): Connection {
+    place.subjects = this.subjects.opening();
     return (this.#share ?? transport).open(place, this.core, transport);
+  }
+
+  /** @internal */
+  override live(): void {
+    this.subjects.live();
+  }
+
+  /** @internal */
+  override drop(): void {
+    super.drop();
+    this.subjects.lost();
   }
 
   /** @internal */
@@ -176,6 +229,7 @@ export class Halley extends Doing {
   /** @internal */
   override report(state: State, why?: HalleyError): void {
     super.report(state, why);
+    if (state === 'closed') this.subjects.end(new HalleyError({ code: state }));
     this.#share?.spread(state, why);
   }
 }

@@ -32,6 +32,15 @@ export function request(
   });
 }
 
+/** So long an answer is waited for; the server's own limit is `limits.response_ms_max`. */
+export const ANSWER_MS = 12_000;
+
+/** Ends what hasn't been answered in time; gives what is called when it has. */
+export function limited(end: () => void): () => void {
+  const timer = setTimeout(end, ANSWER_MS);
+  return () => clearTimeout(timer);
+}
+
 /** Why an answer isn't what was asked for. Without Halley's JSON it is somebody else's: `http`. */
 export async function lossOf(response: Response): Promise<Loss> {
   const { status, headers } = response;

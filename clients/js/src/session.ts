@@ -8,7 +8,7 @@ import type { Core, MakeCore, Rules } from './core.js';
 import type { Ask, Connection, HalleyError, Item, Place, State, Transport } from './types.js';
 
 /** A longer one would be no time at all to `setTimeout`. */
-const TIMER_MS_MAX = 1_000_000_000;
+export const TIMER_MS_MAX = 1_000_000_000;
 
 export abstract class Session {
   /** @internal */
@@ -44,6 +44,9 @@ export abstract class Session {
   }
 
   protected abstract open(transport: Transport, place: Place): Connection;
+
+  /** @internal */
+  live(): void {}
 
   /** @internal */
   drop(): void {

@@ -5,40 +5,51 @@
 // other: each has a core of its own, which knows its cursor and shows nothing twice. So whoever is
 // given the lock next, as the leader was closed, killed or put aside, goes on from its own cursor.
 //
-// The channel's posts: `hello` asks for the leader and says which subjects a tab wants. The leader
-// answers at once, and again when its own connection has those subjects, with its state, cursor and
-// all its subjects; each message comes with the cursor that the leader had before it.
+// The channel's posts: `hello` asks for the leader, or tells it which subjects a tab wants, and in
+// which turn. The leader answers at once with its state and cursor, and confirms that turn when its
+// connection has those subjects, or says which of them is refused. Each message comes with the
+// cursor that the leader had before it.
 //
 // What the user says of itself goes to the leader, by `say`: it says that as its own, passes the
 // answer on as a message, and tells all what is said since. So whoever leads next says it again. In
 // `hello` it is for a leader that knows of none: what a tab knew before it slept may be over.
 //
 // Invariants:
-// - Whoever doesn't have the leader's cursor, or has subjects of its own, asks the server, by
-//   polls, for what lies between, and holds what the channel brings until then. It asks when the
-//   leader has its subjects, so nothing is between that and the channel.
+// - A tab is open when the leader has confirmed what it wants. What comes by the channel is held
+//   from the leader's first word on. A tab without a cursor goes on from the leader's at that
+//   moment; one that has another than the leader's first, or subjects of its own, asks the server
+//   by polls for what lies between, until an answer is whole, and then shows what was held.
 // - Each tab holds a lock of its own. When it goes, however it does, its leader is given that lock,
 //   and wants its subjects no longer.
-// - A tab whose subjects the leader can't have goes on alone.
+// - A tab whose subjects the leader can't have goes on alone, and so does one that may have no lock
+//   or no channel. That a leader has no connection is no reason to.
 // - A leader that doesn't answer while somebody looks at another tab loses the lock to that.
 
 import type { Core } from './core.js';
-import { connection } from './http.js';
+import { connection, limited } from './http.js';
 import { newId, type Operation } from './doing.js';
 import { claims } from './token.js';
 import { pollOnce } from './transports/poll.js';
-import type {
-  Ask, Connection, HalleyError, Listener, Loss, Message, Place, State, Transport,
+import type { Subjects } from './subjects.js';
+import {
+  HalleyError, type Ask, type Connection, type Listener, type Loss, type Message, type Place,
+  type State, type Transport,
 } from './types.js';
 
 interface Post {
   /** Which tab says it. */
   hello?: string;
   by?: string;
-  /** Those that the tab wants, or all that the leader has. */
+  /** In which order tabs have led: what one says that led before another is over. */
+  since?: number;
+  /** The tab whose turn it is about. */
+  to?: string;
+  turn?: number;
+  /** All that the tab wants. */
   subjects?: string[];
-  /** The tab whose subjects can't be had. */
-  alone?: string;
+  /** Which of them is refused, and why. */
+  no?: string;
+  error?: Loss;
   state?: State;
   said?: string | undefined;
   /** Of a tab's operation `state`. */
@@ -53,22 +64,29 @@ export interface Sharer {
   readonly place: Place;
   readonly core: Core;
   readonly state: State;
+  readonly subjects: Subjects;
   say(data: unknown): Promise<void>;
   report(state: State): void;
   getToken(isAgain: boolean): ReturnType<Ask>;
-  wants(tab: string, subjects: string[]): Promise<void>;
-  leaveAll(): void;
 }
 
-/** A leader answers `hello` at once, unless it is frozen. */
-const HELLO_MS = 2_000;
+/** How often a tab that is looked at looks whether the leader is there. */
+const LOOK_MS = 500;
+/** A leader is asked after one look in vain, and put aside after so many. */
+const LOOKS_MAX = 3;
+/** Messages that wait while a tab asks the server. */
+const HELD_MAX = 10_000;
 
 export class Share {
+  isLeader: boolean | undefined;
   #channel: BroadcastChannel | undefined;
+  /** Of the leader, this tab or another: see `Post`. */
+  #since = 0;
   #tab!: string;
-  #isLeader: boolean | undefined;
-  /** The tabs whose locks are waited for. */
-  #led = new Set<string>();
+  /** Of the tab's `hello`s; the answer to the last one counts. */
+  #turn = 0;
+  /** The tabs whose locks are waited for, and the last turn of each. */
+  #led = new Map<string, number>();
   /** Its end lets go of the locks. */
   #holding = new AbortController();
   /** What a tab that doesn't lead does with a post. */
@@ -81,17 +99,27 @@ export class Share {
     const { place } = this.sharer;
     const user = place.user
       ?? claims(await this.sharer.getToken(false).catch(() => {}) as string).sub;
-    this.#isLeader = !user;
+    this.isLeader = !user;
     if (!user || this.sharer.state === 'closed') return;
-    this.#channel = new BroadcastChannel(`${place.base} ${user}`);
+    try {
+      this.#channel = new BroadcastChannel(`${place.base} ${user}`);
+    } catch {
+      return this.#beAlone();
+    }
     this.#channel.onmessage = ({ data }: { data: Post }) => {
       const { by, hello, ref, said } = data;
       if (by && said) place.said = said;
-      if (!this.#isLeader) return this.#take?.(data);
+      if (!this.isLeader) return this.#take?.(data);
       if (hello) this.#welcome(hello, data);
       if (ref || (said && !place.said)) this.#say(data);
     };
     this.#lock();
+  }
+
+  #beAlone(): void {
+    this.#end();
+    this.isLeader = true;
+    this.sharer.core.lost({ code: 'alone', atOnce: true });
   }
 
   #end(): void {
@@ -110,13 +138,13 @@ export class Share {
 
   open(place: Place, listener: Listener, transport: Transport): Connection {
     if (this.#holding.signal.aborted) this.#lock();
-    return this.#isLeader ? transport.open(place, listener) : this.#follow(place, listener);
+    return this.isLeader ? transport.open(place, listener) : this.#follow(place, listener);
   }
 
   /** For the tab that leads; false where that is this one. */
   handOn({ ref, data }: Operation): boolean {
-    if (!this.#isLeader) this.#post({ ref, said: JSON.stringify(data) });
-    return !this.#isLeader;
+    if (!this.isLeader) this.#post({ ref, said: JSON.stringify(data) });
+    return !this.isLeader;
   }
 
   #say({ ref, said }: Post): void {
@@ -129,105 +157,158 @@ export class Share {
   }
 
   #tell(): void {
-    const { place: { subjects, said }, state } = this.sharer;
-    this.pass({ state, subjects, said });
+    const { place: { said }, state } = this.sharer;
+    this.pass({ state, said });
   }
 
-  #welcome(tab: string, { subjects }: Post): void {
+  #welcome(to: string, { subjects: all, turn }: Post): void {
+    const { subjects } = this.sharer;
     this.#tell();
-    this.sharer.wants(tab, subjects!).then(() => this.#tell(), () => this.#post({ alone: tab }));
-    if (this.#led.has(tab)) return;
-    this.#led.add(tab);
-    void navigator.locks.request(tab, () => {
-      this.#led.delete(tab);
-      this.sharer.wants(tab, []).catch(() => {});
-    });
+    const last = this.#led.get(to);
+    if (!all || turn === last) return;
+    this.#led.set(to, turn!);
+    subjects.want(to, all, () => this.pass({ to, turn }),
+      ({ code, message, status }, no) =>
+        this.pass({ to, turn, no, error: { code, message, status } }));
+    if (last) return;
+    this.#request(to, {}, () => {
+      this.#led.delete(to);
+      subjects.leave(to);
+    }).catch(() => {});
+  }
+
+  /** Some browsers refuse by an exception, some by a rejection. */
+  async #request(name: string, options: LockOptions, act: () => unknown): Promise<void> {
+    await navigator.locks.request(name, options, act);
   }
 
   /** Waits for the lock, or takes it. */
   #lock(steal = false): void {
     this.#yield();
     if (!this.#channel) return;
-    let isGiven: boolean | undefined;
-    const { locks } = navigator;
     const { signal } = this.#holding = new AbortController();
     const held = new Promise((letGo) => { signal.onabort = letGo; });
-    void locks.request(this.#tab = newId(), () => held);
-    locks.request(this.#channel.name, steal ? { steal } : { signal }, () => {
-      isGiven = true;
-      this.#become(true);
+    this.#request(this.#tab = newId(), {}, () => held).catch(() => {});
+    this.#request(this.#channel.name, steal ? { steal } : { signal }, () => {
+      if (!signal.aborted) this.#become(true);
       return held;
-    }).catch(() => {
-      if (!isGiven) return;
-      this.#become(false);
-      this.#lock();
+    }).catch(({ name }) => {
+      if (signal.aborted) return;
+      // Another one has taken it.
+      if (name === 'AbortError') {
+        if (this.isLeader) this.#become(false);
+        this.#lock();
+      } else this.#beAlone();
     });
   }
 
   #become(isLeader: boolean): void {
-    this.#isLeader = isLeader;
-    this.sharer.leaveAll();
+    this.isLeader = isLeader;
+    if (isLeader) this.#since = Math.max(Date.now(), this.#since + 1);
+    for (const tab of this.#led.keys()) this.#led.set(tab, -1);
+    this.sharer.subjects.leaveAll();
     this.sharer.core.lost({ code: 'leader', atOnce: true });
   }
 
   /** Gives the lock to the next, or waits for it no longer. */
   #yield(): void {
     if (!this.#channel) return;
-    this.#isLeader = false;
+    this.isLeader = false;
     this.#holding.abort();
   }
 
   /** To the other tabs, from the one that leads. */
   pass(post: Post): void {
-    if (this.#isLeader) this.#post({ by: this.#tab, cursor: this.sharer.core.cursor, ...post });
+    if (!this.isLeader) return;
+    this.#post({ by: this.#tab, since: this.#since, cursor: this.sharer.core.cursor, ...post });
   }
 
   #follow(place: Place, listener: Listener): Connection {
-    const { subjects: own } = place;
-    return connection(listener, (signal) => new Promise<Loss>((lost, failed) => {
+    const { sharer } = this;
+    const hello = (subjects?: string[], turn?: number) =>
+      this.#post({ hello: this.#tab, subjects, turn, said: place.said });
+    const want = (subjects: string[]) => hello(subjects, this.#turn += 1);
+    const made = connection(listener, (signal) => new Promise<Loss>((lost, failed) => {
       let held: Message[] | undefined = [];
+      let [isBegun, looks] = [false, 0];
       let leader: string | undefined;
+      /** Where the leader is, and was at its first word. */
       let cursor: string | undefined;
-      let isBegun = false;
-      const silent = setTimeout(() => {
-        if (!document.hidden) this.#lock(true);
-        lost({ code: 'no_leader' });
-      }, HELLO_MS);
-      signal.onabort = () => clearTimeout(silent);
-      const begin = async () => {
-        if (own.length || (place.cursor && place.cursor !== cursor)) {
-          while (!signal.aborted && (await pollOnce(place, listener, signal, '0'))[0]);
-        } else listener.message({ cursor });
-        for (const message of held!) listener.message(message);
-        held = undefined;
+      let first: string | undefined;
+      let state: State | undefined;
+      let timer: ReturnType<typeof setTimeout>;
+      const look = () => {
+        timer = setTimeout(look, LOOK_MS);
+        looks = document.hidden ? 0 : looks + 1;
+        if (looks > LOOKS_MAX) {
+          this.#lock(true);
+          lost({ code: 'no_leader', atOnce: true });
+        // Whoever leads now may not have led yet when it was told.
+        } else if (!isBegun) hello(place.subjects, this.#turn);
+        else if (looks > 1) hello();
       };
-      this.#take = ({ by, subjects, alone, state, message, cursor: at }) => {
-        if (signal.aborted || !(by || alone)) return;
-        clearTimeout(silent);
-        if (alone) {
-          if (alone !== this.#tab) return;
-          this.#end();
-          this.#isLeader = true;
-          return lost({ code: 'alone', atOnce: true });
-        }
+      signal.onabort = () => clearTimeout(timer);
+      const show = (message: Message) => {
+        // That the leader's stream ends concerns the leader.
+        listener.message({ ...message, end: undefined });
+        listener.hold();
+      };
+      const begin = async () => {
+        const isNew = !place.cursor;
+        if (isNew) held = [];
+        const [own] = place.subjects;
+        if (isNew ? own && place.last : own || place.cursor !== first) {
+          for (let more = true; more;) {
+            const answered = limited(() => lost({ code: 'silent', atOnce: true }));
+            const answer = await pollOnce(place, listener, signal, '0').finally(answered);
+            ({ more } = answer);
+            // What was told to be missing doesn't come behind what is newer.
+            const until = answer.gap?.to;
+            if (until) held = held!.filter(({ at = Infinity }) => at > until);
+          }
+        } else listener.message(isNew ? { cursor } : {});
+        held!.forEach(show);
+        held = undefined;
+        listener.hold();
+        if (state) this.#report(state);
+      };
+      const answered = ({ no, error }: Post) => {
+        if (no === undefined) {
+          if (isBegun) return sharer.subjects.confirmed();
+          isBegun = true;
+          begin().catch(failed);
+        } else if (error!.code === 'too_many_subscriptions'
+          || !sharer.subjects.refuse(no, new HalleyError(error!))) this.#beAlone();
+        else if (!isBegun) open();
+      };
+      this.#take = (post) => {
+        const { by, since, message } = post;
+        if (!by || signal.aborted || since! < this.#since) return;
+        this.#since = since!;
+        if (!leader) first = cursor = post.cursor;
+        leader ??= by;
         // Somebody else leads now, or this page was frozen.
-        if (leader && (by !== leader || at !== cursor)) {
+        if (by !== leader || post.cursor !== cursor || held?.length === HELD_MAX) {
           return lost({ code: 'missed', atOnce: true });
         }
-        leader = by;
-        cursor = at;
-        if (!isBegun) {
-          listener.message({});
-          isBegun = own.every((one) => subjects?.includes(one));
-          if (isBegun) begin().catch(failed);
-        }
-        if (state) this.sharer.report(state);
-        if (!message) return;
-        cursor = message.cursor ?? cursor;
-        if (held) held.push(message);
-        else listener.message(message);
+        cursor = message?.cursor || cursor;
+        state = post.state ?? state;
+        looks = 0;
+        listener.hold();
+        if (message) (held ? (one: Message) => held!.push(one) : show)(message);
+        if (post.to === this.#tab && post.turn === this.#turn) answered(post);
+        if (post.state && !held) this.#report(post.state);
       };
-      this.#post({ hello: this.#tab, subjects: own, said: place.said });
+      const open = () => want(place.subjects = sharer.subjects.opening());
+      open();
+      timer = setTimeout(look, LOOK_MS);
     }));
+    made.hello = want;
+    return made;
+  }
+
+  /** The leader's state is that of a tab that has all. */
+  #report(state: State): void {
+    if (state !== this.sharer.state) this.sharer.report(state);
   }
 }

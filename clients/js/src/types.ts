@@ -91,6 +91,8 @@ export interface Loss {
 export interface Listener {
   /** What came; nothing in it is a heartbeat. */
   message(message: Message): void;
+  /** The connection itself looks after its silence from now on. */
+  hold(): void;
   /** What the server asks to be waited before the next connection (http.md 13.3). */
   retry(ms: number): void;
   lost(loss: Loss): void;
@@ -101,6 +103,8 @@ export interface Connection {
   drop(): void;
   /** What the client says; only where the transport has a way back. */
   send?(text: string): void;
+  /** To the tab that leads, what this one wants. */
+  hello?(subjects: string[]): void;
 }
 
 export interface Place {

@@ -39,13 +39,28 @@ test('an id that comes again with another time, far away, is another event', () 
   assert.equal(one.shown.length, 3);
 });
 
-test('ids are remembered up to a bound, the oldest are forgotten', () => {
+test('ids are remembered for minutes, then up to a bound, the oldest are forgotten', () => {
   const one = make();
-  for (let n = 0; n <= 2_048; n += 1) one.event(`e${n}`, 'c');
+  const say = (n) => one.event(`e${n}`, 'c');
+  const shows = (count) => assert.equal(one.shown.length, count);
+  for (let n = 0; n < 6_000; n += 1) say(n);
+  for (let n = 0; n < 6_000; n += 1) say(n);
+  shows(6_000);
+  one.pass(300 * S);
+  say(6_000);
+  say(6_001 - 2_048);
+  shows(6_001);
+  say(6_000 - 2_048);
+  shows(6_002);
+});
+
+test('however many come within a minute, some ten thousand are remembered', () => {
+  const one = make();
+  for (let n = 0; n <= 65_536; n += 1) one.event(`e${n}`, 'c');
   one.event('e1', 'c');
-  assert.equal(one.shown.length, 2_049);
+  assert.equal(one.shown.length, 65_537);
   one.event('e0', 'c');
-  assert.equal(one.shown.length, 2_050);
+  assert.equal(one.shown.length, 65_538);
 });
 
 test('the cursor moves behind an event only when the handlers have had it', () => {

@@ -24,6 +24,7 @@ async function opened(options) {
     open() {
       this.isOpen = true;
       this.onopen();
+      this.onmessage({ data: '{"cursor":"c0"}' });
     }
 
     send(text) {
@@ -71,15 +72,18 @@ test('what is published while a WebSocket is being opened goes by a request', as
   one.halley.close();
 });
 
-test('a subject that a poll has allowed is said by the next WebSocket', async () => {
+test('a subject that is wanted meanwhile is said in band, and by the next WebSocket', async () => {
   const one = await opened();
   await reopens(one);
   const subscribed = one.halley.subscribe('room');
-  await until('a poll', () => one.requests.length === 1);
-  one.sockets[1].open();
-  one.requests[0].answer({ events: [], cursor: 'c' });
+  const [, second] = one.sockets;
+  second.open();
+  await until('it is said', () => second.said.length === 1);
+  const [{ op, subject, ref }] = second.said;
+  assert.deepEqual([op, subject], ['subscribe', 'room']);
+  second.onmessage({ data: JSON.stringify({ ref, ok: { added: 1, already: 0 } }) });
   await subscribed;
-  await until('the next', () => one.sockets.length === 3, 3_000);
+  await reopens(one);
   assert.match(one.sockets[2].url, /subject=room/);
   one.halley.close();
 });

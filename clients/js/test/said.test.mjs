@@ -12,7 +12,10 @@ function sockets() {
 
     constructor() {
       all.push(this);
-      queueMicrotask(() => this.onopen());
+      queueMicrotask(() => {
+        this.onopen();
+        this.tell({ cursor: 'c0' });
+      });
     }
 
     send(text) {

@@ -12,6 +12,8 @@ pub struct Answer<'a, E> {
     pub events: &'a [E],
     /// What the next poll goes on behind (link.md 7.2).
     pub cursor: &'a [u8],
+    /// What was missed isn't all here: the next poll brings more of it (http.md 11.5).
+    pub more: bool,
     /// Why the next one can't be as this one was, if it can't (http.md 14.6): one word.
     pub end: Option<&'a str>,
 }
@@ -57,6 +59,9 @@ fn write<E: AsRef<[u8]>>(out: &mut Vec<u8>, answer: &Answer<'_, E>) {
         out.extend_from_slice(answer.cursor);
         out.push(b'"');
     }
+    if answer.more {
+        out.extend_from_slice(b",\"more\":true");
+    }
     if let Some(reason) = answer.end {
         out.extend_from_slice(b",\"end\":{\"reason\":\"");
         out.extend_from_slice(reason.as_bytes());
@@ -71,7 +76,7 @@ mod tests {
 
     fn body(gap: Option<Gap<'_>>, events: &[&str], cursor: &[u8]) -> String {
         let mut out = Vec::new();
-        write(&mut out, &Answer { gap, events, cursor, end: None });
+        write(&mut out, &Answer { gap, events, cursor, more: false, end: None });
         String::from_utf8_lossy(&out).into_owned()
     }
 
@@ -90,9 +95,10 @@ mod tests {
         );
         let mut out = Vec::new();
         let events: &[&str] = &[];
-        let answer = Answer { gap: None, events, cursor: b"c", end: Some("token_expired") };
+        let end = Some("token_expired");
+        let answer = Answer { gap: None, events, cursor: b"c", more: true, end };
         write(&mut out, &answer);
-        let expected = br#"{"events":[],"cursor":"c","end":{"reason":"token_expired"}}"#;
-        assert_eq!(out, expected, "http.md 14.6");
+        let expected = r#"{"events":[],"cursor":"c","more":true,"end":{"reason":"token_expired"}}"#;
+        assert_eq!(out, expected.as_bytes(), "http.md 11.5, 14.6");
     }
 }

@@ -322,7 +322,7 @@ fn lines_and_messages_with_cursors_and_gaps() {
 fn a_polls_answer() {
     let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nCache-Control: no-store\r\n";
     let events = [r#"{"id":"1"}"#];
-    let answer = poll::Answer { gap: None, events: &events, cursor: b"c", end: None };
+    let answer = poll::Answer { gap: None, events: &events, cursor: b"c", more: false, end: None };
     let text = written(|out| poll::answer(out, &answer, &KEEP));
     let body = r#"{"events":[{"id":"1"}],"cursor":"c"}"#;
     assert_eq!(text, format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()));

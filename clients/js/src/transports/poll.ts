@@ -4,22 +4,28 @@
 // after a while, so that a better transport is tried again.
 
 import { connection, lossOf, request } from '../http.js';
-import type { Listener, Message, Place, Transport } from '../types.js';
+import type { Gap, Listener, Place, Transport } from '../types.js';
 
 const SERIES_MS = 900_000;
 
-/** One poll, from the place's cursor on, which it moves; gives what came. No presence is in it. */
+interface Answer {
+  /** There may be more (11.5); servers from before that can't say. */
+  more: boolean;
+  gap?: Gap;
+}
+
+/** One poll, from the place's cursor on, which it moves. No presence is in it. */
 export async function pollOnce(
   place: Place, listener: Listener, signal: AbortSignal, timeout: string,
-): Promise<Message[]> {
+): Promise<Answer> {
   const response = await request(place, 'poll', { signal }, { timeout, presence: '' });
   if (!response.ok) throw await lossOf(response);
-  const { events, gap, end, cursor } = await response.json();
+  const { events, gap, end, cursor, more } = await response.json();
   listener.message({ gap });
   for (const event of events) listener.message(event);
   listener.message({ cursor, end });
   place.cursor = cursor;
-  return events;
+  return { more: more ?? !!events[0], gap };
 }
 
 export const poll: Transport = {

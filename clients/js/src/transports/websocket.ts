@@ -15,14 +15,15 @@ export const webSocket: Transport = {
       const socket = new (place.WebSocket as typeof WebSocket)(
         `${place.base.replace(/^http/, 'ws')}ws?${query(place, { token: place.token })}`);
       signal.onabort = () => socket.close();
-      // Who comes back with a cursor and has missed nothing hears nothing more at first (9.6).
+      // Who comes back with a cursor and has missed nothing hears nothing more at first; who has
+      // none waits for the welcome, from which it counts what it gets (9.6).
       socket.onopen = () => {
         broken = false;
         if (!signal.aborted) {
           // Only now: before it is open, `send` throws.
           made.send = (text) => socket.send(text);
           if (place.said) socket.send(`{"op":"state","data":${place.said}}`);
-          listener.message({});
+          if (place.cursor) listener.message({});
         }
       };
       socket.onmessage = ({ data }) => {

@@ -69,7 +69,7 @@ impl Sessions {
                 let events: &[Rc<[u8]>] = &[];
                 poll::answer(
                     out,
-                    &poll::Answer { gap: None, events, cursor: b"", end: None },
+                    &poll::Answer { gap: None, events, cursor: b"", more: false, end: None },
                     options,
                 );
             }
@@ -215,6 +215,8 @@ impl Sessions {
             return;
         }
         let cursor = self.poll_cursor(io, index);
+        // Its replay goes on, or waits for the next poll.
+        let more = self.is_held(index);
         let Detail::Opening(opening) = io.conns.table.take_detail(index) else { return };
         let Some(poll) = opening.poll else { return };
         let reply = if keep { opening.reply } else { opening.reply.last() };
@@ -222,7 +224,7 @@ impl Sessions {
         let gap = gap.map(|gap| Gap { reason: &gap.reason, from: gap.from, to: gap.to });
         let end = poll.expired.then_some(EXPIRED);
         let reason = if poll.expired { CloseReason::Expired } else { reason };
-        let answer = poll::Answer { gap, events: &poll.events, cursor: &cursor, end };
+        let answer = poll::Answer { gap, events: &poll.events, cursor: &cursor, more, end };
         let mut out = Vec::new();
         poll::answer(&mut out, &answer, &reply.options(&origins, date));
         io.conns.stats.count(Stat::Polls);

@@ -27,6 +27,12 @@ fn body(events: &[u64], cursor: &str) -> String {
     format!(r#"{{"events":[{}],"cursor":"{cursor}"}}"#, events.join(","))
 }
 
+/// 11.5: of a poll that isn't whole.
+fn part(events: &[u64], cursor: &str) -> String {
+    let whole = body(events, cursor);
+    format!(r#"{},"more":true}}"#, &whole[..whole.len() - 1])
+}
+
 fn answered(client: &mut Client, brain: &mut Brain, session: (u64, u32)) -> Response {
     let response = client.response();
     assert_eq!(response.status, 200, "{}", response.body);
@@ -57,7 +63,7 @@ fn a_cursor_to_begin_with_and_the_next_poll() {
     brain.stat_becomes("stale_deliveries_total", 1);
     brain.replay(second, &[(1, 5, "r5"), (2, 6, "r6")]);
     let response = answered(&mut client, &mut brain, (second, 8));
-    assert_eq!(response.body, body(&[5, 6], "r6"));
+    assert_eq!(response.body, part(&[5, 6], "r6"));
     // 10.7: no REPLAYED. The connection is one for any request.
     client.ask("GET", "/v1/x", "");
     let conn = brain.request().conn;
@@ -124,7 +130,7 @@ fn its_time_is_over() {
     brain.opened(held_conn, 8);
     brain.live((1, 2, "l2"), &[held_conn]);
     let response = answered(&mut held, &mut brain, (held_conn, 8));
-    assert_eq!(response.body, body(&[], "c0"), "what was held comes again");
+    assert_eq!(response.body, part(&[], "c0"), "what was held comes again");
     let (mut early, conn) = ask(&edge, &mut brain, "timeout=9", "");
     brain.live((1, 3, "l3"), &[conn]);
     early.expect_silence(50);
@@ -151,7 +157,7 @@ fn a_gap() {
     brain.replay(conn, &[(1, 5, "r5")]);
     let response = answered(&mut client, &mut brain, (conn, 7));
     let gap = r#""gap":{"from":1,"to":2,"reason":"too_old"}"#;
-    let expected = format!(r#"{{{gap},"events":[{}],"cursor":"r5"}}"#, json(5));
+    let expected = format!(r#"{{{gap},"events":[{}],"cursor":"r5","more":true}}"#, json(5));
     assert_eq!(response.body, expected);
 }
 
@@ -302,7 +308,7 @@ fn close_sessions() {
     let response = client.response();
     assert_eq!(
         (&*response.body, response.header("connection")),
-        (&*body(&[], "c0"), Some("close"))
+        (&*part(&[], "c0"), Some("close"))
     );
     client.expect_end();
     assert_eq!(brain.next(), Seen::Close(vec![(conn, 7)]));
