@@ -34,7 +34,10 @@ export interface Shell {
 }
 
 export interface Clock {
+  /** It only goes on. */
   now(): number;
+  /** Milliseconds since 1970, as far as the machine knows. */
+  wall(): number;
   /** From 0 to below 1. */
   random(): number;
 }
@@ -123,7 +126,7 @@ export abstract class Core {
     this.#token = text;
     this.#isNew = true;
     const now = this.clock.now();
-    this.#renewAt = now + renewAfter(text, now) * (0.75 + 0.15 * this.clock.random());
+    this.#renewAt = now + renewAfter(text, this.clock.wall()) * (0.75 + 0.15 * this.clock.random());
     if (this.phase === Phase.Asking) this.open();
     else if (this.phase === Phase.Live) this.shell.renew?.(text);
     this.arm();
@@ -133,7 +136,10 @@ export abstract class Core {
     if (this.phase === Phase.Closed) return;
     this.#asked = false;
     if (this.phase === Phase.Asking) this.#fail({ code: 'token_callback', message });
-    else this.#renewAt = this.clock.now() + this.#backoff(4);
+    else {
+      this.#renewAt = this.clock.now() + this.#backoff(4);
+      this.#report(this.state, new HalleyError({ code: 'token_callback', message }));
+    }
     this.arm();
   }
 
@@ -274,7 +280,9 @@ export abstract class Core {
     const isToken = status === 401 || code === 'token_expired';
     const why = new HalleyError(loss);
     // What a proxy says may pass; what Halley itself refuses stays refused, whoever waits.
-    const isFinal = isToken ? !this.rules.asks : /^40[034]/.test(status as any) && code !== 'http';
+    // An address that is too long stays so.
+    const isRefused = status === 414 || (/^40[034]/.test(status as any) && code !== 'http');
+    const isFinal = isToken ? !this.rules.asks : isRefused;
     if (isFinal) return this.close(why);
     // A token that was good before has had its time; one that is refused as it comes has not.
     const atOnce = isToken ? wasLive || !this.#isNew : loss.atOnce;

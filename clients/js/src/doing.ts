@@ -8,8 +8,10 @@
 // No request subscribes a session. A poll that waits for nothing shows whether the server would
 // allow it, presence too (22.5), and gives `undefined`; the next connection says the subject.
 
-import { limited, lossOf, PRESENCE, request, type More } from './http.js';
+import { now } from './clock.js';
+import { limited, lossOf, request, type More } from './http.js';
 import { Listening } from './listening.js';
+import { claims } from './token.js';
 import { HalleyError, type Ask, type Message, type State } from './types.js';
 
 export interface PublishOptions {
@@ -57,6 +59,8 @@ export abstract class Doing extends Listening {
   #waiting = new Map<string, Waiting>();
   /** The last token that was given. */
   #token: string | null | undefined = this.core.rules.token;
+  /** The one that the connection was opened with. */
+  protected opened: string | undefined;
   #coming: ReturnType<Ask> | undefined;
 
   /**
@@ -86,7 +90,7 @@ export abstract class Doing extends Listening {
     return this.call('GET', 'me/follows', { limit, after });
   }
 
-  presence(user: string): Promise<{ user: string; online: boolean }> {
+  async presence(user: string): Promise<{ user: string; online: boolean }> {
     return this.call('GET', `me/presence/${encodeURIComponent(user)}`);
   }
 
@@ -101,7 +105,7 @@ export abstract class Doing extends Listening {
     try {
       return await new Promise<T>((done, fail) => {
         timer = setTimeout(() => fail(new HalleyError({ code: 'timeout' })), patience);
-        this.#waiting.set(ref, { operation, until: Date.now() + patience, done, fail });
+        this.#waiting.set(ref, { operation, until: now() + patience, done, fail });
         this.#flush();
       });
     } finally {
@@ -134,7 +138,7 @@ export abstract class Doing extends Listening {
     const { code, status, retryAfterMs } = error;
     const wait = retryAfterMs ?? 500 + 1_000 * Math.random();
     const mayPass = retryAfterMs || AGAIN.test(code) || status! >= 500;
-    if (!mayPass || Date.now() + wait > waiting.until) return waiting.fail(error);
+    if (!mayPass || now() + wait > waiting.until) return waiting.fail(error);
     waiting.way = Way.Request;
     setTimeout(() => {
       waiting.way = Way.None;
@@ -145,14 +149,13 @@ export abstract class Doing extends Listening {
   async #request(waiting: Waiting): Promise<void> {
     waiting.way = Way.Request;
     const { op, ...event } = waiting.operation;
-    const { subject, presence } = event;
+    const { subject } = event;
     try {
       waiting.done(await (op.endsWith('follow')
-        ? this.call(op === 'follow' ? 'PUT' : 'DELETE',
-          `me/follows/${encodeURIComponent(subject!)}`)
+        ? this.#follows(op === 'follow', subject!)
         : op === 'subscribe'
           ? this.call('GET', 'poll', { timeout: '0' }, undefined,
-            this.beside(subject ?? PRESENCE + presence)).then(() => {})
+            this.beside()).then(() => {})
         : op === 'unsubscribe' ? undefined
         : op === 'publish' ? this.call('POST', 'me/events', {}, event)
         : this.call('PUT', `me/${op}`, {}, event)));
@@ -161,12 +164,24 @@ export abstract class Doing extends Listening {
     }
   }
 
+  /** A subject with a slash goes as a line: some proxies decode it within a path. */
+  async #follows(isOn: boolean, subject: string): Promise<unknown> {
+    if (!subject.includes('/')) {
+      return this.call(isOn ? 'PUT' : 'DELETE', `me/follows/${encodeURIComponent(subject)}`);
+    }
+    const { errors, ...done } = await this.call(isOn ? 'POST' : 'DELETE', 'me/follows', {},
+      { subject }, [], 'application/x-ndjson');
+    if (errors?.[0]) throw new HalleyError(errors[0].error ?? errors[0]);
+    return done;
+  }
+
   /** What an opening would say. */
-  protected abstract beside(subject: string): string[];
+  protected abstract beside(): string[];
 
   /** One request, with a new token where the last one is over. */
   protected async call(
     method: string, path: string, more?: More, body?: object, subjects: string[] = [],
+    type = 'application/json',
   ) {
     for (let isAgain = false; ; isAgain = true) {
       const token = await this.getToken(isAgain);
@@ -178,7 +193,7 @@ export abstract class Doing extends Listening {
           method,
           signal: abort.signal,
           ...(body && {
-            body: JSON.stringify(body), headers: { 'content-type': 'application/json' },
+            body: JSON.stringify(body), headers: { 'content-type': type },
           }),
         }, more);
         if (response.ok) return await response.json();
@@ -210,12 +225,23 @@ export abstract class Doing extends Listening {
 
   /** @internal */
   renew(token: string): boolean {
+    // Somebody else is signed in now: nothing of that session is theirs.
+    if (claims(token).sub !== claims(this.opened ?? '').sub) {
+      this.core.lost({ code: 'other_user', atOnce: true });
+      return true;
+    }
     return this.tell({ op: 'token', token });
+  }
+
+  /** @internal */
+  override dial(token: string | undefined, cursor: string | undefined): void {
+    this.opened = token;
+    super.dial(token, cursor);
   }
 
   /** @internal 14.7: the token once more is what is answered without a decision of anybody. */
   probe(): boolean {
-    return this.renew(this.#token ?? '');
+    return this.tell({ op: 'token', token: this.#token ?? '' });
   }
 
   /** @internal What wasn't answered by message goes again. */

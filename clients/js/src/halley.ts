@@ -1,7 +1,8 @@
 // The client whole: besides listening, loops over events, and what a user may do.
 
+import { now } from './clock.js';
 import { Doing, type Operation } from './doing.js';
-import { isPresence, PRESENCE } from './http.js';
+import { isPresence, PRESENCE, query } from './http.js';
 import { isAbout, type ListenOptions } from './listening.js';
 import { TIMER_MS_MAX } from './session.js';
 import { Share } from './share.js';
@@ -22,6 +23,9 @@ export interface Options extends ListenOptions {
   /** For a Node without one: that of the package `ws`. */
   WebSocket?: unknown;
 }
+
+/** The next connection says all subjects in its address, of which servers and proxies take 8 KB. */
+const ADDRESS_MAX = 8_000;
 
 /** Events that wait for a loop; beyond it the oldest give way to a gap. */
 const UNREAD_MAX = 10_000;
@@ -107,7 +111,7 @@ export class Halley extends Doing {
 
   /** What is asked about one subject is done in its order: the last one wins. */
   #inTurn(subject: string, isWanted: boolean): Promise<void> {
-    const until = Date.now() + this.patience;
+    const until = now() + this.patience;
     const act = async () => {
       let timer;
       try {
@@ -118,7 +122,7 @@ export class Halley extends Doing {
           timer = setTimeout(() => {
             takeBack();
             refuse('timeout');
-          }, until - Date.now());
+          }, until - now());
         });
       } finally {
         clearTimeout(timer);
@@ -185,12 +189,17 @@ export class Halley extends Doing {
 
   /** @internal However long it takes: who waits for it has a time of its own. */
   async askAbout(op: string, subject: string): Promise<boolean> {
+    const { core: { cursor }, opened: token, place } = this;
+    const all = query({ ...place, cursor, subjects: this.beside() }, { token });
+    if (op === 'subscribe' && `${place.base}${all}`.length > ADDRESS_MAX) {
+      throw new HalleyError({ code: 'address_too_long' });
+    }
     const what = isPresence(subject) ? 'presence' : 'subject';
     return !!await this.send({ op, [what]: subject.replace(PRESENCE, '') }, TIMER_MS_MAX);
   }
 
-  protected override beside(subject: string): string[] {
-    return [...this.subjects.allowed(), subject];
+  protected override beside(): string[] {
+    return this.subjects.expected();
   }
 
   /** @internal */

@@ -3,7 +3,9 @@
 import type { MakeCore } from './core.js';
 import { PRESENCE } from './http.js';
 import { Session } from './session.js';
-import type { Event, Gap, HalleyError, Item, News, State, Transport } from './types.js';
+import {
+  HalleyError, type Event, type Gap, type Item, type News, type State, type Transport,
+} from './types.js';
 
 export interface ListenOptions {
   /** A JWT, or a function that gives one, asked before each expires. Null: signed out. */
@@ -28,10 +30,18 @@ export type TokenOption = string | (() => string | null | Promise<string | null>
 type Off = () => void;
 
 const SILENCE_MS = 75_000;
+const TOKEN_MS = 25_000;
 
 /** `https://host/`, with or without a path or the slash; in a page, also what is relative to it. */
 const baseOf = (url: string) =>
   new URL(url.replace(/\/*$/, '/v1/'), globalThis.location?.href).href;
+
+/** A callback that never settles has failed, and is asked again. */
+const inTime = (ask: () => string | null | Promise<string | null>) =>
+  new Promise<string | null>((done, fail) => {
+    const timer = setTimeout(() => fail('timeout'), TOKEN_MS);
+    (async () => ask())().then(done, fail).finally(() => clearTimeout(timer));
+  });
 
 /** A handler that throws is its own fault; the others get theirs. */
 function tell<Args extends unknown[]>(handlers: Iterable<(...args: Args) => void>, ...args: Args) {
@@ -70,9 +80,14 @@ export abstract class Listening extends Session {
       subjects: [...subjects, ...presence.map((one) => PRESENCE + one)],
     }, transports, {
       ways: transports.length, cursor, silenceMs, asks, token: asks ? undefined : token,
-    }, Made, asks ? async () => token() : undefined);
+    }, Made, asks ? () => inTime(token) : undefined);
     // Whoever made it adds handlers first.
-    queueMicrotask(() => this.start());
+    queueMicrotask(() => {
+      if (transports[0]) this.start();
+      else this.core.close(new HalleyError({
+        code: 'no_transport', message: 'none of `transports` is here: give a `WebSocket`',
+      }));
+    });
   }
 
   /** Where a client that is made later goes on. */

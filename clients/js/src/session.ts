@@ -4,6 +4,7 @@
 // Invariant: a connection that was dropped says nothing more, or what it says meets a core that
 // has none; the next one is opened by a timer, never in the same turn.
 
+import { now } from './clock.js';
 import type { Core, MakeCore, Rules } from './core.js';
 import type { Ask, Connection, HalleyError, Item, Place, State, Transport } from './types.js';
 
@@ -26,7 +27,7 @@ export abstract class Session {
     Made: MakeCore,
     /** @internal Gives a new token each time. */ readonly newToken: Ask | undefined,
   ) {
-    this.core = new Made(rules, { now: Date.now, random: Math.random }, this);
+    this.core = new Made(rules, { now, wall: Date.now, random: Math.random }, this);
   }
 
   protected start(): void {
@@ -75,7 +76,7 @@ export abstract class Session {
   timer(at: number): void {
     clearTimeout(this.#timer);
     if (at === Infinity) return;
-    const ms = Math.min(Math.max(at - Date.now(), 0), TIMER_MS_MAX);
+    const ms = Math.min(Math.max(at - now(), 0), TIMER_MS_MAX);
     this.#timer = setTimeout(() => this.core.tick(), ms);
   }
 }

@@ -83,6 +83,8 @@ export class Share {
   /** Of the leader, this tab or another: see `Post`. */
   #since = 0;
   #tab!: string;
+  /** Whose tabs these are. */
+  #user: string | undefined;
   /** Of the tab's `hello`s; the answer to the last one counts. */
   #turn = 0;
   /** The tabs whose locks are waited for, and the last turn of each. */
@@ -96,11 +98,19 @@ export class Share {
 
   /** Nothing is shared where it isn't known who this is. */
   async start(): Promise<void> {
+    const token = await this.sharer.getToken(false).catch(() => {});
+    if (this.sharer.state !== 'closed') this.#join(this.#userOf(token as string));
+  }
+
+  #userOf(token = ''): string | undefined {
+    return this.sharer.place.user ?? claims(token).sub;
+  }
+
+  #join(user: string | undefined): void {
     const { place } = this.sharer;
-    const user = place.user
-      ?? claims(await this.sharer.getToken(false).catch(() => {}) as string).sub;
+    this.#user = user;
     this.isLeader = !user;
-    if (!user || this.sharer.state === 'closed') return;
+    if (!user) return;
     try {
       this.#channel = new BroadcastChannel(`${place.base} ${user}`);
     } catch {
@@ -136,7 +146,15 @@ export class Share {
     else this.#tell();
   }
 
+  /** With the token of another user it leaves the tabs of the one before. */
   open(place: Place, listener: Listener, transport: Transport): Connection {
+    const user = this.#userOf(place.token ?? '');
+    if (user !== this.#user) {
+      this.#end();
+      this.#since = 0;
+      place.said = this.sharer.place.said = undefined;
+      this.#join(user);
+    }
     if (this.#holding.signal.aborted) this.#lock();
     return this.isLeader ? transport.open(place, listener) : this.#follow(place, listener);
   }

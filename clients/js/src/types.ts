@@ -118,7 +118,7 @@ export interface Place {
   /** So many of the newest events about each of these, where there is no cursor. */
   last?: number | undefined;
   /** What the user says of itself, as JSON (http.md 23). */
-  said?: string;
+  said?: string | undefined;
   fetch: typeof fetch;
   WebSocket?: unknown;
 }

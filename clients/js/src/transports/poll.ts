@@ -3,6 +3,7 @@
 // The first poll waits for nothing: it shows that the server is there. The series ends by itself
 // after a while, so that a better transport is tried again.
 
+import { now } from '../clock.js';
 import { connection, lossOf, request } from '../http.js';
 import type { Gap, Listener, Place, Transport } from '../types.js';
 
@@ -31,8 +32,8 @@ export async function pollOnce(
 export const poll: Transport = {
   name: 'poll',
   open: (place, listener) => connection(listener, async (signal) => {
-    const end = Date.now() + SERIES_MS;
-    for (let timeout = '0'; Date.now() < end && !signal.aborted; timeout = '25') {
+    const end = now() + SERIES_MS;
+    for (let timeout = '0'; now() < end && !signal.aborted; timeout = '25') {
       await pollOnce(place, listener, signal, timeout);
     }
     return { code: 'reopen', atOnce: true };

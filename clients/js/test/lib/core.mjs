@@ -25,6 +25,7 @@ export function make(rules = {}, random = 0.5, Made = WayCore) {
   };
   const clock = {
     now: () => world.now,
+    wall: () => world.now,
     random: () => (typeof random === 'function' ? random() : random),
   };
   const defaults = { ways: 4, asks: false, silenceMs: 75 * S };

@@ -30,8 +30,9 @@ export function globals(world) {
     queueMicrotask: (run) => Promise.resolve().then(run),
     setTimeout: (run, ms = 0) => tab().setTimeout(run, ms),
     clearTimeout: (timer) => world.clock.stop(timer),
-    Date: { now: () => Math.floor(1e12 + world.clock.now) },
-    performance: { now: () => world.clock.now },
+    // Nothing has begun while the client is loaded.
+    Date: { now: () => Math.floor(1e12 + (world.clock?.now ?? 0) + (world.setMs ?? 0)) },
+    performance: { now: () => world.clock?.now ?? 0 },
     Math: Object.defineProperties({}, { ...rest, random: { value: () => world.chance.next() } }),
     crypto: { getRandomValues: (array) => array.map(() => names += 1) },
     BroadcastChannel: class {
@@ -49,9 +50,9 @@ export class Browser {
   #locks = new Map();
   #channels = new Map();
 
-  /** `channelMs` is the longest that a post takes; with `locks: false` they are refused. */
-  constructor(clock, chance, { channelMs = 5, locks = true } = {}) {
-    Object.assign(this, { clock, chance, channelMs, locks });
+  /** `channelMs` is the longest that a post takes; locks and channels may be refused. */
+  constructor(clock, chance, { channelMs = 5, locks = true, channels = true } = {}) {
+    Object.assign(this, { clock, chance, channelMs, locks, hasChannels: channels });
   }
 
   open() {
@@ -129,6 +130,7 @@ class Channel {
   #arrivals = new Map();
 
   constructor(browser, tab, name) {
+    if (!browser.hasChannels) throw refused();
     Object.assign(this, { browser, tab, name });
     browser.channels(name).push(this);
   }

@@ -92,7 +92,8 @@ export class Server {
       const refusal = this.#refusal(subjects);
       if (refusal) return to.refuse(...refusal);
       const session = wire.session = {
-        wire, to, subjects: new Set(subjects), position: this.log.length, told: '',
+        wire, to, subjects: new Set(subjects), token: query.get('token'),
+        position: this.log.length, told: '',
         isLive: !cursor, queue: [],
       };
       this.sessions.add(session);

@@ -189,7 +189,8 @@ export class Story {
     const browser = new Browser(clock, chance, { channelMs, locks });
     const server = new Server(clock, chance, { ...this.setting, lies, saysMore });
     const network = new Network(clock, chance, server, latencyMs);
-    Object.assign(world, { clock, chance, browser, network, server });
+    Object.assign(world, { clock, chance, browser, network, server, setMs: 0 });
+    this.world = world;
     Object.assign(this, { seed, clock, chance, browser, server, network, connect, WebSocket });
     this.isShared = share && locks;
   }
@@ -293,6 +294,10 @@ export class Story {
       this.#trouble('a connection falls silent');
       this.chance.pick(wires).isStalled = true;
     },
+    setBack: () => {
+      this.note('the clock is set back');
+      this.world.setMs -= 3_600_000;
+    },
     restart: () => this.#away(this.chance.pick([500, 5_000, 20_000])),
     forget: () => this.setting.forgets && this.server.forget(this.server.log.length - 3),
     offline: () => {
@@ -314,7 +319,7 @@ export class Story {
   #weights = {
     publish: 12, burst: 1, open: 3, subscribe: 5, unsubscribe: 2, again: 2, thenNot: 1, follow: 1,
     say: 2, handOver: 1, close: 1, crash: 1, leave: 0.5, freeze: 1, hide: 1, cut: 1.5, stall: 1,
-    restart: 1, forget: 1, offline: 0.7,
+    restart: 1, setBack: 0.5, forget: 1, offline: 0.7,
   };
 
   #ends(page, hasWord) {

@@ -1,0 +1,146 @@
+// Any place that a page can be, and what callbacks, clocks, users and networks do there. In the
+// simulator, so that minutes take no time.
+
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { inWorld } from './simulator/world.mjs';
+
+const tokenOf = (sub, n = 0) =>
+  `e30.${Buffer.from(JSON.stringify({ sub, n, exp: 1e9 + 60, iat: 1e9 })).toString('base64url')}.x`;
+
+const shows = (page, last) => assert.equal(page.shown.at(-1), last);
+
+/** Says something, which each of them shows. */
+function all(world, ...pages) {
+  const { event: { data } } = world.server.publish('me');
+  world.pass(1_000);
+  for (const page of pages) shows(page, data);
+}
+
+for (const [where, browser] of [['locks', { locks: false }], ['channels', { channels: false }]]) {
+  test(`where ${where} are refused each tab has a connection`, inWorld((world) => {
+    const pages = [world.open(), world.open()];
+    world.pass(3_000);
+    all(world, ...pages);
+    assert.equal(world.server.sessions.size, 2);
+    assert.deepEqual(world.browser.thrown, []);
+  }, { browser }));
+}
+
+test('a leader that is frozen is put aside within two seconds', inWorld((world) => {
+  const [leader, other] = [world.open(), world.open()];
+  world.pass(60_000);
+  leader.tab.freeze();
+  const { event: { data } } = world.server.publish('me');
+  world.pass(2_000);
+  shows(other, data);
+  leader.tab.thaw();
+  world.pass(5_000);
+  all(world, leader, other);
+  assert.equal(world.server.sessions.size, 1);
+}));
+
+test('tabs share again after a minute without a server, in which their leader closed',
+  inWorld((world) => {
+    const pages = [1, 2, 3].map(() => world.open({ subjects: ['a'] }));
+    world.pass(5_000);
+    world.server.down();
+    world.network.cutAll();
+    world.pass(20_000);
+    pages[0].tab.end();
+    world.network.forget(pages[0].tab);
+    world.pass(40_000);
+    world.server.up();
+    world.pass(60_000);
+    all(world, pages[1], pages[2]);
+    assert.equal(world.server.sessions.size, 1);
+  }));
+
+test('another user in the leader\'s tab: nobody gets what is for the other', inWorld((world) => {
+  let user = 'ann';
+  const leader = world.open({ user: undefined, token: () => tokenOf(user), share: true });
+  world.pass(2_000);
+  const other = world.open({ user: undefined, token: () => tokenOf('ann') });
+  world.pass(2_000);
+  assert.equal(world.server.sessions.size, 1);
+  user = 'bob';
+  // The token is asked for again before its minute is over.
+  world.pass(120_000);
+  const subs = [...world.server.sessions].map(({ token }) =>
+    JSON.parse(Buffer.from(token.split('.')[1], 'base64url')).sub);
+  assert.deepEqual(subs.sort(), ['ann', 'bob']);
+  assert.ok(leader.states.includes('reconnecting other_user') && other.halley.state === 'open');
+}));
+
+test('a callback that gives no token is asked again, and the page is told', inWorld((world) => {
+  let asked = 0;
+  const page = world.open({
+    user: undefined,
+    token: () => ((asked += 1) === 3 ? new Promise(() => {}) : tokenOf('ann', asked)),
+  });
+  world.pass(120_000);
+  assert.ok(asked > 3, `${asked}`);
+  assert.ok(page.states.includes('open token_callback'), `${page.states}`);
+}));
+
+test('a clock that is set back by an hour holds up nothing', inWorld((world) => {
+  world.server.down();
+  const page = world.open();
+  world.pass(10_000);
+  world.setMs = -3_600_000;
+  world.server.up();
+  world.pass(25_000);
+  assert.equal(page.halley.state, 'open');
+}));
+
+test('a request that hangs is made again', inWorld((world) => {
+  const page = world.open({ transports: ['sse'] });
+  world.pass(2_000);
+  const done = world.ends(page, (halley) => halley.publish('a', 1));
+  for (const wire of world.network.wires) if (!wire.session) wire.isStalled = true;
+  world.pass(29_000);
+  assert.equal(done.is, 'done');
+  assert.equal(world.server.log.length, 1);
+}));
+
+test('subjects that no address holds are refused as they are asked for', inWorld((world) => {
+  const page = world.open({ transports: ['websocket'] });
+  world.pass(2_000);
+  const ends = Array.from({ length: 100 }, (_, n) =>
+    world.ends(page, (halley) => halley.subscribe(`${n}`.padStart(100, 'x'))));
+  world.pass(10_000);
+  const refused = ends.filter(({ is }) => is === 'address_too_long').length;
+  assert.ok(refused > 0 && refused < 50, `${refused}`);
+  assert.ok(ends.every(({ is }) => is === 'done' || is === 'address_too_long'));
+  world.network.cutAll();
+  world.pass(10_000);
+  assert.equal([...world.server.sessions][0].subjects.size, 100 - refused, 'it comes back');
+}));
+
+test('a subject with a slash is followed by a line, as proxies decode it in a path',
+  inWorld((world) => {
+    const page = world.open({ transports: ['sse'] });
+    world.pass(2_000);
+    world.ends(page, (halley) => halley.follow('room/7'));
+    world.ends(page, (halley) => halley.unfollow('room 7'));
+    world.pass(1_000);
+    assert.deepEqual(page.asked.slice(-2),
+      ['POST /v1/me/follows', 'DELETE /v1/me/follows/room%207']);
+  }));
+
+test('without a transport the client closes and says so', inWorld((world) => {
+  const page = world.open({ transports: ['carrier pigeon'] });
+  world.pass(1_000);
+  assert.deepEqual(page.states, ['connecting', 'closed no_transport']);
+  assert.deepEqual(world.browser.thrown, []);
+}));
+
+test('a name that can\'t be written in an address is refused by the promise', inWorld((world) => {
+  const page = world.open();
+  world.pass(1_000);
+  const ends = [(halley) => halley.presence('\ud800'), (halley) => halley.follow('\ud800/')]
+    .map((ask) => world.ends(page, ask));
+  world.pass(1_000);
+  assert.notEqual(ends[0].is, 'done');
+  assert.deepEqual(world.browser.thrown, []);
+}));
