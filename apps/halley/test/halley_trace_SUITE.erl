@@ -12,7 +12,7 @@ all() ->
     [no_such_event, event_of_a_follower, event_of_nobody, unfollowed_since, unfollowed_before,
      link_is_behind, sessions_that_ended, closings_are_bounded, freed_numbers_are_not_complete,
      processes, sessions_of_a_link, a_link_that_is_behind, held_sessions, openings_are_bounded,
-     follow_in_the_making].
+     follow_in_the_making, user_that_is_leaving].
 
 init_per_testcase(_, Config) ->
     halley_test_brain:start(Config).
@@ -213,3 +213,12 @@ follow_in_the_making(_) ->
     ok = halley:follow(<<"ann">>, <<"bob">>),
     ?assertMatch(#{meant := follows_just_then}, trace(Id, <<"ann">>)),
     ?assertMatch(#{meant := followed}, trace(publish(), <<"ann">>)).
+
+%% Nothing refers to its number any more, so its id isn't found; what is remembered of it counts.
+user_that_is_leaving(_) ->
+    ok = halley:login(<<"bob">>),
+    Id = publish(),
+    ok = halley:logout(self()),
+    ok = halley_ids_sweep:round(),
+    undefined = halley_ids:lookup(<<"bob">>),
+    ?assertMatch(#{ended := [#{reason := closed}]}, trace(Id, <<"bob">>)).

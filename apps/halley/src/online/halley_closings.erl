@@ -10,7 +10,8 @@
 %% after it, each has its row.
 -module(halley_closings).
 
--export([new/0, record/2, of_user/1, latest/2, reasons/0, floor/0, lost/1, forget/1, freed/1]).
+-export([new/0, record/2, of_user/1, users/0, latest/2, reasons/0, floor/0, lost/1]).
+-export([forget/1, freed/1]).
 -export_type([closing/0, reason/0]).
 
 -define(STATE, {?MODULE, state}).
@@ -68,6 +69,12 @@ of_user(User) ->
     Rows = ets:match(?MODULE, {'_', User, '$1', '$2', '$3', '$4', '$5', '$6'}),
     [#{at => At, reason => Reason, worker => Worker, conn => Conn, drawn => Drawn}
      || [_, At, Reason, Worker, Conn, Drawn] <- lists:reverse(lists:sort(Rows))].
+
+%% Of whose sessions anything is remembered.
+-spec users() -> [halley_id:user_number()].
+users() ->
+    Users = ets:select(?MODULE, [{{'_', '$1', '_', '_', '_', '_', '_', '_'}, [], ['$1']}]),
+    lists:usort(Users).
 
 -spec reasons() -> [reason()].
 reasons() ->

@@ -52,10 +52,23 @@ trace(EventId, User) ->
                 {{Subject, Change}, Later}
             end, Next, subjects(Record)),
             ok = halley_history_reader:close(Last),
-            {ok, trace(Record, User, Changes, halley_ids:lookup(User))};
+            {ok, trace(Record, User, Changes, number(User))};
         {not_found, Next} ->
             ok = halley_history_reader:close(Next),
             {error, not_found}
+    end.
+
+%% The id of a user that left and follows nothing is soon not found any more, though its number is
+%% its own until it is freed: what is remembered of its sessions stands there.
+number(User) ->
+    case halley_ids:lookup(User) of
+        undefined ->
+            case [N || N <- halley_closings:users(), halley_ids:name(N) =:= User] of
+                [Number | _] -> Number;
+                [] -> undefined
+            end;
+        Number ->
+            Number
     end.
 
 find(EventId, Reader) ->
