@@ -9,7 +9,7 @@
 // allow it, presence too (22.5), and gives `undefined`; the next connection says the subject.
 
 import { now } from './clock.js';
-import { limited, lossOf, request, type More } from './http.js';
+import { limited, lossOf, PRESENCE, request, type More } from './http.js';
 import { Listening } from './listening.js';
 import { claims } from './token.js';
 import { HalleyError, type Ask, type Message, type State } from './types.js';
@@ -155,7 +155,7 @@ export abstract class Doing extends Listening {
         ? this.#follows(op === 'follow', subject!)
         : op === 'subscribe'
           ? this.call('GET', 'poll', { timeout: '0' }, undefined,
-            this.beside()).then(() => {})
+            this.beside(subject ?? PRESENCE + event.presence)).then(() => {})
         : op === 'unsubscribe' ? undefined
         : op === 'publish' ? this.call('POST', 'me/events', {}, event)
         : this.call('PUT', `me/${op}`, {}, event)));
@@ -176,7 +176,7 @@ export abstract class Doing extends Listening {
   }
 
   /** What an opening would say. */
-  protected abstract beside(): string[];
+  protected abstract beside(subject: string): string[];
 
   /** One request, with a new token where the last one is over. */
   protected async call(

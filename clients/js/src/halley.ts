@@ -190,7 +190,7 @@ export class Halley extends Doing {
   /** @internal However long it takes: who waits for it has a time of its own. */
   async askAbout(op: string, subject: string): Promise<boolean> {
     const { core: { cursor }, opened: token, place } = this;
-    const all = query({ ...place, cursor, subjects: this.beside() }, { token });
+    const all = query({ ...place, cursor, subjects: this.subjects.expected() }, { token });
     if (op === 'subscribe' && `${place.base}${all}`.length > ADDRESS_MAX) {
       throw new HalleyError({ code: 'address_too_long' });
     }
@@ -198,8 +198,8 @@ export class Halley extends Doing {
     return !!await this.send({ op, [what]: subject.replace(PRESENCE, '') }, TIMER_MS_MAX);
   }
 
-  protected override beside(): string[] {
-    return this.subjects.expected();
+  protected override beside(subject: string): string[] {
+    return [...this.subjects.allowed(), subject];
   }
 
   /** @internal */

@@ -254,6 +254,8 @@ export class Share {
       let cursor: string | undefined;
       let first: string | undefined;
       let state: State | undefined;
+      /** The turn that was confirmed while messages were held. */
+      let late: number | undefined;
       let timer: ReturnType<typeof setTimeout>;
       const look = () => {
         timer = setTimeout(look, LOOK_MS);
@@ -288,11 +290,14 @@ export class Share {
         held!.forEach(show);
         held = undefined;
         listener.hold();
+        if (late === this.#turn) sharer.subjects.confirmed();
         if (state) this.#report(state);
       };
       const answered = ({ no, error }: Post) => {
         if (no === undefined) {
-          if (isBegun) return sharer.subjects.confirmed();
+          // What a poll doesn't ask for, but steps over, has only been held.
+          if (held) late = this.#turn;
+          if (isBegun) return held ? undefined : sharer.subjects.confirmed();
           isBegun = true;
           begin().catch(failed);
         } else if (error!.code === 'too_many_subscriptions'

@@ -63,6 +63,10 @@ export class Subjects {
     return [...new Set([...this.#wanted.values()].flat())];
   }
 
+  allowed(): string[] {
+    return this.#all().filter((one) => this.#allowed.has(one));
+  }
+
   /** What is allowed, and what is being asked for. */
   expected(): string[] {
     return this.#all().filter((one) => this.#allowed.has(one) || this.#busy.has(one));
@@ -70,8 +74,7 @@ export class Subjects {
 
   /** What the next opening says, or the leader is asked with. */
   opening(): string[] {
-    return this.#said = this.asker.leads()
-      ? this.#all().filter((one) => this.#allowed.has(one)) : this.#all();
+    return this.#said = this.asker.leads() ? this.allowed() : this.#all();
   }
 
   /** The connection has what its opening said. */
