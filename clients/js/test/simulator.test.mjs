@@ -26,7 +26,6 @@ const LIES = {
       'listener.message({}); if (message)']],
   },
   'ids are forgotten': { changes: [[/<= 6e5 \/\* Double \*\//, '< 0']] },
-  'what was held is thrown away': { changes: [['held.forEach(show);', '']] },
   'an opening says nothing of what tabs want': {
     changes: [['this.allowed() : this.#all()', 'this.#wanted.get("") : this.#all()']],
   },
