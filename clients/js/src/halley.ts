@@ -8,7 +8,7 @@ import { TIMER_MS_MAX } from './session.js';
 import { Share } from './share.js';
 import { Subjects } from './subjects.js';
 import {
-  HalleyError, type Connection, type Event, type Gap, type Item, type Message, type Place,
+  HalleyError, type Connection, type Ended, type Event, type Gap, type Item, type Message, type Place,
   type State, type Transport,
 } from './types.js';
 import { WayCore } from './ways.js';
@@ -191,7 +191,7 @@ export class Halley extends Doing {
   async askAbout(op: string, subject: string): Promise<boolean> {
     const { core: { cursor }, opened: token, place } = this;
     const all = query({ ...place, cursor, subjects: this.subjects.expected() }, { token });
-    if (op === 'subscribe' && `${place.base}${all}`.length > ADDRESS_MAX) {
+    if (op === 'subscribe' && (place.base + all).length > ADDRESS_MAX) {
       throw new HalleyError({ code: 'address_too_long' });
     }
     const what = isPresence(subject) ? 'presence' : 'subject';
@@ -208,7 +208,7 @@ export class Halley extends Doing {
     // What has just come is of several messages, and the last one has the cursor.
     queueMicrotask(() => {
       if (this.connection === connection) {
-        this.core.lost({ code: 'subjects', atOnce: true, quiet: true });
+        this.core.lost({ code: 'reopen', atOnce: true, quiet: true });
       }
     });
   }
@@ -233,6 +233,17 @@ export class Halley extends Doing {
   override take(message: Message): void {
     this.#share?.pass({ message });
     super.take(message);
+    const { ended } = message;
+    if (ended) this.#end(ended);
+  }
+
+  /** What has ended isn't said again. The page is told, as of a failed renewal. */
+  #end({ reason: code, subjects = [], presence = [], state }: Ended): void {
+    const all = [...presence.map((one) => PRESENCE + one), ...subjects];
+    const why = new HalleyError({ code, message: `${all}` });
+    for (const one of all) this.subjects.ended(one, why);
+    if (state) this.place.said = undefined;
+    super.report(this.state, why);
   }
 
   /** @internal */

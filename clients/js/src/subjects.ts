@@ -134,7 +134,7 @@ export class Subjects {
 
   /** No tab is led any more, or none yet. */
   leaveAll(): void {
-    for (const tab of [...this.#wanted.keys()]) {
+    for (const tab of this.#wanted.keys()) {
       if (tab) {
         this.#forget(tab);
         this.#wanted.delete(tab);
@@ -160,6 +160,13 @@ export class Subjects {
     }
     this.#go();
     return isAwaited;
+  }
+
+  /** The server has ended it: nobody has it until somebody asks anew. */
+  ended(subject: string, error: HalleyError): void {
+    this.#has.delete(subject);
+    for (const tab of this.#wanted.keys()) this.#drop(tab, subject);
+    this.refuse(subject, error);
   }
 
   #tellAgain(subjects: string[]): void {
@@ -232,8 +239,8 @@ export class Subjects {
     }
     this.#busy.delete(one);
     if (!error) return this.#go();
-    if (op === 'subscribe') for (const tab of this.#wanted.keys()) this.#drop(tab, one);
-    else this.#has.delete(one);
+    if (op === 'subscribe') return this.ended(one, error);
+    this.#has.delete(one);
     this.refuse(one, error);
   }
 }

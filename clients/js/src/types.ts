@@ -56,6 +56,14 @@ export interface News {
 export type State = 'connecting' | 'open' | 'reconnecting' | 'closed';
 
 /** What a connection brings: http.md 7.4, whatever carried it. */
+/** The session goes on without these (http.md 21.9). */
+export interface Ended {
+  reason: string;
+  subjects?: string[];
+  presence?: string[];
+  state?: boolean;
+}
+
 export interface Message {
   cursor?: string;
   id?: string;
@@ -67,6 +75,7 @@ export interface Message {
   gap?: Gap;
   presence?: News['presence'];
   end?: { reason: string };
+  ended?: Ended;
   ref?: string | number;
   ok?: unknown;
   error?: { code: string; message?: string; retry_after_s?: number };

@@ -130,7 +130,28 @@ async function cutBefore({ server, client }) {
   assert.deepEqual((await stream(server)).subjects, ['late']);
 }
 
+/** http.md 21.9: a right that ended with a token, or what a server has ended. */
+async function ended({ server, client }) {
+  const one = await stream(server);
+  one.welcome('c0').event('c1', event('e1'));
+  await shows(client, ['e1']);
+  server.answer = () => ({ ok: { added: 1, already: 0 } });
+  for (const subject of ['theirs', 'yours']) await client.ask({ do: 'subscribe', subject });
+  await client.ask({ do: 'watch', subject: 'theirs' });
+  one.message({ ended: { reason: 'right_missing', subjects: ['theirs'], presence: ['theirs'] } })
+    .event('c2', event('e2'));
+  await shows(client, ['e1', 'e2']);
+  await one.cut();
+  const two = await stream(server);
+  assert.deepEqual([two.subjects, two.presence], [['yours'], []], 'what has ended is not said');
+  two.welcome('c2');
+  assert.equal((await client.ask({ do: 'subscribe', subject: 'theirs' })).error, undefined);
+  assert.deepEqual(subscriptions(server).at(-1), ['subscribe', 'theirs'], 'until it is asked anew');
+  assert.ok(!client.states.includes('closed'));
+}
+
 const stories = {
+  'what the server has ended is not said again': ended,
   'subscribe and unsubscribe: in band': inBand,
   'a subscription that is refused in band is told so, and forgotten': refused,
   'a subscription that is cut before its answer is said again': cutBefore,
