@@ -8,8 +8,8 @@ import { TIMER_MS_MAX } from './session.js';
 import { Share } from './share.js';
 import { Subjects } from './subjects.js';
 import {
-  HalleyError, type Connection, type Ended, type Event, type Gap, type Item, type Message, type Place,
-  type State, type Transport,
+  HalleyError, type Connection, type Ended, type Event, type Gap, type Item, type Message,
+  type Place, type State, type Transport,
 } from './types.js';
 import { WayCore } from './ways.js';
 
