@@ -35,7 +35,7 @@ const TURN_MS = 50;
 const WORK = new RegExp(`^halley_(events_(published|private|repeated|joint)|deliveries|group_.*
   |history_(events|bytes)_written|history_commits|users_forgotten|replays|replayed_events
   |catchups|catchup_events|past_.*|token_keys_changes|ids_freed|postgres_(changes|events|copies
-  |writes|pool_(taken|waited|opened|closed))|hooks_(sent|requests)|connect_asked
+  |tables_altered|writes|pool_(taken|waited|opened|closed))|hooks_(sent|requests)|connect_asked
   |remote_(events|requests|messages_sent
   |messages_received)
   |edge_(accepted|requests|requests_passed_on|tokens|tokens_renewed|streams|delivered

@@ -8,6 +8,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { after } from 'node:test';
+import { fileURLToPath } from 'node:url';
 import { publish } from '../lib/client.mjs';
 import { prepare, test } from '../lib/halley.mjs';
 import { closeStreams, sse } from '../lib/streams.mjs';
@@ -23,11 +24,12 @@ const PATH = process.env.PATH;
 after(closeStreams);
 
 const shell = (script) => ['bash', '-c', `${script}; exec "$@"`, '_'];
+const CHECKOUT = fileURLToPath(new URL('../..', import.meta.url));
 /** `mount` in a name space of its own; the root then takes no writes, but the folder does. */
 const mounts = (...steps) => (halley) => {
   const folder = halley.folder;
   halley.within = ['unshare', '--mount', ...shell(['set -e', ...steps.map((step) =>
-    step.replaceAll('FOLDER', folder))].join('; '))];
+    step.replaceAll('FOLDER', folder).replaceAll('CHECKOUT', CHECKOUT))].join('; '))];
 };
 const asUser = (uid) => (halley) => {
   chownSync(halley.folder, uid, uid);
@@ -64,8 +66,11 @@ const cases = [
     set: mounts('mount --bind FOLDER FOLDER', 'mount -o remount,bind,ro /',
       '! : 2> /dev/null > /x') },
   { name: 'nothing in /tmp, which takes no writes', takesRoot: true,
-    set: mounts('mount --bind FOLDER /mnt', 'mount -t tmpfs none /tmp', 'mkdir FOLDER',
-      'mount --bind /mnt FOLDER', 'umount /mnt', 'mount -o remount,ro /tmp',
+    // The checkout may be in /tmp itself.
+    set: mounts('mount --bind FOLDER /mnt', 'mount --bind CHECKOUT /media',
+      'mount -t tmpfs none /tmp', 'mkdir FOLDER', 'mkdir -p CHECKOUT',
+      'mount --bind /mnt FOLDER', 'mount --bind /media CHECKOUT',
+      'umount /mnt', 'umount /media', 'mount -o remount,ro /tmp',
       '! : 2> /dev/null > /tmp/x') },
   { name: 'stdin closed', set: (halley) => { halley.within = shell('exec <&-'); } },
   { name: 'stdout closed', isMute: true, set: (halley) => { halley.within = shell('exec >&-'); } },

@@ -118,6 +118,8 @@ test('no descriptor is left: an edge that was adopted isn\'t taken for dead', as
   const edge = halley.edgePid();
   await halley.killBrain();
   await halley.start();
+  // The edge answers before the brain's last applications have loaded their modules.
+  await sleep(3_000);
   const limit = limiter(halley.brainPid());
   limit(3);
   // The brain looks at it twice a second.

@@ -196,6 +196,7 @@ start() ->
     Tester = self(),
     meck:expect(halley_links, list, fun() -> [#{info => #{link => Tester}}] end),
     ok = logger:set_module_level(halley_token_keys, none),
+    halley_revocations = ets:new(halley_revocations, [named_table, public]),
     ok = halley_token_keys:new(),
     {ok, Pid} = halley_token_keys:start_link(),
     {File, Pid}.
@@ -206,6 +207,7 @@ stop({File, Pid}) ->
     ok = logger:unset_module_level(halley_token_keys),
     application:unset_env(halley, token_keys),
     ok = halley_token_keys:new(),
+    true = ets:delete(halley_revocations),
     ok = file:del_dir_r(filename:dirname(File)).
 
 write(File, Keys) ->

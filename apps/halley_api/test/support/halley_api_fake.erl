@@ -17,6 +17,7 @@
 start() ->
     ok = halley_server_keys:force(false, []),
     ok = halley_user_rate:new(),
+    halley_revocations = ets:new(halley_revocations, [named_table, public]),
     [ok = meck:new(M, [non_strict, no_link]) || M <- ?MODULES],
     Published = fun(#{id := Id}) -> {ok, #{id => Id, sessions => 2}};
                    (#{}) -> {ok, #{id => <<"generated">>, sessions => 2}}
@@ -53,6 +54,7 @@ start() ->
 
 -spec stop() -> ok.
 stop() ->
+    true = ets:delete(halley_revocations),
     meck:unload(?MODULES).
 
 %% Tests that each have a brain of their own, named after their functions.
