@@ -24,7 +24,9 @@
 
 -type item() :: {event, map()} | {gap, map()}.
 %% amid: of a session that will ask again. yielded: of one that has a turn.
+%% gap: of one whose cursor can't be gone on from; from its login on it lacks nothing.
 -type place() :: {cursor, halley_cursor:token()}
+               | {gap, halley_replay:gap(), halley_replay:replay()}
                | {done | amid | yielded, halley_replay:replay()}.
 -record(state, {
     reader :: halley_history_reader:reader(),
@@ -66,7 +68,8 @@ handle_call({add, User, Given}, {Pid, _}, #state{places = Places} = State) ->
             halley_cursor:encode(halley_history:store(), Second, halley_history:heads());
         _ -> Given
     end,
-    {reply, Cursor, State#state{places = Places#{Pid => {User, {cursor, Cursor}}}}, wait(State)};
+    {reply, Cursor, State#state{places = Places#{Pid => {User, begins(User, Cursor)}}},
+     wait(State)};
 handle_call(_, _, State) ->
     {reply, {error, unknown_call}, State, wait(State)}.
 
@@ -117,6 +120,13 @@ forget(Pid, #state{places = Places} = State) ->
         error -> State
     end.
 
+%% What is published behind the login is no part of the gap, however late the first turn is.
+begins(User, Cursor) ->
+    case halley_replay:new(User, Cursor) of
+        {ok, _} -> {cursor, Cursor};
+        {gap, _, _} = Gap -> Gap
+    end.
+
 %% --- turns -------------------------------------------------------------------------------------
 
 turn(Pid, #state{places = Places} = State) ->
@@ -126,6 +136,7 @@ turn(Pid, #state{places = Places} = State) ->
                 {ok, Replay} -> batch(Pid, User, [], Replay, State);
                 {gap, Gap, Replay} -> batch(Pid, User, [{gap, Gap}], Replay, State)
             end;
+        #{Pid := {User, {gap, Gap, Replay}}} -> batch(Pid, User, [{gap, Gap}], Replay, State);
         #{Pid := {User, {_, Replay}}} -> batch(Pid, User, [], Replay, State);
         #{} -> State
     end.
