@@ -99,9 +99,8 @@ impl Sessions {
             return io.conns.stats.count(Stat::Stale);
         };
         let (phase, transport, held) = (slot.phase(), slot.transport, slot.has(flag::BUFFERED));
-        if reason == RIGHT_MISSING
-            && let Some(unanswered) = self.rights_due.get_mut(&index)
-        {
+        let due = (reason == RIGHT_MISSING).then(|| self.rights_due.get_mut(&index)).flatten();
+        if let Some(unanswered) = due {
             *unanswered = unanswered.saturating_sub(1);
             if *unanswered == 0 {
                 self.rights_due.remove(&index);
