@@ -2,19 +2,18 @@
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { mkdirSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { connect } from 'node:net';
-import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { api, follow, publish } from './client.mjs';
+import { pictureAt } from './images.mjs';
 import { ndjson, sse, ws } from './streams.mjs';
 import { sleep, until } from './wait.mjs';
 
 export { serious, unseen } from './pages.mjs';
 
 const LAUNCHER = process.env.LAUNCHER ?? fileURLToPath(new URL('../../halley', import.meta.url));
-const IMAGES = fileURLToPath(new URL('../../docs/images/', import.meta.url));
 const IMAGE_BYTES_MAX = 150 * 1024;
 const run = promisify(execFile);
 
@@ -119,11 +118,9 @@ export async function makeKey(halley, name, scopes) {
   return stdout.trim();
 }
 
-/** A picture for the docs; into them with `CONSOLE_IMAGES=1`, else into the scratch folder. */
+/** A picture of the page. */
 export async function picture(page, halley, name, options = {}) {
-  const folder = process.env.CONSOLE_IMAGES === '1' ? IMAGES : join(halley.folder, 'images');
-  mkdirSync(folder, { recursive: true });
-  const path = join(folder, `console-${name}.png`);
+  const path = pictureAt(`console-${name}.png`, halley.folder);
   await page.screenshot({ path, animations: 'disabled', caret: 'hide', ...options });
   assert.ok(statSync(path).size < IMAGE_BYTES_MAX, `${name} has ${statSync(path).size} bytes`);
 }

@@ -1,15 +1,12 @@
 // What tests of pages share: a tab that notes what it complains about, axe, pictures for the docs.
 
 import assert from 'node:assert/strict';
-import { mkdirSync, readFileSync, statSync } from 'node:fs';
+import { readFileSync, statSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 
 export const WIDE = { width: 1280, height: 860 };
 export const PHONE = { width: 390, height: 800 };
 
-const IMAGES = fileURLToPath(new URL('../../docs/images/', import.meta.url));
 const IMAGE_BYTES_MAX = 150 * 1024;
 const AXE = createRequire(import.meta.url).resolve('axe-core/axe.min.js');
 const UI_MS_MAX = 30_000;
@@ -79,11 +76,9 @@ export function unseen(page) {
   });
 }
 
-/** A picture of what is in view; into docs/images with `DOCS_IMAGES=1`, else into `folder`. */
+/** A picture of what is in view. */
 export async function picture(page, folder, name) {
-  const to = process.env.DOCS_IMAGES === '1' ? IMAGES : join(folder, 'images');
-  mkdirSync(to, { recursive: true });
-  const path = join(to, `${name}.jpg`);
+  const path = pictureAt(`${name}.jpg`, folder);
   await page.screenshot({ path, quality: 68, animations: 'disabled', caret: 'hide' });
   const { size } = statSync(path);
   assert.ok(size > 5_000 && size < IMAGE_BYTES_MAX, `${name} has ${size} bytes`);

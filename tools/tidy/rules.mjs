@@ -321,6 +321,18 @@ export function* results(tree) {
   for (const finding of resultFindings(tree)) yield { rule: 'results', ...finding };
 }
 
+/** A picture that no page shows is weight. */
+export function* pictures(tree) {
+  const pages = [...tree].filter(([path]) => path.endsWith('.md')).map(([, text]) => text);
+  for (const path of tree.keys()) {
+    if (!path.startsWith('docs/images/')) continue;
+    const file = path.slice('docs/'.length);
+    if (!pages.some((text) => text.includes(file))) {
+      yield { rule: 'pictures', path, line: 1, message: 'no page shows it: show it, or remove it' };
+    }
+  }
+}
+
 /** "Every frame has a vector in `vectors/`, read by the suites of both languages." */
 export function* vectors(tree) {
   const path = 'protocol/link.md';
@@ -337,7 +349,7 @@ export function* vectors(tree) {
 
 export const RULES = [
   layout, fileLines, functionLines, exportCount, erlangCalls, rustCalls, clocks, rustUnsafe, marks,
-  arrows, circles, folders, edgeParts, headers, links, results, vectors,
+  arrows, circles, folders, edgeParts, headers, links, pictures, results, vectors,
 ];
 
 /** All findings of all rules, in the order of files and lines. */

@@ -115,6 +115,9 @@ const planted = {
   'a link that leads nowhere': [{ 'docs/a.md': 'see [b](../b.md)\n' }, 'links:1'],
   'a frame without a vector':
     [{ 'protocol/link.md': '| 0x01 | PING | both | x |\n' }, 'vectors:1'],
+  'a picture that no page shows':
+    [{ 'docs/images/a.png': '', 'docs/images/b.png': '', 'docs/a.md': '![A](images/a.png)\n' },
+      'pictures:1'],
   'a link to a result that is gone':
     [{ 'docs/a.md': '[x](../bench/results/x.md)\n' }, 'links:1'],
   'a result that is not in the index':
