@@ -3,9 +3,10 @@
 
 import { circlesOf } from './circles.mjs';
 import { edgeFindings } from './edge.mjs';
+import { doorFindings, folderFindings, modulesOf } from './parts.mjs';
 import { resultFindings } from './results.mjs';
 import {
-  documentLinks, erlangCalled, erlangCode, erlangExports, erlangFunctions, lineOf, rustCode,
+  documentLinks, erlangCode, erlangExports, erlangFunctions, lineOf, rustCode,
   rustFunctions, withoutTests,
 } from './source.mjs';
 
@@ -211,19 +212,6 @@ export function* arrows(tree) {
   }
 }
 
-/** The modules of each application: `Map` of app to `Map` of module to `{path, folder, calls}`. */
-function modulesOf(tree) {
-  const apps = new Map();
-  for (const [path, text] of tree) {
-    const [, app, folder, module] =
-      /^apps\/([^/]+)\/src\/(?:(.*)\/)?([a-z0-9_]+)\.erl$/.exec(path) ?? [];
-    if (app === undefined) continue;
-    if (!apps.has(app)) apps.set(app, new Map());
-    apps.get(app).set(module, { path, folder, calls: erlangCalled(erlangCode(text)) });
-  }
-  return apps;
-}
-
 /**
  * Modules of an application don't call each other in a circle: what one of them does can be
  * understood, tested and moved with those below it alone. Who must be told of something by who is
@@ -243,41 +231,13 @@ export function* circles(tree) {
   }
 }
 
-/** The folders of an application, from top to bottom, and those each may call besides itself. */
-export const FOLDERS = {
-  halley: {
-    start: ['publish', 'follows', 'keys', 'online', 'history', 'base'],
-    publish: ['follows', 'online', 'history', 'base'],
-    follows: ['online', 'history', 'base'],
-    keys: ['online', 'base'],
-    online: ['base'],
-    history: ['base'],
-    base: [],
-  },
-};
-
-/**
- * What `circles` asks of modules, asked of their folders: a part is understood with those below it
- * alone. What counts as a call is the same.
- */
+/** The brain's folders name those below them alone; what is in them is asked by its doors. */
 export function* folders(tree) {
-  for (const [app, modules] of modulesOf(tree)) {
-    const mayCall = FOLDERS[app];
-    if (mayCall === undefined) continue;
-    for (const [module, { path, folder, calls }] of modules) {
-      if (mayCall[folder] === undefined) {
-        yield { rule: 'folders', path, line: 1,
-          message: `${module} is in none of the folders of ${app}` };
-        continue;
-      }
-      for (const call of calls) {
-        const to = modules.get(call.module)?.folder;
-        if (to === folder || mayCall[to] === undefined || mayCall[folder].includes(to)) continue;
-        yield { rule: 'folders', path, line: call.line,
-          message: `${module} must not call ${call.module}: ${folder} -> ${to}` };
-      }
-    }
-  }
+  for (const finding of folderFindings(tree)) yield { rule: 'folders', ...finding };
+}
+
+export function* doors(tree) {
+  for (const finding of doorFindings(tree)) yield { rule: 'doors', ...finding };
 }
 
 /** The edge's parts know those below them alone (docs/internals/edge.md). */
@@ -349,7 +309,7 @@ export function* vectors(tree) {
 
 export const RULES = [
   layout, fileLines, functionLines, exportCount, erlangCalls, rustCalls, clocks, rustUnsafe, marks,
-  arrows, circles, folders, edgeParts, headers, links, pictures, results, vectors,
+  arrows, circles, folders, doors, edgeParts, headers, links, pictures, results, vectors,
 ];
 
 /** All findings of all rules, in the order of files and lines. */

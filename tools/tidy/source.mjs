@@ -89,9 +89,13 @@ export function erlangFunctions(code) {
  * `{module, line}`. Attributes but macros aren't code that runs: the types in them don't count.
  */
 export function erlangCalled(code) {
-  const running = code.replace(/^-(?!define)[a-z][\s\S]*?\.[ \t]*$/gm, blank);
-  return [...running.matchAll(/(?<![\w'@])([a-z]\w*):[a-z]\w*\s*[(/]/g)]
-    .map((match) => ({ module: match[1], line: lineOf(running, match.index) }));
+  return erlangNamed(code.replace(/^-(?!define)[a-z][\s\S]*?\.[ \t]*$/gm, blank));
+}
+
+/** The same, and the types of other modules. */
+export function erlangNamed(code) {
+  return [...code.matchAll(/(?<![\w'@])([a-z]\w*):[a-z]\w*\s*[(/]/g)]
+    .map((match) => ({ module: match[1], line: lineOf(code, match.index) }));
 }
 
 /** The names that an Erlang module exports, as `name/arity`. */

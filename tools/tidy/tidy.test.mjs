@@ -3,7 +3,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { circlesOf } from './circles.mjs';
-import { findings, FOLDERS, judge, RULES } from './rules.mjs';
+import { FOLDERS } from './parts.mjs';
+import { findings, judge, RULES } from './rules.mjs';
 
 const ERL = 'apps/halley/src/base/halley_x.erl';
 const RUST = 'edge/halley-link/src/x.rs';
@@ -17,6 +18,9 @@ const erlang = (code) => ({ [ERL]: `${ERL_HEAD}${code}\n` });
 const rust = (code) => ({ [RUST]: `${RUST_HEAD}${code}\n` });
 const edge = (files) => Object.fromEntries(Object.entries(files).map(([name, code]) =>
   [`edge/halley-edge/src/${name}.rs`, `${RUST_HEAD}${code}\n`]));
+const door = (folder, module) => ({
+  'apps/halley/src/README.md': `## \`${folder}/\`\n\n| \`${module}\` | what |\n`,
+});
 const many = (count, text) => `${text}\n`.repeat(count);
 
 const planted = {
@@ -82,11 +86,30 @@ const planted = {
       'apps/halley_edge/src/b/c.erl': '%% P.\nf() -> a:f().\n' },
     'circles:3'],
   'a call up into another folder':
-    [{ [ERL]: `${ERL_HEAD}f() ->\n    halley_y:g().\n`,
+    [{ [ERL]: `${ERL_HEAD}f() ->\n    halley_y:g().\n`, ...door('history', 'halley_y'),
       'apps/halley/src/history/halley_y.erl': '%% P.\ng() -> ok.\n' }, 'folders:4'],
   'a call across to another folder':
     [{ 'apps/halley/src/keys/a.erl': '%% P.\nf() -> fun halley_y:g/0.\n',
-      'apps/halley/src/follows/halley_y.erl': '%% P.\ng() -> ok.\n' }, 'folders:2'],
+      'apps/halley/src/follows/halley_y.erl': '%% P.\ng() -> ok.\n',
+      ...door('follows', 'halley_y') }, 'folders:2'],
+  'a type from a folder above':
+    [{ [ERL]: `${ERL_HEAD}-spec f() -> halley_y:t().\n`,
+      'apps/halley/src/history/halley_y.erl': '%% P.\ng() -> ok.\n',
+      ...door('history', 'halley_y') }, 'folders:3'],
+  'a call past the doors of a folder':
+    [{ 'apps/halley/src/keys/a.erl': '%% P.\nf() -> halley_y:g().\n',
+      'apps/halley/src/online/halley_y.erl': '%% P.\ng() -> ok.\n' }, 'doors:2'],
+  'a type past the doors, from another application':
+    [{ 'apps/halley_edge/src/a.erl': '%% P.\n-spec f() -> halley_y:t().\n',
+      'apps/halley/src/online/halley_y.erl': '%% P.\ng() -> ok.\n' }, 'doors:2'],
+  'a door of another folder':
+    [{ 'apps/halley/src/keys/a.erl': '%% P.\nf() -> halley_y:g().\n',
+      'apps/halley/src/online/halley_y.erl': '%% P.\ng() -> ok.\n', ...door('base', 'halley_y') },
+    'doors:2'],
+  'a door that is asked inside its folder alone':
+    [{ [ERL]: `${ERL_HEAD}f() -> halley_y:g().\n`,
+      'apps/halley/src/base/halley_y.erl': '%% P.\ng() -> ok.\n', ...door('base', 'halley_y') },
+    'doors:3'],
   'a module in no folder': [{ 'apps/halley/src/a.erl': '%% P.\n' }, 'folders:1'],
   'a module in a folder that is none of the parts':
     [{ 'apps/halley/src/base/more/a.erl': '%% P.\n' }, 'folders:1'],
@@ -144,10 +167,11 @@ const innocent = {
     'apps/halley_edge/src/b.erl': '%% P.\nf(F) -> F(), c:g().\n',
     'apps/halley_edge/src/c.erl': '%% P.\n%% b:f(x)\nf() -> "a:f()", lists:f().\n',
   },
-  'calls down, within a folder and of a library; a type from above': {
-    [ERL]: `${ERL_HEAD}-spec f() -> halley_y:t().\nf() -> lists:g(halley_z:f()).\n`,
+  'calls down to a door, within a folder and of a library': {
+    [ERL]: `${ERL_HEAD}f() -> lists:g(halley_z:f()).\n`,
     'apps/halley/src/base/halley_z.erl': '%% P.\nf() -> ok.\n',
     'apps/halley/src/start/halley_y.erl': '%% P.\nf() -> halley_x:f().\n',
+    ...door('base', 'halley_x'),
   },
   'clauses with ends inside': erlang(`f(1) ->\n${many(30, '    a,')}    b;\nf(2) ->\n    c.`),
   'a long file of tests for the most part':
@@ -195,7 +219,7 @@ test('a call against the order of the folders names both modules and the arrow',
   const [files] = planted['a call up into another folder'];
   const [{ path, message }] = findings(new Map(Object.entries(files)));
   assert.equal(path, ERL);
-  assert.equal(message, 'halley_x must not call halley_y: base -> history');
+  assert.equal(message, 'halley_x must not name halley_y: base -> history');
 });
 
 test('the folders are in no circle', () => {

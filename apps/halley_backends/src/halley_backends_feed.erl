@@ -26,7 +26,7 @@
 %% amid: of a session that will ask again. yielded: of one that has a turn.
 %% gap: of one whose cursor can't be gone on from; from its login on it lacks nothing.
 -type place() :: {cursor, halley_cursor:token()}
-               | {gap, halley_replay:gap(), halley_replay:replay()}
+               | {gap, halley_cursor:gap(), halley_replay:replay()}
                | {done | amid | yielded, halley_replay:replay()}.
 -record(state, {
     reader :: halley_history_reader:reader(),

@@ -20,7 +20,7 @@
 -module(halley_cursor).
 
 -export([encode/3, decode/1, lacks_since_ms/1]).
--export_type([token/0, vector/0, seq/0, store/0]).
+-export_type([token/0, vector/0, seq/0, store/0, gap/0]).
 
 -define(PART, 1).
 -define(TOKEN_BYTES_MAX, 255).
@@ -44,6 +44,10 @@
 %% One seq for each shard.
 -type vector() :: {seq(), seq(), seq(), seq(), seq(), seq(), seq(), seq()}.
 -type store() :: 0..16#FFFFFFFF.
+%% What a cursor can't be gone on from: milliseconds since 1970, 0 where nobody knows, and the
+%% cursor behind it.
+-type gap() :: #{from := non_neg_integer(), to := non_neg_integer(),
+                 reason := malformed | other_store | too_old | damaged, cursor => token()}.
 
 %% Since when what a cursor with this second lacks was published, in milliseconds since 1970.
 -spec lacks_since_ms(Seconds :: non_neg_integer()) -> non_neg_integer().

@@ -27,7 +27,7 @@
 -export([private/3, private_event/4, users/1]).
 -export([joint/3, joint_event/4, subjects/1]).
 -export_type([event/0, delivery/0, wire/0, draft/0, private/0, private_event/0, joint/0,
-              joint_event/0, id/0, id_prefix/0]).
+              joint_event/0, recorded/0, id/0, id_prefix/0]).
 
 -type id() :: binary().
 -type event() :: #{id := id(), subject := binary(),
@@ -48,6 +48,11 @@
     #{id := id(), subjects := [halley_id:id(), ...], shard := halley_shards:index(),
       seq := halley_cursor:seq(), at := integer(), wire := wire(), sessions := non_neg_integer(),
       chosen := boolean(), ack => memory, by => halley_id:id()}.
+%% An event as it is read back from the history: where what lies in its text.
+-type recorded() :: #{shard := halley_shards:index(), seq := halley_cursor:seq(),
+                      at := integer(), json := binary(), data_offset := non_neg_integer(),
+                      subject_offset := non_neg_integer(), subject_bytes := non_neg_integer(),
+                      atom() => term()}.
 %% The item of link.md 2.2, its cursor empty: 30 bytes of numbers, then the JSON text.
 -type wire() :: binary().
 %% What a link needs of an event.
@@ -160,9 +165,7 @@ joint_event({joint, Chosen, Subjects, Data}, Prefix, {Shard, Seq}, At) ->
     #{id => Id, subjects => Subjects, shard => Shard, seq => Seq, at => At, wire => Wire,
       sessions => 0, chosen => false}.
 
-%% Of an event, or of its record in the history.
--spec delivery(event() | private_event() | joint_event() | halley_history_record:record()) ->
-    delivery().
+-spec delivery(event() | private_event() | joint_event() | recorded()) -> delivery().
 delivery(#{shard := Shard, seq := Seq, wire := Wire}) ->
     {Shard, Seq, Wire};
 delivery(#{shard := Shard, seq := Seq, at := At, json := Json, data_offset := DataOffset,
@@ -179,9 +182,8 @@ encode_data(Term) ->
     catch _:Reason -> {error, {bad_data, Reason}}
     end.
 
-%% The data of an event, or of its record in the history, as a term: objects are maps.
--spec data(event() | private_event() | joint_event() | halley_history_record:record()) ->
-    jiffy:json_value().
+%% The data as a term: objects are maps.
+-spec data(event() | private_event() | joint_event() | recorded()) -> jiffy:json_value().
 data(#{wire := <<_:17/binary, Offset:32, _:9/binary, Json/binary>>}) ->
     data(Json, Offset);
 data(#{json := Json, data_offset := Offset}) ->

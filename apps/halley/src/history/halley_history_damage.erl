@@ -17,7 +17,7 @@
 %% One gap over all ranges between two vectors that end above `Told', and up to where they are told
 %% then. `SinceMs': what the first vector lacks is no older.
 -spec gap(vector(), UpTo :: vector(), Told :: seq(), SinceMs :: non_neg_integer()) ->
-    {[halley_replay:gap()], Told :: seq()}.
+    {[halley_cursor:gap()], Told :: seq()}.
 gap(From, UpTo, Told, SinceMs) ->
     case [Range || {First, Last, _, _} = Range <- halley_history_index:damaged(), Last > Told,
                    halley_vector:is_crossed(First, Last, From, UpTo)] of

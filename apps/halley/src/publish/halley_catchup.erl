@@ -34,7 +34,7 @@
 -type reader() :: halley_history_reader:reader().
 -record(batch, {there :: halley_fanout:there(), from :: vector(), up_to :: vector(),
                 items = [] :: [{halley_event:delivery(), Conns :: binary()}],
-                gaps = [] :: [halley_replay:gap()],
+                gaps = [] :: [halley_cursor:gap()],
                 %% Of subjects with events in this batch: followers of now with their
                 %% connections, and users whose follows changed.
                 %% Sessions that are subscribed to it stand apart: changes of follows don't concern
@@ -50,7 +50,7 @@
 -spec next(halley_fanout:there(), From :: vector(), UpTo :: vector(), halley_replay:limits(),
            halley_catchup_former:former(), reader()) ->
     {[{halley_event:delivery(), Conns :: binary()}], Next :: vector(), more | done,
-     [halley_replay:gap()], halley_catchup_former:former(), reader()}.
+     [halley_cursor:gap()], halley_catchup_former:former(), reader()}.
 next(There, Start, UpTo, #{events_max := EventsMax, bytes_max := BytesMax}, Former, Reader) ->
     {From, TooOld} = above_floor(Start, UpTo),
     case halley_vector:behind(From, UpTo) of
@@ -67,7 +67,7 @@ next(There, Start, UpTo, #{events_max := EventsMax, bytes_max := BytesMax}, Form
 %% Ranges that the history knows as damaged, told once for a catch-up from a vector whose time was
 %% this second (`halley_history_damage').
 -spec damage(From :: vector(), UpTo :: vector(), Told :: halley_history:seq(),
-             Second :: non_neg_integer()) -> {[halley_replay:gap()], Told :: halley_history:seq()}.
+             Second :: non_neg_integer()) -> {[halley_cursor:gap()], Told :: halley_history:seq()}.
 damage(From, UpTo, Told, Second) ->
     SinceMs = halley_cursor:lacks_since_ms(Second),
     {Gaps, NowTold} = halley_history_damage:gap(From, UpTo, Told, SinceMs),

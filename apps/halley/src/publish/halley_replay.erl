@@ -45,7 +45,7 @@
 -module(halley_replay).
 
 -export([new/2, new/3, next/6, cursor/1, vector/1, gathered/1, offer/2]).
--export_type([replay/0, gap/0, limits/0, take/1, gathered/0]).
+-export_type([replay/0, limits/0, take/1, gathered/0]).
 
 %% What an event takes in a frame beyond its record.
 -define(ITEM_BYTES, 64).
@@ -58,7 +58,7 @@
                plain_to :: halley_cursor:seq(),
                %% Ascending, behind what is to be told first. What comes from the chain of a
                %% subject may be about another one.
-               candidates :: [gap() | {kept, Body :: binary()}
+               candidates :: [halley_cursor:gap() | {kept, Body :: binary()}
                               | halley_replay_gather:candidate()],
                %% Where the vector is when the candidates are used up.
                ends_at :: halley_cursor:vector(),
@@ -91,10 +91,6 @@
 -type session() :: {halley_links:slot(), halley_directory:conn()}.
 -opaque replay() :: #replay{}.
 -opaque gathered() :: #gathered{}.
-%% Milliseconds since 1970, 0 where nobody knows.
--type gap() :: #{from := non_neg_integer(), to := non_neg_integer(),
-                 reason := malformed | other_store | too_old | damaged,
-                 cursor => halley_cursor:token()}.
 -type limits() :: #{events_max := pos_integer(), bytes_max := pos_integer()}.
 %% The body is a part of a block of the log: a caller that keeps it must copy it
 %% (halley_history_record:body/1 and item/1 say what it holds).
@@ -107,13 +103,14 @@
 
 %% A replay for the user of this cursor. With a gap it goes on behind it: from the oldest event
 %% there is, or from now on.
--spec new(halley_id:id(), halley_cursor:token()) -> {ok, replay()} | {gap, gap(), replay()}.
+-spec new(halley_id:id(), halley_cursor:token()) ->
+    {ok, replay()} | {gap, halley_cursor:gap(), replay()}.
 new(User, Token) ->
     new(User, none, Token).
 
 %% The same for a session that may be subscribed to something. That is read anew in each pass.
 -spec new(halley_replay_gather:user(), none | session(), halley_cursor:token()) ->
-    {ok, replay()} | {gap, gap(), replay()}.
+    {ok, replay()} | {gap, halley_cursor:gap(), replay()}.
 new(User, Session, Token) ->
     Whose = {User, Session},
     case halley_replay_wish:read(Token) of
@@ -258,7 +255,7 @@ offer(_, Replay) ->
 %% given. `yield': none yet, and others that wait should have a turn before the next call. `done':
 %% there is nothing more up to this vector. A gap comes behind the events, and the replay goes on.
 -spec next(replay(), UpTo :: halley_cursor:vector(), limits(), take(Acc), Acc, reader()) ->
-    {Acc, more | yield | done | {gap, gap()}, replay(), reader()}.
+    {Acc, more | yield | done | {gap, halley_cursor:gap()}, replay(), reader()}.
 next(Replay, UpTo, #{events_max := EventsMax, bytes_max := BytesMax}, Take, Acc, Reader) ->
     Batch = #batch{take = Take, acc = Acc, events_left = EventsMax, bytes_left = BytesMax,
                    store = halley_history:store(), reader = Reader},
