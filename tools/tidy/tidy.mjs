@@ -4,6 +4,7 @@
 
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import { proseFindings } from './prose.mjs';
 import { findings, judge } from './rules.mjs';
 import { readTree } from './tree.mjs';
 
@@ -16,4 +17,6 @@ for (const { rule, path, line, message, isWarning } of bad) {
 const warnings = bad.filter(({ isWarning }) => isWarning).length;
 const failures = bad.length - warnings;
 console.log(`tidy: ${tree.size} files, ${failures} findings, ${warnings} warnings`);
+const again = [...proseFindings(tree)].length;
+console.log(`tidy: ${again} sentences that may be read twice: node tools/tidy/prose.mjs`);
 process.exitCode = failures > 0 ? 1 : 0;
