@@ -92,10 +92,11 @@ export function erlangCalled(code) {
   return erlangNamed(code.replace(/^-(?!define)[a-z][\s\S]*?\.[ \t]*$/gm, blank));
 }
 
-/** The same, and the types of other modules. */
+/** The same, and other modules whose types are named or whose behaviour is implemented. */
 export function erlangNamed(code) {
-  return [...code.matchAll(/(?<![\w'@])([a-z]\w*):[a-z]\w*\s*[(/]/g)]
-    .map((match) => ({ module: match[1], line: lineOf(code, match.index) }));
+  const named = /(?<![\w'@])([a-z]\w*):[a-z]\w*\s*[(/]|^-behaviour\((\w+)\)/gm;
+  return [...code.matchAll(named)]
+    .map((match) => ({ module: match[1] ?? match[2], line: lineOf(code, match.index) }));
 }
 
 /** The names that an Erlang module exports, as `name/arity`. */

@@ -16,24 +16,16 @@
 %%
 %% No sockets here and no HTTP syntax: both are the edge's.
 -module(halley_api).
+-behaviour(halley_requests).
 
 -export([handle/1, prepare/1, subscribable/2, lost/3, routes/0]).
 -export_type([request/0, response/0, prepared/0, method/0, body/0, listener/0, route/0]).
 
--type listener() :: public | api.
--type body() :: {full, binary()} | {stream, fun(() -> {ok, binary()} | done | {error, closed})}.
--type request() :: #{method := binary(), path := [binary()], query := [{binary(), binary()}],
-                     headers := #{binary() => binary()}, listener := listener(), body := body(),
-                     _ => _}.
--type response() :: {Status :: 100..599, Headers :: [{binary(), iodata()}], Body :: iodata()}.
-%% The answer, or an event to publish and what its publisher is told then; or a subject that the
-%% session of this user, <<>> for a visitor, is to be subscribed to, or no longer, or its state.
--type prepared() :: {answer, response()}
-                  | {subscription, add | remove | state, User :: binary(),
-                     halley_id:id() | State :: binary(),
-                     fun((halley_api_subscriptions_h:result() | halley_api_state_h:result()) ->
-                             response())}
-                  | {publish, halley_router:item(), fun((halley_router:result()) -> response())}.
+-type listener() :: halley_requests:listener().
+-type body() :: halley_requests:body().
+-type request() :: halley_requests:request().
+-type response() :: halley_requests:response().
+-type prepared() :: {answer, response()} | halley_requests:wish().
 -type method() :: get | post | put | delete.
 %% `'_'' is any part of the path and becomes an argument; `'...'' is all that follows. Behind the
 %% module: more arguments, and for each method what it needs.

@@ -27,10 +27,7 @@ handle(get, [], _) ->
           {<<"unknown">>, length(Answers) - length(Known)}]}).
 
 ask(Slot) ->
-    case application:get_env(halley, behind) of
-        {ok, {Module, Function}} -> Module:Function(Slot, ?INSPECT_MS_MAX);
-        undefined -> unknown
-    end.
+    halley_inspection:behind(Slot, ?INSPECT_MS_MAX).
 
 said({Pid, Monitor}) ->
     receive

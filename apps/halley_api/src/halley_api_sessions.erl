@@ -35,15 +35,9 @@ seen(Sessions) ->
 inspect([]) ->
     #{};
 inspect(Connections) ->
-    case application:get_env(halley, inspect) of
-        {ok, Inspect} -> inspect_slots(Inspect, Connections);
-        undefined -> #{}
-    end.
-
-inspect_slots(Inspect, Connections) ->
     Deadline = now_ms() + ?INSPECT_MS_MAX,
     BySlot = maps:to_list(maps:groups_from_list(fun({Slot, _}) -> Slot end, Connections)),
-    Askers = [spawn_monitor(fun() -> exit({seen, ask(Inspect, OfSlot, Deadline)}) end)
+    Askers = [spawn_monitor(fun() -> exit({seen, ask(OfSlot, Deadline)}) end)
               || {_, OfSlot} <- BySlot],
     lists:foldl(fun(Asker, Seen) -> maps:merge(Seen, seen_by(Asker)) end, #{}, Askers).
 
@@ -54,18 +48,18 @@ seen_by({Pid, Monitor}) ->
         {'DOWN', Monitor, process, Pid, _} -> #{}
     end.
 
-ask({Module, Function} = Inspect, [{Slot, Conn} = Connection | Rest], Deadline) ->
+ask([{Slot, Conn} = Connection | Rest], Deadline) ->
     case Deadline - now_ms() of
         LeftMs when LeftMs > 0 ->
-            case Module:Function(Slot, Conn, LeftMs) of
-                {ok, Inspected} -> (ask(Inspect, Rest, Deadline))#{Connection => Inspected};
-                gone -> (ask(Inspect, Rest, Deadline))#{Connection => gone};
+            case halley_inspection:inspect(Slot, Conn, LeftMs) of
+                {ok, Inspected} -> (ask(Rest, Deadline))#{Connection => Inspected};
+                gone -> (ask(Rest, Deadline))#{Connection => gone};
                 timeout -> #{}
             end;
         _ ->
             #{}
     end;
-ask(_, [], _) ->
+ask([], _) ->
     #{}.
 
 see({link, Slot, Conn}, Inspected) ->

@@ -3,7 +3,7 @@
 
 -include_lib("eunit/include/eunit.hrl").
 
--export([said/2]).
+-export([behind/2]).
 
 -import(halley_api_fake, [json/1]).
 
@@ -18,12 +18,10 @@ with(Said) ->
     meck:expect(halley_links, said_for_test, fun(Slot) -> map_get(Slot, Said) end),
     meck:expect(halley_ids, name, fun(7) -> <<"bob">>; (8) -> <<"eve">>;
                                      (Number) -> error({no_such_user_number, Number}) end),
-    application:set_env(halley, behind, {?MODULE, said}),
-    Answer = json(halley_api_fake:get("/v1/behind")),
-    application:unset_env(halley, behind),
-    Answer.
+    halley_inspection:set(?MODULE),
+    json(halley_api_fake:get("/v1/behind")).
 
-said(Slot, Ms) when Ms > 0 -> halley_links:said_for_test(Slot).
+behind(Slot, Ms) when Ms > 0 -> halley_links:said_for_test(Slot).
 
 slow(Number, Bytes) ->
     #{conn => 1, user_number => Number, transport => sse, outbox_bytes => Bytes,

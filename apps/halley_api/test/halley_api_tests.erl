@@ -2,7 +2,7 @@
 -module(halley_api_tests).
 -include_lib("eunit/include/eunit.hrl").
 
--export([inspect_bounded/3]).
+-export([inspect/3]).
 
 -import(halley_api_fake, [call/4, call/6, get/1, get/2, header/2, json/1, failed/3, says/2]).
 -compile({no_auto_import, [get/1]}).
@@ -122,7 +122,7 @@ sessions_are_bounded() ->
     Many = [{link, Slot, Conn} || Conn <- lists:seq(1, 500), Slot <- [1, 2, 3]],
     meck:expect(halley_directory, sessions, fun(7) -> Many end),
     meck:expect(halley_links, info, fun(Slot) -> #{worker => Slot, pid => 99} end),
-    application:set_env(halley, inspect, {?MODULE, inspect_bounded}),
+    halley_inspection:set(?MODULE),
     Began = erlang:monotonic_time(millisecond),
     #{<<"sessions">> := Listed, <<"sessions_total">> := 1500} = json(get("/v1/users/u/sessions")),
     ?assert(erlang:monotonic_time(millisecond) - Began < 20000),
@@ -131,13 +131,13 @@ sessions_are_bounded() ->
      || #{<<"worker">> := Worker, <<"state">> := State} <- Listed].
 
 %% Not mocked: many mocked calls take a good part of the time that the workers are given.
-inspect_bounded(1, _, _) ->
+inspect(1, _, _) ->
     {ok, #{state => live, transport => sse, outbox_bytes => 0, outbox_pieces => 0, outbox_ms => 0,
            held => 0, dropped => 0, conflated => 0}};
-inspect_bounded(2, _, Ms) when Ms > 0, Ms =< 2000 ->
+inspect(2, _, Ms) when Ms > 0, Ms =< 2000 ->
     timer:sleep(Ms),
     timeout;
-inspect_bounded(3, _, _) ->
+inspect(3, _, _) ->
     exit(crashed).
 
 trace() ->
@@ -168,8 +168,8 @@ trace() ->
     failed(400, bad_id, get("/v1/events//trace", [{<<"user">>, <<"u">>}])).
 
 inspected(Inspect) ->
-    meck:expect(halley_links, inspect_for_test, Inspect),
-    application:set_env(halley, inspect, {halley_links, inspect_for_test}).
+    meck:expect(halley_links, inspect, Inspect),
+    halley_inspection:set(halley_links).
 
 %% --- probes --------------------------------------------------------------------------------------
 

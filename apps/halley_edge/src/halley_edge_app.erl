@@ -10,8 +10,7 @@ start(_, _) ->
     case halley_edge_sup:start_link() of
         {ok, Pid} ->
             ok = halley_drain:set_edge(fun halley_edge_runner:stop_edge/1),
-            ok = application:set_env(halley, inspect, {halley_edge_link, inspect}),
-            ok = application:set_env(halley, behind, {halley_edge_link, behind}),
+            ok = halley_inspection:set(halley_edge_link),
             {ok, Pid};
         {error, Reason} -> {error, Reason}
     end.

@@ -7,9 +7,9 @@
 %%
 %% A process per REQUEST runs the handler and dies alone. The link spawns it linked, so it never
 %% outlives its link. It parses the target, calls `handle/1' of the module that the environment
-%% names (`halley_edge', `handler'), and sends the answer from here to the writer. A crash of the
-%% handler, or an answer that is none, becomes a 500. Its heap is bounded; if it is killed for that,
-%% the link answers for it.
+%% names (`halley_edge', `handler'; its behaviour is `halley_requests'), and sends the answer from
+%% here to the writer. A crash of the handler, or an answer that is none, becomes a 500. Its heap is
+%% bounded; if it is killed for that, the link answers for it.
 %%
 %% A body that isn't whole in REQUEST is read by a fun, chunk by chunk: the link sends {body, Flags,
 %% Data}, and the edge gets credit for what the handler has consumed, that is, when it asks for more
@@ -36,12 +36,7 @@
 %% What a link's process takes time for: parsing it takes less than a read of the socket.
 -define(SMALL_BYTES_MAX, 8192).
 
-%% What a publisher is told, or a session that wants to be subscribed.
--type told() :: fun((halley_router:result() | halley_edge_sessions:subscribed()) ->
-                        halley_edge_request:answer()).
--type prepared() :: {answer, Frames :: [binary()]} | {publish, halley_router:item(), told()}
-                  | {subscription, add | remove | state, User :: binary(),
-                     halley_id:id() | State :: binary(), told()}.
+-type prepared() :: {answer, Frames :: [binary()]} | halley_requests:wish().
 
 %% What every exchange of a link shares. To be made by the link.
 -spec context(halley_edge_sender:handle(), RequestWindow :: pos_integer()) -> context().
@@ -85,8 +80,8 @@ prepared(Conn, Request) ->
     end.
 
 %% The frames of an answer to what was published, or subscribed.
--spec answer(halley_edge_codec:conn(), Method :: binary(), told(),
-             halley_router:result() | halley_edge_sessions:subscribed()) -> [binary(), ...].
+-spec answer(halley_edge_codec:conn(), Method :: binary(), halley_requests:told(),
+             halley_router:result() | halley_requests:changed()) -> [binary(), ...].
 answer(Conn, Method, Told, Result) ->
     try frames(Conn, Told(Result))
     catch
@@ -103,7 +98,8 @@ start(Request, Context) ->
     spawn_bounded(run, [Request, Context]).
 
 %% The same for an event whose id someone else is publishing: it waits for that one's answer.
--spec start_again(halley_edge_codec:conn(), halley_router:item(), told(), context()) -> pid().
+-spec start_again(halley_edge_codec:conn(), halley_router:item(), halley_requests:told(),
+                  context()) -> pid().
 start_again(Conn, Item, Told, Context) ->
     spawn_bounded(run_again, [Conn, Item, Told, Context]).
 
@@ -114,7 +110,8 @@ spawn_bounded(Function, Args) ->
     true = is_pid(Pid),
     Pid.
 
--spec run_again(halley_edge_codec:conn(), halley_router:item(), told(), context()) -> ok.
+-spec run_again(halley_edge_codec:conn(), halley_router:item(), halley_requests:told(),
+                context()) -> ok.
 run_again(Conn, {Subject, Data, Opts}, Told, {_, Writer, _}) ->
     Result = halley_router:publish(Subject, Data, Opts),
     halley_edge_sender:send(Writer, answer(Conn, <<"POST">>, Told, Result)).

@@ -26,6 +26,7 @@
 %% unless it was this process that ended a worker's replays.
 -module(halley_edge_link).
 -behaviour(gen_server).
+-behaviour(halley_inspection).
 
 -export([start_link/2, stop/1, shutdown_edge/2, inspect/3, behind/2]).
 -export([init/1, handle_continue/2, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
@@ -79,10 +80,8 @@ shutdown_edge(Link, DrainMs) ->
 stop(Link) ->
     gen_server:cast(Link, stop).
 
-%% What a connection of the link with this slot has waiting (10.8): a map of the fields of
-%% INSPECTED, `state' and `transport' as atoms. `gone': there is no such link any more.
 -spec inspect(halley_links:slot(), halley_edge_codec:conn(), TimeoutMs :: pos_integer()) ->
-    {ok, map() | [map()]} | timeout | gone.
+    {ok, halley_inspection:waiting() | [halley_inspection:waiting()]} | timeout | gone.
 inspect(Slot, Conn, TimeoutMs) ->
     case halley_links:info(Slot) of
         #{link := Link} ->
@@ -96,10 +95,8 @@ inspect(Slot, Conn, TimeoutMs) ->
             gone
     end.
 
-%% The sessions of this slot that are behind: those whose clients don't take what waits for them,
-%% the most first (10.8). `unknown': its worker is of a build that doesn't tell.
 -spec behind(halley_links:slot(), TimeoutMs :: pos_integer()) ->
-    {ok, [map()]} | unknown | timeout | gone.
+    {ok, [halley_inspection:waiting()]} | unknown | timeout | gone.
 behind(Slot, TimeoutMs) ->
     case inspect(Slot, 1 bsl 47, TimeoutMs) of
         {ok, Slow} when is_list(Slow) -> {ok, Slow};

@@ -14,7 +14,7 @@
 %% The handler's request without its body.
 -type parsed() :: #{method := binary(), path := [binary()], query := [{binary(), binary()}],
                     headers := #{binary() => binary()}, listener := public | api}.
--type answer() :: {Status :: 100..599, Headers :: [{binary(), iodata()}], Body :: iodata()}.
+-type answer() :: halley_requests:response().
 
 %% A body's share in one frame: small enough that heartbeats don't wait long behind it.
 -define(BODY_BYTES, 65536).

@@ -42,9 +42,9 @@
 %% What the link has to do for a session: it knows the sessions, and answers.
 -type wish() :: {add | remove | state, halley_edge_codec:conn(), User :: binary(),
                  halley_id:id() | State :: binary(),
-                 Answer :: fun((halley_edge_sessions:subscribed()) -> ok)}
+                 Answer :: fun((halley_requests:changed()) -> ok)}
               | {add_from, halley_edge_codec:conn(), User :: binary(), halley_id:id(),
-                 Answer :: fun(({halley_edge_sessions:subscribed(), halley_history:vector()})
+                 Answer :: fun(({halley_requests:changed(), halley_history:vector()})
                                -> ok)}.
 
 %% To be made by the link, which has so many workers: requests are linked to the process that opens

@@ -18,11 +18,8 @@
 
 -export([new/4, subscriptions/4, open/2, synced/1, close/2, enter/2, replay_ended/2]).
 -export([wish/2, refuse/3, aside/2, close_user/3]).
--export_type([sessions/0, subscribed/0]).
+-export_type([sessions/0]).
 
-%% What came of the wish of a session to subscribe, or to end that, or to have a state.
--type subscribed() :: added | already | too_many_of_session | too_many
-                    | removed | absent | no_session | stated.
 -type opened() :: {halley_edge_codec:conn(), UserNumber :: non_neg_integer()}.
 
 -include("halley_edge.hrl").
