@@ -51,13 +51,25 @@ test('27.1 an age that is longer than the retention', async () => {
     await follow(longer, ['bob', 'room/1'], ['bob', 'live']);
     const { cursor } = await poll(longer, 'bob', { timeout: 0 });
     for (const subject of ['room/1', 'live']) await publish(longer, subject, subject);
-    await until('one is too old', async () =>
-      (await poll(longer, 'bob', { cursor, timeout: 0 })).gap);
+    const alone = await api(longer, 'POST', '/v1/events', { to: ['bob'], data: 'private' });
+    assert.equal(alone.status, 200);
+    await until('two are too old', async () =>
+      (await poll(longer, 'bob', { cursor, timeout: 0 })).events.length === 1);
     await publish(longer, 'live', 'new');
     const stream = await sse(longer, 'bob', {}, cursor);
     assert.deepEqual(data(await stream.events.take(2)), ['room/1', 'new']);
     assert.equal((await stream.gaps.next('the gap')).reason, 'too_old');
     stream.close();
+    const page = async (subject) =>
+      (await api(longer, 'GET', `/v1/subjects/${encodeURIComponent(subject)}/events`)).json;
+    assert.deepEqual([data((await page('room/1')).events), data((await page('live')).events)],
+      [['room/1'], ['new']]);
+    const newest = await sse(longer, { subjects: 'room/1,live', last: 5 });
+    assert.deepEqual(data(await newest.events.take(2)), ['room/1', 'new']);
+    newest.close();
+    const history = await api(longer, 'GET', '/v1/history');
+    assert.deepEqual([history.json.retention_ms, history.json.kept_ms], [5_000, 60_000]);
+    assert.match(longer.log, /history\.retention_of: all events stay on disk/);
   } finally {
     await longer.stop();
   }

@@ -148,7 +148,8 @@ test('22.8 by the right presence', async () => {
       [{ presence: ['room/*'], subscribe: ['room/1'] },
         { presence: 'room/1', subjects: 'room/1' }, 200],
       [{ subscribe: ['*'], follow: ['*'] }, { presence: 'room/1' }, 403],
-      [{ presence: ['room/*'] }, { presence: '*' }, 403],
+      [{ presence: ['room/*'] }, { presence: '*' }, 200],
+      [{ presence: [] }, { presence: '*' }, 403],
       [{ presence: ['*'] }, { presence: '*' }, 200],
     ]) {
       const stream = await ndjson(closed, who, as(rights));

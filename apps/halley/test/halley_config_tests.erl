@@ -99,6 +99,20 @@ ages_longer_than_the_retention_test_() ->
                                             {All, {age, 600000}}]}],
         Config <- [by_environment([{"HALLEY_HISTORY_RETENTION_OF", Text}])]].
 
+%% Whoever sets it hears what it does to all the others.
+kept_longer_test_() ->
+    [?_assertMatch({Text, [Expected | _]}, {Text, Notices ++ [nothing]})
+     || {Text, Expected} <- [{"", nothing}, {"room/* 1s, room/* 9", nothing}],
+        {ok, #{notices := Notices}} <-
+            [by_environment([{"HALLEY_HISTORY_RETENTION_OF", Text}])]]
+    ++ [fun() ->
+            Config = by_environment([{"HALLEY_HISTORY_RETENTION_OF", "room/* 7d"}]),
+            {ok, #{notices := [Notice]}} = Config,
+            ?assertMatch("history.retention_of: all events stay on disk for its longest age, "
+                         "604800 s" ++ _, Notice),
+            ?assertEqual(600000, env(halley, history_plain_retention_ms, Config))
+        end].
+
 %% What concerns the edge goes to it by the names of link.md 5.
 choices_are_sent_to_the_edge_test() ->
     Config = by_file("public.slow_consumer = latest_per_subject\nadmission.rate = 250\n"

@@ -35,6 +35,18 @@ shown_test_() ->
         ?H:silently(fun() -> ?H:with([{history_retention_of, Ages}], fun shown/0) end)
     end}.
 
+%% Where the log keeps all for longer than `history.retention', private events aren't shown for
+%% longer than that: they have no subject.
+private_test_() ->
+    All = {{prefix, <<>>}, {age, 1000}},
+    [{timeout, 60, fun() ->
+        ?H:silently(fun() ->
+            ?H:with([{history_retention_of, [{{id, <<"room">>}, {age, KeptMs}}, All]},
+                     {history_plain_retention_ms, 1000}, {history_retention_ms, KeptMs}],
+                    fun() -> ?assertEqual(Shown, halley_history_shown:oldest(private) =:= 0) end)
+        end)
+    end} || {KeptMs, Shown} <- [{3600000, false}, {1000, true}]].
+
 at(Subject, AgeMs) ->
     {ok, Seq} = ?H:publish(Subject, <<"1">>, #{at => erlang:system_time(millisecond) - AgeMs}),
     Seq.

@@ -18,7 +18,7 @@
 -module(halley_api).
 -behaviour(halley_requests).
 
--export([handle/1, prepare/1, subscribable/2, lost/3, routes/0]).
+-export([handle/1, prepare/1, subscribable/2, lost/3, view/1, routes/0]).
 -export_type([request/0, response/0, prepared/0, method/0, body/0, listener/0, route/0]).
 
 -type listener() :: halley_requests:listener().
@@ -126,6 +126,11 @@ subscribable(Rights, Subjects) ->
 -spec lost(Rights :: binary(), User :: binary(), [binary()]) -> [binary()].
 lost(Rights, User, Said) ->
     halley_api_subscriptions_h:lost(Rights, User, Said).
+
+%% Whom these rights let a session see that is told of all whom its user follows.
+-spec view(Rights :: binary()) -> halley_presence_views:view().
+view(Rights) ->
+    halley_api_subscriptions_h:view(Rights).
 
 %% `later': it is for `handle/1', and nothing was done yet.
 -spec prepare(request()) -> later | prepared().

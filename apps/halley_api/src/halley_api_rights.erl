@@ -14,7 +14,7 @@
 %% A judgement that refuses is counted, and says which list lacks what.
 -module(halley_api_rights).
 
--export([none/0, parse/1, allows/3, allows_any/2, judge/3, judge_any/2, judge_all/2]).
+-export([none/0, parse/1, allows/3, allows_any/2, judge/3, judge_any/2, judge_all/2, view/1]).
 -export_type([rights/0, action/0]).
 
 -type action() :: publish | to | follow | subscribe | presence | history | state.
@@ -75,6 +75,15 @@ judge_all(Action, Rights) ->
     case lists:any(fun halley_pattern:is_everything/1, maps:get(Action, Rights, [])) of
         true -> ok;
         false -> missing(Action, [words(Action), " everybody"], "no \"*\"", "")
+    end.
+
+%% Whom one may see of those whom one follows.
+-spec view(rights()) -> halley_presence_views:view().
+view(Rights) ->
+    Patterns = maps:get(presence, Rights, []),
+    case lists:any(fun halley_pattern:is_everything/1, Patterns) of
+        true -> everybody;
+        false -> Patterns
     end.
 
 missing(Action, What, Which, Matches) ->

@@ -13,6 +13,9 @@
 %% A subject behind a byte that no id has stands for its presence (`halley_presence_notes'): that
 %% needs the right `presence' and a pattern in `presence.subjects'.
 %%
+%% `presence=*' is for those of all whom the user follows whom the rights let it see: where the
+%% worker keeps whom (link.md 19), any right is enough, else it is one to everything.
+%%
 %% A session of the API listener that follows the server's status (`halley_own:status/0') comes with
 %% a server key in place of rights, behind a byte that no text of rights begins with (link.md 17):
 %% it needs what `GET /v1/status' needs. To everybody else that subject is no id.
@@ -21,7 +24,7 @@
 -module(halley_api_subscriptions_h).
 -behaviour(halley_api).
 
--export([handle/3, prepare/3, subscribable/2, lost/3]).
+-export([handle/3, prepare/3, subscribable/2, lost/3, view/1]).
 -export_type([result/0]).
 
 %% With one event more it fits what a worker takes for the answer to an operation.
@@ -68,8 +71,23 @@ prepare(Method, [Subject], #{query := Query} = Request) ->
     end.
 
 at_once(Method, [Subject], #{headers := #{<<"halley-user">> := User} = Headers}) ->
-    case judged(Method, Subject, maps:get(<<"halley-rights">>, Headers, <<>>)) of
+    Rights = maps:get(<<"halley-rights">>, Headers, <<>>),
+    case {Method, Headers} of
+        {put, #{<<"halley-view">> := _}} -> watch(User, Subject, Rights);
+        _ -> one(Method, User, Subject, Rights)
+    end.
+
+one(Method, User, Subject, Rights) ->
+    case judged(Method, Subject, Rights) of
         ok -> {subscription, what(Method), User, Subject, fun answer/1};
+        {error, Error} -> {answer, halley_api_error:response(Error)}
+    end.
+
+%% All whom the user follows, of a worker that keeps whom of them it may see.
+watch(User, Subject, Rights) ->
+    View = view(Rights),
+    case subscribable(Rights, [Subject | halley_presence_views:pieces(View)]) of
+        ok -> {subscription, watch, User, View, fun answer/1};
         {error, Error} -> {answer, halley_api_error:response(Error)}
     end.
 
@@ -87,8 +105,12 @@ subscribable(<<?OF_SERVERS, Authorization/binary>>, [Subject]) ->
         {error, Error, _} -> {error, Error};
         false -> {error, {400, <<"bad_subject">>, "a server key opens no such session"}}
     end;
-subscribable(Text, Subjects) ->
-    each(Subjects, rights(Text)).
+subscribable(Text, All) ->
+    {View, Subjects} = halley_presence_views:split(All),
+    each(Subjects, rights(Text), View =/= []).
+
+-spec view(Rights :: binary()) -> halley_presence_views:view().
+view(Text) -> halley_api_rights:view(rights(Text)).
 
 %% Of what a session of this user has, what these rights don't allow. A session of the API listener
 %% has no rights that could change.
@@ -100,7 +122,7 @@ lost(Text, User, Said) ->
 is_lost(?STATE_NAME, User, Rights) ->
     halley_api_rights:judge(state, User, Rights) =/= ok;
 is_lost(Subject, _, Rights) ->
-    allowed(halley_presence_notes:subject(Subject), Subject, Rights) =/= ok.
+    allowed(halley_presence_notes:subject(Subject), Subject, Rights, true) =/= ok.
 
 %% A link's process judges one session after the other, mostly by the same text: it keeps what it
 %% read last.
@@ -115,24 +137,24 @@ rights(Text) ->
             Rights
     end.
 
-each([], _) ->
+each([], _, _) ->
     ok;
-each([Subject | Subjects], Rights) ->
-    case allowed(halley_presence_notes:subject(Subject), Subject, Rights) of
-        ok -> each(Subjects, Rights);
+each([Subject | Subjects], Rights, HasView) ->
+    case allowed(halley_presence_notes:subject(Subject), Subject, Rights, HasView) of
+        ok -> each(Subjects, Rights, HasView);
         {error, _} = Error -> Error
     end.
 
-allowed(none, Subject, Rights) ->
+allowed(none, Subject, Rights, _) ->
     case halley_api_id:check(Subject, <<"subject">>) of
         {ok, Id} -> halley_api_rights:judge(subscribe, Id, Rights);
         {error, _} = Error -> Error
     end;
-allowed({presence, Subject}, _, Rights) ->
+allowed({presence, Subject}, _, Rights, HasView) ->
     case halley_api_id:check(Subject, <<"presence">>) of
         {ok, Id} ->
             case halley_presence_notes:may(Id) of
-                true -> may_see(Id, Rights);
+                true -> may_see(Id, Rights, HasView);
                 false -> {error, {400, <<"presence_off">>, not_told(Id)}}
             end;
         {error, _} = Error ->
@@ -140,8 +162,9 @@ allowed({presence, Subject}, _, Rights) ->
     end.
 
 %% `*' is no subject here but all whom the user follows.
-may_see(<<"*">>, Rights) -> halley_api_rights:judge_all(presence, Rights);
-may_see(Subject, Rights) -> halley_api_rights:judge(presence, Subject, Rights).
+may_see(<<"*">>, Rights, true) -> halley_api_rights:judge_any(presence, Rights);
+may_see(<<"*">>, Rights, false) -> halley_api_rights:judge_all(presence, Rights);
+may_see(Subject, Rights, _) -> halley_api_rights:judge(presence, Subject, Rights).
 
 not_told(Subject) ->
     ["nobody is told of the presence of ", Subject, ": presence.subjects doesn't have it; "

@@ -18,6 +18,8 @@
 -define(LINES, <<"application/x-ndjson">>).
 %% http.md 18: how an operation says the presence of a subject.
 -define(PRESENCE, 1).
+%% link.md 19: before a piece of whom a session may see.
+-define(VIEW, 4).
 
 %% --- the table -----------------------------------------------------------------------------------
 
@@ -54,6 +56,9 @@ rows() ->
      {presence, <<"*">>, opening, [<<?PRESENCE, $*>>], ok},
      {presence, <<"*">>, prepare, {put, Everybody, none}, wish},
      {presence, <<"*">>, handle, {put, Everybody, last}, 400},
+     %% A worker that keeps whom the session may see (link.md 19) needs no right to everybody.
+     {presence, any, opening, [<<?VIEW, 0>>, <<?PRESENCE, $*>>], ok},
+     {presence, any, prepare, {put, Everybody, view}, wish},
      {presence, ?ROOM, handle, {get, Online, none}, 200},
      {none, ?USER, handle, {get, path([<<"presence">>, ?USER]), none}, 200},
      {presence, ?ROOM, handle, {get, Room, none}, 200},
@@ -167,6 +172,7 @@ request({Method, Path, What}, Rights) ->
     Request = (with_headers(public, method(Method), "/", Headers))#{path := Path},
     case What of
         none -> Request;
+        view -> Request#{headers := Headers#{<<"halley-view">> => <<"kept">>}};
         last -> Request#{query := [{<<"last">>, <<"1">>}],
                          subscribe => fun(_, _) -> {too_many_of_session, none}
                                      end};

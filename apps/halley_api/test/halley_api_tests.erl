@@ -204,6 +204,7 @@ history() ->
     try
         ?assertEqual(#{<<"store">> => <<"0000beef">>, <<"events">> => 0, <<"bytes">> => 0,
                        <<"bytes_max">> => null, <<"retention_ms">> => 600000,
+                       <<"kept_ms">> => 600000,
                        <<"oldest_at">> => null, <<"floor">> => 7, <<"floor_at">> => null,
                        <<"queue_bytes">> => 3, <<"refusing">> => null, <<"damaged">> => [],
                        <<"damaged_total">> => 0}, json(get("/v1/history")))

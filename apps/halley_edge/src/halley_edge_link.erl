@@ -149,11 +149,12 @@ attached(#{is_trunk := true, socket := Socket, hello := Hello}, State) ->
     Writer = halley_edge_sender:attach(Pid, Way, Queue),
     Requests = halley_edge_requests:new(halley_edge_sender:to_words(Writer), Workers),
     State#state{kind = trunk, writer = Writer, writer_pid = Pid, slot = Way, requests = Requests};
-attached(#{socket := Socket, hello := #{window := Credit, worker := Index}}, State) ->
+attached(#{socket := Socket, hello := Hello}, State) ->
+    #{window := Credit, worker := Index} = Hello,
     {ok, Pid} = halley_edge_writer:start_link(Socket, Credit),
     {ok, Slot, Queue} = halley_links:register(Pid, info(Index, State)),
     Writer = halley_edge_sender:attach(Pid, Slot, Queue),
-    with_worker(Index, halley_edge_worker:new(Index, Slot, Writer, State#state.metrics),
+    with_worker(Index, halley_edge_worker:new(Index, Slot, Writer, State#state.metrics, Hello),
                 State#state{writer = Writer, writer_pid = Pid, slot = Slot,
                             requests = halley_edge_requests:new(Writer, 1)}).
 
@@ -447,7 +448,8 @@ place(Index, #state{slot = Way, writer = Writer, metrics = Metrics} = State) ->
         {ok, Slot} ->
             send({place, Index, Slot}, State),
             Handle = halley_edge_sender:to_slot(Slot, Writer),
-            with_worker(Index, halley_edge_worker:new(Index, Slot, Handle, Metrics), State);
+            Worker = halley_edge_worker:new(Index, Slot, Handle, Metrics, State#state.hello),
+            with_worker(Index, Worker, State);
         %% The writer found the socket closed before this process did.
         {error, gone} ->
             {closed, State};

@@ -43,6 +43,8 @@
 -type wish() :: {add | remove | state, halley_edge_codec:conn(), User :: binary(),
                  halley_id:id() | State :: binary(),
                  Answer :: fun((halley_requests:changed()) -> ok)}
+              | {watch, halley_edge_codec:conn(), User :: binary(), halley_presence_views:view(),
+                 Answer :: fun((halley_requests:changed()) -> ok)}
               | {add_from, halley_edge_codec:conn(), User :: binary(), halley_id:id(),
                  Answer :: fun(({halley_requests:changed(), halley_history:vector()})
                                -> ok)}.

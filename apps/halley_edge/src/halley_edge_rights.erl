@@ -5,26 +5,35 @@
 %% (`halley_subscriptions_end'), and ENDED names them, as the answer: it names none if none has
 %% ended, so that the worker knows that it needn't say its RIGHTS again.
 %%
+%% A session that is told of all whom its user follows may see others from then on: the handler says
+%% whom by its optional `view/1'.
+%%
 %% A server ends some as well. An edge of a build before doesn't know ENDED: it is asked to close
 %% the session.
 -module(halley_edge_rights).
 
--export([changed/4, ended/4, is_known/1]).
+-export([changed/4, ended/4, is_known/1, keeps_views/1]).
 
 %% What an edge counts that knows ENDED.
 -define(KNOWN_BY, <<"halley_edge_subscriptions_ended_total">>).
+-define(VIEWS_KNOWN_BY, <<"halley_edge_presence_narrowed_total">>).
 %% In one frame.
 -define(SUBJECTS_MAX, 500).
+%% What stands for all whom a user follows (15.2).
+-define(EVERYBODY, <<1, $*>>).
 -define(RIGHT_MISSING, <<"right_missing">>).
 -define(BY_SERVER, <<"ended_by_server">>).
 
 %% RIGHTS came. A session that isn't there has nothing.
--spec changed(halley_edge_codec:conn(), Rights :: binary(), halley_links:slot(),
-              halley_edge_sender:handle()) -> ok.
-changed(Conn, Rights, Slot, Writer) ->
+-spec changed(halley_edge_codec:conn(), Rights :: binary(), KeepsViews :: boolean(),
+              {halley_links:slot(), halley_edge_sender:handle()}) -> ok.
+changed(Conn, Rights, KeepsViews, {Slot, Writer}) ->
     Ended = case halley_subscriptions_end:said(Slot, Conn) of
         none -> [];
-        {User, Said} -> drop(User, Slot, Conn, lost(Rights, name(User), Said))
+        {User, Said} ->
+            Lost = lost(Rights, name(User), Said),
+            Narrowed = view(User, {Slot, Conn}, Rights, Said -- Lost, KeepsViews),
+            drop(User, Slot, Conn, Narrowed ++ Lost)
     end,
     send(Conn, ?RIGHT_MISSING, Ended, Writer).
 
@@ -39,14 +48,33 @@ name(Number) -> halley_ids:name(Number).
 
 %% Nobody judges before the API runs: then nothing is granted either.
 lost(Rights, User, Said) ->
+    case handler(lost, 3) of
+        none -> [];
+        Handler -> Handler:lost(Rights, User, Said)
+    end.
+
+handler(Function, Arity) ->
     case application:get_env(halley_edge, handler) of
         {ok, Handler} ->
-            case erlang:function_exported(Handler, lost, 3) of
-                true -> Handler:lost(Rights, User, Said);
-                false -> []
+            case erlang:function_exported(Handler, Function, Arity) of
+                true -> Handler;
+                false -> none
             end;
         undefined ->
-            []
+            none
+    end.
+
+%% A worker of a build before would say to the next brain that the session may see everybody.
+view(User, Session, Rights, Left, KeepsViews) ->
+    Handler = handler(view, 1),
+    case lists:member(?EVERYBODY, Left) andalso Handler =/= none andalso Handler:view(Rights) of
+        false ->
+            [];
+        View when KeepsViews; View =:= everybody ->
+            ok = halley_subscriptions_end:view(User, Session, View),
+            [];
+        _ ->
+            [?EVERYBODY]
     end.
 
 %% A server has ended these.
@@ -56,6 +84,11 @@ ended(Conn, Subjects, known, {_, Writer}) ->
     send(Conn, ?BY_SERVER, Subjects, Writer);
 ended(Conn, _, unknown, {Slot, _}) ->
     halley_links:close_sessions(Slot, [Conn], <<"ended_by_server: a subscription has ended">>).
+
+%% Whether an edge with this hello keeps whom its sessions may see.
+-spec keeps_views(map()) -> boolean().
+keeps_views(#{metrics := Metrics}) ->
+    lists:keymember(?VIEWS_KNOWN_BY, 1, Metrics).
 
 %% Whether an edge with this hello knows ENDED.
 -spec is_known(map()) -> known | unknown.

@@ -352,6 +352,10 @@ wish({add, Conn, User, Subject, Answer}, Sessions) ->
     Answer(Result);
 wish({add_from, Conn, User, Subject, Answer}, Sessions) ->
     Answer(subscribe(Conn, User, Subject, Sessions));
+wish({watch, Conn, User, View, Answer}, Sessions) ->
+    Key = halley_presence_notes:key(<<"*">>),
+    {Result, _} = subscribe(Conn, User, {Key, View}, Sessions),
+    Answer(Result);
 wish({remove, Conn, _, Subject, Answer}, Sessions) ->
     Answer(unsubscribe(Conn, Subject, Sessions));
 wish({state, Conn, User, Text, Answer}, Sessions) ->

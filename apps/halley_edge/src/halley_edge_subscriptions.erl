@@ -86,17 +86,24 @@ aside(Conn, #waiting{sessions = Sessions, bytes = Bytes} = Waiting) ->
     end.
 
 %% The number is bounded here as well: what a worker says was granted may be a lie. A state was
-%% granted before, in pieces that are none of the subjects.
-judge(<<>>, All) ->
+%% granted before, in pieces that are none of the subjects; and so is whom the session may see.
+judge(Rights, All) ->
+    {View, Others} = halley_presence_views:split(All),
+    case halley_presence_views:read(View) of
+        error -> {error, {400, <<"bad_presence">>, "whom the session may see can't be read"}};
+        _ -> judge_others(Rights, View, Others)
+    end.
+
+judge_others(<<>>, View, All) ->
     {Pieces, Subjects} = halley_session_states:split(All),
     case halley_session_states:check(Pieces) of
-        true -> judge_subjects(<<>>, Subjects);
+        true -> judge_subjects(<<>>, View, Subjects);
         false -> {error, {400, <<"bad_state">>, "the state is no JSON within today's limits"}}
     end;
-judge(Rights, Subjects) ->
-    judge_subjects(Rights, Subjects).
+judge_others(Rights, View, Subjects) ->
+    judge_subjects(Rights, View, Subjects).
 
-judge_subjects(Rights, Subjects) ->
+judge_subjects(Rights, View, Subjects) ->
     Max = halley_limits:get(subscriptions_per_session_max),
     case length(Subjects) =< Max andalso handler() of
         false ->
@@ -112,7 +119,7 @@ judge_subjects(Rights, Subjects) ->
         none ->
             {error, {503, <<"no_handler">>, "the API is not running"}};
         Handler ->
-            Handler:subscribable(Rights, Subjects)
+            Handler:subscribable(Rights, View ++ Subjects)
     end.
 
 %% An id, or what stands for the presence of one (15).

@@ -9,7 +9,7 @@
 %% Not here: requests, which all workers of a trunk have in common, and the link.
 -module(halley_edge_worker).
 
--export([new/4, ended/1, slot/1, replays/1, frame/2, judged/3, wish/2, enter/2, replay_ended/2,
+-export([new/5, ended/1, slot/1, replays/1, frame/2, judged/3, wish/2, enter/2, replay_ended/2,
          told/3, inspect/4, tick/1]).
 -export_type([worker/0, index/0, metrics/0]).
 
@@ -26,6 +26,8 @@
     slot :: halley_links:slot(),
     writer :: halley_edge_sender:handle(),
     metrics :: metrics(),
+    %% Whether it says again whom its sessions may see (link.md 19).
+    keeps_views :: boolean(),
     replays :: halley_edge_replays:handle(),
     sessions :: halley_edge_sessions:sessions(),
     inspections = halley_edge_inspections:new() :: halley_edge_inspections:inspections(),
@@ -35,10 +37,12 @@
 -type result() :: worker() | {broken, halley_edge_codec:problem()}.
 
 %% To be made by the link's process, which its replays are linked to.
--spec new(index(), halley_links:slot(), halley_edge_sender:handle(), metrics()) -> worker().
-new(Index, Slot, Writer, Metrics) ->
+-spec new(index(), halley_links:slot(), halley_edge_sender:handle(), metrics(),
+          Hello :: map()) -> worker().
+new(Index, Slot, Writer, Metrics, Hello) ->
     Replays = halley_edge_replays:start_link(self(), Slot, Writer),
     #worker{index = Index, slot = Slot, writer = Writer, metrics = Metrics, replays = Replays,
+            keeps_views = halley_edge_rights:keeps_views(Hello),
             sessions = halley_edge_sessions:new(Slot, Index, Writer, Replays)}.
 
 %% A worker of a trunk has lost its place.
@@ -91,9 +95,10 @@ frame({subscriptions, Conn, Rights, Subjects}, #worker{sync = Sync, sessions = S
         {broken, _} = Broken -> Broken;
         Announced -> Worker#worker{sessions = Announced}
     end;
-frame({rights, Conn, Rights}, #worker{sync = Sync, slot = Slot, writer = Writer} = Worker)
+frame({rights, Conn, Rights}, #worker{sync = Sync, slot = Slot, writer = Writer,
+                                      keeps_views = KeepsViews} = Worker)
   when Sync =/= before ->
-    ok = halley_edge_rights:changed(Conn, Rights, Slot, Writer),
+    ok = halley_edge_rights:changed(Conn, Rights, KeepsViews, {Slot, Writer}),
     Worker;
 frame({close, Closing}, #worker{sync = Sync, sessions = Sessions} = Worker) when Sync =/= before ->
     bounded(Worker#worker{sessions = halley_edge_sessions:close(Closing, Sessions)});

@@ -188,6 +188,9 @@ subscriptions_without_end(Config) ->
         fake_edge:send(Edge, {subscriptions, 2, <<>>, halley_session_states:pieces(1, <<"no">>)}),
         fake_edge:send(Edge, {open, [{2, 3, <<"ann">>, <<>>}]}),
         ?assertMatch({refused, 2, 400, 0, <<"bad_state">>, _}, next(Edge, refused)),
+        fake_edge:send(Edge, {subscriptions, 3, <<>>, [<<4, 0, 5, "a">>, <<1, $*>>]}),
+        fake_edge:send(Edge, {open, [{3, 1, <<"ann">>, <<>>}]}),
+        ?assertMatch({refused, 3, 400, 0, <<"bad_presence">>, _}, next(Edge, refused)),
         ?assertEqual(0, ets:info(halley_subscriptions, size))
     end).
 

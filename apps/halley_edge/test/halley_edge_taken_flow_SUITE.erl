@@ -20,7 +20,8 @@ suite() ->
 all() ->
     [credit_too_much, credit_for_nothing, closings_without_end, never_any_credit,
      replayed_without_end, requests_without_end, bodies_without_end, requests_that_ask_nothing,
-     who_it_says_is_asking, answers_that_nobody_asked_for, metrics_of_all_kinds,
+     who_it_says_is_asking, views_that_it_does_not_keep,
+     answers_that_nobody_asked_for, metrics_of_all_kinds,
      comings_and_goings_of_a_group, cursors_of_all_kinds, reads_nothing, silence,
      comes_again_and_again].
 
@@ -46,6 +47,7 @@ limits(comes_again_and_again) -> #{redial_ms_max => 1000};
 limits(_) -> #{}.
 
 handler(who_it_says_is_asking) -> halley_api;
+handler(views_that_it_does_not_keep) -> halley_api;
 handler(_) -> halley_edge_test_brain.
 
 
@@ -174,6 +176,27 @@ who_it_says_is_asking(Config) ->
         Header = {<<"authorization">>, <<"Bearer ", Text/binary>>},
         ?assertEqual(200, Ask(api, <<"GET">>, <<"/v1/users/anna">>, [Header])),
         ?assertEqual(403, Ask(api, <<"DELETE">>, <<"/v1/users/anna/sessions">>, [Header]))
+    end).
+
+%% 19.3: a worker of a build before would say to the next brain that a session may see everybody, so
+%% it needs the right to that.
+views_that_it_does_not_keep(Config) ->
+    ok = halley_presence_notes:turn_on("*"),
+    attacked(Config, fun(Edge) ->
+        Everybody = <<1, $*>>,
+        Some = <<"{\"presence\":[\"room/*\"]}">>,
+        fake_edge:send(Edge, {subscriptions, 1, Some, [Everybody]}),
+        fake_edge:send(Edge, {open, [{1, 1, ?VICTIM, <<>>}]}),
+        ?assertMatch({refused, 1, 403, 0, <<"right_missing">>, _}, next(Edge, refused)),
+        fake_edge:send(Edge, {subscriptions, 2, <<"{\"presence\":[\"*\"]}">>, [Everybody]}),
+        fake_edge:send(Edge, {open, [{2, 1, ?VICTIM, <<>>}]}),
+        {opened, _, _} = next(Edge, opened),
+        fake_edge:send(Edge, {rights, 2, Some}),
+        ?assertEqual({ended, 2, <<"right_missing">>, [Everybody]}, next(Edge, ended)),
+        %% One that keeps it says so by its pieces.
+        fake_edge:send(Edge, {subscriptions, 3, Some, [Everybody, <<4, 0, 6, "room/*">>]}),
+        fake_edge:send(Edge, {open, [{3, 1, ?VICTIM, <<>>}]}),
+        {opened, _, _} = next(Edge, opened)
     end).
 
 %%% 10 and 3.4 Answers

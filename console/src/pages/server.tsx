@@ -11,12 +11,19 @@ const HISTORY_MS = 5000;
 
 interface History {
   events: number; bytes: number; bytes_max: number | null; retention_ms: number | null;
+  kept_ms: number | null;
   oldest_at: number | null; queue_bytes: number; refusing: string | null; damaged_total: number;
 }
 
 function Facts({ facts }: { facts: [string, JSX.Element | string][] }): JSX.Element {
   return <dl class="facts">{facts.map(([name, fact]) =>
     <div key={name}><dt>{name}</dt><dd>{fact}</dd></div>)}</dl>;
+}
+
+/** Subjects with a longer age keep all on disk for as long. */
+function kept({ retention_ms: ms, kept_ms: onDisk }: History): string {
+  if (ms === null || onDisk === null) return '–';
+  return span(ms / 1000) + (onDisk > ms ? `, on disk ${span(onDisk / 1000)}` : '');
 }
 
 function HistoryCard(): JSX.Element {
@@ -28,7 +35,7 @@ function HistoryCard(): JSX.Element {
         ['Events', count(value.events)],
         ['On disk', `${bytes(value.bytes)}${value.bytes_max === null ? ''
           : ` of ${bytes(value.bytes_max)}`}`],
-        ['Kept for', value.retention_ms === null ? '–' : span(value.retention_ms / 1000)],
+        ['Kept for', kept(value)],
         ['Oldest', value.oldest_at === null ? '–' : day(value.oldest_at)],
         ['Waits for the disk', bytes(value.queue_bytes)],
         ['Takes events', value.refusing === null ? <Badge tone="good">yes</Badge>

@@ -125,6 +125,8 @@ pub struct Settings {
     pub last_events_max: u32,
     /// Does the brain tell of presence?
     pub presence: bool,
+    /// Does the brain know whom a session may see?
+    pub views: bool,
     /// Does the brain know what sessions say of themselves?
     pub states: bool,
     /// Does the brain judge anew what sessions are subscribed to, by other rights?
@@ -178,6 +180,7 @@ impl Default for Settings {
             subscriptions: false,
             last_events_max: 0,
             presence: false,
+            views: false,
             states: false,
             rights: false,
             status_streams: false,
@@ -294,6 +297,7 @@ impl Settings {
             b"subscriptions_per_session_max" => self.subscriptions = number()? > 0,
             b"last_events_max" => self.last_events_max = number()?,
             b"presence" => self.presence = is_on(value)?,
+            b"presence_views" => self.views = is_on(value)?,
             b"session_state_bytes_max" => self.states = number()? > 0,
             b"revocations_bytes_max" => self.rights = number()? > 0,
             b"status_readers_max" => self.status_streams = number()? > 0,

@@ -76,6 +76,8 @@ stats! {
     Expired counter "sessions_expired_total" "Streams and polls ended: their token had expired.";
     SessionsRevoked counter "sessions_revoked_total"
         "Streams and polls ended: their user's tokens were revoked.";
+    PresenceNarrowed counter "presence_narrowed_total"
+        "Sessions with presence=* that are told of those alone whom their token lets them see.";
     SubscriptionsEnded counter "subscriptions_ended_total"
         "Subscriptions of sessions ended: by a server, or by a token that doesn't allow them.";
     Streams counter "streams_total" "Streams opened.";

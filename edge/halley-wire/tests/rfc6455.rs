@@ -268,6 +268,42 @@ fn section_4_2_handshake() {
     assert_eq!(accept.as_bytes(), b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
 }
 
+/// http.md 8.4, 14.2: the answer names one of the offers, and never a token.
+#[test]
+fn section_4_2_2_subprotocols() {
+    for (lines, tokens, agreed) in [
+        (&[][..], &[][..], Ok(false)),
+        (&["chat, superchat"], &[], Ok(false)),
+        (&["halley"], &[], Ok(true)),
+        (&["Halley"], &[], Ok(false)),
+        (&["halley, halley.token.a.b-_"], &["a.b-_"], Ok(true)),
+        (&["halley.token.a", "chat,halley"], &["a"], Ok(true)),
+        (&["halley.token.a,halley.token.b", "halley"], &["a", "b"], Ok(true)),
+        (&["halley.token."], &[""], Err("bad_subprotocol")),
+        (&["chat, halley.token.a"], &["a"], Err("bad_subprotocol")),
+    ] {
+        let offers = lines.iter().map(|line| format!("Sec-WebSocket-Protocol: {line}\r\n"));
+        let offers: String = offers.collect();
+        let head = format!("GET / HTTP/1.1\r\n{UPGRADE}{VERSION}{KEY}{offers}\r\n");
+        let request = parse_request(head.as_bytes(), &HeadLimits::default()).unwrap().unwrap();
+        let found: Vec<_> = handshake::tokens(&request).collect();
+        assert_eq!(found, tokens.iter().map(|t| t.as_bytes()).collect::<Vec<_>>(), "{lines:?}");
+        let protocol = handshake::protocol(&request).map_err(|error| error.code);
+        assert_eq!(protocol, agreed, "{lines:?}");
+        let agreed = handshake::Agreed { deflate: None, protocol: protocol == Ok(true) };
+        let accept = handshake::accept(&request).unwrap();
+        let mut out = Vec::new();
+        handshake::response_with(&mut out, &accept, agreed, &ResponseOptions::of(&request));
+        let answer = String::from_utf8(out).unwrap();
+        let said = answer.contains("Sec-WebSocket-Protocol: halley\r\n");
+        assert_eq!(said, agreed.protocol, "{answer}");
+        assert!(!answer.contains("token"), "{answer}");
+    }
+    let plain = "GET / HTTP/1.1\r\nHost: h\r\nSec-WebSocket-Protocol: halley.token.a\r\n\r\n";
+    let request = parse_request(plain.as_bytes(), &HeadLimits::default()).unwrap().unwrap();
+    assert_eq!(handshake::tokens(&request).count(), 0, "it opens no WebSocket");
+}
+
 /// RFC 6455 4.2.1 and 4.4, http.md 8.1 to 8.3.
 #[test]
 fn section_4_2_1_what_opens_nothing() {

@@ -4,7 +4,7 @@
 %% Pure. Configuration, rights of tokens and hooks say subjects and users this way.
 -module(halley_pattern).
 
--export([new/1, is_match/2, is_any_match/2, is_everything/1]).
+-export([new/1, text/1, is_match/2, is_any_match/2, is_everything/1]).
 -export_type([pattern/0]).
 
 -type pattern() :: {id, halley_id:id()} | {prefix, binary()}.
@@ -16,6 +16,10 @@ new(Text) ->
         <<Prefix:Before/binary, $*>> -> {prefix, Prefix};
         Id -> {id, Id}
     end.
+
+-spec text(pattern()) -> binary().
+text({id, Id}) -> Id;
+text({prefix, Prefix}) -> <<Prefix/binary, $*>>.
 
 -spec is_match(pattern(), binary()) -> boolean().
 is_match({id, Its}, Id) ->

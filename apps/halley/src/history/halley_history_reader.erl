@@ -140,7 +140,7 @@ is_young(Seq, Subject, AtMs) ->
         OldestMs -> OldestMs =< halley_history_steps:as_of_now(Seq, AtMs)
     end.
 
-oldest({to, _, _}) -> 0;
+oldest({to, _, _}) -> halley_history_shown:oldest(private);
 oldest({in, _, Subject}) -> halley_history_shown:oldest(Subject);
 oldest(Subject) -> halley_history_shown:oldest(Subject).
 

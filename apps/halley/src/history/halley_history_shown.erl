@@ -3,8 +3,8 @@
 %%
 %% The log is in segments, and a segment goes as a whole: so what is too old for its subject is
 %% still there, and readers leave it out and tell a gap, as for what is gone. So segments go by the
-%% longest age that there is, and `history.retention' is then the age of all other subjects
-%% (docs/internals/history.md).
+%% longest age that there is, and `history.retention' is then the age of all other subjects, and of
+%% private events, which have none (docs/internals/history.md).
 %%
 %% A count is of what is shown of the past (`halley_past', `halley_replay_newest'). Who comes with a
 %% cursor is sent all that is young enough: where an event stands among those of its subject is
@@ -14,7 +14,8 @@
 %% themselves. Where there are no patterns a reader pays for one look at a word.
 -module(halley_history_shown).
 
--export([parse/1, within/2, new/0, oldest/1, latest/0, count/1]).
+-export([parse/1, within/2, new/0, oldest/1, latest/0, count/1, kept_ms/0]).
+-export([retention_ms/0]).
 -export_type([rule/0]).
 
 -type rule() :: {halley_pattern:pattern(), {age, Ms :: pos_integer()} | {count, pos_integer()}}.
@@ -26,6 +27,8 @@
 -define(ALL, {prefix, <<>>}).
 %% A page goes over so many entries of the index to find where its subject's count ends.
 -define(COUNT_MAX, 1000).
+%% Ages, counts, and the age of private events where it is another one than that of segments.
+-define(NONE, {[], [], none}).
 
 %% What a text says; or a sentence about what is wrong with it.
 -spec parse(string()) -> {ok, [rule()]} | {error, iolist()}.
@@ -99,26 +102,38 @@ within(Rules, RetentionMs) ->
 -spec new() -> ok.
 new() ->
     Rules = application:get_env(halley, history_retention_of, []),
+    Private = case {retention_ms(), kept_ms()} of
+        {Ms, KeptMs} when is_integer(Ms), Ms < KeptMs -> Ms;
+        _ -> none
+    end,
     persistent_term:put(?MODULE, {[{Pattern, Ms} || {Pattern, {age, Ms}} <- Rules],
-                                  [{Pattern, Count} || {Pattern, {count, Count}} <- Rules]}).
+                                  [{Pattern, Count} || {Pattern, {count, Count}} <- Rules],
+                                  Private}).
 
-%% What was published about a subject before this time isn't shown; 0: all that there is.
--spec oldest(Subject :: binary()) -> Ms :: non_neg_integer().
+%% `history.retention', and how long all events stay on disk because of the longest age.
+-spec retention_ms() -> pos_integer() | null.
+retention_ms() -> application:get_env(halley, history_plain_retention_ms, kept_ms()).
+
+-spec kept_ms() -> pos_integer() | null.
+kept_ms() -> application:get_env(halley, history_retention_ms, null).
+
+%% What was published about a subject, or for some users alone, before this time isn't shown; 0: all
+%% that there is.
+-spec oldest(Subject :: binary() | private) -> Ms :: non_neg_integer().
 oldest(Subject) ->
-    case persistent_term:get(?MODULE, {[], []}) of
-        {[], _} ->
-            0;
-        {Ages, _} ->
-            case first(Ages, Subject) of
-                none -> 0;
-                Ms -> halley_clock:wall_ms() - Ms
-            end
+    case persistent_term:get(?MODULE, ?NONE) of
+        {[], _, _} -> 0;
+        {_, _, Private} when Subject =:= private -> since(Private);
+        {Ages, _, _} -> since(first(Ages, Subject))
     end.
+
+since(none) -> 0;
+since(Ms) -> halley_clock:wall_ms() - Ms.
 
 %% So many of a subject's events are shown of the past, the newest ones.
 -spec count(Subject :: binary()) -> pos_integer() | all.
 count(Subject) ->
-    {_, Counts} = persistent_term:get(?MODULE, {[], []}),
+    {_, Counts, _} = persistent_term:get(?MODULE, ?NONE),
     case first(Counts, Subject) of
         none -> all;
         Count -> Count
@@ -135,7 +150,7 @@ first([], _) ->
 %% What was published since is too old for no subject.
 -spec latest() -> Ms :: non_neg_integer().
 latest() ->
-    case persistent_term:get(?MODULE, {[], []}) of
-        {[], _} -> 0;
-        {Ages, _} -> halley_clock:wall_ms() - lists:min([Ms || {_, Ms} <- Ages])
+    case persistent_term:get(?MODULE, ?NONE) of
+        {[], _, _} -> 0;
+        {Ages, _, _} -> since(lists:min([Ms || {_, Ms} <- Ages]))
     end.

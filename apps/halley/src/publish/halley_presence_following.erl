@@ -3,7 +3,8 @@
 %%
 %% A bit for each user number, made from the directory when somebody first asks: 2 MB by the
 %% defaults. A change is told to the followers' sessions that asked. A user with more followers than
-%% `presence_listed_max' is a celebrity, and nobody is told of it.
+%% `presence_listed_max' is a celebrity, and nobody is told of it. A session is told of those alone
+%% whom it may see (`halley_presence_views').
 %%
 %% It belongs to `halley_presence', which says when a user that is away has left.
 -module(halley_presence_following).
@@ -13,8 +14,6 @@
 
 -define(KEY, <<1, $*>>).
 -define(BITS, 6).
--define(CONN_BITS, 48).
--define(CONN_MAX, ((1 bsl ?CONN_BITS) - 1)).
 
 -record(following, {
     online :: atomics:atomics_ref(),
@@ -109,12 +108,19 @@ to_followers(User, Text) ->
     case words(User) of
         [] ->
             {[], <<>>};
-        Words ->
+        Asked ->
             case name(User) of
                 none -> {[], <<>>};
-                Name -> {Words, Text(Name)}
+                Name -> to(seeing(Name, Asked), Text, Name)
             end
     end.
+
+to([], _, _) -> {[], <<>>};
+to(Words, Text, Name) -> {Words, Text(Name)}.
+
+seeing(Name, Asked) ->
+    Words = [Word || {Word, View} <- Asked, halley_presence_views:allows(View, Name)],
+    halley_presence_asked:without(?KEY, Words).
 
 %% Whether the user was told to be online.
 -spec is_told(user_number(), following()) -> boolean().
@@ -139,9 +145,7 @@ words(User) ->
             [];
         false ->
             Chunks = halley_directory_atomics:chunks(),
-            All = lists:foldl(fun(Followers, Words) -> asked(Followers, Chunks, Words) end, [],
-                              Packed),
-            halley_presence_asked:without(?KEY, All)
+            lists:foldl(fun(Followers, Words) -> asked(Followers, Chunks, Words) end, [], Packed)
     end.
 
 asked(<<Follower:32, Others/binary>>, Chunks, Words) ->
@@ -152,10 +156,9 @@ asked(<<>>, _, Words) ->
 asked(0, Words) ->
     Words;
 asked(Word, Words) when is_integer(Word) ->
-    Subjects = halley_subscriptions:subjects(Word bsr ?CONN_BITS, Word band ?CONN_MAX),
-    case lists:member(?KEY, Subjects) of
-        true -> [Word | Words];
-        false -> Words
+    case halley_presence_views:of_session(Word) of
+        none -> Words;
+        View -> [{Word, View} | Words]
     end;
 asked(Several, Words) ->
     lists:foldl(fun(Word, Acc) when is_integer(Word) -> asked(Word, Acc);
@@ -168,9 +171,11 @@ asked(Several, Words) ->
 state(Word, Said, Following) -> state(Word, halley_subscriptions:user(Word), Said, Following).
 
 state(Word, User, Said, #following{online = Online}) when is_integer(User) ->
+    View = halley_presence_views:of_session(Word),
     Max = halley_limits:get(presence_listed_max),
     Users = [{Number, Name} || Number <- halley_follows:take_following(User, 0, Max),
-                               get(Number, Online), Name <- [name(Number)], Name =/= none],
+                               get(Number, Online), Name <- [name(Number)], Name =/= none,
+                               View =/= none, halley_presence_views:allows(View, Name)],
     Many = length(Users),
     Texts = case Many > halley_limits:get(presence_users_max) of
         true -> [halley_presence_text:large(<<"*">>, Many)];

@@ -18,9 +18,12 @@
                                       {changed(), halley_cursor:vector()})}.
 -type response() :: {Status :: 100..599, Headers :: [{binary(), iodata()}], Body :: iodata()}.
 %% What the link does before the request can be answered: publish an event; subscribe the session
-%% of this user, <<>> for a visitor, to a subject, or no longer; or take its state.
+%% of this user, <<>> for a visitor, to a subject, or no longer; take its state; or tell it of those
+%% of all whom the user follows whom it may see.
 -type wish() :: {publish, halley_router:item(), told(halley_router:result())}
               | {subscription, change(), User :: binary(), halley_id:id() | State :: binary(),
+                 told(changed())}
+              | {subscription, watch, User :: binary(), halley_presence_views:view(),
                  told(changed())}.
 -type told(Result) :: fun((Result) -> response()).
 -type told() :: told(halley_router:result() | changed()).
@@ -42,4 +45,7 @@
 %% Of what a session of this user has, <<>> for a visitor, what these rights don't allow.
 -callback lost(Rights :: binary(), User :: binary(), [binary()]) -> [binary()].
 
--optional_callbacks([prepare/1, subscribable/2, lost/3]).
+%% Whom these rights let a session see that is told of all whom its user follows.
+-callback view(Rights :: binary()) -> halley_presence_views:view().
+
+-optional_callbacks([prepare/1, subscribable/2, lost/3, view/1]).

@@ -16,6 +16,9 @@
 %% A session's public state stands among its subjects, in pieces (`halley_session_states'). They
 %% count among all subscriptions, not among those of the session.
 %%
+%% So does whom a session may see that is told of all whom its user follows
+%% (`halley_presence_views').
+%%
 %% Reads go to the tables, writes through this process.
 %%
 %% Not here: who may subscribe to what (`halley_api_rights'), and what a session missed
@@ -39,6 +42,8 @@
 -define(COUNT, {?MODULE, count}).
 %% No id, and no piece of a state.
 -define(STATE_NAME, <<2>>).
+%% The key of all whom a user follows (`halley_presence_notes').
+-define(EVERYBODY, <<1, $*>>).
 %% Sessions of a link that ended which are forgotten in one go.
 -define(PURGE, 500).
 
@@ -83,8 +88,10 @@ told(What, Slot, Conns) ->
     end.
 
 %% One subject more. Of a session without subscriptions until now, its user and state count. And the
-%% heads of then: what is above them finds the session.
--spec add(slot(), {conn(), user(), state()}, halley_id:id()) ->
+%% heads of then: what is above them finds the session. With whom it may see from now on, it is
+%% all whom its user follows.
+-spec add(slot(), {conn(), user(), state()}, halley_id:id() | {halley_presence_notes:key(),
+                                                               halley_presence_views:view()}) ->
     {added | already | too_many_of_session | too_many, halley_history:vector()}.
 add(Slot, Session, Subject) ->
     gen_server:call(?MODULE, {add, Slot, Session, Subject}, infinity).
@@ -111,7 +118,7 @@ state(Slot, Session, Pieces) ->
 subjects(Slot, Conn) ->
     case ets:lookup(?MODULE, word(Slot, Conn)) of
         [{_, _, _, Packed}] ->
-            {_, Subjects} = halley_session_states:split(unpack(Packed)),
+            {_, _, Subjects} = parts(Packed),
             Subjects;
         [] ->
             []
@@ -176,9 +183,10 @@ handle_call({ended, Slot}, _, #state{links = Links} = State) ->
         error ->
             {reply, ok, State}
     end;
-handle_call({add, Slot, {Conn, User, As}, Subject}, {Link, _}, State) ->
+handle_call({add, Slot, {Conn, User, As}, What}, {Link, _}, State) ->
     Next = of_link(Slot, Link, State),
-    Added = add_one(word(Slot, Conn), User, As, Subject),
+    {Subject, View} = case What of {_, _} -> What; _ -> {What, everybody} end,
+    Added = add_one(word(Slot, Conn), User, As, {Subject, View}),
     Added =:= added
         andalso halley_began:subscription(subscribed, User, {link, Slot, Conn}, Subject),
     {reply, {Added, halley_history:heads()}, Next};
@@ -190,6 +198,9 @@ handle_call({drop, User, Sessions, Subjects}, _, State) ->
     {reply, [{Slot, Conn, Ended} || {Slot, Conn} <- Sessions,
                                     (Ended = drop_of(word(Slot, Conn), User, Subjects)) =/= []],
      State};
+handle_call({view, User, {Slot, Conn}, View}, _, State) ->
+    _ = user({Slot, Conn}) =:= User andalso sees(word(Slot, Conn), View),
+    {reply, ok, State};
 %% From `halley_subscriptions_states'.
 handle_call({forget_state, User, Words}, _, State) ->
     ok = lists:foreach(fun(Word) -> forget_state(Word, User) end, Words),
@@ -292,11 +303,13 @@ close_one(Word) ->
             ok
     end.
 
-add_one(Word, User, State, Subject) ->
-    {Whose, As, {Pieces, Subjects}} = row(Word, User, State),
+add_one(Word, User, State, {Subject, View}) ->
+    {Whose, As, {Pieces, Before, Subjects}} = row(Word, User, State),
     Max = halley_limits:get(subscriptions_per_session_max),
-    case {lists:member(Subject, Subjects), has_room(1)} of
+    More = case Subject of ?EVERYBODY -> halley_presence_views:pieces(View); _ -> [] end,
+    case {lists:member(Subject, Subjects), has_room(1 + length(More))} of
         {true, _} ->
+            _ = Subject =:= ?EVERYBODY andalso sees(Word, View),
             %% Who asks for a presence again is told its state again (http.md 22.5).
             As =:= held orelse halley_presence_notes:subscribed(Word, Whose, {again, [Subject]}),
             already;
@@ -306,26 +319,46 @@ add_one(Word, User, State, Subject) ->
         {false, false} ->
             refused();
         {false, true} ->
-            ok = counted(1),
+            ok = counted(1 + length(More)),
             ok = halley_presence_asked:asks(Word, [Subject]),
-            put_row(Word, Whose, As, Pieces ++ Subjects ++ [Subject]),
+            put_row(Word, Whose, As, Pieces ++ Before ++ More ++ Subjects ++ [Subject]),
             As =:= held orelse in_pages(Word, Whose, [Subject]),
             added
     end.
 
-row(Word, User, State) ->
-    case ets:lookup(?MODULE, Word) of
-        [{_, Known, Is, Packed}] -> {Known, Is, halley_session_states:split(unpack(Packed))};
-        [] -> {User, State, {[], []}}
+%% Whom a session may see from now on that is told of all whom its user follows. If these are others
+%% than before, it is told the state of them.
+sees(Word, View) ->
+    {User, As, {Pieces, Before, Subjects}} = row(Word, nobody, held),
+    case halley_presence_views:pieces(View) of
+        Before ->
+            ok;
+        After ->
+            ok = counted(length(After) - length(Before)),
+            put_row(Word, User, As, Pieces ++ After ++ Subjects),
+            As =:= held
+                orelse halley_presence_notes:subscribed(Word, User, {again, [?EVERYBODY]})
     end.
 
+row(Word, User, State) ->
+    case ets:lookup(?MODULE, Word) of
+        [{_, Known, Is, Packed}] -> {Known, Is, parts(Packed)};
+        [] -> {User, State, {[], [], []}}
+    end.
+
+%% The pieces of its state, those of its view, and its subjects.
+parts(Packed) ->
+    {Pieces, Others} = halley_session_states:split(unpack(Packed)),
+    {View, Subjects} = halley_presence_views:split(Others),
+    {Pieces, View, Subjects}.
+
 state_one(Word, User, State, Pieces) ->
-    {Whose, As, {Before, Subjects}} = row(Word, User, State),
+    {Whose, As, {Before, View, Subjects}} = row(Word, User, State),
     More = length(Pieces) - length(Before),
     case More =< 0 orelse has_room(More) of
         true ->
             ok = counted(More),
-            without(Pieces ++ Subjects, Word, Whose, As),
+            without(Pieces ++ View ++ Subjects, Word, Whose, As),
             As =:= held orelse stated(Whose, Word, Pieces),
             stated;
         false ->
@@ -335,9 +368,9 @@ state_one(Word, User, State, Pieces) ->
 %% The row may be another user's by now.
 forget_state(Word, User) ->
     case row(Word, nobody, live) of
-        {User, As, {[_ | _] = Pieces, Subjects}} ->
+        {User, As, {[_ | _] = Pieces, View, Subjects}} ->
             ok = counted(-length(Pieces)),
-            without(Subjects, Word, User, As);
+            without(View ++ Subjects, Word, User, As);
         _ ->
             ok
     end.
@@ -352,9 +385,10 @@ remove_one(Word, Subject) ->
             Subjects = unpack(Packed),
             case lists:member(Subject, Subjects) of
                 true ->
-                    ok = counted(-1),
+                    Left = left(Subject, lists:delete(Subject, Subjects)),
+                    ok = counted(length(Left) - length(Subjects)),
                     ok = halley_presence_asked:gone(Word, [Subject]),
-                    without(lists:delete(Subject, Subjects), Word, User, State),
+                    without(Left, Word, User, State),
                     State =:= held orelse out_of_pages(Word, User, [Subject]),
                     removed;
                 false ->
@@ -363,6 +397,9 @@ remove_one(Word, Subject) ->
         [] ->
             absent
     end.
+
+left(?EVERYBODY, Subjects) -> element(2, halley_presence_views:split(Subjects));
+left(_, Subjects) -> Subjects.
 
 %% The row may be another user's by now.
 drop_of(Word, User, Subjects) ->
@@ -373,7 +410,7 @@ drop_of(Word, User, Subjects) ->
 
 drop_one(?STATE_NAME, Word, User) ->
     case row(Word, User, live) of
-        {_, _, {[], _}} -> absent;
+        {_, _, {[], _, _}} -> absent;
         {_, As, _} ->
             _ = forget_state(Word, User),
             As =:= held orelse stated(User, Word, []),
@@ -395,13 +432,15 @@ put_row(Word, User, State, Subjects) ->
     true = ets:insert(?MODULE, {Word, User, State, pack(Subjects)}).
 
 in_pages(Word, User, All) ->
-    {Pieces, Subjects} = halley_session_states:split(All),
+    {Pieces, Others} = halley_session_states:split(All),
+    {_, Subjects} = halley_presence_views:split(Others),
     ok = halley_session_states:put(User, Word, Pieces),
     lists:foreach(fun(S) -> ok = halley_subscriptions_table:add(S, Word) end, Subjects),
     halley_presence_notes:subscribed(Word, User, {added, Subjects}).
 
 out_of_pages(Word, User, All) ->
-    {Pieces, Subjects} = halley_session_states:split(All),
+    {Pieces, Others} = halley_session_states:split(All),
+    {_, Subjects} = halley_presence_views:split(Others),
     Pieces =:= [] orelse halley_session_states:delete(User, Word),
     lists:foreach(fun(S) -> ok = halley_subscriptions_table:remove(S, Word) end, Subjects),
     halley_presence_notes:subscribed(Word, User, {removed, Subjects}).

@@ -9,7 +9,7 @@
 %% A session's state is named ?STATE_NAME among its subscriptions here, as on the link (link.md 18).
 -module(halley_subscriptions_end).
 
--export([of_user/2, said/2, drop/3]).
+-export([of_user/2, said/2, drop/3, view/3]).
 
 -type slot() :: halley_links:slot().
 -type conn() :: halley_directory:conn().
@@ -65,7 +65,8 @@ said(Slot, Conn) ->
     case ets:lookup(?TABLE, Slot bsl ?CONN_BITS bor Conn) of
         [{_, User, _, Packed}] ->
             All = [Subject || <<Bytes, Subject:Bytes/binary>> <= Packed],
-            case halley_session_states:split(All) of
+            {_, Others} = halley_presence_views:split(All),
+            case halley_session_states:split(Others) of
                 {[], Subjects} -> {User, Subjects};
                 {_, Subjects} -> {User, [?STATE_NAME | Subjects]}
             end;
@@ -80,3 +81,8 @@ drop(_, [], _) -> [];
 drop(_, _, []) -> [];
 drop(User, Sessions, Subjects) ->
     gen_server:call(halley_subscriptions, {drop, User, Sessions, Subjects}, infinity).
+
+%% A session that is told of all whom its user follows may see these from now on.
+-spec view(halley_subscriptions:user(), {slot(), conn()}, halley_presence_views:view()) -> ok.
+view(User, Session, View) ->
+    gen_server:call(halley_subscriptions, {view, User, Session, View}, infinity).

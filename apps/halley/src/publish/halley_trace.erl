@@ -128,9 +128,8 @@ began(Session, {Meant, Seqs}, Record, Rows) ->
 %% What a replay may have left out, as it was too old for its subject by then; and what found no
 %% session though one was there: by a catch-up, or not at all.
 sure(cursor_before, #{at := At} = Record) ->
-    Subjects = subjects(Record),
-    IsOld = Subjects =/= []
-        andalso lists:all(fun(S) -> halley_history_shown:oldest(S) > At end, Subjects),
+    Subjects = case subjects(Record) of [] -> [private]; Several -> Several end,
+    IsOld = lists:all(fun(S) -> halley_history_shown:oldest(S) > At end, Subjects),
     case IsOld of
         true -> unknown;
         false -> cursor_before

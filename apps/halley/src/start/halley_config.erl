@@ -343,6 +343,7 @@ finish(#{halley := Brain, halley_edge := Edge} = Apps) ->
                         {store_backend, maps:get(store_backend, Brain)},
                         {log_level, maps:get(log_level, Brain)},
                         {history_retention_ms, RetentionMs},
+                        {history_plain_retention_ms, maps:get(history_retention_ms, Brain)},
                         {history_retention_of, RetentionOf},
                         %% Cuttlefish reads 4.5GB as a float.
                         {history_bytes, trunc(maps:get(history_bytes, Brain))},
@@ -361,7 +362,7 @@ finish(#{halley := Brain, halley_edge := Edge} = Apps) ->
               {halley_api, [{auth_mode, AuthMode}]},
               {halley_postgres, Postgres}, {halley_hooks, Hooks},
               {halley_backends, Backends}],
-      notices => notices(Edge)}.
+      notices => notices(Edge) ++ kept_longer(Brain, RetentionMs)}.
 
 own_port(Address, Address) ->
     bad("api.listen: is ~ts, as public.listen is; give it a port of its own", [Address]);
@@ -436,7 +437,7 @@ edge_settings(Brain) ->
     [{<<"slow_consumer">>, atom_to_binary(SlowConsumer)},
      {<<"websocket_compression">>, atom_to_binary(Compression)},
      {<<"admission_per_s_max">>, integer_to_binary(Admission)},
-     {<<"presence">>, presence(Brain)},
+     {<<"presence">>, presence(Brain)}, {<<"presence_views">>, <<"on">>},
      {<<"cors_origins">>, unicode:characters_to_binary(Origins)}
      | halley_config_addresses:edge_settings(Brain)].
 
@@ -444,3 +445,11 @@ notices(#{api_listen := Api} = Edge) ->
     ["api.listen: " ++ Api ++ " can be reached from other machines, and what passes there, keys "
             "and events, is not encrypted; set api.tls.certificate"
      || not halley_config_check:is_loopback(Api), not is_map_key(api_tls_certificate, Edge)].
+
+kept_longer(#{history_retention_ms := Ms}, Ms) ->
+    [];
+kept_longer(#{history_retention_ms := Ms}, KeptMs) ->
+    [lists:flatten(io_lib:format(
+        "history.retention_of: all events stay on disk for its longest age, ~b s, and take 32 "
+        "bytes of memory each, also those that nobody can fetch after ~b s (history.retention); "
+        "history.bytes bounds it", [KeptMs div 1000, Ms div 1000]))].

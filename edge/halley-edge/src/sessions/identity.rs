@@ -9,6 +9,7 @@ use halley_token::{Claims, Refusal};
 use halley_wire::HttpError;
 use halley_wire::http1::head::Request;
 use halley_wire::target;
+use halley_wire::websocket::handshake;
 
 use crate::stats::Stat;
 
@@ -35,8 +36,8 @@ const USER_BAD: HttpError =
 pub const TOKEN_MISSING: HttpError = HttpError::new(
     401,
     "token_missing",
-    "A token is needed here: send it as Authorization: Bearer <token>, or as ?token=<token> where \
-     headers can't be set.",
+    "A token is needed here: send it as Authorization: Bearer <token>, or where headers can't be \
+     set as ?token=<token>; a WebSocket as the subprotocol halley.token.<token>, beside halley.",
 );
 /// Answer to a stream whose token expired while it waited.
 pub const TOKEN_EXPIRED: HttpError =
@@ -44,7 +45,8 @@ pub const TOKEN_EXPIRED: HttpError =
 const TOKEN_TWICE: HttpError = HttpError::new(
     400,
     "token_twice",
-    "There are two tokens: send one, as Authorization: Bearer <token> or as ?token=<token>.",
+    "There are two tokens: send one, as Authorization: Bearer <token>, as ?token=<token>, or as \
+     a WebSocket's subprotocol.",
 );
 /// Answer as its text says.
 pub const OTHER_USER: HttpError = HttpError::new(
@@ -118,7 +120,7 @@ impl<'r> Principal<'r> {
 /// 401 or 400 unless there is one.
 pub fn token_of<'r>(req: &Request<'r>) -> Result<Cow<'r, str>, HttpError> {
     let headers = req.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("authorization"));
-    let mut bearers = headers.filter_map(|(_, value)| bearer(value));
+    let mut bearers = headers.filter_map(|(_, value)| bearer(value)).chain(handshake::tokens(req));
     let header = bearers.next();
     let parameter = target::query_value(req.target, TOKEN_PARAMETER)?;
     match (header, parameter) {

@@ -7,7 +7,7 @@
 //! - `identity.rs` and `identify.rs` say who asks, `tokens.rs` and `expiry.rs` until when,
 //!   `rights.rs` what ends when less is allowed;
 //! - `deliver.rs`, `members.rs`, `replay.rs` with `holds.rs`, `cursor.rs` and `presence.rs` say
-//!   what is written to them, `inspect.rs` what waits for one;
+//!   what is written to them, `view.rs` whom they may see, `inspect.rs` what waits for one;
 //! - `websocket.rs` reads messages, `operation.rs` understands them, `operations.rs` does what they
 //!   ask for; `compression.rs` makes messages shorter and longer;
 //! - `detail.rs`, `opening.rs`, `exchange.rs`, `operation_queue.rs` are what hangs on a connection
@@ -46,4 +46,5 @@ pub mod sync;
 #[cfg(test)]
 pub mod tests;
 pub mod tokens;
+pub mod view;
 pub mod websocket;

@@ -105,6 +105,16 @@ pub enum Change {
     State(Box<str>),
 }
 
+impl Change {
+    /// Is it about what stands for this among a session's subscriptions?
+    pub fn is_of(&self, subject: &[u8]) -> bool {
+        match self {
+            Change::Add(said) | Change::Remove(said) => said.as_bytes() == subject,
+            Change::State(_) => false,
+        }
+    }
+}
+
 /// A message that isn't understood.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Refused {

@@ -21,6 +21,7 @@ use crate::sessions::identity::OTHER_SESSION;
 use crate::sessions::operation::{self, Ask, Change, Refused, Wish};
 use crate::sessions::operation_queue::{Asked, Gathered, Operations, Waiting};
 use crate::sessions::state::{Io, Sessions};
+use crate::sessions::view::EVERYBODY;
 use crate::settings::AuthMode;
 use crate::stats::Stat;
 use crate::transport::Transport;
@@ -143,11 +144,16 @@ impl Sessions {
         let conn = io.conns.table.conn(index);
         let rights = self.rights_of(io, index);
         let mut items = Vec::new();
-        for (name, value) in [
+        let headers = [
             ("halley-user", io.conns.table.user(index)),
             ("halley-rights", rights.as_bytes()),
-            ("content-type", b"application/json"),
-        ] {
+            ("content-type", b"application/json".as_slice()),
+            // The brain may grant less than everybody (link.md 19.3).
+            ("halley-view", b"kept"),
+        ];
+        let sees = waiting.ask.change.as_ref().is_some_and(|change| change.is_of(EVERYBODY));
+        let headers = &headers[..if sees { 4 } else { 3 }];
+        for (name, value) in headers {
             Pair { name: name.as_bytes(), value }.write(&mut items);
         }
         let Ask { method, target, body, .. } = &waiting.ask;
@@ -157,7 +163,7 @@ impl Sessions {
             flags: FLAG_END,
             method: method.as_bytes(),
             target: target.as_bytes(),
-            headers: List::from_items(3, &items),
+            headers: List::from_items(headers.len() as u16, &items),
             body: body.as_bytes(),
         });
         io.conns.stats.count(Stat::PassedOn);
@@ -237,6 +243,9 @@ impl Sessions {
         let done = answer.as_ref().is_some_and(|answer| (200..300).contains(&answer.status));
         if let (Some((change, sent_ms)), true) = (change, done) {
             self.subscriptions.change(index, sent_ms, &change);
+            if change.is_of(EVERYBODY) {
+                self.may_see(io, index);
+            }
         }
         if judge_again {
             self.rights_changed(io, index);

@@ -45,6 +45,7 @@ impl Sessions {
 
     /// A session may do something else than before: what it is subscribed to is judged anew.
     pub fn rights_changed(&mut self, io: &mut Io, index: u32) {
+        self.may_see(io, index);
         if !io.conns.settings.rights {
             return;
         }
@@ -56,6 +57,13 @@ impl Sessions {
             self.rights_due.entry(index).or_default();
             self.say_rights(io, index);
         }
+    }
+
+    /// Keeps whom the session may see.
+    pub fn may_see(&mut self, io: &mut Io, index: u32) {
+        let rights = self.rights_of(io, index);
+        let narrowed = self.subscriptions.may_see(index, &rights);
+        io.conns.stats.add(Stat::PresenceNarrowed, u64::from(narrowed));
     }
 
     /// Says them to the brain, if it knows the session.

@@ -136,6 +136,7 @@ impl Sessions {
     ) -> Result<Opened, HttpError> {
         let accept = handshake::accept(req)?;
         io.conns.origin_may_enter(req, false)?;
+        let protocol = handshake::protocol(req)?;
         let subjects = &subscriptions::of_target(req.target)?;
         // A visitor may say later what it wants to see.
         let principal = &self.principal_of_session(io, req, true)?;
@@ -144,7 +145,8 @@ impl Sessions {
         let transport = Transport::websocket(agreement);
         let wanted = SessionRequest { transport, principal, cursor: &cursor, subjects };
         let opened = self.open_session(io, index, req, &wanted, |out, options| {
-            handshake::response_with(out, &accept, agreement, options);
+            let agreed = handshake::Agreed { deflate: agreement, protocol };
+            handshake::response_with(out, &accept, agreed, options);
         })?;
         io.conns.stats.add(Stat::DeflateAgreed, u64::from(agreement.is_some()));
         Ok(opened)
@@ -189,6 +191,8 @@ impl Sessions {
         let judged = principal.is_nobody() || !subjects.is_empty();
         let rights = if judged { principal.rights.as_ref() } else { "" }.into();
         self.subscriptions.set(index, subjects);
+        let narrowed = self.subscriptions.may_see(index, &principal.rights);
+        io.conns.stats.add(Stat::PresenceNarrowed, u64::from(narrowed));
         let opening = Box::new(Opening { answer: out, reply, rights, poll: None });
         io.conns.table.set_detail(index, Detail::Opening(opening));
         if !cursor.is_empty() {

@@ -5,7 +5,8 @@
 //! [`PRESENCE`], with which no id begins.
 //!
 //! So does what a session says of itself (23): a time and a text, in pieces that stand among its
-//! subjects, each behind [`STATE`] and its number (link.md 16).
+//! subjects, each behind [`STATE`] and its number (link.md 16); and so does whom it may see
+//! (`view.rs`).
 //!
 //! A session's subjects are one packed text, each behind its length: up to 255 bytes of it stand
 //! among the packed names, longer ones have an allocation of their own. Sessions without
@@ -23,6 +24,8 @@ use crate::conns::table::names::{Name, Names};
 use crate::sessions::detail::Detail;
 use crate::sessions::operation::{Change, PRESENCE, presence_of};
 use crate::sessions::state::Io;
+use crate::sessions::view::{self, EVERYBODY};
+use crate::settings::Settings;
 use crate::side_table::SideTable;
 
 /// Longest subject; the brain knows the rest of the rules.
@@ -103,11 +106,30 @@ impl Subscriptions {
 
     /// One subject less.
     pub fn remove(&mut self, index: u32, subject: &[u8]) {
+        self.keep_if(index, |known| {
+            known != subject && !(subject == EVERYBODY && view::is_piece(known))
+        });
+    }
+
+    fn keep_if(&mut self, index: u32, stays: impl Fn(&[u8]) -> bool) {
         let mut left = Vec::new();
-        for known in subjects(self.packed(index)).filter(|known| *known != subject) {
-            put(&mut left, known);
-        }
+        let packed = subjects(self.packed(index)).filter(|known| stays(known));
+        packed.for_each(|known| put(&mut left, known));
         self.set(index, &left);
+    }
+
+    /// Whom it may see from now on, if it is told of all whom its user follows; true if that is
+    /// not everybody.
+    pub fn may_see(&mut self, index: u32, rights: &str) -> bool {
+        if !subjects(self.packed(index)).any(|known| known == EVERYBODY) {
+            return false;
+        }
+        let pieces = view::pieces(rights);
+        self.keep_if(index, |known| !view::is_piece(known));
+        let mut packed = self.packed(index).to_vec();
+        pieces.iter().for_each(|piece| put(&mut packed, piece));
+        self.set(index, &packed);
+        !pieces.is_empty()
     }
 
     /// The brain has ended one, or what the session says of itself.
@@ -141,8 +163,7 @@ impl Subscriptions {
             Some(Detail::Opening(opened)) if opening => opened.rights.as_bytes(),
             _ => b"",
         };
-        let settings = &io.conns.settings;
-        let known = said(packed, settings.presence, settings.states);
+        let known = said(packed, &Knows::of(&io.conns.settings, rights.is_empty()));
         let count = subjects(&known).count() as u16;
         let subjects = List::from_items(count, &known);
         let much = packed.len() + rights.len() > MUCH_BYTES;
@@ -179,10 +200,32 @@ impl Subscriptions {
     }
 }
 
+/// What the brain knows of.
+struct Knows {
+    presence: bool,
+    states: bool,
+    views: bool,
+    /// What a session may not have without the view that such a brain doesn't know.
+    granted: bool,
+}
+
+impl Knows {
+    fn of(settings: &Settings, granted: bool) -> Knows {
+        let Settings { presence, states, views, .. } = *settings;
+        Knows { presence, states, views, granted }
+    }
+}
+
 /// Without what a brain of a build before, or of another configuration, has no use for.
-fn said(packed: &[u8], presence: bool, states: bool) -> Cow<'_, [u8]> {
-    let knows =
-        |subject: &[u8]| (presence || !is_presence(subject)) && (states || !is_state(subject));
+fn said<'p>(packed: &'p [u8], brain: &Knows) -> Cow<'p, [u8]> {
+    // It would tell of everybody.
+    let blind = !brain.views && brain.granted && subjects(packed).any(view::is_piece);
+    let knows = |subject: &[u8]| {
+        (brain.presence || !is_presence(subject))
+            && (brain.states || !is_state(subject))
+            && (brain.views || !view::is_piece(subject))
+            && !(blind && subject == EVERYBODY)
+    };
     if subjects(packed).all(knows) {
         return packed.into();
     }
@@ -314,8 +357,44 @@ mod tests {
     #[test]
     fn a_brain_without_presence_hears_nothing_of_it() {
         let all = packed(&["a", "\u{1}a", "b"]);
-        assert_eq!(*said(&all, true, false), *all);
-        assert_eq!(*said(&all, false, true), *packed(&["a", "b"]));
+        let knows = |presence| Knows { presence, states: true, views: true, granted: true };
+        assert_eq!(*said(&all, &knows(true)), *all);
+        assert_eq!(*said(&all, &knows(false)), *packed(&["a", "b"]));
+    }
+
+    /// link.md 19.2
+    #[test]
+    fn a_brain_without_views_never_tells_more_than_another_did() {
+        let mut kept = Subscriptions::default();
+        kept.set(3, &packed(&["a", "\u{1}*"]));
+        kept.may_see(3, r#"{"presence":["b"]}"#);
+        let all = packed(&["a", "\u{1}*", "\u{4}\u{0}\u{1}b"]);
+        assert_eq!(kept.packed(3), all);
+        let knows = |views, granted| Knows { presence: true, states: true, views, granted };
+        assert_eq!(*said(&all, &knows(true, true)), *all);
+        assert_eq!(*said(&all, &knows(false, true)), *packed(&["a"]));
+        // It judges by the rights that come with it.
+        assert_eq!(*said(&all, &knows(false, false)), *packed(&["a", "\u{1}*"]));
+        let everybody = packed(&["\u{1}*"]);
+        assert_eq!(*said(&everybody, &knows(false, true)), *everybody);
+    }
+
+    /// http.md 14.7, 22.6
+    #[test]
+    fn a_view_follows_the_rights() {
+        let mut kept = Subscriptions::default();
+        kept.may_see(3, r#"{"presence":["b"]}"#);
+        assert_eq!(kept.packed(3), b"");
+        kept.add(3, EVERYBODY);
+        kept.add(3, b"a");
+        kept.may_see(3, r#"{"presence":["b"]}"#);
+        kept.may_see(3, r#"{"presence":["c*"]}"#);
+        assert_eq!(kept.packed(3), packed(&["\u{1}*", "a", "\u{4}\u{0}\u{2}c*"]));
+        kept.may_see(3, r#"{"presence":["*"]}"#);
+        assert_eq!(kept.packed(3), packed(&["\u{1}*", "a"]));
+        kept.may_see(3, "{}");
+        kept.end(3, EVERYBODY);
+        assert_eq!(kept.packed(3), packed(&["a"]));
     }
 
     /// link.md 16: in pieces, beside the subjects, and nothing of it for a brain from before.
@@ -332,8 +411,9 @@ mod tests {
         put(&mut all, &[&[2, 1], &whole[253..]].concat());
         all.extend_from_slice(&packed(&["a", "b"]));
         assert_eq!(kept.packed(3), all);
-        assert_eq!(*said(kept.packed(3), true, true), *all);
-        assert_eq!(*said(kept.packed(3), true, false), *packed(&["a", "b"]));
+        let knows = |states| Knows { presence: true, states, views: true, granted: true };
+        assert_eq!(*said(kept.packed(3), &knows(true)), *all);
+        assert_eq!(*said(kept.packed(3), &knows(false)), *packed(&["a", "b"]));
         kept.change(3, 259, &Change::State("1".into()));
         assert_eq!(subjects(kept.packed(3)).filter(|subject| is_state(subject)).count(), 1);
         kept.change(3, 260, &Change::State("".into()));

@@ -3,6 +3,7 @@
 use crate::brain::{Brain, Edge, Seen, WINDOW};
 use crate::operations::{ALL, header, heard, refused, say};
 use crate::replaying::sse_json;
+use crate::token;
 use crate::websocket::open;
 
 const NOBODY: u32 = u32::MAX;
@@ -86,6 +87,30 @@ fn changes_that_were_answered() {
     let open = Seen::Open(vec![(conn, 3, "ann".into())]);
     assert_eq!(told, [subscriptions(conn, "", &["c"]), open]);
     assert_eq!(refused(&mut client).0, "brain_away");
+}
+
+/// 19.1, 19.2: whom a session may see is said with what it asks, and again to each brain that knows
+/// of it; to one of a build before nothing is said that would have it tell more.
+#[test]
+fn whom_a_session_may_see() {
+    let settings = [SUBSCRIPTIONS, ("presence", "on"), ("presence_views", "on")];
+    let (edge, mut brain) = Edge::start_jwt(&settings);
+    let rights = r#"{"presence":["room/*"]}"#;
+    let token = token::with_rights("ann", rights);
+    let mut client = edge.public();
+    client.ask("GET", &format!("/v1/stream?presence=*&token={token}"), "");
+    let said = ["\u{1}*", "\u{4}\u{0}\u{6}room/*"];
+    let Seen::Subscriptions(conn, told, subjects) = brain.next() else { panic!("none") };
+    assert_eq!((told.as_str(), &subjects[..]), (rights, &said.map(String::from)[..]));
+    assert_eq!(brain.open(), (conn, 1, "ann".into()));
+    brain.opened(conn, 7);
+    client.head();
+    let open = Seen::Open(vec![(conn, 1, "ann".into())]);
+    let jwt = ("auth_mode", "jwt");
+    let (brain, told) = sync_with(&edge, brain, &[jwt, settings[0], settings[1], settings[2]]);
+    assert_eq!(told, [subscriptions(conn, "", &said), open.clone()]);
+    let (_brain, told) = sync_with(&edge, brain, &[jwt, settings[0], settings[1]]);
+    assert_eq!(told, [subscriptions(conn, "", &[]), open]);
 }
 
 /// 14.2; http.md 21.6: a stream of nobody says its subjects, a WebSocket may do so later.

@@ -71,23 +71,70 @@ pub fn accept(request: &Request<'_>) -> Result<AcceptKey, HttpError> {
     }
 }
 
-/// Appends the response that accepts. What follows it on the connection are frames.
-pub fn response(out: &mut Vec<u8>, accept: &AcceptKey, options: &ResponseOptions<'_>) {
-    response_with(out, accept, None, options);
+/// What else the answer says.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Agreed {
+    /// About compression.
+    pub deflate: Option<Agreement>,
+    /// [`PROTOCOL`] was offered.
+    pub protocol: bool,
 }
 
-/// The same, with what was agreed on about compression.
+/// The subprotocol that is spoken here, if a client asks for one (`protocol/http.md` 8.4).
+pub const PROTOCOL: &str = "halley";
+/// What a token stands behind that is offered beside it (14.2).
+const TOKEN: &[u8] = b"halley.token.";
+
+/// Which tokens are offered as subprotocols, by a request that opens a WebSocket.
+pub fn tokens<'r>(request: &Request<'r>) -> impl Iterator<Item = &'r [u8]> {
+    offered(request).filter_map(|offer| offer.strip_prefix(TOKEN))
+}
+
+/// Is [`PROTOCOL`] to be agreed on?
+///
+/// # Errors
+/// 400 for a token without it: a browser has the opening fail whose answer names none of its
+/// offers, and the token is not to be repeated.
+pub fn protocol(request: &Request<'_>) -> Result<bool, HttpError> {
+    let is_offered = offered(request).any(|offer| offer == PROTOCOL.as_bytes());
+    if !is_offered && tokens(request).next().is_some() {
+        return Err(HttpError::new(
+            400,
+            "bad_subprotocol",
+            "Offer the subprotocol halley beside halley.token.<token>: it is the one that the \
+             answer names.",
+        ));
+    }
+    Ok(is_offered)
+}
+
+fn offered<'r>(request: &Request<'r>) -> impl Iterator<Item = &'r [u8]> {
+    let lines = request.headers.iter().filter(|(name, _)| {
+        request.upgrade_websocket && name.eq_ignore_ascii_case("sec-websocket-protocol")
+    });
+    lines.flat_map(|(_, value)| value.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii)
+}
+
+/// Appends the response that accepts. What follows it on the connection are frames.
+pub fn response(out: &mut Vec<u8>, accept: &AcceptKey, options: &ResponseOptions<'_>) {
+    response_with(out, accept, Agreed::default(), options);
+}
+
+/// The same, with what was agreed on.
 pub fn response_with(
     out: &mut Vec<u8>,
     accept: &AcceptKey,
-    agreement: Option<Agreement>,
+    agreed: Agreed,
     options: &ResponseOptions<'_>,
 ) {
     let mut head = Head::begin(out, 101, options);
     head.header("Upgrade", b"websocket");
     head.header("Connection", b"Upgrade");
     head.header("Sec-WebSocket-Accept", accept.as_bytes());
-    if let Some(agreement) = agreement {
+    if agreed.protocol {
+        head.header("Sec-WebSocket-Protocol", PROTOCOL.as_bytes());
+    }
+    if let Some(agreement) = agreed.deflate {
         head.header("Sec-WebSocket-Extensions", agreement.value().as_bytes());
     }
     head.bodyless();
