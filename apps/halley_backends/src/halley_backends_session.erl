@@ -60,6 +60,7 @@ handle_continue(login, #{id := Id, user := User, cursor := Given, proxy := Proxy
     ok = halley_sessions:hands_on(),
     case halley:login(User, self()) of
         ok ->
+            ok = halley_began:fed(User, Given),
             Cursor = halley_backends_feed:add(User, Given),
             %% Behind the login: if the back end is gone, that is seen now.
             _ = teleport:monitor(Proxy),

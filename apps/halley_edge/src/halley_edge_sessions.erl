@@ -89,8 +89,9 @@ opened(Opening, Live, Returning, Refused, Sessions) ->
     in_parts(Waiting, fun(Part) -> send({opened, <<>>, Part}, Writer) end),
     Waiting =:= [] orelse halley_edge_replays:add(Replays, ToReplay),
     Written = halley_began:written(Slot),
-    Outcomes = [{Session, enter_one(Session, rule(Conn, Polls), Next)}
-                || {Conn, _} = Session <- Live],
+    Outcomes = in_sync(Next, fun() ->
+        [{Session, enter_one(Session, rule(Conn, Polls), Next)} || {Conn, _} = Session <- Live]
+    end),
     Entered = [Session || {Session, ok} <- Outcomes],
     ok = began(Written, Entered, Sessions),
     in_parts(Entered, fun(Part) -> halley_edge_sender:opened(Writer, Part) end),
@@ -100,6 +101,9 @@ opened(Opening, Live, Returning, Refused, Sessions) ->
     lists:foreach(fun(Refusal) -> send(Refusal, Writer) end,
                   Refused ++ [not_entered(Why, Conn) || {Conn, Why} <- NotEntered]),
     {ok, Next#sessions{open = Next#sessions.open + length(Entered)}}.
+
+in_sync(#sessions{is_synced = true}, Do) -> Do();
+in_sync(_, Do) -> halley_hooked_moves:in_sync(Do).
 
 %% What is said in a sync was there before.
 began(_, _, #sessions{is_synced = false}) ->

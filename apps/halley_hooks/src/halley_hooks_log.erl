@@ -2,36 +2,37 @@
 %%
 %% Two read it, each from a vector of its own: one for what clients published, at once; one for what
 %% found no session of a user, two seconds later, so that links that were just cut or a brain that
-%% just started have said who is there. An event is judged by who had no session when it was
-%% published and has none when it is read.
+%% just started have said who is there. An event is judged by when its users had sessions
+%% (`halley_hooks_owed'), not by who has one when it is read.
 %%
 %% What the history can't give any more is a gap. It holds no file: the caller lends it a reader.
 -module(halley_hooks_log).
 
--export([next/5, later_ms/0]).
+-export([next/5]).
+-export_type([known/0]).
 
 -type vector() :: halley_cursor:vector().
 -type reader() :: halley_history_reader:reader().
 -type purpose() :: published | undelivered.
 
--define(LATER_MS, 2000).
 -define(SEQS, 512).
 %% In one hook.
 -define(USERS, 1000).
 
--spec later_ms() -> pos_integer().
-later_ms() -> ?LATER_MS.
+%% What is known of users: who was told of as there, when this brain began, and when it didn't know;
+%% by the wall's clock as it is now.
+-type known() :: {halley_hooks_told:told(), BeganAt :: integer(), halley_hooks_owed:doubts()}.
 
 -record(look, {purpose :: purpose(), from :: vector(), up_to :: vector(),
                before_ms :: integer() | any,
-               settings :: halley_config_hooks:settings(), told :: halley_hooks_told:told(),
+               settings :: halley_config_hooks:settings(), known :: known(),
                gap = none :: none | halley_hooks_entry:entry()}).
 
 %% Entries for the queue, in order, and where to go on.
 -spec next(purpose(), {From :: vector(), UpTo :: vector()}, halley_config_hooks:settings(),
-           halley_hooks_told:told(), reader()) ->
+           known(), reader()) ->
     {[halley_hooks_entry:entry()], vector(), more | done, reader()}.
-next(Purpose, {From0, UpTo}, Settings, Told, Reader) ->
+next(Purpose, {From0, UpTo}, Settings, Known, Reader) ->
     {From, Gaps} = above_floor(From0, UpTo),
     case halley_vector:behind(From, UpTo) of
         reached ->
@@ -40,9 +41,10 @@ next(Purpose, {From0, UpTo}, Settings, Told, Reader) ->
             {Seqs, To} = halley_history:seqs(After, halley_vector:largest(UpTo), ?SEQS),
             NowMs = halley_clock:wall_ms(),
             Look = #look{purpose = Purpose, from = From, up_to = UpTo, settings = Settings,
-                         told = Told, before_ms = case Purpose of
+                         known = Known, before_ms = case Purpose of
                                                       published -> any;
-                                                      undelivered -> NowMs - ?LATER_MS
+                                                      undelivered -> NowMs
+                                                          - halley_hooks_owed:window_ms()
                                                   end},
             {Entries, Last, Next} = read(Seqs, To, Look, Reader, Gaps),
             Now = halley_vector:advance(Last, From, UpTo),
@@ -118,12 +120,13 @@ entries(#{by := By, seq := Seq} = Record, #look{purpose = published} = Look, Rea
     end;
 entries(_, #look{purpose = published}, Reader) ->
     {[], Reader};
-entries(#{seq := Seq} = Record, #look{settings = Settings} = Look, Reader) ->
+entries(#{seq := Seq, at := At} = Record, #look{settings = Settings} = Look, Reader) ->
     case is_told(Record, Settings) of
         false ->
             {[], Reader};
         true ->
-            {More, Users, Next} = absent(Record, Look, Reader),
+            Event = Record#{at := halley_history_steps:as_of_now(Seq, At)},
+            {More, Users, Next} = absent(Event, Look, Reader),
             {[{undelivered, Seq, More, Part} || Part <- parts(Users)], Next}
     end.
 
@@ -141,25 +144,25 @@ is_told(_, _) ->
 
 %% Of a private event its users; of any other its subjects and who followed them. One that was
 %% forgotten has no id any more.
-absent(#{users := Users, at := At}, Look, Reader) ->
-    {false, [User || User <- Users, User =/= <<>>, is_absent(User, At, Look)], Reader};
-absent(#{subjects := Subjects, seq := Seq, at := At}, Look, Reader) ->
+absent(#{users := Users} = Event, Look, Reader) ->
+    {false, [User || User <- Users, User =/= <<>>, is_owed(User, Event, Look)], Reader};
+absent(#{subjects := Subjects} = Event, Look, Reader) ->
     {More, Users, Next} = lists:foldl(fun(Subject, {AnyMore, All, R}) ->
-        {More, Users, After} = absent_of(Subject, {Seq, At}, Look, R),
+        {More, Users, After} = absent_of(Subject, Event, Look, R),
         {AnyMore orelse More, Users ++ All, After}
     end, {false, [], Reader}, [Subject || Subject <- Subjects, Subject =/= <<>>]),
     {More, lists:usort(Users), Next};
-absent(#{subject := Subject, seq := Seq, at := At}, Look, Reader) ->
-    absent_of(Subject, {Seq, At}, Look, Reader).
+absent(#{subject := Subject} = Event, Look, Reader) ->
+    absent_of(Subject, Event, Look, Reader).
 
-absent_of(Subject, {Seq, At}, Look, Reader) ->
-    Own = [Subject || is_absent(Subject, At, Look)],
+absent_of(Subject, #{seq := Seq} = Event, Look, Reader) ->
+    Own = [Subject || is_owed(Subject, Event, Look)],
     case followers(Subject, Seq, Reader) of
         too_many ->
             {true, Own, Reader};
         {Followers, Next} ->
             {false, Own ++ [User || User <- Followers, User =/= Subject,
-                                    is_absent(User, At, Look)], Next}
+                                    is_owed(User, Event, Look)], Next}
     end.
 
 %% Who followed it when it had this seq: who does now, but for what changed since.
@@ -190,9 +193,14 @@ followers(Subject) ->
              || N <- halley_follows:fold_followers(fun(N, Acc) -> [N | Acc] end, [], Number)]
     end.
 
-%% A session whose past is being sent gets the event with it.
-is_absent(User, At, #look{settings = #{users := Users}, told = Told}) ->
-    halley_config_hooks:matches(User, Users)
-        andalso not halley_hooks_told:is_on_its_way(User)
-        andalso halley_sessions:of_user(User) =:= []
-        andalso not halley_hooks_told:was_there(User, At, Told).
+is_owed(User, Event, #look{settings = #{users := Users}, known = {Told, BeganAt, Doubts}}) ->
+    halley_config_hooks:matches(User, Users) andalso begin
+        %% Before its moves are read: what moves meanwhile is among them.
+        IsThere = is_there(halley_ids:lookup(User)),
+        halley_hooks_owed:is_owed(Event, halley_hooked_moves:of_user(User),
+                                  #{is_there => IsThere, began_at => BeganAt, doubts => Doubts,
+                                    is_told => halley_hooks_told:is_told({user, User}, Told)})
+    end.
+
+is_there(undefined) -> false;
+is_there(Number) -> halley_directory:sessions(Number) =/= [].

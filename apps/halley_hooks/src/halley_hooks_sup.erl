@@ -23,7 +23,13 @@ init(#{connect := Connect} = Settings) ->
 telling(#{target := none}) -> [];
 telling(#{events := Events} = Settings) ->
     ok = halley_hooked:on([published || lists:member(published, Events)]
-                          ++ [changes || Events -- [published] =/= []]),
+                          ++ [changes || Events -- [published] =/= []]
+                          ++ [{moves, fun id_of/1} || lists:member(undelivered, Events)]),
     ok = halley_hooks_progress:new(),
     [#{id => halley_hooks_telling_sup, type => supervisor,
        start => {halley_hooks_telling_sup, start_link, [Settings]}}].
+
+id_of(User) ->
+    try halley_ids:name(User)
+    catch error:{no_such_user_number, _} -> undefined
+    end.

@@ -11,10 +11,13 @@
 %% If the disk refuses, nothing has: the changes are put back, the history is read again later.
 %%
 %% If more waits for the endpoint than `hooks_queue_bytes_max', no rounds are made: the history has
-%% what was published for as long as it keeps it, and of changes the last of each user is told.
+%% what was published for as long as it keeps it, and of changes the last of each user is told. What
+%% is owed to users is decided by when they came and went (`halley_hooks_owed'), however late that
+%% is. When these times had no room any more, a gap says from when on.
 %%
 %% Nobody leaves, and nothing counts as undelivered, until all workers have said their sessions, and
-%% for a moment after: before that a brain doesn't know who is there.
+%% for a moment after: before that a brain doesn't know who is there. These times are noted as
+%% doubts.
 -module(halley_hooks_taker).
 -behaviour(gen_server).
 
@@ -32,6 +35,12 @@
 -define(ACKED_MS, 200).
 -define(CHANGES_MAX, 5000).
 -define(DUE_MAX, 5000).
+-define(LOOK_MS, 500).
+-define(LOOKS_MAX, 64).
+%% An event has its time before it is drawn.
+-define(DRAWN_MS, 1000).
+%% So long before it a brain that was killed may not have known who was there.
+-define(UNKNOWN_MS, 30000).
 
 -record(taker, {settings :: halley_config_hooks:settings(),
                 queue :: halley_hooks_queue:queue(),
@@ -49,7 +58,14 @@
                 %% When the next round is due, and whether one was far too late.
                 round_ms = now_ms() :: integer(),
                 standstill = halley_standstill:new() :: halley_standstill:standstill(),
-                started_at :: integer(),
+                began_ms :: integer(),
+                %% When it wasn't known who is there, the latest first; and since when it isn't, or
+                %% when it was known last. By the monotonic clock, as all here.
+                doubts = [] :: halley_hooks_owed:doubts(),
+                doubt :: {since | known, Ms :: integer()},
+                %% Where the heads were, the latest first: what was drawn by then is to be judged.
+                looks = [] :: [{Ms :: integer(), halley_history:vector()}],
+                looked_ms = now_ms() :: integer(),
                 %% What comes before all else: that something was lost.
                 first = [] :: [halley_hooks_entry:entry()]}).
 -type vectors() :: {halley_cursor:vector(), halley_cursor:vector()}.
@@ -64,13 +80,14 @@ init(#{closed_after_ms := AfterMs} = Settings) ->
     %% Of one before this, which was killed.
     ok = halley_hooked:put_back(),
     {Queue, Recovered} = halley_hooks_queue:open(),
+    BeganMs = now_ms(),
     Written = halley_history:written(),
     {Keys, Vectors, Acked, First} = began(Recovered, {Written, Written}),
     ok = halley_hooks_progress:set(acked, Acked),
     ok = halley_hooks_progress:set(written, Acked),
     Taker = #taker{settings = Settings, queue = Queue, vectors = Vectors, noted = Vectors,
                    told = halley_hooks_told:new(Keys, AfterMs), acked = Acked, first = First,
-                   started_at = halley_clock:wall_ms()},
+                   began_ms = BeganMs, doubt = {since, BeganMs - ?UNKNOWN_MS}},
     {ok, later(0, opened(Taker))}.
 
 began(new, Now) ->
@@ -96,7 +113,7 @@ handle_cast(_, Taker) -> {noreply, Taker}.
 
 -spec handle_info(term(), #taker{}) -> {noreply, #taker{}}.
 handle_info(round, Taker0) ->
-    #taker{queue = Queue, acked = Acked} = Taker = linked(acked(fired(Taker0))),
+    #taker{queue = Queue, acked = Acked} = Taker = doubted(linked(acked(fired(Taker0)))),
     Waiting = halley_hooks_queue:waiting(Acked, Queue),
     ok = halley_hooks_progress:count(waiting, Waiting),
     {noreply, case {halley_hooks_queue:is_open(Queue),
@@ -118,6 +135,16 @@ fired(#taker{round_ms = DueMs, standstill = Standstill} = Taker) ->
 %% Whether who has no session here has none.
 knows(#taker{is_settled = IsSettled, standstill = Standstill}) ->
     IsSettled andalso halley_standstill:is_over(now_ms(), Standstill).
+
+doubted(#taker{doubt = Doubt, doubts = Doubts} = Taker) ->
+    NowMs = now_ms(),
+    case {knows(Taker), Doubt} of
+        {true, {since, SinceMs}} ->
+            Taker#taker{doubt = {known, NowMs}, doubts = [{SinceMs, NowMs} | Doubts]};
+        {true, {known, _}} -> Taker#taker{doubt = {known, NowMs}};
+        {false, {known, KnownMs}} -> Taker#taker{doubt = {since, KnownMs}};
+        {false, _} -> Taker
+    end.
 
 again(#taker{queue = Queue} = Taker) ->
     later(case halley_hooks_queue:is_open(Queue) of true -> 0; false -> ?REFUSED_MS end, Taker).
@@ -160,20 +187,19 @@ linked(#taker{is_settled = IsSettled} = Taker) ->
         _ -> settled(Taker)
     end.
 
-%% Who was there when this began and isn't now left no later than that.
-settled(#taker{told = Told, started_at = At} = Taker) ->
-    ok = halley_hooks_told:began(halley_hooks_told:keys(Told), At, Told),
+settled(#taker{told = Told} = Taker) ->
+    ok = halley_hooks_told:began(halley_hooks_told:keys(Told), Told),
     Taker#taker{is_settled = true}.
 
 %% --- a round -----------------------------------------------------------------------------------
 
-taken(#taker{told = Told, first = First} = Taker0) ->
+taken(Before) ->
+    #taker{told = Told, first = First} = Taker0 = lost_moves(Before),
     UpTo = halley_history:written(),
     {Changes, Named} = changes(Taker0),
     IsAll = length(Changes) < ?CHANGES_MAX,
     {Opened, Effects} = halley_hooks_told:changes(Named, halley_clock:wall_ms(), Told),
-    %% The changes aren't made yet, and what is read is judged by them.
-    {Read, HasMore, Taker} = read(IsAll, UpTo, halley_hooks_told:foresee(Effects, Told), Taker0),
+    {Read, HasMore, Taker} = read(IsAll, UpTo, Taker0),
     {Left, Gone} = left(IsAll andalso not HasMore, Named, Taker),
     case append(First ++ Opened ++ Read ++ Left, Taker) of
         {ok, What, Next} ->
@@ -183,19 +209,53 @@ taken(#taker{told = Told, first = First} = Taker0) ->
             %% Behind that: a segment begins with who was told of as there.
             Open = case What of reopen -> opened(Next); go_on -> Next end,
             later(case HasMore orelse not IsAll of true -> 0; false -> ?ROUND_MS end,
-                  Open#taker{first = []});
+                  judged(Open#taker{first = []}));
         {error, Reason, Queue} ->
             ok = halley_hooked:put_back(),
             later(?REFUSED_MS, refused(Reason, Taker0#taker{queue = Queue}))
     end.
 
+%% Nobody knows any more what was undelivered: on from here.
+lost_moves(#taker{settings = #{events := Events}, vectors = {A, _}, first = First} = Taker) ->
+    case lists:member(undelivered, Events) andalso halley_hooked_moves:lost() of
+        AtMs when is_integer(AtMs) ->
+            Written = halley_history:written(),
+            ok = halley_hooked_moves:clear(),
+            Taker#taker{vectors = {A, Written}, looks = [],
+                        first = First ++ [{gap, too_old, AtMs, halley_clock:wall_ms()}]};
+        _ -> Taker
+    end.
+
+%% What was drawn by a look at the heads is judged once it was read: nobody asks any more for the
+%% moves and doubts before.
+judged(#taker{settings = #{events := Events}} = Taker) ->
+    case lists:member(undelivered, Events) of
+        true -> looked(Taker);
+        false -> Taker
+    end.
+
+looked(#taker{looks = Looks, looked_ms = LastMs, vectors = {_, B}, doubts = Doubts} = Taker) ->
+    {Left, Past} = lists:partition(fun({_, Heads}) -> not halley_vector:is_reached(Heads, B) end,
+                                   Looks),
+    NowMs = now_ms(),
+    IsDue = NowMs - LastMs >= ?LOOK_MS andalso length(Left) < ?LOOKS_MAX,
+    Look = [{NowMs, halley_history:heads()} || IsDue],
+    Taker#taker{looks = Look ++ Left, doubts = forgotten(Past, Doubts),
+                looked_ms = case IsDue of true -> NowMs; false -> LastMs end}.
+
+forgotten([], Doubts) ->
+    Doubts;
+forgotten([{LookedMs, _} | _], Doubts) ->
+    JudgedMs = LookedMs - ?DRAWN_MS,
+    ok = halley_hooked_moves:forget(JudgedMs),
+    [One || {_, ToMs} = One <- Doubts, ToMs >= JudgedMs].
+
 changes(#taker{settings = Settings, told = Told}) ->
     Changes = halley_hooked:take(?CHANGES_MAX),
     _ = [ok = halley_hooks_told:began([Key || {subject, _} = Key <- halley_hooks_told:keys(Told)],
-                                      halley_clock:wall_ms(), Told)
-         || {all, _, _} <- Changes],
-    {Changes, [{Key, Change, LeftAt} || {What, Change, LeftAt} <- Changes,
-                                        Key <- named(What, Settings)]}.
+                                      Told)
+         || {all, _} <- Changes],
+    {Changes, [{Key, Change} || {What, Change} <- Changes, Key <- named(What, Settings)]}.
 
 named({user, Number}, #{events := Events, users := Users}) ->
     User = halley_ids:name(Number),
@@ -208,10 +268,11 @@ named(all, _) ->
     [].
 
 %% What the history has. If there were too many changes for a round, it is for a later one.
-read(false, _, _, Taker) ->
+read(false, _, Taker) ->
     {[], true, Taker};
-read(true, UpTo, Told, #taker{settings = Settings, vectors = {A, B}, reader = Reader,
-                              damage_told = DamageTold} = Taker) ->
+read(true, UpTo, #taker{settings = Settings, vectors = {A, B}, reader = Reader,
+                        damage_told = DamageTold} = Taker) ->
+    Known = known(Taker),
     #{events := Events} = Settings,
     {Of, OfVector} = case lists:member(published, Events) of
         true -> {published, A};
@@ -223,7 +284,7 @@ read(true, UpTo, Told, #taker{settings = Settings, vectors = {A, B}, reader = Re
     end,
     Next = fun(Purpose, From, IsReady, R) ->
         case {lists:member(Purpose, Events), IsReady} of
-            {true, true} -> halley_hooks_log:next(Purpose, {From, UpTo}, Settings, Told, R);
+            {true, true} -> halley_hooks_log:next(Purpose, {From, UpTo}, Settings, Known, R);
             {true, false} -> {[], From, done, R};
             {false, _} -> {[], UpTo, done, R}
         end
@@ -234,9 +295,15 @@ read(true, UpTo, Told, #taker{settings = Settings, vectors = {A, B}, reader = Re
      MoreA =:= more orelse MoreB =:= more,
      Taker#taker{vectors = {A1, B1}, reader = Reader2, damage_told = NowTold}}.
 
+%% Events have their time by the wall's clock.
+known(#taker{told = Told, began_ms = BeganMs, doubts = Doubts}) ->
+    OffsetMs = halley_clock:wall_ms() - now_ms(),
+    {Told, BeganMs + OffsetMs,
+     [{FromMs + OffsetMs, ToMs + OffsetMs} || {FromMs, ToMs} <- Doubts]}.
+
 left(true, Named, #taker{told = Told} = Taker) ->
     case knows(Taker) of
-        true -> halley_hooks_told:due(?DUE_MAX, [Key || {Key, _, _} <- Named], Told);
+        true -> halley_hooks_told:due(?DUE_MAX, [Key || {Key, _} <- Named], Told);
         false -> {[], []}
     end;
 left(false, _, _) ->

@@ -10,51 +10,46 @@
 %% nothing of users: they leave only from when one is.
 -module(halley_hooks_told).
 
--export([new/2, keys/1, count/1, changes/3, due/3, apply_changes/2, began/3]).
--export([foresee/2, was_there/3, is_on_its_way/1]).
+-export([new/2, keys/1, count/1, is_told/2, changes/3, due/3, apply_changes/2, began/2]).
 -export_type([told/0, effect/0]).
 
 -type key() :: halley_hooks_entry:key().
--record(told, {rows :: ets:table(),       % {key(), stays | DueMs, LeftAtMs}
+-record(told, {rows :: ets:table(),       % {key(), stays | DueMs}
                due :: ets:table(),        % {{DueMs, key()}}
-               after_ms :: pos_integer(),
-               %% What rows will say.
-               next = #{} :: #{key() => stays | LeftAtMs :: integer()}}).
+               after_ms :: pos_integer()}).
 -opaque told() :: #told{}.
 %% What becomes of the table once it is on disk.
--type effect() :: {stays | gone, key()} | {leaves, key(), LeftAtMs :: integer()}.
+-type effect() :: {stays | leaves | gone, key()}.
 
 -spec new([key()], AfterMs :: pos_integer()) -> told().
 new(Keys, AfterMs) ->
     Rows = ets:new(halley_hooks_told, [set]),
-    true = ets:insert(Rows, [{Key, stays, 0} || Key <- Keys]),
+    true = ets:insert(Rows, [{Key, stays} || Key <- Keys]),
     #told{rows = Rows, due = ets:new(halley_hooks_due, [ordered_set]), after_ms = AfterMs}.
 
 -spec keys(told()) -> [key()].
-keys(#told{rows = Rows}) -> ets:select(Rows, [{{'$1', '_', '_'}, [], ['$1']}]).
+keys(#told{rows = Rows}) -> ets:select(Rows, [{{'$1', '_'}, [], ['$1']}]).
 
 -spec count(told()) -> non_neg_integer().
 count(#told{rows = Rows}) -> ets:info(Rows, size).
 
+-spec is_told(key(), told()) -> boolean().
+is_told(Key, #told{rows = Rows}) -> ets:member(Rows, Key).
+
 %% Of changes that came: what is to be told, and what it does to the table.
--spec changes([{key(), halley_hooked:change(), halley_hooked:left_at()}], AtMs :: integer(),
-              told()) ->
+-spec changes([{key(), halley_hooked:change()}], AtMs :: integer(), told()) ->
     {[halley_hooks_entry:entry()], [effect()]}.
 changes(Changes, AtMs, Told) ->
     {Entries, Effects} = lists:unzip([change(Change, AtMs, Told) || Change <- Changes]),
     {lists:append(Entries), lists:append(Effects)}.
 
-change({{_, Id} = Key, Change, LeftAt}, AtMs, #told{rows = Rows}) ->
+%% Who came and isn't there left behind that.
+change({{_, Id} = Key, Change}, AtMs, #told{rows = Rows}) ->
     IsThere = is_there(Key),
-    %% Who came and isn't there left behind that, as the next change tells.
-    Now = case {IsThere, LeftAt} of
-        {true, _} -> {stays, Key};
-        {false, none} -> {leaves, Key, AtMs};
-        {false, LeftAtMs} -> {leaves, Key, LeftAtMs}
-    end,
+    Now = case IsThere of true -> stays; false -> leaves end,
     case ets:member(Rows, Key) of
-        true -> {[], [{stays, Key} || Change =:= came] ++ [Now || not IsThere]};
-        false when Change =:= came; IsThere -> {[{first(Key), AtMs, Id}], [Now]};
+        true -> {[], [{stays, Key} || Change =:= came] ++ [{leaves, Key} || not IsThere]};
+        false when Change =:= came; IsThere -> {[{first(Key), AtMs, Id}], [{Now, Key}]};
         false -> {[], []}
     end.
 
@@ -75,26 +70,19 @@ due(Max, Changed, #told{due = Due} = Told) ->
     Keys = due_keys(ets:first(Due), now_ms(), Max, Told) -- Changed,
     Now = [{state(Key), Key} || Key <- Keys],
     AtMs = halley_clock:wall_ms(),
-    {[{last(Key), AtMs, Id} || {gone, {_, Id} = Key} <- Now],
-     [effect_of(State, Key, Told) || {State, Key} <- Now]}.
+    {[{last(Key), AtMs, Id} || {gone, {_, Id} = Key} <- Now], Now}.
 
-%% It may come in between two looks: who is in the directory was on its way before.
+%% It may come in between two looks: who is in the directory was on its way before. One that comes
+%% may end before it is there: it is looked at again.
 state({user, User} = Key) ->
     IsComing = is_on_its_way(User),
     case is_there(Key) of
         true -> stays;
-        false when IsComing -> comes;
+        false when IsComing -> leaves;
         false -> gone
     end;
 state(Key) ->
     case is_there(Key) of true -> stays; false -> gone end.
-
-%% One that comes may end before it is there: it is looked at again.
-effect_of(comes, Key, #told{rows = Rows}) ->
-    [{_, _, LeftAtMs}] = ets:lookup(Rows, Key),
-    {leaves, Key, LeftAtMs};
-effect_of(State, Key, _) ->
-    {State, Key}.
 
 due_keys({DueMs, Key}, NowMs, Left, #told{due = Due} = Told) when DueMs =< NowMs, Left > 0 ->
     [Key | due_keys(ets:next(Due, {DueMs, Key}), NowMs, Left - 1, Told)];
@@ -111,54 +99,28 @@ effect({gone, Key}, #told{rows = Rows} = Told) ->
     ok;
 effect({stays, Key}, #told{rows = Rows} = Told) ->
     ok = not_due(Key, Told),
-    true = ets:insert(Rows, {Key, stays, 0}),
+    true = ets:insert(Rows, {Key, stays}),
     ok;
-effect({leaves, Key, LeftAtMs}, #told{rows = Rows, due = Due, after_ms = AfterMs} = Told) ->
+effect({leaves, Key}, #told{rows = Rows, due = Due, after_ms = AfterMs} = Told) ->
     ok = not_due(Key, Told),
     DueMs = now_ms() + AfterMs,
     true = ets:insert(Due, {{DueMs, Key}}),
-    true = ets:insert(Rows, {Key, DueMs, LeftAtMs}),
+    true = ets:insert(Rows, {Key, DueMs}),
     ok.
 
 not_due(Key, #told{rows = Rows, due = Due}) ->
-    _ = [ets:delete(Due, {DueMs, Key}) || {_, DueMs, _} <- ets:lookup(Rows, Key), DueMs =/= stays],
+    _ = [ets:delete(Due, {DueMs, Key}) || {_, DueMs} <- ets:lookup(Rows, Key), DueMs =/= stays],
     ok.
 
 %% Workers are linked, as they weren't before, or all may have changed: who isn't there leaves from
-%% now on, for `closed_after_ms'. `At': it had left by then.
--spec began([key()], AtMs :: integer(), told()) -> ok.
-began(Keys, AtMs, #told{rows = Rows} = Told) ->
+%% now on, for `closed_after_ms'.
+-spec began([key()], told()) -> ok.
+began(Keys, Told) ->
     lists:foreach(fun(Key) ->
-        [{_, Before, LeftMs}] = ets:lookup(Rows, Key),
-        case is_there(Key) of
-            true -> effect({stays, Key}, Told);
-            false when Before =:= stays -> effect({leaves, Key, AtMs}, Told);
-            false -> effect({leaves, Key, LeftMs}, Told)
-        end
+        effect({case is_there(Key) of true -> stays; false -> leaves end, Key}, Told)
     end, Keys).
 
-%% The same, where `was_there/3' answers as if these were applied.
--spec foresee([effect()], told()) -> told().
-foresee(Effects, Told) ->
-    Told#told{next = maps:from_list([case Effect of
-                                         {stays, Key} -> {Key, stays};
-                                         {leaves, Key, LeftAtMs} -> {Key, LeftAtMs}
-                                     end || Effect <- Effects])}.
-
-%% Whether a user that has no session had one at this time, or since.
--spec was_there(halley_id:id(), AtMs :: integer(), told()) -> boolean().
-was_there(User, AtMs, #told{rows = Rows, next = Next}) ->
-    Key = {user, User},
-    case {Next, ets:lookup(Rows, Key)} of
-        {#{Key := stays}, _} -> true;
-        {#{Key := LeftMs}, _} -> LeftMs >= AtMs;
-        {_, [{_, stays, _}]} -> true;
-        {_, [{_, _, LeftMs}]} -> LeftMs >= AtMs;
-        {_, []} -> false
-    end.
-
 %% Whether a user has a session that isn't in the directory yet.
--spec is_on_its_way(halley_id:id()) -> boolean().
 is_on_its_way(User) ->
     case halley_ids:lookup(User) of
         undefined -> false;

@@ -1,6 +1,7 @@
 %% Of events that found no session of a user, this user is told: who had none then, and no other.
 -module(halley_hooks_undelivered_SUITE).
 
+-include_lib("common_test/include/ct.hrl").
 -include_lib("stdlib/include/assert.hrl").
 
 -export([suite/0, all/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2,
@@ -8,7 +9,7 @@
 -export([undelivered_private/1, undelivered_to_followers/1, present_users_are_not_told/1,
          late_round_knows_who_was_there/1, full_disk_knows_who_was_there/1,
          nobody_is_missing_before_all_is_said/1, session_on_its_way_is_one/1,
-         who_followed_is_told/1]).
+         who_followed_is_told/1, queue_at_its_bound/1, moves_are_bounded/1]).
 
 -import(halley_hooks_SUITE, [start_hooks/2, settled/1, says/3, hooks/1, of_type/2, event_ids/1,
                              eventually/2]).
@@ -18,7 +19,8 @@ suite() -> [{timetrap, {minutes, 2}}].
 all() ->
     [undelivered_private, undelivered_to_followers, present_users_are_not_told,
      late_round_knows_who_was_there, full_disk_knows_who_was_there,
-     nobody_is_missing_before_all_is_said, session_on_its_way_is_one, who_followed_is_told].
+     nobody_is_missing_before_all_is_said, session_on_its_way_is_one, who_followed_is_told,
+     queue_at_its_bound, moves_are_bounded].
 
 init_per_suite(Config) -> halley_test_brain:quiet(Config).
 end_per_suite(Config) -> halley_test_brain:loud(Config).
@@ -101,13 +103,16 @@ said_to_one_who_left() ->
     timer:sleep(20),
     says(<<"x">>, {to, [<<"user/bob">>]}, 2).
 
-%% A link whose sync goes on has users that it hasn't said yet.
+%% A link whose sync goes on has users that it hasn't said yet. Who comes meanwhile with its cursor
+%% is in time.
 nobody_is_missing_before_all_is_said(Config) ->
     start_hooks(Config, #{users => "user/*", events => "undelivered"}),
     {_, Slot, _} = halley_hooks_SUITE:link_in_sync([]),
+    Before = cursor(),
     Id = says(<<"x">>, {to, [<<"user/bob">>, <<"user/eve">>]}, 1),
     timer:sleep(4500),
     ok = halley:login(<<"user/bob">>),
+    ok = halley_began:fed(<<"user/bob">>, Before),
     ?assertEqual([], hooks(Config)),
     ok = halley_links_synced:synced(Slot),
     eventually([{Id, [<<"user/eve">>]}], fun() -> of_users(Config) end).
@@ -145,3 +150,75 @@ who_followed_is_told(Config) ->
     {ok, _} = halley:unfollow([{<<"user/bob">>, <<"room">>}]),
     {ok, _} = halley:forget(<<"user/dan">>),
     eventually([{Id, [<<"user/bob">>, <<"user/eve">>]}], fun() -> of_users(Config) end).
+
+%% While the queue takes nothing: what is owed is decided by the event's own moment, whoever is
+%% there when it is read.
+queue_at_its_bound(Config) ->
+    Bound = halley_limits:get(hooks_queue_bytes_max),
+    start_hooks(Config, #{users => "user/*", events => "undelivered"}),
+    settled(Config),
+    full(Config),
+    To = fun(User) -> says(<<"x">>, {to, [User]}, 1) end,
+    Back = To(<<"user/back">>),
+    ok = halley:login(<<"user/back">>),
+    ok = halley:login(<<"user/there">>),
+    _ = To(<<"user/there">>),
+    ok = halley:logout(self()),
+    Left = To(<<"user/there">>),
+    timer:sleep(50),
+    ok = halley:login(<<"user/there">>),
+    _ = To(<<"user/there">>),
+    Late = To(<<"user/late">>),
+    Before = cursor(),
+    _ = To(<<"user/caught">>),
+    ok = halley:login(<<"user/caught">>),
+    ok = halley_began:fed(<<"user/caught">>, Before),
+    Missed = To(<<"user/missed">>),
+    ok = halley:login(<<"user/missed">>),
+    ok = halley_began:fed(<<"user/missed">>, cursor()),
+    timer:sleep(2500),
+    ok = halley:login(<<"user/late">>),
+    ok = halley_began:fed(<<"user/late">>, Before),
+    %% The taker may be killed as well: the moves are not its own.
+    halley_test_brain:kill_and_wait(halley_hooks_taker),
+    ok = free(Bound, Config),
+    eventually([{Back, [<<"user/back">>]}, {Left, [<<"user/there">>]}, {Late, [<<"user/late">>]},
+                {Missed, [<<"user/missed">>]}],
+               fun() -> without_full(Config) end).
+
+cursor() -> halley_cursor:encode(halley_history:store(), 1, halley_history:heads()).
+
+without_full(Config) ->
+    [One || {_, [User]} = One <- of_users(Config), User =/= <<"user/full">>].
+
+%% The endpoint takes nothing, and what waits for it is more than may.
+full(Config) ->
+    ok = halley_hooks_endpoint:does(fun(_, _) -> 500 end, ?config(endpoint, Config)),
+    halley_test_brain:limits(#{hooks_retry_ms_max => 200, hooks_queue_bytes_max => 1}),
+    _ = says(<<"x">>, {to, [<<"user/full">>]}, 1),
+    Asked = fun() -> halley_hooks_endpoint:requests(?config(endpoint, Config)) =/= [] end,
+    eventually(true, Asked),
+    timer:sleep(300).
+
+free(Bound, Config) ->
+    halley_test_brain:limits(#{hooks_retry_ms_max => 200, hooks_queue_bytes_max => Bound}),
+    halley_hooks_endpoint:does(fun(_, _) -> 200 end, ?config(endpoint, Config)).
+
+%% Beyond the bound nobody knows: a gap says since when, and behind it all is known again.
+moves_are_bounded(Config) ->
+    start_hooks(Config, #{users => "user/*", events => "undelivered"}),
+    settled(Config),
+    Bound = halley_limits:get(hooks_queue_bytes_max),
+    full(Config),
+    halley_test_brain:limits(#{hooks_retry_ms_max => 200, hooks_queue_bytes_max => 1,
+                               hooks_moves_max => 4}),
+    [begin ok = halley:login(<<"user/a">>), ok = halley:logout(self()) end
+     || _ <- lists:seq(1, 10)],
+    _ = says(<<"x">>, {to, [<<"user/b">>]}, 1),
+    ?assert(length(ets:tab2list(halley_hooked_moves)) =< 4),
+    ok = free(Bound, Config),
+    eventually([<<"too_old">>],
+               fun() -> [Reason || #{<<"reason">> := Reason} <- of_type(<<"gap">>, Config)] end),
+    Id = says(<<"x">>, {to, [<<"user/c">>]}, 1),
+    eventually([{Id, [<<"user/c">>]}],
+               fun() -> without_full(Config) end).

@@ -6,26 +6,24 @@
 %% persistent term, and no more. `halley_hooks' turns it on before an edge is linked, and reads.
 %%
 %% Changes are a set, not a queue: a row for each user or subject that changed since it was read
-%% last, whether it came at all meanwhile, and when it left last: who reads may be hours late. So a
-%% thousand changes of one user are one row, and the rows are bounded by `ids_max' and
-%% `subscriptions_max'. A row is written after what it tells
+%% last, and whether it came at all meanwhile. So a thousand changes of one user are one row, and
+%% the rows are bounded by `ids_max' and `subscriptions_max'. When users came and went is in
+%% `halley_hooked_moves', where events are judged by that. A row is written after what it tells
 %% of is visible: who takes a row and looks then sees that, or another row comes. What was taken
 %% stays in a table beside it until it was told (`told/0'), so that who takes may be killed.
 -module(halley_hooked).
 
 -export([on/1, off/0, is_on/1, came/1, left/1, take/1, told/0, put_back/0]).
 -export([judge/1, is_judged/0, ask/2]).
--export_type([key/0, change/0, left_at/0, judgement/0, judge/0]).
+-export_type([key/0, change/0, judgement/0, judge/0]).
 
 -define(TAKEN, halley_hooked_taken).
 
--type what() :: published | changes.
+-type what() :: published | changes | moves.
 %% `all': whatever was told may have changed.
 -type key() :: {user, halley_id:user_number()} | {subject, halley_id:id()} | all.
 %% `came': a first session came, which may have ended again. `left': the last one ended.
 -type change() :: came | left.
-%% When the last session ended, in milliseconds of Unix; `none': it hasn't since the last that came.
--type left_at() :: integer() | none.
 %% Whether a user may open a session; if not, what its client is told.
 -type judgement() :: allow
                    | {refuse, Status :: 400..599, RetryAfterS :: non_neg_integer(),
@@ -34,11 +32,15 @@
 -type judge() :: fun((halley_id:id(), {pid(), Tag :: term()}) -> judgement() | asked).
 
 %% The caller owns the table of changes.
--spec on([what()]) -> ok.
+-spec on([published | changes | {moves, halley_hooked_moves:id_of()}]) -> ok.
 on(Whats) ->
     _ = [ets:new(Table, [public, named_table, set, {write_concurrency, true}])
          || Table <- [?MODULE, ?TAKEN], ets:whereis(Table) =:= undefined],
-    persistent_term:put(?MODULE, maps:from_keys(Whats, true)).
+    _ = [ok = halley_hooked_moves:on(IdOf) || {moves, IdOf} <- Whats],
+    persistent_term:put(?MODULE, maps:from_list([case What of
+                                                     {moves, _} -> {moves, true};
+                                                     _ -> {What, true}
+                                                 end || What <- Whats])).
 
 -spec off() -> ok.
 off() ->
@@ -51,32 +53,26 @@ is_on(What) ->
 
 -spec came(key()) -> ok.
 came(Key) ->
-    is_on(changes) andalso written(fun() -> ets:insert(?MODULE, {Key, came, none}) end),
+    is_on(changes) andalso written(fun() -> ets:insert(?MODULE, {Key, came}) end),
     ok.
 
+%% Of one that came and left since it was read, the row says that it came.
 -spec left(key()) -> ok.
 left(Key) ->
-    AtMs = halley_clock:wall_ms(),
-    is_on(changes) andalso written(fun() -> left(Key, AtMs) end),
+    is_on(changes) andalso written(fun() -> ets:insert_new(?MODULE, {Key, left}) end),
     ok.
-
-%% Of one that came and left since it was read, the row says both.
-left(Key, AtMs) ->
-    ets:insert_new(?MODULE, {Key, left, AtMs})
-        orelse ets:update_element(?MODULE, Key, {3, AtMs})
-        orelse left(Key, AtMs).
 
 %% Without its table nobody reads any more.
 written(Write) ->
     try Write() catch error:badarg -> false end.
 
 %% At most so many changes, each given once. Of one process, which says what became of them.
--spec take(pos_integer()) -> [{key(), change(), left_at()}].
+-spec take(pos_integer()) -> [{key(), change()}].
 take(Max) ->
     case ets:select(?MODULE, [{'_', [], ['$_']}], Max) of
         {Rows, _} ->
             true = ets:insert(?TAKEN, Rows),
-            Taken = lists:append([ets:take(?MODULE, Key) || {Key, _, _} <- Rows]),
+            Taken = lists:append([ets:take(?MODULE, Key) || {Key, _} <- Rows]),
             %% Some may have come that had left.
             true = ets:insert(?TAKEN, Taken),
             Taken;
@@ -92,8 +88,7 @@ told() ->
 %% What was taken was not told, as far as anybody knows.
 -spec put_back() -> ok.
 put_back() ->
-    lists:foreach(fun({Key, Change, _} = Row) ->
-        %% What changed since knows better when it left.
+    lists:foreach(fun({Key, Change} = Row) ->
         written(fun() ->
             ets:insert_new(?MODULE, Row) orelse Change =:= left
                 orelse ets:update_element(?MODULE, Key, {2, came})

@@ -158,6 +158,9 @@ of_hooks() ->
       "users that wait to be asked about; beyond it auth.connect_down decides"},
      {connect_cache_max, 100000, count, config,
       "users of whom the answer of auth.connect_url is remembered"},
+     {hooks_moves_max, 4000000, count, config,
+      "times at which users came and went that are kept until the events of then are judged; "
+      "beyond it a gap is told"},
      {hooks_followers_max, 1000, count, config,
       "with more followers than this, a hook about an event that wasn't delivered names none"}].
 

@@ -228,10 +228,12 @@ exchange(User, Expected, New) ->
 %% The word says so already.
 first(User) ->
     count(1, 1),
+    _ = halley_hooked:is_on(moves) andalso halley_hooked_moves:came(User),
     halley_hooked:came({user, User}).
 
 last(User) ->
     count(-1, -1),
+    ok = halley_directory_leaving:left(User),
     halley_hooked:left({user, User}).
 
 count(Users, Sessions) ->

@@ -11,7 +11,7 @@
 %% the number kept first.
 -module(halley_directory_leaving).
 
--export([new/0, hold/2, release/2, is_held/1, held/1, is_any_held/0, forget/1]).
+-export([new/0, hold/2, release/2, is_held/1, held/1, is_any_held/0, forget/1, left/1]).
 -export([leave/1, is_leaving/1, stay/1, each/1]).
 
 -include("halley_directory.hrl").
@@ -41,7 +41,18 @@ hold(User, Slot) ->
 release(User, Slot) ->
     Key = {User, Slot},
     _ = ets:update_counter(?HELD, Key, -1, {Key, 1}) > 0 orelse ets:delete(?HELD, Key),
-    ok.
+    left(User).
+
+%% A session has ended, open or held: hooks are told when that was if it was the last.
+-spec left(user_number()) -> ok.
+left(User) ->
+    IsGone = halley_hooked:is_on(moves)
+        andalso halley_directory_atomics:get(halley_directory_atomics:chunks(), User) =:= 0
+        andalso not is_held(User),
+    case IsGone of
+        true -> halley_hooked_moves:left(User);
+        false -> ok
+    end.
 
 -spec is_held(user_number()) -> boolean().
 is_held(User) ->
@@ -63,8 +74,12 @@ is_any_held() ->
 %% A link ended: it holds nothing.
 -spec forget(halley_directory:slot()) -> ok.
 forget(Slot) ->
+    Users = case halley_hooked:is_on(moves) of
+        true -> ets:select(?HELD, [{{{'$1', Slot}, '_'}, [], ['$1']}]);
+        false -> []
+    end,
     true = ets:match_delete(?HELD, {{'_', Slot}, '_'}),
-    ok.
+    lists:foreach(fun left/1, Users).
 
 %% From now on no session opens; `false' if there is one.
 -spec leave(user_number()) -> boolean().

@@ -12,7 +12,8 @@
 %% What is kept is in `halley_openings', which is bounded.
 -module(halley_began).
 
--export([written/1, opened/2, login/2, held/2, subscription/4, syncs/1, synced/1, catches_up/1]).
+-export([written/1, opened/2, login/2, held/2, fed/2, subscription/4]).
+-export([syncs/1, synced/1, catches_up/1]).
 -export([of_session/3, has_unsubscribed/3]).
 -export_type([began/0, seqs/0]).
 
@@ -55,9 +56,20 @@ login({User, Pid} = Session, Open) ->
            [{halley_id:user_number(), halley_directory:conn(), halley_cursor:token()}]) -> ok.
 held(_, []) -> ok;
 held(Slot, Held) ->
-    halley_openings:record(halley_history:drawn(),
-                           [{User, {link, Slot, Conn}, cursor(Cursor)}
-                            || {User, Conn, Cursor} <- Held]).
+    Opened = [{User, {link, Slot, Conn}, cursor(Cursor)} || {User, Conn, Cursor} <- Held],
+    _ = [ok = moved(User, What) || halley_hooked:is_on(moves), {User, _, What} <- Opened],
+    halley_openings:record(halley_history:drawn(), Opened).
+
+moved(User, {cursor, Vector}) -> halley_hooked_moves:caught(User, Vector);
+moved(User, _) -> halley_hooked_moves:came(User).
+
+%% A process that is a session of the user is given what is behind the cursor as well.
+-spec fed(halley_id:id(), none | halley_cursor:token()) -> ok.
+fed(User, Cursor) ->
+    _ = [ok = moved(Number, cursor(Cursor))
+         || Cursor =/= none, halley_hooked:is_on(moves), Number <- [halley_ids:lookup(User)],
+            Number =/= undefined],
+    ok.
 
 cursor(Token) ->
     case halley_replay_wish:read(Token) of

@@ -1,0 +1,124 @@
+%% When users had their first session, and when none any more, for as long as hooks have not judged
+%% what was published meanwhile: whether an event found nobody is decided by its own moment, however
+%% late it is read (docs/internals/hooks.md).
+%%
+%% Rows of an ordered table, {{Id, MonotonicMs, Unique}, What, WallMs}, which whoever changes a
+%% session writes behind the change, and only while hooks ask for undelivered events. So a time is
+%% that of the change or some milliseconds later. What was judged is deleted: a user without rows
+%% has been, all the time, as it is now. Rows have ids, as the id of a user who left and follows
+%% nothing is soon not found any more.
+%%
+%% Events have their time by the wall's clock, so moves are compared by that; and where it was set
+%% since, as `halley_history_steps' does, by the clock as it is now.
+%%
+%% At most `hooks_moves_max' rows. One more is not kept, and the time of the first that wasn't is
+%% (`lost/0'): from there on nobody knows.
+-module(halley_hooked_moves).
+
+-export([on/1, left/1, came/1, caught/2, in_sync/1, of_user/1, forget/1, lost/0, clear/0]).
+-export_type([move/0, id_of/0]).
+
+-define(STATE, {?MODULE, state}).
+-define(COUNT, 1).
+-define(LOST, 2).
+%% A step of the clock, as in `halley_history_steps'.
+-define(STEP_MS, 1000).
+
+%% `came': without a cursor, so it has nothing from before. `caught': it is sent what is behind the
+%% vector. `synced': a worker said it in its sync, so it was there before, or came meanwhile.
+-type move() :: {AtMs :: integer(), left | came | synced | {caught, halley_cursor:vector()}}.
+
+%% `undefined' is nobody's number any more.
+-type id_of() :: fun((halley_id:user_number()) -> halley_id:id() | undefined).
+
+%% The caller owns the table.
+-spec on(id_of()) -> ok.
+on(IdOf) ->
+    ets:whereis(?MODULE) =:= undefined
+        andalso ets:new(?MODULE, [ordered_set, public, named_table, {write_concurrency, true}]),
+    persistent_term:put(?STATE, {IdOf, atomics:new(2, [])}),
+    clear().
+
+-spec left(halley_id:user_number()) -> ok.
+left(User) -> moved(User, left).
+
+-spec came(halley_id:user_number()) -> ok.
+came(User) ->
+    moved(User, case get(?MODULE) of in_sync -> synced; _ -> came end).
+
+-spec caught(halley_id:user_number(), halley_cursor:vector()) -> ok.
+caught(User, Vector) -> moved(User, {caught, Vector}).
+
+%% Users that come in this process meanwhile are said in a sync.
+-spec in_sync(fun(() -> Result)) -> Result.
+in_sync(Do) ->
+    _ = put(?MODULE, in_sync),
+    try Do() after erase(?MODULE) end.
+
+%% Without its table nobody asks any more.
+moved(User, What) ->
+    try
+        {IdOf, State} = persistent_term:get(?STATE),
+        case IdOf(User) of
+            undefined -> ok;
+            Id -> moved(Id, What, State)
+        end
+    catch
+        error:badarg -> ok
+    end.
+
+moved(Id, What, State) ->
+    AtMs = halley_clock:wall_ms(),
+    case atomics:add_get(State, ?COUNT, 1) > halley_limits:get(hooks_moves_max) of
+        false ->
+            Key = {Id, now_ms(), erlang:unique_integer([monotonic])},
+            true = ets:insert(?MODULE, {Key, What, AtMs}),
+            ok;
+        true ->
+            ok = atomics:sub(State, ?COUNT, 1),
+            _ = atomics:compare_exchange(State, ?LOST, 0, AtMs),
+            ok
+    end.
+
+now_ms() -> erlang:monotonic_time(millisecond).
+
+%% In their order.
+-spec of_user(halley_id:id()) -> [move()].
+of_user(Id) ->
+    OffsetMs = halley_clock:wall_ms() - now_ms(),
+    [{as_of_now(AtMs, Ms + OffsetMs), What}
+     || {Ms, What, AtMs} <- ets:select(?MODULE, [{{{Id, '$1', '_'}, '$2', '$3'}, [],
+                                                  [{{'$1', '$2', '$3'}}]}])].
+
+as_of_now(WallMs, NowMs) when abs(NowMs - WallMs) > ?STEP_MS -> NowMs;
+as_of_now(WallMs, _) -> WallMs.
+
+%% All that was published before this time of the monotonic clock has been judged.
+-spec forget(BeforeMs :: integer()) -> ok.
+forget(BeforeMs) ->
+    Deleted = ets:select_delete(?MODULE, [{{{'_', '$1', '_'}, '_', '_'}, [{'<', '$1', BeforeMs}],
+                                           [true]}]),
+    atomics:sub(state(), ?COUNT, Deleted).
+
+%% When the first that had no room happened.
+-spec lost() -> AtMs :: integer() | none.
+lost() ->
+    case atomics:get(state(), ?LOST) of
+        0 -> none;
+        AtMs -> AtMs
+    end.
+
+%% From here on all are known again.
+-spec clear() -> ok.
+clear() ->
+    State = state(),
+    ok = atomics:put(State, ?LOST, 0),
+    Deleted = ets:select_delete(?MODULE, [{'_', [], [true]}]),
+    case atomics:sub_get(State, ?COUNT, Deleted) < 0 of
+        true -> atomics:put(State, ?COUNT, 0);
+        false -> ok
+    end.
+
+state() ->
+    {_, State} = persistent_term:get(?STATE),
+    State.
