@@ -33,7 +33,7 @@ window_ms() -> ?WINDOW_MS.
 
 -spec is_owed(event(), [halley_hooked_moves:move()], facts()) -> boolean().
 is_owed(#{at := At} = Event, Moves, Facts) ->
-    {Before, After} = lists:splitwith(fun({Ms, _}) -> Ms =< At end, Moves),
+    {Before, After} = lists:splitwith(fun({Ms, _}) -> Ms < At end, Moves),
     is_absent(Event, lists:reverse(Before), After, Facts)
         andalso not is_in_time(Event, After, Facts).
 
