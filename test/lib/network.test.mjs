@@ -16,7 +16,10 @@ const PROGRAM = fileURLToPath(new URL('network.mjs', import.meta.url));
 async function echo() {
   const ends = new Queue();
   const server = createServer({ allowHalfOpen: true }, (socket) => {
-    socket.on('data', (bytes) => socket.write(bytes));
+    socket.on('data', (bytes) => {
+      if (!socket.write(bytes)) socket.pause();
+    });
+    socket.on('drain', () => socket.resume());
     socket.on('end', () => {
       ends.push('end');
       socket.end();
@@ -99,18 +102,21 @@ test('bandwidth: so many bytes take so long, and they are all there',
   }));
 
 test('who doesn\'t read has a bounded part of it on the way', through({}, async (way, one) => {
+  one.socket.removeAllListeners('data');
   one.socket.pause();
   const piece = Buffer.alloc(1 << 20);
+  // More than the kernel's eight buffers take, also where a benchmark has raised their bounds.
+  const most = 512;
   let given = 0;
   const more = () => {
-    while (given < 64 && one.socket.write(piece)) given += 1;
+    while (given < most && one.socket.write(piece)) given += 1;
   };
   one.socket.on('drain', more);
   more();
   await sleep(500);
-  assert.ok(given < 64, `${given} MiB were taken`);
+  assert.ok(given < most, `${given} MiB were taken`);
   one.socket.resume();
-  await until('all have been taken', () => given === 64);
+  await until('all have been taken', () => given === most);
 }));
 
 test('a half-open connection says nothing to either end; the next one works',

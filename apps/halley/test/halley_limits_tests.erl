@@ -73,7 +73,7 @@ numbers_for_the_edge_are_above_zero_test_() ->
 
 numbers_for_the_edge_are_above_zero() ->
     Choices = [<<"auth_mode">>, <<"cors_origins">>, <<"slow_consumer">>, <<"presence">>,
-               <<"websocket_compression">>,
+               <<"presence_views">>, <<"websocket_compression">>,
                <<"limits_exempt">>, <<"proxy_trusted">>, <<"public_proxy_protocol">>,
                <<"api_proxy_protocol">>, <<"proxy_forwarded_for">>],
     {ok, #{env := Env}} = halley_config:load(none, []),
@@ -94,6 +94,7 @@ handshake_carries_the_choices_of_the_configuration_test() ->
                   {<<"api_proxy_protocol">>, <<"off">>}, {<<"auth_mode">>, <<"none">>},
                   {<<"cors_origins">>, <<>>},
                   {<<"limits_exempt">>, <<"127.0.0.0/8,::1">>}, {<<"presence">>, <<"off">>},
+                  {<<"presence_views">>, <<"on">>},
                   {<<"proxy_forwarded_for">>, <<"off">>}, {<<"proxy_trusted">>, <<>>},
                   {<<"public_proxy_protocol">>, <<"off">>},
                   {<<"slow_consumer">>, <<"disconnect">>},
