@@ -307,13 +307,13 @@ too_old_for_its_subject(_) ->
     timer:sleep(3100),
     New = publish(<<"a">>, 5),
     ok = persistent_term:put(halley_history_shown,
-                             {[{{id, <<"a">>}, 3000}, {{prefix, <<"b">>}, 2900}], []}),
+                             {[{{id, <<"a">>}, 3000}, {{prefix, <<"b">>}, 2900}], [], none}),
     _ = written(),
     {ok, Replay} = halley_replay:new(<<"bob">>, Cursor),
     Cs = [Id || {<<"c">>, Id} <- Ids],
     ?assertEqual([too_old | Cs ++ [AB, New]], ids(given(Replay))),
     ?assertEqual(Cs ++ [AB, New], newest([<<"a">>, <<"b">>, <<"c">>], 20)),
-    ok = persistent_term:put(halley_history_shown, {[], []}).
+    ok = persistent_term:put(halley_history_shown, {[], [], none}).
 
 %% Who comes with a cursor has all that it missed.
 no_more_than_are_shown(_) ->
@@ -322,7 +322,7 @@ no_more_than_are_shown(_) ->
     Ids = [{S, publish(S, N)} || N <- lists:seq(1, 6), S <- [<<"a">>, <<"b">>, <<"c">>]],
     Of = fun(S, N) -> last(N, [Id || {Subject, Id} <- Ids, Subject =:= S]) end,
     ok = persistent_term:put(halley_history_shown,
-                             {[], [{{id, <<"a">>}, 2}, {{prefix, <<"b">>}, 4}]}),
+                             {[], [{{id, <<"a">>}, 2}, {{prefix, <<"b">>}, 4}], none}),
     [begin
          Wanted = Of(<<"a">>, min(N, 2)) ++ Of(<<"b">>, min(N, 4)) ++ Of(<<"c">>, N),
          ?assertEqual([Id || {_, Id} <- Ids, lists:member(Id, Wanted)],
@@ -330,4 +330,4 @@ no_more_than_are_shown(_) ->
      end || N <- [1, 2, 3, 4, 5, 20]],
     {ok, Replay} = halley_replay:new(nobody, session([<<"a">>]), Cursor),
     ?assertEqual(Of(<<"a">>, 6), ids(given(Replay))),
-    ok = persistent_term:put(halley_history_shown, {[], []}).
+    ok = persistent_term:put(halley_history_shown, {[], [], none}).
