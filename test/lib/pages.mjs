@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync, statSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { pictureAt } from './images.mjs';
 
 export const WIDE = { width: 1280, height: 860 };
 export const PHONE = { width: 390, height: 800 };
