@@ -43,6 +43,11 @@ given(Replay) -> given(Replay, #{events_max => 100, bytes_max => 131072}).
 
 last(N, List) -> lists:nthtail(max(0, length(List) - N), List).
 
+%% As if the configuration had these rules.
+shown(Rules) ->
+    ok = application:set_env(halley, history_retention_of, Rules),
+    halley_history_shown:new().
+
 wish(Count, Behind) -> halley_replay_wish:token(halley_replay_wish:new(Count, Behind)).
 
 %% --- cases ---------------------------------------------------------------------------------------
@@ -306,14 +311,13 @@ too_old_for_its_subject(_) ->
     %% The last one has as long to be read before it is too old itself.
     timer:sleep(3100),
     New = publish(<<"a">>, 5),
-    ok = persistent_term:put(halley_history_shown,
-                             {[{{id, <<"a">>}, 3000}, {{prefix, <<"b">>}, 2900}], [], none}),
+    ok = shown([{{id, <<"a">>}, {age, 3000}}, {{prefix, <<"b">>}, {age, 2900}}]),
     _ = written(),
     {ok, Replay} = halley_replay:new(<<"bob">>, Cursor),
     Cs = [Id || {<<"c">>, Id} <- Ids],
     ?assertEqual([too_old | Cs ++ [AB, New]], ids(given(Replay))),
     ?assertEqual(Cs ++ [AB, New], newest([<<"a">>, <<"b">>, <<"c">>], 20)),
-    ok = persistent_term:put(halley_history_shown, {[], [], none}).
+    ok = shown([]).
 
 %% Who comes with a cursor has all that it missed.
 no_more_than_are_shown(_) ->
@@ -321,8 +325,7 @@ no_more_than_are_shown(_) ->
                                   halley_history:heads()),
     Ids = [{S, publish(S, N)} || N <- lists:seq(1, 6), S <- [<<"a">>, <<"b">>, <<"c">>]],
     Of = fun(S, N) -> last(N, [Id || {Subject, Id} <- Ids, Subject =:= S]) end,
-    ok = persistent_term:put(halley_history_shown,
-                             {[], [{{id, <<"a">>}, 2}, {{prefix, <<"b">>}, 4}], none}),
+    ok = shown([{{id, <<"a">>}, {count, 2}}, {{prefix, <<"b">>}, {count, 4}}]),
     [begin
          Wanted = Of(<<"a">>, min(N, 2)) ++ Of(<<"b">>, min(N, 4)) ++ Of(<<"c">>, N),
          ?assertEqual([Id || {_, Id} <- Ids, lists:member(Id, Wanted)],
@@ -330,4 +333,4 @@ no_more_than_are_shown(_) ->
      end || N <- [1, 2, 3, 4, 5, 20]],
     {ok, Replay} = halley_replay:new(nobody, session([<<"a">>]), Cursor),
     ?assertEqual(Of(<<"a">>, 6), ids(given(Replay))),
-    ok = persistent_term:put(halley_history_shown, {[], [], none}).
+    ok = shown([]).
