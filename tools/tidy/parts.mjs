@@ -72,8 +72,8 @@ function listedIn(text) {
 }
 
 /**
- * Whoever is outside of a folder asks its doors. Without that every module of a part is a promise
- * to all others, and no part can be rebuilt. A door that nobody outside asks is none.
+ * Code outside of a folder names its doors alone. Else every module of a part would be a promise to
+ * all others, and no part could be rebuilt. A door needs a caller outside.
  */
 export function* doorFindings(tree) {
   const apps = modulesOf(tree);
@@ -96,7 +96,7 @@ export function* doorFindings(tree) {
     }
     for (const [module, { line }] of listed) {
       if (!asked.has(module)) {
-        yield { path: doorsOf(app), line, message: `nobody outside asks ${module}: it is no door` };
+        yield { path: doorsOf(app), line, message: `no code outside names ${module}: take it off the list` };
       }
     }
   }

@@ -44,8 +44,8 @@
 %% One seq for each shard.
 -type vector() :: {seq(), seq(), seq(), seq(), seq(), seq(), seq(), seq()}.
 -type store() :: 0..16#FFFFFFFF.
-%% What a cursor can't be gone on from: milliseconds since 1970, 0 where nobody knows, and the
-%% cursor behind it.
+%% A time from which a cursor may lack events: milliseconds since 1970, 0 where it isn't known, and
+%% the cursor at the gap's end.
 -type gap() :: #{from := non_neg_integer(), to := non_neg_integer(),
                  reason := malformed | other_store | too_old | damaged, cursor => token()}.
 

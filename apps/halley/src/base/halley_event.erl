@@ -48,7 +48,7 @@
     #{id := id(), subjects := [halley_id:id(), ...], shard := halley_shards:index(),
       seq := halley_cursor:seq(), at := integer(), wire := wire(), sessions := non_neg_integer(),
       chosen := boolean(), ack => memory, by => halley_id:id()}.
-%% An event as it is read back from the history: where what lies in its text.
+%% An event as the history gives it back: its text, and the offsets of its parts in that.
 -type recorded() :: #{shard := halley_shards:index(), seq := halley_cursor:seq(),
                       at := integer(), json := binary(), data_offset := non_neg_integer(),
                       subject_offset := non_neg_integer(), subject_bytes := non_neg_integer(),
