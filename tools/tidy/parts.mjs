@@ -96,7 +96,8 @@ export function* doorFindings(tree) {
     }
     for (const [module, { line }] of listed) {
       if (!asked.has(module)) {
-        yield { path: doorsOf(app), line, message: `no code outside names ${module}: take it off the list` };
+        yield { path: doorsOf(app), line,
+          message: `no code outside names ${module}: take it off the list` };
       }
     }
   }
