@@ -12,13 +12,15 @@
 %% in time.
 -module(halley_hooks_owed).
 
--export([is_owed/3, window_ms/0]).
+-export([is_owed/3, window_ms/0, doubted/2]).
 -export_type([event/0, doubts/0, facts/0]).
 
 -define(WINDOW_MS, 2000).
 %% An event's time is taken before its sessions are looked up, a move's behind the move. Of what is
 %% so near the event's answer says which was first.
 -define(NEAR_MS, 20).
+%% Workers that come and go while the endpoint is down make one doubt after the other.
+-define(DOUBTS_MAX, 1000).
 
 -type event() :: #{at := integer(), shard := halley_shards:index(), seq := halley_history:seq(),
                    sessions := non_neg_integer(), _ => _}.
@@ -30,6 +32,15 @@
 %% How long after an event it can be judged at the earliest.
 -spec window_ms() -> pos_integer().
 window_ms() -> ?WINDOW_MS.
+
+%% One doubt more, the latest first. Beyond ?DOUBTS_MAX the two oldest become one, with the time
+%% between them: fewer users are reported then, and none falsely.
+-spec doubted({FromMs :: integer(), ToMs :: integer()}, doubts()) -> doubts().
+doubted(Doubt, Doubts) when length(Doubts) < ?DOUBTS_MAX ->
+    [Doubt | Doubts];
+doubted(Doubt, Doubts) ->
+    {Later, [{_, ToMs}, {FromMs, _}]} = lists:split(length(Doubts) - 2, Doubts),
+    [Doubt | Later] ++ [{FromMs, ToMs}].
 
 -spec is_owed(event(), [halley_hooked_moves:move()], facts()) -> boolean().
 is_owed(#{at := At} = Event, Moves, Facts) ->

@@ -140,7 +140,8 @@ doubted(#taker{doubt = Doubt, doubts = Doubts} = Taker) ->
     NowMs = now_ms(),
     case {knows(Taker), Doubt} of
         {true, {since, SinceMs}} ->
-            Taker#taker{doubt = {known, NowMs}, doubts = [{SinceMs, NowMs} | Doubts]};
+            Taker#taker{doubt = {known, NowMs},
+                        doubts = halley_hooks_owed:doubted({SinceMs, NowMs}, Doubts)};
         {true, {known, _}} -> Taker#taker{doubt = {known, NowMs}};
         {false, {known, KnownMs}} -> Taker#taker{doubt = {since, KnownMs}};
         {false, _} -> Taker

@@ -124,3 +124,12 @@ moves(Sessions) ->
     lists:sort([{From, {caught, {Of, 0, 0, 0, 0, 0, 0, 0}}} || {From, _, {cursor, Of}} <- Sessions]
                ++ [{From, came} || {From, _, live} <- Sessions, Count(From - 1) =:= 0]
                ++ [{To, left} || {_, To, _} <- Sessions, Count(To) =:= 0]).
+
+%% However many there are, a thousand are kept, and what was in doubt stays so.
+doubts_are_bounded_test() ->
+    Spans = [{N * 10, N * 10 + 1} || N <- lists:seq(1, 5000)],
+    Kept = lists:foldl(fun halley_hooks_owed:doubted/2, [], Spans),
+    ?assertEqual(1000, length(Kept)),
+    ?assertEqual(lists:reverse(lists:sort(Kept)), Kept),
+    ?assertEqual([], [Span || {From, To} = Span <- Spans,
+                              not lists:any(fun({A, B}) -> A =< From andalso To =< B end, Kept)]).
