@@ -50,7 +50,8 @@ pub fn pieces(rights: &str) -> Vec<Vec<u8>> {
         b"" => vec![b""],
         whole => whole.chunks(PIECE_BYTES).collect(),
     };
-    (0..).zip(parts).map(|(number, part)| [&[VIEW, number], part].concat()).collect()
+    // A number has one byte. A view that is longer is cut, and the brain refuses it whole.
+    (0..=u8::MAX).zip(parts).map(|(number, part)| [&[VIEW, number], part].concat()).collect()
 }
 
 #[cfg(test)]
@@ -84,5 +85,13 @@ mod tests {
         assert_eq!(whole, [&[255], short.as_bytes(), b"\x01z"].concat());
         assert_eq!(pieces.iter().map(|piece| piece[1]).collect::<Vec<_>>(), [0, 1]);
         assert!(pieces.iter().all(|piece| is_piece(piece) && piece.len() <= 255));
+    }
+
+    /// link.md 19.1: of a token that is larger than the default allows.
+    #[test]
+    fn no_more_pieces_than_have_numbers() {
+        let most: Vec<String> = (0..300).map(|n| format!("{n:03}{}", "x".repeat(252))).collect();
+        let rights = serde_json::json!({ "presence": most }).to_string();
+        assert_eq!(pieces(&rights).len(), 256);
     }
 }
