@@ -41,7 +41,7 @@ held_sessions_are_closed(Config) ->
     ?assertEqual({ok, 0}, halley:close_sessions(<<"anna">>)),
     ?assertEqual([], closed_by_now(Edge)).
 
-%% http-api.md: "whoever logs in as `bob` afterwards is somebody new".
+%% http-api.md: "a user who logs in as `bob` afterwards is a new one".
 a_deleted_user_keeps_no_held_session(Config) ->
     Edge = edge(Config),
     held(Edge, 1, <<"bob">>),
