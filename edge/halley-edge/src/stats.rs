@@ -29,7 +29,7 @@ stats! {
     Connections gauge "connections" "Open client connections.";
     Sessions gauge "sessions" "Streams that are open, with a session.";
     Waiting gauge "waiting" "Streams that wait to be admitted.";
-    Busy counter "busy_total" "Streams and polls told to come back: admission.rate.";
+    Busy counter "busy_total" "Streams and polls sent away for some seconds: admission.rate.";
     Opening gauge "opening" "Streams that wait for the brain to open their session.";
     Accepted counter "accepted_total" "Connections accepted.";
     Full counter "refused_connections_total" "Connections refused: edge.connections_max.";
@@ -77,7 +77,7 @@ stats! {
     SessionsRevoked counter "sessions_revoked_total"
         "Streams and polls ended: their user's tokens were revoked.";
     PresenceNarrowed counter "presence_narrowed_total"
-        "Sessions with presence=* that are told of those alone whom their token lets them see.";
+        "Sessions with presence=* that get presence only of users whom their token lets them see.";
     SubscriptionsEnded counter "subscriptions_ended_total"
         "Subscriptions of sessions ended: by a server, or by a token that doesn't allow them.";
     Streams counter "streams_total" "Streams opened.";
@@ -111,7 +111,7 @@ stats! {
     GroupDelivered counter "group_delivered_total"
         "Events put into outboxes and answers of members.";
     InFlight gauge "group_events_in_flight" "Events of groups that not all members have yet.";
-    PresenceTold counter "presence_told_total" "Joins, leaves, counts and states of presence told.";
+    PresenceTold counter "presence_told_total" "Joins, leaves, counts and states of presence sent.";
     Stale counter "stale_deliveries_total" "Events for connections that were gone.";
     Writes counter "writes_total" "Writes to client sockets.";
     Written counter "written_bytes_total" "Bytes written to client sockets.";

@@ -46,7 +46,7 @@ of_postgres() ->
     [{postgres_rejected_max, 10000, count, config,
       "rows of halley.rejected; beyond it the oldest are deleted, when a tenth more are there"},
      {postgres_rejected_ms_max, 2592000000, ms, config,
-      "age of a row of halley.rejected; what is older is deleted within an hour"},
+      "age of a row of halley.rejected; older ones are deleted within an hour"},
      {postgres_writes_max, 10000, count, config,
       "changes of follows that wait until PostgreSQL has committed them and they have come back, "
       "of 1,000 pairs each; beyond it 503"},
@@ -54,7 +54,7 @@ of_postgres() ->
 
 of_brain() ->
     [{sessions_per_user_max, 1000, count, config,
-      "sessions of one user at the same time; beyond it sessions.over_limit says what happens"},
+      "sessions of one user at the same time; beyond it sessions.over_limit decides"},
      {subscriptions_per_session_max, 100, count, edge,
       "subjects that one session may be subscribed to; beyond it 400"},
      {subscriptions_max, 16777216, count, config,
@@ -71,9 +71,9 @@ of_brain() ->
      {deliver_conns_max, 8192, count, fixed, "connections in one DELIVER frame"},
      {frame_bytes_max, 262144, bytes, fixed, "largest frame of the link"},
      {link_window_bytes, 2097152, bytes, config,
-      "what the brain and a worker may have on the way to each other, each direction"},
+      "bytes that may be on the way between the brain and a worker, in each direction"},
      {link_queue_bytes_max, 67108864, bytes, edge,
-      "what may wait for one link; events beyond it come from the history later"},
+      "bytes that may wait for one link; events beyond it come from the history later"},
      {link_queue_refuse_bytes, 33554432, bytes, config,
       "with this much waiting for every link, publishing is refused"},
      {history_segment_bytes, 67108864, bytes, config, "a segment of the history log"},
@@ -88,10 +88,10 @@ of_brain() ->
      {replay_queue_bytes_max, 1048576, bytes, config,
       "with this much waiting for a link, its replays pause"},
      {catchup_events_max, 512, count, config,
-      "events that a link that was behind gets in one go"},
+      "events that a link gets in one go after its queue was full"},
      {group_followers_min, 10000, count, config,
       "with so many followers a subject becomes a group, whose members the workers hold"},
-     {group_followers_low, 8000, count, config, "with fewer it is a group no longer"},
+     {group_followers_low, 8000, count, config, "with fewer followers a group ends"},
      {groups_max, 256, count, config,
       "groups at the same time; for other subjects the followers are looked up"},
      {group_fill_per_s_max, 200000, count, config,
@@ -124,7 +124,7 @@ of_the_past() ->
      {last_events_max, 100, count, edge,
       "newest events about each of its subjects that a session may begin with; beyond it 400"},
      {past_events_max, 1000, count, config,
-      "events in one page of what was published about a subject before"},
+      "events in one page of a subject's past"},
      {past_bytes_max, 262144, bytes, config,
       "bytes of events in one such page; it has one at least"},
      {past_pages_max, 2, count, config,
@@ -135,17 +135,16 @@ of_presence() ->
       "followers, or subscribed sessions, of a subject whose presence names users; beyond it they "
       "are counted alone"},
      {presence_users_max, 200, count, config,
-      "users in a subject whose comings and goings are told by name; beyond it their number"},
-     {presence_counts_ms, 2000, ms, config, "how often that number is told at most"},
+      "users in a subject whose joins and leaves are sent by name; beyond it their number"},
+     {presence_counts_ms, 2000, ms, config, "shortest time between two such numbers"},
      {session_state_bytes_max, 1024, bytes, edge,
-      "largest state that a session says of itself, 4096 at most; each 253 bytes of it count as a "
-      "subscription"},
-     {presence_states_ms, 1000, ms, config, "how often a user's state is told at most"}].
+      "largest state of a session, 4096 at most; each 253 bytes of it count as a subscription"},
+     {presence_states_ms, 1000, ms, config, "shortest time between two states of a user"}].
 
 of_hooks() ->
     [{hooks_queue_bytes_max, 1073741824, bytes, config,
-      "hooks that wait on disk for hooks.url; beyond it the history keeps what comes, and changes "
-      "of users and subjects are told by their last state"},
+      "hooks that wait on disk for hooks.url; beyond it events wait in the history, and of users "
+      "and subjects only the last state is sent"},
      {hooks_batch_max, 500, count, config, "hooks in one request"},
      {hooks_batch_bytes_max, 1048576, bytes, config, "bytes of hooks in one request; one at least"},
      {hooks_request_ms_max, 10000, ms, config, "time for a request to hooks.url, with its answer"},
@@ -155,12 +154,12 @@ of_hooks() ->
       "longest pause before hooks that weren't taken are sent again"},
      {connect_in_flight_max, 16, count, config, "requests to auth.connect_url at the same time"},
      {connect_waiting_max, 4096, count, config,
-      "users that wait to be asked about; beyond it auth.connect_down decides"},
+      "users that wait for a request to auth.connect_url; beyond it auth.connect_down decides"},
      {connect_cache_max, 100000, count, config,
       "users of whom the answer of auth.connect_url is remembered"},
      {hooks_moves_max, 4000000, count, config,
-      "times at which users came and went that are kept until the events of then are judged; "
-      "beyond it a gap is told"},
+      "times at which users came and went, kept until the events of that time are judged; beyond "
+      "it hooks.url gets a gap"},
      {hooks_followers_max, 1000, count, config,
       "with more followers than this, a hook about an event that wasn't delivered names none"}].
 
@@ -171,7 +170,7 @@ of_backends() ->
      {remote_requests_max, 1000, count, config,
       "requests of all back ends at the same time; beyond it they are refused"},
      {remote_queue_bytes_max, 67108864, bytes, config,
-      "what may wait for one back end; beyond it its sessions wait"},
+      "bytes that may wait for one back end; beyond it its sessions wait"},
      {remote_message_bytes_max, 16777216, bytes, config,
       "largest request of a back end; beyond it nothing is sent"}].
 
@@ -191,14 +190,14 @@ of_link_and_edge() ->
       "how long a connection may stay without having sent anything"},
      {pace_bytes_per_s_min, 1000, bytes, edge,
       "a request's body that comes slower gets 408; a client that reads slower is closed"},
-     {pace_grace_ms, 10000, ms, edge, "how far a request's body may be behind that pace"},
+     {pace_grace_ms, 10000, ms, edge, "how late a request's body may be by that pace"},
      {tls_handshake_ms_max, 10000, ms, edge, "time for a TLS handshake"},
      {proxy_header_bytes_max, 1024, bytes, edge,
       "longest header of the PROXY protocol, 16384 at most; beyond it the connection is closed"},
      {proxy_header_ms_max, 5000, ms, edge, "time for that header to arrive"},
      {trunk_window_bytes, 16777216, bytes, edge,
-      "what the workers may leave together of what came by a trunk, 524288 at least; who leaves "
-      "half of it for too long loses its place until it has caught up"},
+      "unprocessed bytes of a trunk, all workers together, 524288 at least; a worker that leaves "
+      "half of it unprocessed for too long loses its place until it has caught up"},
      {response_ms_max, 30000, ms, edge, "time for the brain's answer before 504"},
      {request_window_bytes, 262144, bytes, edge,
       "how much of a request's body is on its way to the brain"},
@@ -220,14 +219,14 @@ of_link_and_edge() ->
      {requests_burst_ms, 10000, ms, edge,
       "an address or a user may send as many requests at once as its rate allows in this time"},
      {outbox_bytes_max, 1048576, bytes, edge,
-      "what waits for one connection; beyond it public.slow_consumer says what happens"},
+      "bytes that may wait for one connection; beyond it public.slow_consumer decides"},
      {outbox_ms_max, 30000, ms, edge,
       "how long a client may read nothing while something waits for it; beyond it the same"},
      {hold_bytes_max, 1048576, bytes, edge,
-      "live events that are held for one session while what it missed is replayed"},
+      "live events that are held for one session while missed events are replayed"},
      {poll_ms_max, 60000, ms, edge, "longest timeout of a long-poll"},
      {admission_wait_ms_max, 5000, ms, edge,
-      "how long a stream may wait to be admitted; beyond it the client is told to come back"},
+      "how long a stream may wait to be admitted; beyond it the client gets a time to come back"},
      {outboxes_bytes_max, 268435456, bytes, edge,
       "all outboxes of a worker together; beyond it the connections with the longest are closed"},
      {message_bytes_max, 65536, bytes, edge, "largest WebSocket message from a client"},

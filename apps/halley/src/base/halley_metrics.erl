@@ -82,11 +82,11 @@ counters_table() ->
      {replayed_events, "halley_replayed_events_total", counter,
       "Events sent to sessions that had missed them"},
      {catchups, "halley_catchups_total", counter,
-      "Links that were sent what they had missed"},
+      "Links that were sent the events that they had missed"},
      {catchup_events, "halley_catchup_events_total", counter,
       "Events that links were sent again or late"},
      {past_pages, "halley_past_pages_total", counter,
-      "Pages read of what was published about a subject before"},
+      "Pages of subjects' pasts that were read"},
      {past_events, "halley_past_events_total", counter, "Events in such pages"},
      {metric_lists_refused, "halley_metric_lists_refused_total", counter,
       "Links whose worker's metrics aren't shown, as it named another list of them than all that "
@@ -103,12 +103,14 @@ counters_table() ->
       "Checkpoints of follows and ids that could not be written; the journal has everything"},
      {server_keys_errors, "halley_server_keys_errors_total", counter,
       "Times that the file of the server keys could not be used"},
-     {gap_too_old, "halley_gaps_total{reason=\"too_old\"}", counter, "Gaps told, by reason"},
+     {gap_too_old, "halley_gaps_total{reason=\"too_old\"}", counter,
+      "Gaps sent to clients, by reason"},
      {gap_malformed, "halley_gaps_total{reason=\"malformed\"}", counter,
-      "Gaps told, by reason"},
+      "Gaps sent to clients, by reason"},
      {gap_other_store, "halley_gaps_total{reason=\"other_store\"}", counter,
-      "Gaps told, by reason"},
-     {gap_damaged, "halley_gaps_total{reason=\"damaged\"}", counter, "Gaps told, by reason"}]
+      "Gaps sent to clients, by reason"},
+     {gap_damaged, "halley_gaps_total{reason=\"damaged\"}", counter,
+      "Gaps sent to clients, by reason"}]
     ++ refusals_table() ++ halley_metrics_postgres:counters() ++ past_table()
     ++ hooks_table() ++ backends_table().
 
@@ -137,7 +139,7 @@ refusals_table() ->
         {sessions_gone, "halley_sessions_gone_total", counter,
          "Sessions refused with 503 as their user's number was given back just then"},
         {presence_owed, "halley_presence_owed_total", counter,
-         "Changes of presence that a link had no room for: it is told the state later"},
+         "Changes of presence that a link had no room for: it gets the state later"},
         {states_refused, "halley_session_states_refused_total", counter,
          "States of sessions refused: they have more bytes than session_state_bytes_max"},
         {subscriptions_refused, "halley_subscriptions_refused_total", counter,
@@ -182,14 +184,14 @@ hooks_table() ->
      {hooks_failures, "halley_hooks_failures_total", counter,
       "Requests to hooks.url that got no answer 2xx, and are sent again"},
      {hooks_gaps, "halley_hooks_gaps_total", counter,
-      "Gaps told to hooks.url: retention or damage took what it hadn't been told"},
+      "Gaps sent to hooks.url: retention or damage took events before their hooks were sent"},
      {hooks_write_errors, "halley_hooks_write_errors_total", counter,
       "Times that the queue of hooks couldn't be written"},
      {connect_asked, "halley_connect_asked_total", counter, "Requests to auth.connect_url"},
      {connect_refused, "halley_connect_refused_total", counter,
       "Answers of auth.connect_url that let a user not in"},
      {connect_failures, "halley_connect_failures_total", counter,
-      "Users about whom auth.connect_url gave no judgement, or wasn't asked as too many waited"}].
+      "Users about whom auth.connect_url gave no judgement, or got no request as too many waited"}].
 
 %% Of `halley_backends'.
 backends_table() ->
@@ -220,8 +222,8 @@ gauges_table() ->
      {users, "halley_users_online", "Users with at least one session"},
      {sessions, "halley_sessions", "Sessions of all users"},
      {presence_subjects, "halley_presence_subjects",
-      "Subjects whose presence is told, that of all whom users follow as one"},
-     {session_states, "halley_session_states", "Sessions that have said a state of themselves"},
+      "Subjects whose presence is sent live; presence=* counts as one"},
+     {session_states, "halley_session_states", "Sessions that have a state of their own"},
      {subscriptions, "halley_subscriptions", "Subscriptions of all sessions"},
      {subscribed_sessions, "halley_subscribed_sessions",
       "Sessions with subscriptions, those of visitors among them"},
@@ -230,7 +232,7 @@ gauges_table() ->
      {revocations, "halley_revocations", "Users whose tokens are revoked"},
      {groups, "halley_groups", "Subjects that the workers hold as groups"},
      {group_members, "halley_group_members", "Members of all groups"},
-     {group_marks, "halley_group_marks", "Changes of groups that wait to be told to the workers"},
+     {group_marks, "halley_group_marks", "Changes of groups that wait to be sent to the workers"},
      {links, "halley_links", "Workers linked to the brain"},
      {link_queue, "halley_link_queue_bytes", "Bytes that wait for all links"},
      {history, "halley_history_events", "Events in the history"},
@@ -240,7 +242,8 @@ gauges_table() ->
      {kept, "halley_kept_values", "Subjects whose latest value is kept beyond the retention"},
      {kept_bytes, "halley_kept_bytes", "Memory of these values; see limits.kept_bytes_max"},
      {forgotten, "halley_history_forgotten_users",
-      "Users that were forgotten and have traces left in the history, which nobody is shown"},
+      "Users that were forgotten and have traces left in the history, which are shown to no "
+      "client"},
      {shard_queue, "halley_shard_queue_events", "Events that wait for all shards"}]
     ++ halley_metrics_postgres:gauges() ++ gauges_beside().
 
@@ -251,9 +254,9 @@ gauges_beside() ->
      {hooks_behind, "halley_hooks_behind_seconds",
       "How long ago hooks.url took everything; 0 while it is up to date"},
      {connect_waiting, "halley_connect_waiting",
-      "Users about whom auth.connect_url is asked, or is to be; without it it isn't shown"},
+      "Users that wait for an answer of auth.connect_url; without it this isn't shown"},
      {hooks_told, "halley_hooks_told",
-      "Users with sessions and subjects with subscribers that hooks.url was told of"}]
+      "Users with sessions and subjects with subscribers that hooks.url knows of"}]
     ++ backends_gauges().
 
 backends_gauges() ->

@@ -24,21 +24,21 @@ counters() ->
      {postgres_failures, "halley_postgres_failures_total", counter,
       "Times that the stream from PostgreSQL ended, or couldn't begin"},
      {postgres_writes, "halley_postgres_writes_total", counter,
-      "Changes of follows that were asked for here, committed by PostgreSQL, and in effect"}]
+      "Changes of follows that were requested here, committed by PostgreSQL, and in effect"}]
     ++ [{Name, "halley_postgres_writes_failed_total{reason=\"" ++ Reason ++ "\"}", counter,
          "Changes of follows that were answered with 503, by reason: PostgreSQL is away; whether "
          "it has committed them isn't known; they haven't come back in time"}
         || {Name, Reason} <- [{postgres_writes_away, "away"}, {postgres_writes_unknown, "unknown"},
                               {postgres_writes_late, "late"}]]
     ++ [{postgres_writes_refused, "halley_postgres_writes_refused_total", counter,
-         "Follows asked for here that the table can't have, or that a rule of it refuses"}].
+         "Follows requested here that the table can't have, or that a rule of it refuses"}].
 
 -spec gauges() -> [{atom(), Metric :: string(), Help :: string()}].
 gauges() ->
     [{postgres_streaming, "halley_postgres_streaming",
       "1 while changes come from PostgreSQL; without postgres.* it isn't shown"},
      {postgres_lag, "halley_postgres_lag_bytes",
-      "Bytes of WAL that PostgreSQL has told of and Halley hasn't confirmed"},
+      "Bytes of WAL that PostgreSQL has announced and Halley hasn't confirmed"},
      {postgres_stopped, "halley_postgres_tables_stopped",
       "Tables of postgres.follows that can't be followed; the log says why"}]
     ++ of_the_pool().
@@ -51,7 +51,7 @@ of_the_pool() ->
      {postgres_pool_waiting, "halley_postgres_pool_waiting",
       "Changes of follows that wait for one of these connections"},
      {postgres_pool_taken, "halley_postgres_pool_taken_total",
-      "Times that one of them was taken for a change"},
+      "Times that a change got one of them"},
      {postgres_pool_waited, "halley_postgres_pool_waited_total",
       "Changes that had to wait for one of them"},
      {postgres_pool_refused, "halley_postgres_pool_refused_total",
