@@ -188,8 +188,8 @@ test('a slow client that is cut off in the middle of an event loses nothing by i
   });
 });
 
-// docs/reference/http-api.md, "Close sessions": "It also closes and counts sessions that came back and
-// still receive missed events".
+// docs/reference/http-api.md, "Close sessions": "It also closes and counts sessions that came back
+// and still receive missed events".
 test('a client that is still sent what it missed is closed with its user\'s sessions', async () => {
   await withPolicy('disconnect', {}, async (halley) => {
     const before = await sse(halley, 'ben');

@@ -103,14 +103,11 @@ counters_table() ->
       "Checkpoints of follows and ids that could not be written; the journal has everything"},
      {server_keys_errors, "halley_server_keys_errors_total", counter,
       "Times that the file of the server keys could not be used"},
-     {gap_too_old, "halley_gaps_total{reason=\"too_old\"}", counter,
-      "Gaps sent to clients, by reason"},
-     {gap_malformed, "halley_gaps_total{reason=\"malformed\"}", counter,
-      "Gaps sent to clients, by reason"},
+     {gap_too_old, "halley_gaps_total{reason=\"too_old\"}", counter, "Gaps sent, by reason"},
+     {gap_malformed, "halley_gaps_total{reason=\"malformed\"}", counter, "Gaps sent, by reason"},
      {gap_other_store, "halley_gaps_total{reason=\"other_store\"}", counter,
-      "Gaps sent to clients, by reason"},
-     {gap_damaged, "halley_gaps_total{reason=\"damaged\"}", counter,
-      "Gaps sent to clients, by reason"}]
+      "Gaps sent, by reason"},
+     {gap_damaged, "halley_gaps_total{reason=\"damaged\"}", counter, "Gaps sent, by reason"}]
     ++ refusals_table() ++ halley_metrics_postgres:counters() ++ past_table()
     ++ hooks_table() ++ backends_table().
 
