@@ -75,7 +75,7 @@ what_comes_later_follows(_) ->
     publish(<<"x">>, 5),
     ?assertEqual([A, B, C], ids(given(Replay))).
 
-%% http.md 19.1: to follow gives no right to what was published before.
+%% http.md 19.1: "A follow gives no right to past events".
 of_follows_nothing(_) ->
     ok = follow_all(<<"bob">>, [<<"f">>]),
     publish(<<"f">>, 1),

@@ -55,7 +55,7 @@ large_and_small_again(Config) ->
     ok = close(Link, hd(Stay), hd(Stay)),
     ?assertMatch({[100], #{<<"state">> := <<"leave">>}}, told(Link)).
 
-%% http.md 22.7: "until there are fewer users again, beside however many visitors, and a state has
+%% http.md 22.7: "until there are fewer users again, besides however many visitors, and a state has
 %% `users`".
 small_again_beside_visitors(Config) ->
     ok = halley_test_brain:limits(#{presence_users_max => 5, presence_counts_ms => 200}),

@@ -90,8 +90,8 @@ batches_are_bounded_and_whole() ->
     ?assertEqual(lists:sort([{User, <<"s">>} || User <- Users]), lists:sort(lists:append(Batches))),
     ?assert(lists:all(fun(Batch) -> length(Batch) < 80000 end, Batches)).
 
-%% http.md 16.10: "429 `too_many_new_ids`: as the answer, with `Retry-After`, where one follow is
-%% asked for; in its place where it is a line".
+%% http.md 16.10: "429 `too_many_new_ids`: as the answer, with `Retry-After`, to a single follow; in
+%% its place where it is a line".
 own_new_ids_are_counted() ->
     meck:expect(halley_follows, follow_own, fun(<<"u">>, Pairs) ->
         {ok, #{added => length(Pairs) - 1, already => 0,

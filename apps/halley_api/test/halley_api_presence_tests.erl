@@ -91,7 +91,7 @@ ones_own() ->
     failed(403, right_missing, own(<<"{\"presence\":[]}">>, Path)),
     ?assertMatch({200, _, _}, own(<<"{\"presence\":[\"ann\"]}">>, Path)).
 
-%% http.md 22.3: "those to whom there is no right aren't named".
+%% http.md 22.4: "users without the right aren't named".
 rights_to_those_followed() ->
     online([<<"bob">>, <<"eve">>, <<"team/1">>], <<"x">>),
     [?assertEqual(#{<<"users">> => Users, <<"next">> => <<"x">>}, json(own(Rights, ?MINE)))

@@ -168,7 +168,7 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    /// http.md 5.3: "`code` is stable; `message` says what was wrong and what would be right".
+    /// http.md 5.3: "`code` is stable; `message` names the fault and the remedy".
     #[test]
     fn each_refusal_has_a_code_and_a_sentence_of_its_own() {
         let codes: HashSet<_> = Refusal::ALL.iter().map(|refusal| refusal.code()).collect();

@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(client(&header(0x21, 0x31, &[9; 216])), Ok(None), "a Unix socket");
     }
 
-    /// 17.2: "What is no such header".
+    /// 17.2: "A connection without such a header".
     #[test]
     fn what_is_none() {
         let v4 = [0; 12];

@@ -144,7 +144,7 @@ mod tests {
         assert!((0..1_000).filter(|n| same(*n)).count() < 10);
     }
 
-    /// 16.1: "what an opening added its close takes away".
+    /// 16.1: "A close subtracts what the opening added".
     #[test]
     fn what_comes_goes() {
         let (held, hasher) = (Held::default(), Hasher::new());

@@ -128,7 +128,7 @@ mod tests {
         }
     }
 
-    /// 16.3: "`Retry-After` says when one more passes".
+    /// 16.3: "`Retry-After` has the time until one more passes".
     #[test]
     fn the_time_to_wait_is_the_time() {
         let (rates, key) = (Rates::new(), key("ann"));

@@ -7,9 +7,9 @@ use crate::drain::chunk;
 use crate::replaying::{handshake_again, sse_json};
 use crate::websocket::{UPGRADE, expect_text};
 
-/// http.md 10.1: "A stream goes on behind `?cursor=<cursor>` or the header `Last-Event-ID`; the
-/// header goes before the parameter. An empty one is none." 6.2: "one that is longer than 255 bytes
-/// or has bytes other than 7.2 allows travels as `-`".
+/// http.md 10.1: "A stream goes on after `?cursor=<cursor>` [...] or the header `Last-Event-ID`.
+/// The header goes before both". "An empty one counts as missing." link.md 6.2: "longer than 255
+/// bytes or has bytes other than 7.2 allows travels as `-`".
 #[test]
 fn what_a_client_goes_on_behind() {
     let (edge, mut brain) = Edge::start(&[]);

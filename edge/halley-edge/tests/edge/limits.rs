@@ -55,8 +55,8 @@ pub fn asks_too_often(client: &mut Client) {
     }
 }
 
-/// 16.1: "`connections_per_address_max` connections may come from one address [...] What an opening
-/// added its close takes away." 16.2: "429 `too_many_connections`".
+/// 16.1: "`connections_per_address_max` connections may come from one address [...] A close
+/// subtracts what the opening added." 16.2: "429 `too_many_connections`".
 #[test]
 fn connections_of_an_address() {
     let (edge, mut brain) = Edge::start(&[("connections_per_address_max", "3")]);
@@ -160,7 +160,7 @@ fn a_flood_of_refused_connections() {
 }
 
 /// 16.3: "A request too many gets 429 `too_many_requests`, counts for nothing, and `Retry-After`
-/// says when one more passes, in whole seconds. The connection stays".
+/// has the time until one more passes, in whole seconds. The connection stays".
 #[test]
 fn requests_of_an_address() {
     let settings = [("requests_per_address_per_s_max", "1"), ("requests_burst_ms", "3000")];
@@ -199,7 +199,7 @@ fn requests_of_an_address() {
     }
 }
 
-/// 16.3: "where a stream, a poll or an operation says or proves whose it is, by user".
+/// 16.3: "where a stream, a poll or an operation names or proves its user, by user".
 #[test]
 fn requests_of_a_user() {
     let settings = [("requests_per_user_per_s_max", "1"), ("requests_burst_ms", "2000")];
@@ -306,8 +306,8 @@ fn a_connection_that_says_nothing() {
 }
 
 /// 16.4: "new streams and polls get 503 `memory_low` with `Retry-After`; below
-/// `memory_free_connections_percent_min` new connections to the public listener do. Who is there
-/// stays."
+/// `memory_free_connections_percent_min` new connections to the public listener do. Connections
+/// that are there stay."
 #[test]
 fn memory_is_short() {
     let (edge, mut brain) = Edge::start(&[]);

@@ -281,8 +281,8 @@ fn a_brain_that_goes() {
 }
 
 /// 18.6: "An operation that the brain doesn't answer in `response_ms_max` is answered with
-/// `response_timeout`, those that wait behind it, and new ones until the brain's answer has come,
-/// with `brain_busy`." The late answer is nobody's.
+/// `response_timeout`, those that wait for it, and new ones until the brain's answer has come, with
+/// `brain_busy`." The late answer goes to no operation.
 #[test]
 fn a_brain_that_is_late() {
     let (edge, mut brain) = Edge::start(&[("response_ms_max", "4000")]);
@@ -326,7 +326,7 @@ fn a_client_that_takes_nothing_is_not_read() {
     expect_text(&mut client, r#"{"ok":{}}"#);
 }
 
-/// 18.5: "what would be refused ends the connection with 1008".
+/// 18.5: "a message that would be refused ends the connection with 1008".
 #[test]
 fn a_flood_of_nonsense_ends() {
     let (edge, mut brain) = Edge::start(&[]);

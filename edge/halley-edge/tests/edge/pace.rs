@@ -28,7 +28,7 @@ fn respond_long(brain: &mut Brain, conn: u64, bytes: usize) {
     }
 }
 
-/// 16.6: "it is never further behind than `pace_grace_ms` [...] Else 408 `body_too_slow`", and its
+/// 16.6: "it is never later than `pace_grace_ms` [...] Else 408 `body_too_slow`", and its
 /// place among the requests in flight is free.
 #[test]
 fn a_body_that_drips() {

@@ -75,8 +75,8 @@ fn a_cursor_to_begin_with_and_the_next_poll() {
     brain.stat_becomes("held_sessions", 0);
 }
 
-/// 11.3: "else with what the first round brings that brings anything"; the cursor is the link's
-/// (10.1). Without a cursor there is nothing to wait for but what is new.
+/// 11.3: "else with the events of the first round that brings any"; the cursor is the link's
+/// (10.1). Without a cursor the poll waits for new events alone.
 #[test]
 fn what_the_first_round_brings() {
     let (edge, mut brain) = Edge::start(&[]);

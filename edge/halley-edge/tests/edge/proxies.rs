@@ -81,15 +81,16 @@ fn the_client_behind_a_proxy() {
     brain.opened(conn, 1);
     assert!(stream.head().starts_with("HTTP/1.1 200 "));
     brain.stat_becomes("proxy_errors_total", 0);
-    // What an opening added its close takes away.
+    // 16.1: "A close subtracts what the opening added."
     drop(ours);
     brain.stat_becomes("connections", 2);
     std::thread::sleep(Duration::from_millis(1_000));
     assert_eq!(asks(&mut through(&of(1))), 204);
 }
 
-/// 17.2: "What is no such header, is longer than `proxy_header_bytes_max`, takes longer than
-/// `proxy_header_ms_max`, or is version 1, is closed without a word, and counted."
+/// 17.2: "A connection without such a header, with one that is longer than
+/// `proxy_header_bytes_max`, takes longer than `proxy_header_ms_max`, or is version 1, is closed
+/// without a word, and counted."
 #[test]
 fn bad_headers() {
     let (edge, mut brain) = start(&[

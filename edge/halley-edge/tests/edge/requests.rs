@@ -271,7 +271,7 @@ fn requests_for_streams_that_are_wrong() {
 }
 
 /// http.md 6.2, 6.3: "an origin in it is repeated, another gets no such header"; "OPTIONS gets 204
-/// with `Allow` and, for an origin that is allowed, what a preflight asks for".
+/// with `Allow` and, for an origin that is allowed, the answer to a preflight".
 #[test]
 fn origins() {
     let (edge, mut brain) = Edge::start(&[("cors_origins", "https://app.example")]);

@@ -250,8 +250,8 @@ fn the_edge_says_that_it_ends() {
     idle.iter_mut().for_each(Client::expect_end);
 }
 
-/// 15.8: "A client's `close_notify` is the end of what it sends, and so is an end without one: what
-/// lacks of a body then lacks as it does in plain HTTP."
+/// 15.8: "A client's `close_notify` is the end of its bytes, and so is an end without one: a body
+/// that isn't whole then is treated as in plain HTTP."
 #[test]
 fn a_client_that_ends() {
     let certificates = Certificates::new();
@@ -317,8 +317,8 @@ fn certificates_that_change() {
     assert_eq!(shown(&stream), first);
 }
 
-/// 15.10: "What is sealed and not taken by the socket is one record of 16,384 bytes at most." What
-/// a client reads late it reads whole and in order; what it sends may be large as well.
+/// 15.10: "Sealed bytes that the socket hasn't taken are one record of 16,384 bytes at most." A
+/// client that reads late reads all, in order, and may send much meanwhile.
 #[test]
 fn much_of_everything() {
     let certificates = Certificates::new();

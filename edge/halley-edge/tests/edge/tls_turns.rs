@@ -12,8 +12,8 @@ use crate::certificates::{Certificates, VERSIONS, public, sealed};
 use crate::client::{Client, sse_event};
 use crate::tls::{open_sse, start};
 
-/// 15.6: "who is connected is served meanwhile", and each handshake is finished, however its bytes
-/// are cut.
+/// 15.6: "connected clients are served meanwhile", and each handshake is finished, however its
+/// bytes are cut.
 #[test]
 fn handshakes_in_small_pieces_and_large_numbers() {
     let certificates = Certificates::new();

@@ -88,8 +88,9 @@ fn who_shows_no_token_is_refused() {
     brain.stat_becomes("tokens_missing_total", 9);
 }
 
-/// 14.4: "With one that is refused it is 401, the code says why, and the header has
-/// `error="invalid_token"` and the message as well (RFC 6750 3)." A storm of them reaches nobody.
+/// 14.4: "With a bad one it is 401, the code is the reason, and the header has
+/// `error="invalid_token"` and the message as well (RFC 6750 3)." A storm of them doesn't reach the
+/// brain.
 #[test]
 fn a_token_that_is_refused_stays_outside() {
     let (edge, mut brain) = Edge::start_jwt(&[("auth_issuer", "me"), ("token_bytes_max", "300")]);
@@ -140,7 +141,7 @@ fn one_token_and_one_user() {
     assert_eq!(code(&twice), (400, "duplicate_parameter"));
     let other = ask(&edge, "/v1/stream?user=bob", &bearer(&ann));
     assert_eq!(code(&other), (403, "other_user"));
-    // 14.2: "`Authorization` with another scheme is none."
+    // 14.2: "`Authorization` with another scheme counts as no token."
     let basic = "Authorization: Basic YTpi\r\n";
     let (_client, ..) = stream(&edge, &mut brain, &format!("/v1/stream?token={ann}"), basic);
 }

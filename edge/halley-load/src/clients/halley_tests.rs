@@ -219,7 +219,7 @@ fn requests_are_whole_and_name_the_user_and_the_cursor() {
     }
 }
 
-/// `protocol/http.md` 21.1: "`subject=`, one subject, as often as there are some".
+/// `protocol/http.md` 21.1: "`subject=`, one subject, as often as needed".
 #[test]
 fn subjects_are_in_the_target() {
     for (token, cursor, target) in [
