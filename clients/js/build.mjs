@@ -24,10 +24,11 @@ const sizes = (code) => {
 };
 
 /** Names that only the client's own parts use: none of the protocol, of a browser or of users. */
-const OWN = `arm ask asks atOnce base broken call choose clock connection core dial
-  drop due fail getToken handOn heard heardAt leaveAll liveAt lost newToken open operation pass
-  patience phase place probe quiet renew report retry rules sharer shell show silent sleep spread
-  start take tell tick timer tokenFailed until wake wants way ways`;
+const OWN = `allowed arm ask askAbout asks atOnce base beside broken call choose clock confirmed
+  connection core dial drop due fail getToken handOn hasWayBack heard heardAt hold isLeader leads
+  leaveAll live liveAt lost newToken open opened opening operation pass patience phase place probe
+  quiet refuse renew reopen report retry rules sharer shell show silent sleep spread start take
+  tell tick timer tokenFailed until wake wall wants way ways`;
 
 const folder = fileURLToPath(new URL('.', import.meta.url));
 rmSync(`${folder}dist`, { recursive: true, force: true });

@@ -178,8 +178,8 @@ export class Halley extends Doing {
   }
 
   /** @internal */
-  hello(subjects: string[]): void {
-    this.connection!.hello!(subjects);
+  hello(): void {
+    this.connection!.hello!();
   }
 
   /** @internal */

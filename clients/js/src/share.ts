@@ -5,10 +5,10 @@
 // other: each has a core of its own, which knows its cursor and shows nothing twice. So whoever is
 // given the lock next, as the leader was closed, killed or put aside, goes on from its own cursor.
 //
-// The channel's posts: `hello` asks for the leader, or tells it which subjects a tab wants, and in
+// The channel's posts: `hello` asks for the leader, and tells it which subjects a tab wants, and in
 // which turn. The leader answers at once with its state and cursor, and confirms that turn when its
-// connection has those subjects, or says which of them is refused. Each message comes with the
-// cursor that the leader had before it.
+// connection has those subjects, or says which of them is refused; asked again, it answers again.
+// Each message comes with the cursor that the leader had before it.
 //
 // What the user says of itself goes to the leader, by `say`: it says that as its own, passes the
 // answer on as a message, and tells all what is said since. So whoever leads next says it again. In
@@ -19,8 +19,8 @@
 //   from the leader's first word on. A tab without a cursor goes on from the leader's at that
 //   moment; one that has another than the leader's first, or subjects of its own, asks the server
 //   by polls for what lies between, until an answer is whole, and then shows what was held.
-// - Each tab holds a lock of its own. When it goes, however it does, its leader is given that lock,
-//   and wants its subjects no longer.
+// - Each tab holds a lock of its own before it says a word. When it goes, however it does, its
+//   leader is given that lock, and wants its subjects no longer.
 // - A tab whose subjects the leader can't have goes on alone, and so does one that may have no lock
 //   or no channel. That a leader has no connection is no reason to.
 // - A leader that doesn't answer while somebody looks at another tab loses the lock to that.
@@ -83,6 +83,8 @@ export class Share {
   /** Of the leader, this tab or another: see `Post`. */
   #since = 0;
   #tab!: string;
+  /** It holds its own lock: the leader, which waits for that, could be given it before. */
+  #named!: Promise<void>;
   /** Whose tabs these are. */
   #user: string | undefined;
   /** Of the tab's `hello`s; the answer to the last one counts. */
@@ -182,12 +184,13 @@ export class Share {
   #welcome(to: string, { subjects: all, turn }: Post): void {
     const { subjects } = this.sharer;
     this.#tell();
+    // A tab with an older client may only look whether anybody leads.
+    if (!all) return;
     const last = this.#led.get(to);
-    if (!all || turn === last) return;
     this.#led.set(to, turn!);
     subjects.want(to, all, () => this.pass({ to, turn }),
       ({ code, message, status }, no) =>
-        this.pass({ to, turn, no, error: { code, message, status } }));
+        this.pass({ to, turn, no, error: { code, message, status } }), turn === last);
     if (last) return;
     this.#request(to, {}, () => {
       this.#led.delete(to);
@@ -206,7 +209,9 @@ export class Share {
     if (!this.#channel) return;
     const { signal } = this.#holding = new AbortController();
     const held = new Promise((letGo) => { signal.onabort = letGo; });
-    this.#request(this.#tab = newId(), {}, () => held).catch(() => {});
+    this.#named = new Promise((named) => {
+      this.#request(this.#tab = newId(), {}, () => (named(), held)).catch(() => {});
+    });
     this.#request(this.#channel.name, steal ? { steal } : { signal }, () => {
       if (!signal.aborted) this.#become(true);
       return held;
@@ -243,9 +248,15 @@ export class Share {
 
   #follow(place: Place, listener: Listener): Connection {
     const { sharer } = this;
-    const hello = (subjects?: string[], turn?: number) =>
-      this.#post({ hello: this.#tab, subjects, turn, said: place.said });
-    const want = (subjects: string[]) => hello(subjects, this.#turn += 1);
+    const hello = () => {
+      const { said: subjects } = sharer.subjects;
+      const post = { hello: this.#tab, subjects, turn: this.#turn, said: place.said };
+      this.#named.then(() => this.#post(post));
+    };
+    const want = () => {
+      this.#turn += 1;
+      hello();
+    };
     const made = connection(listener, (signal) => new Promise<Loss>((lost, failed) => {
       let held: Message[] | undefined = [];
       let [isBegun, looks] = [false, 0];
@@ -264,8 +275,7 @@ export class Share {
           this.#lock(true);
           lost({ code: 'no_leader', atOnce: true });
         // Whoever leads now may not have led yet when it was told.
-        } else if (!isBegun) hello(place.subjects, this.#turn);
-        else if (looks > 1) hello();
+        } else if (!isBegun || looks > 1) hello();
       };
       signal.onabort = () => clearTimeout(timer);
       const show = (message: Message) => {
@@ -322,7 +332,10 @@ export class Share {
         if (post.to === this.#tab && post.turn === this.#turn) answered(post);
         if (post.state && !held) this.#report(post.state);
       };
-      const open = () => want(place.subjects = sharer.subjects.opening());
+      const open = () => {
+        place.subjects = sharer.subjects.opening();
+        want();
+      };
       open();
       timer = setTimeout(look, LOOK_MS);
     }));

@@ -17,8 +17,8 @@ import type { HalleyError } from './types.js';
 export interface Asker {
   /** This tab has a connection of its own. */
   leads(): boolean;
-  /** Tells the leader what this tab wants; `confirmed` is called when it has that. */
-  hello(subjects: string[]): void;
+  /** Tells the leader what was `said` last; `confirmed` is called when it has that. */
+  hello(): void;
   /** The connection can be told of subjects. */
   hasWayBack(): boolean;
   /** Subscribes or unsubscribes; gives false where only the next connection can be told. */
@@ -51,7 +51,7 @@ export class Subjects {
   #again = new Set<string>();
   #isLive = false;
   /** With the opening, or to the leader since. */
-  #said: string[] = [];
+  said: string[] = [];
   #waiting = new Set<Waiting>();
 
   constructor(own: string[], readonly asker: Asker) {
@@ -74,7 +74,7 @@ export class Subjects {
 
   /** What the next opening says, or the leader is asked with. */
   opening(): string[] {
-    return this.#said = this.asker.leads() ? this.allowed() : this.#all();
+    return this.said = this.asker.leads() ? this.allowed() : this.#all();
   }
 
   /** The connection has what its opening said. */
@@ -85,8 +85,8 @@ export class Subjects {
 
   /** It has what the leader was told. */
   confirmed(): void {
-    this.#has = new Set(this.#said);
-    for (const one of this.#said) this.#allowed.add(one);
+    this.#has = new Set(this.said);
+    for (const one of this.said) this.#allowed.add(one);
     this.#busy.delete(ALL);
     this.#go();
   }
@@ -116,11 +116,13 @@ export class Subjects {
     };
   }
 
-  /** A tab wants these and no others. */
-  want(tab: string, subjects: string[], done: () => void, fail: Waiting['fail']): void {
+  /** A tab wants these and no others; it may say so twice. */
+  want(
+    tab: string, subjects: string[], done: () => void, fail: Waiting['fail'], isSame?: boolean,
+  ): void {
     this.#forget(tab);
     this.#wanted.set(tab, subjects);
-    this.#tellAgain(subjects);
+    if (!isSame) this.#tellAgain(subjects);
     this.#waiting.add({ tab, subjects, done, fail });
     this.#go();
   }
@@ -203,10 +205,11 @@ export class Subjects {
     const { asker } = this;
     const all = this.#all();
     if (!asker.leads()) {
-      if (JSON.stringify(this.#said) === JSON.stringify(all) && !this.#again.size) return;
+      if (JSON.stringify(this.said) === JSON.stringify(all) && !this.#again.size) return;
       this.#again.clear();
       this.#busy.add(ALL);
-      return asker.hello(this.#said = all);
+      this.said = all;
+      return asker.hello();
     }
     const hasWayBack = asker.hasWayBack();
     // What is there can't be told once more by another connection: the next change is.

@@ -112,8 +112,8 @@ export interface Connection {
   drop(): void;
   /** What the client says; only where the transport has a way back. */
   send?(text: string): void;
-  /** To the tab that leads, what this one wants. */
-  hello?(subjects: string[]): void;
+  /** To the tab that leads, what this one wants by now. */
+  hello?(): void;
 }
 
 export interface Place {

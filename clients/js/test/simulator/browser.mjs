@@ -50,9 +50,17 @@ export class Browser {
   #locks = new Map();
   #channels = new Map();
 
-  /** `channelMs` is the longest that a post takes; locks and channels may be refused. */
-  constructor(clock, chance, { channelMs = 5, locks = true, channels = true } = {}) {
-    Object.assign(this, { clock, chance, channelMs, locks, hasChannels: channels });
+  /**
+   * `channelMs` is the longest that a post takes, `lockMs` that a request for a lock takes until it
+   * waits: in Chromium a page asks first whether it may. `losesAnswers` is the share of what the
+   * leader answers to one tab that never comes. Locks and channels may be refused.
+   */
+  constructor(clock, chance, {
+    channelMs = 5, lockMs = 0, losesAnswers = 0, locks = true, channels = true,
+  } = {}) {
+    Object.assign(this, {
+      clock, chance, channelMs, lockMs, losesAnswers, locks, hasChannels: channels,
+    });
   }
 
   open() {
@@ -74,19 +82,29 @@ export class Browser {
       };
       options.signal?.addEventListener('abort', () => {
         if (one.isHeld) return;
+        one.isOver = true;
         one.leave();
         fail(aborted());
       });
-      if (options.steal) {
-        const [holder] = queue;
-        if (holder?.isHeld) {
-          queue.shift();
-          holder.tab.later(this.#soon(), () => holder.fail(aborted()));
-        }
-        queue.unshift(one);
-      } else queue.push(one);
-      this.#grant(queue);
+      // Requests of one tab keep their order.
+      const ms = tab.lockMs ?? this.lockMs * this.chance.next();
+      tab.askedAt = Math.max(this.clock.now + ms, tab.askedAt);
+      this.clock.after(tab.askedAt - this.clock.now, () => {
+        if (!tab.isGone && !one.isOver) this.#enter(queue, one, options.steal);
+      });
     });
+  }
+
+  #enter(queue, one, steals) {
+    if (steals) {
+      const [holder] = queue;
+      if (holder?.isHeld) {
+        queue.shift();
+        holder.tab.later(this.#soon(), () => holder.fail(aborted()));
+      }
+      queue.unshift(one);
+    } else queue.push(one);
+    this.#grant(queue);
   }
 
   #queueOf(name) {
@@ -136,10 +154,10 @@ class Channel {
   }
 
   postMessage(data) {
-    const { browser: { clock, chance, channelMs }, name } = this;
+    const { browser: { clock, chance, channelMs, losesAnswers }, name } = this;
     const text = JSON.stringify(data);
     for (const other of this.browser.channels(name)) {
-      if (other === this) continue;
+      if (other === this || (data.to && chance.is(losesAnswers))) continue;
       const at = Math.max(clock.now + channelMs * chance.next(), this.#arrivals.get(other) ?? 0);
       this.#arrivals.set(other, at);
       other.tab.later(at - clock.now, () =>
@@ -173,6 +191,8 @@ export class Tab {
   document = Object.assign(new Target(), { hidden: false });
   window = new Target();
   isGone = false;
+  /** When its last request for a lock waits. */
+  askedAt = 0;
   #frozen;
 
   constructor(browser, name) {

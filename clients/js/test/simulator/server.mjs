@@ -14,6 +14,8 @@ export class Server {
   /** By subject, from which event on. */
   follows = new Map([[USER, 0]]);
   sessions = new Set();
+  /** All operations of WebSockets, but renewed tokens. */
+  operations = [];
   #polls = new Set();
   #from = 0;
 
@@ -147,13 +149,14 @@ export class Server {
     if (operation.op === 'token') {
       return session.to.send({ ref: operation.ref, ok: { expires: null } });
     }
+    this.operations.push(operation);
     session.queue.push(operation);
     if (session.queue.length === 1) this.#next(session);
   }
 
   #next(session) {
     this.#later(session.wire, this.slowMs, () => {
-      const { ref, op, subject, id } = session.queue[0];
+      const { ref, op, presence, subject = `presence ${presence}`, id } = session.queue[0];
       let error;
       if (op === 'subscribe') {
         [, error] = this.#refusal([subject]) || this.#refusal([...session.subjects, subject]) || [];

@@ -30,10 +30,10 @@ function worldOf({ browser, server }) {
   const { connect } = load({ ...ofBrowser(world), ...network });
   return Object.assign(world, {
     pass: (ms) => clock.runUntil(clock.now + ms),
-    /** A tab with a client: what it shows, is told and asks for. */
-    open(options = {}) {
+    /** A tab with a client: what it shows, is told and asks for. Its locks may take `lockMs`. */
+    open({ lockMs, ...options } = {}) {
       const { WebSocket } = network;
-      const tab = world.browser.open();
+      const tab = Object.assign(world.browser.open(), { lockMs });
       const page = { tab, shown: [], states: [], asked: [] };
       const fetch = (url, init = {}) => {
         page.asked.push(`${init.method ?? 'GET'} ${new URL(url).pathname}`);
