@@ -8,7 +8,7 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(halley_postgres_test, [
-    server/1, sql/2, settings/2, set_up/2, begin_with/2, streaming/0, stop_stream/0, worker/0,
+    server/1, sql/2, settings/2, set_up/2, start_stream/1, begin_with/2, streaming/0, stop_stream/0, worker/0,
     login/1, next/0, follows/1, gauge/1, rows/2, eventually/2]).
 
 %% Before, each commit took up to 5 s.
@@ -17,7 +17,8 @@
 
 suite() -> [{timetrap, {minutes, 2}}].
 
-all() -> [commits_while_halley_is_all_there_is, halley_stands_still_beside_a_standby, warnings].
+all() -> [commits_while_halley_is_all_there_is, commits_wait_without_halley,
+          halley_stands_still_beside_a_standby, warnings].
 
 init_per_suite(Config) -> halley_postgres_test:init_per_suite(Config).
 
@@ -81,7 +82,8 @@ commits_while_halley_is_all_there_is(Config) ->
     eventually([{<<"1">>}], fun() -> rows(C, "select count(*) from halley.rejected") end),
     ?assertEqual(0, gauge("halley_postgres_failures_total")).
 
-%% A standby that confirms all it is sent, and comes behind Halley.
+%% A standby that confirms all it is sent, and comes behind Halley: of two that PostgreSQL may wait
+%% for it takes the one that was there first.
 halley_stands_still_beside_a_standby(Config) ->
     C = ?config(c, Config),
     There = elsewhere(Config),
@@ -90,12 +92,58 @@ halley_stands_still_beside_a_standby(Config) ->
     Standby = standby(Config),
     Worker = worker(),
     waits_for(C, "*"),
+    Roles = [{<<"a standby">>, <<"sync">>}, {<<"halley">>, <<"async">>}],
+    eventually(Roles, fun() -> roles(C) end),
     true = erlang:suspend_process(Worker),
-    try commits(There)
-    after
+    try
+        commits(There),
+        ?assertEqual(Roles, roles(C)),
+        %% It was the standby that they waited for.
+        exit(Standby, kill),
+        Commit = commit(Config),
+        ?assertEqual(waits, outcome(C, Commit)),
+        ?assertEqual([{<<"halley">>, <<"async">>}], roles(C)),
         true = erlang:resume_process(Worker),
+        ?assertEqual(ok, outcome(Commit))
+    after
         exit(Standby, kill)
     end.
+
+%% Whom PostgreSQL waits for when it commits, as its operator sees it.
+roles(C) -> rows(C, "select application_name, sync_state from pg_stat_replication").
+
+%% With names and no standby PostgreSQL waits for ever, and Halley has no part in it: who isn't
+%% connected can neither hold a commit up nor let it go.
+commits_wait_without_halley(Config) ->
+    C = ?config(c, Config),
+    begin_with(Config, #{}),
+    stop_stream(),
+    waits_for(C, "*"),
+    Commit = commit(Config),
+    ?assertEqual(waits, outcome(C, Commit)),
+    start_stream(Config),
+    ?assertEqual(ok, outcome(Commit)).
+
+%% One commit, by a process of its own.
+commit(Config) ->
+    Case = self(),
+    spawn_link(fun() ->
+        {ok, Its} = epgsql:connect(epgsql_test_server:options(
+            server(Config), #{database => "elsewhere", application_name => "commit"})),
+        ok = sql(Its, "create table if not exists one (n int)"),
+        Case ! {self(), ok},
+        ok = epgsql:close(Its)
+    end).
+
+%% A commit that waits for a standby says so.
+outcome(C, Commit) ->
+    eventually([{<<"SyncRep">>}], fun() ->
+        rows(C, "select wait_event from pg_stat_activity where application_name = 'commit'")
+    end),
+    receive {Commit, ok} -> ok after 1000 -> waits end.
+
+outcome(Commit) ->
+    receive {Commit, ok} -> ok after 30000 -> error(waits_for_ever) end.
 
 standby(Config) ->
     Case = self(),
