@@ -26,6 +26,8 @@ cases() ->
      {"a brain of a build before is refused, and refuses", fun build_before_is_refused/1},
      {"it is in place until it is moved", fun in_place/1},
      {"one without room is opened", fun full_is_opened/1},
+     {"a file is replaced as a whole, in steps that a crash can't part", fun is_replaced/1},
+     {"a file that can't be replaced keeps what it has", fun is_not_replaced/1},
      {"a position is read back", fun position_is_read_back/1},
      {"a position that is torn is damaged", fun position_is_damaged/1},
      {"a position that can't be written is counted", fun position_fails/1}].
@@ -193,6 +195,51 @@ filled(Path, N) ->
         ok -> filled(Path, N + 1);
         {error, enospc} -> full
     end.
+
+%% What a crash has left under the other name doesn't matter.
+is_replaced(Dir) ->
+    ok = filelib:ensure_path(Dir),
+    Path = filename:join(Dir, "a file"),
+    ok = file:write_file([Path, ".new"], binary:copy(<<"torn">>, 1000)),
+    Steps = halley_file_steps:of_fun(fun() ->
+        ok = halley_data_dir:replace_file(Path, ["first", $\n])
+    end),
+    ?assertEqual([{open, Path ++ ".new"}, change_mode, write, sync, close, {rename, Path},
+                  {open, Dir}, sync, close], Steps),
+    ?assertEqual({ok, <<"first\n">>}, file:read_file(Path)),
+    ?assertEqual(8#600, mode(Path)),
+    ok = halley_data_dir:replace_file(list_to_binary(Path), <<"2">>, fun() ->
+        %% Nobody sees it before that is so.
+        ?assertEqual({ok, <<"2">>}, file:read_file([Path, ".new"])),
+        ?assertEqual({ok, <<"first\n">>}, file:read_file(Path)),
+        ok
+    end),
+    ?assertEqual({ok, <<"2">>}, file:read_file(Path)),
+    ?assertEqual({ok, ["a file"]}, file:list_dir(Dir)).
+
+is_not_replaced(Dir) ->
+    ok = filelib:ensure_path(filename:join([Dir, "directory", "in it"])),
+    Path = filename:join(Dir, "file"),
+    ok = halley_data_dir:replace_file(Path, <<"1">>),
+    ?assertEqual({error, eacces},
+                 halley_data_dir:replace_file(Path, <<"2">>, fun() -> {error, eacces} end)),
+    ?assertEqual({ok, <<"1">>}, file:read_file(Path)),
+    ?assertMatch({error, _}, halley_data_dir:replace_file(filename:join(Dir, "directory"), <<>>)),
+    ?assertEqual({error, enoent},
+                 halley_data_dir:replace_file(filename:join([Dir, "none", "file"]), <<>>)),
+    {ok, Names} = file:list_dir(Dir),
+    ?assertEqual(["directory", "file"], lists:sort(Names)).
+
+without_room_test_() ->
+    halley_disk_helper:tests("64k", [{"a file isn't replaced on a full disk", fun full_disk/1}]).
+
+full_disk(Dir) ->
+    Path = filename:join(Dir, "file"),
+    ok = halley_data_dir:replace_file(Path, <<"1">>),
+    ?assertEqual({error, enospc},
+                 halley_data_dir:replace_file(Path, binary:copy(<<"2">>, 100000))),
+    ?assertEqual({ok, <<"1">>}, file:read_file(Path)),
+    ?assertEqual({ok, ["file"]}, file:list_dir(Dir)).
 
 position_is_read_back(Dir) ->
     ok = filelib:ensure_path(Dir),

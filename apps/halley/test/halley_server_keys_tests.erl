@@ -307,26 +307,16 @@ own_uid() -> list_to_integer(string:trim(os:cmd("id -u"))).
 %% A key that was shown is in a file whose name is on disk, and so is one that was revoked.
 durable_names({Dir, _}) ->
     Path = halley_server_keys_file:path(Dir),
-    Tester = self(),
-    ok = meck:new(halley_data_dir, [passthrough, no_link]),
-    ok = meck:expect(halley_data_dir, sync_directory, fun(Synced) ->
-        Tester ! {synced, Synced, file:read_file(Path)},
-        meck:passthrough([Synced])
-    end),
-    try
-        _ = create(Dir, <<"a">>, <<"read">>),
-        ?assertEqual({Dir, file:read_file(Path)}, last_synced()),
-        {ok, _, _} = run(Dir, [<<"revoke">>, <<"a">>]),
-        {Dir, {ok, Closed}} = last_synced(),
-        ?assertEqual({ok, {[], closed}}, halley_server_keys_file:parse(Closed))
-    after
-        meck:unload(halley_data_dir)
-    end.
-
-last_synced() -> last_synced(none).
-
-last_synced(Last) ->
-    receive {synced, Dir, Found} -> last_synced({Dir, Found}) after 0 -> Last end.
+    Replaced = [{open, Path ++ ".new"}, change_mode, write, sync, close],
+    Named = [{rename, Path}, {open, Dir}, sync, close],
+    %% That there were keys is on disk before the first one is.
+    Remembered = [{open, Path ++ ".made"}, close, change_mode, {open, Dir}, sync, close],
+    ?assertEqual(Replaced ++ Remembered ++ Named,
+                 halley_file_steps:of_fun(fun() -> create(Dir, <<"a">>, <<"read">>) end)),
+    ?assertEqual(Replaced ++ Named, halley_file_steps:of_fun(fun() ->
+        {ok, _, _} = run(Dir, [<<"revoke">>, <<"a">>])
+    end)),
+    ?assertEqual({ok, {[], closed}}, halley_server_keys_file:read(Dir)).
 
 full_disk_test_() -> halley_disk_helper:tests("64k", [{"a full disk", fun full_disk/1}]).
 

@@ -77,22 +77,7 @@ write(#{system := System, slot := Slot, outbox := Outbox, lsn := Lsn, tables := 
                      from := epgsql_replication:lsn_text(From)}
           end, Tables)})),
     Path = path(),
-    Beside = Path ++ ".new",
-    written(Path, halley_steps:run([
-        fun() -> write_synced(Beside, [Json, $\n, crc(Json), $\n]) end,
-        fun() -> file:rename(Beside, Path) end,
-        fun() -> halley_data_dir:sync_directory(folder()) end])).
-
-write_synced(Path, Text) ->
-    case file:open(Path, [write, raw, binary]) of
-        {ok, File} ->
-            Result = halley_steps:run([fun() -> halley_data_dir:make_private(Path) end,
-                                       fun() -> file:write(File, Text) end,
-                                       fun() -> file:sync(File) end]),
-            _ = file:close(File),
-            Result;
-        {error, _} = Error -> Error
-    end.
+    written(Path, halley_data_dir:replace_file(Path, [Json, $\n, crc(Json), $\n])).
 
 %% Without its files the stream can't go on: who runs it says why, and tries again.
 -spec written(file:filename(), ok | {error, term()}) -> ok.

@@ -20,7 +20,8 @@
 
 -export([open/0, close/0, path/0, is_in_place/0]).
 -export([place/1, check_writable/1]).
--export([make_directory/1, make_private/1, sync_directory/1, check_owner/1, own_uid/0]).
+-export([make_directory/1, make_private/1, sync_directory/1, replace_file/2, replace_file/3]).
+-export([check_owner/1, own_uid/0]).
 -export_type([place/0]).
 
 -define(DIRECTORY_MODE, 8#700).
@@ -148,6 +149,38 @@ sync_directory(Path) ->
     case file:open(Path, [read, raw, directory]) of
         {ok, File} ->
             Result = file:sync(File),
+            _ = file:close(File),
+            Result;
+        Error -> Error
+    end.
+
+%% Gives a file another content as a whole, readable for nobody else: after a crash it has the old
+%% one or the new one. On disk when it returns; an error has changed nothing, unless it is of the
+%% directory's sync: then a crash decides.
+-spec replace_file(file:name_all(), iodata()) -> ok | {error, term()}.
+replace_file(Path, Content) -> replace_file(Path, Content, fun() -> ok end).
+
+%% `Before': what must be so when the file has its new content, done when that is on disk under
+%% another name. Its error leaves the old content.
+-spec replace_file(file:name_all(), iodata(), Before :: fun(() -> ok | {error, term()})) ->
+    ok | {error, term()}.
+replace_file(Path, Content, Before) ->
+    New = unicode:characters_to_list([Path, ".new"]),
+    case halley_steps:run([fun() -> write_synced(New, Content) end, Before,
+                           fun() -> file:rename(New, Path) end,
+                           fun() -> sync_directory(filename:dirname(Path)) end]) of
+        ok -> ok;
+        Error ->
+            _ = file:delete(New),
+            Error
+    end.
+
+write_synced(Path, Content) ->
+    case file:open(Path, [write, raw, binary]) of
+        {ok, File} ->
+            Result = halley_steps:run([fun() -> make_private(Path) end,
+                                       fun() -> file:write(File, Content) end,
+                                       fun() -> file:sync(File) end]),
             _ = file:close(File),
             Result;
         Error -> Error

@@ -51,25 +51,11 @@ began(Dir, New) ->
     Ranges = persistent_term:get(?MODULE, []) ++ New,
     ok = persistent_term:put(?MODULE, Ranges),
     Path = path(Dir),
-    Beside = unicode:characters_to_list([Path, ".new"]),
-    case halley_steps:run([fun() -> written(Beside, text(Ranges)) end,
-                           fun() -> file:rename(Beside, Path) end,
-                           fun() -> halley_data_dir:sync_directory(Dir) end]) of
+    case halley_data_dir:replace_file(Path, text(Ranges)) of
         ok -> ok;
         {error, Reason} ->
             ?LOG_NOTICE("history: ~ts can't be written: ~ts; later starts count what came behind "
                         "the backup as damaged", [Path, file:format_error(Reason)])
-    end.
-
-written(Path, Text) ->
-    case file:open(Path, [write, raw, binary]) of
-        {ok, File} ->
-            Result = halley_steps:run([fun() -> halley_data_dir:make_private(Path) end,
-                                       fun() -> file:write(File, Text) end,
-                                       fun() -> file:sync(File) end]),
-            _ = file:close(File),
-            Result;
-        {error, _} = Error -> Error
     end.
 
 %% The ranges of which this life had something.

@@ -77,33 +77,10 @@ line(Line) ->
 
 -spec write(DataDir :: file:filename_all(), [revocation()]) -> ok | {error, term()}.
 write(DataDir, Revocations) ->
-    Path = path(DataDir),
-    New = [Path, ".new"],
     Content = iolist_to_binary([?FIRST_LINE | [text(One) || One <- Revocations]]),
     Crc = crc(Content),
-    Steps = [fun() -> file:write_file(New, <<>>) end,
-             fun() -> halley_data_dir:make_private(New) end,
-             fun() -> write_and_sync(New, [Content, <<?LAST_LINE(Crc)>>]) end,
-             fun() -> file:rename(New, Path) end,
-             fun() -> halley_data_dir:sync_directory(DataDir) end],
-    case halley_steps:run(Steps) of
-        ok -> ok;
-        {error, _} = Error ->
-            _ = file:delete(New),
-            Error
-    end.
+    halley_data_dir:replace_file(path(DataDir), [Content, <<?LAST_LINE(Crc)>>]).
 
 text({User, Before, Until}) ->
     [jiffy:encode({[{<<"user">>, User}, {<<"issued_before">>, Before}
                     | [{<<"until">>, Until} || Until =/= never]]}), $\n].
-
-write_and_sync(Path, Content) ->
-    case file:open(Path, [write, raw]) of
-        {ok, File} ->
-            Result = halley_steps:run([fun() -> file:write(File, Content) end,
-                                       fun() -> file:sync(File) end]),
-            _ = file:close(File),
-            Result;
-        {error, _} = Error ->
-            Error
-    end.

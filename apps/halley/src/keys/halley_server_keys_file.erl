@@ -171,19 +171,10 @@ changed(_, {error, _} = Error, _) ->
 write(_, {Keys, _}, Max) when length(Keys) > Max ->
     {error, too_many()};
 write(DataDir, {Keys, WhenNone}, _) ->
-    Path = path(DataDir),
-    New = [Path, ".new"],
-    Steps = [fun() -> file:write_file(New, <<>>) end,
-             fun() -> halley_data_dir:make_private(New) end,
-             fun() -> write_and_sync(New, content(Keys, WhenNone)) end,
-             fun() -> remember(DataDir) end,
-             fun() -> file:rename(New, Path) end,
-             fun() -> halley_data_dir:sync_directory(DataDir) end],
-    case halley_steps:run(Steps) of
+    case halley_data_dir:replace_file(path(DataDir), content(Keys, WhenNone),
+                                      fun() -> remember(DataDir) end) of
         ok -> ok;
-        {error, Reason} ->
-            _ = file:delete(New),
-            {error, ["nothing was changed: ", file:format_error(Reason)]}
+        {error, Reason} -> {error, ["nothing was changed: ", file:format_error(Reason)]}
     end.
 
 content(Keys, WhenNone) ->
@@ -193,17 +184,6 @@ content(Keys, WhenNone) ->
 
 lines([], WhenNone) -> [atom_to_list(WhenNone), $\n];
 lines(Keys, _) -> [halley_server_key:line(Key) || Key <- Keys].
-
-write_and_sync(Path, Content) ->
-    case file:open(Path, [write, raw]) of
-        {ok, File} ->
-            Result = halley_steps:run([fun() -> file:write(File, Content) end,
-                                       fun() -> file:sync(File) end]),
-            _ = file:close(File),
-            Result;
-        {error, _} = Error ->
-            Error
-    end.
 
 lock(DataDir, Deadline) ->
     {ok, #file_info{major_device = Device, inode = Inode}} = file:read_file_info(DataDir),

@@ -49,16 +49,7 @@ record(User, #{reason := Reason, worker := Worker, conn := Conn, drawn := Drawn}
 
 %% Sessions that ended up to this seq may have no row.
 -spec lost(halley_cursor:seq()) -> ok.
-lost(Seq) ->
-    lost(persistent_term:get(?STATE), Seq).
-
-lost(State, Seq) ->
-    Floor = atomics:get(State, ?FLOOR),
-    case Floor >= Seq orelse atomics:compare_exchange(State, ?FLOOR, Floor, Seq) of
-        true -> ok;
-        ok -> ok;
-        _ -> lost(State, Seq)
-    end.
+lost(Seq) -> halley_floor:raise(persistent_term:get(?STATE), ?FLOOR, Seq).
 
 -spec floor() -> halley_cursor:seq().
 floor() -> atomics:get(persistent_term:get(?STATE), ?FLOOR).

@@ -56,16 +56,7 @@ record(Max, Drawn, {User, Session, What}) ->
 -spec began_at(seq()) -> ok.
 began_at(Seq) -> raise(Seq).
 
-raise(Seq) ->
-    raise(persistent_term:get(?STATE), Seq).
-
-raise(State, Seq) ->
-    Floor = atomics:get(State, ?FLOOR),
-    case Floor >= Seq orelse atomics:compare_exchange(State, ?FLOOR, Floor, Seq) of
-        true -> ok;
-        ok -> ok;
-        _ -> raise(State, Seq)
-    end.
+raise(Seq) -> halley_floor:raise(persistent_term:get(?STATE), ?FLOOR, Seq).
 
 -spec floor() -> seq().
 floor() -> atomics:get(persistent_term:get(?STATE), ?FLOOR).
