@@ -18,7 +18,10 @@
 -export_type([name/0, options/0, call_options/0, lease/0]).
 
 -type name() :: atom().
+%% `opened': has each new connection before anybody else, for what a session needs and can't have in
+%% its first message. An error closes the connection, and is the reason why there is none.
 -type options() :: #{connect := epgsql:connect_opts(),
+                     opened => fun((epgsql:connection()) -> ok | {error, term()}),
                      size => pos_integer(), min => non_neg_integer(),
                      queue_max => non_neg_integer(), wait_ms => timeout(),
                      idle_ms => timeout(), check_ms => timeout(), look_ms => non_neg_integer(),

@@ -29,6 +29,7 @@
 
 -record(state, {pool :: epgsql_pool_lease:pool(),
                 connect :: map(),
+                opened :: none | fun((epgsql:connection()) -> ok | {error, term()}),
                 min :: non_neg_integer(),
                 idle_ms :: timeout(),
                 check_ms :: timeout(),
@@ -63,6 +64,7 @@ init({Name, #{connect := Connect} = Options}) ->
     {ok, _} = timer:send_interval(?SWEEP_MS, sweep),
     {ok, _} = timer:send_interval(?TIDY_MS, tidy),
     State = #state{pool = Pool, connect = maps:merge(#{statement_cache => ?STATEMENTS}, Map),
+                   opened = maps:get(opened, Options, none),
                    min = min(Size, maps:get(min, Options, 1)),
                    idle_ms = maps:get(idle_ms, Options, 60000),
                    check_ms = maps:get(check_ms, Options, 30000)},
@@ -141,20 +143,20 @@ grow(#state{pool = #pool{size = Size} = Pool, min = Min} = State) ->
     open(min(Wanted, Size - Open), State).
 
 open(Count, State) when Count =< 0 -> State;
-open(Count, #state{pool = #pool{slots = Slots} = Pool, connect = Connect, helpers = Helpers}
-     = State) ->
+open(Count, #state{pool = #pool{slots = Slots} = Pool, connect = Connect, opened = Opened,
+                   helpers = Helpers} = State) ->
     case epgsql_pool_slots:take_empty(epgsql_pool_slots:me(), Slots) of
         none -> State;
         {ok, Slot} ->
             ok = count(?SIZE, 1, Pool),
             ok = count(?OPENING, 1, Pool),
             Self = self(),
-            {_, Monitor} = spawn_monitor(fun() -> opener(Slot, Connect, Self) end),
+            {_, Monitor} = spawn_monitor(fun() -> opener(Slot, Connect, Opened, Self) end),
             open(Count - 1, State#state{helpers = Helpers#{Monitor => {open, Slot}}})
     end.
 
-opener(Slot, Connect, Server) ->
-    case epgsql_held:open(Connect) of
+opener(Slot, Connect, Opened, Server) ->
+    case ready(epgsql_held:open(Connect), Opened) of
         {ok, Session} ->
             try
                 ok = epgsql_held:give_away(Session, Server),
@@ -166,6 +168,23 @@ opener(Slot, Connect, Server) ->
             end;
         {error, Reason} -> exit({not_opened, Reason})
     end.
+
+%% Nobody gets a connection on which something was left under way.
+ready({ok, Session}, Opened) when Opened =/= none ->
+    C = epgsql_held:hold(Session),
+    Answer = Opened(C),
+    Behind = epgsql_held:let_go(C),
+    case {Answer, epgsql_held:is_clean(Behind)} of
+        {ok, true} -> {ok, Behind};
+        {ok, false} -> left(Behind, opened_left_something);
+        {{error, Reason}, _} -> left(Behind, Reason)
+    end;
+ready(Answer, _) ->
+    Answer.
+
+left(Session, Reason) ->
+    ok = epgsql_held:discard(Session),
+    {error, Reason}.
 
 %% An opener or a checker has ended. What it has done has been said before.
 helped({open, _}, normal, #state{pool = Pool} = State) ->

@@ -12,7 +12,8 @@ all() ->
      raising_fun_in_a_transaction, time_out_keeps_the_connection, time_out_in_a_silence,
      dead_caller, dead_waiter, many_killed_callers, connection_ended_while_idle,
      connection_ended_in_a_query, silent_connection_is_found, server_away_and_back, no_server,
-     over_tls, parameter_stays_with_its_connection, checked_out_by_hand, stopped_pool, child].
+     over_tls, opened_comes_first, opened_may_refuse,
+     parameter_stays_with_its_connection, checked_out_by_hand, stopped_pool, child].
 
 %% --- what a held connection can do --------------------------------------------------------------
 
@@ -29,6 +30,27 @@ queries(Config) ->
     ok = until(fun() -> metric(opening) =:= 0 end),
     ?assertMatch(#{in_use := 0, waiting := 0, opened := 4, closed := 0},
                  epgsql_pool:metrics(?POOL)).
+
+%% Of all connections, whatever somebody else leaves in a session.
+opened_comes_first(Config) ->
+    ok = start(Config, #{opened => fun(C) ->
+        {ok, <<_, _/binary>> = Version} = epgsql:get_parameter(C, "server_version"),
+        {ok, [], []} = epgsql:squery(C, ["set epgsql.version = '", Version, "'"]),
+        ok
+    end}),
+    Versions = parallel(16, fun(_) -> value("select current_setting('epgsql.version')") end),
+    ?assertEqual([value("show server_version")], lists:usort(Versions)).
+
+%% Why there is no connection is what it says. What it leaves under way nobody gets.
+opened_may_refuse(Config) ->
+    [begin
+         ok = start(Config, #{opened => Opened, wait_ms => 2000}),
+         ?assertEqual({error, {no_connection, Reason}}, epgsql_pool:squery(?POOL, "select 1")),
+         ?assertMatch(#{idle := 0, in_use := 0, opened := 0}, epgsql_pool:metrics(?POOL)),
+         ok = epgsql_pool:stop(?POOL)
+     end || {Opened, Reason} <- [{fun(_) -> {error, too_old} end, too_old},
+                                 {fun(C) -> {ok, [], []} = epgsql:squery(C, "begin"), ok end,
+                                  opened_left_something}]].
 
 connection_in_a_fun(Config) ->
     ok = start(Config),

@@ -9,11 +9,12 @@
 -module(halley_postgres_catalog).
 
 -export([look/3]).
--export_type([finding/0, look/0, table/0]).
+-export_type([look/0, table/0]).
 
-%% `how': run as it is; `restart': PostgreSQL has to be started again behind it; `hand': by a
-%% person, as it can't be known what is right.
--type finding() :: #{what := iodata(), sql := iodata(), how := run | restart | hand}.
+-import(halley_postgres_connection, [rows/3]).
+-import(halley_postgres_finding, [finding/2, by_hand/1]).
+
+-type finding() :: halley_postgres_finding:finding().
 %% `writes': what is missing to write it. `shape': whether it is what it was when it was copied.
 -type table() :: #{spec := halley_config_postgres:table(), types := {binary(), binary()},
                    oid := non_neg_integer(), shape := halley_postgres_shape:shape(),
@@ -37,16 +38,6 @@ look(C, User, #{follows := Specs, publish := Publish, publication := Publication
       notes => lists:append([publishing(C, User, Publication) || Publish])}.
 
 are_for_a_person(Findings) -> [hand || #{how := hand} <- Findings] =/= [].
-
-finding(What, Sql) -> #{what => What, sql => Sql, how => run}.
-
-by_hand(What) -> #{what => What, sql => [], how => hand}.
-
-rows(C, Sql, Parameters) ->
-    case epgsql:equery(C, Sql, Parameters) of
-        {ok, _, Rows} -> Rows;
-        {error, Error} -> exit({query_failed, Error})
-    end.
 
 %% --- the server --------------------------------------------------------------------------------
 

@@ -88,7 +88,7 @@ has_all() ->
     true.
 
 -spec check(epgsql:connection(), halley_config_postgres:settings()) ->
-    [halley_postgres_catalog:finding()].
+    [halley_postgres_finding:finding()].
 check(C, #{server := Server} = Settings) ->
     #{user := User} = Server(),
     #{findings := Findings, unpublished := Unpublished, tables := Tables, notes := Notes} =
@@ -124,7 +124,7 @@ setup_said(C, Settings) ->
 
 %% Runs what mends it, until nothing is left that SQL can mend.
 -spec setup(epgsql:connection(), halley_config_postgres:settings(), Rounds :: non_neg_integer()) ->
-    {Done :: [iodata()], ok | {left, [halley_postgres_catalog:finding()]}
+    {Done :: [iodata()], ok | {left, [halley_postgres_finding:finding()]}
                        | {error, Sql :: iodata(), term()}}.
 setup(C, Settings, Rounds) ->
     Findings = check(C, Settings),

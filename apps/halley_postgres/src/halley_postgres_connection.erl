@@ -7,7 +7,7 @@
 %% process besides, with all of its state, isn't logged.
 -module(halley_postgres_connection).
 
--export([open/2, options/2, is_passing/1, explain/1, quiet/0, loud/0, filter/2]).
+-export([open/2, options/2, settle/2, rows/3, is_passing/1, explain/1, quiet/0, loud/0, filter/2]).
 
 -include_lib("epgsql/include/epgsql.hrl").
 
@@ -32,26 +32,26 @@ open(Server, Purpose) ->
     end.
 
 settled(C, Purpose) ->
-    Settings = halley_postgres_settings:all(Purpose, version(C),
-                                            halley_postgres_encoding:client(C)),
-    Failed = [Error || {error, Error} <- lists:flatten([epgsql:squery(C, Settings)])],
-    case Failed of
-        [] -> {ok, C};
-        [Error | _] ->
+    case settle(C, Purpose) of
+        ok -> {ok, C};
+        {error, _} = Error ->
             ok = epgsql:close(C),
-            {error, {query_failed, Error}}
+            Error
     end.
 
-%% `17.2 (Debian 17.2-1)'.
-version(C) ->
-    {ok, Text} = epgsql:get_parameter(C, "server_version"),
-    case is_binary(Text) andalso re:run(Text, "^[0-9]+", [{capture, first, list}]) of
-        {match, [Number]} -> list_to_integer(Number);
-        _ -> 0
+%% Gives a new session its settings.
+-spec settle(epgsql:connection(), halley_postgres_settings:purpose()) ->
+    ok | {error, {query_failed, term()}}.
+settle(C, Purpose) ->
+    {ok, Version} = epgsql:get_parameter(C, "server_version"),
+    Settings = halley_postgres_settings:all(Purpose, halley_postgres_settings:version(Version),
+                                            halley_postgres_encoding:client(C)),
+    case [Error || {error, Error} <- lists:flatten([epgsql:squery(C, Settings)])] of
+        [] -> ok;
+        [Error | _] -> {error, {query_failed, Error}}
     end.
 
-%% Those of connections that a pool opens have their settings from their beginning. A password's
-%% file is read for each connection.
+%% A password's file is read for each connection.
 -spec options(halley_config_postgres:server(), queries | replication | writes) ->
     epgsql:connect_opts_map().
 options(#{host := Host, port := Port, database := Database, user := User} = Server, Purpose) ->
@@ -61,7 +61,7 @@ options(#{host := Host, port := Port, database := Database, user := User} = Serv
                   username => unicode:characters_to_binary(User),
                   ssl_opts => ssl_options(Server), timeout => ?CONNECT_MS, login_errors => whole,
                   application_name => halley_postgres_settings:application_name(), codecs => [],
-                  parameters => halley_postgres_settings:first(Purpose)},
+                  parameters => halley_postgres_settings:first()},
                 [password(Server), purpose(Purpose)]).
 
 %% A folder's name may have any letters.
@@ -110,6 +110,14 @@ ssl_options(#{tls_ca := Ca, certificate := Own}) ->
     [{cacertfile, Ca} || Ca =/= none]
         ++ [Option || {Certificate, Key} <- [Own],
                       Option <- [{certfile, Certificate}, {keyfile, Key}]].
+
+%% What a query answers. Who asks ends with an error that `explain/1' knows.
+-spec rows(epgsql:connection(), Sql :: iodata(), Parameters :: [epgsql:bind_param()]) -> [tuple()].
+rows(C, Sql, Parameters) ->
+    case epgsql:equery(C, Sql, Parameters) of
+        {ok, _, Rows} -> Rows;
+        {error, Error} -> exit({query_failed, Error})
+    end.
 
 %% Whether the same query may be answered otherwise by another connection, or later. The classes are
 %% those of PostgreSQL's documentation, Appendix A: of the connection, of transactions that can't be

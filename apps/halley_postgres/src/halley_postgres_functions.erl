@@ -10,8 +10,7 @@
 -export_type([name/0]).
 
 -type name() :: publish | publish_to | outbox_wakes.
-%% As `halley_postgres_catalog' has it.
--type finding() :: #{what := iodata(), sql := iodata(), how := run}.
+-type finding() :: halley_postgres_finding:finding().
 
 %% Arguments and result as `pg_get_function_arguments' and `pg_get_function_result' write them.
 -spec of_halley(name()) -> {Arguments :: iodata(), Types :: iodata(), Result :: iodata(),
@@ -44,8 +43,8 @@ looked(C, Function) ->
                        [atom_to_binary(Function) | [iolist_to_binary(Text)
                                                     || Text <- [Types, Arguments, Result]]]) of
         {ok, _, []} ->
-            [#{what => ["there is no function halley.", atom_to_list(Function)],
-               sql => made(Function), how => run}];
+            [halley_postgres_finding:finding(["there is no function halley.",
+                                              atom_to_list(Function)], made(Function))];
         {ok, _, [{Source, IsSame}]} ->
             case iolist_to_binary(Body) of
                 Source when IsSame -> [];
@@ -58,10 +57,10 @@ looked(C, Function) ->
 other(Function, IsSame) ->
     {_, Types, _, _, _} = of_halley(Function),
     Name = ["halley.", atom_to_list(Function)],
-    #{what => ["the function ", Name, " isn't the one that setup makes: it is an older Halley's, "
-               "or was changed"],
-      sql => [[["DROP FUNCTION ", Name, "(", Types, "); "] || not IsSame], made(Function)],
-      how => run}.
+    halley_postgres_finding:finding(
+        ["the function ", Name, " isn't the one that setup makes: it is an older Halley's, or was "
+         "changed"],
+        [[["DROP FUNCTION ", Name, "(", Types, "); "] || not IsSame], made(Function)]).
 
 made(Function) ->
     {Arguments, _, Result, Language, Body} = of_halley(Function),

@@ -13,8 +13,10 @@
 
 -export([look/5]).
 
-%% As `halley_postgres_catalog' has it.
--type finding() :: #{what := iodata(), sql := iodata(), how := run | hand}.
+-import(halley_postgres_connection, [rows/3]).
+-import(halley_postgres_finding, [finding/2, by_hand/1]).
+
+-type finding() :: halley_postgres_finding:finding().
 
 %% `Columns': those that Halley's publication sends; `Again' publishes all of them.
 -spec look(epgsql:connection(), Table :: non_neg_integer(), halley_config_postgres:table(),
@@ -42,16 +44,6 @@ names(C, Oid) ->
     [Name || {Name} <- rows(C, "SELECT attname::text FROM pg_attribute WHERE attrelid = "
                                "$1::int8::oid AND attnum > 0 AND NOT attisdropped "
                                "AND attgenerated = '' ORDER BY attnum", [Oid])].
-
-finding(What, Sql) -> #{what => What, sql => Sql, how => run}.
-
-by_hand(What) -> #{what => What, sql => [], how => hand}.
-
-rows(C, Sql, Parameters) ->
-    case epgsql:equery(C, Sql, Parameters) of
-        {ok, _, Rows} -> Rows;
-        {error, Error} -> exit({query_failed, Error})
-    end.
 
 %% The table, and the partitions that have rows, with the columns of what is the replica identity.
 parts(C, Oid) ->

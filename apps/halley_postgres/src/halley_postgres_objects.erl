@@ -4,8 +4,7 @@
 
 -export([oids/1, outbox/0, wakes/0, rejected/0, bounded/3]).
 
-%% As `halley_postgres_catalog' has it.
--type finding() :: #{what := iodata(), sql := iodata(), how := run}.
+-type finding() :: halley_postgres_finding:finding().
 
 %% Of both tables, where they are there. A role that may not use the schema may ask so.
 -spec oids(epgsql:connection()) -> {Outbox, Rejected}
@@ -55,5 +54,6 @@ bounded(C, User, Rejected) ->
     end.
 
 may_delete(User) ->
-    #{what => ["the role ", User, " may not keep halley.rejected within its bounds"],
-      sql => ["GRANT DELETE ON halley.rejected TO ", halley_postgres_sql:ident(User)], how => run}.
+    halley_postgres_finding:finding(
+        ["the role ", User, " may not keep halley.rejected within its bounds"],
+        ["GRANT DELETE ON halley.rejected TO ", halley_postgres_sql:ident(User)]).

@@ -16,6 +16,8 @@
 
 -export([run/2, last/1, left/2]).
 
+-import(halley_postgres_connection, [rows/3]).
+
 -include_lib("kernel/include/logger.hrl").
 
 -define(ROWS, 200).
@@ -56,12 +58,6 @@ ready(#{findings := [#{what := What} | _]}) ->
 
 done({error, Error}) -> exit({query_failed, Error});
 done(_) -> ok.
-
-rows(C, Sql, Parameters) ->
-    case epgsql:equery(C, Sql, Parameters) of
-        {ok, _, Rows} -> Rows;
-        {error, Error} -> exit({query_failed, Error})
-    end.
 
 %% One that was killed a moment ago leaves its lock when the server has seen that it is gone.
 alone(C, SinceMs) ->

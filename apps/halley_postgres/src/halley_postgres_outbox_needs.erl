@@ -4,8 +4,9 @@
 
 -export([look/2]).
 
-%% As `halley_postgres_catalog' has it.
--type finding() :: #{what := iodata(), sql := iodata(), how := run | restart | hand}.
+-import(halley_postgres_finding, [finding/2]).
+
+-type finding() :: halley_postgres_finding:finding().
 
 %% `notes': without the trigger rows are found once a second.
 -spec look(epgsql:connection(), User :: binary()) ->
@@ -21,8 +22,6 @@ look(C, User) ->
                 notes => notes(C, User, Outbox, Rejected)};
         _ -> #{findings => Tables ++ [grant(User)], notes => notes(C, User, null, null)}
     end.
-
-finding(What, Sql) -> #{what => What, sql => Sql, how => run}.
 
 notes(C, User, Outbox, Rejected) ->
     wakes(C, Outbox) ++ halley_postgres_objects:bounded(C, User, Rejected).

@@ -8,6 +8,8 @@
 -export([look/2, entry/3]).
 -export_type([publication/0, entry/0]).
 
+-import(halley_postgres_connection, [rows/3]).
+
 %% `is_whole': of inserts, updates, deletes and truncates none is left out. `via_root': changes of a
 %% partition come by its table's name. `has_all': it is for all tables, also those that come.
 -type publication() :: #{is_whole := boolean(), via_root := boolean(), has_all := boolean()}.
@@ -58,8 +60,3 @@ has(<<"above">>) -> above;
 has(<<"whole">>) -> whole;
 has(<<"filtered">>) -> filtered.
 
-rows(C, Sql, Parameters) ->
-    case epgsql:equery(C, Sql, Parameters) of
-        {ok, _, Rows} -> Rows;
-        {error, Error} -> exit({query_failed, Error})
-    end.

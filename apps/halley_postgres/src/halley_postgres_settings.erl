@@ -7,15 +7,18 @@
 %% built in: a schema in which others may make functions (`public' of an older server) could give
 %% them to Halley's role to run, and what isn't built in is named with its schema.
 %%
-%% A pooler such as PgBouncer takes few of them in the first message of a connection. So those are
-%% sent there, and the others by SET; but for connections of a pool of our own, which has nothing
-%% to say between opening one and lending it. That pool is only there where a stream is, and a
-%% stream passes no pooler.
+%% A pooler such as PgBouncer takes few of them in the first message of a connection, and a server
+%% none that it doesn't know. So those that all take are sent there, and the others by SET, where
+%% the server is new enough for them.
 -module(halley_postgres_settings).
 
--export([first/1, all/3, application_name/0]).
+-export([first/0, all/3, version/1, application_name/0]).
+
+-export_type([purpose/0]).
 
 -type purpose() :: queries | replication | writes.
+%% The first number of it.
+-type version() :: non_neg_integer().
 -type settings() :: [{Name :: string(), Value :: string()}].
 
 %% What pg_stat_activity shows of our sessions, and what synchronous_standby_names may have.
@@ -23,11 +26,15 @@
 application_name() -> "halley".
 
 %% Those of the first message.
--spec first(purpose()) -> settings().
-first(writes) -> texts() ++ more(writes);
-first(_) -> texts().
+-spec first() -> settings().
+first() -> [{"TimeZone", "UTC"}, {"DateStyle", "ISO, MDY"}].
 
-texts() -> [{"TimeZone", "UTC"}, {"DateStyle", "ISO, MDY"}].
+%% SQL for all others, and for those that depend on the server.
+-spec all(purpose(), version(), settings()) -> iodata().
+all(Purpose, Version, Others) ->
+    [["SET ", Name, " = '", Value, "'; "]
+     || {Name, Value} <- more(Purpose) ++ [{Name, Value} || {Since, Name, Value} <- newer(),
+                                                            Version >= Since] ++ Others].
 
 more(Purpose) ->
     [{"statement_timeout", "0"}, {"lock_timeout", "0"}, {"idle_session_timeout", "0"},
@@ -40,8 +47,13 @@ more(Purpose) ->
      {"xmloption", "content"}, {"search_path", "pg_catalog"}]
     ++ [{"synchronous_commit", "local"} || Purpose =/= writes].
 
-%% SQL for all others, and for those that depend on the server.
--spec all(queries | replication, Version :: non_neg_integer(), settings()) -> iodata().
-all(Purpose, Version, Others) ->
-    Newer = [{"transaction_timeout", "0"} || Version >= 17],
-    [["SET ", Name, " = '", Value, "'; "] || {Name, Value} <- more(Purpose) ++ Newer ++ Others].
+%% What a server has from this version on. The oldest that Halley takes is 15.
+newer() -> [{17, "transaction_timeout", "0"}].
+
+%% Of `server_version': `17.2 (Debian 17.2-1)', `18beta1'. 0 where it isn't said.
+-spec version(binary() | undefined) -> version().
+version(Text) ->
+    case is_binary(Text) andalso re:run(Text, "^[0-9]+", [{capture, first, list}]) of
+        {match, [Number]} -> list_to_integer(Number);
+        _ -> 0
+    end.

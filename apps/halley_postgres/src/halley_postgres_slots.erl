@@ -5,8 +5,10 @@
 
 -export([look/2, is_streaming/2]).
 
-%% As `halley_postgres_catalog' has it.
--type finding() :: #{what := iodata(), sql := iodata(), how := restart | hand}.
+-import(halley_postgres_connection, [rows/3]).
+-import(halley_postgres_finding, [by_hand/1]).
+
+-type finding() :: halley_postgres_finding:finding().
 
 -spec look(epgsql:connection(), halley_config_postgres:settings()) -> [finding()].
 look(C, #{slot := Slot, follows := Tables}) ->
@@ -38,8 +40,6 @@ larger(Setting, Max, Taken, Needed, More) ->
       sql => ["ALTER SYSTEM SET ", Setting, " = ", integer_to_list(Taken + Needed)],
       how => restart}.
 
-by_hand(What) -> #{what => What, sql => [], how => hand}.
-
 own(C, Slot) ->
     case rows(C, "SELECT active_pid IS NOT NULL, coalesce(plugin::text, '') = 'pgoutput', "
                  "coalesce(database::text, '') = current_database() "
@@ -51,12 +51,6 @@ own(C, Slot) ->
                 not IsHere -> " is for another database";
                 true -> none
             end}
-    end.
-
-rows(C, Sql, Parameters) ->
-    case epgsql:equery(C, Sql, Parameters) of
-        {ok, _, Rows} -> Rows;
-        {error, Error} -> exit({query_failed, Error})
     end.
 
 %% Does somebody stream from Halley's slot?

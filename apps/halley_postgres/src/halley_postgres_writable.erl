@@ -4,8 +4,10 @@
 
 -export([look/3]).
 
-%% As `halley_postgres_catalog' has it.
--type finding() :: #{what := iodata(), sql := iodata(), how := run | restart | hand}.
+-import(halley_postgres_connection, [rows/3]).
+-import(halley_postgres_finding, [finding/2, by_hand/1]).
+
+-type finding() :: halley_postgres_finding:finding().
 
 -spec look(epgsql:connection(), User :: binary(),
            #{spec := halley_config_postgres:table(), _ => _}) -> [finding()].
@@ -25,16 +27,6 @@ look(C, User, #{spec := #{schema := Schema, name := Name} = Spec}) ->
                    "BYPASSRLS"], sql => [], how => hand}
         || halley_postgres_policies:refuse(C, User, Oid)]
     ++ unique(C, Oid, Spec, Table) ++ columns(C, Oid, Spec, Table) ++ sequences(C, User, Oid, Spec).
-
-finding(What, Sql) -> #{what => What, sql => Sql, how => run}.
-
-by_hand(What) -> #{what => What, sql => [], how => hand}.
-
-rows(C, Sql, Parameters) ->
-    case epgsql:equery(C, Sql, Parameters) of
-        {ok, _, Rows} -> Rows;
-        {error, Error} -> exit({query_failed, Error})
-    end.
 
 %% As ON CONFLICT needs it: of these two columns, whole, and checked at once.
 unique(C, Oid, #{user := User, subject := Subject}, Table) ->

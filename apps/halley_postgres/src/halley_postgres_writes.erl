@@ -34,7 +34,8 @@
 -spec pool(halley_config_postgres:server()) -> supervisor:child_spec().
 pool(Server) ->
     epgsql_pool:child_spec(?POOL, #{
-        connect => halley_postgres_connection:options(Server, writes), size => ?CONNECTIONS,
+        connect => halley_postgres_connection:options(Server, writes),
+        opened => fun(C) -> halley_postgres_connection:settle(C, writes) end, size => ?CONNECTIONS,
         min => 0, idle_ms => ?IDLE_MS, queue_max => halley_limits:get(postgres_writes_max)}).
 
 %% Of the pool, on /metrics.

@@ -8,7 +8,8 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(halley_postgres_test, [
-    server/1, sql/2, settings/2, set_up/2, start_stream/1, begin_with/2, streaming/0, stop_stream/0, worker/0,
+    server/1, sql/2, settings/2, set_up/2, start_stream/1,
+    begin_with/2, streaming/0, stop_stream/0, worker/0,
     login/1, next/0, follows/1, gauge/1, rows/2, eventually/2]).
 
 %% Before, each commit took up to 5 s.

@@ -181,6 +181,24 @@ login_explained_test_() ->
          {{ssl_negotiation_failed, {options, {keyfile, "k", x}}}, "tls_key isn't right"},
          {{ssl_negotiation_failed, closed}, "fails: "}, {{strange, thing}, "no connection"}]].
 
+%% A server is asked for no setting that it doesn't know: it would refuse the session.
+settings_by_version_test_() ->
+    [?_assertEqual({Text, Purpose, Expected},
+                   {Text, Purpose, [Name || Name <- ["transaction_timeout", "statement_timeout"],
+                                            is_set(Name, Purpose, Text)]})
+     || {Text, Expected} <-
+            [{Text, ["statement_timeout"]}
+             || Text <- [<<"15.18 (Debian 15.18-0+deb12u1)">>, <<"16.14">>, <<"16rc1">>, <<>>,
+                         undefined, <<"of its own">>]]
+            ++ [{Text, ["transaction_timeout", "statement_timeout"]}
+                || Text <- [<<"17.0">>, <<"17.2 (Debian 17.2-1.pgdg120+1)">>, <<"18beta1">>,
+                            <<"18.4">>, <<"19devel">>]],
+        Purpose <- [queries, replication, writes]].
+
+is_set(Name, Purpose, Text) ->
+    Sql = halley_postgres_settings:all(Purpose, halley_postgres_settings:version(Text), []),
+    string:find(lists:flatten(Sql), "SET " ++ Name ++ " = '0'; ") =/= nomatch.
+
 %% As PostgreSQL reads synchronous_standby_names.
 is_named_test_() ->
     [?_assertEqual({Names, Expected}, {Names, halley_postgres_standby:is_named(Names, "halley")})

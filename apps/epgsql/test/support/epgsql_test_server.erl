@@ -163,10 +163,13 @@ options(#server{port = Port}, More) ->
     maps:merge(#{host => "127.0.0.1", port => Port, username => ?USER, database => "postgres"},
                More).
 
+%% `EPGSQL_TEST_POSTGRES': the folder of another version's programs.
 program(Name) ->
-    case filelib:wildcard("/usr/lib/postgresql/*/bin/" ++ Name) of
+    Given = [Folder || Folder <- [os:getenv("EPGSQL_TEST_POSTGRES")], Folder =/= false],
+    case [filename:join(Folder, Name) || Folder <- Given]
+         ++ lists:reverse(filelib:wildcard("/usr/lib/postgresql/*/bin/" ++ Name)) of
         [] -> os:find_executable(Name);
-        Found -> lists:last(Found)
+        [Program | _] -> Program
     end.
 
 is_root() -> string:trim(os:cmd("id -u")) =:= "0".
