@@ -56,6 +56,13 @@ class ModelServer:
                 session.queue.put_nowait(self._event(self.now - 1))
         return self.now - 1
 
+    def end(self, subject: str, reason: str) -> None:
+        """The subscription alone; http.md 21.9."""
+        for session in self._sessions:
+            if subject in session.subjects:
+                session.subjects.discard(subject)
+                session.queue.put_nowait({"ended": {"reason": reason, "subjects": [subject]}})
+
     def cut(self) -> None:
         for session in self._sessions:
             session.queue.put_nowait(None)

@@ -202,9 +202,9 @@ class Client(Publisher):
                      presence=tuple(self._said["presence"]))
 
     def _end(self, ended: Message) -> None:
-        """http.md 21.9: what has ended isn't said again."""
+        """http.md 21.9: what has ended isn't said again, and can be asked for anew."""
         for member, subject in names_of(ended):
-            self._said[member].pop(subject, None)
+            self._subscriptions.ended((member, subject))
         self._state = None if ended.get("state") else self._state
 
     async def may(self, said: Mapping[str, Sequence[str]]) -> None:
@@ -234,12 +234,18 @@ class Client(Publisher):
             return
         if not self._connection.in_band(place):
             return self._connection.anew()
-        answer = await self._connection.operate(place, {"op": "state", "data": data})
+
+        def answered(answer: Message) -> None:
+            # It may have ended meanwhile, or what is said now may be what a server has ended.
+            if not answer.get("error"):
+                self._state = data
+            elif self._state is data:
+                self._state = before
+
+        answer = await self._connection.operate(place, {"op": "state", "data": data}, answered)
         if answer is None and place is self._connection.place:
             # More is unread before the answer than is read ahead: the next connection says it.
             self._connection.anew()
-        if answer and answer.get("error"):
-            self._state = before
         raise_error(answer)
 
     def _say_again(self, place: Place) -> None:

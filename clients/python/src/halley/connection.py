@@ -29,6 +29,7 @@ from .wire import Message, Retry, Signal, lifetime_of, names_of
 EVENTS_MAX = 1_000
 AHEAD_MAX = 10 * EVENTS_MAX
 OnState = Callable[[State, HalleyError | None], None]
+OnAnswer = Callable[[Message], None]
 
 
 class Connection:
@@ -58,6 +59,8 @@ class Connection:
         self._place: Place | None = None
         #: By `ref`: what was sent in band and has no answer yet.
         self._asked: dict[str, asyncio.Future[Message | None]] = {}
+        #: What is to be done the moment the answer comes, before what comes behind it.
+        self._answers: dict[str, OnAnswer] = {}
         self._held = Held()
         self._refs = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -128,28 +131,33 @@ class Connection:
             self._apply(self._machine.message(message))
 
     async def operate(
-        self, place: Place, operation: dict[str, Any], holds: bool = False,
+        self, place: Place, operation: dict[str, Any], on_answer: OnAnswer | None = None,
+        holds: bool = False,
     ) -> Message | None:
         """What was answered; None where there is no answer to come: the connection was lost, or
-        more is unread before the answer than is read ahead. `holds`: what arrives meanwhile is
-        shown after the answer's own events."""
+        more is unread before the answer than is read ahead. `on_answer` is called before anything
+        that comes behind the answer is dealt with. `holds`: what arrives meanwhile is shown after
+        the answer's own events."""
         if place is not self._place or not self.in_band(place):
             return None
         self._refs += 1
         ref = f"r{self._refs}"
         asked: asyncio.Future[Message | None] = asyncio.get_running_loop().create_future()
         self._asked[ref] = asked
+        if on_answer is not None:
+            self._answers[ref] = on_answer
         self._room.set()
         if holds:
             self._held.begin(ref)
         try:
-            await self._send(json.dumps(operation | {"ref": ref}))
             async with asyncio.timeout(self._timeout):
+                await self._send(json.dumps(operation | {"ref": ref}))
                 return await asked
         except TimeoutError:
             raise HalleyError("timeout", "not answered") from None
         finally:
             self._asked.pop(ref, None)
+            self._answers.pop(ref, None)
             self._take(self._held.answered(ref, None), place)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -243,8 +251,11 @@ class Connection:
             self._on_open(place)
 
     def _answered(self, message: Message) -> bool:
-        asked = self._asked.get(message.get("ref", ""))
+        ref = message.get("ref", "")
+        asked = self._asked.get(ref)
         if asked is not None and not asked.done():
+            if ref in self._answers:
+                self._answers.pop(ref)(message)
             asked.set_result(message)
         return asked is not None
 

@@ -25,8 +25,9 @@ class Held:
         self._refs.add(ref)
 
     def passes(self, message: Message) -> list[Message]:
-        """What is to be dealt with now that this came. The end of a session doesn't wait."""
-        if not self._refs or "end" in message:
+        """What is to be dealt with now that this came. The end of a session doesn't wait, nor that
+        of a subscription: behind the answer it would end what was granted by that."""
+        if not self._refs or "end" in message or "ended" in message:
             return [message]
         self._messages.append(message)
         return self._all() if len(self._messages) > HELD_MAX else []

@@ -23,6 +23,7 @@ from .connection import Connection
 from .requests import raise_error
 from .transports import Place
 from .types import HalleyError
+from .wire import Message
 
 #: A member of an operation: what it is about.
 Member = Literal["subject", "presence"]
@@ -96,6 +97,12 @@ class Subscriptions:
         keys: list[Key] = [("subject", subject)]
         await self.changes.run(keys, lambda: self._in_time(self._newest(subject, last)))
 
+    def ended(self, key: Key) -> None:
+        """The server has ended it: the next call asks anew, on this connection too."""
+        self._say([key], False)
+        if self._connection.place is not None:
+            self._connection.place.knows(key, False)
+
     async def _in_time(self, work: Coroutine[Any, Any, None]) -> None:
         try:
             async with asyncio.timeout(self._timeout):
@@ -143,18 +150,20 @@ class Subscriptions:
         if last is not None:
             operation["last"] = last
         stood, wants = place.stands(key), op == "subscribe"
+
+        def answered(answer: Message) -> None:
+            if not answer.get("error"):
+                place.knows(key, wants)
+                self._say([key], wants)
+            elif place.stands(key) is None:  # else it has ended meanwhile
+                place.knows(key, stood)
+                if stood is not None:
+                    self._say([key], stood)
+
         place.doubt(key)
-        answer = await self._connection.operate(place, operation, holds=last is not None)
-        if answer is None:
-            return False
-        if answer.get("error"):
-            place.knows(key, stood)
-            if stood is not None:
-                self._say([key], stood)
-            raise_error(answer)
-        place.knows(key, wants)
-        self._say([key], wants)
-        return True
+        answer = await self._connection.operate(place, operation, answered, last is not None)
+        raise_error(answer)
+        return answer is not None
 
     async def _newest(self, subject: str, last: int) -> None:
         key = ("subject", subject)
