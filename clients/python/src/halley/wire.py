@@ -6,11 +6,11 @@ No I/O. A message that was cut off is none: its cursor wasn't taken either, so i
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .reading import loads
 from .types import HalleyError, Loss, Presence
 
 Message = dict[str, Any]
@@ -101,7 +101,7 @@ class Sse:
 
 def parse(text: str) -> Message:
     """One message; ValueError for what is none."""
-    message = json.loads(text)
+    message = loads(text)
     if not isinstance(message, dict):
         raise ValueError("not a JSON object")
     return message
@@ -122,6 +122,21 @@ def names_of(ended: Mapping[str, Any]) -> list[tuple[str, str]]:
             for subject in ended.get(name, ())]
 
 
+def _claims(token: str) -> Any:
+    """ValueError for what has none that can be read; it checks nothing."""
+    _, part, *_ = token.split(".")
+    return loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)).decode())
+
+
+def user_of(token: str) -> str | None:
+    """Whose token it says it is."""
+    try:
+        user = _claims(token).get("sub")
+    except (ValueError, AttributeError):
+        return None
+    return user if isinstance(user, str) else None
+
+
 def lifetime_of(token: str, now: float) -> float | None:
     """The seconds for which a token just received is good, as far as it says so; it checks nothing.
 
@@ -129,13 +144,12 @@ def lifetime_of(token: str, now: float) -> float | None:
     taken. None: it doesn't say.
     """
     try:
-        part = token.split(".")[1]
-        claims = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+        claims = _claims(token)
         expires = float(claims["exp"])
         left = expires - now
         if isinstance(claims.get("iat"), (int, float)):
             left = min(left, expires - claims["iat"])
-    except (ValueError, TypeError, KeyError, IndexError):
+    except (ValueError, TypeError, KeyError, OverflowError):
         return None
     return left if left > 0 else 60.0
 
