@@ -6,6 +6,7 @@ import asyncio
 import random
 import unittest
 from collections.abc import Awaitable, Callable
+from unittest.mock import patch
 
 import halley
 from aiohttp import web
@@ -128,10 +129,9 @@ class InOneGo(AtAServer):
                 transport = request.transport
                 assert transport is not None
                 frames = bytearray()
-                write, transport.write = transport.write, frames.extend  # type: ignore[method-assign]
-                for message in messages:
-                    await socket.send_json(message)
-                transport.write = write  # type: ignore[method-assign]
+                with patch.object(transport, "write", frames.extend):
+                    for message in messages:
+                        await socket.send_json(message)
                 transport.write(bytes(frames))
             return socket
 

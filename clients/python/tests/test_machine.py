@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import unittest
 from typing import Any
 
@@ -10,6 +12,7 @@ from halley.machine import (
     Machine, Open, Renew, Show, Tell,
 )
 from halley.types import Event, Gap, Loss
+from halley.wire import loss_of, refusal
 
 
 class World:
@@ -36,6 +39,11 @@ class World:
             self.machine.start()
         self.machine.message({"cursor": "c0"})
         self.at += seconds
+
+
+def token_of(**claims: object) -> str:
+    part = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
+    return f"x.{part}.y"
 
 
 def event(name: str, at: int = 1) -> dict[str, Any]:
@@ -100,8 +108,32 @@ class Connecting(unittest.TestCase):
             self.assertTrue(7 <= wait <= 7.5, wait)
             self.assertEqual(effects, [Open("websocket", None, None)])
 
+    def test_each_status(self) -> None:
+        """What ends, what is tried again by the same transport, and what by the next one; said by
+        Halley, then by somebody between. A table for all languages, but for a browser's fetch."""
+        ends, again, next_one = "closed", "websocket", "sse"
+        table = {
+            400: (ends, next_one), 401: (ends, ends), 403: (ends, next_one), 404: (ends, next_one),
+            405: (next_one, next_one), 407: (again, next_one), 408: (again, next_one),
+            409: (again, next_one), 413: (ends, next_one), 414: (ends, ends),
+            415: (again, next_one), 421: (again, next_one), 425: (again, next_one),
+            426: (next_one, next_one), 429: (again, next_one), 431: (ends, next_one),
+            451: (again, next_one), 500: (again, again), 501: (again, again), 502: (again, again),
+            503: (again, again), 504: (again, again), 505: (again, again), 511: (again, again),
+        }
+        halleys = json.dumps({"error": {"code": "a_code", "message": "no"}})
+        for status, expected in table.items():
+            for body, result in zip((halleys, "<html>no</html>"), expected, strict=True):
+                world = World("websocket", "sse")
+                world.machine.start()
+                world.machine.lost(loss_of(refusal(status, {}, body)))
+                is_closed = world.machine.state == ends
+                with self.subTest(status=status, body=body):
+                    self.assertEqual(ends if is_closed else world.machine.transport, result)
+                    self.assertEqual(world.machine.due == float("inf"), is_closed)
+
     def test_refusals_that_no_waiting_changes_are_the_end(self) -> None:
-        for status in (400, 403, 404):
+        for status in (400, 403, 404, 413, 414, 431):
             world = World()
             world.machine.start()
             effects = world.machine.lost(Loss("other_user", status=status))
@@ -249,6 +281,31 @@ class Tokens(unittest.TestCase):
         self.assertEqual(effects, [Ask()])
         self.assertEqual(machine.token("t2", 100), [Renew("t2")])
 
+    def test_a_token_of_another_user_gets_a_session_of_its_own(self) -> None:
+        """http.md 14.7: a session is never another user's."""
+        ann, again, bob, opaque = (token_of(sub="ann"), token_of(sub="ann", iat=1),
+                                   token_of(sub="bob"), "opaque")
+        machine = self.world.machine
+        machine.token(ann, 100)
+        machine.message({"cursor": "c0"})
+        self.assertEqual(machine.token(again, 100), [Renew(again)])
+        self.assertEqual(machine.token(bob, 100), [Drop(), Open("websocket", bob, "c0")])
+        machine.message({"cursor": "c1"})
+        self.assertEqual(machine.token(opaque, 100), [Drop(), Open("websocket", opaque, "c1")])
+        machine.message({"cursor": "c2"})
+        self.assertEqual(machine.token("opaque too", 100), [Renew("opaque too")])
+
+    def test_a_callback_that_fails_while_live_is_told_and_asked_again(self) -> None:
+        machine = self.world.machine
+        machine.token("t1", 100)
+        machine.message({"cursor": "c0"})
+        self.world.wait()
+        told = machine.token_failed("down")
+        self.assertEqual([(one.state, one.why.code, one.why.message) for one in told
+                          if isinstance(one, Tell) and one.why], [("open", "token_callback", "down")])
+        self.assertEqual(self.world.wait()[1], [Ask()])
+        self.assertEqual(machine.phase, "live")
+
     def test_renews_by_a_new_request_where_there_is_no_way_back(self) -> None:
         world = World("sse", tokens="asked")
         world.machine.start()
@@ -284,7 +341,9 @@ class Tokens(unittest.TestCase):
         machine.message({"cursor": "c0"})
         self.world.wait()
         machine.token("t2", 100)
-        self.assertEqual(machine.message({"error": {"code": "token_signature"}}), [])
+        told = machine.message({"error": {"code": "token_signature"}})
+        self.assertEqual([(one.state, one.why.code) for one in told
+                          if isinstance(one, Tell) and one.why], [("open", "token_signature")])
         self.assertEqual(machine.phase, "live")
         wait, effects = self.world.wait()
         self.assertLess(wait, 30)

@@ -85,15 +85,18 @@ class Newest(AtAServer):
             await asyncio.sleep(WAIT_S)
             return response
 
-        answers = {None: ([event(1), event(2)], "p2"), "p2": ([event(3), event(8, "other")], "p3"),
-                   "p3": ([], "p3")}
+        # http.md 11.5: with `more` there is more, even where there are no events.
+        answers = {None: ([], "p0", True), "p0": ([], "p1", True),
+                   "p1": ([event(1), event(2)], "p2", False),
+                   "p2": ([event(3), event(8, "other")], "p3", False), "p3": ([], "p3", False)}
 
         async def poll(request: web.Request) -> web.StreamResponse:
             polls.append(dict(request.query))
             if "last" not in request.query and "cursor" not in request.query:
                 return web.json_response({"events": [], "cursor": "c0"})
-            events, cursor = answers[request.query.get("cursor")]
-            return web.json_response({"events": events, "cursor": cursor})
+            events, cursor, more = answers[request.query.get("cursor")]
+            return web.json_response({"events": events, "cursor": cursor}
+                                     | ({"more": True} if more else {}))
 
         self.may = poll  # type: ignore[method-assign]
         url = await self.serve(stream)
@@ -102,7 +105,7 @@ class Newest(AtAServer):
                 await client.subscribe("a", last=20)
                 self.assertEqual(await data_of(client, 4), [1, 2, 3, 7])
         self.assertEqual([poll.get("last", poll.get("cursor")) for poll in polls],
-                         ["20", "p2", "p3", None])
+                         ["20", "p0", "p1", "p2", "p3", None])
         self.assertEqual(opened, [([], None), (["a"], "c0")])
 
 

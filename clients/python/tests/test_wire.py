@@ -95,14 +95,8 @@ class Refusals(unittest.TestCase):
                          {"subject", "data", "id"})
         self.assertEqual(event_of(("a", "b"), 1, "1"), {"to": ["a", "b"], "data": 1, "id": "1"})
 
-    def test_a_string_where_a_list_belongs_stays_one_and_is_refused(self) -> None:
-        for name in ("to", "subjects"):
-            event = {name: "ann", "data": 1, "id": "1"}
-            self.assertEqual(with_id(event), event)
-        self.assertEqual(event_of({"subjects": "room/7"}, 1, "1")["subjects"], "room/7")
-
     def test_a_path_segment_is_one(self) -> None:
-        self.assertEqual(segment("a/b c?ä"), "a%2Fb%20c%3F%C3%A4")
+        self.assertEqual(segment("user", "a/b c?ä"), "a%2Fb%20c%3F%C3%A4")
 
 
 class News(unittest.TestCase):

@@ -10,19 +10,21 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
+from ssl import SSLContext
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlencode
 
+from . import arguments
 from . import machine as m
 from .connection import Connection, OnState
 from .newest import is_about, messages_of
-from .requests import NDJSON, Publisher, Requests, raise_error, raise_first, segment
+from .requests import NDJSON, Publisher, Requests, raise_error, raise_first, read, segment
 from .subscriptions import Subscriptions
 from .tokens import TokenKeeper, TokenSource
 from .transports import TRANSPORTS, Place, session
 from .types import HalleyError, Item, State
-from .wire import Message, names_of, parse
+from .wire import Message, names_of
 
 #: With what stands around it: a longer message would end the connection, whose next one would say
 #: it again (`limits.message_bytes_max`, 65,536).
@@ -33,37 +35,45 @@ class Client(Publisher):
     """Made by `connect`; entered by `async with`, which connects and at its end closes."""
 
     _events = "/v1/me/events"
+    _made_by = "halley.connect"
 
     def __init__(
         self, url: str, *, token: TokenSource = None, user: str | None = None,
         cursor: str | None = None, transports: Sequence[str] = tuple(TRANSPORTS),
         on_state: OnState | None = None, silence: float = 120.0, timeout: float = 60.0,
         subjects: Iterable[str] = (), last: int | None = None, presence: Iterable[str] = (),
+        ssl: SSLContext | None = None,
     ) -> None:
-        if not transports or set(transports) - set(TRANSPORTS):
-            raise ValueError(f"transports are some of {', '.join(TRANSPORTS)}")
-        self._base = url.rstrip("/")
-        self._user = user
+        self._base = arguments.address(url)
+        self._user = arguments.text_or_none("user", user)
         self._keeper = TokenKeeper(token)
-        self._transports = tuple(transports)
-        self._cursor = cursor
+        self._transports = tuple(arguments.texts("transports", transports))
+        if not self._transports or set(self._transports) - set(TRANSPORTS):
+            raise ValueError(f"transports are some of {', '.join(TRANSPORTS)}")
+        self._cursor = arguments.text_or_none("cursor", cursor)
+        arguments.function_or_none("on_state", on_state)
         self._on_state = on_state
-        self._silence = silence
-        self._timeout = timeout
-        self._said = {"subject": dict.fromkeys(subjects), "presence": dict.fromkeys(presence)}
-        self._last = last
+        self._silence = arguments.seconds("silence", silence)
+        self._timeout = arguments.seconds("timeout", timeout)
+        self._said = {"subject": dict.fromkeys(arguments.texts("subjects", subjects)),
+                      "presence": dict.fromkeys(arguments.texts("presence", presence))}
+        self._last = arguments.count_or_none("last", last)
+        self._ssl = arguments.context_or_none(ssl)
         #: What the user says of itself, said again on each connection.
         self._state: Any = None
+        self._parts: tuple[Connection, Subscriptions] | None = None
 
     async def __aenter__(self) -> Self:
-        self._http = session()
-        self._requests = Requests(self._http, self._base, self._keeper, self._user)
-        self._connection = Connection(
+        if self._parts is not None and self.state != "closed":
+            raise RuntimeError("the client is entered already: make another one")
+        self._http = session(self._ssl)
+        self._entered = Requests(self._http, self._base, self._keeper, self._user)
+        connection = Connection(
             transports=self._transports, keeper=self._keeper, cursor=self._cursor,
             silence=self._silence, timeout=self._timeout, begin=self._begin,
             on_open=self._say_again, on_state=self._on_state, on_ended=self._end)
-        self._subscriptions = Subscriptions(self._said, self._connection, self, self._timeout)
-        self._connection.start()
+        self._parts = (connection, Subscriptions(self._said, connection, self, self._timeout))
+        connection.start()
         return self
 
     async def __aexit__(
@@ -74,8 +84,23 @@ class Client(Publisher):
 
     async def close(self) -> None:
         """Ends the stream and what goes with it. Events that wait are still given."""
-        await self._connection.close()
-        await self._http.close()
+        connection = self._connection
+        try:
+            await connection.close()
+        finally:
+            await self._http.close()
+
+    @property
+    def _connection(self) -> Connection:
+        if self._parts is None:
+            raise RuntimeError(self._not_entered)
+        return self._parts[0]
+
+    @property
+    def _subscriptions(self) -> Subscriptions:
+        if self._parts is None:
+            raise RuntimeError(self._not_entered)
+        return self._parts[1]
 
     # ---- what a user sees ----
 
@@ -105,6 +130,7 @@ class Client(Publisher):
         Two loops over it share what comes: each item goes to one of them. One that is cancelled
         while it waits takes nothing, and can be gone on with.
         """
+        _ = self._connection  # else it would say so only when an item is waited for
         return _Events(self)
 
     async def follow(self, *subjects: str) -> dict[str, Any]:
@@ -127,22 +153,26 @@ class Client(Publisher):
         subjects. A call that is cancelled isn't taken back: it is done, and the next call about the
         same subject comes behind it.
         """
-        if last is None:
-            await self._subscriptions.change("subscribe", "subject", subjects)
-        else:
-            for subject in dict.fromkeys(subjects):
-                await self._subscriptions.newest(subject, last)
+        named = arguments.each("subjects", subjects)
+        newest = arguments.count_or_none("last", last)
+        if newest is None:
+            return await self._subscriptions.change("subscribe", "subject", named)
+        for subject in dict.fromkeys(named):
+            await self._subscriptions.newest(subject, newest)
 
     async def unsubscribe(self, *subjects: str) -> None:
-        await self._subscriptions.change("unsubscribe", "subject", subjects)
+        named = arguments.each("subjects", subjects)
+        await self._subscriptions.change("unsubscribe", "subject", named)
 
     async def watch(self, *subjects: str) -> None:
         """Who is there, who comes and who leaves is among the `events`, as `Presence`; `*`: of all
         whom this user follows. As `subscribe` otherwise; long-poll isn't told."""
-        await self._subscriptions.change("subscribe", "presence", subjects)
+        named = arguments.each("subjects", subjects)
+        await self._subscriptions.change("subscribe", "presence", named)
 
     async def unwatch(self, *subjects: str) -> None:
-        await self._subscriptions.change("unsubscribe", "presence", subjects)
+        named = arguments.each("subjects", subjects)
+        await self._subscriptions.change("unsubscribe", "presence", named)
 
     async def say(self, data: Any) -> None:
         """What those see who see that this user is there, 1 KB of it; None for nothing.
@@ -151,14 +181,16 @@ class Client(Publisher):
         another transport it is kept for the next WebSocket, and said to nobody until then. What is
         refused isn't kept: the one before is what is said again. Calls are done in their order.
         """
-        if len(json.dumps(data)) > STATE_BYTES_MAX:
+        if len(arguments.json_of("data", data)) > STATE_BYTES_MAX:
             raise HalleyError("state_too_large", f"more than {STATE_BYTES_MAX} bytes")
+        self._connection.raise_if_closed()
         await self._subscriptions.changes.run([("state", "")], lambda: self._say(data))
 
     async def following(self) -> AsyncIterator[str]:
         after: str | None = None
         while True:
-            page = parse(await self._ask("GET", "/v1/me/follows", after=after, limit="1000"))
+            answer = await self._ask("GET", "/v1/me/follows", after=after, limit="1000")
+            page = read(answer, "following", "next")
             for subject in page["following"]:
                 yield subject
             after = page["next"]
@@ -167,17 +199,23 @@ class Client(Publisher):
 
     async def presence(self, user: str) -> bool:
         """Whether that user is online."""
-        answer = parse(await self._ask("GET", f"/v1/me/presence/{segment(user)}"))
-        return bool(answer["online"])
+        answer = await self._ask("GET", f"/v1/me/presence/{segment('user', user)}")
+        return bool(read(answer, "online")["online"])
 
     # ---- what the machine has decided, done ----
 
     async def _follows(self, method: str, subjects: Sequence[str]) -> dict[str, Any]:
-        if len(subjects) == 1:
+        named = arguments.each("subjects", subjects)
+        # One with a slash goes as a line: some proxies decode it within a path.
+        if len(named) == 1 and "/" not in named[0]:
             one = "PUT" if method == "POST" else method
-            return parse(await self._ask(one, f"/v1/me/follows/{segment(subjects[0])}"))
-        body = "".join(json.dumps({"subject": subject}) + "\n" for subject in subjects)
-        answer = parse(await self._ask(method, "/v1/me/follows", body=body, headers=NDJSON))
+            path = f"/v1/me/follows/{segment('subject', named[0])}"
+            return read(await self._ask(one, path))
+        if not named:
+            return dict.fromkeys(("added", "already") if method == "POST"
+                                 else ("removed", "absent"), 0)
+        body = "".join(json.dumps({"subject": subject}) + "\n" for subject in named)
+        answer = read(await self._ask(method, "/v1/me/follows", body=body, headers=NDJSON))
         raise_first(answer, 0)
         return {name: count for name, count in answer.items() if name != "errors"}
 
@@ -212,16 +250,18 @@ class Client(Publisher):
         query = [("timeout", "0"), *(("subject", subject) for subject in said["subject"])]
         if said["presence"]:
             query.append(("presence", ",".join(said["presence"])))
-        await self._ask("GET", f"/v1/poll?{urlencode(query)}")
+        read(await self._ask("GET", f"/v1/poll?{urlencode(query)}"), "events", "cursor")
 
     async def show_newest(self, subject: str, last: int) -> None:
-        """By polls that wait for nothing: one brings as much as the server sends in one go."""
+        """By polls that wait for nothing: one brings as much as the server sends in one go, or says
+        that there is more (http.md 11.5)."""
         query = [("timeout", "0"), ("subject", subject), ("last", str(last))]
         found: list[Message] = []
-        for _ in range(last):
-            page = parse(await self._ask("GET", f"/v1/poll?{urlencode(query)}"))
+        while True:
+            answer = await self._ask("GET", f"/v1/poll?{urlencode(query)}")
+            page = read(answer, "events", "cursor")
             found += [message for message in messages_of(page) if is_about(message, subject)]
-            if not page["events"] or len(found) >= last:
+            if not page.get("more") and (not page["events"] or len(found) >= last):
                 break
             query[2] = ("cursor", page["cursor"])
         await self._connection.live()
@@ -277,7 +317,7 @@ def connect(
     url: str, *, token: TokenSource = None, user: str | None = None, cursor: str | None = None,
     transports: Sequence[str] = tuple(TRANSPORTS), on_state: OnState | None = None,
     silence: float = 120.0, timeout: float = 60.0, subjects: Iterable[str] = (),
-    last: int | None = None, presence: Iterable[str] = (),
+    last: int | None = None, presence: Iterable[str] = (), ssl: SSLContext | None = None,
 ) -> Client:
     """A user at the public listener at `url`.
 
@@ -288,8 +328,10 @@ def connect(
     `stream.heartbeat`. `timeout`: for how long a request is tried, in seconds. `subjects`: what
     comes besides what the user follows; with them nobody need be the user. `last`: so many of the
     newest events about each of them come first, unless there is a cursor. `presence`: as for
-    `watch`.
+    `watch`. `ssl`: an `ssl.SSLContext` that trusts the CA of a server of your own.
+
+    What is of no use is a TypeError or a ValueError at once.
     """
     return Client(
         url, token=token, user=user, cursor=cursor, transports=transports, on_state=on_state,
-        silence=silence, timeout=timeout, subjects=subjects, last=last, presence=presence)
+        silence=silence, timeout=timeout, subjects=subjects, last=last, presence=presence, ssl=ssl)

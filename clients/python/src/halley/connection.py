@@ -296,8 +296,11 @@ class Connection:
     async def _ask_token(self) -> None:
         try:
             token = await self._keeper.renew()
-        except Exception as error:  # the callback is somebody else's code
-            self._apply(self._machine.token_failed(str(error) or type(error).__name__))
+        except HalleyError as error:
+            if error.__cause__ is not None:  # somebody else's mistake, to be seen with its place
+                asyncio.get_running_loop().call_exception_handler(
+                    {"message": "the token callback failed", "exception": error.__cause__})
+            self._apply(self._machine.token_failed(error.message))
             return
         lifetime = lifetime_of(token, time.time()) if token else None
         self._apply(self._machine.token(token, lifetime))

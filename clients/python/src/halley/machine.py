@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from .types import Event, Gap, HalleyError, Item, Loss, State
-from .wire import presence_of
+from .wire import presence_of, user_of
 
 #: A stream may wait for 5 s to be admitted (`limits.admission_wait_ms_max`).
 OPEN_S = 10.0
@@ -40,7 +40,9 @@ RECENT_MAX = 10_000
 #: Beyond it, the same id is another event: who publishes used it anew (`history.retention`).
 DOUBLE_MS_MAX = 600_000
 #: These no waiting changes. What a proxy says, which is no error of Halley's, may pass.
-FINAL = (400, 403, 404)
+FINAL = (400, 403, 404, 413, 431)
+#: An address that is too long stays so, whoever says it.
+TOO_LONG = 414
 
 #: `none`: the server asks for none; `fixed`: there is one and no other; `asked`: by a callback.
 Tokens = Literal["none", "fixed", "asked"]
@@ -155,7 +157,7 @@ class Machine:
         if self.phase == "asking":
             self._fail(Loss("token_callback", message))
         else:
-            self._renew_at = self._now() + self._backoff(4)
+            self._not_renewed(HalleyError("token_callback", message))
         return self._done()
 
     def heard(self) -> list[Effect]:
@@ -195,7 +197,8 @@ class Machine:
         elif "ref" not in message and message.get("error", {}).get("code", "") != "":
             # Only a token is said without a ref: this one was refused. Another answer came too late
             # for who asked.
-            self._renew_at = self._now() + self._backoff(4)
+            refused = message["error"]
+            self._not_renewed(HalleyError(str(refused["code"]), str(refused.get("message", ""))))
         return effects + self._done()
 
     def retry(self, seconds: float) -> list[Effect]:
@@ -283,6 +286,11 @@ class Machine:
             # Nobody needs one while there is no session: the next connection asks.
             self._token = None
 
+    def _not_renewed(self, why: HalleyError) -> None:
+        """The session has its last token still; another one is asked for."""
+        self._renew_at = self._now() + self._backoff(4)
+        self._tell(self.state, why)
+
     def _open(self) -> None:
         self.phase = "opening"
         self._retry = None
@@ -291,10 +299,12 @@ class Machine:
         self._effects.append(Open(self.transport, self._token, self.cursor))
 
     def _go_on(self) -> None:
-        """With a new token: in band, or by a new request with the cursor (http.md 14.7)."""
+        """With a new token: in band, or by a new request with the cursor (http.md 14.7). A session
+        is never another user's, so who has signed in since gets one of its own."""
         assert self._token is not None
+        is_same = self._shown is None or user_of(self._shown) == user_of(self._token)
         self._shown = self._token
-        if self.transport == "websocket":
+        if self.transport == "websocket" and is_same:
             self._effects.append(Renew(self._token))
             return
         self._effects.append(Drop())
@@ -321,7 +331,7 @@ class Machine:
         is_token = loss.status == 401 or loss.code == "token_expired"
         why = HalleyError(loss.code, loss.message, loss.status, loss.retry_after)
         final = loss.status in FINAL and loss.code != "http" and not loss.broken
-        if final or (is_token and self._tokens != "asked"):
+        if final or loss.status == TOO_LONG or (is_token and self._tokens != "asked"):
             self._end(why)
             return
         # A token that was good before has had its time; one that is refused as it comes has not.

@@ -7,6 +7,7 @@ event has an id, a follow is a follow however often it is made.
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import random
 import time
@@ -18,11 +19,19 @@ from urllib.parse import quote
 
 import aiohttp
 
+from . import arguments
 from .tokens import TokenKeeper
+from .transports import failure_of
 from .types import HalleyError, Published
-from .wire import parse, seconds_of
+from .wire import Message, parse, seconds_of
 
-REQUEST_S = 30.0
+#: So long an answer is waited for, as in the JavaScript client; the server's own limit is
+#: `limits.response_ms_max`.
+ANSWER_S = 12.0
+#: A slower network isn't waited for with a long body.
+BYTES_PER_S_MIN = 16 * 1024
+#: The last try has so long at least.
+LAST_S = 1.0
 WAIT_S = 0.5
 WAIT_S_MAX = 15.0
 #: In one request; a refusal in the middle of it repeats what is behind.
@@ -31,6 +40,7 @@ BATCH_EVENTS = 1_000
 PASSING = frozenset({
     "overloaded", "unavailable", "disk_full", "history_failed", "data_dir_moved", "busy",
     "too_many_requests", "response_timeout", "brain_busy", "brain_away", "internal",
+    "unreachable",
 })
 NDJSON = {"Content-Type": "application/x-ndjson"}
 
@@ -40,7 +50,19 @@ PASSING_STATUSES = (429, 500, 502, 503, 504)
 
 
 def is_passing(error: HalleyError) -> bool:
-    return error.code in PASSING or error.status in PASSING_STATUSES
+    return (error.code in PASSING or error.status in PASSING_STATUSES
+            or error.retry_after is not None)
+
+
+def read(text: str, *members: str) -> Message:
+    """An answer with these members; without them it is somebody else's: `http`."""
+    try:
+        answer = parse(text)
+        for member in members:
+            answer[member]
+        return answer
+    except (ValueError, KeyError):
+        raise HalleyError("http", f"an answer that isn't Halley's: {text[:80]!r}") from None
 
 
 def retry_wait(retry_after: float | None, attempt: int, chance: float) -> float:
@@ -50,9 +72,9 @@ def retry_wait(retry_after: float | None, attempt: int, chance: float) -> float:
     return min(WAIT_S * 2.0 ** min(attempt, 16), WAIT_S_MAX) * (0.5 + chance)
 
 
-def segment(name: str) -> str:
-    """An id as one segment of a path."""
-    return quote(name, safe="")
+def segment(name: str, value: str) -> str:
+    """The id that is the argument `name`, as one segment of a path."""
+    return quote(arguments.text(name, value), safe="")
 
 
 #: A subject; users who get it alone; or `{"subjects": […]}` for one event about several.
@@ -68,21 +90,23 @@ def event_of(
     if isinstance(whom, str):
         about = {"subject": whom}
     elif isinstance(whom, Mapping):
+        if whom.keys() - {"subject", "subjects", "to"}:
+            raise ValueError(f"whom has subject, subjects or to, not {', '.join(map(str, whom))}")
         about = whom
+    elif whom is None:
+        raise TypeError("whom is a subject, a list of users or {'subjects': […]}, not None")
     else:
         about = {"to": whom}
     return with_id({**about, "data": data, "id": event_id, "ack": ack, "keep": keep})
 
 
-def with_id(event: Mapping[str, Any]) -> dict[str, Any]:
+def with_id(event: object, name: str = "the event") -> dict[str, Any]:
     """What it has of all that an event may have; what is None or False is as if it weren't there,
-    but for the data. A string where a list belongs stays one, which the server refuses: its letters
-    would be other users."""
-    made = {name: event[name] if name not in ("subjects", "to") or isinstance(event[name], str)
-            else list(event[name])
-            for name in ("subject", "subjects", "to", "ack", "keep")
-            if event.get(name) not in (None, False)}
-    return made | {"data": event["data"], "id": event.get("id") or uuid.uuid4().hex}
+    but for the data."""
+    whole = arguments.event(name, event)
+    made = {member: whole[member] for member in ("subject", "subjects", "to", "ack", "keep")
+            if whole.get(member) not in (None, False)}
+    return made | {"data": whole["data"], "id": whole.get("id") or uuid.uuid4().hex}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,49 +136,54 @@ class Requests:
         while True:
             error: HalleyError
             try:
-                return await self._once(method, path, body, headers or {}, query)
+                left = max(deadline - time.monotonic(), LAST_S)
+                return await self._once(method, path, body, headers or {}, query, left)
             except HalleyError as refusal:
                 error = refusal
             except (aiohttp.ClientError, OSError, TimeoutError) as failure:
-                error = HalleyError("unreachable", str(failure) or type(failure).__name__)
-            is_passing_now = is_passing(error) or error.code == "unreachable"
+                error = failure_of(failure)
             if error.status == 401 and self._keeper.kind == "asked" and not was_renewed:
                 was_renewed = True
                 await self._keeper.renew()
                 continue
             wait = retry_wait(error.retry_after, attempt, random.random())
-            if not is_passing_now or time.monotonic() + wait > deadline:
+            if not is_passing(error) or time.monotonic() + wait > deadline:
                 raise error
             await asyncio.sleep(wait)
             attempt += 1
 
     async def _once(
         self, method: str, path: str, body: str | None, headers: Mapping[str, str],
-        query: Mapping[str, str | None],
+        query: Mapping[str, str | None], left: float,
     ) -> Answer:
         token = await self._keeper.get()
         head = dict(headers)
         if token:
             head["Authorization"] = f"Bearer {token}"
         params = {name: value for name, value in {"user": self._user, **query}.items() if value}
+        data = None if body is None else body.encode()
+        total = ANSWER_S + len(data or b"") / BYTES_PER_S_MIN
+        if self._http.closed:
+            raise HalleyError("closed", "the client was closed")
         async with self._http.request(
             method, self._base + path, params=params, headers=head,
-            data=None if body is None else body.encode(),
-            timeout=aiohttp.ClientTimeout(total=REQUEST_S),
+            data=None if data is None else io.BytesIO(data),
+            timeout=aiohttp.ClientTimeout(total=min(total, left)),
         ) as answer:
             after = seconds_of(answer.headers.get("Retry-After"))
-            return Answer(await answer.text(), after)
+            return Answer(await answer.text(errors="replace"), after)
 
     async def publish(self, path: str, event: Mapping[str, Any], timeout: float) -> Published:
-        answer = await self.ask("POST", path, body=json.dumps(event), timeout=timeout,
+        body = arguments.json_of("the event", event)
+        answer = await self.ask("POST", path, body=body, timeout=timeout,
                                 headers={"Content-Type": "application/json"})
-        return published(parse(answer.text))
+        return published(read(answer.text, "id"))
 
     async def publish_many(
         self, path: str, events: Iterable[Mapping[str, Any]], timeout: float,
     ) -> list[Published | HalleyError]:
         """In the events' order: each one's id, or its error."""
-        lines = [json.dumps(event) for event in events]
+        lines = [arguments.json_of(f"events[{n}]", event) for n, event in enumerate(events)]
         results: list[Published | HalleyError | None] = [None] * len(lines)
         for first in range(0, len(lines), BATCH_EVENTS):
             wanted = list(range(first, min(first + BATCH_EVENTS, len(lines))))
@@ -197,7 +226,7 @@ def take_results(
         if place >= len(answers):
             rest.append(index)
             continue
-        answer = parse(answers[place])
+        answer = read(answers[place])
         error = answer.get("error")
         if error is None:
             results[index] = published(answer)
@@ -210,7 +239,7 @@ def take_results(
 
 
 def published(answer: Mapping[str, Any]) -> Published:
-    return Published(str(answer["id"]), answer.get("sessions"))
+    return Published(str(answer.get("id")), answer.get("sessions"))
 
 
 def raise_error(answer: Mapping[str, Any] | None) -> None:
@@ -232,8 +261,21 @@ class Publisher:
     """What a user and a server do alike, by requests; `_events` is where each publishes."""
 
     _events: str
-    _requests: Requests
     _timeout: float
+    #: How it is made, for who forgets to enter it.
+    _made_by: str
+    _entered: Requests | None = None
+
+    @property
+    def _requests(self) -> Requests:
+        if self._entered is None:
+            raise RuntimeError(self._not_entered)
+        return self._entered
+
+    @property
+    def _not_entered(self) -> str:
+        name = type(self).__name__.lower()
+        return f"enter the {name} first: async with {self._made_by}(…) as {name}: …"
 
     async def publish(
         self, whom: Whom, data: Any, *, id: str | None = None, ack: str | None = None,
@@ -250,7 +292,9 @@ class Publisher:
     ) -> list[Published | HalleyError]:
         """Events are `{"subject" or "subjects" or "to", "data", "id"?, "ack"?, "keep"?}`; for each
         an answer or error."""
-        made = [with_id(event) for event in events]
+        if isinstance(events, (str, bytes, Mapping)) or not isinstance(events, Iterable):
+            raise TypeError(f"events is a list of dicts, not {type(events).__name__}")
+        made = [with_id(event, f"events[{n}]") for n, event in enumerate(events)]
         return await self._requests.publish_many(self._events, made, self._timeout)
 
     async def _ask(self, method: str, path: str, **more: Any) -> str:

@@ -6,14 +6,17 @@ One connection pool and no stream. Each call is repeated until it is answered or
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from ssl import SSLContext
 from types import TracebackType
 from typing import Any, Self
 
-from .requests import NDJSON, Publisher, Requests, raise_first, segment
+from aiohttp import ClientSession
+
+from . import arguments
+from .requests import NDJSON, Publisher, Requests, raise_first, read, segment
 from .tokens import TokenKeeper
 from .transports import session
-from .wire import parse
 
 #: In one request; the body may be of any size, but is held in memory here.
 FOLLOWS_MAX = 10_000
@@ -23,22 +26,30 @@ class Server(Publisher):
     """Made by `server`; entered by `async with`."""
 
     _events = "/v1/events"
+    _made_by = "halley.server"
+    _http: ClientSession
 
-    def __init__(self, url: str, *, key: str | None = None, timeout: float = 60.0) -> None:
-        self._base = url.rstrip("/")
-        self._keeper = TokenKeeper(key)
-        self._timeout = timeout
+    def __init__(
+        self, url: str, *, key: str | None = None, timeout: float = 60.0,
+        ssl: SSLContext | None = None,
+    ) -> None:
+        self._base = arguments.address(url)
+        self._keeper = TokenKeeper(arguments.text_or_none("key", key), "key")
+        self._timeout = arguments.seconds("timeout", timeout)
+        self._ssl = arguments.context_or_none(ssl)
 
     async def __aenter__(self) -> Self:
-        self._http = session()
-        self._requests = Requests(self._http, self._base, self._keeper, None)
+        if self._entered is not None and not self._http.closed:
+            raise RuntimeError("the server is entered already: make another one")
+        self._http = session(self._ssl)
+        self._entered = Requests(self._http, self._base, self._keeper, None)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._http.close()
+        await self._http.close()  # what is asked then is refused with `closed`
 
     async def follow(self, *pairs: tuple[str, str]) -> dict[str, int]:
         """Pairs of user and subject: `{"added", "already"}`.
@@ -52,26 +63,29 @@ class Server(Publisher):
 
     async def presence(self, user: str) -> dict[str, Any]:
         """`{"user", "online", "sessions", "following", "followers"}`."""
-        return parse(await self._ask("GET", f"/v1/users/{segment(user)}"))
+        return read(await self._ask("GET", f"/v1/users/{segment('user', user)}"), "online")
 
     def followers(self, subject: str) -> AsyncIterator[str]:
-        return self._pages(f"/v1/subjects/{segment(subject)}/followers", "followers")
+        path = f"/v1/subjects/{segment('subject', subject)}/followers"
+        return self._pages(path, "followers")
 
     def following(self, user: str) -> AsyncIterator[str]:
-        return self._pages(f"/v1/users/{segment(user)}/following", "following")
+        return self._pages(f"/v1/users/{segment('user', user)}/following", "following")
 
     async def close_sessions(self, user: str) -> int:
         """Closes the user's connections, and says how many; it bans nobody."""
-        path = f"/v1/users/{segment(user)}/sessions"
-        return int(parse(await self._ask("DELETE", path))["closed"])
+        path = f"/v1/users/{segment('user', user)}/sessions"
+        return int(read(await self._ask("DELETE", path), "closed")["closed"])
 
-    async def _follows(self, method: str, pairs: tuple[tuple[str, str], ...]) -> dict[str, int]:
-        total: dict[str, int] = {}
+    async def _follows(self, method: str, given: Sequence[object]) -> dict[str, int]:
+        pairs = arguments.pairs(given)
+        names = ("added", "already") if method == "POST" else ("removed", "absent")
+        total = dict.fromkeys(names, 0)
         for first in range(0, len(pairs), FOLLOWS_MAX):
             some = pairs[first:first + FOLLOWS_MAX]
             body = "".join(
                 json.dumps({"user": user, "subject": subject}) + "\n" for user, subject in some)
-            answer = parse(await self._ask(method, "/v1/follows", body=body, headers=NDJSON))
+            answer = read(await self._ask(method, "/v1/follows", body=body, headers=NDJSON))
             for name, count in answer.items():
                 if isinstance(count, int):
                     total[name] = total.get(name, 0) + count
@@ -81,7 +95,8 @@ class Server(Publisher):
     async def _pages(self, path: str, name: str) -> AsyncIterator[str]:
         after: str | None = None
         while True:
-            page = parse(await self._ask("GET", path, after=after, limit="1000"))
+            answer = await self._ask("GET", path, after=after, limit="1000")
+            page = read(answer, name, "next")
             for one in page[name]:
                 yield one
             after = page["next"]
@@ -89,6 +104,8 @@ class Server(Publisher):
                 return
 
 
-def server(url: str, *, key: str | None = None, timeout: float = 60.0) -> Server:
-    """The API listener at `url`, with a server key where one is needed."""
-    return Server(url, key=key, timeout=timeout)
+def server(
+    url: str, *, key: str | None = None, timeout: float = 60.0, ssl: SSLContext | None = None,
+) -> Server:
+    """The API listener at `url`, with a server key where one is needed; `ssl` as for `connect`."""
+    return Server(url, key=key, timeout=timeout, ssl=ssl)

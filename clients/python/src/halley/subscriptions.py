@@ -111,6 +111,7 @@ class Subscriptions:
             raise HalleyError("timeout", "not answered") from None
 
     async def _change(self, op: Op, keys: list[Key]) -> None:
+        self._connection.raise_if_closed()
         wants = op == "subscribe"
         granted = not wants
         if not wants:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import ssl
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 
@@ -173,16 +174,28 @@ async def accepted(answer: aiohttp.ClientResponse) -> None:
         raise refusal(answer.status, answer.headers, await answer.text(errors="replace"))
 
 
-def session() -> aiohttp.ClientSession:
+def session(context: ssl.SSLContext | None = None) -> aiohttp.ClientSession:
     """Every refusal is a HalleyError, and nothing is repeated behind the machine's back.
 
     aiohttp sends a GET at once again whose connection broke, and has no option for that: a server
     that is in trouble would be asked twice as often as it should.
     """
-    http = aiohttp.ClientSession(
-        raise_for_status=accepted, connector=aiohttp.TCPConnector(limit=0))
+    connector = aiohttp.TCPConnector(limit=0, ssl=True if context is None else context)
+    http = aiohttp.ClientSession(raise_for_status=accepted, connector=connector)
     http._retry_connection = False
     return http
+
+
+def failure_of(error: Exception) -> HalleyError:
+    """Of the network: nothing was answered."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        why = error.certificate_error
+        text = (f"the certificate of {error.host} isn't trusted ({why}): where it is of a CA of "
+                "your own, pass ssl=ssl.create_default_context(cafile='ca.pem')")
+        return HalleyError("tls", text)
+    if isinstance(error, (aiohttp.ClientSSLError, ssl.SSLError)):
+        return HalleyError("tls", f"no TLS with the server: {error}")
+    return HalleyError("unreachable", str(error) or type(error).__name__)
 
 
 def loss_from(error: Exception) -> Loss:
@@ -191,10 +204,15 @@ def loss_from(error: Exception) -> Loss:
         return loss_of(error)
     if isinstance(error, aiohttp.WSServerHandshakeError):
         return Loss("http", error.message, error.status, broken=True)
+    if isinstance(error, (aiohttp.ClientSSLError, ssl.SSLError)):
+        # Before the others: one of a certificate is a ValueError as well.
+        failure = failure_of(error)
+        return Loss(failure.code, failure.message)
     if isinstance(error, (ValueError, KeyError, TypeError, aiohttp.ClientPayloadError)):
         is_cut = isinstance(error, aiohttp.ClientPayloadError)
         return Loss("cut" if is_cut else "malformed", str(error), broken=not is_cut)
-    return Loss("unreachable", str(error) or type(error).__name__)
+    failure = failure_of(error)
+    return Loss(failure.code, failure.message)
 
 
 def token_message(token: str) -> str:
