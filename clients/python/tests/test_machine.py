@@ -301,8 +301,9 @@ class Tokens(unittest.TestCase):
         machine.message({"cursor": "c0"})
         self.world.wait()
         told = machine.token_failed("down")
-        self.assertEqual([(one.state, one.why.code, one.why.message) for one in told
-                          if isinstance(one, Tell) and one.why], [("open", "token_callback", "down")])
+        self.assertEqual(
+            [(one.state, one.why.code, one.why.message) for one in told
+             if isinstance(one, Tell) and one.why], [("open", "token_callback", "down")])
         self.assertEqual(self.world.wait()[1], [Ask()])
         self.assertEqual(machine.phase, "live")
 

@@ -1,6 +1,5 @@
-"""What is called with something else than it takes says so at once: a TypeError or a ValueError that
-names the argument. What only the server knows (what is an id, how long it may be) is the server's
-to refuse.
+"""What each function takes. Anything else is a TypeError or a ValueError at once, which names the
+argument. What only the server knows (what is an id, how long it may be) the server refuses.
 """
 
 from __future__ import annotations
