@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import unittest
 from collections.abc import Callable
+from contextlib import suppress
 
 import halley
 from aiohttp import web
-from halley.connection import EVENTS_MAX
+from halley.connection import EVENTS_MAX, SENT_MAX
 from small_server import WAIT_S, AtAServer, Operation, converse, line, ndjson, refused
 
 
@@ -175,6 +176,32 @@ class AClient(AtAServer):
                                 ("subscribe", "secret"), ("subscribe", "lost"),
                                 ("subscribe", "lost")])
         self.assertEqual(opened, [[], ["b"]], "no opening says what was never granted")
+
+    async def test_no_more_is_sent_than_may_wait(self) -> None:
+        """http.md 18.4: one operation beyond `operations_waiting_max` is refused."""
+        waiting: list[str] = []
+        most = 0
+
+        async def websocket(request: web.Request) -> web.StreamResponse:
+            nonlocal most
+            socket = web.WebSocketResponse()
+            await socket.prepare(request)
+            await socket.send_json({"cursor": "c0"})
+            while True:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(0.05):
+                        while (received := await socket.receive()).type == web.WSMsgType.TEXT:
+                            waiting.append(received.json()["ref"])
+                            most = max(most, len(waiting))
+                        return socket
+                while waiting:
+                    await socket.send_json({"ref": waiting.pop(0), "ok": {}})
+
+        url = await self.serve(ndjson, websocket=websocket)
+        async with halley.connect(url, user="b", transports=["websocket"]) as client:
+            async with asyncio.timeout(WAIT_S):
+                await client.subscribe(*(f"room/{n}" for n in range(100)))
+        self.assertEqual(most, SENT_MAX)
 
     async def test_what_was_refused_can_be_said_again(self) -> None:
         said: list[tuple[str, str]] = []

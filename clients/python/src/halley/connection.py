@@ -28,6 +28,9 @@ from .wire import Message, Retry, Signal, lifetime_of, names_of
 
 EVENTS_MAX = 1_000
 AHEAD_MAX = 10 * EVENTS_MAX
+#: The server lets so many operations of a session wait, and refuses more
+#: (`limits.operations_waiting_max`).
+SENT_MAX = 16
 OnState = Callable[[State, HalleyError | None], None]
 OnAnswer = Callable[[Message], None]
 
@@ -61,6 +64,7 @@ class Connection:
         self._asked: dict[str, asyncio.Future[Message | None]] = {}
         #: What is to be done the moment the answer comes, before what comes behind it.
         self._answers: dict[str, OnAnswer] = {}
+        self._sent = asyncio.Semaphore(SENT_MAX)
         self._held = Held()
         self._refs = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -138,6 +142,15 @@ class Connection:
         more is unread before the answer than is read ahead. `on_answer` is called before anything
         that comes behind the answer is dealt with. `holds`: what arrives meanwhile is shown after
         the answer's own events."""
+        try:
+            async with asyncio.timeout(self._timeout), self._sent:
+                return await self._operate(place, operation, on_answer, holds)
+        except TimeoutError:
+            raise HalleyError("timeout", "not answered") from None
+
+    async def _operate(
+        self, place: Place, operation: dict[str, Any], on_answer: OnAnswer | None, holds: bool,
+    ) -> Message | None:
         if place is not self._place or not self.in_band(place):
             return None
         self._refs += 1
@@ -150,11 +163,8 @@ class Connection:
         if holds:
             self._held.begin(ref)
         try:
-            async with asyncio.timeout(self._timeout):
-                await self._send(json.dumps(operation | {"ref": ref}))
-                return await asked
-        except TimeoutError:
-            raise HalleyError("timeout", "not answered") from None
+            await self._send(json.dumps(operation | {"ref": ref}))
+            return await asked
         finally:
             self._asked.pop(ref, None)
             self._answers.pop(ref, None)
