@@ -193,7 +193,7 @@ job as-py count_system 600 node test/clients/run.mjs \
     .tools/python/bin/python clients/python/tests/adapter.py
 job as-sse count_system 600 node test/clients/run.mjs --only '(sse)' \
     node clients/js/test/adapter.mjs halley-sse.min.js
-job python count_python 120 \
+job python count_python 300 \
     .tools/python/bin/python -m unittest discover -s clients/python/tests
 job tidy count_node 60 node --test tools/tidy/*.test.mjs tools/*.test.mjs
 side_by_side 5

@@ -1,0 +1,48 @@
+// The Python client's random operations (clients/python/tests/network_story.py) by each transport, at
+// the real release, behind a network of 0, 50 and 150 ms each way that resets connections: 0 events
+// lost, shown twice or out of order, 0 calls that hang, however many of them are cancelled.
+//
+//   OPERATIONS=10000 CLIENTS=20 SEED=1 node test/system/python-network.test.mjs
+//
+// is the long run, for each latency; without these it is a short one.
+
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { start, test } from '../lib/halley.mjs';
+import { network } from '../lib/network.mjs';
+
+const path = (name) => fileURLToPath(new URL(`../../${name}`, import.meta.url));
+const PYTHON = process.env.HALLEY_PYTHON ?? path('.tools/python/bin/python');
+const STORY = path('clients/python/tests/network_story.py');
+const seed = process.env.SEED ?? String(Date.now() % 1_000_000);
+/** A connection is reset after so many seconds on average. */
+const RESETS_S = 2;
+
+async function run(halley, latencyMs) {
+  const between = await network({ to: halley.publicPort, seed: Number(seed), latencyMs,
+    jitterMs: latencyMs / 2 || 10, resetsS: RESETS_S });
+  try {
+    const told = await promisify(execFile)(PYTHON, [STORY, between.url, halley.apiUrl],
+      { env: { ...process.env, SEED: seed } }).catch((error) => error);
+    console.log(`${latencyMs} ms: ${told.stdout || told}`);
+    assert.equal(told.code, undefined, `seed ${seed}: ${told.stdout}${told.stderr}`);
+    return JSON.parse(told.stdout);
+  } finally {
+    between.close();
+  }
+}
+
+test('random operations behind a network that is slow and fails', async () => {
+  const halley = await start({ settings: { HALLEY_STREAM_RETRY: '100ms' } });
+  try {
+    const seen = [];
+    for (const latencyMs of [0, 50, 150]) seen.push(await run(halley, latencyMs));
+    for (const what of ['reconnecting', 'cancelled', 'owed', 'shown']) {
+      assert.ok(seen.some((one) => one[what] > 0), `some: ${what}`);
+    }
+  } finally {
+    await halley.stop();
+  }
+});
