@@ -1,6 +1,6 @@
-// The Python client's random operations (clients/python/tests/network_story.py) by each transport, at
-// the real release, behind a network of 0, 50 and 150 ms each way that resets connections: 0 events
-// lost, shown twice or out of order, 0 calls that hang, however many of them are cancelled.
+// The Python client's random operations (clients/python/tests/network_story.py) by each transport,
+// at the real release, behind a network of 0, 50 and 150 ms each way that resets connections. No
+// event is lost, shown twice or out of order, and no call hangs, however many are cancelled.
 //
 //   OPERATIONS=10000 CLIENTS=20 SEED=1 node test/system/python-network.test.mjs
 //
