@@ -2,10 +2,10 @@
 %% halley_edge_writer acts on what it gives. A trunk has one, and each of its slots that doesn't
 %% follow it has another (halley_edge_trunk_writer).
 %%
-%% A message of a shard passes the writer behind all earlier ones of that shard, so the vector's
+%% A message of a shard passes the writer after all earlier ones of that shard, so the vector's
 %% part for a shard is the seq of the shard's last message. It becomes the link's cursor
-%% (protocol/link.md 10.1): "whatever concerns a live session of this worker, up to here, has been
-%% sent on the link".
+%% (protocol/link.md 10.1): "everything that concerns a live session of this worker, up to here, has
+%% been sent on the link".
 %%
 %% Three modes:
 %%   live      what comes is sent;

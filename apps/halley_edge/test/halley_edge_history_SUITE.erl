@@ -37,8 +37,8 @@ limits(_) -> #{}.
 
 %%% 10.1 The link's cursor
 
-%% "whatever concerns a live session of this worker, up to here, has been sent on the link", with
-%% two shards in turn.
+%% "everything that concerns a live session of this worker, up to here, has been sent on the link",
+%% with two shards in turn.
 cursor_is_exact(Config) ->
     [A, B] = subjects_of_two_shards(),
     follow([{<<"anna">>, A}, {<<"anna">>, B}]),
@@ -66,8 +66,8 @@ cursor_without_a_deliver(Config) ->
     end, Worker),
     ?assertEqual([], fake_worker:seen(1, Moved)).
 
-%% 6.2 "OPENED has the cursor for the welcome, empty for sessions that came with one of their own."
-%% What is published after the welcome is behind its cursor.
+%% 6.2 "OPENED has the cursor for the welcome, empty for sessions that came with a cursor." Events
+%% that are published after the welcome are after its cursor.
 opened_has_the_links_cursor(Config) ->
     Worker = ready(fake_worker:open(1, <<"anna">>, worker(Config))),
     Welcome = fake_worker:cursor(1, Worker),
@@ -188,7 +188,7 @@ poll_with_nothing_missed(Config) ->
 
 %%% 4.7, 10.6 Links that were behind or came back
 
-%% "Events beyond it are not queued"; "so a slow edge costs nobody else anything"
+%% "Events beyond it are not queued"; "so a slow edge costs no other link anything"
 behind_catches_up(Config) ->
     follow([{<<"anna">>, S} || S <- [<<"a">>, <<"b">>, <<"c">>]]),
     Worker = ready(fake_worker:open(1, <<"anna">>, worker(Config))),

@@ -22,7 +22,7 @@ end_per_testcase(_, Config) ->
     ok = halley_edge_test_brain:stop(proplists:get_value(brain, Config)),
     ok = file:del_dir_r(proplists:get_value(dir, Config)).
 
-%% 12.1: "straight behind HELLO_BRAIN, before anything else"
+%% 12.1: "straight after HELLO_BRAIN, before anything else"
 keys_follow_the_hello(Config) ->
     in_force(<<"first">>),
     Edge = edge(Config),

@@ -6,7 +6,7 @@
 -define(STORE, 7).
 -define(ZERO, {0, 0, 0, 0, 0, 0, 0, 0}).
 
-%% "whatever concerns a live session of this worker, up to here, has been sent"
+%% "everything that concerns a live session of this worker, up to here, has been sent"
 cursor_follows_every_shard_test() ->
     Passed = pass([{1, 5}, {3, 6}, {1, 9}], position()),
     ?assertEqual({9, 0, 6, 0, 0, 0, 0, 0}, vector(Passed)),

@@ -110,8 +110,8 @@ fn zeros_before_a_number_are_no_part_of_it() {
     assert!(keys.check(token, &rules, golden["now"].as_u64().unwrap()).is_ok());
 }
 
-/// link.md 12.3: "A key that the edge can't use is left out, and said so in its log by its place in
-/// the set; the others count."
+/// link.md 12.3: "A key that the edge can't use is left out, and reported in its log by its place
+/// in the set; the others count."
 #[test]
 fn the_others_count() {
     let named = |kid: &str| with(oct(32), "kid", json!(kid));

@@ -24,7 +24,7 @@ fn is_answered(address: SocketAddr) -> bool {
     !answer.is_empty()
 }
 
-/// 9.3: "no connection is refused on the way, but for one": clients come all the time, and each is
+/// 9.3: "no connection is refused on the way, except one": clients come all the time, and each is
 /// answered, while the streams of the old edge go on.
 #[test]
 fn who_comes_meanwhile_is_answered() {

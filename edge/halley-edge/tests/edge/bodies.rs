@@ -104,8 +104,8 @@ fn a_chunked_body_byte_by_byte() {
     answered(&mut client, &mut brain, request.conn);
 }
 
-/// link.md 8.9: "What a worker reads of a body at once is one REQUEST_BODY, however small its
-/// chunks are."
+/// link.md 8.9: "The bytes that a worker reads of a body at once are one REQUEST_BODY, however
+/// small its chunks are."
 #[test]
 fn small_chunks_travel_together() {
     let (edge, mut brain) = Edge::start(&[]);

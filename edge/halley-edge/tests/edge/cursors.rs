@@ -73,7 +73,7 @@ fn welcomes() {
         drop(client);
         assert_eq!(brain.next(), Seen::Close(vec![(conn, 1)]));
     }
-    // 6.2: "empty for sessions that came with one of their own".
+    // 6.2: "empty for sessions that came with a cursor".
     let (mut client, conn, _) = stream(&edge, &mut brain, "/v1/ws?user=u", UPGRADE);
     let event = brain.deliver("c-1", "1", &[conn]);
     expect_text(&mut client, &format!("{{\"cursor\":\"c-1\",{}", &event[1..]));

@@ -32,7 +32,7 @@ fn crowd(edge: &Edge, brain: &mut Brain) -> (Vec<Client>, Vec<u64>) {
 }
 
 /// 11.2: "GROUP_JOIN makes sessions members of a group, GROUP_LEAVE takes them out again, GROUP_END
-/// takes all out. What is so already is no error; a session that the worker doesn't know is skipped
+/// takes all out. A repetition is no error; a session that the worker doesn't know is skipped
 /// (6.7)."
 #[test]
 fn members_come_and_go() {
@@ -65,7 +65,7 @@ fn members_come_and_go() {
     brain.stat_becomes("group_members", 0);
 }
 
-/// 11.4: "what else it writes to a member meanwhile comes behind it"; 7.4: "the worker keeps it for
+/// 11.4: "its other writes to a member meanwhile come after it"; 7.4: "the worker keeps it for
 /// every connection".
 #[test]
 fn a_crowd_gets_everything_in_order() {
@@ -153,8 +153,8 @@ fn a_held_member() {
     client.expect_silence(30);
 }
 
-/// 11.4: "a poll is answered by it"; 11.3: a session that ends is no member, nor is what has its
-/// connection next.
+/// 11.4: "a poll is answered by it"; 11.3: a session that ends is no member, nor is the next
+/// session on its connection.
 #[test]
 fn a_poll_is_answered_once() {
     let (edge, mut brain) = Edge::start(&[]);

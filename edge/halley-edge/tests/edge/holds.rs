@@ -60,7 +60,7 @@ fn an_empty_replay_before_opened() {
 }
 
 /// 14.7: "It is the session's from then on, in its welcome and in a sync, until it was sent
-/// something else"; "When LAST comes and the session's cursor is still such a one, the worker tells
+/// something else"; "When LAST comes and the session's cursor is still such a one, the worker sends
 /// its client the link's."
 #[test]
 fn where_a_session_began_is_in_its_welcome() {
@@ -156,8 +156,8 @@ fn all_holds_together() {
 }
 
 /// 10.6: "Sessions that were held come with their own cursor in the sync (the one they were opened
-/// with, or that of the last replayed event) and are replayed one by one; what was held for them
-/// stays held." 10.1: live ones come without.
+/// with, or that of the last replayed event) and are replayed one by one; events that were held for
+/// them stay held." 10.1: live ones come without.
 #[test]
 fn a_link_that_ends_in_the_middle_of_a_replay() {
     let (edge, mut brain) = Edge::start(&[]);
@@ -237,7 +237,7 @@ fn gaps() {
     assert_eq!(sessions[4], (held_conn, "g1".to_owned()), "10.6: from the gap on");
 }
 
-/// 10.8: "INSPECT asks for what a connection has waiting; the worker answers INSPECTED at once,
+/// 10.8: "INSPECT requests what a connection has waiting; the worker answers INSPECTED at once,
 /// state 0 when it doesn't know the connection."
 #[test]
 fn inspection() {

@@ -161,7 +161,7 @@ fn last_words_that_nobody_takes() {
     drop((stream, websocket));
 }
 
-/// link.md 8.8: "the header `halley-length` says it in decimal digits", which no client can.
+/// link.md 8.8: "the header `halley-length` has it in decimal digits", which no client can send.
 #[test]
 fn a_length_is_told() {
     let (edge, mut brain) = Edge::start(&[]);

@@ -168,8 +168,8 @@ fn the_brain_may_close() {
     client.expect_end();
 }
 
-/// 8.6: "REQUEST_GONE tells that the client left; the brain sends nothing more for it, and what is
-/// on its way is skipped."
+/// 8.6: "REQUEST_GONE reports that the client left; the brain sends nothing more for it, and frames
+/// on their way are skipped."
 #[test]
 fn a_client_that_leaves_before_the_answer() {
     let (edge, mut brain) = Edge::start(&[]);

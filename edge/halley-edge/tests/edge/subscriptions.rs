@@ -33,8 +33,8 @@ fn sync_with(edge: &Edge, brain: Brain, settings: &[(&str, &str)]) -> (Brain, Ve
     }
 }
 
-/// 14.1: "before the OPEN that names it"; 14.3: "empty rights say that a brain has granted them
-/// before"; 14.4.
+/// 14.1: "before the OPEN that names it"; 14.3: "Empty rights mean that a brain has granted the
+/// subjects before"; 14.4.
 #[test]
 fn said_to_each_brain() {
     let (edge, mut brain) = Edge::start(&[SUBSCRIPTIONS]);

@@ -161,8 +161,8 @@ fn paths_without_a_place_for_tokens() {
     assert_eq!(client.response().status, 404);
 }
 
-/// 12.6: "REQUEST from the public listener tells who is asking"; 12.9: "What a client of the public
-/// listener showed to enter doesn't travel".
+/// 12.6: "REQUEST from the public listener names its user"; 12.9: "The proof that a client of the
+/// public listener showed to enter doesn't travel".
 #[test]
 fn the_brain_is_told_who_asks_and_sees_no_token() {
     let (edge, mut brain) = Edge::start_jwt(&[]);
@@ -284,8 +284,8 @@ fn keys_outlive_the_link() {
     client.expect_chunk(&format!("data: {event}\n\n"));
 }
 
-/// 12.5: "When a brain says `jwt` and the last one said `none`, the sessions and requests that came
-/// without a token are closed." And 12.4 meanwhile: no key, so nobody is anybody.
+/// 12.5: "When a brain sends `jwt` and the last one sent `none`, the sessions and requests that
+/// came without a token are closed." And 12.4 meanwhile: no key, so no token proves a user.
 #[test]
 fn who_came_without_a_token_goes_when_tokens_are_asked_for() {
     let (edge, mut brain) = Edge::start(&[]);

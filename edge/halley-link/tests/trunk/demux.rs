@@ -80,8 +80,8 @@ fn an_event_for_a_slot_that_does_not_follow_breaks_the_clause() {
     }
 }
 
-/// 13.4: "If a worker has begun more syncs than were answered, a PLACE counts for nothing but the
-/// last." And a place that has ended gets no slot.
+/// 13.4: "If a worker has begun more syncs than were answered, only the last PLACE counts." And a
+/// place that has ended gets no slot.
 #[test]
 fn the_last_place_counts() {
     let mut demux = demux(2);
