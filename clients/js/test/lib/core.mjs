@@ -6,7 +6,7 @@ import { WayCore } from '../../dist/ways.js';
 export const S = 1_000;
 
 /** A core and what it wanted: `calls`, and the time of its timer. */
-export function make(rules = {}, random = 0.5, Made = WayCore) {
+export function make(rules = {}, random = 0.5, Made = WayCore, starts = true) {
   const world = {
     now: 1_000_000, calls: [], shown: [], states: [], timer: Infinity, canProbe: false,
   };
@@ -30,7 +30,7 @@ export function make(rules = {}, random = 0.5, Made = WayCore) {
   };
   const defaults = { ways: 4, asks: false, silenceMs: 75 * S };
   const core = new Made({ ...defaults, ...rules }, clock, shell);
-  core.start();
+  if (starts) core.start();
   return Object.assign(world, {
     core,
     /** What was wanted since the last time. */
