@@ -261,7 +261,7 @@ class Client(Publisher):
             answer = await self._ask("GET", f"/v1/poll?{urlencode(query)}")
             page = read(answer, "events", "cursor")
             found += [message for message in messages_of(page) if is_about(message, subject)]
-            if not page.get("more") and (not page["events"] or len(found) >= last):
+            if not page.get("more") or len(found) >= last:
                 break
             query[2] = ("cursor", page["cursor"])
         await self._connection.live()
