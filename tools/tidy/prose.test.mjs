@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { proseFindings } from './prose.mjs';
+import { areaOf, proseFindings } from './prose.mjs';
 
 const found = (path, text) => [...proseFindings(new Map([[path, text]]))]
   .map(({ pattern, line }) => `${pattern}:${line}`);
@@ -12,7 +12,7 @@ const planted = {
   'headless:2': '# A\nIt is so. Who is away gets it later.\n',
   'nobody:1': 'An event that nobody follows is kept.\n',
   'none:1': 'There is no session any more.\n',
-  'beside:1': 'It comes behind the first frame.\n',
+  'beside:1': 'It is behind the first frame.\n',
   'told:1': 'The user is told the state.\n',
   'passive:1': 'It is known to all edges.\n',
 };
@@ -32,8 +32,17 @@ const innocent = {
   'a question': '## What is lost when something fails?\n',
   'code': '`nobody` and\n```\nbehind nobody\n```\n',
   'a link': '[users](nobody.md)\n',
+  'a link that is behind': 'It was behind when it drained; one that is *behind* is late.\n',
+  'there is none': 'An id where there is none is refused.\n',
   'what stands behind a proxy': 'A server behind nginx, and one behind a reverse proxy.\n',
 };
 for (const [what, text] of Object.entries(innocent)) {
   test(`not found: ${what}`, () => assert.deepEqual(found('docs/a.md', text), []));
 }
+
+test('each file counts for one area', () => {
+  const paths = ['docs/a.md', 'apps/a/src/a.erl', 'apps/a/test/a_tests.erl', 'clients/js/test/a.mjs',
+    'edge/a/src/a_tests.rs', 'bench/lib/a.mjs'];
+  assert.deepEqual(paths.map(areaOf),
+    ['documents', 'headers', 'tests', 'tests', 'tests', 'tests']);
+});
