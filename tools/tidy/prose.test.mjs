@@ -41,8 +41,8 @@ for (const [what, text] of Object.entries(innocent)) {
 }
 
 test('each file counts for one area', () => {
-  const paths = ['docs/a.md', 'apps/a/src/a.erl', 'apps/a/test/a_tests.erl', 'edge/a/src/a_tests.rs',
-    'clients/js/test/a.mjs', 'bench/lib/a.mjs'];
+  const paths = ['docs/a.md', 'apps/a/src/a.erl', 'apps/a/test/a_tests.erl',
+    'edge/a/src/a_tests.rs', 'clients/js/test/a.mjs', 'bench/lib/a.mjs'];
   assert.deepEqual(paths.map(areaOf),
     ['documents', 'headers', 'tests', 'tests', 'tests', 'tests']);
 });

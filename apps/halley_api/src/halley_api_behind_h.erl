@@ -1,9 +1,9 @@
-%% GET /v1/behind : who is slow now: the sessions whose clients don't take what waits for them, with
-%% most waiting first, ?BEHIND_LISTED_MAX at most.
+%% GET /v1/behind : slow sessions: those whose clients don't take what waits for them, with most
+%% waiting first, ?BEHIND_LISTED_MAX at most.
 %%
-%% The workers know it. They are asked side by side, each within ?INSPECT_MS_MAX, by the function
+%% The workers know it. They are called in parallel, each within ?INSPECT_MS_MAX, by the function
 %% that the environment names (`halley', `behind'), called with a slot and a time in milliseconds.
-%% `unknown' counts the workers that didn't say: what they have isn't in the list.
+%% `unknown' counts the workers that didn't answer: their sessions aren't in the list.
 -module(halley_api_behind_h).
 -behaviour(halley_api).
 

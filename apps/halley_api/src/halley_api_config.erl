@@ -1,4 +1,4 @@
-%% What the API needs to know of the configuration: where the listeners are and who may ask.
+%% The configuration of the API: where the listeners are and which clients may send requests.
 %%
 %% The listeners' addresses are in the environment of `halley_edge', which is read here by name: the
 %% API tells people where the other listener is, it doesn't call the edge.

@@ -1,4 +1,4 @@
-%% What the demo page does that no user may: it kills the brain, and it makes a celebrity.
+%% The acts of the demo page that no user may do: it kills the brain, and it makes a celebrity.
 %%
 %%   POST /demo/acts/kill-brain         202, then the brain dies by SIGKILL and is started again
 %%   POST /demo/acts/celebrity?user=U   ten thousand users follow U: `fan-1' to `fan-10000'

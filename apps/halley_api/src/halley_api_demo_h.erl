@@ -1,11 +1,11 @@
 %% The demo: `GET /demo' on the public listener, a wall where people post, follow and see.
 %%
-%% Only in auth.mode none, since it lets anybody be anybody. The page's files are in priv/demo,
-%% served as they are, by name from a fixed list: a path from outside never becomes the path of a
-%% file. Among them is the JavaScript client as `make client' builds it. The page asks at its own
-%% origin only, as a user; `config.json' tells it the API listener's port for the command that it
-%% shows, which brain answers, whether that may be killed (`halley_api_demo_act_h'), and whether who
-%% comes to the wall and leaves it is told.
+%% Only in auth.mode none, since there every client can be any user. The page's files are in
+%% priv/demo, served as they are, by name from a fixed list: a path from outside never becomes the
+%% path of a file. Among them is the JavaScript client as `make client' builds it. The page asks at
+%% its own origin only, as a user; `config.json' has the API listener's port for the command that it
+%% shows, which brain answers, whether that may be killed (`halley_api_demo_act_h'), and whether the
+%% wall's presence is sent.
 -module(halley_api_demo_h).
 -behaviour(halley_api).
 

@@ -1,9 +1,9 @@
 %% GET /healthz : the brain runs and answers. GET /readyz : it can do its work.
 %%
 %% Liveness is for a supervisor that restarts what hangs, readiness for a load balancer that sends
-%% requests elsewhere meanwhile: nobody asked for a stop, the store is open, the history takes
-%% events, and at least one worker is linked. A request that comes through a worker proves a link,
-%% except in the moment when it ends.
+%% requests elsewhere meanwhile: no stop was requested, the store is open, the history takes events,
+%% and at least one worker is linked. A request that comes through a worker proves a link, except in
+%% the moment when it ends.
 -module(halley_api_health_h).
 -behaviour(halley_api).
 

@@ -9,9 +9,10 @@
 %% Invariants: batches are accounted for in the order of the lines; since all do the same, it
 %% doesn't matter which of two reaches the store first. A line that gives no follow is an error with
 %% its number and spoils no other. If the client leaves or the store refuses, the lines before are
-%% applied and stay so, perhaps some after them too: an import may be repeated, what it had done is
-%% `already'. Batches of one and the same user don't commit beside each other: how many subjects it
-%% may follow yet is looked at when a batch begins, and what is beyond it must take no ids.
+%% applied and stay so, perhaps some after them too: an import may be repeated, and its earlier
+%% follows are `already'. Batches of one and the same user commit one after the other: how many
+%% subjects it may follow yet is looked at when a batch begins, and follows beyond it must take no
+%% ids.
 %%
 %% It doesn't know whether it follows or unfollows: that is the function it is given.
 -module(halley_api_import).

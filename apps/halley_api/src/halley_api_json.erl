@@ -3,11 +3,11 @@
 %% An event's data must reach its followers as the publisher wrote it: `1.10' stays `1.10', a number
 %% of thirty digits keeps them all, members keep their order, escapes stay escapes. Decoding and
 %% encoding again would lose some of that, so `object/1' has jiffy decode the text and `cut/3' cuts
-%% the member out. jiffy takes some numbers that are none (`1e+'), so what is cut out is judged once
-%% more on the way, by `halley_json_text', and how deep it is nested as well.
+%% the member out. jiffy accepts some texts that aren't numbers (`1e+'), so the part that is cut out
+%% is judged once more on the way, by `halley_json_text', and how deep it is nested as well.
 %%
-%% Invariants: `cut/3' is only for a text that `object/1' accepted. What it gives is JSON to the
-%% letter of RFC 8259, on one line without control characters, as DELIVER needs (link.md 7.1).
+%% Invariants: `cut/3' is only for a text that `object/1' accepted. Its result is JSON to the letter
+%% of RFC 8259, on one line without control characters, as DELIVER needs (link.md 7.1).
 -module(halley_api_json).
 
 -export([object/1, cut/3, string/1]).

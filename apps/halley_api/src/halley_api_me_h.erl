@@ -1,4 +1,4 @@
-%% What users do for themselves, on the public listener, within the rights of their tokens.
+%% Users' own requests, on the public listener, within the rights of their tokens.
 %%
 %%   POST   /v1/me/events      publishes, as on the API listener; the answer has the event's id
 %%   GET    /v1/me/follows     whom the user follows, page by page
@@ -8,7 +8,7 @@
 %%   GET    /v1/me/subjects/S/events  what was published about S before; about oneself always
 %%
 %% Each line of a body is a message of its user, and counts as one (`halley_user_rate'). Events
-%% behind one too many aren't published; follows behind it fail in their places.
+%% after one too many aren't published; follows after it fail in their places.
 %%
 %% A user without the right to publish, or to follow, about any subject is refused at once: nothing
 %% of the body is read.

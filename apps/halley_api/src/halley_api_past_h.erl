@@ -7,8 +7,8 @@
 %% is the `before' of the next page, or null. `cursor' is there without a `before': a stream that is
 %% opened with it goes on where the page begins.
 %%
-%% Users ask the same by `/v1/me/subjects/S/events' (`halley_api_me_h'). Who asks is somebody by
-%% name, so that one doesn't delay another (`halley_past_turns'), and pages are read at a low
+%% Users get the same by `/v1/me/subjects/S/events' (`halley_api_me_h'). Each request has its user's
+%% name, so that one user doesn't delay another (`halley_past_turns'), and pages are read at a low
 %% priority while the link has room for them: events that are published come first.
 %%
 %% A subject that nothing was published about has no events; it is not an error.

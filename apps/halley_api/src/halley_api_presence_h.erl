@@ -1,4 +1,4 @@
-%% Who is there (http.md 22).
+%% Present users (http.md 22).
 %%
 %%   GET /v1/subjects/S/presence         who is in S: {"online":N,"users":[…],"next":…}
 %%   GET /v1/me/subjects/S/presence      the same for a user with the right `presence' to S
@@ -8,9 +8,9 @@
 %% A user learns nothing about those to whom it has no right, neither by who is named nor by where a
 %% page begins and ends.
 %%
-%% Each has as `states' what the sessions of these users say of themselves, if there is any.
-%% `next' is the `after' of the next page, or null. `users' is null for a subject that is too large
-%% to name them. A subject in which nobody is isn't an error.
+%% Each has the states of these users as `states', if there are any. `next' is the `after' of the
+%% next page, or null. `users' is null for a subject that is too large to name them. An empty
+%% subject isn't an error.
 %%
 %% A page looks at thousands of followers, so it is made at a low priority: events come first.
 -module(halley_api_presence_h).

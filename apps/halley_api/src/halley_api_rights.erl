@@ -1,10 +1,10 @@
-%% What a user's token lets the user do: publish about, follow, subscribe to, see the presence of,
-%% and read the history of which subjects, publish to which users alone, and as whom its sessions
+%% The rights of a user's token: subjects to publish about, to follow, to subscribe to, to see the
+%% presence of and to read the history of; users to publish to alone; and users as whom its sessions
 %% may have a state.
 %%
 %% The text is the claim `halley' of the token, which the edge has verified (link.md 12.6):
 %% `{"publish":[…],"to":[…],"follow":[…],"subscribe":[…],"presence":[…],"history":[…],
-%% "state":[…]}'. A list has patterns: an id, or a prefix with `*' behind it; `*' alone is every
+%% "state":[…]}'. A list has patterns: an id, or a prefix with `*' at its end; `*' alone is every
 %% subject. Each list that isn't there is empty.
 %%
 %% Invariant: what isn't understood gives nothing. A text that is no object gives no right at all, a

@@ -5,7 +5,7 @@
 %% `inspect'), as {Module, Function}, called with slot, connection and a time in milliseconds. It
 %% gives {ok, Map} with the fields of INSPECTED, `timeout', or `gone' when the link is.
 %%
-%% Workers are asked side by side, each about one connection after the other, and all of them
+%% Workers are called in parallel, each about one connection after the other, and all of them
 %% together until a deadline: a worker that hangs costs the answers about its own connections only.
 -module(halley_api_sessions).
 

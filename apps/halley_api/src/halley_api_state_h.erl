@@ -1,4 +1,4 @@
-%% What a session says of itself, seen where its user is seen to be present (http.md 23).
+%% A session's own state, seen where its user is seen to be present (http.md 23).
 %%
 %%   PUT /v1/me/state   {"data":…}: the state of the WebSocket that says so; null for none
 %%

@@ -2,9 +2,9 @@
 %% sessions that follow it, the console's among them, have what any session has: an order, cursors,
 %% what they missed, a bound on what waits for them.
 %%
-%% While nobody follows it, nothing is published. The first event after a pause has the samples of
-%% the last ?BEFORE_MS, and so has one behind others that were refused: a reader that was away for
-%% that long has a sample of each second.
+%% Without followers nothing is published. The first event after a pause has the samples of the last
+%% ?BEFORE_MS, and so has one after others that were refused: a reader that was away for that long
+%% has a sample of each second.
 %%
 %% An event that can't be published, as the disk is full or a shard hangs, is left out; readers that
 %% hear nothing ask `GET /v1/status', which needs neither.

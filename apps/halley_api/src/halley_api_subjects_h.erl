@@ -1,8 +1,7 @@
 %% GET /v1/subjects/S/followers?after=&limit= : who follows a subject, page by page.
 %%
-%% `next' of the answer is the `after' of the next page, or null. A subject that nobody ever
-%% followed has no followers; it is not an error. That every user follows itself is not stored and
-%% not listed.
+%% `next' of the answer is the `after' of the next page, or null. A subject without follows has no
+%% followers; it is not an error. The follow of a user by itself is not stored and not listed.
 -module(halley_api_subjects_h).
 -behaviour(halley_api).
 

@@ -4,23 +4,23 @@
 %%
 %% The path is that of a WebSocket's operations `subscribe' and `unsubscribe' (http.md 18, 21). A
 %% session belongs to its link, so the link's process does it (`prepare/3'), and a request that
-%% belongs to no session is refused. What a session is subscribed to when it opens is judged by
-%% `subscribable/2'.
+%% belongs to no session is refused. `subscribable/2' judges the subscriptions with which a session
+%% opens.
 %%
 %% With `?last=N' the answer has the newest N events about S as well, the oldest first: a page of
 %% what was before up to where the subscription begins. That makes work, so it has a process.
 %%
-%% A subject behind a byte that no id has stands for its presence (`halley_presence_notes'): that
+%% A subject after a byte that no id has stands for its presence (`halley_presence_notes'): that
 %% needs the right `presence' and a pattern in `presence.subjects'.
 %%
 %% `presence=*' is for those of all whom the user follows whom the rights let it see: where the
 %% worker keeps whom (link.md 19), any right is enough, else it is one to everything.
 %%
 %% A session of the API listener that follows the server's status (`halley_own:status/0') comes with
-%% a server key in place of rights, behind a byte that no text of rights begins with (link.md 17):
-%% it needs what `GET /v1/status' needs. To everybody else that subject is no id.
+%% a server key in place of rights, after a byte that no text of rights begins with (link.md 17): it
+%% needs the rights of `GET /v1/status'. To all others that subject is no id.
 %%
-%% What is subscribed is known to `halley_subscriptions' alone, and nothing of it is on disk.
+%% Only `halley_subscriptions' knows the subscriptions, and nothing of them is on disk.
 -module(halley_api_subscriptions_h).
 -behaviour(halley_api).
 

@@ -1,4 +1,4 @@
-%% What is about one user.
+%% Requests about one user.
 %%
 %%   GET    /v1/users/U            presence, and how many follows there are both ways
 %%   GET    /v1/users/U/following  whom the user follows, page by page, as for followers
@@ -8,8 +8,8 @@
 %%                                 ends what the user's sessions are subscribed to of S
 %%   DELETE /v1/users/U            forgets the user
 %%
-%% A user that was never heard of is offline and follows nobody; it is not an error, as any id may
-%% follow or be followed the next moment.
+%% A user that Halley has never seen is offline and follows no subject; it is not an error, as any
+%% id may follow or be followed the next moment.
 -module(halley_api_users_h).
 -behaviour(halley_api).
 

@@ -1,4 +1,4 @@
-%% What time it is on the wall, as the machine's clock says now.
+%% The time on the wall, as the machine's clock has it now.
 %%
 %% There are two clocks, and docs/internals/clocks.md says which decides what. The wall's may be set
 %% by an hour at any moment, forwards and backwards, so it is for times that people and other

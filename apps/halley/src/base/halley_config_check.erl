@@ -1,4 +1,4 @@
-%% What single values of the configuration must look like. Pure; the schema's validators call it.
+%% The form of single values of the configuration. Pure; the schema's validators call it.
 -module(halley_config_check).
 
 -export([node_name/1, listen/1, address/1, is_loopback/1, origins/1]).

@@ -10,10 +10,10 @@
 %% bits a byte, the lowest first, as in LEB128). The shards mark their positions four times a
 %% second, so the deltas are small and a token has some forty characters.
 %%
-%% The first byte says what follows: 1 a part of one brain with eight shards, 0 padding. So there
-%% is room for other layouts, and for the parts of several brains behind each other; today a token
-%% is one part. Every vector has one token and every token one vector, so a token that isn't
-%% exactly what `encode/3' makes is no cursor.
+%% The first byte says what follows: 1 a part of one brain with eight shards, 0 padding. So there is
+%% room for other layouts, and for the parts of several brains one after the other; today a token is
+%% one part. Every vector has one token and every token one vector, so a token that isn't exactly
+%% what `encode/3' makes is no cursor.
 %%
 %% Pure. A token is no secret and no proof. The caller that decodes it must check whose it is, and
 %% whether its store is ours.

@@ -1,11 +1,11 @@
 %% `data.dir': made, checked and locked before anything in it is opened.
 %%
-%% What is in it is nobody else's: directories are 0700 and files 0600, whatever the umask. A
-%% directory that others can read is tightened, with what Halley has in it, and one line in the log
-%% says so. One that others can write to, or that belongs to another user than the brain's or root,
-%% or has something in it that does, is refused: its files may be anybody's. The top of a mounted
-%% file system is an exception, as that of a tmpfs is made for everybody, but sticky: nobody can
-%% have replaced there what isn't his, so it is tightened.
+%% Its content is for one user: directories are 0700 and files 0600, whatever the umask. A directory
+%% that others can read is tightened, with what Halley has in it, and one line in the log says so.
+%% One that others can write to, or that belongs to another user than the brain's or root, or has
+%% something in it that does, is refused: its files may be another user's. The top of a mounted file
+%% system is an exception, as that of a tmpfs is made for all users, but sticky: no user can have
+%% replaced another's files there, so it is tightened.
 %%
 %% A full disk or a read-only file system doesn't fail `open/0': what is there can still be read,
 %% and each part says for itself that it can't write.

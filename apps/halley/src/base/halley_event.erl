@@ -2,10 +2,10 @@
 %%
 %% Its JSON text is made once, here, and is what every client sees, on every link and transport:
 %%   {"id":…,"subject":…,"at":…,"data":…}
-%% one line, data last, so that a transport that wants only the data cuts it out (link.md 7.1).
-%% It is made as links carry it, behind its numbers, so that a link's writer copies bytes and
-%% encodes nothing. `draft/3' does what can be done before the subject's shard gives the event its
-%% seq; `event/4' finishes it there.
+%% one line, data last, so that a transport that wants only the data cuts it out (link.md 7.1). It
+%% is made as links carry it, after its numbers, so that a link's writer copies bytes and encodes
+%% nothing. `draft/3' does what can be done before the subject's shard gives the event its seq;
+%% `event/4' finishes it there.
 %%
 %% A generated id is `<store>-<seq>', both in base 36: short, and unique for ever, since a store
 %% never uses a seq again.

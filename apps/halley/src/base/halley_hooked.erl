@@ -1,16 +1,17 @@
-%% What hooks ask of the brain: who published an event, and which users and subjects have their
-%% first session, or none any more; and the other way round whether a user may connect
+%% What hooks read from the brain: the publisher of an event, and users and subjects that have their
+%% first session or lost their last; and in the other direction, whether a user may connect
 %% (docs/internals/hooks.md).
 %%
-%% Nothing is asked unless hooks are configured; then each place that knows does one look at a
+%% Nothing is recorded unless hooks are configured; then each place that knows does one look at a
 %% persistent term, and no more. `halley_hooks' turns it on before an edge is linked, and reads.
 %%
 %% Changes are a set, not a queue: a row for each user or subject that changed since it was read
 %% last, and whether it came at all meanwhile. So a thousand changes of one user are one row, and
 %% the rows are bounded by `ids_max' and `subscriptions_max'. When users came and went is in
-%% `halley_hooked_moves', where events are judged by that. A row is written after what it tells
-%% of is visible: who takes a row and looks then sees that, or another row comes. What was taken
-%% stays in a table beside it until it was told (`told/0'), so that who takes may be killed.
+%% `halley_hooked_moves', where events are judged by that. A row is written after its change is
+%% visible: a process that takes a row and looks then sees the change, or another row comes. Taken
+%% rows stay in a second table until their hooks were sent (`told/0'), so that the process that
+%% takes them may be killed.
 -module(halley_hooked).
 
 -export([on/1, off/0, is_on/1, came/1, left/1, take/1, told/0, put_back/0]).

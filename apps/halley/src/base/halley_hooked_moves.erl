@@ -1,18 +1,18 @@
-%% When users had their first session, and when none any more, for as long as hooks have not judged
-%% what was published meanwhile: whether an event found nobody is decided by its own moment, however
-%% late it is read (docs/internals/hooks.md).
+%% When users had their first session, and when they lost their last, for as long as hooks have not
+%% judged the events of that time: whether an event reached no session is decided by its own moment,
+%% however late it is read (docs/internals/hooks.md).
 %%
-%% Rows of an ordered table, {{Id, MonotonicMs, Unique}, What, WallMs}, which whoever changes a
-%% session writes behind the change, and only while hooks ask for undelivered events. So a time is
-%% that of the change or some milliseconds later. What was judged is deleted: a user without rows
-%% has been, all the time, as it is now. Rows have ids, as the id of a user who left and follows
-%% nothing is soon not found any more.
+%% Rows of an ordered table, {{Id, MonotonicMs, Unique}, What, WallMs}, which the process that
+%% changes a session writes after the change, and only while hooks report undelivered events. So a
+%% time is that of the change or some milliseconds later. Rows are deleted once they were judged: a
+%% user without rows has been, all the time, as it is now. Rows have ids, as the id of a user who
+%% left and follows nothing is soon not found any more.
 %%
 %% Events have their time by the wall's clock, so moves are compared by that; and where it was set
 %% since, as `halley_history_steps' does, by the clock as it is now.
 %%
 %% At most `hooks_moves_max' rows. One more is not kept, and the time of the first that wasn't is
-%% (`lost/0'): from there on nobody knows.
+%% (`lost/0'): from there on it isn't known.
 -module(halley_hooked_moves).
 
 -export([on/1, left/1, came/1, caught/2, in_sync/1, of_user/1, forget/1, lost/0, clear/0]).

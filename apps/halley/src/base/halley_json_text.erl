@@ -1,8 +1,8 @@
 %% Where a JSON value ends, and whether it is one: RFC 8259 to the letter.
 %%
-%% What a publisher writes reaches its followers as it was written, so each of their parsers has to
-%% take it, and the strictest is the one that counts. `halley_api_json' finds an event's data with
-%% this module, which judges each byte on the way: numbers, strings, words, and how deep arrays and
+%% A publisher's text reaches its followers as it was written, so each of their parsers has to take
+%% it, and the strictest is the one that counts. `halley_api_json' finds an event's data with this
+%% module, which judges each byte on the way: numbers, strings, words, and how deep arrays and
 %% objects are nested, since parsers that call themselves for each level have an end of their own.
 %%
 %% Invariants: what is accepted matches the rule `value' of RFC 8259, 3, in UTF-8 (8.1), and nests

@@ -1,4 +1,4 @@
-%% What `halley_postgres' counts, and its gauges: rows of `halley_metrics'. Pure.
+%% The counters and gauges of `halley_postgres': rows of `halley_metrics'. Pure.
 -module(halley_metrics_postgres).
 
 -export([counters/0, gauges/0]).

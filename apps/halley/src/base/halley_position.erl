@@ -1,12 +1,12 @@
 %% How far the files of a part had come, noted outside of that part's folder.
 %%
 %% A folder that was put back from an older copy, or whose newest file was cut, agrees with itself:
-%% only what stands elsewhere can show that it is older than what was acknowledged. So each part
-%% notes in `<data.dir>/<part>.position' what it knows to be on disk, at most once a second and when
-%% it stops, and compares at its start. What the note holds is the part's own affair.
+%% only a note elsewhere can show that it is older than what was acknowledged. So each part notes in
+%% `<data.dir>/<part>.position' what it knows to be on disk, at most once a second and when it
+%% stops, and compares at its start. The content of the note is the part's own affair.
 %%
-%% Nothing here is synced. A note may be older than what it is about, and then shows less; it never
-%% claims what wasn't on disk, since it is written behind the sync. A torn one is `damaged'.
+%% Nothing here is synced. A note may be older than its files, and then shows less; it never claims
+%% what wasn't on disk, since it is written after the sync. A torn one is `damaged'.
 %%
 %%   "HALLEYPO" version:16 part:8 length:16 bytes, zeros up to 508, crc:32
 -module(halley_position).

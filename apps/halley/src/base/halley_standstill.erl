@@ -1,13 +1,13 @@
 %% Whether all of the brain stood still a moment ago: a process that was stopped, a container that
-%% was frozen. Then timers fire far too late, while what clients sent meanwhile waits in sockets:
-%% who is back looks as if it were still away. So nobody is taken for gone until that had time to be
+%% was frozen. Then timers fire far too late, while clients' bytes wait in sockets: a user who is
+%% back looks as if it were still away. So no user counts as gone until these bytes had time to be
 %% read. The clock of timers stands still while Linux is suspended, so that isn't seen here.
 %%
-%% Pure. Whoever decides that somebody has gone has a timer that fires several times in ?HOLD_MS,
-%% and says here how late it is. A process with too much to do is late as well. So late timers of
-%% which each was due before the last one's hold ended are one stretch, which holds leaves for
-%% ?HELD_MS_MAX at most. Of each of them ?HOLD_MS at most are counted: a standstill in the middle of
-%% a stretch uses up no more.
+%% Pure. A process that decides whether a user has gone has a timer that fires several times in
+%% ?HOLD_MS, and reports here how late it is. A process with too much to do is late as well. So late
+%% timers of which each was due before the last one's hold ended are one stretch, which holds leaves
+%% for ?HELD_MS_MAX at most. Of each of them ?HOLD_MS at most are counted: a standstill in the
+%% middle of a stretch uses up no more.
 -module(halley_standstill).
 
 -export([new/0, fired/3, is_over/2]).

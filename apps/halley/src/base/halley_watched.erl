@@ -1,11 +1,11 @@
-%% A small file that somebody else writes and that is read again when it changes.
+%% A small file that another program writes and that is read again when it changes.
 %%
-%% `read/3' is called again and again. It asks the system for the file's inode, size and times, and
-%% reads the file only when these differ from what was seen last, or when the file was changed so
-%% recently that a second change would have the same times, which count in seconds here. Two
-%% readings are told apart by a digest, so that what is remembered of a file holds nothing of it.
+%% `read/3' is called again and again. It reads the file's inode, size and times, and reads the file
+%% only when these differ from what was seen last, or when the file was changed so recently that a
+%% second change would have the same times, which count in seconds here. Two readings are told apart
+%% by a digest, so that the memory of a file has nothing of its content.
 %%
-%% An error is told once, like a change. It is no process: callers ask when they want to know.
+%% An error is returned once, like a change. It is no process: callers call when they want to know.
 -module(halley_watched).
 
 -include_lib("kernel/include/file.hrl").

@@ -1,4 +1,4 @@
-%% Who follows whom: the durable subscriptions.
+%% The durable subscriptions: which user follows which subject.
 %%
 %% A write resolves ids to numbers and sorts in the caller's process, then waits for the one
 %% owner (`halley_follows_owner`), which commits what waits in groups. A reply means that the
@@ -10,8 +10,8 @@
 %% `halley_pages_table`). It takes no lock and no snapshot: it sees every follow that stood from
 %% its beginning to its end, and of those that come or go meanwhile some.
 %%
-%% With `store.backend = postgres' a change that is asked for goes to somebody else first
-%% (`halley_follows_backend'), and comes from there by `stored/2'.
+%% With `store.backend = postgres' a requested change goes to PostgreSQL first
+%% (`halley_follows_backend'), and comes back by `stored/2'.
 %%
 %% Every user follows itself, always. That follow is not stored, not counted and not listed here:
 %% following oneself is answered `already`, unfollowing oneself is the error `self`.

@@ -1,6 +1,6 @@
-%% Who is asked first when somebody wants follows changed: nobody but the store (`halley_follows'),
-%% or, with `store.backend = postgres', a function of another application. That writes its own
-%% truth, and calls `halley_follows:stored/2' when the change is to be in effect.
+%% Selects what decides a change of follows: the store (`halley_follows'), or, with `store.backend =
+%% postgres', a function of another application. That writes its own truth, and calls
+%% `halley_follows:stored/2' when the change is to be in effect.
 %%
 %% With that configuration nothing is changed behind the other truth's back: until its function is
 %% there, changes are refused.

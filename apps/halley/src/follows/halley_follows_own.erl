@@ -1,4 +1,4 @@
-%% What a user follows, as the user itself may read it: a page tells nothing but that.
+%% A user's follows, as the user itself may read them: a page reveals nothing else.
 %%
 %% `After' is an id that the user follows. Any other begins at the beginning, also one that was
 %% unfollowed since the page that named it. So it makes no difference whether an id is known here.

@@ -1,10 +1,9 @@
 %% A change of follows as its caller makes it: sorted, packed, judged as far as the tables say, and
 %% sent to the owner if there is room.
 %%
-%% What waits for the owner is bounded by follows_queue_max pairs, reserved here before they are
-%% sent; beyond it a call is refused as `overloaded`. A caller that dies after it reserved and
-%% before it sent leaves its reservation; reservations are forgotten when the owner's mailbox is
-%% empty.
+%% At most follows_queue_max pairs wait for the owner, reserved here before they are sent; beyond it
+%% a call is refused as `overloaded`. A caller that dies after it reserved and before it sent leaves
+%% its reservation; reservations are forgotten when the owner's mailbox is empty.
 -module(halley_follows_request).
 
 -export([new/0, refusing/0, failure/1, change/3, without/2, numbers_of/1]).

@@ -1,4 +1,4 @@
-%% Follows are told to the history before they take effect.
+%% Follows are written to the history before they take effect.
 %%
 %% A follow counts from when it was made, also if its user comes back with an older cursor, or with
 %% a made-up one: a replay has nothing from before the follow (`halley_replay_gather'). So the

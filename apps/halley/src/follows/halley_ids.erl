@@ -13,9 +13,9 @@
 %%   leave/1  The owner of the follows calls it: nobody follows or is followed, and no session is
 %%            open or can be opened (`halley_directory_leaving'). The id is no longer found. The
 %%            number keeps its name, for processes that have looked it up before.
-%%   free/1   `id_quarantine_ms' later, if nobody wanted it meanwhile: the number is nobody's, and
-%%            the next new id may get it. If it was durable, the journal says so first.
-%%            A number that files of the store may name isn't given before these are gone
+%%   free/1   `id_quarantine_ms' later, if no caller wanted it meanwhile: the number is unused, and
+%%            the next new id may get it. If it was durable, the journal says so first. A number
+%%            that files of the store may name isn't given before these are gone
 %%            (`halley_ids_waiting'); most visitors' numbers never are named.
 %% In between a process that asks for the id, or still has the number, keeps it (`intern/1' for the
 %% id, `keep/1'). So an id never has two numbers, and a number never two ids at a time.

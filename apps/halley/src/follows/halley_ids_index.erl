@@ -8,8 +8,8 @@
 %%
 %% One process inserts and removes, anyone reads without locks:
 %%   * a word that is removed becomes a *tombstone*, never a free place, so a reader that meets a
-%%     free place knows that the id wasn't there all the time. A tombstone is number 0, which is
-%%     nobody's: readers pass it. The next insert on its way takes its place;
+%%     free place knows that the id wasn't there all the time. A tombstone is number 0, which no id
+%%     has: readers pass it. The next insert on its way takes its place;
 %%   * a table that is full is copied into one of twice its size, which then takes its place as a
 %%     whole. A reader in between reads the old one to the end; ids that came since aren't in it,
 %%     and they hadn't come yet when it began. Copying needs no names, because words have hashes.

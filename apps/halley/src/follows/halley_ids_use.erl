@@ -1,4 +1,4 @@
-%% What keeps a user number: a follow, in either direction, or a group of its subject.
+%% Reasons to keep a user number: a follow, in either direction, or a group of its subject.
 %%
 %% Sessions keep one as well; the directory knows those (`halley_directory_leaving').
 -module(halley_ids_use).

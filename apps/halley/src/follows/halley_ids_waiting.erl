@@ -7,8 +7,8 @@
 %% after it was freed. Two checkpoints are kept, and the journal since the older one, so a number
 %% waits until two more checkpoints have succeeded.
 %%
-%% Each batch knows the number of the journal file in which it, or an earlier batch behind it, was
-%% freed. A file begins after that if its own number is higher.
+%% Each batch knows the number of the journal file in which it, or an earlier batch later in the
+%% queue, was freed. A file begins after that if its own number is higher.
 %%
 %% Pure: `halley_ids' keeps the numbers here, `halley_ids_sweep' asks for a checkpoint if too many
 %% wait, or too long, or new ids need them.

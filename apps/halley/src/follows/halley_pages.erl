@@ -6,8 +6,8 @@
 %% smallest key it may hold (`key(A, B)`, an integer), and ends where the next fence begins.
 %% Pages are the leaves of a B+ tree; `halley_pages_table` keeps them and their fences.
 %%
-%% Changes come as *packed pairs*: <<A:32, B:32, ...>>, ascending and without duplicates. What a
-%% change doesn't touch is copied as one slice, so a change costs what it touches and a copy.
+%% Changes come as *packed pairs*: <<A:32, B:32, ...>>, ascending and without duplicates. The part
+%% that a change doesn't touch is copied as one slice, so a change costs its own part and a copy.
 %%
 %% User numbers are below 2^27, so that a key is a small integer of the VM.
 -module(halley_pages).

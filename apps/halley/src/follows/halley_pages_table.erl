@@ -10,7 +10,7 @@
 %%   page that becomes empty is deleted. Sparse neighbours are merged when the store is opened.
 %% Readers drop what they meet twice, since pairs are ascending.
 %%
-%% What a page is belongs to `halley_pages`. This is not durable: see `halley_follows_journal`.
+%% `halley_pages` defines a page. This is not durable: see `halley_follows_journal`.
 -module(halley_pages_table).
 
 -export([new/1, change/3, rows/3, load/2, trim/1]).

@@ -2,9 +2,9 @@
 %% brain runs.
 %%
 %% Durable are a journal of changes (`halley_store_journal') and, now and then, a checkpoint of
-%% everything (`halley_store_checkpoint'). What the brain reads while it runs are ETS tables, made
-%% from these at the start (`halley_store_recovery') and owned by `halley_store_sup', so that they
-%% outlive a crash of the processes that write them.
+%% everything (`halley_store_checkpoint'). While it runs the brain reads ETS tables, made from these
+%% at the start (`halley_store_recovery') and owned by `halley_store_sup', so that they outlive a
+%% crash of the processes that write them.
 %%
 %% This module is the order in which a store is opened, and whether it takes changes now. The owner
 %% of the follows is the only one that writes.

@@ -1,10 +1,10 @@
 %% Are both directions of the follows the same set, and does every number in them have an id?
 %%
-%% It is asked once, when the store opens, so it must be cheap: of each direction the pairs are
-%% counted and three sums are made, of the users, of the subjects, and of their products. Two
-%% different sets can have the same sums; two sets that differ by damage or by a fault of ours
-%% won't. Whether a number has an id is asked of the first member of each pair, in both directions,
-%% and so of both: it has one if it is durable (`halley_ids_pages').
+%% It runs once, when the store opens, so it must be cheap: of each direction the pairs are counted
+%% and three sums are made, of the users, of the subjects, and of their products. Two different sets
+%% can have the same sums; two sets that differ by damage or by a fault of ours won't. The first
+%% member of each pair is checked for an id, in both directions, and so both are: it has one if it
+%% is durable (`halley_ids_pages').
 -module(halley_store_check).
 
 -export([run/0]).

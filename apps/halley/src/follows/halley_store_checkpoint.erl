@@ -10,10 +10,10 @@
 %%   9 Ids:64 Following:64 Followers:64 Crc:32     how many pages of each there are, and a
 %%                           checksum of their checksums, in order
 %%
-%% It is written beside the owner of the follows, from tables that change meanwhile. It reads as
-%% every reader does, so it has all that stood when it began and stands still, and may have some of
-%% what came since. The journal from its number on decides about all that changed since. A pair that
-%% it meets twice, because a page was split meanwhile, is dropped on load
+%% It is written while the owner of the follows works, from tables that change meanwhile. It reads
+%% as every reader does, so it has all that stood when it began and stands still, and may have some
+%% of what came since. The journal from its number on decides about all that changed since. A pair
+%% that it meets twice, because a page was split meanwhile, is dropped on load
 %% (`halley_pages_table:load/2').
 %%
 %% The file appears whole or not at all (`halley_store_file:replace/2'), and one that isn't whole,

@@ -3,7 +3,7 @@
 %%   0 Count:32 (User:32 Subject:32) * Count     these are followed now, ascending
 %%   1 Count:32 (User:32 Subject:32) * Count     these aren't, ascending
 %%   2 Count:32 (Number:32 Length:8 Id) * Count  these numbers are these ids now, ascending
-%%   3 Count:32 Number:32 * Count                these numbers are nobody's now, ascending
+%%   3 Count:32 Number:32 * Count                these numbers are unused now, ascending
 %%
 %% A change says what is to be, so the last one about a pair or a number decides, and applying
 %% entries twice, or to tables that saw some of them, gives the same. Bytes in, bytes out: the

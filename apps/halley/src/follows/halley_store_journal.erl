@@ -4,12 +4,12 @@
 %% `halley_store_record'); a body is <<Sequence:64, Entries/binary>>, and sequences count up by one
 %% through all files. `halley_store_entries' says what entries are.
 %%
-%% `append/2' returns when the group is on disk under the file's name, and only then may somebody be
-%% answered. If it fails, what was written of the group is cut off. If it can't be, or if a sync
+%% `append/2' returns when the group is on disk under the file's name, and only then may callers be
+%% answered. If it fails, the written part of the group is cut off. If it can't be, or if a sync
 %% failed, the kernel's idea of the file can't be trusted: the next group begins a new file, whose
 %% header says where the one before ends. The journal's end is also noted outside of the folder
 %% (`halley_position'), so that a lost tail shows. The note is written soon after a group, not with
-%% it, so nobody waits for it.
+%% it, so no caller waits for it.
 %%
 %% Written by one process, the owner of the follows.
 -module(halley_store_journal).

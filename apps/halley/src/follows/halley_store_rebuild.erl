@@ -1,12 +1,12 @@
 %% Fills the tables with what damaged files of the store still say, for `halley_store_repair'.
 %%
 %% It begins with the newest checkpoint that is whole; without one, with the oldest there is. Each
-%% later checkpoint replaces what is there, except keys that neither of its directions can tell:
-%% for those the checkpoint before and the journal since count. The journal's groups are applied in
-%% the order of their sequences, also behind a hole, since a change names its result. Missing
-%% sequences are counted.
+%% later checkpoint replaces what is there, except keys that neither of its directions can tell: for
+%% those the checkpoint before and the journal since count. The journal's groups are applied in the
+%% order of their sequences, also after a hole, since a change names its result. Missing sequences
+%% are counted.
 %%
-%% What is rebuilt holds no follow that was never asked for, and no number under another id
+%% The result has no follow that was never requested, and no number under another id
 %% (`halley_store_unite'). A follow whose end was in a lost group may be back.
 -module(halley_store_rebuild).
 

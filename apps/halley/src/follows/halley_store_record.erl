@@ -4,7 +4,8 @@
 %%   record   magic:32 length:32 crc:32 body                     length is that of the body
 %%
 %% A record's checksum covers its length and body and starts from a *salt*, the checksum of the
-%% header of its file: a record of another file, or of an older file with the same name, is none.
+%% header of its file: a record of another file, or of an older file with the same name, isn't
+%% valid.
 %%
 %% Any bytes give an error, never a crash, and no length is believed before it is compared with
 %% what is there and with ?BODY_BYTES_MAX.

@@ -1,4 +1,4 @@
-%% What the store finds on disk when it starts: fills the tables, or says what is wrong.
+%% The start of the store: fills the tables from disk, or returns what is wrong.
 %%
 %% A *chain* is a checkpoint and all journal files from its number on; the journal from number 1 on
 %% is a chain without one. The newest chain is taken. If its checkpoint can't be believed, the one
@@ -7,11 +7,11 @@
 %% for a last group that was torn while it was written, can't be made up for: `recover/1' fails with
 %% one sentence that names the file.
 %%
-%% What was on disk last is noted outside of the folder (`halley_position'): a chain that ends
-%% before that has lost something, however whole it looks.
+%% The end on disk is noted outside of the folder (`halley_position'): a chain that ends before that
+%% has lost something, however whole it looks.
 %%
-%% At the end both directions and the ids are held against each other (`halley_store_check').
-%% Nothing is guessed, nothing is deleted but files that nobody was ever answered for.
+%% At the end both directions and the ids are compared with each other (`halley_store_check').
+%% Nothing is guessed, and only files are deleted that no caller was ever answered for.
 -module(halley_store_recovery).
 
 -export([recover/1, last_journal/1, note/0]).

@@ -2,9 +2,9 @@
 %% still say (`halley_store_rebuild'), a new store is written from that, and the damaged one is put
 %% aside. Nothing is deleted.
 %%
-%% It runs without a brain, under the lock of `data.dir'. The new store is written beside the old
+%% It runs without a brain, under the lock of `data.dir'. The new store is written next to the old
 %% one, read back, and only then takes its place by two renames; what is cut short between the two
-%% is ended by the next repair. A store that the recovery takes as it is isn't touched.
+%% is ended by the next repair. A store that the recovery accepts isn't touched.
 -module(halley_store_repair).
 
 -export([run/1]).

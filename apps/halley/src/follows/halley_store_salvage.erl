@@ -3,7 +3,7 @@
 %% A record is believed if its checksum holds, wherever it stands; what is between two such records
 %% is a *hole*. A checksum begins with the salt of the file's header, so a damaged header must not
 %% take its file with it: the salt is tried as it stands there, as the other fields of the header
-%% give it, and as a header would have it that agrees with the files beside it.
+%% give it, and as a header would have it that agrees with the files around it.
 %%
 %% A checkpoint's rows ascend, so a hole says which keys it may have held: they are *unknown*.
 %%

@@ -5,9 +5,9 @@
 %% that makes it done. Until then nothing there is changed, and a takeover that was cut short
 %% begins anew: Mnesia is started on a copy, because it deletes logs that it can't read.
 %%
-%% What Mnesia gives is held against itself like everything that is recovered, so a store that the
-%% build before had lost a part of is refused, not taken over in silence: `halley_store_repair'
-%% takes over what can be read of it.
+%% Mnesia's content is checked like everything that is recovered, so a store that the build before
+%% had lost a part of is refused, not taken over in silence: `halley_store_repair' takes over what
+%% can be read of it.
 -module(halley_store_takeover).
 
 -export([run/1, salvage/2]).

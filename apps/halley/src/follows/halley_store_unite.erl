@@ -1,8 +1,8 @@
 %% Makes tables that damage left apart agree again, for `halley_store_repair': each pair in both
 %% directions, each number in them with one id, each id with one number.
 %%
-%% A number may have belonged to another id before. So what refers to a number is dropped when it
-%% gets another id: nobody ever has what was somebody else's.
+%% A number may have belonged to another id before. So everything that refers to a number is dropped
+%% when it gets another id: no id ever has another one's follows.
 %%
 %% It works on the tables that `halley_store_recovery' fills, in an emulator without a brain.
 -module(halley_store_unite).

@@ -1,5 +1,5 @@
-%% What the owner of the follows does with the store's files besides appending groups: takes up the
-%% journal where it ends, begins checkpoints, and deletes what no longer is needed.
+%% The owner's work on the store's files besides appending groups: takes up the journal where it
+%% ends, begins checkpoints, and deletes what no longer is needed.
 %%
 %% Two checkpoints are kept, the newest and the one before it, and the journal since the older one:
 %% so a checkpoint that can't be read back costs nothing (`halley_store_recovery').

@@ -1,4 +1,4 @@
-%% Unfollows are told to the history before they take effect.
+%% Unfollows are written to the history before they take effect.
 %%
 %% Events of a subject that were published before a user unfollowed it are still that user's, even
 %% if it comes back for them later (`halley_replay', `halley_catchup'). So the history gets a record

@@ -1,16 +1,16 @@
 %% The history: what was published within the retention, on disk, and the numbers that order it.
 %%
-%% This is the facade; docs/internals/history.md says what is behind it. Reads are atomics, ETS and
-%% the log's files; the only writer is `halley_history_log'.
+%% This is the facade; docs/internals/history.md has the inside. Reads are atomics, ETS and the
+%% log's files; the only writer is `halley_history_log'.
 %%
 %% A shard publishes so: `draw/1' (its head moves), look up who is online, send, `append/3'. What
 %% was drawn must be appended, or passed by a later `mark/1', or else `await/2' waits for it.
 %%
 %% A change of follows is a record as well: subject is the user, id is the subject that it follows
-%% from now on or no more. It is written before it takes effect, and its seq is drawn after all that
-%% was published before that was asked for (`halley_unfollows', `halley_follows_since'). It belongs
-%% to no shard's order, so heads don't bound it: it has chains of its own, and `changes/2' gives all
-%% above a seq.
+%% from now on, or not any longer. It is written before it takes effect, and its seq is drawn after
+%% all that was published before that was asked for (`halley_unfollows', `halley_follows_since'). It
+%% belongs to no shard's order, so heads don't bound it: it has chains of its own, and `changes/2'
+%% gives all above a seq.
 %%
 %% Not here: cursors, what a replay does, which sessions get a gap.
 -module(halley_history).

@@ -1,6 +1,6 @@
 %% The numbers that shards, log and readers of the history share: one array of atomics.
 %%
-%% Who writes what: a shard its own head; everyone the counter and the queue's bytes, by adding;
+%% Writers: a shard writes its own head; everyone the counter and the queue's bytes, by adding;
 %% `halley_history_log' all the rest. Readers need no lock and no message.
 %%
 %% Invariants: a shard's head is at most the counter; its written head is at most its head; both

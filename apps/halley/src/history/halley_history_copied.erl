@@ -1,9 +1,9 @@
-%% What a history that began from a backup doesn't have, and never had: the seqs from the backup's
-%% end to where this life begins.
+%% The hole of a history that began from a backup: the seqs from the backup's end to where this life
+%% begins.
 %%
 %% They are a damaged range to cursors, as a client may have got something of them in the other
 %% life, and gets a gap. To a page of the past they are nothing, as no event of this life is in
-%% them, nor to an operator. The file `copied' beside the segments says so: `./halley backup' puts
+%% them, nor to an operator. The file `copied' in the same folder records it: `./halley backup' puts
 %% it into the copy with the line `new', and the first start there replaces that by the range.
 %%
 %%   text: "new\n", or a range as "FROM TO\n" for each backup that this history went through

@@ -2,9 +2,9 @@
 %% and the ledger.
 %%
 %% `write/3' writes records, `sync/1' makes all of them durable, `tick/1' does what is due by time.
-%% A write that somebody waits for goes through to the disk at once if everything before it is
+%% A write for which a publisher waits goes through to the disk at once if everything before it is
 %% there: that is one system call instead of two. A failure is returned, never thrown, and leaves a
-%% usable state: what was not written is cut off, and after a failed sync a new segment begins,
+%% usable state: the unwritten part is cut off, and after a failed sync a new segment begins,
 %% because what the kernel still has of the old one can't be trusted.
 %%
 %% A file that was removed or moved accepts writes all the same. So before a group is answered, the

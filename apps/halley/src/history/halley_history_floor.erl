@@ -1,4 +1,4 @@
-%% What is retained, as readers see it: floor and sizes in `halley_history_atomics', and the index.
+%% The retained part, as readers see it: floor and sizes in `halley_history_atomics', and the index.
 %%
 %% The floor is the base of the oldest segment: no record before it has a higher seq. It rises
 %% before a segment is deleted, so a reader that misses a record then sees why. Called by

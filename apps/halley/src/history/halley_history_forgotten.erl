@@ -1,5 +1,5 @@
-%% Users that were forgotten: what was published about them, or to them alone, before that is shown
-%% to nobody any more, although the log has it until retention takes it.
+%% Forgotten users: events about them, or for them alone, from before that are shown to no client,
+%% although the log has it until retention takes it.
 %%
 %% In the log such a user is a record like that of a follow: the user follows itself, from there on
 %% (`halley_history_record'). Nothing else writes one, as that follow is no record, and a build that
@@ -8,7 +8,7 @@
 %% gone, and the log says so.
 %%
 %% In memory it is a row of ETS, written by the log's process and at recovery, and one word: the
-%% newest such record. Where nobody was forgotten, a reader pays for one look at that.
+%% newest such record. Without forgotten users, a reader pays for one look at that.
 -module(halley_history_forgotten).
 
 -export([new/0, clear/0, met/3, is_gone/2, seq/1, newest/0, drop_below/1, count/0]).

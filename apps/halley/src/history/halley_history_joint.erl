@@ -1,6 +1,6 @@
 %% Where events about several subjects may be: for a hash of subjects, up to which seq there is one
 %% in any shard. Such events are in chains of their own, a subject's in each shard
-%% (`halley_history_index'), and nobody should look at eight of them in vain.
+%% (`halley_history_index'), and no reader should look at eight of them in vain.
 %%
 %% Invariant: a word is written, by the log's process, after the entries that it tells of. It only
 %% rises; what is below the floor says nothing.

@@ -1,4 +1,4 @@
-%% What the history must know besides its records: two small files, and a note outside.
+%% The state of the history besides its records: two small files, and a note outside.
 %%
 %% `store'     the store's id and the reservation: no seq above it was ever drawn. Two slots,
 %%             written in turn and synced, so a torn write costs one of them and never both.
@@ -10,7 +10,7 @@
 %%             it can show that the folder, or `store' alone, is an older copy. The reservation is
 %%             raised there before it is raised in `store'.
 %%
-%% If the disk can't be written it is opened for reading, and for writing once a write is asked for
+%% If the disk can't be written it is opened for reading, and for writing once a write is requested
 %% and possible.
 %%
 %%   slot      "HALLEYST" version:16 generation:64 store:32 reserved:64 crc:32

@@ -1,24 +1,24 @@
 %% The one process that writes the history.
 %%
-%% It takes what waits in its mailbox, until that is empty or there are history_commit_bytes_max of
-%% it. This is a *group*: it writes the group, through to the disk if somebody waits, indexes it,
-%% raises the written heads, and answers all. Meanwhile the next group gathers: a thousand
+%% It takes the messages in its mailbox, until that is empty or there are history_commit_bytes_max
+%% of it. This is a *group*: it writes the group, through to the disk if a publisher waits, indexes
+%% it, raises the written heads, and answers all. Meanwhile the next group gathers: a thousand
 %% publishers share a few syncs.
 %%
 %% A sync costs more processor time than an event. So if several publishers waited for the last
 %% group, the next one gathers, a millisecond at a time: until as many wait again, until a
-%% millisecond brings no more, or for three milliseconds. A lone publisher waits for nobody. Records
-%% that nobody waits for are written with the next group, or after two milliseconds.
+%% millisecond brings no more, or for three milliseconds. A lone publisher waits for no other.
+%% Records without a waiting publisher are written with the next group, or after two milliseconds.
 %%
 %% The appending process packs the records. They are counted in `queue_bytes' before they are sent,
 %% so `halley_history:refusing/0' can refuse before anything is accepted.
 %%
-%% A group that can't be written is cut off; its publishers are told why, and publishing is
-%% refused until a probe, once a second, succeeds. So are events that somebody waits for and that
-%% were on their way: an event isn't taken while the one before it was not, so that both can be
-%% published again in their order. Events that were answered already (`ack: memory') are tried all
-%% the same, also those of a shard's turn of which others are refused. The written heads rise in any
-%% case: nobody waits for what won't come. If an event of the group was answered already, has no
+%% A group that can't be written is cut off; its publishers get the reason, and publishing is
+%% refused until a probe, once a second, succeeds. So are events on their way whose publishers wait:
+%% an event isn't accepted while the one before it was not, so that both can be published again in
+%% their order. Events that were answered already (`ack: memory') are tried all the same, also those
+%% of a shard's turn of which others are refused. The written heads rise in any case: no reader
+%% waits for an event that won't come. If an event of the group was answered already, has no
 %% publisher to answer, or can't be cut off for certain, its seqs are noted as lost: a returning
 %% session gets a gap for them.
 %%

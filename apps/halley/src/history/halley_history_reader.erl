@@ -6,8 +6,8 @@
 %% part of the block, for callers that put it into a frame at once.
 %%
 %% Every read verifies checksum, kind and seq. A record that isn't what the index says is `damaged',
-%% and counted; one that retention took, before or while it was read, is `expired'. What a user that
-%% was forgotten had (`halley_history_forgotten') is read as something that concerns nobody.
+%% and counted; one that retention took, before or while it was read, is `expired'. Events of a
+%% forgotten user (`halley_history_forgotten') are read as events that concern no user.
 %%
 %% If the machine or the node has no descriptor left, a read waits for one: that is no damage.
 -module(halley_history_reader).

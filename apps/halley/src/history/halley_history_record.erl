@@ -23,9 +23,9 @@
 %% A private event's users, and a joint one's subjects, take ?USER_BYTES each at least, as much as
 %% their entries in the index take in memory: so what bounds the log's bytes bounds that as well.
 %%
-%% The checksum covers length and body and starts from the store's id, so a record of another
-%% store is none. The magic begins with a byte that UTF-8 never has: whatever is published, no
-%% event's text can pass for a record when damage makes `resync/2' search for the next one.
+%% The checksum covers length and body and starts from the store's id, so a record of another store
+%% isn't valid. The magic begins with a byte that UTF-8 never has: whatever is published, no event's
+%% text can pass for a record when damage makes `resync/2' search for the next one.
 %%
 %% Input is hostile in the sense of a failing disk: any bytes give an error, not a crash, and no
 %% length is believed before it is compared with what is there and with ?BODY_BYTES_MAX.

@@ -1,10 +1,10 @@
-%% What the history finds on disk when it starts: reads all segments in order, fills the index,
-%% and says what is missing.
+%% The start of the history: reads all segments in order, fills the index, and returns the ranges
+%% that are missing.
 %%
-%% Damage is a range of seqs. It begins behind the highest seq met before, and ends at the next
-%% proof of the highest seq written by then: a `place' record, the base of the next segment, or, at
-%% the end, the note of the last sync or the reservation. Only its upper end decides which cursors
-%% get a gap, and that end is never too low.
+%% Damage is a range of seqs. It begins after the highest seq met before, and ends at the next proof
+%% of the highest seq written by then: a `place' record, the base of the next segment, or, at the
+%% end, the note of the last sync or the reservation. Only its upper end decides which cursors get a
+%% gap, and that end is never too low.
 %%
 %% A brain that is killed while it writes leaves a torn tail: it is cut, and no acknowledged event
 %% is lost. But if the note of the last sync, or the one outside of the folder, says that more was

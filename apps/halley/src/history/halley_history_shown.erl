@@ -6,9 +6,9 @@
 %% longest age that there is, and `history.retention' is then the age of all other subjects, and of
 %% private events, which have none (docs/internals/history.md).
 %%
-%% A count is of what is shown of the past (`halley_past', `halley_replay_newest'). Who comes with a
-%% cursor is sent all that is young enough: where an event stands among those of its subject is
-%% known to who reads them from the newest on, and to nobody else.
+%% A count bounds the events of the past that are shown (`halley_past', `halley_replay_newest'). A
+%% client with a cursor is sent all that is young enough: only a reader that begins with the newest
+%% knows where an event stands among those of its subject.
 %%
 %% An id goes before a prefix, and the longest prefix before others, ages and counts each by
 %% themselves. Where there are no patterns a reader pays for one look at a word.

@@ -8,8 +8,8 @@
 %% `look/1' compares the wall's clock with the monotonic one, which no step moves; while the machine
 %% sleeps the wall's alone goes on, so that is a step too, and nothing grows old meanwhile. The log
 %% looks four times a second, and begins a segment after a step. Segments begin with a stamp of both
-%% clocks (`halley_history_clock'), so the steps are found again at the next start. What the wall's
-%% clock does while the machine restarts is no step: nobody can say.
+%% clocks (`halley_history_clock'), so the steps are found again at the next start. A change of the
+%% wall's clock while the machine restarts isn't a step: it can't be known.
 %%
 %% Most of the time there are none, and an event costs one look at a word.
 -module(halley_history_steps).

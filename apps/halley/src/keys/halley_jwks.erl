@@ -6,10 +6,10 @@
 %% another. A key that can't be used is left out (RFC 7517, 5): one that isn't for checking
 %% signatures (`use', `key_ops'), is of an unknown kind, lacks a member, is too weak, or can't be
 %% told from another by its `kid'. The others count: one bad key must not keep a withdrawn key in
-%% force. A set without keys is valid, and lets nobody in.
+%% force. A set without keys is valid, and lets no client in.
 %%
-%% What comes out has only the members that checking a signature needs. A private part makes the
-%% whole set an error: this machine has no use for it, and its owner must learn of the mistake.
+%% The result has only the members that checking a signature needs. A private part makes the whole
+%% set an error: this machine has no use for it, and its owner must learn of the mistake.
 %%
 %% Pure. It verifies no token: that is the edge's.
 -module(halley_jwks).

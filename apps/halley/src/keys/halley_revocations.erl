@@ -4,7 +4,7 @@
 %% edge gets in the handshake and after each change (link.md 12.10). It ends the user's sessions
 %% when it first hears of it.
 %%
-%% One process changes the list. What it answered is on disk (`halley_revocations_file') before it
+%% One process changes the list. An answered change is on disk (`halley_revocations_file') before it
 %% is in force, and outlives restarts, and the deletion of the user. An entry with an end lapses
 %% then, when the last token that it is about has expired.
 %%

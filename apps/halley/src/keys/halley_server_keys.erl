@@ -10,7 +10,7 @@
 %% revoked one is refused within ?LOOK_MS.
 %%
 %% Invariants: before the first reading every request needs a key, and every key is refused. If the
-%% file is broken, empty, somebody else's or gone, the previous keys stay in force; one line in the
+%% file is broken, empty, another user's or gone, the previous keys stay in force; one line in the
 %% log and a counter say so. Nothing here holds a key itself, only digests.
 -module(halley_server_keys).
 -behaviour(gen_server).

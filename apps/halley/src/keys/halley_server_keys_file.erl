@@ -13,10 +13,10 @@
 %% makes keys needed. Where there are no keys one line says whether the API is open on loopback all
 %% the same: `open' if `./halley key open' said so, `closed' if the last key was revoked.
 %%
-%% A file that is gone says nothing, so `server-keys.made' stands beside it since there was a first
+%% A file that is gone says nothing, so `server-keys.made' stands next to it since there was a first
 %% key: without keys the API is closed then.
 %%
-%% What a command said is durable: the new file and its name are synced before it returns.
+%% A command prints only what is durable: the new file and its name are synced before it returns.
 -module(halley_server_keys_file).
 
 -include_lib("kernel/include/file.hrl").

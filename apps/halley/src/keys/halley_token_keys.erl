@@ -12,7 +12,7 @@
 %% one; it may be empty, and then every token is refused. A broken file changes nothing: the
 %% previous set stays in force, and one line in the log and a counter say so. A key that can't be
 %% used is left out, with a line in the log as well. The process' state holds no key, and the
-%% configured secret is behind a fun, so neither can be printed.
+%% configured secret is wrapped in a fun, so neither can be printed.
 -module(halley_token_keys).
 -behaviour(gen_server).
 

@@ -5,9 +5,9 @@
 %% reads the whole ring, some milliseconds; only traces and the console do it.
 %%
 %% It is in memory alone, like the numbers of users that follow nothing. So it isn't complete: rows
-%% are overwritten, a brain doesn't know of the one before it, and of a link that ended nobody says
-%% which of its sessions ended with it. Each of these raises the *floor*: of sessions that ended
-%% after it, each has its row.
+%% are overwritten, a brain doesn't know of the one before it, and of a link that ended it isn't
+%% known which of its sessions ended with it. Each of these raises the *floor*: of sessions that
+%% ended after it, each has its row.
 -module(halley_closings).
 
 -export([new/0, record/2, of_user/1, users/0, latest/2, reasons/0, floor/0, lost/1]).

@@ -11,7 +11,7 @@
 %% Reads take no lock and ask no process. A link opens and closes the only session of a user by one
 %% compare-and-exchange. Whatever involves rows goes through the owner, this gen_server.
 %%
-%% Who may change a word, and why that is enough:
+%% Which process may change a word, and why that is enough:
 %%   0 -> session      any process (open). session -> 0: any process (close), if it is that session.
 %%   0 -> LEAVING -> 0: the owner of the user numbers.
 %%   session -> SEVERAL, SEVERAL -> anything: the owner only.
@@ -26,9 +26,9 @@
 %%     gets it (`mark/2', `halley_directory_slots'), as the process may still have frames to read. A
 %%     process that puts a session into a word looks at the slot afterwards, and takes its session
 %%     back if the slot is shut. Either it saw that the slot is shut, or the scan saw its word:
-%%     nothing of a dead link stays behind. Slots are given out in turn, the one that was free for
-%%     the longest first. So where k slots are free, a process would have to outlive its link until
-%%     k others have begun to put a session into one of theirs.
+%%     nothing of a dead link stays. Slots are given out in turn, the one that was free for the
+%%     longest first. So where k slots are free, a process would have to outlive its link until k
+%%     others have begun to put a session into one of theirs.
 %%   * A process that ends is logged out by the owner, which then calls `Ended' for each of its
 %%     users. A link that closes a session needs no such call.
 %%   * A killed owner is restarted over the same chunks and rows (they belong to the supervisor); it

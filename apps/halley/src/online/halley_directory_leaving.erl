@@ -1,10 +1,10 @@
 %% Whether a user number may leave, as far as sessions go (`halley_ids').
 %%
 %% A number is in use by the sessions in the directory, and by those that its links *hold*: they
-%% aren't open yet, because what they missed comes first. These are rows {{user number, slot},
-%% count} of an ordered ETS table that the links write, and `forget/1' deletes those of a link that
-%% ended. Whoever holds a session looks behind that whether the slot is shut, and releases it again
-%% then: as with words of the directory, a link that reads on behind its purge leaves nothing.
+%% aren't open yet, because missed events come first. These are rows {{user number, slot}, count} of
+%% an ordered ETS table that the links write, and `forget/1' deletes those of a link that ended. A
+%% process that holds a session checks afterwards whether the slot is shut, and releases it again
+%% then: as with words of the directory, a link that reads on after its purge leaves nothing.
 %%
 %% A number that leaves has a word of its own in the directory, put by one compare-and-exchange
 %% where 0 stood: from then on no session opens for it. A process that wants to open one must have

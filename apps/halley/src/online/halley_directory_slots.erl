@@ -2,9 +2,9 @@
 %% stays so until another link gets it, for the process of the link that ended may still have frames
 %% to read.
 %%
-%% Whoever puts a session somewhere under its slot looks here behind that, and takes it back if the
-%% slot is shut; who purges a slot has shut it first. So nothing of a link that ended stays behind.
-%% A mark for each slot, read without a lock; who marks is the registry of links, and the purge.
+%% A process that puts a session somewhere under its slot looks here afterwards, and takes it back
+%% if the slot is shut; a purge shuts the slot first. So nothing of a link that ended stays. A mark
+%% for each slot, read without a lock, written by the registry of links and by the purge.
 -module(halley_directory_slots).
 
 -export([new/0, mark/2, is_shut/1, to_purge/0]).

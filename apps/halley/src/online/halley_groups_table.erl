@@ -6,9 +6,9 @@
 %% Only the subject's shard writes its rows: a row is there exactly while the shard has the group.
 %%   `open/1'    before anything of the group is read: what changed before is found by the reading,
 %%               and what changes from now on leaves a mark;
-%%   `close/1'   in the turn in which the group ends, after the links were told: an earlier event
+%%   `close/1'   in the turn in which the group ends, after the links got its end: an earlier event
 %%               has gone to the group with its marks settled, a later one is looked up.
-%% So each mark has a shard that settles it, and none is left for a group that nobody settles.
+%% So each mark has a shard that settles it, and none is left for a group without a shard.
 %%
 %% A late mark is taken back: a process that leaves one looks at the row again afterwards, and
 %% closing removes the marks after the row. Either the process saw that the row is gone, or closing

@@ -1,6 +1,6 @@
-%% What an edge knows of its sessions now: the seam between the API, which asks, and the
-%% application that has the links to the edges, which implements this behaviour and says so by
-%% `set/1'. Until then nothing is known.
+%% An edge's knowledge of its sessions: the seam between the API, which calls, and the application
+%% that has the links to the edges, which implements this behaviour and registers itself by `set/1'.
+%% Until then nothing is known.
 %%
 %% The caller waits for the edge's worker, so it is no link and no shard that calls this.
 -module(halley_inspection).

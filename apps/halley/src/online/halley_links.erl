@@ -7,21 +7,21 @@
 %%   {end_group, Group}                          behind, since no history has them
 %%   {mark, Shard, Seq}                          the shard has nothing more for anyone up to Seq
 %%   behind                                      the link has been marked behind; see below
-%%   {presence, [{Json, Conns}]}                 what connections are told of presence, in order
+%%   {presence, [{Json, Conns}]}                 presence for connections, in order
 %%   {close_sessions, Reason :: binary(), Conns} Conns: a list
 %% are the messages it receives. All but the last three come from the shard alone, so they stay in
 %% its order. `deliver/2' adds `cost/2' to the counter before it sends, `members/4' the bytes of
 %% the connections, `close_sessions/3' `close_cost/1', `presence/2' `presence_cost/1'; the writer
 %% subtracts as many when they were handed to the socket.
 %%
-%% The counter is what bounds a link's queue. An event that would take it past
-%% `link_queue_bytes_max' is not sent: the link is *behind*, and as long as it is, neither events
-%% nor marks are sent to it (link.md 4.7, 10.6). When the queue has drained, the writer calls
-%% `resume/1', reads the heads after that, and gets from the history what is not above them.
-%% Nothing is lost in between: a shard moves its head before it looks at the flag, so an event that
-%% found the link behind is not above heads that are read after the flag was cleared. `behind' is
-%% sent once each time that the flag is set, because a writer that drained before it was set would
-%% sleep. The flag, not the message, is the truth.
+%% The counter bounds a link's queue. An event that would take it past `link_queue_bytes_max' is not
+%% sent: the link is *behind*, and as long as it is, neither events nor marks are sent to it
+%% (link.md 4.7, 10.6). When the queue has drained, the writer calls `resume/1', reads the heads
+%% after that, and gets from the history what is not above them. Nothing is lost in between: a shard
+%% moves its head before it looks at the flag, so an event that found the link behind is not above
+%% heads that are read after the flag was cleared. `behind' is sent once each time that the flag is
+%% set, because a writer that drained before it was set would sleep. The flag, not the message, is
+%% the truth.
 %%
 %% A *trunk* is one connection for all workers of an edge (docs/internals/trunk.md). Its writer has
 %% a slot of its own, in which no session is, and each of its workers has one. Queue and mark are
@@ -29,7 +29,7 @@
 %% connections are words as in the directory, and an event for a group names the slots that have
 %% members. A link of a worker is its own way.
 %%
-%% A single slow link refuses nobody anything. `overloaded/0' turns true when every link has
+%% A single slow link makes no publisher wait. `overloaded/0' turns true when every link has
 %% `link_queue_refuse_bytes' waiting: then it is the brain that is too fast.
 %%
 %% A slot is free again only when the directory has been purged of the dead link's sessions, and

@@ -1,8 +1,8 @@
-%% Since when everybody who is there is known to be: when all workers of each edge had said all of
+%% The time from which on all sessions are known: when all workers of each edge had sent all of
 %% their sessions on the links that they have now.
 %%
-%% A link that has just come says who is there in its sync, for seconds if they are many. Before its
-%% end nobody who is missing may be taken for gone.
+%% A new link sends its sessions in its sync, for seconds if they are many. Before its end no
+%% missing user may be treated as gone.
 -module(halley_links_synced).
 
 -export([new/0, synced/1, since/0]).

@@ -1,8 +1,8 @@
 %% From where sessions that opened lately have what is published: the last `openings_max' openings
 %% and changes of subscriptions, for traces.
 %%
-%% A ring in ETS, as `halley_closings' is, written by the processes that open sessions. What the
-%% rows mean is `halley_began''s business; here they are kept, bounded and forgotten.
+%% A ring in ETS, as `halley_closings' is, written by the processes that open sessions.
+%% `halley_began' defines the rows; here they are kept, bounded and forgotten.
 %%
 %% A row that was overwritten raises the *floor*: a session without a row has been there since then
 %% at the latest. A link that syncs says sessions that are older than itself. They have no rows, so

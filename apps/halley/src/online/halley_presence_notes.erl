@@ -1,8 +1,8 @@
 %% Notes for `halley_presence': whom it has to look at, since something about them has changed.
 %%
-%% A note names what is to be looked at, not what happened: who takes it reads what is so by then.
-%% So a note that is there already isn't left twice, and what waits is bounded by what there is:
-%% users, subscriptions and links. Who leaves a note does so behind the change.
+%% A note names something to look at, not a change: its reader reads the state of then. So a note
+%% that is there already isn't left twice, and the notes are bounded by the number of users,
+%% subscriptions and links. A note is left after the change.
 %%
 %%   {user, User}          its sessions, or what they are subscribed to
 %%   {there, User}         its sessions, of which it had some when the note was left
@@ -11,10 +11,10 @@
 %%   {forgotten, User}     the same of a user that was deleted
 %%   {visitors, Subject}   the visitors that are subscribed to it
 %%   {was_in, User, S}     one of its sessions was subscribed to S; while `halley_presence' begins
-%%   {watch, Word, Key}    a session that asked to be told, from now on
+%%   {watch, Word, Key}    a session that receives presence from now on
 %%
-%% `presence_subjects' of the configuration turns it on. While nobody asks to be told, only the last
-%% is left. Where it is off, a session that opens or closes costs one look at a term.
+%% `presence_subjects' of the configuration turns it on. While no session receives presence, only
+%% the last is left. Where it is off, a session that opens or closes costs one look at a term.
 %%
 %% A session asks by a subscription to `key/1' of a subject, which is no id: so it is kept, said
 %% again by the edge and forgotten as all subscriptions are (link.md 15). The key of everybody whom

@@ -1,16 +1,17 @@
 %% The public states of sessions: JSON that a session says of itself, seen where its user is seen to
 %% be present (http.md 23).
 %%
-%% On the link, and in what is kept of a session's subscriptions, a state is in *pieces*: the byte
-%% 2, with which no id begins, the piece's number, and a part of what there is, a time and the text
-%% (link.md 16). So it is said again by the edge, bounded and forgotten as subscriptions are.
+%% On the link, and among a session's subscriptions, a state is in *pieces*: the byte 2, with which
+%% no id begins, the piece's number, and a part of the content, a time and the text (link.md 16). So
+%% the edge sends it again, bounded and forgotten as subscriptions are.
 %%
 %% Here is a row {{User, Word}, AtMs, Text} for each live session that has one, written by
-%% `halley_subscriptions', or deleted with its user. A user's state is what was said last of all
-%% that its sessions say: so their times go on when the clock is set back (`stamp/0').
+%% `halley_subscriptions', or deleted with its user. A user's state is the latest one of its
+%% sessions: so their times go on when the clock is set back (`stamp/0').
 %%
 %% Invariant: a text is one line of JSON, of `session_state_bytes_max' bytes at most. In memory
-%% alone. Not here: who may say one (`halley_api_state_h'), and who is told (`halley_presence').
+%% alone. Not here: the right to set one (`halley_api_state_h'), and its receivers
+%% (`halley_presence').
 -module(halley_session_states).
 
 -export([new/0, clear/0, split/1, stamp/0, pieces/2, check/1]).

@@ -1,15 +1,15 @@
 %% From where a session has what is published: noted when it opens, and told to a trace.
 %%
 %% An event finds the sessions that are in the directory when its shard looks them up, which is
-%% behind its seq and before the log has written it. So a session that opened without a cursor has
-%% what is above the counter as of just after, lacks what was written just before, and of what lies
-%% between nobody knows. One that came with a cursor is sent all that is behind that.
+%% after its seq and before the log has written it. So a session that opened without a cursor has
+%% what is above the counter as of just after, lacks events that were written just before, and for
+%% those between it isn't known. One that came with a cursor is sent all after that.
 %%
 %% A link that syncs or was behind is sent events out of the history, to the sessions that it has by
 %% then (`halley_edge_catchup'): a session that opened meanwhile may get some from before. So what
 %% the last catch-up of its link may have brought isn't lacked for certain.
 %%
-%% What is kept is in `halley_openings', which is bounded.
+%% The rows are in `halley_openings', which is bounded.
 -module(halley_began).
 
 -export([written/1, opened/2, login/2, held/2, fed/2, subscription/4]).

@@ -1,5 +1,5 @@
-%% What one link, or several slots of a trunk, have missed: after a sync, and when they were behind
-%% (link.md 10.6).
+%% The events that one link, or several slots of a trunk, have missed: after a sync, and when they
+%% were behind (link.md 10.6).
 %%
 %% All events between two vectors, in ascending seqs, each fanned out to the sessions there only. So
 %% the cost is that of the events, not of the sessions. The writer asks for one batch after the
@@ -16,8 +16,8 @@
 %% A private event goes to its users. Each has a seq of its own in it: those of them that are in a
 %% batch get it together, and have it once, whatever batch they are in.
 %%
-%% A joint event goes to whom any of its subjects reaches. Wherever a batch ends, all of its seqs
-%% are dealt with at once, so nobody has it twice.
+%% A joint event goes to every user whom one of its subjects reaches. Wherever a batch ends, all of
+%% its seqs are dealt with at once, so no session gets it twice.
 %%
 %% The changes of a subject's follows are read once for a catch-up, not for each of its events: the
 %% caller keeps them from batch to batch (`halley_catchup_former').

@@ -1,9 +1,9 @@
-%% Forgets a user: its sessions are closed, its follows end both ways, and what was published about
-%% it, or to it alone, is shown to nobody any more.
+%% Forgets a user: its sessions are closed, its follows end both ways, and events about it, or for
+%% it alone, are shown to no client any more.
 %%
-%% Nothing stops the user from coming back: then it is somebody new, with nothing from before. Its
-%% id leaves memory and the store when its number is freed (`halley_ids_sweep'), and the history
-%% when retention takes what is in it; the log says when that was (`halley_history_forgotten').
+%% Nothing stops the user from coming back: then it is a new user, with nothing from before. Its id
+%% leaves memory and the store when its number is freed (`halley_ids_sweep'), and the history when
+%% retention takes what is in it; the log says when that was (`halley_history_forgotten').
 %%
 %% Each step is on disk when the next begins, and the one that hides the past comes last. After an
 %% error, or a kill, some are done: forgetting the user again does the rest, and harms nothing.

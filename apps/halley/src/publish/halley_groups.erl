@@ -4,7 +4,7 @@
 %% This is the facade for processes that change follows or sessions, and the process that decides
 %% which subjects are groups and has them filled.
 %%   `changed/1' a user's sessions have changed; `followed/1' follows have changed: both leave marks
-%%   where that concerns a group. They are called behind the change and before it is answered.
+%%   where that concerns a group. They are called after the change and before it is answered.
 %%
 %% A subject is *waiting* until its filling begins: the shard knows nothing of it, and looks its
 %% followers up as ever. Then the shard has the group, and a row in `halley_groups_table'.

@@ -1,9 +1,9 @@
-%% The members of one group as the workers were told: for each user, how many of its connections.
+%% The members of one group as the workers know them: for each user, how many of its connections.
 %%
 %% One bit per user number says that one connection of the user is a member; users with more are in
-%% a map, and so are users that have processes among their sessions (nobody is told of those: they
-%% are looked up for each event). Which connections they are isn't kept: `settle/4' is given the
-%% truth and says what to tell, which changes nothing where it was told before.
+%% a map, and so are users that have processes among their sessions (workers don't know those: they
+%% are looked up for each event). Which connections they are isn't kept: `settle/4' takes the truth
+%% and returns what to send, which changes nothing where it was sent before.
 %%
 %% It belongs to one process, the subject's shard: the bits are changed in place. It reads no
 %% directory and no follows, and sends nothing (docs/internals/celebrities.md).

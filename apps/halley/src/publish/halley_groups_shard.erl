@@ -7,7 +7,7 @@
 %%
 %% A group is filled up to some user number: marked users beyond are left to the filling, and an
 %% event is sent to the followers beyond by look-up. A portion of the filling was read a moment ago:
-%% what was marked since the portion was asked for (`touched') is read again here.
+%% users that were marked since the portion was requested (`touched') are read again here.
 %%
 %% A group that begins or ends here is put into `halley_groups_table', or taken out, in the same
 %% turn: the table says for which groups marks are left.

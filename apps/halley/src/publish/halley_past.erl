@@ -1,4 +1,4 @@
-%% What was published about a subject before: pages of it, the newest event first.
+%% Past events about a subject: pages of them, the newest event first.
 %%
 %% A page begins where a cursor says, or now, and goes back along the subject's chains in the index
 %% (`halley_past_chains'), so it costs what it gives, however long the history is or the

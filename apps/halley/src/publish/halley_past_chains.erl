@@ -3,7 +3,7 @@
 %% (docs/internals/joint.md). They are merged as they are read, so a page reads no more than it
 %% gives. Most subjects have the first chain alone.
 %%
-%% Pure but for reading the index. What a seq is, the record decides.
+%% Pure but for reading the index. The record decides what a seq is.
 -module(halley_past_chains).
 
 -export([new/3, retained/2, next/2, behind/3, up_to/1, 'after'/1]).

@@ -1,11 +1,11 @@
 %% Events that one process publishes without waiting for each: the process posts them, goes on, and
 %% gets their answers as messages, many in one.
 %%
-%% What is posted (`post/3') is checked as `halley_router' checks it, gathered, and sent to the
+%% A posted event (`post/3') is checked as `halley_router' checks it, gathered, and sent to the
 %% shards by `send/1', one message each. Messages that come for it:
 %%   {posted, Answers}                  from a shard or the log: `answered/2'
 %%   {'DOWN', Monitor, process, _, _}   a shard has died: `down/2'
-%%   {timeout, Timer, posts}            somebody waits for too long: `late/2'
+%%   {timeout, Timer, posts}            a publisher waits for too long: `late/2'
 %% Each gives what the process itself keeps with a post (`Mine'), and the result.
 %%
 %% Invariants: each post gets one result, unless it is forgotten; it counts until its answer came,

@@ -1,21 +1,21 @@
 %% Tells sessions who comes to a subject and who leaves it (http.md 22.5 on,
 %% docs/internals/presence.md).
 %%
-%% A session asks by a subscription to a key (`halley_presence_notes'). It is told the state of the
-%% subject, and then each change; of a large subject counts alone. Here is what was *told*
-%% (`halley_presence_told'), which follows what is so: a note says whom to look at, and what differs
-%% is told. A join is told at once. A leave is told when the user has been away for
-%% `presence_leave_ms', in which all workers were linked and had said their sessions.
+%% A session receives presence by a subscription to a key (`halley_presence_notes'). It gets the
+%% state of the subject, and then each change; of a large subject counts alone. Here is what was
+%% *sent* (`halley_presence_told'), which follows the truth: a note names a user to look at, and
+%% differences are sent. A join is sent at once. A leave is sent when the user has been away for
+%% `presence_leave_ms', in which all workers were linked and had sent their sessions.
 %%
 %% So a connection that comes back, a link that is cut and an edge that begins anew tell nothing.
 %% A brain that begins knows nothing of what the one before it told: it is silent until all workers
 %% have been linked for as long, and then tells everybody the state, which replaces what they knew.
 %% State is replaced, never repaired.
 %%
-%% It is one process. It looks at the notes of ?GATHER_MS together and sends what it tells a link in
-%% one message, so that who comes and goes wakes nobody for itself alone. What a link has no room
-%% for is not queued: the link is *owed* the state, and gets it when it has. Nothing of it is on
-%% disk, and while nobody asks it does nothing.
+%% It is one process. It looks at the notes of ?GATHER_MS together and sends each link one message,
+%% so that a single user who comes and goes wakes no writer for itself alone. Changes for which a
+%% link has no room are not queued: the link is *owed* the state, and gets it when it has. Nothing
+%% of it is on disk, and without sessions that receive presence it does nothing.
 -module(halley_presence).
 -behaviour(gen_server).
 

@@ -1,12 +1,12 @@
-%% Sessions that asked for the presence of a subject and have not been told its state yet.
+%% Sessions that requested the presence of a subject and have not been sent its state yet.
 %%
-%% They are in the table of subscriptions already, and a change that is told to all of those would
-%% come to them first, about what they know nothing of. So a change is for the others: the state
-%% that they are told then is that behind it.
+%% They are in the table of subscriptions already, and a change for all of those would come to them
+%% before the state that it changes. So a change is for the others: the state that these sessions
+%% get then includes it.
 %%
-%% Invariant: a session is here before it is found in the table, or by its row, and until it is told
-%% the state, or ends. What it asks for leaves a note behind that (`halley_presence_notes'), so
-%% nobody stays here for ever.
+%% Invariant: a session is here before it is found in the table, or by its row, and until it is sent
+%% the state, or ends. Its request leaves a note after that (`halley_presence_notes'), so no session
+%% stays here for ever.
 %%
 %% A row {{Key, Word}} of an ordered ETS for each; mostly there is none, and a look is one step.
 -module(halley_presence_asked).

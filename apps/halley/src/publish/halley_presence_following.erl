@@ -1,10 +1,10 @@
-%% Whether users were told to be online, for sessions that asked about everybody whom they follow
-%% (`presence=*', http.md 22.6).
+%% Whether users were reported as online, to sessions with the presence of all whom their users
+%% follow (`presence=*', http.md 22.6).
 %%
-%% A bit for each user number, made from the directory when somebody first asks: 2 MB by the
-%% defaults. A change is told to the followers' sessions that asked. A user with more followers than
-%% `presence_listed_max' is a celebrity, and nobody is told of it. A session is told of those alone
-%% whom it may see (`halley_presence_views').
+%% A bit for each user number, made from the directory with the first such session: 2 MB by the
+%% defaults. A change is sent to such sessions of the followers. A user with more followers than
+%% `presence_listed_max' is a celebrity, and isn't reported. A session gets only users whom it may
+%% see (`halley_presence_views').
 %%
 %% It belongs to `halley_presence', which says when a user that is away has left.
 -module(halley_presence_following).

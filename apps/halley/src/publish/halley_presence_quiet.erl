@@ -1,6 +1,6 @@
-%% Whether everybody who is there is known to be: all workers of each edge are linked and have said
-%% all of their sessions, and the brain didn't stand still a moment ago. Until that has been so for
-%% `presence_leave_ms', nobody is said to have left.
+%% Whether all present users are known: all workers of each edge are linked and have sent all of
+%% their sessions, and the brain didn't stand still a moment ago. Until that has been so for
+%% `presence_leave_ms', no user is reported as gone.
 %%
 %% For `halley_presence', whose process may be younger than the links.
 -module(halley_presence_quiet).

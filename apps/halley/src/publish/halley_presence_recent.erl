@@ -1,11 +1,13 @@
-%% Who went while `halley_presence' begins: from a note on, for as long as a user may come back.
+%% Users that went while `halley_presence' begins: from a note on, for as long as a user may come
+%% back.
 %%
-%% A process that begins tells the state, which replaces what its listeners knew. Who went a moment
-%% before isn't there, but hasn't left yet either: it is told to be there, and to have left when it
-%% doesn't come back in time. So a connection that breaks in that moment tells nothing false.
+%% A process that begins sends the state, which replaces its listeners' knowledge. A user that went
+%% a moment before isn't there, but hasn't left yet either: it is reported as present, and as gone
+%% when it doesn't come back in time. So a connection that breaks in that moment causes no false
+%% message.
 %%
-%% Of a user that was in a subject by a subscription, the note says in which; all else is read when
-%% it is asked for. Pure but for that reading; empty once all has begun.
+%% Of a user that was in a subject by a subscription, the note names the subject; everything else is
+%% read when it is needed. Pure but for that reading; empty once all has begun.
 -module(halley_presence_recent).
 
 -export([new/0, note/3, since/2, users/1, rooms/2]).

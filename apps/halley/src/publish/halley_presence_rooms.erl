@@ -1,4 +1,4 @@
-%% What is read for the presence of subjects: who is in one, and in which a user is. For
+%% The readings for the presence of subjects: the users in one, and the ones of a user. For
 %% `halley_presence'; it keeps nothing.
 -module(halley_presence_rooms).
 

@@ -1,13 +1,13 @@
-%% When the states of users are told (http.md 23.4): pure, no time of its own.
+%% When the states of users are sent (http.md 23.4): pure, no time of its own.
 %%
-%% What was told last is kept for each user of whom a state was told. Another one is told at once,
-%% but a user's at most once in `presence_states_ms': then the last one counts. That a user has none
-%% any more is told when it had none for the time in which it may come back, so that a connection
-%% that breaks and says its state again tells nothing.
+%% The state that was sent last is kept for each user of whom one was sent. Another one is sent at
+%% once, but a user's at most once in `presence_states_ms': then the last one counts. The end of a
+%% state is sent when the user had none for the time in which it may come back, so that a connection
+%% that breaks and sends its state again changes nothing.
 %%
-%% Who comes to know of a user in between, by the state of a subject or by a join, is told what was
-%% told last (`shown/3'), not what is so by then. So all know the same, and the next change is one
-%% for each of them.
+%% A session that learns of a user in between, by the state of a subject or by a join, gets the
+%% state that was sent last (`shown/3'), not the newest one. So all know the same, and the next
+%% change is one for each of them.
 -module(halley_presence_states).
 
 -export([new/0, look/4, due/2, told/4, shown/3, forget/2]).

@@ -1,8 +1,8 @@
-%% What is told of presence, gathered for each link: who tells much in one go sends each link one
-%% message, and its writer writes once.
+%% Presence messages, gathered for each link: a turn with many of them sends each link one message,
+%% and its writer writes once.
 %%
-%% Texts for one link stay in the order in which they were added. What is gathered is bounded by
-%% whoever adds: it sends when `is_much/1' says so, and at the end of its turn.
+%% Texts for one link stay in the order in which they were added. The caller bounds their number: it
+%% sends when `is_much/1' is true, and at the end of its turn.
 -module(halley_presence_tell).
 
 -export([new/0, add/3, is_much/1, send/2, with_room/1]).

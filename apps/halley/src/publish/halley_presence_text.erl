@@ -1,4 +1,4 @@
-%% What is told of presence, as JSON on one line (http.md 22.7).
+%% Presence messages as JSON on one line (http.md 22.7).
 -module(halley_presence_text).
 
 -export([change/3, update/3, state/4, states/1, large/2, online/2]).

@@ -1,11 +1,11 @@
-%% What was told of presence, and who is about to have left: no messages, no time of its own.
+%% Presence as it was sent, and users who are about to have left: no messages, no time of its own.
 %%
-%% For each subject whose users are named, the users that were told to be there, by the names they
-%% were told with. A user that is away is on its way out (`away/3'): `due/3' gives it when it has
+%% For each subject whose users are named, the users that were reported as present, by the names in
+%% those messages. A user that is away is on its way out (`away/3'): `due/3' gives it when it has
 %% been away for the time that `new/1' was given, unless it came back.
 %%
-%% `{following, User}' may be on its way out as well; whether it was told to be there is known to
-%% `halley_presence_following'.
+%% `{following, User}' may be on its way out as well; `halley_presence_following' knows whether it
+%% was reported as present.
 -module(halley_presence_told).
 
 -export([new/1, fill/3, drop/2, here/4, back/2, away/3, away_anew/3, due/3]).

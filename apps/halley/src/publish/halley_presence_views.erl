@@ -1,11 +1,11 @@
-%% Whom a session may see that is told of all whom its user follows (`presence=*', http.md 22.6):
-%% its *view*, the patterns of the right `presence', or everybody.
+%% The users that a session with `presence=*' may see (http.md 22.6): its *view*, the patterns of
+%% the right `presence', or all users.
 %%
-%% A session's rights are with its worker, if anywhere: so that a brain that begins tells no more
-%% than the one before it did, the worker says the view again, in *pieces* among the session's
+%% A session's rights are with its worker, if anywhere: so that a brain that begins reveals no more
+%% than the one before it did, the worker sends the view again, in *pieces* among the session's
 %% subscriptions: the byte 4, with which no id begins, the piece's number, and a part of the
-%% patterns, each behind its length (link.md 19). They are no subjects. `halley_subscriptions' keeps
-%% them in the session's row, so who reads that it asked reads whom it may see, too.
+%% patterns, each after its length (link.md 19). They are no subjects. `halley_subscriptions' keeps
+%% them in the session's row, so a reader of the subscription reads the view, too.
 %%
 %% Invariant: without pieces it is everybody; what isn't understood gives nothing.
 -module(halley_presence_views).

@@ -1,4 +1,4 @@
-%% Who is there: in a room, and among those whom a user follows (docs/internals/presence.md).
+%% Present users: in a room, and among those whom a user follows (docs/internals/presence.md).
 %%
 %% Present in a subject is whom an event about it would reach now: its followers that are online,
 %% the subject itself if it is a user that is online, and who has a session that is subscribed to
@@ -8,8 +8,8 @@
 %% A subject with more than `presence_listed_max' followers, or subscribed sessions, is *large*: its
 %% users are counted, not named, by `halley_present_counts'.
 %%
-%% It only reads, in the caller's process, and asks the same tables as a publish. What changes
-%% meanwhile may be seen or not. What is told of changes is `halley_presence'.
+%% It only reads, in the caller's process, from the same tables as a publish. It may see changes of
+%% that moment or not. `halley_presence' sends changes.
 -module(halley_present).
 
 -export([following_online/3, following_online_own/4, room/3, room_own/3]).

@@ -1,10 +1,10 @@
 %% How many are in subjects that are too large to name their users.
 %%
 %% A million followers take some tenths of a second to look up. So one process counts, one subject
-%% at a time, at a low priority, and what it found is the answer for ?FRESH_MS and for ?SHARE times
-%% as long as it took: however often somebody asks, it uses a small share of one processor.
+%% at a time, at a low priority, and its result is the answer for ?FRESH_MS and for ?SHARE times as
+%% long as it took: however many requests there are, it uses a small share of one processor.
 %%
-%% It remembers ?KEPT_MAX subjects, and nothing when nobody asks.
+%% It remembers ?KEPT_MAX subjects, and nothing without requests.
 -module(halley_present_counts).
 -behaviour(gen_server).
 

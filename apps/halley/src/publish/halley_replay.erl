@@ -1,41 +1,40 @@
 %% A replay: what one user missed, in order.
 %%
-%% It begins with the cursor that a client brought and is asked for batches, each up to a vector
-%% that the log has written (`halley_history:written/0', or heads that were waited for). The caller
-%% frames the batches, paces them, and opens the session in time (docs/internals/delivery.md,
-%% "Coming back").
+%% It begins with the cursor that a client brought and returns batches, each up to a vector that the
+%% log has written (`halley_history:written/0', or heads that were waited for). The caller frames
+%% the batches, paces them, and opens the session in time (docs/internals/delivery.md, "Coming
+%% back").
 %%
 %% It works in passes. A pass gathers the oldest few thousand of the seqs that may be the user's
 %% (`halley_replay_gather'); they are read as the batches need them. The follows are read anew in
 %% each pass, so a subject that is followed while the replay runs is in it from there on. A follow
 %% counts from when it was made, whatever the cursor says.
 %%
-%% What one call does is bounded as well, gathering and reading: `yield' says that it has nothing to
-%% give yet and wants to be asked again, behind others. So all of it takes time in proportion to
-%% what was missed, in small portions, and memory for one pass.
+%% The work of one call is bounded as well, gathering and reading: `yield' means that it has nothing
+%% to give yet and wants another call, after others. So all of it takes time in proportion to the
+%% missed events, in small portions, and memory for one pass.
 %%
 %% Invariants: every event up to `vector', of what the user followed, was given. An event's own
-%% cursor is the vector after it, so a client that leaves in the middle misses nothing. Events
-%% come in ascending seqs within a pass, and a pass begins above the one before it, so those about
-%% one subject are in order. Nothing above the vector that was asked for is ever given: it comes
-%% live.
+%% cursor is the vector after it, so a client that leaves in the middle misses nothing. Events come
+%% in ascending seqs within a pass, and a pass begins above the one before it, so those about one
+%% subject are in order. Nothing above the requested vector is ever given: it comes live.
 %%
 %% An event about several subjects of the user is several candidates, of seqs one after the other,
-%% and is given once: for the first, and the cursor is behind the last of all its seqs.
+%% and is given once: for the first, and the cursor is after the last of all its seqs.
 %%
 %% In place of a cursor a session may come with a wish for the newest events about what it is
 %% subscribed to (`halley_replay_wish'). Then these are its first pass (`halley_replay_newest'), up
-%% to where the session began, and the passes behind that are as any: what its user follows and is
-%% sent is the session's from its welcome on, however long it waits here, and whichever brain it
-%% waits for. The cursor of each of them says what is still to be given and where the session began,
-%% so who leaves in the midst of them comes back to the others of them, and to nothing older.
+%% to where the session began, and the later passes are as any: events that its user follows are the
+%% session's from its welcome on, however long it waits here, and whichever brain it waits for. The
+%% cursor of each of them records the rest and where the session began, so a client that leaves in
+%% the midst of them comes back to the others of them, and to nothing older.
 %%
-%% What is too old for its subject (`halley_history_shown') is left out, and one gap tells of all of
-%% it, from the first that was met.
+%% Events that are too old for their subjects (`halley_history_shown') are left out, and one gap
+%% covers all of them, from the first that was met.
 %%
-%% A gap stands where it is: events before it were given, those behind it follow. A damaged range is
-%% told before any event, and from the cursor's time on: it may have held an unfollow, and then any
-%% event since the cursor may be missing.
+%% A gap stands where it is: events before it were given, later ones follow. A damaged range is
+%% reported before any event, and from the cursor's time on: it may have held an unfollow, and then
+%% any event since the cursor may be missing.
 %%
 %% Another session of the same user, with the same or a later cursor, can use what a long gathering
 %% found (`gathered/1', `offer/2'), while the user follows what it followed then: a follow counts

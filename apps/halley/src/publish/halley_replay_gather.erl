@@ -13,18 +13,18 @@
 %% read sends the pass back to the chains, where an index that is in memory says whether it concerns
 %% the user.
 %%
-%% What was published for the user alone has a chain of the user in each shard. They are read before
-%% the follows, if there are private events at all.
+%% Private events for the user have a chain of the user in each shard. They are read before the
+%% follows, if there are private events at all.
 %%
 %% So are the subjects that the session is subscribed to: for these no follow matters.
 %%
-%% What was published about a subject and others has chains of the subject in each shard as well,
-%% which are read where the index knows of such an event above the vector.
+%% Events about a subject and others have chains of the subject in each shard as well, which are
+%% read where the index knows of such an event above the vector.
 %%
 %% A follow counts from when it was made: where the history knows of follows above the oldest
 %% candidate, `halley_replay_since' leaves out what is not the user's.
 %%
-%% It works in slices: `work/2' does a millisecond or two of it and is asked again, so that others
+%% It works in slices: `work/2' does a millisecond or two of it and is called again, so that others
 %% have their turns (`halley_edge_replays').
 %%
 %% Invariants: the follows, or which of the subjects in between are followed, are read before the
@@ -33,9 +33,9 @@
 %% their records. When it is done, everything up to `bound' that is the user's is among the
 %% candidates, unless retention has taken it meanwhile: the caller checks the floor afterwards.
 %%
-%% What it holds is bounded: one and a half windows of candidates, at most 24,576, and
-%% ?UNFOLLOWED_MAX subjects. That is under 16 MB if every id is as long as an id may be, and under
-%% one where few subjects are followed.
+%% Its memory is bounded: one and a half windows of candidates, at most 24,576, and ?UNFOLLOWED_MAX
+%% subjects. That is under 16 MB if every id is as long as an id may be, and under one where few
+%% subjects are followed.
 %%
 %% A change of follows that can't be read may have been an unfollow, of any subject: `is_lacking/1'
 %% says that there was one.

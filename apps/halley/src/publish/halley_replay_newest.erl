@@ -11,7 +11,7 @@
 %% show (`halley_past'): one that can't be read is one of them, and so is one that is hidden because
 %% another subject of it was forgotten.
 %%
-%% It works in slices: `work/2' takes some hundred entries at most, and is asked again.
+%% It works in slices: `work/2' takes some hundred entries at most, and is called again.
 %%
 %% Invariants: all up to the vector must be in the index. An event about several of the subjects is
 %% several candidates, as in any pass (`halley_replay').

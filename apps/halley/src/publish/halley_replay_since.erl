@@ -7,7 +7,7 @@
 %% above the seq from which that follow counts. Without a later change the subject is followed now,
 %% since otherwise the event would be no candidate; so it is the user's.
 %%
-%% What is for the user alone has nothing to do with follows, and is always the user's.
+%% Private events have nothing to do with follows, and are always the user's.
 %%
 %% Invariants: it keeps a change only if a candidate is about its subject, and one for each. So it
 %% holds what the pass holds, however often the user followed and unfollowed. It works in slices.

@@ -1,10 +1,10 @@
-%% What stands in place of a cursor while a session begins with the newest events about what it is
-%% subscribed to (protocol/http.md 25): `last-N' asks for N about each of its subjects.
+%% The text in place of a cursor while a session begins with the newest events about its
+%% subscriptions (protocol/http.md 25): `last-N' requests N about each of its subjects.
 %%
 %% When the session begins the brain writes it as `last-N-C', where C is the cursor of that moment:
-%% the newest up to C, then all that was published behind it. The N events carry `last-N_S-C', where
-%% S is the seq of the last one that was given. So who comes back gets the others of the N, and of
-%% everything else what was published since it began, never what was before. The last of the N has C
+%% the newest up to C, then all that was published after it. The N events carry `last-N_S-C', where
+%% S is the seq of the last one that was given. So a client that comes back gets the others of the
+%% N, and of everything else the events since it began, never earlier ones. The last of the N has C
 %% itself.
 %%
 %% Pure, but for begins/1. Like a cursor it is no secret and no proof.

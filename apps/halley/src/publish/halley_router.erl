@@ -2,8 +2,8 @@
 %%
 %% Everything that can be refused is refused here, in the publisher's own process and before any
 %% part of the event was accepted: ids, data, a history that can't be written, and overload (every
-%% link's queue near its bound, the log's or a shard's at its own). What passes gets its place in
-%% the order in `halley_shard_server'.
+%% link's queue near its bound, the log's or a shard's at its own). An accepted event gets its place
+%% in the order in `halley_shard_server'.
 %%
 %% A batch keeps the order of its events within each subject. One bad event gets an error in its
 %% place and spoils no other. All shards work on their portions of a batch at the same time.

@@ -1,10 +1,10 @@
 %% Sessions, within the bound of their user: `sessions_per_user_max'.
 %%
 %% A user that has as many already is refused another (`sessions.over_limit = refuse'), or gets it
-%% and loses the oldest (`newest_wins'). The oldest is asked to close and stays in the directory
-%% until it has: what is published meanwhile is not lost to a client that comes back with its
-%% cursor. So a user may have some more for a moment. With ?CLOSING_MAX of these it is refused all
-%% the same: an edge that closes nothing must not have as many as it likes.
+%% and loses the oldest (`newest_wins'). The oldest gets a request to close and stays in the
+%% directory until it has: events that are published meanwhile are not lost to a client that comes
+%% back with its cursor. So a user may have some more for a moment. With ?CLOSING_MAX of these it is
+%% refused all the same: an edge that closes nothing must not have as many as it likes.
 %%
 %% The directory's owner checks one session of a user after the other, so the bound is exact.
 -module(halley_sessions).

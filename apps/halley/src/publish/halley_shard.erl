@@ -1,13 +1,13 @@
-%% The way to a shard: what waits for it, and how it is asked.
+%% The way to a shard: its queue, and requests to it.
 %%
 %% A shard is a process (`halley_shard_server') with a registered name, and a few atomics that its
 %% callers share: how many events wait for it, and flags that say that settling, or a link's mark,
-%% is asked for already. So no message is sent twice.
+%% is requested already. So no message is sent twice.
 %%
 %% Invariants: events are counted before they are sent, and never more than
 %% `shard_queue_events_max'; the shard subtracts them when they have come. A publisher that dies in
 %% between leaves its events counted, until the shard corrects it. The shard clears a flag before it
-%% does what was asked: a later caller sends the next message.
+%% does the work: a later caller sends the next message.
 %%
 %% It knows nothing of what the shard does, so modules that the shard calls may call this.
 -module(halley_shard).

@@ -14,9 +14,9 @@
 %% an event goes to a group, it sends what it has gathered. So everything stays in order.
 %%
 %% Four times a second, if anything was published anywhere, a shard says how far it is: its head
-%% moves to the counter and every link is told. A link that asks is told alone, at once. Events and
-%% marks are sent to links from here alone, so they stay in order; and so is what concerns the
-%% members of its groups (`halley_groups_shard').
+%% moves to the counter and every link gets a mark. A link that requests one gets it alone, at once.
+%% Events and marks are sent to links from here alone, so they stay in order; and so do the messages
+%% about members of its groups (`halley_groups_shard').
 %%
 %% Invariants: a subject belongs to one shard, always the same (`halley_shards'), so what a follower
 %% gets about a subject comes in the order of the answers. The senders keep the bound on events that
@@ -24,14 +24,14 @@
 %% subtracts them when the count was never below them over ?LEFT_LOOKS looks at an empty mailbox.
 %%
 %% A private event has a seq for each of its users, and goes to their sessions alone. Where the log
-%% has yet to reserve more seqs its publisher is told `busy', and asks again.
+%% has yet to reserve more seqs its publisher gets `busy', and tries again.
 %%
 %% A joint event has a seq for each of its subjects, and goes to whom any of them reaches, once. The
 %% followers of a group among them are looked up as those of any other subject.
 %%
 %% It checks nothing: `halley_router' did. Its state can be made anew, so a killed shard loses only
-%% the events that waited for it, and their publishers are told. What it had sent may be overtaken
-%% by what the next shard sends, so that one begins by leaving all links to the history.
+%% the events that waited for it, and their publishers get an error. Its messages may be overtaken
+%% by those of the next shard, so that one begins by leaving all links to the history.
 -module(halley_shard_server).
 -behaviour(gen_server).
 

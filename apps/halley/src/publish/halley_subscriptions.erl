@@ -7,17 +7,16 @@
 %% count for the replay only. Then it is `live', and `halley_subscriptions_table' has it under each
 %% of its subjects: that is what a publish asks.
 %%
-%% Protocol: the process of a link tells of its own sessions and waits for the answer. So a session
-%% is found by whatever is published after its OPENED, and a subject that was answered by what is
-%% published after the answer. What a link said is forgotten when its process ends, or when another
-%% one has its slot: the next link says it anew. State is replaced, never repaired; so if this
-%% process dies, the one after it forgets everything, and ends all links that had told of something.
+%% Protocol: the process of a link sends the changes of its own sessions and waits for the answer.
+%% So events after its OPENED find a session, and events after an answered change find its subject.
+%% A link's rows are deleted when its process ends, or when another one has its slot: the next link
+%% sends them anew. State is replaced, never repaired; so if this process dies, the one after it
+%% forgets everything, and ends all links that had sent rows.
 %%
 %% A session's public state stands among its subjects, in pieces (`halley_session_states'). They
 %% count among all subscriptions, not among those of the session.
 %%
-%% So does whom a session may see that is told of all whom its user follows
-%% (`halley_presence_views').
+%% So does the view of a session with `presence=*' (`halley_presence_views').
 %%
 %% Reads go to the tables, writes through this process.
 %%

@@ -2,7 +2,7 @@
 %% as a server wants it (http.md 14.7, 21.9).
 %%
 %% They end in `halley_subscriptions' at once, so nothing that is published afterwards finds them.
-%% Who ends them sees to it that the edge is told, which says what is left to the next brain: the
+%% The caller sees to it that the edge hears of it, which sends the rest to the next brain: the
 %% process of a link for its own sessions (`drop/3'), and `of_user/2' for a server, by a message
 %% `{subscriptions_ended, Slot, Conn, Subjects}' to the links.
 %%

@@ -12,8 +12,8 @@
 %% A word names one connection for ever (protocol/link.md 2.4), so a reader that is late names one
 %% that is gone, never another's.
 %%
-%% `Filter': how many subjects there are for each hash. Nobody who looks up a subject without
-%% subscribers reads more than a cell of it; before the first subscription there is none.
+%% `Filter': how many subjects there are for each hash. A look-up of a subject without subscribers
+%% reads no more than a cell of it; before the first subscription there is none.
 -module(halley_subscriptions_table).
 
 -export([new/0, add/2, remove/2, words/1, words/2, count/1, has_any/1, keys/1, clear/0]).

@@ -1,9 +1,9 @@
 %% The busiest subjects: by events, and by sessions that these were sent to.
 %%
 %% Each shard counts in a sketch of its own (`note/2', its state is the shard's) and shows it once a
-%% second (`show/2'). It counts only while somebody looks: `read/0' keeps the shards at it for
-%% ?WATCHED_MS, and what it gives says since when they count. So the path of an event pays one read
-%% of an atomic per turn while nobody looks, and two steps in a map per event while somebody does.
+%% second (`show/2'). It counts only while there are readers: `read/0' keeps the shards at it for
+%% ?WATCHED_MS, and its result has the time since which they count. So the path of an event pays one
+%% read of an atomic per turn without readers, and two steps in a map per event with them.
 %%
 %% Counts are of the last ?WINDOW_MS to twice that: a window that is full makes room for the next
 %% one, and the one before is kept. A shard with more than ?ALL_MAX events in a window counts of the

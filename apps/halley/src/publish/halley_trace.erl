@@ -1,14 +1,13 @@
-%% Why has a user got an event, or not? What the brain knows of it.
+%% Why has a user got an event, or not? The brain's knowledge of it.
 %%
 %% From the history: the event itself, and whether the user followed its subject (now, or when it
 %% was published as far as the changes since then say), or any of its subjects; of a private event,
-%% whether it was for the user.
-%% From the subscriptions: which of the user's sessions are subscribed to the subject now. If the
-%% user didn't follow, these alone are its sessions here.
-%% From the directory and the links: the user's sessions and whether the event has passed to their
-%% links. From `halley_began': where they began. From `halley_closings': sessions that ended since,
-%% and whether these are all. What waits in a connection's outbox only its worker knows: the caller
-%% asks it (INSPECT), joins both, and words the verdict.
+%% whether it was for the user. From the subscriptions: which of the user's sessions are subscribed
+%% to the subject now. If the user didn't follow, these alone are its sessions here. From the
+%% directory and the links: the user's sessions and whether the event has passed to their links.
+%% From `halley_began': where they began. From `halley_closings': sessions that ended since, and
+%% whether these are all. Only its worker knows how much waits in a connection's outbox: the caller
+%% requests it (INSPECT), joins both, and words the verdict.
 -module(halley_trace).
 
 -export([trace/2]).

@@ -1,6 +1,6 @@
 %% Halley: publish about a subject, and every connected follower has it.
 %%
-%% What Erlang code calls. Users and subjects are ids: 1..255 bytes of UTF-8. Every function may
+%% The calls for Erlang code. Users and subjects are ids: 1..255 bytes of UTF-8. Every function may
 %% be called from any process.
 %%
 %% A process can be a session of a user: it logs in, receives `{halley, #{id, subject, at, data}}'

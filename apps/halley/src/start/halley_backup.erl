@@ -1,8 +1,8 @@
 %% Copies `data.dir' to a folder that a brain can be started on, while one runs or not.
 %%
-%% It takes no lock and asks nobody: all that is copied only grows or is replaced as a whole.
+%% It takes no lock and calls no process: all that is copied only grows or is replaced as a whole.
 %%
-%%   follows/     the newest checkpoint and the journal since, the last file cut behind its last
+%%   follows/     the newest checkpoint and the journal since, the last file cut after its last
 %%                whole group: the graph as it stood at that moment
 %%   history/     the segments, from the oldest on, read after the follows: an unfollow is noted in
 %%                the history before the journal has it, so none is without its note
@@ -19,7 +19,7 @@
 %% before it was opened, the list was old, and is made anew.
 %%
 %% Everything is on disk when it returns, and the follows were recovered from the copy, as a start
-%% does it. What fails leaves no copy.
+%% does it. A failure leaves no copy.
 -module(halley_backup).
 
 -export([run/3]).

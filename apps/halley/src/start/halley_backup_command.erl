@@ -1,5 +1,5 @@
-%% `./halley backup DIR': copies `data.dir' (`halley_backup'), beside a brain or without one. One
-%% line on stdout says what was copied (`halley_command').
+%% `./halley backup DIR': copies `data.dir' (`halley_backup'), with a running brain or without one.
+%% One line on stdout names the copied parts (`halley_command').
 -module(halley_backup_command).
 
 -export([main/0]).

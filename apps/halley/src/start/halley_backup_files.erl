@@ -1,5 +1,5 @@
-%% What a backup does with files: lists them, opens them all before any is read, copies what they
-%% have by then, puts it on disk. What fails is thrown as `{error, Sentence}'.
+%% The files of a backup: lists them, opens them all before any is read, copies what they have by
+%% then, puts it on disk. A failure is thrown as `{error, Sentence}'.
 -module(halley_backup_files).
 
 -export([names/1, open_all/1, copy/3, copy_small/2, written/2, checked/2, failed/2]).

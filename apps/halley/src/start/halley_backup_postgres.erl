@@ -1,10 +1,10 @@
 %% The folder `postgres' of a backup: how far PostgreSQL's stream was taken, and the files of pairs
 %% that say which follows are its tables' own. Their formats are `halley_postgres''s.
 %%
-%% The state is read before the follows, and the files of pairs behind them. So the stream can go on
-%% from that state: what came since comes again. And a pair whose follow is in the backup is in a
-%% file: one that was followed meanwhile stands in what was appended. But so may its end, which the
-%% follows of the backup don't have yet. The empty file `copied' says that, and what is behind the
+%% The state is read before the follows, and the files of pairs after them. So the stream can go on
+%% from that state: later changes come again. And a pair whose follow is in the backup is in a file:
+%% one that was followed meanwhile stands in the appended part. But so may its end, which the
+%% follows of the backup don't have yet. The empty file `copied' marks that, and the part after the
 %% sizes of the state is read with it in mind.
 %%
 %% A file that is written anew meanwhile goes away: it is open by then, and the new one is copied

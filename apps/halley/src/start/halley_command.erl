@@ -1,7 +1,7 @@
-%% What the commands of `./halley' that run in an emulator of their own begin and end with.
+%% The beginning and the end of commands of `./halley' that run in an emulator of their own.
 %%
-%% What was asked for goes to stdout; why it could not be done, to stderr in one line, or one for
-%% each mistake, and then the exit status is 1.
+%% The result goes to stdout; the reason of a failure, to stderr in one line, or one for each
+%% mistake, and then the exit status is 1.
 -module(halley_command).
 
 -export([write_utf8/0, start/0, with_progress/2, failed/1, lines/1]).

@@ -5,9 +5,9 @@
 %% there is one. Keys are those of priv/halley.schema and one `limits.<name>' for each
 %% configurable row of `halley_limits'.
 %%
-%% What is wrong is told in one sentence that names the key (or the variable, or the line) and says
-%% what would be right, a line for each mistake: names and values first, and, where these are right,
-%% what doesn't go together. Nothing is put in force here: `halley_boot' does.
+%% A mistake is one sentence that names the key (or the variable, or the line) and the remedy, a
+%% line for each mistake: names and values first, and, where these are right, combinations that
+%% don't go together. Nothing is put in force here: `halley_boot' does.
 %%
 %% The result, by application:
 %%   halley       node_name, data_dir (absolute), auth_mode, token_keys (a source, whose secret

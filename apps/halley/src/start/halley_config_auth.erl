@@ -1,5 +1,5 @@
-%% What the keys `auth.*' of the configuration mean together: where the keys of clients' tokens come
-%% from, and what the edge is told about tokens. Pure; it reads no file.
+%% The meaning of the keys `auth.*' of the configuration together: the source of the keys of
+%% clients' tokens, and the edge's settings about tokens. Pure; it reads no file.
 -module(halley_config_auth).
 
 -export([check/1, token_keys/1, edge_settings/1]).

@@ -1,6 +1,5 @@
-%% What the keys `hooks.*' and `auth.connect_*' of the configuration mean together: where hooks go,
-%% what is told, and who is asked.
-%% Pure; it reads no file.
+%% The meaning of the keys `hooks.*' and `auth.connect_*' of the configuration together: where hooks
+%% go, which are sent, and which server decides about connects. Pure; it reads no file.
 -module(halley_config_hooks).
 
 -export([settings/1, matches/2]).

@@ -1,5 +1,5 @@
-%% What the keys `postgres.*' of the configuration mean together: which PostgreSQL, and what is
-%% taken from it. Pure; it reads no file.
+%% The meaning of the keys `postgres.*' of the configuration together: which PostgreSQL, and whether
+%% follows and events come from it. Pure; it reads no file.
 -module(halley_config_postgres).
 
 -export([settings/1, name/1]).

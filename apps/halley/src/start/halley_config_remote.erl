@@ -1,5 +1,5 @@
-%% What the keys `remote.*' of the configuration mean together: where Erlang back ends attach. Pure;
-%% it reads no file.
+%% The meaning of the keys `remote.*' of the configuration together: where Erlang back ends attach.
+%% Pure; it reads no file.
 -module(halley_config_remote).
 
 -export([settings/1, names/1]).

@@ -1,6 +1,6 @@
-%% What the keys `public.tls.*' and `api.tls.*' of the configuration mean together: which files the
-%% edge is given for its listeners. At a start the edge reads them and says what is wrong;
-%% `check_files/1' is for `./halley config', which starts no edge.
+%% The meaning of the keys `public.tls.*' and `api.tls.*' of the configuration together: the files
+%% of the edge's listeners. At a start the edge reads them and reports mistakes; `check_files/1' is
+%% for `./halley config', which starts no edge.
 -module(halley_config_tls).
 
 -export([check/1, files/1, check_files/1]).

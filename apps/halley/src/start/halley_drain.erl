@@ -1,4 +1,4 @@
-%% What SIGTERM does: a drain, then the stop of the node.
+%% The work of SIGTERM: a drain, then the stop of the node.
 %%
 %% The drain asks the edge to close its connections over `drain.time' and waits until the edge is
 %% gone. The brain works as usual meanwhile: it delivers, replays and answers. Only then the node

@@ -1,8 +1,8 @@
 %% `./halley key': makes, lists and revokes server keys. It runs in an emulator of its own and works
 %% on the file of `data.dir', whether or not a brain runs.
 %%
-%% What a person asked for goes to stdout, what was wrong to stderr in one line; the exit status is
-%% 0 or 1. A new key is on stdout alone, so that a script can take it.
+%% The result goes to stdout, an error to stderr in one line; the exit status is 0 or 1. A new key
+%% is on stdout alone, so that a script can take it.
 %%
 %% A key that leaked can't wait for a configuration to be put right: if only `data.dir' can be read
 %% of it, that is enough.

@@ -1,12 +1,13 @@
-%% What started this brain and waits for its end: `./halley foreground' (tools/halley.in).
+%% The launcher, which started this brain and waits for its end: `./halley foreground'
+%% (tools/halley.in).
 %%
-%% The launcher starts a brain that dies again. What it has to know for that is told by lines in a
-%% pipe, our descriptor 3: where the data and the edge's sockets are, how long a drain takes, and
-%% that the brain is ready. What ends before that has refused to start.
+%% The launcher starts a brain that dies again. It learns what it needs for that by lines in a pipe,
+%% our descriptor 3: where the data and the edge's sockets are, how long a drain takes, and that the
+%% brain is ready. A brain that ends before that has refused to start.
 %%
-%% A brain without its launcher has nobody who would start it again, and holds the data for which
-%% somebody may start another Halley. So this process looks once a second whether the launcher is
-%% still the parent, and drains and stops the brain if it isn't.
+%% A brain without its launcher isn't started again, and holds the data for which an operator may
+%% start another Halley. So this process looks once a second whether the launcher is still the
+%% parent, and drains and stops the brain if it isn't.
 -module(halley_launcher).
 -behaviour(gen_server).
 

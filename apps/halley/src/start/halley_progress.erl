@@ -1,7 +1,7 @@
 %% Says on a terminal what a command is at, once it takes longer than a second.
 %%
-%% One line that is written over, on stderr. Not on a terminal nothing is said: what a command
-%% prints is then its result alone.
+%% One line that is written over, on stderr. Without a terminal it prints nothing: the output of a
+%% command is then its result alone.
 -module(halley_progress).
 
 -export([new/1, done/0]).

@@ -1,4 +1,4 @@
-%% What SIGHUP does: the configuration is read again.
+%% The work of SIGHUP: the configuration is read again.
 %%
 %% `log.level' takes effect at once. Any other key that has changed takes effect at the next start,
 %% and the log names it. A configuration that is wrong changes nothing, and the log says what is
@@ -6,7 +6,7 @@
 %% change (`halley_watched', and the edge): they need no signal.
 %%
 %% The environment of a process can't be changed from outside, so it is the one of the start. It and
-%% the configuration hold secrets, so they are kept in funs, which nobody prints.
+%% the configuration hold secrets, so they are kept in funs, which are never printed.
 -module(halley_reload).
 
 -export([remember/2, ask/0]).

@@ -1,15 +1,14 @@
 %% How it goes: a sample each second, for the last ten minutes, and what was counted before that.
 %%
-%% Whoever looks after an incident sees what was before: samples are taken whether somebody looks or
-%% not. A sample is some numbers (`columns/0'): gauges as they are, counters as they stand, so who
-%% reads two of them has the rate, and the share of deliveries that were late. It costs the reading
-%% of all metrics, as a scrape does.
+%% An operator who looks after an incident sees the time before it: samples are taken with readers
+%% and without. A sample is some numbers (`columns/0'): gauges as they are, counters as they stand,
+%% so two of them give the rate, and the share of deliveries that were late. It costs the reading of
+%% all metrics, as a scrape does.
 %%
-%% A reader asks for what is newer than the last sample it has, and is answered with the next one
-%% (`since/2'): so a console hears each second, over any proxy, with its key checked each time. And
-%% while somebody follows them they are published (`halley_api_status_feed'). But when the disk is
-%% full or shards hang, and no event goes out, is when somebody wants to look: so what is asked for
-%% here needs no event.
+%% A reader requests the samples after the last one it has, and gets the next one (`since/2'): so a
+%% console hears each second, over any proxy, with its key checked each time. And while streams
+%% follow them they are published (`halley_api_status_feed'). But operators look when the disk is
+%% full or shards hang, and no event goes out: so a request here needs no event.
 %%
 %% Times of samples are milliseconds since 1970 and grow. When the clock is set back, the samples of
 %% before are put back by as much: so a rate is over the time that has passed, and a reader that has

@@ -1,8 +1,8 @@
 %% `./halley try': what to open, to listen by and to publish by, with the configuration in effect.
 %% `make run' says it before it starts Halley.
 %%
-%% It starts nothing and asks no running Halley. What a person has to put in (a token, a key, a
-%% certificate's name) is named, with where it comes from. `lines/1' is pure.
+%% It starts nothing and calls no running Halley. It names the parts that a person has to put in (a
+%% token, a key, a certificate's name), with their sources. `lines/1' is pure.
 -module(halley_try_command).
 
 -export([main/0, lines/1]).
