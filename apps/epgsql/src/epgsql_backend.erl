@@ -1,4 +1,4 @@
-%% What the server sends, as terms: PostgreSQL's documentation, "Message Formats".
+%% The server's messages as terms: PostgreSQL's documentation, "Message Formats".
 %%
 %% Pure. Bytes that the protocol doesn't allow give `error({malformed, What})', whatever they are,
 %% and nothing else; so a connection can name the message that it gave up at. Lengths are looked at

@@ -1,8 +1,8 @@
 %% Opens the connection, proves who the client is, and finds the types that codecs are given for.
 %%
 %% Of several `hosts' the first is taken that can be reached and is what `target_session_attrs' says
-%% (libpq's names). What a server is it says by itself from PostgreSQL 14 on; an older one is only
-%% ever `any'.
+%% (libpq's names). A server reports its kind from PostgreSQL 14 on; an older one is only ever
+%% `any'.
 %%
 %% The next host's turn is when one can't be reached, closes, is starting, stopping or full, or has
 %% said nothing when its share of the time is over. The shares of all hosts that are left are equal.

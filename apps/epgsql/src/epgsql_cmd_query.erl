@@ -5,7 +5,7 @@
 %% result has another type (the schema has changed), is prepared anew, once; in a transaction that
 %% has failed by then, so the error is the answer, and the next query prepares.
 %%
-%% While it is being prepared, requests behind it are not sent: they are run in their order.
+%% While it is being prepared, later requests are not sent: they are run in their order.
 -module(epgsql_cmd_query).
 -behaviour(epgsql_command).
 

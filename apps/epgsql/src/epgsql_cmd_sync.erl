@@ -1,4 +1,4 @@
-%% Ends what was asked since the last Sync, an error included.
+%% Ends the requests since the last Sync, an error included.
 -module(epgsql_cmd_sync).
 -behaviour(epgsql_command).
 

@@ -1,6 +1,6 @@
 %% Finds the OIDs of the types that codecs are given for, and puts the codecs into force.
 %%
-%% A server that can't be asked in this way (those that only look like PostgreSQL) leaves the codecs
+%% A server that doesn't support this query (those that only look like PostgreSQL) leaves the codecs
 %% as they are: the answer is `{ok, []}'.
 -module(epgsql_cmd_update_type_cache).
 -behaviour(epgsql_command).

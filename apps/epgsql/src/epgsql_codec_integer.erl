@@ -1,5 +1,5 @@
-%% int2, int4, int8: integers. Lists and binaries of digits are written too. What doesn't fit is
-%% `error({integer_overflow, Type, Value})', never cut off.
+%% int2, int4, int8: integers. Lists and binaries of digits are written too. A value that doesn't
+%% fit is `error({integer_overflow, Type, Value})', never cut off.
 -module(epgsql_codec_integer).
 -behaviour(epgsql_codec).
 

@@ -2,8 +2,8 @@
 %% socket has taken it, so that who writes waits for the server.
 %%
 %% Meanwhile the process does other things (`epgsql_writer'). A write has a time, as a query has: if
-%% it is over, the writer is told, and the connection is of no use any more, since half a message
-%% may have been written.
+%% it is over, the writer gets an error, and the connection can't be used any longer, since half a
+%% message may have been written.
 -module(epgsql_copy_in).
 
 -include("epgsql_session.hrl").

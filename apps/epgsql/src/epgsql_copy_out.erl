@@ -1,7 +1,7 @@
 %% Rows of a COPY TO STDOUT: of text and CSV the lines as they come, of the binary format tuples.
 %%
 %% Pure. PostgreSQL's documentation, COPY, "Binary Format". The header comes with the first row, and
-%% a row needn't be one message. What isn't that format is `error({malformed, copy_row})'.
+%% a row needn't be one message. Anything else is `error({malformed, copy_row})'.
 -module(epgsql_copy_out).
 
 -include("protocol.hrl").

@@ -1,4 +1,4 @@
-%% What the client sends: PostgreSQL's documentation, "Message Formats".
+%% The client's messages: PostgreSQL's documentation, "Message Formats".
 %%
 %% Pure. Messages are `{Type, Payload}', and `encode/1' makes bytes of them, so that several go out
 %% in one write. A name or a text with a NUL in it can't be sent: `error({nul_in_string, What})'.

@@ -2,11 +2,11 @@
 %% no process is in the way of a query.
 %%
 %% The session is a term that goes in and comes out (`run/4'), or lies in the holder's dictionary
-%% under a handle that `epgsql' takes for a connection (`hold/1'). What needs a process isn't there:
-%% COPY FROM STDIN, replication, and the calls of `epgsqla' and `epgsqli'.
+%% under a handle that `epgsql' takes for a connection (`hold/1'). Calls that need a process aren't
+%% there: COPY FROM STDIN, replication, and the calls of `epgsqla' and `epgsqli'.
 %%
-%% After a time-out the server is asked to stop before anything else is asked, by the holder or by
-%% who gets the session next, so that the question can't end what comes later.
+%% After a time-out the holder, or the next holder of the session, cancels the request at the server
+%% before it sends another one, so that the cancel can't end a later request.
 -module(epgsql_held).
 
 -include("epgsql_session.hrl").

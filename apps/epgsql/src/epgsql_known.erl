@@ -1,8 +1,8 @@
 %% A query whose statement its connection keeps, in the shortest way: one write, one read, and no
 %% session, which is large, unless the answer is anything but whole and good.
 %%
-%% Who writes needn't be who reads (`epgsql_pool_lease'). What this can't do, `epgsql_held' does
-%% from where this has come to: nothing is sent twice.
+%% The writer and the reader may be different processes (`epgsql_pool_lease'). If this can't go on,
+%% `epgsql_held' does from here: nothing is sent twice.
 -module(epgsql_known).
 
 -include("epgsql_session.hrl").

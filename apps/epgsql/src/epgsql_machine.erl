@@ -1,21 +1,22 @@
 %% How requests and answers go through a connection.
 %%
 %% A request is sent when it comes, also while answers to others are awaited (pipelining); answers
-%% come in the order of requests. `current' is whose answers are coming, `queue' those behind it.
+%% come in the order of requests. `current' is the request whose answers are coming, `queue' has the
+%% later ones.
 %%
 %% After an error in a request without a Sync the server ignores everything up to the next Sync
-%% ("Extended Query"). So does this: requests behind it are answered by `sync_required', up to and
-%% with the first that carries a Sync itself, whose ReadyForQuery is swallowed; what was sent behind
-%% that one is answered as ever. If none carried a Sync, requests are refused until `sync'.
+%% ("Extended Query"). So does this: later requests are answered by `sync_required', up to and with
+%% the first that carries a Sync itself, whose ReadyForQuery is swallowed; requests after that one
+%% are answered as ever. If none carried a Sync, requests are refused until `sync'.
 %%
-%% A command that must hear of the server before it can send the rest of its request holds up those
-%% behind it (`is_held_up'): they are parked, and sent in their order when it has sent the rest.
-%% So are those that come while the server is being asked to end another one, since it can't be told
-%% which one; and those behind more bytes than a socket takes at once: if both sides waited for room
-%% to write, neither would read. At most `parked_max' are; those beyond it are `overloaded'.
+%% A command that must hear of the server before it can send the rest of its request holds up the
+%% later ones (`is_held_up'): they are parked, and sent in their order when it has sent the rest. So
+%% are those that come while a cancel for another one is on its way, since a cancel can't name its
+%% request; and those after more bytes than a socket takes at once: if both sides waited for room to
+%% write, neither would read. At most `parked_max' are; those beyond it are `overloaded'.
 %%
-%% What the server sends and the protocol doesn't allow ends the connection with
-%% `{malformed, What}' or `{unexpected_message, Type, Command}', which callers get as errors.
+%% A message that the protocol doesn't allow ends the connection with `{malformed, What}' or
+%% `{unexpected_message, Type, Command}', which callers get as errors.
 -module(epgsql_machine).
 
 -include("epgsql_session.hrl").

@@ -1,11 +1,11 @@
-%% What the plugin `pgoutput' sends in a logical replication stream, as maps: `proto_version' 1 and
-%% 2, with parts of large transactions before they are committed.
+%% The messages of the plugin `pgoutput' in a logical replication stream, as maps: `proto_version' 1
+%% and 2, with parts of large transactions before they are committed.
 %%
 %% Pure. The state is whether a part of such a transaction is coming, as messages name their
 %% transaction only then. Bytes of a server are input: what the protocol doesn't allow is
 %% `error({malformed, pgoutput})', and no atom is made of it.
 %%
-%% Cells are as they were sent: text unless `binary' was asked for. `row/2' names them by a
+%% Cells are as they were sent: text unless the option `binary' is set. `row/2' names them by a
 %% relation, which its receiver keeps: it comes before the first change of its table, and again when
 %% the table was altered.
 %%

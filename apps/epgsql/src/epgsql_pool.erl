@@ -1,13 +1,13 @@
 %% A pool of connections, by its name.
 %%
-%% Who takes a connection uses its socket itself: no process is in the way of a query, or of taking
-%% and giving back. If all are in use, callers wait in a queue that is bounded, first come, first
-%% served, for `wait_ms' at most. The pool opens connections up to `size' when somebody waits, and
-%% closes those that nobody needs, down to `min'.
+%% A process that takes a connection uses its socket itself: no other is in the way of a query, or
+%% of taking and giving back. If all are in use, callers wait in a queue that is bounded, first
+%% come, first served, for `wait_ms' at most. The pool opens connections up to `size' when callers
+%% wait, and closes unused ones, down to `min'.
 %%
-%% What was left in a transaction, or with an answer that is still to come, is closed and never
-%% given to anybody else; so is what belongs to a process that has died. Session state that SQL
-%% sets (SET, temporary tables, LISTEN) stays with a connection.
+%% A connection that was left in a transaction, or with an answer that is still to come, is closed
+%% and never given to another caller; so is the connection of a process that has died. Session state
+%% that SQL sets (SET, temporary tables, LISTEN) stays with a connection.
 -module(epgsql_pool).
 
 -include("epgsql_pool.hrl").

@@ -1,11 +1,11 @@
 %% Taking a connection of a pool and giving it back, in the process that wants it.
 %%
 %% An idle connection is taken by one exchange of a word (`epgsql_pool_slots'). If there is none,
-%% the caller puts itself into the queue, and who gives a connection back hands it to the first
-%% there, by a message; the pool's server is only asked to open more. Who waits already goes first,
-%% but for a caller that asks again at once in its turn (`epgsql_pool_turn').
-%% A small query of a statement that the connection keeps is written for the waiter before it is
-%% told: the server is at it while the waiter is being woken.
+%% the caller puts itself into the queue, and a caller that gives a connection back hands it to the
+%% first there, by a message; the pool's server only opens more. Waiters go first, except before a
+%% caller that queries again at once in its turn (`epgsql_pool_turn'). A small query of a statement
+%% that the connection keeps is written for the waiter before it gets its message: the server is at
+%% it while the waiter is being woken.
 %%
 %% No order of the steps loses a connection, whoever is killed between two of them: an owner that is
 %% dead is found by the server, which closes the connection; so is one that was handed to a waiter

@@ -1,4 +1,4 @@
-%% Who has which connection of a pool: a word of 64 bits for each place, changed by compare and
+%% The holders of a pool's connections: a word of 64 bits for each place, changed by compare and
 %% exchange, so that a connection is taken and given back without any process.
 %%
 %% A place is empty, idle, owned by a process, or on its way to a waiter who hasn't taken it yet:

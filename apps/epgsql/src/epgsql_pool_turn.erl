@@ -5,8 +5,8 @@
 %% had to wait, has a turn of `turn_ms' once a connection is handed to it. Within its turn it leaves
 %% the connection idle between two queries, and takes it again before those who wait.
 %%
-%% Who doesn't ask again at once has no turn: its connection is handed on directly. So the bound of
-%% a wait is a turn and one query for each caller ahead, shared by all connections.
+%% A caller that pauses between queries has no turn: its connection is handed on directly. So the
+%% bound of a wait is a turn and one query for each caller ahead, shared by all connections.
 %%
 %% In the caller's dictionary, of the pool that it waited for last:
 %%   {Slots, gave, Since}    it has handed its connection on

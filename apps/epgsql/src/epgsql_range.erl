@@ -1,8 +1,8 @@
 %% Ranges and multiranges of any element: `rangetypes.c' and `multirangetypes.c' have their format.
 %%
 %% Pure. `empty', `{Lower, Upper}' or `{Lower, Upper, Bounds}', where a side without an end is
-%% `minus_infinity' or `plus_infinity'. `{Lower, Upper}' is written as '[)'. Read ranges say their
-%% bounds only if they are asked to (`bounds'), since epgsql 4.8's never do.
+%% `minus_infinity' or `plus_infinity'. `{Lower, Upper}' is written as '[)'. Read ranges have their
+%% bounds only with the option `bounds', since epgsql 4.8's never do.
 -module(epgsql_range).
 
 -export([encode/2, decode/3, encode_many/2, decode_many/3]).

@@ -1,5 +1,5 @@
-%% What a connection with the option `replication' may ask besides streams: slots, and which server
-%% it is. Streams begin with `epgsql:start_replication/7'.
+%% The requests of a connection with the option `replication' besides streams: slots, and which
+%% server it is. Streams begin with `epgsql:start_replication/7'.
 %%
 %% The option's value is "database" for logical slots, and "true" for physical ones.
 %% PostgreSQL's documentation, "Streaming Replication Protocol".

@@ -1,4 +1,5 @@
-%% What several commands make of the same messages: rows, and the result at the end of a query.
+%% The results that several commands make of the same messages: rows, and the result at the end of a
+%% query.
 %%
 %% Pure, but for what `epgsql_session' does.
 -module(epgsql_results).

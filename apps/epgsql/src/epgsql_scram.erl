@@ -2,7 +2,7 @@
 %% the channel is bound to (`tls-server-end-point').
 %%
 %% Pure, but for the nonce, which is handed in. The server proves that it knows the password, too:
-%% `verify/2' must be asked. The user's name is empty, since PostgreSQL takes that of the startup
+%% `verify/2' must be called. The user's name is empty, since PostgreSQL takes that of the startup
 %% message ("SASL Authentication").
 -module(epgsql_scram).
 

@@ -1,9 +1,9 @@
 %% The statements that a connection has prepared and keeps, by their text.
 %%
 %% At most as many as its bound: the one that was used the longest ago goes. Its name is kept until
-%% the server has been told to close it, with the next statement that is prepared.
-%% What is kept for a statement is the caller's affair. A cache is an ETS table, so that one
-%% statement is read without copying the others; it belongs to who made it, who may give it away.
+%% a close for it was sent, with the next statement that is prepared. The caller decides what is
+%% kept for a statement. A cache is an ETS table, so that one statement is read without copying the
+%% others; it belongs to the process that made it, which may give it away.
 -module(epgsql_statements).
 
 -export([new/1, delete/1, is_there/1, find/2, name/1, add/4, forget/2, clear/1, to_close/1,

@@ -1,6 +1,6 @@
-%% What a connection does while it carries data instead of answers: COPY FROM STDIN, COPY TO STDOUT,
-%% and streaming replication, which leaves only with the connection. The data of a COPY FROM STDIN
-%% is `epgsql_copy_in''s.
+%% A connection that carries data instead of answers: COPY FROM STDIN, COPY TO STDOUT, and streaming
+%% replication, which leaves only with the connection. The data of a COPY FROM STDIN is
+%% `epgsql_copy_in''s.
 %%
 %% Rows of a COPY TO STDOUT are handed over by reads, and the socket is read while few of them
 %% wait to be taken: the receiver's pace is the server's.

@@ -1,5 +1,5 @@
-%% What commands, those of applications too, need to send and to read messages, under the names of
-%% epgsql 4.8: `epgsql_frontend' and `epgsql_backend', with types and codecs put in.
+%% The calls by which commands, those of applications too, send and read messages, under the names
+%% of epgsql 4.8: `epgsql_frontend' and `epgsql_backend', with types and codecs put in.
 %%
 %% Pure, but for what codecs do.
 -module(epgsql_wire).

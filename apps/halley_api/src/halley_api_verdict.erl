@@ -1,10 +1,10 @@
 %% Whether a user got an event, and why: from what a trace found.
 %%
-%% Pure. A sentence begins with the answer to "did the user get it?": Yes, No or Not known. It says
-%% what is known and not more: that bytes were given to a socket, not that somebody has read them.
+%% Pure. A sentence begins with the answer to "did the user get it?": Yes, No or Not known. It
+%% claims no more than is known: that bytes were given to a socket, not that a person has read them.
 %% Yes needs a session that was there when the event was published, or came with a cursor from
-%% before it. No needs that nobody else can have got it: all that ended since is known, and the
-%% event was not for the user, or each session began too late. All else is Not known.
+%% before it. No needs that no other session can have got it: all that ended since are known, and
+%% the event was not for the user, or each session began too late. All else is Not known.
 %%
 %% The session that says most decides, because one that has the event is the answer to whether the
 %% user got it.

@@ -6,16 +6,16 @@
 %%   {login, ?VERSION, User, Cursor, Proxy}   a call: {ok, Id, Cursor} or {error, Reason}
 %%   {acknowledge, Id, Proxy}, {logout, Id, Proxy}   messages, of a session
 %%
-%% Ids begin at a random number, and a message about a session must name its proxy: what a back end
-%% says of a login at a brain that is gone concerns nobody here.
+%% Ids begin at a random number, and a message about a session must name its proxy: a back end's
+%% message about a login at a brain that is gone has no effect here.
 %%
-%% A session that broke is told as `broken', and keeps its place among the sessions until there is
-%% room to say so, or until its proxy's link ends.
+%% A session that broke is reported as `broken', and keeps its place among the sessions until there
+%% is room for that message, or until its proxy's link ends.
 %%
-%% Who knows the secret may do all of this: it's the right of a back end, as that of Erlang code in
-%% this node. Requests run in processes of their own, `remote_requests_max' at a time; a session has
-%% one process (halley_backends_session), and there are `remote_sessions_max'. What is more is
-%% refused and counted. A request that breaks is answered and logged, and breaks nothing else.
+%% A back end that knows the secret may do all of this, as Erlang code in this node may. Requests
+%% run in processes of their own, `remote_requests_max' at a time; a session has one process
+%% (halley_backends_session), and there are `remote_sessions_max'. Anything beyond is refused and
+%% counted. A request that breaks is answered and logged, and breaks nothing else.
 %%
 %% It starts teleport, with nothing but what is configured, and starts anew if that ends.
 -module(halley_backends).

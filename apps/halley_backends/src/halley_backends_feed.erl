@@ -11,7 +11,7 @@
 %% gets nowhere if it is made again, so it takes the room of one that hasn't; where all have, those
 %% that are kept will soon be done.
 %%
-%% It is not what sends: a session that nobody reads from doesn't ask.
+%% It doesn't send: a session without a reader requests nothing.
 -module(halley_backends_feed).
 -behaviour(gen_server).
 

@@ -1,5 +1,5 @@
-%% What back ends ask for: calls of `halley', with bounds, and answers whose atoms a back end knows.
-%% It runs in the request's own process; a request that is none of these ends it.
+%% The requests of back ends: calls of `halley', with bounds, and answers whose atoms a back end
+%% knows. It runs in the request's own process; any other request ends it.
 -module(halley_backends_requests).
 
 -export([run/1, reason/1]).

@@ -1,5 +1,5 @@
-%% What back ends need, if `remote.listen' is set. All of it starts anew together: back ends then
-%% log their processes in again with their cursors.
+%% The processes for back ends, if `remote.listen' is set. All of it starts anew together: back ends
+%% then log their processes in again with their cursors.
 -module(halley_backends_sup).
 -behaviour(supervisor).
 

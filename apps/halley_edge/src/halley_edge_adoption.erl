@@ -5,7 +5,7 @@
 %% workers is adopted with its connections. Any other is replaced (halley_edge_handover). An edge of
 %% another version of the link understands no SHUTDOWN: if its command line names the same socket
 %% directory, it is drained by SIGTERM and waited for, so an upgrade needs no operator. Any other
-%% process that can't be talked to is named and left alone: it may be somebody else's.
+%% process that can't be talked to is named and left alone: it may be another user's.
 -module(halley_edge_adoption).
 
 -export([look/2, shutdown/2]).

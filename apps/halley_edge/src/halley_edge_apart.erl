@@ -9,7 +9,7 @@
 %%   live      it gets what comes, in frames of its own.
 %%
 %% The vector of a slot is moved by every event and mark that its writer is sent, also by those for
-%% other slots: what a shard doesn't send to a slot of a trunk concerns nobody on it.
+%% other slots: an event that a shard doesn't send to a slot of a trunk concerns no session on it.
 -module(halley_edge_apart).
 
 -export([add/3, synced/2, event/3, marked/3, of_group/3]).

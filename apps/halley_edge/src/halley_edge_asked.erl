@@ -1,13 +1,13 @@
-%% Sessions of one worker that want to open, and about which somebody is asked first
+%% Sessions of one worker that want to open, and for which another server's answer comes first
 %% (`auth.connect_url', docs/internals/hooks.md). Part of the worker's state; every function that
-%% changes it gives it back.
+%% changes it returns it.
 %%
 %% Nothing waits: who is known already opens at once, the others when their judgement comes. A
 %% connection that ends meanwhile waits for its OPENED as any other (protocol/link.md 6.4), so there
 %% is nothing to cancel. Visitors have no user, and aren't asked about.
 %%
-%% What comes in a sync has been let in before: it opens, and is asked about behind that. It is not
-%% asked about earlier, as a refusal may be there at once, and closes what is open then.
+%% Sessions of a sync have been let in before: they open, and the request follows. It doesn't come
+%% earlier, as a refusal may be there at once, and closes the sessions that are open then.
 -module(halley_edge_asked).
 
 -export([new/0, sift/5, behind/2, judged/2, late/1]).

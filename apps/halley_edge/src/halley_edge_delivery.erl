@@ -1,11 +1,11 @@
-%% What one message to a link becomes: the frames of an event, of a group's members, of connections
-%% that are to be closed. Pure.
+%% The frames of one message to a link: those of an event, of a group's members, of connections that
+%% are to be closed. Pure.
 %%
 %% An event is one frame as a rule, without a cursor: its seq moves the worker's (link.md 10.9). An
 %% event that takes several frames has a cursor in each, and only the last one is past the event: if
 %% the link ends between them, the worker gets the event again, for all. To a group the event is
-%% GROUP_DELIVER, behind DELIVER to the other connections. On a trunk these are TRUNK_DELIVER and
-%% TRUNK_GROUP_DELIVER (13.5), and what concerns one slot alone is in TO_SLOT.
+%% GROUP_DELIVER, after DELIVER to the other connections. On a trunk these are TRUNK_DELIVER and
+%% TRUNK_GROUP_DELIVER (13.5), and frames for one slot alone are in TO_SLOT.
 -module(halley_edge_delivery).
 
 -export([frames/3, trunk_frames/3, to_slot/2, members/3, close_sessions/2]).

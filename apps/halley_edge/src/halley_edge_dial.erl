@@ -2,9 +2,9 @@
 %% synchronous, in the caller's process, bounded in time.
 %%
 %% Used by a link, which then lives on the socket, and by the runner, which wants to know which edge
-%% answers. What comes with HELLO_EDGE in the same read is handed on. A worker that breaks a clause
-%% gets its GOODBYE here. A worker of another version says nothing else of itself (3.2), so the
-%% kernel is asked for its process.
+%% answers. Bytes that come with HELLO_EDGE in the same read are handed on. A worker that breaks a
+%% clause gets its GOODBYE here. A worker of another version sends nothing else about itself (3.2),
+%% so its process is read from the kernel.
 -module(halley_edge_dial).
 
 -export([dial/1, path/2, trunk_path/1, check_path/1, second_name/1, restore/1]).

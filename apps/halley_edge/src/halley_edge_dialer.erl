@@ -1,8 +1,8 @@
 %% Keeps one link to every worker of the edge, or a trunk in their place: dials, and dials again
 %% when a link ends, for as long as the runner says that there is an edge.
 %%
-%% The trunk is dialled if there is a socket of its name, the workers if there is none or nobody
-%% listens there (protocol/link.md 13.1). Which it is can change only when no link is left.
+%% The trunk is dialled if there is a socket of its name, the workers if there is none or it has no
+%% listener (protocol/link.md 13.1). Which it is can change only when no link is left.
 %%
 %% A link is a process of its own under halley_edge_link_sup and dies alone; this process only
 %% watches and waits. The wait grows from 50 ms to redial_ms_max, and starts anew once a link has

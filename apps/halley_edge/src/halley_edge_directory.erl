@@ -6,8 +6,8 @@
 %% `./halley drain' find it again. Where sockets are listened on already, by an edge that outlived
 %% its brain, they stay, whatever can be written to by now.
 %%
-%% Nobody else on the machine may talk to a worker: the directory is the owner's alone. Somebody may
-%% have made one by that name in /tmp: a directory that isn't ours, or a link, isn't used.
+%% No other user of the machine may talk to a worker: the directory is the owner's alone. Another
+%% user may have made one by that name in /tmp: a directory that isn't ours, or a link, isn't used.
 -module(halley_edge_directory).
 
 -export([choose/1, all/2, leave/1]).

@@ -8,7 +8,7 @@
 %% A process per REQUEST runs the handler and dies alone. The link spawns it linked, so it never
 %% outlives its link. It parses the target, calls `handle/1' of the module that the environment
 %% names (`halley_edge', `handler'; its behaviour is `halley_requests'), and sends the answer from
-%% here to the writer. A crash of the handler, or an answer that is none, becomes a 500. Its heap is
+%% here to the writer. A crash of the handler, or an invalid answer, becomes a 500. Its heap is
 %% bounded; if it is killed for that, the link answers for it.
 %%
 %% A body that isn't whole in REQUEST is read by a fun, chunk by chunk: the link sends {body, Flags,

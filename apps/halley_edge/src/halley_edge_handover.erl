@@ -1,10 +1,10 @@
 %% One edge takes the place of another that serves the same addresses (protocol/link.md 9.3).
 %%
 %% The brain links to the old edge first (`handshake/4'), so that its clients are served until their
-%% streams are closed. The new edge then begins beside it: both listen (SO_REUSEPORT), so nobody
-%% is refused. When the new one is ready, the old one is asked to stop over `drain.time'
-%% (`begin_drain/4'): it stops accepting clients at once, and closes its streams as for SIGTERM.
-%% An old edge without a link, or one that ignores the request, gets a signal.
+%% streams are closed. The new edge then begins while it runs: both listen (SO_REUSEPORT), so no
+%% client is refused. When the new one is ready, the old one gets the request to stop over
+%% `drain.time' (`begin_drain/4'): it stops accepting clients at once, and closes its streams as for
+%% SIGTERM. An old edge without a link, or one that ignores the request, gets a signal.
 %%
 %% The sockets of the new edge have the names of the old one's. So those are set aside before, as
 %% `.old', and get their names again if the new edge doesn't come (`take_back/1'). And an edge of an

@@ -1,6 +1,6 @@
-%% What a link's writer has yet to write: the frames that are gathered for the next write, those
-%% that wait for credit (protocol/link.md 4), and the count of both. Part of the writer's state and
-%% used in its process.
+%% The output of a link's writer: the frames that are gathered for the next write, those that wait
+%% for credit (protocol/link.md 4), and the count of both. Part of the writer's state and used in
+%% its process.
 %%
 %% Frames collect until 64 KiB are together or the writer's mailbox is empty. Free frames (PING,
 %% PONG, CREDIT) go into the next write; costly ones wait while the credit is used up, so a worker

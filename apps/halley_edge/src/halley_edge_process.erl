@@ -2,7 +2,7 @@
 %% alive.
 %%
 %% The edge leads a session of its own and reads nothing from its port, so it outlives the port and
-%% the brain. What it prints comes as {Port, {data, {eol | noeol, Line}}}, its end as {Port,
+%% the brain. Its output comes as {Port, {data, {eol | noeol, Line}}}, its end as {Port,
 %% {exit_status, Status}}, to the process that called start/2.
 -module(halley_edge_process).
 

@@ -4,7 +4,7 @@
 %% The worker holds live events for such a session until LAST. Users take turns
 %% (`halley_edge_turns'), one batch of one session each:
 %%   1. Batches up to what the log has written. After each the session waits for REPLAYED, so it
-%%      takes its client's pace and delays nobody.
+%%      takes its client's pace and delays no other.
 %%   2. When it had all of it, the link puts it into the directory, unless it has been closed: the
 %%      link alone opens and closes its sessions. Then the heads are read and awaited, once for all
 %%      that are ready. Whatever is above the heads finds the session.
@@ -17,11 +17,11 @@
 %% while processes that carry live events want to run. It makes batches only while less than
 %% `replay_queue_bytes_max' waits for the link.
 %%
-%% No turn is long: a replay that has looked for some time and found nothing yet says `yield', and
-%% its session takes its next turn among the late ones. So a user that follows much or missed much
-%% delays nobody by more than a turn, however many sessions it has. What a long gathering found is
-%% kept as long as other sessions of its user wait for a turn: they begin with it, so sessions that
-%% come back together need one gathering.
+%% No turn is long: a replay that has looked for some time and found nothing yet returns `yield',
+%% and its session takes its next turn among the late ones. So a user that follows much or missed
+%% much delays no other by more than a turn, however many sessions it has. The result of a long
+%% gathering is kept as long as other sessions of its user wait for a turn: they begin with it, so
+%% sessions that come back together need one gathering.
 %%
 %% At most `replays_max' sessions keep the state of their replay between two turns; the others keep
 %% their cursor, from which it is made again. A session that has yielded needs its state to get on,

@@ -5,11 +5,11 @@
 %% (`halley_subscriptions_end'), and ENDED names them, as the answer: it names none if none has
 %% ended, so that the worker knows that it needn't say its RIGHTS again.
 %%
-%% A session that is told of all whom its user follows may see others from then on: the handler says
-%% whom by its optional `view/1'.
+%% A session with `presence=*' may see others from then on: the handler's optional `view/1' returns
+%% whom.
 %%
-%% A server ends some as well. An edge of a build before doesn't know ENDED: it is asked to close
-%% the session.
+%% A server ends some as well. An edge of an earlier build doesn't know ENDED: it gets the request
+%% to close the session.
 -module(halley_edge_rights).
 
 -export([changed/4, ended/4, is_known/1, keeps_views/1]).

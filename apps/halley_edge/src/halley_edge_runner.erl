@@ -2,20 +2,20 @@
 %% dies, stops it when the brain stops.
 %%
 %% start_link/0 returns before the workers' handshakes: an application that is still starting can't
-%% be stopped cleanly, and would leave its edge behind.
+%% be stopped cleanly, and would leave its edge running.
 %%
 %% An edge that can't start (its port is in use, its program is missing) ends the node with one line
-%% on stderr, but only at the first start. Later, once a link was up or somebody killed the edge,
-%% the runner tries again, after a wait that grows from nothing to five seconds. So does the next
+%% on stderr, but only at the first start. Later, once a link was up or the edge was killed, the
+%% runner tries again, after a wait that grows from nothing to five seconds. So does the next
 %% runner, if this one crashed. Where the second try in a row is due it looks first whether an edge
-%% is there: one that was taken for dead holds the ports that the new one wants.
+%% is there: one that only seemed to be dead holds the ports that the new one wants.
 %%
-%% The port of an edge that was started here tells when it ends. Of an adopted edge only the process
-%% id is known: /proc is asked about it twice a second, and more often while it stops. When the
-%% runner or the brain dies, the edge stays.
+%% The port of an edge that was started here reports its end. Of an adopted edge only the process id
+%% is known: /proc is read for it twice a second, and more often while it stops. When the runner or
+%% the brain dies, the edge stays.
 %%
-%% An edge that was started otherwise is replaced: the new one begins beside it, then the old one
-%% stops over `drain.time' (halley_edge_handover).
+%% An edge that was started otherwise is replaced: the new one begins while it runs, then the old
+%% one stops over `drain.time' (halley_edge_handover).
 %%
 %% A stop is a SHUTDOWN and a deadline, after which the edge is killed. Links stay up meanwhile: a
 %% drain is no reason to lose an event. A second stop may shorten the first.

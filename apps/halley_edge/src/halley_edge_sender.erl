@@ -1,6 +1,6 @@
-%% What is sent to the writer of a link: by the link's process, and by those of its requests and
-%% replays. A handle says which writer, and for a trunk on behalf of which slot, so that who sends
-%% need not know whether the link is a trunk (protocol/link.md 13.3).
+%% The messages to the writer of a link: from the link's process, and from those of its requests and
+%% replays. A handle has the writer, and for a trunk the slot, so that senders need not know whether
+%% the link is a trunk (protocol/link.md 13.3).
 %%
 %% The bytes of a frame are added to the queue's counter here, before the message is sent; the
 %% writer subtracts them (halley_edge_writer).

@@ -1,9 +1,9 @@
 %% The sessions of one link: what OPEN and CLOSE do. Held in the link's state; every function that
 %% changes it gives it back.
 %%
-%% Ids become user numbers, looked up one by one and interned together. An id that is none is
-%% refused with 400, alone; when no number is free, those that need one are refused with 503 and
-%% the others open all the same.
+%% Ids become user numbers, looked up one by one and interned together. An invalid id is refused
+%% with 400, alone; when no number is free, those that need one are refused with 503 and the others
+%% open all the same.
 %%
 %% A session without a cursor is in the directory before its OPENED is sent, so that no event that
 %% is published after the client's welcome is missed (protocol/link.md 6.2). One with a cursor is

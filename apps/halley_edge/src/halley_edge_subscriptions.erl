@@ -1,12 +1,12 @@
-%% What the sessions of one link are subscribed to: judged here, and told to `halley_subscriptions'.
+%% The subscriptions of one link's sessions: judged here, and sent to `halley_subscriptions'.
 %%
 %% SUBSCRIPTIONS comes before the OPEN of its session (protocol/link.md 14) and waits for it here,
 %% ?WAITING_MAX of them at most, of ?WAITING_BYTES_MAX. The handler (`halley_edge', `handler')
 %% judges by its optional `subscribable/2' whether the rights allow the subjects. Without rights
 %% they were granted to the session before, by a brain that is no more.
 %%
-%% A session without a user is a visitor's: nothing is known of it but its subscriptions, and its
-%% user number on the link is ?NOBODY, which no id has.
+%% A session without a user is a visitor's: the brain knows only its subscriptions, and its user
+%% number on the link is ?NOBODY, which no id has.
 %%
 %% Held in the link's state by `halley_edge_sessions'.
 -module(halley_edge_subscriptions).

@@ -8,10 +8,10 @@
 %% trunk is. At most one catch-up runs for slots that are apart; it is for all that stand at one
 %% place and wait for one, so after a kill of the brain two serve all workers.
 %%
-%% When the trunk is behind, whoever is live wants a catch-up: those that follow have one together,
-%% in frames of the trunk. The mark `behind' is the trunk's: it is taken away when one of the
-%% catch-ups asks for events again (`hold'), and nobody is live or holds then. Whoever were would
-%% lack what was left out until then.
+%% When the trunk is behind, live slots want a catch-up: those that follow have one together, in
+%% frames of the trunk. The mark `behind' is the trunk's: it is taken away when one of the catch-ups
+%% requests events again (`hold'), and no slot is live or holds then. Such a slot would lack events
+%% that were left out until then.
 %%
 %% Slots follow only while the trunk isn't behind. Then nothing has been left out since the trunk,
 %% and they, began to hold; both were sent everything since, so both have what concerns them up to

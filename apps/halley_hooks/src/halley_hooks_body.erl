@@ -1,9 +1,9 @@
-%% What a request with hooks has: its text, and the signature of that.
+%% The content of a request with hooks: its text, and the signature of that.
 %%
 %%   {"hooks":[{"id":…,"type":…,…}, …]}
 %%   halley-signature: t=<seconds since the epoch>,v1=<HMAC-SHA256, in hex>
 %%
-%% Signed is `v1:<t>:' with the body behind it, by each of the secrets in turn.
+%% Signed is `v1:<t>:' and then the body, by each of the secrets in turn.
 -module(halley_hooks_body).
 
 -export([hook/2, text/1, connect/1, headers/2, secrets/1, read_secrets/1]).

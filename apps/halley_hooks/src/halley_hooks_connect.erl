@@ -1,11 +1,12 @@
 %% Asks `auth.connect_url' whether a user may open a session.
 %%
-%% Whoever has a session to open asks here (`ask/2', by `halley_hooked:ask/2'): from the cache it is
-%% answered at once, else it gets a message. Users wait in a queue, of `connect_waiting_max' at
-%% most, for one of `connect_in_flight_max' processes, each with a connection of its own; several
-%% sessions of one user wait for one request. Beyond the queue, where no judgement comes in time,
-%% and where a user's turn doesn't, `auth.connect_down' decides: by default nobody gets in. So all
-%% are answered before they give up (halley_edge_asked), also when every request hangs.
+%% A process that has a session to open calls this (`ask/2', by `halley_hooked:ask/2'): from the
+%% cache it is answered at once, else it gets a message. Users wait in a queue, of
+%% `connect_waiting_max' at most, for one of `connect_in_flight_max' processes, each with a
+%% connection of its own; several sessions of one user wait for one request. Beyond the queue, where
+%% no judgement comes in time, and where a user's turn doesn't, `auth.connect_down' decides: by
+%% default no user gets in. So all are answered before they give up (halley_edge_asked), also when
+%% every request hangs.
 %%
 %% 2xx lets the user in, 401 and 403 don't; both are remembered for `auth.connect_ttl', by
 %% `connect_cache_max' users at most. Anything else is no judgement, and isn't remembered.

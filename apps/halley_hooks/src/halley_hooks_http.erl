@@ -1,9 +1,9 @@
 %% A client for one request after the other to the operator's own server: HTTP/1.1 over TCP or TLS.
 %%
-%% What answers is believed in nothing: each line of an answer and their number are bounded, a body
-%% is read to keep the connection and thrown away, at most `hooks_answer_bytes_max' of it, and the
-%% whole request has one time limit. Redirects are answers like others: nothing is followed. A
-%% certificate is checked, and its name, by the system's CAs or by a file's.
+%% The server isn't trusted: each line of an answer and their number are bounded, a body is read to
+%% keep the connection and thrown away, at most `hooks_answer_bytes_max' of it, and the whole
+%% request has one time limit. Redirects are answers like others: nothing is followed. A certificate
+%% is checked, and its name, by the system's CAs or by a file's.
 %%
 %% OTP parses the answers' headers (`{packet, httph_bin}'); OTP's own client isn't used since it
 %% holds an answer of any size in memory (docs/internals/dependencies.md).

@@ -1,4 +1,4 @@
-%% Reads the history for hooks, in portions: which events are told, between two vectors.
+%% Reads the history for hooks, in portions: the events to send, between two vectors.
 %%
 %% Two read it, each from a vector of its own: one for what clients published, at once; one for what
 %% found no session of a user, two seconds later, so that links that were just cut or a brain that

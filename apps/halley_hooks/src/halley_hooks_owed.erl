@@ -1,15 +1,14 @@
 %% Whether an event is owed to a user: no session of the user had it, so hooks tell of it.
 %%
 %% Pure, and decided by the event's own moment: by when the user's sessions came and went
-%% (`halley_hooked_moves'), not by who is there when this is asked, which may be hours later.
+%% (`halley_hooked_moves'), not by who is there when this runs, which may be hours later.
 %%
 %% A user that has a session when the event is published has it. One that has none is sent it all
 %% the same by a session that comes within ?WINDOW_MS with a cursor from before the event. One that
 %% comes without a cursor is never sent it, and one that catches up later doesn't undo that.
 %%
-%% While brain or workers are not known to have said who is there (a *doubt*), nobody's absence
-%% counts: a session that a sync says in it was there all the time, and who comes back by its end is
-%% in time.
+%% While a worker may not have sent its sessions yet (a *doubt*), no absence counts: a session in a
+%% sync was there all the time, and a user who comes back by its end is in time.
 -module(halley_hooks_owed).
 
 -export([is_owed/3, window_ms/0, doubted/2]).

@@ -1,13 +1,13 @@
 %% The queue of hooks on disk, as its one writer has it: `halley_hooks_taker'.
 %%
 %% Segments `<data.dir>/hooks/<16 hex digits>.queue' are appended to and synced. Each begins with
-%% all that was told as there (users with sessions, subjects with subscribers), so older ones are
-%% deleted as soon as the endpoint has taken them. A start never writes to a segment that is there:
-%% it begins the next one. What hangs torn at the end of the last one was never synced, so nobody
-%% was sent it, and its writer does it again.
+%% all that was reported as there (users with sessions, subjects with subscribers), so older ones
+%% are deleted as soon as the endpoint has taken them. A start never writes to a segment that is
+%% there: it begins the next one. A torn end of the last one was never synced, so it was never sent,
+%% and its writer writes it again.
 %%
-%% `acked' says up to where the endpoint has taken hooks. It may be older than what was taken: then
-%% some are sent again. It is written beside and renamed; without it sending begins at the oldest
+%% `acked' has the place up to which the endpoint has taken hooks. It may be older: then some are
+%% sent again. It is written under another name and renamed; without it sending begins at the oldest
 %% segment.
 %%
 %% A write that fails ends the segment: the caller forgets what it wanted to append, and opens the

@@ -1,7 +1,7 @@
 %% Reads the queue in order, from a place on. Of one process; holds one descriptor.
 %%
-%% The end of a segment is where the next one's header says that its good bytes end. What can't be
-%% read before that is `damaged', and told to the endpoint as a gap.
+%% The end of a segment is where the next one's header says that its good bytes end. Bytes before
+%% that which can't be read are `damaged', and the endpoint gets a gap.
 -module(halley_hooks_read).
 
 -export([new/1, next/2, place/1]).

@@ -6,8 +6,8 @@
 %% up to a half is left out at random. To 413 it answers with half as many.
 %%
 %% The queue names events by their seqs; their texts come from the history when they are first sent.
-%% What the history has no more by then is told as a gap. If a user was forgotten since, they are
-%% read anew before they are sent again: what was about that user is left out.
+%% Events that the history no longer has by then become a gap. If a user was forgotten since, they
+%% are read anew before they are sent again: events about that user are left out.
 -module(halley_hooks_sender).
 
 -export([start_link/1]).

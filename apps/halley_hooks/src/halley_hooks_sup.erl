@@ -1,5 +1,6 @@
-%% What is configured of telling (`hooks.url') and asking (`auth.connect_url'). It owns the tables
-%% of what the brain tells of, of judgements, and of users that are still to be judged.
+%% The processes for hooks (`hooks.url') and for judgements of connects (`auth.connect_url'), as
+%% configured. It owns the tables of the brain's changes, of judgements, and of users that are still
+%% to be judged.
 -module(halley_hooks_sup).
 -behaviour(supervisor).
 

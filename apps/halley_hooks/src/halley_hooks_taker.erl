@@ -1,22 +1,22 @@
-%% Takes what is to be told into the queue: what clients published and what found no session of a
-%% user, out of the history; and which users and subjects have their first session or none any more.
+%% Puts hooks into the queue: clients' events and undelivered ones, out of the history; and users
+%% and subjects that have their first session or lost their last.
 %%
 %% It works in rounds, some twenty a second when there is something. One round:
 %%   1. reads how far the history is written;
 %%   2. takes the changes that came since the last round (`halley_hooked');
-%%   3. reads the history up to there; those who left long enough ago are told behind that.
-%% So a user's first session is told before what it published, and its last behind that.
-%%   4. appends all of it, with how far the history was read, and syncs.
+%%   3. reads the history up to there; those who left long enough ago are reported after that.
+%% So a user's first session is reported before its events, and its last after them. 4. appends all
+%%   of it, with how far the history was read, and syncs.
 %% Only then has anything happened: the table of who is there changes, the sender sees the new end.
 %% If the disk refuses, nothing has: the changes are put back, the history is read again later.
 %%
-%% If more waits for the endpoint than `hooks_queue_bytes_max', no rounds are made: the history has
-%% what was published for as long as it keeps it, and of changes the last of each user is told. What
-%% is owed to users is decided by when they came and went (`halley_hooks_owed'), however late that
-%% is. When these times had no room any more, a gap says from when on.
+%% If more waits for the endpoint than `hooks_queue_bytes_max', no rounds are made: events wait in
+%% the history for as long as it keeps them, and of changes the last of each user is sent. Whether
+%% an event was undelivered is decided by when users came and went (`halley_hooks_owed'), however
+%% late that is. If there was no room for these times, a gap covers the time from then on.
 %%
-%% Nobody leaves, and nothing counts as undelivered, until all workers have said their sessions, and
-%% for a moment after: before that a brain doesn't know who is there. These times are noted as
+%% No user leaves, and nothing counts as undelivered, until all workers have sent their sessions,
+%% and for a moment after: before that a brain doesn't know who is there. These times are noted as
 %% doubts.
 -module(halley_hooks_taker).
 -behaviour(gen_server).

@@ -1,4 +1,4 @@
-%% The taker and the sender. What they know is on disk: when one ends, both begin anew.
+%% The taker and the sender. Their knowledge is on disk: when one ends, both begin anew.
 -module(halley_hooks_telling_sup).
 -behaviour(supervisor).
 

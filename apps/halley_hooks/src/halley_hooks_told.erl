@@ -1,13 +1,13 @@
-%% Which users have sessions, and which subjects have subscribers, as the endpoint was told; and
-%% since when those that it was told of have none.
+%% Which users have sessions, and which subjects have subscribers, as the endpoint knows it; and
+%% since when those that it knows of have none.
 %%
 %% A table and an order by when to look again, both of the taker's process. Nothing here is durable:
 %% the queue says the same (`halley_hooks_queue'), and a start makes this of it.
 %%
 %% One that has nothing any more is *leaving* for `closed_after_ms'. If it is back by then, nothing
 %% was ever the matter. A session whose past is still being sent is one, though not in the directory
-%% yet (`halley_directory_leaving'). While no worker is linked nobody can be there, which says
-%% nothing of users: they leave only from when one is.
+%% yet (`halley_directory_leaving'). While no worker is linked no session can be there, which shows
+%% nothing about users: they leave only from when one is.
 -module(halley_hooks_told).
 
 -export([new/2, keys/1, count/1, is_told/2, changes/3, due/3, apply_changes/2, began/2]).

@@ -1,13 +1,13 @@
 %% How far the changes of tables were taken into the store, beyond the position that is saved: the
-%% file `applied' beside the state.
+%% file `applied' next to the state.
 %%
-%% What is behind the saved position comes again when the stream begins anew. A follow that the API
-%% was asked for meanwhile, behind the end of its row, must not end by that row's end coming again.
-%% So the file has the position behind the last changes, and the sizes of the files of pairs then;
-%% changes up to there are left out for these tables, like those before their copy.
+%% Changes after the saved position come again when the stream begins anew. A follow that the API
+%% made meanwhile, after the end of its row, must not end by that row's end coming again. So the
+%% file has the position after the last changes, and the sizes of the files of pairs then; changes
+%% up to there are left out for these tables, like those before their copy.
 %%
-%% The file is written behind each group of changes and never synced: it is right after a kill.
-%% After a power cut it, or what it tells of, may be old or damaged, which is seen; then the changes
+%% The file is written after each group of changes and never synced: it is right after a kill. After
+%% a power cut it, or the files that it names, may be old or damaged, which shows; then the changes
 %% come again. The follows themselves were on disk before.
 %%
 %%   "HALLEYPA" body:size:16 crc:32; the body is JSON

@@ -1,8 +1,8 @@
-%% What PostgreSQL has of what is needed: each thing that is missing with the SQL that mends it.
+%% The needs of Halley in PostgreSQL: each thing that is missing with the SQL that adds it.
 %%
-%% The stream asks at its start and from time to time, `./halley postgres check' prints it, and
-%% `setup' runs the SQL. What is missing for one table stops that table; what is missing for all
-%% stops the stream.
+%% The stream calls this at its start and from time to time, `./halley postgres check' prints it,
+%% and `setup' runs the SQL. A thing that is missing for one table stops that table; one that is
+%% missing for all stops the stream.
 %%
 %% Only catalogs are read, by functions that open no table: whoever holds a lock on one, for as long
 %% as it takes, doesn't hold up the stream.

@@ -1,8 +1,8 @@
-%% What a replication stream means to Halley: its messages as changes of follows, events and
+%% The meaning of a replication stream for Halley: its messages as changes of follows, events and
 %% positions, in order. Pure.
 %%
-%% The server sends a transaction when it is committed, whole; so what comes is committed, and
-%% needn't be gathered. A position comes with the commit, behind everything of its transaction.
+%% The server sends a transaction when it is committed, whole; so everything in it is committed, and
+%% needn't be gathered. A position comes with the commit, after everything of its transaction.
 -module(halley_postgres_changes).
 
 -export([new/4, take/2, without/2]).

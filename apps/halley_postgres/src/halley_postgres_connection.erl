@@ -3,8 +3,8 @@
 %% Each session has the settings that Halley needs, whatever the role, the database or the server
 %% has (`halley_postgres_settings').
 %%
-%% A connection that ends is said in one line by who used it. What the emulator reports of its
-%% process besides, with all of its state, isn't logged.
+%% The user of a connection logs its end in one line. The emulator's own report of its process, with
+%% all of its state, isn't logged.
 -module(halley_postgres_connection).
 
 -export([open/2, options/2, settle/2, rows/3, is_passing/1, explain/1, quiet/0, loud/0, filter/2]).

@@ -1,6 +1,6 @@
 %% A line of COPY's text format with two columns. Pure.
 %%
-%% PostgreSQL's documentation, COPY, "Text Format". What has a backslash is a null or has a
+%% PostgreSQL's documentation, COPY, "Text Format". A cell with a backslash is a null or has a
 %% character that can't be there as it is.
 -module(halley_postgres_copy_row).
 

@@ -1,9 +1,9 @@
 %% Logical messages as UTF-8.
 %%
 %% PostgreSQL converts rows and names for its client, but the content of a message is bytes of the
-%% database's encoding. So it is converted here: of an encoding of single bytes by a table that the
-%% server is asked for. Of SQL_ASCII, where PostgreSQL doesn't know what bytes mean, what is UTF-8
-%% is taken. Others (EUC_JP and the like) are taken as far as they are ASCII.
+%% database's encoding. So it is converted here: of an encoding of single bytes by a table that is
+%% read from the server. Of SQL_ASCII, where PostgreSQL doesn't know what bytes mean, UTF-8 is
+%% accepted. Others (EUC_JP and the like) are taken as far as they are ASCII.
 %%
 %% A database of SQL_ASCII gets no client encoding but its own (`client/1'): with another one the
 %% server ends a stream at the first bytes that aren't of that, again and again.

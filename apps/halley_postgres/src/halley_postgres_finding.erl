@@ -1,5 +1,5 @@
-%% What PostgreSQL lacks, as the modules say it that look for it: in words, with the SQL that mends
-%% it, and by whom that is to be run.
+%% A thing that PostgreSQL lacks, as the modules return it that look for it: in words, with the SQL
+%% that adds it, and the role that is to run it.
 -module(halley_postgres_finding).
 
 -export([finding/2, by_hand/1]).

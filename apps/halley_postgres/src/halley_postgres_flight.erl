@@ -5,14 +5,14 @@
 %% by `landed/1' when each event of the group, and of all groups before it, is on disk or refused
 %% for good. So what is kept as done never includes an event that could be lost.
 %%
-%% What the brain refuses for a while (it is overloaded, its disk is full, a shard has died) is
-%% posted again. Nothing new is posted before that: this waits until all that is on its way was
-%% answered, then posts what was refused, in its order. So the order of a subject holds: once the
-%% history couldn't write an event it refuses those on their way behind it, until a probe, a second
+%% An event that the brain refuses for a while (it is overloaded, its disk is full, a shard has
+%% died) is posted again. Nothing new is posted before that: this waits until all that is on its way
+%% was answered, then posts the refused ones, in their order. So the order of a subject holds: once
+%% the history couldn't write an event it refuses later ones on their way, until a probe, a second
 %% later at the earliest (`halley_history_log'); and a shard that died takes with it what waited.
 %%
-%% Bounded: ?EVENTS_MAX events and ?BYTES_MAX bytes on their way, and one event more; and what waits
-%% for them behind those: ?KEPT_MAX groups, marks and events that were refused, whose contents have
+%% Bounded: ?EVENTS_MAX events and ?BYTES_MAX bytes on their way, and one event more; and after
+%% these at most ?KEPT_MAX groups, marks and events that were refused, whose contents have
 %% ?BYTES_MAX bytes, and one group more. Beyond that `post/4' waits, and with it PostgreSQL.
 -module(halley_postgres_flight).
 

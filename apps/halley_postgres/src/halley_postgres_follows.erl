@@ -1,8 +1,8 @@
 %% Changes of follows into the brain's store, and into the files that say which are a table's own.
 %%
-%% A table is the truth about its pairs: a row makes a follow, its end ends it, whoever else asked
-%% for it. A pair that other rows have as well, of this table or another one, stays: that is asked
-%% of PostgreSQL, as it is now, before it is removed (`halley_postgres_still').
+%% A table is the truth about its pairs: a row makes a follow, and its end ends it, even if the API
+%% made the same follow. A pair that other rows have as well, of this table or another one, stays: a
+%% query of PostgreSQL, as it is now, comes before each removal (`halley_postgres_still').
 %%
 %% The store may refuse for a while: then this waits, and so does PostgreSQL.
 -module(halley_postgres_follows).

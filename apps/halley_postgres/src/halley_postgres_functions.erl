@@ -1,9 +1,9 @@
 %% The functions of the schema `halley': what `./halley postgres setup' makes of them, and which of
 %% them are missing or aren't as it makes them, as those of an older Halley.
 %%
-%% Everybody may call those that publish who may use the schema: they call pg_logical_emit_message,
-%% which everybody may. Only catalogs are read, so that a role that may not use the schema is told
-%% the same.
+%% Every role that may use the schema may call those that publish: they call
+%% pg_logical_emit_message, which every role may. Only catalogs are read, so that a role that may
+%% not use the schema gets the same answer.
 -module(halley_postgres_functions).
 
 -export([look/2]).

@@ -1,4 +1,4 @@
-%% What the gauges `halley_postgres_*' show.
+%% The values of the gauges `halley_postgres_*'.
 -module(halley_postgres_gauges).
 
 -export([new/0, set/2, set_max/2]).

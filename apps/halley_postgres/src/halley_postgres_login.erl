@@ -1,8 +1,8 @@
 %% Why there is no connection to PostgreSQL, in one line that names the key of the configuration and
 %% the remedy. Pure.
 %%
-%% Passwords are in none of it. What the server says itself is quoted: which line of pg_hba.conf is
-%% missing, it alone knows.
+%% Passwords are in none of it. The server's own message is quoted: only the server knows which line
+%% of pg_hba.conf is missing.
 -module(halley_postgres_login).
 
 -export([explain/2, missing_file/3, quoted/1]).

@@ -1,5 +1,5 @@
-%% What a transaction publishes, from a logical message or a row of the outbox to what
-%% `halley:publish_many/1' takes. Pure.
+%% The events of a transaction, from a logical message or a row of the outbox to an argument of
+%% `halley:publish_many/1'. Pure.
 %%
 %% A message is `{"subject":S,"data":any JSON,"id":optional}', or has `"to":[users]' in place of the
 %% subject. As in the HTTP API a member that isn't known, or is there twice, is an error, and the

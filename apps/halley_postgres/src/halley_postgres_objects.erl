@@ -1,5 +1,6 @@
-%% What `./halley postgres setup' puts into the database, in the schema `halley', besides its
-%% functions (`halley_postgres_functions'): the outbox, and what was rejected.
+%% The objects that `./halley postgres setup' puts into the database, in the schema `halley',
+%% besides its functions (`halley_postgres_functions'): the outbox, and the table of rejected
+%% messages.
 -module(halley_postgres_objects).
 
 -export([oids/1, outbox/0, wakes/0, rejected/0, bounded/3]).

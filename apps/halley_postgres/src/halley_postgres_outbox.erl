@@ -1,14 +1,14 @@
 %% Rows of `halley.outbox', taken by queries.
 %%
 %% With `postgres.publish = outbox' this is all there is: no slot, no stream. One consumer at a time
-%% (an advisory lock of the session) takes the rows that are there in the order of their ids, which
-%% nobody else has locked, publishes them, and deletes them in the same transaction. NOTIFY wakes it
-%% up; as that may be lost it looks once a second besides. A kill between the history and the commit
-%% brings rows again: their events have the same ids.
+%% (an advisory lock of the session) takes the rows that are there in the order of their ids, except
+%% locked ones, publishes them, and deletes them in the same transaction. NOTIFY wakes it up; as
+%% that may be lost it looks once a second besides. A kill between the history and the commit brings
+%% rows again: their events have the same ids.
 %%
 %% Its order: a row that was committed before another one was inserted comes first, as it has the
 %% lower id and is seen whenever the other one is. Of transactions that overlap, those that are seen
-%% first come first, and among those seen at once the ids decide. A row that somebody else has
+%% first come first, and among those seen at once the ids decide. A row that another session has
 %% locked is passed over.
 %%
 %% With a stream `left/2' takes what was there before the slot, which the stream never brings.

@@ -1,4 +1,4 @@
-%% What is missing for the outbox without a stream: two tables, a trigger, and rights on them. No
+%% The needs of the outbox without a stream: two tables, a trigger, and rights on them. No
 %% replication, no publication, no setting of the server.
 -module(halley_postgres_outbox_needs).
 

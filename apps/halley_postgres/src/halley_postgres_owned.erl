@@ -1,5 +1,6 @@
-%% What files of pairs end with: read whole, split by a hash of the pair into parts beside them, and
-%% then part by part. So a file is read twice, and the reader holds one part.
+%% The pairs that are left at the end of a file of pairs: the file is read whole, split by a hash of
+%% the pair into parts in the same folder, and then read part by part. So a file is read twice, and
+%% the reader holds one part.
 -module(halley_postgres_owned).
 
 -export([fold/4, fold/5, compact/3, clean/1]).

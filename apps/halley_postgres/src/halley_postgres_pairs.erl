@@ -1,17 +1,17 @@
 %% Which follows are a table's own: a file of the pairs that came from it, in the order of their
 %% changes.
 %%
-%% The brain's store doesn't say where a follow comes from. What a table put there is asked for
-%% seldom: when it is truncated, when it was copied anew and some of it isn't in the copy, when it
-%% isn't configured any more. So it is a file that is only appended to, and read whole for those
-%% three (`halley_postgres_owned'). When it has got much longer than what it says, it is written
-%% anew beside the stream.
+%% The brain's store doesn't record where a follow comes from. A table's follows are needed seldom:
+%% when it is truncated, when it was copied anew and some of it isn't in the copy, when it isn't
+%% configured any more. So it is a file that is only appended to, and read whole for those three
+%% (`halley_postgres_owned'). When it has got much longer than its pairs need, it is written anew
+%% while the stream goes on.
 %%
 %%   header: "HALLEYPP" version:16 size:16 table:size bytes crc:32
 %%   block:  size:32 crc:32 records:size bytes
 %%   record: $+ or $-, user size:8, subject size:8, user, subject; or $0, for "all are gone"
 %%
-%% What is behind `bytes', the size that the state of the stream (`halley_postgres_state') knows to
+%% The part after `bytes', the size that the state of the stream (`halley_postgres_state') knows to
 %% be on disk, is cut off when the file is opened: its changes come again. Before that size each
 %% block must be good.
 -module(halley_postgres_pairs).

@@ -1,9 +1,9 @@
 %% Whether row security shows a table's rows to Halley's role, all of them, and lets it write any.
 %%
 %% A copy and later questions see what policies show, and the stream brings every row: so both must
-%% be the same. It is so without row security; for roles that pass it; and where for what is to be
-%% done a policy says `true', and no restrictive one applies. What another policy says is the
-%% application's, and isn't guessed at.
+%% be the same. It is so without row security; for roles that pass it; and where a policy for the
+%% command is `true', and no restrictive one applies. Any other policy is the application's, and
+%% isn't guessed at.
 -module(halley_postgres_policies).
 
 -export([hide/3, refuse/3]).

@@ -6,9 +6,9 @@
 %% had put there before; the rest is unfollowed, and nothing that came by the API.
 %%
 %% In a backup the follows are a moment older than the ends of the files of pairs
-%% (`halley_backup_postgres'). Where the slot goes on from the backup's state, what is behind the
-%% state's sizes is cut off, and comes again. Where the tables are copied anew, what stands there as
-%% ended may still be followed: then of that part only the beginnings count.
+%% (`halley_backup_postgres'). Where the slot goes on from the backup's state, the part after the
+%% state's sizes is cut off, and comes again. Where the tables are copied anew, pairs that end in
+%% that part may still be followed: then only its beginnings count.
 %%
 %% A slot that is gone, that can't go on, or that went further than this Halley, has lost changes:
 %% then all tables are copied anew, and it is logged that events may be missing.

@@ -1,4 +1,4 @@
-%% What a publication has, as the catalogs say it.
+%% The content of a publication, as the catalogs have it.
 %%
 %% They are read themselves: PostgreSQL's own view, `pg_publication_tables', opens each published
 %% table from version 16 on, so that a lock on any of them would hold up who asks; and it has all

@@ -1,4 +1,4 @@
-%% What is left to do of events that have been published or refused: what can't be one goes into
+%% The end of events that have been published or refused: messages that can't be events go into
 %% `halley.rejected', and published rows out of the outbox.
 -module(halley_postgres_publish).
 

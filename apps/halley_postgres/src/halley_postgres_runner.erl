@@ -1,7 +1,7 @@
 %% Keeps the stream going: starts a worker, and another one when it ends, later each time while they
 %% fail. The brain serves what it has meanwhile.
 %%
-%% What is wrong is logged once, until something else is wrong or the stream runs again.
+%% A failure is logged once, until another one comes or the stream runs again.
 -module(halley_postgres_runner).
 -behaviour(gen_server).
 

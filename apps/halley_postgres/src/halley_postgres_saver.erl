@@ -1,4 +1,4 @@
-%% Puts on disk how far the stream was taken, beside the stream: a sync takes milliseconds, on a
+%% Puts the position of the stream on disk, in a process of its own: a sync takes milliseconds, on a
 %% busy disk hundreds, and changes needn't wait for it.
 %%
 %% One save at a time: the files of pairs first, then the state that names their sizes.

@@ -1,8 +1,8 @@
-%% What a copy of a table was made of: which table, how it stands in the publication, its two
-%% columns and what their values' texts depend on, and its partitions.
+%% The shape of a table at its copy: which table, how it stands in the publication, its two columns
+%% and the settings that their values' texts depend on, and its partitions.
 %%
-%% The stream brings rows that change, and nothing of what changes rows beside it: a rewrite by
-%% ALTER TABLE, a label of an enum, a partition that comes, goes or is truncated, changes that a
+%% The stream brings rows that change, and nothing of other changes of rows: a rewrite by ALTER
+%% TABLE, a label of an enum, a partition that comes, goes or is truncated, changes that a
 %% publication left out for a while. All of that leaves traces in the catalogs, also when it was
 %% undone since: other OIDs, other files of rows (`relfilenode'), catalog rows that another
 %% transaction wrote (`xmin'). So the shape is kept with each copy, as the copy's own snapshot shows

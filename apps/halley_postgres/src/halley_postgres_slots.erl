@@ -1,6 +1,6 @@
 %% Whether the server has room for Halley's stream: a replication slot of its own, another one while
-%% a table is copied anew, and a WAL sender. It is asked by `./halley postgres check', before a
-%% stream finds it out; one that runs has what it needs but for the copy.
+%% a table is copied anew, and a WAL sender. `./halley postgres check' calls it, before a stream
+%% finds it out; a running stream has all it needs except for the copy.
 -module(halley_postgres_slots).
 
 -export([look/2, is_streaming/2]).

@@ -1,10 +1,10 @@
 %% Halley's stream and synchronous replication: whom PostgreSQL waits for when it commits.
 %%
-%% With `synchronous_standby_names' = '*' PostgreSQL takes whoever streams for a standby, and Halley
-%% is none: it has no copy of the data. Who has confirmed no position isn't waited for (as
-%% pg_receivewal). A slot must be told a position all the same,
-%% so each one that is confirmed is followed by none at once: then a standby that is there is what
-%% commits wait for, whatever Halley does.
+%% With `synchronous_standby_names' = '*' PostgreSQL treats every stream's client as a standby, and
+%% Halley isn't one: it has no copy of the data. PostgreSQL doesn't wait for a client that has
+%% confirmed no position (as pg_receivewal). A slot must get a position all the same, so each
+%% confirmed one is followed by an empty one at once: then a standby that is there is what commits
+%% wait for, whatever Halley does.
 %%
 %% Where there is no other standby, commits wait until Halley confirms. That is as it was without
 %% Halley, when they waited for ever; so while it counts it confirms at once.

@@ -1,9 +1,10 @@
-%% What must survive a restart: how far the stream was taken, and which file has each table's pairs.
+%% The state that must survive a restart: the position of the stream, and which file has each
+%% table's pairs.
 %%
-%% It is `<data.dir>/postgres/state', two lines: JSON, and the CRC-32 of it. It is written beside,
-%% synced and renamed, and the folder is synced; so it is the old one or the new one. PostgreSQL is
-%% told that a position is safe only after this file has it, and this file has it only after
-%% everything before it is in Halley's own files.
+%% It is `<data.dir>/postgres/state', two lines: JSON, and the CRC-32 of it. It is written under
+%% another name, synced and renamed, and the folder is synced; so it is the old one or the new one.
+%% A position is confirmed to PostgreSQL only after this file has it, and this file has it only
+%% after everything before it is in Halley's own files.
 -module(halley_postgres_state).
 
 -export([folder/0, read/0, write/1, written/2, entries/1, new_pairs_file/0, is_copied/0,

@@ -1,9 +1,9 @@
 %% Which pairs are in no row any more: asked of PostgreSQL, as it is now.
 %%
-%% The stream is behind now, and asking is right all the same: behind the last change of a pair it
-%% sees all rows. But PostgreSQL sends a transaction as soon as its commit is on disk, a moment
-%% before others see it. So the answer counts only if its snapshot shows every transaction that the
-%% stream has brought; else it is asked again.
+%% The stream is late, and the query is right all the same: after the last change of a pair it sees
+%% all rows. But PostgreSQL sends a transaction as soon as its commit is on disk, a moment before
+%% others see it. So the answer counts only if its snapshot shows every transaction that the stream
+%% has brought; else the query is repeated.
 -module(halley_postgres_still).
 
 -export([gone/3, forget/1, await/2]).

@@ -1,8 +1,8 @@
-%% Who waits until a change that it has written comes back through the stream.
+%% Callers that wait until a change that they have written comes back through the stream.
 %%
 %% The change's transaction has a message with a token. The stream's process shows each such message
 %% when everything of its transaction is in effect, and the one that the token belongs to hears of
-%% it. Nobody can guess a token, and other Halleys' tokens mean nothing here.
+%% it. A token can't be guessed, and other Halleys' tokens mean nothing here.
 %%
 %% Also here: what is written to, as long as the stream runs. Without it nothing is written, as
 %% nothing would come back.

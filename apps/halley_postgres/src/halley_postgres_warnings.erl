@@ -1,5 +1,5 @@
-%% What PostgreSQL has that Halley works with, and its operator should know: said by `./halley
-%% postgres check', where it doesn't count as missing, and by the log.
+%% Settings of PostgreSQL with which Halley works, and of which its operator should know: `./halley
+%% postgres check' prints them, without counting them as missing, and so does the log.
 -module(halley_postgres_warnings).
 
 -export([look/2, print/2, log/2]).

@@ -2,8 +2,8 @@
 %% postgres', a function of another application. That writes its own truth, and calls
 %% `halley_follows:stored/2' when the change is to be in effect.
 %%
-%% With that configuration nothing is changed behind the other truth's back: until its function is
-%% there, changes are refused.
+%% With that configuration no change bypasses the other truth: until its function is there, changes
+%% are refused.
 -module(halley_follows_backend).
 
 -export([new/0, set/1, get/0]).

@@ -10,9 +10,9 @@
 %% A page is written before its ids are in the index, so a number that is found has its name.
 %%
 %% A number that nothing refers to is given back (`halley_ids_sweep' finds it), in two steps:
-%%   leave/1  The owner of the follows calls it: nobody follows or is followed, and no session is
-%%            open or can be opened (`halley_directory_leaving'). The id is no longer found. The
-%%            number keeps its name, for processes that have looked it up before.
+%%   leave/1  The owner of the follows calls it: the number is in no follow, and no session is open
+%%            or can be opened (`halley_directory_leaving'). The id is no longer found. The number
+%%            keeps its name, for processes that have looked it up before.
 %%   free/1   `id_quarantine_ms' later, if no caller wanted it meanwhile: the number is unused, and
 %%            the next new id may get it. If it was durable, the journal says so first. A number
 %%            that files of the store may name isn't given before these are gone

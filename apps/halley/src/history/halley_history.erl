@@ -8,9 +8,9 @@
 %%
 %% A change of follows is a record as well: subject is the user, id is the subject that it follows
 %% from now on, or not any longer. It is written before it takes effect, and its seq is drawn after
-%% all that was published before that was asked for (`halley_unfollows', `halley_follows_since'). It
-%% belongs to no shard's order, so heads don't bound it: it has chains of its own, and `changes/2'
-%% gives all above a seq.
+%% all events that were published before its request (`halley_unfollows', `halley_follows_since').
+%% It belongs to no shard's order, so heads don't bound it: it has chains of its own, and
+%% `changes/2' gives all above a seq.
 %%
 %% Not here: cursors, what a replay does, which sessions get a gap.
 -module(halley_history).

@@ -1,14 +1,14 @@
 %% Blocks of segments in memory, shared by all readers: 64 KB each, in ETS as binaries.
 %%
 %% A block is what `block/4' read from the file, at most up to where the log has written; the last
-%% block of the segment that is written to is therefore short at first, and read anew when somebody
-%% needs more of it. What is written never changes, so no block is ever wrong.
+%% block of the segment that is written to is therefore short at first, and read anew when a reader
+%% needs more of it. Written bytes never change, so no block is ever wrong.
 %%
 %% At most `history_cache_bytes_max': each block has a slot of a ring, and takes it from the block
 %% that had it before.
 %%
-%% A block is kept when it is asked for a second time. One reader that goes over much of the log,
-%% once, holds the block it is at by itself: it takes no room here from what others share.
+%% A block is kept when it is read a second time. A reader that goes over much of the log, once,
+%% holds the block it is at by itself: it takes no room here from the shared blocks.
 -module(halley_history_cache).
 
 -export([new/0, block/4, block_bytes/0, bytes/0]).
