@@ -4,20 +4,20 @@
 %% It takes what has come as one batch, in the stream's order. Follows are committed in groups, and
 %% the server waits meanwhile. Events are posted (`halley_postgres_flight'), and the stream goes on
 %% while the history writes them; a change of follows waits until they are on disk. Every 200 ms
-%% what is done, and nothing behind an event that isn't, is put on disk by `halley_postgres_saver':
-%% files of pairs, then the position, and only then the server hears of it. So after a kill some
-%% changes come again: events have ids, and a follow's last change decides.
+%% `halley_postgres_saver' puts on disk what is done, up to the first event that isn't: files of
+%% pairs, then the position, and only then the server hears of it. So after a kill some changes come
+%% again: events have ids, and a follow's last change decides.
 %%
 %% A file of pairs that has got much longer than its pairs is written anew by another process
 %% meanwhile; the stream goes on in the new one, with what was appended since.
 %%
-%% A server that is there says something every 15 s at least. One that is silent for twice as long,
-%% or somebody on the way who lets nothing through, is left, and the connection made anew.
+%% A server that is there sends something every 15 s at least. If it is silent for twice as long, or
+%% something on the way lets nothing through, the connection is left and made anew.
 %%
-%% A table that can't be understood any more is left out. So is one that isn't what was copied
-%% (`halley_postgres_shape'), and so are all when the publication is gone or leaves out changes. The
-%% stream says little of this: what tables are is asked every 3 s, and half a second after one of
-%% them is described again; what is missing, then and every 30 s. When one that is left out is
+%% A table that can't be understood any more is left out. So is one that has another shape than at
+%% its copy (`halley_postgres_shape'), and so are all when the publication is gone or leaves out
+%% changes. The stream has little of this: shapes are read every 3 s, and half a second after one of
+%% the tables is described again; missing things, then and every 30 s. When one that is left out is
 %% right, the stream begins anew and copies it.
 -module(halley_postgres_worker).
 

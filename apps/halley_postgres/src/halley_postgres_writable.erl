@@ -1,5 +1,5 @@
-%% What is missing for Halley to write a table of follows: rights, policies, an index that tells
-%% whether a pair is there, and other columns that can stay empty.
+%% The needs of Halley to write a table of follows: rights, policies, an index that shows whether a
+%% pair is there, and other columns that can stay empty.
 -module(halley_postgres_writable).
 
 -export([look/3]).

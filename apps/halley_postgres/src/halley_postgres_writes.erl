@@ -1,11 +1,11 @@
-%% Changes of follows that Halley's own API is asked for, written into the table: what
-%% `halley_follows_backend' calls with `store.backend = postgres'.
+%% Changes of follows by Halley's own API, written into the table: `halley_follows_backend' calls
+%% this with `store.backend = postgres'.
 %%
-%% One statement, a transaction of its own, changes up to 1,000 pairs and leaves a message with what
-%% it has done. The stream brings the message behind the changes, and then the caller is answered:
-%% what was asked for is committed, and in effect here. Where a connection ends at a commit, it is
-%% the same message that says whether it was one. What hasn't come back in time is answered with
-%% what is known of it; to ask for it again does no harm.
+%% One statement, a transaction of its own, changes up to 1,000 pairs and leaves a message with its
+%% outcome. The stream brings the message after the changes, and then the caller is answered: the
+%% change is committed, and in effect here. Where a connection ends at a commit, the same message
+%% shows whether it was one. A change that hasn't come back in time is answered with what is known
+%% of it; a repetition does no harm.
 %%
 %% Bounds on follows and new ids are looked at before a row is written. Pairs that a follow from
 %% before this table stands for, or a row that was refused once, are settled by the stream's process

@@ -17,15 +17,15 @@
 %%   {halley_broken, User, Cursor}   the session broke, or this application was stopped: log in
 %%                                   again with the last event's cursor, or this one if none came
 %% An event comes when it is on Halley's disk. After a break of the connection, or of Halley, the
-%% session goes on behind the last event that is in the process's mailbox, so each comes once. Who
-%% must go on after the end of its own process or node keeps the cursor with what it made of the
-%% event, and logs in with it.
+%% session goes on after the last event that is in the process's mailbox, so each comes once. To go
+%% on after the end of its own process or node, code keeps the cursor with the results of the event,
+%% and logs in with it.
 %%
 %% Nothing comes while the process has `mailbox_max' messages in its mailbox. A session ends with
 %% its process.
 %%
-%% What changes something may have been done if the answer is `{error, unavailable}': ask again, an
-%% event with the same `id'.
+%% A change may have been done if the answer is `{error, unavailable}': repeat it, an event with the
+%% same `id'.
 -module(halley_remote).
 
 -export([start/1, publish/2, publish/3, publish_many/1]).

@@ -1,10 +1,10 @@
-%% A session of a process of this node at the remote Halley: a process beside it, its proxy. It logs
-%% in, puts what comes into the process's mailbox, and after a break logs in again with the cursor
-%% of the last event that it put there (docs/internals/remote.md).
+%% A session of a process of this node at the remote Halley: a second process, its proxy. It logs
+%% in, puts events into the process's mailbox, and after a break logs in again with the cursor of
+%% the last event that it put there (docs/internals/remote.md).
 %%
-%% Bounds: Halley sends the next batches only when it is told that those before them were handed
-%% over, two at most; and nothing is handed over while the mailbox has `mailbox_max' messages. So a
-%% slow process costs two batches here, and nothing at Halley but its place.
+%% Bounds: Halley sends the next batches only after an acknowledgement that those before them were
+%% handed over, two at most; and nothing is handed over while the mailbox has `mailbox_max'
+%% messages. So a slow process costs two batches here, and nothing at Halley but its place.
 %%
 %% Order: one process hands over, in the order of the batches, and a batch of an earlier login is
 %% dropped. Messages of a login that isn't this one's are answered by a logout, so nothing of a

@@ -1,9 +1,10 @@
-%% Watches the sessions of this node: a process whose session breaks gets
-%% `{halley_broken, User, Cursor}', once, behind all that the session has put into its mailbox. It
-%% does so, too, when the application is stopped.
+%% Watches the sessions of this node: a process whose session breaks gets `{halley_broken, User,
+%% Cursor}', once, after all that the session has put into its mailbox. It does so, too, when the
+%% application is stopped.
 %%
-%% What it must know is in a table of the supervisor's, a row for each session, so that it may break
-%% itself: it then watches anew, and tells of what has ended meanwhile. Who takes a row tells of it.
+%% Its state is in a table of the supervisor's, a row for each session, so that it may break itself:
+%% it then watches anew, and reports the sessions that have ended meanwhile. The process that takes
+%% a row reports it.
 -module(halley_remote_watch).
 -behaviour(gen_server).
 

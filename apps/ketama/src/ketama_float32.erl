@@ -3,10 +3,10 @@
 %% Why: how many points a server gets depends in libketama and in libmemcached on where a value is
 %% rounded to 24 bits. A sum, product or quotient of two binary32 values that is computed in
 %% binary64 and then rounded is the one that binary32 arithmetic gives: 53 bits are more than twice
-%% 24 and 2 (S. Figueroa, "When is double rounding innocuous?", 1995). So `nearest/1' behind each
+%% 24 and 2 (S. Figueroa, "When is double rounding innocuous?", 1995). So `nearest/1' after each
 %% operation is all that is needed.
 %%
-%% What it is not: for infinities and NaN; nothing here comes near them.
+%% It is not for infinities and NaN; nothing here comes near them.
 -module(ketama_float32).
 
 -export([nearest/1, of_integer/1]).

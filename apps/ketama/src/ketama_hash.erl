@@ -1,4 +1,4 @@
-%% What a key or the name of a point hashes to: a u32 on the ring.
+%% The hash of a key or of a point's name: a u32 on the ring.
 %%
 %% The names are those of libmemcached's MEMCACHED_HASH_*, in lower case, and the values are what
 %% its libhashkit 1.1 gives on x86-64: `char' is signed there, so a byte from 128 on is extended by

@@ -6,8 +6,8 @@
 %% up to more than `Total', so there is always room; and a key moves on to the next server only from
 %% one that is full.
 %%
-%% What it is not: a counter. The caller's fun says how many keys a server holds; should the loads
-%% move so much between the calls that none has room, the key goes where least of the bound is used.
+%% It is not a counter. The caller's fun returns how many keys a server holds; should the loads move
+%% so much between the calls that none has room, the key goes where least of the bound is used.
 -module(ketama_load).
 
 -export([owner/3]).

@@ -12,7 +12,7 @@
 %% Sources: RJ/ketama 18cf9a7, libketama/ketama.c; awesomized/libmemcached 1.1.4,
 %% src/libmemcached/hosts.cc. `spy' is libmemcached's CONSISTENT_KETAMA_SPY with weights.
 %%
-%% Pure. What it is not: the ring (`ketama_ring').
+%% Pure. It is not the ring (`ketama_ring').
 -module(ketama_mode).
 
 -export([options/1, check/2, hashes/4, points/4]).

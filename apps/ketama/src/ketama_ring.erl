@@ -6,7 +6,7 @@
 %% Invariants: a ring has a server and a point. It is never changed; all that is large in it are
 %% binaries and a tuple, which a persistent term shares among processes.
 %%
-%% Pure. What it is not: it asks nobody whether a server lives.
+%% Pure. It doesn't find out whether a server lives.
 -module(ketama_ring).
 
 -export([new/2, without/2, owner/2, walk/4, server/2, weight/2, total/1, points/1,

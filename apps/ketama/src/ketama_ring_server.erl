@@ -1,5 +1,5 @@
 %% Keeps the ring of a `ketama.servers' file in a persistent term, and looks at the file from time
-%% to time. Who asks for an owner reads the persistent term and never this process.
+%% to time. A look-up of an owner reads the persistent term and never calls this process.
 %%
 %% A changed file is taken when two looks in a row see the same in it: an editor that is in the
 %% middle of writing must not move keys. `file_info' has whole seconds, so a file counts as seen
@@ -9,7 +9,7 @@
 %% also while a supervisor starts it anew. A file that is broken or gone changes nothing: the ring
 %% of before stays, and one line in the log and `status/1' say why.
 %%
-%% What it is not: it doesn't ask whether a server lives.
+%% It doesn't find out whether a server lives.
 -module(ketama_ring_server).
 -behaviour(gen_server).
 

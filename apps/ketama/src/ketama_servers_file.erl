@@ -4,17 +4,17 @@
 %% or have less than two characters, the end of the line counted, are skipped. The quirks
 %% (RJ/ketama 18cf9a7, libketama/ketama.c):
 %%
-%% - The last character of the weight is dropped, taken for the end of the line: behind a space, or
-%%   on a last line without one, the weight loses its last digit.
+%% - The last character of the weight is dropped, as if it were the end of the line: before a space,
+%%   or on a last line without one, the weight loses its last digit.
 %% - What follows the weight's digits is ignored, and so is the rest of the line.
 %% - A line is read in pieces of 126 bytes, each a line of its own; a piece ends at a NUL.
 %% - A name has at most 23 bytes.
 %% - One bad line refuses the whole file.
 %%
 %% Where libketama's behaviour is undefined the file is refused: a line of blanks alone without an
-%% end, and a negative weight. What a name of 22 or 23 bytes is followed by there, isn't here.
+%% end, and a negative weight. libketama reads past a name of 22 or 23 bytes; this doesn't.
 %%
-%% `parse/1' is pure. What it is not: a judge of names; `ketama_ring' is.
+%% `parse/1' is pure. It is not a judge of names; `ketama_ring' is.
 -module(ketama_servers_file).
 
 -export([read/1, parse/1, explain/1]).

@@ -8,7 +8,7 @@
 %%
 %% Invariant: there is a point.
 %%
-%% Pure. What it is not: it knows neither names nor keys.
+%% Pure. It knows neither names nor keys.
 -module(ketama_table).
 
 -export([pack/2, new/2, find/2, server/2, count/1, to_list/1]).

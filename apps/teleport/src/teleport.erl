@@ -3,17 +3,17 @@
 %% A destination is a pid, `{Name, Node}', or a local name. The first message to a node connects to
 %% it, and the sender waits for that; one node has one link to another, whoever began it.
 %%
-%% Promised, until a link ends: what one process sends to the processes of one node arrives in the
-%% order of sending, and at most once. Nothing is sent again. When a link ends, what was on its way
-%% is lost, and whoever asked is told: by `monitor_peer/1' (the link ended), by the option `lost'
-%% (this message may be lost), by an exit of `call', by the 'DOWN' of a monitor.
+%% Promised, until a link ends: messages of one process to the processes of one node arrive in the
+%% order of sending, and at most once. Nothing is sent again. When a link ends, messages on their
+%% way are lost, and their senders learn of it: by `monitor_peer/1' (the link ended), by the option
+%% `lost' (this message may be lost), by an exit of `call', by the 'DOWN' of a monitor.
 %%
-%% What waits for a peer is bounded (`queue_bytes_max'). At the bound a sender waits, or is told
-%% `{error, busy}' if it said `full => busy'. A destination that is no longer there is no error, as
-%% with `!'.
+%% The queue for a peer is bounded (`queue_bytes_max'). At the bound a sender waits, or gets
+%% `{error, busy}' if it passed `full => busy'. A destination that is no longer there is no error,
+%% as with `!'.
 %%
-%% What it is not: a way for funs, nor for pids, ports and references of third nodes. A message with
-%% one is refused where it arrives, and counted there (`refused'); a call with one exits.
+%% It is not a way for funs, nor for pids, ports and references of third nodes. A message with one
+%% is refused where it arrives, and counted there (`refused'); a call with one exits.
 -module(teleport).
 
 -export([start/0, send/2, send/3, cast/2, cast/3, call/2, call/3, gs_call/3]).

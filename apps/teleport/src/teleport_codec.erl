@@ -1,14 +1,14 @@
-%% What travels in a frame of small messages: a list of elements in the external term format, made
-%% by one `term_to_iovec' and read by one `binary_to_term'; and which terms are taken.
+%% The content of a frame of small messages: a list of elements in the external term format, made by
+%% one `term_to_iovec' and read by one `binary_to_term'; and which terms are accepted.
 %%
 %% An element is `[To | Message]' or one of the tuples below. To is a pid of the reader's node or
 %% the name of a process there.
 %%
 %% Reading makes no atoms. It takes no funs, and pids, ports and references of the two nodes alone.
 %% An element that breaks this is refused by itself, with a reason; the others of its frame are
-%% taken. What is no list of elements at all is malformed, and so is a compressed frame, which could
+%% taken. A frame that is no list of elements is malformed, and so is a compressed one, which could
 %% be small and make much. Memory: a byte makes at most 16 (a list of small numbers), so a bound on
-%% frames is one on what they make.
+%% frames is one on their terms.
 -module(teleport_codec).
 
 -export([encode/1, decode/2, check/2]).

@@ -2,12 +2,12 @@
 %% Pure.
 %%
 %% A connection that isn't used is closed, with nothing on its way. Both sides write over it, so
-%% both have to agree. From time to time who dialed asks its own writer to let the connection go; a
-%% writer that has used it lately doesn't. Then it asks the peer by `rest', with how many elements
-%% its writer wrote in all. The peer waits until it has delivered those, asks its own writer, and
-%% says `rests' with that one's count, or `stays'. On `rests' the dialer closes, once it has
-%% delivered as many. A writer that wants to write meanwhile asks for a connection as ever, and gets
-%% a new one behind that close, or the old one back.
+%% both have to agree. From time to time the side that dialled requests the connection from its own
+%% writer; a writer that has used it lately keeps it. Then it sends the peer `rest', with how many
+%% elements its writer wrote in all. The peer waits until it has delivered those, requests the
+%% connection from its own writer, and sends `rests' with that one's count, or `stays'. On `rests'
+%% the dialer closes, once it has delivered as many. A writer that wants to write meanwhile requests
+%% a connection as ever, and gets a new one after that close, or the old one back.
 %%
 %% So of a lane one reader delivers at a time, and the new one begins where the old one ended.
 -module(teleport_connection).

@@ -1,4 +1,4 @@
-%% The frames of a link's control connection, on which nothing waits behind messages. Pure.
+%% The frames of a link's control connection, on which nothing waits for messages. Pure.
 -module(teleport_control).
 
 -export([encode/1, decode/1]).

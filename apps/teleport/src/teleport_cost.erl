@@ -1,4 +1,4 @@
-%% What an element costs of a route's queue, and how it travels. Pure.
+%% The price of an element in a route's queue, and how it travels. Pure.
 -module(teleport_cost).
 
 -export([cost/3]).

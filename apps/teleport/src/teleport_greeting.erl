@@ -1,5 +1,5 @@
 %% Runs the handshake (teleport_handshake) on a new connection, in the caller's process and bounded
-%% in time. What it gives is a connection whose other end knows the cluster's secret.
+%% in time. It returns a connection whose other end knows the cluster's secret.
 -module(teleport_greeting).
 
 -export([dial/3, dial_again/3, answer/2, welcome/2, refuse/2]).

@@ -9,8 +9,8 @@
 %%
 %% Names are compared, never made: the acceptor looks the dialer's up among the atoms there are.
 %%
-%% What it is not: a cipher. Whoever can change bytes on the way can do so afterwards; that is what
-%% TLS is for.
+%% It is not a cipher. An attacker who can change bytes on the way can do so afterwards; TLS
+%% prevents that.
 -module(teleport_handshake).
 
 -export([key/1, nonce/0, hello/1, read_hello/1, challenge/2, read_challenge/1]).

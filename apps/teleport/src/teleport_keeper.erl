@@ -1,5 +1,6 @@
-%% Owns the tables, and does nothing else that could fail: so whoever waits for the end of a link or
-%% of a monitor is still known when teleport_peers has crashed, and is told by the next one.
+%% Owns the tables, and does nothing else that could fail: so processes that wait for the end of a
+%% link or of a monitor are still known when teleport_peers has crashed, and the next one informs
+%% them.
 -module(teleport_keeper).
 -behaviour(gen_server).
 

@@ -1,6 +1,6 @@
-%% Writes a lane's large elements over a connection of their own, so that small ones never wait
-%% behind them. An element is written whole if it has at most ?FRAGMENT_BYTES; of larger ones two at
-%% a time take turns, fragment by fragment, if they are from different processes.
+%% Writes a lane's large elements over a connection of their own, so that small ones never wait for
+%% them. An element is written whole if it has at most ?FRAGMENT_BYTES; of larger ones two at a time
+%% take turns, fragment by fragment, if they are from different processes.
 %%
 %% On the wire, without frames around it: START with the element's number, how many elements of the
 %% lane were before it, and the sizes of its parts; then FRAGMENTs of the bytes of all parts. The
@@ -10,7 +10,7 @@
 %% time, and lets others run in between. The kernel takes bytes as long as the peer reads, so one
 %% call with all of a fragment copies for many milliseconds.
 %%
-%% What it is not: it has no say in order beyond that of one sender, and counts nothing: the lane's
+%% It doesn't decide about order beyond that of one sender, and counts nothing: the lane's
 %% teleport_writer does.
 -module(teleport_large_writer).
 

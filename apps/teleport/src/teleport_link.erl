@@ -2,14 +2,14 @@
 %% connection, opens and hands out the others, asks if the peer is there, and lets waiting senders
 %% go on when there is room.
 %%
-%% A link is a whole: when any of its connections or processes ends, it ends, with a reason that the
-%% log and the peer are told; the next message makes another link. Its readers are dead before
-%% anybody hears of its end, so nothing of an old link arrives behind what a new one brings.
+%% A link is a whole: when any of its connections or processes ends, it ends, with a reason for the
+%% log and the peer; the next message makes another link. Its readers are dead before any process
+%% hears of its end, so nothing of an old link arrives after messages of a new one.
 %%
-%% Who dialed opens all connections; the other side asks it to (`open'). What isn't used is closed
-%% again (teleport_connection).
+%% The side that dialled opens all connections; the other side requests them (`open'). Unused ones
+%% are closed again (teleport_connection).
 %%
-%% What it is not: messages don't pass through it. It knows no pairs and no order.
+%% Messages don't pass through it. It knows no pairs and no order.
 -module(teleport_link).
 -behaviour(gen_server).
 

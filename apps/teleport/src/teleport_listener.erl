@@ -2,9 +2,9 @@
 %% to teleport_peers, which says whose it is. Others ask it over the distribution where it listens.
 %%
 %% At most ?GREETINGS_MAX connections shake hands at a time, ?GREETINGS_EACH_MAX of one address, so
-%% that a stranger alone keeps nobody else out; those that come then are closed. Each has
-%% `connect_ms_max' for all of it, TLS included: then its process is killed and closes it.
-%% Those that are refused are logged, but not each of those that come again (teleport_told).
+%% that a stranger alone keeps no other peer out; those that come then are closed. Each has
+%% `connect_ms_max' for all of it, TLS included: then its process is killed and closes it. Those
+%% that are refused are logged, but not each of those that come again (teleport_told).
 -module(teleport_listener).
 -behaviour(gen_server).
 

@@ -1,6 +1,7 @@
-%% Monitors that processes of this node have of processes elsewhere, and of links, in ETS. Who takes
-%% a row sends its 'DOWN' or `teleport_down' or drops it, so that there is one at most: the reader,
-%% the end of the link, or `demonitor'. The link is told of what it isn't told otherwise.
+%% Monitors that processes of this node have of processes elsewhere, and of links, in ETS. The
+%% process that takes a row sends its 'DOWN' or `teleport_down' or drops it, so that there is one at
+%% most: the reader, the end of the link, or `demonitor'. The link gets the changes that it wouldn't
+%% hear of otherwise.
 -module(teleport_monitors).
 
 -export([new/0, put/4, down/3, drop/1, link_ended/1, put_peer/3, drop_peer/1, peer_ended/2]).

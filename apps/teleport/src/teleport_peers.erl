@@ -6,8 +6,8 @@
 %% one is let in. `epoch' is a node's count of dials and admissions, so that a greeting that was
 %% overtaken by a newer link is known (`stale').
 %%
-%% Invariant: a link's readers are dead before its end is told and before another link to the same
-%% node begins.
+%% Invariant: a link's readers are dead before its end is reported and before another link to the
+%% same node begins.
 -module(teleport_peers).
 -behaviour(gen_server).
 

@@ -1,9 +1,9 @@
 %% The reading end of one lane: takes frames of small messages and delivers their elements in order.
 %%
-%% Delivering is sending to a local process, so the reader waits for nobody. It monitors who is
-%% called or watched itself, since what follows at once may end that process; their 'DOWN's go to
-%% the link's teleport_watch. A server replies to a lane's writer. An element that is refused is
-%% counted, and told to who is concerned. How many elements were delivered stands in `seen', for the
+%% Delivering is sending to a local process, so the reader never waits. It monitors called and
+%% watched processes itself, since the next message may end that process; their 'DOWN's go to the
+%% link's teleport_watch. A server replies to a lane's writer. An element that is refused is
+%% counted, and reported to its sender. How many elements were delivered stands in `seen', for the
 %% peer and for large elements that wait for those before them.
 -module(teleport_reader).
 

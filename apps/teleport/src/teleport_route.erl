@@ -1,8 +1,8 @@
 %% The sender's way to a peer, in the sender's process: it finds the route in ETS, counts what it
 %% sends into the route's queue, and hands it to the writer of its lane.
 %%
-%% Whoever is above the bound waits at the link, in the order of asking, or is told `busy'. What is
-%% already counted may pass the bound by one message, which may be larger than the bound itself.
+%% A sender above the bound waits at the link, in the order of requests, or gets `busy'. Counted
+%% bytes may pass the bound by one message, which may be larger than the bound itself.
 %%
 %% A process has one lane to a node, by its pid: that is what keeps its messages in order, whatever
 %% names it uses for who it sends to.

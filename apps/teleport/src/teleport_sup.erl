@@ -1,6 +1,6 @@
-%% The tree: who owns the tables, and behind it the links, who knows them, and who lets others in.
-%% What knows the links ends with them and with the listener, since a link that nobody knows would
-%% never be found stale; the tables outlast that, so that all can be told.
+%% The tree: the owner of the tables, and then the links, their registry, and the listener. The
+%% registry ends with the links and the listener, since a link that it doesn't know would never be
+%% found stale; the tables outlast that, so that all waiting processes can be informed.
 -module(teleport_sup).
 -behaviour(supervisor).
 

@@ -1,6 +1,7 @@
-%% What senders and links read without asking anybody: routes, counts, the readers of each link, who
-%% waits for the end of a link, and which start of teleport_peers this is. teleport_keeper owns the
-%% tables; teleport_peers alone writes the routes and who waits.
+%% The data that senders and links read without calling a process: routes, counts, the readers of
+%% each link, the processes that wait for the end of a link, and which start of teleport_peers this
+%% is. teleport_keeper owns the tables; teleport_peers alone writes the routes and the waiting
+%% processes.
 -module(teleport_table).
 
 -export([new/0, begin_anew/0, instance/0, route/1, put_route/2, drop_route/1, nodes/0, stats/1,

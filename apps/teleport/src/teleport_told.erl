@@ -1,5 +1,5 @@
-%% What was logged of an address lately, so that a peer that is set up wrong and tries for ever is
-%% one line, and then one now and then with how often it was. Pure.
+%% Recent log lines about an address, so that a peer that is set up wrong and tries for ever is one
+%% line, and then one now and then with how often it was. Pure.
 %%
 %% At most ?TOLD_MAX addresses are known; of others, nothing is held back.
 -module(teleport_told).

@@ -4,7 +4,7 @@
 %% one that is sent here by hand is handed on.
 %%
 %% Of this node's servers it hands on the 'DOWN's that readers get, to the writer of the process's
-%% lane, behind all that the process has sent: for the peer's monitors, and for its calls that the
+%% lane, after all that the process has sent: for the peer's monitors, and for its calls that the
 %% process hasn't answered. Of this node's callers it monitors each while it waits: the call of one
 %% that ends is cancelled.
 %%

@@ -1,5 +1,5 @@
-%% Who has monitors on a link: for the link's process, which monitors each watcher once for each of
-%% its monitors, to withdraw them when it ends.
+%% The processes with monitors on a link: for the link's process, which monitors each watcher once
+%% for each of its monitors, to withdraw them when it ends.
 -module(teleport_watchers).
 
 -export([new/0, add/3, take/2, find/2]).

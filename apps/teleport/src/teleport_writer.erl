@@ -7,19 +7,20 @@
 %% same process sends then is held here until the peer said that it has the large ones (`done').
 %%
 %% A server that is called replies to this process itself, by its alias, so that the reply is in
-%% order with what the server sends here before and after. What others post in a process's place
-%% (`post_behind', `ended') is behind what that process has sent.
+%% order with the server's messages before and after. Messages that others post in a process's place
+%% (`post_behind', `ended') come after those of that process.
 %%
 %% Memory: who sends has added the element's cost to the route's queue; it is subtracted when the
 %% element was handed to the socket, of a large one when the peer has it. Replies are counted when
 %% they are taken here; teleport_watch looks how much of them waits (`waits').
 %%
 %% Lost: an element with a name is remembered until the peer has it. When the link ends, the senders
-%% of what it doesn't have are told, and for ?LINGER_MS whoever sends here still; who sends later
-%% finds `?QUEUE_ENDED' set. So whatever may end this process, a write above all, must find each
-%% element in the state or in the mailbox: no function keeps some for itself meanwhile.
+%% of unconfirmed elements are informed, and for ?LINGER_MS also processes that still send here;
+%% later senders find `?QUEUE_ENDED' set. So anything that may end this process, a write above all,
+%% must find each element in the state or in the mailbox: no function keeps some for itself
+%% meanwhile.
 %%
-%% What it is not: it doesn't open connections. It asks its link when it has something to write.
+%% It doesn't open connections. It requests them from its link when it has something to write.
 -module(teleport_writer).
 
 -export([start_link/1, post/5, post_behind/4, answer/3, ended/3, waits/1]).
