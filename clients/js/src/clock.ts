@@ -1,5 +1,5 @@
-// Time that only goes on, whatever somebody sets the clock to: waits are measured in it.
-// A machine that sleeps stops some browsers' `performance`; the clock shows how long that was.
+// Time that only goes on, however the clock is set: waits are measured in it. A machine that sleeps
+// stops some browsers' `performance`; the clock shows how long that was.
 
 /** So much more, by the clock, is no inaccuracy. */
 const SLEEP_MS = 1_000;

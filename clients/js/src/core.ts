@@ -2,8 +2,8 @@
 // does nothing: no sockets, no timers; clock and chance are given to it. `ways.ts` adds the choice
 // of transports, and what a connection with a way back can do besides.
 //
-// Inputs are the methods, each called with what has happened. What is to be done goes to the
-// `Shell`. The protocol is in http.md, 10 to 14.
+// Inputs are the methods, each called with what has happened. Its actions go to the `Shell`. The
+// protocol is in http.md, 10 to 14.
 //
 // Invariants:
 // - At most one connection at a time: `open` is called only after `drop`, or after a loss.

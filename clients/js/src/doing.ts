@@ -1,4 +1,5 @@
-// What a user does: publish, follow, ask. Each is tried until it is answered or its time is over.
+// A user's requests: publish, follow, presence. Each is tried until it is answered or its time is
+// over.
 //
 // An operation waits while there is no connection. By a WebSocket it is a message (http.md 18),
 // else a request under `/v1/me`. It is tried again only where that does nothing twice: follows are

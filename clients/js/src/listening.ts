@@ -1,4 +1,4 @@
-// Listening: who is told of which events, gaps and states.
+// Listening: which handlers get which events, gaps and states.
 
 import type { MakeCore } from './core.js';
 import { PRESENCE } from './http.js';

@@ -1,4 +1,4 @@
-// The core where there is one transport, which can't be asked whether it lives.
+// The core where there is one transport, which can't be probed.
 
 import { Core } from './core.js';
 

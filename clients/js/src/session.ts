@@ -1,5 +1,5 @@
-// What the core has decided, done: opens connections, sets the timer, asks for tokens, and tells
-// the core what happened. One session lives as long as its client, over many connections.
+// Carries out the core's decisions: opens connections, sets the timer, calls for tokens, and
+// reports events to the core. One session lives as long as its client, over many connections.
 //
 // Invariant: a connection that was dropped says nothing more, or what it says meets a core that
 // has none; the next one is opened by a timer, never in the same turn.

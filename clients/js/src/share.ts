@@ -10,20 +10,20 @@
 // connection has those subjects, or says which of them is refused; asked again, it answers again.
 // Each message comes with the cursor that the leader had before it.
 //
-// What the user says of itself goes to the leader, by `say`: it says that as its own, passes the
-// answer on as a message, and tells all what is said since. So whoever leads next says it again. In
-// `hello` it is for a leader that knows of none: what a tab knew before it slept may be over.
+// The user's own state goes to the leader, by `say`: it sets that as its own, passes the answer on
+// as a message, and tells all tabs the state since. So the next leader sets it again. In `hello` it
+// is for a leader that knows of none: a state from before a tab slept may be over.
 //
 // Invariants:
-// - A tab is open when the leader has confirmed what it wants. What comes by the channel is held
-//   from the leader's first word on. A tab without a cursor goes on from the leader's at that
-//   moment; one that has another than the leader's first, or subjects of its own, asks the server
-//   by polls for what lies between, until an answer is whole, and then shows what was held.
+// - A tab is open when the leader has confirmed its subjects. Events from the channel are held from
+//   the leader's first word on. A tab without a cursor goes on from the leader's at that moment;
+//   one that has another than the leader's first, or subjects of its own, reads the events between
+//   from the server by polls, until an answer is whole, and then shows the held ones.
 // - Each tab holds a lock of its own before it says a word. When it goes, however it does, its
 //   leader is given that lock, and wants its subjects no longer.
 // - A tab whose subjects the leader can't have goes on alone, and so does one that may have no lock
 //   or no channel. That a leader has no connection is no reason to.
-// - A leader that doesn't answer while somebody looks at another tab loses the lock to that.
+// - A leader that doesn't answer while another tab is visible loses the lock to that.
 
 import type { Core } from './core.js';
 import { connection, limited } from './http.js';

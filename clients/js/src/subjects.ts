@@ -1,12 +1,13 @@
 // Which subjects a connection is to have, and who waits for that. It decides and does nothing.
 //
-// What is wanted is a list for this client, as '', and for each tab that it leads. What the
-// connection has is what its opening said and what was answered since. The difference is asked for:
-// in band; where there is no way back by another connection, once a request has shown that it would
-// be allowed; or of the tab that leads, which is told the whole list.
+// The wanted subjects are a list for this client, as '', and for each tab that it leads. The
+// connection has the subjects of its opening, and changes that were answered since. The difference
+// is requested: in band; where there is no way back by another connection, once a request has shown
+// that it would be allowed; or of the tab that leads, which gets the whole list.
 //
 // Invariants:
-// - Nobody is told that a subject is there before what is published about it from then on comes.
+// - No caller gets its answer before events that are published about the subject from then on
+//   arrive.
 // - One question about a subject at a time. Whoever wants it while it is being ended waits for that
 //   answer, and for the next.
 // - An opening says only what the server has allowed: its refusal would end the client.

@@ -1,4 +1,4 @@
-// What the parts of the client hand to each other, and what its users see.
+// The types that the parts of the client hand to each other, and those that its users see.
 
 /** What somebody published: about a subject or several, or for its users alone, without one. */
 export interface Event {

@@ -1,7 +1,7 @@
 //! Bodies in chunks of any size, as a worker passes them to the brain: the bytes of the chunks are
 //! joined in frames of RequestBody within the window (`protocol/link.md` 8.3), whatever the chunks'
-//! sizes and the reads were, and the brain finds the same body in them. What stands behind the body
-//! stays unread.
+//! sizes and the reads were, and the brain finds the same body in them. The bytes after the body
+//! stay unread.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Who a proxy says the client is: no panic, no dependence on the cuts, bounds kept, what is
+//! The client's address from a proxy: no panic, no dependence on the cuts, bounds kept, what is
 //! understood is what was meant.
 
 #![no_main]

@@ -1,4 +1,4 @@
-//! What the fuzz targets share: where to cut an input into reads, and the two readers of which one
+//! Shared by the fuzz targets: where to cut an input into reads, and the two readers of which one
 //! is the tests' walk through `halley-wire`, the other a simple one that knows nothing of it.
 
 #![forbid(unsafe_code)]

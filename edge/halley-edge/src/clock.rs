@@ -1,10 +1,10 @@
-//! What time it is: since the worker's start, for deadlines; on the wall, for `Date` and tokens.
+//! The time: since the worker's start, for deadlines; on the wall, for `Date` and tokens.
 //!
-//! The wall's clock is asked once a second, and may be set, by any time forwards or backwards; the
-//! other one only goes on, and stands still while the machine sleeps. So what is judged by the wall
-//! (a token's end) is judged anew whenever somebody looks, and no deadline is trusted with it.
+//! The wall's clock is read once a second, and may be set, by any time forwards or backwards; the
+//! other one only goes on, and stands still while the machine sleeps. So times of the wall (a
+//! token's end) are judged anew at each look, and no deadline is trusted with it.
 //! docs/internals/clocks.md says which clock decides what. This is the one module of the edge that
-//! asks the wall's (the rule `clocks` of tools/tidy).
+//! reads the wall's (the rule `clocks` of tools/tidy).
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! What the edge is told on its command line; everything else comes from the brain (`settings.rs`).
+//! The edge's command line; everything else comes from the brain (`settings.rs`).
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

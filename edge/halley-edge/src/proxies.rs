@@ -1,4 +1,4 @@
-//! What the settings say of proxies in front of the edge (`protocol/http.md` 17).
+//! The settings for proxies in front of the edge (`protocol/http.md` 17).
 
 use std::rc::Rc;
 

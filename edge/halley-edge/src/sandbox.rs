@@ -1,13 +1,15 @@
-//! What the edge gives up before it reads the first byte of a client: an attacker who takes it over
-//! has a process that can accept, read, write and wait, nothing else (`docs/internals/sandbox.md`).
+//! The rights that the edge gives up before it reads the first byte of a client: an attacker who
+//! takes it over has a process that can accept, read, write and wait, nothing else
+//! (`docs/internals/sandbox.md`).
 //!
 //! - Landlock, from before the first thread on ([`files_and_ports`]): the socket directory, the
 //!   directories of the certificates for reading, the two ports for listening.
 //! - Capabilities, if root starts the edge ([`privileges`]): few until all workers listen, then
 //!   none.
 //! - seccomp, for all threads at once when everything listens ([`calls`]): the system calls of
-//!   [`allowed`], some of them with certain arguments only. What is not on the list doesn't exist
-//!   (`ENOSYS`, which libc knows from older kernels); what only an intruder asks for kills.
+//!   [`allowed`], some of them with certain arguments only. Calls that are not on the list don't
+//!   exist (`ENOSYS`, which libc knows from older kernels); calls that only an intruder makes kill
+//!   the process.
 //!
 //! None can be undone, and the edge runs without them: one line tells of what the kernel lacks, and
 //! the rest is applied.

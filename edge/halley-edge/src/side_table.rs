@@ -1,6 +1,7 @@
-//! What only some connections have, beside the table of their slots: by a slot's index, in chunks.
-//! A connection without it takes no memory while no neighbour has ever had it. A chunk that was
-//! made stays, as the slots themselves do: the next connections are likely to need it again.
+//! A table next to that of the slots, for data that only some connections have: by a slot's index,
+//! in chunks. A connection without it takes no memory while no neighbour has ever had it. A chunk
+//! that was made stays, as the slots themselves do: the next connections are likely to need it
+//! again.
 
 /// Slots whose places are allocated together.
 const CHUNK: usize = 1_024;

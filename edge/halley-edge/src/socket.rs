@@ -1,4 +1,4 @@
-//! What sockets are told.
+//! Options of sockets.
 
 use std::io;
 use std::os::fd::AsFd;

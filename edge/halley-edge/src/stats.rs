@@ -1,4 +1,4 @@
-//! What a worker counts. The names travel in HELLO_EDGE, the values in STATS, in the same order
+//! The counters of a worker. The names travel in HELLO_EDGE, the values in STATS, in the same order
 //! (3.4).
 
 use halley_link::{Item, Metric, Value};

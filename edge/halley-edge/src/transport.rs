@@ -1,4 +1,4 @@
-//! What a stream looks like on the wire: one event, encoded once per kind of stream.
+//! A stream on the wire: one event, encoded once per kind of stream.
 
 use halley_wire::http1::body::Framing;
 use halley_wire::http1::head::Version;

@@ -1,4 +1,4 @@
-//! Whom root's edge becomes when it listens: `edge.user` (`docs/internals/sandbox.md`).
+//! The user that root's edge becomes when it listens: `edge.user` (`docs/internals/sandbox.md`).
 //!
 //! The name is looked up before the sandbox closes the machine's tables; the change comes when the
 //! ports, the sockets of the link and the certificates are open, for all threads at once, and

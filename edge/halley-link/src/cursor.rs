@@ -2,7 +2,7 @@
 //!
 //! A token is base64url of `<<1, store:32, seconds:32, max:48, others:8, delta, ...>>`, padded with
 //! zeros to a multiple of three bytes. `max` is the largest seq of a shard; bit i-1 of `others`
-//! says that shard i is behind it, and then `max` minus its seq follows as a varint of seven bits a
+//! means that shard i is lower, and then `max` minus its seq follows as a varint of seven bits a
 //! byte, the lowest first. Each vector has one token, so what isn't exactly that is no token.
 
 use crate::{Error, Event};

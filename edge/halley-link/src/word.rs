@@ -1,4 +1,4 @@
-//! What names connections and workers on a trunk (`protocol/link.md` 13).
+//! Names of connections and workers on a trunk (`protocol/link.md` 13).
 
 use crate::wire::Reader;
 use crate::{CONN_LIMIT, Error, Item};

@@ -4,7 +4,7 @@
 //! loopback sockets, T threads a bare reader (epoll and `read`), nothing is framed, parsed or
 //! measured per message.
 //!
-//! What makes it honest:
+//! It is honest, since:
 //! - The sockets are walked in a random permutation, drawn anew for each round. Events meet
 //!   connections in no order; in the order of opening the kernel's memory would be walked in a
 //!   line, and the figure would be a sixth better than any server can have.

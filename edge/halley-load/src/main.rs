@@ -6,9 +6,9 @@
 //! All share one clock (`CLOCK_MONOTONIC`), so `clients` measures from the moment at which
 //! `publish` meant to send.
 //!
-//! What it is not: a general load generator. It speaks what Halley speaks and, to compare, what
-//! some rivals do ([`speak`]), and spends as little of the machine as it can, which it usually
-//! shares with the server under test.
+//! It is not a general load generator. It speaks what Halley speaks and, to compare, what some
+//! rivals do ([`speak`]), and spends as little of the machine as it can, which it usually shares
+//! with the server under test.
 
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,9 @@
 //! The NATS client protocol (docs.nats.io, "Client Protocol"), as far as load needs it: what a
 //! server says, read from bytes; what a client says, as bytes. No I/O, no memory.
 //!
-//! A server greets with INFO, is told CONNECT, and from then on sends MSG for what was subscribed
-//! to, PING to see who is there, PONG for a client's PING, -ERR before it ends a connection. It
-//! does all that it was told before a PING before it answers that.
+//! A server greets with INFO, gets CONNECT, and from then on sends MSG for subscriptions, PING to
+//! see which clients are there, PONG for a client's PING, -ERR before it ends a connection. It
+//! carries out all earlier commands before it answers a PING.
 
 use memchr::memchr;
 

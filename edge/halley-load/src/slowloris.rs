@@ -5,7 +5,7 @@
 //! asked for are there all the time.
 //!
 //! The connections come round in order, one after the other within `--every-ms`, so the load is
-//! even. What it is not: a measurement of the others; `clients` beside it does that.
+//! even. It doesn't measure the others; `clients`, run at the same time, does that.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};

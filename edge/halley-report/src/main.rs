@@ -1,12 +1,11 @@
 //! Draws the report of a long benchmark: one HTML file with a table and plots.
 //!
-//! It reads what `bench/million/` wrote into a directory: `result.json` (what was found) and
-//! `samples.jsonl` (what was seen twice a second), and writes `report.html` beside them. In
-//! `bench/results/` both are compressed; its index says how to draw a report from them. The report
-//! needs no other file: plots are SVG in it, in colours that follow the reader's light or dark
-//! scheme.
+//! It reads the files that `bench/million/` wrote into a directory: `result.json` (the results) and
+//! `samples.jsonl` (two samples a second), and writes `report.html` there. In `bench/results/` both
+//! are compressed; its index says how to draw a report from them. The report needs no other file:
+//! plots are SVG in it, in colours that follow the reader's light or dark scheme.
 //!
-//! What it is not: a judge. It draws what the files say and computes no figure of its own.
+//! It is not a judge. It draws the figures of the files and computes none of its own.
 
 #![forbid(unsafe_code)]
 

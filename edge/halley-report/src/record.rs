@@ -1,4 +1,4 @@
-//! What a benchmark wrote: the two files, as types.
+//! The two files of a benchmark, as types.
 //!
 //! A benchmark that was killed may have left half a line at the end of its samples; that one line
 //! is left out. Any other line that can't be read is an error: a report that silently shows less

@@ -1,4 +1,4 @@
-//! What jemalloc is told before `main`: the settings of a process of many threads of which each
+//! jemalloc's options, read before `main`: the settings of a process of many threads of which each
 //! holds little. Measured in `docs/internals/memory.md`.
 
 /// In jemalloc's own words, ended by a zero byte.

@@ -1,14 +1,14 @@
-//! What Halley asks of Linux beyond the standard library.
+//! Halley's calls of Linux beyond the standard library.
 //!
 //! Purpose: the one crate of the workspace where `unsafe` is allowed. Every function wraps one
-//! system call (or reads one file of `/proc`) behind a safe signature, and every `unsafe` block
-//! says why it is sound.
+//! system call (or reads one file of `/proc`) with a safe signature, and every `unsafe` block says
+//! why it is sound.
 //!
 //! Two scopes matter. Functions that speak of *the calling thread* ([`own_fd_table`],
 //! [`batch_scheduling`], [`thread_cpu_ns`]) change or read that thread alone; the others concern
 //! the whole process, or another process named by its pid.
 //!
-//! What it is not: an abstraction over operating systems. Halley's native programs are for Linux.
+//! It is not an abstraction over operating systems. Halley's native programs are for Linux.
 
 #![allow(unsafe_code)]
 

@@ -1,9 +1,9 @@
 //! How much memory is left: on the machine, and in the control groups that the process is in.
 //!
-//! What is left of the machine is `MemAvailable` of `/proc/meminfo` (proc_meminfo(5)). A control
-//! group (version 2) leaves `memory.max` less `memory.current`, and the pages of files that it
-//! would give up first, `inactive_file` of `memory.stat`. The least of all of them counts, by its
-//! share of what there is in all.
+//! The memory that is left of the machine is `MemAvailable` of `/proc/meminfo` (proc_meminfo(5)). A
+//! control group (version 2) leaves `memory.max` less `memory.current`, and the pages of files that
+//! it would give up first, `inactive_file` of `memory.stat`. The least of all of them counts, by
+//! its share of the whole.
 //!
 //! The files are opened once, as a sandbox may forbid it later; reading them again tells what is
 //! now. Groups without the files are as if they weren't there, version 1 among them.

@@ -1,4 +1,4 @@
-//! What the kernel lets a thread of root do (capabilities(7)), and how root becomes another user.
+//! The rights of root's threads (capabilities(7)), and how root becomes another user.
 
 use std::ffi::CString;
 use std::io;

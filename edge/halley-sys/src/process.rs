@@ -1,4 +1,4 @@
-//! What another process costs: memory from `/proc`, CPU time from its clock.
+//! The price of another process: memory from `/proc`, CPU time from its clock.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! What the kernel knows of the other end of a TCP connection (`TCP_INFO`, tcp(7)).
+//! The kernel's knowledge of the other end of a TCP connection (`TCP_INFO`, tcp(7)).
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

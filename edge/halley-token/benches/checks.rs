@@ -1,4 +1,4 @@
-//! What a check costs, for each kind of token that is good or refused, in microseconds.
+//! The price of a check, for each kind of token that is good or refused, in microseconds.
 //!
 //!     cargo bench -p halley-token
 //!

@@ -1,4 +1,4 @@
-//! What a token says (RFC 7519, section 4), judged after its signature held.
+//! A token's claims (RFC 7519, section 4), judged after its signature held.
 
 use crate::json::{Object, text};
 use crate::{Claims, RIGHTS_BYTES_MAX, Refusal, Rules};

@@ -1,7 +1,7 @@
 //! JSON objects of which each name is there once (RFC 8259 section 4), and base64url.
 //!
-//! Parsers differ in which of two equal names they believe, so an object with two is none: RFC 7515
-//! and RFC 7519, each in section 4, leave that choice. A value stays text until it is asked for.
+//! Parsers differ in which of two equal names they believe, so an object with two is invalid: RFC
+//! 7515 and RFC 7519, each in section 4, leave that choice. A value stays text until it is read.
 
 use std::borrow::Cow;
 use std::fmt;

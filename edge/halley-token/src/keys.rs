@@ -1,7 +1,7 @@
 //! The keys of a JWK Set (RFC 7517, `protocol/link.md` 12.2, 12.3), ready to verify.
 //!
-//! The brain has judged them before; what is checked here is what verifying takes, so that a key
-//! which could never verify anything is told instead of refusing everybody in silence.
+//! The brain has judged them before; this checks what verifying needs, so that a key which could
+//! never verify anything is reported instead of refusing all users in silence.
 
 use std::collections::HashMap;
 use std::fmt;

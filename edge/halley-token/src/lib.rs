@@ -2,7 +2,7 @@
 //!
 //! A token is a JWT (RFC 7519) in the compact form of a JWS (RFC 7515), signed by HS256, RS256,
 //! ES256 or EdDSA (RFC 7518, RFC 8037). The keys are those that the brain judged and handed over
-//! (`protocol/link.md` 12). What is asked of a token follows RFC 8725, the best current practices.
+//! (`protocol/link.md` 12). The rules for a token follow RFC 8725, the best current practices.
 //!
 //! Invariants, kept by property tests and a fuzz target:
 //! - No input panics; none makes more work than its own length, and one signature's check (two for

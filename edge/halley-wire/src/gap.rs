@@ -1,4 +1,4 @@
-//! What a stream says where events may be missing (`protocol/http.md` 10.3).
+//! A stream's message where events may be missing (`protocol/http.md` 10.3).
 
 use crate::http1::response::write_decimal;
 

@@ -1,4 +1,4 @@
-//! What the edge speaks with clients, as pure functions: bytes in, bytes out, no I/O and no clock.
+//! The edge's protocols with clients, as pure functions: bytes in, bytes out, no I/O and no clock.
 //!
 //! - [`http1`]: request heads, chunked bodies, response heads, CORS (RFC 9110, RFC 9112, Fetch).
 //! - [`target`]: paths and queries, decoded.

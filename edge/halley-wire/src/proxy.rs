@@ -1,8 +1,8 @@
-//! Who a proxy says the client is: the header of the PROXY protocol, version 2, and
+//! The client's address from a proxy: the header of the PROXY protocol, version 2, and
 //! `X-Forwarded-For` (`protocol/http.md` 17).
 //!
 //! Version 2 of the PROXY protocol (HAProxy's `doc/proxy-protocol.txt`, section 2.2) begins a
-//! connection with 16 bytes that say how long the addresses and the rest behind them are. Version
+//! connection with 16 bytes that have the length of the addresses and the rest after them. Version
 //! 1, which is text, is not read: its first byte is an error.
 //!
 //! Neither says whom to believe; the caller asks them only about proxies that it trusts.

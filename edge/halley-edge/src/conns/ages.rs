@@ -1,10 +1,10 @@
 //! How old events are when they are written: from the time that the brain gave them to the end of
 //! the round in which they are given to the sockets.
 //!
-//! What a round delivers is noted by the time of its events; the clock is read once, behind the
-//! round's writes. What a full socket leaves in its outbox counts as written: how long it waits
-//! there is the client's doing, and its outbox tells. Live events alone are noted: what is held,
-//! replayed or polled is late by its nature.
+//! A round's deliveries are noted by the time of their events; the clock is read once, after the
+//! round's writes. Bytes that a full socket leaves in its outbox count as written: their wait is
+//! the client's doing, and the outbox shows it. Live events alone are noted: held, replayed and
+//! polled ones are late by their nature.
 //!
 //! Both times are those of the machine's clock, cut to milliseconds: a difference of n stands for
 //! less than n + 1 milliseconds.

@@ -1,5 +1,5 @@
-//! Requests that are told to come back later (`protocol/http.md` 16): those beyond the rate of
-//! their address or user, and streams while memory is short. `worker/admit.rs` refuses connections.
+//! Requests that are refused for a while (`protocol/http.md` 16): those beyond the rate of their
+//! address or user, and streams while memory is short. `worker/admit.rs` refuses connections.
 //!
 //! Bounds: `requests_per_address_per_s_max`, `requests_per_user_per_s_max` and the percents of free
 //! memory are checked here. Nothing is kept here: addresses and users are counted in tables of a

@@ -1,5 +1,5 @@
 //! A worker's connections to its clients: their slots, outboxes and deadlines, and how bytes come
-//! and go. What the bytes mean is for the parts above (`http/`, `sessions/`).
+//! and go. The parts above (`http/`, `sessions/`) know what the bytes mean.
 //!
 //! - here: where a connection is in its life, and its deadline; `table/` has the slots,
 //! - `doom.rs` says how one ends: code that uses a connection only dooms it,

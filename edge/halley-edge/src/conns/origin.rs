@@ -1,12 +1,12 @@
-//! What web pages may do here (`protocol/http.md` 6): those of the same origin everything, those of
-//! the origins in `cors.origins` as well, all others nothing that changes something.
+//! The rights of web pages (`protocol/http.md` 6): those of the same origin may do everything,
+//! those of the origins in `cors.origins` as well, all others nothing that changes something.
 //!
 //! Browsers keep a foreign page from reading an answer that doesn't name its origin. They don't
 //! keep it from sending a plain POST, nor from opening a WebSocket (RFC 6455 section 10.2); that is
-//! for the server. What is no browser sends no `Origin`, and isn't concerned.
+//! for the server. A client that isn't a browser sends no `Origin`, and isn't concerned.
 //!
-//! A page can't be told why: no browser shows it the answer. So the answer says it in a header, for
-//! the person who looks into the browser's tools, and the log says it, once for an origin and at
+//! A page can't learn the reason: no browser shows it the answer. So the answer has it in a header,
+//! for the person who looks into the browser's tools, and the log has it, once for an origin and at
 //! most once a minute for all origins.
 
 use std::sync::Mutex;

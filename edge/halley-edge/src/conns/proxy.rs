@@ -2,8 +2,8 @@
 //! by `X-Forwarded-For`, where a proxy says so that is trusted.
 //!
 //! The header of the PROXY protocol stays in the socket until it is whole: it is looked at there
-//! and then taken out, so the connection holds no buffer for it, and what comes behind it, HTTP or
-//! TLS, is read as if there had been none.
+//! and then taken out, so the connection holds no buffer for it, and the bytes after it, HTTP or
+//! TLS, are read as if there had been none.
 //!
 //! Bounds: `proxy_header_bytes_max`, `proxy_header_ms_max`.
 

@@ -1,5 +1,5 @@
 //! From outboxes to sockets: gather, write, wait for those that are full, and not forever (http.md
-//! 12). What goes from an outbox that is too full is `outbox/slow.rs`'s.
+//! 12). `outbox/slow.rs` decides what goes from an outbox that is too full.
 
 use std::net::Shutdown;
 use std::time::Duration;

@@ -4,8 +4,8 @@
 //!
 //! A group's members are one bit per slot of the table. An event of a group isn't put into all
 //! outboxes at once: it is *in flight* with a copy of the bits, and each round serves a slice of
-//! them, so nobody waits for thousands of writes. The copy is what joining and leaving don't
-//! change: they come behind the event.
+//! them, so no other client waits for thousands of writes. Joining and leaving don't change the
+//! copy: they come after the event.
 //!
 //! Order per connection: the events in flight to a connection are written before anything else is
 //! (`sessions/members.rs`).

@@ -1,12 +1,13 @@
 //! Write permits: how many workers of an edge write groups' events at the same time.
 //!
 //! More workers than processors would all write at once, and each ordinary event would wait for a
-//! processor behind them. So there are as many permits as processors. A worker that finds none
-//! waits in a queue, serves everything else meanwhile, and is woken when a permit is handed to it:
-//! fifty workers that ask again and again would take processor time from those that write.
+//! processor until they have finished. So there are as many permits as processors. A worker that
+//! finds none waits in a queue, serves everything else meanwhile, and is woken when a permit is
+//! handed to it: fifty workers that try again and again would take processor time from those that
+//! write.
 //!
 //! Invariants: a worker has one permit, one place in the queue, or neither. A permit that is handed
-//! over is never free in between, so nobody jumps the queue. A worker that ends leaves neither.
+//! over is never free in between, so no worker jumps the queue. A worker that ends leaves neither.
 
 use std::collections::VecDeque;
 use std::io;

@@ -1,4 +1,4 @@
-//! What requests need beside their connections.
+//! The state for requests besides their connections.
 
 use std::collections::VecDeque;
 

@@ -2,7 +2,7 @@
 //!
 //! An IPv4 address stands for itself, an IPv6 address for its /64, since a client has all of its
 //! /64; an IPv4 address written as IPv6 is the IPv4 address. A connection keeps only a hash of its
-//! address, by a key that is drawn when the edge starts, so nobody can choose a collision.
+//! address, by a key that is drawn when the edge starts, so an attacker can't choose a collision.
 //!
 //! [`Held`] counts the connections of all workers by two cells for each address (a count-min
 //! sketch: Cormode, Muthukrishnan, 2005). It adds to both when a connection comes, and subtracts

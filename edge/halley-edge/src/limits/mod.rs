@@ -1,5 +1,5 @@
-//! What all workers count together for the limits of `protocol/http.md` 16: connections in all and
-//! by address, and requests by address and by user.
+//! The counts of all workers together for the limits of `protocol/http.md` 16: connections in all
+//! and by address, and requests by address and by user.
 //!
 //! Nothing here waits: all of it is atomics, and a look-up costs a few of them.
 //!

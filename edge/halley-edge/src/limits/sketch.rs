@@ -2,7 +2,7 @@
 //! grow.
 //!
 //! Each hash has two cells, one in each of two rows, by two parts of the hash: two hashes that
-//! share one cell rarely share the other. What a cell means is its user's (`address.rs`,
+//! share one cell rarely share the other. Its users define the meaning of a cell (`address.rs`,
 //! `rates.rs`). Bound: 256 KB, taken at the first look-up.
 
 use std::sync::OnceLock;

@@ -1,9 +1,9 @@
 //! The worker's link to its brain, whether or not one is linked: frames and credit, the cursor, and
 //! the sync of sessions (`protocol/link.md` 4, 6, 10.1). State is replaced, never repaired.
 //!
-//! It moves frames and counts bytes. What a frame means is the worker's business, and so are the
-//! sessions. [`Link`] is one connection of it, gone when the brain goes. On a trunk [`Place`] takes
-//! its place: what comes was read by the trunk's owner.
+//! It moves frames and counts bytes. The meaning of a frame is the worker's business, and so are
+//! the sessions. [`Link`] is one connection of it, gone when the brain goes. On a trunk [`Place`]
+//! takes its place: the trunk's owner has read its frames.
 //!
 //! Invariants: before the handshake nothing but the hello is sent; an OPEN or CLOSE of an earlier
 //! link is never sent on the next.

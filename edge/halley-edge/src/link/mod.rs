@@ -1,7 +1,8 @@
 //! The worker's end of the link: its socket, its two windows, its queue. This file moves bytes and
 //! keeps section 4 of `protocol/link.md`; `brain_link.rs` is the worker's link whichever brain is
-//! at its end, `hello.rs` the handshake, and `goodbye.rs` says why a link ends. `trunk.rs` has what
-//! the workers share with the thread that owns a trunk. What frames say is `worker/frames.rs`'s.
+//! at its end, `hello.rs` the handshake, and `goodbye.rs` has the reasons why a link ends.
+//! `trunk.rs` has the data that the workers share with the thread that owns a trunk.
+//! `worker/frames.rs` knows the meaning of frames.
 //!
 //! Invariant: frames are written whole and in order; free frames overtake costly ones only
 //! between two frames.

@@ -1,7 +1,8 @@
-//! What the owner of a trunk and the workers share (`protocol/link.md` 13), and a worker's place.
+//! Shared by the owner of a trunk and the workers (`protocol/link.md` 13), and a worker's place.
 //!
-//! Rings and outbounds are `halley_link::trunk`'s; here is who wakes whom. What wakes a thread is
-//! made before the first worker has a descriptor table of its own, so that all can write to it.
+//! Rings and outbounds are `halley_link::trunk`'s; here is which thread wakes which. The means to
+//! wake a thread are made before the first worker has a descriptor table of its own, so that all
+//! can write to it.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

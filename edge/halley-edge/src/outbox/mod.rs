@@ -1,4 +1,4 @@
-//! What waits to be written to one connection.
+//! The bytes that wait to be written to one connection.
 //!
 //! An outbox holds shared bytes: an event is encoded once and every outbox holds a reference.
 //! Outboxes are lent from a pool for as long as something waits; an idle connection has none.

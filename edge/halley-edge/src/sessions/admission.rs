@@ -2,7 +2,7 @@
 //!
 //! After a fault everyone comes back at once. A stream that is admitted costs the brain a look-up
 //! and perhaps a replay. So the worker admits streams at a pace, in their order. A client that
-//! would wait too long is told when to come again. Open sessions aren't concerned, nor is the sync
+//! would wait too long gets a time to come again. Open sessions aren't concerned, nor is the sync
 //! with a new brain.
 //!
 //! Bound: `admission_per_s_max * admission_wait_ms_max` streams wait, each in phase Waiting; the

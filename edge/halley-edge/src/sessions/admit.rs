@@ -1,5 +1,5 @@
-//! Admission at work: a stream is admitted, waits, or is told to come back. `admission.rs` has the
-//! pace and the queue.
+//! Admission at work: a stream is admitted, waits, or is sent away for a while. `admission.rs` has
+//! the pace and the queue.
 
 use std::rc::Rc;
 

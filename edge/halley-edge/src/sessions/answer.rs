@@ -1,4 +1,4 @@
-//! What the brain answers to a request.
+//! The brain's answer to a request.
 
 use halley_link::{List, Pair};
 

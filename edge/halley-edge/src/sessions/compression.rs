@@ -1,6 +1,6 @@
 //! permessage-deflate (RFC 7692, `protocol/http.md` 8.5 and 9.8 to 9.11) at work: whether it is
-//! agreed on, and what a worker lends to all WebSockets that have. What is compressed is an event,
-//! once for all who get it (`outbox/pieces.rs`); `docs/internals/deflate.md` says why so.
+//! agreed on, and the buffers that a worker lends to all WebSockets with it. An event is compressed
+//! once for all its receivers (`outbox/pieces.rs`); `docs/internals/deflate.md` has the reasons.
 //!
 //! Invariant: nothing here belongs to a connection. Which ones have agreed is their transport.
 //!

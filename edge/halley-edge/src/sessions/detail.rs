@@ -1,4 +1,4 @@
-//! What hangs on a connection's slot while something happens there.
+//! The state on a connection's slot while something happens there.
 
 use halley_wire::websocket::Decoder;
 

@@ -1,4 +1,4 @@
-//! What a stream or poll has until its session is there, or its answer.
+//! The state of a stream until its session is there, and of a poll until its answer.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! What a WebSocket's client may say (`protocol/http.md` 18), and what it is answered. Text in, a
+//! The messages of a WebSocket's client (`protocol/http.md` 18), and their answers. Text in, a
 //! request for the brain or a refusal out; text of answers. No state.
 //!
 //! The members' values go to the brain as they were written, so it judges them as it does for

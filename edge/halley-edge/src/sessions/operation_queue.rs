@@ -1,4 +1,4 @@
-//! What one WebSocket has asked of the brain, and what waits for its turn.
+//! One WebSocket's request at the brain, and messages that wait for their turn.
 
 use std::collections::VecDeque;
 

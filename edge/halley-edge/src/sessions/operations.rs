@@ -2,7 +2,8 @@
 //! session's connection id (link.md 12.7), and some wait for their turn (`protocol/http.md` 18).
 //!
 //! An entry is here while the brain has a request of the session. One that the brain is late with
-//! is answered and given up, but its entry stays: another answer could otherwise be taken for it.
+//! is answered and given up, but its entry stays: another answer could otherwise be mistaken for
+//! it.
 //!
 //! Bounds: `operations_waiting_max` messages and `message_bytes_max` bytes wait for one session;
 //! a session that waits has a request in flight, of which there are `requests_in_flight_max`. Of

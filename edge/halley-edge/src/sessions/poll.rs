@@ -7,7 +7,8 @@
 //!
 //! The next request is another session with a connection id of its own (link.md 2.4), as it may be
 //! another user's, and frames about this one may still be on their way. So a poll is answered only
-//! when the brain can be told that the session is over, which takes the number from OPENED (6.4).
+//! when the edge can report the session's end to the brain, which takes the number from OPENED
+//! (6.4).
 //!
 //! Bounds: `hold_bytes_max` of live events, one REPLAY, and [`AHEAD_BYTES_MAX`] of requests that
 //! were sent ahead of the answer.

@@ -1,9 +1,9 @@
 //! PRESENCE (`protocol/link.md` 15): who came to a subject or left it, for sessions that asked.
 //!
 //! It is state, not history: it has no cursor and no place among the events, so it is written at
-//! once, also to a session that is held. It is never dropped from an outbox: who reads too slowly
-//! for it is closed, and told anew when it comes back. What a held session missed may wait beside
-//! it. What comes before the welcome waits for it.
+//! once, also to a session that is held. It is never dropped from an outbox: a client that reads
+//! too slowly for it is closed, and gets the state anew when it comes back. Missed events of a held
+//! session may wait with it. Presence that comes before the welcome waits for it.
 
 use std::rc::Rc;
 

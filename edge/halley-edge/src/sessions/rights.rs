@@ -1,11 +1,11 @@
 //! When a right ends while its session lives (`protocol/http.md` 14.7, 14.11, 21.9).
 //!
-//! The edge doesn't judge what a token allows. When a session's rights have changed, it says them
-//! to the brain by RIGHTS, and the brain answers each by ENDED: which subscriptions have ended by
-//! that (link.md 18). A server may end one as well. What has ended is forgotten here, so that it
-//! isn't said again to the next brain, and the client is told.
+//! The edge doesn't judge what a token allows. When a session's rights have changed, it sends them
+//! to the brain by RIGHTS, and the brain answers each by ENDED: the subscriptions that have ended
+//! by that (link.md 18). A server may end one as well. Ended ones are forgotten here, so that they
+//! aren't sent to the next brain, and the client gets a message.
 //!
-//! Rights that changed without a brain, or that one took with it, are said once the session is
+//! Rights that changed without a brain, or that one took with it, are sent once the session is
 //! announced again. So an entry in `rights_due` stays until all its RIGHTS are answered; only
 //! sessions whose rights have changed have one.
 //!

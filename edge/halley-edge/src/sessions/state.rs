@@ -1,4 +1,4 @@
-//! What a worker keeps of its sessions beside their connections, and what sessions act on.
+//! A worker's state of its sessions besides their connections, and the parts that sessions act on.
 
 use std::collections::HashMap;
 

@@ -1,7 +1,7 @@
 //! `GET /v1/status/stream` of the API listener (link.md 17): a session like any other, which
-//! follows the brain's status. The subject begins with a byte that no id has, so nobody names it at
-//! the public listener. What a server shows to enter stands where others have their rights, behind
-//! that byte, so that no client's rights are taken for it.
+//! follows the brain's status. The subject begins with a byte that no id has, so no client can name
+//! it at the public listener. A server's key stands where others have their rights, after that
+//! byte, so that no client's rights are mistaken for it.
 
 use halley_link::{Id, Item};
 use halley_wire::http1::head::Request;

@@ -1,14 +1,13 @@
-//! What the sessions of a worker are subscribed to (`protocol/http.md` 21): kept so that it can be
-//! said again to the next brain (link.md 14). Who gets an event is the brain's business alone.
+//! The subscriptions of a worker's sessions (`protocol/http.md` 21): kept so that they can be sent
+//! to the next brain (link.md 14). The receivers of an event are the brain's business alone.
 //!
-//! What a session is told of the presence of a subject (22) stands among its subjects, behind
-//! [`PRESENCE`], with which no id begins.
+//! A session's subjects of presence (22) stand among its subjects, after [`PRESENCE`], with which
+//! no id begins.
 //!
-//! So does what a session says of itself (23): a time and a text, in pieces that stand among its
-//! subjects, each behind [`STATE`] and its number (link.md 16); and so does whom it may see
-//! (`view.rs`).
+//! So does a session's own state (23): a time and a text, in pieces that stand among its subjects,
+//! each after [`STATE`] and its number (link.md 16); and so does its view (`view.rs`).
 //!
-//! A session's subjects are one packed text, each behind its length: up to 255 bytes of it stand
+//! A session's subjects are one packed text, each after its length: up to 255 bytes of it stand
 //! among the packed names, longer ones have an allocation of their own. Sessions without
 //! subscriptions have nothing here.
 

@@ -1,4 +1,4 @@
-//! What the brain is told of sessions: all of them at a handshake, then each that opens or ends
+//! Sessions for the brain: all of them at a handshake, then each that opens or ends
 //! (`protocol/link.md` 6). State is replaced, never repaired.
 
 use halley_link::{CloseReason, ClosedSession, NumberedSession, Session};

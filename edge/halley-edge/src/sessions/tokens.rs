@@ -1,5 +1,5 @@
-//! What is kept of tokens: the keys from the brain, when each session ends, and what a WebSocket's
-//! user may do (`protocol/link.md` 12, `protocol/http.md` 14).
+//! The memory of tokens: the keys from the brain, the end of each session, and the rights of a
+//! WebSocket's user (`protocol/link.md` 12, `protocol/http.md` 14).
 //!
 //! Only sessions that a token opened are in here: four bytes for each slot, in chunks, and for a
 //! WebSocket its rights, if it has any. Without tokens it is empty, and a look finds nothing.

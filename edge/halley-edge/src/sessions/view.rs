@@ -1,10 +1,10 @@
-//! Whose presence a session may see that is told of all whom its user follows (`presence=*`,
-//! `protocol/http.md` 22.6): its *view*, the patterns of the list `presence` in its rights.
+//! The users that a session with `presence=*` may see (`protocol/http.md` 22.6): its *view*, the
+//! patterns of the list `presence` in its rights.
 //!
-//! Rights are mostly not kept, and a brain that begins must not tell more than the one before it
-//! did. So a view stands among the session's subscriptions, in pieces, each behind [`VIEW`] and its
-//! number (link.md 19). Only sessions that ask for `*` have one, and those that may see everybody
-//! have none.
+//! Rights are mostly not kept, and a brain that begins must not reveal more than the one before it
+//! did. So a view stands among the session's subscriptions, in pieces, each after [`VIEW`] and its
+//! number (link.md 19). Only sessions with `*` have one, and those that may see all users have
+//! none.
 
 use halley_link::{Id, Item};
 use serde::Deserialize;

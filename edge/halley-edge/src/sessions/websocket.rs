@@ -1,5 +1,5 @@
-//! What WebSocket clients send, as RFC 6455 and 7692 have it. What a message says is
-//! `operations.rs`'s.
+//! Frames of WebSocket clients, by RFC 6455 and 7692. `operations.rs` knows the meaning of a
+//! message.
 //!
 //! Bounds: `message_bytes_max` for a message in the middle; [`ANSWERS_BYTES_MAX`] for what waits
 //! for a client that goes on sending: beyond it pings get no pong, and a message that would be

@@ -1,12 +1,12 @@
-//! WebSockets whose client was asked (a ping) and hasn't answered: does it still take what it is
-//! sent? Then it is slow, not gone: what lies before the ping, in both kernels' buffers, may be
-//! megabytes, and it answers when it has read them.
+//! WebSockets whose client got a ping and hasn't answered: does it still read? Then it is slow, not
+//! gone: what lies before the ping, in both kernels' buffers, may be megabytes, and it answers when
+//! it has read them.
 //!
-//! Nobody can see what a client's program has read. But its kernel tells how much room it has, with
-//! each acknowledgement, and room grows only as the program reads. So a client that may have
-//! something to read is asked again at each walk of the sweep, to hear of its room, and is gone if
-//! there was no more for [`LOOKS_MAX`] walks. While its kernel has no room at all, the question has
-//! not even left: then `outbox_ms_max` decides (`conns/write.rs`).
+//! The edge can't see what a client's program has read. But its kernel reports how much room it
+//! has, with each acknowledgement, and room grows only as the program reads. So a client that may
+//! have something to read gets another ping at each walk of the sweep, to hear of its room, and is
+//! gone if there was no more for [`LOOKS_MAX`] walks. While its kernel has no room at all, the ping
+//! has not even left: then `outbox_ms_max` decides (`conns/write.rs`).
 //!
 //! Only clients that owe an answer have an entry.
 

@@ -1,4 +1,4 @@
-//! What a worker has, and what the threads of an edge share.
+//! The parts of a worker, and the data that the threads of an edge share.
 
 use std::io;
 use std::sync::Arc;

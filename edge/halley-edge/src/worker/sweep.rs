@@ -3,8 +3,9 @@
 //!
 //! The sweep walks over the table once in a third of a heartbeat, a few slots a tick, so no timer
 //! belongs to a stream and a million of them are not woken at once. A stream is silent for two
-//! thirds at most, and what is written then is acknowledged in another third (`listen.rs`) or the
-//! client is gone. A WebSocket is asked by a ping in every second walk and looked at in the next.
+//! thirds at most, and the bytes that are written then are acknowledged in another third
+//! (`listen.rs`) or the client is gone. A WebSocket gets a ping in every second walk and is looked
+//! at in the next.
 //!
 //! A million streams' heartbeats are tens of thousands of writes a second, and they can wait. While
 //! any worker of the edge writes a group's event the walk pauses, until it is a tenth of a
@@ -13,7 +14,7 @@
 //! heartbeat.
 //!
 //! If the edge was held up (a machine that slept, a debugger), a client's answer may lie in the
-//! socket, unread. So the walk goes on where it was, and the poll is asked again before anything
+//! socket, unread. So the walk goes on where it was, and the poll is read again before anything
 //! counts as late.
 
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! What one read of a trunk brought, and what of it is for one worker.
+//! The frames of one read of a trunk, and those of them for one worker.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

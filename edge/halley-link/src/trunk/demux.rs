@@ -1,4 +1,4 @@
-//! What the frames of a trunk are, and for whom.
+//! The frames of a trunk, and their receivers.
 
 use std::sync::Arc;
 

@@ -11,9 +11,9 @@
 //!   given back as credit when the last of them has let go of it ([`Dealt`]);
 //! - [`Ring`] is what waits for one worker, [`Outbound`] what one worker has for the brain.
 //!
-//! Invariants: nothing waits for a worker; who sleeps is woken once, and who runs never
-//! ([`Sleeper`]); what is put into a ring comes out in that order, the end of a place behind what
-//! was put before it.
+//! Invariants: nothing waits for a worker; a thread that sleeps is woken once, and one that runs
+//! never ([`Sleeper`]); entries of a ring come out in the order in which they were put in, the end
+//! of a place too.
 
 mod batch;
 mod demux;

@@ -1,4 +1,4 @@
-//! What one worker has for the brain, until the trunk's owner takes it.
+//! One worker's frames for the brain, until the trunk's owner takes them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};

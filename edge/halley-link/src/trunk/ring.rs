@@ -1,4 +1,4 @@
-//! What waits for one worker.
+//! The entries that wait for one worker.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -3,7 +3,7 @@
 //! Purpose: what does it cost the server to refuse? A few keep-alive connections show one bad token
 //! after the other, all made before; the refusals are counted by their status and by their code.
 //!
-//! What it is not: a search for holes. `protocol/tokens.json` and the fuzz target `token` do that.
+//! It is not a search for holes. `protocol/tokens.json` and the fuzz target `token` do that.
 
 mod bad;
 mod flood;

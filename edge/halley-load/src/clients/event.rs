@@ -1,4 +1,4 @@
-//! What the JSON texts of a stream say, found without parsing them.
+//! Members of a stream's JSON texts, found without parsing them.
 //!
 //! | text | is |
 //! | --- | --- |

@@ -1,5 +1,5 @@
-//! What each connection's user follows, and how far each subject's numbers have come: what clients
-//! must know to say that nothing is missing.
+//! The follows of each connection's user, and how far each subject's numbers have come: clients
+//! need both to prove that nothing is missing.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -7,8 +7,8 @@
 //! | WebSocket | frames (RFC 6455, 7692) | the response's head | a text or binary message |
 //! | `/test/<user>` | chunks | the first chunk | every other that isn't blank |
 //!
-//! What the JSON texts say is [`super::event`]'s. In SSE an `id:` counts from the empty line behind
-//! it (HTML standard, 9.2.6); a refusal's `Retry-After` and a stream's `retry:` are the same item.
+//! [`super::event`] reads the JSON texts. In SSE an `id:` counts from the empty line after it (HTML
+//! standard, 9.2.6); a refusal's `Retry-After` and a stream's `retry:` are the same item.
 
 use memchr::memchr;
 

@@ -1,4 +1,4 @@
-//! What came since the last look: for whoever draws figures over time while a window goes on.
+//! Events since the last look: for figures over time while a window goes on.
 //!
 //! A look takes nothing from the window. Counts are differences of sums, and so are the buckets of
 //! the latencies, so an interval has percentiles of its own. A mark in between begins the interval.

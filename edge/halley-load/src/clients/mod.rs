@@ -13,8 +13,8 @@
 //! With `--speak` the same clients are those of another server ([`crate::speak`]): all but what a
 //! [`protocol`] says is the same code.
 //!
-//! What it is not: a client to build on. It doesn't remove duplicates: what the server sends twice
-//! is counted twice.
+//! It is not a client to build on. It doesn't remove duplicates: an event that the server sends
+//! twice is counted twice.
 
 mod chunked;
 mod connection;

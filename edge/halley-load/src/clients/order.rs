@@ -1,4 +1,4 @@
-//! What the watching thread tells the clients' threads to do.
+//! Orders of the watching thread to the clients' threads.
 //!
 //! Each thread looks into its mailbox once per round of its loop and says in its window how many
 //! orders it has obeyed, so that an answer can wait for all threads.

@@ -1,4 +1,4 @@
-//! What is to be connected, and how.
+//! The connections to make, and how.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

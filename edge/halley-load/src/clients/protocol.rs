@@ -1,4 +1,5 @@
-//! What a server speaks, as a thread of clients needs it: one module for each behind one trait.
+//! The protocol of a server, as a thread of clients needs it: one module for each, all with one
+//! trait.
 //!
 //! A protocol is pure: it writes what a client says and reads what stands inside the framing that
 //! [`super::stream`] takes away. It keeps nothing per client but what [`Stream`] has room for.

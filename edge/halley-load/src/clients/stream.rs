@@ -1,13 +1,13 @@
 //! The framing of a stream of events, whatever is spoken inside, as cheaply as it can be read.
 //!
 //! Purpose: bytes in, items out ([`Item`]): that the welcome came, that an event came and which
-//! time it was stamped with, the cursor behind it, a gap, that a ping wants its pong. No I/O, no
-//! clock. Here stands what all servers share: the head of a response, then chunks (RFC 9112, 7.1),
-//! a body without any, or WebSocket frames (RFC 6455). What is inside is a [`Protocol`]'s.
+//! time it was stamped with, its cursor, a gap, that a ping wants its pong. No I/O, no clock. Here
+//! stands what all servers share: the head of a response, then chunks (RFC 9112, 7.1), a body
+//! without any, or WebSocket frames (RFC 6455). A [`Protocol`] reads the inside.
 //!
 //! Invariants: a stream that stands between two events holds no memory but its [`Stream`] of two
-//! words. What is incomplete is kept in it and put before the next bytes by [`Stream::lend`], so
-//! the decoder always works on one piece of one shared buffer.
+//! words. Incomplete bytes are kept in it and put before the next bytes by [`Stream::lend`], so the
+//! decoder always works on one piece of one shared buffer.
 //!
 //! It shares no code with the edge's encoder on purpose: a mistake there shall show here. What
 //! inflates messages is the library that the edge compresses by.

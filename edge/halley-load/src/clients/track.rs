@@ -1,4 +1,5 @@
-//! What one thread's clients know: their cursors, and which numbers of each subject they have seen.
+//! The knowledge of one thread's clients: their cursors, and which numbers of each subject they
+//! have seen.
 //!
 //! `halley-load publish --numbers` numbers the events of each subject from 1. So a client that
 //! follows a subject knows what it has missed (a number that was left out), what came twice, and

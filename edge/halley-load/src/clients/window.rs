@@ -1,7 +1,7 @@
-//! What one thread of clients counted since the last `mark`, and what all counted together.
+//! The counts of one thread of clients since the last `mark`, and those of all together.
 //!
-//! Each thread owns one [`Window`] behind a mutex that it takes once per round of its epoll loop,
-//! so it is free almost always. A mark takes the mutexes of all threads before it resets any: no
+//! Each thread owns one [`Window`] with a mutex that it takes once per round of its epoll loop, so
+//! it is free almost always. A mark takes the mutexes of all threads before it resets any: no
 //! thread counts into the new window while another still counts into the old one.
 
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! One thread of clients: its own descriptor table, one epoll loop, up to some 18,000 streams.
 //!
 //! Protocol: every connection goes Idle → Opening (connect and request sent) → Live (welcomed) and
-//! ends as Over, or as Idle again where reconnecting is asked for: after as long as the server said
+//! ends as Over, or as Idle again where reconnecting is requested: after the server's time
 //! (`retry:`, `Retry-After`), as a browser does. By order ([`super::order`]) all become Idle at
 //! once, and are opened again. All reads go through one buffer of the thread; an event costs no
 //! allocation.

@@ -11,12 +11,12 @@
 //! and if `r` is odd, what would stand there is found by hashing on, `r = h(r)`, until `r` is even.
 //! That takes two hashes on average.
 //!
-//! Invariants: nobody follows themself, nobody follows the same subject twice, and the number of
-//! follows is exact: `degree` each, and for the first `degree` users everybody before them. To that
-//! end a pick that repeats is picked again with another key. A later user's chain that passes
-//! through such a follow sees the first pick, a difference no statistic of the graph shows.
+//! Invariants: no user follows itself, none follows the same subject twice, and the number of
+//! follows is exact: `degree` each, and for the first `degree` users all before them. To that end a
+//! pick that repeats is picked again with another key. A later user's chain that passes through
+//! such a follow sees the first pick, a difference no statistic of the graph shows.
 //!
-//! What it is not: a model of communities; it has none.
+//! It is not a model of communities; it has none.
 
 use crate::rng::{hash, mix, scale};
 

@@ -1,4 +1,4 @@
-//! What became of the requests of one run.
+//! The outcomes of the requests of one run.
 
 use std::collections::BTreeMap;
 use std::io;

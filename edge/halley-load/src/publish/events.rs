@@ -1,5 +1,5 @@
-//! What is published: events about drawn subjects, with a stamp, perhaps a number, and as much
-//! padding as their size asks for. No I/O, no clock.
+//! The published events: about drawn subjects, with a stamp, perhaps a number, and padding up to
+//! their size. No I/O, no clock.
 
 use std::io::Write;
 

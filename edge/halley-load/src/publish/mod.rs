@@ -8,11 +8,11 @@
 //! are sent again until the server has taken them ([`numbers`]): whatever dies in between, a client
 //! knows which events it must have got.
 //!
-//! With `--speak` the same events go to another server ([`crate::speak`]): all but what a
-//! [`protocol`] says is the same code. Such a server is told the data alone.
+//! With `--speak` the same events go to another server ([`crate::speak`]): everything but a
+//! [`protocol`] is the same code. Such a server gets the data alone.
 //!
-//! What it is not: a generator for many cores. One thread publishes more than a brain on two cores
-//! takes, and costs less of them than two would.
+//! It is not a generator for many cores. One thread publishes more than a brain on two cores takes,
+//! and costs less of them than two would.
 
 mod connection;
 mod counts;

@@ -1,5 +1,5 @@
-//! What a publisher says and what it is told: one module for each server behind one trait. Pure: no
-//! I/O, no clock.
+//! Requests of a publisher and their answers: one module for each server, all with one trait. Pure:
+//! no I/O, no clock.
 
 use std::fmt::Debug;
 

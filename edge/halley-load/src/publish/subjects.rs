@@ -1,4 +1,4 @@
-//! What events are about: how subjects are drawn.
+//! The subjects of events: how they are drawn.
 
 use std::fmt;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! What a server concludes from a whole head: framing, persistence, expectation, upgrade.
+//! Conclusions from a whole head: framing, persistence, expectation, upgrade.
 //!
 //! Everything that two parsers could read differently is refused, not repaired: an attacker's
 //! request inside a body must stay a body (RFC 9112 sections 6.3 and 11.2).

@@ -5,7 +5,7 @@
 //! ends, whether the connection stays, whether it changes its protocol.
 //!
 //! The error is always the one that stands first in the bytes, so it does not depend on how they
-//! were cut into reads. What can be said only of a whole head (a missing `Host`, two framings) is
+//! were cut into reads. Errors that only a whole head shows (a missing `Host`, two framings) are
 //! checked last, in [`super::framing`].
 
 use std::mem::MaybeUninit;

@@ -1,6 +1,6 @@
 //! The client's side, as far as load tools and tests need it: the request, and masked frames.
 //!
-//! What a server sends is read by a [`super::Decoder`] with [`super::Sender::Server`]. Keys are
+//! A server's frames are read by a [`super::Decoder`] with [`super::Sender::Server`]. Keys are
 //! given by the caller, who has the randomness.
 
 use super::frame::{HEADER_BYTES_MAX, Opcode, mask, write_header};

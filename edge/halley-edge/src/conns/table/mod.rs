@@ -8,8 +8,8 @@
 //! A connection id is `generation << 24 | index` (link.md 2.4); a slot's generation moves on when
 //! it is freed, so an id names one connection only.
 //!
-//! Beside the slots: `names.rs` keeps users' ids, `pending.rs` the connections without a request
-//! yet, `wheel.rs` schedules checks of deadlines.
+//! In other files: `names.rs` keeps users' ids, `pending.rs` the connections without a request yet,
+//! `wheel.rs` schedules checks of deadlines.
 
 pub mod names;
 pub mod pending;

@@ -1,4 +1,4 @@
-//! What a listener shows and asks for in TLS: read from files at the start, and again when they
+//! A listener's certificates and CAs for TLS: read from files at the start, and again when they
 //! change.
 //!
 //! One place in the process looks ([`Certificates::watch`]); workers take what is in force at each

@@ -2,8 +2,9 @@
 //!
 //! Answering ClientHello is the expensive step; it is wasted if the handshake then times out. So
 //! handshakes that have answered it have *begun*, and come first: they have [`BEGUN_TURNS`] turns
-//! for each one that begins, which is more than a handshake needs. Others go behind the queue after
-//! each turn, whatever their clients have sent, and wait since their first turn was due.
+//! for each one that begins, which is more than a handshake needs. Others go to the end of the
+//! queue after each turn, whatever their clients have sent, and wait since their first turn was
+//! due.
 //!
 //! A handshake that has waited for half of its time doesn't begin any more. Otherwise, with more
 //! handshakes than there is time for, the first in the queue would always be nearly late. So a

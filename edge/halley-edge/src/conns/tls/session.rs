@@ -1,9 +1,9 @@
 //! One connection's TLS, without its socket: bytes in, bytes out, by rustls's unbuffered API.
 //!
-//! The worker lends the buffers ([`Buffers`]); a connection keeps only what can't be helped: a
-//! record of which the rest is yet to come, and what was sealed and not taken by the socket. So an
-//! idle one holds its keys and rustls's state, and no buffer ([`Sessions`] is a table beside that
-//! of the slots; `docs/internals/tls.md` has the sizes).
+//! The worker lends the buffers ([`Buffers`]); a connection keeps only what can't be helped: an
+//! unfinished record, and sealed bytes that the socket hasn't taken. So an idle one holds its keys
+//! and rustls's state, and no buffer ([`Sessions`] is a table of its own, by slot;
+//! `docs/internals/tls.md` has the sizes).
 //!
 //! Bounds: what is sealed ahead of the socket is one record of [`SEALED_BYTES_MAX`] and what a
 //! handshake or an alert says; what is kept of what came is at most [`HANDSHAKE_BYTES_MAX`] until
