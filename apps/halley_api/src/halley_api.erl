@@ -103,14 +103,14 @@ handle(#{listener := Listener, path := Path, method := Name} = Request) ->
     Need = need(Method, Found),
     case halley_api_access:judge(Need, Request) of
         ok ->
-            case halley_api_reply:duplicate(Request) of
-                none ->
+            case check_parameters(Found, Request) of
+                ok ->
                     try
                         call(Found, Method, halley_api_access:watched(Need, Request))
                     catch
                         throw:{refused, Answer} -> Answer
                     end;
-                Error ->
+                {error, Error} ->
                     halley_api_error:response(Error)
             end;
         {refused, Answer} ->
@@ -160,12 +160,20 @@ prepare(#{listener := Listener, path := Path, method := <<"POST">>, body := {ful
 prepare(_) ->
     later.
 
+check_parameters({Module, _, _, Fixed}, #{listener := Listener} = Request) ->
+    halley_api_parameters:check(Listener, Module, Fixed, Request);
+check_parameters(not_found, _) ->
+    ok.
+
 is_of_events({halley_api_events_h, _, _, _}) -> true;
 is_of_events({halley_api_me_h, _, _, [<<"events">>]}) -> true;
 is_of_events(_) -> false.
 
-prepare({Module, _, Parts, Fixed}, Request) ->
-    Module:prepare(post, Fixed ++ Parts, Request).
+prepare({Module, _, Parts, Fixed} = Found, Request) ->
+    case check_parameters(Found, Request) of
+        ok -> Module:prepare(post, Fixed ++ Parts, Request);
+        {error, Error} -> {answer, halley_api_error:response(Error)}
+    end.
 
 route(Listener, Path, [{Listener, Pattern, Module, Fixed, Methods} | Routes]) ->
     case matches(Pattern, Path) of
@@ -222,9 +230,31 @@ names({delete, _}) -> [<<"DELETE">>].
 %% A path that the other listener has is the likeliest mistake, so the answer names that listener,
 %% unless its address is to stay unknown.
 not_found(Listener, Path) ->
-    Hint = hint(Listener, Path, halley_api_config:auth_mode()),
-    Message = ["there is nothing at this path", Hint],
+    Patterns = [Pattern || {Its, Pattern, _, _, _} <- routes(), Its =:= Listener],
+    Message = ["there is nothing at this path", spelling(Path, Patterns),
+               hint(Listener, Path, halley_api_config:auth_mode())],
     halley_api_error:response({404, <<"not_found">>, Message}).
+
+%% What may make it another path than the one that was meant.
+spelling([_, _ | _] = Path, Patterns) ->
+    WithoutEnd = lists:droplast(Path),
+    case lists:last(Path) =:= <<>>
+             andalso lists:any(fun(Pattern) -> matches(Pattern, WithoutEnd) =/= no end, Patterns) of
+        true -> "; leave out the / at its end";
+        false ->
+            case lists:any(fun(Pattern) -> is_spread(Pattern, Path) end, Patterns) of
+                true -> "; if an id in it has a /, write that as %2F";
+                false -> []
+            end
+    end;
+spelling(_, _) ->
+    [].
+
+%% Whether the path would be of the route, if an id had several segments.
+is_spread([Part | Pattern], [Part | Path]) -> is_spread(Pattern, Path);
+is_spread(['_' | Pattern], [_ | Path]) ->
+    is_spread(Pattern, Path) orelse is_spread(['_' | Pattern], Path);
+is_spread(Pattern, Path) -> Pattern =:= [] andalso Path =:= [].
 
 hint(public, _, jwt) -> "; streams are at /v1/stream, /v1/ws and /v1/poll";
 hint(public, [<<"v1">> | _], none) -> on("the API is", api);

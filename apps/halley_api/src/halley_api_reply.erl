@@ -1,13 +1,10 @@
 %% Answers that went well, as JSON.
 -module(halley_api_reply).
 
--export([json/1, json/2, page/2, page/3, limit/3, number/3, duplicate/1]).
+-export([json/1, json/2, page/2, page/3, limit/3, number/3]).
 
 -include("halley_api_limits.hrl").
 
-%% The parameters that handlers read.
--define(PARAMETERS, [<<"after">>, <<"before">>, <<"last">>, <<"limit">>, <<"reason">>,
-                     <<"user">>]).
 %% Of a limit, so that none is a long number.
 -define(LIMIT_DIGITS_MAX, 9).
 
@@ -94,11 +91,3 @@ number(Name, _, Max) ->
 bad_number(Name, Max) ->
     {error, {400, <<"bad_", Name/binary>>,
              [Name, " is a number from 1 to ", integer_to_list(Max)]}}.
-
-%% A parameter that is read and that the query has twice.
--spec duplicate(halley_api:request()) -> none | halley_api_error:error().
-duplicate(#{query := Query}) ->
-    case [Name || Name <- ?PARAMETERS, length([Name || {N, _} <- Query, N =:= Name]) > 1] of
-        [] -> none;
-        [Name | _] -> {400, <<"duplicate_parameter">>, [Name, " is in the query more than once"]}
-    end.

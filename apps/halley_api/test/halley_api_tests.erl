@@ -22,6 +22,20 @@ unknown_paths() ->
     ?assert(says("api.listen", Message(public, "/metrics"))),
     ?assert(says("public.listen = 127.0.0.1:8080", Message(api, "/v1/stream"))),
     ?assert(says("public.listen", Message(api, "/demo"))),
+    %% docs/guides/rules.md: a slash separates.
+    [?assertEqual({Path, IsSlash, IsEnd},
+                  {Path, says("write that as %2F", Text), says("leave out the /", Text)})
+     || {Listener, Path, IsSlash, IsEnd} <-
+            [{api, "/v1/subjects/room/7/events", true, false},
+             {api, "/v1/users/a/b", true, false}, {api, "/v1/users/a/b/sessions", true, false},
+             {api, "/v1/events/a/b/c/trace", true, false},
+             {public, "/v1/me/follows/room/7", true, false},
+             {public, "/v1/me/subjects/room/7/presence", true, false},
+             {api, "/v1/events/", false, true}, {api, "/v1/users/a/sessions/", false, true},
+             {public, "/v1/me/subjects/s/events/", false, true},
+             {api, "/v1/nothing/room/7", false, false}, {api, "/v1/user", false, false},
+             {public, "/v1/subjects/room/7/events", false, false}],
+        Text <- [Message(Listener, Path)]],
     [Message(Listener, Path)
      || Listener <- [public, api],
         Path <- ["/x", "//", "/v1", "/v1/events/", "/v1//events", [$/, 255]]].
@@ -90,7 +104,7 @@ duplicates() ->
                          {"/v1/ended", <<"reason">>},
                          {"/v1/events/e/trace", <<"user">>}]],
     %% What nobody reads may be there as often as it likes.
-    ?assertMatch({200, _, _}, get("/v1/users/123", [{<<"x">>, <<"1">>}, {<<"x">>, <<"2">>}])).
+    ?assertMatch({200, _, _}, get("/metrics", [{<<"x">>, <<"1">>}, {<<"x">>, <<"2">>}])).
 
 sessions() ->
     ?assertEqual(#{<<"user">> => <<"nobody">>, <<"sessions">> => [], <<"sessions_total">> => 0},

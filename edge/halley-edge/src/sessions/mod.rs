@@ -34,6 +34,7 @@ pub mod opening;
 pub mod operation;
 pub mod operation_queue;
 pub mod operations;
+pub mod parameters;
 pub mod poll;
 pub mod presence;
 pub mod replay;

@@ -26,6 +26,7 @@ use crate::sessions::detail::{Conns, Detail, poll_of};
 use crate::sessions::exchange::Exchange;
 use crate::sessions::newest;
 use crate::sessions::opening::Poll;
+use crate::sessions::parameters;
 use crate::sessions::state::{Io, Sessions};
 use crate::sessions::stream::{Opened, SessionRequest};
 use crate::sessions::subscriptions;
@@ -54,6 +55,7 @@ impl Sessions {
         index: u32,
         req: &Request<'_>,
     ) -> Result<Opened, HttpError> {
+        parameters::check(req.target)?;
         let timeout_ms = match target::query_value(req.target, "timeout")? {
             Some(text) => milliseconds(&text).ok_or(BAD_TIMEOUT)?,
             None => TIMEOUT_MS,

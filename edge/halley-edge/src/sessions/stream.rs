@@ -24,6 +24,7 @@ use crate::sessions::exchange::Reply;
 use crate::sessions::identity::{self, Principal};
 use crate::sessions::newest;
 use crate::sessions::opening::Opening;
+use crate::sessions::parameters;
 use crate::sessions::state::{Io, Sessions};
 use crate::sessions::status;
 use crate::sessions::subscriptions;
@@ -69,6 +70,7 @@ impl Sessions {
         index: u32,
         req: &Request<'_>,
     ) -> Result<Opened, HttpError> {
+        parameters::check(req.target)?;
         let subjects = &subscriptions::of_target(req.target)?;
         let principal = &self.principal_of_session(io, req, !subjects.is_empty())?;
         let cursor = &newest::or_newest(io, req.target, cursor::of_request(req)?, subjects)?;
@@ -137,6 +139,7 @@ impl Sessions {
         let accept = handshake::accept(req)?;
         io.conns.origin_may_enter(req, false)?;
         let protocol = handshake::protocol(req)?;
+        parameters::check(req.target)?;
         let subjects = &subscriptions::of_target(req.target)?;
         // A visitor may say later what it wants to see.
         let principal = &self.principal_of_session(io, req, true)?;
