@@ -2,11 +2,13 @@
 // is so. A case is a sentence of the guide.
 
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { before } from 'node:test';
 import { api, http, publish } from '../lib/client.mjs';
-import { start, test } from '../lib/halley.mjs';
+import { kill, prepare, start, test } from '../lib/halley.mjs';
 import { sse } from '../lib/streams.mjs';
+import { until } from '../lib/wait.mjs';
 import { endAfter } from '../lib/world.mjs';
 
 const GUIDE = readFileSync(new URL('../../docs/guides/rules.md', import.meta.url), 'utf8');
@@ -22,6 +24,19 @@ const past = (subject, query = '') =>
 const poll = (query) => http('GET', `${halley.publicUrl}/v1/poll?user=ann&${query}`);
 const idsIn = ({ json }) => json.events.map(({ id }) => id);
 
+/** What `./halley config` says with this file and this environment, in a folder of its own. */
+async function config(conf, settings = {}, { folder = '.' } = {}) {
+  const other = await prepare({ settings });
+  try {
+    mkdirSync(join(other.folder, folder), { recursive: true });
+    writeFileSync(join(other.folder, folder, 'halley.conf'), conf);
+    const { code, stdout, stderr } = await other.command('config');
+    return { code, stdout, stderr: stderr.replaceAll(other.folder, '/start') };
+  } finally {
+    other.remove();
+  }
+}
+
 const rules = {
   '`Room/7` and `room/7` are two subjects.': async () => {
     await publish(halley, 'room/7', 1, { id: 'spelt' });
@@ -30,7 +45,9 @@ const rules = {
   },
   'In an address an id is one segment: its `/` is `%2F`.': async () => {
     assert.equal((await api(halley, 'GET', '/v1/subjects/a%2Fb/events')).status, 200);
-    assert.equal((await api(halley, 'GET', '/v1/subjects/a/b/events')).status, 404);
+    const spread = await api(halley, 'GET', '/v1/subjects/a/b/events');
+    assert.equal(spread.status, 404);
+    assert.match(spread.json.error.message, /if an id in it has a \/, write that as %2F/);
   },
   'A path with a slash at its end is another path: 404.': async () => {
     assert.equal((await api(halley, 'GET', '/v1/subjects/a/events/')).status, 404);
@@ -55,12 +72,27 @@ const rules = {
     assert.equal(again.json.already, 1);
     assert.equal((await api(halley, 'POST', '/v1/events', { subject: 123, data: 1 })).status, 400);
   },
-  'An unknown query parameter is ignored.': async () => {
+  'An unknown query parameter is refused at the API listener.': async () => {
     await publish(halley, 'many', 1);
     await publish(halley, 'many', 2);
-    assert.equal((await past('many', '?limt=1')).json.events.length, 2);
+    const { status, json } = await past('many', '?limt=1');
+    assert.deepEqual([status, json.error.code], [400, 'unknown_parameter']);
+    assert.match(json.error.message, /did you mean limit\?/);
     assert.equal((await past('many', '?limit=1')).json.events.length, 1);
-    assert.equal((await poll('since=1&timeout=0')).json.error.code, 'unknown_cursor');
+  },
+  'At the public listener it is ignored, unless it is almost a known one.': async () => {
+    assert.equal((await poll('timeout=0&utm_source=mail&_=17')).status, 200);
+    for (const [query, code, meant] of [
+      ['subjcts=room/7', 'unknown_parameter', 'subjects='],
+      ['tokne=x', 'unknown_parameter', 'token='],
+      ['curser=x', 'unknown_cursor', 'cursor='], ['since=1', 'unknown_cursor', 'cursor='],
+    ]) {
+      const { status, json } = await poll(`timeout=0&${query}`);
+      assert.deepEqual([status, json.error.code], [400, code]);
+      assert.ok(json.error.message.includes(meant), json.error.message);
+    }
+    const mine = await http('GET', `${halley.publicUrl}/v1/me/follows?user=ann&limt=1`);
+    assert.equal(mine.json.error.code, 'unknown_parameter');
   },
   'An unknown member of an event is refused with 400.': async () => {
     const answer = await api(halley, 'POST', '/v1/events', { subject: 'a', data: 1, kep: true });
@@ -112,6 +144,55 @@ const rules = {
     stream.close();
   },
 };
+
+Object.assign(rules, {
+  'A relative path begins at the folder in which Halley is started': async () => {
+    const { stderr } = await config('auth.mode = jwt\nauth.keys = keys.json\n',
+      { HALLEY_CONF: 'etc/halley.conf' }, { folder: 'etc' });
+    assert.match(stderr, /^halley: auth\.keys.*\/start\/keys\.json/);
+  },
+  'The environment goes before the file, also with an empty value.': async () => {
+    const conf = 'drain.time = 5s\n';
+    assert.match((await config(conf)).stdout, /^drain\.time = 5s$/m);
+    assert.match((await config(conf, { HALLEY_DRAIN_TIME: '6s' })).stdout, /^drain\.time = 6s$/m);
+    assert.match((await config(conf, { HALLEY_DRAIN_TIME: '' })).stderr, /drain\.time: must be/);
+  },
+  'A `#` begins a comment behind a space alone; within a value it is refused.': async () => {
+    assert.match((await config('auth.issuer = a # b\n')).stdout, /^auth\.issuer = a$/m);
+    assert.match((await config('auth.issuer = a#b\n')).stderr, /line 1: the # would end the value/);
+    const { stdout } = await config('', { HALLEY_AUTH_ISSUER: 'a#b' });
+    assert.match(stdout, /^auth\.issuer = a#b$/m);
+  },
+  'A value stands without quotes, in the file and in the environment.': async () => {
+    const line = 'halley: auth.issuer: has quotes around its value; leave them out\n';
+    assert.equal((await config('auth.issuer = "a"\n')).stderr, line);
+    assert.equal((await config('', { HALLEY_AUTH_ISSUER: "'a'" })).stderr, line);
+  },
+  'A duration has a unit, a limit has none.': async () => {
+    assert.match((await config('drain.time = 5000\n')).stderr, /a duration such as/);
+    assert.match((await config('limits.publish_ms_max = 5s\n')).stderr, /milliseconds, without/);
+    assert.equal((await config('drain.time = 5s\nlimits.publish_ms_max = 5000\n')).code, 0);
+  },
+  'An unknown key refuses the start, and so does an unknown `HALLEY_` variable.': async () => {
+    assert.match((await config('drain.tme = 5s\n')).stderr, /did you mean drain\.time\?/);
+    assert.match((await config('', { HALLEY_WORKERS: '2' })).stderr, /mean HALLEY_EDGE_WORKERS\?/);
+    const { code } = await config('', { HALLEY_SERVICE_HOST: '10.0.0.1',
+      HALLEY_PORT: 'tcp://10.0.0.1:8080', HALLEY_PORT_8080_TCP_PROTO: 'tcp' });
+    assert.equal(code, 0);
+  },
+  'SIGHUP takes over `log.level` alone.': async () => {
+    const other = await prepare({ conf: 'log.level = info\ndrain.time = 5s\n' });
+    try {
+      await other.start();
+      writeFileSync(join(other.folder, 'halley.conf'), 'log.level = notice\ndrain.time = 6s\n');
+      kill(other.launcherPid, 'SIGHUP');
+      const said = /in force is log\.level; at the next start take effect drain\.time/;
+      await until('the log says so', () => said.test(other.log));
+    } finally {
+      await other.stop();
+    }
+  },
+});
 
 for (const [sentence, holds] of Object.entries(rules)) {
   test(sentence, async () => {

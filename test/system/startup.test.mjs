@@ -146,6 +146,16 @@ test('./halley config refuses what a start would: files that are not there', asy
   }
 });
 
+test('a start refuses what it would miss hours later: secrets that are not there', async () => {
+  const hooks = { HALLEY_HOOKS_URL: 'http://127.0.0.1:9/', HALLEY_HOOKS_EVENTS: 'opened' };
+  const backends = { HALLEY_REMOTE_BACKENDS: 'shop@127.0.0.1',
+    HALLEY_REMOTE_LISTEN: `127.0.0.1:${await freePort()}` };
+  await assertRefused({ settings: { ...hooks, HALLEY_HOOKS_SECRET_FILE: 'none' } },
+    'hooks.secret_file = /', '/none: cannot be read: no such file');
+  await assertRefused({ settings: { ...backends, HALLEY_REMOTE_SECRET_FILE: '/nowhere' } },
+    'remote.secret_file = /nowhere: cannot be read: no such file');
+});
+
 test('a command that is asked for help helps, and one that is misspelt does nothing', async () => {
   const halley = await prepare();
   try {
@@ -164,6 +174,19 @@ test('a command that is asked for help helps, and one that is misspelt does noth
       assert.equal(stdout, '');
       assert.equal(stderr, `halley: ${command} takes no arguments; \`./halley help\` says more\n`);
     }
+    for (const [command, words] of [
+      ['start', '`./halley foreground` runs Halley'], ['stop', '`./halley drain` stops Halley'],
+      ['reload', 'SIGHUP to `./halley foreground`'], ['status', '/readyz'],
+      ['drian', '`./halley help` lists them'],
+    ]) {
+      const { code, stdout, stderr } = await halley.command(command);
+      assert.deepEqual([code, stdout], [1, ''], command);
+      const [line, ...more] = stderr.trimEnd().split('\n');
+      assert.deepEqual(more, []);
+      assert.ok(line.startsWith(`halley: there is no command ${command}; `), line);
+      assert.ok(line.includes(words), line);
+    }
+    assert.match((await halley.command('--version')).stdout, /^halley \d/);
     assert.ok(!existsSync(halley.settings.HALLEY_DATA_DIR), 'nothing was started');
   } finally {
     halley.killAll();

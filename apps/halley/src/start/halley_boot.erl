@@ -39,7 +39,8 @@ prepare() ->
             ok = logger:set_module_level(?SPEAK_EARLY, Level),
             %% What the edge inherits of the environment must not be that.
             _ = [os:unsetenv(halley_config:variable(Key)) || Key <- halley_config:secrets()],
-            checked([fun check_keys/0, fun halley_revocations:check/0,
+            checked([fun check_keys/0, fun() -> halley_config_paths:check(Given()) end,
+                     fun halley_revocations:check/0,
                      fun check_api/0, fun name_node/0]);
         {error, Line} ->
             {error, Line}

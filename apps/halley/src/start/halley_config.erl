@@ -75,9 +75,10 @@ load(File, Environment) ->
     try
         Schema = schema(),
         Keys = [key(Mapping) || Mapping <- element(2, Schema)],
-        FromFile = read(File),
+        {FromFile, SetTwice} = read(File),
         Given = known(FromFile, Environment, Keys),
-        [_, Apps] = all([fun() -> check_names(FromFile, File, Environment, Keys) end,
+        Names = {[Key || {Key, _} <- FromFile], [Key || Key <- SetTwice, lists:member(Key, Keys)]},
+        [_, Apps] = all([fun() -> check_names(Names, File, Environment, Keys) end,
                          fun() -> generate(Schema, maps:to_list(Given)) end]),
         {ok, (finish(Apps))#{given => fun() -> Given end}}
     catch
@@ -100,8 +101,8 @@ data_dir(File, Environment) ->
             {_, Set} ->
                 Set;
             false ->
-                FromFile = read(File),
-                ok = each_once(["data.dir"], File),
+                {FromFile, SetTwice} = read(File),
+                lists:member("data.dir", SetTwice) andalso once("data.dir", File),
                 proplists:get_value("data.dir", FromFile, Default)
         end,
         Dir =/= "" orelse bad("data.dir: must not be empty", []),
@@ -117,12 +118,24 @@ known(FromFile, Environment, Keys) ->
                        || {Variable, Value} <- Environment, is_map_key(Variable, Variables)],
     maps:with(Keys, maps:from_list(FromFile ++ FromEnvironment)).
 
-check_names(FromFile, File, Environment, Keys) ->
+check_names({InFile, SetTwice}, File, Environment, Keys) ->
     Variables = [variable(Key) || Key <- Keys],
-    all([fun() -> each_once(Keys, File) end]
-        ++ [fun() -> known_key(Key, Keys, File) end || {Key, _} <- FromFile]
+    all([fun() -> once(Key, File) end || Key <- SetTwice]
+        ++ [fun() -> known_key(Key, Keys, File) end || Key <- InFile]
         ++ [fun() -> known_variable(Variable, Variables) end
-            || {"HALLEY_" ++ _ = Variable, _} <- Environment, Variable =/= "HALLEY_CONF"]).
+            || {"HALLEY_" ++ _ = Variable, Value} <- Environment, Variable =/= "HALLEY_CONF",
+               not is_of_kubernetes(Variable, Value)]).
+
+%% Kubernetes gives each container variables that are named after the services beside it, one
+%% called `halley' or `halley-api' among them. A key's own variable is known before it is looked at.
+is_of_kubernetes("HALLEY_" ++ Name, Value) ->
+    case re:run(Name, "(?:^|_)(?:SERVICE_(?:HOST|PORT(?:_[A-Z0-9_]+)?)"
+                      "|(PORT(?:_[0-9]+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)?))$",
+                [{capture, all_but_first, list}]) of
+        nomatch -> false;
+        {match, ["PORT"]} -> re:run(Value, "^(?:tcp|udp|sctp)://", [{capture, none}]) =:= match;
+        _ -> true
+    end.
 
 %% Every key as it is in force, in the order of the schema, for a person to read. `none' is a key
 %% without a default that is not set.
@@ -144,9 +157,13 @@ effective() ->
 
 %% Those that a start would need.
 check_files(Config) ->
-    case halley_token_keys:check_source(value(halley, token_keys, Config)) of
-        ok -> halley_config_tls:check_files(value(halley_edge, tls_files, Config));
-        {error, Line} -> {error, Line}
+    #{given := Given} = Config,
+    Checks = [halley_token_keys:check_source(value(halley, token_keys, Config)),
+              halley_config_tls:check_files(value(halley_edge, tls_files, Config)),
+              halley_config_paths:check(Given())],
+    case [Lines || {error, Lines} <- Checks] of
+        [] -> ok;
+        Wrong -> {error, lists:flatten(lists:join($\n, Wrong))}
     end.
 
 effective(Key, Default, Given) ->
@@ -228,57 +245,42 @@ dotted(Variable) ->
 %% --- what was given ----------------------------------------------------------------------------
 
 read(none) ->
-    [];
+    {[], []};
 read(File) ->
-    case file:read_file(File) of
-        {ok, Text} -> is_utf8(Text) orelse bad("~ts: is not UTF-8 text", [File]);
-        {error, Reason} -> bad("~ts: cannot be read: ~ts", [File, file:format_error(Reason)])
-    end,
-    try cuttlefish_conf:file(File) of
-        {errorlist, [{error, Error} | _]} -> bad_file(File, Error);
-        Pairs -> [{dotted(Variable), Value} || {Variable, Value} <- Pairs]
-    catch
-        throw:{unable_to_open, Included, Cause} ->
-            bad("~ts: cannot be read: ~ts", [Included, file:format_error(Cause)])
+    case halley_config_file:read(File) of
+        {ok, Pairs, SetTwice} -> {Pairs, SetTwice};
+        {error, Lines} -> together(Lines)
     end.
 
-%% Cuttlefish takes the last of several lines for one key, and a person might mean the first.
-each_once(_, none) ->
-    ok;
-each_once(Keys, File) ->
-    Set = [dotted(Variable) || {Variable, _} <- conf_parse:file(File), Variable =/= include],
-    none_of([io_lib:format("~ts: ~ts is set more than once; keep one of its lines", [File, Key])
-             || Key <- lists:usort(Set -- lists:usort(Set)), lists:member(Key, Keys)]).
+once(Key, File) ->
+    bad("~ts: ~ts is set more than once; keep one of its lines", [File, Key]).
 
 is_utf8(Text) ->
     is_list(unicode:characters_to_list(Text)).
 
--spec bad_file(term(), term()) -> no_return().
-bad_file(File, {conf_syntax, {_, {Line, _}}}) ->
-    bad("~ts: line ~b is not of the form key = value", [File, Line]);
-bad_file(File, Reason) ->
-    bad("~ts: ~ts", [File, cuttlefish_error:xlate(Reason)]).
-
 known_key(Key, Keys, File) ->
     lists:member(Key, Keys) orelse
-        bad("~ts: there is no key ~ts; did you mean ~ts?", [File, Key, nearest(Key, Keys)]).
+        bad("~ts: there is no key ~ts; ~ts", [File, Key, nearest(Key, Keys)]).
 
 known_variable(Variable, Variables) ->
     lists:member(Variable, Variables) orelse
-        bad("~ts: no key has this variable; did you mean ~ts?",
-            [Variable, nearest(Variable, Variables)]).
+        bad("~ts: no key has this variable; ~ts", [Variable, nearest(Variable, Variables)]).
 
-%% What a renamed key, or its variable, is called now; else the most similar name.
+%% What a renamed key, or its variable, is called now; else the most similar name, if one is.
 nearest(Name, Names) ->
     Keys = [{limit_key(Former), limit_key(Now)} || {Former, Now} <- halley_limits:former_names()],
     Variables = [{variable(Former), variable(Now)} || {Former, Now} <- Keys],
     case lists:keyfind(Name, 1, Keys ++ Variables) of
         {_, New} ->
-            New;
+            did_you_mean(New);
         false ->
-            {_, Nearest} = lists:min([{cuttlefish_util:levenshtein(Name, N), N} || N <- Names]),
-            Nearest
+            case lists:min([{cuttlefish_util:levenshtein(Name, N), N} || N <- Names]) of
+                {Distance, Nearest} when 2 * Distance =< length(Name) -> did_you_mean(Nearest);
+                _ -> "`./halley config` lists what there is"
+            end
     end.
+
+did_you_mean(Name) -> ["did you mean ", Name, "?"].
 
 %% --- values ------------------------------------------------------------------------------------
 
@@ -308,10 +310,23 @@ bad_value(Reason, _) ->
 convertible({Key, Value}, Mappings) ->
     [Mapping] = [M || M <- Mappings, key(M) =:= Key],
     [Type] = cuttlefish_mapping:datatype(Mapping),
+    is_quoted(Value) andalso bad("~ts: has quotes around its value; leave them out", [Key]),
     case cuttlefish_datatypes:from_string(Value, Type) of
-        {error, _} -> bad("~ts: must be ~ts; it is \"~ts\"", [Key, kind(Type), Value]);
+        {error, _} -> bad("~ts: must be ~ts; it is \"~ts\"", [Key, kind(Type, Key), Value]);
         _ -> ok
     end.
+
+%% They would be part of it: of a file's name, or of a secret.
+is_quoted([Quote | [_ | _] = Rest]) when Quote =:= $"; Quote =:= $' -> lists:last(Rest) =:= Quote;
+is_quoted(_) -> false.
+
+kind(integer, "limits." ++ Name) ->
+    case [Unit || {N, _, Unit, _, _} <- halley_limits:table(), atom_to_list(N) =:= Name] of
+        [ms] -> "a whole number of milliseconds, without a unit";
+        [bytes] -> "a whole number of bytes, without a unit";
+        _ -> "a whole number"
+    end;
+kind(Type, _) -> kind(Type).
 
 kind(integer) -> "a whole number";
 kind(bytesize) -> "a number of bytes such as 500MB or 4GB";
