@@ -30,7 +30,10 @@ url_test() ->
     ?assertMatch(#{host := "::1", port := 80, authority := <<"[::1]">>}, target("http://[::1]/")),
     [says("hooks.url", #{url => Url})
      || Url <- ["ftp://a/b", "app.example.org", "http://", "http://a:99999/", "https://ann:pw@a/",
-                "http://a/b c", "http://a/\r\nx: y"]].
+                "http://a/b c", "http://a/\r\nx: y", "http://a/b#c"]],
+    [says("hooks.url: is one address", #{url => Url})
+     || Url <- ["http://a/,http://b/", "http://a/b,https://c/d", "https://a/?b;https://c"]],
+    ?assertMatch(#{path := <<"/?to=https://b">>}, target("https://a/?to=https://b")).
 
 events_test() ->
     ?assertMatch({ok, #{events := [opened, closed, undelivered]}},

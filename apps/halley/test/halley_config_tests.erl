@@ -213,6 +213,10 @@ doors_test_() ->
        {"HALLEY_PROXY_TRUSTED", "10.0.0.0/8 ::1", "proxy.trusted: must be a list of networks"},
        {"HALLEY_LIMITS_PROXY_HEADER_BYTES_MAX", "16385",
         "limits.proxy_header_bytes_max: must be 16384 at most; it is 16385"},
+       {"HALLEY_PRESENCE_SUBJECTS", "news,room/*/a", "presence.subjects: must be ids, and pre"},
+       {"HALLEY_AUTH_ANONYMOUS", "*/news", "auth.anonymous: must be ids, and prefixes that end"},
+       {"HALLEY_HOOKS_USERS", "user/**", "hooks.users: must be ids, and prefixes that end"},
+       {"HALLEY_HOOKS_SUBJECTS", "room/* live/*", "hooks.subjects: must be ids, and prefixes"},
        {"HALLEY_LIMITS_EXEMPT", "localhost", "limits.exempt: must be a list of networks"}]).
 
 %% auth.* together: where the keys come from, and what the edge is told.

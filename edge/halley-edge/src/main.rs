@@ -261,7 +261,10 @@ fn reason(error: &io::Error) -> String {
         }
         io::ErrorKind::AddrNotAvailable => "this machine has no such address".into(),
         io::ErrorKind::PermissionDenied => {
-            format!("{error}: choose a port above 1023 or a directory of your own")
+            format!(
+                "{error}: a port below 1024 needs root (see edge.user) or CAP_NET_BIND_SERVICE, a \
+                 directory must be your own"
+            )
         }
         _ => error.to_string(),
     }

@@ -1,7 +1,7 @@
 %% The form of single values of the configuration. Pure; the schema's validators call it.
 -module(halley_config_check).
 
--export([node_name/1, listen/1, address/1, is_loopback/1, origins/1]).
+-export([node_name/1, listen/1, address/1, is_loopback/1, origins/1, patterns/1]).
 
 %% Pages that open a WebSocket have the origin of their own scheme, and `null' may be anybody's.
 -define(ORIGIN, "^(?:(?i:file)://|(?!(?i:wss?|file):)[A-Za-z][A-Za-z0-9+.-]*://"
@@ -66,6 +66,13 @@ origin(Origin) ->
         nomatch ->
             false
     end.
+
+%% Ids and prefixes. Elsewhere than at the end a `*' would be a letter of an id, and what its author
+%% means (`room/*/news') isn't known here.
+-spec patterns(string()) -> boolean().
+patterns(Text) ->
+    lists:all(fun(Part) -> lists:member(string:find(string:trim(Part), "*"), [nomatch, "*"]) end,
+              string:split(Text, ",", all)).
 
 matches(Text, Pattern) ->
     re:run(Text, Pattern, [unicode, dollar_endonly, {capture, none}]) =:= match.

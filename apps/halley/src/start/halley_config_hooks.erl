@@ -81,6 +81,8 @@ target(Name, Url) ->
         #{userinfo := _} ->
             bad([Name, ": must have no name or password in it; requests are signed, which says "
                        "who sends them"]);
+        #{fragment := _} ->
+            bad([Name, ": must have no # in it; what is behind one isn't sent"]);
         #{scheme := Scheme, host := [_ | _] = Host} = Parts
           when Scheme =:= "http"; Scheme =:= "https" ->
             IsTls = Scheme =:= "https",
@@ -104,6 +106,10 @@ authority(Host, Parts) ->
 path(Name, Path, Query) ->
     Text = iolist_to_binary([case Path of "" -> "/"; _ -> unicode:characters_to_binary(Path) end
                              | [["?", unicode:characters_to_binary(Query)] || Query =/= none]]),
+    case re:run(Text, "[,;|]\\s*https?://", [{capture, none}]) of
+        match -> bad([Name, ": is one address; your server can pass on what it gets there"]);
+        nomatch -> ok
+    end,
     case [C || <<C>> <= Text, C =< 32 orelse C >= 127] of
         [] -> Text;
         _ -> bad([Name, ": has a space or a letter that must be written as %20 and the like"])
