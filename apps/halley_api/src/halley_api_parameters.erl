@@ -1,17 +1,17 @@
-%% Query parameters: which ones each resource reads, and what is wrong with a request's
+%% Query parameters: which ones each resource reads, and which requests are refused for theirs
 %% (`protocol/http.md' 4.2 and 4.4).
 %%
-%% Nothing stands between a server and the API but what its operator has put there. So there a
-%% parameter that isn't read is a mistake, whose author would look for its effect in vain. At the
-%% public listener proxies, analytics and breakers of caches add some of their own. There the ones
-%% that are almost known are refused, as the edge refuses them of streams (`parameters.rs').
+%% At the API listener only the operator's servers add parameters. So a parameter that the resource
+%% doesn't read is a mistake, and its author would look for its effect in vain. At the public
+%% listener proxies, analytics and breakers of caches add parameters of their own. There a parameter
+%% is refused if it is almost a known one, as the edge does for streams (`parameters.rs').
 %%
 %% Pure.
 -module(halley_api_parameters).
 
 -export([check/4]).
 
-%% Who asks, at the public listener; the edge has read them.
+%% They say who asks, at the public listener. The edge has read them.
 -define(WHO, [<<"user">>, <<"token">>]).
 %% A letter in place of another is another word where a name is shorter: `fast', `list'.
 -define(REPLACED_BYTES_MIN, 5).

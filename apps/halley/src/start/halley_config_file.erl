@@ -1,16 +1,18 @@
-%% The lines of halley.conf: `key = value', comments behind a `#', nothing else.
+%% Reads halley.conf: lines `key = value', and comments that begin with a `#'.
 %%
-%% Cuttlefish reads them. What it would take in another sense than their author is refused first,
-%% with the number of the line: a `#' in a value, which would be cut off there; `include', as there
-%% is one file; a key without a value. So are two lines for one key: a person might mean the first.
+%% Cuttlefish parses the file. This module first refuses lines that Cuttlefish would understand in
+%% another way than their author: a value with a `#' in it, which Cuttlefish cuts off there, and
+%% `include', which it skips without a word if the file is missing. It also refuses a key without a
+%% value, and reports keys that several lines set: Cuttlefish takes the last line, and a person may
+%% mean the first.
 -module(halley_config_file).
 
 -export([read/1]).
 
 -type pairs() :: [{Key :: string(), Value :: string()}].
 
-%% Known keys or not, each once, and which of them several lines set. What is wrong with the file
-%% as a whole, or with lines of it, is a sentence each.
+%% All keys of the file, known or not, and those that several lines set. The error has a sentence
+%% for each mistake.
 -spec read(file:filename()) ->
     {ok, pairs(), SetTwice :: [string()]} | {error, [Line :: string()]}.
 read(File) ->

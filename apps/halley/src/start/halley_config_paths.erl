@@ -1,8 +1,8 @@
-%% The files that the configuration names and a start doesn't read, as they are read when they are
-%% needed. One that isn't there would show hours later, in a log.
+%% Checks, at a start, the files of the configuration that Halley reads only when it needs them. A
+%% missing file would show hours later, in a log.
 %%
-%% Files of `auth.*' are checked by `halley_token_keys', those of listeners by `halley_config_tls',
-%% and PostgreSQL's by the first login, which is at once.
+%% `halley_token_keys' checks the files of `auth.*', and `halley_config_tls' those of the listeners.
+%% PostgreSQL's files show at once, at the first login.
 -module(halley_config_paths).
 
 -export([check/1]).

@@ -1,8 +1,7 @@
-//! Query parameters that are almost known (`protocol/http.md` 4.4): who writes `subject_=` or
-//! `tokne=` gets a stream that isn't the wished one, and would look for the fault elsewhere.
+//! Query parameters that are almost known (`protocol/http.md` 4.4). A page that writes `subjcts=`
+//! would get a stream without the events that it wants, and nothing would say why.
 //!
-//! Others are let pass: between a page and Halley are proxies, analytics and breakers of caches,
-//! which add some of their own.
+//! Other unknown parameters are ignored: proxies, analytics and breakers of caches add some.
 
 use halley_wire::HttpError;
 use halley_wire::target;
