@@ -1,7 +1,7 @@
 #!/usr/bin/env node
-// From a COMMIT in PostgreSQL to the sockets of its followers: the release, brain and edge, beside
-// a PostgreSQL of its own with fsync on; pgbench writes one message a transaction, at times of
-// chance that have the rate, and 16 sessions on streams (`halley-load clients`) get each of them.
+// From a COMMIT in PostgreSQL to the sockets of its followers: the release, brain and edge, with a
+// PostgreSQL of its own with fsync on; pgbench writes one message a transaction, at times of chance
+// that have the rate, and 16 sessions on streams (`halley-load clients`) get each of them.
 //
 // A time begins at the server, in the statement whose end is the commit, and ends when one of the
 // 16 has read the event from its socket. Two seconds before don't count. Everything is on one

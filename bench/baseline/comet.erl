@@ -4,11 +4,11 @@
 %%     comet_web --login--> comet_router --get_subscribers--> comet_subsmanager --> Mnesia
 %%
 %% As there: one process per connection, which hibernates between messages; one router, which knows
-%% who is logged in; one subscription manager, which keeps who follows whom in Mnesia. What differs
-%% is what seventeen years demand, and is said where it does: supervision, the tuple modules of
-%% today's mochiweb, a way to publish and to follow over HTTP.
+%% who is logged in; one subscription manager, which keeps who follows whom in Mnesia. The
+%% differences are demands of seventeen years, each marked in its place: supervision, the tuple
+%% modules of today's mochiweb, a way to publish and to follow over HTTP.
 %%
-%% What it is not: made faster. Its figures are those of the design.
+%% It is not made faster. Its figures are those of the design.
 -module(comet).
 
 -behaviour(supervisor).

@@ -1,4 +1,4 @@
-%% Who is logged in, and what is sent to them: the article's `router`.
+%% Logged-in users, and messages to them: the article's `router`.
 %%
 %% Two ETS bags map ids and processes to each other. A process that dies is logged out, because the
 %% router is linked to it. Each `send` runs in a process of its own, so the router only ever waits

@@ -1,7 +1,7 @@
-%% Who follows whom, in Mnesia: the article's `subsmanager`.
+%% Follows in Mnesia: the article's `subsmanager`.
 %%
 %% One `bag` of rows (subscriber, subscribee) with an index over the second, on disk and in memory.
-%% Look-ups are done by a process of their own, so that a slow one holds nobody up; writes are
+%% Look-ups are done by a process of their own, so that a slow one holds no other up; writes are
 %% dirty, as the article found transactions too slow for loading.
 -module(comet_subsmanager).
 

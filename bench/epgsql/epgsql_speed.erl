@@ -1,6 +1,6 @@
-%% What one driver does in a second, and what a query takes of the processors: `run' starts a node
-%% for each driver, since two of them have the same module names, and gets a line of the form
-%% `{Driver, Figure, Value}.' for each figure.
+%% The rate of one driver, and the processor time of a query: `run' starts a node for each driver,
+%% since two of them have the same module names, and gets a line of the form `{Driver, Figure,
+%% Value}.' for each figure.
 -module(epgsql_speed).
 
 -export([main/1]).

@@ -1,4 +1,4 @@
-%% What both parts of bench/ketama/run share: the head of a result, lists of servers, ways to run.
+%% Shared by both parts of bench/ketama/run: the head of a result, lists of servers, ways to run.
 -module(ketama_bench).
 
 -export([head/2, servers/1, weights/2, write/2, rounds/2, median/1, spread/1]).

@@ -2,7 +2,7 @@
 %% anew: it holds the port program (driver.c), hands it one key after the other, and waits for the
 %% answer inside the call.
 %%
-%% What it is not: made faster. Its figures are those of the design.
+%% It is not made faster. Its figures are those of the design.
 -module(ketama_driver).
 -behaviour(gen_server).
 

@@ -1,9 +1,9 @@
-%% Look-ups a second: apps/ketama, and the article's port program beside it.
+%% Look-ups a second: apps/ketama, compared with the article's port program.
 %%
 %% All take turns, and of each the median of the rounds counts, but of the port program its best
-%% round, since what it does between two cores depends on who wakes whom. `core' is one process, so
-%% one scheduler, alone; the port program has a second core for itself while it is asked. Keys are a
-%% thousand, such as `user:123456', made before.
+%% round, since its pace between two cores depends on which process wakes which. `core' is one
+%% process, so one scheduler, alone; the port program has a second core for itself meanwhile. Keys
+%% are a thousand, such as `user:123456', made before.
 -module(ketama_speed).
 
 -export([run/2]).

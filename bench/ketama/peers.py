@@ -1,4 +1,4 @@
-# What pylibmc, memcached and libmemcached answer, as lines for ketama_peers.erl.
+# The answers of pylibmc, memcached and libmemcached, as lines for ketama_peers.erl.
 #
 #     peers.py SEED LISTS KEYS
 #

@@ -1,9 +1,8 @@
 // `groups` of two builds in one run, in turns: this checkout's and another's. Machines drift by
-// tens of percent within an hour; what two builds did in turns in one run can be compared.
-// With `--subscribed` nobody follows anything at this checkout's: each session is subscribed to
-// what its user follows at the other's, and to two subjects more. With `--to` each event is
-// published to the sixteen users of a group at this checkout's, and about what they follow at the
-// other's.
+// tens of percent within an hour; what two builds did in turns in one run can be compared. With
+// `--subscribed` no user follows anything at this checkout's: each session is subscribed to its
+// user's follows at the other's, and to two subjects more. With `--to` each event is published to
+// the sixteen users of a group at this checkout's, and about what they follow at the other's.
 
 import { writeFileSync } from 'node:fs';
 import { execFileSync } from 'node:child_process';

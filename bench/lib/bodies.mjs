@@ -1,5 +1,5 @@
 // Uploads in chunks of one byte: what do other publishers notice of twenty of them? Events are
-// published at a fixed rate, without the uploads and beside them in turns.
+// published at a fixed rate, without the uploads and with them in turns.
 
 import { connect } from 'node:net';
 import { sleep } from '../../test/lib/wait.mjs';

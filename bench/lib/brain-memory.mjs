@@ -1,5 +1,5 @@
-// What an online user with its follows costs the brain: a graph is imported, everybody logs in, and
-// the brain is asked what its memory is made of. See docs/internals/memory.md.
+// The price of an online user with its follows for the brain: a graph is imported, all log in, and
+// the parts of the brain's memory are read. See docs/internals/memory.md.
 //
 // Sessions come over links, as always. Those of `--connections` are streams of clients at the edge;
 // the others are opened by workers without connections, which speak the same protocol, because a

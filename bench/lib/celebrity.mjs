@@ -1,4 +1,4 @@
-// A subject that everybody follows, beside ordinary ones with 16 followers. In one run: ordinary
+// A subject that all follow, together with ordinary ones with 16 followers. In one run: ordinary
 // traffic alone, the same while the celebrity publishes without pause, and the machine's floor for
 // as many sends. Twice: as it is, and with groups switched off (docs/internals/celebrities.md).
 //

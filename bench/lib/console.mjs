@@ -1,10 +1,10 @@
-// What an open console costs the server, and how soon it shows something.
+// The price of an open console for the server, and how soon it shows something.
 //
 // The console does what its busiest page does: it follows the status, which has each second's
 // sample, and asks for the busiest subjects every two seconds. One of them costs less than windows
 // of the same load differ from each other, so many are there at once, without and with them in
-// turns, and the difference is divided by how many they are. What doesn't grow with their number is
-// that the shards count while anybody looks: that is measured by itself (bench/console.escript) and
+// turns, and the difference is divided by how many they are. The shards' counting while there are
+// readers doesn't grow with their number: that is measured by itself (bench/console.escript) and
 // added. The first view is timed in Chromium, from the address to numbers on the page, each time as
 // for a new visitor.
 

@@ -1,5 +1,5 @@
-// What permessage-deflate saves and costs: WebSockets that agree on it and WebSockets that don't,
-// one kind connected after the other, with events of words as people write them.
+// Gain and price of permessage-deflate: WebSockets that agree on it and WebSockets that don't, one
+// kind connected after the other, with events of words as people write them.
 
 import { join } from 'node:path';
 import { readFileSync } from 'node:fs';

@@ -1,4 +1,4 @@
-// What an acknowledgement costs: publishers that each wait for the answer before the next event,
+// The price of an acknowledgement: publishers that each wait for the answer before the next event,
 // answered when the event is on disk, and in turns with that when it is on its way in memory.
 
 import { closeSync, fdatasyncSync, openSync, rmSync, statfsSync, writeSync } from 'node:fs';

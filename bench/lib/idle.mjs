@@ -1,6 +1,5 @@
-// What a connection costs while nothing happens on it: the edge's memory before anybody came, after
-// all have connected, after a storm of deliveries, and when all have left; and where the kernel's
-// share stands beside it.
+// The price of an idle connection: the edge's memory before the first came, after all have
+// connected, after a storm of deliveries, and when all have left; and the kernel's share apart.
 
 import { join } from 'node:path';
 import { readFileSync } from 'node:fs';

@@ -1,4 +1,4 @@
-// What a figure depends on besides the code.
+// The conditions of a figure besides the code.
 
 import { execFileSync } from 'node:child_process';
 import { cpus, release as kernel, totalmem } from 'node:os';

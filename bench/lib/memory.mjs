@@ -1,4 +1,4 @@
-// What an event within the retention costs the brain's memory: the slope over many events.
+// The brain's memory for an event within the retention: the slope over many events.
 
 import { execFileSync } from 'node:child_process';
 import { sleep } from '../../test/lib/wait.mjs';

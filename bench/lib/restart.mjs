@@ -1,5 +1,5 @@
 // kill -9 of the brain, again and again, with a big store, while events are published and many are
-// connected: nobody's connection drops, nothing is lost, and how long is the silence?
+// connected: no connection drops, nothing is lost, and how long is the silence?
 
 import { sleep, until } from '../../test/lib/wait.mjs';
 import { Crowd, wrongs } from './crowd.mjs';

@@ -1,6 +1,6 @@
-// All come back at once. `resume`: each is a hundred events behind. `storm`: nobody is behind much,
-// but everybody comes, because they left by themselves (others stay: what do they notice?), because
-// the edge was killed, or because both were.
+// All come back at once. `resume`: each has missed a hundred events. `storm`: each has missed few,
+// but all come, because they left by themselves (others stay: what do they notice?), because the
+// edge was killed, or because both were.
 
 import { isAlive, kill } from '../../test/lib/halley.mjs';
 import { sleep, until } from '../../test/lib/wait.mjs';

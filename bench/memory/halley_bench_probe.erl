@@ -1,10 +1,10 @@
-%% What the brain's memory is made of, asked from outside: a module that the benchmark adds to a
-%% real release by the emulator's flags (`-pa DIRECTORY -run halley_bench_probe start SOCKET`).
+%% The parts of the brain's memory, read from outside: a module that the benchmark adds to a real
+%% release by the emulator's flags (`-pa DIRECTORY -run halley_bench_probe start SOCKET`).
 %%
 %% It listens on a Unix socket and answers one line of JSON for each line:
 %%   report        the emulator's own figures by kind, the tables, the carriers, the largest
 %%                 processes, and what Halley's binaries add up to
-%%   link PATH     the brain dials another worker, beside those of its edge; {"linked": true}
+%%   link PATH     the brain dials another worker, besides those of its edge; {"linked": true}
 %%   online        how many users and sessions are in the directory
 %%
 %% It is a tool of the benchmark: no part of a release has it, and it is open to whoever may connect

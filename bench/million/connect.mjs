@@ -1,4 +1,4 @@
-// What a few connections cost, the graph, all connections, and the memory that they take.
+// The price of a few connections, the graph, all connections, and the memory that they take.
 
 import { sleep } from '../../test/lib/wait.mjs';
 import { FOLLOWERS } from '../lib/crowd.mjs';

@@ -1,4 +1,4 @@
-// What the machine has: limits, sysctls, memory, as the kernel shows them. Reads, judges nothing.
+// The machine's facts: limits, sysctls, memory, as the kernel shows them. Reads, judges nothing.
 
 import { readFileSync } from 'node:fs';
 import { cpus } from 'node:os';

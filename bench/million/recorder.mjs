@@ -1,8 +1,8 @@
 // Looks at everything twice a second and writes it down, a line of JSON each, until the run ends.
 //
 // A sample is `{t_s, phase, connected, deliveries_per_s, lost, latency_ms, memory_bytes, cpu}`;
-// between them are marks, `{t_s, mark}`. edge/halley-report draws them. What is missing wasn't
-// there to be seen: no latency where no event came, no part of a process that is dead.
+// between them are marks, `{t_s, mark}`. edge/halley-report draws them. Missing members had no
+// value then: no latency where no event came, no part of a process that is dead.
 //
 // It also keeps the machine alive: before memory runs out it kills the load clients, whose sockets
 // hold most of it, and whoever waits gets a `Stop` that says how far it came.

@@ -1,4 +1,4 @@
-// What the phases of a long run share: the server under test, the clients, the recorder.
+// Shared by the phases of a long run: the server under test, the clients, the recorder.
 
 import { prepare } from '../../test/lib/halley.mjs';
 import { api, http } from '../../test/lib/client.mjs';

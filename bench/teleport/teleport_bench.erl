@@ -1,4 +1,4 @@
-%% What bench/teleport/run does: each part starts nodes of its own, lets teleport and the
+%% The parts of bench/teleport/run: each part starts nodes of its own, lets teleport and the
 %% distribution take turns, prints a table and whether the figure that was to reach is reached.
 %% Medians of rounds count. teleport_bench_node is what runs on the nodes.
 -module(teleport_bench).

@@ -1,4 +1,4 @@
-%% What runs on the nodes of bench/teleport/run. A way is `dist' (the distribution's `!') or
+%% The code on the nodes of bench/teleport/run. A way is `dist' (the distribution's `!') or
 %% `teleport'.
 -module(teleport_bench_node).
 

@@ -1,5 +1,5 @@
-%% What needs no server: SCRAM by RFC 7677's example, passwords by RFC 4013's, geometry, and that
-%% codecs read what they have written.
+%% Parts that need no server: SCRAM by RFC 7677's example, passwords by RFC 4013's, geometry, and
+%% that codecs read what they have written.
 -module(epgsql_codecs_tests).
 
 -include_lib("eunit/include/eunit.hrl").

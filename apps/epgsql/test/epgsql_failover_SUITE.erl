@@ -1,5 +1,6 @@
-%% Several hosts: which one is taken, when some of them are silent, gone, or not what is asked for.
-%% Each case is asked of a connection with a process and of one without, which pools have.
+%% Several hosts: which one is taken, when some of them are silent, gone, or of another kind than
+%% requested. Each case runs with a connection that has a process and with one without, which pools
+%% have.
 -module(epgsql_failover_SUITE).
 
 -include("epgsql_suite.hrl").

@@ -1,5 +1,5 @@
 %% The messages of `pgoutput' as bytes: PostgreSQL's documentation, "Logical Replication Message
-%% Formats". What a real server sends is in `epgsql_replication_SUITE'.
+%% Formats". `epgsql_replication_SUITE' has those of a real server.
 -module(epgsql_pgoutput_tests).
 
 -include_lib("eunit/include/eunit.hrl").

@@ -1,5 +1,5 @@
-%% Callers of a pool that ask again at once while others wait: they go on for a while, nobody waits
-%% for ever, and a connection that one of them leaves goes to who waits.
+%% Callers of a pool that query again at once while others wait: they go on for a while, no caller
+%% waits for ever, and a connection that one of them leaves goes to a waiter.
 -module(epgsql_pool_turn_SUITE).
 
 -include_lib("stdlib/include/ms_transform.hrl").

@@ -1,4 +1,4 @@
-%% Runs the properties. What fails is told with its counterexample.
+%% Runs the properties. A failure is printed with its counterexample.
 -module(epgsql_properties_tests).
 
 -include_lib("eunit/include/eunit.hrl").

@@ -1,4 +1,4 @@
-%% The examples of the README: what stands behind a prompt gives what stands below it.
+%% The examples of the README: the expression after a prompt gives the value below it.
 -module(epgsql_readme_SUITE).
 
 -include_lib("common_test/include/ct.hrl").

@@ -1,5 +1,5 @@
-%% What codecs write they read as the same; what they can't read is an error, never a wrong value
-%% for ever or a crash of the machine.
+%% Codecs read the same values that they have written; bytes that they can't read are an error,
+%% never a wrong value for ever or a crash of the machine.
 -module(prop_epgsql_codecs).
 
 -include("epgsql_proper.hrl").

@@ -1,6 +1,6 @@
 %% Whatever bytes a server sends while a connection streams, the connection goes on or ends with a
-%% reason that names what it can't be; nobody gets anything else than what the protocol has. Where
-%% the bytes are cut makes no difference.
+%% reason that names the fault; receivers get only messages of the protocol. Where the bytes are cut
+%% makes no difference.
 -module(prop_epgsql_stream).
 
 -include("epgsql_proper.hrl").

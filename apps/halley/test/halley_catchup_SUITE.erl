@@ -1,4 +1,4 @@
-%% What a link missed, out of a real history.
+%% Events that a link missed, out of a real history.
 -module(halley_catchup_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").

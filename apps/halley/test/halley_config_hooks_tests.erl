@@ -1,4 +1,4 @@
-%% What `hooks.*' means: where hooks go, what is told, and what of it is refused.
+%% The meaning of `hooks.*': where hooks go, which are sent, and refused values.
 -module(halley_config_hooks_tests).
 
 -include_lib("eunit/include/eunit.hrl").

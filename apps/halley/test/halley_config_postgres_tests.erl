@@ -1,4 +1,4 @@
-%% What `postgres.*' means: a server, tables, and what of it is refused.
+%% The meaning of `postgres.*': a server, tables, and refused values.
 -module(halley_config_postgres_tests).
 
 -include_lib("eunit/include/eunit.hrl").

@@ -1,4 +1,4 @@
-%% What `remote.*' means, and what of it is refused.
+%% The meaning of `remote.*', and refused values.
 -module(halley_config_remote_tests).
 
 -include_lib("eunit/include/eunit.hrl").

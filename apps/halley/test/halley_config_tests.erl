@@ -1,4 +1,4 @@
-%% The configuration: what each key gives, and what each mistake is told.
+%% The configuration: the value of each key, and the message of each mistake.
 -module(halley_config_tests).
 
 -include_lib("eunit/include/eunit.hrl").

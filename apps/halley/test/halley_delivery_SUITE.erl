@@ -5,7 +5,7 @@
 %%
 %% In the end every user has each event that was acknowledged and that it followed from before the
 %% publish to after the answer, from its first session on, and each that was for it alone; none
-%% twice; those about one subject, or for the same users, in order; and no gap was told.
+%% twice; those about one subject, or for the same users, in order; and there was no gap.
 -module(halley_delivery_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").

@@ -1,5 +1,5 @@
-%% Groups in a whole brain: what must hold while they wait, are filled, end, and when somebody who
-%% has to do with them dies. Three followers are a crowd here.
+%% Groups in a whole brain: what must hold while they wait, are filled, end, and when one of their
+%% processes dies. Three followers are a crowd here.
 -module(halley_groups_life_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").

@@ -1,4 +1,4 @@
-%% What a history that began from backups says of the seqs that it never had.
+%% The seqs that a history which began from backups never had.
 -module(halley_history_copied_tests).
 
 -include_lib("eunit/include/eunit.hrl").

@@ -1,5 +1,6 @@
 %% An older copy of the history, or of one of its files, put back while the brain was stopped; and a
-%% folder that comes from a backup. Whoever may miss something is told, and no seq is drawn twice.
+%% folder that comes from a backup. A client that may miss something gets a gap, and no seq is drawn
+%% twice.
 -module(halley_history_copy_tests).
 
 -include_lib("eunit/include/eunit.hrl").

@@ -1,4 +1,4 @@
-%% What the history says of events that it could not write.
+%% Events that the history could not write.
 -module(halley_history_lost_tests).
 
 -include_lib("eunit/include/eunit.hrl").

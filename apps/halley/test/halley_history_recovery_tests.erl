@@ -1,5 +1,5 @@
-%% What a brain finds that was killed, or whose files were hurt: nothing undamaged is missed, and
-%% what is missing is told.
+%% The start of a brain that was killed, or whose files were hurt: nothing undamaged is missed, and
+%% missing events are reported.
 -module(halley_history_recovery_tests).
 
 -include_lib("eunit/include/eunit.hrl").

@@ -1,4 +1,4 @@
-%% What is an id; and that an id of a build before, which took more of them, still loads.
+%% Valid ids; and an id of an earlier build, which accepted more of them, still loads.
 -module(halley_id_tests).
 
 -include_lib("eunit/include/eunit.hrl").

@@ -1,5 +1,5 @@
-%% Numbers that nothing refers to are given back, and no other is; and nobody ever has the number of
-%% somebody else.
+%% Numbers that nothing refers to are given back, and no other is; and no id ever has the number of
+%% another.
 -module(halley_ids_sweep_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").

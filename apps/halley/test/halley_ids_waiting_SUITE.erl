@@ -1,5 +1,5 @@
 %% A number that the store's files may name is given to a new id when no file can name the old one
-%% any more: so whatever is lost in the journal, a repair gives nobody what was somebody else's.
+%% any more: so whatever is lost in the journal, a repair gives no id the follows of another.
 -module(halley_ids_waiting_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").

@@ -1,5 +1,5 @@
-%% Keys for tokens: which sets are taken, what the edge gets of them, what each mistake is told, and
-%% what happens when a file changes.
+%% Keys for tokens: which sets are accepted, the edge's part of them, the message of each mistake,
+%% and what happens when a file changes.
 -module(halley_jwks_tests).
 
 -include("support/halley_store_proper.hrl").

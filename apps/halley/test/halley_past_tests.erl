@@ -1,4 +1,4 @@
-%% What was before, page by page, over a history of its own: order, ends, bounds, gaps.
+%% Past events, page by page, over a history of its own: order, ends, bounds, gaps.
 -module(halley_past_tests).
 
 -include_lib("eunit/include/eunit.hrl").

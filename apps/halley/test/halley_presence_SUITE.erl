@@ -1,6 +1,6 @@
-%% What is told of presence: changes, each once; nothing false when connections come back, links are
-%% cut or the brain begins anew. The case plays the process of each link, as the worker of one edge.
-%% Of many there are counts: halley_presence_large_SUITE.
+%% Presence messages: changes, each once; nothing false when connections come back, links are cut or
+%% the brain begins anew. The case plays the process of each link, as the worker of one edge. Of
+%% many there are counts: halley_presence_large_SUITE.
 -module(halley_presence_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").

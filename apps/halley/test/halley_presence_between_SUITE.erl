@@ -1,5 +1,6 @@
-%% Who begins to listen between two changes of a state knows what all others know: so what is told
-%% next is right for each of them. And the state comes first, whatever changes meanwhile.
+%% A session that begins to listen between two changes of a state knows the same as all others: so
+%% the next message is right for each of them. And the state comes first, whatever changes
+%% meanwhile.
 -module(halley_presence_between_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").

@@ -1,5 +1,5 @@
-%% What is told of the presence of a subject with many users: how many they are, at a rate; and who
-%% is there, once they are few again.
+%% Presence of a subject with many users: their number, at a rate; and the users, once they are few
+%% again.
 -module(halley_presence_large_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").

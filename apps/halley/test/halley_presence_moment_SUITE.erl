@@ -1,5 +1,5 @@
-%% Somebody who is on its way out, comes back and goes again before `halley_presence' has looked: it
-%% is away from then on, so nobody is told before it was away for `presence.leave_after'.
+%% A user that is on its way out, comes back and goes again before `halley_presence' has looked: it
+%% is away from then on, so no leave is sent before it was away for `presence.leave_after'.
 -module(halley_presence_moment_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").

@@ -1,4 +1,4 @@
-%% When states of users are told.
+%% When states of users are sent.
 -module(halley_presence_states_tests).
 
 -include_lib("eunit/include/eunit.hrl").

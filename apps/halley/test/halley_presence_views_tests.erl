@@ -1,4 +1,4 @@
-%% Whom a session may see that is told of all whom its user follows (link.md 19).
+%% The users that a session with `presence=*' may see (link.md 19).
 -module(halley_presence_views_tests).
 
 -include_lib("eunit/include/eunit.hrl").

@@ -1,4 +1,4 @@
-%% Who is there: what a page says against what is so, and what counts as being there.
+%% Present users: pages compared with the truth, and what counts as present.
 -module(halley_present_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").

@@ -1,4 +1,4 @@
-%% Private events: for the users that they name, live and missed, and for nobody else
+%% Private events: for the users that they name, live and missed, and for no other user
 %% (docs/internals/private.md).
 -module(halley_private_SUITE).
 

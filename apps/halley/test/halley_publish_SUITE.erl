@@ -1,4 +1,4 @@
-%% What a publisher is told, the same id twice, and the shards' marks.
+%% A publisher's answers, the same id twice, and the shards' marks.
 -module(halley_publish_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").

@@ -1,5 +1,5 @@
-%% What a link that ended leaves in the directory goes, whatever else ends meanwhile: the
-%% directory's owner, the registry of links, or the brain.
+%% Entries of a link that ended leave the directory, whatever else ends meanwhile: the directory's
+%% owner, the registry of links, or the brain.
 -module(halley_purge_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").

@@ -1,4 +1,4 @@
-%% What a user missed, out of a real history.
+%% Events that a user missed, out of a real history.
 -module(halley_replay_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").

@@ -1,5 +1,5 @@
-%% Replays of much: a user that missed millions of events, or follows very many subjects. What they
-%% cost is counted in reductions, which a busy machine doesn't change.
+%% Replays of much: a user that missed millions of events, or follows very many subjects. Their
+%% price is counted in reductions, which a busy machine doesn't change.
 -module(halley_replay_long_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").

@@ -1,4 +1,4 @@
-%% Late timers, one after the other: when nobody may be taken for gone, and for how long at most.
+%% Late timers, one after the other: when no user may count as gone, and for how long at most.
 -module(halley_standstill_tests).
 
 -include_lib("eunit/include/eunit.hrl").

@@ -1,4 +1,4 @@
-%% What is acknowledged stays: under a full disk, damaged files, and a folder that goes away.
+%% Acknowledged changes stay: under a full disk, damaged files, and a folder that goes away.
 -module(halley_store_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").

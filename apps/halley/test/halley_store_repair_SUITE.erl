@@ -1,5 +1,5 @@
-%% What `./halley repair' makes of damaged stores: one that opens, with nothing that wasn't there,
-%% and never less than it says.
+%% The result of `./halley repair' of damaged stores: one that opens, with nothing that wasn't
+%% there, and never less than it reports.
 -module(halley_store_repair_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").

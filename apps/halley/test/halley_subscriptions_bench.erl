@@ -1,5 +1,5 @@
-%% What subscriptions cost the brain: memory for each session, and a publish to subscribed sessions
-%% beside one to followers, in turns.
+%% The price of subscriptions for the brain: memory for each session, and a publish to subscribed
+%% sessions compared with one to followers, in turns.
 %%
 %%   rebar3 as test compile
 %%   ERL_LIBS=_build/test/lib erl -noshell -pa _build/test/lib/halley/test \
@@ -9,9 +9,9 @@
 %%
 %% It starts the brain over a store in a temporary directory. First memory: sessions with
 %% subscriptions each, of users and of visitors, on 56 links, at subjects that 30 of them share and
-%% at ones of their own; and what a session costs in time. Then it plays two links and publishes
-%% events to 16 followers and to 16 subscribed sessions, by single events and by batches, in turns;
-%% and events that reach nobody, before the first subscription and after it.
+%% at ones of their own; and the time of a session. Then it plays two links and publishes events to
+%% 16 followers and to 16 subscribed sessions, by single events and by batches, in turns; and events
+%% without receivers, before the first subscription and after it.
 -module(halley_subscriptions_bench).
 
 -export([run/0]).

@@ -1,4 +1,4 @@
-%% The busiest subjects, from what shards have counted while somebody looks.
+%% The busiest subjects, from the counts of shards while there are readers.
 -module(halley_top_tests).
 
 -include_lib("eunit/include/eunit.hrl").

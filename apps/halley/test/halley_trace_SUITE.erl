@@ -1,4 +1,4 @@
-%% What is known of an event and a user, and what is remembered of sessions that ended.
+%% The brain's knowledge of an event and a user, and its memory of sessions that ended.
 -module(halley_trace_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").

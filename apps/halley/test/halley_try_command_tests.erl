@@ -1,4 +1,4 @@
-%% What `make run' tells a person to try, for configurations that differ.
+%% The lines of `make run' for a person to try, for configurations that differ.
 -module(halley_try_command_tests).
 
 -include_lib("eunit/include/eunit.hrl").

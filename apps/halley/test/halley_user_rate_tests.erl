@@ -1,4 +1,4 @@
-%% What a user may say in a second, by a clock of the test's own.
+%% A user's requests in a second, by a clock of the test's own.
 -module(halley_user_rate_tests).
 
 -include_lib("eunit/include/eunit.hrl").

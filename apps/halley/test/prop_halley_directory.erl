@@ -2,8 +2,7 @@
 %% readers read all the while, and in the end the directory holds what each of them believes.
 %%
 %% Every actor owns its sessions alone, so its own order decides about them and the model is a set
-%% that is folded over its commands. What can go wrong is the transitions of a user's word beneath
-%% them.
+%% that is folded over its commands. The risk is in the transitions of a user's word beneath them.
 -module(prop_halley_directory).
 
 -export([prop_state_equals_model/0, prop_shut_slot_stays_empty/0]).

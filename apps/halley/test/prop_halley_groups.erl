@@ -1,5 +1,5 @@
-%% What workers hold against followers who are online, in one process: however changes of the truth,
-%% marks and settling interleave, a group that is settled is exact, and so is its number of
+%% Members at workers compared with followers who are online, in one process: however changes of the
+%% truth, marks and settling interleave, a group that is settled is exact, and so is its number of
 %% sessions. Workers are sets that connections join and leave; a connection that closes leaves its
 %% worker by itself, as in edge/halley-edge/src/groups/mod.rs.
 %%

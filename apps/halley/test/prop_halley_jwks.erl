@@ -1,7 +1,6 @@
-%% JWK Sets as files may hold them: whatever stands in one, it is judged; what comes out for the
-%% edge is a part of what went in, and judging it again changes nothing; and nobody is told a
-%% secret.
-%% `make fuzz' asks the same for as long as it is told to.
+%% JWK Sets as files may hold them: every set gets a verdict; the edge's result is a part of the
+%% input, and judging it again changes nothing; and no message has a secret. `make fuzz' runs the
+%% same for as long as wanted.
 -module(prop_halley_jwks).
 
 -include("support/halley_store_proper.hrl").

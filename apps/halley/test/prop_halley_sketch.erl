@@ -1,5 +1,6 @@
-%% What `halley_sketch' promises: counts are at most the true ones, miss no more than it says, which
-%% is at most the sum of weights over the number of keys; and it holds no more than twice as many.
+%% The promises of `halley_sketch': counts are at most the true ones, miss no more than it says,
+%% which is at most the sum of weights over the number of keys; and it holds no more than twice as
+%% many.
 -module(prop_halley_sketch).
 
 -export([prop_bounds/0, prop_merged/0]).

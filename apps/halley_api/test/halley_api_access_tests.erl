@@ -1,4 +1,4 @@
-%% Who may ask for what: every route with every kind of asker, and what users may do by tokens.
+%% Rights of requests: every route with every kind of client, and the rights of users' tokens.
 -module(halley_api_access_tests).
 
 -include("support/halley_api_proper.hrl").

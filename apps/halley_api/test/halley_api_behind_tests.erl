@@ -1,4 +1,4 @@
-%% Who is slow now, by what the workers say.
+%% Slow sessions, by the workers' answers.
 -module(halley_api_behind_tests).
 
 -include_lib("eunit/include/eunit.hrl").

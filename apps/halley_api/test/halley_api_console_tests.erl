@@ -1,4 +1,4 @@
-%% What the console asks: how it goes, which subjects and users, what a key may do, and a drain.
+%% The console's requests: status, subjects and users, the rights of a key, and a drain.
 -module(halley_api_console_tests).
 
 -include_lib("eunit/include/eunit.hrl").

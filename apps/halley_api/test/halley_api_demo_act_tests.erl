@@ -1,4 +1,4 @@
-%% Who may kill the brain from a page: nobody but the demo page, in a browser on this machine.
+%% The right to kill the brain from a page: the demo page alone, in a browser on this machine.
 -module(halley_api_demo_act_tests).
 -include_lib("eunit/include/eunit.hrl").
 

@@ -1,4 +1,4 @@
-%% Pages of what was before: what is asked for, how it is answered, and who may.
+%% Pages of past events: requests, answers and rights.
 -module(halley_api_past_tests).
 -include_lib("eunit/include/eunit.hrl").
 

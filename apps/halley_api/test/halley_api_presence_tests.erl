@@ -1,4 +1,4 @@
-%% Who is there: pages, how they are answered, and who may ask.
+%% Present users: pages, answers and rights.
 -module(halley_api_presence_tests).
 -include_lib("eunit/include/eunit.hrl").
 

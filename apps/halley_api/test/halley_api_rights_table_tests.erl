@@ -1,4 +1,4 @@
-%% What a token's rights open, as one table: each door of users with each kind of claim.
+%% The doors that a token's rights open, as one table: each door of users with each kind of claim.
 %%
 %% A row is a right, what it is needed about, a door and what the door answers who has it. A door is
 %% a request of the public listener, by `handle/1', by `prepare/1' or by both, or the judgement over

@@ -1,4 +1,4 @@
-%% What a session may say of itself (http.md 23).
+%% A session's own state (http.md 23).
 -module(halley_api_state_tests).
 
 -include_lib("eunit/include/eunit.hrl").

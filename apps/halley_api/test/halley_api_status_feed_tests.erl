@@ -1,4 +1,4 @@
-%% The status as events: while somebody follows it, with each second once; closed when keys change.
+%% The status as events: while a session follows it, with each second once; closed when keys change.
 -module(halley_api_status_feed_tests).
 
 -include_lib("eunit/include/eunit.hrl").

@@ -1,4 +1,4 @@
-%% Who may subscribe to what, and what the door answers (http.md 21).
+%% The right to subscribe, and the answers of the door (http.md 21).
 -module(halley_api_subscriptions_tests).
 
 -include_lib("eunit/include/eunit.hrl").

@@ -1,4 +1,4 @@
-%% Each case that a trace can find, and what is said of it: docs/reference/http-api.md, "Trace".
+%% Each case that a trace can find, and its sentence: docs/reference/http-api.md, "Trace".
 -module(halley_api_verdict_tests).
 -include_lib("eunit/include/eunit.hrl").
 

@@ -1,6 +1,6 @@
-%% Properties of bodies: an answer says nothing of how its body was cut into chunks, and what a body
-%% costs grows with its bytes. Bodies are those of events and follows, good ones, damaged ones and
-%% noise; `make fuzz' asks the same for as long as it is told to.
+%% Properties of bodies: an answer doesn't depend on how its body was cut into chunks, and the price
+%% of a body grows with its bytes. Bodies are those of events and follows, good ones, damaged ones
+%% and noise; `make fuzz' runs the same for as long as wanted.
 -module(prop_halley_api_bodies).
 -include("support/halley_api_proper.hrl").
 -include_lib("eunit/include/eunit.hrl").

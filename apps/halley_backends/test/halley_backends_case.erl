@@ -1,4 +1,4 @@
-%% What the suites share: a brain and a back end for each case, and what is done with them.
+%% Shared by the suites: a brain and a back end for each case, and steps with them.
 -module(halley_backends_case).
 
 -include_lib("common_test/include/ct.hrl").

@@ -1,4 +1,5 @@
-%% What the two sides say of sessions that end, and whom it concerns: nobody is left without a word.
+%% Messages of the two sides about sessions that end, and their receivers: no process is left
+%% without a message.
 -module(halley_backends_told_SUITE).
 
 -include_lib("common_test/include/ct.hrl").

@@ -1,5 +1,5 @@
-%% Sessions that somebody is asked about: which open now, which later, which don't, and that what
-%% waits is bounded and ends.
+%% Sessions that need another server's judgement: which open now, which later, which don't; and the
+%% queue is bounded and ends.
 -module(halley_edge_asked_tests).
 
 -include_lib("eunit/include/eunit.hrl").

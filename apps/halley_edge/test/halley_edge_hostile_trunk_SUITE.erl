@@ -1,6 +1,6 @@
-%% What an edge may send that isn't in its right mind: any frames of any workers in any order, and
-%% bytes that are none. A trunk ends by a clause or goes on, its link's process never crashes, and
-%% nothing of it stays behind (protocol/link.md 3.1, 13).
+%% An edge that breaks the protocol: any frames of any workers in any order, and noise. A trunk ends
+%% by a clause or goes on, its link's process never crashes, and nothing of it stays
+%% (protocol/link.md 3.1, 13).
 -module(halley_edge_hostile_trunk_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").

@@ -1,4 +1,4 @@
-%% What processes that have become quiet give back.
+%% Memory that processes give back when they have become quiet.
 -module(halley_edge_idle_gc_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").

@@ -1,6 +1,6 @@
-%% Polls of one user that follows 100,000 subjects, all with an old cursor, and what they cost the
-%% others: how long a poll of somebody else takes that missed one event and comes back over the
-%% same link meanwhile. To be run by hand:
+%% Polls of one user that follows 100,000 subjects, all with an old cursor, and their price for
+%% others: how long a poll of another user takes that missed one event and comes back over the same
+%% link meanwhile. To be run by hand:
 %%
 %%   erl -noshell -pa ... -run halley_edge_polls_bench main 50 1000 10
 %%

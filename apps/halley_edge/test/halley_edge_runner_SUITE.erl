@@ -1,5 +1,5 @@
-%% The runner with real processes: the fake edge as a program of its own. What a runner does that
-%% isn't the first one is in halley_edge_later_runner_SUITE.
+%% The runner with real processes: the fake edge as a program of its own.
+%% halley_edge_later_runner_SUITE has runners that aren't the first one.
 -module(halley_edge_runner_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").

@@ -1,6 +1,6 @@
 %% An edge that was taken over can't do anything by frames out of shape or order, nor to sessions
 %% that aren't its own: what docs/internals/auth.md says of it comes from here and from
-%% halley_edge_taken_flow_SUITE. `taken_edge' has the honest link beside it.
+%% halley_edge_taken_flow_SUITE. `taken_edge' has the honest link.
 -module(halley_edge_taken_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").

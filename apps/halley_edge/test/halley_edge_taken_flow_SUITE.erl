@@ -1,5 +1,5 @@
 %% An edge that was taken over can't take the brain's memory or time by what it asks, answers or
-%% never reads; see halley_edge_taken_SUITE. `taken_edge' has the honest link beside it.
+%% never reads; see halley_edge_taken_SUITE. `taken_edge' has the honest link.
 -module(halley_edge_taken_flow_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").

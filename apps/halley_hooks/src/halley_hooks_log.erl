@@ -5,7 +5,8 @@
 %% just started have said who is there. An event is judged by when its users had sessions
 %% (`halley_hooks_owed'), not by who has one when it is read.
 %%
-%% What the history can't give any more is a gap. It holds no file: the caller lends it a reader.
+%% Events that the history can't give any more become a gap. It holds no file: the caller lends it a
+%% reader.
 -module(halley_hooks_log).
 
 -export([next/5]).

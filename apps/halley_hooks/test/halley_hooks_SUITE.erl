@@ -1,5 +1,5 @@
-%% A brain that tells an endpoint of what happens: what is told, in which order, and that nothing is
-%% lost when the endpoint, the processes, the brain or the disk fail.
+%% A brain that sends hooks to an endpoint: which, in which order, and that nothing is lost when the
+%% endpoint, the processes, the brain or the disk fail.
 -module(halley_hooks_SUITE).
 
 -include_lib("common_test/include/ct.hrl").

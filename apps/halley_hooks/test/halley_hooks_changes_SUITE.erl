@@ -1,4 +1,5 @@
-%% That users come and go is told once, also where the queue's writer is killed between two steps.
+%% Users who come and go are reported once, also where the queue's writer is killed between two
+%% steps.
 -module(halley_hooks_changes_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").

@@ -1,5 +1,5 @@
-%% `auth.connect_url' is asked who may connect: what its answers mean, how often it is asked, and
-%% what becomes of who connects while it doesn't answer.
+%% `auth.connect_url' decides who may connect: the meaning of its answers, the number of requests,
+%% and users who connect while it doesn't answer.
 -module(halley_hooks_connect_SUITE).
 
 -include_lib("common_test/include/ct.hrl").

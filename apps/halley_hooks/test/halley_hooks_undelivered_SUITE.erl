@@ -1,4 +1,4 @@
-%% Of events that found no session of a user, this user is told: who had none then, and no other.
+%% Undelivered events name exactly the users that had no session then, and no other.
 -module(halley_hooks_undelivered_SUITE).
 
 -include_lib("common_test/include/ct.hrl").

@@ -1,5 +1,5 @@
-%% A brain beside a real PostgreSQL: follows out of tables, events out of transactions, and what
-%% becomes of both when one of them ends, is cut off or has lost something.
+%% A brain with a real PostgreSQL: follows out of tables, events out of transactions, and the fate
+%% of both when one of them ends, is cut off or has lost something.
 -module(halley_postgres_SUITE).
 
 -include_lib("common_test/include/ct.hrl").

@@ -1,4 +1,4 @@
-%% What is done to a PostgreSQL while Halley follows it: publications, slots, tables, passwords and
+%% Changes of a PostgreSQL while Halley follows it: publications, slots, tables, passwords and
 %% certificates that change, another server in its place, a full disk.
 -module(halley_postgres_admin_SUITE).
 

@@ -1,5 +1,5 @@
-%% What Halley remembers of PostgreSQL, harmed: files that are damaged, gone, or on a full disk,
-%% copies that are cut short, and folders that come from a backup.
+%% Halley's memory of PostgreSQL, harmed: files that are damaged, gone, or on a full disk, copies
+%% that are cut short, and folders that come from a backup.
 -module(halley_postgres_damage_SUITE).
 
 -include_lib("common_test/include/ct.hrl").

@@ -1,7 +1,7 @@
 %% The graph is the table, whatever DDL is run on the table, its types, its partitions or its
 %% publication: a table of cases, each while Halley streams and while it is away.
 %%
-%% A case is {Name, Table, Ddl, Then} (`halley_postgres_ddl_cases'). Behind `Ddl' and behind `Then'
+%% A case is {Name, Table, Ddl, Then} (`halley_postgres_ddl_cases'). After `Ddl' and after `Then'
 %% the follows of the brain are exactly the rows of `f', and a session that is open all the time
 %% gets what its user follows now, and nothing else.
 -module(halley_postgres_ddl_SUITE).

@@ -1,5 +1,5 @@
 %% Databases of other encodings than UTF-8: follows, subjects, users and data with letters beyond
-%% ASCII are the same there, or it is said what is not.
+%% ASCII are the same there, or the difference is reported.
 -module(halley_postgres_encoding_SUITE).
 
 -include_lib("common_test/include/ct.hrl").

@@ -1,5 +1,5 @@
-%% Events on their way into the brain while others are behind them: what is done in which order when
-%% the history, a shard or the stream's process fails, and what waits for what.
+%% Events on their way into the brain while others follow: the order when the history, a shard or
+%% the stream's process fails, and which events wait for which.
 -module(halley_postgres_flight_SUITE).
 
 -include_lib("common_test/include/ct.hrl").

@@ -1,4 +1,4 @@
-%% What may happen very often is logged once a second at most, with how often it was.
+%% Frequent failures are logged once a second at most, with their number.
 -module(halley_postgres_log_SUITE).
 
 -include_lib("common_test/include/ct.hrl").

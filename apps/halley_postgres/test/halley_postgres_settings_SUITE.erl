@@ -1,6 +1,6 @@
-%% What a database or a role sets for its sessions (ALTER DATABASE ... SET, ALTER ROLE ... SET) is
-%% nothing to Halley: the copy, the stream, what the API writes and what transactions publish work
-%% as ever, and ids are the same texts.
+%% Settings of a database or a role for its sessions (ALTER DATABASE ... SET, ALTER ROLE ... SET)
+%% don't concern Halley: the copy, the stream, writes of the API and events of transactions work as
+%% ever, and ids are the same texts.
 -module(halley_postgres_settings_SUITE).
 
 -include_lib("common_test/include/ct.hrl").

@@ -2,7 +2,7 @@
 %% names each table and partition that lacks something.
 %%
 %% A published table without a replica identity takes no UPDATE and no DELETE, and a partition has
-%% its own. So a table of tables: whatever could be written in each before can be written behind
+%% its own. So a table of tables: whatever could be written in each before can be written after
 %% `setup', also where `setup' leaves something to a person, or fails in the middle.
 -module(halley_postgres_setup_SUITE).
 

@@ -1,5 +1,5 @@
-%% With `store.backend = postgres': what the API is asked for is in the table, and in effect, when
-%% it is answered; and what is answered when it isn't.
+%% With `store.backend = postgres': a change by the API is in the table, and in effect, when it is
+%% answered; and the answers when it isn't.
 -module(halley_postgres_writes_SUITE).
 
 -include_lib("common_test/include/ct.hrl").

@@ -1,4 +1,4 @@
-%% The examples of the README: what stands behind a prompt gives what stands below it.
+%% The examples of the README: the expression after a prompt gives the value below it.
 -module(ketama_readme_tests).
 
 -include_lib("eunit/include/eunit.hrl").

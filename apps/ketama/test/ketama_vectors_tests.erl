@@ -1,4 +1,4 @@
-%% What the originals answer, from their own tests and from runs of them.
+%% The originals' answers, from their own tests and from runs of them.
 -module(ketama_vectors_tests).
 
 -include_lib("eunit/include/eunit.hrl").

@@ -1,4 +1,4 @@
-%% What a ring promises, for any servers, mode and keys.
+%% The promises of a ring, for any servers, mode and keys.
 -module(prop_ketama).
 
 -include("ketama_proper.hrl").

@@ -1,4 +1,4 @@
-%% What the codecs promise for any terms and any bytes.
+%% The promises of the codecs for any terms and any bytes.
 -module(prop_teleport).
 
 -include("teleport_proper.hrl").

@@ -1,7 +1,7 @@
-%% A lane's writer beside a model: senders post small and large messages with names, the peer says
-%% now and then how far it is, and at some point the link ends, in one of three ways. Whatever
-%% happens in between: of each sender what the peer got is in order, what it didn't get was told, in
-%% order and once.
+%% A lane's writer compared with a model: senders post small and large messages with names, the peer
+%% reports now and then how far it is, and at some point the link ends, in one of three ways.
+%% Whatever happens in between: of each sender the messages that the peer got are in order, and the
+%% others were reported, in order and once.
 %%
 %% The peer is the other end of a real connection. The test is large writer and large reader.
 -module(prop_teleport_writer).

@@ -1,5 +1,5 @@
-%% Two real nodes that talk by teleport: its calls and its promises. What happens when something
-%% goes wrong is in teleport_faults_SUITE.
+%% Two real nodes that talk by teleport: its calls and its promises. teleport_faults_SUITE has its
+%% faults.
 -module(teleport_SUITE).
 
 -include_lib("common_test/include/ct.hrl").

@@ -1,8 +1,8 @@
 %% Many breaks: two nodes talk both ways through proxies that cut each connection after a random
 %% number of bytes, in either direction, in the middle of whatever is going by. Senders number their
-%% messages, some of which are calls, and keep what they were told is lost; they monitor who they
-%% send to. Receivers keep what came. The verdict: nothing out of order, nothing twice, each message
-%% that didn't come was told, each call was answered or told, and each monitor ended once.
+%% messages, some of which are calls, and keep the reported losses; they monitor their receivers.
+%% Receivers keep their messages. The verdict: nothing out of order, nothing twice, each message
+%% that didn't come was reported, each call was answered or reported, and each monitor ended once.
 %%
 %% All that is random comes from the seed, but not what the schedulers make of it.
 -module(teleport_breaks).

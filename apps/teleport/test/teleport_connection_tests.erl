@@ -1,4 +1,4 @@
-%% Both ends of a lane's connection beside a model of what is around them: two writers, the control
+%% Both ends of a lane's connection with a model of their surroundings: two writers, the control
 %% connection's two directions, a dial, and the wait until all was delivered. Every order in which
 %% their events can come is gone through, from the beginning until no state is new.
 %%

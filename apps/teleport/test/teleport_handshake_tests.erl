@@ -1,4 +1,4 @@
-%% The handshake's frames: who knows the secret is let in, and nobody else.
+%% The handshake's frames: a peer that knows the secret is let in, and no other.
 -module(teleport_handshake_tests).
 
 -include_lib("eunit/include/eunit.hrl").

@@ -1,4 +1,4 @@
-%% Processes that are killed while they wait for a peer leave nothing behind: two real nodes.
+%% Processes that are killed while they wait for a peer leave no trace: two real nodes.
 -module(teleport_killed_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").

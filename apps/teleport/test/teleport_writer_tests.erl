@@ -1,6 +1,6 @@
-%% A lane's writer when its link ends: every message with a name is told to its sender, whatever the
-%% writer was doing. The link and the large writer are processes of the test; the socket is a closed
-%% one, so that the break is there at the first byte.
+%% A lane's writer when its link ends: every message with a name is reported to its sender, whatever
+%% the writer was doing. The link and the large writer are processes of the test; the socket is a
+%% closed one, so that the break is there at the first byte.
 -module(teleport_writer_tests).
 
 -include_lib("eunit/include/eunit.hrl").

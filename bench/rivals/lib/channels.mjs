@@ -1,4 +1,4 @@
-// Who is in which channel: user n, counted from 1, in channel g(n-1)/16, as `halley-load` has it
+// The channel of each user: user n, counted from 1, in channel g(n-1)/16, as `halley-load` has it
 // too (`--group-size`). Only full channels are published to, so that what must arrive is known.
 
 import { FOLLOWERS } from '../../lib/crowd.mjs';

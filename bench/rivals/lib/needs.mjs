@@ -1,4 +1,4 @@
-// What a server under test needs to be there, and how to ask for it.
+// The needs of a server under test, and how to find out whether they are there.
 
 import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';

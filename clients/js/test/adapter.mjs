@@ -1,5 +1,5 @@
-// The client, as it is built for pages, behind the commands of test/clients/README.md. Its argument
-// is another built file: `halley-sse.min.js`, which only listens.
+// The client, as it is built for pages, driven by the commands of test/clients/README.md. Its
+// argument is another built file: `halley-sse.min.js`, which only listens.
 
 import { createInterface } from 'node:readline';
 import ws from '../../../test/node_modules/ws/wrapper.mjs';

@@ -1,4 +1,4 @@
-// The core alone, with a clock that stands still and chance that is told: no sockets, no waiting.
+// The core alone, with a clock that stands still and given chance: no sockets, no waiting.
 
 import assert from 'node:assert/strict';
 import test from 'node:test';

@@ -1,4 +1,4 @@
-// What is asked for while a connection is being opened, at a WebSocket and a `fetch` that are none.
+// Requests while a connection is being opened, at a scripted WebSocket and `fetch`.
 
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';

@@ -1,5 +1,5 @@
-// Who comes and goes, as a client hears it: asked for from the beginning or later, said again after
-// each loss, told to each tab that asks.
+// Presence, as a client receives it: requested from the beginning or later, sent again after each
+// loss, passed to each tab that watches.
 
 import assert from 'node:assert/strict';
 import { before } from 'node:test';

@@ -1,4 +1,4 @@
-// What a user says of itself, and loops that are too slow, at a WebSocket that is none.
+// A user's own state, and loops that are too slow, at a scripted WebSocket.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

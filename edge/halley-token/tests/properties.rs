@@ -1,4 +1,4 @@
-//! What holds for every input: no panic, no forged token accepted, no claim beyond its bounds.
+//! True for every input: no panic, no forged token accepted, no claim beyond its bounds.
 
 #![allow(clippy::unwrap_used)]
 

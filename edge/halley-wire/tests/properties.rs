@@ -1,5 +1,5 @@
-//! What holds for every input: no panic, no dependence on how it is cut, and what was written is
-//! read again. The fuzz targets state the same of what a fuzzer finds.
+//! True for every input: no panic, no dependence on how it is cut, and what was written is read
+//! again. The fuzz targets state the same of what a fuzzer finds.
 
 #![allow(clippy::unwrap_used)]
 

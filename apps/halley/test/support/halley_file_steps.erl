@@ -1,4 +1,5 @@
-%% What a fun does to files, in its order: what a crash can't part, and what is on disk when.
+%% The steps of a fun on files, in their order: which of them a crash can't part, and what is on
+%% disk when.
 -module(halley_file_steps).
 
 -export([of_fun/1]).

@@ -1,4 +1,4 @@
-%% What was missed, for tests: all that a replay or a catch-up gives, up to what is written now.
+%% Missed events, for tests: all that a replay or a catch-up gives, up to the written heads.
 -module(halley_missed_helper).
 
 -export([written/0, cursor/0, missed/2, missed/3, given/2, given/4, ids/1, caught_up/3]).

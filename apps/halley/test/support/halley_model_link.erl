@@ -1,7 +1,7 @@
 %% A model of a link: its writer, its worker and its sessions in one process, which does what
 %% docs/internals/delivery.md says and nothing clever. Users have one session at a time.
 %%
-%% What sessions get is written to an ETS table, in order: {N, User, Event | Gap}.
+%% Events of sessions are written to an ETS table, in order: {N, User, Event | Gap}.
 -module(halley_model_link).
 
 -include("halley_wait.hrl").

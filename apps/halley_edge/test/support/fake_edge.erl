@@ -1,6 +1,6 @@
 %% An edge for tests: one process per worker, which listens on a Unix socket and speaks the edge's
-%% side of the link with the codec, exactly as it is told. It is also a program (main/0), for the
-%% runner.
+%% side of the link with the codec, exactly as the test orders. It is also a program (main/0), for
+%% the runner.
 -module(fake_edge).
 
 -export([start/1, start/2, stop/1, send/2, send_raw/2, expect/2, expect_closed/1, flush/1, hello/0,

@@ -1,5 +1,5 @@
-%% What the suites of the link share. They wait for what must come, not for a while, and for as long
-%% as a slow and busy machine may take.
+%% Shared by the suites of the link. They wait for conditions, not for a while, and for as long as a
+%% slow and busy machine may take.
 -module(halley_edge_helper).
 
 -include("halley_edge_wait.hrl").

@@ -1,8 +1,9 @@
 %% An edge that was taken over, for halley_edge_taken_SUITE and halley_edge_taken_flow_SUITE: one
 %% link says whatever an attacker likes, while another, honest one is served.
 %%
-%% In each case the attack goes on beside a worker whose client gets events, one after the other:
-%% every one of them, in order, and soon. When it is over, processes and memory are what they were.
+%% In each case the attack goes on while there is a worker whose client gets events, one after the
+%% other: every one of them, in order, and soon. When it is over, processes and memory are what they
+%% were.
 -module(taken_edge).
 
 -include_lib("stdlib/include/assert.hrl").

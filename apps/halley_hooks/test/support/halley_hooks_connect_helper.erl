@@ -1,5 +1,5 @@
-%% What the suites of `auth.connect_url' share: an endpoint that judges, and who asks it.
-%% Config has the `endpoint', and a `dir' for the secret.
+%% Shared by the suites of `auth.connect_url': an endpoint that judges, and callers. Config has the
+%% `endpoint', and a `dir' for the secret.
 -module(halley_hooks_connect_helper).
 
 -include_lib("common_test/include/ct.hrl").

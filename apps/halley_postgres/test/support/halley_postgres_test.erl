@@ -1,5 +1,5 @@
-%% What the suites of `halley_postgres' share: a PostgreSQL for a suite, a brain and a stream for a
-%% case, and words for what they ask.
+%% Shared by the suites of `halley_postgres': a PostgreSQL for a suite, a brain and a stream for a
+%% case, and words for their queries.
 -module(halley_postgres_test).
 
 -include_lib("common_test/include/ct.hrl").

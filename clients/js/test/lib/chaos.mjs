@@ -1,5 +1,5 @@
-// What random kills need: the same chance for the same seed, events that are numbered, whether what
-// a tab showed is whole, and a text of what was seen.
+// The needs of random kills: the same chance for the same seed, events that are numbered, a check
+// that a tab's events are whole, and a text of the observations.
 
 import assert from 'node:assert/strict';
 import { describeMachine } from '../../../../bench/lib/machine.mjs';

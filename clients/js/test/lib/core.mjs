@@ -1,4 +1,4 @@
-// A core with a clock that stands still and chance that is told, and what it wanted.
+// A core with a clock that stands still and given chance, and its actions.
 
 import assert from 'node:assert/strict';
 import { WayCore } from '../../dist/ways.js';

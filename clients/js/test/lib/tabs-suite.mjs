@@ -1,6 +1,6 @@
 // Several tabs of a browser with one connection between them: who dies, sleeps or comes later.
 //
-// A tab of Firefox can't be made to crash or to hang alone, nor be told that it is offline.
+// A tab of Firefox can't be made to crash or to hang alone, nor be set offline.
 
 import assert from 'node:assert/strict';
 import { before } from 'node:test';

@@ -1,4 +1,4 @@
-// Time that passes only as it is told to, and chance by a seed: what the simulator is made of.
+// Time that passes only by calls, and chance by a seed: the base of the simulator.
 
 const before = (a, b) => a.at < b.at || (a.at === b.at && a.order < b.order);
 

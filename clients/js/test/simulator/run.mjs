@@ -1,5 +1,5 @@
 // Tells stories by their seeds: `node clients/js/test/simulator/run.mjs [FROM] [COUNT]`. A story
-// that goes wrong is told whole when it is the only one. `--old`: servers from before 11.5.
+// that goes wrong is printed whole when it is the only one. `--old`: servers from before 11.5.
 
 import { availableParallelism } from 'node:os';
 import { fork } from 'node:child_process';

@@ -1,11 +1,11 @@
 // One story of the simulator, by its seed: tabs of a user come and go, want subjects and want them
-// no longer, while the network, the server and the browser do their worst; then all is calm. What
-// must be true of it is asked of what the tabs showed:
+// no longer, while the network, the server and the browser do their worst; then all is calm. These
+// must be true of what the tabs showed:
 //
 // - Each event that a tab is owed is shown once, in its subject's order, or told as a gap. It is
 //   owed what is published about its user, and about subjects that it began with, from when it says
-//   `open`; about others from when `subscribe` or `follow` resolves.
-//   What was published before may come as well, and then also late.
+//   `open`; about others from when `subscribe` or `follow` resolves. Earlier events may come as
+//   well, and then also late.
 // - Nothing is shown twice.
 // - Each promise is kept: it resolves when what it says is true, is refused only for a reason, and
 //   settles. Once all is calm, everything is possible at once.

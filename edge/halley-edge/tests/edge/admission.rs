@@ -1,4 +1,4 @@
-//! http.md 13.1 to 13.3: admission, and the times at which clients are told to come back.
+//! http.md 13.1 to 13.3: admission, and the times that clients get to come back.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! Cursors: what clients come back with (http.md 10), what they are told (http.md 7.3, 7.4, 9.6),
-//! and the link's own (10.1).
+//! Cursors: those of clients that come back (http.md 10), those that clients get (http.md 7.3, 7.4,
+//! 9.6), and the link's own (10.1).
 
 use crate::brain::{Edge, Seen};
 use crate::client::{Client, SSE_WELCOME, sse, stream};

@@ -1,6 +1,6 @@
-//! http.md 8.5 and 9.8 to 9.11 (RFC 7692) over the real socket. What is inflated here is read by
-//! the second reader of `halley-wire`'s tests, which shares no code with the edge. The golden
-//! cases of messages are walked in `tables.rs`.
+//! http.md 8.5 and 9.8 to 9.11 (RFC 7692) over the real socket. Inflated messages are read by the
+//! second reader of `halley-wire`'s tests, which shares no code with the edge. The golden cases of
+//! messages are walked in `tables.rs`.
 
 #[path = "../../../halley-wire/tests/tables/second/inflate.rs"]
 mod inflate;

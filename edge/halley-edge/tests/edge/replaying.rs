@@ -1,4 +1,4 @@
-//! What the double says of section 10: cursors, replays, gaps.
+//! The double's frames of section 10: cursors, replays, gaps.
 
 use halley_link::{Event, FLAG_LAST, Frame, Item, List, NumberedSession, Value};
 

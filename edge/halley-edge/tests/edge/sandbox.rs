@@ -1,5 +1,5 @@
-//! `docs/internals/sandbox.md`: what a running edge has given up. What is refused then is tried by
-//! `halley-edge`'s own tests, from inside.
+//! `docs/internals/sandbox.md`: the rights that a running edge has given up. `halley-edge`'s own
+//! tests try the refused calls, from inside.
 
 use std::fs;
 use std::process::Stdio;

@@ -1,5 +1,5 @@
-//! http.md 12: clients that don't take what they are sent, under each policy. What exactly goes and
-//! what stays is tested in `outbox/slow.rs`; here it is that clients are told, over real sockets.
+//! http.md 12: clients that don't take what they are sent, under each policy. `outbox/slow.rs`
+//! tests which events go and which stay; here are the messages to clients, over real sockets.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

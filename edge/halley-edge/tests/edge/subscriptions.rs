@@ -1,4 +1,4 @@
-//! Clause 14: what a session is subscribed to is said before its OPEN, and again to the next brain.
+//! Clause 14: a session's subscriptions are sent before its OPEN, and again to the next brain.
 
 use crate::brain::{Brain, Edge, Seen, WINDOW};
 use crate::operations::{ALL, header, heard, refused, say};

@@ -1,4 +1,5 @@
-//! http.md 14 and link.md 12: who asks, by a token. What makes a token good is `halley-token`'s.
+//! http.md 14 and link.md 12: the user of a request, by a token. `halley-token` decides which
+//! tokens are good.
 
 use halley_link::CloseReason;
 

@@ -1,5 +1,5 @@
-//! `docs/internals/sandbox.md`, "A user of its own": whom root's edge becomes, and what is refused
-//! at its start. What takes root is shown where root runs the tests.
+//! `docs/internals/sandbox.md`, "A user of its own": the user that root's edge becomes, and
+//! refusals at its start. Cases that need root run where root runs the tests.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};

@@ -1,4 +1,4 @@
-//! What workers have for the brain.
+//! Workers' frames for the brain.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;

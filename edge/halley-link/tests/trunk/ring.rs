@@ -1,4 +1,4 @@
-//! What waits for a worker, and who wakes it.
+//! Entries that wait for a worker, and its wake-up.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};

@@ -1,4 +1,4 @@
-//! What the tests of all protocols share: a stream is read whole and cut at every byte, and the
+//! Shared by the tests of all protocols: a stream is read whole and cut at every byte, and the
 //! items must be the same.
 
 #![allow(clippy::unwrap_used)]

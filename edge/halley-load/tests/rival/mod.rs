@@ -1,9 +1,9 @@
 //! Servers that are no Halley, each just good enough to prove that the load tools count right.
 //!
 //! One port takes HTTP: streams, and messages by `POST` to a path that ends with the channel.
-//! Another takes NATS publishers. What is published to a channel goes to all of its streams. A
-//! thread per connection. Every server asks a client now and then whether it is there, and cuts
-//! what it says into pieces as small as its framing allows.
+//! Another takes NATS publishers. A message to a channel goes to all of its streams. A thread per
+//! connection. Every server sends clients pings now and then, and cuts its bytes into pieces as
+//! small as its framing allows.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};

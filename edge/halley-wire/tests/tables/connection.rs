@@ -2,8 +2,8 @@
 //! perhaps WebSocket frames, in reads of any size. The tables of `protocol/` and the fuzz target
 //! `connection` are walked through it.
 //!
-//! Every answer is thought to be written at once, so the next request is read right behind the one
-//! before. Bounds: of what was read nothing is kept but the beginning of one head.
+//! Every answer is thought to be written at once, so the next request is read right after the one
+//! before. Bounds: only the beginning of one head is kept of the input.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,5 @@
-//! A session without sockets: what a client sends comes in pieces of any size, with bytes that are
-//! not its own, and something is to be said to it at any time.
+//! A session without sockets: a client's bytes come in pieces of any size, with foreign bytes, and
+//! answers to it may come at any time.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use std::collections::VecDeque;
